@@ -1,0 +1,51 @@
+"""tensord: a torch.compile backend that compiles in a daemon which all jobs of a host share.
+
+    torch.compile(model, backend="tensord")
+
+Importing this package imports neither torch nor grpc; torch finds the backend by its entry point.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._version import VERSION as __version__
+from .errors import TensordError
+
+__all__ = ["TensordError", "__version__", "daemon_stats", "reset_stats", "stats"]
+
+
+def stats() -> dict[str, Any]:
+    """What this process compiled, found and ran in eager, and how long it took (counters.py)."""
+    from .counters import STATS
+
+    return STATS.snapshot()
+
+
+def reset_stats() -> None:
+    """Sets this process's statistics to zero."""
+    from .counters import STATS
+
+    STATS.reset()
+
+
+def daemon_stats() -> dict[str, Any]:
+    """The daemon's statistics (Stats of service.proto); never starts a daemon.
+
+    Raises TensordError when none answers. `stages` maps a stage's name to nanoseconds.
+    """
+    from . import address, rpc
+    from .errors import DaemonUnavailableError
+    from .v1 import service_pb2
+
+    where = address.resolve()
+    if not address.listens(where) or address.foreign_owner(where) is not None:
+        raise DaemonUnavailableError(f"no daemon of this user listens on {where}")
+    reply = rpc.client().call("GetStats", service_pb2.GetStatsRequest())
+    result = {
+        field.name: getattr(reply, field.name)
+        for field in reply.DESCRIPTOR.fields
+        if field.name != "stages"
+    }
+    result["stages"] = {stage.stage: stage.nanoseconds for stage in reply.stages}
+    return result

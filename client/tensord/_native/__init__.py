@@ -1,0 +1,68 @@
+"""The native extension `_tensord_native`: found in the user's cache, loaded, and built if need be.
+
+Its source lies here and is compiled once for each pair of Python and torch (build.py).
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from tensord._native import build
+
+_lock = threading.Lock()
+_module: Any = None
+_broken = False
+_builder: subprocess.Popen[bytes] | None = None
+
+
+def load(runtime_library: Path, error_class: type[Exception]) -> Any:
+    """The extension bound to `runtime_library`, or None when it is not built or does not load."""
+    global _module, _broken
+    if _module is not None or _broken:
+        return _module
+    path = build.built_path()
+    if path is None:
+        return None
+    with _lock:
+        if _module is None and not _broken:
+            try:
+                loader = importlib.machinery.ExtensionFileLoader(build.NAME, str(path))
+                spec = importlib.util.spec_from_loader(build.NAME, loader)
+                module = importlib.util.module_from_spec(spec)
+                loader.exec_module(module)
+                module.init(str(runtime_library), error_class)
+                _module = module
+            except Exception:  # the slower bridge does everything too
+                _broken = True
+    return _module
+
+
+def build_in_background() -> bool:
+    """Starts a build unless one ran or runs; whether the extension may turn up later."""
+    global _builder
+    with _lock:
+        if _builder is not None:
+            return _builder.poll() in (None, 0)
+        if build.failed_recently() or not build.can_build():
+            return False
+        # By its path: running it as a module would import torch in the child.
+        command = [sys.executable, "-I", str(Path(build.__file__)), "--background"]
+        try:
+            _builder = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, "TENSORD_TORCH": str(build.torch_folder())},
+            )
+        except OSError:
+            return False
+    return True

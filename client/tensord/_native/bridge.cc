@@ -1,0 +1,267 @@
+// The compiled program as a Python callable: tensors to handles and back with nothing in between.
+//
+//   init(runtime_library: str, error_class: type)   once, before any Program
+//   Program(artifact: bytes, blob_folder: str)
+//   program(*inputs) or program([inputs]) -> list
+//
+// One list is AOTAutograd's boxed convention: it is cleared.
+#define PY_SSIZE_T_CLEAN
+// clang-format off: torch's header comes before every other of Python, which it configures.
+#include <torch/csrc/autograd/python_variable.h>
+// clang-format on
+
+#include <dlfcn.h>
+#include <structmember.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bridge.h"
+
+namespace tensord::native {
+
+Runtime runtime;
+
+namespace {
+
+PyObject* error_class = nullptr;
+
+struct ProgramObject {
+  PyObject_HEAD vectorcallfunc vectorcall;
+  TensordProgram* program;
+  Py_ssize_t num_inputs;
+  Py_ssize_t num_outputs;
+};
+
+void RaiseLastError(int code) {
+  PyObject* error = PyObject_CallFunction(error_class, "si", runtime.last_error(), code);
+  if (error == nullptr) return;
+  PyErr_SetObject(error_class, error);
+  Py_DECREF(error);
+}
+
+// Room for `count` values, on the stack for the usual few.
+template <typename T, size_t Inline>
+class Room {
+ public:
+  explicit Room(size_t count) {
+    if (count > Inline) heap_.reset(new T[count]);
+    data_ = heap_ ? heap_.get() : inline_.data();
+  }
+  T* data() { return data_; }
+  T& operator[](size_t i) { return data_[i]; }
+
+ private:
+  std::array<T, Inline> inline_;
+  std::unique_ptr<T[]> heap_;
+  T* data_;
+};
+
+// False with an exception set. The value borrows from `object`.
+bool Convert(PyObject* object, TensordValue* value) {
+  if (THPVariable_Check(object)) {
+    value->kind = TENSORD_TENSOR;
+    value->tensor = const_cast<at::Tensor*>(&THPVariable_Unpack(object));
+    return true;
+  }
+  if (object == Py_None) {
+    value->kind = TENSORD_NONE;
+    return true;
+  }
+  value->kind = TENSORD_INT;
+  PyObject* index = PyNumber_Index(object);
+  if (index == nullptr) return false;
+  value->integer = PyLong_AsLongLong(index);
+  Py_DECREF(index);
+  return value->integer != -1 || PyErr_Occurred() == nullptr;
+}
+
+// Takes over the outputs' references, also when it fails.
+PyObject* WrapOutputs(TensordValue* outputs, Py_ssize_t count) {
+  PyObject* list = PyList_New(count);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* item = nullptr;
+    if (outputs[i].kind == TENSORD_TENSOR) {
+      std::unique_ptr<at::Tensor> tensor(static_cast<at::Tensor*>(outputs[i].tensor));
+      if (list != nullptr) item = THPVariable_Wrap(std::move(*tensor));
+    } else if (outputs[i].kind == TENSORD_INT) {
+      item = PyLong_FromLongLong(outputs[i].integer);
+    } else {
+      item = Py_NewRef(Py_None);
+    }
+    if (list == nullptr || item == nullptr) {
+      Py_XDECREF(item);
+      Py_CLEAR(list);
+      continue;
+    }
+    PyList_SET_ITEM(list, i, item);
+  }
+  return list;
+}
+
+PyObject* Run(ProgramObject* self, PyObject* const* objects, Py_ssize_t count) {
+  if (count != self->num_inputs) {
+    PyErr_Format(PyExc_TypeError, "the program takes %zd inputs, not %zd", self->num_inputs, count);
+    return nullptr;
+  }
+  Room<TensordValue, 64> inputs(static_cast<size_t>(count));
+  Room<TensordValue, 32> outputs(static_cast<size_t>(self->num_outputs));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!Convert(objects[i], &inputs[static_cast<size_t>(i)])) return nullptr;
+  }
+  PyThreadState* thread = PyEval_SaveThread();
+  const int code = runtime.run(self->program, inputs.data(), static_cast<size_t>(count),
+                               outputs.data(), static_cast<size_t>(self->num_outputs));
+  PyEval_RestoreThread(thread);
+  if (code != TENSORD_OK) {
+    RaiseLastError(code);
+    return nullptr;
+  }
+  return WrapOutputs(outputs.data(), self->num_outputs);
+}
+
+// The list loses its items, as the convention asks; they live until the call ends.
+PyObject* RunBoxed(ProgramObject* self, PyObject* list) {
+  const Py_ssize_t count = PyList_GET_SIZE(list);
+  Room<PyObject*, 64> objects(static_cast<size_t>(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    objects[static_cast<size_t>(i)] = Py_NewRef(PyList_GET_ITEM(list, i));
+  }
+  PyObject* result = nullptr;
+  if (PyList_SetSlice(list, 0, count, nullptr) == 0) result = Run(self, objects.data(), count);
+  for (Py_ssize_t i = 0; i < count; ++i) Py_DECREF(objects[static_cast<size_t>(i)]);
+  return result;
+}
+
+PyObject* Call(PyObject* callable, PyObject* const* args, size_t flags, PyObject* names) {
+  auto* self = reinterpret_cast<ProgramObject*>(callable);
+  const Py_ssize_t count = PyVectorcall_NARGS(flags);
+  if (names != nullptr && PyTuple_GET_SIZE(names) != 0) {
+    PyErr_SetString(PyExc_TypeError, "a program takes no keyword arguments");
+    return nullptr;
+  }
+  try {
+    if (count == 1 && PyList_CheckExact(args[0])) return RunBoxed(self, args[0]);
+    return Run(self, args, count);
+  } catch (const std::exception& error) {
+    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_RuntimeError, error.what());
+    return nullptr;
+  }
+}
+
+PyObject* NewProgram(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  const char* artifact = nullptr;
+  Py_ssize_t size = 0;
+  const char* folder = nullptr;
+  if (!PyArg_ParseTuple(args, "y#s", &artifact, &size, &folder)) return nullptr;
+  if (runtime.load == nullptr) {
+    PyErr_SetString(PyExc_RuntimeError, "call init first");
+    return nullptr;
+  }
+  TensordProgram* program = nullptr;
+  PyThreadState* thread = PyEval_SaveThread();  // `args` keeps the bytes
+  const int code = runtime.load(artifact, static_cast<size_t>(size), folder, &program);
+  PyEval_RestoreThread(thread);
+  if (code != TENSORD_OK) {
+    RaiseLastError(code);
+    return nullptr;
+  }
+  auto* self = reinterpret_cast<ProgramObject*>(type->tp_alloc(type, 0));
+  if (self == nullptr) {
+    runtime.release(program);
+    return nullptr;
+  }
+  self->vectorcall = Call;
+  self->program = program;
+  self->num_inputs = static_cast<Py_ssize_t>(runtime.num_inputs(program));
+  self->num_outputs = static_cast<Py_ssize_t>(runtime.num_outputs(program));
+  return reinterpret_cast<PyObject*>(self);
+}
+
+void DeallocateProgram(PyObject* object) {
+  auto* self = reinterpret_cast<ProgramObject*>(object);
+  if (self->program != nullptr) runtime.release(self->program);
+  Py_TYPE(object)->tp_free(object);
+}
+
+PyMemberDef program_members[] = {
+    {"num_inputs", T_PYSSIZET, offsetof(ProgramObject, num_inputs), READONLY, nullptr},
+    {"num_outputs", T_PYSSIZET, offsetof(ProgramObject, num_outputs), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyTypeObject MakeProgramType() {
+  PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+  type.tp_name = "_tensord_native.Program";
+  type.tp_doc = "A compiled program, loaded into this process.";
+  type.tp_basicsize = sizeof(ProgramObject);
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
+  type.tp_vectorcall_offset = offsetof(ProgramObject, vectorcall);
+  type.tp_call = PyVectorcall_Call;
+  type.tp_new = NewProgram;
+  type.tp_dealloc = DeallocateProgram;
+  type.tp_members = program_members;
+  return type;
+}
+
+template <typename Function>
+bool Find(void* library, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(library, name));
+  return *function != nullptr;
+}
+
+PyObject* Init(PyObject*, PyObject* args) {
+  const char* path = nullptr;
+  PyObject* error = nullptr;
+  if (!PyArg_ParseTuple(args, "sO", &path, &error)) return nullptr;
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);  // never closed: programs outlive everything
+  if (library == nullptr) return PyErr_Format(PyExc_OSError, "cannot load %s: %s", path, dlerror());
+  uint32_t (*abi)() = nullptr;
+  void (*set_operator_caller)(TensordOperatorFn, void*) = nullptr;
+  if (!Find(library, "tensord_runtime_abi", &abi) || abi() != TENSORD_RUNTIME_ABI) {
+    return PyErr_Format(PyExc_OSError, "%s has another ABI than %d", path, TENSORD_RUNTIME_ABI);
+  }
+  if (!Find(library, "tensord_program_load", &runtime.load) ||
+      !Find(library, "tensord_program_release", &runtime.release) ||
+      !Find(library, "tensord_program_run", &runtime.run) ||
+      !Find(library, "tensord_program_num_inputs", &runtime.num_inputs) ||
+      !Find(library, "tensord_program_num_outputs", &runtime.num_outputs) ||
+      !Find(library, "tensord_last_error", &runtime.last_error) ||
+      !Find(library, "tensord_set_error", &runtime.set_error) ||
+      !Find(library, "tensord_set_operator_caller", &set_operator_caller)) {
+    return PyErr_Format(PyExc_OSError, "%s lacks a function", path);
+  }
+  Py_XSETREF(error_class, Py_NewRef(error));
+  set_operator_caller(CallOperator, nullptr);
+  Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"init", Init, METH_VARARGS, "init(runtime_library, error_class): binds the runtime library."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef module_definition = {
+    PyModuleDef_HEAD_INIT,
+    "_tensord_native",
+    "Compiled tensord programs as callables.",
+    -1,
+    methods,
+};
+
+}  // namespace
+}  // namespace tensord::native
+
+PyMODINIT_FUNC PyInit__tensord_native() {
+  static PyTypeObject program_type = tensord::native::MakeProgramType();
+  if (PyType_Ready(&program_type) < 0) return nullptr;
+  PyObject* module = PyModule_Create(&tensord::native::module_definition);
+  if (module == nullptr) return nullptr;
+  if (PyModule_AddObjectRef(module, "Program", reinterpret_cast<PyObject*>(&program_type)) < 0) {
+    Py_DECREF(module);
+    return nullptr;
+  }
+  return module;
+}

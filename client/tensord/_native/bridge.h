@@ -1,0 +1,27 @@
+// What the two files of the extension share.
+#ifndef TENSORD_NATIVE_BRIDGE_H_
+#define TENSORD_NATIVE_BRIDGE_H_
+
+#include "runtime.h"
+
+namespace tensord::native {
+
+// libtensord_runtime's functions, found by init().
+struct Runtime {
+  decltype(&tensord_program_load) load = nullptr;
+  decltype(&tensord_program_release) release = nullptr;
+  decltype(&tensord_program_run) run = nullptr;
+  decltype(&tensord_program_num_inputs) num_inputs = nullptr;
+  decltype(&tensord_program_num_outputs) num_outputs = nullptr;
+  decltype(&tensord_last_error) last_error = nullptr;
+  decltype(&tensord_set_error) set_error = nullptr;
+};
+extern Runtime runtime;
+
+// A TensordOperatorFn: a boxed call through torch's dispatcher, below autograd and autocast, with
+// the arguments converted by the operator's schema. Runs without the GIL.
+int CallOperator(void* context, const TensordOperatorCall* call);
+
+}  // namespace tensord::native
+
+#endif  // TENSORD_NATIVE_BRIDGE_H_

@@ -1,0 +1,162 @@
+"""Builds the native extension with the host's C++ compiler: `python -m tensord._native.build`.
+
+Once per (Python, torch, source): ~/.cache/tensord/native/<key>/_tensord_native.so. The folder
+appears whole or not at all, and concurrent builds wait for the first. Uses nothing but the standard
+library and does not import torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import functools
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from pathlib import Path
+
+NAME = "_tensord_native"
+_SOURCES = sorted(Path(__file__).parent.glob("*.cc"))
+_HEADERS = sorted(Path(__file__).parent.glob("*.h"))
+_RETRY_SECONDS = 24 * 3600.0
+_FLAGS = ["-O2", "-std=c++20", "-fPIC", "-shared", "-fvisibility=hidden", "-w", "-g0"]
+
+
+def torch_folder() -> Path:
+    if "TENSORD_TORCH" in os.environ:
+        return Path(os.environ["TENSORD_TORCH"])
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("torch is not installed")
+    return Path(spec.origin).parent
+
+
+def cache_folder() -> Path:
+    root = os.environ.get("TENSORD_NATIVE_CACHE")
+    if root:
+        return Path(root)
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "tensord" / "native"
+
+
+@functools.cache
+def key() -> str:
+    """What decides the binary: the Python ABI, torch's very files, the source."""
+    digest = hashlib.sha256()
+    for part in (sysconfig.get_config_var("SOABI") or sys.version, platform.machine()):
+        digest.update(part.encode() + b"\0")
+    digest.update((torch_folder() / "version.py").read_bytes() + b"\0")
+    for path in [*_SOURCES, *_HEADERS]:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    digest.update(" ".join(_FLAGS).encode())
+    return digest.hexdigest()[:32]
+
+
+def built_path() -> Path | None:
+    """The extension, if it is built and nobody else could have written it."""
+    path = cache_folder() / key() / f"{NAME}.so"
+    try:
+        for checked in (path, path.parent):
+            info = checked.stat()
+            if info.st_uid not in (os.geteuid(), 0) or info.st_mode & stat.S_IWOTH:
+                return None
+    except OSError:
+        return None
+    return path
+
+
+def compiler() -> str | None:
+    names = [os.environ["CXX"]] if os.environ.get("CXX") else []
+    for name in [*names, "c++", "g++", "clang++"]:
+        if found := shutil.which(name):
+            return found
+    return None
+
+
+def can_build() -> bool:
+    python_header = Path(sysconfig.get_paths()["include"]) / "Python.h"
+    torch_header = torch_folder() / "include" / "torch" / "csrc" / "autograd" / "python_variable.h"
+    return compiler() is not None and python_header.exists() and torch_header.exists()
+
+
+def failed_recently() -> bool:
+    try:
+        age = time.time() - (cache_folder() / f"{key()}.failed").stat().st_mtime
+    except OSError:
+        return False
+    return age < _RETRY_SECONDS
+
+
+def _command(output: Path) -> list[str]:
+    torch = torch_folder()
+    include = torch / "include"
+    return [
+        compiler() or "c++",
+        *_FLAGS,
+        "-D_GLIBCXX_USE_CXX11_ABI=1",  # as every torch wheel since 2.7
+        f"-I{Path(__file__).parent}",
+        f"-isystem{include}",
+        f"-isystem{include / 'torch' / 'csrc' / 'api' / 'include'}",
+        f"-isystem{sysconfig.get_paths()['include']}",
+        *map(str, _SOURCES),
+        f"-L{torch / 'lib'}",
+        # Both are loaded with torch already; no run path is needed.
+        *("-ltorch_python", "-ltorch_cpu", "-lc10"),
+        *("-o", str(output)),
+    ]
+
+
+def build() -> Path:
+    """Builds unless it is built; raises RuntimeError with the compiler's words."""
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with open(folder / f"{key()}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (path := built_path()) is not None:
+            return path
+        if not can_build():
+            raise RuntimeError("no C++ compiler, no Python.h or no torch headers on this machine")
+        work = Path(tempfile.mkdtemp(prefix=".build-", dir=folder))
+        try:
+            done = subprocess.run(
+                _command(work / f"{NAME}.so"), capture_output=True, text=True, check=False
+            )
+            if done.returncode != 0:
+                (folder / f"{key()}.failed").write_text(done.stderr)
+                raise RuntimeError(f"{' '.join(done.args)}\n{done.stderr[-4000:]}")
+            final = folder / key()
+            shutil.rmtree(final, ignore_errors=True)
+            os.rename(work, final)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    path = built_path()
+    if path is None:
+        raise RuntimeError(f"{folder} may be written by others")
+    return path
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--background", action="store_true", help="lowest priority")
+    if parser.parse_args().background:
+        os.nice(19)
+    started = time.monotonic()
+    try:
+        path = build()
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{path} ({time.monotonic() - started:.1f} s)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+../../../runtime/include/tensord/runtime.h

@@ -1,0 +1,170 @@
+"""The backend that torch.compile(..., backend="tensord") calls, found by its entry point."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from . import export as exporter
+from . import fallback, options, random_ops, rpc, target, torch_compat
+from .compiled import CompiledGraph, eager
+from .counters import STATS
+from .errors import TensordError
+from .v1 import service_pb2
+
+_PRIMAL = re.compile(r"primals_(\d+)$")
+
+
+def compile_fx(
+    module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    **extra: Any,
+) -> Callable[..., Any]:
+    """Compiles a Dynamo graph; the graph's own forward when that cannot be.
+
+    Raises ValueError or TypeError for options that are not known (options.py).
+    """
+    return _compile(module, example_inputs, _parse(mode, options, extra))
+
+
+_parse = options.parse
+
+
+def _compile(
+    module: fx.GraphModule, example_inputs: Sequence[Any], chosen: options.Options
+) -> Callable[..., Any]:
+    start = time.perf_counter()
+    exporting = STATS.seconds("export_seconds")
+    try:
+        greeting = rpc.client().hello()
+        return _autograd(chosen, greeting)(module, example_inputs)
+    except Exception as error:
+        if _is_for_dynamo(error):
+            raise
+        fallback.note(error, f"a graph of {len(module.graph.nodes)} nodes")
+        return module.forward
+    finally:
+        exported = STATS.seconds("export_seconds") - exporting
+        STATS.add_seconds("capture_seconds", time.perf_counter() - start - exported)
+
+
+def _is_for_dynamo(error: Exception) -> bool:
+    """True for what Dynamo raises through a backend to itself (restart the analysis, break
+    here)."""
+    return type(error).__module__.startswith("torch._dynamo") and not isinstance(
+        error, TensordError
+    )
+
+
+def _autograd(chosen: options.Options, greeting: Any) -> Callable[..., Any]:
+    """AOTAutograd with this package's compilers, for one Dynamo graph."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    torch_compat.let_partitioner_recompute(
+        (torch.ops.tensord.philox_uniform, torch.ops.tensord.philox_normal)
+    )
+    inner = aot_autograd(
+        fw_compiler=functools.partial(_compile_graph, chosen=chosen, label="forward"),
+        bw_compiler=functools.partial(_compile_graph, chosen=chosen, label="backward"),
+        inference_compiler=functools.partial(_compile_graph, chosen=chosen, label="inference"),
+        partition_fn=_partition,
+        decompositions=decompositions(tuple(greeting.operators)),
+        keep_inference_input_mutations=True,
+    )
+
+    def run(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        # Both graphs are sent before the first call waits, so the daemon compiles them side by
+        # side.
+        with torch_compat.lower_backward_early():
+            return inner(module, example_inputs)
+
+    return run
+
+
+@functools.lru_cache(maxsize=8)
+def decompositions(operators: tuple[str, ...]) -> dict[Any, Callable[..., Any]]:
+    """What AOTAutograd should decompose, given the operators that the daemon lowers itself."""
+    known = {name.removesuffix(".default") for name in operators}
+    keep = known | random_ops.REWRITTEN | torch_compat.KEEP_WHOLE
+    return {
+        op: function
+        for op, function in torch_compat.core_decompositions().items()
+        if not isinstance(op, torch._ops.OpOverload) or torch_compat.operator_name(op) not in keep
+    }
+
+
+def _partition(joint: fx.GraphModule, inputs: Any, **arguments: Any) -> Any:
+    """torch's min-cut partition of the joint graph, after random operators became counter-based."""
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    random_ops.rewrite(joint)
+    return min_cut_rematerialization_partition(joint, inputs, compiler="inductor", **arguments)
+
+
+def _compile_graph(
+    module: fx.GraphModule, example_inputs: Sequence[Any], *, chosen: options.Options, label: str
+) -> Callable[[list[Any]], Any]:
+    """Exports one graph and sends it; the result waits for its program when first called."""
+    STATS.add("graphs")
+    try:
+        if label == "inference":
+            random_ops.rewrite(module)
+        with STATS.timed("export_seconds"):
+            exported = exporter.export(module, _static_inputs(module, label))
+        if not exported.graph.nodes:
+            return eager(module)  # only passes inputs through
+        request = service_pb2.CompileRequest(
+            graph=exported.graph,
+            target=target.detect(exported.cuda_index),
+            options=_compile_options(chosen),
+            caller=_caller(),
+            label=label,
+        )
+        call = rpc.client().compile(request)
+        return CompiledGraph(module, exported, call, label).callable()
+    except Exception as error:
+        fallback.note(error, f"the {label} graph")
+        return eager(module)
+
+
+def _static_inputs(module: fx.GraphModule, label: str) -> set[int]:
+    """Arguments that keep their address from call to call.
+
+    AOTAutograd numbers them for the forward graph; the backward graph takes some of the same
+    tensors, under the names that they had there.
+    """
+    names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+    if label != "backward":
+        return torch_compat.static_input_indices(len(names))
+    static = torch_compat.static_input_indices(1 << 30)
+    matches = [(i, _PRIMAL.match(name)) for i, name in enumerate(names)]
+    return {i for i, match in matches if match and int(match[1]) - 1 in static}
+
+
+def _compile_options(chosen: options.Options) -> Any:
+    return service_pb2.CompileOptions(
+        mode=options.MODES[chosen.mode],
+        deterministic=chosen.deterministic or torch.are_deterministic_algorithms_enabled(),
+    )
+
+
+# Who asks, from what schedulers and launchers set.
+_JOB_VARIABLES = ("TENSORD_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
+_RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
+
+
+def _caller() -> Any:
+    job = next((os.environ[v] for v in _JOB_VARIABLES if os.environ.get(v)), "")
+    rank = next((os.environ[v] for v in _RANK_VARIABLES if os.environ.get(v, "").isdigit()), "0")
+    return service_pb2.Caller(pid=os.getpid(), job=job, rank=int(rank), host=socket.gethostname())

@@ -1,0 +1,172 @@
+"""One compiled graph, and the callable that AOTAutograd gets for it.
+
+The compile runs in the daemon while the job goes on; the first call waits for it and loads the
+program. Whatever fails, the graph's own FX module runs instead.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from torch import fx
+
+from . import blobs, fallback, torch_compat
+from .counters import STATS
+from .errors import InputMismatchError, RuntimeLoadError, TensordError
+from .export import Exported
+from .rpc import CompileCall
+
+# TensordError of runtime/include/tensord/runtime.h; the bridge's exceptions carry it as `code`.
+INVALID, CORRUPT, UNAVAILABLE = 1, 2, 3
+_BEFORE_ANY_STEP = frozenset({INVALID, CORRUPT, UNAVAILABLE})
+
+Boxed = Callable[[list[Any]], Any]
+
+
+class CompiledGraph:
+    """One graph: its compile under way, then its program, or its FX module in eager."""
+
+    def __init__(
+        self, module: fx.GraphModule, exported: Exported, call: CompileCall, label: str
+    ) -> None:
+        self._module = module
+        self._exported = exported
+        self._call: CompileCall | None = call
+        self._label = label
+        self._lock, self._lock_pid = threading.Lock(), os.getpid()
+        self._eager_run: Boxed | None = None
+        self._run: Boxed = self._first_call
+
+    def callable(self) -> Boxed:
+        """Takes AOTAutograd's boxed list of arguments and returns the list of results."""
+
+        def call(arguments: list[Any]) -> Any:
+            return self._run(arguments)
+
+        # AOTAutograd's mark for this way of calling, on a function: wrappers of Dynamo lose the
+        # attributes of any other callable.
+        call._boxed_call = True  # type: ignore[attr-defined]
+        return call
+
+    def _first_call(self, arguments: list[Any]) -> Any:
+        if self._lock_pid != os.getpid():  # a thread of the parent may have held it at the fork
+            self._lock, self._lock_pid = threading.Lock(), os.getpid()
+        with self._lock:
+            if self._call is not None:
+                self._run = self._ready(self._call)
+                self._call = None
+        return self._run(arguments)
+
+    def _ready(self, call: CompileCall) -> Boxed:
+        """Waits for the program and loads it; the eager module when that fails."""
+        try:
+            with STATS.timed("wait_seconds"):
+                reply = call.wait()
+            _count(reply)
+            try:
+                program = load(reply)
+            except RuntimeLoadError as error:
+                if getattr(error, "code", None) not in (CORRUPT, UNAVAILABLE):
+                    raise
+                # The daemon checks what it stored when it is asked again, and mends it.
+                STATS.add("recompiled")
+                program = load(call.again())
+        except Exception as error:
+            fallback.note(error, f"the {self._label} graph")
+            return self._eager
+        return self._guarded(self._adapted(program))
+
+    def _adapted(self, program: Boxed) -> Boxed:
+        """The program, with its inputs picked from the call's arguments where they differ."""
+        kept, extra = self._exported.kept, self._exported.extra
+        if not extra and len(kept) == self._exported.num_arguments:
+            return program
+        return lambda arguments: program([*(arguments[i] for i in kept), *extra])
+
+    def _guarded(self, program: Boxed) -> Boxed:
+        """The program, with eager behind it for calls that it does not take."""
+
+        def run(arguments: list[Any]) -> Any:
+            # The program empties its list. It holds the inputs while it runs, so that a second list
+            # keeps nothing alive for longer.
+            kept = arguments.copy()
+            try:
+                return program(arguments)
+            except Exception as error:
+                arguments.clear()
+                return self._recover(error, kept)
+
+        return run
+
+    def _recover(self, error: Exception, arguments: list[Any]) -> Any:
+        """The results of a call that failed within the runtime, from eager; else raises `error`."""
+        code = getattr(error, "code", None)
+        # Only what fails before the first step may be run again: a step may have changed an input.
+        # An operator's error is the user's.
+        if code not in _BEFORE_ANY_STEP:
+            raise error
+        if code == INVALID:
+            STATS.add("calls_in_eager")
+            mismatch = InputMismatchError(str(error))
+            mismatch.__cause__ = error
+            fallback.note(mismatch, f"one call of the {self._label} graph")
+        else:
+            fallback.note(_load_error(error), f"the {self._label} graph")
+            self._run = self._eager
+        return self._eager(arguments)
+
+    def _eager(self, arguments: list[Any]) -> Any:
+        if self._eager_run is None:
+            self._eager_run = torch_compat.boxed(self._module)
+        return self._eager_run(arguments)
+
+
+def eager(module: fx.GraphModule) -> Boxed:
+    """The module itself as a boxed callable."""
+    run = torch_compat.boxed(module)
+
+    def call(arguments: list[Any]) -> Any:
+        return run(arguments)
+
+    call._boxed_call = True  # type: ignore[attr-defined]
+    return call
+
+
+def load(reply: Any) -> Boxed:
+    """Loads a CompileReply's program; raises RuntimeLoadError with the runtime's `code`."""
+    with STATS.timed("load_seconds"):
+        try:
+            from . import _bridge
+        except ImportError as error:
+            raise RuntimeLoadError(f"the bridge to the runtime is missing: {error}") from error
+        folder = blobs.folder_for(reply)
+        try:
+            return _bridge.load_program(reply.artifact.SerializeToString(), folder)
+        except TensordError:
+            raise
+        except Exception as error:
+            raise _load_error(error) from error
+
+
+def _load_error(error: BaseException) -> RuntimeLoadError:
+    result = RuntimeLoadError(str(error) or type(error).__name__)
+    result.code = getattr(error, "code", None)  # type: ignore[attr-defined]
+    result.__cause__ = error
+    return result
+
+
+def _count(reply: Any) -> None:
+    from .v1 import service_pb2
+
+    counter = {
+        service_pb2.CompileReply.COMPILED: "compiled",
+        service_pb2.CompileReply.JOINED: "joined",
+        service_pb2.CompileReply.HIT: "hits",
+    }.get(reply.outcome)
+    if counter is not None:
+        STATS.add(counter)
+    STATS.add("kernels", reply.kernels)
+    STATS.add("kernels_compiled", reply.kernels_compiled)

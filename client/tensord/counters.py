@@ -1,0 +1,92 @@
+"""What this process asked for and got; `tensord.stats()` shows it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+# Totals, all of this process. Seconds are wall time.
+_COUNTERS = (
+    "graphs",  # graphs handed to the backend's compilers
+    "compiled",  # of them: this process's request caused the compile
+    "joined",  # waited for another request's compile
+    "hits",  # found in the daemon's store
+    "recompiled",  # asked for once more because a stored blob was bad
+    "kernels",  # launches in all plans
+    "kernels_compiled",  # that the JIT had to make
+    "calls_in_eager",  # single calls that a compiled graph handed to eager
+)
+_SECONDS = (
+    "capture_seconds",  # in the backend but for export and wait: AOTAutograd and passes
+    "export_seconds",
+    "wait_seconds",  # for the daemon, at first calls
+    "load_seconds",  # for the runtime
+)
+
+
+class Stats:
+    """Thread-safe counters."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.reset()
+
+    def reset(self) -> None:
+        """Sets everything to zero."""
+        with self._lock:
+            self._counts: Counter[str] = Counter()
+            self._seconds: Counter[str] = Counter()
+            self._fallbacks: Counter[str] = Counter()
+
+    def add(self, name: str, count: int = 1) -> None:
+        """Adds to a counter of _COUNTERS."""
+        with self._lock:
+            self._counts[name] += count
+
+    def add_fallback(self, reason: str) -> None:
+        """Counts one fallback to eager."""
+        with self._lock:
+            self._fallbacks[reason] += 1
+
+    def add_seconds(self, name: str, seconds: float) -> None:
+        """Adds to a time of _SECONDS."""
+        with self._lock:
+            self._seconds[name] += seconds
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Adds the time of a block to a time of _SECONDS."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.add_seconds(name, time.perf_counter() - start)
+
+    def seconds(self, name: str) -> float:
+        """One time of _SECONDS so far."""
+        with self._lock:
+            return self._seconds[name]
+
+    def snapshot(self) -> dict[str, Any]:
+        """All counters; `fallbacks` is their number, `fallback_reasons` maps reason to number."""
+        with self._lock:
+            result: dict[str, Any] = {name: self._counts[name] for name in _COUNTERS}
+            result.update({name: round(float(self._seconds[name]), 6) for name in _SECONDS})
+            result["fallbacks"] = sum(self._fallbacks.values())
+            result["fallback_reasons"] = dict(self._fallbacks)
+            return result
+
+
+STATS = Stats()
+
+
+def _reset_in_child() -> None:
+    STATS._lock = threading.Lock()  # a thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_reset_in_child)

@@ -1,0 +1,64 @@
+"""What a user can say in torch.compile(..., mode=..., options={...})."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# mode= of torch.compile -> Mode of service.proto.
+MODES = {
+    "default": "MODE_DEFAULT",
+    "reduce-overhead": "MODE_REDUCE_OVERHEAD",
+    "max-autotune": "MODE_MAX_AUTOTUNE",
+    "max-autotune-no-cudagraphs": "MODE_MAX_AUTOTUNE",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """One torch.compile call's options."""
+
+    mode: str = "default"
+    deterministic: bool = False
+
+
+def _mode(value: Any) -> str:
+    if value not in MODES:
+        raise ValueError(f"mode={value!r} is none of {', '.join(map(repr, MODES))}")
+    return value
+
+
+def _bool(name: str) -> Callable[[Any], bool]:
+    def check(value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise TypeError(f"option {name!r} is {value!r}; it must be True or False")
+        return value
+
+    return check
+
+
+# Option -> what checks it.
+_KNOWN: dict[str, Callable[[Any], Any]] = {
+    "mode": _mode,
+    "deterministic": _bool("deterministic"),
+}
+
+
+def parse(mode: str | None, options: Mapping[str, Any] | None, extra: Mapping[str, Any]) -> Options:
+    """Checks what torch.compile handed over.
+
+    Raises ValueError for an unknown option or mode, TypeError for a value of the wrong type; both
+    list what is known.
+    """
+    given: dict[str, Any] = dict(options or {})
+    given.update(extra)
+    if mode is not None:
+        given["mode"] = mode
+    unknown = sorted(set(given) - set(_KNOWN))
+    if unknown:
+        raise ValueError(
+            f"unknown option(s) {', '.join(map(repr, unknown))} for the tensord backend; "
+            f"known are {', '.join(map(repr, _KNOWN))}"
+        )
+    return Options(**{name: _KNOWN[name](value) for name, value in given.items()})

@@ -1,0 +1,112 @@
+"""Counter-based random operators: `tensord::seed`, `tensord::philox_uniform`, `::philox_normal`.
+
+Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Element k, in
+row-major order, of stream s under a seed takes the block with
+
+    counter = {k mod 2^32, k div 2^32, s, 0},   key = {seed mod 2^32, seed div 2^32}.
+
+philox_uniform is (w0 >> 8) * 2^-24, in [0, 1). philox_normal is sqrt(-2 ln(1 - u0)) cos(2 pi u1),
+with u0, u1 uniform as above from the words w0, w1. Both are float32 and then rounded to the dtype
+asked for.
+
+The implementations here are plain tensor arithmetic: the fallback in eager, and the reference for
+the kernels that the daemon makes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_MASK = 0xFFFFFFFF
+_ROUNDS = 10
+
+_LIBRARY = torch.library.Library("tensord", "DEF")
+_TAGS = (torch.Tag.pt2_compliant_tag,)
+# A seed is drawn afresh by every call: never deduplicated, never moved to the backward pass.
+_LIBRARY.define(
+    "seed(Device? device=None) -> Tensor", tags=(*_TAGS, torch.Tag.nondeterministic_seeded)
+)
+for _name in ("philox_uniform", "philox_normal"):
+    _LIBRARY.define(
+        f"{_name}(Tensor seed, SymInt[] size, ScalarType dtype, Device device, int stream)"
+        " -> Tensor",
+        tags=_TAGS,
+    )
+
+
+def philox4x32(
+    counter: Sequence[torch.Tensor | int], key: Sequence[torch.Tensor | int]
+) -> list[torch.Tensor]:
+    """Ten rounds of Philox4x32 on int64 tensors that hold 32-bit words; all broadcast.
+
+    counter: four words; key: two; the result: four. int64 products wrap, which leaves the low and
+    the high word of a 32x32-bit product as they should be.
+    """
+    c = [torch.as_tensor(word) for word in counter]
+    k = [torch.as_tensor(word) for word in key]
+    for _ in range(_ROUNDS):
+        product0 = c[0] * _MULTIPLIERS[0]
+        product1 = c[2] * _MULTIPLIERS[1]
+        c = [
+            ((product1 >> 32) & _MASK) ^ c[1] ^ k[0],
+            product1 & _MASK,
+            ((product0 >> 32) & _MASK) ^ c[3] ^ k[1],
+            product0 & _MASK,
+        ]
+        k = [(k[0] + _WEYL[0]) & _MASK, (k[1] + _WEYL[1]) & _MASK]
+    return c
+
+
+def _words(seed: torch.Tensor, size: Sequence[int], device: torch.device, stream: int):
+    elements = torch.arange(math.prod(size), dtype=torch.int64, device=device)
+    seed = seed.to(device)
+    zero = torch.zeros((), dtype=torch.int64, device=device)
+    return philox4x32(
+        [elements & _MASK, elements >> 32, zero + (stream & _MASK), zero],
+        [seed & _MASK, (seed >> 32) & _MASK],
+    )
+
+
+def _unit(word: torch.Tensor) -> torch.Tensor:
+    return (word >> 8).to(torch.float32) * 2.0**-24
+
+
+def _seed(device: torch.device | None = None) -> torch.Tensor:
+    return torch.randint(-(2**63), 2**63 - 1, (), dtype=torch.int64, device=device)
+
+
+def _uniform(seed, size, dtype, device, stream):
+    return _unit(_words(seed, size, device, stream)[0]).to(dtype).reshape(size)
+
+
+def _normal(seed, size, dtype, device, stream):
+    words = _words(seed, size, device, stream)
+    radius = torch.sqrt(-2.0 * torch.log1p(-_unit(words[0])))
+    return (radius * torch.cos(2.0 * math.pi * _unit(words[1]))).to(dtype).reshape(size)
+
+
+_LIBRARY.impl("seed", _seed, "CompositeExplicitAutograd")
+_LIBRARY.impl("philox_uniform", _uniform, "CompositeExplicitAutograd")
+_LIBRARY.impl("philox_normal", _normal, "CompositeExplicitAutograd")
+
+
+@torch.library.register_fake("tensord::seed", lib=_LIBRARY)
+def _seed_fake(device=None):
+    return torch.empty((), dtype=torch.int64, device=device)
+
+
+def _philox_fake(seed, size, dtype, device, stream):
+    return torch.empty(size, dtype=dtype, device=device)
+
+
+torch.library.register_fake("tensord::philox_uniform", _philox_fake, lib=_LIBRARY)
+torch.library.register_fake("tensord::philox_normal", _philox_fake, lib=_LIBRARY)
+
+seed = torch.ops.tensord.seed.default
+uniform = torch.ops.tensord.philox_uniform.default
+normal = torch.ops.tensord.philox_normal.default

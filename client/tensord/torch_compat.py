@@ -1,0 +1,159 @@
+"""Everything private of torch that this package touches, with the versions it was seen in.
+
+Seen: 2.11, 2.13. Each function says what it does where a version lacks the thing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import fx
+
+# Operators that are better whole, as one library call, than as the small operators that torch would
+# make of them; the daemon runs what it does not lower through torch's dispatcher.
+KEEP_WHOLE = frozenset(
+    {
+        "aten::_scaled_dot_product_flash_attention_for_cpu",
+        "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+        "aten::_scaled_dot_product_flash_attention",
+        "aten::_scaled_dot_product_efficient_attention",
+        "aten::_scaled_dot_product_cudnn_attention",
+        "aten::_scaled_dot_product_fused_attention_overrideable",
+        "aten::convolution",
+        "aten::convolution_backward",
+        "aten::embedding_dense_backward",
+        "aten::_embedding_bag",
+        "aten::upsample_bilinear2d.vec",
+        "aten::upsample_bicubic2d.vec",
+        "aten::grid_sampler_2d",
+        "aten::max_pool2d_with_indices_backward",
+        "aten::addmm",
+        "aten::baddbmm",
+        "aten::mm",
+        "aten::bmm",
+        "aten::cumsum",
+        "aten::cumprod",
+    }
+)
+
+
+def operator_name(op: torch._ops.OpOverload) -> str:
+    """The name as the daemon has it: aten::sum.dim_IntList; the default overload has no suffix."""
+    name = op._schema.name
+    return f"{name}.{op._schema.overload_name}" if op._schema.overload_name else name
+
+
+def core_decompositions() -> dict[Any, Callable[..., Any]]:
+    """torch's decompositions to core ATen, {OpOverload: function}."""
+    try:  # 2.11 to 2.13: the table without composite operators, which autograd decomposes anyway
+        from torch._decomp import _core_aten_decompositions_post_autograd
+
+        return dict(_core_aten_decompositions_post_autograd())
+    except ImportError:
+        from torch._decomp import core_aten_decompositions
+
+        return dict(core_aten_decompositions().items())
+
+
+@functools.cache
+def let_partitioner_recompute(ops: tuple[Any, ...]) -> None:
+    """Tells the min-cut partitioner that `ops` (overload packets) are cheap to compute again.
+
+    2.11 to 2.13: get_default_op_list() makes the lists anew for every graph, so it is wrapped once.
+    Where it is missing, the partitioner saves the random tensors instead: correct, but larger.
+    """
+    from torch._functorch import partitioners
+
+    original = getattr(partitioners, "get_default_op_list", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def extended() -> Any:
+        types = original()
+        types.recomputable_ops.update(ops)
+        types.fusible_ops.update(ops)
+        return types
+
+    partitioners.get_default_op_list = extended
+
+
+def must_save(node: fx.Node) -> None:
+    """Marks a node of a joint graph: its value is saved for backward, never computed again."""
+    from torch.utils.checkpoint import CheckpointPolicy
+
+    node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def lower_backward_early() -> contextlib.AbstractContextManager[Any]:
+    """Has AOTAutograd hand over the backward graph together with the forward one.
+
+    Without the setting (before 2.7) the backward graph comes at the first backward call.
+    """
+    from torch._functorch import config
+
+    if hasattr(config, "force_non_lazy_backward_lowering"):
+        return config.patch(force_non_lazy_backward_lowering=True)
+    return contextlib.nullcontext()
+
+
+def without_modes() -> contextlib.AbstractContextManager[Any]:
+    """A block in which real tensors can be read although a graph is being captured."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
+def static_input_indices(count: int) -> set[int]:
+    """Inputs of the forward or inference graph that keep their address (parameters, buffers)."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = getattr(context, "fw_metadata", None)
+    indices: Iterable[int] = getattr(metadata, "static_input_indices", None) or ()
+    return {index for index in indices if 0 <= index < count}
+
+
+def boxed(module: fx.GraphModule) -> Callable[[list[Any]], Any]:
+    """The module as a function of a list that it empties, so that inputs are freed on the way."""
+    codegen = getattr(fx.graph, "_BoxedCodeGen", None)  # 2.9 and later
+    if codegen is not None:
+        module.graph.set_codegen(codegen())
+        module.recompile()
+        return module.forward
+
+    def call(arguments: list[Any]) -> Any:
+        values = tuple(arguments)
+        arguments.clear()
+        return module(*values)
+
+    return call
+
+
+def shape_env_of(values: Iterable[Any]) -> Any:
+    """The ShapeEnv behind the first symbolic size among fake tensors and SymInts, or None."""
+    for value in values:
+        if isinstance(value, torch.SymInt):
+            return value.node.shape_env
+        if isinstance(value, torch.Tensor):
+            for size in (*value.shape, *value.stride()):
+                if isinstance(size, torch.SymInt):
+                    return size.node.shape_env
+    return None
+
+
+def symbol_hint(shape_env: Any, symbol: Any) -> int | None:
+    """The value of a symbol at capture, or None (data-dependent)."""
+    for table in ("backed_var_to_val", "var_to_val"):  # 2.11 and later; before
+        value = getattr(shape_env, table, {}).get(symbol)
+        if value is not None:
+            return int(value)
+    return None
+
+
+def symbol_range(shape_env: Any, symbol: Any) -> tuple[Any, Any]:
+    """The inclusive range of a symbol as sympy numbers; infinite where nothing is known."""
+    bounds = shape_env.var_to_range[symbol]
+    return bounds.lower, bounds.upper

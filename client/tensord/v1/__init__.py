@@ -1,0 +1,1 @@
+"""Generated protobuf modules (see client/generate_protos.sh)."""

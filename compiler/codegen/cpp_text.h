@@ -1,0 +1,26 @@
+// C++ spellings of types and numbers in generated CPU kernels.
+#ifndef TENSORD_COMPILER_CODEGEN_CPP_TEXT_H_
+#define TENSORD_COMPILER_CODEGEN_CPP_TEXT_H_
+
+#include <string>
+
+#include "compiler/import/dtype.h"
+#include "compiler/loop_ir/program.h"
+
+namespace tensord::compiler {
+
+// The element type in memory: "float", "tk::bfloat16", "bool".
+std::string StorageType(DType dtype);
+// The type it is computed in: "float", "int64_t", "bool".
+std::string ComputeTypeText(DType dtype);
+// A literal of the compute type.
+std::string Literal(DType dtype, double number, int64_t integer);
+// The neutral element of a plain reduction, as a literal.
+std::string Identity(ReduceKind kind, DType dtype);
+// The function that combines two accumulators of a plain reduction, and the one that reduces lanes.
+const char* CombineFunction(ReduceKind kind);
+const char* ReduceFunction(ReduceKind kind);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_CODEGEN_CPP_TEXT_H_

@@ -1,0 +1,39 @@
+#include "compiler/codegen/cpu_interface.h"
+
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+
+namespace tensord::compiler {
+
+int KernelInterface::Buffer(BufferId id) {
+  auto it = std::find(buffers_.begin(), buffers_.end(), id);
+  if (it != buffers_.end()) return static_cast<int>(it - buffers_.begin());
+  buffers_.push_back(id);
+  return static_cast<int>(buffers_.size()) - 1;
+}
+
+void KernelInterface::MarkWritten(BufferId id) {
+  if (std::find(written_.begin(), written_.end(), id) == written_.end()) written_.push_back(id);
+}
+
+int KernelInterface::Integer(const Expr& value) {
+  // Symbolic sizes are found again; plain numbers are not shared, lest two extents that happen to be
+  // equal give another text than two that differ.
+  if (!value.IsConstant()) {
+    auto it = std::find(integers_.begin(), integers_.end(), value);
+    if (it != integers_.end()) return static_cast<int>(it - integers_.begin());
+  }
+  integers_.push_back(value);
+  return static_cast<int>(integers_.size()) - 1;
+}
+
+std::string KernelInterface::Scratch(const Expr& bytes) {
+  const Expr offset = scratch_bytes_;
+  scratch_bytes_ += sym::CeilDiv(bytes, Expr(64)) * 64;
+  return sym::ToCpp(offset, [this](const sym::Atom& atom) {
+    return absl::StrCat("n", Integer(Expr::Size(atom.id, atom.min, atom.hint)));
+  });
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,113 @@
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
+
+#include <algorithm>
+#include <set>
+
+#include "compiler/codegen/cpu_nest.h"
+#include "compiler/codegen/kernel.h"
+
+namespace tensord::compiler {
+namespace {
+
+// Less work than this (in elementary operations) is not worth a second thread.
+constexpr int kWorkPerTask = 65536;
+
+// tk::kLanes of the prelude.
+int LanesOf(v1::Isa isa) {
+  switch (isa) {
+    case v1::ISA_AVX512: return 16;
+    case v1::ISA_AVX2: return 8;
+    default: return 1;
+  }
+}
+
+std::string Description(const Kernel& kernel) {
+  std::vector<std::string> names;
+  std::set<std::string> seen;
+  for (const Nest& nest : kernel.nests) {
+    for (const NestMember& member : nest.members) {
+      for (absl::string_view name : absl::StrSplit(member.loops.origin, ", ")) {
+        if (seen.emplace(name).second) names.emplace_back(name);
+      }
+    }
+  }
+  constexpr size_t kMostNames = 8;
+  const size_t more = names.size() > kMostNames ? names.size() - kMostNames : 0;
+  names.resize(names.size() - more);
+  std::string text = absl::StrJoin(names, ", ");
+  if (more > 0) absl::StrAppend(&text, " and ", more, " more");
+  return text;
+}
+
+}  // namespace
+
+KernelSource GenerateKernel(const Program& program, const Kernel& kernel, const v1::Target& target) {
+  KernelInterface interface;
+  std::vector<NestText> nests;
+  for (size_t i = 0; i < kernel.nests.size(); ++i) {
+    nests.push_back(EmitNest(program, kernel.nests[i], absl::StrCat("nest", i),
+                             LanesOf(target.cpu().isa()), &interface));
+  }
+  std::string s = "#include \"tensord/cpu.h\"\n\n";
+  for (const NestText& nest : nests) absl::StrAppend(&s, nest.function, "\n");
+  for (const NestText& nest : nests) {
+    if (!nest.finish.empty()) absl::StrAppend(&s, nest.finish, "\n");
+  }
+  absl::StrAppend(&s,
+                  "struct Context {\n"
+                  "  const TensordKernelArgs* args;\n"
+                  "  int64_t tasks;\n"
+                  "  int64_t stride;\n");
+  for (size_t i = 0; i < nests.size(); ++i) absl::StrAppend(&s, "  int64_t units", i, ";\n");
+  absl::StrAppend(&s, "};\n\nstatic void run(int64_t begin, int64_t end, void* context) {\n"
+                      "  const Context& c = *static_cast<const Context*>(context);\n"
+                      "  for (int64_t task = begin; task < end; ++task) {\n"
+                      "    char* scratch = static_cast<char*>(c.args->scratch) + task * c.stride;\n");
+  for (size_t i = 0; i < nests.size(); ++i) {
+    absl::StrAppend(&s, "    nest", i, "(c.args, c.units", i, " * task / c.tasks, c.units", i,
+                    " * (task + 1) / c.tasks, scratch);\n");
+  }
+  absl::StrAppend(&s, "  }\n}\n\nextern \"C\" __attribute__((visibility(\"default\"))) void "
+                      "tensord_kernel(const TensordKernelArgs* args) {\n");
+  std::vector<std::string> work, units, unit_names;
+  std::string declarations;
+  for (size_t i = 0; i < nests.size(); ++i) {
+    absl::StrAppend(&declarations, "  const int64_t units", i, " = ", nests[i].units, ";\n");
+    work.push_back(nests[i].work);
+    unit_names.push_back(absl::StrCat("units", i));
+  }
+  const std::string stride = sym::ToCpp(interface.scratch_bytes(), [&](const sym::Atom& atom) {
+    return absl::StrCat("n", interface.Integer(Expr::Size(atom.id, atom.min, atom.hint)));
+  });
+  std::string integers;
+  for (size_t i = 0; i < interface.integers().size(); ++i) {
+    absl::StrAppend(&integers, "  [[maybe_unused]] const int64_t n", i, " = args->integers[", i,
+                    "];\n");
+  }
+  absl::StrAppend(&s, integers, declarations, "  const int64_t work = ", absl::StrJoin(work, " + "),
+                  ";\n  int64_t tasks = work / ", kWorkPerTask,
+                  " + 1;\n  if (tasks > args->host->threads) tasks = args->host->threads;\n"
+                  "  Context context{args, tasks, ", stride, ", ", absl::StrJoin(unit_names, ", "),
+                  "};\n"
+                  "  if (tasks == 1) {\n    run(0, 1, &context);\n  } else {\n"
+                  "    args->host->parallel_for(0, tasks, 1, run, &context);\n  }\n");
+  for (size_t i = 0; i < nests.size(); ++i) {
+    if (!nests[i].finish.empty()) {
+      absl::StrAppend(&s, "  nest", i, "_finish(args, tasks, ", stride, ");\n");
+    }
+  }
+  s += "}\n";
+  KernelSource source;
+  source.source = std::move(s);
+  source.function = "tensord_kernel";
+  source.buffers = interface.buffers();
+  source.written = interface.written();
+  source.integers = interface.integers();
+  source.scratch_bytes_per_thread = interface.scratch_bytes();
+  source.description = Description(kernel);
+  return source;
+}
+
+}  // namespace tensord::compiler

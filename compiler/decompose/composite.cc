@@ -1,0 +1,397 @@
+// Activations and their backward forms: formulas over single elements.
+#include <cmath>
+#include <numbers>
+
+#include "compiler/decompose/expressions.h"
+
+namespace tensord::compiler {
+namespace {
+
+constexpr double kSqrt1_2 = std::numbers::sqrt2 / 2;
+constexpr double kTwoOverSqrtPi = 2 * std::numbers::inv_sqrtpi;
+// The tanh form of gelu: 0.5 x (1 + tanh(kGeluBeta (x + kGeluKappa x^3))).
+constexpr double kGeluBeta = std::numbers::sqrt2 * kTwoOverSqrtPi * 0.5;
+constexpr double kGeluKappa = 0.044715;
+// From "Self-Normalizing Neural Networks" (Klambauer et al. 2017).
+constexpr double kSeluAlpha = 1.6732632423543772848170429916717;
+constexpr double kSeluScale = 1.0507009873554804934193349852946;
+
+// ---- One tensor
+
+template <typename F>
+Results One(Builder& b, const Call& call, F f) {
+  const Tensor x = call.tensor(0);
+  return std::vector<Tensor>{Elementwise(b, x.dtype(), {x}, f)};
+}
+
+// Results that are floating also for integer operands.
+template <typename F>
+Results OneFloat(Builder& b, const Call& call, F f) {
+  const Tensor x = call.tensor(0);
+  const DType dtype = IsFloating(x.dtype()) ? x.dtype() : kFloat32;
+  return std::vector<Tensor>{
+      Elementwise(b, dtype, {x}, [f, to = FloatType(x.dtype())](Elem v) { return f(v.To(to)); })};
+}
+
+Elem HardSigmoidOf(Elem x) { return Clamp(x + 3, 0, 6) / 6; }
+Elem EluOf(Elem x, double alpha, double scale, double input_scale) {
+  return Select(x > 0, x * scale, Expm1(x * input_scale) * (alpha * scale));
+}
+
+absl::Status CheckGelu(const std::string& approximate) {
+  if (approximate == "none" || approximate == "tanh") return absl::OkStatus();
+  return absl::InvalidArgumentError("approximate must be 'none' or 'tanh', not '" + approximate +
+                                    "'");
+}
+
+Results Gelu(Builder& b, const Call& call) {
+  TENSORD_RETURN_IF_ERROR(CheckGelu(call.text(1)));
+  if (call.text(1) == "tanh") {
+    return One(b, call, [](Elem x) {
+      return 0.5 * x * (1 + Tanh(kGeluBeta * (x + kGeluKappa * (x * x * x))));
+    });
+  }
+  return One(b, call, [](Elem x) { return 0.5 * x * (1 + Erf(x * kSqrt1_2)); });
+}
+
+Results Silu(Builder& b, const Call& call) {
+  return One(b, call, [](Elem x) { return x * Sigmoid(x); });
+}
+Results SigmoidOp(Builder& b, const Call& call) {
+  return OneFloat(b, call, [](Elem x) { return Sigmoid(x); });
+}
+Results ReluOp(Builder& b, const Call& call) {
+  return One(b, call, [](Elem x) { return Relu(x); });
+}
+Results Relu6(Builder& b, const Call& call) {
+  return One(b, call, [](Elem x) { return Clamp(x, 0, 6); });
+}
+Results HardSwish(Builder& b, const Call& call) {
+  return One(b, call, [](Elem x) { return x * HardSigmoidOf(x); });
+}
+Results HardSigmoid(Builder& b, const Call& call) {
+  return One(b, call, [](Elem x) { return HardSigmoidOf(x); });
+}
+Results Mish(Builder& b, const Call& call) {
+  return One(b, call, [](Elem x) { return x * Tanh(SoftplusOf(x)); });
+}
+Results Selu(Builder& b, const Call& call) {
+  return One(b, call, [](Elem x) { return EluOf(x, kSeluAlpha, kSeluScale, 1); });
+}
+Results LogSigmoid(Builder& b, const Call& call) {
+  return One(b, call, [](Elem x) { return LogSigmoidOf(x); });
+}
+
+Results LogSigmoidForward(Builder& b, const Call& call) {
+  const Tensor x = call.tensor(0);
+  const Tensor result = Elementwise(b, x.dtype(), {x}, [](Elem v) { return LogSigmoidOf(v); });
+  // The second result carries exp(-|x|) to the backward on the CPU and is empty elsewhere.
+  const Sizes& sizes = call.result(1).sizes;
+  if (SameSizes(sizes, x.sizes())) {
+    return std::vector<Tensor>{result,
+                               Elementwise(b, x.dtype(), {x}, [](Elem v) { return Exp(-Abs(v)); })};
+  }
+  return std::vector<Tensor>{result, b.Full(x.dtype(), sizes, 0)};
+}
+
+// One tensor and the number at position 1.
+template <typename F>
+Results OneNumber(Builder& b, const Call& call, F f) {
+  TENSORD_ASSIGN_OR_RETURN(const double n, ConstantNumber(call, 1));
+  return One(b, call, [f, n](Elem x) { return f(x, n); });
+}
+
+// One tensor and the numbers at positions 1 and 2.
+template <typename F>
+Results OneTwoNumbers(Builder& b, const Call& call, F f) {
+  TENSORD_ASSIGN_OR_RETURN(const double n, ConstantNumber(call, 1));
+  TENSORD_ASSIGN_OR_RETURN(const double m, ConstantNumber(call, 2));
+  return One(b, call, [f, n, m](Elem x) { return f(x, n, m); });
+}
+
+Results LeakyRelu(Builder& b, const Call& call) {
+  return OneNumber(b, call, [](Elem x, double slope) { return Select(x > 0, x, x * slope); });
+}
+Results Celu(Builder& b, const Call& call) {
+  return OneNumber(b, call, [](Elem x, double alpha) { return EluOf(x, alpha, 1, 1 / alpha); });
+}
+Results SoftShrink(Builder& b, const Call& call) {
+  // A NaN passes both comparisons as it is: x * 0 keeps it.
+  return OneNumber(b, call, [](Elem x, double lambda) {
+    return Select(x > lambda, x - lambda, Select(x < -lambda, x + lambda, x * 0.0));
+  });
+}
+Results HardShrink(Builder& b, const Call& call) {
+  return OneNumber(b, call, [](Elem x, double lambda) {
+    return Select(And(x >= -lambda, x <= lambda), 0.0, x);
+  });
+}
+Results HardTanh(Builder& b, const Call& call) {
+  return OneTwoNumbers(b, call,
+                       [](Elem x, double low, double high) { return Clamp(x, low, high); });
+}
+Results Threshold(Builder& b, const Call& call) {
+  return OneTwoNumbers(b, call, [](Elem x, double threshold, double value) {
+    return Select(x <= threshold, value, x);
+  });
+}
+Results Softplus(Builder& b, const Call& call) {
+  return OneTwoNumbers(b, call, [](Elem x, double beta, double threshold) {
+    const Elem scaled = x * beta;
+    return Select(scaled > threshold, x, Log1p(Exp(scaled)) / beta);
+  });
+}
+
+Results Elu(Builder& b, const Call& call) {
+  TENSORD_ASSIGN_OR_RETURN(const double alpha, ConstantNumber(call, 1));
+  TENSORD_ASSIGN_OR_RETURN(const double scale, ConstantNumber(call, 2));
+  TENSORD_ASSIGN_OR_RETURN(const double input_scale, ConstantNumber(call, 3));
+  return One(b, call, [=](Elem x) { return EluOf(x, alpha, scale, input_scale); });
+}
+
+Results Logit(Builder& b, const Call& call) {
+  const bool clamps = call.has(1);
+  const double eps = call.real(1);
+  return OneFloat(b, call, [=](Elem x) {
+    const Elem p = clamps ? Clamp(x, eps, 1 - eps) : x;
+    return Log(p / (1 - p));
+  });
+}
+
+// ---- Two tensors of one result type
+
+template <typename F>
+Results Two(Builder& b, const Tensor& x, const Tensor& y, F f) {
+  TENSORD_RETURN_IF_ERROR(CheckBroadcast({x, y}));
+  return std::vector<Tensor>{Elementwise(b, PromotedType({x, y}), {x, y}, f)};
+}
+
+template <typename F>
+Results Two(Builder& b, const Call& call, F f) {
+  return Two(b, call.tensor(0), call.tensor(1), f);
+}
+
+// Gradient, input and the number at position 2.
+template <typename F>
+Results TwoNumber(Builder& b, const Call& call, F f) {
+  TENSORD_ASSIGN_OR_RETURN(const double n, ConstantNumber(call, 2));
+  return Two(b, call, [f, n](Elem g, Elem x) { return f(g, x, n); });
+}
+
+template <typename F>
+Results TwoTwoNumbers(Builder& b, const Call& call, F f) {
+  TENSORD_ASSIGN_OR_RETURN(const double n, ConstantNumber(call, 2));
+  TENSORD_ASSIGN_OR_RETURN(const double m, ConstantNumber(call, 3));
+  return Two(b, call, [f, n, m](Elem g, Elem x) { return f(g, x, n, m); });
+}
+
+Results PRelu(Builder& b, const Call& call) {
+  return Two(b, call, [](Elem x, Elem w) { return Select(x > 0, x, w * x); });
+}
+
+Results PReluBackward(Builder& b, const Call& call) {
+  const Tensor g = call.tensor(0), x = call.tensor(1), w = call.tensor(2);
+  TENSORD_RETURN_IF_ERROR(CheckBroadcast({g, x, w}));
+  const DType dtype = PromotedType({g, x, w});
+  return std::vector<Tensor>{
+      Elementwise(b, dtype, {g, x, w},
+                  [](Elem gv, Elem v, Elem wv) { return Select(v > 0, gv, wv * gv); }),
+      Elementwise(b, dtype, {g, x, w},
+                  [](Elem gv, Elem v, Elem) { return Select(v > 0, 0.0, v * gv); })};
+}
+
+Results GeluBackward(Builder& b, const Call& call) {
+  TENSORD_RETURN_IF_ERROR(CheckGelu(call.text(2)));
+  if (call.text(2) == "tanh") {
+    return Two(b, call, [](Elem g, Elem x) {
+      const Elem square = x * x;
+      const Elem t = Tanh(kGeluBeta * (x + kGeluKappa * (square * x)));
+      const Elem inner_slope = kGeluBeta * (1 + 3 * kGeluKappa * square);
+      return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner_slope);
+    });
+  }
+  return Two(b, call, [](Elem g, Elem x) {
+    const Elem cdf = 0.5 * (1 + Erf(x * kSqrt1_2));
+    const Elem pdf = (kTwoOverSqrtPi * kSqrt1_2 * 0.5) * Exp(x * x * -0.5);
+    return g * (cdf + x * pdf);
+  });
+}
+
+Results ThresholdBackward(Builder& b, const Call& call) {
+  return TwoNumber(b, call, [](Elem g, Elem x, double t) { return Select(x <= t, 0.0, g); });
+}
+Results SiluBackward(Builder& b, const Call& call) {
+  return Two(b, call, [](Elem g, Elem x) {
+    const Elem s = Sigmoid(x);
+    return g * s * (1 + x * (1 - s));
+  });
+}
+Results TanhBackward(Builder& b, const Call& call) {
+  return Two(b, call, [](Elem g, Elem y) { return g * (1 - y * y); });
+}
+Results SigmoidBackward(Builder& b, const Call& call) {
+  return Two(b, call, [](Elem g, Elem y) { return g * (y * (1 - y)); });
+}
+Results LeakyReluBackward(Builder& b, const Call& call) {
+  return TwoNumber(b, call,
+                   [](Elem g, Elem x, double slope) { return Select(x > 0, g, g * slope); });
+}
+Results HardTanhBackward(Builder& b, const Call& call) {
+  return TwoTwoNumbers(b, call, [](Elem g, Elem x, double low, double high) {
+    return Select(Or(x <= low, x >= high), 0.0, g);
+  });
+}
+Results HardSwishBackward(Builder& b, const Call& call) {
+  return Two(b, call, [](Elem g, Elem x) {
+    return Select(x <= -3.0, 0.0, Select(x < 3.0, g * (x / 3 + 0.5), g));
+  });
+}
+Results HardSigmoidBackward(Builder& b, const Call& call) {
+  return Two(b, call,
+             [](Elem g, Elem x) { return Select(And(x > -3.0, x < 3.0), g * (1.0 / 6), 0.0); });
+}
+Results SoftplusBackward(Builder& b, const Call& call) {
+  // sigmoid, not z / (z + 1): exp(x * beta) may overflow below a high threshold.
+  return TwoTwoNumbers(b, call, [](Elem g, Elem x, double beta, double threshold) {
+    const Elem scaled = x * beta;
+    return Select(scaled > threshold, g, g * Sigmoid(scaled));
+  });
+}
+Results MishBackward(Builder& b, const Call& call) {
+  return Two(b, call, [](Elem g, Elem x) {
+    const Elem t = Tanh(SoftplusOf(x));
+    return g * (t + x * Sigmoid(x) * (1 - t * t));
+  });
+}
+Results ShrinkBackward(Builder& b, const Call& call) {
+  return TwoNumber(b, call, [](Elem g, Elem x, double lambda) {
+    return Select(And(x >= -lambda, x <= lambda), 0.0, g);
+  });
+}
+
+Results LogSigmoidBackward(Builder& b, const Call& call) {
+  return Two(b, call, [](Elem g, Elem x) { return g * Sigmoid(-x); });
+}
+
+Results EluBackward(Builder& b, const Call& call) {
+  TENSORD_ASSIGN_OR_RETURN(const double alpha, ConstantNumber(call, 1));
+  TENSORD_ASSIGN_OR_RETURN(const double scale, ConstantNumber(call, 2));
+  TENSORD_ASSIGN_OR_RETURN(const double input_scale, ConstantNumber(call, 3));
+  const bool is_result = call.boolean(4);
+  const double negative = alpha * scale;
+  return Two(b, call.tensor(0), call.tensor(5), [=](Elem g, Elem x) {
+    const Elem slope = is_result ? x + negative : negative * Exp(x * input_scale);
+    return Select(x <= 0, g * input_scale * slope, g * scale);
+  });
+}
+
+// ---- Gated and dropout
+
+// The two halves of a tensor along a dimension.
+absl::StatusOr<std::pair<Tensor, Tensor>> Halves(Builder& b, const Tensor& x, int dim) {
+  if (!sym::Mod(x.sizes()[dim], 2).Is(0)) {
+    return absl::InvalidArgumentError("the halved dimension must be even");
+  }
+  const Expr half = sym::FloorDiv(x.sizes()[dim], 2);
+  return std::pair(b.Slice(x, dim, 0, half, 1), b.Slice(x, dim, half, half, 1));
+}
+
+Results Glu(Builder& b, const Call& call) {
+  const Tensor x = call.tensor(0);
+  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant(1), x.rank()));
+  if (x.rank() == 0) return absl::InvalidArgumentError("glu needs at least one dimension");
+  TENSORD_ASSIGN_OR_RETURN(const auto halves, Halves(b, x, dim));
+  return Two(b, halves.first, halves.second, [](Elem v, Elem gate) { return v * Sigmoid(gate); });
+}
+
+Results GluBackward(Builder& b, const Call& call) {
+  const Tensor g = call.tensor(0), x = call.tensor(1);
+  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant(2), x.rank()));
+  if (x.rank() == 0) return absl::InvalidArgumentError("glu needs at least one dimension");
+  TENSORD_ASSIGN_OR_RETURN(const auto halves, Halves(b, x, dim));
+  TENSORD_RETURN_IF_ERROR(CheckSizes("the gradient", g, halves.first.sizes()));
+  const Tensor value = Elementwise(b, x.dtype(), {g, halves.second},
+                                   [](Elem gv, Elem gate) { return gv * Sigmoid(gate); });
+  const Tensor gate =
+      Elementwise(b, x.dtype(), {g, halves.first, halves.second}, [](Elem gv, Elem v, Elem t) {
+        const Elem s = Sigmoid(t);
+        return (1 - s) * s * v * gv;
+      });
+  return std::vector<Tensor>{b.Concat({value, gate}, dim, x.dtype())};
+}
+
+Results NativeDropout(Builder& b, const Call& call) {
+  // Only without randomness; the client turns training dropout into tensord::philox_uniform.
+  if (call.boolean(2, /*when_none=*/true) && call.real(1) != 0) {
+    return absl::UnimplementedError("dropout with a generator");
+  }
+  const Tensor x = call.tensor(0);
+  return std::vector<Tensor>{x, b.FullInt(kBool, x.sizes(), 1)};
+}
+
+Results Dropout(Builder& b, const Call& call) {
+  if (call.boolean(2) && call.real(1) != 0) {
+    return absl::UnimplementedError("dropout with a generator");
+  }
+  return std::vector<Tensor>{call.tensor(0)};
+}
+
+Results NativeDropoutBackward(Builder& b, const Call& call) {
+  const Tensor g = call.tensor(0), mask = call.tensor(1);
+  TENSORD_RETURN_IF_ERROR(CheckBroadcast({g, mask}));
+  const double scale = call.real(2);
+  return std::vector<Tensor>{Elementwise(b, g.dtype(), {g, mask}, [scale](Elem gv, Elem keep) {
+    return gv * (keep.To(gv.dtype()) * scale);
+  })};
+}
+
+constexpr Operator kOperators[] = {
+    {"aten::gelu", "T str", Gelu},
+    {"aten::silu", "T", Silu},
+    {"aten::sigmoid", "T", SigmoidOp},
+    {"aten::relu", "T", ReluOp},
+    {"aten::relu6", "T", Relu6},
+    {"aten::leaky_relu", "T s", LeakyRelu},
+    {"aten::elu", "T s s s", Elu},
+    {"aten::celu", "T s", Celu},
+    {"aten::selu", "T", Selu},
+    {"aten::hardtanh", "T s s", HardTanh},
+    {"aten::hardswish", "T", HardSwish},
+    {"aten::hardsigmoid", "T", HardSigmoid},
+    {"aten::softplus", "T s s", Softplus},
+    {"aten::mish", "T", Mish},
+    {"aten::log_sigmoid", "T", LogSigmoid},
+    {"aten::log_sigmoid_forward", "T", LogSigmoidForward},
+    {"aten::softshrink", "T s", SoftShrink},
+    {"aten::hardshrink", "T s", HardShrink},
+    {"aten::threshold", "T s s", Threshold},
+    {"aten::_prelu_kernel", "T T", PRelu},
+    {"aten::logit", "T f?", Logit},
+    {"aten::glu", "T i", Glu},
+    {"aten::native_dropout", "T f b?", NativeDropout},
+    {"aten::dropout", "T f b", Dropout},
+    {"aten::threshold_backward", "T T s", ThresholdBackward},
+    {"aten::gelu_backward", "T T str", GeluBackward},
+    {"aten::silu_backward", "T T", SiluBackward},
+    {"aten::tanh_backward", "T T", TanhBackward},
+    {"aten::sigmoid_backward", "T T", SigmoidBackward},
+    {"aten::leaky_relu_backward", "T T s b", LeakyReluBackward},
+    {"aten::elu_backward", "T s s s b T", EluBackward},
+    {"aten::hardtanh_backward", "T T s s", HardTanhBackward},
+    {"aten::hardswish_backward", "T T", HardSwishBackward},
+    {"aten::hardsigmoid_backward", "T T", HardSigmoidBackward},
+    {"aten::softplus_backward", "T T s s", SoftplusBackward},
+    {"aten::mish_backward", "T T", MishBackward},
+    {"aten::softshrink_backward", "T T s", ShrinkBackward},
+    {"aten::hardshrink_backward", "T T s", ShrinkBackward},
+    {"aten::log_sigmoid_backward", "T T T", LogSigmoidBackward},
+    {"aten::_prelu_kernel_backward", "T T T", PReluBackward},
+    {"aten::glu_backward", "T T i", GluBackward},
+    {"aten::native_dropout_backward", "T T f", NativeDropoutBackward},
+};
+
+}  // namespace
+
+std::span<const Operator> CompositeOperators() { return kOperators; }
+
+}  // namespace tensord::compiler

@@ -1,0 +1,71 @@
+#include <algorithm>
+
+#include "compiler/decompose/lower_graph.h"
+
+namespace tensord::compiler {
+namespace {
+
+class Liveness {
+ public:
+  explicit Liveness(const Program& program) : live_(program.buffers.size(), false) {
+    for (size_t i = 0; i < program.buffers.size(); ++i) {
+      live_[i] = program.buffers[i].kind == BufferKind::kInput;
+    }
+    for (const ProgramOutput& output : program.outputs) {
+      if (output.kind == ProgramOutput::kTensor) live_[output.view.buffer] = true;
+    }
+  }
+
+  bool Writes(const LoopOp& op) const {
+    for (const Store& store : op.stores) {
+      if (live_[store.buffer]) return true;
+    }
+    for (const Reduction& reduction : op.reductions) {
+      if (AnyLive(reduction.results)) return true;
+    }
+    return false;
+  }
+  bool Writes(const ExternOp& op) const { return AnyLive(op.results) || AnyLive(op.mutated); }
+
+  void Reads(const LoopOp& op) {
+    for (const Inst& inst : op.block.insts) {
+      if (inst.kind == InstKind::kLoad) live_[inst.buffer] = true;
+    }
+  }
+  void Reads(const ExternArgList& args) {
+    for (const ExternArg& arg : args) {
+      if (const auto* view = std::get_if<BufferView>(&arg.value)) live_[view->buffer] = true;
+      if (const auto* list = std::get_if<ExternArgList>(&arg.value)) Reads(*list);
+    }
+  }
+
+ private:
+  bool AnyLive(const std::vector<BufferId>& buffers) const {
+    return std::any_of(buffers.begin(), buffers.end(),
+                       [&](BufferId b) { return b >= 0 && live_[b]; });
+  }
+
+  std::vector<bool> live_;
+};
+
+}  // namespace
+
+void DropDeadOperations(Program& program, bool (*keep)(const ExternOp& op)) {
+  Liveness liveness(program);
+  std::vector<Operation> kept;
+  for (auto it = program.operations.rbegin(); it != program.operations.rend(); ++it) {
+    if (const auto* loop = std::get_if<LoopOp>(&*it)) {
+      if (!liveness.Writes(*loop)) continue;
+      liveness.Reads(*loop);
+    } else {
+      const auto& call = std::get<ExternOp>(*it);
+      if (!liveness.Writes(call) && !call.results.empty() && !keep(call)) continue;
+      liveness.Reads(call.args);
+    }
+    kept.push_back(std::move(*it));
+  }
+  std::reverse(kept.begin(), kept.end());
+  program.operations = std::move(kept);
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,204 @@
+#include "compiler/decompose/extern_call.h"
+
+#include <absl/strings/match.h>
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "compiler/decompose/lowering.h"
+#include "compiler/import/expression.h"
+
+namespace tensord::compiler {
+namespace {
+
+// Operators by name without overload.
+constexpr std::string_view kRandom[] = {
+    "aten::bernoulli",
+    "aten::cauchy",
+    "aten::exponential",
+    "aten::geometric",
+    "aten::log_normal",
+    "aten::multinomial",
+    "aten::native_dropout",
+    "aten::normal",
+    "aten::normal_functional",
+    "aten::poisson",
+    "aten::rand",
+    "aten::rand_like",
+    "aten::randint",
+    "aten::randint_like",
+    "aten::randn",
+    "aten::randn_like",
+    "aten::random",
+    "aten::randperm",
+    "aten::rrelu_with_noise_functional",
+    "aten::uniform",
+    "tensord::seed",
+};
+
+constexpr std::string_view kIgnored[] = {
+    "aten::_assert_scalar",
+    "aten::_assert_tensor_metadata",
+    "aten::sym_constrain_range",
+    "aten::sym_constrain_range_for_size",
+    "aten::_functional_assert_scalar",
+    "aten::_functional_sym_constrain_range",
+};
+
+// Operators whose result shares its argument's memory. A plan's buffers may be reused once their
+// last reader is done, so an alias that only the library knows of would be left dangling: the
+// copying form of the operator is called instead. Its result is contiguous.
+constexpr std::string_view kAliasing[] = {
+    "aten::_conj",
+    "aten::_neg_view",
+    "aten::_reshape_alias",
+    "aten::alias",
+    "aten::as_strided",
+    "aten::detach",
+    "aten::diagonal",
+    "aten::expand",
+    "aten::permute",
+    "aten::select",
+    "aten::slice",
+    "aten::split",
+    "aten::split_with_sizes",
+    "aten::squeeze",
+    "aten::t",
+    "aten::transpose",
+    "aten::unbind",
+    "aten::unfold",
+    "aten::unsqueeze",
+    "aten::view",
+    "aten::view_as_complex",
+    "aten::view_as_real",
+};
+
+std::string_view BaseName(std::string_view op) { return op.substr(0, op.find('.')); }
+
+template <size_t N>
+bool IsOneOf(const std::string_view (&names)[N], std::string_view op) {
+  return std::find(std::begin(names), std::end(names), BaseName(op)) != std::end(names);
+}
+
+ExternArg ToExternArg(Builder& b, const ArgumentValue& arg, const TensorSource& tensor_of) {
+  if (arg.kind == ArgumentValue::kValue) return b.TensorArg(tensor_of(arg));
+  if (arg.kind != ArgumentValue::kList) return {PlainArgument(arg)};
+  ExternArgList items;
+  for (const ArgumentValue& item : arg.items) items.push_back(ToExternArg(b, item, tensor_of));
+  return {std::move(items)};
+}
+
+std::pair<std::string, std::string> SplitOverload(const std::string& op) {
+  const size_t dot = op.find('.');
+  return {op.substr(0, dot), dot == std::string::npos ? "" : op.substr(dot + 1)};
+}
+
+ExternArgList ToExternArgs(Builder& b, const Node& node, const TensorSource& tensor_of) {
+  ExternArgList args;
+  for (const ArgumentValue& arg : node.args) args.push_back(ToExternArg(b, arg, tensor_of));
+  return args;
+}
+
+}  // namespace
+
+bool IsRandomOperator(std::string_view op) { return IsOneOf(kRandom, op); }
+bool IsIgnoredOperator(std::string_view op) { return IsOneOf(kIgnored, op); }
+
+absl::Status CheckExtern(const Node& node) {
+  const std::string base(BaseName(node.op));
+  if (!absl::StartsWith(base, "aten::") && !absl::StartsWith(base, "prims::") &&
+      !absl::StartsWith(base, "tensord::")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Describe(node), ": unknown operator; only aten, prims and tensord are compiled"));
+  }
+  if (base == "aten::copy_") return absl::OkStatus();
+  const bool dunder = absl::EndsWith(base, "__");
+  if ((absl::EndsWith(base, "_") && !dunder) || absl::EndsWith(node.op, ".out") ||
+      absl::EndsWith(node.op, "_out")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(node), ": writes to its arguments; make the graph functional"));
+  }
+  return absl::OkStatus();
+}
+
+v1::Argument PlainArgument(const ArgumentValue& arg) {
+  v1::Argument out;
+  switch (arg.kind) {
+    case ArgumentValue::kNone:
+      out.set_none(true);
+      break;
+    case ArgumentValue::kInteger:
+      *out.mutable_integer() = ExportExpr(arg.integer);
+      break;
+    case ArgumentValue::kReal:
+      out.set_real(arg.real);
+      break;
+    case ArgumentValue::kBoolean:
+      out.set_boolean(!arg.integer.Is(0));
+      break;
+    case ArgumentValue::kText:
+      out.set_text(arg.text);
+      break;
+    case ArgumentValue::kDType:
+      out.set_dtype(arg.dtype);
+      break;
+    case ArgumentValue::kDevice:
+      out.set_device(arg.device);
+      break;
+    case ArgumentValue::kMemoryFormat:
+      out.set_memory_format(arg.memory_format);
+      break;
+    case ArgumentValue::kLayout:
+      out.set_layout_strided(true);
+      break;
+    case ArgumentValue::kValue:
+    case ArgumentValue::kList:
+      TENSORD_CHECK(false, "not a plain argument");
+  }
+  return out;
+}
+
+ExternArg NoneArg() { return {PlainArgument({})}; }
+ExternArg ScalarArg(const ArgumentValue& arg) { return {PlainArgument(arg)}; }
+
+std::vector<Tensor> CallLibrary(Builder& b, const Node& node, const TensorSource& tensor_of) {
+  auto [op, overload] = SplitOverload(node.op);
+  const bool aliases = IsOneOf(kAliasing, op);
+  if (aliases) op += "_copy";
+  std::vector<Builder::ResultMeta> metas;
+  for (const TensorType& type : node.outputs) {
+    metas.push_back(
+        {type.dtype, type.sizes, aliases ? ContiguousStrides(type.sizes) : type.strides});
+  }
+  std::vector<Tensor> results = b.Extern(op, overload, ToExternArgs(b, node, tensor_of), metas);
+  for (size_t o = 0; o < results.size(); ++o) {
+    if (!results[o].defined()) continue;
+    b.program().buffers[results[o].view()->buffer].device = node.outputs[o].device;
+    // Made anew, so that the tensor knows its device.
+    results[o] = b.AsStrided(results[o], metas[o].sizes, metas[o].strides, Expr(0));
+  }
+  return results;
+}
+
+void CallLibraryInPlace(Builder& b, const Node& node, const TensorSource& tensor_of) {
+  const auto [op, overload] = SplitOverload(node.op);
+  b.Extern(op, overload, ToExternArgs(b, node, tensor_of), {Builder::ResultMeta{}});
+  auto& call = std::get<ExternOp>(b.program().operations.back());
+  call.mutated.push_back(std::get<BufferView>(call.args[0].value).buffer);
+}
+
+Tensor CopyToDevice(Builder& b, const Tensor& t, v1::DeviceType device) {
+  v1::Argument where, no;
+  where.set_device(device);
+  no.set_boolean(false);
+  // aten::_to_copy(self, dtype?, layout?, device?, pin_memory?, non_blocking, memory_format?)
+  ExternArgList args = {b.TensorArg(t), NoneArg(), NoneArg(), {where}, NoneArg(), {no}, NoneArg()};
+  const Sizes strides = ContiguousStrides(t.sizes());
+  const Tensor copy =
+      b.Extern("aten::_to_copy", "", std::move(args), {{t.dtype(), t.sizes(), strides}})[0];
+  b.program().buffers[copy.view()->buffer].device = device;
+  return b.AsStrided(copy, t.sizes(), strides, Expr(0));
+}
+
+}  // namespace tensord::compiler

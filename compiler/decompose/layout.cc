@@ -1,0 +1,73 @@
+#include "compiler/decompose/layout.h"
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+
+#include <algorithm>
+
+namespace tensord::compiler {
+namespace {
+
+bool IsEmpty(const Sizes& sizes) {
+  return std::any_of(sizes.begin(), sizes.end(), [](const Expr& size) { return size.Is(0); });
+}
+
+}  // namespace
+
+bool IsDense(const Sizes& sizes, const Sizes& strides) {
+  std::vector<size_t> order;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (!sizes[d].Is(1)) order.push_back(d);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return sym::Hint(strides[a]) < sym::Hint(strides[b]);
+  });
+  Expr expected(1);
+  for (const size_t d : order) {
+    if (!(strides[d] == expected)) return false;
+    expected *= sizes[d];
+  }
+  return true;
+}
+
+Sizes BufferStrides(const TensorType& declared) {
+  return !IsEmpty(declared.sizes) && IsDense(declared.sizes, declared.strides)
+             ? declared.strides
+             : ContiguousStrides(declared.sizes);
+}
+
+bool HasStrides(const Tensor& t, const Sizes& strides) {
+  if (!t.view()) return false;
+  if (IsEmpty(t.sizes())) return true;
+  for (size_t d = 0; d < strides.size(); ++d) {
+    if (!t.sizes()[d].Is(1) && !(t.view()->strides[d] == strides[d])) return false;
+  }
+  return true;
+}
+
+Tensor WithStrides(Builder& b, const Tensor& t, const Sizes& strides) {
+  if (HasStrides(t, strides)) return b.AsStrided(t, t.sizes(), strides, t.view()->offset);
+  // Along a stride of 0 all elements are one: compute it once and spread the view again.
+  Tensor base = t;
+  Sizes kept;
+  for (int d = static_cast<int>(strides.size()) - 1; d >= 0; --d) {
+    if (strides[d].Is(0) && !t.sizes()[d].Is(1)) {
+      base = b.Select(base, d, Expr(0));
+    } else {
+      kept.insert(kept.begin(), strides[d]);
+    }
+  }
+  const Tensor realized = b.RealizeAs(base, kept);
+  return b.AsStrided(realized, t.sizes(), strides, realized.view()->offset);
+}
+
+std::string TypeText(DType dtype, const Sizes& sizes) {
+  return absl::StrCat(DTypeName(dtype), "[",
+                      absl::StrJoin(sizes, ", ",
+                                    [](std::string* out, const Expr& e) {
+                                      absl::StrAppend(out, sym::ToString(e));
+                                    }),
+                      "]");
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,290 @@
+// Losses and their backward forms.
+#include "compiler/decompose/expressions.h"
+
+namespace tensord::compiler {
+namespace {
+
+// torch.nn._reduction's numbers.
+enum Reduction : int64_t { kNone = 0, kMean = 1, kSum = 2 };
+
+// The element-wise loss (in the compute type) reduced as asked.
+Tensor ReduceLoss(Builder& b, const Tensor& loss, int64_t reduction, DType dtype) {
+  if (reduction == kNone) return b.Cast(loss, dtype);
+  const Tensor sum = ReduceOver(b, ReduceKind::kSum, loss, {}, false, loss.dtype());
+  if (reduction == kSum) return b.Cast(sum, dtype);
+  const Tensor count = NumberOf(b, loss.dtype(), sym::Product(loss.sizes()));
+  return Elementwise(b, dtype, {sum, count}, [](Elem s, Elem n) { return s / n; });
+}
+
+// What a mean multiplies the gradient with.
+Tensor GradScale(Builder& b, DType dtype, const Tensor& x, int64_t reduction) {
+  if (reduction != kMean) return b.Full(dtype, {}, 1);
+  return Elementwise(b, dtype, {NumberOf(b, dtype, sym::Product(x.sizes()))},
+                     [](Elem n) { return Reciprocal(n); });
+}
+
+// ---- Losses of two tensors: (self, target, reduction, ...)
+
+template <typename F>
+Results PairLoss(Builder& b, const Call& call, F f) {
+  const Tensor x = call.tensor(0), y = call.tensor(1);
+  TENSORD_RETURN_IF_ERROR(CheckBroadcast({x, y}));
+  const DType dtype = PromotedType({x, y});
+  if (!IsFloating(dtype)) return absl::InvalidArgumentError("a loss needs floating operands");
+  const Tensor loss = Elementwise(b, FloatType(dtype), {x, y}, f);
+  return std::vector<Tensor>{ReduceLoss(b, loss, call.constant(2), dtype)};
+}
+
+// (grad_output, self, target, reduction, ...): f(x, y) is the slope.
+template <typename F>
+Results PairLossBackward(Builder& b, const Call& call, F slope) {
+  const Tensor g = call.tensor(0), x = call.tensor(1), y = call.tensor(2);
+  TENSORD_RETURN_IF_ERROR(CheckBroadcast({g, x, y}));
+  const DType dtype = PromotedType({g, x, y});
+  const Tensor scale = GradScale(b, FloatType(dtype), x, call.constant(3));
+  return std::vector<Tensor>{
+      Elementwise(b, dtype, {g, x, y, scale},
+                  [slope](Elem gv, Elem xv, Elem yv, Elem k) { return slope(xv, yv) * (gv * k); })};
+}
+
+Results MseLoss(Builder& b, const Call& call) {
+  return PairLoss(b, call, [](Elem x, Elem y) {
+    const Elem d = x - y;
+    return d * d;
+  });
+}
+Results MseLossBackward(Builder& b, const Call& call) {
+  return PairLossBackward(b, call, [](Elem x, Elem y) { return 2.0 * (x - y); });
+}
+Results L1Loss(Builder& b, const Call& call) {
+  return PairLoss(b, call, [](Elem x, Elem y) { return Abs(x - y); });
+}
+
+Results SmoothL1Loss(Builder& b, const Call& call) {
+  const double beta = call.real(3);
+  return PairLoss(b, call, [beta](Elem x, Elem y) {
+    const Elem d = Abs(x - y);
+    return beta == 0 ? d : Select(d < beta, 0.5 * d * d / beta, d - 0.5 * beta);
+  });
+}
+Results SmoothL1LossBackward(Builder& b, const Call& call) {
+  const double beta = call.real(4);
+  return PairLossBackward(b, call, [beta](Elem x, Elem y) {
+    const Elem d = x - y;
+    return beta == 0 ? Sign(d) : Select(Abs(d) < beta, d / beta, Sign(d));
+  });
+}
+
+Results HuberLoss(Builder& b, const Call& call) {
+  const double delta = call.real(3);
+  return PairLoss(b, call, [delta](Elem x, Elem y) {
+    const Elem d = Abs(x - y);
+    return Select(d <= delta, 0.5 * d * d, delta * (d - 0.5 * delta));
+  });
+}
+Results HuberLossBackward(Builder& b, const Call& call) {
+  const double delta = call.real(4);
+  return PairLossBackward(b, call, [delta](Elem x, Elem y) {
+    const Elem d = x - y;
+    return Clamp(d, -delta, delta);
+  });
+}
+
+// (self, target, reduction, log_target)
+Results KlDiv(Builder& b, const Call& call) {
+  const bool log_target = call.boolean(3);
+  return PairLoss(b, call, [log_target](Elem x, Elem y) {
+    if (log_target) return Exp(y) * (y - x);
+    return Select(Equal(y, 0), 0.0, y * Log(y)) - y * x;
+  });
+}
+
+// ---- Binary cross entropy
+
+// A loss times an optional weight.
+absl::StatusOr<Tensor> Weighted(Builder& b, const Tensor& loss,
+                                const std::optional<Tensor>& weight) {
+  if (!weight) return loss;
+  TENSORD_RETURN_IF_ERROR(CheckBroadcast({loss, *weight}));
+  return Elementwise(b, loss.dtype(), {loss, *weight}, [](Elem l, Elem w) { return l * w; });
+}
+
+// (self, target, weight?, reduction)
+Results BinaryCrossEntropy(Builder& b, const Call& call) {
+  const Tensor x = call.tensor(0), y = call.tensor(1);
+  TENSORD_RETURN_IF_ERROR(CheckBroadcast({x, y}));
+  // Logarithms are bounded so that a wrong certain answer has a finite loss.
+  const Tensor loss = Elementwise(b, FloatType(x.dtype()), {x, y}, [](Elem p, Elem t) {
+    return (t - 1) * Maximum(Log1p(-p), -100) - t * Maximum(Log(p), -100);
+  });
+  TENSORD_ASSIGN_OR_RETURN(const Tensor weighted, Weighted(b, loss, call.optional_tensor(2)));
+  return std::vector<Tensor>{ReduceLoss(b, weighted, call.constant(3), x.dtype())};
+}
+
+// (grad_output, self, target, weight?, reduction)
+Results BinaryCrossEntropyBackward(Builder& b, const Call& call) {
+  const Tensor g = call.tensor(0), x = call.tensor(1), y = call.tensor(2);
+  TENSORD_RETURN_IF_ERROR(CheckBroadcast({g, x, y}));
+  const Tensor scale = GradScale(b, FloatType(x.dtype()), x, call.constant(4));
+  const Tensor slope =
+      Elementwise(b, FloatType(x.dtype()), {g, x, y, scale}, [](Elem gv, Elem p, Elem t, Elem k) {
+        return gv * (p - t) / Maximum(p * (1 - p), 1e-12) * k;
+      });
+  TENSORD_ASSIGN_OR_RETURN(const Tensor weighted, Weighted(b, slope, call.optional_tensor(3)));
+  return std::vector<Tensor>{b.Cast(weighted, x.dtype())};
+}
+
+// (self, target, weight?, pos_weight?, reduction)
+Results BinaryCrossEntropyWithLogits(Builder& b, const Call& call) {
+  const Tensor x = call.tensor(0), y = call.tensor(1);
+  const Tensor pos_weight = call.has(3) ? call.tensor(3) : b.Full(FloatType(x.dtype()), {}, 1);
+  TENSORD_RETURN_IF_ERROR(CheckBroadcast({x, y, pos_weight}));
+  const Tensor loss = Elementwise(
+      b, FloatType(x.dtype()), {x, y, pos_weight},
+      [](Elem v, Elem t, Elem w) { return (1 - t) * v - ((w - 1) * t + 1) * LogSigmoidOf(v); });
+  TENSORD_ASSIGN_OR_RETURN(const Tensor weighted, Weighted(b, loss, call.optional_tensor(2)));
+  return std::vector<Tensor>{ReduceLoss(b, weighted, call.constant(4), PromotedType({x, y}))};
+}
+
+// ---- Negative log likelihood: classes are dimension 1 (0 without a batch)
+
+struct Classes {
+  Tensor scores, target;
+  std::optional<Tensor> weight;
+  int dim;
+  Expr count;
+  int64_t ignore_index;
+};
+
+absl::StatusOr<Classes> ClassesOf(const Tensor& scores, const Tensor& target,
+                                  const std::optional<Tensor>& weight, int64_t ignore_index) {
+  if (scores.rank() == 0 || target.rank() != scores.rank() - 1) {
+    return absl::UnimplementedError("targets must have one dimension less than the scores");
+  }
+  Classes c{scores, target, weight, scores.rank() > 1 ? 1 : 0, Expr(0), ignore_index};
+  c.count = scores.sizes()[c.dim];
+  Sizes expected = scores.sizes();
+  expected.erase(expected.begin() + c.dim);
+  TENSORD_RETURN_IF_ERROR(CheckSizes("the target", target, expected));
+  if (weight) TENSORD_RETURN_IF_ERROR(CheckSizes("weight", *weight, {c.count}));
+  return c;
+}
+
+// A value per target: `f` of its class, zero where the target is ignored.
+Tensor PerTarget(Builder& b, const Classes& c, const std::vector<Tensor>& reads,
+                 const std::function<Value(Recorder&, Index, const Expr&)>& f) {
+  const DType dtype = FloatType(c.scores.dtype());
+  return b.Pointwise(dtype, c.target.sizes(), reads, 6, [c, f, dtype](Recorder& ops, Index index) {
+    const Value target = ops.Cast(c.target.Load(ops, index), kInt64);
+    const Value valid = ops.Compute(Op::k_ne, {target, ops.ConstantInt(c.ignore_index, kInt64)});
+    const Value safe = ops.Where(valid, target, ops.ConstantInt(0, kInt64));
+    const Expr which = ops.Indirect(safe, c.count, /*wrap=*/false);
+    return ops.Where(valid, f(ops, index, which), ops.Constant(0, dtype));
+  });
+}
+
+// (self, target, weight?, reduction, ignore_index) -> output, total_weight
+Results NllLossForward(Builder& b, const Call& call) {
+  const Tensor scores = call.tensor(0);
+  const int64_t reduction = call.constant(3);
+  TENSORD_ASSIGN_OR_RETURN(const Classes c, ClassesOf(scores, call.tensor(1),
+                                                      call.optional_tensor(2), call.constant(4)));
+  const DType compute = FloatType(scores.dtype());
+  std::vector<Tensor> reads{c.target, scores};
+  if (c.weight) reads.push_back(*c.weight);
+  const auto weight_of = [c, compute](Recorder& ops, const Expr& which) {
+    if (!c.weight) return ops.Constant(1, compute);
+    return ops.Cast(c.weight->Load(ops, std::vector<Expr>{which}), compute);
+  };
+  const Tensor losses = PerTarget(b, c, reads, [=](Recorder& ops, Index index, const Expr& which) {
+    std::vector<Expr> at(index.begin(), index.end());
+    at.insert(at.begin() + c.dim, which);
+    const Value loss = ops.Compute(Op::k_neg, {c.scores.Load(ops, at)});
+    return c.weight ? ops.Mul(loss, weight_of(ops, which)) : loss;
+  });
+  if (reduction == kNone && scores.rank() > 1) {
+    return std::vector<Tensor>{b.Cast(losses, scores.dtype()), b.Full(scores.dtype(), {}, 0)};
+  }
+  reads = {c.target};
+  if (c.weight) reads.push_back(*c.weight);
+  const Tensor weights = PerTarget(
+      b, c, reads, [=](Recorder& ops, Index, const Expr& which) { return weight_of(ops, which); });
+  const Tensor total = ReduceOver(b, ReduceKind::kSum, weights, {}, false, compute);
+  Tensor output = losses;
+  if (reduction != kNone) output = ReduceOver(b, ReduceKind::kSum, losses, {}, false, compute);
+  if (reduction == kMean) {
+    output = Elementwise(b, compute, {output, total}, [](Elem s, Elem w) { return s / w; });
+  }
+  return std::vector<Tensor>{b.Cast(output, scores.dtype()), b.Cast(total, scores.dtype())};
+}
+
+// (grad_output, self, target, weight?, reduction, ignore_index, total_weight)
+Results NllLossBackward(Builder& b, const Call& call) {
+  const Tensor scores = call.tensor(1);
+  const int64_t reduction = call.constant(4);
+  TENSORD_ASSIGN_OR_RETURN(const Classes c, ClassesOf(scores, call.tensor(2),
+                                                      call.optional_tensor(3), call.constant(5)));
+  const DType compute = FloatType(scores.dtype());
+  // One gradient per target, or one for all.
+  Tensor grad = ToFloat(b, call.tensor(0));
+  const bool single = !(reduction == kNone && scores.rank() > 1);
+  if (single) {
+    if (!sym::Product(grad.sizes()).Is(1)) {
+      return absl::InvalidArgumentError("the gradient of a reduced loss must be one number");
+    }
+    grad = b.Reshape(grad, {});
+  } else {
+    TENSORD_RETURN_IF_ERROR(CheckSizes("the gradient", grad, c.target.sizes()));
+  }
+  if (reduction == kMean) {
+    const Tensor total = call.tensor(6);
+    if (!sym::Product(total.sizes()).Is(1)) {
+      return absl::InvalidArgumentError("total_weight must be one number");
+    }
+    grad =
+        Elementwise(b, compute, {grad, b.Reshape(total, {})}, [](Elem g, Elem w) { return g / w; });
+  }
+  std::vector<Tensor> reads{c.target, grad};
+  if (c.weight) reads.push_back(*c.weight);
+  Body body = [c, grad, single, compute](Recorder& ops, Index index) {
+    std::vector<Expr> rest(index.begin(), index.end());
+    rest.erase(rest.begin() + c.dim);
+    const Value target = ops.Cast(c.target.Load(ops, rest), kInt64);
+    const Value hit =
+        ops.Compute(Op::k_logical_and,
+                    {ops.Compute(Op::k_eq, {target, ops.Index(index[c.dim])}),
+                     ops.Compute(Op::k_ne, {target, ops.ConstantInt(c.ignore_index, kInt64)})});
+    Value slope = single ? grad.Load(ops, {}) : grad.Load(ops, rest);
+    if (c.weight) {
+      const std::vector<Expr> which{index[c.dim]};
+      slope = ops.Mul(slope, ops.Cast(c.weight->Load(ops, which), compute));
+    }
+    return ops.Where(hit, ops.Compute(Op::k_neg, {slope}), ops.Constant(0, compute));
+  };
+  return std::vector<Tensor>{
+      b.Pointwise(scores.dtype(), scores.sizes(), reads, 6, std::move(body))};
+}
+
+constexpr Operator kOperators[] = {
+    {"aten::mse_loss", "T T i", MseLoss},
+    {"aten::mse_loss_backward", "T T T i", MseLossBackward},
+    {"aten::l1_loss", "T T i", L1Loss},
+    {"aten::smooth_l1_loss", "T T i f", SmoothL1Loss},
+    {"aten::smooth_l1_loss_backward", "T T T i f", SmoothL1LossBackward},
+    {"aten::huber_loss", "T T i f", HuberLoss},
+    {"aten::huber_loss_backward", "T T T i f", HuberLossBackward},
+    {"aten::kl_div", "T T i b", KlDiv},
+    {"aten::binary_cross_entropy", "T T T? i", BinaryCrossEntropy},
+    {"aten::binary_cross_entropy_backward", "T T T T? i", BinaryCrossEntropyBackward},
+    {"aten::binary_cross_entropy_with_logits", "T T T? T? i", BinaryCrossEntropyWithLogits},
+    {"aten::nll_loss_forward", "T T T? i i", NllLossForward},
+    {"aten::nll_loss_backward", "T T T T? i i T", NllLossBackward},
+    {"aten::nll_loss2d_forward", "T T T? i i", NllLossForward},
+    {"aten::nll_loss2d_backward", "T T T T? i i T", NllLossBackward},
+};
+
+}  // namespace
+
+std::span<const Operator> LossOperators() { return kOperators; }
+
+}  // namespace tensord::compiler

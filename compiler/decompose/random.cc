@@ -1,0 +1,40 @@
+// Counter-based random numbers: the value of an element depends on the seed, the stream and the
+// element's row-major position alone, so a backward pass can compute it again.
+#include "compiler/decompose/expressions.h"
+
+namespace tensord::compiler {
+namespace {
+
+// (Tensor seed, SymInt[] size, ScalarType dtype, Device device, int stream)
+template <Op op>
+Results Philox(Builder& b, const Call& call) {
+  const Tensor seed = call.tensor(0);
+  const Sizes sizes = call.integers(1);
+  const std::optional<DType> dtype = call.dtype(2);
+  const int64_t stream = call.constant(4);
+  if (seed.rank() != 0 || seed.dtype() != kInt64) {
+    return absl::InvalidArgumentError("the seed must be one int64");
+  }
+  if (!dtype || !IsFloating(*dtype)) return absl::InvalidArgumentError("dtype must be floating");
+  const Sizes strides = ContiguousStrides(sizes);
+  Body body = [seed, strides, stream, dtype = *dtype](Recorder& ops, Index index) {
+    Expr element(0);
+    for (size_t d = 0; d < strides.size(); ++d) element += index[d] * strides[d];
+    const Value number =
+        ops.Compute(op, {seed.Load(ops, {}), ops.ConstantInt(stream, kInt64), ops.Index(element)});
+    return ops.Cast(number, dtype);
+  };
+  return std::vector<Tensor>{b.Pointwise(*dtype, sizes, {seed}, InfoOf(op).cost, std::move(body))};
+}
+
+// tensord::seed is absent on purpose: it draws from torch's generator, so it is a library call.
+constexpr Operator kOperators[] = {
+    {"tensord::philox_uniform", "T i[] d v i", Philox<Op::k_philox_uniform>},
+    {"tensord::philox_normal", "T i[] d v i", Philox<Op::k_philox_normal>},
+};
+
+}  // namespace
+
+std::span<const Operator> RandomOperators() { return kOperators; }
+
+}  // namespace tensord::compiler

@@ -1,0 +1,114 @@
+// Softmax and its relatives over one dimension.
+#include <limits>
+
+#include "compiler/decompose/expressions.h"
+
+namespace tensord::compiler {
+namespace {
+
+struct Operand {
+  Tensor x;  // in the compute type
+  int dim;
+};
+
+absl::StatusOr<Operand> OperandOf(Builder& b, const Tensor& t, int64_t dim,
+                                  std::optional<DType> dtype) {
+  TENSORD_ASSIGN_OR_RETURN(const int normalized, NormalizeDim(dim, t.rank()));
+  const Tensor x = dtype ? b.Cast(t, *dtype) : t;
+  return Operand{Shared(b, ToFloat(b, x)), normalized};
+}
+
+Tensor MaxKeep(Builder& b, const Operand& o) {
+  return ReduceOver(b, ReduceKind::kMax, o.x, {o.dim}, /*keepdim=*/true, o.x.dtype());
+}
+
+Tensor SoftmaxOf(Builder& b, const Operand& o, DType result) {
+  const Tensor max = MaxKeep(b, o);
+  // Two loops read the exponentials: kept, which in a fused group means on chip.
+  const Tensor e =
+      b.Realize(Elementwise(b, o.x.dtype(), {o.x, max}, [](Elem x, Elem m) { return Exp(x - m); }));
+  const Tensor sum = SumKeep(b, e, {o.dim});
+  return Elementwise(b, result, {e, sum}, [](Elem v, Elem s) { return v * Reciprocal(s); });
+}
+
+Tensor LogSoftmaxOf(Builder& b, const Operand& o, DType result) {
+  const Tensor max = MaxKeep(b, o);
+  const Tensor e =
+      Elementwise(b, o.x.dtype(), {o.x, max}, [](Elem x, Elem m) { return Exp(x - m); });
+  const Tensor sum = SumKeep(b, e, {o.dim});
+  return Elementwise(b, result, {o.x, max, sum},
+                     [](Elem x, Elem m, Elem s) { return (x - m) - Log(s); });
+}
+
+using Form = Tensor (*)(Builder&, const Operand&, DType);
+
+// (self, dim, half_to_float)
+template <Form form>
+Results Private(Builder& b, const Call& call) {
+  const Tensor t = call.tensor(0);
+  TENSORD_ASSIGN_OR_RETURN(const Operand o, OperandOf(b, t, call.constant(1), std::nullopt));
+  return std::vector<Tensor>{form(b, o, call.boolean(2) ? kFloat32 : t.dtype())};
+}
+
+// (self, dim, dtype)
+template <Form form>
+Results Public(Builder& b, const Call& call) {
+  const Tensor t = call.tensor(0);
+  TENSORD_ASSIGN_OR_RETURN(const Operand o, OperandOf(b, t, call.constant(1), call.dtype(2)));
+  const DType whole = IsFloating(t.dtype()) ? t.dtype() : kFloat32;
+  return std::vector<Tensor>{form(b, o, call.dtype(2).value_or(whole))};
+}
+
+// Rows that are all -inf give zeros instead of NaN.
+Tensor SafeSoftmaxOf(Builder& b, const Operand& o, DType result) {
+  const Tensor max = MaxKeep(b, o);
+  const double infinity = std::numeric_limits<double>::infinity();
+  // exp(x - 0) is exactly 0 for a masked row, and its sum is replaced by 1.
+  const Tensor e = b.Realize(Elementwise(b, o.x.dtype(), {o.x, max}, [=](Elem x, Elem m) {
+    return Exp(x - Select(Equal(m, -infinity), 0.0, m));
+  }));
+  const Tensor sum = SumKeep(b, e, {o.dim});
+  return Elementwise(b, result, {e, sum},
+                     [](Elem v, Elem s) { return v * Reciprocal(Select(Equal(s, 0), 1.0, s)); });
+}
+
+// (grad_output, output, dim, input_dtype)
+template <typename F, typename G>
+Results Backward(Builder& b, const Call& call, F summand, G result) {
+  const Tensor grad = call.tensor(0), output = call.tensor(1);
+  TENSORD_RETURN_IF_ERROR(CheckSizes("the gradient", grad, output.sizes()));
+  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant(2), output.rank()));
+  const Tensor g = Shared(b, ToFloat(b, grad)), y = Shared(b, ToFloat(b, output));
+  const DType compute = PromoteTypes(g.dtype(), y.dtype());
+  const Tensor sum = SumKeep(b, Elementwise(b, compute, {g, y}, summand), {dim});
+  const DType dtype = call.dtype(3).value_or(grad.dtype());
+  return std::vector<Tensor>{Elementwise(b, dtype, {g, y, sum}, result)};
+}
+
+Results SoftmaxBackward(Builder& b, const Call& call) {
+  return Backward(
+      b, call, [](Elem g, Elem y) { return g * y; },
+      [](Elem g, Elem y, Elem sum) { return g * y - y * sum; });
+}
+
+Results LogSoftmaxBackward(Builder& b, const Call& call) {
+  return Backward(
+      b, call, [](Elem g, Elem) { return g; },
+      [](Elem g, Elem y, Elem sum) { return g - Exp(y) * sum; });
+}
+
+constexpr Operator kOperators[] = {
+    {"aten::_softmax", "T i b", Private<SoftmaxOf>},
+    {"aten::softmax.int", "T i d?", Public<SoftmaxOf>},
+    {"aten::_safe_softmax", "T i d?", Public<SafeSoftmaxOf>},
+    {"aten::_log_softmax", "T i b", Private<LogSoftmaxOf>},
+    {"aten::log_softmax.int", "T i d?", Public<LogSoftmaxOf>},
+    {"aten::_softmax_backward_data", "T T i d", SoftmaxBackward},
+    {"aten::_log_softmax_backward_data", "T T i d", LogSoftmaxBackward},
+};
+
+}  // namespace
+
+std::span<const Operator> SoftmaxOperators() { return kOperators; }
+
+}  // namespace tensord::compiler

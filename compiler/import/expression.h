@@ -1,0 +1,23 @@
+// Symbolic integers from the wire, with bounds on what a sender can make us compute.
+#ifndef TENSORD_COMPILER_IMPORT_EXPRESSION_H_
+#define TENSORD_COMPILER_IMPORT_EXPRESSION_H_
+
+#include <vector>
+
+#include "base/status.h"
+#include "compiler/sym/expr.h"
+#include "tensord/v1/graph.pb.h"
+
+namespace tensord::compiler {
+
+// The expression over `symbols` (by index). InvalidArgument when it is malformed, too deep, too
+// large once multiplied out, overflows 63 bits at the symbols' hints, or may divide by zero.
+absl::StatusOr<sym::Expr> ImportExpr(const v1::SymExpr& from,
+                                     const std::vector<sym::Expr>& symbols);
+
+// The wire form of an expression over size symbols only.
+v1::SymExpr ExportExpr(const sym::Expr& e);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_IMPORT_EXPRESSION_H_

@@ -1,0 +1,84 @@
+#include "compiler/jit/folder.h"
+
+#include <absl/strings/match.h>
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_split.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace tensord::jit {
+
+namespace fs = std::filesystem;
+
+absl::StatusOr<TemporaryFolder> TemporaryFolder::Make(const std::string& parent) {
+  TENSORD_RETURN_IF_ERROR(MakeFolders(parent));
+  std::string path = absl::StrCat(parent, "/tmp-", getpid(), "-XXXXXX");
+  if (!mkdtemp(path.data()))
+    return absl::InternalError(
+        absl::StrCat("cannot make a folder in ", parent, ": ", strerror(errno)));
+  return TemporaryFolder(std::move(path));
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  if (!path_.empty()) fs::remove_all(path_, ignored);
+}
+
+absl::StatusOr<bool> TemporaryFolder::Publish(const std::string& path) {
+  if (rename(path_.c_str(), path.c_str()) != 0) {
+    if (errno == EEXIST || errno == ENOTEMPTY) return false;
+    return absl::InternalError(
+        absl::StrCat("cannot rename ", path_, " to ", path, ": ", strerror(errno)));
+  }
+  path_.clear();
+  return true;
+}
+
+void RemoveStaleFolders(const std::string& parent) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent, error)) {
+    const std::string name = entry.path().filename();
+    if (!absl::StartsWith(name, "tmp-")) continue;
+    const std::vector<std::string> parts = absl::StrSplit(name, '-');
+    int pid = 0;
+    if (parts.size() != 3 || !absl::SimpleAtoi(parts[1], &pid)) continue;
+    if (kill(pid, 0) != 0 && errno == ESRCH) fs::remove_all(entry.path(), error);
+  }
+}
+
+absl::Status MakeFolders(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return absl::OkStatus();
+  fs::create_directories(path, error);
+  if (error)
+    return absl::InternalError(
+        absl::StrCat("cannot make the folder ", path, ": ", error.message()));
+  fs::permissions(path, fs::perms::owner_all, error);
+  return absl::OkStatus();
+}
+
+absl::Status WriteFile(const std::string& path, std::string_view contents) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(contents.data(), std::streamsize(contents.size()));
+  file.close();
+  if (!file) return absl::InternalError(absl::StrCat("cannot write ", path, ": ", strerror(errno)));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream contents;
+  contents << file.rdbuf();
+  if (!file) return absl::InternalError(absl::StrCat("cannot read ", path, ": ", strerror(errno)));
+  return std::move(contents).str();
+}
+
+}  // namespace tensord::jit

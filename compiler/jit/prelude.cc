@@ -1,0 +1,39 @@
+#include "compiler/jit/prelude.h"
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+#include <unistd.h>
+
+#include "base/sha256.h"
+#include "compiler/jit/folder.h"
+#include "compiler/jit/process.h"
+#include "kernels/embedded.h"
+
+namespace tensord::jit {
+
+absl::StatusOr<std::string> PreparePrelude(const Toolchain& toolchain,
+                                           const std::string& work_folder) {
+  // The path too: two compilers of one version may still read only their own precompiled headers.
+  const std::string key = ToHex(Sha256(absl::StrCat(toolchain.path, "\n", toolchain.id)));
+  const std::string folder = absl::StrCat(work_folder, "/prelude-", key.substr(0, 24));
+  if (access((folder + "/tensord/cpu.h.gch").c_str(), R_OK) == 0) return folder;
+
+  TENSORD_ASSIGN_OR_RETURN(TemporaryFolder fresh, TemporaryFolder::Make(work_folder));
+  TENSORD_RETURN_IF_ERROR(MakeFolders(fresh.path() + "/tensord/cpu"));
+  for (const kernels::EmbeddedFile& file : kernels::CpuPrelude())
+    TENSORD_RETURN_IF_ERROR(WriteFile(fresh.path() + "/" + std::string(file.path), file.contents));
+
+  std::vector<std::string> command = {toolchain.path};
+  command.insert(command.end(), toolchain.flags.begin(), toolchain.flags.end());
+  for (const char* word : {"-I.", "-x", "c++-header", "tensord/cpu.h", "-o", "tensord/cpu.h.gch"})
+    command.push_back(word);
+  TENSORD_ASSIGN_OR_RETURN(const ProcessResult result, RunProcess(command, fresh.path()));
+  if (result.exit_code != 0)
+    return absl::InternalError(absl::StrCat("the prelude does not compile (exit ", result.exit_code,
+                                            "):\n", absl::StrJoin(command, " "), "\n",
+                                            result.output));
+  TENSORD_RETURN_IF_ERROR(fresh.Publish(folder).status());  // false: another process was first
+  return folder;
+}
+
+}  // namespace tensord::jit

@@ -1,0 +1,158 @@
+#include "compiler/loop_ir/block.h"
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+#include <absl/strings/str_join.h>
+
+#include <optional>
+
+#include "base/check.h"
+
+namespace tensord::compiler {
+namespace {
+
+DType ResultOf(Op op, const std::vector<Value>& args) {
+  switch (InfoOf(op).result) {
+    case OpResult::Same: return args[0].dtype;
+    case OpResult::Bool: return kBool;
+    case OpResult::Second: return args[1].dtype;
+    case OpResult::Float32: return kFloat32;
+  }
+  return args[0].dtype;
+}
+
+}  // namespace
+
+Value Recorder::Append(Inst inst) {
+  Key key{static_cast<int>(inst.kind), static_cast<int>(inst.op), static_cast<int>(inst.dtype),
+          static_cast<int>(inst.storage), inst.args, inst.index, inst.buffer, inst.number,
+          inst.integer, inst.guard};
+  auto [it, is_new] = known_.emplace(std::move(key), static_cast<int>(block_->insts.size()));
+  // NaN constants compare unequal to themselves in no useful way, so they are simply repeated.
+  const DType dtype = inst.dtype;
+  if (is_new) block_->insts.push_back(std::move(inst));
+  return {it->second, dtype};
+}
+
+Value Recorder::Constant(double value, DType dtype) {
+  if (!IsFloating(dtype)) return ConstantInt(static_cast<int64_t>(value), dtype);
+  if (value != value) {  // a key with NaN would break the map's order
+    block_->insts.push_back({.kind = InstKind::kConstant, .dtype = ComputeType(dtype), .number = value});
+    return {static_cast<int>(block_->insts.size()) - 1, ComputeType(dtype)};
+  }
+  Value result = Append({.kind = InstKind::kConstant, .dtype = ComputeType(dtype), .number = value});
+  return ComputeType(dtype) != dtype ? Cast(result, dtype) : result;
+}
+
+Value Recorder::ConstantInt(int64_t value, DType dtype) {
+  if (IsFloating(dtype)) return Constant(static_cast<double>(value), dtype);
+  return Append({.kind = InstKind::kConstant, .dtype = dtype, .integer = value});
+}
+
+Value Recorder::Index(const Expr& expr, DType dtype) {
+  if (auto constant = expr.AsConstant()) return ConstantInt(*constant, dtype);
+  Value value = Append({.kind = InstKind::kIndex, .dtype = kInt64, .index = expr});
+  return dtype == kInt64 ? value : Cast(value, dtype);
+}
+
+Value Recorder::Load(BufferId buffer, DType storage, const Expr& index) {
+  return Append({.kind = InstKind::kLoad,
+                 .dtype = ComputeType(storage),
+                 .storage = storage,
+                 .index = index,
+                 .buffer = buffer,
+                 .guard = guard_});
+}
+
+Value Recorder::Compute(Op op, std::vector<Value> args) {
+  TENSORD_CHECK(static_cast<int>(args.size()) == InfoOf(op).arity, InfoOf(op).name);
+  const DType dtype = ResultOf(op, args);
+  std::vector<int> ids;
+  for (const Value& arg : args) ids.push_back(arg.id);
+  return Append({.kind = InstKind::kCompute, .op = op, .dtype = dtype, .args = std::move(ids)});
+}
+
+Value Recorder::Cast(Value value, DType to) {
+  const DType compute = ComputeType(to);
+  if (value.dtype != compute) {
+    value = Append({.kind = InstKind::kCast, .dtype = compute, .args = {value.id}});
+  }
+  if (compute == to) return value;
+  const Inst& made_by = block_->insts[value.id];
+  // A value that was just loaded from, or rounded to, this type is already exact.
+  if ((made_by.kind == InstKind::kLoad || made_by.kind == InstKind::kRound) && made_by.storage == to) {
+    return value;
+  }
+  return Append({.kind = InstKind::kRound, .dtype = compute, .storage = to, .args = {value.id}});
+}
+
+Value Recorder::Bitcast(Value value, DType to) {
+  if (value.dtype == to) return value;
+  return Append({.kind = InstKind::kBitcast, .dtype = to, .args = {value.id}});
+}
+
+Expr Recorder::Indirect(Value index, const Expr& size, bool wrap) {
+  Value i = Cast(index, kInt64);
+  const Inst& inst = block_->insts[i.id];
+  if (inst.kind == InstKind::kIndex && sym::ProvablyNonNegative(inst.index) &&
+      sym::ProvablyLess(inst.index, size)) {
+    return inst.index;  // an index that is known needs no check
+  }
+  const Value zero = ConstantInt(0, kInt64);
+  if (wrap) {
+    i = Where(Compute(Op::k_lt, {i, zero}), Add(i, Index(size)), i);
+  }
+  const Value last = Index(size - 1);
+  i = Compute(Op::k_minimum, {Compute(Op::k_maximum, {i, zero}), last});
+  const int before = static_cast<int>(block_->insts.size());
+  const Value made = Append(
+      {.kind = InstKind::kIndirect, .dtype = kInt64, .args = {i.id}, .index = size, .guard = -1});
+  Inst& indirect = block_->insts[made.id];
+  if (made.id == before) indirect.symbol = next_symbol_++;
+  return Expr::Indirect(indirect.symbol, size);
+}
+
+Value Recorder::Masked(Value mask, const std::function<Value()>& body, Value other) {
+  const int outer = guard_;
+  Value guard = mask;
+  if (outer >= 0) guard = Compute(Op::k_logical_and, {Value{outer, kBool}, mask});
+  guard_ = guard.id;
+  const Value inside = body();
+  guard_ = outer;
+  return Where(mask, inside, other);
+}
+
+std::string ToString(const Block& block) {
+  std::string text;
+  for (size_t i = 0; i < block.insts.size(); ++i) {
+    const Inst& inst = block.insts[i];
+    absl::StrAppend(&text, "%", i, ": ", DTypeName(inst.dtype), " = ");
+    std::string args = absl::StrJoin(inst.args, ", ", [](std::string* out, int id) {
+      absl::StrAppend(out, "%", id);
+    });
+    switch (inst.kind) {
+      case InstKind::kConstant:
+        absl::StrAppend(&text, "constant ",
+                        IsFloating(inst.dtype) ? absl::StrFormat("%.9g", inst.number)
+                                               : absl::StrCat(inst.integer));
+        break;
+      case InstKind::kIndex: absl::StrAppend(&text, "index ", sym::ToString(inst.index)); break;
+      case InstKind::kLoad:
+        absl::StrAppend(&text, "load b", inst.buffer, "[", sym::ToString(inst.index), "]");
+        break;
+      case InstKind::kCompute: absl::StrAppend(&text, InfoOf(inst.op).name, " ", args); break;
+      case InstKind::kCast: absl::StrAppend(&text, "cast ", args); break;
+      case InstKind::kBitcast: absl::StrAppend(&text, "bitcast ", args); break;
+      case InstKind::kRound: absl::StrAppend(&text, "round ", args, " ", DTypeName(inst.storage)); break;
+      case InstKind::kIndirect:
+        absl::StrAppend(&text, "indirect x", inst.symbol, " = ", args, " < ",
+                        sym::ToString(inst.index));
+        break;
+    }
+    if (inst.guard >= 0) absl::StrAppend(&text, " if %", inst.guard);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,101 @@
+// Straight-line code of one loop body: what a define-by-run body leaves behind when it is run by the
+// Recorder. Analyses, the printer and the emitters walk this list.
+#ifndef TENSORD_COMPILER_LOOP_IR_BLOCK_H_
+#define TENSORD_COMPILER_LOOP_IR_BLOCK_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "compiler/import/dtype.h"
+#include "compiler/loop_ir/ops.h"
+#include "compiler/sym/expr.h"
+
+namespace tensord::compiler {
+
+using sym::Expr;
+using BufferId = int;
+
+// A value inside a body: the number of the instruction that makes it, and its compute type (never a
+// narrow float; truth values are kBool).
+struct Value {
+  int id = -1;
+  DType dtype = v1::DTYPE_UNSPECIFIED;
+};
+
+enum class InstKind : uint8_t {
+  kConstant,  // `number` (or `integer` for integer and bool types)
+  kIndex,     // the integer expression `index` as a value
+  kLoad,      // storage type of the buffer -> compute type, at element `index` of its storage
+  kCompute,   // `op` of args
+  kCast,      // args[0] to `dtype`
+  kBitcast,   // args[0]'s bits as `dtype`, of one width
+  kIndirect,  // makes args[0] usable in expressions as symbol `symbol` in [0, index)
+  kRound,     // args[0] rounded to the storage type `storage` and back: what a store and load would do
+};
+
+struct Inst {
+  InstKind kind;
+  Op op = Op::k_add;
+  DType dtype = v1::DTYPE_UNSPECIFIED;    // of the result
+  DType storage = v1::DTYPE_UNSPECIFIED;  // kLoad, kRound: the storage type
+  std::vector<int> args;
+  Expr index;
+  BufferId buffer = -1;
+  double number = 0;
+  int64_t integer = 0;
+  int symbol = -1;  // kIndirect: the id of its sym::AtomKind::kIndirect symbol
+  int guard = -1;   // kLoad, kIndirect: the truth value under which it may happen; -1 always
+};
+
+struct Block {
+  std::vector<Inst> insts;
+};
+
+// Runs bodies and appends what they do to a block, with common subexpressions found once.
+class Recorder {
+ public:
+  explicit Recorder(Block* block, int first_indirect_symbol = 0)
+      : block_(block), next_symbol_(first_indirect_symbol) {}
+
+  Value Constant(double value, DType dtype);
+  Value ConstantInt(int64_t value, DType dtype);
+  // An integer expression as a value of type `dtype` (kInt64 unless said otherwise).
+  Value Index(const Expr& expr, DType dtype = kInt64);
+  // Element `index` (counted from the start of the buffer's storage) of a buffer of type `storage`.
+  Value Load(BufferId buffer, DType storage, const Expr& index);
+  Value Compute(Op op, std::vector<Value> args);
+  Value Cast(Value value, DType to);     // `to` may be a narrow float: rounds to it, result float32
+  Value Bitcast(Value value, DType to);
+  // An index value made usable in expressions. The value must be in [-size, size); negative ones count
+  // from the end when `wrap`. Values out of range are clamped, so that no load leaves its buffer.
+  Expr Indirect(Value index, const Expr& size, bool wrap);
+  // `body` where `mask` holds (its loads happen only there), else `other`.
+  Value Masked(Value mask, const std::function<Value()>& body, Value other);
+
+  // Short forms.
+  Value Add(Value a, Value b) { return Compute(Op::k_add, {a, b}); }
+  Value Sub(Value a, Value b) { return Compute(Op::k_sub, {a, b}); }
+  Value Mul(Value a, Value b) { return Compute(Op::k_mul, {a, b}); }
+  Value Div(Value a, Value b) { return Compute(Op::k_div, {a, b}); }
+  Value Where(Value c, Value a, Value b) { return Compute(Op::k_where, {c, a, b}); }
+
+ private:
+  using Key = std::tuple<int, int, int, int, std::vector<int>, Expr, int, double, int64_t, int>;
+  Value Append(Inst inst);
+
+  Block* block_;
+  std::map<Key, int> known_;
+  int guard_ = -1;
+  int next_symbol_ = 0;
+};
+
+// For people and golden tests.
+std::string ToString(const Block& block);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_LOOP_IR_BLOCK_H_

@@ -1,0 +1,565 @@
+#include "compiler/loop_ir/builder.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tensord::compiler {
+namespace {
+
+Expr Linear(const Expr& offset, const Sizes& strides, Index index) {
+  Expr sum = offset;
+  for (size_t d = 0; d < strides.size(); ++d) sum += index[d] * strides[d];
+  return sum;
+}
+
+// Loop variables for an iteration space, numbered from `first`.
+std::vector<Expr> LoopVariables(const Sizes& sizes, int first) {
+  std::vector<Expr> loops;
+  for (const Expr& size : sizes) loops.push_back(Expr::Loop(first++, size));
+  return loops;
+}
+
+// Row-major position of an index.
+Expr Flatten(const Sizes& sizes, Index index) { return Linear(Expr(0), ContiguousStrides(sizes), index); }
+
+std::vector<Expr> Unflatten(const Expr& position, const Sizes& sizes) {
+  const Sizes strides = ContiguousStrides(sizes);
+  std::vector<Expr> index;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d].Is(1)) {
+      index.push_back(Expr(0));
+    } else {
+      index.push_back(sym::Mod(sym::FloorDiv(position, strides[d]), sizes[d]));
+    }
+  }
+  return index;
+}
+
+// Pairs the dimensions of two shapes of one element count into groups of equal products.
+struct DimGroup {
+  std::vector<int> from, to;
+};
+
+std::optional<std::vector<DimGroup>> GroupDims(const Sizes& from, const Sizes& to) {
+  std::vector<DimGroup> groups;
+  size_t i = 0, j = 0;
+  while (i < from.size() || j < to.size()) {
+    DimGroup group;
+    Expr a(1), b(1);
+    if (i < from.size()) {
+      a = from[i];
+      group.from.push_back(static_cast<int>(i++));
+    }
+    if (j < to.size()) {
+      b = to[j];
+      group.to.push_back(static_cast<int>(j++));
+    }
+    while (!(a == b)) {
+      // The smaller product takes the next dimension; for symbols the one that divides the other.
+      const bool grow_a = sym::ExactDiv(b, a).has_value() && !(a.Is(0)) ? true
+                          : sym::ExactDiv(a, b).has_value()              ? false
+                                                                         : sym::Hint(a) < sym::Hint(b);
+      if (grow_a && i < from.size()) {
+        a *= from[i];
+        group.from.push_back(static_cast<int>(i++));
+      } else if (j < to.size()) {
+        b *= to[j];
+        group.to.push_back(static_cast<int>(j++));
+      } else if (i < from.size()) {
+        a *= from[i];
+        group.from.push_back(static_cast<int>(i++));
+      } else {
+        return std::nullopt;
+      }
+    }
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+// Strides of `to` over the same memory, when a reshape needs no copy.
+std::optional<Sizes> ReshapeStrides(const BufferView& view, const Sizes& to,
+                                    const std::vector<DimGroup>& groups) {
+  Sizes strides(to.size(), Expr(1));
+  for (const DimGroup& group : groups) {
+    Expr stride(1);
+    // The source dimensions of a group must be mergeable: stride[d] == stride[d+1] * size[d+1].
+    std::vector<int> wide;
+    for (int d : group.from) {
+      if (!view.sizes[d].Is(1)) wide.push_back(d);
+    }
+    for (size_t k = 0; k + 1 < wide.size(); ++k) {
+      if (!(view.strides[wide[k]] == view.strides[wide[k + 1]] * view.sizes[wide[k + 1]])) {
+        return std::nullopt;
+      }
+    }
+    if (!wide.empty()) stride = view.strides[wide.back()];
+    for (auto it = group.to.rbegin(); it != group.to.rend(); ++it) {
+      strides[*it] = stride;
+      stride *= to[*it];
+    }
+  }
+  return strides;
+}
+
+}  // namespace
+
+std::optional<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b) {
+  const Sizes &longer = a.size() >= b.size() ? a : b, &shorter = a.size() >= b.size() ? b : a;
+  Sizes result = longer;
+  const size_t skip = longer.size() - shorter.size();
+  for (size_t d = 0; d < shorter.size(); ++d) {
+    Expr& size = result[skip + d];
+    if (size == shorter[d] || shorter[d].Is(1)) continue;
+    if (size.Is(1)) {
+      size = shorter[d];
+    } else if (sym::Hint(size) != sym::Hint(shorter[d])) {
+      return std::nullopt;
+    }
+  }
+  return result;
+}
+
+bool SameSizes(const Sizes& a, const Sizes& b) {
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin());
+}
+
+// ---- Sources
+
+Tensor Builder::Make(Tensor::Impl impl) {
+  Tensor t;
+  t.impl_ = std::make_shared<const Tensor::Impl>(std::move(impl));
+  return t;
+}
+
+BufferId Builder::NewBuffer(BufferKind kind, int number, DType dtype, Sizes sizes, Sizes strides,
+                            std::string name) {
+  program_.buffers.push_back({.kind = kind,
+                              .number = number,
+                              .dtype = dtype,
+                              .device = device_,
+                              .sizes = std::move(sizes),
+                              .strides = std::move(strides),
+                              .name = std::move(name)});
+  return static_cast<BufferId>(program_.buffers.size()) - 1;
+}
+
+Tensor Builder::FromView(BufferView view, DType dtype) {
+  Tensor::Impl impl{.dtype = dtype, .sizes = view.sizes};
+  impl.body = [buffer = view.buffer, offset = view.offset, strides = view.strides, dtype](
+                  Recorder& ops, Index index) {
+    return ops.Load(buffer, dtype, Linear(offset, strides, index));
+  };
+  impl.device = program_.buffers[view.buffer].device;
+  impl.view = std::move(view);
+  impl.reads = 1;
+  return Make(std::move(impl));
+}
+
+Tensor Builder::Input(int number, v1::DeviceType device, DType dtype, Sizes sizes, Sizes strides,
+                      std::string name) {
+  const BufferId id = NewBuffer(BufferKind::kInput, number, dtype, sizes, strides, std::move(name));
+  program_.buffers[id].device = device;
+  return FromView({id, std::move(sizes), std::move(strides), Expr(0)}, dtype);
+}
+
+Tensor Builder::ConstantBuffer(int number, DType dtype, Sizes sizes, Sizes strides,
+                               std::string name) {
+  const BufferId id =
+      NewBuffer(BufferKind::kConstant, number, dtype, sizes, strides, std::move(name));
+  return FromView({id, std::move(sizes), std::move(strides), Expr(0)}, dtype);
+}
+
+Tensor Builder::Full(DType dtype, Sizes sizes, double value) {
+  return Pointwise(dtype, std::move(sizes), {}, 0,
+                   [=](Recorder& ops, Index) { return ops.Constant(value, dtype); });
+}
+
+Tensor Builder::FullInt(DType dtype, Sizes sizes, int64_t value) {
+  return Pointwise(dtype, std::move(sizes), {}, 0,
+                   [=](Recorder& ops, Index) { return ops.ConstantInt(value, dtype); });
+}
+
+// ---- Pointwise
+
+Tensor Builder::Pointwise(DType dtype, Sizes sizes, const std::vector<Tensor>& inputs, int cost,
+                          Body body) {
+  Tensor::Impl impl{.dtype = dtype, .sizes = std::move(sizes), .body = std::move(body)};
+  impl.device = device_;
+  impl.cost = cost;
+  for (const Tensor& input : inputs) {
+    impl.cost += input.cost();
+    impl.reads += input.reads();
+  }
+  return Make(std::move(impl));
+}
+
+Tensor Builder::Map(Op op, const std::vector<Tensor>& operands, DType dtype) {
+  Sizes sizes = operands[0].sizes();
+  for (const Tensor& t : operands) {
+    auto both = BroadcastSizes(sizes, t.sizes());
+    TENSORD_CHECK(both.has_value(), "operands do not broadcast");
+    sizes = *both;
+  }
+  std::vector<Tensor> expanded;
+  for (const Tensor& t : operands) expanded.push_back(Expand(t, sizes));
+  const OpInfo& info = InfoOf(op);
+  if (dtype == v1::DTYPE_UNSPECIFIED) {
+    switch (info.result) {
+      case OpResult::Same: dtype = operands[0].dtype(); break;
+      case OpResult::Bool: dtype = kBool; break;
+      case OpResult::Second: dtype = operands[1].dtype(); break;
+      case OpResult::Float32: dtype = kFloat32; break;
+    }
+  }
+  return Pointwise(dtype, sizes, operands, info.cost,
+                   [op, expanded, dtype](Recorder& ops, Index index) {
+                     std::vector<Value> args;
+                     for (const Tensor& t : expanded) args.push_back(t.Load(ops, index));
+                     Value result = ops.Compute(op, std::move(args));
+                     const DType compute = ComputeType(dtype);
+                     return result.dtype == compute ? result : ops.Cast(result, compute);
+                   });
+}
+
+Tensor Builder::Cast(const Tensor& t, DType dtype) {
+  if (t.dtype() == dtype) return t;
+  return Pointwise(dtype, t.sizes(), {t}, 1, [t, dtype](Recorder& ops, Index index) {
+    return ops.Cast(t.Load(ops, index), dtype);
+  });
+}
+
+Tensor Builder::Where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  return Map(Op::k_where, {condition, a, b});
+}
+
+// ---- Reductions
+
+namespace {
+
+// Splits dimensions into kept and reduced ones; gives the index of the input for loop variables.
+struct ReduceLoops {
+  Sizes kept, reduced;
+  std::vector<Expr> input_index;
+  std::vector<int> dims;  // sorted
+};
+
+ReduceLoops SplitDims(const Sizes& sizes, std::vector<int> dims) {
+  ReduceLoops loops;
+  if (dims.empty()) {
+    dims.resize(sizes.size());
+    std::iota(dims.begin(), dims.end(), 0);
+  }
+  std::sort(dims.begin(), dims.end());
+  const auto is_reduced = [&](int d) { return std::binary_search(dims.begin(), dims.end(), d); };
+  const int rank = static_cast<int>(sizes.size());
+  for (int d = 0; d < rank; ++d) (is_reduced(d) ? loops.reduced : loops.kept).push_back(sizes[d]);
+  int next_kept = 0, next_reduced = static_cast<int>(loops.kept.size());
+  for (int d = 0; d < rank; ++d) {
+    loops.input_index.push_back(Expr::Loop(is_reduced(d) ? next_reduced++ : next_kept++, sizes[d]));
+  }
+  loops.dims = std::move(dims);
+  return loops;
+}
+
+}  // namespace
+
+Tensor Builder::Reduce(ReduceKind kind, const Tensor& t, std::vector<int> dims, bool keepdim,
+                       DType dtype) {
+  ReduceLoops loops = SplitDims(t.sizes(), std::move(dims));
+  const bool is_arg = kind == ReduceKind::kArgMin || kind == ReduceKind::kArgMax;
+  const bool is_logic = kind == ReduceKind::kAny || kind == ReduceKind::kAll;
+  // A zero-dim tensor reduces over one element.
+  if (loops.reduced.empty()) loops.reduced.push_back(Expr(1));
+  LoopOp op{.sizes = loops.kept, .reduce_sizes = loops.reduced, .origin = origin_};
+  Recorder ops(&op.block);
+  Value value = t.Load(ops, loops.input_index);
+  if (is_logic) {
+    value = ops.Cast(value, kBool);
+  } else if (!is_arg) {
+    value = ops.Cast(value, ComputeType(dtype));
+  }
+  const DType result_type = is_arg ? kInt64 : is_logic ? kBool : dtype;
+  const Sizes strides = ContiguousStrides(loops.kept);
+  const BufferId id =
+      NewBuffer(BufferKind::kComputed, -1, result_type, loops.kept, strides, origin_);
+  const std::vector<Expr> kept = LoopVariables(loops.kept, 0);
+  op.reductions.push_back({kind, value.id, {id}, {Linear(Expr(0), strides, kept)}});
+  program_.operations.push_back(std::move(op));
+  Tensor result = FromView({id, loops.kept, strides, Expr(0)}, result_type);
+  if (keepdim) {
+    for (int d : loops.dims) result = Unsqueeze(result, d);
+  }
+  return result;
+}
+
+std::pair<Tensor, Tensor> Builder::Welford(const Tensor& t, std::vector<int> dims, bool keepdim) {
+  ReduceLoops loops = SplitDims(t.sizes(), std::move(dims));
+  if (loops.reduced.empty()) loops.reduced.push_back(Expr(1));
+  LoopOp op{.sizes = loops.kept, .reduce_sizes = loops.reduced, .origin = origin_};
+  Recorder ops(&op.block);
+  const Value value = t.Load(ops, loops.input_index);
+  const Sizes strides = ContiguousStrides(loops.kept);
+  const std::vector<Expr> kept = LoopVariables(loops.kept, 0);
+  const Expr index = Linear(Expr(0), strides, kept);
+  const BufferId mean =
+      NewBuffer(BufferKind::kComputed, -1, value.dtype, loops.kept, strides, origin_);
+  const BufferId m2 =
+      NewBuffer(BufferKind::kComputed, -1, value.dtype, loops.kept, strides, origin_);
+  op.reductions.push_back({ReduceKind::kWelford, value.id, {mean, m2}, {index, index}});
+  program_.operations.push_back(std::move(op));
+  Tensor results[2];
+  for (int i = 0; i < 2; ++i) {
+    results[i] = FromView({i == 0 ? mean : m2, loops.kept, strides, Expr(0)}, value.dtype);
+    if (keepdim) {
+      for (int d : loops.dims) results[i] = Unsqueeze(results[i], d);
+    }
+  }
+  return {results[0], results[1]};
+}
+
+// ---- Views
+
+Tensor Builder::Reindex(const Tensor& t, Sizes sizes,
+                        std::function<std::vector<Expr>(Index)> map) {
+  Tensor::Impl impl{.dtype = t.dtype(), .sizes = std::move(sizes)};
+  impl.body = [t, map = std::move(map)](Recorder& ops, Index index) {
+    const std::vector<Expr> source = map(index);
+    return t.Load(ops, source);
+  };
+  impl.cost = t.cost();
+  impl.reads = t.reads();
+  impl.device = t.device();
+  return Make(std::move(impl));
+}
+
+Tensor Builder::Permute(const Tensor& t, const std::vector<int>& order) {
+  Sizes sizes;
+  for (int d : order) sizes.push_back(t.sizes()[d]);
+  if (t.view()) {
+    BufferView view = *t.view();
+    view.sizes = sizes;
+    for (size_t i = 0; i < order.size(); ++i) view.strides[i] = t.view()->strides[order[i]];
+    return FromView(std::move(view), t.dtype());
+  }
+  return Reindex(t, std::move(sizes), [order](Index index) {
+    std::vector<Expr> source(order.size());
+    for (size_t i = 0; i < order.size(); ++i) source[order[i]] = index[i];
+    return source;
+  });
+}
+
+Tensor Builder::Expand(const Tensor& t, const Sizes& sizes) {
+  if (SameSizes(t.sizes(), sizes)) return t;
+  const size_t skip = sizes.size() - t.sizes().size();
+  if (t.view()) {
+    BufferView view = *t.view();
+    view.sizes = sizes;
+    view.strides.assign(sizes.size(), Expr(0));
+    for (size_t d = skip; d < sizes.size(); ++d) {
+      const bool widened = t.sizes()[d - skip].Is(1) && !sizes[d].Is(1);
+      view.strides[d] = widened ? Expr(0) : t.view()->strides[d - skip];
+    }
+    return FromView(std::move(view), t.dtype());
+  }
+  return Reindex(t, sizes, [skip, from = t.sizes()](Index index) {
+    std::vector<Expr> source;
+    for (size_t d = 0; d < from.size(); ++d) {
+      source.push_back(from[d].Is(1) ? Expr(0) : index[d + skip]);
+    }
+    return source;
+  });
+}
+
+Tensor Builder::Reshape(const Tensor& t, const Sizes& sizes) {
+  if (SameSizes(t.sizes(), sizes)) return t;
+  const auto groups = GroupDims(t.sizes(), sizes);
+  if (t.view() && groups) {
+    if (auto strides = ReshapeStrides(*t.view(), sizes, *groups)) {
+      BufferView view = *t.view();
+      view.sizes = sizes;
+      view.strides = *strides;
+      return FromView(std::move(view), t.dtype());
+    }
+  }
+  return Reindex(t, sizes, [groups, from = t.sizes(), to = sizes](Index index) {
+    if (!groups) return Unflatten(Flatten(to, index), from);
+    // Group by group, so that untouched dimensions keep their plain index.
+    std::vector<Expr> source(from.size());
+    for (const DimGroup& group : *groups) {
+      Sizes group_from, group_to;
+      std::vector<Expr> part;
+      for (int d : group.from) group_from.push_back(from[d]);
+      for (int d : group.to) {
+        group_to.push_back(to[d]);
+        part.push_back(index[d]);
+      }
+      const std::vector<Expr> mapped = Unflatten(Flatten(group_to, part), group_from);
+      for (size_t k = 0; k < group.from.size(); ++k) source[group.from[k]] = mapped[k];
+    }
+    return source;
+  });
+}
+
+Tensor Builder::Slice(const Tensor& t, int dim, const Expr& start, const Expr& length,
+                      int64_t step) {
+  Sizes sizes = t.sizes();
+  sizes[dim] = length;
+  if (t.view()) {
+    BufferView view = *t.view();
+    view.sizes = sizes;
+    view.offset += start * view.strides[dim];
+    view.strides[dim] *= Expr(step);
+    return FromView(std::move(view), t.dtype());
+  }
+  return Reindex(t, std::move(sizes), [dim, start, step](Index index) {
+    std::vector<Expr> source(index.begin(), index.end());
+    source[dim] = start + source[dim] * step;
+    return source;
+  });
+}
+
+Tensor Builder::Select(const Tensor& t, int dim, const Expr& index) {
+  return Squeeze(Slice(t, dim, index, Expr(1), 1), dim);
+}
+
+Tensor Builder::Squeeze(const Tensor& t, int dim) {
+  Sizes sizes = t.sizes();
+  sizes.erase(sizes.begin() + dim);
+  if (t.view()) {
+    BufferView view = *t.view();
+    view.sizes = sizes;
+    view.strides.erase(view.strides.begin() + dim);
+    return FromView(std::move(view), t.dtype());
+  }
+  return Reindex(t, std::move(sizes), [dim](Index index) {
+    std::vector<Expr> source(index.begin(), index.end());
+    source.insert(source.begin() + dim, Expr(0));
+    return source;
+  });
+}
+
+Tensor Builder::Unsqueeze(const Tensor& t, int dim) {
+  Sizes sizes = t.sizes();
+  sizes.insert(sizes.begin() + dim, Expr(1));
+  if (t.view()) {
+    BufferView view = *t.view();
+    const Expr stride = dim < t.rank() ? view.sizes[dim] * view.strides[dim] : Expr(1);
+    view.sizes = sizes;
+    view.strides.insert(view.strides.begin() + dim, stride);
+    return FromView(std::move(view), t.dtype());
+  }
+  return Reindex(t, std::move(sizes), [dim](Index index) {
+    std::vector<Expr> source(index.begin(), index.end());
+    source.erase(source.begin() + dim);
+    return source;
+  });
+}
+
+Tensor Builder::AsStrided(const Tensor& t, Sizes sizes, Sizes strides, const Expr& offset) {
+  const Tensor realized = Realize(t);
+  return FromView({realized.view()->buffer, std::move(sizes), std::move(strides), offset}, t.dtype());
+}
+
+// ---- Buffers
+
+Tensor Builder::Realize(const Tensor& t) {
+  return t.view() ? t : RealizeAs(t, ContiguousStrides(t.sizes()));
+}
+
+Tensor Builder::RealizeAs(const Tensor& t, const Sizes& strides) {
+  if (t.view() && SameSizes(t.view()->strides, strides)) return t;
+  const BufferId id =
+      NewBuffer(BufferKind::kComputed, -1, t.dtype(), t.sizes(), strides, origin_);
+  Tensor result = FromView({id, t.sizes(), strides, Expr(0)}, t.dtype());
+  program_.buffers[id].device = t.device();
+  Assign(result, t);
+  return result;
+}
+
+Tensor Builder::Allocate(DType dtype, Sizes sizes) {
+  const Sizes strides = ContiguousStrides(sizes);
+  const BufferId id = NewBuffer(BufferKind::kComputed, -1, dtype, sizes, strides, origin_);
+  return FromView({id, std::move(sizes), strides, Expr(0)}, dtype);
+}
+
+void Builder::Assign(const Tensor& destination, const Tensor& source) {
+  const Tensor expanded = Expand(source, destination.sizes());
+  Scatter(
+      destination, destination.sizes(), StoreMode::kAssign,
+      [](Recorder&, Index index) { return std::vector<Expr>(index.begin(), index.end()); },
+      [expanded](Recorder& ops, Index index) { return expanded.Load(ops, index); });
+}
+
+void Builder::Scatter(const Tensor& destination, const Sizes& sizes, StoreMode mode,
+                      std::function<std::vector<Expr>(Recorder&, Index)> where, const Body& value) {
+  TENSORD_CHECK(destination.view().has_value(), "a store needs a realized destination");
+  const BufferView& view = *destination.view();
+  LoopOp op{.sizes = sizes, .origin = origin_};
+  Recorder ops(&op.block);
+  const std::vector<Expr> loops = LoopVariables(sizes, 0);
+  const std::vector<Expr> target = where(ops, loops);
+  Value stored = value(ops, loops);
+  const DType compute = ComputeType(destination.dtype());
+  if (stored.dtype != compute) stored = ops.Cast(stored, compute);
+  op.stores.push_back({view.buffer, Linear(view.offset, view.strides, target), stored.id, mode});
+  program_.operations.push_back(std::move(op));
+}
+
+Tensor Builder::Concat(const std::vector<Tensor>& parts, int dim, DType dtype) {
+  Sizes sizes = parts[0].sizes();
+  for (size_t i = 1; i < parts.size(); ++i) sizes[dim] += parts[i].sizes()[dim];
+  const Tensor whole = Allocate(dtype, sizes);
+  Expr start(0);
+  for (const Tensor& part : parts) {
+    const Expr length = part.sizes()[dim];
+    if (!length.Is(0)) Assign(Slice(whole, dim, start, length, 1), part);
+    start += length;
+  }
+  return whole;
+}
+
+// ---- Library operators
+
+BufferView Builder::ViewOf(const Tensor& t) { return *Realize(t).view(); }
+
+ExternArg Builder::TensorArg(const Tensor& t) { return {ViewOf(t)}; }
+
+std::vector<Tensor> Builder::Extern(std::string op, std::string overload, ExternArgList args,
+                                    const std::vector<ResultMeta>& results) {
+  ExternOp call{.op = std::move(op), .overload = std::move(overload), .args = std::move(args),
+                .origin = origin_};
+  std::vector<Tensor> tensors;
+  for (const ResultMeta& meta : results) {
+    if (meta.dtype == v1::DTYPE_UNSPECIFIED) {
+      call.results.push_back(-1);
+      tensors.emplace_back();
+      continue;
+    }
+    const BufferId id = NewBuffer(BufferKind::kExternResult, -1, meta.dtype, meta.sizes,
+                                  meta.strides, origin_);
+    call.results.push_back(id);
+    tensors.push_back(FromView({id, meta.sizes, meta.strides, Expr(0)}, meta.dtype));
+  }
+  program_.operations.push_back(std::move(call));
+  return tensors;
+}
+
+Tensor Builder::ExternOut(std::string op, std::string overload, ExternArgList args,
+                          ResultMeta result) {
+  const BufferId id = NewBuffer(BufferKind::kComputed, -1, result.dtype, result.sizes,
+                                result.strides, origin_);
+  ExternOp call{.op = std::move(op),
+                .overload = std::move(overload),
+                .args = std::move(args),
+                .results = {id},
+                .into_out = true,
+                .origin = origin_};
+  program_.operations.push_back(std::move(call));
+  return FromView({id, result.sizes, result.strides, Expr(0)}, result.dtype);
+}
+
+}  // namespace tensord::compiler

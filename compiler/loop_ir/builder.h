@@ -1,0 +1,147 @@
+// Builds a Program from tensor expressions. Lowerings (decompose/) are written with this.
+//
+// A Tensor is lazy: a body that gives the value of one element at an index. Pointwise results stay
+// bodies and are inlined into what reads them; `Realize` gives them a buffer. Views of realized tensors
+// are strides over the same buffer; views of lazy ones rewrite the index.
+#ifndef TENSORD_COMPILER_LOOP_IR_BUILDER_H_
+#define TENSORD_COMPILER_LOOP_IR_BUILDER_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "compiler/loop_ir/program.h"
+
+namespace tensord::compiler {
+
+using Sizes = std::vector<Expr>;
+using Index = std::span<const Expr>;
+// The value of one element: `ops` records, `index` has one expression per dimension.
+using Body = std::function<Value(Recorder& ops, Index index)>;
+
+class Tensor {
+ public:
+  Tensor() = default;
+  bool defined() const { return impl_ != nullptr; }
+  DType dtype() const { return impl_->dtype; }
+  const Sizes& sizes() const { return impl_->sizes; }
+  int rank() const { return static_cast<int>(impl_->sizes.size()); }
+  // Set when realized: the tensor is this view of a buffer.
+  const std::optional<BufferView>& view() const { return impl_->view; }
+  Value Load(Recorder& ops, Index index) const { return impl_->body(ops, index); }
+  // Estimated vector instructions and buffer reads that one element costs; 0 and 1 when realized.
+  int cost() const { return impl_->cost; }
+  int reads() const { return impl_->reads; }
+  v1::DeviceType device() const { return impl_->device; }
+
+ private:
+  friend class Builder;
+  struct Impl {
+    DType dtype;
+    Sizes sizes;
+    Body body;
+    std::optional<BufferView> view;
+    int cost = 0;
+    int reads = 0;
+    v1::DeviceType device = v1::DEVICE_TYPE_CPU;
+  };
+  std::shared_ptr<const Impl> impl_;
+};
+
+class Builder {
+ public:
+  explicit Builder(v1::DeviceType device) : device_(device) {}
+
+  Program& program() { return program_; }
+  // Names what is built next, for people: the captured node's name.
+  void set_origin(std::string origin) { origin_ = std::move(origin); }
+
+  // ---- Sources
+  Tensor Input(int number, v1::DeviceType device, DType dtype, Sizes sizes, Sizes strides,
+               std::string name);
+  Tensor ConstantBuffer(int number, DType dtype, Sizes sizes, Sizes strides, std::string name);
+  Tensor Full(DType dtype, Sizes sizes, double value);
+  Tensor FullInt(DType dtype, Sizes sizes, int64_t value);
+
+  // ---- Pointwise. `inputs` are the tensors that the body reads (for cost), `cost` what it adds.
+  Tensor Pointwise(DType dtype, Sizes sizes, const std::vector<Tensor>& inputs, int cost, Body body);
+  // One op over broadcast operands of one dtype; the result is `dtype` (default: by the op's rule).
+  Tensor Map(Op op, const std::vector<Tensor>& operands,
+             DType dtype = v1::DTYPE_UNSPECIFIED);
+  Tensor Cast(const Tensor& t, DType dtype);
+  Tensor Where(const Tensor& condition, const Tensor& a, const Tensor& b);
+
+  // ---- Reductions, realized. `dims` are non-negative and distinct; empty means all dimensions.
+  // `dtype` is the accumulator's and result's type (float32 for narrow floats, then cast back).
+  Tensor Reduce(ReduceKind kind, const Tensor& t, std::vector<int> dims, bool keepdim, DType dtype);
+  // Mean and sum of squared differences, in the compute type of t.
+  std::pair<Tensor, Tensor> Welford(const Tensor& t, std::vector<int> dims, bool keepdim);
+
+  // ---- Views. Sizes and dims are checked by the caller; dims are non-negative.
+  Tensor Permute(const Tensor& t, const std::vector<int>& order);
+  Tensor Expand(const Tensor& t, const Sizes& sizes);           // numpy broadcasting, leading dims too
+  Tensor Reshape(const Tensor& t, const Sizes& sizes);          // equal element count
+  Tensor Slice(const Tensor& t, int dim, const Expr& start, const Expr& length, int64_t step);
+  Tensor Select(const Tensor& t, int dim, const Expr& index);   // drops the dimension
+  Tensor Squeeze(const Tensor& t, int dim);                     // of size 1
+  Tensor Unsqueeze(const Tensor& t, int dim);
+  // A view by strides over the buffer of a realized tensor (realizes a lazy one, contiguous).
+  Tensor AsStrided(const Tensor& t, Sizes sizes, Sizes strides, const Expr& offset);
+  // Any rewriting of the index: element `index` of the result is element map(index) of t.
+  Tensor Reindex(const Tensor& t, Sizes sizes,
+                 std::function<std::vector<Expr>(Index)> map);
+
+  // ---- Buffers
+  // Gives a lazy tensor a buffer (contiguous, or with these strides).
+  Tensor Realize(const Tensor& t);
+  Tensor RealizeAs(const Tensor& t, const Sizes& strides);
+  // A new buffer, not yet filled; fill it with Assign or Scatter.
+  Tensor Allocate(DType dtype, Sizes sizes);
+  // Copies `source` (cast, broadcast) into the realized `destination`, which may be a view of an input.
+  void Assign(const Tensor& destination, const Tensor& source);
+  // For every index of `sizes`: destination[where(index)] = (or +=) value(index). `destination` is
+  // realized. Equal targets in kAssign mode: one of them wins.
+  void Scatter(const Tensor& destination, const Sizes& sizes, StoreMode mode,
+               std::function<std::vector<Expr>(Recorder&, Index)> where, const Body& value);
+  // Concatenates along `dim`; each part is computed in its place.
+  Tensor Concat(const std::vector<Tensor>& parts, int dim, DType dtype);
+
+  // ---- Library operators. A result meta without dtype is an absent result.
+  struct ResultMeta {
+    DType dtype;
+    Sizes sizes;
+    Sizes strides;
+  };
+  // Allocated by the operator itself.
+  std::vector<Tensor> Extern(std::string op, std::string overload, ExternArgList args,
+                             const std::vector<ResultMeta>& results);
+  // Through the operator's out= overload into buffers of ours.
+  Tensor ExternOut(std::string op, std::string overload, ExternArgList args, ResultMeta result);
+  // A tensor as an argument: realized, as a view.
+  ExternArg TensorArg(const Tensor& t);
+
+  BufferView ViewOf(const Tensor& t);
+
+ private:
+  Tensor FromView(BufferView view, DType dtype);
+  Tensor Make(Tensor::Impl impl);
+  BufferId NewBuffer(BufferKind kind, int number, DType dtype, Sizes sizes, Sizes strides,
+                     std::string name);
+
+  v1::DeviceType device_;
+  Program program_;
+  std::string origin_;
+};
+
+// ---- Shapes
+// Sizes after numpy broadcasting; nothing when they do not agree.
+std::optional<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b);
+bool SameSizes(const Sizes& a, const Sizes& b);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_LOOP_IR_BUILDER_H_

@@ -1,0 +1,14 @@
+#include "compiler/loop_ir/ops.h"
+
+namespace tensord::compiler {
+
+const OpInfo& InfoOf(Op op) {
+  static constexpr OpInfo kInfos[] = {
+#define TENSORD_OP(name, arity, result, cost) {#name, arity, OpResult::result, cost},
+#include "compiler/loop_ir/ops.def"
+#undef TENSORD_OP
+  };
+  return kInfos[static_cast<int>(op)];
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,30 @@
+// The scalar operations of the loop IR (ops.def) as an enumeration with their properties.
+#ifndef TENSORD_COMPILER_LOOP_IR_OPS_H_
+#define TENSORD_COMPILER_LOOP_IR_OPS_H_
+
+#include <cstdint>
+
+#include "compiler/import/dtype.h"
+
+namespace tensord::compiler {
+
+enum class Op : uint8_t {
+#define TENSORD_OP(name, arity, result, cost) k_##name,
+#include "compiler/loop_ir/ops.def"
+#undef TENSORD_OP
+};
+
+enum class OpResult : uint8_t { Same, Bool, Second, Float32 };
+
+struct OpInfo {
+  const char* name;
+  int arity;
+  OpResult result;
+  int cost;
+};
+
+const OpInfo& InfoOf(Op op);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_LOOP_IR_OPS_H_

@@ -1,0 +1,126 @@
+// A lowered program: buffers and, in order, the operations that fill them. What lowering builds and
+// scheduling reads.
+#ifndef TENSORD_COMPILER_LOOP_IR_PROGRAM_H_
+#define TENSORD_COMPILER_LOOP_IR_PROGRAM_H_
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "compiler/loop_ir/block.h"
+
+namespace tensord::compiler {
+
+enum class BufferKind : uint8_t {
+  kInput,         // a program input; `number` is its position
+  kConstant,      // `number` indexes the graph's constants
+  kComputed,      // filled by LoopOps
+  kExternResult,  // allocated and filled by an ExternOp
+};
+
+struct BufferInfo {
+  BufferKind kind;
+  int number = -1;
+  DType dtype;
+  v1::DeviceType device = v1::DEVICE_TYPE_CPU;
+  // Layout of the whole buffer, in elements. Element 0 of the storage of a computed buffer is its
+  // first element; for an input, indices count from its first element too (offset applied).
+  std::vector<Expr> sizes;
+  std::vector<Expr> strides;
+  std::string name;       // for people: the captured node it came from
+  bool returned = false;  // the storage is (part of) an output, so it outlives the call
+};
+
+enum class StoreMode : uint8_t { kAssign, kAtomicAdd };
+
+struct Store {
+  BufferId buffer;
+  Expr index;  // element in the buffer
+  int value;   // instruction
+  StoreMode mode = StoreMode::kAssign;
+  int guard = -1;  // truth value under which it happens; -1 always
+};
+
+enum class ReduceKind : uint8_t {
+  kSum,
+  kProd,
+  kMin,
+  kMax,
+  kAny,
+  kAll,
+  kArgMin,   // results: index (first of equals; NaN wins)
+  kArgMax,
+  kWelford,  // results: mean, sum of squared differences from it (not divided)
+};
+
+struct Reduction {
+  ReduceKind kind;
+  int value;      // instruction; its dtype is the accumulator's
+  // One per result, in the order given at the kind. -1: that result is not wanted.
+  std::vector<BufferId> results;
+  std::vector<Expr> indices;  // element of each result, free of the reduced loops
+};
+
+// One loop nest: `sizes` are its independent loops, `reduce_sizes` those that are reduced away.
+// Loop d is the symbol sym::Expr::Loop(d, extent): first the independent ones, then the reduced ones.
+// Either stores (reduce_sizes empty) or one reduction.
+struct LoopOp {
+  std::vector<Expr> sizes;
+  std::vector<Expr> reduce_sizes;
+  Block block;
+  std::vector<Store> stores;
+  std::vector<Reduction> reductions;  // at most one as built; fusion may give more
+  std::string origin;                 // for people: captured nodes, comma-separated
+};
+
+// A call of a library operator. Tensor arguments are views of buffers.
+struct BufferView {
+  BufferId buffer = -1;
+  std::vector<Expr> sizes;
+  std::vector<Expr> strides;
+  Expr offset;  // elements from the buffer's first element
+};
+
+struct ExternArg;
+using ExternArgList = std::vector<ExternArg>;
+struct ExternArg {
+  // Anything but tensors stays as it was captured.
+  std::variant<v1::Argument, BufferView, ExternArgList> value;
+};
+
+struct ExternOp {
+  std::string op;        // "aten::mm"
+  std::string overload;  // "out" when into_out
+  ExternArgList args;
+  std::vector<BufferId> results;  // -1: absent
+  bool into_out = false;          // the results are the last arguments (kComputed buffers)
+  std::vector<BufferId> mutated;  // inputs or buffers that it writes besides
+  std::string origin;
+};
+
+using Operation = std::variant<LoopOp, ExternOp>;
+
+struct ProgramOutput {
+  enum Kind { kTensor, kInteger, kNone } kind = kNone;
+  BufferView view;
+  Expr integer;
+};
+
+struct Program {
+  std::vector<BufferInfo> buffers;
+  std::vector<Operation> operations;
+  std::vector<ProgramOutput> outputs;
+};
+
+// The number of elements of a buffer's storage (1 + sum of (size-1)*stride; 0 when a size is 0).
+Expr StorageElements(const std::vector<Expr>& sizes, const std::vector<Expr>& strides);
+// Row-major strides.
+std::vector<Expr> ContiguousStrides(const std::vector<Expr>& sizes);
+
+// Every invariant of the IR; a broken one is a compiler bug and ends the worker.
+void VerifyProgram(const Program& program);
+std::string ToString(const Program& program);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_LOOP_IR_PROGRAM_H_

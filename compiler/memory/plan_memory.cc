@@ -1,0 +1,144 @@
+#include "compiler/memory/plan_memory.h"
+
+#include <algorithm>
+#include <set>
+
+#include "compiler/schedule/access.h"
+
+namespace tensord::compiler {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+
+struct Lifetime {
+  int first = -1, last = -1;
+};
+
+Expr AlignedBytes(const BufferInfo& buffer) {
+  const Expr bytes = StorageElements(buffer.sizes, buffer.strides) * ItemSize(buffer.dtype);
+  return sym::CeilDiv(bytes, Expr(kAlignment)) * kAlignment;
+}
+
+// The buffers that each step touches in memory.
+std::vector<std::set<BufferId>> TouchedBuffers(const Program& program, const Schedule& schedule,
+                                               const std::vector<KernelSource>& kernels) {
+  std::vector<std::set<BufferId>> touched(schedule.steps.size());
+  for (size_t i = 0; i < schedule.steps.size(); ++i) {
+    if (const int* op = std::get_if<int>(&schedule.steps[i].work)) {
+      const Accesses accesses = AccessesOf(program.operations[*op]);
+      touched[i] = accesses.reads;
+      touched[i].insert(accesses.writes.begin(), accesses.writes.end());
+    } else {
+      touched[i].insert(kernels[i].buffers.begin(), kernels[i].buffers.end());
+    }
+  }
+  return touched;
+}
+
+}  // namespace
+
+MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
+                      const std::vector<KernelSource>& kernels) {
+  const size_t count = program.buffers.size();
+  MemoryPlan plan;
+  plan.places.resize(count);
+  plan.last_use.assign(count, -1);
+  plan.workspace_bytes = Expr(0);
+  std::vector<Lifetime> lifetimes(count);
+  const auto touched = TouchedBuffers(program, schedule, kernels);
+  for (int step = 0; step < static_cast<int>(touched.size()); ++step) {
+    for (BufferId id : touched[step]) {
+      if (lifetimes[id].first < 0) lifetimes[id].first = step;
+      lifetimes[id].last = step;
+    }
+  }
+  std::vector<bool> returned(count, false);
+  for (size_t i = 0; i < count; ++i) returned[i] = program.buffers[i].returned;
+  for (const ProgramOutput& output : program.outputs) {
+    if (output.kind == ProgramOutput::kTensor) returned[output.view.buffer] = true;
+  }
+  std::vector<BufferId> in_workspace;
+  for (BufferId id = 0; id < static_cast<BufferId>(count); ++id) {
+    const BufferInfo& buffer = program.buffers[id];
+    Place& place = plan.places[id];
+    if (!returned[id]) plan.last_use[id] = lifetimes[id].last;
+    switch (buffer.kind) {
+      case BufferKind::kInput: place.kind = Place::kInput; break;
+      case BufferKind::kConstant: place.kind = Place::kConstant; break;
+      case BufferKind::kExternResult:
+        if (lifetimes[id].first >= 0) place.kind = Place::kExtern;
+        break;
+      case BufferKind::kComputed:
+        if (returned[id]) {
+          place.kind = Place::kOwned;
+        } else if (lifetimes[id].first >= 0) {
+          place.kind = Place::kWorkspace;
+          in_workspace.push_back(id);
+        }
+        break;
+    }
+  }
+  std::stable_sort(in_workspace.begin(), in_workspace.end(), [&](BufferId a, BufferId b) {
+    return sym::Hint(AlignedBytes(program.buffers[a])) > sym::Hint(AlignedBytes(program.buffers[b]));
+  });
+  std::vector<BufferId> placed;
+  std::vector<BufferId> symbolic;
+  int64_t total = 0;
+  for (BufferId id : in_workspace) {
+    const auto size = AlignedBytes(program.buffers[id]).AsConstant();
+    if (!size) {
+      symbolic.push_back(id);
+      continue;
+    }
+    // Busy intervals of buffers whose lifetimes overlap, by offset.
+    std::vector<std::pair<int64_t, int64_t>> busy;
+    for (BufferId other : placed) {
+      if (lifetimes[other].last < lifetimes[id].first || lifetimes[id].last < lifetimes[other].first) {
+        continue;
+      }
+      const int64_t at = *plan.places[other].offset.AsConstant();
+      busy.emplace_back(at, at + *AlignedBytes(program.buffers[other]).AsConstant());
+    }
+    std::sort(busy.begin(), busy.end());
+    int64_t offset = 0;
+    for (const auto& [begin, end] : busy) {
+      if (offset + *size <= begin) break;
+      offset = std::max(offset, end);
+    }
+    plan.places[id].offset = Expr(offset);
+    total = std::max(total, offset + *size);
+    placed.push_back(id);
+  }
+  // Symbolic sizes: equal expressions with lifetimes apart share a slot, others get their own.
+  struct Slot {
+    Expr size, offset;
+    std::vector<BufferId> tenants;
+  };
+  std::vector<Slot> slots;
+  Expr end(total);
+  for (BufferId id : symbolic) {
+    const Expr size = AlignedBytes(program.buffers[id]);
+    Slot* home = nullptr;
+    for (Slot& slot : slots) {
+      if (!(slot.size == size)) continue;
+      const bool free = std::all_of(slot.tenants.begin(), slot.tenants.end(), [&](BufferId other) {
+        return lifetimes[other].last < lifetimes[id].first || lifetimes[id].last < lifetimes[other].first;
+      });
+      if (free) {
+        home = &slot;
+        break;
+      }
+    }
+    if (home == nullptr) {
+      slots.push_back({size, end, {}});
+      end += size;
+      home = &slots.back();
+    }
+    home->tenants.push_back(id);
+    plan.places[id].offset = home->offset;
+  }
+  plan.workspace_bytes = end;
+  return plan;
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,105 @@
+#include "compiler/pipeline.h"
+
+#include <chrono>
+
+#include "compiler/codegen/emit_plan.h"
+#include "compiler/compile.h"
+#include "compiler/decompose/lower_graph.h"
+#include "compiler/decompose/lowering.h"
+#include "compiler/import/import.h"
+#include "compiler/schedule/normalize.h"
+
+namespace tensord::compiler {
+namespace {
+
+// The captured proto becomes a graph that later passes may trust.
+absl::Status ImportPass(CompileState& state) {
+  TENSORD_ASSIGN_OR_RETURN(state.graph, Import(state.job->graph()));
+  return absl::OkStatus();
+}
+
+// Operators become loop nests over buffers; what nobody lowers becomes a library call.
+absl::Status LowerPass(CompileState& state) {
+  TENSORD_ASSIGN_OR_RETURN(state.program, LowerGraph(state.graph));
+  return absl::OkStatus();
+}
+
+// Loops run in the order of memory and are as few as can be.
+absl::Status NormalizePass(CompileState& state) {
+  NormalizeLoops(&state.program);
+  VerifyProgram(state.program);
+  return absl::OkStatus();
+}
+
+// Operations share nests and nests share launches.
+absl::Status SchedulePass(CompileState& state) {
+  state.schedule = MakeSchedule(state.program);
+  for (const std::string& note : state.schedule.notes) state.result.add_fusion_notes(note);
+  return absl::OkStatus();
+}
+
+// Each kernel has its source and its arguments.
+absl::Status CodegenPass(CompileState& state) {
+  for (const ScheduledStep& step : state.schedule.steps) {
+    const auto* kernel = std::get_if<Kernel>(&step.work);
+    state.kernels.push_back(kernel == nullptr
+                                ? KernelSource{}
+                                : GenerateKernel(state.program, *kernel, state.job->target()));
+  }
+  return absl::OkStatus();
+}
+
+// Each buffer that is in memory has its place.
+absl::Status MemoryPass(CompileState& state) {
+  state.memory = PlanMemory(state.program, state.schedule, state.kernels);
+  return absl::OkStatus();
+}
+
+// The plan is data.
+absl::Status PlanPass(CompileState& state) {
+  EmitPlan(state.graph, state.program, state.schedule, state.kernels, state.memory,
+           state.job->target(), &state.result);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const std::vector<Pass>& Pipeline() {
+  static const std::vector<Pass> passes = {
+      {"import", ImportPass},     {"lower", LowerPass},     {"normalize", NormalizePass},
+      {"schedule", SchedulePass}, {"codegen", CodegenPass}, {"memory", MemoryPass},
+      {"plan", PlanPass},
+  };
+  return passes;
+}
+
+absl::Status RunPipeline(CompileState& state, const DumpFn& dump) {
+  for (const Pass& pass : Pipeline()) {
+    const auto start = std::chrono::steady_clock::now();
+    TENSORD_RETURN_IF_ERROR(pass.run(state));
+    const auto elapsed = std::chrono::steady_clock::now() - start;
+    v1::StageTime* time = state.result.add_stages();
+    time->set_stage(pass.name);
+    time->set_nanoseconds(std::chrono::nanoseconds(elapsed).count());
+    if (dump) dump(pass.name, state);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::CompileResult> Compile(const v1::CompileJob& job) {
+  CompileState state{.job = &job};
+  TENSORD_RETURN_IF_ERROR(RunPipeline(state));
+  return std::move(state.result);
+}
+
+absl::Status Verify(const v1::Graph& graph) {
+  TENSORD_ASSIGN_OR_RETURN(const Graph imported, Import(graph));
+  return LowerGraph(imported).status();
+}
+
+const std::vector<std::string>& LoweredOperators() {
+  static const std::vector<std::string> names = OperatorNames();
+  return names;
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,31 @@
+// Puts operations into fusion groups.
+#ifndef TENSORD_COMPILER_SCHEDULE_FUSE_H_
+#define TENSORD_COMPILER_SCHEDULE_FUSE_H_
+
+#include <string>
+#include <vector>
+
+#include "compiler/loop_ir/program.h"
+#include "compiler/schedule/nest.h"
+
+namespace tensord::compiler {
+
+// Operations that share one nest, in program order; or one extern call.
+struct Group {
+  std::vector<int> ops;
+  bool is_extern = false;
+  Nest nest;  // of loop groups
+};
+
+struct FusionResult {
+  std::vector<Group> groups;       // in an order that respects every dependence
+  std::vector<std::string> notes;  // why pairs that share memory were not fused
+};
+
+// Greedy: of all pairs of groups that share memory, the one that saves most bytes is fused first, until
+// none is left that may be fused.
+FusionResult Fuse(const Program& program);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_SCHEDULE_FUSE_H_

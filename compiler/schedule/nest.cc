@@ -1,0 +1,294 @@
+#include "compiler/schedule/nest.h"
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+
+#include <algorithm>
+#include <map>
+
+#include "compiler/schedule/access.h"
+#include "compiler/schedule/align.h"
+#include "compiler/schedule/normalize.h"
+
+namespace tensord::compiler {
+namespace {
+
+// Fewer rows than this do not keep a machine busy with a sweep over rows; the columns then run in
+// blocks instead.
+constexpr int64_t kLeastRowsForSweep = 64;
+
+absl::Status Reject(std::string_view why) {
+  return absl::FailedPreconditionError(absl::string_view(why.data(), why.size()));
+}
+
+bool IsPlainReduction(const LoopOp& op) {
+  return std::all_of(op.reductions.begin(), op.reductions.end(), [](const Reduction& r) {
+    return r.kind != ReduceKind::kArgMax && r.kind != ReduceKind::kArgMin &&
+           r.kind != ReduceKind::kWelford;
+  });
+}
+
+bool HasAtomicStore(const LoopOp& op) {
+  return std::any_of(op.stores.begin(), op.stores.end(),
+                     [](const Store& s) { return s.mode != StoreMode::kAssign; });
+}
+
+bool HasIndirectStore(const LoopOp& op) {
+  return std::any_of(op.stores.begin(), op.stores.end(), [](const Store& s) {
+    return sym::ContainsKind(s.index, sym::AtomKind::kIndirect);
+  });
+}
+
+// One access of a buffer by a member.
+struct Access {
+  int member;
+  Expr index;
+  bool is_store;
+  bool is_result;  // of a reduction
+  bool is_plain;   // a store in kAssign mode
+};
+
+std::map<BufferId, std::vector<Access>> CollectAccesses(const Nest& nest) {
+  std::map<BufferId, std::vector<Access>> accesses;
+  for (int m = 0; m < static_cast<int>(nest.members.size()); ++m) {
+    const LoopOp& op = nest.members[m].loops;
+    for (const Inst& inst : op.block.insts) {
+      if (inst.kind == InstKind::kLoad) {
+        accesses[inst.buffer].push_back({m, inst.index, false, false, false});
+      }
+    }
+    for (const Store& store : op.stores) {
+      accesses[store.buffer].push_back(
+          {m, store.index, true, false, store.mode == StoreMode::kAssign});
+    }
+    for (const Reduction& reduction : op.reductions) {
+      for (size_t r = 0; r < reduction.results.size(); ++r) {
+        if (reduction.results[r] >= 0) {
+          accesses[reduction.results[r]].push_back({m, reduction.indices[r], true, true, true});
+        }
+      }
+    }
+  }
+  return accesses;
+}
+
+// later runs at least `gap` positions after earlier, rounded up to a position of its kind.
+struct Constraint {
+  int earlier, later, gap;
+};
+
+// Legality of every pair of accesses to one buffer, and what it asks of positions.
+absl::Status CheckPair(const Program& program, const Nest& nest, BufferId buffer, const Access& a,
+                       const Access& b, std::vector<Constraint>* constraints) {
+  if (!a.is_store && !b.is_store) return absl::OkStatus();
+  const NestMember &x = nest.members[a.member], &y = nest.members[b.member];
+  if (a.is_store && b.is_store) {
+    if (StoresAreDisjoint(program.buffers[buffer], a.index, b.index)) return absl::OkStatus();
+    return Reject("both write one buffer");
+  }
+  if (a.is_store) {  // b reads what a wrote
+    if (!a.is_plain) return Reject("reads what a scatter writes");
+    if (x.reduces_outer) return Reject("needs a reduction over all rows");
+    if (!(a.index == b.index)) return Reject("reads another element than was written");
+    if (!x.has_inner || x.reduces_inner) {
+      constraints->push_back({a.member, b.member, x.has_inner ? 1 : (y.has_inner ? 1 : 0)});
+      return absl::OkStatus();
+    }
+    if (!y.has_inner) return Reject("a row statement reads an element of the row");
+    constraints->push_back({a.member, b.member, 0});
+    return absl::OkStatus();
+  }
+  // b overwrites what a read.
+  if (b.is_result) return Reject("a reduction overwrites what is read");
+  if (y.reduces_outer || !b.is_plain) return Reject("overwrites what is read");
+  if (!(a.index == b.index)) return Reject("overwrites another element than was read");
+  constraints->push_back({a.member, b.member, 0});
+  return absl::OkStatus();
+}
+
+// Least positions that satisfy the constraints (members are in program order, so one sweep is enough).
+absl::Status AssignPositions(const std::vector<Constraint>& constraints, Nest* nest) {
+  for (size_t m = 0; m < nest->members.size(); ++m) {
+    NestMember& member = nest->members[m];
+    int position = member.has_inner ? 1 : 0;
+    for (const Constraint& c : constraints) {
+      if (c.later == static_cast<int>(m)) {
+        position = std::max(position, nest->members[c.earlier].position + c.gap);
+      }
+    }
+    if ((position % 2 == 1) != member.has_inner) ++position;
+    member.position = position;
+  }
+  return absl::OkStatus();
+}
+
+// Buffers that no one outside needs.
+void FindLocals(const Program& program, Nest* nest) {
+  std::set<int> inside;
+  std::set<BufferId> written;
+  for (const NestMember& member : nest->members) {
+    inside.insert(member.op);
+    for (BufferId id : AccessesOf(program.operations[member.op]).writes) written.insert(id);
+  }
+  std::set<BufferId> needed;
+  for (const ProgramOutput& output : program.outputs) {
+    if (output.kind == ProgramOutput::kTensor) needed.insert(output.view.buffer);
+  }
+  for (int i = 0; i < static_cast<int>(program.operations.size()); ++i) {
+    if (inside.count(i) != 0) continue;
+    const Accesses accesses = AccessesOf(program.operations[i]);
+    needed.insert(accesses.reads.begin(), accesses.reads.end());
+    needed.insert(accesses.writes.begin(), accesses.writes.end());
+  }
+  for (const NestMember& member : nest->members) {
+    if (!member.reduces_outer) continue;
+    // Results over all rows exist only after the sweep; they stay in memory.
+    for (const Reduction& r : member.loops.reductions) needed.insert(r.results.begin(), r.results.end());
+  }
+  for (BufferId id : written) {
+    if (needed.count(id) == 0 && program.buffers[id].kind == BufferKind::kComputed) {
+      nest->local.insert(id);
+    }
+  }
+}
+
+}  // namespace
+
+GroupShape ShapeOf(const LoopOp& op) {
+  const Expr independent = sym::Product(op.sizes), reduced = sym::Product(op.reduce_sizes);
+  if (op.reduce_sizes.empty()) {
+    if (HasAtomicStore(op) || HasIndirectStore(op)) {
+      return {NestShape::kBlocked, Expr(1), independent};
+    }
+    return {NestShape::kFlat, Expr(1), independent};
+  }
+  if (op.sizes.empty()) {
+    return {IsPlainReduction(op) ? NestShape::kFlat : NestShape::kTiled, Expr(1), reduced};
+  }
+  const std::vector<int> order = LoadOrder(op);
+  const int outer = static_cast<int>(op.sizes.size());
+  if (!IsPlainReduction(op) || order.back() >= outer) {
+    return {NestShape::kTiled, independent, reduced};
+  }
+  // The innermost loop is independent: sweep over rows when all reduced loops come first.
+  bool reduced_first = true;
+  for (size_t k = 0; k < op.reduce_sizes.size(); ++k) reduced_first &= order[k] >= outer;
+  if (reduced_first && sym::Hint(reduced) >= kLeastRowsForSweep) {
+    return {NestShape::kTiled, reduced, independent};
+  }
+  return {NestShape::kBlocked, Expr(1), independent * reduced};
+}
+
+absl::StatusOr<GroupShape> CommonShape(const GroupShape& a, const GroupShape& b) {
+  if (a.shape == NestShape::kBlocked || b.shape == NestShape::kBlocked) {
+    return Reject("a blocked nest stays alone");
+  }
+  if (a.shape == NestShape::kFlat && b.shape == NestShape::kFlat) {
+    if (a.inner == b.inner) return a;
+    return Reject("iteration spaces differ");
+  }
+  const GroupShape& tiled = a.shape == NestShape::kTiled ? a : b;
+  const GroupShape& other = a.shape == NestShape::kTiled ? b : a;
+  if (other.shape == NestShape::kFlat) {
+    if (other.inner == tiled.outer * tiled.inner) {
+      // A few long rows would leave most threads idle in the flat part.
+      if (sym::Hint(tiled.outer) < 4 && sym::Hint(tiled.inner) > 65536) {
+        return Reject("too few rows to run the flat part in parallel");
+      }
+      return tiled;
+    }
+    if (other.inner == tiled.outer) return tiled;
+    return Reject("iteration spaces differ");
+  }
+  if (tiled.outer == other.outer && tiled.inner == other.inner) return tiled;
+  return Reject("iteration spaces differ");
+}
+
+namespace {
+
+// The nest of one operation that runs in blocks: its loops in memory order, the vector loop last.
+Nest BlockedNest(const Program& program, int op) {
+  Nest nest{.shape = NestShape::kBlocked};
+  LoopOp loops = std::get<LoopOp>(program.operations[op]);
+  const int outer = static_cast<int>(loops.sizes.size());
+  const int count = outer + static_cast<int>(loops.reduce_sizes.size());
+  std::vector<int> order;
+  if (loops.reduce_sizes.empty()) {
+    for (int k = 0; k < count; ++k) order.push_back(k);
+  } else {
+    // Independent loops but the last, then reduced loops, then the vector loop.
+    const int vector_loop = LoadOrder(loops).back();
+    for (int k = 0; k < outer; ++k) {
+      if (k != vector_loop) order.push_back(k);
+    }
+    for (int k = outer; k < count; ++k) order.push_back(k);
+    order.push_back(vector_loop);
+  }
+  std::vector<Expr> renamed(count);
+  for (int k = 0; k < count; ++k) {
+    const int from = order[k];
+    const Expr extent = from < outer ? loops.sizes[from] : loops.reduce_sizes[from - outer];
+    renamed[from] = Expr::Loop(k, extent);
+    nest.inner.push_back(extent);
+  }
+  // For a reduction all independent loops but the vector loop run outside.
+  if (!loops.reduce_sizes.empty()) {
+    nest.outer.assign(nest.inner.begin(), nest.inner.begin() + outer - 1);
+    nest.inner.erase(nest.inner.begin(), nest.inner.begin() + outer - 1);
+  }
+  NestMember member{.op = op, .loops = std::move(loops)};
+  // SubstituteLoops maps old numbers to new ones at once.
+  sym::Substitution with;
+  for (int k = 0; k < count; ++k) with.emplace(sym::SymbolKey{sym::AtomKind::kLoop, k}, renamed[k]);
+  for (Inst& inst : member.loops.block.insts) inst.index = sym::Substitute(inst.index, with);
+  for (Store& store : member.loops.stores) store.index = sym::Substitute(store.index, with);
+  for (Reduction& r : member.loops.reductions) {
+    for (Expr& index : r.indices) index = sym::Substitute(index, with);
+  }
+  member.reduces_inner = !member.loops.reductions.empty();
+  nest.members.push_back(std::move(member));
+  return nest;
+}
+
+}  // namespace
+
+absl::StatusOr<Nest> BuildNest(const Program& program, const std::vector<int>& ops,
+                               const GroupShape& shape) {
+  if (shape.shape == NestShape::kBlocked) return BlockedNest(program, ops[0]);
+  Nest nest;
+  TENSORD_RETURN_IF_ERROR(AlignLoops(program, ops, shape, &nest));
+  std::vector<Constraint> constraints;
+  for (const auto& [buffer, accesses] : CollectAccesses(nest)) {
+    for (size_t i = 0; i < accesses.size(); ++i) {
+      for (size_t j = 0; j < accesses.size(); ++j) {
+        if (accesses[i].member >= accesses[j].member) continue;
+        TENSORD_RETURN_IF_ERROR(
+            CheckPair(program, nest, buffer, accesses[i], accesses[j], &constraints));
+      }
+    }
+  }
+  TENSORD_RETURN_IF_ERROR(AssignPositions(constraints, &nest));
+  std::stable_sort(nest.members.begin(), nest.members.end(),
+                   [](const NestMember& a, const NestMember& b) { return a.position < b.position; });
+  FindLocals(program, &nest);
+  return nest;
+}
+
+std::string ToString(const Nest& nest) {
+  const auto sizes = [](const std::vector<Expr>& extents) {
+    return absl::StrJoin(extents, ", ", [](std::string* out, const Expr& e) {
+      absl::StrAppend(out, sym::ToString(e));
+    });
+  };
+  static constexpr const char* kShapes[] = {"flat", "tiled", "blocked"};
+  std::string text = absl::StrCat("nest ", kShapes[static_cast<int>(nest.shape)], " outer [",
+                                  sizes(nest.outer), "] inner [", sizes(nest.inner), "]\n");
+  for (const NestMember& member : nest.members) {
+    absl::StrAppend(&text, "  at ", member.position, " op ", member.op,
+                    member.has_inner ? "" : " row", member.reduces_outer ? " reduces outer" : "",
+                    member.reduces_inner ? " reduces inner" : "", "  # ", member.loops.origin, "\n");
+  }
+  return text;
+}
+
+}  // namespace tensord::compiler

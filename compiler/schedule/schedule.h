@@ -1,0 +1,33 @@
+// The scheduled program: kernels and extern calls in the order in which they run.
+#ifndef TENSORD_COMPILER_SCHEDULE_SCHEDULE_H_
+#define TENSORD_COMPILER_SCHEDULE_SCHEDULE_H_
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "compiler/schedule/fuse.h"
+
+namespace tensord::compiler {
+
+// One launch: nests that do not depend on each other.
+struct Kernel {
+  std::vector<Nest> nests;
+};
+
+struct ScheduledStep {
+  std::variant<Kernel, int> work;  // a kernel, or the operation of an extern call
+};
+
+struct Schedule {
+  std::vector<ScheduledStep> steps;
+  std::vector<std::string> notes;
+};
+
+// Requires: normalized loops. Groups that are independent of each other and next to each other in the
+// order share a launch.
+Schedule MakeSchedule(const Program& program);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_SCHEDULE_SCHEDULE_H_

@@ -1,0 +1,212 @@
+// Loads and stores of storage types S as vectors of Compute<S>. Nothing needs alignment. A masked
+// or partial access touches no memory where a lane is off; a load gives 0 there.
+#ifndef TENSORD_CPU_MEMORY_H_
+#define TENSORD_CPU_MEMORY_H_
+
+#include "convert.h"
+
+namespace tk {
+
+// --- on bits --------------------------------------------------------------------------------
+
+template <int W, class U>
+TK_FN Vec<U, W> load_bits(const U* p) {
+  using V = Vec<U, W>;
+  V r;
+  TK_EACH_PART(q, V, __builtin_memcpy(&r.part[q], p + q * V::kPartLanes, sizeof(r.part[q])););
+  return r;
+}
+template <int W, class U>
+TK_FN void store_bits(U* p, Vec<U, W> v) {
+  using V = Vec<U, W>;
+  TK_EACH_PART(q, V, __builtin_memcpy(p + q * V::kPartLanes, &v.part[q], sizeof(v.part[q])););
+}
+
+template <int W, class U>
+TK_FN Vec<U, W> load_bits_masked(const U* p, Mask<W> on) {
+  using V = Vec<U, W>;
+  if constexpr (kBitMask<W>) {
+    V r;
+#if TK_AVX512
+    TK_EACH_PART(q, V,
+                 r.part[q] = avx512::load<U, typename V::Part>(p + q * V::kPartLanes,
+                                                               on.bits >> (q * V::kPartLanes)););
+#endif
+    return r;
+  } else {
+    Lanes<U, W> r{};
+    for (int i = 0; i < W; ++i)
+      if (get(on, i)) r.at[i] = p[i];
+    return from_lanes<W>(r);
+  }
+}
+template <int W, class U>
+TK_FN void store_bits_masked(U* p, Vec<U, W> v, Mask<W> on) {
+  if constexpr (kBitMask<W>) {
+#if TK_AVX512
+    using V = Vec<U, W>;
+    TK_EACH_PART(
+        q, V, avx512::store<U>(p + q * V::kPartLanes, v.part[q], on.bits >> (q * V::kPartLanes)););
+#endif
+  } else {
+    const Lanes<U, W> x = to_lanes(v);
+    for (int i = 0; i < W; ++i)
+      if (get(on, i)) p[i] = x.at[i];
+  }
+}
+
+template <int W, class U>
+TK_FN Vec<U, W> gather_bits(const U* base, Vec<int64_t, W> index, Mask<W> on) {
+#if TK_AVX512
+  if constexpr (kBitMask<W> && sizeof(U) == 8) {
+    using P = typename Vec<U, W>::Part;
+    using namespace avx512;
+    return {(P)__builtin_ia32_gatherdiv8di(I64{}, base, (I64)index.part[0], on.bits & 0xff, 8),
+            (P)__builtin_ia32_gatherdiv8di(I64{}, base, (I64)index.part[1], on.bits >> 8, 8)};
+  } else if constexpr (kBitMask<W> && sizeof(U) == 4) {
+    using P = typename Vec<U, W>::Part;
+    using namespace avx512;
+    return {
+        (P)join(__builtin_ia32_gatherdiv16si(I32h{}, base, (I64)index.part[0], on.bits & 0xff, 4),
+                __builtin_ia32_gatherdiv16si(I32h{}, base, (I64)index.part[1], on.bits >> 8, 4))};
+  } else
+#endif
+  {
+    const Lanes<int64_t, W> at = to_lanes(index);
+    const unsigned bits = mask_bits(on);
+    Lanes<U, W> r{};
+    for (int i = 0; i < W; ++i)
+      if (bits >> i & 1) r.at[i] = base[at.at[i]];
+    return from_lanes<W>(r);
+  }
+}
+
+template <class S>
+TK_FN const Bits<S>* bits_of(const S* p) {
+  return reinterpret_cast<const Bits<S>*>(p);
+}
+template <class S>
+TK_FN Bits<S>* bits_of(S* p) {
+  return reinterpret_cast<Bits<S>*>(p);
+}
+
+// --- loads ------------------------------------------------------------------------------------
+
+// p[0], ..., p[W-1].
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> load(const S* p) {
+  return decode<S>(load_bits<W>(bits_of(p)));
+}
+// The element as a scalar of the compute type.
+template <class S>
+TK_FN Compute<S> load_scalar(const S* p) {
+  return get(load<S, 1>(p), 0);
+}
+// p[i] where lane i is on.
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> load_masked(const S* p, Mask<W> on) {
+  return decode<S>(load_bits_masked(bits_of(p), on));
+}
+// The first n elements, 0 <= n <= W.
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> load_tail(const S* p, int64_t n) {
+  if constexpr (kBitMask<W>) {
+    return load_masked<S, W>(p, mask_first<W>(n));
+  } else {
+    Lanes<Bits<S>, W> r{};
+    for (int i = 0; i < n; ++i) r.at[i] = bits_of(p)[i];
+    return decode<S>(from_lanes<W>(r));
+  }
+}
+// p[0], p[stride], ...; stride in elements.
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> strided(const S* p, int64_t stride) {
+  Lanes<Bits<S>, W> r;
+  for (int i = 0; i < W; ++i) r.at[i] = bits_of(p)[i * stride];
+  return decode<S>(from_lanes<W>(r));
+}
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> strided_masked(const S* p, int64_t stride, Mask<W> on) {
+  Lanes<Bits<S>, W> r{};
+  const unsigned bits = mask_bits(on);
+  for (int i = 0; i < W; ++i)
+    if (bits >> i & 1) r.at[i] = bits_of(p)[i * stride];
+  return decode<S>(from_lanes<W>(r));
+}
+// The first n elements of a strided row.
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> strided_tail(const S* p, int64_t stride, int64_t n) {
+  Lanes<Bits<S>, W> r{};
+  for (int i = 0; i < n; ++i) r.at[i] = bits_of(p)[i * stride];
+  return decode<S>(from_lanes<W>(r));
+}
+// base[index[i]].
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> gather(const S* base, Vec<int64_t, W> index) {
+  return decode<S>(gather_bits<W>(bits_of(base), index, broadcast<W>(true)));
+}
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> gather_masked(const S* base, Vec<int64_t, W> index, Mask<W> on) {
+  return decode<S>(gather_bits<W>(bits_of(base), index, on));
+}
+
+// --- stores -----------------------------------------------------------------------------------
+// S comes from the pointer; the vector has S's compute type.
+
+template <class S, int W>
+TK_FN void store(S* p, Vec<Compute<S>, W> v) {
+  store_bits<W>(bits_of(p), encode<S>(v));
+}
+template <class S, int W>
+TK_FN void store_masked(S* p, Vec<Compute<S>, W> v, Mask<W> on) {
+  store_bits_masked<W>(bits_of(p), encode<S>(v), on);
+}
+template <class S, int W>
+TK_FN void store_tail(S* p, Vec<Compute<S>, W> v, int64_t n) {
+  if constexpr (kBitMask<W>) {
+    store_masked<S, W>(p, v, mask_first<W>(n));
+  } else {
+    const Lanes<Bits<S>, W> x = to_lanes(encode<S>(v));
+    for (int i = 0; i < n; ++i) bits_of(p)[i] = x.at[i];
+  }
+}
+template <class S>
+TK_FN void store_scalar(S* p, Compute<S> x) {
+  store<S, 1>(p, broadcast<1>(x));
+}
+template <class S, int W>
+TK_FN void store_strided(S* p, int64_t stride, Vec<Compute<S>, W> v) {
+  const Lanes<Bits<S>, W> x = to_lanes(encode<S>(v));
+  for (int i = 0; i < W; ++i) bits_of(p)[i * stride] = x.at[i];
+}
+template <class S, int W>
+TK_FN void store_strided_masked(S* p, int64_t stride, Vec<Compute<S>, W> v, Mask<W> on) {
+  const Lanes<Bits<S>, W> x = to_lanes(encode<S>(v));
+  const unsigned bits = mask_bits(on);
+  for (int i = 0; i < W; ++i)
+    if (bits >> i & 1) bits_of(p)[i * stride] = x.at[i];
+}
+template <class S, int W>
+TK_FN void store_strided_tail(S* p, int64_t stride, Vec<Compute<S>, W> v, int64_t n) {
+  const Lanes<Bits<S>, W> x = to_lanes(encode<S>(v));
+  for (int i = 0; i < n; ++i) bits_of(p)[i * stride] = x.at[i];
+}
+// base[index[i]] = v[i], in lane order: the last of equal indices stays.
+template <class S, int W>
+TK_FN void scatter(S* base, Vec<int64_t, W> index, Vec<Compute<S>, W> v) {
+  const Lanes<Bits<S>, W> x = to_lanes(encode<S>(v));
+  const Lanes<int64_t, W> at = to_lanes(index);
+  for (int i = 0; i < W; ++i) bits_of(base)[at.at[i]] = x.at[i];
+}
+template <class S, int W>
+TK_FN void scatter_masked(S* base, Vec<int64_t, W> index, Vec<Compute<S>, W> v, Mask<W> on) {
+  const Lanes<Bits<S>, W> x = to_lanes(encode<S>(v));
+  const Lanes<int64_t, W> at = to_lanes(index);
+  const unsigned bits = mask_bits(on);
+  for (int i = 0; i < W; ++i)
+    if (bits >> i & 1) bits_of(base)[at.at[i]] = x.at[i];
+}
+
+}  // namespace tk
+
+#endif  // TENSORD_CPU_MEMORY_H_

@@ -1,0 +1,3 @@
+// What a generated CPU kernel includes: #include "tensord/cpu.h".
+#include "tensord/cpu/cpu.h"
+#include "tensord/kernel_abi.h"

@@ -1,0 +1,155 @@
+#include "runtime/blobs.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string_view>
+
+#include "base/sha256.h"
+
+namespace tensord::runtime {
+namespace {
+
+constexpr off_t kMaxBlobBytes = off_t{1} << 30;
+
+class File {
+ public:
+  explicit File(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  ~File() {
+    if (fd_ >= 0) close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+struct Registry {
+  // Held for a look-up or an insertion only, never while a file is read or loaded.
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<LoadedModule>, std::less<>> modules;
+};
+
+// Leaked: programs may be released while the process ends. A forked child finds the lock free,
+// whatever the other threads of its parent did.
+Registry& GetRegistry() {
+  static Registry* registry = [] {
+    auto* made = new Registry;
+    pthread_atfork([] { GetRegistry().mutex.lock(); }, [] { GetRegistry().mutex.unlock(); },
+                   [] { GetRegistry().mutex.unlock(); });
+    return made;
+  }();
+  return *registry;
+}
+
+TensordError CheckFile(int fd, const std::string& path, uint64_t size, size_t* actual) {
+  struct stat info;
+  if (fstat(fd, &info) != 0) {
+    return Fail(TENSORD_UNAVAILABLE, "cannot stat blob " + path + ": " + std::strerror(errno));
+  }
+  if (!S_ISREG(info.st_mode)) return Fail(TENSORD_CORRUPT, "blob " + path + " is no regular file");
+  if (info.st_uid != geteuid() && info.st_uid != 0) {
+    return Fail(TENSORD_CORRUPT, "blob " + path + " belongs to another user");
+  }
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return Fail(TENSORD_CORRUPT, "blob " + path + " may be written by others");
+  }
+  if (info.st_size <= 0 || info.st_size > kMaxBlobBytes ||
+      (size != 0 && static_cast<uint64_t>(info.st_size) != size)) {
+    return Fail(TENSORD_CORRUPT, "blob " + path + " has " + std::to_string(info.st_size) +
+                                     " bytes, not " + std::to_string(size));
+  }
+  *actual = static_cast<size_t>(info.st_size);
+  return TENSORD_OK;
+}
+
+TensordError CheckDigest(int fd, const std::string& path, size_t size, const std::string& sha256) {
+  // Read, not mapped: a file that is truncated meanwhile gives a wrong digest, not a SIGBUS.
+  std::string content(size, '\0');
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t count = pread(fd, content.data() + done, size - done, static_cast<off_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return Fail(TENSORD_CORRUPT, "blob " + path + " cannot be read whole");
+    done += static_cast<size_t>(count);
+  }
+  if (Sha256(content) != sha256) {
+    return Fail(TENSORD_CORRUPT, "blob " + path + " has another digest than its name");
+  }
+  return TENSORD_OK;
+}
+
+// Loads the very file that was hashed, through its descriptor: the path may name another one by
+// now. The loader takes an equal name for an equal file before it looks at the inode, and
+// descriptor numbers come again, so every load spells the folder in its own way: a counter in "/"
+// (0) and "/./" (1).
+void* LoadDescriptor(int fd, const std::string& path) {
+  static std::atomic<uint32_t> counter{0};
+  std::string name = "/proc/self/fd";
+  for (uint32_t rest = counter.fetch_add(1) + 1; rest != 0; rest >>= 1) {
+    name += (rest & 1) != 0 ? "/./" : "//";
+  }
+  name += "/" + std::to_string(fd);
+  if (void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
+  if (access("/proc/self/fd", X_OK) == 0) return nullptr;
+  return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
+}  // namespace
+
+LoadedModule::~LoadedModule() { dlclose(handle_); }
+
+void* LoadedModule::FindFunction(const std::string& name) const {
+  return dlsym(handle_, name.c_str());
+}
+
+TensordError LoadModule(const std::string& folder, const std::string& sha256, uint64_t size,
+                        std::shared_ptr<LoadedModule>* module) {
+  if (sha256.size() != kSha256Bytes) {
+    return Fail(TENSORD_CORRUPT, "a module's digest is not 32 bytes");
+  }
+  Registry& registry = GetRegistry();
+  {
+    std::lock_guard lock(registry.mutex);
+    auto it = registry.modules.find(sha256);
+    if (it != registry.modules.end() && (*module = it->second.lock()) != nullptr) return TENSORD_OK;
+  }
+  const std::string hex = ToHex(sha256);
+  const std::string path = folder + "/" + hex.substr(0, 2) + "/" + hex;
+  File file(path);
+  if (file.fd() < 0) {
+    return Fail(TENSORD_UNAVAILABLE, "cannot open blob " + path + ": " + std::strerror(errno));
+  }
+  size_t actual = 0;
+  TENSORD_TRY(CheckFile(file.fd(), path, size, &actual));
+  TENSORD_TRY(CheckDigest(file.fd(), path, actual, sha256));
+  void* handle = LoadDescriptor(file.fd(), path);
+  if (handle == nullptr) {
+    const char* why = dlerror();
+    return Fail(TENSORD_CORRUPT, "cannot load blob " + path + ": " + (why != nullptr ? why : "?"));
+  }
+  auto loaded = std::make_shared<LoadedModule>(handle, path);
+  std::lock_guard lock(registry.mutex);
+  // Another thread may have been first; both hold the same library, which the loader counts.
+  if (auto first = registry.modules[sha256].lock()) {
+    loaded.swap(first);
+  } else {
+    registry.modules[sha256] = loaded;
+    std::erase_if(registry.modules, [](const auto& entry) { return entry.second.expired(); });
+  }
+  *module = std::move(loaded);
+  return TENSORD_OK;
+}
+
+}  // namespace tensord::runtime

@@ -1,0 +1,95 @@
+// The C interface of libtensord_runtime: load a compiled program, run it in the job.
+//
+// Every function may be called from several threads at once. Functions that can fail return 0 on
+// success and another number on failure; tensord_last_error() then says why, for this thread. Nothing
+// here touches Python; a caller that holds the GIL should release it around tensord_program_run.
+// Tensors are torch's own handles (AtenTensorHandle of the stable C shim, an at::Tensor*).
+#ifndef TENSORD_RUNTIME_H_
+#define TENSORD_RUNTIME_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TENSORD_RUNTIME_ABI 1
+
+typedef struct TensordProgram TensordProgram;
+typedef void* TensordTensor;  // AtenTensorHandle
+
+typedef enum TensordError {
+  TENSORD_OK = 0,
+  TENSORD_INVALID = 1,      // the caller's fault: wrong number of inputs, wrong dtype or shape
+  TENSORD_CORRUPT = 2,      // an artifact or blob that is not what it says: compile again
+  TENSORD_UNAVAILABLE = 3,  // a blob is missing, torch's symbols are not there
+  TENSORD_OPERATOR = 4,     // an operator of torch raised; the message is torch's
+} TensordError;
+
+typedef enum TensordKind {
+  TENSORD_NONE = 0,
+  TENSORD_TENSOR = 1,
+  TENSORD_INT = 2,
+  TENSORD_DOUBLE = 3,
+  TENSORD_BOOL = 4,
+  TENSORD_STRING = 5,
+  TENSORD_DTYPE = 6,          // integer: torch's ScalarType number
+  TENSORD_DEVICE = 7,         // integer: torch's DeviceType number; the index is the call's
+  TENSORD_MEMORY_FORMAT = 8,  // integer: torch's MemoryFormat number
+  TENSORD_LAYOUT = 9,         // integer: torch's Layout number
+  TENSORD_LIST = 10,
+} TensordKind;
+
+typedef struct TensordValue {
+  TensordKind kind;
+  union {
+    TensordTensor tensor;
+    int64_t integer;  // also BOOL, DTYPE, DEVICE, MEMORY_FORMAT, LAYOUT
+    double real;
+    const char* text;
+    const struct TensordValue* items;
+  };
+  size_t size;  // of a list or text
+} TensordValue;
+
+// A call of an operator that torch's stable C shim cannot express (one with a Scalar argument, say).
+// `args` follow the operator's schema. The callee stores `num_results` new references (NULL for an
+// undefined tensor) and returns 0, or a message through tensord_set_error and another number.
+typedef struct TensordOperatorCall {
+  const char* op;        // "aten::add"
+  const char* overload;  // "Tensor" or ""
+  const TensordValue* args;
+  size_t num_args;
+  TensordTensor* results;
+  size_t num_results;
+} TensordOperatorCall;
+typedef int (*TensordOperatorFn)(void* context, const TensordOperatorCall* call);
+
+uint32_t tensord_runtime_abi(void);
+const char* tensord_runtime_version(void);
+const char* tensord_last_error(void);
+void tensord_set_error(const char* message);
+
+// Installed once by the bridge; the bridge takes the GIL itself if it needs it.
+void tensord_set_operator_caller(TensordOperatorFn fn, void* context);
+
+// `artifact` is a serialised tensord.v1.Artifact. Blobs are read from `blob_folder`
+// (<folder>/ab/<sha256>), checked for owner and digest, and loaded once per process, however many
+// programs use them.
+int tensord_program_load(const void* artifact, size_t size, const char* blob_folder,
+                         TensordProgram** program);
+void tensord_program_release(TensordProgram* program);
+size_t tensord_program_num_inputs(const TensordProgram* program);
+size_t tensord_program_num_outputs(const TensordProgram* program);
+
+// Runs the plan. `inputs` are borrowed (TENSOR or INT). `outputs` receive new references (TENSOR),
+// INT or NONE; on failure none is set.
+int tensord_program_run(TensordProgram* program, const TensordValue* inputs, size_t num_inputs,
+                        TensordValue* outputs, size_t num_outputs);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // TENSORD_RUNTIME_H_

@@ -1,0 +1,15 @@
+// The interpreter of launch plans.
+#ifndef TENSORD_RUNTIME_RUN_H_
+#define TENSORD_RUNTIME_RUN_H_
+
+#include "runtime/error.h"
+#include "runtime/plan.h"
+
+namespace tensord::runtime {
+
+// As tensord_program_run, with the counts checked. On failure no output is set.
+TensordError Run(const TensordProgram& program, const TensordValue* inputs, TensordValue* outputs);
+
+}  // namespace tensord::runtime
+
+#endif  // TENSORD_RUNTIME_RUN_H_

@@ -1,0 +1,145 @@
+#include "server/store/blobs.h"
+
+#include <absl/cleanup/cleanup.h>
+#include <absl/strings/str_cat.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+#include "base/sha256.h"
+
+namespace tensord::store {
+namespace {
+
+// Verdicts are a few dozen bytes each; past this many the map starts again rather than grow.
+constexpr size_t kMaxVerdicts = 65536;
+
+absl::Status ErrnoStatus(const char* what, const std::string& path) {
+  const int error = errno;
+  return absl::ErrnoToStatus(error, absl::StrCat(what, " ", path));
+}
+
+absl::Status WriteAll(int fd, std::string_view data, const std::string& path) {
+  while (!data.empty()) {
+    const ssize_t written = write(fd, data.data(), data.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return ErrnoStatus("cannot write", path);
+    }
+    data.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SyncFolderOf(const std::string& path) {
+  const std::string folder = path.substr(0, path.rfind('/'));
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus("cannot open", folder);
+  const int failed = fsync(fd);
+  const absl::Status status = failed ? ErrnoStatus("cannot sync", folder) : absl::OkStatus();
+  close(fd);
+  return status;
+}
+
+int64_t Nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000LL + time.tv_nsec; }
+
+}  // namespace
+
+FileIdentity IdentityOf(const struct stat& info) {
+  return {static_cast<uint64_t>(info.st_ino), Nanoseconds(info.st_mtim), Nanoseconds(info.st_ctim),
+          static_cast<uint64_t>(info.st_size)};
+}
+
+absl::Status WriteFileAtomically(const std::string& path, std::string_view data, int mode,
+                                 const std::string& temp_folder) {
+  static std::atomic<uint64_t> counter{0};
+  const std::string temp = absl::StrCat(temp_folder, "/", getpid(), ".", ++counter);
+  const int fd = open(temp.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return ErrnoStatus("cannot create", temp);
+  absl::Cleanup remove = [&] { unlink(temp.c_str()); };
+  {
+    absl::Cleanup close_it = [fd] { close(fd); };
+    TENSORD_RETURN_IF_ERROR(WriteAll(fd, data, temp));
+    if (fchmod(fd, static_cast<mode_t>(mode)) != 0) return ErrnoStatus("cannot chmod", temp);
+    if (fsync(fd) != 0) return ErrnoStatus("cannot sync", temp);
+  }
+  if (rename(temp.c_str(), path.c_str()) != 0) return ErrnoStatus("cannot rename to", path);
+  std::move(remove).Cancel();
+  return SyncFolderOf(path);
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus("cannot open", path);
+  absl::Cleanup close_it = [fd] { close(fd); };
+  struct stat info;
+  if (fstat(fd, &info) != 0) return ErrnoStatus("cannot stat", path);
+  std::string data(static_cast<size_t>(info.st_size), '\0');
+  size_t done = 0;
+  while (done < data.size()) {
+    const ssize_t got = read(fd, data.data() + done, data.size() - done);
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      return ErrnoStatus("cannot read", path);
+    }
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  data.resize(done);
+  return data;
+}
+
+absl::Status MakeFolder(const std::string& path) {
+  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
+      return ErrnoStatus("cannot create folder", part);
+    }
+    if (end == std::string::npos) break;
+  }
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return ErrnoStatus("cannot stat", path);
+  if (!S_ISDIR(info.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is not a folder"));
+  }
+  return absl::OkStatus();
+}
+
+std::string BlobFolder::PathOf(std::string_view sha256) const {
+  const std::string hex = ToHex(sha256);
+  return absl::StrCat(folder_, "/", hex.substr(0, 2), "/", hex);
+}
+
+absl::Status BlobFolder::Put(std::string_view sha256, std::string_view data) const {
+  const std::string path = PathOf(sha256);
+  TENSORD_RETURN_IF_ERROR(MakeFolder(path.substr(0, path.rfind('/'))));
+  return WriteFileAtomically(path, data, 0444, temp_folder_);
+}
+
+absl::Status BlobFolder::Verify(std::string_view sha256) {
+  const std::string path = PathOf(sha256);
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return ErrnoStatus("cannot find blob", path);
+  const FileIdentity identity = IdentityOf(info);
+  if (auto known = sound_.find(std::string(sha256)); known != sound_.end()) {
+    if (known->second == identity) return absl::OkStatus();
+    sound_.erase(known);
+  }
+  TENSORD_ASSIGN_OR_RETURN(const std::string data, ReadFile(path));
+  if (Sha256(data) != sha256) {
+    return absl::DataLossError(absl::StrCat("blob ", path, " does not have its digest"));
+  }
+  if (sound_.size() >= kMaxVerdicts) sound_.clear();
+  sound_.emplace(sha256, identity);
+  return absl::OkStatus();
+}
+
+bool BlobFolder::Exists(std::string_view sha256) const {
+  return access(PathOf(sha256).c_str(), F_OK) == 0;
+}
+
+void BlobFolder::Remove(std::string_view sha256) const { unlink(PathOf(sha256).c_str()); }
+
+}  // namespace tensord::store

@@ -1,0 +1,62 @@
+"""Fixtures for the end-to-end tests: the package without a daemon, or with a fake one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+
+def _generate_protos() -> None:
+    """A checkout's protos may be newer than what an editable installation generated from them."""
+    client = HERE.parents[1] / "client"
+    protos = list((HERE.parents[1] / "proto" / "tensord" / "v1").glob("*.proto"))
+    made = [p.stat().st_mtime for p in (client / "tensord" / "v1").glob("*_pb2.py")]
+    if client.is_dir() and (not made or min(made) < max(p.stat().st_mtime for p in protos)):
+        subprocess.run([str(client / "generate_protos.sh")], check=True)
+
+
+_generate_protos()
+
+import tensord  # noqa: E402
+from tensord import fallback, rpc  # noqa: E402
+
+
+@pytest.fixture
+def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A process that has compiled nothing and knows no daemon; a short folder for sockets."""
+    with tempfile.TemporaryDirectory(prefix="td") as folder:  # a socket's path is at most 107 bytes
+        for name in ("TENSORD_STRICT", "TENSORD_DAEMON", "TENSORD_TIMEOUT_S", "TENSORD_ISA"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("TENSORD_ADDRESS", f"unix:{folder}/s")
+        monkeypatch.setenv("TENSORD_AUTOSTART", "0")
+        monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
+        torch._dynamo.reset()
+        fallback.forget_said()
+        tensord.reset_stats()
+        rpc.client().forget()
+        yield Path(folder)
+        rpc.client().forget()
+        torch._dynamo.reset()
+
+
+@pytest.fixture
+def daemon(clean: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+    """A fake daemon in this process, whose programs a fake bridge interprets; strict."""
+    from fake_daemon import FakeBridge, FakeDaemon
+
+    fake = FakeDaemon(str(clean / "s"))
+    fake.bridge = FakeBridge(fake)
+    monkeypatch.setitem(sys.modules, "tensord._bridge", fake.bridge)
+    monkeypatch.setattr(tensord, "_bridge", fake.bridge, raising=False)
+    monkeypatch.setenv("TENSORD_STRICT", "1")
+    yield fake
+    fake.stop()

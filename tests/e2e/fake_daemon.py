@@ -1,0 +1,150 @@
+"""A daemon within the test process: it records requests and answers as told, compiling nothing.
+
+Its programs are run by `FakeBridge`, which looks the graph up by key and interprets it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable
+from concurrent import futures
+from typing import Any
+
+import grpc
+import interpreter
+from tensord.v1 import service_pb2
+
+# What the daemon claims to lower, unless a test says otherwise.
+OPERATORS = (
+    "aten::add.Tensor",
+    "aten::mul.Tensor",
+    "aten::gelu",
+    "aten::_softmax",
+    "aten::native_layer_norm",
+    "aten::relu",
+    "aten::sum.dim_IntList",
+)
+
+
+class FakeDaemon:
+    """Serves tensord.v1.Compiler on a Unix socket.
+
+    requests: CompileRequests in order of arrival. fail: called with a request; a (code, message)
+    that it returns is the answer. delay_s: before each compile's answer.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.requests: list[Any] = []
+        self.hellos = 0
+        self.fail: Callable[[Any], tuple[grpc.StatusCode, str] | None] = lambda request: None
+        self.delay_s = 0.0
+        self.protocol = 1
+        self.operators: tuple[str, ...] = OPERATORS
+        self.in_flight = 0
+        self.most_in_flight = 0
+        self.graphs: dict[bytes, Any] = {}
+        self._lock = threading.Lock()
+        self._server = grpc.server(futures.ThreadPoolExecutor(8))
+        self._server.add_generic_rpc_handlers((self._handlers(),))
+        self._server.add_insecure_port(f"unix:{path}")
+        self._server.start()
+
+    def stop(self) -> None:
+        self._server.stop(None).wait()
+
+    def graph(self, label: str) -> Any:
+        """The last graph with that label."""
+        return next(r.graph for r in reversed(self.requests) if r.label == label)
+
+    def _handlers(self) -> grpc.GenericRpcHandler:
+        methods = {
+            "Hello": (self._hello, service_pb2.HelloRequest),
+            "Compile": (self._compile, service_pb2.CompileRequest),
+            "GetStats": (self._stats, service_pb2.GetStatsRequest),
+        }
+        return grpc.method_handlers_generic_handler(
+            "tensord.v1.Compiler",
+            {
+                name: grpc.unary_unary_rpc_method_handler(
+                    function,
+                    request_deserializer=request.FromString,
+                    response_serializer=lambda reply: reply.SerializeToString(),
+                )
+                for name, (function, request) in methods.items()
+            },
+        )
+
+    def _hello(self, request: Any, context: Any) -> Any:
+        self.hellos += 1
+        return service_pb2.HelloReply(
+            daemon_version="fake", protocol=self.protocol, operators=self.operators
+        )
+
+    def _stats(self, request: Any, context: Any) -> Any:
+        return service_pb2.Stats(version="fake", requests=len(self.requests))
+
+    def _compile(self, request: Any, context: Any) -> Any:
+        with self._lock:
+            self.requests.append(request)
+            self.in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            time.sleep(self.delay_s)
+            failure = self.fail(request)
+            if failure is not None:
+                context.abort(*failure)
+        finally:
+            with self._lock:
+                self.in_flight -= 1
+        key = hashlib.sha256(interpreter.canonical(request.graph)).digest()
+        known = key in self.graphs
+        self.graphs[key] = request.graph
+        reply = service_pb2.CompileReply(
+            program_key=key,
+            blob_folder="/",
+            outcome=service_pb2.CompileReply.HIT if known else service_pb2.CompileReply.COMPILED,
+            kernels=len(request.graph.nodes),
+        )
+        reply.artifact.modules.add(kernel_key=key)
+        return reply
+
+
+class BridgeError(RuntimeError):
+    """As the real bridge's: `code` is a TensordError number of runtime.h."""
+
+    def __init__(self, code: int, message: str = "told to fail") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class FakeBridge:
+    """Stands in for tensord._bridge."""
+
+    def __init__(self, daemon: FakeDaemon) -> None:
+        self.daemon = daemon
+        self.loads = 0
+        self.runs = 0
+        self.load_codes: list[int] = []  # failures of the next loads
+        self.run_codes: list[int] = []  # failures of the next runs
+
+    def load_program(self, artifact: bytes, blob_folder: str) -> Callable[[list[Any]], list[Any]]:
+        from tensord.v1 import artifact_pb2
+
+        self.loads += 1
+        if self.load_codes:
+            raise BridgeError(self.load_codes.pop(0))
+        key = artifact_pb2.Artifact.FromString(artifact).modules[0].kernel_key
+        graph = self.daemon.graphs[key]
+
+        def run(arguments: list[Any]) -> list[Any]:
+            values = list(arguments)
+            arguments.clear()
+            if self.run_codes:
+                raise BridgeError(self.run_codes.pop(0))
+            self.runs += 1
+            return interpreter.run(graph, values)
+
+        return run

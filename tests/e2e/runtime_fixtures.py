@@ -1,0 +1,46 @@
+"""Fixtures of the runtime's tests: a blob folder, and both bridges in turn."""
+
+from __future__ import annotations
+
+import pytest
+from runtime_artifacts import Store
+from tensord import _bridge, _native
+from tensord._native import build as native_build
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory):
+    return Store(tmp_path_factory.mktemp("blobs"))
+
+
+@pytest.fixture(scope="session")
+def native_built(store):
+    if not native_build.can_build():
+        return False
+    native_build.build()
+    return True
+
+
+@pytest.fixture(params=["ctypes", "native"])
+def load(request, store, native_built):
+    """Loads an artifact through either bridge."""
+    if request.param == "native":
+        if not native_built:
+            pytest.skip("no compiler or headers for the native bridge")
+        module = _native.load(_bridge.find_runtime_library(), _bridge.TensordRuntimeError)
+        assert module is not None
+        kind = module.Program
+    else:
+        kind = _bridge.Program
+    # The caller installed last serves both bridges, so install this bridge's own.
+    if request.param == "ctypes":
+        library = _bridge._Library.get()
+        library.lib.tensord_set_operator_caller(library._caller, None)
+    else:
+        module.init(str(_bridge.find_runtime_library()), _bridge.TensordRuntimeError)
+
+    def loader(artifact, folder=None):
+        return kind(artifact.SerializeToString(), str(folder or store.folder))
+
+    loader.name = request.param
+    return loader

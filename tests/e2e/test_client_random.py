@@ -1,0 +1,146 @@
+"""Counter-based random numbers: published vectors, torch's seeds, forward against backward."""
+
+from __future__ import annotations
+
+import math
+
+import interpreter
+import pytest
+import torch
+import torch.nn.functional as F
+from tensord import philox
+
+MASK = 0xFFFFFFFF
+
+# From the file kat_vectors of Random123, lines "philox4x32 10".
+VECTORS = [
+    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    ((MASK,) * 4, (MASK,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+    (
+        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+        (0xA4093822, 0x299F31D0),
+        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+    ),
+]
+
+
+@pytest.mark.parametrize(("counter", "key", "expected"), VECTORS)
+def test_published_vectors(counter, key, expected):
+    assert tuple(int(w) for w in philox.philox4x32(counter, key)) == expected
+
+
+def test_uniform_is_the_first_word_of_each_element():
+    seed = torch.tensor(0x0123456789ABCDEF)
+    got = philox.uniform(seed, [3, 4], torch.float32, torch.device("cpu"), 7)
+    for k in (0, 5, 11):
+        word = philox.philox4x32([k, 0, 7, 0], [0x89ABCDEF, 0x01234567])[0]
+        assert got.flatten()[k].item() == (int(word) >> 8) * 2.0**-24
+
+
+def test_normal_is_box_muller_of_the_first_two_words():
+    got = philox.normal(torch.tensor(-5), [6], torch.float32, torch.device("cpu"), 1)
+    key = [(-5) & MASK, ((-5) >> 32) & MASK]
+    words = philox.philox4x32([3, 0, 1, 0], key)
+    u0, u1 = ((int(w) >> 8) * 2.0**-24 for w in words[:2])
+    expected = math.sqrt(-2 * math.log(1 - u0)) * math.cos(2 * math.pi * u1)
+    assert got[3].item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_rand_is_below_one_and_even(daemon, dtype):
+    f = torch.compile(lambda: torch.rand(200_000, dtype=dtype), backend="tensord")
+    x = f()
+    assert x.dtype == dtype and 0 <= x.min() and x.max() < 1
+    assert x.double().mean().item() == pytest.approx(0.5, abs=0.01)
+    assert x.double().var().item() == pytest.approx(1 / 12, abs=0.005)
+    assert daemon.requests
+
+
+def test_randn_is_normal(daemon):
+    x = torch.compile(lambda y: torch.randn_like(y), backend="tensord")(torch.empty(100, 1000))
+    assert x.mean().item() == pytest.approx(0, abs=0.02)
+    assert x.std().item() == pytest.approx(1, abs=0.02)
+    assert (x.abs() > 3).double().mean().item() == pytest.approx(0.0027, abs=0.001)
+
+
+def test_seed_follows_manual_seed(daemon):
+    f = torch.compile(lambda x: F.dropout(x, 0.5) + torch.rand(50), backend="tensord")
+    x = torch.ones(50)
+    torch.manual_seed(3)
+    a, b = f(x), f(x)
+    torch.manual_seed(3)
+    c, d = f(x), f(x)
+    assert torch.equal(a, c) and torch.equal(b, d) and not torch.equal(a, b)
+
+
+def test_streams_of_one_graph_differ(daemon):
+    f = torch.compile(lambda: (torch.rand(64), torch.rand(64), torch.randn(64)), backend="tensord")
+    a, b, _ = f()
+    assert not torch.equal(a, b)
+    nodes = daemon.graph("inference").nodes
+    assert [n.op for n in nodes].count("tensord::seed") == 1
+    streams = [n.args[4].integer.constant for n in nodes if "philox" in n.op]
+    assert streams == [0, 1, 2]
+
+
+def test_dropout_mask_is_the_same_in_backward(daemon):
+    f = torch.compile(lambda x: F.dropout(x.sin(), 0.4), backend="tensord", fullgraph=True)
+    x = torch.full((1000,), 0.7, requires_grad=True)
+    y = f(x)
+    y.sum().backward()
+    kept = y != 0
+    assert 450 < kept.sum() < 750
+    torch.testing.assert_close(y[kept], torch.full_like(y[kept], math.sin(0.7) / 0.6))
+    torch.testing.assert_close(x.grad, kept * math.cos(0.7) / 0.6)
+
+
+def test_only_the_seed_is_saved(daemon):
+    def f(x, w):
+        return (F.dropout(x @ w, 0.4) @ w).relu()
+
+    torch.compile(f, backend="tensord", fullgraph=True)(
+        torch.randn(8, 8, requires_grad=True), torch.randn(8, 8, requires_grad=True)
+    ).sum().backward()
+    backward = daemon.graph("backward")
+    assert [n.op for n in backward.nodes].count("tensord::philox_uniform") == 1
+    assert "tensord::seed" not in [n.op for n in backward.nodes]
+    assert [n.op for n in daemon.graph("forward").nodes].count("tensord::seed") == 1
+    bools = [i for i in backward.inputs if i.tensor.dtype == interpreter.pb.DTYPE_BOOL]
+    mask_is_saved = any(len(i.tensor.sizes) == 2 and not i.is_parameter for i in bools)
+    # relu's own mask may be saved; dropout's is recomputed from the seed, a scalar of int64.
+    seeds = [i for i in backward.inputs if i.tensor.dtype == interpreter.pb.DTYPE_INT64]
+    assert [len(i.tensor.sizes) for i in seeds] == [0]
+    assert not mask_is_saved or len(bools) == 1
+
+
+def test_dynamic_dropout(daemon):
+    f = torch.compile(lambda x: F.dropout(x, 0.5) * 2, backend="tensord", dynamic=True)
+    for size in (5, 9):
+        x = torch.ones(size, 3, requires_grad=True)
+        y = f(x)
+        y.sum().backward()
+        torch.testing.assert_close(x.grad, y.detach())
+    assert len(daemon.requests) == 2
+
+
+def test_bernoulli(daemon):
+    f = torch.compile(lambda p: (torch.bernoulli(p), F.dropout1d(p[None], 0.5)), backend="tensord")
+    p = torch.tensor([[0.0, 1.0, 0.5]]).expand(400, 3).contiguous()
+    drawn, dropped = f(p)
+    assert drawn[:, 0].sum() == 0 and drawn[:, 1].sum() == 400 and 150 < drawn[:, 2].sum() < 250
+    rows = dropped[0]
+    assert all(torch.equal(r, 2 * q) or not r.any() for r, q in zip(rows, p, strict=True))
+
+
+def test_rare_forms_stay_torchs(daemon):
+    x = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    f = torch.compile(lambda x: (F.dropout(x, 1.0), torch.rand_like(x)), backend="tensord")
+    dropped, random = f(x)
+    assert not dropped.any()
+    assert random.stride() == x.stride()
+
+
+def test_no_dropout_in_eval(daemon):
+    f = torch.compile(lambda x: F.dropout(x, 0.5, training=False) + 1, backend="tensord")
+    torch.testing.assert_close(f(torch.ones(5)), torch.full((5,), 2.0))
+    assert "tensord::seed" not in [n.op for n in daemon.graph("inference").nodes]

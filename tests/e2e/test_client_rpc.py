@@ -1,0 +1,261 @@
+"""The connection: side-by-side compiles, forks, idle channels, autostart, addresses, targets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import tensord
+import torch
+from tensord import address, autostart, rpc, target
+
+HERE = Path(__file__).parent
+
+
+def f(x):
+    return (x * 2).relu()
+
+
+def in_child(function) -> int:
+    """The exit status of `function` in a forked child; 99 when it hangs."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            function()
+            os._exit(0)
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+            os._exit(1)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.02)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    return 99
+
+
+def test_forward_and_backward_compile_side_by_side(daemon):
+    daemon.delay_s = 0.4
+    x = torch.randn(3, requires_grad=True)
+    torch.compile(f, backend="tensord")(x).sum().backward()
+    assert daemon.most_in_flight == 2
+
+
+def test_one_greeting_per_process(daemon):
+    for function in (lambda x: x + 1, lambda x: x + 2):
+        torch.compile(function, backend="tensord")(torch.ones(2))
+    assert daemon.hellos == 1
+
+
+def test_channel_closes_when_idle(daemon, monkeypatch):
+    monkeypatch.setattr(rpc, "IDLE_GRACE_S", 0.1)
+    torch.compile(f, backend="tensord")(torch.ones(2))
+    assert rpc.client()._channel is not None
+    time.sleep(0.5)
+    assert rpc.client()._channel is None
+    torch._dynamo.reset()
+    torch.compile(f, backend="tensord")(torch.ones(2))
+
+
+# The fake daemon of these tests runs in a process of its own: a gRPC server cannot be forked.
+@pytest.fixture
+def served(clean: Path, monkeypatch):
+    monkeypatch.setenv("FAKE_STARTS", str(clean / "starts"))
+    monkeypatch.setenv("FAKE_LIFETIME_S", "60")
+    process = subprocess.Popen([sys.executable, str(HERE / "fake_tensord.py")])
+    deadline = time.monotonic() + 20
+    while not address.listens(address.resolve()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def compile_request(delay: str = ""):
+    from tensord.v1 import service_pb2
+
+    request = service_pb2.CompileRequest(label=delay)
+    request.graph.inputs.add().size.symbol = 0
+    return request
+
+
+def test_fork_with_an_open_channel(served):
+    rpc.client().hello()
+    rpc.client().compile(compile_request()).wait()
+
+    def child():
+        assert rpc.client()._channel is None
+        rpc.client().compile(compile_request()).wait()
+        assert rpc.client().hello().daemon_version == "fake"
+
+    assert in_child(child) == 0
+    rpc.client().compile(compile_request()).wait()
+    assert in_child(child) == 0
+
+
+def test_fork_with_a_compile_under_way(served):
+    rpc.client().hello()
+    call = rpc.client().compile(compile_request())
+    assert in_child(lambda: call.wait()) == 0
+    call.wait()
+
+
+def test_fork_while_other_threads_compile(served):
+    rpc.client().hello()
+    stop = threading.Event()
+
+    def work():
+        while not stop.is_set():
+            rpc.client().compile(compile_request()).wait()
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(5):
+            assert in_child(lambda: rpc.client().compile(compile_request()).wait()) == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_fork_children_exit_cleanly(served):
+    """A data loader's worker never talks to us; it must end as if we were not there."""
+    rpc.client().compile(compile_request()).wait()
+    for _ in range(3):
+        assert in_child(lambda: None) == 0
+
+
+# -- autostart ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def startable(clean: Path, monkeypatch):
+    script = clean / "tensord"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} {HERE / "fake_tensord.py"} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("TENSORD_DAEMON", str(script))
+    monkeypatch.setenv("TENSORD_AUTOSTART", "1")
+    monkeypatch.setenv("FAKE_STARTS", str(clean / "starts"))
+    return clean
+
+
+def test_autostart_detached(startable: Path):
+    assert rpc.client().hello().daemon_version == "fake"
+    (line,) = (startable / "starts").read_text().splitlines()
+    pid, session, *arguments = line.split()
+    assert session != str(os.getsid(0)) and pid == session
+    assert arguments == ["--idle-exit", "3600"]
+    os.kill(int(pid), 15)
+
+
+def test_autostart_race(startable: Path, monkeypatch):
+    monkeypatch.setenv("FAKE_MODE", "slow")
+    program = "from tensord import rpc; print(rpc.client().hello().daemon_version)"
+    jobs = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    assert [j.communicate(timeout=60)[0].strip() for j in jobs] == ["fake"] * 4
+    starts = (startable / "starts").read_text().splitlines()
+    assert len(starts) == 1
+    os.kill(int(starts[0].split()[0]), 15)
+
+
+def test_daemon_that_dies_is_reported_at_once(startable: Path, monkeypatch):
+    monkeypatch.setenv("FAKE_MODE", "die")
+    start = time.monotonic()
+    with pytest.raises(tensord.TensordError, match=r"status 4.*tensord\.log"):
+        rpc.client().hello()
+    assert time.monotonic() - start < 3
+    assert "no such store" in (startable / "state" / "tensord" / "tensord.log").read_text()
+    # ... and the next graph does not wait for it again.
+    start = time.monotonic()
+    with pytest.raises(tensord.TensordError):
+        rpc.client().hello()
+    assert time.monotonic() - start < 0.1
+    assert len((startable / "starts").read_text().splitlines()) == 1
+
+
+def test_missing_binary(clean, monkeypatch):
+    monkeypatch.setenv("TENSORD_AUTOSTART", "1")
+    monkeypatch.setenv("TENSORD_DAEMON", "/nonexistent")
+    with pytest.raises(tensord.TensordError, match="TENSORD_DAEMON"):
+        rpc.client().hello()
+
+
+def test_remote_daemons_are_never_started(clean, monkeypatch):
+    monkeypatch.setenv("TENSORD_ADDRESS", "localhost:1")
+    monkeypatch.setenv("TENSORD_AUTOSTART", "1")
+    assert not autostart.allowed(address.resolve())
+    with pytest.raises(tensord.TensordError):
+        rpc.client().hello()
+
+
+# -- addresses and targets ------------------------------------------------------------------------
+
+
+def test_addresses(monkeypatch):
+    monkeypatch.delenv("TENSORD_ADDRESS", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
+    assert address.resolve().path == "/run/user/7/tensord/tensord.sock"
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    assert address.resolve().path == f"/tmp/tensord-{os.getuid()}/tensord.sock"
+    for text, expected in {
+        "unix:/a/b": "unix:/a/b",
+        "unix:///a/b": "unix:/a/b",
+        "/a/b": "unix:/a/b",
+        "host:50051": "dns:///host:50051",
+    }.items():
+        monkeypatch.setenv("TENSORD_ADDRESS", text)
+        assert address.resolve().grpc_target == expected
+    monkeypatch.setenv("TENSORD_ADDRESS", "nonsense")
+    with pytest.raises(ValueError, match="nonsense"):
+        address.resolve()
+
+
+def test_a_strangers_socket_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "s"
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(str(path))
+        ours = address.Address(str(path), None, False)
+        assert address.foreign_owner(ours) is None
+        os.chown(path, 4242, -1)
+        assert address.foreign_owner(ours) == 4242
+        assert address.foreign_owner(address.Address(str(path), None, True)) is None
+
+
+def test_cpu_target(monkeypatch):
+    avx512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
+    assert target.isa_of(avx512 | {"avx2", "fma", "f16c"}) == "avx512"
+    assert target.isa_of({"avx2", "fma", "f16c", "avx512f"}) == "avx2"
+    assert target.isa_of({"sse2"}) == "scalar"
+    monkeypatch.setenv("TENSORD_ISA", "scalar")
+    assert target.detect(None).cpu.isa == 1
+    assert target.detect(None).cpu.l1_bytes >= 8 << 10
+    monkeypatch.setenv("TENSORD_ISA", "mmx")
+    with pytest.raises(ValueError, match="avx512"):
+        target.detect(None)
+
+
+def test_import_is_light():
+    program = (
+        "import sys, tensord; tensord.stats()\n"
+        "print([m for m in ('torch', 'grpc', 'google.protobuf') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr

@@ -1,0 +1,273 @@
+#include "compiler/jit/jit.h"
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_split.h>
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "kernels/embedded.h"
+#include "tensord/kernel_abi.h"
+
+namespace tensord::jit {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+// y[i] = tanh(x[i]) * factor.
+std::string Source(const std::string& function, float factor) {
+  return absl::StrCat(R"(#include "tensord/cpu.h"
+using namespace tk;
+extern "C" __attribute__((visibility("default"))) void )",
+                      function, R"((const TensordKernelArgs* args) {
+  const float* x = static_cast<const float*>(args->buffers[0]);
+  float* y = static_cast<float*>(args->buffers[1]);
+  const int64_t n = args->integers[0];
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const auto v = tanh(load_tail<float, kLanes>(x + i, n - i < kLanes ? n - i : kLanes));
+    store_tail(y + i, v * broadcast<kLanes>(float()",
+                      factor, R"()), n - i < kLanes ? n - i : kLanes);
+  }
+}
+)");
+}
+
+v1::Isa BestIsa() {
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return v1::ISA_AVX512;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? v1::ISA_AVX2
+                                                                         : v1::ISA_SCALAR;
+}
+
+class JitTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string path = testing::TempDir() + "/tensord-jit-XXXXXX";
+    ASSERT_NE(mkdtemp(path.data()), nullptr);
+    config_.work_folder = path;
+    job_.mutable_target()->mutable_cpu()->set_isa(BestIsa());
+  }
+  void TearDown() override { fs::remove_all(config_.work_folder); }
+
+  void AddUnit(const std::string& source, const std::string& description = "unit") {
+    v1::KernelUnit* unit = job_.add_units();
+    unit->set_source(source);
+    unit->set_description(description);
+  }
+  // Only preludes stay in the work folder.
+  void ExpectNoTemporaryFiles() {
+    for (const auto& entry : fs::directory_iterator(config_.work_folder))
+      EXPECT_THAT(std::string(entry.path().filename()), testing::StartsWith("prelude-"));
+  }
+  float Run(const std::string& binary, const char* function, float x) {
+    const std::string path = absl::StrCat(config_.work_folder, "/run-", count_++, ".so");
+    std::ofstream(path, std::ios::binary) << binary;
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    EXPECT_NE(library, nullptr) << dlerror();
+    fs::remove(path);
+    if (!library) return NAN;
+    auto kernel = reinterpret_cast<TensordKernelFn>(dlsym(library, function));
+    EXPECT_NE(kernel, nullptr);
+    std::vector<float> in(37, x), out(37);
+    void* buffers[] = {in.data(), out.data()};
+    const int64_t n = int64_t(in.size());
+    const TensordKernelArgs args = {buffers, &n, nullptr, nullptr};
+    kernel(&args);
+    for (float y : out) EXPECT_EQ(y, out[0]);
+    dlclose(library);
+    return out[0];
+  }
+
+  JitConfig config_;
+  v1::JitJob job_;
+  int count_ = 0;
+};
+
+TEST_F(JitTest, CompiledKernelRuns) {
+  AddUnit(Source("kernel", 2));
+  const auto result = Jit(job_, config_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->binaries_size(), 1);
+  EXPECT_NEAR(Run(result->binaries(0), "kernel", 0.5f), 2 * std::tanh(0.5f), 1e-6);
+  EXPECT_EQ(result->stages_size(), 2);
+  ExpectNoTemporaryFiles();
+}
+
+TEST_F(JitTest, EveryIsaCompiles) {
+  AddUnit(Source("kernel", 2));
+  for (v1::Isa isa : {v1::ISA_SCALAR, v1::ISA_AVX2, v1::ISA_AVX512}) {
+    job_.mutable_target()->mutable_cpu()->set_isa(isa);
+    const auto result = Jit(job_, config_);
+    ASSERT_TRUE(result.ok()) << result.status();
+    if (isa <= BestIsa()) {
+      EXPECT_NEAR(Run(result->binaries(0), "kernel", -0.5f), -2 * std::tanh(0.5f), 1e-6);
+    }
+  }
+}
+
+TEST_F(JitTest, SameSourceGivesSameBytes) {
+  AddUnit(Source("kernel", 3));
+  const auto first = Jit(job_, config_), second = Jit(job_, config_);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(first->binaries(0), second->binaries(0));
+  JitConfig elsewhere = config_;
+  elsewhere.work_folder += "/elsewhere";
+  const auto third = Jit(job_, elsewhere);
+  ASSERT_TRUE(third.ok()) << third.status();
+  EXPECT_EQ(first->binaries(0), third->binaries(0));
+}
+
+// A precompiled header that does not fit is ignored with a warning only.
+TEST_F(JitTest, PrecompiledPreludeIsUsed) {
+  config_.extra_flags = {"-Winvalid-pch", "-Werror"};
+  AddUnit(absl::StrCat(Source("kernel", 2), "\n"));
+  ASSERT_TRUE(Jit(job_, config_).ok());
+  // Without the headers behind it, the precompiled one alone must do.
+  for (const auto& entry : fs::directory_iterator(config_.work_folder))
+    fs::remove_all(entry.path() / "tensord" / "cpu");
+  const auto result = Jit(job_, config_);
+  EXPECT_TRUE(result.ok()) << result.status();
+}
+
+TEST_F(JitTest, ManyUnitsInParallelKeepTheirOrder) {
+  config_.parallelism = 4;
+  for (int i = 1; i <= 9; ++i) AddUnit(Source(absl::StrCat("kernel", i), float(i)));
+  const auto result = Jit(job_, config_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->binaries_size(), 9);
+  for (int i = 1; i <= 9; ++i) {
+    EXPECT_NEAR(Run(result->binaries(i - 1), absl::StrCat("kernel", i).c_str(), 1),
+                i * std::tanh(1.0f), 1e-5);
+  }
+  ExpectNoTemporaryFiles();
+}
+
+TEST_F(JitTest, RacingJobsShareOnePrelude) {
+  AddUnit(Source("kernel", 2));
+  std::vector<absl::StatusOr<v1::JitResult>> results(4, absl::UnknownError(""));
+  std::vector<std::thread> threads;
+  for (auto& result : results) threads.emplace_back([&] { result = Jit(job_, config_); });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(std::distance(fs::directory_iterator(config_.work_folder), {}), 1);
+}
+
+TEST_F(JitTest, FailingUnitIsToldWithItsCommand) {
+  AddUnit(Source("kernel", 2));
+  AddUnit("#include \"tensord/cpu.h\"\nint x = no_such_name;\n", "softmax of nothing");
+  const auto result = Jit(job_, config_);
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInternal);
+  for (const char* part : {"softmax of nothing", "no_such_name", "-shared", "kernel.cc:2"})
+    EXPECT_THAT(std::string(result.status().message()), HasSubstr(part));
+  ExpectNoTemporaryFiles();
+}
+
+TEST_F(JitTest, OutputIsCutToItsEnd) {
+  std::string source;
+  for (int i = 0; i < 200; ++i) absl::StrAppend(&source, "no_such_type", i, " x", i, ";\n");
+  AddUnit(source);
+  const auto result = Jit(job_, config_);
+  ASSERT_FALSE(result.ok());
+  const std::string message(result.status().message());
+  EXPECT_LE(std::count(message.begin(), message.end(), '\n'), 42);
+  EXPECT_THAT(message, HasSubstr("x199"));
+}
+
+TEST_F(JitTest, MissingCompilerSaysWhatToDo) {
+  AddUnit(Source("kernel", 2));
+  for (const char* cxx : {"no-such-compiler", "/no/such/compiler", "", "/tmp"}) {
+    config_.cxx = cxx;
+    const auto result = Jit(job_, config_);
+    EXPECT_EQ(result.status(), absl::FailedPreconditionError(absl::StrCat(
+                                   "no C++ compiler '", cxx, "': install g++ or set TENSORD_CXX")));
+  }
+}
+
+class FakeCompiler : public JitTest {
+ protected:
+  void Make(const std::string& body) {
+    const std::string path = config_.work_folder + "/fake-c++";
+    fs::remove(path);
+    std::ofstream(path) << "#!/bin/sh\n" << body;
+    chmod(path.c_str(), 0755);
+    config_.cxx = path;
+  }
+};
+
+TEST_F(FakeCompiler, OldOrForeignCompilerIsRefused) {
+  AddUnit(Source("kernel", 2));
+  for (const char* version :
+       {"c++ (Debian) 10.2.1 20210110", "Debian clang version 14.0.6", "cc"}) {
+    Make(absl::StrCat("echo '", version, "'\n"));
+    const auto result = Jit(job_, config_);
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(result.status().message()), HasSubstr("GCC 12 or later"));
+  }
+}
+
+TEST_F(FakeCompiler, ToolchainIdFollowsTheCompilerFile) {
+  Make("echo 'c++ (One) 12.1.0'\n");
+  const auto one = ToolchainId(job_.target(), config_);
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_THAT(*one, HasSubstr("(One) 12.1.0"));
+  Make("echo 'c++ (Another) 13.1.0'\n");
+  const auto another = ToolchainId(job_.target(), config_);
+  ASSERT_TRUE(another.ok()) << another.status();
+  EXPECT_THAT(*another, HasSubstr("(Another) 13.1.0"));
+}
+
+TEST_F(FakeCompiler, SignalIsReported) {
+  AddUnit(Source("kernel", 2));
+  Make("case $1 in --version) echo 'c++ (x) 12.1.0';; *) kill -SEGV $$;; esac\n");
+  const auto result = Jit(job_, config_);
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(result.status().message()), HasSubstr("exit 139"));
+}
+
+TEST_F(JitTest, ToolchainIdNamesWhatMatters) {
+  const auto id = ToolchainId(job_.target(), config_);
+  ASSERT_TRUE(id.ok()) << id.status();
+  EXPECT_THAT(*id, HasSubstr(std::string(kernels::CpuPreludeDigest())));
+  EXPECT_THAT(*id, HasSubstr("-ffp-contract=fast"));
+  EXPECT_THAT(*id, testing::Not(HasSubstr("-ffast-math")));
+
+  JitConfig flags = config_;
+  flags.extra_flags = {"-g"};
+  EXPECT_NE(*ToolchainId(job_.target(), flags), *id);
+  JitConfig folder = config_;
+  folder.work_folder = "/elsewhere";
+  folder.parallelism = 9;
+  EXPECT_EQ(*ToolchainId(job_.target(), folder), *id);
+  v1::Target other;
+  other.mutable_cpu()->set_isa(v1::ISA_SCALAR);
+  EXPECT_NE(*ToolchainId(other, config_), *id);
+}
+
+TEST_F(JitTest, OtherTargetsAreRefused) {
+  v1::Target target;
+  target.mutable_cuda()->set_sm(90);
+  EXPECT_EQ(ToolchainId(target, config_).status().code(), absl::StatusCode::kUnimplemented);
+  target.mutable_cpu();
+  EXPECT_EQ(ToolchainId(target, config_).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(JitTest, FoldersOfDeadProcessesAreSwept) {
+  const std::string stale = config_.work_folder + "/tmp-2147483600-abcdef";
+  fs::create_directories(stale + "/inside");
+  AddUnit(Source("kernel", 2));
+  ASSERT_TRUE(Jit(job_, config_).ok());
+  EXPECT_FALSE(fs::exists(stale));
+}
+
+}  // namespace
+}  // namespace tensord::jit

@@ -1,0 +1,2 @@
+tensord_test(runtime_load_test SOURCES runtime_load_test.cc LIBS tensord_runtime_core)
+tensord_test(runtime_expr_test SOURCES runtime_expr_test.cc LIBS tensord_runtime_core)

@@ -1,0 +1,108 @@
+// A worker without a compiler: speaks the worker's protocol and does as the first node's name says.
+//
+//   "crash"         dies of SIGSEGV              "hang"          never answers
+//   "invalid"       InvalidArgument              "slow"          compiles in 300 ms
+//   "hoard"         allocates without end        "jit_fail"      its first unit does not compile
+//   "spawn"         leaves a child that sleeps, its pid in $FAKE_WORKER_LOG.child, then hangs
+//
+// Otherwise every node becomes one unit whose source is the node's operator. Every job appends a
+// line to $FAKE_WORKER_LOG.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "server/worker_loop.h"
+
+namespace {
+
+using tensord::v1::CompileJob;
+using tensord::v1::CompileResult;
+using tensord::v1::JitJob;
+using tensord::v1::JitResult;
+
+void Log(const std::string& line, const char* suffix = "") {
+  const char* path = std::getenv("FAKE_WORKER_LOG");
+  if (path == nullptr) return;
+  const int fd = open((path + std::string(suffix)).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  const std::string text = line + "\n";
+  if (write(fd, text.data(), text.size()) < 0) abort();
+  close(fd);
+}
+
+absl::StatusOr<CompileResult> Compile(const CompileJob& job) {
+  Log("compile");
+  const std::string order = job.graph().nodes_size() > 0 ? job.graph().nodes(0).name() : "";
+  if (order == "crash") raise(SIGSEGV);
+  if (order == "spawn" && fork() == 0) {
+    Log(std::to_string(getpid()), ".child");
+    sleep(600);
+  }
+  if (order == "hang" || order == "spawn") sleep(600);
+  if (order == "slow") usleep(300'000);
+  if (order == "hoard") {
+    std::vector<std::string> all;
+    while (true) all.emplace_back(64 << 20, 'x');
+  }
+  if (order == "invalid") {
+    return absl::InvalidArgumentError("node 'invalid' (aten::nothing): unknown operator");
+  }
+  CompileResult result;
+  *result.mutable_artifact()->mutable_target() = job.target();
+  for (const auto& node : job.graph().nodes()) {
+    auto* module = result.mutable_artifact()->add_modules();
+    module->set_kind(tensord::v1::Module::SHARED_OBJECT);
+    auto* launch = result.mutable_artifact()->add_steps()->mutable_launch();
+    launch->set_module(result.artifact().modules_size() - 1);
+    launch->set_function("f");
+    auto* unit = result.add_units();
+    unit->set_source(order == "jit_fail" ? "jit_fail" : "// " + node.op());
+    unit->add_functions("f");
+    unit->set_description(node.op());
+  }
+  auto* stage = result.add_stages();
+  stage->set_stage("fake");
+  stage->set_nanoseconds(1000);
+  result.add_fusion_notes("nothing fuses");
+  return result;
+}
+
+absl::StatusOr<JitResult> Jit(const JitJob& job) {
+  JitResult result;
+  for (const auto& unit : job.units()) {
+    Log("jit " + unit.source());
+    if (unit.source() == "jit_fail") return absl::InternalError("does not compile");
+    if (unit.source().find("slow") != std::string::npos) usleep(200'000);
+    result.add_binaries("binary of " + unit.source());
+  }
+  return result;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  unsigned cpu_seconds = 0;
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (std::strcmp(argv[i], "--cpu-seconds") == 0) cpu_seconds = std::atoi(argv[i + 1]);
+  }
+  tensord::server::WorkerHandlers handlers;
+  handlers.compile = Compile;
+  handlers.jit = Jit;
+  handlers.toolchain = [](const tensord::v1::Target&) -> absl::StatusOr<std::string> {
+    Log("toolchain");
+    if (std::getenv("FAKE_NO_CXX") != nullptr) {
+      return absl::FailedPreconditionError("no host compiler: install g++");
+    }
+    return std::string("fake toolchain");
+  };
+  handlers.operators = [] {
+    Log("operators");
+    return std::vector<std::string>{"aten::add.Tensor", "aten::mul.Tensor"};
+  };
+  return tensord::server::RunWorkerLoop(handlers, cpu_seconds);
+}

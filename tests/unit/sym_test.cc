@@ -1,0 +1,93 @@
+// compiler/sym: canonical form, division with ranges, substitution.
+#include <gtest/gtest.h>
+
+#include "compiler/sym/expr.h"
+#include "compiler/sym/expr_proto.h"
+
+namespace tensord::sym {
+namespace {
+
+TEST(Expr, IsCanonical) {
+  const Expr s = Expr::Size(0, 2, 8), t = Expr::Size(1, 2, 4);
+  EXPECT_EQ((s + t) * (s - t), s * s - t * t);
+  EXPECT_EQ(s * 2 - s - s, Expr(0));
+  EXPECT_EQ(ToString(s * 4 + 1), "1 + s0 * 4");
+}
+
+TEST(Expr, LoopOfExtentOneIsZero) { EXPECT_EQ(Expr::Loop(3, Expr(1)), Expr(0)); }
+
+TEST(FloorDiv, UsesRanges) {
+  const Expr i = Expr::Loop(0, 12), j = Expr::Loop(1, 7);
+  EXPECT_EQ(FloorDiv(i * 7 + j, 7), i);
+  EXPECT_EQ(Mod(i * 7 + j, 7), j);
+  EXPECT_EQ(FloorDiv(i * 14 + j * 2, 14), i);
+  EXPECT_EQ(FloorDiv(i * 7 + j, 21), FloorDiv(i, 3));
+  EXPECT_EQ(Mod(i * 14 + j * 2 + 1, 14), j * 2 + 1);
+}
+
+TEST(FloorDiv, OfSymbolicSizes) {
+  const Expr s = Expr::Size(0, 2, 8);
+  const Expr i = Expr::Loop(0, s), j = Expr::Loop(1, s * 3);
+  EXPECT_EQ(FloorDiv(i * (s * 3) + j, s * 3), i);
+  EXPECT_EQ(Mod(i * (s * 3) + j, s * 3), j);
+  EXPECT_EQ(FloorDiv(s * 6, s * 2), Expr(3));
+}
+
+TEST(FloorDiv, OfNegativesRoundsDown) {
+  EXPECT_EQ(FloorDiv(Expr(-7), Expr(2)), Expr(-4));
+  EXPECT_EQ(Mod(Expr(-7), Expr(2)), Expr(1));
+}
+
+TEST(FloorDiv, NestedDivisionsMerge) {
+  const Expr i = Expr::Loop(0, 100);
+  EXPECT_EQ(FloorDiv(FloorDiv(i, 3), 5), FloorDiv(i, 15));
+}
+
+TEST(Substitute, SimplifiesAgain) {
+  const Expr merged = Expr::Loop(0, 84);
+  const Expr e = FloorDiv(merged, 7) * 7 + Mod(merged, 7);
+  const Expr i = Expr::Loop(1, 12), j = Expr::Loop(2, 7);
+  EXPECT_EQ(Substitute(e, {{{AtomKind::kLoop, 0}, i * 7 + j}}), i * 7 + j);
+}
+
+TEST(ProvablyLess, KnowsLoopBounds) {
+  const Expr s = Expr::Size(0, 2, 8), i = Expr::Loop(0, s);
+  EXPECT_TRUE(ProvablyLess(i, s));
+  EXPECT_FALSE(ProvablyLess(i + 1, s));
+  EXPECT_TRUE(ProvablyNonNegative(s - 2));
+  EXPECT_FALSE(ProvablyNonNegative(s - 3));
+  EXPECT_TRUE(ProvablyLess(Mod(i, 3), Expr(3)));
+}
+
+TEST(LinearCoefficient, OfAffineAndOthers) {
+  const Expr s = Expr::Size(0, 2, 8), i = Expr::Loop(0, 10), j = Expr::Loop(1, 10);
+  EXPECT_EQ(LinearCoefficient(i * s + j, {AtomKind::kLoop, 0}), s);
+  EXPECT_EQ(LinearCoefficient(j, {AtomKind::kLoop, 0}), Expr(0));
+  EXPECT_FALSE(LinearCoefficient(FloorDiv(i, 3), {AtomKind::kLoop, 0}).has_value());
+}
+
+TEST(ExactDiv, OfPolynomials) {
+  const Expr s = Expr::Size(0, 2, 8), t = Expr::Size(1, 2, 4);
+  EXPECT_EQ(ExactDiv(s * t * 6, s * 2), t * 3);
+  EXPECT_EQ(ExactDiv((s + 1) * t, s + 1), t);
+  EXPECT_FALSE(ExactDiv(s, t).has_value());
+}
+
+TEST(Evaluate, MatchesIntegers) {
+  const Expr i = Expr::Loop(0, 100);
+  for (int64_t v : {0, 1, 17, 99}) {
+    const auto value = [v](const Atom&) { return v; };
+    EXPECT_EQ(Evaluate(Mod(i + 3, 7) * 2 + FloorDiv(i, 4), value), (v + 3) % 7 * 2 + v / 4);
+  }
+}
+
+TEST(Proto, WritesSums) {
+  const Expr s = Expr::Size(0, 2, 8);
+  v1::SymExpr proto;
+  ToProto(s * 4 + 1, &proto);
+  EXPECT_EQ(proto.op().kind(), v1::SymOp::ADD);
+  EXPECT_EQ(proto.op().args_size(), 2);
+}
+
+}  // namespace
+}  // namespace tensord::sym
