@@ -82,6 +82,9 @@ class PlanEmitter {
       call.add_results(id >= 0 ? id : AbsentBuffer());
     }
     call.set_into_out(op.into_out);
+    if (op.into_out) {  // they are the operator's last parameters
+      for (BufferId id : op.results) call.add_args()->mutable_value()->set_value(id);
+    }
     *artifact_.add_steps()->mutable_call() = std::move(call);
   }
 
@@ -119,7 +122,10 @@ class PlanEmitter {
     const BufferInfo& info = program_.buffers[id];
     v1::Buffer* buffer = artifact_.add_buffers();
     const Place& place = memory_.places[id];
-    if (place.kind == Place::kNone) return;  // a row without dtype or storage
+    if (place.kind == Place::kNone) {
+      buffer->set_extern_result(true);  // never referred to
+      return;
+    }
     const Expr offset = place.kind == Place::kInput ? graph_.inputs[info.number].tensor.offset : Expr(0);
     FillMeta(info.dtype, info.device, info.sizes, info.strides, offset, buffer->mutable_meta());
     switch (place.kind) {

@@ -3,8 +3,9 @@
 // An operator is one line in one table:
 //     {"aten::gelu", "T str", Gelu},
 // The signature lists the types of all schema arguments in order, separated by spaces:
-//     T tensor   i integer (or symbolic)   f number as real   s scalar (int, real or bool)   b bool
-//     str text   d dtype   v device   m memory format   l layout   * anything (ignored)
+//     T tensor   i integer (or symbolic)   f number as real   s scalar (int, real or bool)
+//     x tensor or scalar   b bool   str text   d dtype   v device   m memory format   l layout
+//     * anything (ignored)
 // followed by `?` when it may be none and `[]` when it is a list (`T?[]`: list of optional tensors;
 // `i[]?`: optional list). The verifier checks captured arguments against it, so that a lowering may
 // read them without checking.

@@ -64,16 +64,16 @@ Results ForeachCopy(Builder& b, const Call& call) {
 
 #define UNARY(name, core) \
   { "aten::" name, "T", Single<core, 0> }
-// An operator with a tensor and a number form.
+// An operator with a tensor and a number form; captured graphs have numbers in both.
 #define BINARY(name, core)                                \
-  {"aten::" name ".Tensor", "T T", Single<core, 0, 1>}, { \
+  {"aten::" name ".Tensor", "x x", Single<core, 0, 1>}, { \
     "aten::" name ".Scalar", "T s", Single<core, 0, 1>    \
   }
 #define BITWISE(name, core)                                                \
-  {"aten::bitwise_" name ".Tensor", "T T", Single<core, 0, 1>},            \
+  {"aten::bitwise_" name ".Tensor", "x x", Single<core, 0, 1>},            \
       {"aten::bitwise_" name ".Scalar", "T s", Single<core, 0, 1>},        \
       {"aten::bitwise_" name ".Scalar_Tensor", "s T", Single<core, 0, 1>}, \
-      {"aten::__" name "__.Tensor", "T T", Single<core, 0, 1>}, {          \
+      {"aten::__" name "__.Tensor", "x x", Single<core, 0, 1>}, {          \
     "aten::__" name "__.Scalar", "T s", Single<core, 0, 1>                 \
   }
 #define SHIFT(name, dunder, core)                                                \
@@ -140,18 +140,18 @@ const Operator kOperators[] = {
     {"aten::nan_to_num", "T f? f? f?", Single<NanToNumCore, 0, 1, 2, 3>},
 
     // Binary
-    {"aten::add.Tensor", "T T s", Single<AddCore, 0, 1, 2>},
+    {"aten::add.Tensor", "x x s", Single<AddCore, 0, 1, 2>},
     {"aten::add.Scalar", "T s s", Single<AddCore, 0, 1, 2>},
-    {"aten::sub.Tensor", "T T s", Single<SubCore, 0, 1, 2>},
+    {"aten::sub.Tensor", "x x s", Single<SubCore, 0, 1, 2>},
     {"aten::sub.Scalar", "T s s", Single<SubCore, 0, 1, 2>},
-    {"aten::rsub.Tensor", "T T s", Single<RsubCore, 0, 1, 2>},
+    {"aten::rsub.Tensor", "x x s", Single<RsubCore, 0, 1, 2>},
     {"aten::rsub.Scalar", "T s s", Single<RsubCore, 0, 1, 2>},
     BINARY("mul", MulCore),
     BINARY("div", DivCore),
     BINARY("true_divide", DivCore),
-    {"aten::div.Tensor_mode", "T T str?", DivMode},
+    {"aten::div.Tensor_mode", "x x str?", DivMode},
     {"aten::div.Scalar_mode", "T s str?", DivMode},
-    {"aten::floor_divide", "T T", Single<FloorDivCore, 0, 1>},
+    {"aten::floor_divide", "x x", Single<FloorDivCore, 0, 1>},
     {"aten::floor_divide.Scalar", "T s", Single<FloorDivCore, 0, 1>},
     BINARY("fmod", FmodCore),
     BINARY("remainder", RemainderCore),
@@ -192,7 +192,7 @@ const Operator kOperators[] = {
     UNARY("isfinite", IsfiniteCore),
 
     // Choices and compounds
-    {"aten::where.self", "T T T", Single<WhereCore, 0, 1, 2>},
+    {"aten::where.self", "T x x", Single<WhereCore, 0, 1, 2>},
     {"aten::where.ScalarSelf", "T s T", Single<WhereCore, 0, 1, 2>},
     {"aten::where.ScalarOther", "T T s", Single<WhereCore, 0, 1, 2>},
     {"aten::where.Scalar", "T s s", Single<WhereCore, 0, 1, 2>},

@@ -33,6 +33,8 @@ constexpr TypeInfo kTypes[] = {
     {"f", "a number that is not symbolic",
      [](const A& a) { return a.kind == A::kReal || (IsWhole(a) && a.integer.IsConstant()); }},
     {"s", "a number", [](const A& a) { return a.kind == A::kReal || IsWhole(a); }},
+    {"x", "a tensor or a number",
+     [](const A& a) { return a.kind == A::kValue || a.kind == A::kReal || IsWhole(a); }},
     {"b", "a boolean", [](const A& a) { return IsWhole(a) && a.integer.IsConstant(); }},
     {"str", "a text", [](const A& a) { return a.kind == A::kText; }},
     {"d", "an element type", [](const A& a) { return a.kind == A::kDType; }},

@@ -64,16 +64,13 @@ absl::StatusOr<Placement> Place(const LoopOp& op, const GroupShape& shape) {
       placement.reduces_outer = true;
       return placement;
     }
-    // With X == R both orders fit; the memory order of the operation decides.
-    const GroupShape own = ShapeOf(op);
-    const bool row_first = own.shape != NestShape::kTiled || own.outer == independent;
-    if (independent == shape.outer && reduced == shape.inner &&
-        (row_first || !(shape.outer == shape.inner))) {
+    const bool rows = ReducesRows(op);
+    if (rows && independent == shape.outer && reduced == shape.inner) {
       placement.sides = {scaled(par), red};
       placement.reduces_inner = true;
       return placement;
     }
-    if (reduced == shape.outer && independent == shape.inner) {
+    if (!rows && reduced == shape.outer && independent == shape.inner) {
       placement.sides = {scaled(red), par};
       placement.reduces_outer = true;
       return placement;

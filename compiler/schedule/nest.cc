@@ -16,6 +16,9 @@ namespace {
 // Fewer rows than this do not keep a machine busy with a sweep over rows; the columns then run in
 // blocks instead.
 constexpr int64_t kLeastRowsForSweep = 64;
+// A full reduction of at most this many elements runs as one row, so that what follows it can share
+// its nest.
+constexpr int64_t kMostElementsOfOneRow = 16384;
 
 absl::Status Reject(std::string_view why) {
   return absl::FailedPreconditionError(absl::string_view(why.data(), why.size()));
@@ -89,6 +92,9 @@ absl::Status CheckPair(const Program& program, const Nest& nest, BufferId buffer
   if (a.is_store) {  // b reads what a wrote
     if (!a.is_plain) return Reject("reads what a scatter writes");
     if (x.reduces_outer) return Reject("needs a reduction over all rows");
+    if (nest.shape == NestShape::kFlat && x.reduces_inner) {
+      return Reject("needs a reduction over all elements");
+    }
     if (!(a.index == b.index)) return Reject("reads another element than was written");
     if (!x.has_inner || x.reduces_inner) {
       constraints->push_back({a.member, b.member, x.has_inner ? 1 : (y.has_inner ? 1 : 0)});
@@ -154,6 +160,10 @@ void FindLocals(const Program& program, Nest* nest) {
 
 }  // namespace
 
+bool ReducesRows(const LoopOp& op) {
+  return !IsPlainReduction(op) || LoadOrder(op).back() >= static_cast<int>(op.sizes.size());
+}
+
 GroupShape ShapeOf(const LoopOp& op) {
   const Expr independent = sym::Product(op.sizes), reduced = sym::Product(op.reduce_sizes);
   if (op.reduce_sizes.empty()) {
@@ -163,13 +173,12 @@ GroupShape ShapeOf(const LoopOp& op) {
     return {NestShape::kFlat, Expr(1), independent};
   }
   if (op.sizes.empty()) {
-    return {IsPlainReduction(op) ? NestShape::kFlat : NestShape::kTiled, Expr(1), reduced};
+    const bool one_row = !IsPlainReduction(op) || sym::Hint(reduced) <= kMostElementsOfOneRow;
+    return {one_row ? NestShape::kTiled : NestShape::kFlat, Expr(1), reduced};
   }
+  if (ReducesRows(op)) return {NestShape::kTiled, independent, reduced};
   const std::vector<int> order = LoadOrder(op);
   const int outer = static_cast<int>(op.sizes.size());
-  if (!IsPlainReduction(op) || order.back() >= outer) {
-    return {NestShape::kTiled, independent, reduced};
-  }
   // The innermost loop is independent: sweep over rows when all reduced loops come first.
   bool reduced_first = true;
   for (size_t k = 0; k < op.reduce_sizes.size(); ++k) reduced_first &= order[k] >= outer;
@@ -183,24 +192,24 @@ absl::StatusOr<GroupShape> CommonShape(const GroupShape& a, const GroupShape& b)
   if (a.shape == NestShape::kBlocked || b.shape == NestShape::kBlocked) {
     return Reject("a blocked nest stays alone");
   }
-  if (a.shape == NestShape::kFlat && b.shape == NestShape::kFlat) {
-    if (a.inner == b.inner) return a;
-    return Reject("iteration spaces differ");
+  const bool both_tiled = a.shape == NestShape::kTiled && b.shape == NestShape::kTiled;
+  if (both_tiled && a.outer == b.outer && a.inner == b.inner) return a;
+  // One row is a flat space to any other shape.
+  const auto is_flat = [](const GroupShape& s) { return s.shape == NestShape::kFlat || s.outer.Is(1); };
+  if (!is_flat(a) && !is_flat(b)) return Reject("iteration spaces differ");
+  if (is_flat(a) && is_flat(b)) {
+    if (!(a.inner == b.inner)) return Reject("iteration spaces differ");
+    return a.shape == NestShape::kTiled ? a : b;
   }
-  const GroupShape& tiled = a.shape == NestShape::kTiled ? a : b;
-  const GroupShape& other = a.shape == NestShape::kTiled ? b : a;
-  if (other.shape == NestShape::kFlat) {
-    if (other.inner == tiled.outer * tiled.inner) {
-      // A few long rows would leave most threads idle in the flat part.
-      if (sym::Hint(tiled.outer) < 4 && sym::Hint(tiled.inner) > 65536) {
-        return Reject("too few rows to run the flat part in parallel");
-      }
-      return tiled;
+  const GroupShape &tiled = is_flat(a) ? b : a, &flat = is_flat(a) ? a : b;
+  if (flat.inner == tiled.outer * tiled.inner) {
+    // A few long rows would leave most threads idle in the flat part.
+    if (sym::Hint(tiled.outer) < 4 && sym::Hint(tiled.inner) > 65536) {
+      return Reject("too few rows to run the flat part in parallel");
     }
-    if (other.inner == tiled.outer) return tiled;
-    return Reject("iteration spaces differ");
+    return tiled;
   }
-  if (tiled.outer == other.outer && tiled.inner == other.inner) return tiled;
+  if (flat.inner == tiled.outer) return tiled;
   return Reject("iteration spaces differ");
 }
 

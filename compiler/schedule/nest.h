@@ -54,6 +54,10 @@ struct GroupShape {
   Expr inner;  // R; for kFlat the number of elements
 };
 
+// True for a reduction whose rows lie in memory order (or that only runs row by row); false for one
+// that reduces columns.
+bool ReducesRows(const LoopOp& op);
+
 // The natural shape of an operation alone.
 GroupShape ShapeOf(const LoopOp& op);
 

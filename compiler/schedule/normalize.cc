@@ -115,7 +115,12 @@ void SortLoops(LoopOp* op) {
     return x > y;
   };
   std::stable_sort(order.begin(), order.begin() + outer, before);
-  std::stable_sort(order.begin() + outer, order.end(), before);
+  // The result of an arg-reduction counts its reduced loops in their given order.
+  const bool keeps_order =
+      std::any_of(op->reductions.begin(), op->reductions.end(), [](const Reduction& r) {
+        return r.kind == ReduceKind::kArgMin || r.kind == ReduceKind::kArgMax;
+      });
+  if (!keeps_order) std::stable_sort(order.begin() + outer, order.end(), before);
   if (!std::is_sorted(order.begin(), order.end())) Permute(op, order);
 }
 

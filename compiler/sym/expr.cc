@@ -3,7 +3,9 @@
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <set>
 
 #include "base/check.h"
 
@@ -380,12 +382,15 @@ Expr FloorDiv(const Expr& a, const Expr& b) {
   if (ProvablyNonNegative(rest) && ProvablyLess(rest, b)) return multiple;
   if (b.IsConstant() && *b.AsConstant() > 0) {
     // (g*q + r) // (g*c) with 0 <= r < g is q // c.
+    // Only common factors of d and a coefficient can divide out.
     const int64_t d = *b.AsConstant();
-    for (int64_t g = d; g > 1; --g) {
-      if (d % g != 0) continue;
+    std::set<int64_t, std::greater<>> factors;
+    for (const Term& term : rest.terms()) factors.insert(std::gcd(std::abs(term.coefficient), d));
+    for (const int64_t g : factors) {
+      if (g <= 1 || g == d) continue;
       Expr q, r;
       SplitMultiple(rest, Expr(g), &q, &r);
-      if (q.Is(0) || g == d) continue;
+      if (q.Is(0)) continue;
       if (r.Is(0) || (ProvablyNonNegative(r) && ProvablyLess(r, Expr(g)))) {
         return multiple + FloorDiv(q, Expr(d / g));
       }

@@ -6,7 +6,7 @@
 
 namespace tk {
 
-// --- by operators -----------------------------------------------------------------------------
+// --- by operators
 
 template <class T, int W>
 TK_FN Vec<T, W> add(Vec<T, W> a, Vec<T, W> b) {
@@ -100,7 +100,7 @@ TK_FN Vec<T, W> fma(Vec<T, W> a, Vec<T, W> b, Vec<T, W> c) {
   return a * b + r;
 }
 
-// --- sign and magnitude -----------------------------------------------------------------------
+// --- sign and magnitude
 
 template <class T>
 inline constexpr Bits<T> kSignBit = Bits<T>(Bits<T>(1) << (sizeof(T) * 8 - 1));
@@ -187,7 +187,7 @@ TK_FN Vec<T, W> maximum(Vec<T, W> a, Vec<T, W> b) {
     return where(gt(a, b) | isnan(a), a, b);
 }
 
-// --- rounding ---------------------------------------------------------------------------------
+// --- rounding
 // Integers are returned as they are.
 
 #if TK_AVX512
@@ -229,7 +229,7 @@ TK_ROUND(trunc, 3, __builtin_trunc)
 #undef TK_ROUND_256
 #undef TK_ROUND_512
 
-// --- roots and quotients ----------------------------------------------------------------------
+// --- roots and quotients
 
 template <class T, int W>
 TK_FN Vec<T, W> sqrt(Vec<T, W> a) {
@@ -331,7 +331,6 @@ TK_FN Vec<T, W> floor_div(Vec<T, W> a, Vec<T, W> b) {
 }
 
 // --- shifts: a count below 0 or beyond the type's bits shifts everything out
-// ------------------------
 
 template <class T, int W>
 TK_FN Vec<T, W> shift_left(Vec<T, W> a, Vec<T, W> count) {

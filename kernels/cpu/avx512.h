@@ -62,6 +62,20 @@ struct Lane<uint64_t> {
   typedef I64 V;
 };
 
+// Masks stay in mask registers: two bytes are joined and parted by instructions of those, not by
+// arithmetic. GCC 12 can spill a byte of mask and read back four when a comparison of 64-bit lanes
+// is widened to an int (a register-pressure matter: loops with calls show it).
+TK_FN uint16_t join_masks(uint16_t low, uint16_t high) {
+  return __builtin_ia32_kunpckhi(high, low);
+}
+template <int Part>
+TK_FN uint16_t part_of_mask(uint16_t on) {
+  if constexpr (Part == 0)
+    return on;
+  else
+    return __builtin_ia32_kshiftrihi(on, 8 * Part);
+}
+
 inline constexpr int kRoundCurrent = 4;
 enum Order { kEq, kNe, kLt, kLe };
 inline constexpr int kFloatPredicate[] = {0x00, 0x04, 0x11, 0x12};  // quiet
@@ -69,7 +83,7 @@ inline constexpr int kIntPredicate[] = {0, 4, 1, 2};
 
 // A bit per lane where `a order b`; T decides signedness.
 template <class T, Order O, class P>
-TK_FN unsigned compare(P a, P b) {
+TK_FN uint16_t compare(P a, P b) {
   using V = typename Lane<T>::V;
   const V x = __builtin_bit_cast(V, a), y = __builtin_bit_cast(V, b);
   constexpr int f = kFloatPredicate[O], i = kIntPredicate[O];
@@ -98,7 +112,7 @@ TK_FN unsigned compare(P a, P b) {
 
 // Per lane: on ? a : b.
 template <class T, class P>
-TK_FN P blend(unsigned on, P a, P b) {
+TK_FN P blend(uint16_t on, P a, P b) {
   using V = typename Lane<T>::V;
   const V x = __builtin_bit_cast(V, a), y = __builtin_bit_cast(V, b);
   V r;
@@ -119,7 +133,7 @@ TK_FN P blend(unsigned on, P a, P b) {
 
 // Unaligned masked loads and stores of unsigned integers; lanes that are off are 0 and not touched.
 template <class U, class P>
-TK_FN P load(const U* p, unsigned on) {
+TK_FN P load(const U* p, uint16_t on) {
   using V = typename Lane<U>::V;
   const V zero = {};
   V r;
@@ -134,7 +148,7 @@ TK_FN P load(const U* p, unsigned on) {
   return __builtin_bit_cast(P, r);
 }
 template <class U, class P>
-TK_FN void store(U* p, P v, unsigned on) {
+TK_FN void store(U* p, P v, uint16_t on) {
   using V = typename Lane<U>::V;
   const V x = __builtin_bit_cast(V, v);
   if constexpr (sizeof(U) == 1)

@@ -7,7 +7,6 @@
 namespace tk {
 
 // --- lanes to lanes, between computable types
-// -----------------------------------------------------
 
 #if TK_AVX512
 // The pairs that kernels meet in hot loops and that GCC splits badly. Returns false when not a
@@ -82,7 +81,6 @@ TK_FN Vec<To, W> convert_lanes(Vec<From, W> v) {
 }
 
 // --- small floats: E exponent bits and M mantissa bits
-// --------------------------------------------
 
 // The bits lie in the low 1+E+M bits of each lane. Exact, subnormals included.
 template <int E, int M, int W>
@@ -136,7 +134,6 @@ TK_FN Vec<uint32_t, W> encode_float(Vec<float, W> v) {
 }
 
 // --- decode and encode: between an element's bits and what it is computed in
-// ----------------------
 
 template <class S, int W>
 TK_FN Vec<Compute<S>, W> decode(Vec<Bits<S>, W> bits) {
@@ -207,7 +204,7 @@ TK_FN Vec<Bits<S>, W> encode(Vec<Compute<S>, W> v) {
   }
 }
 
-// --- cast -------------------------------------------------------------------------------------
+// --- cast
 
 // To another type, as Tensor.to: floats truncate towards zero, anything that is not 0 is true. For
 // a small float the result is a float that has been rounded to it.

@@ -1,5 +1,5 @@
 // What every generated CPU kernel includes, as "tensord/cpu.h". Kernels are compiled with the flags
-// of compiler/jit/flags.cc, which the prelude counts on (-fwrapv, -fno-strict-aliasing,
+// of compiler/jit/toolchain.cc, which the prelude counts on (-fwrapv, -fno-strict-aliasing,
 // -ffp-contract=fast).
 //
 // A loop picks one lane count W: tk::kLanes, or 1. Every type in the loop is a Vec<T, W>; floats
@@ -13,13 +13,18 @@
 //     n >= kLanes ? store(q + i, y) : store_tail(q + i, y, n);
 //   }
 //
-//   types.h      storage types, Compute<S>, kLanes        random.h     Philox, uniform, normal,
-//   integers vec.h        Vec, Mask, broadcast, iota, bitcast      reduce.h     across lanes;
-//   argmax, Welford, mask.h       comparisons, where                                    online
-//   softmax convert.h    cast                                     transpose.h  tiles memory.h
-//   load*, gather*, store*, scatter*         atomic.h     accumulating scatter arith.h      + - * /
-//   and rounding, division, bits     math*.h      elementary functions generated.h  what the code
-//   generator relies on besides
+// types.h      storage types, Compute<S>, kLanes
+// vec.h        Vec, Mask, broadcast, iota, bitcast
+// mask.h       comparisons, where
+// convert.h    cast
+// memory.h     load*, gather*, store*, scatter*
+// arith.h      + - * / and rounding, division, bits
+// math*.h      elementary functions
+// random.h     Philox: uniform, normal, integers
+// reduce.h     across lanes; argmax, Welford, online softmax
+// transpose.h  tiles
+// atomic.h     accumulating scatter
+// generated.h  what the code generator relies on besides
 #ifndef TENSORD_CPU_CPU_H_
 #define TENSORD_CPU_CPU_H_
 

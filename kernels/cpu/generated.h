@@ -9,7 +9,6 @@
 namespace tk {
 
 // --- index arithmetic: floor semantics for any sign
-// ------------------------------------------------
 
 TK_FN constexpr int64_t floor_div_index(int64_t a, int64_t b) {
   const int64_t q = a / b;
@@ -20,7 +19,6 @@ TK_FN constexpr int64_t min_index(int64_t a, int64_t b) { return a < b ? a : b; 
 TK_FN constexpr int64_t max_index(int64_t a, int64_t b) { return a > b ? a : b; }
 
 // --- values
-// ---------------------------------------------------------------------------------------
 
 // A scalar (one lane) in every lane.
 template <int W, class T>
@@ -35,7 +33,6 @@ TK_FN Vec<Compute<S>, W> round_to(Vec<Compute<S>, W> v) {
 }
 
 // --- running states
-// -------------------------------------------------------------------------------
 
 // The state after the first `left` lanes of x.
 template <class T, int W>
@@ -70,8 +67,7 @@ TK_FN ArgVec<T, W> argmin_add_tail(ArgVec<T, W> s, Vec<T, W> x, int64_t first, i
 }
 
 // --- the graph's random operators
-// -------------------------------------------------------------------- Philox with the seed as key
-// and the counter {element, stream, 0}: the words of one element of one random operator (`stream`)
+// Philox with the seed as key and the counter {element, stream, 0}: the words of one element of one random operator (`stream`)
 // of the graph.
 
 namespace impl {

@@ -10,7 +10,7 @@ namespace tk {
 template <class To, class From, int W>
 TK_FN Vec<To, W> convert_lanes(Vec<From, W> v);
 
-// --- logic ------------------------------------------------------------------------------------
+// --- logic
 
 #define TK_MASK_OPERATOR(op)                        \
   template <int W>                                  \
@@ -43,7 +43,7 @@ TK_FN unsigned mask_bits(Mask<W> m) {
   if constexpr (W == 1) {
     return m.on;
   } else if constexpr (kBitMask<W>) {
-    return m.bits;
+    return plain_bits(m);
 #if TK_AVX2
   } else if constexpr (W == 8) {
     typedef float V8 __attribute__((vector_size(32)));
@@ -57,11 +57,17 @@ TK_FN unsigned mask_bits(Mask<W> m) {
 }
 template <int W>
 TK_FN bool mask_any(Mask<W> m) {
-  return mask_bits(m) != 0;
+  if constexpr (kBitMask<W>)
+    return m.bits != 0;
+  else
+    return mask_bits(m) != 0;
 }
 template <int W>
 TK_FN bool mask_all(Mask<W> m) {
-  return mask_bits(m) == (1u << W) - 1;
+  if constexpr (kBitMask<W>)
+    return m.bits == 0xffff;
+  else
+    return mask_bits(m) == (1u << W) - 1;
 }
 
 // The first n lanes on, 0 <= n <= W.
@@ -80,7 +86,7 @@ TK_FN Mask<W> mask_first(int64_t n) {
   }
 }
 
-// --- comparisons: false where an operand is NaN, but for ne -------------------------------------
+// --- comparisons: false where an operand is NaN, but for ne
 
 #define TK_COMPARE(name, order, op)                            \
   template <class T, int W>                                    \
@@ -97,13 +103,12 @@ TK_FN Mask<W> mask_first(int64_t n) {
     }                                                          \
   }
 #if TK_AVX512
-#define TK_COMPARE_BITS(order)                                                 \
-  using V = Vec<T, W>;                                                         \
-  unsigned bits = 0;                                                           \
-  TK_EACH_PART(p, V,                                                           \
-               bits |= avx512::compare<T, avx512::order>(a.part[p], b.part[p]) \
-                       << (p * V::kPartLanes););                               \
-  return { uint16_t(bits) }
+#define TK_COMPARE_BITS(order)                                                    \
+  const uint16_t first = avx512::compare<T, avx512::order>(a.part[0], b.part[0]); \
+  if constexpr (Vec<T, W>::kParts == 1)                                           \
+    return {first};                                                               \
+  else                                                                            \
+    return { avx512::join_masks(first, avx512::compare<T, avx512::order>(a.part[1], b.part[1])) }
 #else
 #define TK_COMPARE_BITS(order)
 #endif
@@ -146,7 +151,7 @@ TK_FN Mask<W> ge(Mask<W> a, Mask<W> b) {
   return a | ~b;
 }
 
-// --- selection --------------------------------------------------------------------------------
+// --- selection
 
 // Per lane: on ? a : b.
 template <class T, int W>
@@ -162,7 +167,7 @@ TK_FN Vec<T, W> where(Mask<W> on, Vec<T, W> a, Vec<T, W> b) {
 #if TK_AVX512
       TK_EACH_PART(
           p, V,
-          r.part[p] = avx512::blend<T>(on.bits >> (p * V::kPartLanes), a.part[p], b.part[p]););
+          r.part[p] = avx512::blend<T>(avx512::part_of_mask<p>(on.bits), a.part[p], b.part[p]););
 #endif
     } else {
       using M = typename SIntOf<Bits<T>>::type;

@@ -7,7 +7,7 @@
 
 namespace tk {
 
-// --- on bits --------------------------------------------------------------------------------
+// --- on bits
 
 template <int W, class U>
 TK_FN Vec<U, W> load_bits(const U* p) {
@@ -30,7 +30,7 @@ TK_FN Vec<U, W> load_bits_masked(const U* p, Mask<W> on) {
 #if TK_AVX512
     TK_EACH_PART(q, V,
                  r.part[q] = avx512::load<U, typename V::Part>(p + q * V::kPartLanes,
-                                                               on.bits >> (q * V::kPartLanes)););
+                                                               avx512::part_of_mask<q>(on.bits)););
 #endif
     return r;
   } else {
@@ -46,7 +46,8 @@ TK_FN void store_bits_masked(U* p, Vec<U, W> v, Mask<W> on) {
 #if TK_AVX512
     using V = Vec<U, W>;
     TK_EACH_PART(
-        q, V, avx512::store<U>(p + q * V::kPartLanes, v.part[q], on.bits >> (q * V::kPartLanes)););
+        q, V,
+        avx512::store<U>(p + q * V::kPartLanes, v.part[q], avx512::part_of_mask<q>(on.bits)););
 #endif
   } else {
     const Lanes<U, W> x = to_lanes(v);
@@ -61,14 +62,15 @@ TK_FN Vec<U, W> gather_bits(const U* base, Vec<int64_t, W> index, Mask<W> on) {
   if constexpr (kBitMask<W> && sizeof(U) == 8) {
     using P = typename Vec<U, W>::Part;
     using namespace avx512;
-    return {(P)__builtin_ia32_gatherdiv8di(I64{}, base, (I64)index.part[0], on.bits & 0xff, 8),
-            (P)__builtin_ia32_gatherdiv8di(I64{}, base, (I64)index.part[1], on.bits >> 8, 8)};
+    return {(P)__builtin_ia32_gatherdiv8di(I64{}, base, (I64)index.part[0], on.bits, 8),
+            (P)__builtin_ia32_gatherdiv8di(I64{}, base, (I64)index.part[1],
+                                           part_of_mask<1>(on.bits), 8)};
   } else if constexpr (kBitMask<W> && sizeof(U) == 4) {
     using P = typename Vec<U, W>::Part;
     using namespace avx512;
-    return {
-        (P)join(__builtin_ia32_gatherdiv16si(I32h{}, base, (I64)index.part[0], on.bits & 0xff, 4),
-                __builtin_ia32_gatherdiv16si(I32h{}, base, (I64)index.part[1], on.bits >> 8, 4))};
+    return {(P)join(__builtin_ia32_gatherdiv16si(I32h{}, base, (I64)index.part[0], on.bits, 4),
+                    __builtin_ia32_gatherdiv16si(I32h{}, base, (I64)index.part[1],
+                                                 part_of_mask<1>(on.bits), 4))};
   } else
 #endif
   {
@@ -90,7 +92,7 @@ TK_FN Bits<S>* bits_of(S* p) {
   return reinterpret_cast<Bits<S>*>(p);
 }
 
-// --- loads ------------------------------------------------------------------------------------
+// --- loads
 
 // p[0], ..., p[W-1].
 template <class S, int W>
@@ -150,7 +152,7 @@ TK_FN Vec<Compute<S>, W> gather_masked(const S* base, Vec<int64_t, W> index, Mas
   return decode<S>(gather_bits<W>(bits_of(base), index, on));
 }
 
-// --- stores -----------------------------------------------------------------------------------
+// --- stores
 // S comes from the pointer; the vector has S's compute type.
 
 template <class S, int W>

@@ -10,7 +10,7 @@
 
 namespace tk {
 
-// --- butterflies --------------------------------------------------------------------------------
+// --- butterflies
 
 namespace impl {
 template <int K, class P, int... I>
@@ -64,7 +64,6 @@ TK_FN S reduce_lanes(S s, F f) {
 }
 
 // --- one number
-// -----------------------------------------------------------------------------------
 
 #define TK_REDUCE(name, combine)                                                     \
   template <class T, int W>                                                          \
@@ -98,7 +97,6 @@ TK_FN bool reduce_min(Mask<W> m) {
 }
 
 // --- arg-extremes: the first index of the extreme wins; a NaN is the extreme
-// ------------------------
 
 template <class T, int W>
 struct ArgVec {

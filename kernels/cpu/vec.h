@@ -75,7 +75,16 @@ inline constexpr bool kBitMask = TK_AVX512&& W == 16;
     }                              \
   } while (0)
 
-// --- lanes ------------------------------------------------------------------------------------
+// --- lanes
+
+// The bits of a bit mask in a general register. The barrier keeps GCC 12 from fusing the comparison
+// with the widening to int, whose result it can spill by the byte (see join_masks).
+template <int W>
+TK_FN unsigned plain_bits(Vec<bool, W> m) {
+  uint16_t bits = m.bits;
+  __asm__("" : "+r"(bits));
+  return bits;
+}
 
 template <class T, int W>
 TK_FN T get(Vec<T, W> v, int i) {
@@ -83,7 +92,7 @@ TK_FN T get(Vec<T, W> v, int i) {
     if constexpr (W == 1)
       return v.on;
     else if constexpr (kBitMask<W>)
-      return (v.bits >> i) & 1;
+      return (plain_bits(v) >> i) & 1;
     else
       return get(v.lanes, i) != 0;
   } else if constexpr (W == 1) {
@@ -190,7 +199,7 @@ TK_FN Vec<T, W> iota(T start) {
   return r;
 }
 
-// --- operators --------------------------------------------------------------------------------
+// --- operators
 // Integers wrap (kernels are compiled with -fwrapv). `/` is for floats; integers use trunc_div.
 
 #define TK_OPERATOR(op)                                                        \

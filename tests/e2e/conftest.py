@@ -1,4 +1,4 @@
-"""Fixtures for the end-to-end tests: the package without a daemon, or with a fake one."""
+"""Fixtures for the end-to-end tests: the package without a daemon, with a fake one, or the real."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def _generate_protos() -> None:
 _generate_protos()
 
 import tensord  # noqa: E402
+from real_daemon import RealDaemon  # noqa: E402
 from tensord import fallback, rpc  # noqa: E402
 
 
@@ -60,3 +61,25 @@ def daemon(clean: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
     monkeypatch.setenv("TENSORD_STRICT", "1")
     yield fake
     fake.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_daemon() -> Iterator[RealDaemon]:
+    """One real daemon for all tests that do not harm it."""
+    real = RealDaemon()
+    yield real
+    real.close()
+
+
+@pytest.fixture
+def tensord_daemon(
+    shared_daemon: RealDaemon, clean: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RealDaemon]:
+    """The shared daemon, strict; at the end nothing may have run in eager."""
+    monkeypatch.setenv("TENSORD_ADDRESS", shared_daemon.address)
+    monkeypatch.setenv("TENSORD_STRICT", "1")
+    rpc.client().forget()
+    yield shared_daemon
+    stats = tensord.stats()
+    assert stats["fallbacks"] == 0, stats
+    assert stats["calls_in_eager"] == 0, stats

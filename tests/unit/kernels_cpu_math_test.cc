@@ -324,7 +324,8 @@ void CheckIntegers() {
         const __int128 floor = x / y - (x % y != 0 && (x < 0) != (y < 0));
         EXPECT_EQ(q, T(x / y)) << int64_t(a) << " / " << int64_t(b);
         EXPECT_EQ(r, T(x % y));
-        EXPECT_EQ(f, T(floor)) << int64_t(a) << " // " << int64_t(b);
+        EXPECT_EQ(f, T(floor)) << int64_t(a) << " // " << int64_t(b) << " in " << sizeof(T)
+                               << (tk::kIsSigned<T> ? " signed" : " unsigned") << " bytes";
         EXPECT_EQ(m, T(x - floor * y));
       }
       EXPECT_EQ(two([](auto x, auto y) { return tk::minimum(x, y); }), std::min(a, b));

@@ -7,3 +7,9 @@ tensord_test(codegen_golden_test
 target_compile_definitions(codegen_golden_test PRIVATE
   TENSORD_GOLDEN_DIR="${CMAKE_SOURCE_DIR}/tests/golden")
 target_include_directories(codegen_golden_test PRIVATE ${CMAKE_SOURCE_DIR}/runtime/include)
+
+tensord_test(fuzz_kernels_test
+  SOURCES ../fuzz/fuzz_kernels_test.cc ../fuzz/random_graph.cc kernel_runner.cc interpreter.cc
+          scalar_ops.cc
+  LIBS tensord_compiler tensord_jit)
+target_include_directories(fuzz_kernels_test PRIVATE ${CMAKE_SOURCE_DIR}/runtime/include)

@@ -177,17 +177,25 @@ TEST(Kernels, CrossEntropyForwardIsAtMostTwoAndReadsOnce) {
   EXPECT_EQ(ReadsOf(*outcome, 0), 1);
 }
 
-TEST(Kernels, SumAmaxMeanOfOneInputReadItOnce) {
+class OnePass : public ::testing::TestWithParam<int> {};
+
+// A square input must not mix up rows and columns.
+TEST_P(OnePass, SumAmaxMeanOfOneInputReadItOnce) {
+  const int columns = GetParam();
   GraphBuilder g;
-  const Ref x = g.Input({256, 512});
-  const Ref square = g.Node("aten::mul.Tensor", {x, x}, g.Meta({256, 512}));
+  const Ref x = g.Input({256, columns});
+  const Ref square = g.Node("aten::mul.Tensor", {x, x}, g.Meta({256, columns}));
   g.Output(g.Node("aten::sum", {square, nullptr}, g.Meta(Shape{})));
-  g.Output(g.Node("aten::amax", {x, Ints({0}), false}, g.Meta({512})));
+  g.Output(g.Node("aten::amax", {x, Ints({0}), false}, g.Meta({columns})));
   g.Output(g.Node("aten::mean.dim", {x, Ints({1}), false, nullptr}, g.Meta({256})));
   auto outcome = CompileGraph(g);
   EXPECT_LE(outcome->kernels, 2) << Explain(*outcome);
   EXPECT_EQ(ReadsOf(*outcome, 0), 1);
+  for (const v1::KernelUnit& unit : outcome->state.result.units()) {
+    EXPECT_EQ(unit.source().find("tk::strided"), std::string::npos) << unit.source();
+  }
 }
+INSTANTIATE_TEST_SUITE_P(Columns, OnePass, ::testing::Values(256, 512));
 
 TEST(Kernels, AdamWOverTwentyParametersIsAtMostTwo) {
   GraphBuilder g;

@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Trains a GPT three times over with tensord, beside eager PyTorch; see deploy/quickstart.sh.
+
+Three acts, every job a process of its own (examples/train_gpt.py): one job with an empty cache, the
+same job again, and four jobs at once with another width. A private daemon serves them and is
+stopped at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "deploy" / "lib"))
+
+# Two runs of eager that differ only in dropout's seed are this close (nats, mean of SMOOTH steps);
+# tensord draws other random numbers than eager, so its curve is held to the same.
+TOLERANCE = 0.10
+SMOOTH = 10
+SHARED_JOBS = 4
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="deploy/quickstart.sh",
+        description="Builds tensord and trains a GPT with it: alone, again, and four jobs at once.",
+        epilog="Ends with 1 when a loss curve leaves eager's, a job fell back to eager, or a job "
+        "that should have been served from the cache compiled anything.",
+    )
+    parser.add_argument("--steps", type=int, default=100, help="of each job (default 100)")
+    parser.add_argument("--width", type=int, default=256, help="of acts 1 and 2 (default 256)")
+    parser.add_argument("--shared-width", type=int, default=192, help="of act 3 (default 192)")
+    parser.add_argument("--compare", choices=["inductor"], help="run TorchInductor too")
+    parser.add_argument(
+        "--store",
+        type=Path,
+        help="keep the cache here instead of in a temporary "
+        "folder; what it holds already is not compiled again",
+    )
+    parser.add_argument("--json", type=Path, help="write every figure to this file as well")
+    options = parser.parse_args()
+    if options.steps < 2 * SMOOTH:
+        parser.error(f"--steps must be at least {2 * SMOOTH} for the loss curves to be compared")
+    if options.width == options.shared_width:
+        parser.error("--shared-width must differ from --width: act 3 shows a new model")
+    for name in ("width", "shared_width"):
+        if getattr(options, name) % 4:
+            parser.error(f"--{name.replace('_', '-')} must be a multiple of the 4 heads")
+    return options
+
+
+@dataclasses.dataclass
+class Row:
+    """One line of the table: the jobs of one act, and what it must fulfil."""
+
+    name: str
+    jobs: list[Any]  # jobs.Result
+    eager: Any = None  # jobs.Result of the same model; None for eager itself
+
+    @property
+    def steps_per_s(self) -> float:
+        """Of all the row's jobs together."""
+        return sum(job.end["steps_per_s"] for job in self.jobs)
+
+    def worst(self, value: Any) -> float:
+        """The largest of `value(job)` over the row's jobs."""
+        return max(value(job) for job in self.jobs)
+
+
+def smoothed(losses: list[float]) -> list[float]:
+    """Means over SMOOTH steps, at every step from the SMOOTH-th on."""
+    return [statistics.fmean(losses[i - SMOOTH : i]) for i in range(SMOOTH, len(losses) + 1)]
+
+
+def distance(losses: list[float], reference: list[float]) -> float:
+    """The largest gap between two smoothed curves, in nats; infinite where one is not a number."""
+    gaps = [abs(a - b) for a, b in zip(smoothed(losses), smoothed(reference), strict=True)]
+    return max((gap if gap == gap else float("inf")) for gap in gaps)
+
+
+def compile_seconds(job: Any) -> float | None:
+    """What a job waited for its compiles: for the daemon, and for loading the programs."""
+    stats = job.end.get("tensord")
+    return None if stats is None else stats["wait_seconds"] + stats["load_seconds"]
+
+
+def problems_of(row: Row) -> list[str]:
+    """What every compiled row must fulfil: no fallback, and eager's loss curve."""
+    found = []
+    for job in row.jobs:
+        stats = job.end.get("tensord") or {}
+        if stats.get("fallbacks") or stats.get("calls_in_eager"):
+            why = ", ".join(stats["fallback_reasons"]) or "calls that did not fit the program"
+            found.append(f"{row.name}: a job fell back to eager ({why})")
+        gap = distance(job.end["losses"], row.eager.end["losses"])
+        if not gap <= TOLERANCE:
+            found.append(
+                f"{row.name}: the loss curve is {gap:.3f} nats from eager's; {TOLERANCE} is allowed"
+            )
+    return found
+
+
+def compiled_by(row: Row) -> int:
+    """How many programs the row's jobs had compiled for them."""
+    return sum(job.end["tensord"]["compiled"] for job in row.jobs)
+
+
+def problems_of_sharing(again: Row, shared: Row, fresh_store: bool) -> list[str]:
+    """What the acts must show about compiles: none the second time, one each for four jobs."""
+    found = []
+    kernels = sum(job.end["tensord"]["kernels_compiled"] for job in again.jobs)
+    if compiled_by(again) or kernels:
+        found.append(
+            f"{again.name}: {compiled_by(again)} programs and {kernels} kernels were compiled "
+            "for a job that the cache should have served"
+        )
+    graphs = shared.jobs[0].end["tensord"]["graphs"]
+    if compiled_by(shared) > graphs or (fresh_store and compiled_by(shared) < graphs):
+        found.append(
+            f"{shared.name}: {compiled_by(shared)} compiles for {graphs} graphs; each should "
+            "be compiled once"
+        )
+    return found
+
+
+def run_acts(options: argparse.Namespace, runner: Any) -> list[Row]:
+    """All jobs, in order; the rows of the table."""
+    threads = max(1, len(os.sched_getaffinity(0)) // SHARED_JOBS)
+    eager = Row("eager", [runner.job("eager", "eager", options.width)])
+    rows = [eager]
+    reference = eager.jobs[0]
+    if options.compare:
+        for name in ("TorchInductor, cold", "TorchInductor, again"):
+            rows.append(Row(name, [runner.job(name, "inductor")], reference))
+    rows += [
+        Row("1  alone", [runner.job("act 1: alone", "tensord")], reference),
+        Row("2  again", [runner.job("act 2: the same again", "tensord")], reference),
+    ]
+    other = runner.job(f"eager, width {options.shared_width}", "eager", options.shared_width)
+    rows.append(Row(f"eager, width {options.shared_width}", [other]))
+    four = runner.jobs(
+        [f"act 3: job {i + 1} of {SHARED_JOBS}" for i in range(SHARED_JOBS)],
+        "tensord",
+        options.shared_width,
+        threads,
+    )
+    rows.append(Row(f"3  {SHARED_JOBS} at once", four, other))
+    return rows
+
+
+def main() -> int:
+    options = parse()
+    import jobs  # needs `rich`, which --help does not
+    import tables
+    from daemon import Daemon
+
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="tensord-") as folder:
+        store = (options.store or Path(folder) / "store").resolve()
+        fresh_store = not store.exists() or not any(store.iterdir())
+        with Daemon(ROOT / "build" / "bin" / "tensord", Path(folder), store) as daemon:
+            runner = jobs.Runner(ROOT, daemon.address, Path(folder), options)
+            try:
+                with runner:
+                    rows = run_acts(options, runner)
+                statistics_ = daemon.statistics()
+            except jobs.JobFailed as error:
+                tables.failure(error, daemon.log_tail())
+                return 1
+    problems = [problem for row in rows if row.eager is not None for problem in problems_of(row)]
+    problems += problems_of_sharing(rows[-3], rows[-1], fresh_store)
+    tables.results(rows, distance, compile_seconds, compiled_by)
+    tables.daemon(statistics_)
+    tables.verdict(problems, TOLERANCE, SMOOTH, time.monotonic() - start)
+    if options.json:
+        record = {
+            "rows": [{"name": row.name, "jobs": [job.end for job in row.jobs]} for row in rows],
+            "daemon": statistics_,
+            "problems": problems,
+        }
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""The benchmark's data as tables: for a terminal, and as docs/performance.md."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass
+class Section:
+    """One table with what stands around it."""
+
+    title: str
+    text: str
+    columns: list[str]
+    rows: list[list[str]]
+    after: str = ""
+
+
+def time_text(seconds: float) -> str:
+    """Three digits and a unit."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            break
+    return f"{seconds / scale:.3g} {unit}"
+
+
+def _spread(times: dict[str, float]) -> str:
+    half = (times["high"] - times["low"]) / 2 / times["median"]
+    return f"{time_text(times['median'])} ±{100 * half:.0f} %"
+
+
+def line(entry: dict[str, Any]) -> str:
+    """One case in one line, while the benchmark runs."""
+    ratio = entry["ratios"]["tensord/inductor"]
+    times = "  ".join(f"{b} {time_text(entry[b]['median'])}" for b in _COMPARED)
+    return f"{entry['name']:<44} {times}  ({ratio:.2f} of inductor)"
+
+
+_COMPARED = ("eager", "inductor", "tensord")
+
+
+def _row(entry: dict[str, Any]) -> list[str]:
+    if "error" in entry:
+        return [entry["name"], "failed", entry["error"], "", "", ""]
+    return [
+        entry["name"],
+        *(_spread(entry[backend]) for backend in _COMPARED),
+        f"{entry['ratios']['tensord/eager']:.2f}",
+        f"{entry['ratios']['tensord/inductor']:.2f}",
+    ]
+
+
+def _mean_ratio(entries: list[dict[str, Any]]) -> str:
+    ratios = [e["ratios"]["tensord/inductor"] for e in entries if "error" not in e]
+    if not ratios:
+        return ""
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    return f"Geometric mean of tensord / inductor: {mean:.2f}."
+
+
+_COLUMNS = ["case", *_COMPARED, "tensord / eager", "tensord / inductor"]
+
+
+def _kernels(entries: list[dict[str, Any]]) -> Section:
+    text = "Functions that should be one pass over memory, float32. Time of one call."
+    return Section("Single kernels", text, _COLUMNS, list(map(_row, entries)), _mean_ratio(entries))
+
+
+def _models(entries: list[dict[str, Any]]) -> Section:
+    text = (
+        "Random weights, float32, batches of 4 or 8. Inference is one forward pass; training is "
+        "forward and backward, without an optimizer, dropout as the model has it."
+    )
+    return Section("Whole models", text, _COLUMNS, list(map(_row, entries)), _mean_ratio(entries))
+
+
+def _host(entry: dict[str, Any]) -> Section:
+    text = (
+        "A call of a compiled graph of three operators on eight numbers. `capture` is what torch "
+        "itself costs: the same call with a program that does nothing."
+    )
+    if "error" in entry:
+        return Section("Host time of a call", text, ["error"], [[entry["error"]]])
+    names = ["eager", "capture", "inductor", "tensord"]
+    return Section("Host time of a call", text, names, [[_spread(entry[n]) for n in names]])
+
+
+def _first_steps(entries: list[dict[str, Any]]) -> Section:
+    text = (
+        "The first step in a process of its own, without imports, and in brackets what it takes "
+        "beyond capture and one plain step (Dynamo, AOTAutograd and the partition: the first step "
+        "of `aot_eager_decomp_partition`). Cold: an empty store, a daemon that has just started, "
+        "an empty TorchInductor cache. Next: another process, with the caches filled. Compiled: "
+        "programs that the daemon had to compile for it."
+    )
+    columns = ["case", "capture", "inductor, cold", "tensord, cold", "inductor, next"]
+    columns += ["tensord, next", "compiled, cold / next"]
+    rows = []
+    for entry in entries:
+        if "error" in entry:
+            rows.append([entry["name"], entry["error"], "", "", "", "", ""])
+            continue
+        cells = [
+            f"{time_text(entry[when][backend]['first'])} "
+            f"({entry[when][backend]['first'] - entry['capture']:+.2f} s)"
+            for when in ("cold", "next")
+            for backend in ("inductor", "tensord")
+        ]
+        made = " / ".join(str(entry[w]["tensord"]["stats"]["compiled"]) for w in ("cold", "next"))
+        rows.append([entry["name"], time_text(entry["capture"]), *cells, made])
+    return Section("First step", text, columns, rows)
+
+
+def _lookup(data: dict[str, Any]) -> Section:
+    text = f"A `Compile` call that the store answers, over the Unix socket, {data['calls']} times."
+    row = [
+        _spread(data["round trip from Python"]),
+        time_text(data["inside the daemon"]),
+    ]
+    return Section("A cached look-up", text, ["round trip from Python", "inside the daemon"], [row])
+
+
+def _idle(data: dict[str, Any]) -> Section:
+    names = {"fresh": "just started", "after": "after the cases above"}
+    rows = [
+        [
+            names[when],
+            f"{values['resident_bytes'] / 2**20:.1f} MiB",
+            f"{values['cpu_percent']:.2f} %",
+        ]
+        for when, values in data.items()
+    ]
+    text = "The daemon with nothing to do, its worker processes not counted."
+    return Section("An idle daemon", text, ["when", "resident", "CPU of one core"], rows)
+
+
+# Section of the JSON -> what makes its table, in the order of the document.
+_MAKERS = {
+    "kernels": _kernels,
+    "models": _models,
+    "first_steps": _first_steps,
+    "host": _host,
+    "lookup": _lookup,
+    "idle": _idle,
+}
+
+
+def _sections(data: dict[str, Any]) -> list[Section]:
+    return [make(data[name]) for name, make in _MAKERS.items() if name in data]
+
+
+def text(data: dict[str, Any]) -> str:
+    """For a terminal."""
+    parts = []
+    for section in _sections(data):
+        table = [section.columns, *section.rows]
+        widths = [max(len(row[i]) for row in table) for i in range(len(section.columns))]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in table
+        ]
+        parts.append("\n".join([section.title, *("  " + x for x in lines), section.after]))
+    return "\n".join(parts)
+
+
+def markdown(data: dict[str, Any]) -> str:
+    """docs/performance.md."""
+    m = data["machine"]
+    parts = [
+        "# Performance on a CPU\n",
+        "Made by `tests/bench/cpu.py --write-docs`; do not edit. Medians of "
+        f"{data['rounds']} rounds in which the alternatives take turns in one process, ± half the "
+        "distance between the quartiles. Ratios are medians of the rounds' own ratios; below 1, "
+        "tensord is faster.\n",
+        f"Measured {m['date']} on {m['cpu']}, {m['cores']} cores ({m['isa']}), "
+        f"{m['threads']} threads, Python {m['python']}, torch {m['torch']}, transformers "
+        f"{m['transformers']}, tensord {m['tensord']}; load average before the run "
+        f"{m['load_before']:.1f}.\n",
+    ]
+    for section in _sections(data):
+        parts.append(f"## {section.title}\n\n{section.text}\n")
+        head = "| " + " | ".join(section.columns) + " |\n"
+        rule = "|" + "---|" * len(section.columns) + "\n"
+        rows = "".join(
+            "| " + " | ".join(r.replace("|", "\\|") for r in row) + " |\n" for row in section.rows
+        )
+        parts.append(head + rule + rows)
+        if section.after:
+            parts.append(section.after + "\n")
+    return "\n".join(parts)

@@ -1,0 +1,227 @@
+"""Single operators for test_ops.py: what runs, on which inputs, in which dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import op_inputs as given
+import torch
+import torch.nn.functional as F
+from op_inputs import BOOL, FLOATS, INTS, REALS
+
+ALL = FLOATS + INTS + BOOL
+NUMBERS = FLOATS + INTS
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator. `grad`: its gradient is checked too."""
+
+    name: str
+    function: Callable[..., Any]
+    inputs: given.Inputs
+    dtypes: tuple[torch.dtype, ...]
+    grad: bool = False
+
+
+def _named(inputs: given.Inputs, dtypes: Any, names: str, grad: bool = False) -> list[Case]:
+    """Functions of torch, by their names."""
+    return [Case(name, getattr(torch, name), inputs, dtypes, grad) for name in names.split()]
+
+
+def _cases(inputs: given.Inputs, dtypes: Any, grad: bool = False, **functions: Any) -> list[Case]:
+    return [Case(name, function, inputs, dtypes, grad) for name, function in functions.items()]
+
+
+POINTWISE = [
+    *_named(given.unary, FLOATS, "exp sin cos tanh sigmoid erf expm1 atan", grad=True),
+    *_named(given.unary, FLOATS, "exp2 erfc tan sinh cosh asinh ceil floor round trunc frac"),
+    *_named(given.unary, FLOATS, "log log2 log10 log1p sqrt rsqrt acos asin acosh atanh"),
+    *_named(given.unary, FLOATS, "isnan isinf isfinite signbit reciprocal"),
+    *_named(given.positive, FLOATS, "lgamma digamma"),
+    *_named(given.unit, REALS, "erfinv", grad=True),
+    *_named(given.unary, NUMBERS, "abs neg sign square"),
+    *_named(given.unary, INTS + BOOL, "bitwise_not"),
+    *_named(given.unary, ALL, "logical_not"),
+    *_cases(given.unary, FLOATS, grad=True,
+            relu=F.relu, gelu=F.gelu, gelu_tanh=lambda x: F.gelu(x, approximate="tanh"),
+            silu=F.silu, mish=F.mish, softplus=F.softplus, elu=F.elu, selu=F.selu, celu=F.celu,
+            hardtanh=F.hardtanh, hardswish=F.hardswish, hardsigmoid=F.hardsigmoid,
+            leaky_relu=lambda x: F.leaky_relu(x, 0.1), logsigmoid=F.logsigmoid,
+            relu6=F.relu6, tanhshrink=F.tanhshrink, softshrink=F.softshrink, softsign=F.softsign,
+            hardshrink=F.hardshrink, threshold=lambda x: F.threshold(x, 0.5, -1.0)),
+    *_cases(given.unary, NUMBERS,
+            clamp=lambda x: x.clamp(1, 2), clamp_min=lambda x: x.clamp(min=1),
+            add_number=lambda x: x + 3, subtract_from=lambda x: 5 - x, twice=lambda x: x * 2,
+            quotient=lambda x: x / 3, mixed=lambda x: x * 1.5, less=lambda x: x < 1,
+            power_two=lambda x: x ** 2, power_three=lambda x: x ** 3),
+    *_cases(given.unary, REALS,
+            power_half=lambda x: x.abs() ** 0.5, power_odd=lambda x: x.abs() ** 1.7,
+            floor_quotient=lambda x: x // 0.7, remainder_number=lambda x: x % 0.7,
+            base_two=lambda x: 2.0 ** x, clamp_none=lambda x: x.clamp(max=0.5),
+            nan_to_num=torch.nan_to_num,
+            chain=lambda x: torch.tanh(torch.sin(x).exp() * 0.5 + x.abs().log1p()) - x.cos()),
+    *_cases(given.finite, ALL,
+            to_float=lambda x: x.float(), to_double=lambda x: x.double(), to_bool=lambda x: x.bool(),
+            to_bfloat16=lambda x: x.bfloat16(), to_half=lambda x: x.half(),
+            to_long=lambda x: x.long(), to_int=lambda x: x.int(),
+            zeros_like=torch.zeros_like, ones_like=torch.ones_like,
+            full_like=lambda x: torch.full_like(x, 1), clone=torch.clone),
+    *_cases(given.finite, INTS,
+            shift_left=lambda x: x << 2, shift_right=lambda x: x >> 1, floor_div=lambda x: x // 3,
+            modulo=lambda x: x % 3, truncated=lambda x: torch.div(x, 3, rounding_mode="trunc")),
+]
+
+BINARY = [
+    *_named(given.binary, NUMBERS, "add sub mul maximum minimum"),
+    *_named(given.binary, ALL, "eq ne lt le gt ge logical_and logical_or logical_xor"),
+    *_named(given.binary, INTS + BOOL, "bitwise_and bitwise_or bitwise_xor"),
+    *_named(given.binary, FLOATS, "div atan2 fmax fmin copysign hypot", grad=False),
+    *_named(given.divisors, (torch.float32, torch.float64, *INTS), "remainder fmod floor_divide"),
+    *_named(given.binary, REALS, "xlogy logaddexp"),
+    *_cases(given.powers, FLOATS, power=torch.pow),
+    *_cases(given.divisors, INTS, true_division=torch.div),
+    *_cases(given.binary, (torch.float32, torch.int64),
+            add_alpha=lambda x, y: torch.add(x, y, alpha=3),
+            mixed_dtypes=lambda x, y: x * y.float() + x.to(torch.int32),
+            isclose=lambda x, y: x == y),
+    *_cases(given.ternary, REALS, grad=True,
+            addcmul=lambda x, y, z: torch.addcmul(x, y, z, value=0.5),
+            addcdiv=lambda x, y, z: torch.addcdiv(x, y, z.abs() + 1, value=0.5),
+            lerp=lambda x, y, z: torch.lerp(x.expand_as(x + y), y.expand_as(x + y), 0.3),
+            lerp_tensor=lambda x, y, z: torch.lerp(x.expand_as(x + y), y.expand_as(x + y), z)),
+    *_cases(given.chosen, NUMBERS, where=torch.where,
+            masked_fill=lambda c, x, y: x.expand_as(c & (x == x)).masked_fill(c, 2)),
+]
+
+REDUCTIONS = [
+    *_cases(given.finite, (*FLOATS, torch.int64), sum=torch.sum),
+    *_cases(given.finite, (torch.float32, torch.int64), prod=lambda x: (x * 0.25).prod()),
+    *_cases(given.finite, ALL, any=torch.any, all=torch.all),
+    *_cases(given.matrices, FLOATS, grad=True,
+            mean=torch.mean, mean_last=lambda x: x.mean(-1), sum_first=lambda x: x.sum(0),
+            sum_keep=lambda x: x.sum((0, -1), keepdim=True), var=torch.var,
+            var_last=lambda x: x.var(-1, correction=0), std_first=lambda x: x.std(0, correction=0),
+            norm=lambda x: x.norm(), norm_last=lambda x: x.norm(dim=-1),
+            logsumexp=lambda x: x.logsumexp(-1), softmax=lambda x: x.softmax(-1),
+            softmax_first=lambda x: x.softmax(0), log_softmax=lambda x: x.log_softmax(-1),
+            rms=lambda x: x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5)),
+    *_cases(given.matrices, NUMBERS,
+            amax=torch.amax, amin_last=lambda x: x.amin(-1), amax_first=lambda x: x.amax(0),
+            argmax=torch.argmax, argmax_last=lambda x: x.argmax(-1),
+            argmin_first=lambda x: x.argmin(0), max_dim=lambda x: x.max(-1),
+            min_dim=lambda x: x.min(0), sum_dims=lambda x: x.sum((0, 1))),
+    *_cases(given.matrices, REALS,
+            prod_last=lambda x: x.prod(-1), aminmax=lambda x: (x.amin(), x.amax()),
+            var_mean=lambda x: torch.var_mean(x, dim=-1), normalize=lambda x: F.normalize(x, dim=-1),
+            cumsum=lambda x: x.cumsum(-1), cumsum_first=lambda x: x.cumsum(0),
+            cumprod=lambda x: x.cumprod(-1), logcumsumexp=lambda x: x.logcumsumexp(-1),
+            topk=lambda x: x.reshape(-1).topk(3), sort=lambda x: x.sort(-1)[0],
+            median=lambda x: x.median(), count=lambda x: x.count_nonzero(),
+            three=lambda x: ((x * x).sum(), x.amax(0), x.mean(-1)),
+            sum_as_double=lambda x: x.sum(dtype=torch.float64), to_one=lambda x: x / x.sum()),
+    *_cases(given.unary, REALS, sum_special=torch.sum,
+            max_special=lambda x: x.reshape(-1, 1).amax(-1)),
+    *_cases(given.matrices, BOOL, any_last=lambda x: x.any(-1), all_first=lambda x: x.all(0),
+            sum_of_bools=lambda x: x.sum(-1)),
+]
+
+VIEWS = [
+    *_cases(given.matrices, (torch.float32, torch.bfloat16, torch.int64, torch.bool),
+            transpose=lambda x: x.transpose(0, 1) | x.transpose(0, 1)
+            if x.dtype is torch.bool else x.transpose(0, 1) * 2,
+            reshape=lambda x: x.reshape(-1), flatten_copy=lambda x: x.transpose(0, -1).reshape(-1),
+            contiguous=lambda x: x.transpose(0, -1).contiguous(), flip=lambda x: x.flip(0, -1),
+            roll=lambda x: x.roll(2, -1), cat=lambda x: torch.cat([x, x[:1], x[1:]]),
+            cat_last=lambda x: torch.cat([x, x, x], -1), stack=lambda x: torch.stack([x, x], 1),
+            repeat=lambda x: x.repeat(*[2] * x.dim()), tile=lambda x: x.tile(3),
+            pad=lambda x: F.pad(x, (1, 2)), pad_negative=lambda x: F.pad(x, (-1, 3)),
+            narrow=lambda x: x[..., :1], split=lambda x: x.split(2, -1),
+            chunk=lambda x: x.chunk(2, 0), unbind=lambda x: [t.clone() for t in x.unbind(0)],
+            tril=lambda x: x.tril(), triu=lambda x: x.triu(1),
+            diagonal=lambda x: x.diagonal(0, 0, -1).clone(), slices=lambda x: x[::2, ::3].clone(),
+            select=lambda x: x[0].clone(), unfold=lambda x: x[..., :1].unfold(-1, 1, 1).clone(),
+            squeeze=lambda x: x.unsqueeze(0).squeeze(), expand=lambda x: x.expand(2, *x.shape).clone(),
+            repeat_interleave=lambda x: x.repeat_interleave(2, 0),
+            as_view=lambda x: x.transpose(0, 1), two_views=lambda x: (x[:1], x.transpose(0, 1))),
+    *_cases(given.matrices, REALS, grad=True,
+            transpose_sum=lambda x: x.transpose(0, 1) * x.sum(),
+            cat_grad=lambda x: torch.cat([x.sin(), x * 2], 0),
+            slice_grad=lambda x: x[::2].exp() if x.shape[0] > 1 else x.exp(),
+            pad_grad=lambda x: F.pad(x, (2, 1), value=1.5) ** 2,
+            repeat_grad=lambda x: x.repeat(*[2] * x.dim()).cos()),
+    *_cases(given.images, REALS,
+            to_channels_last=lambda x: (x + 1).to(memory_format=torch.channels_last),
+            permute=lambda x: x.permute(0, 2, 3, 1) * 2, reflect=lambda x: F.pad(x, (2, 2), "reflect"),
+            replicate=lambda x: F.pad(x, (2, 2, 1, 1), "replicate"),
+            pixel_shuffle=lambda x: F.pixel_shuffle(x, 2), fold=lambda x: x.flatten(2).transpose(1, 2)),
+]
+
+INDEXING = [
+    *_cases(given.indexed, (*REALS, torch.int64),
+            index=lambda x, i: x[i], index_select=lambda x, i: x.index_select(0, i.reshape(-1) % 11),
+            index_last=lambda x, i: x.t()[:, i], take=lambda x, i: x.take(i),
+            one_hot=lambda x, i: F.one_hot(i % 11, 11),
+            index_put=lambda x, i: x.index_put((i,), x.new_ones(()), accumulate=True),
+            index_add=lambda x, i: x.index_add(0, i.reshape(-1) % 11, x[i.reshape(-1)] * 2),
+            index_fill=lambda x, i: x.index_fill(0, i.reshape(-1) % 11, 3),
+            isin=lambda x, i: torch.isin(i, torch.arange(4))),
+    *_cases(given.indexed, REALS, grad=True,
+            embedding=lambda x, i: F.embedding(i % 11, x), index_grad=lambda x, i: x[i] * 2),
+    *_cases(given.gathered, (*REALS, torch.int64), gather=lambda x, i: x.gather(1, i)),
+    *_cases(given.gathered, REALS, grad=True, gather_grad=lambda x, i: x.gather(1, i).exp(),
+            take_along=lambda x, i: x.take_along_dim(i, 1) * 3),
+    *_cases(given.scattered, (*REALS, torch.int64),
+            scatter=lambda x, i, y: x.scatter(1, i, y), scatter_add=lambda x, i, y: x.scatter_add(1, i, y),
+            scatter_value=lambda x, i, y: x.scatter(1, i, 7),
+            scatter_reduce=lambda x, i, y: x.scatter_reduce(1, i, y, "amax")),
+    *_cases(given.finite, (torch.float32,),
+            arange=lambda x: torch.arange(37) + x.sum(), arange_step=lambda x: torch.arange(1, 20, 3),
+            linspace=lambda x: torch.linspace(0, 1, 13), eye=lambda x: torch.eye(5) * 2,
+            full=lambda x: torch.full((3, 4), 2.5), scalar=lambda x: torch.tensor(3.5) + x,
+            zeros=lambda x: torch.zeros(5, dtype=torch.int64), nonfinite=lambda x: x / 0.0),
+]
+
+LIBRARY = [
+    *_named(given.products, (torch.float32, torch.float64, torch.bfloat16), "matmul", grad=True),
+    *_cases(given.products, REALS, grad=True,
+            matmul_gelu=lambda x, y: F.gelu(x @ y + 1),
+            product_of_sum=lambda x, y: (x + 1) @ (y * 2)),
+    *_cases(given.products, (torch.float32,),
+            linear=lambda x, y: F.linear(x, y.transpose(-1, -2), x.new_ones(y.shape[-1])),
+            addmm=lambda x, y: torch.addmm(x[0, 0], x, y) if x.dim() == 2 and x.numel() else x @ y,
+            outer=lambda x, y: torch.outer(x.flatten(), y.flatten()),
+            einsum=lambda x, y: torch.einsum("...ij,...jk->...ik", x, y),
+            vector=lambda x, y: x @ y[..., 0].unsqueeze(-1), inner=lambda x, y: x @ x.mT),
+    *_cases(given.images, REALS, grad=True,
+            max_pool=lambda x: F.max_pool2d(x, 2), avg_pool=lambda x: F.avg_pool2d(x, 3, 2, 1),
+            adaptive=lambda x: F.adaptive_avg_pool2d(x, 1), group_norm=lambda x: F.group_norm(x, 2),
+            instance_norm=F.instance_norm,
+            layer_norm=lambda x: F.layer_norm(x, x.shape[-1:]),
+            layer_norm_two=lambda x: F.layer_norm(x, x.shape[-2:]),
+            rms_norm=lambda x: F.rms_norm(x, x.shape[-1:])),
+    *_cases(given.images, (torch.float32,), grad=True,
+            conv=lambda x: F.conv2d(x, x.new_ones(6, 4, 3, 3) * 0.1, x.new_ones(6), padding=1),
+            conv_relu=lambda x: F.conv2d(x, x.new_ones(4, 1, 3, 3) * 0.1, groups=4).relu(),
+            attention=lambda x: F.scaled_dot_product_attention(x, x, x),
+            attention_causal=lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True),
+            nearest=lambda x: F.interpolate(x, scale_factor=2),
+            bilinear=lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+            local_response=lambda x: F.local_response_norm(x, 2),
+            cosine=lambda x: F.cosine_similarity(x[..., :5], x[..., 5:10], -1),
+            fft=lambda x: torch.fft.rfft(x).abs(), glu=lambda x: F.glu(x, 1)),
+    *_cases(given.matrices, REALS, grad=True,
+            mse=lambda x: F.mse_loss(x, x.detach() * 0.5), smooth=lambda x: F.smooth_l1_loss(x, x * 0),
+            huber=lambda x: F.huber_loss(x, torch.zeros_like(x)), l1=lambda x: F.l1_loss(x, x * 2),
+            bce=lambda x: F.binary_cross_entropy_with_logits(x, torch.ones_like(x) * 0.3),
+            kl=lambda x: F.kl_div(x.log_softmax(-1), torch.ones_like(x).softmax(-1)),
+            nll=lambda x: F.cross_entropy(x.flatten(1), x.new_zeros(x.shape[0], dtype=torch.long)),
+            smoothed=lambda x: F.cross_entropy(
+                x.flatten(1), x.new_zeros(x.shape[0], dtype=torch.long), label_smoothing=0.1),
+            ignored=lambda x: F.cross_entropy(
+                x.flatten(1), torch.arange(x.shape[0]) % 2 - 1, ignore_index=-1, reduction="sum")),
+]
+
+CASES = [*POINTWISE, *BINARY, *REDUCTIONS, *VIEWS, *INDEXING, *LIBRARY]

@@ -1,0 +1,115 @@
+"""A daemon of the tests' own: its socket, store and log are in a temporary folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+START_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 30.0
+
+
+def binary(name: str = "tensord") -> Path:
+    """A built program of this checkout."""
+    return ROOT / "build" / "bin" / name
+
+
+class RealDaemon:
+    """One tensord process, started at once.
+
+    folder: where its socket, store and log go; a temporary one when None.
+    environment: added to the daemon's environment. flags: added to its command line.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        environment: dict[str, str] | None = None,
+        flags: tuple[str, ...] = (),
+    ) -> None:
+        self._temporary = None
+        if folder is None:
+            # A socket's path is at most 107 bytes, which pytest's own folders may exceed.
+            self._temporary = tempfile.TemporaryDirectory(prefix="td", ignore_cleanup_errors=True)
+            folder = Path(self._temporary.name)
+        self.folder = folder
+        self.socket = folder / "s"
+        self.store = folder / "store"
+        self.log = folder / "log"
+        self.address = f"unix:{self.socket}"
+        self._environment = environment or {}
+        self._flags = flags
+        self.start()
+
+    def start(self) -> None:
+        """Starts the process and waits until it listens; raises RuntimeError with its log."""
+        inherited = {n: v for n, v in os.environ.items() if not n.startswith("TENSORD_")}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    str(binary()),
+                    f"--address={self.address}",
+                    f"--store={self.store}",
+                    *self._flags,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**inherited, "TENSORD_CONFIG": "/dev/null", **self._environment},
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self.listens():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the daemon did not start:\n{self.log_text()}")
+            time.sleep(0.02)
+
+    def listens(self) -> bool:
+        """True when the socket takes connections."""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+                probe.connect(str(self.socket))
+            return True
+        except OSError:
+            return False
+
+    def log_text(self) -> str:
+        """What the daemon has logged."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def workers(self) -> list[int]:
+        """Process ids of its workers."""
+        found: list[int] = []
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            try:
+                found += [int(pid) for pid in (task / "children").read_text().split()]
+            except OSError:
+                continue  # the thread has ended
+        return sorted(found)
+
+    def kill(self) -> None:
+        """Ends the process at once, as a crash would."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(STOP_TIMEOUT_S)
+
+    def stop(self) -> int | None:
+        """Ends the process gracefully and returns its exit code."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        return self.process.returncode
+
+    def close(self) -> None:
+        """Ends the process and removes its folder."""
+        self.stop()
+        if self._temporary is not None:
+            self._temporary.cleanup()
