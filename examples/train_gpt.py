@@ -25,6 +25,7 @@ import torch.nn.functional as F
 from torch import nn
 
 VOCABULARY = 256  # bytes
+WARMUP_STEPS = 30
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,11 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     shape = Shape(layers=options.layers, width=options.width)
     torch.manual_seed(options.seed)
     model = GPT(shape)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate, weight_decay=0.1)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=options.learning_rate, betas=(0.9, 0.95), weight_decay=0.1
+    )
+    # The first steps' gradients are the largest, and Adam knows the least about them.
+    warmup = torch.optim.lr_scheduler.LinearLR(optimizer, 0.05, total_iters=WARMUP_STEPS)
     data = batches(load_text(), options.batch, shape.context, options.seed)
     parameters = sum(p.numel() for p in model.parameters())
     report(options.events, "start", parameters=parameters, backend=options.backend)
@@ -188,6 +193,7 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        warmup.step()
         optimizer.zero_grad(set_to_none=True)
         losses.append(loss.item())
         seconds.append(time.perf_counter() - start)

@@ -56,6 +56,13 @@ _DEFAULT_MEMORY_FORMATS = {
     3: _P.MEMORY_FORMAT_CHANNELS_LAST_3D,
 }
 
+_DEFAULT_DTYPES = {
+    4: _P.DTYPE_INT64,
+    6: _P.DTYPE_FLOAT32,
+    7: _P.DTYPE_FLOAT64,
+    11: _P.DTYPE_BOOL,
+}
+
 
 def dtype_of(dtype: torch.dtype) -> int:
     """DType of graph.proto, or ExportError."""
@@ -162,6 +169,7 @@ def _layout(layout: Any) -> Argument:
 # Enumerations given as numbers, by the schema's type.
 _SPECIAL: dict[str, Callable[[int], Argument]] = {
     "bool": lambda v: Argument(boolean=bool(v)),
+    "ScalarType": lambda v: Argument(dtype=_DEFAULT_DTYPES[v]),
     "MemoryFormat": lambda v: Argument(memory_format=_DEFAULT_MEMORY_FORMATS[v]),
     "Layout": _layout,
 }

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from . import effects
 from . import export as exporter
 from . import fallback, options, random_ops, rpc, target, torch_compat
 from .compiled import CompiledGraph, eager
@@ -120,6 +121,7 @@ def _compile_graph(
     try:
         if label == "inference":
             random_ops.rewrite(module)
+        effects.unthread(module)
         with STATS.timed("export_seconds"):
             exported = exporter.export(module, _static_inputs(module, label))
         if not exported.graph.nodes:

@@ -193,7 +193,8 @@ class _Exporter:
             source=_source(node),
         )
         entry.args.extend(self.converter.call(node))
-        entry.outputs.extend(self.metas(node.meta["val"]))
+        if node.target._schema.returns:
+            entry.outputs.extend(self.metas(node.meta["val"]))
         self.numbers[node] = self.next_value
         self.next_value += 1
 

@@ -100,7 +100,12 @@ def _expression(value: torch.SymInt) -> Any:
     expression = value.node.expr
     # A symbol may have been replaced by another (s1 == s0) after this value was made.
     shape_env = value.node.shape_env
-    return shape_env.replace(expression) if shape_env is not None else expression
+    if shape_env is None or expression.is_Integer or expression.is_Symbol:
+        return expression if shape_env is None else shape_env.replace(expression)
+    expression = shape_env.replace(expression)
+    # What the guards know to divide evenly may cancel: n // (n // 2) is 2 where n is even.
+    simple = shape_env.simplify(expression)
+    return simple if simple.is_Integer or simple.is_Symbol else expression
 
 
 def _bound(value: Any, otherwise: int) -> int:

@@ -244,6 +244,8 @@ EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
       text = guarded ? absl::StrCat("tk::load_masked<", storage, ", W>(", at, ", ", mask, ")")
              : tail_ ? absl::StrCat("tk::load_tail<", storage, ", W>(", at, ", left)")
                      : absl::StrCat("tk::load<", storage, ", W>(", at, ")");
+    } else if (tiles_ && IsTransposed(inst)) {
+      text = TileText(inst, pointer, *stride);
     } else {
       const std::string step = ScalarText(*stride);
       text = guarded ? absl::StrCat("tk::strided_masked<", storage, ", W>(", at, ", ", step, ", ", mask, ")")
@@ -258,6 +260,44 @@ EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
   }
   value.name = Define(level, text);
   return value;
+}
+
+// ---- Tiles
+
+bool BodyEmitter::IsTransposed(const Inst& inst) const {
+  if (inst.kind != InstKind::kLoad || inst.guard >= 0 || nest_.outer.empty() || nest_.inner.empty() ||
+      nest_.local.count(inst.buffer) != 0 ||
+      sym::ContainsKind(inst.index, sym::AtomKind::kIndirect)) {
+    return false;
+  }
+  const int row = static_cast<int>(nest_.outer.size()) - 1;
+  const auto along_row = sym::LinearCoefficient(inst.index, {sym::AtomKind::kLoop, row + vector_level()});
+  const auto across = sym::LinearCoefficient(inst.index, {sym::AtomKind::kLoop, row});
+  return across && across->Is(1) && along_row && !along_row->Is(0) && !along_row->Is(1);
+}
+
+void BodyEmitter::BeginTiles() { tiles_ = true; }
+
+std::vector<std::string> BodyEmitter::EndTiles() {
+  tiles_ = false;
+  lines_[0].clear();
+  known_[0].clear();
+  row_values_.clear();
+  streams_.clear();
+  return std::move(tile_lines_);
+}
+
+std::string BodyEmitter::TileText(const Inst& inst, const std::string& pointer, const Expr& stride) {
+  const std::string storage = StorageType(inst.storage);
+  const std::string operand = absl::StrCat(pointer, " + ", ScalarText(inst.index));
+  auto [it, is_new] = tile_of_.try_emplace(operand, absl::StrCat("tile", tile_of_.size()));
+  if (is_new) {
+    absl::StrAppend(&array_declarations_, "  alignas(64) ", storage, " ", it->second, "[W * W];\n");
+    tile_lines_.push_back(absl::StrCat("tk::transpose<", storage, ", W>(", operand, ", ",
+                                       ScalarText(stride), ", ", it->second, ", W);"));
+  }
+  return absl::StrCat("tk::load<", storage, ", W>(", it->second, " + (i", nest_.outer.size() - 1,
+                      " - first_row) * W)");
 }
 
 void BodyEmitter::EmitStore(const Store& store, bool keep_for_later_pass) {
@@ -374,7 +414,7 @@ EmittedValue BodyEmitter::EmitUncached(int id) {
   }
   std::vector<EmittedValue> args;
   for (int arg : inst.args) {
-    args.push_back(Emit(arg));
+    args.push_back(IsStream(inst, arg) ? EmitStream(arg) : Emit(arg));
     value.level = std::max(value.level, args.back().level);
   }
   if (inst.kind == InstKind::kIndirect) {
@@ -405,6 +445,24 @@ EmittedValue BodyEmitter::EmitUncached(int id) {
     default:
       TENSORD_CHECK(false, "unreachable");
   }
+  return value;
+}
+
+// The number of a random operator differs from layer to layer; as an argument it leaves their kernels
+// equal.
+bool BodyEmitter::IsStream(const Inst& inst, int arg) const {
+  return inst.kind == InstKind::kCompute &&
+         (inst.op == Op::k_philox_uniform || inst.op == Op::k_philox_normal) && arg == inst.args[1] &&
+         member_->loops.block.insts[arg].kind == InstKind::kConstant;
+}
+
+EmittedValue BodyEmitter::EmitStream(int arg) {
+  const auto key = std::make_pair(member_, arg);
+  if (auto it = streams_.find(key); it != streams_.end()) return it->second;
+  const int64_t stream = member_->loops.block.insts[arg].integer;
+  EmittedValue value{.dtype = kInt64};
+  value.name = Define(0, absl::StrCat("tk::broadcast<1>(", ArgumentText(Expr(stream)), ")"));
+  streams_[key] = value;
   return value;
 }
 

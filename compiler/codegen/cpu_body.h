@@ -36,6 +36,14 @@ class BodyEmitter {
   void BeginPass(bool tail);
   void SetMember(const NestMember* member);
 
+  // A load that steps by one along the last outer loop and further along the vector loop.
+  bool IsTransposed(const Inst& inst) const;
+  // From here on such loads read the rows of local tiles. EndTiles gives the statements that fill the
+  // tiles, for the outer and vector loops at the tile's first element, and forgets the scalars of the
+  // unit, for the same members are then emitted without tiles.
+  void BeginTiles();
+  std::vector<std::string> EndTiles();
+
   // Emits what instruction `id` of the current member needs and returns its value.
   EmittedValue Emit(int id);
   // Its text as an operand at `level`: a vector at the vector level.
@@ -69,9 +77,12 @@ class BodyEmitter {
   EmittedValue EmitUncached(int id);
   // int64 lanes of an expression that varies in the vector loop.
   std::string VectorText(const Expr& e);
+  std::string TileText(const Inst& inst, const std::string& pointer, const Expr& stride);
   std::string VectorAtom(const sym::Atom& atom);
   std::string Pointer(BufferId id, bool writes);
   std::string RowArray(BufferId id);
+  bool IsStream(const Inst& inst, int arg) const;
+  EmittedValue EmitStream(int arg);
 
   const Program& program_;
   const Nest& nest_;
@@ -81,6 +92,7 @@ class BodyEmitter {
   const NestMember* member_ = nullptr;
   std::map<std::pair<const NestMember*, int>, EmittedValue> memo_;
   std::map<std::pair<const NestMember*, int>, EmittedValue> indirect_;  // symbol -> index value
+  std::map<std::pair<const NestMember*, int>, EmittedValue> streams_;
   std::map<BufferId, EmittedValue> row_values_;   // scalars of the row
   std::map<BufferId, EmittedValue> pass_values_;  // vectors of the current pass
   std::map<BufferId, std::string> row_arrays_;    // local buffers that a later pass reads
@@ -88,6 +100,9 @@ class BodyEmitter {
   std::map<BufferId, bool> used_buffers_;  // -> written
   std::string array_declarations_;
   bool tail_ = false;
+  bool tiles_ = false;
+  std::map<std::string, std::string> tile_of_;  // operand and index -> array
+  std::vector<std::string> tile_lines_;
   int next_name_ = 0;
 };
 

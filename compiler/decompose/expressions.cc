@@ -150,7 +150,7 @@ Moments MomentsOf(Builder& b, const Tensor& t, const std::vector<int>& dims) {
   }
   if (t.view() && t.rank() > 0 && !t.view()->strides.back().Is(1)) innermost = false;
   if (!innermost && t.rank() > 0) {
-    auto [mean, squares] = b.Welford(x, dims, /*keepdim=*/true);
+    auto [mean, squares] = b.ReducePair(ReduceKind::kWelford, x, dims, /*keepdim=*/true);
     return {mean, squares};
   }
   const Tensor count = NumberOf(b, x.dtype(), CountOf(t.sizes(), dims));

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "compiler/decompose/extern_call.h"
 #include "compiler/decompose/layout.h"
@@ -48,6 +50,7 @@ class Lowerer {
 
   absl::StatusOr<Program> Run() {
     FindUses();
+    FindSharedResults();
     Sources();
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (needed_[i]) TENSORD_RETURN_IF_ERROR(Lower(static_cast<int>(i)));
@@ -97,6 +100,33 @@ class Lowerer {
       if (!needed_[i]) continue;
       for (const ArgumentValue& arg : node.args) ForEachValue(arg, read(i));
     }
+  }
+
+  // Results of the program that are views of one computed value share its memory in eager, so that
+  // value must have a buffer before the views are taken.
+  void FindSharedResults() {
+    std::map<std::pair<int, int>, int> views;
+    for (const ArgumentValue& output : graph_.outputs) {
+      if (output.kind != ArgumentValue::kValue) continue;
+      ++views[RootOf(output)];
+    }
+    for (const auto& [root, count] : views) {
+      if (count > 1) shared_.insert(root);
+    }
+  }
+
+  // The value whose memory a result is a view of; itself when it is no view.
+  std::pair<int, int> RootOf(const ArgumentValue& result) const {
+    std::pair<int, int> root(result.value, result.output);
+    for (int node = NodeOf(root.first); node >= 0; node = NodeOf(root.first)) {
+      const Operator* op = FindOperator(graph_.nodes[node].op);
+      const std::vector<ArgumentValue>& args = graph_.nodes[node].args;
+      const bool is_view = op != nullptr && IsIn(ViewOperators(), op) && !args.empty() &&
+                           args[0].kind == ArgumentValue::kValue;
+      if (!is_view) break;
+      root = {args[0].value, args[0].output};
+    }
+    return root;
   }
 
   void Sources() {
@@ -159,8 +189,9 @@ class Lowerer {
     const int value = graph_.FirstNodeValue() + i;
     chains_[value] = ChainOf(node) + 1;
     for (size_t o = 0; o < results.size(); ++o) {
-      if (results[o].defined() &&
-          ShouldRealize(results[o], uses_[value][o].count, chains_[value])) {
+      if (!results[o].defined()) continue;
+      const bool shared = !results[o].view() && shared_.count({value, static_cast<int>(o)}) > 0;
+      if (shared || ShouldRealize(results[o], uses_[value][o].count, chains_[value])) {
         results[o] = builder_.RealizeAs(results[o], BufferStrides(node.outputs[o]));
       }
     }
@@ -355,6 +386,7 @@ class Lowerer {
   std::vector<int> chains_;   // by value number: how many lazy values stand behind it, at most
   std::vector<bool> needed_;  // by node
   std::map<std::pair<int, int>, Loads> loads_;
+  std::set<std::pair<int, int>> shared_;  // results that several outputs are views of
 };
 
 // CUDA as soon as one tensor is there: CPU tensors beside it are numbers or belong to library

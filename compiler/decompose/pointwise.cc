@@ -206,6 +206,7 @@ const Operator kOperators[] = {
     {"aten::clamp_max.Tensor", "T T", Single<Same2<Op::k_minimum>, 0, 1>},
     {"aten::lerp.Scalar", "T T s", Single<LerpCore, 0, 1, 2>},
     {"aten::lerp.Tensor", "T T T", Single<LerpCore, 0, 1, 2>},
+    {"prims::fma", "x x x", Single<FmaCore, 0, 1, 2>},
     {"aten::addcmul", "T T T s", Single<AddcmulCore, 0, 1, 2, 3>},
     {"aten::addcdiv", "T T T s", Single<AddcdivCore, 0, 1, 2, 3>},
 

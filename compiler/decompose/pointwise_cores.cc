@@ -303,6 +303,16 @@ OneResult AddcmulCore(Builder& b, Operands args, DType declared) {
               [scaled](Elems v) { return v[0] + (scaled ? v[3] * v[1] * v[2] : v[1] * v[2]); });
 }
 
+// a * b + c, rounded once.
+OneResult FmaCore(Builder& b, Operands args, DType declared) {
+  const DType dtype = CommonType(args.first(3), declared);
+  if (!IsFloating(dtype)) return absl::UnimplementedError("fma of integers");
+  return Emit(b, dtype, ToTensors(b, args.first(3), dtype), [](Elems v) {
+    Recorder* ops = v[0].ops;
+    return Elem{ops, ops->Compute(Op::k_fma, {v[0].value, v[1].value, v[2].value})};
+  });
+}
+
 OneResult AddcdivCore(Builder& b, Operands args, DType declared) {
   const DType dtype = CommonType(args.first(3), declared);
   if (!IsFloating(dtype)) return absl::UnimplementedError("addcdiv of integers");

@@ -77,6 +77,7 @@ OneResult WhereCore(Builder& b, Operands args, DType declared);
 OneResult MaskedFillCore(Builder& b, Operands args, DType declared);
 OneResult LerpCore(Builder& b, Operands args, DType declared);
 OneResult AddcmulCore(Builder& b, Operands args, DType declared);
+OneResult FmaCore(Builder& b, Operands args, DType declared);
 OneResult AddcdivCore(Builder& b, Operands args, DType declared);
 OneResult IsnanCore(Builder& b, Operands args, DType declared);
 OneResult IsinfCore(Builder& b, Operands args, DType declared);

@@ -31,11 +31,19 @@ Tensor SoftmaxOf(Builder& b, const Operand& o, DType result) {
   return Elementwise(b, result, {e, sum}, [](Elem v, Elem s) { return v * Reciprocal(s); });
 }
 
-Tensor LogSoftmaxOf(Builder& b, const Operand& o, DType result) {
+// m = max(x) and sum(exp(x - m)): in float32 by one pass over x.
+std::pair<Tensor, Tensor> MaxAndSumOfExp(Builder& b, const Operand& o) {
+  if (o.x.dtype() == kFloat32) {
+    return b.ReducePair(ReduceKind::kOnlineSoftmax, o.x, {o.dim}, /*keepdim=*/true);
+  }
   const Tensor max = MaxKeep(b, o);
   const Tensor e =
       Elementwise(b, o.x.dtype(), {o.x, max}, [](Elem x, Elem m) { return Exp(x - m); });
-  const Tensor sum = SumKeep(b, e, {o.dim});
+  return {max, SumKeep(b, e, {o.dim})};
+}
+
+Tensor LogSoftmaxOf(Builder& b, const Operand& o, DType result) {
+  const auto [max, sum] = MaxAndSumOfExp(b, o);
   return Elementwise(b, result, {o.x, max, sum},
                      [](Elem x, Elem m, Elem s) { return (x - m) - Log(s); });
 }

@@ -4,6 +4,7 @@
 #include <absl/strings/str_format.h>
 #include <absl/strings/str_join.h>
 
+#include <cmath>
 #include <optional>
 
 #include "base/check.h"
@@ -64,8 +65,28 @@ Value Recorder::Load(BufferId buffer, DType storage, const Expr& index) {
                  .guard = guard_});
 }
 
+namespace {
+
+// The reciprocal of a power of two, where it is exact and normal in float32: a product with it is the
+// same number as the quotient.
+std::optional<double> ExactReciprocal(const Inst& inst) {
+  if (inst.kind != InstKind::kConstant || !IsFloating(inst.dtype)) return std::nullopt;
+  int exponent = 0;
+  if (std::abs(std::frexp(inst.number, &exponent)) != 0.5 || std::abs(exponent) > 100) {
+    return std::nullopt;
+  }
+  return 1 / inst.number;
+}
+
+}  // namespace
+
 Value Recorder::Compute(Op op, std::vector<Value> args) {
   TENSORD_CHECK(static_cast<int>(args.size()) == InfoOf(op).arity, InfoOf(op).name);
+  if (op == Op::k_div) {
+    if (const auto reciprocal = ExactReciprocal(block_->insts[args[1].id])) {
+      return Compute(Op::k_mul, {args[0], Constant(*reciprocal, args[1].dtype)});
+    }
+  }
   const DType dtype = ResultOf(op, args);
   std::vector<int> ids;
   for (const Value& arg : args) ids.push_back(arg.id);

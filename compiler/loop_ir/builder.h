@@ -78,8 +78,9 @@ class Builder {
   // ---- Reductions, realized. `dims` are non-negative and distinct; empty means all dimensions.
   // `dtype` is the accumulator's and result's type (float32 for narrow floats, then cast back).
   Tensor Reduce(ReduceKind kind, const Tensor& t, std::vector<int> dims, bool keepdim, DType dtype);
-  // Mean and sum of squared differences, in the compute type of t.
-  std::pair<Tensor, Tensor> Welford(const Tensor& t, std::vector<int> dims, bool keepdim);
+  // A reduction with two results, in the compute type of t: kWelford or kOnlineSoftmax.
+  std::pair<Tensor, Tensor> ReducePair(ReduceKind kind, const Tensor& t, std::vector<int> dims,
+                                       bool keepdim);
 
   // ---- Views. Sizes and dims are checked by the caller; dims are non-negative.
   Tensor Permute(const Tensor& t, const std::vector<int>& order);

@@ -51,6 +51,7 @@ enum class ReduceKind : uint8_t {
   kArgMin,   // results: index (first of equals; NaN wins)
   kArgMax,
   kWelford,  // results: mean, sum of squared differences from it (not divided)
+  kOnlineSoftmax,  // float32; results: maximum m, sum of exp(x - m)
 };
 
 struct Reduction {

@@ -27,7 +27,7 @@ absl::Status Reject(std::string_view why) {
 bool IsPlainReduction(const LoopOp& op) {
   return std::all_of(op.reductions.begin(), op.reductions.end(), [](const Reduction& r) {
     return r.kind != ReduceKind::kArgMax && r.kind != ReduceKind::kArgMin &&
-           r.kind != ReduceKind::kWelford;
+           r.kind != ReduceKind::kWelford && r.kind != ReduceKind::kOnlineSoftmax;
   });
 }
 

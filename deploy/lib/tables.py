@@ -5,11 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 console = Console()
+
+HEADINGS = (
+    "first\nstep",
+    "\ncompile",
+    "programs\ncompiled",
+    "\nsteps/s",
+    "beside\neager",
+    "final\nloss",
+    "gap to\neager's",
+)
+CAPTION = (
+    "compile: what a job waited for the daemon; the rest of its first step is\n"
+    "torch's capture. Of several jobs: the slowest first step and compile, the\n"
+    "largest loss and gap, and the steps/s of all together."
+)
 
 
 def _seconds(value: float | None) -> str:
@@ -19,25 +35,20 @@ def _seconds(value: float | None) -> str:
 def results(
     rows: list[Any],
     distance: Callable[[list[float], list[float]], float],
-    compile_seconds: Callable[[Any], float | None],
+    compile_seconds: Callable[[Any], float],
     compiled_by: Callable[[Any], int],
 ) -> None:
     """One line a row: times are the slowest job's, steps a second those of all jobs together."""
     table = Table(
         title="GPT training",
-        caption="first step, compile and distance: the worst job's; steps/s: all jobs together",
+        caption=CAPTION,
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),  # all of it fits 80 columns
     )
-    table.add_column("")
-    for name in (
-        "first step",
-        "compile",
-        "programs\ncompiled",
-        "steps/s",
-        "beside\neager",
-        "loss at\nthe end",
-        "distance\nfrom eager's",
-    ):
-        table.add_column(name, justify="right")
+    table.add_column("", no_wrap=True)
+    for name in HEADINGS:
+        table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         ours = row.jobs[0].end.get("tensord") is not None
         loss = max(job.end["loss"] for job in row.jobs)
@@ -61,7 +72,9 @@ def results(
 
 def daemon(stats: dict[str, Any]) -> None:
     """The daemon's counters, and where compile time went."""
-    table = Table(title=f"tensord {stats['version']}, asked over RPC", show_header=False)
+    table = Table(
+        title=f"tensord {stats['version']}, asked over RPC", show_header=False, box=SIMPLE_HEAD
+    )
     table.add_column()
     table.add_column(justify="right")
     made, reused = stats["kernels_compiled"], stats["kernels_reused"]

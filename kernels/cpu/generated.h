@@ -41,6 +41,19 @@ TK_FN Welford<T, W> welford_add_tail(Welford<T, W> s, Vec<T, W> x, int64_t left)
 }
 
 template <class T, int W>
+TK_FN Welford<T, W> welford_start() {
+  return welford_init<T, W>();
+}
+template <class T, int W>
+TK_FN OnlineSoftmax<W> softmax_start() {
+  return softmax_init<W>();
+}
+template <int W>
+TK_FN OnlineSoftmax<W> softmax_add_tail(OnlineSoftmax<W> s, Vec<float, W> x, int64_t left) {
+  return where(mask_first<W>(left), softmax_add(s, x), s);
+}
+
+template <class T, int W>
 TK_FN ArgVec<T, W> argmax_start() {
   return argmax_init<T, W>();
 }

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import functools
 import importlib.metadata
 import json
 import os
@@ -62,20 +63,30 @@ def measure_kernels(args: argparse.Namespace) -> list[dict[str, Any]]:
     for case in kernel_cases.CASES:
         if args.only not in case.name:
             continue
-        entry: dict[str, Any] = {"name": case.name, "kernels": case.kernels}
+        entry: dict[str, Any] = {"name": case.name}
         entries.append(entry)
-        torch._dynamo.reset()
-        arguments = case.arguments()
         with _failure_of(entry), torch.no_grad():
-            wanted = case.function(*arguments)
-            runs: dict[str, Callable[[], Any]] = {"eager": lambda: case.function(*arguments)}
-            for backend in BACKENDS:
-                compiled = torch.compile(case.function, backend=backend)
-                _close(compiled(*arguments), wanted, 1e-3)
-                runs[backend] = lambda compiled=compiled: compiled(*arguments)
-            entry.update(compare(runs, args.rounds, args.sample))
+            entry.update(_kernel_times(case, args))
         _say(entry)
     return entries
+
+
+def _kernel_times(case: kernel_cases.KernelCase, args: argparse.Namespace) -> dict[str, Any]:
+    import tensord
+
+    torch._dynamo.reset()
+    tensord.reset_stats()
+    arguments = case.arguments()
+    wanted = case.function(*arguments)
+    runs: dict[str, Callable[[], Any]] = {"eager": lambda: case.function(*arguments)}
+    for backend in BACKENDS:
+        compiled = torch.compile(case.function, backend=backend)
+        _close(compiled(*arguments), wanted, 1e-3)
+        runs[backend] = functools.partial(compiled, *arguments)
+    kernels = tensord.stats()["kernels"]
+    if kernels > case.kernels:
+        raise RuntimeError(f"{kernels} kernels, where {case.kernels} would do")
+    return {"kernels": kernels, **compare(runs, args.rounds, args.sample)}
 
 
 def measure_models(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -170,7 +181,7 @@ def measure_host(args: argparse.Namespace) -> dict[str, Any]:
     for name, backend in (("capture", floor), *((b, b) for b in BACKENDS)):
         compiled = torch.compile(kernel_cases.tiny, backend=backend)
         compiled(x)
-        runs[name] = lambda compiled=compiled: compiled(x)
+        runs[name] = functools.partial(compiled, x)
     entry: dict[str, Any] = {"name": "three operators on eight numbers"}
     with _failure_of(entry), torch.no_grad():
         entry.update(compare(runs, args.rounds, min(args.sample, 0.1)))

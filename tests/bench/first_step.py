@@ -9,6 +9,7 @@ Times start when torch and the model are there: imports are not part of a step.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import time
@@ -26,7 +27,7 @@ def main() -> int:
     if kernel is not None:
         arguments = kernel.arguments()
         compiled = torch.compile(kernel.function, backend=backend_name)
-        step = lambda: compiled(*arguments)
+        step = functools.partial(compiled, *arguments)
     else:
         case = next(case for case in model_cases.CASES if case.name == name)
         model, inputs = case.make()

@@ -20,9 +20,8 @@ class Section:
 
 def time_text(seconds: float) -> str:
     """Three digits and a unit."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= scale:
-            break
+    units = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
+    unit, scale = next((u for u in units if seconds >= u[1]), units[-1])
     return f"{seconds / scale:.3g} {unit}"
 
 

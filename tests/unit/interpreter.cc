@@ -101,7 +101,7 @@ struct Accumulator {
   bool is_real;
   int64_t count = 0;
   Cell total;
-  double mean = 0, squares = 0;
+  double mean = 0, squares = 0;  // of kOnlineSoftmax: the maximum and the sum
   int64_t position = 0;
 
   void Add(Cell v, int64_t at) {
@@ -131,6 +131,13 @@ struct Accumulator {
           position = at;
         }
         break;
+      case ReduceKind::kOnlineSoftmax: {
+        const double top = first || v.real > mean || std::isnan(v.real) ? v.real : mean;
+        const auto scale = [top](double x) { return x == top ? 1.0 : std::exp(x - top); };
+        squares = (first ? 0 : squares * scale(mean)) + scale(v.real);
+        mean = top;
+        break;
+      }
       case ReduceKind::kWelford: {
         const double delta = v.real - mean;
         mean += delta / static_cast<double>(count);
@@ -153,6 +160,7 @@ struct Accumulator {
     const double infinity = std::numeric_limits<double>::infinity();
     switch (kind) {
       case ReduceKind::kWelford:
+      case ReduceKind::kOnlineSoftmax:
         return {{.real = i == 0 ? mean : squares}, true};
       case ReduceKind::kArgMin:
       case ReduceKind::kArgMax:

@@ -259,6 +259,23 @@ TEST(Kernels, EqualLayersShareOneUnit) {
   EXPECT_EQ(outcome->state.result.units_size(), 1);
 }
 
+TEST(Kernels, DropoutOfSeveralLayersIsOneUnit) {
+  GraphBuilder g;
+  Ref x = g.Input({64, 64});
+  const Ref w = g.Input({64, 64}), seed = g.Input(Shape{}, kI64);
+  for (int stream = 0; stream < 4; ++stream) {
+    x = g.Node("aten::mm", {x, w}, g.Meta({64, 64}));
+    const Ref u = g.Node("tensord::philox_uniform",
+                         {seed, Ints({64, 64}), kF32, v1::DEVICE_TYPE_CPU, stream}, g.Meta({64, 64}));
+    const Ref mask = g.Node("aten::ge.Scalar", {u, 0.1}, g.Meta({64, 64}, kBool));
+    x = g.Node("aten::mul.Tensor", {x, mask}, g.Meta({64, 64}));
+  }
+  g.Output(x);
+  auto outcome = CompileGraph(g);
+  EXPECT_KERNELS(outcome, 4);
+  EXPECT_EQ(outcome->state.result.units_size(), 1);
+}
+
 TEST(Compile, TwiceGivesTheSameBytes) {
   GraphBuilder g;
   const Ref x = g.Input({64, 512});

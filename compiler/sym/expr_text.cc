@@ -1,0 +1,71 @@
+#include <absl/strings/str_cat.h>
+
+#include <cstdlib>
+
+#include "compiler/sym/atoms.h"
+#include "compiler/sym/expr.h"
+
+namespace tensord::sym {
+namespace {
+
+std::string AtomToCpp(const Atom& atom, const std::function<std::string(const Atom&)>& name_of) {
+  if (IsSymbol(atom.kind)) return name_of(atom);
+  const std::string a = ToCpp(atom.args[0], name_of), b = ToCpp(atom.args[1], name_of);
+  switch (atom.kind) {
+    case AtomKind::kFloorDiv:
+      return ProvablyNonNegative(atom.args[0]) && ProvablyNonNegative(atom.args[1])
+                 ? absl::StrCat("((", a, ") / (", b, "))")
+                 : absl::StrCat("tk::floor_div_index(", a, ", ", b, ")");
+    case AtomKind::kMod:
+      return ProvablyNonNegative(atom.args[0]) && ProvablyNonNegative(atom.args[1])
+                 ? absl::StrCat("((", a, ") % (", b, "))")
+                 : absl::StrCat("tk::mod_index(", a, ", ", b, ")");
+    case AtomKind::kMin:
+      return absl::StrCat("tk::min_index(", a, ", ", b, ")");
+    default:
+      return absl::StrCat("tk::max_index(", a, ", ", b, ")");
+  }
+}
+
+}  // namespace
+
+std::string ToCpp(const Expr& e, const std::function<std::string(const Atom&)>& name_of) {
+  if (e.terms().empty()) return "0";
+  std::string text;
+  for (const Term& term : e.terms()) {
+    std::string product;
+    int64_t coefficient = term.coefficient;
+    const bool negative = coefficient < 0;
+    if (!text.empty()) {
+      text += negative ? " - " : " + ";
+      coefficient = std::abs(coefficient);
+    } else if (negative) {
+      text += "-";
+      coefficient = -coefficient;
+    }
+    for (const AtomPtr& atom : term.atoms) {
+      if (!product.empty()) product += " * ";
+      product += AtomToCpp(*atom, name_of);
+    }
+    if (term.atoms.empty()) {
+      text += absl::StrCat(coefficient);
+    } else if (coefficient == 1) {
+      text += product;
+    } else {
+      absl::StrAppend(&text, product, " * ", coefficient);
+    }
+  }
+  return text;
+}
+
+std::string SymbolName(const Atom& symbol) {
+  switch (symbol.kind) {
+    case AtomKind::kSize: return absl::StrCat("s", symbol.id);
+    case AtomKind::kLoop: return absl::StrCat("i", symbol.id);
+    default: return absl::StrCat("x", symbol.id);
+  }
+}
+
+std::string ToString(const Expr& e) { return ToCpp(e, SymbolName); }
+
+}  // namespace tensord::sym

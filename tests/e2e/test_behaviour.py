@@ -1,0 +1,423 @@
+"""What users of torch.compile rely on, with the real daemon: shapes, mutation, threads, forks."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import tensord
+import torch
+import torch.nn.functional as F
+from compare import check, wide
+from torch import Tensor, nn
+
+pytestmark = pytest.mark.usefixtures("tensord_daemon")
+
+
+def compiled(function: Any, **options: Any) -> Any:
+    return torch.compile(function, backend="tensord", **options)
+
+
+def _check(what: str, run: Any, function: Any, *inputs: Tensor) -> None:
+    """Compares with eager and with float64."""
+    check(what, run(*inputs), function(*inputs), function(*wide(inputs)))
+
+
+# -- shapes ---------------------------------------------------------------------------------------
+
+
+def _normalised(x: Tensor, w: Tensor) -> Tensor:
+    return F.gelu(F.layer_norm(x, x.shape[-1:]) * 2 + x.mean(-1, keepdim=True)) @ w
+
+
+def test_dynamic_true_compiles_once_for_all_sizes() -> None:
+    run = compiled(_normalised, dynamic=True, fullgraph=True)
+    for rows, columns in ((5, 33), (8, 64), (130, 17), (64, 64), (3, 2), (1000, 7)):
+        x, w = torch.randn(rows, columns), torch.randn(columns, 6)
+        _check(f"{rows}x{columns}", run, _normalised, x, w)
+    assert tensord.stats()["graphs"] == 1
+
+
+def test_sizes_become_dynamic_by_themselves() -> None:
+    run = compiled(_normalised, fullgraph=True)
+    w = torch.randn(33, 6)
+    for rows in (5, 9, 12, 40, 77):
+        x = torch.randn(rows, 33)
+        _check(f"{rows} rows", run, _normalised, x, w)
+    assert tensord.stats()["graphs"] == 2
+
+
+def test_dynamic_training() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 24), nn.GELU(), nn.LayerNorm(24), nn.Linear(24, 3))
+    run = compiled(model, dynamic=True)
+    for rows in (4, 7, 31):
+        x = torch.randn(rows, 16)
+        results = []
+        for forward in (run, model):
+            model.zero_grad()
+            F.cross_entropy(forward(x), torch.arange(rows) % 3).backward()
+            results.append([p.grad.clone() for p in model.parameters()])
+        check(f"gradients of {rows} rows", *results)
+    assert tensord.stats()["graphs"] <= 3
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.reshape(-1, 2).sum(1), lambda x: torch.cat([x, x * 2]), lambda x: x[1:] - x[:-1],
+    lambda x: x.flip(0), lambda x: x.view(x.shape[0] * x.shape[1]).cumsum(0),
+    lambda x: x.sum(0) / x.shape[0], lambda x: torch.arange(x.shape[0]) + x[:, 0],
+    lambda x: x.softmax(0), lambda x: F.pad(x, (1, 1)), lambda x: x.new_ones(x.shape[1]) * x,
+    lambda x: x.transpose(0, 1).contiguous() + 1, lambda x: x.repeat(2, 1), lambda x: x.max(0),
+    lambda x: x.shape[0] * x.mean(), lambda x: x.unfold(0, 2, 1).sum(-1), lambda x: x.var(1),
+    lambda x: (x, x.shape[0] + 1), lambda x: x.chunk(2, 1)[0] * 2, lambda x: x.argmax(1),
+])  # fmt: skip
+def test_operators_of_dynamic_size(function: Any) -> None:
+    run = compiled(function, dynamic=True, fullgraph=True)
+    for rows in (4, 9, 30):
+        x = torch.randn(rows, 6)
+        check(f"{rows} rows", run(x), function(x))
+    assert tensord.stats()["graphs"] == 1
+
+
+def test_empty_and_single() -> None:
+    run = compiled(lambda x: (x.sum(), x + 1, x.sum(0), F.softmax(x, -1)), dynamic=False)
+    for sizes in ((0, 4), (4, 0), (1, 1), (1, 4)):
+        x = torch.randn(sizes)
+        check(str(sizes), run(x), (x.sum(), x + 1, x.sum(0), F.softmax(x, -1)))
+
+
+def test_inputs_of_other_strides_are_compiled_anew() -> None:
+    run = compiled(lambda x: torch.tanh(x) * 2 + x)
+    base = torch.randn(12, 20)
+    for x in (base, base.t(), base[::2], base[:, 1:], base[:, ::3], base.expand(3, 12, 20)):
+        check(str(x.stride()), run(x), torch.tanh(x) * 2 + x)
+
+
+def test_inputs_that_share_memory() -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        x.add_(1)
+        return x * y
+
+    base, other = torch.randn(20), None
+    other = base.clone()
+    for _ in range(2):
+        ours = compiled(function)(base[:10], base[5:15])
+        check("result", ours, function(other[:10], other[5:15]))
+        check("memory", base, other)
+
+
+# -- mutation -------------------------------------------------------------------------------------
+
+
+def test_batch_norm_statistics() -> None:
+    torch.manual_seed(0)
+    make = lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten())  # noqa: E731
+    ours, eager = make(), make()
+    eager.load_state_dict(ours.state_dict())
+    run = compiled(ours)
+    for step in range(3):
+        x = torch.randn(4, 3, 9, 7)
+        a, b = run(x), eager(x)
+        check(f"step {step}", a, b)
+        a.sum().backward()
+        b.sum().backward()
+        check(f"state after {step}", list(ours.state_dict().values()),
+              list(eager.state_dict().values()))
+    ours.eval(), eager.eval()
+    check("evaluation", run(x), eager(x))
+
+
+def test_inputs_changed_in_place() -> None:
+    def function(x: Tensor, y: Tensor, count: Tensor) -> Tensor:
+        x.mul_(2).add_(y)
+        y[1:3] = 7
+        count += 1
+        return (x.sum() + y).relu_()
+
+    ours = [torch.randn(4, 5), torch.randn(4, 5), torch.zeros((), dtype=torch.long)]
+    eager = [t.clone() for t in ours]
+    check("result", compiled(function, fullgraph=True)(*ours), function(*eager))
+    check("inputs", ours, eager)
+
+
+def test_buffer_of_a_module() -> None:
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.total.lerp_(x, 0.25)
+            return x - self.total
+
+    ours, eager = Counter(), Counter()
+    run = compiled(ours)
+    for _ in range(3):
+        x = torch.randn(3)
+        check("result", run(x), eager(x))
+    check("buffer", ours.total, eager.total)
+
+
+def test_results_that_alias() -> None:
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        y = x * 2
+        return x, x[1:], y, y.t(), y
+
+    x = torch.randn(4, 4)
+    ours = compiled(function)(x)
+    check("results", ours, function(x))
+    assert ours[0] is x
+    assert ours[1].data_ptr() == x[1:].data_ptr()
+    assert ours[2].data_ptr() == ours[3].data_ptr()
+    ours[2][0, 0] = 5
+    assert ours[3][0, 0] == 5
+
+
+def test_a_result_stays_when_the_next_call_runs() -> None:
+    run = compiled(lambda x: torch.sin(x).cumsum(0) + 1)
+    first = run(torch.ones(1000))
+    kept = first.clone()
+    run(torch.zeros(1000))
+    assert torch.equal(first, kept)
+
+
+# -- random numbers -------------------------------------------------------------------------------
+
+
+def test_dropout_mask_is_the_same_in_backward() -> None:
+    x = torch.ones(300, 400, requires_grad=True)
+    y = compiled(lambda t: F.dropout(t, 0.3) * 1.0)(x)
+    y.sum().backward()
+    assert torch.equal(y.detach(), x.grad)
+    kept = (y != 0).double().mean().item()
+    assert abs(kept - 0.7) < 0.01
+    assert torch.allclose(y[y != 0], torch.tensor(1 / 0.7))
+
+
+def test_dropout_follows_the_seed_and_changes_from_call_to_call() -> None:
+    run = compiled(lambda t: F.dropout(t, 0.5))
+    x = torch.ones(1000)
+    torch.manual_seed(3)
+    first, second = run(x), run(x)
+    torch.manual_seed(3)
+    assert torch.equal(run(x), first)
+    assert not torch.equal(first, second)
+
+
+def test_two_dropouts_differ() -> None:
+    a, b = compiled(lambda t: (F.dropout(t, 0.5), F.dropout(t, 0.5)))(torch.ones(2000))
+    agree = (a == b).double().mean().item()
+    assert 0.4 < agree < 0.6
+
+
+def test_random_creation() -> None:
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        return (torch.rand(50_000), torch.randn(50_000), torch.rand_like(x) + 1,
+                torch.randint(0, 10, (50_000,)), torch.bernoulli(torch.full((50_000,), 0.2)))
+
+    uniform, normal, like, integers, coins = compiled(function)(torch.zeros(9, 7))
+    assert 0 <= uniform.min() and uniform.max() < 1 and abs(uniform.mean() - 0.5) < 0.01
+    assert abs(normal.mean()) < 0.02 and abs(normal.std() - 1) < 0.02
+    assert abs(normal.pow(4).mean() - 3) < 0.3
+    assert like.min() >= 1 and like.max() < 2
+    assert set(integers.tolist()) == set(range(10))
+    assert set(coins.tolist()) == {0.0, 1.0} and abs(coins.mean() - 0.2) < 0.01
+
+
+def test_eval_mode_has_no_dropout() -> None:
+    model = nn.Sequential(nn.Dropout(0.5), nn.Linear(8, 8)).eval()
+    x = torch.randn(5, 8)
+    check("result", compiled(model)(x), model(x))
+
+
+# -- training -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [
+    lambda p: torch.optim.AdamW(p, lr=0.01, foreach=True),
+    lambda p: torch.optim.AdamW(p, lr=torch.tensor(0.01), capturable=False, foreach=False),
+    lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, nesterov=True),
+], ids=["adamw", "adamw-tensor-lr", "sgd"])  # fmt: skip
+def test_compiled_optimizer_step(make: Any) -> None:
+    torch.manual_seed(0)
+    ours = [nn.Parameter(torch.randn(7, 5)), nn.Parameter(torch.randn(33))]
+    eager = [nn.Parameter(p.detach().clone()) for p in ours]
+    first, second = make(ours), make(eager)
+    step = compiled(lambda: first.step())
+    for _ in range(4):
+        for a, b in zip(ours, eager, strict=True):
+            a.grad = torch.randn_like(a)
+            b.grad = a.grad.clone()
+        step()
+        second.step()
+        check("parameters", [p.detach() for p in ours], [p.detach() for p in eager])
+
+
+def test_training_curve_follows_eager() -> None:
+    curves = []
+    for wrap in (compiled, lambda m: m):
+        torch.manual_seed(5)
+        model = nn.Sequential(nn.Linear(10, 32), nn.SiLU(), nn.LayerNorm(32), nn.Linear(32, 4))
+        run = wrap(model)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        x, y = torch.randn(64, 10), torch.randint(0, 4, (64,))
+        losses = []
+        for _ in range(20):
+            loss = F.cross_entropy(run(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            losses.append(loss.item())
+        curves.append(torch.tensor(losses))
+    assert torch.allclose(curves[0], curves[1], rtol=1e-4)
+    assert curves[0][-1] < curves[0][0] * 0.8
+
+
+def test_checkpointing_and_accumulation() -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    torch.manual_seed(1)
+    inner = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8))
+    run = compiled(lambda x: checkpoint(inner, x, use_reentrant=False) + x)
+    x = torch.randn(5, 8)
+    for _ in range(2):
+        run(x).pow(2).sum().backward()
+    ours = [p.grad.clone() for p in inner.parameters()]
+    inner.zero_grad()
+    (2 * (inner(x) + x).pow(2).sum()).backward()
+    check("gradients", ours, [p.grad for p in inner.parameters()])
+
+
+def test_only_some_gradients_are_wanted() -> None:
+    a, b, c = (torch.randn(6, 6, requires_grad=r) for r in (True, False, True))
+    function = lambda a, b, c: ((a @ b).tanh().sum(), (c * 2).detach(), c.exp())  # noqa: E731
+    total, constant, other = compiled(function)(a, b, c)
+    assert not constant.requires_grad
+    total.backward()
+    expected = torch.autograd.grad(function(a, b, c)[0], a)[0]
+    check("gradient", a.grad, expected)
+    assert c.grad is None or not c.grad.any()
+    assert other.requires_grad
+
+
+# -- ways to call ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune",
+                                  "max-autotune-no-cudagraphs"])
+def test_modes(mode: str) -> None:
+    x = torch.randn(17, 19)
+    run = compiled(lambda x: x.softmax(-1) * x.sigmoid(), mode=mode, fullgraph=True)
+    check(mode, run(x), x.softmax(-1) * x.sigmoid())
+
+
+def test_an_unknown_option_is_the_users_error() -> None:
+    with pytest.raises(Exception, match="no_such_option"):
+        compiled(lambda x: x + 1, options={"no_such_option": True})(torch.ones(2))
+
+
+def test_graph_breaks() -> None:
+    def function(x: Tensor) -> Tensor:
+        y = x.sin() + 1
+        if y.sum() > 0:  # Dynamo cannot know
+            return y.cos() * 2
+        return y.exp()
+
+    x = torch.ones(5)
+    check("result", compiled(function)(x), function(x))
+    check("result", compiled(function)(-5 * x), function(-5 * x))
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        compiled(function, fullgraph=True)(x)
+
+
+def test_numbers_and_containers() -> None:
+    def function(values: dict[str, Any], scale: float, *, flag: bool = False) -> dict[str, Any]:
+        x = values["x"] * scale
+        return {"sum": x.sum(), "list": [x + 1, (x, 3)], "flag": not flag, "none": None}
+
+    values = {"x": torch.randn(4, 3)}
+    run = compiled(function)
+    for scale in (2.0, 0.5, 3.0):
+        check(f"scale {scale}", run(values, scale, flag=True), function(values, scale, flag=True))
+
+
+def test_several_threads() -> None:
+    def function(x: Tensor) -> Tensor:
+        return F.layer_norm(x.sin(), (64,)).cumsum(-1) @ x.t()
+
+    run = compiled(function)
+    run(torch.randn(64, 64))
+    problems: list[str] = []
+
+    def work() -> None:
+        try:
+            for _ in range(10):
+                _check("result", run, function, torch.randn(64, 64))
+        except Exception as error:
+            problems.append(str(error))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems
+
+
+class _Rows(torch.utils.data.Dataset):
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.full((4,), float(index)) * 2
+
+
+def test_forked_data_loader_beside_compiling() -> None:
+    run = compiled(lambda x: x.cos() * 2 + x.mean(), dynamic=False)
+    loader = torch.utils.data.DataLoader(_Rows(), batch_size=5, num_workers=2)
+    for _ in range(2):
+        for batch in loader:  # the last batch is smaller: a compile while workers live
+            check("batch", run(batch), batch.cos() * 2 + batch.mean())
+
+
+def test_errors_of_torch_pass_through() -> None:
+    solve = compiled(lambda x: torch.linalg.cholesky(x) * 2)
+    check("result", solve(torch.eye(3) * 4), torch.linalg.cholesky(torch.eye(3) * 4) * 2)
+    with pytest.raises(RuntimeError, match=r"positive-definite|cholesky"):
+        solve(-torch.eye(3))
+    check("after", solve(torch.eye(3)), torch.linalg.cholesky(torch.eye(3)) * 2)
+
+
+def test_shapes_that_do_not_fit_raise_as_in_eager() -> None:
+    with pytest.raises(Exception, match=r"size|shape"):
+        compiled(lambda x, y: x + y)(torch.ones(3), torch.ones(4))
+
+
+def test_the_same_graph_is_found_again() -> None:
+    x = torch.randn(21, 23)
+    check("first", compiled(lambda x: x.erf() * 3)(x), x.erf() * 3)
+    torch._dynamo.reset()
+    tensord.reset_stats()
+    check("second", compiled(lambda x: x.erf() * 3)(x), x.erf() * 3)
+    stats = tensord.stats()
+    assert (stats["hits"], stats["compiled"], stats["kernels_compiled"]) == (1, 0, 0)
+
+
+def test_explain_and_run_only() -> None:
+    run = compiled(lambda x: x.tan() + 1)
+    x = torch.randn(5)
+    run(x)
+    with torch.compiler.set_stance("fail_on_recompile"):
+        check("result", run(x), x.tan() + 1)
+    report = torch._dynamo.explain(lambda x: x.tan() + 1)(x)
+    assert report.graph_count == 1
+
+
+def test_tensors_made_under_inference_mode() -> None:
+    run = compiled(lambda x: x.square() + 1)
+    with torch.inference_mode():
+        x = torch.randn(9)
+        check("result", run(x), x.square() + 1)
