@@ -37,6 +37,13 @@ libraries_of() {
     grep -Ev "$HOST_LIBRARIES" | cut -d' ' -f2
 }
 
+# owner_of LIBRARY: its Debian package. Packages older than the merge of /usr know it under /lib.
+owner_of() {
+  local path
+  path=$(readlink -f "$1")
+  { dpkg-query -S "$path" || dpkg-query -S "${path#/usr}"; } 2>/dev/null | cut -d: -f1 | head -n 1
+}
+
 say "collecting $name"
 mkdir -p "$package"
 # -h: the package's sources may be links into the rest of the tree.
@@ -48,11 +55,9 @@ binaries=("${BINARIES[@]/#/$root/build/bin/}")
 mapfile -t libraries < <(libraries_of "$runtime" "${binaries[@]}")
 for library in "${libraries[@]}"; do
   cp -L "$library" "$package/lib/"
-  owner=$(dpkg-query -S "$(readlink -f "$library")" 2>/dev/null | cut -d: -f1 | head -n 1)
-  if [ -n "$owner" ]; then
-    cp -L "/usr/share/doc/$owner/copyright" "$package/lib/licenses/$owner" 2>/dev/null ||
-      die "$owner has no copyright file; its library must not be shipped without"
-  fi
+  owner=$(owner_of "$library") || die "no package owns $library, so its licence is not known"
+  cp -L "/usr/share/doc/$owner/copyright" "$package/lib/licenses/$owner" ||
+    die "$owner has no copyright file; its library must not be shipped without"
 done
 cp "$runtime" "$package/lib/"
 cp "${binaries[@]}" "$package/bin/"
@@ -66,15 +71,13 @@ cp "$root/LICENSE" "$root/README.md" "$bundle/"
 # Nothing may come from outside of the bundle but the host's own libraries.
 outside=$(ldd "$package/bin/"* "$package/lib/libtensord_runtime.so" |
   sed -n 's/^\t\(\S*\) => \(\/\S*\) .*/\1 \2/p' | grep -Ev "$HOST_LIBRARIES" |
-  grep -v " $package/lib/" || true)
+  grep -v " $bundle/" || true)
 [ -z "$outside" ] || die "the bundle would use libraries from outside: $outside"
-
-mkdir -p "$root/dist"
-tar -C "$work" --owner=0 --group=0 -czf "$root/dist/$name.tar.gz" "$name"
 
 say "building the wheel"
 wheel=$work/wheel
-mkdir -p "$wheel"
+mkdir -p "$wheel" "$root/dist"
+rm -f "$root/dist/tensord-$version-"*
 cp -r "$package" "$root/client/pyproject.toml" "$root/client/setup.py" "$wheel/"
 # Only folders of packages are packed; licences go beside the libraries.
 sed -i 's|tensord = \["lib/\*", "bin/\*"\]|tensord = ["lib/*", "lib/licenses/*", "bin/*"]|' \
@@ -82,6 +85,14 @@ sed -i 's|tensord = \["lib/\*", "bin/\*"\]|tensord = ["lib/*", "lib/licenses/*",
 printf '[bdist_wheel]\nplat_name = manylinux_%s_%s\n' "$glibc" "$(uname -m)" >"$wheel/setup.cfg"
 quietly "$venv/bin/python" -m pip wheel --no-deps --no-build-isolation -w "$root/dist" "$wheel" ||
   die "the wheel could not be built"
+
+# With the wheel's metadata torch finds the backend in the unpacked folder too.
+"$venv/bin/python" - "$root/dist/tensord-$version-py3-none-"*.whl "$bundle/python" <<'METADATA'
+import sys, zipfile
+wheel = zipfile.ZipFile(sys.argv[1])
+wheel.extractall(sys.argv[2], [n for n in wheel.namelist() if ".dist-info/" in n])
+METADATA
+tar -C "$work" --owner=0 --group=0 -czf "$root/dist/$name.tar.gz" "$name"
 
 for file in "$root/dist/$name.tar.gz" "$root/dist/tensord-$version-"*.whl; do
   mib=$(($(stat -c %s "$file") / 1048576))

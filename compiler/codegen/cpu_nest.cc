@@ -222,7 +222,7 @@ class NestWriter {
     std::vector<std::string> unrolled;  // the vector loop's inside, once per copy
     for (int copy = 1; copy < copies; ++copy) {
       EmitMembers(position, false, copy);
-      unrolled.push_back(Indent(body_.lines(levels), 6 + levels - 1));
+      unrolled.push_back(Indent(body_.lines(levels), levels + 4));
     }
     EmitMembers(position, false, 0);
     const std::vector<std::string> full_lines = body_.lines(levels);

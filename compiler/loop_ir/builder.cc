@@ -229,7 +229,7 @@ std::pair<Tensor, Tensor> Builder::ReducePair(ReduceKind kind, const Tensor& t,
         NewBuffer(BufferKind::kComputed, -1, value.dtype, loops.kept, strides, origin_);
     reduction.results.push_back(id);
     result = FromView({id, loops.kept, strides, Expr(0)}, value.dtype);
-    if (keepdim) {
+    if (keepdim && t.rank() > 0) {  // a zero-dim tensor has nothing to keep
       for (int d : loops.dims) result = Unsqueeze(result, d);
     }
   }

@@ -3,6 +3,7 @@
 #define TENSORD_COMPILER_SYM_ATOMS_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "compiler/sym/expr.h"
 
@@ -18,6 +19,9 @@ inline int64_t FloorDivInt(int64_t a, int64_t b) {
   const int64_t q = a / b;
   return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
 }
+
+// Rewrites (a / b) * b + a % b to a, with any common factor, in a canonical sum. True when it did.
+bool CombineQuotientAndRemainder(std::vector<Term>* terms);
 
 }  // namespace tensord::sym
 

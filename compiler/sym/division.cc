@@ -217,6 +217,32 @@ bool ProvablyNonNegative(const Expr& e) {
 
 bool ProvablyLess(const Expr& a, const Expr& b) { return ProvablyNonNegative(b - a - 1); }
 
+bool CombineQuotientAndRemainder(std::vector<Term>* terms) {
+  if (terms->size() < 2) return false;
+  for (size_t i = 0; i < terms->size(); ++i) {
+    for (size_t k = 0; k < (*terms)[i].atoms.size(); ++k) {
+      const AtomPtr mod = (*terms)[i].atoms[k];
+      if (mod->kind != AtomKind::kMod || mod->args[1].terms().size() != 1) continue;
+      const Expr quotient = FloorDiv(mod->args[0], mod->args[1]);
+      if (quotient.AsAtom() == nullptr) continue;
+      Term factor = (*terms)[i];
+      factor.atoms.erase(factor.atoms.begin() + static_cast<int64_t>(k));
+      // The term that would complete it: factor * b * (a / b).
+      const Expr wanted = Expr::FromTerms({factor}) * mod->args[1] * quotient;
+      if (wanted.terms().size() != 1) continue;
+      for (size_t j = 0; j < terms->size(); ++j) {
+        if (i == j || Expr::Compare(Expr::FromTerms({(*terms)[j]}), wanted) != 0) continue;
+        const Expr whole = Expr::FromTerms({factor}) * mod->args[0];
+        terms->erase(terms->begin() + static_cast<int64_t>(std::max(i, j)));
+        terms->erase(terms->begin() + static_cast<int64_t>(std::min(i, j)));
+        terms->insert(terms->end(), whole.terms().begin(), whole.terms().end());
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 Expr FloorDiv(const Expr& a, const Expr& b) {
   if (b.Is(1) || a.Is(0)) return a;
   if (a.IsConstant() && b.IsConstant()) return Expr(FloorDivInt(*a.AsConstant(), *b.AsConstant()));

@@ -66,6 +66,7 @@ Expr::Expr(int64_t constant) {
 
 Expr Expr::FromTerms(std::vector<Term> terms) {
   Canonicalize(terms);
+  while (CombineQuotientAndRemainder(&terms)) Canonicalize(terms);
   Expr e;
   e.terms_ = std::make_shared<const std::vector<Term>>(std::move(terms));
   return e;

@@ -180,20 +180,17 @@ setup_build() {
     say "configuring the build"
     (cd "$root" && quietly cmake --preset release) || die "cmake --preset release failed"
   fi
-  # -n finds out in no time whether there is anything to say.
-  if ! ninja -C "$root/build" -n "$@" 2>/dev/null | grep -q 'no work to do'; then
-    say "building (${*:-everything})"
-    # Progress for people; for a log, only what fails.
-    if [ -t 1 ]; then
-      ninja -C "$root/build" "$@" || die "the build failed"
-    else
-      log=$(mktemp)
-      if ! ninja -C "$root/build" "$@" >"$log" 2>&1; then
-        tail -n 100 "$log" >&2
-        die "the build failed"
-      fi
-      rm -f "$log"
+  say "building (${*:-everything})"
+  # Progress for people; for a log, only what fails.
+  if [ -t 1 ]; then
+    ninja -C "$root/build" "$@" || die "the build failed"
+  else
+    log=$(mktemp)
+    if ! ninja -C "$root/build" "$@" >"$log" 2>&1; then
+      grep -v '^\[[0-9]*/[0-9]*\] ' "$log" | tail -n 100 >&2 || true
+      die "the build failed"
     fi
+    rm -f "$log"
   fi
   exec 9>&-
 }

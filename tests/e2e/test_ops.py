@@ -12,18 +12,21 @@ from typing import Any
 import pytest
 import torch
 from compare import Mismatch, check, flatten, wide
-from op_inputs import Arguments
+from op_inputs import Arguments, finite, unary
 from op_table import CASES, Case
 
 pytestmark = pytest.mark.usefixtures("tensord_daemon")
 
 
-def _arguments(case: Case) -> list[tuple[str, Arguments]]:
+def _arguments(case: Case, how: str) -> list[tuple[str, Arguments]]:
+    # What the gradient of a function with a kink is at NaN differs even within eager, by the place
+    # of an element in a vector.
+    inputs = finite if how == "gradient" and case.inputs is unary else case.inputs
     torch.manual_seed(sum(map(ord, case.name)))
     return [
         (f"{case.name} {str(dtype).removeprefix('torch.')} input {number}", arguments)
         for dtype in case.dtypes
-        for number, arguments in enumerate(case.inputs(dtype))
+        for number, arguments in enumerate(inputs(dtype))
     ]
 
 
@@ -81,11 +84,13 @@ def _strides(results: Any) -> list[Any]:
 
 def _check_strides(names: list[str], ours: Any, run: Any, arguments: list[Arguments]) -> None:
     """What torch captures sometimes has other strides than eager: then those are promised."""
-    torch._dynamo.reset()
-    captured = torch.compile(run, backend="aot_eager_decomp_partition", dynamic=False)(arguments)
-    for name, mine, theirs in zip(names, ours, captured, strict=True):
-        if _strides(mine) != _strides(theirs):
-            raise Mismatch(f"{name}: strides {_strides(mine)}, captured {_strides(theirs)}")
+    expected = []
+    for backend in ("eager", "aot_eager", "aot_eager_decomp_partition"):
+        torch._dynamo.reset()
+        expected.append(torch.compile(run, backend=backend, dynamic=False)(arguments))
+    for name, mine, *allowed in zip(names, ours, *expected, strict=True):
+        if _strides(mine) not in [_strides(theirs) for theirs in allowed]:
+            raise Mismatch(f"{name}: strides {_strides(mine)}, not {[*map(_strides, allowed)]}")
 
 
 def _reference(all_of: Any, run: Any, arguments: list[Arguments], eager: list[Any]) -> list[Any]:
@@ -113,7 +118,7 @@ _RUNS = [(c, "result") for c in CASES] + [(c, "gradient") for c in _GRADIENTS]
 
 @pytest.mark.parametrize(("case", "how"), _RUNS, ids=[f"{c.name}-{how}" for c, how in _RUNS])
 def test_operator(case: Case, how: str) -> None:
-    named = _arguments(case)
+    named = _arguments(case, how)
     try:
         _compare(case, named, how)
     except Exception as error:

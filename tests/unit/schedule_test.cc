@@ -243,6 +243,23 @@ TEST(Kernels, LayerNormBackwardReadsRowsOnce) {
   EXPECT_KERNELS(CompileGraph(g), 1);
 }
 
+// A LayerNorm over [batch, time, width] whose result is wanted as it is and as the rows of a product.
+TEST(Kernels, ReshapedLayerNormStaysOne) {
+  GraphBuilder g;
+  const Ref x = g.Input({16, 128, 256}), w = g.Input({256}), b = g.Input({256}), p = g.Input({256, 64});
+  const Ref norm = g.Node("aten::native_layer_norm", {x, Ints({256}), w, b, 1e-5},
+                          {g.Meta({16, 128, 256}), g.Meta({16, 128, 1}), g.Meta({16, 128, 1})});
+  const Ref rows = g.Node("aten::view", {norm, Ints({2048, 256})}, g.Meta({2048, 256}));
+  const Ref product = g.Node("aten::mm", {rows, p}, g.Meta({2048, 64}));
+  for (int i = 0; i < 3; ++i) g.Output(norm.result(i));
+  g.Output(product);
+  auto outcome = CompileGraph(g);
+  EXPECT_KERNELS(outcome, 1);
+  for (const v1::KernelUnit& unit : outcome->state.result.units()) {
+    EXPECT_EQ(unit.source().find("gather"), std::string::npos) << unit.source();
+  }
+}
+
 TEST(Kernels, EqualLayersShareOneUnit) {
   GraphBuilder g;
   Ref x = g.Input({64, 64});

@@ -43,6 +43,16 @@ TEST(FloorDiv, NestedDivisionsMerge) {
   EXPECT_EQ(FloorDiv(FloorDiv(i, 3), 5), FloorDiv(i, 15));
 }
 
+TEST(Expr, QuotientAndRemainderMakeTheWhole) {
+  const Expr i = Expr::Loop(0, 4096), j = Expr::Loop(1, 256);
+  EXPECT_EQ(FloorDiv(i, 128) * 128 + Mod(i, 128), i);
+  EXPECT_EQ(FloorDiv(i, 128) * (128 * 256) + Mod(i, 128) * 256 + j, i * 256 + j);
+  const Expr s = Expr::Size(0, 2, 8), k = Expr::Loop(2, s * 12);
+  EXPECT_EQ(FloorDiv(k, s) * s * 5 + Mod(k, s) * 5, k * 5);
+  // Three levels, as in reshaping to three dimensions and back.
+  EXPECT_EQ(FloorDiv(i, 128) * 128 + Mod(FloorDiv(i, 8), 16) * 8 + Mod(i, 8), i);
+}
+
 TEST(Substitute, SimplifiesAgain) {
   const Expr merged = Expr::Loop(0, 84);
   const Expr e = FloorDiv(merged, 7) * 7 + Mod(merged, 7);
