@@ -8,6 +8,8 @@
 #include "compiler/decompose/lowering.h"
 #include "compiler/import/import.h"
 #include "compiler/schedule/normalize.h"
+#include "compiler/schedule/split_loops.h"
+#include "compiler/schedule/unroll_reductions.h"
 
 namespace tensord::compiler {
 namespace {
@@ -24,8 +26,10 @@ absl::Status LowerPass(CompileState& state) {
   return absl::OkStatus();
 }
 
-// Loops run in the order of memory and are as few as can be.
+// Loops run in the order of memory, without divisions, and are as few as can be.
 absl::Status NormalizePass(CompileState& state) {
+  UnrollShortReductions(&state.program);
+  SplitLoops(&state.program);
   NormalizeLoops(&state.program);
   VerifyProgram(state.program);
   return absl::OkStatus();

@@ -9,12 +9,14 @@ philox_uniform is (w0 >> 8) * 2^-24, in [0, 1). philox_normal is sqrt(-2 ln(1 - 
 with u0, u1 uniform as above from the words w0, w1. Both are float32 and then rounded to the dtype
 asked for.
 
-The implementations here are plain tensor arithmetic: the fallback in eager, and the reference for
-the kernels that the daemon makes.
+On the CPU the numbers come from the runtime library; elsewhere, or without it, from plain tensor
+arithmetic, which is also the reference for the kernels that the daemon makes.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import math
 from collections.abc import Sequence
 
@@ -80,11 +82,46 @@ def _seed(device: torch.device | None = None) -> torch.Tensor:
     return torch.randint(-(2**63), 2**63 - 1, (), dtype=torch.int64, device=device)
 
 
+@functools.cache
+def _fill_functions() -> dict[str, ctypes._CFuncPtr]:
+    """The runtime library's fill functions; empty where there is no library."""
+    from . import _bridge
+
+    try:
+        library = ctypes.CDLL(str(_bridge.find_runtime_library()))
+        functions = {
+            "uniform": library.tensord_philox_uniform,
+            "normal": library.tensord_philox_normal,
+        }
+    except (OSError, AttributeError, RuntimeError):
+        return {}
+    for function in functions.values():
+        function.argtypes = [ctypes.c_uint64, ctypes.c_uint32, ctypes.c_size_t, ctypes.c_void_p]
+        function.restype = None
+    return functions
+
+
+def _filled(kind: str, seed, size, dtype, device, stream) -> torch.Tensor | None:
+    functions = _fill_functions() if torch.device(device).type == "cpu" else {}
+    if not functions:
+        return None
+    result = torch.empty(size, dtype=torch.float32)
+    bits = int(seed) & (2**64 - 1)
+    functions[kind](bits, stream & _MASK, result.numel(), result.data_ptr())
+    return result.to(dtype)
+
+
 def _uniform(seed, size, dtype, device, stream):
+    filled = _filled("uniform", seed, size, dtype, device, stream)
+    if filled is not None:
+        return filled
     return _unit(_words(seed, size, device, stream)[0]).to(dtype).reshape(size)
 
 
 def _normal(seed, size, dtype, device, stream):
+    filled = _filled("normal", seed, size, dtype, device, stream)
+    if filled is not None:
+        return filled
     words = _words(seed, size, device, stream)
     radius = torch.sqrt(-2.0 * torch.log1p(-_unit(words[0])))
     return (radius * torch.cos(2.0 * math.pi * _unit(words[1]))).to(dtype).reshape(size)

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "compiler/decompose/layout.h"
+
 namespace tensord::compiler {
 namespace {
 
@@ -211,6 +213,27 @@ Results SelectScatter(Builder& b, const Call& call) {
   return PutBack(b, &base, b.Unsqueeze(part, dim), base.sizes(), dim, {index, Expr(1), 1});
 }
 
+// A copy of the base, into whose memory the part is written by strides. Offsets count as for
+// as_strided: from the start of eager's storage.
+Results AsStridedScatter(Builder& b, const Call& call) {
+  const TensorType& type = call.argument_type(0);
+  const Tensor part = call.tensor(1);
+  const Sizes sizes = call.integers(2), strides = call.integers(3);
+  if (sizes.size() != strides.size() || !SameSizes(part.sizes(), sizes)) {
+    return absl::InvalidArgumentError("the part does not fit the place it is put to");
+  }
+  const Tensor result = b.RealizeAs(LazyCopy(b, call.tensor(0)), BufferStrides(type));
+  const BufferInfo& buffer = b.program().buffers[result.view()->buffer];
+  const Expr offset = call.has(4) ? call.integer(4) - type.offset : Expr(0);
+  const int64_t end = sym::Hint(offset) + sym::Hint(StorageElements(sizes, strides));
+  const bool inside =
+      sym::Hint(offset) >= 0 && end <= sym::Hint(StorageElements(buffer.sizes, buffer.strides)) &&
+      std::all_of(strides.begin(), strides.end(), [](const Expr& s) { return sym::Hint(s) >= 0; });
+  if (!inside) return absl::InvalidArgumentError("reaches beyond the memory of its argument");
+  b.Assign(b.AsStrided(result, sizes, strides, offset), part);
+  return One(result);
+}
+
 absl::StatusOr<int> DimOfSizes(const Sizes& sizes, int64_t dim) {
   if (sizes.empty()) return absl::InvalidArgumentError("a zero-dim tensor has no parts");
   return NormalizeDim(dim, static_cast<int>(sizes.size()));
@@ -242,6 +265,7 @@ const Operator kOperators[] = {
     {"aten::roll", "T i[] i[]", Roll},
     {"aten::slice_scatter", "T T i i? i? i", SliceScatter},
     {"aten::select_scatter", "T T i i", SelectScatter},
+    {"aten::as_strided_scatter", "T T i[] i[] i?", AsStridedScatter},
     {"aten::slice_backward", "T i[] i i i i", SliceBackward},
     {"aten::select_backward", "T i[] i i", SelectBackward},
 };

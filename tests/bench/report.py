@@ -88,27 +88,28 @@ def _host(entry: dict[str, Any]) -> Section:
 
 def _first_steps(entries: list[dict[str, Any]]) -> Section:
     text = (
-        "The first step in a process of its own, without imports, and in brackets what it takes "
-        "beyond capture and one plain step (Dynamo, AOTAutograd and the partition: the first step "
-        "of `aot_eager_decomp_partition`). Cold: an empty store, a daemon that has just started, "
-        "an empty TorchInductor cache. Next: another process, with the caches filled. Compiled: "
-        "programs that the daemon had to compile for it."
+        "The first step in a process of its own, without imports, and in brackets what of it is "
+        "compiling, capture (Dynamo, AOTAutograd, the partition) apart: for tensord export, "
+        "waiting for the daemon and loading; for TorchInductor its compiler, or the load from its "
+        "caches. Cold: an empty store and an empty TorchInductor cache. Next: another process, "
+        "with both filled. Compiled: programs that the daemon had to compile for it."
     )
-    columns = ["case", "capture", "inductor, cold", "tensord, cold", "inductor, next"]
-    columns += ["tensord, next", "compiled, cold / next"]
+    columns = ["case", "inductor, cold", "tensord, cold", "inductor, next", "tensord, next"]
+    columns += ["compile, cold: tensord / inductor", "compiled, cold / next"]
     rows = []
     for entry in entries:
         if "error" in entry:
-            rows.append([entry["name"], entry["error"], "", "", "", "", ""])
+            rows.append([entry["name"], entry["error"], *[""] * (len(columns) - 2)])
             continue
+        cold, later = entry["cold"], entry["next"]
         cells = [
-            f"{time_text(entry[when][backend]['first'])} "
-            f"({entry[when][backend]['first'] - entry['capture']:+.2f} s)"
-            for when in ("cold", "next")
+            f"{time_text(steps[backend]['first'])} ({time_text(steps[backend]['compile'])})"
+            for steps in (cold, later)
             for backend in ("inductor", "tensord")
         ]
-        made = " / ".join(str(entry[w]["tensord"]["stats"]["compiled"]) for w in ("cold", "next"))
-        rows.append([entry["name"], time_text(entry["capture"]), *cells, made])
+        ratio = cold["tensord"]["compile"] / cold["inductor"]["compile"]
+        made = f"{cold['tensord']['compiled']} / {later['tensord']['compiled']}"
+        rows.append([entry["name"], *cells, f"{ratio:.3f}", made])
     return Section("First step", text, columns, rows)
 
 

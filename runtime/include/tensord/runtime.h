@@ -88,6 +88,11 @@ size_t tensord_program_num_outputs(const TensordProgram* program);
 int tensord_program_run(TensordProgram* program, const TensordValue* inputs, size_t num_inputs,
                         TensordValue* outputs, size_t num_outputs);
 
+// The graph's random operators, for a graph that runs in eager: `count` numbers of stream `stream`
+// under `seed`, equal to those of generated kernels. Uniform in [0, 1); normal with mean 0, variance 1.
+void tensord_philox_uniform(uint64_t seed, uint32_t stream, size_t count, float* out);
+void tensord_philox_normal(uint64_t seed, uint32_t stream, size_t count, float* out);
+
 #ifdef __cplusplus
 }
 #endif
