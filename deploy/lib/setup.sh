@@ -7,10 +7,10 @@
 # the client by a stamp that holds a hash of what went into them, the build by ninja itself.
 #
 # Environment: PYTHON (the interpreter for .venv, default python3), TENSORD_TORCH_VERSION (default
-# below), TENSORD_TORCH_INDEX (an index of CPU wheels; empty: pip's own configuration alone).
+# below), TENSORD_TORCH_INDEX (an index with CPU wheels of torch, asked besides pip's own).
 
 TORCH_VERSION=${TENSORD_TORCH_VERSION:-2.13.0}
-TORCH_INDEX=${TENSORD_TORCH_INDEX-https://download.pytorch.org/whl/cpu}
+TORCH_INDEX=${TENSORD_TORCH_INDEX:-}
 
 venv=$root/.venv
 stamps=$venv/.tensord
@@ -89,16 +89,10 @@ find_python() {
   die "no Python 3.10 or later with the module venv (${PYTHON:-python3}); set PYTHON to one"
 }
 
-# pip's arguments for torch: where there is no GPU, the small CPU wheels if their index answers.
+# pip's arguments for torch.
 torch_arguments() {
   printf '%s\n' "torch==$TORCH_VERSION"
-  if [ -z "$TORCH_INDEX" ] || [ -e /dev/nvidiactl ]; then return; fi
-  if "$venv/bin/python" - "$TORCH_INDEX/torch/" <<'PROBE' 2>/dev/null; then
-import sys, urllib.request
-urllib.request.urlopen(urllib.request.Request(sys.argv[1], method="HEAD"), timeout=5)
-PROBE
-    printf '%s\n' --extra-index-url "$TORCH_INDEX"
-  fi
+  if [ -n "$TORCH_INDEX" ]; then printf '%s\n' --extra-index-url "$TORCH_INDEX"; fi
 }
 
 setup_python() {
