@@ -266,8 +266,9 @@ class Lowerer {
       Tensor& t = values_[ref.value][ref.output];
       const TensorType& type = TypeOf(ref.value, ref.output);
       // Library operators choose the layout of their results by that of their arguments, so each
-      // must come as in eager.
-      if (!HasStrides(t, type.strides)) {
+      // must come as in eager. Complex numbers no kernel of ours can copy; the runtime mends the
+      // layout of results.
+      if (!IsComplex(type.dtype) && !HasStrides(t, type.strides)) {
         const Tensor there = WithStrides(builder_, t, type.strides);
         if (!t.view()) t = there;
         return there;
@@ -367,7 +368,7 @@ class Lowerer {
                        (KindOf(t) == BufferKind::kInput && IsCopyInEager(output.value)))) {
         t = LazyCopy(builder_, t);
       }
-      t = WithStrides(builder_, t, type.strides);
+      if (!IsComplex(type.dtype)) t = WithStrides(builder_, t, type.strides);
       out.view = *t.view();
       if (KindOf(t) != BufferKind::kInput) {
         builder_.program().buffers[out.view.buffer].returned = true;

@@ -20,7 +20,6 @@ import kernel_cases
 import model_cases
 import torch
 
-
 # TorchInductor's own timers: the compiler, and what it does instead when its caches are filled.
 _INDUCTOR_TIMERS = ("compile_fx_inner", "AOTAutogradCache.inductor_load")
 

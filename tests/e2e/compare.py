@@ -79,8 +79,10 @@ def _check_tensor(
     if not isinstance(ours, torch.Tensor):
         raise Mismatch(f"{what}: {type(ours).__name__}, not a tensor")
     if (ours.dtype, ours.shape) != (eager.dtype, eager.shape):
-        raise Mismatch(f"{what}: {ours.dtype} {tuple(ours.shape)}, eager has {eager.dtype} "
-                       f"{tuple(eager.shape)}")
+        raise Mismatch(
+            f"{what}: {ours.dtype} {tuple(ours.shape)}, eager has {eager.dtype} "
+            f"{tuple(eager.shape)}"
+        )
     if strides and _strides(ours) != _strides(eager):
         raise Mismatch(f"{what}: strides {ours.stride()}, eager has {eager.stride()}")
     ours, eager, exact = ours.detach(), eager.detach(), exact.detach()
@@ -90,8 +92,10 @@ def _check_tensor(
         if not torch.equal(ours, eager):
             wrong = (ours != eager).nonzero()
             at = tuple(wrong[0].tolist())
-            raise Mismatch(f"{what}: {len(wrong)} of {ours.numel()} differ; at {at} "
-                           f"{ours[at].item()}, eager has {eager[at].item()}")
+            raise Mismatch(
+                f"{what}: {len(wrong)} of {ours.numel()} differ; at {at} "
+                f"{ours[at].item()}, eager has {eager[at].item()}"
+            )
         return
     _check_floats(what, ours, eager, exact)
 
@@ -104,14 +108,16 @@ def _strides(tensor: torch.Tensor) -> list[int]:
 
 
 def _check_floats(what: str, ours: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> None:
-    # Where eager's own float64 disagrees with its narrow type on NaN and infinities, either will do.
+    # Where eager's float64 disagrees with its narrow type on NaN and infinities, either will do.
     truth = exact.to(eager.dtype)
     special = ~(torch.isfinite(eager) & torch.isfinite(ours))
     same = _same(ours, eager) | _same(ours, truth)
     if not (same | ~special).all():
         at = tuple((special & ~same).nonzero()[0].tolist())
-        raise Mismatch(f"{what}: at {at} {ours[at].item()}, eager has {eager[at].item()}, float64 "
-                       f"{exact[at].item()}")
+        raise Mismatch(
+            f"{what}: at {at} {ours[at].item()}, eager has {eager[at].item()}, float64 "
+            f"{exact[at].item()}"
+        )
     if not (~special).any():
         return
     relative, absolute = TOLERANCE[eager.dtype]
@@ -139,20 +145,25 @@ def _same(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return (a == b) | (a.isnan() & b.isnan())
 
 
-def check_relative(what: str, ours: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor,
-                   tolerance: float) -> None:
+def check_relative(
+    what: str, ours: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, tolerance: float
+) -> None:
     """For losses and gradients: the error as a fraction of the largest magnitude of the tensor.
 
     It may be `tolerance`, or EAGER_FACTOR times eager's own.
     """
     if (ours.dtype, ours.shape) != (eager.dtype, eager.shape):
-        raise Mismatch(f"{what}: {ours.dtype} {tuple(ours.shape)}, eager has {eager.dtype} "
-                       f"{tuple(eager.shape)}")
+        raise Mismatch(
+            f"{what}: {ours.dtype} {tuple(ours.shape)}, eager has {eager.dtype} "
+            f"{tuple(eager.shape)}"
+        )
     truth = exact.detach().double()
     scale = max(truth.abs().max().item(), 1e-30) if truth.numel() else 1.0
 
     def error(value: torch.Tensor) -> float:
-        return (value.detach().double() - truth).abs().max().item() / scale if truth.numel() else 0.0
+        return (
+            (value.detach().double() - truth).abs().max().item() / scale if truth.numel() else 0.0
+        )
 
     mine, theirs = error(ours), error(eager)
     if not mine <= max(tolerance, EAGER_FACTOR * theirs):

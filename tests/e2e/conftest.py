@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -83,3 +83,20 @@ def tensord_daemon(
     stats = tensord.stats()
     assert stats["fallbacks"] == 0, stats
     assert stats["calls_in_eager"] == 0, stats
+
+
+@pytest.fixture
+def start(clean: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., RealDaemon]]:
+    """Starts a daemon on this process's address; all that were started end with the test."""
+    started: list[RealDaemon] = []
+
+    def begin(*flags: str, **environment: str) -> RealDaemon:
+        daemon = RealDaemon(clean, environment, flags)
+        started.append(daemon)
+        monkeypatch.setenv("TENSORD_ADDRESS", daemon.address)
+        rpc.client().forget()
+        return daemon
+
+    yield begin
+    for daemon in started:
+        daemon.close()

@@ -84,8 +84,13 @@ def _bert() -> tuple[nn.Module, dict[str, Tensor]]:
     from transformers import BertConfig, BertForMaskedLM
 
     config = BertConfig(
-        vocab_size=VOCABULARY, hidden_size=HIDDEN, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=96, max_position_embeddings=40, hidden_dropout_prob=0.0,
+        vocab_size=VOCABULARY,
+        hidden_size=HIDDEN,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=96,
+        max_position_embeddings=40,
+        hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
     return BertForMaskedLM(config), _masked_text()
@@ -95,8 +100,15 @@ def _gpt2() -> tuple[nn.Module, dict[str, Tensor]]:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
-        vocab_size=VOCABULARY, n_embd=HIDDEN, n_layer=2, n_head=4, n_positions=40, resid_pdrop=0.0,
-        embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False,
+        vocab_size=VOCABULARY,
+        n_embd=HIDDEN,
+        n_layer=2,
+        n_head=4,
+        n_positions=40,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        use_cache=False,
     )
     return GPT2LMHeadModel(config), _text()
 
@@ -105,8 +117,14 @@ def _llama() -> tuple[nn.Module, dict[str, Tensor]]:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=HIDDEN, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, intermediate_size=96, max_position_embeddings=40, use_cache=False,
+        vocab_size=VOCABULARY,
+        hidden_size=HIDDEN,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=96,
+        max_position_embeddings=40,
+        use_cache=False,
     )
     return LlamaForCausalLM(config), _text()
 
@@ -115,8 +133,15 @@ def _t5() -> tuple[nn.Module, dict[str, Tensor]]:
     from transformers import T5Config, T5ForConditionalGeneration
 
     config = T5Config(
-        vocab_size=VOCABULARY, d_model=HIDDEN, d_kv=16, d_ff=96, num_layers=2, num_heads=4,
-        dropout_rate=0.0, decoder_start_token_id=0, use_cache=False,
+        vocab_size=VOCABULARY,
+        d_model=HIDDEN,
+        d_kv=16,
+        d_ff=96,
+        num_layers=2,
+        num_heads=4,
+        dropout_rate=0.0,
+        decoder_start_token_id=0,
+        use_cache=False,
     )
     return T5ForConditionalGeneration(config), _text()
 
@@ -125,8 +150,14 @@ def _vit() -> tuple[nn.Module, dict[str, Tensor]]:
     from transformers import ViTConfig, ViTForImageClassification
 
     config = ViTConfig(
-        hidden_size=HIDDEN, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96,
-        image_size=32, patch_size=8, num_labels=5, hidden_dropout_prob=0.0,
+        hidden_size=HIDDEN,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=96,
+        image_size=32,
+        patch_size=8,
+        num_labels=5,
+        hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
     return ViTForImageClassification(config), _images(32)
@@ -143,7 +174,12 @@ def _resnet() -> tuple[nn.Module, dict[str, Tensor]]:
 
 # Name -> makes the model and its inputs, after torch.manual_seed.
 MODELS: dict[str, Callable[[], tuple[nn.Module, dict[str, Tensor]]]] = {
-    "gpt": _gpt, "bert": _bert, "gpt2": _gpt2, "llama": _llama, "t5": _t5, "vit": _vit,
+    "gpt": _gpt,
+    "bert": _bert,
+    "gpt2": _gpt2,
+    "llama": _llama,
+    "t5": _t5,
+    "vit": _vit,
     "resnet": _resnet,
 }
 

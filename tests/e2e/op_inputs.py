@@ -109,8 +109,10 @@ def powers(dtype: torch.dtype) -> list[Arguments]:
     return [
         (make(dtype, 7, 33, low=0.1), make(dtype, 7, 33, low=-2.0, high=2.0)),
         (make(dtype, 33), make(dtype, 7, 1).round()),
-        (torch.tensor([0.0, 0.0, 1.0, -2.0, -2.0, math.inf, math.nan]).to(dtype),
-         torch.tensor([0.0, 2.0, 5.0, 3.0, 2.0, 0.0, 0.0]).to(dtype)),
+        (
+            torch.tensor([0.0, 0.0, 1.0, -2.0, -2.0, math.inf, math.nan]).to(dtype),
+            torch.tensor([0.0, 2.0, 5.0, 3.0, 2.0, 0.0, 0.0]).to(dtype),
+        ),
     ]
 
 
@@ -153,10 +155,16 @@ def gathered(dtype: torch.dtype) -> list[Arguments]:
 def scattered(dtype: torch.dtype) -> list[Arguments]:
     """A matrix, different column numbers for each row, and as many values."""
     return [
-        (make(dtype, 7, 33), torch.stack([torch.randperm(33)[:5] for _ in range(7)]),
-         make(dtype, 7, 5)),
-        (make(dtype, 9, 6).t(), torch.stack([torch.randperm(9)[:4] for _ in range(6)]),
-         make(dtype, 4, 6).t()),
+        (
+            make(dtype, 7, 33),
+            torch.stack([torch.randperm(33)[:5] for _ in range(7)]),
+            make(dtype, 7, 5),
+        ),
+        (
+            make(dtype, 9, 6).t(),
+            torch.stack([torch.randperm(9)[:4] for _ in range(6)]),
+            make(dtype, 4, 6).t(),
+        ),
     ]
 
 

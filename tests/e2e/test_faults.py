@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 import warnings
@@ -22,7 +19,7 @@ import pytest
 import tensord
 import torch
 from compare import check
-from real_daemon import RealDaemon, binary
+from real_daemon import RealDaemon
 from tensord import export, fallback, rpc, target
 from tensord.v1 import graph_pb2, service_pb2
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -30,28 +27,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 WAIT_S = 60.0
 
 
-@pytest.fixture
-def start(clean: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., RealDaemon]]:
-    """Starts a daemon on this process's address; all that were started end with the test."""
-    started: list[RealDaemon] = []
-
-    def begin(*flags: str, **environment: str) -> RealDaemon:
-        daemon = RealDaemon(clean, environment, flags)
-        started.append(daemon)
-        monkeypatch.setenv("TENSORD_ADDRESS", daemon.address)
-        rpc.client().forget()
-        return daemon
-
-    yield begin
-    for daemon in started:
-        daemon.close()
-
-
 def _slow_compiler(folder: Path, seconds: float) -> str:
     """A C++ compiler that takes its time; it says so by a file `compiling` beside it."""
     script = folder / "slow-c++"
-    script.write_text(f'#!/bin/sh\ncase "$*" in *shared*) touch {folder}/compiling; sleep {seconds};;'
-                      ' esac\nexec c++ "$@"\n')
+    slow = f"touch {folder}/compiling; sleep {seconds}"
+    script.write_text(f'#!/bin/sh\ncase "$*" in *shared*) {slow};; esac\nexec c++ "$@"\n')
     script.chmod(0o755)
     return str(script)
 
@@ -119,8 +99,16 @@ def _writes_to_argument(graph: Any) -> None:
     graph.nodes[1].op, graph.nodes[1].overload = "aten::mul_", "Tensor"
 
 
-_MALFORMED = [_unknown_operator, _wrong_arity, _cycle, _refers_to_nothing, _wrong_shape,
-              _wrong_dtype, _huge_attribute, _writes_to_argument]
+_MALFORMED = [
+    _unknown_operator,
+    _wrong_arity,
+    _cycle,
+    _refers_to_nothing,
+    _wrong_shape,
+    _wrong_dtype,
+    _huge_attribute,
+    _writes_to_argument,
+]
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +120,9 @@ def busy_daemon() -> Iterator[RealDaemon]:
 
 @pytest.mark.parametrize("spoil", _MALFORMED, ids=lambda f: f.__name__.removeprefix("_"))
 def test_malformed_graph(
-    spoil: Callable[[Any], None], busy_daemon: RealDaemon, clean: Path,
+    spoil: Callable[[Any], None],
+    busy_daemon: RealDaemon,
+    clean: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TENSORD_ADDRESS", busy_daemon.address)
@@ -224,8 +214,9 @@ def test_daemon_killed_in_mid_request(
     start: Callable[..., RealDaemon], clean: Path, tmp_path: Path
 ) -> None:
     daemon = start(TENSORD_CXX=_slow_compiler(tmp_path, 5))
-    killer = threading.Thread(target=lambda: (
-        _wait_for((tmp_path / "compiling").exists, "a compile"), daemon.kill()))
+    killer = threading.Thread(
+        target=lambda: (_wait_for((tmp_path / "compiling").exists, "a compile"), daemon.kill())
+    )
     killer.start()
     begin = time.monotonic()
     with pytest.warns(fallback.TensordWarning, match="daemon unavailable"):
@@ -253,12 +244,14 @@ def test_a_daemon_that_restarted_is_found_without_help(start: Callable[..., Real
     assert tensord.daemon_stats()["compiled"] == 1
 
 
-def test_graceful_stop_lets_work_finish(
-    start: Callable[..., RealDaemon], tmp_path: Path
-) -> None:
+def test_graceful_stop_lets_work_finish(start: Callable[..., RealDaemon], tmp_path: Path) -> None:
     daemon = start(TENSORD_CXX=_slow_compiler(tmp_path, 1))
-    thread = threading.Thread(target=lambda: (
-        _wait_for((tmp_path / "compiling").exists, "a compile"), daemon.process.terminate()))
+    thread = threading.Thread(
+        target=lambda: (
+            _wait_for((tmp_path / "compiling").exists, "a compile"),
+            daemon.process.terminate(),
+        )
+    )
     thread.start()
     _run()
     thread.join()
@@ -278,8 +271,10 @@ def test_compiler_missing(start: Callable[..., RealDaemon]) -> None:
 
 def test_compiler_that_fails(start: Callable[..., RealDaemon], tmp_path: Path) -> None:
     script = tmp_path / "broken-c++"
-    script.write_text('#!/bin/sh\ncase "$*" in *--version*|*-dumpmachine*) exec c++ "$@";; esac\n'
-                      "echo 'disk on fire' >&2\nexit 1\n")
+    script.write_text(
+        '#!/bin/sh\ncase "$*" in *--version*|*-dumpmachine*) exec c++ "$@";; esac\n'
+        "echo 'disk on fire' >&2\nexit 1\n"
+    )
     script.chmod(0o755)
     daemon = start(TENSORD_CXX=str(script))
     with pytest.warns(fallback.TensordWarning):
@@ -291,149 +286,3 @@ def test_compiler_that_fails(start: Callable[..., RealDaemon], tmp_path: Path) -
     tensord.reset_stats()
     _run()
     assert tensord.stats()["compiled"] == 1
-
-
-# -- the store ------------------------------------------------------------------------------------
-
-
-def test_store_that_cannot_be_written(
-    start: Callable[..., RealDaemon], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_text("in the way")
-    start(f"--store={tmp_path}/file/store")
-    monkeypatch.setenv("TENSORD_STRICT", "1")
-    _run()
-    assert tensord.stats()["compiled"] == 1
-    problem = tensord.daemon_stats()["store_problem"]
-    assert str(tmp_path) in problem
-
-
-_JOB = """
-    import sys, torch, tensord
-    torch.manual_seed(0)
-    x = torch.randn(50, 60)
-    f = lambda x: torch.tanh(x).sum(-1) * 2 + x[:, 0]
-    ours = torch.compile(f, backend="tensord")(x)
-    assert torch.allclose(ours, f(x), rtol=1e-5, atol=1e-5), (ours - f(x)).abs().max()
-    stats = tensord.stats()
-    print(stats["compiled"], stats["hits"], stats["recompiled"], stats["fallbacks"])
-"""
-
-
-def _job(**environment: str) -> tuple[int, int, int, int]:
-    """Runs _JOB in a process of its own: (compiled, hits, recompiled, fallbacks)."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(_JOB)], capture_output=True, text=True,
-        timeout=300, env={**os.environ, **environment}, check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return tuple(map(int, done.stdout.split()))  # type: ignore[return-value]
-
-
-def _blobs(daemon: RealDaemon) -> list[Path]:
-    return sorted(path for path in (daemon.store / "blobs").rglob("*") if path.is_file())
-
-
-@pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
-def test_damaged_blob(start: Callable[..., RealDaemon], damage: str) -> None:
-    daemon = start()
-    assert _job() == (1, 0, 0, 0)
-    assert _job() == (0, 1, 0, 0)
-    for blob in _blobs(daemon):
-        data = bytearray(blob.read_bytes())
-        blob.chmod(0o600)
-        if damage == "flip":
-            data[len(data) // 2] ^= 1
-            blob.write_bytes(data)
-        elif damage == "truncate":
-            blob.write_bytes(data[: len(data) // 2])
-        else:
-            blob.unlink()
-    compiled, hits, recompiled, fallbacks = _job()
-    assert fallbacks == 0
-    assert compiled + hits >= 1
-    assert recompiled == 1 or compiled == 1
-    assert _job() == (0, 1, 0, 0)
-    if damage == "flip":
-        assert tensord.daemon_stats()["blobs_corrupt"] >= 1
-
-
-def test_damaged_index(start: Callable[..., RealDaemon]) -> None:
-    daemon = start()
-    assert _job() == (1, 0, 0, 0)
-    daemon.stop()
-    for path in daemon.store.iterdir():
-        if path.is_file():
-            path.write_bytes(b"no database" * 1000)
-    daemon.start()
-    assert _job()[3] == 0
-    assert _job() == (0, 1, 0, 0)
-
-
-# -- several daemons ------------------------------------------------------------------------------
-
-
-def test_two_daemons_on_one_socket(start: Callable[..., RealDaemon]) -> None:
-    first = start()
-    done = subprocess.run(
-        [str(binary()), f"--address={first.address}", f"--store={first.folder}/other"],
-        capture_output=True, text=True, timeout=WAIT_S, check=False,
-    )
-    assert done.returncode == 3
-    _run()
-    assert tensord.stats()["compiled"] == 1
-    assert tensord.daemon_stats()["pid"] == first.process.pid
-
-
-def test_two_daemons_started_at_once(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    address = f"unix:{clean}/both"
-    processes = [
-        subprocess.Popen([str(binary()), f"--address={address}", f"--store={clean}/store"],
-                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(4)
-    ]
-    try:
-        _wait_for(lambda: sum(p.poll() is None for p in processes) == 1, "all but one ending")
-        assert sorted(p.returncode for p in processes if p.returncode is not None) == [3, 3, 3]
-        monkeypatch.setenv("TENSORD_ADDRESS", address)
-        _run()
-        assert tensord.stats()["compiled"] == 1
-    finally:
-        for process in processes:
-            process.terminate()
-            process.wait(WAIT_S)
-
-
-def test_two_daemons_share_a_store(start: Callable[..., RealDaemon], clean: Path) -> None:
-    start()
-    (clean / "two").mkdir()
-    second = RealDaemon(clean / "two", flags=(f"--store={clean}/store",))
-    try:
-        assert _job() == (1, 0, 0, 0)
-        assert _job(TENSORD_ADDRESS=second.address) == (0, 1, 0, 0)
-    finally:
-        second.close()
-
-
-def test_jobs_that_race_start_one_daemon(clean: Path) -> None:
-    environment = {
-        "TENSORD_ADDRESS": f"unix:{clean}/auto", "TENSORD_AUTOSTART": "1",
-        "TENSORD_DAEMON": str(binary()), "TENSORD_STORE": f"{clean}/store",
-    }
-    results: list[Any] = []
-    threads = [
-        threading.Thread(target=lambda: results.append(_job(**environment))) for _ in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    os.environ["TENSORD_ADDRESS"] = environment["TENSORD_ADDRESS"]  # `clean` restores it
-    stats = tensord.daemon_stats()
-    try:
-        assert len(results) == 3
-        assert all(fallbacks == 0 for *_, fallbacks in results)
-        assert stats["compiled"] == 1
-        assert stats["requests"] == 3
-    finally:
-        os.kill(stats["pid"], signal.SIGTERM)

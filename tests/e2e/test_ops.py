@@ -113,8 +113,15 @@ def _blame(case: Case, named: list[tuple[str, Arguments]], how: str, error: Exce
             _compare(case, [one], how)
         except Exception as problem:
             problems.append(f"{one[0]}: {type(problem).__name__}: {str(problem)[:300]}")
-    raise Mismatch("\n".join([f"{len(problems)} of {len(named)} inputs fail", *problems[:12],
-                              "" if problems else f"only all together: {error}"])) from error
+    raise Mismatch(
+        "\n".join(
+            [
+                f"{len(problems)} of {len(named)} inputs fail",
+                *problems[:12],
+                "" if problems else f"only all together: {error}",
+            ]
+        )
+    ) from error
 
 
 _GRADIENTS = [case for case in CASES if case.grad]

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 import torch
+import torch._inductor.inductor_prims  # defines prims::fma
 from decompose_cases import CASES, INF, aten, case, rand, special
 
 OUT = Path(__file__).with_name("elementwise_cases.json")
@@ -205,6 +206,7 @@ def copies() -> None:
         case(aten._to_copy.default, (torch.rand(7) * 9).round(), dtype=dtype)
     case(aten._to_copy.default, rand(3, 4).t())
     case(prims.convert_element_type.default, rand(5), torch.float16)
+    case(prims.fma.default, rand(3, 5), rand(3, 5), rand(3, 5))
     case(aten.copy.default, rand(3, 4), rand(4, dtype=torch.bfloat16))
     case(aten.copy.default, integers(3), rand(3))
     x, y = rand(3), rand(2, 2)
@@ -308,6 +310,8 @@ def joins() -> None:
     case(aten.slice_scatter.default, x, rand(4, 2), 1, 1, 5, 2)
     case(aten.slice_scatter.default, x, rand(2, 6), 0, -2)
     case(aten.slice_scatter.default, integers(4), rand(2), 0, 1, 3)
+    case(aten.as_strided_scatter.default, x, rand(2, 3), [2, 3], [8, 2], 1)
+    case(aten.as_strided_scatter.default, rand(12), integers(3), [3], [4])
     case(aten.select_scatter.default, x, rand(4), 1, -1)
     case(aten.slice_backward.default, rand(4, 2), [4, 6], 1, 1, 5, 2)
     case(aten.slice_backward.default, rand(3, 6), [4, 6], 0, 1, 2**63 - 1, 1)
