@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import effects
+from . import effects, fallback, options, random_ops, rpc, target, torch_compat
 from . import export as exporter
-from . import fallback, options, random_ops, rpc, target, torch_compat
 from .compiled import CompiledGraph, eager
 from .counters import STATS
 from .errors import TensordError

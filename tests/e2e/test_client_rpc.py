@@ -57,11 +57,18 @@ def test_one_greeting_per_process(daemon):
     assert daemon.hellos == 1
 
 
+def test_channel_stays_while_in_use(daemon, monkeypatch):
+    monkeypatch.setattr(rpc, "IDLE_GRACE_S", 3600)
+    torch.compile(f, backend="tensord")(torch.ones(2))
+    assert rpc.client()._channel is not None
+
+
 def test_channel_closes_when_idle(daemon, monkeypatch):
     monkeypatch.setattr(rpc, "IDLE_GRACE_S", 0.1)
     torch.compile(f, backend="tensord")(torch.ones(2))
-    assert rpc.client()._channel is not None
-    time.sleep(0.5)
+    deadline = time.monotonic() + 30
+    while rpc.client()._channel is not None and time.monotonic() < deadline:
+        time.sleep(0.05)
     assert rpc.client()._channel is None
     torch._dynamo.reset()
     torch.compile(f, backend="tensord")(torch.ones(2))

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes decompose_cases.json: one-node graphs with inputs and the results that eager PyTorch gives.
+"""Writes decompose_cases.json: one-node graphs with inputs and the results that eager gives.
 
     .venv/bin/python tests/golden/decompose_cases.py
 
-The unit test decompose_golden_test lowers each graph and runs it with the reference interpreter. Run
+decompose_golden_test lowers each graph and runs it with the reference interpreter. Run
 this again after adding an operator to the tables of compiler/decompose.
 """
 
@@ -82,7 +82,7 @@ CASES: list[dict] = []
 
 
 def case(op, *args, tolerance: float | None = None, reference=None, **kwargs) -> None:
-    """Records one call; `reference` stands in for an operator that eager's CPU has no kernel for."""
+    """Records one call; `reference` stands in where eager has no kernel."""
     schema = op._schema
     # Eager first, on copies: some operators write their arguments.
     full = list(args)
@@ -94,15 +94,15 @@ def case(op, *args, tolerance: float | None = None, reference=None, **kwargs) ->
     assert not kwargs, kwargs
     inputs: list[torch.Tensor] = []
     arguments = []
-    for value, parameter in zip(full, schema.arguments):
+    for value, parameter in zip(full, schema.arguments, strict=True):
         real = str(getattr(parameter, "real_type", parameter.type))
         if "ScalarType" in real and isinstance(value, int):
             raise ValueError("dtypes go by keyword as torch.dtype")
         arguments.append(argument(value, str(parameter.type), inputs))
     before = [data(t) for t in inputs]
     # Keyword-only parameters must be passed by name.
-    positional = [v for v, p in zip(full, schema.arguments) if not p.kwarg_only]
-    named = {p.name: v for v, p in zip(full, schema.arguments) if p.kwarg_only}
+    positional = [v for v, p in zip(full, schema.arguments, strict=True) if not p.kwarg_only]
+    named = {p.name: v for v, p in zip(full, schema.arguments, strict=True) if p.kwarg_only}
     results = (reference or op)(*positional, **named)
     results = list(results) if isinstance(results, (list, tuple)) else [results]
     outputs = [{"dtype": "DTYPE_UNSPECIFIED"} if r is None else meta(r) for r in results]

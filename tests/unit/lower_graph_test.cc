@@ -62,7 +62,8 @@ TEST(LowerGraphTest, ChecksArgumentsAgainstTheSignature) {
   GraphBuilder h;
   const Ref y = h.Input({4});
   h.Output(h.Node("aten::add.Tensor", {y, "text", 1}, h.Meta({4})));
-  EXPECT_EQ(ErrorOf(h), "node 'n0' (aten::add.Tensor): argument 1 must be a tensor or a number, but is a text");
+  EXPECT_EQ(ErrorOf(h),
+            "node 'n0' (aten::add.Tensor): argument 1 must be a tensor or a number, but is a text");
   GraphBuilder i;
   const Ref z = i.Input({4});
   i.Output(i.Node("aten::cat", {List({z, nullptr}), 0}, i.Meta({4})));

@@ -1,3 +1,4 @@
+#include <ATen/ScalarOps.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
@@ -103,6 +104,14 @@ c10::IValue Convert(const TensordValue& value, const c10::Type& type) {
       if (value.kind == TENSORD_DOUBLE) return value.real;
       if (value.kind == TENSORD_BOOL) return value.integer != 0;
       return value.integer;
+    case c10::TypeKind::TensorType: {
+      // As in Python, where x * 2 calls mul.Tensor: a number that does not widen x's dtype.
+      at::Tensor number = value.kind == TENSORD_DOUBLE ? at::scalar_to_tensor(value.real)
+                          : value.kind == TENSORD_BOOL ? at::scalar_to_tensor(value.integer != 0)
+                                                       : at::scalar_to_tensor(value.integer);
+      number.unsafeGetTensorImpl()->set_wrapped_number(true);
+      return number;
+    }
     default:
       Unfit(type);
   }
