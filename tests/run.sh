@@ -14,6 +14,8 @@ setup deploy/requirements.txt tests/requirements.txt
 for name in $(compgen -e TENSORD_ || true); do unset "$name"; done
 # Models are made from configurations; nothing may be fetched.
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
+# Spinning threads of one test would starve the compilers and daemons of another.
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-PASSIVE}
 
 reports=$root/build/reports
 rm -rf "$reports"

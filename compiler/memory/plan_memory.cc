@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/memory/in_place.h"
 #include "compiler/schedule/access.h"
 
 namespace tensord::compiler {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-
-struct Lifetime {
-  int first = -1, last = -1;
-};
 
 Expr AlignedBytes(const BufferInfo& buffer) {
   const Expr bytes = StorageElements(buffer.sizes, buffer.strides) * ItemSize(buffer.dtype);
@@ -78,6 +75,20 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
         break;
     }
   }
+  // A result that takes over its operand's memory lengthens the operand's life and has no place of its
+  // own.
+  std::vector<bool> may_share(count, false);
+  for (BufferId id : in_workspace) may_share[id] = true;
+  const auto shared = FindInPlace(program, schedule, lifetimes, may_share);
+  const auto home_of = [&shared](BufferId id) {
+    for (auto it = shared.find(id); it != shared.end(); it = shared.find(id)) id = it->second;
+    return id;
+  };
+  for (const auto& [result, operand] : shared) {
+    Lifetime& home = lifetimes[home_of(operand)];
+    home.last = std::max(home.last, lifetimes[result].last);
+  }
+  std::erase_if(in_workspace, [&](BufferId id) { return shared.count(id) != 0; });
   std::stable_sort(in_workspace.begin(), in_workspace.end(), [&](BufferId a, BufferId b) {
     return sym::Hint(AlignedBytes(program.buffers[a])) > sym::Hint(AlignedBytes(program.buffers[b]));
   });
@@ -136,6 +147,9 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
     }
     home->tenants.push_back(id);
     plan.places[id].offset = home->offset;
+  }
+  for (const auto& [result, operand] : shared) {
+    plan.places[result].offset = plan.places[home_of(operand)].offset;
   }
   plan.workspace_bytes = end;
   return plan;

@@ -2,7 +2,7 @@
 //
 // Requires: a schedule.
 // Ensures: every buffer that a step touches has a place; two buffers that live at the same time do not
-//   overlap; buffers that leave the call are allocated on their own. Offsets are 64-aligned.
+//   overlap, but for a result in its operand's place (in_place.h); buffers that leave the call are allocated on their own. Offsets are 64-aligned.
 // Method: buffers in order of decreasing size, each at the lowest offset that is free during its
 //   lifetime (greedy by size, Pisarchyk and Lee 2020). Sizes are compared by their hints; with symbolic
 //   sizes every symbolic buffer has a place of its own behind the others.

@@ -155,12 +155,19 @@ std::vector<HostTensor> RunKernels(const compiler::CompileState& state, const Ke
       std::memcpy(memory[i].data(), options.constants[buffer.number].data(), elements * item);
     }
   }
+  // Buffers of the workspace lie where the memory plan puts them, so that a wrong plan shows.
+  std::vector<char> workspace(value_of(state.memory.workspace_bytes) + kGuard, '\x5a');
+  const auto address_of = [&](int id) -> char* {
+    const compiler::Place& place = state.memory.places[id];
+    return place.kind == compiler::Place::kWorkspace ? workspace.data() + value_of(place.offset)
+                                                     : memory[id].data();
+  };
   const TensordKernelHost host{ParallelFor, threads};
   for (size_t step = 0; step < state.schedule.steps.size(); ++step) {
     const KernelSource& kernel = state.kernels[step];
     TENSORD_CHECK(!kernel.source.empty(), "a library call in a kernel test");
     std::vector<void*> pointers;
-    for (int id : kernel.buffers) pointers.push_back(memory[id].data());
+    for (int id : kernel.buffers) pointers.push_back(address_of(id));
     std::vector<int64_t> integers;
     for (const Expr& e : kernel.integers) integers.push_back(value_of(e));
     std::vector<char> scratch(value_of(kernel.scratch_bytes_per_thread) * threads + 64);
@@ -169,6 +176,9 @@ std::vector<HostTensor> RunKernels(const compiler::CompileState& state, const Ke
     std::align(64, 0, aligned, space);
     const TensordKernelArgs args{pointers.data(), integers.data(), aligned, &host};
     reinterpret_cast<TensordKernelFn>(library.Find(kernel.source))(&args);
+  }
+  for (int64_t k = 0; k < kGuard; ++k) {
+    TENSORD_CHECK(workspace[workspace.size() - 1 - k] == '\x5a', "a kernel wrote behind the workspace");
   }
   for (size_t i = 0; i < memory.size(); ++i) {
     for (int64_t k = 0; k < kGuard; ++k) {

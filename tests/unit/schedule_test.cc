@@ -293,6 +293,33 @@ TEST(Kernels, DropoutOfSeveralLayersIsOneUnit) {
   EXPECT_EQ(outcome->state.result.units_size(), 1);
 }
 
+TEST(Memory, PointwiseResultsTakeTheirOperandsPlace) {
+  GraphBuilder g;
+  Ref x = g.Input({64, 64});
+  const Ref w = g.Input({64, 64});
+  for (int i = 0; i < 4; ++i) {
+    x = g.Node("aten::mm", {x, w}, g.Meta({64, 64}));
+    x = g.Node("aten::tanh", {x}, g.Meta({64, 64}));
+  }
+  g.Output(g.Node("aten::mm", {x, w}, g.Meta({64, 64})));
+  auto outcome = CompileGraph(g);
+  EXPECT_KERNELS(outcome, 4);
+  // A product needs its operand beside it: two buffers in turn, and tanh none of its own.
+  EXPECT_EQ(outcome->state.memory.workspace_bytes, sym::Expr(2 * 64 * 64 * 4));
+}
+
+TEST(Memory, TransposedResultsDoNot) {
+  GraphBuilder g;
+  const Ref x = g.Input({64, 64}), w = g.Input({64, 64});
+  const Ref product = g.Node("aten::mm", {x, w}, g.Meta({64, 64}));
+  const Ref t = g.Node("aten::permute", {product, Ints({1, 0})}, g.Meta({64, 64}, kF32, {1, 64}));
+  const Ref copy = g.Node("aten::clone", {t, v1::MEMORY_FORMAT_CONTIGUOUS}, g.Meta({64, 64}));
+  const Ref sum = g.Node("aten::tanh", {copy}, g.Meta({64, 64}));
+  g.Output(g.Node("aten::mm", {sum, w}, g.Meta({64, 64})));
+  auto outcome = CompileGraph(g);
+  EXPECT_EQ(outcome->state.memory.workspace_bytes, sym::Expr(2 * 64 * 64 * 4)) << Explain(*outcome);
+}
+
 TEST(Compile, TwiceGivesTheSameBytes) {
   GraphBuilder g;
   const Ref x = g.Input({64, 512});

@@ -1,0 +1,28 @@
+// Which results of a kernel may take the memory of an operand that dies in it.
+//
+// Requires: a schedule.
+// Ensures: for each pair (result, operand): the operand is a computed buffer that is last used by the
+//   kernel that first writes the result; both have one layout; and every element of the operand is read
+//   only where the same element of the result is written, not later. No operand serves two results.
+#ifndef TENSORD_COMPILER_MEMORY_IN_PLACE_H_
+#define TENSORD_COMPILER_MEMORY_IN_PLACE_H_
+
+#include <map>
+#include <vector>
+
+#include "compiler/schedule/schedule.h"
+
+namespace tensord::compiler {
+
+struct Lifetime {
+  int first = -1, last = -1;  // steps; -1: never in memory
+};
+
+// `may_share[b]`: the buffer is placed in the workspace. The result maps results to operands.
+std::map<BufferId, BufferId> FindInPlace(const Program& program, const Schedule& schedule,
+                                         const std::vector<Lifetime>& lifetimes,
+                                         const std::vector<bool>& may_share);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_MEMORY_IN_PLACE_H_
