@@ -1,5 +1,5 @@
-// Broken invariants end the process (a worker, never the daemon or a job); what a caller did wrong is
-// an absl::Status instead.
+// Broken invariants end the process (a worker, never the daemon or a job); what a caller did wrong
+// is an absl::Status instead.
 #ifndef TENSORD_BASE_CHECK_H_
 #define TENSORD_BASE_CHECK_H_
 
@@ -12,10 +12,10 @@ namespace tensord {
 
 }  // namespace tensord
 
-#define TENSORD_CHECK(condition, ...)                                                        \
-  do {                                                                                       \
-    if (!(condition)) [[unlikely]]                                                           \
-      ::tensord::CheckFailed(__FILE__, __LINE__, #condition, std::string(__VA_ARGS__));      \
+#define TENSORD_CHECK(condition, ...)                                                   \
+  do {                                                                                  \
+    if (!(condition)) [[unlikely]]                                                      \
+      ::tensord::CheckFailed(__FILE__, __LINE__, #condition, std::string(__VA_ARGS__)); \
   } while (false)
 
 #endif  // TENSORD_BASE_CHECK_H_

@@ -34,16 +34,17 @@ Sha256Fields& Sha256Fields::Add(std::string_view field) {
 std::string Sha256Fields::Finish() {
   std::string digest(kSha256Bytes, '\0');
   unsigned size = 0;
-  TENSORD_CHECK(EVP_DigestFinal_ex(context_->handle, reinterpret_cast<unsigned char*>(digest.data()),
-                                   &size) == 1);
+  TENSORD_CHECK(EVP_DigestFinal_ex(context_->handle,
+                                   reinterpret_cast<unsigned char*>(digest.data()), &size) == 1);
   return digest;
 }
 
 std::string Sha256(std::string_view data) {
   std::string digest(kSha256Bytes, '\0');
   unsigned size = 0;
-  TENSORD_CHECK(EVP_Digest(data.data(), data.size(), reinterpret_cast<unsigned char*>(digest.data()),
-                           &size, EVP_sha256(), nullptr) == 1);
+  TENSORD_CHECK(EVP_Digest(data.data(), data.size(),
+                           reinterpret_cast<unsigned char*>(digest.data()), &size, EVP_sha256(),
+                           nullptr) == 1);
   return digest;
 }
 
@@ -52,9 +53,8 @@ std::string ToHex(std::string_view bytes) {
 }
 
 std::string FromHex(std::string_view hex) {
-  if (hex.size() % 2 != 0 || !std::all_of(hex.begin(), hex.end(), [](unsigned char c) {
-        return std::isxdigit(c) != 0;
-      })) {
+  if (hex.size() % 2 != 0 ||
+      !std::all_of(hex.begin(), hex.end(), [](unsigned char c) { return std::isxdigit(c) != 0; })) {
     return "";
   }
   return absl::HexStringToBytes(absl::string_view(hex.data(), hex.size()));

@@ -1,5 +1,5 @@
-// Short forms for absl::Status: a caller's mistake, or something unsupported, with a message that says
-// what to do.
+// Short forms for absl::Status: a caller's mistake, or something unsupported, with a message that
+// says what to do.
 #ifndef TENSORD_BASE_STATUS_H_
 #define TENSORD_BASE_STATUS_H_
 
@@ -12,10 +12,9 @@
 #define TENSORD_STATUS_CONCAT(a, b) TENSORD_STATUS_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function when `expression` is not ok.
-#define TENSORD_RETURN_IF_ERROR(expression)                         \
-  do {                                                              \
-    if (absl::Status status_ = (expression); !status_.ok())         \
-      return status_;                                               \
+#define TENSORD_RETURN_IF_ERROR(expression)                                 \
+  do {                                                                      \
+    if (absl::Status status_ = (expression); !status_.ok()) return status_; \
   } while (false)
 
 // Declares `target` from an absl::StatusOr or returns its status.

@@ -13,8 +13,8 @@
 namespace tensord::compiler {
 
 // Compiles `job.graph` for `job.target`. InvalidArgument names the node at fault
-// ("node 'NAME' (aten::op): ..."). The result's modules are numbered as its units; their digests are
-// for the caller to fill in once the units are binaries.
+// ("node 'NAME' (aten::op): ..."). The result's modules are numbered as its units; their digests
+// are for the caller to fill in once the units are binaries.
 absl::StatusOr<v1::CompileResult> Compile(const v1::CompileJob& job);
 
 // Checks a graph from outside: known operators, arity, argument types, references that point back,

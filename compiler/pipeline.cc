@@ -31,7 +31,6 @@ absl::Status NormalizePass(CompileState& state) {
   UnrollShortReductions(&state.program);
   SplitLoops(&state.program);
   NormalizeLoops(&state.program);
-  VerifyProgram(state.program);
   return absl::OkStatus();
 }
 
@@ -66,12 +65,22 @@ absl::Status PlanPass(CompileState& state) {
   return absl::OkStatus();
 }
 
+void VerifyLoops(const CompileState& state) { VerifyProgram(state.program); }
+
+void VerifyPlaces(const CompileState& state) {
+  VerifyMemory(state.program, state.schedule, state.kernels, state.memory);
+}
+
 }  // namespace
 
 const std::vector<Pass>& Pipeline() {
   static const std::vector<Pass> passes = {
-      {"import", ImportPass},     {"lower", LowerPass},     {"normalize", NormalizePass},
-      {"schedule", SchedulePass}, {"codegen", CodegenPass}, {"memory", MemoryPass},
+      {"import", ImportPass},
+      {"lower", LowerPass, VerifyLoops},
+      {"normalize", NormalizePass, VerifyLoops},
+      {"schedule", SchedulePass},
+      {"codegen", CodegenPass},
+      {"memory", MemoryPass, VerifyPlaces},
       {"plan", PlanPass},
   };
   return passes;
@@ -85,6 +94,7 @@ absl::Status RunPipeline(CompileState& state, const DumpFn& dump) {
     v1::StageTime* time = state.result.add_stages();
     time->set_stage(pass.name);
     time->set_nanoseconds(std::chrono::nanoseconds(elapsed).count());
+    if (pass.verify != nullptr) pass.verify(state);
     if (dump) dump(pass.name, state);
   }
   return absl::OkStatus();

@@ -28,6 +28,8 @@ struct CompileState {
 struct Pass {
   const char* name;
   absl::Status (*run)(CompileState& state);
+  // Ends the worker when the pass broke what it promises; run behind the pass, in every build.
+  void (*verify)(const CompileState& state) = nullptr;
 };
 
 const std::vector<Pass>& Pipeline();

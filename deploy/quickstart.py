@@ -23,9 +23,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "deploy" / "lib"))
 
-# Nats between two curves, each the mean of SMOOTH steps. Two runs of eager that differ only in
-# dropout's seed come to 0.01 over 100 steps; tensord draws other random numbers than eager.
-TOLERANCE = 0.05
+# Nats between two curves, each the mean of SMOOTH steps. tensord draws other random numbers for
+# dropout than eager does; runs of eager that differ only in dropout's seed come to 0.05.
+TOLERANCE = 0.10
 SMOOTH = 10
 SHARED_JOBS = 4
 
@@ -140,8 +140,8 @@ def run_acts(options: argparse.Namespace, runner: Any) -> list[Row]:
     rows = [eager]
     reference = eager.jobs[0]
     if options.compare:
-        for name in ("TorchInductor, cold", "TorchInductor, again"):
-            rows.append(Row(name, [runner.job(name, "inductor")], reference))
+        for name in ("Inductor, cold", "Inductor, again"):
+            rows.append(Row(name, [runner.job(f"Torch{name}", "inductor")], reference))
     rows += [
         Row("1 alone", [runner.job("act 1: alone", "tensord")], reference),
         Row("2 again", [runner.job("act 2: the same again", "tensord")], reference),

@@ -139,7 +139,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--learning-rate", type=float, default=5e-4)
     parser.add_argument("--seed", type=int, default=0, help="of the parameters and the data")
     parser.add_argument("--dropout-seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=0, help="of torch (0: its own choice)")

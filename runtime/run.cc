@@ -1,6 +1,7 @@
 #include "runtime/run.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "runtime/externs.h"
 #include "runtime/layout.h"
@@ -9,11 +10,13 @@
 namespace tensord::runtime {
 namespace {
 
+// Set where torch's pool could not run a range; the launch that asked for it then fails.
+thread_local bool parallel_for_failed = false;
+
 void HostParallelFor(int64_t begin, int64_t end, int64_t grain, TensordRangeFn fn, void* context) {
   const Torch* torch = nullptr;
   if (GetTorch(&torch) != TENSORD_OK) return fn(begin, end, context);
-  // Fails only where `fn` throws, which generated code does not.
-  torch->parallel_for(begin, end, grain, fn, context);
+  if (torch->parallel_for(begin, end, grain, fn, context) != 0) parallel_for_failed = true;
 }
 
 std::string Named(const TensordProgram& program, size_t input) {
@@ -215,6 +218,10 @@ TensordError Launch(CallState& state, const LaunchPlan& launch, const TensordKer
   const TensordKernelArgs arguments = {state.pointers.data(), state.values + launch.integers,
                                        scratch, &host};
   launch.function(&arguments);
+  if (parallel_for_failed) [[unlikely]] {
+    parallel_for_failed = false;
+    return Fail(TENSORD_OPERATOR, "torch's thread pool failed under a kernel");
+  }
   return TENSORD_OK;
 }
 
@@ -299,8 +306,16 @@ TensordError Run(const TensordProgram& program, const TensordValue* inputs, Tens
   state.inputs = inputs;
   TENSORD_TRY(BindInputs(state));
   TENSORD_TRY(BindBuffers(state));
-  TENSORD_TRY(RunSteps(state));
-  return MakeOutputs(state, outputs);
+  // From the first step on an input may have changed, so whatever fails is the caller's to see: it
+  // must not be taken for a call that can be made again.
+  TensordError code = TENSORD_OK;
+  try {
+    code = RunSteps(state);
+    if (code == TENSORD_OK) code = MakeOutputs(state, outputs);
+  } catch (const std::exception& error) {
+    code = Fail(TENSORD_OPERATOR, error.what());
+  }
+  return code == TENSORD_OK ? TENSORD_OK : TENSORD_OPERATOR;
 }
 
 }  // namespace tensord::runtime

@@ -268,6 +268,15 @@ TensordError GetTensor(CallState& state, uint32_t buffer, Handle* tensor) {
   return TENSORD_OK;
 }
 
+// An operator may give back a view of its argument. In the workspace that memory is used again.
+bool LiesInWorkspace(const CallState& state, Handle result) {
+  void* data = nullptr;
+  if (state.workspace == nullptr || state.torch->get_data_ptr(result, &data) != 0) return false;
+  const char* const at = static_cast<char*>(data);
+  return at >= state.workspace &&
+         at < state.workspace + state.values[state.program->workspace_bytes];
+}
+
 TensordError TakeResult(CallState& state, uint32_t buffer, Handle result, const std::string& node) {
   const Torch& torch = *state.torch;
   bool defined = false;
@@ -281,7 +290,9 @@ TensordError TakeResult(CallState& state, uint32_t buffer, Handle result, const 
   bool same_strides = false;
   TensordError code = CheckResult(state, buffer, result, node, &same_strides);
   const bool fresh = plan.storage == Storage::kExtern && state.handles[buffer] == nullptr;
-  if (code == TENSORD_OK && fresh && same_strides) return Adopt(state, buffer, result);
+  if (code == TENSORD_OK && fresh && same_strides && !LiesInWorkspace(state, result)) {
+    return Adopt(state, buffer, result);
+  }
   if (code == TENSORD_OK && fresh) code = AllocateBuffer(state, buffer);
   if (code == TENSORD_OK) code = CopyResult(state, buffer, result);
   torch.delete_tensor(result);

@@ -1,6 +1,7 @@
 """Where the daemon listens, and where its files lie.
 
-TENSORD_ADDRESS overrides the socket: a path, "unix:PATH", or "HOST:PORT".
+TENSORD_ADDRESS overrides the socket: a path or "unix:PATH". A daemon serves its own host only: what it
+answers is loaded as code, which no unprotected connection may carry.
 """
 
 from __future__ import annotations
@@ -13,22 +14,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Address:
-    """A daemon's address. Exactly one of `path` (a Unix socket) and `host_port` is set.
+    """A daemon's address: the path of a Unix socket.
 
     explicit: it comes from TENSORD_ADDRESS, so whoever set it answers for the daemon behind it.
     """
 
-    path: str | None
-    host_port: str | None
+    path: str
     explicit: bool
 
     @property
     def grpc_target(self) -> str:
         """The target string for gRPC."""
-        return f"unix:{self.path}" if self.path is not None else f"dns:///{self.host_port}"
+        return f"unix:{self.path}"
 
     def __str__(self) -> str:
-        return self.path if self.path is not None else str(self.host_port)
+        return self.path
 
 
 def runtime_folder() -> str:
@@ -47,28 +47,22 @@ def resolve() -> Address:
     """The address that this process should use now."""
     text = os.environ.get("TENSORD_ADDRESS", "").strip()
     if not text:
-        return Address(os.path.join(runtime_folder(), "tensord.sock"), None, False)
+        return Address(os.path.join(runtime_folder(), "tensord.sock"), False)
     if text.startswith("unix:"):
         path = text.removeprefix("unix:")
         # "unix:///run/x" and "unix:/run/x" are both usual.
         path = "/" + path.lstrip("/") if path.startswith("//") else path
-        return Address(os.path.abspath(path), None, True)
+        return Address(os.path.abspath(path), True)
     if "/" in text:
-        return Address(os.path.abspath(text), None, True)
-    if ":" not in text:
-        raise ValueError(
-            f"TENSORD_ADDRESS={text!r} is neither a socket's path, unix:PATH nor HOST:PORT"
-        )
-    return Address(None, text, True)
+        return Address(os.path.abspath(text), True)
+    raise ValueError(f"TENSORD_ADDRESS={text!r} is neither a socket's path nor unix:PATH")
 
 
 def listens(address: Address) -> bool:
-    """True when something accepts connections on the Unix socket (always True for HOST:PORT).
+    """True when something accepts connections on the Unix socket.
 
     It is cheaper than a gRPC channel, and needs no import of grpc.
     """
-    if address.path is None:
-        return True
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(1.0)
@@ -84,7 +78,7 @@ def foreign_owner(address: Address) -> int | None:
     The default socket may lie in /tmp, where anyone can make the folder first; a daemon of another
     user could hand us code to load. An explicit address is trusted.
     """
-    if address.explicit or address.path is None:
+    if address.explicit:
         return None
     try:
         info = os.lstat(address.path)

@@ -23,7 +23,7 @@ def folder_for(reply: Any) -> str:
     for module in reply.artifact.modules:
         digest = module.sha256.hex()
         path = os.path.join(folder, digest[:2], digest)
-        if not os.path.exists(path):
+        if not _is_intact(path, module.sha256):
             _publish(path, _fetch(module.sha256))
     return folder
 
@@ -32,6 +32,14 @@ def _cache_folder() -> str:
     return os.environ.get("TENSORD_STORE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tensord"
     )
+
+
+def _is_intact(path: str, sha256: bytes) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).digest() == sha256
+    except OSError:
+        return False
 
 
 def _fetch(sha256: bytes) -> bytes:

@@ -81,8 +81,11 @@ class Client:
         """
         address = addresses.resolve()
         with self._lock:
+            # A daemon may have ended since, idle or killed; then another is greeted, or started.
             if self._hello is not None and self._address == address:
-                return self._hello
+                if addresses.listens(address):
+                    return self._hello
+                self._hello = None
             if self._unavailable is not None:
                 until, at, error = self._unavailable
                 if at == str(address) and time.monotonic() < until:

@@ -12,22 +12,38 @@ namespace tensord::compiler {
 
 std::string StorageType(DType dtype) {
   switch (dtype) {
-    case v1::DTYPE_BOOL: return "bool";
-    case v1::DTYPE_UINT8: return "uint8_t";
-    case v1::DTYPE_INT8: return "int8_t";
-    case v1::DTYPE_INT16: return "int16_t";
-    case v1::DTYPE_INT32: return "int32_t";
-    case v1::DTYPE_INT64: return "int64_t";
-    case v1::DTYPE_UINT16: return "uint16_t";
-    case v1::DTYPE_UINT32: return "uint32_t";
-    case v1::DTYPE_UINT64: return "uint64_t";
-    case v1::DTYPE_FLOAT16: return "tk::half";
-    case v1::DTYPE_BFLOAT16: return "tk::bfloat16";
-    case v1::DTYPE_FLOAT32: return "float";
-    case v1::DTYPE_FLOAT64: return "double";
-    case v1::DTYPE_FLOAT8_E4M3FN: return "tk::float8_e4m3fn";
-    case v1::DTYPE_FLOAT8_E5M2: return "tk::float8_e5m2";
-    default: break;
+    case v1::DTYPE_BOOL:
+      return "bool";
+    case v1::DTYPE_UINT8:
+      return "uint8_t";
+    case v1::DTYPE_INT8:
+      return "int8_t";
+    case v1::DTYPE_INT16:
+      return "int16_t";
+    case v1::DTYPE_INT32:
+      return "int32_t";
+    case v1::DTYPE_INT64:
+      return "int64_t";
+    case v1::DTYPE_UINT16:
+      return "uint16_t";
+    case v1::DTYPE_UINT32:
+      return "uint32_t";
+    case v1::DTYPE_UINT64:
+      return "uint64_t";
+    case v1::DTYPE_FLOAT16:
+      return "tk::half";
+    case v1::DTYPE_BFLOAT16:
+      return "tk::bfloat16";
+    case v1::DTYPE_FLOAT32:
+      return "float";
+    case v1::DTYPE_FLOAT64:
+      return "double";
+    case v1::DTYPE_FLOAT8_E4M3FN:
+      return "tk::float8_e4m3fn";
+    case v1::DTYPE_FLOAT8_E5M2:
+      return "tk::float8_e5m2";
+    default:
+      break;
   }
   TENSORD_CHECK(false, absl::StrCat("no C++ type for ", DTypeName(dtype)));
   return "";
@@ -43,6 +59,7 @@ std::string Literal(DType dtype, double number, int64_t integer) {
     if (std::isinf(number)) {
       return absl::StrCat(number < 0 ? "-" : "", "tk::infinity<", type, ">()");
     }
+    if (number == 0 && std::signbit(number)) return absl::StrCat(type, "(-0.0)");
     if (dtype == kFloat64) return absl::StrFormat("double(%.17g)", number);
     return absl::StrFormat("float(%.9g)", static_cast<double>(static_cast<float>(number)));
   }
@@ -53,28 +70,42 @@ std::string Literal(DType dtype, double number, int64_t integer) {
 std::string Identity(ReduceKind kind, DType dtype) {
   const std::string type = ComputeTypeText(dtype);
   switch (kind) {
-    case ReduceKind::kSum: return Literal(dtype, 0, 0);
-    case ReduceKind::kProd: return Literal(dtype, 1, 1);
+    case ReduceKind::kSum:
+      return Literal(dtype, 0, 0);
+    case ReduceKind::kProd:
+      return Literal(dtype, 1, 1);
     case ReduceKind::kMin:
-    case ReduceKind::kArgMin: return absl::StrCat("tk::highest<", type, ">()");
+    case ReduceKind::kArgMin:
+      return absl::StrCat("tk::highest<", type, ">()");
     case ReduceKind::kMax:
-    case ReduceKind::kArgMax: return absl::StrCat("tk::lowest<", type, ">()");
-    case ReduceKind::kAny: return "false";
-    case ReduceKind::kAll: return "true";
-    default: break;  // states of their own
+    case ReduceKind::kArgMax:
+      return absl::StrCat("tk::lowest<", type, ">()");
+    case ReduceKind::kAny:
+      return "false";
+    case ReduceKind::kAll:
+      return "true";
+    default:
+      break;  // states of their own
   }
   return "";
 }
 
 const char* CombineFunction(ReduceKind kind) {
   switch (kind) {
-    case ReduceKind::kSum: return "tk::add";
-    case ReduceKind::kProd: return "tk::mul";
-    case ReduceKind::kMin: return "tk::minimum";
-    case ReduceKind::kMax: return "tk::maximum";
-    case ReduceKind::kAny: return "tk::logical_or";
-    case ReduceKind::kAll: return "tk::logical_and";
-    default: break;
+    case ReduceKind::kSum:
+      return "tk::add";
+    case ReduceKind::kProd:
+      return "tk::mul";
+    case ReduceKind::kMin:
+      return "tk::minimum";
+    case ReduceKind::kMax:
+      return "tk::maximum";
+    case ReduceKind::kAny:
+      return "tk::logical_or";
+    case ReduceKind::kAll:
+      return "tk::logical_and";
+    default:
+      break;
   }
   TENSORD_CHECK(false, "not a plain reduction");
   return "";
@@ -82,13 +113,20 @@ const char* CombineFunction(ReduceKind kind) {
 
 const char* ReduceFunction(ReduceKind kind) {
   switch (kind) {
-    case ReduceKind::kSum: return "tk::reduce_sum";
-    case ReduceKind::kProd: return "tk::reduce_prod";
-    case ReduceKind::kMin: return "tk::reduce_min";
-    case ReduceKind::kMax: return "tk::reduce_max";
-    case ReduceKind::kAny: return "tk::reduce_any";
-    case ReduceKind::kAll: return "tk::reduce_all";
-    default: break;
+    case ReduceKind::kSum:
+      return "tk::reduce_sum";
+    case ReduceKind::kProd:
+      return "tk::reduce_prod";
+    case ReduceKind::kMin:
+      return "tk::reduce_min";
+    case ReduceKind::kMax:
+      return "tk::reduce_max";
+    case ReduceKind::kAny:
+      return "tk::reduce_any";
+    case ReduceKind::kAll:
+      return "tk::reduce_all";
+    default:
+      break;
   }
   TENSORD_CHECK(false, "not a plain reduction");
   return "";

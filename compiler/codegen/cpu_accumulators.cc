@@ -16,8 +16,8 @@ constexpr int kMostCopies = 4;
 
 bool IsArg(ReduceKind kind) { return kind == ReduceKind::kArgMin || kind == ReduceKind::kArgMax; }
 
-// Reductions with a state of their own in the prelude: the prefix of its functions, and the fields that
-// are the results.
+// Reductions with a state of their own in the prelude: the prefix of its functions, and the fields
+// that are the results.
 struct State {
   const char* name;
   const char* parts[2];
@@ -29,11 +29,16 @@ const State* StateOf(ReduceKind kind) {
   static constexpr State kArgMax{"argmax", {"index", nullptr}};
   static constexpr State kArgMin{"argmin", {"index", nullptr}};
   switch (kind) {
-    case ReduceKind::kWelford: return &kWelford;
-    case ReduceKind::kOnlineSoftmax: return &kSoftmax;
-    case ReduceKind::kArgMax: return &kArgMax;
-    case ReduceKind::kArgMin: return &kArgMin;
-    default: return nullptr;
+    case ReduceKind::kWelford:
+      return &kWelford;
+    case ReduceKind::kOnlineSoftmax:
+      return &kSoftmax;
+    case ReduceKind::kArgMax:
+      return &kArgMax;
+    case ReduceKind::kArgMin:
+      return &kArgMin;
+    default:
+      return nullptr;
   }
 }
 
@@ -135,16 +140,16 @@ void AccumulatorEmitter::Accumulate(const NestMember& member, bool tail, int cop
             absl::StrCat(acc.name, " + ",
                          nest_.shape == NestShape::kBlocked ? absl::StrCat(VectorLoop(), " - first")
                                                             : body_->InnerPosition());
-        const std::string old = absl::StrCat(tail ? "tk::load_tail<" : "tk::load<", acc.type, ", W>(", at,
-                                             tail ? ", left)" : ")");
-        out.push_back(absl::StrCat(tail ? "tk::store_tail<" : "tk::store<", acc.type, ", W>(", at, ", ",
-                                   CombineFunction(kind), "(", old, ", ", value,
+        const std::string old = absl::StrCat(tail ? "tk::load_tail<" : "tk::load<", acc.type,
+                                             ", W>(", at, tail ? ", left)" : ")");
+        out.push_back(absl::StrCat(tail ? "tk::store_tail<" : "tk::store<", acc.type, ", W>(", at,
+                                   ", ", CombineFunction(kind), "(", old, ", ", value,
                                    tail ? "), left);" : "));"));
         continue;
       }
       if (const State* state = StateOf(kind)) {
-        out.push_back(absl::StrCat(name, " = tk::", state->name, tail ? "_add_tail(" : "_add(", name,
-                                   ", ", value,
+        out.push_back(absl::StrCat(name, " = tk::", state->name, tail ? "_add_tail(" : "_add(",
+                                   name, ", ", value,
                                    IsArg(kind) ? absl::StrCat(", ", body_->InnerPosition()) : "",
                                    tail ? ", left);" : ");"));
         continue;
@@ -162,8 +167,8 @@ void AccumulatorEmitter::EmitRowResults(int position, int copies) {
   std::vector<std::string>& out = body_->lines(0);
   const auto merge_copies = [&](const Accumulator& acc) {
     for (int copy = 1; copy < copies; ++copy) {
-      out.push_back(absl::StrCat(acc.name, " = ", CombineText(acc.reduction->kind), "(", acc.name, ", ",
-                                 NameOf(acc, copy), ");"));
+      out.push_back(absl::StrCat(acc.name, " = ", CombineText(acc.reduction->kind), "(", acc.name,
+                                 ", ", NameOf(acc, copy), ");"));
     }
   };
   for (const Accumulator& acc : private_) {
@@ -203,10 +208,12 @@ std::string AccumulatorEmitter::StoreBlock(int position, const std::string& firs
     if (acc.member->position != position) continue;
     body_->SetMember(acc.member);
     absl::StrAppend(&text, "    {\n      const int64_t first = ", first, ", last = ", last,
-                    ";\n      for (int64_t ", loop, " = first; ", loop, " < last; ++", loop, ") {\n");
+                    ";\n      for (int64_t ", loop, " = first; ", loop, " < last; ++", loop,
+                    ") {\n");
     body_->EmitRowResult(
         acc.reduction->results[0], acc.reduction->indices[0],
-        {.name = absl::StrCat("tk::broadcast<1>(", acc.name, "[", loop, " - first])"), .dtype = acc.dtype});
+        {.name = absl::StrCat("tk::broadcast<1>(", acc.name, "[", loop, " - first])"),
+         .dtype = acc.dtype});
     for (const std::string& line : body_->lines(0)) absl::StrAppend(&text, "        ", line, "\n");
     body_->lines(0).clear();
     absl::StrAppend(&text, "      }\n    }\n");
@@ -218,8 +225,8 @@ void AccumulatorEmitter::AccumulateRow(const NestMember& member) {
   for (const Accumulator& acc : private_) {
     if (acc.member != &member) continue;
     const std::string value = body_->Use(body_->Emit(acc.reduction->value), 0);
-    body_->lines(0).push_back(absl::StrCat(acc.name, " = ", CombineFunction(acc.reduction->kind), "(",
-                                           acc.name, ", ", value, ");"));
+    body_->lines(0).push_back(absl::StrCat(acc.name, " = ", CombineFunction(acc.reduction->kind),
+                                           "(", acc.name, ", ", value, ");"));
   }
 }
 
@@ -251,8 +258,8 @@ std::string AccumulatorEmitter::SavePrivate() const {
         acc.member->has_inner
             ? absl::StrCat(ReduceFunction(acc.reduction->kind), "(total_", acc.name, ")")
             : absl::StrCat("tk::get(", acc.name, ", 0)");
-    absl::StrAppend(&text, "  *reinterpret_cast<", acc.type, "*>(scratch + ", acc.offset, ") = ", value,
-                    ";\n");
+    absl::StrAppend(&text, "  *reinterpret_cast<", acc.type, "*>(scratch + ", acc.offset,
+                    ") = ", value, ";\n");
   }
   return text;
 }
@@ -266,10 +273,11 @@ std::string AccumulatorEmitter::Finish(const std::string& name) {
     const std::string storage = StorageType(program_.buffers[result].dtype);
     const std::string combine = CombineFunction(r.kind);
     body_->SetMember(acc.member);
-    absl::StrAppend(&text, "  {\n    ", storage, "* const out = static_cast<", storage,
-                    "*>(args->buffers[", interface_->Buffer(result),
-                    "]);\n    const auto part = [&](int64_t task) {\n      return reinterpret_cast<const ",
-                    acc.type, "*>(scratch + task * stride + ", acc.offset, ");\n    };\n");
+    absl::StrAppend(
+        &text, "  {\n    ", storage, "* const out = static_cast<", storage, "*>(args->buffers[",
+        interface_->Buffer(result),
+        "]);\n    const auto part = [&](int64_t task) {\n      return reinterpret_cast<const ",
+        acc.type, "*>(scratch + task * stride + ", acc.offset, ");\n    };\n");
     if (!IsColumns(acc)) {
       absl::StrAppend(&text, "    auto total = tk::load<", acc.type, ", 1>(part(0));\n",
                       "    for (int64_t task = 1; task < tasks; ++task) total = ", combine,
@@ -287,21 +295,23 @@ std::string AccumulatorEmitter::Finish(const std::string& name) {
     const std::string loop = VectorLoop(), at = body_->InnerPosition();
     const std::string extent = body_->ExtentText(nest_.inner.back());
     absl::StrAppend(&text, pad, "for (int64_t ", loop, " = 0; ", loop, " < ", extent, "; ", loop,
-                    " += W) {\n", pad, "  const int64_t left = tk::min_index(W, ", extent, " - ", loop,
-                    ");\n", pad, "  auto total = tk::load_tail<", acc.type, ", W>(part(0) + ", at,
-                    ", left);\n", pad, "  for (int64_t task = 1; task < tasks; ++task) total = ", combine,
+                    " += W) {\n", pad, "  const int64_t left = tk::min_index(W, ", extent, " - ",
+                    loop, ");\n", pad, "  auto total = tk::load_tail<", acc.type, ", W>(part(0) + ",
+                    at, ", left);\n", pad,
+                    "  for (int64_t task = 1; task < tasks; ++task) total = ", combine,
                     "(total, tk::load_tail<", acc.type, ", W>(part(task) + ", at, ", left));\n");
     const auto step = sym::LinearCoefficient(
-        r.indices[0], {sym::AtomKind::kLoop,
-                       static_cast<int>(nest_.outer.size() + nest_.inner.size()) - 1});
+        r.indices[0],
+        {sym::AtomKind::kLoop, static_cast<int>(nest_.outer.size() + nest_.inner.size()) - 1});
     TENSORD_CHECK(step.has_value(), "a column result without a step");
     const std::string index = body_->ScalarText(r.indices[0]);
-    absl::StrAppend(&text, pad,
-                    step->Is(1) ? absl::StrCat("  tk::store_tail<", storage, ", W>(out + ", index,
-                                               ", total, left);\n")
-                                : absl::StrCat("  tk::store_strided_tail<", storage, ", W>(out + ", index,
-                                               ", ", body_->ScalarText(*step), ", total, left);\n"),
-                    pad, "}\n  }\n");
+    absl::StrAppend(
+        &text, pad,
+        step->Is(1)
+            ? absl::StrCat("  tk::store_tail<", storage, ", W>(out + ", index, ", total, left);\n")
+            : absl::StrCat("  tk::store_strided_tail<", storage, ", W>(out + ", index, ", ",
+                           body_->ScalarText(*step), ", total, left);\n"),
+        pad, "}\n  }\n");
   }
   std::string head =
       absl::StrCat("static void ", name,
@@ -309,7 +319,8 @@ std::string AccumulatorEmitter::Finish(const std::string& name) {
                    "  [[maybe_unused]] constexpr int W = tk::kLanes;\n"
                    "  const char* const scratch = static_cast<const char*>(args->scratch);\n");
   for (size_t i = 0; i < interface_->integers().size(); ++i) {
-    absl::StrAppend(&head, "  [[maybe_unused]] const int64_t n", i, " = args->integers[", i, "];\n");
+    absl::StrAppend(&head, "  [[maybe_unused]] const int64_t n", i, " = args->integers[", i,
+                    "];\n");
   }
   return head + text + "}\n";
 }

@@ -1,9 +1,9 @@
 // The reductions of a nest: their accumulators' declarations, steps and results as C++ text.
 //
 // A row reduction lives within a unit: a vector of partial results, reduced across lanes behind the
-// loop. In a blocked nest it is an array with one accumulator per column of the block. A reduction over
-// the outer loops outlives units: each task has its own copy in scratch memory (a scalar, or one element
-// per column), and the copies are combined in task order once all tasks are done.
+// loop. In a blocked nest it is an array with one accumulator per column of the block. A reduction
+// over the outer loops outlives units: each task has its own copy in scratch memory (a scalar, or
+// one element per column), and the copies are combined in task order once all tasks are done.
 #ifndef TENSORD_COMPILER_CODEGEN_CPU_ACCUMULATORS_H_
 #define TENSORD_COMPILER_CODEGEN_CPU_ACCUMULATORS_H_
 
@@ -49,7 +49,7 @@ class AccumulatorEmitter {
   struct Accumulator {
     const NestMember* member;
     const Reduction* reduction;
-    std::string name;    // a variable, or the columns' array
+    std::string name;  // a variable, or the columns' array
     DType dtype;
     std::string type;    // compute type
     std::string offset;  // of those that outlive units: in the task's scratch

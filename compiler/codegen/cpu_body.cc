@@ -116,7 +116,8 @@ std::string BodyEmitter::VectorAtom(const sym::Atom& atom) {
       return absl::StrCat("tk::floor_div(", VectorText(atom.args[0]), ", ",
                           VectorText(atom.args[1]), ")");
     case sym::AtomKind::kMod:
-      return absl::StrCat("tk::mod(", VectorText(atom.args[0]), ", ", VectorText(atom.args[1]), ")");
+      return absl::StrCat("tk::mod(", VectorText(atom.args[0]), ", ", VectorText(atom.args[1]),
+                          ")");
     case sym::AtomKind::kMin:
       return absl::StrCat("tk::minimum(", VectorText(atom.args[0]), ", ", VectorText(atom.args[1]),
                           ")");
@@ -189,8 +190,9 @@ std::string BodyEmitter::RowArray(BufferId id) {
     absl::StrAppend(&array_declarations_, "  alignas(64) ", type, " ", it->second, "[", *count,
                     "];\n");
   } else {
-    absl::StrAppend(&array_declarations_, "  ", type, "* const ", it->second, " = reinterpret_cast<",
-                    type, "*>(scratch + ", interface_->Scratch(bytes), ");\n");
+    absl::StrAppend(&array_declarations_, "  ", type, "* const ", it->second,
+                    " = reinterpret_cast<", type, "*>(scratch + ", interface_->Scratch(bytes),
+                    ");\n");
   }
   return it->second;
 }
@@ -204,8 +206,9 @@ EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
     const std::string type = ComputeTypeText(inst.dtype);
     const std::string at = absl::StrCat(RowArray(inst.buffer), " + ", InnerPosition());
     value.level = vector_level();
-    value.name = Define(value.level, tail_ ? absl::StrCat("tk::load_tail<", type, ", W>(", at, ", left)")
-                                           : absl::StrCat("tk::load<", type, ", W>(", at, ")"));
+    value.name =
+        Define(value.level, tail_ ? absl::StrCat("tk::load_tail<", type, ", W>(", at, ", left)")
+                                  : absl::StrCat("tk::load<", type, ", W>(", at, ")"));
     return value;
   }
   const std::string pointer = Pointer(inst.buffer, false);
@@ -218,10 +221,10 @@ EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
   const bool guarded = inst.guard >= 0;
   if (value.level < vector_level() || vector_level() == 0) {
     const std::string at = absl::StrCat(pointer, " + ", ScalarText(inst.index));
-    value.name = Define(value.level,
-                        guarded ? absl::StrCat("tk::load_masked<", storage, ", 1>(", at, ", ",
-                                               Use(guard, 0), ")")
-                                : absl::StrCat("tk::load<", storage, ", 1>(", at, ")"));
+    value.name = Define(
+        value.level,
+        guarded ? absl::StrCat("tk::load_masked<", storage, ", 1>(", at, ", ", Use(guard, 0), ")")
+                : absl::StrCat("tk::load<", storage, ", 1>(", at, ")"));
     return value;
   }
   const int level = vector_level();
@@ -229,7 +232,8 @@ EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
                                    static_cast<int>(nest_.outer.size()) + level - 1};
   std::string mask;
   if (guarded) mask = Use(guard, level);
-  if (tail_) mask = guarded ? absl::StrCat(mask, " & tk::mask_first<W>(left)") : "tk::mask_first<W>(left)";
+  if (tail_)
+    mask = guarded ? absl::StrCat(mask, " & tk::mask_first<W>(left)") : "tk::mask_first<W>(left)";
   auto stride = sym::LinearCoefficient(inst.index, vector_loop);
   bool indirect = false;
   sym::ForEachSymbol(inst.index, [&](const sym::Atom& atom) {
@@ -248,9 +252,11 @@ EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
       text = TileText(inst, pointer, *stride);
     } else {
       const std::string step = ScalarText(*stride);
-      text = guarded ? absl::StrCat("tk::strided_masked<", storage, ", W>(", at, ", ", step, ", ", mask, ")")
-             : tail_ ? absl::StrCat("tk::strided_tail<", storage, ", W>(", at, ", ", step, ", left)")
-                     : absl::StrCat("tk::strided<", storage, ", W>(", at, ", ", step, ")");
+      text = guarded ? absl::StrCat("tk::strided_masked<", storage, ", W>(", at, ", ", step, ", ",
+                                    mask, ")")
+             : tail_
+                 ? absl::StrCat("tk::strided_tail<", storage, ", W>(", at, ", ", step, ", left)")
+                 : absl::StrCat("tk::strided<", storage, ", W>(", at, ", ", step, ")");
     }
   } else {
     const std::string index = VectorText(inst.index);
@@ -265,13 +271,14 @@ EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
 // ---- Tiles
 
 bool BodyEmitter::IsTransposed(const Inst& inst) const {
-  if (inst.kind != InstKind::kLoad || inst.guard >= 0 || nest_.outer.empty() || nest_.inner.empty() ||
-      nest_.local.count(inst.buffer) != 0 ||
+  if (inst.kind != InstKind::kLoad || inst.guard >= 0 || nest_.outer.empty() ||
+      nest_.inner.empty() || nest_.local.count(inst.buffer) != 0 ||
       sym::ContainsKind(inst.index, sym::AtomKind::kIndirect)) {
     return false;
   }
   const int row = static_cast<int>(nest_.outer.size()) - 1;
-  const auto along_row = sym::LinearCoefficient(inst.index, {sym::AtomKind::kLoop, row + vector_level()});
+  const auto along_row =
+      sym::LinearCoefficient(inst.index, {sym::AtomKind::kLoop, row + vector_level()});
   const auto across = sym::LinearCoefficient(inst.index, {sym::AtomKind::kLoop, row});
   return across && across->Is(1) && along_row && !along_row->Is(0) && !along_row->Is(1);
 }
@@ -287,7 +294,8 @@ std::vector<std::string> BodyEmitter::EndTiles() {
   return std::move(tile_lines_);
 }
 
-std::string BodyEmitter::TileText(const Inst& inst, const std::string& pointer, const Expr& stride) {
+std::string BodyEmitter::TileText(const Inst& inst, const std::string& pointer,
+                                  const Expr& stride) {
   const std::string storage = StorageType(inst.storage);
   const std::string operand = absl::StrCat(pointer, " + ", ScalarText(inst.index));
   auto [it, is_new] = tile_of_.try_emplace(operand, absl::StrCat("tile", tile_of_.size()));
@@ -323,8 +331,10 @@ void BodyEmitter::EmitStore(const Store& store, bool keep_for_later_pass) {
   if (local) {
     if (keep_for_later_pass) {
       const std::string at = absl::StrCat(RowArray(store.buffer), " + ", InnerPosition());
-      lines_[level].push_back(tail_ ? absl::StrCat("tk::store_tail<", ComputeTypeText(storage_type), ", W>(", at, ", ", text, ", left);")
-                                    : absl::StrCat("tk::store<", ComputeTypeText(storage_type), ", W>(", at, ", ", text, ");"));
+      lines_[level].push_back(tail_ ? absl::StrCat("tk::store_tail<", ComputeTypeText(storage_type),
+                                                   ", W>(", at, ", ", text, ", left);")
+                                    : absl::StrCat("tk::store<", ComputeTypeText(storage_type),
+                                                   ", W>(", at, ", ", text, ");"));
     }
     return;
   }
@@ -357,20 +367,26 @@ void BodyEmitter::EmitStore(const Store& store, bool keep_for_later_pass) {
       stored = absl::StrCat("tk::add(", tail ? "tk::load_tail<" : "tk::load<", storage, ", ", lanes,
                             ">(", at, tail ? ", left" : "", "), ", text, ")");
     }
-    out.push_back(tail ? absl::StrCat("tk::store_tail<", storage, ", W>(", at, ", ", stored, ", left);")
-                       : absl::StrCat("tk::store<", storage, ", ", lanes, ">(", at, ", ", stored, ");"));
+    out.push_back(
+        tail ? absl::StrCat("tk::store_tail<", storage, ", W>(", at, ", ", stored, ", left);")
+             : absl::StrCat("tk::store<", storage, ", ", lanes, ">(", at, ", ", stored, ");"));
     return;
   }
-  if (tail_) mask = mask.empty() ? "tk::mask_first<W>(left)" : absl::StrCat(mask, " & tk::mask_first<W>(left)");
+  if (tail_)
+    mask =
+        mask.empty() ? "tk::mask_first<W>(left)" : absl::StrCat(mask, " & tk::mask_first<W>(left)");
   if (stride && !add) {
     const std::string at = absl::StrCat(pointer, " + ", ScalarText(store.index));
     if (stride->Is(1)) {
-      out.push_back(absl::StrCat("tk::store_masked<", storage, ", W>(", at, ", ", text, ", ", mask, ");"));
+      out.push_back(
+          absl::StrCat("tk::store_masked<", storage, ", W>(", at, ", ", text, ", ", mask, ");"));
       return;
     }
     const std::string step = ScalarText(*stride);
-    out.push_back(mask.empty() ? absl::StrCat("tk::store_strided<", storage, ", W>(", at, ", ", step, ", ", text, ");")
-                               : absl::StrCat("tk::store_strided_masked<", storage, ", W>(", at, ", ", step, ", ", text, ", ", mask, ");"));
+    out.push_back(mask.empty() ? absl::StrCat("tk::store_strided<", storage, ", W>(", at, ", ",
+                                              step, ", ", text, ");")
+                               : absl::StrCat("tk::store_strided_masked<", storage, ", W>(", at,
+                                              ", ", step, ", ", text, ", ", mask, ");"));
     return;
   }
   const std::string index = VectorText(store.index);
@@ -431,16 +447,20 @@ EmittedValue BodyEmitter::EmitUncached(int id) {
   const std::string operands = absl::StrJoin(texts, ", ");
   switch (inst.kind) {
     case InstKind::kCompute:
-      value.name = Define(value.level, absl::StrCat("tk::", InfoOf(inst.op).name, "(", operands, ")"));
+      value.name =
+          Define(value.level, absl::StrCat("tk::", InfoOf(inst.op).name, "(", operands, ")"));
       break;
     case InstKind::kCast:
-      value.name = Define(value.level, absl::StrCat("tk::cast<", ComputeTypeText(inst.dtype), ">(", operands, ")"));
+      value.name = Define(
+          value.level, absl::StrCat("tk::cast<", ComputeTypeText(inst.dtype), ">(", operands, ")"));
       break;
     case InstKind::kBitcast:
-      value.name = Define(value.level, absl::StrCat("tk::bitcast<", ComputeTypeText(inst.dtype), ">(", operands, ")"));
+      value.name = Define(value.level, absl::StrCat("tk::bitcast<", ComputeTypeText(inst.dtype),
+                                                    ">(", operands, ")"));
       break;
     case InstKind::kRound:
-      value.name = Define(value.level, absl::StrCat("tk::round_to<", StorageType(inst.storage), ">(", operands, ")"));
+      value.name = Define(value.level, absl::StrCat("tk::round_to<", StorageType(inst.storage),
+                                                    ">(", operands, ")"));
       break;
     default:
       TENSORD_CHECK(false, "unreachable");
@@ -448,12 +468,12 @@ EmittedValue BodyEmitter::EmitUncached(int id) {
   return value;
 }
 
-// The number of a random operator differs from layer to layer; as an argument it leaves their kernels
-// equal.
+// The number of a random operator differs from layer to layer; as an argument it leaves their
+// kernels equal.
 bool BodyEmitter::IsStream(const Inst& inst, int arg) const {
   return inst.kind == InstKind::kCompute &&
-         (inst.op == Op::k_philox_uniform || inst.op == Op::k_philox_normal) && arg == inst.args[1] &&
-         member_->loops.block.insts[arg].kind == InstKind::kConstant;
+         (inst.op == Op::k_philox_uniform || inst.op == Op::k_philox_normal) &&
+         arg == inst.args[1] && member_->loops.block.insts[arg].kind == InstKind::kConstant;
 }
 
 EmittedValue BodyEmitter::EmitStream(int arg) {
@@ -471,8 +491,9 @@ std::string BodyEmitter::Declarations() const {
   for (const auto& [id, written] : used_buffers_) {
     const std::string type = StorageType(program_.buffers[id].dtype);
     const int slot = interface_->Buffer(id);
-    absl::StrAppend(&text, "  ", written ? "" : "const ", type, "* const b", slot, " = static_cast<",
-                    written ? "" : "const ", type, "*>(args->buffers[", slot, "]);\n");
+    absl::StrAppend(&text, "  ", written ? "" : "const ", type, "* const b", slot,
+                    " = static_cast<", written ? "" : "const ", type, "*>(args->buffers[", slot,
+                    "]);\n");
   }
   for (int slot : used_integers_) {
     absl::StrAppend(&text, "  const int64_t n", slot, " = args->integers[", slot, "];\n");

@@ -22,8 +22,8 @@ struct EmittedValue {
   DType dtype = v1::DTYPE_UNSPECIFIED;
 };
 
-// The text of one nest function while it grows. Level 0 is the unit (row), level q + 1 the inside of
-// inner loop q; the last level, `vector_level()`, is inside the vector loop.
+// The text of one nest function while it grows. Level 0 is the unit (row), level q + 1 the inside
+// of inner loop q; the last level, `vector_level()`, is inside the vector loop.
 class BodyEmitter {
  public:
   BodyEmitter(const Program& program, const Nest& nest, KernelInterface* interface);
@@ -38,9 +38,9 @@ class BodyEmitter {
 
   // A load that steps by one along the last outer loop and further along the vector loop.
   bool IsTransposed(const Inst& inst) const;
-  // From here on such loads read the rows of local tiles. EndTiles gives the statements that fill the
-  // tiles, for the outer and vector loops at the tile's first element, and forgets the scalars of the
-  // unit, for the same members are then emitted without tiles.
+  // From here on such loads read the rows of local tiles. EndTiles gives the statements that fill
+  // the tiles, for the outer and vector loops at the tile's first element, and forgets the scalars
+  // of the unit, for the same members are then emitted without tiles.
   void BeginTiles();
   std::vector<std::string> EndTiles();
 

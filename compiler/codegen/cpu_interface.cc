@@ -18,8 +18,8 @@ void KernelInterface::MarkWritten(BufferId id) {
 }
 
 int KernelInterface::Integer(const Expr& value) {
-  // Symbolic sizes are found again; plain numbers are not shared, lest two extents that happen to be
-  // equal give another text than two that differ.
+  // Symbolic sizes are found again; plain numbers are not shared, lest two extents that happen to
+  // be equal give another text than two that differ.
   if (!value.IsConstant()) {
     auto it = std::find(integers_.begin(), integers_.end(), value);
     if (it != integers_.end()) return static_cast<int>(it - integers_.begin());

@@ -14,8 +14,8 @@ class KernelInterface {
   // Position of a buffer among the kernel's pointers; the pointer is called "b<position>".
   int Buffer(BufferId id);
   void MarkWritten(BufferId id);
-  // Position of an integer argument; its name is "n<position>". Loop extents get one each, so that the
-  // text does not depend on them.
+  // Position of an integer argument; its name is "n<position>". Loop extents get one each, so that
+  // the text does not depend on them.
   int Integer(const Expr& value);
   // Bytes of per-thread scratch, 64-aligned; returns the offset as C++ text.
   std::string Scratch(const Expr& bytes);

@@ -17,9 +17,12 @@ constexpr int kWorkPerTask = 65536;
 // tk::kLanes of the prelude.
 int LanesOf(v1::Isa isa) {
   switch (isa) {
-    case v1::ISA_AVX512: return 16;
-    case v1::ISA_AVX2: return 8;
-    default: return 1;
+    case v1::ISA_AVX512:
+      return 16;
+    case v1::ISA_AVX2:
+      return 8;
+    default:
+      return 1;
   }
 }
 
@@ -43,7 +46,8 @@ std::string Description(const Kernel& kernel) {
 
 }  // namespace
 
-KernelSource GenerateKernel(const Program& program, const Kernel& kernel, const v1::Target& target) {
+KernelSource GenerateKernel(const Program& program, const Kernel& kernel,
+                            const v1::Target& target) {
   KernelInterface interface;
   std::vector<NestText> nests;
   for (size_t i = 0; i < kernel.nests.size(); ++i) {
@@ -61,16 +65,18 @@ KernelSource GenerateKernel(const Program& program, const Kernel& kernel, const 
                   "  int64_t tasks;\n"
                   "  int64_t stride;\n");
   for (size_t i = 0; i < nests.size(); ++i) absl::StrAppend(&s, "  int64_t units", i, ";\n");
-  absl::StrAppend(&s, "};\n\nstatic void run(int64_t begin, int64_t end, void* context) {\n"
-                      "  const Context& c = *static_cast<const Context*>(context);\n"
-                      "  for (int64_t task = begin; task < end; ++task) {\n"
-                      "    char* scratch = static_cast<char*>(c.args->scratch) + task * c.stride;\n");
+  absl::StrAppend(&s,
+                  "};\n\nstatic void run(int64_t begin, int64_t end, void* context) {\n"
+                  "  const Context& c = *static_cast<const Context*>(context);\n"
+                  "  for (int64_t task = begin; task < end; ++task) {\n"
+                  "    char* scratch = static_cast<char*>(c.args->scratch) + task * c.stride;\n");
   for (size_t i = 0; i < nests.size(); ++i) {
     absl::StrAppend(&s, "    nest", i, "(c.args, c.units", i, " * task / c.tasks, c.units", i,
                     " * (task + 1) / c.tasks, scratch);\n");
   }
-  absl::StrAppend(&s, "  }\n}\n\nextern \"C\" __attribute__((visibility(\"default\"))) void "
-                      "tensord_kernel(const TensordKernelArgs* args) {\n");
+  absl::StrAppend(&s,
+                  "  }\n}\n\nextern \"C\" __attribute__((visibility(\"default\"))) void "
+                  "tensord_kernel(const TensordKernelArgs* args) {\n");
   std::vector<std::string> work, units, unit_names;
   std::string declarations;
   for (size_t i = 0; i < nests.size(); ++i) {
@@ -89,7 +95,8 @@ KernelSource GenerateKernel(const Program& program, const Kernel& kernel, const 
   absl::StrAppend(&s, integers, declarations, "  const int64_t work = ", absl::StrJoin(work, " + "),
                   ";\n  int64_t tasks = work / ", kWorkPerTask,
                   " + 1;\n  if (tasks > args->host->threads) tasks = args->host->threads;\n"
-                  "  Context context{args, tasks, ", stride, ", ", absl::StrJoin(unit_names, ", "),
+                  "  Context context{args, tasks, ",
+                  stride, ", ", absl::StrJoin(unit_names, ", "),
                   "};\n"
                   "  if (tasks == 1) {\n    run(0, 1, &context);\n  } else {\n"
                   "    args->host->parallel_for(0, tasks, 1, run, &context);\n  }\n");

@@ -17,12 +17,13 @@ constexpr int64_t kFlatChunk = 4096;
 
 std::string Indent(const std::vector<std::string>& lines, int depth) {
   std::string text;
-  for (const std::string& line : lines) absl::StrAppend(&text, std::string(2 * depth, ' '), line, "\n");
+  for (const std::string& line : lines)
+    absl::StrAppend(&text, std::string(2 * depth, ' '), line, "\n");
   return text;
 }
 
-// A flat nest whose loops could not be merged into one is a tiled one over its last loop, and in either
-// case what reduces all elements reduces over units.
+// A flat nest whose loops could not be merged into one is a tiled one over its last loop, and in
+// either case what reduces all elements reduces over units.
 Nest Prepare(Nest nest) {
   if (nest.shape != NestShape::kFlat) return nest;
   if (nest.inner.size() > 1) {
@@ -38,8 +39,11 @@ class NestWriter {
  public:
   NestWriter(const Program& program, const Nest& nest, std::string name, int lanes,
              KernelInterface* interface)
-      : nest_(Prepare(nest)), name_(std::move(name)), lanes_(lanes),
-        body_(program, nest_, interface), accumulators_(program, nest_, &body_, interface) {}
+      : nest_(Prepare(nest)),
+        name_(std::move(name)),
+        lanes_(lanes),
+        body_(program, nest_, interface),
+        accumulators_(program, nest_, &body_, interface) {}
 
   NestText Write() {
     NestText text;
@@ -134,7 +138,8 @@ class NestWriter {
       cost += std::max<int64_t>(1, member_cost / 4);
     }
     cost = std::max<int64_t>(cost, 1);
-    if (nest_.shape == NestShape::kFlat && HasVectorLoop()) return absl::StrCat(extent_, " * ", cost);
+    if (nest_.shape == NestShape::kFlat && HasVectorLoop())
+      return absl::StrCat(extent_, " * ", cost);
     return absl::StrCat(body_.ArgumentText(sym::Product(nest_.outer)), " * ",
                         cost * std::max<int64_t>(1, sym::Hint(sym::Product(nest_.inner))));
   }
@@ -150,7 +155,8 @@ class NestWriter {
     Expr inside(1);
     const int loops = static_cast<int>(nest_.outer.size()) - (transposes_ ? 1 : 0);
     for (int d = loops - 1; d >= 0; --d) {
-      std::string value = inside.Is(1) ? row : absl::StrCat(row, " / (", body_.ScalarText(inside), ")");
+      std::string value =
+          inside.Is(1) ? row : absl::StrCat(row, " / (", body_.ScalarText(inside), ")");
       if (d > 0) value = absl::StrCat(value, " % ", body_.ExtentText(nest_.outer[d]));
       absl::StrAppend(&text, "    [[maybe_unused]] const int64_t i", d, " = ", value, ";\n");
       inside *= nest_.outer[d];
@@ -165,7 +171,8 @@ class NestWriter {
     std::string text;
     std::set<int> positions;
     for (const NestMember& member : nest_.members) positions.insert(member.position);
-    for (int position : positions) text += position % 2 == 1 ? Pass(position) : RowStatements(position);
+    for (int position : positions)
+      text += position % 2 == 1 ? Pass(position) : RowStatements(position);
     return text;
   }
 
@@ -235,8 +242,8 @@ class NestWriter {
     int depth = 2;
     for (int q = 0; q + 1 < levels; ++q) {
       const std::string loop = absl::StrCat("i", nest_.outer.size() + q);
-      absl::StrAppend(&text, std::string(2 * depth, ' '), "for (int64_t ", loop, " = 0; ", loop, " < ",
-                      body_.ExtentText(nest_.inner[q]), "; ++", loop, ") {\n");
+      absl::StrAppend(&text, std::string(2 * depth, ' '), "for (int64_t ", loop, " = 0; ", loop,
+                      " < ", body_.ExtentText(nest_.inner[q]), "; ++", loop, ") {\n");
       ++depth;
       text += Indent(body_.lines(q + 1), depth);
     }
@@ -253,7 +260,8 @@ class NestWriter {
 
   // Short loops are over before several accumulators pay.
   int Copies(int position) const {
-    const int64_t extent = nest_.shape == NestShape::kFlat ? kFlatChunk : sym::Hint(nest_.inner.back());
+    const int64_t extent =
+        nest_.shape == NestShape::kFlat ? kFlatChunk : sym::Hint(nest_.inner.back());
     return extent >= 8 * lanes_ && lanes_ > 1 ? accumulators_.Copies(position) : 1;
   }
 
@@ -262,17 +270,18 @@ class NestWriter {
                              const std::vector<std::string>& unrolled) {
     const std::string pad(2 * depth, ' '), loop = VectorName();
     const auto [first, last] = VectorRange();
-    std::string text = absl::StrCat(pad, "{\n", pad, "  [[maybe_unused]] const int64_t first = ", first,
-                                    ", last = ", last, ";\n", pad, "  int64_t ", loop, " = first;\n");
+    std::string text =
+        absl::StrCat(pad, "{\n", pad, "  [[maybe_unused]] const int64_t first = ", first,
+                     ", last = ", last, ";\n", pad, "  int64_t ", loop, " = first;\n");
     if (!unrolled.empty()) {
       // Copy 0 runs last, so that its text is the same as in the plain loop.
       const size_t copies = unrolled.size() + 1;
-      absl::StrAppend(&text, pad, "  for (; ", loop, " + ", copies, " * W <= last; ", loop, " += ",
-                      copies, " * W) {\n", pad, "    const int64_t base = ", loop, ";\n");
+      absl::StrAppend(&text, pad, "  for (; ", loop, " + ", copies, " * W <= last; ", loop,
+                      " += ", copies, " * W) {\n", pad, "    const int64_t base = ", loop, ";\n");
       for (size_t copy = 0; copy < copies; ++copy) {
-        absl::StrAppend(&text, pad, "    {\n", pad, "      const int64_t ", loop, " = base + ", copy,
-                        " * W;\n", copy == 0 ? Indent(full, depth + 3) : unrolled[copy - 1], pad,
-                        "    }\n");
+        absl::StrAppend(&text, pad, "    {\n", pad, "      const int64_t ", loop, " = base + ",
+                        copy, " * W;\n", copy == 0 ? Indent(full, depth + 3) : unrolled[copy - 1],
+                        pad, "    }\n");
       }
       absl::StrAppend(&text, pad, "  }\n");
     }
@@ -294,32 +303,37 @@ class NestWriter {
 
   std::pair<std::string, std::string> VectorRange() {
     if (nest_.shape == NestShape::kFlat) {
-      return {absl::StrCat("unit * ", kFlatChunk),
-              absl::StrCat("tk::min_index(", extent_, ", unit * ", kFlatChunk, " + ", kFlatChunk, ")")};
+      return {
+          absl::StrCat("unit * ", kFlatChunk),
+          absl::StrCat("tk::min_index(", extent_, ", unit * ", kFlatChunk, " + ", kFlatChunk, ")")};
     }
     const std::string extent = body_.ExtentText(nest_.inner.back());
     if (transposes_) return {"column", extent};
     if (nest_.shape == NestShape::kBlocked && !blocks_.empty()) {
       return {absl::StrCat("block * ", kBlockColumns),
-              absl::StrCat("tk::min_index(", extent, ", block * ", kBlockColumns, " + ", kBlockColumns,
-                           ")")};
+              absl::StrCat("tk::min_index(", extent, ", block * ", kBlockColumns, " + ",
+                           kBlockColumns, ")")};
     }
     return {"0", extent};
   }
 
   // ---- Transposed operands
   //
-  // Where a load steps along the last outer loop and not along the vector loop, units are blocks of W
-  // rows: a W x W tile of the operand is transposed into a local array, from which the rows are read.
+  // Where a load steps along the last outer loop and not along the vector loop, units are blocks of
+  // W rows: a W x W tile of the operand is transposed into a local array, from which the rows are
+  // read.
 
   bool UsesTransposes() const {
-    if (nest_.shape != NestShape::kTiled || nest_.outer.empty() || nest_.inner.size() != 1) return false;
-    if (lanes_ == 1 || sym::Hint(nest_.outer.back()) < lanes_ || sym::Hint(nest_.inner[0]) < lanes_) {
+    if (nest_.shape != NestShape::kTiled || nest_.outer.empty() || nest_.inner.size() != 1)
+      return false;
+    if (lanes_ == 1 || sym::Hint(nest_.outer.back()) < lanes_ ||
+        sym::Hint(nest_.inner[0]) < lanes_) {
       return false;
     }
     bool found = false;
     for (const NestMember& member : nest_.members) {
-      if (!member.has_inner || !member.loops.reductions.empty() || member.position != 1) return false;
+      if (!member.has_inner || !member.loops.reductions.empty() || member.position != 1)
+        return false;
       for (const Inst& inst : member.loops.block.insts) found |= body_.IsTransposed(inst);
     }
     return found;
@@ -336,9 +350,12 @@ class NestWriter {
     return absl::StrCat(
         "    const int64_t first_row = block * W, last_row = tk::min_index(", rows,
         ", first_row + W);\n    int64_t column = 0;\n    if (last_row - first_row == W) {\n"
-        "      for (; column + W <= ", body_.ExtentText(nest_.inner[0]), "; column += W) {\n"
-        "        {\n          const int64_t ", row, " = first_row, ", column, " = column;\n", tiles,
-        "        }\n        for (int64_t ", row, " = first_row; ", row, " < last_row; ++", row,
+        "      for (; column + W <= ",
+        body_.ExtentText(nest_.inner[0]),
+        "; column += W) {\n"
+        "        {\n          const int64_t ",
+        row, " = first_row, ", column, " = column;\n", tiles, "        }\n        for (int64_t ",
+        row, " = first_row; ", row, " < last_row; ++", row,
         ") {\n          [[maybe_unused]] const int64_t ", column, " = column;\n", tiled,
         "        }\n      }\n    }\n    for (int64_t ", row, " = first_row; ", row,
         " < last_row; ++", row, ") {\n", plain, "    }\n");

@@ -23,7 +23,10 @@ class PlanEmitter {
  public:
   PlanEmitter(const Graph& graph, const Program& program, const MemoryPlan& memory,
               v1::CompileResult* result)
-      : graph_(graph), program_(program), memory_(memory), result_(result),
+      : graph_(graph),
+        program_(program),
+        memory_(memory),
+        result_(result),
         artifact_(*result->mutable_artifact()) {}
 
   void Head(const v1::Target& target) {
@@ -100,9 +103,15 @@ class PlanEmitter {
     for (const ProgramOutput& output : program_.outputs) {
       v1::ProgramOutput* out = artifact_.add_outputs();
       switch (output.kind) {
-        case ProgramOutput::kTensor: out->set_buffer(ViewBuffer(output.view)); break;
-        case ProgramOutput::kInteger: sym::ToProto(output.integer, out->mutable_integer()); break;
-        case ProgramOutput::kNone: out->set_none(true); break;
+        case ProgramOutput::kTensor:
+          out->set_buffer(ViewBuffer(output.view));
+          break;
+        case ProgramOutput::kInteger:
+          sym::ToProto(output.integer, out->mutable_integer());
+          break;
+        case ProgramOutput::kNone:
+          out->set_none(true);
+          break;
       }
     }
   }
@@ -111,7 +120,8 @@ class PlanEmitter {
   // The first input that shows a bare symbol binds it.
   void Bind(const Expr& size, size_t input, int dim) {
     const sym::Atom* atom = size.AsAtom();
-    if (atom == nullptr || atom->kind != sym::AtomKind::kSize || !bound_.insert(atom->id).second) return;
+    if (atom == nullptr || atom->kind != sym::AtomKind::kSize || !bound_.insert(atom->id).second)
+      return;
     v1::SymbolBinding* binding = artifact_.add_bindings();
     binding->set_symbol(atom->id);
     binding->set_input(static_cast<uint32_t>(input));
@@ -126,15 +136,27 @@ class PlanEmitter {
       buffer->set_extern_result(true);  // never referred to
       return;
     }
-    const Expr offset = place.kind == Place::kInput ? graph_.inputs[info.number].tensor.offset : Expr(0);
+    const Expr offset =
+        place.kind == Place::kInput ? graph_.inputs[info.number].tensor.offset : Expr(0);
     FillMeta(info.dtype, info.device, info.sizes, info.strides, offset, buffer->mutable_meta());
     switch (place.kind) {
-      case Place::kInput: buffer->set_input(info.number); break;
-      case Place::kConstant: buffer->set_constant(info.number); break;
-      case Place::kWorkspace: sym::ToProto(place.offset, buffer->mutable_workspace()); break;
-      case Place::kOwned: buffer->set_owned(true); break;
-      case Place::kExtern: buffer->set_extern_result(true); break;
-      case Place::kNone: break;
+      case Place::kInput:
+        buffer->set_input(info.number);
+        break;
+      case Place::kConstant:
+        buffer->set_constant(info.number);
+        break;
+      case Place::kWorkspace:
+        sym::ToProto(place.offset, buffer->mutable_workspace());
+        break;
+      case Place::kOwned:
+        buffer->set_owned(true);
+        break;
+      case Place::kExtern:
+        buffer->set_extern_result(true);
+        break;
+      case Place::kNone:
+        break;
     }
   }
 
@@ -149,8 +171,9 @@ class PlanEmitter {
     if (view.offset.Is(0) && view.sizes == info.sizes && view.strides == info.strides) {
       return view.buffer;
     }
-    auto [it, is_new] = views_.emplace(
-        std::make_tuple(view.buffer, view.sizes, view.strides, view.offset), artifact_.buffers_size());
+    auto [it, is_new] =
+        views_.emplace(std::make_tuple(view.buffer, view.sizes, view.strides, view.offset),
+                       artifact_.buffers_size());
     if (!is_new) return it->second;
     const Expr base = memory_.places[view.buffer].kind == Place::kInput
                           ? graph_.inputs[info.number].tensor.offset

@@ -11,8 +11,8 @@
 
 namespace tensord::compiler {
 
-// Fills `result->artifact` and `result->units`; equal sources become one unit. `kernels[i]` belongs to
-// step i of the schedule.
+// Fills `result->artifact` and `result->units`; equal sources become one unit. `kernels[i]` belongs
+// to step i of the schedule.
 void EmitPlan(const Graph& graph, const Program& program, const Schedule& schedule,
               const std::vector<KernelSource>& kernels, const MemoryPlan& memory,
               const v1::Target& target, v1::CompileResult* result);

@@ -4,6 +4,7 @@
 #include <absl/strings/str_format.h>
 #include <absl/strings/str_join.h>
 
+#include <bit>
 #include <cmath>
 #include <optional>
 
@@ -14,10 +15,14 @@ namespace {
 
 DType ResultOf(Op op, const std::vector<Value>& args) {
   switch (InfoOf(op).result) {
-    case OpResult::Same: return args[0].dtype;
-    case OpResult::Bool: return kBool;
-    case OpResult::Second: return args[1].dtype;
-    case OpResult::Float32: return kFloat32;
+    case OpResult::Same:
+      return args[0].dtype;
+    case OpResult::Bool:
+      return kBool;
+    case OpResult::Second:
+      return args[1].dtype;
+    case OpResult::Float32:
+      return kFloat32;
   }
   return args[0].dtype;
 }
@@ -25,11 +30,17 @@ DType ResultOf(Op op, const std::vector<Value>& args) {
 }  // namespace
 
 Value Recorder::Append(Inst inst) {
-  Key key{static_cast<int>(inst.kind), static_cast<int>(inst.op), static_cast<int>(inst.dtype),
-          static_cast<int>(inst.storage), inst.args, inst.index, inst.buffer, inst.number,
-          inst.integer, inst.guard};
+  Key key{static_cast<int>(inst.kind),
+          static_cast<int>(inst.op),
+          static_cast<int>(inst.dtype),
+          static_cast<int>(inst.storage),
+          inst.args,
+          inst.index,
+          inst.buffer,
+          std::bit_cast<uint64_t>(inst.number),
+          inst.integer,
+          inst.guard};
   auto [it, is_new] = known_.emplace(std::move(key), static_cast<int>(block_->insts.size()));
-  // NaN constants compare unequal to themselves in no useful way, so they are simply repeated.
   const DType dtype = inst.dtype;
   if (is_new) block_->insts.push_back(std::move(inst));
   return {it->second, dtype};
@@ -37,11 +48,8 @@ Value Recorder::Append(Inst inst) {
 
 Value Recorder::Constant(double value, DType dtype) {
   if (!IsFloating(dtype)) return ConstantInt(static_cast<int64_t>(value), dtype);
-  if (value != value) {  // a key with NaN would break the map's order
-    block_->insts.push_back({.kind = InstKind::kConstant, .dtype = ComputeType(dtype), .number = value});
-    return {static_cast<int>(block_->insts.size()) - 1, ComputeType(dtype)};
-  }
-  Value result = Append({.kind = InstKind::kConstant, .dtype = ComputeType(dtype), .number = value});
+  Value result =
+      Append({.kind = InstKind::kConstant, .dtype = ComputeType(dtype), .number = value});
   return ComputeType(dtype) != dtype ? Cast(result, dtype) : result;
 }
 
@@ -67,8 +75,8 @@ Value Recorder::Load(BufferId buffer, DType storage, const Expr& index) {
 
 namespace {
 
-// The reciprocal of a power of two, where it is exact and normal in float32: a product with it is the
-// same number as the quotient.
+// The reciprocal of a power of two, where it is exact and normal in float32: a product with it is
+// the same number as the quotient.
 std::optional<double> ExactReciprocal(const Inst& inst) {
   if (inst.kind != InstKind::kConstant || !IsFloating(inst.dtype)) return std::nullopt;
   int exponent = 0;
@@ -101,7 +109,8 @@ Value Recorder::Cast(Value value, DType to) {
   if (compute == to) return value;
   const Inst& made_by = block_->insts[value.id];
   // A value that was just loaded from, or rounded to, this type is already exact.
-  if ((made_by.kind == InstKind::kLoad || made_by.kind == InstKind::kRound) && made_by.storage == to) {
+  if ((made_by.kind == InstKind::kLoad || made_by.kind == InstKind::kRound) &&
+      made_by.storage == to) {
     return value;
   }
   return Append({.kind = InstKind::kRound, .dtype = compute, .storage = to, .args = {value.id}});
@@ -148,23 +157,32 @@ std::string ToString(const Block& block) {
   for (size_t i = 0; i < block.insts.size(); ++i) {
     const Inst& inst = block.insts[i];
     absl::StrAppend(&text, "%", i, ": ", DTypeName(inst.dtype), " = ");
-    std::string args = absl::StrJoin(inst.args, ", ", [](std::string* out, int id) {
-      absl::StrAppend(out, "%", id);
-    });
+    std::string args = absl::StrJoin(
+        inst.args, ", ", [](std::string* out, int id) { absl::StrAppend(out, "%", id); });
     switch (inst.kind) {
       case InstKind::kConstant:
         absl::StrAppend(&text, "constant ",
                         IsFloating(inst.dtype) ? absl::StrFormat("%.9g", inst.number)
                                                : absl::StrCat(inst.integer));
         break;
-      case InstKind::kIndex: absl::StrAppend(&text, "index ", sym::ToString(inst.index)); break;
+      case InstKind::kIndex:
+        absl::StrAppend(&text, "index ", sym::ToString(inst.index));
+        break;
       case InstKind::kLoad:
         absl::StrAppend(&text, "load b", inst.buffer, "[", sym::ToString(inst.index), "]");
         break;
-      case InstKind::kCompute: absl::StrAppend(&text, InfoOf(inst.op).name, " ", args); break;
-      case InstKind::kCast: absl::StrAppend(&text, "cast ", args); break;
-      case InstKind::kBitcast: absl::StrAppend(&text, "bitcast ", args); break;
-      case InstKind::kRound: absl::StrAppend(&text, "round ", args, " ", DTypeName(inst.storage)); break;
+      case InstKind::kCompute:
+        absl::StrAppend(&text, InfoOf(inst.op).name, " ", args);
+        break;
+      case InstKind::kCast:
+        absl::StrAppend(&text, "cast ", args);
+        break;
+      case InstKind::kBitcast:
+        absl::StrAppend(&text, "bitcast ", args);
+        break;
+      case InstKind::kRound:
+        absl::StrAppend(&text, "round ", args, " ", DTypeName(inst.storage));
+        break;
       case InstKind::kIndirect:
         absl::StrAppend(&text, "indirect x", inst.symbol, " = ", args, " < ",
                         sym::ToString(inst.index));

@@ -1,5 +1,5 @@
-// Straight-line code of one loop body: what a define-by-run body leaves behind when it is run by the
-// Recorder. Analyses, the printer and the emitters walk this list.
+// Straight-line code of one loop body: what a define-by-run body leaves behind when it is run by
+// the Recorder. Analyses, the printer and the emitters walk this list.
 #ifndef TENSORD_COMPILER_LOOP_IR_BLOCK_H_
 #define TENSORD_COMPILER_LOOP_IR_BLOCK_H_
 
@@ -34,7 +34,7 @@ enum class InstKind : uint8_t {
   kCast,      // args[0] to `dtype`
   kBitcast,   // args[0]'s bits as `dtype`, of one width
   kIndirect,  // makes args[0] usable in expressions as symbol `symbol` in [0, index)
-  kRound,     // args[0] rounded to the storage type `storage` and back: what a store and load would do
+  kRound,  // args[0] rounded to the storage type `storage` and back: what a store and load would do
 };
 
 struct Inst {
@@ -68,10 +68,11 @@ class Recorder {
   // Element `index` (counted from the start of the buffer's storage) of a buffer of type `storage`.
   Value Load(BufferId buffer, DType storage, const Expr& index);
   Value Compute(Op op, std::vector<Value> args);
-  Value Cast(Value value, DType to);     // `to` may be a narrow float: rounds to it, result float32
+  Value Cast(Value value, DType to);  // `to` may be a narrow float: rounds to it, result float32
   Value Bitcast(Value value, DType to);
-  // An index value made usable in expressions. The value must be in [-size, size); negative ones count
-  // from the end when `wrap`. Values out of range are clamped, so that no load leaves its buffer.
+  // An index value made usable in expressions. The value must be in [-size, size); negative ones
+  // count from the end when `wrap`. Values out of range are clamped, so that no load leaves its
+  // buffer.
   Expr Indirect(Value index, const Expr& size, bool wrap);
   // `body` where `mask` holds (its loads happen only there), else `other`.
   Value Masked(Value mask, const std::function<Value()>& body, Value other);
@@ -84,7 +85,7 @@ class Recorder {
   Value Where(Value c, Value a, Value b) { return Compute(Op::k_where, {c, a, b}); }
 
  private:
-  using Key = std::tuple<int, int, int, int, std::vector<int>, Expr, int, double, int64_t, int>;
+  using Key = std::tuple<int, int, int, int, std::vector<int>, Expr, int, uint64_t, int64_t, int>;
   Value Append(Inst inst);
 
   Block* block_;

@@ -126,10 +126,18 @@ Tensor Builder::Map(Op op, const std::vector<Tensor>& operands, DType dtype) {
   const OpInfo& info = InfoOf(op);
   if (dtype == v1::DTYPE_UNSPECIFIED) {
     switch (info.result) {
-      case OpResult::Same: dtype = operands[0].dtype(); break;
-      case OpResult::Bool: dtype = kBool; break;
-      case OpResult::Second: dtype = operands[1].dtype(); break;
-      case OpResult::Float32: dtype = kFloat32; break;
+      case OpResult::Same:
+        dtype = operands[0].dtype();
+        break;
+      case OpResult::Bool:
+        dtype = kBool;
+        break;
+      case OpResult::Second:
+        dtype = operands[1].dtype();
+        break;
+      case OpResult::Float32:
+        dtype = kFloat32;
+        break;
     }
   }
   return Pointwise(dtype, sizes, operands, info.cost,
@@ -246,8 +254,7 @@ Tensor Builder::Realize(const Tensor& t) {
 
 Tensor Builder::RealizeAs(const Tensor& t, const Sizes& strides) {
   if (t.view() && SameSizes(t.view()->strides, strides)) return t;
-  const BufferId id =
-      NewBuffer(BufferKind::kComputed, -1, t.dtype(), t.sizes(), strides, origin_);
+  const BufferId id = NewBuffer(BufferKind::kComputed, -1, t.dtype(), t.sizes(), strides, origin_);
   Tensor result = FromView({id, t.sizes(), strides, Expr(0)}, t.dtype());
   program_.buffers[id].device = t.device();
   Assign(result, t);
@@ -304,7 +311,9 @@ ExternArg Builder::TensorArg(const Tensor& t) { return {ViewOf(t)}; }
 
 std::vector<Tensor> Builder::Extern(std::string op, std::string overload, ExternArgList args,
                                     const std::vector<ResultMeta>& results) {
-  ExternOp call{.op = std::move(op), .overload = std::move(overload), .args = std::move(args),
+  ExternOp call{.op = std::move(op),
+                .overload = std::move(overload),
+                .args = std::move(args),
                 .origin = origin_};
   std::vector<Tensor> tensors;
   for (const ResultMeta& meta : results) {
@@ -313,8 +322,8 @@ std::vector<Tensor> Builder::Extern(std::string op, std::string overload, Extern
       tensors.emplace_back();
       continue;
     }
-    const BufferId id = NewBuffer(BufferKind::kExternResult, -1, meta.dtype, meta.sizes,
-                                  meta.strides, origin_);
+    const BufferId id =
+        NewBuffer(BufferKind::kExternResult, -1, meta.dtype, meta.sizes, meta.strides, origin_);
     call.results.push_back(id);
     tensors.push_back(FromView({id, meta.sizes, meta.strides, Expr(0)}, meta.dtype));
   }
@@ -324,8 +333,8 @@ std::vector<Tensor> Builder::Extern(std::string op, std::string overload, Extern
 
 Tensor Builder::ExternOut(std::string op, std::string overload, ExternArgList args,
                           ResultMeta result) {
-  const BufferId id = NewBuffer(BufferKind::kComputed, -1, result.dtype, result.sizes,
-                                result.strides, origin_);
+  const BufferId id =
+      NewBuffer(BufferKind::kComputed, -1, result.dtype, result.sizes, result.strides, origin_);
   ExternOp call{.op = std::move(op),
                 .overload = std::move(overload),
                 .args = std::move(args),

@@ -1,8 +1,8 @@
 // Builds a Program from tensor expressions. Lowerings (decompose/) are written with this.
 //
 // A Tensor is lazy: a body that gives the value of one element at an index. Pointwise results stay
-// bodies and are inlined into what reads them; `Realize` gives them a buffer. Views of realized tensors
-// are strides over the same buffer; views of lazy ones rewrite the index.
+// bodies and are inlined into what reads them; `Realize` gives them a buffer. Views of realized
+// tensors are strides over the same buffer; views of lazy ones rewrite the index.
 #ifndef TENSORD_COMPILER_LOOP_IR_BUILDER_H_
 #define TENSORD_COMPILER_LOOP_IR_BUILDER_H_
 
@@ -68,10 +68,10 @@ class Builder {
   Tensor FullInt(DType dtype, Sizes sizes, int64_t value);
 
   // ---- Pointwise. `inputs` are the tensors that the body reads (for cost), `cost` what it adds.
-  Tensor Pointwise(DType dtype, Sizes sizes, const std::vector<Tensor>& inputs, int cost, Body body);
+  Tensor Pointwise(DType dtype, Sizes sizes, const std::vector<Tensor>& inputs, int cost,
+                   Body body);
   // One op over broadcast operands of one dtype; the result is `dtype` (default: by the op's rule).
-  Tensor Map(Op op, const std::vector<Tensor>& operands,
-             DType dtype = v1::DTYPE_UNSPECIFIED);
+  Tensor Map(Op op, const std::vector<Tensor>& operands, DType dtype = v1::DTYPE_UNSPECIFIED);
   Tensor Cast(const Tensor& t, DType dtype);
   Tensor Where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
@@ -84,17 +84,16 @@ class Builder {
 
   // ---- Views. Sizes and dims are checked by the caller; dims are non-negative.
   Tensor Permute(const Tensor& t, const std::vector<int>& order);
-  Tensor Expand(const Tensor& t, const Sizes& sizes);           // numpy broadcasting, leading dims too
-  Tensor Reshape(const Tensor& t, const Sizes& sizes);          // equal element count
+  Tensor Expand(const Tensor& t, const Sizes& sizes);   // numpy broadcasting, leading dims too
+  Tensor Reshape(const Tensor& t, const Sizes& sizes);  // equal element count
   Tensor Slice(const Tensor& t, int dim, const Expr& start, const Expr& length, int64_t step);
-  Tensor Select(const Tensor& t, int dim, const Expr& index);   // drops the dimension
-  Tensor Squeeze(const Tensor& t, int dim);                     // of size 1
+  Tensor Select(const Tensor& t, int dim, const Expr& index);  // drops the dimension
+  Tensor Squeeze(const Tensor& t, int dim);                    // of size 1
   Tensor Unsqueeze(const Tensor& t, int dim);
   // A view by strides over the buffer of a realized tensor (realizes a lazy one, contiguous).
   Tensor AsStrided(const Tensor& t, Sizes sizes, Sizes strides, const Expr& offset);
   // Any rewriting of the index: element `index` of the result is element map(index) of t.
-  Tensor Reindex(const Tensor& t, Sizes sizes,
-                 std::function<std::vector<Expr>(Index)> map);
+  Tensor Reindex(const Tensor& t, Sizes sizes, std::function<std::vector<Expr>(Index)> map);
 
   // ---- Buffers
   // Gives a lazy tensor a buffer (contiguous, or with these strides).
@@ -102,7 +101,8 @@ class Builder {
   Tensor RealizeAs(const Tensor& t, const Sizes& strides);
   // A new buffer, not yet filled; fill it with Assign or Scatter.
   Tensor Allocate(DType dtype, Sizes sizes);
-  // Copies `source` (cast, broadcast) into the realized `destination`, which may be a view of an input.
+  // Copies `source` (cast, broadcast) into the realized `destination`, which may be a view of an
+  // input.
   void Assign(const Tensor& destination, const Tensor& source);
   // For every index of `sizes`: destination[where(index)] = (or +=) value(index). `destination` is
   // realized. Equal targets in kAssign mode: one of them wins.

@@ -1,4 +1,5 @@
-// The view operations of Builder: strides where the tensor is realized, another index where it is not.
+// The view operations of Builder: strides where the tensor is realized, another index where it is
+// not.
 #include <utility>
 
 #include "compiler/loop_ir/builder.h"
@@ -49,8 +50,8 @@ std::optional<std::vector<DimGroup>> GroupDims(const Sizes& from, const Sizes& t
     while (!(a == b)) {
       // The smaller product takes the next dimension; for symbols the one that divides the other.
       const bool grow_a = sym::ExactDiv(b, a).has_value() && !(a.Is(0)) ? true
-                          : sym::ExactDiv(a, b).has_value()              ? false
-                                                                         : sym::Hint(a) < sym::Hint(b);
+                          : sym::ExactDiv(a, b).has_value()             ? false
+                                                            : sym::Hint(a) < sym::Hint(b);
       if (grow_a && i < from.size()) {
         a *= from[i];
         group.from.push_back(static_cast<int>(i++));
@@ -96,8 +97,7 @@ std::optional<Sizes> ReshapeStrides(const BufferView& view, const Sizes& to,
 
 }  // namespace
 
-Tensor Builder::Reindex(const Tensor& t, Sizes sizes,
-                        std::function<std::vector<Expr>(Index)> map) {
+Tensor Builder::Reindex(const Tensor& t, Sizes sizes, std::function<std::vector<Expr>(Index)> map) {
   Tensor::Impl impl{.dtype = t.dtype(), .sizes = std::move(sizes)};
   impl.body = [t, map = std::move(map)](Recorder& ops, Index index) {
     const std::vector<Expr> source = map(index);
@@ -234,7 +234,8 @@ Tensor Builder::Unsqueeze(const Tensor& t, int dim) {
 
 Tensor Builder::AsStrided(const Tensor& t, Sizes sizes, Sizes strides, const Expr& offset) {
   const Tensor realized = Realize(t);
-  return FromView({realized.view()->buffer, std::move(sizes), std::move(strides), offset}, t.dtype());
+  return FromView({realized.view()->buffer, std::move(sizes), std::move(strides), offset},
+                  t.dtype());
 }
 
 }  // namespace tensord::compiler

@@ -45,9 +45,12 @@ void VerifyLoopOp(const Program& program, const LoopOp& op) {
 }
 
 std::string SizesText(const std::vector<Expr>& sizes) {
-  return absl::StrCat("[", absl::StrJoin(sizes, ", ", [](std::string* out, const Expr& e) {
-                        absl::StrAppend(out, sym::ToString(e));
-                      }), "]");
+  return absl::StrCat("[",
+                      absl::StrJoin(sizes, ", ",
+                                    [](std::string* out, const Expr& e) {
+                                      absl::StrAppend(out, sym::ToString(e));
+                                    }),
+                      "]");
 }
 
 }  // namespace
@@ -74,9 +77,9 @@ void VerifyProgram(const Program& program) {
     if (const auto* op = std::get_if<LoopOp>(&operation)) VerifyLoopOp(program, *op);
   }
   for (const ProgramOutput& output : program.outputs) {
-    TENSORD_CHECK(output.kind != ProgramOutput::kTensor ||
-                  (output.view.buffer >= 0 &&
-                   output.view.buffer < static_cast<int>(program.buffers.size())));
+    TENSORD_CHECK(
+        output.kind != ProgramOutput::kTensor ||
+        (output.view.buffer >= 0 && output.view.buffer < static_cast<int>(program.buffers.size())));
   }
 }
 
@@ -93,7 +96,8 @@ std::string ToString(const Program& program) {
   for (const Operation& operation : program.operations) {
     if (const auto* op = std::get_if<LoopOp>(&operation)) {
       absl::StrAppend(&text, "loop ", SizesText(op->sizes));
-      if (!op->reduce_sizes.empty()) absl::StrAppend(&text, " reduce ", SizesText(op->reduce_sizes));
+      if (!op->reduce_sizes.empty())
+        absl::StrAppend(&text, " reduce ", SizesText(op->reduce_sizes));
       absl::StrAppend(&text, "  # ", op->origin, "\n", ToString(op->block));
       for (const Store& store : op->stores) {
         absl::StrAppend(&text, "store b", store.buffer, "[", sym::ToString(store.index), "] ",

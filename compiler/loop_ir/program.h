@@ -48,23 +48,23 @@ enum class ReduceKind : uint8_t {
   kMax,
   kAny,
   kAll,
-  kArgMin,   // results: index (first of equals; NaN wins)
+  kArgMin,  // results: index (first of equals; NaN wins)
   kArgMax,
-  kWelford,  // results: mean, sum of squared differences from it (not divided)
+  kWelford,        // results: mean, sum of squared differences from it (not divided)
   kOnlineSoftmax,  // float32; results: maximum m, sum of exp(x - m)
 };
 
 struct Reduction {
   ReduceKind kind;
-  int value;      // instruction; its dtype is the accumulator's
+  int value;  // instruction; its dtype is the accumulator's
   // One per result, in the order given at the kind. -1: that result is not wanted.
   std::vector<BufferId> results;
   std::vector<Expr> indices;  // element of each result, free of the reduced loops
 };
 
 // One loop nest: `sizes` are its independent loops, `reduce_sizes` those that are reduced away.
-// Loop d is the symbol sym::Expr::Loop(d, extent): first the independent ones, then the reduced ones.
-// Either stores (reduce_sizes empty) or one reduction.
+// Loop d is the symbol sym::Expr::Loop(d, extent): first the independent ones, then the reduced
+// ones. Either stores (reduce_sizes empty) or one reduction.
 struct LoopOp {
   std::vector<Expr> sizes;
   std::vector<Expr> reduce_sizes;

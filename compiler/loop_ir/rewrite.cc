@@ -34,15 +34,18 @@ void SubstituteLoops(LoopOp* op, const std::vector<Expr>& loops) {
 
 bool CanMergeLoops(const std::vector<Expr>& exprs, int outer, const Expr& outer_extent,
                    const Expr& inner_extent) {
-  const sym::SymbolKey outer_key{sym::AtomKind::kLoop, outer}, inner_key{sym::AtomKind::kLoop, outer + 1};
+  const sym::SymbolKey outer_key{sym::AtomKind::kLoop, outer},
+      inner_key{sym::AtomKind::kLoop, outer + 1};
   // A scratch id far from any real loop.
   constexpr int kMerged = 1 << 20;
   const Expr merged = Expr::Loop(kMerged, outer_extent * inner_extent);
-  const Expr split = Expr::Loop(outer, outer_extent) * inner_extent + Expr::Loop(outer + 1, inner_extent);
+  const Expr split =
+      Expr::Loop(outer, outer_extent) * inner_extent + Expr::Loop(outer + 1, inner_extent);
   for (const Expr& e : exprs) {
     if (!sym::Contains(e, outer_key) && !sym::Contains(e, inner_key)) continue;
     const Expr as_merged = sym::Substitute(e, {{outer_key, Expr(0)}, {inner_key, merged}});
-    if (!(sym::Substitute(as_merged, {{{sym::AtomKind::kLoop, kMerged}, split}}) == e)) return false;
+    if (!(sym::Substitute(as_merged, {{{sym::AtomKind::kLoop, kMerged}, split}}) == e))
+      return false;
   }
   return true;
 }

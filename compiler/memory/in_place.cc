@@ -6,21 +6,25 @@
 namespace tensord::compiler {
 namespace {
 
-// Where a nest writes a buffer: once, element by element.
+// Where a nest writes a buffer: by one member that writes nothing else, element by element.
 struct Written {
-  int position;
+  size_t member;
   Expr index;
 };
 
 std::optional<Written> OnlyStore(const Nest& nest, BufferId buffer) {
   std::optional<Written> found;
-  for (const NestMember& member : nest.members) {
-    for (const Store& store : member.loops.stores) {
+  for (size_t m = 0; m < nest.members.size(); ++m) {
+    const LoopOp& loops = nest.members[m].loops;
+    for (const Store& store : loops.stores) {
       if (store.buffer != buffer) continue;
-      if (found || store.mode != StoreMode::kAssign || store.guard >= 0) return std::nullopt;
-      found = Written{member.position, store.index};
+      if (found || store.mode != StoreMode::kAssign || store.guard >= 0 ||
+          loops.stores.size() != 1 || !loops.reductions.empty()) {
+        return std::nullopt;
+      }
+      found = Written{m, store.index};
     }
-    for (const Reduction& reduction : member.loops.reductions) {
+    for (const Reduction& reduction : loops.reductions) {
       for (BufferId id : reduction.results) {
         if (id == buffer) return std::nullopt;
       }
@@ -38,12 +42,13 @@ bool Writes(const Nest& nest, BufferId buffer) {
   return false;
 }
 
-// Is the operand read, if at all, only at the written element and before or with its writing?
+// Is the operand read, if at all, only at the written element and by the writer or members that run
+// before it? Members run in the nest's order, also within one pass.
 bool ReadsOnlyThere(const Nest& nest, BufferId operand, const Written& written) {
-  for (const NestMember& member : nest.members) {
-    for (const Inst& inst : member.loops.block.insts) {
+  for (size_t m = 0; m < nest.members.size(); ++m) {
+    for (const Inst& inst : nest.members[m].loops.block.insts) {
       if (inst.kind != InstKind::kLoad || inst.buffer != operand) continue;
-      if (!(inst.index == written.index) || member.position > written.position) return false;
+      if (m > written.member || !(inst.index == written.index)) return false;
     }
   }
   return true;

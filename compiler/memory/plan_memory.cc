@@ -1,8 +1,10 @@
 #include "compiler/memory/plan_memory.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
+#include "base/check.h"
 #include "compiler/memory/in_place.h"
 #include "compiler/schedule/access.h"
 
@@ -60,8 +62,12 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
     Place& place = plan.places[id];
     if (!returned[id]) plan.last_use[id] = lifetimes[id].last;
     switch (buffer.kind) {
-      case BufferKind::kInput: place.kind = Place::kInput; break;
-      case BufferKind::kConstant: place.kind = Place::kConstant; break;
+      case BufferKind::kInput:
+        place.kind = Place::kInput;
+        break;
+      case BufferKind::kConstant:
+        place.kind = Place::kConstant;
+        break;
       case BufferKind::kExternResult:
         if (lifetimes[id].first >= 0) place.kind = Place::kExtern;
         break;
@@ -75,8 +81,8 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
         break;
     }
   }
-  // A result that takes over its operand's memory lengthens the operand's life and has no place of its
-  // own.
+  // A result that takes over its operand's memory lengthens the operand's life and has no place of
+  // its own.
   std::vector<bool> may_share(count, false);
   for (BufferId id : in_workspace) may_share[id] = true;
   const auto shared = FindInPlace(program, schedule, lifetimes, may_share);
@@ -90,7 +96,8 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
   }
   std::erase_if(in_workspace, [&](BufferId id) { return shared.count(id) != 0; });
   std::stable_sort(in_workspace.begin(), in_workspace.end(), [&](BufferId a, BufferId b) {
-    return sym::Hint(AlignedBytes(program.buffers[a])) > sym::Hint(AlignedBytes(program.buffers[b]));
+    return sym::Hint(AlignedBytes(program.buffers[a])) >
+           sym::Hint(AlignedBytes(program.buffers[b]));
   });
   std::vector<BufferId> placed;
   std::vector<BufferId> symbolic;
@@ -104,7 +111,8 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
     // Busy intervals of buffers whose lifetimes overlap, by offset.
     std::vector<std::pair<int64_t, int64_t>> busy;
     for (BufferId other : placed) {
-      if (lifetimes[other].last < lifetimes[id].first || lifetimes[id].last < lifetimes[other].first) {
+      if (lifetimes[other].last < lifetimes[id].first ||
+          lifetimes[id].last < lifetimes[other].first) {
         continue;
       }
       const int64_t at = *plan.places[other].offset.AsConstant();
@@ -133,7 +141,8 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
     for (Slot& slot : slots) {
       if (!(slot.size == size)) continue;
       const bool free = std::all_of(slot.tenants.begin(), slot.tenants.end(), [&](BufferId other) {
-        return lifetimes[other].last < lifetimes[id].first || lifetimes[id].last < lifetimes[other].first;
+        return lifetimes[other].last < lifetimes[id].first ||
+               lifetimes[id].last < lifetimes[other].first;
       });
       if (free) {
         home = &slot;
@@ -153,6 +162,32 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
   }
   plan.workspace_bytes = end;
   return plan;
+}
+
+void VerifyMemory(const Program& program, const Schedule& schedule,
+                  const std::vector<KernelSource>& kernels, const MemoryPlan& plan) {
+  const auto touched = TouchedBuffers(program, schedule, kernels);
+  std::map<BufferId, Lifetime> lifetimes;
+  for (int step = 0; step < static_cast<int>(touched.size()); ++step) {
+    for (BufferId id : touched[step]) {
+      if (plan.places[id].kind != Place::kWorkspace) continue;
+      Lifetime& lifetime = lifetimes[id];
+      if (lifetime.first < 0) lifetime.first = step;
+      lifetime.last = step;
+    }
+  }
+  for (const auto& [a, x] : lifetimes) {
+    for (const auto& [b, y] : lifetimes) {
+      if (b <= a || x.last < y.first || y.last < x.first) continue;
+      const int64_t at = sym::Hint(plan.places[a].offset),
+                    end = at + sym::Hint(AlignedBytes(program.buffers[a]));
+      const int64_t other = sym::Hint(plan.places[b].offset),
+                    other_end = other + sym::Hint(AlignedBytes(program.buffers[b]));
+      if (end <= other || other_end <= at) continue;
+      TENSORD_CHECK(at == other && (x.last == y.first || y.last == x.first),
+                    "two live buffers share memory");
+    }
+  }
 }
 
 }  // namespace tensord::compiler

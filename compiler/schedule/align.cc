@@ -128,7 +128,9 @@ void MergeNestLoops(Nest* nest) {
       ++k;
       continue;
     }
-    auto extent = [&](int d) -> Expr& { return d < outer ? nest->outer[d] : nest->inner[d - outer]; };
+    auto extent = [&](int d) -> Expr& {
+      return d < outer ? nest->outer[d] : nest->inner[d - outer];
+    };
     std::vector<Expr> exprs;
     for (const NestMember& member : nest->members) {
       ForEachExpr(member.loops, [&](const Expr& e) { exprs.push_back(e); });

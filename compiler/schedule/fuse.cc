@@ -77,6 +77,10 @@ class Fuser {
       if (status.ok()) {
         touched.insert(c.a);
         fused = true;
+        // A group that grew, and pairs that something lay between, deserve another try.
+        std::erase_if(rejected_, [&](const auto& pair) {
+          return pair.first == c.a || pair.second == c.a || pair.first == c.b || pair.second == c.b;
+        });
       } else {
         rejected_.insert({c.a, c.b});
         notes_.push_back(absl::StrCat(OriginOf(c.a), " + ", OriginOf(c.b), ": ", status.message(),
@@ -160,14 +164,12 @@ class Fuser {
     push_predecessors(a);
     push_predecessors(b);
     // Any path out of {a, b} that comes back to it through another group is a cycle.
-    const int first_op = std::min(groups_[a].ops.front(), groups_[b].ops.front());
     while (!stack.empty()) {
       const int g = stack.back();
       stack.pop_back();
       for (int op : groups_[g].predecessors) {
         const int p = group_of_[op];
         if (p == a || p == b) return true;
-        if (groups_[p].ops.back() < first_op) continue;  // wholly before both
         if (seen.insert(p).second) stack.push_back(p);
       }
     }

@@ -22,8 +22,8 @@ struct FusionResult {
   std::vector<std::string> notes;  // why pairs that share memory were not fused
 };
 
-// Greedy: of all pairs of groups that share memory, the one that saves most bytes is fused first, until
-// none is left that may be fused.
+// Greedy: of all pairs of groups that share memory, the one that saves most bytes is fused first,
+// until none is left that may be fused.
 FusionResult Fuse(const Program& program);
 
 }  // namespace tensord::compiler

@@ -112,7 +112,8 @@ absl::Status CheckPair(const Program& program, const Nest& nest, BufferId buffer
   return absl::OkStatus();
 }
 
-// Least positions that satisfy the constraints (members are in program order, so one sweep is enough).
+// Least positions that satisfy the constraints (members are in program order, so one sweep is
+// enough).
 absl::Status AssignPositions(const std::vector<Constraint>& constraints, Nest* nest) {
   for (size_t m = 0; m < nest->members.size(); ++m) {
     NestMember& member = nest->members[m];
@@ -149,7 +150,8 @@ void FindLocals(const Program& program, Nest* nest) {
   for (const NestMember& member : nest->members) {
     if (!member.reduces_outer) continue;
     // Results over all rows exist only after the sweep; they stay in memory.
-    for (const Reduction& r : member.loops.reductions) needed.insert(r.results.begin(), r.results.end());
+    for (const Reduction& r : member.loops.reductions)
+      needed.insert(r.results.begin(), r.results.end());
   }
   for (BufferId id : written) {
     if (needed.count(id) == 0 && program.buffers[id].kind == BufferKind::kComputed) {
@@ -195,7 +197,9 @@ absl::StatusOr<GroupShape> CommonShape(const GroupShape& a, const GroupShape& b)
   const bool both_tiled = a.shape == NestShape::kTiled && b.shape == NestShape::kTiled;
   if (both_tiled && a.outer == b.outer && a.inner == b.inner) return a;
   // One row is a flat space to any other shape.
-  const auto is_flat = [](const GroupShape& s) { return s.shape == NestShape::kFlat || s.outer.Is(1); };
+  const auto is_flat = [](const GroupShape& s) {
+    return s.shape == NestShape::kFlat || s.outer.Is(1);
+  };
   if (!is_flat(a) && !is_flat(b)) return Reject("iteration spaces differ");
   if (is_flat(a) && is_flat(b)) {
     if (!(a.inner == b.inner)) return Reject("iteration spaces differ");
@@ -277,8 +281,9 @@ absl::StatusOr<Nest> BuildNest(const Program& program, const std::vector<int>& o
     }
   }
   TENSORD_RETURN_IF_ERROR(AssignPositions(constraints, &nest));
-  std::stable_sort(nest.members.begin(), nest.members.end(),
-                   [](const NestMember& a, const NestMember& b) { return a.position < b.position; });
+  std::stable_sort(
+      nest.members.begin(), nest.members.end(),
+      [](const NestMember& a, const NestMember& b) { return a.position < b.position; });
   FindLocals(program, &nest);
   return nest;
 }
@@ -295,7 +300,8 @@ std::string ToString(const Nest& nest) {
   for (const NestMember& member : nest.members) {
     absl::StrAppend(&text, "  at ", member.position, " op ", member.op,
                     member.has_inner ? "" : " row", member.reduces_outer ? " reduces outer" : "",
-                    member.reduces_inner ? " reduces inner" : "", "  # ", member.loops.origin, "\n");
+                    member.reduces_inner ? " reduces inner" : "", "  # ", member.loops.origin,
+                    "\n");
   }
   return text;
 }

@@ -1,8 +1,9 @@
 // The loop nest of a fusion group: what a kernel runs.
 //
-// A tiled nest has outer loops, which run in parallel, and per outer iteration a sequence of passes over
-// the inner loops, the innermost of them in vectors. Between passes stand row statements, which run
-// once per outer iteration. With X the outer and R the inner iteration space, a member is one of
+// A tiled nest has outer loops, which run in parallel, and per outer iteration a sequence of passes
+// over the inner loops, the innermost of them in vectors. Between passes stand row statements,
+// which run once per outer iteration. With X the outer and R the inner iteration space, a member is
+// one of
 //     X and R independent      pointwise
 //     X independent, R reduced row reduction: its result is a scalar of the row
 //     X reduced, R independent column reduction: accumulators are private to a thread
@@ -61,7 +62,8 @@ bool ReducesRows(const LoopOp& op);
 // The natural shape of an operation alone.
 GroupShape ShapeOf(const LoopOp& op);
 
-// Builds the nest of these operations (in program order). The status says why they cannot share one.
+// Builds the nest of these operations (in program order). The status says why they cannot share
+// one.
 absl::StatusOr<Nest> BuildNest(const Program& program, const std::vector<int>& ops,
                                const GroupShape& shape);
 

@@ -55,11 +55,10 @@ std::map<int, std::set<int>> LoopsBehindIndirection(const LoopOp& op) {
   return behind;
 }
 
-// The index by which loops are ordered: the first store's, or that of the load that covers most of the
-// iteration space. Loops that only an indirection sees count as covered.
+// The index by which loops are ordered: the first store's, or that of the load that covers most of
+// the iteration space. Loops that only an indirection sees count as covered.
 const Expr* LeadingIndex(const LoopOp& op) {
-  if (!op.stores.empty() &&
-      !sym::ContainsKind(op.stores[0].index, sym::AtomKind::kIndirect)) {
+  if (!op.stores.empty() && !sym::ContainsKind(op.stores[0].index, sym::AtomKind::kIndirect)) {
     return &op.stores[0].index;
   }
   const std::map<int, std::set<int>> behind = LoopsBehindIndirection(op);

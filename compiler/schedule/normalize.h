@@ -14,8 +14,8 @@ namespace tensord::compiler {
 
 void NormalizeLoops(Program* program);
 
-// Memory order of the loops of a reduction: position of each loop (independent ones first) when sorted
-// by the strides of its widest load, outermost first.
+// Memory order of the loops of a reduction: position of each loop (independent ones first) when
+// sorted by the strides of its widest load, outermost first.
 std::vector<int> LoadOrder(const LoopOp& op);
 
 }  // namespace tensord::compiler

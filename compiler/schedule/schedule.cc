@@ -11,8 +11,8 @@ namespace {
 
 // More nests than this in one launch make a translation unit that compiles slowly.
 constexpr size_t kMostNests = 24;
-// A nest that moves more bytes than this fills the machine alone, and its kernel is more likely to be
-// found again in another program when it stays alone.
+// A nest that moves more bytes than this fills the machine alone, and its kernel is more likely to
+// be found again in another program when it stays alone.
 constexpr int64_t kLargeNestBytes = 4 << 20;
 
 int64_t NestBytes(const Program& program, const std::vector<int>& ops) {
@@ -35,8 +35,8 @@ Schedule MakeSchedule(const Program& program) {
   schedule.notes = std::move(fused.notes);
   const std::vector<std::set<int>> predecessors = Predecessors(program);
   std::map<int, int> step_of;  // operation -> step
-  // A kernel may take a nest when everything that the nest needs has run in earlier steps; the latest
-  // such kernel after the nest's predecessors is the first candidate.
+  // A kernel may take a nest when everything that the nest needs has run in earlier steps; the
+  // latest such kernel after the nest's predecessors is the first candidate.
   for (Group& group : fused.groups) {
     int after = -1;
     for (int op : group.ops) {

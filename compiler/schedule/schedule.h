@@ -24,8 +24,8 @@ struct Schedule {
   std::vector<std::string> notes;
 };
 
-// Requires: normalized loops. Groups that are independent of each other and next to each other in the
-// order share a launch.
+// Requires: normalized loops. Groups that are independent of each other and next to each other in
+// the order share a launch.
 Schedule MakeSchedule(const Program& program);
 
 }  // namespace tensord::compiler

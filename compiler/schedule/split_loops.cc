@@ -18,7 +18,9 @@ struct Split {
   int64_t inner;  // the inner loop's extent; divides the loop's
 };
 
-int LoopCount(const LoopOp& op) { return static_cast<int>(op.sizes.size() + op.reduce_sizes.size()); }
+int LoopCount(const LoopOp& op) {
+  return static_cast<int>(op.sizes.size() + op.reduce_sizes.size());
+}
 
 const Expr& ExtentOf(const LoopOp& op, int loop) {
   const int outer = static_cast<int>(op.sizes.size());
@@ -39,22 +41,24 @@ std::optional<Split> FindDivision(const Expr& e) {
       const sym::Atom* loop = atom->args[0].AsAtom();
       const auto divisor = atom->args[1].AsConstant();
       if (atom->kind == sym::AtomKind::kMin || atom->kind == sym::AtomKind::kMax) continue;
-      if (loop == nullptr || loop->kind != sym::AtomKind::kLoop || !divisor || *divisor < 2) continue;
+      if (loop == nullptr || loop->kind != sym::AtomKind::kLoop || !divisor || *divisor < 2)
+        continue;
       if (sym::ExactDiv(loop->args[0], Expr(*divisor))) return Split{loop->id, *divisor};
     }
   }
   return std::nullopt;
 }
 
-// e < bound or e >= bound, where e is a loop plus a constant: the multiple of which the loop passes the
-// bound.
+// e < bound or e >= bound, where e is a loop plus a constant: the multiple of which the loop passes
+// the bound.
 struct Comparison {
   int loop;
   int64_t point;  // the comparison changes where the loop reaches it
 };
 
 std::optional<Comparison> ComparisonOf(const Block& block, const Inst& inst) {
-  if (inst.kind != InstKind::kCompute || (inst.op != Op::k_lt && inst.op != Op::k_ge)) return std::nullopt;
+  if (inst.kind != InstKind::kCompute || (inst.op != Op::k_lt && inst.op != Op::k_ge))
+    return std::nullopt;
   const Inst &left = block.insts[inst.args[0]], &right = block.insts[inst.args[1]];
   if (left.kind != InstKind::kIndex || right.kind != InstKind::kConstant) return std::nullopt;
   const sym::Atom* loop = nullptr;
@@ -80,7 +84,8 @@ std::optional<Split> FindComparison(const LoopOp& op) {
     const auto extent = ExtentOf(op, comparison->loop).AsConstant();
     if (!extent || comparison->point <= 0 || comparison->point >= *extent) continue;
     const int64_t inner = std::gcd(*extent, comparison->point);
-    if (inner >= kLeastInner && *extent / inner <= kMostParts) return Split{comparison->loop, inner};
+    if (inner >= kLeastInner && *extent / inner <= kMostParts)
+      return Split{comparison->loop, inner};
   }
   return std::nullopt;
 }
@@ -144,7 +149,8 @@ void SimplifyComparisons(int64_t inner, LoopOp* op) {
     if (inst.guard >= 0) inst.guard += shift;
     insts.push_back(std::move(inst));
   }
-  for (const Change& change : changes) insts[change.inst + shift].args = {change.index, change.bound};
+  for (const Change& change : changes)
+    insts[change.inst + shift].args = {change.index, change.bound};
   op->block.insts = std::move(insts);
   for (Store& store : op->stores) {
     store.value += shift;

@@ -12,13 +12,20 @@ constexpr size_t kMostInsts = 64;  // of the unrolled body
 
 std::optional<Op> CombineOp(ReduceKind kind) {
   switch (kind) {
-    case ReduceKind::kSum: return Op::k_add;
-    case ReduceKind::kProd: return Op::k_mul;
-    case ReduceKind::kMin: return Op::k_minimum;
-    case ReduceKind::kMax: return Op::k_maximum;
-    case ReduceKind::kAny: return Op::k_logical_or;
-    case ReduceKind::kAll: return Op::k_logical_and;
-    default: return std::nullopt;
+    case ReduceKind::kSum:
+      return Op::k_add;
+    case ReduceKind::kProd:
+      return Op::k_mul;
+    case ReduceKind::kMin:
+      return Op::k_minimum;
+    case ReduceKind::kMax:
+      return Op::k_maximum;
+    case ReduceKind::kAny:
+      return Op::k_logical_or;
+    case ReduceKind::kAll:
+      return Op::k_logical_and;
+    default:
+      return std::nullopt;
   }
 }
 

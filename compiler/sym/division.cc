@@ -51,8 +51,8 @@ bool LowerBoundIsZero(const Atom& atom) {
   return false;
 }
 
-// Replaces every loop-like atom by the end of its range that makes `e` least (want_least) or greatest.
-// Nothing when a sign is not known.
+// Replaces every loop-like atom by the end of its range that makes `e` least (want_least) or
+// greatest. Nothing when a sign is not known.
 std::optional<Expr> Extreme(const Expr& e, bool want_least) {
   Expr current = e;
   for (int guard = 0; guard < 32; ++guard) {

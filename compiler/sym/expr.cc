@@ -59,9 +59,9 @@ int Compare(const Atom& a, const Atom& b) {
 
 Expr::Expr(int64_t constant) {
   static const auto zero = std::make_shared<const std::vector<Term>>();
-  terms_ = constant == 0 ? zero
-                         : std::make_shared<const std::vector<Term>>(
-                               std::vector<Term>{Term{constant, {}}});
+  terms_ = constant == 0
+               ? zero
+               : std::make_shared<const std::vector<Term>>(std::vector<Term>{Term{constant, {}}});
 }
 
 Expr Expr::FromTerms(std::vector<Term> terms) {
@@ -177,10 +177,18 @@ Expr Substitute(const Expr& e, const Substitution& with) {
       }
       const Expr a = Substitute(atom->args[0], with), b = Substitute(atom->args[1], with);
       switch (atom->kind) {
-        case AtomKind::kFloorDiv: product *= FloorDiv(a, b); break;
-        case AtomKind::kMod: product *= Mod(a, b); break;
-        case AtomKind::kMin: product *= Min(a, b); break;
-        default: product *= Max(a, b); break;
+        case AtomKind::kFloorDiv:
+          product *= FloorDiv(a, b);
+          break;
+        case AtomKind::kMod:
+          product *= Mod(a, b);
+          break;
+        case AtomKind::kMin:
+          product *= Min(a, b);
+          break;
+        default:
+          product *= Max(a, b);
+          break;
       }
     }
     sum += product;
@@ -202,9 +210,8 @@ void ForEachSymbol(const Expr& e, const std::function<void(const Atom&)>& visit)
 
 bool Contains(const Expr& e, SymbolKey symbol) {
   bool found = false;
-  ForEachSymbol(e, [&](const Atom& atom) {
-    found |= atom.kind == symbol.first && atom.id == symbol.second;
-  });
+  ForEachSymbol(
+      e, [&](const Atom& atom) { found |= atom.kind == symbol.first && atom.id == symbol.second; });
   return found;
 }
 
@@ -245,10 +252,18 @@ int64_t Evaluate(const Expr& e, const std::function<int64_t(const Atom&)>& value
       }
       const int64_t a = Evaluate(atom->args[0], value_of), b = Evaluate(atom->args[1], value_of);
       switch (atom->kind) {
-        case AtomKind::kFloorDiv: product *= FloorDivInt(a, b); break;
-        case AtomKind::kMod: product *= a - FloorDivInt(a, b) * b; break;
-        case AtomKind::kMin: product *= std::min(a, b); break;
-        default: product *= std::max(a, b); break;
+        case AtomKind::kFloorDiv:
+          product *= FloorDivInt(a, b);
+          break;
+        case AtomKind::kMod:
+          product *= a - FloorDivInt(a, b) * b;
+          break;
+        case AtomKind::kMin:
+          product *= std::min(a, b);
+          break;
+        default:
+          product *= std::max(a, b);
+          break;
       }
     }
     sum += product;

@@ -31,10 +31,10 @@ enum class AtomKind : uint8_t {
 
 struct Atom {
   AtomKind kind;
-  int id = 0;               // of a symbol: unique within its kind
-  int64_t min = 0;          // kSize: the least value
-  int64_t hint = 0;         // kSize: the value seen at capture
-  std::vector<Expr> args;   // kLoop, kIndirect: {extent}; operations: operands
+  int id = 0;              // of a symbol: unique within its kind
+  int64_t min = 0;         // kSize: the least value
+  int64_t hint = 0;        // kSize: the value seen at capture
+  std::vector<Expr> args;  // kLoop, kIndirect: {extent}; operations: operands
 };
 using AtomPtr = std::shared_ptr<const Atom>;
 
@@ -50,7 +50,7 @@ struct Term {
 class Expr {
  public:
   Expr() : Expr(int64_t{0}) {}
-  Expr(int64_t constant);                                     // NOLINT: integers are expressions
+  Expr(int64_t constant);                                       // NOLINT: integers are expressions
   Expr(int constant) : Expr(static_cast<int64_t>(constant)) {}  // NOLINT
 
   static Expr Size(int id, int64_t min, int64_t hint);

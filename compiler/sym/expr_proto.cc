@@ -7,11 +7,16 @@ namespace {
 
 v1::SymOp::Kind KindOf(AtomKind kind) {
   switch (kind) {
-    case AtomKind::kFloorDiv: return v1::SymOp::FLOOR_DIV;
-    case AtomKind::kMod: return v1::SymOp::MOD;
-    case AtomKind::kMin: return v1::SymOp::MIN;
-    case AtomKind::kMax: return v1::SymOp::MAX;
-    default: break;
+    case AtomKind::kFloorDiv:
+      return v1::SymOp::FLOOR_DIV;
+    case AtomKind::kMod:
+      return v1::SymOp::MOD;
+    case AtomKind::kMin:
+      return v1::SymOp::MIN;
+    case AtomKind::kMax:
+      return v1::SymOp::MAX;
+    default:
+      break;
   }
   TENSORD_CHECK(false, "only sizes leave the compiler");
   return v1::SymOp::KIND_UNSPECIFIED;

@@ -60,9 +60,12 @@ std::string ToCpp(const Expr& e, const std::function<std::string(const Atom&)>& 
 
 std::string SymbolName(const Atom& symbol) {
   switch (symbol.kind) {
-    case AtomKind::kSize: return absl::StrCat("s", symbol.id);
-    case AtomKind::kLoop: return absl::StrCat("i", symbol.id);
-    default: return absl::StrCat("x", symbol.id);
+    case AtomKind::kSize:
+      return absl::StrCat("s", symbol.id);
+    case AtomKind::kLoop:
+      return absl::StrCat("i", symbol.id);
+    default:
+      return absl::StrCat("x", symbol.id);
   }
 }
 

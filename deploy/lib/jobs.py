@@ -42,7 +42,7 @@ class Runner:
             "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         }
         # Threads that wait by spinning starve each other as soon as anything else uses the cores:
-        # eager then runs at a sixth of its speed. It is the same for every job, whatever compiles it.
+        # eager then runs at a sixth of its speed. Every job waits so, whatever compiles it.
         self._environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         # A fallback must reach the statistics rather than end the job: the table shows it.
         self._environment.pop("TENSORD_STRICT", None)

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 
 #include "base/sha256.h"
@@ -54,9 +53,9 @@ FileIdentity IdentityOf(const struct stat& info) {
 
 absl::Status WriteFileAtomically(const std::string& path, std::string_view data, int mode,
                                  const std::string& temp_folder) {
-  static std::atomic<uint64_t> counter{0};
-  const std::string temp = absl::StrCat(temp_folder, "/", getpid(), ".", ++counter);
-  const int fd = open(temp.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  // Daemons in several containers may share a store and a process id, so the name is random.
+  std::string temp = absl::StrCat(temp_folder, "/", getpid(), ".XXXXXX");
+  const int fd = mkostemp(temp.data(), O_CLOEXEC);
   if (fd < 0) return ErrnoStatus("cannot create", temp);
   absl::Cleanup remove = [&] { unlink(temp.c_str()); };
   {

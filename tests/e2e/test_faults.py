@@ -227,7 +227,6 @@ def test_daemon_killed_in_mid_request(
 
     # Another daemon is found by the next graph that asks.
     daemon.start()
-    rpc.client().forget()
     tensord.reset_stats()
     _run(lambda x: x.cos() + 1)
     stats = tensord.stats()

@@ -61,7 +61,8 @@ void Compare(const Fuzzed& fuzzed, const KernelLibrary& library, int64_t symbol,
       const bool close = std::abs(x[i] - y[i]) <= 2e-4 * (1 + std::abs(y[i])) ||
                          (std::isnan(x[i]) && std::isnan(y[i])) || x[i] == y[i];
       ASSERT_TRUE(close) << what << ", element " << i << ": " << x[i] << ", expected " << y[i]
-                         << "\n" << compiler::ToString(*program);
+                         << "\n"
+                         << compiler::ToString(*program);
     }
   };
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -94,7 +95,8 @@ void FuzzGraphs(bool symbolic) {
   ASSERT_TRUE(added.ok()) << added;
   for (const auto& fuzzed : all) {
     SCOPED_TRACE("seed " + std::to_string(fuzzed->seed));
-    for (int threads : {1, 3}) Compare(*fuzzed, library, /*symbol=*/threads == 1 ? 11 : 21, threads);
+    for (int threads : {1, 3})
+      Compare(*fuzzed, library, /*symbol=*/threads == 1 ? 11 : 21, threads);
   }
 }
 

@@ -16,7 +16,9 @@ struct Made {
 };
 
 // Sizes are told apart by their serialised expressions.
-bool Same(const Dim& a, const Dim& b) { return a.expr.SerializeAsString() == b.expr.SerializeAsString(); }
+bool Same(const Dim& a, const Dim& b) {
+  return a.expr.SerializeAsString() == b.expr.SerializeAsString();
+}
 bool Same(const Shape& a, const Shape& b) {
   if (a.size() != b.size()) return false;
   for (size_t d = 0; d < a.size(); ++d) {
@@ -34,8 +36,9 @@ class Generator {
     rows_ = options_.symbolic ? g_.Symbol(11) : Dim(kExtents[Pick(7)] + Pick(3));
     middle_ = Dim(kExtents[Pick(5)]);
     columns_ = Dim(kExtents[Pick(7)] * (Pick(4) == 0 ? 5 : 1));
-    const std::vector<Shape> shapes = {{rows_, columns_}, {rows_, middle_, columns_}, {columns_},
-                                       {rows_, 1}, {middle_, columns_}, {columns_, rows_}};
+    const std::vector<Shape> shapes = {{rows_, columns_},   {rows_, middle_, columns_},
+                                       {columns_},          {rows_, 1},
+                                       {middle_, columns_}, {columns_, rows_}};
     const int inputs = 2 + Pick(3);
     for (int i = 0; i < inputs; ++i) {
       // The first input binds the symbol.
@@ -77,13 +80,18 @@ class Generator {
     const Made x = Any();
     const int rank = static_cast<int>(x.sizes.size());
     switch (Pick(14)) {
-      case 0: return Add("aten::tanh", {x.ref}, x.sizes);
-      case 1: return Add("aten::sigmoid", {x.ref}, x.sizes);
-      case 2: return Add("aten::relu", {x.ref}, x.sizes);
+      case 0:
+        return Add("aten::tanh", {x.ref}, x.sizes);
+      case 1:
+        return Add("aten::sigmoid", {x.ref}, x.sizes);
+      case 2:
+        return Add("aten::relu", {x.ref}, x.sizes);
       case 3:
       case 4:
-      case 5: return AddBinary(x);
-      case 6: return AddReduction(x);
+      case 5:
+        return AddBinary(x);
+      case 6:
+        return AddReduction(x);
       case 7:
         if (rank < 1) return;
         return Add("aten::_softmax", {x.ref, Pick(rank), false}, x.sizes);
@@ -95,7 +103,8 @@ class Generator {
         for (int d = 0; d < rank; ++d) order.emplace_back(d == a ? b : d == b ? a : d);
         std::swap(sizes[a], sizes[b]);
         // A copy, so that the strides of the meta are plain.
-        const Ref t = g_.Node("aten::permute", {x.ref, Ints(order)}, g_.Meta(sizes, kF32, Swapped(x.sizes, a, b)));
+        const Ref t = g_.Node("aten::permute", {x.ref, Ints(order)},
+                              g_.Meta(sizes, kF32, Swapped(x.sizes, a, b)));
         return Add("aten::clone", {t, v1::MEMORY_FORMAT_CONTIGUOUS}, sizes);
       }
       case 9: {
@@ -124,8 +133,9 @@ class Generator {
         const Shape last = {x.sizes.back()};
         Shape outer(x.sizes.begin(), x.sizes.end() - 1);
         outer.emplace_back(1);
-        const Ref norm = g_.Node("aten::native_layer_norm", {x.ref, Ints(last), nullptr, nullptr, 1e-5},
-                                 {g_.Meta(x.sizes), g_.Meta(outer), g_.Meta(outer)});
+        const Ref norm =
+            g_.Node("aten::native_layer_norm", {x.ref, Ints(last), nullptr, nullptr, 1e-5},
+                    {g_.Meta(x.sizes), g_.Meta(outer), g_.Meta(outer)});
         values_.push_back({norm, x.sizes});
         return;
       }
@@ -136,8 +146,9 @@ class Generator {
         if (size.kind_case() != v1::SymExpr::kConstant || size.constant() < 4) return;
         Shape sizes = x.sizes;
         sizes[dim] = Dim(size.constant() - 2);
-        const Ref s = g_.Node("aten::slice.Tensor", {x.ref, dim, 1, size.constant() - 1, 1},
-                              g_.Meta(sizes, kF32, GraphBuilder::RowMajor(x.sizes), 0 + Stride(x.sizes, dim)));
+        const Ref s = g_.Node(
+            "aten::slice.Tensor", {x.ref, dim, 1, size.constant() - 1, 1},
+            g_.Meta(sizes, kF32, GraphBuilder::RowMajor(x.sizes), 0 + Stride(x.sizes, dim)));
         return Add("aten::neg", {s}, sizes);
       }
       default: {
@@ -164,7 +175,8 @@ class Generator {
       if (Same(x.sizes, y.sizes)) {
         sizes = x.sizes;
       } else if (y.sizes.size() < x.sizes.size() &&
-                 Same(Shape(x.sizes.end() - static_cast<int>(y.sizes.size()), x.sizes.end()), y.sizes)) {
+                 Same(Shape(x.sizes.end() - static_cast<int>(y.sizes.size()), x.sizes.end()),
+                      y.sizes)) {
         sizes = x.sizes;
       } else if (x.sizes.size() == 2 && y.sizes.size() == 2 && Same(y.sizes[1], Dim(1)) &&
                  Same(x.sizes[0], y.sizes[0])) {
@@ -192,10 +204,14 @@ class Generator {
       }
     }
     switch (Pick(4)) {
-      case 0: return Add("aten::amax", {x.ref, Ints({dim}), keep}, sizes);
-      case 1: return Add("aten::mean.dim", {x.ref, Ints({dim}), keep, nullptr}, sizes);
-      case 2: return Add("aten::sum", {x.ref, nullptr}, {});
-      default: return Add("aten::sum.dim_IntList", {x.ref, Ints({dim}), keep, nullptr}, sizes);
+      case 0:
+        return Add("aten::amax", {x.ref, Ints({dim}), keep}, sizes);
+      case 1:
+        return Add("aten::mean.dim", {x.ref, Ints({dim}), keep, nullptr}, sizes);
+      case 2:
+        return Add("aten::sum", {x.ref, nullptr}, {});
+      default:
+        return Add("aten::sum.dim_IntList", {x.ref, Ints({dim}), keep, nullptr}, sizes);
     }
   }
 

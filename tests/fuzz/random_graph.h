@@ -1,5 +1,5 @@
-// Random captured graphs over the operators that fuse: pointwise, broadcasts, reductions, views, joins,
-// norms, writes into inputs. Every graph is valid.
+// Random captured graphs over the operators that fuse: pointwise, broadcasts, reductions, views,
+// joins, norms, writes into inputs. Every graph is valid.
 #ifndef TENSORD_TESTS_FUZZ_RANDOM_GRAPH_H_
 #define TENSORD_TESTS_FUZZ_RANDOM_GRAPH_H_
 

@@ -36,9 +36,12 @@ bool Close(double actual, double expected, double tolerance) {
 
 bool Supports(v1::Isa isa) {
   switch (isa) {
-    case v1::ISA_AVX512: return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-    case v1::ISA_AVX2: return __builtin_cpu_supports("avx2");
-    default: return true;
+    case v1::ISA_AVX512:
+      return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+    case v1::ISA_AVX2:
+      return __builtin_cpu_supports("avx2");
+    default:
+      return true;
   }
 }
 
@@ -57,7 +60,8 @@ TEST_P(CodegenGolden, EqualsEager) {
     std::ifstream file(std::string(TENSORD_GOLDEN_DIR "/") + name);
     files.push_back(json::parse(file));
   }
-  // The reference set runs a part of the cases: it is slow to compile and shares everything but lanes.
+  // The reference set runs a part of the cases: it is slow to compile and shares everything but
+  // lanes.
   const size_t stride = GetParam() == v1::ISA_AVX512 ? 1 : 5;
   std::vector<std::unique_ptr<Case>> cases;
   std::vector<std::string> sources;
@@ -67,8 +71,9 @@ TEST_P(CodegenGolden, EqualsEager) {
       if (number++ % stride != 0) continue;
       auto made = std::make_unique<Case>();
       made->source = &c;
-      ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(
-                      c["graph"].dump(), made->job.mutable_graph()).ok());
+      ASSERT_TRUE(
+          google::protobuf::util::JsonStringToMessage(c["graph"].dump(), made->job.mutable_graph())
+              .ok());
       made->job.mutable_target()->mutable_cpu()->set_isa(GetParam());
       made->state.job = &made->job;
       SCOPED_TRACE(made->job.graph().nodes(0).ShortDebugString());
@@ -100,12 +105,13 @@ TEST_P(CodegenGolden, EqualsEager) {
       ASSERT_EQ(outputs.size(), c["results"].size());
       for (size_t i = 0; i < outputs.size(); ++i) {
         if (c["results"][i].is_null()) continue;
-        const std::vector<double> actual = outputs[i].Values(), wanted = TensorOf(c["results"][i]).Values();
+        const std::vector<double> actual = outputs[i].Values(),
+                                  wanted = TensorOf(c["results"][i]).Values();
         ASSERT_EQ(actual.size(), wanted.size());
         for (size_t k = 0; k < actual.size(); ++k) {
           if (Close(actual[k], wanted[k], c["tolerance"].get<double>())) continue;
-          ADD_FAILURE() << "result " << i << ", element " << k << ": " << actual[k] << ", eager has "
-                        << wanted[k];
+          ADD_FAILURE() << "result " << i << ", element " << k << ": " << actual[k]
+                        << ", eager has " << wanted[k];
           break;
         }
       }

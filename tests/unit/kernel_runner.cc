@@ -31,14 +31,30 @@ v1::Target TargetOf(v1::Isa isa) {
 void StoreCell(const Cell& cell, v1::DType dtype, char* at) {
   const auto put = [at](auto value) { std::memcpy(at, &value, sizeof value); };
   switch (dtype) {
-    case v1::DTYPE_BOOL: put(static_cast<uint8_t>(cell.integer != 0)); break;
-    case v1::DTYPE_UINT8: put(static_cast<uint8_t>(cell.integer)); break;
-    case v1::DTYPE_INT8: put(static_cast<int8_t>(cell.integer)); break;
-    case v1::DTYPE_INT16: put(static_cast<int16_t>(cell.integer)); break;
-    case v1::DTYPE_INT32: put(static_cast<int32_t>(cell.integer)); break;
-    case v1::DTYPE_INT64: put(cell.integer); break;
-    case v1::DTYPE_FLOAT32: put(static_cast<float>(cell.real)); break;
-    case v1::DTYPE_FLOAT64: put(cell.real); break;
+    case v1::DTYPE_BOOL:
+      put(static_cast<uint8_t>(cell.integer != 0));
+      break;
+    case v1::DTYPE_UINT8:
+      put(static_cast<uint8_t>(cell.integer));
+      break;
+    case v1::DTYPE_INT8:
+      put(static_cast<int8_t>(cell.integer));
+      break;
+    case v1::DTYPE_INT16:
+      put(static_cast<int16_t>(cell.integer));
+      break;
+    case v1::DTYPE_INT32:
+      put(static_cast<int32_t>(cell.integer));
+      break;
+    case v1::DTYPE_INT64:
+      put(cell.integer);
+      break;
+    case v1::DTYPE_FLOAT32:
+      put(static_cast<float>(cell.real));
+      break;
+    case v1::DTYPE_FLOAT64:
+      put(cell.real);
+      break;
     case v1::DTYPE_BFLOAT16: {
       const float f = static_cast<float>(cell.real);
       uint32_t bits;
@@ -46,8 +62,11 @@ void StoreCell(const Cell& cell, v1::DType dtype, char* at) {
       put(static_cast<uint16_t>(bits >> 16));
       break;
     }
-    case v1::DTYPE_FLOAT16: put(static_cast<_Float16>(cell.real)); break;
-    default: TENSORD_CHECK(false, "a type that the runner lacks");
+    case v1::DTYPE_FLOAT16:
+      put(static_cast<_Float16>(cell.real));
+      break;
+    default:
+      TENSORD_CHECK(false, "a type that the runner lacks");
   }
 }
 
@@ -60,22 +79,32 @@ T Read(const char* at) {
 
 Cell LoadCell(v1::DType dtype, const char* at) {
   switch (dtype) {
-    case v1::DTYPE_BOOL: return {.integer = Read<uint8_t>(at)};
-    case v1::DTYPE_UINT8: return {.integer = Read<uint8_t>(at)};
-    case v1::DTYPE_INT8: return {.integer = Read<int8_t>(at)};
-    case v1::DTYPE_INT16: return {.integer = Read<int16_t>(at)};
-    case v1::DTYPE_INT32: return {.integer = Read<int32_t>(at)};
-    case v1::DTYPE_INT64: return {.integer = Read<int64_t>(at)};
-    case v1::DTYPE_FLOAT32: return {.real = Read<float>(at)};
-    case v1::DTYPE_FLOAT64: return {.real = Read<double>(at)};
+    case v1::DTYPE_BOOL:
+      return {.integer = Read<uint8_t>(at)};
+    case v1::DTYPE_UINT8:
+      return {.integer = Read<uint8_t>(at)};
+    case v1::DTYPE_INT8:
+      return {.integer = Read<int8_t>(at)};
+    case v1::DTYPE_INT16:
+      return {.integer = Read<int16_t>(at)};
+    case v1::DTYPE_INT32:
+      return {.integer = Read<int32_t>(at)};
+    case v1::DTYPE_INT64:
+      return {.integer = Read<int64_t>(at)};
+    case v1::DTYPE_FLOAT32:
+      return {.real = Read<float>(at)};
+    case v1::DTYPE_FLOAT64:
+      return {.real = Read<double>(at)};
     case v1::DTYPE_BFLOAT16: {
       const uint32_t bits = uint32_t{Read<uint16_t>(at)} << 16;
       float f;
       std::memcpy(&f, &bits, sizeof f);
       return {.real = f};
     }
-    case v1::DTYPE_FLOAT16: return {.real = static_cast<double>(Read<_Float16>(at))};
-    default: TENSORD_CHECK(false, "a type that the runner lacks");
+    case v1::DTYPE_FLOAT16:
+      return {.real = static_cast<double>(Read<_Float16>(at))};
+    default:
+      TENSORD_CHECK(false, "a type that the runner lacks");
   }
   return {};
 }
@@ -117,7 +146,8 @@ absl::Status KernelLibrary::Add(const std::vector<std::string>& sources) {
   config.parallelism = 2;
   TENSORD_ASSIGN_OR_RETURN(const v1::JitResult result, jit::Jit(job, config));
   for (int i = 0; i < job.units_size(); ++i) {
-    const std::string path = folder_ + "/k" + std::to_string(kernels_.size()) + "_" + std::to_string(i);
+    const std::string path =
+        folder_ + "/k" + std::to_string(kernels_.size()) + "_" + std::to_string(i);
     std::ofstream(path, std::ios::binary) << result.binaries(i);
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return absl::InternalError(dlerror());
@@ -128,9 +158,9 @@ absl::Status KernelLibrary::Add(const std::vector<std::string>& sources) {
 
 void* KernelLibrary::Find(const std::string& source) const { return kernels_.at(source); }
 
-std::vector<HostTensor> RunKernels(const compiler::CompileState& state, const KernelLibrary& library,
-                                   std::vector<HostTensor>& inputs, int threads,
-                                   const InterpreterOptions& options) {
+std::vector<HostTensor> RunKernels(const compiler::CompileState& state,
+                                   const KernelLibrary& library, std::vector<HostTensor>& inputs,
+                                   int threads, const InterpreterOptions& options) {
   const compiler::Program& program = state.program;
   const auto value_of = [&](const Expr& e) {
     return sym::Evaluate(e, [&](const sym::Atom& atom) {
@@ -178,7 +208,8 @@ std::vector<HostTensor> RunKernels(const compiler::CompileState& state, const Ke
     reinterpret_cast<TensordKernelFn>(library.Find(kernel.source))(&args);
   }
   for (int64_t k = 0; k < kGuard; ++k) {
-    TENSORD_CHECK(workspace[workspace.size() - 1 - k] == '\x5a', "a kernel wrote behind the workspace");
+    TENSORD_CHECK(workspace[workspace.size() - 1 - k] == '\x5a',
+                  "a kernel wrote behind the workspace");
   }
   for (size_t i = 0; i < memory.size(); ++i) {
     for (int64_t k = 0; k < kGuard; ++k) {

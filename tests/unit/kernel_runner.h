@@ -1,5 +1,5 @@
-// Runs a compiled program's generated kernels for real: through the JIT, on host memory, with any number
-// of threads. For programs without library calls.
+// Runs a compiled program's generated kernels for real: through the JIT, on host memory, with any
+// number of threads. For programs without library calls.
 #ifndef TENSORD_TESTS_UNIT_KERNEL_RUNNER_H_
 #define TENSORD_TESTS_UNIT_KERNEL_RUNNER_H_
 
@@ -31,9 +31,9 @@ class KernelLibrary {
 };
 
 // Runs the schedule of `state`; its kernels must be in the library.
-std::vector<HostTensor> RunKernels(const compiler::CompileState& state, const KernelLibrary& library,
-                                   std::vector<HostTensor>& inputs, int threads,
-                                   const InterpreterOptions& options = {});
+std::vector<HostTensor> RunKernels(const compiler::CompileState& state,
+                                   const KernelLibrary& library, std::vector<HostTensor>& inputs,
+                                   int threads, const InterpreterOptions& options = {});
 
 }  // namespace tensord::testing
 

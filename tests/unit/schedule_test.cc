@@ -243,10 +243,12 @@ TEST(Kernels, LayerNormBackwardReadsRowsOnce) {
   EXPECT_KERNELS(CompileGraph(g), 1);
 }
 
-// A LayerNorm over [batch, time, width] whose result is wanted as it is and as the rows of a product.
+// A LayerNorm over [batch, time, width] whose result is wanted as it is and as the rows of a
+// product.
 TEST(Kernels, ReshapedLayerNormStaysOne) {
   GraphBuilder g;
-  const Ref x = g.Input({16, 128, 256}), w = g.Input({256}), b = g.Input({256}), p = g.Input({256, 64});
+  const Ref x = g.Input({16, 128, 256}), w = g.Input({256}), b = g.Input({256}),
+            p = g.Input({256, 64});
   const Ref norm = g.Node("aten::native_layer_norm", {x, Ints({256}), w, b, 1e-5},
                           {g.Meta({16, 128, 256}), g.Meta({16, 128, 1}), g.Meta({16, 128, 1})});
   const Ref rows = g.Node("aten::view", {norm, Ints({2048, 256})}, g.Meta({2048, 256}));
@@ -282,8 +284,9 @@ TEST(Kernels, DropoutOfSeveralLayersIsOneUnit) {
   const Ref w = g.Input({64, 64}), seed = g.Input(Shape{}, kI64);
   for (int stream = 0; stream < 4; ++stream) {
     x = g.Node("aten::mm", {x, w}, g.Meta({64, 64}));
-    const Ref u = g.Node("tensord::philox_uniform",
-                         {seed, Ints({64, 64}), kF32, v1::DEVICE_TYPE_CPU, stream}, g.Meta({64, 64}));
+    const Ref u =
+        g.Node("tensord::philox_uniform", {seed, Ints({64, 64}), kF32, v1::DEVICE_TYPE_CPU, stream},
+               g.Meta({64, 64}));
     const Ref mask = g.Node("aten::ge.Scalar", {u, 0.1}, g.Meta({64, 64}, kBool));
     x = g.Node("aten::mul.Tensor", {x, mask}, g.Meta({64, 64}));
   }
@@ -306,6 +309,30 @@ TEST(Memory, PointwiseResultsTakeTheirOperandsPlace) {
   EXPECT_KERNELS(outcome, 4);
   // A product needs its operand beside it: two buffers in turn, and tanh none of its own.
   EXPECT_EQ(outcome->state.memory.workspace_bytes, sym::Expr(2 * 64 * 64 * 4));
+}
+
+// relu(y) and x + y share a pass; relu(y) is written first, so it must not lie over x.
+TEST(Memory, AResultDoesNotTakeWhatALaterMemberReads) {
+  GraphBuilder g;
+  const Ref a = g.Input({64, 64}), b = g.Input({64, 64}), w = g.Input({64, 64});
+  const v1::TensorMeta meta = g.Meta({64, 64});
+  const Ref x = g.Node("aten::mm", {a, b}, meta), y = g.Node("aten::mm", {b, a}, meta);
+  const Ref r = g.Node("aten::relu", {y}, meta);
+  const Ref z = g.Node("aten::add.Tensor", {x, y, 1}, meta);
+  g.Output(g.Node("aten::mm", {r, w}, meta));
+  g.Output(g.Node("aten::mm", {z, w}, meta));
+  auto outcome = CompileGraph(g);
+  EXPECT_KERNELS(outcome, 1);
+  const auto& places = outcome->state.memory.places;
+  const compiler::Nest& nest =
+      std::get<compiler::Kernel>(outcome->state.schedule.steps[2].work).nests[0];
+  ASSERT_EQ(nest.members.size(), 2u);
+  const auto& first = nest.members[0].loops;
+  const compiler::BufferId written = first.stores[0].buffer;
+  for (const compiler::Inst& inst : nest.members[1].loops.block.insts) {
+    if (inst.kind != compiler::InstKind::kLoad) continue;
+    EXPECT_FALSE(places[inst.buffer].offset == places[written].offset) << Explain(*outcome);
+  }
 }
 
 TEST(Memory, TransposedResultsDoNot) {
