@@ -8,31 +8,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "tests/unit/golden_cases.h"
 #include "tests/unit/kernel_runner.h"
 
 namespace tensord::testing {
 namespace {
 
 using nlohmann::json;
-
-double NumberOf(const json& value) {
-  return value.is_string() ? std::stod(value.get<std::string>()) : value.get<double>();
-}
-
-HostTensor TensorOf(const json& t) {
-  std::vector<double> values;
-  for (const json& v : t["values"]) values.push_back(NumberOf(v));
-  v1::DType dtype = v1::DTYPE_UNSPECIFIED;
-  EXPECT_TRUE(v1::DType_Parse(t["dtype"].get<std::string>(), &dtype));
-  return WithStrides(MakeTensor(t["sizes"].get<std::vector<int64_t>>(), values, dtype),
-                     t["strides"].get<std::vector<int64_t>>());
-}
-
-bool Close(double actual, double expected, double tolerance) {
-  if (std::isnan(expected) || std::isnan(actual)) return std::isnan(expected) && std::isnan(actual);
-  if (std::isinf(expected)) return actual == expected;
-  return std::abs(actual - expected) <= tolerance * (1 + std::abs(expected));
-}
 
 bool Supports(v1::Isa isa) {
   switch (isa) {
