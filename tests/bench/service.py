@@ -40,7 +40,7 @@ def lookup(count: int) -> dict[str, Any]:
     from tensord.v1 import service_pb2
 
     request = _captured_request(CASES[1].name)
-    with grpc.insecure_channel(address.resolve().grpc_target) as channel:
+    with grpc.insecure_channel(f"unix:{address.resolve().path}") as channel:
         call = channel.unary_unary(
             "/tensord.v1.Compiler/Compile",
             request_serializer=service_pb2.CompileRequest.SerializeToString,

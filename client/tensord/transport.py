@@ -1,0 +1,276 @@
+"""One gRPC call over a Unix socket, with neither a thread nor a lock of its own.
+
+A job forks its data loaders at any moment, and a gRPC library in the job would not survive that: it
+keeps threads and locks, which a fork copies in the middle of things. So a call here is a blocking
+socket that speaks HTTP/2 through `h2`, as https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
+lays down, opened for the call and closed at its end. A child of a fork inherits no more than a file
+descriptor of each call under way, which `close_inherited` gives back.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+import urllib.parse
+import weakref
+from collections.abc import Iterator
+
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
+import h2.exceptions
+import h2.settings
+
+MAX_MESSAGE_BYTES = 256 << 20
+# What the daemon may send ahead of our acknowledgement.
+_WINDOW_BYTES = 8 << 20
+_READ_BYTES = 1 << 18
+_PREFIX_BYTES = 5  # of a message: whether it is compressed, and its length
+
+# https://grpc.io/docs/guides/status-codes
+CODES = (
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+)
+
+
+class CallError(Exception):
+    """A call that did not end with OK: the gRPC code's name and the server's message."""
+
+    def __init__(self, code: str, details: str) -> None:
+        super().__init__(f"{code}: {details}")
+        self.code = code
+        self.details = details
+
+
+_open_sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def close_inherited() -> None:
+    """In a forked child: closes its copies of the parent's sockets. The parent's calls go on."""
+    for inherited in list(_open_sockets):
+        inherited.close()
+    _open_sockets.clear()
+
+
+class Call:
+    """One call with one message to send. It is sent when made; `messages` and `message` wait.
+
+    path: "/package.Service/Method". timeout_s: from now to the last byte of the answer.
+    Raises CallError, here and while waiting. For one thread at a time.
+    """
+
+    def __init__(self, socket_path: str, path: str, message: bytes, timeout_s: float) -> None:
+        self._deadline = time.monotonic() + timeout_s
+        self._received = bytearray()
+        self._status: CallError | None = None
+        self._ended = False
+        self._http = h2.connection.H2Connection(
+            h2.config.H2Configuration(
+                client_side=True,
+                header_encoding="utf-8",
+                validate_inbound_headers=False,
+                validate_outbound_headers=False,
+                normalize_outbound_headers=False,
+            )
+        )
+        self._http.local_settings = h2.settings.Settings(
+            client=True,
+            initial_values={
+                h2.settings.SettingCodes.ENABLE_PUSH: 0,
+                h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW_BYTES,
+            },
+        )
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        _open_sockets.add(self._socket)
+        try:
+            self._connect(socket_path)
+            self._send(path, message, timeout_s)
+        except BaseException:
+            self.close()
+            raise
+
+    def message(self) -> bytes:
+        """The answer of a call with exactly one message."""
+        messages = list(self.messages())
+        if len(messages) != 1:
+            raise CallError("INTERNAL", f"{len(messages)} messages where one was due")
+        return messages[0]
+
+    def messages(self) -> Iterator[bytes]:
+        """The answer's messages, as they come."""
+        try:
+            while True:
+                while (message := self._next_message()) is not None:
+                    yield message
+                if self._ended:
+                    break
+                self._receive()
+            if self._status is None:
+                raise CallError("UNAVAILABLE", "the answer ended without a status")
+            if self._status.code != "OK":
+                raise self._status
+            if self._received:
+                raise CallError("INTERNAL", "the answer ended within a message")
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Ends the call, whatever its state; the daemon sees it as cancelled."""
+        _open_sockets.discard(self._socket)
+        self._socket.close()
+
+    # -- sending ------------------------------------------------------------------------------
+
+    def _connect(self, socket_path: str) -> None:
+        self._arm()
+        try:
+            self._socket.connect(socket_path)
+        except TimeoutError:
+            raise self._late() from None
+        except OSError as error:
+            raise CallError("UNAVAILABLE", f"{socket_path}: {error.strerror or error}") from error
+
+    def _send(self, path: str, message: bytes, timeout_s: float) -> None:
+        if len(message) > MAX_MESSAGE_BYTES:
+            raise CallError("RESOURCE_EXHAUSTED", f"a request of {len(message)} bytes is too large")
+        http = self._http
+        http.initiate_connection()
+        http.increment_flow_control_window(_WINDOW_BYTES)
+        self._stream = http.get_next_available_stream_id()
+        http.send_headers(
+            self._stream,
+            [
+                (":method", "POST"),
+                (":scheme", "http"),
+                (":path", path),
+                (":authority", "localhost"),
+                ("te", "trailers"),
+                ("grpc-timeout", f"{max(1, min(99999999, int(timeout_s * 1000)))}m"),
+                ("content-type", "application/grpc"),
+                ("user-agent", "tensord-python"),
+            ],
+        )
+        framed = memoryview(b"\0" + len(message).to_bytes(4, "big") + message)
+        while framed and not self._ended:
+            room = min(http.local_flow_control_window(self._stream), http.max_outbound_frame_size)
+            if room == 0:
+                self._flush()
+                self._receive()
+                continue
+            http.send_data(self._stream, framed[:room].tobytes(), end_stream=room >= len(framed))
+            framed = framed[room:]
+        self._flush()
+
+    def _flush(self) -> None:
+        self._arm()
+        try:
+            self._socket.sendall(self._http.data_to_send())
+        except TimeoutError:
+            raise self._late() from None
+        except OSError as error:
+            # A server that refuses a call may answer and close before all was sent.
+            if not self._drain():
+                raise CallError("UNAVAILABLE", f"the connection broke: {error}") from error
+
+    def _drain(self) -> bool:
+        """Reads what is there already; true when it is the answer."""
+        try:
+            while not self._ended:
+                self._receive()
+        except CallError:
+            return False
+        return True
+
+    # -- receiving ----------------------------------------------------------------------------
+
+    def _receive(self) -> None:
+        """Waits for bytes and takes them in."""
+        self._arm()
+        try:
+            data = self._socket.recv(_READ_BYTES)
+        except TimeoutError:
+            raise self._late() from None
+        except OSError as error:
+            raise CallError("UNAVAILABLE", f"the connection broke: {error}") from error
+        if not data:
+            raise CallError("UNAVAILABLE", "the daemon closed the connection")
+        try:
+            for event in self._http.receive_data(data):
+                self._take(event)
+        except h2.exceptions.ProtocolError as error:
+            raise CallError("UNAVAILABLE", f"no gRPC server there: {error}") from error
+        if not self._ended and (answer := self._http.data_to_send()):
+            try:
+                self._socket.sendall(answer)  # acknowledgements
+            except OSError as error:
+                raise CallError("UNAVAILABLE", f"the connection broke: {error}") from error
+
+    def _take(self, event: h2.events.Event) -> None:
+        match event:
+            case h2.events.DataReceived():
+                self._received += event.data
+                self._http.acknowledge_received_data(
+                    event.flow_controlled_length, event.stream_id
+                )
+            case h2.events.ResponseReceived() | h2.events.TrailersReceived():
+                self._take_headers(dict(event.headers))
+            case h2.events.StreamEnded():
+                self._ended = True
+            case h2.events.StreamReset():
+                self._ended = True
+                if self._status is None:
+                    self._status = CallError("UNAVAILABLE", f"reset: {event.error_code!r}")
+            case h2.events.ConnectionTerminated(last_stream_id=last) if (last or 0) < self._stream:
+                self._ended = True
+                self._status = CallError("UNAVAILABLE", "the daemon is shutting down")
+
+    def _take_headers(self, headers: dict[str, str]) -> None:
+        if (http_status := headers.get(":status", "200")) != "200":
+            self._status = CallError("UNAVAILABLE", f"HTTP status {http_status}")
+        if (number := headers.get("grpc-status")) is not None:
+            known = number.isdigit() and int(number) < len(CODES)
+            details = urllib.parse.unquote(headers.get("grpc-message", ""))
+            self._status = CallError(CODES[int(number)] if known else "UNKNOWN", details)
+
+    def _next_message(self) -> bytes | None:
+        if len(self._received) < _PREFIX_BYTES:
+            return None
+        if self._received[0]:
+            raise CallError("INTERNAL", "the answer is compressed, which was not asked for")
+        end = _PREFIX_BYTES + int.from_bytes(self._received[1:_PREFIX_BYTES], "big")
+        if end - _PREFIX_BYTES > MAX_MESSAGE_BYTES:
+            raise CallError("RESOURCE_EXHAUSTED", "an answer is too large")
+        if len(self._received) < end:
+            return None
+        message = bytes(self._received[_PREFIX_BYTES:end])
+        del self._received[:end]
+        return message
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise self._late()
+        self._socket.settimeout(left)
+
+    @staticmethod
+    def _late() -> CallError:
+        return CallError("DEADLINE_EXCEEDED", "the deadline passed")

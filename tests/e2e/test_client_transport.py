@@ -1,0 +1,141 @@
+"""The client's own gRPC calls against a server of grpcio, and against servers that are none."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+import pytest
+from tensord import transport
+from tensord.transport import Call, CallError
+
+_MIB = 1 << 20
+
+
+def _echo(request: bytes, context: grpc.ServicerContext) -> bytes:
+    return request
+
+
+def _fail(request: bytes, context: grpc.ServicerContext) -> bytes:
+    context.abort(grpc.StatusCode.INVALID_ARGUMENT, request.decode())
+
+
+def _sleep(request: bytes, context: grpc.ServicerContext) -> bytes:
+    cancelled = threading.Event()
+    context.add_callback(cancelled.set)
+    cancelled.wait(float(request))
+    _sleep.cancelled = cancelled.is_set()
+    return b""
+
+
+def _count(request: bytes, context: grpc.ServicerContext):
+    for i in range(int(request)):
+        yield bytes([i % 256]) * _MIB
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("server") / "s")
+    server = grpc.server(
+        futures.ThreadPoolExecutor(4), options=[("grpc.max_receive_message_length", -1)]
+    )
+    unary = {"Echo": _echo, "Fail": _fail, "Sleep": _sleep}
+    handlers = {n: grpc.unary_unary_rpc_method_handler(f) for n, f in unary.items()}
+    handlers["Count"] = grpc.unary_stream_rpc_method_handler(_count)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t.T", handlers),))
+    server.add_insecure_port(f"unix:{path}")
+    server.start()
+    yield path
+    server.stop(None).wait()
+
+
+def call(path: str, method: str, message: bytes = b"", timeout_s: float = 30.0) -> Call:
+    return Call(path, f"/t.T/{method}", message, timeout_s)
+
+
+@pytest.mark.parametrize("size", [0, 1, 16384 - 5, 65535, 65536, 3 * _MIB + 1, 40 * _MIB])
+def test_messages_of_every_size(server, size):
+    message = os.urandom(size)
+    assert call(server, "Echo", message).message() == message
+    assert not transport._open_sockets
+
+
+def test_a_stream_longer_than_any_window(server):
+    received = list(call(server, "Count", b"40").messages())
+    assert [len(m) for m in received] == [_MIB] * 40
+    assert [m[0] for m in received] == list(range(40))
+    with pytest.raises(CallError, match="2 messages where one was due"):
+        call(server, "Count", b"2").message()
+
+
+@pytest.mark.parametrize("text", ["node `mul_3`: 5 arguments, 2 are due", "größer 100 %\nnext", ""])
+def test_status_and_message(server, text):
+    with pytest.raises(CallError) as caught:
+        call(server, "Fail", text.encode()).message()
+    assert (caught.value.code, caught.value.details) == ("INVALID_ARGUMENT", text)
+
+
+def test_unknown_method(server):
+    with pytest.raises(CallError, match="UNIMPLEMENTED"):
+        call(server, "Nothing").message()
+
+
+def test_deadline(server):
+    start = time.monotonic()
+    with pytest.raises(CallError, match="DEADLINE_EXCEEDED"):
+        call(server, "Sleep", b"30", timeout_s=0.3).message()
+    assert time.monotonic() - start < 10
+
+
+def test_a_closed_call_is_cancelled(server):
+    _sleep.cancelled = False
+    sleeping = call(server, "Sleep", b"30")
+    time.sleep(0.2)
+    sleeping.close()
+    deadline = time.monotonic() + 10
+    while not _sleep.cancelled and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert _sleep.cancelled
+
+
+def test_calls_side_by_side(server):
+    calls = [call(server, "Echo", bytes([i]) * 100_000) for i in range(8)]
+    for i, one in enumerate(calls):
+        assert one.message() == bytes([i]) * 100_000
+
+
+def test_nobody_there(tmp_path: Path):
+    with pytest.raises(CallError, match="UNAVAILABLE.*No such file"):
+        call(str(tmp_path / "none"), "Echo")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 64, os.urandom(256)],
+    ids=["closes", "http1", "zeros", "random"],
+)
+def test_not_a_grpc_server(tmp_path: Path, answer: bytes):
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+
+        def serve():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            with pytest.raises(CallError, match="UNAVAILABLE"):
+                call(path, "Echo", b"x", timeout_s=10).message()
+        finally:
+            thread.join()
+    assert not transport._open_sockets
