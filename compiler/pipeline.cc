@@ -36,7 +36,8 @@ absl::Status NormalizePass(CompileState& state) {
 
 // Operations share nests and nests share launches.
 absl::Status SchedulePass(CompileState& state) {
-  state.schedule = MakeSchedule(state.program);
+  state.schedule = MakeSchedule(
+      state.program, TraitsOf(state.job->target(), state.job->options().deterministic()));
   for (const std::string& note : state.schedule.notes) state.result.add_fusion_notes(note);
   return absl::OkStatus();
 }

@@ -132,4 +132,30 @@ const char* ReduceFunction(ReduceKind kind) {
   return "";
 }
 
+const StateText* StateOf(ReduceKind kind) {
+  static constexpr StateText kWelford{"welford", {"mean", "m2"}};
+  static constexpr StateText kSoftmax{"softmax", {"max", "sum"}};
+  static constexpr StateText kArgMax{"argmax", {"index", nullptr}};
+  static constexpr StateText kArgMin{"argmin", {"index", nullptr}};
+  switch (kind) {
+    case ReduceKind::kWelford:
+      return &kWelford;
+    case ReduceKind::kOnlineSoftmax:
+      return &kSoftmax;
+    case ReduceKind::kArgMax:
+      return &kArgMax;
+    case ReduceKind::kArgMin:
+      return &kArgMin;
+    default:
+      return nullptr;
+  }
+}
+
+bool IsArg(ReduceKind kind) { return kind == ReduceKind::kArgMin || kind == ReduceKind::kArgMax; }
+
+std::string CombineText(ReduceKind kind) {
+  const StateText* state = StateOf(kind);
+  return state != nullptr ? absl::StrCat("tk::", state->name, "_combine") : CombineFunction(kind);
+}
+
 }  // namespace tensord::compiler

@@ -1,4 +1,4 @@
-// C++ spellings of types and numbers in generated CPU kernels.
+// C++ spellings of types and numbers in generated kernels.
 #ifndef TENSORD_COMPILER_CODEGEN_CPP_TEXT_H_
 #define TENSORD_COMPILER_CODEGEN_CPP_TEXT_H_
 
@@ -20,6 +20,18 @@ std::string Identity(ReduceKind kind, DType dtype);
 // The function that combines two accumulators of a plain reduction, and the one that reduces lanes.
 const char* CombineFunction(ReduceKind kind);
 const char* ReduceFunction(ReduceKind kind);
+
+// A reduction with a state of its own in the prelude: the prefix of its functions and the fields
+// that are its results.
+struct StateText {
+  const char* name;
+  const char* parts[2];
+};
+// Null for plain reductions.
+const StateText* StateOf(ReduceKind kind);
+bool IsArg(ReduceKind kind);
+// The function that combines two accumulators of any reduction.
+std::string CombineText(ReduceKind kind);
 
 }  // namespace tensord::compiler
 

@@ -14,34 +14,6 @@ namespace {
 constexpr int kLightBody = 8;
 constexpr int kMostCopies = 4;
 
-bool IsArg(ReduceKind kind) { return kind == ReduceKind::kArgMin || kind == ReduceKind::kArgMax; }
-
-// Reductions with a state of their own in the prelude: the prefix of its functions, and the fields
-// that are the results.
-struct State {
-  const char* name;
-  const char* parts[2];
-};
-
-const State* StateOf(ReduceKind kind) {
-  static constexpr State kWelford{"welford", {"mean", "m2"}};
-  static constexpr State kSoftmax{"softmax", {"max", "sum"}};
-  static constexpr State kArgMax{"argmax", {"index", nullptr}};
-  static constexpr State kArgMin{"argmin", {"index", nullptr}};
-  switch (kind) {
-    case ReduceKind::kWelford:
-      return &kWelford;
-    case ReduceKind::kOnlineSoftmax:
-      return &kSoftmax;
-    case ReduceKind::kArgMax:
-      return &kArgMax;
-    case ReduceKind::kArgMin:
-      return &kArgMin;
-    default:
-      return nullptr;
-  }
-}
-
 }  // namespace
 
 AccumulatorEmitter::AccumulatorEmitter(const Program& program, const Nest& nest, BodyEmitter* body,
@@ -72,14 +44,9 @@ std::string AccumulatorEmitter::NameOf(const Accumulator& acc, int copy) {
   return copy == 0 ? acc.name : absl::StrCat(acc.name, "_", copy);
 }
 
-std::string AccumulatorEmitter::CombineText(ReduceKind kind) {
-  if (const State* state = StateOf(kind)) return absl::StrCat("tk::", state->name, "_combine");
-  return CombineFunction(kind);
-}
-
 std::string AccumulatorEmitter::Start(const Accumulator& acc) const {
   const std::string lanes = HasVectorLoop() ? "W" : "1";
-  if (const State* state = StateOf(acc.reduction->kind)) {
+  if (const StateText* state = StateOf(acc.reduction->kind)) {
     return absl::StrCat("tk::", state->name, "_start<", acc.type, ", ", lanes, ">()");
   }
   return absl::StrCat("tk::broadcast<", lanes, ">(", Identity(acc.reduction->kind, acc.dtype), ")");
@@ -147,7 +114,7 @@ void AccumulatorEmitter::Accumulate(const NestMember& member, bool tail, int cop
                                    tail ? "), left);" : "));"));
         continue;
       }
-      if (const State* state = StateOf(kind)) {
+      if (const StateText* state = StateOf(kind)) {
         out.push_back(absl::StrCat(name, " = tk::", state->name, tail ? "_add_tail(" : "_add(",
                                    name, ", ", value,
                                    IsArg(kind) ? absl::StrCat(", ", body_->InnerPosition()) : "",
@@ -183,7 +150,7 @@ void AccumulatorEmitter::EmitRowResults(int position, int copies) {
     merge_copies(acc);
     body_->SetMember(acc.member);
     const Reduction& r = *acc.reduction;
-    if (const State* state = StateOf(r.kind)) {
+    if (const StateText* state = StateOf(r.kind)) {
       const std::string reduced =
           body_->Define(0, absl::StrCat("tk::", state->name, "_reduce(", acc.name, ")"));
       for (size_t part = 0; part < r.results.size(); ++part) {
@@ -319,8 +286,7 @@ std::string AccumulatorEmitter::Finish(const std::string& name) {
                    "  [[maybe_unused]] constexpr int W = tk::kLanes;\n"
                    "  const char* const scratch = static_cast<const char*>(args->scratch);\n");
   for (size_t i = 0; i < interface_->integers().size(); ++i) {
-    absl::StrAppend(&head, "  [[maybe_unused]] const int64_t n", i, " = args->integers[", i,
-                    "];\n");
+    absl::StrAppend(&head, "  [[maybe_unused]] ", interface_->DeclareInteger(static_cast<int>(i)));
   }
   return head + text + "}\n";
 }

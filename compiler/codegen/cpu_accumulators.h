@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/codegen/cpu_body.h"
-#include "compiler/codegen/cpu_interface.h"
+#include "compiler/codegen/body.h"
+#include "compiler/codegen/interface.h"
 #include "compiler/schedule/nest.h"
 
 namespace tensord::compiler {
@@ -62,7 +62,6 @@ class AccumulatorEmitter {
   std::string VectorLoop() const;
   std::string Start(const Accumulator& acc) const;
   static std::string NameOf(const Accumulator& acc, int copy);
-  static std::string CombineText(ReduceKind kind);
 
   const Program& program_;
   const Nest& nest_;

@@ -1,11 +1,9 @@
 #include "compiler/codegen/cpu_body.h"
 
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_join.h>
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "compiler/codegen/cpp_text.h"
 
 namespace tensord::compiler {
@@ -16,489 +14,72 @@ constexpr int64_t kMostStackBytes = 64 << 10;
 
 }  // namespace
 
-BodyEmitter::BodyEmitter(const Program& program, const Nest& nest, KernelInterface* interface)
-    : program_(program), nest_(nest), interface_(interface) {
-  lines_.resize(vector_level() + 1);
-  known_.resize(vector_level() + 1);
-}
-
-void BodyEmitter::BeginPass(bool tail) {
-  tail_ = tail;
-  // A tail sees the scalars of the levels outside the vector loop that the full vectors made.
-  for (int level = tail ? vector_level() : 1; level <= vector_level(); ++level) {
-    if (level == 0) continue;
-    lines_[level].clear();
-    known_[level].clear();
-  }
-  memo_.clear();
-  indirect_.clear();
-  pass_values_.clear();
-}
-
-void BodyEmitter::SetMember(const NestMember* member) { member_ = member; }
-
-std::string BodyEmitter::Define(int level, const std::string& text) {
-  for (int l = 0; l <= level; ++l) {
-    if (auto it = known_[l].find(text); it != known_[l].end()) return it->second;
-  }
-  const std::string name = absl::StrCat("v", next_name_++);
-  lines_[level].push_back(absl::StrCat("const auto ", name, " = ", text, ";"));
-  known_[level][text] = name;
-  return name;
-}
-
-std::string BodyEmitter::Use(const EmittedValue& value, int level) const {
-  const bool vector = level == vector_level() && level > 0 && member_->has_inner;
-  if (!value.literal.empty()) {
-    return absl::StrCat("tk::broadcast<", vector ? "W" : "1", ">(", value.literal, ")");
-  }
-  if (vector && value.level < vector_level()) return absl::StrCat("tk::splat<W>(", value.name, ")");
-  return value.name;
-}
-
-// ---- Expressions
-
-int BodyEmitter::LevelOf(const Expr& e) {
-  int level = 0;
-  const int outer = static_cast<int>(nest_.outer.size());
-  sym::ForEachSymbol(e, [&](const sym::Atom& atom) {
-    if (atom.kind == sym::AtomKind::kLoop) {
-      level = std::max(level, atom.id < outer ? 0 : atom.id - outer + 1);
-    } else if (atom.kind == sym::AtomKind::kIndirect) {
-      // Its instruction comes before every use.
-      for (size_t i = 0; i < member_->loops.block.insts.size(); ++i) {
-        const Inst& inst = member_->loops.block.insts[i];
-        if (inst.kind == InstKind::kIndirect && inst.symbol == atom.id) {
-          level = std::max(level, Emit(static_cast<int>(i)).level);
-        }
-      }
-    }
-  });
-  return level;
-}
-
-std::string BodyEmitter::ScalarText(const Expr& e) {
-  return sym::ToCpp(e, [&](const sym::Atom& atom) -> std::string {
-    switch (atom.kind) {
-      case sym::AtomKind::kLoop:
-        return absl::StrCat("i", atom.id);
-      case sym::AtomKind::kIndirect: {
-        const EmittedValue& value = indirect_.at({member_, atom.id});
-        return absl::StrCat("tk::get(", Use(value, 0), ", 0)");
-      }
-      default: {
-        const int slot = interface_->Integer(Expr::Size(atom.id, atom.min, atom.hint));
-        used_integers_.insert(slot);
-        return absl::StrCat("n", slot);
-      }
-    }
-  });
-}
-
-std::string BodyEmitter::ExtentText(const Expr& extent) {
-  if (auto constant = extent.AsConstant()) return absl::StrCat(*constant);
-  return ArgumentText(extent);
-}
-
-std::string BodyEmitter::ArgumentText(const Expr& value) {
-  const int slot = interface_->Integer(value);
-  used_integers_.insert(slot);
-  return absl::StrCat("n", slot);
-}
-
-std::string BodyEmitter::VectorAtom(const sym::Atom& atom) {
-  switch (atom.kind) {
-    case sym::AtomKind::kLoop:
-      return Define(vector_level(), absl::StrCat("tk::iota<int64_t, W>(i", atom.id, ")"));
-    case sym::AtomKind::kIndirect:
-      return indirect_.at({member_, atom.id}).name;
-    case sym::AtomKind::kFloorDiv:
-      return absl::StrCat("tk::floor_div(", VectorText(atom.args[0]), ", ",
-                          VectorText(atom.args[1]), ")");
-    case sym::AtomKind::kMod:
-      return absl::StrCat("tk::mod(", VectorText(atom.args[0]), ", ", VectorText(atom.args[1]),
-                          ")");
-    case sym::AtomKind::kMin:
-      return absl::StrCat("tk::minimum(", VectorText(atom.args[0]), ", ", VectorText(atom.args[1]),
-                          ")");
-    default:
-      return absl::StrCat("tk::maximum(", VectorText(atom.args[0]), ", ", VectorText(atom.args[1]),
-                          ")");
-  }
-}
-
-std::string BodyEmitter::VectorText(const Expr& e) {
-  std::vector<sym::Term> uniform;
-  std::string sum;
-  for (const sym::Term& term : e.terms()) {
-    sym::Term scalar{term.coefficient, {}};
-    std::string product;
-    for (const sym::AtomPtr& atom : term.atoms) {
-      if (LevelOf(Expr::FromAtom(atom)) < vector_level()) {
-        scalar.atoms.push_back(atom);
-        continue;
-      }
-      const std::string factor = VectorAtom(*atom);
-      product = product.empty() ? factor : absl::StrCat("tk::mul(", product, ", ", factor, ")");
-    }
-    if (product.empty()) {
-      uniform.push_back(term);
-      continue;
-    }
-    const Expr factor = Expr::FromTerms({scalar});
-    if (!factor.Is(1)) {
-      product = absl::StrCat("tk::mul(", product, ", tk::broadcast<W>(int64_t(", ScalarText(factor),
-                             ")))");
-    }
-    sum = sum.empty() ? product : absl::StrCat("tk::add(", sum, ", ", product, ")");
-  }
-  const Expr rest = Expr::FromTerms(uniform);
-  if (sum.empty()) return absl::StrCat("tk::broadcast<W>(int64_t(", ScalarText(rest), "))");
-  if (!rest.Is(0)) {
-    sum = absl::StrCat("tk::add(", sum, ", tk::broadcast<W>(int64_t(", ScalarText(rest), ")))");
-  }
-  return Define(vector_level(), sum);
-}
-
-std::string BodyEmitter::InnerPosition() {
-  Expr position(0), stride(1);
-  for (int q = vector_level() - 1; q >= 0; --q) {
-    position += Expr::Loop(static_cast<int>(nest_.outer.size()) + q, nest_.inner[q]) * stride;
-    stride *= nest_.inner[q];
-  }
-  return ScalarText(position);
-}
-
-// ---- Memory
-
-std::string BodyEmitter::Pointer(BufferId id, bool writes) {
-  used_buffers_[id] |= writes;
-  if (writes) interface_->MarkWritten(id);
-  return absl::StrCat("b", interface_->Buffer(id));
-}
-
-std::string BodyEmitter::RowArray(BufferId id) {
+std::string CpuBody::RowArray(BufferId id) {
   auto [it, is_new] = row_arrays_.try_emplace(id);
   if (!is_new) return it->second;
   it->second = absl::StrCat("row", row_arrays_.size() - 1);
-  const DType dtype = program_.buffers[id].dtype;
+  const DType dtype = program().buffers[id].dtype;
   const std::string type = ComputeTypeText(dtype);
-  const Expr elements = sym::Product(nest_.inner);
+  const Expr elements = sym::Product(nest().inner);
   const Expr bytes = elements * ItemSize(ComputeType(dtype));
   if (auto count = elements.AsConstant();
       count && *bytes.AsConstant() <= kMostStackBytes / std::max<int64_t>(1, row_arrays_.size())) {
-    absl::StrAppend(&array_declarations_, "  alignas(64) ", type, " ", it->second, "[", *count,
+    absl::StrAppend(array_declarations(), "  alignas(64) ", type, " ", it->second, "[", *count,
                     "];\n");
   } else {
-    absl::StrAppend(&array_declarations_, "  ", type, "* const ", it->second,
-                    " = reinterpret_cast<", type, "*>(scratch + ", interface_->Scratch(bytes),
+    absl::StrAppend(array_declarations(), "  ", type, "* const ", it->second,
+                    " = reinterpret_cast<", type, "*>(scratch + ", interface()->Scratch(bytes),
                     ");\n");
   }
   return it->second;
 }
 
-EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
-  if (auto it = row_values_.find(inst.buffer); it != row_values_.end()) return it->second;
-  if (auto it = pass_values_.find(inst.buffer); it != pass_values_.end()) return it->second;
-  EmittedValue value{.dtype = inst.dtype};
-  const std::string storage = StorageType(inst.storage);
-  if (nest_.local.count(inst.buffer) != 0) {
-    const std::string type = ComputeTypeText(inst.dtype);
-    const std::string at = absl::StrCat(RowArray(inst.buffer), " + ", InnerPosition());
-    value.level = vector_level();
-    value.name =
-        Define(value.level, tail_ ? absl::StrCat("tk::load_tail<", type, ", W>(", at, ", left)")
-                                  : absl::StrCat("tk::load<", type, ", W>(", at, ")"));
-    return value;
-  }
-  const std::string pointer = Pointer(inst.buffer, false);
-  EmittedValue guard;
-  value.level = LevelOf(inst.index);
-  if (inst.guard >= 0) {
-    guard = Emit(inst.guard);
-    value.level = std::max(value.level, guard.level);
-  }
-  const bool guarded = inst.guard >= 0;
-  if (value.level < vector_level() || vector_level() == 0) {
-    const std::string at = absl::StrCat(pointer, " + ", ScalarText(inst.index));
-    value.name = Define(
-        value.level,
-        guarded ? absl::StrCat("tk::load_masked<", storage, ", 1>(", at, ", ", Use(guard, 0), ")")
-                : absl::StrCat("tk::load<", storage, ", 1>(", at, ")"));
-    return value;
-  }
-  const int level = vector_level();
-  const sym::SymbolKey vector_loop{sym::AtomKind::kLoop,
-                                   static_cast<int>(nest_.outer.size()) + level - 1};
-  std::string mask;
-  if (guarded) mask = Use(guard, level);
-  if (tail_)
-    mask = guarded ? absl::StrCat(mask, " & tk::mask_first<W>(left)") : "tk::mask_first<W>(left)";
-  auto stride = sym::LinearCoefficient(inst.index, vector_loop);
-  bool indirect = false;
-  sym::ForEachSymbol(inst.index, [&](const sym::Atom& atom) {
-    if (atom.kind == sym::AtomKind::kIndirect) {
-      indirect |= indirect_.at({member_, atom.id}).level == level;
-    }
-  });
-  std::string text;
-  if (stride && !indirect && !stride->Is(0)) {
-    const std::string at = absl::StrCat(pointer, " + ", ScalarText(inst.index));
-    if (stride->Is(1)) {
-      text = guarded ? absl::StrCat("tk::load_masked<", storage, ", W>(", at, ", ", mask, ")")
-             : tail_ ? absl::StrCat("tk::load_tail<", storage, ", W>(", at, ", left)")
-                     : absl::StrCat("tk::load<", storage, ", W>(", at, ")");
-    } else if (tiles_ && IsTransposed(inst)) {
-      text = TileText(inst, pointer, *stride);
-    } else {
-      const std::string step = ScalarText(*stride);
-      text = guarded ? absl::StrCat("tk::strided_masked<", storage, ", W>(", at, ", ", step, ", ",
-                                    mask, ")")
-             : tail_
-                 ? absl::StrCat("tk::strided_tail<", storage, ", W>(", at, ", ", step, ", left)")
-                 : absl::StrCat("tk::strided<", storage, ", W>(", at, ", ", step, ")");
-    }
-  } else {
-    const std::string index = VectorText(inst.index);
-    text = mask.empty() ? absl::StrCat("tk::gather<", storage, ", W>(", pointer, ", ", index, ")")
-                        : absl::StrCat("tk::gather_masked<", storage, ", W>(", pointer, ", ", index,
-                                       ", ", mask, ")");
-  }
-  value.name = Define(level, text);
-  return value;
+std::string CpuBody::ReadLocal(BufferId buffer) {
+  const std::string type = ComputeTypeText(program().buffers[buffer].dtype);
+  const std::string at = absl::StrCat(RowArray(buffer), " + ", InnerPosition());
+  return tail() ? absl::StrCat("tk::load_tail<", type, ", W>(", at, ", left)")
+                : absl::StrCat("tk::load<", type, ", W>(", at, ")");
+}
+
+std::string CpuBody::WriteLocal(BufferId buffer, const std::string& value) {
+  const std::string type = ComputeTypeText(program().buffers[buffer].dtype);
+  const std::string at = absl::StrCat(RowArray(buffer), " + ", InnerPosition());
+  return tail() ? absl::StrCat("tk::store_tail<", type, ", W>(", at, ", ", value, ", left);")
+                : absl::StrCat("tk::store<", type, ", W>(", at, ", ", value, ");");
 }
 
 // ---- Tiles
 
-bool BodyEmitter::IsTransposed(const Inst& inst) const {
-  if (inst.kind != InstKind::kLoad || inst.guard >= 0 || nest_.outer.empty() ||
-      nest_.inner.empty() || nest_.local.count(inst.buffer) != 0 ||
+bool CpuBody::IsTransposed(const Inst& inst) const {
+  if (inst.kind != InstKind::kLoad || inst.guard >= 0 || nest().outer.empty() ||
+      nest().inner.empty() || nest().local.count(inst.buffer) != 0 ||
       sym::ContainsKind(inst.index, sym::AtomKind::kIndirect)) {
     return false;
   }
-  const int row = static_cast<int>(nest_.outer.size()) - 1;
+  const int row = static_cast<int>(nest().outer.size()) - 1;
   const auto along_row =
       sym::LinearCoefficient(inst.index, {sym::AtomKind::kLoop, row + vector_level()});
   const auto across = sym::LinearCoefficient(inst.index, {sym::AtomKind::kLoop, row});
   return across && across->Is(1) && along_row && !along_row->Is(0) && !along_row->Is(1);
 }
 
-void BodyEmitter::BeginTiles() { tiles_ = true; }
-
-std::vector<std::string> BodyEmitter::EndTiles() {
+std::vector<std::string> CpuBody::EndTiles() {
   tiles_ = false;
-  lines_[0].clear();
-  known_[0].clear();
-  row_values_.clear();
-  streams_.clear();
+  ForgetUnit();
   return std::move(tile_lines_);
 }
 
-std::string BodyEmitter::TileText(const Inst& inst, const std::string& pointer,
-                                  const Expr& stride) {
+std::string CpuBody::SpecialLoad(const Inst& inst, const std::string& address, const Expr& stride) {
+  if (!tiles_ || !IsTransposed(inst)) return "";
   const std::string storage = StorageType(inst.storage);
-  const std::string operand = absl::StrCat(pointer, " + ", ScalarText(inst.index));
-  auto [it, is_new] = tile_of_.try_emplace(operand, absl::StrCat("tile", tile_of_.size()));
+  auto [it, is_new] = tile_of_.try_emplace(address, absl::StrCat("tile", tile_of_.size()));
   if (is_new) {
-    absl::StrAppend(&array_declarations_, "  alignas(64) ", storage, " ", it->second, "[W * W];\n");
-    tile_lines_.push_back(absl::StrCat("tk::transpose<", storage, ", W>(", operand, ", ",
+    absl::StrAppend(array_declarations(), "  alignas(64) ", storage, " ", it->second, "[W * W];\n");
+    tile_lines_.push_back(absl::StrCat("tk::transpose<", storage, ", W>(", address, ", ",
                                        ScalarText(stride), ", ", it->second, ", W);"));
   }
-  return absl::StrCat("tk::load<", storage, ", W>(", it->second, " + (i", nest_.outer.size() - 1,
+  return absl::StrCat("tk::load<", storage, ", W>(", it->second, " + (i", nest().outer.size() - 1,
                       " - first_row) * W)");
-}
-
-void BodyEmitter::EmitStore(const Store& store, bool keep_for_later_pass) {
-  EmittedValue value = Emit(store.value);
-  const DType storage_type = program_.buffers[store.buffer].dtype;
-  const std::string storage = StorageType(storage_type);
-  const bool local = nest_.local.count(store.buffer) != 0;
-  if ((!member_->has_inner || vector_level() == 0) && store.mode == StoreMode::kAssign &&
-      store.guard < 0) {
-    EmitRowResult(store.buffer, store.index, value);
-    return;
-  }
-  const int level = member_->has_inner ? vector_level() : 0;
-  const bool vector = level > 0;
-  const std::string text = Use(value, level);
-  if (vector && store.mode == StoreMode::kAssign) {
-    EmittedValue kept = value;
-    if (value.level < level || !value.literal.empty()) {
-      kept = {.name = Define(level, text), .level = level, .dtype = value.dtype};
-    }
-    pass_values_[store.buffer] = kept;
-  }
-  if (local) {
-    if (keep_for_later_pass) {
-      const std::string at = absl::StrCat(RowArray(store.buffer), " + ", InnerPosition());
-      lines_[level].push_back(tail_ ? absl::StrCat("tk::store_tail<", ComputeTypeText(storage_type),
-                                                   ", W>(", at, ", ", text, ", left);")
-                                    : absl::StrCat("tk::store<", ComputeTypeText(storage_type),
-                                                   ", W>(", at, ", ", text, ");"));
-    }
-    return;
-  }
-  const std::string pointer = Pointer(store.buffer, true);
-  const std::string lanes = vector ? "W" : "1";
-  const bool add = store.mode == StoreMode::kAtomicAdd;
-  std::string mask;
-  if (store.guard >= 0) mask = Use(Emit(store.guard), level);
-  const int index_level = LevelOf(store.index);
-  const sym::SymbolKey vector_loop{sym::AtomKind::kLoop,
-                                   static_cast<int>(nest_.outer.size()) + level - 1};
-  std::optional<Expr> stride;
-  if (vector) {
-    bool indirect = false;
-    sym::ForEachSymbol(store.index, [&](const sym::Atom& atom) {
-      if (atom.kind == sym::AtomKind::kIndirect) {
-        indirect |= indirect_.at({member_, atom.id}).level == level;
-      }
-    });
-    if (!indirect) stride = sym::LinearCoefficient(store.index, vector_loop);
-    if (stride && stride->Is(0)) stride.reset();
-  }
-  std::vector<std::string>& out = lines_[level];
-  if (!vector || (stride && stride->Is(1) && mask.empty())) {
-    TENSORD_CHECK(vector || index_level == 0);
-    const std::string at = absl::StrCat(pointer, " + ", ScalarText(store.index));
-    std::string stored = text;
-    const bool tail = vector && tail_;
-    if (add) {
-      stored = absl::StrCat("tk::add(", tail ? "tk::load_tail<" : "tk::load<", storage, ", ", lanes,
-                            ">(", at, tail ? ", left" : "", "), ", text, ")");
-    }
-    out.push_back(
-        tail ? absl::StrCat("tk::store_tail<", storage, ", W>(", at, ", ", stored, ", left);")
-             : absl::StrCat("tk::store<", storage, ", ", lanes, ">(", at, ", ", stored, ");"));
-    return;
-  }
-  if (tail_)
-    mask =
-        mask.empty() ? "tk::mask_first<W>(left)" : absl::StrCat(mask, " & tk::mask_first<W>(left)");
-  if (stride && !add) {
-    const std::string at = absl::StrCat(pointer, " + ", ScalarText(store.index));
-    if (stride->Is(1)) {
-      out.push_back(
-          absl::StrCat("tk::store_masked<", storage, ", W>(", at, ", ", text, ", ", mask, ");"));
-      return;
-    }
-    const std::string step = ScalarText(*stride);
-    out.push_back(mask.empty() ? absl::StrCat("tk::store_strided<", storage, ", W>(", at, ", ",
-                                              step, ", ", text, ");")
-                               : absl::StrCat("tk::store_strided_masked<", storage, ", W>(", at,
-                                              ", ", step, ", ", text, ", ", mask, ");"));
-    return;
-  }
-  const std::string index = VectorText(store.index);
-  if (mask.empty()) mask = "tk::broadcast<W>(true)";
-  out.push_back(absl::StrCat(add ? "tk::scatter_add<" : "tk::scatter_masked<", storage, ", W>(",
-                             pointer, ", ", index, ", ", text, ", ", mask, ");"));
-}
-
-void BodyEmitter::EmitRowResult(BufferId buffer, const Expr& index, const EmittedValue& value) {
-  row_values_[buffer] = value;
-  if (nest_.local.count(buffer) != 0) return;
-  const std::string storage = StorageType(program_.buffers[buffer].dtype);
-  lines_[0].push_back(absl::StrCat("tk::store<", storage, ", 1>(", Pointer(buffer, true), " + ",
-                                   ScalarText(index), ", ", Use(value, 0), ");"));
-}
-
-// ---- Instructions
-
-EmittedValue BodyEmitter::Emit(int id) {
-  if (auto it = memo_.find({member_, id}); it != memo_.end()) return it->second;
-  EmittedValue value = EmitUncached(id);
-  memo_[{member_, id}] = value;
-  return value;
-}
-
-EmittedValue BodyEmitter::EmitUncached(int id) {
-  const Inst& inst = member_->loops.block.insts[id];
-  EmittedValue value{.dtype = inst.dtype};
-  if (inst.kind == InstKind::kConstant) {
-    value.literal = Literal(inst.dtype, inst.number, inst.integer);
-    return value;
-  }
-  if (inst.kind == InstKind::kLoad) return EmitLoad(inst);
-  if (inst.kind == InstKind::kIndex) {
-    value.level = LevelOf(inst.index);
-    const bool vector = value.level == vector_level() && vector_level() > 0;
-    value.name = vector ? VectorText(inst.index)
-                        : Define(value.level, absl::StrCat("tk::broadcast<1>(int64_t(",
-                                                           ScalarText(inst.index), "))"));
-    return value;
-  }
-  std::vector<EmittedValue> args;
-  for (int arg : inst.args) {
-    args.push_back(IsStream(inst, arg) ? EmitStream(arg) : Emit(arg));
-    value.level = std::max(value.level, args.back().level);
-  }
-  if (inst.kind == InstKind::kIndirect) {
-    value = args[0];
-    if (!value.literal.empty()) {
-      value.name = Define(0, absl::StrCat("tk::broadcast<1>(", value.literal, ")"));
-      value.literal.clear();
-    }
-    indirect_[{member_, inst.symbol}] = value;
-    return value;
-  }
-  std::vector<std::string> texts;
-  for (const EmittedValue& arg : args) texts.push_back(Use(arg, value.level));
-  const std::string operands = absl::StrJoin(texts, ", ");
-  switch (inst.kind) {
-    case InstKind::kCompute:
-      value.name =
-          Define(value.level, absl::StrCat("tk::", InfoOf(inst.op).name, "(", operands, ")"));
-      break;
-    case InstKind::kCast:
-      value.name = Define(
-          value.level, absl::StrCat("tk::cast<", ComputeTypeText(inst.dtype), ">(", operands, ")"));
-      break;
-    case InstKind::kBitcast:
-      value.name = Define(value.level, absl::StrCat("tk::bitcast<", ComputeTypeText(inst.dtype),
-                                                    ">(", operands, ")"));
-      break;
-    case InstKind::kRound:
-      value.name = Define(value.level, absl::StrCat("tk::round_to<", StorageType(inst.storage),
-                                                    ">(", operands, ")"));
-      break;
-    default:
-      TENSORD_CHECK(false, "unreachable");
-  }
-  return value;
-}
-
-// The number of a random operator differs from layer to layer; as an argument it leaves their
-// kernels equal.
-bool BodyEmitter::IsStream(const Inst& inst, int arg) const {
-  return inst.kind == InstKind::kCompute &&
-         (inst.op == Op::k_philox_uniform || inst.op == Op::k_philox_normal) &&
-         arg == inst.args[1] && member_->loops.block.insts[arg].kind == InstKind::kConstant;
-}
-
-EmittedValue BodyEmitter::EmitStream(int arg) {
-  const auto key = std::make_pair(member_, arg);
-  if (auto it = streams_.find(key); it != streams_.end()) return it->second;
-  const int64_t stream = member_->loops.block.insts[arg].integer;
-  EmittedValue value{.dtype = kInt64};
-  value.name = Define(0, absl::StrCat("tk::broadcast<1>(", ArgumentText(Expr(stream)), ")"));
-  streams_[key] = value;
-  return value;
-}
-
-std::string BodyEmitter::Declarations() const {
-  std::string text;
-  for (const auto& [id, written] : used_buffers_) {
-    const std::string type = StorageType(program_.buffers[id].dtype);
-    const int slot = interface_->Buffer(id);
-    absl::StrAppend(&text, "  ", written ? "" : "const ", type, "* const b", slot,
-                    " = static_cast<", written ? "" : "const ", type, "*>(args->buffers[", slot,
-                    "]);\n");
-  }
-  for (int slot : used_integers_) {
-    absl::StrAppend(&text, "  const int64_t n", slot, " = args->integers[", slot, "];\n");
-  }
-  return text + array_declarations_;
 }
 
 }  // namespace tensord::compiler

@@ -1,12 +1,9 @@
+#include "compiler/codegen/cpu_kernel.h"
+
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
-#include <absl/strings/str_split.h>
-
-#include <algorithm>
-#include <set>
 
 #include "compiler/codegen/cpu_nest.h"
-#include "compiler/codegen/kernel.h"
 
 namespace tensord::compiler {
 namespace {
@@ -26,33 +23,15 @@ int LanesOf(v1::Isa isa) {
   }
 }
 
-std::string Description(const Kernel& kernel) {
-  std::vector<std::string> names;
-  std::set<std::string> seen;
-  for (const Nest& nest : kernel.nests) {
-    for (const NestMember& member : nest.members) {
-      for (absl::string_view name : absl::StrSplit(member.loops.origin, ", ")) {
-        if (seen.emplace(name).second) names.emplace_back(name);
-      }
-    }
-  }
-  constexpr size_t kMostNames = 8;
-  const size_t more = names.size() > kMostNames ? names.size() - kMostNames : 0;
-  names.resize(names.size() - more);
-  std::string text = absl::StrJoin(names, ", ");
-  if (more > 0) absl::StrAppend(&text, " and ", more, " more");
-  return text;
-}
-
 }  // namespace
 
-KernelSource GenerateKernel(const Program& program, const Kernel& kernel,
-                            const v1::Target& target) {
-  KernelInterface interface;
+KernelSource GenerateCpuKernel(const Program& program, const Kernel& kernel,
+                               const v1::CpuTarget& target) {
+  KernelInterface interface(kCpuArguments);
   std::vector<NestText> nests;
   for (size_t i = 0; i < kernel.nests.size(); ++i) {
     nests.push_back(EmitNest(program, kernel.nests[i], absl::StrCat("nest", i),
-                             LanesOf(target.cpu().isa()), &interface));
+                             LanesOf(target.isa()), &interface));
   }
   std::string s = "#include \"tensord/cpu.h\"\n\n";
   for (const NestText& nest : nests) absl::StrAppend(&s, nest.function, "\n");
@@ -89,8 +68,8 @@ KernelSource GenerateKernel(const Program& program, const Kernel& kernel,
   });
   std::string integers;
   for (size_t i = 0; i < interface.integers().size(); ++i) {
-    absl::StrAppend(&integers, "  [[maybe_unused]] const int64_t n", i, " = args->integers[", i,
-                    "];\n");
+    absl::StrAppend(&integers, "  [[maybe_unused]] ",
+                    interface.DeclareInteger(static_cast<int>(i)));
   }
   absl::StrAppend(&s, integers, declarations, "  const int64_t work = ", absl::StrJoin(work, " + "),
                   ";\n  int64_t tasks = work / ", kWorkPerTask,
@@ -108,12 +87,12 @@ KernelSource GenerateKernel(const Program& program, const Kernel& kernel,
   s += "}\n";
   KernelSource source;
   source.source = std::move(s);
-  source.function = "tensord_kernel";
+  source.functions = {{"tensord_kernel", std::nullopt}};
   source.buffers = interface.buffers();
   source.written = interface.written();
   source.integers = interface.integers();
-  source.scratch_bytes_per_thread = interface.scratch_bytes();
-  source.description = Description(kernel);
+  source.scratch_bytes = interface.scratch_bytes();
+  source.description = DescribeKernel(kernel);
   return source;
 }
 

@@ -364,7 +364,7 @@ class NestWriter {
   Nest nest_;
   std::string name_;
   int lanes_;
-  BodyEmitter body_;
+  CpuBody body_;
   AccumulatorEmitter accumulators_;
   bool transposes_ = false;
   std::string extent_;  // of a flat nest

@@ -10,7 +10,7 @@
 
 #include <string>
 
-#include "compiler/codegen/cpu_interface.h"
+#include "compiler/codegen/interface.h"
 #include "compiler/schedule/nest.h"
 
 namespace tensord::compiler {

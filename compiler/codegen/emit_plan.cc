@@ -60,18 +60,14 @@ class PlanEmitter {
     if (is_new) {
       v1::KernelUnit* unit = result_->add_units();
       unit->set_source(kernel.source);
-      unit->add_functions(kernel.function);
+      for (const KernelFunction& f : kernel.functions) unit->add_functions(f.name);
       unit->set_description(kernel.description);
-      artifact_.add_modules()->set_kind(v1::Module::SHARED_OBJECT);
+      artifact_.add_modules()->set_kind(artifact_.target().has_cuda() ? v1::Module::CUBIN
+                                                                      : v1::Module::SHARED_OBJECT);
     }
-    v1::KernelLaunch* launch = artifact_.add_steps()->mutable_launch();
-    launch->set_module(it->second);
-    launch->set_function(kernel.function);
-    for (BufferId id : kernel.buffers) launch->add_buffers(id);
-    for (BufferId id : kernel.written) launch->add_written(id);
-    for (const Expr& integer : kernel.integers) sym::ToProto(integer, launch->add_integers());
-    sym::ToProto(kernel.scratch_bytes_per_thread, launch->mutable_scratch_bytes_per_thread());
-    launch->set_description(kernel.description);
+    for (const KernelFunction& function : kernel.functions) {
+      AddLaunch(kernel, it->second, function);
+    }
   }
 
   void Call(const ExternOp& op) {
@@ -117,6 +113,27 @@ class PlanEmitter {
   }
 
  private:
+  void AddLaunch(const KernelSource& kernel, int module, const KernelFunction& function) {
+    v1::KernelLaunch* launch = artifact_.add_steps()->mutable_launch();
+    launch->set_module(module);
+    launch->set_function(function.name);
+    for (BufferId id : kernel.buffers) launch->add_buffers(id);
+    for (BufferId id : kernel.written) launch->add_written(id);
+    for (const Expr& integer : kernel.integers) sym::ToProto(integer, launch->add_integers());
+    launch->set_description(kernel.description);
+    if (!function.cuda) {
+      sym::ToProto(kernel.scratch_bytes, launch->mutable_scratch_bytes_per_thread());
+      return;
+    }
+    v1::CudaLaunch* cuda = launch->mutable_cuda();
+    sym::ToProto(function.cuda->grid, cuda->mutable_grid());
+    cuda->set_block(function.cuda->block);
+    cuda->set_shared_bytes(function.cuda->shared_bytes);
+    if (!kernel.scratch_bytes.Is(0)) {
+      sym::ToProto(memory_.scratch_offset, cuda->mutable_scratch());
+    }
+  }
+
   // The first input that shows a bare symbol binds it.
   void Bind(const Expr& size, size_t input, int dim) {
     const sym::Atom* atom = size.AsAtom();

@@ -2,6 +2,7 @@
 #ifndef TENSORD_COMPILER_CODEGEN_KERNEL_H_
 #define TENSORD_COMPILER_CODEGEN_KERNEL_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,18 +11,34 @@
 
 namespace tensord::compiler {
 
+// How a CUDA function is launched.
+struct CudaGeometry {
+  Expr grid;             // blocks
+  int block = 0;         // threads of a block
+  int shared_bytes = 0;  // dynamic shared memory of a block
+};
+
+struct KernelFunction {
+  std::string name;
+  std::optional<CudaGeometry> cuda;
+};
+
 // Source of one kernel and what a launch passes to it.
 struct KernelSource {
   std::string source;  // names normalised: equal kernels have equal text
-  std::string function;
+  // Launched one after the other, all with the same arguments.
+  std::vector<KernelFunction> functions;
   std::vector<BufferId> buffers;  // in the order of the kernel's arguments
   std::vector<BufferId> written;  // those of them that it writes
   std::vector<Expr> integers;     // free of loop symbols
-  Expr scratch_bytes_per_thread;
-  std::string description;  // the captured nodes it came from
+  Expr scratch_bytes;             // CPU: of each thread; CUDA: of the launch, in the workspace
+  std::string description;        // the captured nodes it came from
 };
 
 KernelSource GenerateKernel(const Program& program, const Kernel& kernel, const v1::Target& target);
+
+// The captured nodes of a kernel, for people.
+std::string DescribeKernel(const Kernel& kernel);
 
 }  // namespace tensord::compiler
 

@@ -18,6 +18,7 @@ std::optional<Written> OnlyStore(const Nest& nest, BufferId buffer) {
     const LoopOp& loops = nest.members[m].loops;
     for (const Store& store : loops.stores) {
       if (store.buffer != buffer) continue;
+      if (sym::ContainsKind(store.index, sym::AtomKind::kIndirect)) return std::nullopt;
       if (found || store.mode != StoreMode::kAssign || store.guard >= 0 ||
           loops.stores.size() != 1 || !loops.reductions.empty()) {
         return std::nullopt;

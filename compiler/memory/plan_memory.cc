@@ -160,7 +160,14 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
   for (const auto& [result, operand] : shared) {
     plan.places[result].offset = plan.places[home_of(operand)].offset;
   }
-  plan.workspace_bytes = end;
+  plan.scratch_offset = end;
+  Expr scratch(0);
+  for (const KernelSource& kernel : kernels) {
+    if (!kernel.functions.empty() && kernel.functions[0].cuda) {
+      scratch = sym::Max(scratch, kernel.scratch_bytes);
+    }
+  }
+  plan.workspace_bytes = end + scratch;
   return plan;
 }
 

@@ -33,6 +33,8 @@ struct Place {
 struct MemoryPlan {
   std::vector<Place> places;  // per buffer
   Expr workspace_bytes;
+  // Where CUDA launches have their scratch, all in one place: they run one after the other.
+  Expr scratch_offset;
   // Extern and owned buffers that are not returned: the step after which nobody needs them.
   std::vector<int> last_use;  // per buffer; -1: never
 };
@@ -41,8 +43,8 @@ struct MemoryPlan {
 MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
                       const std::vector<KernelSource>& kernels);
 
-// Ends the worker unless buffers that live at the same time lie apart; two may meet only in the step
-// that ends one's life and begins the other's.
+// Ends the worker unless buffers that live at the same time lie apart; two may meet only in the
+// step that ends one's life and begins the other's.
 void VerifyMemory(const Program& program, const Schedule& schedule,
                   const std::vector<KernelSource>& kernels, const MemoryPlan& plan);
 

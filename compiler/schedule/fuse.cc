@@ -27,8 +27,8 @@ struct Candidate {
 
 class Fuser {
  public:
-  explicit Fuser(const Program& program)
-      : program_(program), op_predecessors_(Predecessors(program)) {
+  Fuser(const Program& program, const DeviceTraits& device)
+      : program_(program), device_(device), op_predecessors_(Predecessors(program)) {
     const int count = static_cast<int>(program.operations.size());
     for (int i = 0; i < count; ++i) {
       accesses_.push_back(AccessesOf(program.operations[i]));
@@ -36,8 +36,8 @@ class Fuser {
       const auto* op = std::get_if<LoopOp>(&program.operations[i]);
       state.is_extern = op == nullptr;
       if (op != nullptr) {
-        state.shape = ShapeOf(*op);
-        auto nest = BuildNest(program, state.ops, state.shape);
+        state.shape = ShapeOf(*op, device);
+        auto nest = BuildNest(program, state.ops, state.shape, device);
         TENSORD_CHECK(nest.ok(), op->origin + ": " + std::string(nest.status().message()));
         state.nest = *std::move(nest);
       }
@@ -131,13 +131,13 @@ class Fuser {
     if (x.ops.size() + y.ops.size() > kMostOps) {
       return absl::FailedPreconditionError("the group would get too large");
     }
-    auto shape = CommonShape(x.shape, y.shape);
+    auto shape = CommonShape(x.shape, y.shape, device_);
     if (!shape.ok()) return shape.status();
     if (WouldCycle(a, b)) return absl::FailedPreconditionError("another kernel lies between them");
     std::vector<int> ops = x.ops;
     ops.insert(ops.end(), y.ops.begin(), y.ops.end());
     std::sort(ops.begin(), ops.end());
-    auto nest = BuildNest(program_, ops, *shape);
+    auto nest = BuildNest(program_, ops, *shape, device_);
     if (!nest.ok()) return nest.status();
     x.ops = std::move(ops);
     x.shape = *shape;
@@ -216,6 +216,7 @@ class Fuser {
   }
 
   const Program& program_;
+  const DeviceTraits& device_;
   std::vector<std::set<int>> op_predecessors_;
   std::vector<Accesses> accesses_;
   std::vector<State> groups_;
@@ -226,6 +227,8 @@ class Fuser {
 
 }  // namespace
 
-FusionResult Fuse(const Program& program) { return Fuser(program).Run(); }
+FusionResult Fuse(const Program& program, const DeviceTraits& device) {
+  return Fuser(program, device).Run();
+}
 
 }  // namespace tensord::compiler

@@ -24,7 +24,7 @@ struct FusionResult {
 
 // Greedy: of all pairs of groups that share memory, the one that saves most bytes is fused first,
 // until none is left that may be fused.
-FusionResult Fuse(const Program& program);
+FusionResult Fuse(const Program& program, const DeviceTraits& device);
 
 }  // namespace tensord::compiler
 

@@ -13,13 +13,6 @@
 namespace tensord::compiler {
 namespace {
 
-// Fewer rows than this do not keep a machine busy with a sweep over rows; the columns then run in
-// blocks instead.
-constexpr int64_t kLeastRowsForSweep = 64;
-// A full reduction of at most this many elements runs as one row, so that what follows it can share
-// its nest.
-constexpr int64_t kMostElementsOfOneRow = 16384;
-
 absl::Status Reject(std::string_view why) {
   return absl::FailedPreconditionError(absl::string_view(why.data(), why.size()));
 }
@@ -90,7 +83,10 @@ absl::Status CheckPair(const Program& program, const Nest& nest, BufferId buffer
     return Reject("both write one buffer");
   }
   if (a.is_store) {  // b reads what a wrote
-    if (!a.is_plain) return Reject("reads what a scatter writes");
+    // Indirect symbols are numbered for each member, so equal ones may differ.
+    if (!a.is_plain || sym::ContainsKind(a.index, sym::AtomKind::kIndirect)) {
+      return Reject("reads what a scatter writes");
+    }
     if (x.reduces_outer) return Reject("needs a reduction over all rows");
     if (nest.shape == NestShape::kFlat && x.reduces_inner) {
       return Reject("needs a reduction over all elements");
@@ -106,7 +102,8 @@ absl::Status CheckPair(const Program& program, const Nest& nest, BufferId buffer
   }
   // b overwrites what a read.
   if (b.is_result) return Reject("a reduction overwrites what is read");
-  if (y.reduces_outer || !b.is_plain) return Reject("overwrites what is read");
+  if (y.reduces_outer || !b.is_plain || sym::ContainsKind(b.index, sym::AtomKind::kIndirect))
+    return Reject("overwrites what is read");
   if (!(a.index == b.index)) return Reject("overwrites another element than was read");
   constraints->push_back({a.member, b.member, 0});
   return absl::OkStatus();
@@ -125,6 +122,19 @@ absl::Status AssignPositions(const std::vector<Constraint>& constraints, Nest* n
     }
     if ((position % 2 == 1) != member.has_inner) ++position;
     member.position = position;
+  }
+  return absl::OkStatus();
+}
+
+// Rows that are reduced along and across hold an accumulator for every column.
+absl::Status CheckMixedSweep(const Nest& nest, const DeviceTraits& device) {
+  bool across = false, along = false;
+  for (const NestMember& member : nest.members) {
+    across |= member.reduces_outer && !member.reduces_inner && member.has_inner;
+    along |= member.reduces_inner && !member.reduces_outer;
+  }
+  if (across && along && sym::Hint(sym::Product(nest.inner)) > device.most_columns_of_mixed_sweep) {
+    return Reject("the rows are too long to be reduced along and across at once");
   }
   return absl::OkStatus();
 }
@@ -166,16 +176,17 @@ bool ReducesRows(const LoopOp& op) {
   return !IsPlainReduction(op) || LoadOrder(op).back() >= static_cast<int>(op.sizes.size());
 }
 
-GroupShape ShapeOf(const LoopOp& op) {
+GroupShape ShapeOf(const LoopOp& op, const DeviceTraits& device) {
   const Expr independent = sym::Product(op.sizes), reduced = sym::Product(op.reduce_sizes);
   if (op.reduce_sizes.empty()) {
-    if (HasAtomicStore(op) || HasIndirectStore(op)) {
+    if (!device.parallel_scatter && (HasAtomicStore(op) || HasIndirectStore(op))) {
       return {NestShape::kBlocked, Expr(1), independent};
     }
     return {NestShape::kFlat, Expr(1), independent};
   }
   if (op.sizes.empty()) {
-    const bool one_row = !IsPlainReduction(op) || sym::Hint(reduced) <= kMostElementsOfOneRow;
+    const bool one_row =
+        !IsPlainReduction(op) || sym::Hint(reduced) <= device.most_elements_of_one_row;
     return {one_row ? NestShape::kTiled : NestShape::kFlat, Expr(1), reduced};
   }
   if (ReducesRows(op)) return {NestShape::kTiled, independent, reduced};
@@ -184,13 +195,14 @@ GroupShape ShapeOf(const LoopOp& op) {
   // The innermost loop is independent: sweep over rows when all reduced loops come first.
   bool reduced_first = true;
   for (size_t k = 0; k < op.reduce_sizes.size(); ++k) reduced_first &= order[k] >= outer;
-  if (reduced_first && sym::Hint(reduced) >= kLeastRowsForSweep) {
+  if (reduced_first && sym::Hint(reduced) >= device.least_rows_for_sweep) {
     return {NestShape::kTiled, reduced, independent};
   }
   return {NestShape::kBlocked, Expr(1), independent * reduced};
 }
 
-absl::StatusOr<GroupShape> CommonShape(const GroupShape& a, const GroupShape& b) {
+absl::StatusOr<GroupShape> CommonShape(const GroupShape& a, const GroupShape& b,
+                                       const DeviceTraits& device) {
   if (a.shape == NestShape::kBlocked || b.shape == NestShape::kBlocked) {
     return Reject("a blocked nest stays alone");
   }
@@ -208,7 +220,7 @@ absl::StatusOr<GroupShape> CommonShape(const GroupShape& a, const GroupShape& b)
   const GroupShape &tiled = is_flat(a) ? b : a, &flat = is_flat(a) ? a : b;
   if (flat.inner == tiled.outer * tiled.inner) {
     // A few long rows would leave most threads idle in the flat part.
-    if (sym::Hint(tiled.outer) < 4 && sym::Hint(tiled.inner) > 65536) {
+    if (sym::Hint(tiled.outer) < device.few_rows && sym::Hint(tiled.inner) > device.long_row) {
       return Reject("too few rows to run the flat part in parallel");
     }
     return tiled;
@@ -266,10 +278,11 @@ Nest BlockedNest(const Program& program, int op) {
 }  // namespace
 
 absl::StatusOr<Nest> BuildNest(const Program& program, const std::vector<int>& ops,
-                               const GroupShape& shape) {
+                               const GroupShape& shape, const DeviceTraits& device) {
   if (shape.shape == NestShape::kBlocked) return BlockedNest(program, ops[0]);
   Nest nest;
   TENSORD_RETURN_IF_ERROR(AlignLoops(program, ops, shape, &nest));
+  TENSORD_RETURN_IF_ERROR(CheckMixedSweep(nest, device));
   std::vector<Constraint> constraints;
   for (const auto& [buffer, accesses] : CollectAccesses(nest)) {
     for (size_t i = 0; i < accesses.size(); ++i) {

@@ -19,6 +19,7 @@
 
 #include "base/status.h"
 #include "compiler/loop_ir/program.h"
+#include "compiler/schedule/device.h"
 
 namespace tensord::compiler {
 
@@ -60,15 +61,16 @@ struct GroupShape {
 bool ReducesRows(const LoopOp& op);
 
 // The natural shape of an operation alone.
-GroupShape ShapeOf(const LoopOp& op);
+GroupShape ShapeOf(const LoopOp& op, const DeviceTraits& device);
 
 // Builds the nest of these operations (in program order). The status says why they cannot share
 // one.
 absl::StatusOr<Nest> BuildNest(const Program& program, const std::vector<int>& ops,
-                               const GroupShape& shape);
+                               const GroupShape& shape, const DeviceTraits& device);
 
 // The shape that two groups have together, before anything else is checked.
-absl::StatusOr<GroupShape> CommonShape(const GroupShape& a, const GroupShape& b);
+absl::StatusOr<GroupShape> CommonShape(const GroupShape& a, const GroupShape& b,
+                                       const DeviceTraits& device);
 
 std::string ToString(const Nest& nest);
 

@@ -9,12 +9,6 @@
 namespace tensord::compiler {
 namespace {
 
-// More nests than this in one launch make a translation unit that compiles slowly.
-constexpr size_t kMostNests = 24;
-// A nest that moves more bytes than this fills the machine alone, and its kernel is more likely to
-// be found again in another program when it stays alone.
-constexpr int64_t kLargeNestBytes = 4 << 20;
-
 int64_t NestBytes(const Program& program, const std::vector<int>& ops) {
   std::set<BufferId> touched;
   for (int op : ops) {
@@ -29,8 +23,8 @@ int64_t NestBytes(const Program& program, const std::vector<int>& ops) {
 
 }  // namespace
 
-Schedule MakeSchedule(const Program& program) {
-  FusionResult fused = Fuse(program);
+Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
+  FusionResult fused = Fuse(program, device);
   Schedule schedule;
   schedule.notes = std::move(fused.notes);
   const std::vector<std::set<int>> predecessors = Predecessors(program);
@@ -45,17 +39,17 @@ Schedule MakeSchedule(const Program& program) {
       }
     }
     int step = -1;
-    if (!group.is_extern && NestBytes(program, group.ops) <= kLargeNestBytes) {
+    if (!group.is_extern && NestBytes(program, group.ops) <= device.large_nest_bytes) {
       for (int s = after + 1; s < static_cast<int>(schedule.steps.size()) && step < 0; ++s) {
         const auto* kernel = std::get_if<Kernel>(&schedule.steps[s].work);
-        if (kernel == nullptr || kernel->nests.size() >= kMostNests) continue;
+        if (kernel == nullptr || kernel->nests.size() >= device.most_nests) continue;
         int64_t bytes = 0;
         for (const Nest& nest : kernel->nests) {
           std::vector<int> ops;
           for (const NestMember& member : nest.members) ops.push_back(member.op);
           bytes = std::max(bytes, NestBytes(program, ops));
         }
-        if (bytes <= kLargeNestBytes) step = s;
+        if (bytes <= device.large_nest_bytes) step = s;
       }
     }
     if (step < 0) {

@@ -26,7 +26,7 @@ struct Schedule {
 
 // Requires: normalized loops. Groups that are independent of each other and next to each other in
 // the order share a launch.
-Schedule MakeSchedule(const Program& program);
+Schedule MakeSchedule(const Program& program, const DeviceTraits& device = {});
 
 }  // namespace tensord::compiler
 

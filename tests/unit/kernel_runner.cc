@@ -200,7 +200,7 @@ std::vector<HostTensor> RunKernels(const compiler::CompileState& state,
     for (int id : kernel.buffers) pointers.push_back(address_of(id));
     std::vector<int64_t> integers;
     for (const Expr& e : kernel.integers) integers.push_back(value_of(e));
-    std::vector<char> scratch(value_of(kernel.scratch_bytes_per_thread) * threads + 64);
+    std::vector<char> scratch(value_of(kernel.scratch_bytes) * threads + 64);
     void* aligned = scratch.data();
     size_t space = scratch.size();
     std::align(64, 0, aligned, space);

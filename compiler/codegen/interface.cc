@@ -1,6 +1,7 @@
-#include "compiler/codegen/cpu_interface.h"
+#include "compiler/codegen/interface.h"
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/substitute.h>
 
 #include <algorithm>
 
@@ -26,6 +27,17 @@ int KernelInterface::Integer(const Expr& value) {
   }
   integers_.push_back(value);
   return static_cast<int>(integers_.size()) - 1;
+}
+
+std::string KernelInterface::DeclareInteger(int slot) const {
+  return absl::StrCat("const ", style_.index, " n", slot, " = ",
+                      absl::Substitute(style_.integer, slot), ";\n");
+}
+
+std::string KernelInterface::DeclarePointer(int slot, const std::string& type, bool written) const {
+  const std::string to = absl::StrCat(written ? "" : "const ", type, "*");
+  return absl::StrCat(to, style_.restrict, " const b", slot, " = static_cast<", to, ">(",
+                      absl::Substitute(style_.pointer, slot), ");\n");
 }
 
 std::string KernelInterface::Scratch(const Expr& bytes) {

@@ -1,0 +1,384 @@
+#include "compiler/codegen/cuda_accumulators.h"
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+
+#include "base/check.h"
+#include "compiler/codegen/cpp_text.h"
+
+namespace tensord::compiler {
+namespace {
+
+// Lanes that take neighbouring columns when copies are combined; the others take other copies.
+constexpr int kFinishColumns = 32;
+constexpr int kSplitGroup = 32;
+
+// The prelude's function that combines the threads of a group.
+const char* GroupFunction(ReduceKind kind) {
+  switch (kind) {
+    case ReduceKind::kSum:
+      return "tk::group_add";
+    case ReduceKind::kProd:
+      return "tk::group_mul";
+    case ReduceKind::kMin:
+      return "tk::group_min";
+    case ReduceKind::kMax:
+      return "tk::group_max";
+    case ReduceKind::kAny:
+      return "tk::group_any";
+    case ReduceKind::kAll:
+      return "tk::group_all";
+    case ReduceKind::kWelford:
+      return "tk::group_welford";
+    case ReduceKind::kOnlineSoftmax:
+      return "tk::group_softmax";
+    case ReduceKind::kArgMax:
+      return "tk::group_argmax";
+    case ReduceKind::kArgMin:
+      return "tk::group_argmin";
+  }
+  return "";
+}
+
+// The type of a saved state, and its size in bytes.
+std::pair<std::string, int64_t> SavedType(ReduceKind kind, DType dtype, const std::string& type) {
+  const int64_t size = ItemSize(ComputeType(dtype));
+  switch (kind) {
+    case ReduceKind::kWelford:
+      return {absl::StrCat("tk::Welford<", type, ", 1>"), 3 * size};
+    case ReduceKind::kOnlineSoftmax:
+      return {"tk::OnlineSoftmax<1>", 2 * size};
+    case ReduceKind::kArgMax:
+    case ReduceKind::kArgMin:
+      return {absl::StrCat("tk::ArgVec<", type, ", 1>"), 16};
+    default:
+      return {type, size};
+  }
+}
+
+std::string Lines(const std::vector<std::string>& lines, const std::string& indent) {
+  std::string text;
+  for (const std::string& line : lines) absl::StrAppend(&text, indent, line, "\n");
+  return text;
+}
+
+}  // namespace
+
+std::string DecodeLoops(BodyEmitter* body, const std::vector<Expr>& extents, int first_loop,
+                        const std::string& number, const std::string& indent, int last_width) {
+  std::string text, rest = number;
+  Expr inside(1);
+  const int count = static_cast<int>(extents.size());
+  for (int d = count - 1; d >= 0; --d) {
+    const Expr extent =
+        d == count - 1 && last_width > 1 ? sym::FloorDiv(extents[d], Expr(last_width)) : extents[d];
+    std::string value =
+        inside.Is(1) ? number : absl::StrCat(number, " / (", body->ScalarText(inside), ")");
+    if (d > 0) value = absl::StrCat("(", value, ") % ", body->ExtentText(extent));
+    if (d == count - 1 && last_width > 1) value = absl::StrCat("(", value, ") * W");
+    absl::StrAppend(&text, indent, "[[maybe_unused]] const index i", first_loop + d, " = ", value,
+                    ";\n");
+    inside *= extent;
+  }
+  return text;
+}
+
+CudaAccumulators::CudaAccumulators(const Program& program, const Nest& nest, const CudaPlan& plan,
+                                   CudaBody* body, KernelInterface* interface)
+    : program_(program), nest_(nest), plan_(plan), body_(body), interface_(interface) {
+  for (const NestMember& member : nest_.members) {
+    for (const Reduction& reduction : member.loops.reductions) {
+      Accumulator acc{.member = &member, .reduction = &reduction};
+      acc.dtype = member.loops.block.insts[reduction.value].dtype;
+      acc.type = ComputeTypeText(acc.dtype);
+      acc.name = absl::StrCat("acc", all_.size());
+      const auto [saved, size] = SavedType(reduction.kind, acc.dtype, acc.type);
+      acc.saved = saved;
+      if (IsPrivate(acc)) {
+        const Expr count = IsColumns(acc) ? sym::Product(nest_.inner) : Expr(1);
+        acc.offset = interface_->Scratch(count * size * plan_.copies);
+      } else if (plan_.kind == CudaPlan::kSplit) {
+        acc.offset = interface_->Scratch(plan_.blocks * size);
+      }
+      all_.push_back(acc);
+    }
+  }
+  for (const Accumulator& acc : all_) {
+    if (!acc.offset.empty()) finished_.push_back(&acc);
+  }
+}
+
+std::string CudaAccumulators::Start(const Accumulator& acc, const std::string& lanes) const {
+  if (const StateText* state = StateOf(acc.reduction->kind)) {
+    // The state of online softmax is always float32.
+    const bool is_float = acc.reduction->kind == ReduceKind::kOnlineSoftmax;
+    return absl::StrCat("tk::", state->name, "_start<", is_float ? "float" : acc.type, ", ", lanes,
+                        ">()");
+  }
+  return absl::StrCat("tk::broadcast<", lanes, ">(", Identity(acc.reduction->kind, acc.dtype), ")");
+}
+
+std::string CudaAccumulators::CombineGroup(const Accumulator& acc, const std::string& value,
+                                           int group) const {
+  return absl::StrCat(GroupFunction(acc.reduction->kind), "<", group, ">(", value, ", shared)");
+}
+
+std::string CudaAccumulators::DeclareRow(int position) const {
+  std::string text;
+  for (const Accumulator& acc : all_) {
+    if (acc.member->position != position || IsPrivate(acc)) continue;
+    absl::StrAppend(&text, "    auto ", acc.name, " = ",
+                    Start(acc, nest_.inner.empty() ? "1" : "W"), ";\n");
+  }
+  return text;
+}
+
+void CudaAccumulators::Accumulate(const NestMember& member) {
+  const int level = body_->vector_level();
+  std::vector<std::string>& out = body_->lines(level);
+  for (const Accumulator& acc : all_) {
+    if (acc.member != &member) continue;
+    const ReduceKind kind = acc.reduction->kind;
+    const std::string value = body_->Use(body_->Emit(acc.reduction->value), level);
+    if (const StateText* state = StateOf(kind)) {
+      out.push_back(absl::StrCat(acc.name, " = tk::", state->name, "_add(", acc.name, ", ", value,
+                                 IsArg(kind) ? absl::StrCat(", ", body_->InnerPosition()) : "",
+                                 ");"));
+      continue;
+    }
+    std::string target = acc.name;
+    if (IsPrivate(acc) && IsColumns(acc)) {
+      if (plan_.chunks == 0) {  // too many columns for registers
+        const std::string at = absl::StrCat(acc.name, " + ", body_->InnerPosition());
+        out.push_back(absl::StrCat("tk::store<", acc.type, ", W>(", at, ", ", CombineFunction(kind),
+                                   "(tk::load<", acc.type, ", W>(", at, "), ", value, "));"));
+        continue;
+      }
+      target += "[k]";
+    }
+    out.push_back(
+        absl::StrCat(target, " = ", CombineFunction(kind), "(", target, ", ", value, ");"));
+  }
+}
+
+void CudaAccumulators::AccumulateRow(const NestMember& member) {
+  for (const Accumulator& acc : all_) {
+    if (acc.member != &member) continue;
+    const std::string value = body_->Use(body_->Emit(acc.reduction->value), 0);
+    body_->lines(0).push_back(absl::StrCat(acc.name, " = ", CombineFunction(acc.reduction->kind),
+                                           "(", acc.name, ", ", value, ");"));
+  }
+}
+
+// The results of a finished state or value, as scalars of the row.
+void CudaAccumulators::EmitState(const Accumulator& acc, const std::string& state_name,
+                                 BodyEmitter* body) const {
+  const Reduction& r = *acc.reduction;
+  body->SetMember(acc.member);
+  const StateText* state = StateOf(r.kind);
+  for (size_t part = 0; part < r.results.size(); ++part) {
+    if (r.results[part] < 0) continue;
+    const std::string value =
+        state == nullptr ? state_name
+                         : body->Define(0, absl::StrCat(state_name, ".", state->parts[part]));
+    body->EmitRowResult(r.results[part], r.indices[part],
+                        {.name = value, .dtype = IsArg(r.kind) ? kInt64 : acc.dtype});
+  }
+}
+
+void CudaAccumulators::EmitRowResults(int position) {
+  for (const Accumulator& acc : all_) {
+    if (acc.member->position != position || IsPrivate(acc)) continue;
+    const StateText* state = StateOf(acc.reduction->kind);
+    const std::string lanes =
+        state != nullptr ? absl::StrCat("tk::", state->name, "_reduce(", acc.name, ")")
+                         : absl::StrCat(ReduceFunction(acc.reduction->kind), "(", acc.name, ")");
+    std::string group = CombineGroup(acc, lanes, plan_.group);
+    if (plan_.kind == CudaPlan::kSplit) {
+      const std::string value = body_->Define(0, group);
+      body_->lines(0).push_back(
+          absl::StrCat("if (lane == 0) ", SavedAt(acc), "[block] = ", value, ";"));
+      continue;
+    }
+    if (state == nullptr) group = absl::StrCat("tk::broadcast<1>(", group, ")");
+    EmitState(acc, body_->Define(0, group), body_);
+  }
+}
+
+void CudaAccumulators::EmitColumnResults() {
+  for (const Accumulator& acc : all_) {
+    body_->SetMember(acc.member);
+    if (nest_.inner.empty()) {
+      EmitState(acc, acc.name, body_);
+    } else {
+      body_->EmitColumns(acc.reduction->results[0], acc.reduction->indices[0], acc.name);
+    }
+  }
+}
+
+// ---- What outlives units
+
+std::string CudaAccumulators::SavedAt(const Accumulator& acc) const {
+  return absl::StrCat("reinterpret_cast<", acc.saved, "*>(args.scratch + ", acc.offset, ")");
+}
+
+std::string CudaAccumulators::DeclarePrivate() {
+  std::string text;
+  for (const Accumulator& acc : all_) {
+    if (!IsPrivate(acc)) continue;
+    const std::string identity = Identity(acc.reduction->kind, acc.dtype);
+    if (!IsColumns(acc)) {
+      const bool vector = acc.member->has_inner && !nest_.inner.empty();
+      absl::StrAppend(&text, "  auto ", acc.name, " = ", Start(acc, vector ? "W" : "1"), ";\n");
+    } else if (plan_.chunks > 0) {
+      absl::StrAppend(&text, "  tk::Vec<", acc.type, ", W> ", acc.name, "[", plan_.chunks,
+                      "];\n#pragma unroll\n  for (int k = 0; k < ", plan_.chunks, "; ++k) ",
+                      acc.name, "[k] = ", Start(acc, "W"), ";\n");
+    } else {
+      const std::string count = body_->ExtentText(sym::Product(nest_.inner));
+      absl::StrAppend(&text, "  ", acc.type, "* const ", acc.name, " = ", SavedAt(acc),
+                      " + static_cast<int64_t>(block) * ", count,
+                      ";\n  for (index q = lane; q < vectors; q += G) tk::store<", acc.type,
+                      ", W>(", acc.name, " + q * W, ", Start(acc, "W"), ");\n");
+    }
+  }
+  return text;
+}
+
+std::string CudaAccumulators::SavePrivate() {
+  std::string text;
+  for (const Accumulator& acc : all_) {
+    if (!IsPrivate(acc)) continue;
+    const ReduceKind kind = acc.reduction->kind;
+    if (!IsColumns(acc)) {
+      std::string value = absl::StrCat(ReduceFunction(kind), "(", acc.name, ")");
+      if (!acc.member->has_inner && plan_.group > 1) {
+        // Every thread of a group has the rows' value.
+        value = absl::StrCat("lane == 0 ? ", value, " : ", Identity(kind, acc.dtype));
+      }
+      absl::StrAppend(&text,
+                      "  {\n    const auto total = ", CombineGroup(acc, value, plan_.threads),
+                      ";\n    if (threadIdx.x == 0) ", SavedAt(acc), "[copy] = total;\n  }\n");
+      continue;
+    }
+    if (plan_.chunks == 0) continue;  // it lies there
+    const std::string count = body_->ExtentText(sym::Product(nest_.inner));
+    absl::StrAppend(&text, "#pragma unroll\n  for (int k = 0; k < ", plan_.chunks, "; ++k) {\n");
+    std::string value = absl::StrCat(acc.name, "[k]");
+    if (plan_.groups() > 1) {
+      absl::StrAppend(&text, "    const auto total = tk::combine_groups<G, T>(", value,
+                      ", [](auto a, auto b) { return ", CombineText(kind), "(a, b); }, tile);\n");
+      value = "total";
+    }
+    absl::StrAppend(&text, "    const index q = first_vector + lane + k * G;\n    if (",
+                    plan_.groups() > 1 ? "threadIdx.x < G && " : "", "q < vectors) tk::store<",
+                    acc.type, ", W>(", SavedAt(acc), " + static_cast<int64_t>(copy) * ", count,
+                    " + q * W, ", value, ");\n  }\n");
+  }
+  return text;
+}
+
+// ---- Combining copies
+
+FinishText CudaAccumulators::FinishTotal(const Accumulator& acc, const std::string& name) {
+  CudaPlan plan{.group = 1};
+  CudaBody body(program_, nest_, interface_, plan);
+  const std::string copies = body.ExtentText(plan_.copies);
+  const std::string combine = CombineFunction(acc.reduction->kind);
+  EmitState(acc, "result", &body);
+  const std::string store = Lines(body.lines(0), "    ");
+  FinishText finish{.name = name, .blocks = Expr(1)};
+  finish.text = absl::StrCat(
+      "static __device__ void ", name,
+      "(const Args& args, [[maybe_unused]] int block, char* shared) {\n", body.Declarations(),
+      "  auto total = ", Start(acc, "1"), ";\n  for (int copy = threadIdx.x; copy < ", copies,
+      "; copy += ", kFinishThreads, ")\n    total = ", combine, "(total, tk::broadcast<1>(",
+      SavedAt(acc), "[copy]));\n  const auto result = tk::broadcast<1>(",
+      CombineGroup(acc, absl::StrCat(ReduceFunction(acc.reduction->kind), "(total)"),
+                   kFinishThreads),
+      ");\n  if (threadIdx.x == 0) {\n", store, "  }\n}\n");
+  return finish;
+}
+
+FinishText CudaAccumulators::FinishColumns(const Accumulator& acc, const std::string& name) {
+  CudaPlan plan{.group = 1};
+  CudaBody body(program_, nest_, interface_, plan);
+  const Expr columns = sym::Product(nest_.inner);
+  const std::string count = body.ExtentText(columns), copies = body.ExtentText(plan_.copies);
+  const std::string decode =
+      DecodeLoops(&body, nest_.inner, static_cast<int>(nest_.outer.size()), "column", "    ");
+  EmitState(acc, "total", &body);
+  const std::string store = Lines(body.lines(0), "    ");
+  constexpr int kRowsOfBlock = kFinishThreads / kFinishColumns;
+  FinishText finish{.name = name, .blocks = sym::CeilDiv(columns, Expr(kFinishColumns))};
+  finish.text = absl::StrCat(
+      "static __device__ void ", name, "(const Args& args, int block, char* shared) {\n",
+      body.Declarations(), "  const int x = threadIdx.x % ", kFinishColumns, ", y = threadIdx.x / ",
+      kFinishColumns, ";\n  const index column = block * ", kFinishColumns,
+      " + x;\n  auto total = ", Start(acc, "1"), ";\n  if (column < ", count,
+      ")\n    for (int copy = y; copy < ", copies, "; copy += ", kRowsOfBlock,
+      ")\n      total = ", CombineFunction(acc.reduction->kind), "(total, tk::broadcast<1>(",
+      SavedAt(acc), "[static_cast<int64_t>(copy) * ", count,
+      " + column]));\n  total = tk::combine_groups<", kFinishColumns, ", ", kFinishThreads,
+      ">(total, [](auto a, auto b) { return ", CombineText(acc.reduction->kind),
+      "(a, b); }, shared);\n  if (y == 0 && column < ", count, ") {\n", decode, store, "  }\n}\n");
+  return finish;
+}
+
+// The parts of each row, then the row's statements.
+FinishText CudaAccumulators::FinishSplit(const std::string& name) {
+  CudaPlan plan{.kind = CudaPlan::kRows, .threads = kFinishThreads, .group = kSplitGroup};
+  CudaBody body(program_, nest_, interface_, plan);
+  const Expr rows = sym::Product(nest_.outer);
+  const std::string count = body.ExtentText(rows);
+  const std::string decode = DecodeLoops(&body, nest_.outer, 0, "row", "  ");
+  std::string combine;
+  body.BeginPass(false);
+  for (const Accumulator& acc : all_) {
+    const StateText* state = StateOf(acc.reduction->kind);
+    const std::string function = CombineText(acc.reduction->kind);
+    const std::string saved = absl::StrCat(SavedAt(acc), "[row * ", plan_.parts, " + part]");
+    absl::StrAppend(
+        &combine, "  auto ", acc.name, " = ", Start(acc, "1"), ";\n  for (int part = lane; part < ",
+        plan_.parts, "; part += ", kSplitGroup, ")\n    ", acc.name, " = ", function, "(", acc.name,
+        ", ", state == nullptr ? absl::StrCat("tk::broadcast<1>(", saved, ")") : saved, ");\n");
+    std::string result = CombineGroup(
+        acc,
+        state == nullptr ? absl::StrCat(ReduceFunction(acc.reduction->kind), "(", acc.name, ")")
+                         : acc.name,
+        kSplitGroup);
+    if (state == nullptr) result = absl::StrCat("tk::broadcast<1>(", result, ")");
+    EmitState(acc, body.Define(0, result), &body);
+  }
+  for (const NestMember& member : nest_.members) {
+    if (member.has_inner) continue;
+    body.SetMember(&member);
+    for (const Store& store : member.loops.stores) body.EmitStore(store, false);
+  }
+  const std::string lines = Lines(body.lines(0), "  ");
+  FinishText finish{.name = name, .blocks = sym::CeilDiv(rows, Expr(kFinishThreads / kSplitGroup))};
+  finish.text = absl::StrCat(
+      "static __device__ void ", name,
+      "(const Args& args, int block, [[maybe_unused]] char* shared) {\n", body.Declarations(),
+      "  const index row = block * ", kFinishThreads / kSplitGroup, " + threadIdx.x / ",
+      kSplitGroup, ";\n  const int lane = threadIdx.x % ", kSplitGroup, ";\n  if (row >= ", count,
+      ") return;\n", decode, combine, lines, "}\n");
+  return finish;
+}
+
+std::vector<FinishText> CudaAccumulators::Finish(const std::string& name) {
+  std::vector<FinishText> finishes;
+  if (finished_.empty()) return finishes;
+  if (plan_.kind == CudaPlan::kSplit) {
+    finishes.push_back(FinishSplit(absl::StrCat(name, "_finish")));
+    return finishes;
+  }
+  for (const Accumulator* acc : finished_) {
+    for (BufferId id : acc->reduction->results) interface_->MarkWritten(id);
+    const std::string full = absl::StrCat(name, "_finish_", acc->name);
+    finishes.push_back(IsColumns(*acc) ? FinishColumns(*acc, full) : FinishTotal(*acc, full));
+  }
+  return finishes;
+}
+
+}  // namespace tensord::compiler

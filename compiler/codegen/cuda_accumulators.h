@@ -1,0 +1,89 @@
+// The reductions of a CUDA nest: accumulators, their steps, and how threads and blocks combine
+// them.
+//
+// A row reduction lives within a unit: each thread of the group has a vector of partial results; at
+// the end of the pass its lanes, then the group's threads are combined, and all threads know the
+// result. A reduction over rows outlives units: columns stay with the thread that owns them, totals
+// with every thread; when a block has done its rows it leaves one copy in scratch memory, and a
+// second function of the kernel combines the copies in a fixed order. Parts of a split row are
+// combined in the same way.
+#ifndef TENSORD_COMPILER_CODEGEN_CUDA_ACCUMULATORS_H_
+#define TENSORD_COMPILER_CODEGEN_CUDA_ACCUMULATORS_H_
+
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/cuda_body.h"
+
+namespace tensord::compiler {
+
+// `static __device__ void NAME(const Args& args, int block, char* shared)` and how many blocks it
+// has. It runs behind the nest, in blocks of kFinishThreads.
+struct FinishText {
+  std::string name, text;
+  Expr blocks;
+};
+inline constexpr int kFinishThreads = 256;
+
+class CudaAccumulators {
+ public:
+  CudaAccumulators(const Program& program, const Nest& nest, const CudaPlan& plan, CudaBody* body,
+                   KernelInterface* interface);
+
+  // Whether blocks leave something that another function must combine.
+  bool NeedsFinish() const { return !finished_.empty(); }
+
+  std::string DeclareRow(int position) const;
+  // The statements of a member's vector, on the body's lines.
+  void Accumulate(const NestMember& member);
+  void AccumulateRow(const NestMember& member);
+  // Combines the group's threads and leaves the pass's scalars to later positions; in a split row
+  // it leaves the part's state in scratch memory.
+  void EmitRowResults(int position);
+  // The vector of columns of a kColumns nest.
+  void EmitColumnResults();
+
+  std::string DeclarePrivate();
+  std::string SavePrivate();
+
+  std::vector<FinishText> Finish(const std::string& name);
+
+ private:
+  struct Accumulator {
+    const NestMember* member;
+    const Reduction* reduction;
+    std::string name;
+    DType dtype;
+    std::string type;    // compute type
+    std::string saved;   // what lies in scratch: the type, or the state's
+    std::string offset;  // there
+  };
+
+  bool IsColumns(const Accumulator& acc) const {
+    return acc.member->has_inner && !acc.member->reduces_inner;
+  }
+  bool IsPrivate(const Accumulator& acc) const { return acc.member->reduces_outer; }
+  std::string Start(const Accumulator& acc, const std::string& lanes) const;
+  std::string CombineGroup(const Accumulator& acc, const std::string& value, int group) const;
+  void EmitState(const Accumulator& acc, const std::string& state, BodyEmitter* body) const;
+  std::string SavedAt(const Accumulator& acc) const;
+  FinishText FinishTotal(const Accumulator& acc, const std::string& name);
+  FinishText FinishColumns(const Accumulator& acc, const std::string& name);
+  FinishText FinishSplit(const std::string& name);
+
+  const Program& program_;
+  const Nest& nest_;
+  const CudaPlan& plan_;
+  CudaBody* body_;
+  KernelInterface* interface_;
+  std::vector<Accumulator> all_;
+  std::vector<const Accumulator*> finished_;
+};
+
+// The outer and inner loop variables of unit `unit`: row loops from a row's number.
+std::string DecodeLoops(BodyEmitter* body, const std::vector<Expr>& extents, int first_loop,
+                        const std::string& number, const std::string& indent, int last_width = 1);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_CODEGEN_CUDA_ACCUMULATORS_H_

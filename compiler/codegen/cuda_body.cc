@@ -1,0 +1,100 @@
+#include "compiler/codegen/cuda_body.h"
+
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+
+#include "compiler/codegen/cpp_text.h"
+
+namespace tensord::compiler {
+
+CudaBody::CudaBody(const Program& program, const Nest& nest, KernelInterface* interface,
+                   const CudaPlan& plan)
+    : BodyEmitter(program, nest, interface), plan_(plan) {
+  if (plan.chunks > 0) FindRepeatedLoads();
+}
+
+void CudaBody::FindRepeatedLoads() {
+  std::map<std::pair<BufferId, Expr>, int> first;
+  std::set<BufferId> written;
+  for (const NestMember& member : nest().members) {
+    for (const Store& store : member.loops.stores) written.insert(store.buffer);
+  }
+  for (const NestMember& member : nest().members) {
+    if (!member.has_inner) continue;
+    for (const Inst& inst : member.loops.block.insts) {
+      if (inst.kind != InstKind::kLoad || inst.guard >= 0 || written.count(inst.buffer) != 0 ||
+          sym::ContainsKind(inst.index, sym::AtomKind::kIndirect)) {
+        continue;
+      }
+      const auto key = std::make_pair(inst.buffer, inst.index);
+      auto [it, is_new] = first.emplace(key, member.position);
+      if (!is_new && it->second != member.position) repeated_.insert(key);
+    }
+  }
+}
+
+std::string CudaBody::RowArray(BufferId id) {
+  auto [it, is_new] = row_arrays_.try_emplace(id);
+  if (!is_new) return it->second;
+  it->second = absl::StrCat("row", row_arrays_.size() - 1);
+  const DType dtype = ComputeType(program().buffers[id].dtype);
+  const std::string type = ComputeTypeText(dtype);
+  const Expr bytes = sym::Product(nest().inner) * ItemSize(dtype);
+  if (plan_.chunks > 0) {
+    absl::StrAppend(array_declarations(), "  tk::Vec<", type, ", W> ", it->second, "[",
+                    plan_.chunks, "];\n");
+  } else if (plan_.rows_in_shared) {
+    absl::StrAppend(array_declarations(), "  ", type, "* const ", it->second,
+                    " = reinterpret_cast<", type, "*>(shared_rows + ", shared_bytes_, ");\n");
+    shared_bytes_ += static_cast<int>((*bytes.AsConstant() + 15) / 16 * 16);
+  } else {
+    // Each block has its own; `bytes` of one block.
+    const std::string offset =
+        interface()->Scratch(sym::CeilDiv(bytes, Expr(64)) * 64 * plan_.blocks);
+    absl::StrAppend(array_declarations(), "  ", type, "* const ", it->second,
+                    " = reinterpret_cast<", type, "*>(args.scratch + ", offset,
+                    ") + static_cast<int64_t>(block) * (",
+                    ScalarText(sym::CeilDiv(bytes, Expr(64)) * (64 / ItemSize(dtype))), ");\n");
+  }
+  return it->second;
+}
+
+std::string CudaBody::ReadLocal(BufferId buffer) {
+  const std::string array = RowArray(buffer);
+  if (plan_.chunks > 0) return absl::StrCat(array, "[k]");
+  return absl::StrCat("tk::load<", ComputeTypeText(program().buffers[buffer].dtype), ", W>(", array,
+                      " + ", InnerPosition(), ")");
+}
+
+std::string CudaBody::WriteLocal(BufferId buffer, const std::string& value) {
+  const std::string array = RowArray(buffer);
+  if (plan_.chunks > 0) return absl::StrCat(array, "[k] = ", value, ";");
+  return absl::StrCat("tk::store<", ComputeTypeText(program().buffers[buffer].dtype), ", W>(",
+                      array, " + ", InnerPosition(), ", ", value, ");");
+}
+
+std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
+  const auto key = std::make_pair(inst.buffer, inst.index);
+  if (repeated_.count(key) == 0) return BodyEmitter::DefineLoad(inst, text);
+  auto [it, is_new] = kept_.try_emplace(key);
+  auto& [array, position] = it->second;
+  if (is_new) {
+    array = absl::StrCat("kept", kept_.size() - 1);
+    position = member().position;
+    absl::StrAppend(array_declarations(), "  tk::Vec<", ComputeTypeText(inst.dtype), ", W> ", array,
+                    "[", plan_.chunks, "];\n");
+  }
+  if (position != member().position) return Define(vector_level(), absl::StrCat(array, "[k]"));
+  const std::string name = Define(vector_level(), text);
+  const std::string keep = absl::StrCat(array, "[k] = ", name, ";");
+  std::vector<std::string>& out = lines(vector_level());
+  if (std::find(out.begin(), out.end(), keep) == out.end()) out.push_back(keep);
+  return name;
+}
+
+std::string CudaBody::Once(const std::string& statement) {
+  return plan_.group > 1 ? absl::StrCat("if (lane == 0) ", statement) : statement;
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,50 @@
+// The bodies of a CUDA nest: what later passes of a row read stays in registers or shared memory.
+#ifndef TENSORD_COMPILER_CODEGEN_CUDA_BODY_H_
+#define TENSORD_COMPILER_CODEGEN_CUDA_BODY_H_
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "compiler/codegen/body.h"
+#include "compiler/codegen/cuda_plan.h"
+
+namespace tensord::compiler {
+
+inline constexpr ArgumentStyle CudaArguments(bool wide_index) {
+  return {"args.b[$0]", "args.n[$0]", wide_index ? "int64_t" : "int", " __restrict__"};
+}
+
+// In the text, `k` is the number of a thread's vector in a row, `lane` the thread's number in its
+// group.
+class CudaBody : public BodyEmitter {
+ public:
+  CudaBody(const Program& program, const Nest& nest, KernelInterface* interface,
+           const CudaPlan& plan);
+
+  // Bytes of dynamic shared memory that the rows of this nest take.
+  int shared_bytes() const { return shared_bytes_; }
+
+ protected:
+  std::string ReadLocal(BufferId buffer) override;
+  std::string WriteLocal(BufferId buffer, const std::string& value) override;
+  std::string DefineLoad(const Inst& inst, const std::string& text) override;
+  bool AddsAreAtomic() const override { return true; }
+  std::string Once(const std::string& statement) override;
+
+ private:
+  std::string RowArray(BufferId buffer);
+  void FindRepeatedLoads();
+
+  const CudaPlan& plan_;
+  std::map<BufferId, std::string> row_arrays_;
+  // Loads that several passes make: kept by the first of them.
+  std::set<std::pair<BufferId, Expr>> repeated_;
+  std::map<std::pair<BufferId, Expr>, std::pair<std::string, int>> kept_;  // -> array, position
+  int shared_bytes_ = 0;
+};
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_CODEGEN_CUDA_BODY_H_

@@ -1,0 +1,164 @@
+#include "compiler/codegen/cuda_kernel.h"
+
+#include <absl/strings/ascii.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_split.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+#include "compiler/codegen/cuda_nest.h"
+
+namespace tensord::compiler {
+namespace {
+
+// Nests that share a launch share its block size.
+constexpr int kSharedThreads = 256;
+// What the driver takes as one parameter on every device.
+constexpr size_t kMostParameterBytes = 4096;
+constexpr size_t kMostNameLength = 64;
+constexpr int64_t kMostIndex = (int64_t{1} << 31) - 1;
+
+// 32-bit indices reach every element; symbolic sizes may be anything.
+bool NeedsWideIndex(const Program& program, const Kernel& kernel) {
+  const auto wide = [](const Expr& count) {
+    const auto value = count.AsConstant();
+    return !value || *value > kMostIndex;
+  };
+  const auto wide_buffer = [&](BufferId id) {
+    const BufferInfo& buffer = program.buffers[id];
+    return wide(StorageElements(buffer.sizes, buffer.strides));
+  };
+  for (const Nest& nest : kernel.nests) {
+    if (wide(sym::Product(nest.outer) * sym::Product(nest.inner))) return true;
+    for (const NestMember& member : nest.members) {
+      for (const Inst& inst : member.loops.block.insts) {
+        if (inst.kind == InstKind::kLoad && wide_buffer(inst.buffer)) return true;
+      }
+      for (const Store& store : member.loops.stores) {
+        if (wide_buffer(store.buffer)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+// "tensord_layer_norm_gelu": what profilers show. Numbers of nodes are left out, so that equal
+// kernels have equal text.
+std::string FunctionName(const Kernel& kernel) {
+  std::string name = "tensord";
+  std::set<std::string> seen;
+  for (const Nest& nest : kernel.nests) {
+    for (const NestMember& member : nest.members) {
+      for (absl::string_view node : absl::StrSplit(member.loops.origin, ", ")) {
+        while (!node.empty() && (absl::ascii_isdigit(node.back()) || node.back() == '_')) {
+          node.remove_suffix(1);
+        }
+        std::string word(node);
+        std::replace_if(
+            word.begin(), word.end(), [](char c) { return !absl::ascii_isalnum(c); }, '_');
+        if (word.empty() || name.size() + word.size() > kMostNameLength) continue;
+        if (seen.insert(word).second) absl::StrAppend(&name, "_", word);
+      }
+    }
+  }
+  return name;
+}
+
+// Deals the blocks of a launch out to `parts`, in order.
+std::string Dispatch(const std::vector<std::pair<std::string, Expr>>& parts,
+                     KernelInterface* interface) {
+  if (parts.size() == 1) {
+    return absl::StrCat("  [[maybe_unused]] const int blocks = gridDim.x;\n  ", parts[0].first,
+                        ";\n");
+  }
+  std::string text;
+  for (const auto& [call, blocks] : parts) {
+    const auto constant = blocks.AsConstant();
+    const std::string count =
+        constant ? absl::StrCat(*constant)
+                 : absl::StrCat("static_cast<int>(args.n[", interface->Integer(blocks), "])");
+    absl::StrAppend(&text, "  {\n    const int blocks = ", count,
+                    ";\n    if (block < blocks) return ", call, ";\n    block -= blocks;\n  }\n");
+  }
+  return text;
+}
+
+Expr SumOfBlocks(const std::vector<std::pair<std::string, Expr>>& parts) {
+  Expr sum(0);
+  for (const auto& part : parts) sum += part.second;
+  return sum;
+}
+
+std::string Entry(const std::string& name, int threads, const std::string& shared,
+                  const std::string& dispatch) {
+  return absl::StrCat("extern \"C\" __global__ void __launch_bounds__(", threads, ") ", name,
+                      "(const __grid_constant__ Args args) {\n", shared,
+                      "  [[maybe_unused]] int block = blockIdx.x;\n", dispatch, "}\n");
+}
+
+}  // namespace
+
+KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
+                                const v1::CudaTarget& target) {
+  const bool wide = NeedsWideIndex(program, kernel);
+  KernelInterface interface(CudaArguments(wide));
+  const int fixed = kernel.nests.size() > 1 ? kSharedThreads : 0;
+  std::string functions, finish_functions;
+  std::vector<std::pair<std::string, Expr>> parts, finish_parts;
+  int shared_bytes = 0, threads = fixed;
+  for (size_t i = 0; i < kernel.nests.size(); ++i) {
+    const std::string name = absl::StrCat("nest", i);
+    const Nest nest = PrepareForCuda(kernel.nests[i]);
+    const CudaPlan plan = PlanCudaNest(program, nest, target, fixed);
+    CudaNestText text = EmitCudaNest(program, nest, plan, name, &interface);
+    absl::StrAppend(&functions, text.function, "\n");
+    parts.emplace_back(absl::StrCat(name, "(args, block, blocks, shared)"), plan.blocks);
+    for (FinishText& finish : text.finishes) {
+      absl::StrAppend(&finish_functions, finish.text, "\n");
+      finish_parts.emplace_back(absl::StrCat(finish.name, "(args, block, shared)"), finish.blocks);
+    }
+    shared_bytes = std::max(shared_bytes, text.shared_bytes);
+    threads = std::max(threads, plan.threads);
+  }
+
+  KernelSource source;
+  const std::string name = FunctionName(kernel);
+  const std::string dispatch = Dispatch(parts, &interface);
+  const std::string finish_dispatch =
+      finish_parts.empty() ? "" : Dispatch(finish_parts, &interface);
+  std::string head = absl::StrCat(
+      "#include \"tensord/cuda.cuh\"\n\nusing index = ", wide ? "int64_t" : "int", ";\n");
+  if (shared_bytes > 0) head += "extern __shared__ __align__(16) char shared_rows[];\n";
+  absl::StrAppend(&head, "\nstruct Args {\n  void* b[", interface.buffers().size(), "];\n");
+  if (!interface.scratch_bytes().Is(0)) head += "  char* scratch;\n";
+  if (!interface.integers().empty()) {
+    absl::StrAppend(&head, "  int64_t n[", interface.integers().size(), "];\n");
+  }
+  head += "};\n\n";
+  constexpr const char* kShared =
+      "  __shared__ __align__(16) char shared[tk::kGroupSharedBytes];\n";
+  source.source =
+      absl::StrCat(head, functions, finish_functions, Entry(name, threads, kShared, dispatch));
+  source.functions.push_back({name, CudaGeometry{SumOfBlocks(parts), threads, shared_bytes}});
+  if (!finish_parts.empty()) {
+    const std::string finish = absl::StrCat(name, "_finish");
+    constexpr const char* kFinishShared =
+        "  __shared__ __align__(16) char shared[tk::kFinishSharedBytes];\n";
+    absl::StrAppend(&source.source, "\n",
+                    Entry(finish, kFinishThreads, kFinishShared, finish_dispatch));
+    source.functions.push_back(
+        {finish, CudaGeometry{SumOfBlocks(finish_parts), kFinishThreads, 0}});
+  }
+  source.buffers = interface.buffers();
+  source.written = interface.written();
+  source.integers = interface.integers();
+  source.scratch_bytes = interface.scratch_bytes();
+  source.description = DescribeKernel(kernel);
+  TENSORD_CHECK((source.buffers.size() + source.integers.size() + 1) * 8 <= kMostParameterBytes,
+                "a launch has more arguments than a kernel takes");
+  return source;
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,308 @@
+#include "compiler/codegen/cuda_nest.h"
+
+#include <absl/strings/str_cat.h>
+
+#include <set>
+
+#include "compiler/codegen/cpp_text.h"
+
+namespace tensord::compiler {
+namespace {
+
+std::string Indent(const std::vector<std::string>& lines, int depth) {
+  std::string text;
+  for (const std::string& line : lines)
+    absl::StrAppend(&text, std::string(2 * depth, ' '), line, "\n");
+  return text;
+}
+
+class CudaNestWriter {
+ public:
+  CudaNestWriter(const Program& program, const Nest& nest, const CudaPlan& plan, std::string name,
+                 KernelInterface* interface)
+      : nest_(nest),
+        plan_(plan),
+        name_(std::move(name)),
+        body_(program, nest_, interface, plan_),
+        accumulators_(program, nest_, plan_, &body_, interface) {}
+
+  CudaNestText Write() {
+    const std::string work = Work();
+    const std::string declare = accumulators_.DeclarePrivate(), save = accumulators_.SavePrivate();
+    CudaNestText text;
+    absl::StrAppend(&text.function, "static __device__ __forceinline__ void ", name_,
+                    "([[maybe_unused]] const Args& args, [[maybe_unused]] const int block, "
+                    "[[maybe_unused]] const int blocks, [[maybe_unused]] char* const shared) {\n"
+                    "  [[maybe_unused]] constexpr int W = ",
+                    plan_.width, ", T = ", plan_.threads, ", G = ", plan_.group, ";\n");
+    if (!save.empty() && plan_.groups() > 1) {
+      text.function += "  __shared__ __align__(16) char tile[T * W * 8];\n";
+    }
+    absl::StrAppend(&text.function, body_.Declarations(), Threads(), declare, work, save, "}\n");
+    text.finishes = accumulators_.Finish(name_);
+    text.shared_bytes = body_.shared_bytes();
+    return text;
+  }
+
+ private:
+  bool HasVectorLoop() const { return !nest_.inner.empty(); }
+  int FirstInner() const { return static_cast<int>(nest_.outer.size()); }
+
+  // Vectors of a row (kColumns: of the columns), and rows.
+  Expr Vectors() const {
+    if (!HasVectorLoop()) return Expr(1);
+    const Expr extent =
+        plan_.kind == CudaPlan::kColumns ? nest_.inner.back() : sym::Product(nest_.inner);
+    return sym::FloorDiv(extent, Expr(plan_.width));
+  }
+  Expr Rows() const { return sym::Product(nest_.outer); }
+
+  // Where a thread stands.
+  std::string Threads() {
+    std::string text =
+        absl::StrCat("  [[maybe_unused]] const index rows = ", body_.ExtentText(Rows()),
+                     ", vectors = ", body_.ExtentText(Vectors()), ";\n");
+    if (plan_.kind == CudaPlan::kElements || plan_.kind == CudaPlan::kColumns) return text;
+    absl::StrAppend(&text, "  [[maybe_unused]] const int lane = threadIdx.x % G;\n");
+    if (plan_.tiled) {
+      absl::StrAppend(&text,
+                      "  const int tiles = (vectors + G - 1) / G, copies = blocks / tiles, copy = "
+                      "block / tiles;\n  [[maybe_unused]] const index first_vector = block % tiles "
+                      "* G;\n");
+    } else {
+      absl::StrAppend(&text,
+                      "  [[maybe_unused]] const int copies = blocks, copy = block;\n"
+                      "  [[maybe_unused]] constexpr index first_vector = 0;\n");
+    }
+    return text;
+  }
+
+  std::string Work() {
+    switch (plan_.kind) {
+      case CudaPlan::kElements:
+        return Elements();
+      case CudaPlan::kColumns:
+        return Columns();
+      case CudaPlan::kSplit:
+        return SplitRow();
+      case CudaPlan::kSweep:
+        if (nest_.shape == NestShape::kFlat) return SweepElements();
+        return SweepRows();
+      case CudaPlan::kRows:
+        break;
+    }
+    return plan_.loops_rows ? SweepRows() : OneRow();
+  }
+
+  // ---- Units
+
+  // The innermost statements of a pass, scalars of inner loops included.
+  std::string InnerLines(int depth) {
+    std::string text;
+    for (int level = 1; level <= body_.vector_level(); ++level) {
+      text += Indent(body_.lines(level), depth);
+    }
+    return text;
+  }
+
+  std::string Flush(int depth) {
+    std::string text = Indent(body_.lines(0), depth);
+    body_.lines(0).clear();
+    return text;
+  }
+
+  std::string DecodeRow(const std::string& row, const std::string& indent) {
+    return DecodeLoops(&body_, nest_.outer, 0, row, indent);
+  }
+  std::string DecodeVector(const std::string& vector, const std::string& indent) {
+    return DecodeLoops(&body_, nest_.inner, FirstInner(), vector, indent, plan_.width);
+  }
+
+  void EmitMembers(int position) {
+    body_.BeginPass(false);
+    for (const NestMember& member : nest_.members) {
+      if (member.position != position) continue;
+      body_.SetMember(&member);
+      for (const Store& store : member.loops.stores) {
+        body_.EmitStore(store, ReadLater(store.buffer, position));
+      }
+      accumulators_.Accumulate(member);
+    }
+  }
+
+  bool ReadLater(BufferId buffer, int position) const {
+    for (const NestMember& member : nest_.members) {
+      if (member.position <= position) continue;
+      for (const Inst& inst : member.loops.block.insts) {
+        if (inst.kind == InstKind::kLoad && inst.buffer == buffer) return true;
+      }
+    }
+    return false;
+  }
+
+  // All of a thread's vectors at once, whatever loops they lie in: row and vector from one number.
+  std::string UnitOfElement(int depth) {
+    const std::string indent(2 * depth, ' ');
+    std::string text;
+    for (const NestMember& member : nest_.members) positions_.insert(member.position);
+    for (int position : positions_) EmitMembers(position);
+    const std::string lines = Flush(depth) + InnerLines(depth);
+    if (HasVectorLoop()) {
+      absl::StrAppend(&text, indent,
+                      "[[maybe_unused]] const index row = unit / vectors, q = unit % ",
+                      "vectors;\n", DecodeRow("row", indent), DecodeVector("q", indent));
+    } else {
+      absl::StrAppend(&text, DecodeRow("unit", indent));
+    }
+    return text + lines;
+  }
+
+  std::string Elements() {
+    return absl::StrCat(
+        "  const index unit = static_cast<index>(block) * T + threadIdx.x;\n"
+        "  if (unit >= rows * vectors) return;\n",
+        UnitOfElement(1));
+  }
+
+  std::string SweepElements() {
+    return absl::StrCat(
+        "  for (index unit = static_cast<index>(block) * T + threadIdx.x; unit < rows * vectors;\n"
+        "       unit += static_cast<index>(blocks) * T) {\n",
+        UnitOfElement(2), "  }\n");
+  }
+
+  std::string OneRow() {
+    const std::string unit = RowBody(1);
+    return absl::StrCat(
+        "  const index row = static_cast<index>(block) * (T / G) + threadIdx.x / G;\n",
+        plan_.groups() > 1 ? "  if (row >= rows) return;\n" : "", DecodeRow("row", "  "), unit);
+  }
+
+  std::string SweepRows() {
+    const std::string unit = RowBody(2);
+    return absl::StrCat(
+        "  for (index row = static_cast<index>(copy) * (T / G) + threadIdx.x / G; row < rows;\n"
+        "       row += static_cast<index>(copies) * (T / G)) {\n",
+        DecodeRow("row", "    "), unit, "  }\n");
+  }
+
+  std::string SplitRow() {
+    const std::string unit = RowBody(1);
+    return absl::StrCat("  const index row = block / ", plan_.parts, ", part = block % ",
+                        plan_.parts, ";\n  const index share = (vectors + ", plan_.parts - 1,
+                        ") / ", plan_.parts,
+                        ";\n  const index first = part * share, last = tk::min_index(vectors, "
+                        "first + share);\n",
+                        DecodeRow("row", "  "), unit);
+  }
+
+  // ---- The inside of a row
+
+  std::string RowBody(int depth) {
+    std::string text;
+    std::set<int> positions;
+    for (const NestMember& member : nest_.members) positions.insert(member.position);
+    for (int position : positions) {
+      if (position % 2 == 1) {
+        text += Pass(position, depth);
+      } else if (plan_.kind != CudaPlan::kSplit) {
+        text += RowStatements(position, depth);
+      }
+    }
+    // Values that threads of the block left for each other are done with before the next row.
+    if (plan_.chunks == 0 && plan_.loops_rows && plan_.group > 32) {
+      absl::StrAppend(&text, std::string(2 * depth, ' '), "__syncthreads();\n");
+    }
+    return text;
+  }
+
+  std::string RowStatements(int position, int depth) {
+    for (const NestMember& member : nest_.members) {
+      if (member.position != position) continue;
+      body_.BeginPass(false);
+      body_.SetMember(&member);
+      for (const Store& store : member.loops.stores) body_.EmitStore(store, false);
+      accumulators_.AccumulateRow(member);
+    }
+    return Flush(depth);
+  }
+
+  std::string Pass(int position, int depth) {
+    const std::string indent(2 * depth, ' ');
+    std::string text = accumulators_.DeclareRow(position);
+    EmitMembers(position);
+    const std::string decode = DecodeVector("q", indent + "    ");
+    const std::string lines = InnerLines(depth + 2);
+    text += Flush(depth);
+    if (!HasVectorLoop()) {
+      // The row is one element, which every thread of its group of one has.
+      text += lines;
+    } else if (plan_.chunks > 0) {
+      absl::StrAppend(&text, "#pragma unroll\n", indent, "for (int k = 0; k < ", plan_.chunks,
+                      "; ++k) {\n", indent, "  const index q = first_vector + lane + k * G;\n",
+                      indent, "  ", AllInRange() ? "" : "if (q < vectors) ", "{\n", decode, lines,
+                      indent, "  }\n", indent, "}\n");
+    } else {
+      const bool split = plan_.kind == CudaPlan::kSplit;
+      absl::StrAppend(&text, indent, "for (index q = ", split ? "first + lane" : "lane", "; q < ",
+                      split ? "last" : "vectors", "; q += G) {\n", indent, "  {\n", decode, lines,
+                      indent, "  }\n", indent, "}\n");
+    }
+    accumulators_.EmitRowResults(position);
+    return text + Flush(depth);
+  }
+
+  bool AllInRange() const {
+    const auto vectors = Vectors().AsConstant();
+    return !plan_.tiled && vectors && *vectors == int64_t{plan_.chunks} * plan_.group;
+  }
+
+  // ---- Columns: a thread runs through the reduced loops of its own
+
+  std::string Columns() {
+    const int position = nest_.members[0].position;
+    std::string text = accumulators_.DeclareRow(position);
+    EmitMembers(position);
+    const std::string scalars = Flush(1);
+    std::string decode = DecodeRow("row", "  ");
+    const int levels = body_.vector_level();
+    const std::string vector_loop = absl::StrCat("i", FirstInner() + levels - 1);
+    std::string inside;
+    int depth = 1;
+    for (int q = 0; q + 1 < levels; ++q) {
+      const std::string loop = absl::StrCat("i", FirstInner() + q);
+      absl::StrAppend(&inside, std::string(2 * depth, ' '), "for (index ", loop, " = 0; ", loop,
+                      " < ", body_.ExtentText(nest_.inner[q]), "; ++", loop, ") {\n");
+      ++depth;
+      inside += Indent(body_.lines(q + 1), depth);
+    }
+    if (levels > 0) inside += Indent(body_.lines(levels), depth);
+    while (depth > 1) absl::StrAppend(&inside, std::string(2 * --depth, ' '), "}\n");
+    body_.BeginPass(false);
+    accumulators_.EmitColumnResults();
+    const std::string results = Flush(1) + InnerLines(1);
+    return absl::StrCat(
+        "  const index unit = static_cast<index>(block) * T + threadIdx.x;\n"
+        "  if (unit >= rows * vectors) return;\n"
+        "  [[maybe_unused]] const index row = unit / vectors;\n",
+        HasVectorLoop() ? absl::StrCat("  const index ", vector_loop, " = unit % vectors * W;\n")
+                        : "",
+        decode, text, scalars, inside, results);
+  }
+
+  const Nest& nest_;
+  const CudaPlan& plan_;
+  std::string name_;
+  CudaBody body_;
+  CudaAccumulators accumulators_;
+  std::set<int> positions_;
+};
+
+}  // namespace
+
+CudaNestText EmitCudaNest(const Program& program, const Nest& nest, const CudaPlan& plan,
+                          const std::string& name, KernelInterface* interface) {
+  return CudaNestWriter(program, nest, plan, name, interface).Write();
+}
+
+}  // namespace tensord::compiler

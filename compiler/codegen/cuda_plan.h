@@ -1,0 +1,56 @@
+// How the threads of a CUDA kernel share the work of a nest.
+//
+// A unit of work is a vector (pointwise nests) or a row (nests with reductions or row statements);
+// a group of threads works on a row together. What the figures are chosen by is written at the
+// choices in cuda_plan.cc.
+#ifndef TENSORD_COMPILER_CODEGEN_CUDA_PLAN_H_
+#define TENSORD_COMPILER_CODEGEN_CUDA_PLAN_H_
+
+#include <string>
+
+#include "compiler/schedule/nest.h"
+#include "tensord/v1/artifact.pb.h"
+
+namespace tensord::compiler {
+
+struct CudaPlan {
+  enum Kind : uint8_t {
+    kElements,  // a thread computes a vector of every result
+    kRows,      // a group computes a row; nothing is reduced over rows
+    kSweep,     // blocks sweep over rows (or elements) and keep accumulators over them
+    kSplit,     // few long rows: several blocks share one, and its parts are combined afterwards
+    kColumns,   // a thread owns a vector of columns and runs through the reduced loops
+  };
+  Kind kind = kElements;
+  int width = 1;      // W: elements of a vector
+  int threads = 256;  // of a block
+  int group = 1;      // G: threads that share a row
+  // Vectors of a row that one thread holds, all at once in registers; 0: it runs through the row in
+  // a loop, as often as there are passes.
+  int chunks = 0;
+  bool loops_rows = false;     // a block does row after row; the grid is bounded
+  bool rows_in_shared = true;  // of a row in a loop: values for later passes are in shared memory
+  int parts = 1;               // kSplit: blocks of a row
+  bool tiled = false;          // kSweep: blocks take one group-wide tile of the columns each
+  Expr blocks;                 // of the nest
+  Expr copies;  // kSweep: of the accumulators, one for each block that shares columns
+
+  int groups() const { return threads / group; }
+};
+
+// `fixed_threads`: the block size that other nests of the launch ask for, or 0.
+CudaPlan PlanCudaNest(const Program& program, const Nest& nest, const v1::CudaTarget& target,
+                      int fixed_threads);
+
+// A flat nest in the form that the emitters take: reductions over all elements are over all units.
+Nest PrepareForCuda(Nest nest);
+
+// Values that later passes of a row read: buffers that live only there.
+std::set<BufferId> LocalsOfRows(const Nest& nest);
+
+// "elements w8 t256", for tests and people.
+std::string ToString(const CudaPlan& plan);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_CODEGEN_CUDA_PLAN_H_

@@ -1,0 +1,54 @@
+// The arguments of one generated kernel, collected while its text is made.
+#ifndef TENSORD_COMPILER_CODEGEN_INTERFACE_H_
+#define TENSORD_COMPILER_CODEGEN_INTERFACE_H_
+
+#include <string>
+#include <vector>
+
+#include "compiler/loop_ir/program.h"
+
+namespace tensord::compiler {
+
+// How the text of a kernel reaches its arguments; "$0" stands for their position.
+struct ArgumentStyle {
+  const char* pointer;   // "args->buffers[$0]"
+  const char* integer;   // "args->integers[$0]"
+  const char* index;     // the type of indices and sizes
+  const char* restrict;  // a qualifier of pointers, or ""
+};
+inline constexpr ArgumentStyle kCpuArguments{"args->buffers[$0]", "args->integers[$0]", "int64_t",
+                                             ""};
+
+class KernelInterface {
+ public:
+  explicit KernelInterface(ArgumentStyle style) : style_(style) {}
+
+  // Position of a buffer among the kernel's pointers; the pointer is called "b<position>".
+  int Buffer(BufferId id);
+  void MarkWritten(BufferId id);
+  // Position of an integer argument; its name is "n<position>". Loop extents get one each, so that
+  // the text does not depend on them.
+  int Integer(const Expr& value);
+  // `const TYPE n<slot> = ...;` and `TYPE* const b<slot> = ...;`
+  std::string DeclareInteger(int slot) const;
+  std::string DeclarePointer(int slot, const std::string& type, bool written) const;
+
+  // Bytes of scratch, 64-aligned, for each thread (CPU) or block (CUDA); returns the offset as C++
+  // text.
+  std::string Scratch(const Expr& bytes);
+
+  const std::vector<BufferId>& buffers() const { return buffers_; }
+  const std::vector<BufferId>& written() const { return written_; }
+  const std::vector<Expr>& integers() const { return integers_; }
+  const Expr& scratch_bytes() const { return scratch_bytes_; }
+
+ private:
+  ArgumentStyle style_;
+  std::vector<BufferId> buffers_, written_;
+  std::vector<Expr> integers_;
+  Expr scratch_bytes_ = Expr(0);
+};
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_CODEGEN_INTERFACE_H_

@@ -1,0 +1,38 @@
+#include "compiler/codegen/kernel.h"
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
+
+#include <set>
+
+#include "compiler/codegen/cpu_kernel.h"
+#include "compiler/codegen/cuda_kernel.h"
+
+namespace tensord::compiler {
+
+KernelSource GenerateKernel(const Program& program, const Kernel& kernel,
+                            const v1::Target& target) {
+  return target.has_cuda() ? GenerateCudaKernel(program, kernel, target.cuda())
+                           : GenerateCpuKernel(program, kernel, target.cpu());
+}
+
+std::string DescribeKernel(const Kernel& kernel) {
+  std::vector<std::string> names;
+  std::set<std::string> seen;
+  for (const Nest& nest : kernel.nests) {
+    for (const NestMember& member : nest.members) {
+      for (absl::string_view name : absl::StrSplit(member.loops.origin, ", ")) {
+        if (seen.emplace(name).second) names.emplace_back(name);
+      }
+    }
+  }
+  constexpr size_t kMostNames = 8;
+  const size_t more = names.size() > kMostNames ? names.size() - kMostNames : 0;
+  names.resize(names.size() - more);
+  std::string text = absl::StrJoin(names, ", ");
+  if (more > 0) absl::StrAppend(&text, " and ", more, " more");
+  return text;
+}
+
+}  // namespace tensord::compiler

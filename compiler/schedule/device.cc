@@ -1,0 +1,19 @@
+#include "compiler/schedule/device.h"
+
+#include <algorithm>
+
+namespace tensord::compiler {
+
+DeviceTraits TraitsOf(const v1::Target& target, bool deterministic) {
+  DeviceTraits traits;
+  if (!target.has_cuda()) return traits;
+  traits.parallel_scatter = !deterministic;
+  traits.few_rows = std::max<int64_t>(4, target.cuda().multiprocessors());
+  traits.long_row = 16384;
+  // Accumulators for the columns of a row stay in the registers of one block.
+  traits.most_columns_of_mixed_sweep = 32768;
+  traits.large_nest_bytes = 32 << 20;
+  return traits;
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,37 @@
+// What scheduling needs to know of a target: sizes at which a choice changes, not its instructions.
+#ifndef TENSORD_COMPILER_SCHEDULE_DEVICE_H_
+#define TENSORD_COMPILER_SCHEDULE_DEVICE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensord/v1/artifact.pb.h"
+
+namespace tensord::compiler {
+
+struct DeviceTraits {
+  // Scatters run in any order, adding atomically, and may share a nest; otherwise each runs alone,
+  // in the order of its loops.
+  bool parallel_scatter = false;
+  // A column reduction sweeps over rows when there are so many; fewer keep a machine idle.
+  int64_t least_rows_for_sweep = 64;
+  // A full reduction of at most this many elements runs as one row, so that what follows it can
+  // share its nest.
+  int64_t most_elements_of_one_row = 16384;
+  // Fewer rows than this, each longer than that, leave most of the machine idle in row-wise work
+  // that could run flat.
+  int64_t few_rows = 4;
+  int64_t long_row = 65536;
+  // Rows longer than this are not reduced both along and across in one nest.
+  int64_t most_columns_of_mixed_sweep = INT64_MAX;
+  // Nests of one launch, and the bytes beyond which a nest fills the machine alone; its kernel is
+  // more likely to be found again in another program when it stays alone.
+  size_t most_nests = 24;
+  int64_t large_nest_bytes = 4 << 20;
+};
+
+DeviceTraits TraitsOf(const v1::Target& target, bool deterministic);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_SCHEDULE_DEVICE_H_
