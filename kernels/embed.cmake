@@ -1,5 +1,5 @@
 # Run as a script: writes OUTPUT, a C++ file with the contents of FILES ("PATH=FILE", separated by '|')
-# and their digest.
+# and their digest, as <NAME>Prelude() and <NAME>PreludeDigest().
 string(REPLACE "|" ";" entries "${FILES}")
 set(table "")
 set(all "")
@@ -22,8 +22,8 @@ constexpr EmbeddedFile kFiles[] = {
 ${table}};
 }  // namespace
 
-std::span<const EmbeddedFile> CpuPrelude() { return kFiles; }
-std::string_view CpuPreludeDigest() { return \"${digest}\"; }
+std::span<const EmbeddedFile> ${NAME}Prelude() { return kFiles; }
+std::string_view ${NAME}PreludeDigest() { return \"${digest}\"; }
 
 }  // namespace tensord::kernels
 ")

@@ -1,5 +1,5 @@
 // What every generated CPU kernel includes, as "tensord/cpu.h". Kernels are compiled with the flags
-// of compiler/jit/toolchain.cc, which the prelude counts on (-fwrapv, -fno-strict-aliasing,
+// of compiler/jit/cxx/toolchain.cc, which the prelude counts on (-fwrapv, -fno-strict-aliasing,
 // -ffp-contract=fast).
 //
 // A loop picks one lane count W: tk::kLanes, or 1. Every type in the loop is a Vec<T, W>; floats

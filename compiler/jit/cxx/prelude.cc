@@ -1,4 +1,4 @@
-#include "compiler/jit/prelude.h"
+#include "compiler/jit/cxx/prelude.h"
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
@@ -6,12 +6,12 @@
 
 #include "base/sha256.h"
 #include "compiler/jit/folder.h"
-#include "compiler/jit/process.h"
+#include "compiler/jit/cxx/process.h"
 #include "kernels/embedded.h"
 
 namespace tensord::jit {
 
-absl::StatusOr<std::string> PreparePrelude(const Toolchain& toolchain,
+absl::StatusOr<std::string> PreparePrelude(const CxxToolchain& toolchain,
                                            const std::string& work_folder) {
   // The path too: two compilers of one version may still read only their own precompiled headers.
   const std::string key = ToHex(Sha256(absl::StrCat(toolchain.path, "\n", toolchain.id)));

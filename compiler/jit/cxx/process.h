@@ -1,6 +1,6 @@
 // Runs a program and collects what it prints. No shell, and the child dies with its parent.
-#ifndef TENSORD_COMPILER_JIT_PROCESS_H_
-#define TENSORD_COMPILER_JIT_PROCESS_H_
+#ifndef TENSORD_COMPILER_JIT_CXX_PROCESS_H_
+#define TENSORD_COMPILER_JIT_CXX_PROCESS_H_
 
 #include <string>
 #include <vector>
@@ -22,4 +22,4 @@ absl::StatusOr<ProcessResult> RunProcess(const std::vector<std::string>& command
 
 }  // namespace tensord::jit
 
-#endif  // TENSORD_COMPILER_JIT_PROCESS_H_
+#endif  // TENSORD_COMPILER_JIT_CXX_PROCESS_H_

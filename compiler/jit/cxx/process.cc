@@ -1,4 +1,4 @@
-#include "compiler/jit/process.h"
+#include "compiler/jit/cxx/process.h"
 
 #include <absl/strings/str_cat.h>
 #include <errno.h>

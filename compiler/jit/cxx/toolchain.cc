@@ -1,4 +1,4 @@
-#include "compiler/jit/toolchain.h"
+#include "compiler/jit/cxx/toolchain.h"
 
 #include <absl/base/thread_annotations.h>
 #include <absl/strings/ascii.h>
@@ -15,7 +15,7 @@
 #include <map>
 #include <tuple>
 
-#include "compiler/jit/process.h"
+#include "compiler/jit/cxx/process.h"
 #include "kernels/embedded.h"
 
 namespace tensord::jit {
@@ -61,8 +61,6 @@ constexpr IsaFlags kIsaFlags[] = {
 };
 
 absl::StatusOr<const IsaFlags*> FlagsOf(const v1::Target& target) {
-  if (!target.has_cpu())
-    return absl::UnimplementedError("this build compiles kernels for CPU targets only");
   for (const IsaFlags& entry : kIsaFlags)
     if (entry.isa == target.cpu().isa()) return &entry;
   return absl::InvalidArgumentError(
@@ -153,9 +151,9 @@ std::vector<std::string> LinkArguments(const std::string& source, const std::str
           "-lm",     "-lc", "-lgcc"};
 }
 
-absl::StatusOr<Toolchain> FindToolchain(const v1::Target& target, const JitConfig& config) {
+absl::StatusOr<CxxToolchain> FindCxxToolchain(const v1::Target& target, const JitConfig& config) {
   TENSORD_ASSIGN_OR_RETURN(const IsaFlags* isa, FlagsOf(target));
-  Toolchain result;
+  CxxToolchain result;
   TENSORD_ASSIGN_OR_RETURN(result.path, FindProgram(config.cxx));
   static VersionCache& cache = *new VersionCache;
   TENSORD_ASSIGN_OR_RETURN(result.version, cache.Get(result.path));
