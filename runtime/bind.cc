@@ -52,11 +52,12 @@ TensordError ReadDeviceIndex(CallState& state, size_t number) {
     return TorchFailed(*state.torch, "cannot read an input's device");
   }
   if (state.device_index < 0) state.device_index = index;
-  if (state.device_index == index) [[likely]] return TENSORD_OK;
-  return Fail(TENSORD_INVALID, Named(*state.program, number) + " is on cuda:" +
-                                   std::to_string(index) + ", inputs before it are on cuda:" +
-                                   std::to_string(state.device_index) +
-                                   ": a program runs on one device");
+  if (state.device_index == index) [[likely]]
+    return TENSORD_OK;
+  return Fail(TENSORD_INVALID,
+              Named(*state.program, number) + " is on cuda:" + std::to_string(index) +
+                  ", inputs before it are on cuda:" + std::to_string(state.device_index) +
+                  ": a program runs on one device");
 }
 
 // Reads a tensor input's layout and address; checks what needs no symbol.

@@ -1,8 +1,8 @@
 // CUDA programs: kernels are launched on torch's current stream of the device where the inputs are.
 //
 // Everything of a call (kernels, torch's operators, the memory that the call allocates and frees)
-// is ordered by that one stream, and torch's allocator reuses memory in the order of the stream that
-// it was allocated for: nothing has to be recorded, waited for or synchronised.
+// is ordered by that one stream, and torch's allocator reuses memory in the order of the stream
+// that it was allocated for: nothing has to be recorded, waited for or synchronised.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -142,8 +142,9 @@ class CudaDevice final : public Device {
     const CuFunction function = static_cast<const Prepared*>(state.prepared)->functions[number];
     const CuResult result =
         state.driver->launch(function, static_cast<unsigned>(grid), 1, 1, launch.block, 1, 1,
-                        launch.shared_bytes, state.stream, parameters, nullptr);
-    if (result == kCudaSuccess) [[likely]] return TENSORD_OK;
+                             launch.shared_bytes, state.stream, parameters, nullptr);
+    if (result == kCudaSuccess) [[likely]]
+      return TENSORD_OK;
     // Kernels fail after their launch, so an error may be that of any kernel before.
     return CudaFailed(*state.driver, result, "in or before " + Named(launch));
   }
@@ -219,8 +220,8 @@ class CudaDevice final : public Device {
     for (const CudaLaunch& launch : launches_) {
       CuFunction function = nullptr;
       TENSORD_TRY(launch.module->FindFunction(
-          *state.driver, launch.function, {launch.num_words * sizeof(uint64_t), launch.shared_bytes},
-          &function));
+          *state.driver, launch.function,
+          {launch.num_words * sizeof(uint64_t), launch.shared_bytes}, &function));
       prepared->functions.push_back(function);
     }
     const TensordError code = Upload(state, prepared.get());

@@ -55,20 +55,20 @@ struct Meaning {
 };
 constexpr Meaning kMeanings[] = {
     {2, TENSORD_OUT_OF_MEMORY, ""},
-    {3, TENSORD_OPERATOR, kForkAdvice},      // CUDA_ERROR_NOT_INITIALIZED
-    {4, TENSORD_OPERATOR, ""},               // DEINITIALIZED: the process ends
+    {3, TENSORD_OPERATOR, kForkAdvice},  // CUDA_ERROR_NOT_INITIALIZED
+    {4, TENSORD_OPERATOR, ""},           // DEINITIALIZED: the process ends
     {34, TENSORD_UNAVAILABLE, "the stub of libcuda.so was loaded; install the NVIDIA driver"},
     {46, TENSORD_UNAVAILABLE, "another process holds the GPU"},  // DEVICE_UNAVAILABLE
     {100, TENSORD_UNAVAILABLE, "no GPU is visible to this process"},
-    {200, TENSORD_CORRUPT, ""},                    // INVALID_IMAGE
-    {209, TENSORD_CORRUPT, kOtherGpuAdvice},       // NO_BINARY_FOR_GPU
-    {218, TENSORD_CORRUPT, ""},                    // INVALID_PTX
-    {221, TENSORD_UNAVAILABLE, kDriverAdvice},     // JIT_COMPILER_NOT_FOUND
-    {222, TENSORD_UNAVAILABLE, kDriverAdvice},     // UNSUPPORTED_PTX_VERSION
-    {300, TENSORD_CORRUPT, ""},                    // INVALID_SOURCE
-    {500, TENSORD_CORRUPT, ""},                    // NOT_FOUND: a kernel
+    {200, TENSORD_CORRUPT, ""},                 // INVALID_IMAGE
+    {209, TENSORD_CORRUPT, kOtherGpuAdvice},    // NO_BINARY_FOR_GPU
+    {218, TENSORD_CORRUPT, ""},                 // INVALID_PTX
+    {221, TENSORD_UNAVAILABLE, kDriverAdvice},  // JIT_COMPILER_NOT_FOUND
+    {222, TENSORD_UNAVAILABLE, kDriverAdvice},  // UNSUPPORTED_PTX_VERSION
+    {300, TENSORD_CORRUPT, ""},                 // INVALID_SOURCE
+    {500, TENSORD_CORRUPT, ""},                 // NOT_FOUND: a kernel
     {803, TENSORD_UNAVAILABLE, "the driver's library and the kernel's module differ in version"},
-    {804, TENSORD_UNAVAILABLE, kDriverAdvice},     // COMPAT_NOT_SUPPORTED_ON_DEVICE
+    {804, TENSORD_UNAVAILABLE, kDriverAdvice},  // COMPAT_NOT_SUPPORTED_ON_DEVICE
 };
 
 // Set in a forked child of a process that used the driver. Whatever state the driver has there, and
@@ -100,9 +100,9 @@ TensordError Open(CudaDriver* driver) {
   }
   int version = 0;
   if (driver->get_version(&version) != kCudaSuccess || version < kOldestDriver) {
-    return Fail(TENSORD_UNAVAILABLE, "the CUDA driver is version " + std::to_string(version / 1000) +
-                                         "." + std::to_string(version % 1000 / 10) +
-                                         ": tensord needs 12.0 or later");
+    return Fail(TENSORD_UNAVAILABLE,
+                "the CUDA driver is version " + std::to_string(version / 1000) + "." +
+                    std::to_string(version % 1000 / 10) + ": tensord needs 12.0 or later");
   }
   return TENSORD_OK;
 }
@@ -138,7 +138,8 @@ TensordError CudaFailed(const CudaDriver& driver, CuResult result, const std::st
   for (const Meaning& row : kMeanings) {
     if (row.result == result) meaning = row;
   }
-  std::string message = what + ": " + (name != nullptr ? name : "CUDA error " + std::to_string(result));
+  std::string message =
+      what + ": " + (name != nullptr ? name : "CUDA error " + std::to_string(result));
   if (text != nullptr) message += std::string(" (") + text + ")";
   if (*meaning.advice != '\0') message += std::string("; ") + meaning.advice;
   return Fail(meaning.code, std::move(message));

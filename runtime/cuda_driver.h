@@ -1,7 +1,8 @@
 // The CUDA driver, opened when a CUDA program first runs: nothing of CUDA is linked.
 //
-// The few types are those of cuda.h under names of ours, so that the runtime builds without a toolkit.
-// Contexts are torch's: the runtime makes torch's own primary context current where a thread has none.
+// The few types are those of cuda.h under names of ours, so that the runtime builds without a
+// toolkit. Contexts are torch's: the runtime makes torch's own primary context current where a
+// thread has none.
 #ifndef TENSORD_RUNTIME_CUDA_DRIVER_H_
 #define TENSORD_RUNTIME_CUDA_DRIVER_H_
 
@@ -54,9 +55,9 @@ struct CudaDriver {
 // TENSORD_OPERATOR in a child that was forked after the parent used the driver, which CUDA forbids.
 TensordError GetCudaDriver(const CudaDriver** driver);
 
-// Fails with `what`, the result's name and text, and advice where there is some. The code says whose
-// fault it is: CORRUPT (a module for another GPU), UNAVAILABLE (the driver), OUT_OF_MEMORY, else
-// OPERATOR.
+// Fails with `what`, the result's name and text, and advice where there is some. The code says
+// whose fault it is: CORRUPT (a module for another GPU), UNAVAILABLE (the driver), OUT_OF_MEMORY,
+// else OPERATOR.
 [[nodiscard]] TensordError CudaFailed(const CudaDriver& driver, CuResult result,
                                       const std::string& what);
 

@@ -1,4 +1,5 @@
-// A CUDA module: read and checked when a program is loaded, given to the driver when one first runs.
+// A CUDA module: read and checked when a program is loaded, given to the driver when one first
+// runs.
 #ifndef TENSORD_RUNTIME_CUDA_MODULE_H_
 #define TENSORD_RUNTIME_CUDA_MODULE_H_
 

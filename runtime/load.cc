@@ -58,9 +58,8 @@ TensordError BuildInputs(const v1::Artifact& artifact, TensordProgram* program) 
     switch (input.kind_case()) {
       case v1::Input::kTensor:
         plan.is_tensor = true;
-        TENSORD_TRY(
-            Prefixed(Name("input", i), AddLayout(input.tensor(), program->device_type,
-                                                 &program->exprs, &plan.layout)));
+        TENSORD_TRY(Prefixed(Name("input", i), AddLayout(input.tensor(), program->device_type,
+                                                         &program->exprs, &plan.layout)));
         if (!plan.layout.defined) return Fail(TENSORD_CORRUPT, Name("input", i) + " has no dtype");
         break;
       case v1::Input::kSize:

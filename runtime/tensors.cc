@@ -200,7 +200,8 @@ TensordError AllocateWorkspace(CallState& state) {
     if (__builtin_add_overflow(bytes, padding, &padded)) {
       return Fail(TENSORD_CORRUPT, "the workspace is too large");
     }
-    if (Allocate(state, 1, &padded, &stride, kByte, device, &state.workspace_tensor) != TENSORD_OK) {
+    if (Allocate(state, 1, &padded, &stride, kByte, device, &state.workspace_tensor) !=
+        TENSORD_OK) {
       return AllocationFailed(state, device,
                               "cannot allocate a workspace of " + std::to_string(bytes) + " bytes");
     }

@@ -26,7 +26,7 @@ struct CallState {
   const Handle* constants = nullptr;  // of the program, on the call's device
   int32_t device_index = -1;          // of CUDA; -1 until known
   char* workspace = nullptr;          // aligned
-  int64_t workspace_shift = 0;  // from the start of workspace_tensor
+  int64_t workspace_shift = 0;        // from the start of workspace_tensor
 
   std::vector<int64_t> own_values;
   std::vector<Place> own_places;
@@ -46,8 +46,8 @@ struct CallState {
   // Of a call on CUDA, between Device::Begin and End.
   const CudaDriver* driver = nullptr;
   CuStream stream = nullptr;
-  void* device_guard = nullptr;      // torch's
-  const void* prepared = nullptr;    // the device's own
+  void* device_guard = nullptr;    // torch's
+  const void* prepared = nullptr;  // the device's own
 };
 
 // Operators run without autograd: the graph is autograd's already.

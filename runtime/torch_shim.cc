@@ -25,8 +25,7 @@ struct Symbol {
   const char* library = kCpuLibrary;
 };
 
-#define TENSORD_SYMBOL(member, ...) \
-  { offsetof(Torch, member), __VA_ARGS__ }
+#define TENSORD_SYMBOL(member, ...) {offsetof(Torch, member), __VA_ARGS__}
 constexpr Symbol kSymbols[] = {
     TENSORD_SYMBOL(abi_version, "aoti_torch_abi_version", kOldest),
     TENSORD_SYMBOL(get_data_ptr, "aoti_torch_get_data_ptr", kOldest),
@@ -59,7 +58,8 @@ constexpr Symbol kSymbols[] = {
     TENSORD_SYMBOL(cpu_bmm_out, "aoti_torch_cpu_bmm_out", kOldest),
     TENSORD_SYMBOL(cpu_addmm_out, "aoti_torch_cpu_addmm_out", kOldest),
     TENSORD_SYMBOL(cpu_baddbmm_out, "aoti_torch_cpu_baddbmm_out", kOldest),
-    TENSORD_SYMBOL(get_current_cuda_stream, "aoti_torch_get_current_cuda_stream", kOptional, kCudaLibrary),
+    TENSORD_SYMBOL(get_current_cuda_stream, "aoti_torch_get_current_cuda_stream", kOptional,
+                   kCudaLibrary),
     TENSORD_SYMBOL(create_cuda_guard, "aoti_torch_create_cuda_guard", kOptional, kCudaLibrary),
     TENSORD_SYMBOL(delete_cuda_guard, "aoti_torch_delete_cuda_guard", kOptional, kCudaLibrary),
     TENSORD_SYMBOL(cuda_mm_out, "aoti_torch_cuda_mm_out", kOptional, kCudaLibrary),
@@ -71,8 +71,8 @@ constexpr Symbol kSymbols[] = {
 };
 #undef TENSORD_SYMBOL
 
-// Python loads torch's libraries RTLD_LOCAL, so RTLD_DEFAULT does not see them; the path of one that
-// is loaded leads back to it. RTLD_DEFAULT (null) where it is not.
+// Python loads torch's libraries RTLD_LOCAL, so RTLD_DEFAULT does not see them; the path of one
+// that is loaded leads back to it. RTLD_DEFAULT (null) where it is not.
 void* FindLibrary(const char* name) {
   struct Search {
     const char* name;

@@ -75,8 +75,8 @@ struct Torch {
   TorchError (*cuda_bmm_out)(Handle out, Handle self, Handle mat2);
   TorchError (*cuda_addmm_out)(Handle out, Handle self, Handle mat1, Handle mat2, double beta,
                                double alpha);
-  TorchError (*cuda_baddbmm_out)(Handle out, Handle self, Handle batch1, Handle batch2,
-                                 double beta, double alpha);
+  TorchError (*cuda_baddbmm_out)(Handle out, Handle self, Handle batch1, Handle batch2, double beta,
+                                 double alpha);
 
   // Optional: torch 2.13 and later.
   const char* (*exception_what)();

@@ -10,6 +10,8 @@
 #include <torch/csrc/autograd/python_variable.h>
 // clang-format on
 
+#include "bridge.h"
+
 #include <dlfcn.h>
 #include <structmember.h>
 
@@ -17,8 +19,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
-#include "bridge.h"
 
 namespace tensord::native {
 
