@@ -2,56 +2,20 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <map>
-#include <mutex>
-#include <string_view>
 
 #include "base/sha256.h"
+#include "runtime/registry.h"
 
 namespace tensord::runtime {
 namespace {
 
 constexpr off_t kMaxBlobBytes = off_t{1} << 30;
-
-class File {
- public:
-  explicit File(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~File() {
-    if (fd_ >= 0) close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-struct Registry {
-  // Held for a look-up or an insertion only, never while a file is read or loaded.
-  std::mutex mutex;
-  std::map<std::string, std::weak_ptr<LoadedModule>, std::less<>> modules;
-};
-
-// Leaked: programs may be released while the process ends. A forked child finds the lock free,
-// whatever the other threads of its parent did.
-Registry& GetRegistry() {
-  static Registry* registry = [] {
-    auto* made = new Registry;
-    pthread_atfork([] { GetRegistry().mutex.lock(); }, [] { GetRegistry().mutex.unlock(); },
-                   [] { GetRegistry().mutex.unlock(); });
-    return made;
-  }();
-  return *registry;
-}
 
 TensordError CheckFile(int fd, const std::string& path, uint64_t size, size_t* actual) {
   struct stat info;
@@ -74,17 +38,18 @@ TensordError CheckFile(int fd, const std::string& path, uint64_t size, size_t* a
   return TENSORD_OK;
 }
 
-TensordError CheckDigest(int fd, const std::string& path, size_t size, const std::string& sha256) {
+TensordError ReadChecked(int fd, const std::string& path, size_t size, const std::string& sha256,
+                         std::string* content) {
   // Read, not mapped: a file that is truncated meanwhile gives a wrong digest, not a SIGBUS.
-  std::string content(size, '\0');
+  content->assign(size, '\0');
   size_t done = 0;
   while (done < size) {
-    const ssize_t count = pread(fd, content.data() + done, size - done, static_cast<off_t>(done));
+    const ssize_t count = pread(fd, content->data() + done, size - done, static_cast<off_t>(done));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return Fail(TENSORD_CORRUPT, "blob " + path + " cannot be read whole");
     done += static_cast<size_t>(count);
   }
-  if (Sha256(content) != sha256) {
+  if (Sha256(*content) != sha256) {
     return Fail(TENSORD_CORRUPT, "blob " + path + " has another digest than its name");
   }
   return TENSORD_OK;
@@ -108,6 +73,26 @@ void* LoadDescriptor(int fd, const std::string& path) {
 
 }  // namespace
 
+BlobFile::~BlobFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+TensordError BlobFile::Read(const std::string& folder, const std::string& sha256, uint64_t size,
+                            std::string* content) {
+  if (sha256.size() != kSha256Bytes) {
+    return Fail(TENSORD_CORRUPT, "a module's digest is not 32 bytes");
+  }
+  const std::string hex = ToHex(sha256);
+  path_ = folder + "/" + hex.substr(0, 2) + "/" + hex;
+  fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd_ < 0) {
+    return Fail(TENSORD_UNAVAILABLE, "cannot open blob " + path_ + ": " + std::strerror(errno));
+  }
+  size_t actual = 0;
+  TENSORD_TRY(CheckFile(fd_, path_, size, &actual));
+  return ReadChecked(fd_, path_, actual, sha256, content);
+}
+
 LoadedModule::~LoadedModule() { dlclose(handle_); }
 
 void* LoadedModule::FindFunction(const std::string& name) const {
@@ -116,39 +101,19 @@ void* LoadedModule::FindFunction(const std::string& name) const {
 
 TensordError LoadModule(const std::string& folder, const std::string& sha256, uint64_t size,
                         std::shared_ptr<LoadedModule>* module) {
-  if (sha256.size() != kSha256Bytes) {
-    return Fail(TENSORD_CORRUPT, "a module's digest is not 32 bytes");
-  }
-  Registry& registry = GetRegistry();
-  {
-    std::lock_guard lock(registry.mutex);
-    auto it = registry.modules.find(sha256);
-    if (it != registry.modules.end() && (*module = it->second.lock()) != nullptr) return TENSORD_OK;
-  }
-  const std::string hex = ToHex(sha256);
-  const std::string path = folder + "/" + hex.substr(0, 2) + "/" + hex;
-  File file(path);
-  if (file.fd() < 0) {
-    return Fail(TENSORD_UNAVAILABLE, "cannot open blob " + path + ": " + std::strerror(errno));
-  }
-  size_t actual = 0;
-  TENSORD_TRY(CheckFile(file.fd(), path, size, &actual));
-  TENSORD_TRY(CheckDigest(file.fd(), path, actual, sha256));
-  void* handle = LoadDescriptor(file.fd(), path);
+  auto& registry = Registry<LoadedModule>::Get();
+  if ((*module = registry.Find(sha256)) != nullptr) return TENSORD_OK;
+  BlobFile file;
+  std::string content;
+  TENSORD_TRY(file.Read(folder, sha256, size, &content));
+  void* handle = LoadDescriptor(file.fd(), file.path());
   if (handle == nullptr) {
     const char* why = dlerror();
-    return Fail(TENSORD_CORRUPT, "cannot load blob " + path + ": " + (why != nullptr ? why : "?"));
+    return Fail(TENSORD_CORRUPT,
+                "cannot load blob " + file.path() + ": " + (why != nullptr ? why : "?"));
   }
-  auto loaded = std::make_shared<LoadedModule>(handle, path);
-  std::lock_guard lock(registry.mutex);
-  // Another thread may have been first; both hold the same library, which the loader counts.
-  if (auto first = registry.modules[sha256].lock()) {
-    loaded.swap(first);
-  } else {
-    registry.modules[sha256] = loaded;
-    std::erase_if(registry.modules, [](const auto& entry) { return entry.second.expired(); });
-  }
-  *module = std::move(loaded);
+  // Where another thread was first, both hold the same library, which the loader counts.
+  *module = registry.Add(sha256, std::make_shared<LoadedModule>(handle, file.path()));
   return TENSORD_OK;
 }
 

@@ -10,6 +10,28 @@
 
 namespace tensord::runtime {
 
+// An open blob whose content was checked.
+class BlobFile {
+ public:
+  BlobFile() = default;
+  ~BlobFile();
+  BlobFile(const BlobFile&) = delete;
+  BlobFile& operator=(const BlobFile&) = delete;
+
+  // Opens <folder>/ab/<sha256>: a regular file of this user or of root that nobody else may write,
+  // of `size` bytes (0: any) with that digest. TENSORD_UNAVAILABLE when it is missing,
+  // TENSORD_CORRUPT when it is something else. Once.
+  TensordError Read(const std::string& folder, const std::string& sha256, uint64_t size,
+                    std::string* content);
+
+  int fd() const { return fd_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  int fd_ = -1;
+  std::string path_;
+};
+
 // A loaded shared object; closed when the last program that uses it goes.
 class LoadedModule {
  public:
@@ -26,9 +48,7 @@ class LoadedModule {
   std::string path_;
 };
 
-// Opens <folder>/ab/<sha256>: a regular file of this user or of root that nobody else may write, of
-// `size` bytes (0: any) with that digest. TENSORD_UNAVAILABLE when it is missing, TENSORD_CORRUPT
-// when it is something else.
+// Reads a blob as BlobFile does and loads it as a shared object, once per process.
 TensordError LoadModule(const std::string& folder, const std::string& sha256, uint64_t size,
                         std::shared_ptr<LoadedModule>* module);
 

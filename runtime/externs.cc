@@ -8,8 +8,10 @@ namespace tensord::runtime {
 // Arguments in the operator's order, out= last.
 struct DirectCall {
   std::string_view op;
+  int32_t device;
   uint32_t num_arguments;
   TorchError (*call)(const Torch& torch, const TensordValue* arguments);
+  bool (*exists)(const Torch& torch);
 };
 
 namespace {
@@ -29,11 +31,29 @@ TorchError AddProduct(const Torch& torch, const TensordValue* a) {
                            Number(a[4]));
 }
 
+template <auto Function>
+bool Exists(const Torch& torch) {
+  return torch.*Function != nullptr;
+}
+
+template <auto Function>
+constexpr DirectCall ProductRow(std::string_view op, int32_t device) {
+  return {op, device, 3, Product<Function>, Exists<Function>};
+}
+template <auto Function>
+constexpr DirectCall AddProductRow(std::string_view op, int32_t device) {
+  return {op, device, 6, AddProduct<Function>, Exists<Function>};
+}
+
 constexpr DirectCall kDirectCalls[] = {
-    {"aten::mm", 3, Product<&Torch::cpu_mm_out>},
-    {"aten::bmm", 3, Product<&Torch::cpu_bmm_out>},
-    {"aten::addmm", 6, AddProduct<&Torch::cpu_addmm_out>},
-    {"aten::baddbmm", 6, AddProduct<&Torch::cpu_baddbmm_out>},
+    ProductRow<&Torch::cpu_mm_out>("aten::mm", kTorchCpu),
+    ProductRow<&Torch::cpu_bmm_out>("aten::bmm", kTorchCpu),
+    AddProductRow<&Torch::cpu_addmm_out>("aten::addmm", kTorchCpu),
+    AddProductRow<&Torch::cpu_baddbmm_out>("aten::baddbmm", kTorchCpu),
+    ProductRow<&Torch::cuda_mm_out>("aten::mm", kTorchCuda),
+    ProductRow<&Torch::cuda_bmm_out>("aten::bmm", kTorchCuda),
+    AddProductRow<&Torch::cuda_addmm_out>("aten::addmm", kTorchCuda),
+    AddProductRow<&Torch::cuda_baddbmm_out>("aten::baddbmm", kTorchCuda),
 };
 
 // Tensors but for the two Scalars of the six-argument forms.
@@ -61,6 +81,9 @@ TensordError PrepareArguments(CallState& state, const CallPlan& call) {
     const ArgumentPlan& plan = call.arguments[i];
     values[i] = plan.value;
     if (plan.slot != ArgumentPlan::kNothing) values[i].integer = state.values[plan.slot];
+    if (plan.value.kind == TENSORD_DEVICE && plan.value.integer == kTorchCuda) {
+      values[i].size = static_cast<size_t>(state.device_index);
+    }
     if (plan.items != ArgumentPlan::kNothing) values[i].items = values + plan.items;
     if (plan.buffer != ArgumentPlan::kNothing) {
       TENSORD_TRY(GetTensor(state, plan.buffer, &values[i].tensor));
@@ -84,11 +107,11 @@ TensordError CallBridge(const CallPlan& call, const TensordValue* arguments, Han
   const TensordOperatorCall request = {
       call.op.c_str(), call.overload.c_str(), arguments, call.num_arguments, results, num_results};
   SetLastError("");
-  if (caller->fn(caller->context, &request) != 0) {
-    const std::string why = LastError();
-    return Fail(TENSORD_OPERATOR, Describe(call) + ": " + (why.empty() ? "it raised" : why));
-  }
-  return TENSORD_OK;
+  const int code = caller->fn(caller->context, &request);
+  if (code == TENSORD_OK) return TENSORD_OK;
+  const std::string why = LastError();
+  return Fail(code == TENSORD_OUT_OF_MEMORY ? TENSORD_OUT_OF_MEMORY : TENSORD_OPERATOR,
+              Describe(call) + ": " + (why.empty() ? "it raised" : why));
 }
 
 TensordError CallOperator(CallState& state, const CallPlan& call, Handle* results,
@@ -114,15 +137,21 @@ TensordError CallOperator(CallState& state, const CallPlan& call, Handle* result
 
 }  // namespace
 
-void ChooseCall(CallPlan* call) {
-  if (call->into_out) {
-    for (const DirectCall& row : kDirectCalls) {
-      if (row.op == call->op && row.num_arguments == call->num_arguments && FitsDirect(*call)) {
-        call->direct = &row;
-      }
+void ChooseCall(int32_t device, CallPlan* call) {
+  if (!call->into_out) {
+    call->signature = FindSignature(*call);
+    return;
+  }
+  for (const DirectCall& row : kDirectCalls) {
+    if (row.op == call->op && row.device == device && row.num_arguments == call->num_arguments &&
+        FitsDirect(*call)) {
+      call->direct = &row;
     }
   }
-  if (call->direct == nullptr && !call->into_out) call->signature = FindSignature(*call);
+}
+
+void LinkCall(const Torch& torch, CallPlan* call) {
+  if (call->direct != nullptr && !call->direct->exists(torch)) call->direct = nullptr;
 }
 
 TensordError RunCall(CallState& state, const CallPlan& call) {

@@ -8,7 +8,10 @@
 namespace tensord::runtime {
 
 // At load: looks the operator up in the tables of direct kernels and of stable signatures.
-void ChooseCall(CallPlan* call);
+// `device` is torch's type of that of the results of an out= call.
+void ChooseCall(int32_t device, CallPlan* call);
+// Once torch is known: gives up a direct kernel that this torch does not have.
+void LinkCall(const Torch& torch, CallPlan* call);
 
 // Calls the operator and takes its results. TENSORD_OPERATOR with torch's message when it raises.
 TensordError RunCall(CallState& state, const CallPlan& call);

@@ -3,12 +3,14 @@
 #include <cstring>
 
 #include "base/version.h"
+#include "runtime/externs.h"
 #include "runtime/layout.h"
 
 namespace tensord::runtime {
 namespace {
 
 constexpr int kMaxDims = 64, kMaxSymbols = 4096;
+constexpr uintptr_t kCudaAlignment = 16;
 
 std::string Name(const char* what, int number) { return what + (" " + std::to_string(number)); }
 
@@ -16,12 +18,15 @@ TensordError Prefixed(const std::string& prefix, TensordError code) {
   return code == TENSORD_OK ? code : Fail(code, prefix + ": " + LastError());
 }
 
-TensordError AddLayout(const v1::TensorMeta& meta, ExprTable* exprs, Layout* layout) {
+// A CUDA program may have tensors in host memory, which only operators take.
+TensordError AddLayout(const v1::TensorMeta& meta, int32_t program_device, ExprTable* exprs,
+                       Layout* layout) {
   if (meta.dtype() == v1::DTYPE_UNSPECIFIED) return TENSORD_OK;
   const DTypeInfo* dtype = FindDType(meta.dtype());
   if (dtype == nullptr) return Fail(TENSORD_CORRUPT, "an unknown dtype");
-  if (meta.device() != v1::DEVICE_TYPE_CPU) {
-    return Fail(TENSORD_CORRUPT, "a tensor of a CPU program is on another device");
+  const int32_t device = TorchDevice(meta.device());
+  if (device != kTorchCpu && device != program_device) {
+    return Fail(TENSORD_CORRUPT, "a tensor is on another device than the program");
   }
   if (meta.sizes_size() != meta.strides_size() || meta.sizes_size() > kMaxDims) {
     return Fail(TENSORD_CORRUPT, "sizes and strides differ in number, or are too many");
@@ -29,7 +34,7 @@ TensordError AddLayout(const v1::TensorMeta& meta, ExprTable* exprs, Layout* lay
   layout->defined = true;
   layout->dtype = dtype->torch;
   layout->itemsize = dtype->bytes;
-  layout->device = kTorchCpu;
+  layout->device = device;
   layout->ndim = meta.sizes_size();
   // The slots of sizes follow each other because nothing else adds slots in between; same for
   // strides.
@@ -53,8 +58,8 @@ TensordError BuildInputs(const v1::Artifact& artifact, TensordProgram* program) 
     switch (input.kind_case()) {
       case v1::Input::kTensor:
         plan.is_tensor = true;
-        TENSORD_TRY(
-            Prefixed(Name("input", i), AddLayout(input.tensor(), &program->exprs, &plan.layout)));
+        TENSORD_TRY(Prefixed(Name("input", i), AddLayout(input.tensor(), program->device_type,
+                                                         &program->exprs, &plan.layout)));
         if (!plan.layout.defined) return Fail(TENSORD_CORRUPT, Name("input", i) + " has no dtype");
         break;
       case v1::Input::kSize:
@@ -100,7 +105,8 @@ TensordError BuildConstants(const v1::Artifact& artifact, TensordProgram* progra
     // A table of its own without symbols refuses what is not static.
     ExprTable table;
     Layout layout;
-    TENSORD_TRY(Prefixed(Name("constant", i), AddLayout(constant.meta(), &table, &layout)));
+    const int32_t device = program->device_type;
+    TENSORD_TRY(Prefixed(Name("constant", i), AddLayout(constant.meta(), device, &table, &layout)));
     if (!layout.defined) return Fail(TENSORD_CORRUPT, Name("constant", i) + " has no dtype");
     Place place;
     TENSORD_TRY(Prefixed(Name("constant", i), ComputePlace(layout, table.values().data(), &place)));
@@ -109,7 +115,7 @@ TensordError BuildConstants(const v1::Artifact& artifact, TensordProgram* progra
                                        std::to_string(constant.data().size()) + " bytes, not " +
                                        std::to_string(place.extent_bytes));
     }
-    TENSORD_TRY(AddLayout(constant.meta(), &program->exprs, &layout));
+    TENSORD_TRY(AddLayout(constant.meta(), device, &program->exprs, &layout));
     program->constant_layouts.push_back(layout);
   }
   return TENSORD_OK;
@@ -117,7 +123,7 @@ TensordError BuildConstants(const v1::Artifact& artifact, TensordProgram* progra
 
 TensordError BuildBuffer(const v1::Buffer& proto, uint32_t count, TensordProgram* program,
                          BufferPlan* buffer) {
-  TENSORD_TRY(AddLayout(proto.meta(), &program->exprs, &buffer->layout));
+  TENSORD_TRY(AddLayout(proto.meta(), program->device_type, &program->exprs, &buffer->layout));
   const Layout* same_as = nullptr;
   switch (proto.storage_case()) {
     case v1::Buffer::kInput:
@@ -140,6 +146,9 @@ TensordError BuildBuffer(const v1::Buffer& proto, uint32_t count, TensordProgram
       buffer->storage = Storage::kWorkspace;
       program->uses_workspace = true;
       TENSORD_TRY(program->exprs.Add(proto.workspace(), &buffer->source));
+      if (buffer->layout.device != program->device_type) {
+        return Fail(TENSORD_CORRUPT, "it lies in the workspace of another device");
+      }
       break;
     case v1::Buffer::kOwned:
       buffer->storage = Storage::kOwned;
@@ -188,7 +197,7 @@ TensordError MakeConstant(const v1::Constant& proto, const Layout& layout,
   const Torch& torch = *program.torch;
   const int64_t* values = program.exprs.values().data();
   if (torch.empty_strided(layout.ndim, values + layout.sizes, values + layout.strides, layout.dtype,
-                          layout.device, 0, handle) != 0) {
+                          kTorchCpu, 0, handle) != 0) {
     return Fail(TENSORD_OPERATOR, "cannot allocate a constant: " + TorchMessage(torch));
   }
   void* data = nullptr;
@@ -199,6 +208,15 @@ TensordError MakeConstant(const v1::Constant& proto, const Layout& layout,
   return TENSORD_OK;
 }
 
+// CUDA programs: what kernels read is loaded 16 bytes at a time, and a workspace goes back to torch
+// when the call ends, whose allocator gives it out again in the order of the stream.
+void SetDevice(bool cuda, TensordProgram* program) {
+  program->device = cuda ? NewCudaDevice() : NewCpuDevice();
+  program->device_type = cuda ? kTorchCuda : kTorchCpu;
+  program->reuses_workspace = !cuda;
+  program->input_alignment = cuda ? kCudaAlignment : 1;
+}
+
 }  // namespace
 
 TensordError BuildPlan(const v1::Artifact& artifact, TensordProgram* program) {
@@ -207,9 +225,7 @@ TensordError BuildPlan(const v1::Artifact& artifact, TensordProgram* program) {
                                      std::to_string(artifact.format_version()) +
                                      ", this runtime reads " + std::to_string(kArtifactFormat));
   }
-  if (artifact.target().has_cuda()) {
-    return Fail(TENSORD_UNAVAILABLE, "this runtime runs programs for CPU targets only");
-  }
+  SetDevice(artifact.target().has_cuda(), program);
   if (artifact.symbols_size() > kMaxSymbols) return Fail(TENSORD_CORRUPT, "too many symbols");
   program->exprs = ExprTable(static_cast<uint32_t>(artifact.symbols_size()));
   TENSORD_TRY(BuildInputs(artifact, program));
@@ -239,22 +255,8 @@ TensordError BuildPlan(const v1::Artifact& artifact, TensordProgram* program) {
 TensordError Link(const v1::Artifact& artifact, const std::string& blob_folder,
                   TensordProgram* program) {
   TENSORD_TRY(GetTorch(&program->torch));
-  for (const v1::Module& module : artifact.modules()) {
-    std::shared_ptr<LoadedModule> loaded;
-    TENSORD_TRY(LoadModule(blob_folder, module.sha256(), module.size(), &loaded));
-    program->modules.push_back(std::move(loaded));
-  }
-  size_t number = 0;
-  for (const v1::Step& step : artifact.steps()) {
-    if (!step.has_launch()) continue;
-    const v1::KernelLaunch& launch = step.launch();
-    void* function = program->modules[launch.module()]->FindFunction(launch.function());
-    if (function == nullptr) {
-      return Fail(TENSORD_CORRUPT, "blob " + program->modules[launch.module()]->path() +
-                                       " has no function '" + launch.function() + "'");
-    }
-    program->launches[number++].function = reinterpret_cast<TensordKernelFn>(function);
-  }
+  TENSORD_TRY(program->device->Link(artifact, blob_folder, *program));
+  for (const auto& call : program->calls) LinkCall(*program->torch, call.get());
   for (int i = 0; i < artifact.constants_size(); ++i) {
     Handle handle = nullptr;
     const TensordError code =
@@ -269,5 +271,6 @@ TensordError Link(const v1::Artifact& artifact, const std::string& blob_folder,
 }  // namespace tensord::runtime
 
 TensordProgram::~TensordProgram() {
+  device.reset();
   for (tensord::runtime::Handle handle : constants) torch->delete_tensor(handle);
 }

@@ -57,16 +57,20 @@ class StepBuilder {
 
   TensordError Write(uint32_t number) {
     TENSORD_TRY(Use(number));
-    if (program_.buffers[program_.buffers[number].root].storage == Storage::kConstant) {
+    const Storage storage = program_.buffers[program_.buffers[number].root].storage;
+    if (storage == Storage::kConstant) {
       return Fail(TENSORD_CORRUPT, "buffer " + std::to_string(number) + " is constant");
+    }
+    std::vector<uint32_t>& written = program_.written_inputs;
+    if (storage == Storage::kInput && std::ranges::find(written, number) == written.end()) {
+      written.push_back(number);
     }
     return TENSORD_OK;
   }
 
   TensordError AddLaunch(const v1::KernelLaunch& proto) {
-    if (proto.module() >= static_cast<uint32_t>(artifact_.modules_size()) ||
-        artifact_.modules(static_cast<int>(proto.module())).kind() != v1::Module::SHARED_OBJECT) {
-      return Fail(TENSORD_CORRUPT, "its module is out of range or no shared object");
+    if (proto.module() >= static_cast<uint32_t>(artifact_.modules_size())) {
+      return Fail(TENSORD_CORRUPT, "its module is out of range");
     }
     LaunchPlan launch;
     for (uint32_t number : proto.buffers()) {
@@ -75,6 +79,7 @@ class StepBuilder {
         return Fail(TENSORD_CORRUPT, "a kernel takes an undefined tensor");
       }
       launch.buffers.push_back(number);
+      program_.buffers[program_.buffers[number].root].in_launch = true;
     }
     for (uint32_t number : proto.written()) {
       if (std::ranges::find(launch.buffers, number) == launch.buffers.end()) {
@@ -87,19 +92,12 @@ class StepBuilder {
     launch.num_integers = static_cast<uint32_t>(proto.integers_size());
     Slot ignored = 0;
     for (const v1::SymExpr& integer : proto.integers()) TENSORD_TRY(exprs.Add(integer, &ignored));
-    launch.has_scratch = proto.has_scratch_bytes_per_thread();
-    if (launch.has_scratch) {
-      const v1::SymExpr& bytes = proto.scratch_bytes_per_thread();
-      TENSORD_TRY(exprs.Add(bytes, &launch.scratch_bytes_per_thread));
-      if (exprs.IsConstant(launch.scratch_bytes_per_thread)) {
-        launch.has_scratch = exprs.values()[launch.scratch_bytes_per_thread] != 0;
-      }
-    }
     program_.max_launch_buffers =
         std::max(program_.max_launch_buffers, static_cast<uint32_t>(launch.buffers.size()));
     Push(StepPlan::kLaunch, program_.launches.size());
     program_.launches.push_back(std::move(launch));
-    return TENSORD_OK;
+    const v1::Module& module = artifact_.modules(static_cast<int>(proto.module()));
+    return program_.device->AddLaunch(proto, module.kind(), program_);
   }
 
   TensordError AddCall(const v1::ExternCall& proto) {
@@ -118,7 +116,9 @@ class StepBuilder {
       return Fail(TENSORD_CORRUPT, "'" + call->op + "' is no operator's name");
     }
     TENSORD_TRY(call->into_out ? CheckOut(*call) : AddResults(*call));
-    ChooseCall(call.get());
+    ChooseCall(call->results.empty() ? program_.device_type
+                                     : program_.buffers[call->results.front()].layout.device,
+               call.get());
     program_.max_arguments =
         std::max(program_.max_arguments, static_cast<uint32_t>(call->arguments.size()));
     Push(StepPlan::kCall, program_.calls.size());

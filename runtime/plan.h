@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/blobs.h"
+#include "runtime/device.h"
 #include "runtime/expr.h"
 #include "runtime/torch_shim.h"
 #include "tensord/kernel_abi.h"
@@ -44,6 +44,7 @@ struct BufferPlan {
   uint32_t source = 0;
   uint32_t root = 0;            // the buffer at the end of the chain of views; itself for others
   std::vector<uint32_t> views;  // of a root: every view of it, through any chain
+  bool in_launch = false;       // of an input: a kernel takes it or a view of it
 };
 
 struct InputPlan {
@@ -59,13 +60,11 @@ struct SymbolPlan {
   int32_t dim;  // -1: the input is the integer
 };
 
+// The part of a launch that every kind of device has; the rest is the Device's.
 struct LaunchPlan {
-  TensordKernelFn function = nullptr;
   std::vector<uint32_t> buffers;
   Slot integers = 0;  // consecutive
   uint32_t num_integers = 0;
-  Slot scratch_bytes_per_thread = 0;
-  bool has_scratch = false;
 };
 
 // One entry of a call's arguments, in a flat array in which a list's items are consecutive.
@@ -87,7 +86,7 @@ struct CallPlan {
   std::deque<std::string> texts;  // what string arguments point to; addresses stay
   std::vector<uint32_t> results;
   bool into_out = false;
-  const DirectCall* direct = nullptr;          // a CPU kernel to call without the dispatcher
+  const DirectCall* direct = nullptr;          // a kernel of torch, called without the dispatcher
   const StableSignature* signature = nullptr;  // how torch_call_dispatcher takes the arguments
   // Set when torch's stable interface refused the operator once: the bridge calls it from then on.
   mutable std::atomic<bool> use_caller{false};
@@ -113,12 +112,14 @@ struct TensordProgram {
   TensordProgram& operator=(const TensordProgram&) = delete;
 
   const tensord::runtime::Torch* torch = nullptr;
-  std::vector<std::shared_ptr<tensord::runtime::LoadedModule>> modules;
+  std::unique_ptr<tensord::runtime::Device> device;
+  int32_t device_type = tensord::runtime::kTorchCpu;  // torch's, of `device`
   tensord::runtime::ExprTable exprs;
   std::vector<tensord::runtime::SymbolPlan> symbols;
   std::vector<tensord::runtime::InputPlan> inputs;
   std::vector<tensord::runtime::Layout> constant_layouts;
-  std::vector<tensord::runtime::Handle> constants;  // one per layout, once linked
+  // One per layout, once linked; in host memory whatever their device is.
+  std::vector<tensord::runtime::Handle> constants;
   std::vector<tensord::runtime::BufferPlan> buffers;
   std::vector<tensord::runtime::Place> places;  // filled when the program has no symbols
   std::vector<tensord::runtime::LaunchPlan> launches;
@@ -129,9 +130,13 @@ struct TensordProgram {
   bool uses_workspace = false;
   // No operator can keep or return a part of the workspace, so the next call may have it.
   bool reuses_workspace = true;
+  // Buffers on inputs, or on views of them, that a step writes.
+  std::vector<uint32_t> written_inputs;
+  // Kernels want their inputs' addresses to be multiples of this.
+  uintptr_t input_alignment = 1;
   uint32_t max_launch_buffers = 0;
+  size_t max_launch_words = 0;  // of CUDA kernels' arguments
   uint32_t max_arguments = 0;
-  int32_t device = tensord::runtime::kTorchCpu;
 };
 
 #endif  // TENSORD_RUNTIME_PLAN_H_

@@ -31,42 +31,23 @@ const int64_t* Strides(const CallState& state, const Layout& layout) {
   return state.values + layout.strides;
 }
 
-TensordError Empty(CallState& state, const Layout& layout, Handle* tensor) {
-  if (state.torch->empty_strided(layout.ndim, Sizes(state, layout), Strides(state, layout),
-                                 layout.dtype, layout.device, 0, tensor) != 0) {
-    return TorchFailed(*state.torch, "cannot allocate a tensor");
+// A failed allocation: torch's own words where it has some.
+TensordError AllocationFailed(const CallState& state, int32_t device, const std::string& what) {
+  if (device == kTorchCpu || !TorchMessage(*state.torch).empty()) {
+    return TorchFailed(*state.torch, what);
   }
-  return TENSORD_OK;
+  const TensordError code = state.program->device->AllocationError(state);
+  return Fail(code, code == TENSORD_OUT_OF_MEMORY ? "CUDA out of memory: " + what : what);
 }
 
-// A view of `root_tensor`, the tensor of `buffer`'s root.
-TensordError MakeView(CallState& state, uint32_t buffer, Handle root_tensor, Handle* tensor) {
-  const Torch& torch = *state.torch;
-  const BufferPlan& plan = state.program->buffers[buffer];
-  const Layout& layout = plan.layout;
-  const Layout& root = state.program->buffers[plan.root].layout;
-  const int64_t delta = state.places[buffer].offset_bytes - state.places[plan.root].offset_bytes;
-  if (layout.dtype == root.dtype) {
-    // The offset counts from the root tensor's own, which need not be the captured one.
-    if (torch.reinterpret_tensor(root_tensor, layout.ndim, Sizes(state, layout),
-                                 Strides(state, layout), delta / layout.itemsize, tensor) != 0) {
-      return TorchFailed(torch, "cannot make a view");
-    }
+TensordError Allocate(CallState& state, int64_t ndim, const int64_t* sizes, const int64_t* strides,
+                      int32_t dtype, int32_t device, Handle* tensor) {
+  const int32_t index = device == kTorchCuda ? state.device_index : 0;
+  if (state.torch->empty_strided(ndim, sizes, strides, dtype, device, index, tensor) == 0) {
     return TENSORD_OK;
   }
-  // Another dtype: over the whole storage, which torch wants as a tensor without offset.
-  int64_t offset = 0;
-  Handle whole = nullptr;
-  const int64_t none = 0, one = 1;
-  if (torch.get_storage_offset(root_tensor, &offset) != 0 ||
-      torch.reinterpret_tensor(root_tensor, 1, &none, &one, -offset, &whole) != 0) {
-    return TorchFailed(torch, "cannot make a view");
-  }
-  const TorchError error =
-      torch.alloc_from_pool(whole, offset * root.itemsize + delta, layout.dtype, layout.ndim,
-                            Sizes(state, layout), Strides(state, layout), tensor);
-  torch.delete_tensor(whole);
-  return error == 0 ? TENSORD_OK : TorchFailed(torch, "cannot make a view of another dtype");
+  *tensor = nullptr;
+  return AllocationFailed(state, device, "cannot allocate a tensor");
 }
 
 TensordError CheckResult(CallState& state, uint32_t buffer, Handle result, const std::string& node,
@@ -140,6 +121,9 @@ CallLease::CallLease(const TensordProgram& program) {
   state.torch = program.torch;
   state.addresses.resize(program.buffers.size());
   state.handles.assign(program.buffers.size(), nullptr);
+  state.device_index = -1;
+  state.realigned.clear();
+  if (state.words.size() < program.max_launch_words) state.words.resize(program.max_launch_words);
   if (state.pointers.size() < program.max_launch_buffers) {
     state.pointers.resize(program.max_launch_buffers);
   }
@@ -160,21 +144,66 @@ CallLease::~CallLease() {
 
 TensordError TorchFailed(const Torch& torch, const std::string& what) {
   const std::string message = TorchMessage(torch);
-  return Fail(TENSORD_OPERATOR, message.empty() ? what : what + ": " + message);
+  const bool memory = message.find("CUDA out of memory") != std::string::npos;
+  return Fail(memory ? TENSORD_OUT_OF_MEMORY : TENSORD_OPERATOR,
+              message.empty() ? what : what + ": " + message);
+}
+
+TensordError NewTensor(CallState& state, const Layout& layout, Handle* tensor) {
+  return Allocate(state, layout.ndim, Sizes(state, layout), Strides(state, layout), layout.dtype,
+                  layout.device, tensor);
+}
+
+TensordError NewVector(CallState& state, const Layout& like, int64_t elements, Handle* tensor) {
+  const int64_t stride = 1;
+  return Allocate(state, 1, &elements, &stride, like.dtype, like.device, tensor);
+}
+
+TensordError MakeView(CallState& state, uint32_t buffer, Handle root_tensor, Handle* tensor) {
+  const Torch& torch = *state.torch;
+  const BufferPlan& plan = state.program->buffers[buffer];
+  const Layout& layout = plan.layout;
+  const Layout& root = state.program->buffers[plan.root].layout;
+  const int64_t delta = state.places[buffer].offset_bytes - state.places[plan.root].offset_bytes;
+  if (layout.dtype == root.dtype) {
+    // The offset counts from the root tensor's own, which need not be the captured one.
+    if (torch.reinterpret_tensor(root_tensor, layout.ndim, Sizes(state, layout),
+                                 Strides(state, layout), delta / layout.itemsize, tensor) != 0) {
+      return TorchFailed(torch, "cannot make a view");
+    }
+    return TENSORD_OK;
+  }
+  // Another dtype: over the whole storage, which torch wants as a tensor without offset.
+  int64_t offset = 0;
+  Handle whole = nullptr;
+  const int64_t none = 0, one = 1;
+  if (torch.get_storage_offset(root_tensor, &offset) != 0 ||
+      torch.reinterpret_tensor(root_tensor, 1, &none, &one, -offset, &whole) != 0) {
+    return TorchFailed(torch, "cannot make a view");
+  }
+  const TorchError error =
+      torch.alloc_from_pool(whole, offset * root.itemsize + delta, layout.dtype, layout.ndim,
+                            Sizes(state, layout), Strides(state, layout), tensor);
+  torch.delete_tensor(whole);
+  return error == 0 ? TENSORD_OK : TorchFailed(torch, "cannot make a view of another dtype");
 }
 
 TensordError AllocateWorkspace(CallState& state) {
   const int64_t bytes = state.values[state.program->workspace_bytes];
-  if (state.workspace_tensor == nullptr || state.workspace_size < bytes) {
+  const int32_t device = state.program->device_type;
+  // A kept one is of a CPU program.
+  if (device != kTorchCpu || state.workspace_tensor == nullptr || state.workspace_size < bytes) {
     DropWorkspace(state);
-    const int64_t stride = 1;
+    // torch's allocator for the device aligns enough, and rounds up what is a byte too long.
+    const int64_t padding = device == kTorchCpu ? kAlignment : 0, stride = 1;
     int64_t padded = 0;
-    if (__builtin_add_overflow(bytes, kAlignment, &padded) ||
-        state.torch->empty_strided(1, &padded, &stride, kByte, kTorchCpu, 0,
-                                   &state.workspace_tensor) != 0) {
-      state.workspace_tensor = nullptr;
-      return TorchFailed(*state.torch,
-                         "cannot allocate a workspace of " + std::to_string(bytes) + " bytes");
+    if (__builtin_add_overflow(bytes, padding, &padded)) {
+      return Fail(TENSORD_CORRUPT, "the workspace is too large");
+    }
+    if (Allocate(state, 1, &padded, &stride, kByte, device, &state.workspace_tensor) !=
+        TENSORD_OK) {
+      return AllocationFailed(state, device,
+                              "cannot allocate a workspace of " + std::to_string(bytes) + " bytes");
     }
     state.workspace_size = bytes;
   }
@@ -184,6 +213,9 @@ TensordError AllocateWorkspace(CallState& state) {
   }
   const auto address = reinterpret_cast<uintptr_t>(data);
   state.workspace_shift = static_cast<int64_t>(-address & (kAlignment - 1));
+  if (device != kTorchCpu && state.workspace_shift != 0) {
+    return Fail(TENSORD_UNAVAILABLE, "torch's allocator gives memory that is not 64-byte aligned");
+  }
   state.workspace = static_cast<char*>(data) + state.workspace_shift;
   return TENSORD_OK;
 }
@@ -213,16 +245,12 @@ TensordError AllocateBuffer(CallState& state, uint32_t buffer) {
   const Place& place = state.places[buffer];
   Handle tensor = nullptr;
   if (place.offset_bytes == 0) [[likely]] {
-    TENSORD_TRY(Empty(state, layout, &tensor));
+    TENSORD_TRY(NewTensor(state, layout, &tensor));
     return Adopt(state, buffer, tensor);
   }
   const int64_t elements = (place.offset_bytes + place.extent_bytes) / layout.itemsize;
-  const int64_t stride = 1;
   Handle whole = nullptr;
-  if (state.torch->empty_strided(1, &elements, &stride, layout.dtype, layout.device, 0, &whole) !=
-      0) {
-    return TorchFailed(*state.torch, "cannot allocate a tensor");
-  }
+  TENSORD_TRY(NewVector(state, layout, elements, &whole));
   const TorchError error = state.torch->reinterpret_tensor(
       whole, layout.ndim, Sizes(state, layout), Strides(state, layout),
       place.offset_bytes / layout.itemsize, &tensor);
@@ -255,9 +283,11 @@ TensordError GetTensor(CallState& state, uint32_t buffer, Handle* tensor) {
     state.handles[buffer] = *tensor;
     return TENSORD_OK;
   }
-  Handle root_tensor = state.handles[plan.root];
-  if (root.storage == Storage::kInput) root_tensor = state.inputs[root.source].tensor;
-  if (root.storage == Storage::kConstant) root_tensor = state.program->constants[root.source];
+  Handle root_tensor = state.handles[plan.root];  // of an input: a copy that is aligned
+  if (root.storage == Storage::kInput && root_tensor == nullptr) {
+    root_tensor = state.inputs[root.source].tensor;
+  }
+  if (root.storage == Storage::kConstant) root_tensor = state.constants[root.source];
   if (root_tensor == nullptr) return Fail(TENSORD_CORRUPT, "a buffer has no tensor");
   if (plan.root == buffer) {
     *tensor = root_tensor;

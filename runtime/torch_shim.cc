@@ -13,15 +13,19 @@ namespace {
 
 constexpr uint64_t Version(uint64_t major, uint64_t minor) { return major << 56 | minor << 48; }
 constexpr uint64_t kOldest = Version(2, 11);
+constexpr uint64_t kOptional = UINT64_MAX;
+
+constexpr const char* kCpuLibrary = "libtorch_cpu.so";
+constexpr const char* kCudaLibrary = "libtorch_cuda.so";
 
 struct Symbol {
   size_t offset;  // in Torch
   const char* name;
   uint64_t since;  // required from this version on; optional before
+  const char* library = kCpuLibrary;
 };
 
-#define TENSORD_SYMBOL(member, name, since) \
-  { offsetof(Torch, member), name, since }
+#define TENSORD_SYMBOL(member, ...) {offsetof(Torch, member), __VA_ARGS__}
 constexpr Symbol kSymbols[] = {
     TENSORD_SYMBOL(abi_version, "aoti_torch_abi_version", kOldest),
     TENSORD_SYMBOL(get_data_ptr, "aoti_torch_get_data_ptr", kOldest),
@@ -54,37 +58,50 @@ constexpr Symbol kSymbols[] = {
     TENSORD_SYMBOL(cpu_bmm_out, "aoti_torch_cpu_bmm_out", kOldest),
     TENSORD_SYMBOL(cpu_addmm_out, "aoti_torch_cpu_addmm_out", kOldest),
     TENSORD_SYMBOL(cpu_baddbmm_out, "aoti_torch_cpu_baddbmm_out", kOldest),
+    TENSORD_SYMBOL(get_current_cuda_stream, "aoti_torch_get_current_cuda_stream", kOptional,
+                   kCudaLibrary),
+    TENSORD_SYMBOL(create_cuda_guard, "aoti_torch_create_cuda_guard", kOptional, kCudaLibrary),
+    TENSORD_SYMBOL(delete_cuda_guard, "aoti_torch_delete_cuda_guard", kOptional, kCudaLibrary),
+    TENSORD_SYMBOL(cuda_mm_out, "aoti_torch_cuda_mm_out", kOptional, kCudaLibrary),
+    TENSORD_SYMBOL(cuda_bmm_out, "aoti_torch_cuda_bmm_out", kOptional, kCudaLibrary),
+    TENSORD_SYMBOL(cuda_addmm_out, "aoti_torch_cuda_addmm_out", kOptional, kCudaLibrary),
+    TENSORD_SYMBOL(cuda_baddbmm_out, "aoti_torch_cuda_baddbmm_out", kOptional, kCudaLibrary),
     TENSORD_SYMBOL(exception_what, "torch_exception_get_what_without_backtrace", Version(2, 13)),
     TENSORD_SYMBOL(new_stable_ivalue, "torch_new_stable_ivalue", Version(2, 13)),
 };
 #undef TENSORD_SYMBOL
 
-// Python loads libtorch_cpu RTLD_LOCAL, so RTLD_DEFAULT does not see it; its path leads back to it.
-void* FindTorchLibrary() {
-  if (dlsym(RTLD_DEFAULT, "aoti_torch_abi_version") != nullptr) return RTLD_DEFAULT;
-  std::string path;
+// Python loads torch's libraries RTLD_LOCAL, so RTLD_DEFAULT does not see them; the path of one
+// that is loaded leads back to it. RTLD_DEFAULT (null) where it is not.
+void* FindLibrary(const char* name) {
+  struct Search {
+    const char* name;
+    std::string path;
+  } search{name, ""};
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* context) {
+        auto* wanted = static_cast<Search*>(context);
         const char* slash = std::strrchr(info->dlpi_name, '/');
         const char* base = slash != nullptr ? slash + 1 : info->dlpi_name;
-        if (std::strncmp(base, "libtorch_cpu.so", 15) != 0) return 0;
-        *static_cast<std::string*>(context) = info->dlpi_name;
+        if (std::strncmp(base, wanted->name, std::strlen(wanted->name)) != 0) return 0;
+        wanted->path = info->dlpi_name;
         return 1;
       },
-      &path);
-  if (path.empty()) return nullptr;
-  return dlopen(path.c_str(), RTLD_NOLOAD | RTLD_LAZY);
+      &search);
+  if (search.path.empty()) return RTLD_DEFAULT;
+  return dlopen(search.path.c_str(), RTLD_NOLOAD | RTLD_LAZY);
 }
 
 TensordError Load(Torch* torch) {
-  void* library = FindTorchLibrary();
-  if (library == nullptr && dlsym(RTLD_DEFAULT, "aoti_torch_abi_version") == nullptr) {
+  void* const cpu = FindLibrary(kCpuLibrary);
+  void* const cuda = FindLibrary(kCudaLibrary);
+  if (dlsym(cpu, "aoti_torch_abi_version") == nullptr) {
     return Fail(TENSORD_UNAVAILABLE, "torch is not loaded in this process (import torch first)");
   }
   *torch = {};
   auto* base = reinterpret_cast<char*>(torch);
   for (const Symbol& symbol : kSymbols) {
-    void* address = dlsym(library, symbol.name);
+    void* address = dlsym(symbol.library == kCpuLibrary ? cpu : cuda, symbol.name);
     std::memcpy(base + symbol.offset, &address, sizeof address);
   }
   const uint64_t version = torch->abi_version != nullptr ? torch->abi_version() : 0;
@@ -169,6 +186,12 @@ std::string DTypeName(int32_t torch_dtype) {
     if (row.info.torch == torch_dtype) return row.info.name;
   }
   return "dtype " + std::to_string(torch_dtype);
+}
+
+std::string DeviceName(int32_t torch_device) {
+  if (torch_device == kTorchCpu) return "cpu";
+  if (torch_device == kTorchCuda) return "cuda";
+  return "device type " + std::to_string(torch_device);
 }
 
 int32_t TorchDevice(v1::DeviceType device) {

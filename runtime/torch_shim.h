@@ -67,6 +67,17 @@ struct Torch {
   TorchError (*cpu_baddbmm_out)(Handle out, Handle self, Handle batch1, Handle batch2, double beta,
                                 double alpha);
 
+  // Optional: only torch with CUDA has them.
+  TorchError (*get_current_cuda_stream)(int32_t device_index, void** stream);
+  TorchError (*create_cuda_guard)(int32_t device_index, void** guard);
+  TorchError (*delete_cuda_guard)(void* guard);
+  TorchError (*cuda_mm_out)(Handle out, Handle self, Handle mat2);
+  TorchError (*cuda_bmm_out)(Handle out, Handle self, Handle mat2);
+  TorchError (*cuda_addmm_out)(Handle out, Handle self, Handle mat1, Handle mat2, double beta,
+                               double alpha);
+  TorchError (*cuda_baddbmm_out)(Handle out, Handle self, Handle batch1, Handle batch2, double beta,
+                                 double alpha);
+
   // Optional: torch 2.13 and later.
   const char* (*exception_what)();
   TorchError (*new_stable_ivalue)(StableValue**);
@@ -90,6 +101,8 @@ const DTypeInfo* FindDType(v1::DType dtype);
 std::string DTypeName(int32_t torch_dtype);
 
 inline constexpr int32_t kTorchCpu = 0, kTorchCuda = 1;  // c10::DeviceType
+// "cpu", "cuda"; the number in text for others.
+std::string DeviceName(int32_t torch_device);
 // -1 for an unknown device.
 int32_t TorchDevice(v1::DeviceType device);
 // -1 for an unspecified format. The numbers of c10::MemoryFormat.

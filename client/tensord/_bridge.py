@@ -18,11 +18,11 @@ import torch
 
 from tensord import _native
 
-_ABI = 1
+_ABI = 2
 _LIBRARY = "libtensord_runtime.so"
 
-CODES = {1: "INVALID", 2: "CORRUPT", 3: "UNAVAILABLE", 4: "OPERATOR"}
-INVALID, CORRUPT, UNAVAILABLE, OPERATOR = 1, 2, 3, 4
+CODES = {1: "INVALID", 2: "CORRUPT", 3: "UNAVAILABLE", 4: "OPERATOR", 5: "OUT_OF_MEMORY"}
+INVALID, CORRUPT, UNAVAILABLE, OPERATOR, OUT_OF_MEMORY = 1, 2, 3, 4, 5
 
 
 class TensordRuntimeError(RuntimeError):
@@ -31,6 +31,13 @@ class TensordRuntimeError(RuntimeError):
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)
         self.code = code
+
+
+def runtime_error(message: str, code: int) -> Exception:
+    """The exception for a failure of the runtime: torch's own where it has one."""
+    if code == OUT_OF_MEMORY:
+        return torch.OutOfMemoryError(message)
+    return TensordRuntimeError(message, code)
 
 
 class _Payload(ctypes.Union):
@@ -155,7 +162,8 @@ def _call_operator(library: ctypes.CDLL, shim: ctypes.CDLL, call: _OperatorCall)
         if kind == _DTYPE:
             return _DTYPES[value.integer]
         if kind == _DEVICE:
-            return torch.device(_DEVICES[value.integer])
+            device = _DEVICES[value.integer]
+            return torch.device(device, value.size) if device == "cuda" else torch.device(device)
         if kind == _FORMAT:
             return _FORMATS[value.integer]
         if kind == _LAYOUT:
@@ -251,11 +259,11 @@ class _Library:
             _call_operator(self.lib, self.shim, call.contents)
         except Exception as error:  # whatever it is, the runtime reports it
             self.lib.tensord_set_error(f"{error}".encode())
-            return OPERATOR
+            return OUT_OF_MEMORY if isinstance(error, torch.OutOfMemoryError) else OPERATOR
         return 0
 
-    def error(self, code: int) -> TensordRuntimeError:
-        return TensordRuntimeError(self.lib.tensord_last_error().decode(errors="replace"), code)
+    def error(self, code: int) -> Exception:
+        return runtime_error(self.lib.tensord_last_error().decode(errors="replace"), code)
 
 
 class Program:
@@ -343,13 +351,13 @@ def _load_native() -> Any:
     """The native extension, ready for use; None where it is not built."""
     if os.environ.get("TENSORD_NATIVE") == "0":
         return None
-    return _native.load(find_runtime_library(), TensordRuntimeError)
+    return _native.load(find_runtime_library(), runtime_error)
 
 
 def load_program(artifact: bytes, blob_folder: str | os.PathLike[str]) -> Any:
     """A callable for a serialised tensord.v1.Artifact whose blobs lie in `blob_folder`.
 
-    Raises TensordRuntimeError. Where the native extension is not built yet, its build starts in the
+    Raises TensordRuntimeError; so does the callable, and torch.OutOfMemoryError. Where the native extension is not built yet, its build starts in the
     background and the ctypes bridge serves until it is there. TENSORD_NATIVE=0 forbids both.
     """
     native = _load_native()

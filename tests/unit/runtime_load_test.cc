@@ -175,11 +175,12 @@ TEST(BuildPlan, RefusesWhatIsDamaged) {
   }
 }
 
-TEST(BuildPlan, SendsCudaProgramsElsewhere) {
+TEST(BuildPlan, CudaProgramsNeedCudaLaunches) {
   v1::Artifact artifact = Sample();
   artifact.mutable_target()->mutable_cuda()->set_sm(90);
   TensordProgram program;
-  EXPECT_EQ(BuildPlan(artifact, &program), TENSORD_UNAVAILABLE);
+  EXPECT_EQ(BuildPlan(artifact, &program), TENSORD_CORRUPT);
+  EXPECT_THAT(LastError(), HasSubstr("the workspace of another device"));
 }
 
 // Whatever a flipped byte makes of an artifact, building its plan ends.

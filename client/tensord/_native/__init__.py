@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ _broken = False
 _builder: subprocess.Popen[bytes] | None = None
 
 
-def load(runtime_library: Path, error_class: type[Exception]) -> Any:
+def load(runtime_library: Path, make_error: Callable[[str, int], Exception]) -> Any:
     """The extension bound to `runtime_library`, or None when it is not built or does not load."""
     global _module, _broken
     if _module is not None or _broken:
@@ -37,7 +38,7 @@ def load(runtime_library: Path, error_class: type[Exception]) -> Any:
                 spec = importlib.util.spec_from_loader(build.NAME, loader)
                 module = importlib.util.module_from_spec(spec)
                 loader.exec_module(module)
-                module.init(str(runtime_library), error_class)
+                module.init(str(runtime_library), make_error)
                 _module = module
             except Exception:  # the slower bridge does everything too
                 _broken = True

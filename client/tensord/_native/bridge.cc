@@ -1,6 +1,6 @@
 // The compiled program as a Python callable: tensors to handles and back with nothing in between.
 //
-//   init(runtime_library: str, error_class: type)   once, before any Program
+//   init(runtime_library: str, make_error: (str, int) -> Exception)   once, before any Program
 //   Program(artifact: bytes, blob_folder: str)
 //   program(*inputs) or program([inputs]) -> list
 //
@@ -10,6 +10,8 @@
 #include <torch/csrc/autograd/python_variable.h>
 // clang-format on
 
+#include "bridge.h"
+
 #include <dlfcn.h>
 #include <structmember.h>
 
@@ -18,15 +20,13 @@
 #include <string>
 #include <vector>
 
-#include "bridge.h"
-
 namespace tensord::native {
 
 Runtime runtime;
 
 namespace {
 
-PyObject* error_class = nullptr;
+PyObject* make_error = nullptr;  // message, code -> exception
 
 struct ProgramObject {
   PyObject_HEAD vectorcallfunc vectorcall;
@@ -36,9 +36,9 @@ struct ProgramObject {
 };
 
 void RaiseLastError(int code) {
-  PyObject* error = PyObject_CallFunction(error_class, "si", runtime.last_error(), code);
+  PyObject* error = PyObject_CallFunction(make_error, "si", runtime.last_error(), code);
   if (error == nullptr) return;
-  PyErr_SetObject(error_class, error);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
   Py_DECREF(error);
 }
 
@@ -233,13 +233,13 @@ PyObject* Init(PyObject*, PyObject* args) {
       !Find(library, "tensord_set_operator_caller", &set_operator_caller)) {
     return PyErr_Format(PyExc_OSError, "%s lacks a function", path);
   }
-  Py_XSETREF(error_class, Py_NewRef(error));
+  Py_XSETREF(make_error, Py_NewRef(error));
   set_operator_caller(CallOperator, nullptr);
   Py_RETURN_NONE;
 }
 
 PyMethodDef methods[] = {
-    {"init", Init, METH_VARARGS, "init(runtime_library, error_class): binds the runtime library."},
+    {"init", Init, METH_VARARGS, "init(runtime_library, make_error): binds the runtime library."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -85,8 +85,12 @@ c10::IValue Convert(const TensordValue& value, const c10::Type& type) {
     case TENSORD_MEMORY_FORMAT:
     case TENSORD_LAYOUT:
       return value.integer;
-    case TENSORD_DEVICE:
-      return c10::Device(static_cast<c10::DeviceType>(value.integer));
+    case TENSORD_DEVICE: {
+      const auto kind = static_cast<c10::DeviceType>(value.integer);
+      const bool indexed = kind == c10::DeviceType::CUDA;
+      return indexed ? c10::Device(kind, static_cast<c10::DeviceIndex>(value.size))
+                     : c10::Device(kind);
+    }
     case TENSORD_LIST:
       if (type.kind() != c10::TypeKind::ListType) Unfit(type);
       return ConvertItems(value, type);
@@ -162,6 +166,9 @@ int CallOperator(void*, const TensordOperatorCall* call) {
   try {
     Run(*call);
     return TENSORD_OK;
+  } catch (const c10::OutOfMemoryError& error) {
+    runtime.set_error(error.what_without_backtrace());
+    return TENSORD_OUT_OF_MEMORY;
   } catch (const c10::Error& error) {
     runtime.set_error(error.what_without_backtrace());
   } catch (const std::exception& error) {

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define TENSORD_RUNTIME_ABI 1
+#define TENSORD_RUNTIME_ABI 2
 
 typedef struct TensordProgram TensordProgram;
 typedef void* TensordTensor;  // AtenTensorHandle
@@ -24,7 +24,8 @@ typedef enum TensordError {
   TENSORD_INVALID = 1,      // the caller's fault: wrong number of inputs, wrong dtype or shape
   TENSORD_CORRUPT = 2,      // an artifact or blob that is not what it says: compile again
   TENSORD_UNAVAILABLE = 3,  // a blob is missing, torch's symbols are not there
-  TENSORD_OPERATOR = 4,     // an operator of torch raised; the message is torch's
+  TENSORD_OPERATOR = 4,     // an operator of torch raised, with torch's message; a kernel failed
+  TENSORD_OUT_OF_MEMORY = 5,  // the device has no memory left: torch.OutOfMemoryError in Python
 } TensordError;
 
 typedef enum TensordKind {
@@ -35,7 +36,7 @@ typedef enum TensordKind {
   TENSORD_BOOL = 4,
   TENSORD_STRING = 5,
   TENSORD_DTYPE = 6,          // integer: torch's ScalarType number
-  TENSORD_DEVICE = 7,         // integer: torch's DeviceType number; the index is the call's
+  TENSORD_DEVICE = 7,         // integer: torch's DeviceType number; size: the index, of CUDA
   TENSORD_MEMORY_FORMAT = 8,  // integer: torch's MemoryFormat number
   TENSORD_LAYOUT = 9,         // integer: torch's Layout number
   TENSORD_LIST = 10,
@@ -50,12 +51,13 @@ typedef struct TensordValue {
     const char* text;
     const struct TensordValue* items;
   };
-  size_t size;  // of a list or text
+  size_t size;  // of a list or text; a device's index
 } TensordValue;
 
 // A call of an operator that torch's stable C shim cannot express (one with a Scalar argument, say).
 // `args` follow the operator's schema. The callee stores `num_results` new references (NULL for an
-// undefined tensor) and returns 0, or a message through tensord_set_error and another number.
+// undefined tensor) and returns 0, or a message through tensord_set_error and another number
+// (TENSORD_OUT_OF_MEMORY where that is what the operator raised).
 typedef struct TensordOperatorCall {
   const char* op;        // "aten::add"
   const char* overload;  // "Tensor" or ""
@@ -84,7 +86,10 @@ size_t tensord_program_num_inputs(const TensordProgram* program);
 size_t tensord_program_num_outputs(const TensordProgram* program);
 
 // Runs the plan. `inputs` are borrowed (TENSOR or INT). `outputs` receive new references (TENSOR),
-// INT or NONE; on failure none is set.
+// INT or NONE; on failure none is set. A CUDA program runs on the device of its inputs, which must be
+// one and the same (without any: the current one), and on torch's current stream of that device; it
+// returns when all is queued. TENSORD_OPERATOR and TENSORD_OUT_OF_MEMORY may come after a step has
+// run, every other code comes before the first.
 int tensord_program_run(TensordProgram* program, const TensordValue* inputs, size_t num_inputs,
                         TensordValue* outputs, size_t num_outputs);
 
