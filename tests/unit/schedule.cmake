@@ -13,3 +13,7 @@ tensord_test(fuzz_kernels_test
           scalar_ops.cc
   LIBS tensord_compiler tensord_jit)
 target_include_directories(fuzz_kernels_test PRIVATE ${CMAKE_SOURCE_DIR}/runtime/include)
+
+tensord_test(cuda_codegen_test SOURCES cuda_codegen_test.cc LIBS tensord_compiler tensord_jit)
+target_compile_definitions(cuda_codegen_test PRIVATE
+  TENSORD_GOLDEN_DIR="${CMAKE_SOURCE_DIR}/tests/golden")

@@ -1,0 +1,79 @@
+// The CUDA kernels of every operator, compiled to cubins without a GPU: they compile for every
+// architecture and spill no registers.
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "compiler/jit/jit.h"
+#include "compiler/pipeline.h"
+
+namespace tensord::testing {
+namespace {
+
+using nlohmann::json;
+
+class CudaCodegen : public ::testing::TestWithParam<int> {};
+
+v1::Target TargetOf(int sm) {
+  v1::Target target;
+  target.mutable_cuda()->set_sm(sm);
+  target.mutable_cuda()->set_multiprocessors(132);
+  target.mutable_cuda()->set_shared_bytes_per_block(sm >= 90 ? 232448 : 101376);
+  target.mutable_cuda()->set_l2_bytes(50 << 20);
+  target.mutable_cuda()->set_registers_per_multiprocessor(65536);
+  return target;
+}
+
+TEST_P(CudaCodegen, EveryOperatorCompiles) {
+  const char* dump = std::getenv("TENSORD_DUMP_CUDA");
+  v1::JitJob job;
+  *job.mutable_target() = TargetOf(GetParam());
+  // One architecture compiles everything, the others a sample: what differs is in the prelude.
+  const size_t stride = GetParam() == 90 ? 1 : 40;
+  size_t number = 0;
+  std::map<std::string, std::string> seen;
+  for (const char* name : {"decompose_cases.json", "elementwise_cases.json"}) {
+    std::ifstream file(std::string(TENSORD_GOLDEN_DIR "/") + name);
+    for (const json& c : json::parse(file)) {
+      if (number++ % stride != 0) continue;
+      v1::CompileJob compile;
+      ASSERT_TRUE(
+          google::protobuf::util::JsonStringToMessage(c["graph"].dump(), compile.mutable_graph())
+              .ok());
+      *compile.mutable_target() = job.target();
+      compiler::CompileState state{.job = &compile};
+      SCOPED_TRACE(compile.graph().nodes(0).ShortDebugString());
+      const absl::Status status = compiler::RunPipeline(state);
+      ASSERT_TRUE(status.ok()) << status;
+      for (const auto& unit : state.result.units()) {
+        if (!seen.emplace(unit.source(), compile.graph().nodes(0).op()).second) continue;
+        *job.add_units() = unit;
+      }
+    }
+  }
+  // Many kernels at once take a fraction of the time: each in a namespace, its entries renamed.
+  if (dump != nullptr) {
+    for (int i = 0; i < job.units_size(); ++i) {
+      std::ofstream(std::string(dump) + "/" + std::to_string(i) + ".cu") << job.units(i).source();
+    }
+  }
+  jit::JitConfig config;
+  if (const char* nvrtc = std::getenv("TENSORD_NVRTC")) config.nvrtc = nvrtc;
+  config.work_folder = ::testing::TempDir();
+  config.parallelism = 2;
+  const auto result = jit::Jit(job, config);
+  ASSERT_TRUE(result.ok()) << result.status();
+  for (const auto& failure : result->failures()) {
+    ADD_FAILURE() << seen[job.units(failure.unit()).source()] << "\n"
+                  << job.units(failure.unit()).source() << failure.log();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sm, CudaCodegen, ::testing::Values(80, 86, 89, 90, 100),
+                         [](const auto& info) { return "sm_" + std::to_string(info.param); });
+
+}  // namespace
+}  // namespace tensord::testing
