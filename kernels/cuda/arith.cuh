@@ -126,15 +126,15 @@ TK_FN T maximum(T a, T b) {
 
 // --- rounding: integers are returned as they are
 
-#define TK_ROUND(name, function)           \
-  template <class T>                       \
-  TK_FN T name(T a) {                      \
-    if constexpr (kSame<T, float>)         \
-      return ::function##f(a);             \
-    else if constexpr (kSame<T, double>)   \
-      return ::function(a);                \
-    else                                   \
-      return a;                            \
+#define TK_ROUND(name, function)         \
+  template <class T>                     \
+  TK_FN T name(T a) {                    \
+    if constexpr (kSame<T, float>)       \
+      return ::function##f(a);           \
+    else if constexpr (kSame<T, double>) \
+      return ::function(a);              \
+    else                                 \
+      return a;                          \
   }
 TK_ROUND(round, rint)  // half to even
 TK_ROUND(floor, floor)

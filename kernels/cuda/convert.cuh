@@ -142,7 +142,8 @@ TK_FN Vec<Compute<S>, W> unpack(Packed<S, W> p) {
     if constexpr (sizeof(S) >= 4)
       r.at[i] = __builtin_bit_cast(S, p.word[i]);
     else if constexpr (kSame<S, bfloat16>)
-      r.at[i] = __builtin_bit_cast(float, i & 1 ? p.word[i / 2] & 0xffff0000u : p.word[i / 2] << 16);
+      r.at[i] =
+          __builtin_bit_cast(float, i & 1 ? p.word[i / 2] & 0xffff0000u : p.word[i / 2] << 16);
     else if constexpr (sizeof(S) == 2)
       r.at[i] = scalar::decode<S>(Bits<S>(p.word[i / 2] >> 16 * (i & 1)));
     else

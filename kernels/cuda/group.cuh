@@ -139,11 +139,11 @@ TK_FN S reduce_group_by_first(S s, F f, S identity, M&& memory) {
 
 // --- the reductions
 
-#define TK_GROUP_REDUCE(name, Combine, identity)                                        \
-  template <int G, class T, class M>                                                    \
-  TK_FN T name(T x, M&& memory) {                                                       \
+#define TK_GROUP_REDUCE(name, Combine, identity)                                                 \
+  template <int G, class T, class M>                                                             \
+  TK_FN T name(T x, M&& memory) {                                                                \
     return impl::reduce_group<G>(Vec<T, 1>{{x}}, impl::Combine(), Vec<T, 1>{{identity}}, memory) \
-        .at[0];                                                                         \
+        .at[0];                                                                                  \
   }
 TK_GROUP_REDUCE(group_add, Add, T(0))
 TK_GROUP_REDUCE(group_mul, Mul, T(1))

@@ -35,12 +35,12 @@ TK_FN Mask<W> mask_first(N n) {
 
 // --- comparisons: false where an operand is NaN, but for ne
 
-#define TK_COMPARE(name, op)                      \
-  template <class T, int W>                       \
-  TK_FN Mask<W> name(Vec<T, W> a, Vec<T, W> b) {  \
-    Mask<W> m;                                    \
-    TK_EACH(i) m.at[i] = a.at[i] op b.at[i];      \
-    return m;                                     \
+#define TK_COMPARE(name, op)                     \
+  template <class T, int W>                      \
+  TK_FN Mask<W> name(Vec<T, W> a, Vec<T, W> b) { \
+    Mask<W> m;                                   \
+    TK_EACH(i) m.at[i] = a.at[i] op b.at[i];     \
+    return m;                                    \
   }
 TK_COMPARE(eq, ==)
 TK_COMPARE(ne, !=)

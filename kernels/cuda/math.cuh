@@ -12,18 +12,18 @@ namespace tk {
 namespace scalar {
 
 // name: float inline, double by a call.
-#define TK_MATH(name, float_form, double_form)                    \
-  TK_CALL double name##_double(double x) { return double_form; }  \
-  template <class T>                                              \
-  TK_FN T name(T x) {                                             \
-    if constexpr (kSame<T, double>)                               \
-      return name##_double(x);                                    \
-    else                                                          \
-      return float_form;                                          \
+#define TK_MATH(name, float_form, double_form)                   \
+  TK_CALL double name##_double(double x) { return double_form; } \
+  template <class T>                                             \
+  TK_FN T name(T x) {                                            \
+    if constexpr (kSame<T, double>)                              \
+      return name##_double(x);                                   \
+    else                                                         \
+      return float_form;                                         \
   }
 // The same, with float by a call too.
-#define TK_LONG_MATH(name, float_form, double_form)               \
-  TK_CALL float name##_float(float x) { return float_form; }      \
+#define TK_LONG_MATH(name, float_form, double_form)          \
+  TK_CALL float name##_float(float x) { return float_form; } \
   TK_MATH(name, name##_float(x), double_form)
 
 TK_MATH(exp, ::expf(x), ::exp(x))
@@ -113,15 +113,15 @@ TK_FN T cos(T x) {
   }
 }
 
-#define TK_LONG_MATH2(name, float_function, double_function)                           \
-  TK_CALL float name##_float(float x, float y) { return float_function(x, y); }        \
-  TK_CALL double name##_double(double x, double y) { return double_function(x, y); }   \
-  template <class T>                                                                   \
-  TK_FN T name(T x, T y) {                                                             \
-    if constexpr (kSame<T, double>)                                                    \
-      return name##_double(x, y);                                                      \
-    else                                                                               \
-      return name##_float(x, y);                                                       \
+#define TK_LONG_MATH2(name, float_function, double_function)                         \
+  TK_CALL float name##_float(float x, float y) { return float_function(x, y); }      \
+  TK_CALL double name##_double(double x, double y) { return double_function(x, y); } \
+  template <class T>                                                                 \
+  TK_FN T name(T x, T y) {                                                           \
+    if constexpr (kSame<T, double>)                                                  \
+      return name##_double(x, y);                                                    \
+    else                                                                             \
+      return name##_float(x, y);                                                     \
   }
 TK_LONG_MATH2(atan2, ::atan2f, ::atan2)
 TK_LONG_MATH2(hypot, ::hypotf, ::hypot)

@@ -71,8 +71,8 @@ TK_FN void write_packed(S* p, Packed<S, W> v) {
         write<C>(reinterpret_cast<ulonglong2*>(p) + i,
                  ulonglong2{v.word[2 * i], v.word[2 * i + 1]});
       } else {
-        write<C>(reinterpret_cast<uint4*>(p) + i, uint4{v.word[4 * i], v.word[4 * i + 1],
-                                                        v.word[4 * i + 2], v.word[4 * i + 3]});
+        write<C>(reinterpret_cast<uint4*>(p) + i,
+                 uint4{v.word[4 * i], v.word[4 * i + 1], v.word[4 * i + 2], v.word[4 * i + 3]});
       }
     }
   } else if constexpr (sizeof(S) == 8) {

@@ -38,12 +38,12 @@ TK_FN auto reduce_lanes(S s, F f) {
 // --- one number
 
 // As objects, so that they can be handed on; they take vectors and elements.
-#define TK_COMBINE(Name, function)                                         \
-  struct Name {                                                            \
-    template <class T, int W>                                              \
+#define TK_COMBINE(Name, function)                                                    \
+  struct Name {                                                                       \
+    template <class T, int W>                                                         \
     __device__ __forceinline__ Vec<T, W> operator()(Vec<T, W> a, Vec<T, W> b) const { \
-      return function(a, b);                                               \
-    }                                                                      \
+      return function(a, b);                                                          \
+    }                                                                                 \
   };
 namespace impl {
 TK_COMBINE(Add, add)
@@ -54,10 +54,10 @@ TK_COMBINE(Xor, bitwise_xor)
 }  // namespace impl
 #undef TK_COMBINE
 
-#define TK_REDUCE(name, Combine)                                \
-  template <class T, int W>                                     \
-  TK_FN T name(Vec<T, W> v) {                                   \
-    return reduce_lanes<W>(v, impl::Combine()).at[0];           \
+#define TK_REDUCE(name, Combine)                      \
+  template <class T, int W>                           \
+  TK_FN T name(Vec<T, W> v) {                         \
+    return reduce_lanes<W>(v, impl::Combine()).at[0]; \
   }
 TK_REDUCE(reduce_sum, Add)
 TK_REDUCE(reduce_prod, Mul)
@@ -112,8 +112,7 @@ TK_FN ArgVec<T, W> arg_combine(ArgVec<T, W> a, ArgVec<T, W> b, Mask<W> better) {
     const T x = a.value.at[i], y = b.value.at[i];
     const bool x_nan = scalar::isnan(x), y_nan = scalar::isnan(y);
     const bool equal = x == y || (x_nan && y_nan);
-    take.at[i] = ((better.at[i] || y_nan) && !x_nan) ||
-                 (equal && b.index.at[i] < a.index.at[i]);
+    take.at[i] = ((better.at[i] || y_nan) && !x_nan) || (equal && b.index.at[i] < a.index.at[i]);
   }
   return where(take, b, a);
 }

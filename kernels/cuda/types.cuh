@@ -41,7 +41,9 @@ struct float8_e5m2 {
 
 // Constants are static and no members: NVRTC writes others to the device's memory.
 template <class A, class B>
-static constexpr bool kSame = __is_same(A, B);
+static constexpr bool kSame = false;
+template <class A>
+static constexpr bool kSame<A, A> = true;
 
 template <bool First, class A, class B>
 struct Choose {

@@ -59,27 +59,27 @@ TK_FN Vec<To, W> bitcast(Vec<From, W> v) {
 
 #define TK_LIFT1(name)                                                  \
   template <class T, int W>                                             \
-  TK_FN auto name(Vec<T, W> a)->Vec<decltype(scalar::name(T())), W> {   \
+  TK_FN auto name(Vec<T, W> a) -> Vec<decltype(scalar::name(T())), W> { \
     Vec<decltype(scalar::name(T())), W> r;                              \
     TK_EACH(i) r.at[i] = scalar::name(a.at[i]);                         \
     return r;                                                           \
   }
-#define TK_LIFT2(name)                                                                     \
-  template <class T, int W>                                                                \
-  TK_FN auto name(Vec<T, W> a, Vec<T, W> b)->Vec<decltype(scalar::name(T(), T())), W> {    \
-    Vec<decltype(scalar::name(T(), T())), W> r;                                            \
-    TK_EACH(i) r.at[i] = scalar::name(a.at[i], b.at[i]);                                   \
-    return r;                                                                              \
+#define TK_LIFT2(name)                                                                    \
+  template <class T, int W>                                                               \
+  TK_FN auto name(Vec<T, W> a, Vec<T, W> b) -> Vec<decltype(scalar::name(T(), T())), W> { \
+    Vec<decltype(scalar::name(T(), T())), W> r;                                           \
+    TK_EACH(i) r.at[i] = scalar::name(a.at[i], b.at[i]);                                  \
+    return r;                                                                             \
   }
 
 // --- operators. Integers wrap. `/` is for floats; integers use trunc_div.
 
-#define TK_OPERATOR(op)                                                               \
-  template <class T, int W>                                                           \
-  TK_FN Vec<T, W> operator op(Vec<T, W> a, Vec<T, W> b) {                             \
-    Vec<T, W> r;                                                                      \
-    TK_EACH(i) r.at[i] = T(Wrapping<T>(a.at[i]) op Wrapping<T>(b.at[i]));             \
-    return r;                                                                         \
+#define TK_OPERATOR(op)                                                   \
+  template <class T, int W>                                               \
+  TK_FN Vec<T, W> operator op(Vec<T, W> a, Vec<T, W> b) {                 \
+    Vec<T, W> r;                                                          \
+    TK_EACH(i) r.at[i] = T(Wrapping<T>(a.at[i]) op Wrapping<T>(b.at[i])); \
+    return r;                                                             \
   }
 TK_OPERATOR(+)
 TK_OPERATOR(-)
