@@ -62,7 +62,9 @@ TK_FN T fma(T a, T b, T c) {
 // --- sign and magnitude
 
 template <class T>
-static constexpr Bits<T> kSignBit = Bits<T>(Bits<T>(1) << (sizeof(T) * 8 - 1));
+TK_FN constexpr Bits<T> sign_bit() {
+  return Bits<T>(Bits<T>(1) << (sizeof(T) * 8 - 1));
+}
 
 template <class T>
 TK_FN bool isnan(T a) {
@@ -91,7 +93,7 @@ TK_FN bool isinf(T a) {
 }
 template <class T>
 TK_FN T copysign(T a, T b) {
-  const Bits<T> sign = kSignBit<T>;
+  const Bits<T> sign = sign_bit<T>();
   return __builtin_bit_cast(T, Bits<T>((__builtin_bit_cast(Bits<T>, abs(a)) & Bits<T>(~sign)) |
                                        (__builtin_bit_cast(Bits<T>, b) & sign)));
 }

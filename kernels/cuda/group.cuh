@@ -15,11 +15,11 @@
 namespace tk {
 
 namespace impl {
-static constexpr int kMostWarps = 32, kMostSlotBytes = 24;  // a Welford state of double
+enum : int { kMostWarps = 32, kMostSlotBytes = 24 };  // a Welford state of double
 }  // namespace impl
 
 // Two sets of slots, one per warp.
-static constexpr int kGroupSharedBytes = 2 * impl::kMostWarps * impl::kMostSlotBytes;
+enum : int { kGroupSharedBytes = 2 * impl::kMostWarps * impl::kMostSlotBytes };
 
 // The shared memory of one block's reductions, which take turns with two sets of slots. A thread
 // keeps one GroupMemory for all reductions on the same bytes.
@@ -32,7 +32,7 @@ struct GroupMemory {
 
 namespace impl {
 
-static constexpr unsigned kWholeWarp = 0xffffffffu;
+enum : unsigned { kWholeWarp = 0xffffffffu };
 
 TK_FN int lane() { return int(threadIdx.x % 32); }
 

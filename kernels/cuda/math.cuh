@@ -72,7 +72,7 @@ TK_CALL double sin_double(double x) { return ::sin(x); }
 TK_CALL double cos_double(double x) { return ::cos(x); }
 
 // Beyond it the three-part reduction loses digits.
-static constexpr float kTrigLimit = 48000.0f;
+enum { kTrigLimit = 48000 };
 
 // sin(x + quarter*pi/2), |x| <= kTrigLimit. Method: Cody and Waite (1980), as in the CPU prelude.
 TK_FN float sin_core(float x, int quarter) {
@@ -99,7 +99,7 @@ TK_FN T sin(T x) {
   if constexpr (kSame<T, double>) {
     return sin_double(x);
   } else {
-    if (!(::fabsf(x) <= kTrigLimit)) return sin_huge(x);
+    if (!(::fabsf(x) <= float(kTrigLimit))) return sin_huge(x);
     return x == 0.0f ? x : sin_core(x, 0);  // keeps -0
   }
 }
@@ -108,7 +108,7 @@ TK_FN T cos(T x) {
   if constexpr (kSame<T, double>) {
     return cos_double(x);
   } else {
-    if (!(::fabsf(x) <= kTrigLimit)) return cos_huge(x);
+    if (!(::fabsf(x) <= float(kTrigLimit))) return cos_huge(x);
     return sin_core(x, 1);
   }
 }

@@ -39,11 +39,18 @@ struct float8_e5m2 {
   uint8_t bits;
 };
 
-// Constants are static and no members: NVRTC writes others to the device's memory.
+// Constants are concepts, enumerators and local variables: NVRTC places others in the device's
+// memory, whether a kernel reads them there or not.
 template <class A, class B>
-static constexpr bool kSame = false;
+struct SameType {
+  enum { kValue = 0 };
+};
 template <class A>
-static constexpr bool kSame<A, A> = true;
+struct SameType<A, A> {
+  enum { kValue = 1 };
+};
+template <class A, class B>
+concept kSame = bool(SameType<A, B>::kValue);
 
 template <bool First, class A, class B>
 struct Choose {
@@ -55,7 +62,7 @@ struct Choose<false, A, B> {
 };
 
 template <class S>
-static constexpr bool kIsSmallFloat =
+concept kIsSmallFloat =
     kSame<S, half> || kSame<S, bfloat16> || kSame<S, float8_e4m3fn> || kSame<S, float8_e5m2>;
 
 // What an element of storage type S is computed in: float for the small floats, else S itself.
@@ -63,9 +70,9 @@ template <class S>
 using Compute = typename Choose<kIsSmallFloat<S>, float, S>::type;
 
 template <class T>
-static constexpr bool kIsFloat = kSame<T, float> || kSame<T, double>;
+concept kIsFloat = kSame<T, float> || kSame<T, double>;
 template <class T>
-static constexpr bool kIsSigned = kIsFloat<T> || (!kSame<T, bool> && T(-1) < T(0));
+concept kIsSigned = kIsFloat<T> || (!kSame<T, bool> && bool(T(-1) < T(0)));
 
 template <int Bytes>
 struct UIntOf;
