@@ -19,7 +19,8 @@ std::span<const EmbeddedFile> CpuPrelude();
 // SHA-256 of the CPU prelude's paths and contents, in hex.
 std::string_view CpuPreludeDigest();
 
-// The CUDA prelude: "tensord/cuda.cuh", which kernels include first, and all that it includes.
+// The CUDA prelude: "tensord/cuda.cuh", which kernels include first, and all that it includes. The
+// files name each other by these paths, for NVRTC knows headers by nothing else.
 std::span<const EmbeddedFile> CudaPrelude();
 std::string_view CudaPreludeDigest();
 

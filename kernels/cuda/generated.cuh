@@ -1,0 +1,39 @@
+// What generated kernels use beyond the vector library: running states by the names that the code
+// generator makes of a reduction's name.
+#ifndef TENSORD_CUDA_GENERATED_CUH_
+#define TENSORD_CUDA_GENERATED_CUH_
+
+#include "tensord/cuda/random.cuh"
+#include "tensord/cuda/reduce.cuh"
+
+namespace tk {
+
+template <class T, int W>
+TK_FN Welford<T, W> welford_start() {
+  return welford_init<T, W>();
+}
+template <class T, int W>
+TK_FN OnlineSoftmax<W> softmax_start() {
+  return softmax_init<W>();
+}
+template <class T, int W>
+TK_FN ArgVec<T, W> argmax_start() {
+  return argmax_init<T, W>();
+}
+template <class T, int W>
+TK_FN ArgVec<T, W> argmin_start() {
+  return argmin_init<T, W>();
+}
+// Adds x, whose lane i has index first + i.
+template <class T, int W>
+TK_FN ArgVec<T, W> argmax_add(ArgVec<T, W> s, Vec<T, W> x, int64_t first) {
+  return argmax_combine(s, ArgVec<T, W>{x, iota<int64_t, W>(first)});
+}
+template <class T, int W>
+TK_FN ArgVec<T, W> argmin_add(ArgVec<T, W> s, Vec<T, W> x, int64_t first) {
+  return argmin_combine(s, ArgVec<T, W>{x, iota<int64_t, W>(first)});
+}
+
+}  // namespace tk
+
+#endif  // TENSORD_CUDA_GENERATED_CUH_

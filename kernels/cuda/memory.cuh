@@ -1,0 +1,184 @@
+// Loads and stores of storage types S as vectors of Compute<S>.
+//
+// load and store move W elements at once, by 16 bytes where there are as many: their address is a
+// multiple of min(16, W*sizeof(S)) bytes. The others go element by element and need no alignment. A
+// masked access touches no memory where a lane is off; a load gives 0 there.
+#ifndef TENSORD_CUDA_MEMORY_CUH_
+#define TENSORD_CUDA_MEMORY_CUH_
+
+#include "tensord/cuda/convert.cuh"
+
+namespace tk {
+
+namespace impl {
+
+enum class Cache {
+  kUsual,
+  kStreaming,  // first to be evicted: what is touched once
+  kConst,      // through the read-only path: what no thread writes while the kernel runs
+};
+
+template <Cache C, class U>
+TK_FN U read(const U* p) {
+  if constexpr (C == Cache::kStreaming)
+    return __ldcs(p);
+  else if constexpr (C == Cache::kConst)
+    return __ldg(p);
+  else
+    return *p;
+}
+template <Cache C, class U>
+TK_FN void write(U* p, U x) {
+  if constexpr (C == Cache::kStreaming)
+    __stcs(p, x);
+  else
+    *p = x;
+}
+
+template <Cache C, class S, int W>
+TK_FN Packed<S, W> read_packed(const S* p) {
+  typedef Packed<S, W> P;
+  P r;
+  if constexpr (P::kBytes >= 16) {
+#pragma unroll
+    for (int i = 0; i < P::kBytes / 16; ++i) {
+      if constexpr (sizeof(S) == 8) {
+        const ulonglong2 x = read<C>(reinterpret_cast<const ulonglong2*>(p) + i);
+        r.word[2 * i] = x.x, r.word[2 * i + 1] = x.y;
+      } else {
+        const uint4 x = read<C>(reinterpret_cast<const uint4*>(p) + i);
+        r.word[4 * i] = x.x, r.word[4 * i + 1] = x.y;
+        r.word[4 * i + 2] = x.z, r.word[4 * i + 3] = x.w;
+      }
+    }
+  } else if constexpr (sizeof(S) == 8) {
+    r.word[0] = read<C>(reinterpret_cast<const unsigned long long*>(p));
+  } else if constexpr (P::kBytes == 8) {
+    const uint2 x = read<C>(reinterpret_cast<const uint2*>(p));
+    r.word[0] = x.x, r.word[1] = x.y;
+  } else {
+    r.word[0] = read<C>(reinterpret_cast<const typename UIntOf<P::kBytes>::type*>(p));
+  }
+  return r;
+}
+template <Cache C, class S, int W>
+TK_FN void write_packed(S* p, Packed<S, W> v) {
+  typedef Packed<S, W> P;
+  if constexpr (P::kBytes >= 16) {
+#pragma unroll
+    for (int i = 0; i < P::kBytes / 16; ++i) {
+      if constexpr (sizeof(S) == 8) {
+        write<C>(reinterpret_cast<ulonglong2*>(p) + i,
+                 ulonglong2{v.word[2 * i], v.word[2 * i + 1]});
+      } else {
+        write<C>(reinterpret_cast<uint4*>(p) + i,
+                 uint4{v.word[4 * i], v.word[4 * i + 1], v.word[4 * i + 2], v.word[4 * i + 3]});
+      }
+    }
+  } else if constexpr (sizeof(S) == 8) {
+    write<C>(reinterpret_cast<unsigned long long*>(p), v.word[0]);
+  } else if constexpr (P::kBytes == 8) {
+    write<C>(reinterpret_cast<uint2*>(p), uint2{v.word[0], v.word[1]});
+  } else {
+    typedef typename UIntOf<P::kBytes>::type U;
+    write<C>(reinterpret_cast<U*>(p), U(v.word[0]));
+  }
+}
+
+}  // namespace impl
+
+// --- loads
+
+// p[0], ..., p[W-1].
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> load(const S* p) {
+  return unpack<S, W>(impl::read_packed<impl::Cache::kUsual, S, W>(p));
+}
+// Global memory only, as load_const.
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> load_streaming(const S* p) {
+  return unpack<S, W>(impl::read_packed<impl::Cache::kStreaming, S, W>(p));
+}
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> load_const(const S* p) {
+  return unpack<S, W>(impl::read_packed<impl::Cache::kConst, S, W>(p));
+}
+// The element as a scalar of the compute type.
+template <class S>
+TK_FN Compute<S> load_scalar(const S* p) {
+  return load<S, 1>(p).at[0];
+}
+// p[i] where lane i is on.
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> load_masked(const S* p, Mask<W> on) {
+  Vec<Compute<S>, W> r;
+  TK_EACH(i) r.at[i] = on.at[i] ? load_scalar(p + i) : Compute<S>(0);
+  return r;
+}
+// p[0], p[stride], ...; stride in elements.
+template <class S, int W, class I>
+TK_FN Vec<Compute<S>, W> strided(const S* p, I stride) {
+  Vec<Compute<S>, W> r;
+  TK_EACH(i) r.at[i] = load_scalar(p + i * stride);
+  return r;
+}
+template <class S, int W, class I>
+TK_FN Vec<Compute<S>, W> strided_masked(const S* p, I stride, Mask<W> on) {
+  Vec<Compute<S>, W> r;
+  TK_EACH(i) r.at[i] = on.at[i] ? load_scalar(p + i * stride) : Compute<S>(0);
+  return r;
+}
+// base[index[i]].
+template <class S, int W, class I>
+TK_FN Vec<Compute<S>, W> gather(const S* base, Vec<I, W> index) {
+  Vec<Compute<S>, W> r;
+  TK_EACH(i) r.at[i] = load_scalar(base + index.at[i]);
+  return r;
+}
+template <class S, int W, class I>
+TK_FN Vec<Compute<S>, W> gather_masked(const S* base, Vec<I, W> index, Mask<W> on) {
+  Vec<Compute<S>, W> r;
+  TK_EACH(i) r.at[i] = on.at[i] ? load_scalar(base + index.at[i]) : Compute<S>(0);
+  return r;
+}
+
+// --- stores
+
+template <class S, int W>
+TK_FN void store(S* p, Vec<Compute<S>, W> v) {
+  impl::write_packed<impl::Cache::kUsual, S, W>(p, pack<S, W>(v));
+}
+// Global memory only.
+template <class S, int W>
+TK_FN void store_streaming(S* p, Vec<Compute<S>, W> v) {
+  impl::write_packed<impl::Cache::kStreaming, S, W>(p, pack<S, W>(v));
+}
+template <class S>
+TK_FN void store_scalar(S* p, Compute<S> x) {
+  store<S, 1>(p, Vec<Compute<S>, 1>{{x}});
+}
+template <class S, int W>
+TK_FN void store_masked(S* p, Vec<Compute<S>, W> v, Mask<W> on) {
+  TK_EACH(i) if (on.at[i]) store_scalar(p + i, v.at[i]);
+}
+template <class S, int W, class I>
+TK_FN void store_strided(S* p, I stride, Vec<Compute<S>, W> v) {
+  TK_EACH(i) store_scalar(p + i * stride, v.at[i]);
+}
+template <class S, int W, class I>
+TK_FN void store_strided_masked(S* p, I stride, Vec<Compute<S>, W> v, Mask<W> on) {
+  TK_EACH(i) if (on.at[i]) store_scalar(p + i * stride, v.at[i]);
+}
+// base[index[i]] = v[i], in lane order: the last of equal indices in one thread stays.
+template <class S, int W, class I>
+TK_FN void scatter(S* base, Vec<I, W> index, Vec<Compute<S>, W> v) {
+  TK_EACH(i) store_scalar(base + index.at[i], v.at[i]);
+}
+template <class S, int W, class I>
+TK_FN void scatter_masked(S* base, Vec<I, W> index, Vec<Compute<S>, W> v, Mask<W> on) {
+  TK_EACH(i) if (on.at[i]) store_scalar(base + index.at[i], v.at[i]);
+}
+
+}  // namespace tk
+
+#endif  // TENSORD_CUDA_MEMORY_CUH_

@@ -1,0 +1,125 @@
+// What PTX alone can say. The tests replace this file by portable code (tests/unit/cuda_on_host.h).
+#ifndef TENSORD_CUDA_PTX_CUH_
+#define TENSORD_CUDA_PTX_CUH_
+
+#include "tensord/cuda/types.cuh"
+
+// Whether the multiprocessor converts e4m3 (sm_89 and later).
+#if __CUDA_ARCH__ >= 890
+#define TK_HAS_E4M3 1
+#else
+#define TK_HAS_E4M3 0
+#endif
+
+namespace tk::ptx {
+
+// --- conversions of small floats. Rounding to nearest even; NaN becomes the device's own NaN.
+// Pairs have the first element in the low bits.
+
+TK_FN float half_to_float(uint16_t bits) {
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+  return x;
+}
+TK_FN uint16_t float_to_half(float x) {
+  uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+TK_FN uint32_t floats_to_halves(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(pair) : "f"(low), "f"(high));
+  return pair;
+}
+TK_FN uint16_t float_to_bfloat16(float x) {
+  uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+TK_FN uint32_t floats_to_bfloat16s(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(pair) : "f"(low), "f"(high));
+  return pair;
+}
+#if TK_HAS_E4M3
+// What is too large becomes the largest number.
+TK_FN uint16_t floats_to_e4m3s(float low, float high) {
+  uint16_t pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %2, %1;" : "=h"(pair) : "f"(low), "f"(high));
+  return pair;
+}
+// As a pair of halves.
+TK_FN uint32_t e4m3s_to_halves(uint16_t pair) {
+  uint32_t halves;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(pair));
+  return halves;
+}
+#endif
+
+// --- arithmetic
+
+// NaN in either operand gives NaN.
+TK_FN float min_nan(float a, float b) {
+  float r;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+TK_FN float max_nan(float a, float b) {
+  float r;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+// 1/x to 1 ulp; subnormal results are flushed to 0.
+TK_FN float reciprocal_approx(float x) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+
+// --- memory
+
+// Adds to a half or a bfloat16 in global memory; the addend is rounded first.
+TK_FN void add_half(void* p, uint16_t bits) {
+  asm volatile("red.global.add.noftz.f16 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "h"(bits)
+               : "memory");
+}
+#if __CUDA_ARCH__ >= 900
+#define TK_HAS_BFLOAT16_ADD 1
+TK_FN void add_bfloat16(void* p, uint16_t bits) {
+  asm volatile("red.global.add.noftz.bf16 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "h"(bits)
+               : "memory");
+}
+#else
+#define TK_HAS_BFLOAT16_ADD 0
+#endif
+
+// Words of 64 bits that other blocks wait for: everything before a release is seen after an
+// acquire that reads it.
+TK_FN void store_release(unsigned long long* p, unsigned long long x) {
+  asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(x)
+               : "memory");
+}
+TK_FN unsigned long long load_acquire(const unsigned long long* p) {
+  unsigned long long x;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];"
+               : "=l"(x)
+               : "l"(__cvta_generic_to_global(p))
+               : "memory");
+  return x;
+}
+TK_FN void store_relaxed(unsigned long long* p, unsigned long long x) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(x)
+               : "memory");
+}
+TK_FN unsigned long long load_relaxed(const unsigned long long* p) {
+  unsigned long long x;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];"
+               : "=l"(x)
+               : "l"(__cvta_generic_to_global(p))
+               : "memory");
+  return x;
+}
+
+}  // namespace tk::ptx
+
+#endif  // TENSORD_CUDA_PTX_CUH_

@@ -1,0 +1,259 @@
+// Reductions across the lanes of one thread, and the running states of the reductions that are more
+// than one number: arg-extremes, Welford's moments, online softmax. A state is filled per lane with
+// `add`, merged with `combine`, and its lanes are merged with `reduce`; group.cuh merges threads.
+// The order is fixed: the result depends on W and on how the elements were dealt to lanes, on
+// nothing else.
+#ifndef TENSORD_CUDA_REDUCE_CUH_
+#define TENSORD_CUDA_REDUCE_CUH_
+
+#include "tensord/cuda/math.cuh"
+
+namespace tk {
+
+// --- lanes
+
+template <class T, int W>
+TK_FN Vec<T, W / 2> low_half(Vec<T, W> v) {
+  Vec<T, W / 2> r;
+#pragma unroll
+  for (int i = 0; i < W / 2; ++i) r.at[i] = v.at[i];
+  return r;
+}
+template <class T, int W>
+TK_FN Vec<T, W / 2> high_half(Vec<T, W> v) {
+  Vec<T, W / 2> r;
+#pragma unroll
+  for (int i = 0; i < W / 2; ++i) r.at[i] = v.at[i + W / 2];
+  return r;
+}
+// Merges all lanes of a vector or state by f(half, half).
+template <int W, class S, class F>
+TK_FN auto reduce_lanes(S s, F f) {
+  if constexpr (W == 1)
+    return s;
+  else
+    return reduce_lanes<W / 2>(f(low_half(s), high_half(s)), f);
+}
+
+// --- one number
+
+// As objects, so that they can be handed on; they take vectors and elements.
+#define TK_COMBINE(Name, function)                                                    \
+  struct Name {                                                                       \
+    template <class T, int W>                                                         \
+    __device__ __forceinline__ Vec<T, W> operator()(Vec<T, W> a, Vec<T, W> b) const { \
+      return function(a, b);                                                          \
+    }                                                                                 \
+  };
+namespace impl {
+TK_COMBINE(Add, add)
+TK_COMBINE(Mul, mul)
+TK_COMBINE(Min, minimum)  // NaN wins
+TK_COMBINE(Max, maximum)
+TK_COMBINE(Xor, bitwise_xor)
+}  // namespace impl
+#undef TK_COMBINE
+
+#define TK_REDUCE(name, Combine)                      \
+  template <class T, int W>                           \
+  TK_FN T name(Vec<T, W> v) {                         \
+    return reduce_lanes<W>(v, impl::Combine()).at[0]; \
+  }
+TK_REDUCE(reduce_sum, Add)
+TK_REDUCE(reduce_prod, Mul)
+TK_REDUCE(reduce_min, Min)
+TK_REDUCE(reduce_max, Max)
+TK_REDUCE(reduce_xor, Xor)
+#undef TK_REDUCE
+template <int W>
+TK_FN bool reduce_any(Mask<W> m) {
+  return mask_any(m);
+}
+template <int W>
+TK_FN bool reduce_all(Mask<W> m) {
+  return mask_all(m);
+}
+
+// --- arg-extremes: the first index of the extreme wins; a NaN is the extreme
+
+template <class T, int W>
+struct ArgVec {
+  Vec<T, W> value;
+  Vec<int64_t, W> index;
+};
+template <class T, int W>
+TK_FN ArgVec<T, W> where(Mask<W> on, ArgVec<T, W> a, ArgVec<T, W> b) {
+  return {where(on, a.value, b.value), where(on, a.index, b.index)};
+}
+template <class T, int W>
+TK_FN ArgVec<T, W / 2> low_half(ArgVec<T, W> s) {
+  return {low_half(s.value), low_half(s.index)};
+}
+template <class T, int W>
+TK_FN ArgVec<T, W / 2> high_half(ArgVec<T, W> s) {
+  return {high_half(s.value), high_half(s.index)};
+}
+// The identities: no element has this index.
+template <class T, int W>
+TK_FN ArgVec<T, W> argmax_init() {
+  return {broadcast<W>(lowest<T>()), broadcast<W>(highest<int64_t>())};
+}
+template <class T, int W>
+TK_FN ArgVec<T, W> argmin_init() {
+  return {broadcast<W>(highest<T>()), broadcast<W>(highest<int64_t>())};
+}
+namespace impl {
+// Keeps b where it is strictly `better`, a NaN against a number, or equal (or both NaN) and
+// earlier.
+template <class T, int W>
+TK_FN ArgVec<T, W> arg_combine(ArgVec<T, W> a, ArgVec<T, W> b, Mask<W> better) {
+  Mask<W> take;
+  TK_EACH(i) {
+    const T x = a.value.at[i], y = b.value.at[i];
+    const bool x_nan = scalar::isnan(x), y_nan = scalar::isnan(y);
+    const bool equal = x == y || (x_nan && y_nan);
+    take.at[i] = ((better.at[i] || y_nan) && !x_nan) || (equal && b.index.at[i] < a.index.at[i]);
+  }
+  return where(take, b, a);
+}
+}  // namespace impl
+template <class T, int W>
+TK_FN ArgVec<T, W> argmax_combine(ArgVec<T, W> a, ArgVec<T, W> b) {
+  return impl::arg_combine(a, b, gt(b.value, a.value));
+}
+template <class T, int W>
+TK_FN ArgVec<T, W> argmin_combine(ArgVec<T, W> a, ArgVec<T, W> b) {
+  return impl::arg_combine(a, b, lt(b.value, a.value));
+}
+namespace impl {
+struct ArgMax {
+  template <class T, int W>
+  __device__ __forceinline__ ArgVec<T, W> operator()(ArgVec<T, W> a, ArgVec<T, W> b) const {
+    return argmax_combine(a, b);
+  }
+};
+struct ArgMin {
+  template <class T, int W>
+  __device__ __forceinline__ ArgVec<T, W> operator()(ArgVec<T, W> a, ArgVec<T, W> b) const {
+    return argmin_combine(a, b);
+  }
+};
+}  // namespace impl
+// W=1 state with the total.
+template <class T, int W>
+TK_FN ArgVec<T, 1> argmax_reduce(ArgVec<T, W> s) {
+  return reduce_lanes<W>(s, impl::ArgMax());
+}
+template <class T, int W>
+TK_FN ArgVec<T, 1> argmin_reduce(ArgVec<T, W> s) {
+  return reduce_lanes<W>(s, impl::ArgMin());
+}
+
+// --- Welford's running mean and sum of squared deviations (Welford 1962; Chan et al. 1979)
+
+template <class T, int W>
+struct Welford {
+  Vec<T, W> mean, m2, weight;  // the variance is m2 / weight
+};
+template <class T, int W>
+TK_FN Welford<T, W> welford_init() {
+  const Vec<T, W> zero = broadcast<W>(T(0));
+  return {zero, zero, zero};
+}
+template <class T, int W>
+TK_FN Welford<T, W> where(Mask<W> on, Welford<T, W> a, Welford<T, W> b) {
+  return {where(on, a.mean, b.mean), where(on, a.m2, b.m2), where(on, a.weight, b.weight)};
+}
+template <class T, int W>
+TK_FN Welford<T, W / 2> low_half(Welford<T, W> s) {
+  return {low_half(s.mean), low_half(s.m2), low_half(s.weight)};
+}
+template <class T, int W>
+TK_FN Welford<T, W / 2> high_half(Welford<T, W> s) {
+  return {high_half(s.mean), high_half(s.m2), high_half(s.weight)};
+}
+// `inverse` is 1 / (weight + 1).
+template <class T, int W>
+TK_FN Welford<T, W> welford_add(Welford<T, W> s, Vec<T, W> x, Vec<T, W> inverse) {
+  const Vec<T, W> delta = x - s.mean, mean = fma(delta, inverse, s.mean);
+  return {mean, fma(delta, x - mean, s.m2), s.weight + like(x, T(1))};
+}
+// All lanes have the same weight, unless a mask was used: the compiler cannot know it, so lane 0's
+// inverse is taken once for all.
+template <class T, int W>
+TK_FN Welford<T, W> welford_add(Welford<T, W> s, Vec<T, W> x) {
+  return welford_add(s, x, broadcast<W>(T(1) / (s.weight.at[0] + T(1))));
+}
+template <class T, int W>
+TK_FN Welford<T, W> welford_add_masked(Welford<T, W> s, Vec<T, W> x, Mask<W> on) {
+  return where(on, welford_add(s, x, reciprocal(s.weight + like(x, T(1)))), s);
+}
+template <class T, int W>
+TK_FN Welford<T, W> welford_combine(Welford<T, W> a, Welford<T, W> b) {
+  const Vec<T, W> weight = a.weight + b.weight, delta = b.mean - a.mean;
+  const Vec<T, W> zero = like(weight, T(0));
+  const Vec<T, W> share = where(eq(weight, zero), zero, b.weight / weight);
+  return {fma(delta, share, a.mean), a.m2 + fma(delta * delta, a.weight * share, b.m2), weight};
+}
+namespace impl {
+struct CombineWelford {
+  template <class T, int W>
+  __device__ __forceinline__ Welford<T, W> operator()(Welford<T, W> a, Welford<T, W> b) const {
+    return welford_combine(a, b);
+  }
+};
+}  // namespace impl
+template <class T, int W>
+TK_FN Welford<T, 1> welford_reduce(Welford<T, W> s) {
+  return reduce_lanes<W>(s, impl::CombineWelford());
+}
+
+// --- online softmax: the maximum and the sum of exp(x - maximum) (Milakov and Gimelshein 2018)
+
+template <int W>
+struct OnlineSoftmax {
+  Vec<float, W> max, sum;
+};
+template <int W>
+TK_FN OnlineSoftmax<W> softmax_init() {
+  return {broadcast<W>(-infinity<float>()), broadcast<W>(0.0f)};
+}
+template <int W>
+TK_FN OnlineSoftmax<W> where(Mask<W> on, OnlineSoftmax<W> a, OnlineSoftmax<W> b) {
+  return {where(on, a.max, b.max), where(on, a.sum, b.sum)};
+}
+namespace impl {
+// exp(a - b), and 1 where they are equal: infinities too.
+template <int W>
+TK_FN Vec<float, W> exp_difference(Vec<float, W> a, Vec<float, W> b) {
+  return exp(where(eq(a, b), like(a, 0.0f), a - b));
+}
+}  // namespace impl
+// One exp per element: whichever of x and the old maximum is smaller is scaled to the other.
+template <int W>
+TK_FN OnlineSoftmax<W> softmax_add(OnlineSoftmax<W> s, Vec<float, W> x) {
+  const Mask<W> rises = gt(x, s.max);
+  const Vec<float, W> max = maximum(s.max, x), one = like(x, 1.0f);
+  const Vec<float, W> e = impl::exp_difference(where(rises, s.max, x), max);
+  return {max, where(rises, fma(s.sum, e, one), s.sum + e)};
+}
+template <int W>
+TK_FN OnlineSoftmax<W> softmax_add_masked(OnlineSoftmax<W> s, Vec<float, W> x, Mask<W> on) {
+  return where(on, softmax_add(s, x), s);
+}
+template <int W>
+TK_FN OnlineSoftmax<W> softmax_combine(OnlineSoftmax<W> a, OnlineSoftmax<W> b) {
+  const Vec<float, W> max = maximum(a.max, b.max);
+  return {max,
+          fma(a.sum, impl::exp_difference(a.max, max), b.sum * impl::exp_difference(b.max, max))};
+}
+template <int W>
+TK_FN OnlineSoftmax<1> softmax_reduce(OnlineSoftmax<W> s) {
+  const float max = reduce_max(s.max);
+  const Vec<float, W> e = impl::exp_difference(s.max, broadcast<W>(max));
+  return {{max}, {reduce_sum(s.sum * e)}};
+}
+
+}  // namespace tk
+
+#endif  // TENSORD_CUDA_REDUCE_CUH_

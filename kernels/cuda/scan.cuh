@@ -1,0 +1,3 @@
+#ifndef TENSORD_CUDA_SCAN_CUH_
+#define TENSORD_CUDA_SCAN_CUH_
+#endif

@@ -1,0 +1,2 @@
+// What a generated CUDA kernel includes: #include "tensord/cuda.cuh".
+#include "tensord/cuda/cuda.cuh"
