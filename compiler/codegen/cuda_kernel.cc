@@ -131,14 +131,20 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
   std::string head = absl::StrCat(
       "#include \"tensord/cuda.cuh\"\n\nusing index = ", wide ? "int64_t" : "int", ";\n");
   if (shared_bytes > 0) head += "extern __shared__ __align__(16) char shared_rows[];\n";
-  absl::StrAppend(&head, "\nstruct Args {\n  void* b[", interface.buffers().size(), "];\n");
+  head += "\nstruct Args {\n";
+  // Only a kernel of empty tensors has none; it is never launched.
+  if (!interface.buffers().empty()) {
+    absl::StrAppend(&head, "  void* b[", interface.buffers().size(), "];\n");
+  }
   if (!interface.scratch_bytes().Is(0)) head += "  char* scratch;\n";
   if (!interface.integers().empty()) {
     absl::StrAppend(&head, "  int64_t n[", interface.integers().size(), "];\n");
   }
   head += "};\n\n";
   constexpr const char* kShared =
-      "  __shared__ __align__(16) char shared[tk::kGroupSharedBytes];\n";
+
+      "  __shared__ __align__(16) char group_shared[tk::kGroupSharedBytes];\n"
+      "  [[maybe_unused]] tk::GroupMemory shared{group_shared};\n";
   source.source =
       absl::StrCat(head, functions, finish_functions, Entry(name, threads, kShared, dispatch));
   source.functions.push_back({name, CudaGeometry{SumOfBlocks(parts), threads, shared_bytes}});

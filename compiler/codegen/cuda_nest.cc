@@ -30,11 +30,12 @@ class CudaNestWriter {
     const std::string work = Work();
     const std::string declare = accumulators_.DeclarePrivate(), save = accumulators_.SavePrivate();
     CudaNestText text;
-    absl::StrAppend(&text.function, "static __device__ __forceinline__ void ", name_,
-                    "([[maybe_unused]] const Args& args, [[maybe_unused]] const int block, "
-                    "[[maybe_unused]] const int blocks, [[maybe_unused]] char* const shared) {\n"
-                    "  [[maybe_unused]] constexpr int W = ",
-                    plan_.width, ", T = ", plan_.threads, ", G = ", plan_.group, ";\n");
+    absl::StrAppend(
+        &text.function, "static __device__ __forceinline__ void ", name_,
+        "([[maybe_unused]] const Args& args, [[maybe_unused]] const int block, "
+        "[[maybe_unused]] const int blocks, [[maybe_unused]] tk::GroupMemory& shared) {\n"
+        "  [[maybe_unused]] constexpr int W = ",
+        plan_.width, ", T = ", plan_.threads, ", G = ", plan_.group, ";\n");
     if (!save.empty() && plan_.groups() > 1) {
       text.function += "  __shared__ __align__(16) char tile[T * W * 8];\n";
     }

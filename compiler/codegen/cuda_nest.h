@@ -13,7 +13,8 @@
 namespace tensord::compiler {
 
 struct CudaNestText {
-  // `static __device__ void NAME(const Args& args, int block, int blocks, char* shared)`.
+  // `static __device__ void NAME(const Args& args, int block, int blocks,
+  // tk::GroupMemory& shared)`.
   std::string function;
   std::vector<FinishText> finishes;
   int shared_bytes = 0;  // dynamic shared memory

@@ -2,7 +2,7 @@
 // the same bits. The order is fixed.
 //
 //   G = 1, 2, 4, 8, 16, 32   threads of one warp that follow each other, the first a multiple of G.
-//                            All lanes of the warp take part. `shared` is not used.
+//                            Groups of a warp need not agree. `shared` is not used.
 //   G = 64, 96, ..., 1024    the whole block, of exactly G threads (one-dimensional). `shared` is
 //                            kGroupSharedBytes of shared memory, aligned to 16 bytes.
 //
@@ -32,20 +32,29 @@ struct GroupMemory {
 
 namespace impl {
 
-enum : unsigned { kWholeWarp = 0xffffffffu };
-
 TK_FN int lane() { return int(threadIdx.x % 32); }
 
+// The lanes of this thread's group of N.
+template <int N>
+TK_FN unsigned group_lanes() {
+  if constexpr (N >= 32)
+    return 0xffffffffu;
+  else
+    return ((1u << N) - 1) << (lane() & -N);
+}
+
+template <int N>
 struct XorLane {
   int mask;
   __device__ __forceinline__ uint32_t operator()(uint32_t x) const {
-    return __shfl_xor_sync(kWholeWarp, x, mask);
+    return __shfl_xor_sync(group_lanes<N>(), x, mask);
   }
 };
+template <int N>
 struct FromLane {
   int from;
   __device__ __forceinline__ uint32_t operator()(uint32_t x) const {
-    return __shfl_sync(kWholeWarp, x, from);
+    return __shfl_sync(group_lanes<N>(), x, from);
   }
 };
 
@@ -76,7 +85,7 @@ TK_FN Welford<T, 1> shuffle(Welford<T, 1> s, Way way) {
 template <int N, class S, class F>
 TK_FN S reduce_warp(S s, F f) {
 #pragma unroll
-  for (int k = N / 2; k > 0; k /= 2) s = f(s, shuffle(s, XorLane{k}));
+  for (int k = N / 2; k > 0; k /= 2) s = f(s, shuffle(s, XorLane<N>{k}));
   return s;
 }
 
@@ -132,7 +141,7 @@ TK_FN S reduce_group(S s, F f, S identity, M&& memory) {
 template <int G, class S, class F, class M>
 TK_FN S reduce_group_by_first(S s, F f, S identity, M&& memory) {
   const S r = reduce_group<G>(s, f, identity, memory);
-  return shuffle(r, FromLane{G <= 32 ? lane() & -G : 0});
+  return shuffle(r, FromLane<G>{G <= 32 ? lane() & -G : 0});
 }
 
 }  // namespace impl
@@ -154,8 +163,7 @@ TK_GROUP_REDUCE(group_max, Max, lowest<T>())
 namespace impl {
 template <int G>
 TK_FN unsigned group_votes(bool x) {
-  constexpr unsigned kAll = unsigned((1ull << G) - 1);
-  return __ballot_sync(kWholeWarp, x) >> (lane() & -G) & kAll;
+  return __ballot_sync(group_lanes<G>(), x) & group_lanes<G>();
 }
 }  // namespace impl
 // A barrier that counts needs no memory, and may follow itself.
@@ -219,6 +227,26 @@ TK_FN OnlineSoftmax<1> group_softmax(OnlineSoftmax<1> s, M&& memory) {
     return impl::softmax_warp<kSlots>(other);
   }
 }
+
+// --- between groups
+
+// f over the block's groups, for the threads of the first: T / G groups of G threads (one-dimensional
+// block of T), each thread with the same columns as its fellows in other groups. `shared`: T vectors.
+// The order is that of the groups.
+template <int G, int T, class A, int W, class F>
+TK_FN Vec<A, W> combine_groups(Vec<A, W> v, F f, void* shared) {
+  Vec<A, W>* const all = static_cast<Vec<A, W>*>(shared);
+  __syncthreads();  // whoever read it before is done
+  all[threadIdx.x] = v;
+  __syncthreads();
+  if (threadIdx.x < G) {
+#pragma unroll 4
+    for (int other = G; other < T; other += G) v = f(v, all[threadIdx.x + other]);
+  }
+  return v;
+}
+// Shared memory of a block of 256 threads that combines single values.
+enum : int { kFinishSharedBytes = 256 * 8 };
 
 }  // namespace tk
 
