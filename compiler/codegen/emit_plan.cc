@@ -62,7 +62,7 @@ class PlanEmitter {
       unit->set_source(kernel.source);
       unit->add_functions(kernel.function);
       unit->set_description(kernel.description);
-      artifact_.add_modules()->set_kind(v1::Module::SHARED_OBJECT);
+      artifact_.add_modules();
     }
     v1::KernelLaunch* launch = artifact_.add_steps()->mutable_launch();
     launch->set_module(it->second);
