@@ -7,6 +7,7 @@
 #include <chrono>
 #include <future>
 #include <map>
+#include <set>
 
 #include "base/sha256.h"
 #include "server/keys.h"
@@ -37,6 +38,20 @@ void AddStages(std::vector<v1::StageTime>& stages, const List& more) {
   for (const v1::StageTime& stage : more) AddStage(stages, stage.stage(), stage.nanoseconds());
 }
 
+// What a module says of its binary besides digest, size and key; the store keeps it for programs
+// that find the kernel made.
+std::string FactsOf(const v1::JitResult& result, int unit) {
+  v1::Module module;
+  module.set_kind(result.kind());
+  if (unit < result.resources_size()) {
+    const v1::UnitResources& resources = result.resources(unit);
+    module.set_registers(resources.registers());
+    module.set_spill_bytes(resources.spill_bytes());
+    module.set_shared_bytes(resources.shared_bytes());
+  }
+  return module.SerializeAsString();
+}
+
 }  // namespace
 
 absl::StatusOr<FlowOutput> CompileFlow::Run(const FlowInput& input) {
@@ -51,6 +66,7 @@ absl::StatusOr<FlowOutput> CompileFlow::Run(const FlowInput& input) {
   *job.mutable_graph() = input.request->graph();
   *job.mutable_target() = input.request->target();
   *job.mutable_options() = input.request->options();
+  job.set_failure(std::string(output.status().message()));
   const auto kept = store_->KeepRepro(ToHex(input.program_key), job.SerializeAsString());
   return absl::InternalError(
       absl::StrCat(output.status().message(),
@@ -83,6 +99,9 @@ absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input) {
   TENSORD_RETURN_IF_ERROR(MakeKernels(input, kernels, output.stages, output.kernels_compiled));
   for (size_t i = 0; i < kernels.size(); ++i) {
     v1::Module& module = *result.mutable_artifact()->mutable_modules(static_cast<int>(i));
+    if (!module.ParseFromString(kernels[i].row.facts)) {
+      return absl::InternalError("the store gave a kernel with damaged facts");
+    }
     module.set_sha256(kernels[i].row.sha256);
     module.set_size(kernels[i].row.size);
     module.set_kernel_key(kernels[i].key);
@@ -177,12 +196,17 @@ absl::Status CompileFlow::JitOnOneWorker(const FlowInput& input,
                                             " binaries for ", kernels.size(), " units"));
   }
   AddStages(stages, result.stages());
-  for (size_t i = 0; i < kernels.size(); ++i) {
+  // What was made is kept although others failed: the next attempt need not make it again.
+  std::set<uint32_t> failed;
+  for (const v1::UnitFailure& failure : result.failures()) failed.insert(failure.unit());
+  metrics_->kernels_failed += failed.size();
+  for (int i = 0; i < result.binaries_size(); ++i) {
+    if (failed.count(static_cast<uint32_t>(i)) != 0) continue;
     TENSORD_ASSIGN_OR_RETURN(
-        kernels[i]->row, store_->PutKernel(kernels[i]->key, result.binaries(static_cast<int>(i)),
-                                           kernels[i]->unit->source()));
+        kernels[i]->row, store_->PutKernel(kernels[i]->key, result.binaries(i),
+                                           kernels[i]->unit->source(), FactsOf(result, i)));
   }
-  return absl::OkStatus();
+  return failed.empty() ? absl::OkStatus() : absl::InternalError(result.failures(0).log());
 }
 
 absl::Status CompileFlow::Publish(const FlowInput& input, const v1::CompileResult& result,

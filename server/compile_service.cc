@@ -99,7 +99,7 @@ CompileService::CompileService(ServiceOptions options, std::unique_ptr<store::St
       store_problem_(std::move(store_problem)),
       store_(std::move(store)),
       pool_(options_.pool, &metrics_),
-      facts_(options_.pool.command.path, options_.cxx, options_.jit_flags, &pool_, store_.get()),
+      facts_(options_.pool.command.path, options_.cxx, options_.jit_settings, &pool_, store_.get()),
       flow_(&pool_, store_.get(), &metrics_, options_.units_per_job),
       executor_(std::max(2, options_.pool.workers)) {}
 
@@ -261,6 +261,14 @@ void CompileService::Hello(v1::HelloReply* reply, Done done) {
     const auto operators = facts_.GetOperators();
     if (operators.ok()) fill(*operators);
     done(operators.status());
+  });
+}
+
+void CompileService::ListToolchains(v1::ToolchainList* reply, Done done) {
+  executor_.Run([this, reply, done = std::move(done)] {
+    auto list = facts_.GetToolchainList();
+    if (list.ok()) *reply = *std::move(list);
+    done(list.status());
   });
 }
 

@@ -27,7 +27,7 @@ namespace tensord::server {
 struct ServiceOptions {
   PoolOptions pool;
   std::string cxx;
-  std::string jit_flags;
+  std::string jit_settings;    // what else decides the JIT's output
   int units_per_job = 1;       // what one worker compiles at once
   uint64_t max_waiting = 512;  // requests that may wait for compiles
 };
@@ -48,6 +48,7 @@ class CompileService {
   // stopping.
   void Compile(const v1::CompileRequest* request, v1::CompileReply* reply, Done done);
   void Hello(v1::HelloReply* reply, Done done);
+  void ListToolchains(v1::ToolchainList* reply, Done done);
 
   void FillStats(v1::Stats* stats);
   absl::Status ListPrograms(uint32_t limit, v1::ListProgramsReply* reply);

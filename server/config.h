@@ -18,6 +18,7 @@ struct Config {
   uint64_t store_limit = 20ULL << 30;  // bytes; 0: none
   std::string cxx = "c++";             // the host's C++ compiler
   std::string cxx_flags;               // appended to the JIT's own, separated by spaces
+  std::string nvrtc;                   // NVRTC's library or its folder; empty: looked for
   std::string worker;                  // path of tensord-worker
   uint64_t workers = 0;                // 0: the number of cores, at most 8
   uint64_t worker_idle = 60;           // seconds after which an idle worker is ended

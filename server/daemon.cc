@@ -104,7 +104,7 @@ ServiceOptions MakeOptions(const Config& config, const std::string& work_folder)
   options.pool.job_limit = absl::Seconds(config.job_seconds);
   options.units_per_job = std::max(1, cores / options.pool.workers);
   options.cxx = config.cxx;
-  options.jit_flags = config.cxx_flags;
+  options.jit_settings = absl::StrCat(config.cxx_flags, "\n", config.nvrtc);
   options.max_waiting = config.max_waiting;
 
   WorkerCommand& command = options.pool.command;
@@ -118,6 +118,7 @@ ServiceOptions MakeOptions(const Config& config, const std::string& work_folder)
        std::vector<std::string>(absl::StrSplit(config.cxx_flags, ' ', absl::SkipEmpty()))) {
     command.args.push_back("--flag=" + flag);
   }
+  if (!config.nvrtc.empty()) command.args.push_back("--nvrtc=" + config.nvrtc);
   return options;
 }
 

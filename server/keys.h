@@ -23,7 +23,7 @@ struct ProgramKey {
   std::string graph;           // CanonicalGraph
   std::string target;          // serialised Target, as sent: tile sizes depend on its caches
   std::string options;         // serialised CompileOptions
-  std::string toolchain;       // jit::ToolchainId
+  std::string toolchain;       // id of jit::ToolchainInfo
   std::string compiler_build;  // digest of the worker binary, which holds the compiler
   uint32_t compiler_version = kCompilerVersion;
   uint32_t artifact_format = kArtifactFormat;
@@ -35,7 +35,7 @@ struct KernelKey {
   std::string source;
   std::vector<std::string> functions;
   std::string arch;       // ArchOf(target): what a kernel's binary depends on
-  std::string toolchain;  // jit::ToolchainId
+  std::string toolchain;  // id of jit::ToolchainInfo
 
   std::string Digest() const;  // 32 bytes
 };

@@ -65,6 +65,13 @@ class RpcService final : public v1::Compiler::CallbackService {
     reactor->Finish(grpc::Status::OK);
     return reactor;
   }
+  ServerUnaryReactor* ListToolchains(CallbackServerContext* context,
+                                     const v1::ListToolchainsRequest*,
+                                     v1::ToolchainList* reply) override {
+    ServerUnaryReactor* reactor = Begin(context);
+    service_->ListToolchains(reply, [this, reactor](absl::Status status) { End(reactor, status); });
+    return reactor;
+  }
   ServerUnaryReactor* ListPrograms(CallbackServerContext* context,
                                    const v1::ListProgramsRequest* request,
                                    v1::ListProgramsReply* reply) override {

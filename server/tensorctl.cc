@@ -74,6 +74,21 @@ int GetStats(const Ctl& ctl, v1::Stats* stats) {
   });
 }
 
+// When it cannot be told (every worker is busy), the one row says why.
+v1::ToolchainList GetToolchains(const Ctl& ctl) {
+  v1::ToolchainList list;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+  const grpc::Status status =
+      ctl.stub->ListToolchains(&context, v1::ListToolchainsRequest(), &list);
+  if (!status.ok()) {
+    v1::ToolchainState* state = list.add_toolchains();
+    state->set_name("compilers");
+    state->set_problem(status.error_message());
+  }
+  return list;
+}
+
 std::string Ratio(uint64_t part, uint64_t whole) {
   return whole == 0 ? "-" : fmt::format("{:.1f} %", 100.0 * part / whole);
 }
@@ -96,6 +111,10 @@ int Status(const Ctl& ctl) {
                    s.store_limit_bytes() == 0 ? "no limit" : HumanBytes(s.store_limit_bytes()))});
   if (!s.store_problem().empty()) {
     table.Add({"WARNING", "the configured store is not in use: " + s.store_problem()});
+  }
+  for (const v1::ToolchainState& toolchain : GetToolchains(ctl).toolchains()) {
+    table.Add({toolchain.name(),
+               toolchain.found().empty() ? "not usable: " + toolchain.problem() : toolchain.found()});
   }
   Print(table.ToString());
   return kExitOk;
@@ -121,6 +140,7 @@ int Stats(const Ctl& ctl) {
   rest.Add({"kernels made", absl::StrCat(s.kernels_compiled())});
   rest.Add({"kernels reused",
             fmt::format("{} ({})", s.kernels_reused(), Ratio(s.kernels_reused(), kernels))});
+  rest.Add({"kernels failed", absl::StrCat(s.kernels_failed())});
   rest.Add({"worker CPU", HumanNanoseconds(s.worker_cpu_nanoseconds())});
   rest.Add({"worker restarts", absl::StrCat(s.worker_restarts())});
   rest.Add({"damaged files", absl::StrCat(s.blobs_corrupt())});
@@ -183,6 +203,15 @@ std::string Describe(const v1::Step& step) {
   return fmt::format("free   buffer {}", step.free());
 }
 
+// Of a CUDA kernel: "  [32 registers, 4.0 KiB shared]".
+std::string Resources(const v1::Module& module) {
+  if (module.registers() == 0) return "";
+  std::string text = fmt::format("  [{} registers", module.registers());
+  if (module.shared_bytes() > 0) text += fmt::format(", {} shared", HumanBytes(module.shared_bytes()));
+  if (module.spill_bytes() > 0) text += fmt::format(", {} spilled", HumanBytes(module.spill_bytes()));
+  return text + "]";
+}
+
 int Show(const Ctl& ctl, const std::string& key) {
   v1::ProgramDetail detail;
   if (const int code = GetProgram(ctl, key, false, &detail); code != kExitOk) return code;
@@ -207,7 +236,8 @@ int Show(const Ctl& ctl, const std::string& key) {
   Print("\nkernels\n");
   for (int i = 0; i < detail.sources_size(); ++i) {
     const v1::KernelSource& k = detail.sources(i);
-    Print(fmt::format("  {:>3}  {}  {}\n", i, k.function(), k.description()));
+    Print(fmt::format("  {:>3}  {}  {}{}\n", i, k.function(), k.description(),
+                      i < a.modules_size() ? Resources(a.modules(i)) : ""));
   }
   Print("\ncompile time\n");
   for (const v1::StageTime& stage : detail.stages()) {

@@ -38,16 +38,16 @@ std::string NoteName(const char* kind, const std::string& depends) {
 
 }  // namespace
 
-WorkerFacts::WorkerFacts(std::string worker_path, std::string cxx, std::string jit_flags,
+WorkerFacts::WorkerFacts(std::string worker_path, std::string cxx, std::string jit_settings,
                          WorkerPool* pool, store::Store* store)
     : worker_path_(std::move(worker_path)),
       cxx_(std::move(cxx)),
-      jit_flags_(std::move(jit_flags)),
+      jit_settings_(std::move(jit_settings)),
       pool_(pool),
       store_(store) {}
 
 std::string WorkerFacts::Binaries() const {
-  return absl::StrCat(Stamp(worker_path_), "\n", Stamp(Locate(cxx_)), "\n", jit_flags_);
+  return absl::StrCat(Stamp(worker_path_), "\n", Stamp(Locate(cxx_)), "\n", jit_settings_);
 }
 
 void WorkerFacts::Refresh(const std::string& binaries) {
@@ -64,7 +64,9 @@ std::optional<WorkerFacts::Toolchain> WorkerFacts::CachedToolchain(const v1::Tar
   Refresh(binaries);
   const auto found = toolchains_.find(target.SerializeAsString());
   if (found == toolchains_.end() || compiler_build_.empty()) return std::nullopt;
-  return Toolchain{found->second, compiler_build_};
+  const Known& known = found->second;
+  if (!known.file.empty() && Stamp(known.file) != known.stamp) return std::nullopt;
+  return Toolchain{known.id, compiler_build_};
 }
 
 absl::StatusOr<std::string> WorkerFacts::CompilerBuild(const std::string& binaries) {
@@ -84,24 +86,35 @@ absl::StatusOr<WorkerFacts::Toolchain> WorkerFacts::GetToolchain(const v1::Targe
   const std::string binaries = Binaries();
   TENSORD_ASSIGN_OR_RETURN(const std::string build, CompilerBuild(binaries));
   const std::string serialised = target.SerializeAsString();
-  // NVRTC comes from outside the files that are watched here, so a CUDA toolchain is asked for by
-  // every daemon anew.
+  // Where the workers look for NVRTC depends on more than what is watched here, so a CUDA toolchain
+  // is asked for by every daemon anew.
   const bool keep = target.has_cpu();
   const std::string note = NoteName("toolchain", binaries + serialised);
-  std::string id = keep ? store_->GetNote(note) : "";
-  if (id.empty()) {
+  Known known;
+  if (keep) known.id = store_->GetNote(note);
+  if (known.id.empty()) {
     v1::WorkerRequest request;
     *request.mutable_toolchain()->mutable_target() = target;
     TENSORD_ASSIGN_OR_RETURN(const v1::WorkerReply reply, pool_->Call(request));
-    id = reply.toolchain().id();
-    if (id.empty()) return absl::InternalError("the worker gave no toolchain id");
-    if (keep) store_->PutNote(note, id);
+    known.id = reply.toolchain().id();
+    if (known.id.empty()) return absl::InternalError("the worker gave no toolchain id");
+    if (keep) store_->PutNote(note, known.id);
+    known.file = keep ? "" : reply.toolchain().file();  // the host compiler is in `binaries`
+    known.stamp = Stamp(known.file);
   }
   absl::MutexLock lock(&mutex_);
   Refresh(binaries);
   compiler_build_ = build;
-  toolchains_[serialised] = id;
-  return Toolchain{id, build};
+  toolchains_[serialised] = known;
+  return Toolchain{known.id, build};
+}
+
+absl::StatusOr<v1::ToolchainList> WorkerFacts::GetToolchainList() {
+  if (pool_->Free() == 0) return absl::UnavailableError("every worker is busy");
+  v1::WorkerRequest request;
+  request.mutable_toolchain_list();
+  TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply, pool_->Call(request));
+  return std::move(*reply.mutable_toolchain_list());
 }
 
 std::optional<WorkerFacts::Operators> WorkerFacts::CachedOperators() {

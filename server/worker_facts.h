@@ -19,18 +19,21 @@ namespace tensord::server {
 
 class WorkerFacts {
  public:
-  // `cxx` is the host compiler's name or path, `jit_flags` what else decides its output.
-  WorkerFacts(std::string worker_path, std::string cxx, std::string jit_flags, WorkerPool* pool,
+  // `cxx` is the host compiler's name or path, `jit_settings` what else decides the JIT's output.
+  WorkerFacts(std::string worker_path, std::string cxx, std::string jit_settings, WorkerPool* pool,
               store::Store* store);
 
   struct Toolchain {
-    std::string id;              // jit::ToolchainId
+    std::string id;              // of jit::ToolchainInfo
     std::string compiler_build;  // digest of the worker binary
   };
   // Without asking a worker: nothing when one has to be asked. Takes microseconds.
   std::optional<Toolchain> CachedToolchain(const v1::Target& target);
-  // Asks a worker if need be. FailedPrecondition: no host compiler.
+  // Asks a worker if need be. FailedPrecondition: no host compiler, no NVRTC.
   absl::StatusOr<Toolchain> GetToolchain(const v1::Target& target);
+
+  // Always asks a worker: a compiler may have been installed a moment ago. Unavailable: all are busy.
+  absl::StatusOr<v1::ToolchainList> GetToolchainList();
 
   struct Operators {
     std::string table;  // hash of the names
@@ -40,7 +43,8 @@ class WorkerFacts {
   absl::StatusOr<Operators> GetOperators();
 
  private:
-  // Of the worker binary and the host compiler: when it changes, everything is asked again.
+  // Of the worker binary and the host compiler: when it changes, everything is asked again. NVRTC is
+  // found by the workers, so its file is known, and watched, once one has answered.
   std::string Binaries() const;
   // Clears what is remembered about other binaries.
   void Refresh(const std::string& binaries) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -48,7 +52,7 @@ class WorkerFacts {
 
   const std::string worker_path_;
   const std::string cxx_;
-  const std::string jit_flags_;
+  const std::string jit_settings_;
   WorkerPool* const pool_;
   store::Store* const store_;
 
@@ -56,7 +60,10 @@ class WorkerFacts {
   absl::Mutex mutex_;
   std::string binaries_ ABSL_GUARDED_BY(mutex_);
   std::string compiler_build_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, std::string> toolchains_ ABSL_GUARDED_BY(mutex_);  // by serialised target
+  struct Known {
+    std::string id, file, stamp;  // the compiler's file, and what it was like when it was asked
+  };
+  std::map<std::string, Known> toolchains_ ABSL_GUARDED_BY(mutex_);  // by serialised target
   std::optional<Operators> operators_ ABSL_GUARDED_BY(mutex_);
 };
 

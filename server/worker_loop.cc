@@ -58,7 +58,10 @@ absl::Status Handle(const WorkerHandlers& handlers, const v1::WorkerRequest& req
                   [&](v1::JitResult&& r) { *reply.mutable_jitted() = std::move(r); });
     case v1::WorkerRequest::kToolchain:
       return Take(handlers.toolchain(request.toolchain().target()),
-                  [&](std::string&& id) { reply.mutable_toolchain()->set_id(std::move(id)); });
+                  [&](v1::ToolchainReply&& r) { *reply.mutable_toolchain() = std::move(r); });
+    case v1::WorkerRequest::kToolchainList:
+      *reply.mutable_toolchain_list() = handlers.toolchain_list();
+      return absl::OkStatus();
     case v1::WorkerRequest::kOperators:
       reply.mutable_operators();
       for (std::string& name : handlers.operators()) {

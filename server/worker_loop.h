@@ -12,7 +12,8 @@ namespace tensord::server {
 struct WorkerHandlers {
   std::function<absl::StatusOr<v1::CompileResult>(const v1::CompileJob&)> compile;
   std::function<absl::StatusOr<v1::JitResult>(const v1::JitJob&)> jit;
-  std::function<absl::StatusOr<std::string>(const v1::Target&)> toolchain;
+  std::function<absl::StatusOr<v1::ToolchainReply>(const v1::Target&)> toolchain;
+  std::function<v1::ToolchainList()> toolchain_list;
   std::function<std::vector<std::string>()> operators;
 };
 

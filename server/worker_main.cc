@@ -20,7 +20,8 @@ int main(int argc, char** argv) {
   unsigned cpu_seconds = 0;
   app.set_version_flag("--version", tensord::Version());
   app.add_option("--cxx", jit.cxx, "the host's C++ compiler");
-  app.add_option("--flag", jit.extra_flags, "appended to the compiler's flags");
+  app.add_option("--flag", jit.extra_flags, "appended to the C++ compiler's flags");
+  app.add_option("--nvrtc", jit.nvrtc, "NVRTC's library or its folder");
   app.add_option("--work-folder", jit.work_folder, "for preludes and temporary files");
   app.add_option("--parallelism", jit.parallelism, "units compiled at once");
   app.add_option("--cpu-seconds", cpu_seconds, "CPU time of one job");
@@ -37,9 +38,16 @@ int main(int argc, char** argv) {
     return tensord::compiler::Compile(job);
   };
   handlers.jit = [&jit](const tensord::v1::JitJob& job) { return tensord::jit::Jit(job, jit); };
-  handlers.toolchain = [&jit](const tensord::v1::Target& target) {
-    return tensord::jit::ToolchainId(target, jit);
+  handlers.toolchain =
+      [&jit](const tensord::v1::Target& target) -> absl::StatusOr<tensord::v1::ToolchainReply> {
+    TENSORD_ASSIGN_OR_RETURN(const tensord::jit::ToolchainInfo info,
+                             tensord::jit::FindToolchain(target, jit));
+    tensord::v1::ToolchainReply reply;
+    reply.set_id(info.id);
+    reply.set_file(info.file);
+    return reply;
   };
+  handlers.toolchain_list = [&jit] { return tensord::jit::ListToolchains(jit); };
   handlers.operators = [] { return tensord::compiler::LoweredOperators(); };
   return server::RunWorkerLoop(handlers, cpu_seconds);
 }

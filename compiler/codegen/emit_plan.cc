@@ -62,11 +62,9 @@ class PlanEmitter {
       unit->set_source(kernel.source);
       for (const KernelFunction& f : kernel.functions) unit->add_functions(f.name);
       unit->set_description(kernel.description);
-      artifact_.add_modules()->set_kind(artifact_.target().has_cuda() ? v1::Module::CUBIN
-                                                                      : v1::Module::SHARED_OBJECT);
-    }
-    for (const KernelFunction& function : kernel.functions) {
-      AddLaunch(kernel, it->second, function);
+      for (const KernelFunction& f : kernel.functions) unit->add_functions(f.name);
+      unit->set_description(kernel.description);
+      artifact_.add_modules();  // its kind comes from the JIT
     }
   }
 

@@ -7,7 +7,7 @@
 namespace tensord::store {
 namespace {
 
-constexpr int kForm = 1;  // PRAGMA user_version
+constexpr int kForm = 2;  // PRAGMA user_version
 
 constexpr char kSchema[] = R"(
 CREATE TABLE IF NOT EXISTS programs(
@@ -19,9 +19,13 @@ CREATE TABLE IF NOT EXISTS program_blobs(
   key BLOB, sha256 BLOB, PRIMARY KEY(key, sha256)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS program_blobs_sha256 ON program_blobs(sha256);
 CREATE TABLE IF NOT EXISTS kernels(
-  kernel_key BLOB PRIMARY KEY, sha256 BLOB, size INT, source BLOB, used_ms INT);
+  kernel_key BLOB PRIMARY KEY, sha256 BLOB, size INT, source BLOB, used_ms INT, facts BLOB);
 CREATE INDEX IF NOT EXISTS kernels_sha256 ON kernels(sha256);
-PRAGMA user_version=1;
+PRAGMA user_version=2;
+)";
+constexpr char kFromForm1[] = R"(
+ALTER TABLE kernels ADD COLUMN facts BLOB;
+PRAGMA user_version=2;
 )";
 
 #define TENSORD_PROGRAM_COLUMNS \
@@ -55,23 +59,31 @@ absl::StatusOr<std::vector<ProgramRow>> Rows(Query& query) {
   }
 }
 
+absl::StatusOr<int64_t> FormOf(Database& database) {
+  Query query = database.Prepare("PRAGMA user_version");
+  TENSORD_ASSIGN_OR_RETURN(const bool there, query.Step());
+  return there ? query.Int(0) : 0;
+}
+
 int64_t SqlLimit(uint32_t limit) { return limit == 0 ? -1 : static_cast<int64_t>(limit); }
 
 }  // namespace
 
 absl::StatusOr<Index> Index::Open(const std::string& path) {
   TENSORD_ASSIGN_OR_RETURN(Database database, Database::Open(path));
-  int64_t form = 0;
-  {
-    Query query = database.Prepare("PRAGMA user_version");
-    TENSORD_ASSIGN_OR_RETURN(const bool there, query.Step());
-    if (there) form = query.Int(0);
-  }
+  TENSORD_ASSIGN_OR_RETURN(int64_t form, FormOf(database));
   if (form > kForm) {
     return absl::FailedPreconditionError(
         absl::StrCat("the index ", path, " was written by a newer daemon (form ", form, ")"));
   }
-  if (form < kForm) TENSORD_RETURN_IF_ERROR(database.Execute(kSchema));
+  if (form < kForm) {
+    TENSORD_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database));
+    TENSORD_ASSIGN_OR_RETURN(form, FormOf(database));  // another daemon may have been first
+    if (form < kForm) {
+      TENSORD_RETURN_IF_ERROR(database.Execute(form == 0 ? kSchema : kFromForm1));
+    }
+    TENSORD_RETURN_IF_ERROR(transaction.Commit());
+  }
   return Index(std::move(database));
 }
 
@@ -146,13 +158,14 @@ absl::Status Index::AddKernel(std::string_view kernel_key, const KernelRow& kern
                               std::string_view source, int64_t used_ms) {
   return database_
       .Prepare(
-          "INSERT OR REPLACE INTO kernels(kernel_key,sha256,size,source,used_ms) "
-          "VALUES(?,?,?,?,?)")
+          "INSERT OR REPLACE INTO kernels(kernel_key,sha256,size,source,used_ms,facts) "
+          "VALUES(?,?,?,?,?,?)")
       .BindBlob(kernel_key)
       .BindBlob(kernel.sha256)
       .Bind(static_cast<int64_t>(kernel.size))
       .BindBlob(source)
       .Bind(used_ms)
+      .BindBlob(kernel.facts)
       .Run();
 }
 
@@ -161,11 +174,12 @@ absl::StatusOr<std::optional<KernelRow>> Index::FindKernel(std::string_view kern
   KernelRow row;
   int64_t last = 0;
   {
-    Query query = database_.Prepare("SELECT sha256,size,used_ms FROM kernels WHERE kernel_key=?");
+    Query query =
+        database_.Prepare("SELECT sha256,size,used_ms,facts FROM kernels WHERE kernel_key=?");
     query.BindBlob(kernel_key);
     TENSORD_ASSIGN_OR_RETURN(const bool found, query.Step());
     if (!found) return std::optional<KernelRow>();
-    row = {query.Bytes(0), static_cast<uint64_t>(query.Int(1))};
+    row = {query.Bytes(0), static_cast<uint64_t>(query.Int(1)), query.Bytes(3)};
     last = query.Int(2);
   }
   if (used_ms - last >= kTouchMs) {

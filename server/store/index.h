@@ -39,6 +39,7 @@ struct ProgramRow {
 struct KernelRow {
   std::string sha256;
   uint64_t size = 0;  // bytes of the blob
+  std::string facts;  // what its maker wants to know again; opaque here
 };
 
 struct Totals {

@@ -225,8 +225,8 @@ std::optional<KernelRow> Store::FindKernel(std::string_view kernel_key) {
 }
 
 absl::StatusOr<KernelRow> Store::PutKernel(std::string_view kernel_key, std::string_view binary,
-                                           std::string_view source) {
-  const KernelRow row{Sha256(binary), binary.size()};
+                                           std::string_view source, std::string_view facts) {
+  const KernelRow row{Sha256(binary), binary.size(), std::string(facts)};
   bool there = false;
   {
     absl::MutexLock lock(&files_mutex_);

@@ -63,9 +63,9 @@ class Store {
 
   // A kernel with a sound blob; counts as a use.
   std::optional<KernelRow> FindKernel(std::string_view kernel_key);
-  // Stores a kernel's binary and, for people, its source.
+  // Stores a kernel's binary, what its maker wants to know of it again and, for people, its source.
   absl::StatusOr<KernelRow> PutKernel(std::string_view kernel_key, std::string_view binary,
-                                      std::string_view source);
+                                      std::string_view source, std::string_view facts = "");
   absl::StatusOr<std::string> KernelSource(std::string_view kernel_key);
   // NotFound, or DataLoss when it does not have its digest.
   absl::StatusOr<std::string> ReadBlob(std::string_view sha256);

@@ -14,3 +14,12 @@ endforeach()
 
 tensord_test(jit_test SOURCES jit_test.cc LIBS tensord_jit tensord_kernels ${CMAKE_DL_LIBS})
 target_include_directories(jit_test PRIVATE ${CMAKE_SOURCE_DIR}/runtime/include)
+
+# A library of the name that the JIT looks for, too old to be used.
+add_library(jit_nvrtc_fake SHARED jit_nvrtc_fake.cc)
+set_target_properties(jit_nvrtc_fake PROPERTIES
+  PREFIX "" OUTPUT_NAME "libnvrtc" SUFFIX ".so.12"
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/fake_nvrtc)
+tensord_test(jit_nvrtc_test SOURCES jit_nvrtc_test.cc LIBS tensord_jit tensord_kernels)
+target_compile_definitions(jit_nvrtc_test PRIVATE FAKE_NVRTC="$<TARGET_FILE:jit_nvrtc_fake>")
+add_dependencies(jit_nvrtc_test jit_nvrtc_fake)

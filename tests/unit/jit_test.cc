@@ -165,10 +165,16 @@ TEST_F(JitTest, RacingJobsShareOnePrelude) {
 TEST_F(JitTest, FailingUnitIsToldWithItsCommand) {
   AddUnit(Source("kernel", 2));
   AddUnit("#include \"tensord/cpu.h\"\nint x = no_such_name;\n", "softmax of nothing");
+  AddUnit(Source("kernel", 3));
   const auto result = Jit(job_, config_);
-  EXPECT_EQ(result.status().code(), absl::StatusCode::kInternal);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->failures_size(), 1);
+  EXPECT_EQ(result->failures(0).unit(), 1u);
   for (const char* part : {"softmax of nothing", "no_such_name", "-shared", "kernel.cc:2"})
-    EXPECT_THAT(std::string(result.status().message()), HasSubstr(part));
+    EXPECT_THAT(result->failures(0).log(), HasSubstr(part));
+  ASSERT_EQ(result->binaries_size(), 3);
+  EXPECT_EQ(result->binaries(1), "");
+  EXPECT_NEAR(Run(result->binaries(2), "kernel", 1), 3 * std::tanh(1.0f), 1e-5);
   ExpectNoTemporaryFiles();
 }
 
@@ -177,8 +183,8 @@ TEST_F(JitTest, OutputIsCutToItsEnd) {
   for (int i = 0; i < 200; ++i) absl::StrAppend(&source, "no_such_type", i, " x", i, ";\n");
   AddUnit(source);
   const auto result = Jit(job_, config_);
-  ASSERT_FALSE(result.ok());
-  const std::string message(result.status().message());
+  ASSERT_EQ(result->failures_size(), 1);
+  const std::string message(result->failures(0).log());
   EXPECT_LE(std::count(message.begin(), message.end(), '\n'), 42);
   EXPECT_THAT(message, HasSubstr("x199"));
 }
@@ -217,48 +223,60 @@ TEST_F(FakeCompiler, OldOrForeignCompilerIsRefused) {
 
 TEST_F(FakeCompiler, ToolchainIdFollowsTheCompilerFile) {
   Make("echo 'c++ (One) 12.1.0'\n");
-  const auto one = ToolchainId(job_.target(), config_);
+  const auto one = FindToolchain(job_.target(), config_);
   ASSERT_TRUE(one.ok()) << one.status();
-  EXPECT_THAT(*one, HasSubstr("(One) 12.1.0"));
+  EXPECT_EQ(one->file, config_.cxx);
+  EXPECT_THAT(one->id, HasSubstr("(One) 12.1.0"));
   Make("echo 'c++ (Another) 13.1.0'\n");
-  const auto another = ToolchainId(job_.target(), config_);
+  const auto another = FindToolchain(job_.target(), config_);
   ASSERT_TRUE(another.ok()) << another.status();
-  EXPECT_THAT(*another, HasSubstr("(Another) 13.1.0"));
+  EXPECT_THAT(another->id, HasSubstr("(Another) 13.1.0"));
 }
 
 TEST_F(FakeCompiler, SignalIsReported) {
   AddUnit(Source("kernel", 2));
   Make("case $1 in --version) echo 'c++ (x) 12.1.0';; *) kill -SEGV $$;; esac\n");
   const auto result = Jit(job_, config_);
-  EXPECT_EQ(result.status().code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(result.status().message()), HasSubstr("exit 139"));
+  ASSERT_EQ(result->failures_size(), 1);
+  EXPECT_THAT(result->failures(0).log(), HasSubstr("exit 139"));
 }
 
 TEST_F(JitTest, ToolchainIdNamesWhatMatters) {
-  const auto id = ToolchainId(job_.target(), config_);
-  ASSERT_TRUE(id.ok()) << id.status();
-  EXPECT_THAT(*id, HasSubstr(std::string(kernels::CpuPreludeDigest())));
-  EXPECT_THAT(*id, HasSubstr("-ffp-contract=fast"));
-  EXPECT_THAT(*id, testing::Not(HasSubstr("-ffast-math")));
+  const auto id = [](const v1::Target& target, const JitConfig& config) {
+    return FindToolchain(target, config)->id;
+  };
+  const std::string usual = id(job_.target(), config_);
+  EXPECT_THAT(usual, HasSubstr(std::string(kernels::CpuPreludeDigest())));
+  EXPECT_THAT(usual, HasSubstr("-ffp-contract=fast"));
+  EXPECT_THAT(usual, testing::Not(HasSubstr("-ffast-math")));
 
   JitConfig flags = config_;
   flags.extra_flags = {"-g"};
-  EXPECT_NE(*ToolchainId(job_.target(), flags), *id);
+  EXPECT_NE(id(job_.target(), flags), usual);
   JitConfig folder = config_;
   folder.work_folder = "/elsewhere";
   folder.parallelism = 9;
-  EXPECT_EQ(*ToolchainId(job_.target(), folder), *id);
+  EXPECT_EQ(id(job_.target(), folder), usual);
   v1::Target other;
   other.mutable_cpu()->set_isa(v1::ISA_SCALAR);
-  EXPECT_NE(*ToolchainId(other, config_), *id);
+  EXPECT_NE(id(other, config_), usual);
 }
 
 TEST_F(JitTest, OtherTargetsAreRefused) {
   v1::Target target;
-  target.mutable_cuda()->set_sm(90);
-  EXPECT_EQ(ToolchainId(target, config_).status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(FindToolchain(target, config_).status().code(), absl::StatusCode::kUnimplemented);
   target.mutable_cpu();
-  EXPECT_EQ(ToolchainId(target, config_).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(FindToolchain(target, config_).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(JitTest, ToolchainsAreListed) {
+  config_.cxx = "no-such-compiler";
+  const v1::ToolchainList list = ListToolchains(config_);
+  ASSERT_EQ(list.toolchains_size(), 2);
+  EXPECT_EQ(list.toolchains(0).name(), "C++ compiler");
+  EXPECT_EQ(list.toolchains(0).found(), "");
+  EXPECT_THAT(list.toolchains(0).problem(), HasSubstr("install g++"));
+  EXPECT_EQ(list.toolchains(1).name(), "NVRTC");
 }
 
 TEST_F(JitTest, FoldersOfDeadProcessesAreSwept) {

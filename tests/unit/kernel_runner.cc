@@ -145,6 +145,7 @@ absl::Status KernelLibrary::Add(const std::vector<std::string>& sources) {
   config.work_folder = folder_;
   config.parallelism = 2;
   TENSORD_ASSIGN_OR_RETURN(const v1::JitResult result, jit::Jit(job, config));
+  if (result.failures_size() > 0) return absl::InternalError(result.failures(0).log());
   for (int i = 0; i < job.units_size(); ++i) {
     const std::string path =
         folder_ + "/k" + std::to_string(kernels_.size()) + "_" + std::to_string(i);

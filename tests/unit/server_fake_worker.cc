@@ -55,8 +55,7 @@ absl::StatusOr<CompileResult> Compile(const CompileJob& job) {
   CompileResult result;
   *result.mutable_artifact()->mutable_target() = job.target();
   for (const auto& node : job.graph().nodes()) {
-    auto* module = result.mutable_artifact()->add_modules();
-    module->set_kind(tensord::v1::Module::SHARED_OBJECT);
+    result.mutable_artifact()->add_modules();
     auto* launch = result.mutable_artifact()->add_steps()->mutable_launch();
     launch->set_module(result.artifact().modules_size() - 1);
     launch->set_function("f");
@@ -74,9 +73,17 @@ absl::StatusOr<CompileResult> Compile(const CompileJob& job) {
 
 absl::StatusOr<JitResult> Jit(const JitJob& job) {
   JitResult result;
+  result.set_kind(tensord::v1::Module::SHARED_OBJECT);
   for (const auto& unit : job.units()) {
     Log("jit " + unit.source());
-    if (unit.source() == "jit_fail") return absl::InternalError("does not compile");
+    result.add_resources()->set_registers(7);
+    if (unit.source() == "jit_fail") {
+      auto* failure = result.add_failures();
+      failure->set_unit(static_cast<uint32_t>(result.binaries_size()));
+      failure->set_log("does not compile");
+      result.add_binaries();
+      continue;
+    }
     if (unit.source().find("slow") != std::string::npos) usleep(200'000);
     result.add_binaries("binary of " + unit.source());
   }
@@ -93,12 +100,22 @@ int main(int argc, char** argv) {
   tensord::server::WorkerHandlers handlers;
   handlers.compile = Compile;
   handlers.jit = Jit;
-  handlers.toolchain = [](const tensord::v1::Target&) -> absl::StatusOr<std::string> {
+  handlers.toolchain =
+      [](const tensord::v1::Target&) -> absl::StatusOr<tensord::v1::ToolchainReply> {
     Log("toolchain");
     if (std::getenv("FAKE_NO_CXX") != nullptr) {
       return absl::FailedPreconditionError("no host compiler: install g++");
     }
-    return std::string("fake toolchain");
+    tensord::v1::ToolchainReply reply;
+    reply.set_id("fake toolchain");
+    return reply;
+  };
+  handlers.toolchain_list = [] {
+    tensord::v1::ToolchainList list;
+    auto* state = list.add_toolchains();
+    state->set_name("fake compiler");
+    state->set_found("1.0");
+    return list;
   };
   handlers.operators = [] {
     Log("operators");
