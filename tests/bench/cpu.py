@@ -5,8 +5,8 @@
     .venv/bin/python tests/bench/cpu.py --from FILE --write-docs
 
 Prints tables, writes everything as JSON, and with --write-docs makes the CPU's part of
-docs/performance.md of it. A daemon of its own serves it; strict mode: what falls back to eager is an error and is
-reported.
+docs/performance.md of it. A daemon of its own serves it; strict mode: what falls
+back to eager is an error and is reported.
 Exit status: 0, or 1 when a case failed.
 """
 

@@ -240,13 +240,13 @@ class AdamW:
         parameters = [make(s, device=self._device).requires_grad_() for s in self._shapes]
         for parameter in parameters:
             parameter.grad = torch.randn_like(parameter)
-        rate = torch.tensor(1e-4, device=self._device)
         if compiler is None:
             return torch.optim.AdamW(parameters, lr=1e-4, fused=True).step
+        # A rate in a tensor is no constant of the graph; only optimizers on GPUs take one.
         cuda = self._device == "cuda"
+        rate = torch.tensor(1e-4, device=self._device) if cuda else 1e-4
         optimizer = torch.optim.AdamW(parameters, lr=rate, foreach=True, capturable=cuda)
-        step = compiler(lambda: optimizer.step())
-        return step
+        return compiler(lambda: optimizer.step())
 
     def moved(self) -> int:
         """Parameter, gradient and two moments read; parameter and moments written."""

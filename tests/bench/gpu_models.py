@@ -66,7 +66,7 @@ def _resnet(small: bool) -> Made:
     inputs = _images(2, 64) if small else _images(64, 224)
     try:
         from torchvision.models import resnet18, resnet50
-    except ImportError:
+    except (ImportError, RuntimeError):  # missing, or built for another torch
         from transformers import ResNetConfig, ResNetForImageClassification
 
         depths = [1, 1, 1, 1] if small else [3, 4, 6, 3]
