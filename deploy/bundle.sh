@@ -2,8 +2,9 @@
 # Makes dist/tensord-<version>-linux-x86_64.tar.gz and a wheel of the same content.
 #
 # Both hold the Python package with the binaries and every library beyond glibc and libstdc++, so they
-# run unpacked anywhere with the host's own Python (with grpcio and protobuf) and torch. The host's
-# glibc must be as new as the one here.
+# run unpacked anywhere with the host's own Python and torch. The host's glibc must be as new as the
+# one here. The tarball also holds the Python packages that the client needs, for hosts without them;
+# the wheel names them as what it depends on.
 #
 #   tar xf tensord-*.tar.gz && PYTHONPATH=tensord-*/python python job.py
 #   pip install tensord-*.whl
@@ -13,6 +14,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 setup deploy/requirements.txt -- tensord tensord-worker tensorctl tensord_runtime
 
 LIMIT_MIB=60
+# What the client imports besides torch: pure Python, and protobuf for every CPython from 3.10 on.
+VENDORED=(h2 hpack hyperframe protobuf)
 BINARIES=(tensord tensord-worker tensorctl)
 # What every glibc system has; a second copy in one process would only do harm.
 HOST_LIBRARIES='^(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s)\.so'
@@ -47,7 +50,8 @@ owner_of() {
 say "collecting $name"
 mkdir -p "$package"
 # -h: the package's sources may be links into the rest of the tree.
-tar -C "$root/client/tensord" -ch --exclude=__pycache__ --exclude=./bin --exclude=./lib . |
+tar -C "$root/client/tensord" -ch --exclude=__pycache__ --exclude=./bin --exclude=./lib \
+  --exclude=./_vendor . |
   tar -C "$package" -x
 mkdir -p "$package/bin" "$package/lib/licenses" "$bundle/bin"
 runtime=$root/build/lib/libtensord_runtime.so
@@ -92,6 +96,17 @@ import sys, zipfile
 wheel = zipfile.ZipFile(sys.argv[1])
 wheel.extractall(sys.argv[2], [n for n in wheel.namelist() if ".dist-info/" in n])
 METADATA
+say "collecting ${VENDORED[*]}"
+quietly "$venv/bin/python" -m pip install --target "$package/_vendor" --no-deps --no-compile \
+  --only-binary=:all: --platform "manylinux2014_$(uname -m)" --platform any \
+  --implementation cp --python-version 3.10 --abi abi3 --abi none \
+  --constraint "$root/deploy/requirements.txt" "${VENDORED[@]}" ||
+  die "pip could not collect ${VENDORED[*]}"
+for name_of in "${VENDORED[@]}"; do
+  [ -n "$(find "$package/_vendor/$name_of"-*.dist-info -iname 'license*' -print -quit)" ] ||
+    die "$name_of has no licence file; it must not be shipped without"
+done
+
 tar -C "$work" --owner=0 --group=0 -czf "$root/dist/$name.tar.gz" "$name"
 
 for file in "$root/dist/$name.tar.gz" "$root/dist/tensord-$version-"*.whl; do

@@ -7,10 +7,18 @@ Importing this package imports neither torch nor protobuf; torch finds the backe
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
 
 from ._version import VERSION as __version__
 from .errors import TensordError
+
+# The bundle's copies of h2 and protobuf, for a host that has none: last on the path, so that the
+# host's own are preferred.
+_VENDORED = os.path.join(os.path.dirname(__file__), "_vendor")
+if os.path.isdir(_VENDORED) and _VENDORED not in sys.path:
+    sys.path.append(_VENDORED)
 
 __all__ = ["TensordError", "__version__", "daemon_stats", "reset_stats", "stats"]
 

@@ -62,9 +62,10 @@ class PlanEmitter {
       unit->set_source(kernel.source);
       for (const KernelFunction& f : kernel.functions) unit->add_functions(f.name);
       unit->set_description(kernel.description);
-      for (const KernelFunction& f : kernel.functions) unit->add_functions(f.name);
-      unit->set_description(kernel.description);
       artifact_.add_modules();  // its kind comes from the JIT
+    }
+    for (const KernelFunction& function : kernel.functions) {
+      AddLaunch(kernel, it->second, function);
     }
   }
 

@@ -4,8 +4,9 @@
                                         [--json FILE] [--write-docs]
     .venv/bin/python tests/bench/cpu.py --from FILE --write-docs
 
-Prints tables, writes everything as JSON, and with --write-docs makes docs/performance.md of it.
-A daemon of its own serves it; strict mode: what falls back to eager is an error and is reported.
+Prints tables, writes everything as JSON, and with --write-docs makes the CPU's part of
+docs/performance.md of it. A daemon of its own serves it; strict mode: what falls
+back to eager is an error and is reported.
 Exit status: 0, or 1 when a case failed.
 """
 
@@ -282,9 +283,7 @@ def main() -> int:
         args.json.write_text(json.dumps(data, indent=1) + "\n")
     print("\n" + report.text(data))
     if args.write_docs:
-        path = ROOT / "docs" / "performance.md"
-        path.write_text(report.markdown(data))
-        print(f"wrote {path}")
+        report.write_part(ROOT / "docs" / "performance.md", "cpu", report.markdown(data))
     return 1 if _failed(data) else 0
 
 

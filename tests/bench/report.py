@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pathlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,8 @@ def time_text(seconds: float) -> str:
     return f"{seconds / scale:.3g} {unit}"
 
 
-def _spread(times: dict[str, float]) -> str:
+def spread(times: dict[str, float]) -> str:
+    """The median, and half the distance between the quartiles as a share of it."""
     half = (times["high"] - times["low"]) / 2 / times["median"]
     return f"{time_text(times['median'])} ±{100 * half:.0f} %"
 
@@ -45,7 +47,7 @@ def _row(entry: dict[str, Any]) -> list[str]:
         return [entry["name"], "failed", entry["error"], "", "", ""]
     return [
         entry["name"],
-        *(_spread(entry[backend]) for backend in _COMPARED),
+        *(spread(entry[backend]) for backend in _COMPARED),
         f"{entry['ratios']['tensord/eager']:.2f}",
         f"{entry['ratios']['tensord/inductor']:.2f}",
     ]
@@ -83,7 +85,7 @@ def _host(entry: dict[str, Any]) -> Section:
     if "error" in entry:
         return Section("Host time of a call", text, ["error"], [[entry["error"]]])
     names = ["eager", "capture", "inductor", "tensord"]
-    return Section("Host time of a call", text, names, [[_spread(entry[n]) for n in names]])
+    return Section("Host time of a call", text, names, [[spread(entry[n]) for n in names]])
 
 
 def _first_steps(entries: list[dict[str, Any]]) -> Section:
@@ -116,7 +118,7 @@ def _first_steps(entries: list[dict[str, Any]]) -> Section:
 def _lookup(data: dict[str, Any]) -> Section:
     text = f"A `Compile` call that the store answers, over the Unix socket, {data['calls']} times."
     row = [
-        _spread(data["round trip from Python"]),
+        spread(data["round trip from Python"]),
         time_text(data["inside the daemon"]),
     ]
     return Section("A cached look-up", text, ["round trip from Python", "inside the daemon"], [row])
@@ -151,10 +153,10 @@ def _sections(data: dict[str, Any]) -> list[Section]:
     return [make(data[name]) for name, make in _MAKERS.items() if name in data]
 
 
-def text(data: dict[str, Any]) -> str:
-    """For a terminal."""
+def sections_text(sections: list[Section]) -> str:
+    """Tables for a terminal."""
     parts = []
-    for section in _sections(data):
+    for section in sections:
         table = [section.columns, *section.rows]
         widths = [max(len(row[i]) for row in table) for i in range(len(section.columns))]
         lines = [
@@ -165,21 +167,10 @@ def text(data: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def markdown(data: dict[str, Any]) -> str:
-    """docs/performance.md."""
-    m = data["machine"]
-    parts = [
-        "# Performance on a CPU\n",
-        "Made by `tests/bench/cpu.py --write-docs`; do not edit. Medians of "
-        f"{data['rounds']} rounds in which the alternatives take turns in one process, ± half the "
-        "distance between the quartiles. Ratios are medians of the rounds' own ratios; below 1, "
-        "tensord is faster.\n",
-        f"Measured {m['date']} on {m['cpu']}, {m['cores']} cores ({m['isa']}), "
-        f"{m['threads']} threads, Python {m['python']}, torch {m['torch']}, transformers "
-        f"{m['transformers']}, tensord {m['tensord']}; load average before the run "
-        f"{m['load_before']:.1f}.\n",
-    ]
-    for section in _sections(data):
+def sections_markdown(sections: list[Section]) -> str:
+    """Tables for a document."""
+    parts = []
+    for section in sections:
         parts.append(f"## {section.title}\n\n{section.text}\n")
         head = "| " + " | ".join(section.columns) + " |\n"
         rule = "|" + "---|" * len(section.columns) + "\n"
@@ -190,3 +181,43 @@ def markdown(data: dict[str, Any]) -> str:
         if section.after:
             parts.append(section.after + "\n")
     return "\n".join(parts)
+
+
+# The document's parts, in order; each is written by a benchmark of its own.
+_PARTS = ("gpu", "cpu")
+
+
+def write_part(path: pathlib.Path, name: str, text: str) -> None:
+    """Replaces one part of the document and keeps the others."""
+    parts = dict.fromkeys(_PARTS, "")
+    before = path.read_text() if path.exists() else ""
+    for part in _PARTS:
+        begin, end = f"<!-- {part} -->\n", f"<!-- end of {part} -->\n"
+        if begin in before and end in before:
+            parts[part] = before.split(begin, 1)[1].split(end, 1)[0]
+    parts[name] = text.rstrip("\n") + "\n"
+    marked = [f"<!-- {p} -->\n{t}<!-- end of {p} -->\n" for p, t in parts.items() if t]
+    path.write_text("\n".join(marked))
+    print(f"wrote {path}")
+
+
+def text(data: dict[str, Any]) -> str:
+    """For a terminal."""
+    return sections_text(_sections(data))
+
+
+def markdown(data: dict[str, Any]) -> str:
+    """The CPU's part of docs/performance.md."""
+    m = data["machine"]
+    head = (
+        "# On a CPU\n\n"
+        "Made by `tests/bench/cpu.py --write-docs`; do not edit. Medians of "
+        f"{data['rounds']} rounds in which the alternatives take turns in one process, ± half the "
+        "distance between the quartiles. Ratios are medians of the rounds' own ratios; below 1, "
+        "tensord is faster.\n\n"
+        f"Measured {m['date']} on {m['cpu']}, {m['cores']} cores ({m['isa']}), "
+        f"{m['threads']} threads, Python {m['python']}, torch {m['torch']}, transformers "
+        f"{m['transformers']}, tensord {m['tensord']}; load average before the run "
+        f"{m['load_before']:.1f}.\n\n"
+    )
+    return head + sections_markdown(_sections(data))

@@ -9,6 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 Run = Callable[[], Any]
+# Seconds of one call, as the mean of `count` calls in a row.
+Measure = Callable[[Run, int], float]
+MIN_ROUNDS = 3
 
 
 def _seconds(run: Run, count: int) -> float:
@@ -18,12 +21,12 @@ def _seconds(run: Run, count: int) -> float:
     return (time.perf_counter() - start) / count
 
 
-def _calls_for(run: Run, seconds: float) -> int:
+def _calls_for(run: Run, seconds: float, measure: Measure) -> int:
     """How many calls fill about `seconds`; at least one."""
-    once = max(min(_seconds(run, 1), _seconds(run, 1)), 1e-7)
+    once = max(min(measure(run, 1), measure(run, 1)), 1e-7)
     if once > seconds / 2:
         return 1
-    return max(1, int(seconds / max(_seconds(run, max(1, int(seconds / once / 10))), 1e-7)))
+    return max(1, int(seconds / max(measure(run, max(1, int(seconds / once / 10))), 1e-7)))
 
 
 def summary(samples: list[float]) -> dict[str, float]:
@@ -38,22 +41,31 @@ def summary(samples: list[float]) -> dict[str, float]:
     return {"median": median, "low": low, "high": high}
 
 
-def compare(runs: dict[str, Run], rounds: int, sample_seconds: float) -> dict[str, Any]:
+def compare(
+    runs: dict[str, Run],
+    rounds: int,
+    sample_seconds: float,
+    measure: Measure = _seconds,
+    out_of_time: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
     """Seconds of one call of each alternative, and ratios between them.
 
     In each round every alternative runs once, for about `sample_seconds`, in an order that rotates.
     The result has, by name, median and quartiles over the rounds, and under "ratios", for each pair
-    "a/b", the median of the rounds' own ratios: what slows a whole round down cancels out.
+    "a/b", the median of the rounds' own ratios: what slows a whole round down cancels out. When
+    `out_of_time` says so, MIN_ROUNDS rounds are enough.
     """
-    counts = {name: _calls_for(run, sample_seconds) for name, run in runs.items()}
+    counts = {name: _calls_for(run, sample_seconds, measure) for name, run in runs.items()}
     samples: dict[str, list[float]] = {name: [] for name in runs}
     names = list(runs)
     gc.collect()
     gc.disable()
     try:
         for i in range(rounds):
+            if i >= MIN_ROUNDS and out_of_time():
+                break
             for name in names[i % len(names) :] + names[: i % len(names)]:
-                samples[name].append(_seconds(runs[name], counts[name]))
+                samples[name].append(measure(runs[name], counts[name]))
     finally:
         gc.enable()
     result: dict[str, Any] = {name: summary(values) for name, values in samples.items()}

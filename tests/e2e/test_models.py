@@ -2,85 +2,20 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
-
+import model_check
 import models
 import pytest
-import tensord
-import torch
-from compare import check_relative, wide
-from torch import Tensor, nn
 
 pytestmark = pytest.mark.usefixtures("tensord_daemon")
 
-# Error as a fraction of the largest value that is allowed whatever eager's own error is.
-TOLERANCE = {"float32": 2e-5, "bfloat16": 2e-2}
 
-
-def _precision(name: str) -> Any:
-    return torch.autocast("cpu", dtype=torch.bfloat16) if name == "bfloat16" else nullcontext()
-
-
-def _forward(run: Any, inputs: dict[str, Tensor], precision: str) -> tuple[Tensor, Tensor]:
-    with _precision(precision):
-        return models.results(run(**inputs))
-
-
-def _train(
-    model: nn.Module, run: Any, inputs: dict[str, Tensor], precision: str
-) -> dict[str, Tensor]:
-    """Loss, logits, every gradient and every buffer after one step forward and backward."""
-    model.zero_grad()
-    loss, logits = _forward(run, inputs, precision)
-    loss.backward()
-    found = {"loss": loss, "logits": logits}
-    found |= {f"gradient of {n}": p.grad for n, p in model.named_parameters() if p.grad is not None}
-    return found | {f"buffer {name}": buffer.clone() for name, buffer in model.named_buffers()}
-
-
-def _compare(ours: Any, eager: Any, exact: Any, precision: str) -> None:
-    assert ours.keys() == eager.keys() == exact.keys()
-    for name, value in eager.items():
-        if value.is_floating_point():
-            check_relative(name, ours[name], value, exact[name], TOLERANCE[precision])
-        else:
-            assert torch.equal(ours[name], value), name
-
-
-@contextmanager
-def _all_compiled() -> Iterator[None]:
-    tensord.reset_stats()
-    yield
-    stats = tensord.stats()
-    assert stats["graphs"] > 0
-    assert stats["compiled"] + stats["joined"] + stats["hits"] == stats["graphs"], stats
-    assert stats["fallbacks"] == 0, stats
-    assert stats["calls_in_eager"] == 0, stats
-
-
-@pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize("precision", model_check.TOLERANCE)
 @pytest.mark.parametrize("name", models.MODELS)
 def test_training(name: str, precision: str) -> None:
-    model, inputs = models.build(name)
-    eager_model, exact_model = copy.deepcopy(model), copy.deepcopy(model).double()
-    eager = _train(eager_model, eager_model, inputs, precision)
-    exact = _train(exact_model, exact_model, wide(inputs), "float32")
-    with _all_compiled():
-        compiled = torch.compile(model, backend="tensord")
-        _compare(_train(model, compiled, inputs, precision), eager, exact, precision)
+    model_check.check_training(name, precision)
 
 
-@pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize("precision", model_check.TOLERANCE)
 @pytest.mark.parametrize("name", models.MODELS)
 def test_inference(name: str, precision: str) -> None:
-    model, inputs = models.build(name)
-    model.eval()
-    with torch.no_grad(), _all_compiled():
-        exact = _forward(copy.deepcopy(model).double(), wide(inputs), "float32")
-        eager = _forward(model, inputs, precision)
-        ours = _forward(torch.compile(model, backend="tensord"), inputs, precision)
-        names = ("loss", "logits")
-        _compare(*(dict(zip(names, r, strict=True)) for r in (ours, eager, exact)), precision)
+    model_check.check_inference(name, precision)

@@ -1,0 +1,193 @@
+"""What the GPU benchmark asks of a device: times, busy time, memory. The CPU is for dry runs."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Run = Callable[[], Any]
+_COPY_BYTES = 1 << 30
+_TOP_KERNELS = 12
+
+
+class CpuDevice:
+    """The same figures on the host, so that the benchmark can be tried without a GPU."""
+
+    name = "cpu"
+    small = True
+
+    def sync(self) -> None:
+        """Waits for all work."""
+
+    def kernel_seconds(self, run: Run, count: int) -> float:
+        """The device's time of one call, the host's own apart where it can be hidden."""
+        return self.step_seconds(run, count)
+
+    def step_seconds(self, run: Run, count: int) -> float:
+        """Time from the first call to the end of the last one's work, by call."""
+        start = time.perf_counter()
+        for _ in range(count):
+            run()
+        return (time.perf_counter() - start) / count
+
+    def host_seconds(self, run: Run, count: int) -> float:
+        """The host's time of one call, while the device follows."""
+        return self.step_seconds(run, count)
+
+    def profile(self, run: Run, count: int = 3) -> dict[str, Any]:
+        """Busy seconds, launches and the largest kernels of one call; empty where unknown."""
+        return {}
+
+    def memory(self) -> int:
+        """Bytes of tensors now."""
+        return 0
+
+    def peak_memory(self, run: Run) -> int:
+        """The most bytes of tensors while `run` runs."""
+        run()
+        return 0
+
+    def copy_rate(self) -> float:
+        """Bytes a second, read and written, of a large copy."""
+        source = torch.empty((1 << 26) // 4)
+        target = torch.empty_like(source)
+        seconds = min(self.step_seconds(lambda: target.copy_(source), 3) for _ in range(5))
+        return 2 * source.numel() * 4 / seconds
+
+    def describe(self) -> dict[str, Any]:
+        """What the report says about it."""
+        return {"device": "CPU (a dry run)"}
+
+
+class CudaDevice(CpuDevice):
+    """The current CUDA device."""
+
+    name = "cuda"
+    small = False
+
+    def __init__(self) -> None:
+        # Cycles of torch's spinning kernel a second.
+        cycles = 10_000_000
+        self._spin(cycles)
+        self._cycles = cycles / min(self._timed(lambda: self._spin(cycles)) for _ in range(3))
+
+    @staticmethod
+    def _spin(cycles: int) -> None:
+        torch.cuda._sleep(cycles)
+
+    @staticmethod
+    def _timed(work: Run) -> float:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        work()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) / 1e3
+
+    def sync(self) -> None:
+        torch.cuda.synchronize()
+
+    def kernel_seconds(self, run: Run, count: int) -> float:
+        """The device first spins for as long as the host needs to queue the calls."""
+        count = min(count, 25)
+        host = self.host_seconds(run, 1)
+        spin = min(1.5 * host * count + 100e-6, 0.1)
+        self.sync()
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self._spin(int(spin * self._cycles))
+        start.record()
+        for _ in range(count):
+            run()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) / 1e3 / count
+
+    def step_seconds(self, run: Run, count: int) -> float:
+        self.sync()
+
+        def calls() -> None:
+            for _ in range(count):
+                run()
+
+        return self._timed(calls) / count
+
+    def host_seconds(self, run: Run, count: int) -> float:
+        self.sync()
+        seconds = super().step_seconds(run, count)
+        return seconds
+
+    def profile(self, run: Run, count: int = 3) -> dict[str, Any]:
+        from torch.profiler import ProfilerActivity, profile
+
+        run()
+        self.sync()
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            for _ in range(count):
+                run()
+            self.sync()
+        times: Counter[str] = Counter()
+        launches: Counter[str] = Counter()
+        for event in profiler.events():
+            on_device = event.device_type == torch.autograd.DeviceType.CUDA
+            if on_device and not getattr(event, "is_user_annotation", False):
+                times[event.name] += event.time_range.elapsed_us()
+                launches[event.name] += 1
+        top = [
+            [name[:120], microseconds / 1e6 / count, launches[name] / count]
+            for name, microseconds in times.most_common(_TOP_KERNELS)
+        ]
+        return {
+            "busy": sum(times.values()) / 1e6 / count,
+            "launches": sum(launches.values()) / count,
+            "top": top,
+        }
+
+    def memory(self) -> int:
+        return torch.cuda.memory_allocated()
+
+    def peak_memory(self, run: Run) -> int:
+        self.sync()
+        torch.cuda.reset_peak_memory_stats()
+        run()
+        self.sync()
+        return torch.cuda.max_memory_allocated()
+
+    def copy_rate(self) -> float:
+        source = torch.empty(_COPY_BYTES, dtype=torch.uint8, device="cuda")
+        target = torch.empty_like(source)
+        seconds = min(self.kernel_seconds(lambda: target.copy_(source), 10) for _ in range(5))
+        return 2 * _COPY_BYTES / seconds
+
+    def describe(self) -> dict[str, Any]:
+        properties = torch.cuda.get_device_properties(0)
+        return {
+            "device": properties.name,
+            "architecture": f"sm_{properties.major}{properties.minor}",
+            "multiprocessors": properties.multi_processor_count,
+            "memory_gib": round(properties.total_memory / 2**30),
+            "cuda": torch.version.cuda,
+        }
+
+
+def make(name: str) -> CpuDevice:
+    """The device called `name`: cuda or cpu."""
+    return CudaDevice() if name == "cuda" else CpuDevice()
+
+
+class Budget:
+    """The seconds that a run may take; None is as many as it needs."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds left, at least zero."""
+        return float("inf") if self._end is None else max(0.0, self._end - time.monotonic())
+
+    def over(self) -> bool:
+        """True when nothing more should be begun."""
+        return self.left() <= 0

@@ -1,0 +1,154 @@
+"""mode="reduce-overhead": the same results as without, whatever is held, changed or drawn."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import model_check
+import models
+import tensord
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+CALLS = 6
+
+
+def _compiled(function: Any, **options: Any) -> Any:
+    return torch.compile(function, backend="tensord", mode="reduce-overhead", **options)
+
+
+def _held_results_stay() -> None:
+    run = _compiled(lambda x: (x.sin() * 2).cos())
+    inputs = [torch.full((1000,), float(i)) for i in range(CALLS)]
+    held = [run(x) for x in inputs]
+    for x, result in zip(inputs, held, strict=True):
+        torch.testing.assert_close(result, (x.sin() * 2).cos())
+
+
+def _inputs_may_move() -> None:
+    weight = torch.randn(64, 64)
+    run = _compiled(lambda x: (x @ weight).relu())
+    for _ in range(CALLS):
+        x = torch.randn(8, 64)
+        torch.testing.assert_close(run(x), (x @ weight).relu(), rtol=1e-4, atol=1e-4)
+
+
+def _shapes() -> None:
+    run = _compiled(lambda x: x.softmax(-1) + 1, dynamic=True)
+    for size in (5, 9, 17, 5, 33, 9, 5, 17):
+        for _ in range(3):
+            x = torch.randn(4, size)
+            torch.testing.assert_close(run(x), x.softmax(-1) + 1)
+
+
+def _many_shapes() -> None:
+    """No growth over many shapes, which only one dynamic program serves."""
+    cuda = torch.get_default_device().type == "cuda"
+    run = _compiled(lambda x: x.exp().sum(-1), dynamic=True)
+    sizes = []
+    for size in range(2, 302):
+        for _ in range(3):
+            run(torch.ones(3, size))
+        if cuda and size % 100 == 1:
+            torch.cuda.synchronize()
+            sizes.append(torch.cuda.memory_reserved())
+    if cuda:
+        assert sizes[-1] <= sizes[0] + (64 << 20), sizes
+
+
+def _random_numbers() -> None:
+    run = _compiled(lambda x: F.dropout(x, 0.5))
+    x = torch.ones(2000)
+    seen = [run(x).clone() for _ in range(CALLS)]
+    for i, a in enumerate(seen):
+        for b in seen[:i]:
+            assert not torch.equal(a, b), "two calls drew the same numbers"
+    torch.manual_seed(5)
+    first = [run(x).clone() for _ in range(3)]
+    torch.manual_seed(5)
+    assert all(torch.equal(run(x), y) for y in first), "the seed does not determine the numbers"
+
+
+def _training() -> None:
+    """Steps with an optimizer, batch norm's buffers and accumulated gradients, against eager."""
+    curves = []
+    for wrap in (_compiled, lambda model: model):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(20, 64), nn.BatchNorm1d(64), nn.SiLU(), nn.Linear(64, 5))
+        run = wrap(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        data = torch.randn(2 * CALLS, 2, 16, 20)
+        losses = []
+        for halves in data:
+            optimizer.zero_grad()
+            for half in halves:
+                loss = run(half).square().mean()
+                loss.backward()
+                losses.append(loss.item())
+            optimizer.step()
+        curves.append(torch.tensor([*losses, *model[1].running_mean.tolist()]))
+    torch.testing.assert_close(*curves, rtol=1e-3, atol=1e-4)
+
+
+def _changed_input() -> None:
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(y)
+        return x * 2
+
+    run = _compiled(add)
+    x, y = torch.zeros(100), torch.ones(100)
+    for i in range(CALLS):
+        torch.testing.assert_close(run(x, y), torch.full((100,), 2.0 * (i + 1)))
+        assert x[0] == i + 1
+
+
+def _two_forwards_then_backward() -> None:
+    """What one forward call saved is still there after another forward call."""
+    w = torch.randn(30, 30, requires_grad=True)
+    run = _compiled(lambda x: ((x @ w).tanh() ** 2).sum())
+    for _ in range(CALLS):
+        a, b = torch.randn(7, 30), torch.randn(7, 30)
+        w.grad = None
+        first, second = run(a), run(b)
+        first.backward()
+        second.backward()
+        expected = torch.autograd.grad(sum(((x @ w).tanh() ** 2).sum() for x in (a, b)), w)[0]
+        torch.testing.assert_close(w.grad, expected, rtol=1e-3, atol=1e-3)
+
+
+def _graphs_were_made() -> None:
+    """On a GPU the statistics show graphs, and no reason against one."""
+    if torch.get_default_device().type != "cuda":
+        return
+    tensord.reset_stats()
+    run = _compiled(lambda x: x * 2 + 1)
+    for _ in range(CALLS):
+        run(torch.randn(100))
+    stats = tensord.stats()
+    assert stats["cuda_graphs"] >= 1, stats
+    assert stats["cuda_graph_replays"] >= 1, stats
+
+
+def checks() -> list[tuple[str, Callable[[], None]]]:
+    """Small functions, then whole models."""
+    small = {
+        "held results stay": _held_results_stay,
+        "inputs may move": _inputs_may_move,
+        "shapes": _shapes,
+        "many shapes": _many_shapes,
+        "random numbers": _random_numbers,
+        "training": _training,
+        "changed input": _changed_input,
+        "two forwards, then backward": _two_forwards_then_backward,
+        "graphs were made": _graphs_were_made,
+    }
+    found = list(small.items())
+    for name in models.MODELS:
+        check = functools.partial(
+            model_check.check_training, name, "bfloat16", mode="reduce-overhead"
+        )
+        found.append((f"{name} bfloat16", check))
+    return found

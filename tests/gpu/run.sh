@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# The GPU tests, from an unpacked bundle: no network, compiler or packages beyond torch are needed.
+#
+#   tests/gpu/run.sh [--bundle FILE|FOLDER] [--sections ops,models,...] [--budget SECONDS]
+#                    [--json FILE] [--device cpu]        # --help lists all
+#
+# The bundle is dist/tensord-*.tar.gz unless --bundle names it; TENSORD_GPU_NO_BUNDLE=1 takes the
+# package `tensord` that Python finds. PYTHON is the interpreter (default python3). The last line is
+# `N passed, N failed`; it ends with 1 when anything failed or nothing ran.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+python=${PYTHON:-python3}
+work=$(mktemp -d /tmp/tensord-gpu-XXXXXX)
+trap 'rm -rf "$work"' EXIT
+
+bundle=
+arguments=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --bundle) bundle=$2; shift ;;
+    --bundle=*) bundle=${1#*=} ;;
+    *) arguments+=("$1") ;;
+  esac
+  shift
+done
+
+if [ "${TENSORD_GPU_NO_BUNDLE:-0}" != 1 ]; then
+  if [ -z "$bundle" ]; then
+    bundle=$(ls -t "$root"/dist/tensord-*.tar.gz 2>/dev/null | head -n 1)
+    [ -n "$bundle" ] || {
+      echo "no bundle in $root/dist: make one with deploy/bundle.sh, or name it by --bundle" >&2
+      exit 1
+    }
+  fi
+  if [ -f "$bundle" ]; then
+    mkdir "$work/bundle"
+    tar -C "$work/bundle" -xzf "$bundle"
+    bundle=$(echo "$work"/bundle/*)
+  fi
+  export PYTHONPATH=$bundle/python${PYTHONPATH:+:$PYTHONPATH}
+fi
+
+for name in TENSORD_ADDRESS TENSORD_STORE TENSORD_STRICT TENSORD_TIMEOUT_S; do unset "$name"; done
+export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 TOKENIZERS_PARALLELISM=false
+"$python" "$root/tests/gpu/run.py" --work "$work" ${arguments[@]+"${arguments[@]}"}
