@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import effects, fallback, options, random_ops, rpc, target, torch_compat
+from . import devices, effects, fallback, options, random_ops, rpc, target, torch_compat
 from . import export as exporter
 from .compiled import CompiledGraph, eager
 from .counters import STATS
@@ -121,6 +121,7 @@ def _compile_graph(
         if label == "inference":
             random_ops.rewrite(module)
         effects.unthread(module)
+        devices.move_constants(module, exporter.MAX_CONSTANT_BYTES)
         with STATS.timed("export_seconds"):
             exported = exporter.export(module, _static_inputs(module, label))
         if not exported.graph.nodes:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import torch_compat
+from . import devices, torch_compat
 from .arguments import Converter, device_of, dtype_of
 from .errors import ExportError
 from .symbols import Symbols
@@ -68,7 +68,8 @@ class _Exporter:
         self.symbols = Symbols(torch_compat.shape_env_of(_flatten(values)))
         self.graph = graph_pb2.Graph()
         self.numbers: dict[fx.Node, int] = {}
-        self.devices: set[torch.device] = set()
+        self.cuda: tuple[int, fx.Node | None] | None = None  # its index, and who brought it
+        self.node: fx.Node | None = None  # exported now
         self.converter = Converter(self.reference, self.symbols.convert)
         self.next_value = 0
 
@@ -101,7 +102,8 @@ class _Exporter:
         self.add_outputs()
         self.graph.symbols.extend(self.symbols.protos())
         self.check_bound()
-        return Exported(self.graph, kept, len(placeholders), extra, self.cuda_index())
+        index = self.cuda[0] if self.cuda is not None else None
+        return Exported(self.graph, kept, len(placeholders), extra, index)
 
     # -- parts of the graph -------------------------------------------------------------------
 
@@ -140,6 +142,7 @@ class _Exporter:
         self.symbols.close()
 
     def add_input(self, node: fx.Node, is_parameter: bool) -> None:
+        self.node = node
         value = node.meta["val"]
         entry = self.graph.inputs.add(name=node.name, is_parameter=is_parameter)
         if isinstance(value, torch.Tensor):
@@ -149,6 +152,7 @@ class _Exporter:
         self.numbers[node] = len(self.graph.inputs) - 1
 
     def add_large(self, node: fx.Node, tensor: torch.Tensor, extra: list[torch.Tensor]) -> None:
+        self.node = node
         for position, known in enumerate(extra):
             if known is tensor:
                 self.numbers[node] = len(self.graph.inputs) - len(extra) + position
@@ -159,11 +163,12 @@ class _Exporter:
         entry.tensor.CopyFrom(self.meta(tensor))
 
     def add_constant(self, node: fx.Node, tensor: torch.Tensor) -> None:
+        self.node = node
         with torch_compat.without_modes():
             dense = tensor.detach().contiguous()
             # view() wants at least one dimension; numpy has no bfloat16.
             data = dense.cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
-            meta = self.meta(dense)
+            meta = self.meta(dense, node.meta.get(devices.DEVICE))
         meta.storage_offset.constant = 0  # the bytes are dense, whatever they were part of
         for number, known in enumerate(self.graph.constants):
             if known.meta == meta and known.data == data:
@@ -173,6 +178,7 @@ class _Exporter:
         self.graph.constants.add(meta=meta, data=data, name=str(node.target))
 
     def add_node(self, node: fx.Node) -> None:
+        self.node = node
         op = node.target
         if op is operator.getitem:
             return  # vanishes into a result's number
@@ -228,8 +234,11 @@ class _Exporter:
             for item in _flatten(value)
         ]
 
-    def meta(self, tensor: torch.Tensor) -> graph_pb2.TensorMeta:
-        """TensorMeta of a fake or real tensor."""
+    def meta(
+        self, tensor: torch.Tensor, device: torch.device | None = None
+    ) -> graph_pb2.TensorMeta:
+        """TensorMeta of a fake or real tensor; device: where it will be, if not where it is."""
+        device = device or tensor.device
         if tensor.layout is not torch.strided:
             raise ExportError(f"a tensor with {tensor.layout} has no form on the wire")
         if tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
@@ -237,12 +246,13 @@ class _Exporter:
         convert = self.symbols.convert
         meta = graph_pb2.TensorMeta(
             dtype=dtype_of(tensor.dtype),
-            device=device_of(tensor.device),
+            device=device_of(device),
             sizes=[convert(s) for s in tensor.shape],
             strides=[convert(s) for s in tensor.stride()],
             storage_offset=convert(tensor.storage_offset()),
         )
-        self.devices.add(tensor.device)
+        if device.type == "cuda":
+            self.check_cuda(device.index or 0)
         return meta
 
     def attribute(self, node: fx.Node) -> torch.Tensor:
@@ -268,11 +278,16 @@ class _Exporter:
         if missing:
             raise ExportError(f"{len(missing)} symbolic size(s) only occur within expressions")
 
-    def cuda_index(self) -> int | None:
-        indices = {d.index or 0 for d in self.devices if d.type == "cuda"}
-        if len(indices) > 1:
-            raise ExportError("one graph on several CUDA devices has no form on the wire")
-        return next(iter(indices), None)
+    def check_cuda(self, index: int) -> None:
+        """A program runs on one device."""
+        if self.cuda is None:
+            self.cuda = (index, self.node)
+        elif self.cuda[0] != index:
+            first = f" as {self.cuda[1].name!r} is" if self.cuda[1] is not None else ""
+            raise ExportError(
+                f"it is on cuda:{index}, not on cuda:{self.cuda[0]}{first}: one graph on several "
+                "CUDA devices has no form on the wire"
+            )
 
 
 class _blame:

@@ -108,6 +108,11 @@ def without_modes() -> contextlib.AbstractContextManager[Any]:
     return _disable_current_modes()
 
 
+def fake_mode_of(value: Any) -> contextlib.AbstractContextManager[Any]:
+    """A block in which new tensors are fake as `value` is; an empty one for a real tensor."""
+    return getattr(value, "fake_mode", None) or contextlib.nullcontext()
+
+
 def static_input_indices(count: int) -> set[int]:
     """Inputs of the forward or inference graph that keep their address (parameters, buffers)."""
     context = torch._guards.TracingContext.try_get()
