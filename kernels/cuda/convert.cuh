@@ -153,7 +153,7 @@ TK_FN Vec<Compute<S>, W> unpack(Packed<S, W> p) {
 }
 template <class S, int W>
 TK_FN Packed<S, W> pack(Vec<Compute<S>, W> v) {
-  Packed<S, W> p;
+  Packed<S, W> p = {};
   if constexpr (sizeof(S) >= 4) {
     TK_EACH(i) p.word[i] = __builtin_bit_cast(typename Packed<S, W>::Word, v.at[i]);
   } else if constexpr (W == 1) {
@@ -171,14 +171,14 @@ TK_FN Packed<S, W> pack(Vec<Compute<S>, W> v) {
 #pragma unroll
     for (int i = 0; i < W; i += 2) {
       const uint32_t pair = ptx::floats_to_e4m3s(v.at[i], v.at[i + 1]);
-      p.word[i / 4] = i & 2 ? p.word[i / 4] | pair << 16 : pair;
+      p.word[i / 4] |= pair << 8 * (i & 2);
     }
 #endif
   } else {
     constexpr int kPerWord = 4 / int(sizeof(S)), kBits = 8 * int(sizeof(S));
     TK_EACH(i) {
       const uint32_t bits = uint32_t(scalar::encode<S>(v.at[i])) << kBits * (i % kPerWord);
-      p.word[i / kPerWord] = i % kPerWord == 0 ? bits : p.word[i / kPerWord] | bits;
+      p.word[i / kPerWord] |= bits;
     }
   }
   return p;

@@ -18,7 +18,7 @@ template <int W>
 TK_FN Philox<W> philox(Philox<W> counter, uint32_t key0, uint32_t key1) {
   Vec<uint32_t, W>(&c)[4] = counter.word;
   // Several lanes hide each other's latency; unrolled they would be a thousand instructions.
-  constexpr int kUnroll = W <= 2 ? 10 : 1;
+  [[maybe_unused]] constexpr int kUnroll = W <= 2 ? 10 : 1;
 #pragma unroll kUnroll
   for (int round = 0; round < 10; ++round) {
     TK_EACH(i) {

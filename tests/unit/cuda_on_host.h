@@ -1,0 +1,218 @@
+// The CUDA prelude as plain C++, for tests of its numbers: CUDA's words and the functions of its
+// library that the prelude uses, and in place of ptx.cuh portable code. A block's threads are
+// threads of the host (RunBlock), which meet at every shuffle, vote and barrier.
+//
+// To be included after all other headers: `__noinline__` and `__forceinline__` are macros here, as
+// in CUDA, and the CPU prelude is included as namespace tk_cpu.
+#ifndef TENSORD_TESTS_UNIT_CUDA_ON_HOST_H_
+#define TENSORD_TESTS_UNIT_CUDA_ON_HOST_H_
+
+#include <atomic>
+#include <barrier>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#define tk tk_cpu
+#include "kernels/cpu/cpu.h"
+#undef tk
+#undef TK_FN
+#undef TK_OPERATOR
+#undef TK_COMPARE
+#undef TK_REDUCE
+#undef TK_ROUND
+
+#define __device__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline, unused))
+
+// --- threads
+
+struct HostDim {
+  unsigned x = 0, y = 0, z = 0;
+};
+inline thread_local HostDim threadIdx, blockDim;
+
+namespace cuda_on_host {
+
+struct Warp {
+  std::barrier<> meet{32};
+  uint32_t word[32];
+};
+struct Block {
+  explicit Block(int threads) : meet(threads), warps(threads / 32) {
+    for (auto& warp : warps) warp = std::make_unique<Warp>();
+  }
+  std::barrier<> meet;
+  std::atomic<int> votes = 0;
+  std::vector<std::unique_ptr<Warp>> warps;
+};
+inline thread_local Block* block = nullptr;
+
+// Runs f in `threads` threads, a multiple of 32.
+inline void RunBlock(int threads, const std::function<void()>& f) {
+  Block shared(threads);
+  std::vector<std::thread> all;
+  for (int i = 0; i < threads; ++i) {
+    all.emplace_back([&, i] {
+      threadIdx.x = unsigned(i);
+      blockDim.x = unsigned(threads);
+      block = &shared;
+      f();
+    });
+  }
+  for (std::thread& thread : all) thread.join();
+}
+
+inline uint32_t Exchange(uint32_t x, int from) {
+  Warp& warp = *block->warps[threadIdx.x / 32];
+  warp.word[threadIdx.x % 32] = x;
+  warp.meet.arrive_and_wait();
+  const uint32_t r = warp.word[from];
+  warp.meet.arrive_and_wait();
+  return r;
+}
+inline int CountVotes(bool x) {
+  block->votes += x;
+  block->meet.arrive_and_wait();
+  const int r = block->votes;
+  block->meet.arrive_and_wait();
+  if (threadIdx.x == 0) block->votes = 0;
+  block->meet.arrive_and_wait();
+  return r;
+}
+
+}  // namespace cuda_on_host
+
+inline uint32_t __shfl_xor_sync(unsigned, uint32_t x, int mask) {
+  return cuda_on_host::Exchange(x, int(threadIdx.x % 32) ^ mask);
+}
+inline uint32_t __shfl_sync(unsigned, uint32_t x, int from) {
+  return cuda_on_host::Exchange(x, from % 32);
+}
+inline uint32_t __shfl_up_sync(unsigned, uint32_t x, int by) {
+  const int lane = int(threadIdx.x % 32);
+  return cuda_on_host::Exchange(x, lane >= by ? lane - by : lane);
+}
+inline unsigned __ballot_sync(unsigned, bool x) {
+  cuda_on_host::Warp& warp = *cuda_on_host::block->warps[threadIdx.x / 32];
+  warp.word[threadIdx.x % 32] = x;
+  warp.meet.arrive_and_wait();
+  unsigned bits = 0;
+  for (int i = 0; i < 32; ++i) bits |= warp.word[i] << i;
+  warp.meet.arrive_and_wait();
+  return bits;
+}
+inline void __syncthreads() { cuda_on_host::block->meet.arrive_and_wait(); }
+inline int __syncthreads_or(int x) { return cuda_on_host::CountVotes(x != 0) != 0; }
+inline int __syncthreads_and(int x) { return cuda_on_host::CountVotes(x == 0) == 0; }
+inline void __syncwarp() { cuda_on_host::Exchange(0, 0); }
+
+// --- memory
+
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) ulonglong2 {
+  unsigned long long x, y;
+};
+template <class T>
+T __ldcs(const T* p) {
+  return *p;
+}
+template <class T>
+T __ldg(const T* p) {
+  return *p;
+}
+template <class T>
+void __stcs(T* p, T x) {
+  *p = x;
+}
+template <class T>
+T atomicAdd(T* p, T x) {
+  return std::atomic_ref<T>(*p).fetch_add(x);
+}
+inline unsigned atomicCAS(unsigned* p, unsigned expected, unsigned x) {
+  std::atomic_ref<unsigned>(*p).compare_exchange_strong(expected, x);
+  return expected;
+}
+
+// --- functions
+
+inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned(uint64_t(a) * b >> 32); }
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+inline double rsqrt(double x) { return 1 / std::sqrt(x); }
+inline double erfinv(double x) { return tk_cpu::scalar::erfinv(x); }
+inline float erfinvf(float x) { return float(erfinv(x)); }
+
+// --- ptx.cuh
+
+#define TENSORD_CUDA_PTX_CUH_
+#define TK_HAS_E4M3 0
+#define TK_HAS_BFLOAT16_ADD 1
+
+namespace tk::ptx {
+
+template <class S>
+uint16_t Encode(float x) {
+  return tk_cpu::encode<S, 1>(tk_cpu::Vec<float, 1>{{x}}).part[0];
+}
+inline float half_to_float(uint16_t bits) {
+  return tk_cpu::decode<tk_cpu::half, 1>(tk_cpu::Vec<uint16_t, 1>{{bits}}).part[0];
+}
+inline uint16_t float_to_half(float x) { return Encode<tk_cpu::half>(x); }
+inline uint16_t float_to_bfloat16(float x) { return Encode<tk_cpu::bfloat16>(x); }
+inline uint32_t floats_to_halves(float low, float high) {
+  return uint32_t(float_to_half(high)) << 16 | float_to_half(low);
+}
+inline uint32_t floats_to_bfloat16s(float low, float high) {
+  return uint32_t(float_to_bfloat16(high)) << 16 | float_to_bfloat16(low);
+}
+// Minus 0 is less than 0, as on the device.
+inline float min_nan(float a, float b) {
+  if (std::isnan(a) || std::isnan(b)) return std::nanf("");
+  return a < b || (a == b && std::signbit(a)) ? a : b;
+}
+inline float max_nan(float a, float b) {
+  if (std::isnan(a) || std::isnan(b)) return std::nanf("");
+  return a > b || (a == b && !std::signbit(a)) ? a : b;
+}
+inline float reciprocal_approx(float x) {
+  const float r = 1 / x;
+  return std::fabs(r) < 0x1p-126f ? std::copysign(0.0f, r) : r;
+}
+// Not indivisible: tests call them from one thread.
+inline void add_half(void* p, uint16_t bits) {
+  uint16_t* const at = static_cast<uint16_t*>(p);
+  *at = float_to_half(half_to_float(*at) + half_to_float(bits));
+}
+inline void add_bfloat16(void* p, uint16_t bits) {
+  const auto value = [](uint32_t x) { return __builtin_bit_cast(float, x << 16); };
+  uint16_t* const at = static_cast<uint16_t*>(p);
+  *at = float_to_bfloat16(value(*at) + value(bits));
+}
+inline void store_release(unsigned long long* p, unsigned long long x) {
+  std::atomic_ref(*p).store(x, std::memory_order_release);
+}
+inline unsigned long long load_acquire(const unsigned long long* p) {
+  return std::atomic_ref(*const_cast<unsigned long long*>(p)).load(std::memory_order_acquire);
+}
+inline void store_relaxed(unsigned long long* p, unsigned long long x) {
+  std::atomic_ref(*p).store(x, std::memory_order_relaxed);
+}
+inline unsigned long long load_relaxed(const unsigned long long* p) {
+  return std::atomic_ref(*const_cast<unsigned long long*>(p)).load(std::memory_order_relaxed);
+}
+
+}  // namespace tk::ptx
+
+#include "tensord/cuda/cuda.cuh"
+
+#endif  // TENSORD_TESTS_UNIT_CUDA_ON_HOST_H_
