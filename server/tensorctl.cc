@@ -112,7 +112,8 @@ int Status(const Ctl& ctl) {
   if (!s.store_problem().empty()) {
     table.Add({"WARNING", "the configured store is not in use: " + s.store_problem()});
   }
-  for (const v1::ToolchainState& toolchain : GetToolchains(ctl).toolchains()) {
+  const v1::ToolchainList toolchains = GetToolchains(ctl);
+  for (const v1::ToolchainState& toolchain : toolchains.toolchains()) {
     table.Add({toolchain.name(),
                toolchain.found().empty() ? "not usable: " + toolchain.problem() : toolchain.found()});
   }

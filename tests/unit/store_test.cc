@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/sha256.h"
+#include "server/store/sqlite.h"
 
 namespace tensord::store {
 namespace {
@@ -221,6 +222,28 @@ TEST_F(StoreTest, CountsHitsAndFindsByPrefix) {
   EXPECT_EQ(store->Find("zzzz").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(store->List(0)->size(), 2u);
   EXPECT_EQ(store->List(1)->size(), 1u);
+}
+
+TEST_F(StoreTest, KernelKeepsItsFacts) {
+  auto store = Open();
+  ASSERT_TRUE(store->PutKernel("k", "binary", "source", std::string("\0facts", 6)).ok());
+  EXPECT_EQ(store->FindKernel("k")->facts, std::string("\0facts", 6));
+}
+
+// An index of form 1, which had no facts, is taken over.
+TEST_F(StoreTest, OlderIndexIsUpgraded) {
+  const std::string key = Add(*Open(), "a");
+  {
+    auto database = Database::Open(root_ + "/store/index.sqlite");
+    ASSERT_TRUE(database->Execute("ALTER TABLE kernels DROP COLUMN facts; PRAGMA user_version=1")
+                    .ok());
+  }
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_TRUE(store->Lookup(key).ok());
+  EXPECT_EQ(store->FindKernel(Sha256("kernel a"))->facts, "");
+  ASSERT_TRUE(store->PutKernel("k", "binary", "source", "facts").ok());
+  EXPECT_EQ(store->FindKernel("k")->facts, "facts");
 }
 
 TEST_F(StoreTest, DamagedIndexStartsEmpty) {
