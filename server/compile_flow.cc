@@ -203,9 +203,9 @@ absl::Status CompileFlow::JitOnOneWorker(const FlowInput& input,
   metrics_->kernels_failed += failed.size();
   for (int i = 0; i < result.binaries_size(); ++i) {
     if (failed.count(static_cast<uint32_t>(i)) != 0) continue;
-    TENSORD_ASSIGN_OR_RETURN(
-        kernels[i]->row, store_->PutKernel(kernels[i]->key, result.binaries(i),
-                                           kernels[i]->unit->source(), FactsOf(result, i)));
+    TENSORD_ASSIGN_OR_RETURN(kernels[i]->row,
+                             store_->PutKernel(kernels[i]->key, result.binaries(i),
+                                               kernels[i]->unit->source(), FactsOf(result, i)));
   }
   return failed.empty() ? absl::OkStatus() : absl::InternalError(result.failures(0).log());
 }

@@ -114,8 +114,8 @@ int Status(const Ctl& ctl) {
   }
   const v1::ToolchainList toolchains = GetToolchains(ctl);
   for (const v1::ToolchainState& toolchain : toolchains.toolchains()) {
-    table.Add({toolchain.name(),
-               toolchain.found().empty() ? "not usable: " + toolchain.problem() : toolchain.found()});
+    table.Add({toolchain.name(), toolchain.found().empty() ? "not usable: " + toolchain.problem()
+                                                           : toolchain.found()});
   }
   Print(table.ToString());
   return kExitOk;
@@ -208,8 +208,10 @@ std::string Describe(const v1::Step& step) {
 std::string Resources(const v1::Module& module) {
   if (module.registers() == 0) return "";
   std::string text = fmt::format("  [{} registers", module.registers());
-  if (module.shared_bytes() > 0) text += fmt::format(", {} shared", HumanBytes(module.shared_bytes()));
-  if (module.spill_bytes() > 0) text += fmt::format(", {} spilled", HumanBytes(module.spill_bytes()));
+  if (module.shared_bytes() > 0)
+    text += fmt::format(", {} shared", HumanBytes(module.shared_bytes()));
+  if (module.spill_bytes() > 0)
+    text += fmt::format(", {} spilled", HumanBytes(module.spill_bytes()));
   return text + "]";
 }
 

@@ -58,7 +58,7 @@ class StoreTest : public ::testing::Test {
 };
 
 mode_t ModeOf(const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   EXPECT_EQ(stat(path.c_str(), &info), 0) << path;
   return info.st_mode & 0777;
 }
@@ -100,7 +100,7 @@ TEST_F(StoreTest, ChangedBlobIsRemovedAndCounted) {
   const std::string path = PathOf(*store, blob);
   chmod(path.c_str(), 0600);
   // Same size and same modification time as before: only the change time tells.
-  struct stat before {};
+  struct stat before{};
   stat(path.c_str(), &before);
   std::fstream(path, std::ios::in | std::ios::out).put('X');
   const timespec times[2] = {before.st_atim, before.st_mtim};
@@ -235,8 +235,8 @@ TEST_F(StoreTest, OlderIndexIsUpgraded) {
   const std::string key = Add(*Open(), "a");
   {
     auto database = Database::Open(root_ + "/store/index.sqlite");
-    ASSERT_TRUE(database->Execute("ALTER TABLE kernels DROP COLUMN facts; PRAGMA user_version=1")
-                    .ok());
+    ASSERT_TRUE(
+        database->Execute("ALTER TABLE kernels DROP COLUMN facts; PRAGMA user_version=1").ok());
   }
   auto store = Open();
   ASSERT_NE(store, nullptr);
@@ -247,7 +247,9 @@ TEST_F(StoreTest, OlderIndexIsUpgraded) {
 }
 
 TEST_F(StoreTest, DamagedIndexStartsEmpty) {
-  { Add(*Open(), "a"); }
+  {
+    Add(*Open(), "a");
+  }
   for (const char* suffix : {"-wal", "-shm"}) fs::remove(root_ + "/store/index.sqlite" + suffix);
   std::ofstream(root_ + "/store/index.sqlite", std::ios::trunc) << std::string(8192, 'x');
   auto store = Open();
