@@ -99,8 +99,9 @@ absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input) {
   TENSORD_RETURN_IF_ERROR(MakeKernels(input, kernels, output.stages, output.kernels_compiled));
   for (size_t i = 0; i < kernels.size(); ++i) {
     v1::Module& module = *result.mutable_artifact()->mutable_modules(static_cast<int>(i));
-    if (!module.ParseFromString(kernels[i].row.facts)) {
-      return absl::InternalError("the store gave a kernel with damaged facts");
+    // A store of an older form kept no facts: only shared objects were made then.
+    if (!module.ParseFromString(kernels[i].row.facts) || kernels[i].row.facts.empty()) {
+      module.set_kind(v1::Module::SHARED_OBJECT);
     }
     module.set_sha256(kernels[i].row.sha256);
     module.set_size(kernels[i].row.size);
@@ -202,9 +203,9 @@ absl::Status CompileFlow::JitOnOneWorker(const FlowInput& input,
   metrics_->kernels_failed += failed.size();
   for (int i = 0; i < result.binaries_size(); ++i) {
     if (failed.count(static_cast<uint32_t>(i)) != 0) continue;
-    TENSORD_ASSIGN_OR_RETURN(
-        kernels[i]->row, store_->PutKernel(kernels[i]->key, result.binaries(i),
-                                           kernels[i]->unit->source(), FactsOf(result, i)));
+    TENSORD_ASSIGN_OR_RETURN(kernels[i]->row,
+                             store_->PutKernel(kernels[i]->key, result.binaries(i),
+                                               kernels[i]->unit->source(), FactsOf(result, i)));
   }
   return failed.empty() ? absl::OkStatus() : absl::InternalError(result.failures(0).log());
 }

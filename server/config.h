@@ -39,8 +39,8 @@ struct Option {
   const char* key;  // in the file; the flag is --key with dashes
   const char* env;  // or null
   Kind kind;
-  std::string Config::*text;
-  uint64_t Config::*number;
+  std::string Config::* text;
+  uint64_t Config::* number;
   uint64_t min, max;  // of numbers
   const char* help;
 

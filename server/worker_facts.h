@@ -32,7 +32,8 @@ class WorkerFacts {
   // Asks a worker if need be. FailedPrecondition: no host compiler, no NVRTC.
   absl::StatusOr<Toolchain> GetToolchain(const v1::Target& target);
 
-  // Always asks a worker: a compiler may have been installed a moment ago. Unavailable: all are busy.
+  // Always asks a worker: a compiler may have been installed a moment ago. Unavailable: all are
+  // busy.
   absl::StatusOr<v1::ToolchainList> GetToolchainList();
 
   struct Operators {
@@ -43,8 +44,8 @@ class WorkerFacts {
   absl::StatusOr<Operators> GetOperators();
 
  private:
-  // Of the worker binary and the host compiler: when it changes, everything is asked again. NVRTC is
-  // found by the workers, so its file is known, and watched, once one has answered.
+  // Of the worker binary and the host compiler: when it changes, everything is asked again. NVRTC
+  // is found by the workers, so its file is known, and watched, once one has answered.
   std::string Binaries() const;
   // Clears what is remembered about other binaries.
   void Refresh(const std::string& binaries) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -11,7 +11,14 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 setup deploy/requirements.txt tests/requirements.txt
 
 # A test finds its daemon and its settings itself; those of the caller would mislead it.
+no_cuda_tests=${TENSORD_NO_CUDA_TESTS:-}
 for name in $(compgen -e TENSORD_ || true); do unset "$name"; done
+# The CUDA tests compile with the NVRTC of .venv and need no GPU. TENSORD_NO_CUDA_TESTS=1, which is
+# read before the settings go, leaves them out.
+if [ -n "$no_cuda_tests" ]; then export TENSORD_NO_CUDA_TESTS=1; fi
+TENSORD_NVRTC=$("$venv/bin/python" -c \
+  'import sysconfig; print(sysconfig.get_path("purelib") + "/nvidia/cu13/lib")')
+export TENSORD_NVRTC
 # Models are made from configurations; nothing may be fetched.
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
 # Spinning threads of one test would starve the compilers and daemons of another.

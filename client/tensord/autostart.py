@@ -8,6 +8,7 @@ ends itself after a long idle time. TENSORD_AUTOSTART=0 forbids all of it.
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -141,7 +142,27 @@ def _daemon_environment(address: addresses.Address) -> dict[str, str]:
     environment = {name: v for name, v in os.environ.items() if name not in _NOT_INHERITED}
     if address.explicit:  # made absolute: the daemon runs in another folder
         environment["TENSORD_ADDRESS"] = f"unix:{address.path}"
+    nvrtc = find_nvrtc()
+    if nvrtc is not None:
+        environment.setdefault("TENSORD_NVRTC", nvrtc)
     return environment
+
+
+# Below a Python environment's site-packages: NVRTC of CUDA 13 and later, and of CUDA 12.
+_NVRTC_FOLDERS = ("nvidia/cu[1-9]*/lib", "nvidia/cuda_nvrtc/lib")
+
+
+def find_nvrtc() -> str | None:
+    """The folder of the NVRTC that torch's wheels brought along; torch is not imported for it."""
+    torch = importlib.util.find_spec("torch")
+    if torch is None or torch.origin is None:
+        return None
+    site_packages = pathlib.Path(torch.origin).parent.parent
+    for pattern in _NVRTC_FOLDERS:
+        for folder in sorted(site_packages.glob(pattern), reverse=True):
+            if any(folder.glob("libnvrtc.so.*")):
+                return str(folder)
+    return None
 
 
 _started: list[subprocess.Popen[bytes]] = []

@@ -49,7 +49,11 @@ class RealDaemon:
 
     def start(self) -> None:
         """Starts the process and waits until it listens; raises RuntimeError with its log."""
-        inherited = {n: v for n, v in os.environ.items() if not n.startswith("TENSORD_")}
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("TENSORD_") or name == "TENSORD_NVRTC"
+        }
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [

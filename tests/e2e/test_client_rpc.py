@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import os
 import subprocess
 import sys
@@ -159,6 +161,23 @@ def test_autostart_detached(startable: Path):
     assert session != str(os.getsid(0)) and pid == session
     assert arguments == ["--idle-exit", "3600"]
     os.kill(int(pid), 15)
+
+
+def test_autostart_hands_over_nvrtc(tmp_path: Path, monkeypatch):
+    """The daemon gets the NVRTC beside torch: of the newest CUDA, unless one is set."""
+    spec = importlib.machinery.ModuleSpec("torch", None, origin=str(tmp_path / "torch/__init__.py"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    monkeypatch.delenv("TENSORD_NVRTC", raising=False)
+    here = address.resolve()
+    assert "TENSORD_NVRTC" not in autostart._daemon_environment(here)
+    for folder in ("cuda_nvrtc/lib", "cu13/lib", "cu14/lib"):
+        (tmp_path / "nvidia" / folder).mkdir(parents=True)
+        if folder != "cu14/lib":  # one without the library
+            (tmp_path / "nvidia" / folder / "libnvrtc.so.13").touch()
+    found = str(tmp_path / "nvidia/cu13/lib")
+    assert autostart._daemon_environment(here)["TENSORD_NVRTC"] == found
+    monkeypatch.setenv("TENSORD_NVRTC", "/mine")
+    assert autostart._daemon_environment(here)["TENSORD_NVRTC"] == "/mine"
 
 
 def test_autostart_race(startable: Path, monkeypatch):

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "compiler/jit/jit.h"
+#include "compiler/jit/nvrtc/pch.h"
 #include "compiler/jit/nvrtc/ptxas_log.h"
 #include "kernels/embedded.h"
 
@@ -56,6 +57,7 @@ class JitNvrtcTest : public testing::Test {
     ASSERT_NE(nvrtc, nullptr) << "set TENSORD_NVRTC to NVRTC's folder";
     config_.nvrtc = nvrtc;
     config_.work_folder = testing::TempDir() + "/tensord-jit-nvrtc";
+    fs::create_directories(config_.work_folder);
     job_.mutable_target()->mutable_cuda()->set_sm(90);
   }
   void TearDown() override { fs::remove_all(config_.work_folder); }
@@ -122,6 +124,29 @@ TEST_F(JitNvrtcTest, SameSourceGivesSameBytes) {
   const auto second = Jit(job_, config_);
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_EQ(first->binaries(0), second->binaries(0));
+}
+
+// After a few units a precompiled prelude is made and used, which changes no byte.
+TEST_F(JitNvrtcTest, PrecompiledPreludeGivesTheSameBytes) {
+  config_.parallelism = 2;
+  job_.mutable_target()->mutable_cuda()->set_sm(86);
+  for (int i = 0; i < 2 * kUnitsBeforePch + 2; ++i) AddUnit(Source(i % 2));
+  AddUnit("#include \"tensord/cuda.cuh\"\n#error on purpose\n");
+  const auto result = Jit(job_, config_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  for (int i = 2; i < result->binaries_size() - 1; ++i)
+    EXPECT_EQ(result->binaries(i), result->binaries(i % 2)) << i;
+  ASSERT_EQ(result->failures_size(), 1);
+  EXPECT_THAT(result->failures(0).log(), HasSubstr("on purpose"));
+  int files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(config_.work_folder))
+    files += entry.path().filename() == "prelude.pch";
+  EXPECT_EQ(files, 1);
+  // Gone from the disk: done without.
+  fs::remove_all(config_.work_folder);
+  const auto without = Jit(job_, config_);
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_EQ(without->binaries(0), result->binaries(0));
 }
 
 TEST_F(JitNvrtcTest, ResourcesAreTold) {

@@ -225,7 +225,7 @@ TEST_F(FakeCompiler, ToolchainIdFollowsTheCompilerFile) {
   Make("echo 'c++ (One) 12.1.0'\n");
   const auto one = FindToolchain(job_.target(), config_);
   ASSERT_TRUE(one.ok()) << one.status();
-  EXPECT_EQ(one->file, config_.cxx);
+  EXPECT_TRUE(fs::equivalent(one->file, config_.cxx)) << one->file;
   EXPECT_THAT(one->id, HasSubstr("(One) 12.1.0"));
   Make("echo 'c++ (Another) 13.1.0'\n");
   const auto another = FindToolchain(job_.target(), config_);
@@ -237,8 +237,8 @@ TEST_F(FakeCompiler, SignalIsReported) {
   AddUnit(Source("kernel", 2));
   Make("case $1 in --version) echo 'c++ (x) 12.1.0';; *) kill -SEGV $$;; esac\n");
   const auto result = Jit(job_, config_);
-  ASSERT_EQ(result->failures_size(), 1);
-  EXPECT_THAT(result->failures(0).log(), HasSubstr("exit 139"));
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(result.status().message()), HasSubstr("exit 139"));
 }
 
 TEST_F(JitTest, ToolchainIdNamesWhatMatters) {

@@ -159,6 +159,41 @@ TEST_F(CompileServiceTest, FailedJitReachesEveryWaiter) {
     EXPECT_EQ(answer->status.code(), absl::StatusCode::kInternal);
     EXPECT_THAT(std::string(answer->status.message()), HasSubstr("does not compile"));
   }
+  EXPECT_GE(Stats(*service).kernels_failed(), 1u);
+  int repros = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder_ + "/store/repros")) {
+    v1::CompileJob job;
+    std::ifstream stream(file.path(), std::ios::binary);
+    ASSERT_TRUE(job.ParseFromIstream(&stream));
+    EXPECT_THAT(job.failure(), HasSubstr("does not compile"));
+    ++repros;
+  }
+  EXPECT_EQ(repros, 1);
+}
+
+// Its module says the same as that of the program that made the kernel.
+TEST_F(CompileServiceTest, FoundKernelKeepsItsFacts) {
+  auto service = Open();
+  Compile(*service, Request({"a"}));
+  const auto other = Compile(*service, Request({"a", "b"}));
+  EXPECT_EQ(other->reply.kernels_compiled(), 1u);
+  for (const v1::Module& module : other->reply.artifact().modules()) {
+    EXPECT_EQ(module.kind(), v1::Module::SHARED_OBJECT);
+    EXPECT_EQ(module.registers(), 7u);
+  }
+}
+
+TEST_F(CompileServiceTest, ToolchainsAreTold) {
+  auto service = Open();
+  v1::ToolchainList list;
+  absl::Notification done;
+  service->ListToolchains(&list, [&](absl::Status status) {
+    EXPECT_TRUE(status.ok()) << status;
+    done.Notify();
+  });
+  done.WaitForNotification();
+  ASSERT_EQ(list.toolchains_size(), 1);
+  EXPECT_EQ(list.toolchains(0).name(), "fake compiler");
 }
 
 TEST_F(CompileServiceTest, InvalidGraphIsRememberedForAWhile) {

@@ -60,6 +60,13 @@ TEST_F(ConfigTest, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
   EXPECT_THAT(PrintConfig(*config), AllOf(HasSubstr("# TENSORD_WORKERS"), HasSubstr("\"flag\"")));
 }
 
+TEST_F(ConfigTest, NvrtcIsAText) {
+  EXPECT_EQ(LoadConfig({}, "")->nvrtc, "");
+  setenv("TENSORD_NVRTC", "/env/lib", 1);
+  EXPECT_EQ(LoadConfig({}, File("nvrtc = '/file/lib'\n"))->nvrtc, "/env/lib");
+  EXPECT_EQ(LoadConfig({{"nvrtc", "/flag/lib"}}, "")->nvrtc, "/flag/lib");
+}
+
 TEST_F(ConfigTest, ReadsTheFileOfTheUser) {
   std::filesystem::create_directories(folder_ + "/.config/tensord");
   std::ofstream(folder_ + "/.config/tensord/tensord.toml") << "log_level = 'debug'\n";

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/sha256.h"
+#include "server/store/sqlite.h"
 
 namespace tensord::store {
 namespace {
@@ -57,7 +58,7 @@ class StoreTest : public ::testing::Test {
 };
 
 mode_t ModeOf(const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   EXPECT_EQ(stat(path.c_str(), &info), 0) << path;
   return info.st_mode & 0777;
 }
@@ -99,7 +100,7 @@ TEST_F(StoreTest, ChangedBlobIsRemovedAndCounted) {
   const std::string path = PathOf(*store, blob);
   chmod(path.c_str(), 0600);
   // Same size and same modification time as before: only the change time tells.
-  struct stat before {};
+  struct stat before{};
   stat(path.c_str(), &before);
   std::fstream(path, std::ios::in | std::ios::out).put('X');
   const timespec times[2] = {before.st_atim, before.st_mtim};
@@ -223,8 +224,32 @@ TEST_F(StoreTest, CountsHitsAndFindsByPrefix) {
   EXPECT_EQ(store->List(1)->size(), 1u);
 }
 
+TEST_F(StoreTest, KernelKeepsItsFacts) {
+  auto store = Open();
+  ASSERT_TRUE(store->PutKernel("k", "binary", "source", std::string("\0facts", 6)).ok());
+  EXPECT_EQ(store->FindKernel("k")->facts, std::string("\0facts", 6));
+}
+
+// An index of form 1, which had no facts, is taken over.
+TEST_F(StoreTest, OlderIndexIsUpgraded) {
+  const std::string key = Add(*Open(), "a");
+  {
+    auto database = Database::Open(root_ + "/store/index.sqlite");
+    ASSERT_TRUE(
+        database->Execute("ALTER TABLE kernels DROP COLUMN facts; PRAGMA user_version=1").ok());
+  }
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_TRUE(store->Lookup(key).ok());
+  EXPECT_EQ(store->FindKernel(Sha256("kernel a"))->facts, "");
+  ASSERT_TRUE(store->PutKernel("k", "binary", "source", "facts").ok());
+  EXPECT_EQ(store->FindKernel("k")->facts, "facts");
+}
+
 TEST_F(StoreTest, DamagedIndexStartsEmpty) {
-  { Add(*Open(), "a"); }
+  {
+    Add(*Open(), "a");
+  }
   for (const char* suffix : {"-wal", "-shm"}) fs::remove(root_ + "/store/index.sqlite" + suffix);
   std::ofstream(root_ + "/store/index.sqlite", std::ios::trunc) << std::string(8192, 'x');
   auto store = Open();

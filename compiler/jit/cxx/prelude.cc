@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "base/sha256.h"
-#include "compiler/jit/folder.h"
 #include "compiler/jit/cxx/process.h"
+#include "compiler/jit/folder.h"
 #include "kernels/embedded.h"
 
 namespace tensord::jit {

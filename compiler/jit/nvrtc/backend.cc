@@ -1,11 +1,13 @@
 #include "compiler/jit/nvrtc/backend.h"
 
+#include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 
 #include <algorithm>
 
 #include "compiler/jit/nvrtc/library.h"
+#include "compiler/jit/nvrtc/pch.h"
 #include "compiler/jit/nvrtc/ptxas_log.h"
 #include "kernels/embedded.h"
 
@@ -21,10 +23,8 @@ struct VersionedOption {
   const char* text;
 };
 constexpr VersionedOption kOptions[] = {
-    {{12, 4}, "--std=c++20"},
-    {{12, 4}, "--device-as-default-execution-space"},
-    {{12, 4}, "--disable-warnings"},
-    {{12, 4}, "--no-source-include"},
+    {{12, 4}, "--std=c++20"},        {{12, 4}, "--device-as-default-execution-space"},
+    {{12, 4}, "--disable-warnings"}, {{12, 4}, "--no-source-include"},
     {{12, 4}, "--ptxas-options=-v"},  // for UnitResources
     {{12, 8}, "--minimal"},           // neither textures nor launches from the device
     {{12, 9}, "--no-cache"},          // the store is the cache
@@ -55,9 +55,8 @@ absl::StatusOr<Toolchain> FindNvrtc(const v1::Target& target, const JitConfig& c
                      " and later: set TENSORD_NVRTC to an older one"));
   const int architecture = *std::prev(after);
   result.output = architecture == sm ? Output::kCubin : Output::kPtx;
-  result.options.push_back(absl::StrCat("--gpu-architecture=",
-                                        result.output == Output::kCubin ? "sm_" : "compute_",
-                                        architecture));
+  result.options.push_back(absl::StrCat(
+      "--gpu-architecture=", result.output == Output::kCubin ? "sm_" : "compute_", architecture));
   for (const VersionedOption& option : kOptions)
     if (version >= option.since) result.options.push_back(option.text);
   result.id = absl::StrCat("nvrtc ", version.major, ".", version.minor, " | ",
@@ -66,19 +65,38 @@ absl::StatusOr<Toolchain> FindNvrtc(const v1::Target& target, const JitConfig& c
   return result;
 }
 
+constexpr char kFirstLine[] = "#include \"tensord/cuda.cuh\"\n";
+
 class NvrtcBackend : public Backend {
  public:
-  explicit NvrtcBackend(Toolchain toolchain) : toolchain_(std::move(toolchain)) {}
+  NvrtcBackend(Toolchain toolchain, std::string work_folder)
+      : toolchain_(std::move(toolchain)),
+        work_folder_(std::move(work_folder)),
+        prelude_(PrecompiledPrelude::Of(*toolchain_.library, toolchain_.options)) {}
 
   v1::Module::Kind kind() const override {
     return toolchain_.output == Output::kCubin ? v1::Module::CUBIN : v1::Module::PTX;
   }
 
   absl::StatusOr<CompiledUnit> Compile(const v1::KernelUnit& unit) const override {
-    TENSORD_ASSIGN_OR_RETURN(
-        NvrtcLibrary::Result result,
-        toolchain_.library->Compile(unit.source(), kernels::CudaPrelude(), toolchain_.options,
-                                    toolchain_.output));
+    if (absl::StartsWith(unit.source(), kFirstLine)) {
+      if (const std::string pch = prelude_->Use(work_folder_); !pch.empty()) {
+        std::vector<std::string> options = toolchain_.options;
+        options.push_back("--use-pch=" + pch);
+        absl::StatusOr<CompiledUnit> compiled = Compile(unit, options);
+        // What failed is compiled again without: the fault may be the precompiled prelude's.
+        if (compiled.ok() && compiled->failure.empty()) return compiled;
+      }
+    }
+    return Compile(unit, toolchain_.options);
+  }
+
+ private:
+  absl::StatusOr<CompiledUnit> Compile(const v1::KernelUnit& unit,
+                                       const std::vector<std::string>& options) const {
+    TENSORD_ASSIGN_OR_RETURN(NvrtcLibrary::Result result,
+                             toolchain_.library->Compile(unit.source(), kernels::CudaPrelude(),
+                                                         options, toolchain_.output));
     CompiledUnit compiled;
     if (result.ok) {
       compiled.binary = std::move(result.binary);
@@ -86,18 +104,19 @@ class NvrtcBackend : public Backend {
     } else {
       compiled.failure =
           FailureText("NVRTC", unit, result.error,
-                      absl::StrCat("nvrtc ", absl::StrJoin(toolchain_.options, " ")), result.log);
+                      absl::StrCat("nvrtc ", absl::StrJoin(options, " ")), result.log);
     }
     return compiled;
   }
 
- private:
   const Toolchain toolchain_;
+  const std::string work_folder_;
+  PrecompiledPrelude* const prelude_;
 };
 
 absl::StatusOr<std::unique_ptr<Backend>> Open(const v1::Target& target, const JitConfig& config) {
   TENSORD_ASSIGN_OR_RETURN(Toolchain toolchain, FindNvrtc(target, config));
-  return std::make_unique<NvrtcBackend>(std::move(toolchain));
+  return std::make_unique<NvrtcBackend>(std::move(toolchain), config.work_folder);
 }
 
 absl::StatusOr<ToolchainInfo> InfoOf(const v1::Target& target, const JitConfig& config) {

@@ -45,7 +45,8 @@ std::vector<std::string> NvrtcCandidates(const std::string& configured) {
     if (fs::is_directory(configured, error)) {
       AddFolder(configured, candidates);
     } else if (fs::exists(configured, error)) {
-      candidates.push_back(fs::absolute(configured));  // with a slash: not for the loader to look up
+      candidates.push_back(
+          fs::absolute(configured));  // with a slash: not for the loader to look up
     }
     return candidates;
   }
@@ -61,8 +62,8 @@ std::vector<std::string> NvrtcCandidates(const std::string& configured) {
 std::string NvrtcBuiltins(const std::string& library, int major, int minor) {
   // The library's own folder, then that of the file that it is a link to.
   std::error_code error;
-  for (const fs::path& folder : {fs::path(library).parent_path(),
-                                 fs::canonical(library, error).parent_path()}) {
+  for (const fs::path& folder :
+       {fs::path(library).parent_path(), fs::canonical(library, error).parent_path()}) {
     const std::string stem =
         absl::StrCat(folder.string(), "/libnvrtc-builtins.so.", major, ".", minor);
     for (const std::string& path : Glob(stem + "*")) return path;

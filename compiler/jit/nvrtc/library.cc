@@ -48,17 +48,26 @@ absl::Status Broken(const std::string& path, const std::string& why) {
 
 absl::StatusOr<NvrtcApi> LoadApi(void* library, const std::string& path) {
   NvrtcApi api;
-#define TENSORD_ENTRY(name) {"nvrtc" #name, reinterpret_cast<void**>(&api.name)}
+#define TENSORD_ENTRY(name)                            \
+  {                                                    \
+    "nvrtc" #name, reinterpret_cast<void**>(&api.name) \
+  }
   const struct {
     const char* name;
     void** function;
   } entries[] = {
-      TENSORD_ENTRY(GetErrorString),    TENSORD_ENTRY(Version),
-      TENSORD_ENTRY(CreateProgram),     TENSORD_ENTRY(DestroyProgram),
-      TENSORD_ENTRY(CompileProgram),    TENSORD_ENTRY(GetProgramLogSize),
-      TENSORD_ENTRY(GetProgramLog),     TENSORD_ENTRY(GetPTXSize),
-      TENSORD_ENTRY(GetPTX),            TENSORD_ENTRY(GetNumSupportedArchs),
-      TENSORD_ENTRY(GetSupportedArchs), TENSORD_ENTRY(GetCUBINSize),
+      TENSORD_ENTRY(GetErrorString),
+      TENSORD_ENTRY(Version),
+      TENSORD_ENTRY(CreateProgram),
+      TENSORD_ENTRY(DestroyProgram),
+      TENSORD_ENTRY(CompileProgram),
+      TENSORD_ENTRY(GetProgramLogSize),
+      TENSORD_ENTRY(GetProgramLog),
+      TENSORD_ENTRY(GetPTXSize),
+      TENSORD_ENTRY(GetPTX),
+      TENSORD_ENTRY(GetNumSupportedArchs),
+      TENSORD_ENTRY(GetSupportedArchs),
+      TENSORD_ENTRY(GetCUBINSize),
       TENSORD_ENTRY(GetCUBIN),
   };
 #undef TENSORD_ENTRY
@@ -71,10 +80,9 @@ absl::StatusOr<NvrtcApi> LoadApi(void* library, const std::string& path) {
 
 absl::Status CheckVersion(const NvrtcVersion& version, const std::string& path) {
   if (version >= kLeastNvrtc) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("NVRTC ", version.major, ".", version.minor, " at ", path,
-                   " is too old: CUDA kernels need ", kLeastNvrtc.major, ".", kLeastNvrtc.minor,
-                   " or later; ", kWhatToDo));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "NVRTC ", version.major, ".", version.minor, " at ", path, " is too old: CUDA kernels need ",
+      kLeastNvrtc.major, ".", kLeastNvrtc.minor, " or later; ", kWhatToDo));
 }
 
 // NVRTC tells sizes with the terminating zero, which cubins have not.
@@ -174,9 +182,10 @@ absl::StatusOr<NvrtcLibrary::Result> NvrtcLibrary::Compile(
   result.error = api_->GetErrorString(code);
   result.log = WithoutZero(Text(api_->GetProgramLogSize, api_->GetProgramLog, program));
   if (code != kSuccess && code != kCompilation)
-    return Broken(path_, code == kBuiltins
-                             ? absl::StrCat(result.error, ": libnvrtc-builtins is missing beside it")
-                             : absl::StrCat(result.error, "\n", result.log));
+    return Broken(path_,
+                  code == kBuiltins
+                      ? absl::StrCat(result.error, ": libnvrtc-builtins is missing beside it")
+                      : absl::StrCat(result.error, "\n", result.log));
   if (!result.ok) return result;
   result.binary = output == Output::kCubin
                       ? Text(api_->GetCUBINSize, api_->GetCUBIN, program)
