@@ -100,7 +100,8 @@ const DTypeInfo* FindDType(v1::DType dtype);
 // "float32"; the number in text for a dtype that the protocol does not know.
 std::string DTypeName(int32_t torch_dtype);
 
-inline constexpr int32_t kTorchCpu = 0, kTorchCuda = 1;  // c10::DeviceType
+inline constexpr int32_t kTorchInt64 = 4, kTorchUInt64 = 28;  // c10::ScalarType
+inline constexpr int32_t kTorchCpu = 0, kTorchCuda = 1;       // c10::DeviceType
 // "cpu", "cuda"; the number in text for others.
 std::string DeviceName(int32_t torch_device);
 // -1 for an unknown device.
