@@ -73,6 +73,8 @@ class StepBuilder {
       return Fail(TENSORD_CORRUPT, "its module is out of range");
     }
     LaunchPlan launch;
+    launch.label = proto.function();
+    if (!proto.description().empty()) launch.label += " (" + proto.description() + ")";
     for (uint32_t number : proto.buffers()) {
       TENSORD_TRY(Use(number));
       if (!program_.buffers[number].layout.defined) {

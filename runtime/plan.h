@@ -63,6 +63,7 @@ struct SymbolPlan {
 
 // The part of a launch that every kind of device has; the rest is the Device's.
 struct LaunchPlan {
+  std::string label;  // the function and the operators that it came from, for profiles
   std::vector<uint32_t> buffers;
   Slot integers = 0;  // consecutive
   uint32_t num_integers = 0;

@@ -16,7 +16,7 @@ struct Tensor {
   std::vector<int64_t> sizes, strides;
   int32_t dtype = kFloat32, device = kCpu, index = 0;
 
-  int64_t itemsize() const { return dtype == kFloat32 ? 4 : dtype == 4 ? 8 : 1; }
+  int64_t itemsize() const { return dtype == kFloat32 ? 4 : dtype == kInt64 ? 8 : 1; }
   char* data() const { return storage.get() + offset * itemsize(); }
 };
 
@@ -64,8 +64,9 @@ FakeTorch& Fake() {
 void* StreamOf(int device) { return reinterpret_cast<void*>(static_cast<intptr_t>(device) + 100); }
 
 TensordTensor NewFake(std::vector<int64_t> sizes, int32_t device, int32_t index,
-                      std::vector<float> values, int64_t misalign) {
+                      std::vector<float> values, int64_t misalign, int32_t dtype) {
   Tensor tensor;
+  tensor.dtype = dtype;
   tensor.device = device;
   tensor.index = index;
   tensor.strides.resize(sizes.size());
@@ -75,7 +76,7 @@ TensordTensor NewFake(std::vector<int64_t> sizes, int32_t device, int32_t index,
     count *= sizes[i];
   }
   tensor.sizes = std::move(sizes);
-  tensor.bytes = count * 4;
+  tensor.bytes = count * tensor.itemsize();
   tensor.storage = Storage(tensor.bytes, misalign);
   if (!values.empty()) std::memcpy(tensor.data(), values.data(), values.size() * 4);
   return New(std::move(tensor));

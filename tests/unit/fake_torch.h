@@ -13,7 +13,7 @@
 
 namespace tensord::testing {
 
-inline constexpr int32_t kFloat32 = 6, kCpu = 0, kCuda = 1;
+inline constexpr int32_t kInt64 = 4, kFloat32 = 6, kCpu = 0, kCuda = 1;
 
 struct FakeTorch {
   int live_tensors = 0;
@@ -32,9 +32,10 @@ FakeTorch& Fake();
 // The stream that is current on a device.
 void* StreamOf(int device);
 
-// A new dense float32 tensor. `misalign`: bytes from a 64-byte boundary to its first element.
+// A new dense tensor. `misalign`: bytes from a 64-byte boundary to its first element.
 TensordTensor NewFake(std::vector<int64_t> sizes, int32_t device, int32_t index = 0,
-                      std::vector<float> values = {}, int64_t misalign = 0);
+                      std::vector<float> values = {}, int64_t misalign = 0,
+                      int32_t dtype = kFloat32);
 float* Data(TensordTensor tensor);
 int32_t DeviceOf(TensordTensor tensor);
 int32_t IndexOf(TensordTensor tensor);

@@ -491,6 +491,32 @@ TEST_F(RuntimeCuda, OperatorsGetTheDeviceWithItsIndex) {
   testing::Delete(y);
 }
 
+// Attention keeps a seed for its backward operator, on the CPU or on the device as torch likes.
+TEST_F(RuntimeCuda, SeedsOfOperatorsMayBeElsewhere) {
+  v1::Artifact artifact = Parse(Plan());
+  v1::Buffer* seed = artifact.add_buffers();
+  seed->mutable_meta()->set_dtype(v1::DTYPE_INT64);
+  seed->mutable_meta()->set_device(v1::DEVICE_TYPE_CUDA);
+  seed->set_extern_result(true);
+  v1::ExternCall* call = artifact.add_steps()->mutable_call();
+  call->set_op("tensord::attention");
+  call->add_args()->mutable_value()->set_value(0);
+  call->add_results(4);
+  const TensordOperatorFn on_the_cpu = [](void*, const TensordOperatorCall* request) {
+    request->results[0] = NewFake({}, kCpu, 0, {}, 0, testing::kInt64);
+    return 0;
+  };
+  tensord_set_operator_caller(on_the_cpu, nullptr);
+  EXPECT_EQ(Run(Load(artifact), {x_, y_}), TENSORD_OK) << tensord_last_error();
+  // A kernel cannot read it there.
+  v1::KernelLaunch* launch = artifact.mutable_steps(1)->mutable_launch();
+  *artifact.add_steps()->mutable_launch() = *launch;
+  artifact.mutable_steps(3)->mutable_launch()->set_buffers(0, 4);
+  EXPECT_EQ(Run(Load(artifact), {x_, y_}), TENSORD_OPERATOR);
+  EXPECT_THAT(tensord_last_error(), HasSubstr("on cpu where int64[] strides [] on cuda"));
+  tensord_set_operator_caller(nullptr, nullptr);
+}
+
 TEST_F(RuntimeCuda, DamagedLaunchesAreRefused) {
   const std::vector<std::pair<const char*, std::function<void(v1::Artifact&)>>> damages = {
       {"neither a cubin nor PTX",
