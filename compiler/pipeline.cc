@@ -7,6 +7,7 @@
 #include "compiler/decompose/lower_graph.h"
 #include "compiler/decompose/lowering.h"
 #include "compiler/import/import.h"
+#include "compiler/rewrite/rewrite.h"
 #include "compiler/schedule/normalize.h"
 #include "compiler/schedule/split_loops.h"
 #include "compiler/schedule/unroll_reductions.h"
@@ -17,6 +18,14 @@ namespace {
 // The captured proto becomes a graph that later passes may trust.
 absl::Status ImportPass(CompileState& state) {
   TENSORD_ASSIGN_OR_RETURN(state.graph, Import(state.job->graph()));
+  return absl::OkStatus();
+}
+
+// Library calls take the form that is fastest on the target.
+absl::Status RewritePass(CompileState& state) {
+  std::vector<std::string> notes;
+  RewriteGraph(state.job->target(), &state.graph, &notes);
+  for (const std::string& note : notes) state.result.add_fusion_notes(note);
   return absl::OkStatus();
 }
 
@@ -77,6 +86,7 @@ void VerifyPlaces(const CompileState& state) {
 const std::vector<Pass>& Pipeline() {
   static const std::vector<Pass> passes = {
       {"import", ImportPass},
+      {"rewrite", RewritePass},
       {"lower", LowerPass, VerifyLoops},
       {"normalize", NormalizePass, VerifyLoops},
       {"schedule", SchedulePass},

@@ -72,7 +72,9 @@ TensordError ReadTensor(CallState& state, size_t number, Actual* actual) {
   if (torch.get_dtype(tensor, &dtype) != 0 || torch.get_device_type(tensor, &device) != 0 ||
       torch.get_dim(tensor, &ndim) != 0 || torch.get_sizes(tensor, &sizes) != 0 ||
       torch.get_strides(tensor, &strides) != 0 || dtype != plan.layout.dtype ||
-      device != plan.layout.device || ndim != plan.layout.ndim) [[unlikely]] {
+      ndim != plan.layout.ndim ||
+      (device != plan.layout.device && !MayBeElsewhere(plan.layout, sizes, plan.in_launch)))
+      [[unlikely]] {
     return InputDiffers(state, number, false);
   }
   *actual = {sizes, strides};

@@ -123,6 +123,12 @@ bool SameLayout(int32_t ndim, const int64_t* sizes, const int64_t* strides,
   return empty || !strides_differ;
 }
 
+bool MayBeElsewhere(const Layout& layout, const int64_t* sizes, bool in_launch) {
+  constexpr int64_t kMostNumbers = 2;
+  return !in_launch && (layout.dtype == kTorchInt64 || layout.dtype == kTorchUInt64) &&
+         (layout.ndim == 0 || (layout.ndim == 1 && sizes[0] <= kMostNumbers));
+}
+
 std::string DescribeLayout(int32_t dtype, int64_t ndim, const int64_t* sizes,
                            const int64_t* strides) {
   return DTypeName(dtype) + "[" + Join(sizes, ndim) + "] strides [" + Join(strides, ndim) + "]";

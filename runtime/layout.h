@@ -24,6 +24,11 @@ TensordError ComputePlaces(const TensordProgram& program, const int64_t* values,
 bool SameLayout(int32_t ndim, const int64_t* sizes, const int64_t* strides,
                 const int64_t* other_sizes, const int64_t* other_strides);
 
+// Whether a tensor may be on another device than planned: the seeds and offsets that attention
+// keeps for its backward operator are a few integers, and torch puts them where it likes.
+// `in_launch`: a kernel reads it, so its device is not open.
+bool MayBeElsewhere(const Layout& layout, const int64_t* sizes, bool in_launch);
+
 // "float32[2, 3] strides [3, 1]", for messages.
 std::string DescribeLayout(int32_t dtype, int64_t ndim, const int64_t* sizes,
                            const int64_t* strides);

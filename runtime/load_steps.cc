@@ -73,13 +73,17 @@ class StepBuilder {
       return Fail(TENSORD_CORRUPT, "its module is out of range");
     }
     LaunchPlan launch;
+    launch.label = proto.function();
+    if (!proto.description().empty()) launch.label += " (" + proto.description() + ")";
     for (uint32_t number : proto.buffers()) {
       TENSORD_TRY(Use(number));
       if (!program_.buffers[number].layout.defined) {
         return Fail(TENSORD_CORRUPT, "a kernel takes an undefined tensor");
       }
       launch.buffers.push_back(number);
-      program_.buffers[program_.buffers[number].root].in_launch = true;
+      BufferPlan& root = program_.buffers[program_.buffers[number].root];
+      root.in_launch = true;
+      if (root.storage == Storage::kInput) program_.inputs[root.source].in_launch = true;
     }
     for (uint32_t number : proto.written()) {
       if (std::ranges::find(launch.buffers, number) == launch.buffers.end()) {

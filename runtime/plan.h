@@ -44,7 +44,7 @@ struct BufferPlan {
   uint32_t source = 0;
   uint32_t root = 0;            // the buffer at the end of the chain of views; itself for others
   std::vector<uint32_t> views;  // of a root: every view of it, through any chain
-  bool in_launch = false;       // of an input: a kernel takes it or a view of it
+  bool in_launch = false;       // of a root: a kernel takes it or a view of it
 };
 
 struct InputPlan {
@@ -52,6 +52,7 @@ struct InputPlan {
   Layout layout;
   Slot size = 0;  // of an integer input
   std::string name;
+  bool in_launch = false;  // a kernel takes it
 };
 
 struct SymbolPlan {
@@ -62,6 +63,7 @@ struct SymbolPlan {
 
 // The part of a launch that every kind of device has; the rest is the Device's.
 struct LaunchPlan {
+  std::string label;  // the function and the operators that it came from, for profiles
   std::vector<uint32_t> buffers;
   Slot integers = 0;  // consecutive
   uint32_t num_integers = 0;

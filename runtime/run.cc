@@ -24,17 +24,44 @@ class DeviceCall {
   CallState& state_;
 };
 
+// A launch in torch's profile. Operators that a plan calls show themselves.
+class ProfiledRange {
+ public:
+  ProfiledRange(const Torch& torch, bool wanted, const std::string& label) : torch_(torch) {
+    if (wanted && torch.record_start(label.c_str(), nullptr, nullptr, 0, &range_) != 0) {
+      range_ = nullptr;
+    }
+  }
+  ~ProfiledRange() {
+    if (range_ != nullptr) torch_.record_end(range_);
+  }
+  ProfiledRange(const ProfiledRange&) = delete;
+  ProfiledRange& operator=(const ProfiledRange&) = delete;
+
+ private:
+  const Torch& torch_;
+  void* range_ = nullptr;
+};
+
+bool IsProfiled(const Torch& torch) {
+  return torch.has_callbacks != nullptr && torch.record_start != nullptr &&
+         torch.record_end != nullptr && torch.has_callbacks();
+}
+
 TensordError RunSteps(CallState& state) {
   const TensordProgram& program = *state.program;
+  const bool profiled = IsProfiled(*state.torch);
   const NoGrad no_grad(*state.torch, !program.calls.empty());
   for (const StepPlan& step : program.steps) {
     switch (step.kind) {
       case StepPlan::kAllocate:
         TENSORD_TRY(AllocateBuffer(state, step.index));
         break;
-      case StepPlan::kLaunch:
+      case StepPlan::kLaunch: {
+        const ProfiledRange range(*state.torch, profiled, program.launches[step.index].label);
         TENSORD_TRY(program.device->Launch(state, step.index));
         break;
+      }
       case StepPlan::kCall:
         TENSORD_TRY(RunCall(state, *program.calls[step.index]));
         break;

@@ -53,7 +53,8 @@ TensordError Allocate(CallState& state, int64_t ndim, const int64_t* sizes, cons
 TensordError CheckResult(CallState& state, uint32_t buffer, Handle result, const std::string& node,
                          bool* same_strides) {
   const Torch& torch = *state.torch;
-  const Layout& layout = state.program->buffers[buffer].layout;
+  const BufferPlan& plan = state.program->buffers[buffer];
+  const Layout& layout = plan.layout;
   int32_t dtype = 0, device = 0;
   int64_t ndim = 0;
   int64_t *sizes = nullptr, *strides = nullptr;
@@ -62,14 +63,16 @@ TensordError CheckResult(CallState& state, uint32_t buffer, Handle result, const
       torch.get_strides(result, &strides) != 0) {
     return TorchFailed(torch, "node '" + node + "': its result cannot be read");
   }
-  bool same = dtype == layout.dtype && ndim == layout.ndim && device == layout.device;
+  bool same = dtype == layout.dtype && ndim == layout.ndim &&
+              (device == layout.device || MayBeElsewhere(layout, sizes, plan.in_launch));
   for (int32_t i = 0; same && i < layout.ndim; ++i) same = sizes[i] == Sizes(state, layout)[i];
   if (!same) {
     return Fail(TENSORD_OPERATOR, "node '" + node + "' gave " +
-                                      DescribeLayout(dtype, ndim, sizes, strides) + " where " +
+                                      DescribeLayout(dtype, ndim, sizes, strides) + " on " +
+                                      DeviceName(device) + " where " +
                                       DescribeLayout(layout.dtype, layout.ndim,
                                                      Sizes(state, layout), Strides(state, layout)) +
-                                      " was compiled");
+                                      " on " + DeviceName(layout.device) + " was compiled");
   }
   *same_strides =
       SameLayout(layout.ndim, sizes, strides, Sizes(state, layout), Strides(state, layout));

@@ -66,6 +66,9 @@ constexpr Symbol kSymbols[] = {
     TENSORD_SYMBOL(cuda_bmm_out, "aoti_torch_cuda_bmm_out", kOptional, kCudaLibrary),
     TENSORD_SYMBOL(cuda_addmm_out, "aoti_torch_cuda_addmm_out", kOptional, kCudaLibrary),
     TENSORD_SYMBOL(cuda_baddbmm_out, "aoti_torch_cuda_baddbmm_out", kOptional, kCudaLibrary),
+    TENSORD_SYMBOL(has_callbacks, "_ZN2at12hasCallbacksEv", kOptional),
+    TENSORD_SYMBOL(record_start, "aoti_record_function_start", kOptional),
+    TENSORD_SYMBOL(record_end, "aoti_record_function_end", kOptional),
     TENSORD_SYMBOL(exception_what, "torch_exception_get_what_without_backtrace", Version(2, 13)),
     TENSORD_SYMBOL(new_stable_ivalue, "torch_new_stable_ivalue", Version(2, 13)),
 };

@@ -78,6 +78,13 @@ struct Torch {
   TorchError (*cuda_baddbmm_out)(Handle out, Handle self, Handle batch1, Handle batch2, double beta,
                                  double alpha);
 
+  // Optional: ranges for torch's profiler. The first is no part of the stable interface: whether
+  // anybody listens (seen: 2.11 to 2.13).
+  bool (*has_callbacks)();
+  TorchError (*record_start)(const char* name, void* keywords, void* const* inputs,
+                             uint64_t num_inputs, void** range);
+  TorchError (*record_end)(void* range);
+
   // Optional: torch 2.13 and later.
   const char* (*exception_what)();
   TorchError (*new_stable_ivalue)(StableValue**);
@@ -100,7 +107,8 @@ const DTypeInfo* FindDType(v1::DType dtype);
 // "float32"; the number in text for a dtype that the protocol does not know.
 std::string DTypeName(int32_t torch_dtype);
 
-inline constexpr int32_t kTorchCpu = 0, kTorchCuda = 1;  // c10::DeviceType
+inline constexpr int32_t kTorchInt64 = 4, kTorchUInt64 = 28;  // c10::ScalarType
+inline constexpr int32_t kTorchCpu = 0, kTorchCuda = 1;       // c10::DeviceType
 // "cpu", "cuda"; the number in text for others.
 std::string DeviceName(int32_t torch_device);
 // -1 for an unknown device.

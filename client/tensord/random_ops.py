@@ -1,7 +1,8 @@
 """Rewrites torch's random operators to counter-based ones (philox.py).
 
-A graph draws one seed per call from torch's default generator, so torch.manual_seed rules; the n-th
-random operator of the graph is stream n under that seed. In training the seed is saved for backward
+A graph draws one seed per call from the default generator of the device where its numbers are, so
+torch.manual_seed rules; on CUDA it is a tensor there, which kernels read and the host never waits
+for. The n-th random operator of the graph is stream n under that seed. In training the seed is saved for backward
 and everything else is recomputed from it, so a dropout mask costs eight bytes of memory.
 """
 

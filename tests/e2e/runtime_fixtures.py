@@ -27,7 +27,7 @@ def load(request, store, native_built):
     if request.param == "native":
         if not native_built:
             pytest.skip("no compiler or headers for the native bridge")
-        module = _native.load(_bridge.find_runtime_library(), _bridge.TensordRuntimeError)
+        module = _native.load(_bridge.find_runtime_library(), _bridge.runtime_error)
         assert module is not None
         kind = module.Program
     else:
@@ -37,7 +37,7 @@ def load(request, store, native_built):
         library = _bridge._Library.get()
         library.lib.tensord_set_operator_caller(library._caller, None)
     else:
-        module.init(str(_bridge.find_runtime_library()), _bridge.TensordRuntimeError)
+        module.init(str(_bridge.find_runtime_library()), _bridge.runtime_error)
 
     def loader(artifact, folder=None):
         return kind(artifact.SerializeToString(), str(folder or store.folder))

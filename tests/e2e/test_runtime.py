@@ -26,6 +26,14 @@ def test_run(load, store):
     assert (program.num_inputs, program.num_outputs) == (3, 1)
 
 
+def test_launches_show_in_torchs_profile(load, store):
+    program = load(fma_artifact(store))
+    inputs = torch.randn(3, 8).unbind()
+    with torch.profiler.profile() as profile:
+        program(*inputs)
+    assert "fma3" in {event.name for event in profile.events()}
+
+
 def test_outputs_own_their_memory(load, store):
     program = load(fma_artifact(store))
     x, y, z = torch.randn(3, 8).unbind()

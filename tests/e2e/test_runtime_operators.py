@@ -204,6 +204,25 @@ def test_result_that_views_the_workspace_survives(load, store):
     assert torch.equal(first, torch.ones(2, 2))
 
 
+def test_out_of_memory_is_torchs_error(load, store):
+    """Both bridges raise torch's class for the runtime's code; this caller reports it."""
+
+    @torch.library.custom_op("tensord_test::greedy", mutates_args=())
+    def greedy(x: torch.Tensor) -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 TiB.")
+
+    b = Builder(store)
+    x = b.input(meta([4]))
+    out = b.buffer(meta=meta([4]), extern_result=True)
+    b.call("tensord_test::greedy", [x], [out], node="greedy")
+    b.output(out)
+    program = load(b.a)
+    library = _bridge._Library.get()
+    library.lib.tensord_set_operator_caller(library._caller, None)
+    with pytest.raises(torch.OutOfMemoryError, match=r"greedy.*CUDA out of memory. Tried"):
+        program(torch.randn(4))
+
+
 def test_operator_that_raises(load, store):
     b = Builder(store)
     x = b.input(meta([2, 3]))

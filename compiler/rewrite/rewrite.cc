@@ -1,0 +1,20 @@
+#include "compiler/rewrite/rewrite.h"
+
+#include <absl/strings/str_cat.h>
+
+namespace tensord::compiler {
+
+const std::vector<GraphRewrite>& RewritePasses() {
+  static const std::vector<GraphRewrite> passes = {};
+  return passes;
+}
+
+void RewriteGraph(const v1::Target& target, Graph* graph, std::vector<std::string>* notes) {
+  for (const GraphRewrite& pass : RewritePasses()) {
+    if (target.has_cuda() ? !pass.for_cuda : !pass.for_cpu) continue;
+    const int count = pass.run(target, graph);
+    if (count > 0) notes->push_back(absl::StrCat(pass.name, ": ", count));
+  }
+}
+
+}  // namespace tensord::compiler

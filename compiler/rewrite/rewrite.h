@@ -1,0 +1,33 @@
+// Rewrites of the captured graph that pay before it becomes loops: other library calls, other
+// shapes or layouts for them. Each pass is a file of its own; rewrite.cc lists them.
+//
+// Requires: a verified graph. Ensures: a verified graph with the same inputs and with outputs of
+// the same sizes, strides and dtypes, equal up to rounding.
+#ifndef TENSORD_COMPILER_REWRITE_REWRITE_H_
+#define TENSORD_COMPILER_REWRITE_REWRITE_H_
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "compiler/import/graph.h"
+#include "tensord/v1/artifact.pb.h"
+
+namespace tensord::compiler {
+
+struct GraphRewrite {
+  const char* name;
+  // How often it changed something.
+  int (*run)(const v1::Target& target, Graph* graph);
+  bool for_cuda;
+  bool for_cpu;
+};
+
+const std::vector<GraphRewrite>& RewritePasses();
+
+// Runs the target's passes in order; `notes` gets a line for each that changed something.
+void RewriteGraph(const v1::Target& target, Graph* graph, std::vector<std::string>* notes);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_REWRITE_REWRITE_H_

@@ -1,0 +1,294 @@
+// CUDA programs: what is loaded, launched, copied and allocated.
+#include <thread>
+
+#include "runtime_cuda_fixture.h"
+
+extern "C" int32_t aoti_torch__reinterpret_tensor(TensordTensor, int64_t, const int64_t*,
+                                                  const int64_t*, int64_t, TensordTensor*);
+
+namespace tensord::runtime {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+TEST_F(RuntimeCuda, RunsAndPacksTheArguments) {
+  TensordProgram* program = Load(Parse(Plan()));
+  EXPECT_THAT(Driver().loads, SizeIs(0));  // nothing of CUDA before the first call
+  ASSERT_EQ(Run(program, {x_, y_}), TENSORD_OK) << tensord_last_error();
+  EXPECT_THAT(result_, ElementsAre(2, 4, 6, 8, 10, 12, 14, 16));
+  ASSERT_THAT(Driver().launches, SizeIs(2));
+  const FakeLaunch &add = Driver().launches[0], &twice = Driver().launches[1];
+  EXPECT_EQ(add.kernel, "add");
+  EXPECT_EQ(add.grid, 2u);
+  EXPECT_EQ(add.block, 128u);
+  EXPECT_EQ(add.shared_bytes, 0u);
+  EXPECT_EQ(add.stream, testing::StreamOf(0));
+  EXPECT_EQ(At(add.words[0]), Data(x_));
+  EXPECT_EQ(At(add.words[1]), Data(y_));
+  EXPECT_EQ(add.words[3], 8u);
+  // Pointers, then the scratch pointer (128 bytes into the workspace), then the integers.
+  EXPECT_EQ(twice.words[0], add.words[2]);
+  EXPECT_EQ(At(twice.words[1]), result_data_);
+  EXPECT_EQ(twice.words[2], add.words[2] - 64 + 128);
+  EXPECT_EQ(twice.words[3], 8u);
+  EXPECT_EQ(twice.shared_bytes, 100000u);
+  EXPECT_THAT(Driver().shared_limits, ElementsAre(std::pair("twice", 100000)));
+  EXPECT_EQ(Fake().allocations, 2);  // the workspace and the output
+  EXPECT_EQ(Fake().guards, 0);
+  EXPECT_EQ(Fake().live_tensors, 2);  // no workspace is kept
+}
+
+TEST_F(RuntimeCuda, LoadsAModuleOncePerProcess) {
+  const v1::Artifact artifact = Parse(Plan());
+  const std::string image = std::string(kImage) + "once 1\n";
+  fresh_ = false;
+  TensordProgram* first = Load(artifact, image);
+  fresh_ = false;
+  TensordProgram* second = Load(artifact, image);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(Run(first, {x_, y_}), TENSORD_OK) << tensord_last_error();
+    ASSERT_EQ(Run(second, {x_, y_}), TENSORD_OK);
+  }
+  TensordTensor x1 = NewFake({kCount}, kCuda, 1), y1 = NewFake({kCount}, kCuda, 1);
+  ASSERT_EQ(Run(first, {x1, y1}), TENSORD_OK) << tensord_last_error();
+  testing::Delete(x1);
+  testing::Delete(y1);
+  EXPECT_THAT(Driver().loads, SizeIs(1));
+  // It stays when all programs are gone: a kernel may still run.
+  for (TensordProgram* program : programs_) tensord_program_release(program);
+  programs_.clear();
+  fresh_ = false;
+  ASSERT_EQ(Run(Load(artifact, image), {x_, y_}), TENSORD_OK);
+  EXPECT_THAT(Driver().loads, SizeIs(1));
+  // A call costs the driver its launches and one look at the device.
+  const int before = Driver().calls;
+  ASSERT_EQ(Run(programs_[0], {x_, y_}), TENSORD_OK);
+  EXPECT_EQ(Driver().calls - before, 3);
+}
+
+TEST_F(RuntimeCuda, RunsOnTheInputsDevice) {
+  TensordProgram* program = Load(Parse(Plan()));
+  TensordTensor x = NewFake({kCount}, kCuda, 3), y = NewFake({kCount}, kCuda, 3);
+  ASSERT_EQ(Run(program, {x, y}), TENSORD_OK) << tensord_last_error();
+  EXPECT_EQ(Driver().launches[1].device, 3);
+  EXPECT_EQ(Driver().launches[1].stream, testing::StreamOf(3));
+  EXPECT_EQ(result_device_, 3);
+  EXPECT_EQ(GetDevice(), 0);  // as before
+  EXPECT_EQ(Run(program, {x_, y}), TENSORD_INVALID);
+  EXPECT_THAT(tensord_last_error(), HasSubstr("input 1 'y' is on cuda:3, inputs before it are on "
+                                              "cuda:0"));
+  TensordTensor host = NewFake({kCount}, kCpu);
+  EXPECT_EQ(Run(program, {x_, host}), TENSORD_INVALID);
+  EXPECT_THAT(tensord_last_error(), AllOf(HasSubstr("input 1 'y'"), HasSubstr("on cpu")));
+  for (TensordTensor tensor : {x, y, host}) testing::Delete(tensor);
+}
+
+TEST_F(RuntimeCuda, AThreadWithoutAContextGetsTorchs) {
+  TensordProgram* program = Load(Parse(Plan()));
+  int code = -1;
+  std::thread([&] {
+    SetDevice(-1);
+    code = Run(program, {x_, y_});
+    EXPECT_EQ(GetDevice(), 0);
+  }).join();
+  EXPECT_EQ(code, TENSORD_OK) << tensord_last_error();
+  EXPECT_EQ(Driver().contexts_set, 1);
+}
+
+TEST_F(RuntimeCuda, SkipsAnEmptyGrid) {
+  v1::Artifact artifact = Parse(Plan());
+  artifact.mutable_steps(0)->mutable_launch()->mutable_cuda()->mutable_grid()->set_constant(0);
+  ASSERT_EQ(Run(Load(artifact), {x_, y_}), TENSORD_OK) << tensord_last_error();
+  ASSERT_THAT(Driver().launches, SizeIs(1));
+  EXPECT_EQ(Driver().launches[0].kernel, "twice");
+  artifact.mutable_steps(0)->mutable_launch()->mutable_cuda()->mutable_grid()->set_constant(-1);
+  EXPECT_EQ(Run(Load(artifact), {x_, y_}), TENSORD_OPERATOR);
+  EXPECT_THAT(tensord_last_error(), HasSubstr("-1 blocks"));
+}
+
+TEST_F(RuntimeCuda, SymbolsReachGridAndIntegers) {
+  v1::Artifact artifact = Parse(Plan());
+  v1::Symbol* symbol = artifact.add_symbols();
+  symbol->set_min(2);
+  symbol->set_max(100);
+  v1::SymbolBinding* binding = artifact.add_bindings();
+  binding->set_input(0);
+  binding->set_dim(0);
+  auto dynamic = [](v1::TensorMeta* meta) { meta->mutable_sizes(0)->set_symbol(0); };
+  for (int i = 0; i < 2; ++i) dynamic(artifact.mutable_inputs(i)->mutable_tensor());
+  for (v1::Buffer& buffer : *artifact.mutable_buffers()) dynamic(buffer.mutable_meta());
+  for (v1::Step& step : *artifact.mutable_steps()) {
+    step.mutable_launch()->mutable_integers(0)->set_symbol(0);
+    step.mutable_launch()->mutable_cuda()->mutable_grid()->set_symbol(0);
+  }
+  TensordProgram* program = Load(artifact);
+  ASSERT_EQ(Run(program, {x_, y_}), TENSORD_OK) << tensord_last_error();
+  TensordTensor x = NewFake({12}, kCuda), y = NewFake({12}, kCuda);
+  ASSERT_EQ(Run(program, {x, y}), TENSORD_OK) << tensord_last_error();
+  EXPECT_EQ(Driver().launches[0].grid, 8u);
+  EXPECT_EQ(Driver().launches[2].grid, 12u);
+  EXPECT_EQ(Driver().launches[3].words[3], 12u);
+  testing::Delete(x);
+  testing::Delete(y);
+}
+
+TEST_F(RuntimeCuda, MisalignedInputsAreCopied) {
+  TensordProgram* program = Load(Parse(Plan()));
+  TensordTensor x = NewFake({kCount}, kCuda, 0, {0, 1, 2, 3, 4, 5, 6, 7}, 4);
+  ASSERT_EQ(Run(program, {x, y_}), TENSORD_OK) << tensord_last_error();
+  EXPECT_THAT(result_, ElementsAre(2, 4, 6, 8, 10, 12, 14, 16));
+  EXPECT_EQ(Driver().launches[0].words[0] % 16, 0u);
+  EXPECT_EQ(At(Driver().launches[0].words[1]), Data(y_));
+  EXPECT_EQ(Fake().copies, 1);
+  ASSERT_EQ(Run(program, {x_, y_}), TENSORD_OK);
+  EXPECT_EQ(Fake().copies, 1);
+  testing::Delete(x);
+}
+
+// x[1:7:3] of a base is written; an as_strided view reads the element before it.
+TEST_F(RuntimeCuda, MisalignedInputsThatAreWrittenAreCopiedBack) {
+  v1::Artifact artifact = Parse(R"(
+    format_version: 1 target { cuda { sm: 90 } } modules { kind: CUBIN }
+    inputs { name: "x" tensor { dtype: DTYPE_FLOAT32 device: DEVICE_TYPE_CUDA sizes { constant: 2 }
+             strides { constant: 3 } storage_offset { constant: 1 } } }
+    buffers { meta { dtype: DTYPE_FLOAT32 device: DEVICE_TYPE_CUDA sizes { constant: 2 }
+              strides { constant: 3 } storage_offset { constant: 1 } } input: 0 }
+    buffers { meta { dtype: DTYPE_FLOAT32 device: DEVICE_TYPE_CUDA sizes { constant: 1 }
+              strides { constant: 1 } storage_offset { constant: 0 } } view_of: 0 }
+    steps { launch { function: "shift" buffers: 0 buffers: 1 written: 0
+                     cuda { grid { constant: 1 } block: 32 } } }
+    outputs { buffer: 0 }
+  )");
+  Driver().bodies["shift"] = [](const uint64_t* w) {
+    EXPECT_EQ(w[0] % 16, 0u);
+    EXPECT_EQ(w[1], w[0] - 4);
+    At(w[0])[0] += 10 * At(w[1])[0];
+    At(w[0])[3] += 10 * At(w[1])[0];
+    At(w[0])[1] = -1;  // between the elements: not x's, so not to be copied back
+  };
+  TensordTensor base = NewFake({kCount}, kCuda, 0, {9, 1, 2, 3, 4, 5, 6, 7});
+  TensordProgram* program = Load(artifact, "shift 2\n");
+  // The input as torch would give it: the same storage, offset 1.
+  const int64_t size = 2, stride = 3;
+  TensordTensor x = nullptr;
+  aoti_torch__reinterpret_tensor(base, 1, &size, &stride, 1, &x);
+  ASSERT_EQ(Run(program, {x}), TENSORD_OK) << tensord_last_error();
+  EXPECT_THAT(std::vector<float>(Data(base), Data(base) + kCount),
+              ElementsAre(9, 91, 2, 3, 94, 5, 6, 7));
+  EXPECT_EQ(result_data_, Data(x));  // the output is the input, not its copy
+  testing::Delete(x);
+  testing::Delete(base);
+}
+
+TEST_F(RuntimeCuda, ConstantsAreOnEachDevice) {
+  v1::Artifact artifact = Parse(Plan());
+  v1::Constant* constant = artifact.add_constants();
+  *constant->mutable_meta() = artifact.buffers(0).meta();
+  const std::vector<float> values = {5, 5, 5, 5, 5, 5, 5, 5};
+  constant->set_data(std::string(reinterpret_cast<const char*>(values.data()), 32));
+  artifact.mutable_buffers(1)->set_constant(0);
+  TensordProgram* program = Load(artifact);
+  for (int device : {0, 1, 0, 1}) {
+    TensordTensor x = NewFake({kCount}, kCuda, device, {0, 1, 2, 3, 4, 5, 6, 7});
+    ASSERT_EQ(Run(program, {x, y_}), device == 0 ? TENSORD_OK : TENSORD_INVALID);
+    TensordTensor y = NewFake({kCount}, kCuda, device);
+    ASSERT_EQ(Run(program, {x, y}), TENSORD_OK) << tensord_last_error();
+    EXPECT_THAT(result_, ElementsAre(10, 12, 14, 16, 18, 20, 22, 24));
+    testing::Delete(x);
+    testing::Delete(y);
+  }
+  EXPECT_EQ(Fake().copies, 2);  // one for each device
+}
+
+TEST_F(RuntimeCuda, ProductsGoToTheDevicesKernels) {
+  v1::Artifact artifact = Parse(Plan());
+  v1::ExternCall* call = artifact.add_steps()->mutable_call();
+  call->set_op("aten::mm");
+  call->set_overload("out");
+  call->set_into_out(true);
+  call->set_node("mm");
+  for (uint32_t buffer : {0, 1, 3}) call->add_args()->mutable_value()->set_value(buffer);
+  call->add_results(3);
+  ASSERT_EQ(Run(Load(artifact), {x_, y_}), TENSORD_OK) << tensord_last_error();
+  EXPECT_THAT(Fake().products, ElementsAre("cuda_mm_out on cuda"));
+  // This torch has no CUDA kernel for it, and no CPU kernel is taken instead.
+  call->set_op("aten::bmm");
+  artifact.mutable_steps(2)->mutable_call()->set_op("aten::bmm");
+  EXPECT_EQ(Run(Load(artifact), {x_, y_}), TENSORD_OPERATOR);
+  EXPECT_THAT(tensord_last_error(), HasSubstr("no operator caller"));
+  EXPECT_THAT(Fake().products, SizeIs(1));
+}
+
+struct OperatorSeen {
+  int64_t kind = -1;
+  size_t index = 99;
+  int code = 0;
+};
+int CallOperator(void* context, const TensordOperatorCall* call) {
+  auto* seen = static_cast<OperatorSeen*>(context);
+  seen->kind = call->args[0].integer;
+  seen->index = call->args[0].size;
+  if (seen->code != 0) {
+    tensord_set_error("CUDA out of memory. Tried to allocate 2.00 TiB.");
+    return seen->code;
+  }
+  call->results[0] = NewFake({kCount}, kCuda, 2);
+  return 0;
+}
+
+TEST_F(RuntimeCuda, OperatorsGetTheDeviceWithItsIndex) {
+  v1::Artifact artifact = Parse(Plan());
+  v1::ExternCall* call = artifact.add_steps()->mutable_call();
+  call->set_op("tensord::make");
+  call->set_node("make");
+  call->add_args()->set_device(v1::DEVICE_TYPE_CUDA);
+  v1::Buffer* buffer = artifact.add_buffers();
+  *buffer->mutable_meta() = artifact.buffers(0).meta();
+  buffer->set_extern_result(true);
+  call->add_results(4);
+  TensordProgram* program = Load(artifact);
+  OperatorSeen seen;
+  tensord_set_operator_caller(CallOperator, &seen);
+  TensordTensor x = NewFake({kCount}, kCuda, 2), y = NewFake({kCount}, kCuda, 2);
+  EXPECT_EQ(Run(program, {x, y}), TENSORD_OK) << tensord_last_error();
+  EXPECT_EQ(seen.kind, kCuda);
+  EXPECT_EQ(seen.index, 2u);
+  seen.code = TENSORD_OUT_OF_MEMORY;
+  EXPECT_EQ(Run(program, {x, y}), TENSORD_OUT_OF_MEMORY);
+  EXPECT_THAT(tensord_last_error(), HasSubstr("node 'make' (tensord::make): CUDA out of memory"));
+  tensord_set_operator_caller(nullptr, nullptr);
+  testing::Delete(x);
+  testing::Delete(y);
+}
+
+// Attention keeps a seed for its backward operator, on the CPU or on the device as torch likes.
+TEST_F(RuntimeCuda, SeedsOfOperatorsMayBeElsewhere) {
+  v1::Artifact artifact = Parse(Plan());
+  v1::Buffer* seed = artifact.add_buffers();
+  seed->mutable_meta()->set_dtype(v1::DTYPE_INT64);
+  seed->mutable_meta()->set_device(v1::DEVICE_TYPE_CUDA);
+  seed->set_extern_result(true);
+  v1::ExternCall* call = artifact.add_steps()->mutable_call();
+  call->set_op("tensord::attention");
+  call->add_args()->mutable_value()->set_value(0);
+  call->add_results(4);
+  const TensordOperatorFn on_the_cpu = [](void*, const TensordOperatorCall* request) {
+    request->results[0] = NewFake({}, kCpu, 0, {}, 0, testing::kInt64);
+    return 0;
+  };
+  tensord_set_operator_caller(on_the_cpu, nullptr);
+  EXPECT_EQ(Run(Load(artifact), {x_, y_}), TENSORD_OK) << tensord_last_error();
+  // A kernel cannot read it there.
+  v1::KernelLaunch* launch = artifact.mutable_steps(1)->mutable_launch();
+  *artifact.add_steps()->mutable_launch() = *launch;
+  artifact.mutable_steps(3)->mutable_launch()->set_buffers(0, 4);
+  EXPECT_EQ(Run(Load(artifact), {x_, y_}), TENSORD_OPERATOR);
+  EXPECT_THAT(tensord_last_error(), HasSubstr("on cpu where int64[] strides [] on cuda"));
+  tensord_set_operator_caller(nullptr, nullptr);
+}
+
+}  // namespace
+}  // namespace tensord::runtime
