@@ -195,7 +195,9 @@ def _call_operator(library: ctypes.CDLL, shim: ctypes.CDLL, call: _OperatorCall)
         flat.extend(result if isinstance(result, tuple | list) else [result])
     for i in range(call.num_results):
         result = flat[i] if i < len(flat) else None
-        call.results[i] = None if result is None else _to_handles([result])[0]
+        # Fused attention also returns sizes, which the graph has as numbers.
+        is_tensor = isinstance(result, torch.Tensor)
+        call.results[i] = _to_handles([result])[0] if is_tensor else None
 
 
 class _Library:

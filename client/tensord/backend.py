@@ -13,7 +13,17 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import devices, effects, fallback, options, random_ops, rpc, target, torch_compat
+from . import (
+    devices,
+    effects,
+    fallback,
+    graph_passes,
+    options,
+    random_ops,
+    rpc,
+    target,
+    torch_compat,
+)
 from . import export as exporter
 from .compiled import CompiledGraph, eager
 from .counters import STATS
@@ -48,6 +58,8 @@ def _compile(
     exporting = STATS.seconds("export_seconds")
     try:
         greeting = rpc.client().hello()
+        if chosen.attention and os.environ.get("TENSORD_ATTENTION", "1") != "0":
+            _improve(module)
         return _autograd(chosen, greeting)(module, example_inputs)
     except Exception as error:
         if _is_for_dynamo(error):
@@ -57,6 +69,14 @@ def _compile(
     finally:
         exported = STATS.seconds("export_seconds") - exporting
         STATS.add_seconds("capture_seconds", time.perf_counter() - start - exported)
+
+
+def _improve(module: fx.GraphModule) -> None:
+    """The passes before autograd, in place; a pass that fails leaves the graph as it was."""
+    try:
+        graph_passes.run(module)
+    except Exception as error:
+        fallback.note(error, "a pass over the captured graph")
 
 
 def _is_for_dynamo(error: Exception) -> bool:
@@ -86,7 +106,7 @@ def _autograd(chosen: options.Options, greeting: Any) -> Callable[..., Any]:
     def run(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         # Both graphs are sent before the first call waits, so the daemon compiles them side by
         # side.
-        with torch_compat.lower_backward_early():
+        with torch_compat.lower_backward_early(), torch_compat.fastest_attention_first():
             return inner(module, example_inputs)
 
     return run

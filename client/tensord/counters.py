@@ -19,6 +19,9 @@ _COUNTERS = (
     "recompiled",  # asked for once more because a stored blob was bad
     "kernels",  # launches in all plans
     "kernels_compiled",  # that the JIT had to make
+    "attention_fused",  # hand-written attentions that became a library call
+    "masks_simplified",  # masks of attention that became none, or is_causal
+    "heads_grouped",  # attentions whose repeated heads go in unrepeated
     "calls_in_eager",  # single calls that a compiled graph handed to eager
 )
 _SECONDS = (

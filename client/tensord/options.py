@@ -21,6 +21,7 @@ class Options:
 
     mode: str = "default"
     deterministic: bool = False
+    attention: bool = True
 
 
 def _mode(value: Any) -> str:
@@ -42,6 +43,8 @@ def _bool(name: str) -> Callable[[Any], bool]:
 _KNOWN: dict[str, Callable[[Any], Any]] = {
     "mode": _mode,
     "deterministic": _bool("deterministic"),
+    # Hand-written attention becomes library calls on GPUs; also TENSORD_ATTENTION=0.
+    "attention": _bool("attention"),
 }
 
 
