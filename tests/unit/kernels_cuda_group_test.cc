@@ -1,11 +1,13 @@
-// Reductions of the CUDA prelude: over the lanes of a thread against the CPU prelude, over groups of
-// threads on the host's threads. All threads of a group must get the same bits, also when the same
-// shared memory serves one reduction after the other.
+// Reductions of the CUDA prelude: over the lanes of a thread against the CPU prelude, over groups
+// of threads on the host's threads. All threads of a group must get the same bits, also when the
+// same shared memory serves one reduction after the other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <random>
+#include <thread>
 
 #include "tests/unit/cuda_on_host.h"
 
@@ -90,7 +92,8 @@ TEST(LanesTest, ArgMaxTakesTheFirstAndNanBeforeAll) {
 }
 TEST(LanesTest, SoftmaxOfInfinities) {
   const auto state = [](tk::Vec<float, 2> a, tk::Vec<float, 2> b) {
-    return tk::softmax_reduce(tk::softmax_add(tk::softmax_add(tk::softmax_start<float, 2>(), a), b));
+    return tk::softmax_reduce(
+        tk::softmax_add(tk::softmax_add(tk::softmax_start<float, 2>(), a), b));
   };
   EXPECT_EQ(state({{-kInf, 1}}, {{-kInf, -kInf}}).sum.at[0], 1);
   EXPECT_EQ(state({{-kInf, 1}}, {{-kInf, -kInf}}).max.at[0], 1);
@@ -131,18 +134,18 @@ void CheckGroup() {
         r.most = tk::group_max<G>(one, m);
         r.integer = tk::group_add<G>(t + round, m);
         r.wide = tk::group_add<G>(double(one), m);
-        const auto moments =
-            tk::group_welford<G>(tk::welford_reduce(tk::welford_add(tk::welford_start<float, 4>(), x)), m);
+        const auto moments = tk::group_welford<G>(
+            tk::welford_reduce(tk::welford_add(tk::welford_start<float, 4>(), x)), m);
         r.mean = moments.mean.at[0], r.m2 = moments.m2.at[0];
-        const auto softmax =
-            tk::group_softmax<G>(tk::softmax_reduce(tk::softmax_add(tk::softmax_start<float, 4>(), x)), m);
+        const auto softmax = tk::group_softmax<G>(
+            tk::softmax_reduce(tk::softmax_add(tk::softmax_start<float, 4>(), x)), m);
         r.max = softmax.max.at[0], r.weight = softmax.sum.at[0];
         // Every value twice, so that ties are broken.
         const auto tied = tk::broadcast<1>(std::floor(one));
-        r.arg_max =
-            tk::group_argmax<G>(tk::argmax_add(tk::argmax_start<float, 1>(), tied, t), m).index.at[0];
-        r.arg_min =
-            tk::group_argmin<G>(tk::argmin_add(tk::argmin_start<float, 1>(), tied, t), m).index.at[0];
+        r.arg_max = tk::group_argmax<G>(tk::argmax_add(tk::argmax_start<float, 1>(), tied, t), m)
+                        .index.at[0];
+        r.arg_min = tk::group_argmin<G>(tk::argmin_add(tk::argmin_start<float, 1>(), tied, t), m)
+                        .index.at[0];
         r.any = tk::group_any<G>(t % G == round, m);
         r.all = tk::group_all<G>(t >= 0, m);
         r.none = tk::group_any<G>(t < 0, m) || (G > 1 && tk::group_all<G>(t % G != 0, m));
@@ -218,10 +221,81 @@ TEST(GroupTest, NanPropagates) {
       const float x = int(threadIdx.x) == place ? kNan : 1.0f;
       EXPECT_TRUE(std::isnan(tk::group_max<96>(x, shared)));
       EXPECT_TRUE(std::isnan(tk::group_min<96>(x, shared)));
-      const auto s = tk::argmax_add(tk::argmax_start<float, 1>(), tk::broadcast<1>(x),
-                                    int64_t(threadIdx.x));
+      const auto s =
+          tk::argmax_add(tk::argmax_start<float, 1>(), tk::broadcast<1>(x), int64_t(threadIdx.x));
       EXPECT_EQ(tk::group_argmax<96>(s, shared).index.at[0], place);
     });
+  }
+}
+
+// --- prefixes
+
+// As many blocks at a time as the machine bears, each drawing tiles.
+template <int G, class T, class F>
+std::vector<T> Scan(const std::vector<T>& values, F f, T identity) {
+  const int tiles = int(values.size()) / (2 * G);
+  std::vector<uint64_t> scratch(tk::scan_scratch_bytes<T>(tiles) / 8);
+  std::vector<T> result(values.size());
+  const auto run_block = [&] {
+    alignas(16) char shared[tk::kGroupSharedBytes];
+    RunBlock(G, [&] {
+      tk::GroupMemory memory{shared};
+      for (;;) {
+        const int tile = tk::scan_tile<G>(scratch.data(), memory);
+        if (tile >= tiles) break;
+        const int at = (tile * G + int(threadIdx.x)) * 2;
+        const auto scanned = tk::scan_lanes(tk::Vec<T, 2>{{values[at], values[at + 1]}}, f);
+        const T before =
+            tk::scan_grid<G>(scanned.at[1], f, identity, scratch.data(), tiles, tile, memory);
+        const auto r = tk::scan_after(before, scanned, f);
+        result[at] = r.at[0], result[at + 1] = r.at[1];
+      }
+    });
+  };
+  std::thread other(run_block);
+  run_block();
+  other.join();
+  return result;
+}
+
+TEST(ScanTest, SumsIntegers) {
+  std::vector<int64_t> values(64 * 2 * 45);
+  std::iota(values.begin(), values.end(), -100);
+  std::vector<int64_t> want(values.size());
+  std::partial_sum(values.begin(), values.end(), want.begin());
+  EXPECT_EQ(Scan<64>(values, tk::ScanSum(), int64_t(0)), want);
+  const std::vector<int> small(32 * 2 * 1100, 1);  // more than one span
+  const std::vector<int> sums = Scan<32>(small, tk::ScanSum(), 0);
+  for (size_t i = 0; i < sums.size(); ++i) ASSERT_EQ(sums[i], int(i) + 1);
+}
+// x -> a*x + b is associative, and does not commute.
+TEST(ScanTest, KeepsTheOrder) {
+  struct Line {
+    float a, b;
+  };
+  const auto compose = [](double x, double y) {
+    const Line f = __builtin_bit_cast(Line, x), g = __builtin_bit_cast(Line, y);
+    return __builtin_bit_cast(double, Line{f.a * g.a, g.a * f.b + g.b});
+  };
+  const double identity = __builtin_bit_cast(double, Line{1, 0});
+  std::vector<double> values(96 * 2 * 3);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = __builtin_bit_cast(double, Line{i % 5 ? 1.0f : -1.0f, float(i % 7)});
+  const std::vector<double> got = Scan<96>(values, compose, identity);
+  double want = identity;
+  for (size_t i = 0; i < values.size(); ++i) {
+    want = compose(want, values[i]);
+    ASSERT_TRUE(SameBits(got[i], want)) << i;
+  }
+}
+TEST(ScanTest, FloatsAreTheSameInEveryRun) {
+  const std::vector<float> values = Normal(32 * 2 * 100);
+  const std::vector<float> first = Scan<32>(values, tk::ScanSum(), 0.0f);
+  EXPECT_EQ(first, Scan<32>(values, tk::ScanSum(), 0.0f));
+  double sum = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    sum += values[i];
+    ASSERT_NEAR(first[i], sum, 1e-5 * std::fabs(sum) + 1e-5);
   }
 }
 
