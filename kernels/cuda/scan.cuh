@@ -200,7 +200,8 @@ TK_FN int scan_tile(void* scratch, M&& memory) {
   return *slot;
 }
 
-// The f of all threads before this one in all tiles up to this one. By all G threads, once per tile.
+// The f of all threads before this one in all tiles up to this one. By all G threads, once per
+// tile.
 template <int G, class T, class F, class M>
 TK_FN T scan_grid(T x, F f, T identity, void* scratch, int tiles, int tile, M&& memory) {
   T total;
