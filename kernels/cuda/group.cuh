@@ -110,7 +110,7 @@ TK_FN S* slots(GroupMemory& memory) {
                               memory.turn * (kGroupSharedBytes / 2));
 }
 
-constexpr int power_of_two_from(int n) {
+TK_FN constexpr int power_of_two_from(int n) {
   int p = 1;
   while (p < n) p *= 2;
   return p;

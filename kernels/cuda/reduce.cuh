@@ -172,6 +172,16 @@ template <class T, int W>
 TK_FN Welford<T, W / 2> high_half(Welford<T, W> s) {
   return {high_half(s.mean), high_half(s.m2), high_half(s.weight)};
 }
+namespace impl {
+// 1/x of a weight, to 1 ulp: an exact division is a dozen instructions, and a branch.
+template <class T>
+TK_FN T inverse_weight(T x) {
+  if constexpr (kSame<T, float>)
+    return ptx::reciprocal_approx(x);
+  else
+    return 1 / x;
+}
+}  // namespace impl
 // `inverse` is 1 / (weight + 1).
 template <class T, int W>
 TK_FN Welford<T, W> welford_add(Welford<T, W> s, Vec<T, W> x, Vec<T, W> inverse) {
@@ -182,17 +192,22 @@ TK_FN Welford<T, W> welford_add(Welford<T, W> s, Vec<T, W> x, Vec<T, W> inverse)
 // inverse is taken once for all.
 template <class T, int W>
 TK_FN Welford<T, W> welford_add(Welford<T, W> s, Vec<T, W> x) {
-  return welford_add(s, x, broadcast<W>(T(1) / (s.weight.at[0] + T(1))));
+  return welford_add(s, x, broadcast<W>(impl::inverse_weight(s.weight.at[0] + T(1))));
 }
 template <class T, int W>
 TK_FN Welford<T, W> welford_add_masked(Welford<T, W> s, Vec<T, W> x, Mask<W> on) {
-  return where(on, welford_add(s, x, reciprocal(s.weight + like(x, T(1)))), s);
+  Vec<T, W> inverse;
+  TK_EACH(i) inverse.at[i] = impl::inverse_weight(s.weight.at[i] + T(1));
+  return where(on, welford_add(s, x, inverse), s);
 }
 template <class T, int W>
 TK_FN Welford<T, W> welford_combine(Welford<T, W> a, Welford<T, W> b) {
   const Vec<T, W> weight = a.weight + b.weight, delta = b.mean - a.mean;
-  const Vec<T, W> zero = like(weight, T(0));
-  const Vec<T, W> share = where(eq(weight, zero), zero, b.weight / weight);
+  Vec<T, W> share;
+  TK_EACH(i) {
+    const T w = weight.at[i];
+    share.at[i] = w == T(0) ? T(0) : b.weight.at[i] * impl::inverse_weight(w);
+  }
   return {fma(delta, share, a.mean), a.m2 + fma(delta * delta, a.weight * share, b.m2), weight};
 }
 namespace impl {

@@ -57,17 +57,51 @@ std::vector<T> Samples() {
     return std::vector<T>{false, true};
   } else if constexpr (std::is_floating_point_v<T>) {
     using Limits = std::numeric_limits<T>;
-    v = {T(0),  T(-0.0), T(1),   T(-1),    T(0.5),         T(-0.5),        T(1.5),
-         T(2.5), T(-2.5), T(3),  T(-3),    T(7),           T(1e-5),        T(0.999),
-         T(88), T(-88),  T(1e30), Limits::infinity(), -Limits::infinity(), Limits::quiet_NaN(),
-         Limits::min(), Limits::denorm_min(), T(120.25), T(-17.75)};
+    v = {T(0),
+         T(-0.0),
+         T(1),
+         T(-1),
+         T(0.5),
+         T(-0.5),
+         T(1.5),
+         T(2.5),
+         T(-2.5),
+         T(3),
+         T(-3),
+         T(7),
+         T(1e-5),
+         T(0.999),
+         T(88),
+         T(-88),
+         T(1e30),
+         Limits::infinity(),
+         -Limits::infinity(),
+         Limits::quiet_NaN(),
+         Limits::min(),
+         Limits::denorm_min(),
+         T(120.25),
+         T(-17.75)};
     for (int i = 0; i < 60; ++i) {
       v.push_back(T(std::ldexp(double(int64_t(random())), -60)));
       v.push_back(T(std::ldexp(double(int64_t(random())), int(random() % 40) - 80)));
     }
   } else {
-    v = {T(0), T(1), T(2), T(3), T(7), T(-1), T(-2), T(-7), std::numeric_limits<T>::max(),
-         std::numeric_limits<T>::min(), T(31), T(32), T(63), T(64), T(8), T(100)};
+    v = {T(0),
+         T(1),
+         T(2),
+         T(3),
+         T(7),
+         T(-1),
+         T(-2),
+         T(-7),
+         std::numeric_limits<T>::max(),
+         std::numeric_limits<T>::min(),
+         T(31),
+         T(32),
+         T(63),
+         T(64),
+         T(8),
+         T(100)};
     for (int i = 0; i < 40; ++i) v.push_back(T(random() >> random() % 64));
   }
   return v;
@@ -85,21 +119,20 @@ void ComparePairs(const char* name, F f, G g) {
       const auto got = f(a, b);
       for (int k = 0; k < 4; ++k) {
         const auto want = tk_cpu::get(g(CpuVec(a.at[k]), CpuVec(b.at[k])), 0);
-        ASSERT_TRUE(Same(got.at[k], want))
-            << name << "(" << Text(a.at[k]) << ", " << Text(b.at[k]) << ") is " << Text(got.at[k])
-            << ", not " << Text(want);
+        ASSERT_TRUE(Same(got.at[k], want)) << name << "(" << Text(a.at[k]) << ", " << Text(b.at[k])
+                                           << ") is " << Text(got.at[k]) << ", not " << Text(want);
       }
     }
   }
 }
 
-#define BINARY(name)           \
-  ComparePairs<T>(             \
-      #name, [](auto a, auto b) { return tk::name(a, b); },  \
+#define BINARY(name)                                        \
+  ComparePairs<T>(                                          \
+      #name, [](auto a, auto b) { return tk::name(a, b); }, \
       [](auto a, auto b) { return tk_cpu::name(a, b); })
-#define UNARY(name)            \
-  ComparePairs<T>(             \
-      #name, [](auto, auto b) { return tk::name(b); },  \
+#define UNARY(name)                                    \
+  ComparePairs<T>(                                     \
+      #name, [](auto, auto b) { return tk::name(b); }, \
       [](auto, auto b) { return tk_cpu::name(b); })
 
 template <class T>
@@ -212,11 +245,10 @@ TEST(MathTest, NamesMeanTheSameAsOnTheCpu) {
       EXPECT_LE(std::fabs(double(got) - double(want)), bound * std::fabs(double(want)) + 1e-44)
           << name << "(" << x << ")";
     };
-#define NEAR1(name)                                             \
-  near(#name, x, tk::name(tk::broadcast<1>(x)).at[0], \
-       tk_cpu::get(tk_cpu::name(CpuVec(x)), 0))
-#define NEAR2(name)                                                                  \
-  near(#name, x, tk::name(tk::broadcast<1>(x), tk::broadcast<1>(y)).at[0],           \
+#define NEAR1(name) \
+  near(#name, x, tk::name(tk::broadcast<1>(x)).at[0], tk_cpu::get(tk_cpu::name(CpuVec(x)), 0))
+#define NEAR2(name)                                                        \
+  near(#name, x, tk::name(tk::broadcast<1>(x), tk::broadcast<1>(y)).at[0], \
        tk_cpu::get(tk_cpu::name(CpuVec(x), CpuVec(y)), 0))
     for (T x : Samples<T>()) {
       NEAR1(exp), NEAR1(exp2), NEAR1(expm1), NEAR1(log), NEAR1(log2), NEAR1(log10), NEAR1(log1p);
@@ -319,7 +351,8 @@ void CheckMemory() {
   const T one = T(1);
   tk::scatter_add<S, W>(q, same, tk::broadcast<W>(one), tk::broadcast<W>(true));
   // Two bits of mantissa: 8 + 1 is 8.
-  const T sum = std::is_same_v<S, bool> ? one : T(std::is_same_v<S, tk::float8_e5m2> ? std::min(W, 8) : W);
+  const T sum =
+      std::is_same_v<S, bool> ? one : T(std::is_same_v<S, tk::float8_e5m2> ? std::min(W, 8) : W);
   ASSERT_EQ(element(q, 3), sum);
   ASSERT_EQ(element(q, 2), T(0));
   ASSERT_EQ(element(q, 4), T(0));
@@ -353,7 +386,8 @@ void CheckRandom() {
     for (int64_t first : {int64_t(0), int64_t(1000), (int64_t(1) << 32) - 3}) {
       const auto at = tk::iota<int64_t, W>(first);
       const auto words = tk::random_words(uint64_t(seed), at);
-      const auto uniform = tk::philox_uniform(tk::broadcast<W>(seed), tk::broadcast<W>(seed / 3), at);
+      const auto uniform =
+          tk::philox_uniform(tk::broadcast<W>(seed), tk::broadcast<W>(seed / 3), at);
       const auto normal = tk::philox_normal(tk::broadcast<W>(seed), tk::broadcast<W>(seed / 3), at);
       const auto integers = tk::rand_int64(uint64_t(seed), at, -10, 1000);
       for (int i = 0; i < W; ++i) {

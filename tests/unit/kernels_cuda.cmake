@@ -1,0 +1,15 @@
+# The CUDA prelude: compiled by NVRTC for each architecture, and as plain C++ for its numbers.
+tensord_test(kernels_cuda_test SOURCES kernels_cuda_test.cc LIBS tensord_kernels ${CMAKE_DL_LIBS})
+target_compile_definitions(kernels_cuda_test PRIVATE
+  TENSORD_CUDA_TEST_PROGRAM="${CMAKE_CURRENT_SOURCE_DIR}/kernels_cuda_program.cu")
+
+set(cuda_include ${CMAKE_CURRENT_BINARY_DIR}/cuda_include)
+file(MAKE_DIRECTORY ${cuda_include}/tensord)
+file(CREATE_LINK ${CMAKE_SOURCE_DIR}/kernels/cuda ${cuda_include}/tensord/cuda SYMBOLIC)
+tensord_test(kernels_cuda_host_test
+  SOURCES kernels_cuda_host_test.cc kernels_cuda_group_test.cc)
+target_include_directories(kernels_cuda_host_test PRIVATE ${cuda_include})
+# Less than -O2 shows the same numbers and takes half the time. Without contraction both preludes
+# round alike.
+target_compile_options(kernels_cuda_host_test PRIVATE -O1 -ffp-contract=off -fwrapv
+                       -fno-strict-aliasing -Wno-unknown-pragmas)
