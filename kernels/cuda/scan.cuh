@@ -66,7 +66,7 @@ namespace impl {
 struct UpLane {
   int by;
   __device__ __forceinline__ uint32_t operator()(uint32_t x) const {
-    return __shfl_up_sync(kWholeWarp, x, by);
+    return __shfl_up_sync(group_lanes<32>(), x, by);
   }
 };
 
@@ -85,7 +85,7 @@ template <class T, class F>
 TK_FN T reduce_warp_in_order(T x, F f) {
 #pragma unroll
   for (int k = 1; k < 32; k *= 2) {
-    const T other = shuffle(x, XorLane{k});
+    const T other = shuffle(x, XorLane<32>{k});
     x = lane() & k ? f(other, x) : f(x, other);
   }
   return x;
@@ -103,7 +103,7 @@ TK_FN T scan_block(T x, F f, T identity, M&& memory, T& total) {
   const T up = impl::shuffle(upto, impl::UpLane{1});
   const T before = impl::lane() == 0 ? identity : up;
   if constexpr (G == 32) {
-    total = impl::shuffle(upto, impl::FromLane{31});
+    total = impl::shuffle(upto, impl::FromLane<32>{31});
     return before;
   } else {
     T* const slot = impl::slots<T>(memory);
@@ -112,8 +112,8 @@ TK_FN T scan_block(T x, F f, T identity, M&& memory, T& total) {
     __syncthreads();
     // Every warp scans all warps' totals.
     const T warps = impl::scan_warp(impl::lane() < kWarps ? slot[impl::lane()] : identity, f);
-    total = impl::shuffle(warps, impl::FromLane{kWarps - 1});
-    const T outside = impl::shuffle(warps, impl::FromLane{(warp + 31) % 32});
+    total = impl::shuffle(warps, impl::FromLane<32>{kWarps - 1});
+    const T outside = impl::shuffle(warps, impl::FromLane<32>{(warp + 31) % 32});
     return warp == 0 ? before : f(outside, before);
   }
 }
