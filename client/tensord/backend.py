@@ -14,6 +14,7 @@ import torch
 from torch import fx
 
 from . import (
+    cuda_graphs,
     devices,
     effects,
     fallback,
@@ -143,7 +144,8 @@ def _compile_graph(
         effects.unthread(module)
         devices.move_constants(module, exporter.MAX_CONSTANT_BYTES)
         with STATS.timed("export_seconds"):
-            exported = exporter.export(module, _static_inputs(module, label))
+            static = _static_inputs(module, label)
+            exported = exporter.export(module, static)
         if not exported.graph.nodes:
             return eager(module)  # only passes inputs through
         request = service_pb2.CompileRequest(
@@ -154,7 +156,9 @@ def _compile_graph(
             label=label,
         )
         call = rpc.client().compile(request)
-        return CompiledGraph(module, exported, call, label).callable()
+        graphed = chosen.mode in options.GRAPHED and exported.cuda_index is not None
+        plan = cuda_graphs.plan_of(module, static, exported.cuda_index) if graphed else None
+        return CompiledGraph(module, exported, call, label, plan).callable()
     except Exception as error:
         fallback.note(error, f"the {label} graph")
         return eager(module)

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import fx
 
-from . import blobs, fallback, torch_compat
+from . import blobs, cuda_graphs, fallback, torch_compat
 from .counters import STATS
 from .errors import InputMismatchError, RuntimeLoadError, TensordError
 from .export import Exported
@@ -30,12 +30,19 @@ class CompiledGraph:
     """One graph: its compile under way, then its program, or its FX module in eager."""
 
     def __init__(
-        self, module: fx.GraphModule, exported: Exported, call: CompileCall, label: str
+        self,
+        module: fx.GraphModule,
+        exported: Exported,
+        call: CompileCall,
+        label: str,
+        graph_plan: cuda_graphs.Plan | None = None,
     ) -> None:
+        """graph_plan: capture the program as CUDA graphs; None for what runs as it is."""
         self._module = module
         self._exported = exported
         self._call: CompileCall | None = call
         self._label = label
+        self._graph_plan = graph_plan
         self._lock, self._lock_pid = threading.Lock(), os.getpid()
         self._eager_run: Boxed | None = None
         self._run: Boxed = self._first_call
@@ -77,7 +84,10 @@ class CompiledGraph:
         except Exception as error:
             fallback.note(error, f"the {self._label} graph")
             return self._eager
-        return self._guarded(self._adapted(program))
+        run = self._adapted(program)
+        if self._graph_plan is not None:
+            run = cuda_graphs.GraphedProgram(run, self._graph_plan)
+        return self._guarded(run)
 
     def _adapted(self, program: Boxed) -> Boxed:
         """The program, with its inputs picked from the call's arguments where they differ."""

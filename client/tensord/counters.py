@@ -22,6 +22,10 @@ _COUNTERS = (
     "attention_fused",  # hand-written attentions that became a library call
     "masks_simplified",  # masks of attention that became none, or is_causal
     "heads_grouped",  # attentions whose repeated heads go in unrepeated
+    "cuda_graphs",  # captured
+    "cuda_graph_replays",
+    "cuda_graphs_held",  # captured anew because a result was still held at the next call
+    "cuda_graphs_evicted",  # given up for newer shapes
     "calls_in_eager",  # single calls that a compiled graph handed to eager
 )
 _SECONDS = (
@@ -45,6 +49,7 @@ class Stats:
             self._counts: Counter[str] = Counter()
             self._seconds: Counter[str] = Counter()
             self._fallbacks: Counter[str] = Counter()
+            self._graph_reasons: Counter[str] = Counter()
 
     def add(self, name: str, count: int = 1) -> None:
         """Adds to a counter of _COUNTERS."""
@@ -55,6 +60,11 @@ class Stats:
         """Counts one fallback to eager."""
         with self._lock:
             self._fallbacks[reason] += 1
+
+    def add_graph_reason(self, reason: str) -> None:
+        """Counts one program that could not be captured as a CUDA graph."""
+        with self._lock:
+            self._graph_reasons[reason] += 1
 
     def add_seconds(self, name: str, seconds: float) -> None:
         """Adds to a time of _SECONDS."""
@@ -82,6 +92,7 @@ class Stats:
             result.update({name: round(float(self._seconds[name]), 6) for name in _SECONDS})
             result["fallbacks"] = sum(self._fallbacks.values())
             result["fallback_reasons"] = dict(self._fallbacks)
+            result["cuda_graph_reasons"] = dict(self._graph_reasons)
             return result
 
 

@@ -15,6 +15,10 @@ MODES = {
 }
 
 
+# Modes that replay programs on GPUs as CUDA graphs.
+GRAPHED = ("reduce-overhead",)
+
+
 @dataclass(frozen=True)
 class Options:
     """One torch.compile call's options."""

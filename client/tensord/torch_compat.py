@@ -138,6 +138,23 @@ def fastest_attention_first() -> Iterator[None]:
         write(before)
 
 
+def storage_over(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    """Another storage over the same memory, which does not own it.
+
+    2.11 to 2.13, as torch's own CUDA graph trees do.
+    """
+    return torch._C._construct_storage_from_data_pointer(
+        storage.data_ptr(), storage.device, storage.nbytes()
+    )
+
+
+def storage_reference(storage: torch.UntypedStorage) -> Any:
+    """A weak reference: expired() is True once no tensor uses the storage."""
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    return StorageWeakRef(storage)
+
+
 def without_modes() -> contextlib.AbstractContextManager[Any]:
     """A block in which real tensors can be read although a graph is being captured."""
     from torch.utils._python_dispatch import _disable_current_modes

@@ -1,0 +1,315 @@
+"""CUDA graphs over programs (cuda_graphs.py), with a stand-in for the device that needs no GPU."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import tensord
+import torch
+from tensord import cuda_graphs, torch_compat
+from tensord.cuda_graphs import MAX_VARIANTS, WARM_UP, GraphedProgram, Plan
+from torch import Tensor
+
+
+class FakeGraph:
+    """Replays by running again, on the captured inputs, into the captured results' memory."""
+
+    def __init__(self, run: Callable[[], list[Any]], results: list[Any]) -> None:
+        self._run, self._results = run, results
+
+    def replay(self) -> None:
+        for old, new in zip(self._results, self._run(), strict=True):
+            if isinstance(old, Tensor) and old.data_ptr() != new.data_ptr():
+                old.copy_(new)
+
+
+class FakeDevice:
+    """Counts captures; a capture does no work, as on a GPU."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.captures, self.error, self.current = 0, error, 1
+
+    def stream(self) -> int | None:
+        return self.current
+
+    def capture(self, run: Callable[[], list[Any]]) -> tuple[FakeGraph, list[Any]]:
+        if self.error is not None:
+            raise self.error
+        self.captures += 1
+        inputs = next(c.cell_contents for c in run.__closure__ if type(c.cell_contents) is list)
+        # As on a GPU, a graph reads addresses and keeps nothing alive.
+        inputs[:] = [_alias(x) if isinstance(x, Tensor) else x for x in inputs]
+        tensors = [x for x in inputs if isinstance(x, Tensor)]
+        before = [x.clone() for x in tensors]
+        results = run()
+        for x, value in zip(tensors, before, strict=True):
+            if 0 not in x.stride():
+                x.copy_(value)
+        places = {x.untyped_storage().data_ptr() for x in tensors}
+        for result in results:
+            if isinstance(result, Tensor) and result.untyped_storage().data_ptr() not in places:
+                result.zero_()
+        return FakeGraph(run, results), results
+
+
+def _alias(x: Tensor) -> Tensor:
+    storage = torch_compat.storage_over(x.untyped_storage())
+    return torch.empty(0, dtype=x.dtype).set_(storage, x.storage_offset(), x.shape, x.stride())
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    tensord.reset_stats()
+    cuda_graphs._said.clear()
+    yield
+    cuda_graphs._GRAPH_MEMORY.clear()
+    cuda_graphs._GIVEN_UP.clear()
+
+
+def boxed(function: Callable[..., list[Any]]) -> Callable[[list[Any]], list[Any]]:
+    """As compiled programs are called: with a list, which is emptied."""
+
+    def call(arguments: list[Any]) -> list[Any]:
+        values = list(arguments)
+        arguments.clear()
+        return function(*values)
+
+    return call
+
+
+def graphed(
+    function: Callable[..., list[Any]],
+    static: set[int] = frozenset(),
+    written: Any = (),
+    keyed: tuple[int, ...] = (),
+    **more: Any,
+) -> tuple[GraphedProgram, FakeDevice]:
+    device = FakeDevice(**more)
+    plan = Plan(frozenset(static), frozenset(written), keyed)
+    return GraphedProgram(boxed(function), plan, device), device
+
+
+def test_captured_after_warming_up() -> None:
+    run, device = graphed(lambda x: [x * 2 + 1])
+    for i in range(WARM_UP + 4):
+        arguments = [torch.full((5,), float(i))]
+        assert torch.equal(run(arguments)[0], torch.full((5,), 2.0 * i + 1))
+        assert arguments == []
+        assert device.captures == int(i >= WARM_UP)
+    stats = tensord.stats()
+    assert (stats["cuda_graphs"], stats["cuda_graph_replays"]) == (1, 4)
+
+
+def test_parameters_are_read_where_they_lie() -> None:
+    weight = torch.ones(4)
+    run, device = graphed(lambda w, x: [w * x], static={0})
+    for _ in range(6):
+        assert torch.equal(run([weight, torch.full((4,), 3.0)])[0], weight * 3)
+        weight += 1  # an optimizer's step
+    assert device.captures == 1
+    moved = weight.clone()
+    assert torch.equal(run([moved, torch.full((4,), 3.0)])[0], moved * 3)
+    assert device.captures == 2
+
+
+def test_held_results_stay_and_become_copies() -> None:
+    run, device = graphed(lambda x: [x + 1, x * 2])
+    held = []
+    for i in range(10):
+        first, _ = run([torch.full((3,), float(i))])
+        held.append(first)
+    assert [t[0].item() for t in held] == [i + 1.0 for i in range(10)]
+    assert device.captures == 2
+    assert tensord.stats()["cuda_graphs_held"] == 1
+
+
+def test_held_views_count_too() -> None:
+    run, _ = graphed(lambda x: [x + 1])
+    held = [run([torch.full((4,), float(i))])[0][1:].detach() for i in range(8)]
+    assert [t[0].item() for t in held] == [i + 1.0 for i in range(8)]
+
+
+def test_results_in_one_memory() -> None:
+    def function(x: Tensor) -> list[Any]:
+        y = x * 3
+        return [y, y[2:], 7, None]
+
+    run, _ = graphed(function)
+    for i in range(6):
+        whole, part, number, nothing = run([torch.arange(4.0) + i])
+        assert torch.equal(whole, (torch.arange(4.0) + i) * 3)
+        assert part.data_ptr() == whole[2:].data_ptr() and torch.equal(part, whole[2:])
+        assert (number, nothing) == (7, None)
+        del whole, part
+
+
+def test_arguments_that_are_results() -> None:
+    run, device = graphed(lambda x: [x, x[1:], x + 1])
+    for i in range(6):
+        x = torch.arange(3.0) + i
+        same, part, more = run([x])
+        assert same is x or same.data_ptr() == x.data_ptr()
+        assert part.data_ptr() == x[1:].data_ptr()
+        assert torch.equal(more, x + 1)
+        del more
+    assert device.captures == 1
+
+
+def test_written_arguments_are_copied_back() -> None:
+    def function(x: Tensor, y: Tensor) -> list[Any]:
+        x.copy_(x + y)
+        return [x * 2]
+
+    run, device = graphed(function, written={0})
+    x = torch.zeros(3)
+    for i in range(1, 6):
+        result = run([x, torch.ones(3)])[0]
+        assert torch.equal(x, torch.full((3,), float(i)))
+        assert torch.equal(result, x * 2)
+        del result
+    assert device.captures == 1
+
+
+def test_results_of_one_graph_are_read_by_another_where_they_lie() -> None:
+    forward, _ = graphed(lambda x: [x.sin(), x.cos()])
+    backward, device = graphed(lambda saved, grad: [saved * grad])
+    for i in range(8):
+        x = torch.full((4,), float(i))
+        result, saved = forward([x])
+        del result
+        assert torch.equal(backward([saved, torch.ones(4)])[0], x.cos())
+        del saved
+    assert device.captures == 1
+    (shape,) = backward._shapes.values()
+    assert shape.variants[0].fixed == [0] and list(shape.variants[0].places) == [1]
+
+
+def test_two_forwards_then_two_backwards() -> None:
+    forward, _ = graphed(lambda x: [x.exp()])
+    for i in range(6):
+        a, b = torch.full((3,), float(i)), torch.full((3,), i + 0.5)
+        first, second = forward([a])[0], forward([b])[0]
+        assert torch.equal(first, a.exp()) and torch.equal(second, b.exp())
+
+
+def test_expanded_inputs() -> None:
+    run, device = graphed(lambda x: [x + 1])
+    for i in range(5):
+        x = torch.full((1, 3), float(i)).expand(4, 3)
+        assert torch.equal(run([x])[0], x + 1)
+    assert device.captures == 1
+
+
+def test_shapes_are_kept_under_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENSORD_CUDA_GRAPHS_LIMIT", "3")
+    run, device = graphed(lambda x: [x + 1], keyed=(0,))
+    for size in range(1, 1001):
+        for _ in range(WARM_UP + 1):
+            assert torch.equal(run([torch.ones(size)])[0], torch.full((size,), 2.0))
+        assert len(run._shapes) <= 3
+    gc.collect()
+    stats = tensord.stats()
+    assert stats["cuda_graphs_evicted"] <= 12 and device.captures <= 15
+    assert stats["cuda_graph_reasons"]
+    assert len(cuda_graphs._GRAPH_MEMORY) <= 3 and not cuda_graphs._GIVEN_UP
+
+
+def test_the_least_recently_used_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENSORD_CUDA_GRAPHS_LIMIT", "2")
+    run, device = graphed(lambda x: [x + 1], keyed=(0,))
+    for size in (1, 2, 1, 3, 1):
+        for _ in range(WARM_UP + 1):
+            run([torch.ones(size)])
+    assert device.captures == 3  # 1 stayed, 2 went
+
+
+def test_a_given_up_graph_lives_as_long_as_its_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENSORD_CUDA_GRAPHS_LIMIT", "1")
+    run, _ = graphed(lambda x: [x + 1], keyed=(0,))
+    for _ in range(WARM_UP + 1):
+        held = run([torch.ones(5)])[0]
+    run([torch.ones(6)])
+    assert len(cuda_graphs._GIVEN_UP) == 1
+    assert torch.equal(held, torch.full((5,), 2.0))
+    del held
+    cuda_graphs._free_given_up()
+    assert not cuda_graphs._GIVEN_UP
+
+
+def test_a_capture_that_fails_is_said_and_not_tried_again() -> None:
+    run, _ = graphed(lambda x: [x + 1], error=RuntimeError("operation not permitted"))
+    for _ in range(6):
+        assert torch.equal(run([torch.ones(2)])[0], torch.full((2,), 2.0))
+    reasons = tensord.stats()["cuda_graph_reasons"]
+    assert list(reasons.values()) == [1] and "not permitted" in next(iter(reasons))
+
+
+def test_addresses_that_always_change() -> None:
+    run, device = graphed(lambda w: [w + 1], static={0})
+    kept = []
+    for _ in range(12):
+        kept.append(torch.ones(3))
+        assert torch.equal(run([kept[-1]])[0], torch.full((3,), 2.0))
+    assert device.captures == MAX_VARIANTS
+    assert tensord.stats()["cuda_graph_reasons"]
+
+
+def test_no_limit_no_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENSORD_CUDA_GRAPHS_LIMIT", "0")
+    run, device = graphed(lambda x: [x + 1])
+    for _ in range(5):
+        run([torch.ones(2)])
+    assert device.captures == 0
+
+
+def _graph(device: str, extra: Any = None) -> torch.fx.GraphModule:
+    from torch._subclasses import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        x, y = (torch.empty(4, device=device) for _ in range(2))
+
+        def function(x: Tensor, y: Tensor) -> Any:
+            torch.ops.aten.copy_.default(x, y + 1)
+            return extra(y) if extra else y * 2
+
+        return make_fx(function)(x, y)
+
+
+def test_what_a_graph_says_of_itself() -> None:
+    plan = cuda_graphs.plan_of(_graph("cuda"), {1})
+    assert plan == Plan(frozenset({1}), frozenset({0}))
+    assert "CPU" in cuda_graphs.plan_of(_graph("cpu"), ()).obstacle
+    moved = cuda_graphs.plan_of(_graph("cuda", lambda y: y.cpu()), ())
+    assert "CPU" in moved.obstacle
+
+
+def test_an_obstacle_is_said_once() -> None:
+    device = FakeDevice()
+    run = GraphedProgram(
+        boxed(lambda x: [x + 1]), Plan(frozenset(), frozenset(), obstacle="why"), device
+    )
+    for _ in range(5):
+        run([torch.ones(2)])
+    assert device.captures == 0
+    assert tensord.stats()["cuda_graph_reasons"] == {"why": 1}
+
+
+def test_other_streams_and_captures_of_others() -> None:
+    run, device = graphed(lambda x: [x + 1])
+    for stream in (1, 1, 1, 2, None, 1):
+        device.current = stream
+        assert torch.equal(run([torch.ones(2)])[0], torch.full((2,), 2.0))
+    assert (device.captures, tensord.stats()["cuda_graph_replays"]) == (1, 2)
+
+
+def test_a_symbolic_graph_says_which_arguments_differ() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    module = make_fx(lambda x, y: (x * 2, y + 1), tracing_mode="symbolic")(
+        torch.ones(5), torch.ones(())
+    )
+    assert cuda_graphs.plan_of(module, ()).keyed == (0,)
