@@ -76,6 +76,13 @@ TK_FN float reciprocal_approx(float x) {
   return r;
 }
 
+// 2^x to 2 units in the last place; subnormal results are flushed to 0.
+TK_FN float exp2_approx(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+
 // --- memory
 
 // Adds to a half or a bfloat16 in global memory; the addend is rounded first.

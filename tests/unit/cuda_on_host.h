@@ -184,6 +184,10 @@ inline float max_nan(float a, float b) {
   if (std::isnan(a) || std::isnan(b)) return std::nanf("");
   return a > b || (a == b && !std::signbit(a)) ? a : b;
 }
+inline float exp2_approx(float x) {
+  const float r = std::exp2(x);
+  return r < 0x1p-126f ? 0.0f : r;
+}
 inline float reciprocal_approx(float x) {
   const float r = 1 / x;
   return std::fabs(r) < 0x1p-126f ? std::copysign(0.0f, r) : r;

@@ -103,8 +103,6 @@ __device__ void others(const float* p, char* out, int64_t seed) {
   const auto total = softmax_reduce(s);
   keep(out, total.max), keep(out, total.sum);
   const auto element = iota<int64_t, W>(seed * 7);
-  keep(out, rand_uniform(seed, element)), keep(out, rand_normal(seed, element));
-  keep(out, rand_int64(seed, element, -5, seed));
   const auto seeds = broadcast<W>(seed), stream = broadcast<W>(seed + 1);
   keep(out, philox_uniform(seeds, stream, element));
   keep(out, philox_normal(seeds, stream, element));
