@@ -80,6 +80,8 @@ class BodyEmitter {
                                   const Expr& /*stride*/) {
     return "";
   }
+  // Whether `e` has one sign (zero counts as positive) in all lanes of every vector.
+  virtual bool LanesAgree(const Expr& /*e*/) const { return false; }
   // The name of a vector that was loaded by `text`.
   virtual std::string DefineLoad(const Inst& /*inst*/, const std::string& text) {
     return Define(vector_level(), text);
@@ -101,6 +103,8 @@ class BodyEmitter {
   int LevelOf(const Expr& e);
   EmittedValue EmitLoad(const Inst& inst);
   EmittedValue EmitUncached(int id);
+  // The text of a comparison of an index with zero that is the same in all lanes; "" for others.
+  std::string CommonComparison(const Inst& inst);
   // int64 lanes of an expression that varies in the vector loop.
   std::string VectorText(const Expr& e);
   std::string VectorAtom(const sym::Atom& atom);

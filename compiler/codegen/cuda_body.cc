@@ -93,6 +93,11 @@ std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
   return name;
 }
 
+bool CudaBody::LanesAgree(const Expr& e) const {
+  const int loop = static_cast<int>(nest().outer.size() + nest().inner.size()) - 1;
+  return VectorAlignment(e, {sym::AtomKind::kLoop, loop}) >= plan_.width;
+}
+
 std::string CudaBody::Once(const std::string& statement) {
   return plan_.group > 1 ? absl::StrCat("if (lane == 0) ", statement) : statement;
 }

@@ -30,6 +30,7 @@ class CudaBody : public BodyEmitter {
   std::string ReadLocal(BufferId buffer) override;
   std::string WriteLocal(BufferId buffer, const std::string& value) override;
   std::string DefineLoad(const Inst& inst, const std::string& text) override;
+  bool LanesAgree(const Expr& e) const override;
   bool AddsAreAtomic() const override { return true; }
   std::string Once(const std::string& statement) override;
 

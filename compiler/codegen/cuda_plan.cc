@@ -64,20 +64,6 @@ void ForEachVectorAccess(const Program& program, const Nest& nest, const F& visi
   }
 }
 
-// The largest power of two that divides what vectors start at: 0 when the access has no vectors.
-int64_t VectorAlignment(const Expr& index, sym::SymbolKey loop) {
-  const auto step = sym::LinearCoefficient(index, loop);
-  if (!step || !step->Is(1)) return 0;
-  int64_t alignment = int64_t{1} << 20;
-  for (const sym::Term& term : index.terms()) {
-    const bool is_loop = term.coefficient == 1 && term.atoms.size() == 1 &&
-                         term.atoms[0]->kind == loop.first && term.atoms[0]->id == loop.second;
-    if (is_loop) continue;
-    alignment = std::min(alignment, term.coefficient & -term.coefficient);
-  }
-  return alignment;
-}
-
 int BodyCost(const Nest& nest) {
   int cost = 0;
   for (const NestMember& member : nest.members) {
@@ -278,6 +264,20 @@ class Planner {
 };
 
 }  // namespace
+
+// Vectors start at multiples of their width, a power of two.
+int64_t VectorAlignment(const Expr& index, sym::SymbolKey loop) {
+  const auto step = sym::LinearCoefficient(index, loop);
+  if (!step || !step->Is(1)) return 0;
+  int64_t alignment = int64_t{1} << 20;
+  for (const sym::Term& term : index.terms()) {
+    const bool is_loop = term.coefficient == 1 && term.atoms.size() == 1 &&
+                         term.atoms[0]->kind == loop.first && term.atoms[0]->id == loop.second;
+    if (is_loop) continue;
+    alignment = std::min(alignment, term.coefficient & -term.coefficient);
+  }
+  return alignment;
+}
 
 Nest PrepareForCuda(Nest nest) {
   if (nest.shape == NestShape::kFlat) {

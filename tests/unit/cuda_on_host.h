@@ -202,6 +202,13 @@ inline void add_bfloat16(void* p, uint16_t bits) {
   uint16_t* const at = static_cast<uint16_t*>(p);
   *at = float_to_bfloat16(value(*at) + value(bits));
 }
+#define TK_HAS_VECTOR_ADD 1
+inline void add_float2(void* p, float a, float b) {
+  static_cast<float*>(p)[0] += a, static_cast<float*>(p)[1] += b;
+}
+inline void add_float4(void* p, float a, float b, float c, float d) {
+  add_float2(p, a, b), add_float2(static_cast<float*>(p) + 2, c, d);
+}
 inline void store_release(unsigned long long* p, unsigned long long x) {
   std::atomic_ref(*p).store(x, std::memory_order_release);
 }

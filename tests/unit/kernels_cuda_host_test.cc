@@ -347,6 +347,10 @@ void CheckMemory() {
   tk::scatter<S, W>(q, by_five, plain), expect("scatter", 5, false);
   tk::scatter_masked<S, W>(q, by_five, plain, on), expect("scatter_masked", 5, true);
   tk::scatter_add<S, W>(q, by_five, plain, on), expect("scatter_add", 5, true);
+  const auto all = tk::broadcast<W>(true);
+  tk::scatter_add_run<S, W>(q, plain, on), expect("scatter_add_run", 1, true);
+  tk::scatter_add_run<S, W>(q, plain, all), expect("scatter_add_run of all", 1, false);
+  tk::store_masked<S, W>(q, plain, all), expect("store_masked of all", 1, false);
   const auto same = tk::broadcast<W>(int64_t(3));
   const T one = T(1);
   tk::scatter_add<S, W>(q, same, tk::broadcast<W>(one), tk::broadcast<W>(true));

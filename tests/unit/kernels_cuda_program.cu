@@ -33,7 +33,7 @@ __device__ void memory(const S* p, char* out, int64_t stride) {
   store_strided_masked<S, W>(q, stride, gather_masked<S, W>(p, index32, m), m);
   scatter<S, W>(q, index, a);
   scatter_masked<S, W>(q, index32, b, m);
-  scatter_add<S, W>(q, index, c, m);
+  scatter_add<S, W>(q, index, c, m), scatter_add_run<S, W>(q + W, c, m);
 }
 
 template <class S, int W>
