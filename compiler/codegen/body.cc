@@ -389,14 +389,16 @@ EmittedValue BodyEmitter::EmitUncached(int id) {
                                                            ScalarText(inst.index), "))"));
     return value;
   }
-  if (std::string common = CommonComparison(inst); !common.empty()) {
-    value.level = vector_level();
-    value.name = Define(value.level, common);
-    return value;
+  if (inst.kind == InstKind::kCompute && vector_level() > 0 && member_->has_inner) {
+    if (std::string special = SpecialCompute(inst); !special.empty()) {
+      value.level = vector_level();
+      value.name = Define(value.level, special);
+      return value;
+    }
   }
   std::vector<EmittedValue> args;
   for (int arg : inst.args) {
-    args.push_back(IsStream(inst, arg) ? EmitStream(arg) : Emit(arg));
+    args.push_back(EmitOperand(inst, arg));
     value.level = std::max(value.level, args.back().level);
   }
   if (inst.kind == InstKind::kIndirect) {
@@ -432,20 +434,6 @@ EmittedValue BodyEmitter::EmitUncached(int id) {
       TENSORD_CHECK(false, "unreachable");
   }
   return value;
-}
-
-std::string BodyEmitter::CommonComparison(const Inst& inst) {
-  if (inst.kind != InstKind::kCompute || (inst.op != Op::k_lt && inst.op != Op::k_ge)) return "";
-  const Inst& index = member_->loops.block.insts[inst.args[0]];
-  const Inst& zero = member_->loops.block.insts[inst.args[1]];
-  const bool with_zero =
-      zero.kind == InstKind::kConstant && zero.dtype == kInt64 && zero.integer == 0;
-  if (index.kind != InstKind::kIndex || !with_zero || vector_level() == 0 ||
-      LevelOf(index.index) != vector_level() || !LanesAgree(index.index)) {
-    return "";
-  }
-  return absl::StrCat("tk::broadcast<W>(", ScalarText(index.index),
-                      inst.op == Op::k_lt ? " < 0)" : " >= 0)");
 }
 
 // The number of a random operator differs from layer to layer; as an argument it leaves their

@@ -31,6 +31,7 @@ struct CudaPlan {
   bool loops_rows = false;     // a block does row after row; the grid is bounded
   bool rows_in_shared = true;  // of a row in a loop: values for later passes are in shared memory
   int parts = 1;               // kSplit: blocks of a row
+  int resident = 1;            // blocks that a multiprocessor has room for, which bounds registers
   bool tiled = false;          // kSweep: blocks take one group-wide tile of the columns each
   Expr blocks;                 // of the nest
   Expr copies;  // kSweep: of the accumulators, one for each block that shares columns

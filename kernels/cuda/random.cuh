@@ -54,72 +54,86 @@ TK_FN uint32_t word_of(const Philox<1>& block, int i) {
 }
 // Blocks first, first + 1, ... of one random operator (`stream`) of the graph.
 template <int B>
-TK_FN Philox<B> graph_blocks(uint64_t seed, uint32_t stream, uint64_t first) {
+TK_FN Philox<B> graph_blocks(int64_t seed, int64_t stream, uint64_t first) {
   Philox<B> c;
 #pragma unroll
   for (int b = 0; b < B; ++b) {
     c.word[0].at[b] = uint32_t(first + b);
     c.word[1].at[b] = uint32_t((first + b) >> 32);
-    c.word[2].at[b] = stream;
+    c.word[2].at[b] = uint32_t(stream);
     c.word[3].at[b] = 0;
   }
-  return philox(c, uint32_t(seed), uint32_t(seed >> 32));
+  return philox(c, uint32_t(uint64_t(seed)), uint32_t(uint64_t(seed) >> 32));
 }
-TK_CALL uint32_t graph_word(uint64_t seed, uint32_t stream, uint64_t word) {
-  return word_of(graph_blocks<1>(seed, stream, word / 4), int(word % 4));
-}
+// Of the elements first, first + 1, ...; `first` is a multiple of W.
 template <int N, int W>
-TK_FN Words<N, W> graph_words(Vec<int64_t, W> seeds, Vec<int64_t, W> streams,
-                              Vec<int64_t, W> element) {
-  constexpr int kWords = 4 / N, kBlocks = W > N ? W / N : 1, kAligned = W > N ? N : W;
-  // The same in every lane.
-  const uint64_t seed = uint64_t(seeds.at[0]), first = uint64_t(element.at[0]);
-  const uint32_t stream = uint32_t(streams.at[0]);
+TK_FN Words<N, W> words_of_run(int64_t seed, int64_t stream, uint64_t first) {
+  constexpr int kWords = 4 / N, kBlocks = W > N ? W / N : 1;
+  const Philox<kBlocks> blocks = graph_blocks<kBlocks>(seed, stream, first / N);
   Words<N, W> words;
-  if (first % kAligned == 0 && uint64_t(element.at[W - 1]) - first == W - 1) {
-    const Philox<kBlocks> blocks = graph_blocks<kBlocks>(seed, stream, first / N);
-    TK_EACH(i) {
+  TK_EACH(i) {
 #pragma unroll
-      for (int k = 0; k < kWords; ++k) {
-        if constexpr (W >= N)
-          words.at[k].at[i] = blocks.word[i % N * kWords + k].at[i / N];
-        else
-          words.at[k].at[i] = word_of(blocks, int(first % N + i) * kWords + k);
-      }
-    }
-  } else {
-    TK_EACH(i) {
-#pragma unroll
-      for (int k = 0; k < kWords; ++k) {
-        words.at[k].at[i] = graph_word(seed, stream, uint64_t(element.at[i]) * kWords + k);
-      }
+    for (int k = 0; k < kWords; ++k) {
+      if constexpr (W >= N)
+        words.at[k].at[i] = blocks.word[i % N * kWords + k].at[i / N];
+      else
+        words.at[k].at[i] = word_of(blocks, int(first % N + i) * kWords + k);
     }
   }
   return words;
 }
-}  // namespace impl
-
-// --- the graph's random operators: of the seed, the operator's number and the element's
-
-// Uniform in [0, 1): of word e % 4 of block e / 4.
-template <int W>
-TK_FN Vec<float, W> philox_uniform(Vec<int64_t, W> seed, Vec<int64_t, W> stream,
-                                   Vec<int64_t, W> element) {
-  return impl::unit_float(impl::graph_words<4>(seed, stream, element).at[0]);
+// Of any elements.
+template <int N, int W>
+TK_FN Words<N, W> words_of_each(int64_t seed, int64_t stream, Vec<int64_t, W> element) {
+  Words<N, W> words;
+  TK_EACH(i) {
+    const Words<N, 1> one = words_of_run<N, 1>(seed, stream, uint64_t(element.at[i]));
+#pragma unroll
+    for (int k = 0; k < 4 / N; ++k) words.at[k].at[i] = one.at[k].at[0];
+  }
+  return words;
 }
-// Standard normal (Box and Muller 1958): of words 2 (e % 2) and the next of block e / 2.
+
 template <int W>
-TK_FN Vec<float, W> philox_normal(Vec<int64_t, W> seed, Vec<int64_t, W> stream,
-                                  Vec<int64_t, W> element) {
-  const impl::Words<2, W> words = impl::graph_words<2>(seed, stream, element);
-  const Vec<float, W> first = impl::unit_float(words.at[0]);
-  const Vec<float, W> second = impl::unit_float(words.at[1]);
+TK_FN Vec<float, W> uniform(const Words<4, W>& words) {
+  return unit_float(words.at[0]);
+}
+template <int W>
+TK_FN Vec<float, W> normal(const Words<2, W>& words) {
+  const Vec<float, W> first = unit_float(words.at[0]), second = unit_float(words.at[1]);
   Vec<float, W> r;
   TK_EACH(i) {
     const float u = 1.0f - first.at[i];  // in (0, 1], for the logarithm
     r.at[i] = ::sqrtf(::logf(u) * -2.0f) * scalar::sin_core(second.at[i] * 6.28318531f, 1);
   }
   return r;
+}
+}  // namespace impl
+
+// --- the graph's random operators: of the seed, the operator's number and the element's. In vectors
+// seed and number are the same in every lane; `_run` is of W neighbours from a multiple of W on.
+
+// Uniform in [0, 1): of word e % 4 of block e / 4.
+template <int W>
+TK_FN Vec<float, W> philox_uniform(Vec<int64_t, W> seed, Vec<int64_t, W> stream,
+                                   Vec<int64_t, W> element) {
+  return impl::uniform(impl::words_of_each<4>(seed.at[0], stream.at[0], element));
+}
+template <int W>
+TK_FN Vec<float, W> philox_uniform_run(Vec<int64_t, 1> seed, Vec<int64_t, 1> stream,
+                                       int64_t first) {
+  return impl::uniform(impl::words_of_run<4, W>(seed.at[0], stream.at[0], uint64_t(first)));
+}
+// Standard normal (Box and Muller 1958): of words 2 (e % 2) and the next of block e / 2.
+template <int W>
+TK_FN Vec<float, W> philox_normal(Vec<int64_t, W> seed, Vec<int64_t, W> stream,
+                                  Vec<int64_t, W> element) {
+  return impl::normal(impl::words_of_each<2>(seed.at[0], stream.at[0], element));
+}
+template <int W>
+TK_FN Vec<float, W> philox_normal_run(Vec<int64_t, 1> seed, Vec<int64_t, 1> stream,
+                                      int64_t first) {
+  return impl::normal(impl::words_of_run<2, W>(seed.at[0], stream.at[0], uint64_t(first)));
 }
 
 }  // namespace tk

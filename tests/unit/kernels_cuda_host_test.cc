@@ -393,6 +393,15 @@ void CheckRandom() {
       const auto uniform =
           tk::philox_uniform(tk::broadcast<W>(seed), tk::broadcast<W>(seed / 3), at);
       const auto normal = tk::philox_normal(tk::broadcast<W>(seed), tk::broadcast<W>(seed / 3), at);
+      if (first % W == 0) {
+        const auto key = tk::broadcast<1>(seed), stream = tk::broadcast<1>(seed / 3);
+        const auto run = tk::philox_uniform_run<W>(key, stream, first);
+        const auto normal_run = tk::philox_normal_run<W>(key, stream, first);
+        for (int i = 0; i < W; ++i) {
+          ASSERT_EQ(run.at[i], uniform.at[i]);
+          ASSERT_EQ(normal_run.at[i], normal.at[i]);
+        }
+      }
       for (int i = 0; i < W; ++i) {
         const auto offset = CpuVec(first + i);
         const auto key = CpuVec(seed), stream = CpuVec(seed / 3);

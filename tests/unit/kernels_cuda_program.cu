@@ -106,6 +106,8 @@ __device__ void others(const float* p, char* out, int64_t seed) {
   const auto seeds = broadcast<W>(seed), stream = broadcast<W>(seed + 1);
   keep(out, philox_uniform(seeds, stream, element));
   keep(out, philox_normal(seeds, stream, element));
+  keep(out, philox_uniform_run<W>(broadcast<1>(seed), broadcast<1>(seed + 1), seed * W));
+  keep(out, philox_normal_run<W>(broadcast<1>(seed), broadcast<1>(seed + 1), seed * W));
   keep_one(out, reduce_any(m)), keep_one(out, reduce_all(m)), keep_one(out, int(mask_bits(m)));
   keep(out, mask_first<W>(seed));
 }
