@@ -147,8 +147,8 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
 
       "  __shared__ __align__(16) char group_shared[tk::kGroupSharedBytes];\n"
       "  [[maybe_unused]] tk::GroupMemory shared{group_shared};\n";
-  source.source =
-      absl::StrCat(head, functions, finish_functions, Entry(name, threads, resident, kShared, dispatch));
+  source.source = absl::StrCat(head, functions, finish_functions,
+                               Entry(name, threads, resident, kShared, dispatch));
   source.functions.push_back({name, CudaGeometry{SumOfBlocks(parts), threads, shared_bytes}});
   if (!finish_parts.empty()) {
     const std::string finish = absl::StrCat(name, "_finish");

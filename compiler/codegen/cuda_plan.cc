@@ -147,9 +147,7 @@ class Planner {
 
  private:
   int Multiprocessors() const { return std::max<int>(1, target_.multiprocessors()); }
-  int SweepBlocks() const {
-    return Multiprocessors() * std::max(1, kSweepThreads / plan_.threads);
-  }
+  int SweepBlocks() const { return Multiprocessors() * std::max(1, kSweepThreads / plan_.threads); }
   void Threads(int wanted) { plan_.threads = fixed_ > 0 ? fixed_ : wanted; }
   // As many blocks as there is work for, but no more than `most`.
   void Bound(const Expr& wanted, int most) {
@@ -256,7 +254,8 @@ class Planner {
     plan_.tiled = true;
     const Expr tiles = sym::CeilDiv(vectors_, Expr(plan_.group));
     const int64_t hint = std::max<int64_t>(1, sym::Hint(tiles));
-    const int64_t sweeps = std::max<int64_t>(1, Multiprocessors() * kTileThreads / plan_.threads / hint);
+    const int64_t sweeps =
+        std::max<int64_t>(1, Multiprocessors() * kTileThreads / plan_.threads / hint);
     plan_.loops_rows = true;
     plan_.copies = sym::Min(sym::CeilDiv(rows_, Expr(plan_.groups())), Expr(sweeps));
     plan_.blocks = tiles * plan_.copies;

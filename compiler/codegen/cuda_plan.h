@@ -49,8 +49,8 @@ Nest PrepareForCuda(Nest nest);
 // Values that later passes of a row read: buffers that live only there.
 std::set<BufferId> LocalsOfRows(const Nest& nest);
 
-// The largest power of two that divides `index` wherever a vector along `loop` starts, provided that
-// it grows with the loop one by one; 0 otherwise.
+// The largest power of two that divides `index` wherever a vector along `loop` starts, provided
+// that it grows with the loop one by one; 0 otherwise.
 int64_t VectorAlignment(const Expr& index, sym::SymbolKey loop);
 
 // "elements w8 t256", for tests and people.

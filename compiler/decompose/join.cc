@@ -58,8 +58,7 @@ Tensor Choose(Builder& b, const std::vector<Tensor>& given, int dim, DType dtype
         const Value beyond = ops.Index(place[dim] - parts[i].sizes()[dim]);
         inside.push_back(ops.Compute(Op::k_lt, {beyond, zero}));
       }
-      value = ops.Masked(
-          AllOf(ops, inside), [&] { return parts[i].Load(ops, place); }, value);
+      value = ops.Masked(AllOf(ops, inside), [&] { return parts[i].Load(ops, place); }, value);
     }
     return value;
   });
@@ -146,8 +145,7 @@ Results ConstantPad(Builder& b, const Call& call) {
       const Value beyond = ops.Index(source[d] - t.sizes()[d]);
       inside.push_back(ops.Compute(Op::k_lt, {beyond, ops.ConstantInt(0, kInt64)}));
     }
-    return ops.Masked(
-        AllOf(ops, inside), [&] { return t.Load(ops, source); }, fill.Load(ops, {}));
+    return ops.Masked(AllOf(ops, inside), [&] { return t.Load(ops, source); }, fill.Load(ops, {}));
   }));
 }
 
@@ -236,8 +234,7 @@ Results PutBack(Builder& b, const Tensor* base, const Tensor& part, const Sizes&
       inside.push_back(ops.Compute(Op::k_eq, {left_over, zero}));
     }
     const Value outside = rest.Load(ops, index);
-    return ops.Masked(
-        AllOf(ops, inside), [&] { return source.Load(ops, place); }, outside);
+    return ops.Masked(AllOf(ops, inside), [&] { return source.Load(ops, place); }, outside);
   }));
 }
 

@@ -78,8 +78,7 @@ TK_FN Vec<float, W> unit_float(Vec<uint32_t, W> bits) {
 }
 // Block `number` of one random operator (`stream`) of the graph: counter {number, stream, 0}.
 template <int W>
-TK_FN Philox<W> graph_block(Vec<int64_t, W> seed, Vec<int64_t, W> stream,
-                            Vec<uint64_t, W> number) {
+TK_FN Philox<W> graph_block(Vec<int64_t, W> seed, Vec<int64_t, W> stream, Vec<uint64_t, W> number) {
   const Vec<uint32_t, W> low = convert_lanes<uint32_t>(number);
   const Vec<uint32_t, W> high = convert_lanes<uint32_t>(number >> 32);
   const Vec<uint32_t, W> which = convert_lanes<uint32_t>(stream), zero = like(low, 0u);

@@ -231,9 +231,9 @@ TK_FN OnlineSoftmax<1> group_softmax(OnlineSoftmax<1> s, M&& memory) {
 
 // --- between groups
 
-// f over the block's groups, for the threads of the first: T / G groups of G threads (one-dimensional
-// block of T), each thread with the same columns as its fellows in other groups. `shared`: T vectors.
-// The order is that of the groups.
+// f over the block's groups, for the threads of the first: T / G groups of G threads
+// (one-dimensional block of T), each thread with the same columns as its fellows in other groups.
+// `shared`: T vectors. The order is that of the groups.
 template <int G, int T, class A, int W, class F>
 TK_FN Vec<A, W> combine_groups(Vec<A, W> v, F f, void* shared) {
   Vec<A, W>* const all = static_cast<Vec<A, W>*>(shared);

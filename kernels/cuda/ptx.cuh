@@ -100,8 +100,8 @@ TK_FN void add_bfloat16(void* p, uint16_t bits) {
 #define TK_HAS_BFLOAT16_ADD 0
 #endif
 
-// Several neighbours by one instruction; each addition is indivisible, the whole is not. The address
-// is a multiple of the size.
+// Several neighbours by one instruction; each addition is indivisible, the whole is not. The
+// address is a multiple of the size.
 #if __CUDA_ARCH__ >= 900
 #define TK_HAS_VECTOR_ADD 1
 TK_FN void add_float2(void* p, float a, float b) {

@@ -110,8 +110,9 @@ TK_FN Vec<float, W> normal(const Words<2, W>& words) {
 }
 }  // namespace impl
 
-// --- the graph's random operators: of the seed, the operator's number and the element's. In vectors
-// seed and number are the same in every lane; `_run` is of W neighbours from a multiple of W on.
+// --- the graph's random operators: of the seed, the operator's number and the element's. In
+// vectors seed and number are the same in every lane; `_run` is of W neighbours from a multiple of
+// W on.
 
 // Uniform in [0, 1): of word e % 4 of block e / 4.
 template <int W>
@@ -131,8 +132,7 @@ TK_FN Vec<float, W> philox_normal(Vec<int64_t, W> seed, Vec<int64_t, W> stream,
   return impl::normal(impl::words_of_each<2>(seed.at[0], stream.at[0], element));
 }
 template <int W>
-TK_FN Vec<float, W> philox_normal_run(Vec<int64_t, 1> seed, Vec<int64_t, 1> stream,
-                                      int64_t first) {
+TK_FN Vec<float, W> philox_normal_run(Vec<int64_t, 1> seed, Vec<int64_t, 1> stream, int64_t first) {
   return impl::normal(impl::words_of_run<2, W>(seed.at[0], stream.at[0], uint64_t(first)));
 }
 

@@ -239,9 +239,7 @@ namespace impl {
 TK_FN float softmax_shift(float max) { return ::fabsf(max) == infinity<float>() ? 0.0f : max; }
 // exp(x - shift): the difference is exact where the result counts, so that the relative error is
 // |x - shift| 2^-24 and two units in the last place.
-TK_FN float exp_below(float x, float shift) {
-  return ptx::exp2_approx((x - shift) * 1.44269504f);
-}
+TK_FN float exp_below(float x, float shift) { return ptx::exp2_approx((x - shift) * 1.44269504f); }
 // The sum of `s` on the scale of a larger maximum.
 template <int W>
 TK_FN float softmax_rescaled(OnlineSoftmax<W> s, float shift) {

@@ -260,6 +260,22 @@ TEST(MathTest, NamesMeanTheSameAsOnTheCpu) {
   };
   check(float());
   check(double());
+  // Tails keep their digits.
+  for (double x = -12.9; x < 13; x += 0.013) {
+    const double cdf = 0.5 * std::erfc(-x / std::sqrt(2.0));
+    const double pdf = std::exp(-x * x / 2) * 0.39894228040143268;
+    const auto f = tk::broadcast<1>(float(x));
+    const double exact_x = double(float(x)), slope = std::fabs(exact_x - x) * pdf;
+    EXPECT_NEAR(tk::normal_cdf(f).at[0], cdf, 2e-5 * std::min(cdf, 1e-3) + 3e-7 * cdf + 2 * slope);
+    EXPECT_NEAR(tk::normal_pdf(f).at[0], pdf, 2e-5 * pdf);
+    EXPECT_NEAR(tk::normal_cdf(tk::broadcast<1>(x)).at[0], cdf, 1e-13 * cdf);
+    EXPECT_NEAR(tk::normal_pdf(tk::broadcast<1>(x)).at[0], pdf, 1e-13 * pdf);
+  }
+  for (float x : {INFINITY, -INFINITY}) {
+    EXPECT_EQ(tk::normal_cdf(tk::broadcast<1>(x)).at[0], x > 0);
+    EXPECT_EQ(tk::normal_pdf(tk::broadcast<1>(x)).at[0], 0);
+  }
+  EXPECT_TRUE(std::isnan(tk::normal_cdf(tk::broadcast<1>(NAN)).at[0]));
 }
 
 // --- small floats
@@ -388,7 +404,8 @@ template <int W>
 void CheckRandom() {
   for (int64_t seed : {int64_t(0), int64_t(42), int64_t(-1), int64_t(0x123456789abcdef)}) {
     // Whole blocks, and vectors that begin within one.
-    for (int64_t first : {int64_t(0), int64_t(1000), (int64_t(1) << 34) - 4, int64_t(6), int64_t(13)}) {
+    for (int64_t first :
+         {int64_t(0), int64_t(1000), (int64_t(1) << 34) - 4, int64_t(6), int64_t(13)}) {
       const auto at = tk::iota<int64_t, W>(first);
       const auto uniform =
           tk::philox_uniform(tk::broadcast<W>(seed), tk::broadcast<W>(seed / 3), at);

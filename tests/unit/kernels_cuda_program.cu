@@ -82,7 +82,7 @@ __device__ void functions(const S* p, char* out, int64_t stride) {
     keep(out, log2(a)), keep(out, log10(a)), keep(out, log1p(a)), keep(out, sin(a));
     keep(out, cos(a)), keep(out, tan(a)), keep(out, asin(a)), keep(out, acos(a));
     keep(out, atan(a)), keep(out, sinh(a)), keep(out, cosh(a)), keep(out, tanh(a));
-    keep(out, asinh(a)), keep(out, acosh(a)), keep(out, atanh(a)), keep(out, erf(a));
+    keep(out, asinh(a)), keep(out, acosh(a)), keep(out, atanh(a)), keep(out, erf(a)), keep(out, normal_cdf(a)), keep(out, normal_pdf(a));
     keep(out, erfc(a)), keep(out, erfinv(a)), keep(out, lgamma(a)), keep(out, digamma(a));
     keep(out, sigmoid(a)), keep(out, rsqrt(a)), keep(out, sqrt(a)), keep(out, reciprocal(a));
     keep(out, atan2(a, b)), keep(out, hypot(a, b)), keep(out, nextafter(a, b));

@@ -73,7 +73,9 @@ TEST(Calls, ResultsThatNobodyReadsAreAbsent) {
   EXPECT_FALSE(artifact.buffers(call.results(0)).has_meta());
   EXPECT_TRUE(artifact.buffers(call.results(1)).has_meta());
   for (const v1::Step& step : artifact.steps()) {
-    if (step.has_free()) EXPECT_EQ(step.free(), call.results(1));
+    if (step.has_free()) {
+      EXPECT_EQ(step.free(), call.results(1));
+    }
   }
 }
 
