@@ -13,8 +13,17 @@ namespace tensord::compiler {
 // aten::convolution(input, weight, bias?, stride, padding, dilation, transposed, output_padding,
 // groups).
 struct Convolution {
-  enum Argument { kInput, kWeight, kBias, kStride, kPadding, kDilation, kTransposed, kOutputPadding,
-                  kGroups };
+  enum Argument {
+    kInput,
+    kWeight,
+    kBias,
+    kStride,
+    kPadding,
+    kDilation,
+    kTransposed,
+    kOutputPadding,
+    kGroups
+  };
   ValueId input, weight;
   std::optional<ValueId> bias;
   std::vector<int64_t> stride, padding, dilation;  // one number may stand for all dimensions

@@ -78,8 +78,7 @@ class Folder {
     // A conversion of the weights in front of the convolution is part of the one that we make.
     const auto source = ConvertedFrom(editor_, convolution->weight);
     const ValueId weight = source.value_or(convolution->weight);
-    if (!source &&
-        Elements(editor_.TypeOf(weight)) > Elements(editor_.TypeOf(norm->input))) {
+    if (!source && Elements(editor_.TypeOf(weight)) > Elements(editor_.TypeOf(norm->input))) {
       return;  // scaling the weights would be the larger pass
     }
     std::vector<ValueId> used{weight, norm->mean, norm->variance};

@@ -1,8 +1,7 @@
-#include "compiler/rewrite/fold_batch_norm.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/rewrite/fold_batch_norm.h"
 #include "tests/unit/rewrite_testing.h"
 
 namespace tensord::testing {
@@ -15,8 +14,8 @@ constexpr auto kBf16 = v1::DTYPE_BFLOAT16;
 constexpr auto kFloat = v1::DTYPE_FLOAT32;
 
 struct Options {
-  v1::DType dtype = kFloat;      // of the activations
-  v1::DType parameters = kFloat; // of all parameters
+  v1::DType dtype = kFloat;       // of the activations
+  v1::DType parameters = kFloat;  // of all parameters
   bool bias = false;
   bool affine = true;
   int groups = 1;
@@ -43,8 +42,8 @@ GraphBuilder Make(const Options& o) {
                        {x, weight, o.bias ? Arg(b) : Arg(nullptr), Ints({1, 1}), Ints({1, 1}),
                         Ints({1, 1}), false, Ints({0, 0}), o.groups},
                        out);
-  std::vector<Arg> args{y, o.affine ? Arg(gamma) : Arg(nullptr), o.affine ? Arg(beta) : Arg(nullptr),
-                        mean, variance};
+  std::vector<Arg> args{y, o.affine ? Arg(gamma) : Arg(nullptr),
+                        o.affine ? Arg(beta) : Arg(nullptr), mean, variance};
   if (std::string(o.norm) == "aten::native_batch_norm") args.push_back(false);
   args.push_back(0.1);
   args.push_back(1e-3);
@@ -92,9 +91,7 @@ TEST(FoldBatchNormTest, RoundsTheWeightsOnce) {
   EXPECT_EQ(conversions, 2);
 }
 
-TEST(FoldBatchNormTest, LeavesWhatIsNeededElsewhere) {
-  EXPECT_EQ(Folds({.second_user = true}), 0);
-}
+TEST(FoldBatchNormTest, LeavesWhatIsNeededElsewhere) { EXPECT_EQ(Folds({.second_user = true}), 0); }
 
 TEST(FoldBatchNormTest, LeavesTraining) {
   GraphBuilder g = Make({.norm = "aten::native_batch_norm"});
@@ -107,10 +104,10 @@ TEST(FoldBatchNormTest, LeavesWeightsLargerThanTheActivations) {
   GraphBuilder g;
   const Ref x = g.Input({1, 64, 3, 3}), w = g.Input({64, 64, 3, 3});
   const Ref mean = g.Input({64}), variance = g.Input({64});
-  const Ref y = g.Node("aten::convolution",
-                       {x, w, nullptr, Ints({1, 1}), Ints({1, 1}), Ints({1, 1}), false,
-                        Ints({0, 0}), 1},
-                       g.Meta({1, 64, 3, 3}));
+  const Ref y =
+      g.Node("aten::convolution",
+             {x, w, nullptr, Ints({1, 1}), Ints({1, 1}), Ints({1, 1}), false, Ints({0, 0}), 1},
+             g.Meta({1, 64, 3, 3}));
   const auto empty = g.Meta({0});
   g.Output(g.Node("aten::_native_batch_norm_legit_no_training",
                   {y, nullptr, nullptr, mean, variance, 0.1, 1e-5},

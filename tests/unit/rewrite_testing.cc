@@ -42,6 +42,7 @@ Numbers NumbersOf(const compiler::ExternArg& arg) {
   for (const compiler::ExternArg& item : std::get<ExternArgList>(arg.value)) {
     out.push_back(std::get<v1::Argument>(item.value).integer().constant());
   }
+  if (out.size() == 1) out.push_back(out[0]);  // for both dimensions
   return out;
 }
 
@@ -71,7 +72,7 @@ HostTensor Convolve(const ExternOp& op, const std::vector<HostTensor>& tensors) 
   const HostTensor &x = tensors[0], &w = tensors[1];
   const HostTensor* z = form.z >= 0 ? &tensors[2] : nullptr;
   const HostTensor* bias = IsTensor(op.args, form.bias) ? &tensors.back() : nullptr;
-  TENSORD_CHECK(x.sizes.size() == 4 && stride.size() == 2 && padding.size() == 2, "2-d only");
+  TENSORD_CHECK(x.sizes.size() == 4, "two dimensions only");
   TENSORD_CHECK(bias == nullptr || bias->dtype == x.dtype, "a bias of another dtype");
   Numbers sizes{x.sizes[0], w.sizes[0], 0, 0};
   for (int d = 0; d < 2; ++d) {
