@@ -38,7 +38,7 @@ class GraphEditor {
   // The node that makes a value; null for inputs, constants and added nodes.
   const Node* Producer(int value) const;
   const TensorType& TypeOf(ValueId value) const;
-  // How many arguments and outputs of the old graph are this result.
+  // How many arguments of nodes that run, and outputs of the old graph, are this result.
   int Uses(ValueId value) const;
 
   // Adds a node that runs directly before the old node number `before`, behind what was added there
