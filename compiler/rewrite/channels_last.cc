@@ -101,7 +101,9 @@ class Relayout {
   // ---- Regions: neighbours of which each can take and give channels-last tensors.
 
   void FindRegions() {
-    for (const Node& node : graph_.nodes) is_member_.push_back(CanBeMember(node));
+    for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
+      is_member_.push_back(editor_.Runs(i) && CanBeMember(graph_.nodes[i]));
+    }
     for (int i = 0; i < Nodes(); ++i) {
       if (!is_member_[i]) continue;
       ForEachValue(graph_.nodes[i].args, [&](const ArgumentValue& arg) {
@@ -136,6 +138,7 @@ class Relayout {
   void Weigh() {
     for (int i = 0; i < Nodes(); ++i) {
       const Node& node = graph_.nodes[i];
+      if (!editor_.Runs(i)) continue;
       if (is_member_[i]) {
         double& gain = gains_[regions_.Find(i)];
         if (const auto convolution = AsConvolution(node)) gain += Gain(*convolution, node);

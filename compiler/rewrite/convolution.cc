@@ -49,6 +49,17 @@ std::optional<Convolution> AsConvolution(const GraphEditor& editor, ValueId valu
   return node == nullptr ? std::nullopt : AsConvolution(*node);
 }
 
+// (grad, input, weight, bias_sizes?, stride, padding, dilation, transposed, output_padding, groups,
+// output_mask).
+std::optional<Convolution> AsConvolutionOfBackward(const Node& node) {
+  const auto& args = node.args;
+  if (node.op != "aten::convolution_backward" || args.size() != kArguments + 2) return std::nullopt;
+  Node forward{.op = "aten::convolution", .name = node.name, .outputs = {{}}};
+  forward.args = {args[1], args[2], NoneArgument()};
+  forward.args.insert(forward.args.end(), args.begin() + 4, args.end() - 1);
+  return AsConvolution(forward);
+}
+
 bool AllAre(const std::vector<int64_t>& numbers, int64_t value) {
   return std::all_of(numbers.begin(), numbers.end(), [value](int64_t n) { return n == value; });
 }

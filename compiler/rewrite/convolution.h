@@ -34,6 +34,8 @@ struct Convolution {
 std::optional<Convolution> AsConvolution(const Node& node);
 // The same of the node that makes a value; nothing where none does.
 std::optional<Convolution> AsConvolution(const GraphEditor& editor, ValueId value);
+// What aten::convolution_backward is the gradient of.
+std::optional<Convolution> AsConvolutionOfBackward(const Node& node);
 
 bool AllAre(const std::vector<int64_t>& numbers, int64_t value);
 

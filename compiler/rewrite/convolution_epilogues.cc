@@ -44,7 +44,8 @@ class EpilogueFuser {
 
   bool TryFuse(int i) {
     const Node& relu = graph_.nodes[i];
-    if (relu.op != "aten::relu" || relu.args[0].kind != ArgumentValue::kValue) return false;
+    if (!editor_.Runs(i) || relu.op != "aten::relu" || relu.args[0].kind != ArgumentValue::kValue)
+      return false;
     Sum sum;
     const ValueId operand(relu.args[0].value, relu.args[0].output);
     if (!Collect(operand, relu.outputs[0], &sum) || sum.convolutions.empty()) return false;
@@ -180,7 +181,7 @@ int SplitConvolutionBias(const v1::Target&, Graph* graph) {
     const ValueId value(editor.ValueOfNode(i), 0);
     // With several groups the library may well add it in the same kernel.
     if (!convolution || !convolution->bias || convolution->groups != 1 ||
-        !IsFastType(node.outputs[0].dtype) || read.count(value) == 0) {
+        !IsFastType(node.outputs[0].dtype) || !editor.Runs(i) || read.count(value) == 0) {
       continue;
     }
     Inserter in(&editor, i + 1);

@@ -50,14 +50,15 @@ ArgumentValue IntegersArg(const std::vector<Expr>& values) {
 }
 ArgumentValue NoneArgument() { return {}; }
 
-GraphEditor::GraphEditor(Graph* graph) : graph_(graph) {
+GraphEditor::GraphEditor(Graph* graph) : graph_(graph), runs_(graph->nodes.size()) {
   const auto count = [this](const ArgumentValue& arg) { ++uses_[{arg.value, arg.output}]; };
   ForEachValue(graph->outputs, count);
   for (int i = static_cast<int>(graph->nodes.size()) - 1; i >= 0; --i) {
     const Node& node = graph->nodes[i];
     const auto result = uses_.lower_bound({ValueOfNode(i), 0});
     const bool is_read = result != uses_.end() && result->first.first == ValueOfNode(i);
-    if (is_read || HasEffect(node)) ForEachValue(node.args, count);
+    runs_[i] = is_read || HasEffect(node);
+    if (runs_[i]) ForEachValue(node.args, count);
   }
 }
 

@@ -69,16 +69,17 @@ class Folder {
   void TryFold(int i) {
     const Node& node = graph_.nodes[i];
     const auto norm = AsInferenceBatchNorm(node);
-    if (!norm || OtherResultsAreUsed(i)) return;
+    if (!norm || !editor_.Runs(i) || OtherResultsAreUsed(i)) return;
     const auto convolution = AsConvolution(editor_, norm->input);
     if (!convolution || editor_.Uses(norm->input) != 1) return;
-    if (node.outputs[0].dtype != editor_.TypeOf(norm->input).dtype) return;
-    if (!IsFloating(node.outputs[0].dtype) || node.outputs[0].dtype == kFloat64) return;
+    const TensorType &result = node.outputs[0], &activations = editor_.TypeOf(norm->input);
+    if (result.dtype != activations.dtype || result.strides != activations.strides) return;
+    if (!IsFloating(result.dtype) || result.dtype == kFloat64) return;
 
     // A conversion of the weights in front of the convolution is part of the one that we make.
     const auto source = ConvertedFrom(editor_, convolution->weight);
     const ValueId weight = source.value_or(convolution->weight);
-    if (!source && Elements(editor_.TypeOf(weight)) > Elements(editor_.TypeOf(norm->input))) {
+    if (!source && Elements(editor_.TypeOf(weight)) > Elements(activations)) {
       return;  // scaling the weights would be the larger pass
     }
     std::vector<ValueId> used{weight, norm->mean, norm->variance};

@@ -120,8 +120,39 @@ HostTensor Multiply(const ExternOp& op, const std::vector<HostTensor>& tensors) 
   return MakeTensor({a.sizes[0], b.sizes[1]}, values, a.dtype);
 }
 
+// Of the weights and of the bias of a convolution with stride and one group.
+std::vector<HostTensor> ConvolveBackward(const ExternOp& op,
+                                         const std::vector<HostTensor>& tensors) {
+  const Numbers stride = NumbersOf(op.args[4]);
+  const HostTensor &g = tensors[0], &x = tensors[1], &w = tensors[2];
+  std::vector<double> weight, bias;
+  for (int64_t o = 0; o < w.sizes[0]; ++o) {
+    double total = 0;
+    for (int64_t c = 0; c < w.sizes[1]; ++c) {
+      for (int64_t p = 0; p < w.sizes[2]; ++p) {
+        for (int64_t q = 0; q < w.sizes[3]; ++q) {
+          double sum = 0;
+          total = 0;
+          for (int64_t n = 0; n < g.sizes[0]; ++n) {
+            for (int64_t i = 0; i < g.sizes[2]; ++i) {
+              for (int64_t j = 0; j < g.sizes[3]; ++j) {
+                sum += At(g, {n, o, i, j}) * At(x, {n, c, i * stride[0] + p, j * stride[1] + q});
+                total += At(g, {n, o, i, j});
+              }
+            }
+          }
+          weight.push_back(sum);
+        }
+      }
+    }
+    bias.push_back(total);
+  }
+  return {MakeTensor(w.sizes, weight, w.dtype), MakeTensor({w.sizes[0]}, bias, w.dtype)};
+}
+
 std::vector<HostTensor> Call(const ExternOp& op, const std::vector<HostTensor>& tensors) {
   if (kForms.count(op.op) > 0) return {Convolve(op, tensors)};
+  if (op.op == "aten::convolution_backward") return ConvolveBackward(op, tensors);
   TENSORD_CHECK(op.op == "aten::mm" || op.op == "aten::addmm", "unknown library call " + op.op);
   return {Multiply(op, tensors)};
 }
