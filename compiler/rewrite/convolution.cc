@@ -60,6 +60,10 @@ std::optional<Convolution> AsConvolutionOfBackward(const Node& node) {
   return AsConvolution(forward);
 }
 
+bool RunsOnTensorCores(DType dtype) {
+  return dtype == v1::DTYPE_FLOAT16 || dtype == v1::DTYPE_BFLOAT16 || dtype == kFloat32;
+}
+
 bool AllAre(const std::vector<int64_t>& numbers, int64_t value) {
   return std::all_of(numbers.begin(), numbers.end(), [value](int64_t n) { return n == value; });
 }

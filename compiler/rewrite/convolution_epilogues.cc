@@ -11,10 +11,6 @@
 namespace tensord::compiler {
 namespace {
 
-bool IsFastType(DType dtype) {
-  return dtype == v1::DTYPE_FLOAT16 || dtype == v1::DTYPE_BFLOAT16 || dtype == kFloat32;
-}
-
 bool SameTensors(const TensorType& a, const TensorType& b) {
   return a.dtype == b.dtype && a.sizes == b.sizes && a.strides == b.strides;
 }
@@ -91,7 +87,8 @@ class EpilogueFuser {
   bool IsFusable(ValueId value) const {
     const auto convolution = AsConvolution(editor_, value);
     const TensorType &type = editor_.TypeOf(value), &input = editor_.TypeOf(convolution->input);
-    if (type.sizes.size() != 4 || !IsFastType(type.dtype) || convolution->groups != 1) return false;
+    if (type.sizes.size() != 4 || !RunsOnTensorCores(type.dtype) || convolution->groups != 1)
+      return false;
     if (!SuggestsChannelsLast(type) || !SuggestsChannelsLast(input)) return false;
     const int64_t multiple = 16 / ItemSize(type.dtype);
     for (const TensorType* t : {&type, &input}) {
@@ -153,6 +150,12 @@ class EpilogueFuser {
   GraphEditor editor_;
 };
 
+// torch's own kernel for one channel a group, which adds the bias itself.
+bool AddsBiasItself(const Convolution& convolution, const TensorType& weight,
+                    const TensorType& result) {
+  return convolution.groups > 1 && weight.sizes[1].Is(1) && !SuggestsChannelsLast(result);
+}
+
 // Values that a kernel of ours reads.
 std::set<ValueId> ReadByKernels(const Graph& graph) {
   std::set<ValueId> values;
@@ -179,9 +182,9 @@ int SplitConvolutionBias(const v1::Target&, Graph* graph) {
     Node& node = graph->nodes[i];
     const auto convolution = AsConvolution(node);
     const ValueId value(editor.ValueOfNode(i), 0);
-    // With several groups the library may well add it in the same kernel.
-    if (!convolution || !convolution->bias || convolution->groups != 1 ||
-        !IsFastType(node.outputs[0].dtype) || !editor.Runs(i) || read.count(value) == 0) {
+    if (!convolution || !convolution->bias ||
+        AddsBiasItself(*convolution, editor.TypeOf(convolution->weight), node.outputs[0]) ||
+        !RunsOnTensorCores(node.outputs[0].dtype) || !editor.Runs(i) || read.count(value) == 0) {
       continue;
     }
     Inserter in(&editor, i + 1);

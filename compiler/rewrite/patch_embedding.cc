@@ -17,13 +17,9 @@ struct Patch {
   int64_t height, width;
 };
 
-bool IsFastType(DType dtype) {
-  return dtype == v1::DTYPE_FLOAT16 || dtype == v1::DTYPE_BFLOAT16 || dtype == kFloat32;
-}
-
 std::optional<Patch> PatchOf(const Convolution& convolution, const TensorType& image,
                              const TensorType& weight) {
-  if (image.sizes.size() != 4 || !IsFastType(image.dtype)) return std::nullopt;
+  if (image.sizes.size() != 4 || !RunsOnTensorCores(image.dtype)) return std::nullopt;
   if (convolution.groups != 1 || !AllAre(convolution.padding, 0) ||
       !AllAre(convolution.dilation, 1)) {
     return std::nullopt;

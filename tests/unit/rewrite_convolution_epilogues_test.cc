@@ -139,6 +139,18 @@ TEST(SplitConvolutionBiasTest, GoesToTheKernelBehind) {
   EXPECT_EQ(NodeOf(after, "aten::convolution").args[2].kind, compiler::ArgumentValue::kNone);
 }
 
+TEST(SplitConvolutionBiasTest, StaysInDepthwiseKernelsOfRowMajorImages) {
+  Net depthwise(kFloat, 4);
+  depthwise.g.Output(depthwise.Neg(depthwise.Conv(depthwise.x, depthwise.b)));
+  Graph graph = Imported(depthwise.g);
+  EXPECT_EQ(compiler::SplitConvolutionBias(CudaTarget(), &graph), 1);
+  Net rows(kFloat, 4);
+  rows.strides = {};
+  rows.g.Output(rows.Neg(rows.Conv(rows.x, rows.b)));
+  graph = Imported(rows.g);
+  EXPECT_EQ(compiler::SplitConvolutionBias(CudaTarget(), &graph), 0);
+}
+
 TEST(SplitConvolutionBiasTest, StaysWhereNoKernelFollows) {
   Net net;
   net.g.Output(net.Conv(net.Conv(net.x, net.b), net.c));
