@@ -22,7 +22,50 @@ Value AllOf(Recorder& ops, const std::vector<Value>& conditions) {
 
 // ---- Joining
 
-// `declared`: where eager's layout is not row-major, the parts are computed in theirs.
+// A few cheap parts are chosen between where the whole is read: vectors that lie in one part, which
+// on GPUs nearly all do, load nothing else. Longer lists are computed part by part, in place.
+constexpr size_t kMostChosenParts = 4;
+constexpr int kMostCostOfChoice = 40;
+
+bool MayChoose(const Builder& b, const std::vector<Tensor>& parts) {
+  if (b.device() != v1::DEVICE_TYPE_CUDA || parts.size() > kMostChosenParts) return false;
+  int cost = 0;
+  for (const Tensor& part : parts) cost += part.cost();
+  return cost <= kMostCostOfChoice;
+}
+
+Tensor Choose(Builder& b, const std::vector<Tensor>& given, int dim, DType dtype) {
+  std::vector<Tensor> parts;
+  std::vector<Expr> starts;
+  Sizes sizes = given[0].sizes();
+  sizes[dim] = Expr(0);
+  for (const Tensor& part : given) {
+    if (part.sizes()[dim].Is(0)) continue;
+    starts.push_back(sizes[dim]);
+    sizes[dim] += part.sizes()[dim];
+    parts.push_back(b.Cast(part, dtype));
+  }
+  const int cost = 4 * static_cast<int>(parts.size());
+  return b.Pointwise(dtype, sizes, parts, cost, [=](Recorder& ops, Index index) {
+    const Value zero = ops.ConstantInt(0, kInt64);
+    Value value = ops.Constant(0, ComputeType(dtype));
+    for (size_t i = 0; i < parts.size(); ++i) {
+      std::vector<Expr> place(index.begin(), index.end());
+      place[dim] = place[dim] - starts[i];
+      std::vector<Value> inside;
+      if (i > 0) inside.push_back(ops.Compute(Op::k_ge, {ops.Index(place[dim]), zero}));
+      if (i + 1 < parts.size()) {
+        const Value beyond = ops.Index(place[dim] - parts[i].sizes()[dim]);
+        inside.push_back(ops.Compute(Op::k_lt, {beyond, zero}));
+      }
+      value = ops.Masked(
+          AllOf(ops, inside), [&] { return parts[i].Load(ops, place); }, value);
+    }
+    return value;
+  });
+}
+
+// `declared`: where eager's layout is not row-major, the parts are computed in it.
 Results Join(Builder& b, std::vector<Tensor> parts, int dim, DType dtype,
              const TensorType& declared) {
   Sizes sizes = parts[0].sizes();
@@ -33,6 +76,11 @@ Results Join(Builder& b, std::vector<Tensor> parts, int dim, DType dtype,
     }
     if (!fits) return absl::InvalidArgumentError("the tensors differ in a size that is not joined");
     if (&part != parts.data()) sizes[dim] += part.sizes()[dim];
+  }
+  if (MayChoose(b, parts)) {
+    int filled = 0;
+    for (const Tensor& part : parts) filled += part.sizes()[dim].Is(0) ? 0 : 1;
+    if (filled > 1) return One(Choose(b, parts, dim, dtype));
   }
   const Sizes strides =
       SameSizes(sizes, declared.sizes) ? BufferStrides(declared) : ContiguousStrides(sizes);
@@ -101,7 +149,8 @@ Results ConstantPad(Builder& b, const Call& call) {
       source[d] = source[d] - before;
       const Value i = ops.Index(source[d]);
       inside.push_back(ops.Compute(Op::k_ge, {i, ops.ConstantInt(0, kInt64)}));
-      inside.push_back(ops.Compute(Op::k_lt, {i, ops.Index(t.sizes()[d])}));
+      const Value beyond = ops.Index(source[d] - t.sizes()[d]);
+      inside.push_back(ops.Compute(Op::k_lt, {beyond, ops.ConstantInt(0, kInt64)}));
     }
     return ops.Masked(
         AllOf(ops, inside), [&] { return t.Load(ops, source); }, fill.Load(ops, {}));

@@ -57,6 +57,7 @@ class Builder {
   explicit Builder(v1::DeviceType device) : device_(device) {}
 
   Program& program() { return program_; }
+  v1::DeviceType device() const { return device_; }
   // Names what is built next, for people: the captured node's name.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 

@@ -203,12 +203,13 @@ struct CombineSoftmax {
     return softmax_combine(a, b);
   }
 };
-// Within lanes the maximum first: one exp per thread instead of two per step.
+// The maximum first: one exp per thread instead of two per step.
 template <int N>
 TK_FN OnlineSoftmax<1> softmax_warp(OnlineSoftmax<1> s) {
   if constexpr (N == 1) return s;
   const Vec<float, 1> max = reduce_warp<N>(s.max, Max());
-  return {max, reduce_warp<N>(s.sum * exp_difference(s.max, max), Add())};
+  const Vec<float, 1> sum = {{softmax_rescaled(s, softmax_shift(max.at[0]))}};
+  return {max, reduce_warp<N>(sum, Add())};
 }
 }  // namespace impl
 template <int G, class M>

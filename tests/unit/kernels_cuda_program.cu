@@ -33,7 +33,7 @@ __device__ void memory(const S* p, char* out, int64_t stride) {
   store_strided_masked<S, W>(q, stride, gather_masked<S, W>(p, index32, m), m);
   scatter<S, W>(q, index, a);
   scatter_masked<S, W>(q, index32, b, m);
-  scatter_add<S, W>(q, index, c, m);
+  scatter_add<S, W>(q, index, c, m), scatter_add_run<S, W>(q + W, c, m);
 }
 
 template <class S, int W>
@@ -103,11 +103,11 @@ __device__ void others(const float* p, char* out, int64_t seed) {
   const auto total = softmax_reduce(s);
   keep(out, total.max), keep(out, total.sum);
   const auto element = iota<int64_t, W>(seed * 7);
-  keep(out, rand_uniform(seed, element)), keep(out, rand_normal(seed, element));
-  keep(out, rand_int64(seed, element, -5, seed));
   const auto seeds = broadcast<W>(seed), stream = broadcast<W>(seed + 1);
   keep(out, philox_uniform(seeds, stream, element));
   keep(out, philox_normal(seeds, stream, element));
+  keep(out, philox_uniform_run<W>(broadcast<1>(seed), broadcast<1>(seed + 1), seed * W));
+  keep(out, philox_normal_run<W>(broadcast<1>(seed), broadcast<1>(seed + 1), seed * W));
   keep_one(out, reduce_any(m)), keep_one(out, reduce_all(m)), keep_one(out, int(mask_bits(m)));
   keep(out, mask_first<W>(seed));
 }
