@@ -54,6 +54,10 @@ std::optional<BatchNorm> AsInferenceBatchNorm(const Node& node) {
                    .eps = eps.real};
 }
 
+// Weights for each element of the result, where scaling them is a pass of its own. It shares a
+// launch with other such passes, while a batch norm between two library calls is a launch alone.
+constexpr int64_t kMostWeights = 4;
+
 int64_t Elements(const TensorType& type) { return sym::Hint(sym::Product(type.sizes)); }
 
 class Folder {
@@ -79,9 +83,7 @@ class Folder {
     // A conversion of the weights in front of the convolution is part of the one that we make.
     const auto source = ConvertedFrom(editor_, convolution->weight);
     const ValueId weight = source.value_or(convolution->weight);
-    if (!source && Elements(editor_.TypeOf(weight)) > Elements(activations)) {
-      return;  // scaling the weights would be the larger pass
-    }
+    if (!source && Elements(editor_.TypeOf(weight)) > kMostWeights * Elements(activations)) return;
     std::vector<ValueId> used{weight, norm->mean, norm->variance};
     for (const auto& more : {norm->weight, norm->bias, convolution->bias}) {
       if (more) used.push_back(*more);
