@@ -64,20 +64,26 @@ Tensor Choose(Builder& b, const std::vector<Tensor>& given, int dim, DType dtype
   });
 }
 
-Results Join(Builder& b, std::vector<Tensor> parts, int dim, DType dtype) {
+// `declared`: where eager's layout is not row-major, the parts are computed in it.
+Results Join(Builder& b, std::vector<Tensor> parts, int dim, DType dtype,
+             const TensorType& declared) {
+  Sizes sizes = parts[0].sizes();
   for (const Tensor& part : parts) {
     bool fits = part.rank() == parts[0].rank();
     for (int d = 0; fits && d < part.rank(); ++d) {
       fits = d == dim || sym::Hint(part.sizes()[d]) == sym::Hint(parts[0].sizes()[d]);
     }
     if (!fits) return absl::InvalidArgumentError("the tensors differ in a size that is not joined");
+    if (&part != parts.data()) sizes[dim] += part.sizes()[dim];
   }
   if (MayChoose(b, parts)) {
     int filled = 0;
     for (const Tensor& part : parts) filled += part.sizes()[dim].Is(0) ? 0 : 1;
     if (filled > 1) return One(Choose(b, parts, dim, dtype));
   }
-  return One(b.Concat(parts, dim, dtype));
+  const Sizes strides =
+      SameSizes(sizes, declared.sizes) ? BufferStrides(declared) : ContiguousStrides(sizes);
+  return One(b.Concat(parts, dim, dtype, strides));
 }
 
 Results Cat(Builder& b, const Call& call) {
@@ -91,7 +97,7 @@ Results Cat(Builder& b, const Call& call) {
   }
   if (parts.empty()) parts.push_back(given[0]);
   TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(parts[0], call.constant(1)));
-  return Join(b, std::move(parts), dim, PromotedType(given));
+  return Join(b, std::move(parts), dim, PromotedType(given), call.result());
 }
 
 Results Stack(Builder& b, const Call& call) {
@@ -104,7 +110,7 @@ Results Stack(Builder& b, const Call& call) {
     if (part.rank() != rank) return absl::InvalidArgumentError("the tensors differ in rank");
     part = b.Unsqueeze(part, dim);
   }
-  return Join(b, std::move(parts), dim, dtype);
+  return Join(b, std::move(parts), dim, dtype, call.result());
 }
 
 // ---- Padding and repeating

@@ -38,7 +38,9 @@ class GraphEditor {
   // The node that makes a value; null for inputs, constants and added nodes.
   const Node* Producer(int value) const;
   const TensorType& TypeOf(ValueId value) const;
-  // How many arguments and outputs of the old graph are this result.
+  // False for a node that nobody needs; lowering leaves it out.
+  bool Runs(int index) const { return runs_[index]; }
+  // How many arguments of nodes that run, and outputs of the old graph, are this result.
   int Uses(ValueId value) const;
 
   // Adds a node that runs directly before the old node number `before`, behind what was added there
@@ -61,6 +63,7 @@ class GraphEditor {
 
   Graph* graph_;
   std::map<ValueId, int> uses_;
+  std::vector<bool> runs_;  // by node
   std::vector<Added> added_;
   std::map<ValueId, ValueId> replaced_;
 };
