@@ -2,10 +2,14 @@
 
 #include <absl/strings/str_cat.h>
 
+#include "compiler/rewrite/pad_products.h"
+
 namespace tensord::compiler {
 
 const std::vector<GraphRewrite>& RewritePasses() {
-  static const std::vector<GraphRewrite> passes = {};
+  static const std::vector<GraphRewrite> passes = {
+      {"pad_products", PadProducts, /*for_cuda=*/true, /*for_cpu=*/false},
+  };
   return passes;
 }
 

@@ -1,0 +1,32 @@
+// Nodes around products of matrices, for the passes that change those.
+#ifndef TENSORD_COMPILER_REWRITE_MATRIX_NODES_H_
+#define TENSORD_COMPILER_REWRITE_MATRIX_NODES_H_
+
+#include <string>
+
+#include "compiler/rewrite/editor.h"
+
+namespace tensord::compiler {
+
+// Every function adds nodes called `name` before the old node `before` and gives the result.
+class MatrixNodes {
+ public:
+  explicit MatrixNodes(GraphEditor* editor) : editor_(editor) {}
+
+  // A view with the last two dimensions swapped.
+  ValueId Transposed(int before, const std::string& name, ValueId value);
+  // The value with `by` zeros more at the end of a dimension, in row-major memory of its own.
+  ValueId Extended(int before, const std::string& name, ValueId value, int dim, int64_t by);
+  // A view of the start of a dimension. `type` has the length, and the strides that eager promises.
+  ValueId FirstOf(int before, const std::string& name, ValueId value, int dim, TensorType type);
+
+ private:
+  ValueId Add(int before, const std::string& op, const std::string& name,
+              std::vector<ArgumentValue> args, TensorType type);
+
+  GraphEditor* editor_;
+};
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_REWRITE_MATRIX_NODES_H_

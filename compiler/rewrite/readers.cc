@@ -1,0 +1,66 @@
+#include "compiler/rewrite/readers.h"
+
+#include <algorithm>
+
+#include "compiler/decompose/lowering.h"
+
+namespace tensord::compiler {
+namespace {
+
+bool IsIn(std::span<const Operator> table, const Operator* op) {
+  return op != nullptr && op >= table.data() && op < table.data() + table.size();
+}
+
+}  // namespace
+
+bool IsViewOperator(const Node& node) {
+  return IsIn(ViewOperators(), FindOperator(node.op)) && !node.args.empty() &&
+         node.args[0].kind == ArgumentValue::kValue;
+}
+
+bool IsProduct(const Node& node) { return IsIn(MatrixOperators(), FindOperator(node.op)); }
+
+bool IsGenerated(const Node& node) { return FindOperator(node.op) != nullptr && !IsProduct(node); }
+
+Readers::Readers(const Graph& graph) : graph_(graph) {
+  const auto reads = [&](int reader) {
+    return [this, reader](const ArgumentValue& arg) {
+      std::vector<int>& of = readers_[{arg.value, arg.output}];
+      if (of.empty() || of.back() != reader) of.push_back(reader);
+    };
+  };
+  const int nodes = static_cast<int>(graph.nodes.size());
+  for (int i = 0; i < nodes; ++i) ForEachValue(graph.nodes[i].args, reads(i));
+  ForEachValue(graph.outputs, reads(nodes));
+}
+
+const std::vector<int>& Readers::Of(ValueId value) const {
+  static const std::vector<int>* const none = new std::vector<int>;
+  const auto it = readers_.find(value);
+  return it == readers_.end() ? *none : it->second;
+}
+
+bool Readers::NeedEagerLayout(ValueId value) const {
+  return std::any_of(Of(value).begin(), Of(value).end(), [&](int reader) {
+    if (reader == static_cast<int>(graph_.nodes.size())) return true;
+    const Node& node = graph_.nodes[reader];
+    if (!IsViewOperator(node)) return !IsGenerated(node) && !IsProduct(node);
+    for (int o = 0; o < static_cast<int>(node.outputs.size()); ++o) {
+      if (NeedEagerLayout({graph_.FirstNodeValue() + reader, o})) return true;
+    }
+    return false;
+  });
+}
+
+ValueId Readers::RootOf(ValueId value, bool* shared) const {
+  *shared = false;
+  while (value.first >= graph_.FirstNodeValue()) {
+    const Node& node = graph_.nodes[value.first - graph_.FirstNodeValue()];
+    if (!IsViewOperator(node)) break;
+    value = {node.args[0].value, node.args[0].output};
+    if (Of(value).size() > 1) *shared = true;
+  }
+  return value;
+}
+
+}  // namespace tensord::compiler

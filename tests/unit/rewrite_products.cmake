@@ -1,0 +1,5 @@
+foreach(pass pad_products)
+  tensord_test(rewrite_${pass}_test
+    SOURCES rewrite_${pass}_test.cc interpreter.cc scalar_ops.cc
+    LIBS tensord_compiler)
+endforeach()
