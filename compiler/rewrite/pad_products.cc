@@ -326,7 +326,8 @@ class Padder {
     const TensorType eager = node.outputs[0];
     node.args[form.a] = ValueArg(Operand(index, node.args[form.a], plan.a, plan.PadsOfA()));
     node.args[form.b] = ValueArg(Operand(index, node.args[form.b], plan.b, plan.PadsOfB()));
-    if (form.added >= 0) node.args[form.added] = ValueArg(Added(index, node.args[form.added], plan));
+    if (form.added >= 0)
+      node.args[form.added] = ValueArg(Added(index, node.args[form.added], plan));
     TensorType& type = node.outputs[0];
     type.sizes[form.batch] += Expr(plan.m);
     type.sizes[form.batch + 1] += Expr(plan.n);

@@ -1,8 +1,7 @@
-#include "compiler/rewrite/pad_products.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/rewrite/pad_products.h"
 #include "compiler/rewrite/rewrite.h"
 #include "tests/unit/rewrite_testing.h"
 
@@ -61,18 +60,17 @@ TEST(PadProductsTest, OneGradientForTwoProducts) {
   GraphBuilder g;
   const Ref e = g.Input({32, 35}), x = g.Input({32, 64}, kHalf), w = g.Input({35, 64}, kHalf);
   const Ref s = g.Node("aten::_softmax", {e, 1, false}, g.Meta({32, 35}));
-  const Ref grad = g.Node("aten::_to_copy",
-                          {s, kHalf, nullptr, nullptr, nullptr, false, nullptr},
+  const Ref grad = g.Node("aten::_to_copy", {s, kHalf, nullptr, nullptr, nullptr, false, nullptr},
                           g.Meta({32, 35}, kHalf));
   const Ref dx = g.Node("aten::mm", {grad, w}, g.Meta({32, 64}, kHalf));
   const Ref t = g.Node("aten::t", {grad}, g.Meta({35, 32}, kHalf, {1, 35}));
   const Ref dw = g.Node("aten::mm", {t, x}, g.Meta({35, 64}, kHalf));
-  const Ref db = g.Node("aten::sum.dim_IntList", {grad, Ints({0}), false, nullptr},
-                        g.Meta({35}, kHalf));
+  const Ref db =
+      g.Node("aten::sum.dim_IntList", {grad, Ints({0}), false, nullptr}, g.Meta({35}, kHalf));
   g.Output(dx).Output(dw).Output(db);
   Graph graph;
-  EXPECT_THAT(Padded(g, 2, &graph), ElementsAre("aten::mm 32/40x40/1 40/64x64/1",
-                                               "aten::mm 40/1x32/40 32/64x64/1"));
+  EXPECT_THAT(Padded(g, 2, &graph),
+              ElementsAre("aten::mm 32/40x40/1 40/64x64/1", "aten::mm 40/1x32/40 32/64x64/1"));
   int unpadded = 0, padded = 0;
   for (const auto& buffer : MustLower(graph).buffers) {
     if (buffer.dtype != kHalf || buffer.sizes.size() != 2 || !buffer.sizes[0].Is(32)) continue;
@@ -86,8 +84,7 @@ TEST(PadProductsTest, OneGradientForTwoProducts) {
 TEST(PadProductsTest, AWeightIsPaddedOnce) {
   GraphBuilder g;
   const Ref x = g.Input({32, 64}, kHalf), y = g.Input({40, 64}, kHalf), w = g.Input({34, 64});
-  const Ref half = g.Node("aten::_to_copy",
-                          {w, kHalf, nullptr, nullptr, nullptr, false, nullptr},
+  const Ref half = g.Node("aten::_to_copy", {w, kHalf, nullptr, nullptr, nullptr, false, nullptr},
                           g.Meta({34, 64}, kHalf));
   const Ref t = g.Node("aten::t", {half}, g.Meta({64, 34}, kHalf, {1, 64}));
   const Ref u = g.Node("aten::permute", {half, Ints({1, 0})}, g.Meta({64, 34}, kHalf, {1, 64}));
@@ -96,8 +93,8 @@ TEST(PadProductsTest, AWeightIsPaddedOnce) {
   g.Output(g.Node("aten::neg", {a}, g.Meta({32, 34}, kHalf)));
   g.Output(g.Node("aten::neg", {b}, g.Meta({40, 34}, kHalf)));
   Graph graph;
-  EXPECT_THAT(Padded(g, 2, &graph), ElementsAre("aten::mm 32/64x64/1 64/1x40/64",
-                                               "aten::mm 40/64x64/1 64/1x40/64"));
+  EXPECT_THAT(Padded(g, 2, &graph),
+              ElementsAre("aten::mm 32/64x64/1 64/1x40/64", "aten::mm 40/64x64/1 64/1x40/64"));
   EXPECT_EQ(LoopOperations(MustLower(graph)), 4);  // cast, zeros, two negations
 }
 
@@ -110,9 +107,8 @@ TEST(PadProductsTest, Batches) {
   const Ref s = g.Node("aten::bmm", {q, t}, g.Meta({2, 33, 33}, kHalf));
   const Ref p = g.Node("aten::_softmax", {s, 2, false}, g.Meta({2, 33, 33}, kHalf));
   g.Output(g.Node("aten::bmm", {p, v}, g.Meta({2, 33, 64}, kHalf)));
-  EXPECT_THAT(Padded(g, 2),
-              ElementsAre("aten::bmm 2/2112x33/64x64/1 2/2560x64/1x40/64",
-                          "aten::bmm 2/1320x33/40x40/1 2/2560x40/64x64/1"));
+  EXPECT_THAT(Padded(g, 2), ElementsAre("aten::bmm 2/2112x33/64x64/1 2/2560x64/1x40/64",
+                                        "aten::bmm 2/1320x33/40x40/1 2/2560x40/64x64/1"));
 }
 
 // An operand that lies by columns, and products that feed products.
@@ -123,8 +119,8 @@ TEST(PadProductsTest, ColumnMajorInputsAndChains) {
   const Ref y = g.Node("aten::mm", {x, w}, g.Meta({33, 35}, kHalf));
   g.Output(g.Node("aten::mm", {y, z}, g.Meta({33, 64}, kHalf)));
   g.Output(g.Node("aten::neg", {y}, g.Meta({33, 35}, kHalf)));
-  EXPECT_THAT(Padded(g, 2), ElementsAre("aten::mm 40/1x64/40 64/1x40/64",
-                                        "aten::mm 33/40x40/1 40/64x64/1"));
+  EXPECT_THAT(Padded(g, 2),
+              ElementsAre("aten::mm 40/1x64/40 64/1x40/64", "aten::mm 33/40x40/1 40/64x64/1"));
 }
 
 TEST(PadProductsTest, SymbolicRows) {
@@ -163,8 +159,8 @@ int Pays(int rows, int inner, int columns, bool output, v1::DType dtype = kHalf)
   if (output) {
     g.Output(y);
   } else {
-    g.Output(g.Node("aten::sum.dim_IntList", {y, Ints({0}), false, nullptr},
-                    g.Meta({columns}, dtype)));
+    g.Output(
+        g.Node("aten::sum.dim_IntList", {y, Ints({0}), false, nullptr}, g.Meta({columns}, dtype)));
   }
   Graph graph = MustImport(g);
   return PadProducts(PaddingCosts{}, &graph);
@@ -173,8 +169,8 @@ int Pays(int rows, int inner, int columns, bool output, v1::DType dtype = kHalf)
 TEST(PadProductsTest, OnlyWhereItPays) {
   EXPECT_EQ(Pays(8192, 768, 30522, true), 1);
   EXPECT_EQ(Pays(8192, 768, 30522, false), 1);
-  EXPECT_EQ(Pays(128, 768, 1001, true), 0);    // too little work
-  EXPECT_EQ(Pays(8192, 64, 30522, true), 0);   // the copy of the output takes longer
+  EXPECT_EQ(Pays(128, 768, 1001, true), 0);   // too little work
+  EXPECT_EQ(Pays(8192, 64, 30522, true), 0);  // the copy of the output takes longer
   EXPECT_EQ(Pays(8192, 64, 30522, false), 1);
   EXPECT_EQ(Pays(8192, 768, 30522, true, v1::DTYPE_FLOAT32), 1);
   EXPECT_EQ(Pays(1024, 768, 1001, true, v1::DTYPE_FLOAT32), 0);

@@ -53,8 +53,8 @@ inline std::vector<HostTensor> LibraryProduct(const compiler::ExternOp& op,
     }
     return at;
   };
-  const bool gelu = op.op == "aten::_addmm_activation" &&
-                    std::get<v1::Argument>(op.args.back().value).boolean();
+  const bool gelu =
+      op.op == "aten::_addmm_activation" && std::get<v1::Argument>(op.args.back().value).boolean();
   std::vector<double> values;
   for (int64_t z = 0; z < batch; ++z) {
     for (int64_t i = 0; i < m; ++i) {
