@@ -213,8 +213,9 @@ class Padder {
       if (added.kind != ArgumentValue::kValue) return false;
       bytes += 2 * BytesOf(editor_.TypeOf({added.value, added.output}));
     }
-    // Rows that are longer than eager's are copied to where eager's layout is wanted.
-    if (plan.n > 0 && readers_.NeedEagerLayout({editor_.ValueOfNode(index), 0})) {
+    // A padded result is copied to where eager's layout is wanted.
+    const ValueId result(editor_.ValueOfNode(index), 0);
+    if (!KeepsStrides(result, {plan.m, plan.n}) && readers_.NeedEagerLayout(result)) {
       bytes += 2 * BytesOf(node.outputs[0]);
     }
     const int m = plan.form->batch;
@@ -236,15 +237,21 @@ class Padder {
     bool shared = false;
     const Node* root = editor_.Producer(readers_.RootOf(matrix.value, &shared).first);
     if (root == nullptr || !IsGenerated(*root)) return 2 * bytes;
-    return shared || !TakesOver(matrix) ? bytes : 0;
+    return shared || !TakesOver(matrix, pads) ? bytes : 0;
+  }
+
+  // A part of the padded matrix has the strides that it has alone: only rows were added behind it.
+  bool KeepsStrides(ValueId value, const Pads& pads) const {
+    return pads.columns == 0 && editor_.TypeOf(value).sizes.size() == 2;
   }
 
   // The padded matrix is computed in the value's stead: our own kernel stores its rows farther
   // apart, and the other readers read a slice of that.
-  bool TakesOver(const Matrix& matrix) const {
+  bool TakesOver(const Matrix& matrix, const Pads& pads) const {
     bool shared = false;
     const Node* root = editor_.Producer(readers_.RootOf(matrix.value, &shared).first);
-    return root != nullptr && IsGenerated(*root) && !readers_.NeedEagerLayout(matrix.value);
+    return root != nullptr && IsGenerated(*root) &&
+           (KeepsStrides(matrix.value, pads) || !readers_.NeedEagerLayout(matrix.value));
   }
 
   // ---- Rewriting
@@ -284,7 +291,7 @@ class Padder {
     const TensorType type = editor_.TypeOf(matrix.value);
     const ValueId source = Current(matrix.value);
     const int producer = matrix.value.first - editor_.graph().FirstNodeValue();
-    const bool takes_over = TakesOver(matrix);
+    const bool takes_over = TakesOver(matrix, pads);
     const int before = takes_over ? producer + 1 : product;
     const std::string name = editor_.node(takes_over ? producer : product).name;
     const int row = static_cast<int>(type.sizes.size()) - 2;

@@ -98,6 +98,20 @@ TEST(PadProductsTest, AWeightIsPaddedOnce) {
   EXPECT_EQ(LoopOperations(MustLower(graph)), 4);  // cast, zeros, two negations
 }
 
+// Rows behind the last one change no strides: what is given out is a part of the padded matrix.
+TEST(PadProductsTest, OutputsMayBePartsOfPaddedMatrices) {
+  GraphBuilder g;
+  const Ref x = g.Input({32, 64}, kHalf), w = g.Input({34, 64});
+  const Ref half = g.Node("aten::_to_copy", {w, kHalf, nullptr, nullptr, nullptr, false, nullptr},
+                          g.Meta({34, 64}, kHalf));
+  const Ref t = g.Node("aten::t", {half}, g.Meta({64, 34}, kHalf, {1, 64}));
+  const Ref y = g.Node("aten::mm", {x, t}, g.Meta({32, 34}, kHalf));
+  g.Output(g.Node("aten::relu", {y}, g.Meta({32, 34}, kHalf))).Output(t);
+  Graph graph;
+  EXPECT_THAT(Padded(g, 1, &graph), ElementsAre("aten::mm 32/64x64/1 64/1x40/64"));
+  EXPECT_EQ(LoopOperations(MustLower(graph)), 3);  // cast, zeros, ReLU
+}
+
 // Attention with an odd length, not fused: the scores' rows and the probabilities' rows.
 TEST(PadProductsTest, Batches) {
   GraphBuilder g;
