@@ -23,9 +23,8 @@ struct Form {
   int a, b, added, batch;
 };
 constexpr Form kForms[] = {
-    {"aten::mm", 0, 1, -1, 0},
-    {"aten::bmm", 0, 1, -1, 1},
-    {"aten::addmm", 1, 2, 0, 0},
+    {"aten::mm", 0, 1, -1, 0},     {"aten::bmm", 0, 1, -1, 1},
+    {"aten::addmm", 1, 2, 0, 0},   {"aten::_addmm_activation", 1, 2, 0, 0},
     {"aten::baddbmm", 1, 2, 0, 1},
 };
 
@@ -151,7 +150,8 @@ class Padder {
     const Node& node = editor_.node(index);
     const auto form = std::find_if(std::begin(kForms), std::end(kForms),
                                    [&](const Form& f) { return f.op == node.op; });
-    if (form == std::end(kForms) || node.outputs.size() != 1) return std::nullopt;
+    if (form == std::end(kForms) || node.outputs.size() != 1 || !readers_.Runs(index))
+      return std::nullopt;
     const TensorType& result = node.outputs[0];
     const auto alignment =
         std::find_if(std::begin(kAlignments), std::end(kAlignments),

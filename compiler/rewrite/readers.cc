@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/decompose/extern_call.h"
 #include "compiler/decompose/lowering.h"
 
 namespace tensord::compiler {
@@ -9,6 +10,13 @@ namespace {
 
 bool IsIn(std::span<const Operator> table, const Operator* op) {
   return op != nullptr && op >= table.data() && op < table.data() + table.size();
+}
+
+// Runs even where nobody reads its results.
+bool HasEffect(const Node& node) {
+  const Operator* op = FindOperator(node.op);
+  return (op != nullptr && op->mutates_first) || IsRandomOperator(node.op) ||
+         (node.outputs.empty() && !IsIgnoredOperator(node.op));
 }
 
 }  // namespace
@@ -26,12 +34,21 @@ Readers::Readers(const Graph& graph) : graph_(graph) {
   const auto reads = [&](int reader) {
     return [this, reader](const ArgumentValue& arg) {
       std::vector<int>& of = readers_[{arg.value, arg.output}];
-      if (of.empty() || of.back() != reader) of.push_back(reader);
+      if (of.empty() || of.front() != reader) of.insert(of.begin(), reader);
     };
   };
   const int nodes = static_cast<int>(graph.nodes.size());
-  for (int i = 0; i < nodes; ++i) ForEachValue(graph.nodes[i].args, reads(i));
   ForEachValue(graph.outputs, reads(nodes));
+  for (int i = nodes - 1; i >= 0; --i) {
+    if (Runs(i)) ForEachValue(graph.nodes[i].args, reads(i));
+  }
+}
+
+bool Readers::Runs(int node) const {
+  const auto first = readers_.lower_bound({graph_.FirstNodeValue() + node, 0});
+  const bool is_read =
+      first != readers_.end() && first->first.first == graph_.FirstNodeValue() + node;
+  return is_read || HasEffect(graph_.nodes[node]);
 }
 
 const std::vector<int>& Readers::Of(ValueId value) const {

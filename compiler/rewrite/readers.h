@@ -22,9 +22,11 @@ class Readers {
  public:
   explicit Readers(const Graph& graph);
 
-  // The nodes that read a result, in order, each once; with the number of nodes when an output
-  // does.
+  // The nodes that run and read a result, in order, each once; with the number of nodes when an
+  // output does.
   const std::vector<int>& Of(ValueId value) const;
+  // False for what earlier rewrites left behind: lowering leaves it out.
+  bool Runs(int node) const;
   // Whether something must see the value with the strides that eager gives it: an output, or a
   // library call other than a product; also through views.
   bool NeedEagerLayout(ValueId value) const;

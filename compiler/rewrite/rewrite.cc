@@ -3,11 +3,13 @@
 #include <absl/strings/str_cat.h>
 
 #include "compiler/rewrite/pad_products.h"
+#include "compiler/rewrite/product_epilogues.h"
 
 namespace tensord::compiler {
 
 const std::vector<GraphRewrite>& RewritePasses() {
   static const std::vector<GraphRewrite> passes = {
+      {"product_epilogues", ProductEpilogues, /*for_cuda=*/true, /*for_cpu=*/false},
       {"pad_products", PadProducts, /*for_cuda=*/true, /*for_cpu=*/false},
   };
   return passes;
