@@ -57,16 +57,26 @@ const std::vector<int>& Readers::Of(ValueId value) const {
   return it == readers_.end() ? *none : it->second;
 }
 
-bool Readers::NeedEagerLayout(ValueId value) const {
+// Whether an output, or a node that fulfils the condition, reads the value or a view of it.
+template <typename Condition>
+bool Readers::AnyReader(ValueId value, const Condition& condition) const {
   return std::any_of(Of(value).begin(), Of(value).end(), [&](int reader) {
     if (reader == static_cast<int>(graph_.nodes.size())) return true;
     const Node& node = graph_.nodes[reader];
-    if (!IsViewOperator(node)) return !IsGenerated(node) && !IsProduct(node);
+    if (!IsViewOperator(node)) return condition(node);
     for (int o = 0; o < static_cast<int>(node.outputs.size()); ++o) {
-      if (NeedEagerLayout({graph_.FirstNodeValue() + reader, o})) return true;
+      if (AnyReader({graph_.FirstNodeValue() + reader, o}, condition)) return true;
     }
     return false;
   });
+}
+
+bool Readers::NeedEagerLayout(ValueId value) const {
+  return AnyReader(value, [](const Node& node) { return !IsGenerated(node) && !IsProduct(node); });
+}
+
+bool Readers::IsGivenOut(ValueId value) const {
+  return AnyReader(value, [](const Node&) { return false; });
 }
 
 ValueId Readers::RootOf(ValueId value, bool* shared) const {

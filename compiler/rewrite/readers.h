@@ -30,11 +30,16 @@ class Readers {
   // Whether something must see the value with the strides that eager gives it: an output, or a
   // library call other than a product; also through views.
   bool NeedEagerLayout(ValueId value) const;
+  // Whether an output shares the value's memory: it is the value or a view of it.
+  bool IsGivenOut(ValueId value) const;
   // The value that `value` is a view of, through any number of views; itself when it is no view.
   // `*shared`: that value, or a view on the way, has other readers.
   ValueId RootOf(ValueId value, bool* shared) const;
 
  private:
+  template <typename Condition>
+  bool AnyReader(ValueId value, const Condition& condition) const;
+
   const Graph& graph_;
   std::map<ValueId, std::vector<int>> readers_;
 };

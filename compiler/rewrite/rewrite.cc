@@ -2,6 +2,7 @@
 
 #include <absl/strings/str_cat.h>
 
+#include "compiler/rewrite/common_subexpressions.h"
 #include "compiler/rewrite/pad_products.h"
 #include "compiler/rewrite/product_epilogues.h"
 
@@ -9,6 +10,7 @@ namespace tensord::compiler {
 
 const std::vector<GraphRewrite>& RewritePasses() {
   static const std::vector<GraphRewrite> passes = {
+      {"common_subexpressions", CommonSubexpressions, /*for_cuda=*/true, /*for_cpu=*/false},
       {"product_epilogues", ProductEpilogues, /*for_cuda=*/true, /*for_cpu=*/false},
       {"pad_products", PadProducts, /*for_cuda=*/true, /*for_cpu=*/false},
   };
