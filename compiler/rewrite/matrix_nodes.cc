@@ -22,25 +22,15 @@ ValueId MatrixNodes::Transposed(int before, const std::string& name, ValueId val
              std::move(type));
 }
 
-// Joined with zeros instead of aten::constant_pad_nd: the value is then computed in its place by a
-// loop of its own shape, which fuses with what made it and has no condition inside.
-ValueId MatrixNodes::Extended(int before, const std::string& name, ValueId value, int dim,
-                              int64_t by) {
-  if (by == 0) return value;
-  TensorType type = editor_->TypeOf(value), zeros = type;
-  type.offset = zeros.offset = Expr(0);
-  type.sizes[dim] += Expr(by);
-  zeros.sizes[dim] = Expr(by);
-  type.strides = ContiguousStrides(type.sizes);
-  zeros.strides = ContiguousStrides(zeros.sizes);
-  ArgumentValue dtype{.kind = ArgumentValue::kDType}, parts{.kind = ArgumentValue::kList};
-  dtype.dtype = type.dtype;
-  const ArgumentValue none = NoneArgument();
-  const ValueId filling =
-      Add(before, "aten::full", name,
-          {IntegersArg(zeros.sizes), RealArg(0), dtype, none, none, none}, zeros);
-  parts.items = {ValueArg(value), ValueArg(filling)};
-  return Add(before, "aten::cat", name, {parts, IntegerArg(Expr(dim))}, std::move(type));
+ValueId MatrixNodes::ZeroPadded(int before, const std::string& name, ValueId value,
+                                const std::vector<Expr>& sizes) {
+  TensorType type = editor_->TypeOf(value);
+  if (type.sizes == sizes) return value;
+  type.sizes = sizes;
+  type.strides = ContiguousStrides(sizes);
+  type.offset = Expr(0);
+  return Add(before, "tensord::zero_padded", name, {ValueArg(value), IntegersArg(sizes)},
+             std::move(type));
 }
 
 ValueId MatrixNodes::FirstOf(int before, const std::string& name, ValueId value, int dim,

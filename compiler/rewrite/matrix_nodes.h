@@ -3,6 +3,7 @@
 #define TENSORD_COMPILER_REWRITE_MATRIX_NODES_H_
 
 #include <string>
+#include <vector>
 
 #include "compiler/rewrite/editor.h"
 
@@ -15,8 +16,9 @@ class MatrixNodes {
 
   // A view with the last two dimensions swapped.
   ValueId Transposed(int before, const std::string& name, ValueId value);
-  // The value with `by` zeros more at the end of a dimension, in row-major memory of its own.
-  ValueId Extended(int before, const std::string& name, ValueId value, int dim, int64_t by);
+  // The value at the start of row-major memory of these sizes, with zeros behind it.
+  ValueId ZeroPadded(int before, const std::string& name, ValueId value,
+                     const std::vector<Expr>& sizes);
   // A view of the start of a dimension. `type` has the length, and the strides that eager promises.
   ValueId FirstOf(int before, const std::string& name, ValueId value, int dim, TensorType type);
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <tuple>
 
+#include "compiler/decompose/lower_graph.h"
 #include "compiler/loop_ir/program.h"
 #include "compiler/rewrite/editor.h"
 #include "compiler/rewrite/matrix_nodes.h"
@@ -92,7 +93,11 @@ struct Plan {
 class Padder {
  public:
   Padder(const PaddingCosts& costs, Graph* graph)
-      : costs_(costs), readers_(*graph), editor_(graph), nodes_(&editor_) {}
+      : costs_(costs),
+        device_(DeviceOf(*graph)),
+        readers_(*graph),
+        editor_(graph),
+        nodes_(&editor_) {}
 
   int Run() {
     int count = 0;
@@ -159,15 +164,19 @@ class Padder {
     if (alignment == std::end(kAlignments)) return std::nullopt;
     Plan plan{.form = &*form};
     const int m = form->batch, n = m + 1, rank = m + 2;
-    for (const int operand : {form->a, form->b}) {
+    for (const int operand : {form->a, form->b, form->added}) {
+      if (operand < 0) continue;
       const ArgumentValue& arg = node.args[operand];
       if (arg.kind != ArgumentValue::kValue) return std::nullopt;
       const TensorType& type = editor_.TypeOf({arg.value, arg.output});
-      if (type.dtype != result.dtype || static_cast<int>(type.sizes.size()) != rank) {
+      if (type.dtype != result.dtype || type.device != device_ ||
+          (operand != form->added && static_cast<int>(type.sizes.size()) != rank)) {
         return std::nullopt;
       }
     }
-    if (!(result.strides == ContiguousStrides(result.sizes))) return std::nullopt;
+    if (result.device != device_ || !(result.strides == ContiguousStrides(result.sizes))) {
+      return std::nullopt;
+    }
     plan.a = InMemory(node.args[form->a]);
     plan.b = InMemory(node.args[form->b]);
     const Expr& inner = SizesOf(node, form->a)[n];
@@ -210,7 +219,6 @@ class Padder {
     double bytes = CopiedBytes(plan.a, plan.PadsOfA()) + CopiedBytes(plan.b, plan.PadsOfB());
     if (plan.form->added >= 0 && plan.m + plan.n > 0) {
       const ArgumentValue& added = node.args[plan.form->added];
-      if (added.kind != ArgumentValue::kValue) return false;
       bytes += 2 * BytesOf(editor_.TypeOf({added.value, added.output}));
     }
     // A padded result is copied to where eager's layout is wanted.
@@ -296,8 +304,10 @@ class Padder {
     const std::string name = editor_.node(takes_over ? producer : product).name;
     const int row = static_cast<int>(type.sizes.size()) - 2;
     ValueId value = matrix.by_columns ? nodes_.Transposed(before, name, source) : source;
-    value = nodes_.Extended(before, name, value, row, pads.rows);
-    value = nodes_.Extended(before, name, value, row + 1, pads.columns);
+    std::vector<Expr> sizes = editor_.TypeOf(value).sizes;
+    sizes[row] += Expr(pads.rows);
+    sizes[row + 1] += Expr(pads.columns);
+    value = nodes_.ZeroPadded(before, name, value, sizes);
     it->second = value;
     if (takes_over) {
       ValueId part = value;
@@ -317,14 +327,13 @@ class Padder {
 
   // What is added to a padded product: padded where it is not broadcast.
   ValueId Added(int product, const ArgumentValue& arg, const Plan& plan) {
-    const std::string name = editor_.node(product).name;
-    ValueId value = Current({arg.value, arg.output});
+    const ValueId value = Current({arg.value, arg.output});
+    std::vector<Expr> sizes = editor_.TypeOf(value).sizes;
     for (const auto& [from_last, pad] : {std::pair(2, plan.m), std::pair(1, plan.n)}) {
-      const std::vector<Expr> sizes = editor_.TypeOf(value).sizes;
       const int dim = static_cast<int>(sizes.size()) - from_last;
-      if (dim >= 0 && !sizes[dim].Is(1)) value = nodes_.Extended(product, name, value, dim, pad);
+      if (dim >= 0 && !sizes[dim].Is(1)) sizes[dim] += Expr(pad);
     }
-    return value;
+    return nodes_.ZeroPadded(product, editor_.node(product).name, value, sizes);
   }
 
   void Apply(int index, const Plan& plan) {
@@ -347,6 +356,7 @@ class Padder {
   }
 
   const PaddingCosts costs_;
+  const v1::DeviceType device_;
   const Readers readers_;
   GraphEditor editor_;
   MatrixNodes nodes_;

@@ -25,7 +25,7 @@ Ref Cast(GraphBuilder& g, Ref x) {
 }
 
 TEST(CommonSubexpressionsTest, AWeightIsCastOnce) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref x = g.Input({4, 8}, kHalf), y = g.Input({6, 8}, kHalf), w = g.Input({16, 8});
   const Ref a = g.Node("aten::t", {Cast(g, w)}, g.Meta({8, 16}, kHalf, {1, 8}));
   const Ref b = g.Node("aten::t", {Cast(g, w)}, g.Meta({8, 16}, kHalf, {1, 8}));
@@ -35,7 +35,7 @@ TEST(CommonSubexpressionsTest, AWeightIsCastOnce) {
 }
 
 TEST(CommonSubexpressionsTest, EveryArgumentCounts) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref x = g.Input({4, 8}), y = g.Input({4, 8});
   const auto sum = [&](Ref a, Ref b, double alpha) {
     const Ref s = g.Node("aten::add.Tensor", {a, b, alpha}, g.Meta({4, 8}));
@@ -52,7 +52,7 @@ TEST(CommonSubexpressionsTest, EveryArgumentCounts) {
 
 // Two results may be written to by whoever gets them.
 TEST(CommonSubexpressionsTest, OutputsStayApart) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref x = g.Input({4, 8});
   const Ref a = g.Node("aten::neg", {x}, g.Meta({4, 8}));
   const Ref b = g.Node("aten::neg", {x}, g.Meta({4, 8}));
@@ -61,7 +61,7 @@ TEST(CommonSubexpressionsTest, OutputsStayApart) {
 }
 
 TEST(CommonSubexpressionsTest, NotAcrossWrites) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref x = g.Input({4});
   const auto square = [&] { return g.Node("aten::mul.Tensor", {x, x}, g.Meta({4})); };
   const auto negated = [&](Ref r) { return g.Node("aten::neg", {r}, g.Meta({4})); };
@@ -73,7 +73,7 @@ TEST(CommonSubexpressionsTest, NotAcrossWrites) {
 }
 
 TEST(CommonSubexpressionsTest, RandomNumbersStayApart) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref x = g.Input({4});
   const auto draw = [&] {
     return g.Node("aten::rand_like", {x, nullptr, nullptr, nullptr, nullptr, nullptr}, g.Meta({4}));

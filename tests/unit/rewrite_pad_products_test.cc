@@ -28,7 +28,7 @@ std::vector<std::string> Padded(GraphBuilder& g, int count, Graph* after = nullp
 }
 
 TEST(PadProductsTest, ColumnsOfTheResult) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref x = g.Input({32, 64}, kHalf), w = g.Input({34, 64}, kHalf);
   const Ref t = g.Node("aten::t", {w}, g.Meta({64, 34}, kHalf, {1, 64}));
   const Ref y = g.Node("aten::mm", {x, t}, g.Meta({32, 34}, kHalf));
@@ -40,7 +40,7 @@ TEST(PadProductsTest, ColumnsOfTheResult) {
 }
 
 TEST(PadProductsTest, OutputsKeepTheirStrides) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref x = g.Input({32, 64}, kHalf), w = g.Input({64, 35}, kHalf), b = g.Input({35}, kHalf);
   const Ref y = g.Node("aten::addmm", {b, x, w, 1, 1}, g.Meta({32, 35}, kHalf));
   g.Output(g.Node("aten::view", {y, Ints({4, 8, 35})}, g.Meta({4, 8, 35}, kHalf)));
@@ -48,7 +48,7 @@ TEST(PadProductsTest, OutputsKeepTheirStrides) {
 }
 
 TEST(PadProductsTest, InnerDimension) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref x = g.Input({32, 35}, kHalf), w = g.Input({35, 64}, kHalf);
   g.Output(g.Node("aten::mm", {x, w}, g.Meta({32, 64}, kHalf)));
   EXPECT_THAT(Padded(g, 1), ElementsAre("aten::mm 32/40x40/1 40/64x64/1"));
@@ -57,7 +57,7 @@ TEST(PadProductsTest, InnerDimension) {
 // The backward of a vocabulary product: both products read one gradient, which is computed into
 // wide rows at once.
 TEST(PadProductsTest, OneGradientForTwoProducts) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref e = g.Input({32, 35}), x = g.Input({32, 64}, kHalf), w = g.Input({35, 64}, kHalf);
   const Ref s = g.Node("aten::_softmax", {e, 1, false}, g.Meta({32, 35}));
   const Ref grad = g.Node("aten::_to_copy", {s, kHalf, nullptr, nullptr, nullptr, false, nullptr},
@@ -82,7 +82,7 @@ TEST(PadProductsTest, OneGradientForTwoProducts) {
 }
 
 TEST(PadProductsTest, AWeightIsPaddedOnce) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref x = g.Input({32, 64}, kHalf), y = g.Input({40, 64}, kHalf), w = g.Input({34, 64});
   const Ref half = g.Node("aten::_to_copy", {w, kHalf, nullptr, nullptr, nullptr, false, nullptr},
                           g.Meta({34, 64}, kHalf));
@@ -100,7 +100,7 @@ TEST(PadProductsTest, AWeightIsPaddedOnce) {
 
 // Rows behind the last one change no strides: what is given out is a part of the padded matrix.
 TEST(PadProductsTest, OutputsMayBePartsOfPaddedMatrices) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref x = g.Input({32, 64}, kHalf), w = g.Input({34, 64});
   const Ref half = g.Node("aten::_to_copy", {w, kHalf, nullptr, nullptr, nullptr, false, nullptr},
                           g.Meta({34, 64}, kHalf));
@@ -114,7 +114,7 @@ TEST(PadProductsTest, OutputsMayBePartsOfPaddedMatrices) {
 
 // Attention with an odd length, not fused: the scores' rows and the probabilities' rows.
 TEST(PadProductsTest, Batches) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref q = g.Input({2, 33, 64}, kHalf), k = g.Input({2, 33, 64}, kHalf),
             v = g.Input({2, 33, 64}, kHalf);
   const Ref t = g.Node("aten::transpose.int", {k, 1, 2}, g.Meta({2, 64, 33}, kHalf, {2112, 1, 64}));
@@ -127,7 +127,7 @@ TEST(PadProductsTest, Batches) {
 
 // An operand that lies by columns, and products that feed products.
 TEST(PadProductsTest, ColumnMajorInputsAndChains) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref x = g.Input({33, 64}, kHalf, {1, 33}), w = g.Input({64, 35}, kHalf, {1, 64});
   const Ref z = g.Input({35, 64}, kHalf);
   const Ref y = g.Node("aten::mm", {x, w}, g.Meta({33, 35}, kHalf));
@@ -138,13 +138,13 @@ TEST(PadProductsTest, ColumnMajorInputsAndChains) {
 }
 
 TEST(PadProductsTest, SymbolicRows) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Dim s = g.Symbol(48);
   const Ref x = g.Input({s, 64}, kHalf), w = g.Input({64, 35}, kHalf);
   const Ref y = g.Node("aten::mm", {x, w}, g.Meta({s, 35}, kHalf));
   g.Output(g.Node("aten::relu", {y}, g.Meta({s, 35}, kHalf)));
   EXPECT_THAT(Padded(g, 1), ElementsAre("aten::mm s0/64x64/1 64/40x40/1"));
-  GraphBuilder h;
+  GraphBuilder h(v1::DEVICE_TYPE_CUDA);
   const Dim k = h.Symbol(48);
   const Ref a = h.Input({64, k}, kHalf), b = h.Input({k, 35}, kHalf);
   h.Output(h.Node("aten::mm", {a, b}, h.Meta({64, 35}, kHalf)));
@@ -152,22 +152,37 @@ TEST(PadProductsTest, SymbolicRows) {
 }
 
 TEST(PadProductsTest, AlignedOrShortOrOtherTypesStay) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref x = g.Input({64, 64}, kHalf), w = g.Input({64, 72}, kHalf), v = g.Input({64, 7}, kHalf);
   g.Output(g.Node("aten::mm", {x, w}, g.Meta({64, 72}, kHalf)));
   g.Output(g.Node("aten::mm", {x, v}, g.Meta({64, 7}, kHalf)));
   Padded(g, 0);
-  GraphBuilder h;
+  GraphBuilder h(v1::DEVICE_TYPE_CUDA);
   const Ref a = h.Input({64, 64}), b = h.Input({64, 35});
   h.Output(h.Node("aten::mm", {a, b}, h.Meta({64, 35})));
   Padded(h, 0);
+}
+
+// A product beside a GPU's program belongs to the CPU's library, which knows no padding of ours.
+TEST(PadProductsTest, OtherDevicesStay) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const auto on_cpu = [&](const Shape& sizes) {
+    v1::TensorMeta meta = g.Meta(sizes, kHalf);
+    meta.set_device(v1::DEVICE_TYPE_CPU);
+    return meta;
+  };
+  const Ref x = g.Input(on_cpu({64, 64})), w = g.Input(on_cpu({64, 35})), y = g.Input({4});
+  g.Output(g.Node("aten::mm", {x, w}, on_cpu({64, 35})));
+  g.Output(g.Node("aten::neg", {y}, g.Meta({4})));
+  Graph graph = MustImport(g);
+  EXPECT_EQ(PadProducts(kAlways, &graph), 0);
 }
 
 // ---- What pays
 
 // rows x inner times inner x columns, read by something of ours or given out.
 int Pays(int rows, int inner, int columns, bool output, v1::DType dtype = kHalf) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref x = g.Input({rows, inner}, dtype), w = g.Input({inner, columns}, dtype);
   const Ref y = g.Node("aten::mm", {x, w}, g.Meta({rows, columns}, dtype));
   if (output) {
@@ -192,7 +207,7 @@ TEST(PadProductsTest, OnlyWhereItPays) {
 
 // Large sizes become multiples of 64.
 TEST(PadProductsTest, LargeSizes) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref x = g.Input({8192, 768}, kHalf), w = g.Input({50257, 768}, kHalf);
   const Ref t = g.Node("aten::t", {w}, g.Meta({768, 50257}, kHalf, {1, 768}));
   const Ref y = g.Node("aten::mm", {x, t}, g.Meta({8192, 50257}, kHalf));

@@ -32,7 +32,7 @@ std::vector<std::string> Rewritten(GraphBuilder& g, int count, Graph* after = nu
 
 // x @ w + b, then `activation` of it in three dimensions, then another product.
 struct Layer {
-  GraphBuilder g;
+  GraphBuilder g{v1::DEVICE_TYPE_CUDA};
   v1::DType dtype;
   Ref product;
   explicit Layer(v1::DType type) : dtype(type), product{0} {}
@@ -117,7 +117,7 @@ TEST(ProductEpiloguesTest, WhatIsReadElsewhereStays) {
 
 TEST(ProductEpiloguesTest, OnlyOneNumberAColumn) {
   for (const bool row : {false, true}) {
-    GraphBuilder g;
+    GraphBuilder g(v1::DEVICE_TYPE_CUDA);
     const Ref x = g.Input({6, 8}, kHalf), w = g.Input({8, 10}, kHalf),
               b = row ? g.Input({1, 10}, kHalf) : g.Input({10}, kHalf);
     const Ref y = g.Node("aten::addmm", {b, x, w, row ? 1 : 2, 1}, g.Meta({6, 10}, kHalf));
@@ -128,7 +128,7 @@ TEST(ProductEpiloguesTest, OnlyOneNumberAColumn) {
 }
 
 TEST(ProductEpiloguesTest, BiasesAndThenActivations) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref x = g.Input({6, 8}, kHalf), w = g.Input({8, 10}, kHalf), b = g.Input({10}, kHalf);
   const Ref y = g.Node("aten::mm", {x, w}, g.Meta({6, 10}, kHalf));
   const Ref v = g.Node("aten::_unsafe_view", {y, Ints({2, 3, 10})}, g.Meta({2, 3, 10}, kHalf));
@@ -138,7 +138,7 @@ TEST(ProductEpiloguesTest, BiasesAndThenActivations) {
 }
 
 TEST(ProductEpiloguesTest, OtherSumsStay) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref x = g.Input({10, 8}, kHalf), w = g.Input({8, 10}, kHalf), b = g.Input({10}),
             r = g.Input({10, 10}, kHalf), c = g.Input({5}, kHalf);
   const Ref p = g.Node("aten::mm", {x, w}, g.Meta({10, 10}, kHalf));  // another type
@@ -152,7 +152,7 @@ TEST(ProductEpiloguesTest, OtherSumsStay) {
 }
 
 TEST(ProductEpiloguesTest, ThenPadding) {
-  GraphBuilder g;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref x = g.Input({32, 64}, kHalf), w = g.Input({64, 35}, kHalf), b = g.Input({35}, kHalf);
   const Ref y = g.Node("aten::addmm", {b, x, w, 1, 1}, g.Meta({32, 35}, kHalf));
   g.Output(g.Node("aten::relu", {y}, g.Meta({32, 35}, kHalf)));
