@@ -54,6 +54,18 @@ TEST(PadProductsTest, InnerDimension) {
   EXPECT_THAT(Padded(g, 1), ElementsAre("aten::mm 32/40x40/1 40/64x64/1"));
 }
 
+TEST(PadProductsTest, RowsAndColumns) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref x = g.Input({33, 35}, kHalf, {1, 33}), w = g.Input({35, 37}, kHalf);
+  const Ref u = g.Input({35, 37}, kHalf, {1, 35});
+  const Ref y = g.Node("aten::mm", {x, w}, g.Meta({33, 37}, kHalf));
+  const Ref z = g.Node("aten::mm", {x, u}, g.Meta({33, 37}, kHalf));
+  g.Output(g.Node("aten::add.Tensor", {y, z, 1}, g.Meta({33, 37}, kHalf)));
+  // The first product needs no longer inner dimension: no matrix has it in its rows.
+  EXPECT_THAT(Padded(g, 2),
+              ElementsAre("aten::mm 40/1x35/40 35/40x40/1", "aten::mm 40/1x40/40 40/1x40/40"));
+}
+
 // The backward of a vocabulary product: both products read one gradient, which is computed into
 // wide rows at once.
 TEST(PadProductsTest, OneGradientForTwoProducts) {
