@@ -155,6 +155,30 @@ Results ConstantPad(Builder& b, const Call& call) {
   }));
 }
 
+// (self, sizes): `self` at the start of a buffer of these sizes, zeros behind it in every
+// dimension. Computed part by part, in place: the part that is `self` is a loop of its own shape,
+// which fuses with what made it and has no condition inside; and it is computed once, whoever reads
+// it.
+Results ZeroPadded(Builder& b, const Call& call) {
+  const Tensor t = call.tensor(0);
+  const Sizes sizes = call.integers(1);
+  bool fits = sizes.size() == t.sizes().size();
+  for (size_t d = 0; fits && d < sizes.size(); ++d) {
+    fits = sym::Hint(sizes[d]) >= sym::Hint(t.sizes()[d]);
+  }
+  if (!fits) return absl::InvalidArgumentError("does not fit into the padded sizes");
+  const Tensor whole = b.Allocate(t.dtype(), sizes);
+  Tensor part = whole;  // what is left to fill: behind the dimensions seen so far nothing is
+  for (int d = 0; d < t.rank(); ++d) {
+    const Expr length = t.sizes()[d], rest = sizes[d] - length;
+    if (rest.Is(0)) continue;
+    b.Assign(b.Slice(part, d, length, rest, 1), b.Full(t.dtype(), {}, 0));
+    part = b.Slice(part, d, Expr(0), length, 1);
+  }
+  b.Assign(part, t);
+  return One(whole);
+}
+
 Results Repeat(Builder& b, const Call& call) {
   Tensor t = call.tensor(0);
   const Sizes repeats = call.integers(1);
@@ -312,6 +336,7 @@ const Operator kOperators[] = {
     {"aten::cat", "T[] i", Cat},
     {"aten::stack", "T[] i", Stack},
     {"aten::constant_pad_nd", "T i[] s", ConstantPad},
+    {"tensord::zero_padded", "T i[]", ZeroPadded},
     {"aten::repeat", "T i[]", Repeat},
     {"aten::flip", "T i[]", Flip},
     {"aten::roll", "T i[] i[]", Roll},

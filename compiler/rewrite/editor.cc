@@ -16,14 +16,13 @@ void EditValues(std::vector<ArgumentValue>* args, const std::function<void(Argum
   }
 }
 
-// Runs even where nobody reads its results.
+}  // namespace
+
 bool HasEffect(const Node& node) {
   const Operator* op = FindOperator(node.op);
   return (op != nullptr && op->mutates_first) || IsRandomOperator(node.op) ||
          (node.outputs.empty() && !IsIgnoredOperator(node.op));
 }
-
-}  // namespace
 
 void ForEachValue(const std::vector<ArgumentValue>& args,
                   const std::function<void(const ArgumentValue&)>& visit) {

@@ -15,6 +15,9 @@ namespace tensord::compiler {
 // A result of a value: (value number, which result).
 using ValueId = std::pair<int, int>;
 
+// Whether the node runs even where nobody reads its results.
+bool HasEffect(const Node& node);
+
 // Calls visit(argument) for every kValue argument, also inside lists.
 void ForEachValue(const std::vector<ArgumentValue>& args,
                   const std::function<void(const ArgumentValue&)>& visit);
