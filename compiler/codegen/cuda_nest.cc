@@ -142,12 +142,19 @@ class CudaNestWriter {
   }
 
   // All of a thread's vectors at once, whatever loops they lie in: row and vector from one number.
-  std::string UnitOfElement(int depth) {
+  // What depends on no loop goes to `before`.
+  std::string UnitOfElement(int depth, std::string* before) {
     const std::string indent(2 * depth, ' ');
     std::string text;
     for (const NestMember& member : nest_.members) positions_.insert(member.position);
     for (int position : positions_) EmitMembers(position);
-    const std::string lines = Flush(depth) + InnerLines(depth);
+    std::string lines;
+    if (nest_.outer.empty()) {
+      *before = Flush(1);
+    } else {
+      lines = Flush(depth);
+    }
+    lines += InnerLines(depth);
     if (HasVectorLoop()) {
       absl::StrAppend(&text, indent,
                       "[[maybe_unused]] const index row = unit / vectors, q = unit % ",
@@ -159,17 +166,25 @@ class CudaNestWriter {
   }
 
   std::string Elements() {
+    if (plan_.turns > 1) return SweepElements();
+    std::string before;
+    const std::string unit = UnitOfElement(1, &before);
     return absl::StrCat(
         "  const index unit = static_cast<index>(block) * T + threadIdx.x;\n"
         "  if (unit >= rows * vectors) return;\n",
-        UnitOfElement(1));
+        before, unit);
   }
 
   std::string SweepElements() {
+    std::string before;
+    const std::string unit = UnitOfElement(2, &before);
     return absl::StrCat(
+        before,
+        // Loads of several vectors under way at once.
+        plan_.turns > 1 ? "#pragma unroll 2\n" : "",
         "  for (index unit = static_cast<index>(block) * T + threadIdx.x; unit < rows * vectors;\n"
         "       unit += static_cast<index>(blocks) * T) {\n",
-        UnitOfElement(2), "  }\n");
+        unit, "  }\n");
   }
 
   std::string OneRow() {

@@ -20,6 +20,9 @@ constexpr int kMostWidth = 8;
 // Bodies of more instructions than this per element run with short vectors, for registers.
 constexpr int kHeavyBody = 400;
 constexpr int kHeavyWidth = 4;
+// Scalars that every thread may compute for one vector, and the vectors for which it computes others.
+constexpr int kCheapScalars = 30;
+constexpr int kTurns = 8;
 // Elements of a row that a thread may hold for each array that later passes read.
 constexpr int kMostHeld = 64;
 // Vectors that a thread of a block should have under way for its row.
@@ -75,6 +78,23 @@ int BodyCost(const Nest& nest) {
   for (const NestMember& member : nest.members) {
     for (const Inst& inst : member.loops.block.insts) {
       if (inst.kind == InstKind::kCompute) cost += InfoOf(inst.op).cost;
+    }
+  }
+  return cost;
+}
+
+// What is computed from scalars alone: the same in every thread.
+int ScalarCost(const Nest& nest) {
+  int cost = 0;
+  for (const NestMember& member : nest.members) {
+    std::vector<bool> varies;
+    for (const Inst& inst : member.loops.block.insts) {
+      bool differs = (inst.kind == InstKind::kLoad || inst.kind == InstKind::kIndex) &&
+                     (sym::ContainsKind(inst.index, sym::AtomKind::kLoop) ||
+                      sym::ContainsKind(inst.index, sym::AtomKind::kIndirect));
+      for (int arg : inst.args) differs = differs || varies[arg];
+      if (inst.kind == InstKind::kCompute && !differs) cost += InfoOf(inst.op).cost;
+      varies.push_back(differs);
     }
   }
   return cost;
@@ -138,7 +158,9 @@ class Planner {
     } else if (IsPointwise(nest_)) {
       plan_.kind = CudaPlan::kElements;
       Threads(kUsualThreads);
-      plan_.blocks = sym::CeilDiv(rows_ * vectors_, Expr(plan_.threads));
+      // An optimizer's powers of its step, say, are worth several vectors.
+      if (nest_.outer.empty() && ScalarCost(nest_) > kCheapScalars) plan_.turns = kTurns;
+      plan_.blocks = sym::CeilDiv(rows_ * vectors_, Expr(plan_.threads * plan_.turns));
     } else {
       Rows();
     }

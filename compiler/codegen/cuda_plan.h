@@ -28,6 +28,7 @@ struct CudaPlan {
   // Vectors of a row that one thread holds, all at once in registers; 0: it runs through the row in
   // a loop, as often as there are passes.
   int chunks = 0;
+  int turns = 1;               // kElements: vectors that one thread does, one after the other
   bool loops_rows = false;     // a block does row after row; the grid is bounded
   bool rows_in_shared = true;  // of a row in a loop: values for later passes are in shared memory
   int parts = 1;               // kSplit: blocks of a row
