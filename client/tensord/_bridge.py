@@ -7,10 +7,11 @@ tensors.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import torch
 
 from tensord import _native
 
-_ABI = 2
+_ABI = 3
 _LIBRARY = "libtensord_runtime.so"
 
 CODES = {1: "INVALID", 2: "CORRUPT", 3: "UNAVAILABLE", 4: "OPERATOR", 5: "OUT_OF_MEMORY"}
@@ -121,6 +122,27 @@ def _to_handles(tensors: list[torch.Tensor]) -> list[int]:
 def _from_handles(handles: list[int]) -> list[torch.Tensor]:
     """The tensors of owned handles, which are used up."""
     return _from_pointers([_new_capsule(handle, None, None) for handle in handles])
+
+
+@contextlib.contextmanager
+def _as_values(values: Sequence[Any]) -> Iterator[Any]:
+    """An array of TensordValue for a block."""
+    inputs = (_Value * max(1, len(values)))()
+    # The handles are ours, and made into tensors again to drop them.
+    handles = _to_handles([value for value in values if isinstance(value, torch.Tensor)])
+    try:
+        position = 0
+        for slot, value in zip(inputs, values, strict=False):
+            if isinstance(value, torch.Tensor):
+                slot.kind = _TENSOR
+                slot.tensor = handles[position]
+                position += 1
+            elif isinstance(value, int):
+                slot.kind = _INT
+                slot.integer = value
+        yield inputs
+    finally:
+        _from_handles(handles)
 
 
 def find_runtime_library() -> Path:
@@ -235,6 +257,12 @@ class _Library:
         ]
         lib.tensord_program_release.argtypes = [ctypes.c_void_p]
         lib.tensord_program_release.restype = None
+        lib.tensord_program_workspace.argtypes = [
+            ctypes.c_void_p,
+            ctypes.POINTER(_Value),
+            ctypes.c_size_t,
+            ctypes.POINTER(ctypes.c_int64),
+        ]
         for count in (lib.tensord_program_num_inputs, lib.tensord_program_num_outputs):
             count.argtypes = [ctypes.c_void_p]
             count.restype = ctypes.c_size_t
@@ -245,6 +273,8 @@ class _Library:
             ctypes.POINTER(_Value),
             ctypes.c_size_t,
         ]
+        lib.tensord_lend_workspace.argtypes = [ctypes.c_void_p, ctypes.c_int64]
+        lib.tensord_lend_workspace.restype = None
         abi = lib.tensord_runtime_abi()
         if abi != _ABI:
             raise TensordRuntimeError(
@@ -319,27 +349,25 @@ class Program:
             self._native = module.Program(*self._upgrade)
             self._upgrade = None
 
+    def workspace_bytes(self, values: Sequence[Any]) -> int:
+        """What a call with these inputs takes as workspace; 0 on the CPU."""
+        if self._native is not None:
+            return self._native.workspace_bytes(values)
+        result = ctypes.c_int64()
+        with _as_values(values) as inputs:
+            code = self._lib.tensord_program_workspace(
+                self._handle, inputs, len(values), ctypes.byref(result)
+            )
+        if code:
+            raise self._library.error(code)
+        return result.value
+
     def _run(self, values: Sequence[Any]) -> list[Any]:
-        inputs = (_Value * max(1, len(values)))()
-        tensors = [value for value in values if isinstance(value, torch.Tensor)]
-        # The handles are ours, and made into tensors again to drop them.
-        handles = _to_handles(tensors)
-        try:
-            position = 0
-            for slot, value in zip(inputs, values, strict=False):
-                if isinstance(value, torch.Tensor):
-                    slot.kind = _TENSOR
-                    slot.tensor = handles[position]
-                    position += 1
-                elif isinstance(value, int):
-                    slot.kind = _INT
-                    slot.integer = value
-            outputs = (_Value * max(1, self.num_outputs))()
+        outputs = (_Value * max(1, self.num_outputs))()
+        with _as_values(values) as inputs:
             code = self._lib.tensord_program_run(
                 self._handle, inputs, len(values), outputs, self.num_outputs
             )
-        finally:
-            _from_handles(handles)
         if code:
             raise self._library.error(code)
         made = iter(_from_handles([o.tensor for o in outputs if o.kind == _TENSOR]))
@@ -356,11 +384,33 @@ def _load_native() -> Any:
     return _native.load(find_runtime_library(), runtime_error)
 
 
+@contextlib.contextmanager
+def lent_workspace(tensor: torch.Tensor) -> Iterator[None]:
+    """A block whose first call of a CUDA program takes `tensor` (uint8) as its workspace, where
+    that is large enough."""
+    native = _load_native()
+    if native is not None:
+        native.lend_workspace(tensor)
+        try:
+            yield
+        finally:
+            native.lend_workspace(None)
+        return
+    lib, handles = _Library.get().lib, _to_handles([tensor])
+    lib.tensord_lend_workspace(handles[0], tensor.numel())
+    try:
+        yield
+    finally:
+        lib.tensord_lend_workspace(None, 0)
+        _from_handles(handles)
+
+
 def load_program(artifact: bytes, blob_folder: str | os.PathLike[str]) -> Any:
     """A callable for a serialised tensord.v1.Artifact whose blobs lie in `blob_folder`.
 
-    Raises TensordRuntimeError; so does the callable, and torch.OutOfMemoryError. Where the native extension is not built yet, its build starts in the
-    background and the ctypes bridge serves until it is there. TENSORD_NATIVE=0 forbids both.
+    Raises TensordRuntimeError; so does the callable, and torch.OutOfMemoryError. Where the native
+    extension is not built yet, its build starts in the background and the ctypes bridge serves
+    until it is there. TENSORD_NATIVE=0 forbids both.
     """
     native = _load_native()
     if native is not None:
