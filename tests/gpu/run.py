@@ -19,10 +19,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import sanitizer
-from daemon import Daemon
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.append(str(ROOT / "tests" / "bench"))
+
+from private_daemon import PrivateDaemon  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -167,22 +169,20 @@ def main() -> int:
 
     start = time.monotonic()
     outcomes: list[Outcome] = []
-    with tempfile.TemporaryDirectory(dir=args.work, prefix="t") as folder:
-        with Daemon(pathlib.Path(folder)) as daemon:
-            os.environ.update(daemon.environment)
-            # The bridge is built once where there is a compiler; else the one in Python serves.
-            build = [sys.executable, "-m", "tensord._native.build"]
-            subprocess.run(build, capture_output=True, check=False)
-            for section in SECTIONS:
-                if section.name not in args.sections:
-                    continue
-                left = args.budget - (time.monotonic() - start)
-                print(f"== {section.name}", flush=True)
-                if left < 10:
-                    outcomes.append(Outcome(section.name, skipped="no time left"))
-                    continue
-                outcomes.append(run_section(section, args, min(section.seconds, left)))
-            log = daemon.log_tail()
+    with PrivateDaemon(folder=args.work) as daemon:
+        # The bridge is built once where there is a compiler; else the one in Python serves.
+        build = [sys.executable, "-m", "tensord._native.build"]
+        subprocess.run(build, capture_output=True, check=False)
+        for section in SECTIONS:
+            if section.name not in args.sections:
+                continue
+            left = args.budget - (time.monotonic() - start)
+            print(f"== {section.name}", flush=True)
+            if left < 10:
+                outcomes.append(Outcome(section.name, skipped="no time left"))
+                continue
+            outcomes.append(run_section(section, args, min(section.seconds, left)))
+        log = daemon.log_tail()
     passed = sum(len(o.checks) - len(o.failed) for o in outcomes)
     failed = sum(len(o.failed) + len(o.problems) for o in outcomes)
     record = {
