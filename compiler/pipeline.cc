@@ -1,6 +1,8 @@
 #include "compiler/pipeline.h"
 
 #include <chrono>
+#include <set>
+#include <string>
 
 #include "compiler/codegen/emit_plan.h"
 #include "compiler/compile.h"
@@ -29,8 +31,12 @@ absl::Status RewritePass(CompileState& state) {
   return absl::OkStatus();
 }
 
-// Operators become loop nests over buffers; what nobody lowers becomes a library call.
+// Operators become loop nests over buffers; what nobody lowers becomes a library call, and so does
+// what the job says.
 absl::Status LowerPass(CompileState& state) {
+  const auto& names = state.job->library_nodes();
+  const std::set<std::string> library(names.begin(), names.end());
+  for (Node& node : state.graph.nodes) node.library = library.count(node.name) > 0;
   TENSORD_ASSIGN_OR_RETURN(state.program, LowerGraph(state.graph));
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@ program. Whatever fails, the graph's own FX module runs instead.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -25,6 +26,7 @@ INVALID, CORRUPT, UNAVAILABLE = 1, 2, 3
 _BEFORE_ANY_STEP = frozenset({INVALID, CORRUPT, UNAVAILABLE})
 
 Boxed = Callable[[list[Any]], Any]
+log = logging.getLogger("tensord")
 
 
 class CompiledGraph:
@@ -182,3 +184,6 @@ def _count(reply: Any) -> None:
         STATS.add(counter)
     STATS.add("kernels", reply.kernels)
     STATS.add("kernels_compiled", reply.kernels_compiled)
+    for failure in reply.kernel_failures:
+        STATS.add_kernel_failure(failure)
+        log.warning("tensord: library operators instead of a kernel: %s", failure)

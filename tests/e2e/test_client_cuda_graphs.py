@@ -367,6 +367,31 @@ def test_inference_mode_may_come_and_go() -> None:
     assert device.captures == 1
 
 
+def test_a_replay_that_fails_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that is lost: nothing runs a second time, for part of it may have run."""
+    calls = []
+    run, _ = graphed(lambda x: [calls.append(1) or x + 1])
+    for _ in range(WARM_UP + 1):
+        run([torch.ones(2)])
+
+    def lost(graph: FakeGraph) -> None:
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+    monkeypatch.setattr(FakeGraph, "replay", lost)
+    before = len(calls)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="launch failure"):
+            run([torch.ones(2)])
+    assert len(calls) == before
+
+
+def test_no_memory_for_a_capture() -> None:
+    run, _ = graphed(lambda x: [x + 1], error=torch.OutOfMemoryError("CUDA out of memory"))
+    for _ in range(5):
+        assert torch.equal(run([torch.ones(2)])[0], torch.full((2,), 2.0))
+    assert "out of memory" in next(iter(tensord.stats()["cuda_graph_reasons"]))
+
+
 def test_a_capture_that_fails_is_said_and_not_tried_again() -> None:
     run, _ = graphed(lambda x: [x + 1], error=RuntimeError("operation not permitted"))
     for _ in range(6):
