@@ -29,8 +29,8 @@ from private_daemon import PrivateDaemon  # noqa: E402
 
 @dataclass(frozen=True)
 class Section:
-    """seconds: its share of the time, with the start of its processes. processes: how many share its
-    checks. tool: of compute-sanitizer."""
+    """seconds: its share of the time, with the start of its processes. processes: how many share
+    its checks. tool: of compute-sanitizer."""
 
     name: str
     seconds: int

@@ -2,7 +2,8 @@
 
     section.py NAME [--device cuda|cpu] [--end SECONDS] [--shard I/N] [--only REGEX]
 
---end is on the clock that all processes of a host share (time.monotonic()). The last line is {"end": true, "not_run": N}: how many checks there was no time for.
+--end is on the clock that all processes of a host share (time.monotonic()). The last line is
+{"end": true, "not_run": N}: how many checks there was no time for.
 """
 
 from __future__ import annotations
