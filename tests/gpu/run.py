@@ -7,6 +7,7 @@ only. One daemon with an empty store serves all of them.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import pathlib
@@ -172,6 +173,8 @@ def main() -> int:
 
     start = time.monotonic()
     outcomes: list[Outcome] = []
+    package = importlib.util.find_spec("tensord").origin  # of the bundle, which run.sh unpacked
+    print(f"testing {package}", flush=True)
     with PrivateDaemon(folder=args.work) as daemon:
         # The bridge is built once where there is a compiler; else the one in Python serves.
         build = [sys.executable, "-m", "tensord._native.build"]
@@ -192,6 +195,7 @@ def main() -> int:
     failed = sum(len(o.failed) + len(o.problems) for o in outcomes)
     record = {
         "device": args.device,
+        "package": package,
         "seconds": time.monotonic() - start,
         "passed": passed,
         "failed": failed,
