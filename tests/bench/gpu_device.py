@@ -18,8 +18,8 @@ _TOP_KERNELS = 12
 
 @dataclass(frozen=True)
 class Memory:
-    """tensors: bytes of them. pools: bytes that the allocator holds for them. What is temporary in a
-    CUDA graph is in the second only: it lies in a pool of the graph's from capture on."""
+    """tensors: bytes of them. pools: bytes that the allocator holds for them. What is temporary in
+    a CUDA graph is in the second only: it lies in a pool of the graph's from capture on."""
 
     tensors: int = 0
     pools: int = 0
