@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tensord
 import torch
-from tensord import backend, cuda_graph_split, cuda_graphs, options
+from tensord import backend, cuda_graph_split, cuda_graphs, export, options
 from tensord.compiled import eager
 from tensord.cuda_graph_plan import plan_of
 from torch import Tensor
@@ -138,3 +138,26 @@ def test_the_backend_asks_for_each_part(monkeypatch: pytest.MonkeyPatch) -> None
     # In the default mode the graph stays whole.
     backend._compile_graph(module, [], chosen=options.Options(), label="inference")
     assert sent[-1] == ("inference", None) and len(sent) == 3
+
+
+def test_symbols_reach_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part whose tensors have sizes like 2 n takes n too, which the graph has as an argument."""
+    name = "relu"
+    monkeypatch.setattr(
+        cuda_graph_split, "obstacle", lambda node: "told" if node.name.startswith(name) else ""
+    )
+
+    def function(n: int, x: Tensor) -> tuple[Tensor, ...]:
+        y = torch.cat([_long(x), x[: n // 2]]).relu()
+        return _long(y) + n, y
+
+    module = make_fx(function, tracing_mode="symbolic")(6, torch.randn(6))
+    cut = cuda_graph_split.cut(module, ())
+    assert cut is not None and [not part.obstacle for part in cut.parts] == [True, False, True]
+    for part in cut.parts:
+        exported = export.export(part.module)
+        assert exported.graph.nodes
+    run = cut.callable([eager(part.module) for part in cut.parts])
+    for n in (6, 10):
+        x = torch.randn(n)
+        torch.testing.assert_close(tuple(run([n, x])), function(n, x))
