@@ -11,9 +11,9 @@ struct Words {
 };
 
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
-Words Philox(uint64_t seed, uint32_t stream, uint64_t element) {
-  uint32_t c0 = static_cast<uint32_t>(element), c1 = static_cast<uint32_t>(element >> 32),
-           c2 = stream, c3 = 0;
+Words Philox(uint64_t seed, uint32_t stream, uint64_t block) {
+  uint32_t c0 = static_cast<uint32_t>(block), c1 = static_cast<uint32_t>(block >> 32), c2 = stream,
+           c3 = 0;
   uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t{c0} * 0xD2511F53u, p1 = uint64_t{c2} * 0xCD9E8D57u;
@@ -36,15 +36,20 @@ extern "C" {
 
 __attribute__((visibility("default"))) void tensord_philox_uniform(uint64_t seed, uint32_t stream,
                                                                    size_t count, float* out) {
-  for (size_t i = 0; i < count; ++i) out[i] = Unit(Philox(seed, stream, i).at[0]);
+  for (size_t i = 0; i < count; i += 4) {
+    const Words words = Philox(seed, stream, i / 4);
+    for (size_t k = 0; k < 4 && i + k < count; ++k) out[i + k] = Unit(words.at[k]);
+  }
 }
 
 __attribute__((visibility("default"))) void tensord_philox_normal(uint64_t seed, uint32_t stream,
                                                                   size_t count, float* out) {
-  for (size_t i = 0; i < count; ++i) {
-    const Words words = Philox(seed, stream, i);
-    out[i] = std::sqrt(-2.0f * std::log1p(-Unit(words.at[0]))) *
-             std::cos(6.28318531f * Unit(words.at[1]));
+  for (size_t i = 0; i < count; i += 2) {
+    const Words words = Philox(seed, stream, i / 2);
+    for (size_t k = 0; k < 2 && i + k < count; ++k) {
+      out[i + k] = std::sqrt(-2.0f * std::log1p(-Unit(words.at[2 * k]))) *
+                   std::cos(6.28318531f * Unit(words.at[2 * k + 1]));
+    }
   }
 }
 

@@ -35,6 +35,9 @@ constexpr StableSignature kSignatures[] = {
     {"aten::clone", "", "Tq", 1},
     {"aten::convolution", "", "TTtLLLbLi", 1},
     {"aten::convolution_backward", "", "TTTlLLLbLiM", 3},
+    // The factor of what is added is a Scalar?, which is always none.
+    {"aten::cudnn_convolution_add_relu", "", "TTTFtLLLi", 1},
+    {"aten::cudnn_convolution_relu", "", "TTtLLLi", 1},
     {"aten::cumsum", "", "Tik", 1},
     {"aten::embedding", "", "TTibb", 1},
     {"aten::embedding_dense_backward", "", "TTiib", 1},

@@ -23,6 +23,7 @@ from . import (
     fallback,
     graph_passes,
     options,
+    partition,
     random_ops,
     rpc,
     target,
@@ -97,14 +98,11 @@ def _autograd(chosen: options.Options, greeting: Any) -> Callable[..., Any]:
     """AOTAutograd with this package's compilers, for one Dynamo graph."""
     from torch._dynamo.backends.common import aot_autograd
 
-    torch_compat.let_partitioner_recompute(
-        (torch.ops.tensord.philox_uniform, torch.ops.tensord.philox_normal)
-    )
     inner = aot_autograd(
         fw_compiler=functools.partial(_compile_graph, chosen=chosen, label="forward"),
         bw_compiler=functools.partial(_compile_graph, chosen=chosen, label="backward"),
         inference_compiler=functools.partial(_compile_graph, chosen=chosen, label="inference"),
-        partition_fn=_partition,
+        partition_fn=partition.partition,
         decompositions=decompositions(tuple(greeting.operators)),
         keep_inference_input_mutations=True,
     )
@@ -128,14 +126,6 @@ def decompositions(operators: tuple[str, ...]) -> dict[Any, Callable[..., Any]]:
         for op, function in torch_compat.core_decompositions().items()
         if not isinstance(op, torch._ops.OpOverload) or torch_compat.operator_name(op) not in keep
     }
-
-
-def _partition(joint: fx.GraphModule, inputs: Any, **arguments: Any) -> Any:
-    """torch's min-cut partition of the joint graph, after random operators became counter-based."""
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
-
-    random_ops.rewrite(joint)
-    return min_cut_rematerialization_partition(joint, inputs, compiler="inductor", **arguments)
 
 
 def _compile_graph(

@@ -1,13 +1,14 @@
 """Counter-based random operators: `tensord::seed`, `tensord::philox_uniform`, `::philox_normal`.
 
-Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Element k, in
-row-major order, of stream s under a seed takes the block with
+Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Block b of
+stream s under a seed is the four words of
 
-    counter = {k mod 2^32, k div 2^32, s, 0},   key = {seed mod 2^32, seed div 2^32}.
+    counter = {b mod 2^32, b div 2^32, s, 0},   key = {seed mod 2^32, seed div 2^32}.
 
-philox_uniform is (w0 >> 8) * 2^-24, in [0, 1). philox_normal is sqrt(-2 ln(1 - u0)) cos(2 pi u1),
-with u0, u1 uniform as above from the words w0, w1. Both are float32 and then rounded to the dtype
-asked for.
+Elements are counted in row-major order. philox_uniform of element e is (w >> 8) * 2^-24, in [0, 1),
+of word e mod 4 of block e div 4. philox_normal of element e is sqrt(-2 ln(1 - u)) cos(2 pi v), with
+u, v uniform as above of words 2 (e mod 2) and 2 (e mod 2) + 1 of block e div 2. Both are float32 and
+then rounded to the dtype asked for.
 
 On the CPU the numbers come from the runtime library; elsewhere, or without it, from plain tensor
 arithmetic, which is also the reference for the kernels that the daemon makes.
@@ -64,14 +65,19 @@ def philox4x32(
     return c
 
 
-def _words(seed: torch.Tensor, size: Sequence[int], device: torch.device, stream: int):
-    elements = torch.arange(math.prod(size), dtype=torch.int64, device=device)
+def _words(
+    seed: torch.Tensor, size: Sequence[int], device: torch.device, stream: int, each: int
+) -> torch.Tensor:
+    """`each` words of every element, int64 [elements, each]; 4 // each elements share a block."""
+    count = math.prod(size)
+    blocks = torch.arange(-(-count * each // 4), dtype=torch.int64, device=device)
     seed = seed.to(device)
     zero = torch.zeros((), dtype=torch.int64, device=device)
-    return philox4x32(
-        [elements & _MASK, elements >> 32, zero + (stream & _MASK), zero],
+    words = philox4x32(
+        [blocks & _MASK, blocks >> 32, zero + (stream & _MASK), zero],
         [seed & _MASK, (seed >> 32) & _MASK],
     )
+    return torch.stack(words, -1).reshape(-1, each)[:count]
 
 
 def _unit(word: torch.Tensor) -> torch.Tensor:
@@ -115,16 +121,16 @@ def _uniform(seed, size, dtype, device, stream):
     filled = _filled("uniform", seed, size, dtype, device, stream)
     if filled is not None:
         return filled
-    return _unit(_words(seed, size, device, stream)[0]).to(dtype).reshape(size)
+    return _unit(_words(seed, size, device, stream, 1)).to(dtype).reshape(size)
 
 
 def _normal(seed, size, dtype, device, stream):
     filled = _filled("normal", seed, size, dtype, device, stream)
     if filled is not None:
         return filled
-    words = _words(seed, size, device, stream)
-    radius = torch.sqrt(-2.0 * torch.log1p(-_unit(words[0])))
-    return (radius * torch.cos(2.0 * math.pi * _unit(words[1]))).to(dtype).reshape(size)
+    first, second = _unit(_words(seed, size, device, stream, 2)).unbind(-1)
+    radius = torch.sqrt(-2.0 * torch.log1p(-first))
+    return (radius * torch.cos(2.0 * math.pi * second)).to(dtype).reshape(size)
 
 
 _LIBRARY.impl("seed", _seed, "CompositeExplicitAutograd")

@@ -302,6 +302,12 @@ void BodyEmitter::StoreAt(BufferId buffer, const Expr& element, StoreMode mode,
     out.push_back(vector ? statement : Once(statement));
   };
   if (add && AddsAreAtomic()) {
+    if (vector && stride && stride->Is(1)) {
+      if (mask.empty()) mask = "tk::broadcast<W>(true)";
+      push(absl::StrCat("tk::scatter_add_run<", storage, ", W>(", pointer, " + ",
+                        ScalarText(element), ", ", text, ", ", mask, ");"));
+      return;
+    }
     const std::string index =
         vector ? VectorText(element)
                : absl::StrCat("tk::broadcast<1>(int64_t(", ScalarText(element), "))");
@@ -383,9 +389,16 @@ EmittedValue BodyEmitter::EmitUncached(int id) {
                                                            ScalarText(inst.index), "))"));
     return value;
   }
+  if (inst.kind == InstKind::kCompute && vector_level() > 0 && member_->has_inner) {
+    if (std::string special = SpecialCompute(inst); !special.empty()) {
+      value.level = vector_level();
+      value.name = Define(value.level, special);
+      return value;
+    }
+  }
   std::vector<EmittedValue> args;
   for (int arg : inst.args) {
-    args.push_back(IsStream(inst, arg) ? EmitStream(arg) : Emit(arg));
+    args.push_back(EmitOperand(inst, arg));
     value.level = std::max(value.level, args.back().level);
   }
   if (inst.kind == InstKind::kIndirect) {

@@ -80,6 +80,9 @@ class BodyEmitter {
                                   const Expr& /*stride*/) {
     return "";
   }
+  // The text of a computation at the vector level where the target has a better way than the
+  // operation on vectors; "" where it has none.
+  virtual std::string SpecialCompute(const Inst& /*inst*/) { return ""; }
   // The name of a vector that was loaded by `text`.
   virtual std::string DefineLoad(const Inst& /*inst*/, const std::string& text) {
     return Define(vector_level(), text);
@@ -93,12 +96,18 @@ class BodyEmitter {
   const Program& program() const { return program_; }
   KernelInterface* interface() const { return interface_; }
   const NestMember& member() const { return *member_; }
+  const Inst& InstOf(int id) const { return member_->loops.block.insts[id]; }
   std::string* array_declarations() { return &array_declarations_; }
+  // The loop level at which an expression's value is known.
+  int LevelOf(const Expr& e);
+  // An operand; the number of a random operator as an argument.
+  EmittedValue EmitOperand(const Inst& inst, int arg) {
+    return IsStream(inst, arg) ? EmitStream(arg) : Emit(arg);
+  }
   // Forgets what the unit knows, for its members are emitted once more.
   void ForgetUnit();
 
  private:
-  int LevelOf(const Expr& e);
   EmittedValue EmitLoad(const Inst& inst);
   EmittedValue EmitUncached(int id);
   // int64 lanes of an expression that varies in the vector loop.

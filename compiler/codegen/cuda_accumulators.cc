@@ -316,10 +316,10 @@ FinishText CudaAccumulators::FinishColumns(const Accumulator& acc, const std::st
       body.Declarations(), "  const int x = threadIdx.x % ", kFinishColumns, ", y = threadIdx.x / ",
       kFinishColumns, ";\n  const index column = block * ", kFinishColumns,
       " + x;\n  auto total = ", Start(acc, "1"), ";\n  if (column < ", count,
-      ")\n    for (int copy = y; copy < ", copies, "; copy += ", kRowsOfBlock,
+      ") {\n#pragma unroll 8\n    for (int copy = y; copy < ", copies, "; copy += ", kRowsOfBlock,
       ")\n      total = ", CombineFunction(acc.reduction->kind), "(total, tk::broadcast<1>(",
       SavedAt(acc), "[static_cast<int64_t>(copy) * ", count,
-      " + column]));\n  total = tk::combine_groups<", kFinishColumns, ", ", kFinishThreads,
+      " + column]));\n  }\n  total = tk::combine_groups<", kFinishColumns, ", ", kFinishThreads,
       ">(total, [](auto a, auto b) { return ", CombineText(acc.reduction->kind),
       "(a, b); }, shared);\n  if (y == 0 && column < ", count, ") {\n", decode, store, "  }\n}\n");
   return finish;

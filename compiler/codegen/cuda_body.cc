@@ -14,7 +14,16 @@ CudaBody::CudaBody(const Program& program, const Nest& nest, KernelInterface* in
   if (plan.chunks > 0) FindRepeatedLoads();
 }
 
+// What is the same for all rows, like a norm's weight, comes from the cache the second time: in
+// registers it would cost as much as the row itself.
 void CudaBody::FindRepeatedLoads() {
+  const auto depends_on_row = [&](const Expr& index) {
+    for (size_t d = 0; d < nest().outer.size(); ++d) {
+      const auto step = sym::LinearCoefficient(index, {sym::AtomKind::kLoop, static_cast<int>(d)});
+      if (!step || !step->Is(0)) return true;
+    }
+    return false;
+  };
   std::map<std::pair<BufferId, Expr>, int> first;
   std::set<BufferId> written;
   for (const NestMember& member : nest().members) {
@@ -24,7 +33,7 @@ void CudaBody::FindRepeatedLoads() {
     if (!member.has_inner) continue;
     for (const Inst& inst : member.loops.block.insts) {
       if (inst.kind != InstKind::kLoad || inst.guard >= 0 || written.count(inst.buffer) != 0 ||
-          sym::ContainsKind(inst.index, sym::AtomKind::kIndirect)) {
+          sym::ContainsKind(inst.index, sym::AtomKind::kIndirect) || !depends_on_row(inst.index)) {
         continue;
       }
       const auto key = std::make_pair(inst.buffer, inst.index);
@@ -91,6 +100,49 @@ std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
   std::vector<std::string>& out = lines(vector_level());
   if (std::find(out.begin(), out.end(), keep) == out.end()) out.push_back(keep);
   return name;
+}
+
+bool CudaBody::IsRun(const Expr& e) const {
+  const int loop = static_cast<int>(nest().outer.size() + nest().inner.size()) - 1;
+  return VectorAlignment(e, {sym::AtomKind::kLoop, loop}) >= plan_.width;
+}
+
+std::string CudaBody::SpecialCompute(const Inst& inst) {
+  switch (inst.op) {
+    case Op::k_lt:
+    case Op::k_ge:
+      return CommonComparison(inst);
+    case Op::k_philox_uniform:
+    case Op::k_philox_normal:
+      return RandomRun(inst);
+    default:
+      return "";
+  }
+}
+
+std::string CudaBody::CommonComparison(const Inst& inst) {
+  const Inst &index = InstOf(inst.args[0]), &zero = InstOf(inst.args[1]);
+  const bool with_zero =
+      zero.kind == InstKind::kConstant && zero.dtype == kInt64 && zero.integer == 0;
+  if (index.kind != InstKind::kIndex || !with_zero || LevelOf(index.index) != vector_level() ||
+      !IsRun(index.index)) {
+    return "";
+  }
+  return absl::StrCat("tk::broadcast<W>(", ScalarText(index.index),
+                      inst.op == Op::k_lt ? " < 0)" : " >= 0)");
+}
+
+std::string CudaBody::RandomRun(const Inst& inst) {
+  const Inst& element = InstOf(inst.args[2]);
+  if (element.kind != InstKind::kIndex || LevelOf(element.index) != vector_level() ||
+      !IsRun(element.index)) {
+    return "";
+  }
+  const EmittedValue seed = EmitOperand(inst, inst.args[0]);
+  const EmittedValue stream = EmitOperand(inst, inst.args[1]);
+  if (seed.level >= vector_level() || stream.level >= vector_level()) return "";
+  return absl::StrCat("tk::", InfoOf(inst.op).name, "_run<W>(", Use(seed, 0), ", ", Use(stream, 0),
+                      ", ", ScalarText(element.index), ")");
 }
 
 std::string CudaBody::Once(const std::string& statement) {

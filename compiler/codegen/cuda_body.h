@@ -30,10 +30,17 @@ class CudaBody : public BodyEmitter {
   std::string ReadLocal(BufferId buffer) override;
   std::string WriteLocal(BufferId buffer, const std::string& value) override;
   std::string DefineLoad(const Inst& inst, const std::string& text) override;
+  std::string SpecialCompute(const Inst& inst) override;
   bool AddsAreAtomic() const override { return true; }
   std::string Once(const std::string& statement) override;
 
  private:
+  // Whether vectors of `e`, which grows by one from lane to lane, start at multiples of the width.
+  bool IsRun(const Expr& e) const;
+  // A comparison of an index with zero that comes out the same in all lanes.
+  std::string CommonComparison(const Inst& inst);
+  // Random numbers of neighbouring elements, which share their words.
+  std::string RandomRun(const Inst& inst);
   std::string RowArray(BufferId buffer);
   void FindRepeatedLoads();
 

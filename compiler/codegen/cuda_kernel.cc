@@ -91,9 +91,10 @@ Expr SumOfBlocks(const std::vector<std::pair<std::string, Expr>>& parts) {
   return sum;
 }
 
-std::string Entry(const std::string& name, int threads, const std::string& shared,
+std::string Entry(const std::string& name, int threads, int resident, const std::string& shared,
                   const std::string& dispatch) {
-  return absl::StrCat("extern \"C\" __global__ void __launch_bounds__(", threads, ") ", name,
+  return absl::StrCat("extern \"C\" __global__ void __launch_bounds__(", threads,
+                      resident > 1 ? absl::StrCat(", ", resident) : "", ") ", name,
                       "(const __grid_constant__ Args args) {\n", shared,
                       "  [[maybe_unused]] int block = blockIdx.x;\n", dispatch, "}\n");
 }
@@ -107,7 +108,7 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
   const int fixed = kernel.nests.size() > 1 ? kSharedThreads : 0;
   std::string functions, finish_functions;
   std::vector<std::pair<std::string, Expr>> parts, finish_parts;
-  int shared_bytes = 0, threads = fixed;
+  int shared_bytes = 0, threads = fixed, resident = 1;
   for (size_t i = 0; i < kernel.nests.size(); ++i) {
     const std::string name = absl::StrCat("nest", i);
     const Nest nest = PrepareForCuda(kernel.nests[i]);
@@ -121,6 +122,7 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
     }
     shared_bytes = std::max(shared_bytes, text.shared_bytes);
     threads = std::max(threads, plan.threads);
+    resident = std::max(resident, plan.resident);
   }
 
   KernelSource source;
@@ -145,15 +147,15 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
 
       "  __shared__ __align__(16) char group_shared[tk::kGroupSharedBytes];\n"
       "  [[maybe_unused]] tk::GroupMemory shared{group_shared};\n";
-  source.source =
-      absl::StrCat(head, functions, finish_functions, Entry(name, threads, kShared, dispatch));
+  source.source = absl::StrCat(head, functions, finish_functions,
+                               Entry(name, threads, resident, kShared, dispatch));
   source.functions.push_back({name, CudaGeometry{SumOfBlocks(parts), threads, shared_bytes}});
   if (!finish_parts.empty()) {
     const std::string finish = absl::StrCat(name, "_finish");
     constexpr const char* kFinishShared =
         "  __shared__ __align__(16) char shared[tk::kFinishSharedBytes];\n";
     absl::StrAppend(&source.source, "\n",
-                    Entry(finish, kFinishThreads, kFinishShared, finish_dispatch));
+                    Entry(finish, kFinishThreads, 1, kFinishShared, finish_dispatch));
     source.functions.push_back(
         {finish, CudaGeometry{SumOfBlocks(finish_parts), kFinishThreads, 0}});
   }

@@ -182,6 +182,8 @@ class CudaNestWriter {
   std::string SweepRows() {
     const std::string unit = RowBody(2);
     return absl::StrCat(
+        // Loads of several rows under way at once.
+        plan_.tiled ? "#pragma unroll 4\n" : "",
         "  for (index row = static_cast<index>(copy) * (T / G) + threadIdx.x / G; row < rows;\n"
         "       row += static_cast<index>(copies) * (T / G)) {\n",
         DecodeRow("row", "    "), unit, "  }\n");

@@ -30,8 +30,14 @@ constexpr int kMostVectorsOfWarp = 128;
 constexpr int64_t kPlainShared = 48 << 10;
 // Left to the kernel's own static arrays.
 constexpr int64_t kStaticShared = 4 << 10;
-// Blocks of a sweep for each multiprocessor: more hide latency better, fewer leave less to combine.
-constexpr int kSweepBlocks = 4;
+// Threads of a multiprocessor that sweep: more hide latency better, fewer leave less to combine.
+constexpr int kSweepThreads = 1024;
+// The same where each thread has several vectors under way, and where it holds accumulators for a
+// row beside the row.
+constexpr int kTileThreads = 768;
+constexpr int kRowSweepThreads = 384;
+// Elements of a row that a thread of a warp holds for each array, beside accumulators of as many.
+constexpr int kMostHeldInSweep = 24;
 // A part of a split row has at least this many vectors for each thread.
 constexpr int kLeastVectorsOfPart = 4;
 
@@ -62,20 +68,6 @@ void ForEachVectorAccess(const Program& program, const Nest& nest, const F& visi
       }
     }
   }
-}
-
-// The largest power of two that divides what vectors start at: 0 when the access has no vectors.
-int64_t VectorAlignment(const Expr& index, sym::SymbolKey loop) {
-  const auto step = sym::LinearCoefficient(index, loop);
-  if (!step || !step->Is(1)) return 0;
-  int64_t alignment = int64_t{1} << 20;
-  for (const sym::Term& term : index.terms()) {
-    const bool is_loop = term.coefficient == 1 && term.atoms.size() == 1 &&
-                         term.atoms[0]->kind == loop.first && term.atoms[0]->id == loop.second;
-    if (is_loop) continue;
-    alignment = std::min(alignment, term.coefficient & -term.coefficient);
-  }
-  return alignment;
 }
 
 int BodyCost(const Nest& nest) {
@@ -155,9 +147,7 @@ class Planner {
 
  private:
   int Multiprocessors() const { return std::max<int>(1, target_.multiprocessors()); }
-  int SweepBlocks() const {
-    return Multiprocessors() * std::max(1, kSweepBlocks * kUsualThreads / plan_.threads);
-  }
+  int SweepBlocks() const { return Multiprocessors() * std::max(1, kSweepThreads / plan_.threads); }
   void Threads(int wanted) { plan_.threads = fixed_ > 0 ? fixed_ : wanted; }
   // As many blocks as there is work for, but no more than `most`.
   void Bound(const Expr& wanted, int most) {
@@ -180,11 +170,16 @@ class Planner {
     const int64_t rows = std::max<int64_t>(1, sym::Hint(rows_));
     const bool sums = HasColumnSums(nest_);
     plan_.kind = sums ? CudaPlan::kSweep : CudaPlan::kRows;
+    if (sums && PureColumns()) return Tile();
     if (!sums && MaySplit() && rows < Multiprocessors() &&
         vectors >= int64_t{kLeastVectorsOfPart} * 2 * kUsualThreads) {
       return Split(rows, vectors);
     }
-    ChooseGroup(vectors, rows);
+    if (sums) {
+      ChooseSweepGroup(vectors);
+    } else {
+      ChooseGroup(vectors, rows);
+    }
     const bool is_static = vectors_.AsConstant().has_value();
     const int64_t chunks = (vectors + plan_.group - 1) / plan_.group;
     const int64_t held = chunks * plan_.width;
@@ -193,8 +188,9 @@ class Planner {
     } else {
       Loop(sums);
     }
-    if (sums && !plan_.tiled) {
-      Bound(sym::CeilDiv(rows_, Expr(plan_.groups())), SweepBlocks());
+    if (sums) {
+      plan_.resident = std::max(1, kRowSweepThreads / plan_.threads);
+      Bound(sym::CeilDiv(rows_, Expr(plan_.groups())), Multiprocessors() * plan_.resident);
     } else if (!plan_.loops_rows) {
       plan_.blocks = sym::CeilDiv(rows_, Expr(plan_.groups()));
     }
@@ -218,10 +214,22 @@ class Planner {
     plan_.group = plan_.threads;
   }
 
+  // A warp needs no barrier to reduce a row; what it cannot hold is a block's.
+  void ChooseSweepGroup(int64_t vectors) {
+    const int64_t chunks = (vectors + kWarp - 1) / kWarp;
+    if (chunks * plan_.width <= kMostHeldInSweep) {
+      plan_.group =
+          static_cast<int>(std::min<int64_t>(kWarp, std::bit_ceil(static_cast<uint64_t>(vectors))));
+      return Threads(kRowSweepThreads / 3);
+    }
+    Threads(static_cast<int>(
+        std::clamp<int64_t>(RoundUpToWarp((vectors + 1) / 2), kRowSweepThreads / 3, kMostThreads)));
+    plan_.group = plan_.threads;
+  }
+
   // The row is too long for registers.
   void Loop(bool sums) {
     plan_.chunks = 0;
-    if (sums && PureColumns()) return Tile();
     Threads(kMostThreads);
     plan_.group = plan_.threads;
     const int64_t bytes = HeldBytes(program_, nest_);
@@ -246,7 +254,8 @@ class Planner {
     plan_.tiled = true;
     const Expr tiles = sym::CeilDiv(vectors_, Expr(plan_.group));
     const int64_t hint = std::max<int64_t>(1, sym::Hint(tiles));
-    const int64_t sweeps = std::max<int64_t>(1, SweepBlocks() / hint);
+    const int64_t sweeps =
+        std::max<int64_t>(1, Multiprocessors() * kTileThreads / plan_.threads / hint);
     plan_.loops_rows = true;
     plan_.copies = sym::Min(sym::CeilDiv(rows_, Expr(plan_.groups())), Expr(sweeps));
     plan_.blocks = tiles * plan_.copies;
@@ -278,6 +287,20 @@ class Planner {
 };
 
 }  // namespace
+
+// Vectors start at multiples of their width, a power of two.
+int64_t VectorAlignment(const Expr& index, sym::SymbolKey loop) {
+  const auto step = sym::LinearCoefficient(index, loop);
+  if (!step || !step->Is(1)) return 0;
+  int64_t alignment = int64_t{1} << 20;
+  for (const sym::Term& term : index.terms()) {
+    const bool is_loop = term.coefficient == 1 && term.atoms.size() == 1 &&
+                         term.atoms[0]->kind == loop.first && term.atoms[0]->id == loop.second;
+    if (is_loop) continue;
+    alignment = std::min(alignment, term.coefficient & -term.coefficient);
+  }
+  return alignment;
+}
 
 Nest PrepareForCuda(Nest nest) {
   if (nest.shape == NestShape::kFlat) {

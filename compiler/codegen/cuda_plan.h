@@ -31,6 +31,7 @@ struct CudaPlan {
   bool loops_rows = false;     // a block does row after row; the grid is bounded
   bool rows_in_shared = true;  // of a row in a loop: values for later passes are in shared memory
   int parts = 1;               // kSplit: blocks of a row
+  int resident = 1;            // blocks that a multiprocessor has room for, which bounds registers
   bool tiled = false;          // kSweep: blocks take one group-wide tile of the columns each
   Expr blocks;                 // of the nest
   Expr copies;  // kSweep: of the accumulators, one for each block that shares columns
@@ -47,6 +48,10 @@ Nest PrepareForCuda(Nest nest);
 
 // Values that later passes of a row read: buffers that live only there.
 std::set<BufferId> LocalsOfRows(const Nest& nest);
+
+// The largest power of two that divides `index` wherever a vector along `loop` starts, provided
+// that it grows with the loop one by one; 0 otherwise.
+int64_t VectorAlignment(const Expr& index, sym::SymbolKey loop);
 
 // "elements w8 t256", for tests and people.
 std::string ToString(const CudaPlan& plan);

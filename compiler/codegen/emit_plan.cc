@@ -71,15 +71,16 @@ class PlanEmitter {
     }
   }
 
-  void Call(const ExternOp& op) {
+  void Call(const ExternOp& op, int step) {
     v1::ExternCall call;
     call.set_op(op.op);
     call.set_overload(op.overload);
     call.set_node(op.origin);
     for (const ExternArg& arg : op.args) FillArgument(arg, call.add_args());
     for (BufferId id : op.results) {
-      // An absent result is a buffer without a dtype.
-      call.add_results(id >= 0 ? id : AbsentBuffer());
+      // An absent result is a buffer without a dtype. So is one that nobody reads: an operator may
+      // leave it out, and its memory is free at once.
+      call.add_results(id >= 0 && !IsUnused(id, step) ? id : AbsentBuffer());
     }
     call.set_into_out(op.into_out);
     if (op.into_out) {  // they are the operator's last parameters
@@ -90,7 +91,8 @@ class PlanEmitter {
 
   void FreeAfter(int step) {
     for (size_t i = 0; i < program_.buffers.size(); ++i) {
-      if (memory_.places[i].kind == Place::kExtern && memory_.last_use[i] == step) {
+      if (memory_.places[i].kind == Place::kExtern && memory_.last_use[i] == step &&
+          unused_.count(static_cast<BufferId>(i)) == 0) {
         artifact_.add_steps()->set_free(static_cast<uint32_t>(i));
       }
     }
@@ -133,6 +135,12 @@ class PlanEmitter {
     if (!kernel.scratch_bytes.Is(0)) {
       sym::ToProto(memory_.scratch_offset, cuda->mutable_scratch());
     }
+  }
+
+  bool IsUnused(BufferId id, int step) {
+    if (memory_.places[id].kind != Place::kExtern || memory_.last_use[id] != step) return false;
+    unused_.insert(id);
+    return true;
   }
 
   // The first input that shows a bare symbol binds it.
@@ -223,6 +231,7 @@ class PlanEmitter {
   v1::Artifact& artifact_;
   std::map<std::string, int> unit_of_;
   std::set<int> bound_;
+  std::set<BufferId> unused_;  // results of operators
   std::map<std::tuple<BufferId, std::vector<Expr>, std::vector<Expr>, Expr>, int> views_;
 };
 
@@ -235,7 +244,7 @@ void EmitPlan(const Graph& graph, const Program& program, const Schedule& schedu
   emitter.Head(target);
   for (size_t i = 0; i < schedule.steps.size(); ++i) {
     if (const int* op = std::get_if<int>(&schedule.steps[i].work)) {
-      emitter.Call(std::get<ExternOp>(program.operations[*op]));
+      emitter.Call(std::get<ExternOp>(program.operations[*op]), static_cast<int>(i));
     } else {
       emitter.Launch(kernels[i]);
     }

@@ -51,7 +51,7 @@ Results Gelu(Builder& b, const Call& call) {
       return 0.5 * x * (1 + Tanh(kGeluBeta * (x + kGeluKappa * (x * x * x))));
     });
   }
-  return One(b, call, [](Elem x) { return 0.5 * x * (1 + Erf(x * kSqrt1_2)); });
+  return One(b, call, [](Elem x) { return x * NormalCdf(x); });
 }
 
 Results Silu(Builder& b, const Call& call) {
@@ -210,11 +210,7 @@ Results GeluBackward(Builder& b, const Call& call) {
       return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner_slope);
     });
   }
-  return Two(b, call, [](Elem g, Elem x) {
-    const Elem cdf = 0.5 * (1 + Erf(x * kSqrt1_2));
-    const Elem pdf = (kTwoOverSqrtPi * kSqrt1_2 * 0.5) * Exp(x * x * -0.5);
-    return g * (cdf + x * pdf);
-  });
+  return Two(b, call, [](Elem g, Elem x) { return g * (NormalCdf(x) + x * NormalPdf(x)); });
 }
 
 Results ThresholdBackward(Builder& b, const Call& call) {

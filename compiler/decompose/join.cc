@@ -22,15 +22,68 @@ Value AllOf(Recorder& ops, const std::vector<Value>& conditions) {
 
 // ---- Joining
 
-Results Join(Builder& b, std::vector<Tensor> parts, int dim, DType dtype) {
+// A few cheap parts are chosen between where the whole is read: vectors that lie in one part, which
+// on GPUs nearly all do, load nothing else. Longer lists are computed part by part, in place.
+constexpr size_t kMostChosenParts = 4;
+constexpr int kMostCostOfChoice = 40;
+
+bool MayChoose(const Builder& b, const std::vector<Tensor>& parts) {
+  if (b.device() != v1::DEVICE_TYPE_CUDA || parts.size() > kMostChosenParts) return false;
+  int cost = 0;
+  for (const Tensor& part : parts) cost += part.cost();
+  return cost <= kMostCostOfChoice;
+}
+
+Tensor Choose(Builder& b, const std::vector<Tensor>& given, int dim, DType dtype) {
+  std::vector<Tensor> parts;
+  std::vector<Expr> starts;
+  Sizes sizes = given[0].sizes();
+  sizes[dim] = Expr(0);
+  for (const Tensor& part : given) {
+    if (part.sizes()[dim].Is(0)) continue;
+    starts.push_back(sizes[dim]);
+    sizes[dim] += part.sizes()[dim];
+    parts.push_back(b.Cast(part, dtype));
+  }
+  const int cost = 4 * static_cast<int>(parts.size());
+  return b.Pointwise(dtype, sizes, parts, cost, [=](Recorder& ops, Index index) {
+    const Value zero = ops.ConstantInt(0, kInt64);
+    Value value = ops.Constant(0, ComputeType(dtype));
+    for (size_t i = 0; i < parts.size(); ++i) {
+      std::vector<Expr> place(index.begin(), index.end());
+      place[dim] = place[dim] - starts[i];
+      std::vector<Value> inside;
+      if (i > 0) inside.push_back(ops.Compute(Op::k_ge, {ops.Index(place[dim]), zero}));
+      if (i + 1 < parts.size()) {
+        const Value beyond = ops.Index(place[dim] - parts[i].sizes()[dim]);
+        inside.push_back(ops.Compute(Op::k_lt, {beyond, zero}));
+      }
+      value = ops.Masked(AllOf(ops, inside), [&] { return parts[i].Load(ops, place); }, value);
+    }
+    return value;
+  });
+}
+
+// `declared`: where eager's layout is not row-major, the parts are computed in it.
+Results Join(Builder& b, std::vector<Tensor> parts, int dim, DType dtype,
+             const TensorType& declared) {
+  Sizes sizes = parts[0].sizes();
   for (const Tensor& part : parts) {
     bool fits = part.rank() == parts[0].rank();
     for (int d = 0; fits && d < part.rank(); ++d) {
       fits = d == dim || sym::Hint(part.sizes()[d]) == sym::Hint(parts[0].sizes()[d]);
     }
     if (!fits) return absl::InvalidArgumentError("the tensors differ in a size that is not joined");
+    if (&part != parts.data()) sizes[dim] += part.sizes()[dim];
   }
-  return One(b.Concat(parts, dim, dtype));
+  if (MayChoose(b, parts)) {
+    int filled = 0;
+    for (const Tensor& part : parts) filled += part.sizes()[dim].Is(0) ? 0 : 1;
+    if (filled > 1) return One(Choose(b, parts, dim, dtype));
+  }
+  const Sizes strides =
+      SameSizes(sizes, declared.sizes) ? BufferStrides(declared) : ContiguousStrides(sizes);
+  return One(b.Concat(parts, dim, dtype, strides));
 }
 
 Results Cat(Builder& b, const Call& call) {
@@ -44,7 +97,7 @@ Results Cat(Builder& b, const Call& call) {
   }
   if (parts.empty()) parts.push_back(given[0]);
   TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(parts[0], call.constant(1)));
-  return Join(b, std::move(parts), dim, PromotedType(given));
+  return Join(b, std::move(parts), dim, PromotedType(given), call.result());
 }
 
 Results Stack(Builder& b, const Call& call) {
@@ -57,7 +110,7 @@ Results Stack(Builder& b, const Call& call) {
     if (part.rank() != rank) return absl::InvalidArgumentError("the tensors differ in rank");
     part = b.Unsqueeze(part, dim);
   }
-  return Join(b, std::move(parts), dim, dtype);
+  return Join(b, std::move(parts), dim, dtype, call.result());
 }
 
 // ---- Padding and repeating
@@ -95,11 +148,35 @@ Results ConstantPad(Builder& b, const Call& call) {
       source[d] = source[d] - before;
       const Value i = ops.Index(source[d]);
       inside.push_back(ops.Compute(Op::k_ge, {i, ops.ConstantInt(0, kInt64)}));
-      inside.push_back(ops.Compute(Op::k_lt, {i, ops.Index(t.sizes()[d])}));
+      const Value beyond = ops.Index(source[d] - t.sizes()[d]);
+      inside.push_back(ops.Compute(Op::k_lt, {beyond, ops.ConstantInt(0, kInt64)}));
     }
-    return ops.Masked(
-        AllOf(ops, inside), [&] { return t.Load(ops, source); }, fill.Load(ops, {}));
+    return ops.Masked(AllOf(ops, inside), [&] { return t.Load(ops, source); }, fill.Load(ops, {}));
   }));
+}
+
+// (self, sizes): `self` at the start of a buffer of these sizes, zeros behind it in every
+// dimension. Computed part by part, in place: the part that is `self` is a loop of its own shape,
+// which fuses with what made it and has no condition inside; and it is computed once, whoever reads
+// it.
+Results ZeroPadded(Builder& b, const Call& call) {
+  const Tensor t = call.tensor(0);
+  const Sizes sizes = call.integers(1);
+  bool fits = sizes.size() == t.sizes().size();
+  for (size_t d = 0; fits && d < sizes.size(); ++d) {
+    fits = sym::Hint(sizes[d]) >= sym::Hint(t.sizes()[d]);
+  }
+  if (!fits) return absl::InvalidArgumentError("does not fit into the padded sizes");
+  const Tensor whole = b.Allocate(t.dtype(), sizes);
+  Tensor part = whole;  // what is left to fill: behind the dimensions seen so far nothing is
+  for (int d = 0; d < t.rank(); ++d) {
+    const Expr length = t.sizes()[d], rest = sizes[d] - length;
+    if (rest.Is(0)) continue;
+    b.Assign(b.Slice(part, d, length, rest, 1), b.Full(t.dtype(), {}, 0));
+    part = b.Slice(part, d, Expr(0), length, 1);
+  }
+  b.Assign(part, t);
+  return One(whole);
 }
 
 Results Repeat(Builder& b, const Call& call) {
@@ -187,8 +264,7 @@ Results PutBack(Builder& b, const Tensor* base, const Tensor& part, const Sizes&
       inside.push_back(ops.Compute(Op::k_eq, {left_over, zero}));
     }
     const Value outside = rest.Load(ops, index);
-    return ops.Masked(
-        AllOf(ops, inside), [&] { return source.Load(ops, place); }, outside);
+    return ops.Masked(AllOf(ops, inside), [&] { return source.Load(ops, place); }, outside);
   }));
 }
 
@@ -260,6 +336,7 @@ const Operator kOperators[] = {
     {"aten::cat", "T[] i", Cat},
     {"aten::stack", "T[] i", Stack},
     {"aten::constant_pad_nd", "T i[] s", ConstantPad},
+    {"tensord::zero_padded", "T i[]", ZeroPadded},
     {"aten::repeat", "T i[]", Repeat},
     {"aten::flip", "T i[]", Flip},
     {"aten::roll", "T i[] i[]", Roll},

@@ -390,8 +390,8 @@ class Lowerer {
   std::set<std::pair<int, int>> shared_;  // results that several outputs are views of
 };
 
-// CUDA as soon as one tensor is there: CPU tensors beside it are numbers or belong to library
-// calls.
+}  // namespace
+
 v1::DeviceType DeviceOf(const Graph& graph) {
   for (const GraphInput& input : graph.inputs) {
     if (input.is_tensor && input.tensor.device == v1::DEVICE_TYPE_CUDA) return v1::DEVICE_TYPE_CUDA;
@@ -403,8 +403,6 @@ v1::DeviceType DeviceOf(const Graph& graph) {
   }
   return v1::DEVICE_TYPE_CPU;
 }
-
-}  // namespace
 
 absl::StatusOr<Program> LowerGraph(const Graph& graph) {
   return Lowerer(graph, DeviceOf(graph)).Run();

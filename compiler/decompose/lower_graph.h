@@ -14,6 +14,10 @@
 
 namespace tensord::compiler {
 
+// The device for which code is generated: CUDA as soon as one tensor is there; CPU tensors beside
+// it are numbers or belong to library calls.
+v1::DeviceType DeviceOf(const Graph& graph);
+
 // InvalidArgument, with a message that names the node, for an unknown operator, for arguments that
 // do not fit, and for a result whose shape or type does not follow from its arguments.
 absl::StatusOr<Program> LowerGraph(const Graph& graph);

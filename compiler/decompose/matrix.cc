@@ -88,6 +88,7 @@ const Operator kOperators[] = {
     {"aten::mm", "T T", Product<0>},
     {"aten::bmm", "T T", Product<1>},
     {"aten::addmm", "T T T s s", AddProduct<0>},
+    {"aten::_addmm_activation", "T T T s s b", AddProduct<0>},
     {"aten::baddbmm", "T T T s s", AddProduct<1>},
     {"aten::dot", "T T", Dot},
     {"aten::mv", "T T", MatrixVector<0>},

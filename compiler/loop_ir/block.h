@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -87,6 +88,7 @@ class Recorder {
  private:
   using Key = std::tuple<int, int, int, int, std::vector<int>, Expr, int, uint64_t, int64_t, int>;
   Value Append(Inst inst);
+  std::optional<Value> SimplifyTanh(Op op, Value a, Value b);
 
   Block* block_;
   std::map<Key, int> known_;

@@ -261,8 +261,8 @@ Tensor Builder::RealizeAs(const Tensor& t, const Sizes& strides) {
   return result;
 }
 
-Tensor Builder::Allocate(DType dtype, Sizes sizes) {
-  const Sizes strides = ContiguousStrides(sizes);
+Tensor Builder::Allocate(DType dtype, Sizes sizes, Sizes strides) {
+  if (strides.empty()) strides = ContiguousStrides(sizes);
   const BufferId id = NewBuffer(BufferKind::kComputed, -1, dtype, sizes, strides, origin_);
   return FromView({id, std::move(sizes), strides, Expr(0)}, dtype);
 }
@@ -290,10 +290,11 @@ void Builder::Scatter(const Tensor& destination, const Sizes& sizes, StoreMode m
   program_.operations.push_back(std::move(op));
 }
 
-Tensor Builder::Concat(const std::vector<Tensor>& parts, int dim, DType dtype) {
+Tensor Builder::Concat(const std::vector<Tensor>& parts, int dim, DType dtype,
+                       const Sizes& strides) {
   Sizes sizes = parts[0].sizes();
   for (size_t i = 1; i < parts.size(); ++i) sizes[dim] += parts[i].sizes()[dim];
-  const Tensor whole = Allocate(dtype, sizes);
+  const Tensor whole = Allocate(dtype, sizes, strides);
   Expr start(0);
   for (const Tensor& part : parts) {
     const Expr length = part.sizes()[dim];

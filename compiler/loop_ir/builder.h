@@ -57,6 +57,7 @@ class Builder {
   explicit Builder(v1::DeviceType device) : device_(device) {}
 
   Program& program() { return program_; }
+  v1::DeviceType device() const { return device_; }
   // Names what is built next, for people: the captured node's name.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
@@ -99,8 +100,9 @@ class Builder {
   // Gives a lazy tensor a buffer (contiguous, or with these strides).
   Tensor Realize(const Tensor& t);
   Tensor RealizeAs(const Tensor& t, const Sizes& strides);
-  // A new buffer, not yet filled; fill it with Assign or Scatter.
-  Tensor Allocate(DType dtype, Sizes sizes);
+  // A new buffer, not yet filled; fill it with Assign or Scatter. Contiguous, or with these
+  // strides.
+  Tensor Allocate(DType dtype, Sizes sizes, Sizes strides = {});
   // Copies `source` (cast, broadcast) into the realized `destination`, which may be a view of an
   // input.
   void Assign(const Tensor& destination, const Tensor& source);
@@ -108,8 +110,9 @@ class Builder {
   // realized. Equal targets in kAssign mode: one of them wins.
   void Scatter(const Tensor& destination, const Sizes& sizes, StoreMode mode,
                std::function<std::vector<Expr>(Recorder&, Index)> where, const Body& value);
-  // Concatenates along `dim`; each part is computed in its place.
-  Tensor Concat(const std::vector<Tensor>& parts, int dim, DType dtype);
+  // Concatenates along `dim`; each part is computed in its place. The result is contiguous, or has
+  // these strides.
+  Tensor Concat(const std::vector<Tensor>& parts, int dim, DType dtype, const Sizes& strides = {});
 
   // ---- Library operators. A result meta without dtype is an absent result.
   struct ResultMeta {

@@ -3,6 +3,8 @@
 #include <map>
 
 #include "base/check.h"
+#include "compiler/decompose/extern_call.h"
+#include "compiler/decompose/lowering.h"
 
 namespace tensord::compiler {
 namespace {
@@ -15,6 +17,12 @@ void EditValues(std::vector<ArgumentValue>* args, const std::function<void(Argum
 }
 
 }  // namespace
+
+bool HasEffect(const Node& node) {
+  const Operator* op = FindOperator(node.op);
+  return (op != nullptr && op->mutates_first) || IsRandomOperator(node.op) ||
+         (node.outputs.empty() && !IsIgnoredOperator(node.op));
+}
 
 void ForEachValue(const std::vector<ArgumentValue>& args,
                   const std::function<void(const ArgumentValue&)>& visit) {
@@ -41,10 +49,16 @@ ArgumentValue IntegersArg(const std::vector<Expr>& values) {
 }
 ArgumentValue NoneArgument() { return {}; }
 
-GraphEditor::GraphEditor(Graph* graph) : graph_(graph) {
+GraphEditor::GraphEditor(Graph* graph) : graph_(graph), runs_(graph->nodes.size()) {
   const auto count = [this](const ArgumentValue& arg) { ++uses_[{arg.value, arg.output}]; };
-  for (const Node& node : graph->nodes) ForEachValue(node.args, count);
   ForEachValue(graph->outputs, count);
+  for (int i = static_cast<int>(graph->nodes.size()) - 1; i >= 0; --i) {
+    const Node& node = graph->nodes[i];
+    const auto result = uses_.lower_bound({ValueOfNode(i), 0});
+    const bool is_read = result != uses_.end() && result->first.first == ValueOfNode(i);
+    runs_[i] = is_read || HasEffect(node);
+    if (runs_[i]) ForEachValue(node.args, count);
+  }
 }
 
 const Node* GraphEditor::Producer(int value) const {

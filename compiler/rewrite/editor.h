@@ -15,6 +15,9 @@ namespace tensord::compiler {
 // A result of a value: (value number, which result).
 using ValueId = std::pair<int, int>;
 
+// Whether the node runs even where nobody reads its results.
+bool HasEffect(const Node& node);
+
 // Calls visit(argument) for every kValue argument, also inside lists.
 void ForEachValue(const std::vector<ArgumentValue>& args,
                   const std::function<void(const ArgumentValue&)>& visit);
@@ -38,7 +41,9 @@ class GraphEditor {
   // The node that makes a value; null for inputs, constants and added nodes.
   const Node* Producer(int value) const;
   const TensorType& TypeOf(ValueId value) const;
-  // How many arguments and outputs of the old graph are this result.
+  // False for a node that nobody needs; lowering leaves it out.
+  bool Runs(int index) const { return runs_[index]; }
+  // How many arguments of nodes that run, and outputs of the old graph, are this result.
   int Uses(ValueId value) const;
 
   // Adds a node that runs directly before the old node number `before`, behind what was added there
@@ -61,6 +66,7 @@ class GraphEditor {
 
   Graph* graph_;
   std::map<ValueId, int> uses_;
+  std::vector<bool> runs_;  // by node
   std::vector<Added> added_;
   std::map<ValueId, ValueId> replaced_;
 };

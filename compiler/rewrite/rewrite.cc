@@ -2,10 +2,28 @@
 
 #include <absl/strings/str_cat.h>
 
+#include "compiler/rewrite/channels_last.h"
+#include "compiler/rewrite/common_subexpressions.h"
+#include "compiler/rewrite/convolution_epilogues.h"
+#include "compiler/rewrite/fold_batch_norm.h"
+#include "compiler/rewrite/pad_products.h"
+#include "compiler/rewrite/patch_embedding.h"
+#include "compiler/rewrite/product_epilogues.h"
+
 namespace tensord::compiler {
 
 const std::vector<GraphRewrite>& RewritePasses() {
-  static const std::vector<GraphRewrite> passes = {};
+  static const std::vector<GraphRewrite> passes = {
+      {"common_subexpressions", CommonSubexpressions, /*for_cuda=*/true, /*for_cpu=*/false},
+      {"fold_batch_norm", FoldBatchNorm, /*for_cuda=*/true, /*for_cpu=*/false},
+      {"patch_embedding", MultiplyPatches, /*for_cuda=*/true, /*for_cpu=*/false},
+      {"channels_last", UseChannelsLast, /*for_cuda=*/true, /*for_cpu=*/false},
+      {"convolution_epilogues", FuseConvolutionEpilogues, /*for_cuda=*/true, /*for_cpu=*/false},
+      {"product_epilogues", ProductEpilogues, /*for_cuda=*/true, /*for_cpu=*/false},
+      {"convolution_bias", SplitConvolutionBias, /*for_cuda=*/true, /*for_cpu=*/false},
+      // Behind everything that makes products.
+      {"pad_products", PadProducts, /*for_cuda=*/true, /*for_cpu=*/false},
+  };
   return passes;
 }
 

@@ -1,5 +1,5 @@
 // What generated kernels use beyond the vector library: index arithmetic, scalars made vectors,
-// running states with a masked last step, and the graph's random operators.
+// running states with a masked last step.
 #ifndef TENSORD_CPU_GENERATED_H_
 #define TENSORD_CPU_GENERATED_H_
 
@@ -77,37 +77,6 @@ TK_FN ArgVec<T, W> argmax_add_tail(ArgVec<T, W> s, Vec<T, W> x, int64_t first, i
 template <class T, int W>
 TK_FN ArgVec<T, W> argmin_add_tail(ArgVec<T, W> s, Vec<T, W> x, int64_t first, int64_t left) {
   return where(mask_first<W>(left), argmin_add(s, x, first), s);
-}
-
-// --- the graph's random operators
-// Philox with the seed as key and the counter {element, stream, 0}: the words of one element of one random operator (`stream`)
-// of the graph.
-
-namespace impl {
-template <int W>
-TK_FN Philox<W> graph_words(Vec<int64_t, W> seed, Vec<int64_t, W> stream, Vec<int64_t, W> element) {
-  const Vec<uint32_t, W> low = convert_lanes<uint32_t>(element);
-  const Vec<uint32_t, W> high = convert_lanes<uint32_t>(bitcast<uint64_t>(element) >> 32);
-  const Vec<uint32_t, W> which = convert_lanes<uint32_t>(stream), zero = like(low, 0u);
-  const uint64_t key = uint64_t(get(seed, 0));  // the same in every lane
-  return philox(Philox<W>{{low, high, which, zero}}, uint32_t(key), uint32_t(key >> 32));
-}
-}  // namespace impl
-
-// Uniform in [0, 1): the top 24 bits of the first word.
-template <int W>
-TK_FN Vec<float, W> philox_uniform(Vec<int64_t, W> seed, Vec<int64_t, W> stream,
-                                   Vec<int64_t, W> element) {
-  return impl::unit_float(impl::graph_words(seed, stream, element).word[0]);
-}
-// Standard normal (Box and Muller 1958) of the first two words.
-template <int W>
-TK_FN Vec<float, W> philox_normal(Vec<int64_t, W> seed, Vec<int64_t, W> stream,
-                                  Vec<int64_t, W> element) {
-  const Philox<W> r = impl::graph_words(seed, stream, element);
-  const Vec<float, W> u = like(Vec<float, W>{}, 1.0f) - impl::unit_float(r.word[0]);
-  const Vec<float, W> angle = impl::unit_float(r.word[1]) * like(u, 6.28318531f);
-  return sqrt(log(u) * like(u, -2.0f)) * cos(angle);
 }
 
 }  // namespace tk

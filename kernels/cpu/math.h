@@ -36,6 +36,17 @@ TK_VECTOR_FUNCTION(sigmoid, sigmoid_float, float(scalar::sigmoid(x)), scalar::si
 TK_VECTOR_FUNCTION(rsqrt, rsqrt_float, 1.0f / __builtin_sqrtf(x), 1.0 / __builtin_sqrt(x))
 #undef TK_VECTOR_FUNCTION
 
+// The standard normal distribution: the probability below x, and its density.
+template <class T, int W>
+TK_FN Vec<T, W> normal_cdf(Vec<T, W> x) {
+  const Vec<T, W> e = erf(x * like(x, T(0.70710678118654752)));
+  return (e + like(x, T(1))) * like(x, T(0.5));
+}
+template <class T, int W>
+TK_FN Vec<T, W> normal_pdf(Vec<T, W> x) {
+  return exp(x * x * like(x, T(-0.5))) * like(x, T(0.39894228040143268));
+}
+
 // name, float form, double form.
 #define TK_LANE_FUNCTION(name, libm_float, libm_double)             \
   template <class T, int W>                                         \

@@ -1,6 +1,6 @@
 // Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random
-// numbers: as easy as 1, 2, 3", SC 2011). The key is the seed, the counter the element's offset, so
-// a number depends on those two only, never on W, threads or the order of evaluation.
+// numbers: as easy as 1, 2, 3", SC 2011). The key is the seed, the counter the element's block of
+// words, so a number depends on those two only, never on W, threads or the order of evaluation.
 #ifndef TENSORD_CPU_RANDOM_H_
 #define TENSORD_CPU_RANDOM_H_
 
@@ -70,48 +70,48 @@ TK_FN Philox<W> philox(Philox<W> counter, uint32_t key0, uint32_t key1) {
   return counter;
 }
 
-// The four words of each element: counter (offset, 0), key seed.
-template <int W>
-TK_FN Philox<W> random_words(uint64_t seed, Vec<int64_t, W> offset) {
-  const Vec<uint32_t, W> low = convert_lanes<uint32_t>(offset);
-  const Vec<uint32_t, W> high = convert_lanes<uint32_t>(bitcast<uint64_t>(offset) >> 32);
-  const Vec<uint32_t, W> zero = like(low, 0u);
-  return philox(Philox<W>{{low, high, zero, zero}}, uint32_t(seed), uint32_t(seed >> 32));
-}
-
 namespace impl {
 // The top 24 bits as a float in [0, 1): every value is exact.
 template <int W>
 TK_FN Vec<float, W> unit_float(Vec<uint32_t, W> bits) {
   return convert_lanes<float>(bitcast<int32_t>(bits >> 8)) * broadcast<W>(0x1p-24f);
 }
+// Block `number` of one random operator (`stream`) of the graph: counter {number, stream, 0}.
+template <int W>
+TK_FN Philox<W> graph_block(Vec<int64_t, W> seed, Vec<int64_t, W> stream, Vec<uint64_t, W> number) {
+  const Vec<uint32_t, W> low = convert_lanes<uint32_t>(number);
+  const Vec<uint32_t, W> high = convert_lanes<uint32_t>(number >> 32);
+  const Vec<uint32_t, W> which = convert_lanes<uint32_t>(stream), zero = like(low, 0u);
+  const uint64_t key = uint64_t(get(seed, 0));  // the same in every lane
+  return philox(Philox<W>{{low, high, which, zero}}, uint32_t(key), uint32_t(key >> 32));
+}
 }  // namespace impl
 
-// Uniform in [0, 1).
+// --- the graph's random operators: of the seed, the operator's number and the element's
+
+// Uniform in [0, 1): of word e % 4 of block e / 4.
 template <int W>
-TK_FN Vec<float, W> rand_uniform(uint64_t seed, Vec<int64_t, W> offset) {
-  return impl::unit_float(random_words(seed, offset).word[0]);
+TK_FN Vec<float, W> philox_uniform(Vec<int64_t, W> seed, Vec<int64_t, W> stream,
+                                   Vec<int64_t, W> element) {
+  const Vec<uint64_t, W> e = bitcast<uint64_t>(element);
+  const Philox<W> block = impl::graph_block(seed, stream, e >> 2);
+  const Vec<uint32_t, W> at = convert_lanes<uint32_t>(e), zero = like(at, 0u);
+  const Mask<W> even = eq(at & like(at, 1u), zero), low = eq(at & like(at, 2u), zero);
+  return impl::unit_float(where(low, where(even, block.word[0], block.word[1]),
+                                where(even, block.word[2], block.word[3])));
 }
-// Standard normal (Box and Muller 1958).
+// Standard normal (Box and Muller 1958): of words 2 (e % 2) and the next of block e / 2.
 template <int W>
-TK_FN Vec<float, W> rand_normal(uint64_t seed, Vec<int64_t, W> offset) {
-  const Philox<W> r = random_words(seed, offset);
-  // In (0, 1], for the logarithm.
-  const Vec<float, W> u = like(Vec<float, W>{}, 1.0f) - impl::unit_float(r.word[0]);
-  const Vec<float, W> angle = impl::unit_float(r.word[1]) * like(u, 6.28318531f);
-  return sqrt(log(u) * like(u, -2.0f)) * cos(angle);
-}
-// Uniform in [low, high), low < high, by remainder of 64 bits: the bias is below (high-low) / 2^64.
-template <int W>
-TK_FN Vec<int64_t, W> rand_int64(uint64_t seed, Vec<int64_t, W> offset, int64_t low, int64_t high) {
-  const Philox<W> r = random_words(seed, offset);
-  const uint64_t span = uint64_t(high) - uint64_t(low);
-  return map_lanes<int64_t>(
-      [=](uint32_t a, uint32_t b) {
-        const uint64_t x = uint64_t(b) << 32 | a;
-        return int64_t(uint64_t(low) + (span ? x % span : x));
-      },
-      r.word[0], r.word[1]);
+TK_FN Vec<float, W> philox_normal(Vec<int64_t, W> seed, Vec<int64_t, W> stream,
+                                  Vec<int64_t, W> element) {
+  const Vec<uint64_t, W> e = bitcast<uint64_t>(element);
+  const Philox<W> block = impl::graph_block(seed, stream, e >> 1);
+  const Vec<uint32_t, W> at = convert_lanes<uint32_t>(e);
+  const Mask<W> even = eq(at & like(at, 1u), like(at, 0u));
+  const Vec<float, W> first = impl::unit_float(where(even, block.word[0], block.word[2]));
+  const Vec<float, W> second = impl::unit_float(where(even, block.word[1], block.word[3]));
+  const Vec<float, W> u = like(first, 1.0f) - first;  // in (0, 1], for the logarithm
+  return sqrt(log(u) * like(u, -2.0f)) * cos(second * like(u, 6.28318531f));
 }
 
 }  // namespace tk

@@ -51,6 +51,25 @@ template <class S, int W, class I>
 TK_FN void scatter_add(S* base, Vec<I, W> index, Vec<Compute<S>, W> v, Mask<W> on) {
   TK_EACH(i) if (on.at[i]) atomic_add(base + index.at[i], v.at[i]);
 }
+// p[i] += v[i] where on; p as for a vector store.
+template <class S, int W>
+TK_FN void scatter_add_run(S* p, Vec<Compute<S>, W> v, Mask<W> on) {
+#if TK_HAS_VECTOR_ADD
+  if constexpr (kSame<S, float> && W >= 2) {
+    if (mask_all(on)) {
+      if constexpr (W == 2) {
+        ptx::add_float2(p, v.at[0], v.at[1]);
+      } else {
+#pragma unroll
+        for (int i = 0; i < W; i += 4)
+          ptx::add_float4(p + i, v.at[i], v.at[i + 1], v.at[i + 2], v.at[i + 3]);
+      }
+      return;
+    }
+  }
+#endif
+  TK_EACH(i) if (on.at[i]) atomic_add(p + i, v.at[i]);
+}
 
 }  // namespace tk
 

@@ -203,12 +203,13 @@ struct CombineSoftmax {
     return softmax_combine(a, b);
   }
 };
-// Within lanes the maximum first: one exp per thread instead of two per step.
+// The maximum first: one exp per thread instead of two per step.
 template <int N>
 TK_FN OnlineSoftmax<1> softmax_warp(OnlineSoftmax<1> s) {
   if constexpr (N == 1) return s;
   const Vec<float, 1> max = reduce_warp<N>(s.max, Max());
-  return {max, reduce_warp<N>(s.sum * exp_difference(s.max, max), Add())};
+  const Vec<float, 1> sum = {{softmax_rescaled(s, softmax_shift(max.at[0]))}};
+  return {max, reduce_warp<N>(sum, Add())};
 }
 }  // namespace impl
 template <int G, class M>
@@ -230,9 +231,9 @@ TK_FN OnlineSoftmax<1> group_softmax(OnlineSoftmax<1> s, M&& memory) {
 
 // --- between groups
 
-// f over the block's groups, for the threads of the first: T / G groups of G threads (one-dimensional
-// block of T), each thread with the same columns as its fellows in other groups. `shared`: T vectors.
-// The order is that of the groups.
+// f over the block's groups, for the threads of the first: T / G groups of G threads
+// (one-dimensional block of T), each thread with the same columns as its fellows in other groups.
+// `shared`: T vectors. The order is that of the groups.
 template <int G, int T, class A, int W, class F>
 TK_FN Vec<A, W> combine_groups(Vec<A, W> v, F f, void* shared) {
   Vec<A, W>* const all = static_cast<Vec<A, W>*>(shared);

@@ -108,9 +108,10 @@ template <class S>
 TK_FN Compute<S> load_scalar(const S* p) {
   return load<S, 1>(p).at[0];
 }
-// p[i] where lane i is on.
+// p[i] where lane i is on; one access when all are.
 template <class S, int W>
 TK_FN Vec<Compute<S>, W> load_masked(const S* p, Mask<W> on) {
+  if (mask_all(on)) return load<S, W>(p);
   Vec<Compute<S>, W> r;
   TK_EACH(i) r.at[i] = on.at[i] ? load_scalar(p + i) : Compute<S>(0);
   return r;
@@ -159,6 +160,7 @@ TK_FN void store_scalar(S* p, Compute<S> x) {
 }
 template <class S, int W>
 TK_FN void store_masked(S* p, Vec<Compute<S>, W> v, Mask<W> on) {
+  if (mask_all(on)) return store<S, W>(p, v);
   TK_EACH(i) if (on.at[i]) store_scalar(p + i, v.at[i]);
 }
 template <class S, int W, class I>

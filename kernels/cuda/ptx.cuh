@@ -76,6 +76,13 @@ TK_FN float reciprocal_approx(float x) {
   return r;
 }
 
+// 2^x to 2 units in the last place; subnormal results are flushed to 0.
+TK_FN float exp2_approx(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+
 // --- memory
 
 // Adds to a half or a bfloat16 in global memory; the addend is rounded first.
@@ -91,6 +98,24 @@ TK_FN void add_bfloat16(void* p, uint16_t bits) {
 }
 #else
 #define TK_HAS_BFLOAT16_ADD 0
+#endif
+
+// Several neighbours by one instruction; each addition is indivisible, the whole is not. The
+// address is a multiple of the size.
+#if __CUDA_ARCH__ >= 900
+#define TK_HAS_VECTOR_ADD 1
+TK_FN void add_float2(void* p, float a, float b) {
+  asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(p)), "f"(a),
+               "f"(b)
+               : "memory");
+}
+TK_FN void add_float4(void* p, float a, float b, float c, float d) {
+  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)),
+               "f"(a), "f"(b), "f"(c), "f"(d)
+               : "memory");
+}
+#else
+#define TK_HAS_VECTOR_ADD 0
 #endif
 
 // Words of 64 bits that other blocks wait for: everything before a release is seen after an

@@ -35,18 +35,6 @@ TK_FN Philox<W> philox(Philox<W> counter, uint32_t key0, uint32_t key1) {
 }
 
 namespace impl {
-// The words of each element: counter (offset, third, 0), key seed.
-template <int W>
-TK_FN Philox<W> philox_words(uint64_t seed, Vec<int64_t, W> offset, Vec<uint32_t, W> third) {
-  Philox<W> c;
-  TK_EACH(i) {
-    c.word[0].at[i] = uint32_t(offset.at[i]);
-    c.word[1].at[i] = uint32_t(uint64_t(offset.at[i]) >> 32);
-    c.word[2].at[i] = third.at[i];
-    c.word[3].at[i] = 0;
-  }
-  return philox(c, uint32_t(seed), uint32_t(seed >> 32));
-}
 // The top 24 bits as a float in [0, 1): every value is exact.
 template <int W>
 TK_FN Vec<float, W> unit_float(Vec<uint32_t, W> bits) {
@@ -54,10 +42,65 @@ TK_FN Vec<float, W> unit_float(Vec<uint32_t, W> bits) {
   TK_EACH(i) r.at[i] = float(int32_t(bits.at[i] >> 8)) * 0x1p-24f;
   return r;
 }
-// Box and Muller 1958, of the first two words.
+
+// A block of four words serves N elements: the words of each of them.
+template <int N, int W>
+struct Words {
+  Vec<uint32_t, W> at[4 / N];
+};
+TK_FN uint32_t word_of(const Philox<1>& block, int i) {
+  const uint32_t low = i & 1 ? block.word[1].at[0] : block.word[0].at[0];
+  return i & 2 ? (i & 1 ? block.word[3].at[0] : block.word[2].at[0]) : low;
+}
+// Blocks first, first + 1, ... of one random operator (`stream`) of the graph.
+template <int B>
+TK_FN Philox<B> graph_blocks(int64_t seed, int64_t stream, uint64_t first) {
+  Philox<B> c;
+#pragma unroll
+  for (int b = 0; b < B; ++b) {
+    c.word[0].at[b] = uint32_t(first + b);
+    c.word[1].at[b] = uint32_t((first + b) >> 32);
+    c.word[2].at[b] = uint32_t(stream);
+    c.word[3].at[b] = 0;
+  }
+  return philox(c, uint32_t(uint64_t(seed)), uint32_t(uint64_t(seed) >> 32));
+}
+// Of the elements first, first + 1, ...; `first` is a multiple of W.
+template <int N, int W>
+TK_FN Words<N, W> words_of_run(int64_t seed, int64_t stream, uint64_t first) {
+  constexpr int kWords = 4 / N, kBlocks = W > N ? W / N : 1;
+  const Philox<kBlocks> blocks = graph_blocks<kBlocks>(seed, stream, first / N);
+  Words<N, W> words;
+  TK_EACH(i) {
+#pragma unroll
+    for (int k = 0; k < kWords; ++k) {
+      if constexpr (W >= N)
+        words.at[k].at[i] = blocks.word[i % N * kWords + k].at[i / N];
+      else
+        words.at[k].at[i] = word_of(blocks, int(first % N + i) * kWords + k);
+    }
+  }
+  return words;
+}
+// Of any elements.
+template <int N, int W>
+TK_FN Words<N, W> words_of_each(int64_t seed, int64_t stream, Vec<int64_t, W> element) {
+  Words<N, W> words;
+  TK_EACH(i) {
+    const Words<N, 1> one = words_of_run<N, 1>(seed, stream, uint64_t(element.at[i]));
+#pragma unroll
+    for (int k = 0; k < 4 / N; ++k) words.at[k].at[i] = one.at[k].at[0];
+  }
+  return words;
+}
+
 template <int W>
-TK_FN Vec<float, W> normal(const Philox<W>& words) {
-  const Vec<float, W> first = unit_float(words.word[0]), second = unit_float(words.word[1]);
+TK_FN Vec<float, W> uniform(const Words<4, W>& words) {
+  return unit_float(words.at[0]);
+}
+template <int W>
+TK_FN Vec<float, W> normal(const Words<2, W>& words) {
+  const Vec<float, W> first = unit_float(words.at[0]), second = unit_float(words.at[1]);
   Vec<float, W> r;
   TK_EACH(i) {
     const float u = 1.0f - first.at[i];  // in (0, 1], for the logarithm
@@ -65,55 +108,32 @@ TK_FN Vec<float, W> normal(const Philox<W>& words) {
   }
   return r;
 }
-// The words of one element of one random operator (`stream`) of the graph.
-template <int W>
-TK_FN Philox<W> graph_words(Vec<int64_t, W> seed, Vec<int64_t, W> stream, Vec<int64_t, W> element) {
-  // The seed is the same in every lane.
-  return philox_words(uint64_t(seed.at[0]), element, convert_lanes<uint32_t>(stream));
-}
 }  // namespace impl
 
-// The four words of each element: counter (offset, 0), key seed.
-template <int W>
-TK_FN Philox<W> random_words(uint64_t seed, Vec<int64_t, W> offset) {
-  return impl::philox_words(seed, offset, broadcast<W>(0u));
-}
-// Uniform in [0, 1).
-template <int W>
-TK_FN Vec<float, W> rand_uniform(uint64_t seed, Vec<int64_t, W> offset) {
-  return impl::unit_float(random_words(seed, offset).word[0]);
-}
-// Standard normal.
-template <int W>
-TK_FN Vec<float, W> rand_normal(uint64_t seed, Vec<int64_t, W> offset) {
-  return impl::normal(random_words(seed, offset));
-}
-// Uniform in [low, high), low < high, by remainder of 64 bits: the bias is below (high-low) / 2^64.
-template <int W>
-TK_FN Vec<int64_t, W> rand_int64(uint64_t seed, Vec<int64_t, W> offset, int64_t low, int64_t high) {
-  const Philox<W> r = random_words(seed, offset);
-  const uint64_t span = uint64_t(high) - uint64_t(low);
-  Vec<int64_t, W> result;
-  TK_EACH(i) {
-    const uint64_t x = uint64_t(r.word[1].at[i]) << 32 | r.word[0].at[i];
-    result.at[i] = int64_t(uint64_t(low) + (span ? x % span : x));
-  }
-  return result;
-}
+// --- the graph's random operators: of the seed, the operator's number and the element's. In
+// vectors seed and number are the same in every lane; `_run` is of W neighbours from a multiple of
+// W on.
 
-// --- the graph's random operators
-
-// Uniform in [0, 1).
+// Uniform in [0, 1): of word e % 4 of block e / 4.
 template <int W>
 TK_FN Vec<float, W> philox_uniform(Vec<int64_t, W> seed, Vec<int64_t, W> stream,
                                    Vec<int64_t, W> element) {
-  return impl::unit_float(impl::graph_words(seed, stream, element).word[0]);
+  return impl::uniform(impl::words_of_each<4>(seed.at[0], stream.at[0], element));
 }
-// Standard normal.
+template <int W>
+TK_FN Vec<float, W> philox_uniform_run(Vec<int64_t, 1> seed, Vec<int64_t, 1> stream,
+                                       int64_t first) {
+  return impl::uniform(impl::words_of_run<4, W>(seed.at[0], stream.at[0], uint64_t(first)));
+}
+// Standard normal (Box and Muller 1958): of words 2 (e % 2) and the next of block e / 2.
 template <int W>
 TK_FN Vec<float, W> philox_normal(Vec<int64_t, W> seed, Vec<int64_t, W> stream,
                                   Vec<int64_t, W> element) {
-  return impl::normal(impl::graph_words(seed, stream, element));
+  return impl::normal(impl::words_of_each<2>(seed.at[0], stream.at[0], element));
+}
+template <int W>
+TK_FN Vec<float, W> philox_normal_run(Vec<int64_t, 1> seed, Vec<int64_t, 1> stream, int64_t first) {
+  return impl::normal(impl::words_of_run<2, W>(seed.at[0], stream.at[0], uint64_t(first)));
 }
 
 }  // namespace tk

@@ -225,48 +225,46 @@ TK_FN Welford<T, 1> welford_reduce(Welford<T, W> s) {
 
 // --- online softmax: the maximum and the sum of exp(x - maximum) (Milakov and Gimelshein 2018)
 
+// Of all elements that one thread saw, W at a time: a vector is scaled once, not per lane.
 template <int W>
 struct OnlineSoftmax {
-  Vec<float, W> max, sum;
+  Vec<float, 1> max, sum;
 };
 template <int W>
 TK_FN OnlineSoftmax<W> softmax_init() {
-  return {broadcast<W>(-infinity<float>()), broadcast<W>(0.0f)};
-}
-template <int W>
-TK_FN OnlineSoftmax<W> where(Mask<W> on, OnlineSoftmax<W> a, OnlineSoftmax<W> b) {
-  return {where(on, a.max, b.max), where(on, a.sum, b.sum)};
+  return {{{-infinity<float>()}}, {{0.0f}}};
 }
 namespace impl {
-// exp(a - b), and 1 where they are equal: infinities too.
+// What is subtracted from every x: infinity - infinity would be no number.
+TK_FN float softmax_shift(float max) { return ::fabsf(max) == infinity<float>() ? 0.0f : max; }
+// exp(x - shift): the difference is exact where the result counts, so that the relative error is
+// |x - shift| 2^-24 and two units in the last place.
+TK_FN float exp_below(float x, float shift) { return ptx::exp2_approx((x - shift) * 1.44269504f); }
+// The sum of `s` on the scale of a larger maximum.
 template <int W>
-TK_FN Vec<float, W> exp_difference(Vec<float, W> a, Vec<float, W> b) {
-  return exp(where(eq(a, b), like(a, 0.0f), a - b));
+TK_FN float softmax_rescaled(OnlineSoftmax<W> s, float shift) {
+  return s.sum.at[0] * exp_below(s.max.at[0], shift);
 }
 }  // namespace impl
-// One exp per element: whichever of x and the old maximum is smaller is scaled to the other.
 template <int W>
 TK_FN OnlineSoftmax<W> softmax_add(OnlineSoftmax<W> s, Vec<float, W> x) {
-  const Mask<W> rises = gt(x, s.max);
-  const Vec<float, W> max = maximum(s.max, x), one = like(x, 1.0f);
-  const Vec<float, W> e = impl::exp_difference(where(rises, s.max, x), max);
-  return {max, where(rises, fma(s.sum, e, one), s.sum + e)};
+  const float max = ptx::max_nan(s.max.at[0], reduce_max(x)), shift = impl::softmax_shift(max);
+  Vec<float, W> e;
+  TK_EACH(i) e.at[i] = impl::exp_below(x.at[i], shift);
+  return {{{max}}, {{impl::softmax_rescaled(s, shift) + reduce_sum(e)}}};
 }
 template <int W>
 TK_FN OnlineSoftmax<W> softmax_add_masked(OnlineSoftmax<W> s, Vec<float, W> x, Mask<W> on) {
-  return where(on, softmax_add(s, x), s);
+  return softmax_add(s, where(on, x, like(x, -infinity<float>())));
 }
 template <int W>
 TK_FN OnlineSoftmax<W> softmax_combine(OnlineSoftmax<W> a, OnlineSoftmax<W> b) {
-  const Vec<float, W> max = maximum(a.max, b.max);
-  return {max,
-          fma(a.sum, impl::exp_difference(a.max, max), b.sum * impl::exp_difference(b.max, max))};
+  const float max = ptx::max_nan(a.max.at[0], b.max.at[0]), shift = impl::softmax_shift(max);
+  return {{{max}}, {{impl::softmax_rescaled(a, shift) + impl::softmax_rescaled(b, shift)}}};
 }
 template <int W>
 TK_FN OnlineSoftmax<1> softmax_reduce(OnlineSoftmax<W> s) {
-  const float max = reduce_max(s.max);
-  const Vec<float, W> e = impl::exp_difference(s.max, broadcast<W>(max));
-  return {{max}, {reduce_sum(s.sum * e)}};
+  return {s.max, s.sum};
 }
 
 }  // namespace tk

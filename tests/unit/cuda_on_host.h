@@ -184,6 +184,10 @@ inline float max_nan(float a, float b) {
   if (std::isnan(a) || std::isnan(b)) return std::nanf("");
   return a > b || (a == b && !std::signbit(a)) ? a : b;
 }
+inline float exp2_approx(float x) {
+  const float r = std::exp2(x);
+  return r < 0x1p-126f ? 0.0f : r;
+}
 inline float reciprocal_approx(float x) {
   const float r = 1 / x;
   return std::fabs(r) < 0x1p-126f ? std::copysign(0.0f, r) : r;
@@ -197,6 +201,13 @@ inline void add_bfloat16(void* p, uint16_t bits) {
   const auto value = [](uint32_t x) { return __builtin_bit_cast(float, x << 16); };
   uint16_t* const at = static_cast<uint16_t*>(p);
   *at = float_to_bfloat16(value(*at) + value(bits));
+}
+#define TK_HAS_VECTOR_ADD 1
+inline void add_float2(void* p, float a, float b) {
+  static_cast<float*>(p)[0] += a, static_cast<float*>(p)[1] += b;
+}
+inline void add_float4(void* p, float a, float b, float c, float d) {
+  add_float2(p, a, b), add_float2(static_cast<float*>(p) + 2, c, d);
 }
 inline void store_release(unsigned long long* p, unsigned long long x) {
   std::atomic_ref(*p).store(x, std::memory_order_release);

@@ -145,6 +145,23 @@ TEST(Decompose, ActivationsStayInOneLoop) {
     sigmoids += inst.kind == compiler::InstKind::kCompute && inst.op == compiler::Op::k_sigmoid;
   }
   EXPECT_EQ(loads, 1);
+  // One is silu's, one stands for gelu's 1 + tanh.
+  EXPECT_EQ(sigmoids, 2);
+}
+
+// g (1 - y^2) of a tanh that is computed here again: 4 s (1 - s) keeps the digits of small slopes.
+TEST(Decompose, SlopeOfTanhIsOfASigmoid) {
+  GraphBuilder g;
+  const Ref grad = g.Input({8}), x = g.Input({8});
+  const Ref y = g.Node("aten::tanh", {x}, g.Meta({8}));
+  g.Output(g.Node("aten::tanh_backward", {grad, y}, g.Meta({8})));
+  const auto program = Lower(g);
+  ASSERT_TRUE(program.ok()) << program.status();
+  const auto& block = std::get<LoopOp>(program->operations[0]).block;
+  int sigmoids = 0;
+  for (const auto& inst : block.insts) {
+    sigmoids += inst.kind == compiler::InstKind::kCompute && inst.op == compiler::Op::k_sigmoid;
+  }
   EXPECT_EQ(sigmoids, 1);
 }
 

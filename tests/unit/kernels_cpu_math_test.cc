@@ -111,8 +111,8 @@ auto Apply(F f) {
 }
 #define TK_CASE(T, name, reference, ...)                                    \
   Case<T> {                                                                 \
-#name, Apply < T, W>([](auto x) { return tk::name(x); }), Apply < T,    \
-        1>([](auto x) { return tk::name(x); }),                             \
+    #name, Apply<T, W>([](auto x) { return tk::name(x); }),                 \
+        Apply<T, 1>([](auto x) { return tk::name(x); }),                    \
         [](long double x) -> long double { return reference; }, __VA_ARGS__ \
   }
 
@@ -190,6 +190,18 @@ TEST_F(Math, FloatFunctions) {
 }
 TEST_F(Math, DoubleFunctions) {
   for (const auto& c : Cases<double>()) Check(c);
+}
+
+TEST_F(Math, NormalDistribution) {
+  for (double x = -9; x < 9; x += 0.0037) {
+    const double cdf = 0.5 * std::erfc(-x / std::sqrt(2.0));
+    const double pdf = std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0));
+    const double cdf_float = 0.5 * std::erfc(-double(float(x)) / std::sqrt(2.0));
+    EXPECT_NEAR(tk::get(tk::normal_cdf(tk::broadcast<W>(x)), 0), cdf, 1e-15);
+    EXPECT_NEAR(tk::get(tk::normal_cdf(tk::broadcast<W>(float(x))), 0), cdf_float, 1.5e-7);
+    EXPECT_NEAR(tk::get(tk::normal_pdf(tk::broadcast<W>(x)), 0), pdf, 1e-14 * pdf);
+    EXPECT_NEAR(tk::get(tk::normal_pdf(tk::broadcast<W>(float(x))), 0), pdf, 1e-5 * pdf);
+  }
 }
 
 // Near its negative poles digamma is as exact as the distance to the pole.

@@ -33,7 +33,7 @@ __device__ void memory(const S* p, char* out, int64_t stride) {
   store_strided_masked<S, W>(q, stride, gather_masked<S, W>(p, index32, m), m);
   scatter<S, W>(q, index, a);
   scatter_masked<S, W>(q, index32, b, m);
-  scatter_add<S, W>(q, index, c, m);
+  scatter_add<S, W>(q, index, c, m), scatter_add_run<S, W>(q + W, c, m);
 }
 
 template <class S, int W>
@@ -82,7 +82,7 @@ __device__ void functions(const S* p, char* out, int64_t stride) {
     keep(out, log2(a)), keep(out, log10(a)), keep(out, log1p(a)), keep(out, sin(a));
     keep(out, cos(a)), keep(out, tan(a)), keep(out, asin(a)), keep(out, acos(a));
     keep(out, atan(a)), keep(out, sinh(a)), keep(out, cosh(a)), keep(out, tanh(a));
-    keep(out, asinh(a)), keep(out, acosh(a)), keep(out, atanh(a)), keep(out, erf(a));
+    keep(out, asinh(a)), keep(out, acosh(a)), keep(out, atanh(a)), keep(out, erf(a)), keep(out, normal_cdf(a)), keep(out, normal_pdf(a));
     keep(out, erfc(a)), keep(out, erfinv(a)), keep(out, lgamma(a)), keep(out, digamma(a));
     keep(out, sigmoid(a)), keep(out, rsqrt(a)), keep(out, sqrt(a)), keep(out, reciprocal(a));
     keep(out, atan2(a, b)), keep(out, hypot(a, b)), keep(out, nextafter(a, b));
@@ -103,11 +103,11 @@ __device__ void others(const float* p, char* out, int64_t seed) {
   const auto total = softmax_reduce(s);
   keep(out, total.max), keep(out, total.sum);
   const auto element = iota<int64_t, W>(seed * 7);
-  keep(out, rand_uniform(seed, element)), keep(out, rand_normal(seed, element));
-  keep(out, rand_int64(seed, element, -5, seed));
   const auto seeds = broadcast<W>(seed), stream = broadcast<W>(seed + 1);
   keep(out, philox_uniform(seeds, stream, element));
   keep(out, philox_normal(seeds, stream, element));
+  keep(out, philox_uniform_run<W>(broadcast<1>(seed), broadcast<1>(seed + 1), seed * W));
+  keep(out, philox_normal_run<W>(broadcast<1>(seed), broadcast<1>(seed + 1), seed * W));
   keep_one(out, reduce_any(m)), keep_one(out, reduce_all(m)), keep_one(out, int(mask_bits(m)));
   keep(out, mask_first<W>(seed));
 }

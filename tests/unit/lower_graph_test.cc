@@ -68,6 +68,15 @@ TEST(LowerGraphTest, NodesMayHaveToBeLibraryCalls) {
   EXPECT_EQ(program->operations.size(), 3u);
 }
 
+TEST(LowerGraphTest, JoinsInEagersLayout) {
+  GraphBuilder g;
+  const Ref x = g.Input({2, 3, 4, 4}, v1::DTYPE_FLOAT32, {48, 1, 12, 3});
+  g.Output(g.Node("aten::cat", {List({x, x}), 1},
+                  g.Meta({2, 6, 4, 4}, v1::DTYPE_FLOAT32, {96, 1, 24, 6})));
+  // Each part is copied into its place, and that is all.
+  EXPECT_EQ(Lower(g).operations.size(), 2u);
+}
+
 // ---- Errors
 
 TEST(LowerGraphTest, ChecksArgumentsAgainstTheSignature) {

@@ -69,6 +69,9 @@ const std::map<Op, Unary>& UnaryReals() {
       {Op::k_atanh, [](double x) { return std::atanh(x); }},
       {Op::k_erf, [](double x) { return std::erf(x); }},
       {Op::k_erfc, [](double x) { return std::erfc(x); }},
+      {Op::k_normal_cdf, [](double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }},
+      {Op::k_normal_pdf,
+       [](double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi); }},
       {Op::k_erfinv, ErfInv},
       {Op::k_lgamma, [](double x) { return std::lgamma(x); }},
       {Op::k_digamma, Digamma},
@@ -162,8 +165,8 @@ const std::map<Op, BinaryInt>& BinaryIntegers() {
 }
 
 // Philox4x32-10 (Salmon et al. 2011): counter {element lo, element hi, stream, 0}, key = seed.
-std::array<uint32_t, 4> Philox(uint64_t seed, uint64_t element, uint32_t stream) {
-  std::array<uint32_t, 4> c = {static_cast<uint32_t>(element), static_cast<uint32_t>(element >> 32),
+std::array<uint32_t, 4> Philox(uint64_t seed, uint64_t block, uint32_t stream) {
+  std::array<uint32_t, 4> c = {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
                                stream, 0};
   uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -244,12 +247,14 @@ Cell EvaluateOp(Op op, DType dtype, const std::vector<Cell>& args) {
                    : Integer(args[0].integer * args[1].integer + args[2].integer);
   }
   if (op == Op::k_philox_uniform || op == Op::k_philox_normal) {
-    const auto words =
-        Philox(static_cast<uint64_t>(args[0].integer), static_cast<uint64_t>(args[2].integer),
-               static_cast<uint32_t>(args[1].integer));
-    if (op == Op::k_philox_uniform) return Real(UnitReal(words[0]));
-    return Real(std::sqrt(-2 * std::log1p(-UnitReal(words[0]))) *
-                std::cos(2 * std::numbers::pi * UnitReal(words[1])));
+    const auto element = static_cast<uint64_t>(args[2].integer);
+    const uint64_t of_block = op == Op::k_philox_uniform ? 4 : 2;
+    const auto words = Philox(static_cast<uint64_t>(args[0].integer), element / of_block,
+                              static_cast<uint32_t>(args[1].integer));
+    const double first = UnitReal(words[element % of_block * (4 / of_block)]);
+    if (op == Op::k_philox_uniform) return Real(first);
+    const double second = UnitReal(words[element % of_block * 2 + 1]);
+    return Real(std::sqrt(-2 * std::log1p(-first)) * std::cos(2 * std::numbers::pi * second));
   }
   if (const auto* relation = Find(Relations(), op)) {
     return Integer((*relation)(args[0], args[1], is_real));

@@ -58,6 +58,27 @@ std::string Explain(const Outcome& outcome) {
 
 #define EXPECT_KERNELS(outcome, count) EXPECT_EQ((outcome)->kernels, count) << Explain(*(outcome))
 
+// An operator may leave out what nobody reads (cuDNN's attention does), and its memory is free at
+// once.
+TEST(Calls, ResultsThatNobodyReadsAreAbsent) {
+  GraphBuilder g;
+  const Ref x = g.Input({64, 8});
+  const Ref sorted = g.Node("aten::sort", {x, -1, false}, {g.Meta({64, 8}), g.Meta({64, 8}, kI64)});
+  g.Output(g.Node("aten::neg", {sorted.result(1)}, g.Meta({64, 8}, kI64)));
+  auto outcome = CompileGraph(g);
+  ASSERT_EQ(outcome->calls, 1);
+  const v1::Artifact& artifact = outcome->state.result.artifact();
+  const v1::ExternCall& call = artifact.steps(0).call();
+  ASSERT_EQ(call.results_size(), 2);
+  EXPECT_FALSE(artifact.buffers(call.results(0)).has_meta());
+  EXPECT_TRUE(artifact.buffers(call.results(1)).has_meta());
+  for (const v1::Step& step : artifact.steps()) {
+    if (step.has_free()) {
+      EXPECT_EQ(step.free(), call.results(1));
+    }
+  }
+}
+
 TEST(Kernels, SoftmaxIsOne) {
   GraphBuilder g;
   const Ref x = g.Input({64, 512});

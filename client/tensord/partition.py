@@ -1,0 +1,40 @@
+"""How a joint graph is cut into forward and backward: torch's min-cut partitioner, told what
+tensord's kernels compute again for little."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from . import random_ops, torch_compat
+
+_aten = torch.ops.aten
+
+# Operators that this compiler lowers whole and fuses like their neighbours. torch's lists name what
+# they decompose into instead. Computed again from its input, a log-softmax over a vocabulary need
+# not be stored at all: the forward kernel leaves the losses, the backward one reads the logits.
+FUSED = (
+    _aten.detach,
+    _aten.nll_loss_forward,
+    _aten.nll_loss_backward,
+    _aten.nll_loss2d_forward,
+    _aten.nll_loss2d_backward,
+    torch.ops.tensord.philox_uniform,
+    torch.ops.tensord.philox_normal,
+    _aten._log_softmax,
+    _aten._log_softmax_backward_data,
+    _aten._softmax,
+    _aten._safe_softmax,
+    _aten._softmax_backward_data,
+)
+
+
+def partition(joint: fx.GraphModule, inputs: Any, **arguments: Any) -> Any:
+    """torch's min-cut partition of the joint graph, after random operators became counter-based."""
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    torch_compat.let_partitioner_recompute(FUSED)
+    random_ops.rewrite(joint)
+    return min_cut_rematerialization_partition(joint, inputs, compiler="inductor", **arguments)

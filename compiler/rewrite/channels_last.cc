@@ -1,0 +1,244 @@
+#include "compiler/rewrite/channels_last.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string_view>
+
+#include "compiler/decompose/lowering.h"
+#include "compiler/rewrite/convolution.h"
+#include "compiler/rewrite/inserter.h"
+
+namespace tensord::compiler {
+namespace {
+
+// Library operators whose results are channels-last when their first argument is.
+constexpr std::string_view kFollowing[] = {
+    "aten::convolution",          "aten::max_pool2d_with_indices", "aten::avg_pool2d",
+    "aten::_adaptive_avg_pool2d", "aten::upsample_bilinear2d",     "aten::upsample_nearest2d",
+};
+// Lowered operators outside the pointwise tables whose result may have any layout.
+constexpr std::string_view kLayoutFree[] = {
+    "aten::cat",
+    "aten::constant_pad_nd",
+    "aten::native_batch_norm",
+    "aten::_native_batch_norm_legit",
+    "aten::_native_batch_norm_legit_functional",
+    "aten::_native_batch_norm_legit_no_training",
+    "aten::native_group_norm",
+};
+
+template <size_t N>
+bool IsOneOf(const std::string_view (&names)[N], std::string_view op) {
+  return std::find(std::begin(names), std::end(names), op) != std::end(names);
+}
+
+bool IsIn(std::span<const Operator> table, const Operator* op) {
+  return op != nullptr && op >= table.data() && op < table.data() + table.size();
+}
+
+bool IsLibraryCall(const Node& node) { return IsOneOf(kFollowing, node.op); }
+
+bool IsRowMajor(const TensorType& type) {
+  return type.sizes.size() == 4 && type.strides == ContiguousStrides(type.sizes);
+}
+
+// In memory; dimensions of size 1 do not matter.
+bool IsChannelsLast(const TensorType& type) {
+  const std::vector<Expr> strides = ChannelsLastStrides(type.sizes);
+  for (size_t d = 0; d < 4; ++d) {
+    if (!type.sizes[d].Is(1) && !(type.strides[d] == strides[d])) return false;
+  }
+  return true;
+}
+
+// What a copy of it moves.
+double Bytes(const TensorType& type) {
+  return static_cast<double>(sym::Hint(sym::Product(type.sizes))) *
+         static_cast<double>(ItemSize(type.dtype));
+}
+
+bool IsHalf(DType dtype) { return dtype == v1::DTYPE_FLOAT16 || dtype == v1::DTYPE_BFLOAT16; }
+
+// Nodes in sets.
+class Sets {
+ public:
+  explicit Sets(size_t count) : parent_(count) { std::iota(parent_.begin(), parent_.end(), 0); }
+  int Find(int i) {
+    while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
+    return i;
+  }
+  void Join(int a, int b) { parent_[Find(a)] = Find(b); }
+
+ private:
+  std::vector<int> parent_;
+};
+
+class Relayout {
+ public:
+  explicit Relayout(Graph* graph) : graph_(*graph), editor_(graph), regions_(graph->nodes.size()) {}
+
+  int Run() {
+    FindRegions();
+    Weigh();
+    int count = 0;
+    for (int i = 0; i < Nodes(); ++i) count += Changes(i) && ChangeResults(i);
+    if (count == 0) return 0;
+    for (int i = 0; i < Nodes(); ++i) FixArguments(i);
+    for (ArgumentValue& output : graph_.outputs) FixOutside(&output);
+    editor_.Finish();
+    return count;
+  }
+
+ private:
+  int Nodes() const { return static_cast<int>(is_member_.size()); }
+  int NodeOf(const ArgumentValue& arg) const { return arg.value - graph_.FirstNodeValue(); }
+  const TensorType& TypeOf(const ArgumentValue& arg) const {
+    return editor_.TypeOf({arg.value, arg.output});
+  }
+
+  // ---- Regions: neighbours of which each can take and give channels-last tensors.
+
+  void FindRegions() {
+    for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
+      is_member_.push_back(editor_.Runs(i) && CanBeMember(graph_.nodes[i]));
+    }
+    for (int i = 0; i < Nodes(); ++i) {
+      if (!is_member_[i]) continue;
+      ForEachValue(graph_.nodes[i].args, [&](const ArgumentValue& arg) {
+        const int from = NodeOf(arg);
+        if (from >= 0 && is_member_[from] && TypeOf(arg).sizes.size() == 4) {
+          regions_.Join(i, from);
+        }
+      });
+    }
+  }
+
+  bool CanBeMember(const Node& node) const {
+    if (node.outputs.empty() || node.outputs[0].sizes.size() != 4) return false;
+    if (node.outputs[0].device != v1::DEVICE_TYPE_CUDA) return false;
+    if (!IsRowMajor(node.outputs[0]) && !IsChannelsLast(node.outputs[0])) return false;
+    const Operator* op = FindOperator(node.op);
+    if (IsLibraryCall(node)) return op == nullptr;
+    return op != nullptr && !op->mutates_first &&
+           (IsIn(PointwiseOperators(), op) || IsIn(CompositeOperators(), op) ||
+            IsOneOf(kLayoutFree, node.op));
+  }
+
+  // A member takes it in any layout, or has it brought into channels-last; kernels of ours read
+  // any. Others get it as in eager.
+  bool TakesAnyLayout(const Node& node) const {
+    if (IsLibraryCall(node)) return true;
+    return FindOperator(node.op) != nullptr && node.op != "aten::as_strided";
+  }
+
+  // ---- What a region gains, by root.
+
+  void Weigh() {
+    for (int i = 0; i < Nodes(); ++i) {
+      const Node& node = graph_.nodes[i];
+      if (!editor_.Runs(i)) continue;
+      if (is_member_[i]) {
+        double& gain = gains_[regions_.Find(i)];
+        if (const auto convolution = AsConvolution(node)) gain += Gain(*convolution, node);
+        if (IsLibraryCall(node) && EntersHere(node.args[0])) gain -= Bytes(TypeOf(node.args[0]));
+      }
+      if (!TakesAnyLayout(node)) {
+        ForEachValue(node.args, [this](const ArgumentValue& arg) { Leaves(arg); });
+      }
+    }
+    ForEachValue(graph_.outputs, [this](const ArgumentValue& arg) { Leaves(arg); });
+  }
+
+  // What the library would transpose: arguments and results in row-major memory.
+  double Gain(const Convolution& convolution, const Node& node) const {
+    if (convolution.groups != 1 || !IsHalf(node.outputs[0].dtype)) return 0;
+    double bytes = 0;
+    for (const TensorType* type : {&editor_.TypeOf(convolution.input), &node.outputs[0]}) {
+      if (!IsChannelsLast(*type)) bytes += Bytes(*type);
+    }
+    return bytes;
+  }
+
+  bool EntersHere(const ArgumentValue& arg) const {
+    const int from = NodeOf(arg);
+    return !(from >= 0 && is_member_[from]) && !IsChannelsLast(TypeOf(arg));
+  }
+
+  void Leaves(const ArgumentValue& arg) {
+    const int from = NodeOf(arg);
+    if (from < 0 || !is_member_[from] || !IsRowMajor(TypeOf(arg))) return;
+    gains_[regions_.Find(from)] -= Bytes(TypeOf(arg));
+  }
+
+  bool Changes(int i) {
+    if (!is_member_[i]) return false;
+    const auto it = gains_.find(regions_.Find(i));
+    return it != gains_.end() && it->second > 0;
+  }
+
+  // ---- Changes
+
+  bool ChangeResults(int i) {
+    Node& node = graph_.nodes[i];
+    bool changed = false;
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      TensorType& type = node.outputs[o];
+      if (!IsRowMajor(type) || IsChannelsLast(type)) continue;
+      before_.emplace(ValueId(editor_.ValueOfNode(i), o), type.strides);
+      type.strides = ChannelsLastStrides(type.sizes);
+      changed = true;
+    }
+    return changed;
+  }
+
+  void FixArguments(int i) {
+    Node& node = graph_.nodes[i];
+    if (!TakesAnyLayout(node)) {
+      for (ArgumentValue& arg : node.args) FixOutside(&arg);
+      return;
+    }
+    if (!Changes(i) || !IsLibraryCall(node)) return;
+    BringIn(i, &node.args[0]);
+    if (node.op == "aten::convolution") BringIn(i, &node.args[Convolution::kWeight]);
+  }
+
+  // A copy in channels-last memory, made in front of the first call that takes it.
+  void BringIn(int i, ArgumentValue* arg) {
+    const TensorType& type = TypeOf(*arg);
+    if (type.sizes.size() != 4 || IsChannelsLast(type)) return;
+    const auto [it, is_new] = inside_.try_emplace({arg->value, arg->output});
+    if (is_new) {
+      it->second = Inserter(&editor_, i)
+                       .InLayout({arg->value, arg->output}, ChannelsLastStrides(type.sizes));
+    }
+    *arg = ValueArg(it->second);
+  }
+
+  // A copy as in eager, made where the value is.
+  void FixOutside(ArgumentValue* arg) {
+    for (ArgumentValue& item : arg->items) FixOutside(&item);
+    if (arg->kind != ArgumentValue::kValue) return;
+    const ValueId value(arg->value, arg->output);
+    const auto old = before_.find(value);
+    if (old == before_.end()) return;
+    const auto [it, is_new] = outside_.try_emplace(value);
+    if (is_new) it->second = Inserter(&editor_, NodeOf(*arg) + 1).InLayout(value, old->second);
+    *arg = ValueArg(it->second);
+  }
+
+  Graph& graph_;
+  GraphEditor editor_;
+  std::vector<bool> is_member_;  // by node
+  Sets regions_;
+  std::map<int, double> gains_;                  // bytes that need not be transposed
+  std::map<ValueId, std::vector<Expr>> before_;  // eager's strides of what changed
+  std::map<ValueId, ValueId> inside_, outside_;  // copies at the borders
+};
+
+}  // namespace
+
+int UseChannelsLast(const v1::Target&, Graph* graph) { return Relayout(graph).Run(); }
+
+}  // namespace tensord::compiler

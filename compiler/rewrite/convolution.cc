@@ -1,0 +1,109 @@
+#include "compiler/rewrite/convolution.h"
+
+#include <algorithm>
+
+namespace tensord::compiler {
+namespace {
+
+constexpr size_t kArguments = 9;
+
+std::optional<std::vector<int64_t>> Constants(const ArgumentValue& list) {
+  std::vector<int64_t> numbers;
+  for (const ArgumentValue& item : list.items) {
+    const auto number = item.integer.AsConstant();
+    if (item.kind != ArgumentValue::kInteger || !number) return std::nullopt;
+    numbers.push_back(*number);
+  }
+  if (list.kind != ArgumentValue::kList || numbers.empty()) return std::nullopt;
+  return numbers;
+}
+
+}  // namespace
+
+std::optional<Convolution> AsConvolution(const Node& node) {
+  const auto& args = node.args;
+  if (node.op != "aten::convolution" || args.size() != kArguments || node.outputs.size() != 1 ||
+      args[Convolution::kInput].kind != ArgumentValue::kValue ||
+      args[Convolution::kWeight].kind != ArgumentValue::kValue ||
+      !args[Convolution::kTransposed].integer.Is(0)) {
+    return std::nullopt;
+  }
+  const auto stride = Constants(args[Convolution::kStride]);
+  const auto padding = Constants(args[Convolution::kPadding]);
+  const auto dilation = Constants(args[Convolution::kDilation]);
+  const auto groups = args[Convolution::kGroups].integer.AsConstant();
+  if (!stride || !padding || !dilation || !groups) return std::nullopt;
+  Convolution out{.input = {args[Convolution::kInput].value, args[Convolution::kInput].output},
+                  .weight = {args[Convolution::kWeight].value, args[Convolution::kWeight].output},
+                  .stride = *stride,
+                  .padding = *padding,
+                  .dilation = *dilation,
+                  .groups = *groups};
+  const ArgumentValue& bias = args[Convolution::kBias];
+  if (bias.kind == ArgumentValue::kValue) out.bias = ValueId(bias.value, bias.output);
+  return out;
+}
+
+std::optional<Convolution> AsConvolution(const GraphEditor& editor, ValueId value) {
+  const Node* node = editor.Producer(value.first);
+  return node == nullptr ? std::nullopt : AsConvolution(*node);
+}
+
+// (grad, input, weight, bias_sizes?, stride, padding, dilation, transposed, output_padding, groups,
+// output_mask).
+std::optional<Convolution> AsConvolutionOfBackward(const Node& node) {
+  const auto& args = node.args;
+  if (node.op != "aten::convolution_backward" || args.size() != kArguments + 2) return std::nullopt;
+  Node forward{.op = "aten::convolution", .name = node.name, .outputs = {{}}};
+  forward.args = {args[1], args[2], NoneArgument()};
+  forward.args.insert(forward.args.end(), args.begin() + 4, args.end() - 1);
+  return AsConvolution(forward);
+}
+
+bool RunsOnTensorCores(DType dtype) {
+  return dtype == v1::DTYPE_FLOAT16 || dtype == v1::DTYPE_BFLOAT16 || dtype == kFloat32;
+}
+
+bool AllAre(const std::vector<int64_t>& numbers, int64_t value) {
+  return std::all_of(numbers.begin(), numbers.end(), [value](int64_t n) { return n == value; });
+}
+
+std::vector<Expr> ChannelsLastStrides(const std::vector<Expr>& sizes) {
+  const Expr &c = sizes[1], &h = sizes[2], &w = sizes[3];
+  return {h * w * c, Expr(1), w * c, c};
+}
+
+bool SuggestsChannelsLast(const TensorType& type) {
+  if (type.sizes.size() != 4 || sym::Hint(type.strides[1]) == 0) return false;
+  int64_t least = 0;
+  for (const int d : {1, 3, 2, 0}) {
+    const int64_t size = sym::Hint(type.sizes[d]), stride = sym::Hint(type.strides[d]);
+    if (size == 0 || stride < least) return false;
+    if (d == 0 && least == sym::Hint(type.strides[1])) return false;
+    least = stride * std::max<int64_t>(size, 1);
+  }
+  return true;
+}
+
+std::optional<ValueId> ConvertedFrom(const GraphEditor& editor, ValueId value) {
+  const Node* node = editor.Producer(value.first);
+  if (node == nullptr || node->args.empty() || node->args[0].kind != ArgumentValue::kValue ||
+      (node->op != "prims::convert_element_type" && node->op != "aten::_to_copy")) {
+    return std::nullopt;
+  }
+  const ValueId from(node->args[0].value, node->args[0].output);
+  const TensorType &before = editor.TypeOf(from), &after = node->outputs[0];
+  if (!IsFloating(before.dtype) || !IsFloating(after.dtype) || before.device != after.device) {
+    return std::nullopt;
+  }
+  return from;
+}
+
+bool IsWritten(const Graph& graph, ValueId value) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [value](const Node& node) {
+    return node.op == "aten::copy_" && node.args[0].value == value.first &&
+           node.args[0].output == value.second;
+  });
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,58 @@
+// aten::convolution as captured: what the passes over convolutions ask of it.
+#ifndef TENSORD_COMPILER_REWRITE_CONVOLUTION_H_
+#define TENSORD_COMPILER_REWRITE_CONVOLUTION_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "compiler/rewrite/editor.h"
+
+namespace tensord::compiler {
+
+// aten::convolution(input, weight, bias?, stride, padding, dilation, transposed, output_padding,
+// groups).
+struct Convolution {
+  enum Argument {
+    kInput,
+    kWeight,
+    kBias,
+    kStride,
+    kPadding,
+    kDilation,
+    kTransposed,
+    kOutputPadding,
+    kGroups
+  };
+  ValueId input, weight;
+  std::optional<ValueId> bias;
+  std::vector<int64_t> stride, padding, dilation;  // one number may stand for all dimensions
+  int64_t groups = 1;
+};
+
+// A convolution that is not transposed and whose numbers are constants; nothing for any other node.
+std::optional<Convolution> AsConvolution(const Node& node);
+// The same of the node that makes a value; nothing where none does.
+std::optional<Convolution> AsConvolution(const GraphEditor& editor, ValueId value);
+// What aten::convolution_backward is the gradient of.
+std::optional<Convolution> AsConvolutionOfBackward(const Node& node);
+
+// float32 as TF32, where torch allows it.
+bool RunsOnTensorCores(DType dtype);
+bool AllAre(const std::vector<int64_t>& numbers, int64_t value);
+
+// ---- Channels-last memory of rank 4: [N, C, H, W] with the channels innermost.
+std::vector<Expr> ChannelsLastStrides(const std::vector<Expr>& sizes);
+// As torch's suggest_memory_format decides, by which its library calls choose their results'
+// layout: where sizes of 1 leave it open, the layout is row-major.
+bool SuggestsChannelsLast(const TensorType& type);
+
+// ---- Around a node.
+// The operand of a conversion between real floating types on one device; nothing for other nodes.
+std::optional<ValueId> ConvertedFrom(const GraphEditor& editor, ValueId value);
+// True when a node of the graph writes to the value's memory.
+bool IsWritten(const Graph& graph, ValueId value);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_REWRITE_CONVOLUTION_H_

@@ -1,0 +1,199 @@
+#include "compiler/rewrite/convolution_epilogues.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "compiler/decompose/lowering.h"
+#include "compiler/rewrite/convolution.h"
+#include "compiler/rewrite/inserter.h"
+
+namespace tensord::compiler {
+namespace {
+
+bool SameTensors(const TensorType& a, const TensorType& b) {
+  return a.dtype == b.dtype && a.sizes == b.sizes && a.strides == b.strides;
+}
+
+// One number for each of the two dimensions.
+ArgumentValue PairArg(const std::vector<int64_t>& numbers) {
+  return IntegersArg({Expr(numbers.front()), Expr(numbers.back())});
+}
+
+class EpilogueFuser {
+ public:
+  explicit EpilogueFuser(Graph* graph) : graph_(*graph), editor_(graph) {}
+
+  int Run() {
+    int count = 0;
+    for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) count += TryFuse(i);
+    editor_.Finish();
+    return count;
+  }
+
+ private:
+  // The addends of what a relu takes.
+  struct Sum {
+    std::vector<ValueId> convolutions;  // used by nothing else
+    std::vector<ValueId> others;
+  };
+
+  bool TryFuse(int i) {
+    const Node& relu = graph_.nodes[i];
+    if (!editor_.Runs(i) || relu.op != "aten::relu" || relu.args[0].kind != ArgumentValue::kValue)
+      return false;
+    Sum sum;
+    const ValueId operand(relu.args[0].value, relu.args[0].output);
+    if (!Collect(operand, relu.outputs[0], &sum) || sum.convolutions.empty()) return false;
+    // The last one: what it is added to is there by then.
+    std::sort(sum.convolutions.begin(), sum.convolutions.end());
+    const ValueId main = sum.convolutions.back();
+    sum.convolutions.pop_back();
+    if (!IsFusable(main)) return false;
+    sum.others.insert(sum.others.end(), sum.convolutions.begin(), sum.convolutions.end());
+    if (sum.others.size() > 1) return false;
+    if (sum.others.size() == 1 && !SuggestsChannelsLast(editor_.TypeOf(sum.others[0]))) {
+      return false;
+    }
+    Fuse(i, main, sum.others);
+    return true;
+  }
+
+  // False where an addend has another type or layout than the result.
+  bool Collect(ValueId value, const TensorType& result, Sum* sum) const {
+    if (!SameTensors(editor_.TypeOf(value), result)) return false;
+    const Node* node = editor_.Producer(value.first);
+    const bool alone = editor_.Uses(value) == 1;
+    if (node != nullptr && alone && AsConvolution(*node)) {
+      sum->convolutions.push_back(value);
+      return true;
+    }
+    const bool adds = node != nullptr && alone && node->op == "aten::add.Tensor" &&
+                      node->args[0].kind == ArgumentValue::kValue &&
+                      node->args[1].kind == ArgumentValue::kValue && node->args[2].integer.Is(1);
+    if (adds && sum->convolutions.size() + sum->others.size() < 2) {
+      Sum inner = *sum;
+      const ArgumentValue &a = node->args[0], &b = node->args[1];
+      if (Collect({a.value, a.output}, result, &inner) &&
+          Collect({b.value, b.output}, result, &inner)) {
+        *sum = std::move(inner);
+        return true;
+      }
+    }
+    sum->others.push_back(value);
+    return true;
+  }
+
+  bool IsFusable(ValueId value) const {
+    const auto convolution = AsConvolution(editor_, value);
+    const TensorType &type = editor_.TypeOf(value), &input = editor_.TypeOf(convolution->input);
+    if (type.sizes.size() != 4 || !RunsOnTensorCores(type.dtype) || convolution->groups != 1)
+      return false;
+    if (!SuggestsChannelsLast(type) || !SuggestsChannelsLast(input)) return false;
+    const int64_t multiple = 16 / ItemSize(type.dtype);
+    for (const TensorType* t : {&type, &input}) {
+      const auto channels = t->sizes[1].AsConstant();
+      if (!channels || *channels % multiple != 0) return false;
+    }
+    // The call stands where the relu was.
+    return !IsWritten(graph_, convolution->input) && !IsWritten(graph_, convolution->weight);
+  }
+
+  // The relu becomes the call.
+  void Fuse(int i, ValueId main, const std::vector<ValueId>& others) {
+    const Convolution convolution = *AsConvolution(editor_, main);
+    const TensorType type = editor_.TypeOf(main);
+    Inserter in(&editor_, i);
+    std::optional<ValueId> bias = convolution.bias;
+    if (!others.empty()) {
+      // A bias of the residual is added once per channel, not once per element.
+      if (const std::optional<ValueId> more = TakeBias(others[0])) {
+        bias = bias ? in.Add(*bias, *more) : *more;
+      }
+    }
+    if (!bias) bias = Zeros(&in, type);
+    std::vector<ArgumentValue> args{ValueArg(convolution.input), ValueArg(convolution.weight)};
+    if (!others.empty()) {
+      args.push_back(ValueArg(others[0]));
+      args.push_back(NoneArgument());  // its factor: 1
+    }
+    args.push_back(ValueArg(*bias));
+    for (const auto* list : {&convolution.stride, &convolution.padding, &convolution.dilation}) {
+      args.push_back(PairArg(*list));
+    }
+    args.push_back(IntegerArg(convolution.groups));
+    graph_.nodes[i].op =
+        others.empty() ? "aten::cudnn_convolution_relu" : "aten::cudnn_convolution_add_relu";
+    graph_.nodes[i].args = std::move(args);
+  }
+
+  // The bias of a convolution that is used only here, which has none afterwards.
+  std::optional<ValueId> TakeBias(ValueId value) {
+    if (editor_.Uses(value) != 1) return std::nullopt;
+    const auto convolution = AsConvolution(editor_, value);
+    if (!convolution || !convolution->bias) return std::nullopt;
+    graph_.nodes[value.first - graph_.FirstNodeValue()].args[Convolution::kBias] = NoneArgument();
+    return convolution->bias;
+  }
+
+  // Ours: the library would launch a kernel for it.
+  ValueId Zeros(Inserter* in, TensorType type) {
+    type.sizes = {type.sizes[1]};
+    type.strides = {Expr(1)};
+    const ArgumentValue dtype{.kind = ArgumentValue::kDType, .dtype = type.dtype};
+    const ArgumentValue none = NoneArgument();
+    return in->Node("aten::full", {IntegersArg(type.sizes), RealArg(0), dtype, none, none, none},
+                    type);
+  }
+
+  Graph& graph_;
+  GraphEditor editor_;
+};
+
+// torch's own kernel for one channel a group, which adds the bias itself.
+bool AddsBiasItself(const Convolution& convolution, const TensorType& weight,
+                    const TensorType& result) {
+  return convolution.groups > 1 && weight.sizes[1].Is(1) && !SuggestsChannelsLast(result);
+}
+
+// Values that a kernel of ours reads.
+std::set<ValueId> ReadByKernels(const Graph& graph) {
+  std::set<ValueId> values;
+  for (const Node& node : graph.nodes) {
+    const Operator* op = FindOperator(node.op);
+    const auto products = MatrixOperators();
+    if (op == nullptr || (op >= products.data() && op < products.data() + products.size())) {
+      continue;
+    }
+    ForEachValue(node.args,
+                 [&](const ArgumentValue& arg) { values.insert(ValueId(arg.value, arg.output)); });
+  }
+  return values;
+}
+
+}  // namespace
+
+int FuseConvolutionEpilogues(const v1::Target&, Graph* graph) { return EpilogueFuser(graph).Run(); }
+
+int SplitConvolutionBias(const v1::Target&, Graph* graph) {
+  const std::set<ValueId> read = ReadByKernels(*graph);
+  GraphEditor editor(graph);
+  for (int i = 0; i < static_cast<int>(graph->nodes.size()); ++i) {
+    Node& node = graph->nodes[i];
+    const auto convolution = AsConvolution(node);
+    const ValueId value(editor.ValueOfNode(i), 0);
+    if (!convolution || !convolution->bias ||
+        AddsBiasItself(*convolution, editor.TypeOf(convolution->weight), node.outputs[0]) ||
+        !RunsOnTensorCores(node.outputs[0].dtype) || !editor.Runs(i) || read.count(value) == 0) {
+      continue;
+    }
+    Inserter in(&editor, i + 1);
+    const int rank = static_cast<int>(node.outputs[0].sizes.size());
+    const ValueId sum = in.Add(value, in.AlongDim(*convolution->bias, 1, rank));
+    node.args[Convolution::kBias] = NoneArgument();
+    editor.Replace(value, sum);
+  }
+  return editor.Finish();
+}
+
+}  // namespace tensord::compiler

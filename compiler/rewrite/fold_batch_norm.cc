@@ -1,0 +1,136 @@
+#include "compiler/rewrite/fold_batch_norm.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include "compiler/rewrite/convolution.h"
+#include "compiler/rewrite/inserter.h"
+
+namespace tensord::compiler {
+namespace {
+
+// (input, weight?, bias?, running_mean, running_var, ...): where the rest is.
+struct Form {
+  std::string_view op;
+  int training;  // -1: never
+  int eps;
+};
+constexpr Form kForms[] = {
+    {"aten::_native_batch_norm_legit_no_training", -1, 6},
+    {"aten::_native_batch_norm_legit", 5, 7},
+    {"aten::native_batch_norm", 5, 7},
+    {"aten::cudnn_batch_norm", 5, 7},
+    {"aten::_batch_norm_no_update", -1, 6},
+};
+
+struct BatchNorm {
+  ValueId input, mean, variance;
+  std::optional<ValueId> weight, bias;
+  double eps;
+};
+
+std::optional<ValueId> ValueOf(const ArgumentValue& arg) {
+  if (arg.kind != ArgumentValue::kValue) return std::nullopt;
+  return ValueId(arg.value, arg.output);
+}
+
+std::optional<BatchNorm> AsInferenceBatchNorm(const Node& node) {
+  const auto* form = std::find_if(std::begin(kForms), std::end(kForms),
+                                  [&](const Form& f) { return f.op == node.op; });
+  if (form == std::end(kForms) || static_cast<int>(node.args.size()) <= form->eps) {
+    return std::nullopt;
+  }
+  if (form->training >= 0 && !node.args[form->training].integer.Is(0)) return std::nullopt;
+  const auto input = ValueOf(node.args[0]), mean = ValueOf(node.args[3]);
+  const auto variance = ValueOf(node.args[4]);
+  const ArgumentValue& eps = node.args[form->eps];
+  if (!input || !mean || !variance || eps.kind != ArgumentValue::kReal) return std::nullopt;
+  return BatchNorm{.input = *input,
+                   .mean = *mean,
+                   .variance = *variance,
+                   .weight = ValueOf(node.args[1]),
+                   .bias = ValueOf(node.args[2]),
+                   .eps = eps.real};
+}
+
+// Weights for each element of the result, where scaling them is a pass of its own. It shares a
+// launch with other such passes, while a batch norm between two library calls is a launch alone.
+constexpr int64_t kMostWeights = 4;
+
+int64_t Elements(const TensorType& type) { return sym::Hint(sym::Product(type.sizes)); }
+
+class Folder {
+ public:
+  explicit Folder(Graph* graph) : graph_(*graph), editor_(graph) {}
+
+  int Run() {
+    for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) TryFold(i);
+    return editor_.Finish();
+  }
+
+ private:
+  void TryFold(int i) {
+    const Node& node = graph_.nodes[i];
+    const auto norm = AsInferenceBatchNorm(node);
+    if (!norm || !editor_.Runs(i) || OtherResultsAreUsed(i)) return;
+    const auto convolution = AsConvolution(editor_, norm->input);
+    if (!convolution || editor_.Uses(norm->input) != 1) return;
+    const TensorType &result = node.outputs[0], &activations = editor_.TypeOf(norm->input);
+    if (result.dtype != activations.dtype || result.strides != activations.strides) return;
+    if (!IsFloating(result.dtype) || result.dtype == kFloat64) return;
+
+    // A conversion of the weights in front of the convolution is part of the one that we make.
+    const auto source = ConvertedFrom(editor_, convolution->weight);
+    const ValueId weight = source.value_or(convolution->weight);
+    if (!source && Elements(editor_.TypeOf(weight)) > kMostWeights * Elements(activations)) return;
+    std::vector<ValueId> used{weight, norm->mean, norm->variance};
+    for (const auto& more : {norm->weight, norm->bias, convolution->bias}) {
+      if (more) used.push_back(*more);
+    }
+    // They are read in front of the convolution now.
+    for (const ValueId& value : used) {
+      if (value.first >= norm->input.first || IsWritten(graph_, value)) return;
+    }
+    Fold(*norm, *convolution, weight);
+    editor_.Replace({editor_.ValueOfNode(i), 0}, norm->input);
+  }
+
+  bool OtherResultsAreUsed(int i) const {
+    for (int o = 1; o < static_cast<int>(graph_.nodes[i].outputs.size()); ++o) {
+      if (editor_.Uses({editor_.ValueOfNode(i), o}) > 0) return true;
+    }
+    return false;
+  }
+
+  // ((x * W + b) - mean) * scale + shift, with scale = gamma / sqrt(variance + eps), is
+  // x * (W * scale) + ((b - mean) * scale + shift).
+  void Fold(const BatchNorm& norm, const Convolution& convolution, ValueId weight) {
+    const int at = norm.input.first - graph_.FirstNodeValue();
+    Inserter in(&editor_, at);
+    const auto wide = [&](ValueId v) { return in.Cast(v, kFloat32); };
+    const DType dtype = graph_.nodes[at].outputs[0].dtype;
+    ValueId scale = in.Map("aten::rsqrt", in.AddNumber(wide(norm.variance), norm.eps));
+    if (norm.weight) scale = in.Multiply(scale, wide(*norm.weight));
+    ValueId bias;
+    if (convolution.bias) {
+      bias = in.Multiply(in.Subtract(wide(*convolution.bias), wide(norm.mean)), scale);
+    } else {
+      bias = in.Map("aten::neg", in.Multiply(wide(norm.mean), scale));
+    }
+    if (norm.bias) bias = in.Add(bias, wide(*norm.bias));
+    const int rank = static_cast<int>(in.TypeOf(weight).sizes.size());
+    const ValueId scaled = in.Multiply(wide(weight), in.AlongDim(scale, 0, rank));
+    graph_.nodes[at].args[Convolution::kWeight] = ValueArg(in.Cast(scaled, dtype));
+    graph_.nodes[at].args[Convolution::kBias] = ValueArg(in.Cast(bias, dtype));
+  }
+
+  Graph& graph_;
+  GraphEditor editor_;
+};
+
+}  // namespace
+
+int FoldBatchNorm(const v1::Target&, Graph* graph) { return Folder(graph).Run(); }
+
+}  // namespace tensord::compiler

@@ -1,0 +1,86 @@
+#include "compiler/rewrite/inserter.h"
+
+#include <algorithm>
+
+#include "compiler/decompose/layout.h"
+
+namespace tensord::compiler {
+namespace {
+
+// As eager lays out the result of a pointwise operator over one such tensor.
+TensorType Fresh(TensorType type) {
+  type.strides = BufferStrides(type);
+  type.offset = Expr(0);
+  return type;
+}
+
+}  // namespace
+
+ValueId Inserter::Node(std::string op, std::vector<ArgumentValue> args, TensorType type) {
+  const std::string name =
+      before_ < static_cast<int>(editor_.graph().nodes.size()) ? editor_.node(before_).name : "end";
+  compiler::Node node{.op = std::move(op), .name = name, .args = std::move(args)};
+  node.outputs.push_back(std::move(type));
+  return editor_.Insert(before_, std::move(node));
+}
+
+ValueId Inserter::Cast(ValueId value, DType dtype) {
+  TensorType type = TypeOf(value);
+  if (type.dtype == dtype) return value;
+  type = Fresh(std::move(type));
+  type.dtype = dtype;
+  const ArgumentValue to{.kind = ArgumentValue::kDType, .dtype = dtype};
+  return Node("prims::convert_element_type", {ValueArg(value), to}, std::move(type));
+}
+
+ValueId Inserter::Map(std::string op, ValueId value) {
+  return Node(std::move(op), {ValueArg(value)}, Fresh(TypeOf(value)));
+}
+ValueId Inserter::Add(ValueId a, ValueId b) {
+  return Node("aten::add.Tensor", {ValueArg(a), ValueArg(b), IntegerArg(1)}, Fresh(TypeOf(a)));
+}
+ValueId Inserter::Subtract(ValueId a, ValueId b) {
+  return Node("aten::sub.Tensor", {ValueArg(a), ValueArg(b), IntegerArg(1)}, Fresh(TypeOf(a)));
+}
+ValueId Inserter::Multiply(ValueId a, ValueId b) {
+  return Node("aten::mul.Tensor", {ValueArg(a), ValueArg(b)}, Fresh(TypeOf(a)));
+}
+ValueId Inserter::AddNumber(ValueId a, double number) {
+  return Node("aten::add.Tensor", {ValueArg(a), RealArg(number), IntegerArg(1)}, Fresh(TypeOf(a)));
+}
+
+ValueId Inserter::View(ValueId value, const std::vector<Expr>& sizes) {
+  TensorType type = TypeOf(value);
+  type.sizes = sizes;
+  type.strides = ContiguousStrides(sizes);
+  return Node("aten::view", {ValueArg(value), IntegersArg(sizes)}, std::move(type));
+}
+
+ValueId Inserter::Permute(ValueId value, const std::vector<int>& order) {
+  TensorType type = TypeOf(value);
+  const TensorType from = type;
+  std::vector<Expr> dims;
+  for (size_t d = 0; d < order.size(); ++d) {
+    type.sizes[d] = from.sizes[order[d]];
+    type.strides[d] = from.strides[order[d]];
+    dims.push_back(Expr(order[d]));
+  }
+  return Node("aten::permute", {ValueArg(value), IntegersArg(dims)}, std::move(type));
+}
+
+ValueId Inserter::InLayout(ValueId value, const std::vector<Expr>& strides) {
+  TensorType type = TypeOf(value);
+  const bool same = std::equal(strides.begin(), strides.end(), type.strides.begin());
+  if (same) return value;
+  type.strides = strides;
+  type.offset = Expr(0);
+  return Node("aten::clone", {ValueArg(value), NoneArgument()}, std::move(type));
+}
+
+ValueId Inserter::AlongDim(ValueId vector, int dim, int rank) {
+  std::vector<Expr> sizes(rank - dim, Expr(1));
+  sizes[0] = TypeOf(vector).sizes[0];
+  return View(vector, sizes);
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,48 @@
+// Adding small computations to a graph without writing their types out.
+#ifndef TENSORD_COMPILER_REWRITE_INSERTER_H_
+#define TENSORD_COMPILER_REWRITE_INSERTER_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/rewrite/editor.h"
+
+namespace tensord::compiler {
+
+// Inserts nodes in front of one old node, each behind those it inserted before. They are named as
+// that node, so that people see what they belong to.
+class Inserter {
+ public:
+  Inserter(GraphEditor* editor, int before) : editor_(*editor), before_(before) {}
+
+  const TensorType& TypeOf(ValueId value) const { return editor_.TypeOf(value); }
+
+  // A node of any kind with one result.
+  ValueId Node(std::string op, std::vector<ArgumentValue> args, TensorType type);
+  // The value itself where it has that type already.
+  ValueId Cast(ValueId value, DType dtype);
+  // One operand, same type.
+  ValueId Map(std::string op, ValueId value);
+  // Two operands of one dtype; the first has the result's sizes.
+  ValueId Add(ValueId a, ValueId b);
+  ValueId Subtract(ValueId a, ValueId b);
+  ValueId Multiply(ValueId a, ValueId b);
+  ValueId AddNumber(ValueId a, double number);
+  // Row-major.
+  ValueId View(ValueId value, const std::vector<Expr>& sizes);
+  ValueId Permute(ValueId value, const std::vector<int>& order);
+  // A copy in memory with other strides; the value itself where it has them.
+  ValueId InLayout(ValueId value, const std::vector<Expr>& strides);
+  // A channel vector that broadcasts over a tensor of that rank: [C, 1, ...] behind dimension
+  // `dim`.
+  ValueId AlongDim(ValueId vector, int dim, int rank);
+
+ private:
+  GraphEditor& editor_;
+  int before_;
+};
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_REWRITE_INSERTER_H_

@@ -1,0 +1,372 @@
+#include "compiler/rewrite/pad_products.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "compiler/decompose/lower_graph.h"
+#include "compiler/loop_ir/program.h"
+#include "compiler/rewrite/editor.h"
+#include "compiler/rewrite/matrix_nodes.h"
+#include "compiler/rewrite/readers.h"
+
+namespace tensord::compiler {
+namespace {
+
+// ---- Facts
+
+// Where the operands stand among the arguments. `added`: what is added to the product, or -1.
+// `batch`: how many dimensions stand before the matrices.
+struct Form {
+  std::string_view op;
+  int a, b, added, batch;
+};
+constexpr Form kForms[] = {
+    {"aten::mm", 0, 1, -1, 0},     {"aten::bmm", 0, 1, -1, 1},
+    {"aten::addmm", 1, 2, 0, 0},   {"aten::_addmm_activation", 1, 2, 0, 0},
+    {"aten::baddbmm", 1, 2, 0, 1},
+};
+
+// Rows must be whole multiples of `elements` (16 bytes, what one load of the fast kernels takes) or
+// the library falls back to kernels with narrower loads. float32 runs on kernels that mind only
+// where TF32 is allowed, which the graph does not say: there only what cannot lose much is padded.
+struct Alignment {
+  DType dtype;
+  int64_t elements;
+  double work_factor;  // of PaddingCosts::least_work
+  int64_t least_size;  // of every dimension: products with a shorter one are bound by memory
+};
+constexpr Alignment kAlignments[] = {
+    {v1::DTYPE_BFLOAT16, 8, 1, 32},
+    {v1::DTYPE_FLOAT16, 8, 1, 32},
+    {v1::DTYPE_FLOAT32, 4, 32, 512},
+};
+
+// Sizes from `least_size` on become multiples of `multiple` elements: the tiles of large products
+// are 64 and more columns wide, and under 1 % more work is nothing.
+struct Multiple {
+  int64_t least_size, multiple;
+};
+constexpr Multiple kMultiples[] = {{8192, 64}, {0, 1}};
+
+// How much longer a product takes with rows of a multiple of 4 bytes, or only of 2. Measured with
+// 8192x768 times 768x30522 (1.59 ms against 0.53) and 50257 columns (6.74 ms against 0.86).
+constexpr double kSlowWithPairs = 3, kSlowWithSingles = 7.8;
+
+int64_t PaddedSize(int64_t size, int64_t elements) {
+  for (const Multiple& row : kMultiples) {
+    if (size < row.least_size) continue;
+    elements = std::max(elements, row.multiple);
+    break;
+  }
+  return (size + elements - 1) / elements * elements;
+}
+
+// ---- The pass
+
+// An operand as it lies in memory: row-major matrices, which the product reads as they are or
+// transposed.
+struct Matrix {
+  ValueId value;
+  // The value itself is column-major; its transpose is what lies there by rows.
+  bool by_columns = false;
+  // The product reads the transpose of what lies there.
+  bool transposed = false;
+};
+
+// Padding at the ends of rows (more columns) and below the last row.
+struct Pads {
+  int64_t rows = 0, columns = 0;
+  bool any() const { return rows > 0 || columns > 0; }
+};
+
+struct Plan {
+  const Form* form;
+  Matrix a, b;
+  int64_t m = 0, k = 0, n = 0;  // padding of each dimension
+  Pads PadsOfA() const { return a.transposed ? Pads{k, m} : Pads{m, k}; }
+  Pads PadsOfB() const { return b.transposed ? Pads{n, k} : Pads{k, n}; }
+};
+
+class Padder {
+ public:
+  Padder(const PaddingCosts& costs, Graph* graph)
+      : costs_(costs),
+        device_(DeviceOf(*graph)),
+        readers_(*graph),
+        editor_(graph),
+        nodes_(&editor_) {}
+
+  int Run() {
+    int count = 0;
+    for (int i = 0; i < static_cast<int>(editor_.graph().nodes.size()); ++i) {
+      const std::optional<Plan> plan = PlanFor(i);
+      if (!plan || !Pays(i, *plan)) continue;
+      Apply(i, *plan);
+      ++count;
+    }
+    editor_.Finish();
+    return count;
+  }
+
+ private:
+  // ---- Analysis
+
+  Matrix InMemory(const ArgumentValue& arg) const {
+    Matrix matrix{.value = {arg.value, arg.output}};
+    while (const Node* node = editor_.Producer(matrix.value.first)) {
+      if (!SwapsLastTwo(*node)) break;
+      matrix.value = {node->args[0].value, node->args[0].output};
+      matrix.transposed = !matrix.transposed;
+    }
+    const std::vector<Expr>& strides = editor_.TypeOf(matrix.value).strides;
+    const size_t rank = strides.size();
+    matrix.by_columns = strides[rank - 2].Is(1) && !strides[rank - 1].Is(1);
+    if (matrix.by_columns) matrix.transposed = !matrix.transposed;
+    return matrix;
+  }
+
+  static bool SwapsLastTwo(const Node& node) {
+    const int rank = node.outputs.empty() ? 0 : static_cast<int>(node.outputs[0].sizes.size());
+    if (rank < 2) return false;
+    if (node.op == "aten::t") return true;
+    std::vector<int> dims;
+    for (const ArgumentValue& arg : node.args) {
+      const bool list = arg.kind == ArgumentValue::kList;
+      for (const ArgumentValue& item : list ? arg.items : std::vector<ArgumentValue>{arg}) {
+        if (item.kind != ArgumentValue::kInteger || !item.integer.IsConstant()) continue;
+        const int dim = static_cast<int>(*item.integer.AsConstant());
+        dims.push_back(dim < 0 ? dim + rank : dim);
+      }
+    }
+    if (node.op == "aten::transpose.int") {
+      return dims == std::vector{rank - 2, rank - 1} || dims == std::vector{rank - 1, rank - 2};
+    }
+    std::vector<int> swapped(rank);
+    for (int d = 0; d < rank; ++d) swapped[d] = d < rank - 2 ? d : 2 * rank - 3 - d;
+    return node.op == "aten::permute" && dims == swapped;
+  }
+
+  // What to pad so that the rows of all three matrices are aligned; nothing when they are, or
+  // cannot be.
+  std::optional<Plan> PlanFor(int index) const {
+    const Node& node = editor_.node(index);
+    const auto form = std::find_if(std::begin(kForms), std::end(kForms),
+                                   [&](const Form& f) { return f.op == node.op; });
+    if (form == std::end(kForms) || node.outputs.size() != 1 || !readers_.Runs(index))
+      return std::nullopt;
+    const TensorType& result = node.outputs[0];
+    const auto alignment =
+        std::find_if(std::begin(kAlignments), std::end(kAlignments),
+                     [&](const Alignment& row) { return row.dtype == result.dtype; });
+    if (alignment == std::end(kAlignments)) return std::nullopt;
+    Plan plan{.form = &*form};
+    const int m = form->batch, n = m + 1, rank = m + 2;
+    for (const int operand : {form->a, form->b, form->added}) {
+      if (operand < 0) continue;
+      const ArgumentValue& arg = node.args[operand];
+      if (arg.kind != ArgumentValue::kValue) return std::nullopt;
+      const TensorType& type = editor_.TypeOf({arg.value, arg.output});
+      if (type.dtype != result.dtype || type.device != device_ ||
+          (operand != form->added && static_cast<int>(type.sizes.size()) != rank)) {
+        return std::nullopt;
+      }
+    }
+    if (result.device != device_ || !(result.strides == ContiguousStrides(result.sizes))) {
+      return std::nullopt;
+    }
+    plan.a = InMemory(node.args[form->a]);
+    plan.b = InMemory(node.args[form->b]);
+    const Expr& inner = SizesOf(node, form->a)[n];
+    const auto pad = [&](bool is_row, const Expr& size, int64_t* by) {
+      if (!is_row || sym::Mod(size, Expr(alignment->elements)).Is(0)) return true;
+      if (!size.IsConstant()) return false;
+      *by = PaddedSize(sym::Hint(size), alignment->elements) - sym::Hint(size);
+      return true;
+    };
+    if (!pad(plan.a.transposed, result.sizes[m], &plan.m) ||
+        !pad(!plan.a.transposed || plan.b.transposed, inner, &plan.k) ||
+        !pad(true, result.sizes[n], &plan.n) || plan.m + plan.k + plan.n == 0) {
+      return std::nullopt;
+    }
+    const auto is_short = [&](const Expr& size) { return sym::Hint(size) < alignment->least_size; };
+    if (is_short(result.sizes[m]) || is_short(inner) || is_short(result.sizes[n]) ||
+        Work(node, *form) < costs_.least_work * alignment->work_factor) {
+      return std::nullopt;
+    }
+    return plan;
+  }
+
+  const std::vector<Expr>& SizesOf(const Node& node, int arg) const {
+    return editor_.TypeOf({node.args[arg].value, node.args[arg].output}).sizes;
+  }
+
+  // Multiply-adds.
+  double Work(const Node& node, const Form& form) const {
+    return static_cast<double>(sym::Hint(sym::Product(node.outputs[0].sizes))) *
+           static_cast<double>(sym::Hint(SizesOf(node, form.a)[form.batch + 1]));
+  }
+
+  double BytesOf(const TensorType& type) const {
+    return static_cast<double>(sym::Hint(sym::Product(type.sizes)) * ItemSize(type.dtype));
+  }
+
+  // Whether the library's gain exceeds what the copies cost.
+  bool Pays(int index, const Plan& plan) const {
+    const Node& node = editor_.node(index);
+    double bytes = CopiedBytes(plan.a, plan.PadsOfA()) + CopiedBytes(plan.b, plan.PadsOfB());
+    if (plan.form->added >= 0 && plan.m + plan.n > 0) {
+      const ArgumentValue& added = node.args[plan.form->added];
+      bytes += 2 * BytesOf(editor_.TypeOf({added.value, added.output}));
+    }
+    // A padded result is copied to where eager's layout is wanted.
+    const ValueId result(editor_.ValueOfNode(index), 0);
+    if (!KeepsStrides(result, {plan.m, plan.n}) && readers_.NeedEagerLayout(result)) {
+      bytes += 2 * BytesOf(node.outputs[0]);
+    }
+    const int m = plan.form->batch;
+    bool odd = false;
+    const auto look = [&](int64_t pad, const Expr& size) {
+      odd = odd || (pad > 0 && sym::Hint(size) % 2 != 0);
+    };
+    look(plan.m, node.outputs[0].sizes[m]);
+    look(plan.k, SizesOf(node, plan.form->a)[m + 1]);
+    look(plan.n, node.outputs[0].sizes[m + 1]);
+    const double slow = odd ? kSlowWithSingles : kSlowWithPairs;
+    return 2 * Work(node, *plan.form) * (slow - 1) > bytes * costs_.flops_per_byte;
+  }
+
+  // What the padded operand costs beyond writing the operand at all.
+  double CopiedBytes(const Matrix& matrix, const Pads& pads) const {
+    if (!pads.any() || padded_.count(KeyOf(matrix, pads)) > 0) return 0;
+    const double bytes = BytesOf(editor_.TypeOf(matrix.value));
+    bool shared = false;
+    const Node* root = editor_.Producer(readers_.RootOf(matrix.value, &shared).first);
+    if (root == nullptr || !IsGenerated(*root)) return 2 * bytes;
+    return shared || !TakesOver(matrix, pads) ? bytes : 0;
+  }
+
+  // A part of the padded matrix has the strides that it has alone: only rows were added behind it.
+  bool KeepsStrides(ValueId value, const Pads& pads) const {
+    return pads.columns == 0 && editor_.TypeOf(value).sizes.size() == 2;
+  }
+
+  // The padded matrix is computed in the value's stead: our own kernel stores its rows farther
+  // apart, and the other readers read a slice of that.
+  bool TakesOver(const Matrix& matrix, const Pads& pads) const {
+    bool shared = false;
+    const Node* root = editor_.Producer(readers_.RootOf(matrix.value, &shared).first);
+    return root != nullptr && IsGenerated(*root) &&
+           (KeepsStrides(matrix.value, pads) || !readers_.NeedEagerLayout(matrix.value));
+  }
+
+  // ---- Rewriting
+
+  using Key = std::tuple<ValueId, bool, int64_t, int64_t>;
+  static Key KeyOf(const Matrix& matrix, const Pads& pads) {
+    return {matrix.value, matrix.by_columns, pads.rows, pads.columns};
+  }
+
+  // What stands for an old value by now. Added nodes must name it themselves.
+  ValueId Current(ValueId value) const {
+    const auto it = current_.find(value);
+    return it == current_.end() ? value : it->second;
+  }
+  void Replace(ValueId old, ValueId with) {
+    editor_.Replace(Current(old), with);
+    current_[old] = with;
+  }
+
+  // The part of a padded matrix that is `type`.
+  ValueId Unpadded(int before, const std::string& name, ValueId value, const Pads& pads,
+                   const TensorType& type) {
+    const int row = static_cast<int>(type.sizes.size()) - 2;
+    if (pads.rows > 0 && pads.columns > 0) {
+      TensorType rows = editor_.TypeOf(value);
+      rows.sizes[row] = type.sizes[row];
+      value = nodes_.FirstOf(before, name, value, row, rows);
+    }
+    const int dim = pads.columns > 0 ? row + 1 : row;
+    return nodes_.FirstOf(before, name, value, dim, type);
+  }
+
+  // The operand, padded; made once for all products that read the same.
+  ValueId Padded(int product, const Matrix& matrix, const Pads& pads) {
+    auto [it, is_new] = padded_.try_emplace(KeyOf(matrix, pads));
+    if (!is_new) return it->second;
+    const TensorType type = editor_.TypeOf(matrix.value);
+    const ValueId source = Current(matrix.value);
+    const int producer = matrix.value.first - editor_.graph().FirstNodeValue();
+    const bool takes_over = TakesOver(matrix, pads);
+    const int before = takes_over ? producer + 1 : product;
+    const std::string name = editor_.node(takes_over ? producer : product).name;
+    const int row = static_cast<int>(type.sizes.size()) - 2;
+    ValueId value = matrix.by_columns ? nodes_.Transposed(before, name, source) : source;
+    std::vector<Expr> sizes = editor_.TypeOf(value).sizes;
+    sizes[row] += Expr(pads.rows);
+    sizes[row + 1] += Expr(pads.columns);
+    value = nodes_.ZeroPadded(before, name, value, sizes);
+    it->second = value;
+    if (takes_over) {
+      ValueId part = value;
+      const Pads turned = matrix.by_columns ? Pads{pads.columns, pads.rows} : pads;
+      if (matrix.by_columns) part = nodes_.Transposed(before, name, part);
+      Replace(matrix.value, Unpadded(before, name, part, turned, type));
+    }
+    return value;
+  }
+
+  ValueId Operand(int product, const ArgumentValue& arg, const Matrix& matrix, const Pads& pads) {
+    if (!pads.any()) return Current({arg.value, arg.output});
+    const ValueId padded = Padded(product, matrix, pads);
+    if (!matrix.transposed) return padded;
+    return nodes_.Transposed(product, editor_.node(product).name, padded);
+  }
+
+  // What is added to a padded product: padded where it is not broadcast.
+  ValueId Added(int product, const ArgumentValue& arg, const Plan& plan) {
+    const ValueId value = Current({arg.value, arg.output});
+    std::vector<Expr> sizes = editor_.TypeOf(value).sizes;
+    for (const auto& [from_last, pad] : {std::pair(2, plan.m), std::pair(1, plan.n)}) {
+      const int dim = static_cast<int>(sizes.size()) - from_last;
+      if (dim >= 0 && !sizes[dim].Is(1)) sizes[dim] += Expr(pad);
+    }
+    return nodes_.ZeroPadded(product, editor_.node(product).name, value, sizes);
+  }
+
+  void Apply(int index, const Plan& plan) {
+    const Form& form = *plan.form;
+    Node node = editor_.node(index);
+    const TensorType eager = node.outputs[0];
+    node.args[form.a] = ValueArg(Operand(index, node.args[form.a], plan.a, plan.PadsOfA()));
+    node.args[form.b] = ValueArg(Operand(index, node.args[form.b], plan.b, plan.PadsOfB()));
+    if (form.added >= 0)
+      node.args[form.added] = ValueArg(Added(index, node.args[form.added], plan));
+    TensorType& type = node.outputs[0];
+    type.sizes[form.batch] += Expr(plan.m);
+    type.sizes[form.batch + 1] += Expr(plan.n);
+    type.strides = ContiguousStrides(type.sizes);
+    const std::string name = node.name;
+    const ValueId product = editor_.Insert(index, std::move(node));
+    const Pads pads{plan.m, plan.n};
+    const ValueId old(editor_.ValueOfNode(index), 0);
+    Replace(old, pads.any() ? Unpadded(index, name, product, pads, eager) : product);
+  }
+
+  const PaddingCosts costs_;
+  const v1::DeviceType device_;
+  const Readers readers_;
+  GraphEditor editor_;
+  MatrixNodes nodes_;
+  std::map<Key, ValueId> padded_;
+  std::map<ValueId, ValueId> current_;
+};
+
+}  // namespace
+
+int PadProducts(const PaddingCosts& costs, Graph* graph) { return Padder(costs, graph).Run(); }
+int PadProducts(const v1::Target&, Graph* graph) { return PadProducts(PaddingCosts{}, graph); }
+
+}  // namespace tensord::compiler

@@ -1,0 +1,29 @@
+// Large products of matrices get rows that the GPU's library likes.
+//
+// Requires: a graph for CUDA. Ensures: products that pay for it run on operands padded with zeros,
+// so that every matrix in memory has rows of whole 16 bytes; what reads a result reads a slice of
+// it. Must follow passes that make or merge products.
+#ifndef TENSORD_COMPILER_REWRITE_PAD_PRODUCTS_H_
+#define TENSORD_COMPILER_REWRITE_PAD_PRODUCTS_H_
+
+#include "compiler/import/graph.h"
+#include "tensord/v1/artifact.pb.h"
+
+namespace tensord::compiler {
+
+// When padding pays.
+struct PaddingCosts {
+  // Multiply-adds below which a product is too short to bother: 2^27 take less than a microsecond.
+  double least_work = 1 << 27;
+  // What the GPU could have multiplied while it copies a byte: 600 TFLOP/s against 4.3 TB/s on an
+  // H200, 200 against 1.4 on an A100.
+  double flops_per_byte = 150;
+};
+
+// The number of products padded.
+int PadProducts(const PaddingCosts& costs, Graph* graph);
+int PadProducts(const v1::Target& target, Graph* graph);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_REWRITE_PAD_PRODUCTS_H_

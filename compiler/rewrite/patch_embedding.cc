@@ -1,0 +1,169 @@
+#include "compiler/rewrite/patch_embedding.h"
+
+#include <optional>
+
+#include "compiler/loop_ir/program.h"
+#include "compiler/rewrite/convolution.h"
+#include "compiler/rewrite/inserter.h"
+
+namespace tensord::compiler {
+namespace {
+
+// From here on the library's convolutions are fast themselves.
+constexpr int64_t kManyChannels = 16;
+
+// Height and width of a patch.
+struct Patch {
+  int64_t height, width;
+};
+
+std::optional<Patch> PatchOf(const Convolution& convolution, const TensorType& image,
+                             const TensorType& weight) {
+  if (image.sizes.size() != 4 || !RunsOnTensorCores(image.dtype)) return std::nullopt;
+  if (convolution.groups != 1 || !AllAre(convolution.padding, 0) ||
+      !AllAre(convolution.dilation, 1)) {
+    return std::nullopt;
+  }
+  const auto channels = image.sizes[1].AsConstant();
+  const auto height = weight.sizes[2].AsConstant(), width = weight.sizes[3].AsConstant();
+  if (!channels || *channels >= kManyChannels || !height || !width || *height * *width == 1) {
+    return std::nullopt;
+  }
+  if (convolution.stride.front() != *height || convolution.stride.back() != *width ||
+      !sym::Mod(image.sizes[2], Expr(*height)).Is(0) ||
+      !sym::Mod(image.sizes[3], Expr(*width)).Is(0)) {
+    return std::nullopt;
+  }
+  return Patch{*height, *width};
+}
+
+// The image's patches and how many there are.
+struct Patches {
+  ValueId matrix;  // [batch * rows * columns, channels * height * width]
+  Expr batch, rows, columns, length;
+};
+
+Patches PatchesOf(Inserter& in, ValueId image, const Patch& patch) {
+  const std::vector<Expr> sizes = in.TypeOf(image).sizes;
+  Patches out{.batch = sizes[0],
+              .rows = sym::FloorDiv(sizes[2], Expr(patch.height)),
+              .columns = sym::FloorDiv(sizes[3], Expr(patch.width)),
+              .length = sizes[1] * Expr(patch.height * patch.width)};
+  const ValueId split = in.View(
+      image, {out.batch, sizes[1], out.rows, Expr(patch.height), out.columns, Expr(patch.width)});
+  out.matrix = in.View(in.Permute(split, {0, 2, 4, 1, 3, 5}),
+                       {out.batch * out.rows * out.columns, out.length});
+  return out;
+}
+
+// aten::mm, or aten::addmm with a bias.
+ValueId Multiply(Inserter& in, ValueId a, ValueId b, std::optional<ValueId> bias = std::nullopt) {
+  TensorType type = in.TypeOf(a);
+  type.sizes[1] = in.TypeOf(b).sizes[1];
+  type.strides = ContiguousStrides(type.sizes);
+  if (!bias) return in.Node("aten::mm", {ValueArg(a), ValueArg(b)}, type);
+  return in.Node("aten::addmm",
+                 {ValueArg(*bias), ValueArg(a), ValueArg(b), IntegerArg(1), IntegerArg(1)}, type);
+}
+
+ValueId Forward(Inserter& in, const Convolution& convolution, const Patch& patch) {
+  const Patches patches = PatchesOf(in, convolution.input, patch);
+  const Expr outputs = in.TypeOf(convolution.weight).sizes[0];
+  const ValueId weights =
+      in.Permute(in.View(convolution.weight, {outputs, patches.length}), {1, 0});
+  const ValueId tokens = Multiply(in, patches.matrix, weights, convolution.bias);
+  return in.Permute(in.View(tokens, {patches.batch, patches.rows, patches.columns, outputs}),
+                    {0, 3, 1, 2});
+}
+
+struct Gradients {
+  ValueId weight, bias;
+};
+
+// The image's own gradient is not asked for: it is no parameter.
+Gradients Backward(Inserter& in, ValueId gradient, const Convolution& convolution,
+                   const Patch& patch) {
+  const Patches patches = PatchesOf(in, convolution.input, patch);
+  const TensorType weight = in.TypeOf(convolution.weight);
+  const ValueId tokens = in.View(in.Permute(gradient, {0, 2, 3, 1}),
+                                 {patches.batch * patches.rows * patches.columns, weight.sizes[0]});
+  TensorType vector = weight;
+  vector.sizes = {weight.sizes[0]};
+  vector.strides = {Expr(1)};
+  const ValueId sum = in.Node(
+      "aten::sum.dim_IntList",
+      {ValueArg(tokens), IntegersArg({Expr(0)}), BooleanArg(false), NoneArgument()}, vector);
+  return {in.View(Multiply(in, in.Permute(tokens, {1, 0}), patches.matrix), weight.sizes), sum};
+}
+
+// The graph's outputs must be as eager lays them out, and strided views count on it.
+bool NeedsItsLayout(const Graph& graph, ValueId value) {
+  bool needs = false;
+  const auto check = [&](const ArgumentValue& arg) {
+    needs = needs || ValueId(arg.value, arg.output) == value;
+  };
+  ForEachValue(graph.outputs, check);
+  for (const Node& node : graph.nodes) {
+    if (node.op == "aten::as_strided") ForEachValue(node.args, check);
+  }
+  return needs;
+}
+
+class Multiplier {
+ public:
+  explicit Multiplier(Graph* graph) : graph_(*graph), editor_(graph) {}
+
+  int Run() {
+    int count = 0;
+    for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
+      if (editor_.Runs(i)) count += TryForward(i) || TryBackward(i);
+    }
+    editor_.Finish();
+    return count;
+  }
+
+ private:
+  std::optional<Patch> PatchAt(const std::optional<Convolution>& convolution) const {
+    if (!convolution) return std::nullopt;
+    return PatchOf(*convolution, editor_.TypeOf(convolution->input),
+                   editor_.TypeOf(convolution->weight));
+  }
+
+  bool TryForward(int i) {
+    const auto convolution = AsConvolution(graph_.nodes[i]);
+    const auto patch = PatchAt(convolution);
+    const ValueId value(editor_.ValueOfNode(i), 0);
+    if (!patch || NeedsItsLayout(graph_, value)) return false;
+    Inserter in(&editor_, i);
+    editor_.Replace(value, Forward(in, *convolution, *patch));
+    return true;
+  }
+
+  bool TryBackward(int i) {
+    const Node& node = graph_.nodes[i];
+    const auto convolution = AsConvolutionOfBackward(node);
+    const auto patch = PatchAt(convolution);
+    const int value = editor_.ValueOfNode(i);
+    if (!patch || node.args[0].kind != ArgumentValue::kValue || editor_.Uses({value, 0}) > 0) {
+      return false;
+    }
+    // Their gradients lie as the weights do.
+    const TensorType& weight = editor_.TypeOf(convolution->weight);
+    if (weight.strides != ContiguousStrides(weight.sizes)) return false;
+    Inserter in(&editor_, i);
+    const ValueId gradient(node.args[0].value, node.args[0].output);
+    const Gradients gradients = Backward(in, gradient, *convolution, *patch);
+    editor_.Replace({value, 1}, gradients.weight);
+    editor_.Replace({value, 2}, gradients.bias);
+    return true;
+  }
+
+  Graph& graph_;
+  GraphEditor editor_;
+};
+
+}  // namespace
+
+int MultiplyPatches(const v1::Target&, Graph* graph) { return Multiplier(graph).Run(); }
+
+}  // namespace tensord::compiler
