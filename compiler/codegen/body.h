@@ -80,6 +80,8 @@ class BodyEmitter {
                                   const Expr& /*stride*/) {
     return "";
   }
+  // How many iterations of the vector loop lie between two lanes, as text; "" for one.
+  virtual std::string LaneStep() const { return ""; }
   // The text of a computation at the vector level where the target has a better way than the
   // operation on vectors; "" where it has none.
   virtual std::string SpecialCompute(const Inst& /*inst*/) { return ""; }
@@ -110,6 +112,8 @@ class BodyEmitter {
  private:
   EmittedValue EmitLoad(const Inst& inst);
   EmittedValue EmitUncached(int id);
+  // The distance of two lanes' elements for which the index grows by `stride` each iteration.
+  std::string StepText(const Expr& stride);
   // int64 lanes of an expression that varies in the vector loop.
   std::string VectorText(const Expr& e);
   std::string VectorAtom(const sym::Atom& atom);

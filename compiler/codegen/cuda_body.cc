@@ -72,15 +72,25 @@ std::string CudaBody::RowArray(BufferId id) {
 std::string CudaBody::ReadLocal(BufferId buffer) {
   const std::string array = RowArray(buffer);
   if (plan_.chunks > 0) return absl::StrCat(array, "[k]");
-  return absl::StrCat("tk::load<", ComputeTypeText(program().buffers[buffer].dtype), ", W>(", array,
-                      " + ", InnerPosition(), ")");
+  const std::string type = ComputeTypeText(program().buffers[buffer].dtype);
+  if (plan_.interleaved) {
+    return absl::StrCat("tk::strided", tail() ? "_tail" : "", "<", type, ", W>(", array, " + ",
+                        InnerPosition(), ", G", tail() ? ", left)" : ")");
+  }
+  return absl::StrCat("tk::load<", type, ", W>(", array, " + ", InnerPosition(), ")");
 }
 
 std::string CudaBody::WriteLocal(BufferId buffer, const std::string& value) {
   const std::string array = RowArray(buffer);
   if (plan_.chunks > 0) return absl::StrCat(array, "[k] = ", value, ";");
-  return absl::StrCat("tk::store<", ComputeTypeText(program().buffers[buffer].dtype), ", W>(",
-                      array, " + ", InnerPosition(), ", ", value, ");");
+  const std::string type = ComputeTypeText(program().buffers[buffer].dtype);
+  if (plan_.interleaved) {
+    return absl::StrCat("tk::store_strided", tail() ? "_masked" : "", "<", type, ", W>(", array,
+                        " + ", InnerPosition(), ", G, ", value,
+                        tail() ? ", tk::mask_first<W>(left));" : ");");
+  }
+  return absl::StrCat("tk::store<", type, ", W>(", array, " + ", InnerPosition(), ", ", value,
+                      ");");
 }
 
 std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
@@ -103,6 +113,7 @@ std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
 }
 
 bool CudaBody::IsRun(const Expr& e) const {
+  if (plan_.interleaved) return false;
   const int loop = static_cast<int>(nest().outer.size() + nest().inner.size()) - 1;
   return VectorAlignment(e, {sym::AtomKind::kLoop, loop}) >= plan_.width;
 }

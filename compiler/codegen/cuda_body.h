@@ -31,6 +31,7 @@ class CudaBody : public BodyEmitter {
   std::string WriteLocal(BufferId buffer, const std::string& value) override;
   std::string DefineLoad(const Inst& inst, const std::string& text) override;
   std::string SpecialCompute(const Inst& inst) override;
+  std::string LaneStep() const override { return plan_.interleaved ? "G" : ""; }
   bool AddsAreAtomic() const override { return true; }
   std::string Once(const std::string& statement) override;
 

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "compiler/codegen/cpp_text.h"
 
 namespace tensord::compiler {
 namespace {
@@ -27,6 +28,10 @@ constexpr int kTurns = 8;
 constexpr int kMostHeld = 64;
 // Vectors that a thread of a block should have under way for its row.
 constexpr int kUsualChunks = 4;
+// Rows of this many elements are read by interleaved lanes where aligned vectors would be so many
+// times narrower than wished.
+constexpr int64_t kLeastInterleaved = 1024;
+constexpr int kMostWaste = 4;
 // Rows of fewer vectors belong to a warp or a part of one.
 constexpr int kMostVectorsOfWarp = 128;
 // Shared memory that every device has without asking for more.
@@ -100,9 +105,13 @@ int ScalarCost(const Nest& nest) {
   return cost;
 }
 
-// The widest vectors that divide the innermost loop and keep every access aligned.
-int ChooseWidth(const Program& program, const Nest& nest) {
-  if (nest.inner.empty()) return 1;
+struct Widths {
+  int wished = 1;   // by the sizes of elements and the body
+  int aligned = 1;  // divides the innermost loop and keeps every access aligned
+};
+
+Widths ChooseWidth(const Program& program, const Nest& nest) {
+  if (nest.inner.empty()) return {};
   const int last = static_cast<int>(nest.outer.size() + nest.inner.size()) - 1;
   int smallest = 8, largest = 1;
   std::vector<std::pair<int, int64_t>> alignments;
@@ -114,7 +123,7 @@ int ChooseWidth(const Program& program, const Nest& nest) {
     if (size > 1) smallest = std::min(smallest, size);
     alignments.emplace_back(size, alignment);
   });
-  if (alignments.empty()) return 1;
+  if (alignments.empty()) return {};
   int width = std::min({kMostWidth, kAccessBytes / smallest, kMostVectorBytes / largest});
   if (BodyCost(nest) > kHeavyBody) width = std::min(width, kHeavyWidth);
   const auto fits = [&](int w) {
@@ -122,8 +131,19 @@ int ChooseWidth(const Program& program, const Nest& nest) {
     return std::all_of(alignments.begin(), alignments.end(),
                        [w](const auto& access) { return access.second % w == 0; });
   };
+  Widths widths{.wished = width};
   while (width > 1 && !fits(width)) width /= 2;
-  return std::max(width, 1);
+  widths.aligned = std::max(width, 1);
+  return widths;
+}
+
+bool FindsPlaces(const Nest& nest) {
+  for (const NestMember& member : nest.members) {
+    for (const Reduction& reduction : member.loops.reductions) {
+      if (IsArg(reduction.kind)) return true;
+    }
+  }
+  return false;
 }
 
 int RoundUpToWarp(int64_t threads) {
@@ -142,7 +162,8 @@ class Planner {
  public:
   Planner(const Program& program, const Nest& nest, const v1::CudaTarget& target, int fixed_threads)
       : program_(program), nest_(nest), target_(target), fixed_(fixed_threads) {
-    plan_.width = ChooseWidth(program, nest);
+    widths_ = ChooseWidth(program, nest);
+    plan_.width = widths_.aligned;
     rows_ = sym::Product(nest.outer);
     vectors_ =
         nest.inner.empty() ? Expr(1) : sym::FloorDiv(sym::Product(nest.inner), Expr(plan_.width));
@@ -197,19 +218,16 @@ class Planner {
         vectors >= int64_t{kLeastVectorsOfPart} * 2 * kUsualThreads) {
       return Split(rows, vectors);
     }
-    if (sums) {
-      ChooseSweepGroup(vectors);
-    } else {
-      ChooseGroup(vectors, rows);
+    if (Interleaves()) {
+      plan_.interleaved = true;
+      SetWidth(widths_.wished);
     }
-    const bool is_static = vectors_.AsConstant().has_value();
-    const int64_t chunks = (vectors + plan_.group - 1) / plan_.group;
-    const int64_t held = chunks * plan_.width;
-    if (is_static && held <= (plan_.threads > 512 ? kMostHeld / 2 : kMostHeld)) {
-      plan_.chunks = static_cast<int>(chunks);
-    } else {
-      Loop(sums);
+    if (!HoldRow(sums) && plan_.interleaved && sums) {  // columns in memory are in vectors
+      plan_.interleaved = false;
+      SetWidth(widths_.aligned);
+      HoldRow(sums);
     }
+    if (plan_.chunks == 0) Loop(sums);
     if (sums) {
       plan_.resident = std::max(1, kRowSweepThreads / plan_.threads);
       Bound(sym::CeilDiv(rows_, Expr(plan_.groups())), Multiprocessors() * plan_.resident);
@@ -234,6 +252,33 @@ class Planner {
     const int64_t wanted = RoundUpToWarp((vectors + kUsualChunks - 1) / kUsualChunks);
     Threads(static_cast<int>(std::clamp<int64_t>(wanted, 64, kMostThreads)));
     plan_.group = plan_.threads;
+  }
+
+  void SetWidth(int width) {
+    plan_.width = width;
+    vectors_ = sym::CeilDiv(sym::Product(nest_.inner), Expr(width));
+  }
+
+  // Rows whose length or alignment forbids vectors of neighbours.
+  bool Interleaves() const {
+    return nest_.inner.size() == 1 && widths_.aligned * kMostWaste <= widths_.wished &&
+           sym::Hint(nest_.inner[0]) >= kLeastInterleaved && !FindsPlaces(nest_);
+  }
+
+  // Chooses the group; true when its threads hold the whole row.
+  bool HoldRow(bool sums) {
+    const int64_t vectors = std::max<int64_t>(1, sym::Hint(vectors_));
+    if (sums) {
+      ChooseSweepGroup(vectors);
+    } else {
+      ChooseGroup(vectors, std::max<int64_t>(1, sym::Hint(rows_)));
+    }
+    const int64_t chunks = (vectors + plan_.group - 1) / plan_.group;
+    const int64_t held = chunks * plan_.width;
+    const bool holds = vectors_.AsConstant().has_value() &&
+                       held <= (plan_.threads > 512 ? kMostHeld / 2 : kMostHeld);
+    plan_.chunks = holds ? static_cast<int>(chunks) : 0;
+    return holds;
   }
 
   // A warp needs no barrier to reduce a row; what it cannot hold is a block's.
@@ -304,6 +349,7 @@ class Planner {
   const Nest& nest_;
   const v1::CudaTarget& target_;
   const int fixed_;
+  Widths widths_;
   Expr rows_, vectors_;
   CudaPlan plan_;
 };

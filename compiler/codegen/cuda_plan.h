@@ -31,6 +31,9 @@ struct CudaPlan {
   int turns = 1;               // kElements: vectors that one thread does, one after the other
   bool loops_rows = false;     // a block does row after row; the grid is bounded
   bool rows_in_shared = true;  // of a row in a loop: values for later passes are in shared memory
+  // Lanes of a vector are G elements of the row apart, not neighbours: neighbouring threads read
+  // neighbouring elements one by one, whatever the row's length and alignment.
+  bool interleaved = false;
   int parts = 1;               // kSplit: blocks of a row
   int resident = 1;            // blocks that a multiprocessor has room for, which bounds registers
   bool tiled = false;          // kSweep: blocks take one group-wide tile of the columns each
