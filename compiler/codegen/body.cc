@@ -102,10 +102,10 @@ std::string BodyEmitter::ArgumentText(const Expr& value) {
 std::string BodyEmitter::VectorAtom(const sym::Atom& atom) {
   switch (atom.kind) {
     case sym::AtomKind::kLoop:
-      return Define(vector_level(),
-                    LaneStep().empty()
-                        ? absl::StrCat("tk::iota<int64_t, W>(i", atom.id, ")")
-                        : absl::StrCat("tk::iota_by<int64_t, W>(i", atom.id, ", ", LaneStep(), ")"));
+      return Define(vector_level(), LaneStep().empty()
+                                        ? absl::StrCat("tk::iota<int64_t, W>(i", atom.id, ")")
+                                        : absl::StrCat("tk::iota_by<int64_t, W>(i", atom.id, ", ",
+                                                       LaneStep(), ")"));
     case sym::AtomKind::kIndirect:
       return indirect_.at({member_, atom.id}).name;
     case sym::AtomKind::kFloorDiv:
@@ -184,6 +184,7 @@ EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
   EmittedValue value{.dtype = inst.dtype};
   const std::string storage = StorageType(inst.storage);
   if (nest_.local.count(inst.buffer) != 0) {
+    if (ComputesAgain(inst.buffer)) return EmitAgain(inst.buffer);
     value.level = vector_level();
     value.name = Define(value.level, ReadLocal(inst.buffer));
     return value;
@@ -245,6 +246,25 @@ EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
   return value;
 }
 
+EmittedValue BodyEmitter::EmitAgain(BufferId buffer) {
+  const NestMember* const reader = member_;
+  for (const NestMember& writer : nest_.members) {
+    for (const Store& store : writer.loops.stores) {
+      if (store.buffer != buffer) continue;
+      member_ = &writer;
+      EmittedValue value = Emit(store.value);
+      if (value.level < vector_level() || !value.literal.empty()) {
+        value.name = Define(vector_level(), Use(value, vector_level()));
+        value.literal.clear();
+        value.level = vector_level();
+      }
+      member_ = reader;
+      return value;
+    }
+  }
+  TENSORD_CHECK(false, "nothing stores a local buffer");
+}
+
 void BodyEmitter::ForgetUnit() {
   lines_[0].clear();
   known_[0].clear();
@@ -271,7 +291,7 @@ void BodyEmitter::EmitStore(const Store& store, bool keep_for_later_pass) {
     pass_values_[store.buffer] = kept;
   }
   if (local) {
-    if (keep_for_later_pass) {
+    if (keep_for_later_pass && !ComputesAgain(store.buffer)) {
       lines_[level].push_back(WriteLocal(store.buffer, text));
     }
     return;

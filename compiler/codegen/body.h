@@ -72,6 +72,8 @@ class BodyEmitter {
 
   // The vector of a buffer that is local to the nest and was stored in an earlier pass.
   virtual std::string ReadLocal(BufferId buffer) = 0;
+  // Whether such a buffer's values are computed again where they are read.
+  virtual bool ComputesAgain(BufferId /*buffer*/) const { return false; }
   // The statement that keeps a vector of such a buffer for later passes.
   virtual std::string WriteLocal(BufferId buffer, const std::string& value) = 0;
   // A vector load's text where the target has a better way to the values; `address` is the first
@@ -112,6 +114,8 @@ class BodyEmitter {
  private:
   EmittedValue EmitLoad(const Inst& inst);
   EmittedValue EmitUncached(int id);
+  // The value that an earlier member stored to a local buffer, in the current pass.
+  EmittedValue EmitAgain(BufferId buffer);
   // The distance of two lanes' elements for which the index grows by `stride` each iteration.
   std::string StepText(const Expr& stride);
   // int64 lanes of an expression that varies in the vector loop.

@@ -158,9 +158,9 @@ void CudaAccumulators::Accumulate(const NestMember& member) {
       }
       target += "[k]";
     }
-    const std::string added =
-        tail ? absl::StrCat("tk::where(tk::mask_first<W>(left), ", value, ", ", Start(acc, "W"), ")")
-             : value;
+    const std::string added = tail ? absl::StrCat("tk::where(tk::mask_first<W>(left), ", value,
+                                                  ", ", Start(acc, "W"), ")")
+                                   : value;
     out.push_back(
         absl::StrCat(target, " = ", CombineFunction(kind), "(", target, ", ", added, ");"));
   }

@@ -10,37 +10,10 @@ namespace tensord::compiler {
 
 CudaBody::CudaBody(const Program& program, const Nest& nest, KernelInterface* interface,
                    const CudaPlan& plan)
-    : BodyEmitter(program, nest, interface), plan_(plan) {
-  if (plan.chunks > 0) FindRepeatedLoads();
-}
-
-// What is the same for all rows, like a norm's weight, comes from the cache the second time: in
-// registers it would cost as much as the row itself.
-void CudaBody::FindRepeatedLoads() {
-  const auto depends_on_row = [&](const Expr& index) {
-    for (size_t d = 0; d < nest().outer.size(); ++d) {
-      const auto step = sym::LinearCoefficient(index, {sym::AtomKind::kLoop, static_cast<int>(d)});
-      if (!step || !step->Is(0)) return true;
-    }
-    return false;
-  };
-  std::map<std::pair<BufferId, Expr>, int> first;
-  std::set<BufferId> written;
-  for (const NestMember& member : nest().members) {
-    for (const Store& store : member.loops.stores) written.insert(store.buffer);
-  }
-  for (const NestMember& member : nest().members) {
-    if (!member.has_inner) continue;
-    for (const Inst& inst : member.loops.block.insts) {
-      if (inst.kind != InstKind::kLoad || inst.guard >= 0 || written.count(inst.buffer) != 0 ||
-          sym::ContainsKind(inst.index, sym::AtomKind::kIndirect) || !depends_on_row(inst.index)) {
-        continue;
-      }
-      const auto key = std::make_pair(inst.buffer, inst.index);
-      auto [it, is_new] = first.emplace(key, member.position);
-      if (!is_new && it->second != member.position) repeated_.insert(key);
-    }
-  }
+    : BodyEmitter(program, nest, interface),
+      plan_(plan),
+      again_(LocalsComputedAgain(nest, plan.chunks > 0)) {
+  if (plan.chunks > 0) repeated_ = RepeatedLoads(nest);
 }
 
 std::string CudaBody::RowArray(BufferId id) {

@@ -286,14 +286,13 @@ class CudaNestWriter {
     std::string text = Flush(depth);
     const std::string loop = absl::StrCat("i", FirstInner());
     const std::string extent = body_.ExtentText(nest_.inner[0]);
-    const std::string tail =
-        absl::StrCat(indent, "  if (", loop, " < ", extent, ") {\n", indent,
-                     "    [[maybe_unused]] const index left = (", extent, " - ", loop,
-                     " + G - 1) / G;\n", rest, indent, "  }\n");
+    const std::string tail = absl::StrCat(indent, "  if (", loop, " < ", extent, ") {\n", indent,
+                                          "    [[maybe_unused]] const index left = (", extent,
+                                          " - ", loop, " + G - 1) / G;\n", rest, indent, "  }\n");
     if (plan_.chunks == 0) {
       absl::StrAppend(&text, indent, "{\n", indent, "  index ", loop, " = lane;\n", indent,
-                      "  for (; ", loop, " + (W - 1) * G < ", extent, "; ", loop,
-                      " += G * W) {\n", whole, indent, "  }\n", tail, indent, "}\n");
+                      "  for (; ", loop, " + (W - 1) * G < ", extent, "; ", loop, " += G * W) {\n",
+                      whole, indent, "  }\n", tail, indent, "}\n");
       return text;
     }
     const int64_t of_group = int64_t{plan_.group} * plan_.width;
