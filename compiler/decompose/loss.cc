@@ -264,7 +264,12 @@ Results CrossEntropyBackward(Builder& b, const Call& call) {
     if (c.weight) {
       s = ops.Mul(s, ops.Cast(c.weight->Load(ops, std::vector<Expr>{which}), compute));
     }
-    return s;
+    // A target that is no class has no element.
+    const Value target = ops.Cast(c.target.Load(ops, index), kInt64);
+    const Value beyond = ops.Compute(Op::k_ge, {target, ops.Index(c.count)});
+    const Value below = ops.Compute(Op::k_lt, {target, ops.ConstantInt(0, kInt64)});
+    const Value none = ops.Compute(Op::k_logical_or, {beyond, below});
+    return ops.Where(none, ops.Constant(0, compute), s);
   });
   const DType dtype = call.dtype(8).value_or(output.dtype());
   Body body = [c, slope, output, compute](Recorder& ops, Index index) {

@@ -21,8 +21,9 @@ GraphBuilder LossGradient(const Case& c) {
   GraphBuilder g;
   const bool each = c.reduction == kNone;
   const Ref grad = each ? g.Input({6}) : g.Input(Shape{});
-  const Ref y = g.Input({6, 5}), target = g.Input({6}, kI64), total = g.Input(Shape{});
+  const Ref y = g.Input({6, 5}), target = g.Input({6}, kI64), logarithm = g.Input(Shape{});
   const Arg weight = c.weighted ? Arg(g.Input({5})) : Arg(nullptr);
+  const Ref total = g.Node("aten::exp", {logarithm}, g.Meta(Shape{}));  // not zero
   const Ref loss =
       g.Node("aten::nll_loss_backward",
              {grad, y, target, weight, c.reduction, c.ignore_index, total}, g.Meta({6, 5}));
