@@ -16,7 +16,7 @@ constexpr int kUsualThreads = 256;
 constexpr int kMostThreads = 1024;
 // A vector of more than this many bytes of one operand brings nothing over two loads.
 constexpr int kAccessBytes = 16;
-constexpr int kMostVectorBytes = 32;  // of the widest operand
+constexpr int kMostVectorBytes = 16;  // of the widest operand: neighbouring threads stay neighbours
 constexpr int kMostWidth = 8;
 // Bodies of more instructions than this per element run with short vectors, for registers.
 constexpr int kHeavyBody = 400;

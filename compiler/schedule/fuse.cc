@@ -14,7 +14,8 @@ namespace {
 
 // A nest with more operations than this compiles slowly and spills registers.
 constexpr size_t kMostOps = 48;
-// Groups further apart than this in program order stay apart, for the sake of memory.
+// Groups that only read the same and are further apart than this in program order stay apart, for the
+// sake of memory. Where one reads what the other writes, fusing saves the memory in between.
 constexpr int kMostDistance = 64;
 // Reading this little twice costs less than a constraint on the schedule.
 constexpr int64_t kSmallBytes = 4096;
@@ -102,13 +103,14 @@ class Fuser {
     std::map<std::pair<int, int>, int64_t> saved;
     for (const auto& [id, groups] : users) {
       const int64_t bytes = BufferBytes(program_.buffers[id]);
+      std::vector<bool> writes;
+      for (int g : groups) writes.push_back(groups_[g].accesses.writes.count(id) != 0);
       for (size_t i = 0; i < groups.size(); ++i) {
         for (size_t j = i + 1; j < groups.size(); ++j) {
           const int a = groups[i], b = groups[j];
-          if (groups_[b].ops.front() - groups_[a].ops.back() > kMostDistance) break;
-          const bool flows = groups_[a].accesses.writes.count(id) != 0 ||
-                             groups_[b].accesses.writes.count(id) != 0;
-          if (!flows && bytes < kSmallBytes) continue;
+          const bool flows = writes[i] || writes[j];
+          const bool near = groups_[b].ops.front() - groups_[a].ops.back() <= kMostDistance;
+          if (!flows && (bytes < kSmallBytes || !near)) continue;
           saved[{a, b}] += flows ? 2 * bytes + 1 : bytes;
         }
       }
