@@ -136,9 +136,7 @@ class Planner {
       Threads(kUsualThreads);
       Bound(sym::CeilDiv(rows_ * vectors_, Expr(plan_.threads)), SweepBlocks());
     } else if (IsPointwise(nest_)) {
-      plan_.kind = CudaPlan::kElements;
-      Threads(kUsualThreads);
-      plan_.blocks = sym::CeilDiv(rows_ * vectors_, Expr(plan_.threads));
+      Elements();
     } else {
       Rows();
     }
@@ -154,6 +152,15 @@ class Planner {
     plan_.loops_rows = true;
     plan_.blocks = sym::Min(wanted, Expr(std::max(most, 1)));
     plan_.copies = plan_.blocks;
+  }
+
+  void Elements() {
+    Threads(kUsualThreads);
+    plan_.tiles = PlanTiles(program_, nest_, target_, plan_.width, plan_.threads);
+    if (plan_.tiles && BodyCost(nest_) > kHeavyBody) plan_.tiles->unroll = 1;
+    plan_.kind = plan_.tiles ? CudaPlan::kTiles : CudaPlan::kElements;
+    plan_.blocks =
+        plan_.tiles ? plan_.tiles->blocks : sym::CeilDiv(rows_ * vectors_, Expr(plan_.threads));
   }
 
   void Columns() {
@@ -336,9 +343,16 @@ CudaPlan PlanCudaNest(const Program& program, const Nest& nest, const v1::CudaTa
 }
 
 std::string ToString(const CudaPlan& plan) {
-  static constexpr const char* kNames[] = {"elements", "rows", "sweep", "split", "columns"};
-  return absl::StrCat(kNames[plan.kind], " w", plan.width, " t", plan.threads, " g", plan.group,
-                      " c", plan.chunks);
+  static constexpr const char* kNames[] = {"elements", "tiles", "rows",
+                                           "sweep",    "split", "columns"};
+  std::string text = absl::StrCat(kNames[plan.kind], " w", plan.width, " t", plan.threads, " g",
+                                  plan.group, " c", plan.chunks);
+  if (plan.tiles) {
+    absl::StrAppend(&text, " ", plan.tiles->along, "x", plan.tiles->across);
+    for (const TileOperand& operand : plan.tiles->operands)
+      absl::StrAppend(&text, " r", operand.run);
+  }
+  return text;
 }
 
 }  // namespace tensord::compiler
