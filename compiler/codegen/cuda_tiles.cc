@@ -1,6 +1,7 @@
 #include "compiler/codegen/cuda_tiles.h"
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 
 #include <algorithm>
 #include <set>
@@ -133,11 +134,94 @@ void ChooseEdges(const Nest& nest, const v1::CudaTarget& target, TilePlan* plan)
   }
 }
 
-// A bound of a loop that a tile may exceed; "" where tiles fit.
-std::string Bound(BodyEmitter* body, const Expr& extent, int loop, int edge) {
-  if (sym::ExactDiv(extent, Expr(edge))) return "";
-  return absl::StrCat("i", loop, " < ", body->ExtentText(extent));
-}
+// Loops are called i0, i1, ... as in the body, first0, first1, ... at the tile's first element.
+class TileWriter {
+ public:
+  TileWriter(BodyEmitter* body, const Nest& nest, const TilePlan& plan, int width, int threads)
+      : body_(body),
+        nest_(nest),
+        plan_(plan),
+        last_(VectorLoop(nest)),
+        row_vectors_(plan.along / width),
+        vectors_(row_vectors_ * plan.across),
+        rounds_((vectors_ + threads - 1) / threads),
+        is_whole_(vectors_ % threads == 0) {}
+
+  std::string Write(const std::map<size_t, TileFill>& fills, const std::string& lines) {
+    return absl::StrCat(FindTile(), Fill(fills), "  __syncthreads();\n", Vectors(lines));
+  }
+
+ private:
+  // Neighbouring blocks take tiles of one row of the result.
+  std::string FindTile() {
+    std::string text = "  [[maybe_unused]] index rest = block;\n";
+    const auto take = [&](const std::string& name, const Expr& count, const std::string& times) {
+      const std::string extent = body_->ExtentText(count);
+      absl::StrAppend(&text, "  [[maybe_unused]] const index ", name, " = rest % ", extent, times,
+                      ";\n  rest /= ", extent, ";\n");
+    };
+    for (const auto& [loop, edge] : {std::pair(last_, plan_.along), {plan_.loop, plan_.across}}) {
+      take(absl::StrCat("first", loop), sym::CeilDiv(ExtentOf(nest_, loop), Expr(edge)),
+           absl::StrCat(" * ", edge));
+    }
+    for (int loop = last_ - 1; loop >= 0; --loop) {
+      if (loop != plan_.loop) take(absl::StrCat("i", loop), ExtentOf(nest_, loop), "");
+    }
+    return text;
+  }
+
+  std::string Loops(const std::string& along, const std::string& across) {
+    return absl::StrCat("    [[maybe_unused]] const index i", last_, " = first", last_, along,
+                        ", i", plan_.loop, " = first", plan_.loop, across, ";\n");
+  }
+
+  bool Fits(int loop, int edge) const {
+    return sym::ExactDiv(ExtentOf(nest_, loop), Expr(edge)).has_value();
+  }
+
+  // Elements of a tile that exist along a loop.
+  std::string Left(int loop, int edge) {
+    return absl::StrCat("static_cast<index>(",
+                        Fits(loop, edge)
+                            ? absl::StrCat(edge)
+                            : absl::StrCat(body_->ExtentText(ExtentOf(nest_, loop)), " - i", loop),
+                        ")");
+  }
+
+  std::string Fill(const std::map<size_t, TileFill>& fills) {
+    std::string text = absl::StrCat("  {\n", Loops("", ""));
+    const std::string left =
+        absl::StrCat(Left(last_, plan_.along), ", ", Left(plan_.loop, plan_.across));
+    for (const auto& [number, fill] : fills) {
+      absl::StrAppend(&text, "    Tile", number, "::fill(tile", number, ", ", fill.address,
+                      ", static_cast<index>(", fill.step, "), ", left, ");\n");
+    }
+    return text + "  }\n";
+  }
+
+  std::string Vectors(const std::string& lines) {
+    std::vector<std::string> bounds;
+    for (const auto& [loop, edge] : {std::pair(last_, plan_.along), {plan_.loop, plan_.across}}) {
+      if (Fits(loop, edge)) continue;
+      bounds.push_back(absl::StrCat("i", loop, " < ", body_->ExtentText(ExtentOf(nest_, loop))));
+    }
+    return absl::StrCat(
+        "#pragma unroll ", plan_.unroll, "\n  for (int k = 0; k < ", rounds_,
+        "; ++k) {\n    const int place = threadIdx.x + k * T;\n",
+        is_whole_ ? "" : absl::StrCat("    if (place >= ", vectors_, ") break;\n"),
+        "    [[maybe_unused]] const int tile_row = place / ", row_vectors_,
+        ", tile_column = place % ", row_vectors_, " * W;\n", Loops(" + tile_column", " + tile_row"),
+        "    ", bounds.empty() ? "" : absl::StrCat("if (", absl::StrJoin(bounds, " && "), ") "),
+        "{\n", lines, "    }\n  }\n");
+  }
+
+  BodyEmitter* body_;
+  const Nest& nest_;
+  const TilePlan& plan_;
+  const int last_;
+  const int row_vectors_, vectors_, rounds_;  // vectors of a tile's row, of a tile; of a thread
+  const bool is_whole_;                       // every thread has a vector in every round
+};
 
 }  // namespace
 
@@ -171,50 +255,7 @@ std::optional<TilePlan> PlanTiles(const Program& program, const Nest& nest,
 std::string TileText(BodyEmitter* body, const Nest& nest, const TilePlan& plan, int width,
                      int threads, const std::map<size_t, TileFill>& fills,
                      const std::string& lines) {
-  const int last = VectorLoop(nest);
-  std::string text = "  index rest = block;\n";
-  const auto first = [&](int loop, int edge) {
-    const Expr tiles = sym::CeilDiv(ExtentOf(nest, loop), Expr(edge));
-    absl::StrAppend(&text, "  const index first", loop, " = rest % ", body->ExtentText(tiles),
-                    " * ", edge, ";\n  rest /= ", body->ExtentText(tiles), ";\n");
-  };
-  first(last, plan.along);
-  first(plan.loop, plan.across);
-  for (int loop = last - 1; loop >= 0; --loop) {
-    if (loop == plan.loop) continue;
-    const std::string extent = body->ExtentText(ExtentOf(nest, loop));
-    absl::StrAppend(&text, "  [[maybe_unused]] const index i", loop, " = rest % ", extent,
-                    ";\n  rest /= ", extent, ";\n");
-  }
-  const auto at = [&](int loop, const std::string& add, const std::string& indent) {
-    absl::StrAppend(&text, indent, "[[maybe_unused]] const index i", loop, " = first", loop, add,
-                    ";\n");
-  };
-  text += "  {\n";
-  at(last, "", "    ");
-  at(plan.loop, "", "    ");
-  for (const auto& [number, fill] : fills) {
-    absl::StrAppend(&text, "    Tile", number, "::fill(tile", number, ", ", fill.address,
-                    ", static_cast<index>(", fill.step, "), static_cast<index>(",
-                    body->ExtentText(ExtentOf(nest, last)), " - i", last, "), static_cast<index>(",
-                    body->ExtentText(ExtentOf(nest, plan.loop)), " - i", plan.loop, "));\n");
-  }
-  const int vectors = plan.along / width * plan.across;
-  const int rounds = (vectors + threads - 1) / threads;
-  absl::StrAppend(
-      &text, "  }\n  __syncthreads();\n#pragma unroll ", plan.unroll, "\n  for (int k = 0; k < ",
-      rounds, "; ++k) {\n    const int place = threadIdx.x + k * T;\n",
-      vectors % threads != 0 ? absl::StrCat("    if (place >= ", vectors, ") break;\n") : "",
-      "    [[maybe_unused]] const int tile_row = place / ", plan.along / width,
-      ", tile_column = place % ", plan.along / width, " * W;\n");
-  at(last, " + tile_column", "    ");
-  at(plan.loop, " + tile_row", "    ");
-  std::string bound = Bound(body, ExtentOf(nest, last), last, plan.along);
-  const std::string row_bound = Bound(body, ExtentOf(nest, plan.loop), plan.loop, plan.across);
-  if (!row_bound.empty()) absl::StrAppend(&bound, bound.empty() ? "" : " && ", row_bound);
-  absl::StrAppend(&text, "    ", bound.empty() ? "" : absl::StrCat("if (", bound, ") "), "{\n",
-                  lines, "    }\n  }\n");
-  return text;
+  return TileWriter(body, nest, plan, width, threads).Write(fills, lines);
 }
 
 }  // namespace tensord::compiler
