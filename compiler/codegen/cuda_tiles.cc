@@ -207,7 +207,7 @@ class TileWriter {
     }
     return absl::StrCat(
         "#pragma unroll ", plan_.unroll, "\n  for (int k = 0; k < ", rounds_,
-        "; ++k) {\n    const int place = threadIdx.x + k * T;\n",
+        "; ++k) {\n    const unsigned place = threadIdx.x + k * T;\n",
         is_whole_ ? "" : absl::StrCat("    if (place >= ", vectors_, ") break;\n"),
         "    [[maybe_unused]] const int tile_row = place / ", row_vectors_,
         ", tile_column = place % ", row_vectors_, " * W;\n", Loops(" + tile_column", " + tile_row"),

@@ -54,7 +54,8 @@ struct Tile {
     kUnroll = kChunk < 16 ? 16 / kChunk : 1,
   };
 
-  static TK_FN int at(int b, int a) {
+  // Unsigned, as all places below: their divisions are shifts then.
+  static TK_FN unsigned at(unsigned b, unsigned a) {
     return b * A + (a / kChunk ^ b / V % kPlaces) * kChunk + a % kChunk;
   }
 
@@ -64,14 +65,15 @@ struct Tile {
   static TK_FN void fill(S* tile, const S* p, I step, I left_a, I left_b) {
 #pragma unroll kUnroll
     for (int first = 0; first < kPieces; first += T) {
-      const int piece = first + int(threadIdx.x);
+      const unsigned piece = first + threadIdx.x;
       if (kPieces % T != 0 && piece >= kPieces) break;
-      const int a = piece / (B / V) * kChunk, b = piece % (B / V) * V;
+      // The compiler sees that a < A, and leaves out the bounds of whole tiles.
+      const unsigned a = piece / (B / V) % kChunks * kChunk, b = piece % (B / V) * V;
       Packed<S, V> in[kChunk] = {};
 #pragma unroll
       for (int i = 0; i < kChunk; ++i) {
-        if (a + i < left_a && b < left_b) {
-          in[i] = impl::read_packed<impl::Cache::kUsual, S, V>(p + (a + i) * step + b);
+        if (I(a + i) < left_a && I(b) < left_b) {
+          in[i] = impl::read_packed<impl::Cache::kUsual, S, V>(p + I(a + i) * step + I(b));
         }
       }
 #pragma unroll
