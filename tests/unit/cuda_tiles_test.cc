@@ -102,6 +102,24 @@ GraphBuilder Symmetric() {
   g.Output(Add(g, x, Transposed(g, x, 96, 96), {96, 96}));
   return g;
 }
+// Two stores into parts of one buffer, then a sum.
+GraphBuilder Joined() {
+  GraphBuilder g;
+  const Ref x = g.Input({64, 40}), y = g.Input({96, 40}), z = g.Input({160, 40});
+  const Ref parts =
+      g.Node("aten::cat", {List({Transposed(g, x, 64, 40), Transposed(g, y, 96, 40)}), 1},
+             g.Meta({40, 160}));
+  g.Output(Add(g, parts, Transposed(g, z, 160, 40), {40, 160}));
+  return g;
+}
+// Rows of one table in an order that another tensor has, beside an operand that lies across.
+GraphBuilder Gathered() {
+  GraphBuilder g;
+  const Ref table = g.Input({50, 64}), order = g.Input({96}, kI64), y = g.Input({64, 96});
+  const Ref rows = g.Node("aten::index_select", {table, 0, order}, g.Meta({96, 64}));
+  g.Output(Add(g, rows, Transposed(g, y, 64, 96), {96, 64}));
+  return g;
+}
 // Two nests of one launch.
 GraphBuilder TwoNests() {
   GraphBuilder g;
@@ -159,6 +177,9 @@ std::vector<Case> Cases() {
   add("broadcast", Broadcast(), {"tiles w4 64x32 r2"});
   add("two results", TwoResults(), {"tiles w4 64x64 r4"});
   add("symmetric", Symmetric(), {"tiles w4 64x64 r4"});
+  add("joined", Joined(), {"tiles w4 64x32 r2", "tiles w4 64x32 r2", "tiles w4 64x32 r2"});
+  add("gathered", Gathered(), {"tiles w4 64x64 r4"});
+  add("long and odd", TimesTransposed(1023, 385, kF32, kF32), {"tiles w1 64x64 r1"});
   add("two nests", TwoNests(), {"tiles w4 64x64 r4", "tiles w8 64x64 r2"});
   add("four loops", FourLoops(), {"tiles w2 32x32 r1"});
   add("symbolic", SymbolicTurned(), {"tiles w1 64x64 r1"}).symbols = {{0, 67}, {1, 131}};
@@ -218,11 +239,12 @@ std::vector<HostTensor> InputsOf(const Compiled& compiled, const Case& c) {
       count *= sizes.back();
     }
     std::vector<double> values(count);
-    const int64_t modulus = input.tensor().dtype() == kBool ? 2 : 127;
+    const v1::DType dtype = input.tensor().dtype();
+    const int64_t modulus = dtype == kBool ? 2 : dtype == kI64 ? 50 : 127;
     for (int64_t i = 0; i < count; ++i) {
       values[i] = static_cast<double>((i * 31 + i / 61 + inputs.size()) % modulus);
     }
-    inputs.push_back(MakeTensor(sizes, values, input.tensor().dtype()));
+    inputs.push_back(MakeTensor(sizes, values, dtype));
   }
   return inputs;
 }
