@@ -14,6 +14,7 @@ CudaBody::CudaBody(const Program& program, const Nest& nest, KernelInterface* in
       plan_(plan),
       again_(LocalsComputedAgain(nest, plan.chunks > 0)) {
   if (plan.chunks > 0) repeated_ = RepeatedLoads(nest);
+  if (plan.tiles) shared_bytes_ = plan.tiles->shared_bytes;
 }
 
 std::string CudaBody::RowArray(BufferId id) {
@@ -64,6 +65,25 @@ std::string CudaBody::WriteLocal(BufferId buffer, const std::string& value) {
   }
   return absl::StrCat("tk::store<", type, ", W>(", array, " + ", InnerPosition(), ", ", value,
                       ");");
+}
+
+std::string CudaBody::SpecialLoad(const Inst& inst, const std::string& address,
+                                  const Expr& stride) {
+  if (!plan_.tiles || inst.guard >= 0) return "";
+  const std::vector<TileOperand>& operands = plan_.tiles->operands;
+  const auto it = std::find_if(operands.begin(), operands.end(), [&](const TileOperand& operand) {
+    return operand.buffer == inst.buffer && operand.index == inst.index;
+  });
+  if (it == operands.end()) return "";
+  const size_t number = it - operands.begin();
+  const std::string type = StorageType(inst.storage);
+  if (tile_fills_.try_emplace(number, TileFill{address, ScalarText(stride)}).second) {
+    absl::StrAppend(array_declarations(), "  using Tile", number, " = tk::Tile<", type, ", ",
+                    plan_.tiles->along, ", ", plan_.tiles->across, ", ", it->run, ", T>;\n  ", type,
+                    "* const tile", number, " = reinterpret_cast<", type, "*>(shared_rows + ",
+                    it->offset, ");\n");
+  }
+  return absl::StrCat("Tile", number, "::read<W>(tile", number, ", tile_row, tile_column)");
 }
 
 std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {

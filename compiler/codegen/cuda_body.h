@@ -1,4 +1,5 @@
-// The bodies of a CUDA nest: what later passes of a row read stays in registers or shared memory.
+// The bodies of a CUDA nest: what later passes of a row read stays in registers or shared memory,
+// transposed operands come from tiles.
 #ifndef TENSORD_COMPILER_CODEGEN_CUDA_BODY_H_
 #define TENSORD_COMPILER_CODEGEN_CUDA_BODY_H_
 
@@ -25,11 +26,15 @@ class CudaBody : public BodyEmitter {
 
   // Bytes of dynamic shared memory that the rows of this nest take.
   int shared_bytes() const { return shared_bytes_; }
+  // Of the operands that the body reads from tiles, by position in the plan.
+  const std::map<size_t, TileFill>& tile_fills() const { return tile_fills_; }
 
  protected:
   std::string ReadLocal(BufferId buffer) override;
   bool ComputesAgain(BufferId buffer) const override { return again_.count(buffer) != 0; }
   std::string WriteLocal(BufferId buffer, const std::string& value) override;
+  std::string SpecialLoad(const Inst& inst, const std::string& address,
+                          const Expr& stride) override;
   std::string DefineLoad(const Inst& inst, const std::string& text) override;
   std::string SpecialCompute(const Inst& inst) override;
   std::string LaneStep() const override { return plan_.interleaved ? "G" : ""; }
@@ -51,6 +56,7 @@ class CudaBody : public BodyEmitter {
   // Loads that several passes make: kept by the first of them.
   std::set<std::pair<BufferId, Expr>> repeated_;
   std::map<std::pair<BufferId, Expr>, std::pair<std::string, int>> kept_;  // -> array, position
+  std::map<size_t, TileFill> tile_fills_;
   int shared_bytes_ = 0;
 };
 

@@ -61,6 +61,7 @@ class CudaNestWriter {
 
   // Where a thread stands.
   std::string Threads() {
+    if (plan_.kind == CudaPlan::kTiles) return "";
     std::string text =
         absl::StrCat("  [[maybe_unused]] const index rows = ", body_.ExtentText(Rows()),
                      ", vectors = ", body_.ExtentText(Vectors()), ";\n");
@@ -83,6 +84,8 @@ class CudaNestWriter {
     switch (plan_.kind) {
       case CudaPlan::kElements:
         return Elements();
+      case CudaPlan::kTiles:
+        return Tiles();
       case CudaPlan::kColumns:
         return Columns();
       case CudaPlan::kSplit:
@@ -174,6 +177,13 @@ class CudaNestWriter {
         "  const index unit = static_cast<index>(block) * T + threadIdx.x;\n"
         "  if (unit >= rows * vectors) return;\n",
         before, unit);
+  }
+
+  std::string Tiles() {
+    EmitMembers(nest_.members[0].position);
+    const std::string scalars = Flush(1), lines = InnerLines(3);
+    return scalars + TileText(&body_, nest_, *plan_.tiles, plan_.width, plan_.threads,
+                              body_.tile_fills(), lines);
   }
 
   std::string SweepElements() {

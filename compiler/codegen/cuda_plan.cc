@@ -208,11 +208,7 @@ class Planner {
       Threads(kUsualThreads);
       Bound(sym::CeilDiv(rows_ * vectors_, Expr(plan_.threads)), SweepBlocks());
     } else if (IsPointwise(nest_)) {
-      plan_.kind = CudaPlan::kElements;
-      Threads(kUsualThreads);
-      // An optimizer's powers of its step, say, are worth several vectors.
-      if (nest_.outer.empty() && ScalarCost(nest_) > kCheapScalars) plan_.turns = kTurns;
-      plan_.blocks = sym::CeilDiv(rows_ * vectors_, Expr(plan_.threads * plan_.turns));
+      Elements();
     } else {
       Rows();
     }
@@ -228,6 +224,21 @@ class Planner {
     plan_.loops_rows = true;
     plan_.blocks = sym::Min(wanted, Expr(std::max(most, 1)));
     plan_.copies = plan_.blocks;
+  }
+
+  void Elements() {
+    Threads(kUsualThreads);
+    plan_.tiles = PlanTiles(program_, nest_, target_, plan_.width, plan_.threads);
+    if (plan_.tiles) {
+      plan_.kind = CudaPlan::kTiles;
+      plan_.blocks = plan_.tiles->blocks;
+      if (BodyCost(nest_) > kHeavyBody) plan_.tiles->unroll = 1;
+      return;
+    }
+    plan_.kind = CudaPlan::kElements;
+    // An optimizer's powers of its step, say, are worth several vectors.
+    if (nest_.outer.empty() && ScalarCost(nest_) > kCheapScalars) plan_.turns = kTurns;
+    plan_.blocks = sym::CeilDiv(rows_ * vectors_, Expr(plan_.threads * plan_.turns));
   }
 
   void Columns() {
@@ -512,9 +523,16 @@ CudaPlan PlanCudaNest(const Program& program, const Nest& nest, const v1::CudaTa
 }
 
 std::string ToString(const CudaPlan& plan) {
-  static constexpr const char* kNames[] = {"elements", "rows", "sweep", "split", "columns"};
-  return absl::StrCat(kNames[plan.kind], " w", plan.width, " t", plan.threads, " g", plan.group,
-                      " c", plan.chunks);
+  static constexpr const char* kNames[] = {"elements", "tiles", "rows",
+                                           "sweep",    "split", "columns"};
+  std::string text = absl::StrCat(kNames[plan.kind], " w", plan.width, " t", plan.threads, " g",
+                                  plan.group, " c", plan.chunks);
+  if (plan.tiles) {
+    absl::StrAppend(&text, " ", plan.tiles->along, "x", plan.tiles->across);
+    for (const TileOperand& operand : plan.tiles->operands)
+      absl::StrAppend(&text, " r", operand.run);
+  }
+  return text;
 }
 
 }  // namespace tensord::compiler

@@ -1,13 +1,16 @@
 // How the threads of a CUDA kernel share the work of a nest.
 //
-// A unit of work is a vector (pointwise nests) or a row (nests with reductions or row statements);
-// a group of threads works on a row together. What the figures are chosen by is written at the
-// choices in cuda_plan.cc.
+// A unit of work is a vector or a tile of them (pointwise nests) or a row (nests with reductions or
+// row statements); a group of threads works on a row together. What the figures are chosen by is
+// written at the choices in cuda_plan.cc.
 #ifndef TENSORD_COMPILER_CODEGEN_CUDA_PLAN_H_
 #define TENSORD_COMPILER_CODEGEN_CUDA_PLAN_H_
 
+#include <optional>
+#include <set>
 #include <string>
 
+#include "compiler/codegen/cuda_tiles.h"
 #include "compiler/schedule/nest.h"
 #include "tensord/v1/artifact.pb.h"
 
@@ -16,6 +19,7 @@ namespace tensord::compiler {
 struct CudaPlan {
   enum Kind : uint8_t {
     kElements,  // a thread computes a vector of every result
+    kTiles,     // the same; a block takes a tile of two loops, for operands that lie across
     kRows,      // a group computes a row; nothing is reduced over rows
     kSweep,     // blocks sweep over rows (or elements) and keep accumulators over them
     kSplit,     // few long rows: several blocks share one, and its parts are combined afterwards
@@ -37,8 +41,9 @@ struct CudaPlan {
   int parts = 1;       // kSplit: blocks of a row
   int resident = 1;    // blocks that a multiprocessor has room for, which bounds registers
   bool tiled = false;  // kSweep: blocks take one group-wide tile of the columns each
-  Expr blocks;         // of the nest
-  Expr copies;         // kSweep: of the accumulators, one for each block that shares columns
+  std::optional<TilePlan> tiles;  // kTiles
+  Expr blocks;                    // of the nest
+  Expr copies;  // kSweep: of the accumulators, one for each block that shares columns
 
   int groups() const { return threads / group; }
 };

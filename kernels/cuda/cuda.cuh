@@ -26,6 +26,7 @@
 // atomic.cuh     accumulating scatter
 // generated.cuh  what the code generator relies on besides
 // scan.cuh       prefix sums in a block, and over a grid in one pass
+// tile.cuh       operands that lie across the vector loop, through shared memory
 #ifndef TENSORD_CUDA_CUDA_CUH_
 #define TENSORD_CUDA_CUDA_CUH_
 
@@ -38,5 +39,6 @@
 #include "tensord/cuda/random.cuh"
 #include "tensord/cuda/reduce.cuh"
 #include "tensord/cuda/scan.cuh"
+#include "tensord/cuda/tile.cuh"
 
 #endif  // TENSORD_CUDA_CUDA_CUH_

@@ -162,6 +162,23 @@ void* KernelLibrary::Find(const std::string& source) const { return kernels_.at(
 std::vector<HostTensor> RunKernels(const compiler::CompileState& state,
                                    const KernelLibrary& library, std::vector<HostTensor>& inputs,
                                    int threads, const InterpreterOptions& options) {
+  g_threads = threads;
+  const TensordKernelHost host{ParallelFor, threads};
+  const auto launch = [&](const KernelSource& kernel, const KernelArguments& arguments) {
+    std::vector<char> scratch(arguments.scratch_bytes * threads + 64);
+    void* aligned = scratch.data();
+    size_t space = scratch.size();
+    std::align(64, 0, aligned, space);
+    const TensordKernelArgs args{arguments.pointers.data(), arguments.integers.data(), aligned,
+                                 &host};
+    reinterpret_cast<TensordKernelFn>(library.Find(kernel.source))(&args);
+  };
+  return RunSchedule(state, launch, inputs, options);
+}
+
+std::vector<HostTensor> RunSchedule(const compiler::CompileState& state,
+                                    const KernelLauncher& launch, std::vector<HostTensor>& inputs,
+                                    const InterpreterOptions& options) {
   const compiler::Program& program = state.program;
   const auto value_of = [&](const Expr& e) {
     return sym::Evaluate(e, [&](const sym::Atom& atom) {
@@ -169,7 +186,6 @@ std::vector<HostTensor> RunKernels(const compiler::CompileState& state,
       return it == options.symbols.end() ? atom.hint : it->second;
     });
   };
-  g_threads = threads;
   constexpr int64_t kGuard = 64;  // bytes behind every buffer that no kernel may touch
   std::vector<std::vector<char>> memory(program.buffers.size());
   for (size_t i = 0; i < program.buffers.size(); ++i) {
@@ -193,20 +209,14 @@ std::vector<HostTensor> RunKernels(const compiler::CompileState& state,
     return place.kind == compiler::Place::kWorkspace ? workspace.data() + value_of(place.offset)
                                                      : memory[id].data();
   };
-  const TensordKernelHost host{ParallelFor, threads};
   for (size_t step = 0; step < state.schedule.steps.size(); ++step) {
     const KernelSource& kernel = state.kernels[step];
     TENSORD_CHECK(!kernel.source.empty(), "a library call in a kernel test");
-    std::vector<void*> pointers;
-    for (int id : kernel.buffers) pointers.push_back(address_of(id));
-    std::vector<int64_t> integers;
-    for (const Expr& e : kernel.integers) integers.push_back(value_of(e));
-    std::vector<char> scratch(value_of(kernel.scratch_bytes) * threads + 64);
-    void* aligned = scratch.data();
-    size_t space = scratch.size();
-    std::align(64, 0, aligned, space);
-    const TensordKernelArgs args{pointers.data(), integers.data(), aligned, &host};
-    reinterpret_cast<TensordKernelFn>(library.Find(kernel.source))(&args);
+    KernelArguments arguments{.scratch_bytes = value_of(kernel.scratch_bytes),
+                              .value_of = value_of};
+    for (int id : kernel.buffers) arguments.pointers.push_back(address_of(id));
+    for (const Expr& e : kernel.integers) arguments.integers.push_back(value_of(e));
+    launch(kernel, arguments);
   }
   for (int64_t k = 0; k < kGuard; ++k) {
     TENSORD_CHECK(workspace[workspace.size() - 1 - k] == '\x5a',

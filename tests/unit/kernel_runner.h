@@ -3,6 +3,7 @@
 #ifndef TENSORD_TESTS_UNIT_KERNEL_RUNNER_H_
 #define TENSORD_TESTS_UNIT_KERNEL_RUNNER_H_
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -30,7 +31,21 @@ class KernelLibrary {
   std::map<std::string, void*> kernels_;
 };
 
-// Runs the schedule of `state`; its kernels must be in the library.
+// What a kernel's launch gets.
+struct KernelArguments {
+  std::vector<void*> pointers;
+  std::vector<int64_t> integers;
+  int64_t scratch_bytes;
+  std::function<int64_t(const sym::Expr&)> value_of;  // of sizes
+};
+using KernelLauncher = std::function<void(const compiler::KernelSource&, const KernelArguments&)>;
+
+// Runs the schedule of `state`, each kernel by `launch`.
+std::vector<HostTensor> RunSchedule(const compiler::CompileState& state,
+                                    const KernelLauncher& launch, std::vector<HostTensor>& inputs,
+                                    const InterpreterOptions& options = {});
+
+// The same for the CPU; the kernels must be in the library.
 std::vector<HostTensor> RunKernels(const compiler::CompileState& state,
                                    const KernelLibrary& library, std::vector<HostTensor>& inputs,
                                    int threads, const InterpreterOptions& options = {});

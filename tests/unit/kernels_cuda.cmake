@@ -13,3 +13,12 @@ target_include_directories(kernels_cuda_host_test PRIVATE ${cuda_include})
 # round alike.
 target_compile_options(kernels_cuda_host_test PRIVATE -O1 -ffp-contract=off -fwrapv
                        -fno-strict-aliasing -Wno-unknown-pragmas)
+
+# Generated kernels as plain C++, compiled while the test runs.
+tensord_test(cuda_tiles_test
+  SOURCES cuda_tiles_test.cc cuda_kernel_runner.cc kernel_runner.cc interpreter.cc scalar_ops.cc
+  LIBS tensord_compiler tensord_jit ${CMAKE_DL_LIBS})
+target_include_directories(cuda_tiles_test PRIVATE ${CMAKE_SOURCE_DIR}/runtime/include)
+target_compile_definitions(cuda_tiles_test PRIVATE
+  TENSORD_TEST_CXX="${CMAKE_CXX_COMPILER}" TENSORD_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+  TENSORD_CUDA_INCLUDE="${cuda_include}")
