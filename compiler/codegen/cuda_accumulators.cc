@@ -285,7 +285,9 @@ std::string CudaAccumulators::SavePrivate() {
                       " - column + G - 1) / G));\n  }\n");
     } else {
       absl::StrAppend(&text, "    const index q = first_vector + lane + k * G;\n    if (", mine,
-                      "q < vectors) tk::store<", acc.type, ", W>(", at, "q * W, ", value,
+                      "q < vectors) tk::store", plan_.partial ? "_tail<" : "<", acc.type, ", W>(",
+                      at, "q * W, ", value,
+                      plan_.partial ? absl::StrCat(", tk::min_index(W, ", count, " - q * W)") : "",
                       ");\n  }\n");
     }
   }

@@ -51,7 +51,8 @@ std::string CudaBody::ReadLocal(BufferId buffer) {
     return absl::StrCat("tk::strided", tail() ? "_tail" : "", "<", type, ", W>(", array, " + ",
                         InnerPosition(), ", G", tail() ? ", left)" : ")");
   }
-  return absl::StrCat("tk::load<", type, ", W>(", array, " + ", InnerPosition(), ")");
+  return absl::StrCat("tk::load", tail() ? "_tail" : "", "<", type, ", W>(", array, " + ",
+                      InnerPosition(), tail() ? ", left)" : ")");
 }
 
 std::string CudaBody::WriteLocal(BufferId buffer, const std::string& value) {
@@ -63,8 +64,8 @@ std::string CudaBody::WriteLocal(BufferId buffer, const std::string& value) {
                         " + ", InnerPosition(), ", G, ", value,
                         tail() ? ", tk::mask_first<W>(left));" : ");");
   }
-  return absl::StrCat("tk::store<", type, ", W>(", array, " + ", InnerPosition(), ", ", value,
-                      ");");
+  return absl::StrCat("tk::store", tail() ? "_tail" : "", "<", type, ", W>(", array, " + ",
+                      InnerPosition(), ", ", value, tail() ? ", left);" : ");");
 }
 
 std::string CudaBody::SpecialLoad(const Inst& inst, const std::string& address,

@@ -54,7 +54,7 @@ class CudaNestWriter {
     if (!HasVectorLoop()) return Expr(1);
     const Expr extent =
         plan_.kind == CudaPlan::kColumns ? nest_.inner.back() : sym::Product(nest_.inner);
-    if (plan_.interleaved) return sym::CeilDiv(extent, Expr(plan_.width));
+    if (plan_.interleaved || plan_.partial) return sym::CeilDiv(extent, Expr(plan_.width));
     return sym::FloorDiv(extent, Expr(plan_.width));
   }
   Expr Rows() const { return sym::Product(nest_.outer); }
@@ -259,8 +259,8 @@ class CudaNestWriter {
   std::string Pass(int position, int depth) {
     const std::string indent(2 * depth, ' ');
     std::string text = accumulators_.DeclareRow(position);
-    if (plan_.interleaved) {
-      text += InterleavedLoops(position, depth);
+    if (plan_.interleaved || plan_.partial) {
+      text += LoopsWithTail(position, depth);
       accumulators_.EmitRowResults(position);
       return text + Flush(depth);
     }
@@ -287,7 +287,7 @@ class CudaNestWriter {
   }
 
   // Whole vectors first, then the lanes that are left.
-  std::string InterleavedLoops(int position, int depth) {
+  std::string LoopsWithTail(int position, int depth) {
     const std::string indent(2 * depth, ' ');
     EmitMembers(position);
     const std::string whole = InnerLines(depth + 2);
@@ -296,26 +296,39 @@ class CudaNestWriter {
     std::string text = Flush(depth);
     const std::string loop = absl::StrCat("i", FirstInner());
     const std::string extent = body_.ExtentText(nest_.inner[0]);
-    const std::string tail = absl::StrCat(indent, "  if (", loop, " < ", extent, ") {\n", indent,
-                                          "    [[maybe_unused]] const index left = (", extent,
-                                          " - ", loop, " + G - 1) / G;\n", rest, indent, "  }\n");
+    // A vector's last element, and how many are left of one that is not whole.
+    const std::string last =
+        absl::StrCat(loop, plan_.interleaved ? " + (W - 1) * G" : " + (W - 1)");
+    const std::string left = plan_.interleaved
+                                 ? absl::StrCat("(", extent, " - ", loop, " + G - 1) / G")
+                                 : absl::StrCat(extent, " - ", loop);
+    const std::string tail = absl::StrCat("if (", loop, " < ", extent, ") {\n", indent,
+                                          "    [[maybe_unused]] const index left = ", left, ";\n",
+                                          rest, indent, "  }\n");
     if (plan_.chunks == 0) {
-      absl::StrAppend(&text, indent, "{\n", indent, "  index ", loop, " = lane;\n", indent,
-                      "  for (; ", loop, " + (W - 1) * G < ", extent, "; ", loop, " += G * W) {\n",
-                      whole, indent, "  }\n", tail, indent, "}\n");
+      absl::StrAppend(&text, indent, "{\n", indent, "  index ", loop,
+                      plan_.interleaved ? " = lane;\n" : " = lane * W;\n", indent, "  for (; ",
+                      last, " < ", extent, "; ", loop, " += G * W) {\n", whole, indent, "  }\n",
+                      indent, "  ", tail, indent, "}\n");
       return text;
     }
     const int64_t of_group = int64_t{plan_.group} * plan_.width;
     const int64_t filled = *nest_.inner[0].AsConstant() / of_group;
     const std::string start =
-        absl::StrCat(indent, "  [[maybe_unused]] const index ", loop, " = k * (G * W) + lane;\n");
+        absl::StrCat(indent, "  [[maybe_unused]] const index ", loop,
+                     plan_.interleaved ? " = k * (G * W) + lane;\n" : " = (k * G + lane) * W;\n");
     if (filled > 0) {
       absl::StrAppend(&text, "#pragma unroll\n", indent, "for (int k = 0; k < ", filled,
                       "; ++k) {\n", start, whole, indent, "}\n");
     }
     if (filled < plan_.chunks) {
       absl::StrAppend(&text, indent, "{\n", indent, "  constexpr int k = ", filled, ";\n", start,
-                      tail, indent, "}\n");
+                      indent, "  ");
+      // Interleaved lanes are nearly all partial here; of neighbours it is one thread's.
+      if (plan_.partial) {
+        absl::StrAppend(&text, "if (", last, " < ", extent, ") {\n", whole, indent, "  } else ");
+      }
+      absl::StrAppend(&text, tail, indent, "}\n");
     }
     return text;
   }

@@ -24,7 +24,7 @@ constexpr int kHeavyWidth = 4;
 // Scalars that every thread may compute for one vector, and the vectors for which it computes
 // others.
 constexpr int kCheapScalars = 30;
-constexpr int kTurns = 8;
+constexpr int kTurns = 4;
 // Elements of a row that a thread may hold, of all arrays together; in blocks of more than 512
 // threads, which have 64 registers for each.
 constexpr int kMostHeld = 128;
@@ -122,7 +122,8 @@ int ScalarCost(const Nest& nest) {
 
 struct Widths {
   int wished = 1;   // by the sizes of elements and the body
-  int aligned = 1;  // divides the innermost loop and keeps every access aligned
+  int partial = 1;  // keeps every access aligned
+  int aligned = 1;  // and divides the innermost loop
 };
 
 Widths ChooseWidth(const Program& program, const Nest& nest) {
@@ -143,13 +144,14 @@ Widths ChooseWidth(const Program& program, const Nest& nest) {
   if (alignments.empty()) return {};
   int width = std::min({kMostWidth, kAccessBytes / smallest, kMostVectorBytes / largest});
   if (BodyCost(nest) > kHeavyBody) width = std::min(width, kHeavyWidth);
-  const auto fits = [&](int w) {
-    if (!sym::ExactDiv(nest.inner.back(), Expr(w))) return false;
+  const auto is_aligned = [&](int w) {
     return std::all_of(alignments.begin(), alignments.end(),
                        [w](const auto& access) { return access.second % w == 0; });
   };
   Widths widths{.wished = width};
-  while (width > 1 && !fits(width)) width /= 2;
+  while (width > 1 && !is_aligned(width)) width /= 2;
+  widths.partial = std::max(width, 1);
+  while (width > 1 && !sym::ExactDiv(nest.inner.back(), Expr(width))) width /= 2;
   widths.aligned = std::max(width, 1);
   return widths;
 }
@@ -260,12 +262,15 @@ class Planner {
         vectors >= int64_t{kLeastVectorsOfPart} * 2 * kUsualThreads) {
       return Split(rows, vectors);
     }
-    if (Interleaves()) {
+    if (HasPartialVector()) {
+      plan_.partial = true;
+      SetWidth(widths_.partial);
+    } else if (Interleaves()) {
       plan_.interleaved = true;
       SetWidth(widths_.wished);
     }
-    if (!HoldRow(sums) && plan_.interleaved && sums) {  // columns in memory are in vectors
-      plan_.interleaved = false;
+    if (!HoldRow(sums) && sums) {  // columns in memory are in whole vectors
+      plan_.interleaved = plan_.partial = false;
       SetWidth(widths_.aligned);
       HoldRow(sums);
     }
@@ -302,6 +307,13 @@ class Planner {
   void SetWidth(int width) {
     plan_.width = width;
     vectors_ = sym::CeilDiv(sym::Product(nest_.inner), Expr(width));
+  }
+
+  // Rows in wide memory, like a product's padded result.
+  bool HasPartialVector() const {
+    return nest_.inner.size() == 1 && widths_.partial > widths_.aligned &&
+           2 * widths_.partial >= widths_.wished &&
+           sym::Hint(nest_.inner[0]) >= kLeastInterleaved && !FindsPlaces(nest_);
   }
 
   // Rows whose length or alignment forbids vectors of neighbours.

@@ -38,9 +38,10 @@ struct CudaPlan {
   // Lanes of a vector are G elements of the row apart, not neighbours: neighbouring threads read
   // neighbouring elements one by one, whatever the row's length and alignment.
   bool interleaved = false;
-  int parts = 1;       // kSplit: blocks of a row
-  int resident = 1;    // blocks that a multiprocessor has room for, which bounds registers
-  bool tiled = false;  // kSweep: blocks take one group-wide tile of the columns each
+  bool partial = false;  // the last vector of a row has fewer elements
+  int parts = 1;         // kSplit: blocks of a row
+  int resident = 1;      // blocks that a multiprocessor has room for, which bounds registers
+  bool tiled = false;    // kSweep: blocks take one group-wide tile of the columns each
   std::optional<TilePlan> tiles;  // kTiles
   Expr blocks;                    // of the nest
   Expr copies;  // kSweep: of the accumulators, one for each block that shares columns

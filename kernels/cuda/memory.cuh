@@ -116,6 +116,13 @@ TK_FN Vec<Compute<S>, W> load_masked(const S* p, Mask<W> on) {
   TK_EACH(i) r.at[i] = on.at[i] ? load_scalar(p + i) : Compute<S>(0);
   return r;
 }
+// The first `left` elements.
+template <class S, int W, class I>
+TK_FN Vec<Compute<S>, W> load_tail(const S* p, I left) {
+  Vec<Compute<S>, W> r;
+  TK_EACH(i) r.at[i] = i < left ? load_scalar(p + i) : Compute<S>(0);
+  return r;
+}
 // p[0], p[stride], ...; stride in elements.
 template <class S, int W, class I>
 TK_FN Vec<Compute<S>, W> strided(const S* p, I stride) {
@@ -169,6 +176,11 @@ template <class S, int W>
 TK_FN void store_masked(S* p, Vec<Compute<S>, W> v, Mask<W> on) {
   if (mask_all(on)) return store<S, W>(p, v);
   TK_EACH(i) if (on.at[i]) store_scalar(p + i, v.at[i]);
+}
+// The first `left` elements.
+template <class S, int W, class I>
+TK_FN void store_tail(S* p, Vec<Compute<S>, W> v, I left) {
+  store_masked<S, W>(p, v, mask_first<W>(left));
 }
 template <class S, int W, class I>
 TK_FN void store_strided(S* p, I stride, Vec<Compute<S>, W> v) {

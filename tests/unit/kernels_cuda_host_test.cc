@@ -361,7 +361,15 @@ void CheckMemory() {
   tk::store_strided_masked<S, W>(q, int64_t(7), plain, on), expect("strided_masked", 7, true);
   for (int left = 0; left <= W; ++left) {
     const auto first = tk::strided_tail<S, W>(p, 7, left);
-    for (int i = 0; i < W; ++i) ASSERT_TRUE(Same(first.at[i], i < left ? element(p, i * 7) : T(0)));
+    const auto next = tk::load_tail<S, W>(p, left);
+    for (int i = 0; i < W; ++i) {
+      ASSERT_TRUE(Same(first.at[i], i < left ? element(p, i * 7) : T(0)));
+      ASSERT_TRUE(Same(next.at[i], i < left ? element(p, i) : T(0)));
+    }
+    std::memset(to, 0, sizeof(to));
+    tk::store_tail<S, W>(q, plain, left);
+    for (int i = 0; i < W; ++i) ASSERT_TRUE(Same(element(q, i), i < left ? plain.at[i] : T(0)));
+    std::memset(to, 0, sizeof(to));
   }
   const auto by_five = tk::mul(tk::iota<int, W>(0), tk::broadcast<W>(5));
   tk::scatter<S, W>(q, by_five, plain), expect("scatter", 5, false);
