@@ -34,6 +34,9 @@ class Device {
   // was called, on success and on failure.
   virtual TensordError Begin(CallState& state) = 0;
   virtual TensordError Launch(CallState& state, uint32_t number) = 0;
+  // Runs call `number` of the program where the device has a better way than torch's operator;
+  // false: nothing was done.
+  virtual bool Call(CallState&, uint32_t) { return false; }
   virtual void End(CallState& state) = 0;
 
   // What an allocation means that failed without a word from torch: OUT_OF_MEMORY or OPERATOR.

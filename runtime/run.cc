@@ -63,7 +63,9 @@ TensordError RunSteps(CallState& state) {
         break;
       }
       case StepPlan::kCall:
-        TENSORD_TRY(RunCall(state, *program.calls[step.index]));
+        if (!program.device->Call(state, step.index)) {
+          TENSORD_TRY(RunCall(state, *program.calls[step.index]));
+        }
         break;
       case StepPlan::kFree:
         FreeBuffer(state, step.index);
