@@ -151,9 +151,10 @@ class CudaDevice final : public Device {
     return CudaFailed(*state.driver, result, "in or before " + Named(launch));
   }
 
+  bool Takes(uint32_t number) const override { return products_.Has(number); }
   bool Call(CallState& state, uint32_t number) override {
     const auto& products = static_cast<const Prepared*>(state.prepared)->products;
-    return products != nullptr && products_.Has(number) && products->Run(state, number);
+    return products != nullptr && products->Run(state, number);
   }
 
   void End(CallState& state) override {

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 
 from tensord import _native
+from tensord.counters import STATS
 
 _ABI = 2
 _LIBRARY = "libtensord_runtime.so"
@@ -275,12 +277,12 @@ class Program:
     themselves. It hands over to the native extension when that gets built while the job runs.
     """
 
-    _CHECK_EVERY = 256  # calls between two looks for the extension
+    _CHECK_SECONDS = 0.5  # between two looks for the extension
 
     def __init__(self, artifact: bytes, blob_folder: str | os.PathLike[str]) -> None:
         self._handle = ctypes.c_void_p()
         self._native: Any = None
-        self._calls = 0
+        self._look_at = 0.0  # when to look for the extension again
         self._upgrade: tuple[bytes, str] | None = None
         self._library = _Library.get()
         self._lib = self._library.lib
@@ -314,8 +316,11 @@ class Program:
         return self._run(values)
 
     def _look_for_native(self) -> None:
-        self._calls += 1
-        if self._calls % self._CHECK_EVERY == 0 and (module := _load_native()) is not None:
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + self._CHECK_SECONDS
+        if (module := _load_native()) is not None:
             self._native = module.Program(*self._upgrade)
             self._upgrade = None
 
@@ -359,12 +364,14 @@ def _load_native() -> Any:
 def load_program(artifact: bytes, blob_folder: str | os.PathLike[str]) -> Any:
     """A callable for a serialised tensord.v1.Artifact whose blobs lie in `blob_folder`.
 
-    Raises TensordRuntimeError; so does the callable, and torch.OutOfMemoryError. Where the native extension is not built yet, its build starts in the
-    background and the ctypes bridge serves until it is there. TENSORD_NATIVE=0 forbids both.
+    Raises TensordRuntimeError; so does the callable, and torch.OutOfMemoryError. Where the native
+    extension is not built yet, its build starts in the background and the ctypes bridge serves
+    until it is there. TENSORD_NATIVE=0 forbids both.
     """
     native = _load_native()
     if native is not None:
         return native.Program(artifact, os.fspath(blob_folder))
+    STATS.add("slow_bridge")
     program = Program(artifact, blob_folder)
     if os.environ.get("TENSORD_NATIVE") != "0" and _native.build_in_background():
         program._upgrade = (artifact, os.fspath(blob_folder))

@@ -19,6 +19,7 @@ _COUNTERS = (
     "recompiled",  # asked for once more because a stored blob was bad
     "kernels",  # launches in all plans
     "kernels_compiled",  # that the JIT had to make
+    "slow_bridge",  # programs loaded by the slower bridge: the extension was not built (yet)
     "attention_fused",  # hand-written attentions that became a library call
     "masks_simplified",  # masks of attention that became none, or is_causal
     "heads_grouped",  # attentions whose repeated heads go in unrepeated
