@@ -1,6 +1,10 @@
 #include "compiler/pipeline.h"
 
+#include <absl/strings/match.h>
+
 #include <chrono>
+#include <set>
+#include <string>
 
 #include "compiler/codegen/emit_plan.h"
 #include "compiler/compile.h"
@@ -14,6 +18,8 @@
 
 namespace tensord::compiler {
 namespace {
+
+constexpr absl::string_view kOwnOperators = "tensord::";
 
 // The captured proto becomes a graph that later passes may trust.
 absl::Status ImportPass(CompileState& state) {
@@ -29,8 +35,15 @@ absl::Status RewritePass(CompileState& state) {
   return absl::OkStatus();
 }
 
-// Operators become loop nests over buffers; what nobody lowers becomes a library call.
+// Operators become loop nests over buffers; what nobody lowers becomes a library call, and so does
+// what the job says.
 absl::Status LowerPass(CompileState& state) {
+  const auto& names = state.job->library_nodes();
+  const std::set<std::string> library(names.begin(), names.end());
+  for (Node& node : state.graph.nodes) {
+    // What a rewrite has put in may be no operator of torch's.
+    node.library = library.count(node.name) > 0 && !absl::StartsWith(node.op, kOwnOperators);
+  }
   TENSORD_ASSIGN_OR_RETURN(state.program, LowerGraph(state.graph));
   return absl::OkStatus();
 }

@@ -6,7 +6,8 @@
 # one here. The tarball also holds the Python packages that the client needs, for hosts without them;
 # the wheel names them as what it depends on.
 #
-#   tar xf tensord-*.tar.gz && PYTHONPATH=tensord-*/python python job.py
+#   tar xf tensord-*.tar.gz && tensord-*/quickstart
+#   PYTHONPATH=tensord-*/python python job.py
 #   pip install tensord-*.whl
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -16,6 +17,8 @@ setup deploy/requirements.txt -- tensord tensord-worker tensorctl tensord_runtim
 LIMIT_MIB=60
 # What the client imports besides torch: pure Python, and protobuf for every CPython from 3.10 on.
 VENDORED=(h2 hpack hyperframe protobuf)
+# What the quick start shows its tables with.
+SHOWN_WITH=(rich pygments markdown-it-py mdurl)
 BINARIES=(tensord tensord-worker tensorctl)
 # What every glibc system has; a second copy in one process would only do harm.
 HOST_LIBRARIES='^(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s)\.so'
@@ -102,9 +105,30 @@ quietly "$venv/bin/python" -m pip install --target "$package/_vendor" --no-deps 
   --implementation cp --python-version 3.10 --abi abi3 --abi none \
   --constraint "$root/deploy/requirements.txt" "${VENDORED[@]}" ||
   die "pip could not collect ${VENDORED[*]}"
-for name_of in "${VENDORED[@]}"; do
-  [ -n "$(find "$package/_vendor/$name_of"-*.dist-info -iname 'license*' -print -quit)" ] ||
-    die "$name_of has no licence file; it must not be shipped without"
+say "collecting the quick start"
+mkdir -p "$bundle/deploy/lib" "$bundle/examples"
+cp "$root/deploy/quickstart.py" "$bundle/deploy/"
+cp "$root/deploy/lib/"*.py "$bundle/deploy/lib/"
+cp "$root/examples/train_gpt.py" "$bundle/examples/"
+shown=$bundle/deploy/lib/_vendor
+quietly "$venv/bin/python" -m pip install --target "$shown" --no-deps --no-compile \
+  --only-binary=:all: --constraint "$root/deploy/requirements.txt" "${SHOWN_WITH[@]}" ||
+  die "pip could not collect ${SHOWN_WITH[*]}"
+rm -rf "$shown/bin"
+cat >"$bundle/quickstart" <<'QUICKSTART'
+#!/bin/sh
+# Trains a GPT with tensord, on the GPU where there is one: quickstart [--steps N]; --help lists all.
+# PYTHON is the interpreter (default python3); it needs torch and nothing else.
+here=$(cd "$(dirname "$0")" && pwd)
+export PYTHONPATH="$here/python:$here/deploy/lib/_vendor${PYTHONPATH:+:$PYTHONPATH}"
+exec "${PYTHON:-python3}" "$here/deploy/quickstart.py" "$@"
+QUICKSTART
+chmod +x "$bundle/quickstart"
+for folder in "$package/_vendor" "$shown"; do
+  for about in "$folder"/*.dist-info; do
+    [ -n "$(find "$about" -iname 'licen[sc]e*' -print -quit)" ] ||
+      die "$about has no licence file; it must not be shipped without"
+  done
 done
 
 tar -C "$work" --owner=0 --group=0 -czf "$root/dist/$name.tar.gz" "$name"

@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """Trains a GPT three times over with tensord, beside eager PyTorch; see deploy/quickstart.sh.
 
-Three acts, every job a process of its own (examples/train_gpt.py): one job with an empty cache, the
-same job again, and four jobs at once with another width. A private daemon serves them and is
-stopped at the end.
+On a GPU where there is one (a larger model, bfloat16 autocast), else on the CPU. Three acts, every
+job a process of its own (examples/train_gpt.py): one job with an empty cache, the same job again,
+and four jobs at once with another width. A private daemon serves them and is stopped at the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import os
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +32,28 @@ SMOOTH = 10
 SHARED_JOBS = 4
 
 
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """A model and its batches; what the options leave open."""
+
+    width: int
+    shared_width: int
+    layers: int
+    head_width: int  # 0: four heads whatever the width
+    context: int
+    batch: int
+
+    def arguments(self, width: int) -> list[str]:
+        """Of examples/train_gpt.py."""
+        heads = width // self.head_width if self.head_width else 4
+        named = {"layers": self.layers, "heads": heads, "context": self.context}
+        named |= {"batch": self.batch, "width": width}
+        return [word for name, value in named.items() for word in (f"--{name}", str(value))]
+
+
+SIZES = {"cpu": Size(256, 192, 4, 0, 128, 8), "cuda": Size(768, 512, 12, 64, 512, 16)}
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="deploy/quickstart.sh",
@@ -38,8 +62,10 @@ def parse() -> argparse.Namespace:
         "that should have been served from the cache compiled anything.",
     )
     parser.add_argument("--steps", type=int, default=100, help="of each job (default 100)")
-    parser.add_argument("--width", type=int, default=256, help="of acts 1 and 2 (default 256)")
-    parser.add_argument("--shared-width", type=int, default=192, help="of act 3 (default 192)")
+    parser.add_argument("--device", choices=["auto", *SIZES], default="auto")
+    add_width = functools.partial(parser.add_argument, type=int)
+    add_width("--width", help="of acts 1 and 2 (default 256, on a GPU 768)")
+    add_width("--shared-width", help="of act 3 (default 192, on a GPU 512)")
     parser.add_argument("--compare", choices=["inductor"], help="run TorchInductor too")
     parser.add_argument(
         "--store",
@@ -49,14 +75,32 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, help="write every figure to this file as well")
     options = parser.parse_args()
+    if options.device == "auto":
+        options.device = "cuda" if has_gpu() else "cpu"
+    options.size = SIZES[options.device]
+    options.width = options.width or options.size.width
+    options.shared_width = options.shared_width or options.size.shared_width
     if options.steps < 2 * SMOOTH:
         parser.error(f"--steps must be at least {2 * SMOOTH} for the loss curves to be compared")
     if options.width == options.shared_width:
         parser.error("--shared-width must differ from --width: act 3 shows a new model")
+    unit = options.size.head_width or 4
     for name in ("width", "shared_width"):
-        if getattr(options, name) % 4:
-            parser.error(f"--{name.replace('_', '-')} must be a multiple of the 4 heads")
+        if getattr(options, name) % unit:
+            parser.error(f"--{name.replace('_', '-')} must be a multiple of {unit}")
     return options
+
+
+def has_gpu() -> bool:
+    """Whether torch can use one; asked in a process of its own, which takes the context with it."""
+    question = "import sys, torch; sys.exit(not torch.cuda.is_available())"
+    return subprocess.run([sys.executable, "-c", question], check=False).returncode == 0
+
+
+def daemon_binary() -> Path:
+    """Of the build, or of the bundle that this lies in."""
+    built = ROOT / "build" / "bin" / "tensord"
+    return built if built.exists() else ROOT / "bin" / "tensord"
 
 
 @dataclasses.dataclass
@@ -170,7 +214,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="tensord-") as folder:
         store = (options.store or Path(folder) / "store").resolve()
         fresh_store = not store.exists() or not any(store.iterdir())
-        with Daemon(ROOT / "build" / "bin" / "tensord", Path(folder), store) as daemon:
+        with Daemon(daemon_binary(), Path(folder), store) as daemon:
             runner = jobs.Runner(ROOT, daemon.address, Path(folder), options)
             try:
                 with runner:
@@ -181,6 +225,7 @@ def main() -> int:
                 return 1
     problems = [problem for row in rows if row.eager is not None for problem in problems_of(row)]
     problems += problems_of_sharing(rows[-3], rows[-1], fresh_store)
+    print(f"on {rows[0].jobs[0].end['device']}")
     tables.results(rows, distance, compile_seconds, compiled_by)
     tables.daemon(statistics_)
     tables.verdict(problems, TOLERANCE, SMOOTH, time.monotonic() - start)

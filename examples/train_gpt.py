@@ -4,7 +4,8 @@
     python examples/train_gpt.py --backend tensord
 
 The model is plain nn.Module code, and the text is `pydoc_data.topics`, which every CPython carries,
-so nothing is downloaded. `--events` prints one JSON object a line for programs (see `report`).
+so nothing is downloaded. It trains on a GPU where there is one, in bfloat16 autocast. `--events`
+prints one JSON object a line for programs (see `report`).
 """
 
 from __future__ import annotations
@@ -139,6 +140,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--context", type=int, default=128, help="bytes that it looks back on")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--learning-rate", type=float, default=5e-4)
     parser.add_argument("--seed", type=int, default=0, help="of the parameters and the data")
     parser.add_argument("--dropout-seed", type=int, default=0)
@@ -166,9 +170,12 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     """Trains and returns the summary: first_step_s, steps_per_s (median), loss (last tenth)."""
     if options.threads:
         torch.set_num_threads(options.threads)
-    shape = Shape(layers=options.layers, width=options.width)
+    device = options.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    shape = Shape(options.layers, options.width, options.heads, options.context)
     torch.manual_seed(options.seed)
-    model = GPT(shape)
+    model = GPT(shape).to(device)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=options.learning_rate, betas=(0.9, 0.95), weight_decay=0.1
     )
@@ -187,9 +194,10 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     losses: list[float] = []
     seconds: list[float] = []
     for step in range(1, options.steps + 1):
-        tokens, targets = next(data)
+        tokens, targets = (part.to(device) for part in next(data))
         start = time.perf_counter()
-        loss = compiled(tokens, targets)
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+            loss = compiled(tokens, targets)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -202,6 +210,7 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     tail = max(1, len(losses) // 10)
     steady = seconds[1:] or seconds
     return {
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         "first_step_s": seconds[0],
         "steps_per_s": 1.0 / statistics.median(steady),
         "loss": statistics.fmean(losses[-tail:]),

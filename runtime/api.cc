@@ -74,6 +74,22 @@ TENSORD_EXPORT size_t tensord_program_num_outputs(const TensordProgram* program)
   return program->outputs.size();
 }
 
+TENSORD_EXPORT int tensord_program_workspace(const TensordProgram* program,
+                                             const TensordValue* inputs, size_t num_inputs,
+                                             int64_t* bytes) {
+  using tensord::runtime::Fail;
+  return tensord::runtime::Guarded([&]() -> TensordError {
+    if (num_inputs != program->inputs.size()) {
+      return Fail(TENSORD_INVALID, "the program takes " + std::to_string(program->inputs.size()) +
+                                       " inputs, not " + std::to_string(num_inputs));
+    }
+    return tensord::runtime::WorkspaceOf(*program, inputs, bytes);
+  });
+}
+TENSORD_EXPORT void tensord_lend_workspace(TensordTensor tensor, int64_t bytes) {
+  tensord::runtime::LendWorkspace(tensor, bytes);
+}
+
 TENSORD_EXPORT int tensord_program_run(TensordProgram* program, const TensordValue* inputs,
                                        size_t num_inputs, TensordValue* outputs,
                                        size_t num_outputs) {

@@ -1,8 +1,8 @@
 // cuBLASLt, found in the process: torch with CUDA has loaded it.
 //
-// torch's own way to a matrix product costs the host several times what the library's call does:
-// checks, descriptors and a search for the kernel, again at every call. Here they are made once.
-// The few types and numbers are those of cublasLt.h (12 and 13) under names of ours.
+// torch's own way to a matrix product makes checks, descriptors and a search for the kernel at
+// every call. Here they are made once. The few types and numbers are those of cublasLt.h (12 and
+// 13) under names of ours.
 #ifndef TENSORD_RUNTIME_CUBLASLT_H_
 #define TENSORD_RUNTIME_CUBLASLT_H_
 

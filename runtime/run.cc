@@ -134,4 +134,16 @@ TensordError Run(const TensordProgram& program, const TensordValue* inputs, Tens
   return code == TENSORD_OK || code == TENSORD_OUT_OF_MEMORY ? code : TENSORD_OPERATOR;
 }
 
+TensordError WorkspaceOf(const TensordProgram& program, const TensordValue* inputs,
+                         int64_t* bytes) {
+  *bytes = 0;
+  if (!program.uses_workspace || program.device_type == kTorchCpu) return TENSORD_OK;
+  CallLease lease(program);
+  CallState& state = *lease;
+  state.inputs = inputs;
+  TENSORD_TRY(BindInputs(state));
+  *bytes = state.values[program.workspace_bytes];
+  return TENSORD_OK;
+}
+
 }  // namespace tensord::runtime

@@ -10,6 +10,9 @@ namespace tensord::runtime {
 // As tensord_program_run, with the counts checked. On failure no output is set.
 TensordError Run(const TensordProgram& program, const TensordValue* inputs, TensordValue* outputs);
 
+// As tensord_program_workspace.
+TensordError WorkspaceOf(const TensordProgram& program, const TensordValue* inputs, int64_t* bytes);
+
 }  // namespace tensord::runtime
 
 #endif  // TENSORD_RUNTIME_RUN_H_

@@ -18,10 +18,29 @@ std::vector<std::unique_ptr<CallState>>& FreeStates() {
   return states;
 }
 
+struct Lent {
+  Handle tensor = nullptr;
+  int64_t bytes = 0;
+};
+thread_local Lent lent;
+
 void DropWorkspace(CallState& state) {
   if (state.workspace_tensor != nullptr) state.torch->delete_tensor(state.workspace_tensor);
   state.workspace_tensor = nullptr;
   state.workspace_size = 0;
+}
+
+// The lent one, as the call's own reference; false where there is none or it is too small. One call
+// takes it: another within that call must not write over it.
+bool TakeLentWorkspace(CallState& state, int64_t bytes) {
+  const Lent taken = std::exchange(lent, {});
+  if (taken.tensor == nullptr || taken.bytes < bytes) return false;
+  if (state.torch->new_tensor_handle(taken.tensor, &state.workspace_tensor) != 0) {
+    state.workspace_tensor = nullptr;
+    return false;
+  }
+  state.workspace_size = bytes;
+  return true;
 }
 
 const int64_t* Sizes(const CallState& state, const Layout& layout) {
@@ -197,6 +216,10 @@ TensordError AllocateWorkspace(CallState& state) {
   // A kept one is of a CPU program.
   if (device != kTorchCpu || state.workspace_tensor == nullptr || state.workspace_size < bytes) {
     DropWorkspace(state);
+  }
+  const bool has_one =
+      state.workspace_tensor != nullptr || (device != kTorchCpu && TakeLentWorkspace(state, bytes));
+  if (!has_one) {
     // torch's allocator for the device aligns enough, and rounds up what is a byte too long.
     const int64_t padding = device == kTorchCpu ? kAlignment : 0, stride = 1;
     int64_t padded = 0;
@@ -222,6 +245,8 @@ TensordError AllocateWorkspace(CallState& state) {
   state.workspace = static_cast<char*>(data) + state.workspace_shift;
   return TENSORD_OK;
 }
+
+void LendWorkspace(Handle tensor, int64_t bytes) { lent = {tensor, bytes}; }
 
 void* GetScratch(CallState& state, size_t bytes) {
   if (state.scratch_size < bytes) {

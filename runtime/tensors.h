@@ -92,6 +92,8 @@ TensordError NewTensor(CallState& state, const Layout& layout, Handle* tensor);
 TensordError NewVector(CallState& state, const Layout& like, int64_t elements, Handle* tensor);
 
 TensordError AllocateWorkspace(CallState& state);
+// As tensord_lend_workspace.
+void LendWorkspace(Handle tensor, int64_t bytes);
 // At least `bytes`, 64-aligned, not cleared; null when there is no memory.
 void* GetScratch(CallState& state, size_t bytes);
 

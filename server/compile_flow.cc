@@ -2,6 +2,7 @@
 
 #include <absl/cleanup/cleanup.h>
 #include <absl/strings/str_cat.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
@@ -58,28 +59,58 @@ absl::StatusOr<FlowOutput> CompileFlow::Run(const FlowInput& input) {
   // Aborted: a kernel that was found has been evicted before the program that needs it was
   // published.
   constexpr int kAttempts = 3;
-  absl::StatusOr<FlowOutput> output = Compile(input);
-  for (int i = 1; i < kAttempts && absl::IsAborted(output.status()); ++i) output = Compile(input);
+  absl::StatusOr<FlowOutput> output = CompileWithoutFailing(input);
+  for (int i = 1; i < kAttempts && absl::IsAborted(output.status()); ++i) {
+    output = CompileWithoutFailing(input);
+  }
   if (!absl::IsInternal(output.status())) return output;
-
-  v1::CompileJob job;
-  *job.mutable_graph() = input.request->graph();
-  *job.mutable_target() = input.request->target();
-  *job.mutable_options() = input.request->options();
-  job.set_failure(std::string(output.status().message()));
-  const auto kept = store_->KeepRepro(ToHex(input.program_key), job.SerializeAsString());
+  const auto kept = KeepRepro(input, std::string(output.status().message()));
   return absl::InternalError(
       absl::StrCat(output.status().message(),
                    kept.ok() ? absl::StrCat(" (the graph was kept as ", *kept, ")") : ""));
 }
 
-absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input) {
+absl::StatusOr<std::string> CompileFlow::KeepRepro(const FlowInput& input,
+                                                   const std::string& failure) {
+  v1::CompileJob job;
+  *job.mutable_graph() = input.request->graph();
+  *job.mutable_target() = input.request->target();
+  *job.mutable_options() = input.request->options();
+  job.set_failure(failure);
+  return store_->KeepRepro(ToHex(input.program_key), job.SerializeAsString());
+}
+
+absl::StatusOr<FlowOutput> CompileFlow::CompileWithoutFailing(const FlowInput& input) {
+  // Each round makes at least one more operator a library call; a kernel seldom holds more than a
+  // few that its description does not name.
+  constexpr int kRounds = 8;
+  Attempt attempt;
+  absl::StatusOr<FlowOutput> output = Compile(input, attempt);
+  for (int round = 1; round < kRounds; ++round) {
+    // A compiler that compiles nothing is broken, which library calls throughout would hide.
+    if (output.ok() || attempt.failed.empty() || !attempt.some_made) break;
+    if (!AddLibraryNodes(input.request->graph(), attempt.failed, &attempt.library)) break;
+    for (const FailedUnit& unit : attempt.failed) attempt.logs.push_back(unit.log);
+    attempt.failed.clear();
+    output = Compile(input, attempt);
+  }
+  if (!output.ok() || attempt.logs.empty()) return output;
+  output->kernel_failures = attempt.logs;
+  const auto kept = KeepRepro(input, attempt.logs[0]);
+  spdlog::warn("event=kernel_failed key={} nodes={} repro=\"{}\" log=\"{}\"",
+               ToHex(input.program_key).substr(0, 12), attempt.library.size(), kept.value_or(""),
+               attempt.logs[0]);
+  return output;
+}
+
+absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input, Attempt& attempt) {
   const auto start = Clock::now();
   v1::WorkerRequest request;
   v1::CompileJob& job = *request.mutable_compile();
   *job.mutable_graph() = input.request->graph();
   *job.mutable_target() = input.request->target();
   *job.mutable_options() = input.request->options();
+  for (const std::string& name : attempt.library) job.add_library_nodes(name);
   TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply, pool_->Call(request));
   request.Clear();
   v1::CompileResult& result = *reply.mutable_compiled();
@@ -96,7 +127,13 @@ absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input) {
     kernels.push_back(
         {MakeKernelKey(unit, input.request->target(), input.toolchain).Digest(), &unit, {}});
   }
-  TENSORD_RETURN_IF_ERROR(MakeKernels(input, kernels, output.stages, output.kernels_compiled));
+  for (const std::string& log : attempt.logs) {
+    result.add_fusion_notes(absl::StrCat("library calls instead of a kernel: ", log));
+  }
+  const absl::Status made =
+      MakeKernels(input, kernels, output.stages, output.kernels_compiled, attempt.failed);
+  attempt.some_made = attempt.failed.size() < kernels.size();
+  TENSORD_RETURN_IF_ERROR(made);
   for (size_t i = 0; i < kernels.size(); ++i) {
     v1::Module& module = *result.mutable_artifact()->mutable_modules(static_cast<int>(i));
     // A store of an older form kept no facts: only shared objects were made then.
@@ -113,7 +150,8 @@ absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input) {
 }
 
 absl::Status CompileFlow::MakeKernels(const FlowInput& input, std::vector<Kernel>& kernels,
-                                      std::vector<v1::StageTime>& stages, uint32_t& compiled) {
+                                      std::vector<v1::StageTime>& stages, uint32_t& compiled,
+                                      std::vector<FailedUnit>& failed) {
   // Equal units of one program are made once.
   std::map<std::string, Kernel*> open;
   for (Kernel& kernel : kernels) open.emplace(kernel.key, &kernel);
@@ -141,7 +179,7 @@ absl::Status CompileFlow::MakeKernels(const FlowInput& input, std::vector<Kernel
     }
     if (!mine.empty()) {
       const auto start = Clock::now();
-      TENSORD_RETURN_IF_ERROR(Jit(input, mine, stages));
+      TENSORD_RETURN_IF_ERROR(Jit(input, mine, stages, failed));
       AddStage(stages, "jit", NanosecondsSince(start));
       compiled += static_cast<uint32_t>(mine.size());
       metrics_->kernels_compiled += mine.size();
@@ -161,7 +199,7 @@ absl::Status CompileFlow::MakeKernels(const FlowInput& input, std::vector<Kernel
 }
 
 absl::Status CompileFlow::Jit(const FlowInput& input, const std::vector<Kernel*>& kernels,
-                              std::vector<v1::StageTime>& stages) {
+                              std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed) {
   const size_t wanted = (kernels.size() + units_per_job_ - 1) / units_per_job_;
   const size_t jobs = std::clamp<size_t>(static_cast<size_t>(pool_->Free()), 1, wanted);
   // Dealt out in turn: neighbours tend to be alike, so every worker gets its share of the large
@@ -170,22 +208,24 @@ absl::Status CompileFlow::Jit(const FlowInput& input, const std::vector<Kernel*>
   for (size_t i = 0; i < kernels.size(); ++i) shares[i % jobs].push_back(kernels[i]);
 
   std::vector<std::vector<v1::StageTime>> times(jobs);
+  std::vector<std::vector<FailedUnit>> failures(jobs);
   std::vector<std::future<absl::Status>> running;
   for (size_t i = 1; i < jobs; ++i) {
-    running.push_back(
-        std::async(std::launch::async, [this, &input, &share = shares[i], &time = times[i]] {
-          return JitOnOneWorker(input, share, time);
-        }));
+    running.push_back(std::async(std::launch::async, [&, i] {
+      return JitOnOneWorker(input, shares[i], times[i], failures[i]);
+    }));
   }
-  absl::Status status = JitOnOneWorker(input, shares[0], times[0]);
+  absl::Status status = JitOnOneWorker(input, shares[0], times[0], failures[0]);
   for (std::future<absl::Status>& other : running) status.Update(other.get());
   for (const auto& time : times) AddStages(stages, time);
+  for (const auto& more : failures) failed.insert(failed.end(), more.begin(), more.end());
   return status;
 }
 
 absl::Status CompileFlow::JitOnOneWorker(const FlowInput& input,
                                          const std::vector<Kernel*>& kernels,
-                                         std::vector<v1::StageTime>& stages) {
+                                         std::vector<v1::StageTime>& stages,
+                                         std::vector<FailedUnit>& failed_units) {
   v1::WorkerRequest request;
   v1::JitJob& job = *request.mutable_jit();
   *job.mutable_target() = input.request->target();
@@ -199,7 +239,12 @@ absl::Status CompileFlow::JitOnOneWorker(const FlowInput& input,
   AddStages(stages, result.stages());
   // What was made is kept although others failed: the next attempt need not make it again.
   std::set<uint32_t> failed;
-  for (const v1::UnitFailure& failure : result.failures()) failed.insert(failure.unit());
+  for (const v1::UnitFailure& failure : result.failures()) {
+    if (failure.unit() >= kernels.size()) return absl::InternalError("the JIT failed on no unit");
+    failed.insert(failure.unit());
+    const auto& nodes = kernels[failure.unit()]->unit->nodes();
+    failed_units.push_back({{nodes.begin(), nodes.end()}, failure.log()});
+  }
   metrics_->kernels_failed += failed.size();
   for (int i = 0; i < result.binaries_size(); ++i) {
     if (failed.count(static_cast<uint32_t>(i)) != 0) continue;

@@ -4,6 +4,9 @@
 //   missing, spread over the workers that are free -> blobs -> digests into the artifact ->
 //   manifest published
 //
+// Where some units do not compile, the graph is compiled again with their operators as library
+// calls.
+//
 // Blocks; runs on a compile thread. Knows nothing of requests, joining or RPC.
 #ifndef TENSORD_SERVER_COMPILE_FLOW_H_
 #define TENSORD_SERVER_COMPILE_FLOW_H_
@@ -14,6 +17,7 @@
 
 #include "base/status.h"
 #include "server/flights.h"
+#include "server/library_nodes.h"
 #include "server/metrics.h"
 #include "server/store/store.h"
 #include "server/worker_pool.h"
@@ -31,6 +35,7 @@ struct FlowOutput {
   v1::Artifact artifact;
   std::vector<v1::StageTime> stages;
   uint32_t kernels_compiled = 0;
+  std::vector<std::string> kernel_failures;  // logs of units that library calls replace
 };
 
 class CompileFlow {
@@ -49,14 +54,25 @@ class CompileFlow {
     store::KernelRow row;  // once it is stored
   };
 
-  absl::StatusOr<FlowOutput> Compile(const FlowInput& input);
+  // One attempt to compile a graph.
+  struct Attempt {
+    std::set<std::string> library;   // nodes that are to be library calls
+    std::vector<std::string> logs;   // of the attempts before
+    std::vector<FailedUnit> failed;  // now; some others did compile where `some_made`
+    bool some_made = false;
+  };
+
+  absl::StatusOr<FlowOutput> CompileWithoutFailing(const FlowInput& input);
+  absl::StatusOr<FlowOutput> Compile(const FlowInput& input, Attempt& attempt);
+  absl::StatusOr<std::string> KeepRepro(const FlowInput& input, const std::string& failure);
   // Finds or makes every kernel. `compiled` counts those that were made.
   absl::Status MakeKernels(const FlowInput& input, std::vector<Kernel>& kernels,
-                           std::vector<v1::StageTime>& stages, uint32_t& compiled);
+                           std::vector<v1::StageTime>& stages, uint32_t& compiled,
+                           std::vector<FailedUnit>& failed);
   absl::Status Jit(const FlowInput& input, const std::vector<Kernel*>& kernels,
-                   std::vector<v1::StageTime>& stages);
+                   std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed);
   absl::Status JitOnOneWorker(const FlowInput& input, const std::vector<Kernel*>& kernels,
-                              std::vector<v1::StageTime>& stages);
+                              std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed);
   absl::Status Publish(const FlowInput& input, const v1::CompileResult& result,
                        const std::vector<Kernel>& kernels, FlowOutput& output,
                        uint64_t nanoseconds);

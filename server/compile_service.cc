@@ -209,6 +209,7 @@ void CompileService::Fly(const CallPtr& call) {
         for (const v1::StageTime& stage : output->stages) *reply.add_stages() = stage;
       }
       if (leader) reply.set_kernels_compiled(output->kernels_compiled);
+      for (const std::string& log : output->kernel_failures) reply.add_kernel_failures(log);
     }
     Finish(waiter, output.status());
   }

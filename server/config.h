@@ -54,7 +54,7 @@ const std::vector<Option>& Options();
 absl::StatusOr<Config> LoadConfig(const std::map<std::string, std::string>& flags,
                                   const std::string& file);
 
-// One line a key: "store = /home/me/.cache/tensord   # default".
+// One line a key: "store = /srv/tensord   # default".
 std::string PrintConfig(const Config& config);
 
 // "512", "20GB", "1.5 GiB" (all powers of 1024).

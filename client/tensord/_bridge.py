@@ -7,20 +7,31 @@ tensors.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from tensord import _native
+from tensord._bridge_values import (
+    INT,
+    TENSOR,
+    OperatorFn,
+    Value,
+    as_values,
+    call_operator,
+    from_handles,
+    to_handles,
+)
 from tensord.counters import STATS
 
-_ABI = 2
+_ABI = 3
 _LIBRARY = "libtensord_runtime.so"
 
 CODES = {1: "INVALID", 2: "CORRUPT", 3: "UNAVAILABLE", 4: "OPERATOR", 5: "OUT_OF_MEMORY"}
@@ -42,89 +53,6 @@ def runtime_error(message: str, code: int) -> Exception:
     return TensordRuntimeError(message, code)
 
 
-class _Payload(ctypes.Union):
-    _fields_ = [
-        ("tensor", ctypes.c_void_p),
-        ("integer", ctypes.c_int64),
-        ("real", ctypes.c_double),
-        ("text", ctypes.c_char_p),
-        ("items", ctypes.c_void_p),
-    ]
-
-
-class _Value(ctypes.Structure):
-    _anonymous_ = ("payload",)
-    _fields_ = [("kind", ctypes.c_int), ("payload", _Payload), ("size", ctypes.c_size_t)]
-
-
-class _OperatorCall(ctypes.Structure):
-    _fields_ = [
-        ("op", ctypes.c_char_p),
-        ("overload", ctypes.c_char_p),
-        ("args", ctypes.POINTER(_Value)),
-        ("num_args", ctypes.c_size_t),
-        ("results", ctypes.POINTER(ctypes.c_void_p)),
-        ("num_results", ctypes.c_size_t),
-    ]
-
-
-_OperatorFn = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_OperatorCall))
-
-# TensordKind.
-_NONE, _TENSOR, _INT, _DOUBLE, _BOOL, _STRING, _DTYPE, _DEVICE, _FORMAT, _LAYOUT, _LIST = range(11)
-
-# c10::ScalarType, DeviceType, MemoryFormat and Layout by number.
-_DTYPES = {
-    0: torch.uint8,
-    1: torch.int8,
-    2: torch.int16,
-    3: torch.int32,
-    4: torch.int64,
-    5: torch.float16,
-    6: torch.float32,
-    7: torch.float64,
-    9: torch.complex64,
-    10: torch.complex128,
-    11: torch.bool,
-    15: torch.bfloat16,
-    23: torch.float8_e5m2,
-    24: torch.float8_e4m3fn,
-    27: torch.uint16,
-    28: torch.uint32,
-    29: torch.uint64,
-}
-_DEVICES = {0: "cpu", 1: "cuda"}
-_FORMATS = {
-    0: torch.contiguous_format,
-    1: torch.preserve_format,
-    2: torch.channels_last,
-    3: torch.channels_last_3d,
-}
-
-_VIEW_TRACKING = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
-
-_to_pointers = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors
-_from_pointers = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs
-
-# Typed copies, so that other users of ctypes.pythonapi keep theirs.
-_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
-_new_capsule = ctypes.PYFUNCTYPE(
-    ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
-)(("PyCapsule_New", ctypes.pythonapi))
-
-
-def _to_handles(tensors: list[torch.Tensor]) -> list[int]:
-    """New owned handles (at::Tensor*), one per tensor."""
-    return [_capsule_pointer(capsule, None) for capsule in _to_pointers(tensors)]
-
-
-def _from_handles(handles: list[int]) -> list[torch.Tensor]:
-    """The tensors of owned handles, which are used up."""
-    return _from_pointers([_new_capsule(handle, None, None) for handle in handles])
-
-
 def find_runtime_library() -> Path:
     """TENSORD_RUNTIME_LIB, the bundle's lib/, or the build folder of a source tree."""
     override = os.environ.get("TENSORD_RUNTIME_LIB")
@@ -139,67 +67,6 @@ def find_runtime_library() -> Path:
     raise TensordRuntimeError(
         f"{_LIBRARY} not found (tried {tried}; set TENSORD_RUNTIME_LIB)", UNAVAILABLE
     )
-
-
-def _call_operator(library: ctypes.CDLL, shim: ctypes.CDLL, call: _OperatorCall) -> None:
-    """Runs an operator through torch.ops and stores new handles of its results."""
-
-    def convert(value: _Value) -> Any:
-        kind = value.kind
-        if kind == _TENSOR:
-            handle = ctypes.c_void_p()
-            if shim.aoti_torch_new_tensor_handle(
-                ctypes.c_void_p(value.tensor), ctypes.byref(handle)
-            ):
-                raise RuntimeError("cannot share a tensor")
-            return _from_handles([handle.value])[0]
-        if kind == _INT:
-            return value.integer
-        if kind == _DOUBLE:
-            return value.real
-        if kind == _BOOL:
-            return bool(value.integer)
-        if kind == _STRING:
-            return value.text.decode()
-        if kind == _DTYPE:
-            return _DTYPES[value.integer]
-        if kind == _DEVICE:
-            device = _DEVICES[value.integer]
-            return torch.device(device, value.size) if device == "cuda" else torch.device(device)
-        if kind == _FORMAT:
-            return _FORMATS[value.integer]
-        if kind == _LAYOUT:
-            return torch.strided
-        if kind == _LIST:
-            items = ctypes.cast(value.items, ctypes.POINTER(_Value))
-            return [convert(items[i]) for i in range(value.size)]
-        return None
-
-    namespace, name = call.op.decode().split("::")
-    packet = getattr(getattr(torch.ops, namespace), name)
-    op = getattr(packet, call.overload.decode() or "default")
-    args, kwargs = [], {}
-    for i, parameter in enumerate(op._schema.arguments[: call.num_args]):
-        value = convert(call.args[i])
-        if parameter.kwarg_only:
-            kwargs[parameter.name] = value
-        else:
-            args.append(value)
-    # Below autograd and view tracking: a view of a parameter would say that it requires a gradient.
-    with (
-        torch._C._DisableAutocast(),
-        torch._C._AutoDispatchBelowAutograd(),
-        torch._C._ExcludeDispatchKeyGuard(_VIEW_TRACKING),
-    ):
-        results = op(*args, **kwargs)
-    flat: list[Any] = []
-    for result in results if isinstance(results, tuple | list) else [results]:
-        flat.extend(result if isinstance(result, tuple | list) else [result])
-    for i in range(call.num_results):
-        result = flat[i] if i < len(flat) else None
-        # Fused attention also returns sizes, which the graph has as numbers.
-        is_tensor = isinstance(result, torch.Tensor)
-        call.results[i] = _to_handles([result])[0] if is_tensor else None
 
 
 class _Library:
@@ -227,7 +94,7 @@ class _Library:
         lib.tensord_runtime_version.restype = ctypes.c_char_p
         lib.tensord_set_error.argtypes = [ctypes.c_char_p]
         lib.tensord_set_error.restype = None
-        lib.tensord_set_operator_caller.argtypes = [_OperatorFn, ctypes.c_void_p]
+        lib.tensord_set_operator_caller.argtypes = [OperatorFn, ctypes.c_void_p]
         lib.tensord_set_operator_caller.restype = None
         lib.tensord_program_load.argtypes = [
             ctypes.c_char_p,
@@ -237,16 +104,24 @@ class _Library:
         ]
         lib.tensord_program_release.argtypes = [ctypes.c_void_p]
         lib.tensord_program_release.restype = None
+        lib.tensord_program_workspace.argtypes = [
+            ctypes.c_void_p,
+            ctypes.POINTER(Value),
+            ctypes.c_size_t,
+            ctypes.POINTER(ctypes.c_int64),
+        ]
         for count in (lib.tensord_program_num_inputs, lib.tensord_program_num_outputs):
             count.argtypes = [ctypes.c_void_p]
             count.restype = ctypes.c_size_t
         lib.tensord_program_run.argtypes = [
             ctypes.c_void_p,
-            ctypes.POINTER(_Value),
+            ctypes.POINTER(Value),
             ctypes.c_size_t,
-            ctypes.POINTER(_Value),
+            ctypes.POINTER(Value),
             ctypes.c_size_t,
         ]
+        lib.tensord_lend_workspace.argtypes = [ctypes.c_void_p, ctypes.c_int64]
+        lib.tensord_lend_workspace.restype = None
         abi = lib.tensord_runtime_abi()
         if abi != _ABI:
             raise TensordRuntimeError(
@@ -255,12 +130,12 @@ class _Library:
         self.path = path
         torch_lib = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
         self.shim = ctypes.CDLL(str(torch_lib))
-        self._caller = _OperatorFn(self._operator)
+        self._caller = OperatorFn(self._operator)
         lib.tensord_set_operator_caller(self._caller, None)
 
     def _operator(self, _context: int, call: Any) -> int:
         try:
-            _call_operator(self.lib, self.shim, call.contents)
+            call_operator(self.lib, self.shim, call.contents)
         except Exception as error:  # whatever it is, the runtime reports it
             self.lib.tensord_set_error(f"{error}".encode())
             return OUT_OF_MEMORY if isinstance(error, torch.OutOfMemoryError) else OPERATOR
@@ -324,32 +199,30 @@ class Program:
             self._native = module.Program(*self._upgrade)
             self._upgrade = None
 
+    def workspace_bytes(self, values: Sequence[Any]) -> int:
+        """What a call with these inputs takes as workspace; 0 on the CPU."""
+        if self._native is not None:
+            return self._native.workspace_bytes(values)
+        result = ctypes.c_int64()
+        with as_values(values) as inputs:
+            code = self._lib.tensord_program_workspace(
+                self._handle, inputs, len(values), ctypes.byref(result)
+            )
+        if code:
+            raise self._library.error(code)
+        return result.value
+
     def _run(self, values: Sequence[Any]) -> list[Any]:
-        inputs = (_Value * max(1, len(values)))()
-        tensors = [value for value in values if isinstance(value, torch.Tensor)]
-        # The handles are ours, and made into tensors again to drop them.
-        handles = _to_handles(tensors)
-        try:
-            position = 0
-            for slot, value in zip(inputs, values, strict=False):
-                if isinstance(value, torch.Tensor):
-                    slot.kind = _TENSOR
-                    slot.tensor = handles[position]
-                    position += 1
-                elif isinstance(value, int):
-                    slot.kind = _INT
-                    slot.integer = value
-            outputs = (_Value * max(1, self.num_outputs))()
+        outputs = (Value * max(1, self.num_outputs))()
+        with as_values(values) as inputs:
             code = self._lib.tensord_program_run(
                 self._handle, inputs, len(values), outputs, self.num_outputs
             )
-        finally:
-            _from_handles(handles)
         if code:
             raise self._library.error(code)
-        made = iter(_from_handles([o.tensor for o in outputs if o.kind == _TENSOR]))
+        made = iter(from_handles([o.tensor for o in outputs if o.kind == TENSOR]))
         return [
-            next(made) if o.kind == _TENSOR else o.integer if o.kind == _INT else None
+            next(made) if o.kind == TENSOR else o.integer if o.kind == INT else None
             for o in outputs[: self.num_outputs]
         ]
 
@@ -359,6 +232,27 @@ def _load_native() -> Any:
     if os.environ.get("TENSORD_NATIVE") == "0":
         return None
     return _native.load(find_runtime_library(), runtime_error)
+
+
+@contextlib.contextmanager
+def lent_workspace(tensor: torch.Tensor) -> Iterator[None]:
+    """A block whose first call of a CUDA program takes `tensor` (uint8) as its workspace, where
+    that is large enough."""
+    native = _load_native()
+    if native is not None:
+        native.lend_workspace(tensor)
+        try:
+            yield
+        finally:
+            native.lend_workspace(None)
+        return
+    lib, handles = _Library.get().lib, to_handles([tensor])
+    lib.tensord_lend_workspace(handles[0], tensor.numel())
+    try:
+        yield
+    finally:
+        lib.tensord_lend_workspace(None, 0)
+        from_handles(handles)
 
 
 def load_program(artifact: bytes, blob_folder: str | os.PathLike[str]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import re
 import socket
@@ -14,6 +15,8 @@ import torch
 from torch import fx
 
 from . import (
+    cuda_graph_plan,
+    cuda_graph_split,
     cuda_graphs,
     devices,
     effects,
@@ -31,6 +34,8 @@ from .compiled import CompiledGraph, eager
 from .counters import STATS
 from .errors import TensordError
 from .v1 import service_pb2
+
+log = logging.getLogger("tensord")
 
 _PRIMAL = re.compile(r"primals_(\d+)$")
 
@@ -133,25 +138,79 @@ def _compile_graph(
             random_ops.rewrite(module)
         effects.unthread(module)
         devices.move_constants(module, exporter.MAX_CONSTANT_BYTES)
+        static = _static_inputs(module, label)
         with STATS.timed("export_seconds"):
-            static = _static_inputs(module, label)
             exported = exporter.export(module, static)
         if not exported.graph.nodes:
             return eager(module)  # only passes inputs through
-        request = service_pb2.CompileRequest(
-            graph=exported.graph,
-            target=target.detect(exported.cuda_index),
-            options=_compile_options(chosen),
-            caller=_caller(),
-            label=label,
-        )
-        call = rpc.client().compile(request)
-        graphed = chosen.mode in options.GRAPHED and exported.cuda_index is not None
-        plan = cuda_graphs.plan_of(module, static, exported.cuda_index) if graphed else None
-        return CompiledGraph(module, exported, call, label, plan).callable()
+        if chosen.mode not in options.GRAPHED or exported.cuda_index is None:
+            return _send(module, exported, chosen, label, None)
+        plan = cuda_graph_plan.plan_of(module, static, exported.cuda_index)
+        parts = _parts(module, static, plan) if plan.obstacle else None
+        if parts is None:
+            return _send(module, exported, chosen, label, plan)
+        return _send_parts(*parts, plan, chosen, label)
     except Exception as error:
         fallback.note(error, f"the {label} graph")
         return eager(module)
+
+
+def _send(
+    module: fx.GraphModule,
+    exported: exporter.Exported,
+    chosen: options.Options,
+    label: str,
+    plan: cuda_graph_plan.Plan | None,
+) -> Callable[[list[Any]], Any]:
+    """Asks for one program. plan: of its capture; None for what is not captured."""
+    request = service_pb2.CompileRequest(
+        graph=exported.graph,
+        target=target.detect(exported.cuda_index),
+        options=_compile_options(chosen),
+        caller=_caller(),
+        label=label,
+    )
+    call = rpc.client().compile(request)
+    return CompiledGraph(module, exported, call, label, plan).callable()
+
+
+_Parts = tuple[cuda_graph_split.Cut, list[exporter.Exported]]
+
+
+def _parts(module: fx.GraphModule, static: set[int], plan: cuda_graph_plan.Plan) -> _Parts | None:
+    """A graph cut at what keeps it from being captured; None where it is better left whole."""
+    try:
+        cut = cuda_graph_split.cut(module, static)
+        if cut is None:
+            return None
+        with STATS.timed("export_seconds"):
+            exported = [exporter.export(part.module, part.static) for part in cut.parts]
+    except Exception as error:  # the whole graph has been exported, and serves
+        log.debug("not cut at what no CUDA graph can hold (%s): %r", plan.obstacle, error)
+        return None
+    return cut, exported
+
+
+def _send_parts(
+    cut: cuda_graph_split.Cut,
+    exported: list[exporter.Exported],
+    plan: cuda_graph_plan.Plan,
+    chosen: options.Options,
+    label: str,
+) -> Callable[[list[Any]], Any]:
+    """Asks for the programs of all parts, which are compiled side by side."""
+    cuda_graphs.refuse(plan.obstacle)
+    STATS.add("cuda_graph_cuts")
+    runs = []
+    for number, (part, one) in enumerate(zip(cut.parts, exported, strict=True)):
+        capture = None
+        if not part.obstacle:
+            capture = cuda_graph_plan.plan_of(part.module, part.static, plan.index)
+        if one.graph.nodes:
+            runs.append(_send(part.module, one, chosen, f"{label}, part {number + 1}", capture))
+        else:
+            runs.append(eager(part.module))
+    return cut.callable(runs)
 
 
 def _static_inputs(module: fx.GraphModule, label: str) -> set[int]:

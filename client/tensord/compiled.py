@@ -6,6 +6,7 @@ program. Whatever fails, the graph's own FX module runs instead.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from torch import fx
 
 from . import blobs, cuda_graphs, fallback, torch_compat
 from .counters import STATS
+from .cuda_graph_plan import Plan
 from .errors import InputMismatchError, RuntimeLoadError, TensordError
 from .export import Exported
 from .rpc import CompileCall
@@ -24,6 +26,7 @@ INVALID, CORRUPT, UNAVAILABLE = 1, 2, 3
 _BEFORE_ANY_STEP = frozenset({INVALID, CORRUPT, UNAVAILABLE})
 
 Boxed = Callable[[list[Any]], Any]
+log = logging.getLogger("tensord")
 
 
 class CompiledGraph:
@@ -35,7 +38,7 @@ class CompiledGraph:
         exported: Exported,
         call: CompileCall,
         label: str,
-        graph_plan: cuda_graphs.Plan | None = None,
+        graph_plan: Plan | None = None,
     ) -> None:
         """graph_plan: capture the program as CUDA graphs; None for what runs as it is."""
         self._module = module
@@ -86,15 +89,16 @@ class CompiledGraph:
             return self._eager
         run = self._adapted(program)
         if self._graph_plan is not None:
-            run = cuda_graphs.GraphedProgram(run, self._graph_plan)
+            workspace = self._adapted(program.workspace_bytes)
+            run = cuda_graphs.GraphedProgram(run, self._graph_plan, workspace=workspace)
         return self._guarded(run)
 
-    def _adapted(self, program: Boxed) -> Boxed:
-        """The program, with its inputs picked from the call's arguments where they differ."""
+    def _adapted(self, function: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+        """A function of the program's inputs, as one of the call's arguments where they differ."""
         kept, extra = self._exported.kept, self._exported.extra
         if not extra and len(kept) == self._exported.num_arguments:
-            return program
-        return lambda arguments: program([*(arguments[i] for i in kept), *extra])
+            return function
+        return lambda arguments: function([*(arguments[i] for i in kept), *extra])
 
     def _guarded(self, program: Boxed) -> Boxed:
         """The program, with eager behind it for calls that it does not take."""
@@ -180,3 +184,6 @@ def _count(reply: Any) -> None:
         STATS.add(counter)
     STATS.add("kernels", reply.kernels)
     STATS.add("kernels_compiled", reply.kernels_compiled)
+    for failure in reply.kernel_failures:
+        STATS.add_kernel_failure(failure)
+        log.warning("tensord: library operators instead of a kernel: %s", failure)

@@ -19,12 +19,14 @@ _COUNTERS = (
     "recompiled",  # asked for once more because a stored blob was bad
     "kernels",  # launches in all plans
     "kernels_compiled",  # that the JIT had to make
+    "kernels_failed",  # that did not compile: library calls in their place
     "slow_bridge",  # programs loaded by the slower bridge: the extension was not built (yet)
     "attention_fused",  # hand-written attentions that became a library call
     "masks_simplified",  # masks of attention that became none, or is_causal
     "heads_grouped",  # attentions whose repeated heads go in unrepeated
     "cuda_graphs",  # captured
     "cuda_graph_replays",
+    "cuda_graph_cuts",  # graphs cut into programs at what no CUDA graph can hold
     "cuda_graphs_held",  # captured anew because a result was still held at the next call
     "cuda_graphs_evicted",  # given up for newer shapes
     "calls_in_eager",  # single calls that a compiled graph handed to eager
@@ -35,6 +37,11 @@ _SECONDS = (
     "wait_seconds",  # for the daemon, at first calls
     "load_seconds",  # for the runtime
 )
+
+
+# Of kernels that failed: how many logs are kept, and how much of each.
+_MOST_LOGS = 20
+_LONGEST_LOG = 4000
 
 
 class Stats:
@@ -51,6 +58,7 @@ class Stats:
             self._seconds: Counter[str] = Counter()
             self._fallbacks: Counter[str] = Counter()
             self._graph_reasons: Counter[str] = Counter()
+            self._kernel_failures: list[str] = []
 
     def add(self, name: str, count: int = 1) -> None:
         """Adds to a counter of _COUNTERS."""
@@ -66,6 +74,13 @@ class Stats:
         """Counts one program that could not be captured as a CUDA graph."""
         with self._lock:
             self._graph_reasons[reason] += 1
+
+    def add_kernel_failure(self, log: str) -> None:
+        """Notes a kernel that did not compile, by the JIT's log."""
+        with self._lock:
+            self._counts["kernels_failed"] += 1
+            if len(self._kernel_failures) < _MOST_LOGS:
+                self._kernel_failures.append(log[:_LONGEST_LOG])
 
     def add_seconds(self, name: str, seconds: float) -> None:
         """Adds to a time of _SECONDS."""
@@ -93,6 +108,7 @@ class Stats:
             result.update({name: round(float(self._seconds[name]), 6) for name in _SECONDS})
             result["fallbacks"] = sum(self._fallbacks.values())
             result["fallback_reasons"] = dict(self._fallbacks)
+            result["kernel_failures"] = list(self._kernel_failures)
             result["cuda_graph_reasons"] = dict(self._graph_reasons)
             return result
 

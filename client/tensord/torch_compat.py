@@ -148,6 +148,77 @@ def storage_over(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     )
 
 
+def tensor_over(
+    storage: torch.UntypedStorage,
+    dtype: Any,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    offset: int,
+) -> torch.Tensor:
+    """A tensor on a storage.
+
+    2.11 to 2.13, built with CUDA: in one call, as torch's own CUDA graph trees do.
+    """
+    make = getattr(torch._C, "_construct_CUDA_Tensor_From_Storage_And_Metadata", None)
+    if make is not None and storage.device.type == "cuda":
+        metadata = {
+            "dtype": dtype,
+            "device": storage.device,
+            "size": size,
+            "stride": stride,
+            "storage_offset": offset,
+        }
+        return make(metadata, storage)
+    tensor = torch.empty(0, dtype=dtype, device=storage.device)
+    return tensor.set_(storage, offset, size, stride)
+
+
+def end_broken_capture(index: int, pool: tuple[int, int]) -> None:
+    """Has device `index` no longer allocate from `pool` after a capture whose end raised.
+
+    2.11 to 2.13: torch leaves that undone where the driver refuses to end the capture. Where it was
+    done, this raises at its first step and changes nothing.
+    """
+    with contextlib.suppress(Exception):
+        torch._C._cuda_endAllocateToPool(index, pool)
+        torch._C._cuda_releasePool(index, pool)
+
+
+def depends_on_data(value: Any) -> bool:
+    """True for fake values with a size, or that are a number, which only the data tells."""
+    try:
+        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+    except ImportError:
+        return False
+    leaves = torch.utils._pytree.tree_leaves(value)
+    known = [x for x in leaves if isinstance(x, (torch.Tensor, torch.SymInt, torch.SymFloat))]
+    return any(free_unbacked_symbols(x) for x in known)
+
+
+def symbols_of(values: Iterable[Any]) -> set[Any]:
+    """The symbols in the sizes of fake values; empty where torch cannot tell."""
+    try:
+        from torch.fx.experimental.symbolic_shapes import free_symbols
+    except ImportError:
+        return set()
+    found: set[Any] = set()
+    for leaf in torch.utils._pytree.tree_leaves(list(values)):
+        if isinstance(leaf, (torch.Tensor, torch.SymInt)):
+            found.update(free_symbols(leaf))
+    return found
+
+
+def is_symbol(value: Any, symbols: set[Any]) -> bool:
+    """True for a SymInt that is one of `symbols` and nothing else."""
+    return isinstance(value, torch.SymInt) and value.node.expr in symbols
+
+
+def is_random(node: fx.Node) -> bool:
+    """True for operators that draw from a generator."""
+    tags = getattr(node.target, "tags", ())
+    return torch.Tag.nondeterministic_seeded in tags
+
+
 def storage_reference(storage: torch.UntypedStorage) -> Any:
     """A weak reference: expired() is True once no tensor uses the storage."""
     from torch.multiprocessing.reductions import StorageWeakRef

@@ -102,7 +102,10 @@ std::string BodyEmitter::ArgumentText(const Expr& value) {
 std::string BodyEmitter::VectorAtom(const sym::Atom& atom) {
   switch (atom.kind) {
     case sym::AtomKind::kLoop:
-      return Define(vector_level(), absl::StrCat("tk::iota<int64_t, W>(i", atom.id, ")"));
+      return Define(vector_level(), LaneStep().empty()
+                                        ? absl::StrCat("tk::iota<int64_t, W>(i", atom.id, ")")
+                                        : absl::StrCat("tk::iota_by<int64_t, W>(i", atom.id, ", ",
+                                                       LaneStep(), ")"));
     case sym::AtomKind::kIndirect:
       return indirect_.at({member_, atom.id}).name;
     case sym::AtomKind::kFloorDiv:
@@ -164,6 +167,11 @@ std::string BodyEmitter::InnerPosition() {
 
 // ---- Memory
 
+std::string BodyEmitter::StepText(const Expr& stride) {
+  const std::string text = ScalarText(stride);
+  return LaneStep().empty() ? text : absl::StrCat("(", text, ") * ", LaneStep());
+}
+
 std::string BodyEmitter::Pointer(BufferId id, bool writes) {
   used_buffers_[id] |= writes;
   if (writes) interface_->MarkWritten(id);
@@ -176,6 +184,7 @@ EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
   EmittedValue value{.dtype = inst.dtype};
   const std::string storage = StorageType(inst.storage);
   if (nest_.local.count(inst.buffer) != 0) {
+    if (ComputesAgain(inst.buffer)) return EmitAgain(inst.buffer);
     value.level = vector_level();
     value.name = Define(value.level, ReadLocal(inst.buffer));
     return value;
@@ -213,14 +222,14 @@ EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
   std::string text;
   if (stride && !indirect && !stride->Is(0)) {
     const std::string at = absl::StrCat(pointer, " + ", ScalarText(inst.index));
-    if (stride->Is(1)) {
+    if (stride->Is(1) && LaneStep().empty()) {
       text = guarded ? absl::StrCat("tk::load_masked<", storage, ", W>(", at, ", ", mask, ")")
              : tail_ ? absl::StrCat("tk::load_tail<", storage, ", W>(", at, ", left)")
                      : absl::StrCat("tk::load<", storage, ", W>(", at, ")");
     } else if (std::string special = SpecialLoad(inst, at, *stride); !special.empty()) {
       text = special;
     } else {
-      const std::string step = ScalarText(*stride);
+      const std::string step = StepText(*stride);
       text = guarded ? absl::StrCat("tk::strided_masked<", storage, ", W>(", at, ", ", step, ", ",
                                     mask, ")")
              : tail_
@@ -235,6 +244,25 @@ EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
   }
   value.name = DefineLoad(inst, text);
   return value;
+}
+
+EmittedValue BodyEmitter::EmitAgain(BufferId buffer) {
+  const NestMember* const reader = member_;
+  for (const NestMember& writer : nest_.members) {
+    for (const Store& store : writer.loops.stores) {
+      if (store.buffer != buffer) continue;
+      member_ = &writer;
+      EmittedValue value = Emit(store.value);
+      if (value.level < vector_level() || !value.literal.empty()) {
+        value.name = Define(vector_level(), Use(value, vector_level()));
+        value.literal.clear();
+        value.level = vector_level();
+      }
+      member_ = reader;
+      return value;
+    }
+  }
+  TENSORD_CHECK(false, "nothing stores a local buffer");
 }
 
 void BodyEmitter::ForgetUnit() {
@@ -263,7 +291,7 @@ void BodyEmitter::EmitStore(const Store& store, bool keep_for_later_pass) {
     pass_values_[store.buffer] = kept;
   }
   if (local) {
-    if (keep_for_later_pass) {
+    if (keep_for_later_pass && !ComputesAgain(store.buffer)) {
       lines_[level].push_back(WriteLocal(store.buffer, text));
     }
     return;
@@ -302,7 +330,7 @@ void BodyEmitter::StoreAt(BufferId buffer, const Expr& element, StoreMode mode,
     out.push_back(vector ? statement : Once(statement));
   };
   if (add && AddsAreAtomic()) {
-    if (vector && stride && stride->Is(1)) {
+    if (vector && stride && stride->Is(1) && LaneStep().empty()) {
       if (mask.empty()) mask = "tk::broadcast<W>(true)";
       push(absl::StrCat("tk::scatter_add_run<", storage, ", W>(", pointer, " + ",
                         ScalarText(element), ", ", text, ", ", mask, ");"));
@@ -311,7 +339,12 @@ void BodyEmitter::StoreAt(BufferId buffer, const Expr& element, StoreMode mode,
     const std::string index =
         vector ? VectorText(element)
                : absl::StrCat("tk::broadcast<1>(int64_t(", ScalarText(element), "))");
-    if (mask.empty()) mask = absl::StrCat("tk::broadcast<", lanes, ">(true)");
+    if (mask.empty()) {
+      mask = vector && tail_ ? "tk::mask_first<W>(left)"
+                             : absl::StrCat("tk::broadcast<", lanes, ">(true)");
+    } else if (vector && tail_) {
+      mask += " & tk::mask_first<W>(left)";
+    }
     push(absl::StrCat("tk::scatter_add<", storage, ", ", lanes, ">(", pointer, ", ", index, ", ",
                       text, ", ", mask, ");"));
     return;
@@ -321,7 +354,7 @@ void BodyEmitter::StoreAt(BufferId buffer, const Expr& element, StoreMode mode,
                       ", ", text, ", ", mask, ");"));
     return;
   }
-  if (!vector || (stride && stride->Is(1) && mask.empty())) {
+  if (!vector || (stride && stride->Is(1) && LaneStep().empty() && mask.empty())) {
     TENSORD_CHECK(vector || index_level == 0);
     const std::string at = absl::StrCat(pointer, " + ", ScalarText(element));
     std::string stored = text;
@@ -339,11 +372,11 @@ void BodyEmitter::StoreAt(BufferId buffer, const Expr& element, StoreMode mode,
         mask.empty() ? "tk::mask_first<W>(left)" : absl::StrCat(mask, " & tk::mask_first<W>(left)");
   if (stride && !add) {
     const std::string at = absl::StrCat(pointer, " + ", ScalarText(element));
-    if (stride->Is(1)) {
+    if (stride->Is(1) && LaneStep().empty()) {
       push(absl::StrCat("tk::store_masked<", storage, ", W>(", at, ", ", text, ", ", mask, ");"));
       return;
     }
-    const std::string step = ScalarText(*stride);
+    const std::string step = StepText(*stride);
     push(mask.empty() ? absl::StrCat("tk::store_strided<", storage, ", W>(", at, ", ", step, ", ",
                                      text, ");")
                       : absl::StrCat("tk::store_strided_masked<", storage, ", W>(", at, ", ", step,

@@ -72,6 +72,8 @@ class BodyEmitter {
 
   // The vector of a buffer that is local to the nest and was stored in an earlier pass.
   virtual std::string ReadLocal(BufferId buffer) = 0;
+  // Whether such a buffer's values are computed again where they are read.
+  virtual bool ComputesAgain(BufferId /*buffer*/) const { return false; }
   // The statement that keeps a vector of such a buffer for later passes.
   virtual std::string WriteLocal(BufferId buffer, const std::string& value) = 0;
   // A vector load's text where the target has a better way to the values; `address` is the first
@@ -80,6 +82,8 @@ class BodyEmitter {
                                   const Expr& /*stride*/) {
     return "";
   }
+  // How many iterations of the vector loop lie between two lanes, as text; "" for one.
+  virtual std::string LaneStep() const { return ""; }
   // The text of a computation at the vector level where the target has a better way than the
   // operation on vectors; "" where it has none.
   virtual std::string SpecialCompute(const Inst& /*inst*/) { return ""; }
@@ -110,6 +114,10 @@ class BodyEmitter {
  private:
   EmittedValue EmitLoad(const Inst& inst);
   EmittedValue EmitUncached(int id);
+  // The value that an earlier member stored to a local buffer, in the current pass.
+  EmittedValue EmitAgain(BufferId buffer);
+  // The distance of two lanes' elements for which the index grows by `stride` each iteration.
+  std::string StepText(const Expr& stride);
   // int64 lanes of an expression that varies in the vector loop.
   std::string VectorText(const Expr& e);
   std::string VectorAtom(const sym::Atom& atom);

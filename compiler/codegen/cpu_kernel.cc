@@ -92,7 +92,7 @@ KernelSource GenerateCpuKernel(const Program& program, const Kernel& kernel,
   source.written = interface.written();
   source.integers = interface.integers();
   source.scratch_bytes = interface.scratch_bytes();
-  source.description = DescribeKernel(kernel);
+  source.nodes = NodesOf(kernel);
   return source;
 }
 

@@ -140,8 +140,10 @@ void CudaAccumulators::Accumulate(const NestMember& member) {
     if (acc.member != &member) continue;
     const ReduceKind kind = acc.reduction->kind;
     const std::string value = body_->Use(body_->Emit(acc.reduction->value), level);
+    const bool tail = body_->tail();
     if (const StateText* state = StateOf(kind)) {
-      out.push_back(absl::StrCat(acc.name, " = tk::", state->name, "_add(", acc.name, ", ", value,
+      out.push_back(absl::StrCat(acc.name, " = tk::", state->name, tail ? "_add_masked(" : "_add(",
+                                 acc.name, ", ", value, tail ? ", tk::mask_first<W>(left)" : "",
                                  IsArg(kind) ? absl::StrCat(", ", body_->InnerPosition()) : "",
                                  ");"));
       continue;
@@ -156,8 +158,11 @@ void CudaAccumulators::Accumulate(const NestMember& member) {
       }
       target += "[k]";
     }
+    const std::string added = tail ? absl::StrCat("tk::where(tk::mask_first<W>(left), ", value,
+                                                  ", ", Start(acc, "W"), ")")
+                                   : value;
     out.push_back(
-        absl::StrCat(target, " = ", CombineFunction(kind), "(", target, ", ", value, ");"));
+        absl::StrCat(target, " = ", CombineFunction(kind), "(", target, ", ", added, ");"));
   }
 }
 
@@ -270,10 +275,19 @@ std::string CudaAccumulators::SavePrivate() {
                       ", [](auto a, auto b) { return ", CombineText(kind), "(a, b); }, tile);\n");
       value = "total";
     }
-    absl::StrAppend(&text, "    const index q = first_vector + lane + k * G;\n    if (",
-                    plan_.groups() > 1 ? "threadIdx.x < G && " : "", "q < vectors) tk::store<",
-                    acc.type, ", W>(", SavedAt(acc), " + static_cast<int64_t>(copy) * ", count,
-                    " + q * W, ", value, ");\n  }\n");
+    const std::string mine = plan_.groups() > 1 ? "threadIdx.x < G && " : "";
+    const std::string at =
+        absl::StrCat(SavedAt(acc), " + static_cast<int64_t>(copy) * ", count, " + ");
+    if (plan_.interleaved) {
+      absl::StrAppend(&text, "    const index column = k * (G * W) + lane;\n    if (", mine,
+                      "column < ", count, ") tk::store_strided_masked<", acc.type, ", W>(", at,
+                      "column, G, ", value, ", tk::mask_first<W>((", count,
+                      " - column + G - 1) / G));\n  }\n");
+    } else {
+      absl::StrAppend(&text, "    const index q = first_vector + lane + k * G;\n    if (", mine,
+                      "q < vectors) tk::store<", acc.type, ", W>(", at, "q * W, ", value,
+                      ");\n  }\n");
+    }
   }
   return text;
 }

@@ -10,37 +10,10 @@ namespace tensord::compiler {
 
 CudaBody::CudaBody(const Program& program, const Nest& nest, KernelInterface* interface,
                    const CudaPlan& plan)
-    : BodyEmitter(program, nest, interface), plan_(plan) {
-  if (plan.chunks > 0) FindRepeatedLoads();
-}
-
-// What is the same for all rows, like a norm's weight, comes from the cache the second time: in
-// registers it would cost as much as the row itself.
-void CudaBody::FindRepeatedLoads() {
-  const auto depends_on_row = [&](const Expr& index) {
-    for (size_t d = 0; d < nest().outer.size(); ++d) {
-      const auto step = sym::LinearCoefficient(index, {sym::AtomKind::kLoop, static_cast<int>(d)});
-      if (!step || !step->Is(0)) return true;
-    }
-    return false;
-  };
-  std::map<std::pair<BufferId, Expr>, int> first;
-  std::set<BufferId> written;
-  for (const NestMember& member : nest().members) {
-    for (const Store& store : member.loops.stores) written.insert(store.buffer);
-  }
-  for (const NestMember& member : nest().members) {
-    if (!member.has_inner) continue;
-    for (const Inst& inst : member.loops.block.insts) {
-      if (inst.kind != InstKind::kLoad || inst.guard >= 0 || written.count(inst.buffer) != 0 ||
-          sym::ContainsKind(inst.index, sym::AtomKind::kIndirect) || !depends_on_row(inst.index)) {
-        continue;
-      }
-      const auto key = std::make_pair(inst.buffer, inst.index);
-      auto [it, is_new] = first.emplace(key, member.position);
-      if (!is_new && it->second != member.position) repeated_.insert(key);
-    }
-  }
+    : BodyEmitter(program, nest, interface),
+      plan_(plan),
+      again_(LocalsComputedAgain(nest, plan.chunks > 0)) {
+  if (plan.chunks > 0) repeated_ = RepeatedLoads(nest);
 }
 
 std::string CudaBody::RowArray(BufferId id) {
@@ -72,15 +45,25 @@ std::string CudaBody::RowArray(BufferId id) {
 std::string CudaBody::ReadLocal(BufferId buffer) {
   const std::string array = RowArray(buffer);
   if (plan_.chunks > 0) return absl::StrCat(array, "[k]");
-  return absl::StrCat("tk::load<", ComputeTypeText(program().buffers[buffer].dtype), ", W>(", array,
-                      " + ", InnerPosition(), ")");
+  const std::string type = ComputeTypeText(program().buffers[buffer].dtype);
+  if (plan_.interleaved) {
+    return absl::StrCat("tk::strided", tail() ? "_tail" : "", "<", type, ", W>(", array, " + ",
+                        InnerPosition(), ", G", tail() ? ", left)" : ")");
+  }
+  return absl::StrCat("tk::load<", type, ", W>(", array, " + ", InnerPosition(), ")");
 }
 
 std::string CudaBody::WriteLocal(BufferId buffer, const std::string& value) {
   const std::string array = RowArray(buffer);
   if (plan_.chunks > 0) return absl::StrCat(array, "[k] = ", value, ";");
-  return absl::StrCat("tk::store<", ComputeTypeText(program().buffers[buffer].dtype), ", W>(",
-                      array, " + ", InnerPosition(), ", ", value, ");");
+  const std::string type = ComputeTypeText(program().buffers[buffer].dtype);
+  if (plan_.interleaved) {
+    return absl::StrCat("tk::store_strided", tail() ? "_masked" : "", "<", type, ", W>(", array,
+                        " + ", InnerPosition(), ", G, ", value,
+                        tail() ? ", tk::mask_first<W>(left));" : ");");
+  }
+  return absl::StrCat("tk::store<", type, ", W>(", array, " + ", InnerPosition(), ", ", value,
+                      ");");
 }
 
 std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
@@ -103,6 +86,7 @@ std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
 }
 
 bool CudaBody::IsRun(const Expr& e) const {
+  if (plan_.interleaved) return false;
   const int loop = static_cast<int>(nest().outer.size() + nest().inner.size()) - 1;
   return VectorAlignment(e, {sym::AtomKind::kLoop, loop}) >= plan_.width;
 }

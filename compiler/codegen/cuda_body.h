@@ -28,9 +28,11 @@ class CudaBody : public BodyEmitter {
 
  protected:
   std::string ReadLocal(BufferId buffer) override;
+  bool ComputesAgain(BufferId buffer) const override { return again_.count(buffer) != 0; }
   std::string WriteLocal(BufferId buffer, const std::string& value) override;
   std::string DefineLoad(const Inst& inst, const std::string& text) override;
   std::string SpecialCompute(const Inst& inst) override;
+  std::string LaneStep() const override { return plan_.interleaved ? "G" : ""; }
   bool AddsAreAtomic() const override { return true; }
   std::string Once(const std::string& statement) override;
 
@@ -42,9 +44,9 @@ class CudaBody : public BodyEmitter {
   // Random numbers of neighbouring elements, which share their words.
   std::string RandomRun(const Inst& inst);
   std::string RowArray(BufferId buffer);
-  void FindRepeatedLoads();
 
   const CudaPlan& plan_;
+  const std::set<BufferId> again_;
   std::map<BufferId, std::string> row_arrays_;
   // Loads that several passes make: kept by the first of them.
   std::set<std::pair<BufferId, Expr>> repeated_;

@@ -163,7 +163,7 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
   source.written = interface.written();
   source.integers = interface.integers();
   source.scratch_bytes = interface.scratch_bytes();
-  source.description = DescribeKernel(kernel);
+  source.nodes = NodesOf(kernel);
   TENSORD_CHECK((source.buffers.size() + source.integers.size() + 1) * 8 <= kMostParameterBytes,
                 "a launch has more arguments than a kernel takes");
   return source;

@@ -54,6 +54,7 @@ class CudaNestWriter {
     if (!HasVectorLoop()) return Expr(1);
     const Expr extent =
         plan_.kind == CudaPlan::kColumns ? nest_.inner.back() : sym::Product(nest_.inner);
+    if (plan_.interleaved) return sym::CeilDiv(extent, Expr(plan_.width));
     return sym::FloorDiv(extent, Expr(plan_.width));
   }
   Expr Rows() const { return sym::Product(nest_.outer); }
@@ -119,8 +120,8 @@ class CudaNestWriter {
     return DecodeLoops(&body_, nest_.inner, FirstInner(), vector, indent, plan_.width);
   }
 
-  void EmitMembers(int position) {
-    body_.BeginPass(false);
+  void EmitMembers(int position, bool tail = false) {
+    body_.BeginPass(tail);
     for (const NestMember& member : nest_.members) {
       if (member.position != position) continue;
       body_.SetMember(&member);
@@ -142,12 +143,19 @@ class CudaNestWriter {
   }
 
   // All of a thread's vectors at once, whatever loops they lie in: row and vector from one number.
-  std::string UnitOfElement(int depth) {
+  // What depends on no loop goes to `before`.
+  std::string UnitOfElement(int depth, std::string* before) {
     const std::string indent(2 * depth, ' ');
     std::string text;
     for (const NestMember& member : nest_.members) positions_.insert(member.position);
     for (int position : positions_) EmitMembers(position);
-    const std::string lines = Flush(depth) + InnerLines(depth);
+    std::string lines;
+    if (nest_.outer.empty()) {
+      *before = Flush(1);
+    } else {
+      lines = Flush(depth);
+    }
+    lines += InnerLines(depth);
     if (HasVectorLoop()) {
       absl::StrAppend(&text, indent,
                       "[[maybe_unused]] const index row = unit / vectors, q = unit % ",
@@ -159,17 +167,25 @@ class CudaNestWriter {
   }
 
   std::string Elements() {
+    if (plan_.turns > 1) return SweepElements();
+    std::string before;
+    const std::string unit = UnitOfElement(1, &before);
     return absl::StrCat(
         "  const index unit = static_cast<index>(block) * T + threadIdx.x;\n"
         "  if (unit >= rows * vectors) return;\n",
-        UnitOfElement(1));
+        before, unit);
   }
 
   std::string SweepElements() {
+    std::string before;
+    const std::string unit = UnitOfElement(2, &before);
     return absl::StrCat(
+        before,
+        // Loads of several vectors under way at once.
+        plan_.turns > 1 ? "#pragma unroll 2\n" : "",
         "  for (index unit = static_cast<index>(block) * T + threadIdx.x; unit < rows * vectors;\n"
         "       unit += static_cast<index>(blocks) * T) {\n",
-        UnitOfElement(2), "  }\n");
+        unit, "  }\n");
   }
 
   std::string OneRow() {
@@ -233,6 +249,11 @@ class CudaNestWriter {
   std::string Pass(int position, int depth) {
     const std::string indent(2 * depth, ' ');
     std::string text = accumulators_.DeclareRow(position);
+    if (plan_.interleaved) {
+      text += InterleavedLoops(position, depth);
+      accumulators_.EmitRowResults(position);
+      return text + Flush(depth);
+    }
     EmitMembers(position);
     const std::string decode = DecodeVector("q", indent + "    ");
     const std::string lines = InnerLines(depth + 2);
@@ -253,6 +274,40 @@ class CudaNestWriter {
     }
     accumulators_.EmitRowResults(position);
     return text + Flush(depth);
+  }
+
+  // Whole vectors first, then the lanes that are left.
+  std::string InterleavedLoops(int position, int depth) {
+    const std::string indent(2 * depth, ' ');
+    EmitMembers(position);
+    const std::string whole = InnerLines(depth + 2);
+    EmitMembers(position, /*tail=*/true);
+    const std::string rest = InnerLines(depth + 3);
+    std::string text = Flush(depth);
+    const std::string loop = absl::StrCat("i", FirstInner());
+    const std::string extent = body_.ExtentText(nest_.inner[0]);
+    const std::string tail = absl::StrCat(indent, "  if (", loop, " < ", extent, ") {\n", indent,
+                                          "    [[maybe_unused]] const index left = (", extent,
+                                          " - ", loop, " + G - 1) / G;\n", rest, indent, "  }\n");
+    if (plan_.chunks == 0) {
+      absl::StrAppend(&text, indent, "{\n", indent, "  index ", loop, " = lane;\n", indent,
+                      "  for (; ", loop, " + (W - 1) * G < ", extent, "; ", loop, " += G * W) {\n",
+                      whole, indent, "  }\n", tail, indent, "}\n");
+      return text;
+    }
+    const int64_t of_group = int64_t{plan_.group} * plan_.width;
+    const int64_t filled = *nest_.inner[0].AsConstant() / of_group;
+    const std::string start =
+        absl::StrCat(indent, "  [[maybe_unused]] const index ", loop, " = k * (G * W) + lane;\n");
+    if (filled > 0) {
+      absl::StrAppend(&text, "#pragma unroll\n", indent, "for (int k = 0; k < ", filled,
+                      "; ++k) {\n", start, whole, indent, "}\n");
+    }
+    if (filled < plan_.chunks) {
+      absl::StrAppend(&text, indent, "{\n", indent, "  constexpr int k = ", filled, ";\n", start,
+                      tail, indent, "}\n");
+    }
+    return text;
   }
 
   bool AllInRange() const {

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "compiler/codegen/cpp_text.h"
 
 namespace tensord::compiler {
 namespace {
@@ -20,10 +21,25 @@ constexpr int kMostWidth = 8;
 // Bodies of more instructions than this per element run with short vectors, for registers.
 constexpr int kHeavyBody = 400;
 constexpr int kHeavyWidth = 4;
-// Elements of a row that a thread may hold for each array that later passes read.
-constexpr int kMostHeld = 64;
+// Scalars that every thread may compute for one vector, and the vectors for which it computes
+// others.
+constexpr int kCheapScalars = 30;
+constexpr int kTurns = 8;
+// Elements of a row that a thread may hold, of all arrays together; in blocks of more than 512
+// threads, which have 64 registers for each.
+constexpr int kMostHeld = 128;
+constexpr int kMostHeldOfLarge = 24;
 // Vectors that a thread of a block should have under way for its row.
 constexpr int kUsualChunks = 4;
+// Rows of this many elements are read by interleaved lanes where aligned vectors would be so many
+// times narrower than wished.
+constexpr int64_t kLeastInterleaved = 1024;
+constexpr int kMostWaste = 4;
+// What a value for a later pass may cost to be computed again, in instructions and in loads that
+// the caches serve: where it would be held in registers, and where it would lie in memory.
+constexpr int kCheapAgain = 12;
+constexpr int kMostCostAgain = 40;
+constexpr int kMostVectorsAgain = 2;
 // Rows of fewer vectors belong to a warp or a part of one.
 constexpr int kMostVectorsOfWarp = 128;
 // Shared memory that every device has without asking for more.
@@ -36,8 +52,12 @@ constexpr int kSweepThreads = 1024;
 // row beside the row.
 constexpr int kTileThreads = 768;
 constexpr int kRowSweepThreads = 384;
-// Elements of a row that a thread of a warp holds for each array, beside accumulators of as many.
-constexpr int kMostHeldInSweep = 24;
+// The same where only totals outlive a row.
+constexpr int kTotalsThreads = 2048;
+// Elements of a row that a thread of a sweep may hold, of all arrays together: alone in its warp,
+// and in a block that shares the row.
+constexpr int kMostHeldOfWarp = 112;
+constexpr int kUsuallyHeldOfBlock = 64;
 // A part of a split row has at least this many vectors for each thread.
 constexpr int kLeastVectorsOfPart = 4;
 
@@ -45,6 +65,9 @@ bool HasColumnSums(const Nest& nest) {
   return std::any_of(nest.members.begin(), nest.members.end(),
                      [](const NestMember& m) { return m.reduces_outer; });
 }
+
+// Sums over rows, one for each column.
+bool IsColumnSum(const NestMember& m) { return m.has_inner && m.reduces_outer && !m.reduces_inner; }
 
 bool IsPointwise(const Nest& nest) {
   return std::all_of(nest.members.begin(), nest.members.end(), [](const NestMember& m) {
@@ -80,13 +103,36 @@ int BodyCost(const Nest& nest) {
   return cost;
 }
 
-// The widest vectors that divide the innermost loop and keep every access aligned.
-int ChooseWidth(const Program& program, const Nest& nest) {
-  if (nest.inner.empty()) return 1;
+// What is computed from scalars alone: the same in every thread.
+int ScalarCost(const Nest& nest) {
+  int cost = 0;
+  for (const NestMember& member : nest.members) {
+    std::vector<bool> varies;
+    for (const Inst& inst : member.loops.block.insts) {
+      bool differs = (inst.kind == InstKind::kLoad || inst.kind == InstKind::kIndex) &&
+                     (sym::ContainsKind(inst.index, sym::AtomKind::kLoop) ||
+                      sym::ContainsKind(inst.index, sym::AtomKind::kIndirect));
+      for (int arg : inst.args) differs = differs || varies[arg];
+      if (inst.kind == InstKind::kCompute && !differs) cost += InfoOf(inst.op).cost;
+      varies.push_back(differs);
+    }
+  }
+  return cost;
+}
+
+struct Widths {
+  int wished = 1;   // by the sizes of elements and the body
+  int aligned = 1;  // divides the innermost loop and keeps every access aligned
+};
+
+Widths ChooseWidth(const Program& program, const Nest& nest) {
+  if (nest.inner.empty()) return {};
   const int last = static_cast<int>(nest.outer.size() + nest.inner.size()) - 1;
   int smallest = 8, largest = 1;
   std::vector<std::pair<int, int64_t>> alignments;
   ForEachVectorAccess(program, nest, [&](DType storage, const Expr& index) {
+    const auto step = sym::LinearCoefficient(index, {sym::AtomKind::kLoop, last});
+    if (step && step->Is(0)) return;  // one element for all lanes
     const int size = static_cast<int>(ItemSize(storage));
     const int64_t alignment = VectorAlignment(index, {sym::AtomKind::kLoop, last});
     largest = std::max(largest, size);
@@ -94,7 +140,7 @@ int ChooseWidth(const Program& program, const Nest& nest) {
     if (size > 1) smallest = std::min(smallest, size);
     alignments.emplace_back(size, alignment);
   });
-  if (alignments.empty()) return 1;
+  if (alignments.empty()) return {};
   int width = std::min({kMostWidth, kAccessBytes / smallest, kMostVectorBytes / largest});
   if (BodyCost(nest) > kHeavyBody) width = std::min(width, kHeavyWidth);
   const auto fits = [&](int w) {
@@ -102,17 +148,42 @@ int ChooseWidth(const Program& program, const Nest& nest) {
     return std::all_of(alignments.begin(), alignments.end(),
                        [w](const auto& access) { return access.second % w == 0; });
   };
+  Widths widths{.wished = width};
   while (width > 1 && !fits(width)) width /= 2;
-  return std::max(width, 1);
+  widths.aligned = std::max(width, 1);
+  return widths;
+}
+
+bool FindsPlaces(const Nest& nest) {
+  for (const NestMember& member : nest.members) {
+    for (const Reduction& reduction : member.loops.reductions) {
+      if (IsArg(reduction.kind)) return true;
+    }
+  }
+  return false;
 }
 
 int RoundUpToWarp(int64_t threads) {
   return static_cast<int>((threads + kWarp - 1) / kWarp) * kWarp;
 }
 
+// Arrays of a row that a thread holds in registers: kept loads, values for later passes and sums of
+// columns.
+int HeldArrays(const Nest& nest) {
+  const std::set<BufferId> again = LocalsComputedAgain(nest, /*held=*/true);
+  int arrays = static_cast<int>(RepeatedLoads(nest).size());
+  for (BufferId id : LocalsOfRows(nest)) arrays += again.count(id) == 0 ? 1 : 0;
+  for (const NestMember& member : nest.members) {
+    if (IsColumnSum(member)) arrays += static_cast<int>(member.loops.reductions.size());
+  }
+  return arrays;
+}
+
 int64_t HeldBytes(const Program& program, const Nest& nest) {
   int64_t bytes = 0;
+  const std::set<BufferId> again = LocalsComputedAgain(nest, /*held=*/false);
   for (BufferId id : LocalsOfRows(nest)) {
+    if (again.count(id) != 0) continue;
     bytes += ItemSize(ComputeType(program.buffers[id].dtype));
   }
   return bytes * sym::Hint(sym::Product(nest.inner));
@@ -122,7 +193,8 @@ class Planner {
  public:
   Planner(const Program& program, const Nest& nest, const v1::CudaTarget& target, int fixed_threads)
       : program_(program), nest_(nest), target_(target), fixed_(fixed_threads) {
-    plan_.width = ChooseWidth(program, nest);
+    widths_ = ChooseWidth(program, nest);
+    plan_.width = widths_.aligned;
     rows_ = sym::Product(nest.outer);
     vectors_ =
         nest.inner.empty() ? Expr(1) : sym::FloorDiv(sym::Product(nest.inner), Expr(plan_.width));
@@ -138,7 +210,9 @@ class Planner {
     } else if (IsPointwise(nest_)) {
       plan_.kind = CudaPlan::kElements;
       Threads(kUsualThreads);
-      plan_.blocks = sym::CeilDiv(rows_ * vectors_, Expr(plan_.threads));
+      // An optimizer's powers of its step, say, are worth several vectors.
+      if (nest_.outer.empty() && ScalarCost(nest_) > kCheapScalars) plan_.turns = kTurns;
+      plan_.blocks = sym::CeilDiv(rows_ * vectors_, Expr(plan_.threads * plan_.turns));
     } else {
       Rows();
     }
@@ -175,22 +249,22 @@ class Planner {
         vectors >= int64_t{kLeastVectorsOfPart} * 2 * kUsualThreads) {
       return Split(rows, vectors);
     }
-    if (sums) {
-      ChooseSweepGroup(vectors);
-    } else {
-      ChooseGroup(vectors, rows);
+    if (Interleaves()) {
+      plan_.interleaved = true;
+      SetWidth(widths_.wished);
     }
-    const bool is_static = vectors_.AsConstant().has_value();
-    const int64_t chunks = (vectors + plan_.group - 1) / plan_.group;
-    const int64_t held = chunks * plan_.width;
-    if (is_static && held <= (plan_.threads > 512 ? kMostHeld / 2 : kMostHeld)) {
-      plan_.chunks = static_cast<int>(chunks);
-    } else {
-      Loop(sums);
+    if (!HoldRow(sums) && plan_.interleaved && sums) {  // columns in memory are in vectors
+      plan_.interleaved = false;
+      SetWidth(widths_.aligned);
+      HoldRow(sums);
     }
+    if (plan_.chunks == 0) Loop(sums);
     if (sums) {
-      plan_.resident = std::max(1, kRowSweepThreads / plan_.threads);
-      Bound(sym::CeilDiv(rows_, Expr(plan_.groups())), Multiprocessors() * plan_.resident);
+      const bool columns = std::any_of(nest_.members.begin(), nest_.members.end(), IsColumnSum);
+      const int threads = columns ? kRowSweepThreads : kTotalsThreads;
+      if (columns) plan_.resident = std::max(1, threads / plan_.threads);
+      Bound(sym::CeilDiv(rows_, Expr(plan_.groups())),
+            Multiprocessors() * std::max(1, threads / plan_.threads));
     } else if (!plan_.loops_rows) {
       plan_.blocks = sym::CeilDiv(rows_, Expr(plan_.groups()));
     }
@@ -214,16 +288,44 @@ class Planner {
     plan_.group = plan_.threads;
   }
 
+  void SetWidth(int width) {
+    plan_.width = width;
+    vectors_ = sym::CeilDiv(sym::Product(nest_.inner), Expr(width));
+  }
+
+  // Rows whose length or alignment forbids vectors of neighbours.
+  bool Interleaves() const {
+    return nest_.inner.size() == 1 && widths_.aligned * kMostWaste <= widths_.wished &&
+           sym::Hint(nest_.inner[0]) >= kLeastInterleaved && !FindsPlaces(nest_);
+  }
+
+  // Chooses the group; true when its threads hold the whole row.
+  bool HoldRow(bool sums) {
+    const int64_t vectors = std::max<int64_t>(1, sym::Hint(vectors_));
+    if (sums) {
+      ChooseSweepGroup(vectors);
+    } else {
+      ChooseGroup(vectors, std::max<int64_t>(1, sym::Hint(rows_)));
+    }
+    const int64_t chunks = (vectors + plan_.group - 1) / plan_.group;
+    const int64_t held = chunks * plan_.width * std::max(1, HeldArrays(nest_));
+    const bool holds = vectors_.AsConstant().has_value() &&
+                       held <= (plan_.threads > 512 ? kMostHeldOfLarge : kMostHeld);
+    plan_.chunks = holds ? static_cast<int>(chunks) : 0;
+    return holds;
+  }
+
   // A warp needs no barrier to reduce a row; what it cannot hold is a block's.
   void ChooseSweepGroup(int64_t vectors) {
-    const int64_t chunks = (vectors + kWarp - 1) / kWarp;
-    if (chunks * plan_.width <= kMostHeldInSweep) {
+    const int64_t of_vector = int64_t{plan_.width} * std::max(1, HeldArrays(nest_));
+    if ((vectors + kWarp - 1) / kWarp * of_vector <= kMostHeldOfWarp) {
       plan_.group =
           static_cast<int>(std::min<int64_t>(kWarp, std::bit_ceil(static_cast<uint64_t>(vectors))));
       return Threads(kRowSweepThreads / 3);
     }
-    Threads(static_cast<int>(
-        std::clamp<int64_t>(RoundUpToWarp((vectors + 1) / 2), kRowSweepThreads / 3, kMostThreads)));
+    const int64_t chunks = std::max<int64_t>(1, kUsuallyHeldOfBlock / of_vector);
+    Threads(static_cast<int>(std::clamp<int64_t>(RoundUpToWarp((vectors + chunks - 1) / chunks),
+                                                 kRowSweepThreads / 3, kMostThreads)));
     plan_.group = plan_.threads;
   }
 
@@ -282,6 +384,7 @@ class Planner {
   const Nest& nest_;
   const v1::CudaTarget& target_;
   const int fixed_;
+  Widths widths_;
   Expr rows_, vectors_;
   CudaPlan plan_;
 };
@@ -326,6 +429,79 @@ std::set<BufferId> LocalsOfRows(const Nest& nest) {
     }
   }
   return locals;
+}
+
+// What is the same for all rows, like a norm's weight, comes from the cache the second time: in
+// registers it would cost as much as the row itself.
+std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest) {
+  std::set<std::pair<BufferId, Expr>> repeated;
+  const auto depends_on_row = [&](const Expr& index) {
+    for (size_t d = 0; d < nest.outer.size(); ++d) {
+      const auto step = sym::LinearCoefficient(index, {sym::AtomKind::kLoop, static_cast<int>(d)});
+      if (!step || !step->Is(0)) return true;
+    }
+    return false;
+  };
+  std::map<std::pair<BufferId, Expr>, int> first;
+  std::set<BufferId> written;
+  for (const NestMember& member : nest.members) {
+    for (const Store& store : member.loops.stores) written.insert(store.buffer);
+  }
+  for (const NestMember& member : nest.members) {
+    if (!member.has_inner) continue;
+    for (const Inst& inst : member.loops.block.insts) {
+      if (inst.kind != InstKind::kLoad || inst.guard >= 0 || written.count(inst.buffer) != 0 ||
+          sym::ContainsKind(inst.index, sym::AtomKind::kIndirect) || !depends_on_row(inst.index)) {
+        continue;
+      }
+      const auto key = std::make_pair(inst.buffer, inst.index);
+      auto [it, is_new] = first.emplace(key, member.position);
+      if (!is_new && it->second != member.position) repeated.insert(key);
+    }
+  }
+  return repeated;
+}
+
+static bool VariesInRow(const Nest& nest, const Expr& index) {
+  bool varies = false;
+  sym::ForEachSymbol(index, [&](const sym::Atom& atom) {
+    varies |= atom.kind == sym::AtomKind::kIndirect ||
+              (atom.kind == sym::AtomKind::kLoop && atom.id >= static_cast<int>(nest.outer.size()));
+  });
+  return varies;
+}
+
+std::set<BufferId> LocalsComputedAgain(const Nest& nest, bool held) {
+  std::set<BufferId> again;
+  const std::set<BufferId> locals = LocalsOfRows(nest);
+  for (const NestMember& writer : nest.members) {
+    const std::vector<Inst>& insts = writer.loops.block.insts;
+    for (const Store& store : writer.loops.stores) {
+      if (locals.count(store.buffer) == 0 || store.mode != StoreMode::kAssign) continue;
+      int cost = 0, vectors = 0;
+      std::set<int> seen;
+      std::vector<int> stack{store.value};
+      bool possible = store.guard < 0;
+      while (!stack.empty()) {
+        const int id = stack.back();
+        stack.pop_back();
+        if (!seen.insert(id).second) continue;
+        const Inst& inst = insts[id];
+        if (inst.kind == InstKind::kCompute) cost += InfoOf(inst.op).cost;
+        if (inst.kind == InstKind::kLoad) {
+          possible = possible && inst.guard < 0 && locals.count(inst.buffer) == 0;
+          vectors += VariesInRow(nest, inst.index) ? 1 : 0;
+        }
+        for (int arg : inst.args) stack.push_back(arg);
+      }
+      // A value in registers is dearer than a few instructions, but what is loaded for it would be
+      // held in its stead.
+      const bool pays = held ? vectors == 0 && cost <= kCheapAgain
+                             : vectors <= kMostVectorsAgain && cost <= kMostCostAgain;
+      if (possible && pays) again.insert(store.buffer);
+    }
+  }
+  return again;
 }
 
 CudaPlan PlanCudaNest(const Program& program, const Nest& nest, const v1::CudaTarget& target,

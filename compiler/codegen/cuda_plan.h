@@ -28,13 +28,17 @@ struct CudaPlan {
   // Vectors of a row that one thread holds, all at once in registers; 0: it runs through the row in
   // a loop, as often as there are passes.
   int chunks = 0;
+  int turns = 1;               // kElements: vectors that one thread does, one after the other
   bool loops_rows = false;     // a block does row after row; the grid is bounded
   bool rows_in_shared = true;  // of a row in a loop: values for later passes are in shared memory
-  int parts = 1;               // kSplit: blocks of a row
-  int resident = 1;            // blocks that a multiprocessor has room for, which bounds registers
-  bool tiled = false;          // kSweep: blocks take one group-wide tile of the columns each
-  Expr blocks;                 // of the nest
-  Expr copies;  // kSweep: of the accumulators, one for each block that shares columns
+  // Lanes of a vector are G elements of the row apart, not neighbours: neighbouring threads read
+  // neighbouring elements one by one, whatever the row's length and alignment.
+  bool interleaved = false;
+  int parts = 1;       // kSplit: blocks of a row
+  int resident = 1;    // blocks that a multiprocessor has room for, which bounds registers
+  bool tiled = false;  // kSweep: blocks take one group-wide tile of the columns each
+  Expr blocks;         // of the nest
+  Expr copies;         // kSweep: of the accumulators, one for each block that shares columns
 
   int groups() const { return threads / group; }
 };
@@ -48,6 +52,12 @@ Nest PrepareForCuda(Nest nest);
 
 // Values that later passes of a row read: buffers that live only there.
 std::set<BufferId> LocalsOfRows(const Nest& nest);
+
+// Those of them that later passes compute again instead; `held`: rows are held in registers.
+std::set<BufferId> LocalsComputedAgain(const Nest& nest, bool held);
+
+// Loads that several passes make, of what differs from row to row.
+std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest);
 
 // The largest power of two that divides `index` wherever a vector along `loop` starts, provided
 // that it grows with the loop one by one; 0 otherwise.

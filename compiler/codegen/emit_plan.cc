@@ -61,9 +61,11 @@ class PlanEmitter {
       v1::KernelUnit* unit = result_->add_units();
       unit->set_source(kernel.source);
       for (const KernelFunction& f : kernel.functions) unit->add_functions(f.name);
-      unit->set_description(kernel.description);
+      unit->set_description(DescribeNodes(kernel.nodes));
       artifact_.add_modules();  // its kind comes from the JIT
     }
+    v1::KernelUnit* unit = result_->mutable_units(it->second);
+    for (const std::string& node : kernel.nodes) unit->add_nodes(node);
     for (const KernelFunction& function : kernel.functions) {
       AddLaunch(kernel, it->second, function);
     }
@@ -121,7 +123,7 @@ class PlanEmitter {
     for (BufferId id : kernel.buffers) launch->add_buffers(id);
     for (BufferId id : kernel.written) launch->add_written(id);
     for (const Expr& integer : kernel.integers) sym::ToProto(integer, launch->add_integers());
-    launch->set_description(kernel.description);
+    launch->set_description(DescribeNodes(kernel.nodes));
     if (!function.cuda) {
       sym::ToProto(kernel.scratch_bytes, launch->mutable_scratch_bytes_per_thread());
       return;

@@ -17,7 +17,7 @@ KernelSource GenerateKernel(const Program& program, const Kernel& kernel,
                            : GenerateCpuKernel(program, kernel, target.cpu());
 }
 
-std::string DescribeKernel(const Kernel& kernel) {
+std::vector<std::string> NodesOf(const Kernel& kernel) {
   std::vector<std::string> names;
   std::set<std::string> seen;
   for (const Nest& nest : kernel.nests) {
@@ -27,6 +27,10 @@ std::string DescribeKernel(const Kernel& kernel) {
       }
     }
   }
+  return names;
+}
+
+std::string DescribeNodes(std::vector<std::string> names) {
   constexpr size_t kMostNames = 8;
   const size_t more = names.size() > kMostNames ? names.size() - kMostNames : 0;
   names.resize(names.size() - more);

@@ -28,17 +28,20 @@ struct KernelSource {
   std::string source;  // names normalised: equal kernels have equal text
   // Launched one after the other, all with the same arguments.
   std::vector<KernelFunction> functions;
-  std::vector<BufferId> buffers;  // in the order of the kernel's arguments
-  std::vector<BufferId> written;  // those of them that it writes
-  std::vector<Expr> integers;     // free of loop symbols
-  Expr scratch_bytes;             // CPU: of each thread; CUDA: of the launch, in the workspace
-  std::string description;        // the captured nodes it came from
+  std::vector<BufferId> buffers;   // in the order of the kernel's arguments
+  std::vector<BufferId> written;   // those of them that it writes
+  std::vector<Expr> integers;      // free of loop symbols
+  Expr scratch_bytes;              // CPU: of each thread; CUDA: of the launch, in the workspace
+  std::vector<std::string> nodes;  // captured ones that it came from
 };
 
 KernelSource GenerateKernel(const Program& program, const Kernel& kernel, const v1::Target& target);
 
-// The captured nodes of a kernel, for people.
-std::string DescribeKernel(const Kernel& kernel);
+// The captured nodes of a kernel.
+std::vector<std::string> NodesOf(const Kernel& kernel);
+
+// Nodes for people, the first few of them.
+std::string DescribeNodes(std::vector<std::string> names);
 
 }  // namespace tensord::compiler
 

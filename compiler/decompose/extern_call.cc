@@ -4,6 +4,7 @@
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "compiler/decompose/lowering.h"
@@ -100,6 +101,17 @@ ExternArgList ToExternArgs(Builder& b, const Node& node, const TensorSource& ten
   return args;
 }
 
+// tensord::seed(device?) is Python in the job; what it calls is not:
+// aten::randint.low(low, high, size, dtype?, layout?, device?, pin_memory?).
+ExternArgList SeedArgs(const Node& node) {
+  v1::Argument low, high, dtype;
+  low.mutable_integer()->set_constant(std::numeric_limits<int64_t>::min());
+  high.mutable_integer()->set_constant(std::numeric_limits<int64_t>::max());
+  dtype.set_dtype(v1::DTYPE_INT64);
+  const ExternArg device = node.args.empty() ? NoneArg() : ScalarArg(node.args[0]);
+  return {{low}, {high}, {ExternArgList{}}, {dtype}, NoneArg(), device, NoneArg()};
+}
+
 }  // namespace
 
 bool IsRandomOperator(std::string_view op) { return IsOneOf(kRandom, op); }
@@ -171,7 +183,10 @@ std::vector<Tensor> CallLibrary(Builder& b, const Node& node, const TensorSource
     metas.push_back(
         {type.dtype, type.sizes, aliases ? ContiguousStrides(type.sizes) : type.strides});
   }
-  std::vector<Tensor> results = b.Extern(op, overload, ToExternArgs(b, node, tensor_of), metas);
+  const bool is_seed = op == "tensord::seed";
+  std::vector<Tensor> results =
+      is_seed ? b.Extern("aten::randint", "low", SeedArgs(node), metas)
+              : b.Extern(op, overload, ToExternArgs(b, node, tensor_of), metas);
   for (size_t o = 0; o < results.size(); ++o) {
     if (!results[o].defined()) continue;
     b.program().buffers[results[o].view()->buffer].device = node.outputs[o].device;
@@ -189,11 +204,12 @@ void CallLibraryInPlace(Builder& b, const Node& node, const TensorSource& tensor
 }
 
 Tensor CopyToDevice(Builder& b, const Tensor& t, v1::DeviceType device) {
-  v1::Argument where, no;
+  v1::Argument where, non_blocking;
   where.set_device(device);
-  no.set_boolean(false);
+  // Towards a GPU the host need not wait; from one it must, for it reads the copy next.
+  non_blocking.set_boolean(device == v1::DEVICE_TYPE_CUDA);
   // aten::_to_copy(self, dtype?, layout?, device?, pin_memory?, non_blocking, memory_format?)
-  ExternArgList args = {b.TensorArg(t), NoneArg(), NoneArg(), {where}, NoneArg(), {no}, NoneArg()};
+  ExternArgList args = {b.TensorArg(t), NoneArg(), NoneArg(), {where}, NoneArg(), {non_blocking}, NoneArg()};
   const Sizes strides = ContiguousStrides(t.sizes());
   const Tensor copy =
       b.Extern("aten::_to_copy", "", std::move(args), {{t.dtype(), t.sizes(), strides}})[0];

@@ -218,16 +218,17 @@ Results NllLossForward(Builder& b, const Call& call) {
   return std::vector<Tensor>{b.Cast(output, scores.dtype()), b.Cast(total, scores.dtype())};
 }
 
-// (grad_output, self, target, weight?, reduction, ignore_index, total_weight)
-Results NllLossBackward(Builder& b, const Call& call) {
-  const Tensor scores = call.tensor(1);
+// What reaches one loss, before the weight of its class: one number for all, or one per target.
+struct LossGradient {
+  Tensor grad;
+  bool single;
+};
+
+// Of arguments (grad_output, _, target, weight?, reduction, ignore_index, total_weight).
+absl::StatusOr<LossGradient> GradientOf(Builder& b, const Call& call, const Classes& c) {
   const int64_t reduction = call.constant(4);
-  TENSORD_ASSIGN_OR_RETURN(const Classes c, ClassesOf(scores, call.tensor(2),
-                                                      call.optional_tensor(3), call.constant(5)));
-  const DType compute = FloatType(scores.dtype());
-  // One gradient per target, or one for all.
   Tensor grad = ToFloat(b, call.tensor(0));
-  const bool single = !(reduction == kNone && scores.rank() > 1);
+  const bool single = !(reduction == kNone && c.scores.rank() > 1);
   if (single) {
     if (!sym::Product(grad.sizes()).Is(1)) {
       return absl::InvalidArgumentError("the gradient of a reduced loss must be one number");
@@ -241,9 +242,59 @@ Results NllLossBackward(Builder& b, const Call& call) {
     if (!sym::Product(total.sizes()).Is(1)) {
       return absl::InvalidArgumentError("total_weight must be one number");
     }
-    grad =
-        Elementwise(b, compute, {grad, b.Reshape(total, {})}, [](Elem g, Elem w) { return g / w; });
+    grad = Elementwise(b, FloatType(c.scores.dtype()), {grad, b.Reshape(total, {})},
+                       [](Elem g, Elem w) { return g / w; });
   }
+  return LossGradient{grad, single};
+}
+
+// (grad_output, output, target, weight?, reduction, ignore_index, total_weight, dim, input_dtype):
+// the gradient of the scores whose log-softmax over the classes is `output`.
+Results CrossEntropyBackward(Builder& b, const Call& call) {
+  const Tensor output = call.tensor(1);
+  TENSORD_ASSIGN_OR_RETURN(const Classes c, ClassesOf(output, call.tensor(2),
+                                                      call.optional_tensor(3), call.constant(5)));
+  TENSORD_ASSIGN_OR_RETURN(const LossGradient gradient, GradientOf(b, call, c));
+  const DType compute = FloatType(output.dtype());
+  std::vector<Tensor> reads{c.target, gradient.grad};
+  if (c.weight) reads.push_back(*c.weight);
+  const Tensor slope = PerTarget(b, c, reads, [=](Recorder& ops, Index index, const Expr& which) {
+    Value s = gradient.single ? gradient.grad.Load(ops, {}) : gradient.grad.Load(ops, index);
+    s = ops.Cast(s, compute);
+    if (c.weight) {
+      s = ops.Mul(s, ops.Cast(c.weight->Load(ops, std::vector<Expr>{which}), compute));
+    }
+    // A target that is no class has no element.
+    const Value target = ops.Cast(c.target.Load(ops, index), kInt64);
+    const Value beyond = ops.Compute(Op::k_ge, {target, ops.Index(c.count)});
+    const Value below = ops.Compute(Op::k_lt, {target, ops.ConstantInt(0, kInt64)});
+    const Value none = ops.Compute(Op::k_logical_or, {beyond, below});
+    return ops.Where(none, ops.Constant(0, compute), s);
+  });
+  const DType dtype = call.dtype(8).value_or(output.dtype());
+  Body body = [c, slope, output, compute](Recorder& ops, Index index) {
+    std::vector<Expr> rest(index.begin(), index.end());
+    rest.erase(rest.begin() + c.dim);
+    const Value target = ops.Cast(c.target.Load(ops, rest), kInt64);
+    const Value hit = ops.Compute(Op::k_eq, {target, ops.Index(index[c.dim])});
+    const Value s = slope.Load(ops, rest);
+    const Value y = ops.Cast(output.Load(ops, index), compute);
+    const Value share = ops.Mul(ops.Compute(Op::k_exp, {y}), s);
+    return ops.Sub(share, ops.Where(hit, s, ops.Constant(0, compute)));
+  };
+  const Tensor result =
+      b.Pointwise(compute, output.sizes(), {c.target, slope, output}, 16, std::move(body));
+  return std::vector<Tensor>{b.Cast(result, dtype)};
+}
+
+// (grad_output, self, target, weight?, reduction, ignore_index, total_weight)
+Results NllLossBackward(Builder& b, const Call& call) {
+  const Tensor scores = call.tensor(1);
+  TENSORD_ASSIGN_OR_RETURN(const Classes c, ClassesOf(scores, call.tensor(2),
+                                                      call.optional_tensor(3), call.constant(5)));
+  const DType compute = FloatType(scores.dtype());
+  TENSORD_ASSIGN_OR_RETURN(const LossGradient gradient, GradientOf(b, call, c));
+  const auto& [grad, single] = gradient;
   std::vector<Tensor> reads{c.target, grad};
   if (c.weight) reads.push_back(*c.weight);
   Body body = [c, grad, single, compute](Recorder& ops, Index index) {
@@ -279,6 +330,7 @@ constexpr Operator kOperators[] = {
     {"aten::binary_cross_entropy_with_logits", "T T T? T? i", BinaryCrossEntropyWithLogits},
     {"aten::nll_loss_forward", "T T T? i i", NllLossForward},
     {"aten::nll_loss_backward", "T T T T? i i T", NllLossBackward},
+    {"tensord::cross_entropy_backward", "T T T T? i i T i d", CrossEntropyBackward},
     {"aten::nll_loss2d_forward", "T T T? i i", NllLossForward},
     {"aten::nll_loss2d_backward", "T T T T? i i T", NllLossBackward},
 };

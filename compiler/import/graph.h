@@ -40,6 +40,7 @@ struct Node {
   std::string name;      // for people
   std::vector<ArgumentValue> args;
   std::vector<TensorType> outputs;
+  bool library = false;  // must be a library call
 };
 
 struct GraphInput {

@@ -2,9 +2,12 @@
 
 #include <absl/strings/str_cat.h>
 
+#include <algorithm>
+
 #include "compiler/rewrite/channels_last.h"
 #include "compiler/rewrite/common_subexpressions.h"
 #include "compiler/rewrite/convolution_epilogues.h"
+#include "compiler/rewrite/cross_entropy.h"
 #include "compiler/rewrite/fold_batch_norm.h"
 #include "compiler/rewrite/pad_products.h"
 #include "compiler/rewrite/patch_embedding.h"
@@ -15,6 +18,7 @@ namespace tensord::compiler {
 const std::vector<GraphRewrite>& RewritePasses() {
   static const std::vector<GraphRewrite> passes = {
       {"common_subexpressions", CommonSubexpressions, /*for_cuda=*/true, /*for_cpu=*/false},
+      {"cross_entropy", JoinCrossEntropy, /*for_cuda=*/true, /*for_cpu=*/true},
       {"fold_batch_norm", FoldBatchNorm, /*for_cuda=*/true, /*for_cpu=*/false},
       {"patch_embedding", MultiplyPatches, /*for_cuda=*/true, /*for_cpu=*/false},
       {"channels_last", UseChannelsLast, /*for_cuda=*/true, /*for_cpu=*/false},
@@ -28,6 +32,10 @@ const std::vector<GraphRewrite>& RewritePasses() {
 }
 
 void RewriteGraph(const v1::Target& target, Graph* graph, std::vector<std::string>* notes) {
+  // Kernels of this graph did not compile; a library has no operator that a pass invents.
+  const bool cautious = std::any_of(graph->nodes.begin(), graph->nodes.end(),
+                                    [](const Node& node) { return node.library; });
+  if (cautious) return;
   for (const GraphRewrite& pass : RewritePasses()) {
     if (target.has_cuda() ? !pass.for_cuda : !pass.for_cpu) continue;
     const int count = pass.run(target, graph);

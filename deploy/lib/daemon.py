@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,12 +21,20 @@ class Daemon:
     folder must be short: a socket's path has at most 107 bytes.
     """
 
-    def __init__(self, binary: Path, folder: Path, store: Path) -> None:
+    def __init__(
+        self, binary: Path | str, folder: Path, store: Path, flags: Sequence[str] = ()
+    ) -> None:
         self.address = f"unix:{folder}/tensord.sock"
         self._socket = folder / "tensord.sock"
         self._log = folder / "tensord.log"
-        self._command = [str(binary), "--address", self.address, "--store", str(store)]
+        self._command = [str(binary), "--address", self.address, "--store", str(store), *flags]
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The daemon, between entry and exit."""
+        assert self._process is not None
+        return self._process
 
     def __enter__(self) -> Daemon:
         # What the caller's own daemon is told does not concern this one.

@@ -107,7 +107,8 @@ class Runner:
         self, name: str, backend: str, width: int, threads: int, dropout_seed: int
     ) -> Result:
         command = [sys.executable, str(self._script), "--events", "--backend", backend]
-        command += ["--steps", str(self._options.steps), "--width", str(width)]
+        command += ["--steps", str(self._options.steps), "--device", self._options.device]
+        command += self._options.size.arguments(width)
         command += ["--threads", str(threads), "--dropout-seed", str(dropout_seed)]
         task = self._progress.add_task(name, total=self._options.steps, note="starting")
         result = Result(name)

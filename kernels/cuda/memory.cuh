@@ -129,6 +129,13 @@ TK_FN Vec<Compute<S>, W> strided_masked(const S* p, I stride, Mask<W> on) {
   TK_EACH(i) r.at[i] = on.at[i] ? load_scalar(p + i * stride) : Compute<S>(0);
   return r;
 }
+// p[0], p[stride], ... of the first `left` lanes.
+template <class S, int W, class I>
+TK_FN Vec<Compute<S>, W> strided_tail(const S* p, I stride, I left) {
+  Vec<Compute<S>, W> r;
+  TK_EACH(i) r.at[i] = i < left ? load_scalar(p + i * stride) : Compute<S>(0);
+  return r;
+}
 // base[index[i]].
 template <class S, int W, class I>
 TK_FN Vec<Compute<S>, W> gather(const S* base, Vec<I, W> index) {

@@ -45,6 +45,13 @@ TK_FN Vec<T, W> iota(T start) {
   TK_EACH(i) r.at[i] = T(start + T(i));
   return r;
 }
+// start, start+step, ...
+template <class T, int W>
+TK_FN Vec<T, W> iota_by(T start, T step) {
+  Vec<T, W> r;
+  TK_EACH(i) r.at[i] = T(start + T(i) * step);
+  return r;
+}
 
 // The same bits as another type of the same size.
 template <class To, class From, int W>

@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 import traceback
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -113,6 +114,8 @@ class Bench:
             return
         start = time.monotonic()
         torch._dynamo.reset()
+        # What the cases before left would be in this one's figures.
+        entry["left_behind"] = self.device.memory().tensors
         try:
             yield entry
         except Exception as error:
@@ -121,9 +124,8 @@ class Bench:
         entry["seconds"] = round(time.monotonic() - start, 1)
         print(gpu_report.line(entry), flush=True)
         self.save()
-        if self.device.name == "cuda":
-            torch._dynamo.reset()
-            torch.cuda.empty_cache()
+        torch._dynamo.reset()
+        self.device.memory()  # gives back what it can
 
     @contextlib.contextmanager
     def attempt(self, entry: dict[str, Any], backend: str) -> Iterator[None]:
@@ -133,6 +135,10 @@ class Bench:
         except Exception as error:
             entry.setdefault("errors", {})[backend] = gpu_report.first_line(error)
             entry.setdefault("traces", {})[backend] = traceback.format_exc()[-4000:]
+
+    def without_graphs(self) -> dict[str, dict[str, str]]:
+        """The backends in their default mode."""
+        return {name: told for name, told in self.backends.items() if "mode" not in told}
 
     def times(
         self, runs: dict[str, Callable[[], Any]], measure: Any, sample: float
@@ -171,47 +177,53 @@ def _compile(function: Any, told: dict[str, str]) -> Any:
 
 def measure_kernels(bench: Bench) -> None:
     """Device time of single kernels."""
-    device = bench.device
-    backends = {name: told for name, told in bench.backends.items() if "mode" not in told}
-    rate = bench.data["machine"]["copy_bytes_per_second"]
-
-    def measure(entry: dict[str, Any], runs: dict[str, Any], moved: int) -> None:
-        entry["bytes"], entry["copy"] = moved, moved / rate
-        entry.update(bench.times(runs, device.kernel_seconds, bench.args.kernel_sample))
-        entry["profile"] = {name: device.profile(run) for name, run in runs.items()}
-
     for case in gpu_kernels.CASES:
         with bench.case("kernels", case.name) as entry:
-            if entry is None:
-                continue
-            torch.manual_seed(0)
-            arguments = case.arguments(device.name, device.small)
-            eager = gpu_kernels.runner(case, case.function, arguments)
-            with torch.no_grad():
-                moved = case.moved(arguments, tuple(_tensors(case.function(*arguments))))
-            runs = {"eager": eager}
-            for name, told in backends.items():
-                with bench.attempt(entry, name):
-                    compiled = _compile(case.function, told)
-                    run = gpu_kernels.runner(case, compiled, arguments)
-                    result = run()
-                    if "dropout" not in case.name:
-                        # Gradients belong to the weights of their own runner.
-                        one = compiled(*arguments) if case.grad else result
-                        _check(one, case.function(*arguments), 2e-2)
-                    if name == "tensord":
-                        entry["stats"] = _compiled_stats()
-                    runs[name] = run
-            measure(entry, runs, moved)
+            if entry is not None:
+                _kernel_times(bench, case, entry)
     with bench.case("kernels", gpu_kernels.AdamW.name) as entry:
         if entry is not None:
-            adam = gpu_kernels.AdamW(device.name, device.small)
-            runs = {"eager": adam.run(None)}
-            for name, told in backends.items():
-                with bench.attempt(entry, name):
-                    runs[name] = adam.run(functools.partial(_compile, told=told))
-                    runs[name]()
-            measure(entry, runs, adam.moved())
+            _optimizer_times(bench, entry)
+
+
+# Each case in a function of its own, so that none holds the tensors of the one before.
+def _kernel_times(bench: Bench, case: gpu_kernels.GpuKernel, entry: dict[str, Any]) -> None:
+    device = bench.device
+    torch.manual_seed(0)
+    arguments = case.arguments(device.name, device.small)
+    runs = {"eager": gpu_kernels.runner(case, case.function, arguments)}
+    with torch.no_grad():
+        moved = case.moved(arguments, tuple(_tensors(case.function(*arguments))))
+    for name, told in bench.without_graphs().items():
+        with bench.attempt(entry, name):
+            compiled = _compile(case.function, told)
+            run = gpu_kernels.runner(case, compiled, arguments)
+            result = run()
+            if "dropout" not in case.name:
+                # Gradients belong to the weights of their own runner.
+                one = compiled(*arguments) if case.grad else result
+                _check(one, case.function(*arguments), 2e-2)
+            if name == "tensord":
+                entry["stats"] = _compiled_stats()
+            runs[name] = run
+    _measure_kernel(bench, entry, runs, moved)
+
+
+def _optimizer_times(bench: Bench, entry: dict[str, Any]) -> None:
+    adam = gpu_kernels.AdamW(bench.device.name, bench.device.small)
+    runs = {"eager": adam.run(None)}
+    for name, told in bench.without_graphs().items():
+        with bench.attempt(entry, name):
+            runs[name] = adam.run(functools.partial(_compile, told=told))
+            runs[name]()
+    _measure_kernel(bench, entry, runs, adam.moved())
+
+
+def _measure_kernel(bench: Bench, entry: dict[str, Any], runs: dict[str, Any], moved: int) -> None:
+    rate = bench.data["machine"]["copy_bytes_per_second"]
+    entry["bytes"], entry["copy"] = moved, moved / rate
+    entry.update(bench.times(runs, bench.device.kernel_seconds, bench.args.kernel_sample))
+    entry["profile"] = {name: bench.device.profile(run) for name, run in runs.items()}
 
 
 def measure_models(bench: Bench) -> None:
@@ -234,17 +246,23 @@ def _model_times(
         return gpu_models.step_of(module, model, inputs, training, device.name)
 
     runs = {"eager": step(model)}
+
+    def base() -> gpu_device.Memory:
+        """Before a backend begins: without gradients, which a graph would keep in its memory."""
+        model.zero_grad(set_to_none=True)
+        return device.memory()
+
     wanted = runs["eager"]().item()
-    before = device.memory()
+    before = base()
     entry["loss"], entry["memory"] = {"eager": wanted}, {}
-    entry["memory"]["eager"] = device.peak_memory(runs["eager"]) - before
+    entry["memory"]["eager"] = device.peak_memory(runs["eager"]).beyond(before)
     entry["ready"] = {}
     for name, told in bench.backends.items():
         if bench.budget.over():
             entry.setdefault("errors", {})[name] = "no time left"
             continue
         with bench.attempt(entry, name):
-            before = device.memory()
+            before = base()
             start = time.perf_counter()
             run = step(_compile(model, told))
             loss = run().item()
@@ -257,7 +275,7 @@ def _model_times(
             allowed = 0.05 if training else 0.01
             if not abs(loss - wanted) <= allowed * abs(wanted):
                 raise AssertionError(f"loss {loss:.5g}, eager has {wanted:.5g}")
-            entry["memory"][name] = device.peak_memory(run) - before
+            entry["memory"][name] = device.peak_memory(run).beyond(before)
             if name == "tensord":
                 entry["stats"] = _compiled_stats()
             runs[name] = run
@@ -281,7 +299,12 @@ def measure_host(bench: Bench) -> None:
         runs: dict[str, Callable[[], Any]] = {"eager": lambda: kernel_cases.tiny(x)}
         for name, told in {"capture": {"backend": floor}, **bench.backends}.items():
             with bench.attempt(entry, name):
-                compiled = torch.compile(kernel_cases.tiny, **told)
+                # A function of its own: torch looks through what it compiled of a function.
+                function = types.FunctionType(
+                    kernel_cases.tiny.__code__.replace(co_name=f"tiny_{len(runs)}"),
+                    kernel_cases.tiny.__globals__,
+                )
+                compiled = torch.compile(function, **told)
                 for _ in range(3):
                     compiled(x)
                 runs[name] = functools.partial(compiled, x)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,6 +14,19 @@ import torch
 Run = Callable[[], Any]
 _COPY_BYTES = 1 << 30
 _TOP_KERNELS = 12
+
+
+@dataclass(frozen=True)
+class Memory:
+    """tensors: bytes of them. pools: bytes that the allocator holds for them. What is temporary in
+    a CUDA graph is in the second only: it lies in a pool of the graph's from capture on."""
+
+    tensors: int = 0
+    pools: int = 0
+
+    def beyond(self, base: Memory) -> dict[str, int]:
+        """What is more than in `base`, by name."""
+        return {"tensors": self.tensors - base.tensors, "pools": self.pools - base.pools}
 
 
 class CpuDevice:
@@ -42,14 +57,14 @@ class CpuDevice:
         """Busy seconds, launches and the largest kernels of one call; empty where unknown."""
         return {}
 
-    def memory(self) -> int:
-        """Bytes of tensors now."""
-        return 0
+    def memory(self) -> Memory:
+        """What is taken now, with all that can be given back given back."""
+        return Memory()
 
-    def peak_memory(self, run: Run) -> int:
-        """The most bytes of tensors while `run` runs."""
+    def peak_memory(self, run: Run) -> Memory:
+        """The most that is taken while `run` runs."""
         run()
-        return 0
+        return Memory()
 
     def copy_rate(self) -> float:
         """Bytes a second, read and written, of a large copy."""
@@ -146,15 +161,18 @@ class CudaDevice(CpuDevice):
             "top": top,
         }
 
-    def memory(self) -> int:
-        return torch.cuda.memory_allocated()
-
-    def peak_memory(self, run: Run) -> int:
+    def memory(self) -> Memory:
         self.sync()
+        gc.collect()
+        torch.cuda.empty_cache()
+        return Memory(torch.cuda.memory_allocated(), torch.cuda.memory_reserved())
+
+    def peak_memory(self, run: Run) -> Memory:
+        self.memory()
         torch.cuda.reset_peak_memory_stats()
         run()
         self.sync()
-        return torch.cuda.max_memory_allocated()
+        return Memory(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
 
     def copy_rate(self) -> float:
         source = torch.empty(_COPY_BYTES, dtype=torch.uint8, device="cuda")

@@ -144,11 +144,14 @@ def _models(entries: list[dict[str, Any]]) -> Section:
 def _inside(entries: list[dict[str, Any]]) -> Section:
     text = (
         "GPU time summed over kernels, its share of the step, kernels a step, and the most memory "
-        "that a step takes beyond what was there before the compile."
+        "that a step takes beyond what was there before the compile: of tensors, and for graphs of "
+        "torch's pools, in which a graph's temporary memory stays."
     )
     names = ("inductor", "tensord")
     columns = ["case", *(f"{n}, busy" for n in names), *(f"{n}, kernels" for n in names)]
     columns += [f"{n}, peak MiB" for n in ("eager", *names)]
+    graphs = [f"{n} graphs" for n in names]
+    columns += [f"{n}, pools MiB" for n in ("eager", *graphs)]
     rows = []
     for entry in entries:
         if (row := _broken(entry, len(columns))) is None:
@@ -160,8 +163,11 @@ def _inside(entries: list[dict[str, Any]]) -> Section:
                 row.append(f"{time_text(busy)} ({100 * busy / step:.0f} %)" if ready else "")
             row += [_number(_launches(entry, n), "{:.0f}") for n in names]
             memory = entry.get("memory", {})
-            for name in ("eager", *names):
-                row.append(_number(memory.get(name, 0) / 2**20, "{:.0f}") if name in memory else "")
+            kinds = [(n, "tensors") for n in ("eager", *names)]
+            kinds += [(n, "pools") for n in ("eager", *graphs)]
+            for name, kind in kinds:
+                size = memory.get(name, {}).get(kind)
+                row.append(_number(size and size / 2**20, "{:.0f}"))
         rows.append(row)
     return Section("Inside the steps", text, columns, rows)
 
@@ -169,16 +175,20 @@ def _inside(entries: list[dict[str, Any]]) -> Section:
 def _host(entries: list[dict[str, Any]]) -> Section:
     text = (
         "Host time of a call of a compiled graph of three operators on eight numbers. `capture` is "
-        "what torch itself costs: the same call with a program that does nothing."
+        "what torch itself costs: the same call with a program that does nothing. Above: what "
+        "tensord adds to that."
     )
     names = ["eager", "capture", *_ALL[1:]]
-    rows = [
-        [entry["error"], *[""] * (len(names) - 1)]
-        if "error" in entry
-        else [_cell(entry, name) for name in names]
-        for entry in entries
-    ]
-    return Section("Host time of a call", text, names, rows)
+    rows = []
+    for entry in entries:
+        if "error" in entry or "skipped" in entry:
+            rows.append([entry.get("error") or entry["skipped"], *[""] * len(names)])
+            continue
+        both = "capture" in entry and "tensord" in entry
+        above = entry["tensord"]["median"] - entry["capture"]["median"] if both else None
+        cell = "" if above is None else f"{above * 1e6:.1f} µs"
+        rows.append([*(_cell(entry, name) for name in names), cell])
+    return Section("Host time of a call", text, [*names, "above"], rows)
 
 
 def _starts(entries: list[dict[str, Any]]) -> Section:

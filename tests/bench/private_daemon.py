@@ -1,45 +1,42 @@
-"""A daemon of the benchmark's own: its socket and store lie in a temporary folder."""
+"""A daemon of a test's or benchmark's own, which this process and its children use."""
 
 from __future__ import annotations
 
 import os
 import pathlib
-import subprocess
+import sys
 import tempfile
-import time
 from types import TracebackType
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-_START_SECONDS = 10.0
+sys.path.append(str(ROOT / "deploy" / "lib"))
+
+from daemon import Daemon  # noqa: E402
 
 
-class PrivateDaemon:
-    """Starts `tensord` on entry, points this process at it, and ends it by its pid on exit."""
+class PrivateDaemon(Daemon):
+    """Starts `tensord` on entry, points this process at it, and ends it by its pid on exit.
 
-    def __init__(self, *flags: str) -> None:
-        self._flags = flags
-        self._folder = tempfile.TemporaryDirectory(prefix="tensord-bench-")
+    Its socket, log and store lie in a temporary folder (`root`), which is made in `folder`.
+    """
+
+    def __init__(self, *flags: str, folder: pathlib.Path | None = None) -> None:
+        from tensord import autostart
+
+        self._folder = tempfile.TemporaryDirectory(prefix="tensord-", dir=folder)
         self.root = pathlib.Path(self._folder.name)
+        binary = autostart.find_daemon() or ROOT / "build" / "bin" / "tensord"
+        super().__init__(binary, self.root, self.root / "store", flags)
         self.environment = {
-            "TENSORD_ADDRESS": f"unix:{self.root}/tensord.sock",
+            "TENSORD_ADDRESS": self.address,
             "TENSORD_STORE": str(self.root / "store"),
             "TENSORD_AUTOSTART": "0",
             "TENSORD_STRICT": "1",
         }
 
     def __enter__(self) -> PrivateDaemon:
-        from tensord import address, autostart
-
         os.environ.update(self.environment)
-        binary = autostart.find_daemon() or str(ROOT / "build" / "bin" / "tensord")
-        with open(self.root / "tensord.log", "wb") as log:
-            self.process = subprocess.Popen([binary, *self._flags], stdout=log, stderr=log)
-        deadline = time.monotonic() + _START_SECONDS
-        while not address.listens(address.resolve()):
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                text = (self.root / "tensord.log").read_text()
-                raise RuntimeError(f"{binary} did not start:\n{text}")
-            time.sleep(0.01)
+        super().__enter__()
         return self
 
     def __exit__(
@@ -48,12 +45,7 @@ class PrivateDaemon:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.process.terminate()
-        try:
-            self.process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        super().__exit__(kind, error, trace)
         self._folder.cleanup()
 
     def resident_bytes(self) -> int:

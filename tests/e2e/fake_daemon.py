@@ -40,6 +40,7 @@ class FakeDaemon:
         self.requests: list[Any] = []
         self.hellos = 0
         self.fail: Callable[[Any], tuple[grpc.StatusCode, str] | None] = lambda request: None
+        self.kernel_failures: list[str] = []  # what replies say of kernels
         self.delay_s = 0.0
         self.protocol = 1
         self.operators: tuple[str, ...] = OPERATORS
@@ -109,6 +110,7 @@ class FakeDaemon:
             kernels=len(request.graph.nodes),
         )
         reply.artifact.modules.add(kernel_key=key)
+        reply.kernel_failures.extend(self.kernel_failures)
         return reply
 
 
@@ -128,7 +130,7 @@ class FakeBridge:
         self.loads = 0
         self.runs = 0
         self.load_codes: list[int] = []  # failures of the next loads
-        self.run_codes: list[int] = []  # failures of the next runs
+        self.run_codes: list[int | Exception] = []  # failures of the next runs
 
     def load_program(self, artifact: bytes, blob_folder: str) -> Callable[[list[Any]], list[Any]]:
         from tensord.v1 import artifact_pb2
@@ -143,7 +145,8 @@ class FakeBridge:
             values = list(arguments)
             arguments.clear()
             if self.run_codes:
-                raise BridgeError(self.run_codes.pop(0))
+                failure = self.run_codes.pop(0)
+                raise failure if isinstance(failure, Exception) else BridgeError(failure)
             self.runs += 1
             return interpreter.run(graph, values)
 

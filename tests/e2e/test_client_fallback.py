@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 import warnings
+import weakref
 
 import grpc
 import pytest
@@ -169,6 +171,54 @@ def test_operators_errors_are_the_users(lenient):
     lenient.bridge.run_codes = [4]
     with pytest.raises(BridgeError):
         torch.compile(f, backend="tensord")(torch.randn(5))
+    assert reasons() == {}
+
+
+@pytest.mark.parametrize("code", [2, 3])
+def test_what_cannot_be_loaded_at_the_first_call_stays_in_eager(lenient, code):
+    """A GPU program is given to the driver when it first runs: a cubin for another architecture, or
+    a driver that is older than the toolkit, shows only then."""
+    lenient.bridge.run_codes = [code, 4]
+    g = torch.compile(f, backend="tensord")
+    x = torch.randn(5)
+    with pytest.warns(TensordWarning, match="runtime load"):
+        torch.testing.assert_close(g(x), f(x))
+    torch.testing.assert_close(g(x), f(x))  # does not ask the program again
+    assert lenient.bridge.run_codes == [4] and lenient.bridge.runs == 0
+    assert reasons() == {"runtime load": 1}
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_out_of_memory_in_mid_plan(lenient, training):
+    """torch's own error; the next call works, and nothing of the failed one stays."""
+    lenient.bridge.run_codes = [torch.OutOfMemoryError("CUDA out of memory: told to fail")]
+    g = torch.compile(f, backend="tensord")
+    x = torch.randn(5, requires_grad=training)
+    with pytest.raises(torch.OutOfMemoryError):
+        g(x)
+    kept = weakref.ref(x)
+    torch.testing.assert_close(g(x), f(x))
+    assert reasons() == {} and tensord.stats()["calls_in_eager"] == 0
+    del x
+    gc.collect()
+    assert kept() is None
+
+
+def test_a_device_that_is_lost_stays_lost(lenient):
+    lenient.bridge.run_codes = [4, 4, 4]
+    g = torch.compile(f, backend="tensord")
+    for _ in range(3):  # each call says so: eager would only fail otherwise
+        with pytest.raises(BridgeError):
+            g(torch.randn(5))
+    assert reasons() == {} and lenient.bridge.runs == 0
+
+
+def test_kernels_that_did_not_compile_are_in_the_statistics(lenient):
+    lenient.kernel_failures = ["kernel of gelu: error: no_such_name is undefined"]
+    run_in_eager()
+    stats = tensord.stats()
+    assert stats["kernels_failed"] == 1
+    assert stats["kernel_failures"] == lenient.kernel_failures
     assert reasons() == {}
 
 

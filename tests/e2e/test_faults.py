@@ -20,7 +20,7 @@ import tensord
 import torch
 from compare import check
 from real_daemon import RealDaemon
-from tensord import export, fallback, rpc, target
+from tensord import export, fallback, target
 from tensord.v1 import graph_pb2, service_pb2
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -285,3 +285,32 @@ def test_compiler_that_fails(start: Callable[..., RealDaemon], tmp_path: Path) -
     tensord.reset_stats()
     _run()
     assert tensord.stats()["compiled"] == 1
+
+
+def test_compiler_that_fails_on_one_kernel(
+    start: Callable[..., RealDaemon], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its operators, also those that the kernel computes on the way, are library calls."""
+    script = tmp_path / "choosy-c++"
+    script.write_text(
+        "#!/bin/sh\nif grep -qi erf kernel.cc 2>/dev/null; then echo 'no erf here' >&2; exit 1; fi\n"
+        'exec c++ "$@"\n'
+    )
+    script.chmod(0o755)
+    daemon = start(TENSORD_CXX=str(script))
+    weight = torch.randn(17, 5)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu((torch.erf(x) * 2) @ weight) + 1
+
+    _run(function)
+    stats = tensord.stats()
+    assert stats["fallbacks"] == 0 and stats["compiled"] == 1 and stats["kernels"] >= 1
+    assert stats["kernels_failed"] >= 1
+    assert all("no erf here" in text for text in stats["kernel_failures"])
+    assert "library operators instead of a kernel" in caplog.text
+    assert list((daemon.store / "repros").iterdir())
+    # The next job finds the program.
+    tensord.reset_stats()
+    _run(function)
+    assert tensord.stats()["hits"] == 1

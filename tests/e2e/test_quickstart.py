@@ -90,9 +90,25 @@ def test_refuses_a_kernel_that_a_served_job_made(quickstart: ModuleType) -> None
     assert quickstart.problems_of_sharing(again, shared, fresh_store=True)
 
 
+@pytest.mark.parametrize("gpu", [False, True])
+def test_uses_the_gpu_where_there_is_one(
+    quickstart: ModuleType, monkeypatch: pytest.MonkeyPatch, gpu: bool
+) -> None:
+    monkeypatch.setattr(quickstart, "has_gpu", lambda: gpu)
+    monkeypatch.setattr(sys, "argv", ["quickstart"])
+    options = quickstart.parse()
+    assert options.device == ("cuda" if gpu else "cpu")
+    words = options.size.arguments(options.width)
+    assert words[words.index("--width") + 1] == ("768" if gpu else "256")
+    assert words[words.index("--heads") + 1] == ("12" if gpu else "4")
+    monkeypatch.setattr(sys, "argv", ["quickstart", "--device", "cpu", "--width", "64"])
+    assert quickstart.parse().width == 64
+
+
 def test_example_trains_in_eager() -> None:
     command = [sys.executable, str(ROOT / "examples" / "train_gpt.py"), "--events"]
     command += ["--backend", "eager", "--steps", "2", "--width", "32", "--threads", "1"]
+    command += ["--device", "cpu"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert [event["event"] for event in events] == ["start", "step", "step", "end"]

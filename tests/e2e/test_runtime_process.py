@@ -138,6 +138,18 @@ def test_call_costs_little(load, store):
     assert best < (5e-6 if load.name == "native" else 200e-6)
 
 
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_a_lent_workspace_is_nothing_to_the_cpu(load, store, monkeypatch, native):
+    monkeypatch.setenv("TENSORD_NATIVE", native)
+    program = load(fma_artifact(store))
+    x = torch.ones(8)
+    assert program.workspace_bytes([x, x, x]) == 0
+    with _bridge.lent_workspace(torch.zeros(64, dtype=torch.uint8)):
+        assert torch.equal(program(x, x, x)[0], x + x)
+    with pytest.raises(_bridge.TensordRuntimeError, match="3 inputs"):
+        program.workspace_bytes([x])
+
+
 def test_load_program_picks_a_bridge(store, native_built, monkeypatch):
     data = fma_artifact(store).SerializeToString()
     x = torch.ones(8)

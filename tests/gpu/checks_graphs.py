@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -119,6 +120,101 @@ def _two_forwards_then_backward() -> None:
         torch.testing.assert_close(w.grad, expected, rtol=1e-3, atol=1e-3)
 
 
+def _gradients_live_until_the_next_forward() -> None:
+    """The usual loop, in which zero_grad comes between forward and backward."""
+    curves = []
+    for wrap in (_compiled, lambda model: model):
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Linear(40, 80), nn.GELU(), nn.LayerNorm(80), nn.Linear(80, 3))
+        run, optimizer = wrap(model), torch.optim.AdamW(model.parameters(), lr=1e-2)
+        data, losses = torch.randn(2 * CALLS, 32, 40), []
+        for x in data:
+            loss = run(x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        curves.append(torch.stack(losses))
+    torch.testing.assert_close(*curves, rtol=1e-3, atol=1e-4)
+
+
+def _partial_capture() -> None:
+    """A number on the CPU in the middle, a result on the CPU at the end."""
+
+    def function(x: torch.Tensor, rate: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = (x.sin() * 2 + 1).exp().tanh() * rate
+        y = (y.cos() + x).sigmoid() * 3 - 1
+        return y, y.sum().to("cpu")
+
+    tensord.reset_stats()
+    run = _compiled(function)
+    for i in range(CALLS):
+        x, rate = torch.randn(500), torch.tensor(0.5 + i, device="cpu")
+        y, total = run(x, rate)
+        expected, expected_total = function(x, rate)
+        torch.testing.assert_close(y, expected)
+        torch.testing.assert_close(total, expected_total, rtol=1e-4, atol=1e-3)
+    if torch.get_default_device().type == "cuda":
+        stats = tensord.stats()
+        assert stats["cuda_graph_cuts"] == 1 and stats["cuda_graphs"] >= 2, stats
+
+
+def _results_outlive_their_program() -> None:
+    run = _compiled(lambda x: (x.sin() * 2, x.cos() + 1))
+    x = torch.randn(1 << 16)
+    for _ in range(CALLS):
+        first, second = run(x)
+    del run
+    torch._dynamo.reset()
+    gc.collect()
+    rubbish = [torch.full((1 << 16,), -7.0) for _ in range(50)]
+    torch.testing.assert_close(first, x.sin() * 2)
+    torch.testing.assert_close(second, x.cos() + 1)
+    del rubbish
+
+
+def _streams() -> None:
+    """Two streams at once, each with graphs of its own."""
+    if torch.get_default_device().type != "cuda":
+        return
+    weight = torch.randn(512, 512)
+    run = _compiled(lambda x: ((x @ weight).softmax(-1) @ weight).tanh())
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    inputs = [torch.randn(256, 512) for _ in streams]
+    expected = [((x @ weight).softmax(-1) @ weight).tanh() for x in inputs]
+    torch.cuda.synchronize()
+    for _ in range(5 * CALLS):
+        results = []
+        for stream, x in zip(streams, inputs, strict=True):
+            with torch.cuda.stream(stream):
+                results.append(run(x))
+        torch.cuda.synchronize()
+        for result, wanted in zip(results, expected, strict=True):
+            torch.testing.assert_close(result, wanted, rtol=1e-3, atol=1e-3)
+        del results, result
+
+
+def _one_workspace() -> None:
+    """Graphs of many shapes take memory for one workspace, the largest."""
+    if torch.get_default_device().type != "cuda":
+        return
+    model = nn.Sequential(nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.Softmax(-1))
+    model.requires_grad_(False)
+    run = _compiled(model, dynamic=True)
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_reserved()
+    for rows in range(4096, 4096 - 8 * 64, -64):  # 32 MiB and more each time
+        for _ in range(4):
+            run(torch.randn(rows, 2048))
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    grown = torch.cuda.memory_reserved() - before
+    # Of each graph an input and a result of 32 MiB, and a pool that is up to 20 MiB larger; one
+    # workspace of 64 MiB or so, instead of eight; cuBLAS's own.
+    assert grown < 8 * (84 << 20) + (200 << 20), grown >> 20
+
+
 def _graphs_were_made() -> None:
     """On a GPU the statistics show graphs, and no reason against one."""
     if torch.get_default_device().type != "cuda":
@@ -144,6 +240,11 @@ def checks() -> list[tuple[str, Callable[[], None]]]:
         "changed input": _changed_input,
         "two forwards, then backward": _two_forwards_then_backward,
         "graphs were made": _graphs_were_made,
+        "gradients live until the next forward": _gradients_live_until_the_next_forward,
+        "partial capture": _partial_capture,
+        "results outlive their program": _results_outlive_their_program,
+        "streams": _streams,
+        "one workspace": _one_workspace,
     }
     found = list(small.items())
     for name in models.MODELS:

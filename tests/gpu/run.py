@@ -7,6 +7,7 @@ only. One daemon with an empty store serves all of them.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import pathlib
@@ -19,15 +20,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import sanitizer
-from daemon import Daemon
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.append(str(ROOT / "tests" / "bench"))
+
+from private_daemon import PrivateDaemon  # noqa: E402
 
 
 @dataclass(frozen=True)
 class Section:
-    """seconds: its share of the time. processes: how many share its checks. needs: a program."""
+    """seconds: its share of the time, with the start of its processes. processes: how many share
+    its checks. tool: of compute-sanitizer."""
 
     name: str
     seconds: int
@@ -37,14 +41,17 @@ class Section:
 
 # In order; all together must stay under 8 minutes.
 SECTIONS = (
-    Section("models", 110, 3),
-    Section("graphs", 45),
-    Section("shared", 45),
-    Section("ops", 120, 4),
-    Section("curves", 60),
-    Section("memcheck", 50, 1, "memcheck"),
-    Section("racecheck", 40, 1, "racecheck"),
+    Section("models", 105, 3),
+    Section("graphs", 50),
+    Section("shared", 40),
+    Section("faults", 30),
+    Section("ops", 105, 4),
+    Section("curves", 55),
+    Section("memcheck", 40, 1, "memcheck"),
+    Section("racecheck", 35, 1, "racecheck"),
 )
+# How long a check that is under way at the end of its section may go on.
+GRACE_SECONDS = 20
 
 
 @dataclass
@@ -63,8 +70,8 @@ class Outcome:
         return [check for check in self.checks if not check["ok"]]
 
 
-def run_section(section: Section, args: argparse.Namespace, seconds: float) -> Outcome:
-    """All processes of a section, until `seconds` are over."""
+def run_section(section: Section, args: argparse.Namespace, end: float) -> Outcome:
+    """All processes of a section, until `end` (time.monotonic())."""
     outcome = Outcome(section.name)
     command = [sys.executable, str(HERE / "section.py")]
     if section.tool:
@@ -75,13 +82,13 @@ def run_section(section: Section, args: argparse.Namespace, seconds: float) -> O
         command = [*sanitizer.command(found, section.tool), *command, "sanitized"]
     else:
         command.append(section.name)
-    command += ["--device", args.device, "--seconds", f"{seconds:.0f}", "--only", args.only]
+    command += ["--device", args.device, "--end", f"{end:.1f}", "--only", args.only]
     start = time.monotonic()
     processes = 1 if section.processes == 1 else args.jobs or section.processes
     threads = [
         threading.Thread(
             target=_follow,
-            args=([*command, "--shard", f"{i}/{processes}"], section, seconds, outcome),
+            args=([*command, "--shard", f"{i}/{processes}"], section, end, outcome),
         )
         for i in range(processes)
     ]
@@ -93,7 +100,7 @@ def run_section(section: Section, args: argparse.Namespace, seconds: float) -> O
     return outcome
 
 
-def _follow(command: list[str], section: Section, seconds: float, outcome: Outcome) -> None:
+def _follow(command: list[str], section: Section, end: float, outcome: Outcome) -> None:
     """One process: its lines as they come, and its end."""
     environment = dict(os.environ)
     if section.tool:  # the allocator's cache would hide what lies beyond a tensor
@@ -103,8 +110,7 @@ def _follow(command: list[str], section: Section, seconds: float, outcome: Outco
             command, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace",
             env=environment,
         )  # fmt: skip
-        # A check under way gets a little longer, then the process is ended.
-        killer = threading.Timer(seconds + 30, process.kill)
+        killer = threading.Timer(end + GRACE_SECONDS - time.monotonic(), process.kill)
         killer.start()
         assert process.stdout is not None
         ended, other = False, []
@@ -167,26 +173,29 @@ def main() -> int:
 
     start = time.monotonic()
     outcomes: list[Outcome] = []
-    with tempfile.TemporaryDirectory(dir=args.work, prefix="t") as folder:
-        with Daemon(pathlib.Path(folder)) as daemon:
-            os.environ.update(daemon.environment)
-            # The bridge is built once where there is a compiler; else the one in Python serves.
-            build = [sys.executable, "-m", "tensord._native.build"]
-            subprocess.run(build, capture_output=True, check=False)
-            for section in SECTIONS:
-                if section.name not in args.sections:
-                    continue
-                left = args.budget - (time.monotonic() - start)
-                print(f"== {section.name}", flush=True)
-                if left < 10:
-                    outcomes.append(Outcome(section.name, skipped="no time left"))
-                    continue
-                outcomes.append(run_section(section, args, min(section.seconds, left)))
-            log = daemon.log_tail()
+    package = importlib.util.find_spec("tensord").origin  # of the bundle, which run.sh unpacked
+    print(f"testing {package}", flush=True)
+    with PrivateDaemon(folder=args.work) as daemon:
+        # The bridge is built once where there is a compiler; else the one in Python serves.
+        build = [sys.executable, "-m", "tensord._native.build"]
+        subprocess.run(build, capture_output=True, check=False)
+        for section in SECTIONS:
+            if section.name not in args.sections:
+                continue
+            left = args.budget - (time.monotonic() - start)
+            print(f"== {section.name}", flush=True)
+            if left < 20:
+                outcomes.append(Outcome(section.name, skipped="no time left"))
+                continue
+            # The last one must not go over the budget either.
+            seconds = min(section.seconds, left - GRACE_SECONDS / 2)
+            outcomes.append(run_section(section, args, time.monotonic() + seconds))
+        log = daemon.log_tail()
     passed = sum(len(o.checks) - len(o.failed) for o in outcomes)
     failed = sum(len(o.failed) + len(o.problems) for o in outcomes)
     record = {
         "device": args.device,
+        "package": package,
         "seconds": time.monotonic() - start,
         "passed": passed,
         "failed": failed,

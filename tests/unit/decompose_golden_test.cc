@@ -99,6 +99,8 @@ TEST(DecomposeGolden, EveryOperatorHasACase) {
         compiler::CreationOperators()}) {
     for (const compiler::Operator& op : table) {
       if (op.mutates_first) continue;
+      // Not of torch: passes over the graph make them, and the tests of those passes run them.
+      if (op.name.starts_with("tensord::")) continue;
       EXPECT_TRUE(covered.contains(std::string(op.name))) << op.name;
     }
   }

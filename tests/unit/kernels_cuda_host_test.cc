@@ -359,6 +359,10 @@ void CheckMemory() {
   tk::store_masked<S, W>(q, plain, on), expect("store_masked", 1, true);
   tk::store_strided<S, W>(q, 7, plain), expect("store_strided", 7, false);
   tk::store_strided_masked<S, W>(q, int64_t(7), plain, on), expect("strided_masked", 7, true);
+  for (int left = 0; left <= W; ++left) {
+    const auto first = tk::strided_tail<S, W>(p, 7, left);
+    for (int i = 0; i < W; ++i) ASSERT_TRUE(Same(first.at[i], i < left ? element(p, i * 7) : T(0)));
+  }
   const auto by_five = tk::mul(tk::iota<int, W>(0), tk::broadcast<W>(5));
   tk::scatter<S, W>(q, by_five, plain), expect("scatter", 5, false);
   tk::scatter_masked<S, W>(q, by_five, plain, on), expect("scatter_masked", 5, true);

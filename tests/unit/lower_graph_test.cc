@@ -52,6 +52,22 @@ std::vector<std::string> LibraryCalls(const Program& program) {
   return calls;
 }
 
+// What a daemon asks for when no kernel could be made of a node.
+TEST(LowerGraphTest, NodesMayHaveToBeLibraryCalls) {
+  GraphBuilder g;
+  const Ref x = g.Input({4});
+  const Ref a = g.Node("aten::sin", {x}, g.Meta({4}));
+  const Ref b = g.Node("aten::cos", {a}, g.Meta({4}));
+  g.Output(g.Node("aten::tanh", {b}, g.Meta({4})));
+  auto graph = compiler::Import(g.graph());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  graph->nodes[1].library = true;
+  const auto program = compiler::LowerGraph(*graph);
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_THAT(LibraryCalls(*program), ElementsAre("aten::cos"));
+  EXPECT_EQ(program->operations.size(), 3u);
+}
+
 TEST(LowerGraphTest, JoinsInEagersLayout) {
   GraphBuilder g;
   const Ref x = g.Input({2, 3, 4, 4}, v1::DTYPE_FLOAT32, {48, 1, 12, 3});

@@ -69,6 +69,37 @@ TEST_F(RuntimeCuda, LoadsAModuleOncePerProcess) {
   EXPECT_EQ(Driver().calls - before, 3);
 }
 
+TEST_F(RuntimeCuda, TheNextCallTakesALentWorkspace) {
+  TensordProgram* program = Load(Parse(Plan()));
+  TensordValue inputs[2] = {};
+  for (int i = 0; i < 2; ++i) inputs[i].kind = TENSORD_TENSOR;
+  inputs[0].tensor = x_;
+  inputs[1].tensor = y_;
+  int64_t bytes = 0;
+  ASSERT_EQ(tensord_program_workspace(program, inputs, 2, &bytes), TENSORD_OK);
+  EXPECT_EQ(bytes, 192);
+  EXPECT_EQ(tensord_program_workspace(program, inputs, 1, &bytes), TENSORD_INVALID);
+  TensordTensor lent = NewFake({bytes / 4}, kCuda);
+  for (int64_t size : {bytes, bytes - 1}) {  // too small is as none
+    Driver().launches.clear();
+    Fake().allocations = 0;
+    tensord_lend_workspace(lent, size);
+    ASSERT_EQ(Run(program, {x_, y_}), TENSORD_OK) << tensord_last_error();
+    EXPECT_THAT(result_, ElementsAre(2, 4, 6, 8, 10, 12, 14, 16));
+    EXPECT_EQ(Fake().allocations, size == bytes ? 1 : 2);
+    EXPECT_EQ(reinterpret_cast<char*>(Driver().launches[0].words[2]) ==
+                  reinterpret_cast<char*>(Data(lent)) + 64,
+              size == bytes);
+  }
+  // One call takes it, the next has its own again.
+  tensord_lend_workspace(lent, bytes);
+  ASSERT_EQ(Run(program, {x_, y_}), TENSORD_OK);
+  Fake().allocations = 0;
+  ASSERT_EQ(Run(program, {x_, y_}), TENSORD_OK);
+  EXPECT_EQ(Fake().allocations, 2);
+  testing::Delete(lent);
+}
+
 TEST_F(RuntimeCuda, RunsOnTheInputsDevice) {
   TensordProgram* program = Load(Parse(Plan()));
   TensordTensor x = NewFake({kCount}, kCuda, 3), y = NewFake({kCount}, kCuda, 3);

@@ -171,6 +171,56 @@ TEST_F(CompileServiceTest, FailedJitReachesEveryWaiter) {
   EXPECT_EQ(repros, 1);
 }
 
+TEST_F(CompileServiceTest, KernelsThatDoNotCompileBecomeLibraryCalls) {
+  auto service = Open();
+  v1::CompileRequest request = Request({"a", "b", "c"});
+  for (int i = 0; i < 3; ++i) {
+    request.mutable_graph()->mutable_nodes(i)->set_name(i == 1 ? "fails" : std::string(1, 'x' + i));
+  }
+  const auto answer = Compile(*service, request);
+  ASSERT_TRUE(answer->status.ok()) << answer->status;
+  const v1::Artifact& artifact = answer->reply.artifact();
+  ASSERT_EQ(artifact.steps_size(), 3);
+  EXPECT_EQ(artifact.modules_size(), 2);
+  EXPECT_EQ(artifact.steps(1).call().op(), "b");
+  ASSERT_EQ(answer->reply.kernel_failures_size(), 1);
+  EXPECT_THAT(answer->reply.kernel_failures(0), HasSubstr("does not compile"));
+  EXPECT_EQ(Stats(*service).kernels_failed(), 1u);
+  EXPECT_EQ(Stats(*service).failed(), 0u);
+  // The graph is kept for a report, and the program for the next request.
+  EXPECT_FALSE(std::filesystem::is_empty(folder_ + "/store/repros"));
+  EXPECT_EQ(Compile(*service, request)->reply.outcome(), v1::CompileReply::HIT);
+  EXPECT_EQ(Jobs("compile"), 2);
+}
+
+// Where every kernel fails, the compiler itself is what is broken.
+TEST_F(CompileServiceTest, ACompilerThatCompilesNothingIsAnError) {
+  auto service = Open();
+  v1::CompileRequest request = Request({"a", "b"});
+  request.mutable_graph()->mutable_nodes(0)->set_name("fails");
+  request.mutable_graph()->mutable_nodes(1)->set_name("fails_too");
+  EXPECT_EQ(Compile(*service, request)->status.code(), absl::StatusCode::kInternal);
+}
+
+TEST(LibraryNodesTest, WidensToWhatTheNodesRead) {
+  v1::Graph graph;
+  graph.add_inputs();
+  for (const char* name : {"a", "b", "c"}) graph.add_nodes()->set_name(name);
+  graph.mutable_nodes(1)->add_args()->mutable_value()->set_value(1);  // b reads a
+  v1::Argument* list = graph.mutable_nodes(2)->add_args();
+  list->mutable_list()->add_items()->mutable_value()->set_value(2);  // c reads b,
+  list->mutable_list()->add_items()->mutable_value()->set_value(0);  // and the input
+  std::set<std::string> library;
+  const std::vector<FailedUnit> failed = {{{"c"}, "log"}};
+  EXPECT_TRUE(AddLibraryNodes(graph, failed, &library));
+  EXPECT_THAT(library, ::testing::ElementsAre("c"));
+  EXPECT_TRUE(AddLibraryNodes(graph, failed, &library));
+  EXPECT_THAT(library, ::testing::ElementsAre("b", "c"));
+  EXPECT_FALSE(AddLibraryNodes(graph, failed, &library));
+  EXPECT_FALSE(AddLibraryNodes(graph, {{{"unknown"}, ""}, {{}, ""}}, &library) &&
+               library.count("a") > 0);
+}
+
 // Its module says the same as that of the program that made the kernel.
 TEST_F(CompileServiceTest, FoundKernelKeepsItsFacts) {
   auto service = Open();

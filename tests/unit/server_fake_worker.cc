@@ -3,7 +3,8 @@
 //   "crash"         dies of SIGSEGV              "hang"          never answers
 //   "invalid"       InvalidArgument              "slow"          compiles in 300 ms
 //   "hoard"         allocates without end        "jit_fail"      its first unit does not compile
-//   "spawn"         leaves a child that sleeps, its pid in $FAKE_WORKER_LOG.child, then hangs
+//   "fails*"        does not compile, unless it is to be a library call: any node, not only the
+//   first "spawn"         leaves a child that sleeps, its pid in $FAKE_WORKER_LOG.child, then hangs
 //
 // Otherwise every node becomes one unit whose source is the node's operator. Every job appends a
 // line to $FAKE_WORKER_LOG.
@@ -11,6 +12,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -55,12 +57,19 @@ absl::StatusOr<CompileResult> Compile(const CompileJob& job) {
   CompileResult result;
   *result.mutable_artifact()->mutable_target() = job.target();
   for (const auto& node : job.graph().nodes()) {
+    const auto& library = job.library_nodes();
+    if (std::find(library.begin(), library.end(), node.name()) != library.end()) {
+      result.mutable_artifact()->add_steps()->mutable_call()->set_op(node.op());
+      continue;
+    }
     result.mutable_artifact()->add_modules();
     auto* launch = result.mutable_artifact()->add_steps()->mutable_launch();
     launch->set_module(result.artifact().modules_size() - 1);
     launch->set_function("f");
     auto* unit = result.add_units();
-    unit->set_source(order == "jit_fail" ? "jit_fail" : "// " + node.op());
+    const bool fails = order == "jit_fail" || node.name().rfind("fails", 0) == 0;
+    unit->set_source(fails ? "jit_fail" : "// " + node.op());
+    unit->add_nodes(node.name());
     unit->add_functions("f");
     unit->set_description(node.op());
   }

@@ -3,6 +3,8 @@
 //   init(runtime_library: str, make_error: (str, int) -> Exception)   once, before any Program
 //   Program(artifact: bytes, blob_folder: str)
 //   program(*inputs) or program([inputs]) -> list
+//   program.workspace_bytes(inputs: sequence) -> int
+//   lend_workspace(tensor: uint8 tensor or None): to this thread's next call on CUDA
 //
 // One list is AOTAutograd's boxed convention: it is cleared.
 #define PY_SSIZE_T_CLEAN
@@ -186,6 +188,32 @@ void DeallocateProgram(PyObject* object) {
   Py_TYPE(object)->tp_free(object);
 }
 
+PyObject* WorkspaceBytes(PyObject* object, PyObject* inputs) {
+  auto* self = reinterpret_cast<ProgramObject*>(object);
+  PyObject* items = PySequence_Fast(inputs, "a sequence of inputs is expected");
+  if (items == nullptr) return nullptr;
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
+  std::vector<TensordValue> values(static_cast<size_t>(count));
+  bool converted = true;
+  for (Py_ssize_t i = 0; converted && i < count; ++i) {
+    converted = Convert(PySequence_Fast_GET_ITEM(items, i), &values[static_cast<size_t>(i)]);
+  }
+  int64_t bytes = 0;
+  const int code = converted ? runtime.workspace(self->program, values.data(),
+                                                 static_cast<size_t>(count), &bytes)
+                             : TENSORD_INVALID;
+  Py_DECREF(items);
+  if (!converted) return nullptr;
+  if (code == TENSORD_OK) return PyLong_FromLongLong(bytes);
+  RaiseLastError(code);
+  return nullptr;
+}
+
+PyMethodDef program_methods[] = {
+    {"workspace_bytes", WorkspaceBytes, METH_O, "What a call with these inputs takes, on CUDA."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 PyMemberDef program_members[] = {
     {"num_inputs", T_PYSSIZET, offsetof(ProgramObject, num_inputs), READONLY, nullptr},
     {"num_outputs", T_PYSSIZET, offsetof(ProgramObject, num_outputs), READONLY, nullptr},
@@ -203,6 +231,7 @@ PyTypeObject MakeProgramType() {
   type.tp_new = NewProgram;
   type.tp_dealloc = DeallocateProgram;
   type.tp_members = program_members;
+  type.tp_methods = program_methods;
   return type;
 }
 
@@ -226,6 +255,8 @@ PyObject* Init(PyObject*, PyObject* args) {
   if (!Find(library, "tensord_program_load", &runtime.load) ||
       !Find(library, "tensord_program_release", &runtime.release) ||
       !Find(library, "tensord_program_run", &runtime.run) ||
+      !Find(library, "tensord_program_workspace", &runtime.workspace) ||
+      !Find(library, "tensord_lend_workspace", &runtime.lend_workspace) ||
       !Find(library, "tensord_program_num_inputs", &runtime.num_inputs) ||
       !Find(library, "tensord_program_num_outputs", &runtime.num_outputs) ||
       !Find(library, "tensord_last_error", &runtime.last_error) ||
@@ -238,7 +269,22 @@ PyObject* Init(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+PyObject* LendWorkspace(PyObject*, PyObject* object) {
+  if (object == Py_None) {
+    runtime.lend_workspace(nullptr, 0);
+    Py_RETURN_NONE;
+  }
+  if (!THPVariable_Check(object)) {
+    PyErr_SetString(PyExc_TypeError, "a tensor or None is expected");
+    return nullptr;
+  }
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  runtime.lend_workspace(const_cast<at::Tensor*>(&tensor), tensor.numel());
+  Py_RETURN_NONE;
+}
+
 PyMethodDef methods[] = {
+    {"lend_workspace", LendWorkspace, METH_O, "lend_workspace(tensor): the next call's."},
     {"init", Init, METH_VARARGS, "init(runtime_library, make_error): binds the runtime library."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define TENSORD_RUNTIME_ABI 2
+#define TENSORD_RUNTIME_ABI 3
 
 typedef struct TensordProgram TensordProgram;
 typedef void* TensordTensor;  // AtenTensorHandle
@@ -92,6 +92,15 @@ size_t tensord_program_num_outputs(const TensordProgram* program);
 // run, every other code comes before the first.
 int tensord_program_run(TensordProgram* program, const TensordValue* inputs, size_t num_inputs,
                         TensordValue* outputs, size_t num_outputs);
+
+// The workspace that a call of a CUDA program with these inputs takes, in bytes; 0 for a program on
+// the CPU. Fails as the call would.
+int tensord_program_workspace(const TensordProgram* program, const TensordValue* inputs,
+                              size_t num_inputs, int64_t* bytes);
+// This thread's next call of a CUDA program takes its workspace at the start of `tensor` (uint8, of
+// `bytes`, on the program's device), which outlives all use of it, if it is large enough. CUDA graphs
+// that are never replayed at once share one so. NULL: no longer.
+void tensord_lend_workspace(TensordTensor tensor, int64_t bytes);
 
 // The graph's random operators, for a graph that runs in eager: `count` numbers of stream `stream`
 // under `seed`, equal to those of generated kernels. Uniform in [0, 1); normal with mean 0, variance 1.

@@ -1,0 +1,270 @@
+"""The memory of captured programs: their results, what they read, and what they share.
+
+A graph's results lie in a pool of its own for as long as the graph lives. In a pool that graphs
+share, the results of one would come to lie where another one keeps its temporary tensors, and a
+replay of that one would overwrite results that are still in use: such an order of replays would
+have to be forbidden, and gradients that live until the next forward call would already break it.
+What graphs do share is their workspace, which holds nothing between replays: one per stream, on
+which replays follow each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from . import torch_compat
+
+_WORKSPACE_UNIT = 2 << 20
+
+# Held while something is captured. One at a time: each begins by waiting for the device, which
+# would break another's.
+CAPTURE = threading.Lock()
+
+
+@dataclass
+class Output:
+    """How to make one result after a replay. storage: its number; None for what is no tensor of the
+    graph's. argument: the argument that it is, or whose memory it views. offset: in elements from
+    the start of the storage, or in bytes from that of the argument."""
+
+    value: Any = None
+    storage: int | None = None
+    argument: int | None = None
+    dtype: torch.dtype | None = None
+    offset: int = 0
+    size: tuple[int, ...] = ()
+    stride: tuple[int, ...] = ()
+    copied: bool = False
+
+
+@dataclass(eq=False)
+class Captured:
+    """One graph and its memory."""
+
+    graph: Any
+    # Arguments that must lie where they lay, and their addresses.
+    fixed: list[int]
+    addresses: list[int]
+    # Of them those in the memory of other graphs: the addresses of their storages.
+    borrowed: frozenset[int]
+    # Arguments that are copied to the graph's own places.
+    places: dict[int, torch.Tensor]
+    # Shared with other graphs; None where the program has none.
+    workspace: torch.Tensor | None
+    # The one that it is replayed on: what is in flight on another might still use its memory.
+    stream: int | None
+    outputs: list[Output] = field(default_factory=list)
+    storages: list[torch.UntypedStorage] = field(default_factory=list)
+    # What the last replay handed out, by storage.
+    handed: list[Any] = field(default_factory=list)
+
+    def fits(self, arguments: Sequence[Any], stream: int | None) -> bool:
+        """True when the fixed arguments lie where the graph reads them."""
+        return self.stream == stream and all(
+            arguments[i].data_ptr() == address
+            for i, address in zip(self.fixed, self.addresses, strict=True)
+        )
+
+    def held(self) -> set[int]:
+        """Storages whose tensors are still used from the last replay."""
+        return {i for i, ref in enumerate(self.handed) if ref is not None and not ref.expired()}
+
+    def outdated(self) -> bool:
+        """True when it reads memory of a graph that is gone, so that it will hardly fit again."""
+        return not all(map(is_graph_memory, self.borrowed))
+
+    def fill(self, arguments: Sequence[Any]) -> None:
+        """Copies arguments to their places."""
+        plain: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for i, place in self.places.items():
+            pair = place, arguments[i]
+            if 0 in place.stride():
+                copy_into(*pair)
+            else:
+                plain.append(pair)
+        if plain:  # one launch for all where that can be
+            torch._foreach_copy_(*map(list, zip(*plain, strict=True)), non_blocking=True)
+
+
+# Storages of live graphs' results, address to graph: what lies there keeps its address.
+_GRAPH_MEMORY: dict[int, int] = {}
+# Graphs that were given up while their results were still held; freed once those are gone. Graphs
+# are given up by the garbage collector too, at any moment and in any thread, so whatever changes
+# these two is one operation of a dict.
+_GIVEN_UP: dict[int, Captured] = {}
+
+
+def is_graph_memory(address: int) -> bool:
+    """True for the address of a storage that a live graph hands out."""
+    return address in _GRAPH_MEMORY
+
+
+def adopt(captured: Captured) -> None:
+    """From now on the graph's results count as memory that keeps its address."""
+    for storage in captured.storages:
+        if address := storage.data_ptr():
+            _GRAPH_MEMORY[address] = id(captured)
+
+
+def give_up(captured: Captured) -> None:
+    """Drops a graph, once nothing that it handed out is held any more."""
+    for storage in captured.storages:
+        address = storage.data_ptr()
+        if _GRAPH_MEMORY.get(address) == id(captured):
+            _GRAPH_MEMORY.pop(address, None)
+    _GIVEN_UP[id(captured)] = captured
+    free_given_up()
+
+
+def free_given_up() -> None:
+    """Frees given up graphs of which nothing is held any more, unless something is captured now."""
+    if CAPTURE.locked():
+        return
+    for key, captured in list(_GIVEN_UP.items()):
+        if not captured.held():
+            _GIVEN_UP.pop(key, None)
+
+
+class Workspaces:
+    """Memory for the workspaces of a stream's graphs, of which only one runs at a time.
+
+    It lives as long as a graph that uses it. What programs are going to need is known before the
+    first is captured, so that the first one takes enough for all.
+    """
+
+    def __init__(self) -> None:
+        self._wanted: dict[Any, int] = {}
+        self._tensors: weakref.WeakValueDictionary[Any, torch.Tensor] = (
+            weakref.WeakValueDictionary()
+        )
+
+    def want(self, key: Any, size: int) -> None:
+        """A graph on the stream `key` is going to need so many bytes."""
+        self._wanted[key] = max(size, self._wanted.get(key, 0))
+
+    def take(self, key: Any, size: int, device: torch.device) -> torch.Tensor | None:
+        """At least `size` bytes on `device`; None for none."""
+        if size == 0:
+            return None
+        tensor = self._tensors.get(key)
+        if tensor is None or tensor.numel() < size:
+            size = max(size, self._wanted.pop(key, 0))
+            size += -size % _WORKSPACE_UNIT
+            with torch.inference_mode(False):
+                tensor = torch.empty(size, dtype=torch.uint8, device=device)
+            self._tensors[key] = tensor
+        return tensor
+
+
+def place_like(tensor: torch.Tensor) -> torch.Tensor:
+    """Memory for a tensor of this shape and strides, which may be written to in every mode."""
+    with torch.inference_mode(False):
+        return torch.empty_strided(
+            tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+        )
+
+
+def copy_into(place: torch.Tensor, tensor: torch.Tensor) -> None:
+    """Copies, an expanded dimension once."""
+    if 0 in tensor.stride():
+        size = [1 if t == 0 else n for n, t in zip(tensor.shape, tensor.stride(), strict=True)]
+        place, tensor = (x.as_strided(size, x.stride()) for x in (place, tensor))
+    place.copy_(tensor, non_blocking=True)
+
+
+def describe(
+    captured: Captured, inputs: Sequence[Any], results: Sequence[Any], copied: set[int]
+) -> None:
+    """Notes how to make each result again after a replay; `copied`: numbers of those that are
+    handed out as copies."""
+    owners = {
+        argument.untyped_storage().data_ptr(): i
+        for i, argument in enumerate(inputs)
+        if isinstance(argument, torch.Tensor) and argument.numel()
+    }
+    numbers: dict[int, int] = {}
+    for number, result in enumerate(results):
+        if not isinstance(result, torch.Tensor):
+            captured.outputs.append(Output(value=result))
+            continue
+        storage = result.untyped_storage()
+        output = Output(
+            dtype=result.dtype,
+            offset=result.storage_offset(),
+            size=tuple(result.shape),
+            stride=result.stride(),
+            copied=number in copied,
+        )
+        if result.numel() and storage.data_ptr() in owners:
+            output.argument = owners[storage.data_ptr()]
+            # Relative to the argument, which may lie elsewhere next time.
+            output.offset = _offset_bytes(result) - _offset_bytes(inputs[output.argument])
+        else:
+            output.storage = numbers.setdefault(storage.data_ptr(), len(numbers))
+            if output.storage == len(captured.storages):
+                captured.storages.append(storage)
+        captured.outputs.append(output)
+
+
+def results_of(captured: Captured, arguments: Sequence[Any]) -> list[Any]:
+    """Fresh tensors over the graph's memory, which do not own it, and copies where they are due."""
+    lent = [torch_compat.storage_over(storage) for storage in captured.storages]
+    results = []
+    for output in captured.outputs:
+        if output.argument is not None:
+            results.append(_of_argument(output, arguments[output.argument]))
+            continue
+        if output.storage is None:
+            results.append(output.value)
+            continue
+        tensor = torch_compat.tensor_over(
+            lent[output.storage], output.dtype, output.size, output.stride, output.offset
+        )
+        if output.copied:
+            copy = place_like(tensor)
+            copy_into(copy, tensor)
+            tensor = copy
+        results.append(tensor)
+    captured.handed = [torch_compat.storage_reference(storage) for storage in lent]
+    return results
+
+
+def _of_argument(output: Output, argument: torch.Tensor) -> torch.Tensor:
+    """An argument itself, or a view of it."""
+    if (
+        output.offset == 0
+        and output.size == tuple(argument.shape)
+        and output.stride == argument.stride()
+        and output.dtype == argument.dtype
+    ):
+        return argument
+    return torch_compat.tensor_over(
+        argument.untyped_storage(),
+        output.dtype,
+        output.size,
+        output.stride,
+        (_offset_bytes(argument) + output.offset) // output.dtype.itemsize,
+    )
+
+
+def _offset_bytes(tensor: torch.Tensor) -> int:
+    return tensor.storage_offset() * tensor.dtype.itemsize
+
+
+@contextlib.contextmanager
+def lent(workspace: torch.Tensor | None) -> Any:
+    """A block in which the program takes `workspace`, if there is one."""
+    if workspace is None:
+        yield
+        return
+    from . import _bridge
+
+    with _bridge.lent_workspace(workspace):
+        yield

@@ -1,0 +1,130 @@
+"""Whole training steps through CUDA graphs, on a stand-in for the device: no GPU is needed.
+
+From torch.compile to replays everything is real but the device, so graphs run on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensord
+import torch
+from tensord import backend, cuda_graph_plan, cuda_graphs, target
+from test_client_cuda_graphs import FakeDevice
+from torch import nn
+
+pytestmark = pytest.mark.usefixtures("tensord_daemon")
+
+
+@pytest.fixture
+def devices(monkeypatch: pytest.MonkeyPatch) -> list[FakeDevice]:
+    """Programs on the CPU are captured as if they were on CUDA; their devices, as they come."""
+    made: list[FakeDevice] = []
+
+    def device(index: int) -> FakeDevice:
+        made.append(FakeDevice())
+        return made[-1]
+
+    export, detect = backend.exporter.export, target.detect
+
+    def on_cuda(*arguments: Any) -> Any:
+        exported = export(*arguments)
+        exported.cuda_index = 0
+        return exported
+
+    monkeypatch.setattr(backend.exporter, "export", on_cuda)
+    monkeypatch.setattr(backend.target, "detect", lambda index: detect(None))
+    monkeypatch.setattr(cuda_graph_plan, "obstacle", lambda node: "")
+    monkeypatch.setattr(cuda_graphs, "CudaDevice", device)
+    tensord.reset_stats()
+    return made
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(12, 24), nn.BatchNorm1d(24), nn.GELU(), nn.LayerNorm(24), nn.Linear(24, 3)
+    )
+
+
+def _zero_late(loss: Callable[[int], Any], optimizer: Any, i: int) -> float:
+    value = loss(i)
+    optimizer.zero_grad()
+    value.backward()
+    optimizer.step()
+    return value.item()
+
+
+def _zero_early(loss: Callable[[int], Any], optimizer: Any, i: int) -> float:
+    optimizer.zero_grad()
+    value = loss(i)
+    value.backward()
+    optimizer.step()
+    return value.item()
+
+
+def _accumulate(loss: Callable[[int], Any], optimizer: Any, i: int) -> float:
+    value = loss(i)
+    value.backward()
+    if i % 3 == 2:
+        optimizer.step()
+        optimizer.zero_grad()
+    return value.item()
+
+
+def _two_then_two(loss: Callable[[int], Any], optimizer: Any, i: int) -> float:
+    optimizer.zero_grad()
+    first, second = loss(2 * i), loss(2 * i + 1)
+    second.backward()
+    first.backward()
+    optimizer.step()
+    return first.item() + second.item()
+
+
+def _keep_zeros(loss: Callable[[int], Any], optimizer: Any, i: int) -> float:
+    optimizer.zero_grad(set_to_none=False)
+    value = loss(i)
+    value.backward()
+    optimizer.step()
+    return value.item()
+
+
+@pytest.mark.parametrize(
+    ("step", "captures"),
+    [
+        (_zero_late, 2),
+        (_zero_early, 2),
+        (_accumulate, 3),  # backward once more, for gradients that are held
+        (_two_then_two, 4),  # both once more, for what the first forward saved
+        (_keep_zeros, 2),  # gradients are added to memory of their own
+    ],
+)
+def test_loops(devices: list[FakeDevice], step: Callable[..., float], captures: int) -> None:
+    data = torch.randn(40, 16, 12)
+    curves = []
+    for graphs in (True, False):
+        model = _model()
+        run = torch.compile(model, backend="tensord", mode="reduce-overhead") if graphs else model
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        losses = [step(lambda i, run=run: run(data[i]).square().mean(), optimizer, i) for i in range(15)]
+        state = torch.cat([t.flatten().float() for t in model.state_dict().values()])
+        curves.append((torch.tensor(losses), state.clone()))
+    torch.testing.assert_close(*curves, rtol=1e-3, atol=1e-4)
+    stats = tensord.stats()
+    assert stats["cuda_graphs"] == captures, stats
+    assert not stats["cuda_graph_reasons"]
+    assert sum(device.captures for device in devices) == captures
+
+
+def test_shapes_come_and_go(devices: list[FakeDevice]) -> None:
+    run = torch.compile(
+        lambda x: x.softmax(-1).cumsum(0) * 2, backend="tensord", mode="reduce-overhead",
+        dynamic=True,
+    )  # fmt: skip
+    for size in (3, 5, 9, 5, 3, 7, 9):
+        for _ in range(4):
+            x = torch.randn(size, 6)
+            torch.testing.assert_close(run(x), x.softmax(-1).cumsum(0) * 2)
+    assert tensord.stats()["cuda_graphs"] == 4
