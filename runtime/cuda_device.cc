@@ -11,6 +11,7 @@
 
 #include "runtime/cuda_driver.h"
 #include "runtime/cuda_module.h"
+#include "runtime/cuda_products.h"
 #include "runtime/device.h"
 #include "runtime/tensors.h"
 
@@ -96,6 +97,7 @@ class CudaDevice final : public Device {
     for (const v1::Step& step : artifact.steps()) {
       if (step.has_launch()) launches_[number++].module = modules[step.launch().module()];
     }
+    products_.Find(program);
     return TENSORD_OK;
   }
 
@@ -149,7 +151,14 @@ class CudaDevice final : public Device {
     return CudaFailed(*state.driver, result, "in or before " + Named(launch));
   }
 
+  bool Takes(uint32_t number) const override { return products_.Has(number); }
+  bool Call(CallState& state, uint32_t number) override {
+    const auto& products = static_cast<const Prepared*>(state.prepared)->products;
+    return products != nullptr && products->Run(state, number);
+  }
+
   void End(CallState& state) override {
+    FreeProductWorkspace(state);
     if (state.device_guard != nullptr) torch_->delete_cuda_guard(state.device_guard);
     state.device_guard = nullptr;
     state.prepared = nullptr;
@@ -178,6 +187,7 @@ class CudaDevice final : public Device {
     std::vector<CuFunction> functions;  // per launch
     std::vector<Handle> constants;      // per constant
     std::vector<Handle> owned;          // those of them that are this device's
+    std::unique_ptr<PreparedProducts> products;
   };
 
   static std::string Named(const CudaLaunch& launch) {
@@ -229,6 +239,7 @@ class CudaDevice final : public Device {
       for (Handle handle : prepared->owned) torch_->delete_tensor(handle);
       return code;
     }
+    prepared->products = products_.Prepare(state.device_index);
     state.prepared = prepared.get();
     slot.store(prepared.release(), std::memory_order_release);
     return TENSORD_OK;
@@ -257,6 +268,7 @@ class CudaDevice final : public Device {
 
   const Torch* torch_ = nullptr;
   std::vector<CudaLaunch> launches_;
+  CudaProducts products_;
   std::array<std::atomic<const Prepared*>, kMaxDevices> prepared_{};
 };
 

@@ -48,6 +48,16 @@ bool IsProfiled(const Torch& torch) {
          torch.record_end != nullptr && torch.has_callbacks();
 }
 
+// A call by the device's own way where there is one, else by torch's operator.
+TensordError DoCall(CallState& state, uint32_t number, bool profiled) {
+  const CallPlan& call = *state.program->calls[number];
+  if (state.program->device->Takes(number)) {
+    const ProfiledRange range(*state.torch, profiled, call.op);
+    if (state.program->device->Call(state, number)) return TENSORD_OK;
+  }
+  return RunCall(state, call);
+}
+
 TensordError RunSteps(CallState& state) {
   const TensordProgram& program = *state.program;
   const bool profiled = IsProfiled(*state.torch);
@@ -63,7 +73,7 @@ TensordError RunSteps(CallState& state) {
         break;
       }
       case StepPlan::kCall:
-        TENSORD_TRY(RunCall(state, *program.calls[step.index]));
+        TENSORD_TRY(DoCall(state, step.index, profiled));
         break;
       case StepPlan::kFree:
         FreeBuffer(state, step.index);

@@ -46,8 +46,9 @@ struct CallState {
   // Of a call on CUDA, between Device::Begin and End.
   const CudaDriver* driver = nullptr;
   CuStream stream = nullptr;
-  void* device_guard = nullptr;    // torch's
-  const void* prepared = nullptr;  // the device's own
+  void* device_guard = nullptr;        // torch's
+  Handle product_workspace = nullptr;  // for cuBLASLt, from the first product that wants it on
+  const void* prepared = nullptr;      // the device's own
 };
 
 // Operators run without autograd: the graph is autograd's already.

@@ -1,12 +1,13 @@
 #include "runtime/torch_shim.h"
 
 #include <dlfcn.h>
-#include <link.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <mutex>
+
+#include "runtime/loaded_library.h"
 
 namespace tensord::runtime {
 namespace {
@@ -74,30 +75,9 @@ constexpr Symbol kSymbols[] = {
 };
 #undef TENSORD_SYMBOL
 
-// Python loads torch's libraries RTLD_LOCAL, so RTLD_DEFAULT does not see them; the path of one
-// that is loaded leads back to it. RTLD_DEFAULT (null) where it is not.
-void* FindLibrary(const char* name) {
-  struct Search {
-    const char* name;
-    std::string path;
-  } search{name, ""};
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* context) {
-        auto* wanted = static_cast<Search*>(context);
-        const char* slash = std::strrchr(info->dlpi_name, '/');
-        const char* base = slash != nullptr ? slash + 1 : info->dlpi_name;
-        if (std::strncmp(base, wanted->name, std::strlen(wanted->name)) != 0) return 0;
-        wanted->path = info->dlpi_name;
-        return 1;
-      },
-      &search);
-  if (search.path.empty()) return RTLD_DEFAULT;
-  return dlopen(search.path.c_str(), RTLD_NOLOAD | RTLD_LAZY);
-}
-
 TensordError Load(Torch* torch) {
-  void* const cpu = FindLibrary(kCpuLibrary);
-  void* const cuda = FindLibrary(kCudaLibrary);
+  void* const cpu = FindLoadedLibrary(kCpuLibrary);
+  void* const cuda = FindLoadedLibrary(kCudaLibrary);
   if (dlsym(cpu, "aoti_torch_abi_version") == nullptr) {
     return Fail(TENSORD_UNAVAILABLE, "torch is not loaded in this process (import torch first)");
   }

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tensord._bridge_values import (
     from_handles,
     to_handles,
 )
+from tensord.counters import STATS
 
 _ABI = 3
 _LIBRARY = "libtensord_runtime.so"
@@ -150,12 +152,12 @@ class Program:
     themselves. It hands over to the native extension when that gets built while the job runs.
     """
 
-    _CHECK_EVERY = 256  # calls between two looks for the extension
+    _CHECK_SECONDS = 0.5  # between two looks for the extension
 
     def __init__(self, artifact: bytes, blob_folder: str | os.PathLike[str]) -> None:
         self._handle = ctypes.c_void_p()
         self._native: Any = None
-        self._calls = 0
+        self._look_at = 0.0  # when to look for the extension again
         self._upgrade: tuple[bytes, str] | None = None
         self._library = _Library.get()
         self._lib = self._library.lib
@@ -189,8 +191,11 @@ class Program:
         return self._run(values)
 
     def _look_for_native(self) -> None:
-        self._calls += 1
-        if self._calls % self._CHECK_EVERY == 0 and (module := _load_native()) is not None:
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + self._CHECK_SECONDS
+        if (module := _load_native()) is not None:
             self._native = module.Program(*self._upgrade)
             self._upgrade = None
 
@@ -260,6 +265,7 @@ def load_program(artifact: bytes, blob_folder: str | os.PathLike[str]) -> Any:
     native = _load_native()
     if native is not None:
         return native.Program(artifact, os.fspath(blob_folder))
+    STATS.add("slow_bridge")
     program = Program(artifact, blob_folder)
     if os.environ.get("TENSORD_NATIVE") != "0" and _native.build_in_background():
         program._upgrade = (artifact, os.fspath(blob_folder))

@@ -20,6 +20,7 @@ _COUNTERS = (
     "kernels",  # launches in all plans
     "kernels_compiled",  # that the JIT had to make
     "kernels_failed",  # that did not compile: library calls in their place
+    "slow_bridge",  # programs loaded by the slower bridge: the extension was not built (yet)
     "attention_fused",  # hand-written attentions that became a library call
     "masks_simplified",  # masks of attention that became none, or is_causal
     "heads_grouped",  # attentions whose repeated heads go in unrepeated

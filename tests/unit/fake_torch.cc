@@ -16,7 +16,9 @@ struct Tensor {
   std::vector<int64_t> sizes, strides;
   int32_t dtype = kFloat32, device = kCpu, index = 0;
 
-  int64_t itemsize() const { return dtype == kFloat32 ? 4 : dtype == kInt64 ? 8 : 1; }
+  int64_t itemsize() const {
+    return dtype == kFloat32 ? 4 : dtype == kInt64 ? 8 : dtype == kBfloat16 ? 2 : 1;
+  }
   char* data() const { return storage.get() + offset * itemsize(); }
 };
 

@@ -13,7 +13,7 @@
 
 namespace tensord::testing {
 
-inline constexpr int32_t kInt64 = 4, kFloat32 = 6, kCpu = 0, kCuda = 1;
+inline constexpr int32_t kInt64 = 4, kFloat32 = 6, kBfloat16 = 15, kCpu = 0, kCuda = 1;
 
 struct FakeTorch {
   int live_tensors = 0;
