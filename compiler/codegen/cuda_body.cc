@@ -117,6 +117,8 @@ std::string CudaBody::SpecialCompute(const Inst& inst) {
     case Op::k_lt:
     case Op::k_ge:
       return CommonComparison(inst);
+    case Op::k_eq:
+      return EqualIndex(inst);
     case Op::k_philox_uniform:
     case Op::k_philox_normal:
       return RandomRun(inst);
@@ -135,6 +137,21 @@ std::string CudaBody::CommonComparison(const Inst& inst) {
   }
   return absl::StrCat("tk::broadcast<W>(", ScalarText(index.index),
                       inst.op == Op::k_lt ? " < 0)" : " >= 0)");
+}
+
+std::string CudaBody::EqualIndex(const Inst& inst) {
+  const int loop = static_cast<int>(nest().outer.size() + nest().inner.size()) - 1;
+  for (const int which : {0, 1}) {
+    const Inst& index = InstOf(inst.args[which]);
+    if (index.kind != InstKind::kIndex || index.dtype != kInt64) continue;
+    const auto step = sym::LinearCoefficient(index.index, {sym::AtomKind::kLoop, loop});
+    if (!step || !step->Is(1) || sym::ContainsKind(index.index, sym::AtomKind::kIndirect)) continue;
+    const EmittedValue other = EmitOperand(inst, inst.args[1 - which]);
+    if (other.level >= vector_level()) continue;
+    return absl::StrCat("tk::equal_lane<W>(tk::get(", Use(other, 0), ", 0) - int64_t(",
+                        ScalarText(index.index), "), ", plan_.interleaved ? "G" : "1", ")");
+  }
+  return "";
 }
 
 std::string CudaBody::RandomRun(const Inst& inst) {

@@ -46,6 +46,8 @@ class CudaBody : public BodyEmitter {
   bool IsRun(const Expr& e) const;
   // A comparison of an index with zero that comes out the same in all lanes.
   std::string CommonComparison(const Inst& inst);
+  // An index compared with what is the same in all lanes: one element of a row, say.
+  std::string EqualIndex(const Inst& inst);
   // Random numbers of neighbouring elements, which share their words.
   std::string RandomRun(const Inst& inst);
   std::string RowArray(BufferId buffer);

@@ -27,7 +27,7 @@ constexpr int kCheapScalars = 30;
 constexpr int kTurns = 4;
 // Elements of a row that a thread may hold, of all arrays together; in blocks of more than 512
 // threads, which have 64 registers for each.
-constexpr int kMostHeld = 128;
+constexpr int kMostHeld = 150;
 constexpr int kMostHeldOfLarge = 24;
 // Vectors that a thread of a block should have under way for its row.
 constexpr int kUsualChunks = 4;
@@ -56,7 +56,7 @@ constexpr int kRowSweepThreads = 384;
 constexpr int kTotalsThreads = 2048;
 // Elements of a row that a thread of a sweep may hold, of all arrays together: alone in its warp,
 // and in a block that shares the row.
-constexpr int kMostHeldOfWarp = 112;
+constexpr int kMostHeldOfWarp = 150;
 constexpr int kUsuallyHeldOfBlock = 64;
 // A part of a split row has at least this many vectors for each thread.
 constexpr int kLeastVectorsOfPart = 4;
@@ -377,6 +377,10 @@ class Planner {
     plan_.group = kWarp;
     plan_.chunks = 1;
     plan_.tiled = true;
+    if (HasPartialVector()) {
+      plan_.partial = true;
+      SetWidth(widths_.partial);
+    }
     const Expr tiles = sym::CeilDiv(vectors_, Expr(plan_.group));
     const int64_t hint = std::max<int64_t>(1, sym::Hint(tiles));
     const int64_t sweeps =

@@ -33,6 +33,15 @@ TK_FN Mask<W> mask_first(N n) {
   return m;
 }
 
+// On where the lane's number times `step` is `distance`.
+template <int W>
+TK_FN Mask<W> equal_lane(int64_t distance, int step) {
+  const int d = distance >= 0 && distance < int64_t(W) * step ? int(distance) : -1;
+  Mask<W> m;
+  TK_EACH(i) m.at[i] = d == i * step;
+  return m;
+}
+
 // --- comparisons: false where an operand is NaN, but for ne
 
 #define TK_COMPARE(name, op)                     \

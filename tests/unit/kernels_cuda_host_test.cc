@@ -412,6 +412,15 @@ TEST(IndexTest, DividesWithFloor) {
   static_assert(sizeof(tk::floor_div_index(7, 2)) == 4 && sizeof(tk::mod_index(7, 2l)) == 8);
 }
 
+TEST(MaskTest, OneLaneIsEqual) {
+  for (int step : {1, 3}) {
+    for (int64_t distance : {int64_t(-1), int64_t(0), int64_t(3), int64_t(9), int64_t(1) << 32}) {
+      const auto m = tk::equal_lane<4>(distance, step);
+      for (int i = 0; i < 4; ++i) EXPECT_EQ(m.at[i], distance == i * step);
+    }
+  }
+}
+
 template <int W>
 void CheckRandom() {
   for (int64_t seed : {int64_t(0), int64_t(42), int64_t(-1), int64_t(0x123456789abcdef)}) {
