@@ -157,7 +157,7 @@ std::vector<Case> Cases() {
       .multiprocessors = 132;
   add("narrow", TimesTransposed(128, 192, kBF16, kBF16), {"tiles w8 64x64 r2"});
   add("narrow across", TimesTransposed(64, 128, kF32, kBF16), {"tiles w4 64x64 r2"});
-  add("wide across", TimesTransposed(128, 64, kBF16, kF32), {"tiles w8 64x64 r4"});
+  add("wide across", TimesTransposed(128, 64, kBF16, kF32), {"tiles w4 64x64 r4"});
   add("turned", Turned(96, 128, kF32), {"tiles w4 64x64 r4"});
   add("turned narrow", Turned(96, 128, kBF16), {"tiles w8 64x64 r2"});
   add("turned integers", Turned(96, 64, kI64), {"tiles w2 32x32 r2"});
