@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "compiler/codegen/cpp_text.h"
+#include "compiler/codegen/cuda_held.h"
+#include "compiler/codegen/cuda_width.h"
 
 namespace tensord::compiler {
 

@@ -314,10 +314,9 @@ class CudaNestWriter {
     }
     const int64_t of_group = int64_t{plan_.group} * plan_.width;
     const int64_t filled = plan_.tiled ? 0 : *nest_.inner[0].AsConstant() / of_group;
-    const std::string start =
-        absl::StrCat(indent, "  [[maybe_unused]] const index ", loop,
-                     plan_.interleaved ? " = k * (G * W) + lane;\n"
-                                       : " = (first_vector + k * G + lane) * W;\n");
+    const std::string start = absl::StrCat(
+        indent, "  [[maybe_unused]] const index ", loop,
+        plan_.interleaved ? " = k * (G * W) + lane;\n" : " = (first_vector + k * G + lane) * W;\n");
     if (filled > 0) {
       absl::StrAppend(&text, "#pragma unroll\n", indent, "for (int k = 0; k < ", filled,
                       "; ++k) {\n", start, whole, indent, "}\n");

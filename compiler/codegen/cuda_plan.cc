@@ -7,6 +7,8 @@
 
 #include "base/check.h"
 #include "compiler/codegen/cpp_text.h"
+#include "compiler/codegen/cuda_held.h"
+#include "compiler/codegen/cuda_width.h"
 
 namespace tensord::compiler {
 namespace {
@@ -14,13 +16,6 @@ namespace {
 constexpr int kWarp = 32;
 constexpr int kUsualThreads = 256;
 constexpr int kMostThreads = 1024;
-// A vector of more than this many bytes of one operand brings nothing over two loads.
-constexpr int kAccessBytes = 16;
-constexpr int kMostVectorBytes = 16;  // of the widest operand: neighbouring threads stay neighbours
-constexpr int kMostWidth = 8;
-// Bodies of more instructions than this per element run with short vectors, for registers.
-constexpr int kHeavyBody = 400;
-constexpr int kHeavyWidth = 4;
 // Scalars that every thread may compute for one vector, and the vectors for which it computes
 // others.
 constexpr int kCheapScalars = 30;
@@ -35,11 +30,6 @@ constexpr int kUsualChunks = 4;
 // times narrower than wished.
 constexpr int64_t kLeastInterleaved = 1024;
 constexpr int kMostWaste = 4;
-// What a value for a later pass may cost to be computed again, in instructions and in loads that
-// the caches serve: where it would be held in registers, and where it would lie in memory.
-constexpr int kCheapAgain = 12;
-constexpr int kMostCostAgain = 40;
-constexpr int kMostVectorsAgain = 2;
 // Rows of fewer vectors belong to a warp or a part of one.
 constexpr int kMostVectorsOfWarp = 128;
 // Shared memory that every device has without asking for more.
@@ -66,41 +56,10 @@ bool HasColumnSums(const Nest& nest) {
                      [](const NestMember& m) { return m.reduces_outer; });
 }
 
-// Sums over rows, one for each column.
-bool IsColumnSum(const NestMember& m) { return m.has_inner && m.reduces_outer && !m.reduces_inner; }
-
 bool IsPointwise(const Nest& nest) {
   return std::all_of(nest.members.begin(), nest.members.end(), [](const NestMember& m) {
     return m.has_inner && m.position <= 1 && m.loops.reductions.empty();
   });
-}
-
-// Calls visit(storage dtype, index) for each access inside the vector loop.
-template <class F>
-void ForEachVectorAccess(const Program& program, const Nest& nest, const F& visit) {
-  for (const NestMember& member : nest.members) {
-    if (!member.has_inner) continue;
-    for (const Inst& inst : member.loops.block.insts) {
-      if (inst.kind == InstKind::kLoad && nest.local.count(inst.buffer) == 0) {
-        visit(inst.storage, inst.index);
-      }
-    }
-    for (const Store& store : member.loops.stores) {
-      if (nest.local.count(store.buffer) == 0) {
-        visit(program.buffers[store.buffer].dtype, store.index);
-      }
-    }
-  }
-}
-
-int BodyCost(const Nest& nest) {
-  int cost = 0;
-  for (const NestMember& member : nest.members) {
-    for (const Inst& inst : member.loops.block.insts) {
-      if (inst.kind == InstKind::kCompute) cost += InfoOf(inst.op).cost;
-    }
-  }
-  return cost;
 }
 
 // What is computed from scalars alone: the same in every thread.
@@ -120,42 +79,6 @@ int ScalarCost(const Nest& nest) {
   return cost;
 }
 
-struct Widths {
-  int wished = 1;   // by the sizes of elements and the body
-  int partial = 1;  // keeps every access aligned
-  int aligned = 1;  // and divides the innermost loop
-};
-
-Widths ChooseWidth(const Program& program, const Nest& nest) {
-  if (nest.inner.empty()) return {};
-  const int last = static_cast<int>(nest.outer.size() + nest.inner.size()) - 1;
-  int smallest = 8, largest = 1;
-  std::vector<std::pair<int, int64_t>> alignments;
-  ForEachVectorAccess(program, nest, [&](DType storage, const Expr& index) {
-    const auto step = sym::LinearCoefficient(index, {sym::AtomKind::kLoop, last});
-    if (step && step->Is(0)) return;  // one element for all lanes
-    const int size = static_cast<int>(ItemSize(storage));
-    const int64_t alignment = VectorAlignment(index, {sym::AtomKind::kLoop, last});
-    largest = std::max(largest, size);
-    if (alignment == 0) return;
-    if (size > 1) smallest = std::min(smallest, size);
-    alignments.emplace_back(size, alignment);
-  });
-  if (alignments.empty()) return {};
-  int width = std::min({kMostWidth, kAccessBytes / smallest, kMostVectorBytes / largest});
-  if (BodyCost(nest) > kHeavyBody) width = std::min(width, kHeavyWidth);
-  const auto is_aligned = [&](int w) {
-    return std::all_of(alignments.begin(), alignments.end(),
-                       [w](const auto& access) { return access.second % w == 0; });
-  };
-  Widths widths{.wished = width};
-  while (width > 1 && !is_aligned(width)) width /= 2;
-  widths.partial = std::max(width, 1);
-  while (width > 1 && !sym::ExactDiv(nest.inner.back(), Expr(width))) width /= 2;
-  widths.aligned = std::max(width, 1);
-  return widths;
-}
-
 bool FindsPlaces(const Nest& nest) {
   for (const NestMember& member : nest.members) {
     for (const Reduction& reduction : member.loops.reductions) {
@@ -167,28 +90,6 @@ bool FindsPlaces(const Nest& nest) {
 
 int RoundUpToWarp(int64_t threads) {
   return static_cast<int>((threads + kWarp - 1) / kWarp) * kWarp;
-}
-
-// Arrays of a row that a thread holds in registers: kept loads, values for later passes and sums of
-// columns.
-int HeldArrays(const Nest& nest) {
-  const std::set<BufferId> again = LocalsComputedAgain(nest, /*held=*/true);
-  int arrays = static_cast<int>(RepeatedLoads(nest).size());
-  for (BufferId id : LocalsOfRows(nest)) arrays += again.count(id) == 0 ? 1 : 0;
-  for (const NestMember& member : nest.members) {
-    if (IsColumnSum(member)) arrays += static_cast<int>(member.loops.reductions.size());
-  }
-  return arrays;
-}
-
-int64_t HeldBytes(const Program& program, const Nest& nest) {
-  int64_t bytes = 0;
-  const std::set<BufferId> again = LocalsComputedAgain(nest, /*held=*/false);
-  for (BufferId id : LocalsOfRows(nest)) {
-    if (again.count(id) != 0) continue;
-    bytes += ItemSize(ComputeType(program.buffers[id].dtype));
-  }
-  return bytes * sym::Hint(sym::Product(nest.inner));
 }
 
 class Planner {
@@ -234,7 +135,7 @@ class Planner {
     if (plan_.tiles) {
       plan_.kind = CudaPlan::kTiles;
       plan_.blocks = plan_.tiles->blocks;
-      if (BodyCost(nest_) > kHeavyBody) plan_.tiles->unroll = 1;
+      if (IsHeavy(nest_)) plan_.tiles->unroll = 1;
       return;
     }
     plan_.kind = CudaPlan::kElements;
@@ -418,117 +319,11 @@ class Planner {
 
 }  // namespace
 
-// Vectors start at multiples of their width, a power of two.
-int64_t VectorAlignment(const Expr& index, sym::SymbolKey loop) {
-  const auto step = sym::LinearCoefficient(index, loop);
-  if (!step || !step->Is(1)) return 0;
-  int64_t alignment = int64_t{1} << 20;
-  for (const sym::Term& term : index.terms()) {
-    const bool is_loop = term.coefficient == 1 && term.atoms.size() == 1 &&
-                         term.atoms[0]->kind == loop.first && term.atoms[0]->id == loop.second;
-    if (is_loop) continue;
-    alignment = std::min(alignment, term.coefficient & -term.coefficient);
-  }
-  return alignment;
-}
-
 Nest PrepareForCuda(Nest nest) {
   if (nest.shape == NestShape::kFlat) {
     for (NestMember& member : nest.members) member.reduces_outer = member.reduces_inner;
   }
   return nest;
-}
-
-std::set<BufferId> LocalsOfRows(const Nest& nest) {
-  std::set<BufferId> locals;
-  for (const NestMember& writer : nest.members) {
-    if (!writer.has_inner) continue;
-    for (const Store& store : writer.loops.stores) {
-      if (nest.local.count(store.buffer) == 0) continue;
-      for (const NestMember& reader : nest.members) {
-        if (reader.position <= writer.position) continue;
-        for (const Inst& inst : reader.loops.block.insts) {
-          if (inst.kind == InstKind::kLoad && inst.buffer == store.buffer) {
-            locals.insert(store.buffer);
-          }
-        }
-      }
-    }
-  }
-  return locals;
-}
-
-// What is the same for all rows, like a norm's weight, comes from the cache the second time: in
-// registers it would cost as much as the row itself.
-std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest) {
-  std::set<std::pair<BufferId, Expr>> repeated;
-  const auto depends_on_row = [&](const Expr& index) {
-    for (size_t d = 0; d < nest.outer.size(); ++d) {
-      const auto step = sym::LinearCoefficient(index, {sym::AtomKind::kLoop, static_cast<int>(d)});
-      if (!step || !step->Is(0)) return true;
-    }
-    return false;
-  };
-  std::map<std::pair<BufferId, Expr>, int> first;
-  std::set<BufferId> written;
-  for (const NestMember& member : nest.members) {
-    for (const Store& store : member.loops.stores) written.insert(store.buffer);
-  }
-  for (const NestMember& member : nest.members) {
-    if (!member.has_inner) continue;
-    for (const Inst& inst : member.loops.block.insts) {
-      if (inst.kind != InstKind::kLoad || inst.guard >= 0 || written.count(inst.buffer) != 0 ||
-          sym::ContainsKind(inst.index, sym::AtomKind::kIndirect) || !depends_on_row(inst.index)) {
-        continue;
-      }
-      const auto key = std::make_pair(inst.buffer, inst.index);
-      auto [it, is_new] = first.emplace(key, member.position);
-      if (!is_new && it->second != member.position) repeated.insert(key);
-    }
-  }
-  return repeated;
-}
-
-static bool VariesInRow(const Nest& nest, const Expr& index) {
-  bool varies = false;
-  sym::ForEachSymbol(index, [&](const sym::Atom& atom) {
-    varies |= atom.kind == sym::AtomKind::kIndirect ||
-              (atom.kind == sym::AtomKind::kLoop && atom.id >= static_cast<int>(nest.outer.size()));
-  });
-  return varies;
-}
-
-std::set<BufferId> LocalsComputedAgain(const Nest& nest, bool held) {
-  std::set<BufferId> again;
-  const std::set<BufferId> locals = LocalsOfRows(nest);
-  for (const NestMember& writer : nest.members) {
-    const std::vector<Inst>& insts = writer.loops.block.insts;
-    for (const Store& store : writer.loops.stores) {
-      if (locals.count(store.buffer) == 0 || store.mode != StoreMode::kAssign) continue;
-      int cost = 0, vectors = 0;
-      std::set<int> seen;
-      std::vector<int> stack{store.value};
-      bool possible = store.guard < 0;
-      while (!stack.empty()) {
-        const int id = stack.back();
-        stack.pop_back();
-        if (!seen.insert(id).second) continue;
-        const Inst& inst = insts[id];
-        if (inst.kind == InstKind::kCompute) cost += InfoOf(inst.op).cost;
-        if (inst.kind == InstKind::kLoad) {
-          possible = possible && inst.guard < 0 && locals.count(inst.buffer) == 0;
-          vectors += VariesInRow(nest, inst.index) ? 1 : 0;
-        }
-        for (int arg : inst.args) stack.push_back(arg);
-      }
-      // A value in registers is dearer than a few instructions, but what is loaded for it would be
-      // held in its stead.
-      const bool pays = held ? vectors == 0 && cost <= kCheapAgain
-                             : vectors <= kMostVectorsAgain && cost <= kMostCostAgain;
-      if (possible && pays) again.insert(store.buffer);
-    }
-  }
-  return again;
 }
 
 CudaPlan PlanCudaNest(const Program& program, const Nest& nest, const v1::CudaTarget& target,

@@ -56,19 +56,6 @@ CudaPlan PlanCudaNest(const Program& program, const Nest& nest, const v1::CudaTa
 // A flat nest in the form that the emitters take: reductions over all elements are over all units.
 Nest PrepareForCuda(Nest nest);
 
-// Values that later passes of a row read: buffers that live only there.
-std::set<BufferId> LocalsOfRows(const Nest& nest);
-
-// Those of them that later passes compute again instead; `held`: rows are held in registers.
-std::set<BufferId> LocalsComputedAgain(const Nest& nest, bool held);
-
-// Loads that several passes make, of what differs from row to row.
-std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest);
-
-// The largest power of two that divides `index` wherever a vector along `loop` starts, provided
-// that it grows with the loop one by one; 0 otherwise.
-int64_t VectorAlignment(const Expr& index, sym::SymbolKey loop);
-
 // "elements w8 t256", for tests and people.
 std::string ToString(const CudaPlan& plan);
 

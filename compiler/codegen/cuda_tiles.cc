@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "compiler/codegen/cuda_plan.h"
+#include "compiler/codegen/cuda_width.h"
 
 namespace tensord::compiler {
 namespace {

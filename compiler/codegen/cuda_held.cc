@@ -1,0 +1,132 @@
+#include "compiler/codegen/cuda_held.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+namespace tensord::compiler {
+namespace {
+
+// What a value for a later pass may cost to be computed again, in instructions and in loads that
+// the caches serve: where it would be held in registers, and where it would lie in memory.
+constexpr int kCheapAgain = 12;
+constexpr int kMostCostAgain = 40;
+constexpr int kMostVectorsAgain = 2;
+
+bool VariesInRow(const Nest& nest, const Expr& index) {
+  bool varies = false;
+  sym::ForEachSymbol(index, [&](const sym::Atom& atom) {
+    varies |= atom.kind == sym::AtomKind::kIndirect ||
+              (atom.kind == sym::AtomKind::kLoop && atom.id >= static_cast<int>(nest.outer.size()));
+  });
+  return varies;
+}
+
+}  // namespace
+
+bool IsColumnSum(const NestMember& m) { return m.has_inner && m.reduces_outer && !m.reduces_inner; }
+
+std::set<BufferId> LocalsOfRows(const Nest& nest) {
+  std::set<BufferId> locals;
+  for (const NestMember& writer : nest.members) {
+    if (!writer.has_inner) continue;
+    for (const Store& store : writer.loops.stores) {
+      if (nest.local.count(store.buffer) == 0) continue;
+      for (const NestMember& reader : nest.members) {
+        if (reader.position <= writer.position) continue;
+        for (const Inst& inst : reader.loops.block.insts) {
+          if (inst.kind == InstKind::kLoad && inst.buffer == store.buffer) {
+            locals.insert(store.buffer);
+          }
+        }
+      }
+    }
+  }
+  return locals;
+}
+
+// What is the same for all rows, like a norm's weight, comes from the cache the second time: in
+// registers it would cost as much as the row itself.
+std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest) {
+  std::set<std::pair<BufferId, Expr>> repeated;
+  const auto depends_on_row = [&](const Expr& index) {
+    for (size_t d = 0; d < nest.outer.size(); ++d) {
+      const auto step = sym::LinearCoefficient(index, {sym::AtomKind::kLoop, static_cast<int>(d)});
+      if (!step || !step->Is(0)) return true;
+    }
+    return false;
+  };
+  std::map<std::pair<BufferId, Expr>, int> first;
+  std::set<BufferId> written;
+  for (const NestMember& member : nest.members) {
+    for (const Store& store : member.loops.stores) written.insert(store.buffer);
+  }
+  for (const NestMember& member : nest.members) {
+    if (!member.has_inner) continue;
+    for (const Inst& inst : member.loops.block.insts) {
+      if (inst.kind != InstKind::kLoad || inst.guard >= 0 || written.count(inst.buffer) != 0 ||
+          sym::ContainsKind(inst.index, sym::AtomKind::kIndirect) || !depends_on_row(inst.index)) {
+        continue;
+      }
+      const auto key = std::make_pair(inst.buffer, inst.index);
+      auto [it, is_new] = first.emplace(key, member.position);
+      if (!is_new && it->second != member.position) repeated.insert(key);
+    }
+  }
+  return repeated;
+}
+
+std::set<BufferId> LocalsComputedAgain(const Nest& nest, bool held) {
+  std::set<BufferId> again;
+  const std::set<BufferId> locals = LocalsOfRows(nest);
+  for (const NestMember& writer : nest.members) {
+    const std::vector<Inst>& insts = writer.loops.block.insts;
+    for (const Store& store : writer.loops.stores) {
+      if (locals.count(store.buffer) == 0 || store.mode != StoreMode::kAssign) continue;
+      int cost = 0, vectors = 0;
+      std::set<int> seen;
+      std::vector<int> stack{store.value};
+      bool possible = store.guard < 0;
+      while (!stack.empty()) {
+        const int id = stack.back();
+        stack.pop_back();
+        if (!seen.insert(id).second) continue;
+        const Inst& inst = insts[id];
+        if (inst.kind == InstKind::kCompute) cost += InfoOf(inst.op).cost;
+        if (inst.kind == InstKind::kLoad) {
+          possible = possible && inst.guard < 0 && locals.count(inst.buffer) == 0;
+          vectors += VariesInRow(nest, inst.index) ? 1 : 0;
+        }
+        for (int arg : inst.args) stack.push_back(arg);
+      }
+      // A value in registers is dearer than a few instructions, but what is loaded for it would be
+      // held in its stead.
+      const bool pays = held ? vectors == 0 && cost <= kCheapAgain
+                             : vectors <= kMostVectorsAgain && cost <= kMostCostAgain;
+      if (possible && pays) again.insert(store.buffer);
+    }
+  }
+  return again;
+}
+
+int HeldArrays(const Nest& nest) {
+  const std::set<BufferId> again = LocalsComputedAgain(nest, /*held=*/true);
+  int arrays = static_cast<int>(RepeatedLoads(nest).size());
+  for (BufferId id : LocalsOfRows(nest)) arrays += again.count(id) == 0 ? 1 : 0;
+  for (const NestMember& member : nest.members) {
+    if (IsColumnSum(member)) arrays += static_cast<int>(member.loops.reductions.size());
+  }
+  return arrays;
+}
+
+int64_t HeldBytes(const Program& program, const Nest& nest) {
+  int64_t bytes = 0;
+  const std::set<BufferId> again = LocalsComputedAgain(nest, /*held=*/false);
+  for (BufferId id : LocalsOfRows(nest)) {
+    if (again.count(id) != 0) continue;
+    bytes += ItemSize(ComputeType(program.buffers[id].dtype));
+  }
+  return bytes * sym::Hint(sym::Product(nest.inner));
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,33 @@
+// What the threads of a CUDA row keep between its passes.
+#ifndef TENSORD_COMPILER_CODEGEN_CUDA_HELD_H_
+#define TENSORD_COMPILER_CODEGEN_CUDA_HELD_H_
+
+#include <set>
+#include <utility>
+
+#include "compiler/schedule/nest.h"
+
+namespace tensord::compiler {
+
+// Sums over rows, one for each column.
+bool IsColumnSum(const NestMember& m);
+
+// Values that later passes of a row read: buffers that live only there.
+std::set<BufferId> LocalsOfRows(const Nest& nest);
+
+// Those of them that later passes compute again instead; `held`: rows are held in registers.
+std::set<BufferId> LocalsComputedAgain(const Nest& nest, bool held);
+
+// Loads that several passes make, of what differs from row to row.
+std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest);
+
+// Arrays of a row that a thread holds in registers: kept loads, values for later passes and sums of
+// columns.
+int HeldArrays(const Nest& nest);
+
+// Bytes of a row's values for later passes where it is not held in registers.
+int64_t HeldBytes(const Program& program, const Nest& nest);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_CODEGEN_CUDA_HELD_H_

@@ -1,0 +1,92 @@
+#include "compiler/codegen/cuda_width.h"
+
+#include <algorithm>
+
+namespace tensord::compiler {
+namespace {
+
+// A vector of more than this many bytes of one operand brings nothing over two loads.
+constexpr int kAccessBytes = 16;
+constexpr int kMostVectorBytes = 16;  // of the widest operand: neighbouring threads stay neighbours
+constexpr int kMostWidth = 8;
+// Bodies of more instructions than this per element run with short vectors, for registers.
+constexpr int kHeavyBody = 400;
+constexpr int kHeavyWidth = 4;
+
+// Calls visit(storage dtype, index) for each access inside the vector loop.
+template <class F>
+void ForEachVectorAccess(const Program& program, const Nest& nest, const F& visit) {
+  for (const NestMember& member : nest.members) {
+    if (!member.has_inner) continue;
+    for (const Inst& inst : member.loops.block.insts) {
+      if (inst.kind == InstKind::kLoad && nest.local.count(inst.buffer) == 0) {
+        visit(inst.storage, inst.index);
+      }
+    }
+    for (const Store& store : member.loops.stores) {
+      if (nest.local.count(store.buffer) == 0) {
+        visit(program.buffers[store.buffer].dtype, store.index);
+      }
+    }
+  }
+}
+
+int BodyCost(const Nest& nest) {
+  int cost = 0;
+  for (const NestMember& member : nest.members) {
+    for (const Inst& inst : member.loops.block.insts) {
+      if (inst.kind == InstKind::kCompute) cost += InfoOf(inst.op).cost;
+    }
+  }
+  return cost;
+}
+
+}  // namespace
+
+bool IsHeavy(const Nest& nest) { return BodyCost(nest) > kHeavyBody; }
+
+Widths ChooseWidth(const Program& program, const Nest& nest) {
+  if (nest.inner.empty()) return {};
+  const int last = static_cast<int>(nest.outer.size() + nest.inner.size()) - 1;
+  int smallest = 8, largest = 1;
+  std::vector<std::pair<int, int64_t>> alignments;
+  ForEachVectorAccess(program, nest, [&](DType storage, const Expr& index) {
+    const auto step = sym::LinearCoefficient(index, {sym::AtomKind::kLoop, last});
+    if (step && step->Is(0)) return;  // one element for all lanes
+    const int size = static_cast<int>(ItemSize(storage));
+    const int64_t alignment = VectorAlignment(index, {sym::AtomKind::kLoop, last});
+    largest = std::max(largest, size);
+    if (alignment == 0) return;
+    if (size > 1) smallest = std::min(smallest, size);
+    alignments.emplace_back(size, alignment);
+  });
+  if (alignments.empty()) return {};
+  int width = std::min({kMostWidth, kAccessBytes / smallest, kMostVectorBytes / largest});
+  if (IsHeavy(nest)) width = std::min(width, kHeavyWidth);
+  const auto is_aligned = [&](int w) {
+    return std::all_of(alignments.begin(), alignments.end(),
+                       [w](const auto& access) { return access.second % w == 0; });
+  };
+  Widths widths{.wished = width};
+  while (width > 1 && !is_aligned(width)) width /= 2;
+  widths.partial = std::max(width, 1);
+  while (width > 1 && !sym::ExactDiv(nest.inner.back(), Expr(width))) width /= 2;
+  widths.aligned = std::max(width, 1);
+  return widths;
+}
+
+// Vectors start at multiples of their width, a power of two.
+int64_t VectorAlignment(const Expr& index, sym::SymbolKey loop) {
+  const auto step = sym::LinearCoefficient(index, loop);
+  if (!step || !step->Is(1)) return 0;
+  int64_t alignment = int64_t{1} << 20;
+  for (const sym::Term& term : index.terms()) {
+    const bool is_loop = term.coefficient == 1 && term.atoms.size() == 1 &&
+                         term.atoms[0]->kind == loop.first && term.atoms[0]->id == loop.second;
+    if (is_loop) continue;
+    alignment = std::min(alignment, term.coefficient & -term.coefficient);
+  }
+  return alignment;
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,27 @@
+// How wide the vectors of a CUDA nest may be.
+#ifndef TENSORD_COMPILER_CODEGEN_CUDA_WIDTH_H_
+#define TENSORD_COMPILER_CODEGEN_CUDA_WIDTH_H_
+
+#include "compiler/schedule/nest.h"
+
+namespace tensord::compiler {
+
+// Elements of a vector along the last inner loop; powers of two.
+struct Widths {
+  int wished = 1;   // by the sizes of elements and the body
+  int partial = 1;  // keeps every access aligned
+  int aligned = 1;  // and divides the innermost loop
+};
+
+// Bodies so large that registers are short.
+bool IsHeavy(const Nest& nest);
+
+Widths ChooseWidth(const Program& program, const Nest& nest);
+
+// The largest power of two that divides `index` wherever a vector along `loop` starts, provided
+// that it grows with the loop one by one; 0 otherwise.
+int64_t VectorAlignment(const Expr& index, sym::SymbolKey loop);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_CODEGEN_CUDA_WIDTH_H_
