@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import tempfile
@@ -47,6 +48,14 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
         rpc.client().forget()
         torch._dynamo.reset()
+
+
+@pytest.fixture
+def nothing_under_way() -> None:
+    """Programs of earlier tests go, and with them answers that nobody waited for: the backward graph
+    of a function that was only called forward."""
+    torch._dynamo.reset()
+    gc.collect()
 
 
 @pytest.fixture

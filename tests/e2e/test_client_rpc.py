@@ -16,6 +16,7 @@ import tensord
 import torch
 from tensord import address, autostart, rpc, target, transport
 
+pytestmark = pytest.mark.usefixtures("nothing_under_way")
 HERE = Path(__file__).parent
 
 

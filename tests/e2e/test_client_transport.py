@@ -14,6 +14,7 @@ import pytest
 from tensord import transport
 from tensord.transport import Call, CallError
 
+pytestmark = pytest.mark.usefixtures("nothing_under_way")
 _MIB = 1 << 20
 
 

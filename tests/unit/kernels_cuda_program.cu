@@ -30,7 +30,17 @@ __device__ void memory(const S* p, char* out, int64_t stride) {
   store_streaming<S, W>(q, strided<S, W>(p, stride)), q += W;
   store_masked<S, W>(q, strided_masked<S, W>(p, stride, m), m), q += W;
   store_strided<S, W>(q, stride, gather<S, W>(p, index));
-  store_strided_masked<S, W>(q, stride, gather_masked<S, W>(p, index32, m), m);
+  store_strided_masked<S, W>(q, stride, gather_masked<S, W>(p, index32, m), m), q += W;
+  store_tail<S, W>(q, load_tail<S, W>(p, stride), stride), q += W;
+  store<S, W>(q, strided_tail<S, W>(p, stride, stride + 1));
+}
+
+template <class S, int W>
+__device__ void scatters(const S* p, char* out, int64_t) {
+  OPERANDS(S, W)
+  const auto index = load<int64_t, W>(reinterpret_cast<const int64_t*>(p));
+  const auto index32 = load<int32_t, W>(reinterpret_cast<const int32_t*>(p));
+  S* q = reinterpret_cast<S*>(out) + 4096;
   scatter<S, W>(q, index, a);
   scatter_masked<S, W>(q, index32, b, m);
   scatter_add<S, W>(q, index, c, m), scatter_add_run<S, W>(q + W, c, m);
@@ -161,6 +171,7 @@ struct Args {
 #ifdef TYPE
 #define KERNELS(W)                     \
   KERNEL(memory, TYPE, W, TYPE, W)     \
+  KERNEL(scatters, TYPE, W, TYPE, W)   \
   KERNEL(arithmetic, TYPE, W, TYPE, W) \
   KERNEL(functions, TYPE, W, TYPE, W)
 WIDTHS(KERNELS)
