@@ -8,9 +8,10 @@
 namespace tk {
 
 namespace impl {
-// By compare and exchange on the aligned word around *p: for what no instruction adds.
+// By compare and exchange on the aligned word around *p, for what no instruction adds. Called: a
+// loop per lane would be long.
 template <class S>
-TK_FN void atomic_add_in_word(S* p, Compute<S> x) {
+TK_CALL void atomic_add_in_word(S* p, Compute<S> x) {
   const unsigned long long address = reinterpret_cast<unsigned long long>(p);
   unsigned* const word = reinterpret_cast<unsigned*>(address & ~3ull);
   const int shift = int(address & 3) * 8;
