@@ -2,7 +2,8 @@
 
     torch.compile(model, backend="tensord")
 
-Importing this package imports neither torch nor protobuf; torch finds the backend by its entry point.
+Importing this package imports neither torch nor protobuf; torch finds the backend by its entry
+point.
 """
 
 from __future__ import annotations

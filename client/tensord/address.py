@@ -1,7 +1,7 @@
 """Where the daemon listens, and where its files lie.
 
-TENSORD_ADDRESS overrides the socket: a path or "unix:PATH". A daemon serves its own host only: what it
-answers is loaded as code, which no unprotected connection may carry.
+TENSORD_ADDRESS overrides the socket: a path or "unix:PATH". A daemon serves its own host only: what
+it answers is loaded as code, which no unprotected connection may carry.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ stream s under a seed is the four words of
 
 Elements are counted in row-major order. philox_uniform of element e is (w >> 8) * 2^-24, in [0, 1),
 of word e mod 4 of block e div 4. philox_normal of element e is sqrt(-2 ln(1 - u)) cos(2 pi v), with
-u, v uniform as above of words 2 (e mod 2) and 2 (e mod 2) + 1 of block e div 2. Both are float32 and
-then rounded to the dtype asked for.
+u, v uniform as above of words 2 (e mod 2) and 2 (e mod 2) + 1 of block e div 2. Both are float32
+and then rounded to the dtype asked for.
 
 On the CPU the numbers come from the runtime library; elsewhere, or without it, from plain tensor
 arithmetic, which is also the reference for the kernels that the daemon makes.

@@ -2,8 +2,9 @@
 
 A graph draws one seed per call from the default generator of the device where its numbers are, so
 torch.manual_seed rules; on CUDA it is a tensor there, which kernels read and the host never waits
-for. The n-th random operator of the graph is stream n under that seed. In training the seed is saved for backward
-and everything else is recomputed from it, so a dropout mask costs eight bytes of memory.
+for. The n-th random operator of the graph is stream n under that seed. In training the seed is
+saved for backward and everything else is recomputed from it, so a dropout mask costs eight bytes of
+memory.
 """
 
 from __future__ import annotations

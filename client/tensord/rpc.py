@@ -1,7 +1,7 @@
 """The RPCs to the daemon, from a process that forks.
 
-Each RPC has a connection of its own (`transport`), so there is nothing to share, to keep alive or to
-lock across a fork: a child closes what it inherited, and a compile that was under way when the
+Each RPC has a connection of its own (`transport`), so there is nothing to share, to keep alive or
+to lock across a fork: a child closes what it inherited, and a compile that was under way when the
 process forked is sent again by a child that needs it.
 """
 

@@ -226,9 +226,7 @@ class Call:
         match event:
             case h2.events.DataReceived():
                 self._received += event.data
-                self._http.acknowledge_received_data(
-                    event.flow_controlled_length, event.stream_id
-                )
+                self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             case h2.events.ResponseReceived() | h2.events.TrailersReceived():
                 self._take_headers(dict(event.headers))
             case h2.events.StreamEnded():

@@ -52,8 +52,8 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def nothing_under_way() -> None:
-    """Programs of earlier tests go, and with them answers that nobody waited for: the backward graph
-    of a function that was only called forward."""
+    """Programs of earlier tests go, and with them answers that nobody waited for: the backward
+    graph of a function that was only called forward."""
     torch._dynamo.reset()
     gc.collect()
 

@@ -108,7 +108,9 @@ def test_loops(devices: list[FakeDevice], step: Callable[..., float], captures: 
         model = _model()
         run = torch.compile(model, backend="tensord", mode="reduce-overhead") if graphs else model
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        losses = [step(lambda i, run=run: run(data[i]).square().mean(), optimizer, i) for i in range(15)]
+        losses = [
+            step(lambda i, run=run: run(data[i]).square().mean(), optimizer, i) for i in range(15)
+        ]
         state = torch.cat([t.flatten().float() for t in model.state_dict().values()])
         curves.append((torch.tensor(losses), state.clone()))
     torch.testing.assert_close(*curves, rtol=1e-3, atol=1e-4)

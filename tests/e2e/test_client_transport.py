@@ -111,7 +111,7 @@ def test_calls_side_by_side(server):
 
 
 def test_nobody_there(tmp_path: Path):
-    with pytest.raises(CallError, match="UNAVAILABLE.*No such file"):
+    with pytest.raises(CallError, match=r"UNAVAILABLE.*No such file"):
         call(str(tmp_path / "none"), "Echo")
 
 

@@ -293,7 +293,8 @@ def test_compiler_that_fails_on_one_kernel(
     """Its operators, also those that the kernel computes on the way, are library calls."""
     script = tmp_path / "choosy-c++"
     script.write_text(
-        "#!/bin/sh\nif grep -qi erf kernel.cc 2>/dev/null; then echo 'no erf here' >&2; exit 1; fi\n"
+        "#!/bin/sh\n"
+        "if grep -qi erf kernel.cc 2>/dev/null; then echo 'no erf here' >&2; exit 1; fi\n"
         'exec c++ "$@"\n'
     )
     script.chmod(0o755)
