@@ -279,10 +279,10 @@ std::string CudaAccumulators::SavePrivate() {
     const std::string at =
         absl::StrCat(SavedAt(acc), " + static_cast<int64_t>(copy) * ", count, " + ");
     if (plan_.interleaved) {
-      absl::StrAppend(&text, "    const index column = k * (G * W) + lane;\n    if (", mine,
-                      "column < ", count, ") tk::store_strided_masked<", acc.type, ", W>(", at,
-                      "column, G, ", value, ", tk::mask_first<W>((", count,
-                      " - column + G - 1) / G));\n  }\n");
+      absl::StrAppend(
+          &text, "    const index column = (first_vector + k * G) * W + lane;\n    if (", mine,
+          "column < ", count, ") tk::store_strided_masked<", acc.type, ", W>(", at, "column, G, ",
+          value, ", tk::mask_first<W>((", count, " - column + G - 1) / G));\n  }\n");
     } else {
       absl::StrAppend(&text, "    const index q = first_vector + lane + k * G;\n    if (", mine,
                       "q < vectors) tk::store", plan_.partial ? "_tail<" : "<", acc.type, ", W>(",

@@ -314,9 +314,10 @@ class CudaNestWriter {
     }
     const int64_t of_group = int64_t{plan_.group} * plan_.width;
     const int64_t filled = plan_.tiled ? 0 : *nest_.inner[0].AsConstant() / of_group;
-    const std::string start = absl::StrCat(
-        indent, "  [[maybe_unused]] const index ", loop,
-        plan_.interleaved ? " = k * (G * W) + lane;\n" : " = (first_vector + k * G + lane) * W;\n");
+    const std::string start =
+        absl::StrCat(indent, "  [[maybe_unused]] const index ", loop,
+                     plan_.interleaved ? " = (first_vector + k * G) * W + lane;\n"
+                                       : " = (first_vector + k * G + lane) * W;\n");
     if (filled > 0) {
       absl::StrAppend(&text, "#pragma unroll\n", indent, "for (int k = 0; k < ", filled,
                       "; ++k) {\n", start, whole, indent, "}\n");
@@ -324,8 +325,8 @@ class CudaNestWriter {
     if (filled < plan_.chunks) {
       absl::StrAppend(&text, indent, "{\n", indent, "  constexpr int k = ", filled, ";\n", start,
                       indent, "  ");
-      // Interleaved lanes are nearly all partial here; of neighbours it is one thread's.
-      if (plan_.partial) {
+      // Interleaved lanes are nearly all partial at a row's end; of neighbours it is one thread's.
+      if (plan_.partial || plan_.tiled) {
         absl::StrAppend(&text, "if (", last, " < ", extent, ") {\n", whole, indent, "  } else ");
       }
       absl::StrAppend(&text, tail, indent, "}\n");

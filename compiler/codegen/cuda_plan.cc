@@ -163,13 +163,7 @@ class Planner {
         vectors >= int64_t{kLeastVectorsOfPart} * 2 * kUsualThreads) {
       return Split(rows, vectors);
     }
-    if (HasPartialVector()) {
-      plan_.partial = true;
-      SetWidth(widths_.partial);
-    } else if (Interleaves()) {
-      plan_.interleaved = true;
-      SetWidth(widths_.wished);
-    }
+    UseWholeWidth();
     if (!HoldRow(sums) && sums) {  // columns in memory are in whole vectors
       plan_.interleaved = plan_.partial = false;
       SetWidth(widths_.aligned);
@@ -208,6 +202,17 @@ class Planner {
   void SetWidth(int width) {
     plan_.width = width;
     vectors_ = sym::CeilDiv(sym::Product(nest_.inner), Expr(width));
+  }
+
+  // Wide vectors also where rows are no multiple of them, or not aligned.
+  void UseWholeWidth() {
+    if (HasPartialVector()) {
+      plan_.partial = true;
+      SetWidth(widths_.partial);
+    } else if (Interleaves()) {
+      plan_.interleaved = true;
+      SetWidth(widths_.wished);
+    }
   }
 
   // Rows in wide memory, like a product's padded result.
@@ -278,10 +283,7 @@ class Planner {
     plan_.group = kWarp;
     plan_.chunks = 1;
     plan_.tiled = true;
-    if (HasPartialVector()) {
-      plan_.partial = true;
-      SetWidth(widths_.partial);
-    }
+    UseWholeWidth();
     const Expr tiles = sym::CeilDiv(vectors_, Expr(plan_.group));
     const int64_t hint = std::max<int64_t>(1, sym::Hint(tiles));
     const int64_t sweeps =
