@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <barrier>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -39,8 +40,19 @@ inline thread_local HostDim threadIdx, blockDim;
 
 namespace cuda_on_host {
 
+// Lanes that exchange values meet at a barrier of their own: 2, 4, 8, 16 or 32 that follow each
+// other. Lanes beside them may have left the kernel.
 struct Warp {
-  std::barrier<> meet{32};
+  Warp() {
+    for (int size = 2; size <= 32; size *= 2) {
+      for (int first = 0; first < 32; first += size) meet.emplace_back(new std::barrier<>(size));
+    }
+  }
+  void Meet(int lane, int size) {
+    // Behind the barriers of smaller sizes, which are 32 - 64 / size in all.
+    if (size > 1) meet[32 - 64 / size + lane / size]->arrive_and_wait();
+  }
+  std::vector<std::unique_ptr<std::barrier<>>> meet;
   uint32_t word[32];
 };
 struct Block {
@@ -68,12 +80,15 @@ inline void RunBlock(int threads, const std::function<void()>& f) {
   for (std::thread& thread : all) thread.join();
 }
 
-inline uint32_t Exchange(uint32_t x, int from) {
+// The words of the lanes in `lanes`, which this lane is one of, given to `read`.
+template <class F>
+auto Exchange(unsigned lanes, uint32_t x, const F& read) {
   Warp& warp = *block->warps[threadIdx.x / 32];
-  warp.word[threadIdx.x % 32] = x;
-  warp.meet.arrive_and_wait();
-  const uint32_t r = warp.word[from];
-  warp.meet.arrive_and_wait();
+  const int lane = int(threadIdx.x % 32), size = std::popcount(lanes);
+  warp.word[lane] = x;
+  warp.Meet(lane, size);
+  const uint32_t r = read(warp.word);
+  warp.Meet(lane, size);
   return r;
 }
 inline int CountVotes(bool x) {
@@ -88,29 +103,29 @@ inline int CountVotes(bool x) {
 
 }  // namespace cuda_on_host
 
-inline uint32_t __shfl_xor_sync(unsigned, uint32_t x, int mask) {
-  return cuda_on_host::Exchange(x, int(threadIdx.x % 32) ^ mask);
+inline uint32_t __shfl_sync(unsigned lanes, uint32_t x, int from) {
+  return cuda_on_host::Exchange(lanes, x, [&](const uint32_t* words) { return words[from % 32]; });
 }
-inline uint32_t __shfl_sync(unsigned, uint32_t x, int from) {
-  return cuda_on_host::Exchange(x, from % 32);
+inline uint32_t __shfl_xor_sync(unsigned lanes, uint32_t x, int mask) {
+  return __shfl_sync(lanes, x, int(threadIdx.x % 32) ^ mask);
 }
-inline uint32_t __shfl_up_sync(unsigned, uint32_t x, int by) {
+inline uint32_t __shfl_up_sync(unsigned lanes, uint32_t x, int by) {
   const int lane = int(threadIdx.x % 32);
-  return cuda_on_host::Exchange(x, lane >= by ? lane - by : lane);
+  return __shfl_sync(lanes, x, lane >= by ? lane - by : lane);
 }
-inline unsigned __ballot_sync(unsigned, bool x) {
-  cuda_on_host::Warp& warp = *cuda_on_host::block->warps[threadIdx.x / 32];
-  warp.word[threadIdx.x % 32] = x;
-  warp.meet.arrive_and_wait();
-  unsigned bits = 0;
-  for (int i = 0; i < 32; ++i) bits |= warp.word[i] << i;
-  warp.meet.arrive_and_wait();
-  return bits;
+inline unsigned __ballot_sync(unsigned lanes, bool x) {
+  return cuda_on_host::Exchange(lanes, x, [&](const uint32_t* words) {
+    unsigned bits = 0;
+    for (int i = 0; i < 32; ++i) {
+      if ((lanes >> i & 1) != 0) bits |= words[i] << i;
+    }
+    return bits;
+  });
 }
 inline void __syncthreads() { cuda_on_host::block->meet.arrive_and_wait(); }
 inline int __syncthreads_or(int x) { return cuda_on_host::CountVotes(x != 0) != 0; }
 inline int __syncthreads_and(int x) { return cuda_on_host::CountVotes(x == 0) == 0; }
-inline void __syncwarp() { cuda_on_host::Exchange(0, 0); }
+inline void __syncwarp() { __ballot_sync(0xffffffffu, false); }
 
 // --- memory
 
@@ -192,19 +207,24 @@ inline float reciprocal_approx(float x) {
   const float r = 1 / x;
   return std::fabs(r) < 0x1p-126f ? std::copysign(0.0f, r) : r;
 }
-// Not indivisible: tests call them from one thread.
+template <class Add>
+void AddToBits(void* p, const Add& add) {
+  std::atomic_ref<uint16_t> at(*static_cast<uint16_t*>(p));
+  uint16_t old = at.load();
+  while (!at.compare_exchange_weak(old, add(old))) {
+  }
+}
 inline void add_half(void* p, uint16_t bits) {
-  uint16_t* const at = static_cast<uint16_t*>(p);
-  *at = float_to_half(half_to_float(*at) + half_to_float(bits));
+  AddToBits(
+      p, [bits](uint16_t old) { return float_to_half(half_to_float(old) + half_to_float(bits)); });
 }
 inline void add_bfloat16(void* p, uint16_t bits) {
   const auto value = [](uint32_t x) { return __builtin_bit_cast(float, x << 16); };
-  uint16_t* const at = static_cast<uint16_t*>(p);
-  *at = float_to_bfloat16(value(*at) + value(bits));
+  AddToBits(p, [&](uint16_t old) { return float_to_bfloat16(value(old) + value(bits)); });
 }
 #define TK_HAS_VECTOR_ADD 1
 inline void add_float2(void* p, float a, float b) {
-  static_cast<float*>(p)[0] += a, static_cast<float*>(p)[1] += b;
+  atomicAdd(static_cast<float*>(p), a), atomicAdd(static_cast<float*>(p) + 1, b);
 }
 inline void add_float4(void* p, float a, float b, float c, float d) {
   add_float2(p, a, b), add_float2(static_cast<float*>(p) + 2, c, d);
