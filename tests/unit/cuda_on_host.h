@@ -1,21 +1,21 @@
 // The CUDA prelude as plain C++, for tests of its numbers: CUDA's words and the functions of its
 // library that the prelude uses, and in place of ptx.cuh portable code. A block's threads are
-// threads of the host (RunBlock), which meet at every shuffle, vote and barrier.
+// fibers of one thread of the host (RunBlock), which meet at every shuffle, vote and barrier.
 //
 // To be included after all other headers: `__noinline__` and `__forceinline__` are macros here, as
 // in CUDA, and the CPU prelude is included as namespace tk_cpu.
 #ifndef TENSORD_TESTS_UNIT_CUDA_ON_HOST_H_
 #define TENSORD_TESTS_UNIT_CUDA_ON_HOST_H_
 
+#include <ucontext.h>
+
 #include <atomic>
-#include <barrier>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #define tk tk_cpu
@@ -32,6 +32,8 @@
 #define __noinline__ __attribute__((noinline, unused))
 
 // --- threads
+//
+// A fiber runs until it waits for others, then the next one does: the order is the same every time.
 
 struct HostDim {
   unsigned x = 0, y = 0, z = 0;
@@ -40,64 +42,102 @@ inline thread_local HostDim threadIdx, blockDim;
 
 namespace cuda_on_host {
 
-// Lanes that exchange values meet at a barrier of their own: 2, 4, 8, 16 or 32 that follow each
-// other. Lanes beside them may have left the kernel.
-struct Warp {
-  Warp() {
-    for (int size = 2; size <= 32; size *= 2) {
-      for (int first = 0; first < 32; first += size) meet.emplace_back(new std::barrier<>(size));
+struct Block;
+inline thread_local Block* block = nullptr;
+
+struct Block {
+  Block(int threads, const std::function<void()>& f)
+      : body(f), fibers(threads), stacks(new char[threads * kStackBytes]) {
+    for (int i = 0; i < threads; ++i) {
+      ucontext_t& context = fibers[i].context;
+      getcontext(&context);
+      context.uc_stack.ss_sp = stacks.get() + i * kStackBytes;
+      context.uc_stack.ss_size = kStackBytes;
+      context.uc_link = &caller;
+      makecontext(
+          &context,
+          [] {
+            block->body();
+            block->fibers[threadIdx.x].is_done = true;
+            block->Yield();
+          },
+          0);
     }
   }
-  void Meet(int lane, int size) {
-    // Behind the barriers of smaller sizes, which are 32 - 64 / size in all.
-    if (size > 1) meet[32 - 64 / size + lane / size]->arrive_and_wait();
+  // Runs the next fiber that is not done; the last one returns to the caller by its link.
+  void Yield() {
+    const size_t mine = threadIdx.x;
+    size_t next = mine;
+    do {
+      next = (next + 1) % fibers.size();
+    } while (fibers[next].is_done && next != mine);
+    if (next == mine) return;
+    threadIdx.x = unsigned(next);
+    swapcontext(&fibers[mine].context, &fibers[next].context);
   }
-  std::vector<std::unique_ptr<std::barrier<>>> meet;
-  uint32_t word[32];
-};
-struct Block {
-  explicit Block(int threads) : meet(threads), warps(threads / 32) {
-    for (auto& warp : warps) warp = std::make_unique<Warp>();
+
+  struct Fiber {
+    ucontext_t context;
+    bool is_done = false;
+  };
+  static constexpr size_t kStackBytes = 128 << 10;
+  const std::function<void()>& body;
+  std::vector<Fiber> fibers;
+  const std::unique_ptr<char[]> stacks;
+  ucontext_t caller;
+  int votes = 0;
+  // Those who wait for each other: the block, and by size and first lane the parts of a warp, of
+  // which others may have left the kernel.
+  struct Meeting {
+    int arrived = 0;
+    unsigned number = 0;
+  };
+  Meeting whole;
+  struct Warp {
+    Meeting of_size[6][32];
+    uint32_t word[32];
+  } warps[32];
+
+  void Meet(Meeting& meeting, int size) {
+    const unsigned number = meeting.number;
+    if (++meeting.arrived == size) {
+      meeting.arrived = 0;
+      ++meeting.number;
+    }
+    while (meeting.number == number) Yield();
   }
-  std::barrier<> meet;
-  std::atomic<int> votes = 0;
-  std::vector<std::unique_ptr<Warp>> warps;
+  void Meet() { Meet(whole, int(fibers.size())); }
 };
-inline thread_local Block* block = nullptr;
 
 // Runs f in `threads` threads, a multiple of 32.
 inline void RunBlock(int threads, const std::function<void()>& f) {
-  Block shared(threads);
-  std::vector<std::thread> all;
-  for (int i = 0; i < threads; ++i) {
-    all.emplace_back([&, i] {
-      threadIdx.x = unsigned(i);
-      blockDim.x = unsigned(threads);
-      block = &shared;
-      f();
-    });
-  }
-  for (std::thread& thread : all) thread.join();
+  Block all(threads, f);
+  block = &all;
+  blockDim.x = unsigned(threads);
+  threadIdx.x = 0;
+  swapcontext(&all.caller, &all.fibers[0].context);
 }
 
-// The words of the lanes in `lanes`, which this lane is one of, given to `read`.
+// The words of the lanes in `lanes`, which this lane is one of, given to `read`: 1, 2, 4, 8, 16 or
+// 32 lanes that follow each other.
 template <class F>
 auto Exchange(unsigned lanes, uint32_t x, const F& read) {
-  Warp& warp = *block->warps[threadIdx.x / 32];
-  const int lane = int(threadIdx.x % 32), size = std::popcount(lanes);
-  warp.word[lane] = x;
-  warp.Meet(lane, size);
+  Block::Warp& warp = block->warps[threadIdx.x / 32];
+  const int size = std::popcount(lanes);
+  Block::Meeting& meeting = warp.of_size[std::countr_zero(unsigned(size))][std::countr_zero(lanes)];
+  warp.word[threadIdx.x % 32] = x;
+  block->Meet(meeting, size);
   const uint32_t r = read(warp.word);
-  warp.Meet(lane, size);
+  block->Meet(meeting, size);
   return r;
 }
 inline int CountVotes(bool x) {
   block->votes += x;
-  block->meet.arrive_and_wait();
+  block->Meet();
   const int r = block->votes;
-  block->meet.arrive_and_wait();
+  block->Meet();
   if (threadIdx.x == 0) block->votes = 0;
-  block->meet.arrive_and_wait();
+  block->Meet();
   return r;
 }
 
@@ -122,7 +162,7 @@ inline unsigned __ballot_sync(unsigned lanes, bool x) {
     return bits;
   });
 }
-inline void __syncthreads() { cuda_on_host::block->meet.arrive_and_wait(); }
+inline void __syncthreads() { cuda_on_host::block->Meet(); }
 inline int __syncthreads_or(int x) { return cuda_on_host::CountVotes(x != 0) != 0; }
 inline int __syncthreads_and(int x) { return cuda_on_host::CountVotes(x == 0) == 0; }
 inline void __syncwarp() { __ballot_sync(0xffffffffu, false); }
