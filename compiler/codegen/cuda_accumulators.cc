@@ -96,15 +96,15 @@ CudaAccumulators::CudaAccumulators(const Program& program, const Nest& nest, con
       acc.saved = saved;
       if (IsPrivate(acc)) {
         const Expr count = IsColumns(acc) ? sym::Product(nest_.inner) : Expr(1);
-        acc.offset = interface_->Scratch(count * size * plan_.copies);
+        acc.offset = interface_->ReserveScratch(count * size * plan_.copies);
       } else if (plan_.kind == CudaPlan::kSplit) {
-        acc.offset = interface_->Scratch(plan_.blocks * size);
+        acc.offset = interface_->ReserveScratch(plan_.blocks * size);
       }
       all_.push_back(acc);
     }
   }
   for (const Accumulator& acc : all_) {
-    if (!acc.offset.empty()) finished_.push_back(&acc);
+    if (acc.offset) finished_.push_back(&acc);
   }
 }
 
@@ -202,7 +202,7 @@ void CudaAccumulators::EmitRowResults(int position) {
     if (plan_.kind == CudaPlan::kSplit) {
       const std::string value = body_->Define(0, group);
       body_->lines(0).push_back(
-          absl::StrCat("if (lane == 0) ", SavedAt(acc), "[block] = ", value, ";"));
+          absl::StrCat("if (lane == 0) ", SavedAt(acc, body_), "[block] = ", value, ";"));
       continue;
     }
     if (state == nullptr) group = absl::StrCat("tk::broadcast<1>(", group, ")");
@@ -223,8 +223,9 @@ void CudaAccumulators::EmitColumnResults() {
 
 // ---- What outlives units
 
-std::string CudaAccumulators::SavedAt(const Accumulator& acc) const {
-  return absl::StrCat("reinterpret_cast<", acc.saved, "*>(args.scratch + ", acc.offset, ")");
+std::string CudaAccumulators::SavedAt(const Accumulator& acc, BodyEmitter* body) const {
+  return absl::StrCat("reinterpret_cast<", acc.saved, "*>(args.scratch + ",
+                      body->ExtentText(*acc.offset), ")");
 }
 
 std::string CudaAccumulators::DeclarePrivate() {
@@ -241,7 +242,7 @@ std::string CudaAccumulators::DeclarePrivate() {
                       acc.name, "[k] = ", Start(acc, "W"), ";\n");
     } else {
       const std::string count = body_->ExtentText(sym::Product(nest_.inner));
-      absl::StrAppend(&text, "  ", acc.type, "* const ", acc.name, " = ", SavedAt(acc),
+      absl::StrAppend(&text, "  ", acc.type, "* const ", acc.name, " = ", SavedAt(acc, body_),
                       " + static_cast<int64_t>(block) * ", count,
                       ";\n  for (index q = lane; q < vectors; q += G) tk::store<", acc.type,
                       ", W>(", acc.name, " + q * W, ", Start(acc, "W"), ");\n");
@@ -261,9 +262,9 @@ std::string CudaAccumulators::SavePrivate() {
         // Every thread of a group has the rows' value.
         value = absl::StrCat("lane == 0 ? ", value, " : ", Identity(kind, acc.dtype));
       }
-      absl::StrAppend(&text,
-                      "  {\n    const auto total = ", CombineGroup(acc, value, plan_.threads),
-                      ";\n    if (threadIdx.x == 0) ", SavedAt(acc), "[copy] = total;\n  }\n");
+      absl::StrAppend(
+          &text, "  {\n    const auto total = ", CombineGroup(acc, value, plan_.threads),
+          ";\n    if (threadIdx.x == 0) ", SavedAt(acc, body_), "[copy] = total;\n  }\n");
       continue;
     }
     if (plan_.chunks == 0) continue;  // it lies there
@@ -277,7 +278,7 @@ std::string CudaAccumulators::SavePrivate() {
     }
     const std::string mine = plan_.groups() > 1 ? "threadIdx.x < G && " : "";
     const std::string at =
-        absl::StrCat(SavedAt(acc), " + static_cast<int64_t>(copy) * ", count, " + ");
+        absl::StrCat(SavedAt(acc, body_), " + static_cast<int64_t>(copy) * ", count, " + ");
     if (plan_.interleaved) {
       absl::StrAppend(
           &text, "    const index column = (first_vector + k * G) * W + lane;\n    if (", mine,
@@ -300,7 +301,7 @@ FinishText CudaAccumulators::FinishTotal(const Accumulator& acc, const std::stri
   CudaPlan plan{.group = 1};
   CudaBody body(program_, nest_, interface_, plan);
   const std::string copies = body.ExtentText(plan_.copies);
-  const std::string combine = CombineFunction(acc.reduction->kind);
+  const std::string combine = CombineFunction(acc.reduction->kind), saved = SavedAt(acc, &body);
   EmitState(acc, "result", &body);
   const std::string store = Lines(body.lines(0), "    ");
   FinishText finish{.name = name, .blocks = Expr(1)};
@@ -308,8 +309,8 @@ FinishText CudaAccumulators::FinishTotal(const Accumulator& acc, const std::stri
       "static __device__ void ", name,
       "(const Args& args, [[maybe_unused]] int block, char* shared) {\n", body.Declarations(),
       "  auto total = ", Start(acc, "1"), ";\n  for (int copy = threadIdx.x; copy < ", copies,
-      "; copy += ", kFinishThreads, ")\n    total = ", combine, "(total, tk::broadcast<1>(",
-      SavedAt(acc), "[copy]));\n  const auto result = tk::broadcast<1>(",
+      "; copy += ", kFinishThreads, ")\n    total = ", combine, "(total, tk::broadcast<1>(", saved,
+      "[copy]));\n  const auto result = tk::broadcast<1>(",
       CombineGroup(acc, absl::StrCat(ReduceFunction(acc.reduction->kind), "(total)"),
                    kFinishThreads),
       ");\n  if (threadIdx.x == 0) {\n", store, "  }\n}\n");
@@ -321,6 +322,7 @@ FinishText CudaAccumulators::FinishColumns(const Accumulator& acc, const std::st
   CudaBody body(program_, nest_, interface_, plan);
   const Expr columns = sym::Product(nest_.inner);
   const std::string count = body.ExtentText(columns), copies = body.ExtentText(plan_.copies);
+  const std::string saved = SavedAt(acc, &body);
   const std::string decode =
       DecodeLoops(&body, nest_.inner, static_cast<int>(nest_.outer.size()), "column", "    ");
   EmitState(acc, "total", &body);
@@ -333,11 +335,11 @@ FinishText CudaAccumulators::FinishColumns(const Accumulator& acc, const std::st
       kFinishColumns, ";\n  const index column = block * ", kFinishColumns,
       " + x;\n  auto total = ", Start(acc, "1"), ";\n  if (column < ", count,
       ") {\n#pragma unroll 8\n    for (int copy = y; copy < ", copies, "; copy += ", kRowsOfBlock,
-      ")\n      total = ", CombineFunction(acc.reduction->kind), "(total, tk::broadcast<1>(",
-      SavedAt(acc), "[static_cast<int64_t>(copy) * ", count,
-      " + column]));\n  }\n  total = tk::combine_groups<", kFinishColumns, ", ", kFinishThreads,
-      ">(total, [](auto a, auto b) { return ", CombineText(acc.reduction->kind),
-      "(a, b); }, shared);\n  if (y == 0 && column < ", count, ") {\n", decode, store, "  }\n}\n");
+      ")\n      total = ", CombineFunction(acc.reduction->kind), "(total, tk::broadcast<1>(", saved,
+      "[static_cast<int64_t>(copy) * ", count, " + column]));\n  }\n  total = tk::combine_groups<",
+      kFinishColumns, ", ", kFinishThreads, ">(total, [](auto a, auto b) { return ",
+      CombineText(acc.reduction->kind), "(a, b); }, shared);\n  if (y == 0 && column < ", count,
+      ") {\n", decode, store, "  }\n}\n");
   return finish;
 }
 
@@ -353,16 +355,15 @@ FinishText CudaAccumulators::FinishSplit(const std::string& name) {
   for (const Accumulator& acc : all_) {
     const StateText* state = StateOf(acc.reduction->kind);
     const std::string function = CombineText(acc.reduction->kind);
-    const std::string saved = absl::StrCat(SavedAt(acc), "[row * ", plan_.parts, " + part]");
+    const std::string saved = absl::StrCat(SavedAt(acc, &body), "[row * ", plan_.parts, " + part]");
     absl::StrAppend(
         &combine, "  auto ", acc.name, " = ", Start(acc, "1"), ";\n  for (int part = lane; part < ",
         plan_.parts, "; part += ", kSplitGroup, ")\n    ", acc.name, " = ", function, "(", acc.name,
         ", ", state == nullptr ? absl::StrCat("tk::broadcast<1>(", saved, ")") : saved, ");\n");
-    std::string result = CombineGroup(
-        acc,
-        state == nullptr ? absl::StrCat(ReduceFunction(acc.reduction->kind), "(", acc.name, ")")
-                         : acc.name,
-        kSplitGroup);
+    std::string result = acc.name;
+    if (state == nullptr)
+      result = absl::StrCat(ReduceFunction(acc.reduction->kind), "(", result, ")");
+    result = CombineGroup(acc, result, kSplitGroup);
     if (state == nullptr) result = absl::StrCat("tk::broadcast<1>(", result, ")");
     EmitState(acc, body.Define(0, result), &body);
   }

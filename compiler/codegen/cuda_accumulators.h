@@ -10,6 +10,7 @@
 #ifndef TENSORD_COMPILER_CODEGEN_CUDA_ACCUMULATORS_H_
 #define TENSORD_COMPILER_CODEGEN_CUDA_ACCUMULATORS_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,9 +55,9 @@ class CudaAccumulators {
     const Reduction* reduction;
     std::string name;
     DType dtype;
-    std::string type;    // compute type
-    std::string saved;   // what lies in scratch: the type, or the state's
-    std::string offset;  // there
+    std::string type;            // compute type
+    std::string saved;           // what lies in scratch: the type, or the state's
+    std::optional<Expr> offset;  // there
   };
 
   bool IsColumns(const Accumulator& acc) const {
@@ -66,7 +67,8 @@ class CudaAccumulators {
   std::string Start(const Accumulator& acc, const std::string& lanes) const;
   std::string CombineGroup(const Accumulator& acc, const std::string& value, int group) const;
   void EmitState(const Accumulator& acc, const std::string& state, BodyEmitter* body) const;
-  std::string SavedAt(const Accumulator& acc) const;
+  // In a function whose integers `body` declares.
+  std::string SavedAt(const Accumulator& acc, BodyEmitter* body) const;
   FinishText FinishTotal(const Accumulator& acc, const std::string& name);
   FinishText FinishColumns(const Accumulator& acc, const std::string& name);
   FinishText FinishSplit(const std::string& name);

@@ -36,7 +36,7 @@ std::string CudaBody::RowArray(BufferId id) {
   } else {
     // Each block has its own; `bytes` of one block.
     const std::string offset =
-        interface()->Scratch(sym::CeilDiv(bytes, Expr(64)) * 64 * plan_.blocks);
+        ExtentText(interface()->ReserveScratch(sym::CeilDiv(bytes, Expr(64)) * 64 * plan_.blocks));
     absl::StrAppend(array_declarations(), "  ", type, "* const ", it->second,
                     " = reinterpret_cast<", type, "*>(args.scratch + ", offset,
                     ") + static_cast<int64_t>(block) * (",

@@ -40,10 +40,14 @@ std::string KernelInterface::DeclarePointer(int slot, const std::string& type, b
                       absl::Substitute(style_.pointer, slot), ");\n");
 }
 
-std::string KernelInterface::Scratch(const Expr& bytes) {
+Expr KernelInterface::ReserveScratch(const Expr& bytes) {
   const Expr offset = scratch_bytes_;
   scratch_bytes_ += sym::CeilDiv(bytes, Expr(64)) * 64;
-  return sym::ToCpp(offset, [this](const sym::Atom& atom) {
+  return offset;
+}
+
+std::string KernelInterface::Scratch(const Expr& bytes) {
+  return sym::ToCpp(ReserveScratch(bytes), [this](const sym::Atom& atom) {
     return absl::StrCat("n", Integer(Expr::Size(atom.id, atom.min, atom.hint)));
   });
 }

@@ -33,8 +33,9 @@ class KernelInterface {
   std::string DeclareInteger(int slot) const;
   std::string DeclarePointer(int slot, const std::string& type, bool written) const;
 
-  // Bytes of scratch, 64-aligned, for each thread (CPU) or block (CUDA); returns the offset as C++
-  // text.
+  // Bytes of scratch, 64-aligned, of each thread (CPU) or of the launch (CUDA); returns the offset,
+  // or the offset as C++ text.
+  Expr ReserveScratch(const Expr& bytes);
   std::string Scratch(const Expr& bytes);
 
   const std::vector<BufferId>& buffers() const { return buffers_; }

@@ -137,8 +137,8 @@ TK_FN Vec<Compute<S>, W> strided_masked(const S* p, I stride, Mask<W> on) {
   return r;
 }
 // p[0], p[stride], ... of the first `left` lanes.
-template <class S, int W, class I>
-TK_FN Vec<Compute<S>, W> strided_tail(const S* p, I stride, I left) {
+template <class S, int W, class I, class L>
+TK_FN Vec<Compute<S>, W> strided_tail(const S* p, I stride, L left) {
   Vec<Compute<S>, W> r;
   TK_EACH(i) r.at[i] = i < left ? load_scalar(p + i * stride) : Compute<S>(0);
   return r;

@@ -1,6 +1,6 @@
 // Runs generated CUDA kernels without a GPU: the source that NVRTC would get, compiled as plain C++
-// with cuda_on_host.h, its blocks one after the other and a block's threads as threads of the host.
-// For small shapes: a barrier costs a millisecond.
+// with cuda_on_host.h, its blocks one after the other and a block's threads as fibers. For small
+// shapes: at a barrier each thread is a switch of contexts.
 #ifndef TENSORD_TESTS_UNIT_CUDA_KERNEL_RUNNER_H_
 #define TENSORD_TESTS_UNIT_CUDA_KERNEL_RUNNER_H_
 

@@ -1,20 +1,21 @@
 // The CUDA prelude as plain C++, for tests of its numbers: CUDA's words and the functions of its
 // library that the prelude uses, and in place of ptx.cuh portable code. A block's threads are
-// threads of the host (RunBlock), which meet at every shuffle, vote and barrier.
+// fibers of one thread of the host (RunBlock), which meet at every shuffle, vote and barrier.
 //
 // To be included after all other headers: `__noinline__` and `__forceinline__` are macros here, as
 // in CUDA, and the CPU prelude is included as namespace tk_cpu.
 #ifndef TENSORD_TESTS_UNIT_CUDA_ON_HOST_H_
 #define TENSORD_TESTS_UNIT_CUDA_ON_HOST_H_
 
+#include <ucontext.h>
+
 #include <atomic>
-#include <barrier>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #define tk tk_cpu
@@ -31,6 +32,8 @@
 #define __noinline__ __attribute__((noinline, unused))
 
 // --- threads
+//
+// A fiber runs until it waits for others, then the next one does: the order is the same every time.
 
 struct HostDim {
   unsigned x = 0, y = 0, z = 0;
@@ -39,78 +42,130 @@ inline thread_local HostDim threadIdx, blockDim;
 
 namespace cuda_on_host {
 
-struct Warp {
-  std::barrier<> meet{32};
-  uint32_t word[32];
-};
-struct Block {
-  explicit Block(int threads) : meet(threads), warps(threads / 32) {
-    for (auto& warp : warps) warp = std::make_unique<Warp>();
-  }
-  std::barrier<> meet;
-  std::atomic<int> votes = 0;
-  std::vector<std::unique_ptr<Warp>> warps;
-};
+struct Block;
 inline thread_local Block* block = nullptr;
+
+struct Block {
+  Block(int threads, const std::function<void()>& f)
+      : body(f), fibers(threads), stacks(new char[threads * kStackBytes]) {
+    for (int i = 0; i < threads; ++i) {
+      ucontext_t& context = fibers[i].context;
+      getcontext(&context);
+      context.uc_stack.ss_sp = stacks.get() + i * kStackBytes;
+      context.uc_stack.ss_size = kStackBytes;
+      context.uc_link = &caller;
+      makecontext(
+          &context,
+          [] {
+            block->body();
+            block->fibers[threadIdx.x].is_done = true;
+            block->Yield();
+          },
+          0);
+    }
+  }
+  // Runs the next fiber that is not done; the last one returns to the caller by its link.
+  void Yield() {
+    const size_t mine = threadIdx.x;
+    size_t next = mine;
+    do {
+      next = (next + 1) % fibers.size();
+    } while (fibers[next].is_done && next != mine);
+    if (next == mine) return;
+    threadIdx.x = unsigned(next);
+    swapcontext(&fibers[mine].context, &fibers[next].context);
+  }
+
+  struct Fiber {
+    ucontext_t context;
+    bool is_done = false;
+  };
+  static constexpr size_t kStackBytes = 128 << 10;
+  const std::function<void()>& body;
+  std::vector<Fiber> fibers;
+  const std::unique_ptr<char[]> stacks;
+  ucontext_t caller;
+  int votes = 0;
+  // Those who wait for each other: the block, and by size and first lane the parts of a warp, of
+  // which others may have left the kernel.
+  struct Meeting {
+    int arrived = 0;
+    unsigned number = 0;
+  };
+  Meeting whole;
+  struct Warp {
+    Meeting of_size[6][32];
+    uint32_t word[32];
+  } warps[32];
+
+  void Meet(Meeting& meeting, int size) {
+    const unsigned number = meeting.number;
+    if (++meeting.arrived == size) {
+      meeting.arrived = 0;
+      ++meeting.number;
+    }
+    while (meeting.number == number) Yield();
+  }
+  void Meet() { Meet(whole, int(fibers.size())); }
+};
 
 // Runs f in `threads` threads, a multiple of 32.
 inline void RunBlock(int threads, const std::function<void()>& f) {
-  Block shared(threads);
-  std::vector<std::thread> all;
-  for (int i = 0; i < threads; ++i) {
-    all.emplace_back([&, i] {
-      threadIdx.x = unsigned(i);
-      blockDim.x = unsigned(threads);
-      block = &shared;
-      f();
-    });
-  }
-  for (std::thread& thread : all) thread.join();
+  Block all(threads, f);
+  block = &all;
+  blockDim.x = unsigned(threads);
+  threadIdx.x = 0;
+  swapcontext(&all.caller, &all.fibers[0].context);
 }
 
-inline uint32_t Exchange(uint32_t x, int from) {
-  Warp& warp = *block->warps[threadIdx.x / 32];
+// The words of the lanes in `lanes`, which this lane is one of, given to `read`: 1, 2, 4, 8, 16 or
+// 32 lanes that follow each other.
+template <class F>
+auto Exchange(unsigned lanes, uint32_t x, const F& read) {
+  Block::Warp& warp = block->warps[threadIdx.x / 32];
+  const int size = std::popcount(lanes);
+  Block::Meeting& meeting = warp.of_size[std::countr_zero(unsigned(size))][std::countr_zero(lanes)];
   warp.word[threadIdx.x % 32] = x;
-  warp.meet.arrive_and_wait();
-  const uint32_t r = warp.word[from];
-  warp.meet.arrive_and_wait();
+  block->Meet(meeting, size);
+  const uint32_t r = read(warp.word);
+  block->Meet(meeting, size);
   return r;
 }
 inline int CountVotes(bool x) {
   block->votes += x;
-  block->meet.arrive_and_wait();
+  block->Meet();
   const int r = block->votes;
-  block->meet.arrive_and_wait();
+  block->Meet();
   if (threadIdx.x == 0) block->votes = 0;
-  block->meet.arrive_and_wait();
+  block->Meet();
   return r;
 }
 
 }  // namespace cuda_on_host
 
-inline uint32_t __shfl_xor_sync(unsigned, uint32_t x, int mask) {
-  return cuda_on_host::Exchange(x, int(threadIdx.x % 32) ^ mask);
+inline uint32_t __shfl_sync(unsigned lanes, uint32_t x, int from) {
+  return cuda_on_host::Exchange(lanes, x, [&](const uint32_t* words) { return words[from % 32]; });
 }
-inline uint32_t __shfl_sync(unsigned, uint32_t x, int from) {
-  return cuda_on_host::Exchange(x, from % 32);
+inline uint32_t __shfl_xor_sync(unsigned lanes, uint32_t x, int mask) {
+  return __shfl_sync(lanes, x, int(threadIdx.x % 32) ^ mask);
 }
-inline uint32_t __shfl_up_sync(unsigned, uint32_t x, int by) {
+inline uint32_t __shfl_up_sync(unsigned lanes, uint32_t x, int by) {
   const int lane = int(threadIdx.x % 32);
-  return cuda_on_host::Exchange(x, lane >= by ? lane - by : lane);
+  return __shfl_sync(lanes, x, lane >= by ? lane - by : lane);
 }
-inline unsigned __ballot_sync(unsigned, bool x) {
-  cuda_on_host::Warp& warp = *cuda_on_host::block->warps[threadIdx.x / 32];
-  warp.word[threadIdx.x % 32] = x;
-  warp.meet.arrive_and_wait();
-  unsigned bits = 0;
-  for (int i = 0; i < 32; ++i) bits |= warp.word[i] << i;
-  warp.meet.arrive_and_wait();
-  return bits;
+inline unsigned __ballot_sync(unsigned lanes, bool x) {
+  return cuda_on_host::Exchange(lanes, x, [&](const uint32_t* words) {
+    unsigned bits = 0;
+    for (int i = 0; i < 32; ++i) {
+      if ((lanes >> i & 1) != 0) bits |= words[i] << i;
+    }
+    return bits;
+  });
 }
-inline void __syncthreads() { cuda_on_host::block->meet.arrive_and_wait(); }
+inline void __syncthreads() { cuda_on_host::block->Meet(); }
 inline int __syncthreads_or(int x) { return cuda_on_host::CountVotes(x != 0) != 0; }
 inline int __syncthreads_and(int x) { return cuda_on_host::CountVotes(x == 0) == 0; }
-inline void __syncwarp() { cuda_on_host::Exchange(0, 0); }
+inline void __syncwarp() { __ballot_sync(0xffffffffu, false); }
 
 // --- memory
 
@@ -192,19 +247,24 @@ inline float reciprocal_approx(float x) {
   const float r = 1 / x;
   return std::fabs(r) < 0x1p-126f ? std::copysign(0.0f, r) : r;
 }
-// Not indivisible: tests call them from one thread.
+template <class Add>
+void AddToBits(void* p, const Add& add) {
+  std::atomic_ref<uint16_t> at(*static_cast<uint16_t*>(p));
+  uint16_t old = at.load();
+  while (!at.compare_exchange_weak(old, add(old))) {
+  }
+}
 inline void add_half(void* p, uint16_t bits) {
-  uint16_t* const at = static_cast<uint16_t*>(p);
-  *at = float_to_half(half_to_float(*at) + half_to_float(bits));
+  AddToBits(
+      p, [bits](uint16_t old) { return float_to_half(half_to_float(old) + half_to_float(bits)); });
 }
 inline void add_bfloat16(void* p, uint16_t bits) {
   const auto value = [](uint32_t x) { return __builtin_bit_cast(float, x << 16); };
-  uint16_t* const at = static_cast<uint16_t*>(p);
-  *at = float_to_bfloat16(value(*at) + value(bits));
+  AddToBits(p, [&](uint16_t old) { return float_to_bfloat16(value(old) + value(bits)); });
 }
 #define TK_HAS_VECTOR_ADD 1
 inline void add_float2(void* p, float a, float b) {
-  static_cast<float*>(p)[0] += a, static_cast<float*>(p)[1] += b;
+  atomicAdd(static_cast<float*>(p), a), atomicAdd(static_cast<float*>(p) + 1, b);
 }
 inline void add_float4(void* p, float a, float b, float c, float d) {
   add_float2(p, a, b), add_float2(static_cast<float*>(p) + 2, c, d);

@@ -1,5 +1,5 @@
 // Operands that lie across the vector loop: when a nest takes tiles, and that its kernel gives what
-// the loop IR says, run on the host's threads.
+// the loop IR says, run on the host.
 #include "compiler/codegen/cuda_tiles.h"
 
 #include <absl/strings/str_replace.h>

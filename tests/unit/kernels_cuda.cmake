@@ -15,10 +15,15 @@ target_compile_options(kernels_cuda_host_test PRIVATE -O1 -ffp-contract=off -fwr
                        -fno-strict-aliasing -Wno-unknown-pragmas)
 
 # Generated kernels as plain C++, compiled while the test runs.
-tensord_test(cuda_tiles_test
-  SOURCES cuda_tiles_test.cc cuda_kernel_runner.cc kernel_runner.cc interpreter.cc scalar_ops.cc
-  LIBS tensord_compiler tensord_jit ${CMAKE_DL_LIBS})
-target_include_directories(cuda_tiles_test PRIVATE ${CMAKE_SOURCE_DIR}/runtime/include)
-target_compile_definitions(cuda_tiles_test PRIVATE
-  TENSORD_TEST_CXX="${CMAKE_CXX_COMPILER}" TENSORD_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-  TENSORD_CUDA_INCLUDE="${cuda_include}")
+function(tensord_cuda_host_kernels_test name)
+  tensord_test(${name}
+    SOURCES ${ARGN} cuda_kernel_runner.cc kernel_runner.cc interpreter.cc scalar_ops.cc
+    LIBS tensord_compiler tensord_jit ${CMAKE_DL_LIBS})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/runtime/include)
+  target_compile_definitions(${name} PRIVATE
+    TENSORD_TEST_CXX="${CMAKE_CXX_COMPILER}" TENSORD_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+    TENSORD_CUDA_INCLUDE="${cuda_include}")
+endfunction()
+tensord_cuda_host_kernels_test(cuda_tiles_test cuda_tiles_test.cc)
+tensord_cuda_host_kernels_test(cuda_rows_test cuda_rows_test.cc cuda_cases.cc)
+tensord_cuda_host_kernels_test(cuda_sweeps_test cuda_sweeps_test.cc cuda_cases.cc)

@@ -1,5 +1,5 @@
 // Reductions of the CUDA prelude: over the lanes of a thread against the CPU prelude, over groups
-// of threads on the host's threads. All threads of a group must get the same bits, also when the
+// of threads, run on the host. All threads of a group must get the same bits, also when the
 // same shared memory serves one reduction after the other. Also the tiles in shared memory.
 #include <gtest/gtest.h>
 

@@ -1,0 +1,31 @@
+// Generated CUDA kernels of whole graphs against the loop IR: the plans of their nests and, run on
+// the host, their numbers.
+#ifndef TENSORD_TESTS_UNIT_CUDA_CASES_H_
+#define TENSORD_TESTS_UNIT_CUDA_CASES_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/unit/graph_builder.h"
+
+namespace tensord::testing {
+
+struct CudaCase {
+  std::string name;
+  GraphBuilder graph;
+  std::vector<std::string> plans;  // of the nests, in order
+  int multiprocessors = 2;         // few: small tensors keep a device busy
+  int64_t classes = 0;  // integers of the inputs are less; 0: columns of the first matrix
+  std::map<int, int64_t> symbols = {};
+  // Of a narrow result's largest element: a kernel may sum values before they are rounded.
+  double slack = 1e-4;
+};
+
+// Expects the plans, and of each result the interpreter's numbers: integers the same, reals up to
+// rounding.
+void ExpectPlansAndNumbers(const std::vector<CudaCase>& cases);
+
+}  // namespace tensord::testing
+
+#endif  // TENSORD_TESTS_UNIT_CUDA_CASES_H_
