@@ -172,6 +172,34 @@ std::string BodyEmitter::StepText(const Expr& stride) {
   return LaneStep().empty() ? text : absl::StrCat("(", text, ") * ", LaneStep());
 }
 
+std::optional<Expr> BodyEmitter::VectorStride(const Expr& index) {
+  bool indirect = false;
+  sym::ForEachSymbol(index, [&](const sym::Atom& atom) {
+    if (atom.kind == sym::AtomKind::kIndirect) {
+      indirect |= indirect_.at({member_, atom.id}).level == vector_level();
+    }
+  });
+  if (indirect) return std::nullopt;
+  std::optional<Expr> stride = sym::LinearCoefficient(index, VectorLoop());
+  if (stride && stride->Is(0)) stride.reset();
+  return stride;
+}
+
+std::string BodyEmitter::LanesInRange(const std::string& mask) const {
+  if (!tail_) return mask;
+  constexpr const char* kFirst = "tk::mask_first<W>(left)";
+  return mask.empty() ? kFirst : absl::StrCat(mask, " & ", kFirst);
+}
+
+EmittedValue BodyEmitter::AsVector(EmittedValue value) {
+  if (value.level < vector_level() || !value.literal.empty()) {
+    value.name = Define(vector_level(), Use(value, vector_level()));
+    value.literal.clear();
+    value.level = vector_level();
+  }
+  return value;
+}
+
 std::string BodyEmitter::Pointer(BufferId id, bool writes) {
   used_buffers_[id] |= writes;
   if (writes) interface_->MarkWritten(id);
@@ -205,22 +233,10 @@ EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
                 : absl::StrCat("tk::load<", storage, ", 1>(", at, ")"));
     return value;
   }
-  const int level = vector_level();
-  const sym::SymbolKey vector_loop{sym::AtomKind::kLoop,
-                                   static_cast<int>(nest_.outer.size()) + level - 1};
-  std::string mask;
-  if (guarded) mask = Use(guard, level);
-  if (tail_)
-    mask = guarded ? absl::StrCat(mask, " & tk::mask_first<W>(left)") : "tk::mask_first<W>(left)";
-  auto stride = sym::LinearCoefficient(inst.index, vector_loop);
-  bool indirect = false;
-  sym::ForEachSymbol(inst.index, [&](const sym::Atom& atom) {
-    if (atom.kind == sym::AtomKind::kIndirect) {
-      indirect |= indirect_.at({member_, atom.id}).level == level;
-    }
-  });
+  const std::string mask = LanesInRange(guarded ? Use(guard, vector_level()) : "");
+  const std::optional<Expr> stride = VectorStride(inst.index);
   std::string text;
-  if (stride && !indirect && !stride->Is(0)) {
+  if (stride) {
     const std::string at = absl::StrCat(pointer, " + ", ScalarText(inst.index));
     if (stride->Is(1) && LaneStep().empty()) {
       text = guarded ? absl::StrCat("tk::load_masked<", storage, ", W>(", at, ", ", mask, ")")
@@ -252,12 +268,7 @@ EmittedValue BodyEmitter::EmitAgain(BufferId buffer) {
     for (const Store& store : writer.loops.stores) {
       if (store.buffer != buffer) continue;
       member_ = &writer;
-      EmittedValue value = Emit(store.value);
-      if (value.level < vector_level() || !value.literal.empty()) {
-        value.name = Define(vector_level(), Use(value, vector_level()));
-        value.literal.clear();
-        value.level = vector_level();
-      }
+      const EmittedValue value = AsVector(Emit(store.value));
       member_ = reader;
       return value;
     }
@@ -284,11 +295,7 @@ void BodyEmitter::EmitStore(const Store& store, bool keep_for_later_pass) {
   const bool vector = level > 0;
   const std::string text = Use(value, level);
   if (vector && store.mode == StoreMode::kAssign) {
-    EmittedValue kept = value;
-    if (value.level < level || !value.literal.empty()) {
-      kept = {.name = Define(level, text), .level = level, .dtype = value.dtype};
-    }
-    pass_values_[store.buffer] = kept;
+    pass_values_[store.buffer] = AsVector(value);
   }
   if (local) {
     if (keep_for_later_pass && !ComputesAgain(store.buffer)) {
@@ -312,26 +319,15 @@ void BodyEmitter::StoreAt(BufferId buffer, const Expr& element, StoreMode mode,
   const std::string lanes = vector ? "W" : "1";
   const bool add = mode == StoreMode::kAtomicAdd;
   const int index_level = LevelOf(element);
-  const sym::SymbolKey vector_loop{sym::AtomKind::kLoop,
-                                   static_cast<int>(nest_.outer.size()) + level - 1};
-  std::optional<Expr> stride;
-  if (vector) {
-    bool indirect = false;
-    sym::ForEachSymbol(element, [&](const sym::Atom& atom) {
-      if (atom.kind == sym::AtomKind::kIndirect) {
-        indirect |= indirect_.at({member_, atom.id}).level == level;
-      }
-    });
-    if (!indirect) stride = sym::LinearCoefficient(element, vector_loop);
-    if (stride && stride->Is(0)) stride.reset();
-  }
+  const std::optional<Expr> stride = vector ? VectorStride(element) : std::nullopt;
   std::vector<std::string>& out = lines_[level];
   const auto push = [&](const std::string& statement) {
     out.push_back(vector ? statement : Once(statement));
   };
   if (add && AddsAreAtomic()) {
+    if (vector) mask = LanesInRange(mask);
+    if (mask.empty()) mask = absl::StrCat("tk::broadcast<", lanes, ">(true)");
     if (vector && stride && stride->Is(1) && LaneStep().empty()) {
-      if (mask.empty()) mask = "tk::broadcast<W>(true)";
       push(absl::StrCat("tk::scatter_add_run<", storage, ", W>(", pointer, " + ",
                         ScalarText(element), ", ", text, ", ", mask, ");"));
       return;
@@ -339,12 +335,6 @@ void BodyEmitter::StoreAt(BufferId buffer, const Expr& element, StoreMode mode,
     const std::string index =
         vector ? VectorText(element)
                : absl::StrCat("tk::broadcast<1>(int64_t(", ScalarText(element), "))");
-    if (mask.empty()) {
-      mask = vector && tail_ ? "tk::mask_first<W>(left)"
-                             : absl::StrCat("tk::broadcast<", lanes, ">(true)");
-    } else if (vector && tail_) {
-      mask += " & tk::mask_first<W>(left)";
-    }
     push(absl::StrCat("tk::scatter_add<", storage, ", ", lanes, ">(", pointer, ", ", index, ", ",
                       text, ", ", mask, ");"));
     return;
@@ -367,9 +357,7 @@ void BodyEmitter::StoreAt(BufferId buffer, const Expr& element, StoreMode mode,
               : absl::StrCat("tk::store<", storage, ", ", lanes, ">(", at, ", ", stored, ");"));
     return;
   }
-  if (tail_)
-    mask =
-        mask.empty() ? "tk::mask_first<W>(left)" : absl::StrCat(mask, " & tk::mask_first<W>(left)");
+  mask = LanesInRange(mask);
   if (stride && !add) {
     const std::string at = absl::StrCat(pointer, " + ", ScalarText(element));
     if (stride->Is(1) && LaneStep().empty()) {

@@ -5,6 +5,7 @@
 #define TENSORD_COMPILER_CODEGEN_BODY_H_
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -100,6 +101,10 @@ class BodyEmitter {
   const Program& program() const { return program_; }
   KernelInterface* interface() const { return interface_; }
   const NestMember& member() const { return *member_; }
+  // The loop that vectors run along; there is one.
+  sym::SymbolKey VectorLoop() const {
+    return {sym::AtomKind::kLoop, static_cast<int>(nest_.outer.size()) + vector_level() - 1};
+  }
   const Inst& InstOf(int id) const { return member_->loops.block.insts[id]; }
   std::string* array_declarations() { return &array_declarations_; }
   // The loop level at which an expression's value is known.
@@ -118,6 +123,12 @@ class BodyEmitter {
   EmittedValue EmitAgain(BufferId buffer);
   // The distance of two lanes' elements for which the index grows by `stride` each iteration.
   std::string StepText(const Expr& stride);
+  // How an index grows with the vector loop: nothing where it does not, or not evenly.
+  std::optional<Expr> VectorStride(const Expr& index);
+  // The lanes that take part, of those in `mask` ("": all): "" when these are all of a vector.
+  std::string LanesInRange(const std::string& mask) const;
+  // The value with a name at the vector level.
+  EmittedValue AsVector(EmittedValue value);
   // int64 lanes of an expression that varies in the vector loop.
   std::string VectorText(const Expr& e);
   std::string VectorAtom(const sym::Atom& atom);

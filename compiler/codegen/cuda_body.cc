@@ -109,9 +109,7 @@ std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
 }
 
 bool CudaBody::IsRun(const Expr& e) const {
-  if (plan_.interleaved) return false;
-  const int loop = static_cast<int>(nest().outer.size() + nest().inner.size()) - 1;
-  return VectorAlignment(e, {sym::AtomKind::kLoop, loop}) >= plan_.width;
+  return !plan_.interleaved && VectorAlignment(e, VectorLoop()) >= plan_.width;
 }
 
 std::string CudaBody::SpecialCompute(const Inst& inst) {
@@ -142,11 +140,10 @@ std::string CudaBody::CommonComparison(const Inst& inst) {
 }
 
 std::string CudaBody::EqualIndex(const Inst& inst) {
-  const int loop = static_cast<int>(nest().outer.size() + nest().inner.size()) - 1;
   for (const int which : {0, 1}) {
     const Inst& index = InstOf(inst.args[which]);
     if (index.kind != InstKind::kIndex || index.dtype != kInt64) continue;
-    const auto step = sym::LinearCoefficient(index.index, {sym::AtomKind::kLoop, loop});
+    const auto step = sym::LinearCoefficient(index.index, VectorLoop());
     if (!step || !step->Is(1) || sym::ContainsKind(index.index, sym::AtomKind::kIndirect)) continue;
     const EmittedValue other = EmitOperand(inst, inst.args[1 - which]);
     if (other.level >= vector_level()) continue;

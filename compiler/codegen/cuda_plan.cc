@@ -21,9 +21,10 @@ constexpr int kMostThreads = 1024;
 constexpr int kCheapScalars = 30;
 constexpr int kTurns = 4;
 // Elements of a row that a thread may hold, of all arrays together; in blocks of more than 512
-// threads, which have 64 registers for each.
+// threads, which have 64 registers for each; and in a block that sweeps, usually.
 constexpr int kMostHeld = 150;
 constexpr int kMostHeldOfLarge = 24;
+constexpr int kUsuallyHeldInSweep = 64;
 // Vectors that a thread of a block should have under way for its row.
 constexpr int kUsualChunks = 4;
 // Rows of this many elements are read by interleaved lanes where aligned vectors would be so many
@@ -42,12 +43,9 @@ constexpr int kSweepThreads = 1024;
 // row beside the row.
 constexpr int kTileThreads = 768;
 constexpr int kRowSweepThreads = 384;
+constexpr int kRowSweepBlock = 128;
 // The same where only totals outlive a row.
 constexpr int kTotalsThreads = 2048;
-// Elements of a row that a thread of a sweep may hold, of all arrays together: alone in its warp,
-// and in a block that shares the row.
-constexpr int kMostHeldOfWarp = 150;
-constexpr int kUsuallyHeldOfBlock = 64;
 // A part of a split row has at least this many vectors for each thread.
 constexpr int kLeastVectorsOfPart = 4;
 
@@ -184,8 +182,7 @@ class Planner {
   void ChooseGroup(int64_t vectors, int64_t rows) {
     if (vectors <= kMostVectorsOfWarp &&
         (fixed_ > 0 || rows >= 4 * Multiprocessors() || vectors <= kWarp)) {
-      plan_.group =
-          static_cast<int>(std::min<int64_t>(kWarp, std::bit_ceil(static_cast<uint64_t>(vectors))));
+      plan_.group = PartOfWarp(vectors);
       Threads(128);
       // Few rows: small blocks, so that every multiprocessor has one.
       while (fixed_ == 0 && plan_.threads > kWarp &&
@@ -206,61 +203,59 @@ class Planner {
 
   // Wide vectors also where rows are no multiple of them, or not aligned.
   void UseWholeWidth() {
-    if (HasPartialVector()) {
-      plan_.partial = true;
+    if (!IsLongRow()) return;
+    if (widths_.partial > widths_.aligned && 2 * widths_.partial >= widths_.wished) {
+      plan_.partial = true;  // rows in wide memory, like a product's padded result
       SetWidth(widths_.partial);
-    } else if (Interleaves()) {
+    } else if (widths_.aligned * kMostWaste <= widths_.wished) {
       plan_.interleaved = true;
       SetWidth(widths_.wished);
     }
   }
 
-  // Rows in wide memory, like a product's padded result.
-  bool HasPartialVector() const {
-    return nest_.inner.size() == 1 && widths_.partial > widths_.aligned &&
-           2 * widths_.partial >= widths_.wished &&
-           sym::Hint(nest_.inner[0]) >= kLeastInterleaved && !FindsPlaces(nest_);
+  // Places count lanes one by one.
+  bool IsLongRow() const {
+    return nest_.inner.size() == 1 && sym::Hint(nest_.inner[0]) >= kLeastInterleaved &&
+           !FindsPlaces(nest_);
   }
 
-  // Rows whose length or alignment forbids vectors of neighbours.
-  bool Interleaves() const {
-    return nest_.inner.size() == 1 && widths_.aligned * kMostWaste <= widths_.wished &&
-           sym::Hint(nest_.inner[0]) >= kLeastInterleaved && !FindsPlaces(nest_);
+  // The group of a row that a part of a warp has.
+  static int PartOfWarp(int64_t vectors) {
+    return static_cast<int>(
+        std::min<int64_t>(kWarp, std::bit_ceil(static_cast<uint64_t>(vectors))));
   }
 
   // Chooses the group; true when its threads hold the whole row.
   bool HoldRow(bool sums) {
     const int64_t vectors = std::max<int64_t>(1, sym::Hint(vectors_));
+    const int64_t of_vector = int64_t{plan_.width} * std::max(1, HeldArrays(nest_));
     if (sums) {
-      ChooseSweepGroup(vectors);
+      ChooseSweepGroup(vectors, of_vector);
     } else {
       ChooseGroup(vectors, std::max<int64_t>(1, sym::Hint(rows_)));
     }
     const int64_t chunks = (vectors + plan_.group - 1) / plan_.group;
-    const int64_t held = chunks * plan_.width * std::max(1, HeldArrays(nest_));
     const bool holds = vectors_.AsConstant().has_value() &&
-                       held <= (plan_.threads > 512 ? kMostHeldOfLarge : kMostHeld);
+                       chunks * of_vector <= (plan_.threads > 512 ? kMostHeldOfLarge : kMostHeld);
     plan_.chunks = holds ? static_cast<int>(chunks) : 0;
     return holds;
   }
 
-  // A warp needs no barrier to reduce a row; what it cannot hold is a block's.
-  void ChooseSweepGroup(int64_t vectors) {
-    const int64_t of_vector = int64_t{plan_.width} * std::max(1, HeldArrays(nest_));
-    if ((vectors + kWarp - 1) / kWarp * of_vector <= kMostHeldOfWarp) {
-      plan_.group =
-          static_cast<int>(std::min<int64_t>(kWarp, std::bit_ceil(static_cast<uint64_t>(vectors))));
-      return Threads(kRowSweepThreads / 3);
+  // A warp needs no barrier to reduce a row; what it cannot hold is a block's. `of_vector`:
+  // elements that one vector of the row has in all arrays.
+  void ChooseSweepGroup(int64_t vectors, int64_t of_vector) {
+    if ((vectors + kWarp - 1) / kWarp * of_vector <= kMostHeld) {
+      plan_.group = PartOfWarp(vectors);
+      return Threads(kRowSweepBlock);
     }
-    const int64_t chunks = std::max<int64_t>(1, kUsuallyHeldOfBlock / of_vector);
+    const int64_t chunks = std::max<int64_t>(1, kUsuallyHeldInSweep / of_vector);
     Threads(static_cast<int>(std::clamp<int64_t>(RoundUpToWarp((vectors + chunks - 1) / chunks),
-                                                 kRowSweepThreads / 3, kMostThreads)));
+                                                 kRowSweepBlock, kMostThreads)));
     plan_.group = plan_.threads;
   }
 
   // The row is too long for registers.
   void Loop(bool sums) {
-    plan_.chunks = 0;
     Threads(kMostThreads);
     plan_.group = plan_.threads;
     const int64_t bytes = HeldBytes(program_, nest_);

@@ -2,8 +2,6 @@
 
 #include <absl/strings/str_cat.h>
 
-#include <algorithm>
-
 #include "compiler/rewrite/channels_last.h"
 #include "compiler/rewrite/common_subexpressions.h"
 #include "compiler/rewrite/convolution_epilogues.h"
@@ -32,10 +30,6 @@ const std::vector<GraphRewrite>& RewritePasses() {
 }
 
 void RewriteGraph(const v1::Target& target, Graph* graph, std::vector<std::string>* notes) {
-  // Kernels of this graph did not compile; a library has no operator that a pass invents.
-  const bool cautious = std::any_of(graph->nodes.begin(), graph->nodes.end(),
-                                    [](const Node& node) { return node.library; });
-  if (cautious) return;
   for (const GraphRewrite& pass : RewritePasses()) {
     if (target.has_cuda() ? !pass.for_cuda : !pass.for_cpu) continue;
     const int count = pass.run(target, graph);
