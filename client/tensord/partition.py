@@ -9,6 +9,8 @@ import torch
 from torch import fx
 
 from . import random_ops, torch_compat
+from .counters import STATS
+from .graph_passes import channels_last
 
 _aten = torch.ops.aten
 
@@ -32,9 +34,11 @@ FUSED = (
 
 
 def partition(joint: fx.GraphModule, inputs: Any, **arguments: Any) -> Any:
-    """torch's min-cut partition of the joint graph, after random operators became counter-based."""
+    """torch's min-cut partition of the joint graph, after random operators became counter-based and
+    convolutions channels-last."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     torch_compat.let_partitioner_recompute(FUSED)
     random_ops.rewrite(joint)
+    STATS.add("channels_last", channels_last.run(joint))
     return min_cut_rematerialization_partition(joint, inputs, compiler="inductor", **arguments)
