@@ -199,7 +199,7 @@ class CudaDevice final : public Device {
   // look at the thread's context; a guard is torch's, and calls the CUDA runtime.
   TensordError EnterDevice(CallState& state) {
     CuDevice current = -1;
-    CuResult result = state.driver->get_device(&current);
+    CuResult result = CurrentDevice(*state.driver, &current);
     if (state.device_index < 0) state.device_index = result == kCudaSuccess ? current : 0;
     if (result == kCudaSuccess && current == state.device_index) return TENSORD_OK;
     if (torch_->create_cuda_guard(state.device_index, &state.device_guard) != 0) {
@@ -207,7 +207,7 @@ class CudaDevice final : public Device {
       return TorchFailed(*torch_,
                          "cannot use the device cuda:" + std::to_string(state.device_index));
     }
-    result = state.driver->get_device(&current);
+    result = CurrentDevice(*state.driver, &current);
     if (result == kCudaSuccess) return TENSORD_OK;
     if (result != kCudaInvalidContext) {
       return CudaFailed(*state.driver, result, "the driver knows no current device");

@@ -31,7 +31,8 @@ struct CudaDriver {
   CuResult (*get_error_name)(CuResult, const char**);
   CuResult (*get_error_string)(CuResult, const char**);
 
-  CuResult (*get_device)(CuDevice*);  // of the current context
+  CuResult (*get_context)(CuContext*);  // the thread's current one, or null
+  CuResult (*get_device)(CuDevice*);    // of the current context
   CuResult (*device_of_index)(CuDevice*, int index);
   CuResult (*retain_primary_context)(CuContext*, CuDevice);
   CuResult (*set_context)(CuContext);
@@ -54,6 +55,10 @@ struct CudaDriver {
 // TENSORD_UNAVAILABLE: no driver, one older than 12.0, or no device. A failure is not remembered.
 // TENSORD_OPERATOR in a child that was forked after the parent used the driver, which CUDA forbids.
 TensordError GetCudaDriver(const CudaDriver** driver);
+
+// The device of the thread's context; kCudaInvalidContext where it has none, for which the driver's
+// own answer would count as an error in tools that watch it.
+CuResult CurrentDevice(const CudaDriver& driver, CuDevice* device);
 
 // Fails with `what`, the result's name and text, and advice where there is some. The code says
 // whose fault it is: CORRUPT (a module for another GPU), UNAVAILABLE (the driver), OUT_OF_MEMORY,

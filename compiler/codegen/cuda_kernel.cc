@@ -111,7 +111,7 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
   int shared_bytes = 0, threads = fixed, resident = 1;
   for (size_t i = 0; i < kernel.nests.size(); ++i) {
     const std::string name = absl::StrCat("nest", i);
-    const Nest nest = PrepareForCuda(kernel.nests[i]);
+    const Nest nest = PrepareForCuda(program, kernel.nests[i]);
     const CudaPlan plan = PlanCudaNest(program, nest, target, fixed);
     CudaNestText text = EmitCudaNest(program, nest, plan, name, &interface);
     absl::StrAppend(&functions, text.function, "\n");

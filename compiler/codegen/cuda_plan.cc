@@ -77,6 +77,12 @@ int ScalarCost(const Nest& nest) {
   return cost;
 }
 
+// Only the last vector of a row is not whole.
+bool IsPartial(const Widths& w) { return w.partial > w.aligned && 2 * w.partial >= w.wished; }
+// Vectors of neighbours would be much narrower than wished.
+bool IsWasteful(const Widths& w) { return w.aligned * kMostWaste <= w.wished; }
+bool MoreWithinRows(const Widths& w) { return w.straight && (IsPartial(w) || IsWasteful(w)); }
+
 bool FindsPlaces(const Nest& nest) {
   for (const NestMember& member : nest.members) {
     for (const Reduction& reduction : member.loops.reductions) {
@@ -108,7 +114,7 @@ class Planner {
       plan_.kind = CudaPlan::kSweep;
       Threads(kUsualThreads);
       Bound(sym::CeilDiv(rows_ * vectors_, Expr(plan_.threads)), SweepBlocks());
-    } else if (IsPointwise(nest_)) {
+    } else if (IsPointwise(nest_) && !PaysByRows()) {
       Elements();
     } else {
       Rows();
@@ -157,10 +163,7 @@ class Planner {
     const bool sums = HasColumnSums(nest_);
     plan_.kind = sums ? CudaPlan::kSweep : CudaPlan::kRows;
     if (sums && PureColumns()) return Tile();
-    if (!sums && MaySplit() && rows < Multiprocessors() &&
-        vectors >= int64_t{kLeastVectorsOfPart} * 2 * kUsualThreads) {
-      return Split(rows, vectors);
-    }
+    if (!sums && MaySplit() && HasFewLongRows()) return Split(rows, vectors);
     UseWholeWidth();
     if (!HoldRow(sums) && sums) {  // columns in memory are in whole vectors
       plan_.interleaved = plan_.partial = false;
@@ -201,13 +204,24 @@ class Planner {
     vectors_ = sym::CeilDiv(sym::Product(nest_.inner), Expr(width));
   }
 
+  // Nothing is reduced, but only within rows are vectors wide.
+  bool PaysByRows() const {
+    return !nest_.outer.empty() && IsLongRow() && MoreWithinRows(widths_) && !HasFewLongRows();
+  }
+
+  // A row for each block would leave multiprocessors idle.
+  bool HasFewLongRows() const {
+    return sym::Hint(rows_) < Multiprocessors() &&
+           sym::Hint(vectors_) >= int64_t{kLeastVectorsOfPart} * 2 * kUsualThreads;
+  }
+
   // Wide vectors also where rows are no multiple of them, or not aligned.
   void UseWholeWidth() {
     if (!IsLongRow()) return;
-    if (widths_.partial > widths_.aligned && 2 * widths_.partial >= widths_.wished) {
+    if (IsPartial(widths_)) {
       plan_.partial = true;  // rows in wide memory, like a product's padded result
       SetWidth(widths_.partial);
-    } else if (widths_.aligned * kMostWaste <= widths_.wished) {
+    } else if (IsWasteful(widths_)) {
       plan_.interleaved = true;
       SetWidth(widths_.wished);
     }
@@ -316,9 +330,14 @@ class Planner {
 
 }  // namespace
 
-Nest PrepareForCuda(Nest nest) {
-  if (nest.shape == NestShape::kFlat) {
-    for (NestMember& member : nest.members) member.reduces_outer = member.reduces_inner;
+Nest PrepareForCuda(const Program& program, Nest nest) {
+  if (nest.shape != NestShape::kFlat) return nest;
+  for (NestMember& member : nest.members) member.reduces_outer = member.reduces_inner;
+  if (nest.inner.size() > 1 && IsPointwise(nest) && MoreWithinRows(ChooseWidth(program, nest)) &&
+      sym::Hint(nest.inner.back()) >= kLeastInterleaved) {
+    nest.outer.assign(nest.inner.begin(), nest.inner.end() - 1);
+    nest.inner.erase(nest.inner.begin(), nest.inner.end() - 1);
+    nest.shape = NestShape::kTiled;
   }
   return nest;
 }

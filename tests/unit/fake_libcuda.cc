@@ -66,9 +66,18 @@ int cuDriverGetVersion(int* version) {
   return 0;
 }
 
+// A context is its device's number, plus one.
+int cuCtxGetCurrent(void** context) {
+  ENTER();
+  *context = reinterpret_cast<void*>(static_cast<intptr_t>(current_device) + 1);
+  return 0;
+}
 int cuCtxGetDevice(int* device) {
   ENTER();
-  if (current_device < 0) return kInvalidContext;
+  if (current_device < 0) {
+    ++fake_cuda()->asked_without_context;
+    return kInvalidContext;
+  }
   *device = current_device;
   return 0;
 }
@@ -77,7 +86,6 @@ int cuDeviceGet(int* device, int index) {
   *device = index;
   return 0;
 }
-// A context is its device's number, plus one.
 int cuDevicePrimaryCtxRetain(void** context, int device) {
   ENTER();
   *context = reinterpret_cast<void*>(static_cast<intptr_t>(device) + 1);
