@@ -3,6 +3,8 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "compiler/codegen/cpp_text.h"
 
@@ -10,7 +12,7 @@ namespace tensord::compiler {
 namespace {
 
 // Lanes that take neighbouring columns when copies are combined; the others take other copies.
-constexpr int kFinishColumns = 32;
+constexpr int kFinishColumns = 8;
 constexpr int kSplitGroup = 32;
 
 // The prelude's function that combines the threads of a group.
@@ -56,6 +58,12 @@ std::pair<std::string, int64_t> SavedType(ReduceKind kind, DType dtype, const st
   }
 }
 
+// The parts of a column's state, by the names of its members; of a plain value itself.
+std::vector<std::string> ColumnParts(ReduceKind kind) {
+  if (kind == ReduceKind::kWelford) return {".mean", ".m2", ".weight"};
+  return {""};
+}
+
 std::string Lines(const std::vector<std::string>& lines, const std::string& indent) {
   std::string text;
   for (const std::string& line : lines) absl::StrAppend(&text, indent, line, "\n");
@@ -94,6 +102,7 @@ CudaAccumulators::CudaAccumulators(const Program& program, const Nest& nest, con
       acc.name = absl::StrCat("acc", all_.size());
       const auto [saved, size] = SavedType(reduction.kind, acc.dtype, acc.type);
       acc.saved = saved;
+      acc.bytes = size;
       if (IsPrivate(acc)) {
         const Expr count = IsColumns(acc) ? sym::Product(nest_.inner) : Expr(1);
         acc.offset = interface_->ReserveScratch(count * size * plan_.copies);
@@ -106,6 +115,14 @@ CudaAccumulators::CudaAccumulators(const Program& program, const Nest& nest, con
   for (const Accumulator& acc : all_) {
     if (acc.offset) finished_.push_back(&acc);
   }
+}
+
+int64_t CudaAccumulators::SharedBytesOfLane() const {
+  int64_t bytes = 0;
+  for (const Accumulator& acc : all_) {
+    if (IsPrivate(acc) && IsColumns(acc) && plan_.groups() > 1) bytes = std::max(bytes, acc.bytes);
+  }
+  return bytes;
 }
 
 std::string CudaAccumulators::Start(const Accumulator& acc, const std::string& lanes) const {
@@ -142,8 +159,9 @@ void CudaAccumulators::Accumulate(const NestMember& member) {
     const std::string value = body_->Use(body_->Emit(acc.reduction->value), level);
     const bool tail = body_->tail();
     if (const StateText* state = StateOf(kind)) {
-      out.push_back(absl::StrCat(acc.name, " = tk::", state->name, tail ? "_add_masked(" : "_add(",
-                                 acc.name, ", ", value, tail ? ", tk::mask_first<W>(left)" : "",
+      const std::string target = absl::StrCat(acc.name, IsPrivate(acc) ? "[k]" : "");
+      out.push_back(absl::StrCat(target, " = tk::", state->name, tail ? "_add_masked(" : "_add(",
+                                 target, ", ", value, tail ? ", tk::mask_first<W>(left)" : "",
                                  IsArg(kind) ? absl::StrCat(", ", body_->InnerPosition()) : "",
                                  ");"));
       continue;
@@ -228,6 +246,17 @@ std::string CudaAccumulators::SavedAt(const Accumulator& acc, BodyEmitter* body)
                       body->ExtentText(*acc.offset), ")");
 }
 
+std::string CudaAccumulators::ColumnAt(const Accumulator& acc, size_t part, const std::string& copy,
+                                       BodyEmitter* body) const {
+  const Expr count = sym::Product(nest_.inner);
+  const std::string first = absl::StrCat("reinterpret_cast<", acc.type, "*>(args.scratch + ",
+                                         body->ExtentText(*acc.offset), ") + static_cast<int64_t>(",
+                                         copy, ") * ", body->ExtentText(count));
+  if (part == 0) return first;
+  return absl::StrCat(first, " + ", part, " * static_cast<int64_t>(",
+                      body->ExtentText(plan_.copies * count), ")");
+}
+
 std::string CudaAccumulators::DeclarePrivate() {
   std::string text;
   for (const Accumulator& acc : all_) {
@@ -237,9 +266,10 @@ std::string CudaAccumulators::DeclarePrivate() {
       const bool vector = acc.member->has_inner && !nest_.inner.empty();
       absl::StrAppend(&text, "  auto ", acc.name, " = ", Start(acc, vector ? "W" : "1"), ";\n");
     } else if (plan_.chunks > 0) {
-      absl::StrAppend(&text, "  tk::Vec<", acc.type, ", W> ", acc.name, "[", plan_.chunks,
+      const std::string start = Start(acc, "W");
+      absl::StrAppend(&text, "  decltype(", start, ") ", acc.name, "[", plan_.chunks,
                       "];\n#pragma unroll\n  for (int k = 0; k < ", plan_.chunks, "; ++k) ",
-                      acc.name, "[k] = ", Start(acc, "W"), ";\n");
+                      acc.name, "[k] = ", start, ";\n");
     } else {
       const std::string count = body_->ExtentText(sym::Product(nest_.inner));
       absl::StrAppend(&text, "  ", acc.type, "* const ", acc.name, " = ", SavedAt(acc, body_),
@@ -277,20 +307,29 @@ std::string CudaAccumulators::SavePrivate() {
       value = "total";
     }
     const std::string mine = plan_.groups() > 1 ? "threadIdx.x < G && " : "";
-    const std::string at =
-        absl::StrCat(SavedAt(acc, body_), " + static_cast<int64_t>(copy) * ", count, " + ");
+    const std::vector<std::string> parts = ColumnParts(kind);
     if (plan_.interleaved) {
-      absl::StrAppend(
-          &text, "    const index column = (first_vector + k * G) * W + lane;\n    if (", mine,
-          "column < ", count, ") tk::store_strided_masked<", acc.type, ", W>(", at, "column, G, ",
-          value, ", tk::mask_first<W>((", count, " - column + G - 1) / G));\n  }\n");
+      absl::StrAppend(&text,
+                      "    const index column = (first_vector + k * G) * W + lane;\n    if (", mine,
+                      "column < ", count, ") {\n");
     } else {
       absl::StrAppend(&text, "    const index q = first_vector + lane + k * G;\n    if (", mine,
-                      "q < vectors) tk::store", plan_.partial ? "_tail<" : "<", acc.type, ", W>(",
-                      at, "q * W, ", value,
-                      plan_.partial ? absl::StrCat(", tk::min_index(W, ", count, " - q * W)") : "",
-                      ");\n  }\n");
+                      "q < vectors) {\n");
     }
+    for (size_t part = 0; part < parts.size(); ++part) {
+      const std::string at = ColumnAt(acc, part, "copy", body_), of = value + parts[part];
+      if (plan_.interleaved) {
+        absl::StrAppend(&text, "      tk::store_strided_masked<", acc.type, ", W>(", at,
+                        " + column, G, ", of, ", tk::mask_first<W>((", count,
+                        " - column + G - 1) / G));\n");
+      } else {
+        absl::StrAppend(
+            &text, "      tk::store", plan_.partial ? "_tail<" : "<", acc.type, ", W>(", at,
+            " + q * W, ", of,
+            plan_.partial ? absl::StrCat(", tk::min_index(W, ", count, " - q * W)") : "", ");\n");
+      }
+    }
+    text += "    }\n  }\n";
   }
   return text;
 }
@@ -322,7 +361,14 @@ FinishText CudaAccumulators::FinishColumns(const Accumulator& acc, const std::st
   CudaBody body(program_, nest_, interface_, plan);
   const Expr columns = sym::Product(nest_.inner);
   const std::string count = body.ExtentText(columns), copies = body.ExtentText(plan_.copies);
-  const std::string saved = SavedAt(acc, &body);
+  std::vector<std::string> saved;
+  const size_t parts = ColumnParts(acc.reduction->kind).size();
+  for (size_t part = 0; part < parts; ++part) {
+    saved.push_back(
+        absl::StrCat("tk::broadcast<1>((", ColumnAt(acc, part, "copy", &body), ")[column])"));
+  }
+  std::string value = absl::StrJoin(saved, ", ");
+  if (parts > 1) value = absl::StrCat("decltype(total){", value, "}");
   const std::string decode =
       DecodeLoops(&body, nest_.inner, static_cast<int>(nest_.outer.size()), "column", "    ");
   EmitState(acc, "total", &body);
@@ -335,11 +381,10 @@ FinishText CudaAccumulators::FinishColumns(const Accumulator& acc, const std::st
       kFinishColumns, ";\n  const index column = block * ", kFinishColumns,
       " + x;\n  auto total = ", Start(acc, "1"), ";\n  if (column < ", count,
       ") {\n#pragma unroll 8\n    for (int copy = y; copy < ", copies, "; copy += ", kRowsOfBlock,
-      ")\n      total = ", CombineFunction(acc.reduction->kind), "(total, tk::broadcast<1>(", saved,
-      "[static_cast<int64_t>(copy) * ", count, " + column]));\n  }\n  total = tk::combine_groups<",
-      kFinishColumns, ", ", kFinishThreads, ">(total, [](auto a, auto b) { return ",
-      CombineText(acc.reduction->kind), "(a, b); }, shared);\n  if (y == 0 && column < ", count,
-      ") {\n", decode, store, "  }\n}\n");
+      ")\n      total = ", CombineText(acc.reduction->kind), "(total, ", value,
+      ");\n  }\n  total = tk::combine_groups<", kFinishColumns, ", ", kFinishThreads,
+      ">(total, [](auto a, auto b) { return ", CombineText(acc.reduction->kind),
+      "(a, b); }, shared);\n  if (y == 0 && column < ", count, ") {\n", decode, store, "  }\n}\n");
   return finish;
 }
 

@@ -36,8 +36,9 @@ class CudaNestWriter {
         "[[maybe_unused]] const int blocks, [[maybe_unused]] tk::GroupMemory& shared) {\n"
         "  [[maybe_unused]] constexpr int W = ",
         plan_.width, ", T = ", plan_.threads, ", G = ", plan_.group, ";\n");
-    if (!save.empty() && plan_.groups() > 1) {
-      text.function += "  __shared__ __align__(16) char tile[T * W * 8];\n";
+    if (const int64_t bytes = accumulators_.SharedBytesOfLane(); bytes > 0) {
+      absl::StrAppend(&text.function, "  __shared__ __align__(16) char tile[T / 2 * W * ", bytes,
+                      "];\n");
     }
     absl::StrAppend(&text.function, body_.Declarations(), Threads(), declare, work, save, "}\n");
     text.finishes = accumulators_.Finish(name_);

@@ -289,10 +289,11 @@ class Planner {
 
   void Tile() {
     Threads(kUsualThreads);
-    plan_.group = kWarp;
+    UseWholeWidth();
+    // Few columns: a warp takes several rows at once.
+    plan_.group = PartOfWarp(std::max<int64_t>(1, sym::Hint(vectors_)));
     plan_.chunks = 1;
     plan_.tiled = true;
-    UseWholeWidth();
     const Expr tiles = sym::CeilDiv(vectors_, Expr(plan_.group));
     const int64_t hint = std::max<int64_t>(1, sym::Hint(tiles));
     const int64_t sweeps =

@@ -28,7 +28,8 @@ std::vector<int> Range(int first, size_t count) {
   return range;
 }
 
-absl::StatusOr<Placement> Place(const LoopOp& op, const GroupShape& shape) {
+absl::StatusOr<Placement> Place(const LoopOp& op, const GroupShape& shape,
+                                const DeviceTraits& device) {
   const Expr independent = sym::Product(op.sizes), reduced = sym::Product(op.reduce_sizes);
   const int first_reduced = static_cast<int>(op.sizes.size());
   const Side par{Range(0, op.sizes.size()), op.sizes, Expr(1)};
@@ -64,7 +65,7 @@ absl::StatusOr<Placement> Place(const LoopOp& op, const GroupShape& shape) {
       placement.reduces_outer = true;
       return placement;
     }
-    const bool rows = ReducesRows(op);
+    const bool rows = ReducesRows(op, device);
     if (rows && independent == shape.outer && reduced == shape.inner) {
       placement.sides = {scaled(par), red};
       placement.reduces_inner = true;
@@ -157,13 +158,13 @@ void MergeNestLoops(Nest* nest) {
 }  // namespace
 
 absl::Status AlignLoops(const Program& program, const std::vector<int>& ops,
-                        const GroupShape& shape, Nest* nest) {
+                        const GroupShape& shape, const DeviceTraits& device, Nest* nest) {
   std::vector<Placement> placements;
   std::vector<Expr> cuts;
   AddCut(&cuts, shape.inner);
   AddCut(&cuts, shape.inner * shape.outer);
   for (int op : ops) {
-    auto placement = Place(std::get<LoopOp>(program.operations[op]), shape);
+    auto placement = Place(std::get<LoopOp>(program.operations[op]), shape, device);
     if (!placement.ok()) return placement.status();
     for (const Side& side : placement->sides) {
       for (const Expr& cut : Cuts(side)) AddCut(&cuts, cut);

@@ -24,6 +24,21 @@ bool IsPlainReduction(const LoopOp& op) {
   });
 }
 
+// All reduced loops lie outside of the independent ones.
+bool ReducesOutermost(const LoopOp& op) {
+  const std::vector<int> order = LoadOrder(op);
+  return std::all_of(order.begin(), order.begin() + op.reduce_sizes.size(),
+                     [&](int loop) { return loop >= static_cast<int>(op.sizes.size()); });
+}
+
+// Columns of Welford's states that a sweep over rows can keep.
+bool SweepsWelford(const LoopOp& op, const DeviceTraits& device) {
+  return device.sweeps_welford && !op.sizes.empty() && ReducesOutermost(op) &&
+         sym::Hint(sym::Product(op.reduce_sizes)) >= device.least_rows_for_sweep &&
+         std::all_of(op.reductions.begin(), op.reductions.end(),
+                     [](const Reduction& r) { return r.kind == ReduceKind::kWelford; });
+}
+
 bool HasAtomicStore(const LoopOp& op) {
   return std::any_of(op.stores.begin(), op.stores.end(),
                      [](const Store& s) { return s.mode != StoreMode::kAssign; });
@@ -139,6 +154,18 @@ absl::Status CheckMixedSweep(const Nest& nest, const DeviceTraits& device) {
   return absl::OkStatus();
 }
 
+// Columns of Welford's states lie in registers, where a thread owns few columns: nothing else may
+// want the whole row.
+absl::Status CheckWelfordSweep(const Nest& nest) {
+  bool states = false, columns = true;
+  for (const NestMember& member : nest.members) {
+    states |= member.reduces_outer && !IsPlainReduction(member.loops);
+    columns &= member.has_inner && !member.reduces_inner && member.position == 1;
+  }
+  if (states && !columns) return Reject("columns' moments need rows of their own");
+  return absl::OkStatus();
+}
+
 // Buffers that no one outside needs.
 void FindLocals(const Program& program, Nest* nest) {
   std::set<int> inside;
@@ -172,8 +199,9 @@ void FindLocals(const Program& program, Nest* nest) {
 
 }  // namespace
 
-bool ReducesRows(const LoopOp& op) {
-  return !IsPlainReduction(op) || LoadOrder(op).back() >= static_cast<int>(op.sizes.size());
+bool ReducesRows(const LoopOp& op, const DeviceTraits& device) {
+  if (!IsPlainReduction(op)) return !SweepsWelford(op, device);
+  return LoadOrder(op).back() >= static_cast<int>(op.sizes.size());
 }
 
 GroupShape ShapeOf(const LoopOp& op, const DeviceTraits& device) {
@@ -189,13 +217,9 @@ GroupShape ShapeOf(const LoopOp& op, const DeviceTraits& device) {
         !IsPlainReduction(op) || sym::Hint(reduced) <= device.most_elements_of_one_row;
     return {one_row ? NestShape::kTiled : NestShape::kFlat, Expr(1), reduced};
   }
-  if (ReducesRows(op)) return {NestShape::kTiled, independent, reduced};
-  const std::vector<int> order = LoadOrder(op);
-  const int outer = static_cast<int>(op.sizes.size());
+  if (ReducesRows(op, device)) return {NestShape::kTiled, independent, reduced};
   // The innermost loop is independent: sweep over rows when all reduced loops come first.
-  bool reduced_first = true;
-  for (size_t k = 0; k < op.reduce_sizes.size(); ++k) reduced_first &= order[k] >= outer;
-  if (reduced_first && sym::Hint(reduced) >= device.least_rows_for_sweep) {
+  if (ReducesOutermost(op) && sym::Hint(reduced) >= device.least_rows_for_sweep) {
     return {NestShape::kTiled, reduced, independent};
   }
   return {NestShape::kBlocked, Expr(1), independent * reduced};
@@ -281,7 +305,7 @@ absl::StatusOr<Nest> BuildNest(const Program& program, const std::vector<int>& o
                                const GroupShape& shape, const DeviceTraits& device) {
   if (shape.shape == NestShape::kBlocked) return BlockedNest(program, ops[0]);
   Nest nest;
-  TENSORD_RETURN_IF_ERROR(AlignLoops(program, ops, shape, &nest));
+  TENSORD_RETURN_IF_ERROR(AlignLoops(program, ops, shape, device, &nest));
   TENSORD_RETURN_IF_ERROR(CheckMixedSweep(nest, device));
   std::vector<Constraint> constraints;
   for (const auto& [buffer, accesses] : CollectAccesses(nest)) {
@@ -294,6 +318,7 @@ absl::StatusOr<Nest> BuildNest(const Program& program, const std::vector<int>& o
     }
   }
   TENSORD_RETURN_IF_ERROR(AssignPositions(constraints, &nest));
+  TENSORD_RETURN_IF_ERROR(CheckWelfordSweep(nest));
   std::stable_sort(
       nest.members.begin(), nest.members.end(),
       [](const NestMember& a, const NestMember& b) { return a.position < b.position; });

@@ -58,7 +58,7 @@ struct GroupShape {
 
 // True for a reduction whose rows lie in memory order (or that only runs row by row); false for one
 // that reduces columns.
-bool ReducesRows(const LoopOp& op);
+bool ReducesRows(const LoopOp& op, const DeviceTraits& device = {});
 
 // The natural shape of an operation alone.
 GroupShape ShapeOf(const LoopOp& op, const DeviceTraits& device);

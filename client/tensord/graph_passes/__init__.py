@@ -2,7 +2,8 @@
 
 Each is a function of the GraphModule that returns how often it did something; each keeps results up
 to rounding, and each is a file of its own. They run on graphs for GPUs only, whose library kernels
-they aim at; bodies of higher-order operators (checkpointing) are passed over as well.
+they aim at; bodies of higher-order operators (checkpointing) are passed over as well. One pass works
+on the joint graph of forward and backward instead, and partition.py calls it: channels_last.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ Nothing changes unless it pays: the copies must move less than the library would
 
 from __future__ import annotations
 
+import logging
 import operator
 from typing import Any
 
@@ -23,6 +24,7 @@ from torch import fx
 from .. import torch_compat
 
 aten = torch.ops.aten
+log = logging.getLogger("tensord")
 
 # Convolutions: which arguments are images and, last, filters; and where the groups are.
 _CONVOLUTIONS: dict[Any, tuple[tuple[int, ...], int]] = {
@@ -100,7 +102,8 @@ def run(joint: fx.GraphModule, force: bool = False) -> int:
         return 0
     try:
         plan = _Plan(joint.graph, convolutions)
-    except _Stays:
+    except _Stays as reason:
+        log.debug("convolutions stay as they are: %s", reason)
         return 0
     if not force and plan.copied() >= sum(map(_transposed, convolutions)):
         return 0
@@ -238,8 +241,9 @@ class _Plan:
     def _read_outside(self, node: fx.Node) -> None:
         self.reads[node] = self._changed(node)
         for arg in self.reads[node]:
-            if _order(_value(arg)) is None:
-                raise _Stays(f"{arg.name}: a layout that no copy has")
+            # A copy has no gaps, which only these two would notice.
+            if not _is_dense(_value(arg)) and (node.op == "output" or _packet(node) in _AS_STRIDED):
+                raise _Stays(f"{node.name} wants a layout that no copy has")
             self.outside[arg] = None
 
     def _inside(self, node: fx.Node) -> torch.Tensor:
@@ -280,12 +284,14 @@ class _Plan:
         after = node
         if node.op == "placeholder":  # all of them come first
             after = [n for n in self.graph.nodes if n.op == "placeholder"][-1]
-        (copy,) = self._insert(after, node, (aten.clone.default, {"memory_format": _FORMAT}))
+        (copy,) = self._insert(
+            after, node, (aten.clone.default, {"memory_format": torch.channels_last})
+        )
         copy.meta["val"] = value
         return copy
 
     def _copied_back(self, node: fx.Node) -> fx.Node:
-        """A copy with the strides that the node had."""
+        """A copy with the strides that the node had, without gaps."""
         order = _order(_value(node))
         contiguous = (aten.clone.default, {"memory_format": torch.contiguous_format})
         steps = [contiguous]
@@ -294,7 +300,8 @@ class _Plan:
             steps = [(aten.permute.default, {"dims": order}), contiguous]
             steps.append((aten.permute.default, {"dims": back}))
         *_, copy = self._insert(node, node, *steps)
-        copy.meta["val"] = _value(node)
+        if _is_dense(_value(node)):
+            copy.meta["val"] = _value(node)
         return copy
 
     def _insert(
@@ -315,8 +322,6 @@ class _Plan:
 
 
 # -- nodes and values ------------------------------------------------------------------------------
-
-_FORMAT = torch.channels_last
 
 
 def _value(node: fx.Node) -> Any:
@@ -375,20 +380,13 @@ def _same_memory(a: Any, b: Any) -> bool:
     return all(size == 1 or mine == yours for size, mine, yours in strides)
 
 
-def _order(tensor: torch.Tensor) -> list[int] | None:
-    """The dimensions from the outermost in memory to the innermost; None where there are gaps."""
-    order = sorted(range(tensor.dim()), key=lambda d: -tensor.stride(d) if tensor.size(d) > 1 else 1)
-    expected = 1
-    for d in reversed(order):
-        if tensor.size(d) > 1 and tensor.stride(d) != expected:
-            return None
-        expected *= tensor.size(d)
-    return order
+def _order(tensor: torch.Tensor) -> list[int]:
+    """The dimensions from the outermost in memory to the innermost."""
+    return sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
 
 
-def _lies_as(tensor: Any, order: list[int]) -> bool:
-    if not isinstance(tensor, torch.Tensor) or tensor.dim() != 4:
-        return False
+def _lies_in(tensor: torch.Tensor, order: list[int]) -> bool:
+    """Without gaps, in this order of dimensions. Those of size 1 may be anywhere."""
     expected = 1
     for d in reversed(order):
         if tensor.size(d) > 1 and tensor.stride(d) != expected:
@@ -397,13 +395,23 @@ def _lies_as(tensor: Any, order: list[int]) -> bool:
     return True
 
 
+def _is_dense(tensor: torch.Tensor) -> bool:
+    return _lies_in(tensor, _order(tensor))
+
+
 def _is_channels_last(tensor: Any) -> bool:
-    return _lies_as(tensor, [0, 2, 3, 1])
+    return _is_image(tensor) and _lies_in(tensor, [0, 2, 3, 1])
 
 
 def _is_row_major(tensor: Any) -> bool:
-    """In row-major memory, and not in channels-last memory too, as where one is the only one."""
-    return _lies_as(tensor, [0, 1, 2, 3]) and not _is_channels_last(tensor)
+    """And not in channels-last memory too, as where one of both dimensions has size 1."""
+    return (
+        _is_image(tensor) and _lies_in(tensor, [0, 1, 2, 3]) and not _lies_in(tensor, [0, 2, 3, 1])
+    )
+
+
+def _is_image(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() == 4
 
 
 def _bytes(tensor: torch.Tensor) -> int:
