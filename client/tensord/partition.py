@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import random_ops, torch_compat
+from . import fallback, random_ops, torch_compat
 from .counters import STATS
 from .graph_passes import channels_last
 
@@ -40,5 +40,13 @@ def partition(joint: fx.GraphModule, inputs: Any, **arguments: Any) -> Any:
 
     torch_compat.let_partitioner_recompute(FUSED)
     random_ops.rewrite(joint)
-    STATS.add("channels_last", channels_last.run(joint))
+    _turn_convolutions(joint)
     return min_cut_rematerialization_partition(joint, inputs, compiler="inductor", **arguments)
+
+
+def _turn_convolutions(joint: fx.GraphModule) -> None:
+    """Into channels-last memory, where it pays; a pass that fails leaves the graph as it was."""
+    try:
+        STATS.add("channels_last", channels_last.run(joint))
+    except Exception as error:
+        fallback.note(error, "a pass over the joint graph")

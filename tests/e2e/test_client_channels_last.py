@@ -184,7 +184,7 @@ def _step(model: nn.Module, run: Any, images: Tensor, low: bool = False) -> dict
 
 
 def _strides(tensor: Tensor) -> list[int]:
-    """Those that mean something: a convolution's library lays a matrix of weights out as it likes."""
+    """Those that mean something: of the others, the library may give what it likes."""
     strides = zip(tensor.shape, tensor.stride(), strict=True)
     return [stride for size, stride in strides if size > 1]
 

@@ -22,6 +22,7 @@ import torch
 from torch import fx
 
 from .. import torch_compat
+from . import layouts
 
 aten = torch.ops.aten
 log = logging.getLogger("tensord")
@@ -151,7 +152,7 @@ def _transposed(node: fx.Node) -> int:
     images = [arg.meta["val"] for arg in _operands(node)[:-1]]
     # Of a backward step: the gradient of its image, where that is asked for.
     images.append(result if isinstance(result, torch.Tensor) else result[0])
-    return sum(_bytes(image) for image in images if _is_row_major(image))
+    return sum(layouts.bytes_of(image) for image in images if layouts.is_row_major(image))
 
 
 # -- what changes ----------------------------------------------------------------------------------
@@ -172,11 +173,11 @@ class _Plan:
         if self.fake_mode is None:
             raise _Stays("its values are not fake")
         operands = {arg for node in convolutions for arg in _operands(node)}
-        self.casts = {n for n in operands if n.target in _CASTS and _is_row_major(_value(n))}
+        self.casts = {n for n in operands if n.target in _CASTS and layouts.is_row_major(_value(n))}
         self.values: dict[fx.Node, Any] = {}  # of nodes whose strides change
-        self.inside: dict[fx.Node, torch.Tensor] = {}  # copies of others in channels-last memory
-        self.outside: dict[fx.Node, None] = {}  # what is copied back, as in eager
-        self.reads: dict[fx.Node, list[fx.Node]] = {}  # arguments of which a node reads the copies
+        # What is copied, into channels-last memory or back to what eager has, and who reads the copy.
+        self.inside: dict[fx.Node, list[fx.Node]] = {}
+        self.outside: dict[fx.Node, list[fx.Node]] = {}
         for node in nodes:
             if node.op == "call_function":
                 self._visit(node)
@@ -185,7 +186,7 @@ class _Plan:
 
     def copied(self) -> int:
         """Bytes of all copies. What is cast anyway costs nothing more."""
-        return sum(_bytes(_value(node)) for node in (*self.inside, *self.outside))
+        return sum(layouts.bytes_of(_value(node)) for node in (*self.inside, *self.outside))
 
     # -- planning --
 
@@ -197,22 +198,26 @@ class _Plan:
         if value is None:
             self._read_outside(node)
             return
-        self.reads[node] = brought
+        for arg in brought:
+            self.inside.setdefault(arg, []).append(node)
         new, old = _leaves(value), _leaves(_value(node))
         if not all(map(_same_type, new, old)):
             raise _Stays(f"{node.name}: its result depends on the layout")
         # Strides of dimensions of size 1 say nothing; eager's stay.
-        kept = [b if b is None or _same_memory(a, b) else a for a, b in zip(new, old, strict=True)]
+        kept = [
+            b if b is None or layouts.same_memory(a, b) else a
+            for a, b in zip(new, old, strict=True)
+        ]
         if any(a is not b for a, b in zip(kept, old, strict=True)):
             self.values[node] = kept[0] if isinstance(value, torch.Tensor) else tuple(kept)
 
     def _brought(self, node: fx.Node) -> list[fx.Node]:
         """Arguments that the node should read in channels-last memory, and that are not in it."""
         if _is_convolution(node):
-            return [arg for arg in _operands(node) if not _is_channels_last(self._now(arg))]
-        if not any(_is_channels_last(self.values[arg]) for arg in self._changed(node)):
+            return [arg for arg in _operands(node) if not layouts.is_channels_last(self._now(arg))]
+        if not any(layouts.is_channels_last(self.values[arg]) for arg in self._changed(node)):
             return []
-        images = [arg for arg in node.all_input_nodes if _is_row_major(self._now(arg))]
+        images = [arg for arg in node.all_input_nodes if layouts.is_row_major(self._now(arg))]
         if _packet(node) in _FOLLOWING:
             return images
         if _is_pointwise(node):  # but not what is broadcast
@@ -220,37 +225,29 @@ class _Plan:
         return []
 
     def _may_change(self, node: fx.Node) -> bool:
-        return (
-            node in self.casts
-            or _takes_any_layout(node)
-            and all(_value(arg) is not None for arg in node.all_input_nodes)
-        )
+        known = all(_value(arg) is not None for arg in node.all_input_nodes)
+        return node in self.casts or (known and _takes_any_layout(node))
 
     def _new_value(self, node: fx.Node, brought: list[fx.Node]) -> Any:
         """What the node gives for what its arguments have become; None for a view that cannot."""
-        copies = {arg: self._inside(arg) for arg in brought}
-        args, kwargs = fx.node.map_arg(
-            (node.args, self._kwargs(node)), lambda arg: copies.get(arg, self._now(arg))
-        )
         with self.fake_mode, torch.no_grad():
+            copies = {arg: _value(arg).clone(memory_format=torch.channels_last) for arg in brought}
+            args, kwargs = fx.node.map_arg(
+                (node.args, self._kwargs(node)), lambda arg: copies.get(arg, self._now(arg))
+            )
             try:
                 return node.target(*args, **kwargs)
             except (RuntimeError, ValueError):
                 return None
 
     def _read_outside(self, node: fx.Node) -> None:
-        self.reads[node] = self._changed(node)
-        for arg in self.reads[node]:
+        for arg in self._changed(node):
             # A copy has no gaps, which only these two would notice.
-            if not _is_dense(_value(arg)) and (node.op == "output" or _packet(node) in _AS_STRIDED):
+            if not layouts.is_dense(_value(arg)) and (
+                node.op == "output" or _packet(node) in _AS_STRIDED
+            ):
                 raise _Stays(f"{node.name} wants a layout that no copy has")
-            self.outside[arg] = None
-
-    def _inside(self, node: fx.Node) -> torch.Tensor:
-        if node not in self.inside:
-            with self.fake_mode, torch.no_grad():
-                self.inside[node] = _value(node).clone(memory_format=torch.channels_last)
-        return self.inside[node]
+            self.outside.setdefault(arg, []).append(node)
 
     def _changed(self, node: fx.Node) -> list[fx.Node]:
         return [arg for arg in node.all_input_nodes if arg in self.values]
@@ -266,41 +263,35 @@ class _Plan:
     # -- the change itself --
 
     def apply(self) -> None:
-        copies: dict[fx.Node, fx.Node] = {}
-        for node, value in self.inside.items():
-            copies[node] = self._copied(node, value)
-        for node in self.outside:
-            copies[node] = self._copied_back(node)
-        for node, arguments in self.reads.items():
-            for arg in arguments:
-                node.replace_input_with(arg, copies[arg])
+        for copied, copy_of in ((self.inside, self._copied), (self.outside, self._copied_back)):
+            for node, readers in copied.items():
+                copy = copy_of(node)
+                for reader in readers:
+                    reader.replace_input_with(node, copy)
         for node in self.casts:
             node.kwargs = self._kwargs(node)
         for node, value in self.values.items():
             node.meta["val"] = value
             node.meta.pop("tensor_meta", None)
 
-    def _copied(self, node: fx.Node, value: torch.Tensor) -> fx.Node:
+    def _copied(self, node: fx.Node) -> fx.Node:
         after = node
         if node.op == "placeholder":  # all of them come first
             after = [n for n in self.graph.nodes if n.op == "placeholder"][-1]
-        (copy,) = self._insert(
-            after, node, (aten.clone.default, {"memory_format": torch.channels_last})
-        )
-        copy.meta["val"] = value
-        return copy
+        channels_last = (aten.clone.default, {"memory_format": torch.channels_last})
+        return self._insert(after, node, channels_last)[-1]
 
     def _copied_back(self, node: fx.Node) -> fx.Node:
         """A copy with the strides that the node had, without gaps."""
-        order = _order(_value(node))
+        order = layouts.order(_value(node))
         contiguous = (aten.clone.default, {"memory_format": torch.contiguous_format})
         steps = [contiguous]
         if order != sorted(order):
             back = sorted(order, key=order.__getitem__)
             steps = [(aten.permute.default, {"dims": order}), contiguous]
             steps.append((aten.permute.default, {"dims": back}))
-        *_, copy = self._insert(node, node, *steps)
-        if _is_dense(_value(node)):
+        copy = self._insert(node, node, *steps)[-1]
+        if layouts.is_dense(_value(node)):
             copy.meta["val"] = _value(node)
         return copy
 
@@ -370,49 +361,3 @@ def _same_type(a: Any, b: Any) -> bool:
     if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
         return type(a) is type(b)
     return a.dtype == b.dtype and a.shape == b.shape
-
-
-def _same_memory(a: Any, b: Any) -> bool:
-    """True where elements lie at the same places."""
-    if not isinstance(a, torch.Tensor):
-        return True
-    strides = zip(a.shape, a.stride(), b.stride(), strict=True)
-    return all(size == 1 or mine == yours for size, mine, yours in strides)
-
-
-def _order(tensor: torch.Tensor) -> list[int]:
-    """The dimensions from the outermost in memory to the innermost."""
-    return sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
-
-
-def _lies_in(tensor: torch.Tensor, order: list[int]) -> bool:
-    """Without gaps, in this order of dimensions. Those of size 1 may be anywhere."""
-    expected = 1
-    for d in reversed(order):
-        if tensor.size(d) > 1 and tensor.stride(d) != expected:
-            return False
-        expected *= tensor.size(d)
-    return True
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    return _lies_in(tensor, _order(tensor))
-
-
-def _is_channels_last(tensor: Any) -> bool:
-    return _is_image(tensor) and _lies_in(tensor, [0, 2, 3, 1])
-
-
-def _is_row_major(tensor: Any) -> bool:
-    """And not in channels-last memory too, as where one of both dimensions has size 1."""
-    return (
-        _is_image(tensor) and _lies_in(tensor, [0, 1, 2, 3]) and not _lies_in(tensor, [0, 2, 3, 1])
-    )
-
-
-def _is_image(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dim() == 4
-
-
-def _bytes(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
