@@ -175,7 +175,7 @@ class _Plan:
         operands = {arg for node in convolutions for arg in _operands(node)}
         self.casts = {n for n in operands if n.target in _CASTS and layouts.is_row_major(_value(n))}
         self.values: dict[fx.Node, Any] = {}  # of nodes whose strides change
-        # What is copied, into channels-last memory or back to what eager has, and who reads the copy.
+        # What is copied into channels-last memory, or back, and who reads the copy.
         self.inside: dict[fx.Node, list[fx.Node]] = {}
         self.outside: dict[fx.Node, list[fx.Node]] = {}
         for node in nodes:
