@@ -11,10 +11,6 @@
 namespace tensord::compiler {
 namespace {
 
-// Lanes that take neighbouring columns when copies are combined; the others take other copies.
-constexpr int kFinishColumns = 8;
-constexpr int kSplitGroup = 32;
-
 // The prelude's function that combines the threads of a group.
 const char* GroupFunction(ReduceKind kind) {
   switch (kind) {
@@ -56,18 +52,6 @@ std::pair<std::string, int64_t> SavedType(ReduceKind kind, DType dtype, const st
     default:
       return {type, size};
   }
-}
-
-// The parts of a column's state, by the names of its members; of a plain value itself.
-std::vector<std::string> ColumnParts(ReduceKind kind) {
-  if (kind == ReduceKind::kWelford) return {".mean", ".m2", ".weight"};
-  return {""};
-}
-
-std::string Lines(const std::vector<std::string>& lines, const std::string& indent) {
-  std::string text;
-  for (const std::string& line : lines) absl::StrAppend(&text, indent, line, "\n");
-  return text;
 }
 
 }  // namespace
@@ -123,6 +107,11 @@ int64_t CudaAccumulators::SharedBytesOfLane() const {
     if (IsPrivate(acc) && IsColumns(acc) && plan_.groups() > 1) bytes = std::max(bytes, acc.bytes);
   }
   return bytes;
+}
+
+std::vector<std::string> CudaAccumulators::ColumnParts(ReduceKind kind) {
+  if (kind == ReduceKind::kWelford) return {".mean", ".m2", ".weight"};
+  return {""};
 }
 
 std::string CudaAccumulators::Start(const Accumulator& acc, const std::string& lanes) const {
@@ -332,115 +321,6 @@ std::string CudaAccumulators::SavePrivate() {
     text += "    }\n  }\n";
   }
   return text;
-}
-
-// ---- Combining copies
-
-FinishText CudaAccumulators::FinishTotal(const Accumulator& acc, const std::string& name) {
-  CudaPlan plan{.group = 1};
-  CudaBody body(program_, nest_, interface_, plan);
-  const std::string copies = body.ExtentText(plan_.copies);
-  const std::string combine = CombineFunction(acc.reduction->kind), saved = SavedAt(acc, &body);
-  EmitState(acc, "result", &body);
-  const std::string store = Lines(body.lines(0), "    ");
-  FinishText finish{.name = name, .blocks = Expr(1)};
-  finish.text = absl::StrCat(
-      "static __device__ void ", name,
-      "(const Args& args, [[maybe_unused]] int block, char* shared) {\n", body.Declarations(),
-      "  auto total = ", Start(acc, "1"), ";\n  for (int copy = threadIdx.x; copy < ", copies,
-      "; copy += ", kFinishThreads, ")\n    total = ", combine, "(total, tk::broadcast<1>(", saved,
-      "[copy]));\n  const auto result = tk::broadcast<1>(",
-      CombineGroup(acc, absl::StrCat(ReduceFunction(acc.reduction->kind), "(total)"),
-                   kFinishThreads),
-      ");\n  if (threadIdx.x == 0) {\n", store, "  }\n}\n");
-  return finish;
-}
-
-FinishText CudaAccumulators::FinishColumns(const Accumulator& acc, const std::string& name) {
-  CudaPlan plan{.group = 1};
-  CudaBody body(program_, nest_, interface_, plan);
-  const Expr columns = sym::Product(nest_.inner);
-  const std::string count = body.ExtentText(columns), copies = body.ExtentText(plan_.copies);
-  std::vector<std::string> saved;
-  const size_t parts = ColumnParts(acc.reduction->kind).size();
-  for (size_t part = 0; part < parts; ++part) {
-    saved.push_back(
-        absl::StrCat("tk::broadcast<1>((", ColumnAt(acc, part, "copy", &body), ")[column])"));
-  }
-  std::string value = absl::StrJoin(saved, ", ");
-  if (parts > 1) value = absl::StrCat("decltype(total){", value, "}");
-  const std::string decode =
-      DecodeLoops(&body, nest_.inner, static_cast<int>(nest_.outer.size()), "column", "    ");
-  EmitState(acc, "total", &body);
-  const std::string store = Lines(body.lines(0), "    ");
-  constexpr int kRowsOfBlock = kFinishThreads / kFinishColumns;
-  FinishText finish{.name = name, .blocks = sym::CeilDiv(columns, Expr(kFinishColumns))};
-  finish.text = absl::StrCat(
-      "static __device__ void ", name, "(const Args& args, int block, char* shared) {\n",
-      body.Declarations(), "  const int x = threadIdx.x % ", kFinishColumns, ", y = threadIdx.x / ",
-      kFinishColumns, ";\n  const index column = block * ", kFinishColumns,
-      " + x;\n  auto total = ", Start(acc, "1"), ";\n  if (column < ", count,
-      ") {\n#pragma unroll 8\n    for (int copy = y; copy < ", copies, "; copy += ", kRowsOfBlock,
-      ")\n      total = ", CombineText(acc.reduction->kind), "(total, ", value,
-      ");\n  }\n  total = tk::combine_groups<", kFinishColumns, ", ", kFinishThreads,
-      ">(total, [](auto a, auto b) { return ", CombineText(acc.reduction->kind),
-      "(a, b); }, shared);\n  if (y == 0 && column < ", count, ") {\n", decode, store, "  }\n}\n");
-  return finish;
-}
-
-// The parts of each row, then the row's statements.
-FinishText CudaAccumulators::FinishSplit(const std::string& name) {
-  CudaPlan plan{.kind = CudaPlan::kRows, .threads = kFinishThreads, .group = kSplitGroup};
-  CudaBody body(program_, nest_, interface_, plan);
-  const Expr rows = sym::Product(nest_.outer);
-  const std::string count = body.ExtentText(rows);
-  const std::string decode = DecodeLoops(&body, nest_.outer, 0, "row", "  ");
-  std::string combine;
-  body.BeginPass(false);
-  for (const Accumulator& acc : all_) {
-    const StateText* state = StateOf(acc.reduction->kind);
-    const std::string function = CombineText(acc.reduction->kind);
-    const std::string saved = absl::StrCat(SavedAt(acc, &body), "[row * ", plan_.parts, " + part]");
-    absl::StrAppend(
-        &combine, "  auto ", acc.name, " = ", Start(acc, "1"), ";\n  for (int part = lane; part < ",
-        plan_.parts, "; part += ", kSplitGroup, ")\n    ", acc.name, " = ", function, "(", acc.name,
-        ", ", state == nullptr ? absl::StrCat("tk::broadcast<1>(", saved, ")") : saved, ");\n");
-    std::string result = acc.name;
-    if (state == nullptr)
-      result = absl::StrCat(ReduceFunction(acc.reduction->kind), "(", result, ")");
-    result = CombineGroup(acc, result, kSplitGroup);
-    if (state == nullptr) result = absl::StrCat("tk::broadcast<1>(", result, ")");
-    EmitState(acc, body.Define(0, result), &body);
-  }
-  for (const NestMember& member : nest_.members) {
-    if (member.has_inner) continue;
-    body.SetMember(&member);
-    for (const Store& store : member.loops.stores) body.EmitStore(store, false);
-  }
-  const std::string lines = Lines(body.lines(0), "  ");
-  FinishText finish{.name = name, .blocks = sym::CeilDiv(rows, Expr(kFinishThreads / kSplitGroup))};
-  finish.text = absl::StrCat(
-      "static __device__ void ", name,
-      "(const Args& args, int block, [[maybe_unused]] char* shared) {\n", body.Declarations(),
-      "  const index row = block * ", kFinishThreads / kSplitGroup, " + threadIdx.x / ",
-      kSplitGroup, ";\n  const int lane = threadIdx.x % ", kSplitGroup, ";\n  if (row >= ", count,
-      ") return;\n", decode, combine, lines, "}\n");
-  return finish;
-}
-
-std::vector<FinishText> CudaAccumulators::Finish(const std::string& name) {
-  std::vector<FinishText> finishes;
-  if (finished_.empty()) return finishes;
-  if (plan_.kind == CudaPlan::kSplit) {
-    finishes.push_back(FinishSplit(absl::StrCat(name, "_finish")));
-    return finishes;
-  }
-  for (const Accumulator* acc : finished_) {
-    for (BufferId id : acc->reduction->results) interface_->MarkWritten(id);
-    const std::string full = absl::StrCat(name, "_finish_", acc->name);
-    finishes.push_back(IsColumns(*acc) ? FinishColumns(*acc, full) : FinishTotal(*acc, full));
-  }
-  return finishes;
 }
 
 }  // namespace tensord::compiler

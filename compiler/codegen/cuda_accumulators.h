@@ -65,6 +65,8 @@ class CudaAccumulators {
     std::optional<Expr> offset;  // there
   };
 
+  // The parts of a column's state, by the names of its members; of a plain value itself.
+  static std::vector<std::string> ColumnParts(ReduceKind kind);
   bool IsColumns(const Accumulator& acc) const {
     return acc.member->has_inner && !acc.member->reduces_inner;
   }
@@ -78,7 +80,7 @@ class CudaAccumulators {
   std::string ColumnAt(const Accumulator& acc, size_t part, const std::string& copy,
                        BodyEmitter* body) const;
   FinishText FinishTotal(const Accumulator& acc, const std::string& name);
-  FinishText FinishColumns(const Accumulator& acc, const std::string& name);
+  FinishText FinishColumns(const std::vector<const Accumulator*>& columns, const std::string& name);
   FinishText FinishSplit(const std::string& name);
 
   const Program& program_;

@@ -332,6 +332,10 @@ class Planner {
 }  // namespace
 
 Nest PrepareForCuda(const Program& program, Nest nest) {
+  const auto first = std::stable_partition(nest.members.begin(), nest.members.end(),
+                                           [](const NestMember& m) { return m.has_outer; });
+  nest.after.assign(first, nest.members.end());
+  nest.members.erase(first, nest.members.end());
   if (nest.shape != NestShape::kFlat) return nest;
   for (NestMember& member : nest.members) member.reduces_outer = member.reduces_inner;
   if (nest.inner.size() > 1 && IsPointwise(nest) && MoreWithinRows(ChooseWidth(program, nest)) &&

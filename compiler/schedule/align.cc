@@ -18,6 +18,7 @@ struct Side {
 struct Placement {
   std::vector<Side> sides;
   bool has_inner = true;
+  bool has_outer = true;
   bool reduces_outer = false;
   bool reduces_inner = false;
 };
@@ -48,6 +49,11 @@ absl::StatusOr<Placement> Place(const LoopOp& op, const GroupShape& shape,
     if (independent == shape.outer && shape.shape == NestShape::kTiled) {
       placement.sides = {scaled(par)};
       placement.has_inner = false;
+      return placement;
+    }
+    if (independent == shape.inner && shape.shape == NestShape::kTiled && device.finishes_columns) {
+      placement.sides = {par};
+      placement.has_outer = false;
       return placement;
     }
     return absl::FailedPreconditionError("iteration spaces differ");
@@ -194,6 +200,7 @@ absl::Status AlignLoops(const Program& program, const std::vector<int>& ops,
   for (size_t i = 0; i < ops.size(); ++i) {
     NestMember member{.op = ops[i], .loops = std::get<LoopOp>(program.operations[ops[i]])};
     member.has_inner = placements[i].has_inner;
+    member.has_outer = placements[i].has_outer;
     member.reduces_outer = placements[i].reduces_outer;
     member.reduces_inner = placements[i].reduces_inner;
     const std::vector<Expr> loops = LoopsOf(placements[i], member.loops, dims);

@@ -8,7 +8,7 @@ DeviceTraits TraitsOf(const v1::Target& target, bool deterministic) {
   DeviceTraits traits;
   if (!target.has_cuda()) return traits;
   traits.parallel_scatter = !deterministic;
-  traits.sweeps_welford = true;
+  traits.finishes_columns = true;
   traits.few_rows = std::max<int64_t>(4, target.cuda().multiprocessors());
   traits.long_row = 16384;
   // Accumulators for the columns of a row stay in the registers of one block, beside the row.

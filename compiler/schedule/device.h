@@ -15,8 +15,9 @@ struct DeviceTraits {
   bool parallel_scatter = false;
   // A column reduction sweeps over rows when there are so many; fewer keep a machine idle.
   int64_t least_rows_for_sweep = 64;
-  // Welford's states of columns sweep too; otherwise they run column by column.
-  bool sweeps_welford = false;
+  // Welford's states of columns sweep too, and what follows from sums of columns runs where they
+  // are finished.
+  bool finishes_columns = false;
   // A full reduction of at most this many elements runs as one row, so that what follows it can
   // share its nest.
   int64_t most_elements_of_one_row = 16384;
