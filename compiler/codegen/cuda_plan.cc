@@ -49,11 +49,6 @@ constexpr int kTotalsThreads = 2048;
 // A part of a split row has at least this many vectors for each thread.
 constexpr int kLeastVectorsOfPart = 4;
 
-bool HasColumnSums(const Nest& nest) {
-  return std::any_of(nest.members.begin(), nest.members.end(),
-                     [](const NestMember& m) { return m.reduces_outer; });
-}
-
 bool IsPointwise(const Nest& nest) {
   return std::all_of(nest.members.begin(), nest.members.end(), [](const NestMember& m) {
     return m.has_inner && m.position <= 1 && m.loops.reductions.empty();
@@ -114,6 +109,8 @@ class Planner {
       plan_.kind = CudaPlan::kSweep;
       Threads(kUsualThreads);
       Bound(sym::CeilDiv(rows_ * vectors_, Expr(plan_.threads)), SweepBlocks());
+    } else if (IsPointwise(nest_) && widths_.columns && nest_.inner.size() == 1) {
+      Tile();
     } else if (IsPointwise(nest_) && !PaysByRows()) {
       Elements();
     } else {
@@ -162,7 +159,7 @@ class Planner {
     const int64_t rows = std::max<int64_t>(1, sym::Hint(rows_));
     const bool sums = HasColumnSums(nest_);
     plan_.kind = sums ? CudaPlan::kSweep : CudaPlan::kRows;
-    if (sums && PureColumns()) return Tile();
+    if (sums && IsPureColumns(nest_)) return Tile();
     if (!sums && MaySplit() && HasFewLongRows()) return Split(rows, vectors);
     UseWholeWidth();
     if (!HoldRow(sums) && sums) {  // columns in memory are in whole vectors
@@ -280,14 +277,9 @@ class Planner {
     if (!plan_.rows_in_shared && (bytes > 0 || sums)) Bound(rows_, 2 * Multiprocessors());
   }
 
-  // Nothing but sums over rows: columns are independent of each other.
-  bool PureColumns() const {
-    return std::all_of(nest_.members.begin(), nest_.members.end(), [](const NestMember& m) {
-      return m.has_inner && m.position == 1 && !m.reduces_inner;
-    });
-  }
-
+  // A thread keeps to its columns: to what it sums, and to what it loads for them once.
   void Tile() {
+    plan_.kind = HasColumnSums(nest_) ? CudaPlan::kSweep : CudaPlan::kRows;
     Threads(kUsualThreads);
     UseWholeWidth();
     // Few columns: a warp takes several rows at once.
@@ -338,8 +330,10 @@ Nest PrepareForCuda(const Program& program, Nest nest) {
   nest.members.erase(first, nest.members.end());
   if (nest.shape != NestShape::kFlat) return nest;
   for (NestMember& member : nest.members) member.reduces_outer = member.reduces_inner;
-  if (nest.inner.size() > 1 && IsPointwise(nest) && MoreWithinRows(ChooseWidth(program, nest)) &&
-      sym::Hint(nest.inner.back()) >= kLeastInterleaved) {
+  if (nest.inner.size() < 2 || !IsPointwise(nest)) return nest;
+  const Widths widths = ChooseWidth(program, nest);
+  if (widths.columns ||
+      (MoreWithinRows(widths) && sym::Hint(nest.inner.back()) >= kLeastInterleaved)) {
     nest.outer.assign(nest.inner.begin(), nest.inner.end() - 1);
     nest.inner.erase(nest.inner.begin(), nest.inner.end() - 1);
     nest.shape = NestShape::kTiled;

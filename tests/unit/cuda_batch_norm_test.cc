@@ -59,10 +59,10 @@ GraphBuilder TwoNorms(const Images& images, v1::DType dtype) {
   const Ref weight = g.Input(channel), mean = g.Input(channel), rstd = g.Input(channel);
   const Ref sum = g.Node("aten::add.Tensor", {grad, other, 1}, meta);
   for (const Ref& image : {x, y}) {
-    const Ref r =
-        g.Node("aten::native_batch_norm_backward",
-               {sum, image, weight, nullptr, nullptr, mean, rstd, true, 1e-5, List({true, true, true})},
-               {meta, channel, channel});
+    const Ref r = g.Node(
+        "aten::native_batch_norm_backward",
+        {sum, image, weight, nullptr, nullptr, mean, rstd, true, 1e-5, List({true, true, true})},
+        {meta, channel, channel});
     g.Output(r).Output(r.result(1)).Output(r.result(2));
   }
   return g;
@@ -70,11 +70,21 @@ GraphBuilder TwoNorms(const Images& images, v1::DType dtype) {
 
 TEST(CudaBatchNorm, Forward) {
   std::vector<CudaCase> cases{
-      {"64 channels", Forward({3, 64, 5, 7}, kBF16), {"sweep w8 t256 g8 c1 tiled loops"}},
-      {"256 channels", Forward({2, 256, 7, 7}, kBF16), {"sweep w8 t256 g32 c1 tiled loops"}},
-      {"512 channels", Forward({2, 512, 7, 7}, kF32), {"sweep w4 t256 g32 c1 tiled loops"}},
-      {"24 channels", Forward({3, 24, 5, 7}, kBF16), {"sweep w8 t256 g4 c1 tiled loops"}},
-      {"odd channels", Forward({3, 21, 5, 7}, kF32), {"sweep w1 t256 g32 c1 tiled loops"}},
+      {"64 channels",
+       Forward({3, 64, 5, 7}, kBF16),
+       {"sweep w8 t256 g8 c1 tiled loops", "rows w8 t256 g8 c1 tiled loops"}},
+      {"256 channels",
+       Forward({2, 256, 7, 7}, kBF16),
+       {"sweep w8 t256 g32 c1 tiled loops", "rows w8 t256 g32 c1 tiled loops"}},
+      {"512 channels",
+       Forward({2, 512, 7, 7}, kF32),
+       {"sweep w4 t256 g32 c1 tiled loops", "rows w4 t256 g32 c1 tiled loops"}},
+      {"24 channels",
+       Forward({3, 24, 5, 7}, kBF16),
+       {"sweep w8 t256 g4 c1 tiled loops", "rows w8 t256 g4 c1 tiled loops"}},
+      {"odd channels",
+       Forward({3, 21, 5, 7}, kF32),
+       {"sweep w1 t256 g32 c1 tiled loops", "rows w1 t256 g32 c1 tiled loops"}},
   };
   for (CudaCase& c : cases) c.slack = 5e-3;
   ExpectPlansAndNumbers(cases);
@@ -82,10 +92,18 @@ TEST(CudaBatchNorm, Forward) {
 
 TEST(CudaBatchNorm, Backward) {
   std::vector<CudaCase> cases{
-      {"64 channels", Backward({3, 64, 5, 7}, kBF16), {"sweep w8 t256 g8 c1 tiled loops"}},
-      {"256 channels", Backward({2, 256, 7, 7}, kBF16), {"sweep w8 t256 g32 c1 tiled loops"}},
-      {"512 channels", Backward({2, 512, 7, 7}, kF32), {"sweep w4 t256 g32 c1 tiled loops"}},
-      {"two norms", TwoNorms({3, 128, 5, 7}, kBF16), {"sweep w8 t256 g16 c1 tiled loops"}},
+      {"64 channels",
+       Backward({3, 64, 5, 7}, kBF16),
+       {"sweep w8 t256 g8 c1 tiled loops", "rows w8 t256 g8 c1 tiled loops"}},
+      {"256 channels",
+       Backward({2, 256, 7, 7}, kBF16),
+       {"sweep w8 t256 g32 c1 tiled loops", "rows w8 t256 g32 c1 tiled loops"}},
+      {"512 channels",
+       Backward({2, 512, 7, 7}, kF32),
+       {"sweep w4 t256 g32 c1 tiled loops", "rows w4 t256 g32 c1 tiled loops"}},
+      {"two norms",
+       TwoNorms({3, 128, 5, 7}, kBF16),
+       {"sweep w8 t256 g16 c1 tiled loops", "rows w8 t256 g16 c1 tiled loops"}},
   };
   for (CudaCase& c : cases) c.slack = 5e-3;
   ExpectPlansAndNumbers(cases);
