@@ -39,9 +39,14 @@ constexpr int64_t kPlainShared = 48 << 10;
 constexpr int64_t kStaticShared = 4 << 10;
 // Threads of a multiprocessor that sweep: more hide latency better, fewer leave less to combine.
 constexpr int kSweepThreads = 1024;
-// The same where each thread has several vectors under way, and where it holds accumulators for a
-// row beside the row.
+// The same where each thread has several vectors under way, and where it keeps as many registers as
+// half of the threads have.
 constexpr int kTileThreads = 768;
+constexpr int kHeavyTileThreads = 512;
+constexpr int kMostKeptOfTile = 40;
+// Loads that a thread of a tile should have under way.
+constexpr int kLoadsAtOnce = 4;
+// The same where it holds accumulators for a row beside the row.
 constexpr int kRowSweepThreads = 384;
 constexpr int kRowSweepBlock = 128;
 // The same where only totals outlive a row.
@@ -288,8 +293,10 @@ class Planner {
     plan_.tiled = true;
     const Expr tiles = sym::CeilDiv(vectors_, Expr(plan_.group));
     const int64_t hint = std::max<int64_t>(1, sym::Hint(tiles));
-    const int64_t sweeps =
-        std::max<int64_t>(1, Multiprocessors() * kTileThreads / plan_.threads / hint);
+    const bool heavy = widths_.of_columns * plan_.width > kMostKeptOfTile;
+    plan_.resident = std::max(1, (heavy ? kHeavyTileThreads : kTileThreads) / plan_.threads);
+    plan_.rows_at_once = std::clamp(kLoadsAtOnce / std::max(1, widths_.of_rows), 1, kLoadsAtOnce);
+    const int64_t sweeps = std::max<int64_t>(1, Multiprocessors() * plan_.resident / hint);
     plan_.loops_rows = true;
     plan_.copies = sym::Min(sym::CeilDiv(rows_, Expr(plan_.groups())), Expr(sweeps));
     plan_.blocks = tiles * plan_.copies;

@@ -1,6 +1,8 @@
 #include "compiler/codegen/cuda_width.h"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 namespace tensord::compiler {
 namespace {
@@ -39,6 +41,22 @@ bool IsColumn(const Expr& index, int last) {
               (atom.kind == sym::AtomKind::kLoop && atom.id != last);
   });
   return !others;
+}
+
+// Vectors that a thread keeps for its columns, and that it loads for each row.
+std::pair<int, int> CountVectors(const Nest& nest, int last) {
+  std::set<std::pair<BufferId, Expr>> columns, rows;
+  int kept = 0;
+  for (const NestMember& member : nest.members) {
+    for (const Inst& inst : member.loops.block.insts) {
+      if (inst.kind != InstKind::kLoad || nest.local.count(inst.buffer) != 0) continue;
+      (IsColumn(inst.index, last) ? columns : rows).emplace(inst.buffer, inst.index);
+    }
+    for (const Reduction& reduction : member.loops.reductions) {
+      kept += reduction.kind == ReduceKind::kWelford ? 3 : 1;
+    }
+  }
+  return {kept + static_cast<int>(columns.size()), static_cast<int>(rows.size())};
 }
 
 int BodyCost(const Nest& nest) {
@@ -102,6 +120,7 @@ Widths ChooseWidth(const Program& program, const Nest& nest) {
                        [w](const auto& access) { return access.second % w == 0; });
   };
   Widths widths{.wished = width, .straight = straight, .columns = columns};
+  std::tie(widths.of_columns, widths.of_rows) = CountVectors(nest, last);
   while (width > 1 && !is_aligned(width)) width /= 2;
   widths.partial = std::max(width, 1);
   while (width > 1 && !sym::ExactDiv(nest.inner.back(), Expr(width))) width /= 2;
