@@ -36,7 +36,7 @@ constexpr Symbol kSymbols[] = {
     TENSORD_SYMBOL(get_parameter, "cuKernelGetParamInfo", false),  // 12.4
     TENSORD_SYMBOL(get_attribute, "cuFuncGetAttribute"),
     TENSORD_SYMBOL(set_attribute, "cuFuncSetAttribute"),
-    TENSORD_SYMBOL(launch, "cuLaunchKernel"),
+    TENSORD_SYMBOL(launch, "cuLaunchKernelEx"),
     TENSORD_SYMBOL(query_stream, "cuStreamQuery"),
 };
 #undef TENSORD_SYMBOL

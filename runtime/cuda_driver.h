@@ -21,6 +21,20 @@ using CuKernel = struct CuKernelOpaque*;
 using CuFunction = struct CuFunctionOpaque*;  // a kernel in one context
 using CuStream = struct CuStreamOpaque*;
 
+struct CuLaunchAttribute {  // CUlaunchAttribute
+  int id;
+  alignas(8) int value[16];  // a union of 64 bytes, most of whose members are one int
+};
+struct CuLaunchConfig {  // CUlaunchConfig
+  unsigned grid[3], block[3];
+  unsigned shared_bytes;
+  CuStream stream;
+  CuLaunchAttribute* attributes;
+  unsigned num_attributes;
+};
+// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+inline constexpr int kProgrammaticLaunchAttribute = 6;
+
 inline constexpr CuResult kCudaSuccess = 0, kCudaInvalidContext = 201, kCudaNotReady = 600;
 inline constexpr int kMaxDynamicSharedAttribute = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_...
 
@@ -46,9 +60,7 @@ struct CudaDriver {
   CuResult (*get_attribute)(int* value, int attribute, CuFunction);
   CuResult (*set_attribute)(CuFunction, int attribute, int value);
 
-  CuResult (*launch)(CuFunction, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                     CuStream, void** parameters, void** extra);
+  CuResult (*launch)(const CuLaunchConfig*, CuFunction, void** parameters, void** extra);
   CuResult (*query_stream)(CuStream);
 };
 

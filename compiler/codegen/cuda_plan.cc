@@ -358,19 +358,19 @@ CudaPlan PlanCudaNest(const Program& program, const Nest& nest, const v1::CudaTa
 std::string ToString(const CudaPlan& plan) {
   static constexpr const char* kNames[] = {"elements", "tiles", "rows",
                                            "sweep",    "split", "columns"};
-  std::string text = absl::StrCat(kNames[plan.kind], " w", plan.width, " t", plan.threads, " g",
-                                  plan.group, " c", plan.chunks);
+  std::string text = absl::StrCat(kNames[plan.kind], " w", plan.width);
+  if (plan.tiles) {
+    absl::StrAppend(&text, " ", plan.tiles->along, "x", plan.tiles->across);
+    for (const TileOperand& operand : plan.tiles->operands)
+      absl::StrAppend(&text, " r", operand.run);
+  }
+  absl::StrAppend(&text, " t", plan.threads, " g", plan.group, " c", plan.chunks);
   if (plan.interleaved) text += " interleaved";
   if (plan.partial) text += " partial";
   if (plan.tiled) text += " tiled";
   if (plan.loops_rows) text += " loops";
   if (plan.turns > 1) absl::StrAppend(&text, " turns", plan.turns);
   if (plan.parts > 1) absl::StrAppend(&text, " parts", plan.parts);
-  if (plan.tiles) {
-    absl::StrAppend(&text, " ", plan.tiles->along, "x", plan.tiles->across);
-    for (const TileOperand& operand : plan.tiles->operands)
-      absl::StrAppend(&text, " r", operand.run);
-  }
   return text;
 }
 

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <sstream>
 
+#include "runtime/cuda_driver.h"
+
 namespace {
 
 struct Kernel {
@@ -143,11 +145,21 @@ int cuFuncSetAttribute(void* function, int, int value) {
   return 0;
 }
 
-int cuLaunchKernel(void* function, unsigned grid, unsigned, unsigned, unsigned block, unsigned,
-                   unsigned, unsigned shared_bytes, void* stream, void** parameters, void**) {
+int cuLaunchKernelEx(const tensord::runtime::CuLaunchConfig* config, void* function,
+                     void** parameters, void**) {
   ENTER();
   const auto* kernel = static_cast<Kernel*>(function);
-  FakeLaunch launch = {kernel->name, grid, block, shared_bytes, current_device, stream, {}};
+  FakeLaunch launch = {.kernel = kernel->name,
+                       .grid = config->grid[0],
+                       .block = config->block[0],
+                       .shared_bytes = config->shared_bytes,
+                       .device = current_device,
+                       .stream = config->stream};
+  if (config->num_attributes == 1) {
+    launch.programmatic =
+        config->attributes[0].id == tensord::runtime::kProgrammaticLaunchAttribute &&
+        config->attributes[0].value[0] == 1;
+  }
   launch.words.resize(kernel->words);
   std::memcpy(launch.words.data(), parameters[0], kernel->words * 8);
   FakeCuda& fake = *fake_cuda();

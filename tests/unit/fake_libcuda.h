@@ -17,7 +17,8 @@ struct FakeLaunch {
   unsigned grid, block, shared_bytes;
   int device;
   void* stream;
-  std::vector<uint64_t> words;
+  bool programmatic = false;
+  std::vector<uint64_t> words = {};
 };
 
 struct FakeCuda {
