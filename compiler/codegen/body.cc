@@ -477,12 +477,15 @@ EmittedValue BodyEmitter::EmitStream(int arg) {
 }
 
 std::string BodyEmitter::Declarations() const {
-  std::string text;
+  // By position: the buffers' own numbers differ between nests that are alike.
+  std::map<int, std::string> pointers;
   for (const auto& [id, written] : used_buffers_) {
-    absl::StrAppend(&text, "  ",
-                    interface_->DeclarePointer(interface_->Buffer(id),
-                                               StorageType(program_.buffers[id].dtype), written));
+    const int slot = interface_->Buffer(id);
+    pointers[slot] =
+        interface_->DeclarePointer(slot, StorageType(program_.buffers[id].dtype), written);
   }
+  std::string text;
+  for (const auto& [slot, pointer] : pointers) absl::StrAppend(&text, "  ", pointer);
   for (int slot : used_integers_) absl::StrAppend(&text, "  ", interface_->DeclareInteger(slot));
   return text + array_declarations_;
 }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "compiler/codegen/cuda_alike.h"
 #include "compiler/codegen/cuda_nest.h"
 
 namespace tensord::compiler {
@@ -109,10 +110,19 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
   std::string functions, finish_functions;
   std::vector<std::pair<std::string, Expr>> parts, finish_parts;
   int shared_bytes = 0, threads = fixed, resident = 1;
-  for (size_t i = 0; i < kernel.nests.size(); ++i) {
+  std::vector<PlannedNest> nests;
+  for (const Nest& nest : kernel.nests) {
+    nests.push_back({PrepareForCuda(nest), {}});
+    nests.back().plan = PlanCudaNest(program, nests.back().nest, target, fixed);
+  }
+  AlikeNests alike{.done = std::vector<bool>(nests.size(), false)};
+  if (nests.size() > 1) alike = ShareFunctions(program, nests, wide, &interface);
+  functions = alike.functions;
+  parts = alike.parts;
+  for (size_t i = 0; i < nests.size(); ++i) {
+    if (alike.done[i]) continue;
+    const auto& [nest, plan] = nests[i];
     const std::string name = absl::StrCat("nest", i);
-    const Nest nest = PrepareForCuda(kernel.nests[i]);
-    const CudaPlan plan = PlanCudaNest(program, nest, target, fixed);
     CudaNestText text = EmitCudaNest(program, nest, plan, name, &interface);
     absl::StrAppend(&functions, text.function, "\n");
     parts.emplace_back(absl::StrCat(name, "(args, block, blocks, shared)"), plan.blocks);
