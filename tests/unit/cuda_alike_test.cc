@@ -65,8 +65,8 @@ TEST(CudaAlike, EachComputesWithItsOwn) {
   const Dim s = GraphBuilder().Symbol(1000);
   const Parameters parameters{{{64, 96}, {96}, {4}, {300, 8}, {64, 96}}};
   const Parameters narrow{{{64, 96}, {96}, {8}, {300, 8}}, kBF16};
-  // Of one element; of a number that is no multiple of a vector's; of none; of any.
-  const Parameters odd{{{1}, {96}, {7}, {301}, {0}, {Shape{}}}};
+  // Of one element; of a number that is no multiple of a vector's; of any.
+  const Parameters odd{{{1}, {96}, {7}, {301}, {Shape{}}}};
   const Parameters any{{{s}, {96}, {s + s}, {s, 4}}, kF32, true};
   ExpectPlansAndNumbers({
       {"five", Steps(parameters), Times(5, "elements w4 t256 g1 c0")},

@@ -456,4 +456,13 @@ TEST(RandomTest, NumbersAreTheCpus) {
   CheckRandom<8>();
 }
 
+// Three parts of 4, none and 3 blocks.
+TEST(PartTest, BlocksBelongToTheirParts) {
+  const int ends[] = {4, 4, 7}, parts[] = {0, 0, 0, 0, 2, 2, 2};
+  for (int block = 0; block < 7; ++block) {
+    EXPECT_EQ(tk::part_of(3, block, [&](int i) { return ends[i]; }), parts[block]);
+  }
+  EXPECT_EQ(tk::part_of(1, 0, [](int) { return 1; }), 0);
+}
+
 }  // namespace
