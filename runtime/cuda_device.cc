@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "runtime/cuda_driver.h"
@@ -29,6 +31,12 @@ constexpr int64_t kAlignment = 64;
 std::mutex& PrepareMutex() {
   static auto* mutex = new std::mutex;
   return *mutex;
+}
+
+// TENSORD_PROGRAMMATIC_LAUNCH=0: kernels begin when those before them have ended.
+bool MayBeginEarly() {
+  const char* wanted = std::getenv("TENSORD_PROGRAMMATIC_LAUNCH");
+  return wanted == nullptr || std::string_view(wanted) != "0";
 }
 
 class CudaDevice final : public Device {
@@ -65,6 +73,7 @@ class CudaDevice final : public Device {
     launch.description = proto.description();
     launch.block = cuda.block();
     launch.shared_bytes = cuda.shared_bytes();
+    launch.waits_itself = cuda.waits_itself() && MayBeginEarly();
     TENSORD_TRY(program.exprs.Add(cuda.grid(), &launch.grid));
     launch.has_scratch = cuda.has_scratch();
     if (launch.has_scratch) {
@@ -142,9 +151,14 @@ class CudaDevice final : public Device {
     std::copy_n(state.values + plan.integers, plan.num_integers, reinterpret_cast<int64_t*>(word));
     void* parameters[] = {state.words.data()};
     const CuFunction function = static_cast<const Prepared*>(state.prepared)->functions[number];
-    const CuResult result =
-        state.driver->launch(function, static_cast<unsigned>(grid), 1, 1, launch.block, 1, 1,
-                             launch.shared_bytes, state.stream, parameters, nullptr);
+    static CuLaunchAttribute programmatic = {kProgrammaticLaunchAttribute, {1}};
+    const CuLaunchConfig config = {{static_cast<unsigned>(grid), 1, 1},
+                                   {launch.block, 1, 1},
+                                   launch.shared_bytes,
+                                   state.stream,
+                                   &programmatic,
+                                   launch.waits_itself ? 1U : 0U};
+    const CuResult result = state.driver->launch(&config, function, parameters, nullptr);
     if (result == kCudaSuccess) [[likely]]
       return TENSORD_OK;
     // Kernels fail after their launch, so an error may be that of any kernel before.
@@ -179,6 +193,7 @@ class CudaDevice final : public Device {
     Slot scratch = 0;
     bool has_scratch = false;
     uint32_t block = 0, shared_bytes = 0;
+    bool waits_itself = false;
     size_t num_words = 0;
   };
 
@@ -199,7 +214,7 @@ class CudaDevice final : public Device {
   // look at the thread's context; a guard is torch's, and calls the CUDA runtime.
   TensordError EnterDevice(CallState& state) {
     CuDevice current = -1;
-    CuResult result = state.driver->get_device(&current);
+    CuResult result = CurrentDevice(*state.driver, &current);
     if (state.device_index < 0) state.device_index = result == kCudaSuccess ? current : 0;
     if (result == kCudaSuccess && current == state.device_index) return TENSORD_OK;
     if (torch_->create_cuda_guard(state.device_index, &state.device_guard) != 0) {
@@ -207,7 +222,7 @@ class CudaDevice final : public Device {
       return TorchFailed(*torch_,
                          "cannot use the device cuda:" + std::to_string(state.device_index));
     }
-    result = state.driver->get_device(&current);
+    result = CurrentDevice(*state.driver, &current);
     if (result == kCudaSuccess) return TENSORD_OK;
     if (result != kCudaInvalidContext) {
       return CudaFailed(*state.driver, result, "the driver knows no current device");

@@ -25,6 +25,7 @@ constexpr Symbol kSymbols[] = {
     TENSORD_SYMBOL(get_version, "cuDriverGetVersion"),
     TENSORD_SYMBOL(get_error_name, "cuGetErrorName"),
     TENSORD_SYMBOL(get_error_string, "cuGetErrorString"),
+    TENSORD_SYMBOL(get_context, "cuCtxGetCurrent"),
     TENSORD_SYMBOL(get_device, "cuCtxGetDevice"),
     TENSORD_SYMBOL(device_of_index, "cuDeviceGet"),
     TENSORD_SYMBOL(retain_primary_context, "cuDevicePrimaryCtxRetain"),
@@ -35,7 +36,7 @@ constexpr Symbol kSymbols[] = {
     TENSORD_SYMBOL(get_parameter, "cuKernelGetParamInfo", false),  // 12.4
     TENSORD_SYMBOL(get_attribute, "cuFuncGetAttribute"),
     TENSORD_SYMBOL(set_attribute, "cuFuncSetAttribute"),
-    TENSORD_SYMBOL(launch, "cuLaunchKernel"),
+    TENSORD_SYMBOL(launch, "cuLaunchKernelEx"),
     TENSORD_SYMBOL(query_stream, "cuStreamQuery"),
 };
 #undef TENSORD_SYMBOL
@@ -128,6 +129,13 @@ TensordError GetCudaDriver(const CudaDriver** driver) {
   }
   *driver = expected;
   return TENSORD_OK;
+}
+
+CuResult CurrentDevice(const CudaDriver& driver, CuDevice* device) {
+  CuContext context = nullptr;
+  const CuResult result = driver.get_context(&context);
+  if (result != kCudaSuccess) return result;
+  return context == nullptr ? kCudaInvalidContext : driver.get_device(device);
 }
 
 TensordError CudaFailed(const CudaDriver& driver, CuResult result, const std::string& what) {

@@ -21,6 +21,20 @@ using CuKernel = struct CuKernelOpaque*;
 using CuFunction = struct CuFunctionOpaque*;  // a kernel in one context
 using CuStream = struct CuStreamOpaque*;
 
+struct CuLaunchAttribute {  // CUlaunchAttribute
+  int id;
+  alignas(8) int value[16];  // a union of 64 bytes, most of whose members are one int
+};
+struct CuLaunchConfig {  // CUlaunchConfig
+  unsigned grid[3], block[3];
+  unsigned shared_bytes;
+  CuStream stream;
+  CuLaunchAttribute* attributes;
+  unsigned num_attributes;
+};
+// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+inline constexpr int kProgrammaticLaunchAttribute = 6;
+
 inline constexpr CuResult kCudaSuccess = 0, kCudaInvalidContext = 201, kCudaNotReady = 600;
 inline constexpr int kMaxDynamicSharedAttribute = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_...
 
@@ -31,7 +45,8 @@ struct CudaDriver {
   CuResult (*get_error_name)(CuResult, const char**);
   CuResult (*get_error_string)(CuResult, const char**);
 
-  CuResult (*get_device)(CuDevice*);  // of the current context
+  CuResult (*get_context)(CuContext*);  // the thread's current one, or null
+  CuResult (*get_device)(CuDevice*);    // of the current context
   CuResult (*device_of_index)(CuDevice*, int index);
   CuResult (*retain_primary_context)(CuContext*, CuDevice);
   CuResult (*set_context)(CuContext);
@@ -45,15 +60,17 @@ struct CudaDriver {
   CuResult (*get_attribute)(int* value, int attribute, CuFunction);
   CuResult (*set_attribute)(CuFunction, int attribute, int value);
 
-  CuResult (*launch)(CuFunction, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                     CuStream, void** parameters, void** extra);
+  CuResult (*launch)(const CuLaunchConfig*, CuFunction, void** parameters, void** extra);
   CuResult (*query_stream)(CuStream);
 };
 
 // TENSORD_UNAVAILABLE: no driver, one older than 12.0, or no device. A failure is not remembered.
 // TENSORD_OPERATOR in a child that was forked after the parent used the driver, which CUDA forbids.
 TensordError GetCudaDriver(const CudaDriver** driver);
+
+// The device of the thread's context; kCudaInvalidContext where it has none, for which the driver's
+// own answer would count as an error in tools that watch it.
+CuResult CurrentDevice(const CudaDriver& driver, CuDevice* device);
 
 // Fails with `what`, the result's name and text, and advice where there is some. The code says
 // whose fault it is: CORRUPT (a module for another GPU), UNAVAILABLE (the driver), OUT_OF_MEMORY,

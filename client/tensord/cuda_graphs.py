@@ -116,6 +116,11 @@ class CudaDevice:
             return graph, results
 
     def stream(self) -> int | None:
+        if torch.cuda._is_in_bad_fork():  # what follows would fail, and not say why
+            raise RuntimeError(
+                "CUDA cannot be used in a process forked after CUDA started: start it with the "
+                "'spawn' method"
+            )
         if torch.cuda.is_current_stream_capturing():
             return None
         return torch.cuda.current_stream(self._index).cuda_stream

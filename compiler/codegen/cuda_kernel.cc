@@ -20,6 +20,8 @@ constexpr int kSharedThreads = 256;
 constexpr size_t kMostParameterBytes = 4096;
 constexpr size_t kMostNameLength = 64;
 constexpr int64_t kMostIndex = (int64_t{1} << 31) - 1;
+// Where kernels can wait for those before them (tk::wait_for_launches).
+constexpr int kWaitingArchitecture = 90;
 
 // 32-bit indices reach every element; symbolic sizes may be anything.
 bool NeedsWideIndex(const Program& program, const Kernel& kernel) {
@@ -96,7 +98,7 @@ std::string Entry(const std::string& name, int threads, int resident, const std:
                   const std::string& dispatch) {
   return absl::StrCat("extern \"C\" __global__ void __launch_bounds__(", threads,
                       resident > 1 ? absl::StrCat(", ", resident) : "", ") ", name,
-                      "(const __grid_constant__ Args args) {\n", shared,
+                      "(const __grid_constant__ Args args) {\n  tk::wait_for_launches();\n", shared,
                       "  [[maybe_unused]] int block = blockIdx.x;\n", dispatch, "}\n");
 }
 
@@ -112,7 +114,7 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
   int shared_bytes = 0, threads = fixed, resident = 1;
   std::vector<PlannedNest> nests;
   for (const Nest& nest : kernel.nests) {
-    nests.push_back({PrepareForCuda(nest), {}});
+    nests.push_back({PrepareForCuda(program, nest), {}});
     nests.back().plan = PlanCudaNest(program, nests.back().nest, target, fixed);
   }
   AlikeNests alike{.done = std::vector<bool>(nests.size(), false)};
@@ -159,7 +161,9 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
       "  [[maybe_unused]] tk::GroupMemory shared{group_shared};\n";
   source.source = absl::StrCat(head, functions, finish_functions,
                                Entry(name, threads, resident, kShared, dispatch));
-  source.functions.push_back({name, CudaGeometry{SumOfBlocks(parts), threads, shared_bytes}});
+  const bool waits = target.sm() >= kWaitingArchitecture;
+  source.functions.push_back(
+      {name, CudaGeometry{SumOfBlocks(parts), threads, shared_bytes, waits}});
   if (!finish_parts.empty()) {
     const std::string finish = absl::StrCat(name, "_finish");
     constexpr const char* kFinishShared =
@@ -167,7 +171,7 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
     absl::StrAppend(&source.source, "\n",
                     Entry(finish, kFinishThreads, 1, kFinishShared, finish_dispatch));
     source.functions.push_back(
-        {finish, CudaGeometry{SumOfBlocks(finish_parts), kFinishThreads, 0}});
+        {finish, CudaGeometry{SumOfBlocks(finish_parts), kFinishThreads, 0, waits}});
   }
   source.buffers = interface.buffers();
   source.written = interface.written();

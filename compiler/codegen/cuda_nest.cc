@@ -2,6 +2,7 @@
 
 #include <absl/strings/str_cat.h>
 
+#include <algorithm>
 #include <set>
 
 #include "compiler/codegen/cpp_text.h"
@@ -283,6 +284,8 @@ class CudaNestWriter {
                       indent, "  }\n", indent, "}\n");
     } else {
       const bool split = plan_.kind == CudaPlan::kSplit;
+      // Loads of several vectors under way at once, where the row is run through once.
+      if (RunsOnce()) text += "#pragma unroll 4\n";
       absl::StrAppend(&text, indent, "for (index q = ", split ? "first + lane" : "lane", "; q < ",
                       split ? "last" : "vectors", "; q += G) {\n", indent, "  {\n", decode, lines,
                       indent, "  }\n", indent, "}\n");
@@ -337,6 +340,12 @@ class CudaNestWriter {
       absl::StrAppend(&text, tail, indent, "}\n");
     }
     return text;
+  }
+
+  bool RunsOnce() const {
+    return std::all_of(nest_.members.begin(), nest_.members.end(), [](const NestMember& m) {
+      return m.has_inner == (m.position == 1) && !m.reduces_outer;
+    });
   }
 
   bool AllInRange() const {

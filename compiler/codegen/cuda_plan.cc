@@ -20,6 +20,10 @@ constexpr int kMostThreads = 1024;
 // others.
 constexpr int kCheapScalars = 30;
 constexpr int kTurns = 4;
+constexpr int kLoadCost = 6;
+// Shorter rows are left in parts of a block that idle, and vectors that each thread does of others.
+constexpr int64_t kLeastDearRow = 8192;
+constexpr int kVectorsOfDearRow = 8;
 // Elements of a row that a thread may hold, of all arrays together; in blocks of more than 512
 // threads, which have 64 registers for each; and in a block that sweeps, usually.
 constexpr int kMostHeld = 150;
@@ -77,6 +81,38 @@ int ScalarCost(const Nest& nest) {
   return cost;
 }
 
+// Only the last vector of a row is not whole.
+bool IsPartial(const Widths& w) { return w.partial > w.aligned && 2 * w.partial >= w.wished; }
+// Vectors of neighbours would be much narrower than wished.
+bool IsWasteful(const Widths& w) { return w.aligned * kMostWaste <= w.wished; }
+bool MoreWithinRows(const Widths& w) { return w.straight && (IsPartial(w) || IsWasteful(w)); }
+
+// What is computed and loaded for a row of a pointwise nest before its vectors, in instructions.
+int RowCost(const Nest& nest) {
+  const sym::SymbolKey last{sym::AtomKind::kLoop,
+                            static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};
+  int cost = 0;
+  for (const NestMember& member : nest.members) {
+    std::vector<bool> varies;
+    for (const Inst& inst : member.loops.block.insts) {
+      const auto step = sym::LinearCoefficient(inst.index, last);
+      bool differs =
+          !step || !step->Is(0) || sym::ContainsKind(inst.index, sym::AtomKind::kIndirect);
+      for (int arg : inst.args) differs = differs || varies[arg];
+      if (inst.kind == InstKind::kCompute && !differs) cost += InfoOf(inst.op).cost;
+      if (inst.kind == InstKind::kLoad && !differs) cost += kLoadCost;
+      varies.push_back(differs);
+    }
+  }
+  return cost;
+}
+
+// Rows whose scalars would cost more than a vector, were they computed for each.
+bool HasDearRows(const Nest& nest) {
+  return !nest.inner.empty() && sym::Hint(nest.inner.back()) >= kLeastDearRow &&
+         RowCost(nest) > kCheapScalars;
+}
+
 bool FindsPlaces(const Nest& nest) {
   for (const NestMember& member : nest.members) {
     for (const Reduction& reduction : member.loops.reductions) {
@@ -108,8 +144,10 @@ class Planner {
       plan_.kind = CudaPlan::kSweep;
       Threads(kUsualThreads);
       Bound(sym::CeilDiv(rows_ * vectors_, Expr(plan_.threads)), SweepBlocks());
-    } else if (IsPointwise(nest_)) {
+    } else if (IsPointwise(nest_) && !PaysByRows()) {
       Elements();
+    } else if (IsPointwise(nest_) && !MoreWithinRows(widths_)) {
+      RowsOfElements();
     } else {
       Rows();
     }
@@ -157,10 +195,7 @@ class Planner {
     const bool sums = HasColumnSums(nest_);
     plan_.kind = sums ? CudaPlan::kSweep : CudaPlan::kRows;
     if (sums && PureColumns()) return Tile();
-    if (!sums && MaySplit() && rows < Multiprocessors() &&
-        vectors >= int64_t{kLeastVectorsOfPart} * 2 * kUsualThreads) {
-      return Split(rows, vectors);
-    }
+    if (!sums && MaySplit() && HasFewLongRows()) return Split(rows, vectors);
     UseWholeWidth();
     if (!HoldRow(sums) && sums) {  // columns in memory are in whole vectors
       plan_.interleaved = plan_.partial = false;
@@ -201,13 +236,35 @@ class Planner {
     vectors_ = sym::CeilDiv(sym::Product(nest_.inner), Expr(width));
   }
 
+  // Nothing is reduced, but only within rows are vectors wide, or scalars are shared.
+  bool PaysByRows() const {
+    return !nest_.outer.empty() && IsLongRow() && (MoreWithinRows(widths_) || HasDearRows(nest_)) &&
+           !HasFewLongRows();
+  }
+
+  // Every thread runs through its part of the row, with several vectors under way.
+  void RowsOfElements() {
+    const int64_t vectors = std::max<int64_t>(1, sym::Hint(vectors_));
+    Threads(static_cast<int>(std::clamp<int64_t>(RoundUpToWarp(vectors / kVectorsOfDearRow),
+                                                 kRowSweepBlock, 2 * kUsualThreads)));
+    plan_.kind = CudaPlan::kRows;
+    plan_.group = plan_.threads;
+    plan_.blocks = rows_;
+  }
+
+  // A row for each block would leave multiprocessors idle.
+  bool HasFewLongRows() const {
+    return sym::Hint(rows_) < Multiprocessors() &&
+           sym::Hint(vectors_) >= int64_t{kLeastVectorsOfPart} * 2 * kUsualThreads;
+  }
+
   // Wide vectors also where rows are no multiple of them, or not aligned.
   void UseWholeWidth() {
     if (!IsLongRow()) return;
-    if (widths_.partial > widths_.aligned && 2 * widths_.partial >= widths_.wished) {
+    if (IsPartial(widths_)) {
       plan_.partial = true;  // rows in wide memory, like a product's padded result
       SetWidth(widths_.partial);
-    } else if (widths_.aligned * kMostWaste <= widths_.wished) {
+    } else if (IsWasteful(widths_)) {
       plan_.interleaved = true;
       SetWidth(widths_.wished);
     }
@@ -316,9 +373,15 @@ class Planner {
 
 }  // namespace
 
-Nest PrepareForCuda(Nest nest) {
-  if (nest.shape == NestShape::kFlat) {
-    for (NestMember& member : nest.members) member.reduces_outer = member.reduces_inner;
+Nest PrepareForCuda(const Program& program, Nest nest) {
+  if (nest.shape != NestShape::kFlat) return nest;
+  for (NestMember& member : nest.members) member.reduces_outer = member.reduces_inner;
+  if (nest.inner.size() > 1 && IsPointwise(nest) &&
+      (HasDearRows(nest) || (MoreWithinRows(ChooseWidth(program, nest)) &&
+                             sym::Hint(nest.inner.back()) >= kLeastInterleaved))) {
+    nest.outer.assign(nest.inner.begin(), nest.inner.end() - 1);
+    nest.inner.erase(nest.inner.begin(), nest.inner.end() - 1);
+    nest.shape = NestShape::kTiled;
   }
   return nest;
 }

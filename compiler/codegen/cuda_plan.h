@@ -55,8 +55,9 @@ struct CudaPlan {
 CudaPlan PlanCudaNest(const Program& program, const Nest& nest, const v1::CudaTarget& target,
                       int fixed_threads);
 
-// A flat nest in the form that the emitters take: reductions over all elements are over all units.
-Nest PrepareForCuda(Nest nest);
+// A flat nest in the form that the emitters take: reductions over all elements are over all units,
+// and where vectors are wide only within rows, the nest has rows.
+Nest PrepareForCuda(const Program& program, Nest nest);
 
 // "elements w8 t256", for tests and people.
 std::string ToString(const CudaPlan& plan);

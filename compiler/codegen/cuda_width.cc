@@ -49,6 +49,7 @@ Widths ChooseWidth(const Program& program, const Nest& nest) {
   if (nest.inner.empty()) return {};
   const int last = static_cast<int>(nest.outer.size() + nest.inner.size()) - 1;
   int smallest = 8, largest = 1;
+  bool straight = true;
   std::vector<std::pair<int, int64_t>> alignments;
   ForEachVectorAccess(program, nest, [&](DType storage, const Expr& index) {
     const auto step = sym::LinearCoefficient(index, {sym::AtomKind::kLoop, last});
@@ -56,6 +57,7 @@ Widths ChooseWidth(const Program& program, const Nest& nest) {
     const int size = static_cast<int>(ItemSize(storage));
     const int64_t alignment = VectorAlignment(index, {sym::AtomKind::kLoop, last});
     largest = std::max(largest, size);
+    straight = straight && alignment != 0;
     if (alignment == 0) return;
     if (size > 1) smallest = std::min(smallest, size);
     alignments.emplace_back(size, alignment);
@@ -67,7 +69,7 @@ Widths ChooseWidth(const Program& program, const Nest& nest) {
     return std::all_of(alignments.begin(), alignments.end(),
                        [w](const auto& access) { return access.second % w == 0; });
   };
-  Widths widths{.wished = width};
+  Widths widths{.wished = width, .straight = straight};
   while (width > 1 && !is_aligned(width)) width /= 2;
   widths.partial = std::max(width, 1);
   while (width > 1 && !sym::ExactDiv(nest.inner.back(), Expr(width))) width /= 2;

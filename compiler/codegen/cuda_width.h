@@ -8,9 +8,10 @@ namespace tensord::compiler {
 
 // Elements of a vector along the last inner loop; powers of two.
 struct Widths {
-  int wished = 1;   // by the sizes of elements and the body
-  int partial = 1;  // keeps every access aligned
-  int aligned = 1;  // and divides the innermost loop
+  int wished = 1;        // by the sizes of elements and the body
+  int partial = 1;       // keeps every access aligned
+  int aligned = 1;       // and divides the innermost loop
+  bool straight = true;  // no access lies across the loop
 };
 
 // Bodies so large that registers are short.

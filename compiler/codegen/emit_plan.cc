@@ -132,6 +132,7 @@ class PlanEmitter {
     sym::ToProto(function.cuda->grid, cuda->mutable_grid());
     cuda->set_block(function.cuda->block);
     cuda->set_shared_bytes(function.cuda->shared_bytes);
+    if (function.cuda->waits_itself) cuda->set_waits_itself(true);
     if (!kernel.scratch_bytes.Is(0)) {
       sym::ToProto(memory_.scratch_offset, cuda->mutable_scratch());
     }

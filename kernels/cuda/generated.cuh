@@ -8,6 +8,17 @@
 
 namespace tk {
 
+// Every kernel begins with it. The next kernel of the stream may take the room that this one's last
+// blocks leave, and waits there in its turn; nothing of memory is touched before all kernels ahead
+// have ended and what they wrote can be seen. Source: CUDA C++ Programming Guide, programmatic
+// dependent launch. Before sm_90 the stream alone orders kernels.
+TK_FN void wait_for_launches() {
+#if __CUDA_ARCH__ >= 900
+  ptx::let_next_kernel_begin();
+  ptx::wait_for_kernels_before();
+#endif
+}
+
 template <class T, int W>
 TK_FN Welford<T, W> welford_start() {
   return welford_init<T, W>();

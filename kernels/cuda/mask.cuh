@@ -42,6 +42,16 @@ TK_FN Mask<W> equal_lane(int64_t distance, int step) {
   return m;
 }
 
+// x, less `amount` in the lane whose number times `step` is `distance`, if there is one. Hardly any
+// vector has it: the others pay for one comparison.
+template <class T, int W>
+TK_FN Vec<T, W> sub_at(Vec<T, W> x, int64_t distance, int step, Vec<T, 1> amount) {
+  if (uint64_t(distance) < uint64_t(W * step)) {
+    TK_EACH(i) if (int(distance) == i * step) x.at[i] = x.at[i] - amount.at[0];
+  }
+  return x;
+}
+
 // --- comparisons: false where an operand is NaN, but for ne
 
 #define TK_COMPARE(name, op)                     \

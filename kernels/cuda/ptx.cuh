@@ -13,6 +13,12 @@
 
 namespace tk::ptx {
 
+// --- the order of kernels
+#if __CUDA_ARCH__ >= 900
+TK_FN void let_next_kernel_begin() { asm volatile("griddepcontrol.launch_dependents;"); }
+TK_FN void wait_for_kernels_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#endif
+
 // --- conversions of small floats. Rounding to nearest even; NaN becomes the device's own NaN.
 // Pairs have the first element in the low bits.
 

@@ -125,6 +125,15 @@ TK_FN Vec<float, W> philox_uniform_run(Vec<int64_t, 1> seed, Vec<int64_t, 1> str
                                        int64_t first) {
   return impl::uniform(impl::words_of_run<4, W>(seed.at[0], stream.at[0], uint64_t(first)));
 }
+// Whether their words are at least `least`: with 2^8 k, whether the numbers are at least 2^-24 k.
+template <int W>
+TK_FN Mask<W> philox_at_least_run(Vec<int64_t, 1> seed, Vec<int64_t, 1> stream, int64_t first,
+                                  uint32_t least) {
+  const auto words = impl::words_of_run<4, W>(seed.at[0], stream.at[0], uint64_t(first));
+  Mask<W> m;
+  TK_EACH(i) m.at[i] = words.at[0].at[i] >= least;
+  return m;
+}
 // Standard normal (Box and Muller 1958): of words 2 (e % 2) and the next of block e / 2.
 template <int W>
 TK_FN Vec<float, W> philox_normal(Vec<int64_t, W> seed, Vec<int64_t, W> stream,

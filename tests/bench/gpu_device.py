@@ -78,6 +78,15 @@ class CpuDevice:
         return {"device": "CPU (a dry run)"}
 
 
+def _covered(spans: list[tuple[float, float]]) -> float:
+    """The length of what the spans cover: kernels may overlap those before them."""
+    total, end = 0.0, float("-inf")
+    for start, stop in sorted(spans):
+        total += max(0.0, stop - max(start, end))
+        end = max(end, stop)
+    return total
+
+
 class CudaDevice(CpuDevice):
     """The current CUDA device."""
 
@@ -146,17 +155,19 @@ class CudaDevice(CpuDevice):
             self.sync()
         times: Counter[str] = Counter()
         launches: Counter[str] = Counter()
+        spans: list[tuple[float, float]] = []
         for event in profiler.events():
             on_device = event.device_type == torch.autograd.DeviceType.CUDA
             if on_device and not getattr(event, "is_user_annotation", False):
                 times[event.name] += event.time_range.elapsed_us()
                 launches[event.name] += 1
+                spans.append((event.time_range.start, event.time_range.end))
         top = [
             [name[:120], microseconds / 1e6 / count, launches[name] / count]
             for name, microseconds in times.most_common(_TOP_KERNELS)
         ]
         return {
-            "busy": sum(times.values()) / 1e6 / count,
+            "busy": _covered(spans) / 1e6 / count,
             "launches": sum(launches.values()) / count,
             "top": top,
         }

@@ -52,8 +52,8 @@ class Gpt(nn.Module):
         self.head.weight = self.tokens.weight
 
     def forward(self, input_ids: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        length = input_ids.shape[1]
-        x = self.drop(self.tokens(input_ids) + self.places(torch.arange(length)))
+        places = torch.arange(input_ids.shape[1], device=input_ids.device)
+        x = self.drop(self.tokens(input_ids) + self.places(places))
         for block in self.blocks:
             x = block(x)
         logits = self.head(self.norm(x))

@@ -54,7 +54,25 @@ def _gradients(run: Callable[..., Any], arguments: list[Arguments]) -> list[Any]
     return [tuple(x.grad for x in group) for group in arguments]
 
 
+def _shapes(results: Any) -> list[Any]:
+    return [tuple(t.shape) for t in flatten(results) if isinstance(t, torch.Tensor)]
+
+
+def _is_captured_rightly(case: Case, group: Arguments) -> bool:
+    """False where torch's fake tensors have other shapes than eager: norms of one element in 2.11.
+
+    Such a graph is wrong before any backend sees it.
+    """
+    try:
+        with torch._subclasses.FakeTensorMode() as mode:
+            faked = case.function(*(mode.from_tensor(x) for x in group))
+    except Exception:  # what no fake tensor can say is no reason to leave a case out
+        return True
+    return _shapes(faked) == _shapes(case.function(*group))
+
+
 def compare(case: Case, named: list[tuple[str, Arguments]], how: str) -> None:
+    """Raises Mismatch where a result, or a gradient, is not what it must be."""
     names = [name for name, _ in named]
     arguments = [group for _, group in named]
 
@@ -97,10 +115,20 @@ def _check_strides(names: list[str], ours: Any, run: Any, arguments: list[Argume
 
 
 def _reference(all_of: Any, run: Any, arguments: list[Arguments], eager: list[Any]) -> list[Any]:
+    """In float64 and on the CPU: eager's kernels on a GPU have constants in float32."""
+    device = torch.get_default_device()
     try:
-        return all_of(run, [wide(group) for group in arguments])
+        with torch.device("cpu"):
+            results = all_of(run, [_on(wide(group), "cpu") for group in arguments])
+        return _on(results, device)
     except RuntimeError:  # some mix dtypes in ways that float64 does not allow
         return eager
+
+
+def _on(value: Any, device: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_on(item, device) for item in value)
+    return value.to(device) if isinstance(value, torch.Tensor) else value
 
 
 def _blame(case: Case, named: list[tuple[str, Arguments]], how: str, error: Exception) -> None:
@@ -129,7 +157,8 @@ RUNS += [(case, "gradient") for case in CASES if case.grad]
 
 def run(case: Case, how: str) -> None:
     """Checks one operator; raises Mismatch with what each input gives."""
-    named = arguments_of(case, how)
+    named = [one for one in arguments_of(case, how) if _is_captured_rightly(case, one[1])]
+    assert named, f"{case.name}: nothing is left to compare"
     try:
         compare(case, named, how)
     except Exception as error:

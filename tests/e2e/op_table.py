@@ -177,7 +177,7 @@ INDEXING = [
             index_put=lambda x, i: x.index_put((i,), x.new_ones(()), accumulate=True),
             index_add=lambda x, i: x.index_add(0, i.reshape(-1) % 11, x[i.reshape(-1)] * 2),
             index_fill=lambda x, i: x.index_fill(0, i.reshape(-1) % 11, 3),
-            isin=lambda x, i: torch.isin(i, torch.arange(4))),
+            isin=lambda x, i: torch.isin(i, torch.arange(4, device=i.device))),
     *_cases(given.indexed, REALS, grad=True,
             embedding=lambda x, i: F.embedding(i % 11, x), index_grad=lambda x, i: x[i] * 2),
     *_cases(given.gathered, (*REALS, torch.int64), gather=lambda x, i: x.gather(1, i)),
@@ -189,9 +189,10 @@ INDEXING = [
             scatter_value=lambda x, i, y: x.scatter(1, i, 7),
             scatter_reduce=lambda x, i, y: x.scatter_reduce(1, i, y, "amax")),
     *_cases(given.finite, (torch.float32,),
-            arange=lambda x: torch.arange(37) + x.sum(), arange_step=lambda x: torch.arange(1, 20,
-            3),
-            linspace=lambda x: torch.linspace(0, 1, 13), eye=lambda x: torch.eye(5) * 2,
+            arange=lambda x: torch.arange(37, device=x.device) + x.sum(),
+            arange_step=lambda x: torch.arange(1, 20, 3, device=x.device),
+            linspace=lambda x: torch.linspace(0, 1, 13, device=x.device),
+            eye=lambda x: torch.eye(5, device=x.device) * 2,
             full=lambda x: torch.full((3, 4), 2.5), scalar=lambda x: torch.tensor(3.5) + x,
             zeros=lambda x: torch.zeros(5, dtype=torch.int64), nonfinite=lambda x: x / 0.0),
 ]
@@ -237,7 +238,8 @@ LIBRARY = [
             smoothed=lambda x: F.cross_entropy(
                 x.flatten(1), x.new_zeros(x.shape[0], dtype=torch.long), label_smoothing=0.1),
             ignored=lambda x: F.cross_entropy(
-                x.flatten(1), torch.arange(x.shape[0]) % 2 - 1, ignore_index=-1, reduction="sum")),
+                x.flatten(1), torch.arange(x.shape[0], device=x.device) % 2 - 1, ignore_index=-1,
+                reduction="sum")),
 ]
 
 CASES = [*POINTWISE, *BINARY, *REDUCTIONS, *VIEWS, *INDEXING, *LIBRARY]

@@ -460,6 +460,12 @@ def test_other_streams_and_captures_of_others() -> None:
     assert (device.captures, tensord.stats()["cuda_graph_replays"]) == (2, 3)
 
 
+def test_a_forked_child_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    with pytest.raises(RuntimeError, match="forked after CUDA started.*'spawn'"):
+        cuda_graphs.CudaDevice(0).stream()
+
+
 def test_a_symbolic_graph_says_which_arguments_differ() -> None:
     from torch.fx.experimental.proxy_tensor import make_fx
 

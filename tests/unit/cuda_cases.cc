@@ -46,9 +46,9 @@ std::vector<std::string> PlansOf(const Compiled& compiled) {
     const auto& kernel = std::get<compiler::Kernel>(step.work);
     const int threads = kernel.nests.size() > 1 ? kSharedThreads : 0;
     for (const compiler::Nest& nest : kernel.nests) {
-      plans.push_back(
-          ToString(compiler::PlanCudaNest(compiled.state.program, compiler::PrepareForCuda(nest),
-                                          compiled.job.target().cuda(), threads)));
+      plans.push_back(ToString(compiler::PlanCudaNest(
+          compiled.state.program, compiler::PrepareForCuda(compiled.state.program, nest),
+          compiled.job.target().cuda(), threads)));
     }
   }
   return plans;

@@ -219,7 +219,8 @@ std::vector<std::string> PlansOf(const Compiled& compiled) {
     const auto& kernel = std::get<compiler::Kernel>(step.work);
     for (const compiler::Nest& nest : kernel.nests) {
       const std::string plan = ToString(compiler::PlanCudaNest(
-          compiled.state.program, compiler::PrepareForCuda(nest), compiled.job.target().cuda(), 0));
+          compiled.state.program, compiler::PrepareForCuda(compiled.state.program, nest),
+          compiled.job.target().cuda(), 0));
       plans.push_back(absl::StrReplaceAll(plan, {{" t256 g1 c0", ""}}));
     }
   }

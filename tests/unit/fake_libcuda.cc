@@ -3,6 +3,8 @@
 #include <cstring>
 #include <sstream>
 
+#include "runtime/cuda_driver.h"
+
 namespace {
 
 struct Kernel {
@@ -66,9 +68,18 @@ int cuDriverGetVersion(int* version) {
   return 0;
 }
 
+// A context is its device's number, plus one.
+int cuCtxGetCurrent(void** context) {
+  ENTER();
+  *context = reinterpret_cast<void*>(static_cast<intptr_t>(current_device) + 1);
+  return 0;
+}
 int cuCtxGetDevice(int* device) {
   ENTER();
-  if (current_device < 0) return kInvalidContext;
+  if (current_device < 0) {
+    ++fake_cuda()->asked_without_context;
+    return kInvalidContext;
+  }
   *device = current_device;
   return 0;
 }
@@ -77,7 +88,6 @@ int cuDeviceGet(int* device, int index) {
   *device = index;
   return 0;
 }
-// A context is its device's number, plus one.
 int cuDevicePrimaryCtxRetain(void** context, int device) {
   ENTER();
   *context = reinterpret_cast<void*>(static_cast<intptr_t>(device) + 1);
@@ -135,11 +145,21 @@ int cuFuncSetAttribute(void* function, int, int value) {
   return 0;
 }
 
-int cuLaunchKernel(void* function, unsigned grid, unsigned, unsigned, unsigned block, unsigned,
-                   unsigned, unsigned shared_bytes, void* stream, void** parameters, void**) {
+int cuLaunchKernelEx(const tensord::runtime::CuLaunchConfig* config, void* function,
+                     void** parameters, void**) {
   ENTER();
   const auto* kernel = static_cast<Kernel*>(function);
-  FakeLaunch launch = {kernel->name, grid, block, shared_bytes, current_device, stream, {}};
+  FakeLaunch launch = {.kernel = kernel->name,
+                       .grid = config->grid[0],
+                       .block = config->block[0],
+                       .shared_bytes = config->shared_bytes,
+                       .device = current_device,
+                       .stream = config->stream};
+  if (config->num_attributes == 1) {
+    launch.programmatic =
+        config->attributes[0].id == tensord::runtime::kProgrammaticLaunchAttribute &&
+        config->attributes[0].value[0] == 1;
+  }
   launch.words.resize(kernel->words);
   std::memcpy(launch.words.data(), parameters[0], kernel->words * 8);
   FakeCuda& fake = *fake_cuda();

@@ -17,7 +17,8 @@ struct FakeLaunch {
   unsigned grid, block, shared_bytes;
   int device;
   void* stream;
-  std::vector<uint64_t> words;
+  bool programmatic = false;
+  std::vector<uint64_t> words = {};
 };
 
 struct FakeCuda {
@@ -31,12 +32,13 @@ struct FakeCuda {
   std::vector<FakeLaunch> launches;
   std::map<std::string, int> shared_limits;  // by kernel, where raised
   int contexts_set = 0;
+  int asked_without_context = 0;
 
   void Reset() {
     version = 13000;
     failures.clear();
     bodies.clear();
-    calls = contexts_set = 0;
+    calls = contexts_set = asked_without_context = 0;
     loads.clear();
     launches.clear();
     shared_limits.clear();

@@ -2,6 +2,7 @@ tensord_test(runtime_load_test SOURCES runtime_load_test.cc LIBS tensord_runtime
 tensord_test(runtime_expr_test SOURCES runtime_expr_test.cc LIBS tensord_runtime_core)
 add_library(fake_libcuda SHARED fake_libcuda.cc)
 set_target_properties(fake_libcuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+target_include_directories(fake_libcuda PRIVATE ${CMAKE_SOURCE_DIR}/runtime/include)
 tensord_test(runtime_cuda_test SOURCES runtime_cuda_test.cc runtime_cuda_errors_test.cc
   runtime_cuda_products_test.cc fake_torch.cc fake_cublaslt.cc LIBS tensord_runtime_core)
 # The runtime finds torch's symbols in the process.

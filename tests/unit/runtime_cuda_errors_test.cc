@@ -12,7 +12,7 @@ using ::testing::SizeIs;
 TEST_F(RuntimeCuda, AnErrorNamesTheKernelAndItsOperators) {
   TensordProgram* program = Load(Parse(Plan()));
   ASSERT_EQ(Run(program, {x_, y_}), TENSORD_OK);
-  Driver().failures["cuLaunchKernel"] = 700;
+  Driver().failures["cuLaunchKernelEx"] = 700;
   EXPECT_EQ(Run(program, {x_, y_}), TENSORD_OPERATOR);
   EXPECT_STREQ(tensord_last_error(),
                "in or before kernel 'add' (from add_3, gelu): CUDA_ERROR_ILLEGAL_ADDRESS (what the "

@@ -63,7 +63,7 @@ inline std::string Plan() {
                      cuda { grid { constant: 2 } block: 128 } } }
     steps { launch { function: "twice" buffers: 2 buffers: 3 written: 3 integers { constant: 8 }
                      cuda { grid { constant: 1 } block: 256 shared_bytes: 100000
-                            scratch { constant: 128 } } } }
+                            scratch { constant: 128 } waits_itself: true } } }
     outputs { buffer: 3 }
   )";
 }

@@ -35,6 +35,8 @@ TEST_F(RuntimeCuda, RunsAndPacksTheArguments) {
   EXPECT_EQ(twice.words[2], add.words[2] - 64 + 128);
   EXPECT_EQ(twice.words[3], 8u);
   EXPECT_EQ(twice.shared_bytes, 100000u);
+  EXPECT_FALSE(add.programmatic);
+  EXPECT_TRUE(twice.programmatic);
   EXPECT_THAT(Driver().shared_limits, ElementsAre(std::pair("twice", 100000)));
   EXPECT_EQ(Fake().allocations, 2);  // the workspace and the output
   EXPECT_EQ(Fake().guards, 0);
@@ -63,10 +65,10 @@ TEST_F(RuntimeCuda, LoadsAModuleOncePerProcess) {
   fresh_ = false;
   ASSERT_EQ(Run(Load(artifact, image), {x_, y_}), TENSORD_OK);
   EXPECT_THAT(Driver().loads, SizeIs(1));
-  // A call costs the driver its launches and one look at the device.
+  // A call costs the driver its launches and a look at the context and its device.
   const int before = Driver().calls;
   ASSERT_EQ(Run(programs_[0], {x_, y_}), TENSORD_OK);
-  EXPECT_EQ(Driver().calls - before, 3);
+  EXPECT_EQ(Driver().calls - before, 4);
 }
 
 TEST_F(RuntimeCuda, TheNextCallTakesALentWorkspace) {
@@ -127,6 +129,15 @@ TEST_F(RuntimeCuda, AThreadWithoutAContextGetsTorchs) {
   }).join();
   EXPECT_EQ(code, TENSORD_OK) << tensord_last_error();
   EXPECT_EQ(Driver().contexts_set, 1);
+  EXPECT_EQ(Driver().asked_without_context, 0);  // compute-sanitizer reports the driver's answer
+}
+
+TEST_F(RuntimeCuda, KernelsMayBeKeptFromBeginningEarly) {
+  setenv("TENSORD_PROGRAMMATIC_LAUNCH", "0", 1);
+  TensordProgram* program = Load(Parse(Plan()));
+  unsetenv("TENSORD_PROGRAMMATIC_LAUNCH");
+  ASSERT_EQ(Run(program, {x_, y_}), TENSORD_OK) << tensord_last_error();
+  EXPECT_FALSE(Driver().launches[1].programmatic);
 }
 
 TEST_F(RuntimeCuda, SkipsAnEmptyGrid) {
