@@ -48,6 +48,9 @@ constexpr int kSweepThreads = 1024;
 constexpr int kTileThreads = 768;
 constexpr int kRowSweepThreads = 384;
 constexpr int kRowSweepBlock = 128;
+// The same where each thread holds so much that more would spill.
+constexpr int kMuchHeldInSweep = 96;
+constexpr int kMuchHeldThreads = 256;
 // The same where only totals outlive a row.
 constexpr int kTotalsThreads = 2048;
 // A part of a split row has at least this many vectors for each thread.
@@ -205,7 +208,10 @@ class Planner {
     if (plan_.chunks == 0) Loop(sums);
     if (sums) {
       const bool columns = std::any_of(nest_.members.begin(), nest_.members.end(), IsColumnSum);
-      const int threads = columns ? kRowSweepThreads : kTotalsThreads;
+      const int held = plan_.chunks * plan_.width * HeldArrays(nest_);
+      const int threads = !columns                  ? kTotalsThreads
+                          : held > kMuchHeldInSweep ? kMuchHeldThreads
+                                                    : kRowSweepThreads;
       if (columns) plan_.resident = std::max(1, threads / plan_.threads);
       Bound(sym::CeilDiv(rows_, Expr(plan_.groups())),
             Multiprocessors() * std::max(1, threads / plan_.threads));

@@ -2,6 +2,7 @@
 #ifndef TENSORD_CUDA_MASK_CUH_
 #define TENSORD_CUDA_MASK_CUH_
 
+#include "tensord/cuda/ptx.cuh"
 #include "tensord/cuda/vec.cuh"
 
 namespace tk {
@@ -47,7 +48,8 @@ TK_FN Mask<W> equal_lane(int64_t distance, int step) {
 template <class T, int W>
 TK_FN Vec<T, W> sub_at(Vec<T, W> x, int64_t distance, int step, Vec<T, 1> amount) {
   if (uint64_t(distance) < uint64_t(W * step)) {
-    TK_EACH(i) if (int(distance) == i * step) x.at[i] = x.at[i] - amount.at[0];
+    const int here = ptx::behind_branch(int(distance));
+    TK_EACH(i) if (here == i * step) x.at[i] = x.at[i] - amount.at[0];
   }
   return x;
 }

@@ -22,11 +22,13 @@ TK_FN Philox<W> philox(Philox<W> counter, uint32_t key0, uint32_t key1) {
 #pragma unroll kUnroll
   for (int round = 0; round < 10; ++round) {
     TK_EACH(i) {
-      const uint32_t a = c[0].at[i], b = c[2].at[i];
-      c[0].at[i] = __umulhi(b, 0xCD9E8D57u) ^ c[1].at[i] ^ key0;
-      c[2].at[i] = __umulhi(a, 0xD2511F53u) ^ c[3].at[i] ^ key1;
-      c[1].at[i] = b * 0xCD9E8D57u;
-      c[3].at[i] = a * 0xD2511F53u;
+      // Both halves of a product are one instruction.
+      const uint64_t a = uint64_t(c[0].at[i]) * 0xD2511F53u;
+      const uint64_t b = uint64_t(c[2].at[i]) * 0xCD9E8D57u;
+      c[0].at[i] = uint32_t(b >> 32) ^ c[1].at[i] ^ key0;
+      c[2].at[i] = uint32_t(a >> 32) ^ c[3].at[i] ^ key1;
+      c[1].at[i] = uint32_t(b);
+      c[3].at[i] = uint32_t(a);
     }
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
