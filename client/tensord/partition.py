@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import fallback, random_ops, torch_compat
+from . import fallback, random_ops, softmax_statistics, torch_compat
 from .counters import STATS
 from .graph_passes import channels_last
 
@@ -35,12 +35,13 @@ FUSED = (
 
 def partition(joint: fx.GraphModule, inputs: Any, **arguments: Any) -> Any:
     """torch's min-cut partition of the joint graph, after random operators became counter-based and
-    convolutions channels-last."""
+    convolutions channels-last, and log-softmax of long rows got statistics that are saved."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    torch_compat.let_partitioner_recompute(FUSED)
+    torch_compat.let_partitioner_recompute(FUSED, (torch.ops.tensord.softmax_statistics,))
     random_ops.rewrite(joint)
     _turn_convolutions(joint)
+    softmax_statistics.rewrite(joint)
     return min_cut_rematerialization_partition(joint, inputs, compiler="inductor", **arguments)
 
 

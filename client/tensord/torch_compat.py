@@ -63,8 +63,9 @@ def core_decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 @functools.cache
-def let_partitioner_recompute(ops: tuple[Any, ...]) -> None:
-    """Tells the min-cut partitioner that `ops` (overload packets) are cheap to compute again.
+def let_partitioner_recompute(ops: tuple[Any, ...], only_fused: tuple[Any, ...] = ()) -> None:
+    """Tells the min-cut partitioner that `ops` (overload packets) are cheap to compute again, and
+    that `only_fused` fuse as they do, but are not.
 
     2.11 to 2.13: get_default_op_list() makes the lists anew for every graph, so it is wrapped once.
     Where it is missing, the partitioner saves the random tensors instead: correct, but larger.
@@ -79,7 +80,7 @@ def let_partitioner_recompute(ops: tuple[Any, ...]) -> None:
     def extended() -> Any:
         types = original()
         types.recomputable_ops.update(ops)
-        types.fusible_ops.update(ops)
+        types.fusible_ops.update(ops, only_fused)
         return types
 
     partitioners.get_default_op_list = extended

@@ -217,6 +217,11 @@ EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
     value.name = Define(value.level, ReadLocal(inst.buffer));
     return value;
   }
+  if (KeepsStored(inst.buffer)) {
+    value.level = vector_level();
+    value.name = Define(value.level, ReadLocal(inst.buffer));
+    return value;
+  }
   const std::string pointer = Pointer(inst.buffer, false);
   EmittedValue guard;
   value.level = LevelOf(inst.index);
@@ -303,8 +308,23 @@ void BodyEmitter::EmitStore(const Store& store, bool keep_for_later_pass) {
     }
     return;
   }
+  if (keep_for_later_pass && KeepsStored(store.buffer)) {
+    const DType storage = program_.buffers[store.buffer].dtype;
+    lines_[level].push_back(WriteLocal(
+        store.buffer, storage == ComputeType(storage)
+                          ? text
+                          : absl::StrCat("tk::round_to<", StorageType(storage), ">(", text, ")")));
+  }
   const std::string mask = store.guard >= 0 ? Use(Emit(store.guard), level) : "";
-  StoreAt(store.buffer, store.index, store.mode, text, mask, level);
+  StoreAt(store.buffer, store.index, store.mode, Use(Emit(Unrounded(store)), level), mask, level);
+}
+
+// Storing rounds by itself.
+int BodyEmitter::Unrounded(const Store& store) const {
+  const Inst& value = InstOf(store.value);
+  const bool rounds = store.mode == StoreMode::kAssign && value.kind == InstKind::kRound &&
+                      value.storage == program_.buffers[store.buffer].dtype;
+  return rounds ? value.args[0] : store.value;
 }
 
 void BodyEmitter::EmitColumns(BufferId buffer, const Expr& index, const std::string& vector) {
@@ -417,6 +437,11 @@ EmittedValue BodyEmitter::EmitUncached(int id) {
       return value;
     }
   }
+  // Every type has 0 and 1.
+  if (inst.kind == InstKind::kRound && InstOf(inst.args[0]).kind == InstKind::kCast &&
+      InstOf(InstOf(inst.args[0]).args[0]).dtype == kBool) {
+    return Emit(inst.args[0]);
+  }
   std::vector<EmittedValue> args;
   for (int arg : inst.args) {
     args.push_back(EmitOperand(inst, arg));
@@ -477,12 +502,15 @@ EmittedValue BodyEmitter::EmitStream(int arg) {
 }
 
 std::string BodyEmitter::Declarations() const {
-  std::string text;
+  // By position: the buffers' own numbers differ between nests that are alike.
+  std::map<int, std::string> pointers;
   for (const auto& [id, written] : used_buffers_) {
-    absl::StrAppend(&text, "  ",
-                    interface_->DeclarePointer(interface_->Buffer(id),
-                                               StorageType(program_.buffers[id].dtype), written));
+    const int slot = interface_->Buffer(id);
+    pointers[slot] =
+        interface_->DeclarePointer(slot, StorageType(program_.buffers[id].dtype), written);
   }
+  std::string text;
+  for (const auto& [slot, pointer] : pointers) absl::StrAppend(&text, "  ", pointer);
   for (int slot : used_integers_) absl::StrAppend(&text, "  ", interface_->DeclareInteger(slot));
   return text + array_declarations_;
 }

@@ -75,6 +75,8 @@ class BodyEmitter {
   virtual std::string ReadLocal(BufferId buffer) = 0;
   // Whether such a buffer's values are computed again where they are read.
   virtual bool ComputesAgain(BufferId /*buffer*/) const { return false; }
+  // Whether a result that goes to memory is kept besides, so that later passes need not read it.
+  virtual bool KeepsStored(BufferId /*buffer*/) const { return false; }
   // The statement that keeps a vector of such a buffer for later passes.
   virtual std::string WriteLocal(BufferId buffer, const std::string& value) = 0;
   // A vector load's text where the target has a better way to the values; `address` is the first
@@ -135,6 +137,8 @@ class BodyEmitter {
   void StoreAt(BufferId buffer, const Expr& element, StoreMode mode, const std::string& text,
                std::string mask, int level);
   std::string Pointer(BufferId id, bool writes);
+  // The value that a store needs.
+  int Unrounded(const Store& store) const;
   bool IsStream(const Inst& inst, int arg) const;
   EmittedValue EmitStream(int arg);
 

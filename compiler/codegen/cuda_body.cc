@@ -3,6 +3,7 @@
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "compiler/codegen/cpp_text.h"
 #include "compiler/codegen/cuda_held.h"
@@ -15,7 +16,10 @@ CudaBody::CudaBody(const Program& program, const Nest& nest, KernelInterface* in
     : BodyEmitter(program, nest, interface),
       plan_(plan),
       again_(LocalsComputedAgain(nest, plan.chunks > 0)) {
-  if (plan.chunks > 0) repeated_ = RepeatedLoads(nest);
+  if (plan.chunks > 0) {
+    repeated_ = RepeatedLoads(nest);
+    stored_ = StoredAndRead(nest);
+  }
   if (plan.tiles) shared_bytes_ = plan.tiles->shared_bytes;
 }
 
@@ -115,10 +119,14 @@ bool CudaBody::IsRun(const Expr& e) const {
 std::string CudaBody::SpecialCompute(const Inst& inst) {
   switch (inst.op) {
     case Op::k_lt:
-    case Op::k_ge:
-      return CommonComparison(inst);
+    case Op::k_ge: {
+      const std::string random = RandomComparison(inst);
+      return random.empty() ? CommonComparison(inst) : random;
+    }
     case Op::k_eq:
       return EqualIndex(inst);
+    case Op::k_sub:
+      return SubtractAtIndex(inst);
     case Op::k_philox_uniform:
     case Op::k_philox_normal:
       return RandomRun(inst);
@@ -139,21 +147,42 @@ std::string CudaBody::CommonComparison(const Inst& inst) {
                       inst.op == Op::k_lt ? " < 0)" : " >= 0)");
 }
 
-std::string CudaBody::EqualIndex(const Inst& inst) {
+std::string CudaBody::Distance(const Inst& equal) {
   for (const int which : {0, 1}) {
-    const Inst& index = InstOf(inst.args[which]);
+    const Inst& index = InstOf(equal.args[which]);
     if (index.kind != InstKind::kIndex || index.dtype != kInt64) continue;
     const auto step = sym::LinearCoefficient(index.index, VectorLoop());
     if (!step || !step->Is(1) || sym::ContainsKind(index.index, sym::AtomKind::kIndirect)) continue;
-    const EmittedValue other = EmitOperand(inst, inst.args[1 - which]);
+    const EmittedValue other = EmitOperand(equal, equal.args[1 - which]);
     if (other.level >= vector_level()) continue;
-    return absl::StrCat("tk::equal_lane<W>(tk::get(", Use(other, 0), ", 0) - int64_t(",
-                        ScalarText(index.index), "), ", plan_.interleaved ? "G" : "1", ")");
+    return absl::StrCat("tk::get(", Use(other, 0), ", 0) - int64_t(", ScalarText(index.index),
+                        "), ", plan_.interleaved ? "G" : "1");
   }
   return "";
 }
 
-std::string CudaBody::RandomRun(const Inst& inst) {
+std::string CudaBody::EqualIndex(const Inst& inst) {
+  const std::string distance = Distance(inst);
+  return distance.empty() ? "" : absl::StrCat("tk::equal_lane<W>(", distance, ")");
+}
+
+std::string CudaBody::SubtractAtIndex(const Inst& inst) {
+  const Inst& choice = InstOf(inst.args[1]);
+  if (choice.kind != InstKind::kCompute || choice.op != Op::k_where) return "";
+  const Inst &equal = InstOf(choice.args[0]), &none = InstOf(choice.args[2]);
+  if (equal.kind != InstKind::kCompute || equal.op != Op::k_eq ||
+      none.kind != InstKind::kConstant || !IsFloating(none.dtype) || none.number != 0) {
+    return "";
+  }
+  const EmittedValue amount = EmitOperand(choice, choice.args[1]);
+  if (amount.level >= vector_level()) return "";
+  const std::string distance = Distance(equal);
+  if (distance.empty()) return "";
+  return absl::StrCat("tk::sub_at(", Use(EmitOperand(inst, inst.args[0]), vector_level()), ", ",
+                      distance, ", ", Use(amount, 0), ")");
+}
+
+std::string CudaBody::RunArguments(const Inst& inst) {
   const Inst& element = InstOf(inst.args[2]);
   if (element.kind != InstKind::kIndex || LevelOf(element.index) != vector_level() ||
       !IsRun(element.index)) {
@@ -162,8 +191,29 @@ std::string CudaBody::RandomRun(const Inst& inst) {
   const EmittedValue seed = EmitOperand(inst, inst.args[0]);
   const EmittedValue stream = EmitOperand(inst, inst.args[1]);
   if (seed.level >= vector_level() || stream.level >= vector_level()) return "";
-  return absl::StrCat("tk::", InfoOf(inst.op).name, "_run<W>(", Use(seed, 0), ", ", Use(stream, 0),
-                      ", ", ScalarText(element.index), ")");
+  return absl::StrCat(Use(seed, 0), ", ", Use(stream, 0), ", ", ScalarText(element.index));
+}
+
+std::string CudaBody::RandomRun(const Inst& inst) {
+  const std::string arguments = RunArguments(inst);
+  return arguments.empty() ? ""
+                           : absl::StrCat("tk::", InfoOf(inst.op).name, "_run<W>(", arguments, ")");
+}
+
+// A number is a multiple of 2^-24, from the upper bits of its word.
+std::string CudaBody::RandomComparison(const Inst& inst) {
+  const Inst &number = InstOf(inst.args[0]), &limit = InstOf(inst.args[1]);
+  if (number.kind != InstKind::kCompute || number.op != Op::k_philox_uniform ||
+      limit.kind != InstKind::kConstant) {
+    return "";
+  }
+  const double least = std::ceil(std::ldexp(static_cast<float>(limit.number), 24));
+  if (!(least >= 0 && least < std::ldexp(1, 24))) return "";
+  const std::string arguments = RunArguments(number);
+  if (arguments.empty()) return "";
+  const std::string at_least = absl::StrCat("tk::philox_at_least_run<W>(", arguments, ", ",
+                                            static_cast<uint32_t>(least) << 8, "u)");
+  return inst.op == Op::k_ge ? at_least : absl::StrCat("tk::logical_not(", at_least, ")");
 }
 
 std::string CudaBody::Once(const std::string& statement) {

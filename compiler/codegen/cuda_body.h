@@ -32,6 +32,7 @@ class CudaBody : public BodyEmitter {
  protected:
   std::string ReadLocal(BufferId buffer) override;
   bool ComputesAgain(BufferId buffer) const override { return again_.count(buffer) != 0; }
+  bool KeepsStored(BufferId buffer) const override { return stored_.count(buffer) != 0; }
   std::string WriteLocal(BufferId buffer, const std::string& value) override;
   std::string SpecialLoad(const Inst& inst, const std::string& address,
                           const Expr& stride) override;
@@ -48,12 +49,22 @@ class CudaBody : public BodyEmitter {
   std::string CommonComparison(const Inst& inst);
   // An index compared with what is the same in all lanes: one element of a row, say.
   std::string EqualIndex(const Inst& inst);
+  // x - where(index == i, a, 0), of which few vectors have such an index.
+  std::string SubtractAtIndex(const Inst& inst);
+  // Where and how an index is compared with what is the same in all lanes: "distance, step"; ""
+  // where it is not.
+  std::string Distance(const Inst& equal);
+  // A random number compared with a constant: a comparison of its word.
+  std::string RandomComparison(const Inst& inst);
+  // "seed, stream, first" of a run of random numbers; "" where they are not one.
+  std::string RunArguments(const Inst& inst);
   // Random numbers of neighbouring elements, which share their words.
   std::string RandomRun(const Inst& inst);
   std::string RowArray(BufferId buffer);
 
   const CudaPlan& plan_;
   const std::set<BufferId> again_;
+  std::set<BufferId> stored_;  // results that are kept for later passes
   std::map<BufferId, std::string> row_arrays_;
   // Loads that several passes make: kept by the first of them.
   std::set<std::pair<BufferId, Expr>> repeated_;

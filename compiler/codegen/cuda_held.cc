@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <vector>
 
 namespace tensord::compiler {
@@ -65,7 +66,8 @@ std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest) {
     if (!member.has_inner) continue;
     for (const Inst& inst : member.loops.block.insts) {
       if (inst.kind != InstKind::kLoad || inst.guard >= 0 || written.count(inst.buffer) != 0 ||
-          sym::ContainsKind(inst.index, sym::AtomKind::kIndirect) || !depends_on_row(inst.index)) {
+          sym::ContainsKind(inst.index, sym::AtomKind::kIndirect) || !depends_on_row(inst.index) ||
+          !VariesInRow(nest, inst.index)) {
         continue;
       }
       const auto key = std::make_pair(inst.buffer, inst.index);
@@ -74,6 +76,43 @@ std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest) {
     }
   }
   return repeated;
+}
+
+std::set<BufferId> StoredAndRead(const Nest& nest) {
+  struct Uses {
+    int position = 0;
+    std::optional<Expr> index;
+    bool plain = true, read_later = false;
+  };
+  std::map<BufferId, Uses> uses;
+  for (const NestMember& member : nest.members) {
+    for (const Store& store : member.loops.stores) {
+      if (nest.local.count(store.buffer) != 0 || !member.has_inner) continue;
+      Uses& use = uses[store.buffer];
+      use.plain = use.plain && !use.index && store.mode == StoreMode::kAssign && store.guard < 0 &&
+                  VariesInRow(nest, store.index) &&
+                  !sym::ContainsKind(store.index, sym::AtomKind::kIndirect);
+      use.position = member.position;
+      use.index = store.index;
+    }
+  }
+  for (const NestMember& member : nest.members) {
+    for (const Inst& inst : member.loops.block.insts) {
+      const auto it = inst.kind == InstKind::kLoad ? uses.find(inst.buffer) : uses.end();
+      if (it == uses.end()) continue;
+      Uses& use = it->second;
+      const bool later = member.has_inner && member.position > use.position;
+      // What is read before it is written, or within the pass, is other business.
+      use.plain = use.plain && (later ? inst.guard < 0 && inst.index == *use.index
+                                      : member.position == use.position);
+      use.read_later |= later;
+    }
+  }
+  std::set<BufferId> held;
+  for (const auto& [id, use] : uses) {
+    if (use.plain && use.read_later) held.insert(id);
+  }
+  return held;
 }
 
 std::set<BufferId> LocalsComputedAgain(const Nest& nest, bool held) {
@@ -111,7 +150,7 @@ std::set<BufferId> LocalsComputedAgain(const Nest& nest, bool held) {
 
 int HeldArrays(const Nest& nest) {
   const std::set<BufferId> again = LocalsComputedAgain(nest, /*held=*/true);
-  int arrays = static_cast<int>(RepeatedLoads(nest).size());
+  int arrays = static_cast<int>(RepeatedLoads(nest).size() + StoredAndRead(nest).size());
   for (BufferId id : LocalsOfRows(nest)) arrays += again.count(id) == 0 ? 1 : 0;
   for (const NestMember& member : nest.members) {
     if (IsColumnSum(member)) arrays += static_cast<int>(member.loops.reductions.size());

@@ -15,14 +15,17 @@ bool IsColumnSum(const NestMember& m);
 // Values that later passes of a row read: buffers that live only there.
 std::set<BufferId> LocalsOfRows(const Nest& nest);
 
-// Those of them that later passes compute again instead; `held`: rows are held in registers.
+// Results in memory that later passes of the row read back, element by element.
+std::set<BufferId> StoredAndRead(const Nest& nest);
+
+// Those of the locals that later passes compute again instead; `held`: rows are held in registers.
 std::set<BufferId> LocalsComputedAgain(const Nest& nest, bool held);
 
 // Loads that several passes make, of what differs from row to row.
 std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest);
 
-// Arrays of a row that a thread holds in registers: kept loads, values for later passes and sums of
-// columns.
+// Arrays of a row that a thread holds in registers: kept loads, values and results for later passes
+// and sums of columns.
 int HeldArrays(const Nest& nest);
 
 // Bytes of a row's values for later passes where it is not held in registers.

@@ -8,7 +8,9 @@
 #include <set>
 
 #include "base/check.h"
+#include "compiler/codegen/cuda_alike.h"
 #include "compiler/codegen/cuda_nest.h"
+#include "compiler/schedule/access.h"
 
 namespace tensord::compiler {
 namespace {
@@ -21,6 +23,10 @@ constexpr size_t kMostNameLength = 64;
 constexpr int64_t kMostIndex = (int64_t{1} << 31) - 1;
 // Where kernels can wait for those before them (tk::wait_for_launches).
 constexpr int kWaitingArchitecture = 90;
+// Kernels that move more do not: with a wait ahead, the compiler knows no memory to be constant,
+// and issues no load before a store that comes first in the text. Small ones gain more than they
+// lose.
+constexpr int64_t kMostBytesOfWaiting = 16 << 20;
 
 // 32-bit indices reach every element; symbolic sizes may be anything.
 bool NeedsWideIndex(const Program& program, const Kernel& kernel) {
@@ -44,6 +50,21 @@ bool NeedsWideIndex(const Program& program, const Kernel& kernel) {
     }
   }
   return false;
+}
+
+int64_t BytesOf(const Program& program, const Kernel& kernel) {
+  std::set<BufferId> touched;
+  for (const Nest& nest : kernel.nests) {
+    for (const NestMember& member : nest.members) {
+      const Accesses accesses = AccessesOf(member.loops);
+      touched.insert(accesses.reads.begin(), accesses.reads.end());
+      touched.insert(accesses.writes.begin(), accesses.writes.end());
+    }
+    for (BufferId id : nest.local) touched.erase(id);
+  }
+  int64_t bytes = 0;
+  for (BufferId id : touched) bytes += BufferBytes(program.buffers[id]);
+  return bytes;
 }
 
 // "tensord_layer_norm_gelu": what profilers show. Numbers of nodes are left out, so that equal
@@ -94,10 +115,11 @@ Expr SumOfBlocks(const std::vector<std::pair<std::string, Expr>>& parts) {
 }
 
 std::string Entry(const std::string& name, int threads, int resident, const std::string& shared,
-                  const std::string& dispatch) {
+                  const std::string& dispatch, bool waits) {
   return absl::StrCat("extern \"C\" __global__ void __launch_bounds__(", threads,
                       resident > 1 ? absl::StrCat(", ", resident) : "", ") ", name,
-                      "(const __grid_constant__ Args args) {\n  tk::wait_for_launches();\n", shared,
+                      "(const __grid_constant__ Args args) {\n",
+                      waits ? "  tk::wait_for_launches();\n" : "", shared,
                       "  [[maybe_unused]] int block = blockIdx.x;\n", dispatch, "}\n");
 }
 
@@ -111,10 +133,19 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
   std::string functions, finish_functions;
   std::vector<std::pair<std::string, Expr>> parts, finish_parts;
   int shared_bytes = 0, threads = fixed, resident = 1;
-  for (size_t i = 0; i < kernel.nests.size(); ++i) {
+  std::vector<PlannedNest> nests;
+  for (const Nest& nest : kernel.nests) {
+    nests.push_back({PrepareForCuda(program, nest), {}});
+    nests.back().plan = PlanCudaNest(program, nests.back().nest, target, fixed);
+  }
+  AlikeNests alike{.done = std::vector<bool>(nests.size(), false)};
+  if (nests.size() > 1) alike = ShareFunctions(program, nests, wide, &interface);
+  functions = alike.functions;
+  parts = alike.parts;
+  for (size_t i = 0; i < nests.size(); ++i) {
+    if (alike.done[i]) continue;
+    const auto& [nest, plan] = nests[i];
     const std::string name = absl::StrCat("nest", i);
-    const Nest nest = PrepareForCuda(program, kernel.nests[i]);
-    const CudaPlan plan = PlanCudaNest(program, nest, target, fixed);
     CudaNestText text = EmitCudaNest(program, nest, plan, name, &interface);
     absl::StrAppend(&functions, text.function, "\n");
     parts.emplace_back(absl::StrCat(name, "(args, block, blocks, shared)"), plan.blocks);
@@ -149,19 +180,21 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
 
       "  __shared__ __align__(16) char group_shared[tk::kGroupSharedBytes];\n"
       "  [[maybe_unused]] tk::GroupMemory shared{group_shared};\n";
+  const bool waits =
+      target.sm() >= kWaitingArchitecture && BytesOf(program, kernel) <= kMostBytesOfWaiting;
   source.source = absl::StrCat(head, functions, finish_functions,
-                               Entry(name, threads, resident, kShared, dispatch));
-  const bool waits = target.sm() >= kWaitingArchitecture;
+                               Entry(name, threads, resident, kShared, dispatch, waits));
   source.functions.push_back(
       {name, CudaGeometry{SumOfBlocks(parts), threads, shared_bytes, waits}});
   if (!finish_parts.empty()) {
     const std::string finish = absl::StrCat(name, "_finish");
+    const bool finish_waits = target.sm() >= kWaitingArchitecture;
     constexpr const char* kFinishShared =
         "  __shared__ __align__(16) char shared[tk::kFinishSharedBytes];\n";
     absl::StrAppend(&source.source, "\n",
-                    Entry(finish, kFinishThreads, 1, kFinishShared, finish_dispatch));
+                    Entry(finish, kFinishThreads, 1, kFinishShared, finish_dispatch, finish_waits));
     source.functions.push_back(
-        {finish, CudaGeometry{SumOfBlocks(finish_parts), kFinishThreads, 0, waits}});
+        {finish, CudaGeometry{SumOfBlocks(finish_parts), kFinishThreads, 0, finish_waits}});
   }
   source.buffers = interface.buffers();
   source.written = interface.written();

@@ -2,6 +2,7 @@
 
 #include <absl/strings/str_cat.h>
 
+#include <algorithm>
 #include <set>
 
 #include "compiler/codegen/cpp_text.h"
@@ -30,12 +31,14 @@ class CudaNestWriter {
     const std::string work = Work();
     const std::string declare = accumulators_.DeclarePrivate(), save = accumulators_.SavePrivate();
     CudaNestText text;
-    absl::StrAppend(
-        &text.function, "static __device__ __forceinline__ void ", name_,
-        "([[maybe_unused]] const Args& args, [[maybe_unused]] const int block, "
-        "[[maybe_unused]] const int blocks, [[maybe_unused]] tk::GroupMemory& shared) {\n"
-        "  [[maybe_unused]] constexpr int W = ",
-        plan_.width, ", T = ", plan_.threads, ", G = ", plan_.group, ";\n");
+    absl::StrAppend(&text.function, "static __device__ __forceinline__ void ", name_,
+                    "([[maybe_unused]] const Args& args, [[maybe_unused]] const int block, "
+                    "[[maybe_unused]] const int blocks, [[maybe_unused]] tk::GroupMemory& shared",
+                    plan_.of_many ? ", [[maybe_unused]] const int first_buffer, "
+                                    "[[maybe_unused]] const int first_integer"
+                                  : "",
+                    ") {\n  [[maybe_unused]] constexpr int W = ", plan_.width,
+                    ", T = ", plan_.threads, ", G = ", plan_.group, ";\n");
     if (const int64_t bytes = accumulators_.SharedBytesOfLane(); bytes > 0) {
       absl::StrAppend(&text.function, "  __shared__ __align__(16) char tile[T / 2 * W * ", bytes,
                       "];\n");
@@ -63,9 +66,10 @@ class CudaNestWriter {
   // Where a thread stands.
   std::string Threads() {
     if (plan_.kind == CudaPlan::kTiles) return "";
-    std::string text =
-        absl::StrCat("  [[maybe_unused]] const index rows = ", body_.ExtentText(Rows()),
-                     ", vectors = ", body_.ExtentText(Vectors()), ";\n");
+    std::string text = absl::StrCat(
+        "  [[maybe_unused]] const index rows = ", body_.ExtentText(Rows()),
+        ", vectors = ", plan_.of_many ? body_.ArgumentText(Vectors()) : body_.ExtentText(Vectors()),
+        ";\n");
     if (plan_.kind == CudaPlan::kElements || plan_.kind == CudaPlan::kColumns) return text;
     absl::StrAppend(&text, "  [[maybe_unused]] const int lane = threadIdx.x % G;\n");
     if (plan_.tiled) {
@@ -161,9 +165,11 @@ class CudaNestWriter {
     }
     lines += InnerLines(depth);
     if (HasVectorLoop()) {
-      absl::StrAppend(&text, indent,
-                      "[[maybe_unused]] const index row = unit / vectors, q = unit % ",
-                      "vectors;\n", DecodeRow("row", indent), DecodeVector("q", indent));
+      // A size that is an argument would make two divisions of it.
+      absl::StrAppend(&text, indent, "[[maybe_unused]] const index ",
+                      nest_.outer.empty() ? "row = 0, q = unit;\n"
+                                          : "row = unit / vectors, q = unit % vectors;\n",
+                      DecodeRow("row", indent), DecodeVector("q", indent));
     } else {
       absl::StrAppend(&text, DecodeRow("unit", indent));
     }
@@ -289,6 +295,8 @@ class CudaNestWriter {
                       indent, "  }\n", indent, "}\n");
     } else {
       const bool split = plan_.kind == CudaPlan::kSplit;
+      // Loads of several vectors under way at once, where the row is run through once.
+      if (RunsOnce()) text += "#pragma unroll 4\n";
       absl::StrAppend(&text, indent, "for (index q = ", split ? "first + lane" : "lane", "; q < ",
                       split ? "last" : "vectors", "; q += G) {\n", indent, "  {\n", decode, lines,
                       indent, "  }\n", indent, "}\n");
@@ -343,6 +351,12 @@ class CudaNestWriter {
       absl::StrAppend(&text, tail, indent, "}\n");
     }
     return text;
+  }
+
+  bool RunsOnce() const {
+    return std::all_of(nest_.members.begin(), nest_.members.end(), [](const NestMember& m) {
+      return m.has_inner == (m.position == 1) && !m.reduces_outer;
+    });
   }
 
   bool AllInRange() const {

@@ -20,6 +20,10 @@ constexpr int kMostThreads = 1024;
 // others.
 constexpr int kCheapScalars = 30;
 constexpr int kTurns = 4;
+constexpr int kLoadCost = 6;
+// Shorter rows are left in parts of a block that idle, and vectors that each thread does of others.
+constexpr int64_t kLeastDearRow = 8192;
+constexpr int kVectorsOfDearRow = 8;
 // Elements of a row that a thread may hold, of all arrays together; in blocks of more than 512
 // threads, which have 64 registers for each; and in a block that sweeps, usually.
 constexpr int kMostHeld = 150;
@@ -49,6 +53,9 @@ constexpr int kLoadsAtOnce = 4;
 // The same where it holds accumulators for a row beside the row.
 constexpr int kRowSweepThreads = 384;
 constexpr int kRowSweepBlock = 128;
+// The same where each thread holds so much that more would spill.
+constexpr int kMuchHeldInSweep = 96;
+constexpr int kMuchHeldThreads = 256;
 // The same where only totals outlive a row.
 constexpr int kTotalsThreads = 2048;
 // A part of a split row has at least this many vectors for each thread.
@@ -82,6 +89,32 @@ bool IsPartial(const Widths& w) { return w.partial > w.aligned && 2 * w.partial 
 // Vectors of neighbours would be much narrower than wished.
 bool IsWasteful(const Widths& w) { return w.aligned * kMostWaste <= w.wished; }
 bool MoreWithinRows(const Widths& w) { return w.straight && (IsPartial(w) || IsWasteful(w)); }
+
+// What is computed and loaded for a row of a pointwise nest before its vectors, in instructions.
+int RowCost(const Nest& nest) {
+  const sym::SymbolKey last{sym::AtomKind::kLoop,
+                            static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};
+  int cost = 0;
+  for (const NestMember& member : nest.members) {
+    std::vector<bool> varies;
+    for (const Inst& inst : member.loops.block.insts) {
+      const auto step = sym::LinearCoefficient(inst.index, last);
+      bool differs =
+          !step || !step->Is(0) || sym::ContainsKind(inst.index, sym::AtomKind::kIndirect);
+      for (int arg : inst.args) differs = differs || varies[arg];
+      if (inst.kind == InstKind::kCompute && !differs) cost += InfoOf(inst.op).cost;
+      if (inst.kind == InstKind::kLoad && !differs) cost += kLoadCost;
+      varies.push_back(differs);
+    }
+  }
+  return cost;
+}
+
+// Rows whose scalars would cost more than a vector, were they computed for each.
+bool HasDearRows(const Nest& nest) {
+  return !nest.inner.empty() && sym::Hint(nest.inner.back()) >= kLeastDearRow &&
+         RowCost(nest) > kCheapScalars;
+}
 
 bool FindsPlaces(const Nest& nest) {
   for (const NestMember& member : nest.members) {
@@ -118,6 +151,8 @@ class Planner {
       Tile();
     } else if (IsPointwise(nest_) && !PaysByRows()) {
       Elements();
+    } else if (IsPointwise(nest_) && !MoreWithinRows(widths_)) {
+      RowsOfElements();
     } else {
       Rows();
     }
@@ -175,7 +210,10 @@ class Planner {
     if (plan_.chunks == 0) Loop(sums);
     if (sums) {
       const bool columns = std::any_of(nest_.members.begin(), nest_.members.end(), IsColumnSum);
-      const int threads = columns ? kRowSweepThreads : kTotalsThreads;
+      const int held = plan_.chunks * plan_.width * HeldArrays(nest_);
+      const int threads = !columns                  ? kTotalsThreads
+                          : held > kMuchHeldInSweep ? kMuchHeldThreads
+                                                    : kRowSweepThreads;
       if (columns) plan_.resident = std::max(1, threads / plan_.threads);
       Bound(sym::CeilDiv(rows_, Expr(plan_.groups())),
             Multiprocessors() * std::max(1, threads / plan_.threads));
@@ -206,9 +244,20 @@ class Planner {
     vectors_ = sym::CeilDiv(sym::Product(nest_.inner), Expr(width));
   }
 
-  // Nothing is reduced, but only within rows are vectors wide.
+  // Nothing is reduced, but only within rows are vectors wide, or scalars are shared.
   bool PaysByRows() const {
-    return !nest_.outer.empty() && IsLongRow() && MoreWithinRows(widths_) && !HasFewLongRows();
+    return !nest_.outer.empty() && IsLongRow() && (MoreWithinRows(widths_) || HasDearRows(nest_)) &&
+           !HasFewLongRows();
+  }
+
+  // Every thread runs through its part of the row, with several vectors under way.
+  void RowsOfElements() {
+    const int64_t vectors = std::max<int64_t>(1, sym::Hint(vectors_));
+    Threads(static_cast<int>(std::clamp<int64_t>(RoundUpToWarp(vectors / kVectorsOfDearRow),
+                                                 kRowSweepBlock, 2 * kUsualThreads)));
+    plan_.kind = CudaPlan::kRows;
+    plan_.group = plan_.threads;
+    plan_.blocks = rows_;
   }
 
   // A row for each block would leave multiprocessors idle.
@@ -339,7 +388,7 @@ Nest PrepareForCuda(const Program& program, Nest nest) {
   for (NestMember& member : nest.members) member.reduces_outer = member.reduces_inner;
   if (nest.inner.size() < 2 || !IsPointwise(nest)) return nest;
   const Widths widths = ChooseWidth(program, nest);
-  if (widths.columns ||
+  if (widths.columns || HasDearRows(nest) ||
       (MoreWithinRows(widths) && sym::Hint(nest.inner.back()) >= kLeastInterleaved)) {
     nest.outer.assign(nest.inner.begin(), nest.inner.end() - 1);
     nest.inner.erase(nest.inner.begin(), nest.inner.end() - 1);

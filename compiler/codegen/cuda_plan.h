@@ -41,8 +41,10 @@ struct CudaPlan {
   bool partial = false;  // the last vector of a row has fewer elements
   int parts = 1;         // kSplit: blocks of a row
   int resident = 1;      // blocks that a multiprocessor has room for, which bounds registers
-  int rows_at_once = 1;  // tiled: rows of which a thread has the loads under way
-  bool tiled = false;    // kSweep: blocks take one group-wide tile of the columns each
+  // kElements: the function serves several nests, and finds sizes and buffers by its arguments.
+  bool of_many = false;
+  int rows_at_once = 1;           // tiled: rows of which a thread has the loads under way
+  bool tiled = false;             // kSweep: blocks take one group-wide tile of the columns each
   std::optional<TilePlan> tiles;  // kTiles
   Expr blocks;                    // of the nest
   Expr copies;  // kSweep: of the accumulators, one for each block that shares columns

@@ -29,6 +29,16 @@ int KernelInterface::Integer(const Expr& value) {
   return static_cast<int>(integers_.size()) - 1;
 }
 
+int KernelInterface::AppendBuffers(const std::vector<BufferId>& ids) {
+  buffers_.insert(buffers_.end(), ids.begin(), ids.end());
+  return static_cast<int>(buffers_.size() - ids.size());
+}
+
+int KernelInterface::AppendIntegers(const std::vector<Expr>& values) {
+  integers_.insert(integers_.end(), values.begin(), values.end());
+  return static_cast<int>(integers_.size() - values.size());
+}
+
 std::string KernelInterface::DeclareInteger(int slot) const {
   return absl::StrCat("const ", style_.index, " n", slot, " = ",
                       absl::Substitute(style_.integer, slot), ";\n");

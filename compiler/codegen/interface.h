@@ -29,6 +29,10 @@ class KernelInterface {
   // Position of an integer argument; its name is "n<position>". Loop extents get one each, so that
   // the text does not depend on them.
   int Integer(const Expr& value);
+  // Arguments that the text finds by a number of its own, all together and in this order, whether
+  // or not others are the same; the position of the first.
+  int AppendBuffers(const std::vector<BufferId>& ids);
+  int AppendIntegers(const std::vector<Expr>& values);
   // `const TYPE n<slot> = ...;` and `TYPE* const b<slot> = ...;`
   std::string DeclareInteger(int slot) const;
   std::string DeclarePointer(int slot, const std::string& type, bool written) const;

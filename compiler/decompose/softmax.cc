@@ -48,6 +48,16 @@ Tensor LogSoftmaxOf(Builder& b, const Operand& o, DType result) {
                      [](Elem x, Elem m, Elem s) { return (x - m) - Log(s); });
 }
 
+// (self, dim) -> max(x) and log(sum(exp(x - max(x)))), float32: what a log-softmax is made of where
+// both of a training step's programs need it.
+Results Statistics(Builder& b, const Call& call) {
+  TENSORD_ASSIGN_OR_RETURN(const Operand o,
+                           OperandOf(b, call.tensor(0), call.constant(1), kFloat32));
+  const auto [max, sum] = MaxAndSumOfExp(b, o);
+  return std::vector<Tensor>{
+      max, Elementwise(b, kFloat32, {sum}, [](Elem s) { return Log(s); })};
+}
+
 using Form = Tensor (*)(Builder&, const Operand&, DType);
 
 // (self, dim, half_to_float)
@@ -111,6 +121,7 @@ constexpr Operator kOperators[] = {
     {"aten::_safe_softmax", "T i d?", Public<SafeSoftmaxOf>},
     {"aten::_log_softmax", "T i b", Private<LogSoftmaxOf>},
     {"aten::log_softmax.int", "T i d?", Public<LogSoftmaxOf>},
+    {"tensord::softmax_statistics", "T i", Statistics},
     {"aten::_softmax_backward_data", "T T i d", SoftmaxBackward},
     {"aten::_log_softmax_backward_data", "T T i d", LogSoftmaxBackward},
 };

@@ -14,6 +14,9 @@ DeviceTraits TraitsOf(const v1::Target& target, bool deterministic) {
   // Accumulators for the columns of a row stay in the registers of one block, beside the row.
   traits.most_columns_of_mixed_sweep = 8192;
   traits.large_nest_bytes = 32 << 20;
+  // Of the 4096 bytes that every driver takes; the rest is for scratch and symbolic sizes.
+  traits.most_words = 480;
+  traits.alike_nests_share = true;
   return traits;
 }
 

@@ -31,6 +31,11 @@ struct DeviceTraits {
   // more likely to be found again in another program when it stays alone.
   size_t most_nests = 24;
   int64_t large_nest_bytes = 4 << 20;
+  // Words that a launch passes: one for each buffer of a nest and a few for its sizes.
+  size_t most_words = SIZE_MAX;
+  // Nests that are alike share a function: as many of them as there are words for share a launch,
+  // and large ones too, because the machine runs empty at the end of each launch.
+  bool alike_nests_share = false;
 };
 
 DeviceTraits TraitsOf(const v1::Target& target, bool deterministic);

@@ -5,20 +5,58 @@
 #include <set>
 
 #include "compiler/schedule/access.h"
+#include "compiler/schedule/alike.h"
 
 namespace tensord::compiler {
 namespace {
 
-int64_t NestBytes(const Program& program, const std::vector<int>& ops) {
+// Words of a launch's arguments beside its buffers: the size of a nest and where its blocks end.
+constexpr size_t kWordsOfSizes = 2;
+
+// What counts when a nest looks for a launch.
+struct NestFacts {
+  int64_t bytes = 0;
+  size_t words = 0;
+  std::string alike;      // what it shares with others that one function can serve, or ""
+  bool in_place = false;  // no memory of the call is needed earlier when it runs earlier
+};
+
+NestFacts FactsOf(const Program& program, const Group& group, const DeviceTraits& device) {
+  NestFacts facts{.words = kWordsOfSizes, .in_place = true};
   std::set<BufferId> touched;
-  for (int op : ops) {
+  for (int op : group.ops) {
     const Accesses accesses = AccessesOf(program.operations[op]);
     touched.insert(accesses.reads.begin(), accesses.reads.end());
     touched.insert(accesses.writes.begin(), accesses.writes.end());
+    for (BufferId id : accesses.writes) {
+      const BufferInfo& buffer = program.buffers[id];
+      facts.in_place &=
+          buffer.kind == BufferKind::kInput || buffer.returned || group.nest.local.count(id) != 0;
+    }
   }
-  int64_t bytes = 0;
-  for (BufferId id : touched) bytes += BufferBytes(program.buffers[id]);
-  return bytes;
+  for (BufferId id : touched) {
+    facts.bytes += BufferBytes(program.buffers[id]);
+    facts.words += group.nest.local.count(id) == 0 ? 1 : 0;
+  }
+  if (device.alike_nests_share && HasAnySize(group.nest)) {
+    facts.alike = AlikeText(program, group.nest);
+  }
+  return facts;
+}
+
+// A launch that is being filled.
+struct Launch {
+  size_t words = 0;
+  int64_t bytes = 0;  // of its largest nest
+  std::string alike;  // of all its nests, or ""
+};
+
+bool MayTake(const Launch& launch, size_t nests, const NestFacts& nest,
+             const DeviceTraits& device) {
+  if (nests == 0 || launch.words + nest.words > device.most_words) return false;
+  const bool small = std::max(launch.bytes, nest.bytes) <= device.large_nest_bytes;
+  const bool alike = !nest.alike.empty() && launch.alike == nest.alike;
+  return alike ? small || nest.in_place : small && nests < device.most_nests;
 }
 
 }  // namespace
@@ -30,7 +68,8 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
   const std::vector<std::set<int>> predecessors = Predecessors(program);
   std::map<int, int> step_of;  // operation -> step
   // A kernel may take a nest when everything that the nest needs has run in earlier steps; the
-  // latest such kernel after the nest's predecessors is the first candidate.
+  // first such kernel behind the nest's predecessors that has room takes it.
+  std::vector<Launch> launches;  // by step
   for (Group& group : fused.groups) {
     int after = -1;
     for (int op : group.ops) {
@@ -38,22 +77,18 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
         if (auto it = step_of.find(p); it != step_of.end()) after = std::max(after, it->second);
       }
     }
-    int step = -1;
-    if (!group.is_extern && NestBytes(program, group.ops) <= device.large_nest_bytes) {
-      for (int s = after + 1; s < static_cast<int>(schedule.steps.size()) && step < 0; ++s) {
+    int step = static_cast<int>(schedule.steps.size());
+    NestFacts facts;
+    if (!group.is_extern) {
+      facts = FactsOf(program, group, device);
+      for (int s = static_cast<int>(schedule.steps.size()) - 1; s > after; --s) {
         const auto* kernel = std::get_if<Kernel>(&schedule.steps[s].work);
-        if (kernel == nullptr || kernel->nests.size() >= device.most_nests) continue;
-        int64_t bytes = 0;
-        for (const Nest& nest : kernel->nests) {
-          std::vector<int> ops;
-          for (const NestMember& member : nest.members) ops.push_back(member.op);
-          bytes = std::max(bytes, NestBytes(program, ops));
-        }
-        if (bytes <= device.large_nest_bytes) step = s;
+        if (kernel != nullptr && MayTake(launches[s], kernel->nests.size(), facts, device))
+          step = s;
       }
     }
-    if (step < 0) {
-      step = static_cast<int>(schedule.steps.size());
+    if (step == static_cast<int>(schedule.steps.size())) {
+      launches.push_back({.alike = facts.alike});
       if (group.is_extern) {
         schedule.steps.push_back({group.ops[0]});
       } else {
@@ -62,6 +97,10 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
     }
     if (!group.is_extern) {
       std::get<Kernel>(schedule.steps[step].work).nests.push_back(std::move(group.nest));
+      Launch& launch = launches[step];
+      launch.words += facts.words;
+      launch.bytes = std::max(launch.bytes, facts.bytes);
+      if (launch.alike != facts.alike) launch.alike.clear();
     }
     for (int op : group.ops) step_of[op] = step;
   }

@@ -45,6 +45,21 @@ TK_FN ArgVec<T, W> argmin_add(ArgVec<T, W> s, Vec<T, W> x, int64_t first) {
   return argmin_combine(s, ArgVec<T, W>{x, iota<int64_t, W>(first)});
 }
 
+// Of parts that follow each other, that to which a block belongs: end(i) is the first block behind
+// part i.
+template <class End>
+TK_FN int part_of(int parts, int block, End end) {
+  int first = 0, last = parts - 1;
+  while (first < last) {
+    const int middle = (first + last) / 2;
+    if (block < end(middle))
+      last = middle;
+    else
+      first = middle + 1;
+  }
+  return first;
+}
+
 }  // namespace tk
 
 #endif  // TENSORD_CUDA_GENERATED_CUH_

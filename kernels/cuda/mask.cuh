@@ -2,6 +2,7 @@
 #ifndef TENSORD_CUDA_MASK_CUH_
 #define TENSORD_CUDA_MASK_CUH_
 
+#include "tensord/cuda/ptx.cuh"
 #include "tensord/cuda/vec.cuh"
 
 namespace tk {
@@ -40,6 +41,17 @@ TK_FN Mask<W> equal_lane(int64_t distance, int step) {
   Mask<W> m;
   TK_EACH(i) m.at[i] = d == i * step;
   return m;
+}
+
+// x, less `amount` in the lane whose number times `step` is `distance`, if there is one. Hardly any
+// vector has it: the others pay for one comparison.
+template <class T, int W>
+TK_FN Vec<T, W> sub_at(Vec<T, W> x, int64_t distance, int step, Vec<T, 1> amount) {
+  if (uint64_t(distance) < uint64_t(W * step)) {
+    const int here = ptx::behind_branch(int(distance));
+    TK_EACH(i) if (here == i * step) x.at[i] = x.at[i] - amount.at[0];
+  }
+  return x;
 }
 
 // --- comparisons: false where an operand is NaN, but for ne

@@ -89,6 +89,13 @@ TK_FN float exp2_approx(float x) {
   return r;
 }
 
+// x, of which the compiler knows nothing: what depends on it stays behind the branch that leads to
+// it.
+TK_FN int behind_branch(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 // --- memory
 
 // Adds to a half or a bfloat16 in global memory; the addend is rounded first.

@@ -22,11 +22,13 @@ TK_FN Philox<W> philox(Philox<W> counter, uint32_t key0, uint32_t key1) {
 #pragma unroll kUnroll
   for (int round = 0; round < 10; ++round) {
     TK_EACH(i) {
-      const uint32_t a = c[0].at[i], b = c[2].at[i];
-      c[0].at[i] = __umulhi(b, 0xCD9E8D57u) ^ c[1].at[i] ^ key0;
-      c[2].at[i] = __umulhi(a, 0xD2511F53u) ^ c[3].at[i] ^ key1;
-      c[1].at[i] = b * 0xCD9E8D57u;
-      c[3].at[i] = a * 0xD2511F53u;
+      // Both halves of a product are one instruction.
+      const uint64_t a = uint64_t(c[0].at[i]) * 0xD2511F53u;
+      const uint64_t b = uint64_t(c[2].at[i]) * 0xCD9E8D57u;
+      c[0].at[i] = uint32_t(b >> 32) ^ c[1].at[i] ^ key0;
+      c[2].at[i] = uint32_t(a >> 32) ^ c[3].at[i] ^ key1;
+      c[1].at[i] = uint32_t(b);
+      c[3].at[i] = uint32_t(a);
     }
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
@@ -124,6 +126,15 @@ template <int W>
 TK_FN Vec<float, W> philox_uniform_run(Vec<int64_t, 1> seed, Vec<int64_t, 1> stream,
                                        int64_t first) {
   return impl::uniform(impl::words_of_run<4, W>(seed.at[0], stream.at[0], uint64_t(first)));
+}
+// Whether their words are at least `least`: with 2^8 k, whether the numbers are at least 2^-24 k.
+template <int W>
+TK_FN Mask<W> philox_at_least_run(Vec<int64_t, 1> seed, Vec<int64_t, 1> stream, int64_t first,
+                                  uint32_t least) {
+  const auto words = impl::words_of_run<4, W>(seed.at[0], stream.at[0], uint64_t(first));
+  Mask<W> m;
+  TK_EACH(i) m.at[i] = words.at[0].at[i] >= least;
+  return m;
 }
 // Standard normal (Box and Muller 1958): of words 2 (e % 2) and the next of block e / 2.
 template <int W>

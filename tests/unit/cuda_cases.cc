@@ -167,6 +167,10 @@ void ExpectPlansAndNumbers(const std::vector<CudaCase>& cases) {
       ADD_FAILURE() << cases[i].name << ", result " << r << ": " << difference;
       for (const auto& kernel : compiled[i]->state.kernels) std::cerr << kernel.source << "\n";
     }
+    for (size_t k = 0; k < inputs.size(); ++k) {  // they may have been written
+      const std::string difference = Difference(inputs[k], same[k], cases[i].slack);
+      EXPECT_EQ(difference, "") << cases[i].name << ", input " << k;
+    }
   }
 }
 

@@ -247,6 +247,7 @@ inline float reciprocal_approx(float x) {
   const float r = 1 / x;
   return std::fabs(r) < 0x1p-126f ? std::copysign(0.0f, r) : r;
 }
+inline int behind_branch(int x) { return x; }
 template <class Add>
 void AddToBits(void* p, const Add& add) {
   std::atomic_ref<uint16_t> at(*static_cast<uint16_t*>(p));

@@ -115,6 +115,33 @@ GraphBuilder CrossEntropyBackward(const Rows& r, double factor = 1) {
       r);
   return g;
 }
+// The loss's gradient from the logits and what a forward pass saved of their rows. `saved`: the
+// graph computes them itself.
+GraphBuilder GradientOfStatistics(const Rows& r, bool saved = true) {
+  GraphBuilder g = Cuda(r);
+  const Ref grad = g.Input(Shape{}), count = g.Input(Shape{}), x = Input(g, r);
+  const Ref target = g.Input({r.rows}, kI64);
+  const v1::TensorMeta of_rows = g.Meta({r.rows, 1}), meta = g.Meta(r.sizes());
+  Ref max{}, logarithm{};
+  if (saved) {
+    max = g.Input(of_rows);
+    logarithm = g.Input(of_rows);
+  } else {
+    max = g.Node("tensord::softmax_statistics", {x, 1}, {of_rows, of_rows});
+    logarithm = max.result(1);
+    g.Output(max).Output(logarithm);
+  }
+  const Ref wide =
+      g.Node("aten::_to_copy", {x, kF32, nullptr, nullptr, nullptr, false, nullptr}, meta);
+  const Ref below = g.Node("aten::sub.Tensor", {wide, max, 1}, meta);
+  const Ref y = g.Node("aten::sub.Tensor", {below, logarithm, 1}, meta);
+  const Ref loss =
+      g.Node("aten::nll_loss_backward", {grad, y, target, nullptr, kMean, -100, count}, meta);
+  const Ref result =
+      g.Node("aten::_log_softmax_backward_data", {loss, y, 1, r.dtype}, g.Meta(r.sizes(), r.dtype));
+  g.Output(result);
+  return g;
+}
 // Of a gradient that is cheap to compute again.
 GraphBuilder LogSoftmaxBackward(const Rows& r) {
   GraphBuilder g = Cuda(r);
@@ -305,6 +332,19 @@ TEST(CudaRows, Partial) {
       {"gradient long",
        CrossEntropyBackward({2, 20002, kBF16, 20008}),
        {"elements w2 t256 g1 c0", "rows w8 t256 g256 c10 partial"}},
+  });
+}
+
+// Scalars of a long row are computed once for many vectors.
+TEST(CudaRows, SavedStatistics) {
+  ExpectPlansAndNumbers({
+      {"8192", GradientOfStatistics({3, 8192, kBF16}), {"rows w8 t128 g128 c0"}},
+      {"30528", GradientOfStatistics({2, 30528, kBF16}), {"rows w8 t480 g480 c0"}},
+      {"wide", GradientOfStatistics({2, 8192}), {"rows w4 t256 g256 c0"}},
+      {"short", GradientOfStatistics({3, 4096, kBF16}), {"elements w8 t256 g1 c0"}},
+      {"few", GradientOfStatistics({1, 40000, kBF16}), {"elements w8 t256 g1 c0"}},
+      {"odd", GradientOfStatistics({3, 8193, kBF16}), {"rows w8 t288 g288 c4 interleaved"}},
+      {"all in one", GradientOfStatistics({3, 4096, kBF16}, false), {"rows w8 t128 g128 c4"}},
   });
 }
 

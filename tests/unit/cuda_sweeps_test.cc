@@ -18,13 +18,19 @@ constexpr const char* kSpread = "aten::var_mean.correction";
 // A size that is known when the kernels run: symbol 0, which CudaSweeps.Symbolic adds.
 Dim S() { return GraphBuilder().Symbol(1000); }
 
-// dx, dweight and dbias.
-GraphBuilder LayerNormBackward(const Dim& rows, const Dim& columns, v1::DType dtype = kF32) {
+// dx, dweight and dbias. `of_product`: the gradient is a product of two.
+GraphBuilder LayerNormBackward(const Dim& rows, const Dim& columns, v1::DType dtype = kF32,
+                               bool of_product = false) {
   GraphBuilder g(kCuda);
-  const Ref grad = g.Input({rows, columns}, dtype), x = g.Input({rows, columns}, dtype);
+  Ref grad = g.Input({rows, columns}, dtype);
+  const Ref x = g.Input({rows, columns}, dtype);
+  const Ref other = of_product ? g.Input({rows, columns}, dtype) : grad;
   const Ref mean = g.Input({rows, 1}), rstd = g.Input({rows, 1});
   const Ref weight = g.Input({columns}, dtype), bias = g.Input({columns}, dtype);
   const v1::TensorMeta of_columns = g.Meta({columns}, dtype);
+  if (of_product) {
+    grad = g.Node("aten::mul.Tensor", {grad, other}, g.Meta({rows, columns}, dtype));
+  }
   const Ref r =
       g.Node("aten::native_layer_norm_backward",
              {grad, x, Ints({columns}), mean, rstd, weight, bias, List({true, true, true})},
@@ -189,16 +195,24 @@ TEST(CudaSweeps, NormGradients) {
   ExpectPlansAndNumbers({
       {"768", LayerNormBackward(67, 768), {"sweep w4 t128 g32 c6 loops"}},
       {"768 narrow", LayerNormBackward(67, 768, kBF16), {"sweep w8 t128 g32 c3 loops"}},
-      {"1024", LayerNormBackward(66, 1024), {"sweep w4 t128 g128 c2 loops"}},
-      {"1024 narrow", LayerNormBackward(66, 1024, kBF16), {"sweep w8 t128 g128 c1 loops"}},
-      {"1537", LayerNormBackward(64, 1537), {"sweep w4 t224 g224 c2 interleaved loops"}},
-      {"8190", LayerNormBackward(64, 8190), {"sweep w2 t1024 g1024 c0 loops"}},
-      {"8190 narrow", LayerNormBackward(64, 8190, kBF16), {"sweep w2 t1024 g1024 c0 loops"}},
+      {"1024", LayerNormBackward(66, 1024), {"sweep w4 t128 g32 c8 loops"}},
+      {"1024 narrow", LayerNormBackward(66, 1024, kBF16), {"sweep w8 t128 g32 c4 loops"}},
+      {"1537", LayerNormBackward(64, 1537), {"sweep w4 t128 g128 c4 interleaved loops"}},
+      {"8190", LayerNormBackward(64, 8190), {"sweep w2 t512 g512 c8 loops"}},
+      {"8190 narrow",
+       LayerNormBackward(64, 8190, kBF16),
+       {"sweep w8 t512 g512 c2 interleaved loops"}},
+      {"8190 of a product",
+       LayerNormBackward(64, 8190, kF32, true),
+       {"sweep w2 t1024 g1024 c0 loops"}},
+      {"8190 of a product, narrow",
+       LayerNormBackward(64, 8190, kBF16, true),
+       {"sweep w2 t1024 g1024 c0 loops"}},
       {"few rows",
        LayerNormBackward(2, 768, kBF16),
        {"rows w8 t256 g32 c3", "elements w8 t256 g1 c0", "elements w8 t256 g1 c0"}},
       {"root mean square of 768", RmsNormBackward(67, 768, kBF16), {"sweep w8 t128 g32 c3 loops"}},
-      {"root mean square of 3000", RmsNormBackward(64, 3000), {"sweep w4 t192 g192 c4 loops"}},
+      {"root mean square of 3000", RmsNormBackward(64, 3000), {"sweep w4 t160 g160 c5 loops"}},
   });
 }
 
@@ -271,7 +285,9 @@ TEST(CudaSweeps, Totals) {
 TEST(CudaSweeps, Symbolic) {
   std::vector<CudaCase> cases{
       {"rows", LayerNormBackward(S(), 768, kBF16), {"sweep w8 t128 g32 c3 loops"}},
-      {"rows in a loop", LayerNormBackward(S(), 8190), {"sweep w2 t1024 g1024 c0 loops"}},
+      {"rows in a loop",
+       LayerNormBackward(S(), 8190, kF32, true),
+       {"sweep w2 t1024 g1024 c0 loops"}},
       {"columns", LayerNormBackward(70, S()), {"sweep w1 t1024 g1024 c0 loops"}},
       {"totals of rows", SoftmaxTotal(S(), 768), {"sweep w4 t128 g32 c6 loops"}},
       {"totals of columns", SoftmaxTotal(5, S(), kBF16), {"sweep w1 t1024 g1024 c0 loops"}},

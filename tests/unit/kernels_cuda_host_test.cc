@@ -421,6 +421,42 @@ TEST(MaskTest, OneLaneIsEqual) {
   }
 }
 
+TEST(MaskTest, OneLaneIsLess) {
+  const tk::Vec<float, 4> x = {{1, 2, 3, 4}};
+  for (int step : {1, 3}) {
+    for (int64_t distance : {int64_t(-1), int64_t(0), int64_t(3), int64_t(9), int64_t(1) << 32}) {
+      const auto y = tk::sub_at(x, distance, step, tk::broadcast<1>(0.5f));
+      for (int i = 0; i < 4; ++i) {
+        EXPECT_EQ(y.at[i], x.at[i] - (distance == i * step ? 0.5f : 0.0f));
+      }
+    }
+  }
+}
+
+// As comparing the numbers themselves.
+template <int W>
+void CheckComparison() {
+  const auto seed = tk::broadcast<1>(int64_t(42)), stream = tk::broadcast<1>(int64_t(7));
+  for (int64_t first : {int64_t(0), int64_t(1) << 34}) {
+    const auto numbers = tk::philox_uniform_run<W>(seed, stream, first);
+    for (uint32_t k : {0u, 1u, 0x19999au, 0x800000u, 0xffffffu}) {
+      const auto least = tk::philox_at_least_run<W>(seed, stream, first, k << 8);
+      for (int i = 0; i < W; ++i) {
+        EXPECT_EQ(least.at[i], numbers.at[i] >= float(k) * 0x1p-24f);
+        const auto own = uint32_t(numbers.at[i] * 0x1p24f) << 8;
+        EXPECT_TRUE(tk::philox_at_least_run<W>(seed, stream, first, own).at[i]);
+        if (own < 0xffffff00u) {
+          EXPECT_FALSE(tk::philox_at_least_run<W>(seed, stream, first, own + 256).at[i]);
+        }
+      }
+    }
+  }
+}
+TEST(RandomTest, WordsCompareAsNumbers) {
+  CheckComparison<1>();
+  CheckComparison<8>();
+}
+
 template <int W>
 void CheckRandom() {
   for (int64_t seed : {int64_t(0), int64_t(42), int64_t(-1), int64_t(0x123456789abcdef)}) {
@@ -454,6 +490,15 @@ TEST(RandomTest, NumbersAreTheCpus) {
   CheckRandom<1>();
   CheckRandom<2>();
   CheckRandom<8>();
+}
+
+// Three parts of 4, none and 3 blocks.
+TEST(PartTest, BlocksBelongToTheirParts) {
+  const int ends[] = {4, 4, 7}, parts[] = {0, 0, 0, 0, 2, 2, 2};
+  for (int block = 0; block < 7; ++block) {
+    EXPECT_EQ(tk::part_of(3, block, [&](int i) { return ends[i]; }), parts[block]);
+  }
+  EXPECT_EQ(tk::part_of(1, 0, [](int) { return 1; }), 0);
 }
 
 }  // namespace

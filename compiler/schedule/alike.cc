@@ -1,0 +1,46 @@
+#include "compiler/schedule/alike.h"
+
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <map>
+
+namespace tensord::compiler {
+
+bool HasAnySize(const Nest& nest) {
+  return nest.shape == NestShape::kFlat && nest.outer.empty() && nest.inner.size() <= 1 &&
+         std::all_of(nest.members.begin(), nest.members.end(), [](const NestMember& m) {
+           return m.has_inner && m.position == 1 && m.loops.reductions.empty();
+         });
+}
+
+std::string AlikeText(const Program& program, const Nest& nest) {
+  std::map<BufferId, int> numbers;
+  const auto number = [&](BufferId id) {
+    return numbers.emplace(id, static_cast<int>(numbers.size())).first->second;
+  };
+  std::string text = absl::StrCat(nest.inner.size(), "\n");
+  const auto access = [&](BufferId id, const Expr& index, int guard) {
+    absl::StrAppend(&text, " b", number(id), nest.local.count(id) != 0 ? " local " : " ",
+                    static_cast<int>(program.buffers[id].dtype), "[", sym::ToString(index), "] if ",
+                    guard);
+  };
+  for (const NestMember& member : nest.members) {
+    // The block's own text knows buffers by their numbers in the program.
+    Block block = member.loops.block;
+    for (const Inst& inst : block.insts) {
+      if (inst.kind == InstKind::kLoad) access(inst.buffer, inst.index, inst.guard);
+    }
+    for (Inst& inst : block.insts) {
+      if (inst.kind == InstKind::kLoad) inst.buffer = number(inst.buffer);
+    }
+    absl::StrAppend(&text, "\n", ToString(block));
+    for (const Store& store : member.loops.stores) {
+      absl::StrAppend(&text, store.mode == StoreMode::kAssign ? "store %" : "add %", store.value);
+      access(store.buffer, store.index, store.guard);
+    }
+  }
+  return text;
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,81 @@
+"""Log-softmax of long rows in training: two numbers of a row are saved, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tensord import softmax_statistics
+
+LONG = softmax_statistics.LEAST_CLASSES
+
+
+def operators(graph):
+    return [node.op for node in graph.nodes]
+
+
+def test_statistics_are_the_maximum_and_the_logarithm_of_the_sum():
+    x = torch.randn(3, 7, 5) * 30
+    maximum, logarithm = softmax_statistics.statistics(x, 1)
+    assert torch.equal(maximum, x.amax(1, keepdim=True))
+    torch.testing.assert_close(x - maximum - logarithm, x.log_softmax(1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_backward_reads_the_logits_and_two_numbers_of_a_row(daemon, dtype):
+    x = torch.randn(6, LONG, dtype=dtype, requires_grad=True)
+    target = torch.tensor([3, 0, LONG - 1, -100, 5, 5])
+
+    def loss(x):
+        return F.cross_entropy(x.float(), target)
+
+    expected = loss(x)
+    (wanted,) = torch.autograd.grad(expected, x)
+    got = torch.compile(loss, backend="tensord", fullgraph=True)(x)
+    got.backward()
+    torch.testing.assert_close(got, expected)
+    torch.testing.assert_close(x.grad, wanted)
+    forward, backward = daemon.graph("forward"), daemon.graph("backward")
+    assert operators(forward).count("tensord::softmax_statistics") == 1
+    assert "tensord::softmax_statistics" not in operators(backward)
+    assert "aten::_log_softmax" not in operators(forward) + operators(backward)
+    sizes = [[s.constant for s in i.tensor.sizes] for i in backward.inputs]
+    assert sizes.count([6, 1]) == 2
+    assert sizes.count([6, LONG]) == 1
+
+
+def test_of_an_image_over_its_channels(daemon):
+    x = torch.randn(2, LONG, 3, requires_grad=True)
+    target = torch.randint(0, LONG, (2, 3))
+    (wanted,) = torch.autograd.grad(F.cross_entropy(x, target), x)
+    torch.compile(lambda x: F.cross_entropy(x, target), backend="tensord")(x).backward()
+    torch.testing.assert_close(x.grad, wanted)
+    assert operators(daemon.graph("forward")).count("tensord::softmax_statistics") == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.randn(6, LONG - 1, requires_grad=True),
+        lambda: torch.randn(6, LONG, dtype=torch.float64, requires_grad=True),
+        lambda: torch.randn(6, LONG, dtype=torch.bfloat16, requires_grad=True),  # a narrow result
+        lambda: torch.randn(LONG, 6).t().requires_grad_(),  # laid out otherwise than the result
+    ],
+    ids=["short", "double", "narrow", "transposed"],
+)
+def test_others_stay_torchs(daemon, make):
+    x = make()
+    wanted = F.log_softmax(x, 1)
+    (grad,) = torch.autograd.grad(wanted.sin().sum(), x)
+    got = torch.compile(lambda x: F.log_softmax(x, 1).sin(), backend="tensord")(x)
+    got.sum().backward()
+    torch.testing.assert_close(got, wanted.sin())
+    torch.testing.assert_close(x.grad, grad)
+    assert "tensord::softmax_statistics" not in operators(daemon.graph("forward"))
+
+
+def test_a_result_that_leaves_is_the_same(daemon):
+    x = torch.randn(4, LONG, requires_grad=True)
+    got = torch.compile(lambda x: F.log_softmax(x, -1), backend="tensord")(x)
+    torch.testing.assert_close(got, F.log_softmax(x, -1))
+    assert got.is_contiguous()
