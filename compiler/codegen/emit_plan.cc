@@ -197,7 +197,9 @@ class PlanEmitter {
 
   void AddBlock(const MemoryBlock& block) {
     v1::Buffer* buffer = artifact_.add_buffers();
-    FillMeta(v1::DTYPE_UINT8, v1::DEVICE_TYPE_CUDA, {Expr(block.bytes)}, {Expr(1)}, Expr(0),
+    const v1::DeviceType device =
+        artifact_.target().has_cuda() ? v1::DEVICE_TYPE_CUDA : v1::DEVICE_TYPE_CPU;
+    FillMeta(v1::DTYPE_UINT8, device, {Expr(block.bytes)}, {Expr(1)}, Expr(0),
              buffer->mutable_meta());
     sym::ToProto(block.offset, buffer->mutable_workspace());
     buffer->set_apart(true);

@@ -13,6 +13,7 @@ DeviceTraits TraitsOf(const v1::Target& target, bool deterministic) {
   // Accumulators for the columns of a row stay in the registers of one block, beside the row.
   traits.most_columns_of_mixed_sweep = 8192;
   traits.large_nest_bytes = 32 << 20;
+  traits.most_bytes_ahead = 32 << 20;
   return traits;
 }
 

@@ -28,6 +28,9 @@ struct DeviceTraits {
   // more likely to be found again in another program when it stays alone.
   size_t most_nests = 24;
   int64_t large_nest_bytes = 4 << 20;
+  // What nests may leave in memory at a time that run earlier than they must, to share a launch:
+  // otherwise the weights of a whole model would be converted before the first product.
+  int64_t most_bytes_ahead = INT64_MAX;
 };
 
 DeviceTraits TraitsOf(const v1::Target& target, bool deterministic);

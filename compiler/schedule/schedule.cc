@@ -21,6 +21,19 @@ int64_t NestBytes(const Program& program, const std::vector<int>& ops) {
   return bytes;
 }
 
+// Of what the group leaves in memory for others within the call. Outputs are there in the end
+// anyway, when memory is fullest in most calls.
+int64_t ResultBytes(const Program& program, const std::set<BufferId>& outputs,
+                    const Group& group) {
+  std::set<BufferId> written;
+  for (int op : group.ops) written.merge(AccessesOf(program.operations[op]).writes);
+  int64_t bytes = 0;
+  for (BufferId id : written) {
+    if (group.nest.local.count(id) + outputs.count(id) == 0) bytes += BufferBytes(program.buffers[id]);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
@@ -28,9 +41,14 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
   Schedule schedule;
   schedule.notes = std::move(fused.notes);
   const std::vector<std::set<int>> predecessors = Predecessors(program);
+  std::set<BufferId> outputs;
+  for (const ProgramOutput& output : program.outputs) {
+    if (output.kind == ProgramOutput::kTensor) outputs.insert(output.view.buffer);
+  }
   std::map<int, int> step_of;  // operation -> step
-  // A kernel may take a nest when everything that the nest needs has run in earlier steps; the
-  // latest such kernel after the nest's predecessors is the first candidate.
+  std::vector<int64_t> ahead;  // per step: bytes that are there earlier than they must
+  // A kernel may take a nest when everything that the nest needs has run in earlier steps, and when
+  // what runs early leaves no more in memory than it may. The earliest such kernel takes it.
   for (Group& group : fused.groups) {
     int after = -1;
     for (int op : group.ops) {
@@ -39,8 +57,11 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
       }
     }
     int step = -1;
+    const int64_t results = group.is_extern ? 0 : ResultBytes(program, outputs, group);
     if (!group.is_extern && NestBytes(program, group.ops) <= device.large_nest_bytes) {
-      for (int s = after + 1; s < static_cast<int>(schedule.steps.size()) && step < 0; ++s) {
+      int first = static_cast<int>(schedule.steps.size());
+      while (first > after + 1 && ahead[first - 1] <= device.most_bytes_ahead - results) --first;
+      for (int s = first; s < static_cast<int>(schedule.steps.size()) && step < 0; ++s) {
         const auto* kernel = std::get_if<Kernel>(&schedule.steps[s].work);
         if (kernel == nullptr || kernel->nests.size() >= device.most_nests) continue;
         int64_t bytes = 0;
@@ -52,8 +73,11 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
         if (bytes <= device.large_nest_bytes) step = s;
       }
     }
-    if (step < 0) {
+    if (step >= 0) {
+      for (size_t s = step; s < ahead.size(); ++s) ahead[s] += results;
+    } else {
       step = static_cast<int>(schedule.steps.size());
+      ahead.push_back(0);
       if (group.is_extern) {
         schedule.steps.push_back({group.ops[0]});
       } else {
