@@ -17,3 +17,5 @@ target_include_directories(fuzz_kernels_test PRIVATE ${CMAKE_SOURCE_DIR}/runtime
 tensord_test(cuda_codegen_test SOURCES cuda_codegen_test.cc LIBS tensord_compiler tensord_jit)
 target_compile_definitions(cuda_codegen_test PRIVATE
   TENSORD_GOLDEN_DIR="${CMAKE_SOURCE_DIR}/tests/golden")
+
+tensord_test(memory_test SOURCES memory_test.cc LIBS tensord_compiler)
