@@ -112,10 +112,11 @@ def as_values(values: Sequence[Any], given: Sequence[int] = ()) -> Iterator[Any]
         inputs[i].tensor = handle
     given = [i for i in given if i < len(values) and inputs[i].kind == TENSOR]
     try:
-        for i, value in enumerate(values):
-            if inputs[i].kind != TENSOR and isinstance(value, int):
+        # By number: a variable would keep the last one.
+        for i in range(len(values)):
+            if inputs[i].kind != TENSOR and isinstance(values[i], int):
                 inputs[i].kind = INT
-                inputs[i].integer = value
+                inputs[i].integer = values[i]
         for i in given:
             inputs[i].size = _GIVEN
             values[i] = None
