@@ -124,6 +124,24 @@ TEST(MemoryPlanTest, ATemporaryIsGoneWhenTheResultComes) {
   EXPECT_LE(PlannedMemory(CompileForCuda(g)).peak(), kLarge + 2 * kNarrow);
 }
 
+// The logits of a large vocabulary, which are given out and read by a loss: once in memory, though
+// the library is slow with rows of their length.
+TEST(MemoryPlanTest, LogitsOfAnOddVocabulary) {
+  constexpr int kRows = 8192, kWidth = 768, kVocabulary = 30522;
+  constexpr int64_t kLogits = int64_t{2} * kRows * kVocabulary;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref x = g.Input({kRows, kWidth}, kHalf), head = g.Input({kVocabulary, kWidth});
+  g.graph().mutable_inputs(1)->set_is_parameter(true);
+  const Ref half =
+      g.Node("aten::_to_copy", {head, kHalf, nullptr, nullptr, nullptr, false, nullptr},
+             g.Meta({kVocabulary, kWidth}, kHalf));
+  const Ref logits = Product(g, x, Transposed(g, half, kVocabulary, kWidth), kRows, kVocabulary);
+  g.Output(logits);
+  g.Output(g.Node("aten::amax", {logits, Ints({1}), false}, g.Meta({kRows}, kHalf)));
+  const v1::Artifact artifact = CompileForCuda(g);
+  EXPECT_LE(PlannedMemory(artifact).peak(), kLogits + 2 * kRows * kWidth + 40 * kMiB);
+}
+
 // The weights of a model are converted when they are needed.
 TEST(MemoryPlanTest, ConvertedWeightsAreNotThereTogether) {
   constexpr int kRows = 1024, kWidth = 1024, kLayers = 64;
