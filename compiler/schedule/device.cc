@@ -17,6 +17,7 @@ DeviceTraits TraitsOf(const v1::Target& target, bool deterministic) {
   // Of the 4096 bytes that every driver takes; the rest is for scratch and symbolic sizes.
   traits.most_words = 480;
   traits.alike_nests_share = true;
+  traits.most_bytes_ahead = 32 << 20;
   return traits;
 }
 

@@ -36,6 +36,9 @@ struct DeviceTraits {
   // Nests that are alike share a function: as many of them as there are words for share a launch,
   // and large ones too, because the machine runs empty at the end of each launch.
   bool alike_nests_share = false;
+  // What nests may leave in memory at a time that run earlier than they must, to share a launch:
+  // otherwise the weights of a whole model would be converted before the first product.
+  int64_t most_bytes_ahead = INT64_MAX;
 };
 
 DeviceTraits TraitsOf(const v1::Target& target, bool deterministic);
