@@ -1,5 +1,6 @@
 tensord_test(sym_test SOURCES sym_test.cc LIBS tensord_compiler)
 tensord_test(schedule_test SOURCES schedule_test.cc LIBS tensord_compiler)
+tensord_test(cuda_kernel_test SOURCES cuda_kernel_test.cc LIBS tensord_compiler)
 
 tensord_test(codegen_golden_test
   SOURCES codegen_golden_test.cc kernel_runner.cc interpreter.cc scalar_ops.cc
