@@ -77,7 +77,8 @@ absl::Status CodegenPass(CompileState& state) {
 
 // Each buffer that is in memory has its place.
 absl::Status MemoryPass(CompileState& state) {
-  state.memory = PlanMemory(state.program, state.schedule, state.kernels);
+  state.memory = PlanMemory(state.program, state.schedule, state.kernels,
+                            RulesOf(state.job->target(), state.graph));
   return absl::OkStatus();
 }
 

@@ -74,6 +74,12 @@ TENSORD_EXPORT size_t tensord_program_num_outputs(const TensordProgram* program)
   return program->outputs.size();
 }
 
+TENSORD_EXPORT size_t tensord_program_released_inputs(const TensordProgram* program,
+                                                     const uint32_t** inputs) {
+  *inputs = program->released_inputs.data();
+  return program->released_inputs.size();
+}
+
 TENSORD_EXPORT int tensord_program_workspace(const TensordProgram* program,
                                              const TensordValue* inputs, size_t num_inputs,
                                              int64_t* bytes) {
@@ -90,7 +96,7 @@ TENSORD_EXPORT void tensord_lend_workspace(TensordTensor tensor, int64_t bytes) 
   tensord::runtime::LendWorkspace(tensor, bytes);
 }
 
-TENSORD_EXPORT int tensord_program_run(TensordProgram* program, const TensordValue* inputs,
+TENSORD_EXPORT int tensord_program_run(TensordProgram* program, TensordValue* inputs,
                                        size_t num_inputs, TensordValue* outputs,
                                        size_t num_outputs) {
   using tensord::runtime::Fail;

@@ -14,10 +14,13 @@ std::string Join(const int64_t* values, int64_t count) {
 TensordError CheckWorkspace(const TensordProgram& program, const int64_t* values, uint32_t number,
                             const Place& place) {
   const int64_t start = values[program.buffers[number].source];
+  const int64_t common = values[program.workspace_bytes];
+  const bool apart = program.buffers[number].apart;
+  const int64_t begin = apart ? common : 0;
+  const int64_t most = apart ? common + values[program.apart_bytes] : common;
   int64_t end = 0;
-  if (start < 0 || start % kAlignment != 0 ||
-      __builtin_add_overflow(start, place.offset_bytes + place.extent_bytes, &end) ||
-      end > values[program.workspace_bytes]) {
+  if (start < begin || start % kAlignment != 0 ||
+      __builtin_add_overflow(start, place.offset_bytes + place.extent_bytes, &end) || end > most) {
     return Fail(TENSORD_CORRUPT,
                 "buffer " + std::to_string(number) + " lies outside the workspace or unaligned");
   }
@@ -74,8 +77,10 @@ TensordError ComputePlace(const Layout& layout, const int64_t* values, Place* pl
 }
 
 TensordError ComputePlaces(const TensordProgram& program, const int64_t* values, Place* places) {
-  if (values[program.workspace_bytes] < 0) {
-    return Fail(TENSORD_CORRUPT, "the workspace has a negative size");
+  const int64_t workspace = values[program.workspace_bytes], apart = values[program.apart_bytes];
+  int64_t all = 0;
+  if (workspace < 0 || apart < 0 || __builtin_add_overflow(workspace, apart, &all)) {
+    return Fail(TENSORD_CORRUPT, "the workspace has a negative size, or is too large");
   }
   const auto count = static_cast<uint32_t>(program.buffers.size());
   for (uint32_t i = 0; i < count; ++i) {

@@ -5,6 +5,7 @@
 #include "base/version.h"
 #include "runtime/externs.h"
 #include "runtime/layout.h"
+#include "runtime/lifetimes.h"
 
 namespace tensord::runtime {
 namespace {
@@ -55,6 +56,7 @@ TensordError BuildInputs(const v1::Artifact& artifact, TensordProgram* program) 
     const v1::Input& input = artifact.inputs(i);
     InputPlan plan;
     plan.name = input.name();
+    plan.is_parameter = input.is_parameter();
     switch (input.kind_case()) {
       case v1::Input::kTensor:
         plan.is_tensor = true;
@@ -144,6 +146,7 @@ TensordError BuildBuffer(const v1::Buffer& proto, uint32_t count, TensordProgram
       break;
     case v1::Buffer::kWorkspace:
       buffer->storage = Storage::kWorkspace;
+      buffer->apart = proto.apart();
       program->uses_workspace = true;
       TENSORD_TRY(program->exprs.Add(proto.workspace(), &buffer->source));
       if (buffer->layout.device != program->device_type) {
@@ -244,7 +247,13 @@ TensordError BuildPlan(const v1::Artifact& artifact, TensordProgram* program) {
   } else {
     program->workspace_bytes = program->exprs.AddConstant(0);
   }
+  if (artifact.has_apart_bytes()) {
+    TENSORD_TRY(program->exprs.Add(artifact.apart_bytes(), &program->apart_bytes));
+  } else {
+    program->apart_bytes = program->exprs.AddConstant(0);
+  }
   TENSORD_TRY(BuildSteps(artifact, program));
+  AddReleases(program);
   if (program->exprs.is_static()) {
     program->places.resize(program->buffers.size());
     TENSORD_TRY(ComputePlaces(*program, program->exprs.values().data(), program->places.data()));

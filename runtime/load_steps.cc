@@ -11,8 +11,7 @@ class StepBuilder {
   StepBuilder(const v1::Artifact& artifact, TensordProgram* program)
       : artifact_(artifact), program_(*program), state_(program->buffers.size(), State::kUnborn) {
     for (size_t i = 0; i < state_.size(); ++i) {
-      const Storage storage = program_.buffers[i].storage;
-      if (storage != Storage::kOwned && storage != Storage::kExtern) state_[i] = State::kLive;
+      if (!IsOwned(i) && program_.buffers[i].storage != Storage::kExtern) state_[i] = State::kLive;
     }
   }
 
@@ -33,6 +32,11 @@ class StepBuilder {
  private:
   enum class State : uint8_t { kUnborn, kLive, kDead };
 
+  // Has memory of its own from its first use on.
+  bool IsOwned(size_t number) const {
+    return program_.buffers[number].storage == Storage::kOwned || program_.buffers[number].apart;
+  }
+
   void Push(StepPlan::Kind kind, size_t index) {
     program_.steps.push_back({kind, static_cast<uint32_t>(index)});
   }
@@ -47,7 +51,7 @@ class StepBuilder {
     if (state_[root] == State::kDead) {
       return Fail(TENSORD_CORRUPT, "buffer " + std::to_string(number) + " is used after its end");
     }
-    if (program_.buffers[root].storage != Storage::kOwned) {
+    if (!IsOwned(root)) {
       return Fail(TENSORD_CORRUPT, "buffer " + std::to_string(number) + " is used before a value");
     }
     Push(StepPlan::kAllocate, root);
@@ -154,7 +158,7 @@ class StepBuilder {
                     "result buffer " + std::to_string(result) + " is out of range");
       }
       BufferPlan& buffer = program_.buffers[result];
-      if (buffer.root == result && state_[result] == State::kUnborn) {
+      if (buffer.root == result && state_[result] == State::kUnborn && !buffer.apart) {
         // torch's own tensor is taken, so an owned one need not be allocated and copied into.
         buffer.storage = Storage::kExtern;
         state_[result] = State::kLive;

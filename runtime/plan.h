@@ -45,6 +45,7 @@ struct BufferPlan {
   uint32_t root = 0;            // the buffer at the end of the chain of views; itself for others
   std::vector<uint32_t> views;  // of a root: every view of it, through any chain
   bool in_launch = false;       // of a root: a kernel takes it or a view of it
+  bool apart = false;           // in the workspace: may be allocated on its own
 };
 
 struct InputPlan {
@@ -52,6 +53,7 @@ struct InputPlan {
   Layout layout;
   Slot size = 0;  // of an integer input
   std::string name;
+  bool is_parameter = false;
   bool in_launch = false;  // a kernel takes it
 };
 
@@ -95,8 +97,8 @@ struct CallPlan {
 };
 
 struct StepPlan {
-  enum Kind : uint8_t { kAllocate, kLaunch, kCall, kFree } kind;
-  uint32_t index;  // a buffer, a launch, a call, a buffer
+  enum Kind : uint8_t { kAllocate, kLaunch, kCall, kFree, kRelease } kind;
+  uint32_t index;  // a buffer, a launch, a call, a buffer, an input's buffer
 };
 
 struct OutputPlan {
@@ -129,9 +131,12 @@ struct TensordProgram {
   std::vector<tensord::runtime::StepPlan> steps;
   std::vector<tensord::runtime::OutputPlan> outputs;
   tensord::runtime::Slot workspace_bytes = 0;
+  tensord::runtime::Slot apart_bytes = 0;  // behind the workspace, for buffers that may lie apart
   bool uses_workspace = false;
   // No operator can keep or return a part of the workspace, so the next call may have it.
   bool reuses_workspace = true;
+  // Inputs that are released before the call's end where they are given (lifetimes.h).
+  std::vector<uint32_t> released_inputs;
   // Buffers on inputs, or on views of them, that a step writes.
   std::vector<uint32_t> written_inputs;
   // Kernels want their inputs' addresses to be multiples of this.

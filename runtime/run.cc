@@ -78,6 +78,9 @@ TensordError RunSteps(CallState& state) {
       case StepPlan::kFree:
         FreeBuffer(state, step.index);
         break;
+      case StepPlan::kRelease:
+        ReleaseInput(state, step.index);
+        break;
     }
   }
   return TENSORD_OK;
@@ -113,7 +116,7 @@ TensordError MakeOutputs(CallState& state, TensordValue* outputs) {
 
 }  // namespace
 
-TensordError Run(const TensordProgram& program, const TensordValue* inputs, TensordValue* outputs) {
+TensordError Run(const TensordProgram& program, TensordValue* inputs, TensordValue* outputs) {
   CallLease lease(program);
   CallState& state = *lease;
   state.inputs = inputs;
@@ -140,9 +143,10 @@ TensordError WorkspaceOf(const TensordProgram& program, const TensordValue* inpu
   if (!program.uses_workspace || program.device_type == kTorchCpu) return TENSORD_OK;
   CallLease lease(program);
   CallState& state = *lease;
-  state.inputs = inputs;
+  std::vector<TensordValue> copy(inputs, inputs + program.inputs.size());
+  state.inputs = copy.data();
   TENSORD_TRY(BindInputs(state));
-  *bytes = state.values[program.workspace_bytes];
+  *bytes = state.values[program.workspace_bytes] + state.values[program.apart_bytes];
   return TENSORD_OK;
 }
 

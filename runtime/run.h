@@ -8,7 +8,7 @@
 namespace tensord::runtime {
 
 // As tensord_program_run, with the counts checked. On failure no output is set.
-TensordError Run(const TensordProgram& program, const TensordValue* inputs, TensordValue* outputs);
+TensordError Run(const TensordProgram& program, TensordValue* inputs, TensordValue* outputs);
 
 // As tensord_program_workspace.
 TensordError WorkspaceOf(const TensordProgram& program, const TensordValue* inputs, int64_t* bytes);

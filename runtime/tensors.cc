@@ -144,6 +144,7 @@ CallLease::CallLease(const TensordProgram& program) {
   state.addresses.resize(program.buffers.size());
   state.handles.assign(program.buffers.size(), nullptr);
   state.device_index = -1;
+  state.holds_apart = false;
   state.realigned.clear();
   if (state.words.size() < program.max_launch_words) state.words.resize(program.max_launch_words);
   if (state.pointers.size() < program.max_launch_buffers) {
@@ -211,14 +212,20 @@ TensordError MakeView(CallState& state, uint32_t buffer, Handle root_tensor, Han
 }
 
 TensordError AllocateWorkspace(CallState& state) {
-  const int64_t bytes = state.values[state.program->workspace_bytes];
+  int64_t bytes = state.values[state.program->workspace_bytes];
+  const int64_t apart = state.values[state.program->apart_bytes];
   const int32_t device = state.program->device_type;
+  state.holds_apart = false;
   // A kept one is of a CPU program.
   if (device != kTorchCpu || state.workspace_tensor == nullptr || state.workspace_size < bytes) {
     DropWorkspace(state);
   }
-  const bool has_one =
-      state.workspace_tensor != nullptr || (device != kTorchCpu && TakeLentWorkspace(state, bytes));
+  bool has_one = state.workspace_tensor != nullptr;
+  if (!has_one && device != kTorchCpu && TakeLentWorkspace(state, bytes + apart)) {
+    has_one = true;
+    bytes += apart;
+    state.holds_apart = apart > 0;
+  }
   if (!has_one) {
     // torch's allocator for the device aligns enough, and rounds up what is a byte too long.
     const int64_t padding = device == kTorchCpu ? kAlignment : 0, stride = 1;
@@ -269,6 +276,7 @@ void SetAddress(CallState& state, uint32_t root, char* address) {
 }
 
 TensordError AllocateBuffer(CallState& state, uint32_t buffer) {
+  if (state.holds_apart && state.program->buffers[buffer].apart) return TENSORD_OK;
   const Layout& layout = state.program->buffers[buffer].layout;
   const Place& place = state.places[buffer];
   Handle tensor = nullptr;
@@ -296,11 +304,18 @@ void FreeBuffer(CallState& state, uint32_t buffer) {
   drop(buffer);
 }
 
+void ReleaseInput(CallState& state, uint32_t buffer) {
+  FreeBuffer(state, buffer);
+  TensordValue& input = state.inputs[state.program->buffers[buffer].source];
+  if (input.size != TENSORD_GIVEN) return;
+  state.torch->delete_tensor(std::exchange(input.tensor, nullptr));
+}
+
 TensordError GetTensor(CallState& state, uint32_t buffer, Handle* tensor) {
   if ((*tensor = state.handles[buffer]) != nullptr) return TENSORD_OK;
   const BufferPlan& plan = state.program->buffers[buffer];
   const BufferPlan& root = state.program->buffers[plan.root];
-  if (root.storage == Storage::kWorkspace) {
+  if (root.storage == Storage::kWorkspace && (state.holds_apart || !root.apart)) {
     const Layout& layout = plan.layout;
     const int64_t offset =
         state.workspace_shift + state.values[root.source] + state.places[buffer].offset_bytes;
@@ -331,8 +346,7 @@ bool LiesInWorkspace(const CallState& state, Handle result) {
   void* data = nullptr;
   if (state.workspace == nullptr || state.torch->get_data_ptr(result, &data) != 0) return false;
   const char* const at = static_cast<char*>(data);
-  return at >= state.workspace &&
-         at < state.workspace + state.values[state.program->workspace_bytes];
+  return at >= state.workspace && at < state.workspace + state.workspace_size;
 }
 
 TensordError TakeResult(CallState& state, uint32_t buffer, Handle result, const std::string& node) {

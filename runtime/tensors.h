@@ -22,11 +22,12 @@ struct CallState {
   const Torch* torch = nullptr;
   const int64_t* values = nullptr;  // of the slots
   const Place* places = nullptr;
-  const TensordValue* inputs = nullptr;
+  TensordValue* inputs = nullptr;
   const Handle* constants = nullptr;  // of the program, on the call's device
   int32_t device_index = -1;          // of CUDA; -1 until known
   char* workspace = nullptr;          // aligned
   int64_t workspace_shift = 0;        // from the start of workspace_tensor
+  bool holds_apart = false;           // the workspace has room for what may lie apart
 
   std::vector<int64_t> own_values;
   std::vector<Place> own_places;
@@ -100,10 +101,13 @@ void* GetScratch(CallState& state, size_t bytes);
 // Sets the address of a root buffer and of all its views.
 void SetAddress(CallState& state, uint32_t root, char* address);
 
-// Allocates an owned buffer.
+// Allocates an owned buffer, or one that lies apart from this call's workspace.
 TensordError AllocateBuffer(CallState& state, uint32_t buffer);
 // Drops a buffer's tensor and those of its views.
 void FreeBuffer(CallState& state, uint32_t buffer);
+
+// Drops an input's tensor if it is the call's own, and what the call made of it.
+void ReleaseInput(CallState& state, uint32_t buffer);
 
 // A new view as `buffer` is of its root, of `root_tensor`, which is laid out as the root.
 TensordError MakeView(CallState& state, uint32_t buffer, Handle root_tensor, Handle* tensor);

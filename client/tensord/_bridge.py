@@ -31,11 +31,12 @@ from tensord._bridge_values import (
 )
 from tensord.counters import STATS
 
-_ABI = 3
+_ABI = 4
 _LIBRARY = "libtensord_runtime.so"
 
 CODES = {1: "INVALID", 2: "CORRUPT", 3: "UNAVAILABLE", 4: "OPERATOR", 5: "OUT_OF_MEMORY"}
 INVALID, CORRUPT, UNAVAILABLE, OPERATOR, OUT_OF_MEMORY = 1, 2, 3, 4, 5
+_BEFORE_ANY_STEP = frozenset({INVALID, CORRUPT, UNAVAILABLE})
 
 
 class TensordRuntimeError(RuntimeError):
@@ -113,6 +114,11 @@ class _Library:
         for count in (lib.tensord_program_num_inputs, lib.tensord_program_num_outputs):
             count.argtypes = [ctypes.c_void_p]
             count.restype = ctypes.c_size_t
+        lib.tensord_program_released_inputs.argtypes = [
+            ctypes.c_void_p,
+            ctypes.POINTER(ctypes.POINTER(ctypes.c_uint32)),
+        ]
+        lib.tensord_program_released_inputs.restype = ctypes.c_size_t
         lib.tensord_program_run.argtypes = [
             ctypes.c_void_p,
             ctypes.POINTER(Value),
@@ -148,8 +154,9 @@ class _Library:
 class Program:
     """A compiled program, through ctypes. Inputs and outputs are tensors, ints and None.
 
-    Called with one list (which it clears: AOTAutograd's boxed convention) or with the inputs
-    themselves. It hands over to the native extension when that gets built while the job runs.
+    Called with the inputs themselves or with one list, which it clears (AOTAutograd's boxed
+    convention): what only the list held goes as soon as the program needs it no more. A call that
+    fails before its first step leaves the list as it was. It hands over to the native extension when that gets built while the job runs.
     """
 
     _CHECK_SECONDS = 0.5  # between two looks for the extension
@@ -168,6 +175,9 @@ class Program:
             raise self._library.error(code)
         self.num_inputs = self._lib.tensord_program_num_inputs(self._handle)
         self.num_outputs = self._lib.tensord_program_num_outputs(self._handle)
+        numbers = ctypes.POINTER(ctypes.c_uint32)()
+        count = self._lib.tensord_program_released_inputs(self._handle, ctypes.byref(numbers))
+        self._released = numbers[:count]
 
     @classmethod
     def load(cls, artifact: bytes, blob_folder: str | os.PathLike[str]) -> Program:
@@ -183,12 +193,16 @@ class Program:
             self._look_for_native()
         if self._native is not None:
             return self._native(*args)
-        if len(args) == 1 and isinstance(args[0], list):
-            values: Sequence[Any] = list(args[0])
-            args[0].clear()
-        else:
-            values = args
-        return self._run(values)
+        if len(args) != 1 or not isinstance(args[0], list):
+            return self._run(args, ())
+        values = args[0].copy()
+        args[0].clear()
+        try:
+            return self._run(values, self._released)
+        except TensordRuntimeError as error:
+            if error.code in _BEFORE_ANY_STEP:
+                args[0][:] = values
+            raise
 
     def _look_for_native(self) -> None:
         now = time.monotonic()
@@ -212,9 +226,9 @@ class Program:
             raise self._library.error(code)
         return result.value
 
-    def _run(self, values: Sequence[Any]) -> list[Any]:
+    def _run(self, values: Sequence[Any], given: Sequence[int]) -> list[Any]:
         outputs = (Value * max(1, self.num_outputs))()
-        with as_values(values) as inputs:
+        with as_values(values, given) as inputs:
             code = self._lib.tensord_program_run(
                 self._handle, inputs, len(values), outputs, self.num_outputs
             )

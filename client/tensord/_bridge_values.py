@@ -93,25 +93,39 @@ def from_handles(handles: list[int]) -> list[torch.Tensor]:
     return _from_pointers([_new_capsule(handle, None, None) for handle in handles])
 
 
+# Of a TensordValue's `size`: the program drops the tensor when it needs it no more.
+_GIVEN = 1
+
+
 @contextlib.contextmanager
-def as_values(values: Sequence[Any]) -> Iterator[Any]:
-    """An array of TensordValue for a block."""
+def as_values(values: Sequence[Any], given: Sequence[int] = ()) -> Iterator[Any]:
+    """An array of TensordValue for a block.
+
+    given: tensors that the program may drop. Their places in `values`, a list, are None meanwhile,
+    and stay so where they are dropped.
+    """
     inputs = (Value * max(1, len(values)))()
+    tensors = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor)]
     # The handles are ours, and made into tensors again to drop them.
-    handles = to_handles([value for value in values if isinstance(value, torch.Tensor)])
+    for i, handle in zip(tensors, to_handles([values[i] for i in tensors]), strict=True):
+        inputs[i].kind = TENSOR
+        inputs[i].tensor = handle
+    given = [i for i in given if i < len(values) and inputs[i].kind == TENSOR]
     try:
-        position = 0
-        for slot, value in zip(inputs, values, strict=False):
-            if isinstance(value, torch.Tensor):
-                slot.kind = TENSOR
-                slot.tensor = handles[position]
-                position += 1
-            elif isinstance(value, int):
-                slot.kind = INT
-                slot.integer = value
+        # By number: a variable would keep the last one.
+        for i in range(len(values)):
+            if inputs[i].kind != TENSOR and isinstance(values[i], int):
+                inputs[i].kind = INT
+                inputs[i].integer = values[i]
+        for i in given:
+            inputs[i].size = _GIVEN
+            values[i] = None
         yield inputs
     finally:
-        from_handles(handles)
+        left = [i for i in tensors if inputs[i].tensor]
+        for i, tensor in zip(left, from_handles([inputs[i].tensor for i in left]), strict=True):
+            if inputs[i].size == _GIVEN:
+                values[i] = tensor
 
 
 def call_operator(library: ctypes.CDLL, shim: ctypes.CDLL, call: OperatorCall) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import fx
@@ -89,29 +89,51 @@ class CompiledGraph:
             return self._eager
         run = self._adapted(program)
         if self._graph_plan is not None:
-            workspace = self._adapted(program.workspace_bytes)
+
+            def workspace(arguments: Sequence[Any]) -> int:
+                return program.workspace_bytes(self._inputs(arguments))
+
             run = cuda_graphs.GraphedProgram(run, self._graph_plan, workspace=workspace)
         return self._guarded(run)
 
-    def _adapted(self, function: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-        """A function of the program's inputs, as one of the call's arguments where they differ."""
-        kept, extra = self._exported.kept, self._exported.extra
-        if not extra and len(kept) == self._exported.num_arguments:
-            return function
-        return lambda arguments: function([*(arguments[i] for i in kept), *extra])
+    def _same_inputs(self) -> bool:
+        """True when the program's inputs are the call's arguments."""
+        exported = self._exported
+        return not exported.extra and len(exported.kept) == exported.num_arguments
+
+    def _inputs(self, arguments: Sequence[Any]) -> list[Any]:
+        """The program's inputs."""
+        return [*(arguments[i] for i in self._exported.kept), *self._exported.extra]
+
+    def _adapted(self, program: Boxed) -> Boxed:
+        """A program as a function of the call's arguments."""
+        if self._same_inputs():
+            return program
+        kept, count = self._exported.kept, self._exported.num_arguments
+        others = sorted(set(range(count)).difference(kept))
+
+        def adapted(arguments: list[Any]) -> Any:
+            inputs, rest = self._inputs(arguments), [arguments[i] for i in others]
+            arguments.clear()
+            try:
+                return program(inputs)
+            except Exception:
+                if inputs:  # the call has not begun
+                    numbers, values = (*kept, *others), (*inputs[: len(kept)], *rest)
+                    by_number = dict(zip(numbers, values, strict=True))
+                    arguments[:] = map(by_number.__getitem__, range(count))
+                raise
+
+        return adapted
 
     def _guarded(self, program: Boxed) -> Boxed:
         """The program, with eager behind it for calls that it does not take."""
 
         def run(arguments: list[Any]) -> Any:
-            # The program empties its list. It holds the inputs while it runs, so that a second list
-            # keeps nothing alive for longer.
-            kept = arguments.copy()
             try:
                 return program(arguments)
             except Exception as error:
-                arguments.clear()
-                return self._recover(error, kept)
+                return self._recover(error, arguments)
 
         return run
 
@@ -121,6 +143,7 @@ class CompiledGraph:
         # Only what fails before the first step may be run again: a step may have changed an input.
         # An operator's error is the user's.
         if code not in _BEFORE_ANY_STEP:
+            arguments.clear()
             raise error
         if code == INVALID:
             STATS.add("calls_in_eager")

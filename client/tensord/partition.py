@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import random_ops, softmax_statistics, torch_compat
+from . import fallback, random_ops, softmax_statistics, torch_compat
+from .counters import STATS
+from .graph_passes import channels_last
 
 _aten = torch.ops.aten
 
@@ -33,10 +35,19 @@ FUSED = (
 
 def partition(joint: fx.GraphModule, inputs: Any, **arguments: Any) -> Any:
     """torch's min-cut partition of the joint graph, after random operators became counter-based and
-    log-softmax of long rows got statistics that are saved."""
+    convolutions channels-last, and log-softmax of long rows got statistics that are saved."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     torch_compat.let_partitioner_recompute(FUSED, (torch.ops.tensord.softmax_statistics,))
     random_ops.rewrite(joint)
+    _turn_convolutions(joint)
     softmax_statistics.rewrite(joint)
     return min_cut_rematerialization_partition(joint, inputs, compiler="inductor", **arguments)
+
+
+def _turn_convolutions(joint: fx.GraphModule) -> None:
+    """Into channels-last memory, where it pays; a pass that fails leaves the graph as it was."""
+    try:
+        STATS.add("channels_last", channels_last.run(joint))
+    except Exception as error:
+        fallback.note(error, "a pass over the joint graph")

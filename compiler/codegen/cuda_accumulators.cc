@@ -3,15 +3,13 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "compiler/codegen/cpp_text.h"
 
 namespace tensord::compiler {
 namespace {
-
-// Lanes that take neighbouring columns when copies are combined; the others take other copies.
-constexpr int kFinishColumns = 32;
-constexpr int kSplitGroup = 32;
 
 // The prelude's function that combines the threads of a group.
 const char* GroupFunction(ReduceKind kind) {
@@ -56,12 +54,6 @@ std::pair<std::string, int64_t> SavedType(ReduceKind kind, DType dtype, const st
   }
 }
 
-std::string Lines(const std::vector<std::string>& lines, const std::string& indent) {
-  std::string text;
-  for (const std::string& line : lines) absl::StrAppend(&text, indent, line, "\n");
-  return text;
-}
-
 }  // namespace
 
 std::string DecodeLoops(BodyEmitter* body, const std::vector<Expr>& extents, int first_loop,
@@ -94,6 +86,7 @@ CudaAccumulators::CudaAccumulators(const Program& program, const Nest& nest, con
       acc.name = absl::StrCat("acc", all_.size());
       const auto [saved, size] = SavedType(reduction.kind, acc.dtype, acc.type);
       acc.saved = saved;
+      acc.bytes = size;
       if (IsPrivate(acc)) {
         const Expr count = IsColumns(acc) ? sym::Product(nest_.inner) : Expr(1);
         acc.offset = interface_->ReserveScratch(count * size * plan_.copies);
@@ -106,6 +99,19 @@ CudaAccumulators::CudaAccumulators(const Program& program, const Nest& nest, con
   for (const Accumulator& acc : all_) {
     if (acc.offset) finished_.push_back(&acc);
   }
+}
+
+int64_t CudaAccumulators::SharedBytesOfLane() const {
+  int64_t bytes = 0;
+  for (const Accumulator& acc : all_) {
+    if (IsPrivate(acc) && IsColumns(acc) && plan_.groups() > 1) bytes = std::max(bytes, acc.bytes);
+  }
+  return bytes;
+}
+
+std::vector<std::string> CudaAccumulators::ColumnParts(ReduceKind kind) {
+  if (kind == ReduceKind::kWelford) return {".mean", ".m2", ".weight"};
+  return {""};
 }
 
 std::string CudaAccumulators::Start(const Accumulator& acc, const std::string& lanes) const {
@@ -142,8 +148,9 @@ void CudaAccumulators::Accumulate(const NestMember& member) {
     const std::string value = body_->Use(body_->Emit(acc.reduction->value), level);
     const bool tail = body_->tail();
     if (const StateText* state = StateOf(kind)) {
-      out.push_back(absl::StrCat(acc.name, " = tk::", state->name, tail ? "_add_masked(" : "_add(",
-                                 acc.name, ", ", value, tail ? ", tk::mask_first<W>(left)" : "",
+      const std::string target = absl::StrCat(acc.name, IsPrivate(acc) ? "[k]" : "");
+      out.push_back(absl::StrCat(target, " = tk::", state->name, tail ? "_add_masked(" : "_add(",
+                                 target, ", ", value, tail ? ", tk::mask_first<W>(left)" : "",
                                  IsArg(kind) ? absl::StrCat(", ", body_->InnerPosition()) : "",
                                  ");"));
       continue;
@@ -228,6 +235,17 @@ std::string CudaAccumulators::SavedAt(const Accumulator& acc, BodyEmitter* body)
                       body->ExtentText(*acc.offset), ")");
 }
 
+std::string CudaAccumulators::ColumnAt(const Accumulator& acc, size_t part, const std::string& copy,
+                                       BodyEmitter* body) const {
+  const Expr count = sym::Product(nest_.inner);
+  const std::string first = absl::StrCat("reinterpret_cast<", acc.type, "*>(args.scratch + ",
+                                         body->ExtentText(*acc.offset), ") + static_cast<int64_t>(",
+                                         copy, ") * ", body->ExtentText(count));
+  if (part == 0) return first;
+  return absl::StrCat(first, " + ", part, " * static_cast<int64_t>(",
+                      body->ExtentText(plan_.copies * count), ")");
+}
+
 std::string CudaAccumulators::DeclarePrivate() {
   std::string text;
   for (const Accumulator& acc : all_) {
@@ -237,9 +255,10 @@ std::string CudaAccumulators::DeclarePrivate() {
       const bool vector = acc.member->has_inner && !nest_.inner.empty();
       absl::StrAppend(&text, "  auto ", acc.name, " = ", Start(acc, vector ? "W" : "1"), ";\n");
     } else if (plan_.chunks > 0) {
-      absl::StrAppend(&text, "  tk::Vec<", acc.type, ", W> ", acc.name, "[", plan_.chunks,
+      const std::string start = Start(acc, "W");
+      absl::StrAppend(&text, "  decltype(", start, ") ", acc.name, "[", plan_.chunks,
                       "];\n#pragma unroll\n  for (int k = 0; k < ", plan_.chunks, "; ++k) ",
-                      acc.name, "[k] = ", Start(acc, "W"), ";\n");
+                      acc.name, "[k] = ", start, ";\n");
     } else {
       const std::string count = body_->ExtentText(sym::Product(nest_.inner));
       absl::StrAppend(&text, "  ", acc.type, "* const ", acc.name, " = ", SavedAt(acc, body_),
@@ -277,125 +296,31 @@ std::string CudaAccumulators::SavePrivate() {
       value = "total";
     }
     const std::string mine = plan_.groups() > 1 ? "threadIdx.x < G && " : "";
-    const std::string at =
-        absl::StrCat(SavedAt(acc, body_), " + static_cast<int64_t>(copy) * ", count, " + ");
+    const std::vector<std::string> parts = ColumnParts(kind);
     if (plan_.interleaved) {
-      absl::StrAppend(
-          &text, "    const index column = (first_vector + k * G) * W + lane;\n    if (", mine,
-          "column < ", count, ") tk::store_strided_masked<", acc.type, ", W>(", at, "column, G, ",
-          value, ", tk::mask_first<W>((", count, " - column + G - 1) / G));\n  }\n");
+      absl::StrAppend(&text,
+                      "    const index column = (first_vector + k * G) * W + lane;\n    if (", mine,
+                      "column < ", count, ") {\n");
     } else {
       absl::StrAppend(&text, "    const index q = first_vector + lane + k * G;\n    if (", mine,
-                      "q < vectors) tk::store", plan_.partial ? "_tail<" : "<", acc.type, ", W>(",
-                      at, "q * W, ", value,
-                      plan_.partial ? absl::StrCat(", tk::min_index(W, ", count, " - q * W)") : "",
-                      ");\n  }\n");
+                      "q < vectors) {\n");
     }
+    for (size_t part = 0; part < parts.size(); ++part) {
+      const std::string at = ColumnAt(acc, part, "copy", body_), of = value + parts[part];
+      if (plan_.interleaved) {
+        absl::StrAppend(&text, "      tk::store_strided_masked<", acc.type, ", W>(", at,
+                        " + column, G, ", of, ", tk::mask_first<W>((", count,
+                        " - column + G - 1) / G));\n");
+      } else {
+        absl::StrAppend(
+            &text, "      tk::store", plan_.partial ? "_tail<" : "<", acc.type, ", W>(", at,
+            " + q * W, ", of,
+            plan_.partial ? absl::StrCat(", tk::min_index(W, ", count, " - q * W)") : "", ");\n");
+      }
+    }
+    text += "    }\n  }\n";
   }
   return text;
-}
-
-// ---- Combining copies
-
-FinishText CudaAccumulators::FinishTotal(const Accumulator& acc, const std::string& name) {
-  CudaPlan plan{.group = 1};
-  CudaBody body(program_, nest_, interface_, plan);
-  const std::string copies = body.ExtentText(plan_.copies);
-  const std::string combine = CombineFunction(acc.reduction->kind), saved = SavedAt(acc, &body);
-  EmitState(acc, "result", &body);
-  const std::string store = Lines(body.lines(0), "    ");
-  FinishText finish{.name = name, .blocks = Expr(1)};
-  finish.text = absl::StrCat(
-      "static __device__ void ", name,
-      "(const Args& args, [[maybe_unused]] int block, char* shared) {\n", body.Declarations(),
-      "  auto total = ", Start(acc, "1"), ";\n  for (int copy = threadIdx.x; copy < ", copies,
-      "; copy += ", kFinishThreads, ")\n    total = ", combine, "(total, tk::broadcast<1>(", saved,
-      "[copy]));\n  const auto result = tk::broadcast<1>(",
-      CombineGroup(acc, absl::StrCat(ReduceFunction(acc.reduction->kind), "(total)"),
-                   kFinishThreads),
-      ");\n  if (threadIdx.x == 0) {\n", store, "  }\n}\n");
-  return finish;
-}
-
-FinishText CudaAccumulators::FinishColumns(const Accumulator& acc, const std::string& name) {
-  CudaPlan plan{.group = 1};
-  CudaBody body(program_, nest_, interface_, plan);
-  const Expr columns = sym::Product(nest_.inner);
-  const std::string count = body.ExtentText(columns), copies = body.ExtentText(plan_.copies);
-  const std::string saved = SavedAt(acc, &body);
-  const std::string decode =
-      DecodeLoops(&body, nest_.inner, static_cast<int>(nest_.outer.size()), "column", "    ");
-  EmitState(acc, "total", &body);
-  const std::string store = Lines(body.lines(0), "    ");
-  constexpr int kRowsOfBlock = kFinishThreads / kFinishColumns;
-  FinishText finish{.name = name, .blocks = sym::CeilDiv(columns, Expr(kFinishColumns))};
-  finish.text = absl::StrCat(
-      "static __device__ void ", name, "(const Args& args, int block, char* shared) {\n",
-      body.Declarations(), "  const int x = threadIdx.x % ", kFinishColumns, ", y = threadIdx.x / ",
-      kFinishColumns, ";\n  const index column = block * ", kFinishColumns,
-      " + x;\n  auto total = ", Start(acc, "1"), ";\n  if (column < ", count,
-      ") {\n#pragma unroll 8\n    for (int copy = y; copy < ", copies, "; copy += ", kRowsOfBlock,
-      ")\n      total = ", CombineFunction(acc.reduction->kind), "(total, tk::broadcast<1>(", saved,
-      "[static_cast<int64_t>(copy) * ", count, " + column]));\n  }\n  total = tk::combine_groups<",
-      kFinishColumns, ", ", kFinishThreads, ">(total, [](auto a, auto b) { return ",
-      CombineText(acc.reduction->kind), "(a, b); }, shared);\n  if (y == 0 && column < ", count,
-      ") {\n", decode, store, "  }\n}\n");
-  return finish;
-}
-
-// The parts of each row, then the row's statements.
-FinishText CudaAccumulators::FinishSplit(const std::string& name) {
-  CudaPlan plan{.kind = CudaPlan::kRows, .threads = kFinishThreads, .group = kSplitGroup};
-  CudaBody body(program_, nest_, interface_, plan);
-  const Expr rows = sym::Product(nest_.outer);
-  const std::string count = body.ExtentText(rows);
-  const std::string decode = DecodeLoops(&body, nest_.outer, 0, "row", "  ");
-  std::string combine;
-  body.BeginPass(false);
-  for (const Accumulator& acc : all_) {
-    const StateText* state = StateOf(acc.reduction->kind);
-    const std::string function = CombineText(acc.reduction->kind);
-    const std::string saved = absl::StrCat(SavedAt(acc, &body), "[row * ", plan_.parts, " + part]");
-    absl::StrAppend(
-        &combine, "  auto ", acc.name, " = ", Start(acc, "1"), ";\n  for (int part = lane; part < ",
-        plan_.parts, "; part += ", kSplitGroup, ")\n    ", acc.name, " = ", function, "(", acc.name,
-        ", ", state == nullptr ? absl::StrCat("tk::broadcast<1>(", saved, ")") : saved, ");\n");
-    std::string result = acc.name;
-    if (state == nullptr)
-      result = absl::StrCat(ReduceFunction(acc.reduction->kind), "(", result, ")");
-    result = CombineGroup(acc, result, kSplitGroup);
-    if (state == nullptr) result = absl::StrCat("tk::broadcast<1>(", result, ")");
-    EmitState(acc, body.Define(0, result), &body);
-  }
-  for (const NestMember& member : nest_.members) {
-    if (member.has_inner) continue;
-    body.SetMember(&member);
-    for (const Store& store : member.loops.stores) body.EmitStore(store, false);
-  }
-  const std::string lines = Lines(body.lines(0), "  ");
-  FinishText finish{.name = name, .blocks = sym::CeilDiv(rows, Expr(kFinishThreads / kSplitGroup))};
-  finish.text = absl::StrCat(
-      "static __device__ void ", name,
-      "(const Args& args, int block, [[maybe_unused]] char* shared) {\n", body.Declarations(),
-      "  const index row = block * ", kFinishThreads / kSplitGroup, " + threadIdx.x / ",
-      kSplitGroup, ";\n  const int lane = threadIdx.x % ", kSplitGroup, ";\n  if (row >= ", count,
-      ") return;\n", decode, combine, lines, "}\n");
-  return finish;
-}
-
-std::vector<FinishText> CudaAccumulators::Finish(const std::string& name) {
-  std::vector<FinishText> finishes;
-  if (finished_.empty()) return finishes;
-  if (plan_.kind == CudaPlan::kSplit) {
-    finishes.push_back(FinishSplit(absl::StrCat(name, "_finish")));
-    return finishes;
-  }
-  for (const Accumulator* acc : finished_) {
-    for (BufferId id : acc->reduction->results) interface_->MarkWritten(id);
-    const std::string full = absl::StrCat(name, "_finish_", acc->name);
-    finishes.push_back(IsColumns(*acc) ? FinishColumns(*acc, full) : FinishTotal(*acc, full));
-  }
-  return finishes;
 }
 
 }  // namespace tensord::compiler

@@ -31,6 +31,10 @@ class CudaAccumulators {
   CudaAccumulators(const Program& program, const Nest& nest, const CudaPlan& plan, CudaBody* body,
                    KernelInterface* interface);
 
+  // Shared memory through which the groups of a block combine their columns, for one thread and one
+  // lane of its vector; 0: they need none.
+  int64_t SharedBytesOfLane() const;
+
   // Whether blocks leave something that another function must combine.
   bool NeedsFinish() const { return !finished_.empty(); }
 
@@ -57,9 +61,12 @@ class CudaAccumulators {
     DType dtype;
     std::string type;            // compute type
     std::string saved;           // what lies in scratch: the type, or the state's
+    int64_t bytes = 0;           // of it
     std::optional<Expr> offset;  // there
   };
 
+  // The parts of a column's state, by the names of its members; of a plain value itself.
+  static std::vector<std::string> ColumnParts(ReduceKind kind);
   bool IsColumns(const Accumulator& acc) const {
     return acc.member->has_inner && !acc.member->reduces_inner;
   }
@@ -69,8 +76,11 @@ class CudaAccumulators {
   void EmitState(const Accumulator& acc, const std::string& state, BodyEmitter* body) const;
   // In a function whose integers `body` declares.
   std::string SavedAt(const Accumulator& acc, BodyEmitter* body) const;
+  // Where a part of a column's value lies: every part has an array of its own.
+  std::string ColumnAt(const Accumulator& acc, size_t part, const std::string& copy,
+                       BodyEmitter* body) const;
   FinishText FinishTotal(const Accumulator& acc, const std::string& name);
-  FinishText FinishColumns(const Accumulator& acc, const std::string& name);
+  FinishText FinishColumns(const std::vector<const Accumulator*>& columns, const std::string& name);
   FinishText FinishSplit(const std::string& name);
 
   const Program& program_;

@@ -39,8 +39,9 @@ class CudaNestWriter {
                                   : "",
                     ") {\n  [[maybe_unused]] constexpr int W = ", plan_.width,
                     ", T = ", plan_.threads, ", G = ", plan_.group, ";\n");
-    if (!save.empty() && plan_.groups() > 1) {
-      text.function += "  __shared__ __align__(16) char tile[T * W * 8];\n";
+    if (const int64_t bytes = accumulators_.SharedBytesOfLane(); bytes > 0) {
+      absl::StrAppend(&text.function, "  __shared__ __align__(16) char tile[T / 2 * W * ", bytes,
+                      "];\n");
     }
     absl::StrAppend(&text.function, body_.Declarations(), Threads(), declare, work, save, "}\n");
     text.finishes = accumulators_.Finish(name_);
@@ -212,13 +213,23 @@ class CudaNestWriter {
   }
 
   std::string SweepRows() {
-    const std::string unit = RowBody(2);
+    const std::string unit = RowBody(2), decode = DecodeRow("row", "    ");
+    const std::string first = "static_cast<index>(copy) * (T / G) + threadIdx.x / G";
+    const std::string step = "static_cast<index>(copies) * (T / G)";
+    if (!plan_.tiled) {
+      return absl::StrCat("  for (index row = ", first, "; row < rows;\n       row += ", step,
+                          ") {\n", decode, unit, "  }\n");
+    }
+    // Whole batches first: a bound between two rows would keep the second one's loads waiting. A
+    // thread beyond the last column has no rows.
     return absl::StrCat(
-        // Loads of several rows under way at once.
-        plan_.tiled ? "#pragma unroll 4\n" : "",
-        "  for (index row = static_cast<index>(copy) * (T / G) + threadIdx.x / G; row < rows;\n"
-        "       row += static_cast<index>(copies) * (T / G)) {\n",
-        DecodeRow("row", "    "), unit, "  }\n");
+        "  const index step = ", step, ", end = ", MayBeBeyond() ? "first_vector + lane" : "0",
+        " < vectors ? rows : 0;\n  index next = ", first, ";\n  for (; end - next > ",
+        plan_.rows_at_once - 1, " * step; next += ", plan_.rows_at_once,
+        " * step) {\n#pragma unroll\n    for (int u = 0; u < ", plan_.rows_at_once,
+        "; ++u) {\n    [[maybe_unused]] const index row = next + u * step;\n", decode, unit,
+        "    }\n  }\n  for (; next < end; next += step) {\n",
+        "    [[maybe_unused]] const index row = next;\n", decode, unit, "  }\n");
   }
 
   std::string SplitRow() {
@@ -350,8 +361,10 @@ class CudaNestWriter {
 
   bool AllInRange() const {
     const auto vectors = Vectors().AsConstant();
-    return !plan_.tiled && vectors && *vectors == int64_t{plan_.chunks} * plan_.group;
+    return plan_.tiled || (vectors && *vectors == int64_t{plan_.chunks} * plan_.group);
   }
+  // Of threads of a tile: the first lane of their vector. Tails look for themselves.
+  bool MayBeBeyond() const { return !plan_.interleaved && !plan_.partial; }
 
   // ---- Columns: a thread runs through the reduced loops of its own
 

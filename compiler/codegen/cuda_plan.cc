@@ -43,9 +43,14 @@ constexpr int64_t kPlainShared = 48 << 10;
 constexpr int64_t kStaticShared = 4 << 10;
 // Threads of a multiprocessor that sweep: more hide latency better, fewer leave less to combine.
 constexpr int kSweepThreads = 1024;
-// The same where each thread has several vectors under way, and where it holds accumulators for a
-// row beside the row.
+// The same where each thread has several vectors under way, and where it keeps as many registers as
+// half of the threads have.
 constexpr int kTileThreads = 768;
+constexpr int kHeavyTileThreads = 512;
+constexpr int kMostKeptOfTile = 40;
+// Loads that a thread of a tile should have under way.
+constexpr int kLoadsAtOnce = 4;
+// The same where it holds accumulators for a row beside the row.
 constexpr int kRowSweepThreads = 384;
 constexpr int kRowSweepBlock = 128;
 // The same where each thread holds so much that more would spill.
@@ -55,11 +60,6 @@ constexpr int kMuchHeldThreads = 256;
 constexpr int kTotalsThreads = 2048;
 // A part of a split row has at least this many vectors for each thread.
 constexpr int kLeastVectorsOfPart = 4;
-
-bool HasColumnSums(const Nest& nest) {
-  return std::any_of(nest.members.begin(), nest.members.end(),
-                     [](const NestMember& m) { return m.reduces_outer; });
-}
 
 bool IsPointwise(const Nest& nest) {
   return std::all_of(nest.members.begin(), nest.members.end(), [](const NestMember& m) {
@@ -147,6 +147,8 @@ class Planner {
       plan_.kind = CudaPlan::kSweep;
       Threads(kUsualThreads);
       Bound(sym::CeilDiv(rows_ * vectors_, Expr(plan_.threads)), SweepBlocks());
+    } else if (IsPointwise(nest_) && widths_.columns && nest_.inner.size() == 1) {
+      Tile();
     } else if (IsPointwise(nest_) && !PaysByRows()) {
       Elements();
     } else if (IsPointwise(nest_) && !MoreWithinRows(widths_)) {
@@ -197,7 +199,7 @@ class Planner {
     const int64_t rows = std::max<int64_t>(1, sym::Hint(rows_));
     const bool sums = HasColumnSums(nest_);
     plan_.kind = sums ? CudaPlan::kSweep : CudaPlan::kRows;
-    if (sums && PureColumns()) return Tile();
+    if (sums && IsPureColumns(nest_)) return Tile();
     if (!sums && MaySplit() && HasFewLongRows()) return Split(rows, vectors);
     UseWholeWidth();
     if (!HoldRow(sums) && sums) {  // columns in memory are in whole vectors
@@ -337,23 +339,21 @@ class Planner {
     if (!plan_.rows_in_shared && (bytes > 0 || sums)) Bound(rows_, 2 * Multiprocessors());
   }
 
-  // Nothing but sums over rows: columns are independent of each other.
-  bool PureColumns() const {
-    return std::all_of(nest_.members.begin(), nest_.members.end(), [](const NestMember& m) {
-      return m.has_inner && m.position == 1 && !m.reduces_inner;
-    });
-  }
-
+  // A thread keeps to its columns: to what it sums, and to what it loads for them once.
   void Tile() {
+    plan_.kind = HasColumnSums(nest_) ? CudaPlan::kSweep : CudaPlan::kRows;
     Threads(kUsualThreads);
-    plan_.group = kWarp;
+    UseWholeWidth();
+    // Few columns: a warp takes several rows at once.
+    plan_.group = PartOfWarp(std::max<int64_t>(1, sym::Hint(vectors_)));
     plan_.chunks = 1;
     plan_.tiled = true;
-    UseWholeWidth();
     const Expr tiles = sym::CeilDiv(vectors_, Expr(plan_.group));
     const int64_t hint = std::max<int64_t>(1, sym::Hint(tiles));
-    const int64_t sweeps =
-        std::max<int64_t>(1, Multiprocessors() * kTileThreads / plan_.threads / hint);
+    const bool heavy = widths_.of_columns * plan_.width > kMostKeptOfTile;
+    plan_.resident = std::max(1, (heavy ? kHeavyTileThreads : kTileThreads) / plan_.threads);
+    plan_.rows_at_once = std::clamp(kLoadsAtOnce / std::max(1, widths_.of_rows), 1, kLoadsAtOnce);
+    const int64_t sweeps = std::max<int64_t>(1, Multiprocessors() * plan_.resident / hint);
     plan_.loops_rows = true;
     plan_.copies = sym::Min(sym::CeilDiv(rows_, Expr(plan_.groups())), Expr(sweeps));
     plan_.blocks = tiles * plan_.copies;
@@ -388,11 +388,16 @@ class Planner {
 }  // namespace
 
 Nest PrepareForCuda(const Program& program, Nest nest) {
+  const auto first = std::stable_partition(nest.members.begin(), nest.members.end(),
+                                           [](const NestMember& m) { return m.has_outer; });
+  nest.after.assign(first, nest.members.end());
+  nest.members.erase(first, nest.members.end());
   if (nest.shape != NestShape::kFlat) return nest;
   for (NestMember& member : nest.members) member.reduces_outer = member.reduces_inner;
-  if (nest.inner.size() > 1 && IsPointwise(nest) &&
-      (HasDearRows(nest) || (MoreWithinRows(ChooseWidth(program, nest)) &&
-                             sym::Hint(nest.inner.back()) >= kLeastInterleaved))) {
+  if (nest.inner.size() < 2 || !IsPointwise(nest)) return nest;
+  const Widths widths = ChooseWidth(program, nest);
+  if (widths.columns || HasDearRows(nest) ||
+      (MoreWithinRows(widths) && sym::Hint(nest.inner.back()) >= kLeastInterleaved)) {
     nest.outer.assign(nest.inner.begin(), nest.inner.end() - 1);
     nest.inner.erase(nest.inner.begin(), nest.inner.end() - 1);
     nest.shape = NestShape::kTiled;
@@ -410,19 +415,19 @@ CudaPlan PlanCudaNest(const Program& program, const Nest& nest, const v1::CudaTa
 std::string ToString(const CudaPlan& plan) {
   static constexpr const char* kNames[] = {"elements", "tiles", "rows",
                                            "sweep",    "split", "columns"};
-  std::string text = absl::StrCat(kNames[plan.kind], " w", plan.width, " t", plan.threads, " g",
-                                  plan.group, " c", plan.chunks);
+  std::string text = absl::StrCat(kNames[plan.kind], " w", plan.width);
+  if (plan.tiles) {
+    absl::StrAppend(&text, " ", plan.tiles->along, "x", plan.tiles->across);
+    for (const TileOperand& operand : plan.tiles->operands)
+      absl::StrAppend(&text, " r", operand.run);
+  }
+  absl::StrAppend(&text, " t", plan.threads, " g", plan.group, " c", plan.chunks);
   if (plan.interleaved) text += " interleaved";
   if (plan.partial) text += " partial";
   if (plan.tiled) text += " tiled";
   if (plan.loops_rows) text += " loops";
   if (plan.turns > 1) absl::StrAppend(&text, " turns", plan.turns);
   if (plan.parts > 1) absl::StrAppend(&text, " parts", plan.parts);
-  if (plan.tiles) {
-    absl::StrAppend(&text, " ", plan.tiles->along, "x", plan.tiles->across);
-    for (const TileOperand& operand : plan.tiles->operands)
-      absl::StrAppend(&text, " r", operand.run);
-  }
   return text;
 }
 

@@ -43,6 +43,7 @@ struct CudaPlan {
   int resident = 1;      // blocks that a multiprocessor has room for, which bounds registers
   // kElements: the function serves several nests, and finds sizes and buffers by its arguments.
   bool of_many = false;
+  int rows_at_once = 1;           // tiled: rows of which a thread has the loads under way
   bool tiled = false;             // kSweep: blocks take one group-wide tile of the columns each
   std::optional<TilePlan> tiles;  // kTiles
   Expr blocks;                    // of the nest
@@ -55,8 +56,8 @@ struct CudaPlan {
 CudaPlan PlanCudaNest(const Program& program, const Nest& nest, const v1::CudaTarget& target,
                       int fixed_threads);
 
-// A flat nest in the form that the emitters take: reductions over all elements are over all units,
-// and where vectors are wide only within rows, the nest has rows.
+// A nest in the form that the emitters take: column statements are apart; in a flat one reductions
+// over all elements are over all units, and where vectors are wide only within rows, it has rows.
 Nest PrepareForCuda(const Program& program, Nest nest);
 
 // "elements w8 t256", for tests and people.

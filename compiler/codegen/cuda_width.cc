@@ -1,6 +1,8 @@
 #include "compiler/codegen/cuda_width.h"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 namespace tensord::compiler {
 namespace {
@@ -31,6 +33,32 @@ void ForEachVectorAccess(const Program& program, const Nest& nest, const F& visi
   }
 }
 
+// What lies along the last loop alone: the same for all rows, so it comes from the cache.
+bool IsColumn(const Expr& index, int last) {
+  bool others = false;
+  sym::ForEachSymbol(index, [&](const sym::Atom& atom) {
+    others |= atom.kind == sym::AtomKind::kIndirect ||
+              (atom.kind == sym::AtomKind::kLoop && atom.id != last);
+  });
+  return !others;
+}
+
+// Vectors that a thread keeps for its columns, and that it loads for each row.
+std::pair<int, int> CountVectors(const Nest& nest, int last) {
+  std::set<std::pair<BufferId, Expr>> columns, rows;
+  int kept = 0;
+  for (const NestMember& member : nest.members) {
+    for (const Inst& inst : member.loops.block.insts) {
+      if (inst.kind != InstKind::kLoad || nest.local.count(inst.buffer) != 0) continue;
+      (IsColumn(inst.index, last) ? columns : rows).emplace(inst.buffer, inst.index);
+    }
+    for (const Reduction& reduction : member.loops.reductions) {
+      kept += reduction.kind == ReduceKind::kWelford ? 3 : 1;
+    }
+  }
+  return {kept + static_cast<int>(columns.size()), static_cast<int>(rows.size())};
+}
+
 int BodyCost(const Nest& nest) {
   int cost = 0;
   for (const NestMember& member : nest.members) {
@@ -43,12 +71,24 @@ int BodyCost(const Nest& nest) {
 
 }  // namespace
 
+bool HasColumnSums(const Nest& nest) {
+  return std::any_of(nest.members.begin(), nest.members.end(),
+                     [](const NestMember& m) { return m.reduces_outer; });
+}
+
+bool IsPureColumns(const Nest& nest) {
+  return std::all_of(nest.members.begin(), nest.members.end(), [](const NestMember& m) {
+    return m.has_inner && m.has_outer && m.position == 1 && !m.reduces_inner;
+  });
+}
+
 bool IsHeavy(const Nest& nest) { return BodyCost(nest) > kHeavyBody; }
 
 Widths ChooseWidth(const Program& program, const Nest& nest) {
   if (nest.inner.empty()) return {};
   const int last = static_cast<int>(nest.outer.size() + nest.inner.size()) - 1;
-  int smallest = 8, largest = 1;
+  int smallest = 8, largest = 1, largest_of_rows = 1;
+  int64_t of_columns = 0, of_rows = 0;  // bytes of an element
   bool straight = true;
   std::vector<std::pair<int, int64_t>> alignments;
   ForEachVectorAccess(program, nest, [&](DType storage, const Expr& index) {
@@ -57,19 +97,30 @@ Widths ChooseWidth(const Program& program, const Nest& nest) {
     const int size = static_cast<int>(ItemSize(storage));
     const int64_t alignment = VectorAlignment(index, {sym::AtomKind::kLoop, last});
     largest = std::max(largest, size);
+    if (IsColumn(index, last)) {
+      of_columns += size;
+    } else {
+      of_rows += size;
+      largest_of_rows = std::max(largest_of_rows, size);
+    }
     straight = straight && alignment != 0;
     if (alignment == 0) return;
     if (size > 1) smallest = std::min(smallest, size);
     alignments.emplace_back(size, alignment);
   });
   if (alignments.empty()) return {};
+  const bool keeps = straight && last > 0 && IsPureColumns(nest);
+  const bool columns = keeps && of_columns > of_rows;
+  // What a thread keeps for its columns is loaded once, in as many pieces as it takes.
+  if (columns || (keeps && HasColumnSums(nest))) largest = largest_of_rows;
   int width = std::min({kMostWidth, kAccessBytes / smallest, kMostVectorBytes / largest});
   if (IsHeavy(nest)) width = std::min(width, kHeavyWidth);
   const auto is_aligned = [&](int w) {
     return std::all_of(alignments.begin(), alignments.end(),
                        [w](const auto& access) { return access.second % w == 0; });
   };
-  Widths widths{.wished = width, .straight = straight};
+  Widths widths{.wished = width, .straight = straight, .columns = columns};
+  std::tie(widths.of_columns, widths.of_rows) = CountVectors(nest, last);
   while (width > 1 && !is_aligned(width)) width /= 2;
   widths.partial = std::max(width, 1);
   while (width > 1 && !sym::ExactDiv(nest.inner.back(), Expr(width))) width /= 2;

@@ -12,7 +12,17 @@ struct Widths {
   int partial = 1;       // keeps every access aligned
   int aligned = 1;       // and divides the innermost loop
   bool straight = true;  // no access lies across the loop
+  // A thread had better keep to its columns, for what it loads for them is more than what is of
+  // rows.
+  bool columns = false;
+  int of_columns = 0;  // vectors that it then keeps: loaded or accumulated
+  int of_rows = 0;     // vectors that it loads for each row
 };
+
+// Whether some reduction is over rows.
+bool HasColumnSums(const Nest& nest);
+// One pass in which nothing is reduced along rows: columns are independent of each other.
+bool IsPureColumns(const Nest& nest);
 
 // Bodies so large that registers are short.
 bool IsHeavy(const Nest& nest);

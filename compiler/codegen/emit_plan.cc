@@ -51,8 +51,13 @@ class PlanEmitter {
     }
     for (const v1::Constant& constant : graph_.constants) *artifact_.add_constants() = constant;
     // Buffers keep their numbers; those without a place are never referred to, but keep the row.
+    // The blocks' rows follow, before those of views.
     for (size_t i = 0; i < program_.buffers.size(); ++i) AddBuffer(static_cast<BufferId>(i));
+    for (const MemoryBlock& block : memory_.blocks) AddBlock(block);
     sym::ToProto(memory_.workspace_bytes, artifact_.mutable_workspace_bytes());
+    if (!memory_.blocks.empty()) {
+      sym::ToProto(memory_.blocks_bytes, artifact_.mutable_apart_bytes());
+    }
   }
 
   void Launch(const KernelSource& kernel) {
@@ -174,7 +179,11 @@ class PlanEmitter {
         buffer->set_constant(info.number);
         break;
       case Place::kWorkspace:
-        sym::ToProto(place.offset, buffer->mutable_workspace());
+        if (place.block >= 0) {
+          InBlock(place, ItemSize(info.dtype), buffer);
+        } else {
+          sym::ToProto(place.offset, buffer->mutable_workspace());
+        }
         break;
       case Place::kOwned:
         buffer->set_owned(true);
@@ -185,6 +194,23 @@ class PlanEmitter {
       case Place::kNone:
         break;
     }
+  }
+
+  void AddBlock(const MemoryBlock& block) {
+    v1::Buffer* buffer = artifact_.add_buffers();
+    const v1::DeviceType device =
+        artifact_.target().has_cuda() ? v1::DEVICE_TYPE_CUDA : v1::DEVICE_TYPE_CPU;
+    FillMeta(v1::DTYPE_UINT8, device, {Expr(block.bytes)}, {Expr(1)}, Expr(0),
+             buffer->mutable_meta());
+    sym::ToProto(block.offset, buffer->mutable_workspace());
+    buffer->set_apart(true);
+  }
+
+  // A buffer that is a part of a block.
+  void InBlock(const Place& place, int item_size, v1::Buffer* buffer) {
+    const int64_t offset = *place.offset.AsConstant();
+    buffer->set_view_of(static_cast<uint32_t>(program_.buffers.size()) + place.block);
+    sym::ToProto(Expr(offset / item_size), buffer->mutable_meta()->mutable_storage_offset());
   }
 
   uint32_t AbsentBuffer() {
@@ -202,9 +228,10 @@ class PlanEmitter {
         views_.emplace(std::make_tuple(view.buffer, view.sizes, view.strides, view.offset),
                        artifact_.buffers_size());
     if (!is_new) return it->second;
-    const Expr base = memory_.places[view.buffer].kind == Place::kInput
-                          ? graph_.inputs[info.number].tensor.offset
-                          : Expr(0);
+    Expr base(0);  // offsets count from the storage's start
+    const Place& place = memory_.places[view.buffer];
+    if (place.kind == Place::kInput) base = graph_.inputs[info.number].tensor.offset;
+    if (place.block >= 0) base = Expr(*place.offset.AsConstant() / ItemSize(info.dtype));
     v1::Buffer* buffer = artifact_.add_buffers();
     FillMeta(info.dtype, info.device, view.sizes, view.strides, base + view.offset,
              buffer->mutable_meta());

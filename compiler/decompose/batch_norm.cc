@@ -88,7 +88,8 @@ absl::StatusOr<BatchNorm> Train(Builder& b, const Call& call, const Arguments& a
   const int rank = x.rank();
   const Expr count = CountOf(x.sizes(), dims);
   const Moments moments = MomentsOf(b, x, dims);
-  const Tensor rstd = RstdOf(b, moments, count, a.eps);
+  // One number for each channel, and not for each element anew.
+  const Tensor rstd = b.Realize(RstdOf(b, moments, count, a.eps));
   BatchNorm out;
   out.result = Normalized(b, a.input.dtype(), x, moments.mean, rstd, Channels(b, a.weight, rank),
                           Channels(b, a.bias, rank));

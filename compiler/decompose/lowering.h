@@ -99,6 +99,7 @@ std::span<const Operator> CreationOperators();
 std::span<const Operator> IndexingOperators();
 std::span<const Operator> RandomOperators();
 std::span<const Operator> MatrixOperators();
+std::span<const Operator> PartedProductOperators();
 
 // ---- Helpers that lowerings share.
 // A dimension in [0, rank), from one in [-rank, rank).

@@ -334,16 +334,19 @@ std::vector<Tensor> Builder::Extern(std::string op, std::string overload, Extern
 
 Tensor Builder::ExternOut(std::string op, std::string overload, ExternArgList args,
                           ResultMeta result) {
-  const BufferId id =
-      NewBuffer(BufferKind::kComputed, -1, result.dtype, result.sizes, result.strides, origin_);
-  ExternOp call{.op = std::move(op),
-                .overload = std::move(overload),
-                .args = std::move(args),
-                .results = {id},
-                .into_out = true,
-                .origin = origin_};
-  program_.operations.push_back(std::move(call));
-  return FromView({id, result.sizes, result.strides, Expr(0)}, result.dtype);
+  const Tensor tensor = Allocate(result.dtype, result.sizes, result.strides);
+  ExternInto(std::move(op), std::move(overload), std::move(args), tensor);
+  return tensor;
+}
+
+void Builder::ExternInto(std::string op, std::string overload, ExternArgList args,
+                         const Tensor& result) {
+  program_.operations.push_back(ExternOp{.op = std::move(op),
+                                         .overload = std::move(overload),
+                                         .args = std::move(args),
+                                         .results = {result.view()->buffer},
+                                         .into_out = true,
+                                         .origin = origin_});
 }
 
 }  // namespace tensord::compiler

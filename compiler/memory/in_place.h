@@ -12,13 +12,10 @@
 #include <map>
 #include <vector>
 
+#include "compiler/memory/lifetimes.h"
 #include "compiler/schedule/schedule.h"
 
 namespace tensord::compiler {
-
-struct Lifetime {
-  int first = -1, last = -1;  // steps; -1: never in memory
-};
 
 // `may_share[b]`: the buffer is placed in the workspace. The result maps results to operands.
 std::map<BufferId, BufferId> FindInPlace(const Program& program, const Schedule& schedule,

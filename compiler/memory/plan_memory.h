@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "compiler/codegen/kernel.h"
+#include "compiler/import/graph.h"
 #include "compiler/schedule/schedule.h"
+#include "tensord/v1/artifact.pb.h"
 
 namespace tensord::compiler {
 
@@ -27,21 +29,36 @@ struct Place {
     kOwned,      // allocated through torch
     kExtern,     // made by a library call
   } kind = kNone;
-  Expr offset;  // bytes
+  Expr offset;     // bytes
+  int block = -1;  // in the workspace: the block that `offset` counts in; -1: the whole call's
+};
+
+// The workspace of a segment of the call (segments.h).
+struct MemoryBlock {
+  int64_t bytes = 0;
+  Expr offset;  // where it lies if there is one allocation for all
 };
 
 struct MemoryPlan {
   std::vector<Place> places;  // per buffer
   Expr workspace_bytes;
+  std::vector<MemoryBlock> blocks;
+  Expr blocks_bytes;  // that they take, one allocation for all; they lie behind the workspace
   // Where CUDA launches have their scratch, all in one place: they run one after the other.
   Expr scratch_offset;
   // Extern and owned buffers that are not returned: the step after which nobody needs them.
   std::vector<int> last_use;  // per buffer; -1: never
 };
 
+struct MemoryRules {
+  bool segments = false;           // parts of the call may have workspaces of their own
+  std::vector<bool> is_parameter;  // by input: it exists whether the call needs it or not
+};
+MemoryRules RulesOf(const v1::Target& target, const Graph& graph);
+
 // `kernels[i]` belongs to step i (empty for extern steps).
 MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
-                      const std::vector<KernelSource>& kernels);
+                      const std::vector<KernelSource>& kernels, const MemoryRules& rules);
 
 // Ends the worker unless buffers that live at the same time lie apart; two may meet only in the
 // step that ends one's life and begins the other's.

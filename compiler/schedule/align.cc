@@ -18,6 +18,7 @@ struct Side {
 struct Placement {
   std::vector<Side> sides;
   bool has_inner = true;
+  bool has_outer = true;
   bool reduces_outer = false;
   bool reduces_inner = false;
 };
@@ -28,7 +29,8 @@ std::vector<int> Range(int first, size_t count) {
   return range;
 }
 
-absl::StatusOr<Placement> Place(const LoopOp& op, const GroupShape& shape) {
+absl::StatusOr<Placement> Place(const LoopOp& op, const GroupShape& shape,
+                                const DeviceTraits& device) {
   const Expr independent = sym::Product(op.sizes), reduced = sym::Product(op.reduce_sizes);
   const int first_reduced = static_cast<int>(op.sizes.size());
   const Side par{Range(0, op.sizes.size()), op.sizes, Expr(1)};
@@ -49,6 +51,11 @@ absl::StatusOr<Placement> Place(const LoopOp& op, const GroupShape& shape) {
       placement.has_inner = false;
       return placement;
     }
+    if (independent == shape.inner && shape.shape == NestShape::kTiled && device.finishes_columns) {
+      placement.sides = {par};
+      placement.has_outer = false;
+      return placement;
+    }
     return absl::FailedPreconditionError("iteration spaces differ");
   }
   if (independent.Is(1) && reduced == total) {
@@ -64,7 +71,7 @@ absl::StatusOr<Placement> Place(const LoopOp& op, const GroupShape& shape) {
       placement.reduces_outer = true;
       return placement;
     }
-    const bool rows = ReducesRows(op);
+    const bool rows = ReducesRows(op, device);
     if (rows && independent == shape.outer && reduced == shape.inner) {
       placement.sides = {scaled(par), red};
       placement.reduces_inner = true;
@@ -157,13 +164,13 @@ void MergeNestLoops(Nest* nest) {
 }  // namespace
 
 absl::Status AlignLoops(const Program& program, const std::vector<int>& ops,
-                        const GroupShape& shape, Nest* nest) {
+                        const GroupShape& shape, const DeviceTraits& device, Nest* nest) {
   std::vector<Placement> placements;
   std::vector<Expr> cuts;
   AddCut(&cuts, shape.inner);
   AddCut(&cuts, shape.inner * shape.outer);
   for (int op : ops) {
-    auto placement = Place(std::get<LoopOp>(program.operations[op]), shape);
+    auto placement = Place(std::get<LoopOp>(program.operations[op]), shape, device);
     if (!placement.ok()) return placement.status();
     for (const Side& side : placement->sides) {
       for (const Expr& cut : Cuts(side)) AddCut(&cuts, cut);
@@ -193,6 +200,7 @@ absl::Status AlignLoops(const Program& program, const std::vector<int>& ops,
   for (size_t i = 0; i < ops.size(); ++i) {
     NestMember member{.op = ops[i], .loops = std::get<LoopOp>(program.operations[ops[i]])};
     member.has_inner = placements[i].has_inner;
+    member.has_outer = placements[i].has_outer;
     member.reduces_outer = placements[i].reduces_outer;
     member.reduces_inner = placements[i].reduces_inner;
     const std::vector<Expr> loops = LoopsOf(placements[i], member.loops, dims);

@@ -13,7 +13,7 @@ namespace tensord::compiler {
 // inner and members (positions are not yet assigned). Fails when the loops have no common
 // refinement.
 absl::Status AlignLoops(const Program& program, const std::vector<int>& ops,
-                        const GroupShape& shape, Nest* nest);
+                        const GroupShape& shape, const DeviceTraits& device, Nest* nest);
 
 }  // namespace tensord::compiler
 

@@ -8,6 +8,7 @@ DeviceTraits TraitsOf(const v1::Target& target, bool deterministic) {
   DeviceTraits traits;
   if (!target.has_cuda()) return traits;
   traits.parallel_scatter = !deterministic;
+  traits.finishes_columns = true;
   traits.few_rows = std::max<int64_t>(4, target.cuda().multiprocessors());
   traits.long_row = 16384;
   // Accumulators for the columns of a row stay in the registers of one block, beside the row.
@@ -16,6 +17,7 @@ DeviceTraits TraitsOf(const v1::Target& target, bool deterministic) {
   // Of the 4096 bytes that every driver takes; the rest is for scratch and symbolic sizes.
   traits.most_words = 480;
   traits.alike_nests_share = true;
+  traits.most_bytes_ahead = 32 << 20;
   return traits;
 }
 

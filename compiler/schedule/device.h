@@ -15,6 +15,9 @@ struct DeviceTraits {
   bool parallel_scatter = false;
   // A column reduction sweeps over rows when there are so many; fewer keep a machine idle.
   int64_t least_rows_for_sweep = 64;
+  // Welford's states of columns sweep too, and what follows from sums of columns runs where they
+  // are finished.
+  bool finishes_columns = false;
   // A full reduction of at most this many elements runs as one row, so that what follows it can
   // share its nest.
   int64_t most_elements_of_one_row = 16384;
@@ -33,6 +36,9 @@ struct DeviceTraits {
   // Nests that are alike share a function: as many of them as there are words for share a launch,
   // and large ones too, because the machine runs empty at the end of each launch.
   bool alike_nests_share = false;
+  // What nests may leave in memory at a time that run earlier than they must, to share a launch:
+  // otherwise the weights of a whole model would be converted before the first product.
+  int64_t most_bytes_ahead = INT64_MAX;
 };
 
 DeviceTraits TraitsOf(const v1::Target& target, bool deterministic);

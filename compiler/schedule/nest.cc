@@ -24,6 +24,21 @@ bool IsPlainReduction(const LoopOp& op) {
   });
 }
 
+// All reduced loops lie outside of the independent ones.
+bool ReducesOutermost(const LoopOp& op) {
+  const std::vector<int> order = LoadOrder(op);
+  return std::all_of(order.begin(), order.begin() + op.reduce_sizes.size(),
+                     [&](int loop) { return loop >= static_cast<int>(op.sizes.size()); });
+}
+
+// Columns of Welford's states that a sweep over rows can keep.
+bool SweepsWelford(const LoopOp& op, const DeviceTraits& device) {
+  return device.finishes_columns && !op.sizes.empty() && ReducesOutermost(op) &&
+         sym::Hint(sym::Product(op.reduce_sizes)) >= device.least_rows_for_sweep &&
+         std::all_of(op.reductions.begin(), op.reductions.end(),
+                     [](const Reduction& r) { return r.kind == ReduceKind::kWelford; });
+}
+
 bool HasAtomicStore(const LoopOp& op) {
   return std::any_of(op.stores.begin(), op.stores.end(),
                      [](const Store& s) { return s.mode != StoreMode::kAssign; });
@@ -73,6 +88,18 @@ struct Constraint {
   int earlier, later, gap;
 };
 
+// Column statements run behind all rows, on finished columns. One of x and y is one.
+absl::Status CheckColumnStatement(const NestMember& x, const Access& a, const NestMember& y,
+                                  const Access& b, std::vector<Constraint>* constraints) {
+  if (!x.has_outer) return Reject("needs what follows from all rows");
+  if (a.is_store && !(a.is_result && x.reduces_outer && !x.reduces_inner && x.has_inner)) {
+    return Reject("reads an element of a row behind all rows");
+  }
+  if (a.is_store && !(a.index == b.index)) return Reject("reads another element than was written");
+  constraints->push_back({a.member, b.member, 1});
+  return absl::OkStatus();
+}
+
 // Legality of every pair of accesses to one buffer, and what it asks of positions.
 absl::Status CheckPair(const Program& program, const Nest& nest, BufferId buffer, const Access& a,
                        const Access& b, std::vector<Constraint>* constraints) {
@@ -82,6 +109,7 @@ absl::Status CheckPair(const Program& program, const Nest& nest, BufferId buffer
     if (StoresAreDisjoint(program.buffers[buffer], a.index, b.index)) return absl::OkStatus();
     return Reject("both write one buffer");
   }
+  if (x.has_outer != y.has_outer) return CheckColumnStatement(x, a, y, b, constraints);
   if (a.is_store) {  // b reads what a wrote
     // Indirect symbols are numbered for each member, so equal ones may differ.
     if (!a.is_plain || sym::ContainsKind(a.index, sym::AtomKind::kIndirect)) {
@@ -139,6 +167,32 @@ absl::Status CheckMixedSweep(const Nest& nest, const DeviceTraits& device) {
   return absl::OkStatus();
 }
 
+// A column statement belongs to a nest for the columns that it reads.
+absl::Status CheckColumnsRead(const Nest& nest, const std::vector<Constraint>& constraints) {
+  for (int m = 0; m < static_cast<int>(nest.members.size()); ++m) {
+    if (nest.members[m].has_outer) continue;
+    const bool reads = std::any_of(constraints.begin(), constraints.end(), [&](const auto& c) {
+      return c.later == m && (!nest.members[c.earlier].has_outer ||
+                              !nest.members[c.earlier].loops.reductions.empty());
+    });
+    if (!reads) return Reject("iteration spaces differ");
+  }
+  return absl::OkStatus();
+}
+
+// Columns of Welford's states lie in registers, where a thread owns few columns: nothing else may
+// want the whole row.
+absl::Status CheckWelfordSweep(const Nest& nest) {
+  bool states = false, columns = true;
+  for (const NestMember& member : nest.members) {
+    if (!member.has_outer) continue;
+    states |= member.reduces_outer && !IsPlainReduction(member.loops);
+    columns &= member.has_inner && !member.reduces_inner && member.position == 1;
+  }
+  if (states && !columns) return Reject("columns' moments need rows of their own");
+  return absl::OkStatus();
+}
+
 // Buffers that no one outside needs.
 void FindLocals(const Program& program, Nest* nest) {
   std::set<int> inside;
@@ -172,8 +226,9 @@ void FindLocals(const Program& program, Nest* nest) {
 
 }  // namespace
 
-bool ReducesRows(const LoopOp& op) {
-  return !IsPlainReduction(op) || LoadOrder(op).back() >= static_cast<int>(op.sizes.size());
+bool ReducesRows(const LoopOp& op, const DeviceTraits& device) {
+  if (!IsPlainReduction(op)) return !SweepsWelford(op, device);
+  return LoadOrder(op).back() >= static_cast<int>(op.sizes.size());
 }
 
 GroupShape ShapeOf(const LoopOp& op, const DeviceTraits& device) {
@@ -189,13 +244,9 @@ GroupShape ShapeOf(const LoopOp& op, const DeviceTraits& device) {
         !IsPlainReduction(op) || sym::Hint(reduced) <= device.most_elements_of_one_row;
     return {one_row ? NestShape::kTiled : NestShape::kFlat, Expr(1), reduced};
   }
-  if (ReducesRows(op)) return {NestShape::kTiled, independent, reduced};
-  const std::vector<int> order = LoadOrder(op);
-  const int outer = static_cast<int>(op.sizes.size());
+  if (ReducesRows(op, device)) return {NestShape::kTiled, independent, reduced};
   // The innermost loop is independent: sweep over rows when all reduced loops come first.
-  bool reduced_first = true;
-  for (size_t k = 0; k < op.reduce_sizes.size(); ++k) reduced_first &= order[k] >= outer;
-  if (reduced_first && sym::Hint(reduced) >= device.least_rows_for_sweep) {
+  if (ReducesOutermost(op) && sym::Hint(reduced) >= device.least_rows_for_sweep) {
     return {NestShape::kTiled, reduced, independent};
   }
   return {NestShape::kBlocked, Expr(1), independent * reduced};
@@ -226,6 +277,7 @@ absl::StatusOr<GroupShape> CommonShape(const GroupShape& a, const GroupShape& b,
     return tiled;
   }
   if (flat.inner == tiled.outer) return tiled;
+  if (flat.inner == tiled.inner && device.finishes_columns) return tiled;
   return Reject("iteration spaces differ");
 }
 
@@ -281,7 +333,7 @@ absl::StatusOr<Nest> BuildNest(const Program& program, const std::vector<int>& o
                                const GroupShape& shape, const DeviceTraits& device) {
   if (shape.shape == NestShape::kBlocked) return BlockedNest(program, ops[0]);
   Nest nest;
-  TENSORD_RETURN_IF_ERROR(AlignLoops(program, ops, shape, &nest));
+  TENSORD_RETURN_IF_ERROR(AlignLoops(program, ops, shape, device, &nest));
   TENSORD_RETURN_IF_ERROR(CheckMixedSweep(nest, device));
   std::vector<Constraint> constraints;
   for (const auto& [buffer, accesses] : CollectAccesses(nest)) {
@@ -293,7 +345,9 @@ absl::StatusOr<Nest> BuildNest(const Program& program, const std::vector<int>& o
       }
     }
   }
+  TENSORD_RETURN_IF_ERROR(CheckColumnsRead(nest, constraints));
   TENSORD_RETURN_IF_ERROR(AssignPositions(constraints, &nest));
+  TENSORD_RETURN_IF_ERROR(CheckWelfordSweep(nest));
   std::stable_sort(
       nest.members.begin(), nest.members.end(),
       [](const NestMember& a, const NestMember& b) { return a.position < b.position; });
@@ -311,10 +365,10 @@ std::string ToString(const Nest& nest) {
   std::string text = absl::StrCat("nest ", kShapes[static_cast<int>(nest.shape)], " outer [",
                                   sizes(nest.outer), "] inner [", sizes(nest.inner), "]\n");
   for (const NestMember& member : nest.members) {
-    absl::StrAppend(&text, "  at ", member.position, " op ", member.op,
-                    member.has_inner ? "" : " row", member.reduces_outer ? " reduces outer" : "",
-                    member.reduces_inner ? " reduces inner" : "", "  # ", member.loops.origin,
-                    "\n");
+    absl::StrAppend(
+        &text, "  at ", member.position, " op ", member.op, member.has_inner ? "" : " row",
+        member.has_outer ? "" : " column", member.reduces_outer ? " reduces outer" : "",
+        member.reduces_inner ? " reduces inner" : "", "  # ", member.loops.origin, "\n");
   }
   return text;
 }

@@ -9,6 +9,7 @@
 //     X reduced, R independent column reduction: accumulators are private to a thread
 //     X and R reduced          full reduction
 //     X independent or reduced, without R: row statement
+//     R independent, without X: column statement, which reads what column reductions give
 // so that a LayerNorm backward with both kinds of reductions, say, is one pass over memory.
 #ifndef TENSORD_COMPILER_SCHEDULE_NEST_H_
 #define TENSORD_COMPILER_SCHEDULE_NEST_H_
@@ -35,6 +36,7 @@ struct NestMember {
   int op;        // position in the program, for dependences
   LoopOp loops;  // loops are numbered as the nest's: outer first, then inner
   bool has_inner = true;
+  bool has_outer = true;  // false: a column statement, which runs once, after all rows
   bool reduces_outer = false;
   bool reduces_inner = false;
   // Passes have odd positions, row statements even ones; members run in order of position.
@@ -46,7 +48,9 @@ struct Nest {
   std::vector<Expr> outer;
   std::vector<Expr> inner;
   std::vector<NestMember> members;  // by position, then program order
-  std::set<BufferId> local;         // written and read only here: never in memory as a buffer
+  // Members that are column statements, where a target emits them apart.
+  std::vector<NestMember> after;
+  std::set<BufferId> local;  // written and read only here: never in memory as a buffer
 };
 
 // What a group is made of before its loops are aligned.
@@ -58,7 +62,7 @@ struct GroupShape {
 
 // True for a reduction whose rows lie in memory order (or that only runs row by row); false for one
 // that reduces columns.
-bool ReducesRows(const LoopOp& op);
+bool ReducesRows(const LoopOp& op, const DeviceTraits& device = {});
 
 // The natural shape of an operation alone.
 GroupShape ShapeOf(const LoopOp& op, const DeviceTraits& device);

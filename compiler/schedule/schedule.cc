@@ -59,6 +59,19 @@ bool MayTake(const Launch& launch, size_t nests, const NestFacts& nest,
   return alike ? small || nest.in_place : small && nests < device.most_nests;
 }
 
+// Of what the group leaves in memory for others within the call. Outputs are there in the end
+// anyway, when memory is fullest in most calls.
+int64_t ResultBytes(const Program& program, const std::set<BufferId>& outputs, const Group& group) {
+  std::set<BufferId> written;
+  for (int op : group.ops) written.merge(AccessesOf(program.operations[op]).writes);
+  int64_t bytes = 0;
+  for (BufferId id : written) {
+    if (group.nest.local.count(id) + outputs.count(id) == 0)
+      bytes += BufferBytes(program.buffers[id]);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
@@ -66,10 +79,16 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
   Schedule schedule;
   schedule.notes = std::move(fused.notes);
   const std::vector<std::set<int>> predecessors = Predecessors(program);
+  std::set<BufferId> outputs;
+  for (const ProgramOutput& output : program.outputs) {
+    if (output.kind == ProgramOutput::kTensor) outputs.insert(output.view.buffer);
+  }
   std::map<int, int> step_of;  // operation -> step
-  // A kernel may take a nest when everything that the nest needs has run in earlier steps; the
-  // first such kernel behind the nest's predecessors that has room takes it.
+  // A kernel may take a nest when everything that the nest needs has run in earlier steps, and when
+  // what runs early leaves no more in memory than it may. The first such kernel that has room takes
+  // it.
   std::vector<Launch> launches;  // by step
+  std::vector<int64_t> ahead;    // per step: bytes that are there earlier than they must
   for (Group& group : fused.groups) {
     int after = -1;
     for (int op : group.ops) {
@@ -77,17 +96,25 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
         if (auto it = step_of.find(p); it != step_of.end()) after = std::max(after, it->second);
       }
     }
-    int step = static_cast<int>(schedule.steps.size());
+    int step = -1;
     NestFacts facts;
+    int64_t results = 0;
     if (!group.is_extern) {
       facts = FactsOf(program, group, device);
-      for (int s = static_cast<int>(schedule.steps.size()) - 1; s > after; --s) {
+      results = ResultBytes(program, outputs, group);
+      int first = static_cast<int>(schedule.steps.size());
+      while (first > after + 1 && ahead[first - 1] <= device.most_bytes_ahead - results) --first;
+      for (int s = first; s < static_cast<int>(schedule.steps.size()) && step < 0; ++s) {
         const auto* kernel = std::get_if<Kernel>(&schedule.steps[s].work);
         if (kernel != nullptr && MayTake(launches[s], kernel->nests.size(), facts, device))
           step = s;
       }
     }
-    if (step == static_cast<int>(schedule.steps.size())) {
+    if (step >= 0) {
+      for (size_t s = step; s < ahead.size(); ++s) ahead[s] += results;
+    } else {
+      step = static_cast<int>(schedule.steps.size());
+      ahead.push_back(0);
       launches.push_back({.alike = facts.alike});
       if (group.is_extern) {
         schedule.steps.push_back({group.ops[0]});

@@ -233,21 +233,24 @@ TK_FN OnlineSoftmax<1> group_softmax(OnlineSoftmax<1> s, M&& memory) {
 
 // f over the block's groups, for the threads of the first: T / G groups of G threads
 // (one-dimensional block of T), each thread with the same columns as its fellows in other groups.
-// `shared`: T vectors. The order is that of the groups.
-template <int G, int T, class A, int W, class F>
-TK_FN Vec<A, W> combine_groups(Vec<A, W> v, F f, void* shared) {
-  Vec<A, W>* const all = static_cast<Vec<A, W>*>(shared);
-  __syncthreads();  // whoever read it before is done
-  all[threadIdx.x] = v;
-  __syncthreads();
-  if (threadIdx.x < G) {
-#pragma unroll 4
-    for (int other = G; other < T; other += G) v = f(v, all[threadIdx.x + other]);
+// `shared`: T / 2 values of type S. The upper half of the groups hands over to the lower one until
+// one is left.
+template <int G, int T, class S, class F>
+TK_FN S combine_groups(S v, F f, void* shared) {
+  S* const all = static_cast<S*>(shared);
+  const int group = threadIdx.x / G;
+#pragma unroll
+  for (int groups = T / G; groups > 1; groups = (groups + 1) / 2) {
+    const int half = (groups + 1) / 2;
+    __syncthreads();  // whoever read it before is done
+    if (group >= half && group < groups) all[threadIdx.x - half * G] = v;
+    __syncthreads();
+    if (group < groups - half) v = f(v, all[threadIdx.x]);
   }
   return v;
 }
-// Shared memory of a block of 256 threads that combines single values.
-enum : int { kFinishSharedBytes = 256 * 8 };
+// Shared memory of a block of 256 threads that combines states of one lane.
+enum : int { kFinishSharedBytes = 256 / 2 * impl::kMostSlotBytes };
 
 }  // namespace tk
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from compare import check
+from tensord import compiled as compiled_graphs
 from torch import Tensor, nn
 
 pytestmark = pytest.mark.usefixtures("tensord_daemon")
@@ -140,3 +142,41 @@ def test_only_some_gradients_are_wanted() -> None:
     check("gradient", a.grad, expected)
     assert c.grad is None or not c.grad.any()
     assert other.requires_grad
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+def test_backward_alone_holds_what_was_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that it goes after its last use: test_runtime_memory.py."""
+    layers = nn.Sequential(*(m for _ in range(6) for m in (nn.Linear(16, 16), nn.GELU())))
+    exclusive: list[int] = []
+    load = compiled_graphs.load
+
+    def noting(reply: Any) -> Any:
+        program = load(reply)
+
+        def run(arguments: list[Any]) -> Any:
+            exclusive.append(0)
+            for argument in arguments:
+                if isinstance(argument, Tensor) and not isinstance(argument, nn.Parameter):
+                    storage = argument.untyped_storage()._cdata
+                    # The list, the variable, the function's own argument.
+                    alone = sys.getrefcount(argument) == 3
+                    # The tensor and the storage object that was just asked for.
+                    alone = alone and torch._C._storage_Use_Count(storage) <= 2
+                    exclusive[-1] += alone
+            del argument
+            return program(arguments)
+
+        return run
+
+    monkeypatch.setattr(compiled_graphs, "load", noting)
+    run = compiled(layers)
+    x = torch.randn(32, 16)
+    for _ in range(3):
+        exclusive.clear()
+        run(x).sum().backward()
+        forward, backward = exclusive
+        assert forward == 0  # x is the caller's
+        assert backward >= 6  # at least one activation of each layer

@@ -74,6 +74,7 @@ HostTensor InputOf(const v1::TensorMeta& meta, size_t number, int64_t classes, c
   int64_t count = 1;
   for (int64_t size : sizes) count *= size;
   const bool is_real = compiler::IsFloating(meta.dtype());
+  if (meta.dtype() == v1::DTYPE_BOOL) classes = 2;
   std::vector<double> values(count);
   for (int64_t i = 0; i < count; ++i) {
     const double x = Scattered(number << 40 | static_cast<uint64_t>(i));
@@ -134,6 +135,11 @@ std::string Difference(const HostTensor& result, const HostTensor& wanted, doubl
 }
 
 }  // namespace
+
+std::vector<v1::KernelUnit> UnitsOf(const CudaCase& c) {
+  const auto units = Compile(c)->state.result.units();
+  return {units.begin(), units.end()};
+}
 
 void ExpectPlansAndNumbers(const std::vector<CudaCase>& cases) {
   std::vector<std::unique_ptr<Compiled>> compiled;

@@ -22,6 +22,9 @@ struct CudaCase {
   double slack = 1e-4;
 };
 
+// The sources of the case's kernels, for an sm_90.
+std::vector<v1::KernelUnit> UnitsOf(const CudaCase& c);
+
 // Expects the plans, and of each result the interpreter's numbers: integers the same, reals up to
 // rounding.
 void ExpectPlansAndNumbers(const std::vector<CudaCase>& cases);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "compiler/jit/jit.h"
 #include "compiler/pipeline.h"
@@ -25,6 +26,18 @@ v1::Target TargetOf(int sm) {
   target.mutable_cuda()->set_l2_bytes(50 << 20);
   target.mutable_cuda()->set_registers_per_multiprocessor(65536);
   return target;
+}
+
+// Nothing may come before: the kernel may run while those ahead of it still write.
+bool EachKernelBeginsByWaiting(const std::string& source) {
+  static const std::regex kEntry(R"(__global__ [^{]*\{\s*(\S+))");
+  bool found = false;
+  for (std::sregex_iterator entry(source.begin(), source.end(), kEntry), end; entry != end;
+       ++entry) {
+    if ((*entry)[1] != "tk::wait_for_launches();") return false;
+    found = true;
+  }
+  return found;
 }
 
 TEST_P(CudaCodegen, EveryOperatorCompiles) {
@@ -48,7 +61,12 @@ TEST_P(CudaCodegen, EveryOperatorCompiles) {
       SCOPED_TRACE(compile.graph().nodes(0).ShortDebugString());
       const absl::Status status = compiler::RunPipeline(state);
       ASSERT_TRUE(status.ok()) << status;
+      for (const auto& step : state.result.artifact().steps()) {
+        if (!step.has_launch()) continue;
+        EXPECT_EQ(step.launch().cuda().waits_itself(), GetParam() >= 90);
+      }
       for (const auto& unit : state.result.units()) {
+        EXPECT_TRUE(EachKernelBeginsByWaiting(unit.source())) << unit.source();
         if (!seen.emplace(unit.source(), compile.graph().nodes(0).op()).second) continue;
         *job.add_units() = unit;
       }

@@ -241,10 +241,19 @@ TEST(CudaSweeps, Columns) {
       {"spread in the middle", Columns(kSpread, {3, 50, 64}, 1), {"rows w1 t128 g32 c2"}},
       {"place in the middle", Columns(kPlace, {3, 50, 64}, 1), {"rows w1 t128 g32 c2"}},
       {"maximum in the middle", Columns(kMax, {3, 50, 96}, 1, kBF16), {"columns w8 t128 g1 c0"}},
-      {"spread over rows", Columns(kSpread, {70, 64}, 0), {"rows w1 t128 g32 c3"}},
+      {"spread over rows", Columns(kSpread, {70, 64}, 0), {"sweep w4 t256 g16 c1 tiled loops"}},
+      {"spread over rows narrow",
+       Columns(kSpread, {700, 24}, 0, kBF16),
+       {"sweep w8 t256 g4 c1 tiled loops"}},
       {"wide spread over rows",
        Columns(kSpread, {70, 64}, 0, v1::DTYPE_FLOAT64),
-       {"rows w1 t128 g32 c3"}},
+       {"sweep w2 t256 g32 c1 tiled loops"}},
+      {"spread over rows apart",
+       Columns(kSpread, {133, 1530}, 0, kBF16, {1536, 1}),
+       {"sweep w8 t256 g32 c1 partial tiled loops"}},
+      {"spread over odd rows",
+       Columns(kSpread, {99, 1537}, 0),
+       {"sweep w4 t256 g32 c1 interleaved tiled loops"}},
   };
   for (CudaCase& c : cases) c.slack = 5e-3;
   ExpectPlansAndNumbers(cases);

@@ -2,32 +2,19 @@
 // the loop IR says, run on the host.
 #include "compiler/codegen/cuda_tiles.h"
 
-#include <absl/strings/str_replace.h>
+#include <absl/strings/str_cat.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "compiler/codegen/cuda_plan.h"
 #include "compiler/jit/jit.h"
-#include "compiler/pipeline.h"
-#include "tests/unit/cuda_kernel_runner.h"
-#include "tests/unit/graph_builder.h"
+#include "tests/unit/cuda_cases.h"
 
 namespace tensord::testing {
 namespace {
 
-using compiler::CompileState;
-
 constexpr v1::DType kF32 = v1::DTYPE_FLOAT32, kBF16 = v1::DTYPE_BFLOAT16;
 constexpr v1::DType kI64 = v1::DTYPE_INT64, kBool = v1::DTYPE_BOOL;
-
-struct Case {
-  std::string name;
-  GraphBuilder graph;
-  std::vector<std::string> plans;  // of the nests, in order
-  int multiprocessors = 1;         // few: large tiles for small tensors
-  std::map<int, int64_t> symbols = {};
-};
 
 Ref Transposed(GraphBuilder& g, Ref x, int rows, int columns, v1::DType dtype = kF32) {
   return g.Node("aten::t", {x}, g.Meta({columns, rows}, dtype, {1, columns}));
@@ -146,11 +133,13 @@ GraphBuilder SymbolicTurned() {
   return g;
 }
 
-std::vector<Case> Cases() {
-  std::vector<Case> cases;
+std::vector<CudaCase> Cases() {
+  std::vector<CudaCase> cases;
   const auto add = [&](const std::string& name, GraphBuilder graph,
-                       std::vector<std::string> plans) -> Case& {
-    return cases.emplace_back(Case{name, std::move(graph), std::move(plans)});
+                       std::vector<std::string> plans) -> CudaCase& {
+    for (std::string& plan : plans) absl::StrAppend(&plan, " t256 g1 c0");
+    // One multiprocessor: large tiles for small tensors.
+    return cases.emplace_back(CudaCase{name, std::move(graph), std::move(plans), 1});
   };
   add("product", TimesTransposed(128, 192, kF32, kF32), {"tiles w4 64x64 r4"});
   add("large device", TimesTransposed(128, 192, kF32, kF32), {"tiles w4 32x32 r1"})
@@ -187,72 +176,7 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-v1::Target TargetOf(const Case& c) {
-  v1::Target target;
-  target.mutable_cuda()->set_sm(90);
-  target.mutable_cuda()->set_multiprocessors(c.multiprocessors);
-  target.mutable_cuda()->set_shared_bytes_per_block(232448);
-  target.mutable_cuda()->set_l2_bytes(50 << 20);
-  target.mutable_cuda()->set_registers_per_multiprocessor(65536);
-  return target;
-}
-
-struct Compiled {
-  v1::CompileJob job;
-  CompileState state;
-};
-
-std::unique_ptr<Compiled> Compile(const Case& c) {
-  auto compiled = std::make_unique<Compiled>();
-  GraphBuilder graph = c.graph;
-  *compiled->job.mutable_graph() = graph.graph();
-  *compiled->job.mutable_target() = TargetOf(c);
-  compiled->state.job = &compiled->job;
-  const absl::Status status = compiler::RunPipeline(compiled->state);
-  EXPECT_TRUE(status.ok()) << status;
-  return compiled;
-}
-
-std::vector<std::string> PlansOf(const Compiled& compiled) {
-  std::vector<std::string> plans;
-  for (const auto& step : compiled.state.schedule.steps) {
-    const auto& kernel = std::get<compiler::Kernel>(step.work);
-    for (const compiler::Nest& nest : kernel.nests) {
-      const std::string plan = ToString(compiler::PlanCudaNest(
-          compiled.state.program, compiler::PrepareForCuda(compiled.state.program, nest),
-          compiled.job.target().cuda(), 0));
-      plans.push_back(absl::StrReplaceAll(plan, {{" t256 g1 c0", ""}}));
-    }
-  }
-  return plans;
-}
-
-// Elements that no two neighbours share and that all types hold.
-std::vector<HostTensor> InputsOf(const Compiled& compiled, const Case& c) {
-  std::vector<HostTensor> inputs;
-  for (const v1::Input& input : compiled.job.graph().inputs()) {
-    std::vector<int64_t> sizes;
-    int64_t count = 1;
-    for (const v1::SymExpr& size : input.tensor().sizes()) {
-      sizes.push_back(size.kind_case() == v1::SymExpr::kConstant
-                          ? size.constant()
-                          : c.symbols.at(static_cast<int>(size.symbol())));
-      count *= sizes.back();
-    }
-    std::vector<double> values(count);
-    const v1::DType dtype = input.tensor().dtype();
-    const int64_t modulus = dtype == kBool ? 2 : dtype == kI64 ? 50 : 127;
-    for (int64_t i = 0; i < count; ++i) {
-      values[i] = static_cast<double>((i * 31 + i / 61 + inputs.size()) % modulus);
-    }
-    inputs.push_back(MakeTensor(sizes, values, dtype));
-  }
-  return inputs;
-}
-
-TEST(CudaTiles, NestsTakeTilesWhereOperandsLieAcross) {
-  for (const Case& c : Cases()) EXPECT_EQ(PlansOf(*Compile(c)), c.plans) << c.name;
-}
+TEST(CudaTiles, NestsTakeTilesWhereOperandsLieAcross) { ExpectPlansAndNumbers(Cases()); }
 
 TEST(CudaTiles, KernelsCompileWithoutSpills) {
   if (std::getenv("TENSORD_NO_CUDA_TESTS") != nullptr) GTEST_SKIP() << "NVRTC is left out";
@@ -263,14 +187,12 @@ TEST(CudaTiles, KernelsCompileWithoutSpills) {
   for (int sm : {80, 90, 100}) {
     v1::JitJob job;
     std::vector<std::string> names;
-    for (const Case& c : Cases()) {
-      const auto compiled = Compile(c);
-      for (const auto& unit : compiled->state.result.units()) {
+    for (const CudaCase& c : Cases()) {
+      for (const v1::KernelUnit& unit : UnitsOf(c)) {
         *job.add_units() = unit;
         names.push_back(c.name);
       }
     }
-    *job.mutable_target() = TargetOf(Cases()[0]);
     job.mutable_target()->mutable_cuda()->set_sm(sm);
     const auto result = jit::Jit(job, config);
     ASSERT_TRUE(result.ok()) << result.status();
@@ -281,33 +203,6 @@ TEST(CudaTiles, KernelsCompileWithoutSpills) {
       EXPECT_EQ(result->resources(i).spill_bytes(), 0) << names[i];
       // A multiprocessor then holds blocks for 1,280 threads and more.
       EXPECT_LE(result->resources(i).registers(), 48) << names[i] << "\n" << job.units(i).source();
-    }
-  }
-}
-
-TEST(CudaTiles, KernelsGiveWhatTheLoopsSay) {
-  const std::vector<Case> cases = Cases();
-  std::vector<std::unique_ptr<Compiled>> compiled;
-  std::vector<const compiler::KernelSource*> kernels;
-  for (const Case& c : cases) {
-    compiled.push_back(Compile(c));
-    for (const auto& kernel : compiled.back()->state.kernels) kernels.push_back(&kernel);
-  }
-  CudaKernelLibrary library;
-  const absl::Status built = library.Build(kernels);
-  ASSERT_TRUE(built.ok()) << built;
-  const auto launch = [&](const compiler::KernelSource& kernel, const KernelArguments& arguments) {
-    library.Launch(kernel, arguments);
-  };
-  for (size_t i = 0; i < cases.size(); ++i) {
-    const InterpreterOptions options{.symbols = cases[i].symbols};
-    std::vector<HostTensor> inputs = InputsOf(*compiled[i], cases[i]), same = inputs;
-    const auto results = RunSchedule(compiled[i]->state, launch, inputs, options);
-    const auto wanted = Interpret(compiled[i]->state.program, same, options);
-    ASSERT_EQ(results.size(), wanted.size());
-    for (size_t r = 0; r < results.size(); ++r) {
-      EXPECT_EQ(results[r].Values(), wanted[r].Values()) << cases[i].name << "\n"
-                                                         << compiled[i]->state.kernels[0].source;
     }
   }
 }

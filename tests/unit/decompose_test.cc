@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -125,7 +126,15 @@ TEST(Decompose, BatchNormReadsItsInputTwice) {
   g.Output(norm);
   const auto program = Lower(g);
   ASSERT_TRUE(program.ok()) << program.status();
-  EXPECT_EQ(CountLoops(*program), 2);  // Welford, result
+  EXPECT_EQ(CountLoops(*program), 3);  // Welford, a number for each channel, result
+  int reads = 0;
+  for (const auto& operation : program->operations) {
+    const auto& insts = std::get<LoopOp>(operation).block.insts;
+    reads += std::any_of(insts.begin(), insts.end(), [](const compiler::Inst& inst) {
+      return inst.kind == compiler::InstKind::kLoad && inst.buffer == 0;
+    });
+  }
+  EXPECT_EQ(reads, 2);
 }
 
 TEST(Decompose, ActivationsStayInOneLoop) {

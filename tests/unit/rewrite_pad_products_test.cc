@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "compiler/rewrite/pad_products.h"
 #include "compiler/rewrite/rewrite.h"
 #include "tests/unit/rewrite_products.h"
@@ -45,6 +47,63 @@ TEST(PadProductsTest, OutputsKeepTheirStrides) {
   const Ref y = g.Node("aten::addmm", {b, x, w, 1, 1}, g.Meta({32, 35}, kHalf));
   g.Output(g.Node("aten::view", {y, Ints({4, 8, 35})}, g.Meta({4, 8, 35}, kHalf)));
   EXPECT_THAT(Padded(g, 1), ElementsAre("aten::addmm 40/1 32/64x64/1 64/40x40/1"));
+}
+
+// ---- Very large results that are given out
+
+// Parts of 64 columns of 32 rows of bfloat16.
+constexpr PaddingCosts kParts{
+    .least_work = 0, .flops_per_byte = 0, .part_bytes = 32 * 64 * 2, .least_part_width = 64};
+
+// A vocabulary of 201 columns, with a bias or without; the weight is converted.
+Graph Vocabulary(bool bias, bool weight_is_given_out) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref x = g.Input({32, 64}, kHalf), w = g.Input({201, 64}), b = g.Input({201}, kHalf);
+  const Ref half = g.Node("aten::_to_copy", {w, kHalf, nullptr, nullptr, nullptr, false, nullptr},
+                          g.Meta({201, 64}, kHalf));
+  const Ref t = g.Node("aten::t", {half}, g.Meta({64, 201}, kHalf, {1, 64}));
+  const Ref y = bias ? g.Node("aten::addmm", {b, x, t, 1, 1}, g.Meta({32, 201}, kHalf))
+                     : g.Node("aten::mm", {x, t}, g.Meta({32, 201}, kHalf));
+  g.Output(g.Node("aten::view", {y, Ints({4, 8, 201})}, g.Meta({4, 8, 201}, kHalf)));
+  g.Output(g.Node("aten::sum", {y, nullptr}, g.Meta({}, kHalf)));
+  if (weight_is_given_out) g.Output(t);
+  return MustImport(g);
+}
+
+int CountParts(const Graph& before) {
+  Graph graph = before;
+  EXPECT_EQ(PadProducts(kParts, &graph), 1);
+  ExpectSameOutputs(before, graph, 0.01);
+  const compiler::Program program = MustLower(graph);
+  int parts = 0;
+  std::set<compiler::BufferId> results;
+  for (const auto& operation : program.operations) {
+    const auto* call = std::get_if<compiler::ExternOp>(&operation);
+    if (call == nullptr) continue;
+    EXPECT_TRUE(results.insert(call->results[0]).second == (parts == 0));
+    EXPECT_TRUE(program.buffers[call->results[0]].sizes[1].Is(64));
+    ++parts;
+  }
+  return parts;
+}
+
+TEST(PadProductsTest, VeryLargeOutputsAreComputedByColumns) {
+  // The last 64 columns overlap with those before them; all parts are computed in one place.
+  EXPECT_EQ(CountParts(Vocabulary(false, false)), 4);
+  EXPECT_EQ(CountParts(Vocabulary(true, false)), 4);
+}
+
+TEST(PadProductsTest, OthersArePaddedAsAWhole) {
+  // Backward wants the weight too, padded.
+  Graph graph = Vocabulary(true, true);
+  EXPECT_EQ(PadProducts(kParts, &graph), 1);
+  EXPECT_THAT(LibraryCalls(MustLower(graph)), ElementsAre("aten::addmm 208/1 32/64x64/1 64/1x208/64"));
+  // A few parts save little.
+  PaddingCosts costs = kParts;
+  costs.part_bytes *= 2;
+  graph = Vocabulary(false, false);
+  EXPECT_EQ(PadProducts(costs, &graph), 1);
+  EXPECT_THAT(LibraryCalls(MustLower(graph)), ElementsAre("aten::mm 32/64x64/1 64/1x208/64"));
 }
 
 TEST(PadProductsTest, InnerDimension) {

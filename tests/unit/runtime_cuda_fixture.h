@@ -42,7 +42,7 @@ inline std::string Meta(const std::string& device = "CUDA") {
 inline constexpr const char* kImage = "add 4\ntwice 4\n";
 inline std::string Plan() {
   return R"(
-    format_version: 1
+    format_version: 2
     target { cuda { sm: 90 } }
     modules { kind: CUBIN }
     inputs { name: "x" tensor { )" +

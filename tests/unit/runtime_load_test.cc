@@ -26,7 +26,7 @@ v1::Artifact Sample() {
       sizes { constant: 4 } sizes { constant: 8 } strides { constant: 8 } strides { constant: 1 }
       storage_offset { constant: 0 } } )";
   const std::string text = R"(
-    format_version: 1
+    format_version: 2
     target { cpu { isa: ISA_SCALAR } }
     modules { kind: SHARED_OBJECT }
     inputs { name: "x" tensor )" +
@@ -55,8 +55,9 @@ TEST(BuildPlan, AcceptsTheSample) {
   TensordProgram program;
   ASSERT_EQ(BuildPlan(Sample(), &program), TENSORD_OK) << LastError();
   std::string steps;
-  for (const StepPlan& step : program.steps) steps += "alcf"[step.kind];
-  EXPECT_EQ(steps, "lcalf");  // the owned buffer is allocated right before its first use
+  for (const StepPlan& step : program.steps) steps += "alcfr"[step.kind];
+  // The owned buffer is allocated right before its first use, and the input is released before that.
+  EXPECT_EQ(steps, "lcralf");
   EXPECT_EQ(program.buffers[4].root, 3u);
   EXPECT_EQ(program.buffers[3].views, std::vector<uint32_t>{4});
   EXPECT_FALSE(program.outputs[0].take);  // another output views it

@@ -6,7 +6,8 @@
 //   program.workspace_bytes(inputs: sequence) -> int
 //   lend_workspace(tensor: uint8 tensor or None): to this thread's next call on CUDA
 //
-// One list is AOTAutograd's boxed convention: it is cleared.
+// One list is AOTAutograd's boxed convention: it is cleared, and what only the list held goes as soon
+// as the program needs it no more. A call that fails before its first step leaves the list as it was.
 #define PY_SSIZE_T_CLEAN
 // clang-format off: torch's header comes before every other of Python, which it configures.
 #include <torch/csrc/autograd/python_variable.h>
@@ -35,6 +36,8 @@ struct ProgramObject {
   TensordProgram* program;
   Py_ssize_t num_inputs;
   Py_ssize_t num_outputs;
+  const uint32_t* released;  // inputs that the program drops on its way
+  size_t num_released;
 };
 
 void RaiseLastError(int code) {
@@ -103,37 +106,100 @@ PyObject* WrapOutputs(TensordValue* outputs, Py_ssize_t count) {
   return list;
 }
 
-PyObject* Run(ProgramObject* self, PyObject* const* objects, Py_ssize_t count) {
+// False with an exception set.
+bool ConvertAll(ProgramObject* self, PyObject* const* objects, Py_ssize_t count,
+                TensordValue* inputs) {
   if (count != self->num_inputs) {
     PyErr_Format(PyExc_TypeError, "the program takes %zd inputs, not %zd", self->num_inputs, count);
-    return nullptr;
+    return false;
   }
-  Room<TensordValue, 64> inputs(static_cast<size_t>(count));
-  Room<TensordValue, 32> outputs(static_cast<size_t>(self->num_outputs));
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!Convert(objects[i], &inputs[static_cast<size_t>(i)])) return nullptr;
+    inputs[i].size = 0;
+    if (!Convert(objects[i], &inputs[i])) return false;
   }
-  PyThreadState* thread = PyEval_SaveThread();
-  const int code = runtime.run(self->program, inputs.data(), static_cast<size_t>(count),
-                               outputs.data(), static_cast<size_t>(self->num_outputs));
-  PyEval_RestoreThread(thread);
-  if (code != TENSORD_OK) {
-    RaiseLastError(code);
-    return nullptr;
-  }
-  return WrapOutputs(outputs.data(), self->num_outputs);
+  return true;
 }
 
-// The list loses its items, as the convention asks; they live until the call ends.
+// Null with an exception set, and the runtime's code in `code`.
+PyObject* Run(ProgramObject* self, TensordValue* inputs, int* code) {
+  Room<TensordValue, 32> outputs(static_cast<size_t>(self->num_outputs));
+  PyThreadState* thread = PyEval_SaveThread();
+  *code = runtime.run(self->program, inputs, static_cast<size_t>(self->num_inputs), outputs.data(),
+                      static_cast<size_t>(self->num_outputs));
+  PyEval_RestoreThread(thread);
+  if (*code == TENSORD_OK) return WrapOutputs(outputs.data(), self->num_outputs);
+  RaiseLastError(*code);
+  return nullptr;
+}
+
+PyObject* RunPlain(ProgramObject* self, PyObject* const* objects, Py_ssize_t count) {
+  Room<TensordValue, 64> inputs(static_cast<size_t>(count));
+  int code = TENSORD_OK;
+  if (!ConvertAll(self, objects, count, inputs.data())) return nullptr;
+  return Run(self, inputs.data(), &code);
+}
+
+// Hands the inputs that the program drops over to it. The program gets a tensor of its own on the
+// same memory, so that the last reference to a Python object never goes where nobody has the GIL:
+// waiting for it there would take as long as another thread likes to compute.
+void Give(ProgramObject* self, PyObject** objects, TensordValue* inputs) {
+  for (size_t i = 0; i < self->num_released; ++i) {
+    const uint32_t number = self->released[i];
+    TensordValue& value = inputs[number];
+    if (value.kind != TENSORD_TENSOR || !THPVariable_CheckExact(objects[number])) continue;
+    const at::Tensor& tensor = *static_cast<const at::Tensor*>(value.tensor);
+    if (tensor.layout() != at::kStrided) continue;
+    const c10::VariableVersion version = tensor.is_inference()
+                                             ? c10::VariableVersion(c10::VariableVersion::DISABLED)
+                                             : c10::VariableVersion(0);
+    value.tensor = new at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(
+        version, /*allow_tensor_metadata_change=*/false));
+    value.size = TENSORD_GIVEN;
+    Py_CLEAR(objects[number]);
+  }
+}
+
+// Takes back what is left of them; as the list's items again where the call did not begin.
+void TakeBack(ProgramObject* self, PyObject** objects, TensordValue* inputs, bool wanted) {
+  for (size_t i = 0; i < self->num_released; ++i) {
+    TensordValue& value = inputs[self->released[i]];
+    if (value.size != TENSORD_GIVEN || value.tensor == nullptr) continue;
+    std::unique_ptr<at::Tensor> tensor(static_cast<at::Tensor*>(value.tensor));
+    if (wanted) objects[self->released[i]] = THPVariable_Wrap(std::move(*tensor));
+  }
+}
+
+bool Began(int code) { return code == TENSORD_OPERATOR || code == TENSORD_OUT_OF_MEMORY; }
+
+// Fills the emptied list again. The exception that is set stays.
+void Refill(PyObject* list, PyObject* const* objects, Py_ssize_t count) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (PyList_Append(list, objects[i] != nullptr ? objects[i] : Py_None) != 0) PyErr_Clear();
+  }
+  PyErr_Restore(type, value, trace);
+}
+
+// The list loses its items, as the convention asks.
 PyObject* RunBoxed(ProgramObject* self, PyObject* list) {
   const Py_ssize_t count = PyList_GET_SIZE(list);
   Room<PyObject*, 64> objects(static_cast<size_t>(count));
+  Room<TensordValue, 64> inputs(static_cast<size_t>(count));
   for (Py_ssize_t i = 0; i < count; ++i) {
     objects[static_cast<size_t>(i)] = Py_NewRef(PyList_GET_ITEM(list, i));
   }
   PyObject* result = nullptr;
-  if (PyList_SetSlice(list, 0, count, nullptr) == 0) result = Run(self, objects.data(), count);
-  for (Py_ssize_t i = 0; i < count; ++i) Py_DECREF(objects[static_cast<size_t>(i)]);
+  if (ConvertAll(self, objects.data(), count, inputs.data()) &&
+      PyList_SetSlice(list, 0, count, nullptr) == 0) {
+    int code = TENSORD_OK;
+    Give(self, objects.data(), inputs.data());
+    result = Run(self, inputs.data(), &code);
+    const bool wanted = result == nullptr && code != TENSORD_OK && !Began(code);
+    TakeBack(self, objects.data(), inputs.data(), wanted);
+    if (wanted) Refill(list, objects.data(), count);
+  }
+  for (Py_ssize_t i = 0; i < count; ++i) Py_XDECREF(objects[static_cast<size_t>(i)]);
   return result;
 }
 
@@ -146,7 +212,7 @@ PyObject* Call(PyObject* callable, PyObject* const* args, size_t flags, PyObject
   }
   try {
     if (count == 1 && PyList_CheckExact(args[0])) return RunBoxed(self, args[0]);
-    return Run(self, args, count);
+    return RunPlain(self, args, count);
   } catch (const std::exception& error) {
     if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_RuntimeError, error.what());
     return nullptr;
@@ -179,6 +245,7 @@ PyObject* NewProgram(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   self->program = program;
   self->num_inputs = static_cast<Py_ssize_t>(runtime.num_inputs(program));
   self->num_outputs = static_cast<Py_ssize_t>(runtime.num_outputs(program));
+  self->num_released = runtime.released_inputs(program, &self->released);
   return reinterpret_cast<PyObject*>(self);
 }
 
@@ -259,6 +326,7 @@ PyObject* Init(PyObject*, PyObject* args) {
       !Find(library, "tensord_lend_workspace", &runtime.lend_workspace) ||
       !Find(library, "tensord_program_num_inputs", &runtime.num_inputs) ||
       !Find(library, "tensord_program_num_outputs", &runtime.num_outputs) ||
+      !Find(library, "tensord_program_released_inputs", &runtime.released_inputs) ||
       !Find(library, "tensord_last_error", &runtime.last_error) ||
       !Find(library, "tensord_set_error", &runtime.set_error) ||
       !Find(library, "tensord_set_operator_caller", &set_operator_caller)) {

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define TENSORD_RUNTIME_ABI 3
+#define TENSORD_RUNTIME_ABI 4
 
 typedef struct TensordProgram TensordProgram;
 typedef void* TensordTensor;  // AtenTensorHandle
@@ -51,8 +51,11 @@ typedef struct TensordValue {
     const char* text;
     const struct TensordValue* items;
   };
-  size_t size;  // of a list or text; a device's index
+  // Of a list or text; a device's index; TENSORD_GIVEN for an input tensor whose reference is the
+  // program's to drop.
+  size_t size;
 } TensordValue;
+#define TENSORD_GIVEN 1
 
 // A call of an operator that torch's stable C shim cannot express (one with a Scalar argument, say).
 // `args` follow the operator's schema. The callee stores `num_results` new references (NULL for an
@@ -85,12 +88,18 @@ void tensord_program_release(TensordProgram* program);
 size_t tensord_program_num_inputs(const TensordProgram* program);
 size_t tensord_program_num_outputs(const TensordProgram* program);
 
-// Runs the plan. `inputs` are borrowed (TENSOR or INT). `outputs` receive new references (TENSOR),
+// The inputs that the plan can do without before its end: to give other ones saves no memory.
+size_t tensord_program_released_inputs(const TensordProgram* program, const uint32_t** inputs);
+
+// Runs the plan. `inputs` are TENSOR or INT. Tensors are borrowed, but for those marked as given:
+// of them the program drops those that it needs no more as soon as it can, and sets them to NULL;
+// what is not NULL in the end is still the caller's, on success and on failure. Nothing is dropped
+// before the first step. `outputs` receive new references (TENSOR),
 // INT or NONE; on failure none is set. A CUDA program runs on the device of its inputs, which must be
 // one and the same (without any: the current one), and on torch's current stream of that device; it
 // returns when all is queued. TENSORD_OPERATOR and TENSORD_OUT_OF_MEMORY may come after a step has
 // run, every other code comes before the first.
-int tensord_program_run(TensordProgram* program, const TensordValue* inputs, size_t num_inputs,
+int tensord_program_run(TensordProgram* program, TensordValue* inputs, size_t num_inputs,
                         TensordValue* outputs, size_t num_outputs);
 
 // The workspace that a call of a CUDA program with these inputs takes, in bytes; 0 for a program on

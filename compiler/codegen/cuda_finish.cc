@@ -1,0 +1,150 @@
+// The functions behind a nest, which combine what its blocks have left: of CudaAccumulators.
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+
+#include "compiler/codegen/cpp_text.h"
+#include "compiler/codegen/cuda_accumulators.h"
+
+namespace tensord::compiler {
+namespace {
+
+// Lanes that take neighbouring columns when copies are combined; the others take other copies.
+constexpr int kFinishColumns = 8;
+constexpr int kSplitGroup = 32;
+
+std::string Lines(const std::vector<std::string>& lines, const std::string& indent) {
+  std::string text;
+  for (const std::string& line : lines) absl::StrAppend(&text, indent, line, "\n");
+  return text;
+}
+
+}  // namespace
+
+FinishText CudaAccumulators::FinishTotal(const Accumulator& acc, const std::string& name) {
+  CudaPlan plan{.group = 1};
+  CudaBody body(program_, nest_, interface_, plan);
+  const std::string copies = body.ExtentText(plan_.copies);
+  const std::string combine = CombineFunction(acc.reduction->kind), saved = SavedAt(acc, &body);
+  EmitState(acc, "result", &body);
+  const std::string store = Lines(body.lines(0), "    ");
+  FinishText finish{.name = name, .blocks = Expr(1)};
+  finish.text = absl::StrCat(
+      "static __device__ void ", name,
+      "(const Args& args, [[maybe_unused]] int block, char* shared) {\n", body.Declarations(),
+      "  auto total = ", Start(acc, "1"), ";\n  for (int copy = threadIdx.x; copy < ", copies,
+      "; copy += ", kFinishThreads, ")\n    total = ", combine, "(total, tk::broadcast<1>(", saved,
+      "[copy]));\n  const auto result = tk::broadcast<1>(",
+      CombineGroup(acc, absl::StrCat(ReduceFunction(acc.reduction->kind), "(total)"),
+                   kFinishThreads),
+      ");\n  if (threadIdx.x == 0) {\n", store, "  }\n}\n");
+  return finish;
+}
+
+// The copies of all columns, then the column statements: of a nest whose rows are the columns.
+FinishText CudaAccumulators::FinishColumns(const std::vector<const Accumulator*>& columns,
+                                           const std::string& name) {
+  CudaPlan plan{.group = 1};
+  Nest nest = nest_;
+  nest.outer.insert(nest.outer.end(), nest.inner.begin(), nest.inner.end());
+  nest.inner.clear();
+  CudaBody body(program_, nest, interface_, plan);
+  const Expr extent = sym::Product(nest_.inner);
+  const std::string count = body.ExtentText(extent), copies = body.ExtentText(plan_.copies);
+  std::string start, add, combine;
+  for (const Accumulator* acc : columns) {
+    const std::string function = CombineText(acc->reduction->kind);
+    std::vector<std::string> saved;
+    const size_t parts = ColumnParts(acc->reduction->kind).size();
+    for (size_t part = 0; part < parts; ++part) {
+      saved.push_back(
+          absl::StrCat("tk::broadcast<1>((", ColumnAt(*acc, part, "copy", &body), ")[column])"));
+    }
+    std::string value = absl::StrJoin(saved, ", ");
+    if (parts > 1) value = absl::StrCat("decltype(", acc->name, "){", value, "}");
+    absl::StrAppend(&start, "  auto ", acc->name, " = ", Start(*acc, "1"), ";\n");
+    absl::StrAppend(&add, "      ", acc->name, " = ", function, "(", acc->name, ", ", value,
+                    ");\n");
+    absl::StrAppend(&combine, "  ", acc->name, " = tk::combine_groups<", kFinishColumns, ", ",
+                    kFinishThreads, ">(", acc->name, ", [](auto a, auto b) { return ", function,
+                    "(a, b); }, shared);\n");
+    EmitState(*acc, acc->name, &body);
+  }
+  for (const NestMember& member : nest_.after) {
+    body.SetMember(&member);
+    for (const Store& store : member.loops.stores) body.EmitStore(store, false);
+  }
+  const std::string decode =
+      DecodeLoops(&body, nest_.inner, static_cast<int>(nest_.outer.size()), "column", "    ");
+  const std::string lines = Lines(body.lines(0), "    ");
+  FinishText finish{.name = name, .blocks = sym::CeilDiv(extent, Expr(kFinishColumns))};
+  finish.text = absl::StrCat(
+      "static __device__ void ", name, "(const Args& args, int block, char* shared) {\n",
+      body.Declarations(), "  const int x = threadIdx.x % ", kFinishColumns, ", y = threadIdx.x / ",
+      kFinishColumns, ";\n  const index column = block * ", kFinishColumns, " + x;\n", start,
+      "  if (column < ", count, ") {\n#pragma unroll 8\n    for (int copy = y; copy < ", copies,
+      "; copy += ", kFinishThreads / kFinishColumns, ") {\n", add, "    }\n  }\n", combine,
+      "  if (y == 0 && column < ", count, ") {\n", decode, lines, "  }\n}\n");
+  return finish;
+}
+
+// The parts of each row, then the row's statements.
+FinishText CudaAccumulators::FinishSplit(const std::string& name) {
+  CudaPlan plan{.kind = CudaPlan::kRows, .threads = kFinishThreads, .group = kSplitGroup};
+  CudaBody body(program_, nest_, interface_, plan);
+  const Expr rows = sym::Product(nest_.outer);
+  const std::string count = body.ExtentText(rows);
+  const std::string decode = DecodeLoops(&body, nest_.outer, 0, "row", "  ");
+  std::string combine;
+  body.BeginPass(false);
+  for (const Accumulator& acc : all_) {
+    const StateText* state = StateOf(acc.reduction->kind);
+    const std::string function = CombineText(acc.reduction->kind);
+    const std::string saved = absl::StrCat(SavedAt(acc, &body), "[row * ", plan_.parts, " + part]");
+    absl::StrAppend(
+        &combine, "  auto ", acc.name, " = ", Start(acc, "1"), ";\n  for (int part = lane; part < ",
+        plan_.parts, "; part += ", kSplitGroup, ")\n    ", acc.name, " = ", function, "(", acc.name,
+        ", ", state == nullptr ? absl::StrCat("tk::broadcast<1>(", saved, ")") : saved, ");\n");
+    std::string result = acc.name;
+    if (state == nullptr)
+      result = absl::StrCat(ReduceFunction(acc.reduction->kind), "(", result, ")");
+    result = CombineGroup(acc, result, kSplitGroup);
+    if (state == nullptr) result = absl::StrCat("tk::broadcast<1>(", result, ")");
+    EmitState(acc, body.Define(0, result), &body);
+  }
+  for (const NestMember& member : nest_.members) {
+    if (member.has_inner) continue;
+    body.SetMember(&member);
+    for (const Store& store : member.loops.stores) body.EmitStore(store, false);
+  }
+  const std::string lines = Lines(body.lines(0), "  ");
+  FinishText finish{.name = name, .blocks = sym::CeilDiv(rows, Expr(kFinishThreads / kSplitGroup))};
+  finish.text = absl::StrCat(
+      "static __device__ void ", name,
+      "(const Args& args, int block, [[maybe_unused]] char* shared) {\n", body.Declarations(),
+      "  const index row = block * ", kFinishThreads / kSplitGroup, " + threadIdx.x / ",
+      kSplitGroup, ";\n  const int lane = threadIdx.x % ", kSplitGroup, ";\n  if (row >= ", count,
+      ") return;\n", decode, combine, lines, "}\n");
+  return finish;
+}
+
+std::vector<FinishText> CudaAccumulators::Finish(const std::string& name) {
+  std::vector<FinishText> finishes;
+  if (finished_.empty()) return finishes;
+  if (plan_.kind == CudaPlan::kSplit) {
+    finishes.push_back(FinishSplit(absl::StrCat(name, "_finish")));
+    return finishes;
+  }
+  std::vector<const Accumulator*> columns;
+  for (const Accumulator* acc : finished_) {
+    for (BufferId id : acc->reduction->results) interface_->MarkWritten(id);
+    if (IsColumns(*acc)) {
+      columns.push_back(acc);
+    } else {
+      finishes.push_back(FinishTotal(*acc, absl::StrCat(name, "_finish_", acc->name)));
+    }
+  }
+  if (!columns.empty()) finishes.push_back(FinishColumns(columns, absl::StrCat(name, "_finish")));
+  return finishes;
+}
+
+}  // namespace tensord::compiler

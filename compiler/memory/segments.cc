@@ -1,0 +1,91 @@
+#include "compiler/memory/segments.h"
+
+#include <algorithm>
+
+namespace tensord::compiler {
+namespace {
+
+// The bytes of lives, by step: changes are added, then summed up.
+class Profile {
+ public:
+  explicit Profile(size_t steps) : bytes_(steps + 1) {}
+  void Add(const Lifetime& life, int64_t bytes) {
+    bytes_[life.first] += bytes;
+    bytes_[life.last + 1] -= bytes;
+  }
+  void SumUp() {
+    for (size_t i = 1; i < bytes_.size(); ++i) bytes_[i] += bytes_[i - 1];
+  }
+  int64_t Largest(size_t begin, size_t end) const {
+    return *std::max_element(bytes_.begin() + begin, bytes_.begin() + end);
+  }
+
+ private:
+  std::vector<int64_t> bytes_;
+};
+
+// The most that is taken at a time: by the block of all segments, by that of one, by the rest.
+int64_t PeakOf(const std::vector<Tenant>& tenants, const std::vector<int64_t>& others,
+               const std::vector<int>& cuts) {
+  Profile common(others.size()), own(others.size());
+  for (const Tenant& tenant : tenants) {
+    (SegmentOf(tenant.life, cuts) < 0 ? common : own).Add(tenant.life, tenant.bytes);
+  }
+  common.SumUp();
+  own.SumUp();
+  int64_t peak = 0;
+  for (size_t i = 0; i <= cuts.size(); ++i) {
+    const size_t begin = i == 0 ? 0 : cuts[i - 1];
+    const size_t end = i == cuts.size() ? others.size() : cuts[i];
+    const int64_t rest = *std::max_element(others.begin() + begin, others.begin() + end);
+    peak = std::max(peak, rest + own.Largest(begin, end));
+  }
+  return peak + common.Largest(0, others.size());
+}
+
+}  // namespace
+
+int SegmentOf(const Lifetime& life, const std::vector<int>& cuts) {
+  const auto first = std::upper_bound(cuts.begin(), cuts.end(), life.first);
+  const auto last = std::upper_bound(cuts.begin(), cuts.end(), life.last);
+  return first == last ? static_cast<int>(first - cuts.begin()) : -1;
+}
+
+std::vector<int> FindSegments(const std::vector<Tenant>& tenants,
+                              const std::vector<int64_t>& others, const SegmentCosts& costs) {
+  std::vector<int> cuts;
+  if (others.empty()) return cuts;
+  // A cut pays behind the end of a large life, or before its beginning.
+  std::vector<int> places;
+  for (const Tenant& tenant : tenants) {
+    if (tenant.bytes < costs.least_bytes) continue;
+    for (int place : {tenant.life.first, tenant.life.last + 1}) {
+      if (place > 0 && place < static_cast<int>(others.size())) places.push_back(place);
+    }
+  }
+  std::sort(places.begin(), places.end());
+  places.erase(std::unique(places.begin(), places.end()), places.end());
+  int64_t peak = PeakOf(tenants, others, cuts);
+  while (cuts.size() < costs.most_cuts) {
+    int64_t best = peak;
+    std::vector<int> best_cuts;
+    for (int place : places) {
+      std::vector<int> now = cuts;
+      now.insert(std::upper_bound(now.begin(), now.end(), place), place);
+      const int64_t with = PeakOf(tenants, others, now);
+      if (with >= best) continue;
+      best = with;
+      best_cuts = std::move(now);
+    }
+    const double gain = static_cast<double>(peak - best);
+    if (gain < std::max(static_cast<double>(costs.least_bytes),
+                        costs.least_gain * static_cast<double>(peak))) {
+      break;
+    }
+    peak = best;
+    cuts = std::move(best_cuts);
+  }
+  return cuts;
+}
+
+}  // namespace tensord::compiler

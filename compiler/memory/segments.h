@@ -1,0 +1,42 @@
+// Which parts of a call have a workspace of their own.
+//
+// A workspace is as large as the fullest step of a call needs, and is there at all other steps too.
+// Where the call's peak is not at its fullest step, the call is cut into segments. What lives
+// within one lies in that segment's block, which is allocated when the segment begins and freed when
+// it ends. A backward call begins with the gradient of a vocabulary's logits, while all that
+// forward saved is still there: that is a segment.
+#ifndef TENSORD_COMPILER_MEMORY_SEGMENTS_H_
+#define TENSORD_COMPILER_MEMORY_SEGMENTS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/memory/lifetimes.h"
+
+namespace tensord::compiler {
+
+// What is to lie in workspaces.
+struct Tenant {
+  Lifetime life;
+  int64_t bytes;
+};
+
+// What a cut is to be worth. A block takes the host a microsecond or two.
+struct SegmentCosts {
+  size_t most_cuts = 8;
+  // A cut lowers the peak by so much of itself, and by so many bytes.
+  double least_gain = 0.005;
+  int64_t least_bytes = 4 << 20;
+};
+
+// The steps that begin a segment, but for the first, in order. `others`: the bytes of all other
+// memory of the call, by step.
+std::vector<int> FindSegments(const std::vector<Tenant>& tenants,
+                              const std::vector<int64_t>& others, const SegmentCosts& costs = {});
+
+// The number of the segment that a life lies in; -1: in several.
+int SegmentOf(const Lifetime& life, const std::vector<int>& cuts);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_MEMORY_SEGMENTS_H_

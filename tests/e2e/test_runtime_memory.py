@@ -1,0 +1,99 @@
+"""What a program gives back before its end, through both bridges."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+from runtime_artifacts import Builder, meta
+from tensord import _bridge
+
+pytest_plugins = ["runtime_fixtures"]
+
+SIZE = 8
+seen: list[bool] = []
+watched: list[weakref.ref] = []
+
+
+@pytest.fixture(scope="module")
+def probe():
+    """An operator that notes whether the watched memory is still there."""
+
+    @torch.library.custom_op("tensord_test::probe", mutates_args=())
+    def probe(x: torch.Tensor) -> torch.Tensor:
+        gc.collect()
+        seen.append(watched[0]() is not None)
+        if x[0] < 0:
+            raise ValueError("a negative number")
+        return x.clone()
+
+    return probe
+
+
+def plan(store, probe, parameter=False):
+    """out = probe(x + 1) + 1."""
+    b = Builder(store)
+    x = b.input(meta([SIZE]))
+    b.a.inputs[0].is_parameter = parameter
+    t, out = b.buffer(meta=meta([SIZE]), owned=True), b.buffer(meta=meta([SIZE]), owned=True)
+    u = b.buffer(meta=meta([SIZE]), extern_result=True)
+    b.launch("plus1", [x, t], [SIZE])
+    b.call("tensord_test::probe", [t], [u])
+    b.launch("plus1", [u, out], [SIZE])
+    b.output(out)
+    return b.a
+
+
+def made(value=1.0):
+    """A list of one tensor, of which the memory is watched."""
+    memory = torch.full((SIZE,), value).numpy()
+    watched[:] = [weakref.ref(memory)]
+    seen.clear()
+    return [torch.from_numpy(memory)]
+
+
+def test_what_only_the_list_held_goes(load, store, probe):
+    program = load(plan(store, probe))
+    for _ in range(3):
+        arguments = made()
+        (out,) = program(arguments)
+        assert arguments == [] and seen == [False]
+        torch.testing.assert_close(out, torch.full((SIZE,), 3.0))
+    assert watched[0]() is None
+
+
+def test_what_others_hold_stays(load, store, probe):
+    arguments = made()
+    kept = arguments[0]
+    load(plan(store, probe))(arguments)
+    assert arguments == [] and seen == [True]
+    assert torch.equal(kept, torch.ones(SIZE))
+    (out,) = load(plan(store, probe))(kept)  # not in a list: borrowed
+    assert torch.equal(kept, torch.ones(SIZE)) and out[0] == 3
+
+
+def test_parameters_stay(load, store, probe):
+    load(plan(store, probe, parameter=True))(made())
+    assert seen == [True]
+
+
+def test_a_failure_in_the_middle_leaks_nothing(load, store, probe):
+    arguments = made(-5.0)
+    with pytest.raises(_bridge.TensordRuntimeError, match="a negative number") as caught:
+        load(plan(store, probe))(arguments)
+    assert caught.value.code == _bridge.OPERATOR
+    del caught
+    gc.collect()
+    assert arguments == [] and seen == [False] and watched[0]() is None
+
+
+def test_a_call_that_does_not_begin_leaves_its_list(load, store, probe):
+    program = load(plan(store, probe))
+    arguments = [torch.arange(SIZE + 1.0)]
+    with pytest.raises(_bridge.TensordRuntimeError) as caught:
+        program(arguments)
+    assert caught.value.code == _bridge.INVALID
+    (tensor,) = arguments
+    torch.testing.assert_close(tensor, torch.arange(SIZE + 1.0))

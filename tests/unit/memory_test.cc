@@ -1,0 +1,174 @@
+// What calls on CUDA take at most, by their plans.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/compile.h"
+#include "compiler/memory/segments.h"
+#include "tests/unit/graph_builder.h"
+#include "tests/unit/planned_peak.h"
+
+namespace tensord::testing {
+namespace {
+
+using compiler::FindSegments;
+using compiler::SegmentOf;
+using compiler::Tenant;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr int64_t kMiB = 1 << 20;
+constexpr v1::DType kHalf = v1::DTYPE_BFLOAT16;
+
+// ---- Segments
+
+Tenant Of(int first, int last, int64_t mib) { return {{first, last}, mib * kMiB}; }
+std::vector<int64_t> Others(std::vector<int64_t> mib) {
+  for (int64_t& bytes : mib) bytes *= kMiB;
+  return mib;
+}
+
+TEST(SegmentsTest, ALargeBufferWhileTheRestIsStillThere) {
+  const std::vector<Tenant> tenants = {Of(0, 1, 100), Of(2, 3, 20), Of(4, 5, 20)};
+  EXPECT_THAT(FindSegments(tenants, Others({300, 290, 280, 330, 150, 100})), ElementsAre(2));
+}
+
+TEST(SegmentsTest, NothingToGainNoSegments) {
+  // The fullest step of the workspace is that of everything else.
+  EXPECT_THAT(FindSegments({Of(0, 1, 100), Of(2, 3, 20)}, Others({300, 300, 100, 100})), IsEmpty());
+  // What is there all the time.
+  EXPECT_THAT(FindSegments({Of(0, 3, 100)}, Others({300, 300, 100, 400})), IsEmpty());
+  // A few bytes.
+  EXPECT_THAT(FindSegments({Of(0, 1, 3), Of(2, 3, 1)}, Others({0, 0, 3, 3})), IsEmpty());
+  EXPECT_THAT(FindSegments({}, {}), IsEmpty());
+}
+
+TEST(SegmentsTest, TheSegmentOfALife) {
+  EXPECT_EQ(SegmentOf({0, 1}, {2, 5}), 0);
+  EXPECT_EQ(SegmentOf({2, 4}, {2, 5}), 1);
+  EXPECT_EQ(SegmentOf({5, 9}, {2, 5}), 2);
+  EXPECT_EQ(SegmentOf({1, 2}, {2, 5}), -1);
+}
+
+// ---- Plans
+
+v1::Artifact CompileForCuda(GraphBuilder& g) {
+  v1::CompileJob job;
+  *job.mutable_graph() = g.graph();
+  v1::CudaTarget* cuda = job.mutable_target()->mutable_cuda();
+  cuda->set_sm(90);
+  cuda->set_multiprocessors(132);
+  cuda->set_shared_bytes_per_block(232448);
+  cuda->set_l2_bytes(50 << 20);
+  cuda->set_registers_per_multiprocessor(65536);
+  auto result = compiler::Compile(job);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result.ok() ? result->artifact() : v1::Artifact();
+}
+
+Ref Product(GraphBuilder& g, Ref a, Ref b, int rows, int columns) {
+  return g.Node("aten::mm", {a, b}, g.Meta({rows, columns}, kHalf));
+}
+
+Ref Transposed(GraphBuilder& g, Ref x, int rows, int columns) {
+  return g.Node("aten::t", {x}, g.Meta({columns, rows}, kHalf, {1, columns}));
+}
+
+// The backward of a vocabulary and of a chain of layers behind it: what forward saved goes layer by
+// layer while the gradients come, and the logits' gradient is gone before most of them are there.
+TEST(MemoryPlanTest, BackwardOfAChain) {
+  constexpr int kRows = 4096, kWidth = 1024, kVocabulary = 16384, kLayers = 8;
+  constexpr int64_t kActivation = int64_t{2} * kRows * kWidth, kWeight = 4 * kWidth * kWidth;
+  constexpr int64_t kLogits = int64_t{2} * kRows * kVocabulary;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref logits = g.Input({kRows, kVocabulary}, kHalf);
+  const Ref head = g.Input({kVocabulary, kWidth}, kHalf);
+  g.graph().mutable_inputs(1)->set_is_parameter(true);
+  std::vector<Ref> saved, weights;
+  for (int i = 0; i < kLayers; ++i) {
+    saved.push_back(g.Input({kRows, kWidth}, kHalf));
+    weights.push_back(g.Input({kWidth, kWidth}, kHalf));
+    g.graph().mutable_inputs(g.graph().inputs_size() - 1)->set_is_parameter(true);
+  }
+  const Ref dlogits = g.Node("aten::sigmoid", {logits}, g.Meta({kRows, kVocabulary}, kHalf));
+  Ref gradient = Product(g, dlogits, head, kRows, kWidth);
+  for (int i = kLayers - 1; i >= 0; --i) {
+    const Ref dw = Product(g, Transposed(g, saved[i], kRows, kWidth), gradient, kWidth, kWidth);
+    g.Output(g.Node("aten::_to_copy",
+                    {dw, v1::DTYPE_FLOAT32, nullptr, nullptr, nullptr, false, nullptr},
+                    g.Meta({kWidth, kWidth})));
+    gradient = Product(g, gradient, weights[i], kRows, kWidth);
+    gradient = g.Node("aten::mul.Tensor", {gradient, saved[i]}, g.Meta({kRows, kWidth}, kHalf));
+  }
+  g.Output(gradient);
+  const v1::Artifact artifact = CompileForCuda(g);
+  const int64_t peak = PlannedMemory(artifact).peak();
+  // The logits, their gradient, what is saved and a gradient of one layer: the least there can be.
+  const int64_t least = 2 * kLogits + kLayers * kActivation;
+  EXPECT_GE(peak, least);
+  EXPECT_LE(peak, least + 2 * kActivation + kWeight);
+}
+
+// A large result comes to be when a large temporary is gone.
+TEST(MemoryPlanTest, ATemporaryIsGoneWhenTheResultComes) {
+  constexpr int kRows = 4096, kWidth = 1024, kWide = 16384;
+  constexpr int64_t kNarrow = int64_t{2} * kRows * kWidth, kLarge = int64_t{2} * kRows * kWide;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref x = g.Input({kRows, kWidth}, kHalf), up = g.Input({kWidth, kWide}, kHalf);
+  const Ref down = g.Input({kWide, kWidth}, kHalf), head = g.Input({kWidth, kWide}, kHalf);
+  for (int i : {1, 2, 3}) g.graph().mutable_inputs(i)->set_is_parameter(true);
+  const Ref wide = g.Node("aten::sigmoid", {Product(g, x, up, kRows, kWide)},
+                          g.Meta({kRows, kWide}, kHalf));
+  const Ref narrow = Product(g, wide, down, kRows, kWidth);
+  g.Output(Product(g, narrow, head, kRows, kWide));
+  // The sigmoid is in place.
+  EXPECT_LE(PlannedMemory(CompileForCuda(g)).peak(), kLarge + 2 * kNarrow);
+}
+
+// The logits of a large vocabulary, which are given out and read by a loss: once in memory, though
+// the library is slow with rows of their length.
+TEST(MemoryPlanTest, LogitsOfAnOddVocabulary) {
+  constexpr int kRows = 8192, kWidth = 768, kVocabulary = 30522;
+  constexpr int64_t kLogits = int64_t{2} * kRows * kVocabulary;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref x = g.Input({kRows, kWidth}, kHalf), head = g.Input({kVocabulary, kWidth});
+  g.graph().mutable_inputs(1)->set_is_parameter(true);
+  const Ref half =
+      g.Node("aten::_to_copy", {head, kHalf, nullptr, nullptr, nullptr, false, nullptr},
+             g.Meta({kVocabulary, kWidth}, kHalf));
+  const Ref logits = Product(g, x, Transposed(g, half, kVocabulary, kWidth), kRows, kVocabulary);
+  g.Output(logits);
+  g.Output(g.Node("aten::amax", {logits, Ints({1}), false}, g.Meta({kRows}, kHalf)));
+  const v1::Artifact artifact = CompileForCuda(g);
+  EXPECT_LE(PlannedMemory(artifact).peak(), kLogits + 2 * kRows * kWidth + 40 * kMiB);
+}
+
+// The weights of a model are converted when they are needed.
+TEST(MemoryPlanTest, ConvertedWeightsAreNotThereTogether) {
+  constexpr int kRows = 1024, kWidth = 1024, kLayers = 64;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  Ref x = g.Input({kRows, kWidth}, kHalf);
+  std::vector<Ref> weights;
+  for (int i = 0; i < kLayers; ++i) {
+    weights.push_back(g.Input({kWidth, kWidth}));
+    g.graph().mutable_inputs(g.graph().inputs_size() - 1)->set_is_parameter(true);
+  }
+  for (const Ref weight : weights) {
+    const Ref half =
+        g.Node("aten::_to_copy", {weight, kHalf, nullptr, nullptr, nullptr, false, nullptr},
+               g.Meta({kWidth, kWidth}, kHalf));
+    x = g.Node("aten::sigmoid", {Product(g, x, half, kRows, kWidth)},
+               g.Meta({kRows, kWidth}, kHalf));
+  }
+  g.Output(x);
+  const v1::Artifact artifact = CompileForCuda(g);
+  constexpr int64_t kMatrix = int64_t{2} * kWidth * kWidth;
+  // Two groups of 32 MiB at most, and a few matrices of the chain itself.
+  EXPECT_LE(PlannedMemory(artifact).peak(), 2 * 32 * kMiB + 4 * kMatrix);
+  int launches = 0;
+  for (const v1::Step& step : artifact.steps()) launches += step.has_launch();
+  // An activation for each product, and not many more.
+  EXPECT_LE(launches, kLayers + kLayers / 8);
+}
+
+}  // namespace
+}  // namespace tensord::testing
