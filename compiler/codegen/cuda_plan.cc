@@ -209,17 +209,25 @@ class Planner {
     }
     if (plan_.chunks == 0) Loop(sums);
     if (sums) {
-      const bool columns = std::any_of(nest_.members.begin(), nest_.members.end(), IsColumnSum);
-      const int held = plan_.chunks * plan_.width * HeldArrays(nest_);
-      const int threads = !columns                  ? kTotalsThreads
-                          : held > kMuchHeldInSweep ? kMuchHeldThreads
-                                                    : kRowSweepThreads;
-      if (columns) plan_.resident = std::max(1, threads / plan_.threads);
-      Bound(sym::CeilDiv(rows_, Expr(plan_.groups())),
-            Multiprocessors() * std::max(1, threads / plan_.threads));
+      const int resident = SweepersOfRows();
+      if (HasColumnAccumulators()) plan_.resident = resident;
+      Bound(sym::CeilDiv(rows_, Expr(plan_.groups())), Multiprocessors() * resident);
     } else if (!plan_.loops_rows) {
       plan_.blocks = sym::CeilDiv(rows_, Expr(plan_.groups()));
     }
+  }
+
+  bool HasColumnAccumulators() const {
+    return std::any_of(nest_.members.begin(), nest_.members.end(), IsColumnSum);
+  }
+
+  // Blocks of a multiprocessor that sweep over rows: as near as may be to the threads wished, which
+  // with accumulators for columns bound what each thread may hold.
+  int SweepersOfRows() const {
+    if (!HasColumnAccumulators()) return std::max(1, kTotalsThreads / plan_.threads);
+    const int held = plan_.chunks * plan_.width * HeldArrays(nest_);
+    const int threads = held > kMuchHeldInSweep ? kMuchHeldThreads : kRowSweepThreads;
+    return std::max(1, (threads + plan_.threads / 2) / plan_.threads);
   }
 
   void ChooseGroup(int64_t vectors, int64_t rows) {

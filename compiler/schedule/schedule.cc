@@ -59,15 +59,16 @@ bool MayTake(const Launch& launch, size_t nests, const NestFacts& nest,
   return alike ? small || nest.in_place : small && nests < device.most_nests;
 }
 
-// Of what the group leaves in memory for others within the call. Outputs are there in the end
-// anyway, when memory is fullest in most calls.
+// Of what the group leaves in memory for others within the call. Inputs that it writes have their
+// memory, and outputs are there in the end anyway, when memory is fullest in most calls.
 int64_t ResultBytes(const Program& program, const std::set<BufferId>& outputs, const Group& group) {
   std::set<BufferId> written;
   for (int op : group.ops) written.merge(AccessesOf(program.operations[op]).writes);
   int64_t bytes = 0;
   for (BufferId id : written) {
-    if (group.nest.local.count(id) + outputs.count(id) == 0)
-      bytes += BufferBytes(program.buffers[id]);
+    const bool has_memory =
+        program.buffers[id].kind == BufferKind::kInput || outputs.count(id) != 0;
+    if (!has_memory && group.nest.local.count(id) == 0) bytes += BufferBytes(program.buffers[id]);
   }
   return bytes;
 }
