@@ -23,13 +23,13 @@ int64_t NestBytes(const Program& program, const std::vector<int>& ops) {
 
 // Of what the group leaves in memory for others within the call. Outputs are there in the end
 // anyway, when memory is fullest in most calls.
-int64_t ResultBytes(const Program& program, const std::set<BufferId>& outputs,
-                    const Group& group) {
+int64_t ResultBytes(const Program& program, const std::set<BufferId>& outputs, const Group& group) {
   std::set<BufferId> written;
   for (int op : group.ops) written.merge(AccessesOf(program.operations[op]).writes);
   int64_t bytes = 0;
   for (BufferId id : written) {
-    if (group.nest.local.count(id) + outputs.count(id) == 0) bytes += BufferBytes(program.buffers[id]);
+    if (group.nest.local.count(id) + outputs.count(id) == 0)
+      bytes += BufferBytes(program.buffers[id]);
   }
   return bytes;
 }
