@@ -75,7 +75,7 @@ TENSORD_EXPORT size_t tensord_program_num_outputs(const TensordProgram* program)
 }
 
 TENSORD_EXPORT size_t tensord_program_released_inputs(const TensordProgram* program,
-                                                     const uint32_t** inputs) {
+                                                      const uint32_t** inputs) {
   *inputs = program->released_inputs.data();
   return program->released_inputs.size();
 }

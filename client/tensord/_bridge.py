@@ -156,7 +156,8 @@ class Program:
 
     Called with the inputs themselves or with one list, which it clears (AOTAutograd's boxed
     convention): what only the list held goes as soon as the program needs it no more. A call that
-    fails before its first step leaves the list as it was. It hands over to the native extension when that gets built while the job runs.
+    fails before its first step leaves the list as it was. It hands over to the native extension
+    when that gets built while the job runs.
     """
 
     _CHECK_SECONDS = 0.5  # between two looks for the extension

@@ -130,9 +130,9 @@ Expr Pack(const Program& program, const std::vector<Lifetime>& lifetimes,
     Slot* home = nullptr;
     for (Slot& slot : slots) {
       if (!(slot.size == size)) continue;
-      const bool free = std::none_of(
-          slot.tenants.begin(), slot.tenants.end(),
-          [&](BufferId other) { return lifetimes[other].Meets(lifetimes[id]); });
+      const bool free = std::none_of(slot.tenants.begin(), slot.tenants.end(), [&](BufferId other) {
+        return lifetimes[other].Meets(lifetimes[id]);
+      });
       if (free) {
         home = &slot;
         break;
@@ -200,8 +200,9 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
     for (BufferId id : in_workspace) {
       tenants.push_back({lifetimes[id], HintedBytes(program.buffers[id])});
     }
-    cuts = FindSegments(tenants, OtherBytes(program, rules, lifetimes, returned,
-                                            TouchedBuffers(program, schedule, kernels, true), plan));
+    cuts =
+        FindSegments(tenants, OtherBytes(program, rules, lifetimes, returned,
+                                         TouchedBuffers(program, schedule, kernels, true), plan));
   }
   std::vector<std::vector<BufferId>> of_segment(cuts.size() + 1);
   std::vector<BufferId> common;

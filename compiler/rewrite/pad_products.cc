@@ -10,61 +10,11 @@
 #include "compiler/loop_ir/program.h"
 #include "compiler/rewrite/editor.h"
 #include "compiler/rewrite/matrix_nodes.h"
+#include "compiler/rewrite/product_facts.h"
 #include "compiler/rewrite/readers.h"
 
 namespace tensord::compiler {
 namespace {
-
-// ---- Facts
-
-// Where the operands stand among the arguments. `added`: what is added to the product, or -1.
-// `batch`: how many dimensions stand before the matrices.
-struct Form {
-  std::string_view op;
-  int a, b, added, batch;
-};
-constexpr Form kForms[] = {
-    {"aten::mm", 0, 1, -1, 0},     {"aten::bmm", 0, 1, -1, 1},
-    {"aten::addmm", 1, 2, 0, 0},   {"aten::_addmm_activation", 1, 2, 0, 0},
-    {"aten::baddbmm", 1, 2, 0, 1},
-};
-
-// Rows must be whole multiples of `elements` (16 bytes, what one load of the fast kernels takes) or
-// the library falls back to kernels with narrower loads. float32 runs on kernels that mind only
-// where TF32 is allowed, which the graph does not say: there only what cannot lose much is padded.
-struct Alignment {
-  DType dtype;
-  int64_t elements;
-  double work_factor;  // of PaddingCosts::least_work
-  int64_t least_size;  // of every dimension: products with a shorter one are bound by memory
-};
-constexpr Alignment kAlignments[] = {
-    {v1::DTYPE_BFLOAT16, 8, 1, 32},
-    {v1::DTYPE_FLOAT16, 8, 1, 32},
-    {v1::DTYPE_FLOAT32, 4, 32, 512},
-};
-
-// Sizes from `least_size` on become multiples of `multiple` elements: the tiles of large products
-// are 64 and more columns wide, and under 1 % more work is nothing.
-struct Multiple {
-  int64_t least_size, multiple;
-};
-constexpr Multiple kMultiples[] = {{8192, 64}, {0, 1}};
-
-// How much longer a product takes with rows of a multiple of 4 bytes, or only of 2. Measured with
-// 8192x768 times 768x30522 (1.59 ms against 0.53) and 50257 columns (6.74 ms against 0.86).
-constexpr double kSlowWithPairs = 3, kSlowWithSingles = 7.8;
-
-int64_t CeilDiv(int64_t value, int64_t by) { return (value + by - 1) / by; }
-
-int64_t PaddedSize(int64_t size, int64_t elements) {
-  for (const Multiple& row : kMultiples) {
-    if (size < row.least_size) continue;
-    elements = std::max(elements, row.multiple);
-    break;
-  }
-  return CeilDiv(size, elements) * elements;
-}
 
 // ---- The pass
 
@@ -351,7 +301,8 @@ class Padder {
     const ValueId weight(node.args[plan.form->b].value, node.args[plan.form->b].output);
     bool shared = false;
     readers_.RootOf(weight, &shared);
-    if (shared || readers_.Of(weight).size() > 1 || plan.form->op == "aten::_addmm_activation") return 0;
+    if (shared || readers_.Of(weight).size() > 1 || plan.form->op == "aten::_addmm_activation")
+      return 0;
     if (plan.form->added >= 0) {
       const auto& sizes = SizesOf(node, plan.form->added);
       const auto is_one = [&](int arg) {
@@ -382,8 +333,7 @@ class Padder {
     Node node = old;
     node.op = "tensord::product_by_columns";
     node.args = {current(form.a), ValueArg(Current(plan.b.value)),
-                 form.added < 0 ? ArgumentValue{} : current(form.added),
-                 IntegerArg(Expr(width))};
+                 form.added < 0 ? ArgumentValue{} : current(form.added), IntegerArg(Expr(width))};
     Replace({editor_.ValueOfNode(index), 0}, editor_.Insert(index, std::move(node)));
   }
 

@@ -2,7 +2,8 @@
 //
 // Requires: a graph for CUDA. Ensures: products that pay for it run on operands padded with zeros,
 // so that every matrix in memory has rows of whole 16 bytes; what reads a result reads a slice of
-// it. Very large results that are given out are computed by columns instead. Must follow passes that make or merge products.
+// it. Very large results that are given out are computed by columns instead. Must follow passes
+// that make or merge products.
 #ifndef TENSORD_COMPILER_REWRITE_PAD_PRODUCTS_H_
 #define TENSORD_COMPILER_REWRITE_PAD_PRODUCTS_H_
 

@@ -116,8 +116,8 @@ TEST(MemoryPlanTest, ATemporaryIsGoneWhenTheResultComes) {
   const Ref x = g.Input({kRows, kWidth}, kHalf), up = g.Input({kWidth, kWide}, kHalf);
   const Ref down = g.Input({kWide, kWidth}, kHalf), head = g.Input({kWidth, kWide}, kHalf);
   for (int i : {1, 2, 3}) g.graph().mutable_inputs(i)->set_is_parameter(true);
-  const Ref wide = g.Node("aten::sigmoid", {Product(g, x, up, kRows, kWide)},
-                          g.Meta({kRows, kWide}, kHalf));
+  const Ref wide =
+      g.Node("aten::sigmoid", {Product(g, x, up, kRows, kWide)}, g.Meta({kRows, kWide}, kHalf));
   const Ref narrow = Product(g, wide, down, kRows, kWidth);
   g.Output(Product(g, narrow, head, kRows, kWide));
   // The sigmoid is in place.

@@ -97,7 +97,8 @@ TEST(PadProductsTest, OthersArePaddedAsAWhole) {
   // Backward wants the weight too, padded.
   Graph graph = Vocabulary(true, true);
   EXPECT_EQ(PadProducts(kParts, &graph), 1);
-  EXPECT_THAT(LibraryCalls(MustLower(graph)), ElementsAre("aten::addmm 208/1 32/64x64/1 64/1x208/64"));
+  EXPECT_THAT(LibraryCalls(MustLower(graph)),
+              ElementsAre("aten::addmm 208/1 32/64x64/1 64/1x208/64"));
   // A few parts save little.
   PaddingCosts costs = kParts;
   costs.part_bytes *= 2;

@@ -14,19 +14,19 @@ v1::Artifact ThreeSteps() {
     target { cuda { sm: 90 } }
     modules { kind: CUBIN }
     inputs { name: "x" tensor { )" +
-         Meta() + R"( } }
+               Meta() + R"( } }
     inputs { name: "y" tensor { )" +
-         Meta() + R"( } }
+               Meta() + R"( } }
     buffers { meta { )" +
-         Meta() + R"( } input: 0 }
+               Meta() + R"( } input: 0 }
     buffers { meta { )" +
-         Meta() + R"( } input: 1 }
+               Meta() + R"( } input: 1 }
     buffers { meta { )" +
-         Meta() + R"( } workspace { constant: 0 } }
+               Meta() + R"( } workspace { constant: 0 } }
     buffers { meta { )" +
-         Meta() + R"( } owned: true }
+               Meta() + R"( } owned: true }
     buffers { meta { )" +
-         Meta() + R"( } owned: true }
+               Meta() + R"( } owned: true }
     workspace_bytes { constant: 64 }
     steps { launch { function: "add" buffers: 0 buffers: 1 buffers: 2 written: 2
                      integers { constant: 8 } cuda { grid { constant: 1 } block: 128 } } }

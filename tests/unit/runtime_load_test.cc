@@ -56,7 +56,8 @@ TEST(BuildPlan, AcceptsTheSample) {
   ASSERT_EQ(BuildPlan(Sample(), &program), TENSORD_OK) << LastError();
   std::string steps;
   for (const StepPlan& step : program.steps) steps += "alcfr"[step.kind];
-  // The owned buffer is allocated right before its first use, and the input is released before that.
+  // The owned buffer is allocated right before its first use, and the input is released before
+  // that.
   EXPECT_EQ(steps, "lcralf");
   EXPECT_EQ(program.buffers[4].root, 3u);
   EXPECT_EQ(program.buffers[3].views, std::vector<uint32_t>{4});

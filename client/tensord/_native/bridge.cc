@@ -6,8 +6,9 @@
 //   program.workspace_bytes(inputs: sequence) -> int
 //   lend_workspace(tensor: uint8 tensor or None): to this thread's next call on CUDA
 //
-// One list is AOTAutograd's boxed convention: it is cleared, and what only the list held goes as soon
-// as the program needs it no more. A call that fails before its first step leaves the list as it was.
+// One list is AOTAutograd's boxed convention: it is cleared, and what only the list held goes as
+// soon as the program needs it no more. A call that fails before its first step leaves the list as
+// it was.
 #define PY_SSIZE_T_CLEAN
 // clang-format off: torch's header comes before every other of Python, which it configures.
 #include <torch/csrc/autograd/python_variable.h>

@@ -1,0 +1,64 @@
+// What the GPU's library likes of products of matrices, for pad_products.cc.
+#ifndef TENSORD_COMPILER_REWRITE_PRODUCT_FACTS_H_
+#define TENSORD_COMPILER_REWRITE_PRODUCT_FACTS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+
+#include "compiler/loop_ir/program.h"
+
+namespace tensord::compiler {
+
+// Where the operands stand among the arguments. `added`: what is added to the product, or -1.
+// `batch`: how many dimensions stand before the matrices.
+struct Form {
+  std::string_view op;
+  int a, b, added, batch;
+};
+inline constexpr Form kForms[] = {
+    {"aten::mm", 0, 1, -1, 0},     {"aten::bmm", 0, 1, -1, 1},
+    {"aten::addmm", 1, 2, 0, 0},   {"aten::_addmm_activation", 1, 2, 0, 0},
+    {"aten::baddbmm", 1, 2, 0, 1},
+};
+
+// Rows must be whole multiples of `elements` (16 bytes, what one load of the fast kernels takes) or
+// the library falls back to kernels with narrower loads. float32 runs on kernels that mind only
+// where TF32 is allowed, which the graph does not say: there only what cannot lose much is padded.
+struct Alignment {
+  DType dtype;
+  int64_t elements;
+  double work_factor;  // of PaddingCosts::least_work
+  int64_t least_size;  // of every dimension: products with a shorter one are bound by memory
+};
+inline constexpr Alignment kAlignments[] = {
+    {v1::DTYPE_BFLOAT16, 8, 1, 32},
+    {v1::DTYPE_FLOAT16, 8, 1, 32},
+    {v1::DTYPE_FLOAT32, 4, 32, 512},
+};
+
+// Sizes from `least_size` on become multiples of `multiple` elements: the tiles of large products
+// are 64 and more columns wide, and under 1 % more work is nothing.
+struct Multiple {
+  int64_t least_size, multiple;
+};
+inline constexpr Multiple kMultiples[] = {{8192, 64}, {0, 1}};
+
+// How much longer a product takes with rows of a multiple of 4 bytes, or only of 2. Measured with
+// 8192x768 times 768x30522 (1.59 ms against 0.53) and 50257 columns (6.74 ms against 0.86).
+inline constexpr double kSlowWithPairs = 3, kSlowWithSingles = 7.8;
+
+inline int64_t CeilDiv(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+inline int64_t PaddedSize(int64_t size, int64_t elements) {
+  for (const Multiple& row : kMultiples) {
+    if (size < row.least_size) continue;
+    elements = std::max(elements, row.multiple);
+    break;
+  }
+  return CeilDiv(size, elements) * elements;
+}
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_REWRITE_PRODUCT_FACTS_H_
