@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import fallback, random_ops, softmax_statistics, torch_compat
+from . import fallback, random_ops, torch_compat
 from .counters import STATS
-from .graph_passes import channels_last
+from .graph_passes import channels_last, softmax_statistics
 
 _aten = torch.ops.aten
 

@@ -13,9 +13,9 @@ namespace tensord::compiler {
 
 // How a CUDA function is launched.
 struct CudaGeometry {
-  Expr grid;             // blocks
-  int block = 0;         // threads of a block
-  int shared_bytes = 0;  // dynamic shared memory of a block
+  Expr grid;                  // blocks
+  int block = 0;              // threads of a block
+  int shared_bytes = 0;       // dynamic shared memory of a block
   bool waits_itself = false;  // for the launches before it
 };
 

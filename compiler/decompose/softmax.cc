@@ -54,8 +54,7 @@ Results Statistics(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Operand o,
                            OperandOf(b, call.tensor(0), call.constant(1), kFloat32));
   const auto [max, sum] = MaxAndSumOfExp(b, o);
-  return std::vector<Tensor>{
-      max, Elementwise(b, kFloat32, {sum}, [](Elem s) { return Log(s); })};
+  return std::vector<Tensor>{max, Elementwise(b, kFloat32, {sum}, [](Elem s) { return Log(s); })};
 }
 
 using Form = Tensor (*)(Builder&, const Operand&, DType);

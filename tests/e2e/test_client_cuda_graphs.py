@@ -462,7 +462,7 @@ def test_other_streams_and_captures_of_others() -> None:
 
 def test_a_forked_child_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
-    with pytest.raises(RuntimeError, match="forked after CUDA started.*'spawn'"):
+    with pytest.raises(RuntimeError, match=r"forked after CUDA started.*'spawn'"):
         cuda_graphs.CudaDevice(0).stream()
 
 

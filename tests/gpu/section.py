@@ -45,6 +45,8 @@ def main() -> int:
     parser.add_argument("--only", default="")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
+    # Float32 is compared with float64: cuDNN would take TF32 for some layouts, and not for others.
+    torch.backends.cudnn.allow_tf32 = False
     # Inputs, and tensors that a function makes on its way, are on the device.
     torch.set_default_device(args.device)
     shard, shards = map(int, args.shard.split("/"))
