@@ -51,12 +51,21 @@ def flatten(value: Any) -> list[Any]:
     return [value]
 
 
-def check(what: str, ours: Any, eager: Any, reference: Any = None, *, strides: bool = True) -> None:
+def check(
+    what: str,
+    ours: Any,
+    eager: Any,
+    reference: Any = None,
+    *,
+    strides: bool = True,
+    magnitude: float = 1.0,
+) -> None:
     """Raises Mismatch unless `ours` is as good as `eager`, leaf by leaf.
 
     Integers and truth values must be equal, NaN and infinities in the same places, and errors
     against `reference` (the same in float64; eager itself when None) within TOLERANCE, or within
-    EAGER_FACTOR times eager's own largest error.
+    EAGER_FACTOR times eager's own largest error. Absolute errors are in units of `magnitude`: of
+    the largest term where results are sums, which may cancel.
     """
     leaves = [flatten(ours), flatten(eager), flatten(eager if reference is None else reference)]
     if len({len(group) for group in leaves}) != 1:
@@ -64,7 +73,7 @@ def check(what: str, ours: Any, eager: Any, reference: Any = None, *, strides: b
     for number, (mine, theirs, exact) in enumerate(zip(*leaves, strict=True)):
         name = what if len(leaves[0]) == 1 else f"{what}, result {number}"
         if isinstance(theirs, torch.Tensor):
-            _check_tensor(name, mine, theirs, exact, strides)
+            _check_tensor(name, mine, theirs, exact, strides, magnitude)
         elif mine != theirs and not (_is_nan(mine) and _is_nan(theirs)):
             raise Mismatch(f"{name}: {mine!r}, eager has {theirs!r}")
 
@@ -74,7 +83,12 @@ def _is_nan(value: Any) -> bool:
 
 
 def _check_tensor(
-    what: str, ours: Any, eager: torch.Tensor, exact: torch.Tensor, strides: bool
+    what: str,
+    ours: Any,
+    eager: torch.Tensor,
+    exact: torch.Tensor,
+    strides: bool,
+    magnitude: float,
 ) -> None:
     if not isinstance(ours, torch.Tensor):
         raise Mismatch(f"{what}: {type(ours).__name__}, not a tensor")
@@ -97,7 +111,7 @@ def _check_tensor(
                 f"{ours[at].item()}, eager has {eager[at].item()}"
             )
         return
-    _check_floats(what, ours, eager, exact)
+    _check_floats(what, ours, eager, exact, magnitude)
 
 
 def _strides(tensor: torch.Tensor) -> list[int]:
@@ -107,7 +121,9 @@ def _strides(tensor: torch.Tensor) -> list[int]:
     return [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
 
 
-def _check_floats(what: str, ours: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> None:
+def _check_floats(
+    what: str, ours: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, magnitude: float
+) -> None:
     # Where eager's float64 disagrees with its narrow type on NaN and infinities, either will do.
     truth = exact.to(eager.dtype)
     special = ~(torch.isfinite(eager) & torch.isfinite(ours))
@@ -124,7 +140,7 @@ def _check_floats(what: str, ours: torch.Tensor, eager: torch.Tensor, exact: tor
     # Where the narrow type overflows or NaN came from rounding, float64 is no reference.
     truth = exact.to(torch.float64)
     truth = torch.where(special | ~torch.isfinite(truth), eager.to(torch.float64), truth)
-    allowed = absolute + relative * truth.abs()
+    allowed = absolute * magnitude + relative * truth.abs()
 
     def error(value: torch.Tensor) -> torch.Tensor:
         value = torch.where(special, truth, value.to(torch.float64))
