@@ -108,12 +108,16 @@ template <class S>
 TK_FN Compute<S> load_scalar(const S* p) {
   return load<S, 1>(p).at[0];
 }
-// p[i] where lane i is on; one access when all are.
+// p[i] where lane i is on; one access when all are. Only the access depends on that, not what is
+// made of it: conversions under a condition would wait for their load before the next one is
+// issued.
 template <class S, int W>
 TK_FN Vec<Compute<S>, W> load_masked(const S* p, Mask<W> on) {
-  if (mask_all(on)) return load<S, W>(p);
-  Vec<Compute<S>, W> r;
-  TK_EACH(i) r.at[i] = on.at[i] ? load_scalar(p + i) : Compute<S>(0);
+  const bool all = mask_all(on);
+  Packed<S, W> packed = {};
+  if (all) packed = impl::read_packed<impl::Cache::kUsual, S, W>(p);
+  Vec<Compute<S>, W> r = unpack<S, W>(packed);
+  if (!all) TK_EACH(i) if (on.at[i]) r.at[i] = load_scalar(p + i);
   return r;
 }
 // The first `left` elements.

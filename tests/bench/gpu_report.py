@@ -143,7 +143,7 @@ def _models(entries: list[dict[str, Any]]) -> Section:
 
 def _inside(entries: list[dict[str, Any]]) -> Section:
     text = (
-        "GPU time summed over kernels, its share of the step, kernels a step, and the most memory "
+        "GPU time that kernels cover, its share of the step, kernels a step, and the most memory "
         "that a step takes beyond what was there before the compile: of tensors, and for graphs of "
         "torch's pools, in which a graph's temporary memory stays."
     )
