@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "runtime/cuda_products.h"
 #include "runtime/layout.h"
 
 namespace tensord::runtime {
@@ -11,6 +12,8 @@ namespace {
 constexpr int64_t kAlignment = 64;
 // A thread keeps no workspace beyond this between calls.
 constexpr int64_t kMaxKeptWorkspace = int64_t{256} << 20;
+// An allocation takes the host as long as a device takes to write so much.
+constexpr int64_t kLargeBuffer = int64_t{4} << 20;
 constexpr int32_t kByte = 0;  // torch's ScalarType of uint8
 
 std::vector<std::unique_ptr<CallState>>& FreeStates() {
@@ -279,6 +282,9 @@ TensordError AllocateBuffer(CallState& state, uint32_t buffer) {
   if (state.holds_apart && state.program->buffers[buffer].apart) return TENSORD_OK;
   const Layout& layout = state.program->buffers[buffer].layout;
   const Place& place = state.places[buffer];
+  // What products need beside would only lie there meanwhile; the next one that wants it takes it
+  // again.
+  if (place.extent_bytes >= kLargeBuffer) FreeProductWorkspace(state);
   Handle tensor = nullptr;
   if (place.offset_bytes == 0) [[likely]] {
     TENSORD_TRY(NewTensor(state, layout, &tensor));

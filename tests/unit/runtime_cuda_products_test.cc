@@ -1,4 +1,6 @@
 // Matrix products of CUDA programs by cuBLASLt: which calls, which layouts, when torch is asked.
+#include <utility>
+
 #include "fake_cublaslt.h"
 #include "runtime_cuda_fixture.h"
 
@@ -253,6 +255,29 @@ TEST_F(RuntimeCudaProducts, CanBeSwitchedOff) {
   unsetenv("TENSORD_CUBLASLT");
   EXPECT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
   EXPECT_THAT(Fake().products, SizeIs(1));
+}
+
+TEST_F(RuntimeCudaProducts, TheWorkspaceGoesWhenSomethingLargeIsAllocated) {
+  FakeLt().workspace_bytes = 1000;
+  for (const int64_t rows : {2048, 16}) {
+    Product product{.op = "aten::mm",
+                    .operands = {{{rows, 8}, {8, 1}}, {{8, 1024}, {1024, 1}}},
+                    .out = {{rows, 1024}, {1024, 1}}};
+    v1::Artifact artifact = product.Plan();
+    // The same product once more, into another result.
+    *artifact.add_buffers() = artifact.buffers(2);
+    v1::ExternCall* call = artifact.add_steps()->mutable_call();
+    *call = artifact.steps(0).call();
+    call->mutable_args(2)->mutable_value()->set_value(3);
+    call->set_results(0, 3);
+    artifact.mutable_outputs(0)->set_buffer(3);
+    for (TensordTensor tensor : std::exchange(inputs_, {})) testing::Delete(tensor);
+    Start(product);
+    program_ = Load(artifact, "unused 1\n");
+    Fake().allocations = 0;
+    ASSERT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
+    EXPECT_EQ(Fake().allocations, rows == 2048 ? 4 : 3);
+  }
 }
 
 TEST_F(RuntimeCudaProducts, EqualProductsShareTheirPreparationAndOneWorkspace) {
