@@ -12,8 +12,9 @@ namespace {
 constexpr int64_t kAlignment = 64;
 // A thread keeps no workspace beyond this between calls.
 constexpr int64_t kMaxKeptWorkspace = int64_t{256} << 20;
-// An allocation takes the host as long as a device takes to write so much.
-constexpr int64_t kLargeBuffer = int64_t{4} << 20;
+// Such buffers are where memory peaks, and few, so that little of the host's time goes into what is
+// freed for them and taken again.
+constexpr int64_t kLargeBuffer = int64_t{32} << 20;
 constexpr int32_t kByte = 0;  // torch's ScalarType of uint8
 
 std::vector<std::unique_ptr<CallState>>& FreeStates() {
