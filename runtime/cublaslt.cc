@@ -2,12 +2,11 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <string_view>
 
 #include "runtime/loaded_library.h"
+#include "runtime/switch.h"
 
 namespace tensord::runtime {
 namespace {
@@ -52,8 +51,7 @@ const CublasLt* Open() {
 }  // namespace
 
 const CublasLt* GetCublasLt() {
-  const char* wanted = std::getenv("TENSORD_CUBLASLT");
-  if (wanted != nullptr && std::string_view(wanted) == "0") return nullptr;
+  if (!IsSwitchedOn("TENSORD_CUBLASLT")) return nullptr;
   // A program is loaded after torch, and torch with CUDA loads the library with itself.
   static const CublasLt* const table = Open();
   return table;

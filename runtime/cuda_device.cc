@@ -6,15 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <mutex>
-#include <string_view>
 #include <vector>
 
 #include "runtime/cuda_driver.h"
 #include "runtime/cuda_module.h"
 #include "runtime/cuda_products.h"
 #include "runtime/device.h"
+#include "runtime/switch.h"
 #include "runtime/tensors.h"
 
 namespace tensord::runtime {
@@ -31,12 +30,6 @@ constexpr int64_t kAlignment = 64;
 std::mutex& PrepareMutex() {
   static auto* mutex = new std::mutex;
   return *mutex;
-}
-
-// TENSORD_PROGRAMMATIC_LAUNCH=0: kernels begin when those before them have ended.
-bool MayBeginEarly() {
-  const char* wanted = std::getenv("TENSORD_PROGRAMMATIC_LAUNCH");
-  return wanted == nullptr || std::string_view(wanted) != "0";
 }
 
 class CudaDevice final : public Device {
@@ -73,7 +66,7 @@ class CudaDevice final : public Device {
     launch.description = proto.description();
     launch.block = cuda.block();
     launch.shared_bytes = cuda.shared_bytes();
-    launch.waits_itself = cuda.waits_itself() && MayBeginEarly();
+    launch.waits_itself = cuda.waits_itself() && IsSwitchedOn("TENSORD_PROGRAMMATIC_LAUNCH");
     TENSORD_TRY(program.exprs.Add(cuda.grid(), &launch.grid));
     launch.has_scratch = cuda.has_scratch();
     if (launch.has_scratch) {

@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from . import philox, torch_compat
+from .added_calls import add_call, fake_mode_of, origin_of
 
 aten = torch.ops.aten
 
@@ -33,22 +34,11 @@ class _Rewriter:
         self.fake_mode = fake_mode
         self.seeds: dict[torch.device, fx.Node] = {}
         self.streams = 0
-        self.meta: dict[str, Any] = {}  # for every node added: where it came from
+        self.origin: dict[str, Any] = {}  # of every node added
 
     def call(self, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
         """Adds a call at the graph's insert point, with its fake value."""
-        node = self.graph.call_function(op, args, kwargs)
-        node.meta.update(self.meta)
-
-        def value(x: Any) -> Any:
-            return x.meta["val"] if isinstance(x, fx.Node) else x
-
-        with self.fake_mode:
-            node.meta["val"] = op(
-                *torch.utils._pytree.tree_map(value, args),
-                **torch.utils._pytree.tree_map(value, kwargs),
-            )
-        return node
+        return add_call(self.graph, self.fake_mode, self.origin, op, *args, **kwargs)
 
     def seed(self, device: torch.device) -> fx.Node:
         if device not in self.seeds:
@@ -151,9 +141,7 @@ def rewrite(module: fx.GraphModule) -> int:
     nodes = [n for n in module.graph.nodes if n.op == "call_function" and n.target in _TABLE]
     if not nodes:
         return 0
-    fake_mode = torch._guards.detect_fake_mode(
-        [n.meta["val"] for n in module.graph.nodes if isinstance(n.meta.get("val"), torch.Tensor)]
-    )
+    fake_mode = fake_mode_of(module.graph)
     if fake_mode is None:
         return 0
     anchor = next(n for n in module.graph.nodes if n.op not in ("placeholder", "get_attr"))
@@ -163,9 +151,7 @@ def rewrite(module: fx.GraphModule) -> int:
         if node.kwargs.get("generator") is not None:
             continue
         before, streams = set(module.graph.nodes), rewriter.streams
-        rewriter.meta = {
-            k: v for k, v in node.meta.items() if k not in ("val", "tensor_meta", "recompute")
-        }
+        rewriter.origin = origin_of(node)
         with module.graph.inserting_before(node):
             new = _TABLE[node.target](rewriter, node, node.meta["val"])
         if new is not None and _same_layout(new, node.meta["val"]):

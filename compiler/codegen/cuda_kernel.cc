@@ -177,7 +177,6 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
   }
   head += "};\n\n";
   constexpr const char* kShared =
-
       "  __shared__ __align__(16) char group_shared[tk::kGroupSharedBytes];\n"
       "  [[maybe_unused]] tk::GroupMemory shared{group_shared};\n";
   const bool waits =

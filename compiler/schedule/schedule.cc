@@ -17,26 +17,29 @@ constexpr size_t kWordsOfSizes = 2;
 struct NestFacts {
   int64_t bytes = 0;
   size_t words = 0;
-  std::string alike;      // what it shares with others that one function can serve, or ""
-  bool in_place = false;  // no memory of the call is needed earlier when it runs earlier
+  std::string alike;  // what it shares with others that one function can serve, or ""
+  // What it leaves in memory for others within the call. Inputs that it writes have their memory,
+  // and outputs are there in the end anyway, when memory is fullest in most calls.
+  int64_t results = 0;  // bytes
 };
 
 NestFacts FactsOf(const Program& program, const Group& group, const DeviceTraits& device) {
-  NestFacts facts{.words = kWordsOfSizes, .in_place = true};
-  std::set<BufferId> touched;
+  NestFacts facts{.words = kWordsOfSizes};
+  std::set<BufferId> touched, written;
   for (int op : group.ops) {
     const Accesses accesses = AccessesOf(program.operations[op]);
     touched.insert(accesses.reads.begin(), accesses.reads.end());
     touched.insert(accesses.writes.begin(), accesses.writes.end());
-    for (BufferId id : accesses.writes) {
-      const BufferInfo& buffer = program.buffers[id];
-      facts.in_place &=
-          buffer.kind == BufferKind::kInput || buffer.returned || group.nest.local.count(id) != 0;
-    }
+    written.insert(accesses.writes.begin(), accesses.writes.end());
   }
   for (BufferId id : touched) {
     facts.bytes += BufferBytes(program.buffers[id]);
     facts.words += group.nest.local.count(id) == 0 ? 1 : 0;
+  }
+  for (BufferId id : written) {
+    const BufferInfo& buffer = program.buffers[id];
+    const bool has_memory = buffer.kind == BufferKind::kInput || buffer.returned;
+    if (!has_memory && group.nest.local.count(id) == 0) facts.results += BufferBytes(buffer);
   }
   if (device.alike_nests_share && HasAnySize(group.nest)) {
     facts.alike = AlikeText(program, group.nest);
@@ -56,21 +59,7 @@ bool MayTake(const Launch& launch, size_t nests, const NestFacts& nest,
   if (nests == 0 || launch.words + nest.words > device.most_words) return false;
   const bool small = std::max(launch.bytes, nest.bytes) <= device.large_nest_bytes;
   const bool alike = !nest.alike.empty() && launch.alike == nest.alike;
-  return alike ? small || nest.in_place : small && nests < device.most_nests;
-}
-
-// Of what the group leaves in memory for others within the call. Inputs that it writes have their
-// memory, and outputs are there in the end anyway, when memory is fullest in most calls.
-int64_t ResultBytes(const Program& program, const std::set<BufferId>& outputs, const Group& group) {
-  std::set<BufferId> written;
-  for (int op : group.ops) written.merge(AccessesOf(program.operations[op]).writes);
-  int64_t bytes = 0;
-  for (BufferId id : written) {
-    const bool has_memory =
-        program.buffers[id].kind == BufferKind::kInput || outputs.count(id) != 0;
-    if (!has_memory && group.nest.local.count(id) == 0) bytes += BufferBytes(program.buffers[id]);
-  }
-  return bytes;
+  return alike ? small || nest.results == 0 : small && nests < device.most_nests;
 }
 
 }  // namespace
@@ -80,10 +69,6 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
   Schedule schedule;
   schedule.notes = std::move(fused.notes);
   const std::vector<std::set<int>> predecessors = Predecessors(program);
-  std::set<BufferId> outputs;
-  for (const ProgramOutput& output : program.outputs) {
-    if (output.kind == ProgramOutput::kTensor) outputs.insert(output.view.buffer);
-  }
   std::map<int, int> step_of;  // operation -> step
   // A kernel may take a nest when everything that the nest needs has run in earlier steps, and when
   // what runs early leaves no more in memory than it may. The first such kernel that has room takes
@@ -99,12 +84,11 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
     }
     int step = -1;
     NestFacts facts;
-    int64_t results = 0;
     if (!group.is_extern) {
       facts = FactsOf(program, group, device);
-      results = ResultBytes(program, outputs, group);
       int first = static_cast<int>(schedule.steps.size());
-      while (first > after + 1 && ahead[first - 1] <= device.most_bytes_ahead - results) --first;
+      while (first > after + 1 && ahead[first - 1] <= device.most_bytes_ahead - facts.results)
+        --first;
       for (int s = first; s < static_cast<int>(schedule.steps.size()) && step < 0; ++s) {
         const auto* kernel = std::get_if<Kernel>(&schedule.steps[s].work);
         if (kernel != nullptr && MayTake(launches[s], kernel->nests.size(), facts, device))
@@ -112,7 +96,7 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
       }
     }
     if (step >= 0) {
-      for (size_t s = step; s < ahead.size(); ++s) ahead[s] += results;
+      for (size_t s = step; s < ahead.size(); ++s) ahead[s] += facts.results;
     } else {
       step = static_cast<int>(schedule.steps.size());
       ahead.push_back(0);

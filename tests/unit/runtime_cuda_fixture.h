@@ -38,9 +38,8 @@ inline std::string Meta(const std::string& device = "CUDA") {
          " sizes { constant: 8 } strides { constant: 1 } storage_offset { constant: 0 } ";
 }
 
-// t = x + y in the workspace; out = 2 t, through scratch.
-inline constexpr const char* kImage = "add 4\ntwice 4\n";
-inline std::string Plan() {
+// How a plan begins that takes x and y, its buffers 0 and 1.
+inline std::string TwoInputs() {
   return R"(
     format_version: 2
     target { cuda { sm: 90 } }
@@ -53,6 +52,13 @@ inline std::string Plan() {
          Meta() + R"( } input: 0 }
     buffers { meta { )" +
          Meta() + R"( } input: 1 }
+)";
+}
+
+// t = x + y in the workspace; out = 2 t, through scratch.
+inline constexpr const char* kImage = "add 4\ntwice 4\n";
+inline std::string Plan() {
+  return TwoInputs() + R"(
     buffers { meta { )" +
          Meta() + R"( } workspace { constant: 64 } }
     buffers { meta { )" +

@@ -9,18 +9,7 @@ using ::testing::IsEmpty;
 
 // t = x + y in the workspace; u = 2 t owned; out = u + y.
 v1::Artifact ThreeSteps() {
-  return Parse(R"(
-    format_version: 2
-    target { cuda { sm: 90 } }
-    modules { kind: CUBIN }
-    inputs { name: "x" tensor { )" +
-               Meta() + R"( } }
-    inputs { name: "y" tensor { )" +
-               Meta() + R"( } }
-    buffers { meta { )" +
-               Meta() + R"( } input: 0 }
-    buffers { meta { )" +
-               Meta() + R"( } input: 1 }
+  return Parse(TwoInputs() + R"(
     buffers { meta { )" +
                Meta() + R"( } workspace { constant: 0 } }
     buffers { meta { )" +

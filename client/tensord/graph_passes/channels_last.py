@@ -22,6 +22,7 @@ import torch
 from torch import fx
 
 from .. import torch_compat
+from ..added_calls import fake_mode_of
 from . import layouts
 
 aten = torch.ops.aten
@@ -167,9 +168,7 @@ class _Plan:
     def __init__(self, graph: fx.Graph, convolutions: list[fx.Node]) -> None:
         self.graph = graph
         nodes = list(graph.nodes)
-        self.fake_mode = torch._guards.detect_fake_mode(
-            [n.meta["val"] for n in nodes if isinstance(n.meta.get("val"), torch.Tensor)]
-        )
+        self.fake_mode = fake_mode_of(graph)
         if self.fake_mode is None:
             raise _Stays("its values are not fake")
         operands = {arg for node in convolutions for arg in _operands(node)}

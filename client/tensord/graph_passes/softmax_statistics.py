@@ -7,11 +7,14 @@ graph, make it one pass.
 
 from __future__ import annotations
 
+import functools
 import operator
 from typing import Any
 
 import torch
 from torch import fx
+
+from ..added_calls import add_call, fake_mode_of, origin_of
 
 _aten = torch.ops.aten
 
@@ -51,8 +54,8 @@ def rewrite(joint: fx.GraphModule) -> int:
     Results that are not float32, or laid out otherwise than their operand, are left.
     """
     nodes = [n for n in joint.graph.nodes if n.target is _aten._log_softmax.default and _is_long(n)]
-    mode = torch._guards.detect_fake_mode([n.meta["val"] for n in nodes])
-    if mode is None:
+    mode = fake_mode_of(joint.graph)
+    if not nodes or mode is None:
         return 0
     for node in nodes:
         _rewrite_one(joint.graph, node, mode)
@@ -74,16 +77,7 @@ def _is_long(node: fx.Node) -> bool:
 
 def _rewrite_one(graph: fx.Graph, node: fx.Node, mode: Any) -> None:
     x, dim = node.args[:2]
-    inherited = {k: v for k, v in node.meta.items() if k not in ("val", "tensor_meta", "recompute")}
-
-    def call(op: Any, *args: Any, **kwargs: Any) -> fx.Node:
-        new = graph.call_function(op, args, kwargs)
-        new.meta.update(inherited)
-        values = fx.node.map_arg((args, kwargs), lambda n: n.meta["val"])
-        with mode:
-            new.meta["val"] = op(*values[0], **values[1])
-        return new
-
+    call = functools.partial(add_call, graph, mode, origin_of(node))
     with graph.inserting_before(node):
         wide = x
         if x.meta["val"].dtype != torch.float32:
