@@ -147,6 +147,27 @@ def test_an_input_that_is_written_between_them() -> None:
     assert _run(Module(_added), training=False).merged == 0
 
 
+def test_layers_far_from_each_other_stay_apart() -> None:
+    """Their results would all have to live from the first one on."""
+
+    class Decoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList(
+                nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3)) for _ in range(2)
+            )
+
+        def forward(self, memory: Tensor) -> Tensor:
+            x = memory.sin()
+            for query, key, value in self.blocks:
+                x = x + query(x) * key(memory).cos() * value(memory).sin()
+            return x.float()
+
+    passes = _run(Decoder())
+    assert passes.merged == 2
+    assert passes.sizes == 2 * [[BATCH, TIME, 16], [BATCH, TIME, 32]]
+
+
 def test_frozen_layers_stay_apart_from_learned_ones() -> None:
     module = Layers(_added)
     module.layers[0].requires_grad_(False)

@@ -12,6 +12,7 @@ weights that are used as they lie the concatenation would be a copy more in ever
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections import defaultdict
 from dataclasses import dataclass
@@ -50,13 +51,13 @@ class _Layer:
 def run(module: fx.GraphModule) -> int:
     """Merges layers in place; the number of products that went away."""
     written = calls.changed_in_place(module.graph)
-    groups: dict[Any, list[_Layer]] = defaultdict(list)
-    for node in module.graph.nodes:
-        layer = _layer(node)
-        if layer is not None and not written & {node, *node.all_input_nodes}:
-            groups[_kind(layer)].append(layer)
+    layers = [
+        layer
+        for node in module.graph.nodes
+        if (layer := _layer(node)) is not None and not written & {node, *node.all_input_nodes}
+    ]
     count = 0
-    for group in groups.values():
+    for group in _groups(layers):
         layers = _without_repeats(group)
         if len(layers) > 1 and _pays(layers) and _strides_do(layers):
             _merge(module.graph, layers)
@@ -90,13 +91,24 @@ def _is_parameter(node: Any) -> bool:
     )
 
 
+def _groups(layers: list[_Layer]) -> list[list[_Layer]]:
+    """Layers that can be merged, no layer of another input between them: a decoder's layers all
+    read what the encoder gives, and one product of them all would live as long as the decoder."""
+    groups: list[list[_Layer]] = []
+    for _, run_of_one in itertools.groupby(layers, key=lambda layer: layer.input):
+        kinds: dict[Any, list[_Layer]] = defaultdict(list)
+        for layer in run_of_one:
+            kinds[_kind(layer)].append(layer)
+        groups.extend(kinds.values())
+    return groups
+
+
 def _kind(layer: _Layer) -> Any:
-    """Layers of equal kinds can be merged."""
+    """What layers of one input must have in common."""
     result, weight = layer.node.meta["example_value"], layer.weight.meta["example_value"]
     bias = None if layer.bias is None else layer.bias.meta["example_value"]
     learned = weight.requires_grad, bias is not None and bias.requires_grad
     return (
-        layer.input,
         result.dtype,
         result.requires_grad,
         weight.dtype,
