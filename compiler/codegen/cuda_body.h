@@ -36,6 +36,7 @@ class CudaBody : public BodyEmitter {
   std::string WriteLocal(BufferId buffer, const std::string& value) override;
   std::string SpecialLoad(const Inst& inst, const std::string& address,
                           const Expr& stride) override;
+  std::string RunLoad(const Inst& inst) const override;
   std::string DefineLoad(const Inst& inst, const std::string& text) override;
   std::string SpecialCompute(const Inst& inst) override;
   std::string LaneStep() const override { return plan_.interleaved ? "G" : ""; }

@@ -69,7 +69,50 @@ int BodyCost(const Nest& nest) {
   return cost;
 }
 
+sym::SymbolKey VectorLoopOf(const Nest& nest) {
+  return {sym::AtomKind::kLoop, static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};
+}
+
+// Calls visit(store) for each store to memory inside the vector loop.
+template <class F>
+void ForEachVectorStore(const Nest& nest, const F& visit) {
+  for (const NestMember& member : nest.members) {
+    if (!member.has_inner) continue;
+    for (const Store& store : member.loops.stores) {
+      if (nest.local.count(store.buffer) == 0) visit(store);
+    }
+  }
+}
+
+// Stores are plain, and nothing is loaded or stored under a condition: what is keeps its alignment.
+bool IsUnconditional(const Nest& nest) {
+  bool plain = true;
+  ForEachVectorStore(nest, [&](const Store& store) {
+    plain = plain && store.mode == StoreMode::kAssign && store.guard < 0;
+  });
+  for (const NestMember& member : nest.members) {
+    for (const Inst& inst : member.loops.block.insts) {
+      plain = plain && (inst.kind != InstKind::kLoad || inst.guard < 0 || !member.has_inner);
+    }
+  }
+  return plain;
+}
+
 }  // namespace
+
+std::optional<Expr> StartOfStoredRow(const Nest& nest, int width) {
+  const sym::SymbolKey loop = VectorLoopOf(nest);
+  std::optional<Expr> first;
+  bool together = true;
+  ForEachVectorStore(nest, [&](const Store& store) {
+    const auto step = sym::LinearCoefficient(store.index, loop);
+    const Expr start = sym::Substitute(store.index, {{loop, Expr(0)}});
+    if (!first) first = start;
+    together =
+        together && step && step->Is(1) && sym::ExactDiv(start - *first, Expr(width)).has_value();
+  });
+  return together ? first : std::nullopt;
+}
 
 bool HasColumnSums(const Nest& nest) {
   return std::any_of(nest.members.begin(), nest.members.end(),
@@ -119,12 +162,20 @@ Widths ChooseWidth(const Program& program, const Nest& nest) {
     return std::all_of(alignments.begin(), alignments.end(),
                        [w](const auto& access) { return access.second % w == 0; });
   };
-  Widths widths{.wished = width, .straight = straight, .columns = columns};
+  Widths widths{.wished = width, .straight = straight, .narrowest = smallest, .columns = columns};
   std::tie(widths.of_columns, widths.of_rows) = CountVectors(nest, last);
   while (width > 1 && !is_aligned(width)) width /= 2;
   widths.partial = std::max(width, 1);
   while (width > 1 && !sym::ExactDiv(nest.inner.back(), Expr(width))) width /= 2;
   widths.aligned = std::max(width, 1);
+  if (straight && IsUnconditional(nest)) {
+    widths.loads_anywhere = true;
+    ForEachVectorStore(nest, [&](const Store& store) {
+      const int64_t alignment = VectorAlignment(store.index, VectorLoopOf(nest));
+      widths.loads_anywhere = widths.loads_anywhere && alignment % widths.wished == 0;
+    });
+    widths.peeled = StartOfStoredRow(nest, widths.wished).has_value();
+  }
   return widths;
 }
 
