@@ -184,4 +184,10 @@ def images(dtype: torch.dtype) -> list[Arguments]:
     return [(x,), (x.to(memory_format=torch.channels_last),), (make(dtype, 1, 4, 16, 16),)]
 
 
+def pictures(dtype: torch.dtype) -> list[Arguments]:
+    """Images with 3 channels, so many pixels that a first layer takes long, and its filters."""
+    x, filters = make(dtype, 2, 3, 253, 260), make(dtype, 64, 3, 7, 7)
+    return [(x, filters), (x.to(memory_format=torch.channels_last), filters)]
+
+
 Inputs = Callable[[torch.dtype], list[Arguments]]
