@@ -15,19 +15,20 @@ constexpr int kMostWidth = 8;
 constexpr int kHeavyBody = 400;
 constexpr int kHeavyWidth = 4;
 
-// Calls visit(storage dtype, index) for each access inside the vector loop.
+// Calls visit(storage dtype, index, whether it is a guarded load) for each access inside the vector
+// loop.
 template <class F>
 void ForEachVectorAccess(const Program& program, const Nest& nest, const F& visit) {
   for (const NestMember& member : nest.members) {
     if (!member.has_inner) continue;
     for (const Inst& inst : member.loops.block.insts) {
       if (inst.kind == InstKind::kLoad && nest.local.count(inst.buffer) == 0) {
-        visit(inst.storage, inst.index);
+        visit(inst.storage, inst.index, inst.guard >= 0);
       }
     }
     for (const Store& store : member.loops.stores) {
       if (nest.local.count(store.buffer) == 0) {
-        visit(program.buffers[store.buffer].dtype, store.index);
+        visit(program.buffers[store.buffer].dtype, store.index, false);
       }
     }
   }
@@ -41,6 +42,13 @@ bool IsColumn(const Expr& index, int last) {
               (atom.kind == sym::AtomKind::kLoop && atom.id != last);
   });
   return !others;
+}
+
+// A loop that is one vector or two. What is padded there, as the channels of an image, has fewer
+// elements: its loads are seldom aligned, and must not keep stores from being wide.
+bool IsShort(const Expr& extent) {
+  const auto constant = extent.AsConstant();
+  return constant && *constant <= kMostWidth;
 }
 
 // Vectors that a thread keeps for its columns, and that it loads for each row.
@@ -134,7 +142,8 @@ Widths ChooseWidth(const Program& program, const Nest& nest) {
   int64_t of_columns = 0, of_rows = 0;  // bytes of an element
   bool straight = true;
   std::vector<std::pair<int, int64_t>> alignments;
-  ForEachVectorAccess(program, nest, [&](DType storage, const Expr& index) {
+  const bool is_short = IsShort(nest.inner.back());
+  ForEachVectorAccess(program, nest, [&](DType storage, const Expr& index, bool guarded) {
     const auto step = sym::LinearCoefficient(index, {sym::AtomKind::kLoop, last});
     if (step && step->Is(0)) return;  // one element for all lanes
     const int size = static_cast<int>(ItemSize(storage));
@@ -149,6 +158,7 @@ Widths ChooseWidth(const Program& program, const Nest& nest) {
     straight = straight && alignment != 0;
     if (alignment == 0) return;
     if (size > 1) smallest = std::min(smallest, size);
+    if (guarded && is_short) return;  // lane by lane, where vectors are not aligned
     alignments.emplace_back(size, alignment);
   });
   if (alignments.empty()) return {};

@@ -44,15 +44,6 @@ bool IsRowMajor(const TensorType& type) {
   return type.sizes.size() == 4 && type.strides == ContiguousStrides(type.sizes);
 }
 
-// In memory; dimensions of size 1 do not matter.
-bool IsChannelsLast(const TensorType& type) {
-  const std::vector<Expr> strides = ChannelsLastStrides(type.sizes);
-  for (size_t d = 0; d < 4; ++d) {
-    if (!type.sizes[d].Is(1) && !(type.strides[d] == strides[d])) return false;
-  }
-  return true;
-}
-
 // What a copy of it moves.
 double Bytes(const TensorType& type) {
   return static_cast<double>(sym::Hint(sym::Product(type.sizes))) *

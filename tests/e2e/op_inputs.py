@@ -184,4 +184,14 @@ def images(dtype: torch.dtype) -> list[Arguments]:
     return [(x,), (x.to(memory_format=torch.channels_last),), (make(dtype, 1, 4, 16, 16),)]
 
 
+def pictures(dtype: torch.dtype) -> list[Arguments]:
+    """Images with 3 channels, so many pixels that a first layer takes long; its filters, and
+    positive numbers for their results."""
+    x, filters, scale = make(dtype, 2, 3, 253, 260), make(dtype, 64, 3, 7, 7), make(dtype, 64).abs()
+    return [
+        (x, filters, scale + 0.5),
+        (x.to(memory_format=torch.channels_last), filters, scale + 0.5),
+    ]
+
+
 Inputs = Callable[[torch.dtype], list[Arguments]]

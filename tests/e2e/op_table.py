@@ -229,6 +229,10 @@ LIBRARY = [
             fft=lambda x: torch.fft.rfft(x).abs(),
             spectrum=lambda x: torch.view_as_real(torch.fft.fft(x)[..., 1:4] * 2),
             glu=lambda x: F.glu(x, 1)),
+    *_cases(given.pictures, (torch.bfloat16, torch.float16),
+            first_layer=lambda x, w, s: F.conv2d(x, w * 0.1, s, stride=2, padding=3).relu(),
+            first_layers=lambda x, w, s: F.max_pool2d(F.batch_norm(
+                F.conv2d(x, w * 0.1, stride=2, padding=3), s, s, s, s).relu(), 3, 2, 1)),
     *_cases(given.matrices, REALS, grad=True,
             mse=lambda x: F.mse_loss(x, x.detach() * 0.5), smooth=lambda x: F.smooth_l1_loss(x,
             x * 0),
