@@ -243,7 +243,7 @@ EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
   std::string text;
   if (stride) {
     const std::string at = absl::StrCat(pointer, " + ", ScalarText(inst.index));
-    if (stride->Is(1) && LaneStep().empty() && LoadsAtOnce(inst.index)) {
+    if (stride->Is(1) && LaneStep().empty() && (!guarded || LoadsAtOnce(inst.index))) {
       text = guarded ? absl::StrCat("tk::load_masked<", storage, ", W>(", at, ", ", mask, ")")
              : tail_ ? absl::StrCat("tk::load_tail<", storage, ", W>(", at, ", left)")
                      : absl::StrCat("tk::", RunLoad(inst), "<", storage, ", W>(", at, ")");
