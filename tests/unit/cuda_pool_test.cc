@@ -87,7 +87,7 @@ GraphBuilder IndicesBackward(const Pooling& p) {
 // The stem of a ResNet in backward: what the pooling gives goes through relu to the batch norm.
 GraphBuilder Stem(const Pooling& p) {
   GraphBuilder g(v1::DEVICE_TYPE_CUDA);
-  const v1::TensorMeta channel = g.Meta({p.channels});
+  const v1::TensorMeta channel = g.Meta({p.channels}, p.dtype);
   const Ref grad = g.Input(p.Result(g)), offsets = g.Input(p.Result(g, kU8));
   const Ref y = g.Input(p.Image(g)), x = g.Input(p.Image(g));
   const Ref weight = g.Input(channel), mean = g.Input(channel), rstd = g.Input(channel);
@@ -106,10 +106,10 @@ constexpr Window kStem{.kernel = 3, .stride = 2, .padding = 1};
 TEST(CudaPool, Forward) {
   ExpectPlansAndNumbers({
       {"stem", Offsets({2, 16, 12, 14, kStem}), {"elements w8 t256 g1 c0"}},
-      {"odd sizes", Offsets({2, 8, 11, 13, kStem}), {"elements w8 t256 g1 c0"}},
-      {"apart", Offsets({1, 8, 7, 9, {2, 3}}), {"elements w8 t256 g1 c0"}},
-      {"dilated", Offsets({1, 8, 9, 9, {3, 1, 2, 2}}), {"elements w8 t256 g1 c0"}},
-      {"largest", Offsets({1, 8, 9, 9, {5, 1, 2}, kF32}), {"elements w4 t256 g1 c0"}},
+      {"odd sizes", Offsets({2, 16, 11, 13, kStem}), {"elements w8 t256 g1 c0"}},
+      {"apart", Offsets({4, 64, 7, 9, {2, 3}}), {"elements w8 t256 g1 c0"}},
+      {"dilated", Offsets({4, 32, 9, 9, {3, 1, 1, 2}}), {"elements w8 t256 g1 c0"}},
+      {"largest", Offsets({2, 32, 9, 9, {5, 1, 2}, kF32}), {"elements w4 t256 g1 c0"}},
       {"indices", Indices({2, 16, 12, 14, kStem}), {"elements w2 t256 g1 c0"}},
       {"rows", Indices({2, 3, 12, 16, kStem, kF32, kRowMajor}), {"elements w2 t256 g1 c0"}},
   });
@@ -120,7 +120,7 @@ TEST(CudaPool, Backward) {
       {"stem", OffsetsBackward({2, 16, 12, 14, kStem}), {"elements w8 t256 g1 c0"}},
       {"odd sizes", OffsetsBackward({2, 8, 11, 13, kStem}), {"elements w8 t256 g1 c0"}},
       {"apart", OffsetsBackward({1, 8, 7, 9, {2, 3}}), {"elements w8 t256 g1 c0"}},
-      {"dilated", OffsetsBackward({1, 8, 9, 9, {3, 1, 2, 2}}), {"elements w8 t256 g1 c0"}},
+      {"dilated", OffsetsBackward({1, 8, 9, 9, {3, 1, 1, 2}}), {"elements w8 t256 g1 c0"}},
       {"rows", OffsetsBackward({2, 3, 12, 16, kStem, kF32, kRowMajor}), {"elements w4 t256 g1 c0"}},
       {"indices", IndicesBackward({2, 16, 12, 14, kStem}), {"elements w2 t256 g1 c0"}},
       {"batch norm",
