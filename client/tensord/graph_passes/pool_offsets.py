@@ -1,5 +1,5 @@
-"""What a max pooling saves for backward: a byte for each result, the maximum's offset in its window,
-where autograd's formula saves an index into the image, of eight bytes.
+"""What a max pooling saves for backward: a byte for each result, which says where in its window the
+maximum is. Autograd's formula saves an index into the image, of eight bytes.
 
 Nor is the image saved: backward needs its sizes alone.
 """
@@ -113,7 +113,6 @@ def rewrite(joint: fx.GraphModule) -> int:
         return 0
     for node, (window, steps) in plans:
         _rewrite_one(joint.graph, node, window, steps, mode)
-    joint.graph.eliminate_dead_code()
     joint.recompile()
     return len(plans)
 
@@ -178,16 +177,23 @@ def _channels_last(step: fx.Node) -> bool | None:
 def _rewrite_one(
     graph: fx.Graph, node: fx.Node, window: tuple[Any, ...], steps: list[fx.Node], mode: Any
 ) -> None:
-    x = node.args[0]
     call = functools.partial(add_call, graph, mode)
     with graph.inserting_before(node):
-        both = call(origin_of(node), pool, x, *window)
-        values, offsets = (call(origin_of(node), operator.getitem, both, i) for i in range(2))
-    for user in node.users:
-        if user.args[1] == 0:
-            user.replace_all_uses_with(values)
+        both = call(_origin_of(node), pool, node.args[0], *window)
+        results = [call(_origin_of(node), operator.getitem, both, i) for i in range(2)]
     for step in steps:
         sizes = list(step.args[1].meta["val"].shape[-2:])
-        arguments = (step.args[0], offsets, sizes, *window, _channels_last(step))
+        arguments = (step.args[0], results[1], sizes, *window, _channels_last(step))
         with graph.inserting_before(step):
-            step.replace_all_uses_with(call(origin_of(step), backward, *arguments))
+            step.replace_all_uses_with(call(_origin_of(step), backward, *arguments))
+        graph.erase_node(step)
+    for result in list(node.users):
+        result.replace_all_uses_with(results[result.args[1]])
+        graph.erase_node(result)
+    graph.erase_node(node)
+
+
+def _origin_of(node: fx.Node) -> dict[str, Any]:
+    """What a checkpoint computes again is computed again in this form too."""
+    kept = {"recompute": node.meta["recompute"]} if "recompute" in node.meta else {}
+    return {**origin_of(node), **kept}
