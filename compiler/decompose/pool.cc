@@ -11,12 +11,17 @@
 #include <optional>
 
 #include "compiler/decompose/expressions.h"
+#include "compiler/decompose/layout.h"
 
 namespace tensord::compiler {
 namespace {
 
 // Windows of more elements, and backward steps that read more windows, are the library's.
 constexpr int64_t kLargestWindow = 25;
+
+// What several windows read is computed again for each, rather than stored and loaded, where that
+// takes no more instructions than this.
+constexpr int kMostAgain = 20;
 
 constexpr DType kOffsetType = v1::DTYPE_UINT8;
 
@@ -29,7 +34,6 @@ struct Axis {
   int64_t Span() const { return (kernel - 1) * dilation + 1; }
   // The most windows that cover one element.
   int64_t Covering() const { return (Span() + stride - 1) / stride; }
-  bool Overlaps() const { return Covering() > 1; }
 };
 
 struct Pool {
@@ -198,8 +202,11 @@ Tensor PlaceOfMaximum(Builder& b, const Pool& pool, const Tensor& image, const S
 template <const Place& place>
 Results MaxPool(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Pool pool, PoolOf(call, 1, call.tensor(0).sizes()));
-  const bool overlaps = pool.rows.Overlaps() || pool.columns.Overlaps();
-  const Tensor image = overlaps ? SharedArgument(b, call, 0) : call.tensor(0);
+  const bool overlaps = pool.rows.Covering() * pool.columns.Covering() > 1;
+  Tensor image = call.tensor(0);
+  if (overlaps && !image.view() && image.cost() > kMostAgain) {
+    image = b.RealizeAs(image, BufferStrides(call.argument_type(0)));
+  }
   const Sizes sizes = ResultSizes(pool, image.sizes());
   return std::vector<Tensor>{MaximumOf(b, pool, image, sizes),
                              PlaceOfMaximum(b, pool, image, sizes, place)};

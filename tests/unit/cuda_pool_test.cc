@@ -59,6 +59,17 @@ GraphBuilder Offsets(const Pooling& p) {
 }
 GraphBuilder Indices(const Pooling& p) { return Forward("aten::max_pool2d_with_indices", p, kI64); }
 
+// What comes before a pooling at inference: a bias and relu.
+GraphBuilder OfRelu(const Pooling& p) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref x = g.Input(p.Image(g)), bias = g.Input({p.channels, 1, 1}, p.dtype);
+  const Ref sum = g.Node("aten::add.Tensor", {x, bias, 1}, p.Image(g));
+  std::vector<Arg> arguments = p.window.Arguments();
+  arguments.insert(arguments.begin(), g.Node("aten::relu", {sum}, p.Image(g)));
+  g.Output(g.Node("aten::max_pool2d_with_indices", arguments, {p.Result(g), p.Result(g, kI64)}));
+  return g;
+}
+
 Ref Gradient(GraphBuilder& g, const Pooling& p, Ref grad, Ref offsets) {
   std::vector<Arg> arguments{grad, offsets, Ints({p.rows, p.columns})};
   for (const Arg& arg : p.window.Arguments()) arguments.push_back(arg);
@@ -112,6 +123,8 @@ TEST(CudaPool, Forward) {
       {"largest", Offsets({2, 32, 9, 9, {5, 1, 2}, kF32}), {"elements w4 t256 g1 c0"}},
       {"indices", Indices({2, 16, 12, 14, kStem}), {"elements w2 t256 g1 c0"}},
       {"rows", Indices({2, 3, 12, 16, kStem, kF32, kRowMajor}), {"elements w2 t256 g1 c0"}},
+      // The image is read once, and never stored.
+      {"of relu", OfRelu({2, 16, 12, 14, kStem}), {"elements w8 t256 g1 c0"}},
   });
 }
 
@@ -134,15 +147,22 @@ TEST(CudaPool, Backward) {
   ExpectPlansAndNumbers(cases);
 }
 
-// Loads across the channels are of 16 bytes, and none of a whole window is under a condition.
-TEST(CudaPool, LoadsWholeVectors) {
-  const auto units = UnitsOf({"stem", Offsets({2, 64, 12, 14, kStem}), {}});
-  ASSERT_EQ(units.size(), 1u);
-  const std::string& source = units[0].source();
-  EXPECT_THAT(source, HasSubstr("W = 8"));
-  EXPECT_THAT(source, HasSubstr("tk::load<tk::bfloat16, W>"));
-  EXPECT_THAT(source, Not(HasSubstr("load_masked")));
-  EXPECT_THAT(source, Not(HasSubstr("int64_t*")));
+// Loads across the channels are of 16 bytes, forward without conditions, and indices of eight bytes
+// are nowhere.
+TEST(CudaPool, MovesWholeVectorsOfWhatItNeeds) {
+  const Pooling stem{2, 64, 12, 14, kStem};
+  const auto forward = UnitsOf({"forward", Offsets(stem), {}});
+  const auto backward = UnitsOf({"backward", OffsetsBackward(stem), {}});
+  ASSERT_EQ(forward.size(), 1u);
+  ASSERT_EQ(backward.size(), 1u);
+  for (const auto& unit : {forward[0], backward[0]}) {
+    EXPECT_THAT(unit.source(), HasSubstr("W = 8"));
+    EXPECT_THAT(unit.source(), HasSubstr("uint8_t*"));
+    EXPECT_THAT(unit.source(), Not(HasSubstr("int64_t*")));
+    EXPECT_THAT(unit.source(), Not(HasSubstr("gather")));
+    EXPECT_THAT(unit.source(), Not(HasSubstr("strided")));
+  }
+  EXPECT_THAT(forward[0].source(), Not(HasSubstr("masked")));
 }
 
 bool CallsLibrary(GraphBuilder g) {
