@@ -284,6 +284,19 @@ Tensor GradientOf(Builder& b, const Pool& pool, const Tensor& grad, const Tensor
   });
 }
 
+// A tensor of windows; Unimplemented for symbolic sizes that only the job's guards hold equal.
+absl::Status CheckWindows(const char* what, const Tensor& t, const Sizes& sizes) {
+  const bool alike =
+      t.sizes().size() == sizes.size() &&
+      std::equal(sizes.begin(), sizes.end(), t.sizes().begin(),
+                 [](const Expr& a, const Expr& b) { return sym::Hint(a) == sym::Hint(b); });
+  const bool constant =
+      std::all_of(sizes.begin(), sizes.end(), [](const Expr& size) { return size.IsConstant(); });
+  absl::Status status = CheckSizes(what, t, sizes);
+  if (status.ok() || !alike || constant) return status;
+  return absl::UnimplementedError("sizes that are equal by guards");
+}
+
 // The gradient is argument 0, the places `places`, and the pooling's numbers begin at `first`.
 Results Backward(Builder& b, const Call& call, const Place& place, int places, int first,
                  const Sizes& sizes) {
@@ -291,8 +304,8 @@ Results Backward(Builder& b, const Call& call, const Place& place, int places, i
   const Tensor grad = SharedArgument(b, call, 0), at = SharedArgument(b, call, places);
   if (at.dtype() != place.dtype) return absl::InvalidArgumentError("places of another type");
   const Sizes expected = ResultSizes(pool, sizes);
-  TENSORD_RETURN_IF_ERROR(CheckSizes("the gradient", grad, expected));
-  TENSORD_RETURN_IF_ERROR(CheckSizes("the places", at, expected));
+  TENSORD_RETURN_IF_ERROR(CheckWindows("the gradient", grad, expected));
+  TENSORD_RETURN_IF_ERROR(CheckWindows("the places", at, expected));
   return std::vector<Tensor>{GradientOf(b, pool, grad, at, sizes, place)};
 }
 
@@ -302,7 +315,8 @@ Results IndicesBackward(Builder& b, const Call& call) {
   return Backward(b, call, kIndex, 7, 2, call.tensor(1).sizes());
 }
 
-// (grad_output, offsets, sizes of the image, kernel_size, stride, padding, dilation, ceil_mode)
+// (grad_output, offsets, rows and columns of the image, kernel_size, stride, padding, dilation,
+// ceil_mode, whether the result is channels-last, which its declared strides say as well)
 Results OffsetsBackward(Builder& b, const Call& call) {
   const Tensor grad = call.tensor(0);
   const Sizes image = call.integers(2);
