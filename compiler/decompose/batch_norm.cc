@@ -223,7 +223,7 @@ Results BatchNormWithUpdateFunctional(Builder& b, const Call& call) {
 
 // (grad_out, input, weight?, running_mean?, running_var?, save_mean?, save_rstd?, train, eps, mask)
 Results BatchNormBackward(Builder& b, const Call& call) {
-  const Tensor grad = call.tensor(0), input = call.tensor(1);
+  const Tensor grad = SharedArgument(b, call, 0), input = SharedArgument(b, call, 1);
   const auto weight = call.optional_tensor(2);
   const bool train = call.boolean(7);
   const double eps = call.real(8);
@@ -239,7 +239,7 @@ Results BatchNormBackward(Builder& b, const Call& call) {
   TENSORD_RETURN_IF_ERROR(CheckVectors(input, {weight, mean_argument, spread_argument}));
 
   const int rank = input.rank();
-  const Tensor x = Shared(b, ToFloat(b, input)), g = Shared(b, ToFloat(b, grad));
+  const Tensor x = ToFloat(b, input), g = ToFloat(b, grad);
   const DType compute = x.dtype();
   const Tensor mean = Channels(b, *mean_argument, rank);
   Tensor rstd = Channels(b, *spread_argument, rank);

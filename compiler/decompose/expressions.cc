@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "compiler/decompose/layout.h"
 
 namespace tensord::compiler {
 namespace {
@@ -102,8 +103,17 @@ absl::Status CheckSizes(const char* what, const Tensor& t, const Sizes& sizes) {
       absl::StrCat(what, " has sizes ", Show(t.sizes()), " where ", Show(sizes), " is needed"));
 }
 
-Tensor Shared(Builder& b, const Tensor& t) {
-  return !t.view() && (t.cost() >= 10 || t.reads() >= 3) ? b.Realize(t) : t;
+namespace {
+
+bool IsDear(const Tensor& t) { return !t.view() && (t.cost() >= 10 || t.reads() >= 3); }
+
+}  // namespace
+
+Tensor Shared(Builder& b, const Tensor& t) { return IsDear(t) ? b.Realize(t) : t; }
+
+Tensor SharedArgument(Builder& b, const Call& call, int i) {
+  const Tensor t = call.tensor(i);
+  return IsDear(t) ? b.RealizeAs(t, BufferStrides(call.argument_type(i))) : t;
 }
 
 DType FloatType(DType dtype) { return IsFloating(dtype) ? ComputeType(dtype) : kFloat32; }

@@ -15,13 +15,14 @@ namespace {
 
 // Library operators whose results are channels-last when their first argument is.
 constexpr std::string_view kFollowing[] = {
-    "aten::convolution",          "aten::max_pool2d_with_indices", "aten::avg_pool2d",
-    "aten::_adaptive_avg_pool2d", "aten::upsample_bilinear2d",     "aten::upsample_nearest2d",
+    "aten::convolution",         "aten::avg_pool2d",         "aten::_adaptive_avg_pool2d",
+    "aten::upsample_bilinear2d", "aten::upsample_nearest2d",
 };
 // Lowered operators outside the pointwise tables whose result may have any layout.
 constexpr std::string_view kLayoutFree[] = {
     "aten::cat",
     "aten::constant_pad_nd",
+    "aten::max_pool2d_with_indices",
     "aten::native_batch_norm",
     "aten::_native_batch_norm_legit",
     "aten::_native_batch_norm_legit_functional",

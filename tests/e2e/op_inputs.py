@@ -194,4 +194,15 @@ def pictures(dtype: torch.dtype) -> list[Arguments]:
     ]
 
 
+def ties(dtype: torch.dtype) -> list[Arguments]:
+    """Images with many equal elements, in both memory formats; the last with NaN, and with planes
+    of nothing but -inf."""
+    x = make(dtype, 2, 16, 13, 15).round()
+    holes = x.clone()
+    holes.view(-1)[::29] = torch.nan
+    holes[0, ::3] = -torch.inf
+    both = [(x,), (x.to(memory_format=torch.channels_last),), (x[0],)]
+    return [*both, (holes,), (holes.to(memory_format=torch.channels_last),)]
+
+
 Inputs = Callable[[torch.dtype], list[Arguments]]
