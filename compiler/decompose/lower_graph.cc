@@ -27,9 +27,12 @@ absl::Status Invalid(const Node& node, absl::string_view what) {
 //   - one reader: always worth it, until the body is so large that compilers spill and fusion has
 //   no
 //     choice left. A chain of views costs nothing, but every link is a call when the body is run.
-bool ShouldRealize(const Tensor& t, int uses, int chain) {
+// `stays`: a result of the program, which has memory in any case.
+bool ShouldRealize(const Tensor& t, int uses, bool stays, int chain) {
   if (t.view()) return false;
   if (t.cost() > 150 || t.reads() > 12 || chain > 250) return true;
+  // Computed where it is read first, with that reader, not from the same operands at the end.
+  if (stays && uses > 1 && t.reads() >= 2) return true;
   return uses > 1 && (t.cost() >= 10 || t.reads() >= 3);
 }
 
@@ -192,7 +195,9 @@ class Lowerer {
     for (size_t o = 0; o < results.size(); ++o) {
       if (!results[o].defined()) continue;
       const bool shared = !results[o].view() && shared_.count({value, static_cast<int>(o)}) > 0;
-      if (shared || ShouldRealize(results[o], uses_[value][o].count, chains_[value])) {
+      const Use& use = uses_[value][o];
+      const bool stays = use.last == static_cast<int>(graph_.nodes.size());
+      if (shared || ShouldRealize(results[o], use.count, stays, chains_[value])) {
         results[o] = builder_.RealizeAs(results[o], BufferStrides(node.outputs[o]));
       }
     }
