@@ -204,7 +204,7 @@ class Planner {
     if (sums && IsPureColumns(nest_)) return Tile();
     if (!sums && MaySplit() && HasFewLongRows()) return Split(rows, vectors);
     UseWholeWidth();
-    if (!HoldRow(sums) && sums) {  // columns in memory are in whole vectors
+    if (!HoldRow(sums) && HasColumnAccumulators()) {  // columns in memory are in whole vectors
       plan_.interleaved = plan_.partial = plan_.anywhere = false;
       SetWidth(widths_.aligned);
       HoldRow(sums);

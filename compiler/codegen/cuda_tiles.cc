@@ -14,6 +14,9 @@ namespace tensord::compiler {
 namespace {
 
 constexpr int kLeastEdge = 32;
+// One of the loops may be as short as the positions of a filter; its edge is at least kShortEdge.
+constexpr int kLeastShort = 8;
+constexpr int kShortEdge = 16;
 // Both sides of a tile are rows of so many bytes, whole lines of the cache.
 constexpr int kRowBytes = 256;
 constexpr int kMostEdge = 64;
@@ -52,6 +55,13 @@ bool StepsByOne(const Expr& index, int loop) {
   return step && step->Is(1);
 }
 
+// Whether tiles of the vector loop and `loop` are long enough along one of them.
+bool MakeTiles(const Nest& nest, int loop) {
+  const int64_t along = sym::Hint(ExtentOf(nest, VectorLoop(nest)));
+  const int64_t across = sym::Hint(ExtentOf(nest, loop));
+  return std::min(along, across) >= kLeastShort && std::max(along, across) >= kLeastEdge;
+}
+
 // The loads that could be tiled together with each loop.
 std::map<int, std::vector<TileOperand>> CandidatesByLoop(const Nest& nest) {
   std::map<int, std::vector<TileOperand>> candidates;
@@ -60,7 +70,7 @@ std::map<int, std::vector<TileOperand>> CandidatesByLoop(const Nest& nest) {
     for (const Inst& inst : member.loops.block.insts) {
       if (!MayLieAcross(nest, inst) || !seen.emplace(inst.buffer, inst.index).second) continue;
       for (int loop = 0; loop < VectorLoop(nest); ++loop) {
-        if (StepsByOne(inst.index, loop) && sym::Hint(ExtentOf(nest, loop)) >= kLeastEdge) {
+        if (StepsByOne(inst.index, loop) && MakeTiles(nest, loop)) {
           candidates[loop].push_back({inst.buffer, inst.index, inst.storage});
         }
       }
@@ -120,7 +130,7 @@ void ChooseEdges(const Nest& nest, const v1::CudaTarget& target, TilePlan* plan)
   const int most = std::min(kRowBytes / item, item == 1 ? kMostEdgeOfBytes : kMostEdge);
   const auto edge = [&](int loop) {
     int e = most;
-    while (e > kLeastEdge && e > sym::Hint(ExtentOf(nest, loop))) e /= 2;
+    while (e > kShortEdge && e > sym::Hint(ExtentOf(nest, loop))) e /= 2;
     return e;
   };
   plan->along = edge(VectorLoop(nest));
@@ -228,8 +238,7 @@ class TileWriter {
 
 std::optional<TilePlan> PlanTiles(const Program& program, const Nest& nest,
                                   const v1::CudaTarget& target, int width, int threads) {
-  if (nest.shape != NestShape::kFlat || !nest.outer.empty() || nest.inner.size() < 2 ||
-      sym::Hint(nest.inner.back()) < kLeastEdge) {
+  if (nest.shape != NestShape::kFlat || !nest.outer.empty() || nest.inner.size() < 2) {
     return std::nullopt;
   }
   TilePlan plan;
@@ -242,7 +251,7 @@ std::optional<TilePlan> PlanTiles(const Program& program, const Nest& nest,
   constexpr int kMostItems = kMostTileBytes / (kLeastEdge * kLeastEdge);
   while (BytesOf(plan.operands) > kMostItems) plan.operands.pop_back();
   ChooseEdges(nest, target, &plan);
-  TENSORD_CHECK(width <= kLeastEdge, "a vector is longer than a tile");
+  TENSORD_CHECK(width <= kShortEdge, "a vector is longer than a tile");
   for (TileOperand& operand : plan.operands) {
     operand.run = RunOf(nest, plan, operand, threads);
     operand.offset = plan.shared_bytes;

@@ -297,7 +297,7 @@ TEST(CudaSweeps, Totals) {
        {"sweep w4 t256 g32 c32 loops", "rows w1 t256 g8 c1", "elements w1 t256 g1 c0"}},
       {"loss of 40001",
        Loss(3, 40001),
-       {"sweep w1 t256 g256 c0 loops", "rows w1 t256 g4 c1", "elements w1 t256 g1 c0"}},
+       {"sweep w4 t256 g256 c0 interleaved loops", "rows w1 t256 g4 c1", "elements w1 t256 g1 c0"}},
       {"flat", Totals(20000), {"sweep w4 t256 g1 c0 loops", "elements w1 t256 g1 c0"}},
       {"flat odd", Totals(9999, kBF16), {"split w1 t256 g256 c0 parts8", "elements w1 t256 g1 c0"}},
   });

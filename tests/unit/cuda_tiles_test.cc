@@ -156,8 +156,12 @@ std::vector<CudaCase> Cases() {
   add("odd narrow", Turned(131, 197, kBF16), {"tiles w1 64x64 r1"});
   add("half odd", Turned(130, 101, kF32), {"tiles w2 64x64 r1"});
   add("other half odd", Turned(101, 130, kF32), {"tiles w1 64x64 r2"});
-  add("small", TimesTransposed(128, 24, kF32, kF32), {"elements w4"});
-  add("flat", TimesTransposed(24, 128, kF32, kF32), {"elements w4"});
+  add("small", TimesTransposed(128, 24, kF32, kF32), {"tiles w4 16x64 r1"});
+  add("flat", TimesTransposed(24, 128, kF32, kF32), {"tiles w4 64x16 r1"});
+  add("filters", Turned(256, 9, kF32), {"tiles w4 64x16 r1"});
+  add("filters back", Turned(9, 256, kBF16), {"tiles w1 16x64 r1"});
+  add("shorter", TimesTransposed(7, 128, kF32, kF32), {"elements w4"});
+  add("both short", TimesTransposed(24, 16, kF32, kF32), {"elements w4"});
   add("two", SumOfTransposed(128, 64, 2), {"tiles w4 64x64 r4 r4"});
   add("three", SumOfTransposed(128, 64, 3), {"tiles w4 64x32 r2 r2 r2"});
   add("more than find room", SumOfTransposed(32, 64, 9),
