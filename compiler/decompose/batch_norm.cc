@@ -1,4 +1,8 @@
 // Batch normalization over every dimension but the channels (dimension 1).
+#include <algorithm>
+#include <set>
+
+#include "compiler/decompose/loads.h"
 #include "compiler/decompose/norm_common.h"
 
 namespace tensord::compiler {
@@ -71,6 +75,12 @@ std::optional<Tensor> Channels(Builder& b, const std::optional<Tensor>& t, int r
   return Channels(b, *t, rank);
 }
 
+// What a channel's differences from its mean are multiplied by: rstd * weight. Backward computes a
+// norm's result again in these steps (client/tensord/graph_passes/batch_norm_relu.py).
+Tensor ScaleOf(Builder& b, const Tensor& rstd, const std::optional<Tensor>& weight) {
+  return weight ? Times(b, rstd.dtype(), rstd, Channels(b, *weight, rstd.rank())) : rstd;
+}
+
 // An exponential average: (1 - momentum) * old + momentum * now.
 Tensor Update(Builder& b, const Tensor& old, const Tensor& now, double momentum) {
   return Elementwise(b, old.dtype(), {old, now},
@@ -82,6 +92,23 @@ Tensor Copy(Builder& b, const Tensor& t, DType dtype) {
   return Elementwise(b, dtype, {t}, [](Elem v) { return v; });
 }
 
+// A gradient that costs more to compute twice is written once.
+constexpr int kMostGradientCost = 24;
+
+// The gradient, which both passes of backward read. They read `x` anyway, and what is loaded for a
+// channel costs nothing: where but one image is left, it is cheaper to read than to write and read
+// the gradient computed from it.
+Tensor SharedGradient(Builder& b, const Tensor& g, const Tensor& x) {
+  if (g.view() || g.cost() > kMostGradientCost) return Shared(b, g);
+  std::set<BufferId> images = LoadsOf(g).buffers;
+  for (const BufferId known : LoadsOf(x).buffers) images.erase(known);
+  const int64_t size = sym::Hint(sym::Product(g.sizes()));
+  const auto is_image = [&](BufferId id) {
+    return 2 * sym::Hint(sym::Product(b.program().buffers[id].sizes)) > size;
+  };
+  return std::count_if(images.begin(), images.end(), is_image) <= 1 ? g : Shared(b, g);
+}
+
 absl::StatusOr<BatchNorm> Train(Builder& b, const Call& call, const Arguments& a,
                                 const std::vector<int>& dims) {
   const Tensor x = Shared(b, ToFloat(b, a.input));
@@ -91,8 +118,8 @@ absl::StatusOr<BatchNorm> Train(Builder& b, const Call& call, const Arguments& a
   // One number for each channel, and not for each element anew.
   const Tensor rstd = b.Realize(RstdOf(b, moments, count, a.eps));
   BatchNorm out;
-  out.result = Normalized(b, a.input.dtype(), x, moments.mean, rstd, Channels(b, a.weight, rank),
-                          Channels(b, a.bias, rank));
+  out.result = Normalized(b, a.input.dtype(), x, moments.mean, ScaleOf(b, rstd, a.weight),
+                          std::nullopt, Channels(b, a.bias, rank));
   const Tensor mean = DropDims(b, moments.mean, dims);
   out.save_mean = b.Cast(mean, call.result(1).dtype);
   out.save_rstd = b.Cast(DropDims(b, rstd, dims), call.result(2).dtype);
@@ -239,12 +266,12 @@ Results BatchNormBackward(Builder& b, const Call& call) {
   TENSORD_RETURN_IF_ERROR(CheckVectors(input, {weight, mean_argument, spread_argument}));
 
   const int rank = input.rank();
-  const Tensor x = Shared(b, ToFloat(b, input)), g = Shared(b, ToFloat(b, grad));
+  const Tensor x = Shared(b, ToFloat(b, input)), g = SharedGradient(b, ToFloat(b, grad), x);
   const DType compute = x.dtype();
   const Tensor mean = Channels(b, *mean_argument, rank);
   Tensor rstd = Channels(b, *spread_argument, rank);
   if (!train) rstd = Elementwise(b, compute, {rstd}, [eps](Elem v) { return Rsqrt(v + eps); });
-  const Tensor scale = weight ? Times(b, compute, rstd, Channels(b, *weight, rank)) : rstd;
+  const Tensor scale = ScaleOf(b, rstd, weight);
 
   const bool needs_dot = (mask[0] && train) || mask[1], needs_sum = (mask[0] && train) || mask[2];
   Tensor dot, sum;
