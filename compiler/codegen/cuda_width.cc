@@ -1,8 +1,11 @@
 #include "compiler/codegen/cuda_width.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 namespace tensord::compiler {
 namespace {
@@ -43,20 +46,75 @@ bool IsColumn(const Expr& index, int last) {
   return !others;
 }
 
-// Vectors that a thread keeps for its columns, and that it loads for each row.
+bool VariesWith(const Expr& index, int loop) {
+  bool found = false;
+  sym::ForEachSymbol(index, [&](const sym::Atom& atom) {
+    found |= atom.kind == sym::AtomKind::kLoop && atom.id == loop;
+  });
+  return found;
+}
+
+// Values that are the same for all rows, of all members together: equal ones have one number.
+class ColumnValues {
+ public:
+  explicit ColumnValues(int last) : last_(last) {}
+
+  // Number of an instruction's value, given those of its arguments; -1: it differs between rows.
+  int NumberOf(const Inst& inst, std::vector<int> args) {
+    const bool differs = !IsColumn(inst.index, last_) || inst.kind == InstKind::kIndirect ||
+                         std::count(args.begin(), args.end(), -1) > 0;
+    if (differs) return -1;
+    bool varies = VariesWith(inst.index, last_);
+    for (const int arg : args) varies |= varies_[arg];
+    const auto [it, is_new] =
+        numbers_.try_emplace({inst.kind, inst.op, inst.dtype, inst.storage, inst.buffer, inst.index,
+                              inst.number, inst.integer, std::move(args)},
+                             static_cast<int>(varies_.size()));
+    if (is_new) varies_.push_back(varies);
+    return it->second;
+  }
+  // Not one number for all columns.
+  bool IsVector(int number) const { return number >= 0 && varies_[number]; }
+
+ private:
+  using Key =
+      std::tuple<InstKind, Op, DType, DType, BufferId, Expr, double, int64_t, std::vector<int>>;
+  const int last_;
+  std::map<Key, int> numbers_;
+  std::vector<bool> varies_;  // by number: along the columns
+};
+
+// Vectors that a thread keeps for its columns, accumulators and what it computes rows with, and
+// vectors that it loads for each row.
 std::pair<int, int> CountVectors(const Nest& nest, int last) {
-  std::set<std::pair<BufferId, Expr>> columns, rows;
-  int kept = 0;
+  ColumnValues columns(last);
+  std::set<int> used;
+  std::set<std::pair<BufferId, Expr>> rows;
+  int accumulators = 0;
   for (const NestMember& member : nest.members) {
+    std::vector<int> numbers;
+    const auto use = [&](int value) {
+      if (columns.IsVector(numbers[value])) used.insert(numbers[value]);
+    };
     for (const Inst& inst : member.loops.block.insts) {
-      if (inst.kind != InstKind::kLoad || nest.local.count(inst.buffer) != 0) continue;
-      (IsColumn(inst.index, last) ? columns : rows).emplace(inst.buffer, inst.index);
+      std::vector<int> args;
+      for (const int arg : inst.args) args.push_back(numbers[arg]);
+      if (inst.guard >= 0) args.push_back(numbers[inst.guard]);
+      const bool is_local = inst.kind == InstKind::kLoad && nest.local.count(inst.buffer) != 0;
+      const int number = is_local ? -1 : columns.NumberOf(inst, std::move(args));
+      if (number < 0) {
+        std::for_each(inst.args.begin(), inst.args.end(), use);
+        if (inst.kind == InstKind::kLoad && !is_local) rows.emplace(inst.buffer, inst.index);
+      }
+      numbers.push_back(number);
     }
+    for (const Store& store : member.loops.stores) use(store.value);
     for (const Reduction& reduction : member.loops.reductions) {
-      kept += reduction.kind == ReduceKind::kWelford ? 3 : 1;
+      use(reduction.value);
+      accumulators += reduction.kind == ReduceKind::kWelford ? 3 : 1;
     }
   }
-  return {kept + static_cast<int>(columns.size()), static_cast<int>(rows.size())};
+  return {accumulators + static_cast<int>(used.size()), static_cast<int>(rows.size())};
 }
 
 int BodyCost(const Nest& nest) {

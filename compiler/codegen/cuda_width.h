@@ -15,7 +15,7 @@ struct Widths {
   // A thread had better keep to its columns, for what it loads for them is more than what is of
   // rows.
   bool columns = false;
-  int of_columns = 0;  // vectors that it then keeps: loaded or accumulated
+  int of_columns = 0;  // vectors that it then keeps: computed from what it loads, or accumulated
   int of_rows = 0;     // vectors that it loads for each row
 };
 

@@ -293,6 +293,8 @@ Results BatchNormBackward(Builder& b, const Call& call) {
                              });
   } else if (mask[0]) {
     results[0] = Times(b, input.dtype(), g, scale);
+  } else if (call.result(0).dtype != v1::DTYPE_UNSPECIFIED) {
+    results[0] = b.Full(input.dtype(), input.sizes(), 0);  // declared all the same, never read
   }
   const DType weight_type = weight ? weight->dtype() : input.dtype();
   if (mask[1]) results[1] = DropDims(b, Times(b, weight_type, dot, rstd), dims);
