@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/decompose/layout.h"
 #include "compiler/decompose/loads.h"
 #include "compiler/decompose/norm_common.h"
 
@@ -92,26 +93,38 @@ Tensor Copy(Builder& b, const Tensor& t, DType dtype) {
   return Elementwise(b, dtype, {t}, [](Elem v) { return v; });
 }
 
+// What is realized for both passes over images lies as in eager, and in its type.
+Tensor Realized(Builder& b, const Call& call, int argument) {
+  return b.RealizeAs(call.tensor(argument), BufferStrides(call.argument_type(argument)));
+}
+
+Tensor SharedInput(Builder& b, const Call& call, int argument) {
+  const Tensor x = call.tensor(argument);
+  return ToFloat(b, IsDear(x) ? Realized(b, call, argument) : x);
+}
+
 // A gradient that costs more to compute twice is written once.
 constexpr int kMostGradientCost = 24;
 
-// The gradient, which both passes of backward read. They read `x` anyway, and what is loaded for a
-// channel costs nothing: where but one image is left, it is cheaper to read than to write and read
-// the gradient computed from it.
-Tensor SharedGradient(Builder& b, const Tensor& g, const Tensor& x) {
-  if (g.view() || g.cost() > kMostGradientCost) return Shared(b, g);
+// The gradient. Beside it both passes read `x`, and what is loaded for a channel costs nothing:
+// where but one image is left, it is cheaper to read than to write and read the gradient.
+Tensor SharedGradient(Builder& b, const Call& call, int argument, const Tensor& x) {
+  const Tensor g = call.tensor(argument);
+  if (!IsDear(g)) return ToFloat(b, g);
   std::set<BufferId> images = LoadsOf(g).buffers;
   for (const BufferId known : LoadsOf(x).buffers) images.erase(known);
   const int64_t size = sym::Hint(sym::Product(g.sizes()));
   const auto is_image = [&](BufferId id) {
     return 2 * sym::Hint(sym::Product(b.program().buffers[id].sizes)) > size;
   };
-  return std::count_if(images.begin(), images.end(), is_image) <= 1 ? g : Shared(b, g);
+  const bool stays =
+      g.cost() <= kMostGradientCost && std::count_if(images.begin(), images.end(), is_image) <= 1;
+  return ToFloat(b, stays ? g : Realized(b, call, argument));
 }
 
 absl::StatusOr<BatchNorm> Train(Builder& b, const Call& call, const Arguments& a,
                                 const std::vector<int>& dims) {
-  const Tensor x = Shared(b, ToFloat(b, a.input));
+  const Tensor x = SharedInput(b, call, 0);
   const int rank = x.rank();
   const Expr count = CountOf(x.sizes(), dims);
   const Moments moments = MomentsOf(b, x, dims);
@@ -266,7 +279,7 @@ Results BatchNormBackward(Builder& b, const Call& call) {
   TENSORD_RETURN_IF_ERROR(CheckVectors(input, {weight, mean_argument, spread_argument}));
 
   const int rank = input.rank();
-  const Tensor x = Shared(b, ToFloat(b, input)), g = SharedGradient(b, ToFloat(b, grad), x);
+  const Tensor x = SharedInput(b, call, 1), g = SharedGradient(b, call, 0, x);
   const DType compute = x.dtype();
   const Tensor mean = Channels(b, *mean_argument, rank);
   Tensor rstd = Channels(b, *spread_argument, rank);

@@ -102,9 +102,9 @@ absl::Status CheckSizes(const char* what, const Tensor& t, const Sizes& sizes) {
       absl::StrCat(what, " has sizes ", Show(t.sizes()), " where ", Show(sizes), " is needed"));
 }
 
-Tensor Shared(Builder& b, const Tensor& t) {
-  return !t.view() && (t.cost() >= 10 || t.reads() >= 3) ? b.Realize(t) : t;
-}
+bool IsDear(const Tensor& t) { return !t.view() && (t.cost() >= 10 || t.reads() >= 3); }
+
+Tensor Shared(Builder& b, const Tensor& t) { return IsDear(t) ? b.Realize(t) : t; }
 
 DType FloatType(DType dtype) { return IsFloating(dtype) ? ComputeType(dtype) : kFloat32; }
 

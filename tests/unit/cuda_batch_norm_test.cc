@@ -81,6 +81,21 @@ GraphBuilder BackwardOfRelu(const Images& images, v1::DType dtype, bool affine =
   return g;
 }
 
+// The gradient of one norm of what two readers of relu gave: three images, of which one is made.
+GraphBuilder BackwardOfTwoGradients(const Images& images, v1::DType dtype) {
+  GraphBuilder g(kCuda);
+  const v1::TensorMeta meta = ChannelsLast(g, images, dtype), channel = g.Meta({images.channels});
+  const Ref grad = g.Input(meta), other = g.Input(meta), y = g.Input(meta), x = g.Input(meta);
+  const Ref weight = g.Input(channel), mean = g.Input(channel), rstd = g.Input(channel);
+  const Ref sum = g.Node("aten::add.Tensor", {grad, other, 1}, meta);
+  const Ref through = g.Node("aten::threshold_backward", {sum, y, 0}, meta);
+  const Ref r = g.Node(
+      "aten::native_batch_norm_backward",
+      {through, x, weight, nullptr, nullptr, mean, rstd, true, 1e-5, List({true, true, true})},
+      {meta, channel, channel});
+  return g.Output(r).Output(r.result(1)).Output(r.result(2));
+}
+
 // A gradient that goes two ways: through the norm of one branch and the norm of the other.
 GraphBuilder TwoNorms(const Images& images, v1::DType dtype) {
   GraphBuilder g(kCuda);
@@ -137,6 +152,9 @@ TEST(CudaBatchNorm, Backward) {
       {"512 channels",
        Backward({2, 512, 7, 7}, kF32),
        {"sweep w4 t256 g32 c1 tiled loops", "rows w4 t256 g32 c1 tiled loops"}},
+      {"two gradients",
+       BackwardOfTwoGradients({3, 64, 5, 7}, kF32),
+       {"sweep w4 t256 g16 c1 tiled loops", "rows w4 t256 g16 c1 tiled loops"}},
       {"two norms",
        TwoNorms({3, 128, 5, 7}, kBF16),
        {"sweep w8 t256 g16 c1 tiled loops", "rows w8 t256 g16 c1 tiled loops"}},
