@@ -54,6 +54,23 @@ bool VariesWith(const Expr& index, int loop) {
   return found;
 }
 
+// By instruction: whether its value differs along a loop.
+std::vector<bool> VaryAlong(const Block& block, int loop) {
+  std::vector<bool> varies;
+  std::set<int> symbols;  // that do
+  for (const Inst& inst : block.insts) {
+    bool differs = VariesWith(inst.index, loop);
+    sym::ForEachSymbol(inst.index, [&](const sym::Atom& atom) {
+      differs |= atom.kind == sym::AtomKind::kIndirect && symbols.count(atom.id) > 0;
+    });
+    for (const int arg : inst.args) differs = differs || varies[arg];
+    if (inst.guard >= 0) differs = differs || varies[inst.guard];
+    if (differs && inst.kind == InstKind::kIndirect) symbols.insert(inst.symbol);
+    varies.push_back(differs);
+  }
+  return varies;
+}
+
 // Values that are the same for all rows, of all members together: equal ones have one number.
 class ColumnValues {
  public:
@@ -137,6 +154,17 @@ bool HasColumnSums(const Nest& nest) {
 bool IsPureColumns(const Nest& nest) {
   return std::all_of(nest.members.begin(), nest.members.end(), [](const NestMember& m) {
     return m.has_inner && m.has_outer && m.position == 1 && !m.reduces_inner;
+  });
+}
+
+bool IsSeldom(const Nest& nest) {
+  const int last = static_cast<int>(nest.outer.size() + nest.inner.size()) - 1;
+  return std::all_of(nest.members.begin(), nest.members.end(), [last](const NestMember& member) {
+    const std::vector<Store>& stores = member.loops.stores;
+    const std::vector<bool> varies = VaryAlong(member.loops.block, last);
+    return !stores.empty() && std::all_of(stores.begin(), stores.end(), [&](const Store& store) {
+      return store.guard >= 0 && !varies[store.guard];
+    });
   });
 }
 

@@ -24,6 +24,9 @@ bool HasColumnSums(const Nest& nest);
 // One pass in which nothing is reduced along rows: columns are independent of each other.
 bool IsPureColumns(const Nest& nest);
 
+// What each member writes, it writes only for rows that a condition names.
+bool IsSeldom(const Nest& nest);
+
 // Bodies so large that registers are short.
 bool IsHeavy(const Nest& nest);
 
