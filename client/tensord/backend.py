@@ -8,7 +8,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import torch
@@ -65,8 +65,7 @@ def _compile(
     exporting = STATS.seconds("export_seconds")
     try:
         greeting = rpc.client().hello()
-        if chosen.attention and os.environ.get("TENSORD_ATTENTION", "1") != "0":
-            _improve(module)
+        _improve(module, options.switched_off(chosen))
         return _autograd(chosen, greeting)(module, example_inputs)
     except Exception as error:
         if _is_for_dynamo(error):
@@ -78,10 +77,10 @@ def _compile(
         STATS.add_seconds("capture_seconds", time.perf_counter() - start - exported)
 
 
-def _improve(module: fx.GraphModule) -> None:
+def _improve(module: fx.GraphModule, off: Container[str]) -> None:
     """The passes before autograd, in place; a pass that fails leaves the graph as it was."""
     try:
-        graph_passes.run(module)
+        graph_passes.run(module, off)
     except Exception as error:
         fallback.note(error, "a pass over the captured graph")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ class Options:
     mode: str = "default"
     deterministic: bool = False
     attention: bool = True
+    merged_products: bool = True
 
 
 def _mode(value: Any) -> str:
@@ -49,6 +51,8 @@ _KNOWN: dict[str, Callable[[Any], Any]] = {
     "deterministic": _bool("deterministic"),
     # Hand-written attention becomes library calls on GPUs; also TENSORD_ATTENTION=0.
     "attention": _bool("attention"),
+    # Linear layers of one input become one product on GPUs; also TENSORD_MERGED_PRODUCTS=0.
+    "merged_products": _bool("merged_products"),
 }
 
 
@@ -69,3 +73,12 @@ def parse(mode: str | None, options: Mapping[str, Any] | None, extra: Mapping[st
             f"known are {', '.join(map(repr, _KNOWN))}"
         )
     return Options(**{name: _KNOWN[name](value) for name, value in given.items()})
+
+
+def switched_off(chosen: Options) -> frozenset[str]:
+    """The names of graph passes that the options or the environment turn off."""
+    return frozenset(
+        name
+        for name in ("attention", "merged_products")
+        if not getattr(chosen, name) or os.environ.get(f"TENSORD_{name.upper()}") == "0"
+    )

@@ -243,10 +243,10 @@ EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
   std::string text;
   if (stride) {
     const std::string at = absl::StrCat(pointer, " + ", ScalarText(inst.index));
-    if (stride->Is(1) && LaneStep().empty()) {
+    if (stride->Is(1) && LaneStep().empty() && (!guarded || LoadsAtOnce(inst.index))) {
       text = guarded ? absl::StrCat("tk::load_masked<", storage, ", W>(", at, ", ", mask, ")")
              : tail_ ? absl::StrCat("tk::load_tail<", storage, ", W>(", at, ", left)")
-                     : absl::StrCat("tk::load<", storage, ", W>(", at, ")");
+                     : absl::StrCat("tk::", RunLoad(inst), "<", storage, ", W>(", at, ")");
     } else if (std::string special = SpecialLoad(inst, at, *stride); !special.empty()) {
       text = special;
     } else {

@@ -79,6 +79,11 @@ class BodyEmitter {
   virtual bool KeepsStored(BufferId /*buffer*/) const { return false; }
   // The statement that keeps a vector of such a buffer for later passes.
   virtual std::string WriteLocal(BufferId buffer, const std::string& value) = 0;
+  // What loads a vector of neighbours: "load", or what needs no alignment.
+  virtual std::string RunLoad(const Inst& /*inst*/) const { return "load"; }
+  // Whether a vector whose index grows by one from lane to lane may be loaded at once under a
+  // guard.
+  virtual bool LoadsAtOnce(const Expr& /*index*/) const { return true; }
   // A vector load's text where the target has a better way to the values; `address` is the first
   // element's, `stride` (elements) leads to the next.
   virtual std::string SpecialLoad(const Inst& /*inst*/, const std::string& /*address*/,

@@ -93,6 +93,16 @@ std::string CudaBody::SpecialLoad(const Inst& inst, const std::string& address,
   return absl::StrCat("Tile", number, "::read<W>(tile", number, ", tile_row, tile_column)");
 }
 
+std::string CudaBody::RunLoad(const Inst& inst) const {
+  if (!plan_.anywhere || IsRun(inst.index)) return "load";
+  if (plan_.peeled) {
+    const Expr start = sym::Substitute(inst.index, {{VectorLoop(), Expr(0)}});
+    const Expr apart = start - *StartOfStoredRow(nest(), plan_.width);
+    if (sym::ExactDiv(apart, Expr(plan_.width))) return "load";
+  }
+  return "load_anywhere";
+}
+
 std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
   const auto key = std::make_pair(inst.buffer, inst.index);
   if (repeated_.count(key) == 0) return BodyEmitter::DefineLoad(inst, text);
@@ -113,7 +123,7 @@ std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
 }
 
 bool CudaBody::IsRun(const Expr& e) const {
-  return !plan_.interleaved && VectorAlignment(e, VectorLoop()) >= plan_.width;
+  return !plan_.interleaved && !plan_.peeled && VectorAlignment(e, VectorLoop()) >= plan_.width;
 }
 
 std::string CudaBody::SpecialCompute(const Inst& inst) {

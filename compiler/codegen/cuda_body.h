@@ -34,8 +34,10 @@ class CudaBody : public BodyEmitter {
   bool ComputesAgain(BufferId buffer) const override { return again_.count(buffer) != 0; }
   bool KeepsStored(BufferId buffer) const override { return stored_.count(buffer) != 0; }
   std::string WriteLocal(BufferId buffer, const std::string& value) override;
+  bool LoadsAtOnce(const Expr& index) const override { return IsRun(index); }
   std::string SpecialLoad(const Inst& inst, const std::string& address,
                           const Expr& stride) override;
+  std::string RunLoad(const Inst& inst) const override;
   std::string DefineLoad(const Inst& inst, const std::string& text) override;
   std::string SpecialCompute(const Inst& inst) override;
   std::string LaneStep() const override { return plan_.interleaved ? "G" : ""; }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler/codegen/cpp_text.h"
+#include "compiler/codegen/cuda_width.h"
 
 namespace tensord::compiler {
 namespace {
@@ -315,9 +316,10 @@ class CudaNestWriter {
     std::string text = Flush(depth);
     const std::string loop = absl::StrCat("i", FirstInner());
     const std::string extent = body_.ExtentText(nest_.inner[0]);
-    // A vector's last element, and how many are left of one that is not whole.
-    const std::string last =
-        absl::StrCat(loop, plan_.interleaved ? " + (W - 1) * G" : " + (W - 1)");
+    // The last element that a vector touches, and how many are left of one that is not whole.
+    const std::string last = absl::StrCat(loop, plan_.interleaved ? " + (W - 1) * G"
+                                                : plan_.anywhere  ? " + 2 * (W - 1)"
+                                                                  : " + (W - 1)");
     const std::string left = plan_.interleaved
                                  ? absl::StrCat("(", extent, " - ", loop, " + G - 1) / G")
                                  : absl::StrCat(extent, " - ", loop);
@@ -325,14 +327,21 @@ class CudaNestWriter {
                                           "    [[maybe_unused]] const index left = ", left, ";\n",
                                           rest, indent, "  }\n");
     if (plan_.chunks == 0) {
-      absl::StrAppend(&text, indent, "{\n", indent, "  index ", loop,
-                      plan_.interleaved ? " = lane;\n" : " = lane * W;\n", indent, "  for (; ",
+      const std::string first = plan_.interleaved ? "lane"
+                                : plan_.peeled    ? "lead + lane * W"
+                                                  : "lane * W";
+      absl::StrAppend(&text, indent, "{\n", plan_.peeled ? Lead(indent) : "", indent, "  index ",
+                      loop, " = ", first, ";\n",
+                      plan_.anywhere && RunsOnce() ? "#pragma unroll 4\n" : "", indent, "  for (; ",
                       last, " < ", extent, "; ", loop, " += G * W) {\n", whole, indent, "  }\n",
-                      indent, "  ", tail, indent, "}\n");
+                      indent, "  ", plan_.peeled ? PeeledEnds(loop, extent, rest, indent) : tail,
+                      indent, "}\n");
       return text;
     }
     const int64_t of_group = int64_t{plan_.group} * plan_.width;
-    const int64_t filled = plan_.tiled ? 0 : *nest_.inner[0].AsConstant() / of_group;
+    const int64_t beyond = plan_.anywhere ? plan_.width - 1 : 0;
+    const int64_t filled =
+        plan_.tiled ? 0 : std::max<int64_t>(0, *nest_.inner[0].AsConstant() - beyond) / of_group;
     const std::string start =
         absl::StrCat(indent, "  [[maybe_unused]] const index ", loop,
                      plan_.interleaved ? " = (first_vector + k * G) * W + lane;\n"
@@ -342,8 +351,8 @@ class CudaNestWriter {
                       "; ++k) {\n", start, whole, indent, "}\n");
     }
     if (filled < plan_.chunks) {
-      absl::StrAppend(&text, indent, "{\n", indent, "  constexpr int k = ", filled, ";\n", start,
-                      indent, "  ");
+      absl::StrAppend(&text, "#pragma unroll\n", indent, "for (int k = ", filled, "; k < ",
+                      plan_.chunks, "; ++k) {\n", start, indent, "  ");
       // Interleaved lanes are nearly all partial at a row's end; of neighbours it is one thread's.
       if (plan_.partial || plan_.tiled) {
         absl::StrAppend(&text, "if (", last, " < ", extent, ") {\n", whole, indent, "  } else ");
@@ -351,6 +360,24 @@ class CudaNestWriter {
       absl::StrAppend(&text, tail, indent, "}\n");
     }
     return text;
+  }
+
+  // How many elements of the row come before the first that the row's stores find aligned.
+  std::string Lead(const std::string& indent) {
+    const std::string start = body_.ScalarText(*StartOfStoredRow(nest_, plan_.width));
+    return absl::StrCat(indent, "  const index lead = -static_cast<index>(", start,
+                        ") & (W - 1);\n");
+  }
+
+  // The vectors of a peeled row that are not whole: behind the others, and the first elements,
+  // which are the first thread's.
+  static std::string PeeledEnds(const std::string& loop, const std::string& extent,
+                                const std::string& lines, const std::string& indent) {
+    return absl::StrCat("for (int end = 0; end < 2; ++end) {\n", indent, "    if (end == 1) ", loop,
+                        " = lane == 0 ? 0 : ", extent, ";\n", indent,
+                        "    const index left = end == 0 ? ", extent, " - ", loop, " : lead;\n",
+                        indent, "    if (", loop, " < ", extent, " && left > 0) {\n", lines, indent,
+                        "    }\n", indent, "  }\n");
   }
 
   bool RunsOnce() const {

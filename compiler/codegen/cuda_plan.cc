@@ -35,6 +35,8 @@ constexpr int kUsualChunks = 4;
 // times narrower than wished.
 constexpr int64_t kLeastInterleaved = 1024;
 constexpr int kMostWaste = 4;
+// Bytes of an element.
+constexpr int kNarrow = 4;
 // Rows of fewer vectors belong to a warp or a part of one.
 constexpr int kMostVectorsOfWarp = 128;
 // Shared memory that every device has without asking for more.
@@ -151,7 +153,7 @@ class Planner {
       Tile();
     } else if (IsPointwise(nest_) && !PaysByRows()) {
       Elements();
-    } else if (IsPointwise(nest_) && !MoreWithinRows(widths_)) {
+    } else if (IsPointwise(nest_) && (!MoreWithinRows(widths_) || LoadsAnywhere(true))) {
       RowsOfElements();
     } else {
       Rows();
@@ -203,7 +205,7 @@ class Planner {
     if (!sums && MaySplit() && HasFewLongRows()) return Split(rows, vectors);
     UseWholeWidth();
     if (!HoldRow(sums) && sums) {  // columns in memory are in whole vectors
-      plan_.interleaved = plan_.partial = false;
+      plan_.interleaved = plan_.partial = plan_.anywhere = false;
       SetWidth(widths_.aligned);
       HoldRow(sums);
     }
@@ -261,6 +263,7 @@ class Planner {
   // Every thread runs through its part of the row, with several vectors under way.
   void RowsOfElements() {
     if (IsSeldom(nest_)) return SeldomRows();
+    UseWholeWidth(/*may_peel=*/true);
     const int64_t vectors = std::max<int64_t>(1, sym::Hint(vectors_));
     Threads(static_cast<int>(std::clamp<int64_t>(RoundUpToWarp(vectors / kVectorsOfDearRow),
                                                  kRowSweepBlock, 2 * kUsualThreads)));
@@ -284,15 +287,26 @@ class Planner {
   }
 
   // Wide vectors also where rows are no multiple of them, or not aligned.
-  void UseWholeWidth() {
+  void UseWholeWidth(bool may_peel = false) {
     if (!IsLongRow()) return;
     if (IsPartial(widths_)) {
       plan_.partial = true;  // rows in wide memory, like a product's padded result
       SetWidth(widths_.partial);
+    } else if (LoadsAnywhere(may_peel)) {
+      plan_.partial = plan_.anywhere = true;
+      plan_.peeled = !widths_.loads_anywhere;
+      SetWidth(widths_.wished);
     } else if (IsWasteful(widths_)) {
       plan_.interleaved = true;
       SetWidth(widths_.wished);
     }
+  }
+
+  // Aligned vectors would be much narrower, but those of loads alone need not be aligned. Elements
+  // of four bytes are read one by one as fast.
+  bool LoadsAnywhere(bool may_peel) const {
+    return IsWasteful(widths_) && !IsPartial(widths_) && widths_.narrowest < kNarrow &&
+           (widths_.loads_anywhere || (may_peel && widths_.peeled));
   }
 
   // Places count lanes one by one.
@@ -433,6 +447,7 @@ std::string ToString(const CudaPlan& plan) {
   absl::StrAppend(&text, " t", plan.threads, " g", plan.group, " c", plan.chunks);
   if (plan.interleaved) text += " interleaved";
   if (plan.partial) text += " partial";
+  if (plan.anywhere) text += plan.peeled ? " peeled" : " anywhere";
   if (plan.tiled) text += " tiled";
   if (plan.loops_rows) text += " loops";
   if (plan.turns > 1) absl::StrAppend(&text, " turns", plan.turns);

@@ -39,8 +39,13 @@ struct CudaPlan {
   // neighbouring elements one by one, whatever the row's length and alignment.
   bool interleaved = false;
   bool partial = false;  // the last vector of a row has fewer elements
-  int parts = 1;         // kSplit: blocks of a row
-  int resident = 1;      // blocks that a multiprocessor has room for, which bounds registers
+  // Vectors of neighbours whose loads may start anywhere; stores are aligned. kRows, with
+  // `partial`.
+  bool anywhere = false;
+  // The same, where stores are aligned because vectors start behind a row's first elements.
+  bool peeled = false;
+  int parts = 1;     // kSplit: blocks of a row
+  int resident = 1;  // blocks that a multiprocessor has room for, which bounds registers
   // kElements: the function serves several nests, and finds sizes and buffers by its arguments.
   bool of_many = false;
   int rows_at_once = 1;           // tiled: rows of which a thread has the loads under way

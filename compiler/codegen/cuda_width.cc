@@ -18,19 +18,20 @@ constexpr int kMostWidth = 8;
 constexpr int kHeavyBody = 400;
 constexpr int kHeavyWidth = 4;
 
-// Calls visit(storage dtype, index) for each access inside the vector loop.
+// Calls visit(storage dtype, index, whether it is a guarded load) for each access inside the vector
+// loop.
 template <class F>
 void ForEachVectorAccess(const Program& program, const Nest& nest, const F& visit) {
   for (const NestMember& member : nest.members) {
     if (!member.has_inner) continue;
     for (const Inst& inst : member.loops.block.insts) {
       if (inst.kind == InstKind::kLoad && nest.local.count(inst.buffer) == 0) {
-        visit(inst.storage, inst.index);
+        visit(inst.storage, inst.index, inst.guard >= 0);
       }
     }
     for (const Store& store : member.loops.stores) {
       if (nest.local.count(store.buffer) == 0) {
-        visit(program.buffers[store.buffer].dtype, store.index);
+        visit(program.buffers[store.buffer].dtype, store.index, false);
       }
     }
   }
@@ -44,6 +45,13 @@ bool IsColumn(const Expr& index, int last) {
               (atom.kind == sym::AtomKind::kLoop && atom.id != last);
   });
   return !others;
+}
+
+// A loop that is one vector or two. What is padded there, as the channels of an image, has fewer
+// elements: its loads are seldom aligned, and must not keep stores from being wide.
+bool IsShort(const Expr& extent) {
+  const auto constant = extent.AsConstant();
+  return constant && *constant <= kMostWidth;
 }
 
 bool VariesWith(const Expr& index, int loop) {
@@ -144,7 +152,50 @@ int BodyCost(const Nest& nest) {
   return cost;
 }
 
+sym::SymbolKey VectorLoopOf(const Nest& nest) {
+  return {sym::AtomKind::kLoop, static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};
+}
+
+// Calls visit(store) for each store to memory inside the vector loop.
+template <class F>
+void ForEachVectorStore(const Nest& nest, const F& visit) {
+  for (const NestMember& member : nest.members) {
+    if (!member.has_inner) continue;
+    for (const Store& store : member.loops.stores) {
+      if (nest.local.count(store.buffer) == 0) visit(store);
+    }
+  }
+}
+
+// Stores are plain, and nothing is loaded or stored under a condition: what is keeps its alignment.
+bool IsUnconditional(const Nest& nest) {
+  bool plain = true;
+  ForEachVectorStore(nest, [&](const Store& store) {
+    plain = plain && store.mode == StoreMode::kAssign && store.guard < 0;
+  });
+  for (const NestMember& member : nest.members) {
+    for (const Inst& inst : member.loops.block.insts) {
+      plain = plain && (inst.kind != InstKind::kLoad || inst.guard < 0 || !member.has_inner);
+    }
+  }
+  return plain;
+}
+
 }  // namespace
+
+std::optional<Expr> StartOfStoredRow(const Nest& nest, int width) {
+  const sym::SymbolKey loop = VectorLoopOf(nest);
+  std::optional<Expr> first;
+  bool together = true;
+  ForEachVectorStore(nest, [&](const Store& store) {
+    const auto step = sym::LinearCoefficient(store.index, loop);
+    const Expr start = sym::Substitute(store.index, {{loop, Expr(0)}});
+    if (!first) first = start;
+    together =
+        together && step && step->Is(1) && sym::ExactDiv(start - *first, Expr(width)).has_value();
+  });
+  return together ? first : std::nullopt;
+}
 
 bool HasColumnSums(const Nest& nest) {
   return std::any_of(nest.members.begin(), nest.members.end(),
@@ -177,7 +228,8 @@ Widths ChooseWidth(const Program& program, const Nest& nest) {
   int64_t of_columns = 0, of_rows = 0;  // bytes of an element
   bool straight = true;
   std::vector<std::pair<int, int64_t>> alignments;
-  ForEachVectorAccess(program, nest, [&](DType storage, const Expr& index) {
+  const bool is_short = IsShort(nest.inner.back());
+  ForEachVectorAccess(program, nest, [&](DType storage, const Expr& index, bool guarded) {
     const auto step = sym::LinearCoefficient(index, {sym::AtomKind::kLoop, last});
     if (step && step->Is(0)) return;  // one element for all lanes
     const int size = static_cast<int>(ItemSize(storage));
@@ -192,6 +244,7 @@ Widths ChooseWidth(const Program& program, const Nest& nest) {
     straight = straight && alignment != 0;
     if (alignment == 0) return;
     if (size > 1) smallest = std::min(smallest, size);
+    if (guarded && is_short) return;  // lane by lane, where vectors are not aligned
     alignments.emplace_back(size, alignment);
   });
   if (alignments.empty()) return {};
@@ -205,12 +258,20 @@ Widths ChooseWidth(const Program& program, const Nest& nest) {
     return std::all_of(alignments.begin(), alignments.end(),
                        [w](const auto& access) { return access.second % w == 0; });
   };
-  Widths widths{.wished = width, .straight = straight, .columns = columns};
+  Widths widths{.wished = width, .straight = straight, .narrowest = smallest, .columns = columns};
   std::tie(widths.of_columns, widths.of_rows) = CountVectors(nest, last);
   while (width > 1 && !is_aligned(width)) width /= 2;
   widths.partial = std::max(width, 1);
   while (width > 1 && !sym::ExactDiv(nest.inner.back(), Expr(width))) width /= 2;
   widths.aligned = std::max(width, 1);
+  if (straight && IsUnconditional(nest)) {
+    widths.loads_anywhere = true;
+    ForEachVectorStore(nest, [&](const Store& store) {
+      const int64_t alignment = VectorAlignment(store.index, VectorLoopOf(nest));
+      widths.loads_anywhere = widths.loads_anywhere && alignment % widths.wished == 0;
+    });
+    widths.peeled = StartOfStoredRow(nest, widths.wished).has_value();
+  }
   return widths;
 }
 

@@ -2,22 +2,32 @@
 #ifndef TENSORD_COMPILER_CODEGEN_CUDA_WIDTH_H_
 #define TENSORD_COMPILER_CODEGEN_CUDA_WIDTH_H_
 
+#include <optional>
+
 #include "compiler/schedule/nest.h"
 
 namespace tensord::compiler {
 
 // Elements of a vector along the last inner loop; powers of two.
 struct Widths {
-  int wished = 1;        // by the sizes of elements and the body
-  int partial = 1;       // keeps every access aligned
-  int aligned = 1;       // and divides the innermost loop
+  int wished = 1;   // by the sizes of elements and the body
+  int partial = 1;  // keeps every access aligned
+  int aligned = 1;  // and divides the innermost loop
+  // `wished` keeps every store aligned, and loads may start anywhere (tk::load_anywhere); so it
+  // does where each row starts with the elements before the first aligned vector.
+  bool loads_anywhere = false, peeled = false;
   bool straight = true;  // no access lies across the loop
+  int narrowest = 8;     // bytes of the narrowest element that lies along it
   // A thread had better keep to its columns, for what it loads for them is more than what is of
   // rows.
   bool columns = false;
   int of_columns = 0;  // vectors that it then keeps: computed from what it loads, or accumulated
   int of_rows = 0;     // vectors that it loads for each row
 };
+
+// The place, in elements of its buffer, at which the first of the stores finds a row: those of a
+// peeled row are aligned together, up to a multiple of `width`. Nothing where they are not.
+std::optional<Expr> StartOfStoredRow(const Nest& nest, int width);
 
 // Whether some reduction is over rows.
 bool HasColumnSums(const Nest& nest);

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler/decompose/layout.h"
 #include "compiler/decompose/loads.h"
 #include "compiler/decompose/norm_common.h"
 
@@ -93,16 +92,6 @@ Tensor Copy(Builder& b, const Tensor& t, DType dtype) {
   return Elementwise(b, dtype, {t}, [](Elem v) { return v; });
 }
 
-// What is realized for both passes over images lies as in eager, and in its type.
-Tensor Realized(Builder& b, const Call& call, int argument) {
-  return b.RealizeAs(call.tensor(argument), BufferStrides(call.argument_type(argument)));
-}
-
-Tensor SharedInput(Builder& b, const Call& call, int argument) {
-  const Tensor x = call.tensor(argument);
-  return ToFloat(b, IsDear(x) ? Realized(b, call, argument) : x);
-}
-
 // A gradient that costs more to compute twice is written once.
 constexpr int kMostGradientCost = 24;
 
@@ -119,12 +108,12 @@ Tensor SharedGradient(Builder& b, const Call& call, int argument, const Tensor& 
   };
   const bool stays =
       g.cost() <= kMostGradientCost && std::count_if(images.begin(), images.end(), is_image) <= 1;
-  return ToFloat(b, stays ? g : Realized(b, call, argument));
+  return ToFloat(b, stays ? g : SharedArgument(b, call, argument));
 }
 
 absl::StatusOr<BatchNorm> Train(Builder& b, const Call& call, const Arguments& a,
                                 const std::vector<int>& dims) {
-  const Tensor x = SharedInput(b, call, 0);
+  const Tensor x = ToFloat(b, SharedArgument(b, call, 0));
   const int rank = x.rank();
   const Expr count = CountOf(x.sizes(), dims);
   const Moments moments = MomentsOf(b, x, dims);
@@ -263,7 +252,7 @@ Results BatchNormWithUpdateFunctional(Builder& b, const Call& call) {
 
 // (grad_out, input, weight?, running_mean?, running_var?, save_mean?, save_rstd?, train, eps, mask)
 Results BatchNormBackward(Builder& b, const Call& call) {
-  const Tensor grad = call.tensor(0), input = call.tensor(1);
+  const Tensor grad = call.tensor(0), input = SharedArgument(b, call, 1);
   const auto weight = call.optional_tensor(2);
   const bool train = call.boolean(7);
   const double eps = call.real(8);
@@ -279,7 +268,7 @@ Results BatchNormBackward(Builder& b, const Call& call) {
   TENSORD_RETURN_IF_ERROR(CheckVectors(input, {weight, mean_argument, spread_argument}));
 
   const int rank = input.rank();
-  const Tensor x = SharedInput(b, call, 1), g = SharedGradient(b, call, 0, x);
+  const Tensor x = ToFloat(b, input), g = SharedGradient(b, call, 0, x);
   const DType compute = x.dtype();
   const Tensor mean = Channels(b, *mean_argument, rank);
   Tensor rstd = Channels(b, *spread_argument, rank);

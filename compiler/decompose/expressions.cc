@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "compiler/decompose/layout.h"
 
 namespace tensord::compiler {
 namespace {
@@ -105,6 +106,11 @@ absl::Status CheckSizes(const char* what, const Tensor& t, const Sizes& sizes) {
 bool IsDear(const Tensor& t) { return !t.view() && (t.cost() >= 10 || t.reads() >= 3); }
 
 Tensor Shared(Builder& b, const Tensor& t) { return IsDear(t) ? b.Realize(t) : t; }
+
+Tensor SharedArgument(Builder& b, const Call& call, int i) {
+  const Tensor t = call.tensor(i);
+  return IsDear(t) ? b.RealizeAs(t, BufferStrides(call.argument_type(i))) : t;
+}
 
 DType FloatType(DType dtype) { return IsFloating(dtype) ? ComputeType(dtype) : kFloat32; }
 

@@ -114,6 +114,8 @@ absl::Status CheckSizes(const char* what, const Tensor& t, const Sizes& sizes);
 bool IsDear(const Tensor& t);
 // What several loops read: realized when it is dear.
 Tensor Shared(Builder& b, const Tensor& t);
+// The same for an argument, which keeps the type and the layout that eager gives it.
+Tensor SharedArgument(Builder& b, const Call& call, int i);
 
 // The type in which a composite computes: the compute type, float32 for integers and bools.
 DType FloatType(DType dtype);

@@ -162,7 +162,8 @@ class Lowerer {
     if (op != nullptr && op->mutates_first) TENSORD_RETURN_IF_ERROR(BeforeMutation(i));
     std::vector<Tensor> results;
     bool lowered = false;
-    if (op != nullptr && CanGenerate(node) && (!node.library || IsIn(ViewOperators(), op))) {
+    if (op != nullptr && op->IsLoweredOn(device_) && CanGenerate(node) &&
+        (!node.library || IsIn(ViewOperators(), op))) {
       if (IsIn(MatrixOperators(), op)) RealizeArguments(node);
       const Borrowed borrowed = BringNumbersOver(node);
       const Program& program = builder_.program();

@@ -19,7 +19,8 @@ const Table& AllOperators() {
     for (const auto& part :
          {PointwiseOperators(), CompositeOperators(), ReductionOperators(), SoftmaxOperators(),
           NormOperators(), LossOperators(), ViewOperators(), JoinOperators(), CreationOperators(),
-          IndexingOperators(), RandomOperators(), MatrixOperators(), PartedProductOperators()}) {
+          IndexingOperators(), RandomOperators(), MatrixOperators(), PartedProductOperators(),
+          PoolOperators()}) {
       for (const Operator& op : part) {
         const bool is_new = all->emplace(std::string(op.name), &op).second;
         TENSORD_CHECK(is_new, absl::StrCat("two lowerings of ", std::string(op.name)));

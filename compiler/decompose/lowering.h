@@ -80,6 +80,12 @@ struct Operator {
   LowerFn lower;
   // The first argument's storage is written (aten::copy_).
   bool mutates_first = false;
+  // Where the library's is slower than code of ours: everywhere, or on one kind of device.
+  v1::DeviceType only_on = v1::DEVICE_TYPE_UNSPECIFIED;
+
+  bool IsLoweredOn(v1::DeviceType device) const {
+    return only_on == v1::DEVICE_TYPE_UNSPECIFIED || only_on == device;
+  }
 };
 
 // The operator's line; nullptr when nobody lowers it (it becomes an extern call).
@@ -100,6 +106,7 @@ std::span<const Operator> IndexingOperators();
 std::span<const Operator> RandomOperators();
 std::span<const Operator> MatrixOperators();
 std::span<const Operator> PartedProductOperators();
+std::span<const Operator> PoolOperators();
 
 // ---- Helpers that lowerings share.
 // A dimension in [0, rank), from one in [-rank, rank).

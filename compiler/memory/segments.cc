@@ -65,7 +65,12 @@ std::vector<int> FindSegments(const std::vector<Tenant>& tenants,
   }
   std::sort(places.begin(), places.end());
   places.erase(std::unique(places.begin(), places.end()), places.end());
-  int64_t peak = PeakOf(tenants, others, cuts);
+  const int64_t uncut = PeakOf(tenants, others, cuts);
+  const auto least = std::max<int64_t>(
+      costs.least_bytes, static_cast<int64_t>(costs.least_gain * static_cast<double>(uncut)));
+  // One cut alone may gain little that pays with the next: what is behind it is still as full.
+  std::vector<int> chosen;
+  int64_t peak = uncut, most = 0;
   while (cuts.size() < costs.most_cuts) {
     int64_t best = peak;
     std::vector<int> best_cuts;
@@ -77,15 +82,15 @@ std::vector<int> FindSegments(const std::vector<Tenant>& tenants,
       best = with;
       best_cuts = std::move(now);
     }
-    const double gain = static_cast<double>(peak - best);
-    if (gain < std::max(static_cast<double>(costs.least_bytes),
-                        costs.least_gain * static_cast<double>(peak))) {
-      break;
-    }
+    if (best == peak) break;
     peak = best;
     cuts = std::move(best_cuts);
+    const int64_t gain = uncut - peak - static_cast<int64_t>(cuts.size() - 1) * least;
+    if (gain < least || gain <= most) continue;
+    most = gain;
+    chosen = cuts;
   }
-  return cuts;
+  return chosen;
 }
 
 }  // namespace tensord::compiler

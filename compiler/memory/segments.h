@@ -24,7 +24,7 @@ struct Tenant {
 // What a cut is to be worth. A block takes the host a microsecond or two.
 struct SegmentCosts {
   size_t most_cuts = 8;
-  // A cut lowers the peak by so much of itself, and by so many bytes.
+  // Cuts lower the peak, each on average, by so much of itself and by so many bytes.
   double least_gain = 0.005;
   int64_t least_bytes = 4 << 20;
 };

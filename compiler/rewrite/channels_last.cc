@@ -15,13 +15,14 @@ namespace {
 
 // Library operators whose results are channels-last when their first argument is.
 constexpr std::string_view kFollowing[] = {
-    "aten::convolution",          "aten::max_pool2d_with_indices", "aten::avg_pool2d",
-    "aten::_adaptive_avg_pool2d", "aten::upsample_bilinear2d",     "aten::upsample_nearest2d",
+    "aten::convolution",         "aten::avg_pool2d",         "aten::_adaptive_avg_pool2d",
+    "aten::upsample_bilinear2d", "aten::upsample_nearest2d",
 };
 // Lowered operators outside the pointwise tables whose result may have any layout.
 constexpr std::string_view kLayoutFree[] = {
     "aten::cat",
     "aten::constant_pad_nd",
+    "aten::max_pool2d_with_indices",
     "aten::native_batch_norm",
     "aten::_native_batch_norm_legit",
     "aten::_native_batch_norm_legit_functional",
@@ -42,15 +43,6 @@ bool IsLibraryCall(const Node& node) { return IsOneOf(kFollowing, node.op); }
 
 bool IsRowMajor(const TensorType& type) {
   return type.sizes.size() == 4 && type.strides == ContiguousStrides(type.sizes);
-}
-
-// In memory; dimensions of size 1 do not matter.
-bool IsChannelsLast(const TensorType& type) {
-  const std::vector<Expr> strides = ChannelsLastStrides(type.sizes);
-  for (size_t d = 0; d < 4; ++d) {
-    if (!type.sizes[d].Is(1) && !(type.strides[d] == strides[d])) return false;
-  }
-  return true;
 }
 
 // What a copy of it moves.

@@ -73,6 +73,14 @@ std::vector<Expr> ChannelsLastStrides(const std::vector<Expr>& sizes) {
   return {h * w * c, Expr(1), w * c, c};
 }
 
+bool IsChannelsLast(const TensorType& type) {
+  const std::vector<Expr> strides = ChannelsLastStrides(type.sizes);
+  for (size_t d = 0; d < 4; ++d) {
+    if (!type.sizes[d].Is(1) && !(type.strides[d] == strides[d])) return false;
+  }
+  return true;
+}
+
 bool SuggestsChannelsLast(const TensorType& type) {
   if (type.sizes.size() != 4 || sym::Hint(type.strides[1]) == 0) return false;
   int64_t least = 0;

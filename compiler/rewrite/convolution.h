@@ -43,6 +43,8 @@ bool AllAre(const std::vector<int64_t>& numbers, int64_t value);
 
 // ---- Channels-last memory of rank 4: [N, C, H, W] with the channels innermost.
 std::vector<Expr> ChannelsLastStrides(const std::vector<Expr>& sizes);
+// In memory; dimensions of size 1 do not matter.
+bool IsChannelsLast(const TensorType& type);
 // As torch's suggest_memory_format decides, by which its library calls choose their results'
 // layout: where sizes of 1 leave it open, the layout is row-major.
 bool SuggestsChannelsLast(const TensorType& type);

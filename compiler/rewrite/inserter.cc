@@ -68,6 +68,20 @@ ValueId Inserter::Permute(ValueId value, const std::vector<int>& order) {
   return Node("aten::permute", {ValueArg(value), IntegersArg(dims)}, std::move(type));
 }
 
+ValueId Inserter::Pad(ValueId value, const std::vector<std::pair<int64_t, int64_t>>& zeros) {
+  TensorType type = TypeOf(value);
+  std::vector<Expr> pairs;  // from the last dimension on
+  for (size_t d = zeros.size(); d-- > 0;) {
+    const auto& [before, behind] = zeros[d];
+    type.sizes[d] += Expr(before + behind);
+    pairs.insert(pairs.end(), {Expr(before), Expr(behind)});
+  }
+  type.strides = ContiguousStrides(type.sizes);
+  type.offset = Expr(0);
+  return Node("aten::constant_pad_nd", {ValueArg(value), IntegersArg(pairs), RealArg(0)},
+              std::move(type));
+}
+
 ValueId Inserter::InLayout(ValueId value, const std::vector<Expr>& strides) {
   TensorType type = TypeOf(value);
   const bool same = std::equal(strides.begin(), strides.end(), type.strides.begin());

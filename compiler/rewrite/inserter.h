@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "compiler/rewrite/editor.h"
@@ -32,6 +33,8 @@ class Inserter {
   // Row-major.
   ValueId View(ValueId value, const std::vector<Expr>& sizes);
   ValueId Permute(ValueId value, const std::vector<int>& order);
+  // With zeros in front of and behind each dimension; negative numbers cut off.
+  ValueId Pad(ValueId value, const std::vector<std::pair<int64_t, int64_t>>& zeros);
   // A copy in memory with other strides; the value itself where it has them.
   ValueId InLayout(ValueId value, const std::vector<Expr>& strides);
   // A channel vector that broadcasts over a tensor of that rank: [C, 1, ...] behind dimension

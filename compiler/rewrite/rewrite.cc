@@ -10,6 +10,7 @@
 #include "compiler/rewrite/pad_products.h"
 #include "compiler/rewrite/patch_embedding.h"
 #include "compiler/rewrite/product_epilogues.h"
+#include "compiler/rewrite/space_to_depth.h"
 
 namespace tensord::compiler {
 
@@ -20,6 +21,7 @@ const std::vector<GraphRewrite>& RewritePasses() {
       {"fold_batch_norm", FoldBatchNorm, /*for_cuda=*/true, /*for_cpu=*/false},
       {"patch_embedding", MultiplyPatches, /*for_cuda=*/true, /*for_cpu=*/false},
       {"channels_last", UseChannelsLast, /*for_cuda=*/true, /*for_cpu=*/false},
+      {"space_to_depth", MoveSpaceToDepth, /*for_cuda=*/true, /*for_cpu=*/false},
       {"convolution_epilogues", FuseConvolutionEpilogues, /*for_cuda=*/true, /*for_cpu=*/false},
       {"product_epilogues", ProductEpilogues, /*for_cuda=*/true, /*for_cpu=*/false},
       {"convolution_bias", SplitConvolutionBias, /*for_cuda=*/true, /*for_cpu=*/false},

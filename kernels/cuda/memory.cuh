@@ -103,6 +103,48 @@ template <class S, int W>
 TK_FN Vec<Compute<S>, W> load_const(const S* p) {
   return unpack<S, W>(impl::read_packed<impl::Cache::kConst, S, W>(p));
 }
+// p[0], ..., p[W-1], wherever they lie: the aligned words around them, moved into place. Reads up
+// to W-1 elements behind them, and before them to a multiple of 16 bytes.
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> load_anywhere(const S* p) {
+  typedef Packed<S, W> P;
+  if constexpr (sizeof(S) == 8 || P::kBytes < 8) {
+    Vec<Compute<S>, W> r;
+    TK_EACH(i) r.at[i] = load<S, 1>(p + i).at[0];
+    return r;
+  } else {
+    constexpr int kGranule = P::kBytes < 16 ? P::kBytes : 16, kWords = P::kBytes / 4;
+    constexpr int kGranuleWords = kGranule / 4;
+    const unsigned shift = reinterpret_cast<unsigned long long>(p) % kGranule;
+    const uint32_t* const base =
+        reinterpret_cast<const uint32_t*>(reinterpret_cast<unsigned long long>(p) - shift);
+    uint32_t word[kWords + kGranuleWords];
+#pragma unroll
+    for (int i = 0; i < kWords + kGranuleWords; i += kGranuleWords) {
+      Packed<uint32_t, kGranuleWords> in = {};
+      if (i < kWords || shift != 0) {
+        in = impl::read_packed<impl::Cache::kUsual, uint32_t, kGranuleWords>(base + i);
+      }
+#pragma unroll
+      for (int j = 0; j < kGranuleWords; ++j) word[i + j] = in.word[j];
+    }
+#pragma unroll
+    for (int step = kGranuleWords / 2; step > 0; step /= 2) {
+      const bool moves = (shift & (4 * step)) != 0;
+#pragma unroll
+      for (int i = 0; i + step < kWords + kGranuleWords; ++i) {
+        word[i] = moves ? word[i + step] : word[i];
+      }
+    }
+    P r;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      const unsigned long long both = static_cast<unsigned long long>(word[i + 1]) << 32 | word[i];
+      r.word[i] = static_cast<uint32_t>(both >> 8 * (shift % 4));
+    }
+    return unpack<S, W>(r);
+  }
+}
 // The element as a scalar of the compute type.
 template <class S>
 TK_FN Compute<S> load_scalar(const S* p) {

@@ -184,4 +184,25 @@ def images(dtype: torch.dtype) -> list[Arguments]:
     return [(x,), (x.to(memory_format=torch.channels_last),), (make(dtype, 1, 4, 16, 16),)]
 
 
+def pictures(dtype: torch.dtype) -> list[Arguments]:
+    """Images with 3 channels, so many pixels that a first layer takes long; its filters, and
+    positive numbers for their results."""
+    x, filters, scale = make(dtype, 2, 3, 253, 260), make(dtype, 64, 3, 7, 7), make(dtype, 64).abs()
+    return [
+        (x, filters, scale + 0.5),
+        (x.to(memory_format=torch.channels_last), filters, scale + 0.5),
+    ]
+
+
+def ties(dtype: torch.dtype) -> list[Arguments]:
+    """Images with many equal elements, in both memory formats; the last with NaN, and with planes
+    of nothing but -inf."""
+    x = make(dtype, 2, 16, 13, 15).round()
+    holes = x.clone()
+    holes.view(-1)[::29] = torch.nan
+    holes[0, ::3] = -torch.inf
+    both = [(x,), (x.to(memory_format=torch.channels_last),), (x[0],)]
+    return [*both, (holes,), (holes.to(memory_format=torch.channels_last),)]
+
+
 Inputs = Callable[[torch.dtype], list[Arguments]]

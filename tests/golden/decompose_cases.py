@@ -81,8 +81,11 @@ def data(t: torch.Tensor) -> dict:
 CASES: list[dict] = []
 
 
-def case(op, *args, tolerance: float | None = None, reference=None, **kwargs) -> None:
-    """Records one call; `reference` stands in where eager has no kernel."""
+def case(
+    op, *args, tolerance: float | None = None, reference=None, device: str = "CPU", **kwargs
+) -> None:
+    """Records one call; `reference` stands in where eager has no kernel. device: that the graph is
+    said to be on, for what is lowered on one kind alone."""
     schema = op._schema
     # Eager first, on copies: some operators write their arguments.
     full = list(args)
@@ -118,6 +121,8 @@ def case(op, *args, tolerance: float | None = None, reference=None, **kwargs) ->
             for i, r in enumerate(results)
         ],
     }
+    for tensor in [i["tensor"] for i in graph["inputs"]] + outputs:
+        tensor.update({"device": f"DEVICE_TYPE_{device}"} if "device" in tensor else {})
     narrow = any(
         t is not None and t.dtype in (torch.bfloat16, torch.float16) for t in inputs + results
     )
@@ -650,8 +655,40 @@ def indexing() -> None:
     case(aten.index_fill.int_Scalar, x, 1, torch.tensor([3, 0]), -1.5)
 
 
+def poolings() -> None:
+    ties = torch.randint(-2, 2, (2, 3, 6, 7)).float()
+    holes = ties.clone()
+    holes.view(-1)[::5] = -INF
+    holes.view(-1)[::17] = math.nan
+    holes[0, 0] = -INF
+    # image, kernel, stride, padding, dilation, ceil_mode
+    table = [
+        (ties, [3, 3], [2, 2], [1, 1], [1, 1], False),
+        (holes, [3, 3], [2, 2], [1, 1], [1, 1], False),
+        (holes, [2], [], [0], [1], True),
+        (holes.double(), [3, 2], [1, 3], [1, 0], [2, 1], False),
+        (holes.bfloat16(), [5], [1], [2], [1], False),
+        (ties.half(), [2, 3], [3, 1], [1, 1], [2, 2], True),
+        (ties.to(memory_format=torch.channels_last), [3], [2], [0], [1], True),
+        (holes.transpose(2, 3), [3], [2], [1], [1], True),
+        (ties[0], [3], [2], [1], [1], False),
+        (rand(1, 2, 5, 4), [1], [2], [0], [1], False),
+        (torch.empty(0, 2, 4, 4), [2], [2], [0], [1], False),
+    ]
+    for image, *window in table:
+        case(aten.max_pool2d_with_indices.default, image, *window)
+        values, indices = aten.max_pool2d_with_indices(image, *window)
+        grad = torch.randn(values.shape).to(image.dtype)
+        if not values.is_contiguous():
+            grad = grad.contiguous(memory_format=torch.channels_last)
+        backward = aten.max_pool2d_with_indices_backward.default
+        case(backward, grad, image, *window, indices, device="CUDA")
+    case(aten.max_pool2d_with_indices.default, ties.long(), [3], [2], [1], [1], False)
+    case(aten.max_pool2d_with_indices.default, (ties + 2).byte(), [3], [2], [1], [1], False)
+
+
 def main() -> None:
-    for group in (activations, reductions, softmaxes, norms, losses, indexing):
+    for group in (activations, reductions, softmaxes, norms, losses, indexing, poolings):
         group()
     lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES)
     OUT.write_text("[\n" + lines + "\n]\n")

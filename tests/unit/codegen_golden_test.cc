@@ -56,6 +56,8 @@ TEST_P(CodegenGolden, EqualsEager) {
       ASSERT_TRUE(
           google::protobuf::util::JsonStringToMessage(c["graph"].dump(), made->job.mutable_graph())
               .ok());
+      // What is lowered on CUDA alone, the interpreter runs.
+      if (made->job.graph().nodes(0).outputs(0).device() == v1::DEVICE_TYPE_CUDA) continue;
       made->job.mutable_target()->mutable_cpu()->set_isa(GetParam());
       made->state.job = &made->job;
       SCOPED_TRACE(made->job.graph().nodes(0).ShortDebugString());

@@ -162,6 +162,27 @@ GraphBuilder Padded(int rows, int columns, int before, int after, v1::DType dtyp
   const Ref padded = g.Node("aten::constant_pad_nd", {x, Ints({before, after}), 1.5}, meta);
   return g.Output(g.Node("aten::mul.Tensor", {padded, whole}, meta));
 }
+// An image in blocks of 2x2 pixels of 4 channels, channels-last: padded, split and turned.
+GraphBuilder Blocks(int channels, v1::DType dtype, bool channels_last) {
+  GraphBuilder g(kCuda);
+  const int rows = 10, columns = 14;
+  const Shape sizes{2, channels, rows - 4, columns - 3};
+  const Shape whole{2, 4, rows, columns};
+  const Shape last{(rows - 4) * (columns - 3) * channels, 1, (columns - 3) * channels, channels};
+  const Ref x = g.Input(sizes, dtype, channels_last ? last : Shape{});
+  const Ref half = g.Node("prims::convert_element_type", {x, kBF16}, g.Meta(sizes, kBF16));
+  const Ref padded = g.Node("aten::constant_pad_nd",
+                            {half, Ints({1, 2, 3, 1, 0, 4 - channels}), 0.0}, g.Meta(whole, kBF16));
+  const Shape split{2, 4, rows / 2, 2, columns / 2, 2};
+  const Ref parts = g.Node("aten::view", {padded, Ints(split)}, g.Meta(split, kBF16));
+  const Shape turned{2, rows / 2, columns / 2, 2, 2, 4};
+  const int pixels = rows * columns;
+  const Ref blocks =
+      g.Node("aten::permute", {parts, Ints({0, 2, 4, 3, 5, 1})},
+             g.Meta(turned, kBF16, {4 * pixels, 2 * columns, 2, columns, 1, pixels}));
+  return g.Output(
+      g.Node("aten::clone", {blocks, v1::MEMORY_FORMAT_CONTIGUOUS}, g.Meta(turned, kBF16)));
+}
 
 GraphBuilder EmbeddingBackward(int tokens, int columns, v1::DType dtype, int padding = -1) {
   GraphBuilder g(kCuda);
@@ -281,8 +302,8 @@ TEST(CudaSweeps, Totals) {
        {"sweep w4 t256 g16 c1 loops", "rows w2 t256 g32 c1", "elements w1 t256 g1 c0"}},
       {"loss of 1537",
        Loss(5, 1537, kBF16),
-       {"sweep w8 t256 g32 c7 interleaved loops", "rows w1 t256 g8 c1", "elements w1 t256 g1 c0",
-        "elements w1 t256 g1 c0"}},
+       {"sweep w8 t256 g32 c7 partial anywhere loops", "rows w1 t256 g8 c1",
+        "elements w1 t256 g1 c0", "elements w1 t256 g1 c0"}},
       {"loss of 4096",
        Loss(5, 4096),
        {"sweep w4 t256 g32 c32 loops", "rows w1 t256 g8 c1", "elements w1 t256 g1 c0"}},
@@ -357,6 +378,10 @@ TEST(CudaSweeps, Elements) {
       {"padded", Padded(9, 64, 0, 8), {"elements w4 t256 g1 c0"}},
       {"padded odd", Padded(9, 63, 1, 2, kBF16), {"elements w1 t256 g1 c0"}},
       {"cut and padded", Padded(9, 63, -1, 2), {"elements w1 t256 g1 c0"}},
+      {"blocks", Blocks(3, kF32, false), {"elements w4 t256 g1 c0"}},
+      {"blocks of pixels", Blocks(3, kF32, true), {"elements w4 t256 g1 c0"}},
+      {"blocks of whole pixels", Blocks(4, kBF16, true), {"elements w4 t256 g1 c0"}},
+      {"blocks of one channel", Blocks(1, kBF16, false), {"elements w4 t256 g1 c0"}},
       {"rows added",
        EmbeddingBackward(40, 768, kF32),
        {"elements w4 t256 g1 c0", "elements w4 t256 g1 c0"}},

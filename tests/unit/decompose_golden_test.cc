@@ -96,7 +96,7 @@ TEST(DecomposeGolden, EveryOperatorHasACase) {
        {compiler::CompositeOperators(), compiler::ReductionOperators(), compiler::SoftmaxOperators(),
         compiler::NormOperators(), compiler::LossOperators(), compiler::IndexingOperators(),
         compiler::PointwiseOperators(), compiler::ViewOperators(), compiler::JoinOperators(),
-        compiler::CreationOperators()}) {
+        compiler::CreationOperators(), compiler::PoolOperators()}) {
     for (const compiler::Operator& op : table) {
       if (op.mutates_first) continue;
       // Not of torch: passes over the graph make them, and the tests of those passes run them.

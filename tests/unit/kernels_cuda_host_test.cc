@@ -359,6 +359,10 @@ void CheckMemory() {
   tk::store_masked<S, W>(q, plain, on), expect("store_masked", 1, true);
   tk::store_strided<S, W>(q, 7, plain), expect("store_strided", 7, false);
   tk::store_strided_masked<S, W>(q, int64_t(7), plain, on), expect("strided_masked", 7, true);
+  for (int start = 0; start < 16; ++start) {
+    const auto moved = tk::load_anywhere<S, W>(p + start);
+    for (int i = 0; i < W; ++i) ASSERT_TRUE(Same(moved.at[i], element(p, start + i))) << start;
+  }
   for (int left = 0; left <= W; ++left) {
     const auto first = tk::strided_tail<S, W>(p, 7, left);
     const auto next = tk::load_tail<S, W>(p, left);

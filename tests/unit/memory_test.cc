@@ -32,6 +32,14 @@ TEST(SegmentsTest, ALargeBufferWhileTheRestIsStillThere) {
   EXPECT_THAT(FindSegments(tenants, Others({300, 290, 280, 330, 150, 100})), ElementsAre(2));
 }
 
+TEST(SegmentsTest, CutsThatPayTogether) {
+  // Without the first buffer the last one is nearly as large, beside the same fullest step.
+  const std::vector<Tenant> tenants = {Of(0, 1, 27), Of(2, 3, 1), Of(4, 5, 24)};
+  const std::vector<int64_t> others = Others({50, 60, 220, 220, 80, 10});
+  EXPECT_THAT(FindSegments(tenants, others), ElementsAre(2, 4));
+  EXPECT_THAT(FindSegments(tenants, others, {.most_cuts = 1}), IsEmpty());
+}
+
 TEST(SegmentsTest, NothingToGainNoSegments) {
   // The fullest step of the workspace is that of everything else.
   EXPECT_THAT(FindSegments({Of(0, 1, 100), Of(2, 3, 20)}, Others({300, 300, 100, 100})), IsEmpty());

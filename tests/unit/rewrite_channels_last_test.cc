@@ -92,6 +92,23 @@ TEST(ChannelsLastTest, ViewsReadAnyLayout) {
   EXPECT_EQ(Rewritten(net).count, 3);
 }
 
+// Ours reads any layout, and both of its results follow.
+TEST(ChannelsLastTest, MaxPoolingFollows) {
+  Net net;
+  const Ref a = net.Map("aten::relu", net.Conv(net.Conv(net.x)));
+  const Shape half{2, 8, 3, 3};
+  const Ref pool = net.g.Node("aten::max_pool2d_with_indices",
+                              {a, Ints({2, 2}), Ints({2, 2}), Ints({0, 0}), Ints({1, 1}), false},
+                              {net.g.Meta(half, kHalf), net.g.Meta(half, v1::DTYPE_INT64)});
+  net.g.Output(net.g.Node("aten::sum", {pool, nullptr}, net.g.Meta({}, kHalf)));
+  net.g.Output(pool.result(1));
+  const Result r = Rewritten(net);
+  EXPECT_EQ(r.count, 4);
+  const Node& node = NodeOf(r.after, "aten::max_pool2d_with_indices");
+  EXPECT_THAT(StridesOf(node.outputs[0]), ElementsAre(72, 1, 24, 8));
+  EXPECT_THAT(StridesOf(node.outputs[1]), ElementsAre(72, 1, 24, 8));
+}
+
 TEST(ChannelsLastTest, StridedViewsGetEagersLayout) {
   Net net;
   const Ref a = net.Conv(net.Conv(net.Map("aten::neg", net.x)));
