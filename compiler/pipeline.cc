@@ -44,7 +44,8 @@ absl::Status LowerPass(CompileState& state) {
     // What a rewrite has put in may be no operator of torch's.
     node.library = library.count(node.name) > 0 && !absl::StartsWith(node.op, kOwnOperators);
   }
-  TENSORD_ASSIGN_OR_RETURN(state.program, LowerGraph(state.graph));
+  TENSORD_ASSIGN_OR_RETURN(state.program,
+                           LowerGraph(state.graph, state.job->options().deterministic()));
   return absl::OkStatus();
 }
 

@@ -10,7 +10,7 @@ from torch import fx
 
 from . import fallback, random_ops, torch_compat
 from .counters import STATS
-from .graph_passes import channels_last, pool_offsets, softmax_statistics
+from .graph_passes import batch_norm_relu, channels_last, pool_offsets, softmax_statistics
 
 _aten = torch.ops.aten
 
@@ -35,8 +35,8 @@ FUSED = (
 
 def partition(joint: fx.GraphModule, inputs: Any, **arguments: Any) -> Any:
     """torch's min-cut partition of the joint graph, after random operators became counter-based and
-    convolutions channels-last, log-softmax of long rows got statistics that are saved, and max
-    pooling offsets."""
+    convolutions channels-last, log-softmax of long rows got statistics that are saved, max pooling
+    offsets, and ReLUs of batch norms are no longer read by backward."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     torch_compat.let_partitioner_recompute(FUSED, (torch.ops.tensord.softmax_statistics,))
@@ -44,6 +44,7 @@ def partition(joint: fx.GraphModule, inputs: Any, **arguments: Any) -> Any:
     _turn_convolutions(joint)
     softmax_statistics.rewrite(joint)
     pool_offsets.rewrite(joint)
+    STATS.add("relus_recomputed", batch_norm_relu.rewrite(joint))
     return min_cut_rematerialization_partition(joint, inputs, compiler="inductor", **arguments)
 
 

@@ -256,12 +256,13 @@ class Planner {
 
   // Nothing is reduced, but only within rows are vectors wide, or scalars are shared.
   bool PaysByRows() const {
-    return !nest_.outer.empty() && IsLongRow() && (MoreWithinRows(widths_) || HasDearRows(nest_)) &&
-           !HasFewLongRows();
+    if (nest_.outer.empty() || HasFewLongRows()) return false;
+    return IsSeldom(nest_) || (IsLongRow() && (MoreWithinRows(widths_) || HasDearRows(nest_)));
   }
 
   // Every thread runs through its part of the row, with several vectors under way.
   void RowsOfElements() {
+    if (IsSeldom(nest_)) return SeldomRows();
     UseWholeWidth(/*may_peel=*/true);
     const int64_t vectors = std::max<int64_t>(1, sym::Hint(vectors_));
     Threads(static_cast<int>(std::clamp<int64_t>(RoundUpToWarp(vectors / kVectorsOfDearRow),
@@ -269,6 +270,14 @@ class Planner {
     plan_.kind = CudaPlan::kRows;
     plan_.group = plan_.threads;
     plan_.blocks = rows_;
+  }
+
+  // A warp looks whether a row is wanted: a thread for each vector would be many that only look.
+  void SeldomRows() {
+    plan_.kind = CudaPlan::kRows;
+    Threads(kUsualThreads);
+    plan_.group = PartOfWarp(std::max<int64_t>(1, sym::Hint(vectors_)));
+    plan_.blocks = sym::CeilDiv(rows_, Expr(plan_.groups()));
   }
 
   // A row for each block would leave multiprocessors idle.
@@ -410,7 +419,7 @@ Nest PrepareForCuda(const Program& program, Nest nest) {
   for (NestMember& member : nest.members) member.reduces_outer = member.reduces_inner;
   if (nest.inner.size() < 2 || !IsPointwise(nest)) return nest;
   const Widths widths = ChooseWidth(program, nest);
-  if (widths.columns || HasDearRows(nest) ||
+  if (widths.columns || HasDearRows(nest) || IsSeldom(nest) ||
       (MoreWithinRows(widths) && sym::Hint(nest.inner.back()) >= kLeastInterleaved)) {
     nest.outer.assign(nest.inner.begin(), nest.inner.end() - 1);
     nest.inner.erase(nest.inner.begin(), nest.inner.end() - 1);

@@ -1,8 +1,11 @@
 #include "compiler/codegen/cuda_width.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 namespace tensord::compiler {
 namespace {
@@ -51,20 +54,92 @@ bool IsShort(const Expr& extent) {
   return constant && *constant <= kMostWidth;
 }
 
-// Vectors that a thread keeps for its columns, and that it loads for each row.
+bool VariesWith(const Expr& index, int loop) {
+  bool found = false;
+  sym::ForEachSymbol(index, [&](const sym::Atom& atom) {
+    found |= atom.kind == sym::AtomKind::kLoop && atom.id == loop;
+  });
+  return found;
+}
+
+// By instruction: whether its value differs along a loop.
+std::vector<bool> VaryAlong(const Block& block, int loop) {
+  std::vector<bool> varies;
+  std::set<int> symbols;  // that do
+  for (const Inst& inst : block.insts) {
+    bool differs = VariesWith(inst.index, loop);
+    sym::ForEachSymbol(inst.index, [&](const sym::Atom& atom) {
+      differs |= atom.kind == sym::AtomKind::kIndirect && symbols.count(atom.id) > 0;
+    });
+    for (const int arg : inst.args) differs = differs || varies[arg];
+    if (inst.guard >= 0) differs = differs || varies[inst.guard];
+    if (differs && inst.kind == InstKind::kIndirect) symbols.insert(inst.symbol);
+    varies.push_back(differs);
+  }
+  return varies;
+}
+
+// Values that are the same for all rows, of all members together: equal ones have one number.
+class ColumnValues {
+ public:
+  explicit ColumnValues(int last) : last_(last) {}
+
+  // Number of an instruction's value, given those of its arguments; -1: it differs between rows.
+  int NumberOf(const Inst& inst, std::vector<int> args) {
+    const bool differs = !IsColumn(inst.index, last_) || inst.kind == InstKind::kIndirect ||
+                         std::count(args.begin(), args.end(), -1) > 0;
+    if (differs) return -1;
+    bool varies = VariesWith(inst.index, last_);
+    for (const int arg : args) varies |= varies_[arg];
+    const auto [it, is_new] =
+        numbers_.try_emplace({inst.kind, inst.op, inst.dtype, inst.storage, inst.buffer, inst.index,
+                              inst.number, inst.integer, std::move(args)},
+                             static_cast<int>(varies_.size()));
+    if (is_new) varies_.push_back(varies);
+    return it->second;
+  }
+  // Not one number for all columns.
+  bool IsVector(int number) const { return number >= 0 && varies_[number]; }
+
+ private:
+  using Key =
+      std::tuple<InstKind, Op, DType, DType, BufferId, Expr, double, int64_t, std::vector<int>>;
+  const int last_;
+  std::map<Key, int> numbers_;
+  std::vector<bool> varies_;  // by number: along the columns
+};
+
+// Vectors that a thread keeps for its columns, accumulators and what it computes rows with, and
+// vectors that it loads for each row.
 std::pair<int, int> CountVectors(const Nest& nest, int last) {
-  std::set<std::pair<BufferId, Expr>> columns, rows;
-  int kept = 0;
+  ColumnValues columns(last);
+  std::set<int> used;
+  std::set<std::pair<BufferId, Expr>> rows;
+  int accumulators = 0;
   for (const NestMember& member : nest.members) {
+    std::vector<int> numbers;
+    const auto use = [&](int value) {
+      if (columns.IsVector(numbers[value])) used.insert(numbers[value]);
+    };
     for (const Inst& inst : member.loops.block.insts) {
-      if (inst.kind != InstKind::kLoad || nest.local.count(inst.buffer) != 0) continue;
-      (IsColumn(inst.index, last) ? columns : rows).emplace(inst.buffer, inst.index);
+      std::vector<int> args;
+      for (const int arg : inst.args) args.push_back(numbers[arg]);
+      if (inst.guard >= 0) args.push_back(numbers[inst.guard]);
+      const bool is_local = inst.kind == InstKind::kLoad && nest.local.count(inst.buffer) != 0;
+      const int number = is_local ? -1 : columns.NumberOf(inst, std::move(args));
+      if (number < 0) {
+        std::for_each(inst.args.begin(), inst.args.end(), use);
+        if (inst.kind == InstKind::kLoad && !is_local) rows.emplace(inst.buffer, inst.index);
+      }
+      numbers.push_back(number);
     }
+    for (const Store& store : member.loops.stores) use(store.value);
     for (const Reduction& reduction : member.loops.reductions) {
-      kept += reduction.kind == ReduceKind::kWelford ? 3 : 1;
+      use(reduction.value);
+      accumulators += reduction.kind == ReduceKind::kWelford ? 3 : 1;
     }
   }
-  return {kept + static_cast<int>(columns.size()), static_cast<int>(rows.size())};
+  return {accumulators + static_cast<int>(used.size()), static_cast<int>(rows.size())};
 }
 
 int BodyCost(const Nest& nest) {
@@ -130,6 +205,17 @@ bool HasColumnSums(const Nest& nest) {
 bool IsPureColumns(const Nest& nest) {
   return std::all_of(nest.members.begin(), nest.members.end(), [](const NestMember& m) {
     return m.has_inner && m.has_outer && m.position == 1 && !m.reduces_inner;
+  });
+}
+
+bool IsSeldom(const Nest& nest) {
+  const int last = static_cast<int>(nest.outer.size() + nest.inner.size()) - 1;
+  return std::all_of(nest.members.begin(), nest.members.end(), [last](const NestMember& member) {
+    const std::vector<Store>& stores = member.loops.stores;
+    const std::vector<bool> varies = VaryAlong(member.loops.block, last);
+    return !stores.empty() && std::all_of(stores.begin(), stores.end(), [&](const Store& store) {
+      return store.guard >= 0 && !varies[store.guard];
+    });
   });
 }
 

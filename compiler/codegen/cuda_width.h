@@ -21,7 +21,7 @@ struct Widths {
   // A thread had better keep to its columns, for what it loads for them is more than what is of
   // rows.
   bool columns = false;
-  int of_columns = 0;  // vectors that it then keeps: loaded or accumulated
+  int of_columns = 0;  // vectors that it then keeps: computed from what it loads, or accumulated
   int of_rows = 0;     // vectors that it loads for each row
 };
 
@@ -33,6 +33,9 @@ std::optional<Expr> StartOfStoredRow(const Nest& nest, int width);
 bool HasColumnSums(const Nest& nest);
 // One pass in which nothing is reduced along rows: columns are independent of each other.
 bool IsPureColumns(const Nest& nest);
+
+// What each member writes, it writes only for rows that a condition names.
+bool IsSeldom(const Nest& nest);
 
 // Bodies so large that registers are short.
 bool IsHeavy(const Nest& nest);

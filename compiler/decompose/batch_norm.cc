@@ -1,4 +1,8 @@
 // Batch normalization over every dimension but the channels (dimension 1).
+#include <algorithm>
+#include <set>
+
+#include "compiler/decompose/loads.h"
 #include "compiler/decompose/norm_common.h"
 
 namespace tensord::compiler {
@@ -71,6 +75,12 @@ std::optional<Tensor> Channels(Builder& b, const std::optional<Tensor>& t, int r
   return Channels(b, *t, rank);
 }
 
+// What a channel's differences from its mean are multiplied by: rstd * weight. Backward computes a
+// norm's result again in these steps (client/tensord/graph_passes/batch_norm_relu.py).
+Tensor ScaleOf(Builder& b, const Tensor& rstd, const std::optional<Tensor>& weight) {
+  return weight ? Times(b, rstd.dtype(), rstd, Channels(b, *weight, rstd.rank())) : rstd;
+}
+
 // An exponential average: (1 - momentum) * old + momentum * now.
 Tensor Update(Builder& b, const Tensor& old, const Tensor& now, double momentum) {
   return Elementwise(b, old.dtype(), {old, now},
@@ -82,17 +92,36 @@ Tensor Copy(Builder& b, const Tensor& t, DType dtype) {
   return Elementwise(b, dtype, {t}, [](Elem v) { return v; });
 }
 
+// A gradient that costs more to compute twice is written once.
+constexpr int kMostGradientCost = 24;
+
+// The gradient. Beside it both passes read `x`, and what is loaded for a channel costs nothing:
+// where but one image is left, it is cheaper to read than to write and read the gradient.
+Tensor SharedGradient(Builder& b, const Call& call, int argument, const Tensor& x) {
+  const Tensor g = call.tensor(argument);
+  if (!IsDear(g)) return ToFloat(b, g);
+  std::set<BufferId> images = LoadsOf(g).buffers;
+  for (const BufferId known : LoadsOf(x).buffers) images.erase(known);
+  const int64_t size = sym::Hint(sym::Product(g.sizes()));
+  const auto is_image = [&](BufferId id) {
+    return 2 * sym::Hint(sym::Product(b.program().buffers[id].sizes)) > size;
+  };
+  const bool stays =
+      g.cost() <= kMostGradientCost && std::count_if(images.begin(), images.end(), is_image) <= 1;
+  return ToFloat(b, stays ? g : SharedArgument(b, call, argument));
+}
+
 absl::StatusOr<BatchNorm> Train(Builder& b, const Call& call, const Arguments& a,
                                 const std::vector<int>& dims) {
-  const Tensor x = Shared(b, ToFloat(b, a.input));
+  const Tensor x = ToFloat(b, SharedArgument(b, call, 0));
   const int rank = x.rank();
   const Expr count = CountOf(x.sizes(), dims);
   const Moments moments = MomentsOf(b, x, dims);
   // One number for each channel, and not for each element anew.
   const Tensor rstd = b.Realize(RstdOf(b, moments, count, a.eps));
   BatchNorm out;
-  out.result = Normalized(b, a.input.dtype(), x, moments.mean, rstd, Channels(b, a.weight, rank),
-                          Channels(b, a.bias, rank));
+  out.result = Normalized(b, a.input.dtype(), x, moments.mean, ScaleOf(b, rstd, a.weight),
+                          std::nullopt, Channels(b, a.bias, rank));
   const Tensor mean = DropDims(b, moments.mean, dims);
   out.save_mean = b.Cast(mean, call.result(1).dtype);
   out.save_rstd = b.Cast(DropDims(b, rstd, dims), call.result(2).dtype);
@@ -223,7 +252,7 @@ Results BatchNormWithUpdateFunctional(Builder& b, const Call& call) {
 
 // (grad_out, input, weight?, running_mean?, running_var?, save_mean?, save_rstd?, train, eps, mask)
 Results BatchNormBackward(Builder& b, const Call& call) {
-  const Tensor grad = SharedArgument(b, call, 0), input = SharedArgument(b, call, 1);
+  const Tensor grad = call.tensor(0), input = SharedArgument(b, call, 1);
   const auto weight = call.optional_tensor(2);
   const bool train = call.boolean(7);
   const double eps = call.real(8);
@@ -239,12 +268,12 @@ Results BatchNormBackward(Builder& b, const Call& call) {
   TENSORD_RETURN_IF_ERROR(CheckVectors(input, {weight, mean_argument, spread_argument}));
 
   const int rank = input.rank();
-  const Tensor x = ToFloat(b, input), g = ToFloat(b, grad);
+  const Tensor x = ToFloat(b, input), g = SharedGradient(b, call, 0, x);
   const DType compute = x.dtype();
   const Tensor mean = Channels(b, *mean_argument, rank);
   Tensor rstd = Channels(b, *spread_argument, rank);
   if (!train) rstd = Elementwise(b, compute, {rstd}, [eps](Elem v) { return Rsqrt(v + eps); });
-  const Tensor scale = weight ? Times(b, compute, rstd, Channels(b, *weight, rank)) : rstd;
+  const Tensor scale = ScaleOf(b, rstd, weight);
 
   const bool needs_dot = (mask[0] && train) || mask[1], needs_sum = (mask[0] && train) || mask[2];
   Tensor dot, sum;
@@ -266,6 +295,8 @@ Results BatchNormBackward(Builder& b, const Call& call) {
                              });
   } else if (mask[0]) {
     results[0] = Times(b, input.dtype(), g, scale);
+  } else if (call.result(0).dtype != v1::DTYPE_UNSPECIFIED) {
+    results[0] = b.Full(input.dtype(), input.sizes(), 0);  // declared all the same, never read
   }
   const DType weight_type = weight ? weight->dtype() : input.dtype();
   if (mask[1]) results[1] = DropDims(b, Times(b, weight_type, dot, rstd), dims);

@@ -103,11 +103,7 @@ absl::Status CheckSizes(const char* what, const Tensor& t, const Sizes& sizes) {
       absl::StrCat(what, " has sizes ", Show(t.sizes()), " where ", Show(sizes), " is needed"));
 }
 
-namespace {
-
 bool IsDear(const Tensor& t) { return !t.view() && (t.cost() >= 10 || t.reads() >= 3); }
-
-}  // namespace
 
 Tensor Shared(Builder& b, const Tensor& t) { return IsDear(t) ? b.Realize(t) : t; }
 

@@ -110,7 +110,9 @@ absl::Status CheckBroadcast(const std::vector<Tensor>& tensors);
 // InvalidArgument unless `t` has these sizes (equal expressions).
 absl::Status CheckSizes(const char* what, const Tensor& t, const Sizes& sizes);
 
-// What several loops read: realized when computing it again would cost more than reading it back.
+// Whether computing a tensor again costs more than reading it back.
+bool IsDear(const Tensor& t);
+// What several loops read: realized when it is dear.
 Tensor Shared(Builder& b, const Tensor& t);
 // The same for an argument, which keeps the type and the layout that eager gives it.
 Tensor SharedArgument(Builder& b, const Call& call, int i);

@@ -1,14 +1,10 @@
 // Reading and writing through index tensors. Indices out of range are clamped to the buffer, never
 // an access outside it; eager raises an error there.
+#include "compiler/decompose/indexing.h"
+
 #include <algorithm>
 
-#include "compiler/decompose/expressions.h"
-
 namespace tensord::compiler {
-namespace {
-
-// Instructions that one index costs: cast, wrap, two bounds.
-constexpr int kIndirectCost = 5;
 
 absl::Status NeedIntegers(const Tensor& index) {
   if (index.dtype() == kInt64 || index.dtype() == kInt32) return absl::OkStatus();
@@ -16,61 +12,13 @@ absl::Status NeedIntegers(const Tensor& index) {
   return absl::UnimplementedError("an index that is not int64 or int32");
 }
 
-// Sums of narrow floats are kept in float32 until the end.
-DType SumType(DType dtype) { return ComputeType(dtype); }
+namespace {
 
 // A new buffer with the content of `t`.
 Tensor CopyOf(Builder& b, const Tensor& t, DType dtype) {
   const Tensor copy = b.Allocate(dtype, t.sizes());
   b.Assign(copy, t);
   return copy;
-}
-
-// ---- Embedding
-
-// (weight, indices, padding_idx, scale_grad_by_freq, sparse)
-Results Embedding(Builder& b, const Call& call) {
-  const Tensor weight = Shared(b, call.tensor(0)), indices = call.tensor(1);
-  if (weight.rank() != 2) return absl::InvalidArgumentError("weight must have two dimensions");
-  TENSORD_RETURN_IF_ERROR(NeedIntegers(indices));
-  Sizes sizes = indices.sizes();
-  sizes.push_back(weight.sizes()[1]);
-  Body body = [weight, indices](Recorder& ops, Index index) {
-    const Value row = indices.Load(ops, index.first(index.size() - 1));
-    const std::vector<Expr> at{ops.Indirect(row, weight.sizes()[0], /*wrap=*/false), index.back()};
-    return weight.Load(ops, at);
-  };
-  return std::vector<Tensor>{
-      b.Pointwise(weight.dtype(), sizes, {weight, indices}, kIndirectCost, std::move(body))};
-}
-
-// (grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
-Results EmbeddingBackward(Builder& b, const Call& call) {
-  const Tensor grad = call.tensor(0), indices = call.tensor(1);
-  if (call.boolean(4)) return absl::UnimplementedError("embedding scaled by frequency");
-  TENSORD_RETURN_IF_ERROR(NeedIntegers(indices));
-  if (grad.rank() == 0) return absl::InvalidArgumentError("the gradient needs a dimension");
-  Sizes expected = indices.sizes();
-  expected.push_back(grad.sizes().back());
-  TENSORD_RETURN_IF_ERROR(CheckSizes("the gradient", grad, expected));
-  const Expr rows = call.integer(2);
-  const int64_t padding = call.constant(3);
-  const Tensor total = CopyOf(b, b.Full(SumType(grad.dtype()), {rows, grad.sizes().back()}, 0),
-                              SumType(grad.dtype()));
-  b.Scatter(
-      total, grad.sizes(), StoreMode::kAtomicAdd,
-      [indices, rows](Recorder& ops, Index index) {
-        const Value row = indices.Load(ops, index.first(index.size() - 1));
-        return std::vector<Expr>{ops.Indirect(row, rows, /*wrap=*/false), index.back()};
-      },
-      [=](Recorder& ops, Index index) {
-        const Value g = grad.Load(ops, index);
-        if (padding < 0) return g;
-        const Value row = ops.Cast(indices.Load(ops, index.first(index.size() - 1)), kInt64);
-        const Value padded = ops.Compute(Op::k_eq, {row, ops.ConstantInt(padding, kInt64)});
-        return ops.Where(padded, ops.Constant(0, g.dtype), g);
-      });
-  return std::vector<Tensor>{b.Cast(total, grad.dtype())};
 }
 
 // ---- x[i, :, j, ...]

@@ -48,8 +48,8 @@ void ForEachValue(const ArgumentValue& arg,
 
 class Lowerer {
  public:
-  Lowerer(const Graph& graph, v1::DeviceType device)
-      : graph_(graph), device_(device), builder_(device) {}
+  Lowerer(const Graph& graph, v1::DeviceType device, bool deterministic)
+      : graph_(graph), device_(device), builder_(device, deterministic) {}
 
   absl::StatusOr<Program> Run() {
     FindUses();
@@ -410,8 +410,8 @@ v1::DeviceType DeviceOf(const Graph& graph) {
   return v1::DEVICE_TYPE_CPU;
 }
 
-absl::StatusOr<Program> LowerGraph(const Graph& graph) {
-  return Lowerer(graph, DeviceOf(graph)).Run();
+absl::StatusOr<Program> LowerGraph(const Graph& graph, bool deterministic) {
+  return Lowerer(graph, DeviceOf(graph), deterministic).Run();
 }
 
 }  // namespace tensord::compiler

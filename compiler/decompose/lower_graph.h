@@ -20,7 +20,8 @@ v1::DeviceType DeviceOf(const Graph& graph);
 
 // InvalidArgument, with a message that names the node, for an unknown operator, for arguments that
 // do not fit, and for a result whose shape or type does not follow from its arguments.
-absl::StatusOr<Program> LowerGraph(const Graph& graph);
+// deterministic: as in Builder.
+absl::StatusOr<Program> LowerGraph(const Graph& graph, bool deterministic = false);
 
 // Drops operations whose results nobody reads. Buffers keep their numbers. Library calls without
 // any result, or that `keep` names by their operator, stay.

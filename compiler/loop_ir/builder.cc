@@ -276,17 +276,28 @@ void Builder::Assign(const Tensor& destination, const Tensor& source) {
 }
 
 void Builder::Scatter(const Tensor& destination, const Sizes& sizes, StoreMode mode,
-                      std::function<std::vector<Expr>(Recorder&, Index)> where, const Body& value) {
+                      std::function<std::vector<Expr>(Recorder&, Index)> where, const Body& value,
+                      const Body& when) {
   TENSORD_CHECK(destination.view().has_value(), "a store needs a realized destination");
   const BufferView& view = *destination.view();
   LoopOp op{.sizes = sizes, .origin = origin_};
   Recorder ops(&op.block);
   const std::vector<Expr> loops = LoopVariables(sizes, 0);
   const std::vector<Expr> target = where(ops, loops);
-  Value stored = value(ops, loops);
   const DType compute = ComputeType(destination.dtype());
-  if (stored.dtype != compute) stored = ops.Cast(stored, compute);
-  op.stores.push_back({view.buffer, Linear(view.offset, view.strides, target), stored.id, mode});
+  const auto converted = [&] {
+    const Value stored = value(ops, loops);
+    return stored.dtype == compute ? stored : ops.Cast(stored, compute);
+  };
+  Store store{
+      .buffer = view.buffer, .index = Linear(view.offset, view.strides, target), .mode = mode};
+  if (when) {
+    store.guard = when(ops, loops).id;
+    store.value = ops.Masked({store.guard, kBool}, converted, ops.Constant(0, compute)).id;
+  } else {
+    store.value = converted().id;
+  }
+  op.stores.push_back(std::move(store));
   program_.operations.push_back(std::move(op));
 }
 

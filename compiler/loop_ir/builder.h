@@ -54,10 +54,13 @@ class Tensor {
 
 class Builder {
  public:
-  explicit Builder(v1::DeviceType device) : device_(device) {}
+  // deterministic: the same sums in every run are asked for, also where that is slow.
+  explicit Builder(v1::DeviceType device, bool deterministic = false)
+      : device_(device), deterministic_(deterministic) {}
 
   Program& program() { return program_; }
   v1::DeviceType device() const { return device_; }
+  bool deterministic() const { return deterministic_; }
   // Names what is built next, for people: the captured node's name.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
@@ -107,9 +110,11 @@ class Builder {
   // input.
   void Assign(const Tensor& destination, const Tensor& source);
   // For every index of `sizes`: destination[where(index)] = (or +=) value(index). `destination` is
-  // realized. Equal targets in kAssign mode: one of them wins.
+  // realized. Equal targets in kAssign mode: one of them wins. Where `when` is given, a truth
+  // value, stores happen, and values are loaded, only where it holds.
   void Scatter(const Tensor& destination, const Sizes& sizes, StoreMode mode,
-               std::function<std::vector<Expr>(Recorder&, Index)> where, const Body& value);
+               std::function<std::vector<Expr>(Recorder&, Index)> where, const Body& value,
+               const Body& when = nullptr);
   // Concatenates along `dim`; each part is computed in its place. The result is contiguous, or has
   // these strides.
   Tensor Concat(const std::vector<Tensor>& parts, int dim, DType dtype, const Sizes& strides = {});
@@ -139,6 +144,7 @@ class Builder {
                      std::string name);
 
   v1::DeviceType device_;
+  bool deterministic_;
   Program program_;
   std::string origin_;
 };

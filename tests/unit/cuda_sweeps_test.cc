@@ -191,6 +191,18 @@ GraphBuilder EmbeddingBackward(int tokens, int columns, v1::DType dtype, int pad
                          g.Meta({9, columns}, dtype)));
 }
 
+// A table so large by its hint that every row is written once.
+GraphBuilder LargeEmbeddingBackward(int tokens, int columns, v1::DType dtype, int padding = -1,
+                                    v1::DType index = kI64) {
+  GraphBuilder g(kCuda);
+  const Dim rows = g.Symbol(/*hint=*/1 << 24);
+  const Ref grad = g.Input({tokens / 2, 2, columns}, dtype);
+  const Ref indices = g.Input({tokens / 2, 2}, index);
+  g.SizeInput(rows);
+  return g.Output(g.Node("aten::embedding_dense_backward", {grad, indices, rows, padding, false},
+                         g.Meta({rows, columns}, dtype)));
+}
+
 // A step of Adam, with the step's number on the device.
 GraphBuilder Adam(int elements) {
   GraphBuilder g(kCuda);
@@ -375,17 +387,57 @@ TEST(CudaSweeps, Elements) {
        {"elements w4 t256 g1 c0", "elements w4 t256 g1 c0"}},
       {"rows added narrow",
        EmbeddingBackward(40, 768, kBF16, 3),
-       {"elements w4 t256 g1 c0", "elements w4 t256 g1 c0", "elements w4 t256 g1 c0"}},
+       {"elements w4 t256 g1 c0", "rows w4 t256 g32 c0", "elements w4 t256 g1 c0"}},
       {"short rows added",
        EmbeddingBackward(40, 5, kF32),
        {"elements w1 t256 g1 c0", "elements w1 t256 g1 c0"}},
       {"short rows added narrow",
        EmbeddingBackward(40, 5, kBF16),
        {"elements w1 t256 g1 c0", "elements w1 t256 g1 c0", "elements w1 t256 g1 c0"}},
+      {"rows added but for one",
+       EmbeddingBackward(40, 768, kF32, 3),
+       {"elements w4 t256 g1 c0", "rows w4 t256 g32 c0"}},
       {"optimizer", Adam(9000), {"elements w4 t256 g1 c0 turns4"}},
       {"optimizer odd", Adam(4097), {"elements w1 t256 g1 c0 turns4"}},
   };
   for (CudaCase& c : cases) c.classes = 9;
+  ExpectPlansAndNumbers(cases);
+}
+
+// A large table's gradient is written once: with one token's gradient, whichever came last, or
+// zeros; and other tokens of a row are added. Tokens are few and rows fewer, or most rows have
+// none.
+TEST(CudaSweeps, LargeTables) {
+  const std::string number = "elements w2 t256 g1 c0", write = "elements w4 t256 g1 c0";
+  std::vector<CudaCase> cases{
+      {"many of a row",
+       LargeEmbeddingBackward(40, 64, kF32),
+       {number, write, "rows w4 t256 g16 c0"}},
+      {"wide", LargeEmbeddingBackward(40, 768, kF32), {number, write, "rows w4 t256 g32 c0"}},
+      {"padding", LargeEmbeddingBackward(40, 64, kF32, 3), {number, write, "rows w4 t256 g16 c0"}},
+      {"narrow",
+       LargeEmbeddingBackward(40, 64, kBF16, 3),
+       {number, write, "rows w4 t256 g16 c0", write}},
+      {"int32",
+       LargeEmbeddingBackward(40, 64, kF32, -1, v1::DTYPE_INT32),
+       {"elements w4 t256 g1 c0", write, "rows w4 t256 g16 c0"}},
+      {"odd",
+       LargeEmbeddingBackward(38, 37, kF32),
+       {number, "elements w1 t256 g1 c0", "rows w1 t128 g32 c2"}},
+  };
+  for (CudaCase& c : cases) {
+    c.classes = 9;
+    c.symbols = {{0, 9}};
+  }
+  CudaCase sparse = cases[0];
+  sparse.name = "few of many rows";
+  sparse.symbols = {{0, 500}};
+  sparse.classes = 500;
+  cases.push_back(sparse);
+  // Numbers that are no rows are brought into range, as they are without this.
+  sparse.name = "out of range";
+  sparse.symbols = {{0, 300}};
+  cases.push_back(sparse);
   ExpectPlansAndNumbers(cases);
 }
 

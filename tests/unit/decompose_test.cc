@@ -367,5 +367,53 @@ TEST(Decompose, RefusesWithTheNodeAndTheReason) {
   }
 }
 
+// ---- Embedding
+
+// The gradient of a table of 6 rows and 2 columns, which is large by its hint.
+GraphBuilder TableGradient(v1::DeviceType device, int tokens, int padding) {
+  GraphBuilder g(device);
+  const Dim rows = g.Symbol(/*hint=*/1 << 24);
+  const Ref grad = g.Input({tokens, 2}), indices = g.Input({tokens}, v1::DTYPE_INT64);
+  g.SizeInput(rows);
+  return g.Output(g.Node("aten::embedding_dense_backward", {grad, indices, rows, padding, false},
+                         g.Meta({rows, 2})));
+}
+
+// Written once or added to zeros: one gradient. Rows have none, one or several tokens; the last two
+// tokens are no rows.
+TEST(Embedding, GradientOfALargeTable) {
+  const std::vector<double> tokens{4, 1, 4, 2, 4, 1, -7, 90};
+  const int count = static_cast<int>(tokens.size());
+  for (const int padding : {-1, 4, 2, 0}) {
+    std::vector<double> expected(12, 0);
+    for (int t = 0; t < count; ++t) {
+      if (tokens[t] == padding) continue;
+      const int row = static_cast<int>(std::clamp(tokens[t], 0.0, 5.0));
+      for (int c = 0; c < 2; ++c) expected[2 * row + c] += Iota(2 * count)[2 * t + c];
+    }
+    for (const v1::DeviceType device : {v1::DEVICE_TYPE_CPU, v1::DEVICE_TYPE_CUDA}) {
+      GraphBuilder g = TableGradient(device, count, padding);
+      const auto results = LowerAndRun(
+          g,
+          {MakeTensor({count, 2}, Iota(2 * count)), MakeTensor({count}, tokens, v1::DTYPE_INT64)},
+          {.symbols = {{0, 6}}});
+      ASSERT_EQ(results.size(), 1u);
+      EXPECT_EQ(results[0].Values(), expected) << device << ", padding " << padding;
+    }
+  }
+}
+
+// Which token of a row is chosen differs from run to run.
+TEST(Embedding, GradientOfALargeTableIsDeterministicWhereAsked) {
+  GraphBuilder g = TableGradient(v1::DEVICE_TYPE_CUDA, 8, -1);
+  const auto graph = compiler::Import(g.graph());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const auto usual = compiler::LowerGraph(*graph);
+  const auto deterministic = compiler::LowerGraph(*graph, /*deterministic=*/true);
+  ASSERT_TRUE(usual.ok() && deterministic.ok());
+  EXPECT_EQ(CountLoops(*usual), 3);
+  EXPECT_EQ(CountLoops(*deterministic), 2);
+}
+
 }  // namespace
 }  // namespace tensord::testing
