@@ -382,7 +382,7 @@ class CudaNestWriter {
 
   bool RunsOnce() const {
     return std::all_of(nest_.members.begin(), nest_.members.end(), [](const NestMember& m) {
-      return m.has_inner == (m.position == 1) && !m.reduces_outer;
+      return m.has_inner == (m.position == 1) && !(m.has_inner && m.reduces_outer);
     });
   }
 

@@ -352,9 +352,10 @@ class Planner {
 
   // The row is too long for registers.
   void Loop(bool sums) {
-    Threads(kMostThreads);
-    plan_.group = plan_.threads;
     const int64_t bytes = HeldBytes(program_, nest_);
+    // Small blocks, where nothing is held: while one finishes its row others read theirs.
+    Threads(sums && bytes == 0 && !HasColumnAccumulators() ? kUsualThreads : kMostThreads);
+    plan_.group = plan_.threads;
     const int64_t room =
         std::max<int64_t>(kPlainShared, target_.shared_bytes_per_block()) - kStaticShared;
     plan_.rows_in_shared =

@@ -116,15 +116,17 @@ TK_FN Vec<Compute<S>, W> load_anywhere(const S* p) {
     constexpr int kGranule = P::kBytes < 16 ? P::kBytes : 16, kWords = P::kBytes / 4;
     constexpr int kGranuleWords = kGranule / 4;
     const unsigned shift = reinterpret_cast<unsigned long long>(p) % kGranule;
+    // Not by way of an integer: the compiler would no longer know that this is global memory.
     const uint32_t* const base =
-        reinterpret_cast<const uint32_t*>(reinterpret_cast<unsigned long long>(p) - shift);
+        reinterpret_cast<const uint32_t*>(reinterpret_cast<const char*>(p) - shift);
+    // Of aligned vectors the last granule is read twice, not under a condition, behind which later
+    // loads would wait.
+    const int last = shift != 0 ? kWords : kWords - kGranuleWords;
     uint32_t word[kWords + kGranuleWords];
 #pragma unroll
     for (int i = 0; i < kWords + kGranuleWords; i += kGranuleWords) {
-      Packed<uint32_t, kGranuleWords> in = {};
-      if (i < kWords || shift != 0) {
-        in = impl::read_packed<impl::Cache::kUsual, uint32_t, kGranuleWords>(base + i);
-      }
+      const auto in = impl::read_packed<impl::Cache::kUsual, uint32_t, kGranuleWords>(
+          base + (i < kWords ? i : last));
 #pragma unroll
       for (int j = 0; j < kGranuleWords; ++j) word[i + j] = in.word[j];
     }
