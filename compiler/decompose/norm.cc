@@ -263,8 +263,9 @@ Results GroupNormBackward(Builder& b, const Call& call) {
     const Tensor scaled =
         weight ? Times(b, compute, GroupToChannels(b, g, rstd, rank), AlongDim(b, *weight, 1, rank))
                : GroupToChannels(b, g, rstd, rank);
+    // As declared: of a narrow input with wide weights torch's own formula says wide.
     results[0] = Elementwise(
-        b, input.dtype(),
+        b, call.result(0).dtype,
         {gr, x, scaled, GroupToChannels(b, g, slope, rank), GroupToChannels(b, g, shift, rank)},
         [](Elem gv, Elem v, Elem c1, Elem c2, Elem c3) { return gv * c1 + v * c2 + c3; });
   }
