@@ -5,7 +5,9 @@
 // Eager's rules: the first of equal elements is the maximum, NaN is larger than any number, and of
 // several the last counts. Padding is smaller than anything: where a window reaches into it, the
 // nearest element of the window takes its place, a second time, which changes neither rule. So
-// there are no conditions on loads, and a window of nothing but -inf points at its first element.
+// there are no conditions on loads, and a window of nothing but -inf points at its first element
+// (eager's CUDA kernel for channels-last memory says the plane's first there, and adds the gradient
+// to it).
 #include <algorithm>
 #include <array>
 #include <optional>
