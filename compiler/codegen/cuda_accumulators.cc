@@ -11,6 +11,9 @@
 namespace tensord::compiler {
 namespace {
 
+// Elements of the widest vector that a nest may have.
+constexpr int kWidestVector = 16;
+
 // The prelude's function that combines the threads of a group.
 const char* GroupFunction(ReduceKind kind) {
   switch (kind) {
@@ -88,7 +91,7 @@ CudaAccumulators::CudaAccumulators(const Program& program, const Nest& nest, con
       acc.saved = saved;
       acc.bytes = size;
       if (IsPrivate(acc)) {
-        const Expr count = IsColumns(acc) ? sym::Product(nest_.inner) : Expr(1);
+        const Expr count = IsColumns(acc) ? ColumnStride() : Expr(1);
         acc.offset = interface_->ReserveScratch(count * size * plan_.copies);
       } else if (plan_.kind == CudaPlan::kSplit) {
         acc.offset = interface_->ReserveScratch(plan_.blocks * size);
@@ -235,9 +238,13 @@ std::string CudaAccumulators::SavedAt(const Accumulator& acc, BodyEmitter* body)
                       body->ExtentText(*acc.offset), ")");
 }
 
+Expr CudaAccumulators::ColumnStride() const {
+  return sym::CeilDiv(sym::Product(nest_.inner), Expr(kWidestVector)) * kWidestVector;
+}
+
 std::string CudaAccumulators::ColumnAt(const Accumulator& acc, size_t part, const std::string& copy,
                                        BodyEmitter* body) const {
-  const Expr count = sym::Product(nest_.inner);
+  const Expr count = ColumnStride();
   const std::string first = absl::StrCat("reinterpret_cast<", acc.type, "*>(args.scratch + ",
                                          body->ExtentText(*acc.offset), ") + static_cast<int64_t>(",
                                          copy, ") * ", body->ExtentText(count));
@@ -260,9 +267,8 @@ std::string CudaAccumulators::DeclarePrivate() {
                       "];\n#pragma unroll\n  for (int k = 0; k < ", plan_.chunks, "; ++k) ",
                       acc.name, "[k] = ", start, ";\n");
     } else {
-      const std::string count = body_->ExtentText(sym::Product(nest_.inner));
       absl::StrAppend(&text, "  ", acc.type, "* const ", acc.name, " = ", SavedAt(acc, body_),
-                      " + static_cast<int64_t>(block) * ", count,
+                      " + static_cast<int64_t>(block) * ", body_->ExtentText(ColumnStride()),
                       ";\n  for (index q = lane; q < vectors; q += G) tk::store<", acc.type,
                       ", W>(", acc.name, " + q * W, ", Start(acc, "W"), ");\n");
     }

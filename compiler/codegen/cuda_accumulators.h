@@ -74,6 +74,8 @@ class CudaAccumulators {
   std::string Start(const Accumulator& acc, const std::string& lanes) const;
   std::string CombineGroup(const Accumulator& acc, const std::string& value, int group) const;
   void EmitState(const Accumulator& acc, const std::string& state, BodyEmitter* body) const;
+  // Elements from one copy of a row of columns to the next: whole vectors of any width.
+  Expr ColumnStride() const;
   // In a function whose integers `body` declares.
   std::string SavedAt(const Accumulator& acc, BodyEmitter* body) const;
   // Where a part of a column's value lies: every part has an array of its own.

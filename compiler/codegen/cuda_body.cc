@@ -95,7 +95,7 @@ std::string CudaBody::SpecialLoad(const Inst& inst, const std::string& address,
 
 std::string CudaBody::RunLoad(const Inst& inst) const {
   if (!plan_.anywhere || IsRun(inst.index)) return "load";
-  if (plan_.peeled) {
+  if (plan_.peeled && !sym::ContainsKind(inst.index, sym::AtomKind::kIndirect)) {
     const Expr start = sym::Substitute(inst.index, {{VectorLoop(), Expr(0)}});
     const Expr apart = start - *StartOfStoredRow(nest(), plan_.width);
     if (sym::ExactDiv(apart, Expr(plan_.width))) return "load";

@@ -365,8 +365,8 @@ class CudaNestWriter {
   // How many elements of the row come before the first that the row's stores find aligned.
   std::string Lead(const std::string& indent) {
     const std::string start = body_.ScalarText(*StartOfStoredRow(nest_, plan_.width));
-    return absl::StrCat(indent, "  const index lead = -static_cast<index>(", start,
-                        ") & (W - 1);\n");
+    return absl::StrCat(indent, "  const index lead = tk::min_index(-static_cast<index>(", start,
+                        ") & (W - 1), ", body_.ExtentText(nest_.inner[0]), ");\n");
   }
 
   // The vectors of a peeled row that are not whole: behind the others, and the first elements,

@@ -39,10 +39,9 @@ struct CudaPlan {
   // neighbouring elements one by one, whatever the row's length and alignment.
   bool interleaved = false;
   bool partial = false;  // the last vector of a row has fewer elements
-  // Vectors of neighbours whose loads may start anywhere; stores are aligned. kRows, with
-  // `partial`.
+  // Vectors of neighbours whose loads may start anywhere; stores are aligned. With `partial`.
   bool anywhere = false;
-  // The same, where stores are aligned because vectors start behind a row's first elements.
+  // The same, where stores are aligned because vectors start behind a row's first elements. kRows.
   bool peeled = false;
   int parts = 1;     // kSplit: blocks of a row
   int resident = 1;  // blocks that a multiprocessor has room for, which bounds registers

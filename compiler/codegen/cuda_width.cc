@@ -184,6 +184,8 @@ bool IsUnconditional(const Nest& nest) {
 }  // namespace
 
 std::optional<Expr> StartOfStoredRow(const Nest& nest, int width) {
+  // Its numbers are a member's own.
+  constexpr sym::AtomKind kIndirect = sym::AtomKind::kIndirect;
   const sym::SymbolKey loop = VectorLoopOf(nest);
   std::optional<Expr> first;
   bool together = true;
@@ -191,8 +193,8 @@ std::optional<Expr> StartOfStoredRow(const Nest& nest, int width) {
     const auto step = sym::LinearCoefficient(store.index, loop);
     const Expr start = sym::Substitute(store.index, {{loop, Expr(0)}});
     if (!first) first = start;
-    together =
-        together && step && step->Is(1) && sym::ExactDiv(start - *first, Expr(width)).has_value();
+    together = together && step && step->Is(1) && !sym::ContainsKind(start, kIndirect) &&
+               sym::ExactDiv(start - *first, Expr(width)).has_value();
   });
   return together ? first : std::nullopt;
 }

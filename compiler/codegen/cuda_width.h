@@ -13,9 +13,10 @@ struct Widths {
   int wished = 1;   // by the sizes of elements and the body
   int partial = 1;  // keeps every access aligned
   int aligned = 1;  // and divides the innermost loop
-  // `wished` keeps every store aligned, and loads may start anywhere (tk::load_anywhere); so it
-  // does where each row starts with the elements before the first aligned vector.
-  bool loads_anywhere = false, peeled = false;
+  // Vectors of `wished` keep every store aligned, and loads may start anywhere (tk::load_anywhere).
+  bool loads_anywhere = false;
+  // The same, where a row's first vector starts behind the elements before its first aligned place.
+  bool peeled = false;
   bool straight = true;  // no access lies across the loop
   int narrowest = 8;     // bytes of the narrowest element that lies along it
   // A thread had better keep to its columns, for what it loads for them is more than what is of
@@ -26,7 +27,8 @@ struct Widths {
 };
 
 // The place, in elements of its buffer, at which the first of the stores finds a row: those of a
-// peeled row are aligned together, up to a multiple of `width`. Nothing where they are not.
+// peeled row are aligned together, up to a multiple of `width`. Nothing where they are not, or
+// where a tensor says which row it is.
 std::optional<Expr> StartOfStoredRow(const Nest& nest, int width);
 
 // Whether some reduction is over rows.

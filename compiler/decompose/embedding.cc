@@ -100,7 +100,7 @@ Tensor WrittenOnce(Builder& b, const TableGradient& t) {
 bool PaysToWriteOnce(Builder& b, const TableGradient& t) {
   const int64_t bytes = sym::Hint(sym::Product(t.sizes())) * ItemSize(SumType(t.grad.dtype()));
   return b.device() == v1::DEVICE_TYPE_CUDA && !b.deterministic() && bytes >= kLeastTableBytes &&
-         !sym::Product(t.tokens.sizes()).Is(0) && t.grad.view().has_value() &&
+         sym::ProvablyLess(Expr(0), sym::Product(t.tokens.sizes())) && t.grad.view().has_value() &&
          t.tokens.view().has_value();
 }
 

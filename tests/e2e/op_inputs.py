@@ -178,6 +178,11 @@ def products(dtype: torch.dtype) -> list[Arguments]:
     ]
 
 
+def odd_rows(dtype: torch.dtype) -> list[Arguments]:
+    """Many rows of an odd number of elements: one behind the other, and apart."""
+    return [(make(dtype, 133, 1537),), (make(dtype, 133, 1544)[:, :1537],)]
+
+
 def images(dtype: torch.dtype) -> list[Arguments]:
     """Batches of images with 4 channels, in both memory formats."""
     x = make(dtype, 2, 4, 9, 11)

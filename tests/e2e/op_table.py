@@ -103,6 +103,8 @@ BINARY = [
 ]
 
 REDUCTIONS = [
+    *_cases(given.odd_rows, FLOATS,
+            odd_columns_sum=lambda x: x.sum(0), odd_rows_sum=lambda x: x.sum(-1)),
     *_cases(given.finite, (*FLOATS, torch.int64), sum=torch.sum),
     *_cases(given.finite, (torch.float32, torch.int64), prod=lambda x: (x * 0.25).prod()),
     *_cases(given.finite, ALL, any=torch.any, all=torch.all),
@@ -210,6 +212,9 @@ LIBRARY = [
             outer=lambda x, y: torch.outer(x.flatten(), y.flatten()),
             einsum=lambda x, y: torch.einsum("...ij,...jk->...ik", x, y),
             vector=lambda x, y: x @ y[..., 0].unsqueeze(-1), inner=lambda x, y: x @ x.mT),
+    *_cases(given.odd_rows, FLOATS, grad=True,
+            odd_scaled=lambda x: x * 2 + x[:, :1], odd_columns_spread=lambda x: x.var(0),
+            odd_logarithm=lambda x: x.log_softmax(-1), odd_padded=lambda x: F.pad(x * 3, (0, 7))),
     *_cases(given.images, REALS, grad=True,
             max_pool=lambda x: F.max_pool2d(x, 2), avg_pool=lambda x: F.avg_pool2d(x, 3, 2, 1),
             adaptive=lambda x: F.adaptive_avg_pool2d(x, 1), group_norm=lambda x: F.group_norm(x, 2),

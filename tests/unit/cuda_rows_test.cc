@@ -1,4 +1,5 @@
 // Rows on CUDA: how threads share them, and that the numbers are what the loop IR says.
+#include <absl/strings/str_cat.h>
 #include <gtest/gtest.h>
 
 #include "tests/unit/cuda_cases.h"
@@ -68,6 +69,28 @@ GraphBuilder RmsNorm(const Rows& r) {
                        {g.Meta(r.sizes(), r.dtype), g.Meta({r.rows, 1})});
   Output(g, y, r);
   g.Output(y.result(1));
+  return g;
+}
+GraphBuilder Scaled(const Rows& r) {
+  GraphBuilder g = Cuda(r);
+  const Ref x = Input(g, r), scale = g.Input({r.rows, 1}, r.dtype);
+  g.Output(g.Node("aten::mul.Tensor", {x, scale}, g.Meta(r.sizes(), r.dtype)));
+  return g;
+}
+// Rows of one tensor, doubled, into two others.
+GraphBuilder PutTwice(int rows, int columns) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref y = g.Input({rows, columns}, kBF16);
+  std::vector<std::pair<Ref, Ref>> places;
+  for (int i = 0; i < 2; ++i) {
+    const Ref into = g.Input({rows, columns}, kBF16);
+    places.emplace_back(into, g.Input({rows}, kI64));
+  }
+  const Ref doubled = g.Node("aten::mul.Scalar", {y, 2.0}, g.Meta({rows, columns}, kBF16));
+  for (const auto& [into, where] : places) {
+    g.Output(g.Node("aten::index_put", {into, List({where}), doubled, false},
+                    g.Meta({rows, columns}, kBF16)));
+  }
   return g;
 }
 GraphBuilder Reduced(const std::string& op, const Rows& r) {
@@ -274,6 +297,25 @@ TEST(CudaRows, Symbolic) {
   };
   const int64_t sizes[] = {699, 5003, 1100, 2049, 1536, 1030, 1025, 3001, 7, 11};
   for (size_t i = 0; i < cases.size(); ++i) cases[i].symbols = {{0, sizes[i]}};
+  ExpectPlansAndNumbers(cases);
+}
+
+// Rows that are no whole vectors, at any place: what is stored is aligned, what is loaded need not
+// be. Sizes may turn out shorter than what comes before the first aligned element.
+TEST(CudaRows, Peeled) {
+  const Rows symbolic{5, Symbol(0), kBF16, 0, {3001}};
+  std::vector<CudaCase> cases;
+  for (const int64_t size : {2, 3, 7, 8, 20, 3001}) {
+    cases.push_back(
+        {absl::StrCat(size), Scaled(symbolic), {"rows w8 t128 g128 c0 partial peeled"}});
+    cases.back().symbols = {{0, size}};
+  }
+  // Where each goes says a tensor of its own.
+  cases.push_back(
+      {"put",
+       PutTwice(4, 3001),
+       {"elements w4 t256 g1 c0", "elements w4 t256 g1 c0", "rows w8 t96 g96 c4 interleaved"}});
+  cases.back().classes = 4;
   ExpectPlansAndNumbers(cases);
 }
 

@@ -292,6 +292,29 @@ TEST(CudaSweeps, Columns) {
   ExpectPlansAndNumbers(cases);
 }
 
+// On a large device every few rows have a copy of the columns, each at an aligned place.
+TEST(CudaSweeps, CopiesOfColumns) {
+  std::vector<CudaCase> cases{
+      {"sum",
+       SumOver({133, 1537}, 0, kBF16),
+       {"sweep w8 t256 g32 c1 partial anywhere tiled loops"}},
+      {"sum apart",
+       SumOver({133, 1530}, 0, kBF16, {1536, 1}),
+       {"sweep w8 t256 g32 c1 partial tiled loops"}},
+      {"spread",
+       Columns(kSpread, {133, 1537}, 0, kBF16),
+       {"sweep w8 t256 g32 c1 partial anywhere tiled loops"}},
+      {"spread wide",
+       Columns(kSpread, {133, 1537}, 0),
+       {"sweep w4 t256 g32 c1 interleaved tiled loops"}},
+  };
+  for (CudaCase& c : cases) {
+    c.multiprocessors = 132;
+    c.slack = 5e-3;
+  }
+  ExpectPlansAndNumbers(cases);
+}
+
 TEST(CudaSweeps, Totals) {
   ExpectPlansAndNumbers({
       {"softmax of 768", SoftmaxTotal(9, 768), {"sweep w4 t128 g32 c6 loops"}},
