@@ -63,26 +63,32 @@ def _compile(
 ) -> Callable[..., Any]:
     start = time.perf_counter()
     exporting = STATS.seconds("export_seconds")
+    before = graph_passes.Before()
     try:
         greeting = rpc.client().hello()
-        _improve(module, options.switched_off(chosen))
+        before = _improve(module, options.switched_off(chosen))
         return _autograd(chosen, greeting)(module, example_inputs)
     except Exception as error:
         if _is_for_dynamo(error):
             raise
         fallback.note(error, f"a graph of {len(module.graph.nodes)} nodes")
+        before.restore()  # what failed may have failed because of a pass
         return module.forward
     finally:
         exported = STATS.seconds("export_seconds") - exporting
         STATS.add_seconds("capture_seconds", time.perf_counter() - start - exported)
 
 
-def _improve(module: fx.GraphModule, off: Container[str]) -> None:
-    """The passes before autograd, in place; a pass that fails leaves the graph as it was."""
+def _improve(module: fx.GraphModule, off: Container[str]) -> graph_passes.Before:
+    """The passes before autograd, in place; where one fails the graph is as it was.
+
+    The way back to the graph before them.
+    """
     try:
-        graph_passes.run(module, off)
+        return graph_passes.run(module, off)
     except Exception as error:
         fallback.note(error, "a pass over the captured graph")
+        return graph_passes.Before()
 
 
 def _is_for_dynamo(error: Exception) -> bool:

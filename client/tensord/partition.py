@@ -3,6 +3,7 @@ tensord's kernels compute again for little."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -41,16 +42,25 @@ def partition(joint: fx.GraphModule, inputs: Any, **arguments: Any) -> Any:
 
     torch_compat.let_partitioner_recompute(FUSED, (torch.ops.tensord.softmax_statistics,))
     random_ops.rewrite(joint)
-    _turn_convolutions(joint)
-    softmax_statistics.rewrite(joint)
-    pool_offsets.rewrite(joint)
-    STATS.add("relus_recomputed", batch_norm_relu.rewrite(joint))
+    _run(joint, channels_last.run, "channels_last")
+    _run(joint, softmax_statistics.rewrite)
+    _run(joint, pool_offsets.rewrite)
+    _run(joint, batch_norm_relu.rewrite, "relus_recomputed")
     return min_cut_rematerialization_partition(joint, inputs, compiler="inductor", **arguments)
 
 
-def _turn_convolutions(joint: fx.GraphModule) -> None:
-    """Into channels-last memory, where it pays; a pass that fails leaves the graph as it was."""
+def _run(
+    joint: fx.GraphModule, rewrite: Callable[[fx.GraphModule], int], counter: str | None = None
+) -> None:
+    """One pass; where it fails the joint graph goes on as it was, or with some of it done.
+
+    No pass leaves half a change: each decides before it changes something, and adds a new form
+    whole before anything reads it. What it had begun is read by nothing, and goes.
+    """
     try:
-        STATS.add("channels_last", channels_last.run(joint))
+        count = rewrite(joint)
     except Exception as error:
         fallback.note(error, "a pass over the joint graph")
+        return
+    if counter is not None:
+        STATS.add(counter, count)

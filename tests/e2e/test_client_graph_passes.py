@@ -16,7 +16,9 @@ import pytest
 import tensord
 import torch
 import torch.nn.functional as F
-from tensord import graph_passes
+import torch.utils.checkpoint
+from tensord import backend, graph_passes
+from tensord.fallback import TensordWarning
 from tensord.graph_passes import attention, calls, grouped_heads, masks
 from torch import Tensor, fx
 
@@ -408,10 +410,11 @@ def test_a_pass_that_fails_leaves_the_graph(monkeypatch: pytest.MonkeyPatch) -> 
         raise RuntimeError("broken")
 
     def backend(module: fx.GraphModule, inputs: Any) -> Any:
-        nodes = list(module.graph.nodes)
+        code, values = module.code, _values(module.graph)
         with pytest.raises(RuntimeError, match="broken"):
             graph_passes.run(module)
-        assert list(module.graph.nodes) == nodes
+        module.graph.lint()
+        assert (module.code, _values(module.graph)) == (code, values)
         return module.forward
 
     monkeypatch.setattr(graph_passes, "_on_gpu", lambda module: True)
@@ -420,6 +423,115 @@ def test_a_pass_that_fails_leaves_the_graph(monkeypatch: pytest.MonkeyPatch) -> 
     torch._dynamo.reset()
     inputs = _inputs(torch.float32)
     torch.compile(SPELLINGS["plain"], backend=backend)(*inputs)
+
+
+def _values(graph: fx.Graph) -> list[Any]:
+    """By name, the values that Dynamo saw, and what else it keeps on inputs."""
+    return [
+        (n.name, id(n.meta.get("example_value")), getattr(n, "_dynamo_source", None))
+        for n in graph.nodes
+    ]
+
+
+def _sines(module: fx.GraphModule) -> list[fx.Node]:
+    return [n for n in module.graph.nodes if calls.name_of(n) == "sin"]
+
+
+def _sines_to_cosines(module: fx.GraphModule) -> int:
+    """A pass that does not keep results."""
+    sines = _sines(module)
+    for node in sines:
+        node.target = "cos" if node.op == "call_method" else torch.cos
+    return len(sines)
+
+
+def _misplaced(module: fx.GraphModule) -> int:
+    """A pass that leaves nodes before what they read: eager would fail too."""
+    sines = _sines(module)
+    for node in sines:
+        module.graph.find_nodes(op="placeholder")[-1].append(node)
+    return len(sines)
+
+
+def _checkpointed(x: Tensor) -> Tensor:
+    body = lambda x: (x + 1).sin()  # noqa: E731
+    return torch.utils.checkpoint.checkpoint(body, (x * 2).sin(), use_reentrant=False).exp()
+
+
+def _plain(x: Tensor) -> Tensor:
+    return (x * 2).sin().exp()
+
+
+def _one_pass(monkeypatch: pytest.MonkeyPatch, run: Any) -> None:
+    one = graph_passes.Pass("attention_fused", run, "attention")
+    monkeypatch.setattr(graph_passes, "PASSES", (one,))
+    monkeypatch.setattr(graph_passes, "_on_gpu", lambda module: True)
+    monkeypatch.setenv("TENSORD_STRICT", "0")
+
+
+def _like_eager(function: Callable[[Tensor], Tensor]) -> None:
+    def results(call: Any) -> list[Tensor]:
+        x = torch.linspace(-1, 1, 12).requires_grad_()
+        result = call(x)
+        result.sum().backward()
+        return [result.detach(), x.grad]
+
+    for ours, eager in zip(
+        results(torch.compile(function, backend="tensord")), results(function), strict=True
+    ):
+        torch.testing.assert_close(ours, eager)
+
+
+@pytest.mark.parametrize("function", [_plain, _checkpointed])
+def test_what_fails_behind_a_pass_runs_as_before_it(
+    daemon: object, monkeypatch: pytest.MonkeyPatch, function: Any
+) -> None:
+    def autograd(*arguments: Any) -> Any:
+        raise RuntimeError("broken")
+
+    _one_pass(monkeypatch, _sines_to_cosines)
+    monkeypatch.setattr(backend, "_autograd", lambda *arguments: autograd)
+    with pytest.warns(TensordWarning, match="broken"):
+        _like_eager(function)
+    assert tensord.stats()["attention_fused"] == (2 if function is _checkpointed else 1)
+
+
+@pytest.mark.parametrize("function", [_plain, _checkpointed])
+def test_a_pass_that_leaves_no_sound_graph_is_undone(
+    daemon: object, monkeypatch: pytest.MonkeyPatch, function: Any
+) -> None:
+    """The job's graph is compiled all the same."""
+    _one_pass(monkeypatch, _misplaced)
+    with pytest.warns(TensordWarning, match="a pass over the captured graph"):
+        _like_eager(function)
+    stats = tensord.stats()
+    assert (stats["attention_fused"], stats["calls_in_eager"]) == (0, 0)
+    assert (stats["fallbacks"], stats["graphs"]) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "channels_last.run",
+        "softmax_statistics.rewrite",
+        "pool_offsets.rewrite",
+        "batch_norm_relu.rewrite",
+    ],
+)
+def test_a_pass_over_the_joint_graph_that_fails(
+    daemon: object, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It is noted, and the graph goes on."""
+
+    def broken(joint: fx.GraphModule) -> int:
+        raise RuntimeError("broken")
+
+    monkeypatch.setenv("TENSORD_STRICT", "0")
+    monkeypatch.setattr(f"tensord.partition.{name}", broken)
+    with pytest.warns(TensordWarning, match="a pass over the joint graph"):
+        _like_eager(_plain)
+    stats = tensord.stats()
+    assert (stats["fallbacks"], stats["graphs"], stats["calls_in_eager"]) == (1, 2, 0)
 
 
 def test_the_backend_runs_them(daemon: object, monkeypatch: pytest.MonkeyPatch) -> None:

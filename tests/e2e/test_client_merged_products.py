@@ -41,6 +41,7 @@ class Layers(nn.Module):
         self, after: Callable[..., Any], widths: tuple[int, ...] = (16, 8, 8), bias: bool = True
     ) -> None:
         super().__init__()
+        torch.manual_seed(0)
         self.layers = nn.ModuleList(nn.Linear(WIDTH, n, bias=bias) for n in widths)
         self.after = after
 
@@ -119,7 +120,7 @@ def test_results_of_the_graph_keep_their_strides() -> None:
     def some_leave(*results: Tensor) -> tuple[Tensor, ...]:
         return results[0].transpose(0, 1), results[1] + 1, results[2] * 2
 
-    assert _run(Layers(some_leave)).merged == 0
+    assert _run(Layers(some_leave)).sizes == [[BATCH, TIME, 16], [BATCH, TIME, 16]]
 
 
 def test_a_view_that_needs_rows_that_follow_on_one_another() -> None:
@@ -127,6 +128,103 @@ def test_a_view_that_needs_rows_that_follow_on_one_another() -> None:
         return torch.cat([r.view(-1) for r in results])
 
     assert _run(Layers(flat)).merged == 0
+
+
+def _strides_as_numbers(r: Tensor) -> Tensor:
+    return r.as_strided((BATCH, TIME, 4), (r.stride(0), r.stride(1), 1)) * 2
+
+
+def _a_cast_that_gives_its_argument(r: Tensor) -> Tensor:
+    return r.to(torch.bfloat16).view(-1) * 2
+
+
+def _checkpointed(r: Tensor) -> Tensor:
+    def body(t: Tensor) -> Tensor:
+        return t.view(-1).sin()
+
+    return torch.utils.checkpoint.checkpoint(body, r, use_reentrant=False)
+
+
+@torch.library.custom_op("tensord_tests::dense_only", mutates_args=())
+def _dense_only(x: Tensor) -> Tensor:
+    assert x.is_contiguous()
+    return x * 2
+
+
+@_dense_only.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def _parts_leave(r: Tensor) -> tuple[Tensor, ...]:
+    return (*torch.chunk(r, 2, 1), *torch.unbind(r, 1), *r.split(4, -1))
+
+
+def _turned_product(r: Tensor) -> Tensor:
+    return torch.matmul(torch.ones(3, TIME, dtype=r.dtype), r)
+
+
+def _written(r: Tensor) -> Tensor:
+    return F.dropout(r, 0.0, True, True).float()
+
+
+@pytest.mark.parametrize(
+    ("reader", "training"),
+    [
+        (_strides_as_numbers, True),
+        (_a_cast_that_gives_its_argument, True),
+        (_checkpointed, True),
+        (_dense_only, False),
+        (_parts_leave, True),
+        (_turned_product, False),
+        (_written, True),
+    ],
+)
+def test_a_layer_whose_reader_may_see_strides_stays_apart(reader: Any, training: bool) -> None:
+    """The others are merged. That all do as in eager is what `_run` compares."""
+
+    def after(first: Tensor, *results: Tensor) -> tuple[Tensor, ...]:
+        read = reader(first)
+        return *((read,) if isinstance(read, Tensor) else read), _added(*results)
+
+    passes = _run(Layers(after), training)
+    assert passes.sizes == [[BATCH, TIME, 16], [BATCH, TIME, 16]]
+
+
+def _copied(r: Tensor) -> tuple[Tensor, ...]:
+    """What leaves are copies that lie as in eager."""
+    return r[:1].contiguous(), r.float() / 8, r.clone() / 8, r.transpose(0, 1).reshape(-1) / 8
+
+
+def _parts_read(r: Tensor) -> tuple[Tensor, ...]:
+    first, second = torch.chunk(r, 2, -1)
+    swap = torch.cat((-second, first), -1)
+    return swap / 8, torch.stack([t.cos() for t in torch.unbind(r, 1)]), F.silu(r) @ r.mT / 8
+
+
+@pytest.mark.parametrize("reader", [_copied, _parts_read])
+def test_readers_that_do_not_see_strides(reader: Any) -> None:
+    def after(first: Tensor, *results: Tensor) -> tuple[Tensor, ...]:
+        return *reader(first), _added(*results)
+
+    assert _run(Layers(after)).merged == 2
+
+
+def test_a_layer_that_comes_again_behind_another() -> None:
+    """The product stands where the first layer stood, before what reads that one."""
+
+    class Module(Layers):
+        def forward(self, x: Tensor) -> Tensor:
+            first = self.layers[0](x).sin()
+            return _added(first, self.layers[1](x), self.layers[0](x))
+
+    assert _run(Module(_added, (16, 16))).merged == 1
+
+
+def test_one_bias_for_all_columns() -> None:
+    module = Layers(_added)
+    module.layers[1].bias = nn.Parameter(torch.full((1,), 0.1))
+    assert _run(module).sizes == [[BATCH, TIME, 24], [BATCH, TIME, 8]]
 
 
 def test_results_that_are_written_stay_apart() -> None:

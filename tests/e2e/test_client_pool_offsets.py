@@ -170,7 +170,8 @@ def test_other_devices_and_sizes_that_vary(daemon: Any, monkeypatch: pytest.Monk
 
 
 def test_windows_are_those_that_the_compiler_lowers(tensord_daemon: Any) -> None:
-    """The largest that the pass takes: were it not lowered, there would be nothing to call."""
+    """The largest that the pass takes. Values alone: one that were not lowered would run as the
+    client's implementation of the operator."""
     kernels = [k for k in itertools.product(range(1, 7), repeat=2) if k[0] * k[1] <= 25]
     largest = [k for k in kernels if k[0] * k[1] >= 20]
     assert largest

@@ -10,6 +10,7 @@ graph of forward and backward; partition.py calls them.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 
@@ -42,34 +43,54 @@ PASSES: tuple[Pass, ...] = (
 )
 
 
-def run(module: fx.GraphModule, off: Container[str] = ()) -> None:
-    """All passes over a graph but those of options that are off, in place, where it works on a GPU.
+class Before:
+    """The graphs of a module and of its bodies as they were before the passes, to go back to."""
+
+    def __init__(self, *modules: fx.GraphModule) -> None:
+        self._graphs = [(module, _copy(module.graph)) for module in modules]
+
+    def restore(self) -> None:
+        for module, graph in self._graphs:
+            module.graph = graph  # recompiles as well
+
+
+def run(module: fx.GraphModule, off: Container[str] = ()) -> Before:
+    """All passes over a graph but those of options that are off, in place, where it works on a GPU;
+    the way back.
 
     In place, for Dynamo keeps on the graph's nodes and module what AOTAutograd asks for later. What
-    a pass raises is raised, the graph left as it was before that one rewrite.
+    a pass raises is raised, and so is what is wrong with the graph behind one, all graphs being as
+    they were before the first pass.
     """
     if not _on_gpu(module):
-        return
-    for graph in (module, *_bodies(module)):
-        for one in PASSES:
-            if one.option in off:
-                continue
-            before = set(graph.graph.nodes)
-            try:
-                if count := one.run(graph):
-                    STATS.add(one.counter, count)
-            except Exception:
-                _erase_unused(graph.graph, before)
-                raise
-            finally:
-                graph.recompile()
+        return Before()
+    modules = (module, *_bodies(module))
+    before = Before(*modules)
+    try:
+        for one in modules:
+            _run(one, off)
+    except Exception:
+        before.restore()
+        raise
+    return before
 
 
-def _erase_unused(graph: fx.Graph, before: set[fx.Node]) -> None:
-    """Erases what a rewrite had begun to put in."""
-    for node in reversed(list(graph.nodes)):
-        if node not in before and not node.users:
-            graph.erase_node(node)
+def _run(module: fx.GraphModule, off: Container[str]) -> None:
+    for one in PASSES:
+        if one.option not in off and (count := one.run(module)):
+            module.graph.lint()
+            module.recompile()
+            STATS.add(one.counter, count)
+
+
+def _copy(graph: fx.Graph) -> fx.Graph:
+    """A copy of the graph, with what Dynamo keeps on its inputs outside of their `meta`."""
+    new = copy.deepcopy(graph)  # of the nodes: what they name is shared
+    pairs = zip(graph.find_nodes(op="placeholder"), new.find_nodes(op="placeholder"), strict=True)
+    for old, placeholder in pairs:
+        if hasattr(old, "_dynamo_source"):
+            placeholder._dynamo_source = old._dynamo_source
+    return new
 
 
 def _bodies(module: fx.GraphModule) -> list[fx.GraphModule]:

@@ -21,6 +21,10 @@ min max minimum maximum clamp where masked_fill tril triu cumsum diff any all su
 arange ones zeros full eye linspace ones_like zeros_like full_like
 getitem unsqueeze squeeze reshape transpose swapaxes swapdims permute movedim flatten cat stack
 flip tile repeat_interleave broadcast_to linear embedding layer_norm gelu addmm
+split chunk unbind narrow select unflatten detach clone
+square reciprocal sin cos tanh sigmoid erf relu relu6 silu mish elu selu leaky_relu softplus
+logsigmoid hardtanh hardswish hardsigmoid glu log1p expm1 exp2 isnan isinf
+log_softmax rms_norm normalize mean var std amax amin logsumexp norm
 """.split()
 # What never returns memory of an argument.
 _FRESH = frozenset(
@@ -52,6 +56,20 @@ _ALIASES = {
     "swapaxes": "transpose",
     "swapdims": "transpose",
     "view": "reshape",
+}
+# Where functions take `inplace`, when it is no keyword.
+_INPLACE = {
+    "dropout": 3,
+    "elu": 2,
+    "hardswish": 1,
+    "hardsigmoid": 1,
+    "leaky_relu": 2,
+    "hardtanh": 3,
+    "mish": 1,
+    "relu": 1,
+    "relu6": 1,
+    "selu": 1,
+    "silu": 1,
 }
 # Methods that only change the dtype or the layout.
 CASTS = frozenset({"to", "float", "double", "half", "bfloat16", "type", "type_as", "contiguous"})
@@ -176,7 +194,8 @@ def written_by(node: fx.Node) -> fx.Node | None:
         in_operator = getattr(operator, name, None) is node.target and name.startswith("i")
         writes = name == "setitem" or (in_operator and hasattr(operator, name[1:]))
         writes = writes or (name.endswith("_") and name not in _NAMES and not name.startswith("_"))
-        writes = writes or bool(node.kwargs.get("inplace"))
+        place = _INPLACE.get(name_of(node), len(node.args))
+        writes = writes or bool(argument(node, place, "inplace"))
         if isinstance(node.kwargs.get("out"), fx.Node):
             return node.kwargs["out"]
     else:

@@ -8,6 +8,9 @@ backward: the input's gradient is then one product too, instead of several and t
 
 Only where autocast casts the weights, since the cast writes them side by side for nothing; of
 weights that are used as they lie the concatenation would be a copy more in every call.
+
+The gradients of merged weights are slices of one product: each parameter's gradient is a part of
+one memory, which lives as long as any of them.
 """
 
 from __future__ import annotations
@@ -23,15 +26,8 @@ import torch.nn.functional as F
 from torch import fx
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import calls
+from . import calls, readers
 
-# What may give a view of its first argument.
-_LAYOUT = frozenset(
-    """
-reshape transpose permute movedim unsqueeze squeeze getitem flatten unflatten split chunk narrow
-select expand view_as alias detach
-""".split()
-)
 # Gradients of attention come out of a library's kernel, each in memory of its own: putting them
 # side by side is a copy. In training at most this share of the columns may need it.
 _MOST_COPIED = 0.34
@@ -58,8 +54,8 @@ def run(module: fx.GraphModule) -> int:
     ]
     count = 0
     for group in _groups(layers):
-        layers = _without_repeats(group)
-        if len(layers) > 1 and _pays(layers) and _strides_do(layers):
+        layers = _whose_readers_take_strides(_without_repeats(group))
+        if len(layers) > 1 and _pays(layers):
             _merge(module.graph, layers)
             count += len(layers) - 1
     return count
@@ -77,7 +73,10 @@ def _layer(node: fx.Node) -> _Layer | None:
     result, value = calls.tensor_of(node), calls.tensor_of(weight)
     if result is None or value.dim() != 2 or result.dtype == value.dtype or result.dim() < 2:
         return None
-    return _Layer(node, x, weight, bias, value.shape[0])
+    out = value.shape[0]
+    if bias is not None and tuple(calls.tensor_of(bias).shape) != (out,):  # one for all columns
+        return None
+    return _Layer(node, x, weight, bias, out)
 
 
 def _is_parameter(node: Any) -> bool:
@@ -118,8 +117,11 @@ def _kind(layer: _Layer) -> Any:
 
 
 def _without_repeats(group: list[_Layer]) -> list[_Layer]:
-    """Tied layers are one computation already."""
-    return list({layer.weight: layer for layer in reversed(group)}.values())[::-1]
+    """The first of tied layers, which are one computation already; in the graph's order."""
+    first: dict[fx.Node, _Layer] = {}
+    for layer in group:
+        first.setdefault(layer.weight, layer)
+    return list(first.values())
 
 
 def _pays(layers: list[_Layer]) -> bool:
@@ -133,15 +135,24 @@ def _goes_into_attention(node: fx.Node) -> bool:
     """True when attention reads the layer's result as it is."""
     return any(
         calls.name_of(user) == "scaled_dot_product_attention"
-        or (calls.name_of(user) in _LAYOUT and _goes_into_attention(user))
+        or (calls.name_of(user) in readers.VIEWS and _goes_into_attention(user))
         for user in node.users
     )
 
 
-def _strides_do(layers: list[_Layer]) -> bool:
-    """True when all readers take results whose rows do not follow on one another."""
-    results = _parts(_merged_value(layers), layers)
-    return all(_readers_take(layer.node, part) for layer, part in zip(layers, results, strict=True))
+def _whose_readers_take_strides(layers: list[_Layer]) -> list[_Layer]:
+    """Those whose readers all take results whose rows do not follow on one another."""
+    while len(layers) > 1:
+        parts = _parts(_merged_value(layers), layers)
+        left = [
+            layer
+            for layer, part in zip(layers, parts, strict=True)
+            if readers.take_other_strides(layer.node, part)
+        ]
+        if len(left) == len(layers):
+            break
+        layers = left
+    return layers
 
 
 def _merged_value(layers: list[_Layer]) -> torch.Tensor:
@@ -153,35 +164,6 @@ def _merged_value(layers: list[_Layer]) -> torch.Tensor:
 def _parts(merged: torch.Tensor, layers: list[_Layer]) -> tuple[torch.Tensor, ...]:
     with torch.no_grad():
         return torch.split(merged, [layer.out for layer in layers], -1)
-
-
-def _readers_take(node: fx.Node, value: Any) -> bool:
-    """value: what `node` would be. What leaves the graph keeps the strides that eager has."""
-    for user in node.users:
-        if user.op == "output":
-            return False
-        if calls.name_of(user) not in _LAYOUT:
-            continue
-        try:
-            result = _run(user, node, value)
-        except (RuntimeError, ValueError):  # a view that these strides do not have
-            return False
-        if not _readers_take(user, result):
-            return False
-    return True
-
-
-def _run(user: fx.Node, node: fx.Node, value: Any) -> Any:
-    """What `user` gives of its argument `node` with the value `value`."""
-
-    def value_of(argument: fx.Node) -> Any:
-        return value if argument is node else argument.meta["example_value"]
-
-    args, kwargs = fx.node.map_arg((user.args, user.kwargs), value_of)
-    with torch.no_grad():
-        if user.op == "call_method":
-            return getattr(args[0], user.target)(*args[1:], **kwargs)
-        return user.target(*args, **kwargs)
 
 
 def _merge(graph: fx.Graph, layers: list[_Layer]) -> None:
