@@ -40,13 +40,15 @@ class CudaNestWriter {
                                   : "",
                     ") {\n  [[maybe_unused]] constexpr int W = ", plan_.width,
                     ", T = ", plan_.threads, ", G = ", plan_.group, ";\n");
+    text.shared_bytes = body_.shared_bytes();
     if (const int64_t bytes = accumulators_.SharedBytesOfLane(); bytes > 0) {
-      absl::StrAppend(&text.function, "  __shared__ __align__(16) char tile[T / 2 * W * ", bytes,
-                      "];\n");
+      // Not static: nests of one launch would have theirs beside each other.
+      absl::StrAppend(&text.function, "  char* const tile = shared_rows + ", text.shared_bytes,
+                      ";\n");
+      text.shared_bytes += plan_.threads / 2 * plan_.width * static_cast<int>(bytes);
     }
     absl::StrAppend(&text.function, body_.Declarations(), Threads(), declare, work, save, "}\n");
     text.finishes = accumulators_.Finish(name_);
-    text.shared_bytes = body_.shared_bytes();
     return text;
   }
 

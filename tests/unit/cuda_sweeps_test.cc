@@ -2,6 +2,7 @@
 // that choose between parts: their plans, and that the numbers are what the loop IR says.
 #include <gtest/gtest.h>
 
+#include "compiler/pipeline.h"
 #include "tests/unit/cuda_cases.h"
 
 namespace tensord::testing {
@@ -313,6 +314,35 @@ TEST(CudaSweeps, CopiesOfColumns) {
     c.slack = 5e-3;
   }
   ExpectPlansAndNumbers(cases);
+}
+
+// Eight times what one nest needs would be more than a block may have.
+TEST(CudaSweeps, NestsOfOneLaunchShareMemory) {
+  constexpr int kMany = 8, kMostShared = 48 << 10;
+  GraphBuilder g(kCuda);
+  std::vector<Ref> inputs;
+  for (int i = 0; i < kMany; ++i) inputs.push_back(g.Input({133 + i, 1537}, kBF16));
+  const v1::TensorMeta row = g.Meta({1537}, kBF16);
+  for (const Ref& x : inputs) {
+    const Ref r = g.Node(kSpread, {x, Ints({0}), 1, false}, {row, row});
+    g.Output(r).Output(r.result(1));
+  }
+  v1::CompileJob job;
+  *job.mutable_graph() = g.graph();
+  job.mutable_target()->mutable_cuda()->set_sm(90);
+  job.mutable_target()->mutable_cuda()->set_multiprocessors(132);
+  compiler::CompileState state{.job = &job};
+  ASSERT_TRUE(compiler::RunPipeline(state).ok());
+  const std::string& source = state.result.units(0).source();
+  size_t nests = 0;
+  for (size_t at = 0; (at = source.find("char* const tile = ", at)) != std::string::npos; ++at) {
+    ++nests;
+  }
+  EXPECT_EQ(nests, kMany) << source;
+  EXPECT_EQ(source.find("char tile["), std::string::npos) << source;
+  for (const v1::Step& step : state.result.artifact().steps()) {
+    EXPECT_LE(step.launch().cuda().shared_bytes(), kMostShared);
+  }
 }
 
 TEST(CudaSweeps, Totals) {
