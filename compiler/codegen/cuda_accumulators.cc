@@ -7,12 +7,10 @@
 
 #include "base/check.h"
 #include "compiler/codegen/cpp_text.h"
+#include "compiler/codegen/cuda_width.h"
 
 namespace tensord::compiler {
 namespace {
-
-// Elements of the widest vector that a nest may have.
-constexpr int kWidestVector = 16;
 
 // The prelude's function that combines the threads of a group.
 const char* GroupFunction(ReduceKind kind) {

@@ -13,10 +13,24 @@ namespace {
 // A vector of more than this many bytes of one operand brings nothing over two loads.
 constexpr int kAccessBytes = 16;
 constexpr int kMostVectorBytes = 16;  // of the widest operand: neighbouring threads stay neighbours
-constexpr int kMostWidth = 8;
 // Bodies of more instructions than this per element run with short vectors, for registers.
 constexpr int kHeavyBody = 400;
 constexpr int kHeavyWidth = 4;
+
+sym::SymbolKey VectorLoopOf(const Nest& nest) {
+  return {sym::AtomKind::kLoop, static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};
+}
+
+// Calls visit(store) for each store to memory inside the vector loop.
+template <class F>
+void ForEachVectorStore(const Nest& nest, const F& visit) {
+  for (const NestMember& member : nest.members) {
+    if (!member.has_inner) continue;
+    for (const Store& store : member.loops.stores) {
+      if (nest.local.count(store.buffer) == 0) visit(store);
+    }
+  }
+}
 
 // Calls visit(storage dtype, index, whether it is a guarded load) for each access inside the vector
 // loop.
@@ -29,12 +43,10 @@ void ForEachVectorAccess(const Program& program, const Nest& nest, const F& visi
         visit(inst.storage, inst.index, inst.guard >= 0);
       }
     }
-    for (const Store& store : member.loops.stores) {
-      if (nest.local.count(store.buffer) == 0) {
-        visit(program.buffers[store.buffer].dtype, store.index, false);
-      }
-    }
   }
+  ForEachVectorStore(nest, [&](const Store& store) {
+    visit(program.buffers[store.buffer].dtype, store.index, false);
+  });
 }
 
 // What lies along the last loop alone: the same for all rows, so it comes from the cache.
@@ -51,23 +63,15 @@ bool IsColumn(const Expr& index, int last) {
 // elements: its loads are seldom aligned, and must not keep stores from being wide.
 bool IsShort(const Expr& extent) {
   const auto constant = extent.AsConstant();
-  return constant && *constant <= kMostWidth;
-}
-
-bool VariesWith(const Expr& index, int loop) {
-  bool found = false;
-  sym::ForEachSymbol(index, [&](const sym::Atom& atom) {
-    found |= atom.kind == sym::AtomKind::kLoop && atom.id == loop;
-  });
-  return found;
+  return constant && *constant <= kWidestVector;
 }
 
 // By instruction: whether its value differs along a loop.
-std::vector<bool> VaryAlong(const Block& block, int loop) {
+std::vector<bool> VaryAlong(const Block& block, sym::SymbolKey loop) {
   std::vector<bool> varies;
   std::set<int> symbols;  // that do
   for (const Inst& inst : block.insts) {
-    bool differs = VariesWith(inst.index, loop);
+    bool differs = sym::Contains(inst.index, loop);
     sym::ForEachSymbol(inst.index, [&](const sym::Atom& atom) {
       differs |= atom.kind == sym::AtomKind::kIndirect && symbols.count(atom.id) > 0;
     });
@@ -89,7 +93,7 @@ class ColumnValues {
     const bool differs = !IsColumn(inst.index, last_) || inst.kind == InstKind::kIndirect ||
                          std::count(args.begin(), args.end(), -1) > 0;
     if (differs) return -1;
-    bool varies = VariesWith(inst.index, last_);
+    bool varies = sym::Contains(inst.index, {sym::AtomKind::kLoop, last_});
     for (const int arg : args) varies |= varies_[arg];
     const auto [it, is_new] =
         numbers_.try_emplace({inst.kind, inst.op, inst.dtype, inst.storage, inst.buffer, inst.index,
@@ -152,21 +156,6 @@ int BodyCost(const Nest& nest) {
   return cost;
 }
 
-sym::SymbolKey VectorLoopOf(const Nest& nest) {
-  return {sym::AtomKind::kLoop, static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};
-}
-
-// Calls visit(store) for each store to memory inside the vector loop.
-template <class F>
-void ForEachVectorStore(const Nest& nest, const F& visit) {
-  for (const NestMember& member : nest.members) {
-    if (!member.has_inner) continue;
-    for (const Store& store : member.loops.stores) {
-      if (nest.local.count(store.buffer) == 0) visit(store);
-    }
-  }
-}
-
 // Stores are plain, and nothing is loaded or stored under a condition: what is keeps its alignment.
 bool IsUnconditional(const Nest& nest) {
   bool plain = true;
@@ -211,10 +200,10 @@ bool IsPureColumns(const Nest& nest) {
 }
 
 bool IsSeldom(const Nest& nest) {
-  const int last = static_cast<int>(nest.outer.size() + nest.inner.size()) - 1;
-  return std::all_of(nest.members.begin(), nest.members.end(), [last](const NestMember& member) {
+  const sym::SymbolKey loop = VectorLoopOf(nest);
+  return std::all_of(nest.members.begin(), nest.members.end(), [loop](const NestMember& member) {
     const std::vector<Store>& stores = member.loops.stores;
-    const std::vector<bool> varies = VaryAlong(member.loops.block, last);
+    const std::vector<bool> varies = VaryAlong(member.loops.block, loop);
     return !stores.empty() && std::all_of(stores.begin(), stores.end(), [&](const Store& store) {
       return store.guard >= 0 && !varies[store.guard];
     });
@@ -225,17 +214,18 @@ bool IsHeavy(const Nest& nest) { return BodyCost(nest) > kHeavyBody; }
 
 Widths ChooseWidth(const Program& program, const Nest& nest) {
   if (nest.inner.empty()) return {};
-  const int last = static_cast<int>(nest.outer.size() + nest.inner.size()) - 1;
+  const sym::SymbolKey loop = VectorLoopOf(nest);
+  const int last = loop.second;
   int smallest = 8, largest = 1, largest_of_rows = 1;
   int64_t of_columns = 0, of_rows = 0;  // bytes of an element
   bool straight = true;
   std::vector<std::pair<int, int64_t>> alignments;
   const bool is_short = IsShort(nest.inner.back());
   ForEachVectorAccess(program, nest, [&](DType storage, const Expr& index, bool guarded) {
-    const auto step = sym::LinearCoefficient(index, {sym::AtomKind::kLoop, last});
+    const auto step = sym::LinearCoefficient(index, loop);
     if (step && step->Is(0)) return;  // one element for all lanes
     const int size = static_cast<int>(ItemSize(storage));
-    const int64_t alignment = VectorAlignment(index, {sym::AtomKind::kLoop, last});
+    const int64_t alignment = VectorAlignment(index, loop);
     largest = std::max(largest, size);
     if (IsColumn(index, last)) {
       of_columns += size;
@@ -254,7 +244,7 @@ Widths ChooseWidth(const Program& program, const Nest& nest) {
   const bool columns = keeps && of_columns > of_rows;
   // What a thread keeps for its columns is loaded once, in as many pieces as it takes.
   if (columns || (keeps && HasColumnSums(nest))) largest = largest_of_rows;
-  int width = std::min({kMostWidth, kAccessBytes / smallest, kMostVectorBytes / largest});
+  int width = std::min({kWidestVector, kAccessBytes / smallest, kMostVectorBytes / largest});
   if (IsHeavy(nest)) width = std::min(width, kHeavyWidth);
   const auto is_aligned = [&](int w) {
     return std::all_of(alignments.begin(), alignments.end(),
@@ -269,7 +259,7 @@ Widths ChooseWidth(const Program& program, const Nest& nest) {
   if (straight && IsUnconditional(nest)) {
     widths.loads_anywhere = true;
     ForEachVectorStore(nest, [&](const Store& store) {
-      const int64_t alignment = VectorAlignment(store.index, VectorLoopOf(nest));
+      const int64_t alignment = VectorAlignment(store.index, loop);
       widths.loads_anywhere = widths.loads_anywhere && alignment % widths.wished == 0;
     });
     widths.peeled = StartOfStoredRow(nest, widths.wished).has_value();

@@ -8,6 +8,9 @@
 
 namespace tensord::compiler {
 
+// Elements of the widest vector.
+inline constexpr int kWidestVector = 8;
+
 // Elements of a vector along the last inner loop; powers of two.
 struct Widths {
   int wished = 1;   // by the sizes of elements and the body

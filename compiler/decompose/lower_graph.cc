@@ -25,8 +25,7 @@ absl::Status Invalid(const Node& node, absl::string_view what) {
 // and costs the computation once per reader:
 //   - several readers: worth it while the body is cheaper than reading it back from memory;
 //   - one reader: always worth it, until the body is so large that compilers spill and fusion has
-//   no
-//     choice left. A chain of views costs nothing, but every link is a call when the body is run.
+//     no choice left. A chain of views costs nothing, but every link is a call when the body is run.
 // `stays`: a result of the program, which has memory in any case.
 bool ShouldRealize(const Tensor& t, int uses, bool stays, int chain) {
   if (t.view()) return false;

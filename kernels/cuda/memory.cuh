@@ -103,15 +103,44 @@ template <class S, int W>
 TK_FN Vec<Compute<S>, W> load_const(const S* p) {
   return unpack<S, W>(impl::read_packed<impl::Cache::kConst, S, W>(p));
 }
+// The element as a scalar of the compute type.
+template <class S>
+TK_FN Compute<S> load_scalar(const S* p) {
+  return load<S, 1>(p).at[0];
+}
+// p[i] where lane i is on; one access when all are. Only the access depends on that, not what is
+// made of it: conversions under a condition would wait for their load before the next one is
+// issued.
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> load_masked(const S* p, Mask<W> on) {
+  const bool all = mask_all(on);
+  Packed<S, W> packed = {};
+  if (all) packed = impl::read_packed<impl::Cache::kUsual, S, W>(p);
+  Vec<Compute<S>, W> r = unpack<S, W>(packed);
+  if (!all) TK_EACH(i) if (on.at[i]) r.at[i] = load_scalar(p + i);
+  return r;
+}
+// The first `left` elements.
+template <class S, int W, class I>
+TK_FN Vec<Compute<S>, W> load_tail(const S* p, I left) {
+  Vec<Compute<S>, W> r;
+  TK_EACH(i) r.at[i] = i < left ? load_scalar(p + i) : Compute<S>(0);
+  return r;
+}
+// p[0], p[stride], ...; stride in elements.
+template <class S, int W, class I>
+TK_FN Vec<Compute<S>, W> strided(const S* p, I stride) {
+  Vec<Compute<S>, W> r;
+  TK_EACH(i) r.at[i] = load_scalar(p + i * stride);
+  return r;
+}
 // p[0], ..., p[W-1], wherever they lie: the aligned words around them, moved into place. Reads up
 // to W-1 elements behind them, and before them to a multiple of 16 bytes.
 template <class S, int W>
 TK_FN Vec<Compute<S>, W> load_anywhere(const S* p) {
   typedef Packed<S, W> P;
   if constexpr (sizeof(S) == 8 || P::kBytes < 8) {
-    Vec<Compute<S>, W> r;
-    TK_EACH(i) r.at[i] = load<S, 1>(p + i).at[0];
-    return r;
+    return strided<S, W>(p, 1);
   } else {
     constexpr int kGranule = P::kBytes < 16 ? P::kBytes : 16, kWords = P::kBytes / 4;
     constexpr int kGranuleWords = kGranule / 4;
@@ -146,37 +175,6 @@ TK_FN Vec<Compute<S>, W> load_anywhere(const S* p) {
     }
     return unpack<S, W>(r);
   }
-}
-// The element as a scalar of the compute type.
-template <class S>
-TK_FN Compute<S> load_scalar(const S* p) {
-  return load<S, 1>(p).at[0];
-}
-// p[i] where lane i is on; one access when all are. Only the access depends on that, not what is
-// made of it: conversions under a condition would wait for their load before the next one is
-// issued.
-template <class S, int W>
-TK_FN Vec<Compute<S>, W> load_masked(const S* p, Mask<W> on) {
-  const bool all = mask_all(on);
-  Packed<S, W> packed = {};
-  if (all) packed = impl::read_packed<impl::Cache::kUsual, S, W>(p);
-  Vec<Compute<S>, W> r = unpack<S, W>(packed);
-  if (!all) TK_EACH(i) if (on.at[i]) r.at[i] = load_scalar(p + i);
-  return r;
-}
-// The first `left` elements.
-template <class S, int W, class I>
-TK_FN Vec<Compute<S>, W> load_tail(const S* p, I left) {
-  Vec<Compute<S>, W> r;
-  TK_EACH(i) r.at[i] = i < left ? load_scalar(p + i) : Compute<S>(0);
-  return r;
-}
-// p[0], p[stride], ...; stride in elements.
-template <class S, int W, class I>
-TK_FN Vec<Compute<S>, W> strided(const S* p, I stride) {
-  Vec<Compute<S>, W> r;
-  TK_EACH(i) r.at[i] = load_scalar(p + i * stride);
-  return r;
 }
 template <class S, int W, class I>
 TK_FN Vec<Compute<S>, W> strided_masked(const S* p, I stride, Mask<W> on) {

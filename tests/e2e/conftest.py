@@ -51,6 +51,15 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
+def nothing_compiled() -> Iterator[None]:
+    """Nothing has been compiled or counted, and nothing of it stays."""
+    torch._dynamo.reset()
+    tensord.reset_stats()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
 def nothing_under_way() -> None:
     """Programs of earlier tests go, and with them answers that nobody waited for: the backward
     graph of a function that was only called forward."""

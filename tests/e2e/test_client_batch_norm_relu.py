@@ -20,6 +20,8 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+pytestmark = pytest.mark.usefixtures("nothing_compiled")
+
 aten = torch.ops.aten
 C, SIZE = 8, (4, 8, 6, 5)
 CHANNELS_LAST = torch.channels_last
@@ -54,14 +56,6 @@ class Graphs:
 def _is_image(node: fx.Node) -> bool:
     value = node.meta["val"]
     return isinstance(value, Tensor) and value.dim() >= 3
-
-
-@pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
-    torch._dynamo.reset()
-    tensord.reset_stats()
-    yield
-    torch._dynamo.reset()
 
 
 @pytest.fixture

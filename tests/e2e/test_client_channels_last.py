@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,6 +21,8 @@ from tensord.graph_passes import channels_last
 from torch import Tensor, fx, nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
+
+pytestmark = pytest.mark.usefixtures("nothing_compiled")
 
 aten = torch.ops.aten
 CONVOLUTIONS = (aten.convolution.default, aten.convolution_backward.default)
@@ -138,14 +140,6 @@ class Graphs:
     def nodes(self, *targets: Any) -> list[fx.Node]:
         every = [node for graph in self.graphs.values() for node in graph.graph.nodes]
         return [node for node in every if node.target in targets]
-
-
-@pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
-    torch._dynamo.reset()
-    tensord.reset_stats()
-    yield
-    torch._dynamo.reset()
 
 
 @pytest.fixture

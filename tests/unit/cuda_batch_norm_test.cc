@@ -113,12 +113,6 @@ GraphBuilder TwoNorms(const Images& images, v1::DType dtype) {
   return g;
 }
 
-int Count(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
-
 TEST(CudaBatchNorm, Forward) {
   std::vector<CudaCase> cases{
       {"64 channels",

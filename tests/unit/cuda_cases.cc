@@ -141,6 +141,12 @@ std::vector<v1::KernelUnit> UnitsOf(const CudaCase& c) {
   return {units.begin(), units.end()};
 }
 
+int Count(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
 void ExpectPlansAndNumbers(const std::vector<CudaCase>& cases) {
   std::vector<std::unique_ptr<Compiled>> compiled;
   std::vector<const compiler::KernelSource*> kernels;

@@ -25,6 +25,9 @@ struct CudaCase {
 // The sources of the case's kernels, for an sm_90.
 std::vector<v1::KernelUnit> UnitsOf(const CudaCase& c);
 
+// How often a text has this part.
+int Count(const std::string& text, const std::string& part);
+
 // Expects the plans, and of each result the interpreter's numbers: integers the same, reals up to
 // rounding.
 void ExpectPlansAndNumbers(const std::vector<CudaCase>& cases);

@@ -334,11 +334,7 @@ TEST(CudaSweeps, NestsOfOneLaunchShareMemory) {
   compiler::CompileState state{.job = &job};
   ASSERT_TRUE(compiler::RunPipeline(state).ok());
   const std::string& source = state.result.units(0).source();
-  size_t nests = 0;
-  for (size_t at = 0; (at = source.find("char* const tile = ", at)) != std::string::npos; ++at) {
-    ++nests;
-  }
-  EXPECT_EQ(nests, kMany) << source;
+  EXPECT_EQ(Count(source, "char* const tile = "), kMany) << source;
   EXPECT_EQ(source.find("char tile["), std::string::npos) << source;
   for (const v1::Step& step : state.result.artifact().steps()) {
     EXPECT_LE(step.launch().cuda().shared_bytes(), kMostShared);

@@ -45,9 +45,8 @@ _CAST = aten._to_copy.default
 
 def rewrite(joint: fx.GraphModule) -> int:
     """Changes a joint graph in place; the number of ReLUs that backward no longer reads."""
-    mode = fake_mode_of(joint.graph)
     steps = joint.graph.find_nodes(op="call_function", target=aten.threshold_backward.default)
-    if mode is None or not steps:
+    if not steps or (mode := fake_mode_of(joint.graph)) is None:
         return 0
     count = sum(_rewrite_one(joint.graph, step, mode) for step in steps)
     joint.recompile()

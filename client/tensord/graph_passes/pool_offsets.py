@@ -106,10 +106,9 @@ def rewrite(joint: fx.GraphModule) -> int:
 
     Poolings that the compiler leaves to the library, as those of large windows, keep their indices.
     """
-    mode = fake_mode_of(joint.graph)
     nodes = [n for n in joint.graph.nodes if n.target is _aten.max_pool2d_with_indices.default]
     plans = [(node, plan) for node in nodes if (plan := _plan(node)) is not None]
-    if not plans or mode is None:
+    if not plans or (mode := fake_mode_of(joint.graph)) is None:
         return 0
     for node, (window, steps) in plans:
         _rewrite_one(joint.graph, node, window, steps, mode)

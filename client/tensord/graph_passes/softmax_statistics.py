@@ -54,8 +54,7 @@ def rewrite(joint: fx.GraphModule) -> int:
     Results that are not float32, or laid out otherwise than their operand, are left.
     """
     nodes = [n for n in joint.graph.nodes if n.target is _aten._log_softmax.default and _is_long(n)]
-    mode = fake_mode_of(joint.graph)
-    if not nodes or mode is None:
+    if not nodes or (mode := fake_mode_of(joint.graph)) is None:
         return 0
     for node in nodes:
         _rewrite_one(joint.graph, node, mode)
