@@ -1,6 +1,7 @@
 // CPU programs: modules are shared objects, a launch is a call that splits itself over torch's
 // thread pool.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "runtime/blobs.h"
@@ -93,6 +94,11 @@ class CpuDevice final : public Device {
       parallel_for_failed = false;
       return Fail(TENSORD_OPERATOR, "torch's thread pool failed under a kernel");
     }
+    return TENSORD_OK;
+  }
+
+  TensordError ZeroFill(CallState&, char* memory, size_t bytes) override {
+    std::memset(memory, 0, bytes);
     return TENSORD_OK;
   }
 

@@ -73,7 +73,13 @@ class CudaDevice final : public Device {
       program.uses_workspace = true;
       TENSORD_TRY(program.exprs.Add(cuda.scratch(), &launch.scratch));
     }
-    launch.num_words = plan.buffers.size() + (launch.has_scratch ? 1 : 0) + plan.num_integers;
+    launch.has_counters = cuda.has_counters();
+    if (launch.has_counters) {
+      program.uses_workspace = true;
+      TENSORD_TRY(program.exprs.Add(cuda.counters(), &launch.counters));
+    }
+    launch.num_words = plan.buffers.size() + (launch.has_scratch ? 1 : 0) +
+                       (launch.has_counters ? 1 : 0) + plan.num_integers;
     if (launch.num_words * sizeof(uint64_t) > kMaxParameterBytes) {
       return Fail(TENSORD_CORRUPT, "it has too many arguments");
     }
@@ -133,14 +139,8 @@ class CudaDevice final : public Device {
     for (uint32_t buffer : plan.buffers) {
       *word++ = reinterpret_cast<uint64_t>(state.addresses[buffer]);
     }
-    if (launch.has_scratch) {
-      const int64_t offset = state.values[launch.scratch];
-      if (offset < 0 || offset % kAlignment != 0 ||
-          offset > state.values[state.program->workspace_bytes]) [[unlikely]] {
-        return Fail(TENSORD_CORRUPT, Named(launch) + ": its scratch lies outside the workspace");
-      }
-      *word++ = reinterpret_cast<uint64_t>(state.workspace + offset);
-    }
+    if (launch.has_scratch) TENSORD_TRY(PutAddress(state, launch, launch.scratch, word++));
+    if (launch.has_counters) TENSORD_TRY(PutAddress(state, launch, launch.counters, word++));
     std::copy_n(state.values + plan.integers, plan.num_integers, reinterpret_cast<int64_t*>(word));
     void* parameters[] = {state.words.data()};
     const CuFunction function = static_cast<const Prepared*>(state.prepared)->functions[number];
@@ -156,6 +156,14 @@ class CudaDevice final : public Device {
       return TENSORD_OK;
     // Kernels fail after their launch, so an error may be that of any kernel before.
     return CudaFailed(*state.driver, result, "in or before " + Named(launch));
+  }
+
+  TensordError ZeroFill(CallState& state, char* memory, size_t bytes) override {
+    const auto address = reinterpret_cast<uint64_t>(memory);
+    const CuResult result = state.driver->fill_bytes(address, 0, bytes, state.stream);
+    if (result == kCudaSuccess || bytes == 0) [[likely]]
+      return TENSORD_OK;
+    return CudaFailed(*state.driver, result, "while the workspace's counters were zeroed");
   }
 
   bool Takes(uint32_t number) const override { return products_.Has(number); }
@@ -183,8 +191,8 @@ class CudaDevice final : public Device {
     std::string function, description;
     std::shared_ptr<CudaModule> module;
     Slot grid = 0;
-    Slot scratch = 0;
-    bool has_scratch = false;
+    Slot scratch = 0, counters = 0;
+    bool has_scratch = false, has_counters = false;
     uint32_t block = 0, shared_bytes = 0;
     bool waits_itself = false;
     size_t num_words = 0;
@@ -201,6 +209,18 @@ class CudaDevice final : public Device {
   static std::string Named(const CudaLaunch& launch) {
     return "kernel '" + launch.function + "'" +
            (launch.description.empty() ? "" : " (from " + launch.description + ")");
+  }
+
+  // The address of the launch's own memory in the workspace, `offset` from its start.
+  static TensordError PutAddress(const CallState& state, const CudaLaunch& launch, Slot offset,
+                                 uint64_t* word) {
+    const int64_t bytes = state.values[offset];
+    if (bytes < 0 || bytes % kAlignment != 0 ||
+        bytes > state.values[state.program->workspace_bytes]) [[unlikely]] {
+      return Fail(TENSORD_CORRUPT, Named(launch) + ": its scratch lies outside the workspace");
+    }
+    *word = reinterpret_cast<uint64_t>(state.workspace + bytes);
+    return TENSORD_OK;
   }
 
   // Makes the inputs' device the thread's current one, where it is not, until End. Asking is one

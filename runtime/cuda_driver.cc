@@ -37,6 +37,7 @@ constexpr Symbol kSymbols[] = {
     TENSORD_SYMBOL(get_attribute, "cuFuncGetAttribute"),
     TENSORD_SYMBOL(set_attribute, "cuFuncSetAttribute"),
     TENSORD_SYMBOL(launch, "cuLaunchKernelEx"),
+    TENSORD_SYMBOL(fill_bytes, "cuMemsetD8Async"),
     TENSORD_SYMBOL(query_stream, "cuStreamQuery"),
 };
 #undef TENSORD_SYMBOL

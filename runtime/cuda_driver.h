@@ -7,6 +7,7 @@
 #define TENSORD_RUNTIME_CUDA_DRIVER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "runtime/error.h"
@@ -61,6 +62,7 @@ struct CudaDriver {
   CuResult (*set_attribute)(CuFunction, int attribute, int value);
 
   CuResult (*launch)(const CuLaunchConfig*, CuFunction, void** parameters, void** extra);
+  CuResult (*fill_bytes)(uint64_t address, unsigned char value, size_t count, CuStream);
   CuResult (*query_stream)(CuStream);
 };
 

@@ -34,6 +34,8 @@ class Device {
   // was called, on success and on failure.
   virtual TensordError Begin(CallState& state) = 0;
   virtual TensordError Launch(CallState& state, uint32_t number) = 0;
+  // Fills memory with zeros, in the order of the steps.
+  virtual TensordError ZeroFill(CallState& state, char* memory, size_t bytes) = 0;
   // Whether the device has a better way than torch's operator for call `number` of the program.
   virtual bool Takes(uint32_t) const { return false; }
   // Runs a call that it takes. False: nothing was done, and torch's operator is to run.

@@ -29,6 +29,7 @@ void ForEachRoot(const TensordProgram& program, const StepPlan& step, const Use&
     case StepPlan::kAllocate:
     case StepPlan::kFree:
     case StepPlan::kRelease:
+    case StepPlan::kZeroFill:
       break;
   }
 }

@@ -22,6 +22,7 @@ class StepBuilder {
       if (step.has_launch()) code = AddLaunch(step.launch());
       if (step.has_call()) code = AddCall(step.call());
       if (step.kind_case() == v1::Step::kFree) code = AddFree(step.free());
+      if (step.has_zero_fill()) code = AddZeroFill(step.zero_fill());
       if (code != TENSORD_OK) {
         return Fail(code, "step " + std::to_string(i) + ": " + LastError());
       }
@@ -256,6 +257,16 @@ class StepBuilder {
     }
     state_[number] = State::kDead;
     Push(StepPlan::kFree, number);
+    return TENSORD_OK;
+  }
+
+  TensordError AddZeroFill(const v1::ZeroFill& proto) {
+    ZeroFillPlan fill;
+    TENSORD_TRY(program_.exprs.Add(proto.offset(), &fill.offset));
+    TENSORD_TRY(program_.exprs.Add(proto.bytes(), &fill.bytes));
+    program_.uses_workspace = true;
+    Push(StepPlan::kZeroFill, program_.zero_fills.size());
+    program_.zero_fills.push_back(fill);
     return TENSORD_OK;
   }
 

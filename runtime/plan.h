@@ -96,9 +96,14 @@ struct CallPlan {
   mutable std::atomic<bool> use_caller{false};
 };
 
+// A part of the workspace that is filled with zeros.
+struct ZeroFillPlan {
+  Slot offset = 0, bytes = 0;
+};
+
 struct StepPlan {
-  enum Kind : uint8_t { kAllocate, kLaunch, kCall, kFree, kRelease } kind;
-  uint32_t index;  // a buffer, a launch, a call, a buffer, an input's buffer
+  enum Kind : uint8_t { kAllocate, kLaunch, kCall, kFree, kRelease, kZeroFill } kind;
+  uint32_t index;  // a buffer, a launch, a call, a buffer, an input's buffer, a filling
 };
 
 struct OutputPlan {
@@ -128,6 +133,7 @@ struct TensordProgram {
   std::vector<tensord::runtime::Place> places;  // filled when the program has no symbols
   std::vector<tensord::runtime::LaunchPlan> launches;
   std::vector<std::unique_ptr<tensord::runtime::CallPlan>> calls;
+  std::vector<tensord::runtime::ZeroFillPlan> zero_fills;
   std::vector<tensord::runtime::StepPlan> steps;
   std::vector<tensord::runtime::OutputPlan> outputs;
   tensord::runtime::Slot workspace_bytes = 0;

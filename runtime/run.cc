@@ -58,6 +58,16 @@ TensordError DoCall(CallState& state, uint32_t number, bool profiled) {
   return RunCall(state, call);
 }
 
+TensordError DoZeroFill(CallState& state, uint32_t number) {
+  const ZeroFillPlan& fill = state.program->zero_fills[number];
+  const int64_t offset = state.values[fill.offset], bytes = state.values[fill.bytes];
+  const int64_t end = state.values[state.program->workspace_bytes];
+  if (offset < 0 || bytes < 0 || offset > end || bytes > end - offset) [[unlikely]] {
+    return Fail(TENSORD_CORRUPT, "what is to be zeroed lies outside the workspace");
+  }
+  return state.program->device->ZeroFill(state, state.workspace + offset, static_cast<size_t>(bytes));
+}
+
 TensordError RunSteps(CallState& state) {
   const TensordProgram& program = *state.program;
   const bool profiled = IsProfiled(*state.torch);
@@ -80,6 +90,9 @@ TensordError RunSteps(CallState& state) {
         break;
       case StepPlan::kRelease:
         ReleaseInput(state, step.index);
+        break;
+      case StepPlan::kZeroFill:
+        TENSORD_TRY(DoZeroFill(state, step.index));
         break;
     }
   }

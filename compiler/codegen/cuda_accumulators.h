@@ -4,9 +4,10 @@
 // A row reduction lives within a unit: each thread of the group has a vector of partial results; at
 // the end of the pass its lanes, then the group's threads are combined, and all threads know the
 // result. A reduction over rows outlives units: columns stay with the thread that owns them, totals
-// with every thread; when a block has done its rows it leaves one copy in scratch memory, and a
-// second function of the kernel combines the copies in a fixed order. Parts of a split row are
-// combined in the same way.
+// with every thread; when a block has done its rows it leaves one copy in scratch memory. The
+// copies are combined in a fixed order: those of a total by the last block to get there, as are the
+// parts of a split row; those of columns, which would keep one block longer than a launch takes, by
+// a second launch.
 #ifndef TENSORD_COMPILER_CODEGEN_CUDA_ACCUMULATORS_H_
 #define TENSORD_COMPILER_CODEGEN_CUDA_ACCUMULATORS_H_
 
@@ -19,7 +20,8 @@
 namespace tensord::compiler {
 
 // `static __device__ void NAME(const Args& args, int block, char* shared)` and how many blocks it
-// has. It runs behind the nest, in blocks of kFinishThreads.
+// has. It runs behind the nest, in blocks of kFinishThreads; or in the nest's last block, as the
+// block of the row that it shares with others.
 struct FinishText {
   std::string name, text;
   Expr blocks;
@@ -52,6 +54,8 @@ class CudaAccumulators {
   std::string SavePrivate();
 
   std::vector<FinishText> Finish(const std::string& name);
+  // The end of a nest whose last block does that.
+  std::string FinishInLastBlock(const std::vector<FinishText>& finishes);
 
  private:
   struct Accumulator {
@@ -81,6 +85,7 @@ class CudaAccumulators {
   // Where a part of a column's value lies: every part has an array of its own.
   std::string ColumnAt(const Accumulator& acc, size_t part, const std::string& copy,
                        BodyEmitter* body) const;
+  int FinishThreads() const { return plan_.last_block ? plan_.threads : kFinishThreads; }
   FinishText FinishTotal(const Accumulator& acc, const std::string& name);
   FinishText FinishColumns(const std::vector<const Accumulator*>& columns, const std::string& name);
   FinishText FinishSplit(const std::string& name);

@@ -1,7 +1,8 @@
-// The functions behind a nest, which combine what its blocks have left: of CudaAccumulators.
+// The functions that combine what the blocks of a nest have left: of CudaAccumulators.
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 
+#include "base/check.h"
 #include "compiler/codegen/cpp_text.h"
 #include "compiler/codegen/cuda_accumulators.h"
 
@@ -21,6 +22,7 @@ std::string Lines(const std::vector<std::string>& lines, const std::string& inde
 }  // namespace
 
 FinishText CudaAccumulators::FinishTotal(const Accumulator& acc, const std::string& name) {
+  const int threads = FinishThreads();
   CudaPlan plan{.group = 1};
   CudaBody body(program_, nest_, interface_, plan);
   const std::string copies = body.ExtentText(plan_.copies);
@@ -32,10 +34,9 @@ FinishText CudaAccumulators::FinishTotal(const Accumulator& acc, const std::stri
       "static __device__ void ", name,
       "(const Args& args, [[maybe_unused]] int block, char* shared) {\n", body.Declarations(),
       "  auto total = ", Start(acc, "1"), ";\n  for (int copy = threadIdx.x; copy < ", copies,
-      "; copy += ", kFinishThreads, ")\n    total = ", combine, "(total, tk::broadcast<1>(", saved,
+      "; copy += ", threads, ")\n    total = ", combine, "(total, tk::broadcast<1>(", saved,
       "[copy]));\n  const auto result = tk::broadcast<1>(",
-      CombineGroup(acc, absl::StrCat(ReduceFunction(acc.reduction->kind), "(total)"),
-                   kFinishThreads),
+      CombineGroup(acc, absl::StrCat(ReduceFunction(acc.reduction->kind), "(total)"), threads),
       ");\n  if (threadIdx.x == 0) {\n", store, "  }\n}\n");
   return finish;
 }
@@ -89,7 +90,8 @@ FinishText CudaAccumulators::FinishColumns(const std::vector<const Accumulator*>
 
 // The parts of each row, then the row's statements.
 FinishText CudaAccumulators::FinishSplit(const std::string& name) {
-  CudaPlan plan{.kind = CudaPlan::kRows, .threads = kFinishThreads, .group = kSplitGroup};
+  const int threads = FinishThreads(), group = plan_.last_block ? threads : kSplitGroup;
+  CudaPlan plan{.kind = CudaPlan::kRows, .threads = threads, .group = group};
   CudaBody body(program_, nest_, interface_, plan);
   const Expr rows = sym::Product(nest_.outer);
   const std::string count = body.ExtentText(rows);
@@ -102,12 +104,12 @@ FinishText CudaAccumulators::FinishSplit(const std::string& name) {
     const std::string saved = absl::StrCat(SavedAt(acc, &body), "[row * ", plan_.parts, " + part]");
     absl::StrAppend(
         &combine, "  auto ", acc.name, " = ", Start(acc, "1"), ";\n  for (int part = lane; part < ",
-        plan_.parts, "; part += ", kSplitGroup, ")\n    ", acc.name, " = ", function, "(", acc.name,
-        ", ", state == nullptr ? absl::StrCat("tk::broadcast<1>(", saved, ")") : saved, ");\n");
+        plan_.parts, "; part += ", group, ")\n    ", acc.name, " = ", function, "(", acc.name, ", ",
+        state == nullptr ? absl::StrCat("tk::broadcast<1>(", saved, ")") : saved, ");\n");
     std::string result = acc.name;
     if (state == nullptr)
       result = absl::StrCat(ReduceFunction(acc.reduction->kind), "(", result, ")");
-    result = CombineGroup(acc, result, kSplitGroup);
+    result = CombineGroup(acc, result, group);
     if (state == nullptr) result = absl::StrCat("tk::broadcast<1>(", result, ")");
     EmitState(acc, body.Define(0, result), &body);
   }
@@ -117,13 +119,13 @@ FinishText CudaAccumulators::FinishSplit(const std::string& name) {
     for (const Store& store : member.loops.stores) body.EmitStore(store, false);
   }
   const std::string lines = Lines(body.lines(0), "  ");
-  FinishText finish{.name = name, .blocks = sym::CeilDiv(rows, Expr(kFinishThreads / kSplitGroup))};
-  finish.text = absl::StrCat(
-      "static __device__ void ", name,
-      "(const Args& args, int block, [[maybe_unused]] char* shared) {\n", body.Declarations(),
-      "  const index row = block * ", kFinishThreads / kSplitGroup, " + threadIdx.x / ",
-      kSplitGroup, ";\n  const int lane = threadIdx.x % ", kSplitGroup, ";\n  if (row >= ", count,
-      ") return;\n", decode, combine, lines, "}\n");
+  FinishText finish{.name = name, .blocks = sym::CeilDiv(rows, Expr(threads / group))};
+  finish.text =
+      absl::StrCat("static __device__ void ", name,
+                   "(const Args& args, int block, [[maybe_unused]] char* shared) {\n",
+                   body.Declarations(), "  const index row = block * ", threads / group,
+                   " + threadIdx.x / ", group, ";\n  const int lane = threadIdx.x % ", group,
+                   ";\n  if (row >= ", count, ") return;\n", decode, combine, lines, "}\n");
   return finish;
 }
 
@@ -145,6 +147,23 @@ std::vector<FinishText> CudaAccumulators::Finish(const std::string& name) {
   }
   if (!columns.empty()) finishes.push_back(FinishColumns(columns, absl::StrCat(name, "_finish")));
   return finishes;
+}
+
+std::string CudaAccumulators::FinishInLastBlock(const std::vector<FinishText>& finishes) {
+  TENSORD_CHECK(!plan_.tiled, "the last block would have many copies of its columns to combine");
+  // The counter that the block shares, and with how many.
+  const bool split = plan_.kind == CudaPlan::kSplit;
+  const std::string number = split ? "row" : "0",
+                    sharers = split ? absl::StrCat(plan_.parts) : "blocks";
+  const Expr first = interface_->ReserveCounters(split ? sym::Product(nest_.outer) : Expr(1));
+  std::string text =
+      absl::StrCat("  if (!tk::is_last_block(args.counters + ", body_->ScalarText(first), " + ",
+                   number, ", ", sharers, ")) return;\n");
+  for (const FinishText& finish : finishes) {
+    absl::StrAppend(&text, "  ", finish.name, "(args, ", number,
+                    ", static_cast<char*>(shared.shared));\n");
+  }
+  return text;
 }
 
 }  // namespace tensord::compiler

@@ -172,6 +172,7 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
     absl::StrAppend(&head, "  void* b[", interface.buffers().size(), "];\n");
   }
   if (!interface.scratch_bytes().Is(0)) head += "  char* scratch;\n";
+  if (!interface.counters().Is(0)) head += "  unsigned* counters;\n";
   if (!interface.integers().empty()) {
     absl::StrAppend(&head, "  int64_t n[", interface.integers().size(), "];\n");
   }
@@ -199,8 +200,9 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
   source.written = interface.written();
   source.integers = interface.integers();
   source.scratch_bytes = interface.scratch_bytes();
+  source.counters = interface.counters();
   source.nodes = NodesOf(kernel);
-  TENSORD_CHECK((source.buffers.size() + source.integers.size() + 1) * 8 <= kMostParameterBytes,
+  TENSORD_CHECK((source.buffers.size() + source.integers.size() + 2) * 8 <= kMostParameterBytes,
                 "a launch has more arguments than a kernel takes");
   return source;
 }

@@ -32,6 +32,13 @@ class CudaNestWriter {
     const std::string work = Work();
     const std::string declare = accumulators_.DeclarePrivate(), save = accumulators_.SavePrivate();
     CudaNestText text;
+    text.finishes = accumulators_.Finish(name_);
+    std::string end;
+    if (plan_.last_block && !text.finishes.empty()) {
+      end = accumulators_.FinishInLastBlock(text.finishes);
+      for (const FinishText& finish : text.finishes) text.function += finish.text + "\n";
+      text.finishes.clear();
+    }
     absl::StrAppend(&text.function, "static __device__ __forceinline__ void ", name_,
                     "([[maybe_unused]] const Args& args, [[maybe_unused]] const int block, "
                     "[[maybe_unused]] const int blocks, [[maybe_unused]] tk::GroupMemory& shared",
@@ -47,8 +54,8 @@ class CudaNestWriter {
                       ";\n");
       text.shared_bytes += plan_.threads / 2 * plan_.width * static_cast<int>(bytes);
     }
-    absl::StrAppend(&text.function, body_.Declarations(), Threads(), declare, work, save, "}\n");
-    text.finishes = accumulators_.Finish(name_);
+    absl::StrAppend(&text.function, body_.Declarations(), Threads(), declare, work, save, end,
+                    "}\n");
     return text;
   }
 

@@ -58,8 +58,9 @@ constexpr int kRowSweepBlock = 128;
 // The same where each thread holds so much that more would spill.
 constexpr int kMuchHeldInSweep = 96;
 constexpr int kMuchHeldThreads = 256;
-// The same where only totals outlive a row.
-constexpr int kTotalsThreads = 2048;
+// Where only totals outlive a row: registers of a thread beside what it holds. The blocks must all
+// have room at once, for those that come late would sweep alone.
+constexpr int kRegistersOfTotals = 64;
 // A part of a split row has at least this many vectors for each thread.
 constexpr int kLeastVectorsOfPart = 4;
 
@@ -148,6 +149,7 @@ class Planner {
     } else if (nest_.shape == NestShape::kFlat && HasColumnSums(nest_)) {
       plan_.kind = CudaPlan::kSweep;
       Threads(kUsualThreads);
+      plan_.last_block = true;
       Bound(sym::CeilDiv(rows_ * vectors_, Expr(plan_.threads)), SweepBlocks());
     } else if (IsPointwise(nest_) && widths_.columns && nest_.inner.size() == 1) {
       Tile();
@@ -163,12 +165,18 @@ class Planner {
 
  private:
   int Multiprocessors() const { return std::max<int>(1, target_.multiprocessors()); }
+  int Registers() const {  // of a multiprocessor
+    const auto registers = static_cast<int>(target_.registers_per_multiprocessor());
+    return registers > 0 ? registers : 64 << 10;
+  }
   int SweepBlocks() const { return Multiprocessors() * std::max(1, kSweepThreads / plan_.threads); }
   void Threads(int wanted) { plan_.threads = fixed_ > 0 ? fixed_ : wanted; }
   // As many blocks as there is work for, but no more than `most`.
   void Bound(const Expr& wanted, int most) {
     plan_.loops_rows = true;
     plan_.blocks = sym::Min(wanted, Expr(std::max(most, 1)));
+    // Somebody has to say what the total of nothing is.
+    if (plan_.last_block) plan_.blocks = sym::Max(plan_.blocks, Expr(1));
     plan_.copies = plan_.blocks;
   }
 
@@ -211,9 +219,9 @@ class Planner {
     }
     if (plan_.chunks == 0) Loop(sums);
     if (sums) {
-      const int resident = SweepersOfRows();
-      if (HasColumnAccumulators()) plan_.resident = resident;
-      Bound(sym::CeilDiv(rows_, Expr(plan_.groups())), Multiprocessors() * resident);
+      plan_.resident = SweepersOfRows();
+      plan_.last_block = !HasColumnAccumulators();
+      Bound(sym::CeilDiv(rows_, Expr(plan_.groups())), Multiprocessors() * plan_.resident);
     } else if (!plan_.loops_rows) {
       plan_.blocks = sym::CeilDiv(rows_, Expr(plan_.groups()));
     }
@@ -224,10 +232,11 @@ class Planner {
   }
 
   // Blocks of a multiprocessor that sweep over rows: as near as may be to the threads wished, which
-  // with accumulators for columns bound what each thread may hold.
+  // bound what each thread may hold.
   int SweepersOfRows() const {
-    if (!HasColumnAccumulators()) return std::max(1, kTotalsThreads / plan_.threads);
     const int held = plan_.chunks * plan_.width * HeldArrays(nest_);
+    if (!HasColumnAccumulators())
+      return std::max(1, Registers() / (kRegistersOfTotals + held) / plan_.threads);
     const int threads = held > kMuchHeldInSweep ? kMuchHeldThreads : kRowSweepThreads;
     return std::max(1, (threads + plan_.threads / 2) / plan_.threads);
   }
@@ -392,6 +401,7 @@ class Planner {
 
   void Split(int64_t rows, int64_t vectors) {
     plan_.kind = CudaPlan::kSplit;
+    plan_.last_block = true;
     Threads(kUsualThreads);
     plan_.group = plan_.threads;
     const int64_t useful = vectors / (int64_t{kLeastVectorsOfPart} * plan_.threads);
@@ -453,6 +463,7 @@ std::string ToString(const CudaPlan& plan) {
   if (plan.loops_rows) text += " loops";
   if (plan.turns > 1) absl::StrAppend(&text, " turns", plan.turns);
   if (plan.parts > 1) absl::StrAppend(&text, " parts", plan.parts);
+  if (plan.last_block) text += " last-block";
   return text;
 }
 

@@ -52,6 +52,9 @@ struct CudaPlan {
   std::optional<TilePlan> tiles;  // kTiles
   Expr blocks;                    // of the nest
   Expr copies;  // kSweep: of the accumulators, one for each block that shares columns
+  // What the blocks leave is combined by the last of those that share a row or a total; otherwise
+  // by a second launch.
+  bool last_block = false;
 
   int groups() const { return threads / group; }
 };

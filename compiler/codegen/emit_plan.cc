@@ -60,6 +60,14 @@ class PlanEmitter {
     }
   }
 
+  // Every launch leaves the counters as it finds them: zero.
+  void ZeroCounters() {
+    if (memory_.counters_bytes.Is(0)) return;
+    v1::ZeroFill* fill = artifact_.add_steps()->mutable_zero_fill();
+    sym::ToProto(memory_.counters_offset, fill->mutable_offset());
+    sym::ToProto(memory_.counters_bytes, fill->mutable_bytes());
+  }
+
   void Launch(const KernelSource& kernel) {
     auto [it, is_new] = unit_of_.emplace(kernel.source, result_->units_size());
     if (is_new) {
@@ -140,6 +148,9 @@ class PlanEmitter {
     if (function.cuda->waits_itself) cuda->set_waits_itself(true);
     if (!kernel.scratch_bytes.Is(0)) {
       sym::ToProto(memory_.scratch_offset, cuda->mutable_scratch());
+    }
+    if (!kernel.counters.Is(0)) {
+      sym::ToProto(memory_.counters_offset, cuda->mutable_counters());
     }
   }
 
@@ -270,6 +281,7 @@ void EmitPlan(const Graph& graph, const Program& program, const Schedule& schedu
               const v1::Target& target, v1::CompileResult* result) {
   PlanEmitter emitter(graph, program, memory, result);
   emitter.Head(target);
+  emitter.ZeroCounters();
   for (size_t i = 0; i < schedule.steps.size(); ++i) {
     if (const int* op = std::get_if<int>(&schedule.steps[i].work)) {
       emitter.Call(std::get<ExternOp>(program.operations[*op]), static_cast<int>(i));

@@ -56,6 +56,12 @@ Expr KernelInterface::ReserveScratch(const Expr& bytes) {
   return offset;
 }
 
+Expr KernelInterface::ReserveCounters(const Expr& count) {
+  const Expr first = counters_;
+  counters_ += count;
+  return first;
+}
+
 std::string KernelInterface::Scratch(const Expr& bytes) {
   return sym::ToCpp(ReserveScratch(bytes), [this](const sym::Atom& atom) {
     return absl::StrCat("n", Integer(Expr::Size(atom.id, atom.min, atom.hint)));

@@ -42,16 +42,21 @@ class KernelInterface {
   Expr ReserveScratch(const Expr& bytes);
   std::string Scratch(const Expr& bytes);
 
+  // Counters of blocks, which are zero at the start and at the end of the launch (CUDA); the number
+  // of the first.
+  Expr ReserveCounters(const Expr& count);
+
   const std::vector<BufferId>& buffers() const { return buffers_; }
   const std::vector<BufferId>& written() const { return written_; }
   const std::vector<Expr>& integers() const { return integers_; }
   const Expr& scratch_bytes() const { return scratch_bytes_; }
+  const Expr& counters() const { return counters_; }
 
  private:
   ArgumentStyle style_;
   std::vector<BufferId> buffers_, written_;
   std::vector<Expr> integers_;
-  Expr scratch_bytes_ = Expr(0);
+  Expr scratch_bytes_ = Expr(0), counters_ = Expr(0);
 };
 
 }  // namespace tensord::compiler

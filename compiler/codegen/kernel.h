@@ -33,6 +33,7 @@ struct KernelSource {
   std::vector<BufferId> written;   // those of them that it writes
   std::vector<Expr> integers;      // free of loop symbols
   Expr scratch_bytes;              // CPU: of each thread; CUDA: of the launch, in the workspace
+  Expr counters;                   // CUDA: of the launch, 4 bytes each, zero before and after it
   std::vector<std::string> nodes;  // captured ones that it came from
 };
 

@@ -159,6 +159,13 @@ Expr LargestScratch(const std::vector<KernelSource>& kernels) {
   return sym::CeilDiv(scratch, Expr(kAlignment)) * kAlignment;
 }
 
+Expr CountersBytes(const std::vector<KernelSource>& kernels) {
+  Expr counters(0);
+  for (const KernelSource& kernel : kernels) counters = sym::Max(counters, kernel.counters);
+  constexpr int64_t kCounterBytes = 4, kOfAlignment = kAlignment / kCounterBytes;
+  return sym::CeilDiv(counters, Expr(kOfAlignment)) * kAlignment;
+}
+
 }  // namespace
 
 MemoryRules RulesOf(const v1::Target& target, const Graph& graph) {
@@ -212,7 +219,9 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
     (segment < 0 || !constant ? common : of_segment[segment]).push_back(id);
   }
   plan.scratch_offset = Pack(program, lifetimes, common, &plan);
-  plan.workspace_bytes = plan.scratch_offset + LargestScratch(kernels);
+  plan.counters_offset = plan.scratch_offset + LargestScratch(kernels);
+  plan.counters_bytes = CountersBytes(kernels);
+  plan.workspace_bytes = plan.counters_offset + plan.counters_bytes;
   // Blocks of different segments are never there together.
   int64_t largest = 0;
   for (const std::vector<BufferId>& ids : of_segment) {

@@ -46,6 +46,7 @@ struct MemoryPlan {
   Expr blocks_bytes;  // that they take, one allocation for all; they lie behind the workspace
   // Where CUDA launches have their scratch, all in one place: they run one after the other.
   Expr scratch_offset;
+  Expr counters_offset, counters_bytes;  // the same for their counters, which outlive launches
   // Extern and owned buffers that are not returned: the step after which nobody needs them.
   std::vector<int> last_use;  // per buffer; -1: never
 };

@@ -23,6 +23,7 @@
 // random.cuh     Philox: uniform, normal, integers
 // reduce.cuh     across the lanes of a thread; argmax, Welford, online softmax
 // group.cuh      across threads: parts of a warp, a block
+// last_block.cuh which of several blocks comes last
 // atomic.cuh     accumulating scatter
 // generated.cuh  what the code generator relies on besides
 // scan.cuh       prefix sums in a block, and over a grid in one pass
@@ -34,6 +35,7 @@
 #include "tensord/cuda/atomic.cuh"
 #include "tensord/cuda/generated.cuh"
 #include "tensord/cuda/group.cuh"
+#include "tensord/cuda/last_block.cuh"
 #include "tensord/cuda/math.cuh"
 #include "tensord/cuda/memory.cuh"
 #include "tensord/cuda/random.cuh"

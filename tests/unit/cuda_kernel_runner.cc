@@ -118,6 +118,8 @@ void CudaKernelLibrary::Launch(const KernelSource& kernel, const KernelArguments
   std::vector<int64_t> words;
   for (void* pointer : arguments.pointers) words.push_back(reinterpret_cast<int64_t>(pointer));
   if (arguments.scratch_bytes > 0) words.push_back(reinterpret_cast<int64_t>(aligned));
+  std::vector<unsigned> counters(arguments.counters, 0);
+  if (arguments.counters > 0) words.push_back(reinterpret_cast<int64_t>(counters.data()));
   words.insert(words.end(), arguments.integers.begin(), arguments.integers.end());
   const std::vector<Entry>& entries = entries_.at(kernel.source);
   for (size_t f = 0; f < kernel.functions.size(); ++f) {
@@ -126,6 +128,7 @@ void CudaKernelLibrary::Launch(const KernelSource& kernel, const KernelArguments
     const int blocks = static_cast<int>(arguments.value_of(function.cuda->grid));
     if (blocks > 0) entries[f](words.data(), blocks, function.cuda->block);
   }
+  for (const unsigned counter : counters) TENSORD_CHECK(counter == 0, "a counter is left behind");
 }
 
 }  // namespace tensord::testing

@@ -194,6 +194,13 @@ template <class T>
 T atomicAdd(T* p, T x) {
   return std::atomic_ref<T>(*p).fetch_add(x);
 }
+inline unsigned atomicInc(unsigned* p, unsigned most) {
+  unsigned old = std::atomic_ref<unsigned>(*p).load();
+  while (!std::atomic_ref<unsigned>(*p).compare_exchange_weak(old, old >= most ? 0 : old + 1)) {
+  }
+  return old;
+}
+inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 inline unsigned atomicCAS(unsigned* p, unsigned expected, unsigned x) {
   std::atomic_ref<unsigned>(*p).compare_exchange_strong(expected, x);
   return expected;

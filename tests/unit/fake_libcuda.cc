@@ -168,6 +168,12 @@ int cuLaunchKernelEx(const tensord::runtime::CuLaunchConfig* config, void* funct
   fake.launches.push_back(std::move(launch));
   return 0;
 }
+int cuMemsetD8Async(uint64_t address, unsigned char value, size_t bytes, void*) {
+  ENTER();
+  fake_cuda()->fills.emplace_back(address, bytes);
+  std::memset(reinterpret_cast<void*>(address), value, bytes);
+  return 0;
+}
 int cuStreamQuery(void*) {
   ENTER();
   return 0;

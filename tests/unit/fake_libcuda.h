@@ -30,7 +30,8 @@ struct FakeCuda {
   int calls = 0;                   // of all functions but those that describe errors
   std::vector<std::string> loads;  // the images
   std::vector<FakeLaunch> launches;
-  std::map<std::string, int> shared_limits;  // by kernel, where raised
+  std::map<std::string, int> shared_limits;        // by kernel, where raised
+  std::vector<std::pair<uint64_t, size_t>> fills;  // address and bytes
   int contexts_set = 0;
   int asked_without_context = 0;
 
@@ -41,6 +42,7 @@ struct FakeCuda {
     calls = contexts_set = asked_without_context = 0;
     loads.clear();
     launches.clear();
+    fills.clear();
     shared_limits.clear();
   }
 };

@@ -213,6 +213,7 @@ std::vector<HostTensor> RunSchedule(const compiler::CompileState& state,
     const KernelSource& kernel = state.kernels[step];
     TENSORD_CHECK(!kernel.source.empty(), "a library call in a kernel test");
     KernelArguments arguments{.scratch_bytes = value_of(kernel.scratch_bytes),
+                              .counters = value_of(kernel.counters),
                               .value_of = value_of};
     for (int id : kernel.buffers) arguments.pointers.push_back(address_of(id));
     for (const Expr& e : kernel.integers) arguments.integers.push_back(value_of(e));

@@ -36,6 +36,7 @@ struct KernelArguments {
   std::vector<void*> pointers;
   std::vector<int64_t> integers;
   int64_t scratch_bytes;
+  int64_t counters;
   std::function<int64_t(const sym::Expr&)> value_of;  // of sizes
 };
 using KernelLauncher = std::function<void(const compiler::KernelSource&, const KernelArguments&)>;

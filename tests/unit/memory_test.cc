@@ -178,5 +178,34 @@ TEST(MemoryPlanTest, ConvertedWeightsAreNotThereTogether) {
   EXPECT_LE(launches, kLayers + kLayers / 8);
 }
 
+// Two launches split rows among blocks: each is one launch, whose last block ends it, and both
+// count in the same place, which is zero before the first of them.
+TEST(MemoryPlanTest, LaunchesShareTheirCounters) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref x = g.Input({3, 1 << 20}), y = g.Input({1 << 20, 8});
+  const Ref sums = g.Node("aten::sum.dim_IntList", {x, Ints({1}), true, nullptr}, g.Meta({3, 1}));
+  const Ref scaled = g.Node("aten::mul.Tensor", {x, sums}, g.Meta({3, 1 << 20}));
+  const Ref product = g.Node("aten::mm", {scaled, y}, g.Meta({3, 8}));
+  g.Output(g.Node("aten::amax", {scaled, Ints({1}), false}, g.Meta({3})));
+  g.Output(product);
+  const v1::Artifact artifact = CompileForCuda(g);
+  ASSERT_TRUE(artifact.steps(0).has_zero_fill());
+  const v1::ZeroFill& fill = artifact.steps(0).zero_fill();
+  EXPECT_EQ(fill.bytes().constant(), 64);
+  EXPECT_LE(fill.offset().constant() + 64, artifact.workspace_bytes().constant());
+  int launches = 0;
+  for (const v1::Step& step : artifact.steps()) {
+    EXPECT_EQ(step.has_zero_fill(), &step == &artifact.steps(0));
+    if (!step.has_launch()) continue;
+    ++launches;
+    const v1::CudaLaunch& cuda = step.launch().cuda();
+    EXPECT_EQ(cuda.has_counters(), cuda.has_scratch());
+    if (cuda.has_counters()) {
+      EXPECT_EQ(cuda.counters().constant(), fill.offset().constant());
+    }
+  }
+  EXPECT_EQ(launches, 3);  // and that of the product's operand
+}
+
 }  // namespace
 }  // namespace tensord::testing

@@ -177,6 +177,56 @@ TEST_F(RuntimeCuda, SymbolsReachGridAndIntegers) {
   testing::Delete(y);
 }
 
+// x's and y's own counters are one: it is zeroed once, before the launches that count with it.
+TEST_F(RuntimeCuda, CountersAreZeroedAndPassed) {
+  v1::Artifact artifact = Parse(Plan());
+  artifact.mutable_workspace_bytes()->set_constant(256);
+  const v1::Artifact zeroes =
+      Parse("steps { zero_fill { offset { constant: 192 } bytes { constant: 64 } } }");
+  artifact.mutable_steps()->Add()->CopyFrom(zeroes.steps(0));
+  artifact.mutable_steps()->SwapElements(0, 2);
+  artifact.mutable_steps()->SwapElements(1, 2);
+  for (int i = 1; i < 3; ++i) {
+    v1::CudaLaunch* cuda = artifact.mutable_steps(i)->mutable_launch()->mutable_cuda();
+    cuda->mutable_counters()->set_constant(192);
+  }
+  Driver().bodies["add"] = [](const uint64_t* w) {
+    EXPECT_EQ(++*reinterpret_cast<uint32_t*>(w[3]), 1u);
+    for (uint64_t i = 0; i < w[4]; ++i) At(w[2])[i] = At(w[0])[i] + At(w[1])[i];
+  };
+  Driver().bodies["twice"] = [](const uint64_t* w) {
+    for (uint64_t i = 0; i < w[4]; ++i) At(w[1])[i] = 2 * At(w[0])[i];
+  };
+  TensordProgram* program = Load(artifact, "add 5\ntwice 5\n");
+  for (int call = 0; call < 2; ++call) {
+    Driver().launches.clear();
+    ASSERT_EQ(Run(program, {x_, y_}), TENSORD_OK) << tensord_last_error();
+    EXPECT_THAT(result_, ElementsAre(2, 4, 6, 8, 10, 12, 14, 16));
+    // Pointers, the scratch pointer, the counters, the integers.
+    const FakeLaunch& twice = Driver().launches[1];
+    EXPECT_EQ(twice.words[3] - twice.words[2], 64u);
+    EXPECT_EQ(twice.words[4], 8u);
+    ASSERT_EQ(Driver().fills.size(), call + 1u);
+    EXPECT_EQ(Driver().fills[call], std::make_pair(twice.words[3], size_t{64}));
+  }
+  Driver().failures["cuMemsetD8Async"] = 700;
+  EXPECT_EQ(Run(program, {x_, y_}), TENSORD_OPERATOR);
+  EXPECT_THAT(tensord_last_error(), ::testing::HasSubstr("counters were zeroed"));
+}
+
+TEST_F(RuntimeCuda, ZeroesOutsideTheWorkspaceAreRefused) {
+  for (const char* range : {"offset { constant: 64 } bytes { constant: 192 }",
+                            "offset { constant: -64 } bytes { constant: 64 }",
+                            "offset { constant: 0 } bytes { constant: -1 }"}) {
+    v1::Artifact artifact = Parse(Plan());
+    artifact.mutable_steps()->Add()->CopyFrom(
+        Parse(std::string("steps { zero_fill { ") + range + " } }").steps(0));
+    TensordProgram* program = Load(artifact);
+    EXPECT_EQ(Run(program, {x_, y_}), TENSORD_OPERATOR) << range;
+    EXPECT_THAT(tensord_last_error(), ::testing::HasSubstr("outside the workspace"));
+  }
+}
+
 TEST_F(RuntimeCuda, MisalignedInputsAreCopied) {
   TensordProgram* program = Load(Parse(Plan()));
   TensordTensor x = NewFake({kCount}, kCuda, 0, {0, 1, 2, 3, 4, 5, 6, 7}, 4);
@@ -193,7 +243,7 @@ TEST_F(RuntimeCuda, MisalignedInputsAreCopied) {
 // x[1:7:3] of a base is written; an as_strided view reads the element before it.
 TEST_F(RuntimeCuda, MisalignedInputsThatAreWrittenAreCopiedBack) {
   v1::Artifact artifact = Parse(R"(
-    format_version: 2 target { cuda { sm: 90 } } modules { kind: CUBIN }
+    format_version: 3 target { cuda { sm: 90 } } modules { kind: CUBIN }
     inputs { name: "x" tensor { dtype: DTYPE_FLOAT32 device: DEVICE_TYPE_CUDA sizes { constant: 2 }
              strides { constant: 3 } storage_offset { constant: 1 } } }
     buffers { meta { dtype: DTYPE_FLOAT32 device: DEVICE_TYPE_CUDA sizes { constant: 2 }
