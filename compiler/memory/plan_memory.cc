@@ -121,20 +121,21 @@ class Workspace {
 
   Place Add(const Lifetime& life, int64_t bytes) { return AddTo(HomeOf(life), life, bytes); }
 
-  // In the common part or in the segment's block, whichever raises the call's peak less. Where it
-  // does, there may be no place: `must` says whether that matters.
+  // In the common part or in the segment's block, whichever raises the call's peak less. Nowhere if
+  // it rises, unless it must.
   std::optional<Place> AddScratch(int step, int64_t bytes, bool must) {
     const Lifetime life{step, step};
     int home = kCommon;
     Cost cost = CostOf(kCommon, life, bytes);
-    if (const int segment = HomeOf(life); segment != kCommon && cost.bytes > 0) {
+    const int segment = HomeOf(life);
+    if (segment != kCommon && PaysBlock(segment, cost)) {
       const Cost apart = CostOf(segment, life, bytes);
       if (apart < cost) {
         cost = apart;
         home = segment;
       }
     }
-    if (!must && cost.peak > 0) return std::nullopt;
+    if (cost.peak > 0 && !must) return std::nullopt;
     return AddTo(home, life, bytes);
   }
 
@@ -168,6 +169,11 @@ class Workspace {
     const int64_t growth = block.Growth(life, bytes);
     const Lifetime there = block.end() == 0 ? life : block.life().With(life);
     return {std::max<int64_t>(0, MostDuring(there, block.end() + growth) - Peak()), growth};
+  }
+
+  // One that is there anyway costs nothing.
+  bool PaysBlock(int segment, const Cost& saved) const {
+    return saved.bytes >= (blocks_[segment].end() > 0 ? 1 : SegmentCosts().least_bytes);
   }
 
   // The most that is taken at a time, but for the common part.
