@@ -232,11 +232,13 @@ void Pack(const Program& program, const std::vector<Lifetime>& lifetimes,
     }
   }
   // What no slot surely has room for shares the end.
-  Expr most(0);
+  std::set<Expr> sizes;
   for (const Scratch& s : left) {
     plan->scratch[s.step] = {Place::kWorkspace, slots.end()};
-    most = sym::Max(most, s.bytes);
+    sizes.insert(s.bytes);
   }
+  Expr most(0);
+  for (const Expr& size : sizes) most = sym::Max(most, size);
   plan->workspace_bytes = slots.end() + most;
 }
 
@@ -318,7 +320,6 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
 
 void VerifyMemory(const Program& program, const Schedule& schedule,
                   const std::vector<KernelSource>& kernels, const MemoryPlan& plan) {
-  const auto touched = TouchedBuffers(program, schedule, kernels);
   struct Tenancy {
     Lifetime life;
     const Place* place;

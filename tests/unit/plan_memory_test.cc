@@ -257,6 +257,31 @@ TEST(SymbolicScratchTest, LiesInASlotThatIsLargeEnoughWhateverTheSymbolIs) {
   EXPECT_EQ(call.plan.workspace_bytes, s * 8192);
 }
 
+// As sums over rows have it: one copy for each block, of which there are so many at most.
+Expr Copies(const Expr& rows, int most, int rows_of_block, int bytes) {
+  return sym::Min(Expr(most), sym::CeilDiv(rows, Expr(rows_of_block))) * bytes;
+}
+
+TEST(SymbolicScratchTest, CopiesOfBlocksLieInASlotOfRows) {
+  const Expr s = Expr::Size(0, 2, 16), t = Expr::Size(1, 2, 1024);
+  struct Case {
+    Expr row;  // bytes of x, for each of s * t
+    bool fits;
+  };
+  // 4096 bytes for each four rows begun: at the least 4 rows, 1024 for each are just too few when
+  // there are 5.
+  for (const auto& [row, fits] : {Case{2048, true}, Case{1024, false}, Case{512, false}}) {
+    Call call;
+    const BufferId x = call.Computed(s * t * row), y = call.Computed(s * t * row);
+    call.Launch({x});
+    call.Launch({x, y});
+    const int step = call.Launch({y}, Copies(s * t, 396, 4, 4096));
+    call.Plan();
+    for (int64_t value : {2, 3, 4, 30, 1000}) call.ExpectApart(value);
+    EXPECT_EQ(call.ScratchAt(step) == call.OffsetOf(x), fits);
+  }
+}
+
 TEST(SymbolicScratchTest, WhatNoSlotHasRoomForSharesTheEnd) {
   const Expr s = Expr::Size(0, 2, 16);
   Call call;
@@ -416,7 +441,8 @@ TEST(ScratchTest, RandomCalls) {
     }
     Expr most(0);
     for (const auto& ids : touched) {
-      const Expr scratch = pick(2) == 0 ? size(pick(2) == 0 ? kMiB : 1000) : Expr(0);
+      Expr scratch = pick(2) == 0 ? size(pick(2) == 0 ? kMiB : 1000) : Expr(0);
+      if (symbolic && pick(3) == 0) scratch = Copies(s * 3, 1 + pick(40), 4, 64 << pick(12));
       call.Launch(ids, scratch);
       most = sym::Max(most, scratch);
     }
