@@ -427,7 +427,9 @@ TEST(ScratchTest, RandomCalls) {
     const bool symbolic = pick(3) == 0, segments = pick(2) == 0;
     const auto size = [&](int64_t unit) {
       const int64_t bytes = unit * (1 + pick(50));
-      return symbolic && pick(2) == 0 ? s * (bytes / 16 + 1) : Expr(bytes);
+      if (!symbolic || pick(2) == 0) return Expr(bytes);
+      const int64_t row = bytes / 16 + 1;  // often of whole alignments, as rows of models are
+      return s * (pick(3) > 0 ? (row + 63) / 64 * 64 : row);
     };
     Call call;
     const int steps = 2 + pick(12);
