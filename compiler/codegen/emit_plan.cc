@@ -68,7 +68,7 @@ class PlanEmitter {
     sym::ToProto(memory_.counters_bytes, fill->mutable_bytes());
   }
 
-  void Launch(const KernelSource& kernel) {
+  void Launch(const KernelSource& kernel, const Place& scratch) {
     auto [it, is_new] = unit_of_.emplace(kernel.source, result_->units_size());
     if (is_new) {
       v1::KernelUnit* unit = result_->add_units();
@@ -79,8 +79,16 @@ class PlanEmitter {
     }
     v1::KernelUnit* unit = result_->mutable_units(it->second);
     for (const std::string& node : kernel.nodes) unit->add_nodes(node);
+    // In a block it is a buffer: either way its address follows those of the kernel's buffers.
+    const int buffer = scratch.block < 0 ? -1 : ScratchBuffer(kernel, scratch);
     for (const KernelFunction& function : kernel.functions) {
-      AddLaunch(kernel, it->second, function);
+      v1::KernelLaunch* launch = AddLaunch(kernel, it->second, function);
+      if (buffer >= 0) {
+        launch->add_buffers(buffer);
+        launch->add_written(buffer);
+      } else if (scratch.kind == Place::kWorkspace) {
+        sym::ToProto(scratch.offset, launch->mutable_cuda()->mutable_scratch());
+      }
     }
   }
 
@@ -129,7 +137,8 @@ class PlanEmitter {
   }
 
  private:
-  void AddLaunch(const KernelSource& kernel, int module, const KernelFunction& function) {
+  v1::KernelLaunch* AddLaunch(const KernelSource& kernel, int module,
+                              const KernelFunction& function) {
     v1::KernelLaunch* launch = artifact_.add_steps()->mutable_launch();
     launch->set_module(module);
     launch->set_function(function.name);
@@ -139,19 +148,26 @@ class PlanEmitter {
     launch->set_description(DescribeNodes(kernel.nodes));
     if (!function.cuda) {
       sym::ToProto(kernel.scratch_bytes, launch->mutable_scratch_bytes_per_thread());
-      return;
+      return launch;
     }
     v1::CudaLaunch* cuda = launch->mutable_cuda();
     sym::ToProto(function.cuda->grid, cuda->mutable_grid());
     cuda->set_block(function.cuda->block);
     cuda->set_shared_bytes(function.cuda->shared_bytes);
     if (function.cuda->waits_itself) cuda->set_waits_itself(true);
-    if (!kernel.scratch_bytes.Is(0)) {
-      sym::ToProto(memory_.scratch_offset, cuda->mutable_scratch());
-    }
     if (!kernel.counters.Is(0)) {
       sym::ToProto(memory_.counters_offset, cuda->mutable_counters());
     }
+    return launch;
+  }
+
+  // The row of a launch's scratch in a block.
+  int ScratchBuffer(const KernelSource& kernel, const Place& place) {
+    v1::Buffer* buffer = artifact_.add_buffers();
+    FillMeta(v1::DTYPE_UINT8, v1::DEVICE_TYPE_CUDA, {kernel.scratch_bytes}, {Expr(1)}, Expr(0),
+             buffer->mutable_meta());
+    InBlock(place, 1, buffer);
+    return artifact_.buffers_size() - 1;
   }
 
   bool IsUnused(BufferId id, int step) {
@@ -286,7 +302,7 @@ void EmitPlan(const Graph& graph, const Program& program, const Schedule& schedu
     if (const int* op = std::get_if<int>(&schedule.steps[i].work)) {
       emitter.Call(std::get<ExternOp>(program.operations[*op]), static_cast<int>(i));
     } else {
-      emitter.Launch(kernels[i]);
+      emitter.Launch(kernels[i], memory.scratch[i]);
     }
     emitter.FreeAfter(static_cast<int>(i));
   }

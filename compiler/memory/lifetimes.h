@@ -2,6 +2,7 @@
 #ifndef TENSORD_COMPILER_MEMORY_LIFETIMES_H_
 #define TENSORD_COMPILER_MEMORY_LIFETIMES_H_
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -14,6 +15,10 @@ struct Lifetime {
   int first = -1, last = -1;  // steps; -1: never in memory
 
   bool Meets(const Lifetime& other) const { return first <= other.last && other.first <= last; }
+  // From the first step of both to the last.
+  Lifetime With(const Lifetime& other) const {
+    return {std::min(first, other.first), std::max(last, other.last)};
+  }
 };
 
 // The buffers that each step touches in memory; `only_writes`: those that it writes. `kernels[i]`

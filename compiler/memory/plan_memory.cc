@@ -1,11 +1,13 @@
 #include "compiler/memory/plan_memory.h"
 
 #include <algorithm>
-#include <map>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "compiler/memory/in_place.h"
+#include "compiler/memory/region.h"
 #include "compiler/memory/segments.h"
 
 namespace tensord::compiler {
@@ -13,9 +15,10 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
+Expr Aligned(const Expr& bytes) { return sym::CeilDiv(bytes, Expr(kAlignment)) * kAlignment; }
+
 Expr AlignedBytes(const BufferInfo& buffer) {
-  const Expr bytes = StorageElements(buffer.sizes, buffer.strides) * ItemSize(buffer.dtype);
-  return sym::CeilDiv(bytes, Expr(kAlignment)) * kAlignment;
+  return Aligned(StorageElements(buffer.sizes, buffer.strides) * ItemSize(buffer.dtype));
 }
 
 int64_t HintedBytes(const BufferInfo& buffer) { return sym::Hint(AlignedBytes(buffer)); }
@@ -87,76 +90,176 @@ std::vector<int64_t> OtherBytes(const Program& program, const MemoryRules& rules
   return bytes;
 }
 
-// Gives offsets to `ids`, which come in order of decreasing size; returns the end.
-Expr Pack(const Program& program, const std::vector<Lifetime>& lifetimes,
-          const std::vector<BufferId>& ids, MemoryPlan* plan) {
-  struct Placed {
-    BufferId id;
-    int64_t begin, end;
-  };
-  std::vector<Placed> placed;
-  std::vector<BufferId> symbolic;
-  int64_t total = 0;
-  for (BufferId id : ids) {
-    const auto size = AlignedBytes(program.buffers[id]).AsConstant();
-    if (!size) {
-      symbolic.push_back(id);
+// The scratch of a step's launches: a CUDA kernel's functions run one after the other and share it.
+struct Scratch {
+  int step;
+  Expr bytes;  // aligned
+};
+
+// The largest comes first.
+std::vector<Scratch> ScratchOf(const std::vector<KernelSource>& kernels) {
+  std::vector<Scratch> all;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const KernelSource& kernel = kernels[i];
+    if (kernel.functions.empty() || !kernel.functions[0].cuda || kernel.scratch_bytes.Is(0)) {
       continue;
     }
-    // Busy intervals of buffers whose lifetimes overlap, by offset.
-    std::vector<std::pair<int64_t, int64_t>> busy;
-    for (const Placed& other : placed) {
-      if (lifetimes[other.id].Meets(lifetimes[id])) busy.emplace_back(other.begin, other.end);
-    }
-    std::sort(busy.begin(), busy.end());
-    int64_t offset = 0;
-    for (const auto& [begin, end] : busy) {
-      if (offset + *size <= begin) break;
-      offset = std::max(offset, end);
-    }
-    plan->places[id].offset = Expr(offset);
-    total = std::max(total, offset + *size);
-    placed.push_back({id, offset, offset + *size});
+    all.push_back({static_cast<int>(i), Aligned(kernel.scratch_bytes)});
   }
-  // Symbolic sizes: equal expressions with lifetimes apart share a slot, others get their own.
-  struct Slot {
-    Expr size, offset;
-    std::vector<BufferId> tenants;
-  };
-  std::vector<Slot> slots;
-  Expr end(total);
-  for (BufferId id : symbolic) {
-    const Expr size = AlignedBytes(program.buffers[id]);
-    Slot* home = nullptr;
-    for (Slot& slot : slots) {
-      if (!(slot.size == size)) continue;
-      const bool free = std::none_of(slot.tenants.begin(), slot.tenants.end(), [&](BufferId other) {
-        return lifetimes[other].Meets(lifetimes[id]);
-      });
-      if (free) {
-        home = &slot;
-        break;
-      }
-    }
-    if (home == nullptr) {
-      slots.push_back({size, end, {}});
-      end += size;
-      home = &slots.back();
-    }
-    home->tenants.push_back(id);
-    plan->places[id].offset = home->offset;
-  }
-  return end;
+  std::stable_sort(all.begin(), all.end(), [](const Scratch& a, const Scratch& b) {
+    return sym::Hint(a.bytes) > sym::Hint(b.bytes);
+  });
+  return all;
 }
 
-Expr LargestScratch(const std::vector<KernelSource>& kernels) {
-  Expr scratch(0);
-  for (const KernelSource& kernel : kernels) {
-    if (!kernel.functions.empty() && kernel.functions[0].cuda) {
-      scratch = sym::Max(scratch, kernel.scratch_bytes);
+// What is there during the whole call, and the blocks of segments; of constant sizes.
+class Workspace {
+ public:
+  // `others`: the bytes of all memory but this, by step.
+  Workspace(std::vector<int> cuts, std::vector<int64_t> others)
+      : cuts_(std::move(cuts)), others_(std::move(others)), blocks_(cuts_.size() + 1) {}
+
+  Place Add(const Lifetime& life, int64_t bytes) { return AddTo(HomeOf(life), life, bytes); }
+
+  // In the common part or in the segment's block, whichever raises the call's peak less. Nowhere if
+  // it rises, unless it must.
+  std::optional<Place> AddScratch(int step, int64_t bytes, bool must) {
+    const Lifetime life{step, step};
+    int home = kCommon;
+    Cost cost = CostOf(kCommon, life, bytes);
+    const int segment = HomeOf(life);
+    if (segment != kCommon && PaysBlock(segment, cost)) {
+      const Cost apart = CostOf(segment, life, bytes);
+      if (apart < cost) {
+        cost = apart;
+        home = segment;
+      }
+    }
+    if (cost.peak > 0 && !must) return std::nullopt;
+    return AddTo(home, life, bytes);
+  }
+
+  int64_t common_bytes() const { return common_.end(); }
+  // By segment.
+  const std::vector<Region>& blocks() const { return blocks_; }
+
+ private:
+  static constexpr int kCommon = -1;
+
+  struct Cost {
+    int64_t peak, bytes;  // by how much they grow
+    auto operator<=>(const Cost&) const = default;
+  };
+
+  int HomeOf(const Lifetime& life) const {
+    return cuts_.empty() ? kCommon : SegmentOf(life, cuts_);
+  }
+
+  Place AddTo(int home, const Lifetime& life, int64_t bytes) {
+    Region& region = home == kCommon ? common_ : blocks_[home];
+    return {Place::kWorkspace, Expr(region.Add(life, bytes)), home};
+  }
+
+  Cost CostOf(int home, const Lifetime& life, int64_t bytes) const {
+    if (home == kCommon) {
+      const int64_t growth = common_.Growth(life, bytes);
+      return {growth, growth};
+    }
+    const Region& block = blocks_[home];
+    const int64_t growth = block.Growth(life, bytes);
+    const Lifetime there = block.end() == 0 ? life : block.life().With(life);
+    return {std::max<int64_t>(0, MostDuring(there, block.end() + growth) - Peak()), growth};
+  }
+
+  // One that is there anyway costs nothing.
+  bool PaysBlock(int segment, const Cost& saved) const {
+    return saved.bytes >= (blocks_[segment].end() > 0 ? 1 : SegmentCosts().least_bytes);
+  }
+
+  // The most that is taken at a time, but for the common part.
+  int64_t Peak() const {
+    int64_t peak = *std::max_element(others_.begin(), others_.end());
+    for (const Region& block : blocks_) {
+      if (block.end() > 0) peak = std::max(peak, MostDuring(block.life(), block.end()));
+    }
+    return peak;
+  }
+
+  int64_t MostDuring(const Lifetime& life, int64_t block) const {
+    return block + *std::max_element(others_.begin() + life.first, others_.begin() + life.last + 1);
+  }
+
+  std::vector<int> cuts_;
+  std::vector<int64_t> others_;
+  Region common_;
+  std::vector<Region> blocks_;
+};
+
+// Gives buffers and scratch their places; `ids` come in order of decreasing size.
+void Pack(const Program& program, const std::vector<Lifetime>& lifetimes,
+          const std::vector<BufferId>& ids, const std::vector<Scratch>& scratch,
+          Workspace* workspace, MemoryPlan* plan) {
+  std::vector<BufferId> symbolic;
+  for (BufferId id : ids) {
+    if (const auto bytes = AlignedBytes(program.buffers[id]).AsConstant()) {
+      plan->places[id] = workspace->Add(lifetimes[id], *bytes);
+    } else {
+      symbolic.push_back(id);
     }
   }
-  return sym::CeilDiv(scratch, Expr(kAlignment)) * kAlignment;
+  const bool all_constant = std::all_of(scratch.begin(), scratch.end(),
+                                        [](const Scratch& s) { return s.bytes.IsConstant(); });
+  std::vector<Scratch> symbolic_scratch, left;
+  for (const Scratch& s : scratch) {
+    const auto bytes = s.bytes.AsConstant();
+    if (!bytes) {
+      symbolic_scratch.push_back(s);
+    } else if (const auto place = workspace->AddScratch(s.step, *bytes, all_constant)) {
+      plan->scratch[s.step] = *place;
+    } else {
+      left.push_back(s);
+    }
+  }
+  Slots slots(Expr(workspace->common_bytes()));
+  for (BufferId id : symbolic) {
+    plan->places[id].offset = slots.Add(lifetimes[id], AlignedBytes(program.buffers[id]));
+  }
+  for (const Scratch& s : symbolic_scratch) {
+    if (const auto offset = slots.AddInside({s.step, s.step}, s.bytes)) {
+      plan->scratch[s.step] = {Place::kWorkspace, *offset};
+    } else {
+      left.push_back(s);
+    }
+  }
+  // What no slot surely has room for shares the end.
+  std::set<Expr> sizes;
+  for (const Scratch& s : left) {
+    plan->scratch[s.step] = {Place::kWorkspace, slots.end()};
+    sizes.insert(s.bytes);
+  }
+  Expr most(0);
+  for (const Expr& size : sizes) most = sym::Max(most, size);
+  plan->workspace_bytes = slots.end() + most;
+}
+
+// Numbers the blocks that are there, and says where they lie.
+void ListBlocks(const std::vector<Region>& of_segments, MemoryPlan* plan) {
+  std::vector<int> numbers(of_segments.size(), -1);
+  int64_t largest = 0;
+  for (size_t i = 0; i < of_segments.size(); ++i) {
+    const int64_t bytes = of_segments[i].end();
+    if (bytes == 0) continue;
+    numbers[i] = static_cast<int>(plan->blocks.size());
+    // Blocks of different segments are never there together.
+    plan->blocks.push_back({bytes, plan->workspace_bytes});
+    largest = std::max(largest, bytes);
+  }
+  plan->blocks_bytes = Expr(largest);
+  for (std::vector<Place>* places : {&plan->places, &plan->scratch}) {
+    for (Place& place : *places) {
+      if (place.block >= 0) place.block = numbers[place.block];
+    }
+  }
 }
 
 Expr CountersBytes(const std::vector<KernelSource>& kernels) {
@@ -179,6 +282,7 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
   const size_t count = program.buffers.size();
   MemoryPlan plan;
   plan.places.resize(count);
+  plan.scratch.resize(kernels.size());
   plan.last_use.assign(count, -1);
   const auto touched = TouchedBuffers(program, schedule, kernels);
   std::vector<Lifetime> lifetimes = LifetimesOf(program, touched);
@@ -201,63 +305,65 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
   std::stable_sort(in_workspace.begin(), in_workspace.end(), [&](BufferId a, BufferId b) {
     return HintedBytes(program.buffers[a]) > HintedBytes(program.buffers[b]);
   });
+  const std::vector<Scratch> scratch = ScratchOf(kernels);
   std::vector<int> cuts;
+  std::vector<int64_t> others;
   if (rules.segments) {
     std::vector<Tenant> tenants;
     for (BufferId id : in_workspace) {
       tenants.push_back({lifetimes[id], HintedBytes(program.buffers[id])});
     }
-    cuts =
-        FindSegments(tenants, OtherBytes(program, rules, lifetimes, returned,
-                                         TouchedBuffers(program, schedule, kernels, true), plan));
+    for (const Scratch& s : scratch) tenants.push_back({{s.step, s.step}, sym::Hint(s.bytes)});
+    others = OtherBytes(program, rules, lifetimes, returned,
+                        TouchedBuffers(program, schedule, kernels, true), plan);
+    cuts = FindSegments(tenants, others);
   }
-  std::vector<std::vector<BufferId>> of_segment(cuts.size() + 1);
-  std::vector<BufferId> common;
-  for (BufferId id : in_workspace) {
-    const int segment = cuts.empty() ? -1 : SegmentOf(lifetimes[id], cuts);
-    const bool constant = AlignedBytes(program.buffers[id]).IsConstant();
-    (segment < 0 || !constant ? common : of_segment[segment]).push_back(id);
-  }
-  plan.scratch_offset = Pack(program, lifetimes, common, &plan);
-  plan.counters_offset = plan.scratch_offset + LargestScratch(kernels);
+  Workspace workspace(std::move(cuts), std::move(others));
+  Pack(program, lifetimes, in_workspace, scratch, &workspace, &plan);
+  plan.counters_offset = plan.workspace_bytes;
   plan.counters_bytes = CountersBytes(kernels);
-  plan.workspace_bytes = plan.counters_offset + plan.counters_bytes;
-  // Blocks of different segments are never there together.
-  int64_t largest = 0;
-  for (const std::vector<BufferId>& ids : of_segment) {
-    if (ids.empty()) continue;
-    const int64_t bytes = *Pack(program, lifetimes, ids, &plan).AsConstant();
-    for (BufferId id : ids) plan.places[id].block = static_cast<int>(plan.blocks.size());
-    plan.blocks.push_back({bytes, plan.workspace_bytes});
-    largest = std::max(largest, bytes);
-  }
-  plan.blocks_bytes = Expr(largest);
+  plan.workspace_bytes += plan.counters_bytes;
+  ListBlocks(workspace.blocks(), &plan);
   for (const auto& [result, operand] : shared) plan.places[result] = plan.places[home_of(operand)];
   return plan;
 }
 
 void VerifyMemory(const Program& program, const Schedule& schedule,
                   const std::vector<KernelSource>& kernels, const MemoryPlan& plan) {
-  const auto touched = TouchedBuffers(program, schedule, kernels);
-  std::map<BufferId, Lifetime> lifetimes;
-  for (int step = 0; step < static_cast<int>(touched.size()); ++step) {
-    for (BufferId id : touched[step]) {
-      if (plan.places[id].kind != Place::kWorkspace) continue;
-      Lifetime& lifetime = lifetimes[id];
-      if (lifetime.first < 0) lifetime.first = step;
-      lifetime.last = step;
-    }
+  struct Tenancy {
+    Lifetime life;
+    const Place* place;
+    int64_t begin, end;
+    bool scratch;
+  };
+  std::vector<Tenancy> tenancies;
+  const auto add = [&](const Lifetime& life, const Place& place, const Expr& bytes, bool scratch) {
+    const int64_t begin = sym::Hint(place.offset), end = begin + sym::Hint(bytes);
+    tenancies.push_back({life, &place, begin, end, scratch});
+    const int64_t most =
+        place.block < 0 ? sym::Hint(plan.workspace_bytes) : plan.blocks[place.block].bytes;
+    TENSORD_CHECK(begin % kAlignment == 0 && end <= most, "a place outside its memory");
+  };
+  const std::vector<Lifetime> lifetimes =
+      LifetimesOf(program, TouchedBuffers(program, schedule, kernels));
+  for (size_t id = 0; id < lifetimes.size(); ++id) {
+    if (plan.places[id].kind != Place::kWorkspace) continue;
+    add(lifetimes[id], plan.places[id], AlignedBytes(program.buffers[id]), false);
   }
-  for (const auto& [a, x] : lifetimes) {
-    for (const auto& [b, y] : lifetimes) {
-      if (b <= a || x.last < y.first || y.last < x.first) continue;
-      const int64_t at = sym::Hint(plan.places[a].offset),
-                    end = at + sym::Hint(AlignedBytes(program.buffers[a]));
-      const int64_t other = sym::Hint(plan.places[b].offset),
-                    other_end = other + sym::Hint(AlignedBytes(program.buffers[b]));
-      if (end <= other || other_end <= at || plan.places[a].block != plan.places[b].block) continue;
-      TENSORD_CHECK(at == other && (x.last == y.first || y.last == x.first),
-                    "two live buffers share memory");
+  for (const Scratch& s : ScratchOf(kernels)) {
+    TENSORD_CHECK(plan.scratch[s.step].kind == Place::kWorkspace, "scratch without a place");
+    add({s.step, s.step}, plan.scratch[s.step], s.bytes, true);
+  }
+  for (size_t i = 0; i < tenancies.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const Tenancy &a = tenancies[i], &b = tenancies[j];
+      if (!a.life.Meets(b.life) || a.end <= b.begin || b.end <= a.begin ||
+          a.place->block != b.place->block) {
+        continue;
+      }
+      TENSORD_CHECK(!a.scratch && !b.scratch && a.begin == b.begin &&
+                        (a.life.last == b.life.first || b.life.last == a.life.first),
+                    "two that live at the same time share memory");
     }
   }
 }

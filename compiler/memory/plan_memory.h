@@ -1,13 +1,15 @@
-// Places computed buffers in the call's one workspace.
+// Places computed buffers, and the scratch of CUDA launches, in the call's one workspace.
 //
 // Requires: a schedule.
 // Ensures: every buffer that a step touches has a place; two buffers that live at the same time do
 // not
-//   overlap, but for a result in its operand's place (in_place.h); buffers that leave the call are
-//   allocated on their own. Offsets are 64-aligned.
+//   overlap, but for a result in its operand's place (in_place.h); nor does scratch with a buffer
+//   that lives during its step; buffers that leave the call are allocated on their own. Offsets are
+//   64-aligned.
 // Method: buffers in order of decreasing size, each at the lowest offset that is free during its
-//   lifetime (greedy by size, Pisarchyk and Lee 2020). Sizes are compared by their hints; with
-//   symbolic sizes every symbolic buffer has a place of its own behind the others.
+//   lifetime (greedy by size, Pisarchyk and Lee 2020), then scratch in the same way. Sizes are
+//   compared by their hints; with symbolic sizes every symbolic buffer has a place of its own
+//   behind the others.
 #ifndef TENSORD_COMPILER_MEMORY_PLAN_MEMORY_H_
 #define TENSORD_COMPILER_MEMORY_PLAN_MEMORY_H_
 
@@ -44,9 +46,9 @@ struct MemoryPlan {
   Expr workspace_bytes;
   std::vector<MemoryBlock> blocks;
   Expr blocks_bytes;  // that they take, one allocation for all; they lie behind the workspace
-  // Where CUDA launches have their scratch, all in one place: they run one after the other.
-  Expr scratch_offset;
-  Expr counters_offset, counters_bytes;  // the same for their counters, which outlive launches
+  std::vector<Place> scratch;  // per step: of CUDA launches that have some, in the workspace
+  Expr counters_offset,
+      counters_bytes;  // of all CUDA launches, one after the other, in the workspace
   // Extern and owned buffers that are not returned: the step after which nobody needs them.
   std::vector<int> last_use;  // per buffer; -1: never
 };
