@@ -7,5 +7,8 @@ tensord_test(runtime_cuda_test SOURCES runtime_cuda_test.cc runtime_cuda_errors_
   runtime_cuda_products_test.cc runtime_lifetimes_test.cc fake_torch.cc fake_cublaslt.cc LIBS tensord_runtime_core)
 # The runtime finds torch's symbols in the process.
 set_target_properties(runtime_cuda_test PROPERTIES ENABLE_EXPORTS ON)
+target_precompile_headers(runtime_cuda_test PRIVATE
+  <string> <vector> <gmock/gmock.h> <google/protobuf/text_format.h> <gtest/gtest.h>
+  <tensord/v1/artifact.pb.h>)
 target_compile_definitions(runtime_cuda_test PRIVATE FAKE_LIBCUDA="$<TARGET_FILE:fake_libcuda>")
 add_dependencies(runtime_cuda_test fake_libcuda)
