@@ -148,6 +148,46 @@ std::set<BufferId> LocalsComputedAgain(const Nest& nest, bool held) {
   return again;
 }
 
+bool DependsOnRow(const Nest& nest, const Expr& index) {
+  if (sym::ContainsKind(index, sym::AtomKind::kIndirect)) return false;
+  for (size_t d = 0; d < nest.outer.size(); ++d) {
+    if (sym::Contains(index, {sym::AtomKind::kLoop, static_cast<int>(d)})) return true;
+  }
+  return false;
+}
+
+bool IsWritten(const Nest& nest, BufferId buffer) {
+  return std::any_of(nest.members.begin(), nest.members.end(), [buffer](const NestMember& member) {
+    return std::any_of(member.loops.stores.begin(), member.loops.stores.end(),
+                       [buffer](const Store& store) { return store.buffer == buffer; });
+  });
+}
+
+bool IsEarlyLoad(const Nest& nest, const Inst& inst) {
+  return inst.kind == InstKind::kLoad && inst.guard < 0 && nest.local.count(inst.buffer) == 0 &&
+         !IsWritten(nest, inst.buffer) && !sym::ContainsKind(inst.index, sym::AtomKind::kIndirect) &&
+         !DependsOnRow(nest, inst.index) && VariesInRow(nest, inst.index);
+}
+
+int EarlyLoads(const Nest& nest) {
+  std::set<std::pair<BufferId, Expr>> loads;
+  for (const NestMember& member : nest.members) {
+    if (!member.has_inner || member.position <= 1) continue;
+    for (const Inst& inst : member.loops.block.insts) {
+      if (IsEarlyLoad(nest, inst)) loads.emplace(inst.buffer, inst.index);
+    }
+  }
+  return static_cast<int>(loads.size());
+}
+
+int ColumnArrays(const Nest& nest) {
+  int arrays = 0;
+  for (const NestMember& member : nest.members) {
+    if (IsColumnSum(member)) arrays += static_cast<int>(member.loops.reductions.size());
+  }
+  return arrays;
+}
+
 int HeldArrays(const Nest& nest) {
   const std::set<BufferId> again = LocalsComputedAgain(nest, /*held=*/true);
   int arrays = static_cast<int>(RepeatedLoads(nest).size() + StoredAndRead(nest).size());

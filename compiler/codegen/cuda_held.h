@@ -26,6 +26,15 @@ std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest);
 
 // Arrays of a row that a thread holds in registers: kept loads, values and results for later passes
 // and sums of columns.
+// Whether an index differs from row to row, and is known without loading anything.
+bool DependsOnRow(const Nest& nest, const Expr& index);
+bool IsWritten(const Nest& nest, BufferId buffer);
+// A vector that is the same for all rows, loaded by a member behind the first pass.
+bool IsEarlyLoad(const Nest& nest, const Inst& inst);
+int EarlyLoads(const Nest& nest);
+// Of the accumulators of columns.
+int ColumnArrays(const Nest& nest);
+
 int HeldArrays(const Nest& nest);
 
 // Bytes of a row's values for later passes where it is not held in registers.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 
 #include "base/check.h"
 #include "compiler/codegen/cpp_text.h"
@@ -12,6 +13,16 @@
 
 namespace tensord::compiler {
 namespace {
+
+// Temporary: variants for a measurement.
+int Variant(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? 0 : std::atoi(text);
+}
+int Sums() { return Variant("TENSORD_X_SUMS"); }
+int Norms() { return Variant("TENSORD_X_DLN"); }
+int Rms() { return Variant("TENSORD_X_RMS"); }
+int Gathers() { return Variant("TENSORD_X_EMB"); }
 
 constexpr int kWarp = 32;
 constexpr int kUsualThreads = 256;
@@ -210,6 +221,16 @@ class Planner {
       HoldRow(sums);
     }
     if (plan_.chunks == 0) Loop(sums);
+    if (plan_.chunks == 0 || plan_.partial || plan_.interleaved) plan_.ahead = false;
+    if (!sums && Rms() > 0 && plan_.chunks > 0 && !plan_.partial && !plan_.interleaved) {
+      const int early = EarlyLoads(nest_), held = HeldArrays(nest_);
+      plan_.early = early > 0 && plan_.chunks * plan_.width * (early + held) <= 64;
+      if (Rms() == 2 && plan_.early && plan_.group == plan_.threads && held == 1) {
+        plan_.ahead = true;
+        plan_.resident = std::max(1, 768 / plan_.threads);
+        Bound(rows_, Multiprocessors() * plan_.resident);
+      }
+    }
     if (sums) {
       const int resident = SweepersOfRows();
       if (HasColumnAccumulators()) plan_.resident = resident;
@@ -219,6 +240,19 @@ class Planner {
     }
   }
 
+  // Groups of whole warps do their rows side by side: only plain states are combined, and nothing
+  // of the whole block.
+  bool MayHaveParts() const {
+    return std::all_of(nest_.members.begin(), nest_.members.end(), [](const NestMember& m) {
+      return std::all_of(m.loops.reductions.begin(), m.loops.reductions.end(),
+                         [&](const Reduction& r) {
+                           if (m.reduces_outer) return IsColumnSum(m);
+                           return r.kind == ReduceKind::kSum || r.kind == ReduceKind::kMax ||
+                                  r.kind == ReduceKind::kMin || r.kind == ReduceKind::kWelford;
+                         });
+    });
+  }
+
   bool HasColumnAccumulators() const {
     return std::any_of(nest_.members.begin(), nest_.members.end(), IsColumnSum);
   }
@@ -226,6 +260,7 @@ class Planner {
   // Blocks of a multiprocessor that sweep over rows: as near as may be to the threads wished, which
   // with accumulators for columns bound what each thread may hold.
   int SweepersOfRows() const {
+    if (chosen_ > 0) return chosen_;
     if (!HasColumnAccumulators()) return std::max(1, kTotalsThreads / plan_.threads);
     const int held = plan_.chunks * plan_.width * HeldArrays(nest_);
     const int threads = held > kMuchHeldInSweep ? kMuchHeldThreads : kRowSweepThreads;
@@ -340,6 +375,34 @@ class Planner {
   // A warp needs no barrier to reduce a row; what it cannot hold is a block's. `of_vector`:
   // elements that one vector of the row has in all arrays.
   void ChooseSweepGroup(int64_t vectors, int64_t of_vector) {
+    const int columns = ColumnArrays(nest_), held = HeldArrays(nest_) - columns;
+    if (columns > 0 && fixed_ == 0 && vectors_.AsConstant()) {
+      if (held == 0 && Sums() > 0 && vectors >= 1024) {
+        Threads(static_cast<int>(std::clamp<int64_t>(
+            RoundUpToWarp((vectors + 7) / 8), kRowSweepBlock, Sums() == 3 ? 512 : 512)));
+        if (Sums() == 3) Threads(512);
+        plan_.group = plan_.threads;
+        plan_.ahead = Sums() > 1;
+        chosen_ = std::max(1, 512 / plan_.threads);
+        return;
+      }
+      if (held > 0 && Norms() == 1 && (vectors + kWarp - 1) / kWarp * of_vector <= kMostHeld) {
+        plan_.group = PartOfWarp(vectors);
+        Threads(kRowSweepBlock);
+        plan_.ahead = true;
+        chosen_ = 3;
+        return;
+      }
+      if (held > 0 && Norms() > 1 && vectors > kWarp && MayHaveParts()) {
+        const int64_t chunks = std::max<int64_t>(1, 40 / of_vector);
+        plan_.group = static_cast<int>(
+            std::clamp<int64_t>(RoundUpToWarp((vectors + chunks - 1) / chunks), kWarp, 512));
+        Threads(512 / plan_.group * plan_.group);
+        plan_.ahead = Norms() > 2;
+        chosen_ = (vectors + plan_.group - 1) / plan_.group * of_vector <= 40 ? 2 : 1;
+        return;
+      }
+    }
     if ((vectors + kWarp - 1) / kWarp * of_vector <= kMostHeld) {
       plan_.group = PartOfWarp(vectors);
       return Threads(kRowSweepBlock);
@@ -407,6 +470,7 @@ class Planner {
   Widths widths_;
   Expr rows_, vectors_;
   CudaPlan plan_;
+  int chosen_ = 0;
 };
 
 }  // namespace

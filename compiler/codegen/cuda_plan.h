@@ -48,6 +48,12 @@ struct CudaPlan {
   // kElements: the function serves several nests, and finds sizes and buffers by its arguments.
   bool of_many = false;
   int rows_at_once = 1;           // tiled: rows of which a thread has the loads under way
+  // Of rows that a block does one after the other: the loads of the next one are issued before the
+  // present one is worked on, and wait in registers as they lie in memory. With `chunks`.
+  bool ahead = false;
+  // Loads of later passes that are the same for all rows are made in the first one: nothing waits
+  // for them behind its reductions. With `chunks`.
+  bool early = false;
   bool tiled = false;             // kSweep: blocks take one group-wide tile of the columns each
   std::optional<TilePlan> tiles;  // kTiles
   Expr blocks;                    // of the nest
