@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <map>
 
 #include "base/check.h"
 #include "compiler/codegen/cpp_text.h"
@@ -127,6 +128,38 @@ int RowCost(const Nest& nest) {
 bool HasDearRows(const Nest& nest) {
   return !nest.inner.empty() && sym::Hint(nest.inner.back()) >= kLeastDearRow &&
          RowCost(nest) > kCheapScalars;
+}
+
+// Rows of at least a warp's vectors whose places are found by one load after the other: a thread
+// for each vector would wait as long for one of them as for several.
+bool HasChasedRows(const Nest& nest) {
+  if (Gathers() == 0 || nest.inner.empty() || sym::Hint(nest.inner.back()) < 128) return false;
+  const sym::SymbolKey last{sym::AtomKind::kLoop,
+                            static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};
+  bool chased = false;
+  for (const NestMember& member : nest.members) {
+    std::map<int, int> depth;  // by symbol: loads behind each other
+    std::vector<int> of_value;
+    const auto of_index = [&](const Expr& index) {
+      int most = 0;
+      sym::ForEachSymbol(index, [&](const sym::Atom& atom) {
+        if (atom.kind == sym::AtomKind::kIndirect) most = std::max(most, depth[atom.id]);
+      });
+      return most;
+    };
+    for (const Inst& inst : member.loops.block.insts) {
+      int most = of_index(inst.index);
+      for (int arg : inst.args) most = std::max(most, of_value[arg]);
+      if (inst.guard >= 0) most = std::max(most, of_value[inst.guard]);
+      if (inst.kind == InstKind::kLoad) {
+        chased = chased || (most >= 2 && sym::Contains(inst.index, last));
+        ++most;
+      }
+      if (inst.kind == InstKind::kIndirect) depth[inst.symbol] = most;
+      of_value.push_back(most);
+    }
+  }
+  return chased;
 }
 
 bool FindsPlaces(const Nest& nest) {
@@ -292,12 +325,12 @@ class Planner {
   // Nothing is reduced, but only within rows are vectors wide, or scalars are shared.
   bool PaysByRows() const {
     if (nest_.outer.empty() || HasFewLongRows()) return false;
-    return IsSeldom(nest_) || (IsLongRow() && (MoreWithinRows(widths_) || HasDearRows(nest_)));
+    return IsSeldom(nest_) || HasChasedRows(nest_) || (IsLongRow() && (MoreWithinRows(widths_) || HasDearRows(nest_)));
   }
 
   // Every thread runs through its part of the row, with several vectors under way.
   void RowsOfElements() {
-    if (IsSeldom(nest_)) return SeldomRows();
+    if (IsSeldom(nest_) || HasChasedRows(nest_)) return SeldomRows();
     UseWholeWidth(/*may_peel=*/true);
     const int64_t vectors = std::max<int64_t>(1, sym::Hint(vectors_));
     Threads(static_cast<int>(std::clamp<int64_t>(RoundUpToWarp(vectors / kVectorsOfDearRow),
@@ -312,6 +345,10 @@ class Planner {
     plan_.kind = CudaPlan::kRows;
     Threads(kUsualThreads);
     plan_.group = PartOfWarp(std::max<int64_t>(1, sym::Hint(vectors_)));
+    const auto vectors = vectors_.AsConstant();
+    if (Gathers() > 0 && vectors && *vectors <= 8 * plan_.group) {
+      plan_.chunks = static_cast<int>((*vectors + plan_.group - 1) / plan_.group);
+    }
     plan_.blocks = sym::CeilDiv(rows_, Expr(plan_.groups()));
   }
 
@@ -386,20 +423,15 @@ class Planner {
         chosen_ = std::max(1, 512 / plan_.threads);
         return;
       }
-      if (held > 0 && Norms() == 1 && (vectors + kWarp - 1) / kWarp * of_vector <= kMostHeld) {
-        plan_.group = PartOfWarp(vectors);
-        Threads(kRowSweepBlock);
-        plan_.ahead = true;
-        chosen_ = 3;
-        return;
-      }
-      if (held > 0 && Norms() > 1 && vectors > kWarp && MayHaveParts()) {
-        const int64_t chunks = std::max<int64_t>(1, 40 / of_vector);
+      if (held > 0 && Norms() > 0 && vectors > kWarp && MayHaveParts()) {
+        const bool few = Norms() == 1;
+        const int64_t most = few ? 72 : 40, chunks = std::max<int64_t>(1, most / of_vector);
         plan_.group = static_cast<int>(
             std::clamp<int64_t>(RoundUpToWarp((vectors + chunks - 1) / chunks), kWarp, 512));
-        Threads(512 / plan_.group * plan_.group);
-        plan_.ahead = Norms() > 2;
-        chosen_ = (vectors + plan_.group - 1) / plan_.group * of_vector <= 40 ? 2 : 1;
+        Threads(std::max(few ? 256 : 512, plan_.group) / plan_.group * plan_.group);
+        plan_.ahead = Norms() != 2;
+        const int64_t held_now = (vectors + plan_.group - 1) / plan_.group * of_vector;
+        chosen_ = std::max(1, (held_now <= 40 ? 1024 : 512) / plan_.threads);
         return;
       }
     }
@@ -484,7 +516,7 @@ Nest PrepareForCuda(const Program& program, Nest nest) {
   for (NestMember& member : nest.members) member.reduces_outer = member.reduces_inner;
   if (nest.inner.size() < 2 || !IsPointwise(nest)) return nest;
   const Widths widths = ChooseWidth(program, nest);
-  if (widths.columns || HasDearRows(nest) || IsSeldom(nest) ||
+  if (widths.columns || HasDearRows(nest) || IsSeldom(nest) || HasChasedRows(nest) ||
       (MoreWithinRows(widths) && sym::Hint(nest.inner.back()) >= kLeastInterleaved)) {
     nest.outer.assign(nest.inner.begin(), nest.inner.end() - 1);
     nest.inner.erase(nest.inner.begin(), nest.inner.end() - 1);

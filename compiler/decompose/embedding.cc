@@ -4,6 +4,8 @@
 // and reads it between. A large table on a GPU is written once instead. One of a row's tokens, no
 // matter which, leaves its number at the row; then every row is written: with that token's
 // gradient, or zeros where it has none; and what other tokens of the row there are is added.
+#include <cstdlib>
+
 #include "compiler/decompose/indexing.h"
 
 namespace tensord::compiler {
@@ -63,6 +65,12 @@ TableGradient Flat(Builder& b, TableGradient t) {
   return t;
 }
 
+// Temporary: two tokens of each row are noted.
+bool NotesTwo() {
+  const char* text = std::getenv("TENSORD_X_EMB");
+  return text != nullptr && std::atoi(text) == 2;
+}
+
 Tensor WrittenOnce(Builder& b, const TableGradient& t) {
   const Expr count = t.tokens.sizes()[0];
   // Of rows without a token nothing is known: what lies there is no token of theirs.
@@ -75,6 +83,43 @@ Tensor WrittenOnce(Builder& b, const TableGradient& t) {
     const std::vector<Expr> at{row};
     return chosen.Load(ops, at);
   };
+  if (NotesTwo()) {
+    const Tensor second = b.Allocate(kInt64, {t.rows});
+    const auto is_other = [=](Recorder& ops, Index index) {
+      const Value first = first_of(ops, t.RowOf(ops, index));
+      return t.Counts(ops, index, ops.Compute(Op::k_ne, {first, ops.Index(index[0])}));
+    };
+    b.Scatter(
+        second, {count}, StoreMode::kAssign,
+        [t](Recorder& ops, Index index) { return std::vector<Expr>{t.RowOf(ops, index)}; },
+        [](Recorder& ops, Index index) { return ops.Index(index[0]); }, is_other);
+    const Tensor total = b.Allocate(SumType(t.grad.dtype()), t.sizes());
+    const Body of_row = [=](Recorder& ops, Index index) {
+      const Expr first = ops.Indirect(first_of(ops, index[0]), count, /*wrap=*/false);
+      const std::vector<Expr> row{index[0]};
+      const Expr other = ops.Indirect(second.Load(ops, row), count, /*wrap=*/false);
+      const auto gradient = [&](const Expr& token, const std::optional<Value>& besides) {
+        const std::vector<Expr> at{token}, from{token, index[1]};
+        Value is_here = ops.Compute(Op::k_eq, {ops.Index(t.RowOf(ops, at)), ops.Index(index[0])});
+        if (besides) is_here = ops.Compute(Op::k_logical_and, {is_here, *besides});
+        return ops.Masked(
+            t.Counts(ops, at, is_here), [&] { return t.grad.Load(ops, from); },
+            ops.Constant(0, ComputeType(t.grad.dtype())));
+      };
+      const Value differ = ops.Compute(Op::k_ne, {ops.Index(first), ops.Index(other)});
+      return ops.Compute(Op::k_add, {gradient(first, {}), gradient(other, differ)});
+    };
+    b.Assign(total, b.Pointwise(t.grad.dtype(), t.sizes(), {t.grad, t.tokens, chosen, second},
+                                4 * kIndirectCost, of_row));
+    AddTokens(b, t, total, [=](Recorder& ops, Index index) {
+      const std::vector<Expr> token{index[0]};
+      const std::vector<Expr> row{t.RowOf(ops, token)};
+      const Value is_third =
+          ops.Compute(Op::k_ne, {second.Load(ops, row), ops.Index(index[0])});
+      return ops.Compute(Op::k_logical_and, {is_other(ops, token), is_third});
+    });
+    return total;
+  }
   const Tensor total = b.Allocate(SumType(t.grad.dtype()), t.sizes());
   const Body of_row = [=](Recorder& ops, Index index) {
     const Expr first = ops.Indirect(first_of(ops, index[0]), count, /*wrap=*/false);
