@@ -161,6 +161,18 @@ std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
     }
     return Define(vector_level(), absl::StrCat("tk::unpack<", type, "(", present, "[k])"));
   }
+  if (plan_.loads_first && !tail() && !IsWritten(nest(), inst.buffer) &&
+      LevelOf(sym::Substitute(inst.index, {{VectorLoop(), Expr(0)}})) < vector_level() &&
+      (inst.guard < 0 || Emit(inst.guard).level < vector_level())) {
+    auto [it, is_new] = loaded_.try_emplace(key);
+    if (is_new) {
+      it->second = absl::StrCat("loaded", loaded_.size() - 1);
+      absl::StrAppend(array_declarations(), "  tk::Vec<", ComputeTypeText(inst.dtype), ", W> ",
+                      it->second, "[", plan_.chunks, "];\n");
+      first_loads_.push_back(absl::StrCat(it->second, "[k] = ", text, ";"));
+    }
+    return Define(vector_level(), absl::StrCat(it->second, "[k]"));
+  }
   if (repeated_.count(key) == 0 && !(plan_.early && IsEarlyLoad(nest(), inst))) return BodyEmitter::DefineLoad(inst, text);
   auto [it, is_new] = kept_.try_emplace(key);
   auto& [array, position] = it->second;

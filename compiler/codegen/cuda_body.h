@@ -33,6 +33,8 @@ class CudaBody : public BodyEmitter {
     bool empty() const { return load_scalars.empty() && load_vectors.empty(); }
   };
   const RowAhead& row_ahead() const { return row_ahead_; }
+  // The statements that load vector k before any vector is stored.
+  const std::vector<std::string>& first_loads() const { return first_loads_; }
   // Loads for later passes what is the same for all rows, in the first one.
   void EmitEarlyLoads();
 
@@ -87,6 +89,8 @@ class CudaBody : public BodyEmitter {
   RowAhead row_ahead_;
   std::map<std::pair<BufferId, Expr>, std::string> ahead_;  // -> the present row's
   bool is_early_ = false;
+  std::vector<std::string> first_loads_;
+  std::map<std::pair<BufferId, Expr>, std::string> loaded_;  // -> the array
   std::map<size_t, TileFill> tile_fills_;
   int shared_bytes_ = 0;
 };

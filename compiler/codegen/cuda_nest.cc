@@ -307,6 +307,12 @@ class CudaNestWriter {
       // The row is one element, which every thread of its group of one has.
       text += lines;
     } else if (plan_.chunks > 0) {
+      if (!body_.first_loads().empty()) {
+        absl::StrAppend(&text, "#pragma unroll\n", indent, "for (int k = 0; k < ", plan_.chunks,
+                        "; ++k) {\n", indent, "  const index q = first_vector + lane + k * G;\n",
+                        indent, "  ", AllInRange() ? "" : "if (q < vectors) ", "{\n", decode,
+                        Indent(body_.first_loads(), depth + 2), indent, "  }\n", indent, "}\n");
+      }
       absl::StrAppend(&text, "#pragma unroll\n", indent, "for (int k = 0; k < ", plan_.chunks,
                       "; ++k) {\n", indent, "  const index q = first_vector + lane + k * G;\n",
                       indent, "  ", AllInRange() ? "" : "if (q < vectors) ", "{\n", decode, lines,

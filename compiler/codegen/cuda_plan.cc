@@ -348,6 +348,7 @@ class Planner {
     const auto vectors = vectors_.AsConstant();
     if (Gathers() > 0 && vectors && *vectors <= 8 * plan_.group) {
       plan_.chunks = static_cast<int>((*vectors + plan_.group - 1) / plan_.group);
+      plan_.loads_first = true;
     }
     plan_.blocks = sym::CeilDiv(rows_, Expr(plan_.groups()));
   }

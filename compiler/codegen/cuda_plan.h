@@ -54,6 +54,8 @@ struct CudaPlan {
   // Loads of later passes that are the same for all rows are made in the first one: nothing waits
   // for them behind its reductions. With `chunks`.
   bool early = false;
+  // Of rows of a thread's vectors: all are loaded before any is stored. With `chunks`.
+  bool loads_first = false;
   bool tiled = false;             // kSweep: blocks take one group-wide tile of the columns each
   std::optional<TilePlan> tiles;  // kTiles
   Expr blocks;                    // of the nest
