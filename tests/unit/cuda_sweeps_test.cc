@@ -108,6 +108,15 @@ GraphBuilder Loss(const Dim& rows, const Dim& columns, v1::DType dtype = kF32) {
                           {g.Meta(Shape{}, dtype), g.Meta(Shape{}, dtype)});
   return g.Output(loss).Output(loss.result(1));
 }
+// A total of all elements, the columns' maxima and the rows' sums.
+GraphBuilder ThreeWays(const Dim& rows, const Dim& columns, v1::DType dtype = kF32) {
+  GraphBuilder g(kCuda);
+  const Ref x = g.Input({rows, columns}, dtype);
+  const Ref square = g.Node("aten::mul.Tensor", {x, x}, g.Meta({rows, columns}, dtype));
+  g.Output(g.Node("aten::sum", {square, nullptr}, g.Meta(Shape{}, dtype)));
+  g.Output(g.Node(kMax, {x, Ints({0}), false}, g.Meta({columns}, dtype)));
+  return g.Output(g.Node(kSum, {x, Ints({1}), false, nullptr}, g.Meta({rows}, dtype)));
+}
 // Two totals of a flat tensor.
 GraphBuilder Totals(const Dim& elements, v1::DType dtype = kF32) {
   GraphBuilder g(kCuda);
@@ -359,6 +368,8 @@ TEST(CudaSweeps, Totals) {
       {"loss of 40001",
        Loss(3, 40001),
        {"sweep w4 t256 g256 c0 interleaved loops", "rows w1 t256 g4 c1", "elements w1 t256 g1 c0"}},
+      {"three ways", ThreeWays(67, 8192), {"sweep w4 t128 g128 c16 loops"}},
+      {"three ways, few columns", ThreeWays(67, 2048), {"sweep w4 t128 g32 c16 loops"}},
       {"flat", Totals(20000), {"sweep w4 t256 g1 c0 loops", "elements w1 t256 g1 c0"}},
       {"flat odd", Totals(9999, kBF16), {"split w1 t256 g256 c0 parts8", "elements w1 t256 g1 c0"}},
   });
