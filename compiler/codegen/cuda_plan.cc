@@ -260,7 +260,8 @@ class Planner {
       plan_.early = early > 0 && plan_.chunks * plan_.width * (early + held) <= 64;
       if (Rms() == 2 && plan_.early && plan_.group == plan_.threads && held == 1) {
         plan_.ahead = true;
-        plan_.resident = std::max(1, 768 / plan_.threads);
+        const int elements = plan_.chunks * plan_.width * (early + held);
+        plan_.resident = std::max(1, (elements > 40 ? 512 : 768) / plan_.threads);
         Bound(rows_, Multiprocessors() * plan_.resident);
       }
     }
