@@ -132,8 +132,7 @@ std::string CudaAccumulators::CombineGroup(const Accumulator& acc, const std::st
 }
 
 bool CudaAccumulators::HasParts(int group) const {
-  return plan_.kind != CudaPlan::kSplit && group == plan_.group && group > 32 &&
-         plan_.groups() > 1;
+  return plan_.kind != CudaPlan::kSplit && group == plan_.group && group > 32 && plan_.groups() > 1;
 }
 
 std::string CudaAccumulators::DeclareRow(int position) const {
@@ -223,8 +222,8 @@ void CudaAccumulators::EmitRowResults(int position) {
         0, absl::StrCat("tk::group_add_each<", plan_.group, ">(tk::Vec<float, ", sums.size(), ">{{",
                         absl::StrJoin(lanes, ", "), "}}, tk::groups_of(shared))"));
     for (size_t i = 0; i < sums.size(); ++i) {
-      EmitState(*sums[i],
-                body_->Define(0, absl::StrCat("tk::broadcast<1>(", all, ".at[", i, "])")), body_);
+      EmitState(*sums[i], body_->Define(0, absl::StrCat("tk::broadcast<1>(", all, ".at[", i, "])")),
+                body_);
     }
   } else {
     sums.clear();

@@ -173,7 +173,8 @@ std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
     }
     return Define(vector_level(), absl::StrCat(it->second, "[k]"));
   }
-  if (repeated_.count(key) == 0 && !(plan_.early && IsEarlyLoad(nest(), inst))) return BodyEmitter::DefineLoad(inst, text);
+  if (repeated_.count(key) == 0 && !(plan_.early && IsEarlyLoad(nest(), inst)))
+    return BodyEmitter::DefineLoad(inst, text);
   auto [it, is_new] = kept_.try_emplace(key);
   auto& [array, position] = it->second;
   if (is_new) {
@@ -182,7 +183,8 @@ std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
     absl::StrAppend(array_declarations(), "  tk::Vec<", ComputeTypeText(inst.dtype), ", W> ", array,
                     "[", plan_.chunks, "];\n");
   }
-  if (!is_early_ && position != member().position) return Define(vector_level(), absl::StrCat(array, "[k]"));
+  if (!is_early_ && position != member().position)
+    return Define(vector_level(), absl::StrCat(array, "[k]"));
   const std::string name = Define(vector_level(), text);
   const std::string keep = absl::StrCat(array, "[k] = ", name, ";");
   std::vector<std::string>& out = lines(vector_level());

@@ -165,7 +165,8 @@ bool IsWritten(const Nest& nest, BufferId buffer) {
 
 bool IsEarlyLoad(const Nest& nest, const Inst& inst) {
   return inst.kind == InstKind::kLoad && inst.guard < 0 && nest.local.count(inst.buffer) == 0 &&
-         !IsWritten(nest, inst.buffer) && !sym::ContainsKind(inst.index, sym::AtomKind::kIndirect) &&
+         !IsWritten(nest, inst.buffer) &&
+         !sym::ContainsKind(inst.index, sym::AtomKind::kIndirect) &&
          !DependsOnRow(nest, inst.index) && VariesInRow(nest, inst.index);
 }
 

@@ -326,7 +326,8 @@ class Planner {
   // Nothing is reduced, but only within rows are vectors wide, or scalars are shared.
   bool PaysByRows() const {
     if (nest_.outer.empty() || HasFewLongRows()) return false;
-    return IsSeldom(nest_) || HasChasedRows(nest_) || (IsLongRow() && (MoreWithinRows(widths_) || HasDearRows(nest_)));
+    return IsSeldom(nest_) || HasChasedRows(nest_) ||
+           (IsLongRow() && (MoreWithinRows(widths_) || HasDearRows(nest_)));
   }
 
   // Every thread runs through its part of the row, with several vectors under way.
@@ -417,8 +418,8 @@ class Planner {
     const int columns = ColumnArrays(nest_), held = HeldArrays(nest_) - columns;
     if (columns > 0 && fixed_ == 0 && vectors_.AsConstant()) {
       if (held == 0 && Sums() > 0 && vectors >= 1024) {
-        Threads(static_cast<int>(std::clamp<int64_t>(
-            RoundUpToWarp((vectors + 7) / 8), kRowSweepBlock, Sums() == 3 ? 512 : 512)));
+        Threads(static_cast<int>(std::clamp<int64_t>(RoundUpToWarp((vectors + 7) / 8),
+                                                     kRowSweepBlock, Sums() == 3 ? 512 : 512)));
         if (Sums() == 3) Threads(512);
         plan_.group = plan_.threads;
         plan_.ahead = Sums() > 1;

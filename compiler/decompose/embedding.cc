@@ -114,8 +114,7 @@ Tensor WrittenOnce(Builder& b, const TableGradient& t) {
     AddTokens(b, t, total, [=](Recorder& ops, Index index) {
       const std::vector<Expr> token{index[0]};
       const std::vector<Expr> row{t.RowOf(ops, token)};
-      const Value is_third =
-          ops.Compute(Op::k_ne, {second.Load(ops, row), ops.Index(index[0])});
+      const Value is_third = ops.Compute(Op::k_ne, {second.Load(ops, row), ops.Index(index[0])});
       return ops.Compute(Op::k_logical_and, {is_other(ops, token), is_third});
     });
     return total;

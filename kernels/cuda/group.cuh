@@ -6,8 +6,9 @@
 //   G = 64, 96, ..., 1024    the whole block, of exactly G threads (one-dimensional). `shared` is
 //                            kGroupSharedBytes of shared memory, aligned to 16 bytes.
 //
-// `shared` is a pointer, or a GroupMemory, with which a block's reduction has one barrier less. With
-// groups_of(GroupMemory) a block has several groups of whole warps, at most 15, which need not agree.
+// `shared` is a pointer, or a GroupMemory, with which a block's reduction has one barrier less.
+// With groups_of(GroupMemory) a block has several groups of whole warps, at most 15, which need not
+// agree.
 #ifndef TENSORD_CUDA_GROUP_CUH_
 #define TENSORD_CUDA_GROUP_CUH_
 
