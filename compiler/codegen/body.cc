@@ -232,10 +232,10 @@ EmittedValue BodyEmitter::EmitLoad(const Inst& inst) {
   const bool guarded = inst.guard >= 0;
   if (value.level < vector_level() || vector_level() == 0) {
     const std::string at = absl::StrCat(pointer, " + ", ScalarText(inst.index));
-    value.name = Define(
-        value.level,
-        guarded ? absl::StrCat("tk::load_masked<", storage, ", 1>(", at, ", ", Use(guard, 0), ")")
-                : absl::StrCat("tk::load<", storage, ", 1>(", at, ")"));
+    value.name = guarded ? Define(value.level, absl::StrCat("tk::load_masked<", storage, ", 1>(",
+                                                            at, ", ", Use(guard, 0), ")"))
+                         : DefineScalarLoad(inst, value.level,
+                                            absl::StrCat("tk::load<", storage, ", 1>(", at, ")"));
     return value;
   }
   const std::string mask = LanesInRange(guarded ? Use(guard, vector_level()) : "");

@@ -99,6 +99,10 @@ class BodyEmitter {
   virtual std::string DefineLoad(const Inst& /*inst*/, const std::string& text) {
     return Define(vector_level(), text);
   }
+  // The name of a scalar that was loaded by `text` at a level.
+  virtual std::string DefineScalarLoad(const Inst& /*inst*/, int level, const std::string& text) {
+    return Define(level, text);
+  }
   // Whether units that run side by side may add to one element.
   virtual bool AddsAreAtomic() const { return false; }
   // A statement that is to run once for a unit.

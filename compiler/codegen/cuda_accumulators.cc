@@ -127,7 +127,12 @@ std::string CudaAccumulators::Start(const Accumulator& acc, const std::string& l
 
 std::string CudaAccumulators::CombineGroup(const Accumulator& acc, const std::string& value,
                                            int group) const {
-  return absl::StrCat(GroupFunction(acc.reduction->kind), "<", group, ">(", value, ", shared)");
+  return absl::StrCat(GroupFunction(acc.reduction->kind), "<", group, ">(", value,
+                      HasParts(group) ? ", tk::groups_of(shared))" : ", shared)");
+}
+
+bool CudaAccumulators::HasParts(int group) const {
+  return plan_.kind != CudaPlan::kSplit && group == plan_.group && group > 32 && plan_.groups() > 1;
 }
 
 std::string CudaAccumulators::DeclareRow(int position) const {
@@ -200,8 +205,32 @@ void CudaAccumulators::EmitState(const Accumulator& acc, const std::string& stat
 }
 
 void CudaAccumulators::EmitRowResults(int position) {
+  // Sums of one type share their barriers.
+  std::vector<const Accumulator*> sums;
+  for (const Accumulator& acc : all_) {
+    if (acc.member->position == position && !IsPrivate(acc) && HasParts(plan_.group) &&
+        acc.reduction->kind == ReduceKind::kSum && acc.type == "float" && sums.size() < 6) {
+      sums.push_back(&acc);
+    }
+  }
+  if (sums.size() > 1) {
+    std::vector<std::string> lanes;
+    for (const Accumulator* acc : sums) {
+      lanes.push_back(absl::StrCat("tk::reduce_sum(", acc->name, ")"));
+    }
+    const std::string all = body_->Define(
+        0, absl::StrCat("tk::group_add_each<", plan_.group, ">(tk::Vec<float, ", sums.size(), ">{{",
+                        absl::StrJoin(lanes, ", "), "}}, tk::groups_of(shared))"));
+    for (size_t i = 0; i < sums.size(); ++i) {
+      EmitState(*sums[i], body_->Define(0, absl::StrCat("tk::broadcast<1>(", all, ".at[", i, "])")),
+                body_);
+    }
+  } else {
+    sums.clear();
+  }
   for (const Accumulator& acc : all_) {
     if (acc.member->position != position || IsPrivate(acc)) continue;
+    if (std::count(sums.begin(), sums.end(), &acc) > 0) continue;
     const StateText* state = StateOf(acc.reduction->kind);
     const std::string lanes =
         state != nullptr ? absl::StrCat("tk::", state->name, "_reduce(", acc.name, ")")

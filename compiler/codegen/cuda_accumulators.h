@@ -76,6 +76,8 @@ class CudaAccumulators {
   }
   bool IsPrivate(const Accumulator& acc) const { return acc.member->reduces_outer; }
   std::string Start(const Accumulator& acc, const std::string& lanes) const;
+  // Whether the block has several groups of whole warps.
+  bool HasParts(int group) const;
   std::string CombineGroup(const Accumulator& acc, const std::string& value, int group) const;
   void EmitState(const Accumulator& acc, const std::string& state, BodyEmitter* body) const;
   // Elements from one copy of a row of columns to the next: whole vectors of any width.

@@ -10,6 +10,11 @@
 #include "compiler/codegen/cuda_width.h"
 
 namespace tensord::compiler {
+namespace {
+
+constexpr std::string_view kLoad = "tk::load<";
+
+}  // namespace
 
 CudaBody::CudaBody(const Program& program, const Nest& nest, KernelInterface* interface,
                    const CudaPlan& plan)
@@ -103,8 +108,57 @@ std::string CudaBody::RunLoad(const Inst& inst) const {
   return "load_anywhere";
 }
 
+bool CudaBody::IsAhead(const Inst& inst) const {
+  return plan_.ahead && !tail() && inst.guard < 0 && !IsWritten(nest(), inst.buffer) &&
+         DependsOnRow(nest(), inst.index);
+}
+
+std::string CudaBody::DefineScalarLoad(const Inst& inst, int level, const std::string& text) {
+  if (level != 0 || !IsAhead(inst)) return BodyEmitter::DefineScalarLoad(inst, level, text);
+  const std::string type = absl::StrCat(StorageType(inst.storage), ", 1>");
+  auto [it, is_new] = ahead_.try_emplace({inst.buffer, inst.index});
+  if (is_new) {
+    const size_t number = ahead_.size() - 1;
+    it->second = absl::StrCat("present", number);
+    absl::StrAppend(array_declarations(), "  tk::Packed<", type, " ahead", number, ", ", it->second,
+                    ";\n");
+    row_ahead_.load_scalars.push_back(
+        absl::StrCat("ahead", number, " = tk::load_packed<", text.substr(kLoad.size()), ";"));
+    row_ahead_.take_scalars.push_back(absl::StrCat(it->second, " = ahead", number, ";"));
+  }
+  return Define(0, absl::StrCat("tk::unpack<", type, "(", it->second, ")"));
+}
+
 std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
   const auto key = std::make_pair(inst.buffer, inst.index);
+  const bool is_plain = text.rfind(kLoad, 0) == 0;
+  if (const auto it = ahead_.find(key);
+      it != ahead_.end() || (is_plain && member().position <= 1 && IsAhead(inst))) {
+    const std::string type = absl::StrCat(StorageType(inst.storage), ", W>");
+    std::string& present = ahead_[key];
+    if (it == ahead_.end()) {
+      const size_t number = ahead_.size() - 1;
+      present = absl::StrCat("present", number);
+      absl::StrAppend(array_declarations(), "  tk::Packed<", type, " ahead", number, "[",
+                      plan_.chunks, "], ", present, "[", plan_.chunks, "];\n");
+      row_ahead_.load_vectors.push_back(
+          absl::StrCat("ahead", number, "[k] = tk::load_packed<", text.substr(kLoad.size()), ";"));
+      row_ahead_.take_vectors.push_back(absl::StrCat(present, "[k] = ahead", number, "[k];"));
+    }
+    return Define(vector_level(), absl::StrCat("tk::unpack<", type, "(", present, "[k])"));
+  }
+  if (plan_.loads_first && !tail() && !IsWritten(nest(), inst.buffer) &&
+      LevelOf(sym::Substitute(inst.index, {{VectorLoop(), Expr(0)}})) < vector_level() &&
+      (inst.guard < 0 || Emit(inst.guard).level < vector_level())) {
+    auto [it, is_new] = loaded_.try_emplace(key);
+    if (is_new) {
+      it->second = absl::StrCat("loaded", loaded_.size() - 1);
+      absl::StrAppend(array_declarations(), "  tk::Vec<", ComputeTypeText(inst.dtype), ", W> ",
+                      it->second, "[", plan_.chunks, "];\n");
+      first_loads_.push_back(absl::StrCat(it->second, "[k] = ", text, ";"));
+    }
+    return Define(vector_level(), absl::StrCat(it->second, "[k]"));
+  }
   if (repeated_.count(key) == 0) return BodyEmitter::DefineLoad(inst, text);
   auto [it, is_new] = kept_.try_emplace(key);
   auto& [array, position] = it->second;

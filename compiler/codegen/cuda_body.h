@@ -26,6 +26,16 @@ class CudaBody : public BodyEmitter {
 
   // Bytes of dynamic shared memory that the rows of this nest take.
   int shared_bytes() const { return shared_bytes_; }
+  // The statements that load a row ahead, of its scalars and of vector k; and those by which it
+  // becomes the present one.
+  struct RowAhead {
+    std::vector<std::string> load_scalars, load_vectors, take_scalars, take_vectors;
+    bool empty() const { return load_scalars.empty() && load_vectors.empty(); }
+  };
+  const RowAhead& row_ahead() const { return row_ahead_; }
+  // The statements that load vector k before any vector is stored.
+  const std::vector<std::string>& first_loads() const { return first_loads_; }
+
   // Of the operands that the body reads from tiles, by position in the plan.
   const std::map<size_t, TileFill>& tile_fills() const { return tile_fills_; }
 
@@ -39,6 +49,7 @@ class CudaBody : public BodyEmitter {
                           const Expr& stride) override;
   std::string RunLoad(const Inst& inst) const override;
   std::string DefineLoad(const Inst& inst, const std::string& text) override;
+  std::string DefineScalarLoad(const Inst& inst, int level, const std::string& text) override;
   std::string SpecialCompute(const Inst& inst) override;
   std::string LaneStep() const override { return plan_.interleaved ? "G" : ""; }
   bool AddsAreAtomic() const override { return true; }
@@ -63,6 +74,8 @@ class CudaBody : public BodyEmitter {
   // Random numbers of neighbouring elements, which share their words.
   std::string RandomRun(const Inst& inst);
   std::string RowArray(BufferId buffer);
+  // Whether the next row's load can be issued before the present row is done.
+  bool IsAhead(const Inst& inst) const;
 
   const CudaPlan& plan_;
   const std::set<BufferId> again_;
@@ -71,6 +84,10 @@ class CudaBody : public BodyEmitter {
   // Loads that several passes make: kept by the first of them.
   std::set<std::pair<BufferId, Expr>> repeated_;
   std::map<std::pair<BufferId, Expr>, std::pair<std::string, int>> kept_;  // -> array, position
+  RowAhead row_ahead_;
+  std::map<std::pair<BufferId, Expr>, std::string> ahead_;  // -> the present row's
+  std::vector<std::string> first_loads_;
+  std::map<std::pair<BufferId, Expr>, std::string> loaded_;  // -> the array
   std::map<size_t, TileFill> tile_fills_;
   int shared_bytes_ = 0;
 };

@@ -148,14 +148,34 @@ std::set<BufferId> LocalsComputedAgain(const Nest& nest, bool held) {
   return again;
 }
 
-int HeldArrays(const Nest& nest) {
-  const std::set<BufferId> again = LocalsComputedAgain(nest, /*held=*/true);
-  int arrays = static_cast<int>(RepeatedLoads(nest).size() + StoredAndRead(nest).size());
-  for (BufferId id : LocalsOfRows(nest)) arrays += again.count(id) == 0 ? 1 : 0;
+bool DependsOnRow(const Nest& nest, const Expr& index) {
+  if (sym::ContainsKind(index, sym::AtomKind::kIndirect)) return false;
+  for (size_t d = 0; d < nest.outer.size(); ++d) {
+    if (sym::Contains(index, {sym::AtomKind::kLoop, static_cast<int>(d)})) return true;
+  }
+  return false;
+}
+
+bool IsWritten(const Nest& nest, BufferId buffer) {
+  return std::any_of(nest.members.begin(), nest.members.end(), [buffer](const NestMember& member) {
+    return std::any_of(member.loops.stores.begin(), member.loops.stores.end(),
+                       [buffer](const Store& store) { return store.buffer == buffer; });
+  });
+}
+
+int ColumnArrays(const Nest& nest) {
+  int arrays = 0;
   for (const NestMember& member : nest.members) {
     if (IsColumnSum(member)) arrays += static_cast<int>(member.loops.reductions.size());
   }
   return arrays;
+}
+
+int HeldArrays(const Nest& nest) {
+  const std::set<BufferId> again = LocalsComputedAgain(nest, /*held=*/true);
+  int arrays = static_cast<int>(RepeatedLoads(nest).size() + StoredAndRead(nest).size());
+  for (BufferId id : LocalsOfRows(nest)) arrays += again.count(id) == 0 ? 1 : 0;
+  return arrays + ColumnArrays(nest);
 }
 
 int64_t HeldBytes(const Program& program, const Nest& nest) {

@@ -24,6 +24,12 @@ std::set<BufferId> LocalsComputedAgain(const Nest& nest, bool held);
 // Loads that several passes make, of what differs from row to row.
 std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest);
 
+// Whether an index differs from row to row, and is known without loading anything.
+bool DependsOnRow(const Nest& nest, const Expr& index);
+bool IsWritten(const Nest& nest, BufferId buffer);
+
+// Accumulators of columns that a thread keeps, an array of its vectors each.
+int ColumnArrays(const Nest& nest);
 // Arrays of a row that a thread holds in registers: kept loads, values and results for later passes
 // and sums of columns.
 int HeldArrays(const Nest& nest);

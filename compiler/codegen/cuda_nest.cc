@@ -226,6 +226,20 @@ class CudaNestWriter {
     const std::string unit = RowBody(2), decode = DecodeRow("row", "    ");
     const std::string first = "static_cast<index>(copy) * (T / G) + threadIdx.x / G";
     const std::string step = "static_cast<index>(copies) * (T / G)";
+    if (!plan_.tiled && !body_.row_ahead().empty()) {
+      const CudaBody::RowAhead& ahead = body_.row_ahead();
+      const std::string loop =
+          absl::StrCat("#pragma unroll\n    for (int k = 0; k < ", plan_.chunks, "; ++k) {\n");
+      return absl::StrCat(
+          "  const auto load_row = [&](const index row) {\n", decode, Indent(ahead.load_scalars, 2),
+          loop, "      const index q = first_vector + lane + k * G;\n      ",
+          AllInRange() ? "" : "if (q < vectors) ", "{\n", DecodeVector("q", "        "),
+          Indent(ahead.load_vectors, 4), "      }\n    }\n  };\n", "  index row = ", first,
+          ";\n  if (row < rows) load_row(row);\n  for (; row < rows; row += ", step, ") {\n",
+          Indent(ahead.take_scalars, 2), loop, Indent(ahead.take_vectors, 3),
+          "    }\n    load_row(tk::min_index(row + ", step, ", rows - 1));\n", decode, unit,
+          "  }\n");
+    }
     if (!plan_.tiled) {
       return absl::StrCat("  for (index row = ", first, "; row < rows;\n       row += ", step,
                           ") {\n", decode, unit, "  }\n");
@@ -299,6 +313,12 @@ class CudaNestWriter {
       // The row is one element, which every thread of its group of one has.
       text += lines;
     } else if (plan_.chunks > 0) {
+      if (!body_.first_loads().empty()) {
+        absl::StrAppend(&text, "#pragma unroll\n", indent, "for (int k = 0; k < ", plan_.chunks,
+                        "; ++k) {\n", indent, "  const index q = first_vector + lane + k * G;\n",
+                        indent, "  ", AllInRange() ? "" : "if (q < vectors) ", "{\n", decode,
+                        Indent(body_.first_loads(), depth + 2), indent, "  }\n", indent, "}\n");
+      }
       absl::StrAppend(&text, "#pragma unroll\n", indent, "for (int k = 0; k < ", plan_.chunks,
                       "; ++k) {\n", indent, "  const index q = first_vector + lane + k * G;\n",
                       indent, "  ", AllInRange() ? "" : "if (q < vectors) ", "{\n", decode, lines,

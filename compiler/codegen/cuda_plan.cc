@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "compiler/codegen/cpp_text.h"
 #include "compiler/codegen/cuda_held.h"
+#include "compiler/codegen/cuda_traits.h"
 #include "compiler/codegen/cuda_width.h"
 
 namespace tensord::compiler {
@@ -16,13 +17,8 @@ namespace {
 constexpr int kWarp = 32;
 constexpr int kUsualThreads = 256;
 constexpr int kMostThreads = 1024;
-// Scalars that every thread may compute for one vector, and the vectors for which it computes
-// others.
-constexpr int kCheapScalars = 30;
+// Vectors for which a thread computes scalars that are dear, and that it does of a row of such.
 constexpr int kTurns = 4;
-constexpr int kLoadCost = 6;
-// Shorter rows are left in parts of a block that idle, and vectors that each thread does of others.
-constexpr int64_t kLeastDearRow = 8192;
 constexpr int kVectorsOfDearRow = 8;
 // Elements of a row that a thread may hold, of all arrays together; in blocks of more than 512
 // threads, which have 64 registers for each; and in a block that sweeps, usually.
@@ -59,74 +55,28 @@ constexpr int kRowSweepBlock = 128;
 constexpr int kMuchHeldInSweep = 96;
 constexpr int kMuchHeldThreads = 256;
 // Where only totals outlive a row: registers of a thread beside what it holds. The blocks must all
-// have room at once, for those that come late would sweep alone.
+// have room at once, for those that come late would sweep alone. Rows of fewer vectors for each
+// thread end so often that more blocks, with fewer registers, do better.
 constexpr int kRegistersOfTotals = 64;
+constexpr int kRegistersOfShortRows = 40;
+constexpr int kVectorsOfShortRow = 32;
+// Sweeps that load a row ahead: threads of a multiprocessor, elements that one of them holds in all
+// arrays, those of which twice as many threads have room, and vectors of a row that nothing is held
+// of.
+constexpr int kThreadsAhead = 512;
+constexpr int kMostHeldAhead = 72;
+constexpr int kLittleHeldAhead = 40;
+constexpr int kLeastVectorsAhead = 1024;
+// Vectors of a row that a thread loads before it stores the first.
+constexpr int kMostLoadedFirst = 8;
 // A part of a split row has at least this many vectors for each thread.
 constexpr int kLeastVectorsOfPart = 4;
-
-bool IsPointwise(const Nest& nest) {
-  return std::all_of(nest.members.begin(), nest.members.end(), [](const NestMember& m) {
-    return m.has_inner && m.position <= 1 && m.loops.reductions.empty();
-  });
-}
-
-// What is computed from scalars alone: the same in every thread.
-int ScalarCost(const Nest& nest) {
-  int cost = 0;
-  for (const NestMember& member : nest.members) {
-    std::vector<bool> varies;
-    for (const Inst& inst : member.loops.block.insts) {
-      bool differs = (inst.kind == InstKind::kLoad || inst.kind == InstKind::kIndex) &&
-                     (sym::ContainsKind(inst.index, sym::AtomKind::kLoop) ||
-                      sym::ContainsKind(inst.index, sym::AtomKind::kIndirect));
-      for (int arg : inst.args) differs = differs || varies[arg];
-      if (inst.kind == InstKind::kCompute && !differs) cost += InfoOf(inst.op).cost;
-      varies.push_back(differs);
-    }
-  }
-  return cost;
-}
 
 // Only the last vector of a row is not whole.
 bool IsPartial(const Widths& w) { return w.partial > w.aligned && 2 * w.partial >= w.wished; }
 // Vectors of neighbours would be much narrower than wished.
 bool IsWasteful(const Widths& w) { return w.aligned * kMostWaste <= w.wished; }
 bool MoreWithinRows(const Widths& w) { return w.straight && (IsPartial(w) || IsWasteful(w)); }
-
-// What is computed and loaded for a row of a pointwise nest before its vectors, in instructions.
-int RowCost(const Nest& nest) {
-  const sym::SymbolKey last{sym::AtomKind::kLoop,
-                            static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};
-  int cost = 0;
-  for (const NestMember& member : nest.members) {
-    std::vector<bool> varies;
-    for (const Inst& inst : member.loops.block.insts) {
-      const auto step = sym::LinearCoefficient(inst.index, last);
-      bool differs =
-          !step || !step->Is(0) || sym::ContainsKind(inst.index, sym::AtomKind::kIndirect);
-      for (int arg : inst.args) differs = differs || varies[arg];
-      if (inst.kind == InstKind::kCompute && !differs) cost += InfoOf(inst.op).cost;
-      if (inst.kind == InstKind::kLoad && !differs) cost += kLoadCost;
-      varies.push_back(differs);
-    }
-  }
-  return cost;
-}
-
-// Rows whose scalars would cost more than a vector, were they computed for each.
-bool HasDearRows(const Nest& nest) {
-  return !nest.inner.empty() && sym::Hint(nest.inner.back()) >= kLeastDearRow &&
-         RowCost(nest) > kCheapScalars;
-}
-
-bool FindsPlaces(const Nest& nest) {
-  for (const NestMember& member : nest.members) {
-    for (const Reduction& reduction : member.loops.reductions) {
-      if (IsArg(reduction.kind)) return true;
-    }
-  }
-  return false;
-}
 
 int RoundUpToWarp(int64_t threads) {
   return static_cast<int>((threads + kWarp - 1) / kWarp) * kWarp;
@@ -191,7 +141,7 @@ class Planner {
     }
     plan_.kind = CudaPlan::kElements;
     // An optimizer's powers of its step, say, are worth several vectors.
-    if (nest_.outer.empty() && ScalarCost(nest_) > kCheapScalars) plan_.turns = kTurns;
+    if (HasDearScalars(nest_)) plan_.turns = kTurns;
     plan_.blocks = sym::CeilDiv(rows_ * vectors_, Expr(plan_.threads * plan_.turns));
   }
 
@@ -219,12 +169,25 @@ class Planner {
     }
     if (plan_.chunks == 0) Loop(sums);
     if (sums) {
-      plan_.resident = SweepersOfRows();
+      if (!plan_.ahead) plan_.resident = SweepersOfRows();
       plan_.last_block = !HasColumnAccumulators();
       Bound(sym::CeilDiv(rows_, Expr(plan_.groups())), Multiprocessors() * plan_.resident);
     } else if (!plan_.loops_rows) {
       plan_.blocks = sym::CeilDiv(rows_, Expr(plan_.groups()));
     }
+  }
+
+  // Groups of whole warps do their rows side by side: only plain states are combined, and nothing
+  // of the whole block.
+  bool MayHaveParts() const {
+    return std::all_of(nest_.members.begin(), nest_.members.end(), [](const NestMember& m) {
+      return std::all_of(m.loops.reductions.begin(), m.loops.reductions.end(),
+                         [&](const Reduction& r) {
+                           if (m.reduces_outer) return IsColumnSum(m);
+                           return r.kind == ReduceKind::kSum || r.kind == ReduceKind::kMax ||
+                                  r.kind == ReduceKind::kMin || r.kind == ReduceKind::kWelford;
+                         });
+    });
   }
 
   bool HasColumnAccumulators() const {
@@ -235,8 +198,11 @@ class Planner {
   // bound what each thread may hold.
   int SweepersOfRows() const {
     const int held = plan_.chunks * plan_.width * HeldArrays(nest_);
-    if (!HasColumnAccumulators())
-      return std::max(1, Registers() / (kRegistersOfTotals + held) / plan_.threads);
+    if (!HasColumnAccumulators()) {
+      const bool is_short = sym::Hint(vectors_) < int64_t{kVectorsOfShortRow} * plan_.group;
+      const int registers = (is_short ? kRegistersOfShortRows : kRegistersOfTotals) + held;
+      return std::max(1, Registers() / registers / plan_.threads);
+    }
     const int threads = held > kMuchHeldInSweep ? kMuchHeldThreads : kRowSweepThreads;
     return std::max(1, (threads + plan_.threads / 2) / plan_.threads);
   }
@@ -266,12 +232,13 @@ class Planner {
   // Nothing is reduced, but only within rows are vectors wide, or scalars are shared.
   bool PaysByRows() const {
     if (nest_.outer.empty() || HasFewLongRows()) return false;
-    return IsSeldom(nest_) || (IsLongRow() && (MoreWithinRows(widths_) || HasDearRows(nest_)));
+    return IsSeldom(nest_) || HasChasedRows(nest_) ||
+           (IsLongRow() && (MoreWithinRows(widths_) || HasDearRows(nest_)));
   }
 
   // Every thread runs through its part of the row, with several vectors under way.
   void RowsOfElements() {
-    if (IsSeldom(nest_)) return SeldomRows();
+    if (IsSeldom(nest_) || HasChasedRows(nest_)) return SeldomRows();
     UseWholeWidth(/*may_peel=*/true);
     const int64_t vectors = std::max<int64_t>(1, sym::Hint(vectors_));
     Threads(static_cast<int>(std::clamp<int64_t>(RoundUpToWarp(vectors / kVectorsOfDearRow),
@@ -286,6 +253,11 @@ class Planner {
     plan_.kind = CudaPlan::kRows;
     Threads(kUsualThreads);
     plan_.group = PartOfWarp(std::max<int64_t>(1, sym::Hint(vectors_)));
+    const auto vectors = vectors_.AsConstant();
+    if (vectors && *vectors <= kMostLoadedFirst * plan_.group) {
+      plan_.chunks = static_cast<int>((*vectors + plan_.group - 1) / plan_.group);
+      plan_.loads_first = true;
+    }
     plan_.blocks = sym::CeilDiv(rows_, Expr(plan_.groups()));
   }
 
@@ -346,9 +318,36 @@ class Planner {
     return holds;
   }
 
+  // Sums of columns leave registers for few threads: those that there are have the next row's loads
+  // under way while they reduce the present one. Whether it pays; then it has chosen the group.
+  bool SweepsAhead(int64_t vectors, int64_t of_vector) {
+    const int columns = ColumnArrays(nest_);
+    if (columns == 0 || fixed_ > 0 || plan_.partial || plan_.interleaved) return false;
+    if (!vectors_.AsConstant()) return false;
+    int threads = kThreadsAhead, group = kThreadsAhead;
+    if (HeldArrays(nest_) == columns) {
+      if (vectors < kLeastVectorsAhead) return false;  // fewer are a warp's
+    } else {
+      if (vectors <= kWarp || !MayHaveParts()) return false;
+      const int64_t chunks = std::max<int64_t>(1, kMostHeldAhead / of_vector);
+      group = static_cast<int>(
+          std::clamp<int64_t>(RoundUpToWarp((vectors + chunks - 1) / chunks), kWarp, threads));
+      threads = std::max(kUsualThreads, group) / group * group;
+    }
+    const int64_t held = (vectors + group - 1) / group * of_vector;
+    if (held > kMostHeldAhead) return false;
+    Threads(threads);
+    plan_.group = group;
+    plan_.resident = (held <= kLittleHeldAhead && group < threads ? 2 : 1) *
+                     std::max(1, kThreadsAhead / threads);
+    return true;
+  }
+
   // A warp needs no barrier to reduce a row; what it cannot hold is a block's. `of_vector`:
   // elements that one vector of the row has in all arrays.
   void ChooseSweepGroup(int64_t vectors, int64_t of_vector) {
+    plan_.ahead = SweepsAhead(vectors, of_vector);
+    if (plan_.ahead) return;
     if ((vectors + kWarp - 1) / kWarp * of_vector <= kMostHeld) {
       plan_.group = PartOfWarp(vectors);
       return Threads(kRowSweepBlock);
@@ -430,7 +429,7 @@ Nest PrepareForCuda(const Program& program, Nest nest) {
   for (NestMember& member : nest.members) member.reduces_outer = member.reduces_inner;
   if (nest.inner.size() < 2 || !IsPointwise(nest)) return nest;
   const Widths widths = ChooseWidth(program, nest);
-  if (widths.columns || HasDearRows(nest) || IsSeldom(nest) ||
+  if (widths.columns || HasDearRows(nest) || IsSeldom(nest) || HasChasedRows(nest) ||
       (MoreWithinRows(widths) && sym::Hint(nest.inner.back()) >= kLeastInterleaved)) {
     nest.outer.assign(nest.inner.begin(), nest.inner.end() - 1);
     nest.inner.erase(nest.inner.begin(), nest.inner.end() - 1);
@@ -461,6 +460,8 @@ std::string ToString(const CudaPlan& plan) {
   if (plan.anywhere) text += plan.peeled ? " peeled" : " anywhere";
   if (plan.tiled) text += " tiled";
   if (plan.loops_rows) text += " loops";
+  if (plan.ahead) text += " ahead";
+  if (plan.loads_first) text += " loads-first";
   if (plan.turns > 1) absl::StrAppend(&text, " turns", plan.turns);
   if (plan.parts > 1) absl::StrAppend(&text, " parts", plan.parts);
   if (plan.last_block) text += " last-block";

@@ -47,7 +47,12 @@ struct CudaPlan {
   int resident = 1;  // blocks that a multiprocessor has room for, which bounds registers
   // kElements: the function serves several nests, and finds sizes and buffers by its arguments.
   bool of_many = false;
-  int rows_at_once = 1;           // tiled: rows of which a thread has the loads under way
+  int rows_at_once = 1;  // tiled: rows of which a thread has the loads under way
+  // Of rows that a block does one after the other: the loads of the next one are issued before the
+  // present one is worked on, and wait in registers as they lie in memory. With `chunks`.
+  bool ahead = false;
+  // Of rows of a thread's vectors: all are loaded before any is stored. With `chunks`.
+  bool loads_first = false;
   bool tiled = false;             // kSweep: blocks take one group-wide tile of the columns each
   std::optional<TilePlan> tiles;  // kTiles
   Expr blocks;                    // of the nest

@@ -7,6 +7,8 @@
 //                            kGroupSharedBytes of shared memory, aligned to 16 bytes.
 //
 // `shared` is a pointer, or a GroupMemory, with which a block's reduction has one barrier less.
+// With groups_of(GroupMemory) a block has several groups of whole warps, at most 15, which need not
+// agree.
 #ifndef TENSORD_CUDA_GROUP_CUH_
 #define TENSORD_CUDA_GROUP_CUH_
 
@@ -27,6 +29,11 @@ struct GroupMemory {
   void* shared;
   int turn = 0;
 };
+
+struct PartMemory {
+  GroupMemory& memory;
+};
+TK_FN PartMemory groups_of(GroupMemory& memory) { return {memory}; }
 
 // --- moving values between the lanes of a warp
 
@@ -72,6 +79,12 @@ template <class T, class Way>
 TK_FN Vec<T, 1> shuffle(Vec<T, 1> v, Way way) {
   return {{shuffle(v.at[0], way)}};
 }
+template <class T, int W, class Way>
+TK_FN Vec<T, W> shuffle(Vec<T, W> v, Way way) {
+  Vec<T, W> r;
+  TK_EACH(i) r.at[i] = shuffle(v.at[i], way);
+  return r;
+}
 template <class T, class Way>
 TK_FN ArgVec<T, 1> shuffle(ArgVec<T, 1> s, Way way) {
   return {shuffle(s.value, way), shuffle(s.index, way)};
@@ -109,6 +122,28 @@ TK_FN S* slots(GroupMemory& memory) {
   return reinterpret_cast<S*>(static_cast<char*>(memory.shared) +
                               memory.turn * (kGroupSharedBytes / 2));
 }
+template <class S>
+TK_FN S* slots(PartMemory part) {
+  return slots<S>(part.memory);
+}
+
+// The barrier of a group, and its first warp's slot.
+template <int G, class M>
+TK_FN void meet(M&) {
+  __syncthreads();
+}
+template <int G>
+TK_FN void meet(PartMemory&) {
+  ptx::meet(int(threadIdx.x / G) + 1, G);
+}
+template <int G, class M>
+TK_FN int first_slot(M&) {
+  return 0;
+}
+template <int G>
+TK_FN int first_slot(PartMemory&) {
+  return int(threadIdx.x / G) * (G / 32);
+}
 
 TK_FN constexpr int power_of_two_from(int n) {
   int p = 1;
@@ -129,10 +164,10 @@ TK_FN S reduce_group(S s, F f, S identity, M&& memory) {
     s = reduce_warp<32>(s, f);
     S* const slot = slots<S>(memory);
     if (lane() == 0) slot[threadIdx.x / 32] = s;
-    __syncthreads();
+    meet<G>(memory);
     const int mine = lane() % kSlots;
     S other = identity;
-    if (kWarps == kSlots || mine < kWarps) other = slot[mine];
+    if (kWarps == kSlots || mine < kWarps) other = slot[first_slot<G>(memory) + mine];
     return reduce_warp<kSlots>(other, f);
   }
 }
@@ -159,6 +194,12 @@ TK_GROUP_REDUCE(group_mul, Mul, T(1))
 TK_GROUP_REDUCE(group_min, Min, highest<T>())  // NaN wins
 TK_GROUP_REDUCE(group_max, Max, lowest<T>())
 #undef TK_GROUP_REDUCE
+
+// Several sums with the barriers of one; a slot has room for 24 bytes.
+template <int G, class T, int N, class M>
+TK_FN Vec<T, N> group_add_each(Vec<T, N> x, M&& memory) {
+  return impl::reduce_group<G>(x, impl::Add(), broadcast<N>(T(0)), memory);
+}
 
 namespace impl {
 template <int G>
@@ -221,10 +262,10 @@ TK_FN OnlineSoftmax<1> group_softmax(OnlineSoftmax<1> s, M&& memory) {
     s = impl::softmax_warp<32>(s);
     OnlineSoftmax<1>* const slot = impl::slots<OnlineSoftmax<1>>(memory);
     if (impl::lane() == 0) slot[threadIdx.x / 32] = s;
-    __syncthreads();
+    impl::meet<G>(memory);
     const int mine = impl::lane() % kSlots;
     OnlineSoftmax<1> other = softmax_init<1>();
-    if (kWarps == kSlots || mine < kWarps) other = slot[mine];
+    if (kWarps == kSlots || mine < kWarps) other = slot[impl::first_slot<G>(memory) + mine];
     return impl::softmax_warp<kSlots>(other);
   }
 }

@@ -94,6 +94,11 @@ template <class S, int W>
 TK_FN Vec<Compute<S>, W> load(const S* p) {
   return unpack<S, W>(impl::read_packed<impl::Cache::kUsual, S, W>(p));
 }
+// The same, as they lie in memory: for tk::unpack.
+template <class S, int W>
+TK_FN Packed<S, W> load_packed(const S* p) {
+  return impl::read_packed<impl::Cache::kUsual, S, W>(p);
+}
 // Global memory only, as load_const.
 template <class S, int W>
 TK_FN Vec<Compute<S>, W> load_streaming(const S* p) {

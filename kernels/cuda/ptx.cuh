@@ -131,6 +131,11 @@ TK_FN void add_float4(void* p, float a, float b, float c, float d) {
 #define TK_HAS_VECTOR_ADD 0
 #endif
 
+// A barrier of some of a block's warps: of `threads` threads; barrier 0 is the whole block's.
+TK_FN void meet(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
 // Words of 64 bits that other blocks wait for: everything before a release is seen after an
 // acquire that reads it.
 TK_FN void store_release(unsigned long long* p, unsigned long long x) {

@@ -92,7 +92,7 @@ struct Block {
     int arrived = 0;
     unsigned number = 0;
   };
-  Meeting whole;
+  Meeting whole, parts[16];
   struct Warp {
     Meeting of_size[6][32];
     uint32_t word[32];
@@ -255,6 +255,9 @@ inline float reciprocal_approx(float x) {
   return std::fabs(r) < 0x1p-126f ? std::copysign(0.0f, r) : r;
 }
 inline int behind_branch(int x) { return x; }
+inline void meet(int barrier, int threads) {
+  cuda_on_host::block->Meet(cuda_on_host::block->parts[barrier], threads);
+}
 template <class Add>
 void AddToBits(void* p, const Add& add) {
   std::atomic_ref<uint16_t> at(*static_cast<uint16_t*>(p));

@@ -108,6 +108,15 @@ GraphBuilder Loss(const Dim& rows, const Dim& columns, v1::DType dtype = kF32) {
                           {g.Meta(Shape{}, dtype), g.Meta(Shape{}, dtype)});
   return g.Output(loss).Output(loss.result(1));
 }
+// A total of all elements, the columns' maxima and the rows' sums.
+GraphBuilder ThreeWays(const Dim& rows, const Dim& columns, v1::DType dtype = kF32) {
+  GraphBuilder g(kCuda);
+  const Ref x = g.Input({rows, columns}, dtype);
+  const Ref square = g.Node("aten::mul.Tensor", {x, x}, g.Meta({rows, columns}, dtype));
+  g.Output(g.Node("aten::sum", {square, nullptr}, g.Meta(Shape{}, dtype)));
+  g.Output(g.Node(kMax, {x, Ints({0}), false}, g.Meta({columns}, dtype)));
+  return g.Output(g.Node(kSum, {x, Ints({1}), false, nullptr}, g.Meta({rows}, dtype)));
+}
 // Two totals of a flat tensor.
 GraphBuilder Totals(const Dim& elements, v1::DType dtype = kF32) {
   GraphBuilder g(kCuda);
@@ -227,12 +236,12 @@ GraphBuilder Adam(int elements) {
 
 TEST(CudaSweeps, NormGradients) {
   ExpectPlansAndNumbers({
-      {"768", LayerNormBackward(67, 768), {"sweep w4 t128 g32 c6 loops"}},
-      {"768 narrow", LayerNormBackward(67, 768, kBF16), {"sweep w8 t128 g32 c3 loops"}},
-      {"1024", LayerNormBackward(66, 1024), {"sweep w4 t128 g32 c8 loops"}},
-      {"1024 narrow", LayerNormBackward(66, 1024, kBF16), {"sweep w8 t128 g32 c4 loops"}},
+      {"768", LayerNormBackward(67, 768), {"sweep w4 t256 g64 c3 loops ahead"}},
+      {"768 narrow", LayerNormBackward(67, 768, kBF16), {"sweep w8 t256 g64 c2 loops ahead"}},
+      {"1024", LayerNormBackward(66, 1024), {"sweep w4 t256 g64 c4 loops ahead"}},
+      {"1024 narrow", LayerNormBackward(66, 1024, kBF16), {"sweep w8 t256 g64 c2 loops ahead"}},
       {"1537", LayerNormBackward(64, 1537), {"sweep w4 t128 g128 c4 interleaved loops"}},
-      {"8190", LayerNormBackward(64, 8190), {"sweep w2 t512 g512 c8 loops"}},
+      {"8190", LayerNormBackward(64, 8190), {"sweep w2 t480 g480 c9 loops ahead"}},
       {"8190 narrow",
        LayerNormBackward(64, 8190, kBF16),
        {"sweep w8 t512 g512 c2 interleaved loops"}},
@@ -245,8 +254,12 @@ TEST(CudaSweeps, NormGradients) {
       {"few rows",
        LayerNormBackward(2, 768, kBF16),
        {"rows w8 t256 g32 c3", "elements w8 t256 g1 c0", "elements w8 t256 g1 c0"}},
-      {"root mean square of 768", RmsNormBackward(67, 768, kBF16), {"sweep w8 t128 g32 c3 loops"}},
-      {"root mean square of 3000", RmsNormBackward(64, 3000), {"sweep w4 t160 g160 c5 loops"}},
+      {"root mean square of 768",
+       RmsNormBackward(67, 768, kBF16),
+       {"sweep w8 t256 g32 c3 loops ahead"}},
+      {"root mean square of 3000",
+       RmsNormBackward(64, 3000),
+       {"sweep w4 t256 g128 c6 loops ahead"}},
   });
 }
 
@@ -362,6 +375,8 @@ TEST(CudaSweeps, Totals) {
        Loss(3, 40001),
        {"sweep w4 t256 g256 c0 interleaved loops last-block", "rows w1 t256 g4 c1",
         "elements w1 t256 g1 c0"}},
+      {"three ways", ThreeWays(67, 8192), {"sweep w4 t512 g512 c4 loops ahead"}},
+      {"three ways, few columns", ThreeWays(67, 2048), {"sweep w4 t128 g32 c16 loops"}},
       {"flat", Totals(20000), {"sweep w4 t256 g1 c0 loops last-block", "elements w1 t256 g1 c0"}},
       {"flat odd",
        Totals(9999, kBF16),
@@ -371,7 +386,7 @@ TEST(CudaSweeps, Totals) {
 
 TEST(CudaSweeps, Symbolic) {
   std::vector<CudaCase> cases{
-      {"rows", LayerNormBackward(S(), 768, kBF16), {"sweep w8 t128 g32 c3 loops"}},
+      {"rows", LayerNormBackward(S(), 768, kBF16), {"sweep w8 t256 g64 c2 loops ahead"}},
       {"rows in a loop",
        LayerNormBackward(S(), 8190, kF32, true),
        {"sweep w2 t1024 g1024 c0 loops"}},
@@ -392,7 +407,7 @@ TEST(CudaSweeps, Symbolic) {
       {"sum in the middle", SumOver({3, S(), 96}, 1), {"columns w4 t128 g1 c0"}},
       {"sum of columns in the middle", SumOver({3, 20, S()}, 1), {"columns w1 t128 g1 c0"}},
       {"logarithms", LogSoftmax(3, S()), {"rows w1 t1024 g1024 c0"}},
-      {"two rows", LayerNormBackward(S(), 768), {"sweep w4 t128 g32 c6 loops"}},
+      {"two rows", LayerNormBackward(S(), 768), {"sweep w4 t256 g64 c3 loops ahead"}},
   };
   const int64_t sizes[] = {67, 3, 33, 9, 1537, 21, 5001, 41, 99, 30, 33, 2049, 2};
   for (size_t i = 0; i < cases.size(); ++i) {
@@ -444,7 +459,7 @@ TEST(CudaSweeps, Elements) {
        {"elements w4 t256 g1 c0", "elements w4 t256 g1 c0"}},
       {"rows added narrow",
        EmbeddingBackward(40, 768, kBF16, 3),
-       {"elements w4 t256 g1 c0", "rows w4 t256 g32 c0", "elements w4 t256 g1 c0"}},
+       {"elements w4 t256 g1 c0", "rows w4 t256 g32 c6 loads-first", "elements w4 t256 g1 c0"}},
       {"short rows added",
        EmbeddingBackward(40, 5, kF32),
        {"elements w1 t256 g1 c0", "elements w1 t256 g1 c0"}},
@@ -453,7 +468,7 @@ TEST(CudaSweeps, Elements) {
        {"elements w1 t256 g1 c0", "elements w1 t256 g1 c0", "elements w1 t256 g1 c0"}},
       {"rows added but for one",
        EmbeddingBackward(40, 768, kF32, 3),
-       {"elements w4 t256 g1 c0", "rows w4 t256 g32 c0"}},
+       {"elements w4 t256 g1 c0", "rows w4 t256 g32 c6 loads-first"}},
       {"optimizer", Adam(9000), {"elements w4 t256 g1 c0 turns4"}},
       {"optimizer odd", Adam(4097), {"elements w1 t256 g1 c0 turns4"}},
   };
@@ -469,15 +484,19 @@ TEST(CudaSweeps, LargeTables) {
   std::vector<CudaCase> cases{
       {"many of a row",
        LargeEmbeddingBackward(40, 64, kF32),
-       {number, write, "rows w4 t256 g16 c0"}},
-      {"wide", LargeEmbeddingBackward(40, 768, kF32), {number, write, "rows w4 t256 g32 c0"}},
-      {"padding", LargeEmbeddingBackward(40, 64, kF32, 3), {number, write, "rows w4 t256 g16 c0"}},
+       {number, write, "rows w4 t256 g16 c1 loads-first"}},
+      {"wide",
+       LargeEmbeddingBackward(40, 768, kF32),
+       {number, "rows w4 t256 g32 c6 loads-first", "rows w4 t256 g32 c6 loads-first"}},
+      {"padding",
+       LargeEmbeddingBackward(40, 64, kF32, 3),
+       {number, write, "rows w4 t256 g16 c1 loads-first"}},
       {"narrow",
        LargeEmbeddingBackward(40, 64, kBF16, 3),
-       {number, write, "rows w4 t256 g16 c0", write}},
+       {number, write, "rows w4 t256 g16 c1 loads-first", write}},
       {"int32",
        LargeEmbeddingBackward(40, 64, kF32, -1, v1::DTYPE_INT32),
-       {"elements w4 t256 g1 c0", write, "rows w4 t256 g16 c0"}},
+       {"elements w4 t256 g1 c0", write, "rows w4 t256 g16 c1 loads-first"}},
       {"odd",
        LargeEmbeddingBackward(38, 37, kF32),
        {number, "elements w1 t256 g1 c0", "rows w1 t128 g32 c2"}},

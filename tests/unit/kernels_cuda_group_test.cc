@@ -202,6 +202,69 @@ void CheckGroup() {
     }
   }
 }
+// Groups of whole warps that do not agree: each has one more round than the one before.
+template <int G, int T>
+void CheckGroupsOfBlock() {
+  const std::vector<float> values = Normal(T);
+  struct Result {
+    float sum, least, most, mean, weight;
+    tk::Vec<float, 3> each;
+  };
+  std::vector<std::vector<Result>> results(T);
+  alignas(16) static char shared[tk::kGroupSharedBytes];
+  RunBlock(T, [&] {
+    tk::GroupMemory memory{shared};
+    const int t = int(threadIdx.x);
+    for (int round = 0; round <= t / G; ++round) {
+      const float x = values[t] + float(round);
+      Result r = {};
+      r.sum = tk::group_add<G>(x, tk::groups_of(memory));
+      r.least = tk::group_min<G>(x, tk::groups_of(memory));
+      r.each = tk::group_add_each<G>(tk::Vec<float, 3>{{x, 2 * x, 1}}, tk::groups_of(memory));
+      r.most = tk::group_max<G>(x, tk::groups_of(memory));
+      const auto lane = tk::broadcast<1>(x);
+      r.mean = tk::group_welford<G>(
+                   tk::welford_reduce(tk::welford_add(tk::welford_start<float, 1>(), lane)),
+                   tk::groups_of(memory))
+                   .mean.at[0];
+      r.weight = tk::group_softmax<G>(
+                     tk::softmax_reduce(tk::softmax_add(tk::softmax_start<float, 1>(), lane)),
+                     tk::groups_of(memory))
+                     .sum.at[0];
+      results[t].push_back(r);
+    }
+  });
+  for (int t = 0; t < T; ++t) {
+    const int first = t / G * G;
+    ASSERT_EQ(results[t].size(), size_t(t / G + 1));
+    for (int round = 0; round <= t / G; ++round) {
+      double sum = 0, weight = 0;
+      float least = kInf, most = -kInf;
+      for (int i = first; i < first + G; ++i) {
+        const float x = values[i] + float(round);
+        sum += x, least = std::min(least, x), most = std::max(most, x);
+      }
+      for (int i = first; i < first + G; ++i) {
+        weight += std::exp(double(values[i]) + round - most);
+      }
+      const Result& r = results[t][round];
+      ASSERT_NEAR(r.sum, sum, 1e-5 * std::fabs(sum)) << "thread " << t << " of groups of " << G;
+      ASSERT_EQ(r.least, least);
+      ASSERT_EQ(r.most, most);
+      ASSERT_NEAR(r.mean, sum / G, 1e-5 * std::fabs(sum / G));
+      ASSERT_NEAR(r.weight, weight, 1e-5 * weight);
+      ASSERT_NEAR(r.each.at[0], sum, 1e-5 * std::fabs(sum));
+      ASSERT_NEAR(r.each.at[1], 2 * sum, 2e-5 * std::fabs(sum));
+      ASSERT_EQ(r.each.at[2], float(G));
+    }
+  }
+}
+TEST(GroupTest, GroupsOfABlock) {
+  CheckGroupsOfBlock<64, 256>();
+  CheckGroupsOfBlock<96, 480>();
+  CheckGroupsOfBlock<128, 512>();
+  CheckGroupsOfBlock<256, 256>();
+}
 TEST(GroupTest, PartsOfAWarp) {
   CheckGroup<1>();
   CheckGroup<2>();

@@ -1,0 +1,112 @@
+#include "compiler/codegen/cuda_traits.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "compiler/codegen/cpp_text.h"
+
+namespace tensord::compiler {
+namespace {
+
+// Scalars that every thread may compute for one vector.
+constexpr int kCheapScalars = 30;
+constexpr int kLoadCost = 6;
+// Shorter rows are left in parts of a block that idle.
+constexpr int64_t kLeastDearRow = 8192;
+// Elements of a row that is found by loads behind each other.
+constexpr int64_t kLeastChasedRow = 128;
+
+int CostOfScalars(const Nest& nest) {
+  int cost = 0;
+  for (const NestMember& member : nest.members) {
+    std::vector<bool> varies;
+    for (const Inst& inst : member.loops.block.insts) {
+      bool differs = (inst.kind == InstKind::kLoad || inst.kind == InstKind::kIndex) &&
+                     (sym::ContainsKind(inst.index, sym::AtomKind::kLoop) ||
+                      sym::ContainsKind(inst.index, sym::AtomKind::kIndirect));
+      for (int arg : inst.args) differs = differs || varies[arg];
+      if (inst.kind == InstKind::kCompute && !differs) cost += InfoOf(inst.op).cost;
+      varies.push_back(differs);
+    }
+  }
+  return cost;
+}
+
+// What is computed and loaded for a row of a pointwise nest before its vectors, in instructions.
+int RowCost(const Nest& nest) {
+  const sym::SymbolKey last{sym::AtomKind::kLoop,
+                            static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};
+  int cost = 0;
+  for (const NestMember& member : nest.members) {
+    std::vector<bool> varies;
+    for (const Inst& inst : member.loops.block.insts) {
+      const auto step = sym::LinearCoefficient(inst.index, last);
+      bool differs =
+          !step || !step->Is(0) || sym::ContainsKind(inst.index, sym::AtomKind::kIndirect);
+      for (int arg : inst.args) differs = differs || varies[arg];
+      if (inst.kind == InstKind::kCompute && !differs) cost += InfoOf(inst.op).cost;
+      if (inst.kind == InstKind::kLoad && !differs) cost += kLoadCost;
+      varies.push_back(differs);
+    }
+  }
+  return cost;
+}
+
+}  // namespace
+
+bool IsPointwise(const Nest& nest) {
+  return std::all_of(nest.members.begin(), nest.members.end(), [](const NestMember& m) {
+    return m.has_inner && m.position <= 1 && m.loops.reductions.empty();
+  });
+}
+
+bool HasDearScalars(const Nest& nest) {
+  return nest.outer.empty() && CostOfScalars(nest) > kCheapScalars;
+}
+
+bool HasDearRows(const Nest& nest) {
+  return !nest.inner.empty() && sym::Hint(nest.inner.back()) >= kLeastDearRow &&
+         RowCost(nest) > kCheapScalars;
+}
+
+bool HasChasedRows(const Nest& nest) {
+  if (nest.inner.empty() || sym::Hint(nest.inner.back()) < kLeastChasedRow) return false;
+  const sym::SymbolKey last{sym::AtomKind::kLoop,
+                            static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};
+  bool chased = false;
+  for (const NestMember& member : nest.members) {
+    std::map<int, int> depth;  // by symbol: loads behind each other
+    std::vector<int> of_value;
+    const auto of_index = [&](const Expr& index) {
+      int most = 0;
+      sym::ForEachSymbol(index, [&](const sym::Atom& atom) {
+        if (atom.kind == sym::AtomKind::kIndirect) most = std::max(most, depth[atom.id]);
+      });
+      return most;
+    };
+    for (const Inst& inst : member.loops.block.insts) {
+      int most = of_index(inst.index);
+      for (int arg : inst.args) most = std::max(most, of_value[arg]);
+      if (inst.guard >= 0) most = std::max(most, of_value[inst.guard]);
+      if (inst.kind == InstKind::kLoad) {
+        chased = chased || (most >= 2 && sym::Contains(inst.index, last));
+        ++most;
+      }
+      if (inst.kind == InstKind::kIndirect) depth[inst.symbol] = most;
+      of_value.push_back(most);
+    }
+  }
+  return chased;
+}
+
+bool FindsPlaces(const Nest& nest) {
+  for (const NestMember& member : nest.members) {
+    for (const Reduction& reduction : member.loops.reductions) {
+      if (IsArg(reduction.kind)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,28 @@
+// What a CUDA nest is like, as far as the plan of its threads depends on that.
+#ifndef TENSORD_COMPILER_CODEGEN_CUDA_TRAITS_H_
+#define TENSORD_COMPILER_CODEGEN_CUDA_TRAITS_H_
+
+#include "compiler/schedule/nest.h"
+
+namespace tensord::compiler {
+
+// Nothing is reduced, and there is one pass.
+bool IsPointwise(const Nest& nest);
+
+// What is computed from scalars alone, the same in every thread of a nest without rows, costs as
+// much as several vectors.
+bool HasDearScalars(const Nest& nest);
+
+// Rows whose scalars would cost more than a vector, were they computed for each.
+bool HasDearRows(const Nest& nest);
+
+// Rows of at least a warp's vectors whose places are found by one load after the other: a thread
+// for each vector would wait as long for one of them as for several.
+bool HasChasedRows(const Nest& nest);
+
+// Some reduction says where its result is.
+bool FindsPlaces(const Nest& nest);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_CODEGEN_CUDA_TRAITS_H_
