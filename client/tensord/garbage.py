@@ -3,7 +3,8 @@
 Python walks every object of the process once the objects that survived are a quarter more than at
 its last walk. A job has a million of them before it compiles anything, and capture adds several
 hundred thousand that live on, so each graph of a model sets off a walk or more of some tenths of a
-second. Younger generations are collected as ever: what capture makes and drops goes at once.
+second. Younger generations are collected as ever: what capture makes and drops goes at once. The
+next full collection comes when the job itself has made enough objects.
 """
 
 from __future__ import annotations
@@ -42,15 +43,25 @@ class Pause:
             self._holders.discard(holder)
             if self._holders or self._before is None:
                 return
-            if gc.get_threshold() == (*self._before[:2], _NEVER):
-                gc.set_threshold(*self._before)
-            self._before = None
+            before, self._before = self._before, None
+            if gc.get_threshold() != (*before[:2], _NEVER):
+                return
+            gc.set_threshold(*before)
+        _count_anew()
 
     def end(self) -> None:
         """In a forked child: nobody captures there."""
         self._lock = threading.Lock()
         for holder in [*self._holders, None]:
             self.release(holder)
+
+
+def _count_anew() -> None:
+    """Has Python count from here to its next full collection, which is long due."""
+    if gc.isenabled() and gc.get_freeze_count() == 0:  # else what the user froze would thaw
+        gc.collect(1)
+        gc.freeze()
+        gc.unfreeze()  # into the oldest generation, all counts zero
 
 
 _pause = Pause()

@@ -64,12 +64,12 @@ def run(joint: fx.GraphModule) -> int | None:
 
 
 def _is_plain(node: fx.Node) -> bool:
-    """True for a call of an operator with a schema, and for arithmetic on sizes."""
+    """True for a call of an operator with a schema, and for functions of sizes."""
     if node.op != "call_function":
         return node.op in ("placeholder", "get_attr", "output")
-    if isinstance(node.target, torch._ops.OpOverload):
+    if isinstance(node.target, torch._ops.OpOverload) or node.target is operator.getitem:
         return True
-    return getattr(operator, getattr(node.target, "__name__", ""), None) is node.target
+    return isinstance(node.meta.get("val"), _NUMBERS)
 
 
 def _writes(node: fx.Node) -> bool:
@@ -123,6 +123,7 @@ def _key(value: Any) -> Hashable:
     raise _Unknown
 
 
+_NUMBERS = (bool, int, float, torch.SymBool, torch.SymInt, torch.SymFloat)
 _CONSTANTS = (
     bool,
     int,
