@@ -21,6 +21,7 @@ from . import (
     devices,
     effects,
     fallback,
+    garbage,
     graph_passes,
     options,
     partition,
@@ -38,6 +39,9 @@ from .v1 import service_pb2
 log = logging.getLogger("tensord")
 
 _PRIMAL = re.compile(r"primals_(\d+)$")
+
+
+garbage.watch_dynamo()  # the package is imported when torch.compile is called: before any capture
 
 
 def compile_fx(
@@ -61,13 +65,15 @@ _parse = options.parse
 def _compile(
     module: fx.GraphModule, example_inputs: Sequence[Any], chosen: options.Options
 ) -> Callable[..., Any]:
+    garbage.watch_dynamo()
     start = time.perf_counter()
     exporting = STATS.seconds("export_seconds")
     before = graph_passes.Before()
     try:
-        greeting = rpc.client().hello()
-        before = _improve(module, options.switched_off(chosen))
-        return _autograd(chosen, greeting)(module, example_inputs)
+        with garbage.waits():
+            greeting = rpc.client().hello()
+            before = _improve(module, options.switched_off(chosen))
+            return _autograd(chosen, greeting)(module, example_inputs)
     except Exception as error:
         if _is_for_dynamo(error):
             raise
@@ -101,9 +107,7 @@ def _is_for_dynamo(error: Exception) -> bool:
 
 def _autograd(chosen: options.Options, greeting: Any) -> Callable[..., Any]:
     """AOTAutograd with this package's compilers, for one Dynamo graph."""
-    from torch._dynamo.backends.common import aot_autograd
-
-    inner = aot_autograd(
+    inner = torch_compat.autograd(
         fw_compiler=functools.partial(_compile_graph, chosen=chosen, label="forward"),
         bw_compiler=functools.partial(_compile_graph, chosen=chosen, label="backward"),
         inference_compiler=functools.partial(_compile_graph, chosen=chosen, label="inference"),

@@ -3,6 +3,7 @@ tensord's kernels compute again for little."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,13 @@ from torch import fx
 
 from . import fallback, random_ops, torch_compat
 from .counters import STATS
-from .graph_passes import batch_norm_relu, channels_last, pool_offsets, softmax_statistics
+from .graph_passes import (
+    batch_norm_relu,
+    channels_last,
+    common_subexpressions,
+    pool_offsets,
+    softmax_statistics,
+)
 
 _aten = torch.ops.aten
 
@@ -46,7 +53,21 @@ def partition(joint: fx.GraphModule, inputs: Any, **arguments: Any) -> Any:
     _run(joint, softmax_statistics.rewrite)
     _run(joint, pool_offsets.rewrite)
     _run(joint, batch_norm_relu.rewrite, "relus_recomputed")
-    return min_cut_rematerialization_partition(joint, inputs, compiler="inductor", **arguments)
+    with _subexpressions_merged(joint):
+        return min_cut_rematerialization_partition(joint, inputs, compiler="inductor", **arguments)
+
+
+def _subexpressions_merged(joint: fx.GraphModule) -> contextlib.AbstractContextManager[Any]:
+    """Merges common subexpressions, and has torch leave that out; where this fails or is left to
+    torch, it does it."""
+    if torch_compat.subexpressions_are_kept():
+        return contextlib.nullcontext()
+    try:
+        merged = common_subexpressions.run(joint) is not None
+    except Exception as error:
+        fallback.note(error, "a pass over the joint graph")
+        merged = False
+    return torch_compat.keep_subexpressions() if merged else contextlib.nullcontext()
 
 
 def _run(

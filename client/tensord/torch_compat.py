@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -86,11 +87,71 @@ def let_partitioner_recompute(ops: tuple[Any, ...], only_fused: tuple[Any, ...] 
     partitioners.get_default_op_list = extended
 
 
+def subexpressions_are_kept() -> bool:
+    """True where the partitioner does not merge common subexpressions: the user switched it off, or
+    torch no longer has the setting."""
+    from torch._functorch import config
+
+    return not getattr(config, "cse", False)
+
+
+def keep_subexpressions() -> contextlib.AbstractContextManager[Any]:
+    """A block in which the partitioner leaves common subexpressions as they are."""
+    from torch._functorch import config
+
+    return config.patch(cse=False)
+
+
 def must_save(node: fx.Node) -> None:
     """Marks a node of a joint graph: its value is saved for backward, never computed again."""
     from torch.utils.checkpoint import CheckpointPolicy
 
     node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def autograd(**compilers: Any) -> Callable[[fx.GraphModule, Any], Any]:
+    """AOTAutograd as a backend of Dynamo, with the arguments of torch's aot_autograd.
+
+    2.11 to 2.13: that imports TorchInductor's scheduler to write files under TORCH_COMPILE_DEBUG=1,
+    a tenth of a second and more of a process's first graph. What it does otherwise is done here but
+    for inputs that are not flat.
+    """
+    from torch._dynamo import disable
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._dynamo.utils import counters
+    from torch._functorch.aot_autograd import aot_module_simplified
+
+    def backward(*arguments: Any, **named: Any) -> Any:
+        """Neither the compiler nor what it returns is for Dynamo to trace."""
+        return disable(disable(compilers["bw_compiler"])(*arguments, **named))
+
+    def run(module: fx.GraphModule, inputs: Any) -> Any:
+        nested = any(isinstance(x, (list, tuple, dict)) for x in inputs)
+        if nested or os.environ.get("TORCH_COMPILE_DEBUG", "0") == "1":
+            return aot_autograd(**compilers)(module, inputs)
+        count = counters["aot_autograd"]
+        count["total"] += 1
+        try:
+            done = aot_module_simplified(module, inputs, **{**compilers, "bw_compiler": backward})
+        except Exception:
+            count["not_ok"] += 1
+            raise
+        count["ok"] += 1
+        return disable(done)
+
+    return run
+
+
+def around_compiles(begins: Callable[..., None], ends: Callable[..., None]) -> None:
+    """Has Dynamo call `begins` before and `ends` after its compilations, those within others left
+    out, whatever the backend; once, however often this is called.
+
+    2.11 to 2.13: torch._dynamo.reset() drops both. Where it is missing nothing is called.
+    """
+    handler = getattr(torch._dynamo, "callback_handler", None)
+    if handler is not None and begins not in handler.start_callbacks:
+        handler.register_end_callback(ends)
+        handler.register_start_callback(begins)
 
 
 def lower_backward_early() -> contextlib.AbstractContextManager[Any]:

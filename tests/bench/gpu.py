@@ -242,8 +242,8 @@ def _model_times(
     model, inputs = gpu_models.made(case, device.name, device.small)
     model.train(training)
 
-    def step(module: Any) -> Callable[[], torch.Tensor]:
-        return gpu_models.step_of(module, model, inputs, training, device.name)
+    def step(module: Any, graphs: bool = False) -> Callable[[], torch.Tensor]:
+        return gpu_models.step_of(module, model, inputs, training, device.name, graphs=graphs)
 
     runs = {"eager": step(model)}
 
@@ -264,7 +264,7 @@ def _model_times(
         with bench.attempt(entry, name):
             before = base()
             start = time.perf_counter()
-            run = step(_compile(model, told))
+            run = step(_compile(model, told), graphs="mode" in told)
             loss = run().item()
             entry["ready"][name] = time.perf_counter() - start
             for _ in range(3):  # warm-up and capture of graphs

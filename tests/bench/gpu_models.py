@@ -147,14 +147,17 @@ def step_of(
     training: bool,
     device: str,
     dtype: torch.dtype | None = torch.bfloat16,
+    graphs: bool = False,
 ) -> Callable[[], torch.Tensor]:
     """One inference step, or forward and backward (no optimizer), under autocast to `dtype`.
 
     module: the model as it is called, compiled or not; model: the holder of the parameters.
+    graphs: begins each step as CUDA graphs want it told; torch loads TorchInductor for that, which
+    is no part of a step without them.
     """
     enabled = dtype is not None
     kind = dtype or torch.bfloat16
-    mark = torch.compiler.cudagraph_mark_step_begin
+    mark = torch.compiler.cudagraph_mark_step_begin if graphs else lambda: None
     parameters = list(model.parameters())
 
     def loss() -> torch.Tensor:

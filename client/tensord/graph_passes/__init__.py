@@ -4,8 +4,8 @@ Each is a function of the GraphModule that returns how often it did something; e
 to rounding, and each is a file of its own. They run on graphs for GPUs only, whose library kernels
 they aim at; bodies of higher-order operators (checkpointing) are passed over as well.
 
-Four passes, channels_last, softmax_statistics, pool_offsets and batch_norm_relu, work on the joint
-graph of forward and backward; partition.py calls them.
+Five passes, channels_last, softmax_statistics, pool_offsets, batch_norm_relu and
+common_subexpressions, work on the joint graph of forward and backward; partition.py calls them.
 """
 
 from __future__ import annotations
