@@ -58,15 +58,16 @@ constexpr int kMuchHeldThreads = 256;
 // have room at once, for those that come late would sweep alone. Rows of fewer vectors for each
 // thread end so often that more blocks, with fewer registers, do better.
 constexpr int kRegistersOfTotals = 64;
-constexpr int kRegistersOfShortRows = 40;
+constexpr int kRegistersOfShortRows = 32;
 constexpr int kVectorsOfShortRow = 32;
 // Sweeps that load a row ahead: threads of a multiprocessor, elements that one of them holds in all
-// arrays, those of which twice as many threads have room, and vectors of a row that nothing is held
-// of.
+// arrays, those of which twice as many threads have room, vectors of a row that nothing is held of,
+// and rows of each group, of which fewer are not worth fewer groups.
 constexpr int kThreadsAhead = 512;
 constexpr int kMostHeldAhead = 72;
 constexpr int kLittleHeldAhead = 40;
 constexpr int kLeastVectorsAhead = 1024;
+constexpr int kLeastRowsAhead = 6;
 // Vectors of a row that a thread loads before it stores the first.
 constexpr int kMostLoadedFirst = 8;
 // A part of a split row has at least this many vectors for each thread.
@@ -335,11 +336,13 @@ class Planner {
       threads = std::max(kUsualThreads, group) / group * group;
     }
     const int64_t held = (vectors + group - 1) / group * of_vector;
-    if (held > kMostHeldAhead) return false;
+    const int resident = (held <= kLittleHeldAhead && group < threads ? 2 : 1) *
+                         std::max(1, kThreadsAhead / threads);
+    const int64_t groups = int64_t{Multiprocessors()} * resident * (threads / group);
+    if (held > kMostHeldAhead || sym::Hint(rows_) < kLeastRowsAhead * groups) return false;
     Threads(threads);
     plan_.group = group;
-    plan_.resident = (held <= kLittleHeldAhead && group < threads ? 2 : 1) *
-                     std::max(1, kThreadsAhead / threads);
+    plan_.resident = resident;
     return true;
   }
 
