@@ -159,11 +159,12 @@ class CudaDevice final : public Device {
   }
 
   TensordError ZeroFill(CallState& state, char* memory, size_t bytes) override {
+    if (bytes == 0) return TENSORD_OK;
     const auto address = reinterpret_cast<uint64_t>(memory);
     const CuResult result = state.driver->fill_bytes(address, 0, bytes, state.stream);
-    if (result == kCudaSuccess || bytes == 0) [[likely]]
+    if (result == kCudaSuccess) [[likely]]
       return TENSORD_OK;
-    return CudaFailed(*state.driver, result, "while the workspace's counters were zeroed");
+    return CudaFailed(*state.driver, result, "while a part of the workspace was zeroed");
   }
 
   bool Takes(uint32_t number) const override { return products_.Has(number); }
@@ -217,7 +218,7 @@ class CudaDevice final : public Device {
     const int64_t bytes = state.values[offset];
     if (bytes < 0 || bytes % kAlignment != 0 ||
         bytes > state.values[state.program->workspace_bytes]) [[unlikely]] {
-      return Fail(TENSORD_CORRUPT, Named(launch) + ": its scratch lies outside the workspace");
+      return Fail(TENSORD_CORRUPT, Named(launch) + ": its own memory lies outside the workspace");
     }
     *word = reinterpret_cast<uint64_t>(state.workspace + bytes);
     return TENSORD_OK;

@@ -201,7 +201,7 @@ std::string Describe(const v1::Step& step) {
     return fmt::format("call   {}{}{}", step.call().op(), step.call().overload().empty() ? "" : ".",
                        step.call().overload());
   }
-  if (step.has_zero_fill()) return "zero   counters";
+  if (step.has_zero_fill()) return "zero   a part of the workspace";
   return fmt::format("free   buffer {}", step.free());
 }
 

@@ -25,7 +25,7 @@ class Pause:
     """Full collections of this process, which wait while anybody holds them. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may compile
         self._holders: set[object] = set()
         self._before: tuple[int, int, int] | None = None
 
@@ -51,7 +51,7 @@ class Pause:
 
     def end(self) -> None:
         """In a forked child: nobody captures there."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         for holder in [*self._holders, None]:
             self.release(holder)
 
@@ -59,7 +59,6 @@ class Pause:
 def _count_anew() -> None:
     """Has Python count from here to its next full collection, which is long due."""
     if gc.isenabled() and gc.get_freeze_count() == 0:  # else what the user froze would thaw
-        gc.collect(1)
         gc.freeze()
         gc.unfreeze()  # into the oldest generation, all counts zero
 
@@ -81,7 +80,8 @@ def watch_dynamo() -> None:
 
     To be called again now and then: torch._dynamo.reset() undoes it.
     """
-    torch_compat.around_compiles(_dynamo_begins, _dynamo_ends)
+    if torch_compat.around_compiles(_dynamo_begins, _dynamo_ends):
+        _pause.release(_DYNAMO)  # what began before that will not be heard to end
 
 
 @contextlib.contextmanager

@@ -118,6 +118,7 @@ def autograd(**compilers: Any) -> Callable[[fx.GraphModule, Any], Any]:
     """
     from torch._dynamo import disable
     from torch._dynamo.backends.common import aot_autograd
+    from torch._dynamo.exc import TensorifyScalarRestartAnalysis
     from torch._dynamo.utils import counters
     from torch._functorch.aot_autograd import aot_module_simplified
 
@@ -133,6 +134,8 @@ def autograd(**compilers: Any) -> Callable[[fx.GraphModule, Any], Any]:
         count["total"] += 1
         try:
             done = aot_module_simplified(module, inputs, **{**compilers, "bw_compiler": backward})
+        except TensorifyScalarRestartAnalysis:
+            raise  # Dynamo begins again
         except Exception:
             count["not_ok"] += 1
             raise
@@ -142,16 +145,18 @@ def autograd(**compilers: Any) -> Callable[[fx.GraphModule, Any], Any]:
     return run
 
 
-def around_compiles(begins: Callable[..., None], ends: Callable[..., None]) -> None:
+def around_compiles(begins: Callable[..., None], ends: Callable[..., None]) -> bool:
     """Has Dynamo call `begins` before and `ends` after its compilations, those within others left
-    out, whatever the backend; once, however often this is called.
+    out, whatever the backend; once, however often this is called. True when it was not so before.
 
     2.11 to 2.13: torch._dynamo.reset() drops both. Where it is missing nothing is called.
     """
     handler = getattr(torch._dynamo, "callback_handler", None)
-    if handler is not None and begins not in handler.start_callbacks:
-        handler.register_end_callback(ends)
-        handler.register_start_callback(begins)
+    if handler is None or begins in handler.start_callbacks:
+        return False
+    handler.register_end_callback(ends)
+    handler.register_start_callback(begins)
+    return True
 
 
 def lower_backward_early() -> contextlib.AbstractContextManager[Any]:

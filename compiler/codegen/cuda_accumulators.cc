@@ -12,6 +12,9 @@
 namespace tensord::compiler {
 namespace {
 
+// Floats that a warp's slot has room for (kernels/cuda/group.cuh).
+constexpr size_t kMostSumsAtOnce = 6;
+
 // The prelude's function that combines the threads of a group.
 const char* GroupFunction(ReduceKind kind) {
   switch (kind) {
@@ -205,11 +208,12 @@ void CudaAccumulators::EmitState(const Accumulator& acc, const std::string& stat
 }
 
 void CudaAccumulators::EmitRowResults(int position) {
-  // Sums of one type share their barriers.
+  // Where a group has a barrier of its own, sums of one type share it.
   std::vector<const Accumulator*> sums;
   for (const Accumulator& acc : all_) {
     if (acc.member->position == position && !IsPrivate(acc) && HasParts(plan_.group) &&
-        acc.reduction->kind == ReduceKind::kSum && acc.type == "float" && sums.size() < 6) {
+        acc.reduction->kind == ReduceKind::kSum && acc.type == "float" &&
+        sums.size() < kMostSumsAtOnce) {
       sums.push_back(&acc);
     }
   }

@@ -20,7 +20,8 @@ CudaBody::CudaBody(const Program& program, const Nest& nest, KernelInterface* in
                    const CudaPlan& plan)
     : BodyEmitter(program, nest, interface),
       plan_(plan),
-      again_(LocalsComputedAgain(nest, plan.chunks > 0)) {
+      again_(LocalsComputedAgain(nest, plan.chunks > 0)),
+      seldom_(IsSeldom(nest)) {
   if (plan.chunks > 0) {
     repeated_ = RepeatedLoads(nest);
     stored_ = StoredAndRead(nest);
@@ -113,6 +114,13 @@ bool CudaBody::IsAhead(const Inst& inst) const {
          DependsOnRow(nest(), inst.index);
 }
 
+// What is known of the row before its vectors says where, and whether, to load.
+bool CudaBody::LoadsFirst(const Inst& inst) {
+  return plan_.loads_first && !tail() && !IsWritten(nest(), inst.buffer) &&
+         LevelOf(sym::Substitute(inst.index, {{VectorLoop(), Expr(0)}})) == 0 &&
+         (inst.guard < 0 ? !seldom_ : Emit(inst.guard).level == 0);
+}
+
 std::string CudaBody::DefineScalarLoad(const Inst& inst, int level, const std::string& text) {
   if (level != 0 || !IsAhead(inst)) return BodyEmitter::DefineScalarLoad(inst, level, text);
   const std::string type = absl::StrCat(StorageType(inst.storage), ", 1>");
@@ -131,9 +139,9 @@ std::string CudaBody::DefineScalarLoad(const Inst& inst, int level, const std::s
 
 std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
   const auto key = std::make_pair(inst.buffer, inst.index);
-  const bool is_plain = text.rfind(kLoad, 0) == 0;
+  const bool is_plain = inst.guard < 0 && text.rfind(kLoad, 0) == 0;
   if (const auto it = ahead_.find(key);
-      it != ahead_.end() || (is_plain && member().position <= 1 && IsAhead(inst))) {
+      is_plain && (it != ahead_.end() || (member().position <= 1 && IsAhead(inst)))) {
     const std::string type = absl::StrCat(StorageType(inst.storage), ", W>");
     std::string& present = ahead_[key];
     if (it == ahead_.end()) {
@@ -147,10 +155,8 @@ std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
     }
     return Define(vector_level(), absl::StrCat("tk::unpack<", type, "(", present, "[k])"));
   }
-  if (plan_.loads_first && !tail() && !IsWritten(nest(), inst.buffer) &&
-      LevelOf(sym::Substitute(inst.index, {{VectorLoop(), Expr(0)}})) < vector_level() &&
-      (inst.guard < 0 || Emit(inst.guard).level < vector_level())) {
-    auto [it, is_new] = loaded_.try_emplace(key);
+  if (LoadsFirst(inst)) {
+    auto [it, is_new] = loaded_.try_emplace(text);
     if (is_new) {
       it->second = absl::StrCat("loaded", loaded_.size() - 1);
       absl::StrAppend(array_declarations(), "  tk::Vec<", ComputeTypeText(inst.dtype), ", W> ",

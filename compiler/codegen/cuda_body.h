@@ -76,9 +76,12 @@ class CudaBody : public BodyEmitter {
   std::string RowArray(BufferId buffer);
   // Whether the next row's load can be issued before the present row is done.
   bool IsAhead(const Inst& inst) const;
+  // Whether the row's vectors are all loaded before any is stored.
+  bool LoadsFirst(const Inst& inst);
 
   const CudaPlan& plan_;
   const std::set<BufferId> again_;
+  const bool seldom_;          // rows that are not wanted are not loaded
   std::set<BufferId> stored_;  // results that are kept for later passes
   std::map<BufferId, std::string> row_arrays_;
   // Loads that several passes make: kept by the first of them.
@@ -87,7 +90,9 @@ class CudaBody : public BodyEmitter {
   RowAhead row_ahead_;
   std::map<std::pair<BufferId, Expr>, std::string> ahead_;  // -> the present row's
   std::vector<std::string> first_loads_;
-  std::map<std::pair<BufferId, Expr>, std::string> loaded_;  // -> the array
+  // By their text, in which equal names are equal values: tensors that say where to load have
+  // numbers of each member's own.
+  std::map<std::string, std::string> loaded_;  // -> the array
   std::map<size_t, TileFill> tile_fills_;
   int shared_bytes_ = 0;
 };

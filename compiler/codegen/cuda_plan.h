@@ -53,10 +53,12 @@ struct CudaPlan {
   bool ahead = false;
   // Of rows of a thread's vectors: all are loaded before any is stored. With `chunks`.
   bool loads_first = false;
-  bool tiled = false;             // kSweep: blocks take one group-wide tile of the columns each
+  // kSweep: blocks take one group-wide tile of the columns each.
+  bool tiled = false;
   std::optional<TilePlan> tiles;  // kTiles
   Expr blocks;                    // of the nest
-  Expr copies;  // kSweep: of the accumulators, one for each block that shares columns
+  Expr copies;                    // kSweep: of the accumulators, one for each block that shares
+                                  // columns
   // What the blocks leave is combined by the last of those that share a row or a total; otherwise
   // by a second launch.
   bool last_block = false;

@@ -1,15 +1,14 @@
 // Places computed buffers, and the scratch of CUDA launches, in the call's one workspace.
 //
 // Requires: a schedule.
-// Ensures: every buffer that a step touches has a place; two buffers that live at the same time do
-// not
-//   overlap, but for a result in its operand's place (in_place.h); nor does scratch with a buffer
-//   that lives during its step; buffers that leave the call are allocated on their own. Offsets are
-//   64-aligned.
+// Ensures: every buffer that a step touches has a place; two buffers that live at the same time
+//   do not overlap, but for a result in its operand's place (in_place.h); nor does scratch with a
+//   buffer that lives during its step; buffers that leave the call are allocated on their own.
+//   Offsets are 64-aligned.
 // Method: buffers in order of decreasing size, each at the lowest offset that is free during its
 //   lifetime (greedy by size, Pisarchyk and Lee 2020), then scratch in the same way. Sizes are
-//   compared by their hints; with symbolic sizes every symbolic buffer has a place of its own
-//   behind the others.
+//   compared by their hints. What has a symbolic size lies behind the rest, in slots that buffers
+//   of one size, and scratch that surely fits, share (region.h).
 #ifndef TENSORD_COMPILER_MEMORY_PLAN_MEMORY_H_
 #define TENSORD_COMPILER_MEMORY_PLAN_MEMORY_H_
 

@@ -30,6 +30,8 @@ struct GroupMemory {
   int turn = 0;
 };
 
+// The same for one of several groups of a block, which has slots and a barrier of its own: groups
+// do not wait for each other, and may be at different reductions.
 struct PartMemory {
   GroupMemory& memory;
 };
@@ -111,23 +113,25 @@ TK_FN S reduce_warp(S s, F f) {
 // barrier of the next one, which a thread reaches only after it has read its slots here. What other
 // code does with the bytes is the caller's to separate.
 
-template <class S>
+template <int G, class S>
 TK_FN S* slots(void* shared) {
   __syncthreads();
   return static_cast<S*>(shared);
 }
-template <class S>
+template <int G, class S>
 TK_FN S* slots(GroupMemory& memory) {
   memory.turn ^= 1;
   return reinterpret_cast<S*>(static_cast<char*>(memory.shared) +
                               memory.turn * (kGroupSharedBytes / 2));
 }
-template <class S>
+template <int G, class S>
 TK_FN S* slots(PartMemory part) {
-  return slots<S>(part.memory);
+  constexpr int kBytes = G / 32 * kMostSlotBytes;
+  char* const all = slots<G, char>(part.memory);
+  return reinterpret_cast<S*>(all + threadIdx.x / G * kBytes);
 }
 
-// The barrier of a group, and its first warp's slot.
+// The barrier of a group.
 template <int G, class M>
 TK_FN void meet(M&) {
   __syncthreads();
@@ -136,15 +140,6 @@ template <int G>
 TK_FN void meet(PartMemory&) {
   ptx::meet(int(threadIdx.x / G) + 1, G);
 }
-template <int G, class M>
-TK_FN int first_slot(M&) {
-  return 0;
-}
-template <int G>
-TK_FN int first_slot(PartMemory&) {
-  return int(threadIdx.x / G) * (G / 32);
-}
-
 TK_FN constexpr int power_of_two_from(int n) {
   int p = 1;
   while (p < n) p *= 2;
@@ -162,12 +157,12 @@ TK_FN S reduce_group(S s, F f, S identity, M&& memory) {
     static_assert(sizeof(S) <= kMostSlotBytes, "a slot");
     constexpr int kWarps = G / 32, kSlots = power_of_two_from(kWarps);
     s = reduce_warp<32>(s, f);
-    S* const slot = slots<S>(memory);
-    if (lane() == 0) slot[threadIdx.x / 32] = s;
+    S* const slot = slots<G, S>(memory);
+    if (lane() == 0) slot[threadIdx.x % G / 32] = s;
     meet<G>(memory);
     const int mine = lane() % kSlots;
     S other = identity;
-    if (kWarps == kSlots || mine < kWarps) other = slot[first_slot<G>(memory) + mine];
+    if (kWarps == kSlots || mine < kWarps) other = slot[mine];
     return reduce_warp<kSlots>(other, f);
   }
 }
@@ -260,12 +255,12 @@ TK_FN OnlineSoftmax<1> group_softmax(OnlineSoftmax<1> s, M&& memory) {
   } else {
     constexpr int kWarps = G / 32, kSlots = impl::power_of_two_from(kWarps);
     s = impl::softmax_warp<32>(s);
-    OnlineSoftmax<1>* const slot = impl::slots<OnlineSoftmax<1>>(memory);
-    if (impl::lane() == 0) slot[threadIdx.x / 32] = s;
+    OnlineSoftmax<1>* const slot = impl::slots<G, OnlineSoftmax<1>>(memory);
+    if (impl::lane() == 0) slot[threadIdx.x % G / 32] = s;
     impl::meet<G>(memory);
     const int mine = impl::lane() % kSlots;
     OnlineSoftmax<1> other = softmax_init<1>();
-    if (kWarps == kSlots || mine < kWarps) other = slot[impl::first_slot<G>(memory) + mine];
+    if (kWarps == kSlots || mine < kWarps) other = slot[mine];
     return impl::softmax_warp<kSlots>(other);
   }
 }

@@ -106,7 +106,7 @@ TK_FN T scan_block(T x, F f, T identity, M&& memory, T& total) {
     total = impl::shuffle(upto, impl::FromLane<32>{31});
     return before;
   } else {
-    T* const slot = impl::slots<T>(memory);
+    T* const slot = impl::slots<G, T>(memory);
     const int warp = int(threadIdx.x / 32);
     if (impl::lane() == 31) slot[warp] = upto;
     __syncthreads();
@@ -194,7 +194,7 @@ TK_FN constexpr int64_t scan_scratch_bytes(int64_t tiles) {
 // The number of this block's next tile, in the order in which blocks ask. By all G threads.
 template <int G, class M>
 TK_FN int scan_tile(void* scratch, M&& memory) {
-  int* const slot = impl::slots<int>(memory);
+  int* const slot = impl::slots<G, int>(memory);
   if (threadIdx.x == 0) *slot = int(atomicAdd(static_cast<unsigned*>(scratch), 1u));
   __syncthreads();
   return *slot;
@@ -206,7 +206,7 @@ template <int G, class T, class F, class M>
 TK_FN T scan_grid(T x, F f, T identity, void* scratch, int tiles, int tile, M&& memory) {
   T total;
   const T inside = scan_block<G>(x, f, identity, memory, total);
-  T* const slot = impl::slots<T>(memory);
+  T* const slot = impl::slots<G, T>(memory);
   if (threadIdx.x < 32) {
     const T before = impl::scan_tiles(total, f, identity, scratch, tiles, tile);
     if (impl::lane() == 0) *slot = before;

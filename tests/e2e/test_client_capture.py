@@ -124,6 +124,16 @@ def test_dynamo_itself_is_covered_also_after_a_reset(daemon, thresholds):
     assert gc.get_threshold() == thresholds
 
 
+def test_a_compile_whose_end_is_not_told_holds_nothing(thresholds):
+    garbage._dynamo_begins()
+    assert gc.get_threshold() != thresholds
+    handler = torch._dynamo.callback_handler
+    handler.start_callbacks.clear()  # as torch._dynamo.reset() from another thread does
+    handler.end_callbacks.clear()
+    garbage.watch_dynamo()
+    assert gc.get_threshold() == thresholds
+
+
 def test_it_is_watched_once():
     for _ in range(3):
         garbage.watch_dynamo()
@@ -168,6 +178,17 @@ def test_equal_calls_become_one_in_a_chain():
 def test_calls_that_differ_stay(function):
     count, _ = _merged(function, torch.randn(4, 4))
     assert count == 0
+
+
+def test_sizes_that_depend_on_data_stay_apart():
+    """Each has a symbol of its own, which what follows is described by."""
+
+    def function(x):
+        return x.nonzero().float().exp().sum() + x.nonzero().float().sin().sum()
+
+    graph = make_fx(function, tracing_mode="symbolic")(torch.tensor([0.0, 2.0, 0.0, 3.0]))
+    common_subexpressions.run(graph)
+    assert _count(graph, aten.nonzero.default) == 2
 
 
 def test_equal_results_stay_tensors_apart():

@@ -93,6 +93,19 @@ GraphBuilder PutTwice(int rows, int columns) {
   }
   return g;
 }
+// Rows of one table, found through two tensors by the numbers of a third.
+GraphBuilder RowsOfTable(int rows, int columns) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref table = g.Input({9, columns}), numbers = g.Input({rows}, kI64);
+  const std::vector<Ref> through{g.Input({9}, kI64), g.Input({9}, kI64)};
+  for (int i = 0; i < 2; ++i) {
+    const Ref row =
+        g.Node("aten::index.Tensor", {through[i], List({numbers})}, g.Meta({rows}, kI64));
+    const Ref found = g.Node("aten::index.Tensor", {table, List({row})}, g.Meta({rows, columns}));
+    g.Output(g.Node("aten::mul.Scalar", {found, 2.0 + i}, g.Meta({rows, columns})));
+  }
+  return g;
+}
 GraphBuilder Reduced(const std::string& op, const Rows& r) {
   GraphBuilder g = Cuda(r);
   const Ref x = Input(g, r);
@@ -379,6 +392,17 @@ TEST(CudaRows, Partial) {
 }
 
 // Scalars of a long row are computed once for many vectors.
+// A warp finds its row and has all of it under way before it stores the first of it. Loads that
+// differ in nothing but the tensors that say where are two.
+TEST(CudaRows, FoundByLoads) {
+  std::vector<CudaCase> cases{
+      {"of a table", RowsOfTable(40, 256), {"rows w4 t256 g32 c2 loads-first"}},
+      {"odd", RowsOfTable(40, 130), {"rows w2 t256 g32 c3 loads-first"}},
+  };
+  for (CudaCase& c : cases) c.classes = 9;
+  ExpectPlansAndNumbers(cases);
+}
+
 TEST(CudaRows, SavedStatistics) {
   ExpectPlansAndNumbers({
       {"8192", GradientOfStatistics({3, 8192, kBF16}), {"rows w8 t128 g128 c0"}},

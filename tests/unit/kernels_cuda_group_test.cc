@@ -265,6 +265,25 @@ TEST(GroupTest, GroupsOfABlock) {
   CheckGroupsOfBlock<128, 512>();
   CheckGroupsOfBlock<256, 256>();
 }
+// One group may be at a reduction of large states while another is at one of small ones.
+TEST(GroupTest, GroupsHaveSlotsOfTheirOwn) {
+  constexpr int kGroup = 96, kThreads = 480;
+  alignas(16) static char shared[tk::kGroupSharedBytes];
+  std::vector<char*> of_small(kThreads), of_large(kThreads);
+  RunBlock(kThreads, [&] {
+    const int t = int(threadIdx.x);
+    tk::GroupMemory one{shared}, other{shared};
+    of_small[t] = tk::impl::slots<kGroup, char>(tk::groups_of(one));
+    using Large = tk::Welford<double, 1>;
+    Large* const large = tk::impl::slots<kGroup, Large>(tk::groups_of(other));
+    of_large[t] = reinterpret_cast<char*>(large + kGroup / 32);  // behind the last
+  });
+  for (int t = kGroup; t < kThreads; ++t) {
+    EXPECT_EQ(of_small[t] == of_small[t - 1], t % kGroup != 0);
+    EXPECT_GE(of_small[t], of_large[t - kGroup]);
+  }
+  EXPECT_LE(of_large.back(), of_small[0] + tk::kGroupSharedBytes / 2);
+}
 TEST(GroupTest, PartsOfAWarp) {
   CheckGroup<1>();
   CheckGroup<2>();

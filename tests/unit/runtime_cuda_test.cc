@@ -211,7 +211,7 @@ TEST_F(RuntimeCuda, CountersAreZeroedAndPassed) {
   }
   Driver().failures["cuMemsetD8Async"] = 700;
   EXPECT_EQ(Run(program, {x_, y_}), TENSORD_OPERATOR);
-  EXPECT_THAT(tensord_last_error(), ::testing::HasSubstr("counters were zeroed"));
+  EXPECT_THAT(tensord_last_error(), ::testing::HasSubstr("workspace was zeroed"));
 }
 
 TEST_F(RuntimeCuda, ZeroesOutsideTheWorkspaceAreRefused) {

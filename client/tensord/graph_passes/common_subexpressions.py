@@ -85,8 +85,8 @@ def _is_determined(node: fx.Node) -> bool:
         # Without a result it is run for what it does.
         if node.target.overloadpacket in _UNDEFINED or not node.target._schema.returns:
             return False
-    value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) or not torch_compat.depends_on_data(value)
+    # Sizes that depend on data are other symbols each time, which later values are described by.
+    return not torch_compat.depends_on_data(node.meta.get("val"))
 
 
 def _in_results_memory(graph: fx.Graph) -> set[fx.Node]:
