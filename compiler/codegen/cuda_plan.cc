@@ -62,7 +62,7 @@ constexpr int kRegistersOfShortRows = 32;
 constexpr int kVectorsOfShortRow = 32;
 // Sweeps that load a row ahead: threads of a multiprocessor, elements that one of them holds in all
 // arrays, those of which twice as many threads have room, vectors of a row that nothing is held of,
-// and rows of each group, of which fewer are not worth fewer groups.
+// and rows of each group: with fewer there is nothing to load ahead, and more groups do better.
 constexpr int kThreadsAhead = 512;
 constexpr int kMostHeldAhead = 72;
 constexpr int kLittleHeldAhead = 40;

@@ -38,9 +38,38 @@ def _scatter() -> None:
     torch.testing.assert_close(weight.grad, expected, rtol=1e-4, atol=1e-3)
 
 
+def _groups() -> None:
+    """Groups of a block that are at reductions of different size, over rows loaded ahead."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x * x.sum(1, True) + w * (x * w).sum(1, True) + x.amax(1, True) * x.amin(1, True)
+        return y, y.sum(0)
+
+    x, w = torch.randn(8192, 1024), torch.randn(8192, 1024)
+    expected = function(x.double(), w.double())
+    for result, wanted in zip(
+        torch.compile(function, backend="tensord")(x, w), expected, strict=True
+    ):
+        torch.testing.assert_close(
+            result.double(), wanted, rtol=1e-4, atol=1e-5 * float(wanted.abs().max())
+        )
+
+
+def _found() -> None:
+    """Rows of one table that are found by one load after the other, by two ways."""
+
+    def function(table: torch.Tensor, a: torch.Tensor, b: torch.Tensor, i: torch.Tensor) -> list:
+        return [table[a[i]] * 2, table[b[i]] * 3]
+
+    table, i = torch.randn(500, 512), torch.arange(4096) * 7 % 300
+    a, b = torch.arange(300) * 11 % 500, torch.arange(300) * 13 % 500
+    compiled = torch.compile(function, backend="tensord")
+    torch.testing.assert_close(compiled(table, a, b, i), function(table, a, b, i), rtol=0, atol=0)
+
+
 def checks() -> list[tuple[str, Callable[[], None]]]:
     """Large shapes first, then operators."""
-    found = [("large", _large), ("scatter", _scatter)]
+    found = [("large", _large), ("scatter", _scatter), ("groups", _groups), ("found", _found)]
     for case, how in op_check.RUNS:
         if case.name in _CASES and how == "result":
             found.append((case.name, functools.partial(op_check.run, case, how)))
