@@ -65,7 +65,8 @@ TensordError DoZeroFill(CallState& state, uint32_t number) {
   if (offset < 0 || bytes < 0 || offset > end || bytes > end - offset) [[unlikely]] {
     return Fail(TENSORD_CORRUPT, "what is to be zeroed lies outside the workspace");
   }
-  return state.program->device->ZeroFill(state, state.workspace + offset, static_cast<size_t>(bytes));
+  return state.program->device->ZeroFill(state, state.workspace + offset,
+                                         static_cast<size_t>(bytes));
 }
 
 TensordError RunSteps(CallState& state) {

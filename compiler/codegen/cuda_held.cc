@@ -46,28 +46,31 @@ std::set<BufferId> LocalsOfRows(const Nest& nest) {
   return locals;
 }
 
+bool DependsOnRow(const Nest& nest, const Expr& index) {
+  if (sym::ContainsKind(index, sym::AtomKind::kIndirect)) return false;
+  for (size_t d = 0; d < nest.outer.size(); ++d) {
+    if (sym::Contains(index, {sym::AtomKind::kLoop, static_cast<int>(d)})) return true;
+  }
+  return false;
+}
+
+bool IsWritten(const Nest& nest, BufferId buffer) {
+  return std::any_of(nest.members.begin(), nest.members.end(), [buffer](const NestMember& member) {
+    return std::any_of(member.loops.stores.begin(), member.loops.stores.end(),
+                       [buffer](const Store& store) { return store.buffer == buffer; });
+  });
+}
+
 // What is the same for all rows, like a norm's weight, comes from the cache the second time: in
 // registers it would cost as much as the row itself.
 std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest) {
   std::set<std::pair<BufferId, Expr>> repeated;
-  const auto depends_on_row = [&](const Expr& index) {
-    for (size_t d = 0; d < nest.outer.size(); ++d) {
-      const auto step = sym::LinearCoefficient(index, {sym::AtomKind::kLoop, static_cast<int>(d)});
-      if (!step || !step->Is(0)) return true;
-    }
-    return false;
-  };
   std::map<std::pair<BufferId, Expr>, int> first;
-  std::set<BufferId> written;
-  for (const NestMember& member : nest.members) {
-    for (const Store& store : member.loops.stores) written.insert(store.buffer);
-  }
   for (const NestMember& member : nest.members) {
     if (!member.has_inner) continue;
     for (const Inst& inst : member.loops.block.insts) {
-      if (inst.kind != InstKind::kLoad || inst.guard >= 0 || written.count(inst.buffer) != 0 ||
-          sym::ContainsKind(inst.index, sym::AtomKind::kIndirect) || !depends_on_row(inst.index) ||
-          !VariesInRow(nest, inst.index)) {
+      if (inst.kind != InstKind::kLoad || inst.guard >= 0 || IsWritten(nest, inst.buffer) ||
+          !DependsOnRow(nest, inst.index) || !VariesInRow(nest, inst.index)) {
         continue;
       }
       const auto key = std::make_pair(inst.buffer, inst.index);
@@ -146,21 +149,6 @@ std::set<BufferId> LocalsComputedAgain(const Nest& nest, bool held) {
     }
   }
   return again;
-}
-
-bool DependsOnRow(const Nest& nest, const Expr& index) {
-  if (sym::ContainsKind(index, sym::AtomKind::kIndirect)) return false;
-  for (size_t d = 0; d < nest.outer.size(); ++d) {
-    if (sym::Contains(index, {sym::AtomKind::kLoop, static_cast<int>(d)})) return true;
-  }
-  return false;
-}
-
-bool IsWritten(const Nest& nest, BufferId buffer) {
-  return std::any_of(nest.members.begin(), nest.members.end(), [buffer](const NestMember& member) {
-    return std::any_of(member.loops.stores.begin(), member.loops.stores.end(),
-                       [buffer](const Store& store) { return store.buffer == buffer; });
-  });
 }
 
 int ColumnArrays(const Nest& nest) {

@@ -228,17 +228,15 @@ class CudaNestWriter {
     const std::string step = "static_cast<index>(copies) * (T / G)";
     if (!plan_.tiled && !body_.row_ahead().empty()) {
       const CudaBody::RowAhead& ahead = body_.row_ahead();
-      const std::string loop =
-          absl::StrCat("#pragma unroll\n    for (int k = 0; k < ", plan_.chunks, "; ++k) {\n");
+      const std::string load_vectors =
+          DecodeVector("q", "        ") + Indent(ahead.load_vectors, 4);
       return absl::StrCat(
           "  const auto load_row = [&](const index row) {\n", decode, Indent(ahead.load_scalars, 2),
-          loop, "      const index q = first_vector + lane + k * G;\n      ",
-          AllInRange() ? "" : "if (q < vectors) ", "{\n", DecodeVector("q", "        "),
-          Indent(ahead.load_vectors, 4), "      }\n    }\n  };\n", "  index row = ", first,
+          HeldVectors("    ", load_vectors), "  };\n", "  index row = ", first,
           ";\n  if (row < rows) load_row(row);\n  for (; row < rows; row += ", step, ") {\n",
-          Indent(ahead.take_scalars, 2), loop, Indent(ahead.take_vectors, 3),
-          "    }\n    load_row(tk::min_index(row + ", step, ", rows - 1));\n", decode, unit,
-          "  }\n");
+          Indent(ahead.take_scalars, 2), "#pragma unroll\n    for (int k = 0; k < ", plan_.chunks,
+          "; ++k) {\n", Indent(ahead.take_vectors, 3), "    }\n    load_row(tk::min_index(row + ",
+          step, ", rows - 1));\n", decode, unit, "  }\n");
     }
     if (!plan_.tiled) {
       return absl::StrCat("  for (index row = ", first, "; row < rows;\n       row += ", step,
@@ -314,15 +312,9 @@ class CudaNestWriter {
       text += lines;
     } else if (plan_.chunks > 0) {
       if (!body_.first_loads().empty()) {
-        absl::StrAppend(&text, "#pragma unroll\n", indent, "for (int k = 0; k < ", plan_.chunks,
-                        "; ++k) {\n", indent, "  const index q = first_vector + lane + k * G;\n",
-                        indent, "  ", AllInRange() ? "" : "if (q < vectors) ", "{\n", decode,
-                        Indent(body_.first_loads(), depth + 2), indent, "  }\n", indent, "}\n");
+        text += HeldVectors(indent, decode + Indent(body_.first_loads(), depth + 2));
       }
-      absl::StrAppend(&text, "#pragma unroll\n", indent, "for (int k = 0; k < ", plan_.chunks,
-                      "; ++k) {\n", indent, "  const index q = first_vector + lane + k * G;\n",
-                      indent, "  ", AllInRange() ? "" : "if (q < vectors) ", "{\n", decode, lines,
-                      indent, "  }\n", indent, "}\n");
+      text += HeldVectors(indent, decode + lines);
     } else {
       const bool split = plan_.kind == CudaPlan::kSplit;
       // Loads of several vectors under way at once, where the row is run through once.
@@ -333,6 +325,14 @@ class CudaNestWriter {
     }
     accumulators_.EmitRowResults(position);
     return text + Flush(depth);
+  }
+
+  // `lines`, for each vector that a thread holds of its row.
+  std::string HeldVectors(const std::string& indent, const std::string& lines) const {
+    return absl::StrCat("#pragma unroll\n", indent, "for (int k = 0; k < ", plan_.chunks,
+                        "; ++k) {\n", indent, "  const index q = first_vector + lane + k * G;\n",
+                        indent, "  ", AllInRange() ? "" : "if (q < vectors) ", "{\n", lines, indent,
+                        "  }\n", indent, "}\n");
   }
 
   // Whole vectors first, then the lanes that are left.

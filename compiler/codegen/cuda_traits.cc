@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compiler/codegen/cpp_text.h"
+#include "compiler/codegen/cuda_width.h"
 
 namespace tensord::compiler {
 namespace {
@@ -35,8 +36,7 @@ int CostOfScalars(const Nest& nest) {
 
 // What is computed and loaded for a row of a pointwise nest before its vectors, in instructions.
 int RowCost(const Nest& nest) {
-  const sym::SymbolKey last{sym::AtomKind::kLoop,
-                            static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};
+  const sym::SymbolKey last = VectorLoopOf(nest);
   int cost = 0;
   for (const NestMember& member : nest.members) {
     std::vector<bool> varies;
@@ -72,8 +72,7 @@ bool HasDearRows(const Nest& nest) {
 
 bool HasChasedRows(const Nest& nest) {
   if (nest.inner.empty() || sym::Hint(nest.inner.back()) < kLeastChasedRow) return false;
-  const sym::SymbolKey last{sym::AtomKind::kLoop,
-                            static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};
+  const sym::SymbolKey last = VectorLoopOf(nest);
   bool chased = false;
   for (const NestMember& member : nest.members) {
     std::map<int, int> depth;  // by symbol: loads behind each other

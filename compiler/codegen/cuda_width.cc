@@ -17,10 +17,6 @@ constexpr int kMostVectorBytes = 16;  // of the widest operand: neighbouring thr
 constexpr int kHeavyBody = 400;
 constexpr int kHeavyWidth = 4;
 
-sym::SymbolKey VectorLoopOf(const Nest& nest) {
-  return {sym::AtomKind::kLoop, static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};
-}
-
 // Calls visit(store) for each store to memory inside the vector loop.
 template <class F>
 void ForEachVectorStore(const Nest& nest, const F& visit) {
@@ -186,6 +182,10 @@ std::optional<Expr> StartOfStoredRow(const Nest& nest, int width) {
                sym::ExactDiv(start - *first, Expr(width)).has_value();
   });
   return together ? first : std::nullopt;
+}
+
+sym::SymbolKey VectorLoopOf(const Nest& nest) {
+  return {sym::AtomKind::kLoop, static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};
 }
 
 bool HasColumnSums(const Nest& nest) {
