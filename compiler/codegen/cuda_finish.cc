@@ -11,7 +11,6 @@ namespace {
 
 // Lanes that take neighbouring columns when copies are combined; the others take other copies.
 constexpr int kFinishColumns = 8;
-constexpr int kSplitGroup = 32;
 
 std::string Lines(const std::vector<std::string>& lines, const std::string& indent) {
   std::string text;
@@ -88,13 +87,11 @@ FinishText CudaAccumulators::FinishColumns(const std::vector<const Accumulator*>
   return finish;
 }
 
-// The parts of each row, then the row's statements.
+// The parts of row `block`, then the row's statements: always in the row's last block.
 FinishText CudaAccumulators::FinishSplit(const std::string& name) {
-  const int threads = FinishThreads(), group = plan_.last_block ? threads : kSplitGroup;
-  CudaPlan plan{.kind = CudaPlan::kRows, .threads = threads, .group = group};
+  const int threads = plan_.threads;
+  CudaPlan plan{.kind = CudaPlan::kRows, .threads = threads, .group = threads};
   CudaBody body(program_, nest_, interface_, plan);
-  const Expr rows = sym::Product(nest_.outer);
-  const std::string count = body.ExtentText(rows);
   const std::string decode = DecodeLoops(&body, nest_.outer, 0, "row", "  ");
   std::string combine;
   body.BeginPass(false);
@@ -104,12 +101,12 @@ FinishText CudaAccumulators::FinishSplit(const std::string& name) {
     const std::string saved = absl::StrCat(SavedAt(acc, &body), "[row * ", plan_.parts, " + part]");
     absl::StrAppend(
         &combine, "  auto ", acc.name, " = ", Start(acc, "1"), ";\n  for (int part = lane; part < ",
-        plan_.parts, "; part += ", group, ")\n    ", acc.name, " = ", function, "(", acc.name, ", ",
-        state == nullptr ? absl::StrCat("tk::broadcast<1>(", saved, ")") : saved, ");\n");
+        plan_.parts, "; part += ", threads, ")\n    ", acc.name, " = ", function, "(", acc.name,
+        ", ", state == nullptr ? absl::StrCat("tk::broadcast<1>(", saved, ")") : saved, ");\n");
     std::string result = acc.name;
     if (state == nullptr)
       result = absl::StrCat(ReduceFunction(acc.reduction->kind), "(", result, ")");
-    result = CombineGroup(acc, result, group);
+    result = CombineGroup(acc, result, threads);
     if (state == nullptr) result = absl::StrCat("tk::broadcast<1>(", result, ")");
     EmitState(acc, body.Define(0, result), &body);
   }
@@ -119,13 +116,12 @@ FinishText CudaAccumulators::FinishSplit(const std::string& name) {
     for (const Store& store : member.loops.stores) body.EmitStore(store, false);
   }
   const std::string lines = Lines(body.lines(0), "  ");
-  FinishText finish{.name = name, .blocks = sym::CeilDiv(rows, Expr(threads / group))};
-  finish.text =
-      absl::StrCat("static __device__ void ", name,
-                   "(const Args& args, int block, [[maybe_unused]] char* shared) {\n",
-                   body.Declarations(), "  const index row = block * ", threads / group,
-                   " + threadIdx.x / ", group, ";\n  const int lane = threadIdx.x % ", group,
-                   ";\n  if (row >= ", count, ") return;\n", decode, combine, lines, "}\n");
+  FinishText finish{.name = name, .blocks = sym::Product(nest_.outer)};
+  finish.text = absl::StrCat("static __device__ void ", name,
+                             "(const Args& args, int block, [[maybe_unused]] char* shared) {\n",
+                             body.Declarations(),
+                             "  const index row = block;\n  const int lane = threadIdx.x;\n",
+                             decode, combine, lines, "}\n");
   return finish;
 }
 
