@@ -32,6 +32,7 @@ constexpr Symbol kSymbols[] = {
     TENSORD_SYMBOL(set_preference, "cublasLtMatmulPreferenceSetAttribute"),
     TENSORD_SYMBOL(delete_preference, "cublasLtMatmulPreferenceDestroy"),
     TENSORD_SYMBOL(find_algorithms, "cublasLtMatmulAlgoGetHeuristic"),
+    TENSORD_SYMBOL(get_algorithm, "cublasLtMatmulAlgoConfigGetAttribute"),
     TENSORD_SYMBOL(multiply, "cublasLtMatmul"),
 };
 #undef TENSORD_SYMBOL

@@ -38,6 +38,8 @@ inline constexpr int kLtBatchCount = 5, kLtBatchStride = 6;
 inline constexpr int kLtMaxWorkspace = 1, kLtReductions = 3, kLtAlignmentA = 5, kLtAlignmentD = 8;
 inline constexpr uint32_t kLtNoEpilogue = 1, kLtBias = 4, kLtReluBias = 6, kLtGeluBias = 36;
 inline constexpr uint32_t kLtReduceInComputeType = 2;
+inline constexpr int kLtTile = 1;          // of an algorithm: what a block computes
+inline constexpr int kLtTile128x128 = 20;  // CUBLASLT_MATMUL_TILE_128x128
 
 struct CublasLt {
   size_t (*get_version)();
@@ -53,6 +55,8 @@ struct CublasLt {
   LtStatus (*delete_preference)(LtPreference);
   LtStatus (*find_algorithms)(LtHandle, LtOperation, LtLayout a, LtLayout b, LtLayout c, LtLayout d,
                               LtPreference, int wanted, LtHeuristic*, int* found);
+  LtStatus (*get_algorithm)(const LtAlgorithm*, int attribute, void* value, size_t,
+                            size_t* written);
   LtStatus (*multiply)(LtHandle, LtOperation, const void* alpha, const void* a, LtLayout,
                        const void* b, LtLayout, const void* beta, const void* c, LtLayout, void* d,
                        LtLayout, const LtAlgorithm*, void* workspace, size_t workspace_bytes,

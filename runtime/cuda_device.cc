@@ -105,7 +105,7 @@ class CudaDevice final : public Device {
     for (const v1::Step& step : artifact.steps()) {
       if (step.has_launch()) launches_[number++].module = modules[step.launch().module()];
     }
-    products_.Find(program);
+    products_.Find(program, artifact.target().cuda().sm());
     return TENSORD_OK;
   }
 

@@ -23,8 +23,8 @@ class PreparedProducts {
 // The products of one program.
 class CudaProducts {
  public:
-  // At load: picks the calls that are products.
-  void Find(const TensordProgram& program);
+  // At load: picks the calls that are products, of a program for devices of `sm`.
+  void Find(const TensordProgram& program, uint32_t sm);
   bool Has(uint32_t call) const { return call < shape_of_.size() && shape_of_[call] != kNone; }
   // On the thread's current device, whose index is `device`. One caller at a time. Null: torch is
   // to run all of them. `this` outlives the result.
@@ -35,6 +35,7 @@ class CudaProducts {
   static constexpr uint32_t kNone = UINT32_MAX;
 
   const CublasLt* lt_ = nullptr;
+  uint32_t sm_ = 0;
   std::vector<ProductShape> shapes_;  // all different
   std::vector<uint32_t> shape_of_;    // per call
   std::vector<ProductCall> calls_;    // per call

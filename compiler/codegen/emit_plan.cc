@@ -98,14 +98,16 @@ class PlanEmitter {
     call.set_overload(op.overload);
     call.set_node(op.origin);
     for (const ExternArg& arg : op.args) FillArgument(arg, call.add_args());
+    for (const BufferView& out : op.outs) {  // they are the operator's last parameters
+      call.add_args()->mutable_value()->set_value(ViewBuffer(out));
+      call.add_results(ViewBuffer(out));
+    }
+    call.set_into_out(!op.outs.empty());
     for (BufferId id : op.results) {
+      if (call.into_out()) break;
       // An absent result is a buffer without a dtype. So is one that nobody reads: an operator may
       // leave it out, and its memory is free at once.
       call.add_results(id >= 0 && !IsUnused(id, step) ? id : AbsentBuffer());
-    }
-    call.set_into_out(op.into_out);
-    if (op.into_out) {  // they are the operator's last parameters
-      for (BufferId id : op.results) call.add_args()->mutable_value()->set_value(id);
     }
     *artifact_.add_steps()->mutable_call() = std::move(call);
   }

@@ -356,7 +356,7 @@ void Builder::ExternInto(std::string op, std::string overload, ExternArgList arg
                                          .overload = std::move(overload),
                                          .args = std::move(args),
                                          .results = {result.view()->buffer},
-                                         .into_out = true,
+                                         .outs = {*result.view()},
                                          .origin = origin_});
 }
 

@@ -130,7 +130,7 @@ class Builder {
                              const std::vector<ResultMeta>& results);
   // Through the operator's out= overload into buffers of ours.
   Tensor ExternOut(std::string op, std::string overload, ExternArgList args, ResultMeta result);
-  // The same into a whole buffer of ours that there is already.
+  // The same into a buffer of ours that there is already, or a view of one.
   void ExternInto(std::string op, std::string overload, ExternArgList args, const Tensor& result);
   // A tensor as an argument: realized, as a view.
   ExternArg TensorArg(const Tensor& t);

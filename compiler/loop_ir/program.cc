@@ -44,6 +44,14 @@ void VerifyLoopOp(const Program& program, const LoopOp& op) {
   }
 }
 
+void VerifyCall(const Program& program, const ExternOp& op) {
+  TENSORD_CHECK(op.outs.empty() || op.outs.size() == op.results.size(), op.origin);
+  for (size_t i = 0; i < op.outs.size(); ++i) {
+    TENSORD_CHECK(op.outs[i].buffer == op.results[i], op.origin);
+    TENSORD_CHECK(program.buffers[op.results[i]].kind == BufferKind::kComputed, op.origin);
+  }
+}
+
 std::string SizesText(const std::vector<Expr>& sizes) {
   return absl::StrCat("[",
                       absl::StrJoin(sizes, ", ",
@@ -74,7 +82,11 @@ std::vector<Expr> ContiguousStrides(const std::vector<Expr>& sizes) {
 
 void VerifyProgram(const Program& program) {
   for (const Operation& operation : program.operations) {
-    if (const auto* op = std::get_if<LoopOp>(&operation)) VerifyLoopOp(program, *op);
+    if (const auto* op = std::get_if<LoopOp>(&operation)) {
+      VerifyLoopOp(program, *op);
+    } else {
+      VerifyCall(program, std::get<ExternOp>(operation));
+    }
   }
   for (const ProgramOutput& output : program.outputs) {
     TENSORD_CHECK(

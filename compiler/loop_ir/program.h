@@ -91,10 +91,12 @@ struct ExternArg {
 
 struct ExternOp {
   std::string op;        // "aten::mm"
-  std::string overload;  // "out" when into_out
+  std::string overload;  // "out" where there are `outs`
   ExternArgList args;
   std::vector<BufferId> results;  // -1: absent
-  bool into_out = false;          // the results are the last arguments (kComputed buffers)
+  // What of the results' buffers (kComputed) the operator fills, as its last arguments; empty: it
+  // allocates them itself.
+  std::vector<BufferView> outs;
   std::vector<BufferId> mutated;  // inputs or buffers that it writes besides
   std::string origin;
 };

@@ -37,6 +37,7 @@ struct Pads {
 struct Plan {
   const Form* form;
   Matrix a, b;
+  int64_t aligned = 1;          // what rows must be multiples of
   int64_t m = 0, k = 0, n = 0;  // padding of each dimension
   Pads PadsOfA() const { return a.transposed ? Pads{k, m} : Pads{m, k}; }
   Pads PadsOfB() const { return b.transposed ? Pads{n, k} : Pads{k, n}; }
@@ -114,7 +115,7 @@ class Padder {
         std::find_if(std::begin(kAlignments), std::end(kAlignments),
                      [&](const Alignment& row) { return row.dtype == result.dtype; });
     if (alignment == std::end(kAlignments)) return std::nullopt;
-    Plan plan{.form = &*form};
+    Plan plan{.form = &*form, .aligned = alignment->elements};
     const int m = form->batch, n = m + 1, rank = m + 2;
     for (const int operand : {form->a, form->b, form->added}) {
       if (operand < 0) continue;
@@ -288,21 +289,16 @@ class Padder {
     return nodes_.ZeroPadded(product, editor_.node(product).name, value, sizes);
   }
 
-  // How many columns at a time a result is computed by; 0: as a whole. The weight must be read by
-  // this product alone: what else reads it, as backward does, wants it padded.
-  int64_t WidthOfParts(int index, const Plan& plan) const {
-    constexpr int64_t kLeastParts = 4;
+  // Whether a result, instead of being padded and copied, is written where it is wanted: by rows
+  // that begin alike, which must be many enough to fill the device.
+  bool GoesByRows(int index, const Plan& plan) const {
     const Node& node = editor_.node(index);
     const TensorType& result = node.outputs[0];
     if (plan.form->batch != 0 || plan.m + plan.k > 0 || !plan.b.transposed || plan.b.by_columns ||
+        plan.form->op == "aten::_addmm_activation" ||
         !readers_.NeedEagerLayout({editor_.ValueOfNode(index), 0})) {
-      return 0;
+      return false;
     }
-    const ValueId weight(node.args[plan.form->b].value, node.args[plan.form->b].output);
-    bool shared = false;
-    readers_.RootOf(weight, &shared);
-    if (shared || readers_.Of(weight).size() > 1 || plan.form->op == "aten::_addmm_activation")
-      return 0;
     if (plan.form->added >= 0) {
       const auto& sizes = SizesOf(node, plan.form->added);
       const auto is_one = [&](int arg) {
@@ -311,35 +307,40 @@ class Padder {
       };
       if (sizes.size() != 1 || !(sizes[0] == result.sizes[1]) || !is_one(plan.form->b + 1) ||
           !is_one(plan.form->b + 2)) {
-        return 0;
+        return false;
       }
     }
-    // Parts of equal width, whole tiles wide.
-    constexpr int64_t kTile = 64;
-    const double rows = static_cast<double>(sym::Hint(result.sizes[0]));
     const int64_t columns = sym::Hint(result.sizes[1]);
-    const auto most = static_cast<int64_t>(static_cast<double>(costs_.part_bytes) /
-                                           (rows * ItemSize(result.dtype)));
-    const int64_t parts = CeilDiv(columns, std::max(most, costs_.least_part_width));
-    return parts < kLeastParts ? 0 : CeilDiv(CeilDiv(columns, parts), kTile) * kTile;
+    const int64_t rows = sym::Hint(result.sizes[0]) / RowsThatBeginApart(columns, plan.aligned);
+    return rows >= costs_.least_rows_alike && rows * columns >= costs_.least_elements_alike;
   }
 
-  void ComputeByColumns(int index, const Plan& plan, int64_t width) {
+  // What else reads a converted weight, as backward does, has it in memory as a whole.
+  int64_t PartsOfWeight(const Node& product, const Plan& plan) const {
+    const ArgumentValue& arg = product.args[plan.form->b];
+    bool shared = false;
+    const ValueId root = readers_.RootOf({arg.value, arg.output}, &shared);
+    if (shared || readers_.Of({arg.value, arg.output}).size() > 1) return 1;
+    return CeilDiv(static_cast<int64_t>(BytesOf(editor_.TypeOf(root))), costs_.most_weight_bytes);
+  }
+
+  void ComputeByRows(int index, const Plan& plan) {
     const Form& form = *plan.form;
     const Node& old = editor_.node(index);
     const auto current = [&](int arg) {
       return ValueArg(Current({old.args[arg].value, old.args[arg].output}));
     };
     Node node = old;
-    node.op = "tensord::product_by_columns";
+    node.op = "tensord::product_by_rows";
     node.args = {current(form.a), ValueArg(Current(plan.b.value)),
-                 form.added < 0 ? ArgumentValue{} : current(form.added), IntegerArg(Expr(width))};
+                 form.added < 0 ? ArgumentValue{} : current(form.added),
+                 IntegerArg(Expr(plan.aligned)), IntegerArg(Expr(PartsOfWeight(old, plan)))};
     Replace({editor_.ValueOfNode(index), 0}, editor_.Insert(index, std::move(node)));
   }
 
   void Apply(int index, const Plan& plan) {
-    if (const int64_t width = WidthOfParts(index, plan); width > 0) {
-      ComputeByColumns(index, plan, width);
+    if (GoesByRows(index, plan)) {
+      ComputeByRows(index, plan);
       return;
     }
     const Form& form = *plan.form;

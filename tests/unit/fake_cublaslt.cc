@@ -154,23 +154,37 @@ LtStatus cublasLtMatmulPreferenceSetAttribute(LtPreference preference, int attri
 LtStatus cublasLtMatmulPreferenceDestroy(LtPreference preference) { return Delete(preference); }
 
 LtStatus cublasLtMatmulAlgoGetHeuristic(LtHandle, LtOperation, LtLayout, LtLayout, LtLayout,
-                                        LtLayout, LtPreference preference, int,
+                                        LtLayout, LtPreference preference, int wanted,
                                         LtHeuristic* results, int* found) {
   ++FakeLt().searches;
   *found = 0;
-  if (!FakeLt().finds || FakeLt().workspace_bytes > preference->workspace) return kUnsupported;
-  *results = {};
-  results->workspace_bytes = FakeLt().workspace_bytes;
-  *found = 1;
+  for (const auto& [workspace_bytes, tile] : FakeLt().algorithms) {
+    if (*found == wanted || workspace_bytes > preference->workspace) continue;
+    LtHeuristic& result = results[(*found)++];
+    result = {};
+    result.workspace_bytes = workspace_bytes;
+    result.algorithm.data[0] = workspace_bytes;
+    result.algorithm.data[1] = static_cast<uint64_t>(tile);
+  }
+  return *found > 0 ? 0 : kUnsupported;
+}
+
+LtStatus cublasLtMatmulAlgoConfigGetAttribute(const LtAlgorithm* algorithm, int attribute,
+                                              void* value, size_t size, size_t* written) {
+  const auto tile = static_cast<int32_t>(algorithm->data[1]);
+  if (attribute != kLtTile || size != sizeof tile) return kInvalid;
+  std::memcpy(value, &tile, sizeof tile);
+  *written = sizeof tile;
   return 0;
 }
 
 LtStatus cublasLtMatmul(LtHandle, LtOperation operation, const void* alpha, const void* a,
                         LtLayout a_layout, const void* b, LtLayout b_layout, const void* beta,
                         const void* c, LtLayout c_layout, void* d, LtLayout d_layout,
-                        const LtAlgorithm*, void* workspace, size_t, CuStream stream) {
+                        const LtAlgorithm* algorithm, void* workspace, size_t, CuStream stream) {
   if (!FakeLt().runs) return kUnsupported;
   ++FakeLt().products;
+  FakeLt().algorithm = {algorithm->data[0], static_cast<int>(algorithm->data[1])};
   FakeLt().workspace = workspace;
   FakeLt().stream = stream;
   const auto [transposed_a, transposed_b] = operation->transposed;

@@ -4,15 +4,23 @@
 #define TENSORD_TESTS_UNIT_FAKE_CUBLASLT_H_
 
 #include <cstddef>
+#include <vector>
 
 namespace tensord::testing {
+
+struct FakeLtAlgorithm {
+  size_t workspace_bytes = 0;
+  int tile = 0;
+};
 
 struct FakeCublasLt {
   int live = 0;  // descriptors
   int searches = 0, products = 0;
-  size_t workspace_bytes = 0;      // what the algorithms found take
-  bool finds = true, runs = true;  // false: the library says that it cannot
-  void* workspace = nullptr;       // of the last product
+  std::vector<FakeLtAlgorithm> algorithms{{}};  // that it knows, best first
+  bool runs = true;                             // false: the library says that it cannot
+  // Of the last product.
+  FakeLtAlgorithm algorithm;
+  void* workspace = nullptr;
   void* stream = nullptr;
 
   void Reset() { *this = FakeCublasLt{.live = live}; }

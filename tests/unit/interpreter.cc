@@ -397,15 +397,21 @@ class Machine {
     std::vector<HostTensor> tensors;
     CollectTensors(op.args, &tensors);
     const std::vector<HostTensor> results = options_.external(op, std::move(tensors));
-    size_t next = 0;
-    for (BufferId id : op.results) {
-      if (id < 0) continue;
-      const compiler::BufferInfo& buffer = program_.buffers[id];
-      const HostTensor& result = results.at(next++);
-      TENSORD_CHECK(result.sizes == EvalAll(buffer.sizes), "a result of another shape: " + op.op);
-      const std::vector<int64_t> strides = EvalAll(buffer.strides);
+    std::vector<compiler::BufferView> views = op.outs;
+    if (views.empty()) {
+      for (BufferId id : op.results) {
+        if (id < 0) continue;
+        const compiler::BufferInfo& buffer = program_.buffers[id];
+        views.push_back({id, buffer.sizes, buffer.strides, sym::Expr(0)});
+      }
+    }
+    for (size_t i = 0; i < views.size(); ++i) {
+      const HostTensor& result = results.at(i);
+      TENSORD_CHECK(result.sizes == EvalAll(views[i].sizes), "a result of another shape: " + op.op);
+      const std::vector<int64_t> strides = EvalAll(views[i].strides);
+      const int64_t offset = Eval(views[i].offset);
       ForEachIndex(result.sizes, [&](const std::vector<int64_t>& index) {
-        storages_[id][Dot(index, strides)] =
+        storages_[views[i].buffer][offset + Dot(index, strides)] =
             result.storage[result.offset + Dot(index, result.strides)];
       });
     }

@@ -1,8 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "compiler/rewrite/pad_products.h"
 #include "compiler/rewrite/rewrite.h"
 #include "tests/unit/rewrite_products.h"
@@ -14,6 +12,7 @@ using compiler::Graph;
 using compiler::PaddingCosts;
 using compiler::PadProducts;
 using ::testing::ElementsAre;
+using ::testing::SizeIs;
 
 constexpr auto kHalf = v1::DTYPE_BFLOAT16;
 // Small products pay, so that the interpreter is quick.
@@ -49,62 +48,84 @@ TEST(PadProductsTest, OutputsKeepTheirStrides) {
   EXPECT_THAT(Padded(g, 1), ElementsAre("aten::addmm 40/1 32/64x64/1 64/40x40/1"));
 }
 
-// ---- Very large results that are given out
+// ---- Large results that are given out
 
-// Parts of 64 columns of 32 rows of bfloat16.
-constexpr PaddingCosts kParts{
-    .least_work = 0, .flops_per_byte = 0, .part_bytes = 32 * 64 * 2, .least_part_width = 64};
+// Few rows of few elements are enough.
+constexpr PaddingCosts kByRows{
+    .least_work = 0, .flops_per_byte = 0, .least_rows_alike = 4, .least_elements_alike = 1};
 
-// A vocabulary of 201 columns, with a bias or without; the weight is converted.
-Graph Vocabulary(bool bias, bool weight_is_given_out) {
+// A vocabulary, with a bias or without; the weight is converted, and may be given out too.
+Graph Vocabulary(int64_t rows, int64_t columns, bool bias, bool weight_is_given_out = false) {
   GraphBuilder g(v1::DEVICE_TYPE_CUDA);
-  const Ref x = g.Input({32, 64}, kHalf), w = g.Input({201, 64}), b = g.Input({201}, kHalf);
+  const Ref x = g.Input({rows, 64}, kHalf), w = g.Input({columns, 64});
+  const Ref b = g.Input({columns}, kHalf);
   const Ref half = g.Node("aten::_to_copy", {w, kHalf, nullptr, nullptr, nullptr, false, nullptr},
-                          g.Meta({201, 64}, kHalf));
-  const Ref t = g.Node("aten::t", {half}, g.Meta({64, 201}, kHalf, {1, 64}));
-  const Ref y = bias ? g.Node("aten::addmm", {b, x, t, 1, 1}, g.Meta({32, 201}, kHalf))
-                     : g.Node("aten::mm", {x, t}, g.Meta({32, 201}, kHalf));
-  g.Output(g.Node("aten::view", {y, Ints({4, 8, 201})}, g.Meta({4, 8, 201}, kHalf)));
+                          g.Meta({columns, 64}, kHalf));
+  const Ref t = g.Node("aten::t", {half}, g.Meta({64, columns}, kHalf, {1, 64}));
+  const Ref y = bias ? g.Node("aten::addmm", {b, x, t, 1, 1}, g.Meta({rows, columns}, kHalf))
+                     : g.Node("aten::mm", {x, t}, g.Meta({rows, columns}, kHalf));
+  g.Output(g.Node("aten::view", {y, Ints({1, rows, columns})}, g.Meta({1, rows, columns}, kHalf)));
   g.Output(g.Node("aten::sum", {y, nullptr}, g.Meta({}, kHalf)));
   if (weight_is_given_out) g.Output(t);
   return MustImport(g);
 }
 
-int CountParts(const Graph& before) {
+struct Part {
+  int64_t rows, columns, row_stride;
+  friend bool operator==(const Part&, const Part&) = default;
+};
+
+// The parts that the library writes into the result, all of which begin at whole vectors.
+std::vector<Part> PartsOf(const Graph& before, const PaddingCosts& costs = kByRows) {
   Graph graph = before;
-  EXPECT_EQ(PadProducts(kParts, &graph), 1);
+  EXPECT_EQ(PadProducts(costs, &graph), 1);
   ExpectSameOutputs(before, graph, 0.01);
-  const compiler::Program program = MustLower(graph);
-  int parts = 0;
-  std::set<compiler::BufferId> results;
-  for (const auto& operation : program.operations) {
+  std::vector<Part> parts;
+  for (const auto& operation : MustLower(graph).operations) {
     const auto* call = std::get_if<compiler::ExternOp>(&operation);
     if (call == nullptr) continue;
-    EXPECT_TRUE(results.insert(call->results[0]).second == (parts == 0));
-    EXPECT_TRUE(program.buffers[call->results[0]].sizes[1].Is(64));
-    ++parts;
+    const compiler::BufferView& out = call->outs.at(0);
+    EXPECT_EQ(sym::Hint(out.offset) % 8, 0);
+    EXPECT_EQ(sym::Hint(out.strides[0]) % 8, 0);
+    parts.push_back({sym::Hint(out.sizes[0]), sym::Hint(out.sizes[1]), sym::Hint(out.strides[0])});
   }
   return parts;
 }
 
-TEST(PadProductsTest, VeryLargeOutputsAreComputedByColumns) {
-  // The last 64 columns overlap with those before them; all parts are computed in one place.
-  EXPECT_EQ(CountParts(Vocabulary(false, false)), 4);
-  EXPECT_EQ(CountParts(Vocabulary(true, false)), 4);
+TEST(PadProductsTest, LargeOutputsAreComputedByRowsThatBeginAlike) {
+  // The ends of all rows, and every eighth row; of odd rows that begin late 8 columns less fit.
+  const Part ends{36, 16, 16}, last{4, 200, 8 * 201}, shorter{5, 192, 8 * 201};
+  const Part first{5, 200, 8 * 201}, late{4, 192, 8 * 201};
+  const auto odd = ElementsAre(ends, first, shorter, shorter, shorter, late, late, late, last);
+  EXPECT_THAT(PartsOf(Vocabulary(36, 201, false)), odd);
+  EXPECT_THAT(PartsOf(Vocabulary(36, 201, true)), odd);
+  // Every fourth row of a multiple of two.
+  const Part whole{9, 200, 4 * 202}, less{9, 192, 4 * 202};
+  EXPECT_THAT(PartsOf(Vocabulary(36, 202, true)), ElementsAre(ends, whole, less, less, whole));
+  // Backward may want the weight too.
+  EXPECT_THAT(PartsOf(Vocabulary(36, 202, false, true)),
+              ElementsAre(ends, whole, less, less, whole));
+}
+
+TEST(PadProductsTest, ALargeWeightIsConvertedInParts) {
+  // 2048 columns and the rest; a row of the first part may begin 7 columns later.
+  PaddingCosts costs = kByRows;
+  costs.most_weight_bytes = 2 * 2048 * 64;
+  const Part ends{36, 16, 16}, whole{9, 2048, 4 * 2102}, rest{9, 48, 4 * 2102};
+  EXPECT_THAT(PartsOf(Vocabulary(36, 2102, true), costs),
+              ElementsAre(ends, whole, whole, whole, whole, rest, rest, rest, rest));
+  EXPECT_THAT(PartsOf(Vocabulary(36, 2102, true, true), costs), SizeIs(5));
 }
 
 TEST(PadProductsTest, OthersArePaddedAsAWhole) {
-  // Backward wants the weight too, padded.
-  Graph graph = Vocabulary(true, true);
-  EXPECT_EQ(PadProducts(kParts, &graph), 1);
-  EXPECT_THAT(LibraryCalls(MustLower(graph)),
-              ElementsAre("aten::addmm 208/1 32/64x64/1 64/1x208/64"));
-  // A few parts save little.
-  PaddingCosts costs = kParts;
-  costs.part_bytes *= 2;
-  graph = Vocabulary(false, false);
-  EXPECT_EQ(PadProducts(costs, &graph), 1);
-  EXPECT_THAT(LibraryCalls(MustLower(graph)), ElementsAre("aten::mm 32/64x64/1 64/1x208/64"));
+  // Too few rows begin alike, or these have too few elements.
+  for (const PaddingCosts& costs :
+       {PaddingCosts{0, 0, /*least_rows_alike=*/5, /*least_elements_alike=*/1},
+        PaddingCosts{0, 0, /*least_rows_alike=*/4, /*least_elements_alike=*/1000}}) {
+    Graph graph = Vocabulary(36, 201, false);
+    EXPECT_EQ(PadProducts(costs, &graph), 1);
+    EXPECT_THAT(LibraryCalls(MustLower(graph)), ElementsAre("aten::mm 36/64x64/1 64/1x208/64"));
+  }
 }
 
 TEST(PadProductsTest, InnerDimension) {

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "fake_cublaslt.h"
+#include "runtime/cublaslt.h"
 #include "runtime_cuda_fixture.h"
 
 namespace tensord::runtime {
@@ -233,7 +234,7 @@ TEST_F(RuntimeCudaProducts, MisalignedOperandsGoToTorch) {
 }
 
 TEST_F(RuntimeCudaProducts, WithoutAnAlgorithmTorchIsAsked) {
-  FakeLt().finds = false;
+  FakeLt().algorithms.clear();
   Start(kPlain);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
   EXPECT_THAT(Fake().products, SizeIs(2));
@@ -257,8 +258,40 @@ TEST_F(RuntimeCudaProducts, CanBeSwitchedOff) {
   EXPECT_THAT(Fake().products, SizeIs(1));
 }
 
+TEST_F(RuntimeCudaProducts, WhatOnlyCountsTilesIsTakenWithoutWorkspaceWhereItCan) {
+  FakeLt().algorithms = {{.workspace_bytes = 4}, {.workspace_bytes = 0}};
+  Expect(kPlain);
+  EXPECT_EQ(FakeLt().workspace, nullptr);
+}
+
+TEST_F(RuntimeCudaProducts, PartialSumsAndTheOnlyAlgorithmKeepTheirWorkspace) {
+  for (const std::vector<testing::FakeLtAlgorithm>& known :
+       {std::vector<testing::FakeLtAlgorithm>{{.workspace_bytes = 1000}, {.workspace_bytes = 0}},
+        std::vector<testing::FakeLtAlgorithm>{{.workspace_bytes = 4}}}) {
+    FakeLt().Reset();
+    FakeLt().algorithms = known;
+    for (TensordTensor tensor : std::exchange(inputs_, {})) testing::Delete(tensor);
+    Expect(kPlain);
+    EXPECT_EQ(FakeLt().algorithm.workspace_bytes, known[0].workspace_bytes);
+    EXPECT_NE(FakeLt().workspace, nullptr);
+  }
+}
+
+TEST_F(RuntimeCudaProducts, GeluTakesTilesOfWhichSeveralFit) {
+  FakeLt().algorithms = {{.tile = 1}, {.tile = kLtTile128x128}};
+  Expect(kPlain);
+  EXPECT_EQ(FakeLt().algorithm.tile, 1);
+  for (TensordTensor tensor : std::exchange(inputs_, {})) testing::Delete(tensor);
+  Start({"aten::_addmm_activation",
+         {{{5}, {1}}, {{3, 4}, {4, 1}}, {{4, 5}, {1, 4}}},
+         {{3, 5}, {5, 1}},
+         {kOne, kOne, "boolean: true"}});
+  ASSERT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
+  EXPECT_EQ(FakeLt().algorithm.tile, kLtTile128x128);
+}
+
 TEST_F(RuntimeCudaProducts, TheWorkspaceGoesWhenSomethingLargeIsAllocated) {
-  FakeLt().workspace_bytes = 1000;
+  FakeLt().algorithms = {{.workspace_bytes = 1000}};
   for (const int64_t rows : {16384, 16}) {
     Product product{.op = "aten::mm",
                     .operands = {{{rows, 8}, {8, 1}}, {{8, 1024}, {1024, 1}}},
@@ -281,7 +314,7 @@ TEST_F(RuntimeCudaProducts, TheWorkspaceGoesWhenSomethingLargeIsAllocated) {
 }
 
 TEST_F(RuntimeCudaProducts, EqualProductsShareTheirPreparationAndOneWorkspace) {
-  FakeLt().workspace_bytes = 1000;
+  FakeLt().algorithms = {{.workspace_bytes = 1000}};
   v1::Artifact artifact = kPlain.Plan();
   *artifact.add_steps() = artifact.steps(0);
   Start(kPlain);
