@@ -24,21 +24,28 @@ class Profile {
   std::vector<int64_t> bytes_;
 };
 
-// The most that is taken at a time: by the block of all segments, by that of one, by the rest.
+// The most that is taken at a time: by what lives in several segments, by the block of one from the
+// first step that needs it to the last, and by the rest.
 int64_t PeakOf(const std::vector<Tenant>& tenants, const std::vector<int64_t>& others,
                const std::vector<int>& cuts) {
   Profile common(others.size()), own(others.size());
+  std::vector<Lifetime> blocks(cuts.size() + 1);
   for (const Tenant& tenant : tenants) {
-    (SegmentOf(tenant.life, cuts) < 0 ? common : own).Add(tenant.life, tenant.bytes);
+    const int segment = SegmentOf(tenant.life, cuts);
+    (segment < 0 ? common : own).Add(tenant.life, tenant.bytes);
+    if (segment < 0) continue;
+    Lifetime& block = blocks[segment];
+    if (block.first < 0 || tenant.life.first < block.first) block.first = tenant.life.first;
+    block.last = std::max(block.last, tenant.life.last);
   }
   common.SumUp();
   own.SumUp();
-  int64_t peak = 0;
-  for (size_t i = 0; i <= cuts.size(); ++i) {
-    const size_t begin = i == 0 ? 0 : cuts[i - 1];
-    const size_t end = i == cuts.size() ? others.size() : cuts[i];
-    const int64_t rest = *std::max_element(others.begin() + begin, others.begin() + end);
-    peak = std::max(peak, rest + own.Largest(begin, end));
+  int64_t peak = *std::max_element(others.begin(), others.end());
+  for (const Lifetime& block : blocks) {
+    if (block.first < 0) continue;
+    const int64_t rest =
+        *std::max_element(others.begin() + block.first, others.begin() + block.last + 1);
+    peak = std::max(peak, rest + own.Largest(block.first, block.last + 1));
   }
   return peak + common.Largest(0, others.size());
 }
@@ -55,16 +62,16 @@ std::vector<int> FindSegments(const std::vector<Tenant>& tenants,
                               const std::vector<int64_t>& others, const SegmentCosts& costs) {
   std::vector<int> cuts;
   if (others.empty()) return cuts;
-  // A cut pays behind the end of a large life, or before its beginning.
-  std::vector<int> places;
+  // A cut pays behind the end of large lives, or before their beginning.
+  std::vector<int64_t> begin(others.size() + 1), end(others.size() + 1);
   for (const Tenant& tenant : tenants) {
-    if (tenant.bytes < costs.least_bytes) continue;
-    for (int place : {tenant.life.first, tenant.life.last + 1}) {
-      if (place > 0 && place < static_cast<int>(others.size())) places.push_back(place);
-    }
+    begin[tenant.life.first] += tenant.bytes;
+    end[tenant.life.last + 1] += tenant.bytes;
   }
-  std::sort(places.begin(), places.end());
-  places.erase(std::unique(places.begin(), places.end()), places.end());
+  std::vector<int> places;
+  for (int place = 1; place < static_cast<int>(others.size()); ++place) {
+    if (std::max(begin[place], end[place]) >= costs.least_bytes) places.push_back(place);
+  }
   const int64_t uncut = PeakOf(tenants, others, cuts);
   const auto least = std::max<int64_t>(
       costs.least_bytes, static_cast<int64_t>(costs.least_gain * static_cast<double>(uncut)));

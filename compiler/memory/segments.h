@@ -25,8 +25,8 @@ struct Tenant {
 struct SegmentCosts {
   size_t most_cuts = 8;
   // Cuts lower the peak, each on average, by so much of itself and by so many bytes.
-  double least_gain = 0.005;
-  int64_t least_bytes = 4 << 20;
+  double least_gain = 0.0025;
+  int64_t least_bytes = 1 << 20;
 };
 
 // The steps that begin a segment, but for the first, in order. `others`: the bytes of all other

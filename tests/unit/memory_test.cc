@@ -36,8 +36,21 @@ TEST(SegmentsTest, CutsThatPayTogether) {
   // Without the first buffer the last one is nearly as large, beside the same fullest step.
   const std::vector<Tenant> tenants = {Of(0, 1, 27), Of(2, 3, 1), Of(4, 5, 24)};
   const std::vector<int64_t> others = Others({50, 60, 220, 220, 80, 10});
-  EXPECT_THAT(FindSegments(tenants, others), ElementsAre(2, 4));
-  EXPECT_THAT(FindSegments(tenants, others, {.most_cuts = 1}), IsEmpty());
+  EXPECT_THAT(FindSegments(tenants, others, {.least_bytes = 4 * kMiB}), ElementsAre(2, 4));
+  EXPECT_THAT(FindSegments(tenants, others, {.most_cuts = 1, .least_bytes = 4 * kMiB}), IsEmpty());
+}
+
+TEST(SegmentsTest, ABlockIsThereWhileItIsNeeded) {
+  // What is large at the second step is gone at the fullest one, where its segment needs nothing.
+  const std::vector<Tenant> tenants = {Of(0, 1, 30), Of(4, 5, 30)};
+  const std::vector<int64_t> others = Others({10, 10, 200, 10, 10, 10});
+  EXPECT_THAT(FindSegments(tenants, others), ElementsAre(2));
+}
+
+TEST(SegmentsTest, ManySmallLivesThatBeginTogether) {
+  std::vector<Tenant> tenants = {{{0, 1}, kMiB / 4}};
+  for (int i = 0; i < 8; ++i) tenants.push_back({{4, 5}, kMiB / 2});
+  EXPECT_THAT(FindSegments(tenants, Others({200, 200, 200, 200, 100, 100})), ElementsAre(4));
 }
 
 TEST(SegmentsTest, NothingToGainNoSegments) {
@@ -46,7 +59,7 @@ TEST(SegmentsTest, NothingToGainNoSegments) {
   // What is there all the time.
   EXPECT_THAT(FindSegments({Of(0, 3, 100)}, Others({300, 300, 100, 400})), IsEmpty());
   // A few bytes.
-  EXPECT_THAT(FindSegments({Of(0, 1, 3), Of(2, 3, 1)}, Others({0, 0, 3, 3})), IsEmpty());
+  EXPECT_THAT(FindSegments({Of(0, 1, 1), {{2, 3}, kMiB / 4}}, Others({0, 0, 3, 3})), IsEmpty());
   EXPECT_THAT(FindSegments({}, {}), IsEmpty());
 }
 

@@ -398,7 +398,7 @@ TEST(BlockScratchTest, NoWorkspaceIsHeldForIt) {
 
 // A block only for scratch is an allocation more, for which a few bytes are too little.
 TEST(BlockScratchTest, HasABlockAloneIfItIsLarge) {
-  for (const int64_t bytes : {2 * kMiB, 30 * kMiB}) {
+  for (const int64_t bytes : {kMiB / 2, 30 * kMiB}) {
     Call call;
     const BufferId saved = call.Input(200 * kMiB), result = call.Result(200 * kMiB);
     const BufferId begin = call.Computed(100 * kMiB), always = call.Computed(kMiB);
@@ -408,7 +408,7 @@ TEST(BlockScratchTest, HasABlockAloneIfItIsLarge) {
     const int last = call.Launch({always}, bytes);
     call.Plan(/*segments=*/true);
     call.ExpectApart();
-    const bool large = bytes > 4 * kMiB;
+    const bool large = bytes > kMiB;
     EXPECT_EQ(call.plan.scratch[last].block >= 0, large);
     EXPECT_NE(call.plan.scratch[last].block, call.plan.places[begin].block);
     EXPECT_EQ(call.workspace(), kMiB + (large ? 0 : bytes));
