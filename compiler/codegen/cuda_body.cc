@@ -156,14 +156,24 @@ std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
     return Define(vector_level(), absl::StrCat("tk::unpack<", type, "(", present, "[k])"));
   }
   if (LoadsFirst(inst)) {
+    // As they lie in memory, where they may: narrow floats take half as many registers so.
+    const std::string packed = absl::StrCat("<", StorageType(inst.storage), ", W>");
     auto [it, is_new] = loaded_.try_emplace(text);
     if (is_new) {
       it->second = absl::StrCat("loaded", loaded_.size() - 1);
-      absl::StrAppend(array_declarations(), "  tk::Vec<", ComputeTypeText(inst.dtype), ", W> ",
-                      it->second, "[", plan_.chunks, "];\n");
-      first_loads_.push_back(absl::StrCat(it->second, "[k] = ", text, ";"));
+      absl::StrAppend(
+          array_declarations(), "  tk::",
+          is_plain ? "Packed" + packed : absl::StrCat("Vec<", ComputeTypeText(inst.dtype), ", W>"),
+          " ", it->second, "[", plan_.chunks, "];\n");
+      const bool found = inst.guard >= 0 || sym::ContainsKind(inst.index, sym::AtomKind::kIndirect);
+      (found ? found_loads_ : first_loads_)
+          .push_back(absl::StrCat(
+              it->second, "[k] = ",
+              is_plain ? absl::StrCat("tk::load_packed<", text.substr(kLoad.size())) : text, ";"));
     }
-    return Define(vector_level(), absl::StrCat(it->second, "[k]"));
+    const std::string loaded = absl::StrCat(it->second, "[k]");
+    return Define(vector_level(),
+                  is_plain ? absl::StrCat("tk::unpack", packed, "(", loaded, ")") : loaded);
   }
   if (repeated_.count(key) == 0) return BodyEmitter::DefineLoad(inst, text);
   auto [it, is_new] = kept_.try_emplace(key);

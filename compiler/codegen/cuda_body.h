@@ -35,6 +35,8 @@ class CudaBody : public BodyEmitter {
   const RowAhead& row_ahead() const { return row_ahead_; }
   // The statements that load vector k before any vector is stored.
   const std::vector<std::string>& first_loads() const { return first_loads_; }
+  // The same, of which scalars of the row say where or whether.
+  const std::vector<std::string>& found_loads() const { return found_loads_; }
 
   // Of the operands that the body reads from tiles, by position in the plan.
   const std::map<size_t, TileFill>& tile_fills() const { return tile_fills_; }
@@ -89,7 +91,7 @@ class CudaBody : public BodyEmitter {
   std::map<std::pair<BufferId, Expr>, std::pair<std::string, int>> kept_;  // -> array, position
   RowAhead row_ahead_;
   std::map<std::pair<BufferId, Expr>, std::string> ahead_;  // -> the present row's
-  std::vector<std::string> first_loads_;
+  std::vector<std::string> first_loads_, found_loads_;
   // By their text, in which equal names are equal values: tensors that say where to load have
   // numbers of each member's own.
   std::map<std::string, std::string> loaded_;  // -> the array

@@ -306,13 +306,16 @@ class CudaNestWriter {
     EmitMembers(position);
     const std::string decode = DecodeVector("q", indent + "    ");
     const std::string lines = InnerLines(depth + 2);
+    if (!body_.first_loads().empty()) {
+      text += HeldVectors(indent, decode + Indent(body_.first_loads(), depth + 2));
+    }
     text += Flush(depth);
     if (!HasVectorLoop()) {
       // The row is one element, which every thread of its group of one has.
       text += lines;
     } else if (plan_.chunks > 0) {
-      if (!body_.first_loads().empty()) {
-        text += HeldVectors(indent, decode + Indent(body_.first_loads(), depth + 2));
+      if (!body_.found_loads().empty()) {
+        text += HeldVectors(indent, decode + Indent(body_.found_loads(), depth + 2));
       }
       text += HeldVectors(indent, decode + lines);
     } else {

@@ -246,7 +246,18 @@ class Planner {
                                                  kRowSweepBlock, 2 * kUsualThreads)));
     plan_.kind = CudaPlan::kRows;
     plan_.group = plan_.threads;
+    if (!plan_.partial && !plan_.interleaved) LoadFirst(VectorOperands(nest_));
     plan_.blocks = rows_;
+  }
+
+  // All vectors that a thread has of a row, of so many operands, before it stores one: where these
+  // are few.
+  void LoadFirst(int operands) {
+    const auto vectors = vectors_.AsConstant();
+    if (!vectors || *vectors > int64_t{kMostLoadedFirst / std::max(1, operands)} * plan_.group)
+      return;
+    plan_.chunks = static_cast<int>((*vectors + plan_.group - 1) / plan_.group);
+    plan_.loads_first = true;
   }
 
   // A warp looks whether a row is wanted: a thread for each vector would be many that only look.
@@ -254,11 +265,7 @@ class Planner {
     plan_.kind = CudaPlan::kRows;
     Threads(kUsualThreads);
     plan_.group = PartOfWarp(std::max<int64_t>(1, sym::Hint(vectors_)));
-    const auto vectors = vectors_.AsConstant();
-    if (vectors && *vectors <= kMostLoadedFirst * plan_.group) {
-      plan_.chunks = static_cast<int>((*vectors + plan_.group - 1) / plan_.group);
-      plan_.loads_first = true;
-    }
+    LoadFirst(/*operands=*/1);
     plan_.blocks = sym::CeilDiv(rows_, Expr(plan_.groups()));
   }
 

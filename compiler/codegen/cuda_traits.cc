@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "compiler/codegen/cpp_text.h"
@@ -97,6 +99,19 @@ bool HasChasedRows(const Nest& nest) {
     }
   }
   return chased;
+}
+
+int VectorOperands(const Nest& nest) {
+  std::set<std::pair<BufferId, Expr>> operands;
+  for (const NestMember& member : nest.members) {
+    for (const Inst& inst : member.loops.block.insts) {
+      if (inst.kind == InstKind::kLoad && nest.local.count(inst.buffer) == 0 &&
+          sym::Contains(inst.index, VectorLoopOf(nest))) {
+        operands.emplace(inst.buffer, inst.index);
+      }
+    }
+  }
+  return static_cast<int>(operands.size());
 }
 
 bool FindsPlaces(const Nest& nest) {

@@ -20,6 +20,9 @@ bool HasDearRows(const Nest& nest);
 // for each vector would wait as long for one of them as for several.
 bool HasChasedRows(const Nest& nest);
 
+// The operands that vary along the vector loop.
+int VectorOperands(const Nest& nest);
+
 // Some reduction says where its result is.
 bool FindsPlaces(const Nest& nest);
 

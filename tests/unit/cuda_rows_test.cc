@@ -405,9 +405,9 @@ TEST(CudaRows, FoundByLoads) {
 
 TEST(CudaRows, SavedStatistics) {
   ExpectPlansAndNumbers({
-      {"8192", GradientOfStatistics({3, 8192, kBF16}), {"rows w8 t128 g128 c0"}},
-      {"30528", GradientOfStatistics({2, 30528, kBF16}), {"rows w8 t480 g480 c0"}},
-      {"wide", GradientOfStatistics({2, 8192}), {"rows w4 t256 g256 c0"}},
+      {"8192", GradientOfStatistics({3, 8192, kBF16}), {"rows w8 t128 g128 c8 loads-first"}},
+      {"30528", GradientOfStatistics({2, 30528, kBF16}), {"rows w8 t480 g480 c8 loads-first"}},
+      {"wide", GradientOfStatistics({2, 8192}), {"rows w4 t256 g256 c8 loads-first"}},
       {"short", GradientOfStatistics({3, 4096, kBF16}), {"elements w8 t256 g1 c0"}},
       {"few", GradientOfStatistics({1, 40000, kBF16}), {"elements w8 t256 g1 c0"}},
       {"odd", GradientOfStatistics({3, 8193, kBF16}), {"rows w8 t128 g128 c0 partial peeled"}},
