@@ -220,9 +220,9 @@ def _optimizer_times(bench: Bench, entry: dict[str, Any]) -> None:
 
 
 def _measure_kernel(bench: Bench, entry: dict[str, Any], runs: dict[str, Any], moved: int) -> None:
-    rate = bench.data["machine"]["copy_bytes_per_second"]
-    entry["bytes"], entry["copy"] = moved, moved / rate
-    entry.update(bench.times(runs, bench.device.kernel_seconds, bench.args.kernel_sample))
+    entry["bytes"] = moved
+    timed = {**runs, "copy": bench.device.copy_of(moved)}
+    entry.update(bench.times(timed, bench.device.kernel_seconds, bench.args.kernel_sample))
     entry["profile"] = {name: bench.device.profile(run) for name, run in runs.items()}
 
 

@@ -66,6 +66,12 @@ class CpuDevice:
         run()
         return Memory()
 
+    def copy_of(self, moved: int) -> Run:
+        """A copy that reads and writes so many bytes together."""
+        source = torch.empty(moved // 2, dtype=torch.uint8, device=self.name)
+        target = torch.empty_like(source)
+        return lambda: target.copy_(source)
+
     def copy_rate(self) -> float:
         """Bytes a second, read and written, of a large copy."""
         source = torch.empty((1 << 26) // 4)

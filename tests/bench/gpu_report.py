@@ -87,9 +87,9 @@ def _launches(entry: dict[str, Any], name: str) -> float | None:
 
 def _kernels(entries: list[dict[str, Any]]) -> Section:
     text = (
-        "GPU time of one call. A copy: what copying as many bytes takes as the function must read "
-        "and write. *Both ways*: forward and backward. Share: of the copy's rate. Launches: GPU "
-        "kernels a call."
+        "GPU time of one call. A copy: of as many bytes, read and written, as the function must "
+        "read and write, in the same rounds. *Both ways*: forward and backward. Share: of the "
+        "copy's rate. Launches: GPU kernels a call."
     )
     columns = [
         "case",
@@ -106,13 +106,12 @@ def _kernels(entries: list[dict[str, Any]]) -> Section:
     for entry in entries:
         row = _broken(entry, len(columns))
         if row is None:
-            ours = entry.get("tensord", {}).get("median")
-            share = f"{100 * entry['copy'] / ours:.0f} %" if ours else ""
+            ratio = _ratio(entry, "copy", "tensord")
+            share = f"{100 * ratio:.0f} %" if ratio else ""
             row = [
                 entry["name"],
                 f"{entry['bytes'] / 2**20:.0f}",
-                time_text(entry["copy"]),
-                *(_cell(entry, name) for name in ("eager", "inductor", "tensord")),
+                *(_cell(entry, name) for name in ("copy", "eager", "inductor", "tensord")),
                 share,
                 _number(_ratio(entry, "tensord", "inductor")),
                 " / ".join(
