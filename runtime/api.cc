@@ -58,6 +58,9 @@ TENSORD_EXPORT void tensord_set_error(const char* message) {
 TENSORD_EXPORT void tensord_set_operator_caller(TensordOperatorFn fn, void* context) {
   tensord::runtime::SetOperatorCaller(fn, context);
 }
+TENSORD_EXPORT void tensord_set_cuda_empty(TensordEmptyFn fn) {
+  tensord::runtime::SetCudaEmpty(fn);
+}
 
 TENSORD_EXPORT int tensord_program_load(const void* artifact, size_t size, const char* blob_folder,
                                         TensordProgram** program) {

@@ -1,5 +1,6 @@
 #include "runtime/tensors.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <utility>
 
@@ -16,6 +17,8 @@ constexpr int64_t kMaxKeptWorkspace = int64_t{256} << 20;
 // freed for them and taken again.
 constexpr int64_t kLargeBuffer = int64_t{32} << 20;
 constexpr int32_t kByte = 0;  // torch's ScalarType of uint8
+
+std::atomic<TensordEmptyFn> cuda_empty{nullptr};
 
 std::vector<std::unique_ptr<CallState>>& FreeStates() {
   thread_local std::vector<std::unique_ptr<CallState>> states;
@@ -66,6 +69,11 @@ TensordError AllocationFailed(const CallState& state, int32_t device, const std:
 TensordError Allocate(CallState& state, int64_t ndim, const int64_t* sizes, const int64_t* strides,
                       int32_t dtype, int32_t device, Handle* tensor) {
   const int32_t index = device == kTorchCuda ? state.device_index : 0;
+  const TensordEmptyFn empty = cuda_empty.load(std::memory_order_relaxed);
+  if (device == kTorchCuda && empty != nullptr) {  // the device is the thread's current one
+    *tensor = empty(ndim, sizes, strides, dtype);
+    if (*tensor != nullptr) return TENSORD_OK;
+  }
   if (state.torch->empty_strided(ndim, sizes, strides, dtype, device, index, tensor) == 0) {
     return TENSORD_OK;
   }
@@ -128,6 +136,8 @@ TensordError CopyResult(CallState& state, uint32_t buffer, Handle result) {
 }
 
 }  // namespace
+
+void SetCudaEmpty(TensordEmptyFn fn) { cuda_empty.store(fn, std::memory_order_relaxed); }
 
 CallState::~CallState() {
   DropWorkspace(*this);

@@ -31,7 +31,7 @@ from tensord._bridge_values import (
 )
 from tensord.counters import STATS
 
-_ABI = 4
+_ABI = 5
 _LIBRARY = "libtensord_runtime.so"
 
 CODES = {1: "INVALID", 2: "CORRUPT", 3: "UNAVAILABLE", 4: "OPERATOR", 5: "OUT_OF_MEMORY"}

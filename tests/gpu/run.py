@@ -44,6 +44,7 @@ SECTIONS = (
     Section("models", 65, 3),
     Section("graphs", 50),
     Section("shared", 40),
+    Section("devices", 60),
     Section("faults", 75),
     Section("ops", 120, 4),
     Section("curves", 40),

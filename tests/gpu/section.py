@@ -31,6 +31,7 @@ MODULES = {
     "models": "checks_models",
     "graphs": "checks_graphs",
     "shared": "checks_shared",
+    "devices": "checks_devices",
     "faults": "checks_faults",
     "curves": "checks_curves",
 }

@@ -6,6 +6,9 @@
 extern "C" int32_t aoti_torch__reinterpret_tensor(TensordTensor, int64_t, const int64_t*,
                                                   const int64_t*, int64_t, TensordTensor*);
 
+extern "C" int32_t aoti_torch_empty_strided(int64_t, const int64_t*, const int64_t*, int32_t,
+                                            int32_t, int32_t, TensordTensor*);
+
 namespace tensord::runtime {
 namespace {
 
@@ -117,6 +120,37 @@ TEST_F(RuntimeCuda, RunsOnTheInputsDevice) {
   EXPECT_EQ(Run(program, {x_, host}), TENSORD_INVALID);
   EXPECT_THAT(tensord_last_error(), AllOf(HasSubstr("input 1 'y'"), HasSubstr("on cpu")));
   for (TensordTensor tensor : {x, y, host}) testing::Delete(tensor);
+}
+
+int short_ways = 0;
+bool short_way_fails = false;
+
+TensordTensor EmptyByAShortWay(int64_t ndim, const int64_t* sizes, const int64_t* strides,
+                               int32_t dtype) {
+  ++short_ways;
+  TensordTensor tensor = nullptr;
+  if (short_way_fails) return nullptr;
+  aoti_torch_empty_strided(ndim, sizes, strides, dtype, kCuda, GetDevice(), &tensor);
+  return tensor;
+}
+
+TEST_F(RuntimeCuda, AllocatesByAShortWayWhereThereIsOne) {
+  TensordProgram* program = Load(Parse(Plan()));
+  tensord_set_cuda_empty(EmptyByAShortWay);
+  TensordTensor x = NewFake({kCount}, kCuda, 3), y = NewFake({kCount}, kCuda, 3);
+  for (const bool fails : {false, true}) {
+    short_way_fails = fails;
+    short_ways = Fake().allocations = 0;
+    ASSERT_EQ(Run(program, {x, y}), TENSORD_OK) << tensord_last_error();
+    EXPECT_EQ(short_ways, 2);  // the workspace and the result
+    EXPECT_EQ(Fake().allocations, 2);
+    EXPECT_EQ(result_device_, 3);
+  }
+  // Where neither way has memory torch's words are told.
+  Fake().fail_allocation = 1;
+  EXPECT_EQ(Run(program, {x, y}), TENSORD_OUT_OF_MEMORY);
+  tensord_set_cuda_empty(nullptr);
+  for (TensordTensor tensor : {x, y}) testing::Delete(tensor);
 }
 
 TEST_F(RuntimeCuda, AThreadWithoutAContextGetsTorchs) {

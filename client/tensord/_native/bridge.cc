@@ -16,6 +16,8 @@
 
 #include "bridge.h"
 
+#include <ATen/EmptyTensor.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <dlfcn.h>
 #include <structmember.h>
 
@@ -303,6 +305,20 @@ PyTypeObject MakeProgramType() {
   return type;
 }
 
+// A TensordEmptyFn. Who is out of memory is told by torch's own interface, asked next.
+TensordTensor EmptyOnCuda(int64_t ndim, const int64_t* sizes, const int64_t* strides,
+                          int32_t dtype) {
+  try {
+    static c10::Allocator* const allocator = at::detail::getCUDAHooks().getCUDADeviceAllocator();
+    const auto rank = static_cast<size_t>(ndim);
+    return new at::Tensor(at::detail::empty_strided_generic(
+        c10::IntArrayRef(sizes, rank), c10::IntArrayRef(strides, rank), allocator,
+        c10::DispatchKeySet(c10::DispatchKey::CUDA), static_cast<c10::ScalarType>(dtype)));
+  } catch (...) {
+    return nullptr;
+  }
+}
+
 template <typename Function>
 bool Find(void* library, const char* name, Function* function) {
   *function = reinterpret_cast<Function>(dlsym(library, name));
@@ -317,6 +333,7 @@ PyObject* Init(PyObject*, PyObject* args) {
   if (library == nullptr) return PyErr_Format(PyExc_OSError, "cannot load %s: %s", path, dlerror());
   uint32_t (*abi)() = nullptr;
   void (*set_operator_caller)(TensordOperatorFn, void*) = nullptr;
+  void (*set_cuda_empty)(TensordEmptyFn) = nullptr;
   if (!Find(library, "tensord_runtime_abi", &abi) || abi() != TENSORD_RUNTIME_ABI) {
     return PyErr_Format(PyExc_OSError, "%s has another ABI than %d", path, TENSORD_RUNTIME_ABI);
   }
@@ -330,11 +347,13 @@ PyObject* Init(PyObject*, PyObject* args) {
       !Find(library, "tensord_program_released_inputs", &runtime.released_inputs) ||
       !Find(library, "tensord_last_error", &runtime.last_error) ||
       !Find(library, "tensord_set_error", &runtime.set_error) ||
-      !Find(library, "tensord_set_operator_caller", &set_operator_caller)) {
+      !Find(library, "tensord_set_operator_caller", &set_operator_caller) ||
+      !Find(library, "tensord_set_cuda_empty", &set_cuda_empty)) {
     return PyErr_Format(PyExc_OSError, "%s lacks a function", path);
   }
   Py_XSETREF(make_error, Py_NewRef(error));
   set_operator_caller(CallOperator, nullptr);
+  set_cuda_empty(EmptyOnCuda);
   Py_RETURN_NONE;
 }
 

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define TENSORD_RUNTIME_ABI 4
+#define TENSORD_RUNTIME_ABI 5
 
 typedef struct TensordProgram TensordProgram;
 typedef void* TensordTensor;  // AtenTensorHandle
@@ -71,6 +71,11 @@ typedef struct TensordOperatorCall {
 } TensordOperatorCall;
 typedef int (*TensordOperatorFn)(void* context, const TensordOperatorCall* call);
 
+// Makes an uninitialised tensor of torch's ScalarType `dtype` on the thread's current CUDA device and
+// stream, sizes and strides in elements. NULL when that failed.
+typedef TensordTensor (*TensordEmptyFn)(int64_t ndim, const int64_t* sizes, const int64_t* strides,
+                                        int32_t dtype);
+
 uint32_t tensord_runtime_abi(void);
 const char* tensord_runtime_version(void);
 const char* tensord_last_error(void);
@@ -78,6 +83,9 @@ void tensord_set_error(const char* message);
 
 // Installed once by the bridge; the bridge takes the GIL itself if it needs it.
 void tensord_set_operator_caller(TensordOperatorFn fn, void* context);
+// Optional: a shorter way to torch's allocator than its stable interface, which goes through the
+// dispatcher. Where it fails that interface is asked, and says why. NULL: no longer.
+void tensord_set_cuda_empty(TensordEmptyFn fn);
 
 // `artifact` is a serialised tensord.v1.Artifact. Blobs are read from `blob_folder`
 // (<folder>/ab/<sha256>), checked for owner and digest, and loaded once per process, however many

@@ -1,0 +1,181 @@
+"""Hosts with several GPUs: programs run where their inputs are, whatever device is current.
+
+On a host with one GPU there is nothing to check.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+
+import tensord
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+WIDTH, STEPS = 192, 6
+SECOND = "cuda:1"
+
+
+class Block(nn.Module):
+    """Products, a norm, a softmax: library calls and kernels of ours, with memory between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.norm = nn.LayerNorm(WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cuda", torch.bfloat16):
+            hidden = self.down(F.gelu(self.up(self.norm(x)), approximate="tanh"))
+        return (x + hidden.float()).softmax(-1)
+
+
+def _model(device: str) -> Block:
+    torch.manual_seed(0)
+    return Block().to(device)
+
+
+def _losses(device: str, model: nn.Module, run: nn.Module) -> list[float]:
+    """Of a few steps of training on that device."""
+    losses = []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    x = torch.linspace(-1, 1, 64 * WIDTH, device=device).reshape(64, WIDTH)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        result = run(x)
+        assert result.device == torch.device(device), result.device
+        loss = (result * x).sum()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def _check_losses(device: str, **options: str) -> None:
+    model = _model(device)
+    ours = _losses(device, model, torch.compile(model, backend="tensord", **options))
+    model = _model(device)
+    eager = _losses(device, model, model)
+    torch.testing.assert_close(torch.tensor(ours), torch.tensor(eager), rtol=2e-3, atol=2e-3)
+
+
+def _second_device() -> None:
+    _check_losses(SECOND)
+    assert torch.cuda.current_device() == 0
+
+
+def _graphs_on_the_second() -> None:
+    _check_losses(SECOND, mode="reduce-overhead")
+    assert torch.cuda.current_device() == 0
+
+
+def _one_program_for_both() -> None:
+    """A compiled function moves to another device: the daemon has the program already."""
+    tensord.reset_stats()
+    run = torch.compile(lambda x: (x.sin() + 2.125).log().cumsum(-1), backend="tensord")
+    for device in ("cuda:0", SECOND, "cuda:0"):
+        x = torch.rand(40, 333, device=device)
+        torch.testing.assert_close(run(x), (x.sin() + 2.125).log().cumsum(-1))
+    stats = tensord.stats()
+    assert (stats["compiled"], stats["hits"]) == (1, 1), stats
+
+
+def _threads() -> None:
+    """Each thread trains on a device of its own."""
+    found: dict[str, list[float]] = {}
+
+    def work(device: str, model: Block) -> None:
+        torch.cuda.set_device(device)
+        found[device] = _losses(device, model, torch.compile(model, backend="tensord"))
+
+    # Made one after the other: threads share torch's generators.
+    models = {device: _model(device) for device in ("cuda:0", SECOND)}
+    threads = [threading.Thread(target=work, args=item) for item in models.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    model = _model("cuda:0")
+    eager = _losses("cuda:0", model, model)
+    for device in models:
+        torch.testing.assert_close(
+            torch.tensor(found[device]), torch.tensor(eager), rtol=2e-3, atol=2e-3
+        )
+
+
+_RANK = """
+import json, os, sys
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+import tensord
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.norm, self.down = nn.Linear(96, 288), nn.LayerNorm(288), nn.Linear(288, 96)
+
+    def forward(self, x):
+        return self.down(self.norm(torch.nn.functional.gelu(self.up(x))))
+
+rank = int(os.environ["RANK"])
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl", init_method="file://" + sys.argv[1], rank=rank, world_size=2)
+torch.manual_seed(0)
+model = Net().cuda()
+run = torch.compile(DistributedDataParallel(model), backend="tensord")
+data = torch.linspace(-1, 1, 2 * 32 * 96).reshape(2, 32, 96)
+x = data[rank].cuda()
+for _ in range(3):
+    model.zero_grad()
+    run(x).square().mean().backward()
+torch.manual_seed(0)
+alone = Net().cuda()
+alone(data.cuda()).square().mean().backward()
+error = max((a.grad - b.grad).abs().max().item() / b.grad.abs().max().item()
+            for a, b in zip(model.parameters(), alone.parameters()))
+dist.destroy_process_group()
+print(json.dumps({**tensord.stats(), "error": error}))
+"""
+
+
+def _data_parallel() -> None:
+    """Two ranks: the gradients of both halves together, and every program compiled once."""
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "-c", _RANK, os.path.join(folder, "meeting")],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env={**os.environ, "RANK": str(rank)},
+            )
+            for rank in range(2)
+        ]  # fmt: skip
+        results = []
+        for rank in ranks:
+            out, errors = rank.communicate(timeout=120)
+            assert rank.returncode == 0, errors[-1500:]
+            results.append(json.loads(out.splitlines()[-1]))
+    assert all(r["error"] < 1e-4 for r in results), results
+    total = {k: sum(r[k] for r in results) for k in ("graphs", "compiled", "joined", "hits")}
+    assert total["graphs"] >= 4 and total["graphs"] == 2 * total["compiled"], total
+    assert total["joined"] + total["hits"] == total["compiled"], total
+
+
+def checks() -> list[tuple[str, Callable[[], None]]]:
+    """None where there are not two GPUs."""
+    if torch.cuda.device_count() < 2:
+        return []
+    return [
+        ("second device", _second_device),
+        ("graphs on the second", _graphs_on_the_second),
+        ("one program for both", _one_program_for_both),
+        ("threads", _threads),
+        ("data parallel", _data_parallel),
+    ]
