@@ -16,7 +16,7 @@
 namespace tensord::compiler {
 namespace {
 
-// The product as the operands ask for it: part by part.
+// One such product while it is lowered.
 class ByRows {
  public:
   ByRows(Builder& b, const Tensor& a, const Tensor& w, const std::optional<Tensor>& added,
@@ -43,10 +43,10 @@ class ByRows {
         b_.Assign(place, part);
         part = place;
       }
-      const bool last = from + width >= columns_;
       for (int64_t first = 0; first < Period(); ++first) {
         const int64_t skipped = (aligned_ - first * columns_ % aligned_) % aligned_;
-        const int64_t taken = last ? (columns_ - skipped - from) / aligned_ * aligned_ : width;
+        const int64_t left = std::max<int64_t>(0, columns_ - from - skipped);
+        const int64_t taken = std::min(width, left / aligned_ * aligned_);
         if (taken == 0) continue;
         Multiply(RowsAlike(a_, first), Rows(part, skipped, taken), skipped + from,
                  Columns(RowsAlike(whole_, first), skipped + from, taken));

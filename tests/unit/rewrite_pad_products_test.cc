@@ -115,6 +115,10 @@ TEST(PadProductsTest, ALargeWeightIsConvertedInParts) {
   EXPECT_THAT(PartsOf(Vocabulary(36, 2102, true), costs),
               ElementsAre(ends, whole, whole, whole, whole, rest, rest, rest, rest));
   EXPECT_THAT(PartsOf(Vocabulary(36, 2102, true, true), costs), SizeIs(5));
+  // Rows that begin late have less than the first part's width left.
+  const Part most{9, 2048, 4 * 2050}, less{9, 2040, 4 * 2050};
+  EXPECT_THAT(PartsOf(Vocabulary(36, 2050, false), costs),
+              ElementsAre(ends, most, less, less, most));
 }
 
 TEST(PadProductsTest, OthersArePaddedAsAWhole) {
