@@ -15,13 +15,14 @@ constexpr uint64_t kMaxWorkspace = uint64_t{32} << 20;
 constexpr uint32_t kAlignment = 16;
 constexpr int kMostAlgorithms = 8;  // looked at
 // Algorithms that hand out tiles on the way count them in a few bytes, which are cleared by a
-// launch of their own before each product. Those that do not are as fast: without the clearing
-// products of 30 to 65 us take 1 to 2 us less on an H200.
+// launch of their own before each product. Those that do not, where the library has them, took 1 to
+// 2 us less for products of 30 to 65 us on an H200.
 constexpr size_t kCounterBytes = 256;
 
 // Tiles better than the library's first choice. GELU takes as long as a good part of the product,
 // and only blocks that share a multiprocessor do one while others do the other: 4096x3072x768 took
-// 31.9 us instead of 34.7 on an H200, 8192x3072x768 59.9 instead of 65.3.
+// 31.9 us instead of 34.7 on an H200, 8192x3072x768 59.9 instead of 65.3. Few tiles share nothing.
+constexpr float kLeastWaves = 2;
 struct TilePreference {
   uint32_t sm;
   uint32_t epilogue;
@@ -165,8 +166,9 @@ class LtProduct {
     const LtHeuristic* best = &found.front();
     for (const TilePreference& row : kTilePreferences) {
       if (row.sm != sm || row.epilogue != shape_.epilogue) continue;
-      const auto preferred = std::ranges::find_if(
-          found, [&](const LtHeuristic& algorithm) { return HasTile(algorithm, row.tile); });
+      const auto preferred = std::ranges::find_if(found, [&](const LtHeuristic& algorithm) {
+        return algorithm.waves >= kLeastWaves && HasTile(algorithm, row.tile);
+      });
       if (preferred != found.end()) best = &*preferred;
     }
     algorithm_ = best->algorithm;

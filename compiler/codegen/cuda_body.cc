@@ -114,9 +114,11 @@ bool CudaBody::IsAhead(const Inst& inst) const {
          DependsOnRow(nest(), inst.index);
 }
 
-// What is known of the row before its vectors says where, and whether, to load.
+// What is known of the row before its vectors says where, and whether, to load. An index that is no
+// multiple of the vector loop is computed beside the vector that it is for.
 bool CudaBody::LoadsFirst(const Inst& inst) {
   return plan_.loads_first && !tail() && !IsWritten(nest(), inst.buffer) &&
+         sym::LinearCoefficient(inst.index, VectorLoop()) &&
          LevelOf(sym::Substitute(inst.index, {{VectorLoop(), Expr(0)}})) == 0 &&
          (inst.guard < 0 ? !seldom_ : Emit(inst.guard).level == 0);
 }

@@ -68,7 +68,7 @@ constexpr int kMostHeldAhead = 72;
 constexpr int kLittleHeldAhead = 40;
 constexpr int kLeastVectorsAhead = 1024;
 constexpr int kLeastRowsAhead = 6;
-// Vectors of a row that a thread loads before it stores the first.
+// Vectors of a row, of all operands, that a thread loads before it stores the first.
 constexpr int kMostLoadedFirst = 8;
 // A part of a split row has at least this many vectors for each thread.
 constexpr int kLeastVectorsOfPart = 4;
@@ -250,8 +250,8 @@ class Planner {
     plan_.blocks = rows_;
   }
 
-  // All vectors that a thread has of a row, of so many operands, before it stores one: where these
-  // are few.
+  // A thread loads its vectors of a row, of so many operands, before it stores the first, where
+  // they are few.
   void LoadFirst(int operands) {
     const auto vectors = vectors_.AsConstant();
     if (!vectors || *vectors > int64_t{kMostLoadedFirst / std::max(1, operands)} * plan_.group)

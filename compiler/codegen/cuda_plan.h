@@ -51,7 +51,7 @@ struct CudaPlan {
   // Of rows that a block does one after the other: the loads of the next one are issued before the
   // present one is worked on, and wait in registers as they lie in memory. With `chunks`.
   bool ahead = false;
-  // Of rows of a thread's vectors: all are loaded before any is stored. With `chunks`.
+  // kRows: a thread loads all its vectors of the row before it stores the first. With `chunks`.
   bool loads_first = false;
   // kSweep: blocks take one group-wide tile of the columns each.
   bool tiled = false;

@@ -103,11 +103,11 @@ class PlanEmitter {
       call.add_results(ViewBuffer(out));
     }
     call.set_into_out(!op.outs.empty());
-    for (BufferId id : op.results) {
-      if (call.into_out()) break;
+    if (op.outs.empty()) {
       // An absent result is a buffer without a dtype. So is one that nobody reads: an operator may
       // leave it out, and its memory is free at once.
-      call.add_results(id >= 0 && !IsUnused(id, step) ? id : AbsentBuffer());
+      for (BufferId id : op.results)
+        call.add_results(id >= 0 && !IsUnused(id, step) ? id : AbsentBuffer());
     }
     *artifact_.add_steps()->mutable_call() = std::move(call);
   }

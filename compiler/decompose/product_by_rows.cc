@@ -31,8 +31,8 @@ class ByRows {
 
   Tensor Run(int64_t parts) {
     const Tensor ends = Ends();
-    constexpr int64_t kTile = 128;
-    const int64_t width = CeilDiv(CeilDiv(columns_, parts), kTile * aligned_) * kTile * aligned_;
+    constexpr int64_t kWidth = 1024;  // whole tiles of the library's, and vectors
+    const int64_t width = (columns_ / parts + kWidth) / kWidth * kWidth;
     // Rows begin up to a vector later than the part does. The memory serves one part after another.
     const int64_t rows = std::min(width + aligned_, columns_);
     const Tensor converted = w_.view() ? w_ : b_.Allocate(w_.dtype(), {Expr(rows), w_.sizes()[1]});
@@ -58,7 +58,7 @@ class ByRows {
   }
 
  private:
-  static int64_t CeilDiv(int64_t value, int64_t by) { return (value + by - 1) / by; }
+  // Of the rows that begin alike.
   int64_t Period() const { return aligned_ / std::gcd(columns_, aligned_); }
   Tensor Rows(const Tensor& t, int64_t from, int64_t count) {
     return b_.Slice(t, 0, Expr(from), Expr(count), 1);
@@ -123,8 +123,10 @@ Results ProductByRows(Builder& b, const Call& call) {
       !right[0].IsConstant() || aligned < 1 || parts < 1 || sym::Hint(right[0]) < 2 * aligned) {
     return absl::InvalidArgumentError("the operands are no matrices that fit");
   }
-  ByRows product(b, a, parts == 1 ? b.Realize(w) : w, call.optional_tensor(2), aligned);
-  return std::vector<Tensor>{product.Run(parts)};
+  // What is in memory already gains nothing by parts.
+  const bool whole = w.view() || parts == 1;
+  ByRows product(b, a, whole ? b.Realize(w) : w, call.optional_tensor(2), aligned);
+  return std::vector<Tensor>{product.Run(whole ? 1 : parts)};
 }
 
 const Operator kOperators[] = {

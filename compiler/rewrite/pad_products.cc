@@ -294,8 +294,8 @@ class Padder {
   bool GoesByRows(int index, const Plan& plan) const {
     const Node& node = editor_.node(index);
     const TensorType& result = node.outputs[0];
-    if (plan.form->batch != 0 || plan.m + plan.k > 0 || !plan.b.transposed || plan.b.by_columns ||
-        plan.form->op == "aten::_addmm_activation" ||
+    if (plan.form->batch != 0 || plan.m + plan.k > 0 || plan.a.transposed || !plan.b.transposed ||
+        plan.b.by_columns || plan.form->op == "aten::_addmm_activation" ||
         !readers_.NeedEagerLayout({editor_.ValueOfNode(index), 0})) {
       return false;
     }
@@ -311,7 +311,7 @@ class Padder {
       }
     }
     const int64_t columns = sym::Hint(result.sizes[1]);
-    const int64_t rows = sym::Hint(result.sizes[0]) / RowsThatBeginApart(columns, plan.aligned);
+    const int64_t rows = sym::Hint(result.sizes[0]) / PeriodOfRows(columns, plan.aligned);
     return rows >= costs_.least_rows_alike && rows * columns >= costs_.least_elements_alike;
   }
 

@@ -21,7 +21,7 @@ struct PaddingCosts {
   double flops_per_byte = 150;
   // A result that is to be contiguous is computed by rows that begin alike where these are as many
   // (fewer take longer to read the weight once more than to multiply) and have as many elements
-  // (a few waves of 128x256 on 132 multiprocessors). Padded and copied it would be in memory twice.
+  // (two waves of 128x256 on 132 multiprocessors). Padded and copied it would be in memory twice.
   int64_t least_rows_alike = 128;
   int64_t least_elements_alike = 8 << 20;
   int64_t most_weight_bytes = 64 << 20;  // of a weight that is converted for it, at a time

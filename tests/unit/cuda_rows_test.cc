@@ -94,14 +94,19 @@ GraphBuilder PutTwice(int rows, int columns) {
   return g;
 }
 // Rows of one table, found through two tensors by the numbers of a third.
-GraphBuilder RowsOfTable(int rows, int columns) {
+// Every row begins with what were its last elements.
+Ref Rolled(GraphBuilder& g, Ref x, const Rows& r) {
+  return g.Node("aten::roll", {x, Ints({3}), Ints({1})}, g.Meta(r.sizes(), r.dtype));
+}
+GraphBuilder RowsOfTable(int rows, int columns, bool rolled = false) {
   GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref table = g.Input({9, columns}), numbers = g.Input({rows}, kI64);
   const std::vector<Ref> through{g.Input({9}, kI64), g.Input({9}, kI64)};
   for (int i = 0; i < 2; ++i) {
     const Ref row =
         g.Node("aten::index.Tensor", {through[i], List({numbers})}, g.Meta({rows}, kI64));
-    const Ref found = g.Node("aten::index.Tensor", {table, List({row})}, g.Meta({rows, columns}));
+    Ref found = g.Node("aten::index.Tensor", {table, List({row})}, g.Meta({rows, columns}));
+    if (rolled) found = Rolled(g, found, {rows, columns});
     g.Output(g.Node("aten::mul.Scalar", {found, 2.0 + i}, g.Meta({rows, columns})));
   }
   return g;
@@ -153,9 +158,10 @@ GraphBuilder CrossEntropyBackward(const Rows& r, double factor = 1) {
 }
 // The loss's gradient from the logits and what a forward pass saved of their rows. `saved`: the
 // graph computes them itself.
-GraphBuilder GradientOfStatistics(const Rows& r, bool saved = true) {
+GraphBuilder GradientOfStatistics(const Rows& r, bool saved = true, bool rolled = false) {
   GraphBuilder g = Cuda(r);
-  const Ref grad = g.Input(Shape{}), count = g.Input(Shape{}), x = Input(g, r);
+  const Ref grad = g.Input(Shape{}), count = g.Input(Shape{});
+  Ref x = Input(g, r);
   const Ref target = g.Input({r.rows}, kI64);
   const v1::TensorMeta of_rows = g.Meta({r.rows, 1}), meta = g.Meta(r.sizes());
   Ref max{}, logarithm{};
@@ -167,6 +173,7 @@ GraphBuilder GradientOfStatistics(const Rows& r, bool saved = true) {
     logarithm = max.result(1);
     g.Output(max).Output(logarithm);
   }
+  if (rolled) x = Rolled(g, x, r);
   const Ref wide =
       g.Node("aten::_to_copy", {x, kF32, nullptr, nullptr, nullptr, false, nullptr}, meta);
   const Ref below = g.Node("aten::sub.Tensor", {wide, max, 1}, meta);
@@ -391,23 +398,27 @@ TEST(CudaRows, Partial) {
   });
 }
 
-// Scalars of a long row are computed once for many vectors.
 // A warp finds its row and has all of it under way before it stores the first of it. Loads that
 // differ in nothing but the tensors that say where are two.
 TEST(CudaRows, FoundByLoads) {
   std::vector<CudaCase> cases{
       {"of a table", RowsOfTable(40, 256), {"rows w4 t256 g32 c2 loads-first"}},
       {"odd", RowsOfTable(40, 130), {"rows w2 t256 g32 c3 loads-first"}},
+      {"rolled", RowsOfTable(40, 256, true), {"rows w4 t256 g32 c2 loads-first"}},
   };
   for (CudaCase& c : cases) c.classes = 9;
   ExpectPlansAndNumbers(cases);
 }
 
+// Scalars of a long row are computed once for many vectors.
 TEST(CudaRows, SavedStatistics) {
   ExpectPlansAndNumbers({
       {"8192", GradientOfStatistics({3, 8192, kBF16}), {"rows w8 t128 g128 c8 loads-first"}},
       {"30528", GradientOfStatistics({2, 30528, kBF16}), {"rows w8 t480 g480 c8 loads-first"}},
       {"wide", GradientOfStatistics({2, 8192}), {"rows w4 t256 g256 c8 loads-first"}},
+      {"rolled",
+       GradientOfStatistics({3, 8192, kBF16}, true, true),
+       {"rows w8 t128 g128 c8 loads-first"}},
       {"short", GradientOfStatistics({3, 4096, kBF16}), {"elements w8 t256 g1 c0"}},
       {"few", GradientOfStatistics({1, 40000, kBF16}), {"elements w8 t256 g1 c0"}},
       {"odd", GradientOfStatistics({3, 8193, kBF16}), {"rows w8 t128 g128 c0 partial peeled"}},

@@ -158,11 +158,12 @@ LtStatus cublasLtMatmulAlgoGetHeuristic(LtHandle, LtOperation, LtLayout, LtLayou
                                         LtHeuristic* results, int* found) {
   ++FakeLt().searches;
   *found = 0;
-  for (const auto& [workspace_bytes, tile] : FakeLt().algorithms) {
+  for (const auto& [workspace_bytes, tile, waves] : FakeLt().algorithms) {
     if (*found == wanted || workspace_bytes > preference->workspace) continue;
     LtHeuristic& result = results[(*found)++];
     result = {};
     result.workspace_bytes = workspace_bytes;
+    result.waves = waves;
     result.algorithm.data[0] = workspace_bytes;
     result.algorithm.data[1] = static_cast<uint64_t>(tile);
   }

@@ -11,6 +11,7 @@ namespace tensord::testing {
 struct FakeLtAlgorithm {
   size_t workspace_bytes = 0;
   int tile = 0;
+  float waves = 4;
 };
 
 struct FakeCublasLt {

@@ -121,6 +121,43 @@ TEST(PadProductsTest, ALargeWeightIsConvertedInParts) {
               ElementsAre(ends, most, less, less, most));
 }
 
+// The same with rows from elsewhere: in float32, of a size that is known when it runs, computed;
+// the weight a part of a parameter.
+TEST(PadProductsTest, RowsThatBeginAlikeOfOtherOperands) {
+  const auto expect = [](GraphBuilder& g, size_t parts, PaddingCosts costs = kByRows) {
+    const Graph before = MustImport(g);
+    Graph graph = before;
+    EXPECT_EQ(PadProducts(costs, &graph), 1);
+    ExpectSameOutputs(before, graph, 0.01);
+    EXPECT_THAT(LibraryCalls(MustLower(graph)), SizeIs(1 + parts));
+  };
+  {
+    GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+    const Ref x = g.Input({512, 512}), w = g.Input({514, 512});
+    const Ref t = g.Node("aten::t", {w}, g.Meta({512, 514}, v1::DTYPE_FLOAT32, {1, 512}));
+    g.Output(g.Node("aten::mm", {x, t}, g.Meta({512, 514})));
+    expect(g, 2);
+  }
+  {
+    GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+    const Dim rows = g.Symbol(64);
+    const Ref x = g.Input({rows, 64}, kHalf), w = g.Input({3000, 64}, kHalf);
+    const Ref y = g.Node("aten::relu", {x}, g.Meta({rows, 64}, kHalf));
+    const Ref part = g.Node("aten::slice.Tensor", {w, 0, 3, 2054, 1}, g.Meta({2051, 64}, kHalf));
+    const Ref t = g.Node("aten::t", {part}, g.Meta({64, 2051}, kHalf, {1, 64}));
+    g.Output(g.Node("aten::mm", {y, t}, g.Meta({rows, 2051}, kHalf)));
+    PaddingCosts costs = kByRows;
+    costs.most_weight_bytes = 1 << 16;  // of what is converted, which this is not
+    expect(g, 8, costs);
+  }
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref x = g.Input({64, 40}, kHalf), w = g.Input({201, 64}, kHalf);
+  const Ref left = g.Node("aten::t", {x}, g.Meta({40, 64}, kHalf, {1, 40}));
+  const Ref t = g.Node("aten::t", {w}, g.Meta({64, 201}, kHalf, {1, 64}));
+  g.Output(g.Node("aten::mm", {left, t}, g.Meta({40, 201}, kHalf)));
+  expect(g, 0);  // rows of what lies by columns are no matrix to the library
+}
+
 TEST(PadProductsTest, OthersArePaddedAsAWhole) {
   // Too few rows begin alike, or these have too few elements.
   for (const PaddingCosts& costs :

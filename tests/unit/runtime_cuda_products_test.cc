@@ -281,13 +281,16 @@ TEST_F(RuntimeCudaProducts, GeluTakesTilesOfWhichSeveralFit) {
   FakeLt().algorithms = {{.tile = 1}, {.tile = kLtTile128x128}};
   Expect(kPlain);
   EXPECT_EQ(FakeLt().algorithm.tile, 1);
-  for (TensordTensor tensor : std::exchange(inputs_, {})) testing::Delete(tensor);
-  Start({"aten::_addmm_activation",
-         {{{5}, {1}}, {{3, 4}, {4, 1}}, {{4, 5}, {1, 4}}},
-         {{3, 5}, {5, 1}},
-         {kOne, kOne, "boolean: true"}});
-  ASSERT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
-  EXPECT_EQ(FakeLt().algorithm.tile, kLtTile128x128);
+  for (const float waves : {3.0f, 1.0f}) {
+    FakeLt().algorithms[1].waves = waves;
+    for (TensordTensor tensor : std::exchange(inputs_, {})) testing::Delete(tensor);
+    Start({"aten::_addmm_activation",
+           {{{5}, {1}}, {{3, 4}, {4, 1}}, {{4, 5}, {1, 4}}},
+           {{3, 5}, {5, 1}},
+           {kOne, kOne, "boolean: true"}});
+    ASSERT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
+    EXPECT_EQ(FakeLt().algorithm.tile, waves > 2 ? kLtTile128x128 : 1);
+  }
 }
 
 TEST_F(RuntimeCudaProducts, TheWorkspaceGoesWhenSomethingLargeIsAllocated) {
