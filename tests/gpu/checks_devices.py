@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -87,20 +88,22 @@ def _one_program_for_both() -> None:
 
 
 def _threads() -> None:
-    """Each thread trains on a device of its own. torch's capture is not for several threads: it
-    looks a backend up, and patches calls of modules while it traces, for all of them."""
+    """Each thread trains on a device of its own, all at the same time. They are captured one after
+    the other before: torch patches the calls of modules, of every thread, while it traces."""
+    capture, captured = threading.Lock(), threading.Barrier(2, timeout=120)
 
-    def work(device: str, model: Block, run: nn.Module) -> list[float]:
+    def work(device: str, model: Block) -> list[float]:
         torch.cuda.set_device(device)
+        with capture:
+            run = torch.compile(model, backend="tensord")
+            run(torch.ones(64, WIDTH, device=device)).sum().backward()
+        captured.wait()
         return _losses(device, model, run)
 
-    jobs = []
-    for device in ("cuda:0", SECOND):
-        model = _model(device)
-        jobs.append((device, model, torch.compile(model, backend="tensord")))
-        jobs[-1][-1](torch.ones(64, WIDTH, device=device)).sum().backward()
+    # Made one after the other: threads share torch's generators.
+    models = {device: _model(device) for device in ("cuda:0", SECOND)}
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(work, *zip(*jobs, strict=True), timeout=120))
+        found = list(pool.map(work, models.keys(), models.values(), timeout=120))
     model = _model("cuda:0")
     eager = torch.tensor(_losses("cuda:0", model, model))
     for losses in found:
