@@ -14,6 +14,11 @@ namespace {
 
 constexpr std::string_view kLoad = "tk::load<";
 
+// The same load, which leaves the elements as they lie in memory.
+std::string PackedLoad(const std::string& load) {
+  return absl::StrCat("tk::load_packed<", load.substr(kLoad.size()));
+}
+
 }  // namespace
 
 CudaBody::CudaBody(const Program& program, const Nest& nest, KernelInterface* interface,
@@ -132,8 +137,7 @@ std::string CudaBody::DefineScalarLoad(const Inst& inst, int level, const std::s
     it->second = absl::StrCat("present", number);
     absl::StrAppend(array_declarations(), "  tk::Packed<", type, " ahead", number, ", ", it->second,
                     ";\n");
-    row_ahead_.load_scalars.push_back(
-        absl::StrCat("ahead", number, " = tk::load_packed<", text.substr(kLoad.size()), ";"));
+    row_ahead_.load_scalars.push_back(absl::StrCat("ahead", number, " = ", PackedLoad(text), ";"));
     row_ahead_.take_scalars.push_back(absl::StrCat(it->second, " = ahead", number, ";"));
   }
   return Define(0, absl::StrCat("tk::unpack<", type, "(", it->second, ")"));
@@ -152,26 +156,24 @@ std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
       absl::StrAppend(array_declarations(), "  tk::Packed<", type, " ahead", number, "[",
                       plan_.chunks, "], ", present, "[", plan_.chunks, "];\n");
       row_ahead_.load_vectors.push_back(
-          absl::StrCat("ahead", number, "[k] = tk::load_packed<", text.substr(kLoad.size()), ";"));
+          absl::StrCat("ahead", number, "[k] = ", PackedLoad(text), ";"));
       row_ahead_.take_vectors.push_back(absl::StrCat(present, "[k] = ahead", number, "[k];"));
     }
     return Define(vector_level(), absl::StrCat("tk::unpack<", type, "(", present, "[k])"));
   }
   if (LoadsFirst(inst)) {
-    // As they lie in memory, where they may: narrow floats take half as many registers so.
-    const std::string packed = absl::StrCat("<", StorageType(inst.storage), ", W>");
     auto [it, is_new] = loaded_.try_emplace(text);
+    const std::string packed = absl::StrCat("<", StorageType(inst.storage), ", W>");
     if (is_new) {
       it->second = absl::StrCat("loaded", loaded_.size() - 1);
-      absl::StrAppend(
-          array_declarations(), "  tk::",
-          is_plain ? "Packed" + packed : absl::StrCat("Vec<", ComputeTypeText(inst.dtype), ", W>"),
-          " ", it->second, "[", plan_.chunks, "];\n");
+      // As they lie in memory, where they may: narrow floats take half as many registers so.
+      const std::string type =
+          is_plain ? "Packed" + packed : absl::StrCat("Vec<", ComputeTypeText(inst.dtype), ", W>");
+      absl::StrAppend(array_declarations(), "  tk::", type, " ", it->second, "[", plan_.chunks,
+                      "];\n");
       const bool found = inst.guard >= 0 || sym::ContainsKind(inst.index, sym::AtomKind::kIndirect);
-      (found ? found_loads_ : first_loads_)
-          .push_back(absl::StrCat(
-              it->second, "[k] = ",
-              is_plain ? absl::StrCat("tk::load_packed<", text.substr(kLoad.size())) : text, ";"));
+      std::vector<std::string>& loads = found ? found_loads_ : first_loads_;
+      loads.push_back(absl::StrCat(it->second, "[k] = ", is_plain ? PackedLoad(text) : text, ";"));
     }
     const std::string loaded = absl::StrCat(it->second, "[k]");
     return Define(vector_level(),

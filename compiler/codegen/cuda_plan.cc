@@ -68,7 +68,8 @@ constexpr int kMostHeldAhead = 72;
 constexpr int kLittleHeldAhead = 40;
 constexpr int kLeastVectorsAhead = 1024;
 constexpr int kLeastRowsAhead = 6;
-// Vectors of a row, of all operands, that a thread loads before it stores the first.
+// Vectors of a row that a thread loads before it stores the first: of all operands together, or of
+// each where rows are seldom or found by loads.
 constexpr int kMostLoadedFirst = 8;
 // A part of a split row has at least this many vectors for each thread.
 constexpr int kLeastVectorsOfPart = 4;

@@ -102,11 +102,12 @@ bool HasChasedRows(const Nest& nest) {
 }
 
 int VectorOperands(const Nest& nest) {
+  const sym::SymbolKey last = VectorLoopOf(nest);
   std::set<std::pair<BufferId, Expr>> operands;
   for (const NestMember& member : nest.members) {
     for (const Inst& inst : member.loops.block.insts) {
       if (inst.kind == InstKind::kLoad && nest.local.count(inst.buffer) == 0 &&
-          sym::Contains(inst.index, VectorLoopOf(nest))) {
+          sym::Contains(inst.index, last)) {
         operands.emplace(inst.buffer, inst.index);
       }
     }

@@ -7,6 +7,8 @@
 // on, a multiple of `aligned`. What that leaves, less than `aligned` columns at either end, is a
 // narrow product of all rows, which is copied to its place. A weight that has to be computed is
 // there in so many parts, one after the other.
+#include "compiler/decompose/product_by_rows.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -27,6 +29,7 @@ class ByRows {
         added_(added),
         aligned_(aligned),
         columns_(sym::Hint(w.sizes()[0])),
+        period_(PeriodOfRows(columns_, aligned)),
         whole_(b.Allocate(a.dtype(), {a.sizes()[0], w.sizes()[0]})) {}
 
   Tensor Run(int64_t parts) {
@@ -37,13 +40,14 @@ class ByRows {
     const int64_t rows = std::min(width + aligned_, columns_);
     const Tensor converted = w_.view() ? w_ : b_.Allocate(w_.dtype(), {Expr(rows), w_.sizes()[1]});
     for (int64_t from = 0; from < columns_; from += width) {
-      Tensor part = Rows(w_, from, std::min(rows, columns_ - from));
+      const int64_t count = std::min(rows, columns_ - from);
+      Tensor part = Rows(w_, from, count);
       if (!w_.view()) {
-        const Tensor place = Rows(converted, 0, std::min(rows, columns_ - from));
+        const Tensor place = Rows(converted, 0, count);
         b_.Assign(place, part);
         part = place;
       }
-      for (int64_t first = 0; first < Period(); ++first) {
+      for (int64_t first = 0; first < period_; ++first) {
         const int64_t skipped = (aligned_ - first * columns_ % aligned_) % aligned_;
         const int64_t left = std::max<int64_t>(0, columns_ - from - skipped);
         const int64_t taken = std::min(width, left / aligned_ * aligned_);
@@ -58,8 +62,6 @@ class ByRows {
   }
 
  private:
-  // Of the rows that begin alike.
-  int64_t Period() const { return aligned_ / std::gcd(columns_, aligned_); }
   Tensor Rows(const Tensor& t, int64_t from, int64_t count) {
     return b_.Slice(t, 0, Expr(from), Expr(count), 1);
   }
@@ -67,8 +69,7 @@ class ByRows {
     return b_.Slice(t, 1, Expr(from), Expr(count), 1);
   }
   Tensor RowsAlike(const Tensor& t, int64_t first) {
-    return b_.Slice(t, 0, Expr(first), sym::CeilDiv(t.sizes()[0] - first, Expr(Period())),
-                    Period());
+    return b_.Slice(t, 0, Expr(first), sym::CeilDiv(t.sizes()[0] - first, Expr(period_)), period_);
   }
 
   // The first and the last columns of all rows, side by side.
@@ -111,7 +112,7 @@ class ByRows {
   Builder& b_;
   const Tensor a_, w_;
   const std::optional<Tensor> added_;
-  const int64_t aligned_, columns_;
+  const int64_t aligned_, columns_, period_;
   const Tensor whole_;
 };
 
@@ -134,6 +135,10 @@ const Operator kOperators[] = {
 };
 
 }  // namespace
+
+int64_t PeriodOfRows(int64_t columns, int64_t aligned) {
+  return aligned / std::gcd(columns, aligned);
+}
 
 std::span<const Operator> PartedProductOperators() { return kOperators; }
 

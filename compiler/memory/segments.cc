@@ -35,8 +35,7 @@ int64_t PeakOf(const std::vector<Tenant>& tenants, const std::vector<int64_t>& o
     (segment < 0 ? common : own).Add(tenant.life, tenant.bytes);
     if (segment < 0) continue;
     Lifetime& block = blocks[segment];
-    if (block.first < 0 || tenant.life.first < block.first) block.first = tenant.life.first;
-    block.last = std::max(block.last, tenant.life.last);
+    block = block.first < 0 ? tenant.life : block.With(tenant.life);
   }
   common.SumUp();
   own.SumUp();

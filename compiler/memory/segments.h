@@ -3,8 +3,8 @@
 // A workspace is as large as the fullest step of a call needs, and is there at all other steps too.
 // Where the call's peak is not at its fullest step, the call is cut into segments. What lives
 // within one lies in that segment's block, which is allocated at the first step that needs it and
-// freed after the last. A backward call begins with the gradient of a vocabulary's logits, while all that
-// forward saved is still there: that is a segment.
+// freed after the last. A backward call begins with the gradient of a vocabulary's logits, while
+// all that forward saved is still there: that is a segment.
 #ifndef TENSORD_COMPILER_MEMORY_SEGMENTS_H_
 #define TENSORD_COMPILER_MEMORY_SEGMENTS_H_
 

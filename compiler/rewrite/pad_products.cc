@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "compiler/decompose/lower_graph.h"
+#include "compiler/decompose/product_by_rows.h"
 #include "compiler/loop_ir/program.h"
 #include "compiler/rewrite/editor.h"
 #include "compiler/rewrite/matrix_nodes.h"

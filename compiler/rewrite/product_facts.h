@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <string_view>
 
 #include "compiler/loop_ir/program.h"
@@ -48,11 +47,6 @@ inline constexpr Multiple kMultiples[] = {{8192, 64}, {0, 1}};
 // How much longer a product takes with rows of a multiple of 4 bytes, or only of 2. Measured with
 // 8192x768 times 768x30522 (1.59 ms against 0.53) and 50257 columns (6.74 ms against 0.86).
 inline constexpr double kSlowWithPairs = 3, kSlowWithSingles = 7.8;
-
-// How far rows of `columns` elements are apart that begin alike, as to whole vectors of `aligned`.
-inline int64_t PeriodOfRows(int64_t columns, int64_t aligned) {
-  return aligned / std::gcd(columns, aligned);
-}
 
 inline int64_t CeilDiv(int64_t value, int64_t by) { return (value + by - 1) / by; }
 

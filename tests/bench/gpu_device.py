@@ -74,10 +74,9 @@ class CpuDevice:
 
     def copy_rate(self) -> float:
         """Bytes a second, read and written, of a large copy."""
-        source = torch.empty((1 << 26) // 4)
-        target = torch.empty_like(source)
-        seconds = min(self.step_seconds(lambda: target.copy_(source), 3) for _ in range(5))
-        return 2 * source.numel() * 4 / seconds
+        moved = 2 << 26
+        run = self.copy_of(moved)
+        return moved / min(self.step_seconds(run, 3) for _ in range(5))
 
     def describe(self) -> dict[str, Any]:
         """What the report says about it."""
@@ -192,10 +191,9 @@ class CudaDevice(CpuDevice):
         return Memory(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
 
     def copy_rate(self) -> float:
-        source = torch.empty(_COPY_BYTES, dtype=torch.uint8, device="cuda")
-        target = torch.empty_like(source)
-        seconds = min(self.kernel_seconds(lambda: target.copy_(source), 10) for _ in range(5))
-        return 2 * _COPY_BYTES / seconds
+        moved = 2 * _COPY_BYTES
+        run = self.copy_of(moved)
+        return moved / min(self.kernel_seconds(run, 10) for _ in range(5))
 
     def describe(self) -> dict[str, Any]:
         properties = torch.cuda.get_device_properties(0)

@@ -5,10 +5,7 @@ On a host with one GPU there is nothing to check.
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -17,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import tensord
 import torch
 import torch.nn.functional as F
+from checks_shared import together
 from torch import Tensor, nn
 
 WIDTH, STEPS = 192, 6
@@ -150,21 +148,8 @@ print(json.dumps({**tensord.stats(), "error": error}))
 def _data_parallel() -> None:
     """Two ranks: the gradients of both halves together, and every program compiled once."""
     with tempfile.TemporaryDirectory() as folder:
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, "-c", _RANK, os.path.join(folder, "meeting")],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                env={**os.environ, "RANK": str(rank)},
-            )
-            for rank in range(2)
-        ]  # fmt: skip
-        results = []
-        for rank in ranks:
-            out, errors = rank.communicate(timeout=120)
-            assert rank.returncode == 0, errors[-1500:]
-            results.append(json.loads(out.splitlines()[-1]))
+        results, total = together(2, _RANK, os.path.join(folder, "meeting"))
     assert all(r["error"] < 1e-4 for r in results), results
-    total = {k: sum(r[k] for r in results) for k in ("graphs", "compiled", "joined", "hits")}
     assert total["graphs"] >= 4 and total["graphs"] == 2 * total["compiled"], total
     assert total["joined"] + total["hits"] == total["compiled"], total
 

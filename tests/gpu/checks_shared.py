@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -32,19 +34,28 @@ print(json.dumps({**tensord.stats(), "losses": losses}))
 """
 
 
-def _together() -> None:
-    device = torch.get_default_device().type
-    command = [sys.executable, "-c", _JOB, "328", device]
+def together(count: int, script: str, *arguments: str) -> tuple[list[Any], dict[str, int]]:
+    """Runs so many processes of a script at the same time. Each finds its number in RANK and prints
+    an object with tensord's counters as its last line: all objects, and the counters' sums."""
     jobs = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(PROCESSES)
-    ]
+        subprocess.Popen(
+            [sys.executable, "-c", script, *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "RANK": str(rank)},
+        )
+        for rank in range(count)
+    ]  # fmt: skip
     results = []
     for job in jobs:
         out, errors = job.communicate(timeout=120)
         assert job.returncode == 0, errors[-1500:]
         results.append(json.loads(out.splitlines()[-1]))
-    total = {k: sum(r[k] for r in results) for k in ("graphs", "compiled", "joined", "hits")}
+    counters = ("graphs", "compiled", "joined", "hits")
+    return results, {name: sum(result[name] for result in results) for name in counters}
+
+
+def _together() -> None:
+    results, total = together(PROCESSES, _JOB, "328", torch.get_default_device().type)
     assert total["graphs"] == 2 * PROCESSES, total
     assert total["compiled"] == 2, total
     assert total["joined"] + total["hits"] == total["graphs"] - 2, total

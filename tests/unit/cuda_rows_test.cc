@@ -93,11 +93,11 @@ GraphBuilder PutTwice(int rows, int columns) {
   }
   return g;
 }
-// Rows of one table, found through two tensors by the numbers of a third.
 // Every row begins with what were its last elements.
 Ref Rolled(GraphBuilder& g, Ref x, const Rows& r) {
   return g.Node("aten::roll", {x, Ints({3}), Ints({1})}, g.Meta(r.sizes(), r.dtype));
 }
+// Rows of one table, found through two tensors by the numbers of a third.
 GraphBuilder RowsOfTable(int rows, int columns, bool rolled = false) {
   GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const Ref table = g.Input({9, columns}), numbers = g.Input({rows}, kI64);
