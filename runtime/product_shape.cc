@@ -45,6 +45,13 @@ struct Matrix {
   }
 };
 
+// `call` writes element for element over what it reads, the result of a product before it.
+bool IsInPlace(const CallPlan& call, std::string_view op, uint32_t num_arguments, uint32_t result) {
+  return call.op == op && call.overload == "out" && call.into_out &&
+         call.num_arguments == num_arguments && call.arguments[0].buffer == result &&
+         call.arguments[num_arguments - 1].buffer == result;
+}
+
 class Finder {
  public:
   Finder(const TensordProgram& program, const CallPlan& call)
@@ -77,10 +84,35 @@ class Finder {
     return Fill(result) ? std::optional(result) : std::nullopt;
   }
 
+  // aten::add(result, bias) and aten::relu(result), in place, as the product's epilogue.
+  void TakeIn(const CallPlan& add, const CallPlan& relu, ProductCall* product) {
+    const uint32_t result = call_.results.front();
+    float factor = 0;
+    if (product->shape.has_bias() || product->shape.batch != 1 || product->d != result ||
+        !IsInPlace(add, "aten::add", 4, result) || !IsInPlace(relu, "aten::relu", 2, result) ||
+        !Number(add.arguments[2], &factor) || factor != 1) {
+      return;
+    }
+    const uint32_t bias = add.arguments[1].buffer;
+    if (bias == ArgumentPlan::kNothing) return;
+    const Layout &row = program_.buffers[bias].layout, &out = program_.buffers[result].layout;
+    const bool fits = row.ndim == 1 && row.dtype == out.dtype && row.device == out.device &&
+                      values_[row.sizes] == product->shape.m && values_[row.strides] == 1 &&
+                      values_[out.strides + 1] == 1;  // a bias[m] is one for each column
+    if (!fits) return;
+    product->bias = bias;
+    product->shape.epilogue = kLtReluBias;
+    product->calls = 3;
+  }
+
  private:
+  const ArgumentPlan& Argument(int position) const {
+    return call_.arguments[static_cast<size_t>(position)];
+  }
+
   // The layout of an argument; null for what is no matrix of 16-bit floats on CUDA.
   const Layout* LayoutOf(int argument) const {
-    const uint32_t buffer = call_.arguments[static_cast<size_t>(argument)].buffer;
+    const uint32_t buffer = Argument(argument).buffer;
     if (buffer == ArgumentPlan::kNothing) return nullptr;
     const Layout& layout = program_.buffers[buffer].layout;
     const bool fits = layout.device == kTorchCuda &&
@@ -94,7 +126,7 @@ class Finder {
     const int64_t* sizes = values_ + layout->sizes;
     const int64_t* strides = values_ + layout->strides;
     Matrix result;
-    result.buffer = call_.arguments[static_cast<size_t>(argument)].buffer;
+    result.buffer = Argument(argument).buffer;
     if (batched) {
       result.batch = *sizes++;
       result.batch_stride = *strides++;
@@ -108,8 +140,7 @@ class Finder {
     return result;
   }
 
-  bool Number(int argument, float* number) const {
-    const ArgumentPlan& plan = call_.arguments[static_cast<size_t>(argument)];
+  bool Number(const ArgumentPlan& plan, float* number) const {
     if (plan.value.kind == TENSORD_DOUBLE) {
       *number = static_cast<float>(plan.value.real);
     } else if (plan.value.kind == TENSORD_INT && plan.slot != ArgumentPlan::kNothing) {
@@ -125,8 +156,8 @@ class Finder {
   // What is added: nothing, a bias for each column, or a whole matrix.
   bool Add(const Form& form, ProductShape* shape) {
     const Layout* layout = LayoutOf(form.added);
-    if (layout == nullptr || !Number(form.right + 1, &shape->beta) ||
-        !Number(form.right + 2, &shape->alpha)) {
+    if (layout == nullptr || !Number(Argument(form.right + 1), &shape->beta) ||
+        !Number(Argument(form.right + 2), &shape->alpha)) {
       return false;
     }
     const bool activation = form.gelu >= 0;
@@ -137,12 +168,12 @@ class Finder {
     const bool row =
         !form.batched && (last == 0 || (last == 1 && (sizes[0] == 1 || strides[0] == 0)));
     if (row && sizes[last] == out_.columns && strides[last] == 1 && shape->beta == 1) {
-      added_ = Matrix{.buffer = call_.arguments[static_cast<size_t>(form.added)].buffer};
+      bias_ = Argument(form.added).buffer;
       shape->beta = 0;
       shape->epilogue = kLtBias;
       if (activation) {
         float gelu = 0;
-        if (!Number(form.gelu, &gelu)) return false;
+        if (!Number(Argument(form.gelu), &gelu)) return false;
         shape->epilogue = gelu != 0 ? kLtGeluBias : kLtReluBias;
       }
       return true;
@@ -169,7 +200,8 @@ class Finder {
   bool Fill(ProductCall& call) const {
     ProductShape& shape = call.shape;
     const int32_t dtype = program_.buffers[out_.buffer].layout.dtype;
-    for (uint32_t buffer : {left_.buffer, right_.buffer, added_ ? added_->buffer : out_.buffer}) {
+    for (uint32_t buffer : {left_.buffer, right_.buffer, added_ ? added_->buffer : out_.buffer,
+                            bias_.value_or(out_.buffer)}) {
       if (program_.buffers[buffer].layout.dtype != dtype) return false;
     }
     shape.type = std::ranges::find(kTypes, dtype, &Type::torch)->cuda;
@@ -180,9 +212,9 @@ class Finder {
       return false;
     }
     shape.c = shape.d;
+    if (bias_) call.bias = *bias_;
     if (!added_) return true;
     call.c = added_->buffer;
-    if (shape.has_bias()) return true;
     return Describe(*added_, &shape.c) && !shape.c.transposed;
   }
 
@@ -191,13 +223,18 @@ class Finder {
   const int64_t* values_;
   Matrix left_, right_, out_;
   std::optional<Matrix> added_;
+  std::optional<uint32_t> bias_;
 };
 
 }  // namespace
 
-std::optional<ProductCall> FindProduct(const TensordProgram& program, const CallPlan& call) {
+std::optional<ProductCall> FindProduct(const TensordProgram& program,
+                                       std::span<const std::unique_ptr<CallPlan>> calls) {
   if (!program.exprs.is_static()) return std::nullopt;
-  return Finder(program, call).Find();
+  Finder finder(program, *calls[0]);
+  std::optional<ProductCall> found = finder.Find();
+  if (found && calls.size() > 2) finder.TakeIn(*calls[1], *calls[2], &*found);
+  return found;
 }
 
 }  // namespace tensord::runtime

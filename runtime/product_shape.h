@@ -3,7 +3,9 @@
 #define TENSORD_RUNTIME_PRODUCT_SHAPE_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 
 #include "runtime/cublaslt.h"
 #include "runtime/plan.h"
@@ -20,7 +22,7 @@ struct ProductOperand {
 };
 
 // d[m, n] = epilogue(alpha * a[m, k] * b[k, n] + beta * c[m, n]), `batch` times; an epilogue adds a
-// bias[m] first, in place of c.
+// bias[m] first.
 struct ProductShape {
   int type = 0;  // of all operands: cudaDataType
   int64_t m = 0, n = 0, k = 0, batch = 1;
@@ -34,12 +36,17 @@ struct ProductShape {
 
 struct ProductCall {
   ProductShape shape;
-  uint32_t a = 0, b = 0, c = 0, d = 0;  // buffers; c is the bias, if there is one
+  uint32_t a = 0, b = 0, c = 0, d = 0;  // buffers; c is d where nothing is added
+  uint32_t bias = 0;                    // of an epilogue
+  uint32_t calls = 1;                   // of the plan that it stands for
 };
 
-// The product that `call` of a program without symbols is. None: another operator, an operand that
-// is empty, of another dtype than the 16-bit floats, or laid out neither by rows nor by columns.
-std::optional<ProductCall> FindProduct(const TensordProgram& program, const CallPlan& call);
+// The product that the first of these calls is, of a program without symbols. Where calls behind
+// it add a bias to its result and take the ReLU of that, in place, it stands for them too. None:
+// another operator, an operand that is empty, of another dtype than the 16-bit floats, or laid out
+// neither by rows nor by columns.
+std::optional<ProductCall> FindProduct(const TensordProgram& program,
+                                       std::span<const std::unique_ptr<CallPlan>> calls);
 
 }  // namespace tensord::runtime
 

@@ -50,6 +50,7 @@ bool IsProfiled(const Torch& torch) {
 
 // A call by the device's own way where there is one, else by torch's operator.
 TensordError DoCall(CallState& state, uint32_t number, bool profiled) {
+  if (number < state.calls_done) return TENSORD_OK;  // along with an earlier one
   const CallPlan& call = *state.program->calls[number];
   if (state.program->device->Takes(number)) {
     const ProfiledRange range(*state.torch, profiled, call.op);
@@ -72,6 +73,7 @@ TensordError DoZeroFill(CallState& state, uint32_t number) {
 TensordError RunSteps(CallState& state) {
   const TensordProgram& program = *state.program;
   const bool profiled = IsProfiled(*state.torch);
+  state.calls_done = 0;
   const NoGrad no_grad(*state.torch, !program.calls.empty());
   for (const StepPlan& step : program.steps) {
     switch (step.kind) {

@@ -50,6 +50,7 @@ struct CallState {
   void* device_guard = nullptr;        // torch's
   Handle product_workspace = nullptr;  // for cuBLASLt, from the first product that wants it on
   const void* prepared = nullptr;      // the device's own
+  uint32_t calls_done = 0;  // calls before this one are done, some along with an earlier one
 };
 
 // Operators run without autograd: the graph is autograd's already.

@@ -70,6 +70,29 @@ Results AddProduct(Builder& b, const Call& call) {
   return CallOut(b, call, sizes);
 }
 
+// tensord::residual_product(residual [m, n], a [m, k], c [k, n], bias [n]): relu(residual + a c +
+// bias). Three calls of torch's, which the runtime makes one where the library has it; the result
+// may lie where the residual was.
+Results ResidualProduct(Builder& b, const Call& call) {
+  const Tensor residual = call.tensor(0), bias = call.tensor(3);
+  TENSORD_ASSIGN_OR_RETURN(const Sizes sizes, ProductSizes(call.tensor(1), call.tensor(2), 0));
+  if (residual.sizes() != sizes || bias.rank() != 1 || !Agree(bias.sizes()[0], sizes[1])) {
+    return absl::InvalidArgumentError("what is added does not fit the product");
+  }
+  v1::Argument one;
+  one.mutable_integer()->set_constant(1);
+  ExternArgList product;
+  for (int i = 0; i < 3; ++i) product.push_back(b.TensorArg(call.tensor(i)));
+  product.insert(product.end(), {{one}, {one}});
+  const ExternArg added = b.TensorArg(bias);  // there before the product, which the rest follows
+  const Tensor out = b.Allocate(residual.dtype(), sizes);
+  const auto view = [&] { return b.TensorArg(out); };
+  b.ExternInto("aten::addmm", "out", std::move(product), out, /*overwrites=*/0);
+  b.ExternInto("aten::add", "out", {view(), added, {one}}, out);
+  b.ExternInto("aten::relu", "out", {view()}, out);
+  return std::vector<Tensor>{out};
+}
+
 Results Dot(Builder& b, const Call& call) {
   const Tensor a = call.tensor(0), c = call.tensor(1);
   if (a.rank() != 1 || c.rank() != 1 || !Agree(a.sizes()[0], c.sizes()[0])) return Mismatch(a, c);
@@ -90,6 +113,7 @@ const Operator kOperators[] = {
     {"aten::addmm", "T T T s s", AddProduct<0>},
     {"aten::_addmm_activation", "T T T s s b", AddProduct<0>},
     {"aten::baddbmm", "T T T s s", AddProduct<1>},
+    {"tensord::residual_product", "T T T T", ResidualProduct},
     {"aten::dot", "T T", Dot},
     {"aten::mv", "T T", MatrixVector<0>},
     {"aten::addmv", "T T T s s", MatrixVector<1>},

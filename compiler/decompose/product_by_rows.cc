@@ -1,12 +1,14 @@
-// A product whose result has rows of a length that the library is slow with, and is given out.
+// A product whose result has rows of a length that the library is slow with, and is given out; or
+// whose weight is large and computed for it alone.
 //
 // tensord::product_by_rows(a [m, k], w [n, k], added [n]?, int aligned, int parts): a times w
 // transposed, written where it is wanted and nowhere else. Rows of n elements begin anywhere, but
 // every `period`-th begins alike, so the library computes those rows together: to it they are the
 // rows of a matrix `period` times as wide, of which it takes the columns from the first aligned one
 // on, a multiple of `aligned`. What that leaves, less than `aligned` columns at either end, is a
-// narrow product of all rows, which is copied to its place. A weight that has to be computed is
-// there in so many parts, one after the other.
+// narrow product of all rows, which is copied to its place. Rows of whole vectors all begin alike
+// and leave nothing. A weight that has to be computed is there in so many parts, one after the
+// other.
 #include "compiler/decompose/product_by_rows.h"
 
 #include <algorithm>
@@ -33,11 +35,13 @@ class ByRows {
         whole_(b.Allocate(a.dtype(), {a.sizes()[0], w.sizes()[0]})) {}
 
   Tensor Run(int64_t parts) {
-    const Tensor ends = Ends();
-    constexpr int64_t kWidth = 1024;  // whole tiles of the library's, and vectors
-    const int64_t width = (columns_ / parts + kWidth) / kWidth * kWidth;
+    const bool has_ends = columns_ % aligned_ != 0;
+    const Tensor ends = has_ends ? Ends() : Tensor();
+    // Whole tiles of the library's, and vectors.
+    constexpr int64_t kUnit = 1024;
+    const int64_t width = (columns_ + parts * kUnit - 1) / (parts * kUnit) * kUnit;
     // Rows begin up to a vector later than the part does. The memory serves one part after another.
-    const int64_t rows = std::min(width + aligned_, columns_);
+    const int64_t rows = std::min(width + (has_ends ? aligned_ : 0), columns_);
     const Tensor converted = w_.view() ? w_ : b_.Allocate(w_.dtype(), {Expr(rows), w_.sizes()[1]});
     for (int64_t from = 0; from < columns_; from += width) {
       const int64_t count = std::min(rows, columns_ - from);
@@ -56,6 +60,7 @@ class ByRows {
                  Columns(RowsAlike(whole_, first), skipped + from, taken));
       }
     }
+    if (!has_ends) return whole_;
     b_.Assign(Columns(whole_, 0, aligned_), Columns(ends, 0, aligned_));
     b_.Assign(Columns(whole_, columns_ - aligned_, aligned_), Columns(ends, aligned_, aligned_));
     return whole_;

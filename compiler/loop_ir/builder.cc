@@ -351,12 +351,13 @@ Tensor Builder::ExternOut(std::string op, std::string overload, ExternArgList ar
 }
 
 void Builder::ExternInto(std::string op, std::string overload, ExternArgList args,
-                         const Tensor& result) {
+                         const Tensor& result, int overwrites) {
   program_.operations.push_back(ExternOp{.op = std::move(op),
                                          .overload = std::move(overload),
                                          .args = std::move(args),
                                          .results = {result.view()->buffer},
                                          .outs = {*result.view()},
+                                         .overwrites = overwrites,
                                          .origin = origin_});
 }
 

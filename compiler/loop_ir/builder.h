@@ -130,8 +130,10 @@ class Builder {
                              const std::vector<ResultMeta>& results);
   // Through the operator's out= overload into buffers of ours.
   Tensor ExternOut(std::string op, std::string overload, ExternArgList args, ResultMeta result);
-  // The same into a buffer of ours that there is already, or a view of one.
-  void ExternInto(std::string op, std::string overload, ExternArgList args, const Tensor& result);
+  // The same into a buffer of ours that there is already, or a view of one. `overwrites`: as
+  // ExternOp's.
+  void ExternInto(std::string op, std::string overload, ExternArgList args, const Tensor& result,
+                  int overwrites = -1);
   // A tensor as an argument: realized, as a view.
   ExternArg TensorArg(const Tensor& t);
 

@@ -50,6 +50,9 @@ void VerifyCall(const Program& program, const ExternOp& op) {
     TENSORD_CHECK(op.outs[i].buffer == op.results[i], op.origin);
     TENSORD_CHECK(program.buffers[op.results[i]].kind == BufferKind::kComputed, op.origin);
   }
+  TENSORD_CHECK(op.overwrites < 0 || (op.outs.size() == 1 && std::holds_alternative<BufferView>(
+                                                                 op.args[op.overwrites].value)),
+                op.origin);
 }
 
 std::string SizesText(const std::vector<Expr>& sizes) {

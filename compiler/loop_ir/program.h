@@ -97,6 +97,9 @@ struct ExternOp {
   // What of the results' buffers (kComputed) the operator fills, as its last arguments; empty: it
   // allocates them itself.
   std::vector<BufferView> outs;
+  // The argument that is read element by element where the result is written, so that the one
+  // output may have its memory; -1: none.
+  int overwrites = -1;
   std::vector<BufferId> mutated;  // inputs or buffers that it writes besides
   std::string origin;
 };

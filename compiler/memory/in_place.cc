@@ -1,5 +1,6 @@
 #include "compiler/memory/in_place.h"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 
@@ -59,38 +60,102 @@ bool OneLayout(const BufferInfo& a, const BufferInfo& b) {
   return a.dtype == b.dtype && a.sizes == b.sizes && a.strides == b.strides;
 }
 
+// Every element of the buffer, in row-major order of those sizes.
+bool IsWhole(const BufferView& view, const BufferInfo& buffer) {
+  return view.offset.Is(0) && view.strides == ContiguousStrides(view.sizes) &&
+         sym::Product(view.sizes) == StorageElements(buffer.sizes, buffer.strides);
+}
+
+bool Reads(const ExternArgList& args, BufferId buffer) {
+  return std::any_of(args.begin(), args.end(), [buffer](const ExternArg& arg) {
+    if (const auto* list = std::get_if<ExternArgList>(&arg.value)) return Reads(*list, buffer);
+    const auto* view = std::get_if<BufferView>(&arg.value);
+    return view != nullptr && view->buffer == buffer;
+  });
+}
+
+class Finder {
+ public:
+  Finder(const Program& program, const Schedule& schedule, const std::vector<Lifetime>& lifetimes,
+         const std::vector<bool>& may_share)
+      : program_(program), schedule_(schedule), lifetimes_(lifetimes), may_share_(may_share) {}
+
+  std::map<BufferId, BufferId> Run() {
+    for (int step = 0; step < static_cast<int>(schedule_.steps.size()); ++step) {
+      const auto& work = schedule_.steps[step].work;
+      if (const auto* kernel = std::get_if<Kernel>(&work)) {
+        // Nests of one launch run at the same time, so only a kernel of one nest is simple enough.
+        const bool simple =
+            kernel->nests.size() == 1 && kernel->nests[0].shape != NestShape::kBlocked;
+        if (simple) InKernel(step, kernel->nests[0]);
+      } else if (const auto* call =
+                     std::get_if<ExternOp>(&program_.operations[std::get<int>(work)])) {
+        InCall(step, *call);
+      }
+    }
+    return std::move(shared_);
+  }
+
+ private:
+  bool Begins(BufferId result, int step) const {
+    return may_share_[result] && lifetimes_[result].first == step;
+  }
+  bool IsFreeAt(BufferId operand, int step) const {
+    return may_share_[operand] && lifetimes_[operand].last == step &&
+           lifetimes_[operand].first < step && taken_.count(operand) == 0;
+  }
+
+  void InKernel(int step, const Nest& nest) {
+    const int buffers = static_cast<int>(program_.buffers.size());
+    for (BufferId result = 0; result < buffers; ++result) {
+      if (!Begins(result, step)) continue;
+      const auto written = OnlyStore(nest, result);
+      if (!written) continue;
+      for (BufferId operand = 0; operand < buffers; ++operand) {
+        if (operand != result && IsFreeAt(operand, step) &&
+            OneLayout(program_.buffers[result], program_.buffers[operand]) &&
+            !Writes(nest, operand) && ReadsOnlyThere(nest, operand, *written)) {
+          Share(result, operand);
+          break;
+        }
+      }
+    }
+  }
+
+  void InCall(int step, const ExternOp& call) {
+    if (call.overwrites < 0) return;
+    const auto& from = std::get<BufferView>(call.args[call.overwrites].value);
+    const BufferView& to = call.outs[0];
+    ExternArgList others = call.args;
+    others.erase(others.begin() + call.overwrites);
+    const BufferInfo &operand = program_.buffers[from.buffer],
+                     &result = program_.buffers[to.buffer];
+    if (Begins(to.buffer, step) && IsFreeAt(from.buffer, step) && operand.dtype == result.dtype &&
+        from.sizes == to.sizes && IsWhole(from, operand) && IsWhole(to, result) &&
+        !Reads(others, from.buffer)) {
+      Share(to.buffer, from.buffer);
+    }
+  }
+
+  void Share(BufferId result, BufferId operand) {
+    shared_[result] = operand;
+    taken_.insert(operand);
+  }
+
+  const Program& program_;
+  const Schedule& schedule_;
+  const std::vector<Lifetime>& lifetimes_;
+  const std::vector<bool>& may_share_;
+  std::map<BufferId, BufferId> shared_;
+  std::set<BufferId> taken_;
+};
+
 }  // namespace
 
 std::map<BufferId, BufferId> FindInPlace(const Program& program, const Schedule& schedule,
                                          const std::vector<Lifetime>& lifetimes,
                                          const std::vector<bool>& may_share) {
-  std::map<BufferId, BufferId> shared;
-  std::set<BufferId> taken;
-  const int buffers = static_cast<int>(program.buffers.size());
-  for (int step = 0; step < static_cast<int>(schedule.steps.size()); ++step) {
-    // Nests of one launch run at the same time, so only a kernel of one nest is simple enough.
-    const auto* kernel = std::get_if<Kernel>(&schedule.steps[step].work);
-    if (kernel == nullptr || kernel->nests.size() != 1) continue;
-    const Nest& nest = kernel->nests[0];
-    if (nest.shape == NestShape::kBlocked) continue;
-    for (BufferId result = 0; result < buffers; ++result) {
-      if (!may_share[result] || lifetimes[result].first != step) continue;
-      const auto written = OnlyStore(nest, result);
-      if (!written) continue;
-      for (BufferId operand = 0; operand < buffers; ++operand) {
-        if (operand == result || !may_share[operand] || lifetimes[operand].last != step ||
-            lifetimes[operand].first >= step || taken.count(operand) != 0 ||
-            !OneLayout(program.buffers[result], program.buffers[operand]) ||
-            Writes(nest, operand) || !ReadsOnlyThere(nest, operand, *written)) {
-          continue;
-        }
-        shared[result] = operand;
-        taken.insert(operand);
-        break;
-      }
-    }
-  }
-  return shared;
+  return Finder(program, schedule, lifetimes, may_share).Run();
 }
 
 }  // namespace tensord::compiler

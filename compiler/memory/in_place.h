@@ -1,10 +1,10 @@
-// Which results of a kernel may take the memory of an operand that dies in it.
+// Which results of a kernel, or of a call that says so (ExternOp::overwrites), may take the memory
+// of an operand that dies in it.
 //
 // Requires: a schedule.
 // Ensures: for each pair (result, operand): the operand is a computed buffer that is last used by
-// the
-//   kernel that first writes the result; both have one layout; and every element of the operand is
-//   read only where the same element of the result is written, not later. No operand serves two
+//   the step that first writes the result; both have one layout; and every element of the operand
+//   is read only where the same element of the result is written, not later. No operand serves two
 //   results.
 #ifndef TENSORD_COMPILER_MEMORY_IN_PLACE_H_
 #define TENSORD_COMPILER_MEMORY_IN_PLACE_H_

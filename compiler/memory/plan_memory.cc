@@ -1,6 +1,7 @@
 #include "compiler/memory/plan_memory.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -115,11 +116,22 @@ std::vector<Scratch> ScratchOf(const std::vector<KernelSource>& kernels) {
 // What is there during the whole call, and the blocks of segments; of constant sizes.
 class Workspace {
  public:
-  // `others`: the bytes of all memory but this, by step.
-  Workspace(std::vector<int> cuts, std::vector<int64_t> others)
-      : cuts_(std::move(cuts)), others_(std::move(others)), blocks_(cuts_.size() + 1) {}
+  // `others`: the bytes of all memory but this, by step. `alone`: buffers with a block of their
+  // own.
+  Workspace(std::vector<int> cuts, const std::vector<BufferId>& alone, std::vector<int64_t> others)
+      : cuts_(std::move(cuts)), others_(std::move(others)), blocks_(cuts_.size() + 1) {
+    for (BufferId id : alone) {
+      alone_[id] = static_cast<int>(blocks_.size());
+      blocks_.emplace_back();
+    }
+  }
 
-  Place Add(const Lifetime& life, int64_t bytes) { return AddTo(HomeOf(life), life, bytes); }
+  Place Add(BufferId id, const Lifetime& life, int64_t bytes) {
+    const auto alone = alone_.find(id);
+    if (alone == alone_.end()) return AddTo(HomeOf(life), life, bytes);
+    for (int step = life.first; step <= life.last; ++step) others_[step] += bytes;
+    return AddTo(alone->second, life, bytes);
+  }
 
   // In the common part or in the segment's block, whichever raises the call's peak less. Nowhere if
   // it rises, unless it must.
@@ -140,7 +152,7 @@ class Workspace {
   }
 
   int64_t common_bytes() const { return common_.end(); }
-  // By segment.
+  // By segment; behind them those of single buffers.
   const std::vector<Region>& blocks() const { return blocks_; }
 
  private:
@@ -179,7 +191,8 @@ class Workspace {
   // The most that is taken at a time, but for the common part.
   int64_t Peak() const {
     int64_t peak = *std::max_element(others_.begin(), others_.end());
-    for (const Region& block : blocks_) {
+    for (size_t i = 0; i <= cuts_.size(); ++i) {
+      const Region& block = blocks_[i];
       if (block.end() > 0) peak = std::max(peak, MostDuring(block.life(), block.end()));
     }
     return peak;
@@ -190,7 +203,8 @@ class Workspace {
   }
 
   std::vector<int> cuts_;
-  std::vector<int64_t> others_;
+  std::vector<int64_t> others_;    // with the blocks of single buffers
+  std::map<BufferId, int> alone_;  // which block
   Region common_;
   std::vector<Region> blocks_;
 };
@@ -202,7 +216,7 @@ void Pack(const Program& program, const std::vector<Lifetime>& lifetimes,
   std::vector<BufferId> symbolic;
   for (BufferId id : ids) {
     if (const auto bytes = AlignedBytes(program.buffers[id]).AsConstant()) {
-      plan->places[id] = workspace->Add(lifetimes[id], *bytes);
+      plan->places[id] = workspace->Add(id, lifetimes[id], *bytes);
     } else {
       symbolic.push_back(id);
     }
@@ -242,19 +256,17 @@ void Pack(const Program& program, const std::vector<Lifetime>& lifetimes,
   plan->workspace_bytes = slots.end() + most;
 }
 
-// Numbers the blocks that are there, and says where they lie.
-void ListBlocks(const std::vector<Region>& of_segments, MemoryPlan* plan) {
-  std::vector<int> numbers(of_segments.size(), -1);
-  int64_t largest = 0;
-  for (size_t i = 0; i < of_segments.size(); ++i) {
-    const int64_t bytes = of_segments[i].end();
+// Numbers the blocks that are there, and says where they lie if there is one allocation for all.
+void ListBlocks(const std::vector<Region>& blocks, MemoryPlan* plan) {
+  std::vector<int> numbers(blocks.size(), -1);
+  Region all;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const int64_t bytes = blocks[i].end();
     if (bytes == 0) continue;
     numbers[i] = static_cast<int>(plan->blocks.size());
-    // Blocks of different segments are never there together.
-    plan->blocks.push_back({bytes, plan->workspace_bytes});
-    largest = std::max(largest, bytes);
+    plan->blocks.push_back({bytes, plan->workspace_bytes + all.Add(blocks[i].life(), bytes)});
   }
-  plan->blocks_bytes = Expr(largest);
+  plan->blocks_bytes = Expr(all.end());
   for (std::vector<Place>* places : {&plan->places, &plan->scratch}) {
     for (Place& place : *places) {
       if (place.block >= 0) place.block = numbers[place.block];
@@ -306,7 +318,8 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
     return HintedBytes(program.buffers[a]) > HintedBytes(program.buffers[b]);
   });
   const std::vector<Scratch> scratch = ScratchOf(kernels);
-  std::vector<int> cuts;
+  Segments segments;
+  std::vector<BufferId> alone;
   std::vector<int64_t> others;
   if (rules.segments) {
     std::vector<Tenant> tenants;
@@ -316,9 +329,11 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
     for (const Scratch& s : scratch) tenants.push_back({{s.step, s.step}, sym::Hint(s.bytes)});
     others = OtherBytes(program, rules, lifetimes, returned,
                         TouchedBuffers(program, schedule, kernels, true), plan);
-    cuts = FindSegments(tenants, others);
+    segments = FindSegments(tenants, others);
+    // Those of several steps are buffers.
+    for (size_t tenant : segments.alone) alone.push_back(in_workspace[tenant]);
   }
-  Workspace workspace(std::move(cuts), std::move(others));
+  Workspace workspace(std::move(segments.cuts), alone, std::move(others));
   Pack(program, lifetimes, in_workspace, scratch, &workspace, &plan);
   plan.counters_offset = plan.workspace_bytes;
   plan.counters_bytes = CountersBytes(kernels);

@@ -34,7 +34,7 @@ struct Place {
   int block = -1;  // in the workspace: the block that `offset` counts in; -1: the whole call's
 };
 
-// The workspace of a segment of the call (segments.h).
+// The workspace of a segment of the call, or a large buffer's own (segments.h).
 struct MemoryBlock {
   int64_t bytes = 0;
   Expr offset;  // where it lies if there is one allocation for all

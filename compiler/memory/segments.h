@@ -5,6 +5,9 @@
 // within one lies in that segment's block, which is allocated at the first step that needs it and
 // freed after the last. A backward call begins with the gradient of a vocabulary's logits, while
 // all that forward saved is still there: that is a segment.
+//
+// A large buffer that lives on while others come and go, as images do that residuals are added to,
+// fits no segment. It may have a block of its own.
 #ifndef TENSORD_COMPILER_MEMORY_SEGMENTS_H_
 #define TENSORD_COMPILER_MEMORY_SEGMENTS_H_
 
@@ -27,12 +30,20 @@ struct SegmentCosts {
   // Cuts lower the peak, each on average, by so much of itself and by so many bytes.
   double least_gain = 0.0025;
   int64_t least_bytes = 1 << 20;
+  // Tenants with a block of their own, and what part of the peak they are at least: few are tried.
+  size_t most_alone = 4;
+  double least_alone = 0.125;
 };
 
-// The steps that begin a segment, but for the first, in order. `others`: the bytes of all other
-// memory of the call, by step.
-std::vector<int> FindSegments(const std::vector<Tenant>& tenants,
-                              const std::vector<int64_t>& others, const SegmentCosts& costs = {});
+struct Segments {
+  std::vector<int> cuts;  // the steps that begin a segment, but for the first, in order
+  // Tenants with a block of their own, by their numbers, in order; each of several steps.
+  std::vector<size_t> alone;
+};
+
+// `others`: the bytes of all other memory of the call, by step.
+Segments FindSegments(const std::vector<Tenant>& tenants, const std::vector<int64_t>& others,
+                      const SegmentCosts& costs = {});
 
 // The number of the segment that a life lies in; -1: in several.
 int SegmentOf(const Lifetime& life, const std::vector<int>& cuts);

@@ -60,6 +60,12 @@ std::optional<Convolution> AsConvolutionOfBackward(const Node& node) {
   return AsConvolution(forward);
 }
 
+bool IsPointwise(const Convolution& convolution, const TensorType& weight) {
+  return convolution.groups == 1 && AllAre(convolution.stride, 1) &&
+         AllAre(convolution.padding, 0) && weight.sizes.size() == 4 && weight.sizes[2].Is(1) &&
+         weight.sizes[3].Is(1);
+}
+
 bool RunsOnTensorCores(DType dtype) {
   return dtype == v1::DTYPE_FLOAT16 || dtype == v1::DTYPE_BFLOAT16 || dtype == kFloat32;
 }

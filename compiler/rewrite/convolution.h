@@ -37,6 +37,8 @@ std::optional<Convolution> AsConvolution(const GraphEditor& editor, ValueId valu
 // What aten::convolution_backward is the gradient of.
 std::optional<Convolution> AsConvolutionOfBackward(const Node& node);
 
+// Of single pixels: filters of 1x1 without stride, padding and groups.
+bool IsPointwise(const Convolution& convolution, const TensorType& weight);
 // float32 as TF32, where torch allows it.
 bool RunsOnTensorCores(DType dtype);
 bool AllAre(const std::vector<int64_t>& numbers, int64_t value);

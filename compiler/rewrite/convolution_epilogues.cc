@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "compiler/decompose/lowering.h"
 #include "compiler/rewrite/convolution.h"
@@ -45,10 +46,7 @@ class EpilogueFuser {
     Sum sum;
     const ValueId operand(relu.args[0].value, relu.args[0].output);
     if (!Collect(operand, relu.outputs[0], &sum) || sum.convolutions.empty()) return false;
-    // The last one: what it is added to is there by then.
-    std::sort(sum.convolutions.begin(), sum.convolutions.end());
-    const ValueId main = sum.convolutions.back();
-    sum.convolutions.pop_back();
+    const ValueId main = TakeMain(&sum.convolutions);
     if (!IsFusable(main)) return false;
     sum.others.insert(sum.others.end(), sum.convolutions.begin(), sum.convolutions.end());
     if (sum.others.size() > 1) return false;
@@ -82,6 +80,20 @@ class EpilogueFuser {
     }
     sum->others.push_back(value);
     return true;
+  }
+
+  // The one that the call becomes: rather one of single pixels, which may overwrite what it is
+  // added to (pointwise_convolution), and rather the last, whose operands live until then anyway.
+  ValueId TakeMain(std::vector<ValueId>* convolutions) const {
+    const auto rank = [this](ValueId value) {
+      const auto convolution = AsConvolution(editor_, value);
+      return std::pair(IsPointwise(*convolution, editor_.TypeOf(convolution->weight)), value);
+    };
+    const auto main = std::max_element(convolutions->begin(), convolutions->end(),
+                                       [&](ValueId a, ValueId b) { return rank(a) < rank(b); });
+    const ValueId taken = *main;
+    convolutions->erase(main);
+    return taken;
   }
 
   bool IsFusable(ValueId value) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/decompose/layout.h"
+#include "compiler/loop_ir/program.h"
 
 namespace tensord::compiler {
 namespace {
@@ -47,6 +48,19 @@ ValueId Inserter::Multiply(ValueId a, ValueId b) {
 }
 ValueId Inserter::AddNumber(ValueId a, double number) {
   return Node("aten::add.Tensor", {ValueArg(a), RealArg(number), IntegerArg(1)}, Fresh(TypeOf(a)));
+}
+
+ValueId Inserter::Product(ValueId a, ValueId b, std::optional<ValueId> bias, std::string biased,
+                          const std::vector<ArgumentValue>& more) {
+  TensorType type = TypeOf(a);
+  type.sizes[1] = TypeOf(b).sizes[1];
+  type.strides = ContiguousStrides(type.sizes);
+  type.offset = Expr(0);
+  if (!bias) return Node("aten::mm", {ValueArg(a), ValueArg(b)}, std::move(type));
+  std::vector<ArgumentValue> args{ValueArg(*bias), ValueArg(a), ValueArg(b), IntegerArg(1),
+                                  IntegerArg(1)};
+  args.insert(args.end(), more.begin(), more.end());
+  return Node(std::move(biased), std::move(args), std::move(type));
 }
 
 ValueId Inserter::View(ValueId value, const std::vector<Expr>& sizes) {

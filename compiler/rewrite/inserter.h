@@ -2,6 +2,7 @@
 #ifndef TENSORD_COMPILER_REWRITE_INSERTER_H_
 #define TENSORD_COMPILER_REWRITE_INSERTER_H_
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,6 +31,10 @@ class Inserter {
   ValueId Subtract(ValueId a, ValueId b);
   ValueId Multiply(ValueId a, ValueId b);
   ValueId AddNumber(ValueId a, double number);
+  // Of matrices, plus a bias for each column: aten::mm, aten::addmm or `biased`, an operator with
+  // the arguments of addmm and those in `more`.
+  ValueId Product(ValueId a, ValueId b, std::optional<ValueId> bias = std::nullopt,
+                  std::string biased = "aten::addmm", const std::vector<ArgumentValue>& more = {});
   // Row-major.
   ValueId View(ValueId value, const std::vector<Expr>& sizes);
   ValueId Permute(ValueId value, const std::vector<int>& order);

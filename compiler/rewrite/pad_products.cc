@@ -40,6 +40,7 @@ struct Plan {
   Matrix a, b;
   int64_t aligned = 1;          // what rows must be multiples of
   int64_t m = 0, k = 0, n = 0;  // padding of each dimension
+  bool any() const { return m + k + n > 0; }
   Pads PadsOfA() const { return a.transposed ? Pads{k, m} : Pads{m, k}; }
   Pads PadsOfB() const { return b.transposed ? Pads{n, k} : Pads{k, n}; }
 };
@@ -57,7 +58,7 @@ class Padder {
     int count = 0;
     for (int i = 0; i < static_cast<int>(editor_.graph().nodes.size()); ++i) {
       const std::optional<Plan> plan = PlanFor(i);
-      if (!plan || !Pays(i, *plan)) continue;
+      if (!plan || (plan->any() ? !Pays(i, *plan) : !ComesInParts(i, *plan))) continue;
       Apply(i, *plan);
       ++count;
     }
@@ -103,8 +104,7 @@ class Padder {
     return node.op == "aten::permute" && dims == swapped;
   }
 
-  // What to pad so that the rows of all three matrices are aligned; nothing when they are, or
-  // cannot be.
+  // What to pad so that the rows of all three matrices are aligned; nothing when they cannot be.
   std::optional<Plan> PlanFor(int index) const {
     const Node& node = editor_.node(index);
     const auto form = std::find_if(std::begin(kForms), std::end(kForms),
@@ -142,7 +142,7 @@ class Padder {
     };
     if (!pad(plan.a.transposed, result.sizes[m], &plan.m) ||
         !pad(!plan.a.transposed || plan.b.transposed, inner, &plan.k) ||
-        !pad(true, result.sizes[n], &plan.n) || plan.m + plan.k + plan.n == 0) {
+        !pad(true, result.sizes[n], &plan.n)) {
       return std::nullopt;
     }
     const auto is_short = [&](const Expr& size) { return sym::Hint(size) < alignment->least_size; };
@@ -290,39 +290,59 @@ class Padder {
     return nodes_.ZeroPadded(product, editor_.node(product).name, value, sizes);
   }
 
+  // Rows of `a` times rows of the weight, and a bias for each column or nothing: what
+  // tensord::product_by_rows computes.
+  bool IsOfRows(int index, const Plan& plan) const {
+    const Node& node = editor_.node(index);
+    if (plan.form->batch != 0 || plan.m + plan.k > 0 || plan.a.transposed || !plan.b.transposed ||
+        plan.b.by_columns || plan.form->op == "aten::_addmm_activation") {
+      return false;
+    }
+    if (plan.form->added < 0) return true;
+    const auto& sizes = SizesOf(node, plan.form->added);
+    const auto is_one = [&](int arg) {
+      const ArgumentValue& value = node.args[arg];
+      return value.kind == ArgumentValue::kInteger && value.integer.Is(1);
+    };
+    return sizes.size() == 1 && sizes[0] == node.outputs[0].sizes[1] && is_one(plan.form->b + 1) &&
+           is_one(plan.form->b + 2);
+  }
+
+  int64_t PeriodOf(int index, const Plan& plan) const {
+    return PeriodOfRows(sym::Hint(editor_.node(index).outputs[0].sizes[1]), plan.aligned);
+  }
+
   // Whether a result, instead of being padded and copied, is written where it is wanted: by rows
   // that begin alike, which must be many enough to fill the device.
   bool GoesByRows(int index, const Plan& plan) const {
-    const Node& node = editor_.node(index);
-    const TensorType& result = node.outputs[0];
-    if (plan.form->batch != 0 || plan.m + plan.k > 0 || plan.a.transposed || !plan.b.transposed ||
-        plan.b.by_columns || plan.form->op == "aten::_addmm_activation" ||
-        !readers_.NeedEagerLayout({editor_.ValueOfNode(index), 0})) {
+    if (!IsOfRows(index, plan) || !readers_.NeedEagerLayout({editor_.ValueOfNode(index), 0})) {
       return false;
     }
-    if (plan.form->added >= 0) {
-      const auto& sizes = SizesOf(node, plan.form->added);
-      const auto is_one = [&](int arg) {
-        const ArgumentValue& value = node.args[arg];
-        return value.kind == ArgumentValue::kInteger && value.integer.Is(1);
-      };
-      if (sizes.size() != 1 || !(sizes[0] == result.sizes[1]) || !is_one(plan.form->b + 1) ||
-          !is_one(plan.form->b + 2)) {
-        return false;
-      }
-    }
+    const TensorType& result = editor_.node(index).outputs[0];
     const int64_t columns = sym::Hint(result.sizes[1]);
-    const int64_t rows = sym::Hint(result.sizes[0]) / PeriodOfRows(columns, plan.aligned);
+    const int64_t rows = sym::Hint(result.sizes[0]) / PeriodOf(index, plan);
     return rows >= costs_.least_rows_alike && rows * columns >= costs_.least_elements_alike;
   }
 
-  // What else reads a converted weight, as backward does, has it in memory as a whole.
-  int64_t PartsOfWeight(const Node& product, const Plan& plan) const {
-    const ArgumentValue& arg = product.args[plan.form->b];
+  // Whether there is nothing to pad, but a large weight that is computed for this product alone.
+  bool ComesInParts(int index, const Plan& plan) const {
+    if (!IsOfRows(index, plan) || !editor_.node(index).outputs[0].sizes[1].IsConstant()) {
+      return false;
+    }
+    bool shared = false;
+    const Node* root = editor_.Producer(readers_.RootOf(plan.b.value, &shared).first);
+    return root != nullptr && IsGenerated(*root) && PartsOfWeight(index, plan) > 1;
+  }
+
+  // What else reads a converted weight, as backward does, has it in memory as a whole. Where a part
+  // is a product for each of several periods, there are half as many.
+  int64_t PartsOfWeight(int index, const Plan& plan) const {
+    const ArgumentValue& arg = editor_.node(index).args[plan.form->b];
     bool shared = false;
     const ValueId root = readers_.RootOf({arg.value, arg.output}, &shared);
     if (shared || readers_.Of({arg.value, arg.output}).size() > 1) return 1;
-    return CeilDiv(static_cast<int64_t>(BytesOf(editor_.TypeOf(root))), costs_.most_weight_bytes);
+    const int64_t most = costs_.most_weight_bytes * (PeriodOf(index, plan) > 1 ? 2 : 1);
+    return CeilDiv(static_cast<int64_t>(BytesOf(editor_.TypeOf(root))), most);
   }
 
   void ComputeByRows(int index, const Plan& plan) {
@@ -335,12 +355,12 @@ class Padder {
     node.op = "tensord::product_by_rows";
     node.args = {current(form.a), ValueArg(Current(plan.b.value)),
                  form.added < 0 ? ArgumentValue{} : current(form.added),
-                 IntegerArg(Expr(plan.aligned)), IntegerArg(Expr(PartsOfWeight(old, plan)))};
+                 IntegerArg(Expr(plan.aligned)), IntegerArg(Expr(PartsOfWeight(index, plan)))};
     Replace({editor_.ValueOfNode(index), 0}, editor_.Insert(index, std::move(node)));
   }
 
   void Apply(int index, const Plan& plan) {
-    if (GoesByRows(index, plan)) {
+    if (!plan.any() || GoesByRows(index, plan)) {
       ComputeByRows(index, plan);
       return;
     }

@@ -2,8 +2,9 @@
 //
 // Requires: a graph for CUDA. Ensures: products that pay for it run on operands padded with zeros,
 // so that every matrix in memory has rows of whole 16 bytes; what reads a result reads a slice of
-// it. Large results that are given out are computed by rows that begin alike instead. Must follow
-// passes that make or merge products.
+// it. Large results that are given out are computed by rows that begin alike instead. A large
+// weight that is converted for one product alone is there part by part. Must follow passes that
+// make or merge products.
 #ifndef TENSORD_COMPILER_REWRITE_PAD_PRODUCTS_H_
 #define TENSORD_COMPILER_REWRITE_PAD_PRODUCTS_H_
 
@@ -24,7 +25,9 @@ struct PaddingCosts {
   // (two waves of 128x256 on 132 multiprocessors). Padded and copied it would be in memory twice.
   int64_t least_rows_alike = 128;
   int64_t least_elements_alike = 8 << 20;
-  int64_t most_weight_bytes = 64 << 20;  // of a weight that is converted for it, at a time
+  // Of a weight that is converted for one product, at a time: what stays in an L2 cache until the
+  // product reads it.
+  int64_t most_weight_bytes = 32 << 20;
 };
 
 // The number of products padded.

@@ -56,22 +56,12 @@ Patches PatchesOf(Inserter& in, ValueId image, const Patch& patch) {
   return out;
 }
 
-// aten::mm, or aten::addmm with a bias.
-ValueId Multiply(Inserter& in, ValueId a, ValueId b, std::optional<ValueId> bias = std::nullopt) {
-  TensorType type = in.TypeOf(a);
-  type.sizes[1] = in.TypeOf(b).sizes[1];
-  type.strides = ContiguousStrides(type.sizes);
-  if (!bias) return in.Node("aten::mm", {ValueArg(a), ValueArg(b)}, type);
-  return in.Node("aten::addmm",
-                 {ValueArg(*bias), ValueArg(a), ValueArg(b), IntegerArg(1), IntegerArg(1)}, type);
-}
-
 ValueId Forward(Inserter& in, const Convolution& convolution, const Patch& patch) {
   const Patches patches = PatchesOf(in, convolution.input, patch);
   const Expr outputs = in.TypeOf(convolution.weight).sizes[0];
   const ValueId weights =
       in.Permute(in.View(convolution.weight, {outputs, patches.length}), {1, 0});
-  const ValueId tokens = Multiply(in, patches.matrix, weights, convolution.bias);
+  const ValueId tokens = in.Product(patches.matrix, weights, convolution.bias);
   return in.Permute(in.View(tokens, {patches.batch, patches.rows, patches.columns, outputs}),
                     {0, 3, 1, 2});
 }
@@ -93,7 +83,7 @@ Gradients Backward(Inserter& in, ValueId gradient, const Convolution& convolutio
   const ValueId sum = in.Node(
       "aten::sum.dim_IntList",
       {ValueArg(tokens), IntegersArg({Expr(0)}), BooleanArg(false), NoneArgument()}, vector);
-  return {in.View(Multiply(in, in.Permute(tokens, {1, 0}), patches.matrix), weight.sizes), sum};
+  return {in.View(in.Product(in.Permute(tokens, {1, 0}), patches.matrix), weight.sizes), sum};
 }
 
 // The graph's outputs must be as eager lays them out, and strided views count on it.

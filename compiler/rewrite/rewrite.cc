@@ -9,6 +9,7 @@
 #include "compiler/rewrite/fold_batch_norm.h"
 #include "compiler/rewrite/pad_products.h"
 #include "compiler/rewrite/patch_embedding.h"
+#include "compiler/rewrite/pointwise_convolution.h"
 #include "compiler/rewrite/product_epilogues.h"
 #include "compiler/rewrite/space_to_depth.h"
 
@@ -23,6 +24,7 @@ const std::vector<GraphRewrite>& RewritePasses() {
       {"channels_last", UseChannelsLast, /*for_cuda=*/true, /*for_cpu=*/false},
       {"space_to_depth", MoveSpaceToDepth, /*for_cuda=*/true, /*for_cpu=*/false},
       {"convolution_epilogues", FuseConvolutionEpilogues, /*for_cuda=*/true, /*for_cpu=*/false},
+      {"pointwise_convolution", MultiplyPixels, /*for_cuda=*/true, /*for_cpu=*/false},
       {"product_epilogues", ProductEpilogues, /*for_cuda=*/true, /*for_cpu=*/false},
       {"convolution_bias", SplitConvolutionBias, /*for_cuda=*/true, /*for_cpu=*/false},
       // Behind everything that makes products.

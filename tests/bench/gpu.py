@@ -141,10 +141,10 @@ class Bench:
         return {name: told for name, told in self.backends.items() if "mode" not in told}
 
     def times(
-        self, runs: dict[str, Callable[[], Any]], measure: Any, sample: float
+        self, runs: dict[str, Callable[[], Any]], measure: Any, sample: float, warm: bool = False
     ) -> dict[str, Any]:
         """timing.compare with this run's rounds and budget."""
-        return compare(runs, self.args.rounds, sample, measure, self.budget.over)
+        return compare(runs, self.args.rounds, sample, measure, self.budget.over, warm)
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:
@@ -279,7 +279,7 @@ def _model_times(
             if name == "tensord":
                 entry["stats"] = _compiled_stats()
             runs[name] = run
-    entry.update(bench.times(runs, device.step_seconds, bench.args.model_sample))
+    entry.update(bench.times(runs, device.step_seconds, bench.args.model_sample, warm=True))
     entry["profile"] = {name: device.profile(run, 2) for name, run in runs.items()}
 
 
@@ -406,7 +406,7 @@ def _parse() -> argparse.Namespace:
     add("--from", dest="sources", type=pathlib.Path, nargs="+", help="measure nothing")
     add("--write-docs", action="store_true", help="writes the GPU part of docs/performance.md")
     args = parser.parse_args()
-    args.kernel_sample, args.model_sample = 0.03, 0.1
+    args.kernel_sample, args.model_sample = 0.03, 0.25
     if args.quick:
         args.rounds, args.kernel_sample, args.model_sample = 5, 0.01, 0.03
     if args.device == "cuda" and not args.sources and not torch.cuda.is_available():

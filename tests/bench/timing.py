@@ -47,10 +47,13 @@ def compare(
     sample_seconds: float,
     measure: Measure = _seconds,
     out_of_time: Callable[[], bool] = lambda: False,
+    warm: bool = False,
 ) -> dict[str, Any]:
     """Seconds of one call of each alternative, and ratios between them.
 
     In each round every alternative runs once, for about `sample_seconds`, in an order that rotates.
+    With `warm` a call that does not count comes before: it finds what the others left behind, which
+    no job of its own would.
     The result has, by name, median and quartiles over the rounds, and under "ratios", for each pair
     "a/b", the median of the rounds' own ratios: what slows a whole round down cancels out. When
     `out_of_time` says so, MIN_ROUNDS rounds are enough.
@@ -65,6 +68,8 @@ def compare(
             if i >= MIN_ROUNDS and out_of_time():
                 break
             for name in names[i % len(names) :] + names[: i % len(names)]:
+                if warm:
+                    measure(runs[name], 1)
                 samples[name].append(measure(runs[name], counts[name]))
     finally:
         gc.enable()

@@ -29,38 +29,50 @@ std::vector<int64_t> Others(std::vector<int64_t> mib) {
 
 TEST(SegmentsTest, ALargeBufferWhileTheRestIsStillThere) {
   const std::vector<Tenant> tenants = {Of(0, 1, 100), Of(2, 3, 20), Of(4, 5, 20)};
-  EXPECT_THAT(FindSegments(tenants, Others({300, 290, 280, 330, 150, 100})), ElementsAre(2));
+  EXPECT_THAT(FindSegments(tenants, Others({300, 290, 280, 330, 150, 100})).cuts, ElementsAre(2));
 }
 
 TEST(SegmentsTest, CutsThatPayTogether) {
   // Without the first buffer the last one is nearly as large, beside the same fullest step.
   const std::vector<Tenant> tenants = {Of(0, 1, 27), Of(2, 3, 1), Of(4, 5, 24)};
   const std::vector<int64_t> others = Others({50, 60, 220, 220, 80, 10});
-  EXPECT_THAT(FindSegments(tenants, others, {.least_bytes = 4 * kMiB}), ElementsAre(2, 4));
-  EXPECT_THAT(FindSegments(tenants, others, {.most_cuts = 1, .least_bytes = 4 * kMiB}), IsEmpty());
+  EXPECT_THAT(FindSegments(tenants, others, {.least_bytes = 4 * kMiB}).cuts, ElementsAre(2, 4));
+  EXPECT_THAT(FindSegments(tenants, others, {.most_cuts = 1, .least_bytes = 4 * kMiB}).cuts,
+              IsEmpty());
 }
 
 TEST(SegmentsTest, ABlockIsThereWhileItIsNeeded) {
   // What is large at the second step is gone at the fullest one, where its segment needs nothing.
   const std::vector<Tenant> tenants = {Of(0, 1, 30), Of(4, 5, 30)};
   const std::vector<int64_t> others = Others({10, 10, 200, 10, 10, 10});
-  EXPECT_THAT(FindSegments(tenants, others), ElementsAre(2));
+  EXPECT_THAT(FindSegments(tenants, others).cuts, ElementsAre(2));
 }
 
 TEST(SegmentsTest, ManySmallLivesThatBeginTogether) {
   std::vector<Tenant> tenants = {{{0, 1}, kMiB / 4}};
   for (int i = 0; i < 8; ++i) tenants.push_back({{4, 5}, kMiB / 2});
-  EXPECT_THAT(FindSegments(tenants, Others({200, 200, 200, 200, 100, 100})), ElementsAre(4));
+  EXPECT_THAT(FindSegments(tenants, Others({200, 200, 200, 200, 100, 100})).cuts, ElementsAre(4));
+}
+
+TEST(SegmentsTest, ALargeBufferThatLivesOnHasABlockOfItsOwn) {
+  // In one segment with the first it keeps that one's room, in several it is there for good.
+  const std::vector<Tenant> tenants = {Of(0, 3, 25), Of(0, 3, 25), Of(1, 6, 100), Of(7, 8, 1)};
+  const auto segments = FindSegments(tenants, Others({0, 0, 0, 0, 0, 0, 100, 0, 180}));
+  EXPECT_THAT(segments.alone, ElementsAre(2));
+  EXPECT_THAT(segments.cuts, ElementsAre(4));
+  EXPECT_THAT(FindSegments({Of(0, 2, 100)}, Others({0, 100, 0})).alone, IsEmpty());
 }
 
 TEST(SegmentsTest, NothingToGainNoSegments) {
   // The fullest step of the workspace is that of everything else.
-  EXPECT_THAT(FindSegments({Of(0, 1, 100), Of(2, 3, 20)}, Others({300, 300, 100, 100})), IsEmpty());
+  EXPECT_THAT(FindSegments({Of(0, 1, 100), Of(2, 3, 20)}, Others({300, 300, 100, 100})).cuts,
+              IsEmpty());
   // What is there all the time.
-  EXPECT_THAT(FindSegments({Of(0, 3, 100)}, Others({300, 300, 100, 400})), IsEmpty());
+  EXPECT_THAT(FindSegments({Of(0, 3, 100)}, Others({300, 300, 100, 400})).cuts, IsEmpty());
   // A few bytes.
-  EXPECT_THAT(FindSegments({Of(0, 1, 1), {{2, 3}, kMiB / 4}}, Others({0, 0, 3, 3})), IsEmpty());
-  EXPECT_THAT(FindSegments({}, {}), IsEmpty());
+  EXPECT_THAT(FindSegments({Of(0, 1, 1), {{2, 3}, kMiB / 4}}, Others({0, 0, 3, 3})).cuts,
+              IsEmpty());
+  EXPECT_THAT(FindSegments({}, {}).cuts, IsEmpty());
 }
 
 TEST(SegmentsTest, TheSegmentOfALife) {
@@ -189,6 +201,53 @@ TEST(MemoryPlanTest, ConvertedWeightsAreNotThereTogether) {
   for (const v1::Step& step : artifact.steps()) launches += step.has_launch();
   // An activation for each product, and not many more.
   EXPECT_LE(launches, kLayers + kLayers / 8);
+}
+
+// Blocks of a ResNet: the images that a residual is added to are overwritten, and are gone when
+// what follows does not need them.
+TEST(MemoryPlanTest, ResidualsAreOverwritten) {
+  constexpr int kImages = 64, kPixels = 56, kNarrow = 64, kWide = 256;
+  constexpr int64_t kOfNarrow = int64_t{2} * kImages * kPixels * kPixels * kNarrow;
+  constexpr int64_t kOfWide = kOfNarrow * kWide / kNarrow;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const auto meta = [&](int channels) {
+    return g.Meta({kImages, channels, kPixels, kPixels}, kHalf,
+                  {kPixels * kPixels * channels, 1, kPixels * channels, channels});
+  };
+  const auto weight = [&](int to, int from, int size) {
+    const Ref w = g.Input({to, from, size, size}, kHalf);
+    g.graph().mutable_inputs(g.graph().inputs_size() - 1)->set_is_parameter(true);
+    return w;
+  };
+  Ref x = g.Input(meta(kNarrow));
+  const Ref up = weight(kWide, kNarrow, 1), down = weight(kNarrow, kWide, 1);
+  const Ref across = weight(kNarrow, kNarrow, 3);
+  const auto conv = [&](Ref of, Ref w, int channels, int padding) {
+    return g.Node("aten::convolution",
+                  {of, w, nullptr, Ints({1, 1}), Ints({padding, padding}), Ints({1, 1}), false,
+                   Ints({0, 0}), 1},
+                  meta(channels));
+  };
+  const auto relu = [&](Ref of, int channels) {
+    return g.Node("aten::relu", {of}, meta(channels));
+  };
+  x = relu(conv(x, up, kWide, 0), kWide);
+  for (int block = 0; block < 3; ++block) {
+    Ref h = relu(conv(x, down, kNarrow, 0), kNarrow);
+    h = relu(conv(h, across, kNarrow, 1), kNarrow);
+    x = relu(g.Node("aten::add.Tensor", {conv(h, up, kWide, 0), x, 1}, meta(kWide)), kWide);
+  }
+  g.Output(
+      g.Node("aten::mean.dim", {x, Ints({2, 3}), false, nullptr}, g.Meta({kImages, kWide}, kHalf)));
+  const v1::Artifact artifact = CompileForCuda(g);
+  EXPECT_LE(PlannedMemory(artifact).peak(), kOfWide + 2 * kOfNarrow + 2 * kMiB);
+  // Nothing stands between the calls that are one to the library.
+  for (int i = 0; i < artifact.steps_size(); ++i) {
+    if (artifact.steps(i).call().op() != "aten::addmm") continue;
+    int next = i + 1;
+    while (artifact.steps(next).has_free()) ++next;
+    EXPECT_EQ(artifact.steps(next).call().op(), "aten::add");
+  }
 }
 
 // Two launches split rows among blocks: each is one launch, whose last block ends it, and both

@@ -110,7 +110,7 @@ TEST(PadProductsTest, LargeOutputsAreComputedByRowsThatBeginAlike) {
 TEST(PadProductsTest, ALargeWeightIsConvertedInParts) {
   // 2048 columns and the rest; a row of the first part may begin 7 columns later.
   PaddingCosts costs = kByRows;
-  costs.most_weight_bytes = 2 * 2048 * 64;
+  costs.most_weight_bytes = 2048 * 64;  // twice that with several periods
   const Part ends{36, 16, 16}, whole{9, 2048, 4 * 2102}, rest{9, 48, 4 * 2102};
   EXPECT_THAT(PartsOf(Vocabulary(36, 2102, true), costs),
               ElementsAre(ends, whole, whole, whole, whole, rest, rest, rest, rest));
@@ -119,6 +119,22 @@ TEST(PadProductsTest, ALargeWeightIsConvertedInParts) {
   const Part most{9, 2048, 4 * 2050}, less{9, 2040, 4 * 2050};
   EXPECT_THAT(PartsOf(Vocabulary(36, 2050, false), costs),
               ElementsAre(ends, most, less, less, most));
+}
+
+TEST(PadProductsTest, SoIsOneOfWholeVectors) {
+  PaddingCosts costs = kByRows;
+  costs.most_weight_bytes = 2 * 2048 * 64;
+  const Part part{36, 2048, 4104}, rest{36, 8, 4104};
+  EXPECT_THAT(PartsOf(Vocabulary(36, 4104, true), costs),
+              ElementsAre(Part{36, 2048, 4104}, part, rest));
+  EXPECT_THAT(PartsOf(Vocabulary(36, 4096, false), costs),
+              ElementsAre(Part{36, 2048, 4096}, Part{36, 2048, 4096}));
+  for (const bool fits : {false, true}) {
+    costs.most_weight_bytes = fits ? 2 * 4096 * 64 : 2 * 2048 * 64;
+    // What others read is in memory as a whole.
+    Graph graph = Vocabulary(36, 4096, true, /*weight_is_given_out=*/!fits);
+    EXPECT_EQ(PadProducts(costs, &graph), 0);
+  }
 }
 
 // The same with rows from elsewhere: in float32, of a size that is known when it runs, computed;

@@ -106,7 +106,7 @@ HostTensor Convolve(const ExternOp& op, const std::vector<HostTensor>& tensors) 
 }
 
 HostTensor Multiply(const ExternOp& op, const std::vector<HostTensor>& tensors) {
-  const bool adds = op.op == "aten::addmm";
+  const bool adds = op.op != "aten::mm";
   const HostTensor &a = tensors[adds ? 1 : 0], &b = tensors[adds ? 2 : 1];
   std::vector<double> values;
   for (int64_t i = 0; i < a.sizes[0]; ++i) {
@@ -114,46 +114,66 @@ HostTensor Multiply(const ExternOp& op, const std::vector<HostTensor>& tensors) 
       double sum = 0;
       if (adds) sum = tensors[0].sizes.size() == 1 ? At(tensors[0], {j}) : At(tensors[0], {i, j});
       for (int64_t k = 0; k < a.sizes[1]; ++k) sum += At(a, {i, k}) * At(b, {k, j});
-      values.push_back(sum);
+      values.push_back(op.op == "aten::_addmm_activation" ? std::max(0.0, sum) : sum);  // no GELU
     }
   }
   return MakeTensor({a.sizes[0], b.sizes[1]}, values, a.dtype);
 }
 
-// Of the weights and of the bias of a convolution with stride and one group.
+// Of a matrix: plus a number for each column, or ReLU.
+HostTensor MapMatrix(const std::vector<HostTensor>& tensors) {
+  const HostTensor& a = tensors[0];
+  std::vector<double> values = a.Values();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto column = static_cast<int64_t>(i) % a.sizes[1];
+    values[i] =
+        tensors.size() > 1 ? values[i] + At(tensors[1], {column}) : std::max(0.0, values[i]);
+  }
+  return MakeTensor(a.sizes, values, a.dtype);
+}
+
+// Of the image, the weights and the bias of a convolution with stride and one group; those that the
+// mask wants.
 std::vector<HostTensor> ConvolveBackward(const ExternOp& op,
                                          const std::vector<HostTensor>& tensors) {
   const Numbers stride = NumbersOf(op.args[4]);
   const HostTensor &g = tensors[0], &x = tensors[1], &w = tensors[2];
-  std::vector<double> weight, bias;
-  for (int64_t o = 0; o < w.sizes[0]; ++o) {
-    double total = 0;
-    for (int64_t c = 0; c < w.sizes[1]; ++c) {
-      for (int64_t p = 0; p < w.sizes[2]; ++p) {
-        for (int64_t q = 0; q < w.sizes[3]; ++q) {
-          double sum = 0;
-          total = 0;
-          for (int64_t n = 0; n < g.sizes[0]; ++n) {
-            for (int64_t i = 0; i < g.sizes[2]; ++i) {
-              for (int64_t j = 0; j < g.sizes[3]; ++j) {
-                sum += At(g, {n, o, i, j}) * At(x, {n, c, i * stride[0] + p, j * stride[1] + q});
-                total += At(g, {n, o, i, j});
+  std::vector<double> image(x.Values().size()), weight(w.Values().size()), bias(w.sizes[0]);
+  const auto at = [](const HostTensor& t, int64_t a, int64_t b, int64_t c, int64_t d) {
+    return static_cast<size_t>(((a * t.sizes[1] + b) * t.sizes[2] + c) * t.sizes[3] + d);
+  };
+  for (int64_t n = 0; n < g.sizes[0]; ++n) {
+    for (int64_t o = 0; o < w.sizes[0]; ++o) {
+      for (int64_t i = 0; i < g.sizes[2]; ++i) {
+        for (int64_t j = 0; j < g.sizes[3]; ++j) {
+          const double of = At(g, {n, o, i, j});
+          bias[static_cast<size_t>(o)] += of;
+          for (int64_t c = 0; c < w.sizes[1]; ++c) {
+            for (int64_t p = 0; p < w.sizes[2]; ++p) {
+              for (int64_t q = 0; q < w.sizes[3]; ++q) {
+                const int64_t y = i * stride[0] + p, v = j * stride[1] + q;
+                weight[at(w, o, c, p, q)] += of * At(x, {n, c, y, v});
+                image[at(x, n, c, y, v)] += of * At(w, {o, c, p, q});
               }
             }
           }
-          weight.push_back(sum);
         }
       }
     }
-    bias.push_back(total);
   }
-  return {MakeTensor(w.sizes, weight, w.dtype), MakeTensor({w.sizes[0]}, bias, w.dtype)};
+  std::vector<HostTensor> results;
+  if (op.results[0] >= 0) results.push_back(MakeTensor(x.sizes, image, x.dtype));
+  if (op.results[1] >= 0) results.push_back(MakeTensor(w.sizes, weight, w.dtype));
+  if (op.results[2] >= 0) results.push_back(MakeTensor({w.sizes[0]}, bias, w.dtype));
+  return results;
 }
 
 std::vector<HostTensor> Call(const ExternOp& op, const std::vector<HostTensor>& tensors) {
   if (kForms.count(op.op) > 0) return {Convolve(op, tensors)};
   if (op.op == "aten::convolution_backward") return ConvolveBackward(op, tensors);
-  TENSORD_CHECK(op.op == "aten::mm" || op.op == "aten::addmm", "unknown library call " + op.op);
+  if (op.op == "aten::add" || op.op == "aten::relu") return {MapMatrix(tensors)};
+  TENSORD_CHECK(op.op == "aten::mm" || op.op == "aten::addmm" || op.op == "aten::_addmm_activation",
+                "unknown library call " + op.op);
   return {Multiply(op, tensors)};
 }
 

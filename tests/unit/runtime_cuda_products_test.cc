@@ -215,6 +215,114 @@ TEST_F(RuntimeCudaProducts, AWholeMatrixAdded) {
          [&](int64_t row, int64_t column) { return 0.5f * Element(product, 0, {row, column}); });
 }
 
+// relu(residual + a b + bias) in three calls into one result.
+struct ResidualProduct {
+  Product product = {"aten::addmm",
+                     {{{3, 5}, {5, 1}}, {{3, 4}, {4, 1}}, {{4, 5}, {5, 1}}},
+                     {{3, 5}, {5, 1}},
+                     {kOne, kOne}};
+  Operand bias = {{5}, {1}};
+  std::string factor = kOne;
+
+  v1::Artifact Plan() const {
+    v1::Artifact artifact = product.Plan();
+    // The bias is one input more, and buffer 4.
+    const v1::Artifact more =
+        Parse("inputs { tensor { " + MetaOf(bias, "DTYPE_BFLOAT16") + " } } buffers { meta { " +
+              MetaOf(bias, "DTYPE_BFLOAT16") + " } input: 3 }");
+    artifact.MergeFrom(more);
+    artifact.MergeFrom(
+        Parse(Call("aten::add", " args { value { value: 4 } } args { " + factor + " }") +
+              Call("aten::relu", "")));
+    return artifact;
+  }
+
+ private:
+  static std::string Call(const std::string& op, const std::string& arguments) {
+    return " steps { call { op: \"" + op + "\" overload: \"out\" into_out: true node: \"q\"" +
+           " args { value { value: 3 } }" + arguments +
+           " args { value { value: 3 } } results: 3 } }";
+  }
+};
+
+class RuntimeCudaResidual : public RuntimeCudaProducts {
+ protected:
+  void TearDown() override {
+    tensord_set_operator_caller(nullptr, nullptr);
+    RuntimeCudaProducts::TearDown();
+  }
+
+  void StartPlan(const ResidualProduct& residual) {
+    tensord_set_operator_caller(
+        [](void* called, const TensordOperatorCall* call) -> int {
+          static_cast<std::vector<std::string>*>(called)->emplace_back(call->op);
+          return TENSORD_OK;
+        },
+        &called_);
+    Product all = residual.product;
+    Start(all);
+    all.operands = {residual.bias};
+    Start(all);  // the bias behind them
+    program_ = Load(residual.Plan(), "unused 1\n");
+  }
+
+  std::vector<std::string> called_;  // operators of torch
+};
+
+TEST_F(RuntimeCudaResidual, AMatrixAndABiasAndReluAreOneProduct) {
+  const ResidualProduct residual;
+  StartPlan(residual);
+  for (int i = 1; i <= 2; ++i) {
+    ASSERT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
+    EXPECT_EQ(FakeLt().products, i);
+  }
+  EXPECT_THAT(called_, IsEmpty());
+  for (int64_t row = 0; row < 3; ++row) {
+    for (int64_t column = 0; column < 5; ++column) {
+      float sum = Element(residual.product, 0, {row, column}) +
+                  testing::FromBfloat16(Bytes(inputs_[3]) + 2 * column);
+      for (int64_t k = 0; k < 4; ++k) {
+        sum += Element(residual.product, 1, {row, k}) * Element(residual.product, 2, {k, column});
+      }
+      EXPECT_EQ(got_[static_cast<size_t>(row * 5 + column)], std::max(sum, 0.0f));
+    }
+  }
+}
+
+TEST_F(RuntimeCudaResidual, EachCallByItselfWhereTheLibraryFails) {
+  FakeLt().runs = false;
+  StartPlan({});
+  ASSERT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
+  EXPECT_THAT(called_, ElementsAre("aten::addmm", "aten::add", "aten::relu"));
+}
+
+TEST_F(RuntimeCudaResidual, OnlyABiasForEachColumn) {
+  for (const ResidualProduct& other :
+       {ResidualProduct{.bias = {{3, 5}, {5, 1}}}, ResidualProduct{.bias = {{5}, {2}}},
+        ResidualProduct{.factor = "real: 2"}}) {
+    for (TensordTensor tensor : std::exchange(inputs_, {})) testing::Delete(tensor);
+    called_.clear();
+    StartPlan(other);
+    ASSERT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
+    EXPECT_THAT(called_, ElementsAre("aten::add", "aten::relu"));
+  }
+  EXPECT_EQ(FakeLt().products, 3);
+}
+
+TEST_F(RuntimeCudaProducts, ReluTakesTilesOfWhichMany) {
+  FakeLt().algorithms = {{.tile = 1}, {.tile = kLtTile128x128}};
+  for (const float waves : {5.0f, 3.0f}) {
+    FakeLt().algorithms[1].waves = waves;
+    for (TensordTensor tensor : std::exchange(inputs_, {})) testing::Delete(tensor);
+    Start({"aten::_addmm_activation",
+           {{{5}, {1}}, {{3, 4}, {4, 1}}, {{4, 5}, {1, 4}}},
+           {{3, 5}, {5, 1}},
+           {kOne, kOne, "boolean: false"}});
+    ASSERT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
+    EXPECT_EQ(FakeLt().algorithm.tile, waves > 4 ? kLtTile128x128 : 1);
+  }
+}
+
 TEST_F(RuntimeCudaProducts, WhatTheLibraryDoesNotTakeGoesToTorch) {
   Product wide = kPlain;
   wide.operands[0].strides = {8, 2};

@@ -1,0 +1,174 @@
+#include "compiler/rewrite/pointwise_convolution.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "compiler/loop_ir/program.h"
+#include "compiler/rewrite/convolution.h"
+#include "compiler/rewrite/inserter.h"
+
+namespace tensord::compiler {
+namespace {
+
+// cuDNN's fused calls: where their arguments are that follow the input and the weight.
+struct FusedForm {
+  std::string_view op;
+  int residual;  // -1: none
+  int bias, stride;
+};
+constexpr FusedForm kFusedForms[] = {
+    {"aten::cudnn_convolution_relu", -1, 2, 3},
+    {"aten::cudnn_convolution_add_relu", 2, 4, 5},
+};
+
+struct Forward {
+  Convolution convolution;
+  std::optional<ValueId> residual;
+  bool relu = false;
+};
+
+std::optional<Forward> AsForward(const Node& node) {
+  if (auto plain = AsConvolution(node)) return Forward{.convolution = *std::move(plain)};
+  const auto* form = std::find_if(std::begin(kFusedForms), std::end(kFusedForms),
+                                  [&](const FusedForm& f) { return f.op == node.op; });
+  if (form == std::end(kFusedForms)) return std::nullopt;
+  // (..., stride, padding, dilation, groups) as a convolution that is not transposed.
+  Node plain{.op = "aten::convolution", .name = node.name, .outputs = node.outputs};
+  const auto at = [&](int argument) { return node.args[argument]; };
+  plain.args = {at(0), at(1), at(form->bias)};
+  for (int i = 0; i < 3; ++i) plain.args.push_back(at(form->stride + i));
+  plain.args.insert(plain.args.end(), {IntegerArg(0), NoneArgument(), at(form->stride + 3)});
+  const auto convolution = AsConvolution(plain);
+  if (!convolution || !convolution->bias) return std::nullopt;
+  Forward forward{.convolution = *convolution, .relu = true};
+  if (form->residual >= 0) {
+    forward.residual = ValueId(at(form->residual).value, at(form->residual).output);
+  }
+  return forward;
+}
+
+// Images whose pixels follow one another, each with its channels: exactly so, as others see it.
+bool IsRowsOfPixels(const TensorType& type) {
+  return type.sizes.size() == 4 && type.strides == ChannelsLastStrides(type.sizes);
+}
+
+bool IsFast(DType dtype) { return dtype == v1::DTYPE_BFLOAT16 || dtype == v1::DTYPE_FLOAT16; }
+
+class Multiplier {
+ public:
+  explicit Multiplier(Graph* graph) : graph_(*graph), editor_(graph) {}
+
+  int Run() {
+    int count = 0;
+    for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
+      if (editor_.Runs(i)) count += TryForward(i) || TryBackward(i);
+    }
+    editor_.Finish();
+    return count;
+  }
+
+ private:
+  bool IsProduct(const Convolution& convolution) const {
+    const TensorType& image = editor_.TypeOf(convolution.input);
+    const TensorType& weight = editor_.TypeOf(convolution.weight);
+    // What the library's tensor cores load at once.
+    const Expr vector(16 / ItemSize(image.dtype));
+    return IsPointwise(convolution, weight) && IsFast(image.dtype) && weight.dtype == image.dtype &&
+           image.sizes.size() == 4 && IsChannelsLast(image) &&
+           sym::Mod(weight.sizes[0], vector).Is(0) && sym::Mod(weight.sizes[1], vector).Is(0);
+  }
+
+  bool TryForward(int i) {
+    const auto forward = AsForward(graph_.nodes[i]);
+    if (!forward || !IsProduct(forward->convolution) ||
+        !IsRowsOfPixels(graph_.nodes[i].outputs[0])) {
+      return false;
+    }
+    if (forward->residual && !IsChannelsLast(editor_.TypeOf(*forward->residual))) return false;
+    const Convolution& convolution = forward->convolution;
+    Inserter in(&editor_, i);
+    const ValueId pixels = Pixels(in, convolution.input);
+    const ValueId weights = in.Permute(Matrix(in, convolution.weight), {1, 0});
+    ValueId product;
+    if (forward->residual) {
+      const ValueId residual = Pixels(in, *forward->residual);
+      product = in.Node(
+          "tensord::residual_product",
+          {ValueArg(residual), ValueArg(pixels), ValueArg(weights), ValueArg(*convolution.bias)},
+          in.TypeOf(residual));
+    } else if (forward->relu) {
+      product = in.Product(pixels, weights, convolution.bias, "aten::_addmm_activation",
+                           {BooleanArg(false)});
+    } else {
+      product = in.Product(pixels, weights, convolution.bias);
+    }
+    ReplaceImages(in, {editor_.ValueOfNode(i), 0}, product);
+    return true;
+  }
+
+  bool TryBackward(int i) {
+    const Node& node = graph_.nodes[i];
+    const auto convolution = AsConvolutionOfBackward(node);
+    if (!convolution || !IsProduct(*convolution) || node.args[0].kind != ArgumentValue::kValue) {
+      return false;
+    }
+    const ValueId image(editor_.ValueOfNode(i), 0), weight(image.first, 1), bias(image.first, 2);
+    const ValueId of(node.args[0].value, node.args[0].output);
+    if (!IsChannelsLast(editor_.TypeOf(of))) return false;
+    const bool wants_image = editor_.Uses(image) > 0, wants_weight = editor_.Uses(weight) > 0;
+    if (wants_image && !IsRowsOfPixels(node.outputs[0])) return false;
+    if (wants_weight && !IsChannelsLast(node.outputs[1])) return false;
+    Inserter in(&editor_, i);
+    const ValueId gradient = Pixels(in, of);
+    if (wants_image) {
+      ReplaceImages(in, image, in.Product(gradient, Matrix(in, convolution->weight)));
+    }
+    if (wants_weight) {
+      const ValueId product =
+          in.Product(in.Permute(gradient, {1, 0}), Pixels(in, convolution->input));
+      editor_.Replace(weight, LikeWeight(in, product, node.outputs[1]));
+    }
+    if (editor_.Uses(bias) > 0) {
+      editor_.Replace(bias, in.Node("aten::sum.dim_IntList",
+                                    {ValueArg(gradient), IntegersArg({Expr(0)}), BooleanArg(false),
+                                     NoneArgument()},
+                                    node.outputs[2]));
+    }
+    return true;
+  }
+
+  // [N, C, H, W] as [N * H * W, C].
+  ValueId Pixels(Inserter& in, ValueId images) const {
+    // Nodes that are added name what a product replaces as it was.
+    if (const auto product = pixels_.find(images); product != pixels_.end()) return product->second;
+    const std::vector<Expr> s = in.TypeOf(images).sizes;
+    return in.View(in.Permute(images, {0, 2, 3, 1}), {s[0] * s[2] * s[3], s[1]});
+  }
+  void ReplaceImages(Inserter& in, ValueId images, ValueId pixels) {
+    const std::vector<Expr>& s = editor_.TypeOf(images).sizes;
+    pixels_[images] = pixels;
+    editor_.Replace(images, in.Permute(in.View(pixels, {s[0], s[2], s[3], s[1]}), {0, 3, 1, 2}));
+  }
+  // [O, I, 1, 1] as [O, I].
+  static ValueId Matrix(Inserter& in, ValueId weight) {
+    const std::vector<Expr> sizes = in.TypeOf(weight).sizes;
+    return in.View(weight, {sizes[0], sizes[1]});
+  }
+  static ValueId LikeWeight(Inserter& in, ValueId matrix, const TensorType& weight) {
+    const std::vector<Expr>& s = weight.sizes;
+    if (weight.strides == ContiguousStrides(s)) return in.View(matrix, s);
+    return in.Permute(in.View(matrix, {s[0], s[2], s[3], s[1]}), {0, 3, 1, 2});
+  }
+
+  Graph& graph_;
+  GraphEditor editor_;
+  std::map<ValueId, ValueId> pixels_;  // of replaced images
+};
+
+}  // namespace
+
+int MultiplyPixels(const v1::Target&, Graph* graph) { return Multiplier(graph).Run(); }
+
+}  // namespace tensord::compiler
