@@ -1,73 +1,12 @@
 #include "runtime/externs.h"
 
 #include <atomic>
-#include <string_view>
+
+#include "runtime/direct_calls.h"
 
 namespace tensord::runtime {
 
-// Arguments in the operator's order, out= last.
-struct DirectCall {
-  std::string_view op;
-  int32_t device;
-  uint32_t num_arguments;
-  TorchError (*call)(const Torch& torch, const TensordValue* arguments);
-  bool (*exists)(const Torch& torch);
-};
-
 namespace {
-
-double Number(const TensordValue& value) {
-  return value.kind == TENSORD_DOUBLE ? value.real : static_cast<double>(value.integer);
-}
-
-template <auto Function>
-TorchError Product(const Torch& torch, const TensordValue* a) {
-  return (torch.*Function)(a[2].tensor, a[0].tensor, a[1].tensor);
-}
-
-template <auto Function>
-TorchError AddProduct(const Torch& torch, const TensordValue* a) {
-  return (torch.*Function)(a[5].tensor, a[0].tensor, a[1].tensor, a[2].tensor, Number(a[3]),
-                           Number(a[4]));
-}
-
-template <auto Function>
-bool Exists(const Torch& torch) {
-  return torch.*Function != nullptr;
-}
-
-template <auto Function>
-constexpr DirectCall ProductRow(std::string_view op, int32_t device) {
-  return {op, device, 3, Product<Function>, Exists<Function>};
-}
-template <auto Function>
-constexpr DirectCall AddProductRow(std::string_view op, int32_t device) {
-  return {op, device, 6, AddProduct<Function>, Exists<Function>};
-}
-
-constexpr DirectCall kDirectCalls[] = {
-    ProductRow<&Torch::cpu_mm_out>("aten::mm", kTorchCpu),
-    ProductRow<&Torch::cpu_bmm_out>("aten::bmm", kTorchCpu),
-    AddProductRow<&Torch::cpu_addmm_out>("aten::addmm", kTorchCpu),
-    AddProductRow<&Torch::cpu_baddbmm_out>("aten::baddbmm", kTorchCpu),
-    ProductRow<&Torch::cuda_mm_out>("aten::mm", kTorchCuda),
-    ProductRow<&Torch::cuda_bmm_out>("aten::bmm", kTorchCuda),
-    AddProductRow<&Torch::cuda_addmm_out>("aten::addmm", kTorchCuda),
-    AddProductRow<&Torch::cuda_baddbmm_out>("aten::baddbmm", kTorchCuda),
-};
-
-// Tensors but for the two Scalars of the six-argument forms.
-bool FitsDirect(const CallPlan& call) {
-  for (uint32_t i = 0; i < call.num_arguments; ++i) {
-    const TensordKind kind = call.arguments[i].value.kind;
-    const bool scalar = call.num_arguments == 6 && (i == 3 || i == 4);
-    if (scalar ? kind != TENSORD_INT && kind != TENSORD_DOUBLE && kind != TENSORD_BOOL
-               : kind != TENSORD_TENSOR) {
-      return false;
-    }
-  }
-  return true;
-}
 
 struct Caller {
   TensordOperatorFn fn;
@@ -114,44 +53,42 @@ TensordError CallBridge(const CallPlan& call, const TensordValue* arguments, Han
               Describe(call) + ": " + (why.empty() ? "it raised" : why));
 }
 
+// By torch's stable interface. The message is lost where it fails.
+TensordError CallShim(CallState& state, const CallPlan& call, Handle* results, size_t num_results) {
+  const TensordValue* arguments = state.arguments.data();
+  if (call.direct == nullptr) {
+    return CallStable(*state.torch, call, arguments, results, num_results);
+  }
+  const TorchError code = CallDirect(*state.torch, *call.direct, arguments, results, num_results);
+  return code == 0 ? TENSORD_OK : TENSORD_OPERATOR;
+}
+
 TensordError CallOperator(CallState& state, const CallPlan& call, Handle* results,
                           size_t num_results) {
-  const TensordValue* arguments = state.arguments.data();
-  if (call.direct != nullptr) {
-    if (call.direct->call(*state.torch, arguments) == 0) return TENSORD_OK;
-    return TorchFailed(*state.torch, Describe(call));
-  }
-  if (call.signature != nullptr && !call.use_caller.load(std::memory_order_relaxed)) {
-    const TensordError code = CallStable(*state.torch, call, arguments, results, num_results);
+  const bool has_shim = call.direct != nullptr || call.signature != nullptr;
+  if (has_shim && !call.use_caller.load(std::memory_order_relaxed)) {
+    const TensordError code = CallShim(state, call, results, num_results);
     if (code == TENSORD_OK) return code;
-    if (!HasOperatorCaller()) return TorchFailed(*state.torch, Describe(call));
+    if (call.into_out || !HasOperatorCaller()) return TorchFailed(*state.torch, Describe(call));
     // It may be the conversion that failed (an older torch), so ask the bridge, which knows the
-    // schema; the operators in the table have no effect but their results, so that calling again is
-    // safe.
-    const TensordError second = CallBridge(call, arguments, results, num_results);
+    // schema and torch's message; the operators in the tables have no effect but their results, so
+    // that calling again is safe.
+    const TensordError second = CallBridge(call, state.arguments.data(), results, num_results);
     if (second == TENSORD_OK) call.use_caller.store(true, std::memory_order_relaxed);
     return second;
   }
-  return CallBridge(call, arguments, results, num_results);
+  return CallBridge(call, state.arguments.data(), results, num_results);
 }
 
 }  // namespace
 
 void ChooseCall(int32_t device, CallPlan* call) {
-  if (!call->into_out) {
-    call->signature = FindSignature(*call);
-    return;
-  }
-  for (const DirectCall& row : kDirectCalls) {
-    if (row.op == call->op && row.device == device && row.num_arguments == call->num_arguments &&
-        FitsDirect(*call)) {
-      call->direct = &row;
-    }
-  }
+  if (!call->into_out) call->signature = FindSignature(*call);
+  call->direct = FindDirectCall(device, *call);
 }
 
 void LinkCall(const Torch& torch, CallPlan* call) {
-  if (call->direct != nullptr && !call->direct->exists(torch)) call->direct = nullptr;
+  if (call->direct != nullptr && !IsThere(torch, *call->direct)) call->direct = nullptr;
 }
 
 TensordError RunCall(CallState& state, const CallPlan& call) {

@@ -19,6 +19,18 @@ using Handle = TensordTensor;
 using StableValue = uint64_t;
 using TorchError = int32_t;  // 0 is success
 
+// A convolution's lists have `dims` numbers each; bias_sizes points to null where there is none.
+using ConvolutionFn = TorchError (*)(Handle input, Handle weight, Handle* bias,
+                                     const int64_t* stride, int64_t dims, const int64_t* padding,
+                                     int64_t, const int64_t* dilation, int64_t, int32_t transposed,
+                                     const int64_t* output_padding, int64_t, int64_t groups,
+                                     Handle* result);
+using ConvolutionBackwardFn = TorchError (*)(
+    Handle gradient, Handle input, Handle weight, const int64_t** bias_sizes, int64_t,
+    const int64_t* stride, int64_t dims, const int64_t* padding, int64_t, const int64_t* dilation,
+    int64_t, int32_t transposed, const int64_t* output_padding, int64_t, int64_t groups,
+    const int32_t* mask, int64_t, Handle* of_input, Handle* of_weight, Handle* of_bias);
+
 struct Torch {
   uint64_t (*abi_version)();
 
@@ -77,6 +89,10 @@ struct Torch {
                                double alpha);
   TorchError (*cuda_baddbmm_out)(Handle out, Handle self, Handle batch1, Handle batch2, double beta,
                                  double alpha);
+
+  // Optional.
+  ConvolutionFn cpu_convolution, cuda_convolution;
+  ConvolutionBackwardFn cpu_convolution_backward, cuda_convolution_backward;
 
   // Optional: ranges for torch's profiler. The first is no part of the stable interface: whether
   // anybody listens (seen: 2.11 to 2.13).

@@ -1,0 +1,20 @@
+// Operators for which torch's stable interface has a function of their own, which takes the
+// arguments as they are: no dispatcher, no boxed values, no lists on the heap.
+#ifndef TENSORD_RUNTIME_DIRECT_CALLS_H_
+#define TENSORD_RUNTIME_DIRECT_CALLS_H_
+
+#include "runtime/plan.h"
+
+namespace tensord::runtime {
+
+// Null: there is none for the operator, its arguments or torch's `device`.
+const DirectCall* FindDirectCall(int32_t device, const CallPlan& call);
+// Whether this torch has the function.
+bool IsThere(const Torch& torch, const DirectCall& direct);
+// `arguments` as many as the operator has; `results` receives new references, none of an out= call.
+TorchError CallDirect(const Torch& torch, const DirectCall& direct, const TensordValue* arguments,
+                      Handle* results, size_t num_results);
+
+}  // namespace tensord::runtime
+
+#endif  // TENSORD_RUNTIME_DIRECT_CALLS_H_
