@@ -25,18 +25,19 @@ constexpr size_t kCounterBytes = 256;
 // and only blocks that share a multiprocessor do one while others do the other: 4096x3072x768 took
 // 31.9 us instead of 34.7 on an H200, 8192x3072x768 59.9 instead of 65.3. Few tiles share nothing.
 //
-// A ReLU costs little, but a product of few columns or little depth waits for memory at the end of
-// every tile: over 64x56x56 pixels, 64 to 256 channels took 40.9 us instead of 55.4, and 66 instead
-// of 76 with a residual; over 14x14 17.3 instead of 18.3.
+// A ReLU costs little, but a product of little depth waits for memory at the end of every tile:
+// over 64x56x56 pixels, 64 to 256 channels took 40.9 us instead of 55.4, and 66 instead of 76 with
+// a residual; over 14x14, 256 to 1024 channels 17.3 instead of 18.3.
 struct TilePreference {
   uint32_t sm;
   uint32_t epilogue;
   int tile;
   float least_waves;
+  int64_t most_depth;  // of the product: k
 };
 constexpr TilePreference kTilePreferences[] = {
-    {90, kLtGeluBias, kLtTile128x128, 2},
-    {90, kLtReluBias, kLtTile128x128, 4},
+    {90, kLtGeluBias, kLtTile128x128, 2, INT64_MAX},
+    {90, kLtReluBias, kLtTile128x128, 4, 256},
 };
 
 // A device's handle, made at its first use and never deleted: programs may outlive everything.
@@ -182,7 +183,7 @@ class LtProduct {
     }
     const LtHeuristic* best = &found.front();
     for (const TilePreference& row : kTilePreferences) {
-      if (row.sm != sm || row.epilogue != shape_.epilogue) continue;
+      if (row.sm != sm || row.epilogue != shape_.epilogue || shape_.k > row.most_depth) continue;
       const auto preferred = std::ranges::find_if(found, [&](const LtHeuristic& algorithm) {
         return algorithm.waves >= row.least_waves && HasTile(algorithm, row.tile);
       });

@@ -25,7 +25,8 @@ absl::Status Invalid(const Node& node, absl::string_view what) {
 // and costs the computation once per reader:
 //   - several readers: worth it while the body is cheaper than reading it back from memory;
 //   - one reader: always worth it, until the body is so large that compilers spill and fusion has
-//     no choice left. A chain of views costs nothing, but every link is a call when the body is run.
+//     no choice left. A chain of views costs nothing, but every link is a call when the body is
+//     run.
 // `stays`: a result of the program, which has memory in any case.
 bool ShouldRealize(const Tensor& t, int uses, bool stays, int chain) {
   if (t.view()) return false;
@@ -105,15 +106,39 @@ class Lowerer {
   }
 
   // Results of the program that are views of one computed value share its memory in eager, so that
-  // value must have a buffer before the views are taken.
+  // value must have a buffer before the views are taken. So must one of which library calls and
+  // results want memory in several shapes: it is there once.
   void FindSharedResults() {
-    std::map<std::pair<int, int>, int> views;
+    using Ref = std::pair<int, int>;
+    std::map<Ref, int> views;
+    std::map<Ref, std::set<Ref>> shapes;
+    const auto want = [&](const ArgumentValue& arg) {
+      const Ref root = RootOf(arg);
+      const auto elements = [&](const Ref& ref) {
+        return sym::Product(TypeOf(ref.first, ref.second).sizes);
+      };
+      // A part of it may be little.
+      if (elements({arg.value, arg.output}) == elements(root)) {
+        shapes[root].emplace(arg.value, arg.output);
+      }
+    };
     for (const ArgumentValue& output : graph_.outputs) {
       if (output.kind != ArgumentValue::kValue) continue;
       ++views[RootOf(output)];
+      want(output);
+    }
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      const Operator* op = FindOperator(node.op);
+      const bool calls = op == nullptr || node.library || IsIn(MatrixOperators(), op);
+      if (!needed_[i] || !calls) continue;
+      for (const ArgumentValue& arg : node.args) ForEachValue(arg, want);
     }
     for (const auto& [root, count] : views) {
       if (count > 1) shared_.insert(root);
+    }
+    for (const auto& [root, wanted] : shapes) {
+      if (wanted.size() > 1) shared_.insert(root);
     }
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
@@ -113,7 +114,8 @@ std::vector<Scratch> ScratchOf(const std::vector<KernelSource>& kernels) {
   return all;
 }
 
-// What is there during the whole call, and the blocks of segments; of constant sizes.
+// What is there during the whole call, and the blocks of segments and of single buffers; of
+// constant sizes.
 class Workspace {
  public:
   // `others`: the bytes of all memory but this, by step. `alone`: buffers with a block of their
@@ -258,11 +260,15 @@ void Pack(const Program& program, const std::vector<Lifetime>& lifetimes,
 
 // Numbers the blocks that are there, and says where they lie if there is one allocation for all.
 void ListBlocks(const std::vector<Region>& blocks, MemoryPlan* plan) {
+  std::vector<size_t> by_size(blocks.size());
+  std::iota(by_size.begin(), by_size.end(), size_t{0});
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [&](size_t a, size_t b) { return blocks[a].end() > blocks[b].end(); });
   std::vector<int> numbers(blocks.size(), -1);
   Region all;
-  for (size_t i = 0; i < blocks.size(); ++i) {
+  for (const size_t i : by_size) {
     const int64_t bytes = blocks[i].end();
-    if (bytes == 0) continue;
+    if (bytes == 0) break;
     numbers[i] = static_cast<int>(plan->blocks.size());
     plan->blocks.push_back({bytes, plan->workspace_bytes + all.Add(blocks[i].life(), bytes)});
   }
@@ -322,16 +328,23 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
   std::vector<BufferId> alone;
   std::vector<int64_t> others;
   if (rules.segments) {
-    std::vector<Tenant> tenants;
-    for (BufferId id : in_workspace) {
-      tenants.push_back({lifetimes[id], HintedBytes(program.buffers[id])});
-    }
-    for (const Scratch& s : scratch) tenants.push_back({{s.step, s.step}, sym::Hint(s.bytes)});
     others = OtherBytes(program, rules, lifetimes, returned,
                         TouchedBuffers(program, schedule, kernels, true), plan);
+    std::vector<Tenant> tenants;
+    std::vector<BufferId> ids;  // of the first tenants
+    for (BufferId id : in_workspace) {
+      const int64_t bytes = HintedBytes(program.buffers[id]);
+      if (AlignedBytes(program.buffers[id]).IsConstant()) {
+        tenants.push_back({lifetimes[id], bytes});
+        ids.push_back(id);
+      } else {  // in the common part, whatever the segments
+        for (int64_t& at_step : others) at_step += bytes;
+      }
+    }
+    for (const Scratch& s : scratch) tenants.push_back({{s.step, s.step}, sym::Hint(s.bytes)});
     segments = FindSegments(tenants, others);
     // Those of several steps are buffers.
-    for (size_t tenant : segments.alone) alone.push_back(in_workspace[tenant]);
+    for (size_t tenant : segments.alone) alone.push_back(ids[tenant]);
   }
   Workspace workspace(std::move(segments.cuts), alone, std::move(others));
   Pack(program, lifetimes, in_workspace, scratch, &workspace, &plan);
@@ -347,17 +360,17 @@ void VerifyMemory(const Program& program, const Schedule& schedule,
                   const std::vector<KernelSource>& kernels, const MemoryPlan& plan) {
   struct Tenancy {
     Lifetime life;
-    const Place* place;
-    int64_t begin, end;
+    int64_t begin, end;  // in one allocation for all
     bool scratch;
   };
   std::vector<Tenancy> tenancies;
   const auto add = [&](const Lifetime& life, const Place& place, const Expr& bytes, bool scratch) {
     const int64_t begin = sym::Hint(place.offset), end = begin + sym::Hint(bytes);
-    tenancies.push_back({life, &place, begin, end, scratch});
-    const int64_t most =
-        place.block < 0 ? sym::Hint(plan.workspace_bytes) : plan.blocks[place.block].bytes;
+    const bool common = place.block < 0;
+    const int64_t at = common ? 0 : sym::Hint(plan.blocks[place.block].offset);
+    const int64_t most = common ? sym::Hint(plan.workspace_bytes) : plan.blocks[place.block].bytes;
     TENSORD_CHECK(begin % kAlignment == 0 && end <= most, "a place outside its memory");
+    tenancies.push_back({life, at + begin, at + end, scratch});
   };
   const std::vector<Lifetime> lifetimes =
       LifetimesOf(program, TouchedBuffers(program, schedule, kernels));
@@ -372,10 +385,7 @@ void VerifyMemory(const Program& program, const Schedule& schedule,
   for (size_t i = 0; i < tenancies.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       const Tenancy &a = tenancies[i], &b = tenancies[j];
-      if (!a.life.Meets(b.life) || a.end <= b.begin || b.end <= a.begin ||
-          a.place->block != b.place->block) {
-        continue;
-      }
+      if (!a.life.Meets(b.life) || a.end <= b.begin || b.end <= a.begin) continue;
       TENSORD_CHECK(!a.scratch && !b.scratch && a.begin == b.begin &&
                         (a.life.last == b.life.first || b.life.last == a.life.first),
                     "two that live at the same time share memory");

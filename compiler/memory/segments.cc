@@ -33,7 +33,8 @@ int64_t PeakOf(const std::vector<Tenant>& tenants, const std::vector<int64_t>& o
   Profile common(others.size()), own(others.size());
   std::vector<Lifetime> blocks(cuts.size() + 1);
   for (const Tenant& tenant : tenants) {
-    const int segment = SegmentOf(tenant.life, cuts);
+    // Uncut, all lie in the workspace.
+    const int segment = cuts.empty() ? -1 : SegmentOf(tenant.life, cuts);
     (segment < 0 ? common : own).Add(tenant.life, tenant.bytes);
     if (segment < 0) continue;
     Lifetime& block = blocks[segment];
@@ -51,13 +52,25 @@ int64_t PeakOf(const std::vector<Tenant>& tenants, const std::vector<int64_t>& o
   return peak + common.Largest(0, others.size());
 }
 
+// The least that any division could take: everything is there only while it lives.
+int64_t LeastPeak(const std::vector<Tenant>& tenants, const std::vector<int64_t>& others) {
+  Profile all(others.size());
+  for (const Tenant& tenant : tenants) all.Add(tenant.life, tenant.bytes);
+  for (size_t step = 0; step < others.size(); ++step) {
+    const int at = static_cast<int>(step);
+    all.Add({at, at}, others[step]);
+  }
+  all.SumUp();
+  return all.Largest(0, others.size());
+}
+
 // A way to divide a call, with what it takes at its fullest step.
 class Division {
  public:
-  // Uncut, with blocks for those of `alone`.
+  // Cut like that, with blocks for those of `alone`.
   Division(const std::vector<Tenant>& tenants, const std::vector<int64_t>& others,
-           std::vector<size_t> alone)
-      : others_(others), segments_{.alone = std::move(alone)} {
+           Segments segments)
+      : others_(others), segments_(std::move(segments)) {
     auto next = segments_.alone.begin();
     for (size_t i = 0; i < tenants.size(); ++i) {
       if (next == segments_.alone.end() || *next != i) {
@@ -69,19 +82,20 @@ class Division {
         others_[step] += tenants[i].bytes;
       }
     }
-    peak_ = PeakOf(tenants_, others_, {});
+    peak_ = PeakOf(tenants_, others_, segments_.cuts);
   }
 
   const Segments& segments() const { return segments_; }
   int64_t peak() const { return peak_; }
 
-  // Where cuts lower the peak, each on average by `least`.
+  // Where cuts lower the peak, each on average by `least`; no others than before where those that
+  // are found do not.
   void Cut(const SegmentCosts& costs, int64_t least) {
-    const std::vector<int> places = Places(costs.least_bytes);
+    const std::vector<int> places = Places(costs);
     // One cut alone may gain little that pays with the next: what is behind it is still as full.
-    const int64_t uncut = peak_;
-    std::vector<int> cuts;
-    int64_t peak = uncut, most = 0;
+    const int64_t uncut = PeakOf(tenants_, others_, {});
+    std::vector<int> cuts, chosen;
+    int64_t peak = uncut, chosen_peak = uncut, most = 0;
     while (cuts.size() < costs.most_cuts) {
       int64_t best = peak;
       std::vector<int> best_cuts;
@@ -99,23 +113,32 @@ class Division {
       const int64_t gain = uncut - peak - static_cast<int64_t>(cuts.size() - 1) * least;
       if (gain < least || gain <= most) continue;
       most = gain;
-      peak_ = peak;
-      segments_.cuts = cuts;
+      chosen = cuts;
+      chosen_peak = peak;
     }
+    if (chosen_peak >= peak_) return;
+    peak_ = chosen_peak;
+    segments_.cuts = std::move(chosen);
   }
 
  private:
-  // A cut pays behind the end of large lives, or before their beginning.
-  std::vector<int> Places(int64_t least_bytes) const {
+  // A cut pays behind the end of large lives, or before their beginning: the steps where most
+  // begins or ends, in order.
+  std::vector<int> Places(const SegmentCosts& costs) const {
     std::vector<int64_t> begin(others_.size() + 1), end(others_.size() + 1);
     for (const Tenant& tenant : tenants_) {
       begin[tenant.life.first] += tenant.bytes;
       end[tenant.life.last + 1] += tenant.bytes;
     }
+    const auto bytes = [&](int place) { return std::max(begin[place], end[place]); };
     std::vector<int> places;
     for (int place = 1; place < static_cast<int>(others_.size()); ++place) {
-      if (std::max(begin[place], end[place]) >= least_bytes) places.push_back(place);
+      if (bytes(place) >= costs.least_bytes) places.push_back(place);
     }
+    std::stable_sort(places.begin(), places.end(),
+                     [&](int a, int b) { return bytes(a) > bytes(b); });
+    places.resize(std::min(places.size(), costs.most_places));
+    std::sort(places.begin(), places.end());
     return places;
   }
 
@@ -124,6 +147,23 @@ class Division {
   Segments segments_;
   int64_t peak_ = 0;
 };
+
+// The largest tenants that may be alone, by their numbers.
+std::vector<size_t> LargeTenants(const std::vector<Tenant>& tenants, const SegmentCosts& costs,
+                                 int64_t peak) {
+  std::vector<size_t> large;
+  for (size_t i = 0; i < tenants.size(); ++i) {
+    const auto bytes = static_cast<double>(tenants[i].bytes);
+    if (bytes >= costs.least_alone * static_cast<double>(peak) &&
+        tenants[i].life.first < tenants[i].life.last) {
+      large.push_back(i);
+    }
+  }
+  std::stable_sort(large.begin(), large.end(),
+                   [&](size_t a, size_t b) { return tenants[a].bytes > tenants[b].bytes; });
+  large.resize(std::min(large.size(), costs.most_tried));
+  return large;
+}
 
 }  // namespace
 
@@ -136,26 +176,27 @@ int SegmentOf(const Lifetime& life, const std::vector<int>& cuts) {
 Segments FindSegments(const std::vector<Tenant>& tenants, const std::vector<int64_t>& others,
                       const SegmentCosts& costs) {
   if (others.empty()) return {};
-  const int64_t uncut = PeakOf(tenants, others, {});
+  Division best(tenants, others, {});
+  const int64_t uncut = best.peak();
   const auto least = std::max<int64_t>(
       costs.least_bytes, static_cast<int64_t>(costs.least_gain * static_cast<double>(uncut)));
-  Division best(tenants, others, {});
   best.Cut(costs, least);
-  while (best.segments().alone.size() < costs.most_alone) {
+  const int64_t bound = LeastPeak(tenants, others);
+  const std::vector<size_t> large = LargeTenants(tenants, costs, uncut);
+  while (best.segments().alone.size() < costs.most_alone && best.peak() - bound >= least) {
+    // First with the cuts that there are: only the best one's are sought anew.
     std::optional<Division> next;
-    for (size_t i = 0; i < tenants.size(); ++i) {
-      const auto bytes = static_cast<double>(tenants[i].bytes);
-      if (bytes < costs.least_alone * static_cast<double>(uncut)) continue;
-      if (tenants[i].life.first == tenants[i].life.last) continue;
-      std::vector<size_t> alone = best.segments().alone;
-      const auto place = std::lower_bound(alone.begin(), alone.end(), i);
-      if (place != alone.end() && *place == i) continue;
-      alone.insert(place, i);
-      Division with(tenants, others, std::move(alone));
-      with.Cut(costs, least);
-      if (!next || with.peak() < next->peak()) next = std::move(with);
+    for (const size_t i : large) {
+      Segments with = best.segments();
+      const auto place = std::lower_bound(with.alone.begin(), with.alone.end(), i);
+      if (place != with.alone.end() && *place == i) continue;
+      with.alone.insert(place, i);
+      Division division(tenants, others, std::move(with));
+      if (!next || division.peak() < next->peak()) next = std::move(division);
     }
-    if (!next || best.peak() - next->peak() < least) break;
+    if (!next) break;
+    next->Cut(costs, least);
+    if (best.peak() - next->peak() < least) break;
     best = *std::move(next);
   }
   return best.segments();

@@ -26,12 +26,13 @@ struct Tenant {
 
 // What a cut is to be worth. A block takes the host a microsecond or two.
 struct SegmentCosts {
-  size_t most_cuts = 8;
+  size_t most_cuts = 8, most_places = 256;  // that are tried
   // Cuts lower the peak, each on average, by so much of itself and by so many bytes.
   double least_gain = 0.0025;
   int64_t least_bytes = 1 << 20;
-  // Tenants with a block of their own, and what part of the peak they are at least: few are tried.
-  size_t most_alone = 4;
+  // Tenants with a block of their own, how many are tried, and what part of the peak they are at
+  // least.
+  size_t most_alone = 4, most_tried = 16;
   double least_alone = 0.125;
 };
 

@@ -60,10 +60,18 @@ std::optional<Convolution> AsConvolutionOfBackward(const Node& node) {
   return AsConvolution(forward);
 }
 
-bool IsPointwise(const Convolution& convolution, const TensorType& weight) {
-  return convolution.groups == 1 && AllAre(convolution.stride, 1) &&
-         AllAre(convolution.padding, 0) && weight.sizes.size() == 4 && weight.sizes[2].Is(1) &&
-         weight.sizes[3].Is(1);
+bool IsProductOfPixels(const Convolution& convolution, const TensorType& image,
+                       const TensorType& weight) {
+  const bool is_pointwise = convolution.groups == 1 && AllAre(convolution.stride, 1) &&
+                            AllAre(convolution.padding, 0) && weight.sizes.size() == 4 &&
+                            weight.sizes[2].Is(1) && weight.sizes[3].Is(1);
+  const bool is_narrow = image.dtype == v1::DTYPE_BFLOAT16 || image.dtype == v1::DTYPE_FLOAT16;
+  if (!is_pointwise || !is_narrow || weight.dtype != image.dtype || image.sizes.size() != 4) {
+    return false;
+  }
+  const Expr vector(16 / ItemSize(image.dtype));
+  return IsChannelsLast(image) && sym::Mod(weight.sizes[0], vector).Is(0) &&
+         sym::Mod(weight.sizes[1], vector).Is(0);
 }
 
 bool RunsOnTensorCores(DType dtype) {

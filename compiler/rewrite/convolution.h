@@ -37,8 +37,10 @@ std::optional<Convolution> AsConvolution(const GraphEditor& editor, ValueId valu
 // What aten::convolution_backward is the gradient of.
 std::optional<Convolution> AsConvolutionOfBackward(const Node& node);
 
-// Of single pixels: filters of 1x1 without stride, padding and groups.
-bool IsPointwise(const Convolution& convolution, const TensorType& weight);
+// A product of matrices that lie in memory as they are, for which the library has fast kernels:
+// pixels times channels of 16-bit floats, in rows of whole 16 bytes.
+bool IsProductOfPixels(const Convolution& convolution, const TensorType& image,
+                       const TensorType& weight);
 // float32 as TF32, where torch allows it.
 bool RunsOnTensorCores(DType dtype);
 bool AllAre(const std::vector<int64_t>& numbers, int64_t value);

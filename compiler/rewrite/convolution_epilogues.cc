@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
-#include <utility>
+#include <tuple>
 
 #include "compiler/decompose/lowering.h"
 #include "compiler/rewrite/convolution.h"
@@ -82,12 +82,14 @@ class EpilogueFuser {
     return true;
   }
 
-  // The one that the call becomes: rather one of single pixels, which may overwrite what it is
-  // added to (pointwise_convolution), and rather the last, whose operands live until then anyway.
+  // The one that the call becomes: rather one that becomes a product of matrices, whose result lies
+  // where the memory plan wants it, and rather the last, whose operands live until then anyway.
   ValueId TakeMain(std::vector<ValueId>* convolutions) const {
     const auto rank = [this](ValueId value) {
       const auto convolution = AsConvolution(editor_, value);
-      return std::pair(IsPointwise(*convolution, editor_.TypeOf(convolution->weight)), value);
+      const bool is_product = IsProductOfPixels(*convolution, editor_.TypeOf(convolution->input),
+                                                editor_.TypeOf(convolution->weight));
+      return std::tuple(IsFusable(value), is_product, value);
     };
     const auto main = std::max_element(convolutions->begin(), convolutions->end(),
                                        [&](ValueId a, ValueId b) { return rank(a) < rank(b); });

@@ -49,6 +49,11 @@ ArgumentValue IntegersArg(const std::vector<Expr>& values) {
 }
 ArgumentValue NoneArgument() { return {}; }
 
+bool IsOne(const ArgumentValue& arg) {
+  return (arg.kind == ArgumentValue::kInteger && arg.integer.Is(1)) ||
+         (arg.kind == ArgumentValue::kReal && arg.real == 1);
+}
+
 GraphEditor::GraphEditor(Graph* graph) : graph_(graph), runs_(graph->nodes.size()) {
   const auto count = [this](const ArgumentValue& arg) { ++uses_[{arg.value, arg.output}]; };
   ForEachValue(graph->outputs, count);

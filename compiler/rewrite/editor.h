@@ -28,6 +28,8 @@ ArgumentValue BooleanArg(bool value);
 ArgumentValue RealArg(double value);
 ArgumentValue IntegersArg(const std::vector<Expr>& values);
 ArgumentValue NoneArgument();
+// A number that is 1.
+bool IsOne(const ArgumentValue& arg);
 
 // Collects changes of a graph and carries them out at once. Until then value numbers are those of
 // the old graph; added nodes have numbers behind them.

@@ -300,12 +300,8 @@ class Padder {
     }
     if (plan.form->added < 0) return true;
     const auto& sizes = SizesOf(node, plan.form->added);
-    const auto is_one = [&](int arg) {
-      const ArgumentValue& value = node.args[arg];
-      return value.kind == ArgumentValue::kInteger && value.integer.Is(1);
-    };
-    return sizes.size() == 1 && sizes[0] == node.outputs[0].sizes[1] && is_one(plan.form->b + 1) &&
-           is_one(plan.form->b + 2);
+    return sizes.size() == 1 && sizes[0] == node.outputs[0].sizes[1] &&
+           IsOne(node.args[plan.form->b + 1]) && IsOne(node.args[plan.form->b + 2]);
   }
 
   int64_t PeriodOf(int index, const Plan& plan) const {

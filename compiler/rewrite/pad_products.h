@@ -30,7 +30,7 @@ struct PaddingCosts {
   int64_t most_weight_bytes = 32 << 20;
 };
 
-// The number of products padded.
+// The number of products that are padded, computed by rows or have their weight in parts.
 int PadProducts(const PaddingCosts& costs, Graph* graph);
 int PadProducts(const v1::Target& target, Graph* graph);
 

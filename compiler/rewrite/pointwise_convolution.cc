@@ -15,12 +15,12 @@ namespace {
 // cuDNN's fused calls: where their arguments are that follow the input and the weight.
 struct FusedForm {
   std::string_view op;
-  int residual;  // -1: none
+  int residual, factor;  // -1: none
   int bias, stride;
 };
 constexpr FusedForm kFusedForms[] = {
-    {"aten::cudnn_convolution_relu", -1, 2, 3},
-    {"aten::cudnn_convolution_add_relu", 2, 4, 5},
+    {"aten::cudnn_convolution_relu", -1, -1, 2, 3},
+    {"aten::cudnn_convolution_add_relu", 2, 3, 4, 5},
 };
 
 struct Forward {
@@ -34,9 +34,11 @@ std::optional<Forward> AsForward(const Node& node) {
   const auto* form = std::find_if(std::begin(kFusedForms), std::end(kFusedForms),
                                   [&](const FusedForm& f) { return f.op == node.op; });
   if (form == std::end(kFusedForms)) return std::nullopt;
+  const auto at = [&](int argument) { return node.args[argument]; };
+  const bool has_factor = form->factor >= 0 && at(form->factor).kind != ArgumentValue::kNone;
+  if (has_factor && !IsOne(at(form->factor))) return std::nullopt;
   // (..., stride, padding, dilation, groups) as a convolution that is not transposed.
   Node plain{.op = "aten::convolution", .name = node.name, .outputs = node.outputs};
-  const auto at = [&](int argument) { return node.args[argument]; };
   plain.args = {at(0), at(1), at(form->bias)};
   for (int i = 0; i < 3; ++i) plain.args.push_back(at(form->stride + i));
   plain.args.insert(plain.args.end(), {IntegerArg(0), NoneArgument(), at(form->stride + 3)});
@@ -54,7 +56,10 @@ bool IsRowsOfPixels(const TensorType& type) {
   return type.sizes.size() == 4 && type.strides == ChannelsLastStrides(type.sizes);
 }
 
-bool IsFast(DType dtype) { return dtype == v1::DTYPE_BFLOAT16 || dtype == v1::DTYPE_FLOAT16; }
+// [N, H, W, C] in row-major order as [N, C, H, W] of those sizes.
+ValueId AsImages(Inserter& in, ValueId rows, const std::vector<Expr>& sizes) {
+  return in.Permute(in.View(rows, {sizes[0], sizes[2], sizes[3], sizes[1]}), {0, 3, 1, 2});
+}
 
 class Multiplier {
  public:
@@ -71,22 +76,25 @@ class Multiplier {
 
  private:
   bool IsProduct(const Convolution& convolution) const {
-    const TensorType& image = editor_.TypeOf(convolution.input);
-    const TensorType& weight = editor_.TypeOf(convolution.weight);
-    // What the library's tensor cores load at once.
-    const Expr vector(16 / ItemSize(image.dtype));
-    return IsPointwise(convolution, weight) && IsFast(image.dtype) && weight.dtype == image.dtype &&
-           image.sizes.size() == 4 && IsChannelsLast(image) &&
-           sym::Mod(weight.sizes[0], vector).Is(0) && sym::Mod(weight.sizes[1], vector).Is(0);
+    return IsProductOfPixels(convolution, editor_.TypeOf(convolution.input),
+                             editor_.TypeOf(convolution.weight));
+  }
+
+  // What is added must be images of the result's sizes. The calls that the product comes to are one
+  // where all sizes are known; otherwise cuDNN's call is better.
+  bool CanAdd(ValueId residual, const TensorType& result) const {
+    const TensorType& type = editor_.TypeOf(residual);
+    return IsChannelsLast(type) && type.sizes == result.sizes && type.dtype == result.dtype &&
+           std::all_of(type.sizes.begin(), type.sizes.end(),
+                       [](const Expr& size) { return size.IsConstant(); });
   }
 
   bool TryForward(int i) {
     const auto forward = AsForward(graph_.nodes[i]);
-    if (!forward || !IsProduct(forward->convolution) ||
-        !IsRowsOfPixels(graph_.nodes[i].outputs[0])) {
-      return false;
-    }
-    if (forward->residual && !IsChannelsLast(editor_.TypeOf(*forward->residual))) return false;
+    if (!forward || !IsProduct(forward->convolution)) return false;
+    const TensorType& result = graph_.nodes[i].outputs[0];
+    if (!IsRowsOfPixels(result)) return false;
+    if (forward->residual && !CanAdd(*forward->residual, result)) return false;
     const Convolution& convolution = forward->convolution;
     Inserter in(&editor_, i);
     const ValueId pixels = Pixels(in, convolution.input);
@@ -119,7 +127,7 @@ class Multiplier {
     if (!IsChannelsLast(editor_.TypeOf(of))) return false;
     const bool wants_image = editor_.Uses(image) > 0, wants_weight = editor_.Uses(weight) > 0;
     if (wants_image && !IsRowsOfPixels(node.outputs[0])) return false;
-    if (wants_weight && !IsChannelsLast(node.outputs[1])) return false;
+    if (wants_weight && !IsMatrix(node.outputs[1])) return false;
     Inserter in(&editor_, i);
     const ValueId gradient = Pixels(in, of);
     if (wants_image) {
@@ -139,32 +147,42 @@ class Multiplier {
     return true;
   }
 
-  // [N, C, H, W] as [N * H * W, C].
-  ValueId Pixels(Inserter& in, ValueId images) const {
+  // [N, C, H, W] as [N * H * W, C]; one view for all that read it.
+  ValueId Pixels(Inserter& in, ValueId images) {
     // Nodes that are added name what a product replaces as it was.
-    if (const auto product = pixels_.find(images); product != pixels_.end()) return product->second;
-    const std::vector<Expr> s = in.TypeOf(images).sizes;
-    return in.View(in.Permute(images, {0, 2, 3, 1}), {s[0] * s[2] * s[3], s[1]});
+    const auto [found, is_new] = pixels_.try_emplace(images);
+    if (is_new) {
+      const std::vector<Expr> s = in.TypeOf(images).sizes;
+      found->second = in.View(in.Permute(images, {0, 2, 3, 1}), {s[0] * s[2] * s[3], s[1]});
+    }
+    return found->second;
   }
   void ReplaceImages(Inserter& in, ValueId images, ValueId pixels) {
-    const std::vector<Expr>& s = editor_.TypeOf(images).sizes;
     pixels_[images] = pixels;
-    editor_.Replace(images, in.Permute(in.View(pixels, {s[0], s[2], s[3], s[1]}), {0, 3, 1, 2}));
+    editor_.Replace(images, AsImages(in, pixels, editor_.TypeOf(images).sizes));
   }
   // [O, I, 1, 1] as [O, I].
-  static ValueId Matrix(Inserter& in, ValueId weight) {
-    const std::vector<Expr> sizes = in.TypeOf(weight).sizes;
-    return in.View(weight, {sizes[0], sizes[1]});
+  ValueId Matrix(Inserter& in, ValueId weight) {
+    const auto [found, is_new] = matrices_.try_emplace(weight);
+    if (is_new) {
+      const std::vector<Expr> sizes = in.TypeOf(weight).sizes;
+      found->second = in.View(weight, {sizes[0], sizes[1]});
+    }
+    return found->second;
+  }
+  static bool IsMatrix(const TensorType& weight) {
+    return weight.strides == ContiguousStrides(weight.sizes) ||
+           weight.strides == ChannelsLastStrides(weight.sizes);
   }
   static ValueId LikeWeight(Inserter& in, ValueId matrix, const TensorType& weight) {
-    const std::vector<Expr>& s = weight.sizes;
-    if (weight.strides == ContiguousStrides(s)) return in.View(matrix, s);
-    return in.Permute(in.View(matrix, {s[0], s[2], s[3], s[1]}), {0, 3, 1, 2});
+    const bool by_rows = weight.strides == ContiguousStrides(weight.sizes);
+    return by_rows ? in.View(matrix, weight.sizes) : AsImages(in, matrix, weight.sizes);
   }
 
   Graph& graph_;
   GraphEditor editor_;
-  std::map<ValueId, ValueId> pixels_;  // of replaced images
+  std::map<ValueId, ValueId> pixels_;    // of images, also of those that are replaced
+  std::map<ValueId, ValueId> matrices_;  // of weights
 };
 
 }  // namespace

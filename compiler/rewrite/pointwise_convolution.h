@@ -6,7 +6,8 @@
 //   cudnn_convolution_add_relu      -> tensord::residual_product
 //   convolution_backward            -> a product for each gradient, and a sum for the bias
 // For 16-bit floats: products of float32 follow another setting of torch's than convolutions do.
-// Must follow convolution_epilogues.
+// Must follow convolution_epilogues, and come before the passes over products and
+// convolution_bias.
 #ifndef TENSORD_COMPILER_REWRITE_POINTWISE_CONVOLUTION_H_
 #define TENSORD_COMPILER_REWRITE_POINTWISE_CONVOLUTION_H_
 

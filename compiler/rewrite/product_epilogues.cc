@@ -27,11 +27,6 @@ bool IsReshapeOf(const TensorType& type, const TensorType& product) {
          sym::Product(type.sizes) == sym::Product(product.sizes);
 }
 
-bool IsOne(const ArgumentValue& arg) {
-  return (arg.kind == ArgumentValue::kInteger && arg.integer.Is(1)) ||
-         (arg.kind == ArgumentValue::kReal && arg.real == 1);
-}
-
 ValueId ValueOf(const ArgumentValue& arg) { return {arg.value, arg.output}; }
 
 // Replaces the node's result by `product`, in the node's shape.

@@ -22,6 +22,7 @@ import os
 import pathlib
 import platform
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -50,7 +51,9 @@ BACKENDS: dict[str, dict[str, str]] = {
     "tensord": {"backend": "tensord"},
     "tensord graphs": {"backend": "tensord", "mode": "reduce-overhead"},
 }
-GROUPS = ("host", "kernels", "models", "start")
+# The profiler stays in the way of launches once it has run in a process: what it is used in comes
+# last.
+GROUPS = ("host", "models", "kernels", "start")
 STARTS = (
     ("BERT-base 16x512", "inference"),
     ("BERT-base 16x512", "training"),
@@ -227,24 +230,47 @@ def _measure_kernel(bench: Bench, entry: dict[str, Any], runs: dict[str, Any], m
 
 
 def measure_models(bench: Bench) -> None:
-    """Steps of whole models."""
+    """Steps of whole models, then what is inside them."""
+    timed = []
     for case in gpu_models.CASES:
         for kind in ("inference", "training"):
             with bench.case("models", f"{case.name}: {kind}") as entry:
                 if entry is not None:
-                    _model_times(bench, case, kind == "training", entry)
+                    timed.append((_Model(bench, case, kind == "training"), entry))
+                    _model_times(bench, timed[-1][0], entry)
+    for model, entry in timed:
+        if "error" not in entry and not bench.budget.over():
+            torch._dynamo.reset()
+            _model_profiles(bench, model, entry)
+            bench.save()
 
 
-def _model_times(
-    bench: Bench, case: gpu_models.GpuModel, training: bool, entry: dict[str, Any]
-) -> None:
+class _Model:
+    """A model of the benchmark; made anew for each use, so that none stays in memory."""
+
+    def __init__(self, bench: Bench, case: gpu_models.GpuModel, training: bool) -> None:
+        self._device, self._case, self._training = bench.device, case, training
+
+    def make(self) -> tuple[torch.nn.Module, Callable[..., Callable[[], torch.Tensor]]]:
+        """The model, and what makes a step of it, compiled or not."""
+        device, training = self._device, self._training
+        model, inputs = gpu_models.made(self._case, device.name, device.small)
+        model.train(training)
+
+        def step(module: Any, graphs: bool = False) -> Callable[[], torch.Tensor]:
+            return gpu_models.step_of(module, model, inputs, training, device.name, graphs=graphs)
+
+        return model, step
+
+    @property
+    def allowed(self) -> float:
+        """By how much of itself a loss may differ: dropout draws other numbers."""
+        return 0.05 if self._training else 0.01
+
+
+def _model_times(bench: Bench, made: _Model, entry: dict[str, Any]) -> None:
     device = bench.device
-    model, inputs = gpu_models.made(case, device.name, device.small)
-    model.train(training)
-
-    def step(module: Any, graphs: bool = False) -> Callable[[], torch.Tensor]:
-        return gpu_models.step_of(module, model, inputs, training, device.name, graphs=graphs)
-
+    model, step = made.make()
     runs = {"eager": step(model)}
 
     def base() -> gpu_device.Memory:
@@ -271,16 +297,26 @@ def _model_times(
                 run()
             device.sync()
             entry["loss"][name] = loss
-            # Dropout draws other numbers; without it the same loss is due.
-            allowed = 0.05 if training else 0.01
-            if not abs(loss - wanted) <= allowed * abs(wanted):
+            if not abs(loss - wanted) <= made.allowed * abs(wanted):
                 raise AssertionError(f"loss {loss:.5g}, eager has {wanted:.5g}")
             entry["memory"][name] = device.peak_memory(run).beyond(before)
             if name == "tensord":
                 entry["stats"] = _compiled_stats()
             runs[name] = run
     entry.update(bench.times(runs, device.step_seconds, bench.args.model_sample, warm=True))
-    entry["profile"] = {name: device.profile(run, 2) for name, run in runs.items()}
+    entry["queued"] = {
+        name: statistics.median(device.kernel_seconds(run, 1) for _ in range(5))
+        for name, run in runs.items()
+        if name != "eager"
+    }
+
+
+def _model_profiles(bench: Bench, made: _Model, entry: dict[str, Any]) -> None:
+    model, step = made.make()
+    entry["profile"] = {}
+    for name, told in bench.without_graphs().items():
+        if name in entry:
+            entry["profile"][name] = bench.device.profile(step(_compile(model, told)), 2)
 
 
 def measure_host(bench: Bench) -> None:

@@ -27,15 +27,16 @@ def failed(data: Any) -> bool:
 
 
 def merged(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Several runs as one: of each case, the last that was measured."""
+    """Several runs as one: of each case, the last that was measured, with its host."""
     result: dict[str, Any] = {}
     for data in runs:
+        host = f"{data['machine']['host_cores']} host cores, {data['machine']['date']}"
         for key, value in data.items():
             if not isinstance(value, list):
                 result[key] = value
                 continue
             entries = {entry["name"]: entry for entry in result.get(key, [])}
-            entries.update({e["name"]: e for e in value if "skipped" not in e})
+            entries.update({e["name"]: {"host": host, **e} for e in value if "skipped" not in e})
             result[key] = list(entries.values())
     return result
 
@@ -55,6 +56,19 @@ def _broken(entry: dict[str, Any], columns: int) -> list[str] | None:
     """The row of a case without figures."""
     why = entry.get("error") or entry.get("skipped")
     return [entry["name"], why, *[""] * (columns - 2)] if why else None
+
+
+def _other_hosts(data: dict[str, Any]) -> str:
+    """Which cases were not measured on the host that the head names; empty where all were."""
+    hosts: dict[str, list[str]] = {}
+    for entries in (value for value in data.values() if isinstance(value, list)):
+        for entry in entries:
+            hosts.setdefault(entry.get("host", ""), []).append(entry["name"])
+    last = f"{data['machine']['host_cores']} host cores, {data['machine']['date']}"
+    others = [
+        f"{host}: {', '.join(names)}" for host, names in hosts.items() if host not in ("", last)
+    ]
+    return f"On another host ({'; '.join(others)}).\n\n" if others else ""
 
 
 def _cell(entry: dict[str, Any], name: str) -> str:
@@ -142,12 +156,14 @@ def _models(entries: list[dict[str, Any]]) -> Section:
 
 def _inside(entries: list[dict[str, Any]]) -> Section:
     text = (
-        "GPU time that kernels cover, its share of the step, kernels a step, and the most memory "
-        "that a step takes beyond what was there before the compile: of tensors, and for graphs of "
-        "torch's pools, in which a graph's temporary memory stays."
+        "Busy: GPU time that kernels cover, and its share of the step. Queued: the time of a step "
+        "whose work is all queued before it begins, from the first kernel to the last, and its "
+        "share of the step; what is left is the GPU waiting for the host. Kernels a step, and the "
+        "most memory that a step takes beyond what was there before the compile: of tensors, and "
+        "for graphs of torch's pools, in which a graph's temporary memory stays."
     )
     names = ("inductor", "tensord")
-    columns = ["case", *(f"{n}, busy" for n in names), *(f"{n}, kernels" for n in names)]
+    columns = ["case", *(f"{n}, {what}" for what in ("busy", "queued", "kernels") for n in names)]
     columns += [f"{n}, peak MiB" for n in ("eager", *names)]
     graphs = [f"{n} graphs" for n in names]
     columns += [f"{n}, pools MiB" for n in ("eager", *graphs)]
@@ -155,11 +171,12 @@ def _inside(entries: list[dict[str, Any]]) -> Section:
     for entry in entries:
         if (row := _broken(entry, len(columns))) is None:
             row = [entry["name"]]
-            for name in names:
-                busy = entry.get("profile", {}).get(name, {}).get("busy")
-                step = entry.get(name, {}).get("median")
-                ready = busy is not None and step
-                row.append(f"{time_text(busy)} ({100 * busy / step:.0f} %)" if ready else "")
+            busy = {n: entry.get("profile", {}).get(n, {}).get("busy") for n in names}
+            for times in (busy, entry.get("queued", {})):
+                for name in names:
+                    spent, step = times.get(name), entry.get(name, {}).get("median")
+                    ready = spent is not None and step
+                    row.append(f"{time_text(spent)} ({100 * spent / step:.0f} %)" if ready else "")
             row += [_number(_launches(entry, n), "{:.0f}") for n in names]
             memory = entry.get("memory", {})
             kinds = [(n, "tensors") for n in ("eager", *names)]
@@ -255,4 +272,5 @@ def markdown(data: dict[str, Any]) -> str:
         f"{m.get('transformers', '-')}; a copy moves "
         f"{m['copy_bytes_per_second'] / 1e12:.2f} TB/s, read and written.\n\n"
     )
+    head += _other_hosts(data)
     return head + sections_markdown(_sections(data))

@@ -28,6 +28,7 @@ class Net {
     w = g.Input({o.outputs, o.channels, o.kernel, o.kernel}, o.dtype);
     b = g.Input({o.outputs}, o.dtype);
     wide = g.Input({o.outputs, o.channels, 3, 3}, o.dtype);
+    around = g.Input({o.outputs, o.outputs, 3, 3}, o.dtype);
   }
 
   int pixels() const { return (3 + 2 * o.padding - o.kernel) / o.stride + 1; }
@@ -54,7 +55,7 @@ class Net {
 
   const Options o;
   GraphBuilder g;
-  Ref x{0}, z{0}, w{0}, b{0}, wide{0};
+  Ref x{0}, z{0}, w{0}, b{0}, wide{0}, around{0};
 };
 
 // The library calls behind epilogues and this pass, whose results must stay the same.
@@ -106,6 +107,53 @@ TEST(PointwiseConvolutionTest, RatherThanWhatItIsAddedTo) {
   net.g.Output(net.Relu(net.Add(conv, shortcut)));
   EXPECT_THAT(Calls(net),
               ElementsAre("aten::convolution", "aten::addmm", "aten::add", "aten::relu"));
+}
+
+TEST(PointwiseConvolutionTest, NotRatherThanWhatTheLibraryFuses) {
+  // 12 channels are no whole vectors: only the other one can take the sum along.
+  Net net({.channels = 12});
+  const Ref conv = net.Conv();
+  const Ref wide = net.g.Node("aten::convolution",
+                              {net.z, net.around, nullptr, Ints({1, 1}), Ints({1, 1}), Ints({1, 1}),
+                               false, Ints({0, 0}), 1},
+                              net.Out());
+  net.g.Output(net.Relu(net.Add(wide, conv)));
+  EXPECT_THAT(Calls(net, 0), ElementsAre("aten::convolution", "aten::cudnn_convolution_add_relu"));
+}
+
+// Of a call that a user wrote: with a factor, and with a number of images that is not known.
+TEST(PointwiseConvolutionTest, ResidualsThatStayWithTheLibrary) {
+  for (const bool symbolic : {false, true}) {
+    GraphBuilder g;
+    const Options o;
+    const Dim n = symbolic ? g.Symbol(3) : Dim(3);
+    const auto meta = [&](int channels) {
+      const Shape sizes{n, channels, 3, 3};
+      return g.Meta(sizes, o.dtype, ChannelsLast(sizes));
+    };
+    const Ref x = g.Input(meta(8)), z = g.Input(meta(16));
+    const Ref w = g.Input({16, 8, 1, 1}, o.dtype), b = g.Input({16}, o.dtype);
+    const Arg factor = symbolic ? Arg(nullptr) : Arg(2.0);
+    g.Output(g.Node("aten::cudnn_convolution_add_relu",
+                    {x, w, z, factor, b, Ints({1, 1}), Ints({0, 0}), Ints({1, 1}), 1}, meta(16)));
+    Graph graph = Imported(g);
+    EXPECT_EQ(compiler::MultiplyPixels(CudaTarget(), &graph), 0);
+  }
+}
+
+TEST(PointwiseConvolutionTest, OperandsAreInMemoryOnce) {
+  Net net;
+  // Computed images, read by two products and given out; a converted weight that is given out too.
+  const Ref images = net.g.Node("aten::neg", {net.x}, net.Meta(8, 3));
+  const Ref weight = net.g.Node("aten::neg", {net.w}, net.g.Meta({16, 8, 1, 1}, net.o.dtype));
+  for (int i = 0; i < 2; ++i) {
+    net.g.Output(net.g.Node("aten::convolution",
+                            {images, weight, i == 0 ? Arg(net.b) : Arg(nullptr), Ints({1, 1}),
+                             Ints({0, 0}), Ints({1, 1}), false, Ints({0, 0}), 1},
+                            net.Out()));
+  }
+  net.g.Output(images).Output(weight);
+  EXPECT_THAT(Calls(net, 2), ElementsAre("a kernel", "a kernel", "aten::addmm", "aten::mm"));
 }
 
 TEST(PointwiseConvolutionTest, BehindOneAnother) {

@@ -224,8 +224,10 @@ struct ResidualProduct {
   Operand bias = {{5}, {1}};
   std::string factor = kOne;
 
-  v1::Artifact Plan() const {
+  // `between`: steps behind the product.
+  v1::Artifact Plan(const std::string& between = "") const {
     v1::Artifact artifact = product.Plan();
+    artifact.MergeFrom(Parse(between));
     // The bias is one input more, and buffer 4.
     const v1::Artifact more =
         Parse("inputs { tensor { " + MetaOf(bias, "DTYPE_BFLOAT16") + " } } buffers { meta { " +
@@ -252,7 +254,7 @@ class RuntimeCudaResidual : public RuntimeCudaProducts {
     RuntimeCudaProducts::TearDown();
   }
 
-  void StartPlan(const ResidualProduct& residual) {
+  void StartPlan(const ResidualProduct& residual, const std::string& between = "") {
     tensord_set_operator_caller(
         [](void* called, const TensordOperatorCall* call) -> int {
           static_cast<std::vector<std::string>*>(called)->emplace_back(call->op);
@@ -263,7 +265,7 @@ class RuntimeCudaResidual : public RuntimeCudaProducts {
     Start(all);
     all.operands = {residual.bias};
     Start(all);  // the bias behind them
-    program_ = Load(residual.Plan(), "unused 1\n");
+    program_ = Load(residual.Plan(between), "unused 1\n");
   }
 
   std::vector<std::string> called_;  // operators of torch
@@ -296,6 +298,20 @@ TEST_F(RuntimeCudaResidual, EachCallByItselfWhereTheLibraryFails) {
   EXPECT_THAT(called_, ElementsAre("aten::addmm", "aten::add", "aten::relu"));
 }
 
+TEST_F(RuntimeCudaResidual, EachCallByItselfWhereOtherWorkIsBetween) {
+  StartPlan({}, "steps { zero_fill { offset { constant: 0 } bytes { constant: 0 } } }");
+  ASSERT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
+  EXPECT_EQ(FakeLt().products, 1);
+  EXPECT_THAT(called_, ElementsAre("aten::add", "aten::relu"));
+}
+
+TEST_F(RuntimeCudaResidual, AMisalignedBiasGoesToTorch) {
+  StartPlan({.bias = {{5}, {1}, 2}});
+  ASSERT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
+  EXPECT_EQ(FakeLt().products, 0);
+  EXPECT_THAT(called_, ElementsAre("aten::addmm", "aten::add", "aten::relu"));
+}
+
 TEST_F(RuntimeCudaResidual, OnlyABiasForEachColumn) {
   for (const ResidualProduct& other :
        {ResidualProduct{.bias = {{3, 5}, {5, 1}}}, ResidualProduct{.bias = {{5}, {2}}},
@@ -309,17 +325,23 @@ TEST_F(RuntimeCudaResidual, OnlyABiasForEachColumn) {
   EXPECT_EQ(FakeLt().products, 3);
 }
 
-TEST_F(RuntimeCudaProducts, ReluTakesTilesOfWhichMany) {
+TEST_F(RuntimeCudaProducts, ReluTakesManySmallTilesOfLittleDepth) {
   FakeLt().algorithms = {{.tile = 1}, {.tile = kLtTile128x128}};
-  for (const float waves : {5.0f, 3.0f}) {
+  struct Case {
+    float waves;
+    int64_t depth;
+    int tile;
+  };
+  for (const auto& [waves, depth, tile] :
+       {Case{5, 4, kLtTile128x128}, Case{3, 4, 1}, Case{5, 512, 1}}) {
     FakeLt().algorithms[1].waves = waves;
     for (TensordTensor tensor : std::exchange(inputs_, {})) testing::Delete(tensor);
     Start({"aten::_addmm_activation",
-           {{{5}, {1}}, {{3, 4}, {4, 1}}, {{4, 5}, {1, 4}}},
+           {{{5}, {1}}, {{3, depth}, {depth, 1}}, {{depth, 5}, {1, depth}}},
            {{3, 5}, {5, 1}},
            {kOne, kOne, "boolean: false"}});
     ASSERT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
-    EXPECT_EQ(FakeLt().algorithm.tile, waves > 4 ? kLtTile128x128 : 1);
+    EXPECT_EQ(FakeLt().algorithm.tile, tile);
   }
 }
 
