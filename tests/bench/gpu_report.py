@@ -26,8 +26,17 @@ def failed(data: Any) -> bool:
     return isinstance(data, list) and any(map(failed, data))
 
 
+def _updated(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The figures of both, the new ones first, however deep they lie."""
+    both = {**old, **new}
+    for key in old.keys() & new.keys():
+        if isinstance(old[key], dict) and isinstance(new[key], dict):
+            both[key] = _updated(old[key], new[key])
+    return both
+
+
 def merged(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Several runs as one: of each case, the last that was measured, with its host."""
+    """Several runs as one: of each figure, the last that was measured; of each case, its host."""
     result: dict[str, Any] = {}
     for data in runs:
         host = f"{data['machine']['host_cores']} host cores, {data['machine']['date']}"
@@ -36,7 +45,10 @@ def merged(runs: list[dict[str, Any]]) -> dict[str, Any]:
                 result[key] = value
                 continue
             entries = {entry["name"]: entry for entry in result.get(key, [])}
-            entries.update({e["name"]: {"host": host, **e} for e in value if "skipped" not in e})
+            for entry in value:
+                if "skipped" not in entry:
+                    old = entries.get(entry["name"], {})
+                    entries[entry["name"]] = _updated(old, {"host": host, **entry})
             result[key] = list(entries.values())
     return result
 
@@ -69,6 +81,17 @@ def _other_hosts(data: dict[str, Any]) -> str:
         f"{host}: {', '.join(names)}" for host, names in hosts.items() if host not in ("", last)
     ]
     return f"On another host ({'; '.join(others)}).\n\n" if others else ""
+
+
+def _with_profiler(data: dict[str, Any]) -> str:
+    """Which steps were timed where a profiler had been: it slows every launch by the host."""
+    names = [e["name"] for e in data.get("models", []) if "tensord" in e and "queued" not in e]
+    if not names:
+        return ""
+    return (
+        "In these a profiler may have been loaded in the process, which slows launches, most where a "
+        f"step waits for the host: {', '.join(names)}.\n\n"
+    )
 
 
 def _cell(entry: dict[str, Any], name: str) -> str:
@@ -272,5 +295,5 @@ def markdown(data: dict[str, Any]) -> str:
         f"{m.get('transformers', '-')}; a copy moves "
         f"{m['copy_bytes_per_second'] / 1e12:.2f} TB/s, read and written.\n\n"
     )
-    head += _other_hosts(data)
+    head += _other_hosts(data) + _with_profiler(data)
     return head + sections_markdown(_sections(data))
