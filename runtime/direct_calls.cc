@@ -14,7 +14,7 @@ struct DirectCall {
   uint32_t num_arguments;  // with those of out=, last
   uint32_t returns;        // 0: an out= call
   TorchError (*call)(const Torch& torch, const TensordValue* arguments, Handle* results);
-  bool (*exists)(const Torch& torch);
+  bool (*exists)(const Torch& torch, const CallPlan& call);
 };
 
 namespace {
@@ -95,8 +95,17 @@ TorchError ConvolutionBackward(const Torch& torch, const TensordValue* a, Handle
 }
 
 template <auto Function>
-bool Exists(const Torch& torch) {
+bool Exists(const Torch& torch, const CallPlan&) {
   return torch.*Function != nullptr;
+}
+
+// Before 2.13 torch's function read the sizes of a bias from memory that it had freed
+// (pytorch/pytorch#183764).
+template <auto Function>
+bool BackwardExists(const Torch& torch, const CallPlan& call) {
+  const bool has_bias = call.arguments[3].value.kind == TENSORD_LIST;
+  const bool is_new = torch.new_stable_ivalue != nullptr;  // which came with 2.13
+  return torch.*Function != nullptr && (is_new || !has_bias);
 }
 
 template <auto Function>
@@ -113,8 +122,8 @@ constexpr DirectCall ConvolutionRow(int32_t device) {
 }
 template <auto Function>
 constexpr DirectCall ConvolutionBackwardRow(int32_t device) {
-  return {"aten::convolution_backward",  device,          11, 3,
-          ConvolutionBackward<Function>, Exists<Function>};
+  return {"aten::convolution_backward", device, 11, 3, ConvolutionBackward<Function>,
+          BackwardExists<Function>};
 }
 
 constexpr DirectCall kDirectCalls[] = {
@@ -165,7 +174,7 @@ const DirectCall* FindDirectCall(int32_t device, const CallPlan& call) {
   return nullptr;
 }
 
-bool IsThere(const Torch& torch, const DirectCall& direct) { return direct.exists(torch); }
+bool IsThere(const Torch& torch, const CallPlan& call) { return call.direct->exists(torch, call); }
 
 TorchError CallDirect(const Torch& torch, const DirectCall& direct, const TensordValue* arguments,
                       Handle* results, size_t num_results) {

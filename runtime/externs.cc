@@ -88,7 +88,7 @@ void ChooseCall(int32_t device, CallPlan* call) {
 }
 
 void LinkCall(const Torch& torch, CallPlan* call) {
-  if (call->direct != nullptr && !IsThere(torch, *call->direct)) call->direct = nullptr;
+  if (call->direct != nullptr && !IsThere(torch, *call)) call->direct = nullptr;
 }
 
 TensordError RunCall(CallState& state, const CallPlan& call) {

@@ -125,8 +125,10 @@ class StepBuilder {
       return Fail(TENSORD_CORRUPT, "'" + call->op + "' is no operator's name");
     }
     TENSORD_TRY(call->into_out ? CheckOut(*call) : AddResults(*call));
-    ChooseCall(call->results.empty() ? program_.device_type
-                                     : program_.buffers[call->results.front()].layout.device,
+    const auto there = std::ranges::find_if(
+        call->results, [&](uint32_t result) { return program_.buffers[result].layout.defined; });
+    ChooseCall(there == call->results.end() ? program_.device_type
+                                            : program_.buffers[*there].layout.device,
                call.get());
     program_.max_arguments =
         std::max(program_.max_arguments, static_cast<uint32_t>(call->arguments.size()));

@@ -90,7 +90,7 @@ struct CallPlan {
   std::deque<std::string> texts;  // what string arguments point to; addresses stay
   std::vector<uint32_t> results;
   bool into_out = false;
-  const DirectCall* direct = nullptr;          // a kernel of torch, called without the dispatcher
+  const DirectCall* direct = nullptr;          // torch's function for this operator alone
   const StableSignature* signature = nullptr;  // how torch_call_dispatcher takes the arguments
   // Set when torch's stable interface refused the operator once: the bridge calls it from then on.
   mutable std::atomic<bool> use_caller{false};

@@ -35,7 +35,7 @@ constexpr StableSignature kSignatures[] = {
     {"aten::clone", "", "Tq", 1},
     {"aten::convolution", "", "TTtLLLbLi", 1},
     {"aten::convolution_backward", "", "TTTlLLLbLiM", 3},
-    // The factor of what is added is a Scalar?, which is always none.
+    // The factor of what is added is a Scalar?: none, or the call goes to the bridge.
     {"aten::cudnn_convolution_add_relu", "", "TTTFtLLLi", 1},
     {"aten::cudnn_convolution_relu", "", "TTtLLLi", 1},
     {"aten::cumsum", "", "Tik", 1},

@@ -19,7 +19,7 @@ using Handle = TensordTensor;
 using StableValue = uint64_t;
 using TorchError = int32_t;  // 0 is success
 
-// A convolution's lists have `dims` numbers each; bias_sizes points to null where there is none.
+// A convolution's lists have `dims` numbers each; bias and bias_sizes are null where there is none.
 using ConvolutionFn = TorchError (*)(Handle input, Handle weight, Handle* bias,
                                      const int64_t* stride, int64_t dims, const int64_t* padding,
                                      int64_t, const int64_t* dilation, int64_t, int32_t transposed,

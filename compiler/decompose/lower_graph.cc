@@ -54,6 +54,7 @@ class Lowerer {
   absl::StatusOr<Program> Run() {
     FindUses();
     FindSharedResults();
+    FindShapes();
     Sources();
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (needed_[i]) TENSORD_RETURN_IF_ERROR(Lower(static_cast<int>(i)));
@@ -105,40 +106,71 @@ class Lowerer {
     }
   }
 
+  using Ref = std::pair<int, int>;
+
   // Results of the program that are views of one computed value share its memory in eager, so that
-  // value must have a buffer before the views are taken. So must one of which library calls and
-  // results want memory in several shapes: it is there once.
+  // value must have a buffer before the views are taken.
   void FindSharedResults() {
-    using Ref = std::pair<int, int>;
     std::map<Ref, int> views;
-    std::map<Ref, std::set<Ref>> shapes;
-    const auto want = [&](const ArgumentValue& arg) {
-      const Ref root = RootOf(arg);
-      const auto elements = [&](const Ref& ref) {
-        return sym::Product(TypeOf(ref.first, ref.second).sizes);
-      };
-      // A part of it may be little.
-      if (elements({arg.value, arg.output}) == elements(root)) {
-        shapes[root].emplace(arg.value, arg.output);
-      }
-    };
     for (const ArgumentValue& output : graph_.outputs) {
-      if (output.kind != ArgumentValue::kValue) continue;
-      ++views[RootOf(output)];
-      want(output);
-    }
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const Node& node = graph_.nodes[i];
-      const Operator* op = FindOperator(node.op);
-      const bool calls = op == nullptr || node.library || IsIn(MatrixOperators(), op);
-      if (!needed_[i] || !calls) continue;
-      for (const ArgumentValue& arg : node.args) ForEachValue(arg, want);
+      if (output.kind == ArgumentValue::kValue) ++views[RootOf(output)];
     }
     for (const auto& [root, count] : views) {
       if (count > 1) shared_.insert(root);
     }
+  }
+
+  // Values that library calls and results want in memory in several shapes, as views of the whole:
+  // it is there once.
+  void FindShapes() {
+    std::map<Ref, std::set<Ref>> shapes;
+    const auto want = [&](const ArgumentValue& arg) {
+      const Ref root = RootOf(arg);
+      const TensorType &type = TypeOf(arg.value, arg.output),
+                       &whole = TypeOf(root.first, root.second);
+      if (type.dtype == whole.dtype && sym::Product(type.sizes) == sym::Product(whole.sizes)) {
+        shapes[root].emplace(arg.value, arg.output);
+      }
+    };
+    for (const ArgumentValue& output : graph_.outputs) ForEachValue(output, want);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (!needed_[i] || !MayBeCall(graph_.nodes[i])) continue;
+      for (const ArgumentValue& arg : graph_.nodes[i].args) ForEachValue(arg, want);
+    }
     for (const auto& [root, wanted] : shapes) {
-      if (wanted.size() > 1) shared_.insert(root);
+      if (wanted.size() > 1) in_shapes_.insert(root);
+    }
+  }
+
+  // Whether a node reads its arguments from memory by a library call, as far as can be told before
+  // it is lowered.
+  bool MayBeCall(const Node& node) const {
+    const Operator* op = FindOperator(node.op);
+    if (op == nullptr || !op->IsLoweredOn(device_) || IsIn(MatrixOperators(), op)) return true;
+    return node.library && !IsIn(ViewOperators(), op);
+  }
+
+  // Puts what a value is a view of into memory, where it is wanted in several shapes, and takes the
+  // view of that.
+  void BringInShape(const ArgumentValue& ref) {
+    const Ref root = RootOf(ref);
+    const Tensor& t = values_[ref.value][ref.output];
+    if (in_shapes_.count(root) == 0 || !t.defined() || t.view()) return;
+    Tensor& whole = values_[root.first][root.second];
+    if (!whole.view()) {
+      whole = builder_.RealizeAs(whole, BufferStrides(TypeOf(root.first, root.second)));
+    }
+    TakeView({ref.value, ref.output}, root);
+  }
+
+  // A view that was taken of a value before that had memory, and the views behind it, anew.
+  void TakeView(const Ref& ref, const Ref& root) {
+    if (ref == root || values_[ref.first][ref.second].view()) return;
+    const Node& node = graph_.nodes[NodeOf(ref.first)];
+    TakeView({node.args[0].value, node.args[0].output}, root);
+    Results views = FindOperator(node.op)->lower(builder_, Call(graph_, node, values_));
+    if (views.ok() && (*views)[ref.second].view()) {
+      values_[ref.first][ref.second] = (*views)[ref.second];
     }
   }
 
@@ -280,6 +312,7 @@ class Lowerer {
   void RealizeArguments(const Node& node) {
     for (const ArgumentValue& arg : node.args) {
       ForEachValue(arg, [&](const ArgumentValue& ref) {
+        BringInShape(ref);
         Tensor& t = values_[ref.value][ref.output];
         if (!t.view()) t = builder_.RealizeAs(t, BufferStrides(TypeOf(ref.value, ref.output)));
       });
@@ -293,6 +326,7 @@ class Lowerer {
     if (IsIgnoredOperator(node.op)) return std::vector<Tensor>(node.outputs.size());
     const bool writes = node.op == "aten::copy_";
     const TensorSource tensor_of = [&](const ArgumentValue& ref) {
+      BringInShape(ref);
       Tensor& t = values_[ref.value][ref.output];
       const TensorType& type = TypeOf(ref.value, ref.output);
       // Library operators choose the layout of their results by that of their arguments, so each
@@ -387,11 +421,12 @@ class Lowerer {
       out.integer = output.integer;
     } else if (output.kind == ArgumentValue::kValue) {
       out.kind = ProgramOutput::kTensor;
-      Tensor& t = values_[output.value][output.output];
-      const TensorType& type = TypeOf(output.value, output.output);
       if (const int node = NodeOf(output.value); node >= 0) {
         builder_.set_origin(graph_.nodes[node].name);
       }
+      BringInShape(output);
+      Tensor& t = values_[output.value][output.output];
+      const TensorType& type = TypeOf(output.value, output.output);
       // Constants belong to the program and are shared by all its calls; an input must not be
       // handed out as if it were a fresh result.
       if (t.view() && (KindOf(t) == BufferKind::kConstant ||
@@ -417,7 +452,8 @@ class Lowerer {
   std::vector<int> chains_;   // by value number: how many lazy values stand behind it, at most
   std::vector<bool> needed_;  // by node
   std::map<std::pair<int, int>, Loads> loads_;
-  std::set<std::pair<int, int>> shared_;  // results that several outputs are views of
+  std::set<Ref> shared_;     // that several outputs are views of
+  std::set<Ref> in_shapes_;  // that calls and outputs want in several shapes
 };
 
 }  // namespace

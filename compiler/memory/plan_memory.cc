@@ -341,7 +341,13 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
         for (int64_t& at_step : others) at_step += bytes;
       }
     }
-    for (const Scratch& s : scratch) tenants.push_back({{s.step, s.step}, sym::Hint(s.bytes)});
+    for (const Scratch& s : scratch) {
+      if (s.bytes.IsConstant()) {
+        tenants.push_back({{s.step, s.step}, sym::Hint(s.bytes)});
+      } else {
+        for (int64_t& at_step : others) at_step += sym::Hint(s.bytes);
+      }
+    }
     segments = FindSegments(tenants, others);
     // Those of several steps are buffers.
     for (size_t tenant : segments.alone) alone.push_back(ids[tenant]);

@@ -88,8 +88,8 @@ class Division {
   const Segments& segments() const { return segments_; }
   int64_t peak() const { return peak_; }
 
-  // Where cuts lower the peak, each on average by `least`; no others than before where those that
-  // are found do not.
+  // Looks for cuts that lower the peak, each on average by `least`. Those that there are stay where
+  // none are better.
   void Cut(const SegmentCosts& costs, int64_t least) {
     const std::vector<int> places = Places(costs);
     // One cut alone may gain little that pays with the next: what is behind it is still as full.

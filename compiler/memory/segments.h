@@ -26,7 +26,8 @@ struct Tenant {
 
 // What a cut is to be worth. A block takes the host a microsecond or two.
 struct SegmentCosts {
-  size_t most_cuts = 8, most_places = 256;  // that are tried
+  size_t most_cuts = 8;
+  size_t most_places = 256;  // that are tried for each
   // Cuts lower the peak, each on average, by so much of itself and by so many bytes.
   double least_gain = 0.0025;
   int64_t least_bytes = 1 << 20;

@@ -88,6 +88,7 @@ std::vector<Expr> ChannelsLastStrides(const std::vector<Expr>& sizes) {
 }
 
 bool IsChannelsLast(const TensorType& type) {
+  if (type.sizes.size() != 4) return false;
   const std::vector<Expr> strides = ChannelsLastStrides(type.sizes);
   for (size_t d = 0; d < 4; ++d) {
     if (!type.sizes[d].Is(1) && !(type.strides[d] == strides[d])) return false;

@@ -82,8 +82,9 @@ class EpilogueFuser {
     return true;
   }
 
-  // The one that the call becomes: rather one that becomes a product of matrices, whose result lies
-  // where the memory plan wants it, and rather the last, whose operands live until then anyway.
+  // The one that the call becomes: one that can, rather one that becomes a product of matrices,
+  // whose result lies where the memory plan wants it, and rather the last, whose operands live
+  // until then anyway.
   ValueId TakeMain(std::vector<ValueId>* convolutions) const {
     const auto rank = [this](ValueId value) {
       const auto convolution = AsConvolution(editor_, value);

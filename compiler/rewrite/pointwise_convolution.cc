@@ -84,7 +84,7 @@ class Multiplier {
   // where all sizes are known; otherwise cuDNN's call is better.
   bool CanAdd(ValueId residual, const TensorType& result) const {
     const TensorType& type = editor_.TypeOf(residual);
-    return IsChannelsLast(type) && type.sizes == result.sizes && type.dtype == result.dtype &&
+    return type.sizes == result.sizes && type.dtype == result.dtype && IsChannelsLast(type) &&
            std::all_of(type.sizes.begin(), type.sizes.end(),
                        [](const Expr& size) { return size.IsConstant(); });
   }

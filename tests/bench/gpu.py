@@ -316,7 +316,8 @@ def _model_profiles(bench: Bench, made: _Model, entry: dict[str, Any]) -> None:
     entry["profile"] = {}
     for name, told in bench.without_graphs().items():
         if name in entry:
-            entry["profile"][name] = bench.device.profile(step(_compile(model, told)), 2)
+            with bench.attempt(entry, f"{name}, profile"):
+                entry["profile"][name] = bench.device.profile(step(_compile(model, told)), 2)
 
 
 def measure_host(bench: Bench) -> None:

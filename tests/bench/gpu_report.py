@@ -26,31 +26,23 @@ def failed(data: Any) -> bool:
     return isinstance(data, list) and any(map(failed, data))
 
 
-def _updated(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The figures of both, the new ones first, however deep they lie."""
-    both = {**old, **new}
-    for key in old.keys() & new.keys():
-        if isinstance(old[key], dict) and isinstance(new[key], dict):
-            both[key] = _updated(old[key], new[key])
-    return both
-
-
 def merged(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Several runs as one: of each figure, the last that was measured; of each case, its host."""
+    """Several runs as one: of each case, the last that was measured, with its run."""
     result: dict[str, Any] = {}
     for data in runs:
-        host = f"{data['machine']['host_cores']} host cores, {data['machine']['date']}"
         for key, value in data.items():
             if not isinstance(value, list):
                 result[key] = value
                 continue
             entries = {entry["name"]: entry for entry in result.get(key, [])}
-            for entry in value:
-                if "skipped" not in entry:
-                    old = entries.get(entry["name"], {})
-                    entries[entry["name"]] = _updated(old, {"host": host, **entry})
+            run = _run_of(data)
+            entries.update({e["name"]: {"run": run, **e} for e in value if "skipped" not in e})
             result[key] = list(entries.values())
     return result
+
+
+def _run_of(data: dict[str, Any]) -> str:
+    return f"{data['machine']['host_cores']} host cores, {data['machine']['date']}"
 
 
 def line(entry: dict[str, Any]) -> str:
@@ -70,17 +62,16 @@ def _broken(entry: dict[str, Any], columns: int) -> list[str] | None:
     return [entry["name"], why, *[""] * (columns - 2)] if why else None
 
 
-def _other_hosts(data: dict[str, Any]) -> str:
-    """Which cases were not measured on the host that the head names; empty where all were."""
-    hosts: dict[str, list[str]] = {}
-    for entries in (value for value in data.values() if isinstance(value, list)):
-        for entry in entries:
-            hosts.setdefault(entry.get("host", ""), []).append(entry["name"])
-    last = f"{data['machine']['host_cores']} host cores, {data['machine']['date']}"
+def _other_runs(data: dict[str, Any]) -> str:
+    """Which cases are of another run than the one that the head describes; empty where none are."""
+    runs: dict[str, list[str]] = {}
+    for group, entries in data.items():
+        for entry in entries if isinstance(entries, list) else []:
+            runs.setdefault(entry.get("run", ""), []).append(f"{entry['name']} ({group})")
     others = [
-        f"{host}: {', '.join(names)}" for host, names in hosts.items() if host not in ("", last)
+        f"{r}: {', '.join(names)}" for r, names in runs.items() if r not in ("", _run_of(data))
     ]
-    return f"On another host ({'; '.join(others)}).\n\n" if others else ""
+    return f"Of another run: with {'; with '.join(others)}.\n\n" if others else ""
 
 
 def _with_profiler(data: dict[str, Any]) -> str:
@@ -89,8 +80,8 @@ def _with_profiler(data: dict[str, Any]) -> str:
     if not names:
         return ""
     return (
-        "In these a profiler may have been loaded in the process, which slows launches, most where a "
-        f"step waits for the host: {', '.join(names)}.\n\n"
+        "In these a profiler may have been loaded in the process, which slows launches, most where "
+        f"a step waits for the host: {', '.join(names)}.\n\n"
     )
 
 
@@ -295,5 +286,5 @@ def markdown(data: dict[str, Any]) -> str:
         f"{m.get('transformers', '-')}; a copy moves "
         f"{m['copy_bytes_per_second'] / 1e12:.2f} TB/s, read and written.\n\n"
     )
-    head += _other_hosts(data) + _with_profiler(data)
+    head += _other_runs(data) + _with_profiler(data)
     return head + sections_markdown(_sections(data))

@@ -97,7 +97,8 @@ def test_dynamic(daemon, name):
 @pytest.mark.parametrize("name", ["pointwise", "softmax", "layer_norm", "conv", "matmul", "views"])
 def test_training(daemon, name):
     check(daemon, CASES[name], torch.randn(4, 6), training=True)
-    assert [r.label for r in daemon.requests] == ["forward", "backward"]
+    # Both are compiled at the same time.
+    assert sorted(r.label for r in daemon.requests) == ["backward", "forward"]
 
 
 def test_dynamic_training(daemon):

@@ -245,6 +245,22 @@ int32_t aoti_torch_cuda_mm_out(TensordTensor out, TensordTensor, TensordTensor) 
   return Product("cuda_mm_out", out);
 }
 
+// Only the weight's gradient is wanted; this torch gives the bias's too.
+int32_t aoti_torch_cuda_convolution_backward(
+    TensordTensor, TensordTensor, TensordTensor weight, const int64_t** bias_sizes, int64_t,
+    const int64_t* stride, int64_t dims, const int64_t*, int64_t, const int64_t*, int64_t, int32_t,
+    const int64_t*, int64_t, int64_t groups, const int32_t* mask, int64_t masks,
+    TensordTensor* of_input, TensordTensor* of_weight, TensordTensor* of_bias) {
+  Product("cuda_convolution_backward", weight);
+  const bool right = bias_sizes == nullptr && dims == 2 && stride[1] == 3 && groups == 1 &&
+                     masks == 3 && mask[0] == 0 && mask[1] == 1;
+  if (!right) return 1;
+  *of_input = nullptr;
+  *of_weight = NewFake({8}, kCuda);
+  *of_bias = NewFake({2}, kCuda);
+  return 0;
+}
+
 int32_t aoti_torch_get_current_cuda_stream(int32_t device, void** stream) {
   *stream = StreamOf(device);
   return 0;

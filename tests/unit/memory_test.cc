@@ -300,6 +300,31 @@ TEST(MemoryPlanTest, ResidualsThatStay) {
   }
 }
 
+// The same of weights that are all made in front and read in two shapes each.
+TEST(MemoryPlanTest, NeitherAreThoseReadInTwoShapes) {
+  constexpr int kWidth = 1024, kLayers = 32;
+  constexpr int64_t kMatrix = int64_t{2} * kWidth * kWidth;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  Ref x = g.Input({kWidth, kWidth}, kHalf), y = g.Input({kWidth, kWidth}, kHalf);
+  std::vector<Ref> weights;
+  for (int i = 0; i < kLayers; ++i) {
+    weights.push_back(g.Input({kWidth, kWidth}));
+    g.graph().mutable_inputs(g.graph().inputs_size() - 1)->set_is_parameter(true);
+  }
+  for (Ref& weight : weights) {
+    weight = g.Node("aten::_to_copy", {weight, kHalf, nullptr, nullptr, nullptr, false, nullptr},
+                    g.Meta({kWidth, kWidth}, kHalf));
+  }
+  for (const Ref weight : weights) {
+    x = Product(g, x, weight, kWidth, kWidth);
+    y = Product(g, y, Transposed(g, weight, kWidth, kWidth), kWidth, kWidth);
+  }
+  g.Output(x).Output(y);
+  // Two groups of 32 MiB at most, and a few matrices of the chains: not all of 64 MiB, nor twice.
+  const int64_t peak = PlannedMemory(CompileForCuda(g)).peak();
+  EXPECT_LE(peak, 32 * kMiB + 10 * kMatrix);
+}
+
 // Two launches split rows among blocks: each is one launch, whose last block ends it, and both
 // count in the same place, which is zero before the first of them.
 TEST(MemoryPlanTest, LaunchesShareTheirCounters) {

@@ -348,6 +348,31 @@ TEST_F(RuntimeCuda, ProductsGoToTheDevicesKernels) {
   EXPECT_THAT(Fake().products, SizeIs(1));
 }
 
+// A gradient of a convolution whose first result is absent is that of CUDA all the same.
+TEST_F(RuntimeCuda, ConvolutionsAreCalledDirectly) {
+  v1::Artifact artifact = Parse(Plan());
+  v1::Buffer* of_weight = artifact.add_buffers();
+  *of_weight->mutable_meta() = artifact.buffers(0).meta();
+  of_weight->clear_storage();
+  of_weight->set_extern_result(true);
+  artifact.add_buffers()->set_extern_result(true);  // absent
+  const std::string two =
+      "{ list { items { integer { constant: 2 } } items { integer { constant: 3 }"
+      " } } }";
+  const std::string text =
+      "steps { call { op: \"aten::convolution_backward\" node: \"c\" args { value { value: 0 } }"
+      " args { value { value: 0 } } args { value { value: 0 } } args { none: true } args " +
+      two + " args " + two + " args " + two + " args { boolean: false } args " + two +
+      " args { integer { constant: 1 } } args { list { items { boolean: false } items { boolean: "
+      "true }"
+      " items { boolean: false } } } results: 5 results: 4 } }";
+  artifact.MergeFrom(Parse(text));
+  const int before = Fake().live_tensors;
+  ASSERT_EQ(Run(Load(artifact), {x_, y_}), TENSORD_OK) << tensord_last_error();
+  EXPECT_THAT(Fake().products, ElementsAre("cuda_convolution_backward on cuda"));
+  EXPECT_EQ(Fake().live_tensors, before);  // also what nobody asked for
+}
+
 struct OperatorSeen {
   int64_t kind = -1;
   size_t index = 99;
