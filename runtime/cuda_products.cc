@@ -204,6 +204,17 @@ class LtProduct {
   std::atomic<bool> broken_{false};  // the library refused it once: torch runs it from then on
 };
 
+// For each call, how many follow one another from it on, with no other work between.
+std::vector<size_t> CallsInARow(const TensordProgram& program) {
+  std::vector<size_t> in_a_row(program.calls.size());
+  size_t count = 0;
+  for (const StepPlan& step : std::views::reverse(program.steps)) {
+    if (step.kind == StepPlan::kLaunch || step.kind == StepPlan::kZeroFill) count = 0;
+    if (step.kind == StepPlan::kCall) in_a_row[step.index] = ++count;
+  }
+  return in_a_row;
+}
+
 }  // namespace
 
 class LtProducts final : public PreparedProducts {
@@ -254,21 +265,6 @@ class LtProducts final : public PreparedProducts {
   std::vector<std::unique_ptr<LtProduct>> products_;  // per shape; null: the library has none
   size_t workspace_bytes_ = 0;
 };
-
-namespace {
-
-// For each call, how many follow one another from it on, with no other work between.
-std::vector<size_t> CallsInARow(const TensordProgram& program) {
-  std::vector<size_t> in_a_row(program.calls.size());
-  size_t count = 0;
-  for (const StepPlan& step : std::views::reverse(program.steps)) {
-    if (step.kind == StepPlan::kLaunch || step.kind == StepPlan::kZeroFill) count = 0;
-    if (step.kind == StepPlan::kCall) in_a_row[step.index] = ++count;
-  }
-  return in_a_row;
-}
-
-}  // namespace
 
 void CudaProducts::Find(const TensordProgram& program, uint32_t sm) {
   sm_ = sm;

@@ -4,22 +4,19 @@
 #include <array>
 #include <string_view>
 
-#include "runtime/externs.h"
-
 namespace tensord::runtime {
 
 struct DirectCall {
   std::string_view op;
   int32_t device;
   uint32_t num_arguments;  // with those of out=, last
-  uint32_t returns;        // 0: an out= call
+  bool into_out;
   TorchError (*call)(const Torch& torch, const TensordValue* arguments, Handle* results);
   bool (*exists)(const Torch& torch, const CallPlan& call);
 };
 
 namespace {
 
-constexpr size_t kMostResults = 3;
 constexpr size_t kMostDims = 3;
 
 double Number(const TensordValue& value) {
@@ -110,19 +107,19 @@ bool BackwardExists(const Torch& torch, const CallPlan& call) {
 
 template <auto Function>
 constexpr DirectCall ProductRow(std::string_view op, int32_t device) {
-  return {op, device, 3, 0, Product<Function>, Exists<Function>};
+  return {op, device, 3, true, Product<Function>, Exists<Function>};
 }
 template <auto Function>
 constexpr DirectCall AddProductRow(std::string_view op, int32_t device) {
-  return {op, device, 6, 0, AddProduct<Function>, Exists<Function>};
+  return {op, device, 6, true, AddProduct<Function>, Exists<Function>};
 }
 template <auto Function>
 constexpr DirectCall ConvolutionRow(int32_t device) {
-  return {"aten::convolution", device, 9, 1, Convolution<Function>, Exists<Function>};
+  return {"aten::convolution", device, 9, false, Convolution<Function>, Exists<Function>};
 }
 template <auto Function>
 constexpr DirectCall ConvolutionBackwardRow(int32_t device) {
-  return {"aten::convolution_backward", device, 11, 3, ConvolutionBackward<Function>,
+  return {"aten::convolution_backward", device, 11, false, ConvolutionBackward<Function>,
           BackwardExists<Function>};
 }
 
@@ -166,7 +163,7 @@ bool FitsSignature(const CallPlan& call) {
 const DirectCall* FindDirectCall(int32_t device, const CallPlan& call) {
   for (const DirectCall& row : kDirectCalls) {
     if (row.op != call.op || row.device != device || row.num_arguments != call.num_arguments ||
-        (row.returns == 0) != call.into_out) {
+        row.into_out != call.into_out) {
       continue;
     }
     return (call.into_out ? FitsOut(call) : FitsSignature(call)) ? &row : nullptr;
@@ -177,18 +174,8 @@ const DirectCall* FindDirectCall(int32_t device, const CallPlan& call) {
 bool IsThere(const Torch& torch, const CallPlan& call) { return call.direct->exists(torch, call); }
 
 TorchError CallDirect(const Torch& torch, const DirectCall& direct, const TensordValue* arguments,
-                      Handle* results, size_t num_results) {
-  Handle all[kMostResults] = {};
-  const TorchError code = direct.call(torch, arguments, all);
-  if (code != 0) return code;
-  for (size_t i = 0; i < direct.returns; ++i) {
-    if (i < num_results) {
-      results[i] = all[i];
-    } else if (all[i] != nullptr) {
-      torch.delete_tensor(all[i]);
-    }
-  }
-  return code;
+                      Handle* results) {
+  return direct.call(torch, arguments, results);
 }
 
 }  // namespace tensord::runtime

@@ -11,9 +11,10 @@ namespace tensord::runtime {
 const DirectCall* FindDirectCall(int32_t device, const CallPlan& call);
 // Whether this torch has the function of `call.direct`, and one that takes the call's arguments.
 bool IsThere(const Torch& torch, const CallPlan& call);
-// `arguments` as many as the operator has; `results` receives new references, none of an out= call.
+// `arguments` as many as the operator has; `results` has room for all that it returns and receives
+// new references, none of an out= call.
 TorchError CallDirect(const Torch& torch, const DirectCall& direct, const TensordValue* arguments,
-                      Handle* results, size_t num_results);
+                      Handle* results);
 
 }  // namespace tensord::runtime
 

@@ -1,5 +1,6 @@
 #include "runtime/externs.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "runtime/direct_calls.h"
@@ -54,20 +55,19 @@ TensordError CallBridge(const CallPlan& call, const TensordValue* arguments, Han
 }
 
 // By torch's stable interface. The message is lost where it fails.
-TensordError CallShim(CallState& state, const CallPlan& call, Handle* results, size_t num_results) {
+TensordError CallShim(CallState& state, const CallPlan& call, Handle* results) {
   const TensordValue* arguments = state.arguments.data();
-  if (call.direct == nullptr) {
-    return CallStable(*state.torch, call, arguments, results, num_results);
-  }
-  const TorchError code = CallDirect(*state.torch, *call.direct, arguments, results, num_results);
+  if (call.direct == nullptr) return CallStable(*state.torch, call, arguments, results);
+  const TorchError code = CallDirect(*state.torch, *call.direct, arguments, results);
   return code == 0 ? TENSORD_OK : TENSORD_OPERATOR;
 }
 
+// `results` has room for `num_results` and for all that an operator of the tables returns.
 TensordError CallOperator(CallState& state, const CallPlan& call, Handle* results,
                           size_t num_results) {
   const bool has_shim = call.direct != nullptr || call.signature != nullptr;
   if (has_shim && !call.use_caller.load(std::memory_order_relaxed)) {
-    const TensordError code = CallShim(state, call, results, num_results);
+    const TensordError code = CallShim(state, call, results);
     if (code == TENSORD_OK) return code;
     if (call.into_out || !HasOperatorCaller()) return TorchFailed(*state.torch, Describe(call));
     // It may be the conversion that failed (an older torch), so ask the bridge, which knows the
@@ -96,12 +96,13 @@ TensordError RunCall(CallState& state, const CallPlan& call) {
   // The results of out= calls are arguments already.
   const size_t count = call.into_out ? 0 : call.results.size();
   constexpr size_t kInline = 16;
+  const size_t room = std::max(count, kInline);
   Handle inline_results[kInline] = {};
   std::vector<Handle> more(count > kInline ? count : 0, nullptr);
   Handle* results = count > kInline ? more.data() : inline_results;
   TensordError code = CallOperator(state, call, results, count);
-  for (size_t i = 0; i < count; ++i) {
-    if (code == TENSORD_OK) {
+  for (size_t i = 0; i < room; ++i) {
+    if (code == TENSORD_OK && i < count) {
       code = TakeResult(state, call.results[i], results[i], call.node);
     } else if (results[i] != nullptr) {
       state.torch->delete_tensor(results[i]);

@@ -23,9 +23,10 @@ bool HasOperatorCaller();
 // schema's type, which the arguments alone do not tell ("int" is a number, "int?" a pointer to
 // one): only operators whose signature is in the table go this way.
 const StableSignature* FindSignature(const CallPlan& call);
-// `arguments` as many as the signature; `results` receives `num_results` new references.
+// `arguments` as many as the signature; `results` has room for all that the operator returns and
+// receives new references.
 TensordError CallStable(const Torch& torch, const CallPlan& call, const TensordValue* arguments,
-                        Handle* results, size_t num_results);
+                        Handle* results);
 
 }  // namespace tensord::runtime
 

@@ -184,7 +184,7 @@ const StableSignature* FindSignature(const CallPlan& call) {
 }
 
 TensordError CallStable(const Torch& torch, const CallPlan& call, const TensordValue* arguments,
-                        Handle* results, size_t num_results) {
+                        Handle* results) {
   const StableSignature& signature = *call.signature;
   constexpr size_t kMaxStack = 16;
   StableValue stack[kMaxStack] = {};
@@ -198,14 +198,7 @@ TensordError CallStable(const Torch& torch, const CallPlan& call, const TensordV
       0) {
     return TENSORD_OPERATOR;
   }
-  for (size_t i = 0; i < signature.returns; ++i) {
-    auto handle = reinterpret_cast<Handle>(stack[i]);
-    if (i < num_results) {
-      results[i] = handle;
-    } else {
-      torch.delete_tensor(handle);
-    }
-  }
+  for (size_t i = 0; i < signature.returns; ++i) results[i] = reinterpret_cast<Handle>(stack[i]);
   return TENSORD_OK;
 }
 

@@ -32,11 +32,8 @@ class Liveness {
       if (inst.kind == InstKind::kLoad) live_[inst.buffer] = true;
     }
   }
-  void Reads(const ExternArgList& args) {
-    for (const ExternArg& arg : args) {
-      if (const auto* view = std::get_if<BufferView>(&arg.value)) live_[view->buffer] = true;
-      if (const auto* list = std::get_if<ExternArgList>(&arg.value)) Reads(*list);
-    }
+  void Reads(const ExternOp& op) {
+    ForEachView(op.args, [this](const BufferView& view) { live_[view.buffer] = true; });
   }
 
  private:
@@ -60,7 +57,7 @@ void DropDeadOperations(Program& program, bool (*keep)(const ExternOp& op)) {
     } else {
       const auto& call = std::get<ExternOp>(*it);
       if (!liveness.Writes(call) && !call.results.empty() && !keep(call)) continue;
-      liveness.Reads(call.args);
+      liveness.Reads(call);
     }
     kept.push_back(std::move(*it));
   }

@@ -104,12 +104,12 @@ ExternArgList ToExternArgs(Builder& b, const Node& node, const TensorSource& ten
 // tensord::seed(device?) is Python in the job; what it calls is not:
 // aten::randint.low(low, high, size, dtype?, layout?, device?, pin_memory?).
 ExternArgList SeedArgs(const Node& node) {
-  v1::Argument low, high, dtype;
-  low.mutable_integer()->set_constant(std::numeric_limits<int64_t>::min());
-  high.mutable_integer()->set_constant(std::numeric_limits<int64_t>::max());
+  using Limits = std::numeric_limits<int64_t>;
+  v1::Argument dtype;
   dtype.set_dtype(v1::DTYPE_INT64);
   const ExternArg device = node.args.empty() ? NoneArg() : ScalarArg(node.args[0]);
-  return {{low}, {high}, {ExternArgList{}}, {dtype}, NoneArg(), device, NoneArg()};
+  const ExternArg least = ScalarArg(Limits::min()), most = ScalarArg(Limits::max());
+  return {least, most, {ExternArgList{}}, {dtype}, NoneArg(), device, NoneArg()};
 }
 
 }  // namespace
@@ -173,6 +173,11 @@ v1::Argument PlainArgument(const ArgumentValue& arg) {
 
 ExternArg NoneArg() { return {PlainArgument({})}; }
 ExternArg ScalarArg(const ArgumentValue& arg) { return {PlainArgument(arg)}; }
+ExternArg ScalarArg(int64_t number) {
+  v1::Argument argument;
+  argument.mutable_integer()->set_constant(number);
+  return {argument};
+}
 
 std::vector<Tensor> CallLibrary(Builder& b, const Node& node, const TensorSource& tensor_of) {
   auto [op, overload] = SplitOverload(node.op);

@@ -36,6 +36,7 @@ Tensor CopyToDevice(Builder& b, const Tensor& t, v1::DeviceType device);
 v1::Argument PlainArgument(const ArgumentValue& arg);
 ExternArg NoneArg();
 ExternArg ScalarArg(const ArgumentValue& arg);
+ExternArg ScalarArg(int64_t number);
 
 }  // namespace tensord::compiler
 

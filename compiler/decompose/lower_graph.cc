@@ -142,25 +142,32 @@ class Lowerer {
     }
   }
 
+  // Whether an operator (null: unknown) is not left to the library for what the node is.
+  bool MayLower(const Node& node, const Operator* op) const {
+    return op != nullptr && op->IsLoweredOn(device_) &&
+           (!node.library || IsIn(ViewOperators(), op));
+  }
+
   // Whether a node reads its arguments from memory by a library call, as far as can be told before
   // it is lowered.
   bool MayBeCall(const Node& node) const {
     const Operator* op = FindOperator(node.op);
-    if (op == nullptr || !op->IsLoweredOn(device_) || IsIn(MatrixOperators(), op)) return true;
-    return node.library && !IsIn(ViewOperators(), op);
+    return !MayLower(node, op) || IsIn(MatrixOperators(), op);
   }
 
-  // Puts what a value is a view of into memory, where it is wanted in several shapes, and takes the
-  // view of that.
-  void BringInShape(const ArgumentValue& ref) {
+  // A value that is about to be in memory. What it is a view of comes there first, where that is
+  // wanted in several shapes, and it is a view of that.
+  Tensor& InShape(const ArgumentValue& ref) {
+    Tensor& t = values_[ref.value][ref.output];
+    if (!t.defined() || t.view()) return t;
     const Ref root = RootOf(ref);
-    const Tensor& t = values_[ref.value][ref.output];
-    if (in_shapes_.count(root) == 0 || !t.defined() || t.view()) return;
+    if (in_shapes_.count(root) == 0) return t;
     Tensor& whole = values_[root.first][root.second];
     if (!whole.view()) {
       whole = builder_.RealizeAs(whole, BufferStrides(TypeOf(root.first, root.second)));
     }
     TakeView({ref.value, ref.output}, root);
+    return t;
   }
 
   // A view that was taken of a value before that had memory, and the views behind it, anew.
@@ -175,8 +182,8 @@ class Lowerer {
   }
 
   // The value whose memory a result is a view of; itself when it is no view.
-  std::pair<int, int> RootOf(const ArgumentValue& result) const {
-    std::pair<int, int> root(result.value, result.output);
+  Ref RootOf(const ArgumentValue& result) const {
+    Ref root(result.value, result.output);
     for (int node = NodeOf(root.first); node >= 0; node = NodeOf(root.first)) {
       const Operator* op = FindOperator(graph_.nodes[node].op);
       const std::vector<ArgumentValue>& args = graph_.nodes[node].args;
@@ -221,8 +228,7 @@ class Lowerer {
     if (op != nullptr && op->mutates_first) TENSORD_RETURN_IF_ERROR(BeforeMutation(i));
     std::vector<Tensor> results;
     bool lowered = false;
-    if (op != nullptr && op->IsLoweredOn(device_) && CanGenerate(node) &&
-        (!node.library || IsIn(ViewOperators(), op))) {
+    if (MayLower(node, op) && CanGenerate(node)) {
       if (IsIn(MatrixOperators(), op)) RealizeArguments(node);
       const Borrowed borrowed = BringNumbersOver(node);
       const Program& program = builder_.program();
@@ -293,7 +299,7 @@ class Lowerer {
 
   // Eager takes zero-dim CPU tensors beside CUDA ones; kernels cannot read them there, so for the
   // time of one lowering copies take their places. Returns what was there.
-  using Borrowed = std::map<std::pair<int, int>, Tensor>;
+  using Borrowed = std::map<Ref, Tensor>;
   Borrowed BringNumbersOver(const Node& node) {
     Borrowed originals;
     for (const ArgumentValue& arg : node.args) {
@@ -312,8 +318,7 @@ class Lowerer {
   void RealizeArguments(const Node& node) {
     for (const ArgumentValue& arg : node.args) {
       ForEachValue(arg, [&](const ArgumentValue& ref) {
-        BringInShape(ref);
-        Tensor& t = values_[ref.value][ref.output];
+        Tensor& t = InShape(ref);
         if (!t.view()) t = builder_.RealizeAs(t, BufferStrides(TypeOf(ref.value, ref.output)));
       });
     }
@@ -326,8 +331,7 @@ class Lowerer {
     if (IsIgnoredOperator(node.op)) return std::vector<Tensor>(node.outputs.size());
     const bool writes = node.op == "aten::copy_";
     const TensorSource tensor_of = [&](const ArgumentValue& ref) {
-      BringInShape(ref);
-      Tensor& t = values_[ref.value][ref.output];
+      Tensor& t = InShape(ref);
       const TensorType& type = TypeOf(ref.value, ref.output);
       // Library operators choose the layout of their results by that of their arguments, so each
       // must come as in eager. Complex numbers no kernel of ours can copy; the runtime mends the
@@ -424,8 +428,7 @@ class Lowerer {
       if (const int node = NodeOf(output.value); node >= 0) {
         builder_.set_origin(graph_.nodes[node].name);
       }
-      BringInShape(output);
-      Tensor& t = values_[output.value][output.output];
+      Tensor& t = InShape(output);
       const TensorType& type = TypeOf(output.value, output.output);
       // Constants belong to the program and are shared by all its calls; an input must not be
       // handed out as if it were a fresh result.
@@ -451,7 +454,7 @@ class Lowerer {
   std::vector<std::vector<Use>> uses_;
   std::vector<int> chains_;   // by value number: how many lazy values stand behind it, at most
   std::vector<bool> needed_;  // by node
-  std::map<std::pair<int, int>, Loads> loads_;
+  std::map<Ref, Loads> loads_;
   std::set<Ref> shared_;     // that several outputs are views of
   std::set<Ref> in_shapes_;  // that calls and outputs want in several shapes
 };

@@ -79,16 +79,15 @@ Results ResidualProduct(Builder& b, const Call& call) {
   if (residual.sizes() != sizes || bias.rank() != 1 || !Agree(bias.sizes()[0], sizes[1])) {
     return absl::InvalidArgumentError("what is added does not fit the product");
   }
-  v1::Argument one;
-  one.mutable_integer()->set_constant(1);
+  const ExternArg one = ScalarArg(1);
   ExternArgList product;
   for (int i = 0; i < 3; ++i) product.push_back(b.TensorArg(call.tensor(i)));
-  product.insert(product.end(), {{one}, {one}});
+  product.insert(product.end(), {one, one});
   const ExternArg added = b.TensorArg(bias);  // there before the product, which the rest follows
   const Tensor out = b.Allocate(residual.dtype(), sizes);
   const auto view = [&] { return b.TensorArg(out); };
   b.ExternInto("aten::addmm", "out", std::move(product), out, /*overwrites=*/0);
-  b.ExternInto("aten::add", "out", {view(), added, {one}}, out);
+  b.ExternInto("aten::add", "out", {view(), added, one}, out);
   b.ExternInto("aten::relu", "out", {view()}, out);
   return std::vector<Tensor>{out};
 }

@@ -39,7 +39,7 @@ class ByRows {
     const Tensor ends = has_ends ? Ends() : Tensor();
     // Whole tiles of the library's, and vectors.
     constexpr int64_t kUnit = 1024;
-    const int64_t width = (columns_ + parts * kUnit - 1) / (parts * kUnit) * kUnit;
+    const int64_t width = sym::CeilDiv(columns_, parts * kUnit) * kUnit;
     // Rows begin up to a vector later than the part does. The memory serves one part after another.
     const int64_t rows = std::min(width + (has_ends ? aligned_ : 0), columns_);
     const Tensor converted = w_.view() ? w_ : b_.Allocate(w_.dtype(), {Expr(rows), w_.sizes()[1]});
@@ -106,10 +106,8 @@ class ByRows {
   void Multiply(const Tensor& rows, const Tensor& w, const Tensor& added, const Tensor& result) {
     ExternArgList args = {b_.TensorArg(rows), b_.TensorArg(b_.Permute(w, {1, 0}))};
     if (added_) {
-      v1::Argument one;
-      one.mutable_integer()->set_constant(1);
       args.insert(args.begin(), b_.TensorArg(added));
-      args.insert(args.end(), {{one}, {one}});
+      args.insert(args.end(), {ScalarArg(1), ScalarArg(1)});
     }
     b_.ExternInto(added_ ? "aten::addmm" : "aten::mm", "out", std::move(args), result);
   }

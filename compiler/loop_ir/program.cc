@@ -66,6 +66,13 @@ std::string SizesText(const std::vector<Expr>& sizes) {
 
 }  // namespace
 
+void ForEachView(const ExternArgList& args, const std::function<void(const BufferView&)>& visit) {
+  for (const ExternArg& arg : args) {
+    if (const auto* view = std::get_if<BufferView>(&arg.value)) visit(*view);
+    if (const auto* list = std::get_if<ExternArgList>(&arg.value)) ForEachView(*list, visit);
+  }
+}
+
 Expr StorageElements(const std::vector<Expr>& sizes, const std::vector<Expr>& strides) {
   Expr last(0);
   for (size_t d = 0; d < sizes.size(); ++d) {

@@ -3,6 +3,7 @@
 #ifndef TENSORD_COMPILER_LOOP_IR_PROGRAM_H_
 #define TENSORD_COMPILER_LOOP_IR_PROGRAM_H_
 
+#include <functional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -88,6 +89,9 @@ struct ExternArg {
   // Anything but tensors stays as it was captured.
   std::variant<v1::Argument, BufferView, ExternArgList> value;
 };
+
+// Calls visit(view) for every tensor argument, also inside lists.
+void ForEachView(const ExternArgList& args, const std::function<void(const BufferView&)>& visit);
 
 struct ExternOp {
   std::string op;        // "aten::mm"

@@ -66,12 +66,10 @@ bool IsWhole(const BufferView& view, const BufferInfo& buffer) {
          sym::Product(view.sizes) == StorageElements(buffer.sizes, buffer.strides);
 }
 
-bool Reads(const ExternArgList& args, BufferId buffer) {
-  return std::any_of(args.begin(), args.end(), [buffer](const ExternArg& arg) {
-    if (const auto* list = std::get_if<ExternArgList>(&arg.value)) return Reads(*list, buffer);
-    const auto* view = std::get_if<BufferView>(&arg.value);
-    return view != nullptr && view->buffer == buffer;
-  });
+int Reads(const ExternOp& call, BufferId buffer) {
+  int count = 0;
+  ForEachView(call.args, [&](const BufferView& view) { count += view.buffer == buffer; });
+  return count;
 }
 
 class Finder {
@@ -126,13 +124,11 @@ class Finder {
     if (call.overwrites < 0) return;
     const auto& from = std::get<BufferView>(call.args[call.overwrites].value);
     const BufferView& to = call.outs[0];
-    ExternArgList others = call.args;
-    others.erase(others.begin() + call.overwrites);
     const BufferInfo &operand = program_.buffers[from.buffer],
                      &result = program_.buffers[to.buffer];
     if (Begins(to.buffer, step) && IsFreeAt(from.buffer, step) && operand.dtype == result.dtype &&
         from.sizes == to.sizes && IsWhole(from, operand) && IsWhole(to, result) &&
-        !Reads(others, from.buffer)) {
+        Reads(call, from.buffer) == 1) {
       Share(to.buffer, from.buffer);
     }
   }

@@ -6,6 +6,10 @@
 
 namespace tensord::compiler {
 
+void AddDuring(const Lifetime& life, int64_t bytes, std::vector<int64_t>* by_step) {
+  for (int step = life.first; step <= life.last; ++step) (*by_step)[step] += bytes;
+}
+
 std::vector<std::set<BufferId>> TouchedBuffers(const Program& program, const Schedule& schedule,
                                                const std::vector<KernelSource>& kernels,
                                                bool only_writes) {

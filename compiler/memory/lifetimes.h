@@ -3,6 +3,7 @@
 #define TENSORD_COMPILER_MEMORY_LIFETIMES_H_
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct Lifetime {
     return {std::min(first, other.first), std::max(last, other.last)};
   }
 };
+
+// More bytes at every step of a life.
+void AddDuring(const Lifetime& life, int64_t bytes, std::vector<int64_t>* by_step);
 
 // The buffers that each step touches in memory; `only_writes`: those that it writes. `kernels[i]`
 // belongs to step i (empty for extern steps).

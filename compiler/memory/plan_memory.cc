@@ -64,8 +64,7 @@ std::vector<int64_t> OtherBytes(const Program& program, const MemoryRules& rules
   const int steps = static_cast<int>(written.size());
   std::vector<int64_t> bytes(steps);
   const auto add = [&](BufferId id, int first, int last) {
-    const int64_t size = HintedBytes(program.buffers[id]);
-    for (int step = first; step <= last; ++step) bytes[step] += size;
+    AddDuring({first, last}, HintedBytes(program.buffers[id]), &bytes);
   };
   std::set<BufferId> changed;
   for (const std::set<BufferId>& buffers : written) changed.insert(buffers.begin(), buffers.end());
@@ -131,7 +130,7 @@ class Workspace {
   Place Add(BufferId id, const Lifetime& life, int64_t bytes) {
     const auto alone = alone_.find(id);
     if (alone == alone_.end()) return AddTo(HomeOf(life), life, bytes);
-    for (int step = life.first; step <= life.last; ++step) others_[step] += bytes;
+    AddDuring(life, bytes, &others_);
     return AddTo(alone->second, life, bytes);
   }
 
@@ -210,6 +209,29 @@ class Workspace {
   Region common_;
   std::vector<Region> blocks_;
 };
+
+// The workspace of a call that is cut into segments. `others`: as Workspace's.
+Workspace DivideCall(const Program& program, const std::vector<Lifetime>& lifetimes,
+                     const std::vector<BufferId>& ids, const std::vector<Scratch>& scratch,
+                     std::vector<int64_t> others) {
+  const Lifetime whole{0, static_cast<int>(others.size()) - 1};
+  std::vector<Tenant> tenants;
+  std::vector<BufferId> owners;  // of the tenants; -1: scratch
+  const auto add = [&](BufferId id, const Lifetime& life, const Expr& bytes) {
+    if (bytes.IsConstant()) {
+      tenants.push_back({life, sym::Hint(bytes)});
+      owners.push_back(id);
+    } else {  // in the common part, whatever the segments
+      AddDuring(whole, sym::Hint(bytes), &others);
+    }
+  };
+  for (BufferId id : ids) add(id, lifetimes[id], AlignedBytes(program.buffers[id]));
+  for (const Scratch& s : scratch) add(-1, {s.step, s.step}, s.bytes);
+  Segments segments = FindSegments(tenants, others);
+  std::vector<BufferId> alone;  // buffers all: scratch is of a single step
+  for (size_t tenant : segments.alone) alone.push_back(owners[tenant]);
+  return Workspace(std::move(segments.cuts), alone, std::move(others));
+}
 
 // Gives buffers and scratch their places; `ids` come in order of decreasing size.
 void Pack(const Program& program, const std::vector<Lifetime>& lifetimes,
@@ -324,35 +346,12 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
     return HintedBytes(program.buffers[a]) > HintedBytes(program.buffers[b]);
   });
   const std::vector<Scratch> scratch = ScratchOf(kernels);
-  Segments segments;
-  std::vector<BufferId> alone;
-  std::vector<int64_t> others;
+  Workspace workspace({}, {}, {});
   if (rules.segments) {
-    others = OtherBytes(program, rules, lifetimes, returned,
-                        TouchedBuffers(program, schedule, kernels, true), plan);
-    std::vector<Tenant> tenants;
-    std::vector<BufferId> ids;  // of the first tenants
-    for (BufferId id : in_workspace) {
-      const int64_t bytes = HintedBytes(program.buffers[id]);
-      if (AlignedBytes(program.buffers[id]).IsConstant()) {
-        tenants.push_back({lifetimes[id], bytes});
-        ids.push_back(id);
-      } else {  // in the common part, whatever the segments
-        for (int64_t& at_step : others) at_step += bytes;
-      }
-    }
-    for (const Scratch& s : scratch) {
-      if (s.bytes.IsConstant()) {
-        tenants.push_back({{s.step, s.step}, sym::Hint(s.bytes)});
-      } else {
-        for (int64_t& at_step : others) at_step += sym::Hint(s.bytes);
-      }
-    }
-    segments = FindSegments(tenants, others);
-    // Those of several steps are buffers.
-    for (size_t tenant : segments.alone) alone.push_back(ids[tenant]);
+    workspace = DivideCall(program, lifetimes, in_workspace, scratch,
+                           OtherBytes(program, rules, lifetimes, returned,
+                                      TouchedBuffers(program, schedule, kernels, true), plan));
   }
-  Workspace workspace(std::move(segments.cuts), alone, std::move(others));
   Pack(program, lifetimes, in_workspace, scratch, &workspace, &plan);
   plan.counters_offset = plan.workspace_bytes;
   plan.counters_bytes = CountersBytes(kernels);

@@ -56,9 +56,8 @@ int64_t PeakOf(const std::vector<Tenant>& tenants, const std::vector<int64_t>& o
 int64_t LeastPeak(const std::vector<Tenant>& tenants, const std::vector<int64_t>& others) {
   Profile all(others.size());
   for (const Tenant& tenant : tenants) all.Add(tenant.life, tenant.bytes);
-  for (size_t step = 0; step < others.size(); ++step) {
-    const int at = static_cast<int>(step);
-    all.Add({at, at}, others[step]);
+  for (int step = 0; step < static_cast<int>(others.size()); ++step) {
+    all.Add({step, step}, others[step]);
   }
   all.SumUp();
   return all.Largest(0, others.size());
@@ -78,9 +77,7 @@ class Division {
         continue;
       }
       ++next;
-      for (int step = tenants[i].life.first; step <= tenants[i].life.last; ++step) {
-        others_[step] += tenants[i].bytes;
-      }
+      AddDuring(tenants[i].life, tenants[i].bytes, &others_);
     }
     peak_ = PeakOf(tenants_, others_, segments_.cuts);
   }

@@ -66,9 +66,7 @@ bool IsProductOfPixels(const Convolution& convolution, const TensorType& image,
                             AllAre(convolution.padding, 0) && weight.sizes.size() == 4 &&
                             weight.sizes[2].Is(1) && weight.sizes[3].Is(1);
   const bool is_narrow = image.dtype == v1::DTYPE_BFLOAT16 || image.dtype == v1::DTYPE_FLOAT16;
-  if (!is_pointwise || !is_narrow || weight.dtype != image.dtype || image.sizes.size() != 4) {
-    return false;
-  }
+  if (!is_pointwise || !is_narrow || weight.dtype != image.dtype) return false;
   const Expr vector(16 / ItemSize(image.dtype));
   return IsChannelsLast(image) && sym::Mod(weight.sizes[0], vector).Is(0) &&
          sym::Mod(weight.sizes[1], vector).Is(0);

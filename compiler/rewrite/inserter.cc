@@ -82,6 +82,24 @@ ValueId Inserter::Permute(ValueId value, const std::vector<int>& order) {
   return Node("aten::permute", {ValueArg(value), IntegersArg(dims)}, std::move(type));
 }
 
+ValueId Inserter::Pixels(ValueId images) {
+  const std::vector<Expr> s = TypeOf(images).sizes;
+  return View(Permute(images, {0, 2, 3, 1}), {s[0] * s[2] * s[3], s[1]});
+}
+ValueId Inserter::Images(ValueId pixels, const std::vector<Expr>& sizes) {
+  return Permute(View(pixels, {sizes[0], sizes[2], sizes[3], sizes[1]}), {0, 3, 1, 2});
+}
+
+ValueId Inserter::SumOfRows(ValueId matrix) {
+  TensorType type = TypeOf(matrix);
+  type.sizes = {type.sizes[1]};
+  type.strides = {Expr(1)};
+  type.offset = Expr(0);
+  const ArgumentValue none = NoneArgument();
+  return Node("aten::sum.dim_IntList",
+              {ValueArg(matrix), IntegersArg({Expr(0)}), BooleanArg(false), none}, std::move(type));
+}
+
 ValueId Inserter::Pad(ValueId value, const std::vector<std::pair<int64_t, int64_t>>& zeros) {
   TensorType type = TypeOf(value);
   std::vector<Expr> pairs;  // from the last dimension on

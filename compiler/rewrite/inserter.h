@@ -38,6 +38,11 @@ class Inserter {
   // Row-major.
   ValueId View(ValueId value, const std::vector<Expr>& sizes);
   ValueId Permute(ValueId value, const std::vector<int>& order);
+  // Images [N, C, H, W] as rows of pixels [N * H * W, C], and such rows as images of those sizes.
+  ValueId Pixels(ValueId images);
+  ValueId Images(ValueId pixels, const std::vector<Expr>& sizes);
+  // The sum of a matrix's rows: a number for each column.
+  ValueId SumOfRows(ValueId matrix);
   // With zeros in front of and behind each dimension; negative numbers cut off.
   ValueId Pad(ValueId value, const std::vector<std::pair<int64_t, int64_t>>& zeros);
   // A copy in memory with other strides; the value itself where it has them.

@@ -338,7 +338,7 @@ class Padder {
     const ValueId root = readers_.RootOf({arg.value, arg.output}, &shared);
     if (shared || readers_.Of({arg.value, arg.output}).size() > 1) return 1;
     const int64_t most = costs_.most_weight_bytes * (PeriodOf(index, plan) > 1 ? 2 : 1);
-    return CeilDiv(static_cast<int64_t>(BytesOf(editor_.TypeOf(root))), most);
+    return sym::CeilDiv(static_cast<int64_t>(BytesOf(editor_.TypeOf(root))), most);
   }
 
   void ComputeByRows(int index, const Plan& plan) {

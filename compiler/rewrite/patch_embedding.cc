@@ -62,8 +62,7 @@ ValueId Forward(Inserter& in, const Convolution& convolution, const Patch& patch
   const ValueId weights =
       in.Permute(in.View(convolution.weight, {outputs, patches.length}), {1, 0});
   const ValueId tokens = in.Product(patches.matrix, weights, convolution.bias);
-  return in.Permute(in.View(tokens, {patches.batch, patches.rows, patches.columns, outputs}),
-                    {0, 3, 1, 2});
+  return in.Images(tokens, {patches.batch, outputs, patches.rows, patches.columns});
 }
 
 struct Gradients {
@@ -74,16 +73,9 @@ struct Gradients {
 Gradients Backward(Inserter& in, ValueId gradient, const Convolution& convolution,
                    const Patch& patch) {
   const Patches patches = PatchesOf(in, convolution.input, patch);
-  const TensorType weight = in.TypeOf(convolution.weight);
-  const ValueId tokens = in.View(in.Permute(gradient, {0, 2, 3, 1}),
-                                 {patches.batch * patches.rows * patches.columns, weight.sizes[0]});
-  TensorType vector = weight;
-  vector.sizes = {weight.sizes[0]};
-  vector.strides = {Expr(1)};
-  const ValueId sum = in.Node(
-      "aten::sum.dim_IntList",
-      {ValueArg(tokens), IntegersArg({Expr(0)}), BooleanArg(false), NoneArgument()}, vector);
-  return {in.View(in.Product(in.Permute(tokens, {1, 0}), patches.matrix), weight.sizes), sum};
+  const ValueId tokens = in.Pixels(gradient);
+  const ValueId weight = in.Product(in.Permute(tokens, {1, 0}), patches.matrix);
+  return {in.View(weight, in.TypeOf(convolution.weight).sizes), in.SumOfRows(tokens)};
 }
 
 // The graph's outputs must be as eager lays them out, and strided views count on it.

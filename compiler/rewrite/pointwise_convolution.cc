@@ -56,11 +56,6 @@ bool IsRowsOfPixels(const TensorType& type) {
   return type.sizes.size() == 4 && type.strides == ChannelsLastStrides(type.sizes);
 }
 
-// [N, H, W, C] in row-major order as [N, C, H, W] of those sizes.
-ValueId AsImages(Inserter& in, ValueId rows, const std::vector<Expr>& sizes) {
-  return in.Permute(in.View(rows, {sizes[0], sizes[2], sizes[3], sizes[1]}), {0, 3, 1, 2});
-}
-
 class Multiplier {
  public:
   explicit Multiplier(Graph* graph) : graph_(*graph), editor_(graph) {}
@@ -139,10 +134,7 @@ class Multiplier {
       editor_.Replace(weight, LikeWeight(in, product, node.outputs[1]));
     }
     if (editor_.Uses(bias) > 0) {
-      editor_.Replace(bias, in.Node("aten::sum.dim_IntList",
-                                    {ValueArg(gradient), IntegersArg({Expr(0)}), BooleanArg(false),
-                                     NoneArgument()},
-                                    node.outputs[2]));
+      editor_.Replace(bias, in.SumOfRows(gradient));
     }
     return true;
   }
@@ -151,15 +143,12 @@ class Multiplier {
   ValueId Pixels(Inserter& in, ValueId images) {
     // Nodes that are added name what a product replaces as it was.
     const auto [found, is_new] = pixels_.try_emplace(images);
-    if (is_new) {
-      const std::vector<Expr> s = in.TypeOf(images).sizes;
-      found->second = in.View(in.Permute(images, {0, 2, 3, 1}), {s[0] * s[2] * s[3], s[1]});
-    }
+    if (is_new) found->second = in.Pixels(images);
     return found->second;
   }
   void ReplaceImages(Inserter& in, ValueId images, ValueId pixels) {
     pixels_[images] = pixels;
-    editor_.Replace(images, AsImages(in, pixels, editor_.TypeOf(images).sizes));
+    editor_.Replace(images, in.Images(pixels, editor_.TypeOf(images).sizes));
   }
   // [O, I, 1, 1] as [O, I].
   ValueId Matrix(Inserter& in, ValueId weight) {
@@ -176,7 +165,7 @@ class Multiplier {
   }
   static ValueId LikeWeight(Inserter& in, ValueId matrix, const TensorType& weight) {
     const bool by_rows = weight.strides == ContiguousStrides(weight.sizes);
-    return by_rows ? in.View(matrix, weight.sizes) : AsImages(in, matrix, weight.sizes);
+    return by_rows ? in.View(matrix, weight.sizes) : in.Images(matrix, weight.sizes);
   }
 
   Graph& graph_;

@@ -48,15 +48,13 @@ inline constexpr Multiple kMultiples[] = {{8192, 64}, {0, 1}};
 // 8192x768 times 768x30522 (1.59 ms against 0.53) and 50257 columns (6.74 ms against 0.86).
 inline constexpr double kSlowWithPairs = 3, kSlowWithSingles = 7.8;
 
-inline int64_t CeilDiv(int64_t value, int64_t by) { return (value + by - 1) / by; }
-
 inline int64_t PaddedSize(int64_t size, int64_t elements) {
   for (const Multiple& row : kMultiples) {
     if (size < row.least_size) continue;
     elements = std::max(elements, row.multiple);
     break;
   }
-  return CeilDiv(size, elements) * elements;
+  return sym::CeilDiv(size, elements) * elements;
 }
 
 }  // namespace tensord::compiler

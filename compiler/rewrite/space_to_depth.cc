@@ -15,13 +15,11 @@ constexpr int64_t kMostChannels = 4;
 // Tensor cores take channels in runs of 16 bytes; blocks of fewer than two would be padded again.
 constexpr int64_t kRun = 8, kFewestInBlock = 2 * kRun;
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // One dimension of the image.
 struct Axis {
   int64_t size, kernel, stride, padding, results;
 
-  int64_t kernel_blocks() const { return CeilDiv(kernel, stride); }
+  int64_t kernel_blocks() const { return sym::CeilDiv(kernel, stride); }
   int64_t blocks() const { return results - 1 + kernel_blocks(); }
   // Zeros behind the filter, and behind the image; of the image pixels may be left over that no
   // window reaches: then it is negative.

@@ -6,16 +6,6 @@
 namespace tensord::compiler {
 namespace {
 
-void CollectReads(const ExternArgList& args, std::set<BufferId>* reads) {
-  for (const ExternArg& arg : args) {
-    if (const auto* view = std::get_if<BufferView>(&arg.value)) {
-      reads->insert(view->buffer);
-    } else if (const auto* list = std::get_if<ExternArgList>(&arg.value)) {
-      CollectReads(*list, reads);
-    }
-  }
-}
-
 // The ranges of coordinates that a store covers, outermost first; empty when they cannot be told.
 struct CoordinateRange {
   Expr least, extent;
@@ -73,7 +63,7 @@ Accesses AccessesOf(const Operation& operation) {
     return accesses;
   }
   const auto& call = std::get<ExternOp>(operation);
-  CollectReads(call.args, &accesses.reads);
+  ForEachView(call.args, [&](const BufferView& view) { accesses.reads.insert(view.buffer); });
   for (BufferId id : call.results) {
     if (id >= 0) accesses.writes.insert(id);
   }

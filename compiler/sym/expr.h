@@ -89,6 +89,7 @@ Expr Mod(const Expr& a, const Expr& b);
 Expr Min(const Expr& a, const Expr& b);
 Expr Max(const Expr& a, const Expr& b);
 Expr CeilDiv(const Expr& a, const Expr& b);
+inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 Expr Product(const std::vector<Expr>& factors);
 
 // a / b when b divides a exactly as polynomials.
