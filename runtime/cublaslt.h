@@ -38,8 +38,10 @@ inline constexpr int kLtBatchCount = 5, kLtBatchStride = 6;
 inline constexpr int kLtMaxWorkspace = 1, kLtReductions = 3, kLtAlignmentA = 5, kLtAlignmentD = 8;
 inline constexpr uint32_t kLtNoEpilogue = 1, kLtBias = 4, kLtReluBias = 6, kLtGeluBias = 36;
 inline constexpr uint32_t kLtReduceInComputeType = 2;
-inline constexpr int kLtTile = 1;          // of an algorithm: what a block computes
-inline constexpr int kLtTile128x128 = 20;  // CUBLASLT_MATMUL_TILE_128x128
+// Attributes of an algorithm, and tiles: what a block computes (cublasLtMatmulTile_t).
+inline constexpr int kLtFamily = 0, kLtTile = 1, kLtSplit = 2, kLtOption = 5;
+inline constexpr int kLtTile128x128 = 20, kLtTile128x160 = 29, kLtTile168x128 = 197,
+                     kLtTile176x128 = 201, kLtTile192x96 = 458;
 
 struct CublasLt {
   size_t (*get_version)();

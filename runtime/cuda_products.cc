@@ -8,6 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "runtime/product_choice.h"
+
 namespace tensord::runtime {
 namespace {
 
@@ -20,25 +22,6 @@ constexpr int kMostAlgorithms = 8;  // looked at
 // launch of their own before each product. Those that do not, where the library has them, took 1 to
 // 2 us less for products of 30 to 65 us on an H200.
 constexpr size_t kCounterBytes = 256;
-
-// Tiles better than the library's first choice. GELU takes as long as a good part of the product,
-// and only blocks that share a multiprocessor do one while others do the other: 4096x3072x768 took
-// 31.9 us instead of 34.7 on an H200, 8192x3072x768 59.9 instead of 65.3. Few tiles share nothing.
-//
-// A ReLU costs little, but a product of little depth waits for memory at the end of every tile:
-// over 64x56x56 pixels, 64 to 256 channels took 40.9 us instead of 55.4, and 66 instead of 76 with
-// a residual; over 14x14, 256 to 1024 channels 17.3 instead of 18.3.
-struct TilePreference {
-  uint32_t sm;
-  uint32_t epilogue;
-  int tile;
-  float least_waves;
-  int64_t most_depth;  // of the product: k
-};
-constexpr TilePreference kTilePreferences[] = {
-    {90, kLtGeluBias, kLtTile128x128, 2, INT64_MAX},
-    {90, kLtReluBias, kLtTile128x128, 4, 256},
-};
 
 // A device's handle, made at its first use and never deleted: programs may outlive everything.
 LtHandle HandleOf(const CublasLt& lt, int32_t device) {
@@ -143,7 +126,7 @@ class LtProduct {
                           sizeof operand.batch_stride) == 0;
   }
 
-  // The library's algorithms, best first, that take at most so many bytes for themselves.
+  // Algorithms that take at most so many bytes for themselves, the library's first choice first.
   std::vector<LtHeuristic> Search(LtHandle handle, uint64_t most_bytes) {
     Preference preference(lt_);
     if (lt_.create_preference(preference.address()) != 0) return {};
@@ -167,30 +150,35 @@ class LtProduct {
     return found;
   }
 
-  bool HasTile(const LtHeuristic& found, int tile) const {
-    int32_t value = 0;
-    size_t written = 0;
-    return lt_.get_algorithm(&found.algorithm, kLtTile, &value, sizeof value, &written) == 0 &&
-           written == sizeof value && value == tile;
+  OfferedAlgorithm Describe(const LtHeuristic& found) const {
+    auto get = [&](int attribute, int32_t absent) {
+      int32_t value = 0;
+      size_t written = 0;
+      const LtStatus status =
+          lt_.get_algorithm(&found.algorithm, attribute, &value, sizeof value, &written);
+      return status == 0 && written == sizeof value ? value : absent;
+    };
+    return {.family = get(kLtFamily, -1),
+            .tile = get(kLtTile, 0),
+            .option = get(kLtOption, 0),
+            .split = get(kLtSplit, 1),
+            .waves = found.waves};
   }
 
+  // False when the library has none.
   bool Choose(LtHandle handle, uint32_t sm) {
     std::vector<LtHeuristic> found = Search(handle, kMaxWorkspace);
     if (found.empty()) return false;
-    if (found.front().workspace_bytes > 0 && found.front().workspace_bytes <= kCounterBytes) {
-      std::vector<LtHeuristic> without = Search(handle, 0);
-      if (!without.empty()) found = std::move(without);
-    }
-    const LtHeuristic* best = &found.front();
-    for (const TilePreference& row : kTilePreferences) {
-      if (row.sm != sm || row.epilogue != shape_.epilogue || shape_.k > row.most_depth) continue;
-      const auto preferred = std::ranges::find_if(found, [&](const LtHeuristic& algorithm) {
-        return algorithm.waves >= row.least_waves && HasTile(algorithm, row.tile);
-      });
-      if (preferred != found.end()) best = &*preferred;
-    }
-    algorithm_ = best->algorithm;
-    workspace_bytes_ = best->workspace_bytes;
+    // Its first choice, and all that take no workspace.
+    std::vector<LtHeuristic> offered = Search(handle, 0);
+    const size_t first_bytes = found.front().workspace_bytes;
+    const bool only_counts = first_bytes > 0 && first_bytes <= kCounterBytes;
+    if (offered.empty() || !only_counts) offered.insert(offered.begin(), found.front());
+    std::vector<OfferedAlgorithm> described;
+    for (const LtHeuristic& algorithm : offered) described.push_back(Describe(algorithm));
+    const LtHeuristic& chosen = offered[ChooseAlgorithm(described, shape_.k, sm)];
+    algorithm_ = chosen.algorithm;
+    workspace_bytes_ = chosen.workspace_bytes;
     return true;
   }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <map>
 
 #include "runtime/cublaslt.h"
 
@@ -158,24 +159,31 @@ LtStatus cublasLtMatmulAlgoGetHeuristic(LtHandle, LtOperation, LtLayout, LtLayou
                                         LtHeuristic* results, int* found) {
   ++FakeLt().searches;
   *found = 0;
-  for (const auto& [workspace_bytes, tile, waves] : FakeLt().algorithms) {
-    if (*found == wanted || workspace_bytes > preference->workspace) continue;
+  for (const auto& known : FakeLt().algorithms) {
+    if (*found == wanted || known.workspace_bytes > preference->workspace) continue;
     LtHeuristic& result = results[(*found)++];
     result = {};
-    result.workspace_bytes = workspace_bytes;
-    result.waves = waves;
-    result.algorithm.data[0] = workspace_bytes;
-    result.algorithm.data[1] = static_cast<uint64_t>(tile);
+    result.workspace_bytes = known.workspace_bytes;
+    result.waves = known.waves;
+    result.algorithm.data[0] = known.workspace_bytes;
+    result.algorithm.data[1] = static_cast<uint64_t>(known.tile);
+    result.algorithm.data[2] = static_cast<uint64_t>(known.option);
+    result.algorithm.data[3] = static_cast<uint64_t>(known.family);
   }
   return *found > 0 ? 0 : kUnsupported;
 }
 
 LtStatus cublasLtMatmulAlgoConfigGetAttribute(const LtAlgorithm* algorithm, int attribute,
                                               void* value, size_t size, size_t* written) {
-  const auto tile = static_cast<int32_t>(algorithm->data[1]);
-  if (attribute != kLtTile || size != sizeof tile) return kInvalid;
-  std::memcpy(value, &tile, sizeof tile);
-  *written = sizeof tile;
+  const std::map<int, uint64_t> attributes = {{kLtTile, algorithm->data[1]},
+                                              {kLtOption, algorithm->data[2]},
+                                              {kLtFamily, algorithm->data[3]},
+                                              {kLtSplit, 1}};
+  const auto known = attributes.find(attribute);
+  if (known == attributes.end() || size != sizeof(int32_t)) return kInvalid;
+  const auto number = static_cast<int32_t>(known->second);
+  std::memcpy(value, &number, sizeof number);
+  *written = sizeof number;
   return 0;
 }
 

@@ -12,6 +12,8 @@ struct FakeLtAlgorithm {
   size_t workspace_bytes = 0;
   int tile = 0;
   float waves = 4;
+  int option = 0;
+  int family = 66;
 };
 
 struct FakeCublasLt {

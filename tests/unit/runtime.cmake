@@ -1,5 +1,6 @@
 tensord_test(runtime_load_test SOURCES runtime_load_test.cc LIBS tensord_runtime_core)
-tensord_test(runtime_expr_test SOURCES runtime_expr_test.cc LIBS tensord_runtime_core)
+tensord_test(runtime_expr_test SOURCES runtime_expr_test.cc runtime_product_choice_test.cc
+  LIBS tensord_runtime_core)
 add_library(fake_libcuda SHARED fake_libcuda.cc)
 set_target_properties(fake_libcuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 target_include_directories(fake_libcuda PRIVATE ${CMAKE_SOURCE_DIR}/runtime/include)

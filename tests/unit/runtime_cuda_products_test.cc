@@ -325,26 +325,6 @@ TEST_F(RuntimeCudaResidual, OnlyABiasForEachColumn) {
   EXPECT_EQ(FakeLt().products, 3);
 }
 
-TEST_F(RuntimeCudaProducts, ReluTakesManySmallTilesOfLittleDepth) {
-  FakeLt().algorithms = {{.tile = 1}, {.tile = kLtTile128x128}};
-  struct Case {
-    float waves;
-    int64_t depth;
-    int tile;
-  };
-  for (const auto& [waves, depth, tile] :
-       {Case{5, 4, kLtTile128x128}, Case{3, 4, 1}, Case{5, 512, 1}}) {
-    FakeLt().algorithms[1].waves = waves;
-    for (TensordTensor tensor : std::exchange(inputs_, {})) testing::Delete(tensor);
-    Start({"aten::_addmm_activation",
-           {{{5}, {1}}, {{3, depth}, {depth, 1}}, {{depth, 5}, {1, depth}}},
-           {{3, 5}, {5, 1}},
-           {kOne, kOne, "boolean: false"}});
-    ASSERT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
-    EXPECT_EQ(FakeLt().algorithm.tile, tile);
-  }
-}
-
 TEST_F(RuntimeCudaProducts, WhatTheLibraryDoesNotTakeGoesToTorch) {
   Product wide = kPlain;
   wide.operands[0].strides = {8, 2};
@@ -407,20 +387,14 @@ TEST_F(RuntimeCudaProducts, PartialSumsAndTheOnlyAlgorithmKeepTheirWorkspace) {
   }
 }
 
-TEST_F(RuntimeCudaProducts, GeluTakesTilesOfWhichSeveralFit) {
-  FakeLt().algorithms = {{.tile = 1}, {.tile = kLtTile128x128}};
+TEST_F(RuntimeCudaProducts, TheFastestOfWhatTheLibraryOffersWithoutWorkspace) {
+  // Its first choice fills a multiprocessor with one block.
+  FakeLt().algorithms = {{.workspace_bytes = 1000, .tile = 1, .waves = 2, .option = 7},
+                         {.workspace_bytes = 1000, .tile = kLtTile176x128},
+                         {.tile = kLtTile128x128, .waves = 3}};
   Expect(kPlain);
-  EXPECT_EQ(FakeLt().algorithm.tile, 1);
-  for (const float waves : {3.0f, 1.0f}) {
-    FakeLt().algorithms[1].waves = waves;
-    for (TensordTensor tensor : std::exchange(inputs_, {})) testing::Delete(tensor);
-    Start({"aten::_addmm_activation",
-           {{{5}, {1}}, {{3, 4}, {4, 1}}, {{4, 5}, {1, 4}}},
-           {{3, 5}, {5, 1}},
-           {kOne, kOne, "boolean: true"}});
-    ASSERT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
-    EXPECT_EQ(FakeLt().algorithm.tile, waves > 2 ? kLtTile128x128 : 1);
-  }
+  EXPECT_EQ(FakeLt().algorithm.tile, kLtTile128x128);
+  EXPECT_EQ(FakeLt().workspace, nullptr);
 }
 
 TEST_F(RuntimeCudaProducts, TheWorkspaceGoesWhenSomethingLargeIsAllocated) {
@@ -454,7 +428,7 @@ TEST_F(RuntimeCudaProducts, EqualProductsShareTheirPreparationAndOneWorkspace) {
   program_ = Load(artifact, "unused 1\n");
   const int before = Fake().live_tensors;
   for (int i = 0; i < 3; ++i) ASSERT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
-  EXPECT_EQ(FakeLt().searches, 1);
+  EXPECT_EQ(FakeLt().searches, 2);  // once with a workspace and once without
   EXPECT_EQ(FakeLt().products, 6);
   EXPECT_NE(FakeLt().workspace, nullptr);
   EXPECT_EQ(Fake().allocations, 6);  // a result and a workspace each time
