@@ -7,6 +7,7 @@ they are told to take every attention that they recognise.
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -28,13 +29,19 @@ DTYPES = (torch.float32, torch.float64)
 
 
 class Passes:
-    """A backend of Dynamo that runs the passes and then the graph in eager."""
+    """A backend of Dynamo that runs the passes and then the graph in eager.
 
-    def __init__(self) -> None:
+    methods: with operators as calls of methods (x.__eq__(y)), as torch 2.11 has some of them.
+    """
+
+    def __init__(self, methods: bool = False) -> None:
         self.counts: Counter[str] = Counter()
         self.graphs: list[fx.GraphModule] = []
+        self.methods = methods
 
     def __call__(self, module: fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+        if self.methods:
+            self.counts["methods"] += _operators_as_methods(module.graph)
         self.counts["attention"] += attention.run(module, lambda match, autocast: True)
         self.counts["masks"] += masks.run(module)
         self.counts["heads"] += grouped_heads.run(module)
@@ -47,6 +54,17 @@ class Passes:
         """All calls of scaled_dot_product_attention."""
         nodes = [node for graph in self.graphs for node in graph.graph.nodes]
         return [n for n in nodes if calls.name_of(n) == "scaled_dot_product_attention"]
+
+
+def _operators_as_methods(graph: fx.Graph) -> int:
+    count = 0
+    for node in graph.nodes:
+        name = getattr(node.target, "__name__", "")
+        of_operator = getattr(operator, name, None) is node.target
+        if node.op == "call_function" and of_operator and node.args[0] in node.all_input_nodes:
+            node.op, node.target = "call_method", f"__{name.strip('_')}__"
+            count += 1
+    return count
 
 
 def _inputs(dtype: torch.dtype, shape: tuple[int, ...] = (B, H, T, D)) -> list[Tensor]:
@@ -62,10 +80,10 @@ def _results(function: Any, inputs: list[Tensor]) -> list[Tensor]:
     return [out.detach(), *(x.grad for x in leaves if x.requires_grad)]
 
 
-def _run(function: Any, inputs: list[Tensor]) -> Passes:
+def _run(function: Any, inputs: list[Tensor], methods: bool = False) -> Passes:
     """Compares results and gradients with eager."""
     torch._dynamo.reset()
-    passes = Passes()
+    passes = Passes(methods)
     compiled = torch.compile(function, backend=passes, fullgraph=True, dynamic=False)
     tolerance = 1e-4 if inputs[0].dtype == torch.float32 else 1e-10
     for ours, eager in zip(_results(compiled, inputs), _results(function, inputs), strict=True):
@@ -136,7 +154,15 @@ def _in_place(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_spelling(name: str, dtype: torch.dtype) -> None:
-    passes = _run(SPELLINGS[name], _inputs(dtype))
+    _expect_attention(name, _run(SPELLINGS[name], _inputs(dtype)))
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_spelling_by_methods(name: str) -> None:
+    _expect_attention(name, _run(SPELLINGS[name], _inputs(torch.float64), methods=True))
+
+
+def _expect_attention(name: str, passes: Passes) -> None:
     assert passes.counts["attention"] == 1
     (call,) = passes.calls()
     causal = name.startswith("causal")
@@ -320,23 +346,45 @@ def test_half_precision_with_a_wider_bias() -> None:
     ],
     ids=["all", "causal", "zeros", "added", "wider", "not a mask"],
 )
-def test_masks_of_calls(mask: Callable[[], Tensor], wanted: tuple[bool, bool]) -> None:
+@pytest.mark.parametrize("methods", [False, True], ids=["functions", "methods"])
+def test_masks_of_calls(
+    mask: Callable[[], Tensor], wanted: tuple[bool, bool], methods: bool
+) -> None:
     def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, mask())
 
-    passes = _run(function, _inputs(torch.float32))
+    passes = _run(function, _inputs(torch.float32), methods)
     (call,) = passes.calls()
     gone = calls.argument(call, 3, "attn_mask") is None
     assert (gone, calls.argument(call, 5, "is_causal", False)) == wanted
 
 
-def test_a_mask_that_is_changed_in_place_is_no_constant() -> None:
+def _item_set(mask: Tensor) -> None:
+    mask[0, 1:] = False
+
+
+def _all_anded(mask: Tensor) -> None:
+    mask &= torch.eye(T, dtype=torch.bool)
+
+
+def _row_xored(mask: Tensor) -> None:
+    row = mask[0]
+    row ^= torch.arange(T) > 0
+
+
+@pytest.mark.parametrize("methods", [False, True], ids=["functions", "methods"])
+@pytest.mark.parametrize("change", [_item_set, _all_anded, _row_xored])
+def test_a_mask_that_is_changed_in_place_is_no_constant(
+    change: Callable[[Tensor], None], methods: bool
+) -> None:
     def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         mask = torch.ones(T, T, dtype=torch.bool)
-        mask[0, 1:] = False
+        change(mask)
         return F.scaled_dot_product_attention(q, k, v, mask)
 
-    assert not _run(function, _inputs(torch.float32)).counts["masks"]
+    passes = _run(function, _inputs(torch.float32), methods)
+    assert not passes.counts["masks"]
+    assert passes.counts["methods"] or not methods
 
 
 def test_causal_masks_of_other_shapes_are_left() -> None:

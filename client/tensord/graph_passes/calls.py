@@ -42,9 +42,19 @@ _FUNCTIONS: dict[Any, str] = {
     for name in _NAMES
     if hasattr(module, name)
 }
+# Operators that write into their first operand.
+_IN_PLACE_OPERATORS = frozenset(
+    """
+iadd iand iconcat ifloordiv ilshift imatmul imod imul ior ipow irshift isub itruediv ixor
+""".split()
+)
+_COMMUTATIVE = "add mul and_ or_ xor".split()
+_OPERATORS = (
+    *_COMMUTATIVE,
+    *"sub truediv floordiv mod matmul pow neg abs invert lt le gt ge eq ne getitem".split(),
+)
 # Spelling -> the name that passes use.
 _ALIASES = {
-    "__matmul__": "matmul",
     "bmm": "matmul",
     "div": "truediv",
     "true_divide": "truediv",
@@ -57,6 +67,11 @@ _ALIASES = {
     "swapdims": "transpose",
     "view": "reshape",
 }
+# Before torch 2.13 Dynamo calls some operators as methods: x.__eq__(y), x.__radd__(1).
+_METHODS = {f"__{name.strip('_')}__": name for name in _OPERATORS} | {
+    f"__r{name.strip('_')}__": name for name in _COMMUTATIVE
+}
+_METHODS |= {f"__{name}__": _ALIASES[name] for name in _IN_PLACE_OPERATORS & _ALIASES.keys()}
 # Where functions take `inplace`, when it is no keyword.
 _INPLACE = {
     "dropout": 3,
@@ -80,7 +95,8 @@ def name_of(node: Any) -> str:
     if not isinstance(node, fx.Node):
         return ""
     if node.op == "call_method":
-        return _ALIASES.get(node.target, node.target)
+        name = _METHODS.get(node.target, node.target)
+        return _ALIASES.get(name, name)
     if node.op == "call_function":
         try:
             name = _FUNCTIONS.get(node.target, "")
@@ -188,11 +204,12 @@ def written_by(node: fx.Node) -> fx.Node | None:
     """The node whose tensor `node` writes into."""
     if node.op == "call_method":
         name = str(node.target)
-        writes = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+        writes = name.endswith("_") and not name.endswith("__")
+        writes = writes or name == "__setitem__" or _is_in_place_method(name)
     elif node.op == "call_function":
         name = getattr(node.target, "__name__", "")
-        in_operator = getattr(operator, name, None) is node.target and name.startswith("i")
-        writes = name == "setitem" or (in_operator and hasattr(operator, name[1:]))
+        in_operator = getattr(operator, name, None) is node.target
+        writes = name == "setitem" or (in_operator and name in _IN_PLACE_OPERATORS)
         writes = writes or (name.endswith("_") and name not in _NAMES and not name.startswith("_"))
         place = _INPLACE.get(name_of(node), len(node.args))
         writes = writes or bool(argument(node, place, "inplace"))
@@ -202,6 +219,10 @@ def written_by(node: fx.Node) -> fx.Node | None:
         return None
     first = node.args[0] if node.args else None
     return first if writes and isinstance(first, fx.Node) else None
+
+
+def _is_in_place_method(name: str) -> bool:
+    return name == f"__{name.strip('_')}__" and name.strip("_") in _IN_PLACE_OPERATORS
 
 
 def method(graph: fx.Graph, name: str, *args: Any, **kwargs: Any) -> fx.Node:

@@ -18,7 +18,7 @@ _FUNCTIONS = frozenset(
     """
 add sub mul truediv floordiv mod neg abs sign log exp sqrt pow
 lt le gt ge eq ne and_ or_ xor invert logical_and logical_or logical_not logical_xor
-bitwise_and bitwise_or bitwise_not __and__ __or__ __invert__
+bitwise_and bitwise_or bitwise_not
 min max minimum maximum clamp where masked_fill tril triu cumsum diff
 ones_like zeros_like full_like new_ones new_zeros new_full
 getitem unsqueeze squeeze reshape transpose permute flatten expand expand_as cat stack flip
