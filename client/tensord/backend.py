@@ -15,6 +15,7 @@ import torch
 from torch import fx
 
 from . import (
+    absent_gradients,
     cuda_graph_plan,
     cuda_graph_split,
     cuda_graphs,
@@ -72,8 +73,9 @@ def _compile(
     try:
         with garbage.waits():
             greeting = rpc.client().hello()
-            before = _improve(module, options.switched_off(chosen))
-            return _autograd(chosen, greeting)(module, example_inputs)
+            off = options.switched_off(chosen)
+            before = _improve(module, off)
+            return _autograd(chosen, greeting, off)(module, example_inputs)
     except Exception as error:
         if _is_for_dynamo(error):
             raise
@@ -105,12 +107,26 @@ def _is_for_dynamo(error: Exception) -> bool:
     )
 
 
-def _autograd(chosen: options.Options, greeting: Any) -> Callable[..., Any]:
+def _autograd(chosen: options.Options, greeting: Any, off: Container[str]) -> Callable[..., Any]:
     """AOTAutograd with this package's compilers, for one Dynamo graph."""
+    absent = absent_gradients.AbsentGradients()
+
+    def compiler(label: str) -> Callable[..., Any]:
+        def compile_one(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
+            fixed = torch_compat.static_input_indices()
+            compile_graph = functools.partial(
+                _compile_graph, fixed=fixed, chosen=chosen, label=label
+            )
+            if label == "backward" and "absent_gradients" not in off:
+                return absent.backward(module, compile_graph)
+            return compile_graph(module)
+
+        return compile_one
+
     inner = torch_compat.autograd(
-        fw_compiler=functools.partial(_compile_graph, chosen=chosen, label="forward"),
-        bw_compiler=functools.partial(_compile_graph, chosen=chosen, label="backward"),
-        inference_compiler=functools.partial(_compile_graph, chosen=chosen, label="inference"),
+        fw_compiler=compiler("forward"),
+        bw_compiler=compiler("backward"),
+        inference_compiler=compiler("inference"),
         partition_fn=partition.partition,
         decompositions=decompositions(tuple(greeting.operators)),
         keep_inference_input_mutations=True,
@@ -120,7 +136,7 @@ def _autograd(chosen: options.Options, greeting: Any) -> Callable[..., Any]:
         # Both graphs are sent before the first call waits, so the daemon compiles them side by
         # side.
         with torch_compat.lower_backward_early(), torch_compat.fastest_attention_first():
-            return inner(module, example_inputs)
+            return absent.spared(inner(module, example_inputs))
 
     return run
 
@@ -138,16 +154,19 @@ def decompositions(operators: tuple[str, ...]) -> dict[Any, Callable[..., Any]]:
 
 
 def _compile_graph(
-    module: fx.GraphModule, example_inputs: Sequence[Any], *, chosen: options.Options, label: str
+    module: fx.GraphModule, *, fixed: set[int], chosen: options.Options, label: str
 ) -> Callable[[list[Any]], Any]:
-    """Exports one graph and sends it; the result waits for its program when first called."""
+    """Exports one graph and sends it; the result waits for its program when first called.
+
+    fixed: arguments of the forward or inference graph that keep their address from call to call.
+    """
     STATS.add("graphs")
     try:
         if label == "inference":
             random_ops.rewrite(module)
         effects.unthread(module)
         devices.move_constants(module, exporter.MAX_CONSTANT_BYTES)
-        static = _static_inputs(module, label)
+        static = _static_inputs(module, fixed, label)
         with STATS.timed("export_seconds"):
             exported = exporter.export(module, static)
         if not exported.graph.nodes:
@@ -222,18 +241,17 @@ def _send_parts(
     return cut.callable(runs)
 
 
-def _static_inputs(module: fx.GraphModule, label: str) -> set[int]:
-    """Arguments that keep their address from call to call.
+def _static_inputs(module: fx.GraphModule, fixed: set[int], label: str) -> set[int]:
+    """The graph's own arguments among those.
 
-    AOTAutograd numbers them for the forward graph; the backward graph takes some of the same
-    tensors, under the names that they had there.
+    The backward graph takes some of the same tensors, under the names that they had in the forward
+    graph.
     """
     names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
     if label != "backward":
-        return torch_compat.static_input_indices(len(names))
-    static = torch_compat.static_input_indices(1 << 30)
+        return {index for index in fixed if index < len(names)}
     matches = [(i, _PRIMAL.match(name)) for i, name in enumerate(names)]
-    return {i for i, match in matches if match and int(match[1]) - 1 in static}
+    return {i for i, match in matches if match and int(match[1]) - 1 in fixed}
 
 
 def _compile_options(chosen: options.Options) -> Any:

@@ -28,6 +28,7 @@ class Options:
     deterministic: bool = False
     attention: bool = True
     merged_products: bool = True
+    absent_gradients: bool = True
 
 
 def _mode(value: Any) -> str:
@@ -53,6 +54,8 @@ _KNOWN: dict[str, Callable[[Any], Any]] = {
     "attention": _bool("attention"),
     # Linear layers of one input become one product on GPUs; also TENSORD_MERGED_PRODUCTS=0.
     "merged_products": _bool("merged_products"),
+    # Backward is compiled without gradients that do not come; also TENSORD_ABSENT_GRADIENTS=0.
+    "absent_gradients": _bool("absent_gradients"),
 }
 
 
@@ -76,9 +79,9 @@ def parse(mode: str | None, options: Mapping[str, Any] | None, extra: Mapping[st
 
 
 def switched_off(chosen: Options) -> frozenset[str]:
-    """The names of graph passes that the options or the environment turn off."""
+    """The names of what the options or the environment turn off."""
     return frozenset(
         name
-        for name in ("attention", "merged_products")
+        for name in ("attention", "merged_products", "absent_gradients")
         if not getattr(chosen, name) or os.environ.get(f"TENSORD_{name.upper()}") == "0"
     )

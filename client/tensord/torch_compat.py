@@ -171,6 +171,31 @@ def lower_backward_early() -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
+def gradients_may_be_absent() -> bool:
+    """True when the backward graph under way can be called with None for a gradient: AOTAutograd
+    takes no subclasses of tensors apart in it. 2.11 to 2.13: None is passed on as it is."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = getattr(context, "fw_metadata", None)
+    kinds = getattr(metadata, "subclass_tangent_meta", None)
+    return kinds is not None and all(type(kind).__name__ == "PlainTensorMeta" for kind in kinds)
+
+
+def backward_node(tensor: Any) -> Any:
+    """The autograd node of a graph that AOTAutograd compiled, where the tensor is its result."""
+    node = getattr(tensor, "grad_fn", None)
+    return node if type(node).__name__ == "CompiledFunctionBackward" else None
+
+
+def make_no_zeros(node: Any) -> None:
+    """Has autograd call such a node's backward with None for a gradient that does not come.
+
+    Not where compiled autograd is on, which traces that backward with its own arguments.
+    """
+    compiled = torch._dynamo.compiled_autograd.compiled_autograd_enabled
+    if not (compiled or torch._dynamo.config.compiled_autograd):
+        node.materialize_grads = False
+
+
 # The orders in which torch itself tries its attention kernels: SDPBackend's numbers.
 _MATH, _FLASH, _EFFICIENT, _CUDNN, _OVERRIDEABLE = range(5)
 _ORDERS = (
@@ -305,12 +330,12 @@ def fake_mode_of(value: Any) -> contextlib.AbstractContextManager[Any]:
     return getattr(value, "fake_mode", None) or contextlib.nullcontext()
 
 
-def static_input_indices(count: int) -> set[int]:
+def static_input_indices() -> set[int]:
     """Inputs of the forward or inference graph that keep their address (parameters, buffers)."""
     context = torch._guards.TracingContext.try_get()
     metadata = getattr(context, "fw_metadata", None)
     indices: Iterable[int] = getattr(metadata, "static_input_indices", None) or ()
-    return {index for index in indices if 0 <= index < count}
+    return {index for index in indices if index >= 0}
 
 
 def boxed(module: fx.GraphModule) -> Callable[[list[Any]], Any]:

@@ -127,7 +127,7 @@ def test_the_backend_asks_for_each_part(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(backend, "_send", send)
     module = traced(lambda x: (_long(x), x.sum().cpu()), ("cuda", (4,)))
     chosen = options.Options(mode="reduce-overhead")
-    run = backend._compile_graph(module, [], chosen=chosen, label="inference")
+    run = backend._compile_graph(module, fixed=set(), chosen=chosen, label="inference")
     assert [label for label, _ in sent] == ["inference, part 1", "inference, part 2"]
     assert sent[0][1] is not None and sent[1][1] is None
     x = torch.randn(4)
@@ -136,7 +136,7 @@ def test_the_backend_asks_for_each_part(monkeypatch: pytest.MonkeyPatch) -> None
     assert stats["cuda_graph_cuts"] == 1
     assert any("CPU" in reason for reason in stats["cuda_graph_reasons"])
     # In the default mode the graph stays whole.
-    backend._compile_graph(module, [], chosen=options.Options(), label="inference")
+    backend._compile_graph(module, fixed=set(), chosen=options.Options(), label="inference")
     assert sent[-1] == ("inference", None) and len(sent) == 3
 
 
