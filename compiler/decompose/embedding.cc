@@ -44,9 +44,10 @@ void AddTokens(Builder& b, const TableGradient& t, const Tensor& total, const Bo
       [t](Recorder& ops, Index index) { return t.grad.Load(ops, index); }, when);
 }
 
-Tensor AddedToZeros(Builder& b, const TableGradient& t) {
+// `start` and the gradients of all tokens.
+Tensor AddedTo(Builder& b, const TableGradient& t, const Tensor& start) {
   const Tensor total = b.Allocate(SumType(t.grad.dtype()), t.sizes());
-  b.Assign(total, b.Full(total.dtype(), t.sizes(), 0));
+  b.Assign(total, b.Cast(start, total.dtype()));
   Body when;
   if (t.padding >= 0) {
     when = [t](Recorder& ops, Index index) { return t.Counts(ops, TokenOf(index)); };
@@ -104,6 +105,21 @@ bool PaysToWriteOnce(Builder& b, const TableGradient& t) {
          t.tokens.view().has_value();
 }
 
+// What is given of a table's gradient: (grad_output, indices, num_weights, padding_idx), from
+// argument `first` on.
+absl::StatusOr<TableGradient> TableGradientOf(const Call& call, int first) {
+  const Tensor grad = call.tensor(first), indices = call.tensor(first + 1);
+  TENSORD_RETURN_IF_ERROR(NeedIntegers(indices));
+  if (grad.rank() == 0) return absl::InvalidArgumentError("the gradient needs a dimension");
+  Sizes expected = indices.sizes();
+  expected.push_back(grad.sizes().back());
+  TENSORD_RETURN_IF_ERROR(CheckSizes("the gradient", grad, expected));
+  return TableGradient{.grad = grad,
+                       .tokens = indices,
+                       .rows = call.integer(first + 2),
+                       .padding = call.constant(first + 3)};
+}
+
 }  // namespace
 
 // (weight, indices, padding_idx, scale_grad_by_freq, sparse)
@@ -124,17 +140,20 @@ Results Embedding(Builder& b, const Call& call) {
 
 // (grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
 Results EmbeddingBackward(Builder& b, const Call& call) {
-  const Tensor grad = call.tensor(0), indices = call.tensor(1);
   if (call.boolean(4)) return absl::UnimplementedError("embedding scaled by frequency");
-  TENSORD_RETURN_IF_ERROR(NeedIntegers(indices));
-  if (grad.rank() == 0) return absl::InvalidArgumentError("the gradient needs a dimension");
-  Sizes expected = indices.sizes();
-  expected.push_back(grad.sizes().back());
-  TENSORD_RETURN_IF_ERROR(CheckSizes("the gradient", grad, expected));
-  const TableGradient t{
-      .grad = grad, .tokens = indices, .rows = call.integer(2), .padding = call.constant(3)};
-  const Tensor total = PaysToWriteOnce(b, t) ? WrittenOnce(b, Flat(b, t)) : AddedToZeros(b, t);
-  return std::vector<Tensor>{b.Cast(total, grad.dtype())};
+  TENSORD_ASSIGN_OR_RETURN(const TableGradient t, TableGradientOf(call, 0));
+  const Tensor total = PaysToWriteOnce(b, t)
+                           ? WrittenOnce(b, Flat(b, t))
+                           : AddedTo(b, t, b.Full(SumType(t.grad.dtype()), t.sizes(), 0));
+  return std::vector<Tensor>{b.Cast(total, t.grad.dtype())};
+}
+
+// (self, grad_output, indices, num_weights, padding_idx): self plus the table's gradient
+Results EmbeddingAdded(Builder& b, const Call& call) {
+  TENSORD_ASSIGN_OR_RETURN(const TableGradient t, TableGradientOf(call, 1));
+  const Tensor self = call.tensor(0);
+  TENSORD_RETURN_IF_ERROR(CheckSizes("self", self, t.sizes()));
+  return std::vector<Tensor>{b.Cast(AddedTo(b, t, self), self.dtype())};
 }
 
 }  // namespace tensord::compiler

@@ -308,6 +308,7 @@ Results IndexFill(Builder& b, const Call& call) {
 constexpr Operator kOperators[] = {
     {"aten::embedding", "T T i b b", Embedding},
     {"aten::embedding_dense_backward", "T T i i b", EmbeddingBackward},
+    {"tensord::embedding_added", "T T T i i", EmbeddingAdded},
     {"aten::index.Tensor", "T T?[]", IndexTensor},
     {"aten::_unsafe_index.Tensor", "T T?[]", IndexTensor},
     {"aten::index_put", "T T?[] T b", IndexPut},

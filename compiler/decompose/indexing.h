@@ -18,6 +18,7 @@ inline DType SumType(DType dtype) { return ComputeType(dtype); }
 // ---- embedding.cc: lowerings, listed in indexing.cc's table
 Results Embedding(Builder& b, const Call& call);
 Results EmbeddingBackward(Builder& b, const Call& call);
+Results EmbeddingAdded(Builder& b, const Call& call);
 
 }  // namespace tensord::compiler
 

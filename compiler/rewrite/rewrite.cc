@@ -6,6 +6,7 @@
 #include "compiler/rewrite/common_subexpressions.h"
 #include "compiler/rewrite/convolution_epilogues.h"
 #include "compiler/rewrite/cross_entropy.h"
+#include "compiler/rewrite/embedding_sum.h"
 #include "compiler/rewrite/fold_batch_norm.h"
 #include "compiler/rewrite/pad_products.h"
 #include "compiler/rewrite/patch_embedding.h"
@@ -19,6 +20,7 @@ const std::vector<GraphRewrite>& RewritePasses() {
   static const std::vector<GraphRewrite> passes = {
       {"common_subexpressions", CommonSubexpressions, /*for_cuda=*/true, /*for_cpu=*/false},
       {"cross_entropy", JoinCrossEntropy, /*for_cuda=*/true, /*for_cpu=*/true},
+      {"embedding_sum", AddEmbeddings, /*for_cuda=*/true, /*for_cpu=*/true},
       {"fold_batch_norm", FoldBatchNorm, /*for_cuda=*/true, /*for_cpu=*/false},
       {"patch_embedding", MultiplyPatches, /*for_cuda=*/true, /*for_cpu=*/false},
       {"channels_last", UseChannelsLast, /*for_cuda=*/true, /*for_cpu=*/false},

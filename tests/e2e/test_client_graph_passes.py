@@ -341,10 +341,11 @@ def test_half_precision_with_a_wider_bias() -> None:
         (lambda: torch.arange(T)[:, None] >= torch.arange(T), (True, True)),
         (lambda: torch.zeros(T, T), (True, False)),
         (lambda: torch.full((1, 1, T, T), INF).triu(1), (True, True)),
+        (lambda: torch.where(_causal(), torch.tensor(0.0), -3e38), (True, True)),
         (lambda: torch.ones(T, T, dtype=torch.bool).tril(1), (False, False)),
         (lambda: torch.ones(T, T).tril(), (False, False)),
     ],
-    ids=["all", "causal", "zeros", "added", "wider", "not a mask"],
+    ids=["all", "causal", "zeros", "added", "a number", "wider", "not a mask"],
 )
 @pytest.mark.parametrize("methods", [False, True], ids=["functions", "methods"])
 def test_masks_of_calls(

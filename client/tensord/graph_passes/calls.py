@@ -18,7 +18,7 @@ iadd isub imul itruediv
 lt le gt ge eq ne and_ or_ xor invert not_ logical_and logical_or logical_not logical_xor
 bitwise_and bitwise_or bitwise_not
 min max minimum maximum clamp where masked_fill tril triu cumsum diff any all sum
-arange ones zeros full eye linspace ones_like zeros_like full_like
+arange ones zeros full eye linspace tensor scalar_tensor ones_like zeros_like full_like
 getitem unsqueeze squeeze reshape transpose swapaxes swapdims permute movedim flatten cat stack
 flip tile repeat_interleave broadcast_to linear embedding layer_norm gelu addmm
 split chunk unbind narrow select unflatten detach clone

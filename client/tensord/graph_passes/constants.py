@@ -13,7 +13,7 @@ from . import calls
 # Larger tensors are not made just to look at them.
 MAX_BYTES = 1 << 28
 
-_MAKERS = frozenset("arange ones zeros full eye linspace".split())
+_MAKERS = frozenset("arange ones zeros full eye linspace tensor scalar_tensor".split())
 _FUNCTIONS = frozenset(
     """
 add sub mul truediv floordiv mod neg abs sign log exp sqrt pow

@@ -1,0 +1,20 @@
+// Gradients of a table that is read by rows and otherwise too, as embeddings tied to a vocabulary's
+// logits are.
+//
+// Ensures: an embedding's gradient that is only added to another tensor is
+// `tensord::embedding_added(that, grad_output, indices, num_weights, padding_idx)`: rows are added
+// to what is there, and no table of zeros is written and read for them.
+#ifndef TENSORD_COMPILER_REWRITE_EMBEDDING_SUM_H_
+#define TENSORD_COMPILER_REWRITE_EMBEDDING_SUM_H_
+
+#include "compiler/import/graph.h"
+#include "tensord/v1/artifact.pb.h"
+
+namespace tensord::compiler {
+
+// The number of sums that were joined with an embedding's gradient.
+int AddEmbeddings(const v1::Target& target, Graph* graph);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_REWRITE_EMBEDDING_SUM_H_
