@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from unittest import mock
 
 import model_check
 import models
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from tensord import graph_passes
+from tensord.graph_passes import calls
+from torch import Tensor, fx, nn
 
 _BFLOAT16 = 2.0**-8  # the error of one rounding
 
@@ -93,6 +96,27 @@ def _bottlenecks(images: int, pixels: int, training: bool) -> None:
         assert error < 1.5 * usual + 1e-3, f"{error:.2e} off, eager {usual:.2e}"
 
 
+def _attention(name: str) -> None:
+    """Attention without masks, however this torch and these transformers spell them: causal masks
+    and those that mask nothing depend on no input."""
+    model, inputs = models.build(name)
+    inputs.pop("attention_mask", None)
+    model.set_attn_implementation("sdpa")
+    modules = []
+
+    def run(module: fx.GraphModule, off: Container[str] = ()) -> graph_passes.Before:
+        modules.append(module)
+        return original(module, off)
+
+    original = graph_passes.run
+    with mock.patch.object(graph_passes, "run", run):
+        torch.compile(model, backend="tensord")(**inputs)
+    nodes = [node for module in modules for node in module.graph.nodes]
+    found = [n for n in nodes if calls.name_of(n) == "scaled_dot_product_attention"]
+    masked = [n for n in found if calls.argument(n, 3, "attn_mask") is not None]
+    assert found and not masked, f"{len(masked)} of {len(found)} attentions have a mask"
+
+
 def checks() -> list[tuple[str, Callable[[], None]]]:
     """Training and inference of each; the ends of models on a GPU."""
     kinds = {"training": model_check.check_training, "inference": model_check.check_inference}
@@ -109,4 +133,6 @@ def checks() -> list[tuple[str, Callable[[], None]]]:
         for rows, classes, biased in ((2051, 50257, False), (4096, 30522, True)):
             name = f"logits-{rows}x{classes}"
             found.append((name, functools.partial(_odd_vocabulary, rows, classes, biased)))
+        for model in ("bert", "gpt2", "llama"):
+            found.append((f"attention-{model}", functools.partial(_attention, model)))
     return found
