@@ -169,10 +169,11 @@ class LtProduct {
   bool Choose(LtHandle handle, uint32_t sm) {
     std::vector<LtHeuristic> found = Search(handle, kMaxWorkspace);
     if (found.empty()) return false;
-    // Its first choice, and all that take no workspace.
-    std::vector<LtHeuristic> offered = Search(handle, 0);
     const size_t first_bytes = found.front().workspace_bytes;
     const bool only_counts = first_bytes > 0 && first_bytes <= kCounterBytes;
+    // Its first choice, and all that take no workspace.
+    std::vector<LtHeuristic> offered;
+    if (only_counts || MayChooseAnother(sm)) offered = Search(handle, 0);
     if (offered.empty() || !only_counts) offered.insert(offered.begin(), found.front());
     std::vector<OfferedAlgorithm> described;
     for (const LtHeuristic& algorithm : offered) described.push_back(Describe(algorithm));

@@ -46,12 +46,14 @@ double CostOf(const OfferedAlgorithm& a, int64_t depth) {
 
 }  // namespace
 
+bool MayChooseAnother(uint32_t sm) { return sm == kHopper; }
+
 size_t ChooseAlgorithm(std::span<const OfferedAlgorithm> offered, int64_t depth, uint32_t sm) {
   const OfferedAlgorithm& first = offered.front();
   auto is_known = [](const OfferedAlgorithm& a) {
     return a.family == kHopperFamily && a.waves > 0;
   };
-  if (sm != kHopper || !is_known(first)) return 0;
+  if (!MayChooseAnother(sm) || !is_known(first)) return 0;
   auto is_candidate = [&](const OfferedAlgorithm& a) {
     if (!is_known(a) || IsLarge(a) || a.split > 1) return false;
     if (a.tile == kSingleRound) return a.waves > kLeastRound && a.waves < kMostRound;

@@ -17,6 +17,9 @@ struct OfferedAlgorithm {
   float waves = 0;     // tiles of the result for each multiprocessor
 };
 
+// Whether on devices of `sm` another one than the library's first choice may be taken.
+bool MayChooseAnother(uint32_t sm);
+
 // The number of the one to take for a product of that depth (k) on devices of `sm`. The first of
 // `offered`, of which there is one at least, is what the library itself would take.
 size_t ChooseAlgorithm(std::span<const OfferedAlgorithm> offered, int64_t depth, uint32_t sm);

@@ -13,15 +13,16 @@ program, which is compiled then; it also serves the calls after it.
 from __future__ import annotations
 
 import copy
-import functools
+import os
 import re
+import threading
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
-from . import fallback, torch_compat
+from . import fallback, garbage, torch_compat
 from .added_calls import add_call, fake_mode_of
 from .counters import STATS
 
@@ -49,6 +50,17 @@ _LINEAR = (
     _aten.view.default,
 )
 
+# Held while the program for a backward call with all gradients is compiled.
+_COMPILING = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _COMPILING
+    _COMPILING = threading.Lock()  # a thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
 
 class AbsentGradients:
     """Of one captured graph: its backward without the gradients that do not come."""
@@ -63,7 +75,6 @@ class AbsentGradients:
         if not self._takes_none:
             return forward
 
-        @functools.wraps(forward)
         def call(*arguments: Any) -> Any:
             others = () if self._node_type else _node_types(arguments)
             results = forward(*arguments)
@@ -90,13 +101,15 @@ class AbsentGradients:
         """Compiles a backward graph of AOTAutograd's; where gradients of it are likely to be
         absent, without them."""
         tangents = _tangents(module)
-        absent = _expected(tangents) if torch_compat.gradients_may_be_absent() else ()
-        if not absent:
+        absent = _expected(tangents)
+        if not absent or not torch_compat.gradients_may_be_absent(len(tangents)):
             return compile_graph(module)
+        torch_compat.make_zeros_for_compiled_autograd()
         whole = copy.deepcopy(module.graph)
 
         def compile_whole() -> Boxed:
-            return compile_graph(fx.GraphModule(module, whole))
+            with garbage.waits():
+                return compile_graph(fx.GraphModule(module, whole))
 
         try:
             without(module, absent)
@@ -127,7 +140,7 @@ class _Backward:
         self._tangents = tangents
         self._absent = absent
         self._expected = expected
-        self._compile_whole = compile_whole
+        self._compile_whole: Callable[[], Boxed] | None = compile_whole
         self._whole: Boxed | None = None
 
     def callable(self) -> Boxed:
@@ -135,17 +148,24 @@ class _Backward:
 
         def call(arguments: list[Any]) -> Any:
             as_expected = all(arguments[i] is None for i in self._absent)
+            # Others may be missing as well: of a second loss that nothing was done with.
             for i, like in self._tangents.items():
                 if arguments[i] is None and not (as_expected and i in self._absent):
                     arguments[i] = _zeros(like)
             if as_expected:
                 return self._expected(arguments)
-            if self._whole is None:  # threads that come here at once are answered alike
-                self._whole = self._compile_whole()
-            return self._whole(arguments)
+            return (self._whole or self._get_whole())(arguments)
 
         call._boxed_call = True  # type: ignore[attr-defined]
         return call
+
+    def _get_whole(self) -> Boxed:
+        with _COMPILING:
+            if self._whole is None:
+                assert self._compile_whole is not None
+                self._whole = self._compile_whole()
+                self._compile_whole = None  # and the graph that it holds
+            return self._whole
 
 
 def _zeros(like: torch.Tensor) -> torch.Tensor:

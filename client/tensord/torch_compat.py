@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -171,29 +172,55 @@ def lower_backward_early() -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
-def gradients_may_be_absent() -> bool:
-    """True when the backward graph under way can be called with None for a gradient: AOTAutograd
-    takes no subclasses of tensors apart in it. 2.11 to 2.13: None is passed on as it is."""
+def gradients_may_be_absent(count: int) -> bool:
+    """True when the backward graph under way, which takes `count` gradients, can be called with
+    None for one: 2.11 to 2.13 pass None on as it is, where AOTAutograd takes no subclasses of
+    tensors apart."""
     context = torch._guards.TracingContext.try_get()
     metadata = getattr(context, "fw_metadata", None)
-    kinds = getattr(metadata, "subclass_tangent_meta", None)
-    return kinds is not None and all(type(kind).__name__ == "PlainTensorMeta" for kind in kinds)
+    kinds = getattr(metadata, "subclass_tangent_meta", None) or ()
+    return len(kinds) == count and all(type(kind).__name__ == "PlainTensorMeta" for kind in kinds)
 
 
 def backward_node(tensor: Any) -> Any:
-    """The autograd node of a graph that AOTAutograd compiled, where the tensor is its result."""
+    """The autograd node of a graph that AOTAutograd compiled, where the tensor is its result and
+    the graph takes no subclasses of tensors; else None."""
     node = getattr(tensor, "grad_fn", None)
-    return node if type(node).__name__ == "CompiledFunctionBackward" else None
+    if type(node).__name__ != "CompiledFunctionBackward":
+        return None
+    function = getattr(type(node), "_forward_cls", None)
+    return node if getattr(function, "maybe_subclass_metadata", function) is None else None
+
+
+# Nodes whose backward is called with None, while they live: number to weak reference. Each change
+# is one operation of a dict, for they go in any thread.
+_WITHOUT_ZEROS: dict[int, weakref.ref[Any]] = {}
 
 
 def make_no_zeros(node: Any) -> None:
-    """Has autograd call such a node's backward with None for a gradient that does not come.
+    """Has autograd call such a node's backward with None for a gradient that does not come."""
+    node.materialize_grads = False
+    key = id(node)
+    _WITHOUT_ZEROS[key] = weakref.ref(node, lambda _: _WITHOUT_ZEROS.pop(key, None))
 
-    Not where compiled autograd is on, which traces that backward with its own arguments.
-    """
-    compiled = torch._dynamo.compiled_autograd.compiled_autograd_enabled
-    if not (compiled or torch._dynamo.config.compiled_autograd):
-        node.materialize_grads = False
+
+def make_zeros_for_compiled_autograd() -> None:
+    """From now on compiled autograd, which traces AOTAutograd's own backward, gets zeros again."""
+    from torch._dynamo.compiled_autograd import AutogradCompilerInstance as Tracer
+
+    begin = Tracer.begin_capture
+    if getattr(begin, "_makes_zeros", False):
+        return
+
+    @functools.wraps(begin)
+    def begin_capture(*arguments: Any, **named: Any) -> Any:
+        for reference in list(_WITHOUT_ZEROS.values()):
+            if (node := reference()) is not None:
+                node.materialize_grads = True
+        return begin(*arguments, **named)
+
+    begin_capture._makes_zeros = True  # type: ignore[attr-defined]
+    Tracer.begin_capture = begin_capture  # type: ignore[method-assign]
 
 
 # The orders in which torch itself tries its attention kernels: SDPBackend's numbers.

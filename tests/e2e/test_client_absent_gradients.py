@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -156,11 +159,51 @@ def test_backward_twice(tensord_daemon):
         torch.testing.assert_close(x.grad, 2 * once)
 
 
-def test_under_compiled_autograd(tensord_daemon):
+@pytest.mark.parametrize("forward_too", [False, True])
+def test_under_compiled_autograd(tensord_daemon, forward_too):
     function = _compiled()
-    expected = _gradients(_classify, LOSS)
-    with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager")):
-        torch.testing.assert_close(_gradients(function, LOSS), expected)
+
+    def enabled() -> Any:
+        return torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager"))
+
+    for name in ("loss", "all", "loss"):
+        x, weight, labels = _arguments()
+        with enabled() if forward_too else contextlib.nullcontext():
+            results = USES[name](*function(x, weight, labels))
+        with enabled():
+            results.backward()
+        torch.testing.assert_close([x.grad, weight.grad], _gradients(_classify, USES[name]))
+        _expect(function, USES[name])  # and without
+
+
+def test_subclasses_of_tensors_are_left_alone(daemon, monkeypatch):
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    monkeypatch.setenv("TENSORD_STRICT", "0")
+    function = torch.compile(lambda x: (x.exp().sum(), x.sin()), backend="tensord", dynamic=False)
+    x = TwoTensor(torch.randn(3), torch.randn(3)).requires_grad_()
+    with pytest.raises(RuntimeError, match="subclass"):  # of torch's, with any backend
+        function(x)[0].backward()
+    assert tensord.stats()["gradients_absent"] == 0
+
+
+def test_threads_share_the_program_for_all_gradients(tensord_daemon):
+    function = _compiled()
+    _expect(function, LOSS)
+    all_arguments = [_arguments() for _ in range(4)]
+    begin = threading.Barrier(4)
+
+    def run(arguments: tuple[Tensor, ...]) -> list[Tensor]:
+        loss = USES["all"](*function(*arguments))
+        begin.wait()
+        loss.backward()
+        return [arguments[0].grad, arguments[1].grad]
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(run, all_arguments))
+    for gradients in results:
+        torch.testing.assert_close(gradients, _gradients(_classify, USES["all"]))
+    assert tensord.stats()["graphs"] == 3
 
 
 def test_a_pass_that_fails_leaves_the_whole_graph(daemon, monkeypatch):

@@ -8,17 +8,19 @@
 namespace tensord::testing {
 namespace {
 
-constexpr v1::DType kI64 = v1::DTYPE_INT64, kF32 = v1::DTYPE_FLOAT32, kBF16 = v1::DTYPE_BFLOAT16;
+constexpr v1::DType kI64 = v1::DTYPE_INT64, kI32 = v1::DTYPE_INT32, kF32 = v1::DTYPE_FLOAT32,
+                    kBF16 = v1::DTYPE_BFLOAT16;
 
 struct Case {
   int64_t padding = -1;
   bool embedding_first = false;
   v1::DType dtype = kF32;
+  v1::DType tokens = kI64;
   int alpha = 1;
 };
 
 Ref Gradient(GraphBuilder& g, const Case& c) {
-  const Ref grad = g.Input({2, 3, 4}, c.dtype), tokens = g.Input({2, 3}, kI64);
+  const Ref grad = g.Input({2, 3, 4}, c.dtype), tokens = g.Input({2, 3}, c.tokens);
   return g.Node("aten::embedding_dense_backward", {grad, tokens, 7, c.padding, false},
                 g.Meta({7, 4}, c.dtype));
 }
@@ -47,7 +49,8 @@ TEST_P(EmbeddingSum, SameNumbersInOneTable) {
 
 INSTANTIATE_TEST_SUITE_P(Forms, EmbeddingSum,
                          ::testing::Values(Case{}, Case{.padding = 3},
-                                           Case{.embedding_first = true}, Case{.dtype = kBF16}));
+                                           Case{.embedding_first = true}, Case{.dtype = kBF16},
+                                           Case{.tokens = kI32}));
 
 TEST(EmbeddingSum, WhatIsNoPlainSumStays) {
   GraphBuilder scaled = Sum({.alpha = 2});
