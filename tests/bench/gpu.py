@@ -112,7 +112,7 @@ class Bench:
         entry: dict[str, Any] = {"name": name}
         self.data.setdefault(group, []).append(entry)
         if self.budget.over():
-            entry["skipped"] = "no time left"
+            entry["skipped"] = gpu_report.NO_TIME
             yield None
             return
         start = time.monotonic()
@@ -278,7 +278,7 @@ def _model_times(
     entry["ready"] = {}
     for name, told in bench.backends.items():
         if bench.budget.over():
-            entry.setdefault("errors", {})[name] = "no time left"
+            entry.setdefault("errors", {})[name] = gpu_report.NO_TIME
             continue
         with bench.attempt(entry, name):
             before = base()

@@ -19,6 +19,10 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0][:300]}"
 
 
+# What an alternative says that was not begun.
+NO_TIME = "no time left"
+
+
 def failed(data: Any) -> bool:
     """True when anything anywhere failed."""
     if isinstance(data, dict):
@@ -52,7 +56,7 @@ def line(entry: dict[str, Any]) -> str:
     parts = [f"{name} {time_text(entry[name]['median'])}" for name in _ALL if name in entry]
     for when in ("cold", "next"):
         parts += [f"{b}, {when} {time_text(s['first'])}" for b, s in entry.get(when, {}).items()]
-    parts += [f"[{name} failed: {why}]" for name, why in entry.get("errors", {}).items()]
+    parts += [f"[{name}: {why}]" for name, why in entry.get("errors", {}).items()]
     return f"{entry['name']:<52} {'  '.join(parts)}  ({entry.get('seconds', 0)} s)"
 
 
@@ -66,8 +70,13 @@ def _other_runs(data: dict[str, Any]) -> str:
     """Which cases are of another run than the one that the head describes; empty where none are."""
     runs: dict[str, list[str]] = {}
     for group, entries in data.items():
-        for entry in entries if isinstance(entries, list) else []:
-            runs.setdefault(entry.get("run", ""), []).append(f"{entry['name']} ({group})")
+        if not isinstance(entries, list):
+            continue
+        of_group: dict[str, list[str]] = {}
+        for entry in entries:
+            of_group.setdefault(entry.get("run", ""), []).append(f"{entry['name']} ({group})")
+        for run, names in of_group.items():
+            runs.setdefault(run, []).extend(names if len(of_group) > 1 else [f"all {group}"])
     others = [
         f"{r}: {', '.join(names)}" for r, names in runs.items() if r not in ("", _run_of(data))
     ]
@@ -88,7 +97,8 @@ def _with_profiler(data: dict[str, Any]) -> str:
 def _cell(entry: dict[str, Any], name: str) -> str:
     if name in entry:
         return spread(entry[name])
-    return "failed" if name in entry.get("errors", {}) else ""
+    why = entry.get("errors", {}).get(name)
+    return "" if why is None else why if why == NO_TIME else "failed"
 
 
 def _ratio(entry: dict[str, Any], a: str, b: str) -> float | None:
