@@ -120,6 +120,37 @@ def test_loops(devices: list[FakeDevice], step: Callable[..., float], captures: 
     assert sum(device.captures for device in devices) == captures
 
 
+def test_results_beside_the_loss(devices: list[FakeDevice]) -> None:
+    """Backward with and without the gradients of the logits: each is a program with a graph."""
+
+    def classify(model: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = model(x)
+        return logits.logsumexp(-1).mean(), logits
+
+    data = torch.randn(24, 16, 12)
+    curves = []
+    for graphs in (True, False):
+        model, losses = _model(), []
+        run = classify
+        if graphs:
+            run = torch.compile(classify, backend="tensord", mode="reduce-overhead", dynamic=False)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for i, x in enumerate(data):
+            optimizer.zero_grad()
+            loss, logits = run(model, x)
+            if i // 6 % 2:
+                loss = loss + 0.1 * logits.square().mean()
+            loss.backward()
+            losses.append(loss.item())
+            optimizer.step()
+            del loss, logits  # what is held is captured anew
+        curves.append((torch.tensor(losses), *(p.detach().clone() for p in model.parameters())))
+    torch.testing.assert_close(*curves, rtol=1e-3, atol=1e-4)
+    stats = tensord.stats()
+    assert (stats["graphs"], stats["gradients_absent"], stats["cuda_graphs"]) == (3, 1, 3), stats
+    assert not stats["cuda_graph_reasons"]
+
+
 def test_shapes_come_and_go(devices: list[FakeDevice]) -> None:
     run = torch.compile(
         lambda x: x.softmax(-1).cumsum(0) * 2, backend="tensord", mode="reduce-overhead",
