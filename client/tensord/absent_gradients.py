@@ -114,7 +114,7 @@ class AbsentGradients:
         try:
             without(module, absent)
         except Exception as error:
-            fallback.note(error, "a pass over the backward graph")
+            fallback.note(error, "a pass over the backward graph", "is left out")
             return compile_whole()
         STATS.add("gradients_absent", len(absent))
         self._takes_none = True

@@ -95,7 +95,7 @@ def _improve(module: fx.GraphModule, off: Container[str]) -> graph_passes.Before
     try:
         return graph_passes.run(module, off)
     except Exception as error:
-        fallback.note(error, "a pass over the captured graph")
+        fallback.note(error, "a pass over the captured graph", "is left out")
         return graph_passes.Before()
 
 

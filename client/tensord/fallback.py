@@ -27,10 +27,10 @@ def strict() -> bool:
     return os.environ.get("TENSORD_STRICT", "0") == "1"
 
 
-def note(error: BaseException, what: str) -> None:
+def note(error: BaseException, what: str, outcome: str = "runs in eager") -> None:
     """Counts a fallback and warns once per reason; raises instead when strict.
 
-    what: the thing that runs in eager, for the message ("the forward graph").
+    what: the thing that failed, for the message ("the forward graph"). outcome: what comes of it.
     """
     known = error if isinstance(error, TensordError) else None
     if known is None:
@@ -39,7 +39,7 @@ def note(error: BaseException, what: str) -> None:
     if strict():
         raise known
     STATS.add_fallback(known.reason)
-    message = f"tensord: {what} runs in eager: {known.reason}: {known} ({known.advice})"
+    message = f"tensord: {what} {outcome}: {known.reason}: {known} ({known.advice})"
     if known.reason in _said:
         log.debug(message)
         return

@@ -65,7 +65,7 @@ def _subexpressions_merged(joint: fx.GraphModule) -> contextlib.AbstractContextM
     try:
         merged = common_subexpressions.run(joint) is not None
     except Exception as error:
-        fallback.note(error, "a pass over the joint graph")
+        fallback.note(error, "a pass over the joint graph", "is left out")
         merged = False
     return torch_compat.keep_subexpressions() if merged else contextlib.nullcontext()
 
@@ -81,7 +81,7 @@ def _run(
     try:
         count = rewrite(joint)
     except Exception as error:
-        fallback.note(error, "a pass over the joint graph")
+        fallback.note(error, "a pass over the joint graph", "is left out")
         return
     if counter is not None:
         STATS.add(counter, count)
