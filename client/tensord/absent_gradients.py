@@ -24,9 +24,9 @@ from torch import fx
 
 from . import fallback, garbage, torch_compat
 from .added_calls import add_call, fake_mode_of
+from .compiled import Boxed
 from .counters import STATS
-
-Boxed = Callable[[list[Any]], Any]
+from .cuda_graph_memory import place_like
 
 _aten = torch.ops.aten
 # AOTAutograd's names for the gradients that backward gets.
@@ -146,17 +146,17 @@ class _Backward:
     def callable(self) -> Boxed:
         """Takes AOTAutograd's boxed list of arguments."""
 
+        @torch_compat.takes_list
         def call(arguments: list[Any]) -> Any:
             as_expected = all(arguments[i] is None for i in self._absent)
             # Others may be missing as well: of a second loss that nothing was done with.
             for i, like in self._tangents.items():
                 if arguments[i] is None and not (as_expected and i in self._absent):
-                    arguments[i] = _zeros(like)
+                    arguments[i] = place_like(like).zero_()
             if as_expected:
                 return self._expected(arguments)
             return (self._whole or self._get_whole())(arguments)
 
-        call._boxed_call = True  # type: ignore[attr-defined]
         return call
 
     def _get_whole(self) -> Boxed:
@@ -166,12 +166,6 @@ class _Backward:
                 self._whole = self._compile_whole()
                 self._compile_whole = None  # and the graph that it holds
             return self._whole
-
-
-def _zeros(like: torch.Tensor) -> torch.Tensor:
-    return torch.empty_strided(
-        like.shape, like.stride(), dtype=like.dtype, device=like.device
-    ).zero_()
 
 
 def _tangents(module: fx.GraphModule) -> dict[int, torch.Tensor]:

@@ -53,13 +53,7 @@ class CompiledGraph:
     def callable(self) -> Boxed:
         """Takes AOTAutograd's boxed list of arguments and returns the list of results."""
 
-        def call(arguments: list[Any]) -> Any:
-            return self._run(arguments)
-
-        # AOTAutograd's mark for this way of calling, on a function: wrappers of Dynamo lose the
-        # attributes of any other callable.
-        call._boxed_call = True  # type: ignore[attr-defined]
-        return call
+        return torch_compat.takes_list(lambda arguments: self._run(arguments))
 
     def _first_call(self, arguments: list[Any]) -> Any:
         if self._lock_pid != os.getpid():  # a thread of the parent may have held it at the fork
@@ -165,11 +159,7 @@ def eager(module: fx.GraphModule) -> Boxed:
     """The module itself as a boxed callable."""
     run = torch_compat.boxed(module)
 
-    def call(arguments: list[Any]) -> Any:
-        return run(arguments)
-
-    call._boxed_call = True  # type: ignore[attr-defined]
-    return call
+    return torch_compat.takes_list(lambda arguments: run(arguments))
 
 
 def load(reply: Any) -> Boxed:

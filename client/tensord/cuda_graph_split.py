@@ -48,6 +48,7 @@ class Cut:
     def callable(self, runs: Sequence[Callable[[list[Any]], Any]]) -> Callable[[list[Any]], Any]:
         """Takes a boxed list of arguments, calls one of `runs` for each part, returns results."""
 
+        @torch_compat.takes_list
         def call(arguments: list[Any]) -> list[Any]:
             values: dict[int, Any] = dict(enumerate(arguments))
             arguments.clear()
@@ -58,7 +59,6 @@ class Cut:
                 values.update(zip(part.gives, run(given), strict=True))
             return [value if i is None else values[i] for i, value in self.results]
 
-        call._boxed_call = True  # type: ignore[attr-defined]
         return call
 
 

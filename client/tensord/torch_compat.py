@@ -9,7 +9,7 @@ import contextlib
 import functools
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -172,13 +172,18 @@ def lower_backward_early() -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
+def _of_forward(name: str) -> Sequence[Any]:
+    """What AOTAutograd notes of the forward graph of the capture under way; nothing where it does
+    not."""
+    context = torch._guards.TracingContext.try_get()
+    return getattr(getattr(context, "fw_metadata", None), name, None) or ()
+
+
 def gradients_may_be_absent(count: int) -> bool:
     """True when the backward graph under way, which takes `count` gradients, can be called with
     None for one: 2.11 to 2.13 pass None on as it is, where AOTAutograd takes no subclasses of
     tensors apart."""
-    context = torch._guards.TracingContext.try_get()
-    metadata = getattr(context, "fw_metadata", None)
-    kinds = getattr(metadata, "subclass_tangent_meta", None) or ()
+    kinds = _of_forward("subclass_tangent_meta")
     return len(kinds) == count and all(type(kind).__name__ == "PlainTensorMeta" for kind in kinds)
 
 
@@ -359,10 +364,14 @@ def fake_mode_of(value: Any) -> contextlib.AbstractContextManager[Any]:
 
 def static_input_indices() -> set[int]:
     """Inputs of the forward or inference graph that keep their address (parameters, buffers)."""
-    context = torch._guards.TracingContext.try_get()
-    metadata = getattr(context, "fw_metadata", None)
-    indices: Iterable[int] = getattr(metadata, "static_input_indices", None) or ()
-    return {index for index in indices if index >= 0}
+    return {index for index in _of_forward("static_input_indices") if index >= 0}
+
+
+def takes_list(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """Marks a function as one that AOTAutograd calls with a list of arguments, which it may empty.
+    On a function: wrappers of Dynamo lose the attributes of any other callable."""
+    call._boxed_call = True  # type: ignore[attr-defined]
+    return call
 
 
 def boxed(module: fx.GraphModule) -> Callable[[list[Any]], Any]:

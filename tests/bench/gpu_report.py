@@ -97,8 +97,8 @@ def _with_profiler(data: dict[str, Any]) -> str:
 def _cell(entry: dict[str, Any], name: str) -> str:
     if name in entry:
         return spread(entry[name])
-    why = entry.get("errors", {}).get(name)
-    return "" if why is None else why if why == NO_TIME else "failed"
+    why = entry.get("errors", {}).get(name, "")
+    return why if why in ("", NO_TIME) else "failed"
 
 
 def _ratio(entry: dict[str, Any], a: str, b: str) -> float | None:

@@ -68,10 +68,10 @@ _ALIASES = {
     "view": "reshape",
 }
 # Before torch 2.13 Dynamo calls some operators as methods: x.__eq__(y), x.__radd__(1).
-_METHODS = {f"__{name.strip('_')}__": name for name in _OPERATORS} | {
-    f"__r{name.strip('_')}__": name for name in _COMMUTATIVE
-}
-_METHODS |= {f"__{name}__": _ALIASES[name] for name in _IN_PLACE_OPERATORS & _ALIASES.keys()}
+_ALIASES |= {f"__{name}__": _ALIASES[name] for name in _IN_PLACE_OPERATORS & _ALIASES.keys()}
+_ALIASES |= {f"__{name.strip('_')}__": name for name in _OPERATORS}
+_ALIASES |= {f"__r{name.strip('_')}__": name for name in _COMMUTATIVE}
+_WRITING_METHODS = frozenset({"__setitem__", *(f"__{name}__" for name in _IN_PLACE_OPERATORS)})
 # Where functions take `inplace`, when it is no keyword.
 _INPLACE = {
     "dropout": 3,
@@ -95,8 +95,7 @@ def name_of(node: Any) -> str:
     if not isinstance(node, fx.Node):
         return ""
     if node.op == "call_method":
-        name = _METHODS.get(node.target, node.target)
-        return _ALIASES.get(name, name)
+        return _ALIASES.get(node.target, node.target)
     if node.op == "call_function":
         try:
             name = _FUNCTIONS.get(node.target, "")
@@ -204,8 +203,7 @@ def written_by(node: fx.Node) -> fx.Node | None:
     """The node whose tensor `node` writes into."""
     if node.op == "call_method":
         name = str(node.target)
-        writes = name.endswith("_") and not name.endswith("__")
-        writes = writes or name == "__setitem__" or _is_in_place_method(name)
+        writes = name in _WRITING_METHODS or (name.endswith("_") and not name.endswith("__"))
     elif node.op == "call_function":
         name = getattr(node.target, "__name__", "")
         in_operator = getattr(operator, name, None) is node.target
@@ -219,10 +217,6 @@ def written_by(node: fx.Node) -> fx.Node | None:
         return None
     first = node.args[0] if node.args else None
     return first if writes and isinstance(first, fx.Node) else None
-
-
-def _is_in_place_method(name: str) -> bool:
-    return name == f"__{name.strip('_')}__" and name.strip("_") in _IN_PLACE_OPERATORS
 
 
 def method(graph: fx.Graph, name: str, *args: Any, **kwargs: Any) -> fx.Node:
