@@ -6,13 +6,18 @@
 #include <map>
 
 namespace tensord::compiler {
+namespace {
 
-bool HasAnySize(const Nest& nest) {
-  return nest.shape == NestShape::kFlat && nest.outer.empty() && nest.inner.size() <= 1 &&
+bool IsPointwise(const Nest& nest) {
+  return nest.shape == NestShape::kFlat && nest.outer.empty() &&
          std::all_of(nest.members.begin(), nest.members.end(), [](const NestMember& m) {
            return m.has_inner && m.position == 1 && m.loops.reductions.empty();
          });
 }
+
+}  // namespace
+
+bool HasAnySize(const Nest& nest) { return IsPointwise(nest) && nest.inner.size() <= 1; }
 
 std::string AlikeText(const Program& program, const Nest& nest) {
   std::map<BufferId, int> numbers;
@@ -38,6 +43,24 @@ std::string AlikeText(const Program& program, const Nest& nest) {
     for (const Store& store : member.loops.stores) {
       absl::StrAppend(&text, store.mode == StoreMode::kAssign ? "store %" : "add %", store.value);
       access(store.buffer, store.index, store.guard);
+    }
+  }
+  return text;
+}
+
+std::string OperationsText(const Nest& nest) {
+  if (!IsPointwise(nest)) return "";
+  std::string text;
+  for (const NestMember& member : nest.members) {
+    Block block = member.loops.block;
+    for (Inst& inst : block.insts) {
+      inst.buffer = 0;
+      inst.index = Expr(0);
+    }
+    absl::StrAppend(&text, ToString(block));
+    for (const Store& store : member.loops.stores) {
+      absl::StrAppend(&text, store.mode == StoreMode::kAssign ? "store %" : "add %", store.value,
+                      "\n");
     }
   }
   return text;

@@ -1,5 +1,6 @@
 // Nests that differ in their buffers and sizes alone, as an optimizer's step over many parameters
-// leaves them: one function can serve them all.
+// leaves them: one function can serve them all. And those that at least compute the same, as the
+// rotations of queries and keys do.
 #ifndef TENSORD_COMPILER_SCHEDULE_ALIKE_H_
 #define TENSORD_COMPILER_SCHEDULE_ALIKE_H_
 
@@ -16,6 +17,11 @@ bool HasAnySize(const Nest& nest);
 // What the nest computes, without its size and with buffers numbered as they occur; equal for nests
 // that one function can serve. Requires: HasAnySize.
 std::string AlikeText(const Program& program, const Nest& nest);
+
+// The operations of a pointwise nest, whatever its sizes and wherever it reads and writes: equal
+// for nests whose kernels take the same registers, so that neither is slower for the other. "" for
+// other nests.
+std::string OperationsText(const Nest& nest);
 
 }  // namespace tensord::compiler
 

@@ -33,8 +33,9 @@ struct DeviceTraits {
   int64_t large_nest_bytes = 4 << 20;
   // Words that a launch passes: one for each buffer of a nest and a few for its sizes.
   size_t most_words = SIZE_MAX;
-  // Nests that are alike share a function: as many of them as there are words for share a launch,
-  // and large ones too, because the machine runs empty at the end of each launch.
+  // Nests that are alike share a function: as many of them as there are words for share a launch.
+  // Large ones share one too, and so do those that at least compute the same, because the machine
+  // runs empty at the end of each launch.
   bool alike_nests_share = false;
   // What nests may leave in memory at a time that run earlier than they must, to share a launch:
   // otherwise the weights of a whole model would be converted before the first product.

@@ -17,7 +17,8 @@ constexpr size_t kWordsOfSizes = 2;
 struct NestFacts {
   int64_t bytes = 0;
   size_t words = 0;
-  std::string alike;  // what it shares with others that one function can serve, or ""
+  std::string alike;       // what it shares with others that one function can serve, or ""
+  std::string operations;  // what it shares with others of any size that compute the same, or ""
   // What it leaves in memory for others within the call. Inputs that it writes have their memory,
   // and outputs are there in the end anyway, when memory is fullest in most calls.
   int64_t results = 0;  // bytes
@@ -41,8 +42,9 @@ NestFacts FactsOf(const Program& program, const Group& group, const DeviceTraits
     const bool has_memory = buffer.kind == BufferKind::kInput || buffer.returned;
     if (!has_memory && group.nest.local.count(id) == 0) facts.results += BufferBytes(buffer);
   }
-  if (device.alike_nests_share && HasAnySize(group.nest)) {
-    facts.alike = AlikeText(program, group.nest);
+  if (device.alike_nests_share) {
+    facts.operations = OperationsText(group.nest);
+    if (HasAnySize(group.nest)) facts.alike = AlikeText(program, group.nest);
   }
   return facts;
 }
@@ -50,16 +52,18 @@ NestFacts FactsOf(const Program& program, const Group& group, const DeviceTraits
 // A launch that is being filled.
 struct Launch {
   size_t words = 0;
-  int64_t bytes = 0;  // of its largest nest
-  std::string alike;  // of all its nests, or ""
+  int64_t bytes = 0;              // of its largest nest
+  std::string alike, operations;  // of all its nests, or ""
 };
 
 bool MayTake(const Launch& launch, size_t nests, const NestFacts& nest,
              const DeviceTraits& device) {
   if (nests == 0 || launch.words + nest.words > device.most_words) return false;
   const bool small = std::max(launch.bytes, nest.bytes) <= device.large_nest_bytes;
-  const bool alike = !nest.alike.empty() && launch.alike == nest.alike;
-  return alike ? small || nest.results == 0 : small && nests < device.most_nests;
+  const bool free = small || nest.results == 0;
+  if (!nest.alike.empty() && launch.alike == nest.alike) return free;
+  const bool same = !nest.operations.empty() && launch.operations == nest.operations;
+  return (same ? free : small) && nests < device.most_nests;
 }
 
 }  // namespace
@@ -100,7 +104,7 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
     } else {
       step = static_cast<int>(schedule.steps.size());
       ahead.push_back(0);
-      launches.push_back({.alike = facts.alike});
+      launches.push_back({.alike = facts.alike, .operations = facts.operations});
       if (group.is_extern) {
         schedule.steps.push_back({group.ops[0]});
       } else {
@@ -113,6 +117,7 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
       launch.words += facts.words;
       launch.bytes = std::max(launch.bytes, facts.bytes);
       if (launch.alike != facts.alike) launch.alike.clear();
+      if (launch.operations != facts.operations) launch.operations.clear();
     }
     for (int op : group.ops) step_of[op] = step;
   }

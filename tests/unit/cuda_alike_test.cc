@@ -135,6 +135,30 @@ TEST(CudaAlike, LargeOnesOfTwoKindsDoNot) {
   EXPECT_EQ(launches.nests, (std::vector<size_t>{2, 2}));
 }
 
+// A row of numbers times each input's rows, as the rotation of queries and of keys, which have
+// fewer heads: no one function serves both.
+GraphBuilder Scaled(const std::vector<Shape>& shapes, bool for_others = false) {
+  GraphBuilder g(kCuda);
+  const Ref scale = g.Input(Shape{shapes[0].back()});
+  std::vector<Ref> inputs;
+  for (const Shape& shape : shapes) inputs.push_back(g.Input(shape));
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const v1::TensorMeta meta = g.Meta(shapes[i]);
+    const Ref result = g.Node("aten::mul.Tensor", {inputs[i], scale}, meta);
+    g.Output(for_others ? g.Node("aten::cumsum", {result, 0}, meta) : result);
+  }
+  return g;
+}
+
+TEST(CudaAlike, LargeOnesThatComputeTheSameShareALaunch) {
+  ExpectPlansAndNumbers(
+      {{"heads", Scaled({{64, 96}, {16, 96}}), Times(2, "elements w4 t256 g1 c0")}});
+  EXPECT_EQ(LaunchesOf(Scaled({{16384, 4096}, {4096, 4096}})).nests, std::vector<size_t>{2});
+  // Where others read it within the call, each would need its memory from the start.
+  const Launches apart = LaunchesOf(Scaled({{16384, 4096}, {4096, 4096}}, true));
+  for (size_t nests : apart.nests) EXPECT_EQ(nests, 1u);
+}
+
 TEST(CudaAlike, ALaunchTakesAsManyAsItHasArgumentsFor) {
   std::vector<Shape> shapes;
   for (int i = 0; i < 300; ++i) shapes.push_back({64, 64 + 4 * (i % 3)});
