@@ -85,14 +85,14 @@ TENSORD_EXPORT size_t tensord_program_released_inputs(const TensordProgram* prog
 
 TENSORD_EXPORT int tensord_program_workspace(const TensordProgram* program,
                                              const TensordValue* inputs, size_t num_inputs,
-                                             int64_t* bytes) {
+                                             int64_t* whole, int64_t* least) {
   using tensord::runtime::Fail;
   return tensord::runtime::Guarded([&]() -> TensordError {
     if (num_inputs != program->inputs.size()) {
       return Fail(TENSORD_INVALID, "the program takes " + std::to_string(program->inputs.size()) +
                                        " inputs, not " + std::to_string(num_inputs));
     }
-    return tensord::runtime::WorkspaceOf(*program, inputs, bytes);
+    return tensord::runtime::WorkspaceOf(*program, inputs, whole, least);
   });
 }
 TENSORD_EXPORT void tensord_lend_workspace(TensordTensor tensor, int64_t bytes) {

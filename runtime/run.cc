@@ -153,16 +153,17 @@ TensordError Run(const TensordProgram& program, TensordValue* inputs, TensordVal
   return code == TENSORD_OK || code == TENSORD_OUT_OF_MEMORY ? code : TENSORD_OPERATOR;
 }
 
-TensordError WorkspaceOf(const TensordProgram& program, const TensordValue* inputs,
-                         int64_t* bytes) {
-  *bytes = 0;
+TensordError WorkspaceOf(const TensordProgram& program, const TensordValue* inputs, int64_t* whole,
+                         int64_t* least) {
+  *whole = *least = 0;
   if (!program.uses_workspace || program.device_type == kTorchCpu) return TENSORD_OK;
   CallLease lease(program);
   CallState& state = *lease;
   std::vector<TensordValue> copy(inputs, inputs + program.inputs.size());
   state.inputs = copy.data();
   TENSORD_TRY(BindInputs(state));
-  *bytes = state.values[program.workspace_bytes] + state.values[program.apart_bytes];
+  *least = state.values[program.workspace_bytes];
+  *whole = *least + state.values[program.apart_bytes];
   return TENSORD_OK;
 }
 

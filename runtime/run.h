@@ -11,7 +11,8 @@ namespace tensord::runtime {
 TensordError Run(const TensordProgram& program, TensordValue* inputs, TensordValue* outputs);
 
 // As tensord_program_workspace.
-TensordError WorkspaceOf(const TensordProgram& program, const TensordValue* inputs, int64_t* bytes);
+TensordError WorkspaceOf(const TensordProgram& program, const TensordValue* inputs, int64_t* whole,
+                         int64_t* least);
 
 }  // namespace tensord::runtime
 

@@ -37,16 +37,18 @@ void DropWorkspace(CallState& state) {
   state.workspace_size = 0;
 }
 
-// The lent one, as the call's own reference; false where there is none or it is too small. One call
-// takes it: another within that call must not write over it.
-bool TakeLentWorkspace(CallState& state, int64_t bytes) {
+// The lent one, as the call's own reference, with room for the blocks too where it has that; false
+// where there is none or it is too small. One call takes it: another within that call must not
+// write over it.
+bool TakeLentWorkspace(CallState& state, int64_t bytes, int64_t apart) {
   const Lent taken = std::exchange(lent, {});
   if (taken.tensor == nullptr || taken.bytes < bytes) return false;
   if (state.torch->new_tensor_handle(taken.tensor, &state.workspace_tensor) != 0) {
     state.workspace_tensor = nullptr;
     return false;
   }
-  state.workspace_size = bytes;
+  state.holds_apart = apart > 0 && taken.bytes - bytes >= apart;
+  state.workspace_size = bytes + (state.holds_apart ? apart : 0);
   return true;
 }
 
@@ -226,7 +228,7 @@ TensordError MakeView(CallState& state, uint32_t buffer, Handle root_tensor, Han
 }
 
 TensordError AllocateWorkspace(CallState& state) {
-  int64_t bytes = state.values[state.program->workspace_bytes];
+  const int64_t bytes = state.values[state.program->workspace_bytes];
   const int64_t apart = state.values[state.program->apart_bytes];
   const int32_t device = state.program->device_type;
   state.holds_apart = false;
@@ -235,11 +237,7 @@ TensordError AllocateWorkspace(CallState& state) {
     DropWorkspace(state);
   }
   bool has_one = state.workspace_tensor != nullptr;
-  if (!has_one && device != kTorchCpu && TakeLentWorkspace(state, bytes + apart)) {
-    has_one = true;
-    bytes += apart;
-    state.holds_apart = apart > 0;
-  }
+  if (!has_one && device != kTorchCpu) has_one = TakeLentWorkspace(state, bytes, apart);
   if (!has_one) {
     // torch's allocator for the device aligns enough, and rounds up what is a byte too long.
     const int64_t padding = device == kTorchCpu ? kAlignment : 0, stride = 1;

@@ -31,7 +31,7 @@ from tensord._bridge_values import (
 )
 from tensord.counters import STATS
 
-_ABI = 5
+_ABI = 6
 _LIBRARY = "libtensord_runtime.so"
 
 CODES = {1: "INVALID", 2: "CORRUPT", 3: "UNAVAILABLE", 4: "OPERATOR", 5: "OUT_OF_MEMORY"}
@@ -109,6 +109,7 @@ class _Library:
             ctypes.c_void_p,
             ctypes.POINTER(Value),
             ctypes.c_size_t,
+            ctypes.POINTER(ctypes.c_int64),
             ctypes.POINTER(ctypes.c_int64),
         ]
         for count in (lib.tensord_program_num_inputs, lib.tensord_program_num_outputs):
@@ -214,18 +215,19 @@ class Program:
             self._native = module.Program(*self._upgrade)
             self._upgrade = None
 
-    def workspace_bytes(self, values: Sequence[Any]) -> int:
-        """What a call with these inputs takes as workspace; 0 on the CPU."""
+    def workspace_bytes(self, values: Sequence[Any]) -> tuple[int, int]:
+        """What a call with these inputs takes as workspace, and what of it is there all the time;
+        0 on the CPU."""
         if self._native is not None:
             return self._native.workspace_bytes(values)
-        result = ctypes.c_int64()
+        whole, least = ctypes.c_int64(), ctypes.c_int64()
         with as_values(values) as inputs:
             code = self._lib.tensord_program_workspace(
-                self._handle, inputs, len(values), ctypes.byref(result)
+                self._handle, inputs, len(values), ctypes.byref(whole), ctypes.byref(least)
             )
         if code:
             raise self._library.error(code)
-        return result.value
+        return whole.value, least.value
 
     def _run(self, values: Sequence[Any], given: Sequence[int]) -> list[Any]:
         outputs = (Value * max(1, self.num_outputs))()
@@ -251,8 +253,8 @@ def _load_native() -> Any:
 
 @contextlib.contextmanager
 def lent_workspace(tensor: torch.Tensor) -> Iterator[None]:
-    """A block whose first call of a CUDA program takes `tensor` (uint8) as its workspace, where
-    that is large enough."""
+    """A block whose first call of a CUDA program takes `tensor` (uint8) as its workspace, for all
+    of it or for what is there all the time, where that is large enough."""
     native = _load_native()
     if native is not None:
         native.lend_workspace(tensor)

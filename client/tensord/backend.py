@@ -173,7 +173,8 @@ def _compile_graph(
             return eager(module)  # only passes inputs through
         if chosen.mode not in options.GRAPHED or exported.cuda_index is None:
             return _send(module, exported, chosen, label, None)
-        plan = cuda_graph_plan.plan_of(module, static, exported.cuda_index)
+        backward = label == "backward"
+        plan = cuda_graph_plan.plan_of(module, static, exported.cuda_index, backward)
         parts = _parts(module, static, plan) if plan.obstacle else None
         if parts is None:
             return _send(module, exported, chosen, label, plan)
@@ -233,7 +234,7 @@ def _send_parts(
     for number, (part, one) in enumerate(zip(cut.parts, exported, strict=True)):
         capture = None
         if not part.obstacle:
-            capture = cuda_graph_plan.plan_of(part.module, part.static, plan.index)
+            capture = cuda_graph_plan.plan_of(part.module, part.static, plan.index, plan.reads_last)
         if one.graph.nodes:
             runs.append(_send(part.module, one, chosen, f"{label}, part {number + 1}", capture))
         else:

@@ -84,7 +84,7 @@ class CompiledGraph:
         run = self._adapted(program)
         if self._graph_plan is not None:
 
-            def workspace(arguments: Sequence[Any]) -> int:
+            def workspace(arguments: Sequence[Any]) -> tuple[int, int]:
                 return program.workspace_bytes(self._inputs(arguments))
 
             run = cuda_graphs.GraphedProgram(run, self._graph_plan, workspace=workspace)

@@ -31,6 +31,7 @@ _COUNTERS = (
     "cuda_graphs",  # captured
     "cuda_graph_replays",
     "cuda_graph_cuts",  # graphs cut into programs at what no CUDA graph can hold
+    "cuda_graphs_sharing",  # of them: those that took over the memory of what they read last
     "cuda_graphs_held",  # captured anew because a result was still held at the next call
     "cuda_graphs_evicted",  # given up for newer shapes
     "calls_in_eager",  # single calls that a compiled graph handed to eager

@@ -1,11 +1,9 @@
 """The memory of captured programs: their results, what they read, and what they share.
 
-A graph's results lie in a pool of its own for as long as the graph lives. In a pool that graphs
-share, the results of one would come to lie where another one keeps its temporary tensors, and a
-replay of that one would overwrite results that are still in use: such an order of replays would
-have to be forbidden, and gradients that live until the next forward call would already break it.
-What graphs do share is their workspace, which holds nothing between replays: one per stream, on
-which replays follow each other.
+A graph's results keep their memory for as long as the graph lives. They lie in a pool of its own,
+or in one that it shares with the graphs whose results it is the last to read (cuda_graph_arena.py).
+All graphs of a stream, on which replays follow each other, share their workspace, which holds
+nothing between replays.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from typing import Any
 import torch
 
 from . import torch_compat
+from .cuda_graph_arena import Arena, Loan, Place, Sharing
 
 _WORKSPACE_UNIT = 2 << 20
 
@@ -60,10 +59,18 @@ class Captured:
     workspace: torch.Tensor | None
     # The one that it is replayed on: what is in flight on another might still use its memory.
     stream: int | None
+    sharing: Sharing = field(default_factory=Sharing)
     outputs: list[Output] = field(default_factory=list)
+    # Where the results lie. Not its own any more where a later graph uses the memory again.
     storages: list[torch.UntypedStorage] = field(default_factory=list)
-    # What the last replay handed out, by storage.
-    handed: list[Any] = field(default_factory=list)
+    # What the last replay handed out: references to storages over each of those.
+    handed: list[list[Any]] = field(default_factory=list)
+    # The pool, its number there, how much of what is freed there it may write over, and which of
+    # its arguments it is the last to read.
+    arena: Arena = field(init=False)
+    number: int = 0
+    reused: int = 0
+    loan: Loan | None = None
 
     def fits(self, arguments: Sequence[Any], stream: int | None) -> bool:
         """True when the fixed arguments lie where the graph reads them."""
@@ -74,7 +81,18 @@ class Captured:
 
     def held(self) -> set[int]:
         """Storages whose tensors are still used from the last replay."""
-        return {i for i, ref in enumerate(self.handed) if ref is not None and not ref.expired()}
+        return {i for i in range(len(self.handed)) if self.users(i)}
+
+    def users(self, number: int) -> int:
+        """How many storages over one of its own are in use."""
+        return sum(not reference.expired() for reference in self.handed[number])
+
+    def lend(self, number: int) -> torch.UntypedStorage:
+        """One more storage over one of its own, which counts as handed out."""
+        storage = torch_compat.storage_over(self.storages[number])
+        used = [reference for reference in self.handed[number] if not reference.expired()]
+        self.handed[number] = [*used, torch_compat.storage_reference(storage)]
+        return storage
 
     def outdated(self) -> bool:
         """True when it reads memory of a graph that is gone, so that it will hardly fit again."""
@@ -93,8 +111,9 @@ class Captured:
             torch._foreach_copy_(*map(list, zip(*plain, strict=True)), non_blocking=True)
 
 
-# Storages of live graphs' results, address to graph: what lies there keeps its address.
-_GRAPH_MEMORY: dict[int, int] = {}
+# Storages of live graphs' results, address to graph: what lies there keeps its address. Of graphs
+# that share memory it is the first.
+_GRAPH_MEMORY: dict[int, weakref.ref[Captured]] = {}
 # Graphs that were given up while their results were still held; freed once those are gone. Graphs
 # are given up by the garbage collector too, at any moment and in any thread, so whatever changes
 # these two is one operation of a dict.
@@ -106,18 +125,32 @@ def is_graph_memory(address: int) -> bool:
     return address in _GRAPH_MEMORY
 
 
+def owner_of(tensor: torch.Tensor) -> Place | None:
+    """The live graph that handed out a tensor, and the number of the storage there."""
+    storage = tensor.untyped_storage()
+    reference = _GRAPH_MEMORY.get(storage.data_ptr())
+    captured = reference() if reference is not None else None
+    if captured is None:
+        return None
+    mine = torch_compat.storage_reference(storage)
+    numbers = (number for number, handed in enumerate(captured.handed) if mine in handed)
+    return next(((reference, number) for number in numbers), None)
+
+
 def adopt(captured: Captured) -> None:
     """From now on the graph's results count as memory that keeps its address."""
+    reference = weakref.ref(captured)
     for storage in captured.storages:
         if address := storage.data_ptr():
-            _GRAPH_MEMORY[address] = id(captured)
+            _GRAPH_MEMORY.setdefault(address, reference)
 
 
 def give_up(captured: Captured) -> None:
     """Drops a graph, once nothing that it handed out is held any more."""
     for storage in captured.storages:
         address = storage.data_ptr()
-        if _GRAPH_MEMORY.get(address) == id(captured):
+        reference = _GRAPH_MEMORY.get(address)
+        if reference is not None and reference() is captured:
             _GRAPH_MEMORY.pop(address, None)
     _GIVEN_UP[id(captured)] = captured
     free_given_up()
@@ -179,16 +212,24 @@ def copy_into(place: torch.Tensor, tensor: torch.Tensor) -> None:
     place.copy_(tensor, non_blocking=True)
 
 
-def describe(
-    captured: Captured, inputs: Sequence[Any], results: Sequence[Any], copied: set[int]
-) -> None:
-    """Notes how to make each result again after a replay; `copied`: numbers of those that are
-    handed out as copies."""
-    owners = {
-        argument.untyped_storage().data_ptr(): i
+# Of the storages of a program's inputs: address to number of the input and its offset, in bytes.
+Origins = dict[int, tuple[int, int]]
+
+
+def origins_of(inputs: Sequence[Any]) -> Origins:
+    """Where a program's inputs lie."""
+    return {
+        argument.untyped_storage().data_ptr(): (i, _offset_bytes(argument))
         for i, argument in enumerate(inputs)
         if isinstance(argument, torch.Tensor) and argument.numel()
     }
+
+
+def describe(
+    captured: Captured, origins: Origins, results: Sequence[Any], copied: set[int]
+) -> None:
+    """Notes how to make each result again after a replay; `copied`: numbers of those that are
+    handed out as copies."""
     numbers: dict[int, int] = {}
     for number, result in enumerate(results):
         if not isinstance(result, torch.Tensor):
@@ -202,10 +243,10 @@ def describe(
             stride=result.stride(),
             copied=number in copied,
         )
-        if result.numel() and storage.data_ptr() in owners:
-            output.argument = owners[storage.data_ptr()]
+        if result.numel() and storage.data_ptr() in origins:
+            output.argument, offset = origins[storage.data_ptr()]
             # Relative to the argument, which may lie elsewhere next time.
-            output.offset = _offset_bytes(result) - _offset_bytes(inputs[output.argument])
+            output.offset = _offset_bytes(result) - offset
         else:
             output.storage = numbers.setdefault(storage.data_ptr(), len(numbers))
             if output.storage == len(captured.storages):
@@ -232,7 +273,7 @@ def results_of(captured: Captured, arguments: Sequence[Any]) -> list[Any]:
             copy_into(copy, tensor)
             tensor = copy
         results.append(tensor)
-    captured.handed = [torch_compat.storage_reference(storage) for storage in lent]
+    captured.handed = [[torch_compat.storage_reference(storage)] for storage in lent]
     return results
 
 

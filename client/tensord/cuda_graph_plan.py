@@ -23,7 +23,8 @@ class Plan:
     static: arguments that keep their address. written: arguments that the program writes into.
     keyed: arguments whose sizes or value may differ from call to call. unread: arguments that are
     handed through, if anything. obstacle: why it cannot be captured; "" when nothing is known
-    against it. index: the device.
+    against it. index: the device. reads_last: it is probably the last to read what other programs
+    return, as backward is.
     """
 
     static: frozenset[int]
@@ -32,9 +33,12 @@ class Plan:
     obstacle: str = ""
     index: int = 0
     unread: frozenset[int] = frozenset()
+    reads_last: bool = False
 
 
-def plan_of(module: fx.GraphModule, static: Iterable[int], index: int = 0) -> Plan:
+def plan_of(
+    module: fx.GraphModule, static: Iterable[int], index: int = 0, reads_last: bool = False
+) -> Plan:
     """Reads an AOTAutograd graph whose nodes carry fake values in meta["val"]."""
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     number = {node: i for i, node in enumerate(placeholders)}
@@ -57,6 +61,7 @@ def plan_of(module: fx.GraphModule, static: Iterable[int], index: int = 0) -> Pl
         next(filter(None, map(obstacle, nodes)), ""),
         index,
         frozenset(unread),
+        reads_last,
     )
 
 

@@ -10,7 +10,8 @@ the same memory at each replay, and all of this is about that:
   While one of them is alive the graph is not replayed. A result that is still held at the next call
   (a loss in a list, accumulated gradients) makes the program be captured anew, and from then on is
   given out as a copy.
-- A graph's memory for results is its own, its workspace is shared (cuda_graph_memory.py).
+- What graphs share: their workspace (cuda_graph_memory.py), and the memory of results that another
+  graph was the last to read (cuda_graph_arena.py).
 - Random numbers: torch registers its generator with each capture, so a replay draws new ones, and
   torch.manual_seed determines them.
 
@@ -32,8 +33,9 @@ from typing import Any, Protocol
 
 import torch
 
-from . import torch_compat
+from . import cuda_graph_arena, torch_compat
 from .counters import STATS
+from .cuda_graph_arena import Arena, Place, Sharing
 from .cuda_graph_memory import (
     CAPTURE,
     Captured,
@@ -45,6 +47,8 @@ from .cuda_graph_memory import (
     give_up,
     is_graph_memory,
     lent,
+    origins_of,
+    owner_of,
     place_like,
     results_of,
 )
@@ -70,8 +74,13 @@ _MAX_KNOWN = 1024
 class Device(Protocol):
     """What captures and replays; CUDA, or a stand-in for tests."""
 
-    def capture(self, run: Callable[[], list[Any]]) -> tuple[Any, list[Any]]:
-        """A graph with a method replay() of what `run` does, and run's results in its memory."""
+    def pool(self) -> Any:
+        """Memory that captures may share."""
+        ...
+
+    def capture(self, run: Boxed, inputs: list[Any], pool: Any) -> tuple[Any, list[Any]]:
+        """A graph with a method replay() of what `run` does with `inputs`, which it empties, and
+        its results, which lie in the pool. What dies meanwhile is memory for what is made later."""
         ...
 
     def stream(self) -> int | None:
@@ -94,9 +103,12 @@ class CudaDevice:
     def __init__(self, index: int) -> None:
         self._index = index
 
-    def capture(self, run: Callable[[], list[Any]]) -> tuple[Any, list[Any]]:
+    def pool(self) -> Any:
+        return torch.cuda.graph_pool_handle()
+
+    def capture(self, run: Boxed, inputs: list[Any], pool: Any) -> tuple[Any, list[Any]]:
         with torch.cuda.device(self._index):
-            graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
+            graph = torch.cuda.CUDAGraph()
             before = torch.cuda.current_stream()
             key = self._index, before.cuda_stream
             if key not in _capture_streams:
@@ -108,7 +120,7 @@ class CudaDevice:
             )
             try:
                 with capturing:
-                    results = run()
+                    results = run(inputs)
             except BaseException:
                 torch.cuda.set_stream(before)  # torch leaves its own when a capture fails
                 torch_compat.end_broken_capture(self._index, pool)
@@ -156,6 +168,7 @@ class _Shape:
     variants: list[Captured] = field(default_factory=list)
     # Results that were held across calls, by their number.
     copied: set[int] = field(default_factory=set)
+    sharing: Sharing = field(default_factory=Sharing)
     given_up: bool = False
 
     def drop(self) -> None:
@@ -175,7 +188,8 @@ def _drop_all(shapes: _Shapes) -> None:
 class GraphedProgram:
     """A program that is captured once it is warm. Called as the program is.
 
-    workspace: the bytes that a call with given arguments takes from a lent workspace.
+    workspace: the bytes that a call with given arguments takes from a lent workspace if it can, and
+    those that it must have there.
     """
 
     def __init__(
@@ -183,12 +197,12 @@ class GraphedProgram:
         program: Boxed,
         plan: Plan,
         device: Device | None = None,
-        workspace: Callable[[Sequence[Any]], int] | None = None,
+        workspace: Callable[[Sequence[Any]], tuple[int, int]] | None = None,
     ) -> None:
         self._program = program
         self._plan = plan
         self._device = device or CudaDevice(plan.index)
-        self._workspace = workspace or (lambda arguments: 0)
+        self._workspace = workspace or (lambda arguments: (0, 0))
         self._busy = threading.Lock()
         self._shapes: _Shapes = OrderedDict()
         self._evicted = 0
@@ -217,18 +231,19 @@ class GraphedProgram:
             return self._program(arguments)
         if shape.calls < WARM_UP:
             shape.calls += 1
-            size = self._workspace(arguments)
+            whole, least = self._workspace(arguments)
+            # Backward is going to have the memory of what forward saved for all else.
+            size = least if self._plan.reads_last else whole
             _WORKSPACES.want((self._plan.index, stream), size)
             return self._program(arguments)
         captured = next((c for c in shape.variants if c.fits(arguments, stream)), None)
-        if captured is not None and (held := captured.held()):
-            self._learn(shape, captured, held)
+        if captured is not None and not self._is_free(shape, captured):
             captured = None
         if captured is None:
             captured = self._new(shape, arguments, stream)
             if captured is None:
                 return self._program(arguments)
-        return self._replay(captured, arguments)
+        return self._replay(shape, captured, arguments)
 
     # -- shapes ---------------------------------------------------------------------------------
 
@@ -261,14 +276,26 @@ class GraphedProgram:
         kept[0].calls = kept[0].captures = 0
         return True
 
-    def _learn(self, shape: _Shape, captured: Captured, held: set[int]) -> None:
-        """Results that are held across calls will be copies, and the graph is captured anew."""
+    def _is_free(self, shape: _Shape, captured: Captured) -> bool:
+        """True when nothing that the graph may write over is in use; else it is captured anew."""
+        held, behind = captured.held(), captured.arena.held_behind(captured)
+        if not held and not behind:
+            return True
         STATS.add("cuda_graphs_held")
-        shape.learned += 1
+        if held:  # such results will be copies
+            shape.learned += 1
+            for number, output in enumerate(captured.outputs):
+                if output.storage in held or shape.learned >= _MAX_LEARNED:
+                    shape.copied.add(number)
+        for later in behind:  # such graphs will have memory of their own
+            later.sharing.allowed = False
+        self._drop(shape, captured)
+        return False
+
+    @staticmethod
+    def _drop(shape: _Shape, captured: Captured) -> None:
+        """Gives up a graph that another one replaces."""
         shape.captures -= 1
-        for number, output in enumerate(captured.outputs):
-            if output.storage in held or shape.learned >= _MAX_LEARNED:
-                shape.copied.add(number)
         shape.variants.remove(captured)
         give_up(captured)
 
@@ -277,9 +304,7 @@ class GraphedProgram:
     def _new(self, shape: _Shape, arguments: Sequence[Any], stream: int) -> Captured | None:
         """One more graph for a shape; None when there can or should be none now."""
         for outdated in [c for c in shape.variants if c.outdated()]:
-            shape.variants.remove(outdated)
-            shape.captures -= 1
-            give_up(outdated)
+            self._drop(shape, outdated)
         if shape.captures >= MAX_VARIANTS:
             return self._never(shape, "addresses change at every call")
         if not shape.variants and not self._make_room():
@@ -305,41 +330,79 @@ class GraphedProgram:
         shape.drop()
         refuse(reason)
 
-    def _capture(self, shape: _Shape, arguments: Sequence[Any], stream: int) -> Captured:
-        fixed, borrowed, places = [], set(), {}
-        for i, argument in enumerate(arguments):
-            if not isinstance(argument, torch.Tensor) or i in self._plan.unread:
-                continue
-            address = argument.untyped_storage().data_ptr()
-            if i in self._plan.static:
-                fixed.append(i)
-            elif is_graph_memory(address):
-                fixed.append(i)
-                borrowed.add(address)
-            else:
-                places[i] = place_like(argument)
-                copy_into(places[i], argument)  # fails for what overlaps itself
+    def _capture(self, shape: _Shape, arguments: list[Any], stream: int) -> Captured:
+        fixed, borrowed, places = self._places_of(arguments)
         inputs = [places.get(i, argument) for i, argument in enumerate(arguments)]
+        addresses, origins = [arguments[i].data_ptr() for i in fixed], origins_of(inputs)
+        whole, least = self._workspace(inputs)
+        loan = None
+        if shape.sharing.allowed:
+            loan = cuda_graph_arena.borrow(arguments, inputs, borrowed)
         workspace = _WORKSPACES.take(
-            (self._plan.index, stream), self._workspace(inputs), self._device.device()
+            (self._plan.index, stream), whole if loan is None else least, self._device.device()
         )
-
         program = self._program
 
-        def run() -> list[Any]:
+        def run(given: list[Any]) -> list[Any]:
             with lent(workspace):
-                return program(list(inputs))
+                return program(given)
 
-        graph, results = self._device.capture(run)
-        addresses = [arguments[i].data_ptr() for i in fixed]
-        captured = Captured(graph, fixed, addresses, frozenset(borrowed), places, workspace, stream)
-        describe(captured, inputs, results, shape.copied)
+        arena = Arena(self._device.pool()) if loan is None else loan.arena
+        results: list[Any] = []
+        try:
+            graph, results = self._device.capture(run, inputs, arena.pool)
+        finally:
+            taken = loan.settle(arguments, results) if loan is not None else None
+        captured = Captured(
+            graph,
+            fixed,
+            addresses,
+            frozenset(arguments[i].untyped_storage().data_ptr() for i in borrowed),
+            places,
+            workspace,
+            stream,
+            shape.sharing,
+        )
+        if taken is not None:
+            STATS.add("cuda_graphs_sharing")
+            captured.loan = taken
+            for address in taken.addresses():  # no result is a view of these
+                del origins[address]
+        arena.add(captured)
+        describe(captured, origins, results, shape.copied)
         adopt(captured)
         return captured
 
+    def _places_of(
+        self, arguments: Sequence[Any]
+    ) -> tuple[list[int], dict[int, Place | None], dict[int, torch.Tensor]]:
+        """Arguments that are read where they lie; of them those in the memory of graphs, with the
+        result that each is where it may be taken over; places for the others."""
+        fixed: list[int] = []
+        borrowed: dict[int, Place | None] = {}
+        places: dict[int, torch.Tensor] = {}
+        for i, argument in enumerate(arguments):
+            if not isinstance(argument, torch.Tensor) or i in self._plan.unread:
+                continue
+            if i in self._plan.static:
+                fixed.append(i)
+            elif is_graph_memory(argument.untyped_storage().data_ptr()):
+                fixed.append(i)
+                borrowed[i] = None if i in self._plan.written else owner_of(argument)
+            else:
+                places[i] = place_like(argument)
+                copy_into(places[i], argument)  # fails for what overlaps itself
+        return fixed, borrowed, places
+
     # -- replay ---------------------------------------------------------------------------------
 
-    def _replay(self, captured: Captured, arguments: list[Any]) -> list[Any]:
+    def _replay(self, shape: _Shape, captured: Captured, arguments: list[Any]) -> list[Any]:
+        pins = captured.arena.enter(captured, arguments)
+        if pins is None:  # somebody else still reads what it would write over
+            STATS.add("cuda_graphs_held")
+            shape.sharing.allowed = False
+            self._drop(shape, captured)
+            return self._program(arguments)
         captured.fill(arguments)
         captured.graph.replay()
         for i in self._plan.written:

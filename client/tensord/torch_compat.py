@@ -272,6 +272,15 @@ def storage_over(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     )
 
 
+# A tensor's dtype, size, stride and offset, in elements.
+Layout = tuple[Any, tuple[int, ...], tuple[int, ...], int]
+
+
+def layout_of(tensor: torch.Tensor) -> Layout:
+    """What `tensor_over` takes to make it again."""
+    return tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+
+
 def tensor_over(
     storage: torch.UntypedStorage,
     dtype: Any,

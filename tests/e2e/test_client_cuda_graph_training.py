@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import tensord
 import torch
-from tensord import backend, cuda_graph_plan, cuda_graphs, target
-from test_client_cuda_graphs import FakeDevice
+from fake_graphs import FakeDevice
+from tensord import backend, cuda_graph_arena, cuda_graph_plan, cuda_graphs, target
 from torch import nn
 
 pytestmark = pytest.mark.usefixtures("tensord_daemon")
@@ -91,17 +91,30 @@ def _keep_zeros(loss: Callable[[int], Any], optimizer: Any, i: int) -> float:
     return value.item()
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(
-    ("step", "captures"),
+    ("step", "captures", "more"),
     [
-        (_zero_late, 2),
-        (_zero_early, 2),
-        (_accumulate, 3),  # backward once more, for gradients that are held
-        (_two_then_two, 4),  # both once more, for what the first forward saved
-        (_keep_zeros, 2),  # gradients are added to memory of their own
+        (_zero_late, 2, 2),  # gradients live until the next forward call
+        (_zero_early, 2, 0),
+        (_accumulate, 3, 2),  # backward once more, for gradients that are held
+        (_two_then_two, 4, 0),  # both once more, for what the first forward saved
+        (_keep_zeros, 2, 0),  # gradients are added to memory of their own
     ],
 )
-def test_loops(devices: list[FakeDevice], step: Callable[..., float], captures: int) -> None:
+def test_loops(
+    devices: list[FakeDevice],
+    monkeypatch: pytest.MonkeyPatch,
+    step: Callable[..., float],
+    captures: int,
+    more: int,
+    shared: bool,
+) -> None:
+    """more: captures where backward takes over what forward saved, until it is known that it had
+    better not."""
+    monkeypatch.setattr(cuda_graph_arena, "LEAST_BYTES", 1 if shared else 1 << 40)
+    captures += more if shared else 0
+    sharing = 1 if shared and step is not _two_then_two else 0
     data = torch.randn(40, 16, 12)
     curves = []
     for graphs in (True, False):
@@ -115,7 +128,7 @@ def test_loops(devices: list[FakeDevice], step: Callable[..., float], captures: 
         curves.append((torch.tensor(losses), state.clone()))
     torch.testing.assert_close(*curves, rtol=1e-3, atol=1e-4)
     stats = tensord.stats()
-    assert stats["cuda_graphs"] == captures, stats
+    assert (stats["cuda_graphs"], stats["cuda_graphs_sharing"]) == (captures, sharing), stats
     assert not stats["cuda_graph_reasons"]
     assert sum(device.captures for device in devices) == captures
 

@@ -5,98 +5,27 @@ from __future__ import annotations
 import contextlib
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import tensord
 import torch
-from tensord import cuda_graph_memory, cuda_graphs, torch_compat
+from fake_graphs import FakeDevice, FakeGraph, boxed, graphed
+from tensord import cuda_graph_arena, cuda_graph_memory, cuda_graphs
 from tensord.cuda_graph_plan import Plan, plan_of
 from tensord.cuda_graphs import MAX_VARIANTS, WARM_UP, GraphedProgram
 from torch import Tensor
 
 
-class FakeGraph:
-    """Replays by running again, on the captured inputs, into the captured results' memory."""
-
-    def __init__(self, run: Callable[[], list[Any]], results: list[Any]) -> None:
-        self._run, self._results = run, results
-
-    def replay(self) -> None:
-        for old, new in zip(self._results, self._run(), strict=True):
-            if isinstance(old, Tensor) and old.data_ptr() != new.data_ptr():
-                with torch.inference_mode():  # a GPU knows nothing of modes
-                    old.copy_(new)
-
-
-class FakeDevice:
-    """Counts captures; a capture does no work, as on a GPU."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.captures, self.error, self.current = 0, error, 1
-
-    def stream(self) -> int | None:
-        return self.current
-
-    def device(self) -> torch.device:
-        return torch.device("cpu")
-
-    def capture(self, run: Callable[[], list[Any]]) -> tuple[FakeGraph, list[Any]]:
-        if self.error is not None:
-            raise self.error
-        self.captures += 1
-        inputs = next(c.cell_contents for c in run.__closure__ if type(c.cell_contents) is list)
-        # As on a GPU, a graph reads addresses and keeps nothing alive.
-        inputs[:] = [_alias(x) if isinstance(x, Tensor) else x for x in inputs]
-        tensors = [x for x in inputs if isinstance(x, Tensor)]
-        before = [x.clone() for x in tensors]
-        results = run()
-        for x, value in zip(tensors, before, strict=True):
-            if 0 not in x.stride():
-                x.copy_(value)
-        places = {x.untyped_storage().data_ptr() for x in tensors}
-        for result in results:
-            if isinstance(result, Tensor) and result.untyped_storage().data_ptr() not in places:
-                result.zero_()
-        return FakeGraph(run, results), results
-
-
-def _alias(x: Tensor) -> Tensor:
-    storage = torch_compat.storage_over(x.untyped_storage())
-    return torch.empty(0, dtype=x.dtype).set_(storage, x.storage_offset(), x.shape, x.stride())
-
-
 @pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     tensord.reset_stats()
     cuda_graphs._said.clear()
+    monkeypatch.setattr(cuda_graph_arena, "LEAST_BYTES", 1)
     yield
     cuda_graph_memory._GRAPH_MEMORY.clear()
     cuda_graph_memory._GIVEN_UP.clear()
-
-
-def boxed(function: Callable[..., list[Any]]) -> Callable[[list[Any]], list[Any]]:
-    """As compiled programs are called: with a list, which is emptied."""
-
-    def call(arguments: list[Any]) -> list[Any]:
-        values = list(arguments)
-        arguments.clear()
-        return function(*values)
-
-    return call
-
-
-def graphed(
-    function: Callable[..., list[Any]],
-    static: set[int] = frozenset(),
-    written: Any = (),
-    keyed: tuple[int, ...] = (),
-    **more: Any,
-) -> tuple[GraphedProgram, FakeDevice]:
-    device = FakeDevice(**more)
-    plan = Plan(frozenset(static), frozenset(written), keyed)
-    return GraphedProgram(boxed(function), plan, device), device
 
 
 PLAIN = Plan(frozenset(), frozenset())
@@ -282,7 +211,7 @@ def test_one_workspace_for_all_graphs_of_a_stream(monkeypatch: pytest.MonkeyPatc
         cuda_graphs, "lent", lambda tensor: contextlib.nullcontext(taken.append(tensor))
     )
     small, large, other = (
-        GraphedProgram(boxed(lambda x: [x + 1]), plan, FakeDevice(), lambda arguments, n=n: n)
+        GraphedProgram(boxed(lambda x: [x + 1]), plan, FakeDevice(), lambda arguments, n=n: (n, n))
         for n, plan in ((100, PLAIN), (5 << 20, PLAIN), (200, PLAIN))
     )
     other._device.current = 2

@@ -143,7 +143,7 @@ def test_a_lent_workspace_is_nothing_to_the_cpu(load, store, monkeypatch, native
     monkeypatch.setenv("TENSORD_NATIVE", native)
     program = load(fma_artifact(store))
     x = torch.ones(8)
-    assert program.workspace_bytes([x, x, x]) == 0
+    assert program.workspace_bytes([x, x, x]) == (0, 0)
     with _bridge.lent_workspace(torch.zeros(64, dtype=torch.uint8)):
         assert torch.equal(program(x, x, x)[0], x + x)
     with pytest.raises(_bridge.TensordRuntimeError, match="3 inputs"):

@@ -13,6 +13,7 @@ import tensord
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._functorch import config as functorch
 
 CALLS = 6
 
@@ -138,6 +139,52 @@ def _gradients_live_until_the_next_forward() -> None:
     torch.testing.assert_close(*curves, rtol=1e-3, atol=1e-4)
 
 
+def _wide() -> tuple[nn.Module, torch.Tensor]:
+    """A model with more activations than parameters, and a batch for it."""
+    torch.manual_seed(2)
+    layers = [layer for _ in range(6) for layer in (nn.Linear(256, 256), nn.GELU())]
+    return nn.Sequential(*layers), torch.randn(16384, 256)
+
+
+def _gradients_of(run: Callable[..., Any], model: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
+    """Of the model's parameters, as copies."""
+    model.zero_grad()
+    run(x).square().mean().backward()
+    return [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def _memory_is_shared() -> None:
+    """Backward has the memory of what forward saved, in a loop that frees gradients in time."""
+    model, x = _wide()
+    expected = _gradients_of(model, model, x)
+    tensord.reset_stats()
+    run = _compiled(model)
+    for _ in range(CALLS):
+        torch.testing.assert_close(_gradients_of(run, model, x), expected, rtol=1e-3, atol=1e-5)
+    if torch.get_default_device().type == "cuda":
+        stats = tensord.stats()
+        assert (stats["cuda_graphs_sharing"], stats["cuda_graphs_held"]) == (1, 0), stats
+
+
+@functorch.patch(donated_buffer=False)  # else AOTAutograd forbids a second call
+def _backward_twice() -> None:
+    """What forward saved is not written over while a second backward call may come."""
+    model, x = _wide()
+    expected = [2 * gradient for gradient in _gradients_of(model, model, x)]
+    run = _compiled(model)
+    for i in range(3 * CALLS):
+        if i % 3 != 2:  # captured while nobody keeps anything
+            _gradients_of(run, model, x)
+            continue
+        model.zero_grad()
+        loss = run(x).square().mean()
+        loss.backward(retain_graph=True)
+        loss.backward()
+        gradients = [parameter.grad for parameter in model.parameters()]
+        torch.testing.assert_close(gradients, expected, rtol=1e-3, atol=1e-5)
+        del loss, gradients
+
+
 def _partial_capture() -> None:
     """A number on the CPU in the middle, a result on the CPU at the end."""
 
@@ -241,6 +288,8 @@ def checks() -> list[tuple[str, Callable[[], None]]]:
         "two forwards, then backward": _two_forwards_then_backward,
         "graphs were made": _graphs_were_made,
         "gradients live until the next forward": _gradients_live_until_the_next_forward,
+        "memory is shared": _memory_is_shared,
+        "backward twice": _backward_twice,
         "partial capture": _partial_capture,
         "results outlive their program": _results_outlive_their_program,
         "streams": _streams,

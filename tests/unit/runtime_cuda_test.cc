@@ -80,10 +80,11 @@ TEST_F(RuntimeCuda, TheNextCallTakesALentWorkspace) {
   for (int i = 0; i < 2; ++i) inputs[i].kind = TENSORD_TENSOR;
   inputs[0].tensor = x_;
   inputs[1].tensor = y_;
-  int64_t bytes = 0;
-  ASSERT_EQ(tensord_program_workspace(program, inputs, 2, &bytes), TENSORD_OK);
+  int64_t bytes = 0, least = 0;
+  ASSERT_EQ(tensord_program_workspace(program, inputs, 2, &bytes, &least), TENSORD_OK);
   EXPECT_EQ(bytes, 192);
-  EXPECT_EQ(tensord_program_workspace(program, inputs, 1, &bytes), TENSORD_INVALID);
+  EXPECT_EQ(least, 192);
+  EXPECT_EQ(tensord_program_workspace(program, inputs, 1, &bytes, &least), TENSORD_INVALID);
   TensordTensor lent = NewFake({bytes / 4}, kCuda);
   for (int64_t size : {bytes, bytes - 1}) {  // too small is as none
     Driver().launches.clear();

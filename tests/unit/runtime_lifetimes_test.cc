@@ -188,22 +188,23 @@ TEST_F(RuntimeLifetimes, ABlockLivesFromItsFirstUseToItsLast) {
   EXPECT_EQ(launches[0].words[2] % 64, 0u);
 }
 
-TEST_F(RuntimeLifetimes, ALentWorkspaceHoldsTheBlocks) {
+TEST_F(RuntimeLifetimes, ALentWorkspaceHoldsTheBlocksWhereItHasRoom) {
   TensordProgram* program = Load(WithBlock());
   TensordValue inputs[2] = {{.kind = TENSORD_TENSOR, .tensor = x_, .size = 0},
                             {.kind = TENSORD_TENSOR, .tensor = y_, .size = 0}};
-  int64_t bytes = 0;
-  ASSERT_EQ(tensord_program_workspace(program, inputs, 2, &bytes), TENSORD_OK);
+  int64_t bytes = 0, least = 0;
+  ASSERT_EQ(tensord_program_workspace(program, inputs, 2, &bytes, &least), TENSORD_OK);
   EXPECT_EQ(bytes, 64 + 128);
+  EXPECT_EQ(least, 64);
   TensordTensor lent = NewFake({bytes / 4}, kCuda);
-  for (int64_t size : {bytes, int64_t{64}}) {
+  for (int64_t size : {bytes, bytes - 1, least, least - 1}) {
     Driver().launches.clear();
     Fake().allocations = 0;
     tensord_lend_workspace(lent, size);
     ASSERT_EQ(Run(program, {x_, y_}), TENSORD_OK) << tensord_last_error();
     EXPECT_THAT(result_, ElementsAre(3, 5, 7, 9, 11, 13, 15, 17));
-    // u and the output; without room for the block also that and the workspace.
-    EXPECT_EQ(Fake().allocations, size == bytes ? 2 : 4);
+    // u and the output; without room for the block also that; without any also the workspace.
+    EXPECT_EQ(Fake().allocations, size == bytes ? 2 : size >= least ? 3 : 4);
     EXPECT_EQ(reinterpret_cast<char*>(Driver().launches[0].words[2]) ==
                   reinterpret_cast<char*>(Data(lent)) + 64 + 64,
               size == bytes);

@@ -3,7 +3,7 @@
 //   init(runtime_library: str, make_error: (str, int) -> Exception)   once, before any Program
 //   Program(artifact: bytes, blob_folder: str)
 //   program(*inputs) or program([inputs]) -> list
-//   program.workspace_bytes(inputs: sequence) -> int
+//   program.workspace_bytes(inputs: sequence) -> (int, int)   all, and what is there all the time
 //   lend_workspace(tensor: uint8 tensor or None): to this thread's next call on CUDA
 //
 // One list is AOTAutograd's boxed convention: it is cleared, and what only the list held goes as
@@ -268,13 +268,15 @@ PyObject* WorkspaceBytes(PyObject* object, PyObject* inputs) {
   for (Py_ssize_t i = 0; converted && i < count; ++i) {
     converted = Convert(PySequence_Fast_GET_ITEM(items, i), &values[static_cast<size_t>(i)]);
   }
-  int64_t bytes = 0;
+  int64_t whole = 0, least = 0;
   const int code = converted ? runtime.workspace(self->program, values.data(),
-                                                 static_cast<size_t>(count), &bytes)
+                                                 static_cast<size_t>(count), &whole, &least)
                              : TENSORD_INVALID;
   Py_DECREF(items);
   if (!converted) return nullptr;
-  if (code == TENSORD_OK) return PyLong_FromLongLong(bytes);
+  if (code == TENSORD_OK) {
+    return Py_BuildValue("LL", static_cast<long long>(whole), static_cast<long long>(least));
+  }
   RaiseLastError(code);
   return nullptr;
 }

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define TENSORD_RUNTIME_ABI 5
+#define TENSORD_RUNTIME_ABI 6
 
 typedef struct TensordProgram TensordProgram;
 typedef void* TensordTensor;  // AtenTensorHandle
@@ -110,13 +110,15 @@ size_t tensord_program_released_inputs(const TensordProgram* program, const uint
 int tensord_program_run(TensordProgram* program, TensordValue* inputs, size_t num_inputs,
                         TensordValue* outputs, size_t num_outputs);
 
-// The workspace that a call of a CUDA program with these inputs takes, in bytes; 0 for a program on
-// the CPU. Fails as the call would.
+// The workspace that a call of a CUDA program with these inputs takes, in bytes: `whole`, of which
+// the first `least` are there from the call's begin to its end, the others in blocks of their own for
+// a part of it. 0 for a program on the CPU. Fails as the call would.
 int tensord_program_workspace(const TensordProgram* program, const TensordValue* inputs,
-                              size_t num_inputs, int64_t* bytes);
+                              size_t num_inputs, int64_t* whole, int64_t* least);
 // This thread's next call of a CUDA program takes its workspace at the start of `tensor` (uint8, of
-// `bytes`, on the program's device), which outlives all use of it, if it is large enough. CUDA graphs
-// that are never replayed at once share one so. NULL: no longer.
+// `bytes`, on the program's device), which outlives all use of it, if it is large enough: for all of
+// it, or for what is there all the time. CUDA graphs that are never replayed at once share one so.
+// NULL: no longer.
 void tensord_lend_workspace(TensordTensor tensor, int64_t bytes);
 
 // The graph's random operators, for a graph that runs in eager: `count` numbers of stream `stream`

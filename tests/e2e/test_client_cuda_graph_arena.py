@@ -1,0 +1,267 @@
+"""Memory that CUDA graphs share (cuda_graph_arena.py), with a stand-in for the device.
+
+The stand-in puts results into the memory of inputs that a capture was the last to hold, and writes
+over what is left of it at each replay: a replay too many shows.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Iterator
+
+import pytest
+import tensord
+import torch
+from fake_graphs import FakeDevice, graphed
+from tensord import cuda_graph_arena, cuda_graph_memory, cuda_graphs
+from tensord.cuda_graphs import WARM_UP, GraphedProgram
+from torch import Tensor
+
+SIZE = 16
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    tensord.reset_stats()
+    cuda_graphs._said.clear()
+    monkeypatch.setattr(cuda_graph_arena, "LEAST_BYTES", 1)
+    yield
+    cuda_graph_memory._GRAPH_MEMORY.clear()
+    cuda_graph_memory._GIVEN_UP.clear()
+
+
+def forward_and_backward() -> tuple[GraphedProgram, GraphedProgram, FakeDevice]:
+    """A result and what is saved of it; a gradient from what was saved."""
+    forward, _ = graphed(lambda x: [x.sin(), x.cos(), x + 1])
+    backward, device = graphed(lambda a, b, grad: [a * grad, a + b])
+    return forward, backward, device
+
+
+def step(
+    forward: GraphedProgram, backward: GraphedProgram, x: Tensor
+) -> tuple[Tensor, list[Tensor]]:
+    """The result, which the caller keeps, and the gradients, checked."""
+    result, *saved = forward([x])
+    arguments = [*saved, torch.full((SIZE,), 2.0)]
+    del saved
+    gradients = backward(arguments)
+    assert arguments == []
+    assert torch.equal(result, x.sin())
+    assert torch.equal(gradients[0], x.cos() * 2) and torch.equal(gradients[1], x.cos() + x + 1)
+    return result, gradients
+
+
+def variant(program: GraphedProgram) -> cuda_graph_memory.Captured:
+    (shape,) = program._shapes.values()
+    (captured,) = shape.variants
+    return captured
+
+
+def test_gradients_lie_where_activations_were() -> None:
+    forward, backward, device = forward_and_backward()
+    for i in range(8):
+        result, gradients = step(forward, backward, torch.full((SIZE,), float(i)))
+        if i >= WARM_UP:
+            saved = {storage.data_ptr() for storage in variant(forward).storages[1:]}
+            assert {g.data_ptr() for g in gradients} == saved
+            assert result.data_ptr() == variant(forward).storages[0].data_ptr()
+        del result, gradients
+    assert variant(backward).arena is variant(forward).arena
+    stats = tensord.stats()
+    assert (device.captures, stats["cuda_graphs"], stats["cuda_graphs_held"]) == (1, 2, 0)
+
+
+def test_gradients_that_live_until_the_next_forward_get_memory_of_their_own() -> None:
+    forward, backward, device = forward_and_backward()
+    held: list[Tensor] = []
+    for i in range(8):
+        x = torch.full((SIZE,), float(i))
+        result, *saved = forward([x])
+        if held:  # the last step's, after this one's forward
+            last = torch.full((SIZE,), i - 1.0)
+            assert torch.equal(held[0], last.cos() * 2) and torch.equal(
+                held[1], last.cos() + last + 1
+            )
+        held = []
+        arguments = [*saved, torch.full((SIZE,), 2.0)]
+        del saved, result
+        held = backward(arguments)
+    assert variant(backward).arena is not variant(forward).arena
+    stats = tensord.stats()
+    assert (device.captures, stats["cuda_graphs"], stats["cuda_graphs_held"]) == (2, 4, 1)
+    assert not stats["cuda_graph_reasons"]
+
+
+@pytest.mark.parametrize("first_kept", [WARM_UP, WARM_UP + 2])
+def test_what_somebody_else_keeps_is_not_written_over(first_kept: int) -> None:
+    """As with retain_graph, or a hook that keeps what is saved: from the capture on, or later."""
+    forward, backward, device = forward_and_backward()
+    for i in range(8):
+        x = torch.full((SIZE,), float(i))
+        result, *saved = forward([x])
+        kept = list(saved) if i >= first_kept else []
+        for _ in range(2 if kept else 1):
+            arguments = [*saved, torch.full((SIZE,), 2.0)]
+            if not kept:
+                saved = []
+            gradients = backward(arguments)
+            assert arguments == []
+            assert torch.equal(gradients[0], x.cos() * 2)
+            del gradients
+        assert all(map(torch.equal, kept, [x.cos(), x + 1]))
+        del result, kept, saved
+    assert variant(backward).loan is None
+    assert device.captures == (1 if first_kept == WARM_UP else 2)
+    assert not tensord.stats()["cuda_graph_reasons"]
+
+
+def test_results_that_are_arguments_keep_their_memory() -> None:
+    forward, _ = graphed(lambda x: [x.exp(), x.cos()])
+    backward, device = graphed(lambda a, b: [a + b, b[2:]])
+    for i in range(8):
+        x = torch.full((SIZE,), float(i))
+        total, part = backward(forward([x]))
+        assert torch.equal(total, x.exp() + x.cos()) and torch.equal(part, x.cos()[2:])
+        del total, part
+    assert device.captures == 1
+    loan = variant(backward).loan
+    assert loan is not None and list(loan.arguments) == [0]
+
+
+def test_three_graphs_in_a_row() -> None:
+    """A loss apart from the model: its backward takes over the logits, the model's the rest."""
+    model, _ = graphed(lambda x: [x * 2, x.cos()])
+    loss, loss_device = graphed(lambda logits, grad: [logits.sin() * grad])
+    backward, device = graphed(lambda saved, grad: [saved * grad, saved + grad])
+    for i in range(10):
+        x = torch.full((SIZE,), i / 7)
+        logits, saved = model([x])
+        arguments = [logits, torch.full((SIZE,), 3.0)]
+        del logits
+        arguments = [saved, *loss(arguments)]
+        del saved
+        expected = (x * 2).sin() * 3
+        first, second = backward(arguments)
+        assert torch.equal(first, x.cos() * expected) and torch.equal(second, x.cos() + expected)
+        del first, second
+    assert variant(model).arena is variant(loss).arena is variant(backward).arena
+    assert (loss_device.captures, device.captures) == (1, 1)
+    assert tensord.stats()["cuda_graphs_held"] == 0
+
+
+def test_memory_that_is_taken_over_is_not_taken_twice() -> None:
+    """Another program that reads the same results has memory of its own."""
+    forward, backward, _ = forward_and_backward()
+    other, _ = graphed(lambda a, b: [a - b])
+    for i in range(12):
+        x = torch.full((SIZE,), float(i))
+        if i % 2:
+            result, *saved = forward([x])
+            arguments = saved.copy()
+            del saved
+            assert torch.equal(other(arguments)[0], x.cos() - (x + 1))
+            del result
+        else:
+            step(forward, backward, x)
+    arenas = {id(variant(program).arena) for program in (forward, backward)}
+    assert len(arenas) == 1 and id(variant(other).arena) not in arenas
+    assert tensord.stats()["cuda_graphs_held"] == 0
+
+
+def test_a_capture_that_fails_leaves_its_arguments() -> None:
+    forward, backward, device = forward_and_backward()
+    device.error = RuntimeError("operation not permitted")
+    for i in range(6):
+        step(forward, backward, torch.full((SIZE,), float(i)))
+    assert not any(shape.variants for shape in backward._shapes.values())
+    assert list(tensord.stats()["cuda_graph_reasons"].values()) == [1]
+
+
+def test_a_graph_goes_with_its_arena() -> None:
+    forward, backward, _ = forward_and_backward()
+    for i in range(5):
+        result, gradients = step(forward, backward, torch.full((SIZE,), float(i)))
+        if i < 4:
+            del result, gradients
+    del forward, backward
+    gc.collect()
+    assert len(cuda_graph_memory._GIVEN_UP) == 2 and not cuda_graph_memory._GRAPH_MEMORY
+    assert torch.equal(gradients[0], torch.full((SIZE,), 4.0).cos() * 2)
+    del result, gradients
+    cuda_graph_memory.free_given_up()
+    assert not cuda_graph_memory._GIVEN_UP
+
+
+class Chain:
+    """Programs that read each other's results, as a model, its loss and their backward do, and all
+    results that are alive, each with what it must be."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self.functions = [
+            lambda x: [x.sin(), x * 2, x + 1],
+            lambda a, b: [a * b, a - b],
+            lambda c, d, e: [c + d, e[1:], e.cos(), d * e],
+        ]
+        self.programs = [graphed(function)[0] for function in self.functions]
+        self.alive: list[tuple[Tensor, Tensor]] = []
+
+    def call(self, number: int, given: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+        """Results and what they must be, of arguments that are forgotten but for what is alive."""
+        expected = self.functions[number](*(wanted for _, wanted in given))
+        arguments = [value for value, _ in given]
+        given.clear()
+        results = self.programs[number](arguments)
+        assert arguments == []
+        made = [(r, e.clone()) for r, e in zip(results, expected, strict=True)]
+        self.alive += [pair for pair in made if self.draw.random() < 0.1]
+        return made
+
+    def check(self) -> None:
+        """Nothing that is alive has changed; some of it goes."""
+        for value, wanted in self.alive:
+            assert torch.equal(value, wanted)
+        while self.alive and self.draw.random() < 0.7:
+            self.alive.pop(self.draw.randrange(len(self.alive)))
+
+    def flow(self) -> Iterator[None]:
+        """All three, with others in between; sometimes the last twice, or not at all."""
+        x = torch.full((SIZE,), self.draw.random())
+        first, *saved = self.call(0, [(x, x.clone())])
+        yield
+        middle = self.call(1, [first, saved.pop(0)])
+        del first
+        yield
+        if self.draw.random() < 0.1:
+            return
+        given = [*middle, *saved]
+        del middle, saved
+        if self.draw.random() < 0.1:
+            self.call(2, list(given))
+            yield
+        self.call(2, given)
+
+
+def _run_in_any_order(seed: int) -> bool:
+    """True when a graph took over memory meanwhile."""
+    chain = Chain(seed)
+    flows: list[Iterator[None]] = []
+    shared = False
+    for _ in range(400):
+        if not flows or chain.draw.random() < 0.02:
+            flows.append(chain.flow())
+        flow = chain.draw.choice(flows)
+        if next(flow, flow) is flow:
+            flows.remove(flow)
+        del flow
+        chain.check()
+        shapes = [shape for program in chain.programs for shape in program._shapes.values()]
+        shared |= any(captured.loan for shape in shapes for captured in shape.variants)
+    return shared
+
+
+def test_any_order() -> None:
+    """Whatever runs after what, and whatever is kept: nothing that is alive ever changes."""
+    assert sum(map(_run_in_any_order, range(80))) > 60
+    assert not tensord.stats()["cuda_graph_reasons"]
