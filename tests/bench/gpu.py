@@ -118,7 +118,7 @@ class Bench:
         start = time.monotonic()
         torch._dynamo.reset()
         # What the cases before left would be in this one's figures.
-        entry["left_behind"] = self.device.memory().tensors
+        entry["left_behind"] = self.device.memory()
         try:
             yield entry
         except Exception as error:
@@ -266,7 +266,7 @@ def _model_times(
     model, step = _model(bench, case, training)
     runs = {"eager": step(model)}
 
-    def base() -> gpu_device.Memory:
+    def base() -> int:
         """Before a backend begins: without gradients, which a graph would keep in its memory."""
         model.zero_grad(set_to_none=True)
         return device.memory()
@@ -274,7 +274,7 @@ def _model_times(
     wanted = runs["eager"]().item()
     before = base()
     entry["loss"], entry["memory"] = {"eager": wanted}, {}
-    entry["memory"]["eager"] = device.peak_memory(runs["eager"]).beyond(before)
+    entry["memory"]["eager"] = device.peak_memory(runs["eager"]) - before
     entry["ready"] = {}
     for name, told in bench.backends.items():
         if bench.budget.over():
@@ -294,7 +294,7 @@ def _model_times(
             allowed = 0.05 if training else 0.01
             if not abs(loss - wanted) <= allowed * abs(wanted):
                 raise AssertionError(f"loss {loss:.5g}, eager has {wanted:.5g}")
-            entry["memory"][name] = device.peak_memory(run).beyond(before)
+            entry["memory"][name] = device.peak_memory(run) - before
             if name == "tensord":
                 entry["stats"] = _compiled_stats()
             runs[name] = run

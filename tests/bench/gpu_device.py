@@ -6,7 +6,6 @@ import gc
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,19 +13,6 @@ import torch
 Run = Callable[[], Any]
 _COPY_BYTES = 1 << 30
 _TOP_KERNELS = 12
-
-
-@dataclass(frozen=True)
-class Memory:
-    """tensors: bytes of them. pools: bytes that the allocator holds for them. What is temporary in
-    a CUDA graph is in the second only: it lies in a pool of the graph's from capture on."""
-
-    tensors: int = 0
-    pools: int = 0
-
-    def beyond(self, base: Memory) -> dict[str, int]:
-        """What is more than in `base`, by name."""
-        return {"tensors": self.tensors - base.tensors, "pools": self.pools - base.pools}
 
 
 class CpuDevice:
@@ -57,14 +43,15 @@ class CpuDevice:
         """Busy seconds, launches and the largest kernels of one call; empty where unknown."""
         return {}
 
-    def memory(self) -> Memory:
-        """What is taken now, with all that can be given back given back."""
-        return Memory()
+    def memory(self) -> int:
+        """Bytes that are taken now: of tensors, and of CUDA graphs' pools whole, whatever of them
+        tensors have at this moment."""
+        return 0
 
-    def peak_memory(self, run: Run) -> Memory:
+    def peak_memory(self, run: Run) -> int:
         """The most that is taken while `run` runs."""
         run()
-        return Memory()
+        return 0
 
     def copy_of(self, moved: int) -> Run:
         """A copy that reads and writes so many bytes together."""
@@ -178,21 +165,29 @@ class CudaDevice(CpuDevice):
             "top": top,
         }
 
-    def memory(self) -> Memory:
+    def memory(self) -> int:
         # What torch keeps for its products until a capture of graphs takes it away: whoever came
         # next would seem to take it.
         torch.mm(self._one, self._one)
         self.sync()
         gc.collect()
         torch.cuda.empty_cache()
-        return Memory(torch.cuda.memory_allocated(), torch.cuda.memory_reserved())
+        return self._with_pools(torch.cuda.memory_allocated())
 
-    def peak_memory(self, run: Run) -> Memory:
+    def peak_memory(self, run: Run) -> int:
         self.memory()
         torch.cuda.reset_peak_memory_stats()
         run()
         self.sync()
-        return Memory(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
+        return self._with_pools(torch.cuda.max_memory_allocated())
+
+    @staticmethod
+    def _with_pools(tensors: int) -> int:
+        """With what the pools of graphs have beside the tensors in them, whose bytes stay the same
+        over replays."""
+        segments = torch.cuda.memory_snapshot()
+        private = [s for s in segments if tuple(s["segment_pool_id"]) != (0, 0)]
+        return tensors + sum(s["total_size"] - s["allocated_size"] for s in private)
 
     def copy_rate(self) -> float:
         moved = 2 * _COPY_BYTES

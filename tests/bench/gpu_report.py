@@ -184,13 +184,11 @@ def _inside(entries: list[dict[str, Any]]) -> Section:
         "whose work is all queued before it begins, from the first kernel to the last, and its "
         "share of the step; what is left is the GPU waiting for the host. Kernels a step, and the "
         "most memory that a step takes beyond what was there before the compile: of tensors, and "
-        "for graphs of torch's pools, in which a graph's temporary memory stays."
+        "of graphs' pools whole."
     )
     names = ("inductor", "tensord")
     columns = ["case", *(f"{n}, {what}" for what in ("busy", "queued", "kernels") for n in names)]
-    columns += [f"{n}, peak MiB" for n in ("eager", *names)]
-    graphs = [f"{n} graphs" for n in names]
-    columns += [f"{n}, pools MiB" for n in ("eager", *graphs)]
+    columns += [f"{n}, peak MiB" for n in _ALL]
     rows = []
     for entry in entries:
         if (row := _broken(entry, len(columns))) is None:
@@ -203,13 +201,29 @@ def _inside(entries: list[dict[str, Any]]) -> Section:
                     row.append(f"{time_text(spent)} ({100 * spent / step:.0f} %)" if ready else "")
             row += [_number(_launches(entry, n), "{:.0f}") for n in names]
             memory = entry.get("memory", {})
-            kinds = [(n, "tensors") for n in ("eager", *names)]
-            kinds += [(n, "pools") for n in ("eager", *graphs)]
-            for name, kind in kinds:
-                size = memory.get(name, {}).get(kind)
-                row.append(_number(size and size / 2**20, "{:.0f}"))
+            row += [f"{memory[n] / 2**20:.0f}" if n in memory else "" for n in _ALL]
         rows.append(row)
     return Section("Inside the steps", text, columns, rows)
+
+
+def _first_calls(entries: list[dict[str, Any]]) -> Section:
+    text = (
+        "From torch.compile to the first result, in the process of the steps above: libraries are "
+        "loaded, the daemon's store and TorchInductor's cache may know kernels of the cases before."
+    )
+    names = _ALL[1:]
+    rows = []
+    for entry in entries:
+        ready = entry.get("ready", {})
+        both = "tensord" in ready and "inductor" in ready
+        rows.append(
+            [
+                entry["name"],
+                *(time_text(ready[n]) if n in ready else "" for n in names),
+                _number(ready["tensord"] / ready["inductor"]) if both else "",
+            ]
+        )
+    return Section("First call", text, ["case", *names, "tensord / inductor"], rows)
 
 
 def _host(entries: list[dict[str, Any]]) -> Section:
@@ -268,6 +282,7 @@ _MAKERS = (
     ("kernels", _kernels),
     ("models", _models),
     ("models", _inside),
+    ("models", _first_calls),
     ("start", _starts),
     ("host", _host),
 )
