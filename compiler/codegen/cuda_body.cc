@@ -12,11 +12,15 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr std::string_view kLoad = "tk::load<";
+// Loads that can leave the elements as they lie in memory.
+bool IsPlainLoad(std::string_view load) {
+  return load.rfind("tk::load<", 0) == 0 || load.rfind("tk::load_evict_last<", 0) == 0;
+}
 
-// The same load, which leaves the elements as they lie in memory.
+// A plain load, which does.
 std::string PackedLoad(const std::string& load) {
-  return absl::StrCat("tk::load_packed<", load.substr(kLoad.size()));
+  const size_t name = load.find('<');
+  return absl::StrCat(load.substr(0, name), "_packed", load.substr(name));
 }
 
 }  // namespace
@@ -105,11 +109,13 @@ std::string CudaBody::SpecialLoad(const Inst& inst, const std::string& address,
 }
 
 std::string CudaBody::RunLoad(const Inst& inst) const {
-  if (!plan_.anywhere || IsRun(inst.index)) return "load";
+  const bool last = plan_.evicts_loads_last && !IsWritten(nest(), inst.buffer);
+  const std::string plain = last ? "load_evict_last" : "load";
+  if (!plan_.anywhere || IsRun(inst.index)) return plain;
   if (plan_.peeled && !sym::ContainsKind(inst.index, sym::AtomKind::kIndirect)) {
     const Expr start = sym::Substitute(inst.index, {{VectorLoop(), Expr(0)}});
     const Expr apart = start - *StartOfStoredRow(nest(), plan_.width);
-    if (sym::ExactDiv(apart, Expr(plan_.width))) return "load";
+    if (sym::ExactDiv(apart, Expr(plan_.width))) return plain;
   }
   return "load_anywhere";
 }
@@ -145,7 +151,7 @@ std::string CudaBody::DefineScalarLoad(const Inst& inst, int level, const std::s
 
 std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
   const auto key = std::make_pair(inst.buffer, inst.index);
-  const bool is_plain = inst.guard < 0 && text.rfind(kLoad, 0) == 0;
+  const bool is_plain = inst.guard < 0 && IsPlainLoad(text);
   if (const auto it = ahead_.find(key);
       is_plain && (it != ahead_.end() || (member().position <= 1 && IsAhead(inst)))) {
     const std::string type = absl::StrCat(StorageType(inst.storage), ", W>");

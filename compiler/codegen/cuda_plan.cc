@@ -453,6 +453,7 @@ CudaPlan PlanCudaNest(const Program& program, const Nest& nest, const v1::CudaTa
                       int fixed_threads) {
   CudaPlan plan = Planner(program, nest, target, fixed_threads).Plan();
   TENSORD_CHECK(plan.threads % plan.group == 0, "groups do not fill the block");
+  plan.evicts_loads_last = plan.kind == CudaPlan::kRows && OverflowsCache(program, nest, target);
   return plan;
 }
 
@@ -473,6 +474,7 @@ std::string ToString(const CudaPlan& plan) {
   if (plan.loops_rows) text += " loops";
   if (plan.ahead) text += " ahead";
   if (plan.loads_first) text += " loads-first";
+  if (plan.evicts_loads_last) text += " evicts-loads-last";
   if (plan.turns > 1) absl::StrAppend(&text, " turns", plan.turns);
   if (plan.parts > 1) absl::StrAppend(&text, " parts", plan.parts);
   if (plan.last_block) text += " last-block";

@@ -53,6 +53,9 @@ struct CudaPlan {
   bool ahead = false;
   // kRows: a thread loads all its vectors of the row before it stores the first. With `chunks`.
   bool loads_first = false;
+  // kRows: the caches evict what is read last, so that what is written leaves them sooner, in the
+  // order in which it came: a long row's loads and stores hinder each other less.
+  bool evicts_loads_last = false;
   // kSweep: blocks take one group-wide tile of the columns each.
   bool tiled = false;
   std::optional<TilePlan> tiles;  // kTiles

@@ -3,6 +3,7 @@
 #define TENSORD_COMPILER_CODEGEN_CUDA_TRAITS_H_
 
 #include "compiler/schedule/nest.h"
+#include "tensord/v1/artifact.pb.h"
 
 namespace tensord::compiler {
 
@@ -22,6 +23,9 @@ bool HasChasedRows(const Nest& nest);
 
 // The operands that vary along the vector loop.
 int VectorOperands(const Nest& nest);
+
+// The nest writes so much more than the L2 cache holds that nobody finds it there afterwards.
+bool OverflowsCache(const Program& program, const Nest& nest, const v1::CudaTarget& target);
 
 // Some reduction says where its result is.
 bool FindsPlaces(const Nest& nest);

@@ -16,12 +16,15 @@ enum class Cache {
   kUsual,
   kStreaming,  // first to be evicted: what is touched once
   kConst,      // through the read-only path: what no thread writes while the kernel runs
+  kLast,       // last to be evicted; vectors only
 };
 
 template <Cache C, class U>
 TK_FN U read(const U* p) {
   if constexpr (C == Cache::kStreaming)
     return __ldcs(p);
+  else if constexpr (C == Cache::kLast && sizeof(U) == 16)
+    return ptx::load_evict_last(p);
   else if constexpr (C == Cache::kConst)
     return __ldg(p);
   else
@@ -98,6 +101,15 @@ TK_FN Vec<Compute<S>, W> load(const S* p) {
 template <class S, int W>
 TK_FN Packed<S, W> load_packed(const S* p) {
   return impl::read_packed<impl::Cache::kUsual, S, W>(p);
+}
+// The caches evict this last. Global memory only, which the kernel does not write.
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> load_evict_last(const S* p) {
+  return unpack<S, W>(impl::read_packed<impl::Cache::kLast, S, W>(p));
+}
+template <class S, int W>
+TK_FN Packed<S, W> load_evict_last_packed(const S* p) {
+  return impl::read_packed<impl::Cache::kLast, S, W>(p);
 }
 // Global memory only, as load_const.
 template <class S, int W>

@@ -19,6 +19,29 @@ TK_FN void let_next_kernel_begin() { asm volatile("griddepcontrol.launch_depende
 TK_FN void wait_for_kernels_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 #endif
 
+// --- memory
+
+TK_FN uint64_t policy_evict_last() {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+// 16 bytes of global memory, which the caches evict last.
+TK_FN uint4 load_evict_last(const uint4* p) {
+  uint4 r;
+  asm volatile("ld.global.L1::evict_last.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+               : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
+               : "l"(p), "l"(policy_evict_last()));
+  return r;
+}
+TK_FN ulonglong2 load_evict_last(const ulonglong2* p) {
+  ulonglong2 r;
+  asm volatile("ld.global.L1::evict_last.L2::cache_hint.v2.u64 {%0, %1}, [%2], %3;"
+               : "=l"(r.x), "=l"(r.y)
+               : "l"(p), "l"(policy_evict_last()));
+  return r;
+}
+
 // --- conversions of small floats. Rounding to nearest even; NaN becomes the device's own NaN.
 // Pairs have the first element in the low bits.
 

@@ -32,7 +32,7 @@ std::unique_ptr<Compiled> Compile(const CudaCase& c) {
   target->set_sm(90);
   target->set_multiprocessors(c.multiprocessors);
   target->set_shared_bytes_per_block(232448);
-  target->set_l2_bytes(50 << 20);
+  target->set_l2_bytes(c.l2_bytes);
   target->set_registers_per_multiprocessor(65536);
   compiled->state.job = &compiled->job;
   const absl::Status status = compiler::RunPipeline(compiled->state);

@@ -18,6 +18,7 @@ struct CudaCase {
   int multiprocessors = 2;         // few: small tensors keep a device busy
   int64_t classes = 0;  // integers of the inputs are less; 0: columns of the first matrix
   std::map<int, int64_t> symbols = {};
+  int64_t l2_bytes = 50 << 20;
   // Of a narrow result's largest element: a kernel may sum values before they are rounded.
   double slack = 1e-4;
 };

@@ -222,6 +222,10 @@ inline float erfinvf(float x) { return float(erfinv(x)); }
 
 namespace tk::ptx {
 
+template <class U>
+U load_evict_last(const U* p) {
+  return *p;
+}
 template <class S>
 uint16_t Encode(float x) {
   return tk_cpu::encode<S, 1>(tk_cpu::Vec<float, 1>{{x}}).part[0];

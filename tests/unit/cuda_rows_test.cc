@@ -410,6 +410,23 @@ TEST(CudaRows, FoundByLoads) {
   ExpectPlansAndNumbers(cases);
 }
 
+// What fills the cache more than twice is written past what is read.
+TEST(CudaRows, LargerThanTheCache) {
+  const GraphBuilder norm = RmsNorm({40, 256}), gradient = GradientOfStatistics({3, 8192, kBF16});
+  CudaCase large{.name = "norm", .graph = norm, .plans = {"rows w4 t128 g32 c2 evicts-loads-last"}};
+  CudaCase first{.name = "loads first",
+                 .graph = gradient,
+                 .plans = {"rows w8 t128 g128 c8 loads-first evicts-loads-last"}};
+  large.l2_bytes = first.l2_bytes = 16 << 10;
+  CudaCase fits = large, unknown = large;
+  fits.l2_bytes = 32 << 10, unknown.l2_bytes = 0;
+  fits.plans = unknown.plans = {"rows w4 t128 g32 c2"};
+  ExpectPlansAndNumbers({large, first, fits, unknown});
+  EXPECT_GT(Count(UnitsOf(large)[0].source(), "tk::load_evict_last<"), 0);
+  EXPECT_GT(Count(UnitsOf(first)[0].source(), "tk::load_evict_last_packed<"), 0);
+  EXPECT_EQ(Count(UnitsOf(fits)[0].source(), "evict_last"), 0);
+}
+
 // Scalars of a long row are computed once for many vectors.
 TEST(CudaRows, SavedStatistics) {
   ExpectPlansAndNumbers({

@@ -330,7 +330,8 @@ void CheckMemory() {
   tk::Vec<int64_t, W> index;
   for (int i = 0; i < W; ++i) on.at[i] = i % 3 != 1, index.at[i] = 5 * i % 41;
   const tk::Vec<T, W> plain = tk::load<S, W>(p), streaming = tk::load_streaming<S, W>(p),
-                      constant = tk::load_const<S, W>(p), masked = tk::load_masked<S, W>(p, on),
+                      constant = tk::load_const<S, W>(p), last = tk::load_evict_last<S, W>(p),
+                      masked = tk::load_masked<S, W>(p, on),
                       strided = tk::strided<S, W>(p, int64_t(7)),
                       strided_masked = tk::strided_masked<S, W>(p, 7, on),
                       gathered = tk::gather<S, W>(p, index),
@@ -338,6 +339,7 @@ void CheckMemory() {
   for (int i = 0; i < W; ++i) {
     const T x = element(p, i);
     ASSERT_TRUE(Same(plain.at[i], x) && Same(streaming.at[i], x) && Same(constant.at[i], x));
+    ASSERT_TRUE(Same(last.at[i], x));
     ASSERT_TRUE(Same(masked.at[i], on.at[i] ? x : T(0)));
     ASSERT_TRUE(Same(strided.at[i], element(p, 7 * i)));
     ASSERT_TRUE(Same(strided_masked.at[i], on.at[i] ? element(p, 7 * i) : T(0)));

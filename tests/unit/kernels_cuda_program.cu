@@ -27,6 +27,7 @@ __device__ void memory(const S* p, char* out, int64_t stride) {
   const auto index32 = load<int32_t, W>(reinterpret_cast<const int32_t*>(p));
   S* q = reinterpret_cast<S*>(out) + 4096;
   store<S, W>(q, load_masked<S, W>(p, m)), q += W;
+  store<S, W>(q, load_evict_last<S, W>(p)), q += W;
   store_streaming<S, W>(q, strided<S, W>(p, stride)), q += W;
   store_masked<S, W>(q, strided_masked<S, W>(p, stride, m), m), q += W;
   store_strided<S, W>(q, stride, gather<S, W>(p, index));

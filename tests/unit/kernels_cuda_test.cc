@@ -109,7 +109,8 @@ TEST_P(CudaPreludeTest, VectorsMoveInAccessesOf16Bytes) {
     const char *load, *store, *load_cache, *store_cache;
   } kWays[] = {{"load", "store", "", ""},
                {"load_streaming", "store_streaming", "\\.cs", "\\.cs"},
-               {"load_const", "store", "\\.nc", ""}};
+               {"load_const", "store", "\\.nc", ""},
+               {"load_evict_last", "store", "(\\.L1::evict_last\\.L2::cache_hint)?", ""}};
   const struct {
     const char* type;
     int width, accesses;
