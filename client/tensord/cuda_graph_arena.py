@@ -1,24 +1,28 @@
-"""Memory that several CUDA graphs share: what one has read for the last time, a later one reuses.
+"""Memory that CUDA graphs share: where backward is the last to read an activation, it reuses it.
 
-Backward reads what forward saved, and each activation is dead after its last use: without graphs
-gradients take its place. A graph that is the last to read another's results does the same. It is
-captured in the same pool, an *arena*, and its inputs go when the program needs them no more, so
-that torch's allocator gives their memory out again. Replays may come in any order all the same,
-because each looks first whether what it is going to write over is still in use:
+Without graphs a backward call frees each activation after its last use, and gradients take its
+place. With graphs the same happens at the capture: backward is captured in the pool of the graph
+whose results it reads, an *arena*, and its inputs own those results. Each goes when the program
+drops it, and torch's allocator gives the memory out again. From then on two graphs write there.
 
-- What a graph took over has to be gone, but for its own arguments: nobody else may have kept what
-  forward saved (`retain_graph=True`, a hook).
-- Results of graphs that were captured later, which may lie where this one writes, have to be gone:
-  gradients are usually, when the next forward call comes.
+Replays may come in any order all the same, because each looks first whether what it is going to
+write over is still in use. In an arena, whose graphs have an order, that of their captures, these
+are all cases:
 
-Otherwise the later graph is captured anew with memory of its own, and does not share again.
+- What was freed before or at a graph's capture may be written over by it. So nobody may use it now,
+  but for the call's own arguments (`retain_graph=True`, a hook that keeps what is saved).
+- Results of graphs that were captured later may lie where a graph writes. So nobody may use them
+  (gradients, when the next forward call comes).
+
+One graph of an arena is replayed at a time, from that look on until its results count as used.
 """
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,18 +32,47 @@ from . import torch_compat
 if TYPE_CHECKING:
     from .cuda_graph_memory import Captured
 
-# Dead results below this many bytes are not worth an arena of two.
+# Dead results below this many bytes are not worth it.
 LEAST_BYTES = 1 << 20
-
-# A result of a graph: the graph and the number of the storage there.
-Place = tuple["weakref.ref[Captured]", int]
 
 
 @dataclass
 class Sharing:
-    """Whether the graphs of a program's shape may take over the memory of others."""
+    """Whether graphs of one program and shape may reuse the memory of others."""
 
     allowed: bool = True
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a graph returns: one of its storages. graph: a weak reference."""
+
+    graph: weakref.ref[Captured]
+    number: int
+
+    def users(self) -> int:
+        """How many tensors' storages over it are in use; none of a graph that is gone."""
+        graph = self.graph()
+        return 0 if graph is None else graph.users(self.number)
+
+    @property
+    def storage(self) -> torch.UntypedStorage:
+        """Where it lies."""
+        return self._alive().storages[self.number]
+
+    def put(self, storage: torch.UntypedStorage) -> None:
+        """Replaces the storage by another over the same memory."""
+        self._alive().storages[self.number] = storage
+
+    def lend(self) -> torch.UntypedStorage:
+        """A storage over it that counts as used."""
+        return self._alive().lend(self.number)
+
+    def _alive(self) -> Captured:
+        graph = self.graph()
+        if graph is None:
+            raise RuntimeError("the graph of a result is gone")
+        return graph
 
 
 class Arena:
@@ -47,163 +80,144 @@ class Arena:
 
     def __init__(self, pool: Any) -> None:
         self.pool = pool
-        self._members: list[weakref.ref[Captured]] = []
-        # Results whose memory captures after them were given.
-        self._freed: list[Place] = []
+        # Held from the look at what is in use until a replay's results are, and by captures.
+        self.lock = threading.Lock()
+        # No more graphs: a capture failed in the pool. spoiled: nor replays.
+        self.closed = self.spoiled = False
+        self._graphs: list[weakref.ref[Captured]] = []
+        # In the order in which it was freed: what a graph may write over is a head of this list.
+        self._freed: list[Result] = []
 
     def add(self, captured: Captured) -> None:
-        """The newest member, which may write over all that is freed by now."""
+        """The newest graph."""
         captured.arena = self
-        captured.number, captured.reused = len(self._members), len(self._freed)
-        self._members.append(weakref.ref(captured))
+        captured.position, captured.may_overwrite = len(self._graphs), len(self._freed)
+        self._graphs.append(weakref.ref(captured))
 
-    def free(self, places: Iterable[Place]) -> None:
-        """From now on captures may be given the memory of these results."""
-        self._freed.extend(places)
+    def mark_freed(self, results: Iterable[Result]) -> None:
+        """From now on captures may be given the memory of these."""
+        self._freed.extend(results)
 
-    def has_freed(self, place: Place) -> bool:
-        """True for a result that captures may have written over."""
-        return place in self._freed
+    def takes(self, results: Iterable[Result]) -> bool:
+        """True when a graph that reads these can be captured here: their memory must not be free
+        from the capture's begin on."""
+        return not self.closed and not any(result in self._freed for result in results)
 
-    def held_behind(self, captured: Captured) -> list[Captured]:
-        """Later members of which a result is in use, so that `captured` cannot be replayed."""
-        later = (reference() for reference in self._members[captured.number + 1 :])
-        return [member for member in later if member is not None and member.held()]
+    def overlaid(self, captured: Captured) -> list[Captured]:
+        """Later graphs of which a result is in use, which may lie where this one writes."""
+        later = (reference() for reference in self._graphs[captured.position + 1 :])
+        return [graph for graph in later if graph is not None and graph.held()]
 
-    def enter(self, captured: Captured, arguments: list[Any]) -> Pins | None:
-        """Before a replay: takes the arguments out of the list that the graph writes over. While
-        what it returns lives, none of those that made them is replayed. None, with the list as it
-        was, when somebody else uses what the graph writes over."""
-        loan = captured.loan or Loan(self)
-        if any(reference() is None for reference, _ in loan.places()):
-            return None
-        pins = loan.take(arguments)
-        for reference, number in self._freed[: captured.reused]:
-            graph = reference()
-            mine = 1 if (reference, number) in pins else 0
-            if graph is not None and graph.users(number) > mine:
-                loan.give_back(arguments, pins)
-                return None
-        return pins
+    def overwrites_used(self, captured: Captured) -> bool:
+        """True when somebody uses what was freed before the graph was captured."""
+        return any(result.users() for result in self._freed[: captured.may_overwrite])
 
 
-# Storages over results, which keep these in use: their graph must not be replayed.
-Pins = dict[Place, torch.UntypedStorage]
+class Reuse:
+    """Results of an arena's graphs that another graph is the last to read.
 
-
-@dataclass
-class Loan:
-    """Results of members of one arena that another graph is the last to read.
-
-    arguments: number to the result's place, and how to make the tensor again.
+    arguments: number to the result, and how to make the tensor over it again.
     """
 
-    arena: Arena
-    arguments: dict[int, tuple[Place, torch_compat.Layout]] = field(default_factory=dict)
-
-    def places(self) -> set[Place]:
-        """The results."""
-        return {place for place, _ in self.arguments.values()}
-
-    def addresses(self) -> set[int]:
-        """Where they lie."""
-        return {_storage_at(place).data_ptr() for place in self.places()}
+    def __init__(
+        self, arena: Arena, arguments: dict[int, tuple[Result, torch_compat.Layout]]
+    ) -> None:
+        self.arena, self._arguments = arena, arguments
+        self._results = {result for result, _ in arguments.values()}
+        # During the capture: references to the storages that its inputs own.
+        self._owned: dict[Any, Result] = {}
 
     def bytes(self) -> int:
-        """How much memory they have."""
-        return sum(_storage_at(place).nbytes() for place in self.places())
+        """How much memory it is."""
+        return sum(result.storage.nbytes() for result in self._results)
 
-    def take(self, arguments: list[Any]) -> Pins:
-        """Takes them out of the list, where None is left."""
-        pins = {place: place[0]().lend(place[1]) for place in self.places()}
-        for i in self.arguments:
-            arguments[i] = None
-        return pins
+    def numbers(self) -> set[int]:
+        """The arguments."""
+        return set(self._arguments)
 
-    def give_back(self, arguments: list[Any], pins: Pins) -> None:
-        """Puts equal tensors where `take` left None."""
-        for i, (place, layout) in self.arguments.items():
-            arguments[i] = torch_compat.tensor_over(pins[place], *layout)
+    def remove(self, arguments: list[Any]) -> None:
+        """Leaves None in place of the arguments, so that nothing here keeps them in use."""
+        for number in self._arguments:
+            arguments[number] = None
 
-    def without(self, places: Iterable[Place]) -> Loan:
-        """The same but for these results."""
-        left_out = set(places)
-        kept = {i: known for i, known in self.arguments.items() if known[0] not in left_out}
-        return Loan(self.arena, kept)
+    def put_back(self, arguments: list[Any]) -> None:
+        """Puts equal tensors there again."""
+        lent = {result: result.lend() for result in self._results}
+        for number, (result, layout) in self._arguments.items():
+            arguments[number] = torch_compat.tensor_over(lent[result], *layout)
 
+    def last(self, arguments: list[Any]) -> Reuse:
+        """What of it nobody uses but these arguments. Requires: the arena's lock."""
+        self.remove(arguments)
+        dead = {result for result in self._results if not result.users()}
+        self.put_back(arguments)
+        return self._only(dead)
 
-class CaptureLoan:
-    """A loan during the capture, whose inputs own the results, so that each is freed when the
-    program drops it. The caller's arguments are there again afterwards."""
+    def hand_over(self, arguments: list[Any], inputs: list[Any]) -> None:
+        """Takes the arguments out, and makes a capture's inputs the owners of the results."""
+        self.remove(arguments)
+        for number, (result, layout) in self._arguments.items():
+            inputs[number] = torch_compat.tensor_over(result.storage, *layout)
+        for result in self._results:
+            storage = result.storage
+            self._owned[torch_compat.storage_reference(storage)] = result
+            result.put(torch_compat.storage_over(storage))
 
-    def __init__(self, loan: Loan, pins: Pins, inputs: list[Any]) -> None:
-        self._loan, self._pins = loan, pins
-        self._owned: dict[Any, Place] = {}
-        for i, (place, layout) in loan.arguments.items():
-            inputs[i] = torch_compat.tensor_over(_storage_at(place), *layout)
-        for place in loan.places():
-            storage = _storage_at(place)
-            self._owned[torch_compat.storage_reference(storage)] = place
-            _put_storage(place, torch_compat.storage_over(storage))
-
-    @property
-    def arena(self) -> Arena:
-        """Where to capture."""
-        return self._loan.arena
-
-    def settle(self, arguments: list[Any], results: Iterable[Any]) -> Loan:
-        """What the graph takes over from now on: not what its results lie in, which stays with the
-        first graph. results: none of a capture that failed."""
-        kept = []
-        for result in results:
-            if not isinstance(result, torch.Tensor):
+    def settle(self, results: Iterable[Any]) -> Reuse:
+        """After the capture: what is reused from now on. What the capture's own results lie in is
+        not, and belongs to the first graph again. No results: of a capture that failed."""
+        kept = set()
+        for tensor in results:
+            if not isinstance(tensor, torch.Tensor):
                 continue
-            storage = result.untyped_storage()
-            place = self._owned.get(torch_compat.storage_reference(storage))
-            if place is not None:
-                _put_storage(place, storage)
-                kept.append(place)
-        self._loan.give_back(arguments, self._pins)
-        loan = self._loan.without(kept)
-        loan.arena.free(loan.places())
-        return loan
+            storage = tensor.untyped_storage()
+            result = self._owned.get(torch_compat.storage_reference(storage))
+            if result is not None:
+                result.put(storage)
+                kept.add(result)
+        self._owned.clear()
+        reused = self._only(self._results - kept)
+        self.arena.mark_freed(reused._results)
+        return reused
+
+    def check(self, taken: Iterable[tuple[int, int]], results: Iterable[Any]) -> set[int]:
+        """The addresses of what is reused. Raises RuntimeError when something but the capture's
+        results has memory there: what it is for would be written over by replays, and write over
+        what is not dead then. taken: of the pool, addresses and bytes."""
+        places = {r.storage.data_ptr(): r.storage.nbytes() for r in self._results}
+        own = {
+            tensor.untyped_storage().data_ptr()
+            for tensor in results
+            if isinstance(tensor, torch.Tensor)
+        }
+        for start, size in taken:
+            if start not in own and any(
+                start < address + length and address < start + size
+                for address, length in places.items()
+            ):
+                self.arena.closed = self.arena.spoiled = True
+                raise RuntimeError("an operator keeps memory that it took in the capture")
+        return set(places)
+
+    def _only(self, results: set[Result]) -> Reuse:
+        kept = {n: known for n, known in self._arguments.items() if known[0] in results}
+        return Reuse(self.arena, kept)
 
 
-def borrow(
-    arguments: list[Any], inputs: list[Any], results: dict[int, Place | None]
-) -> CaptureLoan | None:
-    """The loan for the capture of a graph with these arguments, whose `inputs` change for it; None
-    where nothing is dead after it that would be worth it.
+def candidate(arguments: list[Any], results: dict[int, Result]) -> Reuse | None:
+    """The most that a graph with these arguments might reuse, of one arena; None for nothing.
 
-    results: by number of the argument.
+    results: those of the arguments that are results of live graphs, by number.
     """
-    loans: dict[int, Loan] = {}
-    for i, place in results.items():
-        if place is None:
-            continue
-        arena = place[0]().arena
-        loan = loans.setdefault(id(arena), Loan(arena))
-        loan.arguments[i] = place, torch_compat.layout_of(arguments[i])
-    # What is freed already is free from the capture's begin on.
-    fit = [x for x in loans.values() if not any(map(x.arena.has_freed, x.places()))]
-    loan = max(fit, key=Loan.bytes, default=None)
-    if loan is None:
-        return None
-    pins = loan.take(arguments)
-    for i in loan.arguments:
-        inputs[i] = None
-    last = loan.without(place for place in pins if place[0]().users(place[1]) > 1)
-    loan.give_back(arguments, pins)
-    for i in loan.arguments:
-        inputs[i] = arguments[i]
-    if last.bytes() < LEAST_BYTES:
-        return None
-    return CaptureLoan(last, last.take(arguments), inputs)
-
-
-def _storage_at(place: Place) -> torch.UntypedStorage:
-    return place[0]().storages[place[1]]
-
-
-def _put_storage(place: Place, storage: torch.UntypedStorage) -> None:
-    place[0]().storages[place[1]] = storage
+    by_arena: dict[Arena, dict[int, tuple[Result, torch_compat.Layout]]] = {}
+    for number, result in results.items():
+        graph = result.graph()
+        if graph is not None:
+            layout = torch_compat.layout_of(arguments[number])
+            by_arena.setdefault(graph.arena, {})[number] = result, layout
+    found = (
+        Reuse(arena, known)
+        for arena, known in by_arena.items()
+        if arena.takes(result for result, _ in known.values())
+    )
+    return max(found, key=Reuse.bytes, default=None)

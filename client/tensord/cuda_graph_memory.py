@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from . import torch_compat
-from .cuda_graph_arena import Arena, Loan, Place, Sharing
+from .cuda_graph_arena import Arena, Result, Reuse, Sharing
 
 _WORKSPACE_UNIT = 2 << 20
 
@@ -47,7 +47,6 @@ class Output:
 class Captured:
     """One graph and its memory."""
 
-    graph: Any
     # Arguments that must lie where they lay, and their addresses.
     fixed: list[int]
     addresses: list[int]
@@ -59,18 +58,19 @@ class Captured:
     workspace: torch.Tensor | None
     # The one that it is replayed on: what is in flight on another might still use its memory.
     stream: int | None
-    sharing: Sharing = field(default_factory=Sharing)
+    sharing: Sharing
+    graph: Any = None
     outputs: list[Output] = field(default_factory=list)
     # Where the results lie. Not its own any more where a later graph uses the memory again.
     storages: list[torch.UntypedStorage] = field(default_factory=list)
     # What the last replay handed out: references to storages over each of those.
     handed: list[list[Any]] = field(default_factory=list)
-    # The pool, its number there, how much of what is freed there it may write over, and which of
-    # its arguments it is the last to read.
+    # Where it was captured, as which of the graphs there, and how many of the results that are
+    # freed there it may write over; of these the ones that are its own arguments.
     arena: Arena = field(init=False)
-    number: int = 0
-    reused: int = 0
-    loan: Loan | None = None
+    position: int = 0
+    may_overwrite: int = 0
+    reuse: Reuse | None = None
 
     def fits(self, arguments: Sequence[Any], stream: int | None) -> bool:
         """True when the fixed arguments lie where the graph reads them."""
@@ -112,7 +112,7 @@ class Captured:
 
 
 # Storages of live graphs' results, address to graph: what lies there keeps its address. Of graphs
-# that share memory it is the first.
+# with results at one address it is the first, and the others' can only be read there, not reused.
 _GRAPH_MEMORY: dict[int, weakref.ref[Captured]] = {}
 # Graphs that were given up while their results were still held; freed once those are gone. Graphs
 # are given up by the garbage collector too, at any moment and in any thread, so whatever changes
@@ -125,8 +125,8 @@ def is_graph_memory(address: int) -> bool:
     return address in _GRAPH_MEMORY
 
 
-def owner_of(tensor: torch.Tensor) -> Place | None:
-    """The live graph that handed out a tensor, and the number of the storage there."""
+def result_of(tensor: torch.Tensor) -> Result | None:
+    """The live graph's result that a tensor is; None for another's."""
     storage = tensor.untyped_storage()
     reference = _GRAPH_MEMORY.get(storage.data_ptr())
     captured = reference() if reference is not None else None
@@ -134,7 +134,7 @@ def owner_of(tensor: torch.Tensor) -> Place | None:
         return None
     mine = torch_compat.storage_reference(storage)
     numbers = (number for number, handed in enumerate(captured.handed) if mine in handed)
-    return next(((reference, number) for number in numbers), None)
+    return next((Result(reference, number) for number in numbers), None)
 
 
 def adopt(captured: Captured) -> None:

@@ -29,13 +29,14 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from . import cuda_graph_arena, torch_compat
+from . import cuda_graph_arena
 from .counters import STATS
-from .cuda_graph_arena import Arena, Place, Sharing
+from .cuda_graph_arena import Arena, Result, Reuse, Sharing
+from .cuda_graph_device import Boxed, CudaDevice, Device
 from .cuda_graph_memory import (
     CAPTURE,
     Captured,
@@ -48,15 +49,13 @@ from .cuda_graph_memory import (
     is_graph_memory,
     lent,
     origins_of,
-    owner_of,
     place_like,
+    result_of,
     results_of,
 )
 from .cuda_graph_plan import Plan
 
 log = logging.getLogger("tensord")
-
-Boxed = Callable[[list[Any]], list[Any]]
 
 # Calls before a capture: libraries choose algorithms, modules are loaded, tensors find their place.
 WARM_UP = 2
@@ -69,76 +68,6 @@ _MAX_TURNOVER = 4
 _DEFAULT_LIMIT = 16
 # Shapes that a program remembers without a graph.
 _MAX_KNOWN = 1024
-
-
-class Device(Protocol):
-    """What captures and replays; CUDA, or a stand-in for tests."""
-
-    def pool(self) -> Any:
-        """Memory that captures may share."""
-        ...
-
-    def capture(self, run: Boxed, inputs: list[Any], pool: Any) -> tuple[Any, list[Any]]:
-        """A graph with a method replay() of what `run` does with `inputs`, which it empties, and
-        its results, which lie in the pool. What dies meanwhile is memory for what is made later."""
-        ...
-
-    def stream(self) -> int | None:
-        """The stream that work goes to now; None while somebody else captures it."""
-        ...
-
-    def device(self) -> torch.device:
-        """Where it is."""
-        ...
-
-
-# By device and stream that replays go to. Libraries keep temporary memory by the stream that they
-# are captured on, so graphs that may run at once must not share one.
-_capture_streams: dict[tuple[int, int], Any] = {}
-
-
-class CudaDevice:
-    """torch.cuda, one device of it."""
-
-    def __init__(self, index: int) -> None:
-        self._index = index
-
-    def pool(self) -> Any:
-        return torch.cuda.graph_pool_handle()
-
-    def capture(self, run: Boxed, inputs: list[Any], pool: Any) -> tuple[Any, list[Any]]:
-        with torch.cuda.device(self._index):
-            graph = torch.cuda.CUDAGraph()
-            before = torch.cuda.current_stream()
-            key = self._index, before.cuda_stream
-            if key not in _capture_streams:
-                _capture_streams[key] = torch.cuda.Stream()
-            stream = _capture_streams[key]
-            # Other threads of the job may do as they like meanwhile.
-            capturing = torch.cuda.graph(
-                graph, pool=pool, stream=stream, capture_error_mode="thread_local"
-            )
-            try:
-                with capturing:
-                    results = run(inputs)
-            except BaseException:
-                torch.cuda.set_stream(before)  # torch leaves its own when a capture fails
-                torch_compat.end_broken_capture(self._index, pool)
-                raise
-            return graph, results
-
-    def stream(self) -> int | None:
-        if torch.cuda._is_in_bad_fork():  # what follows would fail, and not say why
-            raise RuntimeError(
-                "CUDA cannot be used in a process forked after CUDA started: start it with the "
-                "'spawn' method"
-            )
-        if torch.cuda.is_current_stream_capturing():
-            return None
-        return torch.cuda.current_stream(self._index).cuda_stream
-
-    def device(self) -> torch.device:
-        return torch.device("cuda", self._index)
 
 
 _WORKSPACES = Workspaces()
@@ -183,6 +112,17 @@ _Shapes = OrderedDict[Any, _Shape]
 def _drop_all(shapes: _Shapes) -> None:
     for shape in shapes.values():
         shape.drop()
+
+
+@dataclass
+class _Read:
+    """How a capture reads its arguments: those where they lie, of them the storages in the memory
+    of other graphs, and their results where they are that; places for the others."""
+
+    fixed: list[int] = field(default_factory=list)
+    borrowed: frozenset[int] = frozenset()
+    results: dict[int, Result] = field(default_factory=dict)
+    places: dict[int, torch.Tensor] = field(default_factory=dict)
 
 
 class GraphedProgram:
@@ -231,19 +171,19 @@ class GraphedProgram:
             return self._program(arguments)
         if shape.calls < WARM_UP:
             shape.calls += 1
-            whole, least = self._workspace(arguments)
-            # Backward is going to have the memory of what forward saved for all else.
-            size = least if self._plan.reads_last else whole
-            _WORKSPACES.want((self._plan.index, stream), size)
+            _WORKSPACES.want((self._plan.index, stream), self._shared_workspace(arguments))
             return self._program(arguments)
         captured = next((c for c in shape.variants if c.fits(arguments, stream)), None)
-        if captured is not None and not self._is_free(shape, captured):
-            captured = None
-        if captured is None:
+        if captured is None or self._must_be_anew(shape, captured):
             captured = self._new(shape, arguments, stream)
-            if captured is None:
-                return self._program(arguments)
-        return self._replay(shape, captured, arguments)
+        results = self._replay(shape, captured, arguments) if captured is not None else None
+        return self._program(arguments) if results is None else results
+
+    def _shared_workspace(self, arguments: Sequence[Any]) -> int:
+        """What the program takes of the stream's workspace, in bytes. Backward has the memory of
+        activations for what it holds for a part of its time only."""
+        whole, least = self._workspace(arguments)
+        return least if self._plan.reads_last else whole
 
     # -- shapes ---------------------------------------------------------------------------------
 
@@ -276,35 +216,37 @@ class GraphedProgram:
         kept[0].calls = kept[0].captures = 0
         return True
 
-    def _is_free(self, shape: _Shape, captured: Captured) -> bool:
-        """True when nothing that the graph may write over is in use; else it is captured anew."""
-        held, behind = captured.held(), captured.arena.held_behind(captured)
-        if not held and not behind:
-            return True
+    def _must_be_anew(self, shape: _Shape, captured: Captured) -> bool:
+        """True for a graph of which a result is held: it is given up, and captured anew it gives
+        such results out as copies."""
+        held = captured.held()
+        if not held:
+            return False
         STATS.add("cuda_graphs_held")
-        if held:  # such results will be copies
-            shape.learned += 1
-            for number, output in enumerate(captured.outputs):
-                if output.storage in held or shape.learned >= _MAX_LEARNED:
-                    shape.copied.add(number)
-        for later in behind:  # such graphs will have memory of their own
-            later.sharing.allowed = False
+        shape.learned += 1
+        for number, output in enumerate(captured.outputs):
+            if output.storage in held or shape.learned >= _MAX_LEARNED:
+                shape.copied.add(number)
         self._drop(shape, captured)
-        return False
+        return True
 
     @staticmethod
     def _drop(shape: _Shape, captured: Captured) -> None:
-        """Gives up a graph that another one replaces."""
+        """Gives up a graph that another one is going to replace."""
         shape.captures -= 1
         shape.variants.remove(captured)
         give_up(captured)
 
     # -- capture --------------------------------------------------------------------------------
 
-    def _new(self, shape: _Shape, arguments: Sequence[Any], stream: int) -> Captured | None:
+    def _new(self, shape: _Shape, arguments: list[Any], stream: int) -> Captured | None:
         """One more graph for a shape; None when there can or should be none now."""
-        for outdated in [c for c in shape.variants if c.outdated()]:
-            self._drop(shape, outdated)
+        outdated = [c for c in shape.variants if c.outdated()]
+        if outdated:
+            while outdated:
+                self._drop(shape, outdated.pop())
+            if not shape.variants:  # what it reads is probably no graph's yet: at the next call
+                return None
         if shape.captures >= MAX_VARIANTS:
             return self._never(shape, "addresses change at every call")
         if not shape.variants and not self._make_room():
@@ -315,8 +257,12 @@ class GraphedProgram:
             return None
         try:
             captured = self._capture(shape, arguments, stream)
+        except torch.OutOfMemoryError as error:  # perhaps there is memory later
+            shape.captures, shape.calls = shape.captures + 1, 0
+            refuse(_failed(error))
+            return None
         except Exception as error:  # whatever it was: the program itself still runs
-            return self._never(shape, f"the capture failed: {_first(error)}")
+            return self._never(shape, _failed(error))
         finally:
             CAPTURE.release()
         shape.captures += 1
@@ -331,87 +277,135 @@ class GraphedProgram:
         refuse(reason)
 
     def _capture(self, shape: _Shape, arguments: list[Any], stream: int) -> Captured:
-        fixed, borrowed, places = self._places_of(arguments)
-        inputs = [places.get(i, argument) for i, argument in enumerate(arguments)]
-        addresses, origins = [arguments[i].data_ptr() for i in fixed], origins_of(inputs)
-        whole, least = self._workspace(inputs)
-        loan = None
-        if shape.sharing.allowed:
-            loan = cuda_graph_arena.borrow(arguments, inputs, borrowed)
-        workspace = _WORKSPACES.take(
-            (self._plan.index, stream), whole if loan is None else least, self._device.device()
+        """One graph, which reuses the memory of what it is the last to read where that works."""
+        read = self._places_of(arguments)
+        wanted = None
+        if self._plan.reads_last and shape.sharing.allowed:
+            wanted = cuda_graph_arena.candidate(arguments, read.results)
+        if wanted is not None:
+            with wanted.arena.lock:
+                reuse = wanted.last(arguments)
+                if reuse.bytes() >= cuda_graph_arena.LEAST_BYTES:
+                    try:
+                        return self._capture_in(reuse.arena, reuse, shape, arguments, read, stream)
+                    except torch.OutOfMemoryError:
+                        raise
+                    except Exception as error:
+                        shape.sharing.allowed = False
+                        log.info("tensord: captured with memory of its own: %s", _first(error))
+        return self._capture_in(Arena(self._device.pool()), None, shape, arguments, read, stream)
+
+    def _capture_in(
+        self,
+        arena: Arena,
+        reuse: Reuse | None,
+        shape: _Shape,
+        arguments: list[Any],
+        read: _Read,
+        stream: int,
+    ) -> Captured:
+        inputs = [read.places.get(i, argument) for i, argument in enumerate(arguments)]
+        origins = origins_of(inputs)
+        captured = Captured(
+            fixed=read.fixed,
+            addresses=[arguments[i].data_ptr() for i in read.fixed],
+            borrowed=read.borrowed,
+            places=read.places,
+            workspace=_WORKSPACES.take(
+                (self._plan.index, stream), self._shared_workspace(inputs), self._device.device()
+            ),
+            stream=stream,
+            sharing=shape.sharing,
         )
-        program = self._program
+        program, results = self._program, []
 
         def run(given: list[Any]) -> list[Any]:
-            with lent(workspace):
+            with lent(captured.workspace):
                 return program(given)
 
-        arena = Arena(self._device.pool()) if loan is None else loan.arena
-        results: list[Any] = []
+        if reuse is not None:
+            reuse.hand_over(arguments, inputs)
         try:
-            graph, results = self._device.capture(run, inputs, arena.pool)
+            captured.graph, results = self._device.capture(run, inputs, arena.pool)
+        except BaseException:
+            arena.closed = True
+            raise
         finally:
-            taken = loan.settle(arguments, results) if loan is not None else None
-        captured = Captured(
-            graph,
-            fixed,
-            addresses,
-            frozenset(arguments[i].untyped_storage().data_ptr() for i in borrowed),
-            places,
-            workspace,
-            stream,
-            shape.sharing,
-        )
-        if taken is not None:
+            if reuse is not None:
+                captured.reuse = reuse.settle(results)
+                reuse.put_back(arguments)
+        if captured.reuse is not None:
+            addresses = captured.reuse.check(self._device.taken(arena.pool), results)
+            for address in addresses:  # a result that lies there now is no view of the argument
+                origins.pop(address, None)
             STATS.add("cuda_graphs_sharing")
-            captured.loan = taken
-            for address in taken.addresses():  # no result is a view of these
-                del origins[address]
         arena.add(captured)
         describe(captured, origins, results, shape.copied)
         adopt(captured)
         return captured
 
-    def _places_of(
-        self, arguments: Sequence[Any]
-    ) -> tuple[list[int], dict[int, Place | None], dict[int, torch.Tensor]]:
-        """Arguments that are read where they lie; of them those in the memory of graphs, with the
-        result that each is where it may be taken over; places for the others."""
-        fixed: list[int] = []
-        borrowed: dict[int, Place | None] = {}
-        places: dict[int, torch.Tensor] = {}
+    def _places_of(self, arguments: Sequence[Any]) -> _Read:
+        read = _Read()
+        borrowed = set()
         for i, argument in enumerate(arguments):
             if not isinstance(argument, torch.Tensor) or i in self._plan.unread:
                 continue
+            address = argument.untyped_storage().data_ptr()
             if i in self._plan.static:
-                fixed.append(i)
-            elif is_graph_memory(argument.untyped_storage().data_ptr()):
-                fixed.append(i)
-                borrowed[i] = None if i in self._plan.written else owner_of(argument)
+                read.fixed.append(i)
+            elif is_graph_memory(address):
+                read.fixed.append(i)
+                borrowed.add(address)
+                if i not in self._plan.written and (result := result_of(argument)) is not None:
+                    read.results[i] = result
             else:
-                places[i] = place_like(argument)
-                copy_into(places[i], argument)  # fails for what overlaps itself
-        return fixed, borrowed, places
+                read.places[i] = place_like(argument)
+                copy_into(read.places[i], argument)  # fails for what overlaps itself
+        read.borrowed = frozenset(borrowed)
+        return read
 
     # -- replay ---------------------------------------------------------------------------------
 
-    def _replay(self, shape: _Shape, captured: Captured, arguments: list[Any]) -> list[Any]:
-        pins = captured.arena.enter(captured, arguments)
-        if pins is None:  # somebody else still reads what it would write over
-            STATS.add("cuda_graphs_held")
-            shape.sharing.allowed = False
-            self._drop(shape, captured)
-            return self._program(arguments)
-        captured.fill(arguments)
-        captured.graph.replay()
-        for i in self._plan.written:
-            if i in captured.places:
-                arguments[i].copy_(captured.places[i])
-        results = results_of(captured, arguments)
-        arguments.clear()
-        STATS.add("cuda_graph_replays")
-        return results
+    def _replay(self, shape: _Shape, captured: Captured, arguments: list[Any]) -> list[Any] | None:
+        """The results; None, with the arguments as they were, when it cannot be replayed now."""
+        if not captured.arena.lock.acquire(blocking=False):
+            return None
+        try:
+            if not self._may_write(shape, captured, arguments):
+                return None
+            captured.fill(arguments)
+            captured.graph.replay()
+            for i in self._plan.written:
+                if i in captured.places:
+                    arguments[i].copy_(captured.places[i])
+            results = results_of(captured, arguments)
+            arguments.clear()
+            STATS.add("cuda_graph_replays")
+            return results
+        finally:
+            captured.arena.lock.release()
+
+    def _may_write(self, shape: _Shape, captured: Captured, arguments: list[Any]) -> bool:
+        """True when nobody uses what a replay writes over; the arguments that it is the last to
+        read are taken out of the list then. Otherwise the graph is given up, for one that is
+        captured at a later call, and what shares memory at the wrong time will not do so again."""
+        arena, reuse = captured.arena, captured.reuse
+        if reuse is not None:
+            reuse.remove(arguments)
+        later = arena.overlaid(captured)
+        if not (later or arena.spoiled or arena.overwrites_used(captured)):
+            return True
+        if reuse is not None:
+            reuse.put_back(arguments)
+        STATS.add("cuda_graphs_held")
+        for sharing in [graph.sharing for graph in later] or [shape.sharing]:
+            sharing.allowed = False
+        self._drop(shape, captured)
+        return False
+
+
+def _failed(error: BaseException) -> str:
+    return f"the capture failed: {_first(error)}"
 
 
 def _first(error: BaseException) -> str:

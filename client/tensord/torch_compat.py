@@ -306,11 +306,26 @@ def tensor_over(
     return tensor.set_(storage, offset, size, stride)
 
 
+@contextlib.contextmanager
+def without_product_workspaces() -> Iterator[None]:
+    """A block around a capture whose products leave nothing behind.
+
+    2.11 to 2.13: torch keeps a workspace for each stream and library handle. One that is made in a
+    capture lies in the capture's pool, and would be that of later captures too.
+    """
+    clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)
+    clear()
+    try:
+        yield
+    finally:
+        clear()
+
+
 def end_broken_capture(index: int, pool: tuple[int, int]) -> None:
     """Has device `index` no longer allocate from `pool` after a capture whose end raised.
 
     2.11 to 2.13: torch leaves that undone where the driver refuses to end the capture. Where it was
-    done, this raises at its first step and changes nothing.
+    done, this raises at its first step and changes nothing. Other graphs in the pool keep it.
     """
     with contextlib.suppress(Exception):
         torch._C._cuda_endAllocateToPool(index, pool)

@@ -1,5 +1,6 @@
 #include "compiler/schedule/alike.h"
 
+#include <absl/strings/ascii.h>
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
@@ -13,6 +14,22 @@ bool IsPointwise(const Nest& nest) {
          std::all_of(nest.members.begin(), nest.members.end(), [](const NestMember& m) {
            return m.has_inner && m.position == 1 && m.loops.reductions.empty();
          });
+}
+
+// "i0*262144 + i1" without its numbers: which loops an index follows, and in which order.
+std::string FormOf(const Expr& index) {
+  std::string form;
+  bool in_name = false;
+  for (char c : sym::ToString(index)) {
+    const bool digit = absl::ascii_isdigit(c);
+    in_name = absl::ascii_isalpha(c) || (in_name && digit);
+    if (!digit || in_name) {
+      form += c;
+    } else if (form.empty() || form.back() != '#') {
+      form += '#';
+    }
+  }
+  return form;
 }
 
 }  // namespace
@@ -48,19 +65,21 @@ std::string AlikeText(const Program& program, const Nest& nest) {
   return text;
 }
 
-std::string OperationsText(const Nest& nest) {
+std::string OperationsText(const Program& program, const Nest& nest) {
   if (!IsPointwise(nest)) return "";
   std::string text;
   for (const NestMember& member : nest.members) {
     Block block = member.loops.block;
     for (Inst& inst : block.insts) {
+      absl::StrAppend(&text, FormOf(inst.index), "\n");
       inst.buffer = 0;
       inst.index = Expr(0);
     }
     absl::StrAppend(&text, ToString(block));
     for (const Store& store : member.loops.stores) {
       absl::StrAppend(&text, store.mode == StoreMode::kAssign ? "store %" : "add %", store.value,
-                      "\n");
+                      " ", static_cast<int>(program.buffers[store.buffer].dtype), " ",
+                      FormOf(store.index), "\n");
     }
   }
   return text;

@@ -18,10 +18,10 @@ bool HasAnySize(const Nest& nest);
 // that one function can serve. Requires: HasAnySize.
 std::string AlikeText(const Program& program, const Nest& nest);
 
-// The operations of a pointwise nest, whatever its sizes and wherever it reads and writes: equal
-// for nests whose kernels take the same registers, so that neither is slower for the other. "" for
+// What a pointwise nest computes and the form of its accesses, whatever its sizes: equal for nests
+// whose kernels take about as many registers, so that neither is much slower for the other. "" for
 // other nests.
-std::string OperationsText(const Nest& nest);
+std::string OperationsText(const Program& program, const Nest& nest);
 
 }  // namespace tensord::compiler
 

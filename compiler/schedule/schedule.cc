@@ -43,7 +43,7 @@ NestFacts FactsOf(const Program& program, const Group& group, const DeviceTraits
     if (!has_memory && group.nest.local.count(id) == 0) facts.results += BufferBytes(buffer);
   }
   if (device.alike_nests_share) {
-    facts.operations = OperationsText(group.nest);
+    facts.operations = OperationsText(program, group.nest);
     if (HasAnySize(group.nest)) facts.alike = AlikeText(program, group.nest);
   }
   return facts;

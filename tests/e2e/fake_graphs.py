@@ -45,6 +45,8 @@ class FakeDevice:
 
     def __init__(self, error: Exception | None = None) -> None:
         self.captures, self.error, self.current = 0, error, 1
+        # What a capture leaves in its pool beside its results.
+        self.left: list[Slot] = []
 
     def stream(self) -> int | None:
         return self.current
@@ -54,6 +56,9 @@ class FakeDevice:
 
     def pool(self) -> list[Tensor]:
         return []
+
+    def taken(self, pool: list[Tensor]) -> list[Slot]:
+        return self.left
 
     def capture(
         self, run: Callable[[list[Any]], list[Any]], inputs: list[Any], pool: list[Tensor]
@@ -137,8 +142,10 @@ def graphed(
     static: set[int] = frozenset(),
     written: Any = (),
     keyed: tuple[int, ...] = (),
+    reads_last: bool = False,
     **more: Any,
 ) -> tuple[GraphedProgram, FakeDevice]:
+    """The function as a program that is captured, and its device."""
     device = FakeDevice(**more)
-    plan = Plan(frozenset(static), frozenset(written), keyed)
+    plan = Plan(frozenset(static), frozenset(written), keyed, reads_last=reads_last)
     return GraphedProgram(boxed(function), plan, device), device

@@ -34,7 +34,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def forward_and_backward() -> tuple[GraphedProgram, GraphedProgram, FakeDevice]:
     """A result and what is saved of it; a gradient from what was saved."""
     forward, _ = graphed(lambda x: [x.sin(), x.cos(), x + 1])
-    backward, device = graphed(lambda a, b, grad: [a * grad, a + b])
+    backward, device = graphed(lambda a, b, grad: [a * grad, a + b], reads_last=True)
     return forward, backward, device
 
 
@@ -111,29 +111,29 @@ def test_what_somebody_else_keeps_is_not_written_over(first_kept: int) -> None:
             del gradients
         assert all(map(torch.equal, kept, [x.cos(), x + 1]))
         del result, kept, saved
-    assert variant(backward).loan is None
+    assert variant(backward).reuse is None
     assert device.captures == (1 if first_kept == WARM_UP else 2)
     assert not tensord.stats()["cuda_graph_reasons"]
 
 
 def test_results_that_are_arguments_keep_their_memory() -> None:
     forward, _ = graphed(lambda x: [x.exp(), x.cos()])
-    backward, device = graphed(lambda a, b: [a + b, b[2:]])
+    backward, device = graphed(lambda a, b: [a + b, b[2:]], reads_last=True)
     for i in range(8):
         x = torch.full((SIZE,), float(i))
         total, part = backward(forward([x]))
         assert torch.equal(total, x.exp() + x.cos()) and torch.equal(part, x.cos()[2:])
         del total, part
     assert device.captures == 1
-    loan = variant(backward).loan
-    assert loan is not None and list(loan.arguments) == [0]
+    reuse = variant(backward).reuse
+    assert reuse is not None and reuse.numbers() == {0}
 
 
 def test_three_graphs_in_a_row() -> None:
     """A loss apart from the model: its backward takes over the logits, the model's the rest."""
     model, _ = graphed(lambda x: [x * 2, x.cos()])
-    loss, loss_device = graphed(lambda logits, grad: [logits.sin() * grad])
-    backward, device = graphed(lambda saved, grad: [saved * grad, saved + grad])
+    loss, loss_device = graphed(lambda logits, grad: [logits.sin() * grad], reads_last=True)
+    backward, device = graphed(lambda saved, grad: [saved * grad, saved + grad], reads_last=True)
     for i in range(10):
         x = torch.full((SIZE,), i / 7)
         logits, saved = model([x])
@@ -153,7 +153,7 @@ def test_three_graphs_in_a_row() -> None:
 def test_memory_that_is_taken_over_is_not_taken_twice() -> None:
     """Another program that reads the same results has memory of its own."""
     forward, backward, _ = forward_and_backward()
-    other, _ = graphed(lambda a, b: [a - b])
+    other, _ = graphed(lambda a, b: [a - b], reads_last=True)
     for i in range(12):
         x = torch.full((SIZE,), float(i))
         if i % 2:
@@ -204,7 +204,7 @@ class Chain:
             lambda a, b: [a * b, a - b],
             lambda c, d, e: [c + d, e[1:], e.cos(), d * e],
         ]
-        self.programs = [graphed(function)[0] for function in self.functions]
+        self.programs = [graphed(f, reads_last=True)[0] for f in self.functions]
         self.alive: list[tuple[Tensor, Tensor]] = []
 
     def call(self, number: int, given: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
@@ -257,7 +257,7 @@ def _run_in_any_order(seed: int) -> bool:
         del flow
         chain.check()
         shapes = [shape for program in chain.programs for shape in program._shapes.values()]
-        shared |= any(captured.loan for shape in shapes for captured in shape.variants)
+        shared |= any(captured.reuse for shape in shapes for captured in shape.variants)
     return shared
 
 
@@ -265,3 +265,89 @@ def test_any_order() -> None:
     """Whatever runs after what, and whatever is kept: nothing that is alive ever changes."""
     assert sum(map(_run_in_any_order, range(80))) > 60
     assert not tensord.stats()["cuda_graph_reasons"]
+
+
+def test_memory_that_outlives_a_capture() -> None:
+    """As a library's cached scratch: where results were, replays would write over it, and it over
+    what is alive again."""
+    forward, backward, device = forward_and_backward()
+    for i in range(8):
+        if i == WARM_UP:
+            shape = next(iter(forward._shapes.values()))
+        x = torch.full((SIZE,), float(i))
+        result, *saved = forward([x])
+        device.left = [(saved[1].data_ptr() + 8, 8)] if i == WARM_UP else []
+        arguments = [*saved, torch.full((SIZE,), 2.0)]
+        del saved
+        assert torch.equal(backward(arguments)[0], x.cos() * 2)
+        del result
+        if i == WARM_UP:
+            assert shape.variants[0].arena.spoiled
+    assert not variant(forward).arena.spoiled and variant(backward).reuse is None
+    assert tensord.stats()["cuda_graphs_sharing"] == 0
+    assert not tensord.stats()["cuda_graph_reasons"]
+
+
+def test_no_memory_for_the_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
+    forward, backward, _ = forward_and_backward()
+    for i in range(12):
+        if i == WARM_UP:  # forward is captured, backward cannot be
+            result, *_ = forward([torch.ones(SIZE)])
+            del result, _
+
+            def none(*arguments: object) -> None:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+
+            monkeypatch.setattr(cuda_graphs._WORKSPACES, "take", none)
+        if i == WARM_UP + 2:
+            monkeypatch.undo()
+            monkeypatch.setattr(cuda_graph_arena, "LEAST_BYTES", 1)
+        step(forward, backward, torch.full((SIZE,), float(i)))
+    assert variant(backward).reuse is not None
+    assert "out of memory" in next(iter(tensord.stats()["cuda_graph_reasons"]))
+
+
+def test_a_capture_that_fails_in_an_arena_is_made_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    forward, backward, device = forward_and_backward()
+    shared, capture = [], device.capture
+
+    def fails_once(run: object, inputs: list[object], pool: list[Tensor]) -> object:
+        shared.append(pool is variant(forward).arena.pool)
+        if len(shared) == 1:
+            inputs.clear()
+            raise RuntimeError("operation not permitted")
+        return capture(run, inputs, pool)
+
+    monkeypatch.setattr(device, "capture", fails_once)
+    for i in range(6):
+        step(forward, backward, torch.full((SIZE,), float(i)))
+    assert shared == [True, False]
+    assert variant(forward).arena.closed and variant(backward).reuse is None
+    assert not tensord.stats()["cuda_graph_reasons"]
+
+
+def test_an_empty_view_of_what_is_reused() -> None:
+    forward, _ = graphed(lambda x: [(y := x.cos()), y[:0]])
+    backward, device = graphed(lambda a, b: [a * 2, b + 1], reads_last=True)
+    for i in range(6):
+        x = torch.full((SIZE,), float(i))
+        first, second = backward(forward([x]))
+        assert torch.equal(first, x.cos() * 2) and second.shape == (0,)
+        del first, second
+    assert device.captures == 1 and variant(backward).reuse is not None
+
+
+def test_one_replay_in_an_arena_at_a_time() -> None:
+    """A thread that comes meanwhile runs its program without the graph."""
+    forward, backward, _ = forward_and_backward()
+    for i in range(4):
+        step(forward, backward, torch.full((SIZE,), float(i)))
+    before = tensord.stats()["cuda_graph_replays"]
+    x = torch.full((SIZE,), 9.0)
+    _, *saved = forward([x])
+    with variant(forward).arena.lock:
+        assert torch.equal(backward([*saved, torch.ones(SIZE)])[0], x.cos())
+    assert tensord.stats()["cuda_graph_replays"] == before + 1
+    del _, saved
+    step(forward, backward, x)
+    assert tensord.stats()["cuda_graph_replays"] == before + 3

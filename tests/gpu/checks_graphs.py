@@ -185,6 +185,24 @@ def _backward_twice() -> None:
         del loss, gradients
 
 
+def _two_models_in_turns() -> None:
+    """Both forward calls, then both backward calls. Products of float32 are torch's, which keeps
+    memory for them from one to the next."""
+    pairs = [_wide(), _wide()]
+    expected = [_gradients_of(model, model, x) for model, x in pairs]
+    runs = [_compiled(model) for model, _ in pairs]
+    for i in range(2 * CALLS):
+        for model, _ in pairs:
+            model.zero_grad()
+        losses = [run(x).square().mean() for run, (_, x) in zip(runs, pairs, strict=True)]
+        for loss in losses[:: 1 if i % 2 else -1]:
+            loss.backward()
+        for (model, _), gradients in zip(pairs, expected, strict=True):
+            found = [parameter.grad for parameter in model.parameters()]
+            torch.testing.assert_close(found, gradients, rtol=1e-3, atol=1e-5)
+        del losses, loss, found
+
+
 def _partial_capture() -> None:
     """A number on the CPU in the middle, a result on the CPU at the end."""
 
@@ -290,6 +308,7 @@ def checks() -> list[tuple[str, Callable[[], None]]]:
         "gradients live until the next forward": _gradients_live_until_the_next_forward,
         "memory is shared": _memory_is_shared,
         "backward twice": _backward_twice,
+        "two models in turns": _two_models_in_turns,
         "partial capture": _partial_capture,
         "results outlive their program": _results_outlive_their_program,
         "streams": _streams,
