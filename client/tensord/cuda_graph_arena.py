@@ -146,6 +146,11 @@ class Reuse:
         for number, (result, layout) in self._arguments.items():
             arguments[number] = torch_compat.tensor_over(lent[result], *layout)
 
+    def move(self, arguments: list[Any]) -> None:
+        """Puts copies there, in memory of their own."""
+        for number in self._arguments:
+            arguments[number] = arguments[number].clone()
+
     def last(self, arguments: list[Any]) -> Reuse:
         """What of it nobody uses but these arguments. Requires: the arena's lock."""
         self.remove(arguments)

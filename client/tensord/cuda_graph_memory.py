@@ -125,12 +125,12 @@ def is_graph_memory(address: int) -> bool:
     return address in _GRAPH_MEMORY
 
 
-def result_of(tensor: torch.Tensor) -> Result | None:
-    """The live graph's result that a tensor is; None for another's."""
+def result_of(tensor: torch.Tensor, stream: int | None) -> Result | None:
+    """The result that a tensor is, of a live graph for this stream; None for another's."""
     storage = tensor.untyped_storage()
     reference = _GRAPH_MEMORY.get(storage.data_ptr())
     captured = reference() if reference is not None else None
-    if captured is None:
+    if captured is None or captured.stream != stream:
         return None
     mine = torch_compat.storage_reference(storage)
     numbers = (number for number, handed in enumerate(captured.handed) if mine in handed)

@@ -257,6 +257,8 @@ class GraphedProgram:
             return None
         try:
             captured = self._capture(shape, arguments, stream)
+            if captured is None:
+                return None
         except torch.OutOfMemoryError as error:  # perhaps there is memory later
             shape.captures, shape.calls = shape.captures + 1, 0
             refuse(_failed(error))
@@ -276,9 +278,10 @@ class GraphedProgram:
         shape.drop()
         refuse(reason)
 
-    def _capture(self, shape: _Shape, arguments: list[Any], stream: int) -> Captured:
-        """One graph, which reuses the memory of what it is the last to read where that works."""
-        read = self._places_of(arguments)
+    def _capture(self, shape: _Shape, arguments: list[Any], stream: int) -> Captured | None:
+        """One graph, which reuses the memory of what it is the last to read where that works. None
+        where the arguments had to be moved."""
+        read = self._places_of(arguments, stream)
         wanted = None
         if self._plan.reads_last and shape.sharing.allowed:
             wanted = cuda_graph_arena.candidate(arguments, read.results)
@@ -292,7 +295,10 @@ class GraphedProgram:
                         raise
                     except Exception as error:
                         shape.sharing.allowed = False
-                        log.info("tensord: captured with memory of its own: %s", _first(error))
+                        log.info("tensord: a CUDA graph gets memory of its own: %s", _first(error))
+                        if reuse.arena.spoiled:
+                            reuse.move(arguments)
+                            return None
         return self._capture_in(Arena(self._device.pool()), None, shape, arguments, read, stream)
 
     def _capture_in(
@@ -344,7 +350,7 @@ class GraphedProgram:
         adopt(captured)
         return captured
 
-    def _places_of(self, arguments: Sequence[Any]) -> _Read:
+    def _places_of(self, arguments: Sequence[Any], stream: int) -> _Read:
         read = _Read()
         borrowed = set()
         for i, argument in enumerate(arguments):
@@ -356,7 +362,8 @@ class GraphedProgram:
             elif is_graph_memory(address):
                 read.fixed.append(i)
                 borrowed.add(address)
-                if i not in self._plan.written and (result := result_of(argument)) is not None:
+                result = None if i in self._plan.written else result_of(argument, stream)
+                if result is not None:
                     read.results[i] = result
             else:
                 read.places[i] = place_like(argument)

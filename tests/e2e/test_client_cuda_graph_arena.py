@@ -271,6 +271,13 @@ def test_memory_that_outlives_a_capture() -> None:
     """As a library's cached scratch: where results were, replays would write over it, and it over
     what is alive again."""
     forward, backward, device = forward_and_backward()
+    program, read = backward._program, []
+
+    def note(arguments: list[Tensor]) -> list[Tensor]:
+        read.append({x.data_ptr() for x in arguments})
+        return program(arguments)
+
+    backward._program = note
     for i in range(8):
         if i == WARM_UP:
             shape = next(iter(forward._shapes.values()))
@@ -282,7 +289,11 @@ def test_memory_that_outlives_a_capture() -> None:
         assert torch.equal(backward(arguments)[0], x.cos() * 2)
         del result
         if i == WARM_UP:
-            assert shape.variants[0].arena.spoiled
+            (first,) = shape.variants
+            assert first.arena.spoiled
+            # The copies are what the program reads, and nothing of the arena.
+            assert not read[-1] & {storage.data_ptr() for storage in first.storages}
+            del first
     assert not variant(forward).arena.spoiled and variant(backward).reuse is None
     assert tensord.stats()["cuda_graphs_sharing"] == 0
     assert not tensord.stats()["cuda_graph_reasons"]
