@@ -23,7 +23,7 @@ class Plan:
     static: arguments that keep their address. written: arguments that the program writes into.
     keyed: arguments whose sizes or value may differ from call to call. unread: arguments that are
     handed through, if anything. obstacle: why it cannot be captured; "" when nothing is known
-    against it. index: the device. reads_last: it is probably the last to read what other programs
+    against it. index: the device. reads_last: it is the last to read most of what other programs
     return, as backward is.
     """
 
