@@ -29,7 +29,13 @@ _generate_protos()
 
 import tensord  # noqa: E402
 from real_daemon import RealDaemon  # noqa: E402
-from tensord import fallback, rpc  # noqa: E402
+from tensord import (  # noqa: E402
+    cuda_graph_arena,
+    cuda_graph_memory,
+    cuda_graphs,
+    fallback,
+    rpc,
+)
 
 
 @pytest.fixture
@@ -48,6 +54,18 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
         rpc.client().forget()
         torch._dynamo.reset()
+
+
+@pytest.fixture
+def no_graphs_yet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing has been captured as a CUDA graph, and nothing of it stays; graphs share memory
+    however little it is."""
+    tensord.reset_stats()
+    cuda_graphs._said.clear()
+    monkeypatch.setattr(cuda_graph_arena, "LEAST_BYTES", 1)
+    yield
+    cuda_graph_memory._GRAPH_MEMORY.clear()
+    cuda_graph_memory._GIVEN_UP.clear()
 
 
 @pytest.fixture

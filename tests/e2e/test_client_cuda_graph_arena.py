@@ -20,15 +20,7 @@ from torch import Tensor
 
 SIZE = 16
 
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    tensord.reset_stats()
-    cuda_graphs._said.clear()
-    monkeypatch.setattr(cuda_graph_arena, "LEAST_BYTES", 1)
-    yield
-    cuda_graph_memory._GRAPH_MEMORY.clear()
-    cuda_graph_memory._GIVEN_UP.clear()
+pytestmark = pytest.mark.usefixtures("no_graphs_yet")
 
 
 def forward_and_backward() -> tuple[GraphedProgram, GraphedProgram, FakeDevice]:

@@ -5,28 +5,18 @@ from __future__ import annotations
 import contextlib
 import gc
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import tensord
 import torch
 from fake_graphs import FakeDevice, FakeGraph, boxed, graphed
-from tensord import cuda_graph_arena, cuda_graph_memory, cuda_graphs
+from tensord import cuda_graph_memory, cuda_graphs
 from tensord.cuda_graph_plan import Plan, plan_of
 from tensord.cuda_graphs import MAX_VARIANTS, WARM_UP, GraphedProgram
 from torch import Tensor
 
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    tensord.reset_stats()
-    cuda_graphs._said.clear()
-    monkeypatch.setattr(cuda_graph_arena, "LEAST_BYTES", 1)
-    yield
-    cuda_graph_memory._GRAPH_MEMORY.clear()
-    cuda_graph_memory._GIVEN_UP.clear()
-
+pytestmark = pytest.mark.usefixtures("no_graphs_yet")
 
 PLAIN = Plan(frozenset(), frozenset())
 
