@@ -19,9 +19,10 @@ One graph of an arena is replayed at a time, from that look on until its results
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
 # Dead results below this many bytes are not worth it.
 LEAST_BYTES = 1 << 20
+
+
+class NoMemoryToMove(torch.OutOfMemoryError):
+    """There is no memory for copies of arguments that cannot stay where they are."""
 
 
 @dataclass
@@ -88,6 +93,16 @@ class Arena:
         # In the order in which it was freed: what a graph may write over is a head of this list.
         self._freed: list[Result] = []
 
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[bool]:
+        """A block with the lock; False in it while somebody else has that."""
+        free = self.lock.acquire(blocking=False)
+        try:
+            yield free
+        finally:
+            if free:
+                self.lock.release()
+
     def add(self, captured: Captured) -> None:
         """The newest graph."""
         captured.arena = self
@@ -124,8 +139,9 @@ class Reuse:
     ) -> None:
         self.arena, self._arguments = arena, arguments
         self._results = {result for result, _ in arguments.values()}
-        # During the capture: references to the storages that its inputs own.
+        # During the capture: references to the storages that its inputs own, and whose they were.
         self._owned: dict[Any, Result] = {}
+        self._lenders: list[Captured] = []
 
     def bytes(self) -> int:
         """How much memory it is."""
@@ -135,32 +151,44 @@ class Reuse:
         """The arguments."""
         return set(self._arguments)
 
-    def remove(self, arguments: list[Any]) -> None:
-        """Leaves None in place of the arguments, so that nothing here keeps them in use."""
+    def remove(self, arguments: list[Any]) -> list[Captured]:
+        """Leaves None in place of the arguments, so that nothing here keeps them in use. The graphs
+        that they are of: for as long as the caller has these, `put_back` can undo it."""
+        graphs = [graph for result in self._results if (graph := result.graph()) is not None]
         for number in self._arguments:
             arguments[number] = None
+        return graphs
 
     def put_back(self, arguments: list[Any]) -> None:
         """Puts equal tensors there again."""
         lent = {result: result.lend() for result in self._results}
         for number, (result, layout) in self._arguments.items():
             arguments[number] = torch_compat.tensor_over(lent[result], *layout)
+        self._lenders = []
 
     def move(self, arguments: list[Any]) -> None:
-        """Puts copies there, in memory of their own."""
-        for number in self._arguments:
-            arguments[number] = arguments[number].clone()
+        """Puts copies there, in memory of their own. Raises NoMemoryToMove."""
+        try:
+            copies = {
+                number: arguments[number].new_empty_strided(size, stride)
+                for number, (_, (_, size, stride, _)) in self._arguments.items()
+            }
+        except torch.OutOfMemoryError as error:
+            raise NoMemoryToMove(str(error)) from error
+        for number, copy in copies.items():
+            arguments[number] = copy.copy_(arguments[number])
 
     def last(self, arguments: list[Any]) -> Reuse:
         """What of it nobody uses but these arguments. Requires: the arena's lock."""
-        self.remove(arguments)
+        lenders = self.remove(arguments)
         dead = {result for result in self._results if not result.users()}
         self.put_back(arguments)
+        del lenders
         return self._only(dead)
 
     def hand_over(self, arguments: list[Any], inputs: list[Any]) -> None:
         """Takes the arguments out, and makes a capture's inputs the owners of the results."""
-        self.remove(arguments)
+        self._lenders = self.remove(arguments)
         for number, (result, layout) in self._arguments.items():
             inputs[number] = torch_compat.tensor_over(result.storage, *layout)
         for result in self._results:

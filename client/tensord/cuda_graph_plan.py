@@ -54,10 +54,15 @@ def plan_of(
         for node, i in number.items()
         if not any(user in needed and user.op != "output" for user in node.users)
     }
+    returned = {source for node in nodes if node.op == "output" for source in node.all_input_nodes}
     return Plan(
         frozenset(static),
         frozenset(written),
-        tuple(i for node, i in number.items() if _may_differ(node.meta.get("val"))),
+        tuple(
+            i
+            for node, i in number.items()
+            if _may_differ(node.meta.get("val")) and (i not in unread or node in returned)
+        ),
         next(filter(None, map(obstacle, nodes)), ""),
         index,
         frozenset(unread),

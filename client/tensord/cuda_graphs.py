@@ -63,6 +63,8 @@ WARM_UP = 2
 MAX_VARIANTS = 4
 # Captures anew because of held results, until all of them are given out as copies.
 _MAX_LEARNED = 2
+# Captures of one shape for which there was no memory.
+_MAX_REFUSED = 4
 # Shapes that a program may have captured, as a multiple of those that it keeps.
 _MAX_TURNOVER = 4
 _DEFAULT_LIMIT = 16
@@ -98,6 +100,7 @@ class _Shape:
     # Results that were held across calls, by their number.
     copied: set[int] = field(default_factory=set)
     sharing: Sharing = field(default_factory=Sharing)
+    refused: int = 0
     given_up: bool = False
 
     def drop(self) -> None:
@@ -174,9 +177,20 @@ class GraphedProgram:
             _WORKSPACES.want((self._plan.index, stream), self._shared_workspace(arguments))
             return self._program(arguments)
         captured = next((c for c in shape.variants if c.fits(arguments, stream)), None)
-        if captured is None or self._must_be_anew(shape, captured):
+        held: set[int] = set()
+        results = None
+        if captured is not None:
+            with captured.arena.entered() as entered:
+                if entered and not (held := captured.held()):
+                    results = self._replay(shape, captured, arguments)
+            if held:
+                self._learn(shape, captured, held)
+        if captured is None or held:
             captured = self._new(shape, arguments, stream)
-        results = self._replay(shape, captured, arguments) if captured is not None else None
+            if captured is not None:
+                with captured.arena.entered() as entered:
+                    if entered:
+                        results = self._replay(shape, captured, arguments)
         return self._program(arguments) if results is None else results
 
     def _shared_workspace(self, arguments: Sequence[Any]) -> int:
@@ -216,19 +230,14 @@ class GraphedProgram:
         kept[0].calls = kept[0].captures = 0
         return True
 
-    def _must_be_anew(self, shape: _Shape, captured: Captured) -> bool:
-        """True for a graph of which a result is held: it is given up, and captured anew it gives
-        such results out as copies."""
-        held = captured.held()
-        if not held:
-            return False
+    def _learn(self, shape: _Shape, captured: Captured, held: set[int]) -> None:
+        """Results that are held across calls will be copies; the graph is given up."""
         STATS.add("cuda_graphs_held")
         shape.learned += 1
         for number, output in enumerate(captured.outputs):
             if output.storage in held or shape.learned >= _MAX_LEARNED:
                 shape.copied.add(number)
         self._drop(shape, captured)
-        return True
 
     @staticmethod
     def _drop(shape: _Shape, captured: Captured) -> None:
@@ -259,10 +268,10 @@ class GraphedProgram:
             captured = self._capture(shape, arguments, stream)
             if captured is None:
                 return None
-        except torch.OutOfMemoryError as error:  # perhaps there is memory later
-            shape.captures, shape.calls = shape.captures + 1, 0
-            refuse(_failed(error))
-            return None
+        except cuda_graph_arena.NoMemoryToMove:
+            raise
+        except torch.OutOfMemoryError as error:
+            return self._later(shape, _failed(error))
         except Exception as error:  # whatever it was: the program itself still runs
             return self._never(shape, _failed(error))
         finally:
@@ -277,6 +286,14 @@ class GraphedProgram:
         shape.given_up = True
         shape.drop()
         refuse(reason)
+
+    @staticmethod
+    def _later(shape: _Shape, reason: str) -> None:
+        """No graph now, perhaps one after the next warm-up."""
+        if not shape.refused:
+            refuse(reason)
+        shape.calls, shape.refused = 0, shape.refused + 1
+        shape.given_up = shape.refused >= _MAX_REFUSED
 
     def _capture(self, shape: _Shape, arguments: list[Any], stream: int) -> Captured | None:
         """One graph, which reuses the memory of what it is the last to read where that works. None
@@ -374,36 +391,32 @@ class GraphedProgram:
     # -- replay ---------------------------------------------------------------------------------
 
     def _replay(self, shape: _Shape, captured: Captured, arguments: list[Any]) -> list[Any] | None:
-        """The results; None, with the arguments as they were, when it cannot be replayed now."""
-        if not captured.arena.lock.acquire(blocking=False):
+        """The results; None, with the arguments as they were, when it cannot be replayed now.
+        Requires: the arena's lock, and that nothing of the graph's own is held."""
+        if not self._may_write(shape, captured, arguments):
             return None
-        try:
-            if not self._may_write(shape, captured, arguments):
-                return None
-            captured.fill(arguments)
-            captured.graph.replay()
-            for i in self._plan.written:
-                if i in captured.places:
-                    arguments[i].copy_(captured.places[i])
-            results = results_of(captured, arguments)
-            arguments.clear()
-            STATS.add("cuda_graph_replays")
-            return results
-        finally:
-            captured.arena.lock.release()
+        captured.fill(arguments)
+        captured.graph.replay()
+        for i in self._plan.written:
+            if i in captured.places:
+                arguments[i].copy_(captured.places[i])
+        results = results_of(captured, arguments)
+        arguments.clear()
+        STATS.add("cuda_graph_replays")
+        return results
 
     def _may_write(self, shape: _Shape, captured: Captured, arguments: list[Any]) -> bool:
         """True when nobody uses what a replay writes over; the arguments that it is the last to
         read are taken out of the list then. Otherwise the graph is given up, for one that is
         captured at a later call, and what shares memory at the wrong time will not do so again."""
         arena, reuse = captured.arena, captured.reuse
-        if reuse is not None:
-            reuse.remove(arguments)
+        lenders = reuse.remove(arguments) if reuse is not None else []
         later = arena.overlaid(captured)
         if not (later or arena.spoiled or arena.overwrites_used(captured)):
             return True
         if reuse is not None:
             reuse.put_back(arguments)
+        del lenders
         STATS.add("cuda_graphs_held")
         for sharing in [graph.sharing for graph in later] or [shape.sharing]:
             sharing.allowed = False

@@ -311,14 +311,13 @@ def without_product_workspaces() -> Iterator[None]:
     """A block around a capture whose products leave nothing behind.
 
     2.11 to 2.13: torch keeps a workspace for each stream and library handle. One that is made in a
-    capture lies in the capture's pool, and would be that of later captures too.
+    capture lies in the capture's pool, and would be that of later captures too. torch can only drop
+    all of them, as it does for its own CUDA graph trees.
     """
-    clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)
-    clear()
     try:
         yield
     finally:
-        clear()
+        getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
 
 
 def end_broken_capture(index: int, pool: tuple[int, int]) -> None:

@@ -120,15 +120,22 @@ int VectorOperands(const Nest& nest) {
 }
 
 bool OverflowsCache(const Program& program, const Nest& nest, const v1::CudaTarget& target) {
-  std::set<BufferId> written;
+  const sym::SymbolKey last = VectorLoopOf(nest);
+  std::set<BufferId> read, written;
   for (const NestMember& member : nest.members) {
-    for (const Store& store : member.loops.stores) {
-      if (nest.local.count(store.buffer) == 0) written.insert(store.buffer);
+    for (const Inst& inst : member.loops.block.insts) {
+      if (inst.kind == InstKind::kLoad && sym::Contains(inst.index, last)) read.insert(inst.buffer);
     }
+    for (const Store& store : member.loops.stores) written.insert(store.buffer);
   }
-  int64_t bytes = 0;
-  for (BufferId id : written) bytes += BufferBytes(program.buffers[id]);
-  return target.l2_bytes() > 0 && bytes / kCachesOfOverflow >= target.l2_bytes();
+  const auto overflows = [&](const std::set<BufferId>& buffers) {
+    int64_t bytes = 0;
+    for (BufferId id : buffers) {
+      if (nest.local.count(id) == 0) bytes += BufferBytes(program.buffers[id]);
+    }
+    return bytes / kCachesOfOverflow >= target.l2_bytes();
+  };
+  return target.l2_bytes() > 0 && overflows(read) && overflows(written);
 }
 
 bool FindsPlaces(const Nest& nest) {

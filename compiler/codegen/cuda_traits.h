@@ -24,7 +24,8 @@ bool HasChasedRows(const Nest& nest);
 // The operands that vary along the vector loop.
 int VectorOperands(const Nest& nest);
 
-// The nest writes so much more than the L2 cache holds that nobody finds it there afterwards.
+// The nest reads and writes so much more than the L2 cache holds that nobody finds it there
+// afterwards.
 bool OverflowsCache(const Program& program, const Nest& nest, const v1::CudaTarget& target);
 
 // Some reduction says where its result is.

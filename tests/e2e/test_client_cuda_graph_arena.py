@@ -354,3 +354,40 @@ def test_one_replay_in_an_arena_at_a_time() -> None:
     del _, saved
     step(forward, backward, x)
     assert tensord.stats()["cuda_graph_replays"] == before + 3
+
+
+def test_a_graph_that_goes_while_its_results_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its program is gone, and its results only the call's, which are out of the list meanwhile."""
+    forward, backward, _ = forward_and_backward()
+    for i in range(5):
+        step(forward, backward, torch.full((SIZE,), float(i)))
+    x = torch.full((SIZE,), 7.0)
+    _, *saved = forward([x])
+    arguments = [*saved, torch.ones(SIZE)]
+    kept = saved.pop()
+    del forward, _, saved
+    put_back = cuda_graph_arena.Reuse.put_back
+
+    def late(reuse: cuda_graph_arena.Reuse, given: list[Tensor]) -> None:
+        gc.collect()
+        cuda_graph_memory.free_given_up()
+        put_back(reuse, given)
+
+    monkeypatch.setattr(cuda_graph_arena.Reuse, "put_back", late)
+    gradients = backward(arguments)
+    assert torch.equal(gradients[0], x.cos()) and torch.equal(kept, x + 1)
+
+
+def test_what_is_moved_keeps_its_strides() -> None:
+    forward, _ = graphed(lambda x: [x.cos()[::2], x.sin()])
+    for i in range(4):
+        arguments = None  # what is held becomes a copy
+        arguments = forward([torch.full((SIZE,), float(i))])
+    results = {n: cuda_graph_memory.result_of(tensor, 1) for n, tensor in enumerate(arguments)}
+    reuse = cuda_graph_arena.candidate(arguments, results)
+    assert reuse is not None and reuse.numbers() == {0, 1}
+    before = [(x.clone(), x.stride(), x.data_ptr()) for x in arguments]
+    reuse.move(arguments)
+    for moved, (value, stride, address) in zip(arguments, before, strict=True):
+        assert torch.equal(moved, value) and moved.stride() == stride
+        assert moved.data_ptr() != address

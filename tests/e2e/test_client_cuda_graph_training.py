@@ -174,3 +174,16 @@ def test_shapes_come_and_go(devices: list[FakeDevice]) -> None:
             x = torch.randn(size, 6)
             torch.testing.assert_close(run(x), x.softmax(-1).cumsum(0) * 2)
     assert tensord.stats()["cuda_graphs"] == 4
+
+
+def test_slices_at_any_offset(devices: list[FakeDevice]) -> None:
+    """An offset that nothing reads is no part of a shape."""
+    run = torch.compile(
+        lambda x: (x.sin() * 2).cos(), backend="tensord", mode="reduce-overhead", dynamic=True
+    )
+    numbers = torch.randn(4096)
+    for i in range(40):
+        x = numbers[37 * i :][: 8 + 8 * (i % 2)]
+        torch.testing.assert_close(run(x), (x.sin() * 2).cos())
+    stats = tensord.stats()
+    assert stats["cuda_graphs"] == 2 and stats["cuda_graph_replays"] > 30, stats

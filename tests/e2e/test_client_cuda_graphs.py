@@ -305,10 +305,24 @@ def test_a_replay_that_fails_is_the_users(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_no_memory_for_a_capture() -> None:
-    run, _ = graphed(lambda x: [x + 1], error=torch.OutOfMemoryError("CUDA out of memory"))
-    for _ in range(5):
+    """It is tried again after another warm-up, a few times, and said once."""
+    run, device = graphed(lambda x: [x + 1], error=torch.OutOfMemoryError("CUDA out of memory"))
+    for i in range(40):
         assert torch.equal(run([torch.ones(2)])[0], torch.full((2,), 2.0))
-    assert "out of memory" in next(iter(tensord.stats()["cuda_graph_reasons"]))
+        if i == 30:
+            device.error = None
+    assert device.captures == 0  # given up
+    ((reason, count),) = tensord.stats()["cuda_graph_reasons"].items()
+    assert "out of memory" in reason and count == 1
+
+
+def test_memory_for_a_capture_comes_later() -> None:
+    run, device = graphed(lambda x: [x + 1], error=torch.OutOfMemoryError("CUDA out of memory"))
+    for i in range(8):
+        assert torch.equal(run([torch.ones(2)])[0], torch.full((2,), 2.0))
+        if i == WARM_UP:
+            device.error = None
+    assert device.captures == 1
 
 
 def test_a_capture_that_fails_is_said_and_not_tried_again() -> None:
