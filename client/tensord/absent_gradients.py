@@ -26,7 +26,7 @@ from . import fallback, garbage, torch_compat
 from .added_calls import add_call, fake_mode_of
 from .compiled import Boxed
 from .counters import STATS
-from .cuda_graph_memory import place_like
+from .places import place_like
 
 _aten = torch.ops.aten
 # AOTAutograd's names for the gradients that backward gets.

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import torch_compat
+from .places import copy_into, place_like
 
 if TYPE_CHECKING:
     from .cuda_graph_memory import Captured
@@ -169,14 +170,12 @@ class Reuse:
     def move(self, arguments: list[Any]) -> None:
         """Puts copies there, in memory of their own. Raises NoMemoryToMove."""
         try:
-            copies = {
-                number: arguments[number].new_empty_strided(size, stride)
-                for number, (_, (_, size, stride, _)) in self._arguments.items()
-            }
+            copies = {number: place_like(arguments[number]) for number in self._arguments}
         except torch.OutOfMemoryError as error:
             raise NoMemoryToMove(str(error)) from error
         for number, copy in copies.items():
-            arguments[number] = copy.copy_(arguments[number])
+            copy_into(copy, arguments[number])
+            arguments[number] = copy
 
     def last(self, arguments: list[Any]) -> Reuse:
         """What of it nobody uses but these arguments. Requires: the arena's lock."""

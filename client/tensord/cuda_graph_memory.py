@@ -19,6 +19,7 @@ import torch
 
 from . import torch_compat
 from .cuda_graph_arena import Arena, Result, Reuse, Sharing
+from .places import copy_into, place_like
 
 _WORKSPACE_UNIT = 2 << 20
 
@@ -194,22 +195,6 @@ class Workspaces:
                 tensor = torch.empty(size, dtype=torch.uint8, device=device)
             self._tensors[key] = tensor
         return tensor
-
-
-def place_like(tensor: torch.Tensor) -> torch.Tensor:
-    """Memory for a tensor of this shape and strides, which may be written to in every mode."""
-    with torch.inference_mode(False):
-        return torch.empty_strided(
-            tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
-        )
-
-
-def copy_into(place: torch.Tensor, tensor: torch.Tensor) -> None:
-    """Copies, an expanded dimension once."""
-    if 0 in tensor.stride():
-        size = [1 if t == 0 else n for n, t in zip(tensor.shape, tensor.stride(), strict=True)]
-        place, tensor = (x.as_strided(size, x.stride()) for x in (place, tensor))
-    place.copy_(tensor, non_blocking=True)
 
 
 # Of the storages of a program's inputs: address to number of the input and its offset, in bytes.

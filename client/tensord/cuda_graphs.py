@@ -42,18 +42,17 @@ from .cuda_graph_memory import (
     Captured,
     Workspaces,
     adopt,
-    copy_into,
     describe,
     free_given_up,
     give_up,
     is_graph_memory,
     lent,
     origins_of,
-    place_like,
     result_of,
     results_of,
 )
 from .cuda_graph_plan import Plan
+from .places import copy_into, place_like
 
 log = logging.getLogger("tensord")
 
@@ -177,21 +176,24 @@ class GraphedProgram:
             _WORKSPACES.want((self._plan.index, stream), self._shared_workspace(arguments))
             return self._program(arguments)
         captured = next((c for c in shape.variants if c.fits(arguments, stream)), None)
-        held: set[int] = set()
-        results = None
-        if captured is not None:
-            with captured.arena.entered() as entered:
-                if entered and not (held := captured.held()):
-                    results = self._replay(shape, captured, arguments)
-            if held:
-                self._learn(shape, captured, held)
+        results, held = self._attempt(shape, captured, arguments)
+        if captured is not None and held:
+            self._learn(shape, captured, held)
         if captured is None or held:
-            captured = self._new(shape, arguments, stream)
-            if captured is not None:
-                with captured.arena.entered() as entered:
-                    if entered:
-                        results = self._replay(shape, captured, arguments)
+            results, _ = self._attempt(shape, self._new(shape, arguments, stream), arguments)
         return self._program(arguments) if results is None else results
+
+    def _attempt(
+        self, shape: _Shape, captured: Captured | None, arguments: list[Any]
+    ) -> tuple[list[Any] | None, set[int]]:
+        """The results of a replay, None where there is none now; and what of the graph's last
+        results is held, which forbids one."""
+        if captured is None:
+            return None, set()
+        with captured.arena.entered() as entered:
+            held = captured.held() if entered else set()
+            replayed = entered and not held
+            return (self._replay(shape, captured, arguments) if replayed else None), held
 
     def _shared_workspace(self, arguments: Sequence[Any]) -> int:
         """What the program takes of the stream's workspace, in bytes. Backward has the memory of
@@ -307,7 +309,7 @@ class GraphedProgram:
                 reuse = wanted.last(arguments)
                 if reuse.bytes() >= cuda_graph_arena.LEAST_BYTES:
                     try:
-                        return self._capture_in(reuse.arena, reuse, shape, arguments, read, stream)
+                        return self._capture_in(reuse, shape, arguments, read, stream)
                     except torch.OutOfMemoryError:
                         raise
                     except Exception as error:
@@ -316,17 +318,17 @@ class GraphedProgram:
                         if reuse.arena.spoiled:
                             reuse.move(arguments)
                             return None
-        return self._capture_in(Arena(self._device.pool()), None, shape, arguments, read, stream)
+        return self._capture_in(None, shape, arguments, read, stream)
 
     def _capture_in(
         self,
-        arena: Arena,
         reuse: Reuse | None,
         shape: _Shape,
         arguments: list[Any],
         read: _Read,
         stream: int,
     ) -> Captured:
+        arena = Arena(self._device.pool()) if reuse is None else reuse.arena
         inputs = [read.places.get(i, argument) for i, argument in enumerate(arguments)]
         origins = origins_of(inputs)
         captured = Captured(

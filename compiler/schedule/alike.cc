@@ -9,11 +9,15 @@
 namespace tensord::compiler {
 namespace {
 
-bool IsPointwise(const Nest& nest) {
+bool IsFlatPointwise(const Nest& nest) {
   return nest.shape == NestShape::kFlat && nest.outer.empty() &&
          std::all_of(nest.members.begin(), nest.members.end(), [](const NestMember& m) {
            return m.has_inner && m.position == 1 && m.loops.reductions.empty();
          });
+}
+
+std::string ValueText(const Store& store) {
+  return absl::StrCat(store.mode == StoreMode::kAssign ? "store %" : "add %", store.value);
 }
 
 // "i0*262144 + i1" without its numbers: which loops an index follows, and in which order.
@@ -34,7 +38,7 @@ std::string FormOf(const Expr& index) {
 
 }  // namespace
 
-bool HasAnySize(const Nest& nest) { return IsPointwise(nest) && nest.inner.size() <= 1; }
+bool HasAnySize(const Nest& nest) { return IsFlatPointwise(nest) && nest.inner.size() <= 1; }
 
 std::string AlikeText(const Program& program, const Nest& nest) {
   std::map<BufferId, int> numbers;
@@ -58,7 +62,7 @@ std::string AlikeText(const Program& program, const Nest& nest) {
     }
     absl::StrAppend(&text, "\n", ToString(block));
     for (const Store& store : member.loops.stores) {
-      absl::StrAppend(&text, store.mode == StoreMode::kAssign ? "store %" : "add %", store.value);
+      absl::StrAppend(&text, ValueText(store));
       access(store.buffer, store.index, store.guard);
     }
   }
@@ -66,7 +70,7 @@ std::string AlikeText(const Program& program, const Nest& nest) {
 }
 
 std::string OperationsText(const Program& program, const Nest& nest) {
-  if (!IsPointwise(nest)) return "";
+  if (!IsFlatPointwise(nest)) return "";
   std::string text;
   for (const NestMember& member : nest.members) {
     Block block = member.loops.block;
@@ -77,8 +81,8 @@ std::string OperationsText(const Program& program, const Nest& nest) {
     }
     absl::StrAppend(&text, ToString(block));
     for (const Store& store : member.loops.stores) {
-      absl::StrAppend(&text, store.mode == StoreMode::kAssign ? "store %" : "add %", store.value,
-                      " ", static_cast<int>(program.buffers[store.buffer].dtype), " ",
+      absl::StrAppend(&text, ValueText(store), " ",
+                      static_cast<int>(program.buffers[store.buffer].dtype), " ",
                       FormOf(store.index), "\n");
     }
   }

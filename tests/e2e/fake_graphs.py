@@ -9,6 +9,7 @@ import torch
 from tensord import torch_compat
 from tensord.cuda_graph_plan import Plan
 from tensord.cuda_graphs import GraphedProgram
+from tensord.places import copy_into
 from torch import Tensor
 
 # Memory: its address and its bytes.
@@ -33,7 +34,7 @@ class FakeGraph:
                 memory.fill_(0xFF)
             for old, new in zip(self._results, made, strict=True):
                 if isinstance(old, Tensor) and old.data_ptr() != new.data_ptr():
-                    old.copy_(new)
+                    copy_into(old, new)
 
 
 class FakeDevice:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import tensord
@@ -378,8 +378,9 @@ def test_a_graph_that_goes_while_its_results_are_looked_at(monkeypatch: pytest.M
     assert torch.equal(gradients[0], x.cos()) and torch.equal(kept, x + 1)
 
 
-def test_what_is_moved_keeps_its_strides() -> None:
-    forward, _ = graphed(lambda x: [x.cos()[::2], x.sin()])
+@pytest.mark.parametrize("view", [lambda x: x[::2], lambda x: x[:1].expand(SIZE)])
+def test_what_is_moved_keeps_its_strides(view: Callable[[Tensor], Tensor]) -> None:
+    forward, _ = graphed(lambda x: [view(x.cos()), x.sin()])
     for i in range(4):
         arguments = None  # what is held becomes a copy
         arguments = forward([torch.full((SIZE,), float(i))])
