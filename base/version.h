@@ -9,7 +9,7 @@ namespace tensord {
 const char* Version();
 
 // Raised whenever the compiler may give other code for the same graph; part of every program key.
-inline constexpr uint32_t kCompilerVersion = 19;
+inline constexpr uint32_t kCompilerVersion = 20;
 // The form of Artifact; a runtime refuses another.
 inline constexpr uint32_t kArtifactFormat = 3;
 

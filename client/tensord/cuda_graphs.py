@@ -152,8 +152,19 @@ class GraphedProgram:
         self._most_known = max(_MAX_KNOWN, 4 * self._limit)
         # What it handed out may outlive it.
         weakref.finalize(self, _drop_all, self._shapes).atexit = False
+        _PROGRAMS.add(self)
         if plan.obstacle:
             refuse(plan.obstacle)
+
+    def reset(self) -> None:
+        """Gives up its graphs, as if it had never been called; not while a thread calls it."""
+        if self._busy.acquire(blocking=False):
+            try:
+                _drop_all(self._shapes)
+                self._shapes.clear()
+                self._evicted = 0
+            finally:
+                self._busy.release()
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
         if self._plan.obstacle or self._limit == 0:
@@ -424,6 +435,16 @@ class GraphedProgram:
             sharing.allowed = False
         self._drop(shape, captured)
         return False
+
+
+_PROGRAMS: weakref.WeakSet[GraphedProgram] = weakref.WeakSet()
+
+
+def reset() -> None:
+    """Gives up the graphs of all programs. torch._dynamo.reset() wants their memory back, though it
+    keeps programs that were compiled behind a graph break."""
+    for program in list(_PROGRAMS):
+        program.reset()
 
 
 def _failed(error: BaseException) -> str:

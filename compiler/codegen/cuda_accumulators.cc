@@ -14,6 +14,9 @@ namespace {
 
 // Floats that a warp's slot has room for (kernels/cuda/group.cuh).
 constexpr size_t kMostSumsAtOnce = 6;
+// Shared memory through which groups combine their columns, unless one vector of each thread needs
+// more: it saves barriers.
+constexpr int64_t kCombineBytes = 16 << 10;
 
 // The prelude's function that combines the threads of a group.
 const char* GroupFunction(ReduceKind kind) {
@@ -105,12 +108,19 @@ CudaAccumulators::CudaAccumulators(const Program& program, const Nest& nest, con
   }
 }
 
-int64_t CudaAccumulators::SharedBytesOfLane() const {
+int CudaAccumulators::CombinedAtOnce(const Accumulator& acc) const {
+  const int64_t of_vector = acc.bytes * plan_.width * plan_.threads / 2;
+  return static_cast<int>(std::clamp<int64_t>(kCombineBytes / of_vector, 1, plan_.chunks));
+}
+
+int CudaAccumulators::SharedBytes() const {
   int64_t bytes = 0;
   for (const Accumulator& acc : all_) {
-    if (IsPrivate(acc) && IsColumns(acc) && plan_.groups() > 1) bytes = std::max(bytes, acc.bytes);
+    if (!IsPrivate(acc) || !IsColumns(acc) || plan_.chunks == 0 || plan_.groups() == 1) continue;
+    const int64_t values = int64_t{plan_.threads} / 2 * plan_.width * CombinedAtOnce(acc);
+    bytes = std::max(bytes, values * acc.bytes);
   }
-  return bytes;
+  return static_cast<int>(bytes);
 }
 
 std::vector<std::string> CudaAccumulators::ColumnParts(ReduceKind kind) {
@@ -325,13 +335,12 @@ std::string CudaAccumulators::SavePrivate() {
     }
     if (plan_.chunks == 0) continue;  // it lies there
     const std::string count = body_->ExtentText(sym::Product(nest_.inner));
-    absl::StrAppend(&text, "#pragma unroll\n  for (int k = 0; k < ", plan_.chunks, "; ++k) {\n");
-    std::string value = absl::StrCat(acc.name, "[k]");
     if (plan_.groups() > 1) {
-      absl::StrAppend(&text, "    const auto total = tk::combine_groups<G, T>(", value,
+      absl::StrAppend(&text, "  tk::combine_groups<G, T, ", CombinedAtOnce(acc), ">(", acc.name,
                       ", [](auto a, auto b) { return ", CombineText(kind), "(a, b); }, tile);\n");
-      value = "total";
     }
+    absl::StrAppend(&text, "#pragma unroll\n  for (int k = 0; k < ", plan_.chunks, "; ++k) {\n");
+    const std::string value = absl::StrCat(acc.name, "[k]");
     const std::string mine = plan_.groups() > 1 ? "threadIdx.x < G && " : "";
     const std::vector<std::string> parts = ColumnParts(kind);
     if (plan_.interleaved) {

@@ -33,9 +33,8 @@ class CudaAccumulators {
   CudaAccumulators(const Program& program, const Nest& nest, const CudaPlan& plan, CudaBody* body,
                    KernelInterface* interface);
 
-  // Shared memory through which the groups of a block combine their columns, for one thread and one
-  // lane of its vector; 0: they need none.
-  int64_t SharedBytesOfLane() const;
+  // Shared memory through which the groups of a block combine their columns; 0: they need none.
+  int SharedBytes() const;
 
   // Whether blocks leave something that another function must combine.
   bool NeedsFinish() const { return !finished_.empty(); }
@@ -75,6 +74,8 @@ class CudaAccumulators {
     return acc.member->has_inner && !acc.member->reduces_inner;
   }
   bool IsPrivate(const Accumulator& acc) const { return acc.member->reduces_outer; }
+  // Vectors of a thread that are combined at once.
+  int CombinedAtOnce(const Accumulator& acc) const;
   std::string Start(const Accumulator& acc, const std::string& lanes) const;
   // Whether the block has several groups of whole warps.
   bool HasParts(int group) const;

@@ -48,11 +48,11 @@ class CudaNestWriter {
                     ") {\n  [[maybe_unused]] constexpr int W = ", plan_.width,
                     ", T = ", plan_.threads, ", G = ", plan_.group, ";\n");
     text.shared_bytes = body_.shared_bytes();
-    if (const int64_t bytes = accumulators_.SharedBytesOfLane(); bytes > 0) {
+    if (const int bytes = accumulators_.SharedBytes(); bytes > 0) {
       // Not static: nests of one launch would have theirs beside each other.
       absl::StrAppend(&text.function, "  char* const tile = shared_rows + ", text.shared_bytes,
                       ";\n");
-      text.shared_bytes += plan_.threads / 2 * plan_.width * static_cast<int>(bytes);
+      text.shared_bytes += bytes;
     }
     absl::StrAppend(&text.function, body_.Declarations(), Threads(), declare, work, save, end,
                     "}\n");

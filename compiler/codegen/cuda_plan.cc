@@ -3,18 +3,18 @@
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
-#include <bit>
 
 #include "base/check.h"
 #include "compiler/codegen/cpp_text.h"
 #include "compiler/codegen/cuda_held.h"
+#include "compiler/codegen/cuda_sweep_ahead.h"
+#include "compiler/codegen/cuda_threads.h"
 #include "compiler/codegen/cuda_traits.h"
 #include "compiler/codegen/cuda_width.h"
 
 namespace tensord::compiler {
 namespace {
 
-constexpr int kWarp = 32;
 constexpr int kUsualThreads = 256;
 constexpr int kMostThreads = 1024;
 // Vectors for which a thread computes scalars that are dear, and that it does of a row of such.
@@ -41,11 +41,12 @@ constexpr int64_t kPlainShared = 48 << 10;
 constexpr int64_t kStaticShared = 4 << 10;
 // Threads of a multiprocessor that sweep: more hide latency better, fewer leave less to combine.
 constexpr int kSweepThreads = 1024;
-// The same where each thread has several vectors under way, and where it keeps as many registers as
-// half of the threads have.
+// The same where each thread has several vectors under way: all of them where it keeps few values
+// beside those of several operands, fewer where it keeps more.
 constexpr int kTileThreads = 768;
 constexpr int kHeavyTileThreads = 512;
 constexpr int kMostKeptOfTile = 40;
+constexpr int kMostKeptOfLightTile = 20;
 // Loads that a thread of a tile should have under way.
 constexpr int kLoadsAtOnce = 4;
 // The same where it holds accumulators for a row beside the row.
@@ -60,14 +61,6 @@ constexpr int kMuchHeldThreads = 256;
 constexpr int kRegistersOfTotals = 64;
 constexpr int kRegistersOfShortRows = 32;
 constexpr int kVectorsOfShortRow = 32;
-// Sweeps that load a row ahead: threads of a multiprocessor, elements that one of them holds in all
-// arrays, those of which twice as many threads have room, vectors of a row that nothing is held of,
-// and rows of each group: with fewer there is nothing to load ahead, and more groups do better.
-constexpr int kThreadsAhead = 512;
-constexpr int kMostHeldAhead = 72;
-constexpr int kLittleHeldAhead = 40;
-constexpr int kLeastVectorsAhead = 1024;
-constexpr int kLeastRowsAhead = 6;
 // Vectors of a row that a thread loads before it stores the first: of all operands together, or of
 // each where rows are seldom or found by loads.
 constexpr int kMostLoadedFirst = 8;
@@ -79,10 +72,6 @@ bool IsPartial(const Widths& w) { return w.partial > w.aligned && 2 * w.partial 
 // Vectors of neighbours would be much narrower than wished.
 bool IsWasteful(const Widths& w) { return w.aligned * kMostWaste <= w.wished; }
 bool MoreWithinRows(const Widths& w) { return w.straight && (IsPartial(w) || IsWasteful(w)); }
-
-int RoundUpToWarp(int64_t threads) {
-  return static_cast<int>((threads + kWarp - 1) / kWarp) * kWarp;
-}
 
 class Planner {
  public:
@@ -177,19 +166,6 @@ class Planner {
     } else if (!plan_.loops_rows) {
       plan_.blocks = sym::CeilDiv(rows_, Expr(plan_.groups()));
     }
-  }
-
-  // Groups of whole warps do their rows side by side: only plain states are combined, and nothing
-  // of the whole block.
-  bool MayHaveParts() const {
-    return std::all_of(nest_.members.begin(), nest_.members.end(), [](const NestMember& m) {
-      return std::all_of(m.loops.reductions.begin(), m.loops.reductions.end(),
-                         [&](const Reduction& r) {
-                           if (m.reduces_outer) return IsColumnSum(m);
-                           return r.kind == ReduceKind::kSum || r.kind == ReduceKind::kMax ||
-                                  r.kind == ReduceKind::kMin || r.kind == ReduceKind::kWelford;
-                         });
-    });
   }
 
   bool HasColumnAccumulators() const {
@@ -305,12 +281,6 @@ class Planner {
            !FindsPlaces(nest_);
   }
 
-  // The group of a row that a part of a warp has.
-  static int PartOfWarp(int64_t vectors) {
-    return static_cast<int>(
-        std::min<int64_t>(kWarp, std::bit_ceil(static_cast<uint64_t>(vectors))));
-  }
-
   // Chooses the group; true when its threads hold the whole row.
   bool HoldRow(bool sums) {
     const int64_t vectors = std::max<int64_t>(1, sym::Hint(vectors_));
@@ -327,38 +297,20 @@ class Planner {
     return holds;
   }
 
-  // Sums of columns leave registers for few threads: those that there are have the next row's loads
-  // under way while they reduce the present one. Whether it pays; then it has chosen the group.
-  bool SweepsAhead(int64_t vectors, int64_t of_vector) {
-    const int columns = ColumnArrays(nest_);
-    if (columns == 0 || fixed_ > 0 || plan_.partial || plan_.interleaved) return false;
-    if (!vectors_.AsConstant()) return false;
-    int threads = kThreadsAhead, group = kThreadsAhead;
-    if (HeldArrays(nest_) == columns) {
-      if (vectors < kLeastVectorsAhead) return false;  // fewer are a warp's
-    } else {
-      if (vectors <= kWarp || !MayHaveParts()) return false;
-      const int64_t chunks = std::max<int64_t>(1, kMostHeldAhead / of_vector);
-      group = static_cast<int>(
-          std::clamp<int64_t>(RoundUpToWarp((vectors + chunks - 1) / chunks), kWarp, threads));
-      threads = std::max(kUsualThreads, group) / group * group;
-    }
-    const int64_t held = (vectors + group - 1) / group * of_vector;
-    const int resident = (held <= kLittleHeldAhead && group < threads ? 2 : 1) *
-                         std::max(1, kThreadsAhead / threads);
-    const int64_t groups = int64_t{Multiprocessors()} * resident * (threads / group);
-    if (held > kMostHeldAhead || sym::Hint(rows_) < kLeastRowsAhead * groups) return false;
-    Threads(threads);
-    plan_.group = group;
-    plan_.resident = resident;
-    return true;
-  }
-
   // A warp needs no barrier to reduce a row; what it cannot hold is a block's. `of_vector`:
   // elements that one vector of the row has in all arrays.
   void ChooseSweepGroup(int64_t vectors, int64_t of_vector) {
-    plan_.ahead = SweepsAhead(vectors, of_vector);
-    if (plan_.ahead) return;
+    const bool even = !plan_.partial && !plan_.interleaved && vectors_.AsConstant().has_value();
+    plan_.ahead = false;
+    if (even && fixed_ == 0) {
+      if (const auto ahead =
+              PlanSweepAhead(nest_, sym::Hint(rows_), vectors, of_vector, Multiprocessors())) {
+        plan_.ahead = true;
+        plan_.group = ahead->group;
+        plan_.resident = ahead->resident;
+        return Threads(ahead->threads);
+      }
+    }
     if ((vectors + kWarp - 1) / kWarp * of_vector <= kMostHeld) {
       plan_.group = PartOfWarp(vectors);
       return Threads(kRowSweepBlock);
@@ -393,8 +345,12 @@ class Planner {
     plan_.tiled = true;
     const Expr tiles = sym::CeilDiv(vectors_, Expr(plan_.group));
     const int64_t hint = std::max<int64_t>(1, sym::Hint(tiles));
-    const bool heavy = widths_.of_columns * plan_.width > kMostKeptOfTile;
-    plan_.resident = std::max(1, (heavy ? kHeavyTileThreads : kTileThreads) / plan_.threads);
+    const int kept = widths_.of_columns * plan_.width;
+    const bool light = kept <= kMostKeptOfLightTile && widths_.of_rows > 1;
+    const int threads = kept > kMostKeptOfTile ? kHeavyTileThreads
+                        : light                ? kSweepThreads
+                                               : kTileThreads;
+    plan_.resident = std::max(1, threads / plan_.threads);
     plan_.rows_at_once = std::clamp(kLoadsAtOnce / std::max(1, widths_.of_rows), 1, kLoadsAtOnce);
     const int64_t sweeps = std::max<int64_t>(1, Multiprocessors() * plan_.resident / hint);
     plan_.loops_rows = true;

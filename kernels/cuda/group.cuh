@@ -268,22 +268,39 @@ TK_FN OnlineSoftmax<1> group_softmax(OnlineSoftmax<1> s, M&& memory) {
 // --- between groups
 
 // f over the block's groups, for the threads of the first: T / G groups of G threads
-// (one-dimensional block of T), each thread with the same columns as its fellows in other groups.
-// `shared`: T / 2 values of type S. The upper half of the groups hands over to the lower one until
-// one is left.
-template <int G, int T, class S, class F>
-TK_FN S combine_groups(S v, F f, void* shared) {
+// (one-dimensional block of T), each thread with N values for the same columns as its fellows in
+// other groups have; B of them are handed over between two barriers. The upper half of the groups
+// hands over to the lower one until one is left. `shared`: T / 2 * B values of type S.
+template <int G, int T, int B, int N, class S, class F>
+TK_FN void combine_groups(S (&v)[N], F f, void* shared) {
   S* const all = static_cast<S*>(shared);
   const int group = threadIdx.x / G;
 #pragma unroll
-  for (int groups = T / G; groups > 1; groups = (groups + 1) / 2) {
-    const int half = (groups + 1) / 2;
-    __syncthreads();  // whoever read it before is done
-    if (group >= half && group < groups) all[threadIdx.x - half * G] = v;
-    __syncthreads();
-    if (group < groups - half) v = f(v, all[threadIdx.x]);
+  for (int first = 0; first < N; first += B) {
+#pragma unroll
+    for (int groups = T / G; groups > 1; groups = (groups + 1) / 2) {
+      const int half = (groups + 1) / 2;
+      __syncthreads();  // whoever read it before is done
+#pragma unroll
+      for (int k = first; k < N && k < first + B; ++k) {
+        if (group >= half && group < groups) {
+          all[(k - first) * (T / 2) + threadIdx.x - half * G] = v[k];
+        }
+      }
+      __syncthreads();
+#pragma unroll
+      for (int k = first; k < N && k < first + B; ++k) {
+        if (group < groups - half) v[k] = f(v[k], all[(k - first) * (T / 2) + threadIdx.x]);
+      }
+    }
   }
-  return v;
+}
+// The same for one value of each thread.
+template <int G, int T, class S, class F>
+TK_FN S combine_groups(S v, F f, void* shared) {
+  S one[1] = {v};
+  combine_groups<G, T, 1>(one, f, shared);
+  return one[0];
 }
 // Shared memory of a block of 256 threads that combines states of one lane.
 enum : int { kFinishSharedBytes = 256 / 2 * impl::kMostSlotBytes };

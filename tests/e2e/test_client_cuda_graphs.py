@@ -195,6 +195,24 @@ def test_nothing_is_freed_during_a_capture() -> None:
     assert not cuda_graph_memory._GIVEN_UP
 
 
+def test_a_reset_of_dynamo_gives_up_graphs(daemon: object) -> None:
+    run, device = graphed(lambda x: [x + 1])
+    results = [run([torch.ones(3)])[0].clone() for _ in range(WARM_UP + 1)]
+    held = run([torch.full((3,), 4.0)])[0]
+    assert device.captures == 1
+    torch.compile(lambda x: x * 2, backend="tensord")(torch.ones(2))  # Dynamo knows the backend
+    graph = weakref.ref(next(iter(run._shapes.values())).variants[0])
+    torch._dynamo.reset()
+    assert torch.equal(held, torch.full((3,), 5.0))  # what is in use stays
+    del held
+    cuda_graph_memory.free_given_up()
+    gc.collect()
+    assert graph() is None
+    for _ in range(WARM_UP + 1):
+        assert torch.equal(run([torch.ones(3)])[0], results[0])
+    assert device.captures == 2
+
+
 def test_one_workspace_for_all_graphs_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
     monkeypatch.setattr(

@@ -238,6 +238,32 @@ def _results_outlive_their_program() -> None:
     del rubbish
 
 
+def _a_reset_gives_memory_back() -> None:
+    """Also that of programs behind a graph break, which Dynamo keeps over a reset."""
+    cuda = torch.get_default_device().type == "cuda"
+
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        y = x.exp() + 1
+        torch._dynamo.graph_break()
+        return (y * 2).softmax(-1)
+
+    def taken() -> int:
+        torch._dynamo.reset()
+        gc.collect()
+        if not cuda:
+            return 0
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        return torch.cuda.memory_reserved()
+
+    before = taken()
+    run = _compiled(broken)
+    for _ in range(CALLS):
+        run(torch.ones(4096, 4096))
+    del run
+    assert taken() <= before + (8 << 20), (before, taken())
+
+
 def _streams() -> None:
     """Two streams at once, each with graphs of its own."""
     if torch.get_default_device().type != "cuda":
@@ -311,6 +337,7 @@ def checks() -> list[tuple[str, Callable[[], None]]]:
         "two models in turns": _two_models_in_turns,
         "partial capture": _partial_capture,
         "results outlive their program": _results_outlive_their_program,
+        "a reset gives memory back": _a_reset_gives_memory_back,
         "streams": _streams,
         "one workspace": _one_workspace,
     }

@@ -19,37 +19,6 @@ constexpr const char* kSpread = "aten::var_mean.correction";
 // A size that is known when the kernels run: symbol 0, which CudaSweeps.Symbolic adds.
 Dim S() { return GraphBuilder().Symbol(1000); }
 
-// dx, dweight and dbias. `of_product`: the gradient is a product of two.
-GraphBuilder LayerNormBackward(const Dim& rows, const Dim& columns, v1::DType dtype = kF32,
-                               bool of_product = false) {
-  GraphBuilder g(kCuda);
-  Ref grad = g.Input({rows, columns}, dtype);
-  const Ref x = g.Input({rows, columns}, dtype);
-  const Ref other = of_product ? g.Input({rows, columns}, dtype) : grad;
-  const Ref mean = g.Input({rows, 1}), rstd = g.Input({rows, 1});
-  const Ref weight = g.Input({columns}, dtype), bias = g.Input({columns}, dtype);
-  const v1::TensorMeta of_columns = g.Meta({columns}, dtype);
-  if (of_product) {
-    grad = g.Node("aten::mul.Tensor", {grad, other}, g.Meta({rows, columns}, dtype));
-  }
-  const Ref r =
-      g.Node("aten::native_layer_norm_backward",
-             {grad, x, Ints({columns}), mean, rstd, weight, bias, List({true, true, true})},
-             {g.Meta({rows, columns}, dtype), of_columns, of_columns});
-  g.Output(r).Output(r.result(1)).Output(r.result(2));
-  return g;
-}
-GraphBuilder RmsNormBackward(const Dim& rows, const Dim& columns, v1::DType dtype = kF32) {
-  GraphBuilder g(kCuda);
-  const Ref grad = g.Input({rows, columns}, dtype), x = g.Input({rows, columns}, dtype);
-  const Ref rstd = g.Input({rows, 1}), weight = g.Input({columns}, dtype);
-  const Ref r = g.Node("aten::_fused_rms_norm_backward",
-                       {grad, x, Ints({columns}), rstd, weight, List({true, true})},
-                       {g.Meta({rows, columns}, dtype), g.Meta({columns}, dtype)});
-  g.Output(r).Output(r.result(1));
-  return g;
-}
-
 // The gradient before a GELU and the bias's, its sum over rows. `stride`: of the rows in memory.
 GraphBuilder GeluBackward(const Dim& rows, const Dim& columns, v1::DType dtype = kF32,
                           int stride = 0) {
@@ -234,36 +203,6 @@ GraphBuilder Adam(int elements) {
   return g.Output(g.Node("aten::sub.Tensor", {p, move, 0.01}, meta)).Output(m1).Output(v1);
 }
 
-TEST(CudaSweeps, NormGradients) {
-  ExpectPlansAndNumbers({
-      {"768", LayerNormBackward(101, 768), {"sweep w4 t256 g64 c3 loops ahead"}},
-      {"768, few rows", LayerNormBackward(67, 768), {"sweep w4 t128 g32 c6 loops"}},
-      {"768 narrow", LayerNormBackward(99, 768, kBF16), {"sweep w8 t256 g64 c2 loops ahead"}},
-      {"1024", LayerNormBackward(98, 1024), {"sweep w4 t256 g64 c4 loops ahead"}},
-      {"1024 narrow", LayerNormBackward(98, 1024, kBF16), {"sweep w8 t256 g64 c2 loops ahead"}},
-      {"1537", LayerNormBackward(64, 1537), {"sweep w4 t128 g128 c4 interleaved loops"}},
-      {"8190", LayerNormBackward(64, 8190), {"sweep w2 t480 g480 c9 loops ahead"}},
-      {"8190 narrow",
-       LayerNormBackward(64, 8190, kBF16),
-       {"sweep w8 t512 g512 c2 interleaved loops"}},
-      {"8190 of a product",
-       LayerNormBackward(64, 8190, kF32, true),
-       {"sweep w2 t1024 g1024 c0 loops"}},
-      {"8190 of a product, narrow",
-       LayerNormBackward(64, 8190, kBF16, true),
-       {"sweep w2 t1024 g1024 c0 loops"}},
-      {"few rows",
-       LayerNormBackward(2, 768, kBF16),
-       {"rows w8 t256 g32 c3", "elements w8 t256 g1 c0", "elements w8 t256 g1 c0"}},
-      {"root mean square of 768",
-       RmsNormBackward(195, 768, kBF16),
-       {"sweep w8 t256 g32 c3 loops ahead"}},
-      {"root mean square of 3000",
-       RmsNormBackward(64, 3000),
-       {"sweep w4 t256 g128 c6 loops ahead"}},
-  });
-}
-
 TEST(CudaSweeps, Columns) {
   std::vector<CudaCase> cases{
       {"activation of 768", GeluBackward(77, 768), {"sweep w4 t256 g32 c1 tiled loops"}},
@@ -387,11 +326,6 @@ TEST(CudaSweeps, Totals) {
 
 TEST(CudaSweeps, Symbolic) {
   std::vector<CudaCase> cases{
-      {"rows", LayerNormBackward(S(), 768, kBF16), {"sweep w8 t256 g64 c2 loops ahead"}},
-      {"rows in a loop",
-       LayerNormBackward(S(), 8190, kF32, true),
-       {"sweep w2 t1024 g1024 c0 loops"}},
-      {"columns", LayerNormBackward(70, S()), {"sweep w1 t1024 g1024 c0 loops"}},
       {"totals of rows", SoftmaxTotal(S(), 768), {"sweep w4 t128 g32 c6 loops last-block"}},
       {"totals of columns",
        SoftmaxTotal(5, S(), kBF16),
@@ -408,9 +342,8 @@ TEST(CudaSweeps, Symbolic) {
       {"sum in the middle", SumOver({3, S(), 96}, 1), {"columns w4 t128 g1 c0"}},
       {"sum of columns in the middle", SumOver({3, 20, S()}, 1), {"columns w1 t128 g1 c0"}},
       {"logarithms", LogSoftmax(3, S()), {"rows w1 t1024 g1024 c0"}},
-      {"two rows", LayerNormBackward(S(), 768), {"sweep w4 t256 g64 c3 loops ahead"}},
   };
-  const int64_t sizes[] = {67, 3, 33, 9, 1537, 21, 5001, 41, 99, 30, 33, 2049, 2};
+  const int64_t sizes[] = {9, 1537, 21, 5001, 41, 99, 30, 33, 2049};
   for (size_t i = 0; i < cases.size(); ++i) {
     cases[i].graph.Symbol(/*hint=*/1000);
     cases[i].symbols = {{0, sizes[i]}};

@@ -12,6 +12,6 @@ target_compile_options(kernels_cuda_host_test PRIVATE -O0 -ffp-contract=off -fwr
                        -fno-strict-aliasing -Wno-unknown-pragmas)
 
 # Generated kernels as plain C++, compiled while the test runs.
-foreach(part tiles rows alike sweeps batch_norm pool)
+foreach(part tiles norms rows alike sweeps batch_norm pool)
   tensord_compiler_test(cuda_${part}_test cuda_${part}_test.cc)
 endforeach()

@@ -1,0 +1,93 @@
+#include "compiler/codegen/cuda_sweep_ahead.h"
+
+#include <algorithm>
+
+#include "compiler/codegen/cuda_held.h"
+#include "compiler/codegen/cuda_threads.h"
+
+namespace tensord::compiler {
+namespace {
+
+// Threads of a multiprocessor, and of a block.
+constexpr int kThreads = 512;
+constexpr int kBlock = 256;
+constexpr int kWidestGroup = 512;
+// Where nothing of a row is held but the sums, shorter rows belong to a warp.
+constexpr int kLeastVectors = 1024;
+// Elements that a thread holds in all arrays. A warp is the group where it can be, because it needs
+// no barrier: while it holds much, of fewer threads, in blocks that take turns with what they do
+// last; where a thread has but one vector, of more.
+constexpr int kMostHeldByWarp = 96;
+constexpr int kMuchHeldByWarp = 72;
+constexpr int kThreadsOfMuch = 256;
+constexpr int kBlockOfMuch = 128;
+constexpr int kLittleHeldByWarp = 16;
+constexpr int kThreadsOfLittle = 1536;
+// In a larger group: with several sums of columns, and with one. Where several leave each thread
+// little to hold, there are more threads.
+constexpr int kMostHeld = 80;
+constexpr int kMostHeldOfOneSum = 40;
+constexpr int kLittleHeld = 40;
+constexpr int kMoreThreads = 768;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Groups of whole warps do their rows side by side: only plain states are combined, and nothing
+// of the whole block.
+bool MayHaveParts(const Nest& nest) {
+  return std::all_of(nest.members.begin(), nest.members.end(), [](const NestMember& m) {
+    return std::all_of(m.loops.reductions.begin(), m.loops.reductions.end(),
+                       [&](const Reduction& r) {
+                         if (m.reduces_outer) return IsColumnSum(m);
+                         return r.kind == ReduceKind::kSum || r.kind == ReduceKind::kMax ||
+                                r.kind == ReduceKind::kMin || r.kind == ReduceKind::kWelford;
+                       });
+  });
+}
+
+// Whole warps whose threads hold `most` vectors at most, with the fewest places that hold none;
+// among equals the smallest group.
+int GroupThatHolds(int64_t most, int64_t vectors) {
+  int best = kWidestGroup;
+  int64_t least = -1;
+  for (int64_t chunks = std::max<int64_t>(1, most); chunks >= 1; --chunks) {
+    const int group = RoundUpToWarp(CeilDiv(vectors, chunks));
+    if (group > kWidestGroup) break;
+    const int64_t empty = CeilDiv(vectors, group) * group - vectors;
+    if (least >= 0 && empty >= least) continue;
+    least = empty;
+    best = group;
+  }
+  return best;
+}
+
+}  // namespace
+
+std::optional<SweepAhead> PlanSweepAhead(const Nest& nest, int64_t rows, int64_t vectors,
+                                         int64_t of_vector, int multiprocessors) {
+  const int sums = ColumnArrays(nest);
+  if (sums == 0) return std::nullopt;
+  int threads = kThreads, block = kWidestGroup, group = kWidestGroup;
+  if (HeldArrays(nest) == sums) {
+    if (vectors < kLeastVectors) return std::nullopt;
+  } else if (!MayHaveParts(nest)) {
+    return std::nullopt;
+  } else if (const int64_t by_warp = CeilDiv(vectors, kWarp) * of_vector;
+             by_warp <= kMostHeldByWarp) {
+    const bool much = by_warp > kMuchHeldByWarp, little = by_warp <= kLittleHeldByWarp;
+    threads = much ? kThreadsOfMuch : little ? kThreadsOfLittle : kThreads;
+    block = much ? kBlockOfMuch : kBlock;
+    group = PartOfWarp(vectors);
+  } else {
+    group = GroupThatHolds((sums > 1 ? kMostHeld : kMostHeldOfOneSum) / of_vector, vectors);
+    block = std::max(kBlock, group) / group * group;
+    if (sums > 1 && CeilDiv(vectors, group) * of_vector <= kLittleHeld) threads = kMoreThreads;
+  }
+  if (group > kWarp && CeilDiv(vectors, group) * of_vector > kMostHeld) return std::nullopt;
+  const int resident = std::max(1, (threads + block / 2) / block);
+  // Else no row is another's next.
+  if (rows < int64_t{multiprocessors} * resident * (block / group)) return std::nullopt;
+  return SweepAhead{.threads = block, .group = group, .resident = resident};
+}
+
+}  // namespace tensord::compiler
