@@ -60,7 +60,6 @@ def compile_fx(
     return _compile(module, example_inputs, _parse(mode, options, extra))
 
 
-compile_fx.reset = cuda_graphs.reset  # what torch._dynamo.reset() calls
 _parse = options.parse
 
 

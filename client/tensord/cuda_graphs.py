@@ -33,7 +33,7 @@ from typing import Any
 
 import torch
 
-from . import cuda_graph_arena
+from . import cuda_graph_arena, torch_compat
 from .counters import STATS
 from .cuda_graph_arena import Arena, Result, Reuse, Sharing
 from .cuda_graph_device import Boxed, CudaDevice, Device
@@ -127,6 +127,26 @@ class _Read:
     places: dict[int, torch.Tensor] = field(default_factory=dict)
 
 
+# References to all programs. Threads add to it while others read: every use is one operation of set.
+_PROGRAMS: set[weakref.ref[GraphedProgram]] = set()
+# A child of a fork cannot use CUDA, and so not destroy a graph either.
+os.register_at_fork(after_in_child=_PROGRAMS.clear)
+
+
+class _Reset:
+    """What torch._dynamo.reset() calls as if it were a backend."""
+
+    @staticmethod
+    def reset() -> None:
+        """Gives up the graphs of all programs but those that are being called: their memory is
+        wanted back, though Dynamo keeps programs that were compiled behind a graph break."""
+        for reference in list(_PROGRAMS):
+            program = reference()
+            if program is not None:
+                program.reset()
+        free_given_up()
+
+
 class GraphedProgram:
     """A program that is captured once it is warm. Called as the program is.
 
@@ -152,12 +172,13 @@ class GraphedProgram:
         self._most_known = max(_MAX_KNOWN, 4 * self._limit)
         # What it handed out may outlive it.
         weakref.finalize(self, _drop_all, self._shapes).atexit = False
-        _PROGRAMS.add(self)
+        _PROGRAMS.add(weakref.ref(self, _PROGRAMS.discard))
         if plan.obstacle:
             refuse(plan.obstacle)
 
     def reset(self) -> None:
-        """Gives up its graphs, as if it had never been called; not while a thread calls it."""
+        """Gives up its graphs, as if it had never been called. Does nothing while a thread calls
+        it."""
         if self._busy.acquire(blocking=False):
             try:
                 _drop_all(self._shapes)
@@ -291,6 +312,7 @@ class GraphedProgram:
             CAPTURE.release()
         shape.captures += 1
         shape.variants.append(captured)
+        torch_compat.told_of_resets(_Reset)
         STATS.add("cuda_graphs")
         return captured
 
@@ -435,16 +457,6 @@ class GraphedProgram:
             sharing.allowed = False
         self._drop(shape, captured)
         return False
-
-
-_PROGRAMS: weakref.WeakSet[GraphedProgram] = weakref.WeakSet()
-
-
-def reset() -> None:
-    """Gives up the graphs of all programs. torch._dynamo.reset() wants their memory back, though it
-    keeps programs that were compiled behind a graph break."""
-    for program in list(_PROGRAMS):
-        program.reset()
 
 
 def _failed(error: BaseException) -> str:

@@ -160,6 +160,17 @@ def around_compiles(begins: Callable[..., None], ends: Callable[..., None]) -> b
     return True
 
 
+def told_of_resets(backend: Any) -> None:
+    """Has the next torch._dynamo.reset() call `backend.reset()`, once, however often this is called.
+
+    A reset forgets all backends, and torch.compile notes the one that it is given.
+    Where that is missing nothing is called.
+    """
+    backends = getattr(torch._dynamo.eval_frame, "cached_backends", None)
+    if isinstance(backends, dict):
+        backends[id(backend)] = backend
+
+
 def lower_backward_early() -> contextlib.AbstractContextManager[Any]:
     """Has AOTAutograd hand over the backward graph together with the forward one.
 

@@ -41,8 +41,8 @@ constexpr int64_t kPlainShared = 48 << 10;
 constexpr int64_t kStaticShared = 4 << 10;
 // Threads of a multiprocessor that sweep: more hide latency better, fewer leave less to combine.
 constexpr int kSweepThreads = 1024;
-// The same where each thread has several vectors under way: all of them where it keeps few values
-// beside those of several operands, fewer where it keeps more.
+// The same where each thread has several vectors under way; but kSweepThreads where these are of
+// several operands and little is kept beside, and fewer where much is.
 constexpr int kTileThreads = 768;
 constexpr int kHeavyTileThreads = 512;
 constexpr int kMostKeptOfTile = 40;
@@ -409,6 +409,7 @@ CudaPlan PlanCudaNest(const Program& program, const Nest& nest, const v1::CudaTa
                       int fixed_threads) {
   CudaPlan plan = Planner(program, nest, target, fixed_threads).Plan();
   TENSORD_CHECK(plan.threads % plan.group == 0, "groups do not fill the block");
+  TENSORD_CHECK(!plan.ahead || plan.chunks > 0, "what is loaded ahead has no registers");
   plan.evicts_loads_last = plan.kind == CudaPlan::kRows && OverflowsCache(program, nest, target);
   return plan;
 }

@@ -14,9 +14,9 @@ constexpr int kBlock = 256;
 constexpr int kWidestGroup = 512;
 // Where nothing of a row is held but the sums, shorter rows belong to a warp.
 constexpr int kLeastVectors = 1024;
-// Elements that a thread holds in all arrays. A warp is the group where it can be, because it needs
-// no barrier: while it holds much, of fewer threads, in blocks that take turns with what they do
-// last; where a thread has but one vector, of more.
+// Elements of four bytes that a thread holds in all arrays. A warp is the group where it can be,
+// because it needs no barrier: of fewer threads while they hold much, in small blocks, so that one
+// combines its sums while another still sweeps; of more threads where each has but one vector.
 constexpr int kMostHeldByWarp = 96;
 constexpr int kMuchHeldByWarp = 72;
 constexpr int kThreadsOfMuch = 256;
@@ -25,12 +25,22 @@ constexpr int kLittleHeldByWarp = 16;
 constexpr int kThreadsOfLittle = 1536;
 // In a larger group: with several sums of columns, and with one. Where several leave each thread
 // little to hold, there are more threads.
-constexpr int kMostHeld = 80;
+constexpr int kMostHeldByGroup = 80;
 constexpr int kMostHeldOfOneSum = 40;
-constexpr int kLittleHeld = 40;
+constexpr int kLittleHeldByGroup = 40;
 constexpr int kMoreThreads = 768;
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+// Registers that one of the nest's totals takes.
+int64_t RegistersOfElement(const Nest& nest) {
+  int64_t bytes = 4;
+  for (const NestMember& m : nest.members) {
+    for (const Reduction& r : m.loops.reductions) {
+      bytes = std::max<int64_t>(
+          bytes, ItemSize(ComputeType(m.loops.block.insts[static_cast<size_t>(r.value)].dtype)));
+    }
+  }
+  return bytes / 4;
+}
 
 // Groups of whole warps do their rows side by side: only plain states are combined, and nothing
 // of the whole block.
@@ -46,14 +56,14 @@ bool MayHaveParts(const Nest& nest) {
 }
 
 // Whole warps whose threads hold `most` vectors at most, with the fewest places that hold none;
-// among equals the smallest group.
+// among equals the smallest group. `most` is at least 1.
 int GroupThatHolds(int64_t most, int64_t vectors) {
   int best = kWidestGroup;
   int64_t least = -1;
-  for (int64_t chunks = std::max<int64_t>(1, most); chunks >= 1; --chunks) {
-    const int group = RoundUpToWarp(CeilDiv(vectors, chunks));
+  for (int64_t chunks = most; chunks >= 1; --chunks) {
+    const int group = RoundUpToWarp(sym::CeilDiv(vectors, chunks));
     if (group > kWidestGroup) break;
-    const int64_t empty = CeilDiv(vectors, group) * group - vectors;
+    const int64_t empty = sym::CeilDiv(vectors, int64_t{group}) * group - vectors;
     if (least >= 0 && empty >= least) continue;
     least = empty;
     best = group;
@@ -67,26 +77,30 @@ std::optional<SweepAhead> PlanSweepAhead(const Nest& nest, int64_t rows, int64_t
                                          int64_t of_vector, int multiprocessors) {
   const int sums = ColumnArrays(nest);
   if (sums == 0) return std::nullopt;
+  const int64_t held_of_vector = of_vector * RegistersOfElement(nest);
   int threads = kThreads, block = kWidestGroup, group = kWidestGroup;
   if (HeldArrays(nest) == sums) {
     if (vectors < kLeastVectors) return std::nullopt;
   } else if (!MayHaveParts(nest)) {
     return std::nullopt;
-  } else if (const int64_t by_warp = CeilDiv(vectors, kWarp) * of_vector;
+  } else if (const int64_t by_warp = sym::CeilDiv(vectors, int64_t{kWarp}) * held_of_vector;
              by_warp <= kMostHeldByWarp) {
     const bool much = by_warp > kMuchHeldByWarp, little = by_warp <= kLittleHeldByWarp;
     threads = much ? kThreadsOfMuch : little ? kThreadsOfLittle : kThreads;
     block = much ? kBlockOfMuch : kBlock;
     group = PartOfWarp(vectors);
   } else {
-    group = GroupThatHolds((sums > 1 ? kMostHeld : kMostHeldOfOneSum) / of_vector, vectors);
+    const int64_t most = (sums > 1 ? kMostHeldByGroup : kMostHeldOfOneSum) / held_of_vector;
+    if (most == 0) return std::nullopt;
+    group = GroupThatHolds(most, vectors);
     block = std::max(kBlock, group) / group * group;
-    if (sums > 1 && CeilDiv(vectors, group) * of_vector <= kLittleHeld) threads = kMoreThreads;
   }
-  if (group > kWarp && CeilDiv(vectors, group) * of_vector > kMostHeld) return std::nullopt;
-  const int resident = std::max(1, (threads + block / 2) / block);
+  const int64_t held = sym::CeilDiv(vectors, int64_t{group}) * held_of_vector;
+  if (held > (group > kWarp ? kMostHeldByGroup : kMostHeldByWarp)) return std::nullopt;
+  if (group > kWarp && sums > 1 && held <= kLittleHeldByGroup) threads = kMoreThreads;
+  const int resident = std::max(1, threads / block);
   // Else no row is another's next.
-  if (rows < int64_t{multiprocessors} * resident * (block / group)) return std::nullopt;
+  if (rows <= int64_t{multiprocessors} * resident * (block / group)) return std::nullopt;
   return SweepAhead{.threads = block, .group = group, .resident = resident};
 }
 

@@ -3,8 +3,8 @@
 // Sums of columns leave registers for few threads, too few to hide what a row waits for: its loads,
 // then the group's reductions, then its stores. So those that there are have the next row's loads
 // under way while they work on the present one. Who shares a row, and how many threads a
-// multiprocessor has, was measured on an H200 for rows of 64 to 8192 elements, one to three sums
-// of columns, float32 and bfloat16.
+// multiprocessor has, was measured on an H200 for rows of 64 to 8192 elements of float32 and
+// bfloat16, and one to three sums of columns.
 #ifndef TENSORD_COMPILER_CODEGEN_CUDA_SWEEP_AHEAD_H_
 #define TENSORD_COMPILER_CODEGEN_CUDA_SWEEP_AHEAD_H_
 

@@ -9,6 +9,7 @@ namespace {
 
 constexpr v1::DType kF32 = v1::DTYPE_FLOAT32, kBF16 = v1::DTYPE_BFLOAT16;
 constexpr v1::DeviceType kCuda = v1::DEVICE_TYPE_CUDA;
+constexpr const char* kSum = "aten::sum.dim_IntList";
 
 // A size that is known when the kernels run: symbol 0, which CudaNorms.Symbolic adds.
 Dim S() { return GraphBuilder().Symbol(1000); }
@@ -32,8 +33,7 @@ GraphBuilder LayerNormBackward(const Dim& rows, const Dim& columns, v1::DType dt
              {grad, x, Ints({columns}), mean, rstd, weight, bias, List({true, true, true})},
              {g.Meta({rows, columns}, dtype), of_columns, of_columns});
   g.Output(r).Output(r.result(1)).Output(r.result(2));
-  if (with_bias)
-    g.Output(g.Node("aten::sum.dim_IntList", {r, Ints({0}), false, nullptr}, of_columns));
+  if (with_bias) g.Output(g.Node(kSum, {r, Ints({0}), false, nullptr}, of_columns));
   return g;
 }
 GraphBuilder BlockNormBackward(int rows, int columns, v1::DType dtype = kF32) {
@@ -78,11 +78,62 @@ TEST(CudaNorms, Gradients) {
       {"root mean square of 36, few rows",
        RmsNormBackward(101, 36),
        {"sweep w4 t128 g16 c1 loops"}},
+      {"root mean square of 4", RmsNormBackward(4001, 4), {"sweep w4 t256 g1 c1 loops ahead"}},
+      {"root mean square of 128 doubles",
+       RmsNormBackward(203, 128, v1::DTYPE_FLOAT64),
+       {"sweep w2 t256 g32 c2 loops ahead"}},
       {"root mean square of 300", RmsNormBackward(203, 300), {"sweep w4 t256 g32 c3 loops ahead"}},
       {"root mean square of 3000",
        RmsNormBackward(64, 3000),
        {"sweep w4 t256 g256 c3 loops ahead"}},
   });
+}
+
+// `count` sums of each column of x, each times its row's sum, so that much is held of a row.
+GraphBuilder ManySums(int rows, int columns, int count) {
+  GraphBuilder g(kCuda);
+  const v1::TensorMeta of_rows = g.Meta({rows, 1}, kBF16), whole = g.Meta({rows, columns}, kBF16);
+  const Ref x = g.Input({rows, columns}, kBF16);
+  const Ref row = g.Node(kSum, {x, Ints({1}), true, nullptr}, of_rows);
+  for (int i = 0; i < count; ++i) {
+    const Ref factor = g.Node("aten::add.Scalar", {row, i + 1, 1}, of_rows);
+    const Ref product = g.Node("aten::mul.Tensor", {x, factor}, whole);
+    g.Output(g.Node(kSum, {product, Ints({0}), false, nullptr}, g.Meta({columns}, kBF16)));
+  }
+  return g;
+}
+
+// What a thread would have to hold beside what is loaded ahead has no room: nothing is.
+TEST(CudaNorms, ManySums) {
+  ExpectPlansAndNumbers({
+      {.name = "8",
+       .graph = ManySums(100, 256, 8),
+       .plans = {"sweep w8 t256 g32 c1 loops ahead"},
+       .slack = 5e-3},
+      {.name = "12",
+       .graph = ManySums(100, 256, 12),
+       .plans = {"sweep w8 t128 g32 c1 loops"},
+       .slack = 5e-3},
+      {.name = "20",
+       .graph = ManySums(200, 256, 20),
+       .plans = {"sweep w8 t1024 g1024 c0 loops"},
+       .slack = 5e-3},
+  });
+}
+
+// How many blocks a multiprocessor has room for bounds a thread's registers.
+TEST(CudaNorms, ResidentBlocks) {
+  const auto expect = [](const GraphBuilder& graph, const std::string& bounds) {
+    const auto units = UnitsOf({.name = bounds, .graph = graph});
+    ASSERT_EQ(units.size(), 1u);
+    EXPECT_EQ(Count(units[0].source(), "__launch_bounds__(" + bounds + ")"), 1) << bounds;
+  };
+  expect(RmsNormBackward(4001, 128), "256, 6");  // a vector of each array
+  expect(RmsNormBackward(4001, 300), "256, 2");
+  expect(RmsNormBackward(4001, 1024), "128, 2");         // much for a warp
+  expect(BlockNormBackward(401, 768), "256, 2");         // two warps
+  expect(BlockNormBackward(401, 768, kBF16), "192, 4");  // three, which hold little
+  expect(LayerNormBackward(401, 1536), "192, 2");
 }
 
 // Three sums of each column, of which one is of what is stored rounded.

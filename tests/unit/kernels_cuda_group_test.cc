@@ -298,6 +298,41 @@ TEST(GroupTest, WholeBlocks) {
   CheckGroup<256>();
   CheckGroup<352>();
 }
+// N sums of each of G columns over T / G groups, B handed over at once, in memory that is no larger
+// than they say.
+template <int G, int T, int B, int N>
+void CheckGroupsCombine() {
+  constexpr float kUntouched = -77;
+  std::vector<float> shared(T / 2 * B + 8, kUntouched), results(G * N, 0);
+  RunBlock(T, [&] {
+    const int thread = int(threadIdx.x);
+    for (int round = 0; round < 2; ++round) {  // one after the other through the same memory
+      float v[N];
+      for (int k = 0; k < N; ++k) v[k] = float(thread * (k + 1) + round);
+      tk::combine_groups<G, T, B>(v, [](float a, float b) { return a + b; }, shared.data());
+      if (thread >= G) continue;
+      for (int k = 0; k < N; ++k) results[k * G + thread] = v[k];
+    }
+  });
+  for (int k = 0; k < N; ++k) {
+    for (int column = 0; column < G; ++column) {
+      float wanted = 0;
+      for (int t = column; t < T; t += G) wanted += float(t * (k + 1) + 1);
+      EXPECT_EQ(results[k * G + column], wanted) << k << " of " << column << ", G " << G;
+    }
+  }
+  EXPECT_TRUE(std::all_of(shared.end() - 8, shared.end(), [](float x) { return x == kUntouched; }));
+}
+
+TEST(GroupTest, GroupsCombineTheirColumns) {
+  CheckGroupsCombine<32, 128, 6, 6>();
+  CheckGroupsCombine<64, 256, 2, 3>();
+  CheckGroupsCombine<32, 96, 2, 5>();   // three groups
+  CheckGroupsCombine<64, 320, 2, 5>();  // five
+  CheckGroupsCombine<1, 64, 1, 1>();
+  CheckGroupsCombine<96, 96, 1, 2>();  // one has them all
+}
+
 TEST(GroupTest, NanPropagates) {
   for (int place : {0, 31, 40, 95}) {
     RunGroups<96>([&](void* shared) {
