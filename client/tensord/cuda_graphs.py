@@ -127,7 +127,8 @@ class _Read:
     places: dict[int, torch.Tensor] = field(default_factory=dict)
 
 
-# References to all programs. Threads add to it while others read: every use is one operation of set.
+# References to all programs. Some threads add to it while others read: every use is one operation
+# of the set.
 _PROGRAMS: set[weakref.ref[GraphedProgram]] = set()
 # A child of a fork cannot use CUDA, and so not destroy a graph either.
 os.register_at_fork(after_in_child=_PROGRAMS.clear)

@@ -161,7 +161,7 @@ def around_compiles(begins: Callable[..., None], ends: Callable[..., None]) -> b
 
 
 def told_of_resets(backend: Any) -> None:
-    """Has the next torch._dynamo.reset() call `backend.reset()`, once, however often this is called.
+    """Has the next torch._dynamo.reset() call `backend.reset()`, once, even if asked several times.
 
     A reset forgets all backends, and torch.compile notes the one that it is given.
     Where that is missing nothing is called.
