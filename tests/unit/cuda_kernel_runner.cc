@@ -31,10 +31,12 @@ constexpr const char* kHead = R"(#include "tests/unit/cuda_on_host.h"
 static thread_local HostDim blockIdx, gridDim;
 alignas(16) static char shared_rows[256 << 10];
 
+// False when the kernel wrote behind its `shared` bytes.
 template <class Args>
-static void Run(void (*kernel)(Args), const void* words, int blocks, int threads) {
+static bool Run(void (*kernel)(Args), const void* words, int blocks, int threads, int shared) {
   Args args;
   std::memcpy(&args, words, sizeof args);
+  std::memset(shared_rows, 0xff, sizeof shared_rows);  // not a number
   cuda_on_host::RunBlock(threads, [&] {
     gridDim.x = unsigned(blocks);
     for (int b = 0; b < blocks; ++b) {
@@ -43,6 +45,8 @@ static void Run(void (*kernel)(Args), const void* words, int blocks, int threads
       __syncthreads();
     }
   });
+  return std::all_of(shared_rows + shared, shared_rows + sizeof shared_rows,
+                     [](char c) { return c == '\xff'; });
 }
 )";
 
@@ -58,9 +62,9 @@ std::string HostText(const KernelSource& kernel, size_t number) {
                                         {"extern __shared__ __align__(16) char shared_rows[];", ""},
                                         {"extern \"C\" __global__", "static __global__"}}));
   for (size_t f = 0; f < kernel.functions.size(); ++f) {
-    absl::StrAppend(&text, "extern \"C\" void ", EntryName(number, f),
-                    "(const void* words, int blocks, int threads) {\n  Run(",
-                    kernel.functions[f].name, ", words, blocks, threads);\n}\n");
+    absl::StrAppend(&text, "extern \"C\" bool ", EntryName(number, f),
+                    "(const void* words, int blocks, int threads, int shared) {\n  return Run(",
+                    kernel.functions[f].name, ", words, blocks, threads, shared);\n}\n");
   }
   return text + "}\n";
 }
@@ -126,7 +130,10 @@ void CudaKernelLibrary::Launch(const KernelSource& kernel, const KernelArguments
     const KernelFunction& function = kernel.functions[f];
     TENSORD_CHECK(function.cuda.has_value(), "a kernel for another target");
     const int blocks = static_cast<int>(arguments.value_of(function.cuda->grid));
-    if (blocks > 0) entries[f](words.data(), blocks, function.cuda->block);
+    if (blocks == 0) continue;
+    const int shared = function.cuda->shared_bytes;
+    TENSORD_CHECK(entries[f](words.data(), blocks, function.cuda->block, shared),
+                  "a kernel writes behind its shared memory");
   }
   for (const unsigned counter : counters) TENSORD_CHECK(counter == 0, "a counter is left behind");
 }

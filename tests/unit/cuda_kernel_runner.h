@@ -19,10 +19,11 @@ class CudaKernelLibrary {
 
   // Compiles all of them in one translation unit; once.
   absl::Status Build(const std::vector<const compiler::KernelSource*>& kernels);
+  // Ends the process when the kernel writes behind the shared memory that it asks for.
   void Launch(const compiler::KernelSource& kernel, const KernelArguments& arguments) const;
 
  private:
-  using Entry = void (*)(const void* words, int blocks, int threads);
+  using Entry = bool (*)(const void* words, int blocks, int threads, int shared);
 
   std::string folder_;
   std::map<std::string, std::vector<Entry>> entries_;  // by source, one for each function
