@@ -109,16 +109,14 @@ CudaAccumulators::CudaAccumulators(const Program& program, const Nest& nest, con
 }
 
 int CudaAccumulators::CombinedAtOnce(const Accumulator& acc) const {
-  const int64_t of_vector = acc.bytes * plan_.width * plan_.threads / 2;
-  return static_cast<int>(std::clamp<int64_t>(kCombineBytes / of_vector, 1, plan_.chunks));
+  return static_cast<int>(std::clamp<int64_t>(kCombineBytes / HandedBytes(acc), 1, plan_.chunks));
 }
 
 int CudaAccumulators::SharedBytes() const {
   int64_t bytes = 0;
   for (const Accumulator& acc : all_) {
     if (!IsPrivate(acc) || !IsColumns(acc) || plan_.chunks == 0 || plan_.groups() == 1) continue;
-    const int64_t values = int64_t{plan_.threads} / 2 * plan_.width * CombinedAtOnce(acc);
-    bytes = std::max(bytes, values * acc.bytes);
+    bytes = std::max(bytes, CombinedAtOnce(acc) * HandedBytes(acc));
   }
   return static_cast<int>(bytes);
 }

@@ -74,7 +74,11 @@ class CudaAccumulators {
     return acc.member->has_inner && !acc.member->reduces_inner;
   }
   bool IsPrivate(const Accumulator& acc) const { return acc.member->reduces_outer; }
-  // Vectors of a thread that are combined at once.
+  // What half of the block's groups hand over of one vector, and the vectors of a thread that are
+  // combined at once.
+  int64_t HandedBytes(const Accumulator& acc) const {
+    return plan_.threads / 2 * plan_.width * acc.bytes;
+  }
   int CombinedAtOnce(const Accumulator& acc) const;
   std::string Start(const Accumulator& acc, const std::string& lanes) const;
   // Whether the block has several groups of whole warps.

@@ -197,7 +197,7 @@ class Planner {
       }
       return;
     }
-    const int64_t wanted = RoundUpToWarp((vectors + kUsualChunks - 1) / kUsualChunks);
+    const int64_t wanted = RoundUpToWarp(sym::CeilDiv(vectors, kUsualChunks));
     Threads(static_cast<int>(std::clamp<int64_t>(wanted, 64, kMostThreads)));
     plan_.group = plan_.threads;
   }
@@ -233,7 +233,7 @@ class Planner {
     const auto vectors = vectors_.AsConstant();
     if (!vectors || *vectors > int64_t{kMostLoadedFirst / std::max(1, operands)} * plan_.group)
       return;
-    plan_.chunks = static_cast<int>((*vectors + plan_.group - 1) / plan_.group);
+    plan_.chunks = static_cast<int>(sym::CeilDiv(*vectors, plan_.group));
     plan_.loads_first = true;
   }
 
@@ -290,7 +290,7 @@ class Planner {
     } else {
       ChooseGroup(vectors, std::max<int64_t>(1, sym::Hint(rows_)));
     }
-    const int64_t chunks = (vectors + plan_.group - 1) / plan_.group;
+    const int64_t chunks = sym::CeilDiv(vectors, plan_.group);
     const bool holds = vectors_.AsConstant().has_value() &&
                        chunks * of_vector <= (plan_.threads > 512 ? kMostHeldOfLarge : kMostHeld);
     plan_.chunks = holds ? static_cast<int>(chunks) : 0;
@@ -311,12 +311,12 @@ class Planner {
         return Threads(ahead->threads);
       }
     }
-    if ((vectors + kWarp - 1) / kWarp * of_vector <= kMostHeld) {
+    if (sym::CeilDiv(vectors, kWarp) * of_vector <= kMostHeld) {
       plan_.group = PartOfWarp(vectors);
       return Threads(kRowSweepBlock);
     }
     const int64_t chunks = std::max<int64_t>(1, kUsuallyHeldInSweep / of_vector);
-    Threads(static_cast<int>(std::clamp<int64_t>(RoundUpToWarp((vectors + chunks - 1) / chunks),
+    Threads(static_cast<int>(std::clamp<int64_t>(RoundUpToWarp(sym::CeilDiv(vectors, chunks)),
                                                  kRowSweepBlock, kMostThreads)));
     plan_.group = plan_.threads;
   }
@@ -371,7 +371,7 @@ class Planner {
     Threads(kUsualThreads);
     plan_.group = plan_.threads;
     const int64_t useful = vectors / (int64_t{kLeastVectorsOfPart} * plan_.threads);
-    const int64_t wanted = (SweepBlocks() + rows - 1) / rows;
+    const int64_t wanted = sym::CeilDiv(SweepBlocks(), rows);
     plan_.parts = static_cast<int>(std::clamp<int64_t>(std::min(useful, wanted), 1, 1024));
     plan_.blocks = rows_ * plan_.parts;
   }

@@ -63,7 +63,7 @@ int GroupThatHolds(int64_t most, int64_t vectors) {
   for (int64_t chunks = most; chunks >= 1; --chunks) {
     const int group = RoundUpToWarp(sym::CeilDiv(vectors, chunks));
     if (group > kWidestGroup) break;
-    const int64_t empty = sym::CeilDiv(vectors, int64_t{group}) * group - vectors;
+    const int64_t empty = sym::CeilDiv(vectors, group) * group - vectors;
     if (least >= 0 && empty >= least) continue;
     least = empty;
     best = group;
@@ -78,14 +78,14 @@ std::optional<SweepAhead> PlanSweepAhead(const Nest& nest, int64_t rows, int64_t
   const int sums = ColumnArrays(nest);
   if (sums == 0) return std::nullopt;
   const int64_t held_of_vector = of_vector * RegistersOfElement(nest);
+  const auto held_by = [&](int64_t group) { return sym::CeilDiv(vectors, group) * held_of_vector; };
   int threads = kThreads, block = kWidestGroup, group = kWidestGroup;
   if (HeldArrays(nest) == sums) {
-    if (vectors < kLeastVectors) return std::nullopt;
+    if (vectors < kLeastVectors || held_by(group) > kMostHeldByGroup) return std::nullopt;
   } else if (!MayHaveParts(nest)) {
     return std::nullopt;
-  } else if (const int64_t by_warp = sym::CeilDiv(vectors, int64_t{kWarp}) * held_of_vector;
-             by_warp <= kMostHeldByWarp) {
-    const bool much = by_warp > kMuchHeldByWarp, little = by_warp <= kLittleHeldByWarp;
+  } else if (const int64_t held = held_by(kWarp); held <= kMostHeldByWarp) {
+    const bool much = held > kMuchHeldByWarp, little = held <= kLittleHeldByWarp;
     threads = much ? kThreadsOfMuch : little ? kThreadsOfLittle : kThreads;
     block = much ? kBlockOfMuch : kBlock;
     group = PartOfWarp(vectors);
@@ -94,10 +94,9 @@ std::optional<SweepAhead> PlanSweepAhead(const Nest& nest, int64_t rows, int64_t
     if (most == 0) return std::nullopt;
     group = GroupThatHolds(most, vectors);
     block = std::max(kBlock, group) / group * group;
+    if (held_by(group) > kMostHeldByGroup) return std::nullopt;
+    if (sums > 1 && held_by(group) <= kLittleHeldByGroup) threads = kMoreThreads;
   }
-  const int64_t held = sym::CeilDiv(vectors, int64_t{group}) * held_of_vector;
-  if (held > (group > kWarp ? kMostHeldByGroup : kMostHeldByWarp)) return std::nullopt;
-  if (group > kWarp && sums > 1 && held <= kLittleHeldByGroup) threads = kMoreThreads;
   const int resident = std::max(1, threads / block);
   // Else no row is another's next.
   if (rows <= int64_t{multiprocessors} * resident * (block / group)) return std::nullopt;

@@ -6,12 +6,14 @@
 #include <bit>
 #include <cstdint>
 
+#include "compiler/sym/expr.h"
+
 namespace tensord::compiler {
 
 inline constexpr int kWarp = 32;
 
 inline int RoundUpToWarp(int64_t threads) {
-  return static_cast<int>((threads + kWarp - 1) / kWarp) * kWarp;
+  return static_cast<int>(sym::CeilDiv(threads, kWarp)) * kWarp;
 }
 
 // The group that a row of so many vectors has where that is a warp or a part of one.

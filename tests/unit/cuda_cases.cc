@@ -18,6 +18,8 @@ using compiler::CompileState;
 
 // As in the generator: nests that share a launch share its block size.
 constexpr int kSharedThreads = 256;
+// Of a size that is known when the kernels run.
+constexpr int kHint = 1000;
 
 struct Compiled {
   v1::CompileJob job;
@@ -178,6 +180,18 @@ void ExpectPlansAndNumbers(const std::vector<CudaCase>& cases) {
       EXPECT_EQ(difference, "") << cases[i].name << ", input " << k;
     }
   }
+}
+
+Dim S() { return GraphBuilder().Symbol(kHint); }  // symbol 0
+
+void ExpectPlansAndNumbers(std::vector<CudaCase> cases, const std::vector<int64_t>& sizes) {
+  ASSERT_EQ(cases.size(), sizes.size());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    cases[i].graph.Symbol(kHint);
+    cases[i].symbols = {{0, sizes[i]}};
+    cases[i].slack = 5e-3;
+  }
+  ExpectPlansAndNumbers(cases);
 }
 
 }  // namespace tensord::testing

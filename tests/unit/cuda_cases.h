@@ -33,6 +33,11 @@ int Count(const std::string& text, const std::string& part);
 // rounding.
 void ExpectPlansAndNumbers(const std::vector<CudaCase>& cases);
 
+// A size that is known when the kernels run, 1000 as far as the compiler may guess.
+Dim S();
+// The same for graphs with that size: of case i it is sizes[i].
+void ExpectPlansAndNumbers(std::vector<CudaCase> cases, const std::vector<int64_t>& sizes);
+
 }  // namespace tensord::testing
 
 #endif  // TENSORD_TESTS_UNIT_CUDA_CASES_H_

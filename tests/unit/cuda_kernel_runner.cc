@@ -130,7 +130,7 @@ void CudaKernelLibrary::Launch(const KernelSource& kernel, const KernelArguments
     const KernelFunction& function = kernel.functions[f];
     TENSORD_CHECK(function.cuda.has_value(), "a kernel for another target");
     const int blocks = static_cast<int>(arguments.value_of(function.cuda->grid));
-    if (blocks == 0) continue;
+    if (blocks <= 0) continue;
     const int shared = function.cuda->shared_bytes;
     TENSORD_CHECK(entries[f](words.data(), blocks, function.cuda->block, shared),
                   "a kernel writes behind its shared memory");
