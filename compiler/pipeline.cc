@@ -6,11 +6,11 @@
 #include <set>
 #include <string>
 
-#include "compiler/codegen/emit_plan.h"
 #include "compiler/compile.h"
 #include "compiler/decompose/lower_graph.h"
 #include "compiler/decompose/lowering.h"
 #include "compiler/import/import.h"
+#include "compiler/plan/emit_plan.h"
 #include "compiler/rewrite/rewrite.h"
 #include "compiler/schedule/normalize.h"
 #include "compiler/schedule/split_loops.h"

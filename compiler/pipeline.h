@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "compiler/codegen/kernel.h"
-#include "compiler/import/graph.h"
+#include "compiler/graph/graph.h"
 #include "compiler/memory/plan_memory.h"
 #include "compiler/schedule/schedule.h"
 #include "tensord/v1/worker.pb.h"

@@ -5,9 +5,9 @@
 
 #include "base/version.h"
 #include "runtime/error.h"
-#include "runtime/externs.h"
-#include "runtime/load.h"
-#include "runtime/run.h"
+#include "runtime/load/load.h"
+#include "runtime/run/run.h"
+#include "runtime/torch/externs.h"
 #include "tensord/runtime.h"
 
 #define TENSORD_EXPORT __attribute__((visibility("default")))

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "compiler/import/dtype.h"
+#include "compiler/graph/dtype.h"
 #include "compiler/loop_ir/program.h"
 
 namespace tensord::compiler {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compiler/import/graph.h"
+#include "compiler/graph/graph.h"
 #include "compiler/loop_ir/builder.h"
 
 namespace tensord::compiler {

@@ -2,7 +2,7 @@
 #ifndef TENSORD_COMPILER_DECOMPOSE_LAYOUT_H_
 #define TENSORD_COMPILER_DECOMPOSE_LAYOUT_H_
 
-#include "compiler/import/graph.h"
+#include "compiler/graph/graph.h"
 #include "compiler/loop_ir/builder.h"
 
 namespace tensord::compiler {

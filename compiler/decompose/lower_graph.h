@@ -9,7 +9,7 @@
 #define TENSORD_COMPILER_DECOMPOSE_LOWER_GRAPH_H_
 
 #include "base/status.h"
-#include "compiler/import/graph.h"
+#include "compiler/graph/graph.h"
 #include "compiler/loop_ir/program.h"
 
 namespace tensord::compiler {

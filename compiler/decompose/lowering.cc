@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "compiler/decompose/join.h"
+#include "compiler/decompose/operators/join.h"
 
 namespace tensord::compiler {
 namespace {

@@ -11,7 +11,7 @@
 #define TENSORD_COMPILER_IMPORT_IMPORT_H_
 
 #include "base/status.h"
-#include "compiler/import/graph.h"
+#include "compiler/graph/graph.h"
 
 namespace tensord::compiler {
 

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "compiler/import/dtype.h"
+#include "compiler/graph/dtype.h"
 #include "compiler/loop_ir/ops.h"
 #include "compiler/sym/expr.h"
 

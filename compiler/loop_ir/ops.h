@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "compiler/import/dtype.h"
+#include "compiler/graph/dtype.h"
 
 namespace tensord::compiler {
 

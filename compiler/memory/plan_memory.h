@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "compiler/codegen/kernel.h"
-#include "compiler/import/graph.h"
+#include "compiler/graph/graph.h"
 #include "compiler/schedule/schedule.h"
 #include "tensord/v1/artifact.pb.h"
 

@@ -10,7 +10,7 @@
 #ifndef TENSORD_COMPILER_REWRITE_CHANNELS_LAST_H_
 #define TENSORD_COMPILER_REWRITE_CHANNELS_LAST_H_
 
-#include "compiler/import/graph.h"
+#include "compiler/graph/graph.h"
 #include "tensord/v1/artifact.pb.h"
 
 namespace tensord::compiler {

@@ -8,8 +8,8 @@
 
 #include "compiler/decompose/extern_call.h"
 #include "compiler/decompose/lowering.h"
-#include "compiler/rewrite/editor.h"
-#include "compiler/rewrite/readers.h"
+#include "compiler/graph/editor.h"
+#include "compiler/graph/readers.h"
 
 namespace tensord::compiler {
 namespace {

@@ -6,7 +6,7 @@
 #ifndef TENSORD_COMPILER_REWRITE_COMMON_SUBEXPRESSIONS_H_
 #define TENSORD_COMPILER_REWRITE_COMMON_SUBEXPRESSIONS_H_
 
-#include "compiler/import/graph.h"
+#include "compiler/graph/graph.h"
 #include "tensord/v1/artifact.pb.h"
 
 namespace tensord::compiler {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/rewrite/editor.h"
+#include "compiler/graph/editor.h"
 
 namespace tensord::compiler {
 

@@ -1,6 +1,6 @@
 #include "compiler/rewrite/cross_entropy.h"
 
-#include "compiler/rewrite/editor.h"
+#include "compiler/graph/editor.h"
 
 namespace tensord::compiler {
 namespace {

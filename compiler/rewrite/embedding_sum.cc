@@ -1,6 +1,6 @@
 #include "compiler/rewrite/embedding_sum.h"
 
-#include "compiler/rewrite/editor.h"
+#include "compiler/graph/editor.h"
 
 namespace tensord::compiler {
 namespace {

@@ -7,7 +7,7 @@
 #ifndef TENSORD_COMPILER_REWRITE_EMBEDDING_SUM_H_
 #define TENSORD_COMPILER_REWRITE_EMBEDDING_SUM_H_
 
-#include "compiler/import/graph.h"
+#include "compiler/graph/graph.h"
 #include "tensord/v1/artifact.pb.h"
 
 namespace tensord::compiler {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/rewrite/editor.h"
+#include "compiler/graph/editor.h"
 
 namespace tensord::compiler {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/rewrite/editor.h"
+#include "compiler/graph/editor.h"
 
 namespace tensord::compiler {
 

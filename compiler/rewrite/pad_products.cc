@@ -7,12 +7,12 @@
 #include <tuple>
 
 #include "compiler/decompose/lower_graph.h"
-#include "compiler/decompose/product_by_rows.h"
+#include "compiler/decompose/operators/product_by_rows.h"
+#include "compiler/graph/editor.h"
+#include "compiler/graph/readers.h"
 #include "compiler/loop_ir/program.h"
-#include "compiler/rewrite/editor.h"
 #include "compiler/rewrite/matrix_nodes.h"
 #include "compiler/rewrite/product_facts.h"
-#include "compiler/rewrite/readers.h"
 
 namespace tensord::compiler {
 namespace {

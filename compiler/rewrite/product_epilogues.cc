@@ -6,10 +6,10 @@
 #include <optional>
 #include <set>
 
+#include "compiler/graph/editor.h"
+#include "compiler/graph/readers.h"
 #include "compiler/loop_ir/program.h"
-#include "compiler/rewrite/editor.h"
 #include "compiler/rewrite/matrix_nodes.h"
-#include "compiler/rewrite/readers.h"
 #include "compiler/rewrite/scalar_function.h"
 
 namespace tensord::compiler {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compiler/import/graph.h"
+#include "compiler/graph/graph.h"
 #include "tensord/v1/artifact.pb.h"
 
 namespace tensord::compiler {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <set>
 
-#include "compiler/import/graph.h"
-#include "compiler/rewrite/editor.h"
+#include "compiler/graph/editor.h"
+#include "compiler/graph/graph.h"
 
 namespace tensord::compiler {
 

@@ -10,7 +10,7 @@
 #include "compiler/decompose/lower_graph.h"
 #include "compiler/import/import.h"
 #include "tests/fuzz/random_graph.h"
-#include "tests/unit/kernel_runner.h"
+#include "tests/unit/testing/kernel_runner.h"
 
 namespace tensord::testing {
 namespace {

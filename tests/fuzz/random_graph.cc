@@ -3,7 +3,7 @@
 #include <random>
 #include <vector>
 
-#include "tests/unit/graph_builder.h"
+#include "tests/unit/testing/graph_builder.h"
 
 namespace tensord::testing {
 namespace {

@@ -1,0 +1,331 @@
+// Reading and writing through index tensors. Indices out of range are clamped to the buffer, never
+// an access outside it; eager raises an error there.
+#include "compiler/decompose/operators/indexing.h"
+
+#include <algorithm>
+
+namespace tensord::compiler {
+
+absl::Status NeedIntegers(const Tensor& index) {
+  if (index.dtype() == kInt64 || index.dtype() == kInt32) return absl::OkStatus();
+  // Truth values select a number of elements that only the run knows: left to the library.
+  return absl::UnimplementedError("an index that is not int64 or int32");
+}
+
+namespace {
+
+// A new buffer with the content of `t`.
+Tensor CopyOf(Builder& b, const Tensor& t, DType dtype) {
+  const Tensor copy = b.Allocate(dtype, t.sizes());
+  b.Assign(copy, t);
+  return copy;
+}
+
+// ---- x[i, :, j, ...]
+
+struct Advanced {
+  std::vector<std::optional<Tensor>> indices;  // per dimension of x; broadcast to `common`
+  Sizes common;
+  int first = 0;  // where the common dimensions stand in the result
+  Sizes sizes;    // of the result
+  Sizes x_sizes;
+
+  // The element of x that element `index` of the result is.
+  std::vector<Expr> Source(Recorder& ops, Index index) const {
+    const Index shared = index.subspan(first, common.size());
+    std::vector<Expr> source;
+    size_t plain = 0;
+    for (size_t d = 0; d < indices.size(); ++d) {
+      if (indices[d]) {
+        source.push_back(ops.Indirect(indices[d]->Load(ops, shared), x_sizes[d], /*wrap=*/true));
+      } else {
+        source.push_back(index[plain < static_cast<size_t>(first) ? plain : plain + common.size()]);
+        ++plain;
+      }
+    }
+    return source;
+  }
+
+  std::vector<Tensor> Reads() const {
+    std::vector<Tensor> reads;
+    for (const auto& i : indices) {
+      if (i) reads.push_back(*i);
+    }
+    return reads;
+  }
+};
+
+absl::StatusOr<Advanced> AdvancedOf(Builder& b, const Tensor& x,
+                                    std::vector<std::optional<Tensor>> indices) {
+  if (static_cast<int>(indices.size()) > x.rank()) {
+    return absl::InvalidArgumentError("more indices than dimensions");
+  }
+  indices.resize(x.rank());
+  Advanced a{.x_sizes = x.sizes()};
+  std::vector<int> indexed;
+  for (int d = 0; d < x.rank(); ++d) {
+    if (!indices[d]) continue;
+    TENSORD_RETURN_IF_ERROR(NeedIntegers(*indices[d]));
+    const auto common = BroadcastSizes(a.common, indices[d]->sizes());
+    if (!common) return absl::InvalidArgumentError("the indices do not broadcast together");
+    a.common = *common;
+    indexed.push_back(d);
+  }
+  if (indexed.empty()) return absl::UnimplementedError("no index at all");
+  // Adjacent indices leave their dimensions in place; others move to the front.
+  const bool adjacent = indexed.back() - indexed.front() + 1 == static_cast<int>(indexed.size());
+  a.first = adjacent ? indexed.front() : 0;
+  for (int d = 0; d < x.rank(); ++d) {
+    if (!indices[d]) {
+      a.sizes.push_back(x.sizes()[d]);
+    } else {
+      indices[d] = b.Expand(Shared(b, *indices[d]), a.common);
+    }
+  }
+  a.sizes.insert(a.sizes.begin() + a.first, a.common.begin(), a.common.end());
+  a.indices = std::move(indices);
+  return a;
+}
+
+// (self, indices)
+Results IndexTensor(Builder& b, const Call& call) {
+  const Tensor x = Shared(b, call.tensor(0));
+  TENSORD_ASSIGN_OR_RETURN(const Advanced a, AdvancedOf(b, x, call.optional_tensors(1)));
+  std::vector<Tensor> reads = a.Reads();
+  const int cost = kIndirectCost * static_cast<int>(reads.size());
+  reads.push_back(x);
+  return std::vector<Tensor>{b.Pointwise(
+      x.dtype(), a.sizes, reads, cost,
+      [a, x](Recorder& ops, Index index) { return x.Load(ops, a.Source(ops, index)); })};
+}
+
+// Writes or adds `values` into `target`, which is realized.
+absl::Status Put(Builder& b, const Tensor& target, const Advanced& a, const Tensor& values,
+                 StoreMode mode) {
+  TENSORD_RETURN_IF_ERROR(CheckBroadcast({values, b.Full(values.dtype(), a.sizes, 0)}));
+  if (values.rank() > static_cast<int>(a.sizes.size())) {
+    return absl::InvalidArgumentError("values have more dimensions than what they are written to");
+  }
+  const Tensor expanded = b.Expand(values, a.sizes);
+  b.Scatter(
+      target, a.sizes, mode, [a](Recorder& ops, Index index) { return a.Source(ops, index); },
+      [expanded](Recorder& ops, Index index) { return expanded.Load(ops, index); });
+  return absl::OkStatus();
+}
+
+// (self, indices, values, accumulate)
+Results IndexPut(Builder& b, const Call& call) {
+  const Tensor x = call.tensor(0);
+  const bool accumulate = call.boolean(3);
+  if (accumulate && x.dtype() == kBool) return absl::UnimplementedError("a sum of truth values");
+  TENSORD_ASSIGN_OR_RETURN(const Advanced a, AdvancedOf(b, x, call.optional_tensors(1)));
+  const Tensor result = CopyOf(b, x, accumulate ? SumType(x.dtype()) : x.dtype());
+  TENSORD_RETURN_IF_ERROR(
+      Put(b, result, a, call.tensor(2), accumulate ? StoreMode::kAtomicAdd : StoreMode::kAssign));
+  return std::vector<Tensor>{b.Cast(result, x.dtype())};
+}
+
+// The same into self's own storage.
+Results IndexPutInPlace(Builder& b, const Call& call) {
+  const Tensor x = call.tensor(0);
+  const bool accumulate = call.boolean(3);
+  if (!x.view() || (accumulate && SumType(x.dtype()) != x.dtype())) {
+    return absl::UnimplementedError("a sum in place of a narrow float");
+  }
+  if (accumulate && x.dtype() == kBool) return absl::UnimplementedError("a sum of truth values");
+  TENSORD_ASSIGN_OR_RETURN(Advanced a, AdvancedOf(b, x, call.optional_tensors(1)));
+  // What is written may be computed from self, whose elements change under way.
+  const Tensor values = CopyOf(b, call.tensor(2), x.dtype());
+  for (auto& index : a.indices) {
+    if (index && !index->view()) index = b.Realize(*index);
+  }
+  TENSORD_RETURN_IF_ERROR(
+      Put(b, x, a, values, accumulate ? StoreMode::kAtomicAdd : StoreMode::kAssign));
+  return std::vector<Tensor>{x};
+}
+
+// ---- One dimension, with an index of the same rank: gather and scatter
+
+struct AlongIndex {
+  int dim;
+  Tensor index;
+  Expr size;  // of self in that dimension
+
+  std::vector<Expr> At(Recorder& ops, Index where) const {
+    std::vector<Expr> at(where.begin(), where.end());
+    at[dim] = ops.Indirect(index.Load(ops, where), size, /*wrap=*/false);
+    return at;
+  }
+};
+
+// (self, dim, index, ...)
+absl::StatusOr<AlongIndex> AlongIndexOf(const Call& call) {
+  const Tensor x = call.tensor(0), index = call.tensor(2);
+  TENSORD_RETURN_IF_ERROR(NeedIntegers(index));
+  if (x.rank() == 0 || index.rank() == 0) return absl::UnimplementedError("zero-dim operands");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant(1), x.rank()));
+  if (index.rank() != x.rank()) {
+    // An empty one-dimensional index is allowed and means nothing to do.
+    return absl::UnimplementedError("an index of another rank");
+  }
+  for (int d = 0; d < x.rank(); ++d) {
+    if (d != dim && sym::Hint(index.sizes()[d]) > sym::Hint(x.sizes()[d])) {
+      return absl::InvalidArgumentError("the index is larger than self");
+    }
+  }
+  return AlongIndex{dim, index, x.sizes()[dim]};
+}
+
+// (self, dim, index, sparse_grad)
+Results Gather(Builder& b, const Call& call) {
+  const Tensor x = call.tensor(0);
+  TENSORD_ASSIGN_OR_RETURN(const AlongIndex along, AlongIndexOf(call));
+  return std::vector<Tensor>{b.Pointwise(
+      x.dtype(), along.index.sizes(), {x, along.index}, kIndirectCost,
+      [x, along](Recorder& ops, Index index) { return x.Load(ops, along.At(ops, index)); })};
+}
+
+Results ScatterInto(Builder& b, const Call& call, StoreMode mode, const Body& value) {
+  const Tensor x = call.tensor(0);
+  if (mode == StoreMode::kAtomicAdd && x.dtype() == kBool) {
+    return absl::UnimplementedError("a sum of truth values");
+  }
+  TENSORD_ASSIGN_OR_RETURN(const AlongIndex along, AlongIndexOf(call));
+  const Tensor result =
+      CopyOf(b, x, mode == StoreMode::kAtomicAdd ? SumType(x.dtype()) : x.dtype());
+  b.Scatter(
+      result, along.index.sizes(), mode,
+      [along](Recorder& ops, Index index) { return along.At(ops, index); }, value);
+  return std::vector<Tensor>{b.Cast(result, x.dtype())};
+}
+
+// (self, dim, index, src)
+template <StoreMode mode>
+Results ScatterSource(Builder& b, const Call& call) {
+  const Tensor index = call.tensor(2), source = call.tensor(3);
+  if (source.rank() != index.rank()) return absl::UnimplementedError("a source of another rank");
+  for (int d = 0; d < index.rank(); ++d) {
+    if (sym::Hint(index.sizes()[d]) > sym::Hint(source.sizes()[d])) {
+      return absl::InvalidArgumentError("the index is larger than the source");
+    }
+  }
+  return ScatterInto(b, call, mode,
+                     [source](Recorder& ops, Index at) { return source.Load(ops, at); });
+}
+
+// (self, dim, index, value)
+Results ScatterValue(Builder& b, const Call& call) {
+  const Tensor value = ScalarTensor(b, call.scalar(3), call.tensor(0).dtype());
+  return ScatterInto(b, call, StoreMode::kAssign,
+                     [value](Recorder& ops, Index) { return value.Load(ops, {}); });
+}
+
+// ---- One dimension, with a list of positions: index_select and its inverses
+
+struct Positions {
+  int dim;
+  Tensor index;  // one-dimensional
+  Expr size;     // of self in that dimension
+
+  std::vector<Expr> At(Recorder& ops, Index where) const {
+    std::vector<Expr> at(where.begin(), where.end());
+    const std::vector<Expr> position{where[dim]};
+    at[dim] = ops.Indirect(index.Load(ops, position), size, /*wrap=*/false);
+    return at;
+  }
+};
+
+// (self, dim, index, ...)
+absl::StatusOr<Positions> PositionsOf(Builder& b, const Call& call) {
+  const Tensor x = call.tensor(0), index = call.tensor(2);
+  TENSORD_RETURN_IF_ERROR(NeedIntegers(index));
+  if (x.rank() == 0) return absl::UnimplementedError("a zero-dim operand");
+  if (index.rank() > 1) return absl::InvalidArgumentError("the index must be one-dimensional");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant(1), x.rank()));
+  return Positions{dim, index.rank() == 0 ? b.Unsqueeze(index, 0) : index, x.sizes()[dim]};
+}
+
+Sizes SelectedSizes(const Tensor& x, const Positions& p) {
+  Sizes sizes = x.sizes();
+  sizes[p.dim] = p.index.sizes()[0];
+  return sizes;
+}
+
+// (self, dim, index)
+Results IndexSelect(Builder& b, const Call& call) {
+  const Tensor x = Shared(b, call.tensor(0));
+  TENSORD_ASSIGN_OR_RETURN(const Positions p, PositionsOf(b, call));
+  return std::vector<Tensor>{
+      b.Pointwise(x.dtype(), SelectedSizes(x, p), {x, p.index}, kIndirectCost,
+                  [x, p](Recorder& ops, Index index) { return x.Load(ops, p.At(ops, index)); })};
+}
+
+// (self, dim, index, source, alpha)
+Results IndexAdd(Builder& b, const Call& call) {
+  const Tensor x = call.tensor(0), source = call.tensor(3);
+  if (x.dtype() == kBool) return absl::UnimplementedError("a sum of truth values");
+  TENSORD_ASSIGN_OR_RETURN(const Positions p, PositionsOf(b, call));
+  TENSORD_RETURN_IF_ERROR(CheckSizes("the source", source, SelectedSizes(x, p)));
+  const Tensor result = CopyOf(b, x, SumType(x.dtype()));
+  const Tensor alpha = ScalarTensor(b, call.scalar(4), SumType(x.dtype()));
+  const bool scaled = !call.scalar(4).IsConstant(1);
+  b.Scatter(
+      result, source.sizes(), StoreMode::kAtomicAdd,
+      [p](Recorder& ops, Index index) { return p.At(ops, index); },
+      [=, type = SumType(x.dtype())](Recorder& ops, Index index) {
+        const Value value = ops.Cast(source.Load(ops, index), type);
+        return scaled ? ops.Mul(value, alpha.Load(ops, {})) : value;
+      });
+  return std::vector<Tensor>{b.Cast(result, x.dtype())};
+}
+
+// (self, dim, index, source)
+Results IndexCopy(Builder& b, const Call& call) {
+  const Tensor x = call.tensor(0), source = call.tensor(3);
+  TENSORD_ASSIGN_OR_RETURN(const Positions p, PositionsOf(b, call));
+  TENSORD_RETURN_IF_ERROR(CheckSizes("the source", source, SelectedSizes(x, p)));
+  const Tensor result = CopyOf(b, x, x.dtype());
+  b.Scatter(
+      result, source.sizes(), StoreMode::kAssign,
+      [p](Recorder& ops, Index index) { return p.At(ops, index); },
+      [source](Recorder& ops, Index index) { return source.Load(ops, index); });
+  return std::vector<Tensor>{result};
+}
+
+// (self, dim, index, value)
+Results IndexFill(Builder& b, const Call& call) {
+  const Tensor x = call.tensor(0);
+  TENSORD_ASSIGN_OR_RETURN(const Positions p, PositionsOf(b, call));
+  const Tensor value = ScalarTensor(b, call.scalar(3), x.dtype());
+  const Tensor result = CopyOf(b, x, x.dtype());
+  b.Scatter(
+      result, SelectedSizes(x, p), StoreMode::kAssign,
+      [p](Recorder& ops, Index index) { return p.At(ops, index); },
+      [value](Recorder& ops, Index) { return value.Load(ops, {}); });
+  return std::vector<Tensor>{result};
+}
+
+constexpr Operator kOperators[] = {
+    {"aten::embedding", "T T i b b", Embedding},
+    {"aten::embedding_dense_backward", "T T i i b", EmbeddingBackward},
+    {"tensord::embedding_added", "T T T i i", EmbeddingAdded},
+    {"aten::index.Tensor", "T T?[]", IndexTensor},
+    {"aten::_unsafe_index.Tensor", "T T?[]", IndexTensor},
+    {"aten::index_put", "T T?[] T b", IndexPut},
+    {"aten::_unsafe_index_put", "T T?[] T b", IndexPut},
+    {"aten::index_put_", "T T?[] T b", IndexPutInPlace, /*mutates_first=*/true},
+    {"aten::gather", "T i T b", Gather},
+    {"aten::scatter.src", "T i T T", ScatterSource<StoreMode::kAssign>},
+    {"aten::scatter.value", "T i T s", ScatterValue},
+    {"aten::scatter_add", "T i T T", ScatterSource<StoreMode::kAtomicAdd>},
+    {"aten::index_select", "T i T", IndexSelect},
+    {"aten::index_add", "T i T T s", IndexAdd},
+    {"aten::index_copy", "T i T T", IndexCopy},
+    {"aten::index_fill.int_Scalar", "T i T s", IndexFill},
+};
+
+}  // namespace
+
+std::span<const Operator> IndexingOperators() { return kOperators; }
+
+}  // namespace tensord::compiler

@@ -1,0 +1,35 @@
+// Ranges of slices, shared by the operators that take parts (view.cc) and those that put them back
+// (join.cc).
+#ifndef TENSORD_COMPILER_DECOMPOSE_OPERATORS_JOIN_H_
+#define TENSORD_COMPILER_DECOMPOSE_OPERATORS_JOIN_H_
+
+#include "compiler/decompose/lowering.h"
+
+namespace tensord::compiler {
+
+// More results of one split than this are left to the library.
+inline constexpr int64_t kMaxParts = 100'000;
+
+struct SliceRange {
+  Expr start;
+  Expr length;  // number of elements taken
+  int64_t step;
+};
+
+// A dimension of a tensor that has one: InvalidArgument out of range and for zero-dim tensors.
+absl::StatusOr<int> DimOf(const Tensor& t, int64_t dim);
+
+// Arguments `first`: start or none, end or none, step, of a dimension of `size` elements, as in
+// Python: negative ones count from the end, those out of range are clamped. Which case applies is
+// decided at the hints: the job's guards hold it.
+absl::StatusOr<SliceRange> SliceOf(const Call& call, int first, const Expr& size);
+
+// A possibly negative index in [-size, size).
+absl::StatusOr<Expr> IndexOf(const Expr& index, const Expr& size);
+
+// The operators that join, pad and put back parts; all of them copy.
+std::span<const Operator> JoinOperators();
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_DECOMPOSE_OPERATORS_JOIN_H_

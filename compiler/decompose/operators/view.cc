@@ -1,0 +1,369 @@
+// Operators that look at the elements of a tensor in another order, without computing. Of a
+// realized tensor most give views of the same buffer, as in eager; of a lazy one they rewrite the
+// index. What joins or pads tensors is in join.cc.
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+
+#include "compiler/decompose/layout.h"
+#include "compiler/decompose/lowering.h"
+#include "compiler/decompose/operators/join.h"
+
+namespace tensord::compiler {
+namespace {
+
+using Dims = std::vector<int>;
+
+Results One(Tensor t) { return std::vector<Tensor>{std::move(t)}; }
+
+Results Same(Builder&, const Call& call) { return One(call.tensor(0)); }
+
+// ---- Shapes
+
+// Sizes with one -1 replaced by what is left of `total` elements.
+absl::StatusOr<Sizes> InferSizes(Sizes sizes, const Expr& total) {
+  Expr known(1);
+  int unknown = -1;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (!sizes[d].Is(-1)) {
+      known *= sizes[d];
+    } else if (unknown >= 0) {
+      return absl::InvalidArgumentError("only one size may be -1");
+    } else {
+      unknown = static_cast<int>(d);
+    }
+  }
+  if (unknown >= 0) {
+    if (sym::Hint(known) == 0) return absl::InvalidArgumentError("a size of -1 beside a size of 0");
+    sizes[unknown] = sym::ExactDiv(total, known).value_or(sym::FloorDiv(total, known));
+    known *= sizes[unknown];
+  }
+  for (const Expr& size : sizes) {
+    if (sym::Hint(size) < 0) return absl::InvalidArgumentError("a size is negative");
+  }
+  if (sym::Hint(known) != sym::Hint(total)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        sym::ToString(total), " elements do not fit sizes of ", sym::ToString(known), " elements"));
+  }
+  return sizes;
+}
+
+Results View(Builder& b, const Call& call) {
+  const Tensor t = call.tensor(0);
+  TENSORD_ASSIGN_OR_RETURN(const Sizes sizes,
+                           InferSizes(call.integers(1), sym::Product(t.sizes())));
+  return One(b.Reshape(t, sizes));
+}
+
+// The same bits as another type of the same width.
+Results ViewAsType(Builder& b, const Call& call) {
+  const Tensor t = call.tensor(0);
+  const DType to = *call.dtype(1);
+  // Narrow floats are wider while they are computed with, so their bits are not at hand.
+  if (ItemSize(to) != ItemSize(t.dtype()) || ComputeType(to) != to ||
+      ComputeType(t.dtype()) != t.dtype()) {
+    return absl::UnimplementedError("bits of other widths");
+  }
+  return One(b.Pointwise(to, t.sizes(), {t}, 0, [t, to](Recorder& ops, Index index) {
+    return ops.Bitcast(t.Load(ops, index), to);
+  }));
+}
+
+Results Expand(Builder& b, const Call& call) {
+  const Tensor t = call.tensor(0);
+  Sizes sizes = call.integers(1);
+  const size_t skip = sizes.size() - t.sizes().size();
+  if (sizes.size() < t.sizes().size()) return absl::InvalidArgumentError("expands to a lower rank");
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (d < skip) {
+      if (sym::Hint(sizes[d]) < 0) return absl::InvalidArgumentError("a new size is negative");
+      continue;
+    }
+    const Expr& from = t.sizes()[d - skip];
+    if (sizes[d].Is(-1)) sizes[d] = from;
+    if (!from.Is(1) && sym::Hint(from) != sym::Hint(sizes[d])) {
+      return absl::InvalidArgumentError(absl::StrCat("cannot expand size ", sym::ToString(from),
+                                                     " to ", sym::ToString(sizes[d])));
+    }
+  }
+  return One(b.Expand(t, sizes));
+}
+
+Results BroadcastInDim(Builder& b, const Call& call) {
+  Tensor t = call.tensor(0);
+  const Sizes sizes = call.integers(1);
+  const std::vector<int64_t> dims = call.constants(2);
+  if (static_cast<int>(dims.size()) != t.rank()) {
+    return absl::InvalidArgumentError("needs one broadcast dimension for each dimension");
+  }
+  for (int d = 0; d < static_cast<int>(sizes.size()); ++d) {
+    if (std::find(dims.begin(), dims.end(), d) == dims.end()) {
+      if (d > t.rank()) return absl::InvalidArgumentError("broadcast dimensions must be in order");
+      t = b.Unsqueeze(t, d);
+    }
+  }
+  if (t.sizes().size() != sizes.size() || !BroadcastSizes(t.sizes(), sizes)) {
+    return absl::InvalidArgumentError("does not broadcast to the shape");
+  }
+  return One(b.Expand(t, sizes));
+}
+
+// ---- Order of dimensions
+
+Results PermuteTo(Builder& b, const Tensor& t, const Dims& order) {
+  return One(t.rank() < 2 ? t : b.Permute(t, order));
+}
+
+Results Permute(Builder& b, const Call& call) {
+  const Tensor t = call.tensor(0);
+  TENSORD_ASSIGN_OR_RETURN(const Dims order, NormalizeDims(call.constants(1), t.rank()));
+  if (static_cast<int>(order.size()) != t.rank()) {
+    return absl::InvalidArgumentError("the dimensions are no permutation");
+  }
+  return PermuteTo(b, t, order);
+}
+
+Results SwapDims(Builder& b, const Tensor& t, int64_t first, int64_t second) {
+  TENSORD_ASSIGN_OR_RETURN(const int i, NormalizeDim(first, t.rank()));
+  TENSORD_ASSIGN_OR_RETURN(const int j, NormalizeDim(second, t.rank()));
+  Dims order;
+  for (int d = 0; d < t.rank(); ++d) order.push_back(d == i ? j : d == j ? i : d);
+  return PermuteTo(b, t, order);
+}
+
+Results Transpose(Builder& b, const Call& call) {
+  return SwapDims(b, call.tensor(0), call.constant(1), call.constant(2));
+}
+
+Results MatrixTranspose(Builder& b, const Call& call) {
+  if (call.tensor(0).rank() > 2) return absl::InvalidArgumentError("t() is for rank 2 or less");
+  return call.tensor(0).rank() < 2 ? Same(b, call) : SwapDims(b, call.tensor(0), 0, 1);
+}
+
+// ---- Dimensions of size 1
+
+Tensor SqueezeDims(Builder& b, Tensor t, Dims dims) {
+  std::sort(dims.rbegin(), dims.rend());
+  for (int d : dims) {
+    if (d < t.rank() && t.sizes()[d].Is(1)) t = b.Squeeze(t, d);
+  }
+  return t;
+}
+
+Results SqueezeAll(Builder& b, const Call& call) {
+  Dims dims;
+  for (int d = 0; d < call.tensor(0).rank(); ++d) dims.push_back(d);
+  return One(SqueezeDims(b, call.tensor(0), dims));
+}
+
+Results Squeeze(Builder& b, const Call& call) {
+  TENSORD_ASSIGN_OR_RETURN(const Dims dims,
+                           NormalizeDims(call.constants(1), call.tensor(0).rank()));
+  return One(SqueezeDims(b, call.tensor(0), dims));
+}
+
+Results Unsqueeze(Builder& b, const Call& call) {
+  const Tensor t = call.tensor(0);
+  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant(1), t.rank() + 1));
+  return One(b.Unsqueeze(t, dim));
+}
+
+// ---- Parts
+
+Results Slice(Builder& b, const Call& call) {
+  const Tensor t = call.tensor(0);
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant(1)));
+  TENSORD_ASSIGN_OR_RETURN(const SliceRange range, SliceOf(call, 2, t.sizes()[dim]));
+  return One(b.Slice(t, dim, range.start, range.length, range.step));
+}
+
+Results Select(Builder& b, const Call& call) {
+  const Tensor t = call.tensor(0);
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant(1)));
+  TENSORD_ASSIGN_OR_RETURN(const Expr index, IndexOf(call.integer(2), t.sizes()[dim]));
+  return One(b.Select(t, dim, index));
+}
+
+Results Unbind(Builder& b, const Call& call) {
+  const Tensor t = call.tensor(0);
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant(1)));
+  if (!t.sizes()[dim].IsConstant() || *t.sizes()[dim].AsConstant() > kMaxParts) {
+    return absl::UnimplementedError("a symbolic or very large number of results");
+  }
+  std::vector<Tensor> parts;
+  for (int64_t i = 0; i < *t.sizes()[dim].AsConstant(); ++i)
+    parts.push_back(b.Select(t, dim, Expr(i)));
+  return parts;
+}
+
+Results SplitAt(Builder& b, const Tensor& t, int dim, const Sizes& lengths) {
+  std::vector<Tensor> parts;
+  Expr start(0);
+  for (const Expr& length : lengths) {
+    if (sym::Hint(length) < 0) return absl::InvalidArgumentError("a part has a negative size");
+    parts.push_back(b.Slice(t, dim, start, length, 1));
+    start += length;
+  }
+  if (sym::Hint(start) != sym::Hint(t.sizes()[dim])) {
+    return absl::InvalidArgumentError(absl::StrCat("the parts have ", sym::ToString(start), " of ",
+                                                   sym::ToString(t.sizes()[dim])));
+  }
+  return parts;
+}
+
+// Parts of `length`, the last one shorter. As many as at capture: the job's guards hold that
+// number.
+Results SplitEvenly(Builder& b, const Tensor& t, int dim, const Expr& length) {
+  const int64_t each = sym::Hint(length), total = sym::Hint(t.sizes()[dim]);
+  if (each <= 0 && total > 0)
+    return absl::InvalidArgumentError("the size of a part must be positive");
+  const int64_t count = std::max<int64_t>(1, each == 0 ? 1 : (total + each - 1) / each);
+  if (count > kMaxParts) return absl::UnimplementedError("very many results");
+  Sizes lengths(static_cast<size_t>(count - 1), length);
+  lengths.push_back(t.sizes()[dim] - length * Expr(count - 1));
+  return SplitAt(b, t, dim, lengths);
+}
+
+Results Split(Builder& b, const Call& call) {
+  const Tensor t = call.tensor(0);
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant(2)));
+  return SplitEvenly(b, t, dim, call.integer(1));
+}
+
+Results SplitWithSizes(Builder& b, const Call& call) {
+  const Tensor t = call.tensor(0);
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant(2)));
+  return SplitAt(b, t, dim, call.integers(1));
+}
+
+Results Chunk(Builder& b, const Call& call) {
+  const Tensor t = call.tensor(0);
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant(2)));
+  const int64_t chunks = call.constant(1);
+  if (chunks <= 0) return absl::InvalidArgumentError("the number of chunks must be positive");
+  return SplitEvenly(b, t, dim, sym::CeilDiv(t.sizes()[dim], Expr(chunks)));
+}
+
+// ---- Strides
+
+// Storage offsets in a graph count from the start of eager's storage; ours from the argument's own
+// first element, which lies at its declared offset.
+Results AsStrided(Builder& b, const Call& call) {
+  const TensorType& type = call.argument_type(0);
+  const Tensor base = WithStrides(b, call.tensor(0), type.strides);
+  const Sizes sizes = call.integers(1), strides = call.integers(2);
+  if (sizes.size() != strides.size())
+    return absl::InvalidArgumentError("sizes and strides differ in rank");
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sym::Hint(sizes[d]) < 0 || sym::Hint(strides[d]) < 0) {
+      return absl::InvalidArgumentError("a size or stride is negative");
+    }
+  }
+  const Expr moved = call.has(3) ? call.integer(3) - type.offset : Expr(0);
+  const Expr offset = base.view()->offset + moved;
+  const BufferInfo& buffer = b.program().buffers[base.view()->buffer];
+  const int64_t end = sym::Hint(offset) + sym::Hint(StorageElements(sizes, strides));
+  if (sym::Hint(offset) < 0 || end > sym::Hint(StorageElements(buffer.sizes, buffer.strides))) {
+    return absl::InvalidArgumentError("reaches beyond the memory of its argument");
+  }
+  return One(b.AsStrided(base, sizes, strides, offset));
+}
+
+Results Diagonal(Builder& b, const Call& call) {
+  const Tensor t = call.tensor(0);
+  TENSORD_ASSIGN_OR_RETURN(const int i, DimOf(t, call.constant(2)));
+  TENSORD_ASSIGN_OR_RETURN(const int j, DimOf(t, call.constant(3)));
+  if (i == j) return absl::InvalidArgumentError("the dimensions of a diagonal must differ");
+  const int64_t offset = call.constant(1);
+  const int64_t row = std::max<int64_t>(0, -offset), column = std::max<int64_t>(0, offset);
+  Expr length = sym::Min(t.sizes()[i] - row, t.sizes()[j] - column);
+  if (sym::Hint(length) < 0) length = Expr(0);
+  Sizes sizes;
+  for (int d = 0; d < t.rank(); ++d) {
+    if (d != i && d != j) sizes.push_back(t.sizes()[d]);
+  }
+  sizes.push_back(length);
+  if (t.view() && !length.Is(0)) {
+    const BufferView& view = *t.view();
+    Sizes strides;
+    for (int d = 0; d < t.rank(); ++d) {
+      if (d != i && d != j) strides.push_back(view.strides[d]);
+    }
+    strides.push_back(view.strides[i] + view.strides[j]);
+    return One(b.AsStrided(t, sizes, strides,
+                           view.offset + view.strides[i] * row + view.strides[j] * column));
+  }
+  return One(b.Reindex(t, sizes, [i, j, row, column, rank = t.rank()](Index index) {
+    std::vector<Expr> source;
+    size_t next = 0;
+    for (int d = 0; d < rank; ++d) {
+      source.push_back(d == i   ? index.back() + row
+                       : d == j ? index.back() + column
+                                : index[next++]);
+    }
+    return source;
+  }));
+}
+
+// Windows of `size` along a dimension, every `step`, as a new last dimension.
+Results Unfold(Builder& b, const Call& call) {
+  const Tensor t = call.tensor(0);
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant(1)));
+  const int64_t size = call.constant(2), step = call.constant(3);
+  if (size < 0 || step <= 0 || size > sym::Hint(t.sizes()[dim])) {
+    return absl::InvalidArgumentError("the window does not fit");
+  }
+  Sizes sizes = t.sizes();
+  sizes[dim] = sym::FloorDiv(sizes[dim] - size, Expr(step)) + 1;
+  sizes.push_back(Expr(size));
+  if (t.view()) {
+    Sizes strides = t.view()->strides;
+    strides.push_back(strides[dim]);
+    strides[dim] *= Expr(step);
+    return One(b.AsStrided(t, sizes, strides, t.view()->offset));
+  }
+  return One(b.Reindex(t, sizes, [dim, step](Index index) {
+    std::vector<Expr> source(index.begin(), index.end() - 1);
+    source[dim] = source[dim] * Expr(step) + index.back();
+    return source;
+  }));
+}
+
+const Operator kOperators[] = {
+    {"aten::alias", "T", Same},
+    {"aten::detach", "T", Same},
+    {"aten::lift_fresh", "T", Same},
+    {"aten::view", "T i[]", View},
+    {"aten::_unsafe_view", "T i[]", View},
+    {"aten::reshape", "T i[]", View},
+    {"aten::_reshape_alias", "T i[] i[]", View},
+    {"aten::view.dtype", "T d", ViewAsType},
+    {"aten::expand", "T i[] b", Expand},
+    {"prims::broadcast_in_dim", "T i[] i[]", BroadcastInDim},
+    {"aten::permute", "T i[]", Permute},
+    {"aten::transpose.int", "T i i", Transpose},
+    {"aten::swapaxes", "T i i", Transpose},
+    {"aten::t", "T", MatrixTranspose},
+    {"aten::squeeze", "T", SqueezeAll},
+    {"aten::squeeze.dim", "T i", Squeeze},
+    {"aten::squeeze.dims", "T i[]", Squeeze},
+    {"aten::unsqueeze", "T i", Unsqueeze},
+    {"aten::slice.Tensor", "T i i? i? i", Slice},
+    {"aten::select.int", "T i i", Select},
+    {"aten::unbind.int", "T i", Unbind},
+    {"aten::split.Tensor", "T i i", Split},
+    {"aten::unsafe_split.Tensor", "T i i", Split},
+    {"aten::split_with_sizes", "T i[] i", SplitWithSizes},
+    {"aten::unsafe_split_with_sizes", "T i[] i", SplitWithSizes},
+    {"aten::chunk", "T i i", Chunk},
+    {"aten::unsafe_chunk", "T i i", Chunk},
+    {"aten::as_strided", "T i[] i[] i?", AsStrided},
+    {"aten::diagonal", "T i i i", Diagonal},
+    {"aten::unfold", "T i i i", Unfold},
+};
+
+}  // namespace
+
+std::span<const Operator> ViewOperators() { return kOperators; }
+
+}  // namespace tensord::compiler

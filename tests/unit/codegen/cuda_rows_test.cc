@@ -1,0 +1,480 @@
+// Rows on CUDA: how threads share them, and that the numbers are what the loop IR says.
+#include <absl/strings/str_cat.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/testing/cuda_cases.h"
+
+namespace tensord::testing {
+namespace {
+
+constexpr v1::DType kF32 = v1::DTYPE_FLOAT32, kBF16 = v1::DTYPE_BFLOAT16;
+constexpr v1::DType kI64 = v1::DTYPE_INT64;
+constexpr int kMean = 1;
+
+// Rows in memory: `stride` elements apart, 0 for dense ones.
+struct Rows {
+  Dim rows, columns;
+  v1::DType dtype = kF32;
+  int stride = 0;
+  std::vector<int> hints = {};  // of symbolic sizes
+
+  Shape sizes() const { return {rows, columns}; }
+  Shape strides() const { return stride == 0 ? Shape{} : Shape{stride, 1}; }
+};
+// A size that is known when the kernel runs.
+Dim Symbol(uint32_t number) {
+  v1::SymExpr e;
+  e.set_symbol(number);
+  return Dim(std::move(e));
+}
+GraphBuilder Cuda(const Rows& r) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  for (int hint : r.hints) g.Symbol(hint);
+  return g;
+}
+Ref Input(GraphBuilder& g, const Rows& x) { return g.Input(x.sizes(), x.dtype, x.strides()); }
+// Results take the strides of the inputs: what is behind a row is zero.
+void Output(GraphBuilder& g, Ref y, const Rows& x) {
+  if (x.stride == 0) {
+    g.Output(y);
+    return;
+  }
+  g.Output(g.Node("tensord::zero_padded", {y, Ints({x.rows, x.stride})},
+                  g.Meta({x.rows, x.stride}, x.dtype)));
+}
+
+GraphBuilder Softmax(const std::string& op, const Rows& r) {
+  GraphBuilder g = Cuda(r);
+  const Ref x = Input(g, r);
+  Output(g, g.Node(op, {x, -1, false}, g.Meta(r.sizes(), r.dtype)), r);
+  return g;
+}
+GraphBuilder Softmax(const Rows& r) { return Softmax("aten::_softmax", r); }
+GraphBuilder LogSoftmax(const Rows& r) { return Softmax("aten::_log_softmax", r); }
+
+GraphBuilder LayerNorm(const Rows& r) {
+  GraphBuilder g = Cuda(r);
+  const Ref x = Input(g, r), weight = g.Input({r.columns}, r.dtype);
+  const Ref bias = g.Input({r.columns}, r.dtype);
+  const Ref y = g.Node("aten::native_layer_norm", {x, Ints({r.columns}), weight, bias, 1e-5},
+                       {g.Meta(r.sizes(), r.dtype), g.Meta({r.rows, 1}), g.Meta({r.rows, 1})});
+  Output(g, y, r);
+  g.Output(y.result(1)).Output(y.result(2));
+  return g;
+}
+GraphBuilder RmsNorm(const Rows& r) {
+  GraphBuilder g = Cuda(r);
+  const Ref x = Input(g, r), weight = g.Input({r.columns}, r.dtype);
+  const Ref y = g.Node("aten::_fused_rms_norm", {x, Ints({r.columns}), weight, 1e-6},
+                       {g.Meta(r.sizes(), r.dtype), g.Meta({r.rows, 1})});
+  Output(g, y, r);
+  g.Output(y.result(1));
+  return g;
+}
+GraphBuilder Scaled(const Rows& r) {
+  GraphBuilder g = Cuda(r);
+  const Ref x = Input(g, r), scale = g.Input({r.rows, 1}, r.dtype);
+  g.Output(g.Node("aten::mul.Tensor", {x, scale}, g.Meta(r.sizes(), r.dtype)));
+  return g;
+}
+// Rows of one tensor, doubled, into two others.
+GraphBuilder PutTwice(int rows, int columns) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref y = g.Input({rows, columns}, kBF16);
+  std::vector<std::pair<Ref, Ref>> places;
+  for (int i = 0; i < 2; ++i) {
+    const Ref into = g.Input({rows, columns}, kBF16);
+    places.emplace_back(into, g.Input({rows}, kI64));
+  }
+  const Ref doubled = g.Node("aten::mul.Scalar", {y, 2.0}, g.Meta({rows, columns}, kBF16));
+  for (const auto& [into, where] : places) {
+    g.Output(g.Node("aten::index_put", {into, List({where}), doubled, false},
+                    g.Meta({rows, columns}, kBF16)));
+  }
+  return g;
+}
+// Every row begins with what were its last elements.
+Ref Rolled(GraphBuilder& g, Ref x, const Rows& r) {
+  return g.Node("aten::roll", {x, Ints({3}), Ints({1})}, g.Meta(r.sizes(), r.dtype));
+}
+// Rows of one table, found through two tensors by the numbers of a third.
+GraphBuilder RowsOfTable(int rows, int columns, bool rolled = false) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref table = g.Input({9, columns}), numbers = g.Input({rows}, kI64);
+  const std::vector<Ref> through{g.Input({9}, kI64), g.Input({9}, kI64)};
+  for (int i = 0; i < 2; ++i) {
+    const Ref row =
+        g.Node("aten::index.Tensor", {through[i], List({numbers})}, g.Meta({rows}, kI64));
+    Ref found = g.Node("aten::index.Tensor", {table, List({row})}, g.Meta({rows, columns}));
+    if (rolled) found = Rolled(g, found, {rows, columns});
+    g.Output(g.Node("aten::mul.Scalar", {found, 2.0 + i}, g.Meta({rows, columns})));
+  }
+  return g;
+}
+GraphBuilder Reduced(const std::string& op, const Rows& r) {
+  GraphBuilder g = Cuda(r);
+  const Ref x = Input(g, r);
+  std::vector<Arg> args{x, Ints({-1}), false};
+  if (op != "aten::amax") args.push_back(nullptr);
+  g.Output(g.Node(op, args, g.Meta({r.rows}, r.dtype)));
+  return g;
+}
+GraphBuilder Sum(const Rows& r) { return Reduced("aten::sum.dim_IntList", r); }
+GraphBuilder Mean(const Rows& r) { return Reduced("aten::mean.dim", r); }
+GraphBuilder Max(const Rows& r) { return Reduced("aten::amax", r); }
+GraphBuilder ArgMax(const Rows& r) {
+  GraphBuilder g = Cuda(r);
+  const Ref x = Input(g, r);
+  g.Output(g.Node("aten::argmax", {x, -1, false}, g.Meta({r.rows}, kI64)));
+  return g;
+}
+
+// The mean loss; with log_softmax, for the gradient.
+GraphBuilder CrossEntropy(const Rows& r, bool keeps = true) {
+  GraphBuilder g = Cuda(r);
+  const Ref x = Input(g, r), target = g.Input({r.rows}, kI64);
+  const Ref y = g.Node("aten::_log_softmax", {x, 1, false}, g.Meta(r.sizes(), r.dtype));
+  const Ref loss = g.Node("aten::nll_loss_forward", {y, target, nullptr, kMean, -100},
+                          {g.Meta(Shape{}, r.dtype), g.Meta(Shape{}, r.dtype)});
+  if (keeps) Output(g, y, r);
+  g.Output(loss).Output(loss.result(1));
+  return g;
+}
+// The loss's gradient; `factor` other than 1 keeps its two steps apart.
+GraphBuilder CrossEntropyBackward(const Rows& r, double factor = 1) {
+  GraphBuilder g = Cuda(r);
+  const Ref grad = g.Input(Shape{}, r.dtype), y = Input(g, r), target = g.Input({r.rows}, kI64);
+  const Ref count = g.Input(Shape{}, r.dtype);
+  Ref loss = g.Node("aten::nll_loss_backward", {grad, y, target, nullptr, kMean, -100, count},
+                    g.Meta(r.sizes(), r.dtype));
+  if (factor != 1) {
+    loss = g.Node("aten::mul.Scalar", {loss, factor}, g.Meta(r.sizes(), r.dtype));
+  }
+  Output(
+      g,
+      g.Node("aten::_log_softmax_backward_data", {loss, y, 1, r.dtype}, g.Meta(r.sizes(), r.dtype)),
+      r);
+  return g;
+}
+// The loss's gradient from the logits and what a forward pass saved of their rows. `saved`: the
+// graph computes them itself.
+GraphBuilder GradientOfStatistics(const Rows& r, bool saved = true, bool rolled = false) {
+  GraphBuilder g = Cuda(r);
+  const Ref grad = g.Input(Shape{}), count = g.Input(Shape{});
+  Ref x = Input(g, r);
+  const Ref target = g.Input({r.rows}, kI64);
+  const v1::TensorMeta of_rows = g.Meta({r.rows, 1}), meta = g.Meta(r.sizes());
+  Ref max{}, logarithm{};
+  if (saved) {
+    max = g.Input(of_rows);
+    logarithm = g.Input(of_rows);
+  } else {
+    max = g.Node("tensord::softmax_statistics", {x, 1}, {of_rows, of_rows});
+    logarithm = max.result(1);
+    g.Output(max).Output(logarithm);
+  }
+  if (rolled) x = Rolled(g, x, r);
+  const Ref wide =
+      g.Node("aten::_to_copy", {x, kF32, nullptr, nullptr, nullptr, false, nullptr}, meta);
+  const Ref below = g.Node("aten::sub.Tensor", {wide, max, 1}, meta);
+  const Ref y = g.Node("aten::sub.Tensor", {below, logarithm, 1}, meta);
+  const Ref loss =
+      g.Node("aten::nll_loss_backward", {grad, y, target, nullptr, kMean, -100, count}, meta);
+  const Ref result =
+      g.Node("aten::_log_softmax_backward_data", {loss, y, 1, r.dtype}, g.Meta(r.sizes(), r.dtype));
+  g.Output(result);
+  return g;
+}
+// Of a gradient that is cheap to compute again.
+GraphBuilder LogSoftmaxBackward(const Rows& r) {
+  GraphBuilder g = Cuda(r);
+  const Ref grad = Input(g, r), y = Input(g, r);
+  const Ref half = g.Node("aten::mul.Scalar", {grad, 0.5}, g.Meta(r.sizes(), r.dtype));
+  Output(
+      g,
+      g.Node("aten::_log_softmax_backward_data", {half, y, 1, r.dtype}, g.Meta(r.sizes(), r.dtype)),
+      r);
+  return g;
+}
+
+// x + dropout(y), then LayerNorm; with the mask.
+GraphBuilder DropoutLayerNorm(const Rows& r) {
+  GraphBuilder g = Cuda(r);
+  const Ref x = Input(g, r), y = Input(g, r), seed = g.Input(Shape{}, kI64);
+  const Ref weight = g.Input({r.columns}, r.dtype), bias = g.Input({r.columns}, r.dtype);
+  const v1::TensorMeta meta = g.Meta(r.sizes(), r.dtype);
+  const Ref words =
+      g.Node("tensord::philox_uniform", {seed, Ints(r.sizes()), kF32, v1::DEVICE_TYPE_CUDA, 7},
+             g.Meta(r.sizes()));
+  const Ref keep = g.Node("aten::ge.Scalar", {words, 0.25}, g.Meta(r.sizes(), v1::DTYPE_BOOL));
+  const Ref kept = g.Node("aten::mul.Tensor", {y, keep}, meta);
+  const Ref scaled = g.Node("aten::mul.Scalar", {kept, 1 / 0.75}, meta);
+  const Ref sum = g.Node("aten::add.Tensor", {x, scaled, 1}, meta);
+  const Ref norm = g.Node("aten::native_layer_norm", {sum, Ints({r.columns}), weight, bias, 1e-5},
+                          {meta, g.Meta({r.rows, 1}), g.Meta({r.rows, 1})});
+  g.Output(norm).Output(keep).Output(sum);
+  return g;
+}
+
+TEST(CudaRows, Softmax) {
+  ExpectPlansAndNumbers({
+      {"64", Softmax({13, 64}), {"rows w4 t32 g16 c1"}},
+      {"64 narrow", Softmax({13, 64, kBF16}), {"rows w8 t32 g8 c1"}},
+      {"768", Softmax({9, 768}), {"rows w4 t64 g64 c3"}},
+      {"768 narrow", Softmax({9, 768, kBF16}), {"rows w8 t64 g32 c3"}},
+      {"few of 768", Softmax({3, 768}), {"rows w4 t64 g64 c3"}},
+      {"1537", Softmax({3, 1537}), {"rows w4 t128 g128 c4 interleaved"}},
+      {"1537 narrow", Softmax({3, 1537, kBF16}), {"rows w8 t64 g64 c4 interleaved"}},
+      {"4096", Softmax({3, 4096}), {"rows w4 t256 g256 c4"}},
+      {"5001", Softmax({3, 5001}), {"rows w4 t320 g320 c4 interleaved"}},
+      {"5001 narrow", Softmax({3, 5001, kBF16}), {"rows w8 t160 g160 c4 interleaved"}},
+      {"40001",
+       Softmax({2, 40001}),
+       {"rows w4 t1024 g1024 c0 interleaved", "rows w4 t1024 g1024 c0 interleaved",
+        "rows w4 t1024 g1024 c0 interleaved", "rows w4 t1024 g1024 c0 interleaved"}},
+      {"40001 narrow",
+       Softmax({2, 40001, kBF16}),
+       {"rows w8 t1024 g1024 c0 partial anywhere", "rows w4 t512 g512 c0 partial peeled",
+        "rows w4 t1024 g1024 c0 interleaved", "rows w4 t512 g512 c0 partial peeled"}},
+      {"16001", Softmax({2, 16001}), {"rows w4 t1024 g1024 c0 interleaved"}},
+      {"16000 narrow", Softmax({2, 16000, kBF16}), {"rows w8 t512 g512 c4"}},
+      {"logarithm of 64", LogSoftmax({13, 64, kBF16}), {"rows w8 t32 g8 c1"}},
+      {"logarithm of 1537", LogSoftmax({3, 1537}), {"rows w4 t128 g128 c4 interleaved"}},
+      {"logarithm of 4096", LogSoftmax({3, 4096, kBF16}), {"rows w8 t128 g128 c4"}},
+      {"logarithm of 40001",
+       LogSoftmax({2, 40001}),
+       {"rows w4 t1024 g1024 c0 interleaved", "rows w4 t1024 g1024 c0 interleaved"}},
+  });
+}
+
+TEST(CudaRows, Norms) {
+  ExpectPlansAndNumbers({
+      {"64", LayerNorm({13, 64}), {"rows w4 t32 g16 c1"}},
+      {"768", LayerNorm({9, 768}), {"rows w4 t64 g64 c3"}},
+      {"768 narrow", LayerNorm({9, 768, kBF16}), {"rows w8 t64 g32 c3"}},
+      {"1537", LayerNorm({3, 1537}), {"rows w4 t128 g128 c4 interleaved"}},
+      {"1537 narrow", LayerNorm({3, 1537, kBF16}), {"rows w8 t64 g64 c4 interleaved"}},
+      {"4096 narrow", LayerNorm({3, 4096, kBF16}), {"rows w8 t128 g128 c4"}},
+      {"5001", LayerNorm({3, 5001}), {"rows w4 t320 g320 c4 interleaved"}},
+      {"40001",
+       LayerNorm({2, 40001}),
+       {"rows w4 t1024 g1024 c0 interleaved", "rows w4 t1024 g1024 c0 interleaved"}},
+      {"40001 narrow",
+       LayerNorm({2, 40001, kBF16}),
+       {"rows w8 t1024 g1024 c0 partial anywhere", "rows w8 t512 g512 c0 partial peeled"}},
+      {"16001", LayerNorm({2, 16001, kBF16}), {"rows w8 t512 g512 c4 interleaved"}},
+      {"root mean square of 64", RmsNorm({13, 64, kBF16}), {"rows w8 t32 g8 c1"}},
+      {"root mean square of 768", RmsNorm({3, 768}), {"rows w4 t64 g64 c3"}},
+      {"root mean square of 1537", RmsNorm({3, 1537}), {"rows w4 t128 g128 c4 interleaved"}},
+      {"root mean square of 4096", RmsNorm({3, 4096}), {"rows w4 t256 g256 c4"}},
+      {"root mean square of 40001",
+       RmsNorm({2, 40001, kBF16}),
+       {"rows w8 t1024 g1024 c0 partial anywhere", "rows w8 t512 g512 c0 partial peeled"}},
+      {"dropout", DropoutLayerNorm({3, 768, kBF16}), {"rows w8 t64 g64 c2"}},
+      {"dropout odd", DropoutLayerNorm({3, 1537}), {"rows w4 t128 g128 c4 interleaved"}},
+      {"dropout small and odd", DropoutLayerNorm({7, 65}), {"rows w1 t64 g64 c2"}},
+  });
+}
+
+TEST(CudaRows, Reductions) {
+  ExpectPlansAndNumbers({
+      {"sum of 64", Sum({13, 64}), {"rows w4 t32 g16 c1"}},
+      {"sum of 1537", Sum({3, 1537, kBF16}), {"rows w8 t64 g64 c4 partial anywhere"}},
+      {"sum of 4096", Sum({3, 4096}), {"rows w4 t256 g256 c4"}},
+      {"sum of 40001", Sum({3, 40001}), {"rows w4 t1024 g1024 c0 interleaved"}},
+      {"mean of 768", Mean({9, 768, kBF16}), {"rows w8 t64 g32 c3"}},
+      {"mean of 5001", Mean({3, 5001}), {"rows w4 t320 g320 c4 interleaved"}},
+      {"maximum of 64", Max({13, 64, kBF16}), {"rows w8 t32 g8 c1"}},
+      {"maximum of 1537", Max({3, 1537}), {"rows w4 t128 g128 c4 interleaved"}},
+      {"maximum of 40001", Max({3, 40001, kBF16}), {"rows w8 t1024 g1024 c0 partial anywhere"}},
+      {"place of 64", ArgMax({13, 64}), {"rows w4 t32 g16 c1"}},
+      {"place of 768", ArgMax({3, 768, kBF16}), {"rows w8 t64 g64 c2"}},
+      {"place of 1537", ArgMax({3, 1537}), {"rows w1 t416 g416 c4"}},
+      {"place of 40001", ArgMax({3, 40001}), {"rows w1 t1024 g1024 c0"}},
+  });
+}
+
+TEST(CudaRows, Symbolic) {
+  const auto columns = [](int hint, v1::DType dtype = kF32) {
+    return Rows{3, Symbol(0), dtype, 0, {hint}};
+  };
+  const auto rows = [](int columns, v1::DType dtype = kF32) {
+    return Rows{Symbol(0), columns, dtype, 0, {1000}};
+  };
+  std::vector<CudaCase> cases{
+      {"softmax", Softmax(columns(700)), {"rows w1 t1024 g1024 c0"}},
+      {"softmax long", Softmax(columns(5000)), {"rows w4 t1024 g1024 c0 interleaved"}},
+      {"softmax longer than thought", Softmax(columns(40, kBF16)), {"rows w1 t1024 g1024 c0"}},
+      {"logarithm", LogSoftmax(columns(5000, kBF16)), {"rows w8 t1024 g1024 c0 interleaved"}},
+      {"norm", LayerNorm(columns(1500)), {"rows w4 t1024 g1024 c0 interleaved"}},
+      {"gradient",
+       LogSoftmaxBackward(columns(3000, kBF16)),
+       {"rows w8 t1024 g1024 c0 interleaved"}},
+      {"sum", Sum(columns(3000)), {"rows w4 t1024 g1024 c0 interleaved"}},
+      {"place", ArgMax(columns(3000)), {"rows w1 t1024 g1024 c0"}},
+      {"rows of 768", Softmax(rows(768, kBF16)), {"rows w8 t128 g32 c3"}},
+      {"rows of 65", LayerNorm(rows(65)), {"rows w1 t128 g32 c3"}},
+  };
+  const int64_t sizes[] = {699, 5003, 1100, 2049, 1536, 1030, 1025, 3001, 7, 11};
+  for (size_t i = 0; i < cases.size(); ++i) cases[i].symbols = {{0, sizes[i]}};
+  ExpectPlansAndNumbers(cases);
+}
+
+// Rows that are no whole vectors, at any place: what is stored is aligned, what is loaded need not
+// be. Sizes may turn out shorter than what comes before the first aligned element.
+TEST(CudaRows, Peeled) {
+  const Rows symbolic{5, Symbol(0), kBF16, 0, {3001}};
+  std::vector<CudaCase> cases;
+  for (const int64_t size : {2, 3, 7, 8, 20, 3001}) {
+    cases.push_back(
+        {absl::StrCat(size), Scaled(symbolic), {"rows w8 t128 g128 c0 partial peeled"}});
+    cases.back().symbols = {{0, size}};
+  }
+  // Where each goes says a tensor of its own.
+  cases.push_back(
+      {"put",
+       PutTwice(4, 3001),
+       {"elements w4 t256 g1 c0", "elements w4 t256 g1 c0", "rows w8 t96 g96 c4 interleaved"}});
+  cases.back().classes = 4;
+  ExpectPlansAndNumbers(cases);
+}
+
+TEST(CudaRows, Partial) {
+  ExpectPlansAndNumbers({
+      {"softmax",
+       Softmax({3, 1530, kF32, 1536}),
+       {"rows w4 t256 g256 c2 partial", "elements w2 t256 g1 c0"}},
+      {"softmax narrow",
+       Softmax({3, 1530, kBF16, 1536}),
+       {"rows w8 t256 g256 c1 partial", "elements w2 t256 g1 c0"}},
+      {"softmax long",
+       Softmax({2, 20002, kBF16, 20008}),
+       {"rows w8 t256 g256 c10 partial", "elements w2 t256 g1 c0", "elements w2 t256 g1 c0",
+        "rows w2 t1024 g1024 c10", "elements w2 t256 g1 c0"}},
+      {"norm",
+       LayerNorm({3, 1530, kF32, 1536}),
+       {"rows w4 t256 g256 c2 partial", "elements w2 t256 g1 c0"}},
+      {"norm narrow",
+       LayerNorm({3, 1530, kBF16, 1536}),
+       {"rows w8 t256 g256 c1 partial", "elements w2 t256 g1 c0"}},
+      {"norm long",
+       LayerNorm({2, 20002, kF32, 20008}),
+       {"rows w4 t256 g256 c20 partial", "elements w2 t256 g1 c0",
+        "rows w4 t1024 g1024 c5 partial"}},
+      {"loss",
+       CrossEntropy({3, 1530, kF32, 1536}, false),
+       {"sweep w4 t256 g32 c12 partial loops last-block", "rows w1 t256 g4 c1",
+        "elements w1 t256 g1 c0"}},
+      {"loss narrow",
+       CrossEntropy({3, 1530, kBF16, 1536}, false),
+       {"sweep w8 t256 g32 c6 partial loops last-block", "rows w1 t256 g4 c1",
+        "elements w1 t256 g1 c0", "elements w1 t256 g1 c0"}},
+      {"loss long",
+       CrossEntropy({2, 20002, kBF16, 20008}, false),
+       {"sweep w8 t256 g256 c10 partial loops last-block", "rows w2 t256 g1 c1",
+        "elements w1 t256 g1 c0", "elements w1 t256 g1 c0"}},
+      {"loss and logarithms",
+       CrossEntropy({3, 1530, kF32, 1536}),
+       {"rows w2 t256 g256 c3", "rows w1 t256 g4 c1", "elements w2 t256 g1 c0", "rows w1 t32 g4 c1",
+        "elements w1 t256 g1 c0"}},
+      {"loss and logarithms narrow",
+       CrossEntropy({3, 1530, kBF16, 1536}),
+       {"rows w8 t256 g256 c1 interleaved", "rows w1 t256 g4 c1", "elements w2 t256 g1 c0",
+        "rows w1 t256 g4 c1", "elements w1 t256 g1 c0", "elements w1 t256 g1 c0"}},
+      {"loss and logarithms long",
+       CrossEntropy({2, 20002, kBF16, 20008}),
+       {"rows w8 t256 g256 c10 partial", "rows w2 t256 g1 c1", "elements w2 t256 g1 c0",
+        "rows w8 t256 g256 c10 interleaved", "elements w1 t256 g1 c0", "rows w2 t32 g1 c1",
+        "elements w1 t256 g1 c0"}},
+      {"gradient",
+       CrossEntropyBackward({3, 1530, kF32, 1536}),
+       {"elements w2 t256 g1 c0", "rows w4 t256 g256 c2 partial"}},
+      {"gradient narrow",
+       CrossEntropyBackward({3, 1530, kBF16, 1536}),
+       {"elements w2 t256 g1 c0", "rows w8 t256 g256 c1 partial"}},
+      {"gradient long",
+       CrossEntropyBackward({2, 20002, kBF16, 20008}),
+       {"elements w2 t256 g1 c0", "rows w8 t256 g256 c10 partial"}},
+  });
+}
+
+// A warp finds its row and has all of it under way before it stores the first of it. Loads that
+// differ in nothing but the tensors that say where are two.
+TEST(CudaRows, FoundByLoads) {
+  std::vector<CudaCase> cases{
+      {"of a table", RowsOfTable(40, 256), {"rows w4 t256 g32 c2 loads-first"}},
+      {"odd", RowsOfTable(40, 130), {"rows w2 t256 g32 c3 loads-first"}},
+      {"rolled", RowsOfTable(40, 256, true), {"rows w4 t256 g32 c2 loads-first"}},
+  };
+  for (CudaCase& c : cases) c.classes = 9;
+  ExpectPlansAndNumbers(cases);
+}
+
+// What fills the cache more than twice is written past what is read.
+TEST(CudaRows, LargerThanTheCache) {
+  const GraphBuilder norm = RmsNorm({40, 256}), gradient = GradientOfStatistics({3, 8192, kBF16});
+  CudaCase large{.name = "norm", .graph = norm, .plans = {"rows w4 t128 g32 c2 evicts-loads-last"}};
+  CudaCase first{.name = "loads first",
+                 .graph = gradient,
+                 .plans = {"rows w8 t128 g128 c8 loads-first evicts-loads-last"}};
+  large.l2_bytes = first.l2_bytes = 16 << 10;
+  CudaCase fits = large, unknown = large;
+  fits.l2_bytes = 32 << 10, unknown.l2_bytes = 0;
+  fits.plans = unknown.plans = {"rows w4 t128 g32 c2"};
+  ExpectPlansAndNumbers({large, first, fits, unknown});
+  EXPECT_GT(Count(UnitsOf(large)[0].source(), "tk::load_evict_last<"), 0);
+  EXPECT_GT(Count(UnitsOf(first)[0].source(), "tk::load_evict_last_packed<"), 0);
+  EXPECT_EQ(Count(UnitsOf(fits)[0].source(), "evict_last"), 0);
+}
+
+// Scalars of a long row are computed once for many vectors.
+TEST(CudaRows, SavedStatistics) {
+  ExpectPlansAndNumbers({
+      {"8192", GradientOfStatistics({3, 8192, kBF16}), {"rows w8 t128 g128 c8 loads-first"}},
+      {"30528", GradientOfStatistics({2, 30528, kBF16}), {"rows w8 t480 g480 c8 loads-first"}},
+      {"wide", GradientOfStatistics({2, 8192}), {"rows w4 t256 g256 c8 loads-first"}},
+      {"rolled",
+       GradientOfStatistics({3, 8192, kBF16}, true, true),
+       {"rows w8 t128 g128 c8 loads-first"}},
+      {"short", GradientOfStatistics({3, 4096, kBF16}), {"elements w8 t256 g1 c0"}},
+      {"few", GradientOfStatistics({1, 40000, kBF16}), {"elements w8 t256 g1 c0"}},
+      {"odd", GradientOfStatistics({3, 8193, kBF16}), {"rows w8 t128 g128 c0 partial peeled"}},
+      {"all in one", GradientOfStatistics({3, 4096, kBF16}, false), {"rows w8 t128 g128 c4"}},
+  });
+}
+
+TEST(CudaRows, ComputedAgain) {
+  ExpectPlansAndNumbers({
+      {"dense of 768", LogSoftmaxBackward({9, 768, kBF16}), {"rows w8 t64 g32 c3"}},
+      {"dense of 1537", LogSoftmaxBackward({3, 1537}), {"rows w4 t128 g128 c4 interleaved"}},
+      {"dense of 4096", LogSoftmaxBackward({3, 4096}), {"rows w4 t256 g256 c4"}},
+      {"dense of 40001",
+       LogSoftmaxBackward({2, 40001}),
+       {"rows w4 t1024 g1024 c0 interleaved", "rows w4 t1024 g1024 c0 interleaved"}},
+      {"dense of 40000",
+       LogSoftmaxBackward({2, 40000, kBF16}),
+       {"rows w8 t1024 g1024 c0", "elements w8 t256 g1 c0"}},
+      {"dense of 16000 in a loop", LogSoftmaxBackward({2, 16000}), {"rows w4 t1024 g1024 c0"}},
+      {"dense of 16001 in a loop",
+       LogSoftmaxBackward({2, 16001}),
+       {"rows w4 t1024 g1024 c0 interleaved"}},
+      {"one of 64", CrossEntropyBackward({13, 64}, 0.5), {"rows w4 t32 g16 c1"}},
+      {"one of 1530",
+       CrossEntropyBackward({3, 1530, kBF16, 1536}, 0.5),
+       {"rows w8 t256 g256 c1 partial", "elements w2 t256 g1 c0"}},
+      {"one of 1537",
+       CrossEntropyBackward({3, 1537, kBF16}, 0.5),
+       {"rows w8 t64 g64 c4 interleaved"}},
+      {"one of 40001",
+       CrossEntropyBackward({2, 40001}, 0.5),
+       {"rows w4 t1024 g1024 c0 interleaved", "rows w4 t1024 g1024 c0 interleaved",
+        "rows w4 t1024 g1024 c0 interleaved"}},
+      {"one of 20002",
+       CrossEntropyBackward({2, 20002, kF32, 20008}, 0.5),
+       {"elements w2 t256 g1 c0", "elements w2 t256 g1 c0", "rows w2 t1024 g1024 c10",
+        "elements w2 t256 g1 c0"}},
+  });
+}
+
+}  // namespace
+}  // namespace tensord::testing

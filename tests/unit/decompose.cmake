@@ -1,2 +1,0 @@
-tensord_compiler_test(decompose_test decompose_test.cc)
-tensord_compiler_test(decompose_golden_test decompose_golden_test.cc)

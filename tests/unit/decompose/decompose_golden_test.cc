@@ -1,0 +1,169 @@
+// Every lowering of the operator tables against eager PyTorch: tests/golden/decompose_cases.json,
+// written by decompose_cases.py, run by the reference interpreter.
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+
+#include "compiler/decompose/lower_graph.h"
+#include "compiler/decompose/lowering.h"
+#include "compiler/decompose/operators/join.h"
+#include "compiler/import/import.h"
+#include "tests/unit/testing/golden_cases.h"
+#include "tests/unit/testing/interpreter.h"
+
+namespace tensord::testing {
+namespace {
+
+using nlohmann::json;
+
+std::string Describe(const v1::Node& node, size_t number) {
+  return "case " + std::to_string(number) + ": " + node.op() +
+         (node.overload().empty() ? "" : "." + node.overload()) + "\n" + node.ShortDebugString();
+}
+
+bool HasLibraryCall(const compiler::Program& program) {
+  for (const compiler::Operation& operation : program.operations) {
+    if (std::holds_alternative<compiler::ExternOp>(operation)) return true;
+  }
+  return false;
+}
+
+void Check(const json& c) {
+  v1::Graph proto;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(c["graph"].dump(), &proto).ok());
+  const auto graph = compiler::Import(proto);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const auto program = compiler::LowerGraph(*graph);
+  ASSERT_TRUE(program.ok()) << program.status();
+  compiler::VerifyProgram(*program);
+  ASSERT_FALSE(HasLibraryCall(*program)) << "left to the library";
+  std::vector<HostTensor> inputs;
+  for (const json& input : c["inputs"]) inputs.push_back(TensorOf(input));
+  const std::vector<HostTensor> outputs = Interpret(*program, inputs);
+  ASSERT_EQ(outputs.size(), c["results"].size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (c["results"][i].is_null()) continue;
+    const HostTensor expected = TensorOf(c["results"][i]);
+    EXPECT_EQ(outputs[i].dtype, expected.dtype);
+    ASSERT_EQ(outputs[i].sizes, expected.sizes);
+    EXPECT_EQ(outputs[i].strides, expected.strides);
+    const std::vector<double> actual = outputs[i].Values(), wanted = expected.Values();
+    for (size_t k = 0; k < actual.size(); ++k) {
+      ASSERT_TRUE(Close(actual[k], wanted[k], c["tolerance"].get<double>()))
+          << "result " << i << ", element " << k << ": " << actual[k] << ", eager has "
+          << wanted[k];
+    }
+  }
+}
+
+const json& Cases() {
+  static const json* const cases = [] {
+    auto* all = new json(json::array());
+    for (const char* name : {"decompose_cases.json", "elementwise_cases.json"}) {
+      std::ifstream file(std::string(TENSORD_GOLDEN_DIR "/") + name);
+      for (json& c : json::parse(file)) all->push_back(std::move(c));
+    }
+    return all;
+  }();
+  return *cases;
+}
+
+TEST(DecomposeGolden, EqualsEager) {
+  for (size_t i = 0; i < Cases().size(); ++i) {
+    v1::Graph proto;
+    const json& c = Cases()[i];
+    ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(c["graph"].dump(), &proto).ok());
+    SCOPED_TRACE(Describe(proto.nodes(0), i));
+    Check(c);
+  }
+}
+
+// A new line in one of these tables needs a case.
+TEST(DecomposeGolden, EveryOperatorHasACase) {
+  std::set<std::string> covered;
+  for (const json& c : Cases()) {
+    const json& node = c["graph"]["nodes"][0];
+    const std::string overload = node["overload"];
+    covered.insert(node["op"].get<std::string>() + (overload.empty() ? "" : "." + overload));
+  }
+  for (const auto& table :
+       {compiler::CompositeOperators(), compiler::ReductionOperators(),
+        compiler::SoftmaxOperators(), compiler::NormOperators(), compiler::LossOperators(),
+        compiler::IndexingOperators(), compiler::PointwiseOperators(), compiler::ViewOperators(),
+        compiler::JoinOperators(), compiler::CreationOperators(), compiler::PoolOperators()}) {
+    for (const compiler::Operator& op : table) {
+      if (op.mutates_first) continue;
+      // Not of torch: passes over the graph make them, and the tests of those passes run them.
+      if (op.name.starts_with("tensord::")) continue;
+      EXPECT_TRUE(covered.contains(std::string(op.name))) << op.name;
+    }
+  }
+}
+
+// A shape of one input or one number of an argument, made wrong.
+void Spoil(v1::Graph& graph, std::mt19937& random) {
+  const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  if (graph.inputs_size() > 0 && pick(3) != 0) {
+    v1::TensorMeta* meta = graph.mutable_inputs(pick(graph.inputs_size()))->mutable_tensor();
+    switch (meta->sizes_size() == 0 ? 0 : pick(3)) {
+      case 0:
+        meta->add_sizes()->set_constant(pick(4));
+        meta->add_strides()->set_constant(1);
+        break;
+      case 1:
+        meta->mutable_sizes()->RemoveLast();
+        meta->mutable_strides()->RemoveLast();
+        break;
+      default:
+        meta->mutable_sizes(pick(meta->sizes_size()))->set_constant(pick(8));
+    }
+    return;
+  }
+  v1::Node* node = graph.mutable_nodes(0);
+  v1::Argument* arg = node->mutable_args(pick(node->args_size()));
+  if (arg->has_list() && arg->list().items_size() > 0) {
+    if (pick(3) == 0) {
+      arg->mutable_list()->mutable_items()->RemoveLast();
+      return;
+    }
+    arg = arg->mutable_list()->mutable_items(pick(arg->list().items_size()));
+  }
+  if (arg->has_integer()) arg->mutable_integer()->set_constant(pick(10) - 5);
+}
+
+// A wrong graph is refused or left to the library; it never ends the process.
+TEST(DecomposeGolden, SpoiledGraphsAreRefused) {
+  std::mt19937 random(1);
+  int refused = 0;
+  for (const json& c : Cases()) {
+    v1::Graph proto;
+    ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(c["graph"].dump(), &proto).ok());
+    for (int i = 0; i < 20; ++i) {
+      v1::Graph spoiled = proto;
+      Spoil(spoiled, random);
+      if (std::getenv("TENSORD_TEST_VERBOSE") != nullptr) {
+        std::fprintf(stderr, "%s\n", spoiled.ShortDebugString().c_str());
+      }
+      const auto graph = compiler::Import(spoiled);
+      if (!graph.ok()) continue;
+      const auto program = compiler::LowerGraph(*graph);
+      if (program.ok()) {
+        compiler::VerifyProgram(*program);
+      } else {
+        EXPECT_EQ(program.status().code(), absl::StatusCode::kInvalidArgument) << program.status();
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, 1000);
+}
+
+}  // namespace
+}  // namespace tensord::testing

@@ -1,0 +1,382 @@
+#include "compiler/decompose/lower_graph.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/decompose/layout.h"
+#include "compiler/decompose/lowering.h"
+#include "compiler/import/import.h"
+#include "tests/unit/testing/graph_builder.h"
+#include "tests/unit/testing/interpreter.h"
+
+namespace tensord::testing {
+namespace {
+
+using compiler::BufferKind;
+using compiler::ExternOp;
+using compiler::Program;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+absl::StatusOr<Program> TryLower(GraphBuilder& g) {
+  TENSORD_ASSIGN_OR_RETURN(const compiler::Graph graph, compiler::Import(g.graph()));
+  return compiler::LowerGraph(graph);
+}
+
+Program Lower(GraphBuilder& g) {
+  auto program = TryLower(g);
+  EXPECT_TRUE(program.ok()) << program.status();
+  if (!program.ok()) return {};
+  compiler::VerifyProgram(*program);
+  return *std::move(program);
+}
+
+std::string ErrorOf(GraphBuilder& g) {
+  const auto program = TryLower(g);
+  return program.ok() ? "accepted" : std::string(program.status().message());
+}
+
+// The values of output 0.
+std::vector<double> ValuesOf(GraphBuilder& g, std::vector<HostTensor> inputs) {
+  const Program program = Lower(g);
+  return Interpret(program, inputs)[0].Values();
+}
+
+std::vector<std::string> LibraryCalls(const Program& program) {
+  std::vector<std::string> calls;
+  for (const auto& operation : program.operations) {
+    if (const auto* call = std::get_if<ExternOp>(&operation)) {
+      calls.push_back(call->op + (call->overload.empty() ? "" : "." + call->overload));
+    }
+  }
+  return calls;
+}
+
+// What a daemon asks for when no kernel could be made of a node.
+TEST(LowerGraphTest, NodesMayHaveToBeLibraryCalls) {
+  GraphBuilder g;
+  const Ref x = g.Input({4});
+  const Ref a = g.Node("aten::sin", {x}, g.Meta({4}));
+  const Ref b = g.Node("aten::cos", {a}, g.Meta({4}));
+  g.Output(g.Node("aten::tanh", {b}, g.Meta({4})));
+  auto graph = compiler::Import(g.graph());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  graph->nodes[1].library = true;
+  const auto program = compiler::LowerGraph(*graph);
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_THAT(LibraryCalls(*program), ElementsAre("aten::cos"));
+  EXPECT_EQ(program->operations.size(), 3u);
+}
+
+TEST(LowerGraphTest, JoinsInEagersLayout) {
+  GraphBuilder g;
+  const Ref x = g.Input({2, 3, 4, 4}, v1::DTYPE_FLOAT32, {48, 1, 12, 3});
+  g.Output(g.Node("aten::cat", {List({x, x}), 1},
+                  g.Meta({2, 6, 4, 4}, v1::DTYPE_FLOAT32, {96, 1, 24, 6})));
+  // Each part is copied into its place, and that is all.
+  EXPECT_EQ(Lower(g).operations.size(), 2u);
+}
+
+// ---- Errors
+
+TEST(LowerGraphTest, ChecksArgumentsAgainstTheSignature) {
+  GraphBuilder g;
+  const Ref x = g.Input({4});
+  g.Output(g.Node("aten::add.Tensor", {x, x}, g.Meta({4})));
+  EXPECT_EQ(ErrorOf(g), "node 'n0' (aten::add.Tensor): takes 3 arguments, but has 2");
+  GraphBuilder h;
+  const Ref y = h.Input({4});
+  h.Output(h.Node("aten::add.Tensor", {y, "text", 1}, h.Meta({4})));
+  EXPECT_EQ(ErrorOf(h),
+            "node 'n0' (aten::add.Tensor): argument 1 must be a tensor or a number, but is a text");
+  GraphBuilder i;
+  const Ref z = i.Input({4});
+  i.Output(i.Node("aten::cat", {List({z, nullptr}), 0}, i.Meta({4})));
+  EXPECT_THAT(ErrorOf(i), HasSubstr("argument 0 must be a list, each item a tensor"));
+}
+
+TEST(LowerGraphTest, ShapesMustFollow) {
+  GraphBuilder g;
+  const Ref x = g.Input({4, 1}), y = g.Input({8});
+  g.Output(g.Node("aten::add.Tensor", {x, y, 1}, g.Meta({4, 7})));
+  EXPECT_EQ(ErrorOf(g),
+            "node 'n0' (aten::add.Tensor): result 0 must be float32[4, 8], but is declared as "
+            "float32[4, 7]");
+  GraphBuilder h;
+  const Ref a = h.Input({4}), b = h.Input({3});
+  h.Output(h.Node("aten::add.Tensor", {a, b, 1}, h.Meta({4})));
+  EXPECT_THAT(ErrorOf(h), HasSubstr("node 'n0' (aten::add.Tensor): sizes do not broadcast"));
+  GraphBuilder i;
+  const Ref c = i.Input({4}, v1::DTYPE_INT64);
+  i.Output(i.Node("aten::neg", {c}, i.Meta({4})));
+  EXPECT_THAT(ErrorOf(i), HasSubstr("must be int64[4], but is declared as float32[4]"));
+  GraphBuilder j;
+  const Ref d = j.Input({4});
+  j.Output(j.Node("aten::neg", {d}, {j.Meta({4}), j.Meta({4})}));
+  EXPECT_THAT(ErrorOf(j), HasSubstr("gives 1 results, but 2 are declared"));
+}
+
+TEST(LowerGraphTest, RefusesUnknownNamespacesAndWrites) {
+  GraphBuilder g;
+  const Ref x = g.Input({4});
+  g.Output(g.Node("evil::op", {x}, g.Meta({4})));
+  EXPECT_THAT(ErrorOf(g), HasSubstr("node 'n0' (evil::op): unknown operator"));
+  GraphBuilder h;
+  const Ref y = h.Input({4});
+  h.Output(h.Node("aten::frobnicate_", {y}, h.Meta({4})));
+  EXPECT_THAT(ErrorOf(h), HasSubstr("writes to its arguments"));
+  GraphBuilder i;
+  const Ref z = i.Input({4});
+  const Ref sum = i.Node("aten::neg", {z}, i.Meta({4}));
+  i.Output(i.Node("aten::copy_", {sum, z, false}, i.Meta({4})));
+  EXPECT_THAT(ErrorOf(i), HasSubstr("only inputs may be written"));
+}
+
+// ---- Library calls
+
+TEST(LowerGraphTest, UnknownOperatorsBecomeLibraryCalls) {
+  GraphBuilder g;
+  const Ref x = g.Input({4, 4});
+  const Ref y = g.Node("aten::neg", {x}, g.Meta({4, 4}));
+  const Ref z = g.Node("aten::some_solver", {y, List({y, nullptr}), 2.5}, g.Meta({4, 4}));
+  g.Output(g.Node("aten::neg", {z}, g.Meta({4, 4})));
+  const Program program = Lower(g);
+  EXPECT_THAT(LibraryCalls(program), ElementsAre("aten::some_solver"));
+  // neg is computed once though the call reads it twice.
+  EXPECT_EQ(program.operations.size(), 3u);
+}
+
+TEST(LowerGraphTest, ProductsWriteIntoBuffersOfOurs) {
+  GraphBuilder g;
+  const Ref bias = g.Input({6}), x = g.Input({4, 5}), w = g.Input({6, 5});
+  const Ref wt = g.Node("aten::t", {w}, g.Meta({5, 6}, v1::DTYPE_FLOAT32, {1, 5}));
+  g.Output(g.Node("aten::addmm", {bias, x, wt, 1, 1}, g.Meta({4, 6})));
+  const Program program = Lower(g);
+  ASSERT_THAT(LibraryCalls(program), ElementsAre("aten::addmm.out"));
+  ASSERT_EQ(program.operations.size(), 1u);
+  const auto& call = std::get<ExternOp>(program.operations[0]);
+  EXPECT_EQ(program.buffers[call.results[0]].kind, BufferKind::kComputed);
+  EXPECT_TRUE(program.buffers[call.results[0]].returned);
+  GraphBuilder h;
+  const Ref a = h.Input({4, 5}), b = h.Input({4, 5});
+  h.Output(h.Node("aten::mm", {a, b}, h.Meta({4, 5})));
+  EXPECT_THAT(ErrorOf(h), HasSubstr("cannot multiply float32[4, 5] and float32[4, 5]"));
+}
+
+TEST(LowerGraphTest, LibraryCallsGetTheStridesOfEager) {
+  GraphBuilder g;
+  const Ref x = g.Input({4, 6});
+  const v1::TensorMeta transposed = g.Meta({6, 4}, v1::DTYPE_FLOAT32, {1, 6});
+  const Ref t = g.Node("aten::t", {x}, transposed);
+  const Ref y = g.Node("aten::neg", {t}, transposed);
+  g.Output(g.Node("aten::keeps_layout", {y}, transposed));
+  const Program program = Lower(g);
+  const auto& call = std::get<ExternOp>(program.operations[1]);
+  const auto& view = std::get<compiler::BufferView>(call.args[0].value);
+  EXPECT_TRUE(view.strides[0].Is(1) && view.strides[1].Is(6));
+}
+
+TEST(LowerGraphTest, ComplexNumbersAreTheLibrarys) {
+  GraphBuilder g;
+  const Ref x = g.Input({4, 2}, v1::DTYPE_COMPLEX64);
+  const Ref t = g.Node("aten::t", {x}, g.Meta({2, 4}, v1::DTYPE_COMPLEX64, {1, 2}));
+  g.Output(g.Node("aten::neg", {t}, g.Meta({2, 4}, v1::DTYPE_COMPLEX64, {1, 2})));
+  // The view would alias a buffer behind the planner's back.
+  const Program program = Lower(g);
+  EXPECT_THAT(LibraryCalls(program)[0], "aten::t_copy");
+  EXPECT_THAT(LibraryCalls(program).back(), "aten::neg");
+}
+
+TEST(LowerGraphTest, NumbersOnTheCpuAreBroughtOver) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref x = g.Input({4});
+  v1::TensorMeta number = g.Meta({});
+  number.set_device(v1::DEVICE_TYPE_CPU);
+  const Ref n = g.Input(number);
+  g.Output(g.Node("aten::mul.Tensor", {x, n}, g.Meta({4}))).Output(n);
+  const Program program = Lower(g);
+  EXPECT_THAT(LibraryCalls(program), ElementsAre("aten::_to_copy"));
+  // The output is still the input itself.
+  EXPECT_EQ(program.buffers[program.outputs[1].view.buffer].device, v1::DEVICE_TYPE_CPU);
+}
+
+// ---- Realization, dead code
+
+TEST(LowerGraphTest, CheapChainsStayLazy) {
+  GraphBuilder g;
+  const Ref x = g.Input({4});
+  const Ref y = g.Node("aten::mul.Tensor", {x, x}, g.Meta({4}));
+  const Ref z = g.Node("aten::add.Tensor", {y, y, 1}, g.Meta({4}));
+  g.Node("aten::exp", {z}, g.Meta({4}));  // unused
+  g.Output(g.Node("aten::neg", {z}, g.Meta({4})));
+  EXPECT_EQ(Lower(g).operations.size(), 1u);
+}
+
+TEST(LowerGraphTest, ExpensiveValuesReadTwiceAreRealized) {
+  GraphBuilder g;
+  const Ref x = g.Input({4});
+  const Ref y = g.Node("aten::exp", {x}, g.Meta({4}));
+  g.Output(g.Node("aten::neg", {y}, g.Meta({4})));
+  g.Output(g.Node("aten::abs", {y}, g.Meta({4})));
+  EXPECT_EQ(Lower(g).operations.size(), 3u);
+}
+
+TEST(LowerGraphTest, LongChainsAreCut) {
+  GraphBuilder g;
+  Ref x = g.Input({4});
+  for (int i = 0; i < 40; ++i) x = g.Node("aten::exp", {x}, g.Meta({4}));
+  g.Output(x);
+  const size_t operations = Lower(g).operations.size();
+  EXPECT_GE(operations, 2u);
+  EXPECT_LE(operations, 6u);
+}
+
+TEST(LowerGraphTest, EndlessViewsAreCut) {
+  GraphBuilder g;
+  const v1::TensorMeta meta = g.Meta({2, 3});
+  Ref x = g.Node("aten::neg", {g.Input({2, 3})}, meta);
+  for (int i = 0; i < 100'000; ++i) x = g.Node("aten::flip", {x, Ints({0, 1})}, meta);
+  g.Output(x);
+  const std::vector<double> result = ValuesOf(g, {MakeTensor({2, 3}, {1, 2, 3, 4, 5, 6})});
+  EXPECT_THAT(result, ElementsAre(-1, -2, -3, -4, -5, -6));
+}
+
+// ---- Outputs
+
+TEST(LowerGraphTest, OutputsHaveTheDeclaredStrides) {
+  GraphBuilder g;
+  const Ref x = g.Input({2, 3});
+  const v1::TensorMeta transposed = g.Meta({2, 3}, v1::DTYPE_FLOAT32, {1, 2});
+  g.Output(g.Node("aten::neg", {x}, transposed));                               // dense
+  g.Output(g.Node("aten::t", {x}, g.Meta({3, 2}, v1::DTYPE_FLOAT32, {1, 3})));  // a view
+  const Ref row = g.Node("aten::sum.dim_IntList", {x, Ints({0}), true, nullptr}, g.Meta({1, 3}));
+  g.Output(g.Node("aten::expand", {row, Ints({2, 3}), false},
+                  g.Meta({2, 3}, v1::DTYPE_FLOAT32, {0, 1})));  // spread
+  g.Output(nullptr).Output(7);
+  const Program program = Lower(g);
+  const auto strides = [&](int i) {
+    std::vector<int64_t> values;
+    for (const auto& s : program.outputs[i].view.strides) values.push_back(sym::Hint(s));
+    return values;
+  };
+  EXPECT_THAT(strides(0), ElementsAre(1, 2));
+  EXPECT_TRUE(program.buffers[program.outputs[0].view.buffer].returned);
+  EXPECT_THAT(strides(1), ElementsAre(1, 3));
+  EXPECT_EQ(program.buffers[program.outputs[1].view.buffer].kind, BufferKind::kInput);
+  EXPECT_THAT(strides(2), ElementsAre(0, 1));
+  std::vector<HostTensor> inputs = {MakeTensor({2, 3}, {1, 2, 3, 4, 5, 6})};
+  const auto outputs = Interpret(program, inputs);
+  EXPECT_THAT(outputs[0].Values(), ElementsAre(-1, -2, -3, -4, -5, -6));
+  EXPECT_THAT(outputs[1].Values(), ElementsAre(1, 4, 2, 5, 3, 6));
+  EXPECT_THAT(outputs[2].Values(), ElementsAre(5, 7, 9, 5, 7, 9));
+  EXPECT_EQ(program.outputs[3].kind, compiler::ProgramOutput::kNone);
+  EXPECT_TRUE(program.outputs[4].integer.Is(7));
+}
+
+TEST(LowerGraphTest, ACloneOfAnInputIsNotTheInput) {
+  GraphBuilder g;
+  const Ref x = g.Input({3});
+  g.Output(g.Node("aten::clone", {x, nullptr}, g.Meta({3})));
+  const Program program = Lower(g);
+  EXPECT_EQ(program.buffers[program.outputs[0].view.buffer].kind, BufferKind::kComputed);
+}
+
+// ---- Writes to inputs
+
+TEST(LowerGraphTest, ReadersOfTheOldValueComeFirst) {
+  GraphBuilder g;
+  const Ref x = g.Input({3});
+  const Ref old = g.Node("aten::add.Scalar", {x, 1, 1}, g.Meta({3}));
+  const Ref fresh = g.Node("aten::mul.Scalar", {x, 10}, g.Meta({3}));
+  g.Node("aten::copy_", {x, fresh, false}, g.Meta({3}));
+  g.Output(old).Output(g.Node("aten::neg", {x}, g.Meta({3})));
+  const Program program = Lower(g);
+  std::vector<HostTensor> inputs = {MakeTensor({3}, {1, 2, 3})};
+  const auto outputs = Interpret(program, inputs);
+  EXPECT_THAT(outputs[0].Values(), ElementsAre(2, 3, 4));
+  EXPECT_THAT(outputs[1].Values(), ElementsAre(-10, -20, -30));
+  EXPECT_THAT(inputs[0].Values(), ElementsAre(10, 20, 30));
+  // x * 10 reads each element only where it writes it, so it needs no buffer.
+  EXPECT_EQ(program.operations.size(), 3u);
+}
+
+TEST(LowerGraphTest, AWriteThatReadsOtherPlacesGoesThroughABuffer) {
+  GraphBuilder g;
+  const Ref x = g.Input({2, 2});
+  const Ref flipped = g.Node("aten::flip", {x, Ints({0})}, g.Meta({2, 2}));
+  g.Node("aten::copy_", {x, flipped, false}, g.Meta({2, 2}));
+  const Program program = Lower(g);
+  EXPECT_EQ(program.operations.size(), 2u);
+  std::vector<HostTensor> inputs = {MakeTensor({2, 2}, {1, 2, 3, 4})};
+  Interpret(program, inputs);
+  EXPECT_THAT(inputs[0].Values(), ElementsAre(3, 4, 1, 2));
+}
+
+// ---- Some operators whose shapes are symbolic
+
+TEST(LowerGraphTest, SymbolicShapes) {
+  GraphBuilder g;
+  const Dim s = g.Symbol(4);
+  const Ref x = g.Input({s, 6});
+  const Ref v = g.Node("aten::view", {x, Ints({-1, 3})}, g.Meta({s * 2, 3}));
+  const Ref part = g.Node("aten::slice.Tensor", {v, 0, 1, INT64_MAX, 1}, g.Meta({s * 2 + (-1), 3}));
+  const Ref padded =
+      g.Node("aten::constant_pad_nd", {part, Ints({0, 0, 1, 0}), 0.0}, g.Meta({s * 2, 3}));
+  const Ref two = g.Node("aten::cat", {List({padded, v}), 0}, g.Meta({s * 4, 3}));
+  const Ref i = g.Node("aten::arange.start_step", {0, s * 4, 1, nullptr, nullptr, nullptr, nullptr},
+                       g.Meta({s * 4}, v1::DTYPE_INT64));
+  const Ref column = g.Node("aten::unsqueeze", {i, 1}, g.Meta({s * 4, 1}, v1::DTYPE_INT64));
+  g.Output(g.Node("aten::add.Tensor", {two, column, 1}, g.Meta({s * 4, 3})));
+  std::vector<double> values;
+  for (int k = 0; k < 24; ++k) values.push_back(k);
+  const std::vector<double> result = ValuesOf(g, {MakeTensor({4, 6}, values)});
+  ASSERT_EQ(result.size(), 48u);
+  EXPECT_EQ(result[0], 0);      // padded
+  EXPECT_EQ(result[3], 3 + 1);  // row 1 of the padded half is row 1 of v
+  EXPECT_EQ(result[47], 23 + 15);
+}
+
+TEST(LowerGraphTest, AsStridedStaysInside) {
+  GraphBuilder g;
+  const Ref x = g.Input({6});
+  g.Output(g.Node("aten::as_strided", {x, Ints({2, 2}), Ints({3, 1}), 1},
+                  g.Meta({2, 2}, v1::DTYPE_FLOAT32, {3, 1}, 1)));
+  EXPECT_THAT(ValuesOf(g, {MakeTensor({6}, {0, 1, 2, 3, 4, 5})}), ElementsAre(1, 2, 4, 5));
+  GraphBuilder h;
+  const Ref y = h.Input({6});
+  h.Output(h.Node("aten::as_strided", {y, Ints({2, 2}), Ints({3, 1}), 2},
+                  h.Meta({2, 2}, v1::DTYPE_FLOAT32, {3, 1}, 2)));
+  EXPECT_THAT(ErrorOf(h), HasSubstr("reaches beyond the memory"));
+}
+
+TEST(LowerGraphTest, ForeachIsAListOfPointwise) {
+  GraphBuilder g;
+  const Ref x = g.Input({2}), y = g.Input({3});
+  const Ref sums =
+      g.Node("aten::_foreach_add.Scalar", {List({x, y}), 1.5}, {g.Meta({2}), g.Meta({3})});
+  g.Output(sums.result(1)).Output(sums);
+  EXPECT_THAT(ValuesOf(g, {MakeTensor({2}, {1, 2}), MakeTensor({3}, {1, 2, 3})}),
+              ElementsAre(2.5, 3.5, 4.5));
+}
+
+TEST(LowerGraphTest, OperatorNamesAreSortedAndUnique) {
+  const std::vector<std::string> names = compiler::OperatorNames();
+  EXPECT_GT(names.size(), 300u);
+  EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+  EXPECT_THAT(names, ::testing::Contains("aten::add.Tensor"));
+}
+
+TEST(LayoutTest, DenseIsAPermutationOfContiguous) {
+  using compiler::IsDense;
+  using E = sym::Expr;
+  EXPECT_TRUE(IsDense({E(2), E(3)}, {E(3), E(1)}));
+  EXPECT_TRUE(IsDense({E(2), E(3)}, {E(1), E(2)}));
+  EXPECT_TRUE(IsDense({E(2), E(1), E(3)}, {E(3), E(77), E(1)}));
+  EXPECT_FALSE(IsDense({E(2), E(3)}, {E(4), E(1)}));
+  EXPECT_FALSE(IsDense({E(2), E(3)}, {E(0), E(1)}));
+  const E s = E::Size(0, 2, 9);
+  EXPECT_TRUE(IsDense({E(4), s}, {s, E(1)}));
+}
+
+}  // namespace
+}  // namespace tensord::testing

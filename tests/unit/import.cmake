@@ -1,2 +1,0 @@
-tensord_compiler_test(import_test import_test.cc)
-tensord_compiler_test(lower_graph_test lower_graph_test.cc)

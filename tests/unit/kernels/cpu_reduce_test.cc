@@ -1,0 +1,214 @@
+// Reductions, their running states, and random numbers.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/cpu/cpu.h"
+#include "tests/unit/kernels/cpu_isa.h"
+
+namespace {
+
+constexpr int W = tk::kLanes;
+class Reduce : public kernels_cpu::IsaTest {};
+class Random : public kernels_cpu::IsaTest {};
+
+template <class T>
+void CheckReductions() {
+  const auto v = tk::iota<T, W>(T(1));
+  T sum = 0, product = 1;
+  for (int i = 1; i <= W; ++i) sum = T(sum + i), product = T(product * T(i));
+  EXPECT_EQ(tk::reduce_sum(v), sum);
+  EXPECT_NEAR(double(tk::reduce_prod(v)), double(product), 1e-6 * std::fabs(double(product)));
+  EXPECT_EQ(tk::reduce_min(v), T(1));
+  EXPECT_EQ(tk::reduce_max(v), T(W));
+}
+TEST_F(Reduce, SumProductAndExtremes) {
+  CheckReductions<float>();
+  CheckReductions<double>();
+  CheckReductions<int8_t>();
+  CheckReductions<uint8_t>();
+  CheckReductions<int16_t>();
+  CheckReductions<int32_t>();
+  CheckReductions<int64_t>();
+}
+
+TEST_F(Reduce, NanWins) {
+  for (int at = 0; at < W; ++at) {
+    float a[W];
+    for (int i = 0; i < W; ++i) a[i] = i == at ? NAN : float(i);
+    EXPECT_TRUE(std::isnan(tk::reduce_max(tk::load<float, W>(a))));
+    EXPECT_TRUE(std::isnan(tk::reduce_min(tk::load<float, W>(a))));
+  }
+}
+
+TEST_F(Reduce, AnyAndAll) {
+  const auto none = tk::broadcast<W>(false);
+  EXPECT_FALSE(tk::reduce_any(none));
+  EXPECT_TRUE(tk::reduce_all(~none));
+  EXPECT_TRUE(tk::reduce_any(tk::mask_first<W>(1)));
+  EXPECT_EQ(tk::reduce_all(tk::mask_first<W>(1)), W == 1);
+}
+
+template <class T>
+int64_t ArgMax(const std::vector<T>& x) {
+  auto s = tk::argmax_init<T, W>();
+  for (size_t i = 0; i < x.size(); i += W) {
+    const int64_t n = std::min<int64_t>(W, int64_t(x.size() - i));
+    const tk::ArgVec<T, W> next = {tk::load_tail<T, W>(&x[i], n), tk::iota<int64_t, W>(int64_t(i))};
+    s = tk::where(tk::mask_first<W>(n), tk::argmax_combine(s, next), s);
+  }
+  return tk::get(tk::argmax_reduce(s).index, 0);
+}
+template <class T>
+int64_t ArgMin(const std::vector<T>& x) {
+  auto s = tk::argmin_init<T, W>();
+  for (size_t i = 0; i < x.size(); i += W) {
+    const int64_t n = std::min<int64_t>(W, int64_t(x.size() - i));
+    const tk::ArgVec<T, W> next = {tk::load_tail<T, W>(&x[i], n), tk::iota<int64_t, W>(int64_t(i))};
+    s = tk::where(tk::mask_first<W>(n), tk::argmin_combine(s, next), s);
+  }
+  return tk::get(tk::argmin_reduce(s).index, 0);
+}
+TEST_F(Reduce, FirstIndexWinsTiesAndNanWins) {
+  for (int at = 0; at < 100; at += 7) {
+    std::vector<float> x(100, 1.0f);
+    EXPECT_EQ(ArgMax(x), 0);
+    EXPECT_EQ(ArgMin(x), 0);
+    x[at] = 2, x[99] = 2;
+    EXPECT_EQ(ArgMax(x), at);
+    x[at] = -2, x[99] = -2;
+    EXPECT_EQ(ArgMin(x), at);
+    x[at] = NAN, x[98] = NAN;
+    EXPECT_EQ(ArgMax(x), at);
+    EXPECT_EQ(ArgMin(x), at);
+    std::vector<int64_t> k(100, 5);
+    k[at] = 6;
+    EXPECT_EQ(ArgMax(k), at);
+    k[at] = -6;
+    EXPECT_EQ(ArgMin(k), at);
+  }
+  EXPECT_EQ(ArgMax(std::vector<float>(33, -INFINITY)), 0);
+  EXPECT_EQ(ArgMin(std::vector<int32_t>(33, INT32_MAX)), 0);
+}
+
+TEST_F(Reduce, WelfordEqualsTwoPasses) {
+  std::vector<float> x(1003);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = 1000 + float(i * 7919 % 101);
+  double mean = 0, m2 = 0;
+  for (float v : x) mean += v / double(x.size());
+  for (float v : x) m2 += (v - mean) * (v - mean);
+  auto a = tk::welford_init<float, W>(), b = a;
+  for (size_t i = 0; i < x.size(); i += W) {
+    const int64_t n = std::min<int64_t>(W, int64_t(x.size() - i));
+    auto& s = i < 500 ? a : b;
+    s = tk::welford_add_masked(s, tk::load_tail<float, W>(&x[i], n), tk::mask_first<W>(n));
+  }
+  const auto s = tk::welford_reduce(tk::welford_combine(a, b));
+  EXPECT_EQ(tk::get(s.weight, 0), 1003);
+  EXPECT_NEAR(tk::get(s.mean, 0), mean, 1e-3);
+  EXPECT_NEAR(tk::get(s.m2, 0) / m2, 1, 1e-4);
+  const auto empty = tk::welford_reduce(tk::welford_combine(tk::welford_init<float, W>(), a));
+  EXPECT_NEAR(tk::get(empty.weight, 0), 500 + (500 % W ? W - 500 % W : 0), 0);
+}
+
+template <class F>
+tk::OnlineSoftmax<1> Softmax(const std::vector<float>& x, F) {
+  auto a = tk::softmax_init<W>(), b = a;
+  for (size_t i = 0; i < x.size(); i += W) {
+    const int64_t n = std::min<int64_t>(W, int64_t(x.size() - i));
+    auto& s = i / W % 2 ? a : b;
+    s = tk::softmax_add_masked(s, tk::load_tail<float, W>(&x[i], n), tk::mask_first<W>(n));
+  }
+  return tk::softmax_reduce(tk::softmax_combine(a, b));
+}
+TEST_F(Reduce, OnlineSoftmax) {
+  std::vector<float> x(77);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = float(i * 31 % 17) * 3 - 20;
+  x[5] = -INFINITY;
+  double max = -INFINITY, sum = 0;
+  for (float v : x) max = std::max<double>(max, v);
+  for (float v : x) sum += std::exp(v - max);
+  const auto s = Softmax(x, 0);
+  EXPECT_EQ(tk::get(s.max, 0), float(max));
+  EXPECT_NEAR(tk::get(s.sum, 0), sum, 1e-5 * sum);
+  // All -infinity: exp(x - max) is NaN afterwards, as in eager; the state itself stays finite.
+  EXPECT_EQ(tk::get(Softmax(std::vector<float>(20, -INFINITY), 0).max, 0), -INFINITY);
+  x[8] = NAN;
+  EXPECT_TRUE(std::isnan(tk::get(Softmax(x, 0).sum, 0)));
+}
+
+// The vectors of Random123's kat_vectors, "philox4x32 10".
+TEST_F(Random, PhiloxKnownAnswers) {
+  const struct {
+    uint32_t counter[4], key[2], want[4];
+  } cases[] = {{{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+               {{~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+               {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+                {0xa4093822, 0x299f31d0},
+                {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}};
+  for (const auto& c : cases) {
+    tk::Philox<W> v;
+    tk::Philox<1> one;
+    for (int i = 0; i < 4; ++i)
+      v.word[i] = tk::broadcast<W>(c.counter[i]), one.word[i] = tk::broadcast<1>(c.counter[i]);
+    v = tk::philox(v, c.key[0], c.key[1]);
+    one = tk::philox(one, c.key[0], c.key[1]);
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_EQ(tk::get(v.word[i], 0), c.want[i]);
+      EXPECT_EQ(tk::get(v.word[i], W - 1), c.want[i]);
+      EXPECT_EQ(tk::get(one.word[i], 0), c.want[i]);
+    }
+  }
+}
+
+// The graph's operators, as one vector of elements first, first + 1, ...
+template <int W>
+tk::Vec<float, W> Uniform(int64_t seed, int64_t first, int64_t stream = 3) {
+  return tk::philox_uniform(tk::broadcast<W>(seed), tk::broadcast<W>(stream),
+                            tk::iota<int64_t, W>(first));
+}
+template <int W>
+tk::Vec<float, W> Normal(int64_t seed, int64_t first, int64_t stream = 3) {
+  return tk::philox_normal(tk::broadcast<W>(seed), tk::broadcast<W>(stream),
+                           tk::iota<int64_t, W>(first));
+}
+
+TEST_F(Random, ValuesDependOnSeedAndElementOnly) {
+  const int64_t base = (int64_t(1) << 35) - 3;
+  for (int64_t seed : {int64_t(0), int64_t(42), int64_t(-1)}) {
+    const auto uniform = Uniform<W>(seed, base), normal = Normal<W>(seed, base);
+    for (int i = 0; i < W; ++i) {
+      EXPECT_EQ(tk::get(uniform, i), tk::get(Uniform<1>(seed, base + i), 0));
+      EXPECT_NEAR(tk::get(normal, i), tk::get(Normal<1>(seed, base + i), 0), 1e-5);
+    }
+  }
+  // Pinned: other instruction sets give the same bits. The four words of block 0 of stream 0.
+  const uint32_t words[] = {0x6627e8, 0xe169c5, 0xbc57ac, 0x9b00db};
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(tk::get(Uniform<1>(0, i, 0), 0), float(words[i]) * 0x1p-24f);
+  }
+}
+
+TEST_F(Random, DistributionsHaveTheirMoments) {
+  double mean = 0, square = 0, normal_mean = 0, normal_square = 0;
+  float least = 1, most = 0;
+  constexpr int kCount = 1 << 18;
+  for (int64_t i = 0; i < kCount; i += W) {
+    const auto u = Uniform<W>(7, i), n = Normal<W>(8, i);
+    for (int j = 0; j < W; ++j) {
+      const float x = tk::get(u, j), y = tk::get(n, j);
+      mean += x, square += double(x) * x, normal_mean += y, normal_square += double(y) * y;
+      least = std::min(least, x), most = std::max(most, x);
+      ASSERT_TRUE(std::isfinite(y));
+    }
+  }
+  EXPECT_NEAR(mean / kCount, 0.5, 0.003);
+  EXPECT_NEAR(square / kCount, 1.0 / 3, 0.003);
+  EXPECT_NEAR(normal_mean / kCount, 0, 0.01);
+  EXPECT_NEAR(normal_square / kCount, 1, 0.01);
+  EXPECT_GE(least, 0);
+  EXPECT_LT(most, 1);
+}
+
+}  // namespace

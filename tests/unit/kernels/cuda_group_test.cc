@@ -1,0 +1,467 @@
+// Reductions of the CUDA prelude: over the lanes of a thread against the CPU prelude, over groups
+// of threads, run on the host. All threads of a group must get the same bits, also when the
+// same shared memory serves one reduction after the other. Also the tiles in shared memory.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "tests/unit/testing/cuda_on_host.h"
+
+namespace {
+
+using cuda_on_host::RunBlock;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+const float kNan = std::nanf("");
+
+template <class T>
+bool SameBits(T a, T b) {
+  return std::memcmp(&a, &b, sizeof(T)) == 0;
+}
+
+std::vector<float> Normal(int n) {
+  std::mt19937 random(17);
+  std::normal_distribution<float> normal(3, 2);
+  std::vector<float> v(n);
+  for (float& x : v) x = normal(random);
+  return v;
+}
+
+// --- lanes of one thread
+
+template <int W>
+void CheckLanes() {
+  const std::vector<float> values = Normal(16 * W);
+  auto moments = tk::welford_start<float, W>();
+  auto softmax = tk::softmax_start<float, W>();
+  auto high = tk::argmax_start<float, W>(), low = tk::argmin_start<float, W>();
+  tk::Vec<float, W> sum = tk::broadcast<W>(0.0f);
+  for (int i = 0; i < 16; ++i) {
+    const auto x = tk::load<float, W>(values.data() + i * W);
+    moments = tk::welford_add(moments, x);
+    softmax = tk::softmax_add(softmax, x);
+    high = tk::argmax_add(high, x, i * W);
+    low = tk::argmin_add(low, x, i * W);
+    sum = tk::add(sum, x);
+  }
+  double mean = 0, m2 = 0, weight = 0;
+  for (float x : values) mean += x / double(values.size());
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  for (float x : values) m2 += (x - mean) * (x - mean), weight += std::exp(double(x) - *most);
+  const auto total = tk::welford_reduce(moments);
+  EXPECT_NEAR(total.mean.at[0], mean, 1e-6 * mean);
+  EXPECT_NEAR(total.m2.at[0], m2, 2e-6 * m2);
+  EXPECT_EQ(total.weight.at[0], float(values.size()));
+  const auto merged = tk::softmax_reduce(softmax);
+  EXPECT_EQ(merged.max.at[0], *most);
+  EXPECT_NEAR(merged.sum.at[0], weight, 2e-6 * weight);
+  EXPECT_EQ(tk::argmax_reduce(high).index.at[0], most - values.begin());
+  EXPECT_EQ(tk::argmin_reduce(low).index.at[0], least - values.begin());
+  EXPECT_NEAR(tk::reduce_sum(sum), mean * double(values.size()), 1e-4);
+  EXPECT_EQ(tk::reduce_max(high.value), *most);
+  EXPECT_EQ(tk::reduce_min(low.value), *least);
+  EXPECT_EQ(tk::reduce_prod(tk::broadcast<W>(2)), 1 << W);
+  EXPECT_EQ(tk::reduce_xor(tk::iota<int, W>(8)), W == 1 ? 8 : W == 2 ? 1 : 0);
+}
+TEST(LanesTest, ReduceToTheSameAsTheElements) {
+  CheckLanes<1>();
+  CheckLanes<2>();
+  CheckLanes<4>();
+  CheckLanes<8>();
+  CheckLanes<16>();
+}
+
+template <class F>
+int64_t ArgMaxOf(const std::vector<float>& v, F combine_start) {
+  auto s = combine_start;
+  for (size_t i = 0; i < v.size(); i += 4)
+    s = tk::argmax_add(s, tk::load<float, 4>(v.data() + i), int64_t(i));
+  return tk::argmax_reduce(s).index.at[0];
+}
+TEST(LanesTest, ArgMaxTakesTheFirstAndNanBeforeAll) {
+  const auto start = tk::argmax_start<float, 4>();
+  EXPECT_EQ(ArgMaxOf({1, 5, 2, 5, 5, 0, 5, 1}, start), 1);
+  EXPECT_EQ(ArgMaxOf({1, 2, 3, 5, 5, 0, 0, 1}, start), 3);
+  EXPECT_EQ(ArgMaxOf({1, kInf, 3, 5, 5, kNan, kNan, 1}, start), 5);
+  EXPECT_EQ(ArgMaxOf({-kInf, -kInf, -kInf, -kInf}, start), 0);
+  EXPECT_EQ(ArgMaxOf({0.0f, -0.0f, 0.0f, -1}, start), 0);
+}
+TEST(LanesTest, SoftmaxOfInfinities) {
+  const auto state = [](tk::Vec<float, 2> a, tk::Vec<float, 2> b) {
+    return tk::softmax_reduce(
+        tk::softmax_add(tk::softmax_add(tk::softmax_start<float, 2>(), a), b));
+  };
+  EXPECT_EQ(state({{-kInf, 1}}, {{-kInf, -kInf}}).sum.at[0], 1);
+  EXPECT_EQ(state({{-kInf, 1}}, {{-kInf, -kInf}}).max.at[0], 1);
+  EXPECT_TRUE(std::isnan(state({{kNan, 1}}, {{2, 3}}).sum.at[0]));
+}
+
+// --- groups of threads
+
+template <int G, class F>
+void RunGroups(F f) {
+  alignas(16) static char shared[tk::kGroupSharedBytes];
+  RunBlock(std::max(G, 32), [&] { f(shared); });
+}
+
+template <int G>
+void CheckGroup() {
+  constexpr int kThreads = std::max(G, 32), kRounds = 3;
+  const std::vector<float> values = Normal(kThreads * 4);
+  struct Result {
+    float sum, product, least, most, max, weight, mean, m2;
+    int integer;
+    double wide;
+    int64_t arg_max, arg_min;
+    int any, all, none;
+  };
+  std::vector<Result> results(kThreads * kRounds * 2);
+  RunGroups<G>([&](void* shared) {
+    tk::GroupMemory memory{shared};
+    const int t = int(threadIdx.x);
+    for (int round = 0; round < 2 * kRounds; ++round) {
+      const auto all_of = [&](auto&& m) {
+        Result r = {};
+        const auto x = tk::load<float, 4>(values.data() + 4 * t);
+        const float one = x.at[round % 3];
+        r.sum = tk::group_add<G>(one, m);
+        r.product = tk::group_mul<G>(t % 5 == round ? 2.0f : 1.0f, m);
+        r.least = tk::group_min<G>(one, m);
+        r.most = tk::group_max<G>(one, m);
+        r.integer = tk::group_add<G>(t + round, m);
+        r.wide = tk::group_add<G>(double(one), m);
+        const auto moments = tk::group_welford<G>(
+            tk::welford_reduce(tk::welford_add(tk::welford_start<float, 4>(), x)), m);
+        r.mean = moments.mean.at[0], r.m2 = moments.m2.at[0];
+        const auto softmax = tk::group_softmax<G>(
+            tk::softmax_reduce(tk::softmax_add(tk::softmax_start<float, 4>(), x)), m);
+        r.max = softmax.max.at[0], r.weight = softmax.sum.at[0];
+        // Every value twice, so that ties are broken.
+        const auto tied = tk::broadcast<1>(std::floor(one));
+        r.arg_max = tk::group_argmax<G>(tk::argmax_add(tk::argmax_start<float, 1>(), tied, t), m)
+                        .index.at[0];
+        r.arg_min = tk::group_argmin<G>(tk::argmin_add(tk::argmin_start<float, 1>(), tied, t), m)
+                        .index.at[0];
+        r.any = tk::group_any<G>(t % G == round, m);
+        r.all = tk::group_all<G>(t >= 0, m);
+        r.none = tk::group_any<G>(t < 0, m) || (G > 1 && tk::group_all<G>(t % G != 0, m));
+        return r;
+      };
+      results[round * kThreads + t] = round < kRounds ? all_of(memory) : all_of(shared);
+    }
+  });
+  for (int round = 0; round < 2 * kRounds; ++round) {
+    for (int first = 0; first < kThreads; first += G) {
+      double sum = 0, product = 1, mean = 0, m2 = 0, weight = 0, integer = 0;
+      float least = kInf, most = -kInf, max = -kInf, high = -kInf, low = kInf;
+      int64_t arg_max = 0, arg_min = 0;
+      for (int t = first; t < first + G; ++t) {
+        const float x = values[4 * t + round % 3];
+        sum += x, product *= t % 5 == round ? 2 : 1, integer += t + round;
+        least = std::min(least, x), most = std::max(most, x);
+        if (std::floor(x) > high) high = std::floor(x), arg_max = t;
+        if (std::floor(x) < low) low = std::floor(x), arg_min = t;
+        for (int k = 0; k < 4; ++k) {
+          mean += values[4 * t + k] / double(4 * G);
+          max = std::max(max, values[4 * t + k]);
+        }
+      }
+      for (int i = 4 * first; i < 4 * (first + G); ++i) {
+        m2 += (values[i] - mean) * (values[i] - mean);
+        weight += std::exp(double(values[i]) - max);
+      }
+      const Result& r = results[round * kThreads + first];
+      ASSERT_NEAR(r.sum, sum, 1e-5 * std::fabs(sum) + 1e-5) << G;
+      ASSERT_EQ(r.product, float(product));
+      ASSERT_EQ(r.least, least);
+      ASSERT_EQ(r.most, most);
+      ASSERT_EQ(r.integer, int(integer));
+      ASSERT_NEAR(r.wide, sum, 1e-12 * std::fabs(sum));
+      ASSERT_NEAR(r.mean, mean, 1e-5 * std::fabs(mean));
+      ASSERT_NEAR(r.m2, m2, 1e-5 * m2);
+      ASSERT_EQ(r.max, max);
+      ASSERT_NEAR(r.weight, weight, 1e-5 * weight);
+      ASSERT_EQ(r.arg_max, arg_max);
+      ASSERT_EQ(r.arg_min, arg_min);
+      ASSERT_EQ(r.any, round < G);
+      ASSERT_TRUE(r.all);
+      ASSERT_FALSE(r.none);
+      for (int t = first; t < first + G; ++t) {
+        const Result& other = results[round * kThreads + t];
+        ASSERT_TRUE(SameBits(other.sum, r.sum) && SameBits(other.mean, r.mean) &&
+                    SameBits(other.m2, r.m2) && SameBits(other.weight, r.weight) &&
+                    SameBits(other.most, r.most) && other.arg_max == r.arg_max &&
+                    other.any == r.any)
+            << "thread " << t << " of a group of " << G << " has another result";
+      }
+    }
+  }
+}
+// Groups of whole warps that do not agree: each has one more round than the one before.
+template <int G, int T>
+void CheckGroupsOfBlock() {
+  const std::vector<float> values = Normal(T);
+  struct Result {
+    float sum, least, most, mean, weight;
+    tk::Vec<float, 3> each;
+  };
+  std::vector<std::vector<Result>> results(T);
+  alignas(16) static char shared[tk::kGroupSharedBytes];
+  RunBlock(T, [&] {
+    tk::GroupMemory memory{shared};
+    const int t = int(threadIdx.x);
+    for (int round = 0; round <= t / G; ++round) {
+      const float x = values[t] + float(round);
+      Result r = {};
+      r.sum = tk::group_add<G>(x, tk::groups_of(memory));
+      r.least = tk::group_min<G>(x, tk::groups_of(memory));
+      r.each = tk::group_add_each<G>(tk::Vec<float, 3>{{x, 2 * x, 1}}, tk::groups_of(memory));
+      r.most = tk::group_max<G>(x, tk::groups_of(memory));
+      const auto lane = tk::broadcast<1>(x);
+      r.mean = tk::group_welford<G>(
+                   tk::welford_reduce(tk::welford_add(tk::welford_start<float, 1>(), lane)),
+                   tk::groups_of(memory))
+                   .mean.at[0];
+      r.weight = tk::group_softmax<G>(
+                     tk::softmax_reduce(tk::softmax_add(tk::softmax_start<float, 1>(), lane)),
+                     tk::groups_of(memory))
+                     .sum.at[0];
+      results[t].push_back(r);
+    }
+  });
+  for (int t = 0; t < T; ++t) {
+    const int first = t / G * G;
+    ASSERT_EQ(results[t].size(), size_t(t / G + 1));
+    for (int round = 0; round <= t / G; ++round) {
+      double sum = 0, weight = 0;
+      float least = kInf, most = -kInf;
+      for (int i = first; i < first + G; ++i) {
+        const float x = values[i] + float(round);
+        sum += x, least = std::min(least, x), most = std::max(most, x);
+      }
+      for (int i = first; i < first + G; ++i) {
+        weight += std::exp(double(values[i]) + round - most);
+      }
+      const Result& r = results[t][round];
+      ASSERT_NEAR(r.sum, sum, 1e-5 * std::fabs(sum)) << "thread " << t << " of groups of " << G;
+      ASSERT_EQ(r.least, least);
+      ASSERT_EQ(r.most, most);
+      ASSERT_NEAR(r.mean, sum / G, 1e-5 * std::fabs(sum / G));
+      ASSERT_NEAR(r.weight, weight, 1e-5 * weight);
+      ASSERT_NEAR(r.each.at[0], sum, 1e-5 * std::fabs(sum));
+      ASSERT_NEAR(r.each.at[1], 2 * sum, 2e-5 * std::fabs(sum));
+      ASSERT_EQ(r.each.at[2], float(G));
+    }
+  }
+}
+TEST(GroupTest, GroupsOfABlock) {
+  CheckGroupsOfBlock<64, 256>();
+  CheckGroupsOfBlock<96, 480>();
+  CheckGroupsOfBlock<128, 512>();
+  CheckGroupsOfBlock<256, 256>();
+}
+// One group may be at a reduction of large states while another is at one of small ones.
+TEST(GroupTest, GroupsHaveSlotsOfTheirOwn) {
+  constexpr int kGroup = 96, kThreads = 480;
+  alignas(16) static char shared[tk::kGroupSharedBytes];
+  std::vector<char*> of_small(kThreads), of_large(kThreads);
+  RunBlock(kThreads, [&] {
+    const int t = int(threadIdx.x);
+    tk::GroupMemory one{shared}, other{shared};
+    of_small[t] = tk::impl::slots<kGroup, char>(tk::groups_of(one));
+    using Large = tk::Welford<double, 1>;
+    Large* const large = tk::impl::slots<kGroup, Large>(tk::groups_of(other));
+    of_large[t] = reinterpret_cast<char*>(large + kGroup / 32);  // behind the last
+  });
+  for (int t = kGroup; t < kThreads; ++t) {
+    EXPECT_EQ(of_small[t] == of_small[t - 1], t % kGroup != 0);
+    EXPECT_GE(of_small[t], of_large[t - kGroup]);
+  }
+  EXPECT_LE(of_large.back(), of_small[0] + tk::kGroupSharedBytes / 2);
+}
+TEST(GroupTest, PartsOfAWarp) {
+  CheckGroup<1>();
+  CheckGroup<2>();
+  CheckGroup<4>();
+  CheckGroup<8>();
+  CheckGroup<16>();
+  CheckGroup<32>();
+}
+TEST(GroupTest, WholeBlocks) {
+  CheckGroup<64>();
+  CheckGroup<96>();
+  CheckGroup<256>();
+  CheckGroup<352>();
+}
+// N sums of each of G columns over T / G groups, B handed over at once, in memory that is no larger
+// than they say.
+template <int G, int T, int B, int N>
+void CheckGroupsCombine() {
+  constexpr float kUntouched = -77;
+  std::vector<float> shared(T / 2 * B + 8, kUntouched), results(G * N, 0);
+  RunBlock(T, [&] {
+    const int thread = int(threadIdx.x);
+    for (int round = 0; round < 2; ++round) {  // one after the other through the same memory
+      float v[N];
+      for (int k = 0; k < N; ++k) v[k] = float(thread * (k + 1) + round);
+      tk::combine_groups<G, T, B>(v, [](float a, float b) { return a + b; }, shared.data());
+      if (thread >= G) continue;
+      for (int k = 0; k < N; ++k) results[k * G + thread] = v[k];
+    }
+  });
+  for (int k = 0; k < N; ++k) {
+    for (int column = 0; column < G; ++column) {
+      float wanted = 0;
+      for (int t = column; t < T; t += G) wanted += float(t * (k + 1) + 1);
+      EXPECT_EQ(results[k * G + column], wanted) << k << " of " << column << ", G " << G;
+    }
+  }
+  EXPECT_TRUE(std::all_of(shared.end() - 8, shared.end(), [](float x) { return x == kUntouched; }));
+}
+
+TEST(GroupTest, GroupsCombineTheirColumns) {
+  CheckGroupsCombine<32, 128, 6, 6>();
+  CheckGroupsCombine<64, 256, 2, 3>();
+  CheckGroupsCombine<32, 96, 2, 5>();   // three groups
+  CheckGroupsCombine<64, 320, 2, 5>();  // five
+  CheckGroupsCombine<1, 64, 1, 1>();
+  CheckGroupsCombine<96, 96, 1, 2>();  // one has them all
+}
+
+TEST(GroupTest, NanPropagates) {
+  for (int place : {0, 31, 40, 95}) {
+    RunGroups<96>([&](void* shared) {
+      const float x = int(threadIdx.x) == place ? kNan : 1.0f;
+      EXPECT_TRUE(std::isnan(tk::group_max<96>(x, shared)));
+      EXPECT_TRUE(std::isnan(tk::group_min<96>(x, shared)));
+      const auto s =
+          tk::argmax_add(tk::argmax_start<float, 1>(), tk::broadcast<1>(x), int64_t(threadIdx.x));
+      EXPECT_EQ(tk::group_argmax<96>(s, shared).index.at[0], place);
+    });
+  }
+}
+
+// --- prefixes
+
+// As many blocks at a time as the machine bears, each drawing tiles.
+template <int G, class T, class F>
+std::vector<T> Scan(const std::vector<T>& values, F f, T identity) {
+  const int tiles = int(values.size()) / (2 * G);
+  std::vector<uint64_t> scratch(tk::scan_scratch_bytes<T>(tiles) / 8);
+  std::vector<T> result(values.size());
+  const auto run_block = [&] {
+    alignas(16) char shared[tk::kGroupSharedBytes];
+    RunBlock(G, [&] {
+      tk::GroupMemory memory{shared};
+      for (;;) {
+        const int tile = tk::scan_tile<G>(scratch.data(), memory);
+        if (tile >= tiles) break;
+        const int at = (tile * G + int(threadIdx.x)) * 2;
+        const auto scanned = tk::scan_lanes(tk::Vec<T, 2>{{values[at], values[at + 1]}}, f);
+        const T before =
+            tk::scan_grid<G>(scanned.at[1], f, identity, scratch.data(), tiles, tile, memory);
+        const auto r = tk::scan_after(before, scanned, f);
+        result[at] = r.at[0], result[at + 1] = r.at[1];
+      }
+    });
+  };
+  std::thread other(run_block);
+  run_block();
+  other.join();
+  return result;
+}
+
+TEST(ScanTest, SumsIntegers) {
+  std::vector<int64_t> values(64 * 2 * 45);
+  std::iota(values.begin(), values.end(), -100);
+  std::vector<int64_t> want(values.size());
+  std::partial_sum(values.begin(), values.end(), want.begin());
+  EXPECT_EQ(Scan<64>(values, tk::ScanSum(), int64_t(0)), want);
+  const std::vector<int> small(32 * 2 * 1100, 1);  // more than one span
+  const std::vector<int> sums = Scan<32>(small, tk::ScanSum(), 0);
+  for (size_t i = 0; i < sums.size(); ++i) ASSERT_EQ(sums[i], int(i) + 1);
+}
+// x -> a*x + b is associative, and does not commute.
+TEST(ScanTest, KeepsTheOrder) {
+  struct Line {
+    float a, b;
+  };
+  const auto compose = [](double x, double y) {
+    const Line f = __builtin_bit_cast(Line, x), g = __builtin_bit_cast(Line, y);
+    return __builtin_bit_cast(double, Line{f.a * g.a, g.a * f.b + g.b});
+  };
+  const double identity = __builtin_bit_cast(double, Line{1, 0});
+  std::vector<double> values(96 * 2 * 3);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = __builtin_bit_cast(double, Line{i % 5 ? 1.0f : -1.0f, float(i % 7)});
+  const std::vector<double> got = Scan<96>(values, compose, identity);
+  double want = identity;
+  for (size_t i = 0; i < values.size(); ++i) {
+    want = compose(want, values[i]);
+    ASSERT_TRUE(SameBits(got[i], want)) << i;
+  }
+}
+TEST(ScanTest, FloatsAreTheSameInEveryRun) {
+  const std::vector<float> values = Normal(32 * 2 * 100);
+  const std::vector<float> first = Scan<32>(values, tk::ScanSum(), 0.0f);
+  EXPECT_EQ(first, Scan<32>(values, tk::ScanSum(), 0.0f));
+  double sum = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    sum += values[i];
+    ASSERT_NEAR(first[i], sum, 1e-5 * std::fabs(sum) + 1e-5);
+  }
+}
+
+// --- tiles
+
+// The tile's transpose, of which only left_a times left_b elements exist; and that the 16 bytes (or
+// 4, of single bytes) of neighbouring threads lie in different banks.
+template <class S, int A, int B, int V, int W>
+void CheckTile(int left_a, int left_b) {
+  constexpr int kThreads = 64, kStep = B + 8;
+  typedef tk::Tile<S, A, B, V, kThreads> Tile;
+  std::vector<S> memory(A * kStep);
+  for (size_t i = 0; i < memory.size(); ++i) memory[i] = S(i * 7 % 101);
+  alignas(16) S tile[A * B];
+  std::vector<int> wrong(kThreads);
+  RunBlock(kThreads, [&] {
+    Tile::fill(tile, memory.data(), kStep, left_a, left_b);
+    __syncthreads();
+    for (int i = int(threadIdx.x); i < A * B / W; i += kThreads) {
+      const int b = i / (A / W), a = i % (A / W) * W;
+      const auto v = Tile::template read<W>(tile, b, a);
+      for (int k = 0; k < W; ++k) {
+        const bool exists = a + k < left_a && b < left_b;
+        wrong[threadIdx.x] += v.at[k] != (exists ? memory[(a + k) * kStep + b] : S(0));
+      }
+    }
+  });
+  EXPECT_EQ(std::accumulate(wrong.begin(), wrong.end(), 0), 0);
+  constexpr int kChunkBytes = Tile::kChunk * int(sizeof(S)), kAtOnce = Tile::kPlaces;
+  std::set<int> written, read;
+  for (int i = 0; i < std::min<int>(kAtOnce, B / V); ++i) {
+    written.insert(int(Tile::at(i * V, Tile::kChunk) * sizeof(S)) / kChunkBytes % kAtOnce);
+    read.insert(int(Tile::at(3, i * Tile::kChunk) * sizeof(S)) / kChunkBytes % kAtOnce);
+  }
+  EXPECT_EQ(int(written.size()), std::min<int>(kAtOnce, B / V));
+  EXPECT_EQ(int(read.size()), std::min<int>(kAtOnce, B / V));
+}
+TEST(TileTest, TurnsWhatItReads) {
+  CheckTile<float, 64, 64, 4, 4>(64, 64);
+  CheckTile<float, 64, 64, 4, 8>(37, 60);
+  CheckTile<float, 32, 64, 2, 1>(32, 6);
+  CheckTile<float, 64, 32, 1, 2>(63, 31);
+  CheckTile<double, 32, 32, 2, 4>(32, 32);
+  CheckTile<double, 32, 32, 1, 1>(5, 32);
+  CheckTile<int16_t, 64, 64, 8, 8>(64, 64);
+  CheckTile<int16_t, 64, 64, 2, 4>(51, 62);
+  CheckTile<int8_t, 128, 128, 4, 8>(128, 128);
+  CheckTile<int8_t, 32, 64, 1, 2>(31, 61);
+}
+
+}  // namespace

@@ -1,0 +1,209 @@
+// Every function of the CUDA prelude, for one storage type (-DTYPE) and the widths of -DWIDTHS(F),
+// or without TYPE what is not made for every type. kernels_cuda_test.cc compiles it for each
+// architecture; nobody runs it.
+#include "tensord/cuda.cuh"
+
+// Stores a value of any type, at a place of its own.
+template <class T, int W>
+__device__ void keep(char*& out, tk::Vec<T, W> v) {
+  tk::store<T, W>(reinterpret_cast<T*>(out), v);
+  out += 64 * W;
+}
+template <class T>
+__device__ void keep_one(char*& out, T x) {
+  keep(out, tk::broadcast<1>(x));
+}
+
+#define OPERANDS(S, W)                                                                            \
+  using namespace tk;                                                                             \
+  using T = Compute<S>;                                                                           \
+  const auto a = load<S, W>(p), b = load_const<S, W>(p + W), c = load_streaming<S, W>(p + 2 * W); \
+  const Mask<W> m = load<bool, W>(reinterpret_cast<const bool*>(p));
+
+template <class S, int W>
+__device__ void memory(const S* p, char* out, int64_t stride) {
+  OPERANDS(S, W)
+  const auto index = load<int64_t, W>(reinterpret_cast<const int64_t*>(p));
+  const auto index32 = load<int32_t, W>(reinterpret_cast<const int32_t*>(p));
+  S* q = reinterpret_cast<S*>(out) + 4096;
+  store<S, W>(q, load_masked<S, W>(p, m)), q += W;
+  store<S, W>(q, load_evict_last<S, W>(p)), q += W;
+  store_streaming<S, W>(q, strided<S, W>(p, stride)), q += W;
+  store_masked<S, W>(q, strided_masked<S, W>(p, stride, m), m), q += W;
+  store_strided<S, W>(q, stride, gather<S, W>(p, index));
+  store_strided_masked<S, W>(q, stride, gather_masked<S, W>(p, index32, m), m), q += W;
+  store_tail<S, W>(q, load_tail<S, W>(p, stride), stride), q += W;
+  store<S, W>(q, load_anywhere<S, W>(p + stride)), q += W;
+  store<S, W>(q, strided_tail<S, W>(p, stride, stride + 1));
+}
+
+template <class S, int W>
+__device__ void scatters(const S* p, char* out, int64_t) {
+  OPERANDS(S, W)
+  const auto index = load<int64_t, W>(reinterpret_cast<const int64_t*>(p));
+  const auto index32 = load<int32_t, W>(reinterpret_cast<const int32_t*>(p));
+  S* q = reinterpret_cast<S*>(out) + 4096;
+  scatter<S, W>(q, index, a);
+  scatter_masked<S, W>(q, index32, b, m);
+  scatter_add<S, W>(q, index, c, m), scatter_add_run<S, W>(q + W, c, m);
+}
+
+template <class S, int W>
+__device__ void arithmetic(const S* p, char* out, int64_t stride) {
+  OPERANDS(S, W)
+  keep(out, round_to<S>(a)), keep(out, where(m, a, b)), keep(out, where_or_zero(m, a));
+  keep(out, splat<W>(broadcast<1>(get(a, 0)))), keep(out, like(a, T(1)));
+  keep(out, bitcast<Bits<T>>(a));
+  keep(out, add(a, b)), keep(out, sub(a, b)), keep(out, mul(a, b)), keep(out, abs(a));
+  keep(out, sign(a)), keep(out, relu(a)), keep(out, minimum(a, b)), keep(out, maximum(a, b));
+  keep(out, logical_not(a)), keep(out, logical_and(a, b)), keep(out, logical_or(a, b));
+  keep(out, logical_xor(a, b)), keep(out, isnan(a)), keep(out, isinf(a));
+  keep(out, eq(a, b)), keep(out, ne(a, b)), keep(out, lt(a, b)), keep(out, le(a, b));
+  keep(out, gt(a, b)), keep(out, ge(a, b));
+  keep(out, cast<float>(a)), keep(out, cast<double>(a)), keep(out, cast<bool>(a));
+  keep(out, cast<int8_t>(a)), keep(out, cast<uint8_t>(a)), keep(out, cast<int16_t>(a));
+  keep(out, cast<int32_t>(a)), keep(out, cast<int64_t>(a)), keep(out, cast<uint16_t>(a));
+  keep(out, cast<uint32_t>(a)), keep(out, cast<uint64_t>(a)), keep(out, cast<half>(a));
+  keep_one(out, reduce_min(a)), keep_one(out, reduce_max(a));
+  keep_one(out, reduce_sum(a)), keep_one(out, reduce_prod(a));
+  if constexpr (!kSame<T, bool>) {
+    keep(out, fma(a, b, c)), keep(out, -a), keep(out, a + b - c * a), keep(out, neg(a));
+    keep(out, div(a, b)), keep(out, trunc_div(a, b)), keep(out, floor_div(a, b));
+    keep(out, mod(a, b)), keep(out, fmod(a, b)), keep(out, pow(a, b));
+    keep(out, floor(a)), keep(out, ceil(a)), keep(out, round(a)), keep(out, trunc(a));
+    auto high = argmax_start<T, W>(), low = argmin_start<T, W>();
+    high = argmax_combine(argmax_add(high, a, 3), argmax_add(high, b, 9));
+    low = argmin_combine(argmin_add(low, a, 3), argmin_add(low, b, 9));
+    keep(out, argmax_reduce(high).index), keep(out, argmin_reduce(low).index);
+  }
+  if constexpr (!kIsFloat<T>) {
+    keep(out, bitwise_and(a, b)), keep(out, bitwise_or(a, b)), keep(out, bitwise_xor(a, b));
+    keep(out, bitwise_not(a)), keep_one(out, reduce_xor(a)), keep(out, ~a & b);
+    if constexpr (!kSame<T, bool>) {
+      keep(out, shift_left(a, b)), keep(out, shift_right(a, b)), keep(out, a << 1 | b >> 1);
+      keep(out, iota<T, W>(T(stride)));
+    }
+  }
+}
+
+template <class S, int W>
+__device__ void functions(const S* p, char* out, int64_t stride) {
+  OPERANDS(S, W)
+  if constexpr (kIsFloat<T>) {
+    keep(out, exp(a)), keep(out, exp2(a)), keep(out, expm1(a)), keep(out, log(a));
+    keep(out, log2(a)), keep(out, log10(a)), keep(out, log1p(a)), keep(out, sin(a));
+    keep(out, cos(a)), keep(out, tan(a)), keep(out, asin(a)), keep(out, acos(a));
+    keep(out, atan(a)), keep(out, sinh(a)), keep(out, cosh(a)), keep(out, tanh(a));
+    keep(out, asinh(a)), keep(out, acosh(a)), keep(out, atanh(a)), keep(out, erf(a)),
+        keep(out, normal_cdf(a)), keep(out, normal_pdf(a));
+    keep(out, erfc(a)), keep(out, erfinv(a)), keep(out, lgamma(a)), keep(out, digamma(a));
+    keep(out, sigmoid(a)), keep(out, rsqrt(a)), keep(out, sqrt(a)), keep(out, reciprocal(a));
+    keep(out, atan2(a, b)), keep(out, hypot(a, b)), keep(out, nextafter(a, b));
+    keep(out, copysign(a, b)), keep(out, a / b);
+    auto moments = welford_start<T, W>();
+    moments = welford_combine(welford_add(moments, a), welford_add_masked(moments, b, m));
+    keep(out, welford_reduce(moments).m2);
+  }
+}
+
+template <int W>
+__device__ void others(const float* p, char* out, int64_t seed) {
+  using namespace tk;
+  const auto a = load<float, W>(p), b = load<float, W>(p + W);
+  const Mask<W> m = gt(a, b);
+  auto s = softmax_start<float, W>();
+  s = softmax_combine(softmax_add(s, a), softmax_add_masked(s, b, m));
+  const auto total = softmax_reduce(s);
+  keep(out, total.max), keep(out, total.sum);
+  const auto element = iota<int64_t, W>(seed * 7);
+  const auto seeds = broadcast<W>(seed), stream = broadcast<W>(seed + 1);
+  keep(out, philox_uniform(seeds, stream, element));
+  keep(out, philox_normal(seeds, stream, element));
+  keep(out, philox_uniform_run<W>(broadcast<1>(seed), broadcast<1>(seed + 1), seed * W));
+  keep(out, philox_normal_run<W>(broadcast<1>(seed), broadcast<1>(seed + 1), seed * W));
+  keep_one(out, reduce_any(m)), keep_one(out, reduce_all(m)), keep_one(out, int(mask_bits(m)));
+  keep(out, mask_first<W>(seed));
+}
+
+// Groups of threads; `shared` is of the block.
+template <int G, class M>
+__device__ void group(const float* p, char* out, M&& m) {
+  using namespace tk;
+  const auto x = load<float, 4>(p);
+  const int i = int(p[5]);
+  keep_one(out, group_add<G>(p[0], m)), keep_one(out, group_mul<G>(p[1], m));
+  keep_one(out, group_min<G>(p[2], m)), keep_one(out, group_max<G>(p[3], m));
+  keep_one(out, group_add<G>(double(p[4]), m)), keep_one(out, group_add<G>(i, m));
+  keep_one(out, group_max<G>(int8_t(i), m)), keep_one(out, group_min<G>(int64_t(i), m));
+  keep_one(out, group_any<G>(i > 3, m)), keep_one(out, group_all<G>(i > 3, m));
+  const auto moments =
+      group_welford<G>(welford_reduce(welford_add(welford_start<float, 4>(), x)), m);
+  keep(out, moments.mean), keep(out, moments.m2);
+  const auto wide =
+      group_welford<G>(welford_reduce(welford_add(welford_start<double, 4>(), cast<double>(x))), m);
+  keep(out, wide.mean), keep(out, wide.m2);
+  const auto softmax =
+      group_softmax<G>(softmax_reduce(softmax_add(softmax_start<float, 4>(), x)), m);
+  keep(out, softmax.max), keep(out, softmax.sum);
+  const auto high = argmax_reduce(argmax_add(argmax_start<float, 4>(), x, i));
+  const auto low = argmin_reduce(argmin_add(argmin_start<float, 4>(), x, i));
+  keep(out, group_argmax<G>(high, m).index), keep(out, group_argmin<G>(low, m).index);
+}
+
+template <class T>
+__device__ void scan(const float* p, char* out, void* scratch, int tiles, void* shared) {
+  using namespace tk;
+  GroupMemory memory{shared};
+  const int tile = scan_tile<256>(scratch, memory);
+  const auto scanned = scan_lanes(cast<T>(load<float, 4>(p)), ScanSum());
+  const T before = scan_grid<256>(get(scanned, 3), ScanSum(), T(0), scratch, tiles, tile, memory);
+  keep(out, scan_after(before, scanned, ScanSum()));
+}
+
+struct Args {
+  void* b[2];
+  int64_t n;
+};
+#define KERNEL(function, S, W, ...)                                                         \
+  extern "C" __global__ void __launch_bounds__(128)                                         \
+      function##_##W(const __grid_constant__ Args args) {                                   \
+    const int thread = blockIdx.x * blockDim.x + threadIdx.x;                               \
+    function<__VA_ARGS__>(static_cast<const S*>(args.b[0]) + thread * 8 * W,                \
+                          static_cast<char*>(args.b[1]) + int64_t(thread) * 65536, args.n); \
+  }
+#ifdef TYPE
+#define KERNELS(W)                     \
+  KERNEL(memory, TYPE, W, TYPE, W)     \
+  KERNEL(scatters, TYPE, W, TYPE, W)   \
+  KERNEL(arithmetic, TYPE, W, TYPE, W) \
+  KERNEL(functions, TYPE, W, TYPE, W)
+WIDTHS(KERNELS)
+#else
+#define KERNELS(W) KERNEL(others, float, W, W)
+WIDTHS(KERNELS)
+
+#define GROUP(G)                                                                   \
+  extern "C" __global__ void __launch_bounds__(G < 32 ? 32 : G)                    \
+      group_##G(const __grid_constant__ Args args) {                               \
+    __shared__ alignas(16) char shared[tk::kGroupSharedBytes];                     \
+    const float* const p = static_cast<const float*>(args.b[0]) + threadIdx.x * 8; \
+    char* const out = static_cast<char*>(args.b[1]) + threadIdx.x * 65536;         \
+    if (args.n > 0) {                                                              \
+      group<G>(p, out, shared);                                                    \
+    } else {                                                                       \
+      tk::GroupMemory memory{shared};                                              \
+      group<G>(p, out, memory);                                                    \
+    }                                                                              \
+  }
+GROUP(1)
+GROUP(2)
+GROUP(4) GROUP(8) GROUP(16) GROUP(32) GROUP(64) GROUP(96) GROUP(256) GROUP(1024)
+
+#define SCAN(T)                                                                                    \
+  extern "C" __global__ void __launch_bounds__(256) scan_##T(const __grid_constant__ Args args) {  \
+    __shared__ alignas(16) char shared[tk::kGroupSharedBytes];                                     \
+    scan<T>(static_cast<const float*>(args.b[0]) + threadIdx.x * 4, static_cast<char*>(args.b[1]), \
+            args.b[1], int(args.n), shared);                                                       \
+  }
+    SCAN(float) SCAN(double) SCAN(int32_t) SCAN(int64_t)
+#endif

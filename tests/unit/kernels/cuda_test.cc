@@ -1,0 +1,142 @@
+// The CUDA prelude through NVRTC, without a GPU: every function for every storage type compiles for
+// every architecture and spills no registers, and vectors move in accesses of 16 bytes.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include "tests/unit/testing/nvrtc_compiler.h"
+
+namespace {
+
+using nvrtc_compiler::Compiled;
+using nvrtc_compiler::Compiler;
+
+class CudaPreludeTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (const char* off = std::getenv("TENSORD_NO_CUDA_TESTS"); off && std::string(off) == "1")
+      GTEST_SKIP() << "TENSORD_NO_CUDA_TESTS is set";
+    ASSERT_EQ(compiler().error(), "");
+  }
+  static const Compiler& compiler() {
+    static const Compiler compiler;
+    return compiler;
+  }
+};
+
+std::string ReadProgram() {
+  std::ifstream file(TENSORD_CUDA_TEST_PROGRAM);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The kernels of ptxas's report that spill. The one that calls a hundred functions of double may
+// save a register or two around a call.
+std::vector<std::string> Spilling(const std::string& log) {
+  static const std::regex kEntry("Compiling entry function '(\\w+)'"),
+      kSpills("(\\d+) bytes spill stores, (\\d+) bytes spill loads");
+  std::vector<std::string> names;
+  std::string line, entry;
+  std::istringstream lines(log);
+  while (std::getline(lines, line)) {
+    std::smatch match;
+    if (std::regex_search(line, match, kEntry)) entry = match[1];
+    if (std::regex_search(line, match, kSpills) &&
+        std::stoi(match[1]) + std::stoi(match[2]) > (entry.starts_with("functions_") ? 16 : 0))
+      names.push_back(entry + ": " + line);
+  }
+  return names;
+}
+
+constexpr const char* kTypes[] = {
+    "float",           "double",   "tk::half", "tk::bfloat16", "tk::float8_e4m3fn",
+    "tk::float8_e5m2", "int8_t",   "uint8_t",  "int16_t",      "uint16_t",
+    "int32_t",         "uint32_t", "int64_t",  "uint64_t",     "bool",
+};
+
+TEST_P(CudaPreludeTest, EveryFunctionCompilesWithoutSpills) {
+  const std::string architecture = GetParam();
+  // All widths take half a minute; these two have all code that depends on the architecture.
+  const bool all = architecture == "sm_80" || architecture == "sm_90";
+  const std::string widths = all ? "-DWIDTHS(F)=F(1) F(2) F(4) F(8)" : "-DWIDTHS(F)=F(4)";
+  const std::string program = ReadProgram();
+  ASSERT_NE(program, "");
+  std::vector<std::string> types(std::begin(kTypes), std::end(kTypes));
+  types.push_back("");
+  for (const std::string& type : types) {
+    std::vector<std::string> options = {widths};
+    if (!type.empty()) options.push_back("-DTYPE=" + type);
+    const Compiled compiled = compiler().Compile(program, architecture, options);
+    ASSERT_EQ(compiled.error, "") << type;
+    EXPECT_EQ(compiled.log.find("warning"), std::string::npos) << type << "\n" << compiled.log;
+    EXPECT_NE(compiled.log.find("spill stores"), std::string::npos) << "no report of ptxas";
+    for (const std::string& spill : Spilling(compiled.log)) ADD_FAILURE() << type << " " << spill;
+    // But for CUDA's own table.
+    EXPECT_FALSE(std::regex_search(compiled.ptx, std::regex("\n\\.global[^\n]* _Z")))
+        << "a constant in the device's memory";
+  }
+}
+
+std::string CopyKernel(const std::string& type, int width, const std::string& load,
+                       const std::string& store) {
+  const std::string w = std::to_string(width), of = "<" + type + ", " + w + ">";
+  return "#include \"tensord/cuda.cuh\"\n"
+         "struct Args { void* b[2]; };\n"
+         "extern \"C\" __global__ void copy(const __grid_constant__ Args args) {\n"
+         "  const " +
+         type + "* const p = static_cast<const " + type + "*>(args.b[0]);\n  " + type +
+         "* const q = static_cast<" + type +
+         "*>(args.b[1]);\n"
+         "  const int i = (blockIdx.x * blockDim.x + threadIdx.x) * " +
+         w +
+         ";\n"
+         "  tk::" +
+         store + of + "(q + i, tk::" + load + of + "(p + i));\n}\n";
+}
+
+int Count(const std::string& text, const std::string& pattern) {
+  const std::regex regex(pattern);
+  return int(
+      std::distance(std::sregex_iterator(text.begin(), text.end(), regex), std::sregex_iterator()));
+}
+
+TEST_P(CudaPreludeTest, VectorsMoveInAccessesOf16Bytes) {
+  const struct {
+    const char *load, *store, *load_cache, *store_cache;
+  } kWays[] = {{"load", "store", "", ""},
+               {"load_streaming", "store_streaming", "\\.cs", "\\.cs"},
+               {"load_const", "store", "\\.nc", ""},
+               {"load_evict_last", "store", "(\\.L1::evict_last\\.L2::cache_hint)?", ""}};
+  const struct {
+    const char* type;
+    int width, accesses;
+    const char* shape;
+  } kCases[] = {
+      {"float", 4, 1, "\\.v4\\.[usbf]32"},         {"float", 8, 2, "\\.v4\\.[usbf]32"},
+      {"double", 2, 1, "\\.v2\\.[usbf]64"},        {"tk::half", 8, 1, "\\.v4\\.[usbf]32"},
+      {"tk::bfloat16", 16, 2, "\\.v4\\.[usbf]32"}, {"tk::bfloat16", 4, 1, "\\.v2\\.[usbf]32"},
+      {"uint8_t", 16, 1, "\\.v4\\.[usbf]32"},      {"bool", 4, 1, "\\.[usbf]32"},
+      {"int64_t", 4, 2, "\\.v2\\.[usbf]64"},       {"tk::float8_e4m3fn", 2, 1, "\\.[usb]16"}};
+  for (const auto& way : kWays) {
+    for (const auto& c : kCases) {
+      const Compiled compiled =
+          compiler().Compile(CopyKernel(c.type, c.width, way.load, way.store), GetParam(), {});
+      ASSERT_EQ(compiled.error, "");
+      const std::string load = std::string("ld\\.global") + way.load_cache + c.shape,
+                        store = std::string("st\\.global") + way.store_cache + c.shape;
+      EXPECT_EQ(Count(compiled.ptx, load), c.accesses) << c.type << c.width << compiled.ptx;
+      EXPECT_EQ(Count(compiled.ptx, store), c.accesses) << c.type << c.width << compiled.ptx;
+      EXPECT_EQ(Count(compiled.ptx, "(ld|st)\\.global"), 2 * c.accesses) << c.type << c.width;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, CudaPreludeTest,
+                         testing::Values("sm_80", "sm_86", "sm_89", "sm_90", "sm_100"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace

@@ -1,0 +1,64 @@
+// The cross entropy's gradient in one step: the same numbers, and no sum over classes.
+#include "compiler/rewrite/cross_entropy.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/testing/rewrite_products.h"
+
+namespace tensord::testing {
+namespace {
+
+constexpr v1::DType kI64 = v1::DTYPE_INT64, kF32 = v1::DTYPE_FLOAT32;
+constexpr int kMean = 1, kNone = 0;
+
+struct Case {
+  int reduction;
+  bool weighted;
+  int dim;
+  int64_t ignore_index;
+};
+
+GraphBuilder LossGradient(const Case& c) {
+  GraphBuilder g;
+  const bool each = c.reduction == kNone;
+  const Ref grad = each ? g.Input({6}) : g.Input(Shape{});
+  const Ref y = g.Input({6, 5}), target = g.Input({6}, kI64), logarithm = g.Input(Shape{});
+  const Arg weight = c.weighted ? Arg(g.Input({5})) : Arg(nullptr);
+  const Ref total = g.Node("aten::exp", {logarithm}, g.Meta(Shape{}));  // not zero
+  const Ref loss =
+      g.Node("aten::nll_loss_backward",
+             {grad, y, target, weight, c.reduction, c.ignore_index, total}, g.Meta({6, 5}));
+  g.Output(g.Node("aten::_log_softmax_backward_data", {loss, y, c.dim, kF32}, g.Meta({6, 5})));
+  return g;
+}
+
+class CrossEntropy : public ::testing::TestWithParam<Case> {};
+
+TEST_P(CrossEntropy, SameNumbersWithoutASum) {
+  GraphBuilder g = LossGradient(GetParam());
+  const compiler::Graph before = MustImport(g);
+  compiler::Graph after = MustImport(g);
+  EXPECT_EQ(compiler::JoinCrossEntropy({}, &after), 1);
+  ExpectSameOutputs(before, after);
+  for (const auto& operation : MustLower(after).operations) {
+    EXPECT_TRUE(std::get<compiler::LoopOp>(operation).reductions.empty());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, CrossEntropy,
+                         ::testing::Values(Case{kMean, false, -1, -100}, Case{kMean, true, 1, 1},
+                                           Case{kNone, false, 1, 0}, Case{2, true, -1, -100}));
+
+TEST(CrossEntropy, OtherDimensionsAndGradientsStay) {
+  GraphBuilder g = LossGradient({kMean, false, 0, -100});
+  compiler::Graph graph = MustImport(g);
+  EXPECT_EQ(compiler::JoinCrossEntropy({}, &graph), 0);
+  GraphBuilder h;
+  const Ref grad = h.Input({6, 5}), y = h.Input({6, 5});
+  h.Output(h.Node("aten::_log_softmax_backward_data", {grad, y, 1, kF32}, h.Meta({6, 5})));
+  graph = MustImport(h);
+  EXPECT_EQ(compiler::JoinCrossEntropy({}, &graph), 0);
+}
+
+}  // namespace
+}  // namespace tensord::testing

@@ -1,8 +1,0 @@
-tensord_compiler_test(sym_test sym_test.cc)
-tensord_compiler_test(schedule_test schedule_test.cc)
-tensord_compiler_test(cuda_kernel_test cuda_kernel_test.cc)
-tensord_compiler_test(codegen_golden_test codegen_golden_test.cc)
-tensord_compiler_test(fuzz_kernels_test ../fuzz/fuzz_kernels_test.cc ../fuzz/random_graph.cc)
-tensord_compiler_test(cuda_codegen_test cuda_codegen_test.cc)
-tensord_compiler_test(memory_test memory_test.cc)
-tensord_compiler_test(plan_memory_test plan_memory_test.cc)

@@ -1,0 +1,372 @@
+#include "server/compile_service.h"
+
+#include <absl/synchronization/notification.h>
+#include <gmock/gmock.h>
+
+#include "base/sha256.h"
+#include "tests/unit/server/testing.h"
+
+namespace tensord::server {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class CompileServiceTest : public ServerTest {
+ protected:
+  std::unique_ptr<CompileService> Open(PoolOptions pool = Pool(), uint64_t max_waiting = 100) {
+    ServiceOptions options;
+    options.pool = std::move(pool);
+    options.cxx = "c++";
+    options.max_waiting = max_waiting;
+    auto store = store::Store::Open({folder_ + "/store"});
+    EXPECT_TRUE(store.ok()) << store.status();
+    return std::make_unique<CompileService>(options, *std::move(store), "");
+  }
+
+  struct Answer {
+    v1::CompileRequest request;
+    v1::CompileReply reply;
+    absl::Status status;
+    absl::Notification done;
+  };
+  static std::unique_ptr<Answer> Send(CompileService& service, v1::CompileRequest request) {
+    auto answer = std::make_unique<Answer>();
+    answer->request = std::move(request);
+    service.Compile(&answer->request, &answer->reply, [a = answer.get()](absl::Status status) {
+      a->status = std::move(status);
+      a->done.Notify();
+    });
+    return answer;
+  }
+  static std::unique_ptr<Answer> Compile(CompileService& service, v1::CompileRequest request) {
+    auto answer = Send(service, std::move(request));
+    answer->done.WaitForNotification();
+    return answer;
+  }
+  static v1::Stats Stats(CompileService& service) {
+    v1::Stats stats;
+    service.FillStats(&stats);
+    return stats;
+  }
+};
+
+TEST_F(CompileServiceTest, CompilesOnceThenFinds) {
+  auto service = Open();
+  const auto first = Compile(*service, Request({"a", "b"}));
+  ASSERT_TRUE(first->status.ok()) << first->status;
+  EXPECT_EQ(first->reply.outcome(), v1::CompileReply::COMPILED);
+  EXPECT_EQ(first->reply.kernels(), 2u);
+  EXPECT_EQ(first->reply.kernels_compiled(), 2u);
+  EXPECT_EQ(first->reply.program_key().size(), 32u);
+  EXPECT_EQ(first->reply.stages(0).stage(), "fake");
+  for (const v1::Module& module : first->reply.artifact().modules()) {
+    EXPECT_EQ(module.sha256().size(), 32u);
+    EXPECT_EQ(module.kernel_key().size(), 32u);
+    const std::string hex = ToHex(module.sha256());
+    const std::string path = first->reply.blob_folder() + "/" + hex.substr(0, 2) + "/" + hex;
+    EXPECT_EQ(std::filesystem::file_size(path), module.size());
+  }
+  auto again = Request({"a", "b"}, "another name");
+  again.set_label("other");
+  again.mutable_caller()->set_rank(3);
+  const auto second = Compile(*service, again);
+  EXPECT_EQ(second->reply.outcome(), v1::CompileReply::HIT);
+  EXPECT_THAT(second->reply.stages(), IsEmpty());
+  EXPECT_EQ(second->reply.artifact().SerializeAsString(),
+            first->reply.artifact().SerializeAsString());
+  EXPECT_EQ(Jobs("compile"), 1);
+  EXPECT_EQ(Stats(*service).hits(), 1u);
+}
+
+TEST_F(CompileServiceTest, TheNextDaemonFindsWithoutAWorker) {
+  Compile(*Open(), Request({"a"}));
+  const size_t jobs = Jobs().size();
+  auto service = Open();
+  EXPECT_EQ(Compile(*service, Request({"a"}))->reply.outcome(), v1::CompileReply::HIT);
+  EXPECT_EQ(Jobs().size(), jobs);
+  EXPECT_EQ(Stats(*service).workers(), 0u);
+}
+
+TEST_F(CompileServiceTest, ReusesKernelsOfOtherPrograms) {
+  auto service = Open();
+  Compile(*service, Request({"a", "b"}));
+  const auto other = Compile(*service, Request({"b", "c", "c"}));
+  ASSERT_TRUE(other->status.ok()) << other->status;
+  EXPECT_EQ(other->reply.kernels(), 3u);
+  EXPECT_EQ(other->reply.kernels_compiled(), 1u);
+  EXPECT_EQ(other->reply.artifact().modules(1).sha256(),
+            other->reply.artifact().modules(2).sha256());
+  EXPECT_EQ(Jobs("jit"), 3);
+}
+
+TEST_F(CompileServiceTest, OneFlightServesAll) {
+  auto service = Open();
+  std::vector<std::unique_ptr<Answer>> answers;
+  for (int i = 0; i < 20; ++i) answers.push_back(Send(*service, Request({"a"}, "slow")));
+  int compiled = 0, joined = 0, found = 0;
+  for (const auto& answer : answers) {
+    answer->done.WaitForNotification();
+    ASSERT_TRUE(answer->status.ok()) << answer->status;
+    compiled += answer->reply.outcome() == v1::CompileReply::COMPILED;
+    joined += answer->reply.outcome() == v1::CompileReply::JOINED;
+    found += answer->reply.outcome() == v1::CompileReply::HIT;
+  }
+  EXPECT_EQ(compiled, 1);
+  EXPECT_EQ(joined + found, 19);
+  EXPECT_GT(joined, 0);
+  EXPECT_EQ(Jobs("compile"), 1);
+  EXPECT_EQ(Stats(*service).in_flight(), 0u);
+}
+
+TEST_F(CompileServiceTest, TwoProgramsMakeASharedKernelOnce) {
+  auto service = Open(Pool(4));
+  Compile(*service, Request({"warm up"}));
+  auto a = Send(*service, Request({"slow shared", "a"}));
+  auto b = Send(*service, Request({"slow shared", "b"}));
+  a->done.WaitForNotification();
+  b->done.WaitForNotification();
+  EXPECT_TRUE(a->status.ok() && b->status.ok());
+  EXPECT_EQ(Jobs("jit // slow shared"), 1);
+}
+
+TEST_F(CompileServiceTest, CrashKeepsTheGraphAndIsNotRemembered) {
+  auto service = Open();
+  const auto first = Compile(*service, Request({"a"}, "crash"));
+  EXPECT_EQ(first->status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(first->status.message()), HasSubstr("Segmentation fault"));
+  EXPECT_THAT(std::string(first->status.message()), HasSubstr("/repros/"));
+  v1::CompileJob job;
+  int repros = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/store/repros")) {
+    std::ifstream file(entry.path());
+    EXPECT_TRUE(job.ParseFromIstream(&file));
+    EXPECT_EQ(job.graph().nodes(0).op(), "a");
+    ++repros;
+  }
+  EXPECT_EQ(repros, 1);
+  EXPECT_TRUE(Compile(*service, Request({"a"}))->status.ok());
+  EXPECT_EQ(Stats(*service).worker_restarts(), 1u);
+  EXPECT_EQ(Stats(*service).failed(), 1u);
+}
+
+TEST_F(CompileServiceTest, FailedJitReachesEveryWaiter) {
+  auto service = Open();
+  Compile(*service, Request({"warm up"}));
+  std::vector<std::unique_ptr<Answer>> answers;
+  for (int i = 0; i < 3; ++i) answers.push_back(Send(*service, Request({"a"}, "jit_fail")));
+  for (const auto& answer : answers) {
+    answer->done.WaitForNotification();
+    EXPECT_EQ(answer->status.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(answer->status.message()), HasSubstr("does not compile"));
+  }
+  EXPECT_GE(Stats(*service).kernels_failed(), 1u);
+  int repros = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder_ + "/store/repros")) {
+    v1::CompileJob job;
+    std::ifstream stream(file.path(), std::ios::binary);
+    ASSERT_TRUE(job.ParseFromIstream(&stream));
+    EXPECT_THAT(job.failure(), HasSubstr("does not compile"));
+    ++repros;
+  }
+  EXPECT_EQ(repros, 1);
+}
+
+TEST_F(CompileServiceTest, KernelsThatDoNotCompileBecomeLibraryCalls) {
+  auto service = Open();
+  v1::CompileRequest request = Request({"a", "b", "c"});
+  for (int i = 0; i < 3; ++i) {
+    request.mutable_graph()->mutable_nodes(i)->set_name(i == 1 ? "fails" : std::string(1, 'x' + i));
+  }
+  const auto answer = Compile(*service, request);
+  ASSERT_TRUE(answer->status.ok()) << answer->status;
+  const v1::Artifact& artifact = answer->reply.artifact();
+  ASSERT_EQ(artifact.steps_size(), 3);
+  EXPECT_EQ(artifact.modules_size(), 2);
+  EXPECT_EQ(artifact.steps(1).call().op(), "b");
+  ASSERT_EQ(answer->reply.kernel_failures_size(), 1);
+  EXPECT_THAT(answer->reply.kernel_failures(0), HasSubstr("does not compile"));
+  EXPECT_EQ(Stats(*service).kernels_failed(), 1u);
+  EXPECT_EQ(Stats(*service).failed(), 0u);
+  // The graph is kept for a report, and the program for the next request.
+  EXPECT_FALSE(std::filesystem::is_empty(folder_ + "/store/repros"));
+  EXPECT_EQ(Compile(*service, request)->reply.outcome(), v1::CompileReply::HIT);
+  EXPECT_EQ(Jobs("compile"), 2);
+}
+
+// Where every kernel fails, the compiler itself is what is broken.
+TEST_F(CompileServiceTest, ACompilerThatCompilesNothingIsAnError) {
+  auto service = Open();
+  v1::CompileRequest request = Request({"a", "b"});
+  request.mutable_graph()->mutable_nodes(0)->set_name("fails");
+  request.mutable_graph()->mutable_nodes(1)->set_name("fails_too");
+  EXPECT_EQ(Compile(*service, request)->status.code(), absl::StatusCode::kInternal);
+}
+
+TEST(LibraryNodesTest, WidensToWhatTheNodesRead) {
+  v1::Graph graph;
+  graph.add_inputs();
+  for (const char* name : {"a", "b", "c"}) graph.add_nodes()->set_name(name);
+  graph.mutable_nodes(1)->add_args()->mutable_value()->set_value(1);  // b reads a
+  v1::Argument* list = graph.mutable_nodes(2)->add_args();
+  list->mutable_list()->add_items()->mutable_value()->set_value(2);  // c reads b,
+  list->mutable_list()->add_items()->mutable_value()->set_value(0);  // and the input
+  std::set<std::string> library;
+  const std::vector<FailedUnit> failed = {{{"c"}, "log"}};
+  EXPECT_TRUE(AddLibraryNodes(graph, failed, &library));
+  EXPECT_THAT(library, ::testing::ElementsAre("c"));
+  EXPECT_TRUE(AddLibraryNodes(graph, failed, &library));
+  EXPECT_THAT(library, ::testing::ElementsAre("b", "c"));
+  EXPECT_FALSE(AddLibraryNodes(graph, failed, &library));
+  EXPECT_FALSE(AddLibraryNodes(graph, {{{"unknown"}, ""}, {{}, ""}}, &library) &&
+               library.count("a") > 0);
+}
+
+// Its module says the same as that of the program that made the kernel.
+TEST_F(CompileServiceTest, FoundKernelKeepsItsFacts) {
+  auto service = Open();
+  Compile(*service, Request({"a"}));
+  const auto other = Compile(*service, Request({"a", "b"}));
+  EXPECT_EQ(other->reply.kernels_compiled(), 1u);
+  for (const v1::Module& module : other->reply.artifact().modules()) {
+    EXPECT_EQ(module.kind(), v1::Module::SHARED_OBJECT);
+    EXPECT_EQ(module.registers(), 7u);
+  }
+}
+
+TEST_F(CompileServiceTest, ToolchainsAreTold) {
+  auto service = Open();
+  v1::ToolchainList list;
+  absl::Notification done;
+  service->ListToolchains(&list, [&](absl::Status status) {
+    EXPECT_TRUE(status.ok()) << status;
+    done.Notify();
+  });
+  done.WaitForNotification();
+  ASSERT_EQ(list.toolchains_size(), 1);
+  EXPECT_EQ(list.toolchains(0).name(), "fake compiler");
+}
+
+TEST_F(CompileServiceTest, InvalidGraphIsRememberedForAWhile) {
+  auto service = Open();
+  for (int i = 0; i < 3; ++i) {
+    const auto answer = Compile(*service, Request({"a"}, "invalid"));
+    EXPECT_EQ(answer->status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(answer->status.message()), HasSubstr("node 'invalid'"));
+  }
+  EXPECT_EQ(Jobs("compile"), 1);
+}
+
+TEST_F(CompileServiceTest, RefusesRequestsThatNoCompilerShouldSee) {
+  auto service = Open();
+  v1::CompileRequest request = Request({"a"});
+  request.clear_target();
+  EXPECT_EQ(Compile(*service, request)->status.code(), absl::StatusCode::kInvalidArgument);
+  request = Request({"a"});
+  v1::Constant* constant = request.mutable_graph()->add_constants();
+  constant->set_name("table");
+  constant->set_data(std::string((64 << 10) + 1, 'x'));
+  const auto answer = Compile(*service, request);
+  EXPECT_EQ(answer->status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(answer->status.message()), HasSubstr("'table' has 65537 bytes"));
+  EXPECT_THAT(Jobs(), IsEmpty());
+}
+
+TEST_F(CompileServiceTest, RefusesWhatItHasNoRoomFor) {
+  auto service = Open(Pool(1), /*max_waiting=*/2);
+  Compile(*service, Request({"warm up"}));
+  auto a = Send(*service, Request({"a"}, "slow"));
+  auto b = Send(*service, Request({"b"}, "slow"));
+  const auto c = Compile(*service, Request({"c"}));
+  EXPECT_EQ(c->status.code(), absl::StatusCode::kResourceExhausted);
+  // What is stored needs no room.
+  EXPECT_EQ(Compile(*service, Request({"warm up"}))->reply.outcome(), v1::CompileReply::HIT);
+  a->done.WaitForNotification();
+  b->done.WaitForNotification();
+  EXPECT_TRUE(a->status.ok() && b->status.ok());
+  EXPECT_TRUE(Compile(*service, Request({"c"}))->status.ok());
+  EXPECT_EQ(Stats(*service).rejected(), 1u);
+}
+
+TEST_F(CompileServiceTest, NoHostCompilerSaysSoAndRecovers) {
+  setenv("FAKE_NO_CXX", "1", 1);
+  auto service = Open();
+  const auto answer = Compile(*service, Request({"a"}));
+  EXPECT_EQ(answer->status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(answer->status.message()), HasSubstr("install g++"));
+}
+
+TEST_F(CompileServiceTest, DamagedBlobIsCompiledAgain) {
+  auto service = Open();
+  const auto first = Compile(*service, Request({"a"}));
+  const std::string hex = ToHex(first->reply.artifact().modules(0).sha256());
+  const std::string path = first->reply.blob_folder() + "/" + hex.substr(0, 2) + "/" + hex;
+  std::filesystem::remove(path);
+  std::ofstream(path) << "something else";
+  const auto second = Compile(*service, Request({"a"}));
+  EXPECT_EQ(second->reply.outcome(), v1::CompileReply::COMPILED);
+  EXPECT_EQ(second->reply.kernels_compiled(), 1u);
+  EXPECT_EQ(Stats(*service).blobs_corrupt(), 1u);
+  EXPECT_EQ(Compile(*service, Request({"a"}))->reply.outcome(), v1::CompileReply::HIT);
+}
+
+TEST_F(CompileServiceTest, DescribesPrograms) {
+  auto service = Open();
+  const auto compiled = Compile(*service, Request({"a", "b"}));
+  Compile(*service, Request({"c"}));
+  v1::ListProgramsReply list;
+  ASSERT_TRUE(service->ListPrograms(0, &list).ok());
+  EXPECT_EQ(list.programs_size(), 2);
+  v1::GetProgramRequest request;
+  request.set_key_prefix(compiled->reply.program_key().substr(0, 4));
+  request.set_with_sources(true);
+  v1::ProgramDetail detail;
+  ASSERT_TRUE(service->GetProgram(request, &detail).ok());
+  EXPECT_EQ(detail.summary().nodes(), 2u);
+  EXPECT_EQ(detail.summary().target(), "cpu avx2");
+  EXPECT_EQ(detail.summary().label(), "test");
+  EXPECT_GT(detail.summary().compile_nanoseconds(), 0u);
+  EXPECT_EQ(detail.sources(1).source(), "// b");
+  EXPECT_EQ(detail.fusion_notes(0), "nothing fuses");
+  EXPECT_EQ(detail.artifact().steps_size(), 2);
+  EXPECT_EQ(detail.summary().kernels(), 2u);
+  request.set_key_prefix("abc");
+  EXPECT_EQ(service->GetProgram(request, &detail).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(CompileServiceTest, HelloAsksAWorkerOnce) {
+  for (int i = 0; i < 2; ++i) {
+    auto service = Open();
+    for (int k = 0; k < 2; ++k) {
+      v1::HelloReply reply;
+      absl::Notification done;
+      service->Hello(&reply, [&](absl::Status status) {
+        EXPECT_TRUE(status.ok()) << status;
+        done.Notify();
+      });
+      done.WaitForNotification();
+      EXPECT_EQ(reply.operators_size(), 2);
+      EXPECT_EQ(reply.operator_table().size(), 64u);
+      EXPECT_EQ(reply.protocol(), 1u);
+      EXPECT_EQ(reply.store(), folder_ + "/store");
+    }
+  }
+  EXPECT_EQ(Jobs("operators"), 1);
+}
+
+TEST_F(CompileServiceTest, AbortAnswersEverybody) {
+  auto service = Open(Pool(1));
+  Compile(*service, Request({"warm up"}));
+  auto a = Send(*service, Request({"a"}, "hang"));
+  auto joined = Send(*service, Request({"a"}, "hang"));
+  auto queued = Send(*service, Request({"b"}));
+  while (Jobs("compile") < 2) absl::SleepFor(absl::Milliseconds(5));
+  service->Abort();
+  for (const auto* answer : {a.get(), joined.get(), queued.get()}) {
+    answer->done.WaitForNotification();
+    EXPECT_EQ(answer->status.code(), absl::StatusCode::kUnavailable) << answer->status;
+  }
+}
+
+}  // namespace
+}  // namespace tensord::server

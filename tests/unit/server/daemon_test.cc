@@ -1,0 +1,260 @@
+// The daemon as a process: sockets, locks, signals, limits. The worker is the fake one.
+#include "server/daemon.h"
+
+#include <absl/time/clock.h>
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "base/sha256.h"
+#include "tensord/v1/service.grpc.pb.h"
+#include "tests/unit/server/testing.h"
+
+namespace tensord::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+class DaemonTest : public ServerTest {
+ protected:
+  ~DaemonTest() override {
+    for (const pid_t pid : running_) {
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+    }
+  }
+
+  std::string Socket() const { return folder_ + "/run/tensord.sock"; }
+
+  pid_t Start(std::vector<std::string> more = {}) {
+    std::vector<std::string> args = {TENSORD_BINARY,   "--address", "unix:" + Socket(),
+                                     "--worker",       FAKE_WORKER, "--log-file",
+                                     folder_ + "/log", "--store",   folder_ + "/store"};
+    args.insert(args.end(), more.begin(), more.end());
+    std::vector<char*> argv;
+    for (std::string& arg : args) argv.push_back(arg.data());
+    argv.push_back(nullptr);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+    running_.push_back(pid);
+    return pid;
+  }
+
+  int Wait(pid_t pid) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    running_.erase(std::remove(running_.begin(), running_.end(), pid), running_.end());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+  }
+
+  // A stub whose daemon answers.
+  std::unique_ptr<v1::Compiler::Stub> Connect() {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt("grpc.use_local_subchannel_pool", 1);
+    arguments.SetMaxReceiveMessageSize(-1);
+    arguments.SetMaxSendMessageSize(-1);
+    for (int i = 0; i < 100; ++i) {
+      auto stub = v1::Compiler::NewStub(grpc::CreateCustomChannel(
+          "unix:" + Socket(), grpc::InsecureChannelCredentials(), arguments));
+      grpc::ClientContext context;
+      v1::Stats stats;
+      if (stub->GetStats(&context, {}, &stats).ok()) return stub;
+      absl::SleepFor(absl::Milliseconds(50));
+    }
+    ADD_FAILURE() << "the daemon does not answer";
+    return nullptr;
+  }
+
+  std::string Log() {
+    std::ifstream file(folder_ + "/log");
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  static grpc::Status Compile(v1::Compiler::Stub& stub, const v1::CompileRequest& request,
+                              v1::CompileReply* reply) {
+    grpc::ClientContext context;
+    reply->Clear();
+    return stub.Compile(&context, request, reply);
+  }
+
+  static v1::Stats GetStats(v1::Compiler::Stub& stub) {
+    grpc::ClientContext context;
+    v1::Stats stats;
+    EXPECT_TRUE(stub.GetStats(&context, {}, &stats).ok());
+    return stats;
+  }
+
+  std::vector<pid_t> running_;
+};
+
+TEST_F(DaemonTest, ServesOverAClosedSocketAndStops) {
+  const pid_t pid = Start();
+  auto stub = Connect();
+  struct stat info {};
+  ASSERT_EQ(stat(Socket().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600);
+  ASSERT_EQ(stat((folder_ + "/run").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700);
+
+  v1::CompileReply reply;
+  const grpc::Status status = Compile(*stub, Request({"a"}), &reply);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(reply.outcome(), v1::CompileReply::COMPILED);
+
+  v1::GetBlobRequest blob;
+  blob.set_sha256(reply.artifact().modules(0).sha256());
+  grpc::ClientContext context;
+  auto reader = stub->GetBlob(&context, blob);
+  std::string data;
+  for (v1::BlobPiece piece; reader->Read(&piece);) data += piece.data();
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(Sha256(data), blob.sha256());
+
+  kill(pid, SIGTERM);
+  EXPECT_EQ(Wait(pid), kExitOk);
+  EXPECT_FALSE(std::filesystem::exists(Socket()));
+}
+
+TEST_F(DaemonTest, SecondOneOnASocketSaysSo) {
+  Start();
+  Connect();
+  EXPECT_EQ(Wait(Start()), kExitAlreadyRunning);
+  EXPECT_THAT(Log(), HasSubstr("event=already_running"));
+  Connect();
+}
+
+TEST_F(DaemonTest, StaleSocketIsReplaced) {
+  const pid_t pid = Start();
+  Connect();
+  kill(pid, SIGKILL);
+  Wait(pid);
+  EXPECT_TRUE(std::filesystem::exists(Socket()));
+  Start();
+  EXPECT_NE(Connect(), nullptr);
+}
+
+TEST_F(DaemonTest, EndsWhenIdle) {
+  const auto start = absl::Now();
+  EXPECT_EQ(Wait(Start({"--idle-exit", "1"})), kExitOk);
+  EXPECT_LT(absl::Now() - start, absl::Seconds(8));
+  EXPECT_THAT(Log(), HasSubstr("why=\"idle\""));
+}
+
+TEST_F(DaemonTest, FinishesWhatIsInFlight) {
+  const pid_t pid = Start();
+  auto stub = Connect();
+  v1::CompileReply reply;
+  grpc::Status status;
+  std::thread caller([&] { status = Compile(*stub, Request({"a"}, "slow"), &reply); });
+  while (Jobs("compile") == 0) absl::SleepFor(absl::Milliseconds(5));
+  kill(pid, SIGTERM);
+  caller.join();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(Wait(pid), kExitOk);
+}
+
+TEST_F(DaemonTest, DoesNotWaitForEverWhenStopping) {
+  const pid_t pid = Start({"--stop-seconds", "1"});
+  auto stub = Connect();
+  v1::CompileReply reply;
+  grpc::Status status;
+  std::thread caller([&] { status = Compile(*stub, Request({"a"}, "hang"), &reply); });
+  while (Jobs("compile") == 0) absl::SleepFor(absl::Milliseconds(5));
+  const auto start = absl::Now();
+  kill(pid, SIGTERM);
+  caller.join();
+  EXPECT_FALSE(status.ok());
+  EXPECT_EQ(Wait(pid), kExitOk);
+  EXPECT_LT(absl::Now() - start, absl::Seconds(6));
+}
+
+TEST_F(DaemonTest, WorkersDieWithAKilledDaemon) {
+  const pid_t pid = Start();
+  auto stub = Connect();
+  std::thread caller([&] {
+    v1::CompileReply reply;
+    EXPECT_FALSE(Compile(*stub, Request({"a"}, "spawn"), &reply).ok());
+  });
+  pid_t child = 0;
+  while (child == 0) {
+    std::ifstream(LogPath() + ".child") >> child;
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  kill(pid, SIGKILL);
+  Wait(pid);
+  caller.join();
+  bool gone = false;
+  for (int i = 0; i < 200 && !gone; ++i) {
+    std::ifstream file("/proc/" + std::to_string(child) + "/stat");
+    std::string number, name, state;
+    gone = !(file >> number >> name >> state) || state == "Z";
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  EXPECT_TRUE(gone);
+}
+
+TEST_F(DaemonTest, UnusableStoreFallsBackToAPrivateOne) {
+  std::ofstream(folder_ + "/file") << "x";
+  const pid_t pid = Start({"--store", folder_ + "/file/store"});
+  auto stub = Connect();
+  v1::CompileReply reply;
+  EXPECT_TRUE(Compile(*stub, Request({"a"}), &reply).ok());
+  const v1::Stats stats = GetStats(*stub);
+  EXPECT_THAT(stats.store(), HasSubstr(folder_ + "/run/store-"));
+  EXPECT_THAT(stats.store_problem(), HasSubstr(folder_ + "/file"));
+  EXPECT_THAT(Log(), HasSubstr("event=store_fallback"));
+  kill(pid, SIGTERM);
+  EXPECT_EQ(Wait(pid), kExitOk);
+  EXPECT_FALSE(std::filesystem::exists(stats.store()));
+}
+
+TEST_F(DaemonTest, UsageErrorsHaveTheirOwnCode) {
+  EXPECT_EQ(Wait(Start({"--workers", "many"})), kExitUsage);
+  EXPECT_EQ(Wait(Start({"--no-such-flag"})), kExitUsage);
+}
+
+TEST_F(DaemonTest, LargeRequestGetsAFriendlyAnswer) {
+  Start();
+  auto stub = Connect();
+  v1::CompileRequest request = Request({"a"});
+  v1::Constant* constant = request.mutable_graph()->add_constants();
+  constant->set_name("weights");
+  constant->set_data(std::string(32 << 20, 'x'));
+  v1::CompileReply reply;
+  const grpc::Status status = Compile(*stub, request, &reply);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("'weights'"));
+}
+
+TEST_F(DaemonTest, IsSmallAndQuickWhenWarm) {
+  Start();
+  auto stub = Connect();
+  v1::CompileReply reply;
+  ASSERT_TRUE(Compile(*stub, Request({"a", "b", "c"}), &reply).ok());
+  std::vector<double> micros;
+  for (int i = 0; i < 500; ++i) {
+    const auto start = absl::Now();
+    ASSERT_TRUE(Compile(*stub, Request({"a", "b", "c"}), &reply).ok());
+    micros.push_back(absl::ToDoubleMicroseconds(absl::Now() - start));
+  }
+  ASSERT_EQ(reply.outcome(), v1::CompileReply::HIT);
+  std::sort(micros.begin(), micros.end());
+  const v1::Stats stats = GetStats(*stub);
+  std::printf("look-up median %.0f us, p99 %.0f us; in the daemon %.0f us; resident %.1f MiB\n",
+              micros[250], micros[495], stats.lookup_nanoseconds() / 1e3 / stats.hits(),
+              stats.resident_bytes() / 1048576.0);
+  EXPECT_LT(micros[250], 1000);
+  EXPECT_LT(stats.resident_bytes(), 60u << 20);
+}
+
+}  // namespace
+}  // namespace tensord::server

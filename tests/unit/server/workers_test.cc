@@ -1,0 +1,194 @@
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "server/framing.h"
+#include "server/worker_pool.h"
+#include "tests/unit/server/testing.h"
+
+namespace tensord::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::WorkerRequest Job(const std::string& order) {
+  v1::WorkerRequest request;
+  v1::Node* node = request.mutable_compile()->mutable_graph()->add_nodes();
+  node->set_op("aten::add");
+  node->set_name(order);
+  return request;
+}
+
+// Waits up to two seconds.
+bool Eventually(const std::function<bool()>& condition) {
+  for (int i = 0; i < 200; ++i) {
+    if (condition()) return true;
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  return condition();
+}
+
+bool Exists(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string number, name, state;
+  return (file >> number >> name >> state) && state != "Z";
+}
+
+class WorkersTest : public ServerTest {
+ protected:
+  Metrics metrics_;
+};
+
+TEST_F(WorkersTest, StartsLateAndAnswers) {
+  WorkerPool pool(Pool(), &metrics_);
+  EXPECT_EQ(pool.Running(), 0);
+  const auto reply = pool.Call(Job(""));
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->compiled().units_size(), 1);
+  EXPECT_EQ(pool.Running(), 1);
+  // The same one again.
+  EXPECT_TRUE(pool.Call(Job("")).ok());
+  EXPECT_EQ(pool.Running(), 1);
+  EXPECT_GT(metrics_.worker_cpu_nanoseconds, 0u);
+}
+
+TEST_F(WorkersTest, ErrorOfAJobIsItsStatus) {
+  WorkerPool pool(Pool(), &metrics_);
+  const auto reply = pool.Call(Job("invalid"));
+  EXPECT_EQ(reply.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(reply.status().message()), HasSubstr("node 'invalid'"));
+  EXPECT_EQ(metrics_.worker_restarts, 0u);
+}
+
+TEST_F(WorkersTest, CrashCostsOneJob) {
+  WorkerPool pool(Pool(1), &metrics_);
+  const auto reply = pool.Call(Job("crash"));
+  EXPECT_EQ(reply.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(reply.status().message()), HasSubstr("Segmentation fault"));
+  EXPECT_TRUE(pool.Call(Job("")).ok());
+  EXPECT_EQ(metrics_.worker_restarts, 1u);
+}
+
+TEST_F(WorkersTest, LateWorkerIsEndedWithItsChildren) {
+  PoolOptions options = Pool(1);
+  options.job_limit = absl::Milliseconds(500);
+  WorkerPool pool(options, &metrics_);
+  const auto reply = pool.Call(Job("spawn"));
+  EXPECT_EQ(reply.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(reply.status().message()), HasSubstr("500ms"));
+  pid_t child = 0;
+  std::ifstream(LogPath() + ".child") >> child;
+  ASSERT_GT(child, 0);
+  EXPECT_TRUE(Eventually([&] { return !Exists(child); }));
+}
+
+TEST_F(WorkersTest, MemoryIsLimited) {
+  PoolOptions options = Pool(1);
+  options.command.memory_bytes = 1ull << 30;
+  WorkerPool pool(options, &metrics_);
+  const auto reply = pool.Call(Job("hoard"));
+  EXPECT_EQ(reply.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(reply.status().message()), HasSubstr("out of memory"));
+}
+
+TEST_F(WorkersTest, IdleWorkersAreEnded) {
+  PoolOptions options = Pool();
+  options.idle = absl::Milliseconds(100);
+  WorkerPool pool(options, &metrics_);
+  EXPECT_TRUE(pool.Call(Job("")).ok());
+  EXPECT_TRUE(Eventually([&] { return pool.Running() == 0; }));
+  EXPECT_TRUE(pool.Call(Job("")).ok());
+  EXPECT_EQ(metrics_.worker_restarts, 0u);
+}
+
+TEST_F(WorkersTest, IdleWorkerThatDiedIsReplaced) {
+  PoolOptions options = Pool(1);
+  WorkerPool pool(options, &metrics_);
+  EXPECT_TRUE(pool.Call(Job("")).ok());
+  // Our only child is the worker.
+  siginfo_t info{};
+  const pid_t pid = [] {
+    std::ifstream file("/proc/self/task/" + std::to_string(getpid()) + "/children");
+    pid_t first = 0;
+    file >> first;
+    return first;
+  }();
+  if (pid == 0) {
+    // The child belongs to the pool's own thread.
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      pid_t child = 0;
+      std::ifstream(task.path() / "children") >> child;
+      if (child > 0) kill(child, SIGKILL);
+    }
+  } else {
+    kill(pid, SIGKILL);
+  }
+  waitid(P_ALL, 0, &info, WEXITED | WNOWAIT);
+  EXPECT_TRUE(pool.Call(Job("")).ok());
+  EXPECT_EQ(metrics_.worker_restarts, 1u);
+}
+
+TEST_F(WorkersTest, MissingWorkerSaysItsPath) {
+  PoolOptions options = Pool();
+  options.command.path = "/nonexistent/tensord-worker";
+  WorkerPool pool(options, &metrics_);
+  for (int i = 0; i < 3; ++i) {
+    const auto reply = pool.Call(Job(""));
+    EXPECT_EQ(reply.status().code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(reply.status().message()),
+                HasSubstr("/nonexistent/tensord-worker: No such file"));
+  }
+}
+
+TEST_F(WorkersTest, ManyCallersShareFewWorkers) {
+  WorkerPool pool(Pool(2), &metrics_);
+  std::atomic<int> ok = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 10; ++i) {
+        const auto reply = pool.Call(Job(t == 0 && i % 4 == 0 ? "crash" : ""));
+        ok += reply.ok();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(ok, 77);
+  EXPECT_LE(pool.Running(), 2);
+  EXPECT_EQ(metrics_.worker_restarts, 3u);
+}
+
+TEST_F(WorkersTest, StopEndsWorkAtOnce) {
+  WorkerPool pool(Pool(1), &metrics_);
+  std::thread stopper([&] {
+    Eventually([&] { return Jobs("compile") > 0; });
+    pool.Stop();
+  });
+  EXPECT_EQ(pool.Call(Job("hang")).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(pool.Call(Job("")).status().code(), absl::StatusCode::kUnavailable);
+  stopper.join();
+}
+
+TEST(FramingTest, RefusesWhatIsNoMessage) {
+  int sockets[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
+  v1::WorkerReply reply;
+  EXPECT_TRUE(absl::IsDeadlineExceeded(
+      ReadFrame(sockets[0], &reply, absl::Now() + absl::Milliseconds(20))));
+  const char huge[] = {'\xff', '\xff', '\xff', '\xff'};
+  ASSERT_EQ(write(sockets[1], huge, 4), 4);
+  EXPECT_TRUE(absl::IsDataLoss(ReadFrame(sockets[0], &reply)));
+  const char broken[] = {2, 0, 0, 0, '\xff', '\xff'};
+  ASSERT_EQ(write(sockets[1], broken, 6), 6);
+  EXPECT_TRUE(absl::IsDataLoss(ReadFrame(sockets[0], &reply)));
+  close(sockets[1]);
+  EXPECT_TRUE(absl::IsOutOfRange(ReadFrame(sockets[0], &reply)));
+  close(sockets[0]);
+}
+
+}  // namespace
+}  // namespace tensord::server
