@@ -1,50 +1,23 @@
 #include "compiler/schedule/access.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <numeric>
+#include <utility>
 
 namespace tensord::compiler {
 namespace {
 
-// The ranges of coordinates that a store covers, outermost first; empty when they cannot be told.
-struct CoordinateRange {
-  Expr least, extent;
-};
-
-std::vector<CoordinateRange> StoreBox(const BufferInfo& buffer, const Expr& index) {
-  if (sym::ContainsKind(index, sym::AtomKind::kIndirect)) return {};
-  std::vector<int> order(buffer.sizes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return sym::Hint(buffer.strides[a]) > sym::Hint(buffer.strides[b]);
-  });
-  std::vector<CoordinateRange> box;
-  Expr rest = index;
-  for (int d : order) {
-    if (buffer.sizes[d].Is(1)) continue;
-    const Expr coordinate = sym::FloorDiv(rest, buffer.strides[d]);
-    rest = rest - coordinate * buffer.strides[d];
-    // Least and greatest value over all loops; only plain sums of loops are understood.
-    Expr least = coordinate, greatest = coordinate;
-    bool plain = true;
-    sym::Substitution to_zero, to_end;
-    sym::ForEachSymbol(coordinate, [&](const sym::Atom& atom) {
-      if (atom.kind != sym::AtomKind::kLoop) return;
-      auto c = sym::LinearCoefficient(coordinate, {atom.kind, atom.id});
-      plain &= c.has_value() && sym::ProvablyNonNegative(*c);
-      to_zero.emplace(sym::SymbolKey{atom.kind, atom.id}, Expr(0));
-      to_end.emplace(sym::SymbolKey{atom.kind, atom.id}, atom.args[0] - 1);
-    });
-    if (!plain) return {};
-    least = sym::Substitute(coordinate, to_zero);
-    greatest = sym::Substitute(coordinate, to_end);
-    box.push_back({least, greatest - least + 1});
-  }
-  return box;
+// Begins where `before` has ended, or later.
+bool IsBehind(const CoordinateRange& range, const CoordinateRange& before) {
+  const auto least = range.least.AsConstant(), first = before.least.AsConstant(),
+             extent = before.extent.AsConstant();
+  if (least && first && extent) return *least >= *first + *extent;
+  return sym::ProvablyNonNegative(range.least - (before.least + before.extent));
 }
 
 }  // namespace
-
 Accesses AccessesOf(const Operation& operation) {
   Accesses accesses;
   if (const auto* op = std::get_if<LoopOp>(&operation)) {
@@ -71,57 +44,189 @@ Accesses AccessesOf(const Operation& operation) {
   return accesses;
 }
 
-bool StoresAreDisjoint(const BufferInfo& buffer, const Expr& a, const Expr& b) {
-  const auto x = StoreBox(buffer, a), y = StoreBox(buffer, b);
-  if (x.empty() || x.size() != y.size()) return false;
-  for (size_t d = 0; d < x.size(); ++d) {
-    if (sym::ProvablyNonNegative(y[d].least - (x[d].least + x[d].extent)) ||
-        sym::ProvablyNonNegative(x[d].least - (y[d].least + y[d].extent))) {
-      return true;
+AccessIndex::AccessIndex(const Program& program)
+    : users_(program.buffers.size()), is_output_(program.buffers.size(), false) {
+  for (int i = 0; i < static_cast<int>(program.operations.size()); ++i) {
+    accesses_.push_back(AccessesOf(program.operations[i]));
+    const Accesses& accesses = accesses_.back();
+    for (BufferId id : accesses.reads) users_[id].push_back(i);
+    for (BufferId id : accesses.writes) {
+      if (accesses.reads.count(id) == 0) users_[id].push_back(i);
     }
+  }
+  for (const ProgramOutput& output : program.outputs) {
+    if (output.kind == ProgramOutput::kTensor) is_output_[output.view.buffer] = true;
+  }
+}
+
+StoreBox StoreBoxOf(const BufferInfo& buffer, const Expr& index) {
+  if (sym::ContainsKind(index, sym::AtomKind::kIndirect)) return {};
+  std::vector<int> order(buffer.sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return sym::Hint(buffer.strides[a]) > sym::Hint(buffer.strides[b]);
+  });
+  StoreBox box;
+  Expr rest = index;
+  for (int d : order) {
+    if (buffer.sizes[d].Is(1)) continue;
+    const Expr coordinate = sym::FloorDiv(rest, buffer.strides[d]);
+    rest = rest - coordinate * buffer.strides[d];
+    // Least and greatest value over all loops; only plain sums of loops are understood.
+    Expr least = coordinate, greatest = coordinate;
+    bool plain = true;
+    sym::Substitution to_zero, to_end;
+    sym::ForEachSymbol(coordinate, [&](const sym::Atom& atom) {
+      if (atom.kind != sym::AtomKind::kLoop) return;
+      auto c = sym::LinearCoefficient(coordinate, {atom.kind, atom.id});
+      plain &= c.has_value() && sym::ProvablyNonNegative(*c);
+      to_zero.emplace(sym::SymbolKey{atom.kind, atom.id}, Expr(0));
+      to_end.emplace(sym::SymbolKey{atom.kind, atom.id}, atom.args[0] - 1);
+    });
+    if (!plain) return {};
+    least = sym::Substitute(coordinate, to_zero);
+    greatest = sym::Substitute(coordinate, to_end);
+    box.push_back({least, greatest - least + 1});
+  }
+  return box;
+}
+
+bool AreDisjoint(const StoreBox& a, const StoreBox& b) {
+  if (a.empty() || a.size() != b.size()) return false;
+  for (size_t d = 0; d < a.size(); ++d) {
+    if (IsBehind(a[d], b[d]) || IsBehind(b[d], a[d])) return true;
   }
   return false;
 }
 
 namespace {
 
-bool WritesConflict(const Program& program, const Operation& a, const Operation& b, BufferId id) {
-  const auto *x = std::get_if<LoopOp>(&a), *y = std::get_if<LoopOp>(&b);
-  if (x == nullptr || y == nullptr) return true;
-  for (const Store& s : x->stores) {
-    for (const Store& t : y->stores) {
-      if (s.buffer == id && t.buffer == id &&
-          !StoresAreDisjoint(program.buffers[id], s.index, t.index)) {
+// The stores of operations into one buffer.
+struct Writer {
+  int op;
+  std::vector<StoreBox> boxes;  // of all its stores; empty when some elements cannot be told
+
+  static Writer Of(const Program& program, int op, BufferId buffer) {
+    Writer writer{.op = op};
+    const auto* loop = std::get_if<LoopOp>(&program.operations[op]);
+    if (loop == nullptr) return writer;
+    for (const Store& store : loop->stores) {
+      if (store.buffer != buffer) continue;
+      writer.boxes.push_back(StoreBoxOf(program.buffers[buffer], store.index));
+      if (writer.boxes.back().empty()) return {.op = op};
+    }
+    return writer;
+  }
+
+  bool Conflicts(const Writer& other) const {
+    if (boxes.empty() || other.boxes.empty()) return true;
+    for (const StoreBox& a : boxes) {
+      for (const StoreBox& b : other.boxes) {
+        if (!AreDisjoint(a, b)) return true;
+      }
+    }
+    return false;
+  }
+};
+
+// Coordinates in one dimension that are covered, as intervals that neither meet nor touch.
+class Coverage {
+ public:
+  bool Meets(int64_t begin, int64_t end) const {
+    const auto next = intervals_.lower_bound(end);
+    return next != intervals_.begin() && std::prev(next)->second > begin;
+  }
+  void Add(int64_t begin, int64_t end) {
+    auto it = intervals_.upper_bound(end);
+    while (it != intervals_.begin() && std::prev(it)->second >= begin) {
+      --it;
+      begin = std::min(begin, it->first);
+      end = std::max(end, it->second);
+      it = intervals_.erase(it);
+    }
+    intervals_.emplace(begin, end);
+  }
+
+ private:
+  std::map<int64_t, int64_t> intervals_;  // begin -> end
+};
+
+// All writers of one buffer so far. Those of a concatenation's parts, however many, are told apart
+// without a look at each.
+class Writers {
+ public:
+  // Calls visit(op) for each writer whose elements the new one may write too; then adds it.
+  template <typename Visit>
+  void Add(Writer writer, const Visit& visit) {
+    const bool apart = !writers_.empty() && !writer.boxes.empty() &&
+                       std::all_of(writer.boxes.begin(), writer.boxes.end(),
+                                   [this](const StoreBox& box) { return IsApart(box); });
+    if (!apart) {
+      for (const Writer& other : writers_) {
+        if (other.Conflicts(writer)) visit(other.op);
+      }
+    }
+    for (const StoreBox& box : writer.boxes) Cover(box);
+    all_told_ &= !writer.boxes.empty();
+    writers_.push_back(std::move(writer));
+  }
+
+  const std::vector<Writer>& all() const { return writers_; }
+
+ private:
+  struct Dimension {
+    bool told = true;  // all ranges are constant
+    Coverage coverage;
+  };
+
+  // In some dimension, where nobody has written yet.
+  bool IsApart(const StoreBox& box) const {
+    if (!all_told_ || box.size() != dimensions_.size()) return false;
+    for (size_t d = 0; d < box.size(); ++d) {
+      const auto least = box[d].least.AsConstant(), extent = box[d].extent.AsConstant();
+      if (least && extent && dimensions_[d].told &&
+          !dimensions_[d].coverage.Meets(*least, *least + *extent)) {
         return true;
       }
     }
+    return false;
   }
-  return x->stores.empty() || y->stores.empty();
-}
+
+  void Cover(const StoreBox& box) {
+    if (writers_.empty() && dimensions_.empty()) dimensions_.resize(box.size());
+    all_told_ &= box.size() == dimensions_.size();
+    for (size_t d = 0; d < std::min(box.size(), dimensions_.size()); ++d) {
+      const auto least = box[d].least.AsConstant(), extent = box[d].extent.AsConstant();
+      if (least && extent) {
+        dimensions_[d].coverage.Add(*least, *least + *extent);
+      } else {
+        dimensions_[d].told = false;
+      }
+    }
+  }
+
+  std::vector<Writer> writers_;
+  std::vector<Dimension> dimensions_;
+  bool all_told_ = true;  // each writer has boxes, of equal rank
+};
 
 }  // namespace
 
-std::vector<std::set<int>> Predecessors(const Program& program) {
+std::vector<std::set<int>> Predecessors(const Program& program, const AccessIndex& accesses) {
   const int count = static_cast<int>(program.operations.size());
   std::vector<std::set<int>> predecessors(count);
-  std::vector<std::vector<int>> writers(program.buffers.size()), readers(program.buffers.size());
+  std::vector<Writers> writers(program.buffers.size());
+  std::vector<std::vector<int>> readers(program.buffers.size());
   for (int j = 0; j < count; ++j) {
-    const Accesses accesses = AccessesOf(program.operations[j]);
-    for (BufferId id : accesses.reads) {
-      for (int i : writers[id]) predecessors[j].insert(i);
+    const Accesses& of = accesses.Of(j);
+    for (BufferId id : of.reads) {
+      for (const Writer& writer : writers[id].all()) predecessors[j].insert(writer.op);
     }
-    for (BufferId id : accesses.writes) {
-      for (int i : readers[id]) {
-        if (i != j) predecessors[j].insert(i);
-      }
-      for (int i : writers[id]) {
-        if (WritesConflict(program, program.operations[i], program.operations[j], id)) {
-          predecessors[j].insert(i);
-        }
-      }
+    for (BufferId id : of.writes) {
+      for (int i : readers[id]) predecessors[j].insert(i);
+      writers[id].Add(Writer::Of(program, j, id), [&](int i) { predecessors[j].insert(i); });
     }
-    for (BufferId id : accesses.reads) readers[id].push_back(j);
-    for (BufferId id : accesses.writes) writers[id].push_back(j);
+    for (BufferId id : of.reads) readers[id].push_back(j);
   }
   return predecessors;
 }

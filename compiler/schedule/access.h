@@ -16,12 +16,36 @@ struct Accesses {
 
 Accesses AccessesOf(const Operation& operation);
 
-// True when the two stores provably never touch the same element (as the parts of a concatenation).
-bool StoresAreDisjoint(const BufferInfo& buffer, const Expr& a, const Expr& b);
+// The same for all operations of a program, found once.
+class AccessIndex {
+ public:
+  explicit AccessIndex(const Program& program);
+  const Accesses& Of(int op) const { return accesses_[op]; }
+  // The operations that read or write a buffer, in program order.
+  const std::vector<int>& Users(BufferId buffer) const { return users_[buffer]; }
+  // Whether an output of the program is the buffer or a view of it.
+  bool IsOutput(BufferId buffer) const { return is_output_[buffer]; }
+
+ private:
+  std::vector<Accesses> accesses_;       // by operation
+  std::vector<std::vector<int>> users_;  // by buffer
+  std::vector<bool> is_output_;          // by buffer
+};
+
+// The coordinates that a store covers, outermost dimension first; empty when they cannot be told.
+struct CoordinateRange {
+  Expr least, extent;
+};
+using StoreBox = std::vector<CoordinateRange>;
+StoreBox StoreBoxOf(const BufferInfo& buffer, const Expr& index);
+
+// True when two stores into one buffer provably never touch the same element (as the parts of a
+// concatenation).
+bool AreDisjoint(const StoreBox& a, const StoreBox& b);
 
 // predecessors[j]: the operations i < j that must finish before j: it reads what they write, writes
 // what they read, or writes what they write.
-std::vector<std::set<int>> Predecessors(const Program& program);
+std::vector<std::set<int>> Predecessors(const Program& program, const AccessIndex& accesses);
 
 // Bytes of one buffer with sizes at their hints.
 int64_t BufferBytes(const BufferInfo& buffer);

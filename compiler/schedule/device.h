@@ -9,6 +9,9 @@
 
 namespace tensord::compiler {
 
+// Words of a launch's arguments beside its buffers: the size of a nest and where its blocks end.
+inline constexpr size_t kWordsOfSizes = 2;
+
 struct DeviceTraits {
   // Scatters run in any order, adding atomically, and may share a nest; otherwise each runs alone,
   // in the order of its loops.

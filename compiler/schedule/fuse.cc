@@ -14,11 +14,20 @@ namespace {
 
 // A nest with more operations than this compiles slowly and spills registers.
 constexpr size_t kMostOps = 48;
-// Groups that only read the same and are further apart than this in program order stay apart, for the
-// sake of memory. Where one reads what the other writes, fusing saves the memory in between.
+// Groups that only read the same and are further apart than this in program order stay apart, for
+// the sake of memory. Where one reads what the other writes, fusing saves the memory in between.
 constexpr int kMostDistance = 64;
+// Groups that span more of the program than this are looked for apart.
+constexpr int kWideSpan = 256;
 // Reading this little twice costs less than a constraint on the schedule.
 constexpr int64_t kSmallBytes = 4096;
+// A group is tried with so many of those that read or write a buffer, on either side of it in
+// program order. The nearest are most likely to fit, and of a concatenation of thousands each part
+// would otherwise be tried with every other.
+constexpr size_t kMostPartners = 128;
+// Whether another group lies between two is asked of so many groups before the answer is yes. Where
+// that takes more, the two are far apart, and to fuse them would move much of the program.
+constexpr int kMostVisits = 4096;
 
 struct Candidate {
   int64_t saved;  // bytes not read or not written
@@ -28,23 +37,36 @@ struct Candidate {
 
 class Fuser {
  public:
-  Fuser(const Program& program, const DeviceTraits& device)
-      : program_(program), device_(device), op_predecessors_(Predecessors(program)) {
+  Fuser(const Program& program, const AccessIndex& accesses,
+        const std::vector<std::set<int>>& predecessors, const DeviceTraits& device)
+      : program_(program),
+        index_(accesses),
+        device_(device),
+        successors_(predecessors.size()),
+        users_(program.buffers.size()) {
     const int count = static_cast<int>(program.operations.size());
     for (int i = 0; i < count; ++i) {
-      accesses_.push_back(AccessesOf(program.operations[i]));
-      State state{.ops = {i}, .accesses = accesses_.back(), .predecessors = op_predecessors_[i]};
+      State state{.ops = {i}, .accesses = index_.Of(i), .predecessors = predecessors[i]};
+      for (int p : predecessors[i]) successors_[p].push_back(i);
       const auto* op = std::get_if<LoopOp>(&program.operations[i]);
       state.is_extern = op == nullptr;
+      state.latest = i;
       if (op != nullptr) {
         state.shape = ShapeOf(*op, device);
-        auto nest = BuildNest(program, state.ops, state.shape, device);
+        auto nest = BuildNest(program, index_, state.ops, state.shape, device);
         TENSORD_CHECK(nest.ok(), op->origin + ": " + std::string(nest.status().message()));
         state.nest = *std::move(nest);
+        for (BufferId id : state.accesses.reads) users_[id].all.insert(i);
+        for (BufferId id : state.accesses.writes) {
+          users_[id].all.insert(i);
+          users_[id].writers.insert(i);
+        }
+        changed_.push_back(i);
       }
       groups_.push_back(std::move(state));
       group_of_.push_back(i);
     }
+    seen_.assign(groups_.size(), 0);
   }
 
   FusionResult Run() {
@@ -62,70 +84,112 @@ class Fuser {
     Nest nest;
     Accesses accesses;
     std::set<int> predecessors;  // operations (not groups), outside this group
+    int latest = -1;             // operation of this group and of all that must run before it
+  };
+
+  // Groups that touch a buffer; a group's number is that of its first operation.
+  struct Users {
+    std::set<int> all, writers;
+    std::set<int> wide;  // those of `all` whose operations are far apart
   };
 
   // Tries all candidates once, best first; true when something was fused.
   bool Round() {
     std::vector<Candidate> candidates = Candidates();
-    bool fused = false;
+    changed_.clear();
     std::set<int> touched;
     for (const Candidate& c : candidates) {
       if (groups_[c.a].dead || groups_[c.b].dead) continue;
       // Scores of groups that changed in this round are stale; they come again in the next.
       if (touched.count(c.a) != 0 || touched.count(c.b) != 0) continue;
-      if (rejected_.count({c.a, c.b}) != 0) continue;
       const absl::Status status = TryFuse(c.a, c.b);
       if (status.ok()) {
         touched.insert(c.a);
-        fused = true;
-        // A group that grew, and pairs that something lay between, deserve another try.
-        std::erase_if(rejected_, [&](const auto& pair) {
-          return pair.first == c.a || pair.second == c.a || pair.first == c.b || pair.second == c.b;
-        });
       } else {
-        rejected_.insert({c.a, c.b});
         notes_.push_back(absl::StrCat(OriginOf(c.a), " + ", OriginOf(c.b), ": ", status.message(),
                                       " (", c.saved, " bytes)"));
       }
     }
-    return fused;
+    changed_.assign(touched.begin(), touched.end());
+    return !changed_.empty();
   }
 
-  std::vector<Candidate> Candidates() const {
-    std::map<BufferId, std::vector<int>> users;
-    for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
+  // Pairs of groups that share memory, of which one has changed: the others were rejected before.
+  std::vector<Candidate> Candidates() {
+    std::set<std::pair<int, int>> pairs;
+    for (int g : changed_) {
       const State& state = groups_[g];
-      if (state.dead || state.is_extern) continue;
-      std::set<BufferId> all = state.accesses.reads;
-      all.insert(state.accesses.writes.begin(), state.accesses.writes.end());
-      for (BufferId id : all) users[id].push_back(g);
-    }
-    std::map<std::pair<int, int>, int64_t> saved;
-    for (const auto& [id, groups] : users) {
-      const int64_t bytes = BufferBytes(program_.buffers[id]);
-      std::vector<bool> writes;
-      for (int g : groups) writes.push_back(groups_[g].accesses.writes.count(id) != 0);
-      for (size_t i = 0; i < groups.size(); ++i) {
-        for (size_t j = i + 1; j < groups.size(); ++j) {
-          const int a = groups[i], b = groups[j];
-          const bool flows = writes[i] || writes[j];
-          const bool near = groups_[b].ops.front() - groups_[a].ops.back() <= kMostDistance;
-          if (!flows && (bytes < kSmallBytes || !near)) continue;
-          saved[{a, b}] += flows ? 2 * bytes + 1 : bytes;
-        }
+      const auto add = [&](int other) {
+        if (other != g) pairs.insert(std::minmax(g, other));
+      };
+      for (BufferId id : state.accesses.writes) {
+        Nearest(users_[id].all, g, add);
+        if (state.accesses.reads.count(id) == 0) NearReaders(id, g, add);
+      }
+      for (BufferId id : state.accesses.reads) {
+        Nearest(users_[id].writers, g, add);
+        NearReaders(id, g, add);
       }
     }
+    pairs_ += static_cast<int64_t>(pairs.size());
     std::vector<Candidate> candidates;
-    for (const auto& [pair, bytes] : saved) {
-      candidates.push_back({bytes,
-                            groups_[pair.second].ops.front() - groups_[pair.first].ops.front(),
-                            pair.first, pair.second});
+    for (const auto& [a, b] : pairs) {
+      const int64_t saved = SavedBytes(groups_[a], groups_[b]);
+      if (saved == 0) continue;
+      candidates.push_back({saved, b - a, a, b});
     }
     std::stable_sort(candidates.begin(), candidates.end(),
                      [](const Candidate& x, const Candidate& y) {
                        return x.saved != y.saved ? x.saved > y.saved : x.distance < y.distance;
                      });
     return candidates;
+  }
+
+  // The nearest groups of a set on either side of `g`.
+  template <typename Add>
+  void Nearest(const std::set<int>& groups, int g, const Add& add) const {
+    auto it = groups.lower_bound(g);
+    size_t left = kMostPartners;
+    for (auto down = it; down != groups.begin() && left > 0; --left) add(*--down);
+    left = kMostPartners;
+    for (; it != groups.end() && left > 0; ++it, --left) add(*it);
+  }
+
+  // Groups that touch a buffer that is worth it, and may be near enough to share reading it.
+  template <typename Add>
+  void NearReaders(BufferId id, int g, const Add& add) const {
+    if (BufferBytes(program_.buffers[id]) < kSmallBytes) return;
+    const std::set<int>& all = users_[id].all;
+    const int reach = groups_[g].ops.back() + kMostDistance;
+    auto it = all.lower_bound(g);
+    for (auto down = it; down != all.begin();) {
+      if (*--down < g - kMostDistance - kWideSpan) break;
+      add(*down);
+    }
+    for (; it != all.end() && *it <= reach; ++it) add(*it);
+    for (int wide : users_[id].wide) add(wide);
+  }
+
+  // What is not read or not written when the two are one; a is before b.
+  int64_t SavedBytes(const State& a, const State& b) const {
+    const bool near = b.ops.front() - a.ops.back() <= kMostDistance;
+    int64_t saved = 0;
+    const auto add = [&](BufferId id, bool flows) {
+      const int64_t bytes = BufferBytes(program_.buffers[id]);
+      if (flows || (bytes >= kSmallBytes && near)) saved += flows ? 2 * bytes + 1 : bytes;
+    };
+    for (BufferId id : a.accesses.writes) {
+      if (b.accesses.writes.count(id) != 0 || b.accesses.reads.count(id) != 0) add(id, true);
+    }
+    for (BufferId id : a.accesses.reads) {
+      if (a.accesses.writes.count(id) != 0) continue;
+      if (b.accesses.writes.count(id) != 0) {
+        add(id, true);
+      } else if (b.accesses.reads.count(id) != 0) {
+        add(id, false);
+      }
+    }
+    return saved;
   }
 
   absl::Status TryFuse(int a, int b) {
@@ -139,43 +203,101 @@ class Fuser {
     std::vector<int> ops = x.ops;
     ops.insert(ops.end(), y.ops.begin(), y.ops.end());
     std::sort(ops.begin(), ops.end());
-    auto nest = BuildNest(program_, ops, *shape, device_);
+    auto nest = BuildNest(program_, index_, ops, *shape, device_);
     if (!nest.ok()) return nest.status();
+    const size_t touched = TouchedByBoth(x.accesses, y.accesses) - nest->local.size();
+    if (touched > device_.most_words - kWordsOfSizes) {
+      return absl::FailedPreconditionError("the kernel would get too many arguments");
+    }
+    Replace(b, a);
     x.ops = std::move(ops);
     x.shape = *shape;
     x.nest = *std::move(nest);
     x.accesses.reads.insert(y.accesses.reads.begin(), y.accesses.reads.end());
     x.accesses.writes.insert(y.accesses.writes.begin(), y.accesses.writes.end());
     x.predecessors.insert(y.predecessors.begin(), y.predecessors.end());
+    x.latest = std::max(x.latest, y.latest);
     for (int op : y.ops) group_of_[op] = a;
     for (int op : x.ops) x.predecessors.erase(op);
     y = State{.dead = true};
+    if (x.ops.back() - x.ops.front() > kWideSpan) {
+      for (BufferId id : x.accesses.reads) users_[id].wide.insert(a);
+      for (BufferId id : x.accesses.writes) users_[id].wide.insert(a);
+    }
+    RaiseLatest(a);
     return absl::OkStatus();
   }
 
-  // True when some other group must run after one of the two and before the other.
-  bool WouldCycle(int a, int b) const {
-    std::set<int> seen;
-    std::vector<int> stack;
-    const auto push_predecessors = [&](int g) {
-      for (int op : groups_[g].predecessors) {
-        const int p = group_of_[op];
-        if (p != a && p != b && seen.insert(p).second) stack.push_back(p);
-      }
-    };
-    push_predecessors(a);
-    push_predecessors(b);
-    // Any path out of {a, b} that comes back to it through another group is a cycle.
-    while (!stack.empty()) {
-      const int g = stack.back();
-      stack.pop_back();
-      for (int op : groups_[g].predecessors) {
-        const int p = group_of_[op];
-        if (p == a || p == b) return true;
-        if (seen.insert(p).second) stack.push_back(p);
+  static size_t TouchedByBoth(const Accesses& a, const Accesses& b) {
+    std::set<BufferId> all = a.reads;
+    for (const auto* more : {&a.writes, &b.reads, &b.writes})
+      all.insert(more->begin(), more->end());
+    return all.size();
+  }
+
+  // Who touches buffers, when group `with` takes in group `old`.
+  void Replace(int old, int with) {
+    for (const auto* ids : {&groups_[old].accesses.reads, &groups_[old].accesses.writes}) {
+      for (BufferId id : *ids) {
+        users_[id].all.erase(old);
+        users_[id].all.insert(with);
+        users_[id].wide.erase(old);
       }
     }
-    return false;
+    for (BufferId id : groups_[old].accesses.writes) {
+      users_[id].writers.erase(old);
+      users_[id].writers.insert(with);
+    }
+  }
+
+  // What follows from a group's `latest` for those that run behind it.
+  void RaiseLatest(int changed) {
+    std::vector<int> stack = {changed};
+    while (!stack.empty()) {
+      const State& state = groups_[stack.back()];
+      stack.pop_back();
+      for (int op : state.ops) {
+        for (int next : successors_[op]) {
+          State& behind = groups_[group_of_[next]];
+          if (behind.latest >= state.latest) continue;
+          behind.latest = state.latest;
+          stack.push_back(group_of_[next]);
+        }
+      }
+    }
+  }
+
+  // True when some other group must run after one of the two and before the other.
+  bool WouldCycle(int a, int b) {
+    ++search_;
+    int visits = 0;
+    std::vector<int> stack;
+    // Neither is before a group all of whose predecessors, and theirs, come earlier in the program.
+    const int first = std::min(groups_[a].ops.front(), groups_[b].ops.front());
+    const auto push = [&](int p) {
+      if (groups_[p].latest < first || seen_[p] == search_) return;
+      seen_[p] = search_;
+      stack.push_back(p);
+    };
+    for (int g : {a, b}) {
+      for (int op : groups_[g].predecessors) {
+        if (const int p = group_of_[op]; p != a && p != b) push(p);
+      }
+    }
+    // Any path out of {a, b} that comes back to it through another group is a cycle.
+    bool found = false;
+    while (!stack.empty() && !found) {
+      const int g = stack.back();
+      stack.pop_back();
+      found = ++visits > kMostVisits;
+      for (int op : groups_[g].predecessors) {
+        const int p = group_of_[op];
+        found |= p == a || p == b;
+        push(p);
+      }
+    }
+    visits_ += visits;
+    return found;
   }
 
   std::string OriginOf(int g) const {
@@ -214,23 +336,30 @@ class Fuser {
     for (const State& state : groups_) alive += state.dead ? 0 : 1;
     TENSORD_CHECK(result.groups.size() == alive, "fusion made a cycle");
     result.notes = std::move(notes_);
+    result.pairs = pairs_;
+    result.visits = visits_;
     return result;
   }
 
   const Program& program_;
+  const AccessIndex& index_;
   const DeviceTraits& device_;
-  std::vector<std::set<int>> op_predecessors_;
-  std::vector<Accesses> accesses_;
+  std::vector<std::vector<int>> successors_;  // by operation
   std::vector<State> groups_;
   std::vector<int> group_of_;
-  std::set<std::pair<int, int>> rejected_;
+  std::vector<Users> users_;  // by buffer
+  std::vector<int> changed_;  // groups, in the last round
+  std::vector<int> seen_;     // by group: the last search that came by
+  int search_ = 0;
+  int64_t pairs_ = 0, visits_ = 0;
   std::vector<std::string> notes_;
 };
 
 }  // namespace
 
-FusionResult Fuse(const Program& program, const DeviceTraits& device) {
-  return Fuser(program, device).Run();
+FusionResult Fuse(const Program& program, const AccessIndex& accesses,
+                  const std::vector<std::set<int>>& predecessors, const DeviceTraits& device) {
+  return Fuser(program, accesses, predecessors, device).Run();
 }
 
 }  // namespace tensord::compiler

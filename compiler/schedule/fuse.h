@@ -2,6 +2,8 @@
 #ifndef TENSORD_COMPILER_SCHEDULE_FUSE_H_
 #define TENSORD_COMPILER_SCHEDULE_FUSE_H_
 
+#include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,11 +22,15 @@ struct Group {
 struct FusionResult {
   std::vector<Group> groups;       // in an order that respects every dependence
   std::vector<std::string> notes;  // why pairs that share memory were not fused
+  int64_t pairs = 0;               // that were looked at
+  int64_t visits = 0;              // of groups, in search of one that lies between two
 };
 
 // Greedy: of all pairs of groups that share memory, the one that saves most bytes is fused first,
-// until none is left that may be fused.
-FusionResult Fuse(const Program& program, const DeviceTraits& device);
+// until none is left that may be fused. Time is linear in the operations: a group holds few of them
+// and tries few others. `predecessors`: of the program's operations.
+FusionResult Fuse(const Program& program, const AccessIndex& accesses,
+                  const std::vector<std::set<int>>& predecessors, const DeviceTraits& device);
 
 }  // namespace tensord::compiler
 

@@ -55,8 +55,9 @@ struct Access {
   int member;
   Expr index;
   bool is_store;
-  bool is_result;  // of a reduction
-  bool is_plain;   // a store in kAssign mode
+  bool is_result;     // of a reduction
+  bool is_plain;      // a store in kAssign mode
+  StoreBox box = {};  // of a store into a buffer that has others
 };
 
 std::map<BufferId, std::vector<Access>> CollectAccesses(const Nest& nest) {
@@ -101,12 +102,12 @@ absl::Status CheckColumnStatement(const NestMember& x, const Access& a, const Ne
 }
 
 // Legality of every pair of accesses to one buffer, and what it asks of positions.
-absl::Status CheckPair(const Program& program, const Nest& nest, BufferId buffer, const Access& a,
-                       const Access& b, std::vector<Constraint>* constraints) {
+absl::Status CheckPair(const Nest& nest, const Access& a, const Access& b,
+                       std::vector<Constraint>* constraints) {
   if (!a.is_store && !b.is_store) return absl::OkStatus();
   const NestMember &x = nest.members[a.member], &y = nest.members[b.member];
   if (a.is_store && b.is_store) {
-    if (StoresAreDisjoint(program.buffers[buffer], a.index, b.index)) return absl::OkStatus();
+    if (AreDisjoint(a.box, b.box)) return absl::OkStatus();
     return Reject("both write one buffer");
   }
   if (x.has_outer != y.has_outer) return CheckColumnStatement(x, a, y, b, constraints);
@@ -134,6 +135,26 @@ absl::Status CheckPair(const Program& program, const Nest& nest, BufferId buffer
     return Reject("overwrites what is read");
   if (!(a.index == b.index)) return Reject("overwrites another element than was read");
   constraints->push_back({a.member, b.member, 0});
+  return absl::OkStatus();
+}
+
+// The same for all accesses of one buffer.
+absl::Status CheckAccesses(const Nest& nest, const BufferInfo& buffer,
+                           std::vector<Access>* accesses, std::vector<Constraint>* constraints) {
+  const auto stores =
+      std::count_if(accesses->begin(), accesses->end(), [](const Access& a) { return a.is_store; });
+  if (stores == 0) return absl::OkStatus();
+  if (stores > 1) {
+    for (Access& access : *accesses) {
+      if (access.is_store) access.box = StoreBoxOf(buffer, access.index);
+    }
+  }
+  for (const Access& a : *accesses) {
+    for (const Access& b : *accesses) {
+      if (a.member >= b.member) continue;
+      TENSORD_RETURN_IF_ERROR(CheckPair(nest, a, b, constraints));
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -194,31 +215,23 @@ absl::Status CheckWelfordSweep(const Nest& nest) {
 }
 
 // Buffers that no one outside needs.
-void FindLocals(const Program& program, Nest* nest) {
+void FindLocals(const Program& program, const AccessIndex& accesses, Nest* nest) {
   std::set<int> inside;
-  std::set<BufferId> written;
+  std::set<BufferId> written, swept;
   for (const NestMember& member : nest->members) {
     inside.insert(member.op);
-    for (BufferId id : AccessesOf(program.operations[member.op]).writes) written.insert(id);
-  }
-  std::set<BufferId> needed;
-  for (const ProgramOutput& output : program.outputs) {
-    if (output.kind == ProgramOutput::kTensor) needed.insert(output.view.buffer);
-  }
-  for (int i = 0; i < static_cast<int>(program.operations.size()); ++i) {
-    if (inside.count(i) != 0) continue;
-    const Accesses accesses = AccessesOf(program.operations[i]);
-    needed.insert(accesses.reads.begin(), accesses.reads.end());
-    needed.insert(accesses.writes.begin(), accesses.writes.end());
-  }
-  for (const NestMember& member : nest->members) {
+    const Accesses& of = accesses.Of(member.op);
+    written.insert(of.writes.begin(), of.writes.end());
     if (!member.reduces_outer) continue;
     // Results over all rows exist only after the sweep; they stay in memory.
     for (const Reduction& r : member.loops.reductions)
-      needed.insert(r.results.begin(), r.results.end());
+      swept.insert(r.results.begin(), r.results.end());
   }
   for (BufferId id : written) {
-    if (needed.count(id) == 0 && program.buffers[id].kind == BufferKind::kComputed) {
+    const std::vector<int>& users = accesses.Users(id);
+    if (program.buffers[id].kind == BufferKind::kComputed && !accesses.IsOutput(id) &&
+        swept.count(id) == 0 &&
+        std::all_of(users.begin(), users.end(), [&](int op) { return inside.count(op) != 0; })) {
       nest->local.insert(id);
     }
   }
@@ -329,21 +342,17 @@ Nest BlockedNest(const Program& program, int op) {
 
 }  // namespace
 
-absl::StatusOr<Nest> BuildNest(const Program& program, const std::vector<int>& ops,
-                               const GroupShape& shape, const DeviceTraits& device) {
+absl::StatusOr<Nest> BuildNest(const Program& program, const AccessIndex& accesses,
+                               const std::vector<int>& ops, const GroupShape& shape,
+                               const DeviceTraits& device) {
   if (shape.shape == NestShape::kBlocked) return BlockedNest(program, ops[0]);
   Nest nest;
   TENSORD_RETURN_IF_ERROR(AlignLoops(program, ops, shape, device, &nest));
   TENSORD_RETURN_IF_ERROR(CheckMixedSweep(nest, device));
   std::vector<Constraint> constraints;
-  for (const auto& [buffer, accesses] : CollectAccesses(nest)) {
-    for (size_t i = 0; i < accesses.size(); ++i) {
-      for (size_t j = 0; j < accesses.size(); ++j) {
-        if (accesses[i].member >= accesses[j].member) continue;
-        TENSORD_RETURN_IF_ERROR(
-            CheckPair(program, nest, buffer, accesses[i], accesses[j], &constraints));
-      }
-    }
+  auto all_accesses = CollectAccesses(nest);
+  for (auto& [buffer, of_buffer] : all_accesses) {
+    TENSORD_RETURN_IF_ERROR(CheckAccesses(nest, program.buffers[buffer], &of_buffer, &constraints));
   }
   TENSORD_RETURN_IF_ERROR(CheckColumnsRead(nest, constraints));
   TENSORD_RETURN_IF_ERROR(AssignPositions(constraints, &nest));
@@ -351,7 +360,7 @@ absl::StatusOr<Nest> BuildNest(const Program& program, const std::vector<int>& o
   std::stable_sort(
       nest.members.begin(), nest.members.end(),
       [](const NestMember& a, const NestMember& b) { return a.position < b.position; });
-  FindLocals(program, &nest);
+  FindLocals(program, accesses, &nest);
   return nest;
 }
 

@@ -20,6 +20,7 @@
 
 #include "base/status.h"
 #include "compiler/loop_ir/program.h"
+#include "compiler/schedule/access.h"
 #include "compiler/schedule/device.h"
 
 namespace tensord::compiler {
@@ -68,9 +69,10 @@ bool ReducesRows(const LoopOp& op, const DeviceTraits& device = {});
 GroupShape ShapeOf(const LoopOp& op, const DeviceTraits& device);
 
 // Builds the nest of these operations (in program order). The status says why they cannot share
-// one.
-absl::StatusOr<Nest> BuildNest(const Program& program, const std::vector<int>& ops,
-                               const GroupShape& shape, const DeviceTraits& device);
+// one. `accesses`: of the program.
+absl::StatusOr<Nest> BuildNest(const Program& program, const AccessIndex& accesses,
+                               const std::vector<int>& ops, const GroupShape& shape,
+                               const DeviceTraits& device);
 
 // The shape that two groups have together, before anything else is checked.
 absl::StatusOr<GroupShape> CommonShape(const GroupShape& a, const GroupShape& b,

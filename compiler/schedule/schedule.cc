@@ -10,9 +10,6 @@
 namespace tensord::compiler {
 namespace {
 
-// Words of a launch's arguments beside its buffers: the size of a nest and where its blocks end.
-constexpr size_t kWordsOfSizes = 2;
-
 // What counts when a nest looks for a launch.
 struct NestFacts {
   int64_t bytes = 0;
@@ -24,11 +21,12 @@ struct NestFacts {
   int64_t results = 0;  // bytes
 };
 
-NestFacts FactsOf(const Program& program, const Group& group, const DeviceTraits& device) {
+NestFacts FactsOf(const Program& program, const AccessIndex& index, const Group& group,
+                  const DeviceTraits& device) {
   NestFacts facts{.words = kWordsOfSizes};
   std::set<BufferId> touched, written;
   for (int op : group.ops) {
-    const Accesses accesses = AccessesOf(program.operations[op]);
+    const Accesses& accesses = index.Of(op);
     touched.insert(accesses.reads.begin(), accesses.reads.end());
     touched.insert(accesses.writes.begin(), accesses.writes.end());
     written.insert(accesses.writes.begin(), accesses.writes.end());
@@ -48,6 +46,10 @@ NestFacts FactsOf(const Program& program, const Group& group, const DeviceTraits
   }
   return facts;
 }
+
+// So many steps back a nest looks for a launch. It costs time for each, and what would run so far
+// ahead of its place is seldom any use there.
+constexpr int kMostStepsBack = 1024;
 
 // A launch that is being filled.
 struct Launch {
@@ -69,10 +71,11 @@ bool MayTake(const Launch& launch, size_t nests, const NestFacts& nest,
 }  // namespace
 
 Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
-  FusionResult fused = Fuse(program, device);
+  const AccessIndex accesses(program);
+  const std::vector<std::set<int>> predecessors = Predecessors(program, accesses);
+  FusionResult fused = Fuse(program, accesses, predecessors, device);
   Schedule schedule;
   schedule.notes = std::move(fused.notes);
-  const std::vector<std::set<int>> predecessors = Predecessors(program);
   std::map<int, int> step_of;  // operation -> step
   // A kernel may take a nest when everything that the nest needs has run in earlier steps, and when
   // what runs early leaves no more in memory than it may. The first such kernel that has room takes
@@ -89,10 +92,10 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
     int step = -1;
     NestFacts facts;
     if (!group.is_extern) {
-      facts = FactsOf(program, group, device);
+      facts = FactsOf(program, accesses, group, device);
       int first = static_cast<int>(schedule.steps.size());
-      while (first > after + 1 && ahead[first - 1] <= device.most_bytes_ahead - facts.results)
-        --first;
+      const int least = std::max(after + 1, first - kMostStepsBack);
+      while (first > least && ahead[first - 1] <= device.most_bytes_ahead - facts.results) --first;
       for (int s = first; s < static_cast<int>(schedule.steps.size()) && step < 0; ++s) {
         const auto* kernel = std::get_if<Kernel>(&schedule.steps[s].work);
         if (kernel != nullptr && MayTake(launches[s], kernel->nests.size(), facts, device))
