@@ -27,7 +27,7 @@ Readers::Readers(const Graph& graph) : graph_(graph) {
   const auto reads = [&](int reader) {
     return [this, reader](const ArgumentValue& arg) {
       std::vector<int>& of = readers_[{arg.value, arg.output}];
-      if (of.empty() || of.front() != reader) of.insert(of.begin(), reader);
+      if (of.empty() || of.back() != reader) of.push_back(reader);
     };
   };
   const int nodes = static_cast<int>(graph.nodes.size());
@@ -35,6 +35,7 @@ Readers::Readers(const Graph& graph) : graph_(graph) {
   for (int i = nodes - 1; i >= 0; --i) {
     if (Runs(i)) ForEachValue(graph.nodes[i].args, reads(i));
   }
+  for (auto& [value, of] : readers_) std::reverse(of.begin(), of.end());
 }
 
 bool Readers::Runs(int node) const {

@@ -76,7 +76,18 @@ class Finder {
  public:
   Finder(const Program& program, const Schedule& schedule, const std::vector<Lifetime>& lifetimes,
          const std::vector<bool>& may_share)
-      : program_(program), schedule_(schedule), lifetimes_(lifetimes), may_share_(may_share) {}
+      : program_(program),
+        schedule_(schedule),
+        lifetimes_(lifetimes),
+        may_share_(may_share),
+        beginning_(schedule.steps.size()),
+        ending_(schedule.steps.size()) {
+    for (BufferId id = 0; id < static_cast<BufferId>(program.buffers.size()); ++id) {
+      if (lifetimes[id].first < 0) continue;
+      beginning_[lifetimes[id].first].push_back(id);
+      ending_[lifetimes[id].last].push_back(id);
+    }
+  }
 
   std::map<BufferId, BufferId> Run() {
     for (int step = 0; step < static_cast<int>(schedule_.steps.size()); ++step) {
@@ -104,12 +115,11 @@ class Finder {
   }
 
   void InKernel(int step, const Nest& nest) {
-    const int buffers = static_cast<int>(program_.buffers.size());
-    for (BufferId result = 0; result < buffers; ++result) {
+    for (BufferId result : beginning_[step]) {
       if (!Begins(result, step)) continue;
       const auto written = OnlyStore(nest, result);
       if (!written) continue;
-      for (BufferId operand = 0; operand < buffers; ++operand) {
+      for (BufferId operand : ending_[step]) {
         if (operand != result && IsFreeAt(operand, step) &&
             OneLayout(program_.buffers[result], program_.buffers[operand]) &&
             !Writes(nest, operand) && ReadsOnlyThere(nest, operand, *written)) {
@@ -142,6 +152,7 @@ class Finder {
   const Schedule& schedule_;
   const std::vector<Lifetime>& lifetimes_;
   const std::vector<bool>& may_share_;
+  std::vector<std::vector<BufferId>> beginning_, ending_;  // by step: whose lives do so
   std::map<BufferId, BufferId> shared_;
   std::set<BufferId> taken_;
 };

@@ -9,6 +9,8 @@
 
 #include "base/check.h"
 #include "compiler/memory/in_place.h"
+#include "compiler/memory/life_index.h"
+#include "compiler/memory/range_maximum.h"
 #include "compiler/memory/region.h"
 #include "compiler/memory/segments.h"
 
@@ -62,9 +64,12 @@ std::vector<int64_t> OtherBytes(const Program& program, const MemoryRules& rules
                                 const std::vector<std::set<BufferId>>& written,
                                 const MemoryPlan& plan) {
   const int steps = static_cast<int>(written.size());
-  std::vector<int64_t> bytes(steps);
+  std::vector<int64_t> bytes(steps + 1);  // changes, until they are summed up
   const auto add = [&](BufferId id, int first, int last) {
-    AddDuring({first, last}, HintedBytes(program.buffers[id]), &bytes);
+    if (last < first) return;
+    const int64_t size = HintedBytes(program.buffers[id]);
+    bytes[first] += size;
+    bytes[last + 1] -= size;
   };
   std::set<BufferId> changed;
   for (const std::set<BufferId>& buffers : written) changed.insert(buffers.begin(), buffers.end());
@@ -88,6 +93,8 @@ std::vector<int64_t> OtherBytes(const Program& program, const MemoryRules& rules
         break;
     }
   }
+  std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
+  bytes.pop_back();
   return bytes;
 }
 
@@ -131,6 +138,7 @@ class Workspace {
     const auto alone = alone_.find(id);
     if (alone == alone_.end()) return AddTo(HomeOf(life), life, bytes);
     AddDuring(life, bytes, &others_);
+    most_others_.reset();
     return AddTo(alone->second, life, bytes);
   }
 
@@ -191,7 +199,7 @@ class Workspace {
 
   // The most that is taken at a time, but for the common part.
   int64_t Peak() const {
-    int64_t peak = *std::max_element(others_.begin(), others_.end());
+    int64_t peak = MostOthers().Largest(0, others_.size());
     for (size_t i = 0; i <= cuts_.size(); ++i) {
       const Region& block = blocks_[i];
       if (block.end() > 0) peak = std::max(peak, MostDuring(block.life(), block.end()));
@@ -200,12 +208,18 @@ class Workspace {
   }
 
   int64_t MostDuring(const Lifetime& life, int64_t block) const {
-    return block + *std::max_element(others_.begin() + life.first, others_.begin() + life.last + 1);
+    return block + MostOthers().Largest(life.first, life.last + 1);
+  }
+
+  const RangeMaximum& MostOthers() const {
+    if (!most_others_) most_others_.emplace(others_);
+    return *most_others_;
   }
 
   std::vector<int> cuts_;
-  std::vector<int64_t> others_;    // with the blocks of single buffers
-  std::map<BufferId, int> alone_;  // which block
+  std::vector<int64_t> others_;                      // with the blocks of single buffers
+  mutable std::optional<RangeMaximum> most_others_;  // of those, once they are asked for
+  std::map<BufferId, int> alone_;                    // which block
   Region common_;
   std::vector<Region> blocks_;
 };
@@ -217,16 +231,18 @@ Workspace DivideCall(const Program& program, const std::vector<Lifetime>& lifeti
   const Lifetime whole{0, static_cast<int>(others.size()) - 1};
   std::vector<Tenant> tenants;
   std::vector<BufferId> owners;  // of the tenants; -1: scratch
+  int64_t symbolic = 0;          // bytes, as far as hints tell
   const auto add = [&](BufferId id, const Lifetime& life, const Expr& bytes) {
     if (bytes.IsConstant()) {
       tenants.push_back({life, sym::Hint(bytes)});
       owners.push_back(id);
     } else {  // in the common part, whatever the segments
-      AddDuring(whole, sym::Hint(bytes), &others);
+      symbolic += sym::Hint(bytes);
     }
   };
   for (BufferId id : ids) add(id, lifetimes[id], AlignedBytes(program.buffers[id]));
   for (const Scratch& s : scratch) add(-1, {s.step, s.step}, s.bytes);
+  AddDuring(whole, symbolic, &others);
   Segments segments = FindSegments(tenants, others);
   std::vector<BufferId> alone;  // buffers all: scratch is of a single step
   for (size_t tenant : segments.alone) alone.push_back(owners[tenant]);
@@ -302,6 +318,20 @@ void ListBlocks(const std::vector<Region>& blocks, MemoryPlan* plan) {
   }
 }
 
+// Per buffer: the one whose place it has, through any number of results in their operands' places;
+// itself where that is none.
+std::vector<BufferId> HomesOf(size_t buffers, const std::map<BufferId, BufferId>& shared) {
+  std::vector<BufferId> homes(buffers);
+  std::iota(homes.begin(), homes.end(), 0);
+  for (const auto& [result, operand] : shared) homes[result] = operand;
+  for (const auto& [result, operand] : shared) {
+    BufferId home = operand;
+    while (homes[home] != home) home = homes[home];
+    for (BufferId id = result; id != home;) id = std::exchange(homes[id], home);
+  }
+  return homes;
+}
+
 Expr CountersBytes(const std::vector<KernelSource>& kernels) {
   Expr counters(0);
   for (const KernelSource& kernel : kernels) counters = sym::Max(counters, kernel.counters);
@@ -333,18 +363,16 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
   std::vector<bool> may_share(count, false);
   for (BufferId id : in_workspace) may_share[id] = true;
   const auto shared = FindInPlace(program, schedule, lifetimes, may_share);
-  const auto home_of = [&shared](BufferId id) {
-    for (auto it = shared.find(id); it != shared.end(); it = shared.find(id)) id = it->second;
-    return id;
-  };
+  const std::vector<BufferId> home = HomesOf(count, shared);
   for (const auto& [result, operand] : shared) {
-    Lifetime& home = lifetimes[home_of(operand)];
-    home.last = std::max(home.last, lifetimes[result].last);
+    Lifetime& life = lifetimes[home[operand]];
+    life.last = std::max(life.last, lifetimes[result].last);
   }
   std::erase_if(in_workspace, [&](BufferId id) { return shared.count(id) != 0; });
-  std::stable_sort(in_workspace.begin(), in_workspace.end(), [&](BufferId a, BufferId b) {
-    return HintedBytes(program.buffers[a]) > HintedBytes(program.buffers[b]);
-  });
+  std::vector<int64_t> bytes(count);
+  for (BufferId id : in_workspace) bytes[id] = HintedBytes(program.buffers[id]);
+  std::stable_sort(in_workspace.begin(), in_workspace.end(),
+                   [&](BufferId a, BufferId b) { return bytes[a] > bytes[b]; });
   const std::vector<Scratch> scratch = ScratchOf(kernels);
   Workspace workspace({}, {}, {});
   if (rules.segments) {
@@ -357,7 +385,7 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
   plan.counters_bytes = CountersBytes(kernels);
   plan.workspace_bytes += plan.counters_bytes;
   ListBlocks(workspace.blocks(), &plan);
-  for (const auto& [result, operand] : shared) plan.places[result] = plan.places[home_of(operand)];
+  for (const auto& [result, operand] : shared) plan.places[result] = plan.places[home[operand]];
   return plan;
 }
 
@@ -369,13 +397,23 @@ void VerifyMemory(const Program& program, const Schedule& schedule,
     bool scratch;
   };
   std::vector<Tenancy> tenancies;
+  LifeIndex lives;
   const auto add = [&](const Lifetime& life, const Place& place, const Expr& bytes, bool scratch) {
     const int64_t begin = sym::Hint(place.offset), end = begin + sym::Hint(bytes);
     const bool common = place.block < 0;
     const int64_t at = common ? 0 : sym::Hint(plan.blocks[place.block].offset);
     const int64_t most = common ? sym::Hint(plan.workspace_bytes) : plan.blocks[place.block].bytes;
     TENSORD_CHECK(begin % kAlignment == 0 && end <= most, "a place outside its memory");
-    tenancies.push_back({life, at + begin, at + end, scratch});
+    const Tenancy a{life, at + begin, at + end, scratch};
+    lives.ForEachMeeting(life, [&](int other) {
+      const Tenancy& b = tenancies[other];
+      if (a.end <= b.begin || b.end <= a.begin) return;
+      TENSORD_CHECK(!a.scratch && !b.scratch && a.begin == b.begin &&
+                        (a.life.last == b.life.first || b.life.last == a.life.first),
+                    "two that live at the same time share memory");
+    });
+    lives.Add(life, static_cast<int>(tenancies.size()));
+    tenancies.push_back(a);
   };
   const std::vector<Lifetime> lifetimes =
       LifetimesOf(program, TouchedBuffers(program, schedule, kernels));
@@ -386,15 +424,6 @@ void VerifyMemory(const Program& program, const Schedule& schedule,
   for (const Scratch& s : ScratchOf(kernels)) {
     TENSORD_CHECK(plan.scratch[s.step].kind == Place::kWorkspace, "scratch without a place");
     add({s.step, s.step}, plan.scratch[s.step], s.bytes, true);
-  }
-  for (size_t i = 0; i < tenancies.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      const Tenancy &a = tenancies[i], &b = tenancies[j];
-      if (!a.life.Meets(b.life) || a.end <= b.begin || b.end <= a.begin) continue;
-      TENSORD_CHECK(!a.scratch && !b.scratch && a.begin == b.begin &&
-                        (a.life.last == b.life.first || b.life.last == a.life.first),
-                    "two that live at the same time share memory");
-    }
   }
 }
 

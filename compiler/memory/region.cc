@@ -1,6 +1,7 @@
 #include "compiler/memory/region.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace tensord::compiler {
 namespace {
@@ -49,9 +50,8 @@ bool Fits(const Expr& size, const Expr& room) {
 
 int64_t Region::FindOffset(const Lifetime& life, int64_t bytes) const {
   std::vector<std::pair<int64_t, int64_t>> busy;  // meanwhile, by offset
-  for (const Tenancy& other : tenancies_) {
-    if (other.life.Meets(life)) busy.emplace_back(other.begin, other.end);
-  }
+  lives_.ForEachMeeting(
+      life, [&](int other) { busy.emplace_back(tenancies_[other].begin, tenancies_[other].end); });
   std::sort(busy.begin(), busy.end());
   int64_t offset = 0;
   for (const auto& [begin, end] : busy) {
@@ -64,7 +64,8 @@ int64_t Region::FindOffset(const Lifetime& life, int64_t bytes) const {
 int64_t Region::Add(const Lifetime& life, int64_t bytes) {
   const int64_t offset = FindOffset(life, bytes);
   life_ = tenancies_.empty() ? life : life_.With(life);
-  tenancies_.push_back({life, offset, offset + bytes});
+  lives_.Add(life, static_cast<int>(tenancies_.size()));
+  tenancies_.push_back({offset, offset + bytes});
   end_ = std::max(end_, offset + bytes);
   return offset;
 }
@@ -74,17 +75,19 @@ int64_t Region::Growth(const Lifetime& life, int64_t bytes) const {
 }
 
 bool Slots::Slot::IsFree(const Lifetime& life) const {
-  return std::none_of(tenants.begin(), tenants.end(),
-                      [&](const Lifetime& other) { return other.Meets(life); });
+  const auto next = tenants.upper_bound(life.last);  // begins behind it
+  return next == tenants.begin() || std::prev(next)->second < life.first;
 }
 
 Expr Slots::Add(const Lifetime& life, const Expr& size) {
-  for (Slot& slot : slots_) {
-    if (!(slot.size == size) || !slot.IsFree(life)) continue;
-    slot.tenants.push_back(life);
-    return slot.offset;
+  std::vector<size_t>& candidates = of_size_[size];
+  for (size_t i : candidates) {
+    if (!slots_[i].IsFree(life)) continue;
+    slots_[i].tenants.emplace(life.first, life.last);
+    return slots_[i].offset;
   }
-  slots_.push_back({size, end_, {life}});
+  candidates.push_back(slots_.size());
+  slots_.push_back({size, end_, {{life.first, life.last}}});
   end_ += size;
   return slots_.back().offset;
 }
@@ -92,7 +95,7 @@ Expr Slots::Add(const Lifetime& life, const Expr& size) {
 std::optional<Expr> Slots::AddInside(const Lifetime& life, const Expr& size) {
   for (Slot& slot : slots_) {
     if (!slot.IsFree(life) || !Fits(size, slot.size)) continue;
-    slot.tenants.push_back(life);
+    slot.tenants.emplace(life.first, life.last);
     return slot.offset;
   }
   return std::nullopt;

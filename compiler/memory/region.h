@@ -3,10 +3,12 @@
 #define TENSORD_COMPILER_MEMORY_REGION_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "compiler/memory/life_index.h"
 #include "compiler/memory/lifetimes.h"
 #include "compiler/sym/expr.h"
 
@@ -25,12 +27,12 @@ class Region {
 
  private:
   struct Tenancy {
-    Lifetime life;
     int64_t begin, end;
   };
   int64_t FindOffset(const Lifetime& life, int64_t bytes) const;
 
   std::vector<Tenancy> tenancies_;
+  LifeIndex lives_;  // of tenancies
   int64_t end_ = 0;
   Lifetime life_;
 };
@@ -48,10 +50,11 @@ class Slots {
  private:
   struct Slot {
     Expr size, offset;
-    std::vector<Lifetime> tenants;
+    std::map<int, int> tenants;  // the first step of each -> its last; they do not meet
     bool IsFree(const Lifetime& life) const;
   };
   std::vector<Slot> slots_;
+  std::map<Expr, std::vector<size_t>> of_size_;  // slots
   Expr end_;
 };
 

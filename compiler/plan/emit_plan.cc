@@ -27,7 +27,12 @@ class PlanEmitter {
         program_(program),
         memory_(memory),
         result_(result),
-        artifact_(*result->mutable_artifact()) {}
+        artifact_(*result->mutable_artifact()) {
+    for (size_t i = 0; i < program_.buffers.size(); ++i) {
+      if (memory_.places[i].kind != Place::kExtern) continue;
+      last_used_[memory_.last_use[i]].push_back(static_cast<BufferId>(i));
+    }
+  }
 
   void Head(const v1::Target& target) {
     artifact_.set_format_version(kArtifactFormat);
@@ -113,11 +118,10 @@ class PlanEmitter {
   }
 
   void FreeAfter(int step) {
-    for (size_t i = 0; i < program_.buffers.size(); ++i) {
-      if (memory_.places[i].kind == Place::kExtern && memory_.last_use[i] == step &&
-          unused_.count(static_cast<BufferId>(i)) == 0) {
-        artifact_.add_steps()->set_free(static_cast<uint32_t>(i));
-      }
+    const auto it = last_used_.find(step);
+    if (it == last_used_.end()) return;
+    for (BufferId id : it->second) {
+      if (unused_.count(id) == 0) artifact_.add_steps()->set_free(static_cast<uint32_t>(id));
     }
   }
 
@@ -287,6 +291,7 @@ class PlanEmitter {
   v1::CompileResult* result_;
   v1::Artifact& artifact_;
   std::map<std::string, int> unit_of_;
+  std::map<int, std::vector<BufferId>> last_used_;  // by step: what library calls have made
   std::set<int> bound_;
   std::set<BufferId> unused_;  // results of operators
   std::map<std::tuple<BufferId, std::vector<Expr>, std::vector<Expr>, Expr>, int> views_;
