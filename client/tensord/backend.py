@@ -14,35 +14,28 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import (
-    absent_gradients,
-    cuda_graph_plan,
-    cuda_graph_split,
-    cuda_graphs,
-    devices,
-    effects,
-    fallback,
-    garbage,
-    graph_passes,
-    options,
-    partition,
-    random_ops,
-    rpc,
-    target,
-    torch_compat,
-)
-from . import export as exporter
-from .compiled import CompiledGraph, eager
+from . import fallback, options, passes, torch_compat
+from .bridge.compiled_graph import CompiledGraph, eager
+from .capture import absent_gradients, garbage_collection, partition
 from .counters import STATS
+from .cuda_graphs import graphed_program
+from .cuda_graphs import plan as cuda_graph_plan
+from .cuda_graphs import split as cuda_graph_split
 from .errors import TensordError
+from .passes.joint import counter_based_random
+from .passes.partitioned import move_constants_to_device
+from .passes.partitioned import unlift_effect_tokens as effects
 from .v1 import service_pb2
+from .wire import export as exporter
+from .wire import rpc, target
 
 log = logging.getLogger("tensord")
 
 _PRIMAL = re.compile(r"primals_(\d+)$")
 
 
-garbage.watch_dynamo()  # the package is imported when torch.compile is called: before any capture
+# The package is imported when torch.compile is called: before any capture.
+garbage_collection.watch_dynamo()
 
 
 def compile_fx(
@@ -66,12 +59,12 @@ _parse = options.parse
 def _compile(
     module: fx.GraphModule, example_inputs: Sequence[Any], chosen: options.Options
 ) -> Callable[..., Any]:
-    garbage.watch_dynamo()
+    garbage_collection.watch_dynamo()
     start = time.perf_counter()
     exporting = STATS.seconds("export_seconds")
-    before = graph_passes.Before()
+    before = passes.Before()
     try:
-        with garbage.waits():
+        with garbage_collection.waits():
             greeting = rpc.client().hello()
             off = options.switched_off(chosen)
             before = _improve(module, off)
@@ -87,16 +80,16 @@ def _compile(
         STATS.add_seconds("capture_seconds", time.perf_counter() - start - exported)
 
 
-def _improve(module: fx.GraphModule, off: Container[str]) -> graph_passes.Before:
+def _improve(module: fx.GraphModule, off: Container[str]) -> passes.Before:
     """The passes before autograd, in place; where one fails the graph is as it was.
 
     The way back to the graph before them.
     """
     try:
-        return graph_passes.run(module, off)
+        return passes.run(module, off)
     except Exception as error:
         fallback.note(error, "a pass over the captured graph", "is left out")
-        return graph_passes.Before()
+        return passes.Before()
 
 
 def _is_for_dynamo(error: Exception) -> bool:
@@ -145,7 +138,7 @@ def _autograd(chosen: options.Options, greeting: Any, off: Container[str]) -> Ca
 def decompositions(operators: tuple[str, ...]) -> dict[Any, Callable[..., Any]]:
     """What AOTAutograd should decompose, given the operators that the daemon lowers itself."""
     known = {name.removesuffix(".default") for name in operators}
-    keep = known | random_ops.REWRITTEN | torch_compat.KEEP_WHOLE
+    keep = known | counter_based_random.REWRITTEN | torch_compat.KEEP_WHOLE
     return {
         op: function
         for op, function in torch_compat.core_decompositions().items()
@@ -163,9 +156,9 @@ def _compile_graph(
     STATS.add("graphs")
     try:
         if label == "inference":
-            random_ops.rewrite(module)
+            counter_based_random.rewrite(module)
         effects.unthread(module)
-        devices.move_constants(module, exporter.MAX_CONSTANT_BYTES)
+        move_constants_to_device.move_constants(module, exporter.MAX_CONSTANT_BYTES)
         static = _static_inputs(module, fixed, label)
         with STATS.timed("export_seconds"):
             exported = exporter.export(module, static)
@@ -228,7 +221,7 @@ def _send_parts(
     label: str,
 ) -> Callable[[list[Any]], Any]:
     """Asks for the programs of all parts, which are compiled side by side."""
-    cuda_graphs.refuse(plan.obstacle)
+    graphed_program.refuse(plan.obstacle)
     STATS.add("cuda_graph_cuts")
     runs = []
     for number, (part, one) in enumerate(zip(cut.parts, exported, strict=True)):

@@ -12,7 +12,7 @@ import pytest
 import tensord
 import torch
 import torch.nn.functional as F
-from tensord import absent_gradients
+from tensord.capture import absent_gradients
 from tensord.fallback import TensordWarning
 from torch import Tensor
 

@@ -16,8 +16,9 @@ import tensord
 import torch
 import torch.nn.functional as F
 from compare import check_relative, wide
-from tensord import partition, torch_compat
-from tensord.graph_passes import channels_last
+from tensord import torch_compat
+from tensord.capture import partition
+from tensord.passes.joint import channels_last
 from torch import Tensor, fx, nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func

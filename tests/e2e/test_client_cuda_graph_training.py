@@ -12,7 +12,9 @@ import pytest
 import tensord
 import torch
 from fake_graphs import FakeDevice
-from tensord import backend, cuda_graph_arena, cuda_graph_plan, cuda_graphs, target
+from tensord import backend
+from tensord.cuda_graphs import arena, graphed_program, plan
+from tensord.wire import target
 from torch import nn
 
 pytestmark = pytest.mark.usefixtures("tensord_daemon")
@@ -36,8 +38,8 @@ def devices(monkeypatch: pytest.MonkeyPatch) -> list[FakeDevice]:
 
     monkeypatch.setattr(backend.exporter, "export", on_cuda)
     monkeypatch.setattr(backend.target, "detect", lambda index: detect(None))
-    monkeypatch.setattr(cuda_graph_plan, "obstacle", lambda node: "")
-    monkeypatch.setattr(cuda_graphs, "CudaDevice", device)
+    monkeypatch.setattr(plan, "obstacle", lambda node: "")
+    monkeypatch.setattr(graphed_program, "CudaDevice", device)
     tensord.reset_stats()
     return made
 
@@ -112,7 +114,7 @@ def test_loops(
 ) -> None:
     """more: captures where backward takes over what forward saved, until it is known that it had
     better not."""
-    monkeypatch.setattr(cuda_graph_arena, "LEAST_BYTES", 1 if shared else 1 << 40)
+    monkeypatch.setattr(arena, "LEAST_BYTES", 1 if shared else 1 << 40)
     captures += more if shared else 0
     sharing = 1 if shared and step is not _two_then_two else 0
     data = torch.randn(40, 16, 12)

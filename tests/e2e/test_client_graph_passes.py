@@ -18,9 +18,9 @@ import tensord
 import torch
 import torch.nn.functional as F
 import torch.utils.checkpoint
-from tensord import backend, graph_passes
+from tensord import backend, passes
 from tensord.fallback import TensordWarning
-from tensord.graph_passes import attention, calls, grouped_heads, masks
+from tensord.passes.captured import attention, attention_masks, dynamo, grouped_query_attention
 from torch import Tensor, fx
 
 B, H, T, D = 2, 4, 8, 16
@@ -43,8 +43,8 @@ class Passes:
         if self.methods:
             self.counts["methods"] += _operators_as_methods(module.graph)
         self.counts["attention"] += attention.run(module, lambda match, autocast: True)
-        self.counts["masks"] += masks.run(module)
-        self.counts["heads"] += grouped_heads.run(module)
+        self.counts["masks"] += attention_masks.run(module)
+        self.counts["heads"] += grouped_query_attention.run(module)
         module.graph.lint()
         module.recompile()
         self.graphs.append(module)
@@ -53,7 +53,7 @@ class Passes:
     def calls(self) -> list[fx.Node]:
         """All calls of scaled_dot_product_attention."""
         nodes = [node for graph in self.graphs for node in graph.graph.nodes]
-        return [n for n in nodes if calls.name_of(n) == "scaled_dot_product_attention"]
+        return [n for n in nodes if dynamo.name_of(n) == "scaled_dot_product_attention"]
 
 
 def _operators_as_methods(graph: fx.Graph) -> int:
@@ -166,10 +166,10 @@ def _expect_attention(name: str, passes: Passes) -> None:
     assert passes.counts["attention"] == 1
     (call,) = passes.calls()
     causal = name.startswith("causal")
-    assert calls.argument(call, 5, "is_causal") is causal
+    assert dynamo.argument(call, 5, "is_causal") is causal
     if causal or name in ("all seen", "zeros added"):
-        assert calls.argument(call, 3, "attn_mask") is None
-    left = {calls.name_of(n) for n in passes.graphs[0].graph.nodes}
+        assert dynamo.argument(call, 3, "attn_mask") is None
+    left = {dynamo.name_of(n) for n in passes.graphs[0].graph.nodes}
     assert not left & {"matmul", "softmax", "einsum", "arange", "ones", "tril"}, left
 
 
@@ -192,7 +192,7 @@ THREE: dict[str, Callable[..., Tensor]] = {
 def test_three_dimensions(name: str, dtype: torch.dtype) -> None:
     passes = _run(THREE[name], _inputs(dtype, (B * H, T, D)))
     assert passes.counts["attention"] == 1
-    assert calls.sizes_of(passes.calls()[0]) == [B * H, 1, T, D]
+    assert dynamo.sizes_of(passes.calls()[0]) == [B * H, 1, T, D]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -214,7 +214,7 @@ def test_masks_that_are_inputs(kind: str, dtype: torch.dtype) -> None:
 
     passes = _run(function, [*_inputs(dtype), bias])
     assert passes.counts["attention"] == 1
-    assert calls.argument(passes.calls()[0], 3, "attn_mask") is not None
+    assert dynamo.argument(passes.calls()[0], 3, "attn_mask") is not None
 
 
 def test_dropout_becomes_an_argument() -> None:
@@ -356,8 +356,8 @@ def test_masks_of_calls(
 
     passes = _run(function, _inputs(torch.float32), methods)
     (call,) = passes.calls()
-    gone = calls.argument(call, 3, "attn_mask") is None
-    assert (gone, calls.argument(call, 5, "is_causal", False)) == wanted
+    gone = dynamo.argument(call, 3, "attn_mask") is None
+    assert (gone, dynamo.argument(call, 5, "is_causal", False)) == wanted
 
 
 def _item_set(mask: Tensor) -> None:
@@ -419,7 +419,7 @@ def test_grouped_heads(how: str, written: bool) -> None:
     passes = _run(function, [q, *narrow])
     (call,) = passes.calls()
     assert call.kwargs["enable_gqa"] is True
-    assert calls.sizes_of(call.args[1]) == [B, H // 2, T, D]
+    assert dynamo.sizes_of(call.args[1]) == [B, H // 2, T, D]
 
 
 # -- models of transformers ------------------------------------------------------------------------
@@ -440,13 +440,13 @@ def test_models(name: str, implementation: str) -> None:
     ours, eager = compiled(**inputs), model(**inputs)
     torch.testing.assert_close(ours.logits, eager.logits, rtol=1e-4, atol=1e-4)
     found = passes.calls()
-    causal = [c for c in found if calls.argument(c, 5, "is_causal") is True]
+    causal = [c for c in found if dynamo.argument(c, 5, "is_causal") is True]
     total, of_them = MODELS[name]
     assert len(found) == total
     if name == "t5":  # its causal self-attention has a bias as well
         return
     assert len(causal) == of_them
-    assert all(calls.argument(c, 3, "attn_mask") is None for c in found)
+    assert all(dynamo.argument(c, 3, "attn_mask") is None for c in found)
     if name == "llama":
         assert all(c.kwargs.get("enable_gqa") for c in found)
 
@@ -461,12 +461,12 @@ def test_a_pass_that_fails_leaves_the_graph(monkeypatch: pytest.MonkeyPatch) -> 
     def backend(module: fx.GraphModule, inputs: Any) -> Any:
         code, values = module.code, _values(module.graph)
         with pytest.raises(RuntimeError, match="broken"):
-            graph_passes.run(module)
+            passes.run(module)
         module.graph.lint()
         assert (module.code, _values(module.graph)) == (code, values)
         return module.forward
 
-    monkeypatch.setattr(graph_passes, "_on_gpu", lambda module: True)
+    monkeypatch.setattr(passes, "_on_gpu", lambda module: True)
     monkeypatch.setattr(attention, "fused_kernel_exists", lambda match, dtype: True)
     monkeypatch.setattr(attention, "_unpermuted", broken)
     torch._dynamo.reset()
@@ -483,7 +483,7 @@ def _values(graph: fx.Graph) -> list[Any]:
 
 
 def _sines(module: fx.GraphModule) -> list[fx.Node]:
-    return [n for n in module.graph.nodes if calls.name_of(n) == "sin"]
+    return [n for n in module.graph.nodes if dynamo.name_of(n) == "sin"]
 
 
 def _sines_to_cosines(module: fx.GraphModule) -> int:
@@ -512,9 +512,9 @@ def _plain(x: Tensor) -> Tensor:
 
 
 def _one_pass(monkeypatch: pytest.MonkeyPatch, run: Any) -> None:
-    one = graph_passes.Pass("attention_fused", run, "attention")
-    monkeypatch.setattr(graph_passes, "PASSES", (one,))
-    monkeypatch.setattr(graph_passes, "_on_gpu", lambda module: True)
+    one = passes.Pass("attention_fused", run, "attention")
+    monkeypatch.setattr(passes, "PASSES", (one,))
+    monkeypatch.setattr(passes, "_on_gpu", lambda module: True)
     monkeypatch.setenv("TENSORD_STRICT", "0")
 
 
@@ -576,7 +576,7 @@ def test_a_pass_over_the_joint_graph_that_fails(
         raise RuntimeError("broken")
 
     monkeypatch.setenv("TENSORD_STRICT", "0")
-    monkeypatch.setattr(f"tensord.partition.{name}", broken)
+    monkeypatch.setattr(f"tensord.capture.partition.{name}", broken)
     with pytest.warns(TensordWarning, match="a pass over the joint graph"):
         _like_eager(_plain)
     stats = tensord.stats()
@@ -584,7 +584,7 @@ def test_a_pass_over_the_joint_graph_that_fails(
 
 
 def test_the_backend_runs_them(daemon: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_passes, "_on_gpu", lambda module: True)
+    monkeypatch.setattr(passes, "_on_gpu", lambda module: True)
     monkeypatch.setattr(attention, "fused_kernel_exists", lambda match, dtype: True)
     function, inputs = SPELLINGS["causal by masked_fill"], _inputs(torch.float32)
     for options, count in (({}, 1), ({"attention": False}, 0)):

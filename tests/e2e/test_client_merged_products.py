@@ -10,8 +10,8 @@ import pytest
 import tensord
 import torch
 import torch.nn.functional as F
-from tensord import graph_passes
-from tensord.graph_passes import calls, merged_products
+from tensord import passes
+from tensord.passes.captured import dynamo, merged_products
 from torch import Tensor, fx, nn
 
 BATCH, TIME, WIDTH = 2, 5, 16
@@ -29,7 +29,7 @@ class Passes:
         module.graph.lint()
         module.recompile()
         for node in module.graph.nodes:
-            if calls.name_of(node) == "linear":
+            if dynamo.name_of(node) == "linear":
                 self.sizes.append(list(node.meta["example_value"].shape))
         return module.forward
 
@@ -288,7 +288,7 @@ def test_one_layer_called_twice_is_no_pair() -> None:
 
 def test_llama_end_to_end(daemon: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """Per layer two of the three of attention and one of the gated ones go; gradients stay."""
-    monkeypatch.setattr(graph_passes, "_on_gpu", lambda module: True)
+    monkeypatch.setattr(passes, "_on_gpu", lambda module: True)
     model, inputs = models.build("llama")
     model.train()
     layers = model.config.num_hidden_layers

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tensord.graph_passes import pool_offsets
+from tensord.passes.joint import pool_offsets
 from tensord.v1 import graph_pb2
 from torch import Tensor
 

@@ -11,8 +11,8 @@ import model_check
 import models
 import torch
 import torch.nn.functional as F
-from tensord import graph_passes
-from tensord.graph_passes import calls
+from tensord import passes
+from tensord.passes.captured import dynamo
 from torch import Tensor, fx, nn
 
 _BFLOAT16 = 2.0**-8  # the error of one rounding
@@ -104,16 +104,16 @@ def _attention(name: str) -> None:
     model.set_attn_implementation("sdpa")
     modules = []
 
-    def run(module: fx.GraphModule, off: Container[str] = ()) -> graph_passes.Before:
+    def run(module: fx.GraphModule, off: Container[str] = ()) -> passes.Before:
         modules.append(module)
         return original(module, off)
 
-    original = graph_passes.run
-    with mock.patch.object(graph_passes, "run", run):
+    original = passes.run
+    with mock.patch.object(passes, "run", run):
         torch.compile(model, backend="tensord")(**inputs)
     nodes = [node for module in modules for node in module.graph.nodes]
-    found = [n for n in nodes if calls.name_of(n) == "scaled_dot_product_attention"]
-    masked = [n for n in found if calls.argument(n, 3, "attn_mask") is not None]
+    found = [n for n in nodes if dynamo.name_of(n) == "scaled_dot_product_attention"]
+    masked = [n for n in found if dynamo.argument(n, 3, "attn_mask") is not None]
     assert found and not masked, f"{len(masked)} of {len(found)} attentions have a mask"
 
 
