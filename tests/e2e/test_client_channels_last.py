@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import client_passes
 import pytest
 import tensord
 import torch
@@ -145,8 +146,8 @@ class Graphs:
 
 @pytest.fixture
 def forced(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = channels_last.run
-    monkeypatch.setattr(channels_last, "run", lambda joint: run(joint, force=True))
+    force = functools.partial(channels_last.channels_last, force=True)
+    client_passes.change(monkeypatch, "channels_last", run=force)
 
 
 @pytest.fixture

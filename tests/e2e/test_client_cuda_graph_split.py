@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import tensord
 import torch
-from tensord import backend, options
+from tensord import options
 from tensord.bridge.compiled_graph import eager
+from tensord.capture import compile_graph
 from tensord.cuda_graphs import graphed_program, split
 from tensord.cuda_graphs.plan import plan_of
 from tensord.wire import export
@@ -124,10 +125,10 @@ def test_the_backend_asks_for_each_part(monkeypatch: pytest.MonkeyPatch) -> None
         sent.append((label, plan))
         return eager(module)
 
-    monkeypatch.setattr(backend, "_send", send)
+    monkeypatch.setattr(compile_graph, "_send", send)
     module = traced(lambda x: (_long(x), x.sum().cpu()), ("cuda", (4,)))
     chosen = options.Options(mode="reduce-overhead")
-    run = backend._compile_graph(module, fixed=set(), chosen=chosen, label="inference")
+    run = compile_graph.compile_graph(module, fixed=set(), chosen=chosen, label="inference")
     assert [label for label, _ in sent] == ["inference, part 1", "inference, part 2"]
     assert sent[0][1] is not None and sent[1][1] is None
     x = torch.randn(4)
@@ -136,7 +137,7 @@ def test_the_backend_asks_for_each_part(monkeypatch: pytest.MonkeyPatch) -> None
     assert stats["cuda_graph_cuts"] == 1
     assert any("CPU" in reason for reason in stats["cuda_graph_reasons"])
     # In the default mode the graph stays whole.
-    backend._compile_graph(module, fixed=set(), chosen=options.Options(), label="inference")
+    compile_graph.compile_graph(module, fixed=set(), chosen=options.Options(), label="inference")
     assert sent[-1] == ("inference", None) and len(sent) == 3
 
 

@@ -12,9 +12,8 @@ import pytest
 import tensord
 import torch
 from fake_graphs import FakeDevice
-from tensord import backend
 from tensord.cuda_graphs import arena, graphed_program, plan
-from tensord.wire import target
+from tensord.wire import export, target
 from torch import nn
 
 pytestmark = pytest.mark.usefixtures("tensord_daemon")
@@ -29,15 +28,15 @@ def devices(monkeypatch: pytest.MonkeyPatch) -> list[FakeDevice]:
         made.append(FakeDevice())
         return made[-1]
 
-    export, detect = backend.exporter.export, target.detect
+    exporting, detect = export.export, target.detect
 
     def on_cuda(*arguments: Any) -> Any:
-        exported = export(*arguments)
+        exported = exporting(*arguments)
         exported.cuda_index = 0
         return exported
 
-    monkeypatch.setattr(backend.exporter, "export", on_cuda)
-    monkeypatch.setattr(backend.target, "detect", lambda index: detect(None))
+    monkeypatch.setattr(export, "export", on_cuda)
+    monkeypatch.setattr(target, "detect", lambda index: detect(None))
     monkeypatch.setattr(plan, "obstacle", lambda node: "")
     monkeypatch.setattr(graphed_program, "CudaDevice", device)
     tensord.reset_stats()

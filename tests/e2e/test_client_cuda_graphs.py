@@ -114,7 +114,7 @@ def test_results_of_one_graph_are_read_by_another_where_they_lie() -> None:
         del saved
     assert device.captures == 1
     (shape,) = backward._shapes.values()
-    assert shape.variants[0].fixed == [0] and list(shape.variants[0].places) == [1]
+    assert shape.variants[0].fixed == [0] and list(shape.variants[0].buffers) == [1]
 
 
 def test_two_forwards_then_two_backwards() -> None:
@@ -293,7 +293,7 @@ def test_what_is_only_handed_through_is_not_copied() -> None:
         y = torch.full((3,), float(i))
         more, same = run([torch.ones(3), y])
         assert same.data_ptr() == y.data_ptr() and more[0] == 2
-    assert list(run._shapes[()].variants[0].places) == [0]
+    assert list(run._shapes[()].variants[0].buffers) == [0]
 
 
 def test_graphs_that_read_a_graph_that_is_gone_go_too() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Container
+from collections.abc import Callable
+from typing import Any
 from unittest import mock
 
 import model_check
@@ -104,9 +105,10 @@ def _attention(name: str) -> None:
     model.set_attn_implementation("sdpa")
     modules = []
 
-    def run(module: fx.GraphModule, off: Container[str] = ()) -> passes.Before:
-        modules.append(module)
-        return original(module, off)
+    def run(stage: passes.Stage, module: fx.GraphModule, *rest: Any) -> passes.Outcome:
+        if stage == "captured":
+            modules.append(module)
+        return original(stage, module, *rest)
 
     original = passes.run
     with mock.patch.object(passes, "run", run):

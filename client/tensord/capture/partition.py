@@ -4,22 +4,13 @@ tensord's kernels compute again for little."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Container
 from typing import Any
 
 import torch
 from torch import fx
 
-from .. import fallback, torch_compat
-from ..counters import STATS
-from ..passes.joint import (
-    batch_norm_relu,
-    channels_last,
-    common_subexpressions,
-    counter_based_random,
-    pool_offsets,
-    softmax_statistics,
-)
+from .. import passes, torch_compat
 
 _aten = torch.ops.aten
 
@@ -42,47 +33,14 @@ FUSED = (
 )
 
 
-def partition(joint: fx.GraphModule, inputs: Any, **arguments: Any) -> Any:
-    """torch's min-cut partition of the joint graph, after random operators became counter-based and
-    convolutions channels-last, log-softmax of long rows got statistics that are saved, max pooling
-    offsets, and ReLUs of batch norms are no longer read by backward."""
+def partition(
+    joint: fx.GraphModule, inputs: Any, *, off: Container[str] = (), **arguments: Any
+) -> Any:
+    """torch's min-cut partition of the joint graph, behind the passes over that. off: switches."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     torch_compat.let_partitioner_recompute(FUSED, (torch.ops.tensord.softmax_statistics,))
-    counter_based_random.rewrite(joint)
-    _run(joint, channels_last.run, "channels_last")
-    _run(joint, softmax_statistics.rewrite)
-    _run(joint, pool_offsets.rewrite)
-    _run(joint, batch_norm_relu.rewrite, "relus_recomputed")
-    with _subexpressions_merged(joint):
+    ran = passes.run("joint", joint, off)
+    merged = "common_subexpressions" in ran.changes  # else torch does it
+    with torch_compat.keep_subexpressions() if merged else contextlib.nullcontext():
         return min_cut_rematerialization_partition(joint, inputs, compiler="inductor", **arguments)
-
-
-def _subexpressions_merged(joint: fx.GraphModule) -> contextlib.AbstractContextManager[Any]:
-    """Merges common subexpressions, and has torch leave that out; where this fails or is left to
-    torch, it does it."""
-    if torch_compat.subexpressions_are_kept():
-        return contextlib.nullcontext()
-    try:
-        merged = common_subexpressions.run(joint) is not None
-    except Exception as error:
-        fallback.note(error, "a pass over the joint graph", "is left out")
-        merged = False
-    return torch_compat.keep_subexpressions() if merged else contextlib.nullcontext()
-
-
-def _run(
-    joint: fx.GraphModule, rewrite: Callable[[fx.GraphModule], int], counter: str | None = None
-) -> None:
-    """One pass; where it fails the joint graph goes on as it was, or with some of it done.
-
-    No pass leaves half a change: each decides before it changes something, and adds a new form
-    whole before anything reads it. What it had begun is read by nothing, and goes.
-    """
-    try:
-        count = rewrite(joint)
-    except Exception as error:
-        fallback.note(error, "a pass over the joint graph", "is left out")
-        return
-    if counter is not None:
-        STATS.add(counter, count)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import torch_compat
-from ..buffers import copy_into, place_like
+from ..buffers import buffer_like, copy_into
 
 if TYPE_CHECKING:
     from .memory import Captured
@@ -174,7 +174,7 @@ class Reuse:
     def move(self, arguments: list[Any]) -> None:
         """Puts copies there, in memory of their own. Raises NoMemoryToMove."""
         try:
-            copies = {number: place_like(arguments[number]) for number in self._arguments}
+            copies = {number: buffer_like(arguments[number]) for number in self._arguments}
         except torch.OutOfMemoryError as error:
             raise NoMemoryToMove(str(error)) from error
         for number, copy in copies.items():
@@ -220,7 +220,7 @@ class Reuse:
         """The addresses of what is reused. Raises RuntimeError when something but the capture's
         results has memory there: what it is for would be written over by replays, and write over
         what is not dead then. taken: of the pool, addresses and bytes."""
-        places = {r.storage.data_ptr(): r.storage.nbytes() for r in self._results}
+        regions = {r.storage.data_ptr(): r.storage.nbytes() for r in self._results}
         own = {
             tensor.untyped_storage().data_ptr()
             for tensor in results
@@ -229,11 +229,11 @@ class Reuse:
         for start, size in taken:
             if start not in own and any(
                 start < address + length and address < start + size
-                for address, length in places.items()
+                for address, length in regions.items()
             ):
                 self.arena.closed = self.arena.spoiled = True
                 raise RuntimeError("an operator keeps memory that it took in the capture")
-        return set(places)
+        return set(regions)
 
     def _only(self, results: set[Result]) -> Reuse:
         kept = {n: known for n, known in self._arguments.items() if known[0] in results}

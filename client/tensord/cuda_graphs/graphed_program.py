@@ -4,7 +4,7 @@ A replay costs the host one launch, whatever the program does. In exchange a gra
 the same memory at each replay, and all of this is about that:
 
 - Inputs that keep their address (parameters, buffers, results of another graph) are read where they
-  lie; a graph serves the addresses that it was captured with. Others are copied to a place of the
+  lie; a graph serves the addresses that it was captured with. Others are copied to a buffer of the
   graph's own first, and copied back where the program writes into them.
 - Results are handed out without a copy, as tensors over the graph's memory that do not own it.
   While one of them is alive the graph is not replayed. A result that is still held at the next call
@@ -34,7 +34,7 @@ from typing import Any
 import torch
 
 from .. import torch_compat
-from ..buffers import copy_into, place_like
+from ..buffers import buffer_like, copy_into
 from ..counters import STATS
 from .arena import Arena, NoMemoryToMove, Result, Reuse, Sharing, candidate
 from .device import Boxed, CudaDevice, Device
@@ -119,12 +119,12 @@ def _drop_all(shapes: _Shapes) -> None:
 @dataclass
 class _Read:
     """How a capture reads its arguments: those where they lie, of them the storages in the memory
-    of other graphs, and their results where they are that; places for the others."""
+    of other graphs, and their results where they are that; buffers for the others."""
 
     fixed: list[int] = field(default_factory=list)
     borrowed: frozenset[int] = frozenset()
     results: dict[int, Result] = field(default_factory=dict)
-    places: dict[int, torch.Tensor] = field(default_factory=dict)
+    buffers: dict[int, torch.Tensor] = field(default_factory=dict)
 
 
 # References to all programs. Some threads add to it while others read: every use is one operation
@@ -334,7 +334,7 @@ class GraphedProgram:
     def _capture(self, shape: _Shape, arguments: list[Any], stream: int) -> Captured | None:
         """One graph, which reuses the memory of what it is the last to read where that works. None
         where the arguments had to be moved."""
-        read = self._places_of(arguments, stream)
+        read = self._buffers_of(arguments, stream)
         wanted = None
         if self._plan.reads_last and shape.sharing.allowed:
             wanted = candidate(arguments, read.results)
@@ -363,13 +363,13 @@ class GraphedProgram:
         stream: int,
     ) -> Captured:
         arena = Arena(self._device.pool()) if reuse is None else reuse.arena
-        inputs = [read.places.get(i, argument) for i, argument in enumerate(arguments)]
+        inputs = [read.buffers.get(i, argument) for i, argument in enumerate(arguments)]
         origins = origins_of(inputs)
         captured = Captured(
             fixed=read.fixed,
             addresses=[arguments[i].data_ptr() for i in read.fixed],
             borrowed=read.borrowed,
-            places=read.places,
+            buffers=read.buffers,
             workspace=_WORKSPACES.take(
                 (self._plan.index, stream), self._shared_workspace(inputs), self._device.device()
             ),
@@ -403,7 +403,7 @@ class GraphedProgram:
         adopt(captured)
         return captured
 
-    def _places_of(self, arguments: Sequence[Any], stream: int) -> _Read:
+    def _buffers_of(self, arguments: Sequence[Any], stream: int) -> _Read:
         read = _Read()
         borrowed = set()
         for i, argument in enumerate(arguments):
@@ -419,8 +419,8 @@ class GraphedProgram:
                 if result is not None:
                     read.results[i] = result
             else:
-                read.places[i] = place_like(argument)
-                copy_into(read.places[i], argument)  # fails for what overlaps itself
+                read.buffers[i] = buffer_like(argument)
+                copy_into(read.buffers[i], argument)  # fails for what overlaps itself
         read.borrowed = frozenset(borrowed)
         return read
 
@@ -434,8 +434,8 @@ class GraphedProgram:
         captured.fill(arguments)
         captured.graph.replay()
         for i in self._plan.written:
-            if i in captured.places:
-                arguments[i].copy_(captured.places[i])
+            if i in captured.buffers:
+                arguments[i].copy_(captured.buffers[i])
         results = results_of(captured, arguments)
         arguments.clear()
         STATS.add("cuda_graph_replays")

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from .. import torch_compat
-from ..buffers import copy_into, place_like
+from ..buffers import buffer_like, copy_into
 from .arena import Arena, Result, Reuse, Sharing
 
 _WORKSPACE_UNIT = 2 << 20
@@ -53,8 +53,8 @@ class Captured:
     addresses: list[int]
     # Of them those in the memory of other graphs: the addresses of their storages.
     borrowed: frozenset[int]
-    # Arguments that are copied to the graph's own places.
-    places: dict[int, torch.Tensor]
+    # Arguments that are copied to the graph's own buffers.
+    buffers: dict[int, torch.Tensor]
     # Shared with other graphs; None where the program has none.
     workspace: torch.Tensor | None
     # The one that it is replayed on: what is in flight on another might still use its memory.
@@ -100,11 +100,11 @@ class Captured:
         return not all(map(is_graph_memory, self.borrowed))
 
     def fill(self, arguments: Sequence[Any]) -> None:
-        """Copies arguments to their places."""
+        """Copies arguments to their buffers."""
         plain: list[tuple[torch.Tensor, torch.Tensor]] = []
-        for i, place in self.places.items():
-            pair = place, arguments[i]
-            if 0 in place.stride():
+        for i, buffer in self.buffers.items():
+            pair = buffer, arguments[i]
+            if 0 in buffer.stride():
                 copy_into(*pair)
             else:
                 plain.append(pair)
@@ -254,7 +254,7 @@ def results_of(captured: Captured, arguments: Sequence[Any]) -> list[Any]:
             lent[output.storage], output.dtype, output.size, output.stride, output.offset
         )
         if output.copied:
-            copy = place_like(tensor)
+            copy = buffer_like(tensor)
             copy_into(copy, tensor)
             tensor = copy
         results.append(tensor)

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from .. import torch_compat
-from ..passes.partitioned import move_constants_to_device
+from ..wire.export import CONSTANT_DEVICE
 
 # Operators whose results depend on data, which the host must wait for.
 _WAITING = ("aten::_local_scalar_dense", "aten::item", "aten::nonzero", "aten::masked_select",
@@ -100,7 +100,7 @@ def obstacle(node: fx.Node) -> str:
         # A number on the CPU that never changes is part of the program.
         if (
             _on_cpu(source.meta.get("val"), 1 if constant else 0)
-            and move_constants_to_device.DEVICE not in source.meta
+            and CONSTANT_DEVICE not in source.meta
         ):
             return f"{source.name} is on the CPU"
     if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in _WAITING:

@@ -1,4 +1,5 @@
-"""Calls that passes add to a joint graph, with the fake values that every node there carries."""
+"""Calls that passes insert into a graph of operators, with the fake values that every node there
+carries."""
 
 from __future__ import annotations
 
@@ -14,18 +15,18 @@ def fake_mode_of(graph: fx.Graph) -> Any:
     return torch._guards.detect_fake_mode([v for v in values if isinstance(v, torch.Tensor)])
 
 
-def origin_of(node: fx.Node) -> dict[str, Any]:
-    """What a node added in the place of another one inherits: where it came from."""
+def inherited_meta(node: fx.Node) -> dict[str, Any]:
+    """What a node inserted in the place of another one inherits: where it came from."""
     own = ("val", "tensor_meta", "recompute")
     return {name: value for name, value in node.meta.items() if name not in own}
 
 
-def add_call(
-    graph: fx.Graph, fake_mode: Any, origin: dict[str, Any], op: Any, *args: Any, **kwargs: Any
+def insert_call(
+    graph: fx.Graph, fake_mode: Any, inherited: dict[str, Any], op: Any, *args: Any, **kwargs: Any
 ) -> fx.Node:
-    """Adds a call at the graph's insert point, with its fake value."""
+    """Inserts a call at the graph's insert point, with its fake value."""
     node = graph.call_function(op, args, kwargs)
-    node.meta.update(origin)
+    node.meta.update(inherited)
 
     def value(x: Any) -> Any:
         return x.meta["val"] if isinstance(x, fx.Node) else x

@@ -18,12 +18,13 @@ from torch import fx
 
 from .. import torch_compat
 from ..errors import ExportError
-from ..passes.partitioned import move_constants_to_device
 from ..v1 import graph_pb2
 from .arguments import Converter, device_of, dtype_of
 from .symbols import Symbols
 
 MAX_CONSTANT_BYTES = 64 << 10
+# meta of a get_attr node: the device where the program has the constant, whatever it is on here.
+CONSTANT_DEVICE = "tensord_device"
 _FRAME = re.compile(r'File "([^"]*)", line (\d+), in (.*)')
 # Checks at run time that Dynamo's guards already make.
 _ASSERTS = (
@@ -169,7 +170,7 @@ class _Exporter:
             dense = tensor.detach().contiguous()
             # view() wants at least one dimension; numpy has no bfloat16.
             data = dense.cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
-            meta = self.meta(dense, node.meta.get(move_constants_to_device.DEVICE))
+            meta = self.meta(dense, node.meta.get(CONSTANT_DEVICE))
         meta.storage_offset.constant = 0  # the bytes are dense, whatever they were part of
         for number, known in enumerate(self.graph.constants):
             if known.meta == meta and known.data == data:

@@ -55,7 +55,7 @@ class Match:
     nodes: list[fx.Node] = field(default_factory=list)
 
 
-def run(module: fx.GraphModule, eligible: Callable[[Match, Any], bool] | None = None) -> int:
+def attention(module: fx.GraphModule, eligible: Callable[[Match, Any], bool] | None = None) -> int:
     """Rewrites every attention for which `eligible(match, autocast's dtype)` holds."""
     eligible = eligible or fused_kernel_exists
     values = map(dynamo.tensor_of, module.graph.nodes)

@@ -16,7 +16,7 @@ from .constants import Constants, erase_unused
 _EXCLUDED = -1e9
 
 
-def run(module: fx.GraphModule) -> int:
+def attention_masks(module: fx.GraphModule) -> int:
     """Simplifies masks of attention, and scores that a mask leaves as they are."""
     constants = Constants(module.graph)
     count = 0

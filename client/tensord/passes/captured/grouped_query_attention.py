@@ -13,7 +13,7 @@ from torch import fx
 from . import dynamo
 
 
-def run(module: fx.GraphModule) -> int:
+def grouped_query_attention(module: fx.GraphModule) -> int:
     """Rewrites scaled_dot_product_attention(q, repeat(k), repeat(v)) without a mask.
 
     With one, torch's kernels that take grouped heads may refuse, and its own expansion is slower.

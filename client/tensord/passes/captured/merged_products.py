@@ -44,7 +44,7 @@ class _Layer:
     out: int
 
 
-def run(module: fx.GraphModule) -> int:
+def merged_products(module: fx.GraphModule) -> int:
     """Merges layers in place; the number of products that went away."""
     written = dynamo.changed_in_place(module.graph)
     layers = [
@@ -147,7 +147,7 @@ def _whose_readers_take_strides(layers: list[_Layer]) -> list[_Layer]:
         left = [
             layer
             for layer, part in zip(layers, parts, strict=True)
-            if stride_invariance.take_other_strides(layer.node, part)
+            if stride_invariance.readers_ignore_strides(layer.node, part)
         ]
         if len(left) == len(layers):
             break

@@ -43,7 +43,7 @@ size dim numel
 )
 
 
-def take_other_strides(node: fx.Node, value: Any) -> bool:
+def readers_ignore_strides(node: fx.Node, value: Any) -> bool:
     """True when all readers of `node` do with `value`, which differs in nothing but strides. What
     leaves the graph keeps the strides that eager has."""
     return all(_takes(user, node, value) for user in node.users)
@@ -56,7 +56,7 @@ def _takes(user: fx.Node, node: fx.Node, value: Any) -> bool:
             result = _run(user, node, value)
         except Exception:  # a view that these strides do not have, or what cannot be tried
             return False
-        return _as_in_eager(user, result, value) or take_other_strides(user, result)
+        return _as_in_eager(user, result, value) or readers_ignore_strides(user, result)
     if name == "matmul" and user.args[0] is not node:
         # A wider second operand is turned around where its strides let it, and then the result is.
         first = dynamo.tensor_of(user.args[0])

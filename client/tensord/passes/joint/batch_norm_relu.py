@@ -23,10 +23,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..insertion import add_call, fake_mode_of, origin_of
+from ..insertion import fake_mode_of, inherited_meta, insert_call
 
 aten = torch.ops.aten
 
+OPERATORS = frozenset({aten.threshold_backward.default})
 # Batch norms that are lowered: where `training` stands, None where it is always so. Their first
 # arguments are the input, the weight and the bias; their first results the result, mean and rstd.
 _NORMS: dict[Any, int | None] = {
@@ -43,14 +44,12 @@ _SAME = frozenset({aten.detach.default, aten.alias.default})
 _CAST = aten._to_copy.default
 
 
-def rewrite(joint: fx.GraphModule) -> int:
+def batch_norm_relu(joint: fx.GraphModule) -> int:
     """Changes a joint graph in place; the number of ReLUs that backward no longer reads."""
     steps = joint.graph.find_nodes(op="call_function", target=aten.threshold_backward.default)
     if not steps or (mode := fake_mode_of(joint.graph)) is None:
         return 0
-    count = sum(_rewrite_one(joint.graph, step, mode) for step in steps)
-    joint.recompile()
-    return count
+    return sum(_rewrite_one(joint.graph, step, mode) for step in steps)
 
 
 def _rewrite_one(graph: fx.Graph, step: fx.Node, mode: Any) -> bool:
@@ -66,7 +65,7 @@ def _rewrite_one(graph: fx.Graph, step: fx.Node, mode: Any) -> bool:
     norm = _norm_of(before)
     if norm is None or not all(map(_keeps_signs, casts)):
         return False
-    call = functools.partial(add_call, graph, mode, origin_of(step))
+    call = functools.partial(insert_call, graph, mode, inherited_meta(step))
     with graph.inserting_before(step):
         again = _again(call, norm, before)
         for cast in reversed(casts):

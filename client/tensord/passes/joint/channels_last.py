@@ -33,6 +33,7 @@ _CONVOLUTIONS: dict[Any, tuple[tuple[int, ...], int]] = {
     aten.convolution.default: ((0, 1), 8),
     aten.convolution_backward.default: ((0, 1, 2), 9),
 }
+OPERATORS = frozenset(_CONVOLUTIONS)
 # Operators whose result is channels-last when all their images are. So are pointwise ones.
 _FOLLOWING = frozenset(
     {
@@ -92,7 +93,7 @@ _CASTS = frozenset({aten._to_copy.default, aten.clone.default})
 _FEWEST_CHANNELS, _CHANNELS_UNIT = 16, 8
 
 
-def run(joint: fx.GraphModule, force: bool = False) -> int:
+def channels_last(joint: fx.GraphModule, force: bool = False) -> int:
     """Changes a joint graph in place; gives the number of convolutions, forward and backward, that
     it turned.
 
@@ -110,7 +111,6 @@ def run(joint: fx.GraphModule, force: bool = False) -> int:
     if not force and plan.copied() >= sum(map(_transposed, convolutions)):
         return 0
     plan.apply()
-    joint.recompile()
     return len(convolutions)
 
 

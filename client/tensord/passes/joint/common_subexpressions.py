@@ -31,11 +31,11 @@ class _Unknown(Exception):
     """A value that two calls are not compared by."""
 
 
-def run(joint: fx.GraphModule) -> int | None:
+def common_subexpressions(joint: fx.GraphModule) -> int | None:
     """Merges calls in place; how many went away. None for a graph that it leaves to torch, since no
-    schema tells what something in it does."""
+    schema tells what something in it does, or since the user wants none merged."""
     graph = joint.graph
-    if not all(_is_plain(node) for node in graph.nodes):
+    if torch_compat.subexpressions_are_kept() or not all(_is_plain(node) for node in graph.nodes):
         return None
     kept = _in_results_memory(graph)
     first: dict[Hashable, fx.Node] = {}
@@ -58,8 +58,6 @@ def run(joint: fx.GraphModule) -> int | None:
             node.replace_all_uses_with(same)
             graph.erase_node(node)
             count += 1
-    if count:
-        joint.recompile()
     return count
 
 

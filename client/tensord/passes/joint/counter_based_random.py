@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from ... import philox, torch_compat
-from ..insertion import add_call, fake_mode_of, origin_of
+from ..insertion import fake_mode_of, inherited_meta, insert_call
 
 aten = torch.ops.aten
 
@@ -34,11 +34,11 @@ class _Rewriter:
         self.fake_mode = fake_mode
         self.seeds: dict[torch.device, fx.Node] = {}
         self.streams = 0
-        self.origin: dict[str, Any] = {}  # of every node added
+        self.inherited: dict[str, Any] = {}  # meta of every node inserted
 
     def call(self, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
-        """Adds a call at the graph's insert point, with its fake value."""
-        return add_call(self.graph, self.fake_mode, self.origin, op, *args, **kwargs)
+        """Inserts a call at the graph's insert point, with its fake value."""
+        return insert_call(self.graph, self.fake_mode, self.inherited, op, *args, **kwargs)
 
     def seed(self, device: torch.device) -> fx.Node:
         if device not in self.seeds:
@@ -128,11 +128,10 @@ _TABLE: dict[Any, Callable[[_Rewriter, fx.Node, Any], Any]] = {
     aten.bernoulli.p: _bernoulli,
 }
 
-# AOTAutograd must leave these whole for the rewrite.
-REWRITTEN = frozenset(torch_compat.operator_name(op) for op in _TABLE)
+OPERATORS = frozenset(_TABLE)
 
 
-def rewrite(module: fx.GraphModule) -> int:
+def counter_based_random(module: fx.GraphModule) -> int:
     """Rewrites a joint or inference graph in place; the number of operators rewritten.
 
     An operator with a generator, an unusual dtype, or a result that would be laid out otherwise
@@ -151,7 +150,7 @@ def rewrite(module: fx.GraphModule) -> int:
         if node.kwargs.get("generator") is not None:
             continue
         before, streams = set(module.graph.nodes), rewriter.streams
-        rewriter.origin = origin_of(node)
+        rewriter.inherited = inherited_meta(node)
         with module.graph.inserting_before(node):
             new = _TABLE[node.target](rewriter, node, node.meta["val"])
         if new is not None and _same_layout(new, node.meta["val"]):
@@ -165,7 +164,6 @@ def rewrite(module: fx.GraphModule) -> int:
     for seed in rewriter.seeds.values():
         if not seed.users:
             module.graph.erase_node(seed)
-    module.recompile()
     return done
 
 

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..insertion import add_call, fake_mode_of, origin_of
+from ..insertion import fake_mode_of, inherited_meta, insert_call
 
 _aten = torch.ops.aten
 
+OPERATORS = frozenset({_aten.max_pool2d_with_indices.default})
 # Where the compiler makes code for pooling, and of how many elements in a window and windows over
 # an element (compiler/decompose/pool.cc).
 DEVICES = ("cuda",)
@@ -100,19 +101,18 @@ pool = torch.ops.tensord.max_pool2d_with_offsets.default
 backward = torch.ops.tensord.max_pool2d_offsets_backward.default
 
 
-def rewrite(joint: fx.GraphModule) -> int:
+def pool_offsets(joint: fx.GraphModule) -> int:
     """Gives each max pooling whose indices backward alone reads offsets instead, in place; the
     number of them.
 
     Poolings that the compiler leaves to the library, as those of large windows, keep their indices.
     """
-    nodes = [n for n in joint.graph.nodes if n.target is _aten.max_pool2d_with_indices.default]
+    nodes = [n for n in joint.graph.nodes if n.target in OPERATORS]
     plans = [(node, plan) for node in nodes if (plan := _plan(node)) is not None]
     if not plans or (mode := fake_mode_of(joint.graph)) is None:
         return 0
     for node, (window, steps) in plans:
         _rewrite_one(joint.graph, node, window, steps, mode)
-    joint.recompile()
     return len(plans)
 
 
@@ -176,15 +176,15 @@ def _channels_last(step: fx.Node) -> bool | None:
 def _rewrite_one(
     graph: fx.Graph, node: fx.Node, window: tuple[Any, ...], steps: list[fx.Node], mode: Any
 ) -> None:
-    call = functools.partial(add_call, graph, mode)
+    call = functools.partial(insert_call, graph, mode)
     with graph.inserting_before(node):
-        both = call(_origin_of(node), pool, node.args[0], *window)
-        results = [call(_origin_of(node), operator.getitem, both, i) for i in range(2)]
+        both = call(_inherited_with_policy(node), pool, node.args[0], *window)
+        results = [call(_inherited_with_policy(node), operator.getitem, both, i) for i in range(2)]
     for step in steps:
         sizes = list(step.args[1].meta["val"].shape[-2:])
         arguments = (step.args[0], results[1], sizes, *window, _channels_last(step))
         with graph.inserting_before(step):
-            step.replace_all_uses_with(call(_origin_of(step), backward, *arguments))
+            step.replace_all_uses_with(call(_inherited_with_policy(step), backward, *arguments))
         graph.erase_node(step)
     for result in list(node.users):
         result.replace_all_uses_with(results[result.args[1]])
@@ -192,7 +192,7 @@ def _rewrite_one(
     graph.erase_node(node)
 
 
-def _origin_of(node: fx.Node) -> dict[str, Any]:
+def _inherited_with_policy(node: fx.Node) -> dict[str, Any]:
     """What a checkpoint computes again is computed again in this form too."""
     kept = {"recompute": node.meta["recompute"]} if "recompute" in node.meta else {}
-    return {**origin_of(node), **kept}
+    return {**inherited_meta(node), **kept}

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..insertion import add_call, fake_mode_of, origin_of
+from ..insertion import fake_mode_of, inherited_meta, insert_call
 
 _aten = torch.ops.aten
 
+OPERATORS = frozenset({_aten._log_softmax.default})
 # Shorter rows are held on chip while backward computes with them.
 LEAST_CLASSES = 4096
 
@@ -48,17 +49,16 @@ def _statistics_fake(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Ten
 statistics = torch.ops.tensord.softmax_statistics.default
 
 
-def rewrite(joint: fx.GraphModule) -> int:
+def softmax_statistics(joint: fx.GraphModule) -> int:
     """Gives each log-softmax of long rows its statistics, in place; the number of them.
 
     Results that are not float32, or laid out otherwise than their operand, are left.
     """
-    nodes = [n for n in joint.graph.nodes if n.target is _aten._log_softmax.default and _is_long(n)]
+    nodes = [n for n in joint.graph.nodes if n.target in OPERATORS and _is_long(n)]
     if not nodes or (mode := fake_mode_of(joint.graph)) is None:
         return 0
     for node in nodes:
         _rewrite_one(joint.graph, node, mode)
-    joint.recompile()
     return len(nodes)
 
 
@@ -76,7 +76,7 @@ def _is_long(node: fx.Node) -> bool:
 
 def _rewrite_one(graph: fx.Graph, node: fx.Node, mode: Any) -> None:
     x, dim = node.args[:2]
-    call = functools.partial(add_call, graph, mode, origin_of(node))
+    call = functools.partial(insert_call, graph, mode, inherited_meta(node))
     with graph.inserting_before(node):
         wide = x
         if x.meta["val"].dtype != torch.float32:

@@ -8,11 +8,9 @@ import torch
 from torch import fx
 
 from ... import torch_compat
+from ...wire.export import CONSTANT_DEVICE, MAX_CONSTANT_BYTES
 
 aten = torch.ops.aten
-
-# meta of a get_attr node: the device where the program has the constant, whatever it is on here.
-DEVICE = "tensord_device"
 
 # What gives the same numbers as its argument.
 _SAME = {
@@ -32,7 +30,7 @@ _TAKE_ALL = {
 }
 
 
-def move_constants(module: fx.GraphModule, largest: int) -> int:
+def move_constants_to_device(module: fx.GraphModule, largest: int = MAX_CONSTANT_BYTES) -> int:
     """Has CUDA operators take constants of up to `largest` bytes from their own device.
 
     The attributes stay where they are, so the module runs in eager as before. Returns the number of
@@ -60,9 +58,6 @@ def move_constants(module: fx.GraphModule, largest: int) -> int:
         before = node.all_input_nodes
         node.args = fx.map_arg(node.args, replace)
         done += before != node.all_input_nodes
-    if done:
-        graph.lint()
-        module.recompile()
     return done
 
 
@@ -112,5 +107,5 @@ def _on_device(
     with torch_compat.fake_mode_of(value):
         dense = torch.empty(tuple(value.shape), dtype=value.dtype, device=device)
     node.meta.update(source.meta)
-    node.meta.update({"val": dense, DEVICE: device})
+    node.meta.update({"val": dense, CONSTANT_DEVICE: device})
     return node

@@ -11,14 +11,19 @@ import operator
 import torch
 from torch import fx
 
+from ... import torch_compat
 
-def unthread(module: fx.GraphModule) -> None:
+OPERATORS = torch_compat.effect_operators()
+
+
+def unlift_effect_tokens(module: fx.GraphModule) -> int:
     """Replaces with_effects(token, op, ...) by op(...); AOTAutograd passes None for the tokens of a
-    call and ignores those that come back, so they become None too."""
+    call and ignores those that come back, so they become None too. Gives the number of calls."""
     graph = module.graph
     tokens: set[fx.Node] = set()
+    count = 0
     for node in list(graph.nodes):
-        if node.op != "call_function" or str(node.target) != "with_effects":
+        if node.op != "call_function" or node.target not in OPERATORS:
             continue
         token, op, *arguments = node.args
         if not isinstance(op, torch._ops.OpOverload):
@@ -31,15 +36,15 @@ def unthread(module: fx.GraphModule) -> None:
                 _replace_result(graph, user, token, call)
         graph.erase_node(node)
         tokens.add(token)
-    if not tokens:
-        return
+        count += 1
+    if not count:
+        return 0
     output = graph.output_node()
     output.args = fx.map_arg(output.args, lambda node: None if node in tokens else node)
     for token in tokens:
         if token.op == "placeholder" and not token.users:
             token.meta["val"] = None  # export leaves it out
-    graph.lint()
-    module.recompile()
+    return count
 
 
 def _results(value: tuple[object, ...]) -> object:
