@@ -1,13 +1,13 @@
 #!/bin/sh
-# Generates client/tensord/v1/*_pb2.py. Debian 12's protoc (3.21) is preferred: protobuf runtimes from
-# 4.25 to the newest read what it writes, while a newer protoc's output refuses older runtimes. There
-# are no generated stubs: rpc.py names the few methods itself.
+# Generates client/tensord/v1/*_pb2.py, and their types, *_pb2.pyi. Debian 12's protoc (3.21) is
+# preferred: protobuf runtimes from 4.25 to the newest read what it writes, while a newer protoc's
+# output refuses older runtimes. There are no generated stubs: wire/rpc.py names the few methods itself.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 protos="$here/../proto"
 set -- tensord/v1/graph.proto tensord/v1/artifact.proto tensord/v1/service.proto
 cd "$protos"
 if command -v protoc >/dev/null 2>&1; then
-  exec protoc -I. --python_out="$here" "$@"
+  exec protoc -I. --python_out="$here" --pyi_out="$here" "$@"
 fi
-exec "${PYTHON:-python3}" -m grpc_tools.protoc -I. --python_out="$here" "$@"
+exec "${PYTHON:-python3}" -m grpc_tools.protoc -I. --python_out="$here" --pyi_out="$here" "$@"

@@ -43,9 +43,9 @@ def daemon_stats() -> dict[str, Any]:
 
     Raises TensordError when none answers. `stages` maps a stage's name to nanoseconds.
     """
-    from . import address, rpc
     from .errors import DaemonUnavailableError
     from .v1 import service_pb2
+    from .wire import address, rpc
 
     where = address.resolve()
     if not address.listens(where) or address.foreign_owner(where) is not None:

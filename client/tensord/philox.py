@@ -91,10 +91,10 @@ def _seed(device: torch.device | None = None) -> torch.Tensor:
 @functools.cache
 def _fill_functions() -> dict[str, ctypes._CFuncPtr]:
     """The runtime library's fill functions; empty where there is no library."""
-    from . import _bridge
+    from .bridge import runtime
 
     try:
-        library = ctypes.CDLL(str(_bridge.find_runtime_library()))
+        library = ctypes.CDLL(str(runtime.find_runtime_library()))
         functions = {
             "uniform": library.tensord_philox_uniform,
             "normal": library.tensord_philox_normal,

@@ -342,6 +342,21 @@ def end_broken_capture(index: int, pool: tuple[int, int]) -> None:
         torch._C._cuda_releasePool(index, pool)
 
 
+def copy_of(graph: fx.Graph) -> fx.Graph:
+    """A copy of a graph's nodes and their `meta`; what these name is shared. With what Dynamo keeps
+    on inputs beside that (2.11 to 2.13), and without copying the code generator, as deepcopy does.
+    """
+    new = fx.Graph(tracer_cls=graph._tracer_cls)
+    copies: dict[fx.Node, fx.Node] = {}
+    result, output = new.graph_copy(graph, copies), graph.output_node()
+    new.output(result, output.type).meta = dict(output.meta)
+    new.set_codegen(graph._codegen)
+    for node in graph.find_nodes(op="placeholder"):
+        if hasattr(node, "_dynamo_source"):
+            copies[node]._dynamo_source = node._dynamo_source
+    return new
+
+
 def depends_on_data(value: Any) -> bool:
     """True for fake values with a size, or that are a number, which only the data tells."""
     try:
@@ -369,6 +384,15 @@ def symbols_of(values: Iterable[Any]) -> set[Any]:
 def is_symbol(value: Any, symbols: set[Any]) -> bool:
     """True for a SymInt that is one of `symbols` and nothing else."""
     return isinstance(value, torch.SymInt) and value.node.expr in symbols
+
+
+def effect_operators() -> frozenset[Any]:
+    """What a graph calls an operator with effects by: with_effects(token, operator, ...)."""
+    try:
+        from torch._higher_order_ops.effects import with_effects
+    except ImportError:
+        return frozenset()
+    return frozenset({with_effects})
 
 
 def is_random(node: fx.Node) -> bool:

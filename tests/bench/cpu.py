@@ -187,7 +187,7 @@ def measure_host(args: argparse.Namespace) -> dict[str, Any]:
 def _machine() -> dict[str, Any]:
     info = pathlib.Path("/proc/cpuinfo").read_text()
     model = next((x.split(":")[1].strip() for x in info.splitlines() if "model name" in x), "")
-    from tensord import target
+    from tensord.wire import target
 
     return {
         "cpu": model or platform.machine(),

@@ -21,7 +21,7 @@ class PrivateDaemon(Daemon):
     """
 
     def __init__(self, *flags: str, folder: pathlib.Path | None = None) -> None:
-        from tensord import autostart
+        from tensord.wire import autostart
 
         self._folder = tempfile.TemporaryDirectory(prefix="tensord-", dir=folder)
         self.root = pathlib.Path(self._folder.name)

@@ -13,7 +13,7 @@ from timing import summary
 
 def _captured_request(case_name: str) -> Any:
     """The CompileRequest that compiling this case sends."""
-    from tensord import rpc
+    from tensord.wire import rpc
 
     sent: list[Any] = []
     original = rpc.Client.compile
@@ -36,8 +36,8 @@ def lookup(count: int) -> dict[str, Any]:
     """Seconds of a Compile call that the store answers: seen from Python, and inside the daemon."""
     import grpc
     import tensord
-    from tensord import address
     from tensord.v1 import service_pb2
+    from tensord.wire import address
 
     request = _captured_request(CASES[1].name)
     with grpc.insecure_channel(f"unix:{address.resolve().path}") as channel:

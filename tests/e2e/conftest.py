@@ -28,14 +28,11 @@ def _generate_protos() -> None:
 _generate_protos()
 
 import tensord  # noqa: E402
+import tensord.bridge  # noqa: E402
 from real_daemon import RealDaemon  # noqa: E402
-from tensord import (  # noqa: E402
-    cuda_graph_arena,
-    cuda_graph_memory,
-    cuda_graphs,
-    fallback,
-    rpc,
-)
+from tensord import fallback  # noqa: E402
+from tensord.cuda_graphs import arena, graphed_program, memory  # noqa: E402
+from tensord.wire import rpc  # noqa: E402
 
 
 @pytest.fixture
@@ -61,11 +58,11 @@ def no_graphs_yet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing has been captured as a CUDA graph, and nothing of it stays; graphs share memory
     however little it is."""
     tensord.reset_stats()
-    cuda_graphs._said.clear()
-    monkeypatch.setattr(cuda_graph_arena, "LEAST_BYTES", 1)
+    graphed_program._said.clear()
+    monkeypatch.setattr(arena, "LEAST_BYTES", 1)
     yield
-    cuda_graph_memory._GRAPH_MEMORY.clear()
-    cuda_graph_memory._GIVEN_UP.clear()
+    memory._GRAPH_MEMORY.clear()
+    memory._GIVEN_UP.clear()
 
 
 @pytest.fixture
@@ -92,8 +89,8 @@ def daemon(clean: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
 
     fake = FakeDaemon(str(clean / "s"))
     fake.bridge = FakeBridge(fake)
-    monkeypatch.setitem(sys.modules, "tensord._bridge", fake.bridge)
-    monkeypatch.setattr(tensord, "_bridge", fake.bridge, raising=False)
+    monkeypatch.setitem(sys.modules, "tensord.bridge.runtime", fake.bridge)
+    monkeypatch.setattr(tensord.bridge, "runtime", fake.bridge, raising=False)
     monkeypatch.setenv("TENSORD_STRICT", "1")
     yield fake
     fake.stop()

@@ -123,7 +123,7 @@ class BridgeError(RuntimeError):
 
 
 class FakeBridge:
-    """Stands in for tensord._bridge."""
+    """Stands in for tensord.bridge.runtime."""
 
     def __init__(self, daemon: FakeDaemon) -> None:
         self.daemon = daemon

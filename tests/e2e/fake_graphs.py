@@ -1,4 +1,4 @@
-"""A stand-in for what captures and replays CUDA graphs (cuda_graphs.py), which needs no GPU."""
+"""A stand-in for what captures and replays CUDA graphs (graphed_program.py); needs no GPU."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from tensord import torch_compat
-from tensord.cuda_graph_plan import Plan
-from tensord.cuda_graphs import GraphedProgram
-from tensord.places import copy_into
+from tensord.buffers import copy_into
+from tensord.cuda_graphs.graphed_program import GraphedProgram
+from tensord.cuda_graphs.plan import Plan
 from torch import Tensor
 
 # Memory: its address and its bytes.

@@ -9,8 +9,8 @@ import math
 from typing import Any
 
 import torch
-from tensord.arguments import DEVICES, DTYPES, MEMORY_FORMATS
 from tensord.v1 import graph_pb2 as pb
+from tensord.wire.arguments import DEVICES, DTYPES, MEMORY_FORMATS
 
 _DTYPES = {number: dtype for dtype, number in DTYPES.items()}
 _DEVICES = {number: name for name, number in DEVICES.items()}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from runtime_artifacts import Store
-from tensord import _bridge, _native
+from tensord import _native
 from tensord._native import build as native_build
+from tensord.bridge import runtime
 
 
 @pytest.fixture(scope="session")
@@ -27,17 +28,17 @@ def load(request, store, native_built):
     if request.param == "native":
         if not native_built:
             pytest.skip("no compiler or headers for the native bridge")
-        module = _native.load(_bridge.find_runtime_library(), _bridge.runtime_error)
+        module = _native.load(runtime.find_runtime_library(), runtime.runtime_error)
         assert module is not None
         kind = module.Program
     else:
-        kind = _bridge.Program
+        kind = runtime.Program
     # The caller installed last serves both bridges, so install this bridge's own.
     if request.param == "ctypes":
-        library = _bridge._Library.get()
+        library = runtime._Library.get()
         library.lib.tensord_set_operator_caller(library._caller, None)
     else:
-        module.init(str(_bridge.find_runtime_library()), _bridge.runtime_error)
+        module.init(str(runtime.find_runtime_library()), runtime.runtime_error)
 
     def loader(artifact, folder=None):
         return kind(artifact.SerializeToString(), str(folder or store.folder))

@@ -12,8 +12,8 @@ import pytest
 import tensord
 import torch
 import torch.nn.functional as F
-from tensord import absent_gradients
 from tensord.fallback import TensordWarning
+from tensord.passes.partitioned import absent_gradients
 from torch import Tensor
 
 ROWS, WIDTH, CLASSES = 6, 8, 11
@@ -208,13 +208,13 @@ def test_threads_share_the_program_for_all_gradients(tensord_daemon):
 
 
 def test_a_pass_that_fails_leaves_the_whole_graph(daemon, monkeypatch):
-    def fails(module: Any, absent: Any) -> None:
+    def fails(graph: Any, absent: Any) -> None:
         raise ValueError("no")
 
-    monkeypatch.setattr(absent_gradients, "without", fails)
+    monkeypatch.setattr(absent_gradients, "make_zeros", fails)
     monkeypatch.setenv("TENSORD_STRICT", "0")
     function = _compiled()
-    with pytest.warns(TensordWarning, match="a pass over the backward graph is left out"):
+    with pytest.warns(TensordWarning, match="pass absent_gradients over the backward graph"):
         _expect(function, LOSS)
     _expect(function, USES["all"])
     stats = tensord.stats()
@@ -229,7 +229,7 @@ def test_sums_of_zeros_go():
 
     inputs = torch.randn(()), torch.randn(2, 3, CLASSES), torch.randn(6, CLASSES)
     module = make_fx(function, tracing_mode="fake")(*inputs)
-    absent_gradients.without(module, [1])
+    absent_gradients.make_zeros(module.graph, [1])
     module.graph.eliminate_dead_code()
     module.recompile()
     targets = {node.target for node in module.graph.nodes if node.op == "call_function"}

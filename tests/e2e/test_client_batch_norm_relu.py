@@ -13,7 +13,8 @@ import pytest
 import tensord
 import torch
 import torch.nn.functional as F
-from tensord import partition, torch_compat
+from tensord import torch_compat
+from tensord.capture import partition
 from torch import Tensor, fx, nn
 from torch._decomp import decompositions
 from torch._dynamo.backends.common import aot_autograd

@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import client_passes
 import pytest
 import torch
-from tensord import garbage, torch_compat
-from tensord.graph_passes import common_subexpressions
+from tensord import torch_compat
+from tensord.capture import garbage_collection
+from tensord.passes.joint import common_subexpressions
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -42,7 +44,7 @@ def test_full_collections_wait_and_younger_ones_do_not(thresholds):
     gc.set_threshold(700, 10, 10)
     gc.collect()
     stats = [generation["collections"] for generation in gc.get_stats()]
-    with garbage.waits():
+    with garbage_collection.waits():
         kept = _make_garbage(len(gc.get_objects()))
     after = [generation["collections"] for generation in gc.get_stats()]
     assert after[2] == stats[2]
@@ -53,7 +55,7 @@ def test_full_collections_wait_and_younger_ones_do_not(thresholds):
 
 
 def test_the_next_full_collection_is_not_due_at_once():
-    with garbage.waits():
+    with garbage_collection.waits():
         kept = _make_garbage()
     assert gc.get_count()[2] == 0
     assert gc.get_freeze_count() == 0
@@ -64,7 +66,7 @@ def test_what_the_user_froze_stays_frozen():
     gc.freeze()
     try:
         frozen = gc.get_freeze_count()
-        with garbage.waits():
+        with garbage_collection.waits():
             pass
         assert gc.get_freeze_count() >= frozen > 0
     finally:
@@ -74,7 +76,7 @@ def test_what_the_user_froze_stays_frozen():
 def test_a_collector_that_is_off_stays_off():
     gc.disable()
     try:
-        with garbage.waits():
+        with garbage_collection.waits():
             pass
         assert not gc.isenabled()
     finally:
@@ -82,21 +84,21 @@ def test_a_collector_that_is_off_stays_off():
 
 
 def test_thresholds_that_were_set_meanwhile_stay():
-    with garbage.waits():
+    with garbage_collection.waits():
         gc.set_threshold(500, 5, 5)
     assert gc.get_threshold() == (500, 5, 5)
 
 
 def test_the_last_holder_ends_it_whatever_fails(thresholds):
-    with garbage.waits():
-        with pytest.raises(ValueError), garbage.waits():
+    with garbage_collection.waits():
+        with pytest.raises(ValueError), garbage_collection.waits():
             raise ValueError
         assert gc.get_threshold() != thresholds
     assert gc.get_threshold() == thresholds
 
 
 def test_a_forked_child_collects_as_ever(thresholds):
-    with garbage.waits():
+    with garbage_collection.waits():
         child = os.fork()
         if child == 0:
             os._exit(0 if gc.get_threshold() == thresholds else 1)
@@ -116,7 +118,7 @@ def test_dynamo_itself_is_covered_also_after_a_reset(daemon, thresholds):
     for _ in range(2):
         torch._dynamo.reset()  # drops what watches Dynamo
         torch.compile(lambda x: x + 1, backend="tensord")(torch.ones(3))
-        assert garbage._dynamo_begins in torch._dynamo.callback_handler.start_callbacks
+        assert garbage_collection._dynamo_begins in torch._dynamo.callback_handler.start_callbacks
         torch._dynamo.callback_handler.register_start_callback(lambda *_: note())
         torch.compile(lambda x: x + 2, backend="tensord")(torch.ones(3))
     assert len(seen) == 2
@@ -125,21 +127,21 @@ def test_dynamo_itself_is_covered_also_after_a_reset(daemon, thresholds):
 
 
 def test_a_compile_whose_end_is_not_told_holds_nothing(thresholds):
-    garbage._dynamo_begins()
+    garbage_collection._dynamo_begins()
     assert gc.get_threshold() != thresholds
     handler = torch._dynamo.callback_handler
     handler.start_callbacks.clear()  # as torch._dynamo.reset() from another thread does
     handler.end_callbacks.clear()
-    garbage.watch_dynamo()
+    garbage_collection.watch_dynamo()
     assert gc.get_threshold() == thresholds
 
 
 def test_it_is_watched_once():
     for _ in range(3):
-        garbage.watch_dynamo()
+        garbage_collection.watch_dynamo()
     handler = torch._dynamo.callback_handler
-    assert handler.start_callbacks.count(garbage._dynamo_begins) == 1
-    assert handler.end_callbacks.count(garbage._dynamo_ends) == 1
+    assert handler.start_callbacks.count(garbage_collection._dynamo_begins) == 1
+    assert handler.end_callbacks.count(garbage_collection._dynamo_ends) == 1
 
 
 # -- common subexpressions -------------------------------------------------------------------------
@@ -147,7 +149,9 @@ def test_it_is_watched_once():
 
 def _merged(function, *inputs) -> tuple[int | None, fx.GraphModule]:
     graph = make_fx(function, tracing_mode="fake")(*inputs)
-    return common_subexpressions.run(graph), graph
+    count = common_subexpressions.common_subexpressions(graph)
+    graph.recompile()
+    return count, graph
 
 
 def _count(graph: fx.GraphModule, op) -> int:
@@ -187,7 +191,7 @@ def test_sizes_that_depend_on_data_stay_apart():
         return x.nonzero().float().exp().sum() + x.nonzero().float().sin().sum()
 
     graph = make_fx(function, tracing_mode="symbolic")(torch.tensor([0.0, 2.0, 0.0, 3.0]))
-    common_subexpressions.run(graph)
+    common_subexpressions.common_subexpressions(graph)
     assert _count(graph, aten.nonzero.default) == 2
 
 
@@ -217,7 +221,7 @@ def test_what_no_schema_describes_is_left_to_torch():
     graph.output(tuple(twice))
     for node in graph.nodes:
         node.meta["val"] = torch.zeros(3)
-    assert common_subexpressions.run(fx.GraphModule({}, graph)) is None
+    assert common_subexpressions.common_subexpressions(fx.GraphModule({}, graph)) is None
     assert len(graph.find_nodes(op="call_function", target=torch.relu)) == 2
 
 
@@ -226,12 +230,13 @@ def test_the_users_setting_rules(daemon, monkeypatch, merging):
     from torch._functorch import config
 
     ran = []
-    run = common_subexpressions.run
-    monkeypatch.setattr(common_subexpressions, "run", lambda joint: ran.append(run(joint)) or 1)
+    run = common_subexpressions.common_subexpressions
+    noting = lambda joint: ran.append(run(joint)) or ran[-1]  # noqa: E731
+    client_passes.change(monkeypatch, "common_subexpressions", run=noting)
     x = torch.randn(4, requires_grad=True)
     with config.patch(cse=merging):
         torch.compile(lambda x: (x.exp() * x.exp().sin()).sum(), backend="tensord")(x).backward()
-    assert len(ran) == merging
+    assert len(ran) == 1 and (ran[0] is not None) == merging
 
 
 def test_joint_graphs_are_what_torch_would_make_of_them(daemon, monkeypatch):
@@ -245,7 +250,7 @@ def test_joint_graphs_are_what_torch_would_make_of_them(daemon, monkeypatch):
         ]
 
     compared = []
-    run = common_subexpressions.run
+    run = common_subexpressions.common_subexpressions
 
     def both(joint: fx.GraphModule) -> int | None:
         theirs = calls(fx_graph_cse(joint.graph))
@@ -254,7 +259,7 @@ def test_joint_graphs_are_what_torch_would_make_of_them(daemon, monkeypatch):
         compared.append(count)
         return count
 
-    monkeypatch.setattr(common_subexpressions, "run", both)
+    client_passes.change(monkeypatch, "common_subexpressions", run=both)
     model = torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.GELU(), torch.nn.Dropout(0.5)
     )
@@ -278,7 +283,7 @@ import torch
 from fake_daemon import FakeBridge, FakeDaemon
 fake = FakeDaemon({socket!r})
 import tensord
-sys.modules["tensord._bridge"] = tensord._bridge = FakeBridge(fake)
+sys.modules["tensord.bridge.runtime"] = FakeBridge(fake)
 model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU())
 torch.compile(model, backend="tensord")(torch.randn(2, 4)).sum().backward()
 wanted = {{"torch._inductor.lowering", "torch._inductor.scheduler", "torch._inductor.ir"}}

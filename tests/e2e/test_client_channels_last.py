@@ -11,13 +11,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import client_passes
 import pytest
 import tensord
 import torch
 import torch.nn.functional as F
 from compare import check_relative, wide
-from tensord import partition, torch_compat
-from tensord.graph_passes import channels_last
+from tensord import torch_compat
+from tensord.capture import partition
+from tensord.passes.joint import channels_last
 from torch import Tensor, fx, nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
@@ -144,8 +146,8 @@ class Graphs:
 
 @pytest.fixture
 def forced(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = channels_last.run
-    monkeypatch.setattr(channels_last, "run", lambda joint: run(joint, force=True))
+    force = functools.partial(channels_last.channels_last, force=True)
+    client_passes.change(monkeypatch, "channels_last", run=force)
 
 
 @pytest.fixture

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tensord import backend, devices, export, philox, random_ops
+from tensord import philox
+from tensord.capture import autograd
 from tensord.errors import ExportError
+from tensord.passes.joint import counter_based_random
+from tensord.passes.partitioned import move_constants_to_device
 from tensord.v1 import graph_pb2 as g
+from tensord.wire import export
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -19,11 +23,11 @@ def trace(function, *inputs):
     """The graph that AOTAutograd would hand over; inputs: (shape, device)."""
     with FakeTensorMode(allow_non_fake_inputs=True):
         fakes = [torch.empty(shape, device=device) for shape, device in inputs]
-        return make_fx(function, decomposition_table=backend.decompositions(KNOWN))(*fakes)
+        return make_fx(function, decomposition_table=autograd.decompositions(KNOWN))(*fakes)
 
 
 def send(module):
-    devices.move_constants(module, export.MAX_CONSTANT_BYTES)
+    move_constants_to_device.move_constants_to_device(module)
     return export.export(module)
 
 
@@ -94,7 +98,7 @@ def test_a_constant_that_the_cpu_needs_too_stays_there_as_well():
 
 def test_constants_of_a_cpu_graph_stay():
     module = trace(lambda x: x + torch.tensor(-1.0), ((3,), "cpu"))
-    assert devices.move_constants(module, export.MAX_CONSTANT_BYTES) == 0
+    assert move_constants_to_device.move_constants_to_device(module) == 0
 
 
 def test_two_devices_are_refused_by_name():
@@ -114,7 +118,7 @@ def test_random_numbers_come_from_the_devices_own_generator():
         return torch.nn.functional.dropout(x, 0.5) + torch.randn(3, device=x.device)
 
     module = trace(function, ((4, 3), "cuda:1"))
-    assert random_ops.rewrite(module) == 2
+    assert counter_based_random.counter_based_random(module) == 2
     exported = send(module)
     (seed,) = nodes(exported, "tensord::seed")
     assert seed.args[0].device == g.DEVICE_TYPE_CUDA

@@ -1,4 +1,4 @@
-"""Memory that CUDA graphs share (cuda_graph_arena.py), with a stand-in for the device.
+"""Memory that CUDA graphs share (cuda_graphs/arena.py), with a stand-in for the device.
 
 The stand-in puts results into the memory of inputs that a capture was the last to hold, and writes
 over what is left of it at each replay: a replay too many shows.
@@ -14,8 +14,8 @@ import pytest
 import tensord
 import torch
 from fake_graphs import FakeDevice, graphed
-from tensord import cuda_graph_arena, cuda_graph_memory, cuda_graphs
-from tensord.cuda_graphs import WARM_UP, GraphedProgram
+from tensord.cuda_graphs import arena, graphed_program, memory
+from tensord.cuda_graphs.graphed_program import WARM_UP, GraphedProgram
 from torch import Tensor
 
 SIZE = 16
@@ -44,7 +44,7 @@ def step(
     return result, gradients
 
 
-def variant(program: GraphedProgram) -> cuda_graph_memory.Captured:
+def variant(program: GraphedProgram) -> memory.Captured:
     (shape,) = program._shapes.values()
     (captured,) = shape.variants
     return captured
@@ -178,11 +178,11 @@ def test_a_graph_goes_with_its_arena() -> None:
             del result, gradients
     del forward, backward
     gc.collect()
-    assert len(cuda_graph_memory._GIVEN_UP) == 2 and not cuda_graph_memory._GRAPH_MEMORY
+    assert len(memory._GIVEN_UP) == 2 and not memory._GRAPH_MEMORY
     assert torch.equal(gradients[0], torch.full((SIZE,), 4.0).cos() * 2)
     del result, gradients
-    cuda_graph_memory.free_given_up()
-    assert not cuda_graph_memory._GIVEN_UP
+    memory.free_given_up()
+    assert not memory._GIVEN_UP
 
 
 class Chain:
@@ -301,10 +301,10 @@ def test_no_memory_for_the_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
             def none(*arguments: object) -> None:
                 raise torch.OutOfMemoryError("CUDA out of memory")
 
-            monkeypatch.setattr(cuda_graphs._WORKSPACES, "take", none)
+            monkeypatch.setattr(graphed_program._WORKSPACES, "take", none)
         if i == WARM_UP + 2:
             monkeypatch.undo()
-            monkeypatch.setattr(cuda_graph_arena, "LEAST_BYTES", 1)
+            monkeypatch.setattr(arena, "LEAST_BYTES", 1)
         step(forward, backward, torch.full((SIZE,), float(i)))
     assert variant(backward).reuse is not None
     assert "out of memory" in next(iter(tensord.stats()["cuda_graph_reasons"]))
@@ -366,14 +366,14 @@ def test_a_graph_that_goes_while_its_results_are_looked_at(monkeypatch: pytest.M
     arguments = [*saved, torch.ones(SIZE)]
     kept = saved.pop()
     del forward, _, saved
-    put_back = cuda_graph_arena.Reuse.put_back
+    put_back = arena.Reuse.put_back
 
-    def late(reuse: cuda_graph_arena.Reuse, given: list[Tensor]) -> None:
+    def late(reuse: arena.Reuse, given: list[Tensor]) -> None:
         gc.collect()
-        cuda_graph_memory.free_given_up()
+        memory.free_given_up()
         put_back(reuse, given)
 
-    monkeypatch.setattr(cuda_graph_arena.Reuse, "put_back", late)
+    monkeypatch.setattr(arena.Reuse, "put_back", late)
     gradients = backward(arguments)
     assert torch.equal(gradients[0], x.cos()) and torch.equal(kept, x + 1)
 
@@ -384,8 +384,8 @@ def test_what_is_moved_keeps_its_strides(view: Callable[[Tensor], Tensor]) -> No
     for i in range(4):
         arguments = None  # what is held becomes a copy
         arguments = forward([torch.full((SIZE,), float(i))])
-    results = {n: cuda_graph_memory.result_of(tensor, 1) for n, tensor in enumerate(arguments)}
-    reuse = cuda_graph_arena.candidate(arguments, results)
+    results = {n: memory.result_of(tensor, 1) for n, tensor in enumerate(arguments)}
+    reuse = arena.candidate(arguments, results)
     assert reuse is not None and reuse.numbers() == {0, 1}
     before = [(x.clone(), x.stride(), x.data_ptr()) for x in arguments]
     reuse.move(arguments)

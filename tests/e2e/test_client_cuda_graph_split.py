@@ -1,4 +1,4 @@
-"""Graphs cut at what no CUDA graph can hold (cuda_graph_split.py); needs no GPU."""
+"""Graphs cut at what no CUDA graph can hold (cuda_graphs/split.py); needs no GPU."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 import tensord
 import torch
-from tensord import backend, cuda_graph_split, cuda_graphs, export, options
-from tensord.compiled import eager
-from tensord.cuda_graph_plan import plan_of
+from tensord import options
+from tensord.bridge.compiled_graph import eager
+from tensord.capture import compile_graph
+from tensord.cuda_graphs import graphed_program, split
+from tensord.cuda_graphs.plan import plan_of
+from tensord.wire import export
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -29,11 +32,9 @@ def _long(x: Tensor) -> Tensor:
     return (x.sin() * 2 + 1).exp().tanh()
 
 
-def _check(
-    module: torch.fx.GraphModule, parts: list[bool], *inputs: Tensor
-) -> cuda_graph_split.Cut:
+def _check(module: torch.fx.GraphModule, parts: list[bool], *inputs: Tensor) -> split.Cut:
     """parts: which ones can be captured. Runs them on the CPU, against the whole module."""
-    cut = cuda_graph_split.cut(module, {0})
+    cut = split.cut(module, {0})
     assert cut is not None
     assert [not part.obstacle for part in cut.parts] == parts
     for part in cut.parts:
@@ -88,7 +89,7 @@ def test_writes_come_after_reads() -> None:
         return y, None, 7
 
     module = traced(function, ("cuda", (4,)), ("cpu", ()))
-    cut = cuda_graph_split.cut(module, {0})
+    cut = split.cut(module, {0})
     assert cut is not None
     _check(module, [False, True], torch.randn(4), torch.tensor(0.5))
 
@@ -112,22 +113,22 @@ def test_several_results_of_one_operator_stay_together() -> None:
 )
 def test_graphs_that_stay_whole(function: Callable[..., Any]) -> None:
     module = traced(function, ("cuda", (4,)), ("cpu", ()))
-    assert cuda_graph_split.cut(module, ()) is None
+    assert split.cut(module, ()) is None
 
 
 def test_the_backend_asks_for_each_part(monkeypatch: pytest.MonkeyPatch) -> None:
     tensord.reset_stats()
-    cuda_graphs._said.clear()
+    graphed_program._said.clear()
     sent = []
 
     def send(module: Any, exported: Any, chosen: Any, label: str, plan: Any) -> Any:
         sent.append((label, plan))
         return eager(module)
 
-    monkeypatch.setattr(backend, "_send", send)
+    monkeypatch.setattr(compile_graph, "_send", send)
     module = traced(lambda x: (_long(x), x.sum().cpu()), ("cuda", (4,)))
     chosen = options.Options(mode="reduce-overhead")
-    run = backend._compile_graph(module, fixed=set(), chosen=chosen, label="inference")
+    run = compile_graph.compile_graph(module, fixed=set(), chosen=chosen, label="inference")
     assert [label for label, _ in sent] == ["inference, part 1", "inference, part 2"]
     assert sent[0][1] is not None and sent[1][1] is None
     x = torch.randn(4)
@@ -136,7 +137,7 @@ def test_the_backend_asks_for_each_part(monkeypatch: pytest.MonkeyPatch) -> None
     assert stats["cuda_graph_cuts"] == 1
     assert any("CPU" in reason for reason in stats["cuda_graph_reasons"])
     # In the default mode the graph stays whole.
-    backend._compile_graph(module, fixed=set(), chosen=options.Options(), label="inference")
+    compile_graph.compile_graph(module, fixed=set(), chosen=options.Options(), label="inference")
     assert sent[-1] == ("inference", None) and len(sent) == 3
 
 
@@ -144,7 +145,7 @@ def test_symbols_reach_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part whose tensors have sizes like 2 n takes n too, which the graph has as an argument."""
     name = "relu"
     monkeypatch.setattr(
-        cuda_graph_split, "obstacle", lambda node: "told" if node.name.startswith(name) else ""
+        split, "obstacle", lambda node: "told" if node.name.startswith(name) else ""
     )
 
     def function(n: int, x: Tensor) -> tuple[Tensor, ...]:
@@ -152,7 +153,7 @@ def test_symbols_reach_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
         return _long(y) + n, y
 
     module = make_fx(function, tracing_mode="symbolic")(6, torch.randn(6))
-    cut = cuda_graph_split.cut(module, ())
+    cut = split.cut(module, ())
     assert cut is not None and [not part.obstacle for part in cut.parts] == [True, False, True]
     for part in cut.parts:
         exported = export.export(part.module)

@@ -12,7 +12,8 @@ import pytest
 import tensord
 import torch
 from fake_graphs import FakeDevice
-from tensord import backend, cuda_graph_arena, cuda_graph_plan, cuda_graphs, target
+from tensord.cuda_graphs import arena, graphed_program, plan
+from tensord.wire import export, target
 from torch import nn
 
 pytestmark = pytest.mark.usefixtures("tensord_daemon")
@@ -27,17 +28,17 @@ def devices(monkeypatch: pytest.MonkeyPatch) -> list[FakeDevice]:
         made.append(FakeDevice())
         return made[-1]
 
-    export, detect = backend.exporter.export, target.detect
+    exporting, detect = export.export, target.detect
 
     def on_cuda(*arguments: Any) -> Any:
-        exported = export(*arguments)
+        exported = exporting(*arguments)
         exported.cuda_index = 0
         return exported
 
-    monkeypatch.setattr(backend.exporter, "export", on_cuda)
-    monkeypatch.setattr(backend.target, "detect", lambda index: detect(None))
-    monkeypatch.setattr(cuda_graph_plan, "obstacle", lambda node: "")
-    monkeypatch.setattr(cuda_graphs, "CudaDevice", device)
+    monkeypatch.setattr(export, "export", on_cuda)
+    monkeypatch.setattr(target, "detect", lambda index: detect(None))
+    monkeypatch.setattr(plan, "obstacle", lambda node: "")
+    monkeypatch.setattr(graphed_program, "CudaDevice", device)
     tensord.reset_stats()
     return made
 
@@ -112,7 +113,7 @@ def test_loops(
 ) -> None:
     """more: captures where backward takes over what forward saved, until it is known that it had
     better not."""
-    monkeypatch.setattr(cuda_graph_arena, "LEAST_BYTES", 1 if shared else 1 << 40)
+    monkeypatch.setattr(arena, "LEAST_BYTES", 1 if shared else 1 << 40)
     captures += more if shared else 0
     sharing = 1 if shared and step is not _two_then_two else 0
     data = torch.randn(40, 16, 12)

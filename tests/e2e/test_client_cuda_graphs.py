@@ -1,4 +1,4 @@
-"""CUDA graphs over programs (cuda_graphs.py), with a stand-in for the device that needs no GPU."""
+"""CUDA graphs over programs (graphed_program.py), with a device that needs no GPU."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 import tensord
 import torch
 from fake_graphs import FakeDevice, FakeGraph, boxed, graphed
-from tensord import cuda_graph_memory, cuda_graphs
-from tensord.cuda_graph_plan import Plan, plan_of
-from tensord.cuda_graphs import MAX_VARIANTS, WARM_UP, GraphedProgram
+from tensord.cuda_graphs import graphed_program, memory
+from tensord.cuda_graphs.graphed_program import MAX_VARIANTS, WARM_UP, GraphedProgram
+from tensord.cuda_graphs.plan import Plan, plan_of
 from torch import Tensor
 
 pytestmark = pytest.mark.usefixtures("no_graphs_yet")
@@ -114,7 +114,7 @@ def test_results_of_one_graph_are_read_by_another_where_they_lie() -> None:
         del saved
     assert device.captures == 1
     (shape,) = backward._shapes.values()
-    assert shape.variants[0].fixed == [0] and list(shape.variants[0].places) == [1]
+    assert shape.variants[0].fixed == [0] and list(shape.variants[0].buffers) == [1]
 
 
 def test_two_forwards_then_two_backwards() -> None:
@@ -144,7 +144,7 @@ def test_shapes_are_kept_under_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     stats = tensord.stats()
     assert stats["cuda_graphs_evicted"] <= 12 and device.captures <= 15
     assert stats["cuda_graph_reasons"]
-    assert len(cuda_graph_memory._GRAPH_MEMORY) <= 3 and not cuda_graph_memory._GIVEN_UP
+    assert len(memory._GRAPH_MEMORY) <= 3 and not memory._GIVEN_UP
 
 
 def test_the_least_recently_used_goes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,37 +163,37 @@ def test_a_given_up_graph_lives_as_long_as_its_results(monkeypatch: pytest.Monke
         held = run([torch.ones(5)])[0]
     for _ in range(WARM_UP + 1):
         run([torch.ones(6)])
-    assert len(cuda_graph_memory._GIVEN_UP) == 1
+    assert len(memory._GIVEN_UP) == 1
     assert torch.equal(held, torch.full((5,), 2.0))
     del held
-    cuda_graph_memory.free_given_up()
-    assert not cuda_graph_memory._GIVEN_UP
+    memory.free_given_up()
+    assert not memory._GIVEN_UP
 
 
 def test_results_outlive_their_program() -> None:
     run, _ = graphed(lambda x: [x + 1])
     for _ in range(WARM_UP + 1):
         held = run([torch.ones(5)])[0]
-    assert cuda_graph_memory._GRAPH_MEMORY
+    assert memory._GRAPH_MEMORY
     del run
     gc.collect()
-    assert len(cuda_graph_memory._GIVEN_UP) == 1 and not cuda_graph_memory._GRAPH_MEMORY
+    assert len(memory._GIVEN_UP) == 1 and not memory._GRAPH_MEMORY
     assert torch.equal(held, torch.full((5,), 2.0))
     del held
-    cuda_graph_memory.free_given_up()
-    assert not cuda_graph_memory._GIVEN_UP
+    memory.free_given_up()
+    assert not memory._GIVEN_UP
 
 
 def test_nothing_is_freed_during_a_capture() -> None:
     run, _ = graphed(lambda x: [x + 1])
     for _ in range(WARM_UP + 1):
         run([torch.ones(5)])
-    with cuda_graph_memory.CAPTURE:
+    with memory.CAPTURE:
         del run
         gc.collect()
-        assert len(cuda_graph_memory._GIVEN_UP) == 1
-    cuda_graph_memory.free_given_up()
-    assert not cuda_graph_memory._GIVEN_UP
+        assert len(memory._GIVEN_UP) == 1
+    memory.free_given_up()
+    assert not memory._GIVEN_UP
 
 
 def test_resets_of_dynamo_give_up_graphs() -> None:
@@ -207,7 +207,7 @@ def test_resets_of_dynamo_give_up_graphs() -> None:
         assert torch.equal(held, torch.full((3,), 5.0))  # what is in use stays
         del held
         torch._dynamo.reset()  # once nothing was captured since
-        cuda_graphs._Reset.reset()
+        graphed_program._Reset.reset()
         gc.collect()
         assert graph() is None
 
@@ -223,7 +223,7 @@ def test_a_reset_while_other_threads_make_programs() -> None:
     thread.start()
     try:
         for _ in range(2000):
-            cuda_graphs._Reset.reset()
+            graphed_program._Reset.reset()
     finally:
         stop.set()
         thread.join()
@@ -231,7 +231,7 @@ def test_a_reset_while_other_threads_make_programs() -> None:
 
 def test_a_reset_leaves_alone_what_is_called() -> None:
     def function(x: Tensor) -> list[Any]:
-        cuda_graphs._Reset.reset()
+        graphed_program._Reset.reset()
         return [x + 1]
 
     run, device = graphed(function)
@@ -243,7 +243,7 @@ def test_a_reset_leaves_alone_what_is_called() -> None:
 def test_one_workspace_for_all_graphs_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
     monkeypatch.setattr(
-        cuda_graphs, "lent", lambda tensor: contextlib.nullcontext(taken.append(tensor))
+        graphed_program, "lent", lambda tensor: contextlib.nullcontext(taken.append(tensor))
     )
     small, large, other = (
         GraphedProgram(boxed(lambda x: [x + 1]), plan, FakeDevice(), lambda arguments, n=n: (n, n))
@@ -293,7 +293,7 @@ def test_what_is_only_handed_through_is_not_copied() -> None:
         y = torch.full((3,), float(i))
         more, same = run([torch.ones(3), y])
         assert same.data_ptr() == y.data_ptr() and more[0] == 2
-    assert list(run._shapes[()].variants[0].places) == [0]
+    assert list(run._shapes[()].variants[0].buffers) == [0]
 
 
 def test_graphs_that_read_a_graph_that_is_gone_go_too() -> None:
@@ -441,7 +441,7 @@ def test_other_streams_and_captures_of_others() -> None:
 def test_a_forked_child_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
     with pytest.raises(RuntimeError, match=r"forked after CUDA started.*'spawn'"):
-        cuda_graphs.CudaDevice(0).stream()
+        graphed_program.CudaDevice(0).stream()
 
 
 def test_a_symbolic_graph_says_which_arguments_differ() -> None:

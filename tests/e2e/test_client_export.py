@@ -11,8 +11,8 @@ import interpreter
 import pytest
 import torch
 import torch.nn.functional as F
-from tensord import rpc
 from tensord.v1 import graph_pb2
+from tensord.wire import rpc
 from torch import nn
 
 
@@ -192,7 +192,7 @@ def test_constants_are_deduplicated(daemon):
 
 
 def test_large_constants_become_inputs(daemon):
-    from tensord.export import export
+    from tensord.wire.export import export
 
     module = torch.fx.symbolic_trace(_WithTable())
     table = module.table
@@ -259,8 +259,7 @@ fake = FakeDaemon({socket!r})
 os.environ["TENSORD_ADDRESS"] = "unix:" + {socket!r}
 os.environ["TENSORD_STRICT"] = "1"
 bridge = FakeBridge(fake)
-sys.modules["tensord._bridge"] = bridge
-tensord._bridge = bridge
+sys.modules["tensord.bridge.runtime"] = bridge
 
 class {name}(nn.Module):
     def __init__(self):
@@ -303,7 +302,7 @@ def test_two_processes_give_the_same_bytes(clean: Path):
 
 def test_symbols_are_ordered_without_names():
     import sympy
-    from tensord.symbols import Symbols
+    from tensord.wire.symbols import Symbols
 
     def bytes_of(names):
         a, b = (sympy.Symbol(n, integer=True, positive=True) for n in names)

@@ -135,8 +135,8 @@ def test_load_fails(lenient):
 def test_bridge_is_missing(lenient, monkeypatch):
     import sys
 
-    monkeypatch.setitem(sys.modules, "tensord._bridge", None)
-    monkeypatch.delattr(tensord, "_bridge")
+    monkeypatch.setitem(sys.modules, "tensord.bridge.runtime", None)
+    monkeypatch.delattr(tensord.bridge, "runtime")
     with pytest.warns(TensordWarning, match="bridge"):
         run_in_eager()
 

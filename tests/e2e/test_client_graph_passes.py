@@ -12,15 +12,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import client_passes
 import models
 import pytest
 import tensord
 import torch
 import torch.nn.functional as F
-import torch.utils.checkpoint
-from tensord import backend, graph_passes
-from tensord.fallback import TensordWarning
-from tensord.graph_passes import attention, calls, grouped_heads, masks
+from tensord.passes.captured import attention, attention_masks, dynamo, grouped_query_attention
 from torch import Tensor, fx
 
 B, H, T, D = 2, 4, 8, 16
@@ -42,9 +40,9 @@ class Passes:
     def __call__(self, module: fx.GraphModule, inputs: Any) -> Callable[..., Any]:
         if self.methods:
             self.counts["methods"] += _operators_as_methods(module.graph)
-        self.counts["attention"] += attention.run(module, lambda match, autocast: True)
-        self.counts["masks"] += masks.run(module)
-        self.counts["heads"] += grouped_heads.run(module)
+        self.counts["attention"] += attention.attention(module, lambda match, autocast: True)
+        self.counts["masks"] += attention_masks.attention_masks(module)
+        self.counts["heads"] += grouped_query_attention.grouped_query_attention(module)
         module.graph.lint()
         module.recompile()
         self.graphs.append(module)
@@ -53,7 +51,7 @@ class Passes:
     def calls(self) -> list[fx.Node]:
         """All calls of scaled_dot_product_attention."""
         nodes = [node for graph in self.graphs for node in graph.graph.nodes]
-        return [n for n in nodes if calls.name_of(n) == "scaled_dot_product_attention"]
+        return [n for n in nodes if dynamo.name_of(n) == "scaled_dot_product_attention"]
 
 
 def _operators_as_methods(graph: fx.Graph) -> int:
@@ -166,10 +164,10 @@ def _expect_attention(name: str, passes: Passes) -> None:
     assert passes.counts["attention"] == 1
     (call,) = passes.calls()
     causal = name.startswith("causal")
-    assert calls.argument(call, 5, "is_causal") is causal
+    assert dynamo.argument(call, 5, "is_causal") is causal
     if causal or name in ("all seen", "zeros added"):
-        assert calls.argument(call, 3, "attn_mask") is None
-    left = {calls.name_of(n) for n in passes.graphs[0].graph.nodes}
+        assert dynamo.argument(call, 3, "attn_mask") is None
+    left = {dynamo.name_of(n) for n in passes.graphs[0].graph.nodes}
     assert not left & {"matmul", "softmax", "einsum", "arange", "ones", "tril"}, left
 
 
@@ -192,7 +190,7 @@ THREE: dict[str, Callable[..., Tensor]] = {
 def test_three_dimensions(name: str, dtype: torch.dtype) -> None:
     passes = _run(THREE[name], _inputs(dtype, (B * H, T, D)))
     assert passes.counts["attention"] == 1
-    assert calls.sizes_of(passes.calls()[0]) == [B * H, 1, T, D]
+    assert dynamo.sizes_of(passes.calls()[0]) == [B * H, 1, T, D]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -214,7 +212,7 @@ def test_masks_that_are_inputs(kind: str, dtype: torch.dtype) -> None:
 
     passes = _run(function, [*_inputs(dtype), bias])
     assert passes.counts["attention"] == 1
-    assert calls.argument(passes.calls()[0], 3, "attn_mask") is not None
+    assert dynamo.argument(passes.calls()[0], 3, "attn_mask") is not None
 
 
 def test_dropout_becomes_an_argument() -> None:
@@ -288,7 +286,7 @@ def test_cpu_graphs_are_left_alone() -> None:
     found: list[int] = []
 
     def backend(module: fx.GraphModule, inputs: Any) -> Any:
-        found.append(attention.run(module))
+        found.append(attention.attention(module))
         return module.forward
 
     torch._dynamo.reset()
@@ -301,7 +299,7 @@ def test_autocast_is_known(within: bool) -> None:
     seen: list[Any] = []
 
     def backend(module: fx.GraphModule, inputs: Any) -> Any:
-        attention.run(module, lambda match, dtype: bool(seen.append(dtype)))
+        attention.attention(module, lambda match, dtype: bool(seen.append(dtype)))
         return module.forward
 
     plain = SPELLINGS["scaled after"]
@@ -356,8 +354,8 @@ def test_masks_of_calls(
 
     passes = _run(function, _inputs(torch.float32), methods)
     (call,) = passes.calls()
-    gone = calls.argument(call, 3, "attn_mask") is None
-    assert (gone, calls.argument(call, 5, "is_causal", False)) == wanted
+    gone = dynamo.argument(call, 3, "attn_mask") is None
+    assert (gone, dynamo.argument(call, 5, "is_causal", False)) == wanted
 
 
 def _item_set(mask: Tensor) -> None:
@@ -419,7 +417,7 @@ def test_grouped_heads(how: str, written: bool) -> None:
     passes = _run(function, [q, *narrow])
     (call,) = passes.calls()
     assert call.kwargs["enable_gqa"] is True
-    assert calls.sizes_of(call.args[1]) == [B, H // 2, T, D]
+    assert dynamo.sizes_of(call.args[1]) == [B, H // 2, T, D]
 
 
 # -- models of transformers ------------------------------------------------------------------------
@@ -440,13 +438,13 @@ def test_models(name: str, implementation: str) -> None:
     ours, eager = compiled(**inputs), model(**inputs)
     torch.testing.assert_close(ours.logits, eager.logits, rtol=1e-4, atol=1e-4)
     found = passes.calls()
-    causal = [c for c in found if calls.argument(c, 5, "is_causal") is True]
+    causal = [c for c in found if dynamo.argument(c, 5, "is_causal") is True]
     total, of_them = MODELS[name]
     assert len(found) == total
     if name == "t5":  # its causal self-attention has a bias as well
         return
     assert len(causal) == of_them
-    assert all(calls.argument(c, 3, "attn_mask") is None for c in found)
+    assert all(dynamo.argument(c, 3, "attn_mask") is None for c in found)
     if name == "llama":
         assert all(c.kwargs.get("enable_gqa") for c in found)
 
@@ -454,137 +452,8 @@ def test_models(name: str, implementation: str) -> None:
 # -- as part of the backend ------------------------------------------------------------------------
 
 
-def test_a_pass_that_fails_leaves_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*arguments: Any) -> None:
-        raise RuntimeError("broken")
-
-    def backend(module: fx.GraphModule, inputs: Any) -> Any:
-        code, values = module.code, _values(module.graph)
-        with pytest.raises(RuntimeError, match="broken"):
-            graph_passes.run(module)
-        module.graph.lint()
-        assert (module.code, _values(module.graph)) == (code, values)
-        return module.forward
-
-    monkeypatch.setattr(graph_passes, "_on_gpu", lambda module: True)
-    monkeypatch.setattr(attention, "fused_kernel_exists", lambda match, dtype: True)
-    monkeypatch.setattr(attention, "_unpermuted", broken)
-    torch._dynamo.reset()
-    inputs = _inputs(torch.float32)
-    torch.compile(SPELLINGS["plain"], backend=backend)(*inputs)
-
-
-def _values(graph: fx.Graph) -> list[Any]:
-    """By name, the values that Dynamo saw, and what else it keeps on inputs."""
-    return [
-        (n.name, id(n.meta.get("example_value")), getattr(n, "_dynamo_source", None))
-        for n in graph.nodes
-    ]
-
-
-def _sines(module: fx.GraphModule) -> list[fx.Node]:
-    return [n for n in module.graph.nodes if calls.name_of(n) == "sin"]
-
-
-def _sines_to_cosines(module: fx.GraphModule) -> int:
-    """A pass that does not keep results."""
-    sines = _sines(module)
-    for node in sines:
-        node.target = "cos" if node.op == "call_method" else torch.cos
-    return len(sines)
-
-
-def _misplaced(module: fx.GraphModule) -> int:
-    """A pass that leaves nodes before what they read: eager would fail too."""
-    sines = _sines(module)
-    for node in sines:
-        module.graph.find_nodes(op="placeholder")[-1].append(node)
-    return len(sines)
-
-
-def _checkpointed(x: Tensor) -> Tensor:
-    body = lambda x: (x + 1).sin()  # noqa: E731
-    return torch.utils.checkpoint.checkpoint(body, (x * 2).sin(), use_reentrant=False).exp()
-
-
-def _plain(x: Tensor) -> Tensor:
-    return (x * 2).sin().exp()
-
-
-def _one_pass(monkeypatch: pytest.MonkeyPatch, run: Any) -> None:
-    one = graph_passes.Pass("attention_fused", run, "attention")
-    monkeypatch.setattr(graph_passes, "PASSES", (one,))
-    monkeypatch.setattr(graph_passes, "_on_gpu", lambda module: True)
-    monkeypatch.setenv("TENSORD_STRICT", "0")
-
-
-def _like_eager(function: Callable[[Tensor], Tensor]) -> None:
-    def results(call: Any) -> list[Tensor]:
-        x = torch.linspace(-1, 1, 12).requires_grad_()
-        result = call(x)
-        result.sum().backward()
-        return [result.detach(), x.grad]
-
-    for ours, eager in zip(
-        results(torch.compile(function, backend="tensord")), results(function), strict=True
-    ):
-        torch.testing.assert_close(ours, eager)
-
-
-@pytest.mark.parametrize("function", [_plain, _checkpointed])
-def test_what_fails_behind_a_pass_runs_as_before_it(
-    daemon: object, monkeypatch: pytest.MonkeyPatch, function: Any
-) -> None:
-    def autograd(*arguments: Any) -> Any:
-        raise RuntimeError("broken")
-
-    _one_pass(monkeypatch, _sines_to_cosines)
-    monkeypatch.setattr(backend, "_autograd", lambda *arguments: autograd)
-    with pytest.warns(TensordWarning, match="broken"):
-        _like_eager(function)
-    assert tensord.stats()["attention_fused"] == (2 if function is _checkpointed else 1)
-
-
-@pytest.mark.parametrize("function", [_plain, _checkpointed])
-def test_a_pass_that_leaves_no_sound_graph_is_undone(
-    daemon: object, monkeypatch: pytest.MonkeyPatch, function: Any
-) -> None:
-    """The job's graph is compiled all the same."""
-    _one_pass(monkeypatch, _misplaced)
-    with pytest.warns(TensordWarning, match="a pass over the captured graph"):
-        _like_eager(function)
-    stats = tensord.stats()
-    assert (stats["attention_fused"], stats["calls_in_eager"]) == (0, 0)
-    assert (stats["fallbacks"], stats["graphs"]) == (1, 2)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "channels_last.run",
-        "softmax_statistics.rewrite",
-        "pool_offsets.rewrite",
-        "batch_norm_relu.rewrite",
-    ],
-)
-def test_a_pass_over_the_joint_graph_that_fails(
-    daemon: object, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """It is noted, and the graph goes on."""
-
-    def broken(joint: fx.GraphModule) -> int:
-        raise RuntimeError("broken")
-
-    monkeypatch.setenv("TENSORD_STRICT", "0")
-    monkeypatch.setattr(f"tensord.partition.{name}", broken)
-    with pytest.warns(TensordWarning, match="a pass over the joint graph"):
-        _like_eager(_plain)
-    stats = tensord.stats()
-    assert (stats["fallbacks"], stats["graphs"], stats["calls_in_eager"]) == (1, 2, 0)
-
-
 def test_the_backend_runs_them(daemon: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_passes, "_on_gpu", lambda module: True)
+    client_passes.on_any_device(monkeypatch)
     monkeypatch.setattr(attention, "fused_kernel_exists", lambda match, dtype: True)
     function, inputs = SPELLINGS["causal by masked_fill"], _inputs(torch.float32)
     for options, count in (({}, 1), ({"attention": False}, 0)):

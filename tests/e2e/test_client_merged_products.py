@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import client_passes
 import models
 import pytest
 import tensord
 import torch
 import torch.nn.functional as F
-from tensord import graph_passes
-from tensord.graph_passes import calls, merged_products
+from tensord.passes.captured import dynamo, merged_products
 from torch import Tensor, fx, nn
 
 BATCH, TIME, WIDTH = 2, 5, 16
@@ -25,11 +25,11 @@ class Passes:
         self.sizes: list[list[int]] = []
 
     def __call__(self, module: fx.GraphModule, inputs: Any) -> Callable[..., Any]:
-        self.merged += merged_products.run(module)
+        self.merged += merged_products.merged_products(module)
         module.graph.lint()
         module.recompile()
         for node in module.graph.nodes:
-            if calls.name_of(node) == "linear":
+            if dynamo.name_of(node) == "linear":
                 self.sizes.append(list(node.meta["example_value"].shape))
         return module.forward
 
@@ -288,7 +288,7 @@ def test_one_layer_called_twice_is_no_pair() -> None:
 
 def test_llama_end_to_end(daemon: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """Per layer two of the three of attention and one of the gated ones go; gradients stay."""
-    monkeypatch.setattr(graph_passes, "_on_gpu", lambda module: True)
+    client_passes.on_any_device(monkeypatch)
     model, inputs = models.build("llama")
     model.train()
     layers = model.config.num_hidden_layers

@@ -8,10 +8,11 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import client_passes
 import pytest
 import torch
 import torch.nn.functional as F
-from tensord.graph_passes import pool_offsets
+from tensord.passes.joint import pool_offsets
 from tensord.v1 import graph_pb2
 from torch import Tensor
 
@@ -31,6 +32,7 @@ WINDOWS: dict[str, dict[str, Any]] = {
 @pytest.fixture(autouse=True)
 def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_offsets, "DEVICES", ("cpu",))
+    client_passes.on_any_device(monkeypatch, "pool_offsets")
 
 
 def images(dtype: torch.dtype, channels_last: bool) -> Tensor:

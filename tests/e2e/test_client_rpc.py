@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import tensord
 import torch
-from tensord import address, autostart, rpc, target, transport
+from tensord.wire import address, autostart, rpc, target, transport
 
 pytestmark = pytest.mark.usefixtures("nothing_under_way")
 HERE = Path(__file__).parent
@@ -183,7 +183,7 @@ def test_autostart_hands_over_nvrtc(tmp_path: Path, monkeypatch):
 
 def test_autostart_race(startable: Path, monkeypatch):
     monkeypatch.setenv("FAKE_MODE", "slow")
-    program = "from tensord import rpc; print(rpc.client().hello().daemon_version)"
+    program = "from tensord.wire import rpc; print(rpc.client().hello().daemon_version)"
     jobs = [
         subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
         for _ in range(4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from tensord.graph_passes import softmax_statistics
+from tensord.passes.joint import softmax_statistics
 
 LONG = softmax_statistics.LEAST_CLASSES
 

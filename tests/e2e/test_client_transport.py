@@ -11,8 +11,8 @@ from pathlib import Path
 
 import grpc
 import pytest
-from tensord import transport
-from tensord.transport import Call, CallError
+from tensord.wire import transport
+from tensord.wire.transport import Call, CallError
 
 pytestmark = pytest.mark.usefixtures("nothing_under_way")
 _MIB = 1 << 20

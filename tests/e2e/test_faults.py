@@ -20,8 +20,9 @@ import tensord
 import torch
 from compare import check
 from real_daemon import RealDaemon
-from tensord import export, fallback, target
+from tensord import fallback
 from tensord.v1 import graph_pb2, service_pb2
+from tensord.wire import export, target
 from torch.fx.experimental.proxy_tensor import make_fx
 
 WAIT_S = 60.0

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import torch
 from real_daemon import RealDaemon
-from tensord import export, rpc
 from tensord.errors import HostSetupError
 from tensord.v1 import artifact_pb2, service_pb2
+from tensord.wire import export, rpc
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 

@@ -21,7 +21,7 @@ import tensord
 import torch
 from compare import check
 from real_daemon import RealDaemon, binary
-from tensord.address import listens, resolve
+from tensord.wire.address import listens, resolve
 
 WAIT_S = 60.0
 

@@ -8,7 +8,7 @@ import hashlib
 import pytest
 import torch
 from runtime_artifacts import Builder, Store, expr, fma_artifact, meta, symbolic_artifact
-from tensord import _bridge
+from tensord.bridge import runtime
 from tensord.v1 import artifact_pb2 as a
 
 pytest_plugins = ["runtime_fixtures"]
@@ -114,7 +114,7 @@ def test_view_beyond_input_needs_its_storage(load, store):
     program = load(b.a)
     base = torch.arange(8.0)
     assert torch.equal(program(base[:2])[0], base[:6])
-    with pytest.raises(_bridge.TensordRuntimeError, match="storage is smaller"):
+    with pytest.raises(runtime.TensordRuntimeError, match="storage is smaller"):
         program(torch.zeros(2))
 
 
@@ -155,11 +155,11 @@ def test_symbolic_sizes(load, store):
         out, total = program(k, x)
         torch.testing.assert_close(out, (x + 2 + n).reshape(k, n))
         assert total == n * k
-    with pytest.raises(_bridge.TensordRuntimeError, match="outside"):
+    with pytest.raises(runtime.TensordRuntimeError, match="outside"):
         program(1, torch.randn(8, 1))
-    with pytest.raises(_bridge.TensordRuntimeError, match=r"'x': expected .*got") as caught:
+    with pytest.raises(runtime.TensordRuntimeError, match=r"'x': expected .*got") as caught:
         program(4, torch.randn(8, 3))
-    assert caught.value.code == _bridge.INVALID
+    assert caught.value.code == runtime.INVALID
 
 
 def test_empty_tensors(load, store):
@@ -202,14 +202,14 @@ WRONG = [
 @pytest.mark.parametrize(("make", "message"), WRONG)
 def test_wrong_inputs(load, store, make, message):
     program = load(fma_artifact(store))
-    with pytest.raises(_bridge.TensordRuntimeError, match=message) as caught:
+    with pytest.raises(runtime.TensordRuntimeError, match=message) as caught:
         program(torch.zeros(8), make(), torch.zeros(8))
-    assert caught.value.code == _bridge.INVALID
+    assert caught.value.code == runtime.INVALID
 
 
 def test_wrong_number_of_inputs(load, store):
     program = load(fma_artifact(store))
-    with pytest.raises((_bridge.TensordRuntimeError, TypeError), match="3 inputs"):
+    with pytest.raises((runtime.TensordRuntimeError, TypeError), match="3 inputs"):
         program(torch.zeros(8))
 
 
@@ -222,34 +222,34 @@ def test_bad_blobs(load, store, tmp_path):
     artifact.modules[0].size = len(flipped)
 
     def expect(code, message):
-        with pytest.raises(_bridge.TensordRuntimeError, match=message) as caught:
+        with pytest.raises(runtime.TensordRuntimeError, match=message) as caught:
             load(artifact, tmp_path)
         assert caught.value.code == code
 
-    expect(_bridge.UNAVAILABLE, "cannot open")
+    expect(runtime.UNAVAILABLE, "cannot open")
     path = tmp_path / digest.hex()[:2] / digest.hex()
     path.parent.mkdir()
     flipped[len(flipped) // 2] ^= 1
     path.write_bytes(flipped)
     path.chmod(0o600)
-    expect(_bridge.CORRUPT, "another digest")
+    expect(runtime.CORRUPT, "another digest")
     path.write_bytes(flipped[:-1])
-    expect(_bridge.CORRUPT, "bytes, not")
+    expect(runtime.CORRUPT, "bytes, not")
     flipped[len(flipped) // 2] ^= 1
     path.write_bytes(flipped)
     path.chmod(0o666)
-    expect(_bridge.CORRUPT, "written by others")
+    expect(runtime.CORRUPT, "written by others")
     path.chmod(0o600)
     load(artifact, tmp_path)
 
 
 def test_garbage_artifacts(load, store):
-    with pytest.raises(_bridge.TensordRuntimeError) as caught:
+    with pytest.raises(runtime.TensordRuntimeError) as caught:
         load(a.Artifact())
-    assert caught.value.code == _bridge.CORRUPT
+    assert caught.value.code == runtime.CORRUPT
     missing = fma_artifact(store)
     missing.steps[0].launch.function = "nothing"
-    with pytest.raises(_bridge.TensordRuntimeError, match="no function 'nothing'"):
+    with pytest.raises(runtime.TensordRuntimeError, match="no function 'nothing'"):
         load(missing)
 
 

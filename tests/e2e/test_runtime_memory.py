@@ -8,7 +8,7 @@ import weakref
 import pytest
 import torch
 from runtime_artifacts import Builder, meta
-from tensord import _bridge
+from tensord.bridge import runtime
 
 pytest_plugins = ["runtime_fixtures"]
 
@@ -81,9 +81,9 @@ def test_parameters_stay(load, store, probe):
 
 def test_a_failure_in_the_middle_leaks_nothing(load, store, probe):
     arguments = made(-5.0)
-    with pytest.raises(_bridge.TensordRuntimeError, match="a negative number") as caught:
+    with pytest.raises(runtime.TensordRuntimeError, match="a negative number") as caught:
         load(plan(store, probe))(arguments)
-    assert caught.value.code == _bridge.OPERATOR
+    assert caught.value.code == runtime.OPERATOR
     del caught
     gc.collect()
     assert arguments == [] and seen == [False] and watched[0]() is None
@@ -92,8 +92,8 @@ def test_a_failure_in_the_middle_leaks_nothing(load, store, probe):
 def test_a_call_that_does_not_begin_leaves_its_list(load, store, probe):
     program = load(plan(store, probe))
     arguments = [torch.arange(SIZE + 1.0)]
-    with pytest.raises(_bridge.TensordRuntimeError) as caught:
+    with pytest.raises(runtime.TensordRuntimeError) as caught:
         program(arguments)
-    assert caught.value.code == _bridge.INVALID
+    assert caught.value.code == runtime.INVALID
     (tensor,) = arguments
     torch.testing.assert_close(tensor, torch.arange(SIZE + 1.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from runtime_artifacts import Builder, arg, expr, meta, meta_of
-from tensord import _bridge
+from tensord.bridge import runtime
 from tensord.v1 import artifact_pb2 as a
 from tensord.v1 import graph_pb2 as g
 
@@ -184,9 +184,9 @@ def test_result_strides_and_sizes(load, store):
     wrong = b.buffer(meta=meta([3, 4]), extern_result=True)
     b.call("aten::t", [x], [wrong], node="turned")
     b.output(wrong)
-    with pytest.raises(_bridge.TensordRuntimeError, match="turned") as caught:
+    with pytest.raises(runtime.TensordRuntimeError, match="turned") as caught:
         load(b.a)(data)
-    assert caught.value.code == _bridge.OPERATOR
+    assert caught.value.code == runtime.OPERATOR
 
 
 def test_result_that_views_the_workspace_survives(load, store):
@@ -217,7 +217,7 @@ def test_out_of_memory_is_torchs_error(load, store):
     b.call("tensord_test::greedy", [x], [out], node="greedy")
     b.output(out)
     program = load(b.a)
-    library = _bridge._Library.get()
+    library = runtime._Library.get()
     library.lib.tensord_set_operator_caller(library._caller, None)
     with pytest.raises(torch.OutOfMemoryError, match=r"greedy.*CUDA out of memory. Tried"):
         program(torch.randn(4))
@@ -231,7 +231,7 @@ def test_operator_that_raises(load, store):
     b.output(out)
     program = load(b.a)
     for _ in range(3):
-        with pytest.raises(_bridge.TensordRuntimeError, match=r"product.*mat1") as caught:
+        with pytest.raises(runtime.TensordRuntimeError, match=r"product.*mat1") as caught:
             program(torch.zeros(2, 3))
-        assert caught.value.code == _bridge.OPERATOR
+        assert caught.value.code == runtime.OPERATOR
     assert torch.is_grad_enabled()

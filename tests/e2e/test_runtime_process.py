@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from runtime_artifacts import Builder, expr, fma_artifact, meta, symbolic_artifact
-from tensord import _bridge
+from tensord.bridge import runtime
 
 pytest_plugins = ["runtime_fixtures"]
 
@@ -96,7 +96,7 @@ def test_nothing_leaks(load, store):
     def run(times):
         for _ in range(times):
             program([data])
-            with pytest.raises(_bridge.TensordRuntimeError):
+            with pytest.raises(runtime.TensordRuntimeError):
                 program(data[1:])
 
     run(100)
@@ -144,27 +144,27 @@ def test_a_lent_workspace_is_nothing_to_the_cpu(load, store, monkeypatch, native
     program = load(fma_artifact(store))
     x = torch.ones(8)
     assert program.workspace_bytes([x, x, x]) == (0, 0)
-    with _bridge.lent_workspace(torch.zeros(64, dtype=torch.uint8)):
+    with runtime.lent_workspace(torch.zeros(64, dtype=torch.uint8)):
         assert torch.equal(program(x, x, x)[0], x + x)
-    with pytest.raises(_bridge.TensordRuntimeError, match="3 inputs"):
+    with pytest.raises(runtime.TensordRuntimeError, match="3 inputs"):
         program.workspace_bytes([x])
 
 
 def test_load_program_picks_a_bridge(store, native_built, monkeypatch):
     data = fma_artifact(store).SerializeToString()
     x = torch.ones(8)
-    chosen = _bridge.load_program(data, store.folder)
+    chosen = runtime.load_program(data, store.folder)
     assert torch.equal(chosen(x, x, x)[0], x + x)
-    assert isinstance(chosen, _bridge.Program) != native_built
+    assert isinstance(chosen, runtime.Program) != native_built
     monkeypatch.setenv("TENSORD_NATIVE", "0")
-    assert isinstance(_bridge.load_program(data, store.folder), _bridge.Program)
+    assert isinstance(runtime.load_program(data, store.folder), runtime.Program)
 
 
 def test_ctypes_program_hands_over(store, native_built):
     if not native_built:
         pytest.skip("nothing to hand over to")
     data = fma_artifact(store).SerializeToString()
-    program = _bridge.Program(data, store.folder)
+    program = runtime.Program(data, store.folder)
     program._upgrade = (data, str(store.folder))
     x = torch.ones(8)
     program._look_at = time.monotonic() + 60

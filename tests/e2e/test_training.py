@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from compare import check
-from tensord import compiled as compiled_graphs
+from tensord.bridge import compiled_graph
 from torch import Tensor, nn
 
 pytestmark = pytest.mark.usefixtures("tensord_daemon")
@@ -170,7 +170,7 @@ def test_backward_alone_holds_what_was_saved(monkeypatch: pytest.MonkeyPatch) ->
     """So that it goes after its last use: test_runtime_memory.py."""
     layers = nn.Sequential(*(m for _ in range(6) for m in (nn.Linear(16, 16), nn.GELU())))
     exclusive: list[int] = []
-    load = compiled_graphs.load
+    load = compiled_graph.load
 
     def noting(reply: Any) -> Any:
         program = load(reply)
@@ -190,7 +190,7 @@ def test_backward_alone_holds_what_was_saved(monkeypatch: pytest.MonkeyPatch) ->
 
         return run
 
-    monkeypatch.setattr(compiled_graphs, "load", noting)
+    monkeypatch.setattr(compiled_graph, "load", noting)
     run = compiled(layers)
     x = torch.randn(32, 16)
     for _ in range(3):

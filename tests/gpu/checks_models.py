@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Container
+from collections.abc import Callable
+from typing import Any
 from unittest import mock
 
 import model_check
 import models
 import torch
 import torch.nn.functional as F
-from tensord import graph_passes
-from tensord.graph_passes import calls
+from tensord import passes
+from tensord.passes.captured import dynamo
 from torch import Tensor, fx, nn
 
 _BFLOAT16 = 2.0**-8  # the error of one rounding
@@ -104,16 +105,17 @@ def _attention(name: str) -> None:
     model.set_attn_implementation("sdpa")
     modules = []
 
-    def run(module: fx.GraphModule, off: Container[str] = ()) -> graph_passes.Before:
-        modules.append(module)
-        return original(module, off)
+    def run(stage: passes.Stage, module: fx.GraphModule, *rest: Any) -> passes.Outcome:
+        if stage == "captured":
+            modules.append(module)
+        return original(stage, module, *rest)
 
-    original = graph_passes.run
-    with mock.patch.object(graph_passes, "run", run):
+    original = passes.run
+    with mock.patch.object(passes, "run", run):
         torch.compile(model, backend="tensord")(**inputs)
     nodes = [node for module in modules for node in module.graph.nodes]
-    found = [n for n in nodes if calls.name_of(n) == "scaled_dot_product_attention"]
-    masked = [n for n in found if calls.argument(n, 3, "attn_mask") is not None]
+    found = [n for n in nodes if dynamo.name_of(n) == "scaled_dot_product_attention"]
+    masked = [n for n in found if dynamo.argument(n, 3, "attn_mask") is not None]
     assert found and not masked, f"{len(masked)} of {len(found)} attentions have a mask"
 
 

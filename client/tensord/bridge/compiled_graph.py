@@ -1,0 +1,204 @@
+"""One compiled graph, and the callable that AOTAutograd gets for it.
+
+The compile runs in the daemon while the job goes on; the first call waits for it and loads the
+program. Whatever fails, the graph's own FX module runs instead.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import fx
+
+from .. import fallback, torch_compat
+from ..counters import STATS
+from ..cuda_graphs import graphed_program
+from ..cuda_graphs.plan import Plan
+from ..errors import InputMismatchError, RuntimeLoadError, TensordError
+from ..wire import blobs
+from ..wire.export import Exported
+from ..wire.rpc import CompileCall
+
+# TensordError of runtime/include/tensord/runtime.h; the bridge's exceptions carry it as `code`.
+INVALID, CORRUPT, UNAVAILABLE = 1, 2, 3
+_BEFORE_ANY_STEP = frozenset({INVALID, CORRUPT, UNAVAILABLE})
+
+Boxed = Callable[[list[Any]], Any]
+log = logging.getLogger("tensord")
+
+
+class CompiledGraph:
+    """One graph: its compile under way, then its program, or its FX module in eager."""
+
+    def __init__(
+        self,
+        module: fx.GraphModule,
+        exported: Exported,
+        call: CompileCall,
+        label: str,
+        graph_plan: Plan | None = None,
+    ) -> None:
+        """graph_plan: capture the program as CUDA graphs; None for what runs as it is."""
+        self._module = module
+        self._exported = exported
+        self._call: CompileCall | None = call
+        self._label = label
+        self._graph_plan = graph_plan
+        self._lock, self._lock_pid = threading.Lock(), os.getpid()
+        self._eager_run: Boxed | None = None
+        self._run: Boxed = self._first_call
+
+    def callable(self) -> Boxed:
+        """Takes AOTAutograd's boxed list of arguments and returns the list of results."""
+
+        return torch_compat.takes_list(lambda arguments: self._run(arguments))
+
+    def _first_call(self, arguments: list[Any]) -> Any:
+        if self._lock_pid != os.getpid():  # a thread of the parent may have held it at the fork
+            self._lock, self._lock_pid = threading.Lock(), os.getpid()
+        with self._lock:
+            if self._call is not None:
+                self._run = self._ready(self._call)
+                self._call = None
+        return self._run(arguments)
+
+    def _ready(self, call: CompileCall) -> Boxed:
+        """Waits for the program and loads it; the eager module when that fails."""
+        try:
+            with STATS.timed("wait_seconds"):
+                reply = call.wait()
+            _count(reply)
+            try:
+                program = load(reply)
+            except RuntimeLoadError as error:
+                if getattr(error, "code", None) not in (CORRUPT, UNAVAILABLE):
+                    raise
+                # The daemon checks what it stored when it is asked again, and mends it.
+                STATS.add("recompiled")
+                program = load(call.again())
+        except Exception as error:
+            fallback.note(error, f"the {self._label} graph")
+            return self._eager
+        run = self._adapted(program)
+        if self._graph_plan is not None:
+
+            def workspace(arguments: Sequence[Any]) -> tuple[int, int]:
+                return program.workspace_bytes(self._inputs(arguments))
+
+            run = graphed_program.GraphedProgram(run, self._graph_plan, workspace=workspace)
+        return self._guarded(run)
+
+    def _same_inputs(self) -> bool:
+        """True when the program's inputs are the call's arguments."""
+        exported = self._exported
+        return not exported.extra and len(exported.kept) == exported.num_arguments
+
+    def _inputs(self, arguments: Sequence[Any]) -> list[Any]:
+        """The program's inputs."""
+        return [*(arguments[i] for i in self._exported.kept), *self._exported.extra]
+
+    def _adapted(self, program: Boxed) -> Boxed:
+        """A program as a function of the call's arguments."""
+        if self._same_inputs():
+            return program
+        kept, count = self._exported.kept, self._exported.num_arguments
+        others = sorted(set(range(count)).difference(kept))
+
+        def adapted(arguments: list[Any]) -> Any:
+            inputs, rest = self._inputs(arguments), [arguments[i] for i in others]
+            arguments.clear()
+            try:
+                return program(inputs)
+            except Exception:
+                if inputs:  # the call has not begun
+                    numbers, values = (*kept, *others), (*inputs[: len(kept)], *rest)
+                    by_number = dict(zip(numbers, values, strict=True))
+                    arguments[:] = map(by_number.__getitem__, range(count))
+                raise
+
+        return adapted
+
+    def _guarded(self, program: Boxed) -> Boxed:
+        """The program, with eager behind it for calls that it does not take."""
+
+        def run(arguments: list[Any]) -> Any:
+            try:
+                return program(arguments)
+            except Exception as error:
+                return self._recover(error, arguments)
+
+        return run
+
+    def _recover(self, error: Exception, arguments: list[Any]) -> Any:
+        """The results of a call that failed within the runtime, from eager; else raises `error`."""
+        code = getattr(error, "code", None)
+        # Only what fails before the first step may be run again: a step may have changed an input.
+        # An operator's error is the user's.
+        if code not in _BEFORE_ANY_STEP:
+            arguments.clear()
+            raise error
+        if code == INVALID:
+            STATS.add("calls_in_eager")
+            mismatch = InputMismatchError(str(error))
+            mismatch.__cause__ = error
+            fallback.note(mismatch, f"one call of the {self._label} graph")
+        else:
+            fallback.note(_load_error(error), f"the {self._label} graph")
+            self._run = self._eager
+        return self._eager(arguments)
+
+    def _eager(self, arguments: list[Any]) -> Any:
+        if self._eager_run is None:
+            self._eager_run = torch_compat.boxed(self._module)
+        return self._eager_run(arguments)
+
+
+def eager(module: fx.GraphModule) -> Boxed:
+    """The module itself as a boxed callable."""
+    run = torch_compat.boxed(module)
+
+    return torch_compat.takes_list(lambda arguments: run(arguments))
+
+
+def load(reply: Any) -> Boxed:
+    """Loads a CompileReply's program; raises RuntimeLoadError with the runtime's `code`."""
+    with STATS.timed("load_seconds"):
+        try:
+            from .runtime import load_program
+        except ImportError as error:
+            raise RuntimeLoadError(f"the bridge to the runtime is missing: {error}") from error
+        folder = blobs.folder_for(reply)
+        try:
+            return load_program(reply.artifact.SerializeToString(), folder)
+        except TensordError:
+            raise
+        except Exception as error:
+            raise _load_error(error) from error
+
+
+def _load_error(error: BaseException) -> RuntimeLoadError:
+    result = RuntimeLoadError(str(error) or type(error).__name__)
+    result.code = getattr(error, "code", None)  # type: ignore[attr-defined]
+    result.__cause__ = error
+    return result
+
+
+def _count(reply: Any) -> None:
+    from ..v1 import service_pb2
+
+    counter = {
+        service_pb2.CompileReply.COMPILED: "compiled",
+        service_pb2.CompileReply.JOINED: "joined",
+        service_pb2.CompileReply.HIT: "hits",
+    }.get(reply.outcome)
+    if counter is not None:
+        STATS.add(counter)
+    STATS.add("kernels", reply.kernels)
+    STATS.add("kernels_compiled", reply.kernels_compiled)
+    for failure in reply.kernel_failures:
+        STATS.add_kernel_failure(failure)
+        log.warning("tensord: library operators instead of a kernel: %s", failure)

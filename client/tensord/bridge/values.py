@@ -1,0 +1,189 @@
+"""Tensors and arguments between Python and libtensord_runtime, by ctypes (runtime.py)."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+
+class _Payload(ctypes.Union):
+    _fields_ = [
+        ("tensor", ctypes.c_void_p),
+        ("integer", ctypes.c_int64),
+        ("real", ctypes.c_double),
+        ("text", ctypes.c_char_p),
+        ("items", ctypes.c_void_p),
+    ]
+
+
+class Value(ctypes.Structure):
+    _anonymous_ = ("payload",)
+    _fields_ = [("kind", ctypes.c_int), ("payload", _Payload), ("size", ctypes.c_size_t)]
+
+
+class OperatorCall(ctypes.Structure):
+    _fields_ = [
+        ("op", ctypes.c_char_p),
+        ("overload", ctypes.c_char_p),
+        ("args", ctypes.POINTER(Value)),
+        ("num_args", ctypes.c_size_t),
+        ("results", ctypes.POINTER(ctypes.c_void_p)),
+        ("num_results", ctypes.c_size_t),
+    ]
+
+
+OperatorFn = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(OperatorCall))
+
+# TensordKind.
+_NONE, TENSOR, INT, _DOUBLE, _BOOL, _STRING, _DTYPE, _DEVICE, _FORMAT, _LAYOUT, _LIST = range(11)
+
+# c10::ScalarType, DeviceType, MemoryFormat and Layout by number.
+_DTYPES = {
+    0: torch.uint8,
+    1: torch.int8,
+    2: torch.int16,
+    3: torch.int32,
+    4: torch.int64,
+    5: torch.float16,
+    6: torch.float32,
+    7: torch.float64,
+    9: torch.complex64,
+    10: torch.complex128,
+    11: torch.bool,
+    15: torch.bfloat16,
+    23: torch.float8_e5m2,
+    24: torch.float8_e4m3fn,
+    27: torch.uint16,
+    28: torch.uint32,
+    29: torch.uint64,
+}
+_DEVICES = {0: "cpu", 1: "cuda"}
+_FORMATS = {
+    0: torch.contiguous_format,
+    1: torch.preserve_format,
+    2: torch.channels_last,
+    3: torch.channels_last_3d,
+}
+
+_VIEW_TRACKING = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
+
+_to_pointers = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors
+_from_pointers = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs
+
+# Typed copies, so that other users of ctypes.pythonapi keep theirs.
+_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+_new_capsule = ctypes.PYFUNCTYPE(
+    ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
+)(("PyCapsule_New", ctypes.pythonapi))
+
+
+def to_handles(tensors: list[torch.Tensor]) -> list[int]:
+    """New owned handles (at::Tensor*), one per tensor."""
+    return [_capsule_pointer(capsule, None) for capsule in _to_pointers(tensors)]
+
+
+def from_handles(handles: list[int]) -> list[torch.Tensor]:
+    """The tensors of owned handles, which are used up."""
+    return _from_pointers([_new_capsule(handle, None, None) for handle in handles])
+
+
+# Of a TensordValue's `size`: the program drops the tensor when it needs it no more.
+_GIVEN = 1
+
+
+@contextlib.contextmanager
+def as_values(values: Sequence[Any], given: Sequence[int] = ()) -> Iterator[Any]:
+    """An array of TensordValue for a block.
+
+    given: tensors that the program may drop. Their places in `values`, a list, are None meanwhile,
+    and stay so where they are dropped.
+    """
+    inputs = (Value * max(1, len(values)))()
+    tensors = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor)]
+    # The handles are ours, and made into tensors again to drop them.
+    for i, handle in zip(tensors, to_handles([values[i] for i in tensors]), strict=True):
+        inputs[i].kind = TENSOR
+        inputs[i].tensor = handle
+    given = [i for i in given if i < len(values) and inputs[i].kind == TENSOR]
+    try:
+        # By number: a variable would keep the last one.
+        for i in range(len(values)):
+            if inputs[i].kind != TENSOR and isinstance(values[i], int):
+                inputs[i].kind = INT
+                inputs[i].integer = values[i]
+        for i in given:
+            inputs[i].size = _GIVEN
+            values[i] = None
+        yield inputs
+    finally:
+        left = [i for i in tensors if inputs[i].tensor]
+        for i, tensor in zip(left, from_handles([inputs[i].tensor for i in left]), strict=True):
+            if inputs[i].size == _GIVEN:
+                values[i] = tensor
+
+
+def call_operator(library: ctypes.CDLL, shim: ctypes.CDLL, call: OperatorCall) -> None:
+    """Runs an operator through torch.ops and stores new handles of its results."""
+
+    def convert(value: Value) -> Any:
+        kind = value.kind
+        if kind == TENSOR:
+            handle = ctypes.c_void_p()
+            if shim.aoti_torch_new_tensor_handle(
+                ctypes.c_void_p(value.tensor), ctypes.byref(handle)
+            ):
+                raise RuntimeError("cannot share a tensor")
+            return from_handles([handle.value])[0]
+        if kind == INT:
+            return value.integer
+        if kind == _DOUBLE:
+            return value.real
+        if kind == _BOOL:
+            return bool(value.integer)
+        if kind == _STRING:
+            return value.text.decode()
+        if kind == _DTYPE:
+            return _DTYPES[value.integer]
+        if kind == _DEVICE:
+            device = _DEVICES[value.integer]
+            return torch.device(device, value.size) if device == "cuda" else torch.device(device)
+        if kind == _FORMAT:
+            return _FORMATS[value.integer]
+        if kind == _LAYOUT:
+            return torch.strided
+        if kind == _LIST:
+            items = ctypes.cast(value.items, ctypes.POINTER(Value))
+            return [convert(items[i]) for i in range(value.size)]
+        return None
+
+    namespace, name = call.op.decode().split("::")
+    packet = getattr(getattr(torch.ops, namespace), name)
+    op = getattr(packet, call.overload.decode() or "default")
+    args, kwargs = [], {}
+    for i, parameter in enumerate(op._schema.arguments[: call.num_args]):
+        value = convert(call.args[i])
+        if parameter.kwarg_only:
+            kwargs[parameter.name] = value
+        else:
+            args.append(value)
+    # Below autograd and view tracking: a view of a parameter would say that it requires a gradient.
+    with (
+        torch._C._DisableAutocast(),
+        torch._C._AutoDispatchBelowAutograd(),
+        torch._C._ExcludeDispatchKeyGuard(_VIEW_TRACKING),
+    ):
+        results = op(*args, **kwargs)
+    flat: list[Any] = []
+    for result in results if isinstance(results, tuple | list) else [results]:
+        flat.extend(result if isinstance(result, tuple | list) else [result])
+    for i in range(call.num_results):
+        result = flat[i] if i < len(flat) else None
+        # Fused attention also returns sizes, which the graph has as numbers.
+        is_tensor = isinstance(result, torch.Tensor)
+        call.results[i] = to_handles([result])[0] if is_tensor else None

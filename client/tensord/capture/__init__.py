@@ -1,0 +1,1 @@
+"""From Dynamo's graph to forward and backward graphs: AOTAutograd, and what holds meanwhile."""

@@ -1,0 +1,81 @@
+"""AOTAutograd with this package's compilers: one Dynamo graph becomes an inference graph, or a
+forward and a backward graph."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from .. import passes, torch_compat
+from ..bridge.compiled_graph import Boxed
+from ..options import Options
+from ..passes.joint import counter_based_random
+from . import garbage_collection
+from .absent_gradients import AbsentGradients
+from .compile_graph import compile_graph
+from .partition import partition
+
+
+def autograd(chosen: Options, operators: Sequence[str], off: frozenset[str]) -> Callable[..., Any]:
+    """AOTAutograd for one Dynamo graph.
+
+    operators: those that the daemon lowers itself. off: the switches of passes that are off.
+    """
+    absent = AbsentGradients()
+
+    def compiler(label: str) -> Callable[..., Any]:
+        def compile_one(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
+            fixed = torch_compat.static_input_indices()
+
+            def compile_program(module: fx.GraphModule) -> Boxed:
+                return compile_graph(module, fixed=fixed, chosen=chosen, label=label)
+
+            ran = passes.run("partitioned", module, off, label)
+            program = compile_program(module)
+            if not ran.changes.get("absent_gradients"):
+                return program
+
+            def compile_with_all() -> Boxed:
+                with garbage_collection.waits():
+                    whole = fx.GraphModule(module, ran.before.graph())
+                    passes.run("partitioned", whole, off | {"absent_gradients"}, label)
+                    return compile_program(whole)
+
+            return absent.backward(ran.before.graph(), program, compile_with_all)
+
+        return compile_one
+
+    inner = torch_compat.autograd(
+        fw_compiler=compiler("forward"),
+        bw_compiler=compiler("backward"),
+        inference_compiler=compiler("inference"),
+        partition_fn=functools.partial(partition, off=off),
+        decompositions=decompositions(tuple(operators)),
+        keep_inference_input_mutations=True,
+    )
+
+    def run(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        # Both graphs are sent before the first call waits, so the daemon compiles them side by
+        # side.
+        with torch_compat.lower_backward_early(), torch_compat.fastest_attention_first():
+            return absent.spared(inner(module, example_inputs))
+
+    return run
+
+
+@functools.lru_cache(maxsize=8)
+def decompositions(operators: tuple[str, ...]) -> dict[Any, Callable[..., Any]]:
+    """What AOTAutograd should decompose, given the operators that the daemon lowers itself."""
+    known = {name.removesuffix(".default") for name in operators}
+    # AOTAutograd must leave random operators whole for the pass.
+    random = {torch_compat.operator_name(op) for op in counter_based_random.OPERATORS}
+    keep = known | random | torch_compat.KEEP_WHOLE
+    return {
+        op: function
+        for op, function in torch_compat.core_decompositions().items()
+        if not isinstance(op, torch._ops.OpOverload) or torch_compat.operator_name(op) not in keep
+    }

@@ -1,0 +1,143 @@
+"""One forward, backward or inference graph: exported, and sent to the daemon.
+
+Where its program is to be captured as a CUDA graph and something in it forbids that, it is cut into
+several programs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+
+import torch
+from torch import fx
+
+from .. import fallback, options
+from ..bridge.compiled_graph import Boxed, CompiledGraph, eager
+from ..counters import STATS
+from ..cuda_graphs import graphed_program
+from ..cuda_graphs.plan import Plan, plan_of
+from ..cuda_graphs.split import Cut, cut
+from ..v1 import service_pb2
+from ..wire import export, rpc, target
+
+log = logging.getLogger("tensord")
+
+_PRIMAL = re.compile(r"primals_(\d+)$")
+
+
+def compile_graph(
+    module: fx.GraphModule, *, fixed: set[int], chosen: options.Options, label: str
+) -> Boxed:
+    """Exports one graph and sends it; the result waits for its program when first called.
+
+    fixed: arguments of the forward or inference graph that keep their address from call to call.
+    label: which graph it is, "forward", "backward" or "inference".
+    """
+    STATS.add("graphs")
+    try:
+        static = _static_inputs(module, fixed, label)
+        with STATS.timed("export_seconds"):
+            exported = export.export(module, static)
+        if not exported.graph.nodes:
+            return eager(module)  # only passes inputs through
+        if chosen.mode not in options.GRAPHED or exported.cuda_index is None:
+            return _send(module, exported, chosen, label, None)
+        plan = plan_of(module, static, exported.cuda_index, reads_last=label == "backward")
+        parts = _parts(module, static, plan) if plan.obstacle else None
+        if parts is None:
+            return _send(module, exported, chosen, label, plan)
+        return _send_parts(*parts, plan, chosen, label)
+    except Exception as error:
+        fallback.note(error, f"the {label} graph")
+        return eager(module)
+
+
+def _send(
+    module: fx.GraphModule,
+    exported: export.Exported,
+    chosen: options.Options,
+    label: str,
+    plan: Plan | None,
+) -> Boxed:
+    """Asks for one program. plan: of its capture; None for what is not captured."""
+    request = service_pb2.CompileRequest(
+        graph=exported.graph,
+        target=target.detect(exported.cuda_index),
+        options=_compile_options(chosen),
+        caller=_caller(),
+        label=label,
+    )
+    call = rpc.client().compile(request)
+    return CompiledGraph(module, exported, call, label, plan).callable()
+
+
+def _parts(
+    module: fx.GraphModule, static: set[int], plan: Plan
+) -> tuple[Cut, list[export.Exported]] | None:
+    """A graph cut at what keeps it from being captured; None where it is better left whole."""
+    try:
+        parts = cut(module, static)
+        if parts is None:
+            return None
+        with STATS.timed("export_seconds"):
+            exported = [export.export(part.module, part.static) for part in parts.parts]
+    except Exception as error:  # the whole graph has been exported, and serves
+        log.debug("not cut at what no CUDA graph can hold (%s): %r", plan.obstacle, error)
+        return None
+    return parts, exported
+
+
+def _send_parts(
+    parts: Cut,
+    exported: list[export.Exported],
+    plan: Plan,
+    chosen: options.Options,
+    label: str,
+) -> Boxed:
+    """Asks for the programs of all parts, which are compiled side by side."""
+    graphed_program.refuse(plan.obstacle)
+    STATS.add("cuda_graph_cuts")
+    runs = []
+    for number, (part, one) in enumerate(zip(parts.parts, exported, strict=True)):
+        capture = None
+        if not part.obstacle:
+            capture = plan_of(part.module, part.static, plan.index, plan.reads_last)
+        if one.graph.nodes:
+            runs.append(_send(part.module, one, chosen, f"{label}, part {number + 1}", capture))
+        else:
+            runs.append(eager(part.module))
+    return parts.callable(runs)
+
+
+def _static_inputs(module: fx.GraphModule, fixed: set[int], label: str) -> set[int]:
+    """The graph's own arguments among those.
+
+    The backward graph takes some of the same tensors, under the names that they had in the forward
+    graph.
+    """
+    names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+    if label != "backward":
+        return {index for index in fixed if index < len(names)}
+    matches = [(i, _PRIMAL.match(name)) for i, name in enumerate(names)]
+    return {i for i, match in matches if match and int(match[1]) - 1 in fixed}
+
+
+def _compile_options(chosen: options.Options) -> service_pb2.CompileOptions:
+    return service_pb2.CompileOptions(
+        mode=service_pb2.Mode.Value(options.MODES[chosen.mode]),
+        deterministic=chosen.deterministic or torch.are_deterministic_algorithms_enabled(),
+    )
+
+
+# Who asks, from what schedulers and launchers set.
+_JOB_VARIABLES = ("TENSORD_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
+_RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
+
+
+def _caller() -> service_pb2.Caller:
+    job = next((os.environ[v] for v in _JOB_VARIABLES if os.environ.get(v)), "")
+    rank = next((os.environ[v] for v in _RANK_VARIABLES if os.environ.get(v, "").isdigit()), "0")
+    return service_pb2.Caller(pid=os.getpid(), job=job, rank=int(rank), host=socket.gethostname())

@@ -1,0 +1,46 @@
+"""How a joint graph is cut into forward and backward: torch's min-cut partitioner, told what
+tensord's kernels compute again for little."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Container
+from typing import Any
+
+import torch
+from torch import fx
+
+from .. import passes, torch_compat
+
+_aten = torch.ops.aten
+
+# Operators that this compiler lowers whole and fuses like their neighbours. torch's lists name what
+# they decompose into instead. Computed again from its input, a log-softmax over a vocabulary need
+# not be stored at all: the forward kernel leaves the losses, the backward one reads the logits.
+FUSED = (
+    _aten.detach,
+    _aten.nll_loss_forward,
+    _aten.nll_loss_backward,
+    _aten.nll_loss2d_forward,
+    _aten.nll_loss2d_backward,
+    torch.ops.tensord.philox_uniform,
+    torch.ops.tensord.philox_normal,
+    _aten._log_softmax,
+    _aten._log_softmax_backward_data,
+    _aten._softmax,
+    _aten._safe_softmax,
+    _aten._softmax_backward_data,
+)
+
+
+def partition(
+    joint: fx.GraphModule, inputs: Any, *, off: Container[str] = (), **arguments: Any
+) -> Any:
+    """torch's min-cut partition of the joint graph, behind the passes over that. off: switches."""
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    torch_compat.let_partitioner_recompute(FUSED, (torch.ops.tensord.softmax_statistics,))
+    ran = passes.run("joint", joint, off)
+    merged = "common_subexpressions" in ran.changes  # else torch does it
+    with torch_compat.keep_subexpressions() if merged else contextlib.nullcontext():
+        return min_cut_rematerialization_partition(joint, inputs, compiler="inductor", **arguments)

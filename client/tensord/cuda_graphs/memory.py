@@ -1,0 +1,296 @@
+"""The memory of captured programs: their results, what they read, and what they share.
+
+A graph's results keep their memory for as long as the graph lives. They lie in a pool of its own,
+or in one that it shares with the graphs whose results it is the last to read (arena.py).
+All graphs of a stream, on which replays follow each other, share their workspace, which holds
+nothing between replays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .. import torch_compat
+from ..buffers import buffer_like, copy_into
+from .arena import Arena, Result, Reuse, Sharing
+
+_WORKSPACE_UNIT = 2 << 20
+
+# Held while something is captured. One at a time: each begins by waiting for the device, which
+# would break another's.
+CAPTURE = threading.Lock()
+
+
+@dataclass
+class Output:
+    """How to make one result after a replay. storage: its number; None for what is no tensor of the
+    graph's. argument: the argument that it is, or whose memory it views. offset: in elements from
+    the start of the storage, or in bytes from that of the argument."""
+
+    value: Any = None
+    storage: int | None = None
+    argument: int | None = None
+    dtype: torch.dtype | None = None
+    offset: int = 0
+    size: tuple[int, ...] = ()
+    stride: tuple[int, ...] = ()
+    copied: bool = False
+
+
+@dataclass(eq=False)
+class Captured:
+    """One graph and its memory."""
+
+    # Arguments that must lie where they lay, and their addresses.
+    fixed: list[int]
+    addresses: list[int]
+    # Of them those in the memory of other graphs: the addresses of their storages.
+    borrowed: frozenset[int]
+    # Arguments that are copied to the graph's own buffers.
+    buffers: dict[int, torch.Tensor]
+    # Shared with other graphs; None where the program has none.
+    workspace: torch.Tensor | None
+    # The one that it is replayed on: what is in flight on another might still use its memory.
+    stream: int | None
+    sharing: Sharing
+    graph: Any = None
+    outputs: list[Output] = field(default_factory=list)
+    # Where the results lie. Not its own any more where a later graph uses the memory again.
+    storages: list[torch.UntypedStorage] = field(default_factory=list)
+    # What the last replay handed out: references to storages over each of those.
+    handed: list[list[Any]] = field(default_factory=list)
+    # Where it was captured, as which of the graphs there, and how many of the results that are
+    # freed there it may write over; of these the ones that are its own arguments.
+    arena: Arena = field(init=False)
+    position: int = 0
+    may_overwrite: int = 0
+    reuse: Reuse | None = None
+
+    def fits(self, arguments: Sequence[Any], stream: int | None) -> bool:
+        """True when the fixed arguments lie where the graph reads them."""
+        return self.stream == stream and all(
+            arguments[i].data_ptr() == address
+            for i, address in zip(self.fixed, self.addresses, strict=True)
+        )
+
+    def held(self) -> set[int]:
+        """Storages whose tensors are still used from the last replay."""
+        return {i for i in range(len(self.handed)) if self.users(i)}
+
+    def users(self, number: int) -> int:
+        """How many storages over one of its own are in use."""
+        return sum(not reference.expired() for reference in self.handed[number])
+
+    def lend(self, number: int) -> torch.UntypedStorage:
+        """One more storage over one of its own, which counts as handed out."""
+        storage = torch_compat.storage_over(self.storages[number])
+        used = [reference for reference in self.handed[number] if not reference.expired()]
+        self.handed[number] = [*used, torch_compat.storage_reference(storage)]
+        return storage
+
+    def outdated(self) -> bool:
+        """True when it reads memory of a graph that is gone, so that it will hardly fit again."""
+        return not all(map(is_graph_memory, self.borrowed))
+
+    def fill(self, arguments: Sequence[Any]) -> None:
+        """Copies arguments to their buffers."""
+        plain: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for i, buffer in self.buffers.items():
+            pair = buffer, arguments[i]
+            if 0 in buffer.stride():
+                copy_into(*pair)
+            else:
+                plain.append(pair)
+        if plain:  # one launch for all where that can be
+            torch._foreach_copy_(*map(list, zip(*plain, strict=True)), non_blocking=True)
+
+
+# Storages of live graphs' results, address to graph: what lies there keeps its address. Of graphs
+# with results at one address it is the first, and the others' can only be read there, not reused.
+_GRAPH_MEMORY: dict[int, weakref.ref[Captured]] = {}
+# Graphs that were given up while their results were still held; freed once those are gone. Graphs
+# are given up by the garbage collector too, at any moment and in any thread, so whatever changes
+# these two is one operation of a dict.
+_GIVEN_UP: dict[int, Captured] = {}
+
+
+def is_graph_memory(address: int) -> bool:
+    """True for the address of a storage that a live graph hands out."""
+    return address in _GRAPH_MEMORY
+
+
+def result_of(tensor: torch.Tensor, stream: int | None) -> Result | None:
+    """The result that a tensor is, of a live graph for this stream; None for another's."""
+    storage = tensor.untyped_storage()
+    reference = _GRAPH_MEMORY.get(storage.data_ptr())
+    captured = reference() if reference is not None else None
+    if captured is None or captured.stream != stream:
+        return None
+    mine = torch_compat.storage_reference(storage)
+    numbers = (number for number, handed in enumerate(captured.handed) if mine in handed)
+    return next((Result(reference, number) for number in numbers), None)
+
+
+def adopt(captured: Captured) -> None:
+    """From now on the graph's results count as memory that keeps its address."""
+    reference = weakref.ref(captured)
+    for storage in captured.storages:
+        if address := storage.data_ptr():
+            _GRAPH_MEMORY.setdefault(address, reference)
+
+
+def give_up(captured: Captured) -> None:
+    """Drops a graph, once nothing that it handed out is held any more."""
+    for storage in captured.storages:
+        address = storage.data_ptr()
+        reference = _GRAPH_MEMORY.get(address)
+        if reference is not None and reference() is captured:
+            _GRAPH_MEMORY.pop(address, None)
+    _GIVEN_UP[id(captured)] = captured
+    free_given_up()
+
+
+def free_given_up() -> None:
+    """Frees given up graphs of which nothing is held any more, unless something is captured now."""
+    if CAPTURE.locked():
+        return
+    for key, captured in list(_GIVEN_UP.items()):
+        if not captured.held():
+            _GIVEN_UP.pop(key, None)
+
+
+class Workspaces:
+    """Memory for the workspaces of a stream's graphs, of which only one runs at a time.
+
+    It lives as long as a graph that uses it. What programs are going to need is known before the
+    first is captured, so that the first one takes enough for all.
+    """
+
+    def __init__(self) -> None:
+        self._wanted: dict[Any, int] = {}
+        self._tensors: weakref.WeakValueDictionary[Any, torch.Tensor] = (
+            weakref.WeakValueDictionary()
+        )
+
+    def want(self, key: Any, size: int) -> None:
+        """A graph on the stream `key` is going to need so many bytes."""
+        self._wanted[key] = max(size, self._wanted.get(key, 0))
+
+    def take(self, key: Any, size: int, device: torch.device) -> torch.Tensor | None:
+        """At least `size` bytes on `device`; None for none."""
+        if size == 0:
+            return None
+        tensor = self._tensors.get(key)
+        if tensor is None or tensor.numel() < size:
+            size = max(size, self._wanted.pop(key, 0))
+            size += -size % _WORKSPACE_UNIT
+            with torch.inference_mode(False):
+                tensor = torch.empty(size, dtype=torch.uint8, device=device)
+            self._tensors[key] = tensor
+        return tensor
+
+
+# Of the storages of a program's inputs: address to number of the input and its offset, in bytes.
+Origins = dict[int, tuple[int, int]]
+
+
+def origins_of(inputs: Sequence[Any]) -> Origins:
+    """Where a program's inputs lie."""
+    return {
+        argument.untyped_storage().data_ptr(): (i, _offset_bytes(argument))
+        for i, argument in enumerate(inputs)
+        if isinstance(argument, torch.Tensor) and argument.numel()
+    }
+
+
+def describe(
+    captured: Captured, origins: Origins, results: Sequence[Any], copied: set[int]
+) -> None:
+    """Notes how to make each result again after a replay; `copied`: numbers of those that are
+    handed out as copies."""
+    numbers: dict[int, int] = {}
+    for number, result in enumerate(results):
+        if not isinstance(result, torch.Tensor):
+            captured.outputs.append(Output(value=result))
+            continue
+        storage = result.untyped_storage()
+        output = Output(
+            dtype=result.dtype,
+            offset=result.storage_offset(),
+            size=tuple(result.shape),
+            stride=result.stride(),
+            copied=number in copied,
+        )
+        if result.numel() and storage.data_ptr() in origins:
+            output.argument, offset = origins[storage.data_ptr()]
+            # Relative to the argument, which may lie elsewhere next time.
+            output.offset = _offset_bytes(result) - offset
+        else:
+            output.storage = numbers.setdefault(storage.data_ptr(), len(numbers))
+            if output.storage == len(captured.storages):
+                captured.storages.append(storage)
+        captured.outputs.append(output)
+
+
+def results_of(captured: Captured, arguments: Sequence[Any]) -> list[Any]:
+    """Fresh tensors over the graph's memory, which do not own it, and copies where they are due."""
+    lent = [torch_compat.storage_over(storage) for storage in captured.storages]
+    results = []
+    for output in captured.outputs:
+        if output.argument is not None:
+            results.append(_of_argument(output, arguments[output.argument]))
+            continue
+        if output.storage is None:
+            results.append(output.value)
+            continue
+        tensor = torch_compat.tensor_over(
+            lent[output.storage], output.dtype, output.size, output.stride, output.offset
+        )
+        if output.copied:
+            copy = buffer_like(tensor)
+            copy_into(copy, tensor)
+            tensor = copy
+        results.append(tensor)
+    captured.handed = [[torch_compat.storage_reference(storage)] for storage in lent]
+    return results
+
+
+def _of_argument(output: Output, argument: torch.Tensor) -> torch.Tensor:
+    """An argument itself, or a view of it."""
+    if (
+        output.offset == 0
+        and output.size == tuple(argument.shape)
+        and output.stride == argument.stride()
+        and output.dtype == argument.dtype
+    ):
+        return argument
+    return torch_compat.tensor_over(
+        argument.untyped_storage(),
+        output.dtype,
+        output.size,
+        output.stride,
+        (_offset_bytes(argument) + output.offset) // output.dtype.itemsize,
+    )
+
+
+def _offset_bytes(tensor: torch.Tensor) -> int:
+    return tensor.storage_offset() * tensor.dtype.itemsize
+
+
+@contextlib.contextmanager
+def lent(workspace: torch.Tensor | None) -> Any:
+    """A block in which the program takes `workspace`, if there is one."""
+    if workspace is None:
+        yield
+        return
+    from ..bridge import runtime
+
+    with runtime.lent_workspace(workspace):
+        yield

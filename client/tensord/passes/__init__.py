@@ -1,0 +1,155 @@
+"""Passes over graphs in the job, and the table of them all.
+
+Which side a pass belongs to: here is only what must be decided before a training graph is cut into
+forward and backward, since no program of the daemon sees both: what saves memory between them, what
+both profit from, what autograd or the partitioner must be told. And what the wire format has no
+form for. Everything else is a rewrite of the compiler's (compiler/rewrite, in C++), where it is
+verified and timed, and serves every client.
+
+A graph goes through three stages:
+
+- captured: what Dynamo captured, calls of Python functions, with the bodies of its higher-order
+  operators. Forward and backward both profit from what is done here.
+- joint: forward and backward as one graph of ATen operators, before the partitioner cuts it.
+- partitioned: what is exported, a forward, a backward or an inference graph.
+
+A pass is a file in the folder of its stage, with one function of the file's name, and one line in
+the table. runner.py runs them and says what becomes of one that fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from torch import fx
+
+from . import runner
+from .captured import attention, attention_masks, grouped_query_attention, merged_products
+from .joint import (
+    batch_norm_relu,
+    channels_last,
+    common_subexpressions,
+    counter_based_random,
+    pool_offsets,
+    softmax_statistics,
+)
+from .partitioned import absent_gradients, move_constants_to_device, unlift_effect_tokens
+from .runner import Outcome, Pass, Snapshot, Stage
+
+__all__ = ["TABLE", "Outcome", "Pass", "Snapshot", "Stage", "run"]
+
+# In order, stage by stage.
+TABLE: tuple[Pass, ...] = (
+    # Hand-written attention becomes one call of scaled_dot_product_attention.
+    Pass(
+        "attention",
+        "captured",
+        attention.attention,
+        devices=("cuda",),
+        switch="attention",
+        counter="attention_fused",
+    ),
+    # Masks that depend on no input: dropped where they mask nothing, is_causal where they are that.
+    Pass(
+        "attention_masks",
+        "captured",
+        attention_masks.attention_masks,
+        devices=("cuda",),
+        switch="attention",
+        counter="masks_simplified",
+    ),
+    # Keys and values that are repeated for groups of queries' heads go in as they are.
+    Pass(
+        "grouped_query_attention",
+        "captured",
+        grouped_query_attention.grouped_query_attention,
+        devices=("cuda",),
+        switch="attention",
+        counter="heads_grouped",
+    ),
+    # Linear layers of one input become one. Behind attention's, whose calls it looks for.
+    Pass(
+        "merged_products",
+        "captured",
+        merged_products.merged_products,
+        devices=("cuda",),
+        switch="merged_products",
+        counter="products_merged",
+    ),
+    # Random numbers that backward can draw again, from a seed that forward saves.
+    Pass(
+        "counter_based_random",
+        "joint",
+        counter_based_random.counter_based_random,
+        operators=counter_based_random.OPERATORS,
+    ),
+    # Convolutions compute on channels-last memory, as tensor cores do.
+    Pass(
+        "channels_last",
+        "joint",
+        channels_last.channels_last,
+        operators=channels_last.OPERATORS,
+        counter="channels_last",
+    ),
+    # Of a log-softmax of long rows two numbers a row are saved.
+    Pass(
+        "softmax_statistics",
+        "joint",
+        softmax_statistics.softmax_statistics,
+        operators=softmax_statistics.OPERATORS,
+    ),
+    # Max pooling saves a byte for each result.
+    Pass(
+        "pool_offsets",
+        "joint",
+        pool_offsets.pool_offsets,
+        devices=pool_offsets.DEVICES,
+        operators=pool_offsets.OPERATORS,
+    ),
+    # Backward computes a batch norm again rather than read the ReLU behind it.
+    Pass(
+        "batch_norm_relu",
+        "joint",
+        batch_norm_relu.batch_norm_relu,
+        operators=batch_norm_relu.OPERATORS,
+        counter="relus_recomputed",
+    ),
+    # Before the partitioner counts what to save, and instead of its own, which is slow to load.
+    Pass("common_subexpressions", "joint", common_subexpressions.common_subexpressions),
+    # Random numbers that are kernels' own rather than a library's.
+    Pass(
+        "counter_based_random",
+        "partitioned",
+        counter_based_random.counter_based_random,
+        operators=counter_based_random.OPERATORS,
+        graphs=("inference",),
+    ),
+    # Backward without the gradients that are not to be expected.
+    Pass(
+        "absent_gradients",
+        "partitioned",
+        absent_gradients.absent_gradients,
+        graphs=("backward",),
+        switch="absent_gradients",
+        counter="gradients_absent",
+    ),
+    # Operators with effects are called as they are: the wire format has no tokens.
+    Pass(
+        "unlift_effect_tokens",
+        "partitioned",
+        unlift_effect_tokens.unlift_effect_tokens,
+        operators=unlift_effect_tokens.OPERATORS,
+    ),
+    # CUDA operators find small constants on their own device.
+    Pass(
+        "move_constants_to_device",
+        "partitioned",
+        move_constants_to_device.move_constants_to_device,
+        devices=("cuda",),
+    ),
+)
+
+
+def run(stage: Stage, module: fx.GraphModule, off: Container[str] = (), label: str = "") -> Outcome:
+    """The table's passes of a stage over a graph, in place (runner.run)."""
+    return runner.run(TABLE, stage, module, off, label)

@@ -1,0 +1,39 @@
+"""Calls that passes insert into a graph of operators, with the fake values that every node there
+carries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+
+def fake_mode_of(graph: fx.Graph) -> Any:
+    """The mode of the values that the graph's nodes carry; None where they are not fake."""
+    values = [node.meta.get("val") for node in graph.nodes]
+    return torch._guards.detect_fake_mode([v for v in values if isinstance(v, torch.Tensor)])
+
+
+def inherited_meta(node: fx.Node) -> dict[str, Any]:
+    """What a node inserted in the place of another one inherits: where it came from."""
+    own = ("val", "tensor_meta", "recompute")
+    return {name: value for name, value in node.meta.items() if name not in own}
+
+
+def insert_call(
+    graph: fx.Graph, fake_mode: Any, inherited: dict[str, Any], op: Any, *args: Any, **kwargs: Any
+) -> fx.Node:
+    """Inserts a call at the graph's insert point, with its fake value."""
+    node = graph.call_function(op, args, kwargs)
+    node.meta.update(inherited)
+
+    def value(x: Any) -> Any:
+        return x.meta["val"] if isinstance(x, fx.Node) else x
+
+    with fake_mode:
+        node.meta["val"] = op(
+            *torch.utils._pytree.tree_map(value, args),
+            **torch.utils._pytree.tree_map(value, kwargs),
+        )
+    return node

@@ -1,0 +1,1 @@
+"""Passes over the joint graph of forward and backward."""

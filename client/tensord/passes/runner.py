@@ -1,0 +1,204 @@
+"""Runs passes over a graph, and answers for what they leave.
+
+The same for graphs of all stages. A pass changes the graph in place. What it leaves is checked: the
+order of the nodes, the fake values of those that are new, and the graph's arguments and results,
+which must be as they were. A pass that raises, or leaves a graph that is not sound, is undone as a
+whole: the graph goes back to what it was before the first pass, and the others run again without
+it. That is counted as a fallback and said once; under TENSORD_STRICT=1 it is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import fx
+
+from .. import fallback, torch_compat
+from ..counters import STATS
+
+Stage = Literal["captured", "joint", "partitioned"]
+
+# Where nodes carry their fake values.
+_VALUES: dict[Stage, str] = {"captured": "example_value", "joint": "val", "partitioned": "val"}
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One change of a graph, in place, which keeps results up to rounding.
+
+    name: of its file and its function. run: gives how often it changed something; None for a graph
+    that it leaves to torch. devices: it runs where the graph has a tensor on one of these;
+    operators: where the graph calls one of these; graphs: on partitioned graphs of these labels
+    ("forward", "backward", "inference"). Empty: on any. switch: the option of torch.compile that
+    turns it off, as does TENSORD_<SWITCH>=0. counter: what counts its changes in tensord.stats().
+    """
+
+    name: str
+    stage: Stage
+    run: Callable[[fx.GraphModule], int | None]
+    devices: Collection[str] = ()
+    operators: Collection[Any] = ()
+    graphs: Collection[str] = ()
+    switch: str | None = None
+    counter: str | None = None
+
+
+class Snapshot:
+    """The graphs of modules as they were, to go back to."""
+
+    def __init__(self, modules: Iterable[fx.GraphModule] = ()) -> None:
+        self._graphs = [(module, torch_compat.copy_of(module.graph)) for module in modules]
+
+    def restore(self) -> None:
+        """Once only: from then on the modules have the graphs."""
+        for module, graph in self._graphs:
+            module.graph = graph  # recompiles as well
+
+    def graph(self) -> fx.Graph:
+        """That of the first module."""
+        return self._graphs[0][1]
+
+
+@dataclass
+class Outcome:
+    """What passes did. changes: by the names of those that took the graph, how often each changed
+    it. before: the graph before them; empty where none ran."""
+
+    changes: dict[str, int] = field(default_factory=dict)
+    before: Snapshot = field(default_factory=Snapshot)
+
+
+def run(
+    table: Iterable[Pass],
+    stage: Stage,
+    module: fx.GraphModule,
+    off: Container[str] = (),
+    label: str = "",
+) -> Outcome:
+    """The table's passes of a stage over a graph, in order. off: switches. label: of a partitioned
+    graph.
+
+    In place, for Dynamo keeps on a graph's nodes and module what AOTAutograd asks for later.
+    """
+    chosen = [
+        one
+        for one in table
+        if one.stage == stage and one.switch not in off and (not one.graphs or label in one.graphs)
+    ]
+    while True:
+        try:
+            outcome = _run_all(chosen, stage, module)
+            break
+        except _PassFailed as failed:
+            chosen.remove(failed.which)
+            what = f"the pass {failed.which.name} over the {label or stage} graph"
+            fallback.note(failed.error, what, "is left out")
+    for one in chosen:
+        if one.counter is not None:
+            STATS.add(one.counter, outcome.changes.get(one.name, 0))
+    return outcome
+
+
+class UnsoundGraphError(Exception):
+    """What a pass left is no graph that can go on."""
+
+
+class _PassFailed(Exception):
+    def __init__(self, which: Pass, error: Exception) -> None:
+        super().__init__(which.name)
+        self.which, self.error = which, error
+
+
+def _run_all(chosen: Iterable[Pass], stage: Stage, module: fx.GraphModule) -> Outcome:
+    """Raises _PassFailed, all graphs being as they were."""
+    modules = [module]
+    if stage == "captured":  # and the bodies of higher-order operators, as of checkpoints
+        modules = [each for each in module.modules() if isinstance(each, fx.GraphModule)]
+    key = _VALUES[stage]
+    outcome = Outcome()
+    present = _Present(modules, key)
+    snapshot: Snapshot | None = None
+    for one in chosen:
+        if not present.suits(one):
+            continue
+        try:
+            snapshot = snapshot or Snapshot(modules)
+            counts = [_run_checked(one, each, key) for each in modules]
+        except Exception as error:
+            if snapshot is not None:
+                snapshot.restore()
+            raise _PassFailed(one, error) from error
+        if None not in counts:
+            outcome.changes[one.name] = sum(count or 0 for count in counts)
+        if any(counts):
+            present = _Present(modules, key)
+    outcome.before = snapshot or outcome.before
+    return outcome
+
+
+def _run_checked(one: Pass, module: fx.GraphModule, key: str) -> int | None:
+    before = _Interface(module.graph, key)
+    nodes = set(module.graph.nodes)
+    count = one.run(module)
+    if count:
+        module.graph.lint()
+        for node in module.graph.nodes:
+            if node not in nodes and node.op.startswith("call_") and key not in node.meta:
+                raise UnsoundGraphError(f"{node.name}, which it added, has no fake value")
+        before.check(_Interface(module.graph, key))
+        module.recompile()
+    return count
+
+
+class _Present:
+    """What is in graphs: the devices of tensors, and the operators that are called."""
+
+    def __init__(self, modules: Iterable[fx.GraphModule], key: str) -> None:
+        self.devices: set[str] = set()
+        self.operators: set[int] = set()  # by identity: not all that a graph calls can be hashed
+        for module in modules:
+            for node in module.graph.nodes:
+                value = node.meta.get(key)
+                if isinstance(value, torch.Tensor):
+                    self.devices.add(value.device.type)
+                if node.op == "call_function":
+                    self.operators.add(id(node.target))
+
+    def suits(self, one: Pass) -> bool:
+        """True where the pass may have something to do."""
+        return (not one.devices or not self.devices.isdisjoint(one.devices)) and (
+            not one.operators or any(id(operator) in self.operators for operator in one.operators)
+        )
+
+
+class _Interface:
+    """A graph's arguments and results, as others see them."""
+
+    def __init__(self, graph: fx.Graph, key: str) -> None:
+        self.arguments = [str(node.target) for node in graph.find_nodes(op="placeholder")]
+        leaves = torch.utils._pytree.tree_leaves(graph.output_node().args[0])
+        values = [leaf.meta.get(key) if isinstance(leaf, fx.Node) else leaf for leaf in leaves]
+        self.results = list(map(_described, values))
+        # Effect tokens are of this kind, which nobody reads: None may stand for them.
+        self.empty = [isinstance(v, torch.Tensor) and v.shape == (0,) for v in values]
+
+    def check(self, now: _Interface) -> None:
+        """Raises UnsoundGraphError where a graph that was like this is another one now."""
+        if now.arguments != self.arguments:
+            raise UnsoundGraphError(f"its arguments were {self.arguments}, are {now.arguments}")
+        if len(now.results) != len(self.results):
+            raise UnsoundGraphError(f"it had {len(self.results)} results, has {len(now.results)}")
+        for number, (old, new) in enumerate(zip(self.results, now.results, strict=True)):
+            if new != old and not (self.empty[number] and new == _described(None)):
+                raise UnsoundGraphError(f"its result {number} was {old}, is {new}")
+
+
+def _described(value: Any) -> str:
+    """Type, sizes and strides of a fake value, as text: comparing symbols would set guards."""
+    if isinstance(value, torch.Tensor):
+        layout = value.stride() if value.layout is torch.strided else value.layout
+        return f"{value.dtype} {tuple(value.shape)} {layout} on {value.device}"
+    return f"{type(value).__name__} {value}"

@@ -1,0 +1,224 @@
+"""The RPCs to the daemon, from a process that forks.
+
+Each RPC has a connection of its own (`transport`), so there is nothing to share, to keep alive or
+to lock across a fork: a child closes what it inherited, and a compile that was under way when the
+process forked is sent again by a child that needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any
+
+from .._version import VERSION
+from ..errors import (
+    CompilerFailedError,
+    DaemonOverloadedError,
+    DaemonTimeoutError,
+    DaemonUnavailableError,
+    DaemonVersionError,
+    GraphRejectedError,
+    HostSetupError,
+    TensordError,
+)
+from . import address as addresses
+from . import autostart, transport
+
+PROTOCOL = 1
+CONNECT_TIMEOUT_S = 2.0
+# After a daemon could not be reached, further graphs of the process do not wait for it again at
+# once.
+UNAVAILABLE_MEMORY_S = 30.0
+_SERVICE = "/tensord.v1.Compiler/"
+
+# gRPC code name -> what it means here; every other code is the compiler's failure.
+_ERRORS: dict[str, type[TensordError]] = {
+    "UNAVAILABLE": DaemonUnavailableError,
+    "DEADLINE_EXCEEDED": DaemonTimeoutError,
+    "RESOURCE_EXHAUSTED": DaemonOverloadedError,
+    "INVALID_ARGUMENT": GraphRejectedError,
+    "UNIMPLEMENTED": GraphRejectedError,
+    "FAILED_PRECONDITION": HostSetupError,
+}
+
+
+def compile_timeout_s() -> float:
+    """The deadline of one compile in seconds (TENSORD_TIMEOUT_S, 600 by default)."""
+    text = os.environ.get("TENSORD_TIMEOUT_S", "600")
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if value <= 0:
+        raise ValueError(f"TENSORD_TIMEOUT_S={text!r} is not a positive number of seconds")
+    return value
+
+
+class Client:
+    """What one process knows of its daemon, and the RPCs. Thread-safe; use `client()` rather than
+    making one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._address: addresses.Address | None = None  # of the greeting
+        self._hello: Any = None
+        self._unavailable: tuple[float, str, DaemonUnavailableError] | None = None
+
+    # -- RPCs ---------------------------------------------------------------------------------
+
+    def hello(self) -> Any:
+        """The daemon's greeting (HelloReply), kept for the process; starts a daemon if allowed.
+
+        Raises DaemonUnavailableError or DaemonVersionError; a failure is remembered for a while.
+        """
+        address = addresses.resolve()
+        with self._lock:
+            # A daemon may have ended since, idle or killed; then another is greeted, or started.
+            if self._hello is not None and self._address == address:
+                if addresses.listens(address):
+                    return self._hello
+                self._hello = None
+            if self._unavailable is not None:
+                until, at, error = self._unavailable
+                if at == str(address) and time.monotonic() < until:
+                    raise error
+        try:
+            reply = self._greet(address)
+        except DaemonUnavailableError as error:
+            with self._lock:
+                until = time.monotonic() + UNAVAILABLE_MEMORY_S
+                self._unavailable = (until, str(address), error)
+            raise
+        if reply.protocol != PROTOCOL:
+            raise DaemonVersionError(
+                f"the daemon {reply.daemon_version} on {address} speaks protocol "
+                f"{reply.protocol}; this package speaks {PROTOCOL}"
+            )
+        with self._lock:
+            self._hello = reply
+            self._address = address
+            self._unavailable = None
+        return reply
+
+    def compile(self, request: Any) -> CompileCall:
+        """Sends a CompileRequest and returns at once."""
+        return CompileCall(request)
+
+    def call(self, method: str, request: Any, timeout_s: float = CONNECT_TIMEOUT_S) -> Any:
+        """One blocking RPC by its method's name; raises a TensordError."""
+        return _wait(_start(method, request, timeout_s), method)
+
+    def get_blob(self, sha256: bytes, timeout_s: float = 60.0) -> bytes:
+        """A blob's bytes, for a job that cannot map the daemon's store."""
+        from ..v1 import service_pb2
+
+        stream = _start("GetBlob", service_pb2.GetBlobRequest(sha256=sha256), timeout_s)
+        try:
+            pieces = [service_pb2.BlobPiece.FromString(piece).data for piece in stream.messages()]
+        except transport.CallError as error:
+            raise to_error(error) from error
+        return b"".join(pieces)
+
+    def forget(self) -> None:
+        """Drops what is known of the daemon."""
+        with self._lock:
+            self._hello = None
+            self._unavailable = None
+
+    def _greet(self, address: addresses.Address) -> Any:
+        import torch
+
+        from ..v1 import service_pb2
+
+        just_started = autostart.ensure_running(address)
+        owner = addresses.foreign_owner(address)
+        if owner is not None:
+            raise DaemonUnavailableError(
+                f"{address} belongs to user {owner}; set TENSORD_ADDRESS to use it all the same"
+            )
+        request = service_pb2.HelloRequest(
+            client_version=VERSION, torch_version=str(torch.__version__)
+        )
+        timeout_s = autostart.START_TIMEOUT_S if just_started else CONNECT_TIMEOUT_S
+        try:
+            return self.call("Hello", request, timeout_s)
+        except DaemonTimeoutError as error:
+            raise DaemonUnavailableError(
+                f"the daemon on {address} did not greet within {timeout_s:.0f} s"
+            ) from error
+
+
+# Method -> the name of its reply's message.
+_REPLIES = {
+    "Hello": "HelloReply",
+    "Compile": "CompileReply",
+    "GetStats": "Stats",
+    "ListPrograms": "ListProgramsReply",
+    "GetProgram": "ProgramDetail",
+}
+
+
+def _start(method: str, request: Any, timeout_s: float) -> transport.Call:
+    path = addresses.resolve().path
+    try:
+        return transport.Call(path, _SERVICE + method, request.SerializeToString(), timeout_s)
+    except transport.CallError as error:
+        raise to_error(error) from error
+
+
+def _wait(call: transport.Call, method: str) -> Any:
+    from ..v1 import service_pb2
+
+    try:
+        answer = call.message()
+    except transport.CallError as error:
+        raise to_error(error) from error
+    return getattr(service_pb2, _REPLIES[method]).FromString(answer)
+
+
+class CompileCall:
+    """A compile under way. `wait` may be called once in any process that inherited it."""
+
+    def __init__(self, request: Any) -> None:
+        self._request = request
+        self._send()
+
+    def _send(self) -> None:
+        self._pid = os.getpid()
+        self._call = _start("Compile", self._request, compile_timeout_s())
+
+    def wait(self) -> Any:
+        """The CompileReply; raises a TensordError."""
+        if self._pid != os.getpid():
+            self._send()  # the call itself is the parent's
+        return _wait(self._call, "Compile")
+
+    def again(self) -> Any:
+        """Sends the same request once more, so that the daemon checks what it stored, and waits."""
+        self._send()
+        return _wait(self._call, "Compile")
+
+
+def to_error(error: transport.CallError) -> TensordError:
+    """The TensordError for a call's failure, with the daemon's own message."""
+    return _ERRORS.get(error.code, CompilerFailedError)(str(error))
+
+
+_client = Client()
+
+
+def client() -> Client:
+    """This process's client."""
+    return _client
+
+
+def _reset_in_child() -> None:
+    # The parent's lock may be held by a thread that the child does not have.
+    global _client
+    _client = Client()
+    transport.close_inherited()
+
+
+os.register_at_fork(after_in_child=_reset_in_child)

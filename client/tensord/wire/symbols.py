@@ -1,0 +1,168 @@
+"""Symbolic sizes: sympy expressions of torch's ShapeEnv to SymExpr of graph.proto.
+
+Symbols are numbered by their first appearance in the graph's inputs, sizes first, so that the names
+that torch gives them never reach the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+
+from .. import torch_compat
+from ..errors import ExportError
+from ..v1 import graph_pb2
+
+_MOST = 2**63 - 1
+_LEAST = -(2**63)
+_ADD, _MUL = graph_pb2.SymOp.ADD, graph_pb2.SymOp.MUL
+_FLOOR_DIV, _MOD = graph_pb2.SymOp.FLOOR_DIV, graph_pb2.SymOp.MOD
+_MIN, _MAX = graph_pb2.SymOp.MIN, graph_pb2.SymOp.MAX
+_LONGEST_POWER = 8
+
+
+def constant(value: int) -> graph_pb2.SymExpr:
+    """A SymExpr for an integer."""
+    if not _LEAST <= value <= _MOST:
+        raise ExportError(f"the integer {value} does not fit into 64 bits")
+    return graph_pb2.SymExpr(constant=value)
+
+
+class Symbols:
+    """The symbols of one graph."""
+
+    def __init__(self, shape_env: Any) -> None:
+        self._shape_env = shape_env
+        self._numbers: dict[sympy.Symbol, int] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """All inputs are seen: a symbol that is new from here on is bound to nothing."""
+        self._closed = True
+
+    def add(self, value: Any) -> None:
+        """Numbers the symbols of a size of an input; plain symbols should come first."""
+        if isinstance(value, torch.SymInt):
+            expression = _expression(value)
+            for symbol in sympy.preorder_traversal(expression):
+                if isinstance(symbol, sympy.Symbol):
+                    self._numbers.setdefault(symbol, len(self._numbers))
+
+    def number(self, value: Any) -> int | None:
+        """The symbol's number when `value` is one symbol and nothing else."""
+        if not isinstance(value, torch.SymInt):
+            return None
+        expression = _expression(value)
+        return self._numbers.get(expression) if isinstance(expression, sympy.Symbol) else None
+
+    def convert(self, value: int | torch.SymInt) -> graph_pb2.SymExpr:
+        """The SymExpr of a size, stride or integer argument."""
+        if isinstance(value, int):  # bool too: True is 1 as an integer
+            return constant(int(value))
+        return self._convert(_expression(value))
+
+    def protos(self) -> list[graph_pb2.Symbol]:
+        """Graph.symbols."""
+        result = []
+        for symbol in self._numbers:
+            hint = torch_compat.symbol_hint(self._shape_env, symbol)
+            if hint is None:
+                raise ExportError(f"the size {symbol} depends on data")
+            low, high = torch_compat.symbol_range(self._shape_env, symbol)
+            result.append(
+                graph_pb2.Symbol(hint=hint, min=_bound(low, _LEAST), max=_bound(high, _MOST))
+            )
+        return result
+
+    def _convert(self, e: Any) -> graph_pb2.SymExpr:
+        if isinstance(e, sympy.Symbol):
+            if e not in self._numbers:
+                raise ExportError(f"the size {e} is bound by no input (it depends on data)")
+            return graph_pb2.SymExpr(symbol=self._numbers[e])
+        if e.is_Integer:
+            return constant(int(e))
+        rule = _RULES.get(type(e).__name__)
+        if rule is None:
+            raise ExportError(f"the size {e} has no form on the wire ({type(e).__name__})")
+        return rule(self, e)
+
+    def op(self, kind: int, arguments: list[graph_pb2.SymExpr]) -> graph_pb2.SymExpr:
+        """A SymOp. Commutative arguments are ordered by their bytes, since sympy orders by name."""
+        if kind in (_ADD, _MUL, _MIN, _MAX):
+            arguments = sorted(arguments, key=lambda a: a.SerializeToString(deterministic=True))
+        return graph_pb2.SymExpr(op=graph_pb2.SymOp(kind=kind, args=arguments))
+
+
+def _expression(value: torch.SymInt) -> Any:
+    expression = value.node.expr
+    # A symbol may have been replaced by another (s1 == s0) after this value was made.
+    shape_env = value.node.shape_env
+    if shape_env is None or expression.is_Integer or expression.is_Symbol:
+        return expression if shape_env is None else shape_env.replace(expression)
+    expression = shape_env.replace(expression)
+    # What the guards know to divide evenly may cancel: n // (n // 2) is 2 where n is even.
+    simple = shape_env.simplify(expression)
+    return simple if simple.is_Integer or simple.is_Symbol else expression
+
+
+def _bound(value: Any, otherwise: int) -> int:
+    try:
+        return max(_LEAST, min(_MOST, int(value)))
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        return otherwise  # an infinity, of which sympy and torch have several
+
+
+def _nary(kind: int) -> Callable[[Symbols, Any], graph_pb2.SymExpr]:
+    return lambda s, e: s.op(kind, [s._convert(a) for a in e.args])
+
+
+def _binary(kind: int) -> Callable[[Symbols, Any], graph_pb2.SymExpr]:
+    return lambda s, e: s.op(kind, [s._convert(e.args[0]), s._convert(e.args[1])])
+
+
+def _power(s: Symbols, e: Any) -> graph_pb2.SymExpr:
+    base, exponent = e.args
+    if not exponent.is_Integer or not 1 <= int(exponent) <= _LONGEST_POWER:
+        raise ExportError(f"the size {e} has no form on the wire (power)")
+    return s.op(_MUL, [s._convert(base)] * int(exponent))
+
+
+def _modular_indexing(s: Symbols, e: Any) -> graph_pb2.SymExpr:
+    base, divisor, modulus = (s._convert(a) for a in e.args)  # (base // divisor) % modulus
+    return s.op(_MOD, [s.op(_FLOOR_DIV, [base, divisor]), modulus])
+
+
+def _ceil_div(s: Symbols, e: Any) -> graph_pb2.SymExpr:
+    a, b = (s._convert(x) for x in e.args)  # -((-a) // b)
+    negated = s.op(_MUL, [constant(-1), a])
+    return s.op(_MUL, [constant(-1), s.op(_FLOOR_DIV, [negated, b])])
+
+
+def _shift(s: Symbols, e: Any, kind: int) -> graph_pb2.SymExpr:
+    base, bits = e.args
+    if not bits.is_Integer or not 0 <= int(bits) < 63:
+        raise ExportError(f"the size {e} has no form on the wire (shift)")
+    return s.op(kind, [s._convert(base), constant(1 << int(bits))])
+
+
+# By the class's name: torch's classes moved between modules from version to version.
+_RULES: dict[str, Callable[[Symbols, Any], graph_pb2.SymExpr]] = {
+    "Add": _nary(_ADD),
+    "Mul": _nary(_MUL),
+    "Min": _nary(_MIN),
+    "Max": _nary(_MAX),
+    "FloorDiv": _binary(_FLOOR_DIV),
+    "CleanDiv": _binary(_FLOOR_DIV),
+    "Mod": _binary(_MOD),
+    "PythonMod": _binary(_MOD),
+    "Pow": _power,
+    "PowByNatural": _power,
+    "ModularIndexing": _modular_indexing,
+    "CeilDiv": _ceil_div,
+    "Identity": lambda s, e: s._convert(e.args[0]),
+    "LShift": lambda s, e: _shift(s, e, _MUL),
+    "RShift": lambda s, e: _shift(s, e, _FLOOR_DIV),
+}
