@@ -1,21 +1,18 @@
 // The CUDA kernels of every operator, compiled to cubins without a GPU: they compile for every
 // architecture and spill no registers.
-#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 
 #include "compiler/jit/jit.h"
 #include "compiler/pipeline.h"
+#include "tests/unit/testing/golden_cases.h"
 
 namespace tensord::testing {
 namespace {
-
-using nlohmann::json;
 
 class CudaCodegen : public ::testing::TestWithParam<int> {};
 
@@ -54,30 +51,22 @@ TEST_P(CudaCodegen, EveryOperatorCompiles) {
   v1::JitJob job;
   *job.mutable_target() = TargetOf(GetParam());
   // One architecture compiles everything, the others a sample: what differs is in the prelude.
-  const size_t stride = GetParam() == 90 ? 1 : 40;
-  size_t number = 0;
   std::map<std::string, std::string> seen;
-  for (const char* name : {"decompose_cases.json", "elementwise_cases.json"}) {
-    std::ifstream file(std::string(TENSORD_GOLDEN_DIR "/") + name);
-    for (const json& c : json::parse(file)) {
-      if (number++ % stride != 0) continue;
-      v1::CompileJob compile;
-      ASSERT_TRUE(
-          google::protobuf::util::JsonStringToMessage(c["graph"].dump(), compile.mutable_graph())
-              .ok());
-      *compile.mutable_target() = job.target();
-      compiler::CompileState state{.job = &compile};
-      SCOPED_TRACE(compile.graph().nodes(0).ShortDebugString());
-      const absl::Status status = compiler::RunPipeline(state);
-      ASSERT_TRUE(status.ok()) << status;
-      for (int i = 0; i < state.result.units_size(); ++i) {
-        const v1::KernelUnit& unit = state.result.units(i);
-        const std::set<std::string> early = BegunEarly(state.result.artifact(), i);
-        EXPECT_EQ(Waiting(unit.source()), early) << unit.source();
-        EXPECT_EQ(early.empty(), GetParam() < 90) << unit.source();
-        if (!seen.emplace(unit.source(), compile.graph().nodes(0).op()).second) continue;
-        *job.add_units() = unit;
-      }
+  for (const GoldenCase* golden : GoldenParameters(GetParam() == 90 ? 1 : 40)) {
+    v1::CompileJob compile;
+    *compile.mutable_graph() = golden->graph;
+    *compile.mutable_target() = job.target();
+    compiler::CompileState state{.job = &compile};
+    SCOPED_TRACE(compile.graph().nodes(0).ShortDebugString());
+    const absl::Status status = compiler::RunPipeline(state);
+    ASSERT_TRUE(status.ok()) << status;
+    for (int i = 0; i < state.result.units_size(); ++i) {
+      const v1::KernelUnit& unit = state.result.units(i);
+      const std::set<std::string> early = BegunEarly(state.result.artifact(), i);
+      EXPECT_EQ(Waiting(unit.source()), early) << unit.source();
+      EXPECT_EQ(early.empty(), GetParam() < 90) << unit.source();
+      if (!seen.emplace(unit.source(), compile.graph().nodes(0).op()).second) continue;
+      *job.add_units() = unit;
     }
   }
   // Many kernels at once take a fraction of the time: each in a namespace, its entries renamed.

@@ -1,13 +1,9 @@
-// Every lowering of the operator tables against eager PyTorch: tests/golden/decompose_cases.json,
-// written by decompose_cases.py, run by the reference interpreter.
-#include <google/protobuf/util/json_util.h>
+// Every lowering of the operator tables against eager PyTorch: the cases of tests/golden, run by
+// the reference interpreter.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 
@@ -21,13 +17,6 @@
 namespace tensord::testing {
 namespace {
 
-using nlohmann::json;
-
-std::string Describe(const v1::Node& node, size_t number) {
-  return "case " + std::to_string(number) + ": " + node.op() +
-         (node.overload().empty() ? "" : "." + node.overload()) + "\n" + node.ShortDebugString();
-}
-
 bool HasLibraryCall(const compiler::Program& program) {
   for (const compiler::Operation& operation : program.operations) {
     if (std::holds_alternative<compiler::ExternOp>(operation)) return true;
@@ -35,64 +24,28 @@ bool HasLibraryCall(const compiler::Program& program) {
   return false;
 }
 
-void Check(const json& c) {
-  v1::Graph proto;
-  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(c["graph"].dump(), &proto).ok());
-  const auto graph = compiler::Import(proto);
+class DecomposeGolden : public ::testing::TestWithParam<const GoldenCase*> {};
+
+TEST_P(DecomposeGolden, EqualsEager) {
+  const GoldenCase& golden = *GetParam();
+  SCOPED_TRACE(golden.graph.nodes(0).ShortDebugString());
+  const auto graph = compiler::Import(golden.graph);
   ASSERT_TRUE(graph.ok()) << graph.status();
   const auto program = compiler::LowerGraph(*graph);
   ASSERT_TRUE(program.ok()) << program.status();
   compiler::VerifyProgram(*program);
   ASSERT_FALSE(HasLibraryCall(*program)) << "left to the library";
-  std::vector<HostTensor> inputs;
-  for (const json& input : c["inputs"]) inputs.push_back(TensorOf(input));
-  const std::vector<HostTensor> outputs = Interpret(*program, inputs);
-  ASSERT_EQ(outputs.size(), c["results"].size());
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (c["results"][i].is_null()) continue;
-    const HostTensor expected = TensorOf(c["results"][i]);
-    EXPECT_EQ(outputs[i].dtype, expected.dtype);
-    ASSERT_EQ(outputs[i].sizes, expected.sizes);
-    EXPECT_EQ(outputs[i].strides, expected.strides);
-    const std::vector<double> actual = outputs[i].Values(), wanted = expected.Values();
-    for (size_t k = 0; k < actual.size(); ++k) {
-      ASSERT_TRUE(Close(actual[k], wanted[k], c["tolerance"].get<double>()))
-          << "result " << i << ", element " << k << ": " << actual[k] << ", eager has "
-          << wanted[k];
-    }
-  }
+  std::vector<HostTensor> inputs = golden.inputs;
+  ExpectResults(golden, Interpret(*program, inputs));
 }
 
-const json& Cases() {
-  static const json* const cases = [] {
-    auto* all = new json(json::array());
-    for (const char* name : {"decompose_cases.json", "elementwise_cases.json"}) {
-      std::ifstream file(std::string(TENSORD_GOLDEN_DIR "/") + name);
-      for (json& c : json::parse(file)) all->push_back(std::move(c));
-    }
-    return all;
-  }();
-  return *cases;
-}
-
-TEST(DecomposeGolden, EqualsEager) {
-  for (size_t i = 0; i < Cases().size(); ++i) {
-    v1::Graph proto;
-    const json& c = Cases()[i];
-    ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(c["graph"].dump(), &proto).ok());
-    SCOPED_TRACE(Describe(proto.nodes(0), i));
-    Check(c);
-  }
-}
+INSTANTIATE_TEST_SUITE_P(Case, DecomposeGolden, ::testing::ValuesIn(GoldenParameters()),
+                         [](const auto& info) { return info.param->name; });
 
 // A new line in one of these tables needs a case.
-TEST(DecomposeGolden, EveryOperatorHasACase) {
+TEST(GoldenCases, CoverEveryOperator) {
   std::set<std::string> covered;
-  for (const json& c : Cases()) {
-    const json& node = c["graph"]["nodes"][0];
-    const std::string overload = node["overload"];
-    covered.insert(node["op"].get<std::string>() + (overload.empty() ? "" : "." + overload));
-  }
+  for (const GoldenCase& golden : GoldenCases()) covered.insert(golden.Operator());
   for (const auto& table :
        {compiler::CompositeOperators(), compiler::ReductionOperators(),
         compiler::SoftmaxOperators(), compiler::NormOperators(), compiler::LossOperators(),
@@ -139,14 +92,12 @@ void Spoil(v1::Graph& graph, std::mt19937& random) {
 }
 
 // A wrong graph is refused or left to the library; it never ends the process.
-TEST(DecomposeGolden, SpoiledGraphsAreRefused) {
+TEST(GoldenCases, AreRefusedWhenSpoiled) {
   std::mt19937 random(1);
   int refused = 0;
-  for (const json& c : Cases()) {
-    v1::Graph proto;
-    ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(c["graph"].dump(), &proto).ok());
+  for (const GoldenCase& golden : GoldenCases()) {
     for (int i = 0; i < 20; ++i) {
-      v1::Graph spoiled = proto;
+      v1::Graph spoiled = golden.graph;
       Spoil(spoiled, random);
       if (std::getenv("TENSORD_TEST_VERBOSE") != nullptr) {
         std::fprintf(stderr, "%s\n", spoiled.ShortDebugString().c_str());

@@ -1,38 +1,40 @@
-// Tensors of the golden cases (tests/golden), and when a result equals eager's.
+// The golden cases (tests/golden): one call of an operator each, with inputs and eager's results.
 #ifndef TENSORD_TESTS_UNIT_TESTING_GOLDEN_CASES_H_
 #define TENSORD_TESTS_UNIT_TESTING_GOLDEN_CASES_H_
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <nlohmann/json.hpp>
+#include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tensord/v1/graph.pb.h"
 #include "tests/unit/testing/interpreter.h"
 
 namespace tensord::testing {
 
-using nlohmann::json;
+struct GoldenCase {
+  std::string name;  // letters, digits and underscores: of the call
+  v1::Graph graph;   // one node
+  std::vector<HostTensor> inputs;
+  std::vector<std::optional<HostTensor>> results;  // nothing: eager gives none
+  double tolerance;                                // relative and absolute
 
-inline double NumberOf(const json& value) {
-  return value.is_string() ? std::stod(value.get<std::string>()) : value.get<double>();
-}
+  // "aten::add.Tensor".
+  std::string Operator() const;
+  // Of the graph.
+  v1::DeviceType device() const;
+};
+void PrintTo(const GoldenCase* golden, std::ostream* out);
 
-inline HostTensor TensorOf(const json& t) {
-  std::vector<double> values;
-  for (const json& v : t["values"]) values.push_back(NumberOf(v));
-  v1::DType dtype = v1::DTYPE_UNSPECIFIED;
-  EXPECT_TRUE(v1::DType_Parse(t["dtype"].get<std::string>(), &dtype));
-  return WithStrides(MakeTensor(t["sizes"].get<std::vector<int64_t>>(), values, dtype),
-                     t["strides"].get<std::vector<int64_t>>());
-}
+// Of all families, by name.
+const std::vector<GoldenCase>& GoldenCases();
 
-inline bool Close(double actual, double expected, double tolerance) {
-  if (std::isnan(expected) || std::isnan(actual)) return std::isnan(expected) && std::isnan(actual);
-  if (std::isinf(expected)) return actual == expected;
-  return std::abs(actual - expected) <= tolerance * (1 + std::abs(expected));
-}
+// The cases as parameters of tests: `--gtest_filter='*silu*'` runs those of one operator. Every
+// `one_in`-th, chosen by its name, where no filter says what to run.
+std::vector<const GoldenCase*> GoldenParameters(int one_in = 1);
+
+// Fails, naming the first element that differs, unless these are eager's results.
+void ExpectResults(const GoldenCase& golden, const std::vector<HostTensor>& outputs);
 
 }  // namespace tensord::testing
 

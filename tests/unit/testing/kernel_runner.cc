@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -143,7 +144,8 @@ absl::Status KernelLibrary::Add(const std::vector<std::string>& sources) {
   if (job.units_size() == 0) return absl::OkStatus();
   jit::JitConfig config;
   config.work_folder = folder_;
-  config.parallelism = 2;
+  // Shards are given a core each.
+  config.parallelism = std::getenv("GTEST_TOTAL_SHARDS") == nullptr ? 2 : 1;
   TENSORD_ASSIGN_OR_RETURN(const v1::JitResult result, jit::Jit(job, config));
   if (result.failures_size() > 0) return absl::InternalError(result.failures(0).log());
   for (int i = 0; i < job.units_size(); ++i) {

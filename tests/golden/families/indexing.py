@@ -1,0 +1,64 @@
+"""Embeddings, gathers and scatters."""
+
+from __future__ import annotations
+
+import torch
+from recorder import aten, case, later, rand, rand_like
+
+
+def cases() -> None:
+    x = rand(4, 5, 6)
+    i, j = torch.tensor([3, 0, -1, 2]), torch.tensor([[1], [-2]])
+    case(aten.embedding, rand(7, 3), torch.tensor([[1, 6], [0, 1]]))
+    case(aten.embedding, rand(7, 3), torch.tensor(2))
+    for padding in (-1, 1):
+        case(
+            aten.embedding_dense_backward.default,
+            rand(2, 2, 3),
+            torch.tensor([[1, 6], [0, 1]]),
+            7,
+            padding,
+            False,
+        )
+    case(
+        aten.embedding_dense_backward.default,
+        rand(4, 3, dtype=torch.bfloat16),
+        torch.tensor([1, 1, 2, 1]),
+        4,
+        -1,
+        False,
+    )
+    for indices in ([i], [None, i], [i, j], [i, None, j], [None, i, j], [None, None, i]):
+        case(aten.index.Tensor, x, indices)
+        case(aten.index_put, x, indices, rand_like(later(aten.index.Tensor)(x, indices)), True)
+    case(
+        aten.index.Tensor,
+        x,
+        [torch.tensor(2), None, torch.tensor([1, 0], dtype=torch.int32).long()],
+    )
+    case(aten._unsafe_index_put, x, [i], rand(4, 5, 6), True)
+    case(aten._unsafe_index.Tensor, x, [None, torch.tensor([[0], [2]]), torch.tensor([1, 3])])
+    unique = torch.tensor([2, 0])
+    case(aten.index_put, x, [None, unique], rand(6))
+    case(aten.index_put, x, [unique], torch.tensor(3.0), False)
+    case(
+        aten.index_put.default,
+        rand(5, dtype=torch.bfloat16),
+        [torch.tensor([1, 1, 0])],
+        rand(3, dtype=torch.bfloat16),
+        True,
+    )
+    along = torch.tensor([[0, 3, 1], [2, 2, 0]])
+    case(aten.gather, rand(2, 4), 1, along)
+    case(aten.gather, rand(4, 3), 0, along)
+    distinct = torch.tensor([[0, 3, 1], [2, 1, 0]])
+    case(aten.scatter.src, rand(2, 4), 1, distinct, rand(2, 3))
+    case(aten.scatter.src, rand(2, 4), 1, distinct, rand(3, 5))
+    case(aten.scatter.value, rand(2, 4), 1, distinct, 2.5)
+    case(aten.scatter.value, torch.zeros(2, 4, dtype=torch.long), -1, distinct, 1)
+    case(aten.scatter_add, rand(2, 4), 1, along, rand(2, 3))
+    case(aten.index_select, x, 1, torch.tensor([3, 0, 3]))
+    case(aten.index_select, x, -1, torch.tensor(2))
+    case(aten.index_add, x, 1, torch.tensor([3, 0, 3]), rand(4, 3, 6), alpha=2)
+    case(aten.index_copy, x, 1, torch.tensor([3, 0]), rand(4, 2, 6))
+    case(aten.index_fill.int_Scalar, x, 1, torch.tensor([3, 0]), -1.5)
