@@ -1,6 +1,6 @@
 """Checks that the documents speak of what exists, in paragraphs that one can read.
 
-    python tests/lint/docs.py [FILE...]        # all tracked *.md files, unless some are named
+    python tests/lint/check_docs.py [FILE...]        # all tracked *.md files, unless some are named
 
 Prints a line a finding, `FILE:LINE: what`, and ends with 1 where there is one:
 
@@ -31,19 +31,23 @@ PATH = re.compile(
 )
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9_-]+")
 VARIABLE = re.compile(r"\bTENSORD_[A-Z0-9_]+\b")
-# `RunPipeline`, `Foo::Bar()`, `tk::load`, `make_graph()`: a word with its parentheses, or two humps.
+# A function with its parentheses, and a name of several capitalised words.
 FUNCTION = re.compile(r"^(?:[A-Za-z_]\w*(?:::|\.))*([A-Za-z_]\w*)\(\)$")
 HUMPS = re.compile(r"^(?:[A-Za-z_]\w*::)*([A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+)$")
 SPAN = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # Programs whose flags are the project's own.
-OWN = re.compile(r"(?:^|[\s/])(tensord|tensord-worker|tensorctl|compile_jobs)(?=\s|$)|(?:tests|deploy)/\S+")
+OWN = re.compile(
+    r"(?:^|[\s/])(tensord|tensord-worker|tensorctl|compile_jobs)(?=\s|$)|(?:tests|deploy)/\S+"
+)
 # What torch, CUDA, gRPC and others call theirs.
-FOREIGN = {
-    "AddressSanitizer", "FlexAttention", "GoogleTest", "LayerNorm", "RMSNorm", "OutOfMemoryError",
-    "--gtest_filter", "--split-compile", "--minimal", "RuntimeError", "IndexError", "AdamW", "SwiGLU", "ThreadSanitizer", "TorchDynamo",
-    "TorchInductor", "AOTAutograd", "PyTorch", "HuggingFace", "GetBlob", "ClangFormat",
-}  # fmt: skip
+FOREIGN = set(
+    """
+    --gtest_filter --minimal --split-compile
+    AdamW AddressSanitizer FlexAttention HuggingFace IndexError LayerNorm OutOfMemoryError PyTorch
+    RMSNorm RuntimeError SwiGLU ThreadSanitizer TorchDynamo TorchInductor
+    """.split()
+)
 SOURCES = (".cc", ".h", ".cu", ".cuh", ".def", ".py", ".sh", ".proto", ".txt", ".toml", ".json")
 
 
@@ -64,8 +68,10 @@ class Tree:
     @cached_property
     def text(self) -> str:
         """Every source, one after the other."""
-        wanted = [f for f in self.files if f.endswith(SOURCES) and not f.startswith("tests/golden/")]
-        wanted = [f for f in wanted if f != "tests/lint/docs.py"]
+        wanted = [
+            f for f in self.files if f.endswith(SOURCES) and not f.startswith("tests/golden/")
+        ]
+        wanted = [f for f in wanted if f != "tests/lint/check_docs.py"]
         return "\n".join((self.root / f).read_text(errors="replace") for f in wanted)
 
     @cached_property
