@@ -183,21 +183,21 @@ def sections_markdown(sections: list[Section]) -> str:
     return "\n".join(parts)
 
 
-# The document's parts, in order; each is written by a benchmark of its own.
-_PARTS = ("gpu", "cpu")
-
-
 def write_part(path: pathlib.Path, name: str, text: str) -> None:
-    """Replaces one part of the document and keeps the others."""
-    parts = dict.fromkeys(_PARTS, "")
-    before = path.read_text() if path.exists() else ""
-    for part in _PARTS:
-        begin, end = f"<!-- {part} -->\n", f"<!-- end of {part} -->\n"
-        if begin in before and end in before:
-            parts[part] = before.split(begin, 1)[1].split(end, 1)[0]
-    parts[name] = text.rstrip("\n") + "\n"
-    marked = [f"<!-- {p} -->\n{t}<!-- end of {p} -->\n" for p, t in parts.items() if t]
-    path.write_text("\n".join(marked))
+    """Replaces what a benchmark wrote into the document before; all else in it stays as it is.
+
+    The part stands between `<!-- NAME -->` and `<!-- end of NAME -->`, at the document's end where
+    it is new.
+    """
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+    part = begin + text.rstrip("\n") + "\n" + end
+    document = path.read_text() if path.exists() else ""
+    if begin in document and end in document:
+        head, rest = document.split(begin, 1)
+        document = head + part + rest.split(end, 1)[1]
+    else:
+        document = document + ("\n" if document else "") + part
+    path.write_text(document)
     print(f"wrote {path}")
 
 

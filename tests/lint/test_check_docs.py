@@ -1,0 +1,69 @@
+"""check_docs.py finds what documents say of things that do not exist."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+
+import check_docs
+import pytest
+
+
+@pytest.fixture
+def tree(tmp_path: pathlib.Path) -> check_docs.Tree:
+    """A small repository: one source, one document."""
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / "server").mkdir()
+    (tmp_path / "server" / "config.cc").write_text(
+        'int RunDaemon(); // {"store_limit"}, "--dump", TENSORD_STORE\n'
+    )
+    return check_docs.Tree(tmp_path)
+
+
+def findings(tree: check_docs.Tree, text: str) -> list[str]:
+    document = tree.root / "page.md"
+    document.write_text(text)
+    return [what for _, what in check_docs.check(tree, document)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`server/config.cc`, `config.cc`, `server/` and `server/*.cc`",
+        "`RunDaemon()` and `RunDaemon`",
+        "`tensord --dump --store-limit 4`, `TENSORD_STORE`",
+        "`cmake --preset release` is somebody else's",
+        "[a part](#a-part)\n\n# A part\n",
+        "```\nsomebody --else\n```",
+    ],
+)
+def test_what_exists_is_fine(tree: check_docs.Tree, text: str) -> None:
+    assert findings(tree, text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("`server/gone.cc`", "server/gone.cc"),
+        ("`gone.cc`", "gone.cc"),
+        ("`RunDemon()`", "RunDemon"),
+        ("`RunDemon`", "RunDemon"),
+        ("`tensord --dumb`", "--dumb"),
+        ("`--dumb`", "--dumb"),
+        ("`TENSORD_STORES`", "TENSORD_STORES"),
+        ("```\ntensorctl --dumb\n```", "--dumb"),
+        ("[there](gone.md)", "gone.md"),
+        ("[there](#gone)", "#gone"),
+        ("word " * 121, "121 words"),
+        ("- " + "word " * 121, "words"),
+        ("| a | " + "word " * 121 + "|", "121 words"),
+    ],
+)
+def test_what_does_not_exist_is_found(tree: check_docs.Tree, text: str, wrong: str) -> None:
+    (found,) = findings(tree, text)
+    assert wrong in found
+
+
+def test_pieces_are_counted_apart(tree: check_docs.Tree) -> None:
+    half = "word " * 70
+    assert findings(tree, f"{half}\n\n{half}\n- {half}\n- {half}\n| {half} | {half} |\n") == []
