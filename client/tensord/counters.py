@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -60,7 +60,7 @@ class Stats:
         """Sets everything to zero."""
         with self._lock:
             self._counts: Counter[str] = Counter()
-            self._seconds: Counter[str] = Counter()
+            self._seconds: defaultdict[str, float] = defaultdict(float)
             self._fallbacks: Counter[str] = Counter()
             self._graph_reasons: Counter[str] = Counter()
             self._kernel_failures: list[str] = []
@@ -110,7 +110,7 @@ class Stats:
         """All counters; `fallbacks` is their number, `fallback_reasons` maps reason to number."""
         with self._lock:
             result: dict[str, Any] = {name: self._counts[name] for name in _COUNTERS}
-            result.update({name: round(float(self._seconds[name]), 6) for name in _SECONDS})
+            result.update({name: round(self._seconds[name], 6) for name in _SECONDS})
             result["fallbacks"] = sum(self._fallbacks.values())
             result["fallback_reasons"] = dict(self._fallbacks)
             result["kernel_failures"] = list(self._kernel_failures)

@@ -20,6 +20,7 @@ import ctypes
 import functools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -89,7 +90,7 @@ def _seed(device: torch.device | None = None) -> torch.Tensor:
 
 
 @functools.cache
-def _fill_functions() -> dict[str, ctypes._CFuncPtr]:
+def _fill_functions() -> dict[str, Any]:
     """The runtime library's fill functions; empty where there is no library."""
     from .bridge import runtime
 
@@ -107,7 +108,9 @@ def _fill_functions() -> dict[str, ctypes._CFuncPtr]:
     return functions
 
 
-def _filled(kind: str, seed, size, dtype, device, stream) -> torch.Tensor | None:
+def _filled(
+    kind: str, seed: torch.Tensor, size: Any, dtype: torch.dtype, device: torch.device, stream: int
+) -> torch.Tensor | None:
     functions = _fill_functions() if torch.device(device).type == "cpu" else {}
     if not functions:
         return None
@@ -117,14 +120,18 @@ def _filled(kind: str, seed, size, dtype, device, stream) -> torch.Tensor | None
     return result.to(dtype)
 
 
-def _uniform(seed, size, dtype, device, stream):
+def _uniform(
+    seed: torch.Tensor, size: Any, dtype: torch.dtype, device: torch.device, stream: int
+) -> torch.Tensor:
     filled = _filled("uniform", seed, size, dtype, device, stream)
     if filled is not None:
         return filled
     return _unit(_words(seed, size, device, stream, 1)).to(dtype).reshape(size)
 
 
-def _normal(seed, size, dtype, device, stream):
+def _normal(
+    seed: torch.Tensor, size: Any, dtype: torch.dtype, device: torch.device, stream: int
+) -> torch.Tensor:
     filled = _filled("normal", seed, size, dtype, device, stream)
     if filled is not None:
         return filled
@@ -139,11 +146,13 @@ _LIBRARY.impl("philox_normal", _normal, "CompositeExplicitAutograd")
 
 
 @torch.library.register_fake("tensord::seed", lib=_LIBRARY)
-def _seed_fake(device=None):
+def _seed_fake(device: torch.device | None = None) -> torch.Tensor:
     return torch.empty((), dtype=torch.int64, device=device)
 
 
-def _philox_fake(seed, size, dtype, device, stream):
+def _philox_fake(
+    seed: torch.Tensor, size: Any, dtype: torch.dtype, device: torch.device, stream: int
+) -> torch.Tensor:
     return torch.empty(size, dtype=dtype, device=device)
 
 

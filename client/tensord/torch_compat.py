@@ -278,9 +278,9 @@ def storage_over(storage: torch.UntypedStorage) -> torch.UntypedStorage:
 
     2.11 to 2.13, as torch's own CUDA graph trees do.
     """
-    return torch._C._construct_storage_from_data_pointer(
-        storage.data_ptr(), storage.device, storage.nbytes()
-    )
+    make: Any = torch._C._construct_storage_from_data_pointer  # typed as another kind of storage
+    over: torch.UntypedStorage = make(storage.data_ptr(), storage.device, storage.nbytes())
+    return over
 
 
 # A tensor's dtype, size, stride and offset, in elements.
@@ -289,7 +289,7 @@ Layout = tuple[Any, tuple[int, ...], tuple[int, ...], int]
 
 def layout_of(tensor: torch.Tensor) -> Layout:
     """What `tensor_over` takes to make it again."""
-    return tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+    return tensor.dtype, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset())
 
 
 def tensor_over(
@@ -342,19 +342,29 @@ def end_broken_capture(index: int, pool: tuple[int, int]) -> None:
         torch._C._cuda_releasePool(index, pool)
 
 
-def copy_of(graph: fx.Graph) -> fx.Graph:
-    """A copy of a graph's nodes and their `meta`; what these name is shared. With what Dynamo keeps
-    on inputs beside that (2.11 to 2.13), and without copying the code generator, as deepcopy does.
+def recorded(graph: fx.Graph) -> Callable[[], fx.Graph]:
+    """What makes the graph anew as it is now, with its nodes' `meta`, and what Dynamo keeps on
+    inputs beside that (2.11 to 2.13). What nodes name is shared. The record itself costs little:
+    nodes' arguments are immutable, so it only refers to them.
     """
-    new = fx.Graph(tracer_cls=graph._tracer_cls)
-    copies: dict[fx.Node, fx.Node] = {}
-    result, output = new.graph_copy(graph, copies), graph.output_node()
-    new.output(result, output.type).meta = dict(output.meta)
-    new.set_codegen(graph._codegen)
-    for node in graph.find_nodes(op="placeholder"):
-        if hasattr(node, "_dynamo_source"):
-            copies[node]._dynamo_source = node._dynamo_source
-    return new
+    nodes = [
+        (n, (n.op, n.target), n.args, n.kwargs, (n.name, n.type), dict(n.meta)) for n in graph.nodes
+    ]
+    tracer, codegen = graph._tracer_cls, graph._codegen
+
+    def make() -> fx.Graph:
+        new = fx.Graph(tracer_cls=tracer)
+        copies: dict[fx.Node, fx.Node] = {}
+        for old, call, args, kwargs, name, meta in nodes:
+            args, kwargs = fx.node.map_arg((args, kwargs), copies.__getitem__)
+            copies[old] = copy = new.create_node(*call, args, kwargs, *name)
+            copy.meta = dict(meta)
+            if hasattr(old, "_dynamo_source"):
+                copy._dynamo_source = old._dynamo_source
+        new.set_codegen(codegen)
+        return new
+
+    return make
 
 
 def depends_on_data(value: Any) -> bool:

@@ -131,13 +131,14 @@ setup_client() {
   local wanted proto generated
   wanted=$(cat "$root/client/pyproject.toml" "$root/client/setup.py" | hash_of)
   for proto in graph artifact service; do
-    generated=$root/client/tensord/v1/${proto}_pb2.py
-    if [ ! "$generated" -nt "$root/proto/tensord/v1/$proto.proto" ]; then
-      say "generating protobuf modules"
-      quietly env PYTHON="$venv/bin/python" sh "$root/client/generate_protos.sh" ||
-        die "client/generate_protos.sh failed"
-      break
-    fi
+    for generated in "$root/client/tensord/v1/${proto}_pb2".{py,pyi}; do
+      if [ ! "$generated" -nt "$root/proto/tensord/v1/$proto.proto" ]; then
+        say "generating protobuf modules"
+        quietly env PYTHON="$venv/bin/python" sh "$root/client/generate_protos.sh" ||
+          die "client/generate_protos.sh failed"
+        break 2
+      fi
+    done
   done
   stamped client "$wanted" && return
   say "installing the package tensord"

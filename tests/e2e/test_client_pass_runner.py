@@ -243,6 +243,14 @@ def test_a_failure_is_an_error_in_strict_mode(monkeypatch: pytest.MonkeyPatch) -
     assert module.code == code
 
 
+def test_gradients_may_lie_otherwise() -> None:
+    turned = passes.Pass("turned", "partitioned", _changes_result(lambda v: v.t().contiguous().t()))
+    wider = passes.Pass("wider", "partitioned", _changes_result(lambda v: v.double()))
+    with pytest.warns(TensordWarning, match="result 0 was torch.float32"):
+        outcome = runner.run([turned, wider], "partitioned", _graph(), label="backward")
+    assert outcome.changes == {"turned": 1}
+
+
 def test_none_may_stand_for_an_effect_token() -> None:
     """And for nothing else."""
 

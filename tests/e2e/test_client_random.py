@@ -113,6 +113,15 @@ def test_only_the_seed_is_saved(daemon):
     assert not mask_is_saved or len(bools) == 1
 
 
+def test_a_mask_that_is_returned_lies_as_in_eager(daemon):
+    def function(x):
+        return torch.native_dropout(x.sin().t(), 0.5, True)
+
+    x = torch.randn(3, 5, requires_grad=True)
+    for ours, eager in zip(torch.compile(function, backend="tensord")(x), function(x), strict=True):
+        assert (ours.dtype, ours.shape, ours.stride()) == (eager.dtype, eager.shape, eager.stride())
+
+
 def test_dynamic_dropout(daemon):
     f = torch.compile(lambda x: F.dropout(x, 0.5) * 2, backend="tensord", dynamic=True)
     for size in (5, 9):

@@ -35,7 +35,7 @@ def load(runtime_library: Path, make_error: Callable[[str, int], Exception]) -> 
         if _module is None and not _broken:
             try:
                 loader = importlib.machinery.ExtensionFileLoader(build.NAME, str(path))
-                spec = importlib.util.spec_from_loader(build.NAME, loader)
+                spec = importlib.machinery.ModuleSpec(build.NAME, loader, origin=str(path))
                 module = importlib.util.module_from_spec(spec)
                 loader.exec_module(module)
                 module.init(str(runtime_library), make_error)

@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from torch import fx
 
@@ -19,6 +19,7 @@ from ..counters import STATS
 from ..cuda_graphs import graphed_program
 from ..cuda_graphs.plan import Plan
 from ..errors import InputMismatchError, RuntimeLoadError, TensordError
+from ..v1 import service_pb2
 from ..wire import blobs
 from ..wire.export import Exported
 from ..wire.rpc import CompileCall
@@ -28,6 +29,16 @@ INVALID, CORRUPT, UNAVAILABLE = 1, 2, 3
 _BEFORE_ANY_STEP = frozenset({INVALID, CORRUPT, UNAVAILABLE})
 
 Boxed = Callable[[list[Any]], Any]
+
+
+class Program(Protocol):
+    """A loaded program, of the native extension or through ctypes."""
+
+    def __call__(self, arguments: list[Any], /) -> Any: ...
+
+    def workspace_bytes(self, values: Sequence[Any], /) -> tuple[int, int]: ...
+
+
 log = logging.getLogger("tensord")
 
 
@@ -164,7 +175,7 @@ def eager(module: fx.GraphModule) -> Boxed:
     return torch_compat.takes_list(lambda arguments: run(arguments))
 
 
-def load(reply: Any) -> Boxed:
+def load(reply: service_pb2.CompileReply) -> Program:
     """Loads a CompileReply's program; raises RuntimeLoadError with the runtime's `code`."""
     with STATS.timed("load_seconds"):
         try:
@@ -173,7 +184,8 @@ def load(reply: Any) -> Boxed:
             raise RuntimeLoadError(f"the bridge to the runtime is missing: {error}") from error
         folder = blobs.folder_for(reply)
         try:
-            return load_program(reply.artifact.SerializeToString(), folder)
+            program: Program = load_program(reply.artifact.SerializeToString(), folder)
+            return program
         except TensordError:
             raise
         except Exception as error:
@@ -187,9 +199,7 @@ def _load_error(error: BaseException) -> RuntimeLoadError:
     return result
 
 
-def _count(reply: Any) -> None:
-    from ..v1 import service_pb2
-
+def _count(reply: service_pb2.CompileReply) -> None:
     counter = {
         service_pb2.CompileReply.COMPILED: "compiled",
         service_pb2.CompileReply.JOINED: "joined",

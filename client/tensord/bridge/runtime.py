@@ -211,7 +211,7 @@ class Program:
         if now < self._look_at:
             return
         self._look_at = now + self._CHECK_SECONDS
-        if (module := _load_native()) is not None:
+        if self._upgrade is not None and (module := _load_native()) is not None:
             self._native = module.Program(*self._upgrade)
             self._upgrade = None
 

@@ -98,10 +98,11 @@ _GIVEN = 1
 
 
 @contextlib.contextmanager
-def as_values(values: Sequence[Any], given: Sequence[int] = ()) -> Iterator[Any]:
+def as_values(values: Any, given: Sequence[int] = ()) -> Iterator[Any]:
     """An array of TensordValue for a block.
 
-    given: tensors that the program may drop. Their places in `values`, a list, are None meanwhile,
+    values: a sequence; a list where something is given. given: tensors that the program may drop.
+    Their places in `values` are None meanwhile,
     and stay so where they are dropped.
     """
     inputs = (Value * max(1, len(values)))()
@@ -139,7 +140,7 @@ def call_operator(library: ctypes.CDLL, shim: ctypes.CDLL, call: OperatorCall) -
                 ctypes.c_void_p(value.tensor), ctypes.byref(handle)
             ):
                 raise RuntimeError("cannot share a tensor")
-            return from_handles([handle.value])[0]
+            return from_handles([handle.value or 0])[0]
         if kind == INT:
             return value.integer
         if kind == _DOUBLE:
@@ -185,5 +186,4 @@ def call_operator(library: ctypes.CDLL, shim: ctypes.CDLL, call: OperatorCall) -
     for i in range(call.num_results):
         result = flat[i] if i < len(flat) else None
         # Fused attention also returns sizes, which the graph has as numbers.
-        is_tensor = isinstance(result, torch.Tensor)
-        call.results[i] = to_handles([result])[0] if is_tensor else None
+        call.results[i] = to_handles([result])[0] if isinstance(result, torch.Tensor) else None

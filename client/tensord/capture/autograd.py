@@ -39,13 +39,15 @@ def autograd(chosen: Options, operators: Sequence[str], off: frozenset[str]) -> 
             if not ran.changes.get("absent_gradients"):
                 return program
 
-            def compile_with_all() -> Boxed:
-                with garbage_collection.waits():
-                    whole = fx.GraphModule(module, ran.before.graph())
-                    passes.run("partitioned", whole, off | {"absent_gradients"}, label)
-                    return compile_program(whole)
+            whole = ran.before.graph()
 
-            return absent.backward(ran.before.graph(), program, compile_with_all)
+            def compile_whole() -> Boxed:
+                with garbage_collection.waits():
+                    with_all = fx.GraphModule(module, whole)
+                    passes.run("partitioned", with_all, off | {"absent_gradients"}, label)
+                    return compile_program(with_all)
+
+            return absent.backward(whole, program, compile_whole)
 
         return compile_one
 

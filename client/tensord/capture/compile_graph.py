@@ -127,7 +127,7 @@ def _static_inputs(module: fx.GraphModule, fixed: set[int], label: str) -> set[i
 
 def _compile_options(chosen: options.Options) -> service_pb2.CompileOptions:
     return service_pb2.CompileOptions(
-        mode=service_pb2.Mode.Value(options.MODES[chosen.mode]),
+        mode=options.MODES[chosen.mode],
         deterministic=chosen.deterministic or torch.are_deterministic_algorithms_enabled(),
     )
 

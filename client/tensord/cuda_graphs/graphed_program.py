@@ -376,7 +376,7 @@ class GraphedProgram:
             stream=stream,
             sharing=shape.sharing,
         )
-        program, results = self._program, []
+        program, results = self._program, list[Any]()
 
         def run(given: list[Any]) -> list[Any]:
             with lent(captured.workspace):

@@ -109,7 +109,8 @@ class Captured:
             else:
                 plain.append(pair)
         if plain:  # one launch for all where that can be
-            torch._foreach_copy_(*map(list, zip(*plain, strict=True)), non_blocking=True)
+            into, tensors = map(list, zip(*plain, strict=True))
+            torch._foreach_copy_(into, tensors, non_blocking=True)
 
 
 # Storages of live graphs' results, address to graph: what lies there keeps its address. Of graphs
@@ -131,7 +132,7 @@ def result_of(tensor: torch.Tensor, stream: int | None) -> Result | None:
     storage = tensor.untyped_storage()
     reference = _GRAPH_MEMORY.get(storage.data_ptr())
     captured = reference() if reference is not None else None
-    if captured is None or captured.stream != stream:
+    if reference is None or captured is None or captured.stream != stream:
         return None
     mine = torch_compat.storage_reference(storage)
     numbers = (number for number, handed in enumerate(captured.handed) if mine in handed)
@@ -223,7 +224,7 @@ def describe(
         storage = result.untyped_storage()
         output = Output(
             dtype=result.dtype,
-            offset=result.storage_offset(),
+            offset=int(result.storage_offset()),
             size=tuple(result.shape),
             stride=result.stride(),
             copied=number in copied,
@@ -271,6 +272,7 @@ def _of_argument(output: Output, argument: torch.Tensor) -> torch.Tensor:
         and output.dtype == argument.dtype
     ):
         return argument
+    assert output.dtype is not None  # it is a tensor
     return torch_compat.tensor_over(
         argument.untyped_storage(),
         output.dtype,
@@ -281,7 +283,7 @@ def _of_argument(output: Output, argument: torch.Tensor) -> torch.Tensor:
 
 
 def _offset_bytes(tensor: torch.Tensor) -> int:
-    return tensor.storage_offset() * tensor.dtype.itemsize
+    return int(tensor.storage_offset()) * tensor.dtype.itemsize
 
 
 @contextlib.contextmanager

@@ -1,5 +1,5 @@
-"""Calls that passes insert into a graph of operators, with the fake values that every node there
-carries."""
+"""Graphs of operators: what nodes are called with, and calls that passes insert, with the fake
+values that every node there carries."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from typing import Any
 
 import torch
 from torch import fx
+
+
+def arguments(node: fx.Node) -> tuple[Any, ...]:
+    """Its positional arguments; torch's own type of them is a union that says no more."""
+    return node.args
 
 
 def fake_mode_of(graph: fx.Graph) -> Any:

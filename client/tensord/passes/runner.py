@@ -9,6 +9,7 @@ it. That is counted as a fallback and said once; under TENSORD_STRICT=1 it is an
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -50,16 +51,16 @@ class Snapshot:
     """The graphs of modules as they were, to go back to."""
 
     def __init__(self, modules: Iterable[fx.GraphModule] = ()) -> None:
-        self._graphs = [(module, torch_compat.copy_of(module.graph)) for module in modules]
+        self._graphs = [(module, torch_compat.recorded(module.graph)) for module in modules]
 
     def restore(self) -> None:
-        """Once only: from then on the modules have the graphs."""
-        for module, graph in self._graphs:
-            module.graph = graph  # recompiles as well
+        """Gives the modules equal graphs."""
+        for module, make in self._graphs:
+            module.graph = make()  # recompiles as well
 
     def graph(self) -> fx.Graph:
-        """That of the first module."""
-        return self._graphs[0][1]
+        """One that is equal to the first module's."""
+        return self._graphs[0][1]()
 
 
 @dataclass
@@ -90,7 +91,7 @@ def run(
     ]
     while True:
         try:
-            outcome = _run_all(chosen, stage, module)
+            outcome = _run_all(chosen, stage, module, label)
             break
         except _PassFailed as failed:
             chosen.remove(failed.which)
@@ -112,7 +113,7 @@ class _PassFailed(Exception):
         self.which, self.error = which, error
 
 
-def _run_all(chosen: Iterable[Pass], stage: Stage, module: fx.GraphModule) -> Outcome:
+def _run_all(chosen: Iterable[Pass], stage: Stage, module: fx.GraphModule, label: str) -> Outcome:
     """Raises _PassFailed, all graphs being as they were."""
     modules = [module]
     if stage == "captured":  # and the bodies of higher-order operators, as of checkpoints
@@ -126,7 +127,7 @@ def _run_all(chosen: Iterable[Pass], stage: Stage, module: fx.GraphModule) -> Ou
             continue
         try:
             snapshot = snapshot or Snapshot(modules)
-            counts = [_run_checked(one, each, key) for each in modules]
+            counts = [_run_checked(one, each, key, label) for each in modules]
         except Exception as error:
             if snapshot is not None:
                 snapshot.restore()
@@ -139,8 +140,9 @@ def _run_all(chosen: Iterable[Pass], stage: Stage, module: fx.GraphModule) -> Ou
     return outcome
 
 
-def _run_checked(one: Pass, module: fx.GraphModule, key: str) -> int | None:
-    before = _Interface(module.graph, key)
+def _run_checked(one: Pass, module: fx.GraphModule, key: str, label: str) -> int | None:
+    strided = label != "backward"  # nobody is promised how gradients lie
+    before = _Interface(module.graph, key, strided)
     nodes = set(module.graph.nodes)
     count = one.run(module)
     if count:
@@ -148,40 +150,43 @@ def _run_checked(one: Pass, module: fx.GraphModule, key: str) -> int | None:
         for node in module.graph.nodes:
             if node not in nodes and node.op.startswith("call_") and key not in node.meta:
                 raise UnsoundGraphError(f"{node.name}, which it added, has no fake value")
-        before.check(_Interface(module.graph, key))
+        before.check(_Interface(module.graph, key, strided))
         module.recompile()
     return count
 
 
 class _Present:
-    """What is in graphs: the devices of tensors, and the operators that are called."""
+    """What is in graphs: the operators that are called, and the devices of tensors."""
 
     def __init__(self, modules: Iterable[fx.GraphModule], key: str) -> None:
-        self.devices: set[str] = set()
-        self.operators: set[int] = set()  # by identity: not all that a graph calls can be hashed
-        for module in modules:
-            for node in module.graph.nodes:
-                value = node.meta.get(key)
-                if isinstance(value, torch.Tensor):
-                    self.devices.add(value.device.type)
-                if node.op == "call_function":
-                    self.operators.add(id(node.target))
+        self._nodes = [node for module in modules for node in module.graph.nodes]
+        self._key = key
 
     def suits(self, one: Pass) -> bool:
         """True where the pass may have something to do."""
-        return (not one.devices or not self.devices.isdisjoint(one.devices)) and (
-            not one.operators or any(id(operator) in self.operators for operator in one.operators)
-        )
+        if one.operators and not any(id(op) in self._operators for op in one.operators):
+            return False
+        return not one.devices or not self._devices.isdisjoint(one.devices)
+
+    @functools.cached_property
+    def _operators(self) -> set[int]:
+        """By identity: not all that a graph calls can be hashed."""
+        return {id(node.target) for node in self._nodes if node.op == "call_function"}
+
+    @functools.cached_property
+    def _devices(self) -> set[str]:
+        values = [node.meta.get(self._key) for node in self._nodes]
+        return {value.device.type for value in values if isinstance(value, torch.Tensor)}
 
 
 class _Interface:
     """A graph's arguments and results, as others see them."""
 
-    def __init__(self, graph: fx.Graph, key: str) -> None:
+    def __init__(self, graph: fx.Graph, key: str, strided: bool) -> None:
         self.arguments = [str(node.target) for node in graph.find_nodes(op="placeholder")]
         leaves = torch.utils._pytree.tree_leaves(graph.output_node().args[0])
         values = [leaf.meta.get(key) if isinstance(leaf, fx.Node) else leaf for leaf in leaves]
-        self.results = list(map(_described, values))
+        self.results = [_described(value, strided) for value in values]
         # Effect tokens are of this kind, which nobody reads: None may stand for them.
         self.empty = [isinstance(v, torch.Tensor) and v.shape == (0,) for v in values]
 
@@ -192,13 +197,22 @@ class _Interface:
         if len(now.results) != len(self.results):
             raise UnsoundGraphError(f"it had {len(self.results)} results, has {len(now.results)}")
         for number, (old, new) in enumerate(zip(self.results, now.results, strict=True)):
-            if new != old and not (self.empty[number] and new == _described(None)):
+            if new != old and not (self.empty[number] and new == _NOTHING):
                 raise UnsoundGraphError(f"its result {number} was {old}, is {new}")
 
 
-def _described(value: Any) -> str:
+def _described(value: Any, strided: bool) -> str:
     """Type, sizes and strides of a fake value, as text: comparing symbols would set guards."""
-    if isinstance(value, torch.Tensor):
-        layout = value.stride() if value.layout is torch.strided else value.layout
-        return f"{value.dtype} {tuple(value.shape)} {layout} on {value.device}"
-    return f"{type(value).__name__} {value}"
+    if not isinstance(value, torch.Tensor):
+        return f"{type(value).__name__} {value}"
+    kind = f"{value.dtype} {tuple(value.shape)} on {value.device}"
+    if value.layout is not torch.strided:
+        return f"{kind}, {value.layout}"
+    if not strided:
+        return kind
+    # Strides of dimensions of size 1 say nothing.
+    sizes = zip(value.shape, value.stride(), strict=True)
+    return f"{kind}, strides {[d for n, d in sizes if not (isinstance(n, int) and n == 1)]}"
+
+
+_NOTHING = _described(None, True)

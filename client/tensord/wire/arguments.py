@@ -19,7 +19,7 @@ from ..v1 import graph_pb2
 Argument = graph_pb2.Argument
 _P = graph_pb2
 
-DTYPES: dict[torch.dtype, int] = {
+DTYPES: dict[torch.dtype, graph_pb2.DType] = {
     torch.bool: _P.DTYPE_BOOL,
     torch.uint8: _P.DTYPE_UINT8,
     torch.int8: _P.DTYPE_INT8,
@@ -64,14 +64,14 @@ _DEFAULT_DTYPES = {
 }
 
 
-def dtype_of(dtype: torch.dtype) -> int:
+def dtype_of(dtype: torch.dtype) -> graph_pb2.DType:
     """DType of graph.proto, or ExportError."""
     if dtype not in DTYPES:
         raise ExportError(f"{dtype} has no form on the wire")
     return DTYPES[dtype]
 
 
-def device_of(device: torch.device | str | int) -> int:
+def device_of(device: torch.device | str | int) -> graph_pb2.DeviceType:
     """DeviceType of graph.proto, or ExportError; an index is dropped."""
     kind = torch.device(device).type
     if kind not in DEVICES:
@@ -95,7 +95,8 @@ class Converter:
 
     def call(self, node: fx.Node) -> list[Argument]:
         """Node.args of a call of an OpOverload."""
-        parameters = node.target._schema.arguments
+        operator: Any = node.target
+        parameters = operator._schema.arguments
         result = []
         for position, parameter in enumerate(parameters):
             if position < len(node.args):

@@ -6,13 +6,16 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..errors import RuntimeLoadError
 from . import rpc
 
+if TYPE_CHECKING:
+    from ..v1 import service_pb2
 
-def folder_for(reply: Any) -> str:
+
+def folder_for(reply: service_pb2.CompileReply) -> str:
     """The folder to load the artifact's blobs from; fetches them if the daemon's is not here.
 
     Raises RuntimeLoadError when a blob is not what its digest says.

@@ -104,8 +104,8 @@ class _Exporter:
         self.add_outputs()
         self.graph.symbols.extend(self.symbols.protos())
         self.check_bound()
-        index = self.cuda[0] if self.cuda is not None else None
-        return Exported(self.graph, kept, len(placeholders), extra, index)
+        cuda_index = self.cuda[0] if self.cuda is not None else None
+        return Exported(self.graph, kept, len(placeholders), extra, cuda_index)
 
     # -- parts of the graph -------------------------------------------------------------------
 
@@ -192,7 +192,8 @@ class _Exporter:
             raise ExportError("a Python function has no form on the wire")
         if op._schema.is_mutable and op is not torch.ops.aten.copy_.default:
             raise ExportError("an operator that changes its arguments has no form on the wire")
-        if op is torch.ops.aten.copy_.default and node.args[0].op != "placeholder":
+        target: Any = node.args[0] if node.args else None
+        if op is torch.ops.aten.copy_.default and target.op != "placeholder":
             raise ExportError("only inputs can be copied into")
         entry = self.graph.nodes.add(
             op=op._schema.name,
@@ -201,7 +202,7 @@ class _Exporter:
             source=_source(node),
         )
         entry.args.extend(self.converter.call(node))
-        if node.target._schema.returns:
+        if op._schema.returns:
             entry.outputs.extend(self.metas(node.meta["val"]))
         self.numbers[node] = self.next_value
         self.next_value += 1
@@ -217,8 +218,8 @@ class _Exporter:
 
     def reference(self, node: fx.Node) -> graph_pb2.ValueRef:
         """The number of a tensor. Results within results (a list within a tuple) count flat."""
-        path = []
-        source = node
+        path = list[Any]()
+        source: Any = node
         while source.target is operator.getitem:
             path.append(source.args[1])
             source = source.args[0]
@@ -272,7 +273,7 @@ class _Exporter:
 
     def check_bound(self) -> None:
         """Every symbol must be a size of an input by itself: that is where a call finds it."""
-        bound = set()
+        bound: set[int] = set()
         for entry in self.graph.inputs:
             sizes = [entry.size] if entry.HasField("size") else entry.tensor.sizes
             bound.update(s.symbol for s in sizes if s.HasField("symbol"))
@@ -304,8 +305,9 @@ class _blame:
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         if isinstance(error, ExportError) and not str(error).startswith("node '"):
             target = self.node.target
-            is_operator = isinstance(target, torch._ops.OpOverload)
-            what = torch_compat.operator_name(target) if is_operator else str(target)
+            what = str(target)
+            if isinstance(target, torch._ops.OpOverload):
+                what = torch_compat.operator_name(target)
             where = _source(self.node)
             suffix = f" [{where}]" if where else ""
             raise ExportError(f"node {self.node.name!r} ({what}): {error}{suffix}") from error

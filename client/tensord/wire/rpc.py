@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._version import VERSION
 from ..errors import (
@@ -25,6 +25,11 @@ from ..errors import (
 )
 from . import address as addresses
 from . import autostart, transport
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from ..v1 import service_pb2
 
 PROTOCOL = 1
 CONNECT_TIMEOUT_S = 2.0
@@ -63,12 +68,12 @@ class Client:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._address: addresses.Address | None = None  # of the greeting
-        self._hello: Any = None
+        self._hello: service_pb2.HelloReply | None = None
         self._unavailable: tuple[float, str, DaemonUnavailableError] | None = None
 
     # -- RPCs ---------------------------------------------------------------------------------
 
-    def hello(self) -> Any:
+    def hello(self) -> service_pb2.HelloReply:
         """The daemon's greeting (HelloReply), kept for the process; starts a daemon if allowed.
 
         Raises DaemonUnavailableError or DaemonVersionError; a failure is remembered for a while.
@@ -102,11 +107,11 @@ class Client:
             self._unavailable = None
         return reply
 
-    def compile(self, request: Any) -> CompileCall:
+    def compile(self, request: service_pb2.CompileRequest) -> CompileCall:
         """Sends a CompileRequest and returns at once."""
         return CompileCall(request)
 
-    def call(self, method: str, request: Any, timeout_s: float = CONNECT_TIMEOUT_S) -> Any:
+    def call(self, method: str, request: Message, timeout_s: float = CONNECT_TIMEOUT_S) -> Any:
         """One blocking RPC by its method's name; raises a TensordError."""
         return _wait(_start(method, request, timeout_s), method)
 
@@ -127,7 +132,7 @@ class Client:
             self._hello = None
             self._unavailable = None
 
-    def _greet(self, address: addresses.Address) -> Any:
+    def _greet(self, address: addresses.Address) -> service_pb2.HelloReply:
         import torch
 
         from ..v1 import service_pb2
@@ -143,7 +148,8 @@ class Client:
         )
         timeout_s = autostart.START_TIMEOUT_S if just_started else CONNECT_TIMEOUT_S
         try:
-            return self.call("Hello", request, timeout_s)
+            reply: service_pb2.HelloReply = self.call("Hello", request, timeout_s)
+            return reply
         except DaemonTimeoutError as error:
             raise DaemonUnavailableError(
                 f"the daemon on {address} did not greet within {timeout_s:.0f} s"
@@ -160,7 +166,7 @@ _REPLIES = {
 }
 
 
-def _start(method: str, request: Any, timeout_s: float) -> transport.Call:
+def _start(method: str, request: Message, timeout_s: float) -> transport.Call:
     path = addresses.resolve().path
     try:
         return transport.Call(path, _SERVICE + method, request.SerializeToString(), timeout_s)
@@ -181,7 +187,7 @@ def _wait(call: transport.Call, method: str) -> Any:
 class CompileCall:
     """A compile under way. `wait` may be called once in any process that inherited it."""
 
-    def __init__(self, request: Any) -> None:
+    def __init__(self, request: service_pb2.CompileRequest) -> None:
         self._request = request
         self._send()
 
@@ -189,16 +195,20 @@ class CompileCall:
         self._pid = os.getpid()
         self._call = _start("Compile", self._request, compile_timeout_s())
 
-    def wait(self) -> Any:
-        """The CompileReply; raises a TensordError."""
+    def wait(self) -> service_pb2.CompileReply:
+        """The reply; raises a TensordError."""
         if self._pid != os.getpid():
             self._send()  # the call itself is the parent's
-        return _wait(self._call, "Compile")
+        return self._reply()
 
-    def again(self) -> Any:
+    def _reply(self) -> service_pb2.CompileReply:
+        reply: service_pb2.CompileReply = _wait(self._call, "Compile")
+        return reply
+
+    def again(self) -> service_pb2.CompileReply:
         """Sends the same request once more, so that the daemon checks what it stored, and waits."""
         self._send()
-        return _wait(self._call, "Compile")
+        return self._reply()
 
 
 def to_error(error: transport.CallError) -> TensordError:

@@ -89,7 +89,9 @@ class Symbols:
             raise ExportError(f"the size {e} has no form on the wire ({type(e).__name__})")
         return rule(self, e)
 
-    def op(self, kind: int, arguments: list[graph_pb2.SymExpr]) -> graph_pb2.SymExpr:
+    def op(
+        self, kind: graph_pb2.SymOp.Kind, arguments: list[graph_pb2.SymExpr]
+    ) -> graph_pb2.SymExpr:
         """A SymOp. Commutative arguments are ordered by their bytes, since sympy orders by name."""
         if kind in (_ADD, _MUL, _MIN, _MAX):
             arguments = sorted(arguments, key=lambda a: a.SerializeToString(deterministic=True))
@@ -115,11 +117,11 @@ def _bound(value: Any, otherwise: int) -> int:
         return otherwise  # an infinity, of which sympy and torch have several
 
 
-def _nary(kind: int) -> Callable[[Symbols, Any], graph_pb2.SymExpr]:
+def _nary(kind: graph_pb2.SymOp.Kind) -> Callable[[Symbols, Any], graph_pb2.SymExpr]:
     return lambda s, e: s.op(kind, [s._convert(a) for a in e.args])
 
 
-def _binary(kind: int) -> Callable[[Symbols, Any], graph_pb2.SymExpr]:
+def _binary(kind: graph_pb2.SymOp.Kind) -> Callable[[Symbols, Any], graph_pb2.SymExpr]:
     return lambda s, e: s.op(kind, [s._convert(e.args[0]), s._convert(e.args[1])])
 
 
@@ -141,7 +143,7 @@ def _ceil_div(s: Symbols, e: Any) -> graph_pb2.SymExpr:
     return s.op(_MUL, [constant(-1), s.op(_FLOOR_DIV, [negated, b])])
 
 
-def _shift(s: Symbols, e: Any, kind: int) -> graph_pb2.SymExpr:
+def _shift(s: Symbols, e: Any, kind: graph_pb2.SymOp.Kind) -> graph_pb2.SymExpr:
     base, bits = e.args
     if not bits.is_Integer or not 0 <= int(bits) < 63:
         raise ExportError(f"the size {e} has no form on the wire (shift)")

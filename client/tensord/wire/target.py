@@ -8,10 +8,13 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..v1 import artifact_pb2
 
 # Widest first: the flags of /proc/cpuinfo that an instruction set needs.
-_ISA_FLAGS = (
+_ISA_FLAGS: tuple[tuple[str, set[str]], ...] = (
     ("avx512", {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}),
     ("avx2", {"avx2", "fma", "f16c"}),
     ("scalar", set()),
@@ -53,22 +56,23 @@ def _cache_bytes(level: int, default: int) -> int:
 
 
 @functools.cache
-def _cpu_target(override: str) -> Any:
+def _cpu_target(override: str) -> artifact_pb2.Target:
     from ..v1 import artifact_pb2
 
     names = {name for name, _ in _ISA_FLAGS}
     if override and override not in names:
         raise ValueError(f"TENSORD_ISA={override!r} is none of {', '.join(sorted(names))}")
     isa = override or isa_of(_cpu_flags())
-    target = artifact_pb2.Target()
-    target.cpu.isa = artifact_pb2.Isa.Value(f"ISA_{isa.upper()}")
-    target.cpu.l1_bytes = _cache_bytes(1, _DEFAULT_L1)
-    target.cpu.l2_bytes = _cache_bytes(2, _DEFAULT_L2)
-    return target
+    cpu = artifact_pb2.CpuTarget(
+        isa=f"ISA_{isa.upper()}",
+        l1_bytes=_cache_bytes(1, _DEFAULT_L1),
+        l2_bytes=_cache_bytes(2, _DEFAULT_L2),
+    )
+    return artifact_pb2.Target(cpu=cpu)
 
 
 @functools.cache
-def _cuda_target(index: int) -> Any:
+def _cuda_target(index: int) -> artifact_pb2.Target:
     import torch
 
     from ..v1 import artifact_pb2
@@ -88,7 +92,7 @@ def _cuda_target(index: int) -> Any:
     return target
 
 
-def detect(cuda_index: int | None) -> Any:
+def detect(cuda_index: int | None) -> artifact_pb2.Target:
     """The Target (artifact.proto) for CUDA device `cuda_index`, or for the CPU when None."""
     if cuda_index is None:
         return _cpu_target(os.environ.get("TENSORD_ISA", "").lower())

@@ -228,7 +228,7 @@ class Call:
                 self._received += event.data
                 self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             case h2.events.ResponseReceived() | h2.events.TrailersReceived():
-                self._take_headers(dict(event.headers))
+                self._take_headers({str(name): str(value) for name, value in event.headers})
             case h2.events.StreamEnded():
                 self._ended = True
             case h2.events.StreamReset():

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
+from ..insertion import arguments
 from . import dynamo, einsums
 from .constants import Constants
 
@@ -54,6 +55,12 @@ class Match:
     # What the call replaces, from the result on.
     nodes: list[fx.Node] = field(default_factory=list)
 
+    @property
+    def qk(self) -> Product:
+        """The product, once it is found."""
+        assert self.product is not None
+        return self.product
+
 
 def attention(module: fx.GraphModule, eligible: Callable[[Match, Any], bool] | None = None) -> int:
     """Rewrites every attention for which `eligible(match, autocast's dtype)` holds."""
@@ -87,9 +94,8 @@ def _something_is_written_between(match: Match) -> bool:
 
 def fused_kernel_exists(match: Match, autocast: torch.dtype | None) -> bool:
     """True on a GPU in half precision, for widths that all of torch's fused kernels take."""
-    product = match.product
-    tensors = [dynamo.tensor_of(n) for n in (product.q, product.k, match.v)]
-    out = dynamo.tensor_of(match.out)
+    tensors = [dynamo.value_of(n) for n in (match.qk.q, match.qk.k, match.v)]
+    out = dynamo.value_of(match.out)
     if out.device.type != "cuda":
         return False
     dtypes = {autocast or t.dtype for t in tensors} | {out.dtype}
@@ -111,7 +117,8 @@ def _match(out: fx.Node, constants: Constants) -> Match | None:
     if dynamo.tensor_of(out) is None or len(out.args) < 2:
         return None
     if name == "matmul":
-        match, weights = Match(out, out.args[1]), out.args[0]
+        weights, values = arguments(out)[:2]
+        match = Match(out, values)
     elif name == "einsum":
         found = einsums.weighted_sum(out)
         if found is None:
@@ -136,7 +143,7 @@ def _softmax(node: Any, match: Match) -> fx.Node | None:
             like = dynamo.tensor_of(node)
             dim = dynamo.argument(node, 1, "dim")
             last = like is not None and dim in (-1, like.dim() - 1)
-            return node.args[0] if last else None
+            return arguments(node)[0] if last else None
         if name == "dropout":
             if match.dropout or not _take_dropout(node, match):
                 return None
@@ -199,7 +206,7 @@ def _factor(node: fx.Node) -> tuple[fx.Node, float] | None:
 def _take_mask(node: fx.Node, name: str, match: Match, constants: Constants) -> fx.Node | None:
     """The masked scores' source; the mask goes into `match`."""
     if name == "add" and len(node.args) == 2 and not node.kwargs:
-        for x, mask in (node.args, node.args[::-1]):
+        for x, mask in (arguments(node), arguments(node)[::-1]):
             if isinstance(mask, fx.Node) and _leads_to_product(x):
                 match.masks.append(("bias", mask))
                 return x
@@ -209,8 +216,9 @@ def _take_mask(node: fx.Node, name: str, match: Match, constants: Constants) -> 
             match.masks.append(("drop", mask))
             return x
     elif name == "where" and len(node.args) == 3:
-        mask, x, value = node.args if node.op == "call_function" else (
-            node.args[1], node.args[0], node.args[2])  # fmt: skip
+        mask, x, value = arguments(node)
+        if node.op != "call_function":  # x.where(mask, value)
+            mask, x = x, mask
         if _leads_to_product(x) and _excludes(value, mask, constants, False):
             match.masks.append(("keep", mask))
             return x
@@ -257,15 +265,16 @@ def _leads_to_product(node: Any) -> bool:
 def _take_product(node: fx.Node, match: Match) -> bool:
     name = dynamo.name_of(node)
     if name == "matmul":
-        match.product = Product(node.args[0], node.args[1])
+        match.product = Product(*arguments(node)[:2])
     elif name == "einsum":
         found = einsums.scores(node)
         if found is None:
             return False
         match.product = Product(*found, transposed=False)
     else:
-        base, q, k = node.args[:3]
-        beta, alpha = (node.kwargs.get(n, 1) for n in ("beta", "alpha"))
+        base, q, k = arguments(node)[:3]
+        beta: Any = node.kwargs.get("beta", 1)
+        alpha: Any = node.kwargs.get("alpha", 1)
         # A scale that came after the product would have to scale the base as well.
         if len(node.args) > 3 or not dynamo.is_number(alpha) or match.scale != 1.0:
             return False
@@ -274,16 +283,16 @@ def _take_product(node: fx.Node, match: Match) -> bool:
         elif beta != 0:
             return False
         match.scale, match.product = float(alpha), Product(q, k)
-    nodes = (match.product.q, match.product.k, match.v)
+    nodes = (match.qk.q, match.qk.k, match.v)
     return all(dynamo.tensor_of(n) is not None for n in nodes)
 
 
 def _shapes_fit(match: Match) -> bool:
     """Three or four dimensions, batches alike, and masks that broadcast to the scores."""
-    product = match.product
-    q = einsums.reorder(dynamo.sizes_of(product.q), product.q_order)
-    k = einsums.reorder(dynamo.sizes_of(product.k), product.k_order)
-    v = einsums.reorder(dynamo.sizes_of(match.v), match.v_order)
+    product = match.qk
+    q = einsums.reorder(list(dynamo.value_of(product.q).shape), product.q_order)
+    k = einsums.reorder(list(dynamo.value_of(product.k).shape), product.k_order)
+    v = einsums.reorder(list(dynamo.value_of(match.v).shape), match.v_order)
     if product.transposed:
         k = [*k[:-2], k[-1], k[-2]]
     if len(q) not in (3, 4) or not len(q) == len(k) == len(v):
@@ -309,31 +318,31 @@ def _shapes_fit(match: Match) -> bool:
 
 
 def _replace(graph: fx.Graph, match: Match, autocast: torch.dtype | None) -> None:
-    product, out = match.product, match.out
-    rank = len(dynamo.sizes_of(product.q))
+    product, out = match.qk, match.out
+    rank = dynamo.value_of(product.q).dim()
     with graph.inserting_before(out):
         q = _permuted(graph, product.q, product.q_order)
         k = _permuted(graph, product.k, product.k_order)
         if product.transposed:
             k = (
-                k.args[0]
+                arguments(k)[0]
                 if dynamo.is_last_transpose(k)
                 else dynamo.method(graph, "transpose", k, -2, -1)
             )
         v = _permuted(graph, match.v, match.v_order)
-        mask = _mask(graph, match, autocast or dynamo.tensor_of(q).dtype)
-        if mask is not None and dynamo.tensor_of(mask).dim() == 1:
+        mask = _mask(graph, match, autocast or dynamo.value_of(q).dtype)
+        if mask is not None and dynamo.value_of(mask).dim() == 1:
             mask = dynamo.method(graph, "unsqueeze", mask, 0)
         if rank == 3:  # the fused kernels want heads
             q, k, v = (dynamo.method(graph, "unsqueeze", x, 1) for x in (q, k, v))
-            if mask is not None and dynamo.tensor_of(mask).dim() == 3:
+            if mask is not None and dynamo.value_of(mask).dim() == 3:
                 mask = dynamo.method(graph, "unsqueeze", mask, 1)
-        arguments = {"attn_mask": mask, "dropout_p": match.dropout, "is_causal": False}
-        arguments["scale"] = match.scale
-        result = graph.call_function(F.scaled_dot_product_attention, (q, k, v), arguments)
+        named: dict[str, Any] = {"attn_mask": mask, "dropout_p": match.dropout, "is_causal": False}
+        named["scale"] = match.scale
+        result = graph.call_function(F.scaled_dot_product_attention, (q, k, v), named)
         dynamo.copy_meta(result, out)
         with torch.no_grad():
-            result.meta["example_value"] = _unpermuted(dynamo.tensor_of(out), match, rank)
+            result.meta["example_value"] = _unpermuted(dynamo.value_of(out), match, rank)
         if rank == 3:
             result = dynamo.method(graph, "squeeze", result, 1)
         result = _permuted(graph, result, match.out_order)
@@ -374,7 +383,7 @@ def _mask(graph: fx.Graph, match: Match, dtype: torch.dtype) -> fx.Node | None:
     if not biases:
         return keep
     bias = functools.reduce(functools.partial(dynamo.function, graph, torch.add), biases)
-    if dynamo.tensor_of(bias).dtype != dtype:
+    if dynamo.value_of(bias).dtype != dtype:
         # The lowest number of a wider dtype would become -inf, and a row of it NaN.
         bias = dynamo.method(graph, "clamp", bias, min=torch.finfo(dtype).min)
         bias = dynamo.method(graph, "to", bias, dtype)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import fx
 
+from ..insertion import arguments
 from . import dynamo
 from .constants import Constants, erase_unused
 
@@ -87,7 +88,7 @@ def _scores(graph: fx.Graph, node: fx.Node, constants: Constants) -> int:
     """x + 0 and masked_fill(x, False, ...), where the result has x's own shape and dtype."""
     if len(node.args) < 2 or constants.is_written(node) or "alpha" in node.kwargs:
         return 0
-    x, mask = node.args[0], node.args[1]
+    x, mask = arguments(node)[:2]
     value = constants.value(mask)
     if value is None and dynamo.name_of(node) == "add":
         x, mask = mask, x

@@ -65,12 +65,13 @@ class Constants:
         args, kwargs = _on_cpu(args), _on_cpu(kwargs)
         if dynamo.name_of(node) in _MAKERS:
             kwargs = {**kwargs, "device": torch.device("cpu")}
+        target: Any = node.target
         try:
             with torch_compat.without_modes(), torch.no_grad():
                 if node.op == "call_method":
-                    result = getattr(args[0], str(node.target))(*args[1:], **kwargs)
+                    result = getattr(args[0], target)(*args[1:], **kwargs)
                 else:
-                    result = node.target(*args, **kwargs)
+                    result = target(*args, **kwargs)
         except Exception:  # whatever it needs, it is no constant then
             return None
         like = dynamo.tensor_of(node)

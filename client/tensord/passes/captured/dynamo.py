@@ -95,7 +95,8 @@ def name_of(node: Any) -> str:
     if not isinstance(node, fx.Node):
         return ""
     if node.op == "call_method":
-        return _ALIASES.get(node.target, node.target)
+        method = str(node.target)
+        return _ALIASES.get(method, method)
     if node.op == "call_function":
         try:
             name = _FUNCTIONS.get(node.target, "")
@@ -116,6 +117,13 @@ def tensor_of(node: Any) -> torch.Tensor | None:
     """The fake tensor that Dynamo saw, or None."""
     value = node.meta.get("example_value") if isinstance(node, fx.Node) else None
     return value if isinstance(value, torch.Tensor) else None
+
+
+def value_of(node: Any) -> torch.Tensor:
+    """The fake tensor of a node that is known to have one."""
+    value = node.meta["example_value"]
+    assert isinstance(value, torch.Tensor)
+    return value
 
 
 def sizes_of(node: Any) -> list[Any] | None:
@@ -211,8 +219,8 @@ def written_by(node: fx.Node) -> fx.Node | None:
         writes = writes or (name.endswith("_") and name not in _NAMES and not name.startswith("_"))
         place = _INPLACE.get(name_of(node), len(node.args))
         writes = writes or bool(argument(node, place, "inplace"))
-        if isinstance(node.kwargs.get("out"), fx.Node):
-            return node.kwargs["out"]
+        if isinstance(out := node.kwargs.get("out"), fx.Node):
+            return out
     else:
         return None
     first = node.args[0] if node.args else None

@@ -6,12 +6,14 @@ from typing import Any
 
 from torch import fx
 
+from ..insertion import arguments
+
 Order = list[int] | None
 
 
 def _parts(node: fx.Node) -> tuple[list[str], str, list[fx.Node]] | None:
     """The two operands' letters, the result's, and the operands."""
-    equation, *operands = node.args
+    equation, *operands = arguments(node)
     if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
         operands = list(operands[0])
     if not isinstance(equation, str) or len(operands) != 2:

@@ -55,26 +55,26 @@ def _unrepeated(node: Any) -> tuple[fx.Node, int] | None:
     if dynamo.name_of(node) == "contiguous":
         return _unrepeated(node.args[0])
     if dynamo.name_of(node) == "repeat_interleave":
-        base = node.args[0]
+        base: Any = node.args[0]
         times, dim = dynamo.argument(node, 1, "repeats"), dynamo.argument(node, 2, "dim")
         if not isinstance(times, int) or dim not in (1, -3) or dynamo.sizes_of(base) is None:
             return None
         return base, times
     if dynamo.name_of(node) != "reshape":
         return None
-    wide = node.args[0]
-    inner = wide.args[0] if dynamo.name_of(wide) == "expand" else None
+    wide: Any = node.args[0]
+    inner: Any = wide.args[0] if dynamo.name_of(wide) == "expand" else None
     base = inner.args[0] if dynamo.name_of(inner) in ("getitem", "unsqueeze") else None
-    shapes = [dynamo.sizes_of(n) for n in (wide, inner, base)]
-    if any(shape is None for shape in shapes):
+    wide_sizes, inner_sizes, base_sizes = map(dynamo.sizes_of, (wide, inner, base))
+    if wide_sizes is None or inner_sizes is None or base_sizes is None:
         return None
-    batch, heads, *rest = shapes[2]
-    if len(shapes[2]) != 4 or len(shapes[0]) != 5 or not _inserts_third(inner):
+    batch, heads, *rest = base_sizes
+    if len(base_sizes) != 4 or len(wide_sizes) != 5 or not _inserts_third(inner):
         return None
-    times = shapes[0][2]
+    times = wide_sizes[2]
     if not isinstance(times, int) or not isinstance(heads, int):
         return None
-    if shapes[1] != [batch, heads, 1, *rest] or shapes[0] != [batch, heads, times, *rest]:
+    if inner_sizes != [batch, heads, 1, *rest] or wide_sizes != [batch, heads, times, *rest]:
         return None
     return (base, times) if sizes == [batch, heads * times, *rest] else None
 

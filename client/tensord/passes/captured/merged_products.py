@@ -70,11 +70,11 @@ def _layer(node: fx.Node) -> _Layer | None:
     )
     if not _is_parameter(weight) or not (bias is None or _is_parameter(bias)):
         return None
-    result, value = dynamo.tensor_of(node), dynamo.tensor_of(weight)
+    result, value = dynamo.tensor_of(node), dynamo.value_of(weight)
     if result is None or value.dim() != 2 or result.dtype == value.dtype or result.dim() < 2:
         return None
     out = value.shape[0]
-    if bias is not None and tuple(dynamo.tensor_of(bias).shape) != (out,):  # one for all columns
+    if bias is not None and tuple(dynamo.value_of(bias).shape) != (out,):  # one for all columns
         return None
     return _Layer(node, x, weight, bias, out)
 

@@ -72,9 +72,10 @@ def _run(user: fx.Node, node: fx.Node, value: Any) -> Any:
 
     args, kwargs = fx.node.map_arg((user.args, user.kwargs), value_of)
     with torch.no_grad():
+        target: Any = user.target
         if user.op == "call_method":
-            return getattr(args[0], user.target)(*args[1:], **kwargs)
-        return user.target(*args, **kwargs)
+            return getattr(args[0], target)(*args[1:], **kwargs)
+        return target(*args, **kwargs)
 
 
 def _as_in_eager(user: fx.Node, result: Any, value: Any) -> bool:

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..insertion import fake_mode_of, inherited_meta, insert_call
+from ..insertion import arguments, fake_mode_of, inherited_meta, insert_call
 
 aten = torch.ops.aten
 
@@ -53,11 +53,11 @@ def batch_norm_relu(joint: fx.GraphModule) -> int:
 
 
 def _rewrite_one(graph: fx.Graph, step: fx.Node, mode: Any) -> bool:
-    read, threshold = step.args[1:]
+    _, read, threshold = arguments(step)
     relu = _source(read)
     if threshold != 0 or relu.target is not aten.relu.default:
         return False
-    before, casts = relu.args[0], []
+    before, casts = arguments(relu)[0], list[fx.Node]()
     while before.target in _SAME or before.target is _CAST:
         if before.target is _CAST:
             casts.append(before)
@@ -78,7 +78,7 @@ def _rewrite_one(graph: fx.Graph, step: fx.Node, mode: Any) -> bool:
 
 def _source(node: fx.Node) -> fx.Node:
     while node.target in _SAME:
-        node = node.args[0]
+        node = arguments(node)[0]
     return node
 
 
@@ -86,7 +86,7 @@ def _norm_of(node: fx.Node) -> fx.Node | None:
     """The batch norm in training whose result the node is, where its value can be had again."""
     if node.target is not operator.getitem or node.args[1] != _RESULT:
         return None
-    norm = node.args[0]
+    norm: fx.Node = arguments(node)[0]
     if norm.target not in _NORMS:
         return None
     training = _NORMS[norm.target]
@@ -96,7 +96,7 @@ def _norm_of(node: fx.Node) -> fx.Node | None:
     if norm.target is _WITH_RESERVE and values[_RESERVE].numel() != 0:
         return None  # cuDNN's own, which stays a library call
     # Statistics that were rounded before they were saved give other values.
-    x = norm.args[0].meta["val"]
+    x = arguments(norm)[0].meta["val"]
     exact = torch.promote_types(x.dtype, torch.float32)
     return norm if all(values[i].dtype == exact for i in (_MEAN, _RSTD)) else None
 
@@ -107,7 +107,7 @@ def _keeps_signs(cast: fx.Node) -> bool:
 
 def _again(call: Any, norm: fx.Node, result: fx.Node) -> fx.Node:
     """The norm's result once more, in the steps of its kernel."""
-    x, weight, bias = norm.args[:3]
+    x, weight, bias = arguments(norm)[:3]
     mean, scale = (call(operator.getitem, norm, i) for i in (_MEAN, _RSTD))
     if weight is not None:
         scale = call(aten.mul.Tensor, scale, weight)

@@ -22,7 +22,7 @@ import torch
 from torch import fx
 
 from ... import torch_compat
-from ..insertion import fake_mode_of
+from ..insertion import arguments, fake_mode_of
 from . import layouts
 
 aten = torch.ops.aten
@@ -234,8 +234,9 @@ class _Plan:
             args, kwargs = fx.node.map_arg(
                 (node.args, self._kwargs(node)), lambda arg: copies.get(arg, self._now(arg))
             )
+            target: Any = node.target
             try:
-                return node.target(*args, **kwargs)
+                return target(*args, **kwargs)
             except (RuntimeError, ValueError):
                 return None
 
@@ -284,7 +285,7 @@ class _Plan:
         """A copy with the strides that the node had, without gaps."""
         order = layouts.order(_value(node))
         contiguous = (aten.clone.default, {"memory_format": torch.contiguous_format})
-        steps = [contiguous]
+        steps: list[tuple[Any, dict[str, Any]]] = [contiguous]
         if order != sorted(order):
             back = sorted(order, key=order.__getitem__)
             steps = [(aten.permute.default, {"dims": order}), contiguous]
@@ -323,7 +324,7 @@ def _is_convolution(node: fx.Node) -> bool:
 
 
 def _operands(node: fx.Node) -> list[fx.Node]:
-    return [node.args[i] for i in _CONVOLUTIONS[node.target][0]]
+    return [arguments(node)[i] for i in _CONVOLUTIONS[node.target][0]]
 
 
 def _filters(node: fx.Node) -> torch.Tensor:
@@ -331,7 +332,7 @@ def _filters(node: fx.Node) -> torch.Tensor:
 
 
 def _groups(node: fx.Node) -> int:
-    return node.args[_CONVOLUTIONS[node.target][1]]
+    return int(arguments(node)[_CONVOLUTIONS[node.target][1]])
 
 
 def _packet(node: fx.Node) -> Any:

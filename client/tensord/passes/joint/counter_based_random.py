@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from ... import philox, torch_compat
-from ..insertion import fake_mode_of, inherited_meta, insert_call
+from ..insertion import arguments, fake_mode_of, inherited_meta, insert_call
 
 aten = torch.ops.aten
 
@@ -71,7 +71,8 @@ class _Rewriter:
 
 
 def _native_dropout(rewriter: _Rewriter, node: fx.Node, value: Any) -> Any:
-    x, p, train = node.args[0], node.args[1], node.args[2] if len(node.args) > 2 else None
+    x, p, *rest = arguments(node)
+    train = rest[0] if rest else None
     if train is False or not isinstance(p, (int, float)) or not 0 <= p < 1:
         return None  # rare: eager's own operator does it
     like = x.meta["val"]
@@ -85,7 +86,7 @@ def _native_dropout(rewriter: _Rewriter, node: fx.Node, value: Any) -> Any:
 
 def _like(kind: str) -> Callable[..., Any]:
     def rewrite(rewriter: _Rewriter, node: fx.Node, value: Any) -> Any:
-        size = _size_arguments(rewriter, node.args[0])
+        size = _size_arguments(rewriter, arguments(node)[0])
         return _fill(rewriter, kind, size, value)
 
     return rewrite
@@ -107,8 +108,8 @@ def _fill(rewriter: _Rewriter, kind: str, size: Any, value: torch.Tensor) -> Any
 
 
 def _bernoulli(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
-    x = node.args[0]
-    p = node.args[1] if len(node.args) > 1 else x
+    x, *rest = arguments(node)
+    p = rest[0] if rest else x
     uniform = rewriter.draw(
         philox.uniform, _size_arguments(rewriter, x), torch.float32, value.device
     )
@@ -153,7 +154,7 @@ def counter_based_random(module: fx.GraphModule) -> int:
         rewriter.inherited = inherited_meta(node)
         with module.graph.inserting_before(node):
             new = _TABLE[node.target](rewriter, node, node.meta["val"])
-        if new is not None and _same_layout(new, node.meta["val"]):
+        if new is not None and _same_layout(new, node):
             _replace(node, new)
             done += 1
             continue
@@ -175,19 +176,24 @@ def _size_arguments(rewriter: _Rewriter, x: fx.Node) -> list[Any]:
     ]
 
 
-def _same_layout(new: Any, value: Any) -> bool:
-    news = [n.meta["val"] for n in (new if isinstance(new, tuple) else (new,))]
-    olds = list(value) if isinstance(value, (tuple, list)) else [value]
-    # Only the first result can leave the graph with a layout that eager promised; a dropout's mask
-    # is saved, and laid out as the counter runs.
-    a, b = news[0], olds[0]
-    return a.dtype == b.dtype and str(a.stride()) == str(b.stride())
+def _same_layout(new: Any, node: fx.Node) -> bool:
+    """True where what may leave the graph is laid out as eager promised: the first result, and
+    others that are returned. A dropout's mask that is only saved lies as the counter runs."""
+    several, value = isinstance(new, tuple), node.meta["val"]
+    news, olds = (new, value) if several else ((new,), (value,))
+    users = (user for user in node.users if any(reader.op == "output" for reader in user.users))
+    returned = {arguments(user)[1] for user in users} if several else set()
+    return all(
+        news[i].meta["val"].dtype == olds[i].dtype
+        and str(news[i].meta["val"].stride()) == str(olds[i].stride())
+        for i in {0, *returned}
+    )
 
 
 def _replace(node: fx.Node, new: Any) -> None:
     if isinstance(new, tuple):
         for user in list(node.users):
-            user.replace_all_uses_with(new[user.args[1]])
+            user.replace_all_uses_with(new[arguments(user)[1]])
             user.graph.erase_node(user)
     else:
         node.replace_all_uses_with(new)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..insertion import fake_mode_of, inherited_meta, insert_call
+from ..insertion import arguments, fake_mode_of, inherited_meta, insert_call
 
 _aten = torch.ops.aten
 
@@ -118,7 +118,7 @@ def pool_offsets(joint: fx.GraphModule) -> int:
 
 def _plan(node: fx.Node) -> tuple[tuple[Any, ...], list[fx.Node]] | None:
     """The pooling's window, complete, and its backward steps; None where it stays as it is."""
-    x = node.args[0].meta["val"]
+    x = arguments(node)[0].meta["val"]
     window = _window(*node.args[1:], **node.kwargs)
     readers = [r for user in node.users if user.args[1] == 1 for r in user.users]
     if x.device.type not in DEVICES or not readers or not _is_lowered(x, window):
@@ -126,7 +126,8 @@ def _plan(node: fx.Node) -> tuple[tuple[Any, ...], list[fx.Node]] | None:
     for step in readers:
         if step.target is not _aten.max_pool2d_with_indices_backward.default:
             return None
-        same = step.args[1].meta["val"].shape == x.shape and _window(*step.args[2:7]) == window
+        _, image, *rest = arguments(step)
+        same = image.meta["val"].shape == x.shape and _window(*rest[:5]) == window
         if not same or _channels_last(step) is None:
             return None
     return window, readers
@@ -181,13 +182,14 @@ def _rewrite_one(
         both = call(_inherited_with_policy(node), pool, node.args[0], *window)
         results = [call(_inherited_with_policy(node), operator.getitem, both, i) for i in range(2)]
     for step in steps:
-        sizes = list(step.args[1].meta["val"].shape[-2:])
-        arguments = (step.args[0], results[1], sizes, *window, _channels_last(step))
+        grad, image = arguments(step)[:2]
+        sizes = list(image.meta["val"].shape[-2:])
+        given = (grad, results[1], sizes, *window, _channels_last(step))
         with graph.inserting_before(step):
-            step.replace_all_uses_with(call(_inherited_with_policy(step), backward, *arguments))
+            step.replace_all_uses_with(call(_inherited_with_policy(step), backward, *given))
         graph.erase_node(step)
     for result in list(node.users):
-        result.replace_all_uses_with(results[result.args[1]])
+        result.replace_all_uses_with(results[arguments(result)[1]])
         graph.erase_node(result)
     graph.erase_node(node)
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..insertion import fake_mode_of, inherited_meta, insert_call
+from ..insertion import arguments, fake_mode_of, inherited_meta, insert_call
 
 _aten = torch.ops.aten
 
@@ -43,7 +43,8 @@ _LIBRARY.impl("softmax_statistics", _statistics, "CompositeExplicitAutograd")
 def _statistics_fake(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
     size = list(x.shape)
     size[dim] = 1
-    return tuple(x.new_empty(size, dtype=torch.float32) for _ in range(2))
+    maximum, logarithm = (x.new_empty(size, dtype=torch.float32) for _ in range(2))
+    return maximum, logarithm
 
 
 statistics = torch.ops.tensord.softmax_statistics.default
@@ -63,7 +64,7 @@ def softmax_statistics(joint: fx.GraphModule) -> int:
 
 
 def _is_long(node: fx.Node) -> bool:
-    x, dim = node.args[0].meta["val"], node.args[1]
+    x, dim = arguments(node)[0].meta["val"], arguments(node)[1]
     if x.dim() == 0 or x.dtype == torch.float64 or node.meta["val"].dtype != torch.float32:
         return False
     classes = x.shape[dim]
@@ -75,7 +76,7 @@ def _is_long(node: fx.Node) -> bool:
 
 
 def _rewrite_one(graph: fx.Graph, node: fx.Node, mode: Any) -> None:
-    x, dim = node.args[:2]
+    x, dim = arguments(node)[:2]
     call = functools.partial(insert_call, graph, mode, inherited_meta(node))
     with graph.inserting_before(node):
         wide = x

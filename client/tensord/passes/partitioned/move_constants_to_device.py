@@ -9,6 +9,7 @@ from torch import fx
 
 from ... import torch_compat
 from ...wire.export import CONSTANT_DEVICE, MAX_CONSTANT_BYTES
+from ..insertion import arguments
 
 aten = torch.ops.aten
 
@@ -83,7 +84,7 @@ def _constant(
         return None
     source = argument
     while source.target in _SAME:
-        source = source.args[0]
+        source = arguments(source)[0]
     if source.op != "get_attr":
         return None
     tensor = _attribute(module, str(source.target))

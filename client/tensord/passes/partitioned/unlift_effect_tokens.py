@@ -12,6 +12,7 @@ import torch
 from torch import fx
 
 from ... import torch_compat
+from ..insertion import arguments
 
 OPERATORS = torch_compat.effect_operators()
 
@@ -25,11 +26,11 @@ def unlift_effect_tokens(module: fx.GraphModule) -> int:
     for node in list(graph.nodes):
         if node.op != "call_function" or node.target not in OPERATORS:
             continue
-        token, op, *arguments = node.args
+        token, op, *rest = arguments(node)
         if not isinstance(op, torch._ops.OpOverload):
             continue  # an object's method: export names it
         with graph.inserting_before(node):
-            call = graph.call_function(op, tuple(arguments), dict(node.kwargs))
+            call = graph.call_function(op, tuple(rest), dict(node.kwargs))
         call.meta = {**node.meta, "val": _results(node.meta["val"])}
         for user in list(node.users):
             if user.target is operator.getitem and user.args[0] is node:
@@ -54,7 +55,7 @@ def _results(value: tuple[object, ...]) -> object:
 
 
 def _replace_result(graph: fx.Graph, item: fx.Node, token: fx.Node, call: fx.Node) -> None:
-    index = item.args[1]
+    index = arguments(item)[1]
     if index == 0:
         item.replace_all_uses_with(token)
     elif isinstance(call.meta["val"], tuple):

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Checks of the sources that need no build: ruff's rules and layout, and the client's types.
+#
+#   tests/lint.sh
+#
+# Runs all of them, and ends with 1 when one found something.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$root/deploy/lib/setup.sh"
+setup_packages
+setup_python deploy/requirements.txt tests/requirements.txt
+setup_client # mypy reads the types of its protos
+
+cd "$root"
+status=0
+settings=client/pyproject.toml
+python=(client tests deploy examples)
+
+say "ruff"
+"$venv/bin/ruff" check --quiet --config "$settings" "${python[@]}" || status=1
+"$venv/bin/ruff" format --check --quiet --config "$settings" "${python[@]}" || status=1
+
+say "mypy"
+(cd client && "$venv/bin/mypy" --cache-dir ../build/mypy tensord) || status=1
+
+exit $status
