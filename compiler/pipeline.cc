@@ -65,20 +65,27 @@ absl::Status SchedulePass(CompileState& state) {
   return absl::OkStatus();
 }
 
+// How the threads of each kernel share its nests' work is decided.
+absl::Status PlanKernelsPass(CompileState& state) {
+  state.kernel_plans = PlanKernels(state.program, state.schedule, state.job->target());
+  return absl::OkStatus();
+}
+
 // Each kernel has its source and its arguments.
 absl::Status CodegenPass(CompileState& state) {
   for (const ScheduledStep& step : state.schedule.steps) {
     const auto* kernel = std::get_if<Kernel>(&step.work);
-    state.kernels.push_back(kernel == nullptr
-                                ? KernelSource{}
-                                : GenerateKernel(state.program, *kernel, state.job->target()));
+    state.kernels.push_back(
+        kernel == nullptr
+            ? KernelSource{}
+            : GenerateKernel(state.program, *kernel, state.kernel_plans[state.kernels.size()]));
   }
   return absl::OkStatus();
 }
 
 // Each buffer that is in memory has its place.
 absl::Status MemoryPass(CompileState& state) {
-  state.memory = PlanMemory(state.program, state.schedule, state.kernels,
+  state.memory = PlanMemory(state.program, state.schedule, LaunchesOf(state.kernels),
                             RulesOf(state.job->target(), state.graph));
   return absl::OkStatus();
 }
@@ -93,7 +100,7 @@ absl::Status PlanPass(CompileState& state) {
 void VerifyLoops(const CompileState& state) { VerifyProgram(state.program); }
 
 void VerifyPlaces(const CompileState& state) {
-  VerifyMemory(state.program, state.schedule, state.kernels, state.memory);
+  VerifyMemory(state.program, state.schedule, LaunchesOf(state.kernels), state.memory);
 }
 
 }  // namespace
@@ -105,6 +112,7 @@ const std::vector<Pass>& Pipeline() {
       {"lower", LowerPass, VerifyLoops},
       {"normalize", NormalizePass, VerifyLoops},
       {"schedule", SchedulePass},
+      {"plan_kernels", PlanKernelsPass},
       {"codegen", CodegenPass},
       {"memory", MemoryPass, VerifyPlaces},
       {"plan", PlanPass},

@@ -9,6 +9,7 @@
 #include "compiler/codegen/kernel.h"
 #include "compiler/graph/graph.h"
 #include "compiler/memory/plan_memory.h"
+#include "compiler/schedule/plan_kernels.h"
 #include "compiler/schedule/schedule.h"
 #include "tensord/v1/worker.pb.h"
 
@@ -20,7 +21,8 @@ struct CompileState {
   Graph graph;
   Program program;
   Schedule schedule;
-  std::vector<KernelSource> kernels;  // one per step; empty for extern calls
+  std::vector<KernelPlan> kernel_plans;  // one per step; empty for extern calls
+  std::vector<KernelSource> kernels;     // likewise
   MemoryPlan memory;
   v1::CompileResult result;
 };

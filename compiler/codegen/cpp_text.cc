@@ -151,8 +151,6 @@ const StateText* StateOf(ReduceKind kind) {
   }
 }
 
-bool IsArg(ReduceKind kind) { return kind == ReduceKind::kArgMin || kind == ReduceKind::kArgMax; }
-
 std::string CombineText(ReduceKind kind) {
   const StateText* state = StateOf(kind);
   return state != nullptr ? absl::StrCat("tk::", state->name, "_combine") : CombineFunction(kind);

@@ -6,6 +6,7 @@
 
 #include "compiler/graph/dtype.h"
 #include "compiler/loop_ir/program.h"
+#include "compiler/schedule/reduce_kinds.h"
 
 namespace tensord::compiler {
 
@@ -29,7 +30,6 @@ struct StateText {
 };
 // Null for plain reductions.
 const StateText* StateOf(ReduceKind kind);
-bool IsArg(ReduceKind kind);
 // The function that combines two accumulators of any reduction.
 std::string CombineText(ReduceKind kind);
 

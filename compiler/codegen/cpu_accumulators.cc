@@ -8,17 +8,10 @@
 #include "compiler/codegen/cpp_text.h"
 
 namespace tensord::compiler {
-namespace {
-
-// A body of at most this cost per vector is faster than the latency of one addition.
-constexpr int kLightBody = 8;
-constexpr int kMostCopies = 4;
-
-}  // namespace
-
-AccumulatorEmitter::AccumulatorEmitter(const Program& program, const Nest& nest, BodyEmitter* body,
+AccumulatorEmitter::AccumulatorEmitter(const Program& program, const Nest& nest,
+                                       const CpuPlan& plan, BodyEmitter* body,
                                        KernelInterface* interface)
-    : program_(program), nest_(nest), body_(body), interface_(interface) {
+    : program_(program), nest_(nest), plan_(plan), body_(body), interface_(interface) {
   for (const NestMember& member : nest_.members) {
     for (const Reduction& reduction : member.loops.reductions) {
       Accumulator acc{.member = &member, .reduction = &reduction};
@@ -52,30 +45,13 @@ std::string AccumulatorEmitter::Start(const Accumulator& acc) const {
   return absl::StrCat("tk::broadcast<", lanes, ">(", Identity(acc.reduction->kind, acc.dtype), ")");
 }
 
-int AccumulatorEmitter::Copies(int position) const {
-  if (!HasVectorLoop() || nest_.shape == NestShape::kBlocked) return 1;
-  int cost = 0;
-  bool reduces = false, has_state = false;
-  for (const NestMember& member : nest_.members) {
-    if (member.position != position) continue;
-    for (const Inst& inst : member.loops.block.insts) {
-      if (inst.kind == InstKind::kCompute) cost += InfoOf(inst.op).cost;
-    }
-    for (const Reduction& reduction : member.loops.reductions) {
-      reduces |= member.reduces_inner;
-      has_state |= StateOf(reduction.kind) != nullptr;
-    }
-  }
-  return has_state || (reduces && cost <= kLightBody) ? kMostCopies : 1;
-}
-
 std::string AccumulatorEmitter::DeclareRow(int position, int copies) const {
   std::string text;
   for (const Accumulator& acc : row_) {
     if (acc.member->position != position) continue;
-    if (nest_.shape == NestShape::kBlocked) {
-      absl::StrAppend(&text, "    alignas(64) ", acc.type, " ", acc.name, "[", kBlockColumns,
-                      "];\n    for (int64_t c = 0; c < ", kBlockColumns, "; ++c) ", acc.name,
+    if (const auto* blocks = plan_.As<CpuColumnBlocks>()) {
+      absl::StrAppend(&text, "    alignas(64) ", acc.type, " ", acc.name, "[", blocks->columns,
+                      "];\n    for (int64_t c = 0; c < ", blocks->columns, "; ++c) ", acc.name,
                       "[c] = ", Identity(acc.reduction->kind, acc.dtype), ";\n");
       continue;
     }

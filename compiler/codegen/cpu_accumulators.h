@@ -12,24 +12,19 @@
 
 #include "compiler/codegen/body.h"
 #include "compiler/codegen/interface.h"
+#include "compiler/schedule/cpu/plan.h"
 #include "compiler/schedule/nest.h"
 
 namespace tensord::compiler {
 
-// Columns of a blocked nest's unit: a multiple of every vector width.
-inline constexpr int64_t kBlockColumns = 64;
-
 class AccumulatorEmitter {
  public:
-  AccumulatorEmitter(const Program& program, const Nest& nest, BodyEmitter* body,
-                     KernelInterface* interface);
+  AccumulatorEmitter(const Program& program, const Nest& nest, const CpuPlan& plan,
+                     BodyEmitter* body, KernelInterface* interface);
 
   bool HasPrivate() const { return !private_.empty(); }
 
-  // Independent copies that hide the latency of an accumulator's step: how many pay in this pass.
-  int Copies(int position) const;
-
-  // Accumulators of a pass, in every copy.
+  // Accumulators of a pass, in every copy (CpuPlan::accumulator_copies).
   std::string DeclareRow(int position, int copies) const;
   // Adds the member's values of this vector (or of the tail) to copy `copy`.
   void Accumulate(const NestMember& member, bool tail, int copy);
@@ -65,6 +60,7 @@ class AccumulatorEmitter {
 
   const Program& program_;
   const Nest& nest_;
+  const CpuPlan& plan_;
   BodyEmitter* body_;
   KernelInterface* interface_;
   std::vector<Accumulator> row_;

@@ -7,18 +7,18 @@
 #include <vector>
 
 #include "compiler/codegen/body.h"
+#include "compiler/schedule/cpu/plan.h"
 
 namespace tensord::compiler {
 
 class CpuBody : public BodyEmitter {
  public:
-  using BodyEmitter::BodyEmitter;
+  CpuBody(const Program& program, const Nest& nest, const CpuPlan& plan, KernelInterface* interface)
+      : BodyEmitter(program, nest, interface), plan_(plan) {}
 
-  // A load that steps by one along the last outer loop and further along the vector loop.
-  bool IsTransposed(const Inst& inst) const;
-  // From here on such loads read the rows of local tiles. EndTiles gives the statements that fill
-  // the tiles, for the outer and vector loops at the tile's first element, and forgets the scalars
-  // of the unit, for the same members are then emitted without tiles.
+  // From here on transposed loads read the rows of local tiles. EndTiles gives the statements that
+  // fill the tiles, for the outer and vector loops at the tile's first element, and forgets the
+  // scalars of the unit, for the same members are then emitted without tiles.
   void BeginTiles() { tiles_ = true; }
   std::vector<std::string> EndTiles();
 
@@ -31,6 +31,7 @@ class CpuBody : public BodyEmitter {
  private:
   std::string RowArray(BufferId id);
 
+  const CpuPlan& plan_;
   std::map<BufferId, std::string> row_arrays_;  // local buffers that a later pass reads
   bool tiles_ = false;
   std::map<std::string, std::string> tile_of_;  // operand and index -> array

@@ -6,32 +6,13 @@
 #include "compiler/codegen/cpu_nest.h"
 
 namespace tensord::compiler {
-namespace {
-
-// Less work than this (in elementary operations) is not worth a second thread.
-constexpr int kWorkPerTask = 65536;
-
-// tk::kLanes of the prelude.
-int LanesOf(v1::Isa isa) {
-  switch (isa) {
-    case v1::ISA_AVX512:
-      return 16;
-    case v1::ISA_AVX2:
-      return 8;
-    default:
-      return 1;
-  }
-}
-
-}  // namespace
-
 KernelSource GenerateCpuKernel(const Program& program, const Kernel& kernel,
-                               const v1::CpuTarget& target) {
+                               const CpuKernelPlan& plan) {
   KernelInterface interface(kCpuArguments);
   std::vector<NestText> nests;
-  for (size_t i = 0; i < kernel.nests.size(); ++i) {
-    nests.push_back(EmitNest(program, kernel.nests[i], absl::StrCat("nest", i),
-                             LanesOf(target.isa()), &interface));
+  for (size_t i = 0; i < plan.nests.size(); ++i) {
+    nests.push_back(EmitNest(program, plan.nests[i].nest, plan.nests[i].plan,
+                             absl::StrCat("nest", i), &interface));
   }
   std::string s = "#include \"tensord/cpu.h\"\n\n";
   for (const NestText& nest : nests) absl::StrAppend(&s, nest.function, "\n");
@@ -72,7 +53,7 @@ KernelSource GenerateCpuKernel(const Program& program, const Kernel& kernel,
                     interface.DeclareInteger(static_cast<int>(i)));
   }
   absl::StrAppend(&s, integers, declarations, "  const int64_t work = ", absl::StrJoin(work, " + "),
-                  ";\n  int64_t tasks = work / ", kWorkPerTask,
+                  ";\n  int64_t tasks = work / ", plan.work_per_task,
                   " + 1;\n  if (tasks > args->host->threads) tasks = args->host->threads;\n"
                   "  Context context{args, tasks, ",
                   stride, ", ", absl::StrJoin(unit_names, ", "),
@@ -88,10 +69,7 @@ KernelSource GenerateCpuKernel(const Program& program, const Kernel& kernel,
   KernelSource source;
   source.source = std::move(s);
   source.functions = {{"tensord_kernel", std::nullopt}};
-  source.buffers = interface.buffers();
-  source.written = interface.written();
-  source.integers = interface.integers();
-  source.scratch_bytes = interface.scratch_bytes();
+  source.launch = interface.launch();
   source.nodes = NodesOf(kernel);
   return source;
 }

@@ -2,11 +2,12 @@
 #define TENSORD_COMPILER_CODEGEN_CPU_KERNEL_H_
 
 #include "compiler/codegen/kernel.h"
+#include "compiler/schedule/cpu/plan_kernel.h"
 
 namespace tensord::compiler {
 
 KernelSource GenerateCpuKernel(const Program& program, const Kernel& kernel,
-                               const v1::CpuTarget& target);
+                               const CpuKernelPlan& plan);
 
 }  // namespace tensord::compiler
 

@@ -12,9 +12,6 @@
 namespace tensord::compiler {
 namespace {
 
-// Elements of a flat nest's unit.
-constexpr int64_t kFlatChunk = 4096;
-
 std::string Indent(const std::vector<std::string>& lines, int depth) {
   std::string text;
   for (const std::string& line : lines)
@@ -22,32 +19,19 @@ std::string Indent(const std::vector<std::string>& lines, int depth) {
   return text;
 }
 
-// A flat nest whose loops could not be merged into one is a tiled one over its last loop, and in
-// either case what reduces all elements reduces over units.
-Nest Prepare(Nest nest) {
-  if (nest.shape != NestShape::kFlat) return nest;
-  if (nest.inner.size() > 1) {
-    nest.shape = NestShape::kTiled;
-    nest.outer.assign(nest.inner.begin(), nest.inner.end() - 1);
-    nest.inner.erase(nest.inner.begin(), nest.inner.end() - 1);
-  }
-  for (NestMember& member : nest.members) member.reduces_outer = member.reduces_inner;
-  return nest;
-}
-
 class NestWriter {
  public:
-  NestWriter(const Program& program, const Nest& nest, std::string name, int lanes,
+  NestWriter(const Program& program, const Nest& nest, const CpuPlan& plan, std::string name,
              KernelInterface* interface)
-      : nest_(Prepare(nest)),
+      : nest_(nest),
+        plan_(plan),
         name_(std::move(name)),
-        lanes_(lanes),
-        body_(program, nest_, interface),
-        accumulators_(program, nest_, &body_, interface) {}
+        lanes_(plan.lanes),
+        body_(program, nest_, plan, interface),
+        accumulators_(program, nest_, plan, &body_, interface) {}
 
   NestText Write() {
     NestText text;
-    transposes_ = UsesTransposes();
     text.units = Units();
     text.work = Work();
     const std::string decode = DecodeUnit(), unit_body = UnitBody(),
@@ -65,6 +49,7 @@ class NestWriter {
 
  private:
   int VectorLoop() const { return static_cast<int>(nest_.outer.size() + nest_.inner.size()) - 1; }
+  bool Transposes() const { return plan_.As<CpuTransposedRows>() != nullptr; }
   bool HasVectorLoop() const { return !nest_.inner.empty(); }
   std::string VectorName() const { return absl::StrCat("i", VectorLoop()); }
 
@@ -72,14 +57,14 @@ class NestWriter {
 
   std::string Units() {
     const Expr outer = sym::Product(nest_.outer);
-    if (nest_.shape == NestShape::kFlat && HasVectorLoop()) {
+    if (const auto* flat = plan_.As<CpuFlat>()) {
       extent_ = body_.ArgumentText(nest_.inner[0]);
-      return absl::StrCat("(", extent_, " + ", kFlatChunk - 1, ") / ", kFlatChunk);
+      return absl::StrCat("(", extent_, " + ", flat->chunk - 1, ") / ", flat->chunk);
     }
-    if (nest_.shape == NestShape::kBlocked && RunsInBlocks()) {
-      blocks_ = absl::StrCat("((", body_.ExtentText(nest_.inner.back()), " + ", kBlockColumns - 1,
-                             ") / ", kBlockColumns, ")");
-    } else if (transposes_) {
+    if (const auto* blocks = plan_.As<CpuColumnBlocks>()) {
+      blocks_ = absl::StrCat("((", body_.ExtentText(nest_.inner.back()), " + ", blocks->columns - 1,
+                             ") / ", blocks->columns, ")");
+    } else if (Transposes()) {
       const std::vector<Expr> rest(nest_.outer.begin(), nest_.outer.end() - 1);
       blocks_ = absl::StrCat("((", body_.ExtentText(nest_.outer.back()), " + ", lanes_ - 1, ") / ",
                              lanes_, ")");
@@ -89,59 +74,9 @@ class NestWriter {
     return blocks_.empty() ? rows : absl::StrCat(rows, " * ", blocks_);
   }
 
-  // Columns are apart from each other when every store steps by them directly.
-  bool RunsInBlocks() const {
-    if (!HasVectorLoop()) return false;
-    const sym::SymbolKey loop{sym::AtomKind::kLoop, VectorLoop()};
-    for (const NestMember& member : nest_.members) {
-      const std::set<int> varying = VaryingIndirections(member);
-      for (const Store& store : member.loops.stores) {
-        auto stride = sym::LinearCoefficient(store.index, loop);
-        bool varies = !stride || stride->Is(0);
-        sym::ForEachSymbol(store.index, [&](const sym::Atom& atom) {
-          varies |= atom.kind == sym::AtomKind::kIndirect && varying.count(atom.id) != 0;
-        });
-        if (varies) return false;
-      }
-    }
-    return true;
-  }
-
-  // Indirect symbols whose value depends on the vector loop.
-  std::set<int> VaryingIndirections(const NestMember& member) const {
-    const Block& block = member.loops.block;
-    std::vector<bool> varies(block.insts.size(), false);
-    std::set<int> symbols;
-    for (size_t i = 0; i < block.insts.size(); ++i) {
-      const Inst& inst = block.insts[i];
-      for (int arg : inst.args) varies[i] = varies[i] || varies[arg];
-      if (inst.kind == InstKind::kLoad || inst.kind == InstKind::kIndex) {
-        sym::ForEachSymbol(inst.index, [&](const sym::Atom& atom) {
-          if (atom.kind == sym::AtomKind::kLoop && atom.id == VectorLoop()) varies[i] = true;
-          if (atom.kind == sym::AtomKind::kIndirect && symbols.count(atom.id)) varies[i] = true;
-        });
-      }
-      if (inst.kind == InstKind::kIndirect && varies[i]) symbols.insert(inst.symbol);
-    }
-    return symbols;
-  }
-
   std::string Work() {
-    int64_t cost = 0;
-    for (const NestMember& member : nest_.members) {
-      if (!member.has_inner) continue;
-      int64_t member_cost = 1;
-      for (const Inst& inst : member.loops.block.insts) {
-        if (inst.kind == InstKind::kCompute) member_cost += InfoOf(inst.op).cost;
-        if (inst.kind == InstKind::kLoad) member_cost += 2;
-      }
-      cost += std::max<int64_t>(1, member_cost / 4);
-    }
-    cost = std::max<int64_t>(cost, 1);
-    if (nest_.shape == NestShape::kFlat && HasVectorLoop())
-      return absl::StrCat(extent_, " * ", cost);
-    return absl::StrCat(body_.ArgumentText(sym::Product(nest_.outer)), " * ",
-                        cost * std::max<int64_t>(1, sym::Hint(sym::Product(nest_.inner))));
+    if (plan_.As<CpuFlat>() != nullptr) return absl::StrCat(extent_, " * ", plan_.cost);
+    return absl::StrCat(body_.ArgumentText(sym::Product(nest_.outer)), " * ", plan_.cost);
   }
 
   // The outer loop variables from the unit's number.
@@ -153,7 +88,7 @@ class NestWriter {
       row = "row";
     }
     Expr inside(1);
-    const int loops = static_cast<int>(nest_.outer.size()) - (transposes_ ? 1 : 0);
+    const int loops = static_cast<int>(nest_.outer.size()) - (Transposes() ? 1 : 0);
     for (int d = loops - 1; d >= 0; --d) {
       std::string value =
           inside.Is(1) ? row : absl::StrCat(row, " / (", body_.ScalarText(inside), ")");
@@ -167,7 +102,7 @@ class NestWriter {
   // ---- The inside of a unit
 
   std::string UnitBody() {
-    if (transposes_) return TransposingBody();
+    if (Transposes()) return TransposingBody();
     std::string text;
     std::set<int> positions;
     for (const NestMember& member : nest_.members) positions.insert(member.position);
@@ -224,7 +159,7 @@ class NestWriter {
       accumulators_.EmitRowResults(position, 1);
       return text + Flush();
     }
-    const int copies = Copies(position);
+    const int copies = plan_.CopiesAt(position);
     std::string text = accumulators_.DeclareRow(position, copies);
     std::vector<std::string> unrolled;  // the vector loop's inside, once per copy
     for (int copy = 1; copy < copies; ++copy) {
@@ -256,13 +191,6 @@ class NestWriter {
       text += accumulators_.StoreBlock(position, first, last);
     }
     return text;
-  }
-
-  // Short loops are over before several accumulators pay.
-  int Copies(int position) const {
-    const int64_t extent =
-        nest_.shape == NestShape::kFlat ? kFlatChunk : sym::Hint(nest_.inner.back());
-    return extent >= 8 * lanes_ && lanes_ > 1 ? accumulators_.Copies(position) : 1;
   }
 
   std::string VectorLoopText(int depth, const std::vector<std::string>& full,
@@ -302,17 +230,17 @@ class NestWriter {
   }
 
   std::pair<std::string, std::string> VectorRange() {
-    if (nest_.shape == NestShape::kFlat) {
-      return {
-          absl::StrCat("unit * ", kFlatChunk),
-          absl::StrCat("tk::min_index(", extent_, ", unit * ", kFlatChunk, " + ", kFlatChunk, ")")};
+    if (const auto* flat = plan_.As<CpuFlat>()) {
+      const int64_t chunk = flat->chunk;
+      return {absl::StrCat("unit * ", chunk),
+              absl::StrCat("tk::min_index(", extent_, ", unit * ", chunk, " + ", chunk, ")")};
     }
     const std::string extent = body_.ExtentText(nest_.inner.back());
-    if (transposes_) return {"column", extent};
-    if (nest_.shape == NestShape::kBlocked && !blocks_.empty()) {
-      return {absl::StrCat("block * ", kBlockColumns),
-              absl::StrCat("tk::min_index(", extent, ", block * ", kBlockColumns, " + ",
-                           kBlockColumns, ")")};
+    if (Transposes()) return {"column", extent};
+    if (const auto* blocks = plan_.As<CpuColumnBlocks>()) {
+      const int64_t columns = blocks->columns;
+      return {absl::StrCat("block * ", columns),
+              absl::StrCat("tk::min_index(", extent, ", block * ", columns, " + ", columns, ")")};
     }
     return {"0", extent};
   }
@@ -322,22 +250,6 @@ class NestWriter {
   // Where a load steps along the last outer loop and not along the vector loop, units are blocks of
   // W rows: a W x W tile of the operand is transposed into a local array, from which the rows are
   // read.
-
-  bool UsesTransposes() const {
-    if (nest_.shape != NestShape::kTiled || nest_.outer.empty() || nest_.inner.size() != 1)
-      return false;
-    if (lanes_ == 1 || sym::Hint(nest_.outer.back()) < lanes_ ||
-        sym::Hint(nest_.inner[0]) < lanes_) {
-      return false;
-    }
-    bool found = false;
-    for (const NestMember& member : nest_.members) {
-      if (!member.has_inner || !member.loops.reductions.empty() || member.position != 1)
-        return false;
-      for (const Inst& inst : member.loops.block.insts) found |= body_.IsTransposed(inst);
-    }
-    return found;
-  }
 
   std::string TransposingBody() {
     const std::string row = absl::StrCat("i", nest_.outer.size() - 1), column = VectorName();
@@ -361,21 +273,21 @@ class NestWriter {
         " < last_row; ++", row, ") {\n", plain, "    }\n");
   }
 
-  Nest nest_;
+  const Nest& nest_;
+  const CpuPlan& plan_;
   std::string name_;
   int lanes_;
   CpuBody body_;
   AccumulatorEmitter accumulators_;
-  bool transposes_ = false;
   std::string extent_;  // of a flat nest
   std::string blocks_;  // how many blocks a row of units has; empty without blocks
 };
 
 }  // namespace
 
-NestText EmitNest(const Program& program, const Nest& nest, const std::string& name, int lanes,
-                  KernelInterface* interface) {
-  return NestWriter(program, nest, name, lanes, interface).Write();
+NestText EmitNest(const Program& program, const Nest& nest, const CpuPlan& plan,
+                  const std::string& name, KernelInterface* interface) {
+  return NestWriter(program, nest, plan, name, interface).Write();
 }
 
 }  // namespace tensord::compiler

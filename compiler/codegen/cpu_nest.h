@@ -11,6 +11,7 @@
 #include <string>
 
 #include "compiler/codegen/interface.h"
+#include "compiler/schedule/cpu/plan.h"
 #include "compiler/schedule/nest.h"
 
 namespace tensord::compiler {
@@ -26,8 +27,8 @@ struct NestText {
   std::string work;   // C++ text over n<k>: elementary operations of the whole nest, roughly
 };
 
-NestText EmitNest(const Program& program, const Nest& nest, const std::string& name, int lanes,
-                  KernelInterface* interface);
+NestText EmitNest(const Program& program, const Nest& nest, const CpuPlan& plan,
+                  const std::string& name, KernelInterface* interface);
 
 }  // namespace tensord::compiler
 

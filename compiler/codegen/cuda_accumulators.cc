@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "compiler/codegen/cpp_text.h"
-#include "compiler/codegen/cuda_width.h"
+#include "compiler/schedule/cuda/widths.h"
 
 namespace tensord::compiler {
 namespace {
@@ -96,8 +96,8 @@ CudaAccumulators::CudaAccumulators(const Program& program, const Nest& nest, con
       acc.bytes = size;
       if (IsPrivate(acc)) {
         const Expr count = IsColumns(acc) ? ColumnStride() : Expr(1);
-        acc.offset = interface_->ReserveScratch(count * size * plan_.copies);
-      } else if (plan_.kind == CudaPlan::kSplit) {
+        acc.offset = interface_->ReserveScratch(count * size * Copies());
+      } else if (plan_.Is<CudaSplit>()) {
         acc.offset = interface_->ReserveScratch(plan_.blocks * size);
       }
       all_.push_back(acc);
@@ -109,13 +109,15 @@ CudaAccumulators::CudaAccumulators(const Program& program, const Nest& nest, con
 }
 
 int CudaAccumulators::CombinedAtOnce(const Accumulator& acc) const {
-  return static_cast<int>(std::clamp<int64_t>(kCombineBytes / HandedBytes(acc), 1, plan_.chunks));
+  return static_cast<int>(
+      std::clamp<int64_t>(kCombineBytes / HandedBytes(acc), 1, plan_.register_vectors()));
 }
 
 int CudaAccumulators::SharedBytes() const {
   int64_t bytes = 0;
   for (const Accumulator& acc : all_) {
-    if (!IsPrivate(acc) || !IsColumns(acc) || plan_.chunks == 0 || plan_.groups() == 1) continue;
+    if (!IsPrivate(acc) || !IsColumns(acc) || plan_.register_vectors() == 0 || plan_.groups() == 1)
+      continue;
     bytes = std::max(bytes, CombinedAtOnce(acc) * HandedBytes(acc));
   }
   return static_cast<int>(bytes);
@@ -143,7 +145,7 @@ std::string CudaAccumulators::CombineGroup(const Accumulator& acc, const std::st
 }
 
 bool CudaAccumulators::HasParts(int group) const {
-  return plan_.kind != CudaPlan::kSplit && group == plan_.group && group > 32 && plan_.groups() > 1;
+  return !plan_.Is<CudaSplit>() && group == plan_.G() && group > 32 && plan_.groups() > 1;
 }
 
 std::string CudaAccumulators::DeclareRow(int position) const {
@@ -174,7 +176,7 @@ void CudaAccumulators::Accumulate(const NestMember& member) {
     }
     std::string target = acc.name;
     if (IsPrivate(acc) && IsColumns(acc)) {
-      if (plan_.chunks == 0) {  // too many columns for registers
+      if (plan_.register_vectors() == 0) {  // too many columns for registers
         const std::string at = absl::StrCat(acc.name, " + ", body_->InnerPosition());
         out.push_back(absl::StrCat("tk::store<", acc.type, ", W>(", at, ", ", CombineFunction(kind),
                                    "(tk::load<", acc.type, ", W>(", at, "), ", value, "));"));
@@ -219,7 +221,7 @@ void CudaAccumulators::EmitRowResults(int position) {
   // Where a group has a barrier of its own, sums of one type share it.
   std::vector<const Accumulator*> sums;
   for (const Accumulator& acc : all_) {
-    if (acc.member->position == position && !IsPrivate(acc) && HasParts(plan_.group) &&
+    if (acc.member->position == position && !IsPrivate(acc) && HasParts(plan_.G()) &&
         acc.reduction->kind == ReduceKind::kSum && acc.type == "float" &&
         sums.size() < kMostSumsAtOnce) {
       sums.push_back(&acc);
@@ -231,7 +233,7 @@ void CudaAccumulators::EmitRowResults(int position) {
       lanes.push_back(absl::StrCat("tk::reduce_sum(", acc->name, ")"));
     }
     const std::string all = body_->Define(
-        0, absl::StrCat("tk::group_add_each<", plan_.group, ">(tk::Vec<float, ", sums.size(), ">{{",
+        0, absl::StrCat("tk::group_add_each<", plan_.G(), ">(tk::Vec<float, ", sums.size(), ">{{",
                         absl::StrJoin(lanes, ", "), "}}, tk::groups_of(shared))"));
     for (size_t i = 0; i < sums.size(); ++i) {
       EmitState(*sums[i], body_->Define(0, absl::StrCat("tk::broadcast<1>(", all, ".at[", i, "])")),
@@ -247,8 +249,8 @@ void CudaAccumulators::EmitRowResults(int position) {
     const std::string lanes =
         state != nullptr ? absl::StrCat("tk::", state->name, "_reduce(", acc.name, ")")
                          : absl::StrCat(ReduceFunction(acc.reduction->kind), "(", acc.name, ")");
-    std::string group = CombineGroup(acc, lanes, plan_.group);
-    if (plan_.kind == CudaPlan::kSplit) {
+    std::string group = CombineGroup(acc, lanes, plan_.G());
+    if (plan_.Is<CudaSplit>()) {
       const std::string value = body_->Define(0, group);
       body_->lines(0).push_back(
           absl::StrCat("if (lane == 0) ", SavedAt(acc, body_), "[block] = ", value, ";"));
@@ -289,7 +291,7 @@ std::string CudaAccumulators::ColumnAt(const Accumulator& acc, size_t part, cons
                                          copy, ") * ", body->ExtentText(count));
   if (part == 0) return first;
   return absl::StrCat(first, " + ", part, " * static_cast<int64_t>(",
-                      body->ExtentText(plan_.copies * count), ")");
+                      body->ExtentText(Copies() * count), ")");
 }
 
 std::string CudaAccumulators::DeclarePrivate() {
@@ -300,11 +302,11 @@ std::string CudaAccumulators::DeclarePrivate() {
     if (!IsColumns(acc)) {
       const bool vector = acc.member->has_inner && !nest_.inner.empty();
       absl::StrAppend(&text, "  auto ", acc.name, " = ", Start(acc, vector ? "W" : "1"), ";\n");
-    } else if (plan_.chunks > 0) {
+    } else if (plan_.register_vectors() > 0) {
       const std::string start = Start(acc, "W");
-      absl::StrAppend(&text, "  decltype(", start, ") ", acc.name, "[", plan_.chunks,
-                      "];\n#pragma unroll\n  for (int k = 0; k < ", plan_.chunks, "; ++k) ",
-                      acc.name, "[k] = ", start, ";\n");
+      absl::StrAppend(&text, "  decltype(", start, ") ", acc.name, "[", plan_.register_vectors(),
+                      "];\n#pragma unroll\n  for (int k = 0; k < ", plan_.register_vectors(),
+                      "; ++k) ", acc.name, "[k] = ", start, ";\n");
     } else {
       absl::StrAppend(&text, "  ", acc.type, "* const ", acc.name, " = ", SavedAt(acc, body_),
                       " + static_cast<int64_t>(block) * ", body_->ExtentText(ColumnStride()),
@@ -322,7 +324,7 @@ std::string CudaAccumulators::SavePrivate() {
     const ReduceKind kind = acc.reduction->kind;
     if (!IsColumns(acc)) {
       std::string value = absl::StrCat(ReduceFunction(kind), "(", acc.name, ")");
-      if (!acc.member->has_inner && plan_.group > 1) {
+      if (!acc.member->has_inner && plan_.G() > 1) {
         // Every thread of a group has the rows' value.
         value = absl::StrCat("lane == 0 ? ", value, " : ", Identity(kind, acc.dtype));
       }
@@ -331,17 +333,18 @@ std::string CudaAccumulators::SavePrivate() {
           ";\n    if (threadIdx.x == 0) ", SavedAt(acc, body_), "[copy] = total;\n  }\n");
       continue;
     }
-    if (plan_.chunks == 0) continue;  // it lies there
+    if (plan_.register_vectors() == 0) continue;  // it lies there
     const std::string count = body_->ExtentText(sym::Product(nest_.inner));
     if (plan_.groups() > 1) {
       absl::StrAppend(&text, "  tk::combine_groups<G, T, ", CombinedAtOnce(acc), ">(", acc.name,
                       ", [](auto a, auto b) { return ", CombineText(kind), "(a, b); }, tile);\n");
     }
-    absl::StrAppend(&text, "#pragma unroll\n  for (int k = 0; k < ", plan_.chunks, "; ++k) {\n");
+    absl::StrAppend(&text, "#pragma unroll\n  for (int k = 0; k < ", plan_.register_vectors(),
+                    "; ++k) {\n");
     const std::string value = absl::StrCat(acc.name, "[k]");
     const std::string mine = plan_.groups() > 1 ? "threadIdx.x < G && " : "";
     const std::vector<std::string> parts = ColumnParts(kind);
-    if (plan_.interleaved) {
+    if (plan_.is_interleaved()) {
       absl::StrAppend(&text,
                       "    const index column = (first_vector + k * G) * W + lane;\n    if (", mine,
                       "column < ", count, ") {\n");
@@ -351,15 +354,16 @@ std::string CudaAccumulators::SavePrivate() {
     }
     for (size_t part = 0; part < parts.size(); ++part) {
       const std::string at = ColumnAt(acc, part, "copy", body_), of = value + parts[part];
-      if (plan_.interleaved) {
+      if (plan_.is_interleaved()) {
         absl::StrAppend(&text, "      tk::store_strided_masked<", acc.type, ", W>(", at,
                         " + column, G, ", of, ", tk::mask_first<W>((", count,
                         " - column + G - 1) / G));\n");
       } else {
         absl::StrAppend(
-            &text, "      tk::store", plan_.partial ? "_tail<" : "<", acc.type, ", W>(", at,
+            &text, "      tk::store", plan_.is_partial() ? "_tail<" : "<", acc.type, ", W>(", at,
             " + q * W, ", of,
-            plan_.partial ? absl::StrCat(", tk::min_index(W, ", count, " - q * W)") : "", ");\n");
+            plan_.is_partial() ? absl::StrCat(", tk::min_index(W, ", count, " - q * W)") : "",
+            ");\n");
       }
     }
     text += "    }\n  }\n";

@@ -92,7 +92,11 @@ class CudaAccumulators {
   // Where a part of a column's value lies: every part has an array of its own.
   std::string ColumnAt(const Accumulator& acc, size_t part, const std::string& copy,
                        BodyEmitter* body) const;
-  int FinishThreads() const { return plan_.last_block ? plan_.threads : kFinishThreads; }
+  // Of the accumulators of a sweep.
+  const Expr& Copies() const { return plan_.As<CudaSweep>()->copies; }
+  int FinishThreads() const {
+    return plan_.combines_in_last_block() ? plan_.threads : kFinishThreads;
+  }
   FinishText FinishTotal(const Accumulator& acc, const std::string& name);
   FinishText FinishColumns(const std::vector<const Accumulator*>& columns, const std::string& name);
   FinishText FinishSplit(const std::string& name);

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "compiler/codegen/cpp_text.h"
-#include "compiler/codegen/cuda_held.h"
-#include "compiler/codegen/cuda_width.h"
+#include "compiler/schedule/cuda/register_resident.h"
+#include "compiler/schedule/cuda/widths.h"
 
 namespace tensord::compiler {
 namespace {
@@ -29,13 +29,13 @@ CudaBody::CudaBody(const Program& program, const Nest& nest, KernelInterface* in
                    const CudaPlan& plan)
     : BodyEmitter(program, nest, interface),
       plan_(plan),
-      again_(LocalsComputedAgain(nest, plan.chunks > 0)),
-      seldom_(IsSeldom(nest)) {
-  if (plan.chunks > 0) {
+      again_(RecomputedLocals(nest, plan.register_vectors() > 0)),
+      is_rare_(IsRare(nest)) {
+  if (plan.register_vectors() > 0) {
     repeated_ = RepeatedLoads(nest);
-    stored_ = StoredAndRead(nest);
+    stored_ = ResultsReadBack(nest);
   }
-  if (plan.tiles) shared_bytes_ = plan.tiles->shared_bytes;
+  if (const auto* tiles = plan.As<CudaTiles>()) shared_bytes_ = tiles->shared_bytes;
 }
 
 std::string CudaBody::RowArray(BufferId id) {
@@ -45,10 +45,10 @@ std::string CudaBody::RowArray(BufferId id) {
   const DType dtype = ComputeType(program().buffers[id].dtype);
   const std::string type = ComputeTypeText(dtype);
   const Expr bytes = sym::Product(nest().inner) * ItemSize(dtype);
-  if (plan_.chunks > 0) {
+  if (plan_.register_vectors() > 0) {
     absl::StrAppend(array_declarations(), "  tk::Vec<", type, ", W> ", it->second, "[",
-                    plan_.chunks, "];\n");
-  } else if (plan_.rows_in_shared) {
+                    plan_.register_vectors(), "];\n");
+  } else if (!plan_.loops_rows()) {
     absl::StrAppend(array_declarations(), "  ", type, "* const ", it->second,
                     " = reinterpret_cast<", type, "*>(shared_rows + ", shared_bytes_, ");\n");
     shared_bytes_ += static_cast<int>((*bytes.AsConstant() + 15) / 16 * 16);
@@ -66,9 +66,9 @@ std::string CudaBody::RowArray(BufferId id) {
 
 std::string CudaBody::ReadLocal(BufferId buffer) {
   const std::string array = RowArray(buffer);
-  if (plan_.chunks > 0) return absl::StrCat(array, "[k]");
+  if (plan_.register_vectors() > 0) return absl::StrCat(array, "[k]");
   const std::string type = ComputeTypeText(program().buffers[buffer].dtype);
-  if (plan_.interleaved) {
+  if (plan_.is_interleaved()) {
     return absl::StrCat("tk::strided", tail() ? "_tail" : "", "<", type, ", W>(", array, " + ",
                         InnerPosition(), ", G", tail() ? ", left)" : ")");
   }
@@ -78,9 +78,9 @@ std::string CudaBody::ReadLocal(BufferId buffer) {
 
 std::string CudaBody::WriteLocal(BufferId buffer, const std::string& value) {
   const std::string array = RowArray(buffer);
-  if (plan_.chunks > 0) return absl::StrCat(array, "[k] = ", value, ";");
+  if (plan_.register_vectors() > 0) return absl::StrCat(array, "[k] = ", value, ";");
   const std::string type = ComputeTypeText(program().buffers[buffer].dtype);
-  if (plan_.interleaved) {
+  if (plan_.is_interleaved()) {
     return absl::StrCat("tk::store_strided", tail() ? "_masked" : "", "<", type, ", W>(", array,
                         " + ", InnerPosition(), ", G, ", value,
                         tail() ? ", tk::mask_first<W>(left));" : ");");
@@ -91,8 +91,9 @@ std::string CudaBody::WriteLocal(BufferId buffer, const std::string& value) {
 
 std::string CudaBody::SpecialLoad(const Inst& inst, const std::string& address,
                                   const Expr& stride) {
-  if (!plan_.tiles || inst.guard >= 0) return "";
-  const std::vector<TileOperand>& operands = plan_.tiles->operands;
+  const auto* tiles = plan_.As<CudaTiles>();
+  if (tiles == nullptr || inst.guard >= 0) return "";
+  const std::vector<TileOperand>& operands = tiles->operands;
   const auto it = std::find_if(operands.begin(), operands.end(), [&](const TileOperand& operand) {
     return operand.buffer == inst.buffer && operand.index == inst.index;
   });
@@ -101,7 +102,7 @@ std::string CudaBody::SpecialLoad(const Inst& inst, const std::string& address,
   const std::string type = StorageType(inst.storage);
   if (tile_fills_.try_emplace(number, TileFill{address, ScalarText(stride)}).second) {
     absl::StrAppend(array_declarations(), "  using Tile", number, " = tk::Tile<", type, ", ",
-                    plan_.tiles->along, ", ", plan_.tiles->across, ", ", it->run, ", T>;\n  ", type,
+                    tiles->along, ", ", tiles->across, ", ", it->run, ", T>;\n  ", type,
                     "* const tile", number, " = reinterpret_cast<", type, "*>(shared_rows + ",
                     it->offset, ");\n");
   }
@@ -109,10 +110,11 @@ std::string CudaBody::SpecialLoad(const Inst& inst, const std::string& address,
 }
 
 std::string CudaBody::RunLoad(const Inst& inst) const {
-  const bool last = plan_.evicts_loads_last && !IsWritten(nest(), inst.buffer);
+  const auto* rows = plan_.As<CudaRows>();
+  const bool last = rows != nullptr && rows->evicts_loads_last && !IsWritten(nest(), inst.buffer);
   const std::string plain = last ? "load_evict_last" : "load";
-  if (!plan_.anywhere || IsRun(inst.index)) return plain;
-  if (plan_.peeled && !sym::ContainsKind(inst.index, sym::AtomKind::kIndirect)) {
+  if (!plan_.is_unaligned() || IsRun(inst.index)) return plain;
+  if (plan_.is_peeled() && !sym::ContainsKind(inst.index, sym::AtomKind::kIndirect)) {
     const Expr start = sym::Substitute(inst.index, {{VectorLoop(), Expr(0)}});
     const Expr apart = start - *StartOfStoredRow(nest(), plan_.width);
     if (sym::ExactDiv(apart, Expr(plan_.width))) return plain;
@@ -121,17 +123,19 @@ std::string CudaBody::RunLoad(const Inst& inst) const {
 }
 
 bool CudaBody::IsAhead(const Inst& inst) const {
-  return plan_.ahead && !tail() && inst.guard < 0 && !IsWritten(nest(), inst.buffer) &&
-         DependsOnRow(nest(), inst.index);
+  const auto* sweep = plan_.As<CudaSweep>();
+  return sweep != nullptr && sweep->prefetches && !tail() && inst.guard < 0 &&
+         !IsWritten(nest(), inst.buffer) && DependsOnRow(nest(), inst.index);
 }
 
 // What is known of the row before its vectors says where, and whether, to load. An index that is no
 // multiple of the vector loop is computed beside the vector that it is for.
 bool CudaBody::LoadsFirst(const Inst& inst) {
-  return plan_.loads_first && !tail() && !IsWritten(nest(), inst.buffer) &&
+  const auto* rows = plan_.As<CudaRows>();
+  return rows != nullptr && rows->loads_first && !tail() && !IsWritten(nest(), inst.buffer) &&
          sym::LinearCoefficient(inst.index, VectorLoop()) &&
          LevelOf(sym::Substitute(inst.index, {{VectorLoop(), Expr(0)}})) == 0 &&
-         (inst.guard < 0 ? !seldom_ : Emit(inst.guard).level == 0);
+         (inst.guard < 0 ? !is_rare_ : Emit(inst.guard).level == 0);
 }
 
 std::string CudaBody::DefineScalarLoad(const Inst& inst, int level, const std::string& text) {
@@ -160,7 +164,8 @@ std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
       const size_t number = ahead_.size() - 1;
       present = absl::StrCat("present", number);
       absl::StrAppend(array_declarations(), "  tk::Packed<", type, " ahead", number, "[",
-                      plan_.chunks, "], ", present, "[", plan_.chunks, "];\n");
+                      plan_.register_vectors(), "], ", present, "[", plan_.register_vectors(),
+                      "];\n");
       row_ahead_.load_vectors.push_back(
           absl::StrCat("ahead", number, "[k] = ", PackedLoad(text), ";"));
       row_ahead_.take_vectors.push_back(absl::StrCat(present, "[k] = ahead", number, "[k];"));
@@ -175,8 +180,8 @@ std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
       // As they lie in memory, where they may: narrow floats take half as many registers so.
       const std::string type =
           is_plain ? "Packed" + packed : absl::StrCat("Vec<", ComputeTypeText(inst.dtype), ", W>");
-      absl::StrAppend(array_declarations(), "  tk::", type, " ", it->second, "[", plan_.chunks,
-                      "];\n");
+      absl::StrAppend(array_declarations(), "  tk::", type, " ", it->second, "[",
+                      plan_.register_vectors(), "];\n");
       const bool found = inst.guard >= 0 || sym::ContainsKind(inst.index, sym::AtomKind::kIndirect);
       std::vector<std::string>& loads = found ? found_loads_ : first_loads_;
       loads.push_back(absl::StrCat(it->second, "[k] = ", is_plain ? PackedLoad(text) : text, ";"));
@@ -192,7 +197,7 @@ std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
     array = absl::StrCat("kept", kept_.size() - 1);
     position = member().position;
     absl::StrAppend(array_declarations(), "  tk::Vec<", ComputeTypeText(inst.dtype), ", W> ", array,
-                    "[", plan_.chunks, "];\n");
+                    "[", plan_.register_vectors(), "];\n");
   }
   if (position != member().position) return Define(vector_level(), absl::StrCat(array, "[k]"));
   const std::string name = Define(vector_level(), text);
@@ -203,7 +208,8 @@ std::string CudaBody::DefineLoad(const Inst& inst, const std::string& text) {
 }
 
 bool CudaBody::IsRun(const Expr& e) const {
-  return !plan_.interleaved && !plan_.peeled && VectorAlignment(e, VectorLoop()) >= plan_.width;
+  return !plan_.is_interleaved() && !plan_.is_peeled() &&
+         VectorAlignment(e, VectorLoop()) >= plan_.width;
 }
 
 std::string CudaBody::SpecialCompute(const Inst& inst) {
@@ -246,7 +252,7 @@ std::string CudaBody::Distance(const Inst& equal) {
     const EmittedValue other = EmitOperand(equal, equal.args[1 - which]);
     if (other.level >= vector_level()) continue;
     return absl::StrCat("tk::get(", Use(other, 0), ", 0) - int64_t(", ScalarText(index.index),
-                        "), ", plan_.interleaved ? "G" : "1");
+                        "), ", plan_.is_interleaved() ? "G" : "1");
   }
   return "";
 }
@@ -307,7 +313,7 @@ std::string CudaBody::RandomComparison(const Inst& inst) {
 }
 
 std::string CudaBody::Once(const std::string& statement) {
-  return plan_.group > 1 ? absl::StrCat("if (lane == 0) ", statement) : statement;
+  return plan_.G() > 1 ? absl::StrCat("if (lane == 0) ", statement) : statement;
 }
 
 }  // namespace tensord::compiler

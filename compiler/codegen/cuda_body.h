@@ -9,7 +9,8 @@
 #include <utility>
 
 #include "compiler/codegen/body.h"
-#include "compiler/codegen/cuda_plan.h"
+#include "compiler/codegen/cuda_tiles.h"
+#include "compiler/schedule/cuda/plan.h"
 
 namespace tensord::compiler {
 
@@ -53,7 +54,7 @@ class CudaBody : public BodyEmitter {
   std::string DefineLoad(const Inst& inst, const std::string& text) override;
   std::string DefineScalarLoad(const Inst& inst, int level, const std::string& text) override;
   std::string SpecialCompute(const Inst& inst) override;
-  std::string LaneStep() const override { return plan_.interleaved ? "G" : ""; }
+  std::string LaneStep() const override { return plan_.is_interleaved() ? "G" : ""; }
   bool AddsAreAtomic() const override { return true; }
   std::string Once(const std::string& statement) override;
 
@@ -83,7 +84,7 @@ class CudaBody : public BodyEmitter {
 
   const CudaPlan& plan_;
   const std::set<BufferId> again_;
-  const bool seldom_;          // rows that are not wanted are not loaded
+  const bool is_rare_;         // rows that are not wanted are not loaded
   std::set<BufferId> stored_;  // results that are kept for later passes
   std::map<BufferId, std::string> row_arrays_;
   // Loads that several passes make: kept by the first of them.

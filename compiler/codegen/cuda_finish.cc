@@ -22,9 +22,9 @@ std::string Lines(const std::vector<std::string>& lines, const std::string& inde
 
 FinishText CudaAccumulators::FinishTotal(const Accumulator& acc, const std::string& name) {
   const int threads = FinishThreads();
-  CudaPlan plan{.group = 1};
+  CudaPlan plan;
   CudaBody body(program_, nest_, interface_, plan);
-  const std::string copies = body.ExtentText(plan_.copies);
+  const std::string copies = body.ExtentText(Copies());
   const std::string combine = CombineFunction(acc.reduction->kind), saved = SavedAt(acc, &body);
   EmitState(acc, "result", &body);
   const std::string store = Lines(body.lines(0), "    ");
@@ -43,13 +43,13 @@ FinishText CudaAccumulators::FinishTotal(const Accumulator& acc, const std::stri
 // The copies of all columns, then the column statements: of a nest whose rows are the columns.
 FinishText CudaAccumulators::FinishColumns(const std::vector<const Accumulator*>& columns,
                                            const std::string& name) {
-  CudaPlan plan{.group = 1};
+  CudaPlan plan;
   Nest nest = nest_;
   nest.outer.insert(nest.outer.end(), nest.inner.begin(), nest.inner.end());
   nest.inner.clear();
   CudaBody body(program_, nest, interface_, plan);
   const Expr extent = sym::Product(nest_.inner);
-  const std::string count = body.ExtentText(extent), copies = body.ExtentText(plan_.copies);
+  const std::string count = body.ExtentText(extent), copies = body.ExtentText(Copies());
   std::string start, add, combine;
   for (const Accumulator* acc : columns) {
     const std::string function = CombineText(acc->reduction->kind);
@@ -89,8 +89,8 @@ FinishText CudaAccumulators::FinishColumns(const std::vector<const Accumulator*>
 
 // The parts of row `block`, then the row's statements: always in the row's last block.
 FinishText CudaAccumulators::FinishSplit(const std::string& name) {
-  const int threads = plan_.threads;
-  CudaPlan plan{.kind = CudaPlan::kRows, .threads = threads, .group = threads};
+  const int threads = plan_.threads, parts = plan_.As<CudaSplit>()->parts;
+  CudaPlan plan{.threads = threads, .kind = CudaRows{.group = {.threads = threads}}};
   CudaBody body(program_, nest_, interface_, plan);
   const std::string decode = DecodeLoops(&body, nest_.outer, 0, "row", "  ");
   std::string combine;
@@ -98,11 +98,11 @@ FinishText CudaAccumulators::FinishSplit(const std::string& name) {
   for (const Accumulator& acc : all_) {
     const StateText* state = StateOf(acc.reduction->kind);
     const std::string function = CombineText(acc.reduction->kind);
-    const std::string saved = absl::StrCat(SavedAt(acc, &body), "[row * ", plan_.parts, " + part]");
+    const std::string saved = absl::StrCat(SavedAt(acc, &body), "[row * ", parts, " + part]");
     absl::StrAppend(
         &combine, "  auto ", acc.name, " = ", Start(acc, "1"), ";\n  for (int part = lane; part < ",
-        plan_.parts, "; part += ", threads, ")\n    ", acc.name, " = ", function, "(", acc.name,
-        ", ", state == nullptr ? absl::StrCat("tk::broadcast<1>(", saved, ")") : saved, ");\n");
+        parts, "; part += ", threads, ")\n    ", acc.name, " = ", function, "(", acc.name, ", ",
+        state == nullptr ? absl::StrCat("tk::broadcast<1>(", saved, ")") : saved, ");\n");
     std::string result = acc.name;
     if (state == nullptr)
       result = absl::StrCat(ReduceFunction(acc.reduction->kind), "(", result, ")");
@@ -128,7 +128,7 @@ FinishText CudaAccumulators::FinishSplit(const std::string& name) {
 std::vector<FinishText> CudaAccumulators::Finish(const std::string& name) {
   std::vector<FinishText> finishes;
   if (finished_.empty()) return finishes;
-  if (plan_.kind == CudaPlan::kSplit) {
+  if (plan_.Is<CudaSplit>()) {
     finishes.push_back(FinishSplit(absl::StrCat(name, "_finish")));
     return finishes;
   }
@@ -146,11 +146,12 @@ std::vector<FinishText> CudaAccumulators::Finish(const std::string& name) {
 }
 
 std::string CudaAccumulators::FinishInLastBlock(const std::vector<FinishText>& finishes) {
-  TENSORD_CHECK(!plan_.tiled, "the last block would have many copies of its columns to combine");
+  TENSORD_CHECK(plan_.column_tiles() == nullptr,
+                "the last block would have many copies of its columns to combine");
   // The counter that the block shares, and with how many.
-  const bool split = plan_.kind == CudaPlan::kSplit;
+  const bool split = plan_.Is<CudaSplit>();
   const std::string number = split ? "row" : "0",
-                    sharers = split ? absl::StrCat(plan_.parts) : "blocks";
+                    sharers = split ? absl::StrCat(plan_.As<CudaSplit>()->parts) : "blocks";
   const Expr first = interface_->ReserveCounters(split ? sym::Product(nest_.outer) : Expr(1));
   std::string text =
       absl::StrCat("  if (!tk::is_last_block(args.counters + ", body_->ScalarText(first), " + ",

@@ -8,64 +8,15 @@
 #include <set>
 
 #include "base/check.h"
-#include "compiler/codegen/cuda_alike.h"
 #include "compiler/codegen/cuda_nest.h"
-#include "compiler/schedule/access.h"
+#include "compiler/codegen/cuda_shared_functions.h"
 
 namespace tensord::compiler {
 namespace {
 
-// Nests that share a launch share its block size.
-constexpr int kSharedThreads = 256;
 // What the driver takes as one parameter on every device.
 constexpr size_t kMostParameterBytes = 4096;
 constexpr size_t kMostNameLength = 64;
-constexpr int64_t kMostIndex = (int64_t{1} << 31) - 1;
-// Where kernels can wait for those before them (tk::wait_for_launches).
-constexpr int kWaitingArchitecture = 90;
-// Kernels that move more do not: with a wait ahead, the compiler knows no memory to be constant,
-// and issues no load before a store that comes first in the text. Small ones gain more than they
-// lose.
-constexpr int64_t kMostBytesOfWaiting = 16 << 20;
-
-// 32-bit indices reach every element; symbolic sizes may be anything.
-bool NeedsWideIndex(const Program& program, const Kernel& kernel) {
-  const auto wide = [](const Expr& count) {
-    const auto value = count.AsConstant();
-    return !value || *value > kMostIndex;
-  };
-  const auto wide_buffer = [&](BufferId id) {
-    const BufferInfo& buffer = program.buffers[id];
-    return wide(StorageElements(buffer.sizes, buffer.strides));
-  };
-  for (const Nest& nest : kernel.nests) {
-    if (wide(sym::Product(nest.outer) * sym::Product(nest.inner))) return true;
-    for (const NestMember& member : nest.members) {
-      for (const Inst& inst : member.loops.block.insts) {
-        if (inst.kind == InstKind::kLoad && wide_buffer(inst.buffer)) return true;
-      }
-      for (const Store& store : member.loops.stores) {
-        if (wide_buffer(store.buffer)) return true;
-      }
-    }
-  }
-  return false;
-}
-
-int64_t BytesOf(const Program& program, const Kernel& kernel) {
-  std::set<BufferId> touched;
-  for (const Nest& nest : kernel.nests) {
-    for (const NestMember& member : nest.members) {
-      const Accesses accesses = AccessesOf(member.loops);
-      touched.insert(accesses.reads.begin(), accesses.reads.end());
-      touched.insert(accesses.writes.begin(), accesses.writes.end());
-    }
-    for (BufferId id : nest.local) touched.erase(id);
-  }
-  int64_t bytes = 0;
-  for (BufferId id : touched) bytes += BufferBytes(program.buffers[id]);
-  return bytes;
-}
 
 // "tensord_layer_norm_gelu": what profilers show. Numbers of nodes are left out, so that equal
 // kernels have equal text.
@@ -126,36 +77,26 @@ std::string Entry(const std::string& name, int threads, int resident, const std:
 }  // namespace
 
 KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
-                                const v1::CudaTarget& target) {
-  const bool wide = NeedsWideIndex(program, kernel);
-  KernelInterface interface(CudaArguments(wide));
-  const int fixed = kernel.nests.size() > 1 ? kSharedThreads : 0;
-  std::string functions, finish_functions;
+                                const CudaKernelPlan& plan) {
+  KernelInterface interface(CudaArguments(plan.wide_index));
   std::vector<std::pair<std::string, Expr>> parts, finish_parts;
-  int shared_bytes = 0, threads = fixed, resident = 1;
-  std::vector<PlannedNest> nests;
-  for (const Nest& nest : kernel.nests) {
-    nests.push_back({PrepareForCuda(program, nest), {}});
-    nests.back().plan = PlanCudaNest(program, nests.back().nest, target, fixed);
-  }
-  AlikeNests alike{.done = std::vector<bool>(nests.size(), false)};
-  if (nests.size() > 1) alike = ShareFunctions(program, nests, wide, &interface);
-  functions = alike.functions;
-  parts = alike.parts;
-  for (size_t i = 0; i < nests.size(); ++i) {
-    if (alike.done[i]) continue;
-    const auto& [nest, plan] = nests[i];
+  std::string finish_functions;
+  int shared_bytes = 0;
+  SharedFunctions shared = EmitSharedFunctions(program, plan, &interface);
+  std::string functions = shared.functions;
+  parts = shared.parts;
+  for (size_t i = 0; i < plan.nests.size(); ++i) {
+    if (shared.done[i]) continue;
+    const auto& [nest, nest_plan] = plan.nests[i];
     const std::string name = absl::StrCat("nest", i);
-    CudaNestText text = EmitCudaNest(program, nest, plan, name, &interface);
+    CudaNestText text = EmitCudaNest(program, nest, nest_plan, name, &interface);
     absl::StrAppend(&functions, text.function, "\n");
-    parts.emplace_back(absl::StrCat(name, "(args, block, blocks, shared)"), plan.blocks);
+    parts.emplace_back(absl::StrCat(name, "(args, block, blocks, shared)"), nest_plan.blocks);
     for (FinishText& finish : text.finishes) {
       absl::StrAppend(&finish_functions, finish.text, "\n");
       finish_parts.emplace_back(absl::StrCat(finish.name, "(args, block, shared)"), finish.blocks);
     }
     shared_bytes = std::max(shared_bytes, text.shared_bytes);
-    threads = std::max(threads, plan.threads);
-    resident = std::max(resident, plan.resident);
   }
 
   KernelSource source;
@@ -163,8 +104,8 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
   const std::string dispatch = Dispatch(parts, &interface);
   const std::string finish_dispatch =
       finish_parts.empty() ? "" : Dispatch(finish_parts, &interface);
-  std::string head = absl::StrCat(
-      "#include \"tensord/cuda.cuh\"\n\nusing index = ", wide ? "int64_t" : "int", ";\n");
+  std::string head = absl::StrCat("#include \"tensord/cuda.cuh\"\n\nusing index = ",
+                                  plan.wide_index ? "int64_t" : "int", ";\n");
   if (shared_bytes > 0) head += "extern __shared__ __align__(16) char shared_rows[];\n";
   head += "\nstruct Args {\n";
   // Only a kernel of empty tensors has none; it is never launched.
@@ -180,30 +121,27 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
   constexpr const char* kShared =
       "  __shared__ __align__(16) char group_shared[tk::kGroupSharedBytes];\n"
       "  [[maybe_unused]] tk::GroupMemory shared{group_shared};\n";
-  const bool waits =
-      target.sm() >= kWaitingArchitecture && BytesOf(program, kernel) <= kMostBytesOfWaiting;
-  source.source = absl::StrCat(head, functions, finish_functions,
-                               Entry(name, threads, resident, kShared, dispatch, waits));
+  source.source =
+      absl::StrCat(head, functions, finish_functions,
+                   Entry(name, plan.threads, plan.resident, kShared, dispatch, plan.waits));
   source.functions.push_back(
-      {name, CudaGeometry{SumOfBlocks(parts), threads, shared_bytes, waits}});
+      {name, CudaGeometry{SumOfBlocks(parts), plan.threads, shared_bytes, plan.waits}});
   if (!finish_parts.empty()) {
     const std::string finish = absl::StrCat(name, "_finish");
-    const bool finish_waits = target.sm() >= kWaitingArchitecture;
     constexpr const char* kFinishShared =
         "  __shared__ __align__(16) char shared[tk::kFinishSharedBytes];\n";
-    absl::StrAppend(&source.source, "\n",
-                    Entry(finish, kFinishThreads, 1, kFinishShared, finish_dispatch, finish_waits));
+    absl::StrAppend(
+        &source.source, "\n",
+        Entry(finish, kFinishThreads, 1, kFinishShared, finish_dispatch, plan.finish_waits));
     source.functions.push_back(
-        {finish, CudaGeometry{SumOfBlocks(finish_parts), kFinishThreads, 0, finish_waits}});
+        {finish, CudaGeometry{SumOfBlocks(finish_parts), kFinishThreads, 0, plan.finish_waits}});
   }
-  source.buffers = interface.buffers();
-  source.written = interface.written();
-  source.integers = interface.integers();
-  source.scratch_bytes = interface.scratch_bytes();
-  source.counters = interface.counters();
+  source.launch = interface.launch();
+  source.launch.scratch_of_launch = true;
   source.nodes = NodesOf(kernel);
-  TENSORD_CHECK((source.buffers.size() + source.integers.size() + 2) * 8 <= kMostParameterBytes,
-                "a launch has more arguments than a kernel takes");
+  TENSORD_CHECK(
+      (source.launch.buffers.size() + source.launch.integers.size() + 2) * 8 <= kMostParameterBytes,
+      "a launch has more arguments than a kernel takes");
   return source;
 }
 

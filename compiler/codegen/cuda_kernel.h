@@ -2,11 +2,12 @@
 #define TENSORD_COMPILER_CODEGEN_CUDA_KERNEL_H_
 
 #include "compiler/codegen/kernel.h"
+#include "compiler/schedule/cuda/plan_kernel.h"
 
 namespace tensord::compiler {
 
 KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
-                                const v1::CudaTarget& target);
+                                const CudaKernelPlan& plan);
 
 }  // namespace tensord::compiler
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "compiler/codegen/cpp_text.h"
-#include "compiler/codegen/cuda_width.h"
+#include "compiler/schedule/cuda/widths.h"
 
 namespace tensord::compiler {
 namespace {
@@ -34,7 +34,7 @@ class CudaNestWriter {
     CudaNestText text;
     text.finishes = accumulators_.Finish(name_);
     std::string end;
-    if (plan_.last_block && !text.finishes.empty()) {
+    if (plan_.combines_in_last_block() && !text.finishes.empty()) {
       end = accumulators_.FinishInLastBlock(text.finishes);
       for (const FinishText& finish : text.finishes) text.function += finish.text + "\n";
       text.finishes.clear();
@@ -42,11 +42,11 @@ class CudaNestWriter {
     absl::StrAppend(&text.function, "static __device__ __forceinline__ void ", name_,
                     "([[maybe_unused]] const Args& args, [[maybe_unused]] const int block, "
                     "[[maybe_unused]] const int blocks, [[maybe_unused]] tk::GroupMemory& shared",
-                    plan_.of_many ? ", [[maybe_unused]] const int first_buffer, "
-                                    "[[maybe_unused]] const int first_integer"
-                                  : "",
+                    ServesMany() ? ", [[maybe_unused]] const int first_buffer, "
+                                   "[[maybe_unused]] const int first_integer"
+                                 : "",
                     ") {\n  [[maybe_unused]] constexpr int W = ", plan_.width,
-                    ", T = ", plan_.threads, ", G = ", plan_.group, ";\n");
+                    ", T = ", plan_.threads, ", G = ", plan_.G(), ";\n");
     text.shared_bytes = body_.shared_bytes();
     if (const int bytes = accumulators_.SharedBytes(); bytes > 0) {
       // Not static: nests of one launch would have theirs beside each other.
@@ -61,28 +61,36 @@ class CudaNestWriter {
 
  private:
   bool HasVectorLoop() const { return !nest_.inner.empty(); }
+  int VectorsPerThread() const {
+    const auto* elements = plan_.As<CudaElements>();
+    return elements != nullptr ? elements->vectors_per_thread : 1;
+  }
+  bool ServesMany() const {
+    const auto* elements = plan_.As<CudaElements>();
+    return elements != nullptr && elements->serves_many;
+  }
   int FirstInner() const { return static_cast<int>(nest_.outer.size()); }
 
   // Vectors of a row (kColumns: of the columns), and rows.
   Expr Vectors() const {
     if (!HasVectorLoop()) return Expr(1);
-    const Expr extent =
-        plan_.kind == CudaPlan::kColumns ? nest_.inner.back() : sym::Product(nest_.inner);
-    if (plan_.interleaved || plan_.partial) return sym::CeilDiv(extent, Expr(plan_.width));
+    const Expr extent = plan_.Is<CudaColumns>() ? nest_.inner.back() : sym::Product(nest_.inner);
+    if (plan_.is_interleaved() || plan_.is_partial())
+      return sym::CeilDiv(extent, Expr(plan_.width));
     return sym::FloorDiv(extent, Expr(plan_.width));
   }
   Expr Rows() const { return sym::Product(nest_.outer); }
 
   // Where a thread stands.
   std::string Threads() {
-    if (plan_.kind == CudaPlan::kTiles) return "";
+    if (plan_.Is<CudaTiles>()) return "";
     std::string text = absl::StrCat(
         "  [[maybe_unused]] const index rows = ", body_.ExtentText(Rows()),
-        ", vectors = ", plan_.of_many ? body_.ArgumentText(Vectors()) : body_.ExtentText(Vectors()),
+        ", vectors = ", ServesMany() ? body_.ArgumentText(Vectors()) : body_.ExtentText(Vectors()),
         ";\n");
-    if (plan_.kind == CudaPlan::kElements || plan_.kind == CudaPlan::kColumns) return text;
+    if (plan_.Is<CudaElements>() || plan_.Is<CudaColumns>()) return text;
     absl::StrAppend(&text, "  [[maybe_unused]] const int lane = threadIdx.x % G;\n");
-    if (plan_.tiled) {
+    if (plan_.column_tiles() != nullptr) {
       absl::StrAppend(&text,
                       "  const int tiles = (vectors + G - 1) / G, copies = blocks / tiles, copy = "
                       "block / tiles;\n  [[maybe_unused]] const index first_vector = block % tiles "
@@ -96,22 +104,12 @@ class CudaNestWriter {
   }
 
   std::string Work() {
-    switch (plan_.kind) {
-      case CudaPlan::kElements:
-        return Elements();
-      case CudaPlan::kTiles:
-        return Tiles();
-      case CudaPlan::kColumns:
-        return Columns();
-      case CudaPlan::kSplit:
-        return SplitRow();
-      case CudaPlan::kSweep:
-        if (nest_.shape == NestShape::kFlat) return SweepElements();
-        return SweepRows();
-      case CudaPlan::kRows:
-        break;
-    }
-    return plan_.loops_rows ? SweepRows() : OneRow();
+    if (plan_.Is<CudaElements>()) return Elements();
+    if (plan_.Is<CudaTiles>()) return Tiles();
+    if (plan_.Is<CudaColumns>()) return Columns();
+    if (plan_.Is<CudaSplit>()) return SplitRow();
+    if (plan_.Is<CudaSweep>() && nest_.shape == NestShape::kFlat) return SweepElements();
+    return plan_.loops_rows() ? SweepRows() : OneRow();
   }
 
   // ---- Units
@@ -187,7 +185,7 @@ class CudaNestWriter {
   }
 
   std::string Elements() {
-    if (plan_.turns > 1) return SweepElements();
+    if (VectorsPerThread() > 1) return SweepElements();
     std::string before;
     const std::string unit = UnitOfElement(1, &before);
     return absl::StrCat(
@@ -199,7 +197,7 @@ class CudaNestWriter {
   std::string Tiles() {
     EmitMembers(nest_.members[0].position);
     const std::string scalars = Flush(1), lines = InnerLines(3);
-    return scalars + TileText(&body_, nest_, *plan_.tiles, plan_.width, plan_.threads,
+    return scalars + TileText(&body_, nest_, *plan_.As<CudaTiles>(), plan_.width, plan_.threads,
                               body_.tile_fills(), lines);
   }
 
@@ -209,7 +207,7 @@ class CudaNestWriter {
     return absl::StrCat(
         before,
         // Loads of several vectors under way at once.
-        plan_.turns > 1 ? "#pragma unroll 2\n" : "",
+        VectorsPerThread() > 1 ? "#pragma unroll 2\n" : "",
         "  for (index unit = static_cast<index>(block) * T + threadIdx.x; unit < rows * vectors;\n"
         "       unit += static_cast<index>(blocks) * T) {\n",
         unit, "  }\n");
@@ -226,7 +224,7 @@ class CudaNestWriter {
     const std::string unit = RowBody(2), decode = DecodeRow("row", "    ");
     const std::string first = "static_cast<index>(copy) * (T / G) + threadIdx.x / G";
     const std::string step = "static_cast<index>(copies) * (T / G)";
-    if (!plan_.tiled && !body_.row_ahead().empty()) {
+    if (plan_.column_tiles() == nullptr && !body_.row_ahead().empty()) {
       const CudaBody::RowAhead& ahead = body_.row_ahead();
       const std::string load_vectors =
           DecodeVector("q", "        ") + Indent(ahead.load_vectors, 4);
@@ -234,31 +232,32 @@ class CudaNestWriter {
           "  const auto load_row = [&](const index row) {\n", decode, Indent(ahead.load_scalars, 2),
           HeldVectors("    ", load_vectors), "  };\n", "  index row = ", first,
           ";\n  if (row < rows) load_row(row);\n  for (; row < rows; row += ", step, ") {\n",
-          Indent(ahead.take_scalars, 2), "#pragma unroll\n    for (int k = 0; k < ", plan_.chunks,
-          "; ++k) {\n", Indent(ahead.take_vectors, 3), "    }\n    load_row(tk::min_index(row + ",
-          step, ", rows - 1));\n", decode, unit, "  }\n");
+          Indent(ahead.take_scalars, 2), "#pragma unroll\n    for (int k = 0; k < ",
+          plan_.register_vectors(), "; ++k) {\n", Indent(ahead.take_vectors, 3),
+          "    }\n    load_row(tk::min_index(row + ", step, ", rows - 1));\n", decode, unit,
+          "  }\n");
     }
-    if (!plan_.tiled) {
+    if (plan_.column_tiles() == nullptr) {
       return absl::StrCat("  for (index row = ", first, "; row < rows;\n       row += ", step,
                           ") {\n", decode, unit, "  }\n");
     }
+    const int at_once = plan_.column_tiles()->rows_in_flight;
     // Whole batches first: a bound between two rows would keep the second one's loads waiting. A
     // thread beyond the last column has no rows.
     return absl::StrCat(
         "  const index step = ", step, ", end = ", MayBeBeyond() ? "first_vector + lane" : "0",
-        " < vectors ? rows : 0;\n  index next = ", first, ";\n  for (; end - next > ",
-        plan_.rows_at_once - 1, " * step; next += ", plan_.rows_at_once,
-        " * step) {\n#pragma unroll\n    for (int u = 0; u < ", plan_.rows_at_once,
-        "; ++u) {\n    [[maybe_unused]] const index row = next + u * step;\n", decode, unit,
-        "    }\n  }\n  for (; next < end; next += step) {\n",
+        " < vectors ? rows : 0;\n  index next = ", first, ";\n  for (; end - next > ", at_once - 1,
+        " * step; next += ", at_once, " * step) {\n#pragma unroll\n    for (int u = 0; u < ",
+        at_once, "; ++u) {\n    [[maybe_unused]] const index row = next + u * step;\n", decode,
+        unit, "    }\n  }\n  for (; next < end; next += step) {\n",
         "    [[maybe_unused]] const index row = next;\n", decode, unit, "  }\n");
   }
 
   std::string SplitRow() {
     const std::string unit = RowBody(1);
-    return absl::StrCat("  const index row = block / ", plan_.parts, ", part = block % ",
-                        plan_.parts, ";\n  const index share = (vectors + ", plan_.parts - 1,
-                        ") / ", plan_.parts,
+    const int parts = plan_.As<CudaSplit>()->parts;
+    return absl::StrCat("  const index row = block / ", parts, ", part = block % ", parts,
+                        ";\n  const index share = (vectors + ", parts - 1, ") / ", parts,
                         ";\n  const index first = part * share, last = tk::min_index(vectors, "
                         "first + share);\n",
                         DecodeRow("row", "  "), unit);
@@ -273,12 +272,12 @@ class CudaNestWriter {
     for (int position : positions) {
       if (position % 2 == 1) {
         text += Pass(position, depth);
-      } else if (plan_.kind != CudaPlan::kSplit) {
+      } else if (!plan_.Is<CudaSplit>()) {
         text += RowStatements(position, depth);
       }
     }
     // Values that threads of the block left for each other are done with before the next row.
-    if (plan_.chunks == 0 && plan_.loops_rows && plan_.group > 32) {
+    if (plan_.register_vectors() == 0 && plan_.loops_rows() && plan_.G() > 32) {
       absl::StrAppend(&text, std::string(2 * depth, ' '), "__syncthreads();\n");
     }
     return text;
@@ -298,7 +297,7 @@ class CudaNestWriter {
   std::string Pass(int position, int depth) {
     const std::string indent(2 * depth, ' ');
     std::string text = accumulators_.DeclareRow(position);
-    if (plan_.interleaved || plan_.partial) {
+    if (plan_.is_interleaved() || plan_.is_partial()) {
       text += LoopsWithTail(position, depth);
       accumulators_.EmitRowResults(position);
       return text + Flush(depth);
@@ -313,13 +312,13 @@ class CudaNestWriter {
     if (!HasVectorLoop()) {
       // The row is one element, which every thread of its group of one has.
       text += lines;
-    } else if (plan_.chunks > 0) {
+    } else if (plan_.register_vectors() > 0) {
       if (!body_.found_loads().empty()) {
         text += HeldVectors(indent, decode + Indent(body_.found_loads(), depth + 2));
       }
       text += HeldVectors(indent, decode + lines);
     } else {
-      const bool split = plan_.kind == CudaPlan::kSplit;
+      const bool split = plan_.Is<CudaSplit>();
       // Loads of several vectors under way at once, where the row is run through once.
       if (RunsOnce()) text += "#pragma unroll 4\n";
       absl::StrAppend(&text, indent, "for (index q = ", split ? "first + lane" : "lane", "; q < ",
@@ -332,10 +331,10 @@ class CudaNestWriter {
 
   // `lines`, for each vector that a thread holds of its row.
   std::string HeldVectors(const std::string& indent, const std::string& lines) const {
-    return absl::StrCat("#pragma unroll\n", indent, "for (int k = 0; k < ", plan_.chunks,
-                        "; ++k) {\n", indent, "  const index q = first_vector + lane + k * G;\n",
-                        indent, "  ", AllInRange() ? "" : "if (q < vectors) ", "{\n", lines, indent,
-                        "  }\n", indent, "}\n");
+    return absl::StrCat(
+        "#pragma unroll\n", indent, "for (int k = 0; k < ", plan_.register_vectors(), "; ++k) {\n",
+        indent, "  const index q = first_vector + lane + k * G;\n", indent, "  ",
+        AllInRange() ? "" : "if (q < vectors) ", "{\n", lines, indent, "  }\n", indent, "}\n");
   }
 
   // Whole vectors first, then the lanes that are left.
@@ -349,44 +348,46 @@ class CudaNestWriter {
     const std::string loop = absl::StrCat("i", FirstInner());
     const std::string extent = body_.ExtentText(nest_.inner[0]);
     // The last element that a vector touches, and how many are left of one that is not whole.
-    const std::string last = absl::StrCat(loop, plan_.interleaved ? " + (W - 1) * G"
-                                                : plan_.anywhere  ? " + 2 * (W - 1)"
-                                                                  : " + (W - 1)");
-    const std::string left = plan_.interleaved
+    const std::string last = absl::StrCat(loop, plan_.is_interleaved() ? " + (W - 1) * G"
+                                                : plan_.is_unaligned() ? " + 2 * (W - 1)"
+                                                                       : " + (W - 1)");
+    const std::string left = plan_.is_interleaved()
                                  ? absl::StrCat("(", extent, " - ", loop, " + G - 1) / G")
                                  : absl::StrCat(extent, " - ", loop);
     const std::string tail = absl::StrCat("if (", loop, " < ", extent, ") {\n", indent,
                                           "    [[maybe_unused]] const index left = ", left, ";\n",
                                           rest, indent, "  }\n");
-    if (plan_.chunks == 0) {
-      const std::string first = plan_.interleaved ? "lane"
-                                : plan_.peeled    ? "lead + lane * W"
-                                                  : "lane * W";
-      absl::StrAppend(&text, indent, "{\n", plan_.peeled ? Lead(indent) : "", indent, "  index ",
-                      loop, " = ", first, ";\n",
-                      plan_.anywhere && RunsOnce() ? "#pragma unroll 4\n" : "", indent, "  for (; ",
-                      last, " < ", extent, "; ", loop, " += G * W) {\n", whole, indent, "  }\n",
-                      indent, "  ", plan_.peeled ? PeeledEnds(loop, extent, rest, indent) : tail,
-                      indent, "}\n");
+    if (plan_.register_vectors() == 0) {
+      const std::string first = plan_.is_interleaved() ? "lane"
+                                : plan_.is_peeled()    ? "lead + lane * W"
+                                                       : "lane * W";
+      absl::StrAppend(
+          &text, indent, "{\n", plan_.is_peeled() ? Lead(indent) : "", indent, "  index ", loop,
+          " = ", first, ";\n", plan_.is_unaligned() && RunsOnce() ? "#pragma unroll 4\n" : "",
+          indent, "  for (; ", last, " < ", extent, "; ", loop, " += G * W) {\n", whole, indent,
+          "  }\n", indent, "  ", plan_.is_peeled() ? PeeledEnds(loop, extent, rest, indent) : tail,
+          indent, "}\n");
       return text;
     }
-    const int64_t of_group = int64_t{plan_.group} * plan_.width;
-    const int64_t beyond = plan_.anywhere ? plan_.width - 1 : 0;
+    const int64_t of_group = int64_t{plan_.G()} * plan_.width;
+    const int64_t beyond = plan_.is_unaligned() ? plan_.width - 1 : 0;
     const int64_t filled =
-        plan_.tiled ? 0 : std::max<int64_t>(0, *nest_.inner[0].AsConstant() - beyond) / of_group;
+        plan_.column_tiles() != nullptr
+            ? 0
+            : std::max<int64_t>(0, *nest_.inner[0].AsConstant() - beyond) / of_group;
     const std::string start =
         absl::StrCat(indent, "  [[maybe_unused]] const index ", loop,
-                     plan_.interleaved ? " = (first_vector + k * G) * W + lane;\n"
-                                       : " = (first_vector + k * G + lane) * W;\n");
+                     plan_.is_interleaved() ? " = (first_vector + k * G) * W + lane;\n"
+                                            : " = (first_vector + k * G + lane) * W;\n");
     if (filled > 0) {
       absl::StrAppend(&text, "#pragma unroll\n", indent, "for (int k = 0; k < ", filled,
                       "; ++k) {\n", start, whole, indent, "}\n");
     }
-    if (filled < plan_.chunks) {
+    if (filled < plan_.register_vectors()) {
       absl::StrAppend(&text, "#pragma unroll\n", indent, "for (int k = ", filled, "; k < ",
-                      plan_.chunks, "; ++k) {\n", start, indent, "  ");
+                      plan_.register_vectors(), "; ++k) {\n", start, indent, "  ");
       // Interleaved lanes are nearly all partial at a row's end; of neighbours it is one thread's.
-      if (plan_.partial || plan_.tiled) {
+      if (plan_.is_partial() || plan_.column_tiles() != nullptr) {
         absl::StrAppend(&text, "if (", last, " < ", extent, ") {\n", whole, indent, "  } else ");
       }
       absl::StrAppend(&text, tail, indent, "}\n");
@@ -420,10 +421,11 @@ class CudaNestWriter {
 
   bool AllInRange() const {
     const auto vectors = Vectors().AsConstant();
-    return plan_.tiled || (vectors && *vectors == int64_t{plan_.chunks} * plan_.group);
+    return plan_.column_tiles() != nullptr ||
+           (vectors && *vectors == int64_t{plan_.register_vectors()} * plan_.G());
   }
   // Of threads of a tile: the first lane of their vector. Tails look for themselves.
-  bool MayBeBeyond() const { return !plan_.interleaved && !plan_.partial; }
+  bool MayBeBeyond() const { return !plan_.is_interleaved() && !plan_.is_partial(); }
 
   // ---- Columns: a thread runs through the reduced loops of its own
 

@@ -8,35 +8,36 @@
 namespace tensord::compiler {
 
 int KernelInterface::Buffer(BufferId id) {
-  auto it = std::find(buffers_.begin(), buffers_.end(), id);
-  if (it != buffers_.end()) return static_cast<int>(it - buffers_.begin());
-  buffers_.push_back(id);
-  return static_cast<int>(buffers_.size()) - 1;
+  auto it = std::find(launch_.buffers.begin(), launch_.buffers.end(), id);
+  if (it != launch_.buffers.end()) return static_cast<int>(it - launch_.buffers.begin());
+  launch_.buffers.push_back(id);
+  return static_cast<int>(launch_.buffers.size()) - 1;
 }
 
 void KernelInterface::MarkWritten(BufferId id) {
-  if (std::find(written_.begin(), written_.end(), id) == written_.end()) written_.push_back(id);
+  if (std::find(launch_.written.begin(), launch_.written.end(), id) == launch_.written.end())
+    launch_.written.push_back(id);
 }
 
 int KernelInterface::Integer(const Expr& value) {
   // Symbolic sizes are found again; plain numbers are not shared, lest two extents that happen to
   // be equal give another text than two that differ.
   if (!value.IsConstant()) {
-    auto it = std::find(integers_.begin(), integers_.end(), value);
-    if (it != integers_.end()) return static_cast<int>(it - integers_.begin());
+    auto it = std::find(launch_.integers.begin(), launch_.integers.end(), value);
+    if (it != launch_.integers.end()) return static_cast<int>(it - launch_.integers.begin());
   }
-  integers_.push_back(value);
-  return static_cast<int>(integers_.size()) - 1;
+  launch_.integers.push_back(value);
+  return static_cast<int>(launch_.integers.size()) - 1;
 }
 
 int KernelInterface::AppendBuffers(const std::vector<BufferId>& ids) {
-  buffers_.insert(buffers_.end(), ids.begin(), ids.end());
-  return static_cast<int>(buffers_.size() - ids.size());
+  launch_.buffers.insert(launch_.buffers.end(), ids.begin(), ids.end());
+  return static_cast<int>(launch_.buffers.size() - ids.size());
 }
 
 int KernelInterface::AppendIntegers(const std::vector<Expr>& values) {
-  integers_.insert(integers_.end(), values.begin(), values.end());
-  return static_cast<int>(integers_.size() - values.size());
+  launch_.integers.insert(launch_.integers.end(), values.begin(), values.end());
+  return static_cast<int>(launch_.integers.size() - values.size());
 }
 
 std::string KernelInterface::DeclareInteger(int slot) const {
@@ -51,14 +52,14 @@ std::string KernelInterface::DeclarePointer(int slot, const std::string& type, b
 }
 
 Expr KernelInterface::ReserveScratch(const Expr& bytes) {
-  const Expr offset = scratch_bytes_;
-  scratch_bytes_ += sym::CeilDiv(bytes, Expr(64)) * 64;
+  const Expr offset = launch_.scratch_bytes;
+  launch_.scratch_bytes += sym::CeilDiv(bytes, Expr(64)) * 64;
   return offset;
 }
 
 Expr KernelInterface::ReserveCounters(const Expr& count) {
-  const Expr first = counters_;
-  counters_ += count;
+  const Expr first = launch_.counters;
+  launch_.counters += count;
   return first;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/loop_ir/program.h"
+#include "compiler/schedule/launch.h"
 
 namespace tensord::compiler {
 
@@ -46,17 +46,15 @@ class KernelInterface {
   // of the first.
   Expr ReserveCounters(const Expr& count);
 
-  const std::vector<BufferId>& buffers() const { return buffers_; }
-  const std::vector<BufferId>& written() const { return written_; }
-  const std::vector<Expr>& integers() const { return integers_; }
-  const Expr& scratch_bytes() const { return scratch_bytes_; }
-  const Expr& counters() const { return counters_; }
+  const LaunchInterface& launch() const { return launch_; }
+  const std::vector<BufferId>& buffers() const { return launch_.buffers; }
+  const std::vector<Expr>& integers() const { return launch_.integers; }
+  const Expr& scratch_bytes() const { return launch_.scratch_bytes; }
+  const Expr& counters() const { return launch_.counters; }
 
  private:
   ArgumentStyle style_;
-  std::vector<BufferId> buffers_, written_;
-  std::vector<Expr> integers_;
-  Expr scratch_bytes_ = Expr(0), counters_ = Expr(0);
+  LaunchInterface launch_;
 };
 
 }  // namespace tensord::compiler

@@ -11,10 +11,17 @@
 
 namespace tensord::compiler {
 
-KernelSource GenerateKernel(const Program& program, const Kernel& kernel,
-                            const v1::Target& target) {
-  return target.has_cuda() ? GenerateCudaKernel(program, kernel, target.cuda())
-                           : GenerateCpuKernel(program, kernel, target.cpu());
+KernelSource GenerateKernel(const Program& program, const Kernel& kernel, const KernelPlan& plan) {
+  if (const auto* cuda = std::get_if<CudaKernelPlan>(&plan)) {
+    return GenerateCudaKernel(program, kernel, *cuda);
+  }
+  return GenerateCpuKernel(program, kernel, std::get<CpuKernelPlan>(plan));
+}
+
+std::vector<LaunchInterface> LaunchesOf(const std::vector<KernelSource>& kernels) {
+  std::vector<LaunchInterface> launches;
+  for (const KernelSource& kernel : kernels) launches.push_back(kernel.launch);
+  return launches;
 }
 
 std::vector<std::string> NodesOf(const Kernel& kernel) {

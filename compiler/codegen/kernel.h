@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "compiler/schedule/launch.h"
+#include "compiler/schedule/plan_kernels.h"
 #include "compiler/schedule/schedule.h"
-#include "tensord/v1/artifact.pb.h"
 
 namespace tensord::compiler {
 
@@ -29,15 +30,15 @@ struct KernelSource {
   std::string source;  // names normalised: equal kernels have equal text
   // Launched one after the other, all with the same arguments.
   std::vector<KernelFunction> functions;
-  std::vector<BufferId> buffers;   // in the order of the kernel's arguments
-  std::vector<BufferId> written;   // those of them that it writes
-  std::vector<Expr> integers;      // free of loop symbols
-  Expr scratch_bytes;              // CPU: of each thread; CUDA: of the launch, in the workspace
-  Expr counters;                   // CUDA: of the launch, 4 bytes each, zero before and after it
+  LaunchInterface launch;
   std::vector<std::string> nodes;  // captured ones that it came from
 };
 
-KernelSource GenerateKernel(const Program& program, const Kernel& kernel, const v1::Target& target);
+// `plan` is of a kernel, not of an extern call.
+KernelSource GenerateKernel(const Program& program, const Kernel& kernel, const KernelPlan& plan);
+
+// What memory planning knows of kernels; per step.
+std::vector<LaunchInterface> LaunchesOf(const std::vector<KernelSource>& kernels);
 
 // The captured nodes of a kernel.
 std::vector<std::string> NodesOf(const Kernel& kernel);

@@ -11,7 +11,7 @@ void AddDuring(const Lifetime& life, int64_t bytes, std::vector<int64_t>* by_ste
 }
 
 std::vector<std::set<BufferId>> TouchedBuffers(const Program& program, const Schedule& schedule,
-                                               const std::vector<KernelSource>& kernels,
+                                               const std::vector<LaunchInterface>& launches,
                                                bool only_writes) {
   std::vector<std::set<BufferId>> touched(schedule.steps.size());
   for (size_t i = 0; i < schedule.steps.size(); ++i) {
@@ -20,7 +20,7 @@ std::vector<std::set<BufferId>> TouchedBuffers(const Program& program, const Sch
       touched[i] = accesses.writes;
       if (!only_writes) touched[i].insert(accesses.reads.begin(), accesses.reads.end());
     } else {
-      const auto& buffers = only_writes ? kernels[i].written : kernels[i].buffers;
+      const auto& buffers = only_writes ? launches[i].written : launches[i].buffers;
       touched[i].insert(buffers.begin(), buffers.end());
     }
   }

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "compiler/codegen/kernel.h"
+#include "compiler/schedule/launch.h"
 #include "compiler/schedule/schedule.h"
 
 namespace tensord::compiler {
@@ -25,10 +25,10 @@ struct Lifetime {
 // More bytes at every step of a life.
 void AddDuring(const Lifetime& life, int64_t bytes, std::vector<int64_t>* by_step);
 
-// The buffers that each step touches in memory; `only_writes`: those that it writes. `kernels[i]`
+// The buffers that each step touches in memory; `only_writes`: those that it writes. `launches[i]`
 // belongs to step i (empty for extern steps).
 std::vector<std::set<BufferId>> TouchedBuffers(const Program& program, const Schedule& schedule,
-                                               const std::vector<KernelSource>& kernels,
+                                               const std::vector<LaunchInterface>& launches,
                                                bool only_writes = false);
 
 // From the first step that touches a buffer to the last; per buffer.

@@ -105,14 +105,12 @@ struct Scratch {
 };
 
 // The largest comes first.
-std::vector<Scratch> ScratchOf(const std::vector<KernelSource>& kernels) {
+std::vector<Scratch> ScratchOf(const std::vector<LaunchInterface>& launches) {
   std::vector<Scratch> all;
-  for (size_t i = 0; i < kernels.size(); ++i) {
-    const KernelSource& kernel = kernels[i];
-    if (kernel.functions.empty() || !kernel.functions[0].cuda || kernel.scratch_bytes.Is(0)) {
-      continue;
-    }
-    all.push_back({static_cast<int>(i), Aligned(kernel.scratch_bytes)});
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const LaunchInterface& launch = launches[i];
+    if (!launch.scratch_of_launch || launch.scratch_bytes.Is(0)) continue;
+    all.push_back({static_cast<int>(i), Aligned(launch.scratch_bytes)});
   }
   std::stable_sort(all.begin(), all.end(), [](const Scratch& a, const Scratch& b) {
     return sym::Hint(a.bytes) > sym::Hint(b.bytes);
@@ -332,9 +330,9 @@ std::vector<BufferId> HomesOf(size_t buffers, const std::map<BufferId, BufferId>
   return homes;
 }
 
-Expr CountersBytes(const std::vector<KernelSource>& kernels) {
+Expr CountersBytes(const std::vector<LaunchInterface>& launches) {
   Expr counters(0);
-  for (const KernelSource& kernel : kernels) counters = sym::Max(counters, kernel.counters);
+  for (const LaunchInterface& launch : launches) counters = sym::Max(counters, launch.counters);
   constexpr int64_t kCounterBytes = 4, kOfAlignment = kAlignment / kCounterBytes;
   return sym::CeilDiv(counters, Expr(kOfAlignment)) * kAlignment;
 }
@@ -348,13 +346,13 @@ MemoryRules RulesOf(const v1::Target& target, const Graph& graph) {
 }
 
 MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
-                      const std::vector<KernelSource>& kernels, const MemoryRules& rules) {
+                      const std::vector<LaunchInterface>& launches, const MemoryRules& rules) {
   const size_t count = program.buffers.size();
   MemoryPlan plan;
   plan.places.resize(count);
-  plan.scratch.resize(kernels.size());
+  plan.scratch.resize(launches.size());
   plan.last_use.assign(count, -1);
-  const auto touched = TouchedBuffers(program, schedule, kernels);
+  const auto touched = TouchedBuffers(program, schedule, launches);
   std::vector<Lifetime> lifetimes = LifetimesOf(program, touched);
   const std::vector<bool> returned = ReturnedBuffers(program);
   std::vector<BufferId> in_workspace = FindPlaces(program, lifetimes, returned, &plan);
@@ -373,16 +371,16 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
   for (BufferId id : in_workspace) bytes[id] = HintedBytes(program.buffers[id]);
   std::stable_sort(in_workspace.begin(), in_workspace.end(),
                    [&](BufferId a, BufferId b) { return bytes[a] > bytes[b]; });
-  const std::vector<Scratch> scratch = ScratchOf(kernels);
+  const std::vector<Scratch> scratch = ScratchOf(launches);
   Workspace workspace({}, {}, {});
   if (rules.segments) {
     workspace = DivideCall(program, lifetimes, in_workspace, scratch,
                            OtherBytes(program, rules, lifetimes, returned,
-                                      TouchedBuffers(program, schedule, kernels, true), plan));
+                                      TouchedBuffers(program, schedule, launches, true), plan));
   }
   Pack(program, lifetimes, in_workspace, scratch, &workspace, &plan);
   plan.counters_offset = plan.workspace_bytes;
-  plan.counters_bytes = CountersBytes(kernels);
+  plan.counters_bytes = CountersBytes(launches);
   plan.workspace_bytes += plan.counters_bytes;
   ListBlocks(workspace.blocks(), &plan);
   for (const auto& [result, operand] : shared) plan.places[result] = plan.places[home[operand]];
@@ -390,7 +388,7 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
 }
 
 void VerifyMemory(const Program& program, const Schedule& schedule,
-                  const std::vector<KernelSource>& kernels, const MemoryPlan& plan) {
+                  const std::vector<LaunchInterface>& launches, const MemoryPlan& plan) {
   struct Tenancy {
     Lifetime life;
     int64_t begin, end;  // in one allocation for all
@@ -416,12 +414,12 @@ void VerifyMemory(const Program& program, const Schedule& schedule,
     tenancies.push_back(a);
   };
   const std::vector<Lifetime> lifetimes =
-      LifetimesOf(program, TouchedBuffers(program, schedule, kernels));
+      LifetimesOf(program, TouchedBuffers(program, schedule, launches));
   for (size_t id = 0; id < lifetimes.size(); ++id) {
     if (plan.places[id].kind != Place::kWorkspace) continue;
     add(lifetimes[id], plan.places[id], AlignedBytes(program.buffers[id]), false);
   }
-  for (const Scratch& s : ScratchOf(kernels)) {
+  for (const Scratch& s : ScratchOf(launches)) {
     TENSORD_CHECK(plan.scratch[s.step].kind == Place::kWorkspace, "scratch without a place");
     add({s.step, s.step}, plan.scratch[s.step], s.bytes, true);
   }

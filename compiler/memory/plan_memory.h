@@ -14,8 +14,8 @@
 
 #include <vector>
 
-#include "compiler/codegen/kernel.h"
 #include "compiler/graph/graph.h"
+#include "compiler/schedule/launch.h"
 #include "compiler/schedule/schedule.h"
 #include "tensord/v1/artifact.pb.h"
 
@@ -58,14 +58,14 @@ struct MemoryRules {
 };
 MemoryRules RulesOf(const v1::Target& target, const Graph& graph);
 
-// `kernels[i]` belongs to step i (empty for extern steps).
+// `launches[i]` belongs to step i (empty for extern steps).
 MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
-                      const std::vector<KernelSource>& kernels, const MemoryRules& rules);
+                      const std::vector<LaunchInterface>& launches, const MemoryRules& rules);
 
 // Ends the worker unless buffers that live at the same time lie apart; two may meet only in the
 // step that ends one's life and begins the other's.
 void VerifyMemory(const Program& program, const Schedule& schedule,
-                  const std::vector<KernelSource>& kernels, const MemoryPlan& plan);
+                  const std::vector<LaunchInterface>& launches, const MemoryPlan& plan);
 
 }  // namespace tensord::compiler
 

@@ -148,12 +148,13 @@ class PlanEmitter {
     v1::KernelLaunch* launch = artifact_.add_steps()->mutable_launch();
     launch->set_module(module);
     launch->set_function(function.name);
-    for (BufferId id : kernel.buffers) launch->add_buffers(id);
-    for (BufferId id : kernel.written) launch->add_written(id);
-    for (const Expr& integer : kernel.integers) sym::ToProto(integer, launch->add_integers());
+    for (BufferId id : kernel.launch.buffers) launch->add_buffers(id);
+    for (BufferId id : kernel.launch.written) launch->add_written(id);
+    for (const Expr& integer : kernel.launch.integers)
+      sym::ToProto(integer, launch->add_integers());
     launch->set_description(DescribeNodes(kernel.nodes));
     if (!function.cuda) {
-      sym::ToProto(kernel.scratch_bytes, launch->mutable_scratch_bytes_per_thread());
+      sym::ToProto(kernel.launch.scratch_bytes, launch->mutable_scratch_bytes_per_thread());
       return launch;
     }
     v1::CudaLaunch* cuda = launch->mutable_cuda();
@@ -161,7 +162,7 @@ class PlanEmitter {
     cuda->set_block(function.cuda->block);
     cuda->set_shared_bytes(function.cuda->shared_bytes);
     if (function.cuda->waits_itself) cuda->set_waits_itself(true);
-    if (!kernel.counters.Is(0)) {
+    if (!kernel.launch.counters.Is(0)) {
       sym::ToProto(memory_.counters_offset, cuda->mutable_counters());
     }
     return launch;
@@ -170,8 +171,8 @@ class PlanEmitter {
   // The row of a launch's scratch in a block.
   int ScratchBuffer(const KernelSource& kernel, const Place& place) {
     v1::Buffer* buffer = artifact_.add_buffers();
-    FillMeta(v1::DTYPE_UINT8, v1::DEVICE_TYPE_CUDA, {kernel.scratch_bytes}, {Expr(1)}, Expr(0),
-             buffer->mutable_meta());
+    FillMeta(v1::DTYPE_UINT8, v1::DEVICE_TYPE_CUDA, {kernel.launch.scratch_bytes}, {Expr(1)},
+             Expr(0), buffer->mutable_meta());
     InBlock(place, 1, buffer);
     return artifact_.buffers_size() - 1;
   }

@@ -112,8 +112,8 @@ Launches LaunchesOf(GraphBuilder graph) {
     if (kernel != nullptr) launches.nests.push_back(kernel->nests.size());
   }
   for (const auto& kernel : state.kernels) {
-    launches.most_arguments =
-        std::max(launches.most_arguments, kernel.buffers.size() + kernel.integers.size());
+    launches.most_arguments = std::max(
+        launches.most_arguments, kernel.launch.buffers.size() + kernel.launch.integers.size());
   }
   return launches;
 }

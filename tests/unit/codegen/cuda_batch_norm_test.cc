@@ -117,19 +117,19 @@ TEST(CudaBatchNorm, Forward) {
   std::vector<CudaCase> cases{
       {"64 channels",
        Forward({3, 64, 5, 7}, kBF16),
-       {"sweep w8 t256 g8 c1 tiled loops", "rows w8 t256 g8 c1 tiled loops"}},
+       {"sweep w8 t256 g8 c1 column-tiles loops", "rows w8 t256 g8 c1 column-tiles loops"}},
       {"256 channels",
        Forward({2, 256, 7, 7}, kBF16),
-       {"sweep w8 t256 g32 c1 tiled loops", "rows w8 t256 g32 c1 tiled loops"}},
+       {"sweep w8 t256 g32 c1 column-tiles loops", "rows w8 t256 g32 c1 column-tiles loops"}},
       {"512 channels",
        Forward({2, 512, 7, 7}, kF32),
-       {"sweep w4 t256 g32 c1 tiled loops", "rows w4 t256 g32 c1 tiled loops"}},
+       {"sweep w4 t256 g32 c1 column-tiles loops", "rows w4 t256 g32 c1 column-tiles loops"}},
       {"24 channels",
        Forward({3, 24, 5, 7}, kBF16),
-       {"sweep w8 t256 g4 c1 tiled loops", "rows w8 t256 g4 c1 tiled loops"}},
+       {"sweep w8 t256 g4 c1 column-tiles loops", "rows w8 t256 g4 c1 column-tiles loops"}},
       {"odd channels",
        Forward({3, 21, 5, 7}, kF32),
-       {"sweep w1 t256 g32 c1 tiled loops", "rows w1 t256 g32 c1 tiled loops"}},
+       {"sweep w1 t256 g32 c1 column-tiles loops", "rows w1 t256 g32 c1 column-tiles loops"}},
   };
   for (CudaCase& c : cases) c.slack = 5e-3;
   ExpectPlansAndNumbers(cases);
@@ -139,19 +139,19 @@ TEST(CudaBatchNorm, Backward) {
   std::vector<CudaCase> cases{
       {"64 channels",
        Backward({3, 64, 5, 7}, kBF16),
-       {"sweep w8 t256 g8 c1 tiled loops", "rows w8 t256 g8 c1 tiled loops"}},
+       {"sweep w8 t256 g8 c1 column-tiles loops", "rows w8 t256 g8 c1 column-tiles loops"}},
       {"256 channels",
        Backward({2, 256, 7, 7}, kBF16),
-       {"sweep w8 t256 g32 c1 tiled loops", "rows w8 t256 g32 c1 tiled loops"}},
+       {"sweep w8 t256 g32 c1 column-tiles loops", "rows w8 t256 g32 c1 column-tiles loops"}},
       {"512 channels",
        Backward({2, 512, 7, 7}, kF32),
-       {"sweep w4 t256 g32 c1 tiled loops", "rows w4 t256 g32 c1 tiled loops"}},
+       {"sweep w4 t256 g32 c1 column-tiles loops", "rows w4 t256 g32 c1 column-tiles loops"}},
       {"two gradients",
        BackwardOfTwoGradients({3, 64, 5, 7}, kF32),
-       {"sweep w4 t256 g16 c1 tiled loops", "rows w4 t256 g16 c1 tiled loops"}},
+       {"sweep w4 t256 g16 c1 column-tiles loops", "rows w4 t256 g16 c1 column-tiles loops"}},
       {"two norms",
        TwoNorms({3, 128, 5, 7}, kBF16),
-       {"sweep w8 t256 g16 c1 tiled loops", "rows w8 t256 g16 c1 tiled loops"}},
+       {"sweep w8 t256 g16 c1 column-tiles loops", "rows w8 t256 g16 c1 column-tiles loops"}},
   };
   for (CudaCase& c : cases) c.slack = 5e-3;
   ExpectPlansAndNumbers(cases);
@@ -161,16 +161,16 @@ TEST(CudaBatchNorm, BackwardOfRelu) {
   std::vector<CudaCase> cases{
       {"64 channels",
        BackwardOfRelu({3, 64, 5, 7}, kBF16),
-       {"sweep w8 t256 g8 c1 tiled loops", "rows w8 t256 g8 c1 tiled loops"}},
+       {"sweep w8 t256 g8 c1 column-tiles loops", "rows w8 t256 g8 c1 column-tiles loops"}},
       {"256 channels",
        BackwardOfRelu({2, 256, 7, 7}, kBF16),
-       {"sweep w8 t256 g32 c1 tiled loops", "rows w8 t256 g32 c1 tiled loops"}},
+       {"sweep w8 t256 g32 c1 column-tiles loops", "rows w8 t256 g32 c1 column-tiles loops"}},
       {"float32",
        BackwardOfRelu({2, 512, 7, 7}, kF32),
-       {"sweep w4 t256 g32 c1 tiled loops", "rows w4 t256 g32 c1 tiled loops"}},
+       {"sweep w4 t256 g32 c1 column-tiles loops", "rows w4 t256 g32 c1 column-tiles loops"}},
       {"without a weight",
        BackwardOfRelu({3, 64, 5, 7}, kBF16, /*affine=*/false),
-       {"sweep w8 t256 g8 c1 tiled loops", "rows w8 t256 g8 c1 tiled loops"}},
+       {"sweep w8 t256 g8 c1 column-tiles loops", "rows w8 t256 g8 c1 column-tiles loops"}},
   };
   for (CudaCase& c : cases) c.slack = 5e-3;
   ExpectPlansAndNumbers(cases);

@@ -49,40 +49,48 @@ GraphBuilder RmsNormBackward(const Dim& rows, const Dim& columns, v1::DType dtyp
 
 TEST(CudaNorms, Gradients) {
   ExpectPlansAndNumbers({
-      {"768", LayerNormBackward(101, 768), {"sweep w4 t128 g32 c6 loops ahead"}},
-      {"768 narrow", LayerNormBackward(99, 768, kBF16), {"sweep w8 t128 g32 c3 loops ahead"}},
-      {"1024", LayerNormBackward(98, 1024), {"sweep w4 t256 g64 c4 loops ahead"}},
-      {"1024 narrow", LayerNormBackward(98, 1024, kBF16), {"sweep w8 t256 g64 c2 loops ahead"}},
+      {"768", LayerNormBackward(101, 768), {"sweep w4 t128 g32 c6 loops prefetches"}},
+      {"768 narrow", LayerNormBackward(99, 768, kBF16), {"sweep w8 t128 g32 c3 loops prefetches"}},
+      {"1024", LayerNormBackward(98, 1024), {"sweep w4 t256 g64 c4 loops prefetches"}},
+      {"1024 narrow",
+       LayerNormBackward(98, 1024, kBF16),
+       {"sweep w8 t256 g64 c2 loops prefetches"}},
       {"1537", LayerNormBackward(64, 1537), {"sweep w4 t128 g128 c4 interleaved loops"}},
-      {"8190", LayerNormBackward(64, 8190), {"sweep w2 t512 g512 c8 loops ahead"}},
+      {"8190", LayerNormBackward(64, 8190), {"sweep w2 t512 g512 c8 loops prefetches"}},
       {"8190 narrow",
        LayerNormBackward(64, 8190, kBF16),
        {"sweep w8 t512 g512 c2 interleaved loops"}},
       {"8190 of a product",
        LayerNormBackward(64, 8190, kF32, true),
-       {"sweep w2 t512 g512 c8 loops ahead"}},
+       {"sweep w2 t512 g512 c8 loops prefetches"}},
       {"8190 of a product, narrow",
        LayerNormBackward(64, 8190, kBF16, true),
-       {"sweep w2 t512 g512 c8 loops ahead"}},
+       {"sweep w2 t512 g512 c8 loops prefetches"}},
       {"few rows",
        LayerNormBackward(2, 768, kBF16),
        {"rows w8 t256 g32 c3", "elements w8 t256 g1 c0", "elements w8 t256 g1 c0"}},
       {"root mean square of 768",
        RmsNormBackward(195, 768, kBF16),
-       {"sweep w8 t256 g32 c3 loops ahead"}},
-      {"root mean square of 128", RmsNormBackward(203, 128), {"sweep w4 t256 g32 c1 loops ahead"}},
-      {"root mean square of 36", RmsNormBackward(901, 36), {"sweep w4 t256 g16 c1 loops ahead"}},
+       {"sweep w8 t256 g32 c3 loops prefetches"}},
+      {"root mean square of 128",
+       RmsNormBackward(203, 128),
+       {"sweep w4 t256 g32 c1 loops prefetches"}},
+      {"root mean square of 36",
+       RmsNormBackward(901, 36),
+       {"sweep w4 t256 g16 c1 loops prefetches"}},
       {"root mean square of 36, few rows",
        RmsNormBackward(101, 36),
        {"sweep w4 t128 g16 c1 loops"}},
-      {"root mean square of 4", RmsNormBackward(4001, 4), {"sweep w4 t256 g1 c1 loops ahead"}},
+      {"root mean square of 4", RmsNormBackward(4001, 4), {"sweep w4 t256 g1 c1 loops prefetches"}},
       {"root mean square of 128 doubles",
        RmsNormBackward(203, 128, v1::DTYPE_FLOAT64),
-       {"sweep w2 t256 g32 c2 loops ahead"}},
-      {"root mean square of 300", RmsNormBackward(203, 300), {"sweep w4 t256 g32 c3 loops ahead"}},
+       {"sweep w2 t256 g32 c2 loops prefetches"}},
+      {"root mean square of 300",
+       RmsNormBackward(203, 300),
+       {"sweep w4 t256 g32 c3 loops prefetches"}},
       {"root mean square of 3000",
        RmsNormBackward(64, 3000),
-       {"sweep w4 t256 g256 c3 loops ahead"}},
+       {"sweep w4 t256 g256 c3 loops prefetches"}},
   });
 }
 
@@ -105,7 +113,7 @@ TEST(CudaNorms, ManySums) {
   ExpectPlansAndNumbers({
       {.name = "8",
        .graph = ManySums(100, 256, 8),
-       .plans = {"sweep w8 t256 g32 c1 loops ahead"},
+       .plans = {"sweep w8 t256 g32 c1 loops prefetches"},
        .slack = 5e-3},
       {.name = "12",
        .graph = ManySums(100, 256, 12),
@@ -136,12 +144,12 @@ TEST(CudaNorms, ResidentBlocks) {
 // Three sums of each column, of which one is of what is stored rounded.
 TEST(CudaNorms, GradientsOfBlocks) {
   std::vector<CudaCase> cases{
-      {"block of 512", BlockNormBackward(67, 512), {"sweep w4 t128 g32 c4 loops ahead"}},
-      {"block of 768", BlockNormBackward(67, 768), {"sweep w4 t256 g64 c3 loops ahead"}},
+      {"block of 512", BlockNormBackward(67, 512), {"sweep w4 t128 g32 c4 loops prefetches"}},
+      {"block of 768", BlockNormBackward(67, 768), {"sweep w4 t256 g64 c3 loops prefetches"}},
       {"block of 768 narrow",
        BlockNormBackward(67, 768, kBF16),
-       {"sweep w8 t192 g96 c1 loops ahead"}},
-      {"block of 1024", BlockNormBackward(67, 1024), {"sweep w4 t256 g64 c4 loops ahead"}},
+       {"sweep w8 t192 g96 c1 loops prefetches"}},
+      {"block of 1024", BlockNormBackward(67, 1024), {"sweep w4 t256 g64 c4 loops prefetches"}},
   };
   for (CudaCase& c : cases) c.slack = 5e-3;
   ExpectPlansAndNumbers(cases);
@@ -149,11 +157,11 @@ TEST(CudaNorms, GradientsOfBlocks) {
 
 TEST(CudaNorms, Symbolic) {
   std::vector<CudaCase> cases{
-      {"rows", LayerNormBackward(S(), 768, kBF16), {"sweep w8 t128 g32 c3 loops ahead"}},
-      {"two rows", LayerNormBackward(S(), 768), {"sweep w4 t128 g32 c6 loops ahead"}},
+      {"rows", LayerNormBackward(S(), 768, kBF16), {"sweep w8 t128 g32 c3 loops prefetches"}},
+      {"two rows", LayerNormBackward(S(), 768), {"sweep w4 t128 g32 c6 loops prefetches"}},
       {"long rows",
        LayerNormBackward(S(), 8190, kF32, true),
-       {"sweep w2 t512 g512 c8 loops ahead"}},
+       {"sweep w2 t512 g512 c8 loops prefetches"}},
       {"columns", LayerNormBackward(70, S()), {"sweep w1 t1024 g1024 c0 loops"}},
   };
   ExpectPlansAndNumbers(std::move(cases), {67, 2, 3, 33});

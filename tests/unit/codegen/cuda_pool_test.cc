@@ -138,7 +138,7 @@ TEST(CudaPool, Backward) {
       {"indices", IndicesBackward({2, 16, 12, 14, kStem}), {"elements w2 t256 g1 c0"}},
       {"batch norm",
        Stem({2, 64, 12, 14, kStem}),
-       {"sweep w8 t256 g8 c1 tiled loops", "rows w8 t256 g8 c1 tiled loops"}},
+       {"sweep w8 t256 g8 c1 column-tiles loops", "rows w8 t256 g8 c1 column-tiles loops"}},
   };
   for (CudaCase& c : cases) {
     c.slack = 5e-3;

@@ -234,8 +234,8 @@ TEST(CudaRows, Softmax) {
         "rows w4 t1024 g1024 c0 interleaved", "rows w4 t1024 g1024 c0 interleaved"}},
       {"40001 narrow",
        Softmax({2, 40001, kBF16}),
-       {"rows w8 t1024 g1024 c0 partial anywhere", "rows w4 t512 g512 c0 partial peeled",
-        "rows w4 t1024 g1024 c0 interleaved", "rows w4 t512 g512 c0 partial peeled"}},
+       {"rows w8 t1024 g1024 c0 unaligned", "rows w4 t512 g512 c0 peeled",
+        "rows w4 t1024 g1024 c0 interleaved", "rows w4 t512 g512 c0 peeled"}},
       {"16001", Softmax({2, 16001}), {"rows w4 t1024 g1024 c0 interleaved"}},
       {"16000 narrow", Softmax({2, 16000, kBF16}), {"rows w8 t512 g512 c4"}},
       {"logarithm of 64", LogSoftmax({13, 64, kBF16}), {"rows w8 t32 g8 c1"}},
@@ -261,7 +261,7 @@ TEST(CudaRows, Norms) {
        {"rows w4 t1024 g1024 c0 interleaved", "rows w4 t1024 g1024 c0 interleaved"}},
       {"40001 narrow",
        LayerNorm({2, 40001, kBF16}),
-       {"rows w8 t1024 g1024 c0 partial anywhere", "rows w8 t512 g512 c0 partial peeled"}},
+       {"rows w8 t1024 g1024 c0 unaligned", "rows w8 t512 g512 c0 peeled"}},
       {"16001", LayerNorm({2, 16001, kBF16}), {"rows w8 t512 g512 c4 interleaved"}},
       {"root mean square of 64", RmsNorm({13, 64, kBF16}), {"rows w8 t32 g8 c1"}},
       {"root mean square of 768", RmsNorm({3, 768}), {"rows w4 t64 g64 c3"}},
@@ -269,7 +269,7 @@ TEST(CudaRows, Norms) {
       {"root mean square of 4096", RmsNorm({3, 4096}), {"rows w4 t256 g256 c4"}},
       {"root mean square of 40001",
        RmsNorm({2, 40001, kBF16}),
-       {"rows w8 t1024 g1024 c0 partial anywhere", "rows w8 t512 g512 c0 partial peeled"}},
+       {"rows w8 t1024 g1024 c0 unaligned", "rows w8 t512 g512 c0 peeled"}},
       {"dropout", DropoutLayerNorm({3, 768, kBF16}), {"rows w8 t64 g64 c2"}},
       {"dropout odd", DropoutLayerNorm({3, 1537}), {"rows w4 t128 g128 c4 interleaved"}},
       {"dropout small and odd", DropoutLayerNorm({7, 65}), {"rows w1 t64 g64 c2"}},
@@ -279,14 +279,14 @@ TEST(CudaRows, Norms) {
 TEST(CudaRows, Reductions) {
   ExpectPlansAndNumbers({
       {"sum of 64", Sum({13, 64}), {"rows w4 t32 g16 c1"}},
-      {"sum of 1537", Sum({3, 1537, kBF16}), {"rows w8 t64 g64 c4 partial anywhere"}},
+      {"sum of 1537", Sum({3, 1537, kBF16}), {"rows w8 t64 g64 c4 unaligned"}},
       {"sum of 4096", Sum({3, 4096}), {"rows w4 t256 g256 c4"}},
       {"sum of 40001", Sum({3, 40001}), {"rows w4 t1024 g1024 c0 interleaved"}},
       {"mean of 768", Mean({9, 768, kBF16}), {"rows w8 t64 g32 c3"}},
       {"mean of 5001", Mean({3, 5001}), {"rows w4 t320 g320 c4 interleaved"}},
       {"maximum of 64", Max({13, 64, kBF16}), {"rows w8 t32 g8 c1"}},
       {"maximum of 1537", Max({3, 1537}), {"rows w4 t128 g128 c4 interleaved"}},
-      {"maximum of 40001", Max({3, 40001, kBF16}), {"rows w8 t1024 g1024 c0 partial anywhere"}},
+      {"maximum of 40001", Max({3, 40001, kBF16}), {"rows w8 t1024 g1024 c0 unaligned"}},
       {"place of 64", ArgMax({13, 64}), {"rows w4 t32 g16 c1"}},
       {"place of 768", ArgMax({3, 768, kBF16}), {"rows w8 t64 g64 c2"}},
       {"place of 1537", ArgMax({3, 1537}), {"rows w1 t416 g416 c4"}},
@@ -326,8 +326,7 @@ TEST(CudaRows, Peeled) {
   const Rows symbolic{5, Symbol(0), kBF16, 0, {3001}};
   std::vector<CudaCase> cases;
   for (const int64_t size : {2, 3, 7, 8, 20, 3001}) {
-    cases.push_back(
-        {absl::StrCat(size), Scaled(symbolic), {"rows w8 t128 g128 c0 partial peeled"}});
+    cases.push_back({absl::StrCat(size), Scaled(symbolic), {"rows w8 t128 g128 c0 peeled"}});
     cases.back().symbols = {{0, size}};
   }
   // Where each goes says a tensor of its own.
@@ -438,7 +437,7 @@ TEST(CudaRows, SavedStatistics) {
        {"rows w8 t128 g128 c8 loads-first"}},
       {"short", GradientOfStatistics({3, 4096, kBF16}), {"elements w8 t256 g1 c0"}},
       {"few", GradientOfStatistics({1, 40000, kBF16}), {"elements w8 t256 g1 c0"}},
-      {"odd", GradientOfStatistics({3, 8193, kBF16}), {"rows w8 t128 g128 c0 partial peeled"}},
+      {"odd", GradientOfStatistics({3, 8193, kBF16}), {"rows w8 t128 g128 c0 peeled"}},
       {"all in one", GradientOfStatistics({3, 4096, kBF16}, false), {"rows w8 t128 g128 c4"}},
   });
 }

@@ -1,7 +1,5 @@
 // Operands that lie across the vector loop: when a nest takes tiles, and that its kernel gives what
 // the loop IR says, run on the host.
-#include "compiler/codegen/cuda_tiles.h"
-
 #include <absl/strings/str_cat.h>
 #include <gtest/gtest.h>
 

@@ -64,18 +64,19 @@ class Call {
     for (int i = 0; i < functions; ++i) {
       kernel.functions.push_back({"f" + std::to_string(i), CudaGeometry{.grid = 1, .block = 32}});
     }
-    kernel.buffers = touched;
+    kernel.launch.buffers = touched;
     for (BufferId id : touched) {
-      if (program.buffers[id].kind != BufferKind::kInput) kernel.written.push_back(id);
+      if (program.buffers[id].kind != BufferKind::kInput) kernel.launch.written.push_back(id);
     }
-    kernel.scratch_bytes = scratch;
+    kernel.launch.scratch_bytes = scratch;
+    kernel.launch.scratch_of_launch = true;
     return static_cast<int>(kernels.size()) - 1;
   }
 
   // Ensures that no two share bytes at a time, as the compiler verifies it itself.
   void Plan(bool segments = false) {
-    plan = PlanMemory(program, schedule, kernels, {.segments = segments});
-    VerifyMemory(program, schedule, kernels, plan);
+    plan = PlanMemory(program, schedule, LaunchesOf(kernels), {.segments = segments});
+    VerifyMemory(program, schedule, LaunchesOf(kernels), plan);
   }
 
   Expr OffsetOf(BufferId id) const { return plan.places[id].offset; }
@@ -107,7 +108,7 @@ class Call {
       if (plan.places[id].kind != Place::kWorkspace) continue;
       int first = -1, last = -1;
       for (int step = 0; step < static_cast<int>(kernels.size()); ++step) {
-        for (BufferId touched : kernels[step].buffers) {
+        for (BufferId touched : kernels[step].launch.buffers) {
           if (touched != static_cast<BufferId>(id)) continue;
           if (first < 0) first = step;
           last = step;
@@ -116,9 +117,9 @@ class Call {
       add(first, last, plan.places[id], program.buffers[id].sizes[0]);
     }
     for (int step = 0; step < static_cast<int>(kernels.size()); ++step) {
-      const bool has = !kernels[step].scratch_bytes.Is(0);
+      const bool has = !kernels[step].launch.scratch_bytes.Is(0);
       EXPECT_EQ(plan.scratch[step].kind, has ? Place::kWorkspace : Place::kNone);
-      if (has) add(step, step, plan.scratch[step], kernels[step].scratch_bytes);
+      if (has) add(step, step, plan.scratch[step], kernels[step].launch.scratch_bytes);
     }
     return all;
   }
@@ -190,13 +191,16 @@ TEST(ScratchTest, SharesNothingWithWhatLivesDuringItsStep) {
   for (BufferId id : {operand, result, beside}) {
     MemoryPlan wrong = call.plan;
     wrong.scratch[step].offset = call.OffsetOf(id);
-    EXPECT_DEATH(VerifyMemory(call.program, call.schedule, call.kernels, wrong), "share memory");
+    EXPECT_DEATH(VerifyMemory(call.program, call.schedule, LaunchesOf(call.kernels), wrong),
+                 "share memory");
   }
   MemoryPlan wrong = call.plan;
   wrong.scratch[step].offset += 64;
-  EXPECT_DEATH(VerifyMemory(call.program, call.schedule, call.kernels, wrong), "outside");
+  EXPECT_DEATH(VerifyMemory(call.program, call.schedule, LaunchesOf(call.kernels), wrong),
+               "outside");
   wrong.scratch[step] = {};
-  EXPECT_DEATH(VerifyMemory(call.program, call.schedule, call.kernels, wrong), "without a place");
+  EXPECT_DEATH(VerifyMemory(call.program, call.schedule, LaunchesOf(call.kernels), wrong),
+               "without a place");
 }
 
 TEST(ScratchTest, LaunchesUseTheSameBytes) {
@@ -234,6 +238,7 @@ TEST(ScratchTest, OnACpuTheRuntimeHasIt) {
   const BufferId x = call.Computed(512);
   call.Launch({x}, 4096);
   call.kernels[0].functions[0].cuda.reset();
+  call.kernels[0].launch.scratch_of_launch = false;
   call.Plan();
   EXPECT_EQ(call.plan.scratch[0].kind, Place::kNone);
   EXPECT_EQ(call.workspace(), 512);
@@ -454,7 +459,7 @@ TEST(ScratchTest, RandomCalls) {
     if (segments) continue;
     // Never more than a place of its own for the largest.
     Call without = call;
-    for (KernelSource& kernel : without.kernels) kernel.scratch_bytes = Expr(0);
+    for (KernelSource& kernel : without.kernels) kernel.launch.scratch_bytes = Expr(0);
     without.Plan();
     for (int64_t value : values) {
       const auto bytes = [&](const Expr& e) {

@@ -7,7 +7,6 @@
 #include <limits>
 #include <memory>
 
-#include "compiler/codegen/cuda_plan.h"
 #include "compiler/pipeline.h"
 #include "tests/unit/testing/cuda_kernel_runner.h"
 
@@ -16,8 +15,6 @@ namespace {
 
 using compiler::CompileState;
 
-// As in the generator: nests that share a launch share its block size.
-constexpr int kSharedThreads = 256;
 // Of a size that is known when the kernels run.
 constexpr int kHint = 1000;
 
@@ -44,13 +41,9 @@ std::unique_ptr<Compiled> Compile(const CudaCase& c) {
 
 std::vector<std::string> PlansOf(const Compiled& compiled) {
   std::vector<std::string> plans;
-  for (const auto& step : compiled.state.schedule.steps) {
-    const auto& kernel = std::get<compiler::Kernel>(step.work);
-    const int threads = kernel.nests.size() > 1 ? kSharedThreads : 0;
-    for (const compiler::Nest& nest : kernel.nests) {
-      plans.push_back(ToString(compiler::PlanCudaNest(
-          compiled.state.program, compiler::PrepareForCuda(compiled.state.program, nest),
-          compiled.job.target().cuda(), threads)));
+  for (const compiler::KernelPlan& kernel : compiled.state.kernel_plans) {
+    for (const auto& nest : std::get<compiler::CudaKernelPlan>(kernel).nests) {
+      plans.push_back(ToString(nest.plan));
     }
   }
   return plans;

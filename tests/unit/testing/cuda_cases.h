@@ -14,7 +14,7 @@ namespace tensord::testing {
 struct CudaCase {
   std::string name;
   GraphBuilder graph;
-  std::vector<std::string> plans;  // of the nests, in order
+  std::vector<std::string> plans;  // ToString of the nests' plans, in order
   int multiprocessors = 2;         // few: small tensors keep a device busy
   int64_t classes = 0;  // integers of the inputs are less; 0: columns of the first matrix
   std::map<int, int64_t> symbols = {};

@@ -214,11 +214,11 @@ std::vector<HostTensor> RunSchedule(const compiler::CompileState& state,
   for (size_t step = 0; step < state.schedule.steps.size(); ++step) {
     const KernelSource& kernel = state.kernels[step];
     TENSORD_CHECK(!kernel.source.empty(), "a library call in a kernel test");
-    KernelArguments arguments{.scratch_bytes = value_of(kernel.scratch_bytes),
-                              .counters = value_of(kernel.counters),
+    KernelArguments arguments{.scratch_bytes = value_of(kernel.launch.scratch_bytes),
+                              .counters = value_of(kernel.launch.counters),
                               .value_of = value_of};
-    for (int id : kernel.buffers) arguments.pointers.push_back(address_of(id));
-    for (const Expr& e : kernel.integers) arguments.integers.push_back(value_of(e));
+    for (int id : kernel.launch.buffers) arguments.pointers.push_back(address_of(id));
+    for (const Expr& e : kernel.launch.integers) arguments.integers.push_back(value_of(e));
     launch(kernel, arguments);
   }
   for (int64_t k = 0; k < kGuard; ++k) {

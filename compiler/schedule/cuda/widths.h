@@ -1,6 +1,6 @@
 // How wide the vectors of a CUDA nest may be.
-#ifndef TENSORD_COMPILER_CODEGEN_CUDA_WIDTH_H_
-#define TENSORD_COMPILER_CODEGEN_CUDA_WIDTH_H_
+#ifndef TENSORD_COMPILER_SCHEDULE_CUDA_WIDTHS_H_
+#define TENSORD_COMPILER_SCHEDULE_CUDA_WIDTHS_H_
 
 #include <optional>
 
@@ -20,16 +20,17 @@ struct Widths {
   int partial = 1;  // keeps every access aligned
   int aligned = 1;  // and divides the innermost loop
   // Vectors of `wished` keep every store aligned, and loads may start anywhere (tk::load_anywhere).
-  bool loads_anywhere = false;
+  bool unaligned_loads = false;
   // The same, where a row's first vector starts behind the elements before its first aligned place.
   bool peeled = false;
   bool straight = true;  // no access lies across the loop
   int narrowest = 8;     // bytes of the narrowest element that lies along it
   // A thread had better keep to its columns, for what it loads for them is more than what is of
   // rows.
-  bool columns = false;
-  int of_columns = 0;  // vectors that it then keeps: computed from what it loads, or accumulated
-  int of_rows = 0;     // vectors that it loads for each row
+  bool prefers_columns = false;
+  int column_vectors =
+      0;                // vectors that it then keeps: computed from what it loads, or accumulated
+  int row_vectors = 0;  // vectors that it loads for each row
 };
 
 // The place, in elements of its buffer, at which the first of the stores finds a row: those of a
@@ -43,12 +44,12 @@ bool HasColumnSums(const Nest& nest);
 bool IsPureColumns(const Nest& nest);
 
 // What each member writes, it writes only for rows that a condition names.
-bool IsSeldom(const Nest& nest);
+bool IsRare(const Nest& nest);
 
 // Bodies so large that registers are short.
 bool IsHeavy(const Nest& nest);
 
-Widths ChooseWidth(const Program& program, const Nest& nest);
+Widths ChooseWidths(const Program& program, const Nest& nest);
 
 // The largest power of two that divides `index` wherever a vector along `loop` starts, provided
 // that it grows with the loop one by one; 0 otherwise.
@@ -56,4 +57,4 @@ int64_t VectorAlignment(const Expr& index, sym::SymbolKey loop);
 
 }  // namespace tensord::compiler
 
-#endif  // TENSORD_COMPILER_CODEGEN_CUDA_WIDTH_H_
+#endif  // TENSORD_COMPILER_SCHEDULE_CUDA_WIDTHS_H_

@@ -1,9 +1,9 @@
-#include "compiler/codegen/cuda_sweep_ahead.h"
+#include "compiler/schedule/cuda/prefetch.h"
 
 #include <algorithm>
 
-#include "compiler/codegen/cuda_held.h"
-#include "compiler/codegen/cuda_threads.h"
+#include "compiler/schedule/cuda/register_resident.h"
+#include "compiler/schedule/cuda/threads.h"
 
 namespace tensord::compiler {
 namespace {
@@ -73,14 +73,15 @@ int GroupThatHolds(int64_t most, int64_t vectors) {
 
 }  // namespace
 
-std::optional<SweepAhead> PlanSweepAhead(const Nest& nest, int64_t rows, int64_t vectors,
-                                         int64_t of_vector, int multiprocessors) {
+std::optional<PrefetchingSweep> PlanPrefetchingSweep(const Nest& nest, int64_t rows,
+                                                     int64_t vectors, int64_t of_vector,
+                                                     int multiprocessors) {
   const int sums = ColumnArrays(nest);
   if (sums == 0) return std::nullopt;
   const int64_t held_of_vector = of_vector * RegistersOfElement(nest);
   const auto held_by = [&](int64_t group) { return sym::CeilDiv(vectors, group) * held_of_vector; };
   int threads = kThreads, block = kWidestGroup, group = kWidestGroup;
-  if (HeldArrays(nest) == sums) {
+  if (RegisterResidentArrays(nest) == sums) {
     if (vectors < kLeastVectors || held_by(group) > kMostHeldByGroup) return std::nullopt;
   } else if (!MayHaveParts(nest)) {
     return std::nullopt;
@@ -100,7 +101,7 @@ std::optional<SweepAhead> PlanSweepAhead(const Nest& nest, int64_t rows, int64_t
   const int resident = std::max(1, threads / block);
   // Else no row is another's next.
   if (rows <= int64_t{multiprocessors} * resident * (block / group)) return std::nullopt;
-  return SweepAhead{.threads = block, .group = group, .resident = resident};
+  return PrefetchingSweep{.threads = block, .group = group, .resident = resident};
 }
 
 }  // namespace tensord::compiler

@@ -1,4 +1,4 @@
-#include "compiler/codegen/cuda_held.h"
+#include "compiler/schedule/cuda/register_resident.h"
 
 #include <algorithm>
 #include <map>
@@ -81,7 +81,7 @@ std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest) {
   return repeated;
 }
 
-std::set<BufferId> StoredAndRead(const Nest& nest) {
+std::set<BufferId> ResultsReadBack(const Nest& nest) {
   struct Uses {
     int position = 0;
     std::optional<Expr> index;
@@ -118,7 +118,7 @@ std::set<BufferId> StoredAndRead(const Nest& nest) {
   return held;
 }
 
-std::set<BufferId> LocalsComputedAgain(const Nest& nest, bool held) {
+std::set<BufferId> RecomputedLocals(const Nest& nest, bool held) {
   std::set<BufferId> again;
   const std::set<BufferId> locals = LocalsOfRows(nest);
   for (const NestMember& writer : nest.members) {
@@ -159,16 +159,16 @@ int ColumnArrays(const Nest& nest) {
   return arrays;
 }
 
-int HeldArrays(const Nest& nest) {
-  const std::set<BufferId> again = LocalsComputedAgain(nest, /*held=*/true);
-  int arrays = static_cast<int>(RepeatedLoads(nest).size() + StoredAndRead(nest).size());
+int RegisterResidentArrays(const Nest& nest) {
+  const std::set<BufferId> again = RecomputedLocals(nest, /*held=*/true);
+  int arrays = static_cast<int>(RepeatedLoads(nest).size() + ResultsReadBack(nest).size());
   for (BufferId id : LocalsOfRows(nest)) arrays += again.count(id) == 0 ? 1 : 0;
   return arrays + ColumnArrays(nest);
 }
 
-int64_t HeldBytes(const Program& program, const Nest& nest) {
+int64_t BytesOfRowValues(const Program& program, const Nest& nest) {
   int64_t bytes = 0;
-  const std::set<BufferId> again = LocalsComputedAgain(nest, /*held=*/false);
+  const std::set<BufferId> again = RecomputedLocals(nest, /*held=*/false);
   for (BufferId id : LocalsOfRows(nest)) {
     if (again.count(id) != 0) continue;
     bytes += ItemSize(ComputeType(program.buffers[id].dtype));

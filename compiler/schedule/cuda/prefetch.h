@@ -5,8 +5,8 @@
 // under way while they work on the present one. Who shares a row, and how many threads a
 // multiprocessor has, was measured on an H200 for rows of 64 to 8192 elements of float32 and
 // bfloat16, and one to three sums of columns.
-#ifndef TENSORD_COMPILER_CODEGEN_CUDA_SWEEP_AHEAD_H_
-#define TENSORD_COMPILER_CODEGEN_CUDA_SWEEP_AHEAD_H_
+#ifndef TENSORD_COMPILER_SCHEDULE_CUDA_PREFETCH_H_
+#define TENSORD_COMPILER_SCHEDULE_CUDA_PREFETCH_H_
 
 #include <cstdint>
 #include <optional>
@@ -15,7 +15,7 @@
 
 namespace tensord::compiler {
 
-struct SweepAhead {
+struct PrefetchingSweep {
   int threads;   // of a block
   int group;     // of a row
   int resident;  // blocks that a multiprocessor has room for
@@ -23,9 +23,10 @@ struct SweepAhead {
 
 // nullopt where it does not pay. `rows` of `vectors` each; `of_vector`: elements that one of these
 // has in all arrays that a thread holds (cuda_held.h).
-std::optional<SweepAhead> PlanSweepAhead(const Nest& nest, int64_t rows, int64_t vectors,
-                                         int64_t of_vector, int multiprocessors);
+std::optional<PrefetchingSweep> PlanPrefetchingSweep(const Nest& nest, int64_t rows,
+                                                     int64_t vectors, int64_t of_vector,
+                                                     int multiprocessors);
 
 }  // namespace tensord::compiler
 
-#endif  // TENSORD_COMPILER_CODEGEN_CUDA_SWEEP_AHEAD_H_
+#endif  // TENSORD_COMPILER_SCHEDULE_CUDA_PREFETCH_H_

@@ -1,6 +1,6 @@
 // What the threads of a CUDA row keep between its passes.
-#ifndef TENSORD_COMPILER_CODEGEN_CUDA_HELD_H_
-#define TENSORD_COMPILER_CODEGEN_CUDA_HELD_H_
+#ifndef TENSORD_COMPILER_SCHEDULE_CUDA_REGISTER_RESIDENT_H_
+#define TENSORD_COMPILER_SCHEDULE_CUDA_REGISTER_RESIDENT_H_
 
 #include <set>
 #include <utility>
@@ -16,10 +16,10 @@ bool IsColumnSum(const NestMember& m);
 std::set<BufferId> LocalsOfRows(const Nest& nest);
 
 // Results in memory that later passes of the row read back, element by element.
-std::set<BufferId> StoredAndRead(const Nest& nest);
+std::set<BufferId> ResultsReadBack(const Nest& nest);
 
 // Those of the locals that later passes compute again instead; `held`: rows are held in registers.
-std::set<BufferId> LocalsComputedAgain(const Nest& nest, bool held);
+std::set<BufferId> RecomputedLocals(const Nest& nest, bool held);
 
 // Loads that several passes make, of what differs from row to row.
 std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest);
@@ -32,11 +32,11 @@ bool IsWritten(const Nest& nest, BufferId buffer);
 int ColumnArrays(const Nest& nest);
 // Arrays of a row that a thread holds in registers: kept loads, values and results for later passes
 // and sums of columns.
-int HeldArrays(const Nest& nest);
+int RegisterResidentArrays(const Nest& nest);
 
 // Bytes of a row's values for later passes where it is not held in registers.
-int64_t HeldBytes(const Program& program, const Nest& nest);
+int64_t BytesOfRowValues(const Program& program, const Nest& nest);
 
 }  // namespace tensord::compiler
 
-#endif  // TENSORD_COMPILER_CODEGEN_CUDA_HELD_H_
+#endif  // TENSORD_COMPILER_SCHEDULE_CUDA_REGISTER_RESIDENT_H_

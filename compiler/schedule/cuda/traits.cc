@@ -1,4 +1,4 @@
-#include "compiler/codegen/cuda_traits.h"
+#include "compiler/schedule/cuda/traits.h"
 
 #include <algorithm>
 #include <map>
@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/codegen/cpp_text.h"
-#include "compiler/codegen/cuda_width.h"
 #include "compiler/schedule/access.h"
+#include "compiler/schedule/cuda/widths.h"
+#include "compiler/schedule/reduce_kinds.h"
 
 namespace tensord::compiler {
 namespace {
@@ -17,12 +17,12 @@ namespace {
 constexpr int kCheapScalars = 30;
 constexpr int kLoadCost = 6;
 // Shorter rows are left in parts of a block that idle.
-constexpr int64_t kLeastDearRow = 8192;
+constexpr int64_t kLeastExpensiveRow = 8192;
 // Where what a kernel writes is used again, protecting what it reads costs more than it gains: on
 // an H200 with 50 MiB of cache ResNet-50, whose images have up to 98 MiB, took 6 % longer.
 constexpr int64_t kCachesOfOverflow = 2;
 // Elements of a row that is found by loads behind each other.
-constexpr int64_t kLeastChasedRow = 128;
+constexpr int64_t kLeastGatheredRow = 128;
 
 int CostOfScalars(const Nest& nest) {
   int cost = 0;
@@ -67,17 +67,17 @@ bool IsPointwise(const Nest& nest) {
   });
 }
 
-bool HasDearScalars(const Nest& nest) {
+bool HasExpensiveScalars(const Nest& nest) {
   return nest.outer.empty() && CostOfScalars(nest) > kCheapScalars;
 }
 
-bool HasDearRows(const Nest& nest) {
-  return !nest.inner.empty() && sym::Hint(nest.inner.back()) >= kLeastDearRow &&
+bool HasExpensiveRowScalars(const Nest& nest) {
+  return !nest.inner.empty() && sym::Hint(nest.inner.back()) >= kLeastExpensiveRow &&
          RowCost(nest) > kCheapScalars;
 }
 
-bool HasChasedRows(const Nest& nest) {
-  if (nest.inner.empty() || sym::Hint(nest.inner.back()) < kLeastChasedRow) return false;
+bool GathersRows(const Nest& nest) {
+  if (nest.inner.empty() || sym::Hint(nest.inner.back()) < kLeastGatheredRow) return false;
   const sym::SymbolKey last = VectorLoopOf(nest);
   bool chased = false;
   for (const NestMember& member : nest.members) {
@@ -138,7 +138,7 @@ bool OverflowsCache(const Program& program, const Nest& nest, const v1::CudaTarg
   return target.l2_bytes() > 0 && overflows(read) && overflows(written);
 }
 
-bool FindsPlaces(const Nest& nest) {
+bool HasArgReduction(const Nest& nest) {
   for (const NestMember& member : nest.members) {
     for (const Reduction& reduction : member.loops.reductions) {
       if (IsArg(reduction.kind)) return true;

@@ -1,9 +1,9 @@
-#include "compiler/codegen/cuda_alike.h"
+#include "compiler/codegen/cuda_shared_functions.h"
 
 #include <absl/strings/str_cat.h>
 
+#include "base/check.h"
 #include "compiler/codegen/cuda_nest.h"
-#include "compiler/schedule/alike.h"
 
 namespace tensord::compiler {
 namespace {
@@ -26,8 +26,8 @@ ArgumentStyle ArgumentsOfMany(bool wide_index) {
 }
 
 // Adds the function to `out`, with one beside it that tells the launch's blocks apart.
-void Emit(const Family& family, size_t number, const std::vector<PlannedNest>& nests,
-          KernelInterface* interface, AlikeNests* out) {
+void Emit(const Family& family, size_t number, const std::vector<PlannedCudaNest>& nests,
+          KernelInterface* interface, SharedFunctions* out) {
   const size_t count = family.nests.size();
   const std::string all = absl::StrCat("alike", number);
   Expr blocks(0);
@@ -56,28 +56,23 @@ void Emit(const Family& family, size_t number, const std::vector<PlannedNest>& n
 
 }  // namespace
 
-AlikeNests ShareFunctions(const Program& program, const std::vector<PlannedNest>& nests,
-                          bool wide_index, KernelInterface* interface) {
-  AlikeNests result{.done = std::vector<bool>(nests.size(), false)};
-  std::vector<Family> families;
-  for (size_t i = 0; i < nests.size(); ++i) {
-    CudaPlan plan = nests[i].plan;
-    if (plan.kind != CudaPlan::kElements || !HasAnySize(nests[i].nest)) continue;
-    plan.of_many = true;
-    KernelInterface local(ArgumentsOfMany(wide_index));
-    const CudaNestText text = EmitCudaNest(program, nests[i].nest, plan, kName, &local);
-    auto it = families.begin();
-    while (it != families.end() && it->function != text.function) ++it;
-    if (it == families.end()) it = families.insert(it, Family{text.function});
-    it->nests.push_back(i);
-    it->buffers.insert(it->buffers.end(), local.buffers().begin(), local.buffers().end());
-    it->integers.insert(it->integers.end(), local.integers().begin(), local.integers().end());
-    it->written.insert(it->written.end(), local.written().begin(), local.written().end());
-  }
-  size_t number = 0;
-  for (const Family& family : families) {
-    if (family.nests.size() < 2) continue;
-    Emit(family, number++, nests, interface, &result);
+SharedFunctions EmitSharedFunctions(const Program& program, const CudaKernelPlan& plan,
+                                    KernelInterface* interface) {
+  SharedFunctions result{.done = std::vector<bool>(plan.nests.size(), false)};
+  for (size_t number = 0; number < plan.shared_functions.size(); ++number) {
+    Family family{.nests = plan.shared_functions[number]};
+    for (size_t i : family.nests) {
+      const auto& [nest, nest_plan] = plan.nests[i];
+      KernelInterface local(ArgumentsOfMany(plan.wide_index));
+      const CudaNestText text = EmitCudaNest(program, nest, nest_plan, kName, &local);
+      if (family.function.empty()) family.function = text.function;
+      TENSORD_CHECK(family.function == text.function, "structurally equal nests differ in text");
+      const LaunchInterface& launch = local.launch();
+      family.buffers.insert(family.buffers.end(), launch.buffers.begin(), launch.buffers.end());
+      family.integers.insert(family.integers.end(), launch.integers.begin(), launch.integers.end());
+      family.written.insert(family.written.end(), launch.written.begin(), launch.written.end());
+    }
+    Emit(family, number, plan.nests, interface, &result);
   }
   return result;
 }

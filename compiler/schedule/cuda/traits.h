@@ -1,6 +1,6 @@
 // What a CUDA nest is like, as far as the plan of its threads depends on that.
-#ifndef TENSORD_COMPILER_CODEGEN_CUDA_TRAITS_H_
-#define TENSORD_COMPILER_CODEGEN_CUDA_TRAITS_H_
+#ifndef TENSORD_COMPILER_SCHEDULE_CUDA_TRAITS_H_
+#define TENSORD_COMPILER_SCHEDULE_CUDA_TRAITS_H_
 
 #include "compiler/schedule/nest.h"
 #include "tensord/v1/artifact.pb.h"
@@ -12,14 +12,14 @@ bool IsPointwise(const Nest& nest);
 
 // What is computed from scalars alone, the same in every thread of a nest without rows, costs as
 // much as several vectors.
-bool HasDearScalars(const Nest& nest);
+bool HasExpensiveScalars(const Nest& nest);
 
 // Rows whose scalars would cost more than a vector, were they computed for each.
-bool HasDearRows(const Nest& nest);
+bool HasExpensiveRowScalars(const Nest& nest);
 
 // Rows of at least a warp's vectors whose places are found by one load after the other: a thread
 // for each vector would wait as long for one of them as for several.
-bool HasChasedRows(const Nest& nest);
+bool GathersRows(const Nest& nest);
 
 // The operands that vary along the vector loop.
 int VectorOperands(const Nest& nest);
@@ -29,8 +29,8 @@ int VectorOperands(const Nest& nest);
 bool OverflowsCache(const Program& program, const Nest& nest, const v1::CudaTarget& target);
 
 // Some reduction says where its result is.
-bool FindsPlaces(const Nest& nest);
+bool HasArgReduction(const Nest& nest);
 
 }  // namespace tensord::compiler
 
-#endif  // TENSORD_COMPILER_CODEGEN_CUDA_TRAITS_H_
+#endif  // TENSORD_COMPILER_SCHEDULE_CUDA_TRAITS_H_

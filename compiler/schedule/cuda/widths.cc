@@ -1,4 +1,4 @@
-#include "compiler/codegen/cuda_width.h"
+#include "compiler/schedule/cuda/widths.h"
 
 #include <algorithm>
 #include <map>
@@ -199,7 +199,7 @@ bool IsPureColumns(const Nest& nest) {
   });
 }
 
-bool IsSeldom(const Nest& nest) {
+bool IsRare(const Nest& nest) {
   const sym::SymbolKey loop = VectorLoopOf(nest);
   return std::all_of(nest.members.begin(), nest.members.end(), [loop](const NestMember& member) {
     const std::vector<Store>& stores = member.loops.stores;
@@ -212,7 +212,7 @@ bool IsSeldom(const Nest& nest) {
 
 bool IsHeavy(const Nest& nest) { return BodyCost(nest) > kHeavyBody; }
 
-Widths ChooseWidth(const Program& program, const Nest& nest) {
+Widths ChooseWidths(const Program& program, const Nest& nest) {
   if (nest.inner.empty()) return {};
   const sym::SymbolKey loop = VectorLoopOf(nest);
   const int last = loop.second;
@@ -250,17 +250,18 @@ Widths ChooseWidth(const Program& program, const Nest& nest) {
     return std::all_of(alignments.begin(), alignments.end(),
                        [w](const auto& access) { return access.second % w == 0; });
   };
-  Widths widths{.wished = width, .straight = straight, .narrowest = smallest, .columns = columns};
-  std::tie(widths.of_columns, widths.of_rows) = CountVectors(nest, last);
+  Widths widths{
+      .wished = width, .straight = straight, .narrowest = smallest, .prefers_columns = columns};
+  std::tie(widths.column_vectors, widths.row_vectors) = CountVectors(nest, last);
   while (width > 1 && !is_aligned(width)) width /= 2;
   widths.partial = std::max(width, 1);
   while (width > 1 && !sym::ExactDiv(nest.inner.back(), Expr(width))) width /= 2;
   widths.aligned = std::max(width, 1);
   if (straight && IsUnconditional(nest)) {
-    widths.loads_anywhere = true;
+    widths.unaligned_loads = true;
     ForEachVectorStore(nest, [&](const Store& store) {
       const int64_t alignment = VectorAlignment(store.index, loop);
-      widths.loads_anywhere = widths.loads_anywhere && alignment % widths.wished == 0;
+      widths.unaligned_loads = widths.unaligned_loads && alignment % widths.wished == 0;
     });
     widths.peeled = StartOfStoredRow(nest, widths.wished).has_value();
   }

@@ -1,0 +1,18 @@
+#include "compiler/schedule/cpu/flat.h"
+
+namespace tensord::compiler {
+namespace {
+
+constexpr int64_t kChunk = 4096;
+
+}  // namespace
+
+absl::Status CanScheduleFlat(const Nest& nest) {
+  if (nest.shape != NestShape::kFlat) return absl::FailedPreconditionError("it has rows");
+  if (nest.inner.empty()) return absl::FailedPreconditionError("it is one element");
+  return absl::OkStatus();
+}
+
+CpuFlat ScheduleFlat() { return {.chunk = kChunk}; }
+
+}  // namespace tensord::compiler

@@ -1,0 +1,154 @@
+// How the threads of a CUDA kernel share the work of a nest.
+//
+// A unit of work is a vector or a tile of them (pointwise nests) or a row (nests with reductions or
+// row statements); a group of threads works on a row together. Each kind of schedule has its
+// parameters here and its file beside this one: whether it can take a nest, and by which figures
+// its parameters are chosen.
+#ifndef TENSORD_COMPILER_SCHEDULE_CUDA_PLAN_H_
+#define TENSORD_COMPILER_SCHEDULE_CUDA_PLAN_H_
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "compiler/loop_ir/program.h"
+
+namespace tensord::compiler {
+
+// How the threads of a group read and write the vectors of a row.
+enum class RowAccess : uint8_t {
+  kAligned,  // a row is a number of whole, aligned vectors
+  kPartial,  // vectors are aligned; the last one of a row has fewer elements
+  // The same, but loads may start anywhere; stores are aligned.
+  kUnaligned,
+  // The same, where stores are aligned because vectors start behind a row's first elements.
+  kPeeled,
+  // Lanes of a vector are G elements of the row apart, not neighbours: neighbouring threads read
+  // neighbouring elements one by one, whatever the row's length and alignment.
+  kInterleaved,
+};
+
+// The threads of a row.
+struct RowGroup {
+  int threads = 1;  // G
+  // Vectors of the row that each of them has in registers, all at once; 0: it runs through the row
+  // in a loop, as often as there are passes.
+  int register_vectors = 0;
+  RowAccess access = RowAccess::kAligned;
+};
+
+// Blocks take one group-wide tile of the columns each and go over rows: a thread keeps to its
+// columns.
+struct ColumnTiles {
+  int rows_in_flight = 1;  // rows of which a thread has the loads under way
+};
+
+// A thread computes a vector of every result.
+struct CudaElements {
+  int vectors_per_thread = 1;  // one after the other
+  // The function serves several nests, and finds sizes and buffers by its arguments.
+  bool serves_many = false;
+};
+
+// What every load of one buffer at one index reads, through shared memory.
+struct TileOperand {
+  BufferId buffer;
+  Expr index;
+  DType storage;
+  int run = 1;     // elements that are read at once, along the other loop
+  int offset = 0;  // bytes, of its tile in the nest's shared memory
+};
+
+// A thread computes a vector of every result; a block takes a tile of two loops, for operands that
+// lie across the vector loop.
+struct CudaTiles {
+  int loop = 0;  // the other loop; the vector loop is the nest's last
+  // Elements of a tile along the vector loop and along the other one.
+  int along = 0, across = 0;
+  std::vector<TileOperand> operands;
+  int shared_bytes = 0;
+  int unroll = 1;  // vectors that a thread works on at once
+};
+
+// A group computes a row; nothing is reduced over rows.
+struct CudaRows {
+  RowGroup group;
+  // The grid is bounded and a block does row after row. What later passes of a row read of what is
+  // not in registers lies in scratch memory, where each block has its own row; otherwise it lies
+  // in shared memory.
+  bool loops = false;
+  std::optional<ColumnTiles> column_tiles;  // of pointwise nests; with `loops`
+  // A thread loads all its vectors of the row before it stores the first. With `register_vectors`.
+  bool loads_first = false;
+  // The caches evict what is read last, so that what is written leaves them sooner, in the order in
+  // which it came: a long row's loads and stores hinder each other less.
+  bool evicts_loads_last = false;
+};
+
+// Blocks go over rows (over elements in a flat nest, whose group is one thread) and keep
+// accumulators over them.
+struct CudaSweep {
+  RowGroup group;
+  std::optional<ColumnTiles> column_tiles;
+  // The loads of a group's next row are issued before the present one is worked on, and wait in
+  // registers as they lie in memory. With `register_vectors`.
+  bool prefetches = false;
+  Expr copies;  // of the accumulators: one for each block that shares columns
+  // The last block combines the copies; otherwise a second launch does.
+  bool combines_in_last_block = false;
+};
+
+// Few long rows: several blocks share one, and the last of them combines its parts.
+struct CudaSplit {
+  int parts = 1;  // blocks of a row
+};
+
+// A thread owns a vector of columns and runs through the reduced loops.
+struct CudaColumns {};
+
+struct CudaPlan {
+  int width = 1;      // W: elements of a vector
+  int threads = 256;  // T: of a block
+  Expr blocks;        // of the nest
+  int resident = 1;   // blocks that a multiprocessor has room for, which bounds registers
+  std::variant<CudaElements, CudaTiles, CudaRows, CudaSweep, CudaSplit, CudaColumns> kind;
+
+  template <class Kind>
+  bool Is() const {
+    return std::holds_alternative<Kind>(kind);
+  }
+  // Null for a plan of another kind.
+  template <class Kind>
+  const Kind* As() const {
+    return std::get_if<Kind>(&kind);
+  }
+
+  // ---- What kinds have in common, of those that lack it what they behave like
+
+  // Of rows and sweeps; a split row's are the block's threads, elsewhere each thread is alone.
+  RowGroup group() const;
+  const ColumnTiles* column_tiles() const;  // null: blocks take all columns
+  bool loops_rows() const;                  // a block does row after row
+  // What the blocks leave is combined by the last of those that share a row or a total.
+  bool combines_in_last_block() const;
+
+  int G() const { return group().threads; }
+  int groups() const { return threads / G(); }  // of a block
+  int register_vectors() const { return group().register_vectors; }
+  RowAccess access() const { return group().access; }
+  bool is_interleaved() const { return access() == RowAccess::kInterleaved; }
+  bool is_peeled() const { return access() == RowAccess::kPeeled; }
+  // Vectors of neighbours whose loads may start anywhere.
+  bool is_unaligned() const { return access() == RowAccess::kUnaligned || is_peeled(); }
+  // The last vector of a row's neighbours has fewer elements.
+  bool is_partial() const { return access() == RowAccess::kPartial || is_unaligned(); }
+};
+
+// "elements w8 t256 g1 c0": the kind, then the vector width, threads of a block and of a group, and
+// vectors of a row in registers, then what else is not as usual. For dumps, tests and people.
+std::string ToString(const CudaPlan& plan);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_SCHEDULE_CUDA_PLAN_H_

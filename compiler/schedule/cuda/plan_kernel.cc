@@ -1,0 +1,101 @@
+#include "compiler/schedule/cuda/plan_kernel.h"
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+
+#include <algorithm>
+#include <set>
+
+#include "compiler/schedule/access.h"
+#include "compiler/schedule/cuda/plan_nest.h"
+#include "compiler/schedule/cuda/prepare_nest.h"
+#include "compiler/schedule/cuda/shared_functions.h"
+#include "compiler/schedule/cuda/threads.h"
+
+namespace tensord::compiler {
+namespace {
+
+constexpr int64_t kMostIndex = (int64_t{1} << 31) - 1;
+// Where kernels can wait for those before them.
+constexpr int kWaitingArchitecture = 90;
+// Kernels that move more do not: with a wait ahead, the compiler knows no memory to be constant,
+// and issues no load before a store that comes first in the text. Small ones gain more than they
+// lose.
+constexpr int64_t kMostBytesOfWaiting = 16 << 20;
+
+// 32-bit indices reach every element; symbolic sizes may be anything.
+bool NeedsWideIndex(const Program& program, const Kernel& kernel) {
+  const auto wide = [](const Expr& count) {
+    const auto value = count.AsConstant();
+    return !value || *value > kMostIndex;
+  };
+  const auto wide_buffer = [&](BufferId id) {
+    const BufferInfo& buffer = program.buffers[id];
+    return wide(StorageElements(buffer.sizes, buffer.strides));
+  };
+  for (const Nest& nest : kernel.nests) {
+    if (wide(sym::Product(nest.outer) * sym::Product(nest.inner))) return true;
+    for (const NestMember& member : nest.members) {
+      for (const Inst& inst : member.loops.block.insts) {
+        if (inst.kind == InstKind::kLoad && wide_buffer(inst.buffer)) return true;
+      }
+      for (const Store& store : member.loops.stores) {
+        if (wide_buffer(store.buffer)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+int64_t BytesOf(const Program& program, const Kernel& kernel) {
+  std::set<BufferId> touched;
+  for (const Nest& nest : kernel.nests) {
+    for (const NestMember& member : nest.members) {
+      const Accesses accesses = AccessesOf(member.loops);
+      touched.insert(accesses.reads.begin(), accesses.reads.end());
+      touched.insert(accesses.writes.begin(), accesses.writes.end());
+    }
+    for (BufferId id : nest.local) touched.erase(id);
+  }
+  int64_t bytes = 0;
+  for (BufferId id : touched) bytes += BufferBytes(program.buffers[id]);
+  return bytes;
+}
+
+}  // namespace
+
+CudaKernelPlan PlanCudaKernel(const Program& program, const Kernel& kernel,
+                              const v1::CudaTarget& target) {
+  // Nests that share a launch share its block size.
+  const int fixed_threads = kernel.nests.size() > 1 ? kUsualThreads : 0;
+  CudaKernelPlan plan{.wide_index = NeedsWideIndex(program, kernel)};
+  std::vector<std::string> keys;
+  for (const Nest& nest : kernel.nests) {
+    PlannedCudaNest planned{.nest = PrepareForCuda(program, nest)};
+    planned.plan = PlanCudaNest(NestContext(program, planned.nest, target, fixed_threads));
+    plan.threads = std::max(plan.threads, planned.plan.threads);
+    plan.resident = std::max(plan.resident, planned.plan.resident);
+    if (fixed_threads > 0) keys.push_back(FunctionKey(program, planned.nest, planned.plan));
+    plan.nests.push_back(std::move(planned));
+  }
+  plan.shared_functions = FindSharedFunctions(keys);
+  for (const std::vector<size_t>& nests : plan.shared_functions) {
+    for (size_t i : nests) std::get<CudaElements>(plan.nests[i].plan.kind).serves_many = true;
+  }
+  plan.finish_waits = target.sm() >= kWaitingArchitecture;
+  plan.waits = plan.finish_waits && BytesOf(program, kernel) <= kMostBytesOfWaiting;
+  return plan;
+}
+
+std::string ToString(const CudaKernelPlan& plan) {
+  std::string text;
+  for (const PlannedCudaNest& nest : plan.nests) {
+    absl::StrAppend(&text, ToString(nest.nest), "  plan: ", ToString(nest.plan), "\n");
+  }
+  for (const std::vector<size_t>& nests : plan.shared_functions) {
+    absl::StrAppend(&text, "  nests ", absl::StrJoin(nests, ", "), " share a function\n");
+  }
+  return text;
+}
+
+}  // namespace tensord::compiler
