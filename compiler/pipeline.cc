@@ -146,7 +146,7 @@ absl::Status Verify(const v1::Graph& graph) {
 }
 
 const std::vector<std::string>& LoweredOperators() {
-  static const std::vector<std::string> names = OperatorNames();
+  static const std::vector<std::string> names = LoweringNames();
   return names;
 }
 

@@ -1,6 +1,9 @@
+#include <absl/strings/str_cat.h>
+
 #include <algorithm>
 
 #include "compiler/decompose/lower_graph.h"
+#include "compiler/ops/operators.h"
 
 namespace tensord::compiler {
 namespace {
@@ -45,9 +48,15 @@ class Liveness {
   std::vector<bool> live_;
 };
 
+bool DrawsRandomNumbers(const ExternOp& call) {
+  const std::string name =
+      call.overload.empty() ? call.op : absl::StrCat(call.op, ".", call.overload);
+  return HasTrait(FindOperator(name), kDrawsRandomNumbers);
+}
+
 }  // namespace
 
-void DropDeadOperations(Program& program, bool (*keep)(const ExternOp& op)) {
+void DropDeadOperations(Program& program) {
   Liveness liveness(program);
   std::vector<Operation> kept;
   for (auto it = program.operations.rbegin(); it != program.operations.rend(); ++it) {
@@ -56,7 +65,7 @@ void DropDeadOperations(Program& program, bool (*keep)(const ExternOp& op)) {
       liveness.Reads(*loop);
     } else {
       const auto& call = std::get<ExternOp>(*it);
-      if (!liveness.Writes(call) && !call.results.empty() && !keep(call)) continue;
+      if (!liveness.Writes(call) && !call.results.empty() && !DrawsRandomNumbers(call)) continue;
       liveness.Reads(call);
     }
     kept.push_back(std::move(*it));

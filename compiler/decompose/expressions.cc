@@ -107,21 +107,33 @@ bool IsDear(const Tensor& t) { return !t.view() && (t.cost() >= 10 || t.reads() 
 
 Tensor Shared(Builder& b, const Tensor& t) { return IsDear(t) ? b.Realize(t) : t; }
 
-Tensor SharedArgument(Builder& b, const Call& call, int i) {
-  const Tensor t = call.tensor(i);
-  return IsDear(t) ? b.RealizeAs(t, BufferStrides(call.argument_type(i))) : t;
+Tensor SharedArgument(Builder& b, const Call& call, std::string_view name) {
+  const Tensor t = call.tensor(name);
+  return IsDear(t) ? b.RealizeAs(t, BufferStrides(call.argument_type(name))) : t;
 }
 
 DType FloatType(DType dtype) { return IsFloating(dtype) ? ComputeType(dtype) : kFloat32; }
 
 Tensor ToFloat(Builder& b, const Tensor& t) { return b.Cast(t, FloatType(t.dtype())); }
 
-absl::StatusOr<double> ConstantNumber(const Call& call, int i) {
-  const Scalar s = call.scalar(i);
+absl::StatusOr<double> ConstantNumber(const Call& call, std::string_view name) {
+  const Scalar s = call.scalar(name);
   if (s.kind == Scalar::kInt && !s.integer.IsConstant()) {
     return absl::UnimplementedError("a symbolic number where a constant is expected");
   }
   return s.AsDouble();
+}
+
+absl::StatusOr<std::vector<double>> ConstantNumbers(const Call& call) {
+  std::vector<double> numbers;
+  for (const Parameter& parameter : call.op().parameters) {
+    const bool is_number =
+        parameter.type == ArgumentType::kNumber || parameter.type == ArgumentType::kReal;
+    if (!is_number || parameter.list || !call.has(parameter.name)) continue;
+    TENSORD_ASSIGN_OR_RETURN(const double number, ConstantNumber(call, parameter.name));
+    numbers.push_back(number);
+  }
+  return numbers;
 }
 
 Expr CountOf(const Sizes& sizes, const std::vector<int>& dims) {

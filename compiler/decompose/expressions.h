@@ -100,8 +100,9 @@ template <size_t N, typename F>
 Tensor Elementwise(Builder& b, DType dtype, const Tensor (&inputs)[N], F f) {
   return ElementwiseOf(b, dtype, std::vector<Tensor>(inputs, inputs + N),
                        [f](std::span<const Elem> v) {
-                         return [&]<size_t... I>(std::index_sequence<I...>) { return f(v[I]...); }
-                         (std::make_index_sequence<N>());
+                         return [&]<size_t... I>(std::index_sequence<I...>) {
+                           return f(v[I]...);
+                         }(std::make_index_sequence<N>());
                        });
 }
 
@@ -115,7 +116,7 @@ bool IsDear(const Tensor& t);
 // What several loops read: realized when it is dear.
 Tensor Shared(Builder& b, const Tensor& t);
 // The same for an argument, which keeps the type and the layout that eager gives it.
-Tensor SharedArgument(Builder& b, const Call& call, int i);
+Tensor SharedArgument(Builder& b, const Call& call, std::string_view name);
 
 // The type in which a composite computes: the compute type, float32 for integers and bools.
 DType FloatType(DType dtype);
@@ -123,7 +124,9 @@ DType FloatType(DType dtype);
 Tensor ToFloat(Builder& b, const Tensor& t);
 
 // A scalar argument that must be a known number; Unimplemented (so: a library call) when symbolic.
-absl::StatusOr<double> ConstantNumber(const Call& call, int i);
+absl::StatusOr<double> ConstantNumber(const Call& call, std::string_view name);
+// The same for all arguments that are one number each, in the order of the schema.
+absl::StatusOr<std::vector<double>> ConstantNumbers(const Call& call);
 
 // ---- Reductions
 

@@ -1,86 +1,14 @@
 #include "compiler/decompose/extern_call.h"
 
-#include <absl/strings/match.h>
-#include <absl/strings/str_cat.h>
-
-#include <algorithm>
 #include <limits>
 
 #include "base/check.h"
-#include "compiler/decompose/lowering.h"
+#include "compiler/graph/layout.h"
 #include "compiler/import/expression.h"
+#include "compiler/ops/operators.h"
 
 namespace tensord::compiler {
 namespace {
-
-// Operators by name without overload.
-constexpr std::string_view kRandom[] = {
-    "aten::bernoulli",
-    "aten::cauchy",
-    "aten::exponential",
-    "aten::geometric",
-    "aten::log_normal",
-    "aten::multinomial",
-    "aten::native_dropout",
-    "aten::normal",
-    "aten::normal_functional",
-    "aten::poisson",
-    "aten::rand",
-    "aten::rand_like",
-    "aten::randint",
-    "aten::randint_like",
-    "aten::randn",
-    "aten::randn_like",
-    "aten::random",
-    "aten::randperm",
-    "aten::rrelu_with_noise_functional",
-    "aten::uniform",
-    "tensord::seed",
-};
-
-constexpr std::string_view kIgnored[] = {
-    "aten::_assert_scalar",
-    "aten::_assert_tensor_metadata",
-    "aten::sym_constrain_range",
-    "aten::sym_constrain_range_for_size",
-    "aten::_functional_assert_scalar",
-    "aten::_functional_sym_constrain_range",
-};
-
-// Operators whose result shares its argument's memory. A plan's buffers may be reused once their
-// last reader is done, so an alias that only the library knows of would be left dangling: the
-// copying form of the operator is called instead. Its result is contiguous.
-constexpr std::string_view kAliasing[] = {
-    "aten::_conj",
-    "aten::_neg_view",
-    "aten::_reshape_alias",
-    "aten::alias",
-    "aten::as_strided",
-    "aten::detach",
-    "aten::diagonal",
-    "aten::expand",
-    "aten::permute",
-    "aten::select",
-    "aten::slice",
-    "aten::split",
-    "aten::split_with_sizes",
-    "aten::squeeze",
-    "aten::t",
-    "aten::transpose",
-    "aten::unbind",
-    "aten::unfold",
-    "aten::unsqueeze",
-    "aten::view",
-    "aten::view_as_complex",
-    "aten::view_as_real",
-};
-
-std::string_view BaseName(std::string_view op) { return op.substr(0, op.find('.')); }
-
-template <size_t N>
-bool IsOneOf(const std::string_view (&names)[N], std::string_view op) {
-  return std::find(std::begin(names), std::end(names), BaseName(op)) != std::end(names);
-}
 
 ExternArg ToExternArg(Builder& b, const ArgumentValue& arg, const TensorSource& tensor_of) {
   if (arg.kind == ArgumentValue::kValue) return b.TensorArg(tensor_of(arg));
@@ -113,26 +41,6 @@ ExternArgList SeedArgs(const Node& node) {
 }
 
 }  // namespace
-
-bool IsRandomOperator(std::string_view op) { return IsOneOf(kRandom, op); }
-bool IsIgnoredOperator(std::string_view op) { return IsOneOf(kIgnored, op); }
-
-absl::Status CheckExtern(const Node& node) {
-  const std::string base(BaseName(node.op));
-  if (!absl::StartsWith(base, "aten::") && !absl::StartsWith(base, "prims::") &&
-      !absl::StartsWith(base, "tensord::")) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        Describe(node), ": unknown operator; only aten, prims and tensord are compiled"));
-  }
-  if (base == "aten::copy_") return absl::OkStatus();
-  const bool dunder = absl::EndsWith(base, "__");
-  if ((absl::EndsWith(base, "_") && !dunder) || absl::EndsWith(node.op, ".out") ||
-      absl::EndsWith(node.op, "_out")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Describe(node), ": writes to its arguments; make the graph functional"));
-  }
-  return absl::OkStatus();
-}
 
 v1::Argument PlainArgument(const ArgumentValue& arg) {
   v1::Argument out;
@@ -181,7 +89,10 @@ ExternArg ScalarArg(int64_t number) {
 
 std::vector<Tensor> CallLibrary(Builder& b, const Node& node, const TensorSource& tensor_of) {
   auto [op, overload] = SplitOverload(node.op);
-  const bool aliases = IsOneOf(kAliasing, op);
+  // A plan's buffers may be reused once their last reader is done, so an alias that only the
+  // library knows of would be left dangling: the copying form, whose result is contiguous, is
+  // called instead.
+  const bool aliases = HasTrait(FindOperator(node.op), kHasCopy);
   if (aliases) op += "_copy";
   std::vector<Builder::ResultMeta> metas;
   for (const TensorType& type : node.outputs) {
@@ -214,7 +125,8 @@ Tensor CopyToDevice(Builder& b, const Tensor& t, v1::DeviceType device) {
   // Towards a GPU the host need not wait; from one it must, for it reads the copy next.
   non_blocking.set_boolean(device == v1::DEVICE_TYPE_CUDA);
   // aten::_to_copy(self, dtype?, layout?, device?, pin_memory?, non_blocking, memory_format?)
-  ExternArgList args = {b.TensorArg(t), NoneArg(), NoneArg(), {where}, NoneArg(), {non_blocking}, NoneArg()};
+  ExternArgList args = {b.TensorArg(t), NoneArg(),      NoneArg(), {where},
+                        NoneArg(),      {non_blocking}, NoneArg()};
   const Sizes strides = ContiguousStrides(t.sizes());
   const Tensor copy =
       b.Extern("aten::_to_copy", "", std::move(args), {{t.dtype(), t.sizes(), strides}})[0];

@@ -3,23 +3,12 @@
 #define TENSORD_COMPILER_DECOMPOSE_EXTERN_CALL_H_
 
 #include <functional>
-#include <string_view>
 #include <vector>
 
-#include "base/status.h"
 #include "compiler/graph/graph.h"
 #include "compiler/loop_ir/builder.h"
 
 namespace tensord::compiler {
-
-// Draws from the framework's random state, so that leaving it out changes what follows.
-bool IsRandomOperator(std::string_view op);
-// Has no results and no effect that matters in a compiled program (hints for the tracer).
-bool IsIgnoredOperator(std::string_view op);
-
-// InvalidArgument unless the dispatcher may be asked for this operator: of namespace aten, prims or
-// tensord, and not writing to its arguments.
-absl::Status CheckExtern(const Node& node);
 
 // Gives the realized tensor of a kValue argument.
 using TensorSource = std::function<Tensor(const ArgumentValue&)>;

@@ -1,8 +1,5 @@
 #include "compiler/decompose/layout.h"
 
-#include <absl/strings/str_cat.h>
-#include <absl/strings/str_join.h>
-
 #include <algorithm>
 
 namespace tensord::compiler {
@@ -13,28 +10,6 @@ bool IsEmpty(const Sizes& sizes) {
 }
 
 }  // namespace
-
-bool IsDense(const Sizes& sizes, const Sizes& strides) {
-  std::vector<size_t> order;
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    if (!sizes[d].Is(1)) order.push_back(d);
-  }
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return sym::Hint(strides[a]) < sym::Hint(strides[b]);
-  });
-  Expr expected(1);
-  for (const size_t d : order) {
-    if (!(strides[d] == expected)) return false;
-    expected *= sizes[d];
-  }
-  return true;
-}
-
-Sizes BufferStrides(const TensorType& declared) {
-  return !IsEmpty(declared.sizes) && IsDense(declared.sizes, declared.strides)
-             ? declared.strides
-             : ContiguousStrides(declared.sizes);
-}
 
 bool HasStrides(const Tensor& t, const Sizes& strides) {
   if (!t.view()) return false;
@@ -59,15 +34,6 @@ Tensor WithStrides(Builder& b, const Tensor& t, const Sizes& strides) {
   }
   const Tensor realized = b.RealizeAs(base, kept);
   return b.AsStrided(realized, t.sizes(), strides, realized.view()->offset);
-}
-
-std::string TypeText(DType dtype, const Sizes& sizes) {
-  return absl::StrCat(DTypeName(dtype), "[",
-                      absl::StrJoin(sizes, ", ",
-                                    [](std::string* out, const Expr& e) {
-                                      absl::StrAppend(out, sym::ToString(e));
-                                    }),
-                      "]");
 }
 
 }  // namespace tensord::compiler

@@ -8,18 +8,19 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "compiler/decompose/extern_call.h"
 #include "compiler/decompose/layout.h"
 #include "compiler/decompose/loads.h"
 #include "compiler/decompose/lowering.h"
-#include "compiler/decompose/verify_args.h"
+#include "compiler/decompose/verify_results.h"
+#include "compiler/graph/arguments.h"
+#include "compiler/graph/layout.h"
+#include "compiler/graph/uses.h"
+#include "compiler/ops/operators.h"
 
 namespace tensord::compiler {
 namespace {
-
-absl::Status Invalid(const Node& node, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(Describe(node), ": ", what));
-}
 
 // Whether a lazy result gets a buffer. Inlining a body into every reader saves a store and loads,
 // and costs the computation once per reader:
@@ -36,84 +37,35 @@ bool ShouldRealize(const Tensor& t, int uses, bool stays, int chain) {
   return uses > 1 && (t.cost() >= 10 || t.reads() >= 3);
 }
 
-bool IsIn(std::span<const Operator> table, const Operator* op) {
-  return op >= table.data() && op < table.data() + table.size();
-}
-
-void ForEachValue(const ArgumentValue& arg,
-                  const std::function<void(const ArgumentValue&)>& visit) {
-  if (arg.kind == ArgumentValue::kValue) visit(arg);
-  for (const ArgumentValue& item : arg.items) ForEachValue(item, visit);
-}
-
 class Lowerer {
  public:
   Lowerer(const Graph& graph, v1::DeviceType device, bool deterministic)
-      : graph_(graph), device_(device), builder_(device, deterministic) {}
+      : graph_(graph), device_(device), builder_(device, deterministic), uses_(graph) {}
 
   absl::StatusOr<Program> Run() {
-    FindUses();
     FindSharedResults();
     FindShapes();
     Sources();
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (needed_[i]) TENSORD_RETURN_IF_ERROR(Lower(static_cast<int>(i)));
+      if (uses_.Runs(static_cast<int>(i))) TENSORD_RETURN_IF_ERROR(Lower(static_cast<int>(i)));
     }
     for (const ArgumentValue& output : graph_.outputs) Output(output);
     Program program = std::move(builder_.program());
-    DropDeadOperations(program, [](const ExternOp& op) { return IsRandomOperator(op.op); });
+    DropDeadOperations(program);
     return program;
   }
 
  private:
-  struct Use {
-    int count = 0;
-    int last = -1;  // the last node that reads it; the number of nodes when an output does
-  };
-
   int NodeOf(int value) const { return value - graph_.FirstNodeValue(); }
 
   const TensorType& TypeOf(int value, int output) const { return graph_.TypeOf(value, output); }
 
-  // Which nodes run, and how often each result is read. A node runs when something that runs reads
-  // it, when it writes an input, or when leaving it out would change the random numbers that
-  // follow.
-  void FindUses() {
-    const int nodes = static_cast<int>(graph_.nodes.size());
-    needed_.assign(nodes, false);
-    uses_.resize(graph_.FirstNodeValue() + nodes);
-    for (int v = 0; v < static_cast<int>(uses_.size()); ++v) {
-      const bool is_node = NodeOf(v) >= 0;
-      uses_[v].resize(is_node ? graph_.nodes[NodeOf(v)].outputs.size() : 1);
-    }
-    const auto read = [&](int reader) {
-      return [&, reader](const ArgumentValue& arg) {
-        Use& use = uses_[arg.value][arg.output];
-        ++use.count;
-        use.last = std::max(use.last, reader);
-        if (const int node = NodeOf(arg.value); node >= 0) needed_[node] = true;
-      };
-    };
-    for (const ArgumentValue& output : graph_.outputs) ForEachValue(output, read(nodes));
-    for (int i = nodes - 1; i >= 0; --i) {
-      const Node& node = graph_.nodes[i];
-      const Operator* op = FindOperator(node.op);
-      const bool effect = (op != nullptr && op->mutates_first) || IsRandomOperator(node.op) ||
-                          (node.outputs.empty() && !IsIgnoredOperator(node.op));
-      needed_[i] = needed_[i] || effect;
-      if (!needed_[i]) continue;
-      for (const ArgumentValue& arg : node.args) ForEachValue(arg, read(i));
-    }
-  }
-
-  using Ref = std::pair<int, int>;
-
   // Results of the program that are views of one computed value share its memory in eager, so that
   // value must have a buffer before the views are taken.
   void FindSharedResults() {
-    std::map<Ref, int> views;
+    std::map<ValueId, int> views;
     for (const ArgumentValue& output : graph_.outputs) {
-      if (output.kind == ArgumentValue::kValue) ++views[RootOf(output)];
+      if (IsValue(output)) ++views[RootOf(graph_, ValueOf(output))];
     }
     for (const auto& [root, count] : views) {
       if (count > 1) shared_.insert(root);
@@ -123,36 +75,35 @@ class Lowerer {
   // Values that library calls and results want in memory in several shapes, as views of the whole:
   // it is there once.
   void FindShapes() {
-    std::map<Ref, std::set<Ref>> shapes;
+    std::map<ValueId, std::set<ValueId>> shapes;
     const auto want = [&](const ArgumentValue& arg) {
-      const Ref root = RootOf(arg);
+      const ValueId root = RootOf(graph_, ValueOf(arg));
       const TensorType &type = TypeOf(arg.value, arg.output),
                        &whole = TypeOf(root.first, root.second);
       if (type.dtype == whole.dtype && sym::Product(type.sizes) == sym::Product(whole.sizes)) {
         shapes[root].emplace(arg.value, arg.output);
       }
     };
-    for (const ArgumentValue& output : graph_.outputs) ForEachValue(output, want);
+    ForEachValue(graph_.outputs, want);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (!needed_[i] || !MayBeCall(graph_.nodes[i])) continue;
-      for (const ArgumentValue& arg : graph_.nodes[i].args) ForEachValue(arg, want);
+      if (uses_.Runs(static_cast<int>(i)) && MayBeCall(graph_.nodes[i])) {
+        ForEachValue(graph_.nodes[i].args, want);
+      }
     }
     for (const auto& [root, wanted] : shapes) {
       if (wanted.size() > 1) in_shapes_.insert(root);
     }
   }
 
-  // Whether an operator (null: unknown) is not left to the library for what the node is.
-  bool MayLower(const Node& node, const Operator* op) const {
-    return op != nullptr && op->IsLoweredOn(device_) &&
-           (!node.library || IsIn(ViewOperators(), op));
+  // Whether a lowering (null: there is none) is not left to the library for what the node is.
+  bool MayLower(const Node& node, const Lowering* lowering) const {
+    return lowering != nullptr && lowering->IsLoweredOn(device_) && (!node.library || IsView(node));
   }
 
   // Whether a node reads its arguments from memory by a library call, as far as can be told before
   // it is lowered.
   bool MayBeCall(const Node& node) const {
-    const Operator* op = FindOperator(node.op);
-    return !MayLower(node, op) || IsIn(MatrixOperators(), op);
+    return !MayLower(node, FindLowering(node.op)) || IsProduct(node);
   }
 
   // A value that is about to be in memory. What it is a view of comes there first, where that is
@@ -160,7 +111,7 @@ class Lowerer {
   Tensor& InShape(const ArgumentValue& ref) {
     Tensor& t = values_[ref.value][ref.output];
     if (!t.defined() || t.view()) return t;
-    const Ref root = RootOf(ref);
+    const ValueId root = RootOf(graph_, ValueOf(ref));
     if (in_shapes_.count(root) == 0) return t;
     Tensor& whole = values_[root.first][root.second];
     if (!whole.view()) {
@@ -171,33 +122,19 @@ class Lowerer {
   }
 
   // A view that was taken of a value before that had memory, and the views behind it, anew.
-  void TakeView(const Ref& ref, const Ref& root) {
+  void TakeView(const ValueId& ref, const ValueId& root) {
     if (ref == root || values_[ref.first][ref.second].view()) return;
     const Node& node = graph_.nodes[NodeOf(ref.first)];
-    TakeView({node.args[0].value, node.args[0].output}, root);
-    Results views = FindOperator(node.op)->lower(builder_, Call(graph_, node, values_));
+    TakeView(ValueOf(FirstArgument(node)), root);
+    Results views = FindLowering(node.op)->lower(builder_, Call(graph_, node, values_));
     if (views.ok() && (*views)[ref.second].view()) {
       values_[ref.first][ref.second] = (*views)[ref.second];
     }
   }
 
-  // The value whose memory a result is a view of; itself when it is no view.
-  Ref RootOf(const ArgumentValue& result) const {
-    Ref root(result.value, result.output);
-    for (int node = NodeOf(root.first); node >= 0; node = NodeOf(root.first)) {
-      const Operator* op = FindOperator(graph_.nodes[node].op);
-      const std::vector<ArgumentValue>& args = graph_.nodes[node].args;
-      const bool is_view = op != nullptr && IsIn(ViewOperators(), op) && !args.empty() &&
-                           args[0].kind == ArgumentValue::kValue;
-      if (!is_view) break;
-      root = {args[0].value, args[0].output};
-    }
-    return root;
-  }
-
   void Sources() {
-    values_.resize(uses_.size());
-    chains_.resize(uses_.size());
+    values_.resize(graph_.FirstNodeValue() + graph_.nodes.size());
+    chains_.resize(values_.size());
     const int inputs = static_cast<int>(graph_.inputs.size());
     for (int i = 0; i < inputs; ++i) {
       const GraphInput& input = graph_.inputs[i];
@@ -223,17 +160,16 @@ class Lowerer {
   absl::Status Lower(int i) {
     const Node& node = graph_.nodes[i];
     builder_.set_origin(node.name);
-    const Operator* op = FindOperator(node.op);
-    if (op != nullptr) TENSORD_RETURN_IF_ERROR(VerifyArguments(node, *op));
-    if (op != nullptr && op->mutates_first) TENSORD_RETURN_IF_ERROR(BeforeMutation(i));
+    const Lowering* lowering = FindLowering(node.op);
+    if (WritesArgument(FindOperator(node.op))) BeforeMutation(i);
     std::vector<Tensor> results;
     bool lowered = false;
-    if (MayLower(node, op) && CanGenerate(node)) {
-      if (IsIn(MatrixOperators(), op)) RealizeArguments(node);
+    if (MayLower(node, lowering) && CanGenerate(node)) {
+      if (IsProduct(node)) RealizeArguments(node);
       const Borrowed borrowed = BringNumbersOver(node);
       const Program& program = builder_.program();
       const size_t buffers = program.buffers.size(), operations = program.operations.size();
-      Results attempt = op->lower(builder_, Call(graph_, node, values_));
+      Results attempt = lowering->lower(builder_, Call(graph_, node, values_));
       for (const auto& [ref, original] : borrowed) values_[ref.first][ref.second] = original;
       if (attempt.ok()) {
         results = *std::move(attempt);
@@ -257,9 +193,9 @@ class Lowerer {
     for (size_t o = 0; o < results.size(); ++o) {
       if (!results[o].defined()) continue;
       const bool shared = !results[o].view() && shared_.count({value, static_cast<int>(o)}) > 0;
-      const Use& use = uses_[value][o];
-      const bool stays = use.last == static_cast<int>(graph_.nodes.size());
-      if (shared || ShouldRealize(results[o], use.count, stays, chains_[value])) {
+      const ValueId result(value, static_cast<int>(o));
+      const bool stays = uses_.LastReader(result) == static_cast<int>(graph_.nodes.size());
+      if (shared || ShouldRealize(results[o], uses_.Count(result), stays, chains_[value])) {
         results[o] = builder_.RealizeAs(results[o], BufferStrides(node.outputs[o]));
       }
     }
@@ -270,11 +206,9 @@ class Lowerer {
   // The longest chain of lazy values that ends in this node's arguments.
   int ChainOf(const Node& node) const {
     int longest = 0;
-    for (const ArgumentValue& arg : node.args) {
-      ForEachValue(arg, [&](const ArgumentValue& ref) {
-        if (!values_[ref.value][ref.output].view()) longest = std::max(longest, chains_[ref.value]);
-      });
-    }
+    ForEachValue(node.args, [&](const ArgumentValue& ref) {
+      if (!values_[ref.value][ref.output].view()) longest = std::max(longest, chains_[ref.value]);
+    });
     return longest;
   }
 
@@ -287,49 +221,42 @@ class Lowerer {
       if (type.device != device_ || IsComplex(type.dtype)) return false;
     }
     bool ok = true;
-    for (const ArgumentValue& arg : node.args) {
-      ForEachValue(arg, [&](const ArgumentValue& ref) {
-        const TensorType& type = TypeOf(ref.value, ref.output);
-        if (IsComplex(type.dtype)) ok = false;
-        if (type.device != device_ && !type.sizes.empty()) ok = false;
-      });
-    }
+    ForEachValue(node.args, [&](const ArgumentValue& ref) {
+      const TensorType& type = TypeOf(ref.value, ref.output);
+      if (IsComplex(type.dtype)) ok = false;
+      if (type.device != device_ && !type.sizes.empty()) ok = false;
+    });
     return ok;
   }
 
   // Eager takes zero-dim CPU tensors beside CUDA ones; kernels cannot read them there, so for the
   // time of one lowering copies take their places. Returns what was there.
-  using Borrowed = std::map<Ref, Tensor>;
+  using Borrowed = std::map<ValueId, Tensor>;
   Borrowed BringNumbersOver(const Node& node) {
     Borrowed originals;
-    for (const ArgumentValue& arg : node.args) {
-      ForEachValue(arg, [&](const ArgumentValue& ref) {
-        Tensor& t = values_[ref.value][ref.output];
-        if (!t.defined() || TypeOf(ref.value, ref.output).device == device_) return;
-        // A second reference already finds the copy.
-        if (!originals.emplace(std::pair(ref.value, ref.output), t).second) return;
-        t = CopyToDevice(builder_, t, device_);
-      });
-    }
+    ForEachValue(node.args, [&](const ArgumentValue& ref) {
+      Tensor& t = values_[ref.value][ref.output];
+      if (!t.defined() || TypeOf(ref.value, ref.output).device == device_) return;
+      // A second reference already finds the copy.
+      if (!originals.emplace(std::pair(ref.value, ref.output), t).second) return;
+      t = CopyToDevice(builder_, t, device_);
+    });
     return originals;
   }
 
   // What a library call reads needs memory, once for all calls that read it.
   void RealizeArguments(const Node& node) {
-    for (const ArgumentValue& arg : node.args) {
-      ForEachValue(arg, [&](const ArgumentValue& ref) {
-        Tensor& t = InShape(ref);
-        if (!t.view()) t = builder_.RealizeAs(t, BufferStrides(TypeOf(ref.value, ref.output)));
-      });
-    }
+    ForEachValue(node.args, [&](const ArgumentValue& ref) {
+      Tensor& t = InShape(ref);
+      if (!t.view()) t = builder_.RealizeAs(t, BufferStrides(TypeOf(ref.value, ref.output)));
+    });
   }
 
   // ---- Library calls
 
   absl::StatusOr<std::vector<Tensor>> LowerExtern(const Node& node) {
-    TENSORD_RETURN_IF_ERROR(CheckExtern(node));
-    if (IsIgnoredOperator(node.op)) return std::vector<Tensor>(node.outputs.size());
-    const bool writes = node.op == "aten::copy_";
+    const Operator* op = FindOperator(node.op);
+    if (HasTrait(op, kNoEffect)) return std::vector<Tensor>(node.outputs.size());
     const TensorSource tensor_of = [&](const ArgumentValue& ref) {
       Tensor& t = InShape(ref);
       const TensorType& type = TypeOf(ref.value, ref.output);
@@ -343,31 +270,27 @@ class Lowerer {
       }
       return t;
     };
-    if (!writes) return CallLibrary(builder_, node, tensor_of);
+    if (!WritesArgument(op)) return CallLibrary(builder_, node, tensor_of);
     CallLibraryInPlace(builder_, node, tensor_of);
-    return std::vector<Tensor>{values_[node.args[0].value][node.args[0].output]};
+    const ValueId written = ValueOf(node.args[op->written]);
+    return std::vector<Tensor>{values_[written.first][written.second]};
   }
 
   // ---- Writes to inputs
 
   // Lazy values that read what this node writes, and that are read by it or later, are computed
   // first.
-  absl::Status BeforeMutation(int i) {
+  void BeforeMutation(int i) {
     const Node& node = graph_.nodes[i];
-    if (node.args.empty() || node.args[0].kind != ArgumentValue::kValue) {
-      return Invalid(node, "writes to what is not a tensor");
-    }
-    const ArgumentValue& target = node.args[0];
-    const Tensor& destination = values_[target.value][target.output];
-    if (!destination.view() ||
-        builder_.program().buffers[destination.view()->buffer].kind != BufferKind::kInput) {
-      return Invalid(node, "only inputs may be written; make the graph functional");
-    }
+    const ValueId target = ValueOf(node.args[FindOperator(node.op)->written]);
+    const Tensor& destination = values_[target.first][target.second];
+    TENSORD_CHECK(destination.view(), Describe(node));
     const BufferId written = destination.view()->buffer;
     for (int v = 0; v < graph_.FirstNodeValue() + i; ++v) {
       for (size_t o = 0; o < values_[v].size(); ++o) {
         Tensor& t = values_[v][o];
-        if (!t.defined() || uses_[v][o].last < i) continue;
+        const int last = uses_.LastReader({v, static_cast<int>(o)});
+        if (!t.defined() || last < i) continue;
         if (t.view()) {
           if (t.view()->buffer == written && IsCopyInEager(v))
             t = Copied(t, v, static_cast<int>(o));
@@ -375,11 +298,10 @@ class Lowerer {
         }
         const Loads& loads = CachedLoads(v, static_cast<int>(o), t);
         if (loads.buffers.count(written) == 0) continue;
-        if (uses_[v][o].last == i && ReadsOnlyWhereItWrites(node, v, destination, loads)) continue;
+        if (last == i && ReadsOnlyWhereItWrites(node, v, destination, loads)) continue;
         t = builder_.RealizeAs(t, BufferStrides(TypeOf(v, static_cast<int>(o))));
       }
     }
-    return absl::OkStatus();
   }
 
   // Eager gives this value memory of its own; a lowering may still have found nothing to do and
@@ -387,7 +309,7 @@ class Lowerer {
   bool IsCopyInEager(int value) const {
     if (NodeOf(value) < 0) return false;
     const Operator* op = FindOperator(graph_.nodes[NodeOf(value)].op);
-    return op != nullptr && !IsIn(ViewOperators(), op) && !op->mutates_first;
+    return IsLowered(op) && op->kind != OperatorKind::kView && !WritesArgument(op);
   }
 
   Tensor Copied(const Tensor& t, int value, int output) {
@@ -397,11 +319,10 @@ class Lowerer {
   // x.copy_(f(x)) needs no buffer when each element of the result reads only its own place.
   bool ReadsOnlyWhereItWrites(const Node& node, int source, const Tensor& destination,
                               const Loads& loads) const {
-    if (node.op != "aten::copy_" || node.args[1].kind != ArgumentValue::kValue ||
-        node.args[1].value != source) {
-      return false;
-    }
-    if (!SameSizes(TypeOf(source, node.args[1].output).sizes, destination.sizes())) return false;
+    if (node.op != "aten::copy_") return false;
+    const ValueId from = ValueOf(Argument(node, "src"));
+    if (from.first != source) return false;
+    if (!SameSizes(graph_.TypeOf(from).sizes, destination.sizes())) return false;
     Expr place = destination.view()->offset;
     const std::vector<Expr> index = LoopIndex(destination.sizes());
     for (size_t d = 0; d < index.size(); ++d) place += index[d] * destination.view()->strides[d];
@@ -451,27 +372,14 @@ class Lowerer {
   const v1::DeviceType device_;
   Builder builder_;
   std::vector<std::vector<Tensor>> values_;  // by value number, by result
-  std::vector<std::vector<Use>> uses_;
-  std::vector<int> chains_;   // by value number: how many lazy values stand behind it, at most
-  std::vector<bool> needed_;  // by node
-  std::map<Ref, Loads> loads_;
-  std::set<Ref> shared_;     // that several outputs are views of
-  std::set<Ref> in_shapes_;  // that calls and outputs want in several shapes
+  const Uses uses_;
+  std::vector<int> chains_;  // by value number: how many lazy values stand behind it, at most
+  std::map<ValueId, Loads> loads_;
+  std::set<ValueId> shared_;     // that several outputs are views of
+  std::set<ValueId> in_shapes_;  // that calls and outputs want in several shapes
 };
 
 }  // namespace
-
-v1::DeviceType DeviceOf(const Graph& graph) {
-  for (const GraphInput& input : graph.inputs) {
-    if (input.is_tensor && input.tensor.device == v1::DEVICE_TYPE_CUDA) return v1::DEVICE_TYPE_CUDA;
-  }
-  for (const Node& node : graph.nodes) {
-    for (const TensorType& type : node.outputs) {
-      if (type.device == v1::DEVICE_TYPE_CUDA) return v1::DEVICE_TYPE_CUDA;
-    }
-  }
-  return v1::DEVICE_TYPE_CPU;
-}
 
 absl::StatusOr<Program> LowerGraph(const Graph& graph, bool deterministic) {
   return Lowerer(graph, DeviceOf(graph), deterministic).Run();

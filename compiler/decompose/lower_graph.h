@@ -14,18 +14,14 @@
 
 namespace tensord::compiler {
 
-// The device for which code is generated: CUDA as soon as one tensor is there; CPU tensors beside
-// it are numbers or belong to library calls.
-v1::DeviceType DeviceOf(const Graph& graph);
-
-// InvalidArgument, with a message that names the node, for an unknown operator, for arguments that
-// do not fit, and for a result whose shape or type does not follow from its arguments.
+// InvalidArgument, with a message that names the node, for what an operator cannot compute: sizes
+// or types that do not fit each other, and a result that is declared otherwise than it follows.
 // deterministic: as in Builder.
 absl::StatusOr<Program> LowerGraph(const Graph& graph, bool deterministic = false);
 
 // Drops operations whose results nobody reads. Buffers keep their numbers. Library calls without
-// any result, or that `keep` names by their operator, stay.
-void DropDeadOperations(Program& program, bool (*keep)(const ExternOp& op));
+// any result, or that draw random numbers, stay.
+void DropDeadOperations(Program& program);
 
 }  // namespace tensord::compiler
 

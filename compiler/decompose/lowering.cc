@@ -6,24 +6,24 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "compiler/decompose/operators/join.h"
+#include "compiler/graph/arguments.h"
 
 namespace tensord::compiler {
 namespace {
 
-using Table = absl::flat_hash_map<std::string, const Operator*>;
+using Table = absl::flat_hash_map<std::string_view, const Lowering*>;
 
-const Table& AllOperators() {
+const Table& AllLowerings() {
   static const Table* const table = [] {
     auto* all = new Table;
     for (const auto& part :
-         {PointwiseOperators(), CompositeOperators(), ReductionOperators(), SoftmaxOperators(),
-          NormOperators(), LossOperators(), ViewOperators(), JoinOperators(), CreationOperators(),
-          IndexingOperators(), RandomOperators(), MatrixOperators(), PartedProductOperators(),
-          PoolOperators()}) {
-      for (const Operator& op : part) {
-        const bool is_new = all->emplace(std::string(op.name), &op).second;
-        TENSORD_CHECK(is_new, absl::StrCat("two lowerings of ", std::string(op.name)));
+         {PointwiseLowerings(), CompositeLowerings(), ReductionLowerings(), SoftmaxLowerings(),
+          NormLowerings(), LossLowerings(), ViewLowerings(), JoinLowerings(), CreationLowerings(),
+          IndexingLowerings(), RandomLowerings(), MatrixLowerings(), PartedProductLowerings(),
+          PoolLowerings()}) {
+      for (const Lowering& lowering : part) {
+        const bool is_new = all->emplace(lowering.name, &lowering).second;
+        TENSORD_CHECK(is_new, absl::StrCat("two lowerings of ", std::string(lowering.name)));
       }
     }
     return all;
@@ -40,14 +40,14 @@ double RealOf(const ArgumentValue& arg) {
 
 }  // namespace
 
-const Operator* FindOperator(std::string_view name) {
-  const auto it = AllOperators().find(std::string(name));
-  return it == AllOperators().end() ? nullptr : it->second;
+const Lowering* FindLowering(std::string_view name) {
+  const auto it = AllLowerings().find(name);
+  return it == AllLowerings().end() ? nullptr : it->second;
 }
 
-std::vector<std::string> OperatorNames() {
+std::vector<std::string> LoweringNames() {
   std::vector<std::string> names;
-  for (const auto& [name, op] : AllOperators()) names.push_back(name);
+  for (const auto& [name, lowering] : AllLowerings()) names.emplace_back(name);
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -63,25 +63,37 @@ double Scalar::AsDouble() const {
   return kind == kReal ? real : static_cast<double>(ConstantOf(integer));
 }
 
-// ---- Call. The signature has been checked: wrong kinds are compiler bugs.
+// ---- Call. Arguments have been checked: wrong kinds are compiler bugs.
 
-bool Call::has(int i) const { return node_.args[i].kind != ArgumentValue::kNone; }
+Call::Call(const Graph& graph, const Node& node, std::span<const std::vector<Tensor>> values)
+    : graph_(graph), node_(node), op_(FindOperator(node.op)), values_(values) {
+  TENSORD_CHECK(op_ != nullptr, Describe(node));
+}
 
-Tensor Call::tensor(int i) const { return tensor_of(node_.args[i]); }
+const ArgumentValue& Call::argument(std::string_view name) const {
+  const int position = op_->Position(name);
+  TENSORD_CHECK(position >= 0,
+                absl::StrCat(Describe(node_), " has no argument ", std::string(name)));
+  return node_.args[position];
+}
+
+bool Call::has(std::string_view name) const { return argument(name).kind != ArgumentValue::kNone; }
+
+Tensor Call::tensor(std::string_view name) const { return tensor_of(argument(name)); }
 
 Tensor Call::tensor_of(const ArgumentValue& arg) const {
   TENSORD_CHECK(arg.kind == ArgumentValue::kValue, Describe(node_));
   return values_[arg.value][arg.output];
 }
 
-std::optional<Tensor> Call::optional_tensor(int i) const {
-  if (!has(i)) return std::nullopt;
-  return tensor(i);
+std::optional<Tensor> Call::optional_tensor(std::string_view name) const {
+  if (!has(name)) return std::nullopt;
+  return tensor(name);
 }
 
-std::vector<std::optional<Tensor>> Call::optional_tensors(int i) const {
+std::vector<std::optional<Tensor>> Call::optional_tensors(std::string_view name) const {
   std::vector<std::optional<Tensor>> tensors;
-  for (const ArgumentValue& item : node_.args[i].items) {
+  for (const ArgumentValue& item : argument(name).items) {
     if (item.kind == ArgumentValue::kNone) {
       tensors.push_back(std::nullopt);
     } else {
@@ -91,46 +103,48 @@ std::vector<std::optional<Tensor>> Call::optional_tensors(int i) const {
   return tensors;
 }
 
-std::vector<Tensor> Call::tensors(int i) const {
+std::vector<Tensor> Call::tensors(std::string_view name) const {
   std::vector<Tensor> tensors;
-  for (const ArgumentValue& item : node_.args[i].items) {
+  for (const ArgumentValue& item : argument(name).items) {
     TENSORD_CHECK(item.kind == ArgumentValue::kValue, Describe(node_));
     tensors.push_back(values_[item.value][item.output]);
   }
   return tensors;
 }
 
-Expr Call::integer(int i) const { return node_.args[i].integer; }
-
-int64_t Call::constant(int i, int64_t when_none) const {
-  return has(i) ? ConstantOf(integer(i)) : when_none;
+std::vector<Tensor> Call::tensor_operands() const {
+  std::vector<Tensor> tensors;
+  for (const ArgumentValue& arg : node_.args) {
+    if (IsValue(arg)) tensors.push_back(tensor_of(arg));
+  }
+  return tensors;
 }
 
-Sizes Call::integers(int i) const {
-  const ArgumentValue& arg = node_.args[i];
+Expr Call::integer(std::string_view name) const { return argument(name).integer; }
+
+int64_t Call::constant(std::string_view name, int64_t when_none) const {
+  return has(name) ? ConstantOf(integer(name)) : when_none;
+}
+
+Sizes Call::integers(std::string_view name) const {
+  const ArgumentValue& arg = argument(name);
   if (arg.kind == ArgumentValue::kInteger) return {arg.integer};  // int[1] given as an int
   Sizes values;
   for (const ArgumentValue& item : arg.items) values.push_back(item.integer);
   return values;
 }
 
-std::vector<int64_t> Call::constants(int i) const {
+std::vector<int64_t> Call::constants(std::string_view name) const {
   std::vector<int64_t> values;
-  for (const Expr& e : integers(i)) values.push_back(ConstantOf(e));
+  for (const Expr& e : integers(name)) values.push_back(ConstantOf(e));
   return values;
 }
 
-double Call::real(int i, double when_none) const {
-  return has(i) ? RealOf(node_.args[i]) : when_none;
+double Call::real(std::string_view name, double when_none) const {
+  return has(name) ? RealOf(argument(name)) : when_none;
 }
 
-Scalar Call::scalar(int i) const { return ScalarOf(node_.args[i]); }
-
-std::vector<Scalar> Call::scalars(int i) const {
-  std::vector<Scalar> values;
-  for (const ArgumentValue& item : node_.args[i].items) values.push_back(ScalarOf(item));
-  return values;
-}
+Scalar Call::scalar(std::string_view name) const { return ScalarOf(argument(name)); }
 
 Scalar ScalarOf(const ArgumentValue& arg) {
   switch (arg.kind) {
@@ -143,15 +157,15 @@ Scalar ScalarOf(const ArgumentValue& arg) {
   }
 }
 
-bool Call::boolean(int i, bool when_none) const {
-  return has(i) ? ConstantOf(integer(i)) != 0 : when_none;
+bool Call::boolean(std::string_view name, bool when_none) const {
+  return has(name) ? ConstantOf(integer(name)) != 0 : when_none;
 }
 
-std::string Call::text(int i) const { return node_.args[i].text; }
+std::string Call::text(std::string_view name) const { return argument(name).text; }
 
-std::optional<DType> Call::dtype(int i) const {
-  if (!has(i)) return std::nullopt;
-  return node_.args[i].dtype;
+std::optional<DType> Call::dtype(std::string_view name) const {
+  if (!has(name)) return std::nullopt;
+  return argument(name).dtype;
 }
 
 const TensorType& Call::result(int i) const {
@@ -160,8 +174,8 @@ const TensorType& Call::result(int i) const {
   return i < static_cast<int>(node_.outputs.size()) ? node_.outputs[i] : *absent;
 }
 
-const TensorType& Call::argument_type(int i) const {
-  const ArgumentValue& arg = node_.args[i];
+const TensorType& Call::argument_type(std::string_view name) const {
+  const ArgumentValue& arg = argument(name);
   TENSORD_CHECK(arg.kind == ArgumentValue::kValue, Describe(node_));
   return graph_.TypeOf(arg.value, arg.output);
 }

@@ -1,14 +1,6 @@
-// The operator tables: how each captured operator becomes tensor expressions.
-//
-// An operator is one line in one table:
-//     {"aten::gelu", "T str", Gelu},
-// The signature lists the types of all schema arguments in order, separated by spaces:
-//     T tensor   i integer (or symbolic)   f number as real   s scalar (int, real or bool)
-//     x tensor or scalar   b bool   str text   d dtype   v device   m memory format   l layout
-//     * anything (ignored)
-// followed by `?` when it may be none and `[]` when it is a list (`T?[]`: list of optional tensors;
-// `i[]?`: optional list). The verifier checks captured arguments against it, so that a lowering may
-// read them without checking.
+// How each captured operator becomes tensor expressions: tables of `{name, function}`, one a family
+// (operators/*.cc). What is known of an operator without lowering it, its schema above all, is in
+// compiler/ops: an operator that is lowered has a line in both.
 #ifndef TENSORD_COMPILER_DECOMPOSE_LOWERING_H_
 #define TENSORD_COMPILER_DECOMPOSE_LOWERING_H_
 
@@ -22,6 +14,7 @@
 #include "base/status.h"
 #include "compiler/graph/graph.h"
 #include "compiler/loop_ir/builder.h"
+#include "compiler/ops/operators.h"
 
 namespace tensord::compiler {
 
@@ -37,49 +30,54 @@ struct Scalar {
 // Of an integer, real or boolean argument.
 Scalar ScalarOf(const ArgumentValue& arg);
 
-// One captured call, seen by its lowering. Positions are schema positions.
+// One captured call, seen by its lowering: arguments by the names of the operator's schema, whose
+// types import has checked. A name that the schema lacks ends the worker.
 class Call {
  public:
-  Call(const Graph& graph, const Node& node, std::span<const std::vector<Tensor>> values)
-      : graph_(graph), node_(node), values_(values) {}
+  // Requires: the operator has a line in compiler/ops.
+  Call(const Graph& graph, const Node& node, std::span<const std::vector<Tensor>> values);
 
   const Node& node() const { return node_; }
-  bool has(int i) const;  // not none
-  Tensor tensor(int i) const;
+  const Operator& op() const { return *op_; }
+  const ArgumentValue& argument(std::string_view name) const;
+  // Whether the operator has such an argument at all; overloads differ in that.
+  bool takes(std::string_view name) const { return op_->Position(name) >= 0; }
+  bool has(std::string_view name) const;  // not none
+  Tensor tensor(std::string_view name) const;
   Tensor tensor_of(const ArgumentValue& arg) const;  // of a kValue, also inside a list
-  std::optional<Tensor> optional_tensor(int i) const;
-  std::vector<Tensor> tensors(int i) const;
-  std::vector<std::optional<Tensor>> optional_tensors(int i) const;
-  Expr integer(int i) const;
-  int64_t constant(int i,
-                   int64_t when_none = 0) const;  // an integer that is not symbolic (else its hint)
-  Sizes integers(int i) const;                    // empty when none
-  std::vector<int64_t> constants(int i) const;
-  double real(int i, double when_none = 0) const;
-  Scalar scalar(int i) const;
-  std::vector<Scalar> scalars(int i) const;
-  bool boolean(int i, bool when_none = false) const;
-  std::string text(int i) const;
-  std::optional<DType> dtype(int i) const;
-  // The layout that eager gives to result `i`, and to the tensor that is argument `i`.
+  std::optional<Tensor> optional_tensor(std::string_view name) const;
+  std::vector<Tensor> tensors(std::string_view name) const;
+  std::vector<std::optional<Tensor>> optional_tensors(std::string_view name) const;
+  Expr integer(std::string_view name) const;
+  // An integer that is not symbolic (else its hint).
+  int64_t constant(std::string_view name, int64_t when_none = 0) const;
+  Sizes integers(std::string_view name) const;  // empty when none
+  std::vector<int64_t> constants(std::string_view name) const;
+  double real(std::string_view name, double when_none = 0) const;
+  Scalar scalar(std::string_view name) const;
+  bool boolean(std::string_view name, bool when_none = false) const;
+  std::string text(std::string_view name) const;
+  std::optional<DType> dtype(std::string_view name) const;
+  // The arguments that are one tensor each, in the schema's order, for what serves operators whose
+  // arguments have different names; none left out.
+  std::vector<Tensor> tensor_operands() const;
+  // The layout that eager gives to result `i`, and to the tensor that is an argument.
   const TensorType& result(int i = 0) const;
-  const TensorType& argument_type(int i) const;
+  const TensorType& argument_type(std::string_view name) const;
 
  private:
   const Graph& graph_;
   const Node& node_;
+  const Operator* op_;
   std::span<const std::vector<Tensor>> values_;
 };
 
 using Results = absl::StatusOr<std::vector<Tensor>>;
 using LowerFn = Results (*)(Builder& b, const Call& call);
 
-struct Operator {
-  std::string_view name;  // "aten::add.Tensor"; the default overload has no suffix
-  std::string_view signature;
+struct Lowering {
+  std::string_view name;  // of a line in compiler/ops
   LowerFn lower;
-  // The first argument's storage is written (aten::copy_).
-  bool mutates_first = false;
   // Where the library's is slower than code of ours: everywhere, or on one kind of device.
   v1::DeviceType only_on = v1::DEVICE_TYPE_UNSPECIFIED;
 
@@ -89,24 +87,25 @@ struct Operator {
 };
 
 // The operator's line; nullptr when nobody lowers it (it becomes an extern call).
-const Operator* FindOperator(std::string_view name);
+const Lowering* FindLowering(std::string_view name);
 // The names of all tables, sorted.
-std::vector<std::string> OperatorNames();
+std::vector<std::string> LoweringNames();
 
 // ---- One table per file of this folder.
-std::span<const Operator> PointwiseOperators();
-std::span<const Operator> CompositeOperators();  // activations and their backward forms
-std::span<const Operator> ReductionOperators();
-std::span<const Operator> SoftmaxOperators();
-std::span<const Operator> NormOperators();
-std::span<const Operator> LossOperators();
-std::span<const Operator> ViewOperators();
-std::span<const Operator> CreationOperators();
-std::span<const Operator> IndexingOperators();
-std::span<const Operator> RandomOperators();
-std::span<const Operator> MatrixOperators();
-std::span<const Operator> PartedProductOperators();
-std::span<const Operator> PoolOperators();
+std::span<const Lowering> PointwiseLowerings();
+std::span<const Lowering> CompositeLowerings();  // activations and their backward forms
+std::span<const Lowering> ReductionLowerings();
+std::span<const Lowering> SoftmaxLowerings();
+std::span<const Lowering> NormLowerings();
+std::span<const Lowering> LossLowerings();
+std::span<const Lowering> ViewLowerings();
+std::span<const Lowering> JoinLowerings();
+std::span<const Lowering> CreationLowerings();
+std::span<const Lowering> IndexingLowerings();
+std::span<const Lowering> RandomLowerings();
+std::span<const Lowering> MatrixLowerings();
+std::span<const Lowering> PartedProductLowerings();
+std::span<const Lowering> PoolLowerings();
 
 // ---- Helpers that lowerings share.
 // A dimension in [0, rank), from one in [-rank, rank).

@@ -2,40 +2,19 @@
 #ifndef TENSORD_COMPILER_GRAPH_EDITOR_H_
 #define TENSORD_COMPILER_GRAPH_EDITOR_H_
 
-#include <functional>
 #include <map>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "compiler/graph/graph.h"
+#include "compiler/graph/arguments.h"
+#include "compiler/graph/uses.h"
 
 namespace tensord::compiler {
-
-// A result of a value: (value number, which result).
-using ValueId = std::pair<int, int>;
-
-// Whether the node runs even where nobody reads its results.
-bool HasEffect(const Node& node);
-
-// Calls visit(argument) for every kValue argument, also inside lists.
-void ForEachValue(const std::vector<ArgumentValue>& args,
-                  const std::function<void(const ArgumentValue&)>& visit);
-
-ArgumentValue ValueArg(ValueId value);
-ArgumentValue IntegerArg(const Expr& value);
-ArgumentValue BooleanArg(bool value);
-ArgumentValue RealArg(double value);
-ArgumentValue IntegersArg(const std::vector<Expr>& values);
-ArgumentValue NoneArgument();
-// A number that is 1.
-bool IsOne(const ArgumentValue& arg);
 
 // Collects changes of a graph and carries them out at once. Until then value numbers are those of
 // the old graph; added nodes have numbers behind them.
 class GraphEditor {
  public:
-  explicit GraphEditor(Graph* graph);
+  explicit GraphEditor(Graph* graph) : graph_(graph), uses_(*graph) {}
 
   const Graph& graph() const { return *graph_; }
   const Node& node(int index) const { return graph_->nodes[index]; }
@@ -43,10 +22,9 @@ class GraphEditor {
   // The node that makes a value; null for inputs, constants and added nodes.
   const Node* Producer(int value) const;
   const TensorType& TypeOf(ValueId value) const;
-  // False for a node that nobody needs; lowering leaves it out.
-  bool Runs(int index) const { return runs_[index]; }
-  // How many arguments of nodes that run, and outputs of the old graph, are this result.
-  int Uses(ValueId value) const;
+  // Of the old graph.
+  const Uses& uses() const { return uses_; }
+  bool Runs(int index) const { return uses_.Runs(index); }
 
   // Adds a node that runs directly before the old node number `before`, behind what was added there
   // earlier; gives its first result.
@@ -67,8 +45,7 @@ class GraphEditor {
   }
 
   Graph* graph_;
-  std::map<ValueId, int> uses_;
-  std::vector<bool> runs_;  // by node
+  const Uses uses_;
   std::vector<Added> added_;
   std::map<ValueId, ValueId> replaced_;
 };

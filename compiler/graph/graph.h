@@ -3,6 +3,7 @@
 #define TENSORD_COMPILER_GRAPH_GRAPH_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/graph/dtype.h"
@@ -11,6 +12,9 @@
 namespace tensord::compiler {
 
 using sym::Expr;
+
+// A result of a value: (value number, which result).
+using ValueId = std::pair<int, int>;
 
 struct TensorType {
   DType dtype = v1::DTYPE_UNSPECIFIED;  // DTYPE_UNSPECIFIED: an absent optional result
@@ -73,10 +77,15 @@ struct Graph {
   int FirstNodeValue() const { return static_cast<int>(inputs.size() + constants.size()); }
   // Of a value that is a tensor.
   const TensorType& TypeOf(int value, int output) const;
+  const TensorType& TypeOf(ValueId value) const { return TypeOf(value.first, value.second); }
 };
 
 // "node 'NAME' (aten::op)": how every message about a node begins.
 std::string Describe(const Node& node);
+
+// The device for which code is generated: CUDA as soon as one tensor is there; CPU tensors beside
+// it are numbers or belong to library calls.
+v1::DeviceType DeviceOf(const Graph& graph);
 
 }  // namespace tensord::compiler
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "compiler/graph/verify.h"
 #include "compiler/import/expression.h"
 
 namespace tensord::compiler {
@@ -62,6 +63,7 @@ class Importer {
     for (int i = 0; i < from_.outputs_size(); ++i) {
       TENSORD_RETURN_IF_ERROR(Output(i));
     }
+    TENSORD_RETURN_IF_ERROR(VerifyGraph(graph_));
     return std::move(graph_);
   }
 
@@ -333,16 +335,5 @@ class Importer {
 }  // namespace
 
 absl::StatusOr<Graph> Import(const v1::Graph& graph) { return Importer(graph).Run(); }
-
-const TensorType& Graph::TypeOf(int value, int output) const {
-  const int first_constant = static_cast<int>(inputs.size());
-  if (value < first_constant) return inputs[value].tensor;
-  if (value < FirstNodeValue()) return constant_types[value - first_constant];
-  return nodes[value - FirstNodeValue()].outputs[output];
-}
-
-std::string Describe(const Node& node) {
-  return absl::StrCat("node '", node.name, "' (", node.op, ")");
-}
 
 }  // namespace tensord::compiler

@@ -5,8 +5,7 @@
 // are dense and at most 64 KiB; expressions are small, do not overflow at their hints and never
 // divide by zero; names hold only characters that are safe in generated text. References to integer
 // inputs have become the integer's expression, and references to absent results have become "none".
-//
-// Does not ensure that operators exist or that arguments fit them: decompose/verify_args.h does.
+// VerifyGraph holds (graph/verify.h).
 #ifndef TENSORD_COMPILER_IMPORT_IMPORT_H_
 #define TENSORD_COMPILER_IMPORT_IMPORT_H_
 

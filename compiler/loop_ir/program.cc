@@ -82,14 +82,6 @@ Expr StorageElements(const std::vector<Expr>& sizes, const std::vector<Expr>& st
   return last + 1;
 }
 
-std::vector<Expr> ContiguousStrides(const std::vector<Expr>& sizes) {
-  std::vector<Expr> strides(sizes.size(), Expr(1));
-  for (int d = static_cast<int>(sizes.size()) - 2; d >= 0; --d) {
-    strides[d] = strides[d + 1] * (sizes[d + 1].Is(0) ? Expr(1) : sizes[d + 1]);
-  }
-  return strides;
-}
-
 void VerifyProgram(const Program& program) {
   for (const Operation& operation : program.operations) {
     if (const auto* op = std::get_if<LoopOp>(&operation)) {

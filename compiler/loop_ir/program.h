@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "compiler/graph/layout.h"
 #include "compiler/loop_ir/block.h"
 
 namespace tensord::compiler {
@@ -124,8 +125,6 @@ struct Program {
 
 // The number of elements of a buffer's storage (1 + sum of (size-1)*stride; 0 when a size is 0).
 Expr StorageElements(const std::vector<Expr>& sizes, const std::vector<Expr>& strides);
-// Row-major strides.
-std::vector<Expr> ContiguousStrides(const std::vector<Expr>& sizes);
 
 // Every invariant of the IR; a broken one is a compiler bug and ends the worker.
 void VerifyProgram(const Program& program);

@@ -4,42 +4,16 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <string_view>
 
-#include "compiler/decompose/lowering.h"
+#include "compiler/graph/layout.h"
+#include "compiler/ops/operators.h"
 #include "compiler/rewrite/convolution.h"
 #include "compiler/rewrite/inserter.h"
 
 namespace tensord::compiler {
 namespace {
 
-// Library operators whose results are channels-last when their first argument is.
-constexpr std::string_view kFollowing[] = {
-    "aten::convolution",         "aten::avg_pool2d",         "aten::_adaptive_avg_pool2d",
-    "aten::upsample_bilinear2d", "aten::upsample_nearest2d",
-};
-// Lowered operators outside the pointwise tables whose result may have any layout.
-constexpr std::string_view kLayoutFree[] = {
-    "aten::cat",
-    "aten::constant_pad_nd",
-    "aten::max_pool2d_with_indices",
-    "aten::native_batch_norm",
-    "aten::_native_batch_norm_legit",
-    "aten::_native_batch_norm_legit_functional",
-    "aten::_native_batch_norm_legit_no_training",
-    "aten::native_group_norm",
-};
-
-template <size_t N>
-bool IsOneOf(const std::string_view (&names)[N], std::string_view op) {
-  return std::find(std::begin(names), std::end(names), op) != std::end(names);
-}
-
-bool IsIn(std::span<const Operator> table, const Operator* op) {
-  return op != nullptr && op >= table.data() && op < table.data() + table.size();
-}
-
-bool IsLibraryCall(const Node& node) { return IsOneOf(kFollowing, node.op); }
+bool FollowsLayout(const Node& node) { return HasTrait(FindOperator(node.op), kFollowsLayout); }
 
 bool IsRowMajor(const TensorType& type) {
   return type.sizes.size() == 4 && type.strides == ContiguousStrides(type.sizes);
@@ -86,9 +60,7 @@ class Relayout {
  private:
   int Nodes() const { return static_cast<int>(is_member_.size()); }
   int NodeOf(const ArgumentValue& arg) const { return arg.value - graph_.FirstNodeValue(); }
-  const TensorType& TypeOf(const ArgumentValue& arg) const {
-    return editor_.TypeOf({arg.value, arg.output});
-  }
+  const TensorType& TypeOf(const ArgumentValue& arg) const { return editor_.TypeOf(ValueOf(arg)); }
 
   // ---- Regions: neighbours of which each can take and give channels-last tensors.
 
@@ -112,17 +84,16 @@ class Relayout {
     if (node.outputs[0].device != v1::DEVICE_TYPE_CUDA) return false;
     if (!IsRowMajor(node.outputs[0]) && !IsChannelsLast(node.outputs[0])) return false;
     const Operator* op = FindOperator(node.op);
-    if (IsLibraryCall(node)) return op == nullptr;
-    return op != nullptr && !op->mutates_first &&
-           (IsIn(PointwiseOperators(), op) || IsIn(CompositeOperators(), op) ||
-            IsOneOf(kLayoutFree, node.op));
+    if (!IsLowered(op)) return HasTrait(op, kFollowsLayout);
+    return !WritesArgument(op) &&
+           (IsOfKind(op, OperatorKind::kPointwise) || HasTrait(op, kAnyResultLayout));
   }
 
   // A member takes it in any layout, or has it brought into channels-last; kernels of ours read
   // any. Others get it as in eager.
   bool TakesAnyLayout(const Node& node) const {
-    if (IsLibraryCall(node)) return true;
-    return FindOperator(node.op) != nullptr && node.op != "aten::as_strided";
+    if (FollowsLayout(node)) return true;
+    return IsLowered(FindOperator(node.op)) && node.op != "aten::as_strided";
   }
 
   // ---- What a region gains, by root.
@@ -134,7 +105,8 @@ class Relayout {
       if (is_member_[i]) {
         double& gain = gains_[regions_.Find(i)];
         if (const auto convolution = AsConvolution(node)) gain += Gain(*convolution, node);
-        if (IsLibraryCall(node) && EntersHere(node.args[0])) gain -= Bytes(TypeOf(node.args[0]));
+        const ArgumentValue& first = FirstArgument(node);
+        if (FollowsLayout(node) && EntersHere(first)) gain -= Bytes(TypeOf(first));
       }
       if (!TakesAnyLayout(node)) {
         ForEachValue(node.args, [this](const ArgumentValue& arg) { Leaves(arg); });
@@ -191,9 +163,9 @@ class Relayout {
       for (ArgumentValue& arg : node.args) FixOutside(&arg);
       return;
     }
-    if (!Changes(i) || !IsLibraryCall(node)) return;
-    BringIn(i, &node.args[0]);
-    if (node.op == "aten::convolution") BringIn(i, &node.args[Convolution::kWeight]);
+    if (!Changes(i) || !FollowsLayout(node)) return;
+    BringIn(i, &node.args.front());
+    if (node.op == "aten::convolution") BringIn(i, &Argument(&node, "weight"));
   }
 
   // A copy in channels-last memory, made in front of the first call that takes it.

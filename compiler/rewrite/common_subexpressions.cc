@@ -6,10 +6,8 @@
 #include <map>
 #include <string>
 
-#include "compiler/decompose/extern_call.h"
-#include "compiler/decompose/lowering.h"
 #include "compiler/graph/editor.h"
-#include "compiler/graph/readers.h"
+#include "compiler/ops/operators.h"
 
 namespace tensord::compiler {
 namespace {
@@ -42,23 +40,20 @@ std::string KeyOf(const Node& node, const Firsts& firsts) {
 }  // namespace
 
 int CommonSubexpressions(const v1::Target&, Graph* graph) {
-  const Readers readers(*graph);
   GraphEditor editor(graph);
   std::map<std::string, int> seen;
   Firsts firsts;
   for (int i = 0; i < static_cast<int>(graph->nodes.size()); ++i) {
     const Node& node = graph->nodes[i];
     const Operator* op = FindOperator(node.op);
-    if (op != nullptr && op->mutates_first) seen.clear();  // what was read before may have changed
+    if (WritesArgument(op)) seen.clear();  // what was read before may have changed
     // Of operators that we lower it is known that they compute and do nothing else.
-    if (op == nullptr || op->mutates_first || IsRandomOperator(node.op) || !readers.Runs(i)) {
-      continue;
-    }
+    if (!IsLowered(op) || HasEffect(node) || !editor.Runs(i)) continue;
     const int value = editor.ValueOfNode(i), outputs = static_cast<int>(node.outputs.size());
     const auto [it, is_new] = seen.emplace(KeyOf(node, firsts), value);
     if (is_new) continue;
     bool given_out = false;
-    for (int o = 0; o < outputs; ++o) given_out = given_out || readers.IsGivenOut({value, o});
+    for (int o = 0; o < outputs; ++o) given_out = given_out || editor.uses().IsGivenOut({value, o});
     if (given_out) continue;
     firsts[value] = it->second;
     for (int o = 0; o < outputs; ++o) editor.Replace({value, o}, {it->second, o});

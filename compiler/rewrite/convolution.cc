@@ -1,11 +1,10 @@
 #include "compiler/rewrite/convolution.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace tensord::compiler {
 namespace {
-
-constexpr size_t kArguments = 9;
 
 std::optional<std::vector<int64_t>> Constants(const ArgumentValue& list) {
   std::vector<int64_t> numbers;
@@ -18,30 +17,35 @@ std::optional<std::vector<int64_t>> Constants(const ArgumentValue& list) {
   return numbers;
 }
 
+// The arguments that all forms have by the same names; the image is called `image`.
+std::optional<Convolution> ConvolutionOf(const Node& node, std::string_view image) {
+  const ArgumentValue &input = Argument(node, image), &weight = Argument(node, "weight");
+  const auto stride = Constants(Argument(node, "stride"));
+  const auto padding = Constants(Argument(node, "padding"));
+  const auto dilation = Constants(Argument(node, "dilation"));
+  const auto groups = Argument(node, "groups").integer.AsConstant();
+  if (!IsValue(input) || !IsValue(weight) || !stride || !padding || !dilation || !groups) {
+    return std::nullopt;
+  }
+  return Convolution{.input = ValueOf(input),
+                     .weight = ValueOf(weight),
+                     .stride = *stride,
+                     .padding = *padding,
+                     .dilation = *dilation,
+                     .groups = *groups};
+}
+
+bool IsTransposed(const Node& node) { return !Argument(node, "transposed").integer.Is(0); }
+
 }  // namespace
 
 std::optional<Convolution> AsConvolution(const Node& node) {
-  const auto& args = node.args;
-  if (node.op != "aten::convolution" || args.size() != kArguments || node.outputs.size() != 1 ||
-      args[Convolution::kInput].kind != ArgumentValue::kValue ||
-      args[Convolution::kWeight].kind != ArgumentValue::kValue ||
-      !args[Convolution::kTransposed].integer.Is(0)) {
+  if (node.op != "aten::convolution" || node.outputs.size() != 1 || IsTransposed(node)) {
     return std::nullopt;
   }
-  const auto stride = Constants(args[Convolution::kStride]);
-  const auto padding = Constants(args[Convolution::kPadding]);
-  const auto dilation = Constants(args[Convolution::kDilation]);
-  const auto groups = args[Convolution::kGroups].integer.AsConstant();
-  if (!stride || !padding || !dilation || !groups) return std::nullopt;
-  Convolution out{.input = {args[Convolution::kInput].value, args[Convolution::kInput].output},
-                  .weight = {args[Convolution::kWeight].value, args[Convolution::kWeight].output},
-                  .stride = *stride,
-                  .padding = *padding,
-                  .dilation = *dilation,
-                  .groups = *groups};
-  const ArgumentValue& bias = args[Convolution::kBias];
-  if (bias.kind == ArgumentValue::kValue) out.bias = ValueId(bias.value, bias.output);
-  return out;
+  auto convolution = ConvolutionOf(node, "input");
+  if (convolution) convolution->bias = OptionalValueOf(Argument(node, "bias"));
+  return convolution;
 }
 
 std::optional<Convolution> AsConvolution(const GraphEditor& editor, ValueId value) {
@@ -49,15 +53,18 @@ std::optional<Convolution> AsConvolution(const GraphEditor& editor, ValueId valu
   return node == nullptr ? std::nullopt : AsConvolution(*node);
 }
 
-// (grad, input, weight, bias_sizes?, stride, padding, dilation, transposed, output_padding, groups,
-// output_mask).
 std::optional<Convolution> AsConvolutionOfBackward(const Node& node) {
-  const auto& args = node.args;
-  if (node.op != "aten::convolution_backward" || args.size() != kArguments + 2) return std::nullopt;
-  Node forward{.op = "aten::convolution", .name = node.name, .outputs = {{}}};
-  forward.args = {args[1], args[2], NoneArgument()};
-  forward.args.insert(forward.args.end(), args.begin() + 4, args.end() - 1);
-  return AsConvolution(forward);
+  if (node.op != "aten::convolution_backward" || IsTransposed(node)) return std::nullopt;
+  return ConvolutionOf(node, "input");
+}
+
+std::optional<Convolution> AsConvolutionOfFused(const Node& node) {
+  if (node.op != "aten::cudnn_convolution_relu" && node.op != "aten::cudnn_convolution_add_relu") {
+    return std::nullopt;
+  }
+  auto convolution = ConvolutionOf(node, "self");
+  if (convolution) convolution->bias = OptionalValueOf(Argument(node, "bias"));
+  return convolution;
 }
 
 bool IsProductOfPixels(const Convolution& convolution, const TensorType& image,
@@ -108,11 +115,11 @@ bool SuggestsChannelsLast(const TensorType& type) {
 
 std::optional<ValueId> ConvertedFrom(const GraphEditor& editor, ValueId value) {
   const Node* node = editor.Producer(value.first);
-  if (node == nullptr || node->args.empty() || node->args[0].kind != ArgumentValue::kValue ||
+  if (node == nullptr ||
       (node->op != "prims::convert_element_type" && node->op != "aten::_to_copy")) {
     return std::nullopt;
   }
-  const ValueId from(node->args[0].value, node->args[0].output);
+  const ValueId from = ValueOf(FirstArgument(*node));
   const TensorType &before = editor.TypeOf(from), &after = node->outputs[0];
   if (!IsFloating(before.dtype) || !IsFloating(after.dtype) || before.device != after.device) {
     return std::nullopt;
@@ -122,8 +129,7 @@ std::optional<ValueId> ConvertedFrom(const GraphEditor& editor, ValueId value) {
 
 bool IsWritten(const Graph& graph, ValueId value) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [value](const Node& node) {
-    return node.op == "aten::copy_" && node.args[0].value == value.first &&
-           node.args[0].output == value.second;
+    return node.op == "aten::copy_" && ValueOf(Argument(node, "self")) == value;
   });
 }
 

@@ -1,4 +1,4 @@
-// aten::convolution as captured: what the passes over convolutions ask of it.
+// Convolutions as captured: what the passes over them ask.
 #ifndef TENSORD_COMPILER_REWRITE_CONVOLUTION_H_
 #define TENSORD_COMPILER_REWRITE_CONVOLUTION_H_
 
@@ -10,20 +10,8 @@
 
 namespace tensord::compiler {
 
-// aten::convolution(input, weight, bias?, stride, padding, dilation, transposed, output_padding,
-// groups).
+// A convolution of two or more dimensions, of which forms there are several operators.
 struct Convolution {
-  enum Argument {
-    kInput,
-    kWeight,
-    kBias,
-    kStride,
-    kPadding,
-    kDilation,
-    kTransposed,
-    kOutputPadding,
-    kGroups
-  };
   ValueId input, weight;
   std::optional<ValueId> bias;
   std::vector<int64_t> stride, padding, dilation;  // one number may stand for all dimensions
@@ -34,8 +22,10 @@ struct Convolution {
 std::optional<Convolution> AsConvolution(const Node& node);
 // The same of the node that makes a value; nothing where none does.
 std::optional<Convolution> AsConvolution(const GraphEditor& editor, ValueId value);
-// What aten::convolution_backward is the gradient of.
+// What aten::convolution_backward is the gradient of; without its bias.
 std::optional<Convolution> AsConvolutionOfBackward(const Node& node);
+// What cuDNN's fused calls compute before they add and clamp.
+std::optional<Convolution> AsConvolutionOfFused(const Node& node);
 
 // A product of matrices that lie in memory as they are, for which the library has fast kernels:
 // pixels times channels of 16-bit floats, in rows of whole 16 bytes.

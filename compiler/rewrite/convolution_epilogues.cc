@@ -5,7 +5,6 @@
 #include <set>
 #include <tuple>
 
-#include "compiler/decompose/lowering.h"
 #include "compiler/rewrite/convolution.h"
 #include "compiler/rewrite/inserter.h"
 
@@ -19,6 +18,12 @@ bool SameTensors(const TensorType& a, const TensorType& b) {
 // One number for each of the two dimensions.
 ArgumentValue PairArg(const std::vector<int64_t>& numbers) {
   return IntegersArg({Expr(numbers.front()), Expr(numbers.back())});
+}
+
+// A sum of two tensors, neither scaled.
+bool IsPlainSum(const Node& node) {
+  return node.op == "aten::add.Tensor" && IsValue(Argument(node, "self")) &&
+         IsValue(Argument(node, "other")) && Argument(node, "alpha").integer.Is(1);
 }
 
 class EpilogueFuser {
@@ -41,10 +46,9 @@ class EpilogueFuser {
 
   bool TryFuse(int i) {
     const Node& relu = graph_.nodes[i];
-    if (!editor_.Runs(i) || relu.op != "aten::relu" || relu.args[0].kind != ArgumentValue::kValue)
-      return false;
+    if (!editor_.Runs(i) || relu.op != "aten::relu") return false;
     Sum sum;
-    const ValueId operand(relu.args[0].value, relu.args[0].output);
+    const ValueId operand = ValueOf(Argument(relu, "self"));
     if (!Collect(operand, relu.outputs[0], &sum) || sum.convolutions.empty()) return false;
     const ValueId main = TakeMain(&sum.convolutions);
     if (!IsFusable(main)) return false;
@@ -61,19 +65,16 @@ class EpilogueFuser {
   bool Collect(ValueId value, const TensorType& result, Sum* sum) const {
     if (!SameTensors(editor_.TypeOf(value), result)) return false;
     const Node* node = editor_.Producer(value.first);
-    const bool alone = editor_.Uses(value) == 1;
+    const bool alone = editor_.uses().Count(value) == 1;
     if (node != nullptr && alone && AsConvolution(*node)) {
       sum->convolutions.push_back(value);
       return true;
     }
-    const bool adds = node != nullptr && alone && node->op == "aten::add.Tensor" &&
-                      node->args[0].kind == ArgumentValue::kValue &&
-                      node->args[1].kind == ArgumentValue::kValue && node->args[2].integer.Is(1);
-    if (adds && sum->convolutions.size() + sum->others.size() < 2) {
+    if (node != nullptr && alone && IsPlainSum(*node) &&
+        sum->convolutions.size() + sum->others.size() < 2) {
       Sum inner = *sum;
-      const ArgumentValue &a = node->args[0], &b = node->args[1];
-      if (Collect({a.value, a.output}, result, &inner) &&
-          Collect({b.value, b.output}, result, &inner)) {
+      if (Collect(ValueOf(Argument(*node, "self")), result, &inner) &&
+          Collect(ValueOf(Argument(*node, "other")), result, &inner)) {
         *sum = std::move(inner);
         return true;
       }
@@ -144,10 +145,10 @@ class EpilogueFuser {
 
   // The bias of a convolution that is used only here, which has none afterwards.
   std::optional<ValueId> TakeBias(ValueId value) {
-    if (editor_.Uses(value) != 1) return std::nullopt;
+    if (editor_.uses().Count(value) != 1) return std::nullopt;
     const auto convolution = AsConvolution(editor_, value);
     if (!convolution || !convolution->bias) return std::nullopt;
-    graph_.nodes[value.first - graph_.FirstNodeValue()].args[Convolution::kBias] = NoneArgument();
+    Argument(&graph_.nodes[value.first - graph_.FirstNodeValue()], "bias") = NoneArgument();
     return convolution->bias;
   }
 
@@ -175,13 +176,8 @@ bool AddsBiasItself(const Convolution& convolution, const TensorType& weight,
 std::set<ValueId> ReadByKernels(const Graph& graph) {
   std::set<ValueId> values;
   for (const Node& node : graph.nodes) {
-    const Operator* op = FindOperator(node.op);
-    const auto products = MatrixOperators();
-    if (op == nullptr || (op >= products.data() && op < products.data() + products.size())) {
-      continue;
-    }
-    ForEachValue(node.args,
-                 [&](const ArgumentValue& arg) { values.insert(ValueId(arg.value, arg.output)); });
+    if (!IsGenerated(node)) continue;
+    ForEachValue(node.args, [&](const ArgumentValue& arg) { values.insert(ValueOf(arg)); });
   }
   return values;
 }
@@ -205,7 +201,7 @@ int SplitConvolutionBias(const v1::Target&, Graph* graph) {
     Inserter in(&editor, i + 1);
     const int rank = static_cast<int>(node.outputs[0].sizes.size());
     const ValueId sum = in.Add(value, in.AlongDim(*convolution->bias, 1, rank));
-    node.args[Convolution::kBias] = NoneArgument();
+    Argument(&node, "bias") = NoneArgument();
     editor.Replace(value, sum);
   }
   return editor.Finish();

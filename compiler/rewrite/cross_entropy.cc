@@ -5,28 +5,17 @@
 namespace tensord::compiler {
 namespace {
 
-// _log_softmax_backward_data(grad, output, dim, input_dtype)
-enum SoftmaxArgument : size_t { kGrad, kOutput, kDim, kInputDType, kSoftmaxArguments };
-// nll_loss_backward(grad, self, target, weight, reduction, ignore_index, total_weight)
-constexpr size_t kLossArguments = 7;
-constexpr size_t kScores = 1;
-
 // The node that makes the loss's gradient, where the classes are the dimension of the softmax.
 const Node* LossOf(const GraphEditor& editor, const Node& softmax) {
-  if (softmax.op != "aten::_log_softmax_backward_data" ||
-      softmax.args.size() != kSoftmaxArguments ||
-      softmax.args[kGrad].kind != ArgumentValue::kValue) {
+  if (softmax.op != "aten::_log_softmax_backward_data") return nullptr;
+  const Node* loss = editor.Producer(Argument(softmax, "grad_output").value);
+  if (loss == nullptr ||
+      (loss->op != "aten::nll_loss_backward" && loss->op != "aten::nll_loss2d_backward")) {
     return nullptr;
   }
-  const Node* loss = editor.Producer(softmax.args[kGrad].value);
-  if (loss == nullptr || loss->args.size() != kLossArguments ||
-      (loss->op != "aten::nll_loss_backward" && loss->op != "aten::nll_loss2d_backward") ||
-      loss->args[kScores].kind != ArgumentValue::kValue) {
-    return nullptr;
-  }
-  const auto dim = softmax.args[kDim].integer.AsConstant();
-  const ArgumentValue& scores = loss->args[kScores];
-  const auto rank = static_cast<int64_t>(editor.TypeOf({scores.value, scores.output}).sizes.size());
+  const auto dim = Argument(softmax, "dim").integer.AsConstant();
+  const ValueId scores = ValueOf(Argument(*loss, "self"));
+  const auto rank = static_cast<int64_t>(editor.TypeOf(scores).sizes.size());
   const int64_t classes = rank > 1 ? 1 : 0;
   return dim && (*dim + rank) % rank == classes ? loss : nullptr;
 }
@@ -41,11 +30,11 @@ int JoinCrossEntropy(const v1::Target&, Graph* graph) {
     if (loss == nullptr) continue;
     Node joined{.op = "tensord::cross_entropy_backward",
                 .name = softmax.name,
-                .args = loss->args,
+                .args = loss->args,  // and of the softmax
                 .outputs = softmax.outputs};
-    joined.args[kScores] = softmax.args[kOutput];
-    joined.args.push_back(softmax.args[kDim]);
-    joined.args.push_back(softmax.args[kInputDType]);
+    joined.args.insert(joined.args.end(),
+                       {Argument(softmax, "dim"), Argument(softmax, "input_dtype")});
+    Argument(&joined, "output") = Argument(softmax, "output");
     editor.Replace({editor.ValueOfNode(i), 0}, editor.Insert(i, std::move(joined)));
   }
   return editor.Finish();

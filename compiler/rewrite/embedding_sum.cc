@@ -5,19 +5,16 @@
 namespace tensord::compiler {
 namespace {
 
-// embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
-enum EmbeddingArgument : size_t { kGrad, kIndices, kRows, kPadding, kScaled, kEmbeddingArguments };
-
 // The node that makes an embedding's gradient, where the argument is that and nothing else reads
 // it.
 const Node* EmbeddingOf(const GraphEditor& editor, const ArgumentValue& arg) {
-  if (arg.kind != ArgumentValue::kValue) return nullptr;
+  if (!IsValue(arg)) return nullptr;
   const Node* node = editor.Producer(arg.value);
   if (node == nullptr || node->op != "aten::embedding_dense_backward" ||
-      node->args.size() != kEmbeddingArguments || !node->args[kScaled].integer.Is(0)) {
+      !Argument(*node, "scale_grad_by_freq").integer.Is(0)) {
     return nullptr;
   }
-  return editor.Uses({arg.value, arg.output}) == 1 ? node : nullptr;
+  return editor.uses().Count(ValueOf(arg)) == 1 ? node : nullptr;
 }
 
 bool SameType(const TensorType& a, const TensorType& b) {
@@ -30,24 +27,22 @@ int AddEmbeddings(const v1::Target&, Graph* graph) {
   GraphEditor editor(graph);
   for (int i = 0; i < static_cast<int>(graph->nodes.size()); ++i) {
     const Node& sum = graph->nodes[i];
-    // add.Tensor(self, other, alpha)
-    if (!editor.Runs(i) || sum.op != "aten::add.Tensor" || sum.args.size() != 3 ||
-        !IsOne(sum.args[2])) {
-      continue;
-    }
-    for (const size_t which : {0, 1}) {
-      const Node* embedding = EmbeddingOf(editor, sum.args[which]);
-      const ArgumentValue& other = sum.args[1 - which];
-      if (embedding == nullptr || other.kind != ArgumentValue::kValue ||
-          !SameType(editor.TypeOf({other.value, other.output}), sum.outputs[0]) ||
+    if (!editor.Runs(i) || sum.op != "aten::add.Tensor" || !IsOne(Argument(sum, "alpha"))) continue;
+    const ArgumentValue &self = Argument(sum, "self"), &addend = Argument(sum, "other");
+    for (const bool is_self : {true, false}) {
+      const Node* embedding = EmbeddingOf(editor, is_self ? self : addend);
+      const ArgumentValue& other = is_self ? addend : self;
+      if (embedding == nullptr || !IsValue(other) ||
+          !SameType(editor.TypeOf(ValueOf(other)), sum.outputs[0]) ||
           !SameType(embedding->outputs[0], sum.outputs[0])) {
         continue;
       }
-      const auto& args = embedding->args;
-      Node added{.op = "tensord::embedding_added",
-                 .name = sum.name,
-                 .args = {other, args[kGrad], args[kIndices], args[kRows], args[kPadding]},
-                 .outputs = sum.outputs};
+      Node added{
+          .op = "tensord::embedding_added",
+          .name = sum.name,
+          .args = {other, Argument(*embedding, "grad_output"), Argument(*embedding, "indices"),
+                   Argument(*embedding, "num_weights"), Argument(*embedding, "padding_idx")},
+          .outputs = sum.outputs};
       editor.Replace({editor.ValueOfNode(i), 0}, editor.Insert(i, std::move(added)));
       break;
     }

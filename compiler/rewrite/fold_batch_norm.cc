@@ -10,18 +10,18 @@
 namespace tensord::compiler {
 namespace {
 
-// (input, weight?, bias?, running_mean, running_var, ...): where the rest is.
+// Operators whose other arguments are called alike.
 struct Form {
   std::string_view op;
-  int training;  // -1: never
-  int eps;
+  std::string_view training;  // empty: never
+  std::string_view eps;
 };
 constexpr Form kForms[] = {
-    {"aten::_native_batch_norm_legit_no_training", -1, 6},
-    {"aten::_native_batch_norm_legit", 5, 7},
-    {"aten::native_batch_norm", 5, 7},
-    {"aten::cudnn_batch_norm", 5, 7},
-    {"aten::_batch_norm_no_update", -1, 6},
+    {"aten::_native_batch_norm_legit_no_training", "", "eps"},
+    {"aten::_native_batch_norm_legit", "training", "eps"},
+    {"aten::native_batch_norm", "training", "eps"},
+    {"aten::cudnn_batch_norm", "training", "epsilon"},
+    {"aten::_batch_norm_no_update", "", "eps"},
 };
 
 struct BatchNorm {
@@ -30,27 +30,22 @@ struct BatchNorm {
   double eps;
 };
 
-std::optional<ValueId> ValueOf(const ArgumentValue& arg) {
-  if (arg.kind != ArgumentValue::kValue) return std::nullopt;
-  return ValueId(arg.value, arg.output);
-}
-
 std::optional<BatchNorm> AsInferenceBatchNorm(const Node& node) {
   const auto* form = std::find_if(std::begin(kForms), std::end(kForms),
                                   [&](const Form& f) { return f.op == node.op; });
-  if (form == std::end(kForms) || static_cast<int>(node.args.size()) <= form->eps) {
+  if (form == std::end(kForms)) return std::nullopt;
+  if (!form->training.empty() && !Argument(node, form->training).integer.Is(0)) {
     return std::nullopt;
   }
-  if (form->training >= 0 && !node.args[form->training].integer.Is(0)) return std::nullopt;
-  const auto input = ValueOf(node.args[0]), mean = ValueOf(node.args[3]);
-  const auto variance = ValueOf(node.args[4]);
-  const ArgumentValue& eps = node.args[form->eps];
-  if (!input || !mean || !variance || eps.kind != ArgumentValue::kReal) return std::nullopt;
-  return BatchNorm{.input = *input,
+  const auto value = [&](std::string_view name) { return OptionalValueOf(Argument(node, name)); };
+  const auto mean = value("running_mean"), variance = value("running_var");
+  const ArgumentValue& eps = Argument(node, form->eps);
+  if (!mean || !variance || eps.kind != ArgumentValue::kReal) return std::nullopt;
+  return BatchNorm{.input = *value("input"),
                    .mean = *mean,
                    .variance = *variance,
-                   .weight = ValueOf(node.args[1]),
-                   .bias = ValueOf(node.args[2]),
+                   .weight = value("weight"),
+                   .bias = value("bias"),
                    .eps = eps.real};
 }
 
@@ -75,7 +70,7 @@ class Folder {
     const auto norm = AsInferenceBatchNorm(node);
     if (!norm || !editor_.Runs(i) || OtherResultsAreUsed(i)) return;
     const auto convolution = AsConvolution(editor_, norm->input);
-    if (!convolution || editor_.Uses(norm->input) != 1) return;
+    if (!convolution || editor_.uses().Count(norm->input) != 1) return;
     const TensorType &result = node.outputs[0], &activations = editor_.TypeOf(norm->input);
     if (result.dtype != activations.dtype || result.strides != activations.strides) return;
     if (!IsFloating(result.dtype) || result.dtype == kFloat64) return;
@@ -98,7 +93,7 @@ class Folder {
 
   bool OtherResultsAreUsed(int i) const {
     for (int o = 1; o < static_cast<int>(graph_.nodes[i].outputs.size()); ++o) {
-      if (editor_.Uses({editor_.ValueOfNode(i), o}) > 0) return true;
+      if (editor_.uses().Count({editor_.ValueOfNode(i), o}) > 0) return true;
     }
     return false;
   }
@@ -121,8 +116,9 @@ class Folder {
     if (norm.bias) bias = in.Add(bias, wide(*norm.bias));
     const int rank = static_cast<int>(in.TypeOf(weight).sizes.size());
     const ValueId scaled = in.Multiply(wide(weight), in.AlongDim(scale, 0, rank));
-    graph_.nodes[at].args[Convolution::kWeight] = ValueArg(in.Cast(scaled, dtype));
-    graph_.nodes[at].args[Convolution::kBias] = ValueArg(in.Cast(bias, dtype));
+    Node& node = graph_.nodes[at];
+    Argument(&node, "weight") = ValueArg(in.Cast(scaled, dtype));
+    Argument(&node, "bias") = ValueArg(in.Cast(bias, dtype));
   }
 
   Graph& graph_;

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "compiler/decompose/layout.h"
-#include "compiler/loop_ir/program.h"
+#include "compiler/graph/layout.h"
 
 namespace tensord::compiler {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "compiler/loop_ir/program.h"
+#include "compiler/graph/layout.h"
 
 namespace tensord::compiler {
 

@@ -6,11 +6,9 @@
 #include <optional>
 #include <tuple>
 
-#include "compiler/decompose/lower_graph.h"
-#include "compiler/decompose/operators/product_by_rows.h"
 #include "compiler/graph/editor.h"
-#include "compiler/graph/readers.h"
-#include "compiler/loop_ir/program.h"
+#include "compiler/graph/layout.h"
+#include "compiler/ops/product_by_rows.h"
 #include "compiler/rewrite/matrix_nodes.h"
 #include "compiler/rewrite/product_facts.h"
 
@@ -48,11 +46,7 @@ struct Plan {
 class Padder {
  public:
   Padder(const PaddingCosts& costs, Graph* graph)
-      : costs_(costs),
-        device_(DeviceOf(*graph)),
-        readers_(*graph),
-        editor_(graph),
-        nodes_(&editor_) {}
+      : costs_(costs), device_(DeviceOf(*graph)), editor_(graph), nodes_(&editor_) {}
 
   int Run() {
     int count = 0;
@@ -70,10 +64,10 @@ class Padder {
   // ---- Analysis
 
   Matrix InMemory(const ArgumentValue& arg) const {
-    Matrix matrix{.value = {arg.value, arg.output}};
+    Matrix matrix{.value = ValueOf(arg)};
     while (const Node* node = editor_.Producer(matrix.value.first)) {
       if (!SwapsLastTwo(*node)) break;
-      matrix.value = {node->args[0].value, node->args[0].output};
+      matrix.value = ValueOf(Argument(*node, "self"));
       matrix.transposed = !matrix.transposed;
     }
     const std::vector<Expr>& strides = editor_.TypeOf(matrix.value).strides;
@@ -109,7 +103,7 @@ class Padder {
     const Node& node = editor_.node(index);
     const auto form = std::find_if(std::begin(kForms), std::end(kForms),
                                    [&](const Form& f) { return f.op == node.op; });
-    if (form == std::end(kForms) || node.outputs.size() != 1 || !readers_.Runs(index))
+    if (form == std::end(kForms) || node.outputs.size() != 1 || !editor_.Runs(index))
       return std::nullopt;
     const TensorType& result = node.outputs[0];
     const auto alignment =
@@ -118,11 +112,9 @@ class Padder {
     if (alignment == std::end(kAlignments)) return std::nullopt;
     Plan plan{.form = &*form, .aligned = alignment->elements};
     const int m = form->batch, n = m + 1, rank = m + 2;
-    for (const int operand : {form->a, form->b, form->added}) {
-      if (operand < 0) continue;
-      const ArgumentValue& arg = node.args[operand];
-      if (arg.kind != ArgumentValue::kValue) return std::nullopt;
-      const TensorType& type = editor_.TypeOf({arg.value, arg.output});
+    for (const std::string_view operand : {form->a, form->b, form->added}) {
+      if (operand.empty()) continue;
+      const TensorType& type = editor_.TypeOf(ValueOf(Argument(node, operand)));
       if (type.dtype != result.dtype || type.device != device_ ||
           (operand != form->added && static_cast<int>(type.sizes.size()) != rank)) {
         return std::nullopt;
@@ -131,8 +123,8 @@ class Padder {
     if (result.device != device_ || !(result.strides == ContiguousStrides(result.sizes))) {
       return std::nullopt;
     }
-    plan.a = InMemory(node.args[form->a]);
-    plan.b = InMemory(node.args[form->b]);
+    plan.a = InMemory(Argument(node, form->a));
+    plan.b = InMemory(Argument(node, form->b));
     const Expr& inner = SizesOf(node, form->a)[n];
     const auto pad = [&](bool is_row, const Expr& size, int64_t* by) {
       if (!is_row || sym::Mod(size, Expr(alignment->elements)).Is(0)) return true;
@@ -153,8 +145,8 @@ class Padder {
     return plan;
   }
 
-  const std::vector<Expr>& SizesOf(const Node& node, int arg) const {
-    return editor_.TypeOf({node.args[arg].value, node.args[arg].output}).sizes;
+  const std::vector<Expr>& SizesOf(const Node& node, std::string_view operand) const {
+    return editor_.TypeOf(ValueOf(Argument(node, operand))).sizes;
   }
 
   // Multiply-adds.
@@ -171,13 +163,12 @@ class Padder {
   bool Pays(int index, const Plan& plan) const {
     const Node& node = editor_.node(index);
     double bytes = CopiedBytes(plan.a, plan.PadsOfA()) + CopiedBytes(plan.b, plan.PadsOfB());
-    if (plan.form->added >= 0 && plan.m + plan.n > 0) {
-      const ArgumentValue& added = node.args[plan.form->added];
-      bytes += 2 * BytesOf(editor_.TypeOf({added.value, added.output}));
+    if (!plan.form->added.empty() && plan.m + plan.n > 0) {
+      bytes += 2 * BytesOf(editor_.TypeOf(ValueOf(Argument(node, plan.form->added))));
     }
     // A padded result is copied to where eager's layout is wanted.
     const ValueId result(editor_.ValueOfNode(index), 0);
-    if (!KeepsStrides(result, {plan.m, plan.n}) && readers_.NeedEagerLayout(result)) {
+    if (!KeepsStrides(result, {plan.m, plan.n}) && editor_.uses().NeedsEagerLayout(result)) {
       bytes += 2 * BytesOf(node.outputs[0]);
     }
     const int m = plan.form->batch;
@@ -192,14 +183,18 @@ class Padder {
     return 2 * Work(node, *plan.form) * (slow - 1) > bytes * costs_.flops_per_byte;
   }
 
+  // Whether the value, or what it is a view of, is the result of a kernel of ours.
+  bool IsMadeByKernel(ValueId value) const {
+    const Node* root = editor_.Producer(RootOf(editor_.graph(), value).first);
+    return root != nullptr && IsGenerated(*root);
+  }
+
   // What the padded operand costs beyond writing the operand at all.
   double CopiedBytes(const Matrix& matrix, const Pads& pads) const {
     if (!pads.any() || padded_.count(KeyOf(matrix, pads)) > 0) return 0;
     const double bytes = BytesOf(editor_.TypeOf(matrix.value));
-    bool shared = false;
-    const Node* root = editor_.Producer(readers_.RootOf(matrix.value, &shared).first);
-    if (root == nullptr || !IsGenerated(*root)) return 2 * bytes;
-    return shared || !TakesOver(matrix, pads) ? bytes : 0;
+    if (!IsMadeByKernel(matrix.value)) return 2 * bytes;
+    return editor_.uses().IsRootShared(matrix.value) || !TakesOver(matrix, pads) ? bytes : 0;
   }
 
   // A part of the padded matrix has the strides that it has alone: only rows were added behind it.
@@ -210,10 +205,8 @@ class Padder {
   // The padded matrix is computed in the value's stead: our own kernel stores its rows farther
   // apart, and the other readers read a slice of that.
   bool TakesOver(const Matrix& matrix, const Pads& pads) const {
-    bool shared = false;
-    const Node* root = editor_.Producer(readers_.RootOf(matrix.value, &shared).first);
-    return root != nullptr && IsGenerated(*root) &&
-           (KeepsStrides(matrix.value, pads) || !readers_.NeedEagerLayout(matrix.value));
+    return IsMadeByKernel(matrix.value) &&
+           (KeepsStrides(matrix.value, pads) || !editor_.uses().NeedsEagerLayout(matrix.value));
   }
 
   // ---- Rewriting
@@ -273,7 +266,7 @@ class Padder {
   }
 
   ValueId Operand(int product, const ArgumentValue& arg, const Matrix& matrix, const Pads& pads) {
-    if (!pads.any()) return Current({arg.value, arg.output});
+    if (!pads.any()) return Current(ValueOf(arg));
     const ValueId padded = Padded(product, matrix, pads);
     if (!matrix.transposed) return padded;
     return nodes_.Transposed(product, editor_.node(product).name, padded);
@@ -281,7 +274,7 @@ class Padder {
 
   // What is added to a padded product: padded where it is not broadcast.
   ValueId Added(int product, const ArgumentValue& arg, const Plan& plan) {
-    const ValueId value = Current({arg.value, arg.output});
+    const ValueId value = Current(ValueOf(arg));
     std::vector<Expr> sizes = editor_.TypeOf(value).sizes;
     for (const auto& [from_last, pad] : {std::pair(2, plan.m), std::pair(1, plan.n)}) {
       const int dim = static_cast<int>(sizes.size()) - from_last;
@@ -298,10 +291,10 @@ class Padder {
         plan.b.by_columns || plan.form->op == "aten::_addmm_activation") {
       return false;
     }
-    if (plan.form->added < 0) return true;
+    if (plan.form->added.empty()) return true;
     const auto& sizes = SizesOf(node, plan.form->added);
     return sizes.size() == 1 && sizes[0] == node.outputs[0].sizes[1] &&
-           IsOne(node.args[plan.form->b + 1]) && IsOne(node.args[plan.form->b + 2]);
+           IsOne(Argument(node, "beta")) && IsOne(Argument(node, "alpha"));
   }
 
   int64_t PeriodOf(int index, const Plan& plan) const {
@@ -311,7 +304,8 @@ class Padder {
   // Whether a result, instead of being padded and copied, is written where it is wanted: by rows
   // that begin alike, which must be many enough to fill the device.
   bool GoesByRows(int index, const Plan& plan) const {
-    if (!IsOfRows(index, plan) || !readers_.NeedEagerLayout({editor_.ValueOfNode(index), 0})) {
+    if (!IsOfRows(index, plan) ||
+        !editor_.uses().NeedsEagerLayout({editor_.ValueOfNode(index), 0})) {
       return false;
     }
     const TensorType& result = editor_.node(index).outputs[0];
@@ -325,18 +319,16 @@ class Padder {
     if (!IsOfRows(index, plan) || !editor_.node(index).outputs[0].sizes[1].IsConstant()) {
       return false;
     }
-    bool shared = false;
-    const Node* root = editor_.Producer(readers_.RootOf(plan.b.value, &shared).first);
-    return root != nullptr && IsGenerated(*root) && PartsOfWeight(index, plan) > 1;
+    return IsMadeByKernel(plan.b.value) && PartsOfWeight(index, plan) > 1;
   }
 
   // What else reads a converted weight, as backward does, has it in memory as a whole. Where a part
   // is a product for each of several periods, there are half as many.
   int64_t PartsOfWeight(int index, const Plan& plan) const {
-    const ArgumentValue& arg = editor_.node(index).args[plan.form->b];
-    bool shared = false;
-    const ValueId root = readers_.RootOf({arg.value, arg.output}, &shared);
-    if (shared || readers_.Of({arg.value, arg.output}).size() > 1) return 1;
+    const ValueId weight = ValueOf(Argument(editor_.node(index), plan.form->b));
+    const ValueId root = RootOf(editor_.graph(), weight);
+    const Uses& uses = editor_.uses();
+    if (uses.IsRootShared(weight) || uses.Readers(weight).size() > 1) return 1;
     const int64_t most = costs_.most_weight_bytes * (PeriodOf(index, plan) > 1 ? 2 : 1);
     return sym::CeilDiv(static_cast<int64_t>(BytesOf(editor_.TypeOf(root))), most);
   }
@@ -344,13 +336,13 @@ class Padder {
   void ComputeByRows(int index, const Plan& plan) {
     const Form& form = *plan.form;
     const Node& old = editor_.node(index);
-    const auto current = [&](int arg) {
-      return ValueArg(Current({old.args[arg].value, old.args[arg].output}));
+    const auto current = [&](std::string_view operand) {
+      return ValueArg(Current(ValueOf(Argument(old, operand))));
     };
     Node node = old;
     node.op = "tensord::product_by_rows";
     node.args = {current(form.a), ValueArg(Current(plan.b.value)),
-                 form.added < 0 ? ArgumentValue{} : current(form.added),
+                 form.added.empty() ? ArgumentValue{} : current(form.added),
                  IntegerArg(Expr(plan.aligned)), IntegerArg(Expr(PartsOfWeight(index, plan)))};
     Replace({editor_.ValueOfNode(index), 0}, editor_.Insert(index, std::move(node)));
   }
@@ -363,10 +355,13 @@ class Padder {
     const Form& form = *plan.form;
     Node node = editor_.node(index);
     const TensorType eager = node.outputs[0];
-    node.args[form.a] = ValueArg(Operand(index, node.args[form.a], plan.a, plan.PadsOfA()));
-    node.args[form.b] = ValueArg(Operand(index, node.args[form.b], plan.b, plan.PadsOfB()));
-    if (form.added >= 0)
-      node.args[form.added] = ValueArg(Added(index, node.args[form.added], plan));
+    ArgumentValue &a = Argument(&node, form.a), &b = Argument(&node, form.b);
+    a = ValueArg(Operand(index, a, plan.a, plan.PadsOfA()));
+    b = ValueArg(Operand(index, b, plan.b, plan.PadsOfB()));
+    if (!form.added.empty()) {
+      ArgumentValue& added = Argument(&node, form.added);
+      added = ValueArg(Added(index, added, plan));
+    }
     TensorType& type = node.outputs[0];
     type.sizes[form.batch] += Expr(plan.m);
     type.sizes[form.batch + 1] += Expr(plan.n);
@@ -380,7 +375,6 @@ class Padder {
 
   const PaddingCosts costs_;
   const v1::DeviceType device_;
-  const Readers readers_;
   GraphEditor editor_;
   MatrixNodes nodes_;
   std::map<Key, ValueId> padded_;

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "compiler/loop_ir/program.h"
+#include "compiler/graph/layout.h"
 #include "compiler/rewrite/convolution.h"
 #include "compiler/rewrite/inserter.h"
 
@@ -81,9 +81,7 @@ Gradients Backward(Inserter& in, ValueId gradient, const Convolution& convolutio
 // The graph's outputs must be as eager lays them out, and strided views count on it.
 bool NeedsItsLayout(const Graph& graph, ValueId value) {
   bool needs = false;
-  const auto check = [&](const ArgumentValue& arg) {
-    needs = needs || ValueId(arg.value, arg.output) == value;
-  };
+  const auto check = [&](const ArgumentValue& arg) { needs = needs || ValueOf(arg) == value; };
   ForEachValue(graph.outputs, check);
   for (const Node& node : graph.nodes) {
     if (node.op == "aten::as_strided") ForEachValue(node.args, check);
@@ -126,14 +124,14 @@ class Multiplier {
     const auto convolution = AsConvolutionOfBackward(node);
     const auto patch = PatchAt(convolution);
     const int value = editor_.ValueOfNode(i);
-    if (!patch || node.args[0].kind != ArgumentValue::kValue || editor_.Uses({value, 0}) > 0) {
+    if (!patch || editor_.uses().Count({value, 0}) > 0) {
       return false;
     }
     // Their gradients lie as the weights do.
     const TensorType& weight = editor_.TypeOf(convolution->weight);
     if (weight.strides != ContiguousStrides(weight.sizes)) return false;
     Inserter in(&editor_, i);
-    const ValueId gradient(node.args[0].value, node.args[0].output);
+    const ValueId gradient = ValueOf(Argument(node, "grad_output"));
     const Gradients gradients = Backward(in, gradient, *convolution, *patch);
     editor_.Replace({value, 1}, gradients.weight);
     editor_.Replace({value, 2}, gradients.bias);

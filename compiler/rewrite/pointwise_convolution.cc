@@ -3,25 +3,13 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <string_view>
 
-#include "compiler/loop_ir/program.h"
+#include "compiler/graph/layout.h"
 #include "compiler/rewrite/convolution.h"
 #include "compiler/rewrite/inserter.h"
 
 namespace tensord::compiler {
 namespace {
-
-// cuDNN's fused calls: where their arguments are that follow the input and the weight.
-struct FusedForm {
-  std::string_view op;
-  int residual, factor;  // -1: none
-  int bias, stride;
-};
-constexpr FusedForm kFusedForms[] = {
-    {"aten::cudnn_convolution_relu", -1, -1, 2, 3},
-    {"aten::cudnn_convolution_add_relu", 2, 3, 4, 5},
-};
 
 struct Forward {
   Convolution convolution;
@@ -31,22 +19,13 @@ struct Forward {
 
 std::optional<Forward> AsForward(const Node& node) {
   if (auto plain = AsConvolution(node)) return Forward{.convolution = *std::move(plain)};
-  const auto* form = std::find_if(std::begin(kFusedForms), std::end(kFusedForms),
-                                  [&](const FusedForm& f) { return f.op == node.op; });
-  if (form == std::end(kFusedForms)) return std::nullopt;
-  const auto at = [&](int argument) { return node.args[argument]; };
-  const bool has_factor = form->factor >= 0 && at(form->factor).kind != ArgumentValue::kNone;
-  if (has_factor && !IsOne(at(form->factor))) return std::nullopt;
-  // (..., stride, padding, dilation, groups) as a convolution that is not transposed.
-  Node plain{.op = "aten::convolution", .name = node.name, .outputs = node.outputs};
-  plain.args = {at(0), at(1), at(form->bias)};
-  for (int i = 0; i < 3; ++i) plain.args.push_back(at(form->stride + i));
-  plain.args.insert(plain.args.end(), {IntegerArg(0), NoneArgument(), at(form->stride + 3)});
-  const auto convolution = AsConvolution(plain);
+  const auto convolution = AsConvolutionOfFused(node);
   if (!convolution || !convolution->bias) return std::nullopt;
   Forward forward{.convolution = *convolution, .relu = true};
-  if (form->residual >= 0) {
-    forward.residual = ValueId(at(form->residual).value, at(form->residual).output);
+  if (node.op == "aten::cudnn_convolution_add_relu") {
+    const ArgumentValue& factor = Argument(node, "alpha");
+    if (factor.kind != ArgumentValue::kNone && !IsOne(factor)) return std::nullopt;
+    forward.residual = ValueOf(Argument(node, "z"));
   }
   return forward;
 }
@@ -114,13 +93,14 @@ class Multiplier {
   bool TryBackward(int i) {
     const Node& node = graph_.nodes[i];
     const auto convolution = AsConvolutionOfBackward(node);
-    if (!convolution || !IsProduct(*convolution) || node.args[0].kind != ArgumentValue::kValue) {
+    if (!convolution || !IsProduct(*convolution)) {
       return false;
     }
     const ValueId image(editor_.ValueOfNode(i), 0), weight(image.first, 1), bias(image.first, 2);
-    const ValueId of(node.args[0].value, node.args[0].output);
+    const ValueId of = ValueOf(Argument(node, "grad_output"));
     if (!IsChannelsLast(editor_.TypeOf(of))) return false;
-    const bool wants_image = editor_.Uses(image) > 0, wants_weight = editor_.Uses(weight) > 0;
+    const bool wants_image = editor_.uses().Count(image) > 0,
+               wants_weight = editor_.uses().Count(weight) > 0;
     if (wants_image && !IsRowsOfPixels(node.outputs[0])) return false;
     if (wants_weight && !IsMatrix(node.outputs[1])) return false;
     Inserter in(&editor_, i);
@@ -133,7 +113,7 @@ class Multiplier {
           in.Product(in.Permute(gradient, {1, 0}), Pixels(in, convolution->input));
       editor_.Replace(weight, LikeWeight(in, product, node.outputs[1]));
     }
-    if (editor_.Uses(bias) > 0) {
+    if (editor_.uses().Count(bias) > 0) {
       editor_.Replace(bias, in.SumOfRows(gradient));
     }
     return true;

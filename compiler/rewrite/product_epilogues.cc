@@ -7,8 +7,7 @@
 #include <set>
 
 #include "compiler/graph/editor.h"
-#include "compiler/graph/readers.h"
-#include "compiler/loop_ir/program.h"
+#include "compiler/graph/layout.h"
 #include "compiler/rewrite/matrix_nodes.h"
 #include "compiler/rewrite/scalar_function.h"
 
@@ -27,8 +26,6 @@ bool IsReshapeOf(const TensorType& type, const TensorType& product) {
          sym::Product(type.sizes) == sym::Product(product.sizes);
 }
 
-ValueId ValueOf(const ArgumentValue& arg) { return {arg.value, arg.output}; }
-
 // Replaces the node's result by `product`, in the node's shape.
 void ReplaceReshaped(GraphEditor* editor, int node, ValueId product) {
   const TensorType type = editor->node(node).outputs[0];
@@ -45,43 +42,43 @@ void ReplaceReshaped(GraphEditor* editor, int node, ValueId product) {
 
 // The product, or null, whose result comes to `value` through reshapes that keep rows whole, each
 // read by nothing else.
-const Node* ProductBehind(const GraphEditor& editor, const Readers& readers, ValueId value,
-                          const Expr& columns) {
+const Node* ProductBehind(const GraphEditor& editor, ValueId value, const Expr& columns) {
   while (const Node* node = editor.Producer(value.first)) {
-    if (readers.Of(value).size() != 1) return nullptr;
+    if (editor.uses().Readers(value).size() != 1) return nullptr;
     if (node->op == "aten::mm") {
       return node->outputs[0].sizes[1] == columns ? node : nullptr;
     }
     if (node->op != "aten::view" && node->op != "aten::_unsafe_view") return nullptr;
     if (!(node->outputs[0].sizes.back() == columns)) return nullptr;
-    value = ValueOf(node->args[0]);
+    value = ValueOf(Argument(*node, "self"));
   }
   return nullptr;
 }
 
 // add(mm(a, b), bias) with a bias for each column becomes addmm(bias, a, b).
 int TakeInBiases(Graph* graph) {
-  const Readers readers(*graph);
   GraphEditor editor(graph);
   for (int i = 0; i < static_cast<int>(graph->nodes.size()); ++i) {
     const Node& add = editor.node(i);
-    if (add.op != "aten::add.Tensor" || !readers.Runs(i) || !IsOne(add.args[2])) continue;
-    for (const int side : {0, 1}) {
-      const ArgumentValue &sum = add.args[side], &bias = add.args[1 - side];
-      if (sum.kind != ArgumentValue::kValue || bias.kind != ArgumentValue::kValue) continue;
+    if (add.op != "aten::add.Tensor" || !editor.Runs(i) || !IsOne(Argument(add, "alpha"))) continue;
+    const ArgumentValue &self = Argument(add, "self"), &other = Argument(add, "other");
+    for (const bool is_self : {true, false}) {
+      const ArgumentValue &sum = is_self ? self : other, &bias = is_self ? other : self;
+      if (!IsValue(sum) || !IsValue(bias)) continue;
       const TensorType &bias_type = editor.TypeOf(ValueOf(bias)), &type = add.outputs[0];
       if (bias_type.sizes.size() != 1 || type.sizes.size() < 2 ||
           !(bias_type.sizes[0] == type.sizes.back()) || bias_type.dtype != type.dtype) {
         continue;
       }
-      const Node* mm = ProductBehind(editor, readers, ValueOf(sum), type.sizes.back());
+      const Node* mm = ProductBehind(editor, ValueOf(sum), type.sizes.back());
       if (mm == nullptr || !IsEpilogueType(type.dtype) || !IsReshapeOf(type, mm->outputs[0])) {
         continue;
       }
       const ValueId product =
           editor.Insert(i, {.op = "aten::addmm",
                             .name = mm->name,
-                            .args = {bias, mm->args[0], mm->args[1], IntegerArg(1), IntegerArg(1)},
+                            .args = {bias, Argument(*mm, "self"), Argument(*mm, "mat2"),
+                                     IntegerArg(1), IntegerArg(1)},
                             .outputs = mm->outputs});
       ReplaceReshaped(&editor, i, product);
       break;
@@ -114,7 +111,7 @@ std::optional<Activation> ActivationOf(const Graph& graph, const ScalarFunction&
 
 class ActivationPass {
  public:
-  explicit ActivationPass(Graph* graph) : graph_(*graph), readers_(*graph), editor_(graph) {}
+  explicit ActivationPass(Graph* graph) : graph_(*graph), editor_(graph) {}
 
   int Run() {
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) Try(i);
@@ -147,26 +144,27 @@ class ActivationPass {
   // would compute the activation for nothing on its way, while in the product it takes a little
   // time.
   bool IsLast(ValueId result) const {
-    const std::vector<int>& readers = readers_.Of(result);
+    const std::vector<int>& readers = editor_.uses().Readers(result);
     return !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](int reader) {
       if (reader == static_cast<int>(graph_.nodes.size())) return true;
       const Node& node = graph_.nodes[reader];
-      if (!IsViewOperator(node)) return !IsGenerated(node);
+      if (!IsView(node)) return !IsGenerated(node);
       return node.outputs.size() == 1 && IsLast({editor_.ValueOfNode(reader), 0});
     });
   }
 
   // One number a column, which is what the library's epilogue adds.
   bool HasPlainBias(const Node& addmm) const {
-    const TensorType& bias = editor_.TypeOf(ValueOf(addmm.args[0]));
+    const TensorType& bias = editor_.TypeOf(ValueOf(Argument(addmm, "self")));
     return bias.sizes.size() == 1 && bias.sizes[0] == addmm.outputs[0].sizes[1] &&
-           bias.strides[0].Is(1) && IsOne(addmm.args[3]) && IsOne(addmm.args[4]);
+           bias.strides[0].Is(1) && IsOne(Argument(addmm, "beta")) &&
+           IsOne(Argument(addmm, "alpha"));
   }
 
   // Nothing on the way but the last step is read by others.
   bool OnlyFor(const ScalarFunction& function, int last) const {
     const auto within = [&](ValueId value) {
-      const std::vector<int>& readers = readers_.Of(value);
+      const std::vector<int>& readers = editor_.uses().Readers(value);
       return std::all_of(readers.begin(), readers.end(),
                          [&](int reader) { return function.nodes.count(reader) > 0; });
     };
@@ -177,7 +175,6 @@ class ActivationPass {
   }
 
   const Graph& graph_;
-  const Readers readers_;
   GraphEditor editor_;
   std::set<ValueId> taken_;  // products that have their activation
 };

@@ -6,20 +6,23 @@
 #include <cstdint>
 #include <string_view>
 
-#include "compiler/loop_ir/program.h"
+#include "compiler/graph/layout.h"
 
 namespace tensord::compiler {
 
-// Where the operands stand among the arguments. `added`: what is added to the product, or -1.
-// `batch`: how many dimensions stand before the matrices.
+// The names of a product's operands. `added`: what is added to it, or empty. `batch`: how many
+// dimensions stand before the matrices.
 struct Form {
   std::string_view op;
-  int a, b, added, batch;
+  std::string_view a, b, added;
+  int batch;
 };
 inline constexpr Form kForms[] = {
-    {"aten::mm", 0, 1, -1, 0},     {"aten::bmm", 0, 1, -1, 1},
-    {"aten::addmm", 1, 2, 0, 0},   {"aten::_addmm_activation", 1, 2, 0, 0},
-    {"aten::baddbmm", 1, 2, 0, 1},
+    {"aten::mm", "self", "mat2", "", 0},
+    {"aten::bmm", "self", "mat2", "", 1},
+    {"aten::addmm", "mat1", "mat2", "self", 0},
+    {"aten::_addmm_activation", "mat1", "mat2", "self", 0},
+    {"aten::baddbmm", "batch1", "batch2", "self", 1},
 };
 
 // Rows must be whole multiples of `elements` (16 bytes, what one load of the fast kernels takes) or

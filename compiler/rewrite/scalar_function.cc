@@ -66,7 +66,7 @@ const ScalarOperator* FindScalarOperator(const Node& node) {
     return nullptr;
   }
   // The other form is another function, which no library has as an epilogue.
-  if (node.op == "aten::gelu" && (node.args.size() < 2 || node.args[1].text != "tanh")) {
+  if (node.op == "aten::gelu" && Argument(node, "approximate").text != "tanh") {
     return nullptr;
   }
   return found;
@@ -97,14 +97,14 @@ class Finder {
     if (function_.nodes.size() > kMostNodes) return false;
     for (int i = 0; i < row->arguments; ++i) {
       const ArgumentValue& arg = graph_.nodes[node].args[i];
-      if (arg.kind != ArgumentValue::kValue) {
+      if (!IsValue(arg)) {
         if (!NumberOf(arg)) return false;
         continue;
       }
       // Operands of one shape: nothing is broadcast.
       const TensorType& type = graph_.TypeOf(arg.value, arg.output);
       if (!(sym::Product(type.sizes) == sym::Product(graph_.nodes[node].outputs[0].sizes)) ||
-          !Visit({arg.value, arg.output})) {
+          !Visit(ValueOf(arg))) {
         return false;
       }
     }
@@ -139,8 +139,7 @@ double Evaluate(const Graph& graph, const ScalarFunction& function, ValueId resu
     double args[3] = {};
     for (int a = 0; a < row->arguments; ++a) {
       const ArgumentValue& arg = node.args[a];
-      args[a] = arg.kind == ArgumentValue::kValue ? values.at({arg.value, arg.output})
-                                                  : NumberOf(arg).value();
+      args[a] = IsValue(arg) ? values.at(ValueOf(arg)) : NumberOf(arg).value();
     }
     values[{graph.FirstNodeValue() + i, 0}] = row->compute(args);
   }

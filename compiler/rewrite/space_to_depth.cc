@@ -3,7 +3,7 @@
 #include <array>
 #include <optional>
 
-#include "compiler/loop_ir/program.h"
+#include "compiler/graph/layout.h"
 #include "compiler/rewrite/convolution.h"
 #include "compiler/rewrite/inserter.h"
 
@@ -86,7 +86,7 @@ double Gain(const SpaceToDepthCosts& costs, const Blocks& blocks, const TensorTy
 ValueId Uncopied(const GraphEditor& editor, ValueId value) {
   const Node* node = editor.Producer(value.first);
   if (node == nullptr || node->op != "aten::clone") return value;
-  const ValueId from(node->args[0].value, node->args[0].output);
+  const ValueId from = ValueOf(Argument(*node, "self"));
   return IsWritten(editor.graph(), from) ? value : Uncopied(editor, from);
 }
 
@@ -139,10 +139,10 @@ class Mover {
                  {height.padding, width.padding}, {height.behind_image(), width.behind_image()});
     const ValueId weight = InBlocks(in, Uncopied(editor_, convolution->weight), *blocks, {0, 0},
                                     {height.behind_kernel(), width.behind_kernel()});
-    node.args[Convolution::kInput] = ValueArg(image);
-    node.args[Convolution::kWeight] = ValueArg(weight);
-    node.args[Convolution::kStride] = IntegersArg({Expr(1), Expr(1)});
-    node.args[Convolution::kPadding] = IntegersArg({Expr(0), Expr(0)});
+    Argument(&node, "input") = ValueArg(image);
+    Argument(&node, "weight") = ValueArg(weight);
+    Argument(&node, "stride") = IntegersArg({Expr(1), Expr(1)});
+    Argument(&node, "padding") = IntegersArg({Expr(0), Expr(0)});
     KeepLayout(i);
     return true;
   }

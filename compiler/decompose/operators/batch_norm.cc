@@ -97,8 +97,8 @@ constexpr int kMostGradientCost = 24;
 
 // The gradient. Beside it both passes read `x`, and what is loaded for a channel costs nothing:
 // where but one image is left, it is cheaper to read than to write and read the gradient.
-Tensor SharedGradient(Builder& b, const Call& call, int argument, const Tensor& x) {
-  const Tensor g = call.tensor(argument);
+Tensor SharedGradient(Builder& b, const Call& call, const Tensor& x) {
+  const Tensor g = call.tensor("grad_out");
   if (!IsDear(g)) return ToFloat(b, g);
   std::set<BufferId> images = LoadsOf(g).buffers;
   for (const BufferId known : LoadsOf(x).buffers) images.erase(known);
@@ -108,12 +108,12 @@ Tensor SharedGradient(Builder& b, const Call& call, int argument, const Tensor& 
   };
   const bool stays =
       g.cost() <= kMostGradientCost && std::count_if(images.begin(), images.end(), is_image) <= 1;
-  return ToFloat(b, stays ? g : SharedArgument(b, call, argument));
+  return ToFloat(b, stays ? g : SharedArgument(b, call, "grad_out"));
 }
 
 absl::StatusOr<BatchNorm> Train(Builder& b, const Call& call, const Arguments& a,
                                 const std::vector<int>& dims) {
-  const Tensor x = ToFloat(b, SharedArgument(b, call, 0));
+  const Tensor x = ToFloat(b, SharedArgument(b, call, "input"));
   const int rank = x.rank();
   const Expr count = CountOf(x.sizes(), dims);
   const Moments moments = MomentsOf(b, x, dims);
@@ -168,11 +168,11 @@ absl::StatusOr<BatchNorm> Lower(Builder& b, const Call& call, const Arguments& a
 }
 
 Arguments WithStatistics(const Call& call) {
-  return {.input = call.tensor(0),
-          .weight = call.optional_tensor(1),
-          .bias = call.optional_tensor(2),
-          .running_mean = call.optional_tensor(3),
-          .running_var = call.optional_tensor(4)};
+  return {.input = call.tensor("input"),
+          .weight = call.optional_tensor("weight"),
+          .bias = call.optional_tensor("bias"),
+          .running_mean = call.optional_tensor("running_mean"),
+          .running_var = call.optional_tensor("running_var")};
 }
 
 // cuDNN's reserve space is for its own backward, which is never called here.
@@ -186,12 +186,11 @@ absl::StatusOr<Tensor> Reserve(Builder& b, const Call& call) {
 
 }  // namespace
 
-// (input, weight?, bias?, running_mean?, running_var?, training, momentum, eps)
 Results BatchNormLegit(Builder& b, const Call& call) {
   Arguments a = WithStatistics(call);
-  a.training = call.boolean(5);
-  a.momentum = call.real(6);
-  a.eps = call.real(7);
+  a.training = call.boolean("training");
+  a.momentum = call.real("momentum");
+  a.eps = call.real("eps");
   if (a.training && (a.running_mean || a.running_var)) {
     return absl::UnimplementedError("batch norm that updates its arguments");
   }
@@ -199,14 +198,13 @@ Results BatchNormLegit(Builder& b, const Call& call) {
   return std::vector<Tensor>{out.result, out.save_mean, out.save_rstd};
 }
 
-// (input, weight?, bias?, training, momentum, eps)
 Results BatchNormNoStats(Builder& b, const Call& call) {
-  const Arguments a{.input = call.tensor(0),
-                    .weight = call.optional_tensor(1),
-                    .bias = call.optional_tensor(2),
-                    .training = call.boolean(3),
-                    .momentum = call.real(4),
-                    .eps = call.real(5)};
+  const Arguments a{.input = call.tensor("input"),
+                    .weight = call.optional_tensor("weight"),
+                    .bias = call.optional_tensor("bias"),
+                    .training = call.boolean("training"),
+                    .momentum = call.real("momentum"),
+                    .eps = call.real("eps")};
   TENSORD_ASSIGN_OR_RETURN(BatchNorm out, Lower(b, call, a));
   return std::vector<Tensor>{out.result, out.save_mean, out.save_rstd};
 }
@@ -214,20 +212,19 @@ Results BatchNormNoStats(Builder& b, const Call& call) {
 // As BatchNormLegit; the new statistics are results.
 Results BatchNormFunctional(Builder& b, const Call& call) {
   Arguments a = WithStatistics(call);
-  a.training = call.boolean(5);
-  a.momentum = call.real(6);
-  a.eps = call.real(7);
+  a.training = call.boolean("training");
+  a.momentum = call.real("momentum");
+  a.eps = call.real("eps");
   TENSORD_ASSIGN_OR_RETURN(BatchNorm out, Lower(b, call, a));
   return std::vector<Tensor>{out.result, out.save_mean, out.save_rstd, out.running_mean,
                              out.running_var};
 }
 
-// (input, weight?, bias?, running_mean, running_var, momentum, eps)
 Results BatchNormNoTraining(Builder& b, const Call& call) {
   Arguments a = WithStatistics(call);
   a.training = false;
-  a.momentum = call.real(5);
-  a.eps = call.real(6);
+  a.momentum = call.real("momentum");
+  a.eps = call.real("eps");
   TENSORD_ASSIGN_OR_RETURN(BatchNorm out, Lower(b, call, a));
   return std::vector<Tensor>{out.result, out.save_mean, out.save_rstd};
 }
@@ -243,32 +240,33 @@ Results BatchNormWithUpdateFunctional(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Tensor reserve, Reserve(b, call));
   Arguments a = WithStatistics(call);
   a.training = true;
-  a.momentum = call.real(5);
-  a.eps = call.real(6);
+  a.momentum = call.real("momentum");
+  a.eps = call.real("eps");
   TENSORD_ASSIGN_OR_RETURN(BatchNorm out, Lower(b, call, a));
   return std::vector<Tensor>{out.result, out.save_mean,    out.save_rstd,
                              reserve,    out.running_mean, out.running_var};
 }
 
-// (grad_out, input, weight?, running_mean?, running_var?, save_mean?, save_rstd?, train, eps, mask)
+// Two operators, which differ in two names.
 Results BatchNormBackward(Builder& b, const Call& call) {
-  const Tensor grad = call.tensor(0), input = SharedArgument(b, call, 1);
-  const auto weight = call.optional_tensor(2);
-  const bool train = call.boolean(7);
-  const double eps = call.real(8);
-  const std::vector<int64_t> mask = call.constants(9);
+  const Tensor grad = call.tensor("grad_out"), input = SharedArgument(b, call, "input");
+  const auto weight = call.optional_tensor("weight");
+  const bool train = call.boolean(call.takes("train") ? "train" : "update");
+  const double eps = call.real("eps");
+  const std::vector<int64_t> mask = call.constants("output_mask");
   TENSORD_RETURN_IF_ERROR(CheckMask(mask, 3));
   TENSORD_ASSIGN_OR_RETURN(const std::vector<int> dims, ReducedDims(input));
   TENSORD_RETURN_IF_ERROR(CheckSizes("the gradient", grad, input.sizes()));
-  const auto mean_argument = call.optional_tensor(train ? 5 : 3);
-  const auto spread_argument = call.optional_tensor(train ? 6 : 4);
+  const auto saved_rstd = call.takes("save_invstd") ? "save_invstd" : "save_var";
+  const auto mean_argument = call.optional_tensor(train ? "save_mean" : "running_mean");
+  const auto spread_argument = call.optional_tensor(train ? saved_rstd : "running_var");
   if (!mean_argument || !spread_argument) {
     return absl::InvalidArgumentError("batch norm's backward needs its statistics");
   }
   TENSORD_RETURN_IF_ERROR(CheckVectors(input, {weight, mean_argument, spread_argument}));
 
   const int rank = input.rank();
-  const Tensor x = ToFloat(b, input), g = SharedGradient(b, call, 0, x);
+  const Tensor x = ToFloat(b, input), g = SharedGradient(b, call, x);
   const DType compute = x.dtype();
   const Tensor mean = Channels(b, *mean_argument, rank);
   Tensor rstd = Channels(b, *spread_argument, rank);

@@ -20,14 +20,14 @@ constexpr double kSeluScale = 1.0507009873554804934193349852946;
 
 template <typename F>
 Results One(Builder& b, const Call& call, F f) {
-  const Tensor x = call.tensor(0);
+  const Tensor x = call.tensor("self");
   return std::vector<Tensor>{Elementwise(b, x.dtype(), {x}, f)};
 }
 
 // Results that are floating also for integer operands.
 template <typename F>
 Results OneFloat(Builder& b, const Call& call, F f) {
-  const Tensor x = call.tensor(0);
+  const Tensor x = call.tensor("self");
   const DType dtype = IsFloating(x.dtype()) ? x.dtype() : kFloat32;
   return std::vector<Tensor>{
       Elementwise(b, dtype, {x}, [f, to = FloatType(x.dtype())](Elem v) { return f(v.To(to)); })};
@@ -45,8 +45,8 @@ absl::Status CheckGelu(const std::string& approximate) {
 }
 
 Results Gelu(Builder& b, const Call& call) {
-  TENSORD_RETURN_IF_ERROR(CheckGelu(call.text(1)));
-  if (call.text(1) == "tanh") {
+  TENSORD_RETURN_IF_ERROR(CheckGelu(call.text("approximate")));
+  if (call.text("approximate") == "tanh") {
     return One(b, call, [](Elem x) {
       return 0.5 * x * (1 + Tanh(kGeluBeta * (x + kGeluKappa * (x * x * x))));
     });
@@ -83,7 +83,7 @@ Results LogSigmoid(Builder& b, const Call& call) {
 }
 
 Results LogSigmoidForward(Builder& b, const Call& call) {
-  const Tensor x = call.tensor(0);
+  const Tensor x = call.tensor("self");
   const Tensor result = Elementwise(b, x.dtype(), {x}, [](Elem v) { return LogSigmoidOf(v); });
   // The second result carries exp(-|x|) to the backward on the CPU and is empty elsewhere.
   const Sizes& sizes = call.result(1).sizes;
@@ -94,19 +94,18 @@ Results LogSigmoidForward(Builder& b, const Call& call) {
   return std::vector<Tensor>{result, b.Full(x.dtype(), sizes, 0)};
 }
 
-// One tensor and the number at position 1.
+// One tensor and one number.
 template <typename F>
 Results OneNumber(Builder& b, const Call& call, F f) {
-  TENSORD_ASSIGN_OR_RETURN(const double n, ConstantNumber(call, 1));
-  return One(b, call, [f, n](Elem x) { return f(x, n); });
+  TENSORD_ASSIGN_OR_RETURN(const std::vector<double> numbers, ConstantNumbers(call));
+  return One(b, call, [f, n = numbers[0]](Elem x) { return f(x, n); });
 }
 
-// One tensor and the numbers at positions 1 and 2.
+// One tensor and two numbers.
 template <typename F>
 Results OneTwoNumbers(Builder& b, const Call& call, F f) {
-  TENSORD_ASSIGN_OR_RETURN(const double n, ConstantNumber(call, 1));
-  TENSORD_ASSIGN_OR_RETURN(const double m, ConstantNumber(call, 2));
-  return One(b, call, [f, n, m](Elem x) { return f(x, n, m); });
+  TENSORD_ASSIGN_OR_RETURN(const std::vector<double> numbers, ConstantNumbers(call));
+  return One(b, call, [f, n = numbers[0], m = numbers[1]](Elem x) { return f(x, n, m); });
 }
 
 Results LeakyRelu(Builder& b, const Call& call) {
@@ -143,15 +142,15 @@ Results Softplus(Builder& b, const Call& call) {
 }
 
 Results Elu(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const double alpha, ConstantNumber(call, 1));
-  TENSORD_ASSIGN_OR_RETURN(const double scale, ConstantNumber(call, 2));
-  TENSORD_ASSIGN_OR_RETURN(const double input_scale, ConstantNumber(call, 3));
+  TENSORD_ASSIGN_OR_RETURN(const double alpha, ConstantNumber(call, "alpha"));
+  TENSORD_ASSIGN_OR_RETURN(const double scale, ConstantNumber(call, "scale"));
+  TENSORD_ASSIGN_OR_RETURN(const double input_scale, ConstantNumber(call, "input_scale"));
   return One(b, call, [=](Elem x) { return EluOf(x, alpha, scale, input_scale); });
 }
 
 Results Logit(Builder& b, const Call& call) {
-  const bool clamps = call.has(1);
-  const double eps = call.real(1);
+  const bool clamps = call.has("eps");
+  const double eps = call.real("eps");
   return OneFloat(b, call, [=](Elem x) {
     const Elem p = clamps ? Clamp(x, eps, 1 - eps) : x;
     return Log(p / (1 - p));
@@ -166,23 +165,25 @@ Results Two(Builder& b, const Tensor& x, const Tensor& y, F f) {
   return std::vector<Tensor>{Elementwise(b, PromotedType({x, y}), {x, y}, f)};
 }
 
+// The operator's first two tensors.
 template <typename F>
 Results Two(Builder& b, const Call& call, F f) {
-  return Two(b, call.tensor(0), call.tensor(1), f);
+  const std::vector<Tensor> operands = call.tensor_operands();
+  return Two(b, operands[0], operands[1], f);
 }
 
-// Gradient, input and the number at position 2.
+// Gradient, input and one number.
 template <typename F>
 Results TwoNumber(Builder& b, const Call& call, F f) {
-  TENSORD_ASSIGN_OR_RETURN(const double n, ConstantNumber(call, 2));
-  return Two(b, call, [f, n](Elem g, Elem x) { return f(g, x, n); });
+  TENSORD_ASSIGN_OR_RETURN(const std::vector<double> numbers, ConstantNumbers(call));
+  return Two(b, call, [f, n = numbers[0]](Elem g, Elem x) { return f(g, x, n); });
 }
 
 template <typename F>
 Results TwoTwoNumbers(Builder& b, const Call& call, F f) {
-  TENSORD_ASSIGN_OR_RETURN(const double n, ConstantNumber(call, 2));
-  TENSORD_ASSIGN_OR_RETURN(const double m, ConstantNumber(call, 3));
-  return Two(b, call, [f, n, m](Elem g, Elem x) { return f(g, x, n, m); });
+  TENSORD_ASSIGN_OR_RETURN(const std::vector<double> numbers, ConstantNumbers(call));
+  return Two(b, call,
+             [f, n = numbers[0], m = numbers[1]](Elem g, Elem x) { return f(g, x, n, m); });
 }
 
 Results PRelu(Builder& b, const Call& call) {
@@ -190,7 +191,7 @@ Results PRelu(Builder& b, const Call& call) {
 }
 
 Results PReluBackward(Builder& b, const Call& call) {
-  const Tensor g = call.tensor(0), x = call.tensor(1), w = call.tensor(2);
+  const Tensor g = call.tensor("grad_output"), x = call.tensor("self"), w = call.tensor("weight");
   TENSORD_RETURN_IF_ERROR(CheckBroadcast({g, x, w}));
   const DType dtype = PromotedType({g, x, w});
   return std::vector<Tensor>{
@@ -201,8 +202,8 @@ Results PReluBackward(Builder& b, const Call& call) {
 }
 
 Results GeluBackward(Builder& b, const Call& call) {
-  TENSORD_RETURN_IF_ERROR(CheckGelu(call.text(2)));
-  if (call.text(2) == "tanh") {
+  TENSORD_RETURN_IF_ERROR(CheckGelu(call.text("approximate")));
+  if (call.text("approximate") == "tanh") {
     return Two(b, call, [](Elem g, Elem x) {
       const Elem square = x * x;
       const Elem t = Tanh(kGeluBeta * (x + kGeluKappa * (square * x)));
@@ -270,12 +271,12 @@ Results LogSigmoidBackward(Builder& b, const Call& call) {
 }
 
 Results EluBackward(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const double alpha, ConstantNumber(call, 1));
-  TENSORD_ASSIGN_OR_RETURN(const double scale, ConstantNumber(call, 2));
-  TENSORD_ASSIGN_OR_RETURN(const double input_scale, ConstantNumber(call, 3));
-  const bool is_result = call.boolean(4);
+  TENSORD_ASSIGN_OR_RETURN(const double alpha, ConstantNumber(call, "alpha"));
+  TENSORD_ASSIGN_OR_RETURN(const double scale, ConstantNumber(call, "scale"));
+  TENSORD_ASSIGN_OR_RETURN(const double input_scale, ConstantNumber(call, "input_scale"));
+  const bool is_result = call.boolean("is_result");
   const double negative = alpha * scale;
-  return Two(b, call.tensor(0), call.tensor(5), [=](Elem g, Elem x) {
+  return Two(b, call.tensor("grad_output"), call.tensor("self_or_result"), [=](Elem g, Elem x) {
     const Elem slope = is_result ? x + negative : negative * Exp(x * input_scale);
     return Select(x <= 0, g * input_scale * slope, g * scale);
   });
@@ -293,16 +294,16 @@ absl::StatusOr<std::pair<Tensor, Tensor>> Halves(Builder& b, const Tensor& x, in
 }
 
 Results Glu(Builder& b, const Call& call) {
-  const Tensor x = call.tensor(0);
-  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant(1), x.rank()));
+  const Tensor x = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), x.rank()));
   if (x.rank() == 0) return absl::InvalidArgumentError("glu needs at least one dimension");
   TENSORD_ASSIGN_OR_RETURN(const auto halves, Halves(b, x, dim));
   return Two(b, halves.first, halves.second, [](Elem v, Elem gate) { return v * Sigmoid(gate); });
 }
 
 Results GluBackward(Builder& b, const Call& call) {
-  const Tensor g = call.tensor(0), x = call.tensor(1);
-  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant(2), x.rank()));
+  const Tensor g = call.tensor("grad_output"), x = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), x.rank()));
   if (x.rank() == 0) return absl::InvalidArgumentError("glu needs at least one dimension");
   TENSORD_ASSIGN_OR_RETURN(const auto halves, Halves(b, x, dim));
   TENSORD_RETURN_IF_ERROR(CheckSizes("the gradient", g, halves.first.sizes()));
@@ -318,76 +319,76 @@ Results GluBackward(Builder& b, const Call& call) {
 
 Results NativeDropout(Builder& b, const Call& call) {
   // Only without randomness; the client turns training dropout into tensord::philox_uniform.
-  if (call.boolean(2, /*when_none=*/true) && call.real(1) != 0) {
+  if (call.boolean("train", /*when_none=*/true) && call.real("p") != 0) {
     return absl::UnimplementedError("dropout with a generator");
   }
-  const Tensor x = call.tensor(0);
+  const Tensor x = call.tensor("input");
   return std::vector<Tensor>{x, b.FullInt(kBool, x.sizes(), 1)};
 }
 
 Results Dropout(Builder& b, const Call& call) {
-  if (call.boolean(2) && call.real(1) != 0) {
+  if (call.boolean("train") && call.real("p") != 0) {
     return absl::UnimplementedError("dropout with a generator");
   }
-  return std::vector<Tensor>{call.tensor(0)};
+  return std::vector<Tensor>{call.tensor("input")};
 }
 
 Results NativeDropoutBackward(Builder& b, const Call& call) {
-  const Tensor g = call.tensor(0), mask = call.tensor(1);
+  const Tensor g = call.tensor("grad_output"), mask = call.tensor("mask");
   TENSORD_RETURN_IF_ERROR(CheckBroadcast({g, mask}));
-  const double scale = call.real(2);
+  const double scale = call.real("scale");
   return std::vector<Tensor>{Elementwise(b, g.dtype(), {g, mask}, [scale](Elem gv, Elem keep) {
     return gv * (keep.To(gv.dtype()) * scale);
   })};
 }
 
-constexpr Operator kOperators[] = {
-    {"aten::gelu", "T str", Gelu},
-    {"aten::silu", "T", Silu},
-    {"aten::sigmoid", "T", SigmoidOp},
-    {"aten::relu", "T", ReluOp},
-    {"aten::relu6", "T", Relu6},
-    {"aten::leaky_relu", "T s", LeakyRelu},
-    {"aten::elu", "T s s s", Elu},
-    {"aten::celu", "T s", Celu},
-    {"aten::selu", "T", Selu},
-    {"aten::hardtanh", "T s s", HardTanh},
-    {"aten::hardswish", "T", HardSwish},
-    {"aten::hardsigmoid", "T", HardSigmoid},
-    {"aten::softplus", "T s s", Softplus},
-    {"aten::mish", "T", Mish},
-    {"aten::log_sigmoid", "T", LogSigmoid},
-    {"aten::log_sigmoid_forward", "T", LogSigmoidForward},
-    {"aten::softshrink", "T s", SoftShrink},
-    {"aten::hardshrink", "T s", HardShrink},
-    {"aten::threshold", "T s s", Threshold},
-    {"aten::_prelu_kernel", "T T", PRelu},
-    {"aten::logit", "T f?", Logit},
-    {"aten::glu", "T i", Glu},
-    {"aten::native_dropout", "T f b?", NativeDropout},
-    {"aten::dropout", "T f b", Dropout},
-    {"aten::threshold_backward", "T T s", ThresholdBackward},
-    {"aten::gelu_backward", "T T str", GeluBackward},
-    {"aten::silu_backward", "T T", SiluBackward},
-    {"aten::tanh_backward", "T T", TanhBackward},
-    {"aten::sigmoid_backward", "T T", SigmoidBackward},
-    {"aten::leaky_relu_backward", "T T s b", LeakyReluBackward},
-    {"aten::elu_backward", "T s s s b T", EluBackward},
-    {"aten::hardtanh_backward", "T T s s", HardTanhBackward},
-    {"aten::hardswish_backward", "T T", HardSwishBackward},
-    {"aten::hardsigmoid_backward", "T T", HardSigmoidBackward},
-    {"aten::softplus_backward", "T T s s", SoftplusBackward},
-    {"aten::mish_backward", "T T", MishBackward},
-    {"aten::softshrink_backward", "T T s", ShrinkBackward},
-    {"aten::hardshrink_backward", "T T s", ShrinkBackward},
-    {"aten::log_sigmoid_backward", "T T T", LogSigmoidBackward},
-    {"aten::_prelu_kernel_backward", "T T T", PReluBackward},
-    {"aten::glu_backward", "T T i", GluBackward},
-    {"aten::native_dropout_backward", "T T f", NativeDropoutBackward},
+constexpr Lowering kLowerings[] = {
+    {"aten::gelu", Gelu},
+    {"aten::silu", Silu},
+    {"aten::sigmoid", SigmoidOp},
+    {"aten::relu", ReluOp},
+    {"aten::relu6", Relu6},
+    {"aten::leaky_relu", LeakyRelu},
+    {"aten::elu", Elu},
+    {"aten::celu", Celu},
+    {"aten::selu", Selu},
+    {"aten::hardtanh", HardTanh},
+    {"aten::hardswish", HardSwish},
+    {"aten::hardsigmoid", HardSigmoid},
+    {"aten::softplus", Softplus},
+    {"aten::mish", Mish},
+    {"aten::log_sigmoid", LogSigmoid},
+    {"aten::log_sigmoid_forward", LogSigmoidForward},
+    {"aten::softshrink", SoftShrink},
+    {"aten::hardshrink", HardShrink},
+    {"aten::threshold", Threshold},
+    {"aten::_prelu_kernel", PRelu},
+    {"aten::logit", Logit},
+    {"aten::glu", Glu},
+    {"aten::native_dropout", NativeDropout},
+    {"aten::dropout", Dropout},
+    {"aten::threshold_backward", ThresholdBackward},
+    {"aten::gelu_backward", GeluBackward},
+    {"aten::silu_backward", SiluBackward},
+    {"aten::tanh_backward", TanhBackward},
+    {"aten::sigmoid_backward", SigmoidBackward},
+    {"aten::leaky_relu_backward", LeakyReluBackward},
+    {"aten::elu_backward", EluBackward},
+    {"aten::hardtanh_backward", HardTanhBackward},
+    {"aten::hardswish_backward", HardSwishBackward},
+    {"aten::hardsigmoid_backward", HardSigmoidBackward},
+    {"aten::softplus_backward", SoftplusBackward},
+    {"aten::mish_backward", MishBackward},
+    {"aten::softshrink_backward", ShrinkBackward},
+    {"aten::hardshrink_backward", ShrinkBackward},
+    {"aten::log_sigmoid_backward", LogSigmoidBackward},
+    {"aten::_prelu_kernel_backward", PReluBackward},
+    {"aten::glu_backward", GluBackward},
+    {"aten::native_dropout_backward", NativeDropoutBackward},
 };
 
 }  // namespace
 
-std::span<const Operator> CompositeOperators() { return kOperators; }
+std::span<const Lowering> CompositeLowerings() { return kLowerings; }
 
 }  // namespace tensord::compiler

@@ -10,9 +10,7 @@ namespace tensord::compiler {
 namespace {
 
 // Types that a call leaves out are the job's defaults, so the declared type is taken.
-DType TypeOfResult(const Call& call, int dtype_position) {
-  return call.dtype(dtype_position).value_or(call.result().dtype);
-}
+DType TypeOfResult(const Call& call) { return call.dtype("dtype").value_or(call.result().dtype); }
 
 Results Filled(Builder& b, const Scalar& value, const Sizes& sizes, DType dtype) {
   for (const Expr& size : sizes) {
@@ -23,47 +21,47 @@ Results Filled(Builder& b, const Scalar& value, const Sizes& sizes, DType dtype)
 
 Scalar Whole(int64_t value) { return {Scalar::kInt, Expr(value), 0}; }
 
-// ---- Templates over the schema: where the sizes (or the tensor with them) and the type stand.
+// ---- Of one number
 
-template <int value, int dtype>
+template <int value>
 Results Zeros(Builder& b, const Call& call) {
-  return Filled(b, Whole(value), call.integers(0), TypeOfResult(call, dtype));
+  return Filled(b, Whole(value), call.integers("size"), TypeOfResult(call));
 }
-template <int value, int dtype>
+template <int value>
 Results ZerosLike(Builder& b, const Call& call) {
-  const DType type = call.dtype(dtype).value_or(call.tensor(0).dtype());
-  return Filled(b, Whole(value), call.tensor(0).sizes(), type);
+  const DType type = call.dtype("dtype").value_or(call.tensor("self").dtype());
+  return Filled(b, Whole(value), call.tensor("self").sizes(), type);
 }
-template <int value, int dtype>
+template <int value>
 Results NewZeros(Builder& b, const Call& call) {
-  const DType type = call.dtype(dtype).value_or(call.tensor(0).dtype());
-  return Filled(b, Whole(value), call.integers(1), type);
+  const DType type = call.dtype("dtype").value_or(call.tensor("self").dtype());
+  return Filled(b, Whole(value), call.integers("size"), type);
 }
 
 Results Full(Builder& b, const Call& call) {
-  return Filled(b, call.scalar(1), call.integers(0), TypeOfResult(call, 2));
+  return Filled(b, call.scalar("fill_value"), call.integers("size"), TypeOfResult(call));
 }
 Results FullLike(Builder& b, const Call& call) {
-  const DType type = call.dtype(2).value_or(call.tensor(0).dtype());
-  return Filled(b, call.scalar(1), call.tensor(0).sizes(), type);
+  const DType type = call.dtype("dtype").value_or(call.tensor("self").dtype());
+  return Filled(b, call.scalar("fill_value"), call.tensor("self").sizes(), type);
 }
 Results NewFull(Builder& b, const Call& call) {
-  const DType type = call.dtype(3).value_or(call.tensor(0).dtype());
-  return Filled(b, call.scalar(2), call.integers(1), type);
+  const DType type = call.dtype("dtype").value_or(call.tensor("self").dtype());
+  return Filled(b, call.scalar("fill_value"), call.integers("size"), type);
 }
 Results FillScalar(Builder& b, const Call& call) {
-  return Filled(b, call.scalar(1), call.tensor(0).sizes(), call.tensor(0).dtype());
+  return Filled(b, call.scalar("value"), call.tensor("self").sizes(), call.tensor("self").dtype());
 }
 Results FillTensor(Builder& b, const Call& call) {
-  const Tensor like = call.tensor(0), value = call.tensor(1);
+  const Tensor like = call.tensor("self"), value = call.tensor("value");
   if (value.rank() != 0) return absl::InvalidArgumentError("fills with a tensor that is no number");
   return std::vector<Tensor>{LazyCopy(b, b.Expand(b.Cast(value, like.dtype()), like.sizes()))};
 }
 Results Zero(Builder& b, const Call& call) {
-  return Filled(b, Whole(0), call.tensor(0).sizes(), call.tensor(0).dtype());
+  return Filled(b, Whole(0), call.tensor("self").sizes(), call.tensor("self").dtype());
 }
 Results ScalarAsTensor(Builder& b, const Call& call) {
-  return Filled(b, call.scalar(0), {}, TypeOfResult(call, 1));
+  return Filled(b, call.scalar("s"), {}, TypeOfResult(call));
 }
 
 // ---- Sequences
@@ -107,26 +105,28 @@ Results Sequence(Builder& b, const Scalar& start, const Scalar& end, const Scala
 }
 
 Results Arange(Builder& b, const Call& call) {
-  return Sequence(b, Whole(0), call.scalar(0), Whole(1), TypeOfResult(call, 1));
+  return Sequence(b, Whole(0), call.scalar("end"), Whole(1), TypeOfResult(call));
 }
 Results ArangeStart(Builder& b, const Call& call) {
-  return Sequence(b, call.scalar(0), call.scalar(1), Whole(1), TypeOfResult(call, 2));
+  return Sequence(b, call.scalar("start"), call.scalar("end"), Whole(1), TypeOfResult(call));
 }
 Results ArangeStep(Builder& b, const Call& call) {
-  return Sequence(b, call.scalar(0), call.scalar(1), call.scalar(2), TypeOfResult(call, 3));
+  return Sequence(b, call.scalar("start"), call.scalar("end"), call.scalar("step"),
+                  TypeOfResult(call));
 }
 Results Iota(Builder& b, const Call& call) {
-  return IntegerSequence(b, call.integer(1), call.integer(2), call.integer(0), *call.dtype(3));
+  return IntegerSequence(b, call.integer("start"), call.integer("step"), call.integer("length"),
+                         *call.dtype("dtype"));
 }
 
 // From both ends towards the middle, so that both ends are exact.
 Results Linspace(Builder& b, const Call& call) {
-  const DType dtype = TypeOfResult(call, 3);
+  const DType dtype = TypeOfResult(call);
   if (!IsFloating(dtype)) return absl::UnimplementedError("linspace of integers");
-  const int64_t steps = call.constant(2);
-  const double start = call.scalar(0).AsDouble(), end = call.scalar(1).AsDouble();
+  const int64_t steps = call.constant("steps");
+  const double start = call.scalar("start").AsDouble(), end = call.scalar("end").AsDouble();
   if (steps < 0) return absl::InvalidArgumentError("the number of steps is negative");
-  if (steps == 1) return Filled(b, call.scalar(0), {Expr(1)}, dtype);
+  if (steps == 1) return Filled(b, call.scalar("start"), {Expr(1)}, dtype);
   const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
   return std::vector<Tensor>{
       b.Pointwise(dtype, {Expr(steps)}, {}, 5, [=](Recorder& ops, Index index) {
@@ -156,18 +156,18 @@ Results Identity(Builder& b, const Expr& rows, const Expr& columns, DType dtype)
 }
 
 Results Eye(Builder& b, const Call& call) {
-  return Identity(b, call.integer(0), call.integer(0), TypeOfResult(call, 1));
+  return Identity(b, call.integer("n"), call.integer("n"), TypeOfResult(call));
 }
 Results EyeRectangle(Builder& b, const Call& call) {
-  return Identity(b, call.integer(0), call.integer(1), TypeOfResult(call, 2));
+  return Identity(b, call.integer("n"), call.integer("m"), TypeOfResult(call));
 }
 
 // Keeps where column - row <op> diagonal; elements outside are not even read.
 template <Op op>
 Results Triangle(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
+  const Tensor t = call.tensor("self");
   if (t.rank() < 2) return absl::InvalidArgumentError("a triangle needs two dimensions");
-  const Expr diagonal = call.integer(1);
+  const Expr diagonal = call.integer("diagonal");
   return std::vector<Tensor>{
       b.Pointwise(t.dtype(), t.sizes(), {t}, 3, [t, diagonal](Recorder& ops, Index index) {
         const Value column = ops.Index(index[index.size() - 1]);
@@ -178,40 +178,40 @@ Results Triangle(Builder& b, const Call& call) {
       })};
 }
 
-const Operator kOperators[] = {
-    {"aten::full", "i[] s d? * * *", Full},
-    {"aten::zeros", "i[] d? * * *", Zeros<0, 1>},
-    {"aten::ones", "i[] d? * * *", Zeros<1, 1>},
+const Lowering kLowerings[] = {
+    {"aten::full", Full},
+    {"aten::zeros", Zeros<0>},
+    {"aten::ones", Zeros<1>},
     // What is in an empty tensor is anybody's guess; zeros cost nothing once they are inlined.
-    {"aten::empty.memory_format", "i[] d? * * * *", Zeros<0, 1>},
-    {"aten::empty_strided", "i[] i[] d? * * *", Zeros<0, 2>},
-    {"aten::empty_permuted", "i[] i[] d? * * *", Zeros<0, 2>},
-    {"aten::full_like", "T s d? * * * *", FullLike},
-    {"aten::zeros_like", "T d? * * * *", ZerosLike<0, 1>},
-    {"aten::ones_like", "T d? * * * *", ZerosLike<1, 1>},
-    {"aten::empty_like", "T d? * * * *", ZerosLike<0, 1>},
-    {"aten::new_full", "T i[] s d? * * *", NewFull},
-    {"aten::new_zeros", "T i[] d? * * *", NewZeros<0, 2>},
-    {"aten::new_ones", "T i[] d? * * *", NewZeros<1, 2>},
-    {"aten::new_empty", "T i[] d? * * *", NewZeros<0, 2>},
-    {"aten::new_empty_strided", "T i[] i[] d? * * *", NewZeros<0, 3>},
-    {"aten::fill.Scalar", "T s", FillScalar},
-    {"aten::fill.Tensor", "T T", FillTensor},
-    {"aten::zero", "T", Zero},
-    {"aten::scalar_tensor", "s d? * * *", ScalarAsTensor},
-    {"aten::arange", "s d? * * *", Arange},
-    {"aten::arange.start", "s s d? * * *", ArangeStart},
-    {"aten::arange.start_step", "s s s d? * * *", ArangeStep},
-    {"prims::iota", "i i i d * *", Iota},
-    {"aten::linspace", "s s i d? * * *", Linspace},
-    {"aten::eye", "i d? * * *", Eye},
-    {"aten::eye.m", "i i d? * * *", EyeRectangle},
-    {"aten::tril", "T i", Triangle<Op::k_le>},
-    {"aten::triu", "T i", Triangle<Op::k_ge>},
+    {"aten::empty.memory_format", Zeros<0>},
+    {"aten::empty_strided", Zeros<0>},
+    {"aten::empty_permuted", Zeros<0>},
+    {"aten::full_like", FullLike},
+    {"aten::zeros_like", ZerosLike<0>},
+    {"aten::ones_like", ZerosLike<1>},
+    {"aten::empty_like", ZerosLike<0>},
+    {"aten::new_full", NewFull},
+    {"aten::new_zeros", NewZeros<0>},
+    {"aten::new_ones", NewZeros<1>},
+    {"aten::new_empty", NewZeros<0>},
+    {"aten::new_empty_strided", NewZeros<0>},
+    {"aten::fill.Scalar", FillScalar},
+    {"aten::fill.Tensor", FillTensor},
+    {"aten::zero", Zero},
+    {"aten::scalar_tensor", ScalarAsTensor},
+    {"aten::arange", Arange},
+    {"aten::arange.start", ArangeStart},
+    {"aten::arange.start_step", ArangeStep},
+    {"prims::iota", Iota},
+    {"aten::linspace", Linspace},
+    {"aten::eye", Eye},
+    {"aten::eye.m", EyeRectangle},
+    {"aten::tril", Triangle<Op::k_le>},
+    {"aten::triu", Triangle<Op::k_ge>},
 };
 
 }  // namespace
 
-std::span<const Operator> CreationOperators() { return kOperators; }
+std::span<const Lowering> CreationLowerings() { return kLowerings; }
 
 }  // namespace tensord::compiler

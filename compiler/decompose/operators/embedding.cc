@@ -105,10 +105,9 @@ bool PaysToWriteOnce(Builder& b, const TableGradient& t) {
          t.tokens.view().has_value();
 }
 
-// What is given of a table's gradient: (grad_output, indices, num_weights, padding_idx), from
-// argument `first` on.
-absl::StatusOr<TableGradient> TableGradientOf(const Call& call, int first) {
-  const Tensor grad = call.tensor(first), indices = call.tensor(first + 1);
+// What is given of a table's gradient.
+absl::StatusOr<TableGradient> TableGradientOf(const Call& call) {
+  const Tensor grad = call.tensor("grad_output"), indices = call.tensor("indices");
   TENSORD_RETURN_IF_ERROR(NeedIntegers(indices));
   if (grad.rank() == 0) return absl::InvalidArgumentError("the gradient needs a dimension");
   Sizes expected = indices.sizes();
@@ -116,15 +115,14 @@ absl::StatusOr<TableGradient> TableGradientOf(const Call& call, int first) {
   TENSORD_RETURN_IF_ERROR(CheckSizes("the gradient", grad, expected));
   return TableGradient{.grad = grad,
                        .tokens = indices,
-                       .rows = call.integer(first + 2),
-                       .padding = call.constant(first + 3)};
+                       .rows = call.integer("num_weights"),
+                       .padding = call.constant("padding_idx")};
 }
 
 }  // namespace
 
-// (weight, indices, padding_idx, scale_grad_by_freq, sparse)
 Results Embedding(Builder& b, const Call& call) {
-  const Tensor weight = Shared(b, call.tensor(0)), indices = call.tensor(1);
+  const Tensor weight = Shared(b, call.tensor("weight")), indices = call.tensor("indices");
   if (weight.rank() != 2) return absl::InvalidArgumentError("weight must have two dimensions");
   TENSORD_RETURN_IF_ERROR(NeedIntegers(indices));
   Sizes sizes = indices.sizes();
@@ -138,20 +136,20 @@ Results Embedding(Builder& b, const Call& call) {
       b.Pointwise(weight.dtype(), sizes, {weight, indices}, kIndirectCost, std::move(body))};
 }
 
-// (grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
 Results EmbeddingBackward(Builder& b, const Call& call) {
-  if (call.boolean(4)) return absl::UnimplementedError("embedding scaled by frequency");
-  TENSORD_ASSIGN_OR_RETURN(const TableGradient t, TableGradientOf(call, 0));
+  if (call.boolean("scale_grad_by_freq"))
+    return absl::UnimplementedError("embedding scaled by frequency");
+  TENSORD_ASSIGN_OR_RETURN(const TableGradient t, TableGradientOf(call));
   const Tensor total = PaysToWriteOnce(b, t)
                            ? WrittenOnce(b, Flat(b, t))
                            : AddedTo(b, t, b.Full(SumType(t.grad.dtype()), t.sizes(), 0));
   return std::vector<Tensor>{b.Cast(total, t.grad.dtype())};
 }
 
-// (self, grad_output, indices, num_weights, padding_idx): self plus the table's gradient
+// Self plus the table's gradient.
 Results EmbeddingAdded(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const TableGradient t, TableGradientOf(call, 1));
-  const Tensor self = call.tensor(0);
+  TENSORD_ASSIGN_OR_RETURN(const TableGradient t, TableGradientOf(call));
+  const Tensor self = call.tensor("self");
   TENSORD_RETURN_IF_ERROR(CheckSizes("self", self, t.sizes()));
   return std::vector<Tensor>{b.Cast(AddedTo(b, t, self), self.dtype())};
 }

@@ -87,10 +87,9 @@ absl::StatusOr<Advanced> AdvancedOf(Builder& b, const Tensor& x,
   return a;
 }
 
-// (self, indices)
 Results IndexTensor(Builder& b, const Call& call) {
-  const Tensor x = Shared(b, call.tensor(0));
-  TENSORD_ASSIGN_OR_RETURN(const Advanced a, AdvancedOf(b, x, call.optional_tensors(1)));
+  const Tensor x = Shared(b, call.tensor("self"));
+  TENSORD_ASSIGN_OR_RETURN(const Advanced a, AdvancedOf(b, x, call.optional_tensors("indices")));
   std::vector<Tensor> reads = a.Reads();
   const int cost = kIndirectCost * static_cast<int>(reads.size());
   reads.push_back(x);
@@ -113,29 +112,28 @@ absl::Status Put(Builder& b, const Tensor& target, const Advanced& a, const Tens
   return absl::OkStatus();
 }
 
-// (self, indices, values, accumulate)
 Results IndexPut(Builder& b, const Call& call) {
-  const Tensor x = call.tensor(0);
-  const bool accumulate = call.boolean(3);
+  const Tensor x = call.tensor("self");
+  const bool accumulate = call.boolean("accumulate");
   if (accumulate && x.dtype() == kBool) return absl::UnimplementedError("a sum of truth values");
-  TENSORD_ASSIGN_OR_RETURN(const Advanced a, AdvancedOf(b, x, call.optional_tensors(1)));
+  TENSORD_ASSIGN_OR_RETURN(const Advanced a, AdvancedOf(b, x, call.optional_tensors("indices")));
   const Tensor result = CopyOf(b, x, accumulate ? SumType(x.dtype()) : x.dtype());
-  TENSORD_RETURN_IF_ERROR(
-      Put(b, result, a, call.tensor(2), accumulate ? StoreMode::kAtomicAdd : StoreMode::kAssign));
+  TENSORD_RETURN_IF_ERROR(Put(b, result, a, call.tensor("values"),
+                              accumulate ? StoreMode::kAtomicAdd : StoreMode::kAssign));
   return std::vector<Tensor>{b.Cast(result, x.dtype())};
 }
 
 // The same into self's own storage.
 Results IndexPutInPlace(Builder& b, const Call& call) {
-  const Tensor x = call.tensor(0);
-  const bool accumulate = call.boolean(3);
+  const Tensor x = call.tensor("self");
+  const bool accumulate = call.boolean("accumulate");
   if (!x.view() || (accumulate && SumType(x.dtype()) != x.dtype())) {
     return absl::UnimplementedError("a sum in place of a narrow float");
   }
   if (accumulate && x.dtype() == kBool) return absl::UnimplementedError("a sum of truth values");
-  TENSORD_ASSIGN_OR_RETURN(Advanced a, AdvancedOf(b, x, call.optional_tensors(1)));
+  TENSORD_ASSIGN_OR_RETURN(Advanced a, AdvancedOf(b, x, call.optional_tensors("indices")));
   // What is written may be computed from self, whose elements change under way.
-  const Tensor values = CopyOf(b, call.tensor(2), x.dtype());
+  const Tensor values = CopyOf(b, call.tensor("values"), x.dtype());
   for (auto& index : a.indices) {
     if (index && !index->view()) index = b.Realize(*index);
   }
@@ -158,12 +156,11 @@ struct AlongIndex {
   }
 };
 
-// (self, dim, index, ...)
 absl::StatusOr<AlongIndex> AlongIndexOf(const Call& call) {
-  const Tensor x = call.tensor(0), index = call.tensor(2);
+  const Tensor x = call.tensor("self"), index = call.tensor("index");
   TENSORD_RETURN_IF_ERROR(NeedIntegers(index));
   if (x.rank() == 0 || index.rank() == 0) return absl::UnimplementedError("zero-dim operands");
-  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant(1), x.rank()));
+  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), x.rank()));
   if (index.rank() != x.rank()) {
     // An empty one-dimensional index is allowed and means nothing to do.
     return absl::UnimplementedError("an index of another rank");
@@ -176,9 +173,8 @@ absl::StatusOr<AlongIndex> AlongIndexOf(const Call& call) {
   return AlongIndex{dim, index, x.sizes()[dim]};
 }
 
-// (self, dim, index, sparse_grad)
 Results Gather(Builder& b, const Call& call) {
-  const Tensor x = call.tensor(0);
+  const Tensor x = call.tensor("self");
   TENSORD_ASSIGN_OR_RETURN(const AlongIndex along, AlongIndexOf(call));
   return std::vector<Tensor>{b.Pointwise(
       x.dtype(), along.index.sizes(), {x, along.index}, kIndirectCost,
@@ -186,7 +182,7 @@ Results Gather(Builder& b, const Call& call) {
 }
 
 Results ScatterInto(Builder& b, const Call& call, StoreMode mode, const Body& value) {
-  const Tensor x = call.tensor(0);
+  const Tensor x = call.tensor("self");
   if (mode == StoreMode::kAtomicAdd && x.dtype() == kBool) {
     return absl::UnimplementedError("a sum of truth values");
   }
@@ -199,10 +195,9 @@ Results ScatterInto(Builder& b, const Call& call, StoreMode mode, const Body& va
   return std::vector<Tensor>{b.Cast(result, x.dtype())};
 }
 
-// (self, dim, index, src)
 template <StoreMode mode>
 Results ScatterSource(Builder& b, const Call& call) {
-  const Tensor index = call.tensor(2), source = call.tensor(3);
+  const Tensor index = call.tensor("index"), source = call.tensor("src");
   if (source.rank() != index.rank()) return absl::UnimplementedError("a source of another rank");
   for (int d = 0; d < index.rank(); ++d) {
     if (sym::Hint(index.sizes()[d]) > sym::Hint(source.sizes()[d])) {
@@ -213,9 +208,8 @@ Results ScatterSource(Builder& b, const Call& call) {
                      [source](Recorder& ops, Index at) { return source.Load(ops, at); });
 }
 
-// (self, dim, index, value)
 Results ScatterValue(Builder& b, const Call& call) {
-  const Tensor value = ScalarTensor(b, call.scalar(3), call.tensor(0).dtype());
+  const Tensor value = ScalarTensor(b, call.scalar("value"), call.tensor("self").dtype());
   return ScatterInto(b, call, StoreMode::kAssign,
                      [value](Recorder& ops, Index) { return value.Load(ops, {}); });
 }
@@ -235,13 +229,12 @@ struct Positions {
   }
 };
 
-// (self, dim, index, ...)
 absl::StatusOr<Positions> PositionsOf(Builder& b, const Call& call) {
-  const Tensor x = call.tensor(0), index = call.tensor(2);
+  const Tensor x = call.tensor("self"), index = call.tensor("index");
   TENSORD_RETURN_IF_ERROR(NeedIntegers(index));
   if (x.rank() == 0) return absl::UnimplementedError("a zero-dim operand");
   if (index.rank() > 1) return absl::InvalidArgumentError("the index must be one-dimensional");
-  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant(1), x.rank()));
+  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), x.rank()));
   return Positions{dim, index.rank() == 0 ? b.Unsqueeze(index, 0) : index, x.sizes()[dim]};
 }
 
@@ -251,24 +244,22 @@ Sizes SelectedSizes(const Tensor& x, const Positions& p) {
   return sizes;
 }
 
-// (self, dim, index)
 Results IndexSelect(Builder& b, const Call& call) {
-  const Tensor x = Shared(b, call.tensor(0));
+  const Tensor x = Shared(b, call.tensor("self"));
   TENSORD_ASSIGN_OR_RETURN(const Positions p, PositionsOf(b, call));
   return std::vector<Tensor>{
       b.Pointwise(x.dtype(), SelectedSizes(x, p), {x, p.index}, kIndirectCost,
                   [x, p](Recorder& ops, Index index) { return x.Load(ops, p.At(ops, index)); })};
 }
 
-// (self, dim, index, source, alpha)
 Results IndexAdd(Builder& b, const Call& call) {
-  const Tensor x = call.tensor(0), source = call.tensor(3);
+  const Tensor x = call.tensor("self"), source = call.tensor("source");
   if (x.dtype() == kBool) return absl::UnimplementedError("a sum of truth values");
   TENSORD_ASSIGN_OR_RETURN(const Positions p, PositionsOf(b, call));
   TENSORD_RETURN_IF_ERROR(CheckSizes("the source", source, SelectedSizes(x, p)));
   const Tensor result = CopyOf(b, x, SumType(x.dtype()));
-  const Tensor alpha = ScalarTensor(b, call.scalar(4), SumType(x.dtype()));
-  const bool scaled = !call.scalar(4).IsConstant(1);
+  const Tensor alpha = ScalarTensor(b, call.scalar("alpha"), SumType(x.dtype()));
+  const bool scaled = !call.scalar("alpha").IsConstant(1);
   b.Scatter(
       result, source.sizes(), StoreMode::kAtomicAdd,
       [p](Recorder& ops, Index index) { return p.At(ops, index); },
@@ -279,9 +270,8 @@ Results IndexAdd(Builder& b, const Call& call) {
   return std::vector<Tensor>{b.Cast(result, x.dtype())};
 }
 
-// (self, dim, index, source)
 Results IndexCopy(Builder& b, const Call& call) {
-  const Tensor x = call.tensor(0), source = call.tensor(3);
+  const Tensor x = call.tensor("self"), source = call.tensor("source");
   TENSORD_ASSIGN_OR_RETURN(const Positions p, PositionsOf(b, call));
   TENSORD_RETURN_IF_ERROR(CheckSizes("the source", source, SelectedSizes(x, p)));
   const Tensor result = CopyOf(b, x, x.dtype());
@@ -292,11 +282,10 @@ Results IndexCopy(Builder& b, const Call& call) {
   return std::vector<Tensor>{result};
 }
 
-// (self, dim, index, value)
 Results IndexFill(Builder& b, const Call& call) {
-  const Tensor x = call.tensor(0);
+  const Tensor x = call.tensor("self");
   TENSORD_ASSIGN_OR_RETURN(const Positions p, PositionsOf(b, call));
-  const Tensor value = ScalarTensor(b, call.scalar(3), x.dtype());
+  const Tensor value = ScalarTensor(b, call.scalar("value"), x.dtype());
   const Tensor result = CopyOf(b, x, x.dtype());
   b.Scatter(
       result, SelectedSizes(x, p), StoreMode::kAssign,
@@ -305,27 +294,27 @@ Results IndexFill(Builder& b, const Call& call) {
   return std::vector<Tensor>{result};
 }
 
-constexpr Operator kOperators[] = {
-    {"aten::embedding", "T T i b b", Embedding},
-    {"aten::embedding_dense_backward", "T T i i b", EmbeddingBackward},
-    {"tensord::embedding_added", "T T T i i", EmbeddingAdded},
-    {"aten::index.Tensor", "T T?[]", IndexTensor},
-    {"aten::_unsafe_index.Tensor", "T T?[]", IndexTensor},
-    {"aten::index_put", "T T?[] T b", IndexPut},
-    {"aten::_unsafe_index_put", "T T?[] T b", IndexPut},
-    {"aten::index_put_", "T T?[] T b", IndexPutInPlace, /*mutates_first=*/true},
-    {"aten::gather", "T i T b", Gather},
-    {"aten::scatter.src", "T i T T", ScatterSource<StoreMode::kAssign>},
-    {"aten::scatter.value", "T i T s", ScatterValue},
-    {"aten::scatter_add", "T i T T", ScatterSource<StoreMode::kAtomicAdd>},
-    {"aten::index_select", "T i T", IndexSelect},
-    {"aten::index_add", "T i T T s", IndexAdd},
-    {"aten::index_copy", "T i T T", IndexCopy},
-    {"aten::index_fill.int_Scalar", "T i T s", IndexFill},
+constexpr Lowering kLowerings[] = {
+    {"aten::embedding", Embedding},
+    {"aten::embedding_dense_backward", EmbeddingBackward},
+    {"tensord::embedding_added", EmbeddingAdded},
+    {"aten::index.Tensor", IndexTensor},
+    {"aten::_unsafe_index.Tensor", IndexTensor},
+    {"aten::index_put", IndexPut},
+    {"aten::_unsafe_index_put", IndexPut},
+    {"aten::index_put_", IndexPutInPlace},
+    {"aten::gather", Gather},
+    {"aten::scatter.src", ScatterSource<StoreMode::kAssign>},
+    {"aten::scatter.value", ScatterValue},
+    {"aten::scatter_add", ScatterSource<StoreMode::kAtomicAdd>},
+    {"aten::index_select", IndexSelect},
+    {"aten::index_add", IndexAdd},
+    {"aten::index_copy", IndexCopy},
+    {"aten::index_fill.int_Scalar", IndexFill},
 };
 
 }  // namespace
 
-std::span<const Operator> IndexingOperators() { return kOperators; }
+std::span<const Lowering> IndexingLowerings() { return kLowerings; }
 
 }  // namespace tensord::compiler

@@ -88,7 +88,7 @@ Results Join(Builder& b, std::vector<Tensor> parts, int dim, DType dtype,
 
 Results Cat(Builder& b, const Call& call) {
   std::vector<Tensor> parts;
-  const std::vector<Tensor> given = call.tensors(0);
+  const std::vector<Tensor> given = call.tensors("tensors");
   if (given.empty()) return absl::InvalidArgumentError("nothing to join");
   for (const Tensor& t : given) {
     // Eager skips tensors of shape [0], whatever the rank of the others.
@@ -96,16 +96,16 @@ Results Cat(Builder& b, const Call& call) {
     parts.push_back(t);
   }
   if (parts.empty()) parts.push_back(given[0]);
-  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(parts[0], call.constant(1)));
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(parts[0], call.constant("dim")));
   return Join(b, std::move(parts), dim, PromotedType(given), call.result());
 }
 
 Results Stack(Builder& b, const Call& call) {
-  std::vector<Tensor> parts = call.tensors(0);
+  std::vector<Tensor> parts = call.tensors("tensors");
   if (parts.empty()) return absl::InvalidArgumentError("nothing to stack");
   const DType dtype = PromotedType(parts);
   const int rank = parts[0].rank();
-  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant(1), rank + 1));
+  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), rank + 1));
   for (Tensor& part : parts) {
     if (part.rank() != rank) return absl::InvalidArgumentError("the tensors differ in rank");
     part = b.Unsqueeze(part, dim);
@@ -117,8 +117,8 @@ Results Stack(Builder& b, const Call& call) {
 
 // Pairs of (before, after) from the last dimension on; negative ones cut off.
 Results ConstantPad(Builder& b, const Call& call) {
-  Tensor t = call.tensor(0);
-  const Sizes pads = call.integers(1);
+  Tensor t = call.tensor("self");
+  const Sizes pads = call.integers("pad");
   if (pads.size() % 2 != 0 || pads.size() / 2 > t.sizes().size()) {
     return absl::InvalidArgumentError("needs a pair of pads for each of the last dimensions");
   }
@@ -139,7 +139,7 @@ Results ConstantPad(Builder& b, const Call& call) {
     if (sym::Hint(before) > 0 || sym::Hint(after) > 0) padded.emplace_back(d, before);
   }
   if (padded.empty()) return One(t.view() ? LazyCopy(b, t) : t);
-  const Tensor fill = ScalarTensor(b, call.scalar(2), t.dtype());
+  const Tensor fill = ScalarTensor(b, call.scalar("value"), t.dtype());
   const int cost = 3 * static_cast<int>(padded.size());
   return One(b.Pointwise(t.dtype(), sizes, {t}, cost, [=](Recorder& ops, Index index) {
     std::vector<Expr> source(index.begin(), index.end());
@@ -160,8 +160,8 @@ Results ConstantPad(Builder& b, const Call& call) {
 // which fuses with what made it and has no condition inside; and it is computed once, whoever reads
 // it.
 Results ZeroPadded(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
-  const Sizes sizes = call.integers(1);
+  const Tensor t = call.tensor("self");
+  const Sizes sizes = call.integers("size");
   bool fits = sizes.size() == t.sizes().size();
   for (size_t d = 0; fits && d < sizes.size(); ++d) {
     fits = sym::Hint(sizes[d]) >= sym::Hint(t.sizes()[d]);
@@ -180,8 +180,8 @@ Results ZeroPadded(Builder& b, const Call& call) {
 }
 
 Results Repeat(Builder& b, const Call& call) {
-  Tensor t = call.tensor(0);
-  const Sizes repeats = call.integers(1);
+  Tensor t = call.tensor("self");
+  const Sizes repeats = call.integers("repeats");
   if (repeats.size() < t.sizes().size())
     return absl::InvalidArgumentError("repeats fewer than the rank");
   while (t.sizes().size() < repeats.size()) t = b.Unsqueeze(t, 0);
@@ -201,8 +201,9 @@ Results Repeat(Builder& b, const Call& call) {
 }
 
 Results Flip(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
-  TENSORD_ASSIGN_OR_RETURN(const std::vector<int> dims, NormalizeDims(call.constants(1), t.rank()));
+  const Tensor t = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const std::vector<int> dims,
+                           NormalizeDims(call.constants("dims"), t.rank()));
   return One(b.Reindex(t, t.sizes(), [dims, sizes = t.sizes()](Index index) {
     std::vector<Expr> source(index.begin(), index.end());
     for (int d : dims) source[d] = sizes[d] - 1 - source[d];
@@ -211,9 +212,9 @@ Results Flip(Builder& b, const Call& call) {
 }
 
 Results Roll(Builder& b, const Call& call) {
-  Tensor t = call.tensor(0);
-  const Sizes shifts = call.integers(1), sizes = t.sizes();
-  std::vector<int64_t> dims = call.constants(2);
+  Tensor t = call.tensor("self");
+  const Sizes shifts = call.integers("shifts"), sizes = t.sizes();
+  std::vector<int64_t> dims = call.constants("dims");
   if (dims.empty()) {  // of the flattened tensor
     if (shifts.size() != 1) return absl::InvalidArgumentError("needs one shift without dimensions");
     t = b.Reshape(t, {sym::Product(sizes)});
@@ -269,9 +270,9 @@ Results PutBack(Builder& b, const Tensor* base, const Tensor& part, const Sizes&
 }
 
 Results SliceScatter(Builder& b, const Call& call) {
-  const Tensor base = call.tensor(0), part = call.tensor(1);
-  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(base, call.constant(2)));
-  TENSORD_ASSIGN_OR_RETURN(const SliceRange range, SliceOf(call, 3, base.sizes()[dim]));
+  const Tensor base = call.tensor("self"), part = call.tensor("src");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(base, call.constant("dim")));
+  TENSORD_ASSIGN_OR_RETURN(const SliceRange range, SliceOf(call, base.sizes()[dim]));
   Sizes place = base.sizes();
   place[dim] = range.length;
   const auto both = BroadcastSizes(part.sizes(), place);
@@ -281,9 +282,9 @@ Results SliceScatter(Builder& b, const Call& call) {
 }
 
 Results SelectScatter(Builder& b, const Call& call) {
-  const Tensor base = call.tensor(0), part = call.tensor(1);
-  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(base, call.constant(2)));
-  TENSORD_ASSIGN_OR_RETURN(const Expr index, IndexOf(call.integer(3), base.sizes()[dim]));
+  const Tensor base = call.tensor("self"), part = call.tensor("src");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(base, call.constant("dim")));
+  TENSORD_ASSIGN_OR_RETURN(const Expr index, IndexOf(call.integer("index"), base.sizes()[dim]));
   if (part.rank() != base.rank() - 1)
     return absl::InvalidArgumentError("the part has the wrong rank");
   return PutBack(b, &base, b.Unsqueeze(part, dim), base.sizes(), dim, {index, Expr(1), 1});
@@ -292,15 +293,16 @@ Results SelectScatter(Builder& b, const Call& call) {
 // A copy of the base, into whose memory the part is written by strides. Offsets count as for
 // as_strided: from the start of eager's storage.
 Results AsStridedScatter(Builder& b, const Call& call) {
-  const TensorType& type = call.argument_type(0);
-  const Tensor part = call.tensor(1);
-  const Sizes sizes = call.integers(2), strides = call.integers(3);
+  const TensorType& type = call.argument_type("self");
+  const Tensor part = call.tensor("src");
+  const Sizes sizes = call.integers("size"), strides = call.integers("stride");
   if (sizes.size() != strides.size() || !SameSizes(part.sizes(), sizes)) {
     return absl::InvalidArgumentError("the part does not fit the place it is put to");
   }
-  const Tensor result = b.RealizeAs(LazyCopy(b, call.tensor(0)), BufferStrides(type));
+  const Tensor result = b.RealizeAs(LazyCopy(b, call.tensor("self")), BufferStrides(type));
   const BufferInfo& buffer = b.program().buffers[result.view()->buffer];
-  const Expr offset = call.has(4) ? call.integer(4) - type.offset : Expr(0);
+  const Expr offset =
+      call.has("storage_offset") ? call.integer("storage_offset") - type.offset : Expr(0);
   const int64_t end = sym::Hint(offset) + sym::Hint(StorageElements(sizes, strides));
   const bool inside =
       sym::Hint(offset) >= 0 && end <= sym::Hint(StorageElements(buffer.sizes, buffer.strides)) &&
@@ -316,40 +318,41 @@ absl::StatusOr<int> DimOfSizes(const Sizes& sizes, int64_t dim) {
 }
 
 Results SliceBackward(Builder& b, const Call& call) {
-  const Sizes sizes = call.integers(1);
-  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOfSizes(sizes, call.constant(2)));
-  TENSORD_ASSIGN_OR_RETURN(const SliceRange range, SliceOf(call, 3, sizes[dim]));
-  return PutBack(b, nullptr, call.tensor(0), sizes, dim, range);
+  const Sizes sizes = call.integers("input_sizes");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOfSizes(sizes, call.constant("dim")));
+  TENSORD_ASSIGN_OR_RETURN(const SliceRange range, SliceOf(call, sizes[dim]));
+  return PutBack(b, nullptr, call.tensor("grad_output"), sizes, dim, range);
 }
 
 Results SelectBackward(Builder& b, const Call& call) {
-  const Sizes sizes = call.integers(1);
-  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOfSizes(sizes, call.constant(2)));
-  TENSORD_ASSIGN_OR_RETURN(const Expr index, IndexOf(call.integer(3), sizes[dim]));
-  if (call.tensor(0).sizes().size() + 1 != sizes.size()) {
+  const Sizes sizes = call.integers("input_sizes");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOfSizes(sizes, call.constant("dim")));
+  TENSORD_ASSIGN_OR_RETURN(const Expr index, IndexOf(call.integer("index"), sizes[dim]));
+  if (call.tensor("grad_output").sizes().size() + 1 != sizes.size()) {
     return absl::InvalidArgumentError("the gradient has the wrong rank");
   }
-  return PutBack(b, nullptr, b.Unsqueeze(call.tensor(0), dim), sizes, dim, {index, Expr(1), 1});
+  return PutBack(b, nullptr, b.Unsqueeze(call.tensor("grad_output"), dim), sizes, dim,
+                 {index, Expr(1), 1});
 }
 
-const Operator kOperators[] = {
-    {"aten::cat", "T[] i", Cat},
-    {"aten::stack", "T[] i", Stack},
-    {"aten::constant_pad_nd", "T i[] s", ConstantPad},
-    {"tensord::zero_padded", "T i[]", ZeroPadded},
-    {"aten::repeat", "T i[]", Repeat},
-    {"aten::flip", "T i[]", Flip},
-    {"aten::roll", "T i[] i[]", Roll},
-    {"aten::slice_scatter", "T T i i? i? i", SliceScatter},
-    {"aten::select_scatter", "T T i i", SelectScatter},
-    {"aten::as_strided_scatter", "T T i[] i[] i?", AsStridedScatter},
-    {"aten::slice_backward", "T i[] i i i i", SliceBackward},
-    {"aten::select_backward", "T i[] i i", SelectBackward},
+const Lowering kLowerings[] = {
+    {"aten::cat", Cat},
+    {"aten::stack", Stack},
+    {"aten::constant_pad_nd", ConstantPad},
+    {"tensord::zero_padded", ZeroPadded},
+    {"aten::repeat", Repeat},
+    {"aten::flip", Flip},
+    {"aten::roll", Roll},
+    {"aten::slice_scatter", SliceScatter},
+    {"aten::select_scatter", SelectScatter},
+    {"aten::as_strided_scatter", AsStridedScatter},
+    {"aten::slice_backward", SliceBackward},
+    {"aten::select_backward", SelectBackward},
 };
 
 }  // namespace
 
-std::span<const Operator> JoinOperators() { return kOperators; }
+std::span<const Lowering> JoinLowerings() { return kLowerings; }
 
 // ---- Ranges
 
@@ -359,16 +362,16 @@ absl::StatusOr<int> DimOf(const Tensor& t, int64_t dim) {
   return NormalizeDim(dim, t.rank());
 }
 
-absl::StatusOr<SliceRange> SliceOf(const Call& call, int first, const Expr& size) {
-  const int64_t step = call.constant(first + 2, 1);
+absl::StatusOr<SliceRange> SliceOf(const Call& call, const Expr& size) {
+  const int64_t step = call.constant("step", 1);
   if (step <= 0) return absl::InvalidArgumentError("the step of a slice must be positive");
   const auto clamped = [&](Expr e) {
     if (sym::Hint(e) < 0) e += size;
     if (sym::Hint(e) < 0) return Expr(0);
     return sym::Hint(e) > sym::Hint(size) ? size : e;
   };
-  const Expr start = call.has(first) ? clamped(call.integer(first)) : Expr(0);
-  const Expr end = call.has(first + 1) ? clamped(call.integer(first + 1)) : size;
+  const Expr start = call.has("start") ? clamped(call.integer("start")) : Expr(0);
+  const Expr end = call.has("end") ? clamped(call.integer("end")) : size;
   if (sym::Hint(end) <= sym::Hint(start)) return SliceRange{start, Expr(0), step};
   return SliceRange{start, sym::CeilDiv(end - start, Expr(step)), step};
 }

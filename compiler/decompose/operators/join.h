@@ -19,16 +19,13 @@ struct SliceRange {
 // A dimension of a tensor that has one: InvalidArgument out of range and for zero-dim tensors.
 absl::StatusOr<int> DimOf(const Tensor& t, int64_t dim);
 
-// Arguments `first`: start or none, end or none, step, of a dimension of `size` elements, as in
-// Python: negative ones count from the end, those out of range are clamped. Which case applies is
-// decided at the hints: the job's guards hold it.
-absl::StatusOr<SliceRange> SliceOf(const Call& call, int first, const Expr& size);
+// The arguments start, end and step, of a dimension of `size` elements, as in Python: negative ones
+// count from the end, those out of range are clamped. Which case applies is decided at the hints:
+// the job's guards hold it.
+absl::StatusOr<SliceRange> SliceOf(const Call& call, const Expr& size);
 
 // A possibly negative index in [-size, size).
 absl::StatusOr<Expr> IndexOf(const Expr& index, const Expr& size);
-
-// The operators that join, pad and put back parts; all of them copy.
-std::span<const Operator> JoinOperators();
 
 }  // namespace tensord::compiler
 

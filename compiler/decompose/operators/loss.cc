@@ -23,25 +23,25 @@ Tensor GradScale(Builder& b, DType dtype, const Tensor& x, int64_t reduction) {
                      [](Elem n) { return Reciprocal(n); });
 }
 
-// ---- Losses of two tensors: (self, target, reduction, ...)
+// ---- Losses of two tensors
 
 template <typename F>
 Results PairLoss(Builder& b, const Call& call, F f) {
-  const Tensor x = call.tensor(0), y = call.tensor(1);
+  const Tensor x = call.tensor("self"), y = call.tensor("target");
   TENSORD_RETURN_IF_ERROR(CheckBroadcast({x, y}));
   const DType dtype = PromotedType({x, y});
   if (!IsFloating(dtype)) return absl::InvalidArgumentError("a loss needs floating operands");
   const Tensor loss = Elementwise(b, FloatType(dtype), {x, y}, f);
-  return std::vector<Tensor>{ReduceLoss(b, loss, call.constant(2), dtype)};
+  return std::vector<Tensor>{ReduceLoss(b, loss, call.constant("reduction"), dtype)};
 }
 
-// (grad_output, self, target, reduction, ...): f(x, y) is the slope.
+// slope(x, y): of the loss of one element.
 template <typename F>
 Results PairLossBackward(Builder& b, const Call& call, F slope) {
-  const Tensor g = call.tensor(0), x = call.tensor(1), y = call.tensor(2);
+  const Tensor g = call.tensor("grad_output"), x = call.tensor("self"), y = call.tensor("target");
   TENSORD_RETURN_IF_ERROR(CheckBroadcast({g, x, y}));
   const DType dtype = PromotedType({g, x, y});
-  const Tensor scale = GradScale(b, FloatType(dtype), x, call.constant(3));
+  const Tensor scale = GradScale(b, FloatType(dtype), x, call.constant("reduction"));
   return std::vector<Tensor>{
       Elementwise(b, dtype, {g, x, y, scale},
                   [slope](Elem gv, Elem xv, Elem yv, Elem k) { return slope(xv, yv) * (gv * k); })};
@@ -61,14 +61,14 @@ Results L1Loss(Builder& b, const Call& call) {
 }
 
 Results SmoothL1Loss(Builder& b, const Call& call) {
-  const double beta = call.real(3);
+  const double beta = call.real("beta");
   return PairLoss(b, call, [beta](Elem x, Elem y) {
     const Elem d = Abs(x - y);
     return beta == 0 ? d : Select(d < beta, 0.5 * d * d / beta, d - 0.5 * beta);
   });
 }
 Results SmoothL1LossBackward(Builder& b, const Call& call) {
-  const double beta = call.real(4);
+  const double beta = call.real("beta");
   return PairLossBackward(b, call, [beta](Elem x, Elem y) {
     const Elem d = x - y;
     return beta == 0 ? Sign(d) : Select(Abs(d) < beta, d / beta, Sign(d));
@@ -76,23 +76,22 @@ Results SmoothL1LossBackward(Builder& b, const Call& call) {
 }
 
 Results HuberLoss(Builder& b, const Call& call) {
-  const double delta = call.real(3);
+  const double delta = call.real("delta");
   return PairLoss(b, call, [delta](Elem x, Elem y) {
     const Elem d = Abs(x - y);
     return Select(d <= delta, 0.5 * d * d, delta * (d - 0.5 * delta));
   });
 }
 Results HuberLossBackward(Builder& b, const Call& call) {
-  const double delta = call.real(4);
+  const double delta = call.real("delta");
   return PairLossBackward(b, call, [delta](Elem x, Elem y) {
     const Elem d = x - y;
     return Clamp(d, -delta, delta);
   });
 }
 
-// (self, target, reduction, log_target)
 Results KlDiv(Builder& b, const Call& call) {
-  const bool log_target = call.boolean(3);
+  const bool log_target = call.boolean("log_target");
   return PairLoss(b, call, [log_target](Elem x, Elem y) {
     if (log_target) return Exp(y) * (y - x);
     return Select(Equal(y, 0), 0.0, y * Log(y)) - y * x;
@@ -109,41 +108,43 @@ absl::StatusOr<Tensor> Weighted(Builder& b, const Tensor& loss,
   return Elementwise(b, loss.dtype(), {loss, *weight}, [](Elem l, Elem w) { return l * w; });
 }
 
-// (self, target, weight?, reduction)
 Results BinaryCrossEntropy(Builder& b, const Call& call) {
-  const Tensor x = call.tensor(0), y = call.tensor(1);
+  const Tensor x = call.tensor("self"), y = call.tensor("target");
   TENSORD_RETURN_IF_ERROR(CheckBroadcast({x, y}));
   // Logarithms are bounded so that a wrong certain answer has a finite loss.
   const Tensor loss = Elementwise(b, FloatType(x.dtype()), {x, y}, [](Elem p, Elem t) {
     return (t - 1) * Maximum(Log1p(-p), -100) - t * Maximum(Log(p), -100);
   });
-  TENSORD_ASSIGN_OR_RETURN(const Tensor weighted, Weighted(b, loss, call.optional_tensor(2)));
-  return std::vector<Tensor>{ReduceLoss(b, weighted, call.constant(3), x.dtype())};
+  TENSORD_ASSIGN_OR_RETURN(const Tensor weighted,
+                           Weighted(b, loss, call.optional_tensor("weight")));
+  return std::vector<Tensor>{ReduceLoss(b, weighted, call.constant("reduction"), x.dtype())};
 }
 
-// (grad_output, self, target, weight?, reduction)
 Results BinaryCrossEntropyBackward(Builder& b, const Call& call) {
-  const Tensor g = call.tensor(0), x = call.tensor(1), y = call.tensor(2);
+  const Tensor g = call.tensor("grad_output"), x = call.tensor("self"), y = call.tensor("target");
   TENSORD_RETURN_IF_ERROR(CheckBroadcast({g, x, y}));
-  const Tensor scale = GradScale(b, FloatType(x.dtype()), x, call.constant(4));
+  const Tensor scale = GradScale(b, FloatType(x.dtype()), x, call.constant("reduction"));
   const Tensor slope =
       Elementwise(b, FloatType(x.dtype()), {g, x, y, scale}, [](Elem gv, Elem p, Elem t, Elem k) {
         return gv * (p - t) / Maximum(p * (1 - p), 1e-12) * k;
       });
-  TENSORD_ASSIGN_OR_RETURN(const Tensor weighted, Weighted(b, slope, call.optional_tensor(3)));
+  TENSORD_ASSIGN_OR_RETURN(const Tensor weighted,
+                           Weighted(b, slope, call.optional_tensor("weight")));
   return std::vector<Tensor>{b.Cast(weighted, x.dtype())};
 }
 
-// (self, target, weight?, pos_weight?, reduction)
 Results BinaryCrossEntropyWithLogits(Builder& b, const Call& call) {
-  const Tensor x = call.tensor(0), y = call.tensor(1);
-  const Tensor pos_weight = call.has(3) ? call.tensor(3) : b.Full(FloatType(x.dtype()), {}, 1);
+  const Tensor x = call.tensor("self"), y = call.tensor("target");
+  const Tensor pos_weight =
+      call.has("pos_weight") ? call.tensor("pos_weight") : b.Full(FloatType(x.dtype()), {}, 1);
   TENSORD_RETURN_IF_ERROR(CheckBroadcast({x, y, pos_weight}));
   const Tensor loss = Elementwise(
       b, FloatType(x.dtype()), {x, y, pos_weight},
       [](Elem v, Elem t, Elem w) { return (1 - t) * v - ((w - 1) * t + 1) * LogSigmoidOf(v); });
-  TENSORD_ASSIGN_OR_RETURN(const Tensor weighted, Weighted(b, loss, call.optional_tensor(2)));
-  return std::vector<Tensor>{ReduceLoss(b, weighted, call.constant(4), PromotedType({x, y}))};
+  TENSORD_ASSIGN_OR_RETURN(const Tensor weighted,
+                           Weighted(b, loss, call.optional_tensor("weight")));
+  return std::vector<Tensor>{
+      ReduceLoss(b, weighted, call.constant("reduction"), PromotedType({x, y}))};
 }
 
 // ---- Negative log likelihood: classes are dimension 1 (0 without a batch)
@@ -183,12 +184,13 @@ Tensor PerTarget(Builder& b, const Classes& c, const std::vector<Tensor>& reads,
   });
 }
 
-// (self, target, weight?, reduction, ignore_index) -> output, total_weight
+// Results: the loss, and the sum of the targets' weights.
 Results NllLossForward(Builder& b, const Call& call) {
-  const Tensor scores = call.tensor(0);
-  const int64_t reduction = call.constant(3);
-  TENSORD_ASSIGN_OR_RETURN(const Classes c, ClassesOf(scores, call.tensor(1),
-                                                      call.optional_tensor(2), call.constant(4)));
+  const Tensor scores = call.tensor("self");
+  const int64_t reduction = call.constant("reduction");
+  TENSORD_ASSIGN_OR_RETURN(const Classes c,
+                           ClassesOf(scores, call.tensor("target"), call.optional_tensor("weight"),
+                                     call.constant("ignore_index")));
   const DType compute = FloatType(scores.dtype());
   std::vector<Tensor> reads{c.target, scores};
   if (c.weight) reads.push_back(*c.weight);
@@ -224,10 +226,9 @@ struct LossGradient {
   bool single;
 };
 
-// Of arguments (grad_output, _, target, weight?, reduction, ignore_index, total_weight).
 absl::StatusOr<LossGradient> GradientOf(Builder& b, const Call& call, const Classes& c) {
-  const int64_t reduction = call.constant(4);
-  Tensor grad = ToFloat(b, call.tensor(0));
+  const int64_t reduction = call.constant("reduction");
+  Tensor grad = ToFloat(b, call.tensor("grad_output"));
   const bool single = !(reduction == kNone && c.scores.rank() > 1);
   if (single) {
     if (!sym::Product(grad.sizes()).Is(1)) {
@@ -238,7 +239,7 @@ absl::StatusOr<LossGradient> GradientOf(Builder& b, const Call& call, const Clas
     TENSORD_RETURN_IF_ERROR(CheckSizes("the gradient", grad, c.target.sizes()));
   }
   if (reduction == kMean) {
-    const Tensor total = call.tensor(6);
+    const Tensor total = call.tensor("total_weight");
     if (!sym::Product(total.sizes()).Is(1)) {
       return absl::InvalidArgumentError("total_weight must be one number");
     }
@@ -248,12 +249,12 @@ absl::StatusOr<LossGradient> GradientOf(Builder& b, const Call& call, const Clas
   return LossGradient{grad, single};
 }
 
-// (grad_output, output, target, weight?, reduction, ignore_index, total_weight, dim, input_dtype):
-// the gradient of the scores whose log-softmax over the classes is `output`.
+// The gradient of the scores whose log-softmax over the classes is `output`.
 Results CrossEntropyBackward(Builder& b, const Call& call) {
-  const Tensor output = call.tensor(1);
-  TENSORD_ASSIGN_OR_RETURN(const Classes c, ClassesOf(output, call.tensor(2),
-                                                      call.optional_tensor(3), call.constant(5)));
+  const Tensor output = call.tensor("output");
+  TENSORD_ASSIGN_OR_RETURN(const Classes c,
+                           ClassesOf(output, call.tensor("target"), call.optional_tensor("weight"),
+                                     call.constant("ignore_index")));
   TENSORD_ASSIGN_OR_RETURN(const LossGradient gradient, GradientOf(b, call, c));
   const DType compute = FloatType(output.dtype());
   std::vector<Tensor> reads{c.target, gradient.grad};
@@ -271,7 +272,7 @@ Results CrossEntropyBackward(Builder& b, const Call& call) {
     const Value none = ops.Compute(Op::k_logical_or, {beyond, below});
     return ops.Where(none, ops.Constant(0, compute), s);
   });
-  const DType dtype = call.dtype(8).value_or(output.dtype());
+  const DType dtype = call.dtype("input_dtype").value_or(output.dtype());
   Body body = [c, slope, output, compute](Recorder& ops, Index index) {
     std::vector<Expr> rest(index.begin(), index.end());
     rest.erase(rest.begin() + c.dim);
@@ -287,11 +288,11 @@ Results CrossEntropyBackward(Builder& b, const Call& call) {
   return std::vector<Tensor>{b.Cast(result, dtype)};
 }
 
-// (grad_output, self, target, weight?, reduction, ignore_index, total_weight)
 Results NllLossBackward(Builder& b, const Call& call) {
-  const Tensor scores = call.tensor(1);
-  TENSORD_ASSIGN_OR_RETURN(const Classes c, ClassesOf(scores, call.tensor(2),
-                                                      call.optional_tensor(3), call.constant(5)));
+  const Tensor scores = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const Classes c,
+                           ClassesOf(scores, call.tensor("target"), call.optional_tensor("weight"),
+                                     call.constant("ignore_index")));
   const DType compute = FloatType(scores.dtype());
   TENSORD_ASSIGN_OR_RETURN(const LossGradient gradient, GradientOf(b, call, c));
   const auto& [grad, single] = gradient;
@@ -316,27 +317,27 @@ Results NllLossBackward(Builder& b, const Call& call) {
       b.Pointwise(scores.dtype(), scores.sizes(), reads, 6, std::move(body))};
 }
 
-constexpr Operator kOperators[] = {
-    {"aten::mse_loss", "T T i", MseLoss},
-    {"aten::mse_loss_backward", "T T T i", MseLossBackward},
-    {"aten::l1_loss", "T T i", L1Loss},
-    {"aten::smooth_l1_loss", "T T i f", SmoothL1Loss},
-    {"aten::smooth_l1_loss_backward", "T T T i f", SmoothL1LossBackward},
-    {"aten::huber_loss", "T T i f", HuberLoss},
-    {"aten::huber_loss_backward", "T T T i f", HuberLossBackward},
-    {"aten::kl_div", "T T i b", KlDiv},
-    {"aten::binary_cross_entropy", "T T T? i", BinaryCrossEntropy},
-    {"aten::binary_cross_entropy_backward", "T T T T? i", BinaryCrossEntropyBackward},
-    {"aten::binary_cross_entropy_with_logits", "T T T? T? i", BinaryCrossEntropyWithLogits},
-    {"aten::nll_loss_forward", "T T T? i i", NllLossForward},
-    {"aten::nll_loss_backward", "T T T T? i i T", NllLossBackward},
-    {"tensord::cross_entropy_backward", "T T T T? i i T i d", CrossEntropyBackward},
-    {"aten::nll_loss2d_forward", "T T T? i i", NllLossForward},
-    {"aten::nll_loss2d_backward", "T T T T? i i T", NllLossBackward},
+constexpr Lowering kLowerings[] = {
+    {"aten::mse_loss", MseLoss},
+    {"aten::mse_loss_backward", MseLossBackward},
+    {"aten::l1_loss", L1Loss},
+    {"aten::smooth_l1_loss", SmoothL1Loss},
+    {"aten::smooth_l1_loss_backward", SmoothL1LossBackward},
+    {"aten::huber_loss", HuberLoss},
+    {"aten::huber_loss_backward", HuberLossBackward},
+    {"aten::kl_div", KlDiv},
+    {"aten::binary_cross_entropy", BinaryCrossEntropy},
+    {"aten::binary_cross_entropy_backward", BinaryCrossEntropyBackward},
+    {"aten::binary_cross_entropy_with_logits", BinaryCrossEntropyWithLogits},
+    {"aten::nll_loss_forward", NllLossForward},
+    {"aten::nll_loss_backward", NllLossBackward},
+    {"tensord::cross_entropy_backward", CrossEntropyBackward},
+    {"aten::nll_loss2d_forward", NllLossForward},
+    {"aten::nll_loss2d_backward", NllLossBackward},
 };
 
 }  // namespace
 
-std::span<const Operator> LossOperators() { return kOperators; }
+std::span<const Lowering> LossLowerings() { return kLowerings; }
 
 }  // namespace tensord::compiler

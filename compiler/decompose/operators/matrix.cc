@@ -20,7 +20,7 @@ Results CallOut(Builder& b, const Call& call, const Sizes& sizes) {
       args.push_back(ScalarArg(node.args[i]));
       continue;
     }
-    const Tensor t = call.tensor(static_cast<int>(i));
+    const Tensor t = call.tensor_of(node.args[i]);
     if (dtype == v1::DTYPE_UNSPECIFIED) dtype = t.dtype();
     if (t.dtype() != dtype) {
       return absl::InvalidArgumentError(
@@ -56,14 +56,16 @@ absl::StatusOr<Sizes> ProductSizes(const Tensor& a, const Tensor& c, int batch) 
 
 template <int batch>
 Results Product(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Sizes sizes, ProductSizes(call.tensor(0), call.tensor(1), batch));
+  TENSORD_ASSIGN_OR_RETURN(const Sizes sizes,
+                           ProductSizes(call.tensor("self"), call.tensor("mat2"), batch));
   return CallOut(b, call, sizes);
 }
 
 template <int batch>
 Results AddProduct(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Sizes sizes, ProductSizes(call.tensor(1), call.tensor(2), batch));
-  const std::optional<Sizes> both = BroadcastSizes(call.tensor(0).sizes(), sizes);
+  const std::vector<Tensor> operands = call.tensor_operands();  // what is added, and two factors
+  TENSORD_ASSIGN_OR_RETURN(const Sizes sizes, ProductSizes(operands[1], operands[2], batch));
+  const std::optional<Sizes> both = BroadcastSizes(operands[0].sizes(), sizes);
   if (!both || both->size() != sizes.size()) {
     return absl::InvalidArgumentError("what is added does not broadcast to the product");
   }
@@ -74,15 +76,15 @@ Results AddProduct(Builder& b, const Call& call) {
 // bias). Three calls of torch's, which the runtime makes one where the library has it; the result
 // may lie where the residual was.
 Results ResidualProduct(Builder& b, const Call& call) {
-  const Tensor residual = call.tensor(0), bias = call.tensor(3);
-  TENSORD_ASSIGN_OR_RETURN(const Sizes sizes, ProductSizes(call.tensor(1), call.tensor(2), 0));
+  const Tensor residual = call.tensor("residual"), bias = call.tensor("bias");
+  TENSORD_ASSIGN_OR_RETURN(const Sizes sizes,
+                           ProductSizes(call.tensor("mat1"), call.tensor("mat2"), 0));
   if (residual.sizes() != sizes || bias.rank() != 1 || !Agree(bias.sizes()[0], sizes[1])) {
     return absl::InvalidArgumentError("what is added does not fit the product");
   }
   const ExternArg one = ScalarArg(1);
-  ExternArgList product;
-  for (int i = 0; i < 3; ++i) product.push_back(b.TensorArg(call.tensor(i)));
-  product.insert(product.end(), {one, one});
+  ExternArgList product = {b.TensorArg(residual), b.TensorArg(call.tensor("mat1")),
+                           b.TensorArg(call.tensor("mat2")), one, one};
   const ExternArg added = b.TensorArg(bias);  // there before the product, which the rest follows
   const Tensor out = b.Allocate(residual.dtype(), sizes);
   const auto view = [&] { return b.TensorArg(out); };
@@ -93,33 +95,38 @@ Results ResidualProduct(Builder& b, const Call& call) {
 }
 
 Results Dot(Builder& b, const Call& call) {
-  const Tensor a = call.tensor(0), c = call.tensor(1);
+  const Tensor a = call.tensor("self"), c = call.tensor("tensor");
   if (a.rank() != 1 || c.rank() != 1 || !Agree(a.sizes()[0], c.sizes()[0])) return Mismatch(a, c);
   return CallOut(b, call, {});
 }
 
-// Matrix times vector; the matrix is argument `matrix`.
-template <int matrix>
-Results MatrixVector(Builder& b, const Call& call) {
-  const Tensor a = call.tensor(matrix), c = call.tensor(matrix + 1);
+// Matrix times vector.
+Results MatrixVector(Builder& b, const Call& call, const Tensor& a, const Tensor& c) {
   if (a.rank() != 2 || c.rank() != 1 || !Agree(a.sizes()[1], c.sizes()[0])) return Mismatch(a, c);
   return CallOut(b, call, {a.sizes()[0]});
 }
 
-const Operator kOperators[] = {
-    {"aten::mm", "T T", Product<0>},
-    {"aten::bmm", "T T", Product<1>},
-    {"aten::addmm", "T T T s s", AddProduct<0>},
-    {"aten::_addmm_activation", "T T T s s b", AddProduct<0>},
-    {"aten::baddbmm", "T T T s s", AddProduct<1>},
-    {"tensord::residual_product", "T T T T", ResidualProduct},
-    {"aten::dot", "T T", Dot},
-    {"aten::mv", "T T", MatrixVector<0>},
-    {"aten::addmv", "T T T s s", MatrixVector<1>},
+Results Mv(Builder& b, const Call& call) {
+  return MatrixVector(b, call, call.tensor("self"), call.tensor("vec"));
+}
+Results AddMv(Builder& b, const Call& call) {
+  return MatrixVector(b, call, call.tensor("mat"), call.tensor("vec"));
+}
+
+const Lowering kLowerings[] = {
+    {"aten::mm", Product<0>},
+    {"aten::bmm", Product<1>},
+    {"aten::addmm", AddProduct<0>},
+    {"aten::_addmm_activation", AddProduct<0>},
+    {"aten::baddbmm", AddProduct<1>},
+    {"tensord::residual_product", ResidualProduct},
+    {"aten::dot", Dot},
+    {"aten::mv", Mv},
+    {"aten::addmv", AddMv},
 };
 
 }  // namespace
 
-std::span<const Operator> MatrixOperators() { return kOperators; }
+std::span<const Lowering> MatrixLowerings() { return kLowerings; }
 
 }  // namespace tensord::compiler

@@ -46,13 +46,13 @@ Tensor SumOver(Builder& b, const Tensor& t, const std::vector<int>& dims, DType 
 
 // (input, normalized_shape, weight?, bias?, eps) -> result, mean, rstd
 Results NativeLayerNorm(Builder& b, const Call& call) {
-  const Tensor input = call.tensor(0);
-  const auto weight = call.optional_tensor(2), bias = call.optional_tensor(3);
-  TENSORD_ASSIGN_OR_RETURN(const Rows rows, RowsOf(input, call.integers(1)));
+  const Tensor input = call.tensor("input");
+  const auto weight = call.optional_tensor("weight"), bias = call.optional_tensor("bias");
+  TENSORD_ASSIGN_OR_RETURN(const Rows rows, RowsOf(input, call.integers("normalized_shape")));
   TENSORD_RETURN_IF_ERROR(CheckAffine(weight, bias, rows.inner_sizes));
   const Tensor x = Shared(b, ToFloat(b, input));
   const Moments moments = MomentsOf(b, x, rows.inner);
-  const Tensor rstd = RstdOf(b, moments, rows.count, call.real(4));
+  const Tensor rstd = RstdOf(b, moments, rows.count, call.real("eps"));
   std::vector<Tensor> results{Normalized(b, input.dtype(), x, moments.mean, rstd, weight, bias)};
   if (call.node().outputs.size() == 3) {
     results.push_back(b.Cast(moments.mean, call.result(1).dtype));
@@ -61,16 +61,15 @@ Results NativeLayerNorm(Builder& b, const Call& call) {
   return results;
 }
 
-// (grad_out, input, normalized_shape, mean, rstd, weight?, bias?, output_mask)
 Results LayerNormBackward(Builder& b, const Call& call) {
-  const Tensor grad = call.tensor(0), input = call.tensor(1);
-  const auto weight = call.optional_tensor(5), bias = call.optional_tensor(6);
-  const std::vector<int64_t> mask = call.constants(7);
-  TENSORD_ASSIGN_OR_RETURN(const Rows rows, RowsOf(input, call.integers(2)));
+  const Tensor grad = call.tensor("grad_out"), input = call.tensor("input");
+  const auto weight = call.optional_tensor("weight"), bias = call.optional_tensor("bias");
+  const std::vector<int64_t> mask = call.constants("output_mask");
+  TENSORD_ASSIGN_OR_RETURN(const Rows rows, RowsOf(input, call.integers("normalized_shape")));
   TENSORD_RETURN_IF_ERROR(CheckSizes("the gradient", grad, input.sizes()));
   TENSORD_RETURN_IF_ERROR(CheckAffine(weight, bias, rows.inner_sizes));
   TENSORD_RETURN_IF_ERROR(CheckMask(mask, 3));
-  const Tensor mean = call.tensor(3), rstd = call.tensor(4);
+  const Tensor mean = call.tensor("mean"), rstd = call.tensor("rstd");
   TENSORD_RETURN_IF_ERROR(CheckBroadcast({input, mean, rstd}));
 
   const Tensor x = Shared(b, ToFloat(b, input)), g = Shared(b, ToFloat(b, grad));
@@ -98,16 +97,16 @@ Results LayerNormBackward(Builder& b, const Call& call) {
 
 // ---- RMS norm
 
-// (input, normalized_shape, weight?, eps?) -> result, rstd
+// Results: the norm, and 1 / its divisor.
 Results RmsNorm(Builder& b, const Call& call) {
-  const Tensor input = call.tensor(0);
-  const auto weight = call.optional_tensor(2);
-  TENSORD_ASSIGN_OR_RETURN(const Rows rows, RowsOf(input, call.integers(1)));
+  const Tensor input = call.tensor("input");
+  const auto weight = call.optional_tensor("weight");
+  TENSORD_ASSIGN_OR_RETURN(const Rows rows, RowsOf(input, call.integers("normalized_shape")));
   TENSORD_RETURN_IF_ERROR(CheckAffine(weight, std::nullopt, rows.inner_sizes));
   const Tensor x = Shared(b, ToFloat(b, input));
   const DType compute = x.dtype();
-  const double eps = call.real(3, compute == kFloat64 ? std::numeric_limits<double>::epsilon()
-                                                      : std::numeric_limits<float>::epsilon());
+  const double eps = call.real("eps", compute == kFloat64 ? std::numeric_limits<double>::epsilon()
+                                                          : std::numeric_limits<float>::epsilon());
   const Tensor squares = SumKeep(b, Times(b, compute, x, x), rows.inner);
   const Tensor rstd = Elementwise(b, compute, {squares, NumberOf(b, compute, rows.count)},
                                   [eps](Elem s, Elem n) { return Rsqrt(s / n + eps); });
@@ -122,12 +121,12 @@ Results RmsNorm(Builder& b, const Call& call) {
   return results;
 }
 
-// (grad_out, input, normalized_shape, rstd, weight?, output_mask)
 Results RmsNormBackward(Builder& b, const Call& call) {
-  const Tensor grad = call.tensor(0), input = call.tensor(1), rstd = call.tensor(3);
-  const auto weight = call.optional_tensor(4);
-  const std::vector<int64_t> mask = call.constants(5);
-  TENSORD_ASSIGN_OR_RETURN(const Rows rows, RowsOf(input, call.integers(2)));
+  const Tensor grad = call.tensor("grad_out"), input = call.tensor("input"),
+               rstd = call.tensor("rstd");
+  const auto weight = call.optional_tensor("weight");
+  const std::vector<int64_t> mask = call.constants("output_mask");
+  TENSORD_ASSIGN_OR_RETURN(const Rows rows, RowsOf(input, call.integers("normalized_shape")));
   TENSORD_RETURN_IF_ERROR(CheckSizes("the gradient", grad, input.sizes()));
   TENSORD_RETURN_IF_ERROR(CheckAffine(weight, std::nullopt, rows.inner_sizes));
   TENSORD_RETURN_IF_ERROR(CheckMask(mask, 2));
@@ -214,28 +213,27 @@ Results GroupNormOf(Builder& b, const Call& call, const Tensor& input, const Exp
   return results;
 }
 
-// (input, weight?, bias?, N, C, HxW, group, eps)
 Results NativeGroupNorm(Builder& b, const Call& call) {
-  return GroupNormOf(b, call, call.tensor(0), call.integer(6), call.optional_tensor(1),
-                     call.optional_tensor(2), call.real(7));
+  return GroupNormOf(b, call, call.tensor("input"), call.integer("group"),
+                     call.optional_tensor("weight"), call.optional_tensor("bias"),
+                     call.real("eps"));
 }
 
-// (input, num_groups, weight?, bias?, eps, cudnn_enabled)
 Results GroupNorm(Builder& b, const Call& call) {
-  return GroupNormOf(b, call, call.tensor(0), call.integer(1), call.optional_tensor(2),
-                     call.optional_tensor(3), call.real(4));
+  return GroupNormOf(b, call, call.tensor("input"), call.integer("num_groups"),
+                     call.optional_tensor("weight"), call.optional_tensor("bias"),
+                     call.real("eps"));
 }
 
-// (grad_out, input, mean, rstd, weight?, N, C, HxW, group, output_mask)
 Results GroupNormBackward(Builder& b, const Call& call) {
-  const Tensor grad = call.tensor(0), input = call.tensor(1);
-  const auto weight = call.optional_tensor(4);
-  const std::vector<int64_t> mask = call.constants(9);
-  TENSORD_ASSIGN_OR_RETURN(const Groups g, GroupsOf(input, call.integer(8)));
+  const Tensor grad = call.tensor("grad_out"), input = call.tensor("input");
+  const auto weight = call.optional_tensor("weight");
+  const std::vector<int64_t> mask = call.constants("output_mask");
+  TENSORD_ASSIGN_OR_RETURN(const Groups g, GroupsOf(input, call.integer("group")));
   TENSORD_RETURN_IF_ERROR(CheckSizes("the gradient", grad, input.sizes()));
   TENSORD_RETURN_IF_ERROR(CheckAffine(weight, std::nullopt, {g.c}));
   TENSORD_RETURN_IF_ERROR(CheckMask(mask, 3));
-  const Tensor mean = ToFloat(b, call.tensor(2)), rstd = ToFloat(b, call.tensor(3));
+  const Tensor mean = ToFloat(b, call.tensor("mean")), rstd = ToFloat(b, call.tensor("rstd"));
   TENSORD_RETURN_IF_ERROR(CheckSizes("mean", mean, {g.n, g.groups}));
   TENSORD_RETURN_IF_ERROR(CheckSizes("rstd", rstd, {g.n, g.groups}));
 
@@ -280,29 +278,29 @@ Results GroupNormBackward(Builder& b, const Call& call) {
   return results;
 }
 
-constexpr Operator kOperators[] = {
-    {"aten::native_layer_norm", "T i[] T? T? f", NativeLayerNorm},
-    {"aten::layer_norm", "T i[] T? T? f b", NativeLayerNorm},
-    {"aten::native_layer_norm_backward", "T T i[] T T T? T? b[]", LayerNormBackward},
-    {"aten::rms_norm", "T i[] T? f?", RmsNorm},
-    {"aten::_fused_rms_norm", "T i[] T? f?", RmsNorm},
-    {"aten::_fused_rms_norm_backward", "T T i[] T T? b[]", RmsNormBackward},
-    {"aten::native_group_norm", "T T? T? i i i i f", NativeGroupNorm},
-    {"aten::group_norm", "T i T? T? f b", GroupNorm},
-    {"aten::native_group_norm_backward", "T T T T T? i i i i b[]", GroupNormBackward},
-    {"aten::_native_batch_norm_legit", "T T? T? T T b f f", BatchNormLegit},
-    {"aten::_native_batch_norm_legit.no_stats", "T T? T? b f f", BatchNormNoStats},
-    {"aten::_native_batch_norm_legit_functional", "T T? T? T T b f f", BatchNormFunctional},
-    {"aten::_native_batch_norm_legit_no_training", "T T? T? T T f f", BatchNormNoTraining},
-    {"aten::native_batch_norm", "T T? T? T? T? b f f", BatchNormLegit},
-    {"aten::_batch_norm_with_update_functional", "T T? T? T T f f", BatchNormWithUpdateFunctional},
-    {"aten::_batch_norm_no_update", "T T? T? T? T? f f", BatchNormNoUpdate},
-    {"aten::native_batch_norm_backward", "T T T? T? T? T? T? b f b[]", BatchNormBackward},
-    {"aten::batch_norm_backward", "T T T T? T? T? T? b f b[] T", BatchNormBackward},
+constexpr Lowering kLowerings[] = {
+    {"aten::native_layer_norm", NativeLayerNorm},
+    {"aten::layer_norm", NativeLayerNorm},
+    {"aten::native_layer_norm_backward", LayerNormBackward},
+    {"aten::rms_norm", RmsNorm},
+    {"aten::_fused_rms_norm", RmsNorm},
+    {"aten::_fused_rms_norm_backward", RmsNormBackward},
+    {"aten::native_group_norm", NativeGroupNorm},
+    {"aten::group_norm", GroupNorm},
+    {"aten::native_group_norm_backward", GroupNormBackward},
+    {"aten::_native_batch_norm_legit", BatchNormLegit},
+    {"aten::_native_batch_norm_legit.no_stats", BatchNormNoStats},
+    {"aten::_native_batch_norm_legit_functional", BatchNormFunctional},
+    {"aten::_native_batch_norm_legit_no_training", BatchNormNoTraining},
+    {"aten::native_batch_norm", BatchNormLegit},
+    {"aten::_batch_norm_with_update_functional", BatchNormWithUpdateFunctional},
+    {"aten::_batch_norm_no_update", BatchNormNoUpdate},
+    {"aten::native_batch_norm_backward", BatchNormBackward},
+    {"aten::batch_norm_backward", BatchNormBackward},
 };
 
 }  // namespace
 
-std::span<const Operator> NormOperators() { return kOperators; }
+std::span<const Lowering> NormLowerings() { return kLowerings; }
 
 }  // namespace tensord::compiler

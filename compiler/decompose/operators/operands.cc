@@ -42,13 +42,25 @@ OneResult Emit(Builder& b, DType dtype, const std::vector<Tensor>& inputs, const
   return ElementwiseOf(b, dtype, inputs, f);
 }
 
-Operand OperandAt(const Call& call, int i, int item) {
-  const ArgumentValue& arg = call.node().args[i];
-  const bool is_list = arg.kind == ArgumentValue::kList;
-  const ArgumentValue& one = is_list ? arg.items[item] : arg;
-  if (one.kind == ArgumentValue::kNone) return std::monostate();
-  if (one.kind == ArgumentValue::kValue) return call.tensor_of(one);
-  return ScalarOf(one);
+std::vector<Operand> OperandsOf(const Call& call, int item) {
+  std::vector<Operand> operands;
+  for (size_t i = 0; i < call.op().parameters.size(); ++i) {
+    const ArgumentType type = call.op().parameters[i].type;
+    if (type != ArgumentType::kTensor && type != ArgumentType::kNumber &&
+        type != ArgumentType::kReal && type != ArgumentType::kTensorOrNumber) {
+      continue;
+    }
+    const ArgumentValue& arg = call.node().args[i];
+    const ArgumentValue& one = arg.kind == ArgumentValue::kList ? arg.items[item] : arg;
+    if (one.kind == ArgumentValue::kNone) {
+      operands.emplace_back();
+    } else if (one.kind == ArgumentValue::kValue) {
+      operands.emplace_back(call.tensor_of(one));
+    } else {
+      operands.emplace_back(ScalarOf(one));
+    }
+  }
+  return operands;
 }
 
 absl::StatusOr<int> ForeachLength(const Call& call) {

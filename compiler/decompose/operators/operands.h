@@ -1,12 +1,11 @@
 // Pointwise operators over tensors and numbers alike.
 //
 // A Core computes one result from operands; `Single` makes it the lowering of an operator, `Each`
-// that of the operator's `_foreach_` form. Template arguments are the schema positions of the
-// operands.
+// that of the operator's `_foreach_` form. Operands are the arguments that the schema gives as
+// tensors or numbers, in its order, whatever their names.
 #ifndef TENSORD_COMPILER_DECOMPOSE_OPERATORS_OPERANDS_H_
 #define TENSORD_COMPILER_DECOMPOSE_OPERATORS_OPERANDS_H_
 
-#include <array>
 #include <span>
 #include <string>
 #include <variant>
@@ -42,25 +41,24 @@ std::vector<Tensor> ToTensors(Builder& b, Operands args, DType dtype);
 // ElementwiseOf, after CheckBroadcast.
 OneResult Emit(Builder& b, DType dtype, const std::vector<Tensor>& inputs, const Formula& f);
 
-// Argument `i` of the call, or item `item` of it when it is a list and item >= 0.
-Operand OperandAt(const Call& call, int i, int item = -1);
+// The operands of the call; of those that are lists, item `item`.
+std::vector<Operand> OperandsOf(const Call& call, int item = 0);
 // The number of results of a foreach call; InvalidArgument when its lists differ in length.
 absl::StatusOr<int> ForeachLength(const Call& call);
 
-template <Core core, int... positions>
+template <Core core>
 Results Single(Builder& b, const Call& call) {
-  const std::array<Operand, sizeof...(positions)> args = {OperandAt(call, positions)...};
-  TENSORD_ASSIGN_OR_RETURN(Tensor result, core(b, args, call.result().dtype));
+  TENSORD_ASSIGN_OR_RETURN(Tensor result, core(b, OperandsOf(call), call.result().dtype));
   return std::vector<Tensor>{std::move(result)};
 }
 
-template <Core core, int... positions>
+template <Core core>
 Results Each(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const int length, ForeachLength(call));
   std::vector<Tensor> results;
   for (int item = 0; item < length; ++item) {
-    const std::array<Operand, sizeof...(positions)> args = {OperandAt(call, positions, item)...};
-    TENSORD_ASSIGN_OR_RETURN(Tensor result, core(b, args, call.result(item).dtype));
+    TENSORD_ASSIGN_OR_RETURN(Tensor result,
+                             core(b, OperandsOf(call, item), call.result(item).dtype));
     results.push_back(std::move(result));
   }
   return results;

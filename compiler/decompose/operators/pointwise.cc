@@ -8,13 +8,13 @@ namespace {
 // ---- Copies and conversions
 
 Results Clone(Builder& b, const Call& call) {
-  return std::vector<Tensor>{LazyCopy(b, call.tensor(0))};
+  return std::vector<Tensor>{LazyCopy(b, call.tensor("self"))};
 }
 
-// Argument 1 is the new type, or none.
+// To the type that is asked for, if any.
 Results Convert(Builder& b, const Call& call) {
-  const Tensor& t = call.tensor(0);
-  const DType dtype = call.dtype(1).value_or(t.dtype());
+  const Tensor t = call.tensor_operands().front();
+  const DType dtype = call.dtype("dtype").value_or(t.dtype());
   return std::vector<Tensor>{dtype == t.dtype() ? LazyCopy(b, t) : b.Cast(t, dtype)};
 }
 
@@ -28,29 +28,30 @@ absl::StatusOr<Tensor> BroadcastTo(Builder& b, const Tensor& source, const Tenso
 
 // A new tensor shaped and typed like the first, filled from the second.
 Results Copy(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Tensor source, BroadcastTo(b, call.tensor(1), call.tensor(0)));
-  const Tensor cast = b.Cast(source, call.tensor(0).dtype());
+  TENSORD_ASSIGN_OR_RETURN(const Tensor source,
+                           BroadcastTo(b, call.tensor("src"), call.tensor("self")));
+  const Tensor cast = b.Cast(source, call.tensor("self").dtype());
   return std::vector<Tensor>{cast.view() ? LazyCopy(b, cast) : cast};
 }
 
 Results CopyInto(Builder& b, const Call& call) {
-  const Tensor destination = call.tensor(0);
-  TENSORD_ASSIGN_OR_RETURN(const Tensor source, BroadcastTo(b, call.tensor(1), destination));
+  const Tensor destination = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const Tensor source, BroadcastTo(b, call.tensor("src"), destination));
   b.Assign(destination, source);
   return std::vector<Tensor>{destination};
 }
 
 // div with a rounding mode: none, "trunc" or "floor".
 Results DivMode(Builder& b, const Call& call) {
-  if (!call.has(2)) return Single<DivCore, 0, 1>(b, call);
-  if (call.text(2) == "trunc") return Single<TruncDivCore, 0, 1>(b, call);
-  if (call.text(2) == "floor") return Single<FloorDivCore, 0, 1>(b, call);
+  if (!call.has("rounding_mode")) return Single<DivCore>(b, call);
+  if (call.text("rounding_mode") == "trunc") return Single<TruncDivCore>(b, call);
+  if (call.text("rounding_mode") == "floor") return Single<FloorDivCore>(b, call);
   return absl::InvalidArgumentError("the rounding mode must be none, trunc or floor");
 }
 
 Results ForeachCopy(Builder& b, const Call& call) {
   TENSORD_RETURN_IF_ERROR(ForeachLength(call).status());
-  const std::vector<Tensor> like = call.tensors(0), sources = call.tensors(1);
+  const std::vector<Tensor> like = call.tensors("self"), sources = call.tensors("src");
   std::vector<Tensor> results;
   for (size_t i = 0; i < like.size(); ++i) {
     TENSORD_ASSIGN_OR_RETURN(const Tensor source, BroadcastTo(b, sources[i], like[i]));
@@ -62,40 +63,37 @@ Results ForeachCopy(Builder& b, const Call& call) {
 
 // ---- Lines that many operators share
 
-#define UNARY(name, core) {"aten::" name, "T", Single<core, 0>}
+#define UNARY(name, core) {"aten::" name, Single<core>}
 // An operator with a tensor and a number form; captured graphs have numbers in both.
-#define BINARY(name, core)                                \
-  {"aten::" name ".Tensor", "x x", Single<core, 0, 1>}, { \
-    "aten::" name ".Scalar", "T s", Single<core, 0, 1>    \
+#define BINARY(name, core) \
+  {"aten::" name ".Tensor", Single<core>}, { "aten::" name ".Scalar", Single<core> }
+#define BITWISE(name, core)                                   \
+  {"aten::bitwise_" name ".Tensor", Single<core>},            \
+      {"aten::bitwise_" name ".Scalar", Single<core>},        \
+      {"aten::bitwise_" name ".Scalar_Tensor", Single<core>}, \
+      {"aten::__" name "__.Tensor", Single<core>}, {          \
+    "aten::__" name "__.Scalar", Single<core>                 \
   }
-#define BITWISE(name, core)                                                \
-  {"aten::bitwise_" name ".Tensor", "x x", Single<core, 0, 1>},            \
-      {"aten::bitwise_" name ".Scalar", "T s", Single<core, 0, 1>},        \
-      {"aten::bitwise_" name ".Scalar_Tensor", "s T", Single<core, 0, 1>}, \
-      {"aten::__" name "__.Tensor", "x x", Single<core, 0, 1>}, {          \
-    "aten::__" name "__.Scalar", "T s", Single<core, 0, 1>                 \
+#define SHIFT(name, dunder, core)                                   \
+  {"aten::bitwise_" name "_shift.Tensor", Single<core>},            \
+      {"aten::bitwise_" name "_shift.Tensor_Scalar", Single<core>}, \
+      {"aten::bitwise_" name "_shift.Scalar_Tensor", Single<core>}, \
+      {"aten::__" dunder "__.Tensor", Single<core>}, {              \
+    "aten::__" dunder "__.Scalar", Single<core>                     \
   }
-#define SHIFT(name, dunder, core)                                                \
-  {"aten::bitwise_" name "_shift.Tensor", "T T", Single<core, 0, 1>},            \
-      {"aten::bitwise_" name "_shift.Tensor_Scalar", "T s", Single<core, 0, 1>}, \
-      {"aten::bitwise_" name "_shift.Scalar_Tensor", "s T", Single<core, 0, 1>}, \
-      {"aten::__" dunder "__.Tensor", "T T", Single<core, 0, 1>}, {              \
-    "aten::__" dunder "__.Scalar", "T s", Single<core, 0, 1>                     \
+#define FOREACH_UNARY(name, core) {"aten::_foreach_" name, Each<core>}
+#define FOREACH_BINARY(name, core)                                                                \
+  {"aten::_foreach_" name ".List", Each<core>}, {"aten::_foreach_" name ".Scalar", Each<core>}, { \
+    "aten::_foreach_" name ".ScalarList", Each<core>                                              \
   }
-#define FOREACH_UNARY(name, core) {"aten::_foreach_" name, "T[]", Each<core, 0>}
-#define FOREACH_BINARY(name, core)                                     \
-  {"aten::_foreach_" name ".List", "T[] T[]", Each<core, 0, 1>},       \
-      {"aten::_foreach_" name ".Scalar", "T[] s", Each<core, 0, 1>}, { \
-    "aten::_foreach_" name ".ScalarList", "T[] s[]", Each<core, 0, 1>  \
-  }
-#define FOREACH_COMPOUND(name, core)                                                \
-  {"aten::_foreach_" name ".Scalar", "T[] T[] T[] s", Each<core, 0, 1, 2, 3>}, {    \
-    "aten::_foreach_" name ".ScalarList", "T[] T[] T[] s[]", Each<core, 0, 1, 2, 3> \
+#define FOREACH_COMPOUND(name, core)                 \
+  {"aten::_foreach_" name ".Scalar", Each<core>}, {  \
+    "aten::_foreach_" name ".ScalarList", Each<core> \
   }
 
 constexpr Op kAnd = Op::k_bitwise_and, kOr = Op::k_bitwise_or, kXor = Op::k_bitwise_xor;
 
-const Operator kOperators[] = {
+const Lowering kLowerings[] = {
     // Unary, floating
     UNARY("sqrt", Float1<Op::k_sqrt>),
     UNARY("rsqrt", Float1<Op::k_rsqrt>),
@@ -135,38 +133,38 @@ const Operator kOperators[] = {
     UNARY("trunc", Round1<Op::k_trunc>),
     UNARY("square", SquareCore),
     UNARY("frac", FracCore),
-    {"aten::nan_to_num", "T f? f? f?", Single<NanToNumCore, 0, 1, 2, 3>},
+    {"aten::nan_to_num", Single<NanToNumCore>},
 
     // Binary
-    {"aten::add.Tensor", "x x s", Single<AddCore, 0, 1, 2>},
-    {"aten::add.Scalar", "T s s", Single<AddCore, 0, 1, 2>},
-    {"aten::sub.Tensor", "x x s", Single<SubCore, 0, 1, 2>},
-    {"aten::sub.Scalar", "T s s", Single<SubCore, 0, 1, 2>},
-    {"aten::rsub.Tensor", "x x s", Single<RsubCore, 0, 1, 2>},
-    {"aten::rsub.Scalar", "T s s", Single<RsubCore, 0, 1, 2>},
+    {"aten::add.Tensor", Single<AddCore>},
+    {"aten::add.Scalar", Single<AddCore>},
+    {"aten::sub.Tensor", Single<SubCore>},
+    {"aten::sub.Scalar", Single<SubCore>},
+    {"aten::rsub.Tensor", Single<RsubCore>},
+    {"aten::rsub.Scalar", Single<RsubCore>},
     BINARY("mul", MulCore),
     BINARY("div", DivCore),
     BINARY("true_divide", DivCore),
-    {"aten::div.Tensor_mode", "x x str?", DivMode},
-    {"aten::div.Scalar_mode", "T s str?", DivMode},
-    {"aten::floor_divide", "x x", Single<FloorDivCore, 0, 1>},
-    {"aten::floor_divide.Scalar", "T s", Single<FloorDivCore, 0, 1>},
+    {"aten::div.Tensor_mode", DivMode},
+    {"aten::div.Scalar_mode", DivMode},
+    {"aten::floor_divide", Single<FloorDivCore>},
+    {"aten::floor_divide.Scalar", Single<FloorDivCore>},
     BINARY("fmod", FmodCore),
     BINARY("remainder", RemainderCore),
-    {"aten::remainder.Scalar_Tensor", "s T", Single<RemainderCore, 0, 1>},
-    {"aten::pow.Tensor_Tensor", "T T", Single<PowCore, 0, 1>},
-    {"aten::pow.Tensor_Scalar", "T s", Single<PowCore, 0, 1>},
-    {"aten::pow.Scalar", "s T", Single<PowCore, 0, 1>},
-    {"aten::atan2", "T T", Single<Float2<Op::k_atan2>, 0, 1>},
-    {"aten::hypot", "T T", Single<Same2<Op::k_hypot>, 0, 1>},
+    {"aten::remainder.Scalar_Tensor", Single<RemainderCore>},
+    {"aten::pow.Tensor_Tensor", Single<PowCore>},
+    {"aten::pow.Tensor_Scalar", Single<PowCore>},
+    {"aten::pow.Scalar", Single<PowCore>},
+    {"aten::atan2", Single<Float2<Op::k_atan2>>},
+    {"aten::hypot", Single<Same2<Op::k_hypot>>},
     BINARY("copysign", Float2<Op::k_copysign>),
-    {"aten::minimum", "T T", Single<Same2<Op::k_minimum>, 0, 1>},
-    {"aten::maximum", "T T", Single<Same2<Op::k_maximum>, 0, 1>},
-    {"aten::fmin", "T T", Single<FminCore, 0, 1>},
-    {"aten::fmax", "T T", Single<FmaxCore, 0, 1>},
-    {"aten::xlogy.Tensor", "T T", Single<XlogyCore, 0, 1>},
-    {"aten::xlogy.Scalar_Other", "T s", Single<XlogyCore, 0, 1>},
-    {"aten::xlogy.Scalar_Self", "s T", Single<XlogyCore, 0, 1>},
+    {"aten::minimum", Single<Same2<Op::k_minimum>>},
+    {"aten::maximum", Single<Same2<Op::k_maximum>>},
+    {"aten::fmin", Single<FminCore>},
+    {"aten::fmax", Single<FmaxCore>},
+    {"aten::xlogy.Tensor", Single<XlogyCore>},
+    {"aten::xlogy.Scalar_Other", Single<XlogyCore>},
+    {"aten::xlogy.Scalar_Self", Single<XlogyCore>},
 
     // Truth values and bits
     BINARY("eq", Compare<Op::k_eq>),
@@ -176,10 +174,10 @@ const Operator kOperators[] = {
     BINARY("gt", Compare<Op::k_gt>),
     BINARY("ge", Compare<Op::k_ge>),
     UNARY("logical_not", Logic<Op::k_logical_not>),
-    {"aten::logical_and", "T T", Single<Logic<Op::k_logical_and>, 0, 1>},
-    {"aten::logical_or", "T T", Single<Logic<Op::k_logical_or>, 0, 1>},
-    {"aten::logical_xor", "T T", Single<Logic<Op::k_logical_xor>, 0, 1>},
-    {"aten::bitwise_not", "T", Single<Bits<Op::k_bitwise_not, Op::k_logical_not>, 0>},
+    {"aten::logical_and", Single<Logic<Op::k_logical_and>>},
+    {"aten::logical_or", Single<Logic<Op::k_logical_or>>},
+    {"aten::logical_xor", Single<Logic<Op::k_logical_xor>>},
+    {"aten::bitwise_not", Single<Bits<Op::k_bitwise_not, Op::k_logical_not>>},
     BITWISE("and", (Bits<kAnd, Op::k_logical_and>)),
     BITWISE("or", (Bits<kOr, Op::k_logical_or>)),
     BITWISE("xor", (Bits<kXor, Op::k_logical_xor>)),
@@ -190,31 +188,31 @@ const Operator kOperators[] = {
     UNARY("isfinite", IsfiniteCore),
 
     // Choices and compounds
-    {"aten::where.self", "T x x", Single<WhereCore, 0, 1, 2>},
-    {"aten::where.ScalarSelf", "T s T", Single<WhereCore, 0, 1, 2>},
-    {"aten::where.ScalarOther", "T T s", Single<WhereCore, 0, 1, 2>},
-    {"aten::where.Scalar", "T s s", Single<WhereCore, 0, 1, 2>},
-    {"aten::masked_fill.Scalar", "T T s", Single<MaskedFillCore, 0, 1, 2>},
-    {"aten::masked_fill.Tensor", "T T T", Single<MaskedFillCore, 0, 1, 2>},
-    {"aten::clamp", "T s? s?", Single<ClampCore, 0, 1, 2>},
-    {"aten::clamp.Tensor", "T T? T?", Single<ClampCore, 0, 1, 2>},
-    {"aten::clamp_min", "T s", Single<Same2<Op::k_maximum>, 0, 1>},
-    {"aten::clamp_min.Tensor", "T T", Single<Same2<Op::k_maximum>, 0, 1>},
-    {"aten::clamp_max", "T s", Single<Same2<Op::k_minimum>, 0, 1>},
-    {"aten::clamp_max.Tensor", "T T", Single<Same2<Op::k_minimum>, 0, 1>},
-    {"aten::lerp.Scalar", "T T s", Single<LerpCore, 0, 1, 2>},
-    {"aten::lerp.Tensor", "T T T", Single<LerpCore, 0, 1, 2>},
-    {"prims::fma", "x x x", Single<FmaCore, 0, 1, 2>},
-    {"aten::addcmul", "T T T s", Single<AddcmulCore, 0, 1, 2, 3>},
-    {"aten::addcdiv", "T T T s", Single<AddcdivCore, 0, 1, 2, 3>},
+    {"aten::where.self", Single<WhereCore>},
+    {"aten::where.ScalarSelf", Single<WhereCore>},
+    {"aten::where.ScalarOther", Single<WhereCore>},
+    {"aten::where.Scalar", Single<WhereCore>},
+    {"aten::masked_fill.Scalar", Single<MaskedFillCore>},
+    {"aten::masked_fill.Tensor", Single<MaskedFillCore>},
+    {"aten::clamp", Single<ClampCore>},
+    {"aten::clamp.Tensor", Single<ClampCore>},
+    {"aten::clamp_min", Single<Same2<Op::k_maximum>>},
+    {"aten::clamp_min.Tensor", Single<Same2<Op::k_maximum>>},
+    {"aten::clamp_max", Single<Same2<Op::k_minimum>>},
+    {"aten::clamp_max.Tensor", Single<Same2<Op::k_minimum>>},
+    {"aten::lerp.Scalar", Single<LerpCore>},
+    {"aten::lerp.Tensor", Single<LerpCore>},
+    {"prims::fma", Single<FmaCore>},
+    {"aten::addcmul", Single<AddcmulCore>},
+    {"aten::addcdiv", Single<AddcdivCore>},
 
     // Copies
-    {"aten::clone", "T *", Clone},
-    {"aten::lift_fresh_copy", "T", Clone},
-    {"aten::_to_copy", "T d? * * * * *", Convert},
-    {"prims::convert_element_type", "T d", Convert},
-    {"aten::copy", "T T *", Copy},
-    {"aten::copy_", "T T *", CopyInto, /*mutates_first=*/true},
+    {"aten::clone", Clone},
+    {"aten::lift_fresh_copy", Clone},
+    {"aten::_to_copy", Convert},
+    {"prims::convert_element_type", Convert},
+    {"aten::copy", Copy},
+    {"aten::copy_", CopyInto},
 
     // Lists
     FOREACH_UNARY("sqrt", Float1<Op::k_sqrt>),
@@ -224,33 +222,33 @@ const Operator kOperators[] = {
     FOREACH_UNARY("neg", Same1<Op::k_neg>),
     FOREACH_UNARY("abs", Same1<Op::k_abs>),
     FOREACH_UNARY("sign", Same1<Op::k_sign>),
-    {"aten::_foreach_add.List", "T[] T[] s", Each<AddCore, 0, 1, 2>},
-    {"aten::_foreach_add.Scalar", "T[] s", Each<AddCore, 0, 1>},
-    {"aten::_foreach_add.ScalarList", "T[] s[]", Each<AddCore, 0, 1>},
-    {"aten::_foreach_add.Tensor", "T[] T s", Each<AddCore, 0, 1, 2>},
-    {"aten::_foreach_sub.List", "T[] T[] s", Each<SubCore, 0, 1, 2>},
-    {"aten::_foreach_sub.Scalar", "T[] s", Each<SubCore, 0, 1>},
-    {"aten::_foreach_sub.ScalarList", "T[] s[]", Each<SubCore, 0, 1>},
+    {"aten::_foreach_add.List", Each<AddCore>},
+    {"aten::_foreach_add.Scalar", Each<AddCore>},
+    {"aten::_foreach_add.ScalarList", Each<AddCore>},
+    {"aten::_foreach_add.Tensor", Each<AddCore>},
+    {"aten::_foreach_sub.List", Each<SubCore>},
+    {"aten::_foreach_sub.Scalar", Each<SubCore>},
+    {"aten::_foreach_sub.ScalarList", Each<SubCore>},
     FOREACH_BINARY("mul", MulCore),
-    {"aten::_foreach_mul.Tensor", "T[] T", Each<MulCore, 0, 1>},
+    {"aten::_foreach_mul.Tensor", Each<MulCore>},
     FOREACH_BINARY("div", DivCore),
-    {"aten::_foreach_div.Tensor", "T[] T", Each<DivCore, 0, 1>},
+    {"aten::_foreach_div.Tensor", Each<DivCore>},
     FOREACH_BINARY("maximum", Same2<Op::k_maximum>),
     FOREACH_BINARY("minimum", Same2<Op::k_minimum>),
     FOREACH_BINARY("clamp_min", Same2<Op::k_maximum>),
     FOREACH_BINARY("clamp_max", Same2<Op::k_minimum>),
     FOREACH_BINARY("pow", PowCore),
-    {"aten::_foreach_pow.ScalarAndTensor", "s T[]", Each<PowCore, 0, 1>},
-    {"aten::_foreach_lerp.List", "T[] T[] T[]", Each<LerpCore, 0, 1, 2>},
-    {"aten::_foreach_lerp.Scalar", "T[] T[] s", Each<LerpCore, 0, 1, 2>},
-    {"aten::_foreach_lerp.ScalarList", "T[] T[] s[]", Each<LerpCore, 0, 1, 2>},
+    {"aten::_foreach_pow.ScalarAndTensor", Each<PowCore>},
+    {"aten::_foreach_lerp.List", Each<LerpCore>},
+    {"aten::_foreach_lerp.Scalar", Each<LerpCore>},
+    {"aten::_foreach_lerp.ScalarList", Each<LerpCore>},
     FOREACH_COMPOUND("addcmul", AddcmulCore),
     FOREACH_COMPOUND("addcdiv", AddcdivCore),
-    {"aten::_foreach_copy", "T[] T[] *", ForeachCopy},
+    {"aten::_foreach_copy", ForeachCopy},
 };
 
 }  // namespace
 
-std::span<const Operator> PointwiseOperators() { return kOperators; }
+std::span<const Lowering> PointwiseLowerings() { return kLowerings; }
 
 }  // namespace tensord::compiler

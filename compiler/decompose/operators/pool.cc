@@ -63,8 +63,8 @@ constexpr Place kOffset = {kOffsetType, kInt32,
 // ---- Arguments
 
 // A pair that may be given as one number; nothing when it is left out or symbolic.
-std::optional<std::array<int64_t, 2>> PairOf(const Call& call, int i) {
-  const Sizes given = call.integers(i);
+std::optional<std::array<int64_t, 2>> PairOf(const Call& call, std::string_view name) {
+  const Sizes given = call.integers(name);
   if (given.empty() || given.size() > 2) return std::nullopt;
   const auto first = given.front().AsConstant(), second = given.back().AsConstant();
   if (!first || !second) return std::nullopt;
@@ -93,15 +93,14 @@ absl::StatusOr<Axis> AxisOf(Axis axis, const Expr& size, bool ceil_mode) {
   return axis;
 }
 
-// kernel, stride (the kernel's, where left out), padding, dilation, ceil_mode from argument `first`
-// on, for an image of these sizes.
-absl::StatusOr<Pool> PoolOf(const Call& call, int first, const Sizes& sizes) {
+// The pooling of an image of these sizes. The stride is the kernel's where it is left out.
+absl::StatusOr<Pool> PoolOf(const Call& call, const Sizes& sizes) {
   if (sizes.size() != 3 && sizes.size() != 4) {
     return absl::InvalidArgumentError("pools 3 or 4 dimensions");
   }
-  const auto kernel = PairOf(call, first), padding = PairOf(call, first + 2),
-             dilation = PairOf(call, first + 3);
-  const auto stride = call.integers(first + 1).empty() ? kernel : PairOf(call, first + 1);
+  const auto kernel = PairOf(call, "kernel_size"), padding = PairOf(call, "padding"),
+             dilation = PairOf(call, "dilation");
+  const auto stride = call.integers("stride").empty() ? kernel : PairOf(call, "stride");
   if (!kernel || !stride || !padding || !dilation) {
     return absl::UnimplementedError("a symbolic window");
   }
@@ -111,7 +110,7 @@ absl::StatusOr<Pool> PoolOf(const Call& call, int first, const Sizes& sizes) {
     Axis& axis = d == 0 ? pool.rows : pool.columns;
     TENSORD_ASSIGN_OR_RETURN(
         axis, AxisOf({(*kernel)[d], (*stride)[d], (*padding)[d], (*dilation)[d], {}, {}},
-                     sizes[rank - 2 + d], call.boolean(first + 4)));
+                     sizes[rank - 2 + d], call.boolean("ceil_mode")));
   }
   if (pool.elements() > kLargestWindow ||
       pool.rows.Covering() * pool.columns.Covering() > kLargestWindow) {
@@ -200,14 +199,14 @@ Tensor PlaceOfMaximum(Builder& b, const Pool& pool, const Tensor& image, const S
       });
 }
 
-// (self, kernel_size, stride, padding, dilation, ceil_mode) -> (maxima, their places)
+// Results: the maxima and their places.
 template <const Place& place>
 Results MaxPool(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Pool pool, PoolOf(call, 1, call.tensor(0).sizes()));
+  TENSORD_ASSIGN_OR_RETURN(const Pool pool, PoolOf(call, call.tensor("self").sizes()));
   const bool overlaps = pool.rows.Covering() * pool.columns.Covering() > 1;
-  Tensor image = call.tensor(0);
+  Tensor image = call.tensor("self");
   if (overlaps && !image.view() && image.cost() > kMostAgain) {
-    image = b.RealizeAs(image, BufferStrides(call.argument_type(0)));
+    image = b.RealizeAs(image, BufferStrides(call.argument_type("self")));
   }
   const Sizes sizes = ResultSizes(pool, image.sizes());
   return std::vector<Tensor>{MaximumOf(b, pool, image, sizes),
@@ -299,11 +298,11 @@ absl::Status CheckWindows(const char* what, const Tensor& t, const Sizes& sizes)
   return absl::UnimplementedError("sizes that are equal by guards");
 }
 
-// The gradient is argument 0, the places `places`, and the pooling's numbers begin at `first`.
-Results Backward(Builder& b, const Call& call, const Place& place, int places, int first,
+// The step back to an image of these sizes; `places`: the argument with the maxima's places.
+Results Backward(Builder& b, const Call& call, const Place& place, std::string_view places,
                  const Sizes& sizes) {
-  TENSORD_ASSIGN_OR_RETURN(const Pool pool, PoolOf(call, first, sizes));
-  const Tensor grad = SharedArgument(b, call, 0), at = SharedArgument(b, call, places);
+  TENSORD_ASSIGN_OR_RETURN(const Pool pool, PoolOf(call, sizes));
+  const Tensor grad = SharedArgument(b, call, "grad_output"), at = SharedArgument(b, call, places);
   if (at.dtype() != place.dtype) return absl::InvalidArgumentError("places of another type");
   const Sizes expected = ResultSizes(pool, sizes);
   TENSORD_RETURN_IF_ERROR(CheckWindows("the gradient", grad, expected));
@@ -311,35 +310,32 @@ Results Backward(Builder& b, const Call& call, const Place& place, int places, i
   return std::vector<Tensor>{GradientOf(b, pool, grad, at, sizes, place)};
 }
 
-// (grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices); of `self` only
-// the sizes count.
+// Of `self` only the sizes count.
 Results IndicesBackward(Builder& b, const Call& call) {
-  return Backward(b, call, kIndex, 7, 2, call.tensor(1).sizes());
+  return Backward(b, call, kIndex, "indices", call.tensor("self").sizes());
 }
 
-// (grad_output, offsets, rows and columns of the image, kernel_size, stride, padding, dilation,
-// ceil_mode, whether the result is channels-last, which its declared strides say as well)
+// `sizes`: rows and columns of the image. What `channels_last` says the declared strides say too.
 Results OffsetsBackward(Builder& b, const Call& call) {
-  const Tensor grad = call.tensor(0);
-  const Sizes image = call.integers(2);
+  const Tensor grad = call.tensor("grad_output");
+  const Sizes image = call.integers("sizes");
   if (image.size() != 2 || grad.rank() < 2) return absl::InvalidArgumentError("needs two sizes");
   Sizes sizes = grad.sizes();
   sizes.resize(sizes.size() - 2);
   sizes.insert(sizes.end(), image.begin(), image.end());
-  return Backward(b, call, kOffset, 1, 3, sizes);
+  return Backward(b, call, kOffset, "offsets", sizes);
 }
 
-const Operator kOperators[] = {
-    {"aten::max_pool2d_with_indices", "T i[] i[] i[] i[] b", MaxPool<kIndex>},
-    {"aten::max_pool2d_with_indices_backward", "T T i[] i[] i[] i[] b T", IndicesBackward,
-     /*mutates_first=*/false, v1::DEVICE_TYPE_CUDA},
+const Lowering kLowerings[] = {
+    {"aten::max_pool2d_with_indices", MaxPool<kIndex>},
+    {"aten::max_pool2d_with_indices_backward", IndicesBackward, v1::DEVICE_TYPE_CUDA},
     // What a training step saves for backward instead of indices: a byte.
-    {"tensord::max_pool2d_with_offsets", "T i[] i[] i[] i[] b", MaxPool<kOffset>},
-    {"tensord::max_pool2d_offsets_backward", "T T i[] i[] i[] i[] i[] b b", OffsetsBackward},
+    {"tensord::max_pool2d_with_offsets", MaxPool<kOffset>},
+    {"tensord::max_pool2d_offsets_backward", OffsetsBackward},
 };
 
 }  // namespace
 
-std::span<const Operator> PoolOperators() { return kOperators; }
+std::span<const Lowering> PoolLowerings() { return kLowerings; }
 
 }  // namespace tensord::compiler

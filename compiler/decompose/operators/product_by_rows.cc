@@ -1,7 +1,7 @@
 // A product whose result has rows of a length that the library is slow with, and is given out; or
 // whose weight is large and computed for it alone.
 //
-// tensord::product_by_rows(a [m, k], w [n, k], added [n]?, int aligned, int parts): a times w
+// tensord::product_by_rows(a [m, k], weight [n, k], bias [n]?, aligned, parts): a times the weight
 // transposed, written where it is wanted and nowhere else. Rows of n elements begin anywhere, but
 // every `period`-th begins alike, so the library computes those rows together: to it they are the
 // rows of a matrix `period` times as wide, of which it takes the columns from the first aligned one
@@ -9,10 +9,9 @@
 // narrow product of all rows, which is copied to its place. Rows of whole vectors all begin alike
 // and leave nothing. A weight that has to be computed is there in so many parts, one after the
 // other.
-#include "compiler/decompose/operators/product_by_rows.h"
+#include "compiler/ops/product_by_rows.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "compiler/decompose/extern_call.h"
 #include "compiler/decompose/lowering.h"
@@ -120,8 +119,8 @@ class ByRows {
 };
 
 Results ProductByRows(Builder& b, const Call& call) {
-  const Tensor a = call.tensor(0), w = call.tensor(1);
-  const int64_t aligned = call.constant(3), parts = call.constant(4);
+  const Tensor a = call.tensor("a"), w = call.tensor("weight");
+  const int64_t aligned = call.constant("aligned"), parts = call.constant("parts");
   const Sizes &left = a.sizes(), &right = w.sizes();
   if (left.size() != 2 || right.size() != 2 || sym::Hint(left[1]) != sym::Hint(right[1]) ||
       !right[0].IsConstant() || aligned < 1 || parts < 1 || sym::Hint(right[0]) < 2 * aligned) {
@@ -129,20 +128,16 @@ Results ProductByRows(Builder& b, const Call& call) {
   }
   // What is in memory already gains nothing by parts.
   const bool whole = w.view() || parts == 1;
-  ByRows product(b, a, whole ? b.Realize(w) : w, call.optional_tensor(2), aligned);
+  ByRows product(b, a, whole ? b.Realize(w) : w, call.optional_tensor("bias"), aligned);
   return std::vector<Tensor>{product.Run(whole ? 1 : parts)};
 }
 
-const Operator kOperators[] = {
-    {"tensord::product_by_rows", "T T T? i i", ProductByRows},
+const Lowering kLowerings[] = {
+    {"tensord::product_by_rows", ProductByRows},
 };
 
 }  // namespace
 
-int64_t PeriodOfRows(int64_t columns, int64_t aligned) {
-  return aligned / std::gcd(columns, aligned);
-}
-
-std::span<const Operator> PartedProductOperators() { return kOperators; }
+std::span<const Lowering> PartedProductLowerings() { return kLowerings; }
 
 }  // namespace tensord::compiler

@@ -5,13 +5,12 @@
 namespace tensord::compiler {
 namespace {
 
-// (Tensor seed, SymInt[] size, ScalarType dtype, Device device, int stream)
 template <Op op>
 Results Philox(Builder& b, const Call& call) {
-  const Tensor seed = call.tensor(0);
-  const Sizes sizes = call.integers(1);
-  const std::optional<DType> dtype = call.dtype(2);
-  const int64_t stream = call.constant(4);
+  const Tensor seed = call.tensor("seed");
+  const Sizes sizes = call.integers("size");
+  const std::optional<DType> dtype = call.dtype("dtype");
+  const int64_t stream = call.constant("stream");
   if (seed.rank() != 0 || seed.dtype() != kInt64) {
     return absl::InvalidArgumentError("the seed must be one int64");
   }
@@ -28,13 +27,13 @@ Results Philox(Builder& b, const Call& call) {
 }
 
 // tensord::seed is absent on purpose: it draws from torch's generator, so it is a library call.
-constexpr Operator kOperators[] = {
-    {"tensord::philox_uniform", "T i[] d v i", Philox<Op::k_philox_uniform>},
-    {"tensord::philox_normal", "T i[] d v i", Philox<Op::k_philox_normal>},
+constexpr Lowering kLowerings[] = {
+    {"tensord::philox_uniform", Philox<Op::k_philox_uniform>},
+    {"tensord::philox_normal", Philox<Op::k_philox_normal>},
 };
 
 }  // namespace
 
-std::span<const Operator> RandomOperators() { return kOperators; }
+std::span<const Lowering> RandomLowerings() { return kLowerings; }
 
 }  // namespace tensord::compiler

@@ -9,61 +9,34 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The dimensions named by argument `i` (a list, one integer or none); all when there are none.
-absl::StatusOr<std::vector<int>> DimsOf(const Call& call, int i, bool is_list) {
-  const int rank = call.tensor(0).rank();
-  std::vector<int64_t> dims;
-  if (call.has(i)) dims = is_list ? call.constants(i) : std::vector<int64_t>{call.constant(i)};
-  if (dims.empty() || rank == 0) {
-    std::vector<int> all(rank);
-    std::iota(all.begin(), all.end(), 0);
-    return all;
-  }
-  return NormalizeDims(dims, rank);
-}
-
-// What varies between the overloads of one reduction: where its arguments are.
-struct Where {
-  int dims = -1;  // -1: over everything
-  bool list = true;
-  int keepdim = -1;
-  int dtype = -1;
-};
-
+// What a reduction is asked for; overloads leave arguments out.
 struct Plan {
   Tensor x;
   std::vector<int> dims;
-  bool keepdim;
+  bool keepdim = false;
   std::optional<DType> dtype;
 };
 
-absl::StatusOr<Plan> PlanOf(const Call& call, const Where& at) {
-  const bool keepdim = at.keepdim >= 0 && call.boolean(at.keepdim);
-  Plan plan{.x = call.tensor(0), .keepdim = keepdim};
-  TENSORD_ASSIGN_OR_RETURN(plan.dims, DimsOf(call, at.dims, at.list));
-  if (at.dtype >= 0) plan.dtype = call.dtype(at.dtype);
-  return plan;
+std::vector<int> AllDims(const Tensor& x) {
+  std::vector<int> all(x.rank());
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
-absl::StatusOr<Plan> PlanOverAll(const Call& call, int dtype_at = -1) {
-  Plan plan{.x = call.tensor(0), .keepdim = false};
-  plan.dims.resize(plan.x.rank());
-  std::iota(plan.dims.begin(), plan.dims.end(), 0);
-  if (dtype_at >= 0) plan.dtype = call.dtype(dtype_at);
-  return plan;
+// The dimensions that `dim` names (a list, one integer or none); all when there are none.
+absl::StatusOr<std::vector<int>> DimsOf(const Call& call, const Tensor& x) {
+  const std::vector<int64_t> dims =
+      call.takes("dim") ? call.constants("dim") : std::vector<int64_t>{};
+  if (dims.empty() || x.rank() == 0) return AllDims(x);
+  return NormalizeDims(dims, x.rank());
 }
 
-constexpr Where kWhole{};
-constexpr Where kWholeDtype{.dtype = 1};
-constexpr Where kDims{.dims = 1, .keepdim = 2};
-constexpr Where kDimsDtype{.dims = 1, .keepdim = 2, .dtype = 3};
-constexpr Where kDimOnly{.dims = 1, .list = false};
-constexpr Where kDimsOnly{.dims = 1};
-constexpr Where kDim{.dims = 1, .list = false, .keepdim = 2};
-constexpr Where kDimDtype{.dims = 1, .list = false, .keepdim = 2, .dtype = 3};
-
-absl::StatusOr<Plan> Read(const Call& call, const Where& at) {
-  return at.dims < 0 ? PlanOverAll(call, at.dtype) : PlanOf(call, at);
+absl::StatusOr<Plan> PlanOf(const Call& call) {
+  Plan plan{.x = call.tensor("self")};
+  TENSORD_ASSIGN_OR_RETURN(plan.dims, DimsOf(call, plan.x));
+  if (call.takes("keepdim")) plan.keepdim = call.boolean("keepdim");
+  if (call.takes("dtype")) plan.dtype = call.dtype("dtype");
+  return plan;
 }
 
 Tensor Reduced(Builder& b, ReduceKind kind, const Plan& p, const Tensor& x, DType dtype) {
@@ -82,16 +55,15 @@ absl::Status NeedFloat(const Plan& p) {
 
 // ---- Sums and products
 
-template <ReduceKind kind, const Where& at>
+template <ReduceKind kind>
 Results Accumulate(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Plan p, Read(call, at));
+  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
   const DType whole = IsFloating(p.x.dtype()) ? p.x.dtype() : kInt64;
   return std::vector<Tensor>{Reduced(b, kind, p, p.x, p.dtype.value_or(whole))};
 }
 
-template <const Where& at>
 Results NanSum(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Plan p, Read(call, at));
+  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
   const DType dtype = p.dtype.value_or(IsFloating(p.x.dtype()) ? p.x.dtype() : kInt64);
   if (!IsFloating(p.x.dtype())) {
     return std::vector<Tensor>{Reduced(b, ReduceKind::kSum, p, p.x, dtype)};
@@ -101,9 +73,8 @@ Results NanSum(Builder& b, const Call& call) {
   return std::vector<Tensor>{Reduced(b, ReduceKind::kSum, p, x, dtype)};
 }
 
-template <const Where& at>
 Results Mean(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Plan p, Read(call, at));
+  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
   TENSORD_RETURN_IF_ERROR(NeedFloat(p));
   const DType dtype = p.dtype.value_or(p.x.dtype()), compute = ComputeType(dtype);
   const Tensor sum = Reduced(b, ReduceKind::kSum, p, p.x, compute);
@@ -112,9 +83,8 @@ Results Mean(Builder& b, const Call& call) {
       Elementwise(b, dtype, {sum, count}, [](Elem s, Elem n) { return s / n; })};
 }
 
-template <const Where& at>
 Results CountNonzero(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Plan p, Read(call, at));
+  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
   const Tensor x = Elementwise(b, kBool, {p.x}, [](Elem v) { return NotEqual(v, 0); });
   return std::vector<Tensor>{Reduced(b, ReduceKind::kSum, p, x, kInt64)};
 }
@@ -129,9 +99,9 @@ Tensor Extreme(Builder& b, ReduceKind kind, const Plan& p, const Tensor& x) {
   return Reduced(b, kind, p, x, x.dtype());
 }
 
-template <ReduceKind kind, const Where& at>
+template <ReduceKind kind>
 Results ExtremeOp(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Plan p, Read(call, at));
+  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
   return std::vector<Tensor>{Extreme(b, kind, p, p.x)};
 }
 
@@ -139,31 +109,31 @@ Tensor Position(Builder& b, ReduceKind kind, const Plan& p, const Tensor& x) {
   return Reduced(b, kind, p, x.dtype() == kBool ? b.Cast(x, kInt32) : x, kInt64);
 }
 
-// (self, dim, keepdim) -> values, indices
+// Results: values, indices.
 template <ReduceKind kind, ReduceKind position>
 Results ExtremeWithIndex(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Plan p, Read(call, kDim));
+  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
   const Tensor x = Shared(b, p.x);
   return std::vector<Tensor>{Extreme(b, kind, p, x), Position(b, position, p, x)};
 }
 
-// (self, dim?, keepdim): without dim the position in the flattened tensor.
+// Without dim the position in the flattened tensor.
 template <ReduceKind kind>
 Results ArgExtreme(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Plan p, Read(call, kDim));
+  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
   return std::vector<Tensor>{Position(b, kind, p, p.x)};
 }
 
 Results AMinMax(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Plan p, Read(call, kDim));
+  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
   const Tensor x = Shared(b, p.x);
   return std::vector<Tensor>{Extreme(b, ReduceKind::kMin, p, x),
                              Extreme(b, ReduceKind::kMax, p, x)};
 }
 
-template <ReduceKind kind, const Where& at>
+template <ReduceKind kind>
 Results Truth(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Plan p, Read(call, at));
+  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
   const Tensor x = p.x.dtype() == kBool
                        ? p.x
                        : Elementwise(b, kBool, {p.x}, [](Elem v) { return NotEqual(v, 0); });
@@ -191,27 +161,24 @@ Results SpreadOf(Builder& b, const Plan& p, double correction, Spread spread, bo
   return results;
 }
 
-// (self, unbiased)
 template <Spread spread, bool with_mean>
 Results SpreadAll(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOverAll(call));
-  return SpreadOf(b, p, call.boolean(1) ? 1 : 0, spread, with_mean);
+  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
+  return SpreadOf(b, p, call.boolean("unbiased") ? 1 : 0, spread, with_mean);
 }
 
-// (self, dim?, unbiased, keepdim)
 template <Spread spread, bool with_mean>
 Results SpreadDim(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call, {.dims = 1, .keepdim = 3}));
-  return SpreadOf(b, p, call.boolean(2) ? 1 : 0, spread, with_mean);
+  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
+  return SpreadOf(b, p, call.boolean("unbiased") ? 1 : 0, spread, with_mean);
 }
 
-// (self, dim?, correction?, keepdim)
 template <Spread spread, bool with_mean>
 Results SpreadCorrection(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call, {.dims = 1, .keepdim = 3}));
+  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
   double correction = 1;
-  if (call.has(2)) {
-    TENSORD_ASSIGN_OR_RETURN(correction, ConstantNumber(call, 2));
+  if (call.has("correction")) {
+    TENSORD_ASSIGN_OR_RETURN(correction, ConstantNumber(call, "correction"));
   }
   return SpreadOf(b, p, correction, spread, with_mean);
 }
@@ -238,41 +205,32 @@ Tensor NormOf(Builder& b, const Plan& p, double ord) {
   });
 }
 
-absl::StatusOr<double> OrdOf(const Call& call, int i) {
-  if (!call.has(i)) return 2.0;
-  return ConstantNumber(call, i);
+absl::StatusOr<double> OrdOf(const Call& call) {
+  const std::string_view name = call.takes("ord") ? "ord" : "p";
+  if (!call.has(name)) return 2.0;
+  return ConstantNumber(call, name);
 }
 
-// (self, p, ...): the dims, keepdim and dtype where `at` says.
-template <const Where& at>
 Results Norm(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Plan p, Read(call, at));
+  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
   TENSORD_RETURN_IF_ERROR(NeedFloat(p));
-  TENSORD_ASSIGN_OR_RETURN(const double ord, OrdOf(call, 1));
+  TENSORD_ASSIGN_OR_RETURN(const double ord, OrdOf(call));
   return std::vector<Tensor>{NormOf(b, p, ord)};
 }
 
-constexpr Where kNormWhole{};
-constexpr Where kNormWholeDtype{.dtype = 2};
-constexpr Where kNormDims{.dims = 2, .keepdim = 3};
-constexpr Where kNormDimsDtype{.dims = 2, .keepdim = 3, .dtype = 4};
-
-// (Tensor[] self, ord, dtype?)
 Results ForeachNorm(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const double ord, OrdOf(call, 1));
+  TENSORD_ASSIGN_OR_RETURN(const double ord, OrdOf(call));
   std::vector<Tensor> results;
-  for (const Tensor& x : call.tensors(0)) {
-    Plan p{.x = x, .keepdim = false, .dtype = call.dtype(2)};
+  for (const Tensor& x : call.tensors("self")) {
+    Plan p{.x = x, .dims = AllDims(x), .dtype = call.dtype("dtype")};
     TENSORD_RETURN_IF_ERROR(NeedFloat(p));
-    p.dims.resize(x.rank());
-    std::iota(p.dims.begin(), p.dims.end(), 0);
     results.push_back(NormOf(b, p, ord));
   }
   return results;
 }
 
 Results LogSumExp(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Plan p, Read(call, kDims));
+  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
   const DType dtype = IsFloating(p.x.dtype()) ? p.x.dtype() : kFloat32;
   const Tensor x = Shared(b, ToFloat(b, p.x));
   const Tensor max = ReduceOver(b, ReduceKind::kMax, x, p.dims, /*keepdim=*/true, x.dtype());
@@ -287,54 +245,54 @@ Results LogSumExp(Builder& b, const Call& call) {
 
 using enum Spread;
 
-constexpr Operator kOperators[] = {
-    {"aten::sum", "T d?", Accumulate<ReduceKind::kSum, kWholeDtype>},
-    {"aten::sum.dim_IntList", "T i[]? b d?", Accumulate<ReduceKind::kSum, kDimsDtype>},
-    {"aten::prod", "T d?", Accumulate<ReduceKind::kProd, kWholeDtype>},
-    {"aten::prod.dim_int", "T i b d?", Accumulate<ReduceKind::kProd, kDimDtype>},
-    {"aten::nansum", "T i[]? b d?", NanSum<kDimsDtype>},
-    {"aten::mean", "T d?", Mean<kWholeDtype>},
-    {"aten::mean.dim", "T i[]? b d?", Mean<kDimsDtype>},
-    {"aten::count_nonzero", "T i?", CountNonzero<kDimOnly>},
-    {"aten::count_nonzero.dim_IntList", "T i[]", CountNonzero<kDimsOnly>},
-    {"aten::amax", "T i[] b", ExtremeOp<ReduceKind::kMax, kDims>},
-    {"aten::amin", "T i[] b", ExtremeOp<ReduceKind::kMin, kDims>},
-    {"aten::max", "T", ExtremeOp<ReduceKind::kMax, kWhole>},
-    {"aten::min", "T", ExtremeOp<ReduceKind::kMin, kWhole>},
-    {"aten::max.dim", "T i b", ExtremeWithIndex<ReduceKind::kMax, ReduceKind::kArgMax>},
-    {"aten::min.dim", "T i b", ExtremeWithIndex<ReduceKind::kMin, ReduceKind::kArgMin>},
-    {"aten::aminmax", "T i? b", AMinMax},
-    {"aten::argmax", "T i? b", ArgExtreme<ReduceKind::kArgMax>},
-    {"aten::argmin", "T i? b", ArgExtreme<ReduceKind::kArgMin>},
-    {"aten::any", "T", Truth<ReduceKind::kAny, kWhole>},
-    {"aten::any.dim", "T i b", Truth<ReduceKind::kAny, kDim>},
-    {"aten::any.dims", "T i[]? b", Truth<ReduceKind::kAny, kDims>},
-    {"aten::all", "T", Truth<ReduceKind::kAll, kWhole>},
-    {"aten::all.dim", "T i b", Truth<ReduceKind::kAll, kDim>},
-    {"aten::all.dims", "T i[]? b", Truth<ReduceKind::kAll, kDims>},
-    {"aten::var", "T b", SpreadAll<kVar, false>},
-    {"aten::var.dim", "T i[]? b b", SpreadDim<kVar, false>},
-    {"aten::var.correction", "T i[]? s? b", SpreadCorrection<kVar, false>},
-    {"aten::var_mean", "T b", SpreadAll<kVar, true>},
-    {"aten::var_mean.dim", "T i[]? b b", SpreadDim<kVar, true>},
-    {"aten::var_mean.correction", "T i[]? s? b", SpreadCorrection<kVar, true>},
-    {"aten::std", "T b", SpreadAll<kStd, false>},
-    {"aten::std.dim", "T i[]? b b", SpreadDim<kStd, false>},
-    {"aten::std.correction", "T i[]? s? b", SpreadCorrection<kStd, false>},
-    {"aten::std_mean", "T b", SpreadAll<kStd, true>},
-    {"aten::std_mean.dim", "T i[]? b b", SpreadDim<kStd, true>},
-    {"aten::std_mean.correction", "T i[]? s? b", SpreadCorrection<kStd, true>},
-    {"aten::norm.Scalar", "T s", Norm<kNormWhole>},
-    {"aten::norm.ScalarOpt_dtype", "T s? d", Norm<kNormWholeDtype>},
-    {"aten::norm.ScalarOpt_dim", "T s? i[] b", Norm<kNormDims>},
-    {"aten::norm.ScalarOpt_dim_dtype", "T s? i[] b d", Norm<kNormDimsDtype>},
-    {"aten::linalg_vector_norm", "T s i[]? b d?", Norm<kNormDimsDtype>},
-    {"aten::_foreach_norm.Scalar", "T[] s d?", ForeachNorm},
-    {"aten::logsumexp", "T i[] b", LogSumExp},
+constexpr Lowering kLowerings[] = {
+    {"aten::sum", Accumulate<ReduceKind::kSum>},
+    {"aten::sum.dim_IntList", Accumulate<ReduceKind::kSum>},
+    {"aten::prod", Accumulate<ReduceKind::kProd>},
+    {"aten::prod.dim_int", Accumulate<ReduceKind::kProd>},
+    {"aten::nansum", NanSum},
+    {"aten::mean", Mean},
+    {"aten::mean.dim", Mean},
+    {"aten::count_nonzero", CountNonzero},
+    {"aten::count_nonzero.dim_IntList", CountNonzero},
+    {"aten::amax", ExtremeOp<ReduceKind::kMax>},
+    {"aten::amin", ExtremeOp<ReduceKind::kMin>},
+    {"aten::max", ExtremeOp<ReduceKind::kMax>},
+    {"aten::min", ExtremeOp<ReduceKind::kMin>},
+    {"aten::max.dim", ExtremeWithIndex<ReduceKind::kMax, ReduceKind::kArgMax>},
+    {"aten::min.dim", ExtremeWithIndex<ReduceKind::kMin, ReduceKind::kArgMin>},
+    {"aten::aminmax", AMinMax},
+    {"aten::argmax", ArgExtreme<ReduceKind::kArgMax>},
+    {"aten::argmin", ArgExtreme<ReduceKind::kArgMin>},
+    {"aten::any", Truth<ReduceKind::kAny>},
+    {"aten::any.dim", Truth<ReduceKind::kAny>},
+    {"aten::any.dims", Truth<ReduceKind::kAny>},
+    {"aten::all", Truth<ReduceKind::kAll>},
+    {"aten::all.dim", Truth<ReduceKind::kAll>},
+    {"aten::all.dims", Truth<ReduceKind::kAll>},
+    {"aten::var", SpreadAll<kVar, false>},
+    {"aten::var.dim", SpreadDim<kVar, false>},
+    {"aten::var.correction", SpreadCorrection<kVar, false>},
+    {"aten::var_mean", SpreadAll<kVar, true>},
+    {"aten::var_mean.dim", SpreadDim<kVar, true>},
+    {"aten::var_mean.correction", SpreadCorrection<kVar, true>},
+    {"aten::std", SpreadAll<kStd, false>},
+    {"aten::std.dim", SpreadDim<kStd, false>},
+    {"aten::std.correction", SpreadCorrection<kStd, false>},
+    {"aten::std_mean", SpreadAll<kStd, true>},
+    {"aten::std_mean.dim", SpreadDim<kStd, true>},
+    {"aten::std_mean.correction", SpreadCorrection<kStd, true>},
+    {"aten::norm.Scalar", Norm},
+    {"aten::norm.ScalarOpt_dtype", Norm},
+    {"aten::norm.ScalarOpt_dim", Norm},
+    {"aten::norm.ScalarOpt_dim_dtype", Norm},
+    {"aten::linalg_vector_norm", Norm},
+    {"aten::_foreach_norm.Scalar", ForeachNorm},
+    {"aten::logsumexp", LogSumExp},
 };
 
 }  // namespace
 
-std::span<const Operator> ReductionOperators() { return kOperators; }
+std::span<const Lowering> ReductionLowerings() { return kLowerings; }
 
 }  // namespace tensord::compiler

@@ -48,32 +48,31 @@ Tensor LogSoftmaxOf(Builder& b, const Operand& o, DType result) {
                      [](Elem x, Elem m, Elem s) { return (x - m) - Log(s); });
 }
 
-// (self, dim) -> max(x) and log(sum(exp(x - max(x)))), float32: what a log-softmax is made of where
+// Results: max(x) and log(sum(exp(x - max(x)))), float32: what a log-softmax is made of where
 // both of a training step's programs need it.
 Results Statistics(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Operand o,
-                           OperandOf(b, call.tensor(0), call.constant(1), kFloat32));
+                           OperandOf(b, call.tensor("self"), call.constant("dim"), kFloat32));
   const auto [max, sum] = MaxAndSumOfExp(b, o);
   return std::vector<Tensor>{max, Elementwise(b, kFloat32, {sum}, [](Elem s) { return Log(s); })};
 }
 
 using Form = Tensor (*)(Builder&, const Operand&, DType);
 
-// (self, dim, half_to_float)
 template <Form form>
 Results Private(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
-  TENSORD_ASSIGN_OR_RETURN(const Operand o, OperandOf(b, t, call.constant(1), std::nullopt));
-  return std::vector<Tensor>{form(b, o, call.boolean(2) ? kFloat32 : t.dtype())};
+  const Tensor t = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const Operand o, OperandOf(b, t, call.constant("dim"), std::nullopt));
+  return std::vector<Tensor>{form(b, o, call.boolean("half_to_float") ? kFloat32 : t.dtype())};
 }
 
-// (self, dim, dtype)
 template <Form form>
 Results Public(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
-  TENSORD_ASSIGN_OR_RETURN(const Operand o, OperandOf(b, t, call.constant(1), call.dtype(2)));
+  const Tensor t = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const Operand o,
+                           OperandOf(b, t, call.constant("dim"), call.dtype("dtype")));
   const DType whole = IsFloating(t.dtype()) ? t.dtype() : kFloat32;
-  return std::vector<Tensor>{form(b, o, call.dtype(2).value_or(whole))};
+  return std::vector<Tensor>{form(b, o, call.dtype("dtype").value_or(whole))};
 }
 
 // Rows that are all -inf give zeros instead of NaN.
@@ -89,16 +88,15 @@ Tensor SafeSoftmaxOf(Builder& b, const Operand& o, DType result) {
                      [](Elem v, Elem s) { return v * Reciprocal(Select(Equal(s, 0), 1.0, s)); });
 }
 
-// (grad_output, output, dim, input_dtype)
 template <typename F, typename G>
 Results Backward(Builder& b, const Call& call, F summand, G result) {
-  const Tensor grad = call.tensor(0), output = call.tensor(1);
+  const Tensor grad = call.tensor("grad_output"), output = call.tensor("output");
   TENSORD_RETURN_IF_ERROR(CheckSizes("the gradient", grad, output.sizes()));
-  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant(2), output.rank()));
+  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), output.rank()));
   const Tensor g = Shared(b, ToFloat(b, grad)), y = Shared(b, ToFloat(b, output));
   const DType compute = PromoteTypes(g.dtype(), y.dtype());
   const Tensor sum = SumKeep(b, Elementwise(b, compute, {g, y}, summand), {dim});
-  const DType dtype = call.dtype(3).value_or(grad.dtype());
+  const DType dtype = call.dtype("input_dtype").value_or(grad.dtype());
   return std::vector<Tensor>{Elementwise(b, dtype, {g, y, sum}, result)};
 }
 
@@ -114,19 +112,19 @@ Results LogSoftmaxBackward(Builder& b, const Call& call) {
       [](Elem g, Elem y, Elem sum) { return g - Exp(y) * sum; });
 }
 
-constexpr Operator kOperators[] = {
-    {"aten::_softmax", "T i b", Private<SoftmaxOf>},
-    {"aten::softmax.int", "T i d?", Public<SoftmaxOf>},
-    {"aten::_safe_softmax", "T i d?", Public<SafeSoftmaxOf>},
-    {"aten::_log_softmax", "T i b", Private<LogSoftmaxOf>},
-    {"aten::log_softmax.int", "T i d?", Public<LogSoftmaxOf>},
-    {"tensord::softmax_statistics", "T i", Statistics},
-    {"aten::_softmax_backward_data", "T T i d", SoftmaxBackward},
-    {"aten::_log_softmax_backward_data", "T T i d", LogSoftmaxBackward},
+constexpr Lowering kLowerings[] = {
+    {"aten::_softmax", Private<SoftmaxOf>},
+    {"aten::softmax.int", Public<SoftmaxOf>},
+    {"aten::_safe_softmax", Public<SafeSoftmaxOf>},
+    {"aten::_log_softmax", Private<LogSoftmaxOf>},
+    {"aten::log_softmax.int", Public<LogSoftmaxOf>},
+    {"tensord::softmax_statistics", Statistics},
+    {"aten::_softmax_backward_data", SoftmaxBackward},
+    {"aten::_log_softmax_backward_data", LogSoftmaxBackward},
 };
 
 }  // namespace
 
-std::span<const Operator> SoftmaxOperators() { return kOperators; }
+std::span<const Lowering> SoftmaxLowerings() { return kLowerings; }
 
 }  // namespace tensord::compiler

@@ -16,7 +16,7 @@ using Dims = std::vector<int>;
 
 Results One(Tensor t) { return std::vector<Tensor>{std::move(t)}; }
 
-Results Same(Builder&, const Call& call) { return One(call.tensor(0)); }
+Results Same(Builder&, const Call& call) { return One(call.tensor("self")); }
 
 // ---- Shapes
 
@@ -49,16 +49,17 @@ absl::StatusOr<Sizes> InferSizes(Sizes sizes, const Expr& total) {
 }
 
 Results View(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
-  TENSORD_ASSIGN_OR_RETURN(const Sizes sizes,
-                           InferSizes(call.integers(1), sym::Product(t.sizes())));
+  const Tensor t = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(
+      const Sizes sizes,
+      InferSizes(call.integers(call.takes("shape") ? "shape" : "size"), sym::Product(t.sizes())));
   return One(b.Reshape(t, sizes));
 }
 
 // The same bits as another type of the same width.
 Results ViewAsType(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
-  const DType to = *call.dtype(1);
+  const Tensor t = call.tensor("self");
+  const DType to = *call.dtype("dtype");
   // Narrow floats are wider while they are computed with, so their bits are not at hand.
   if (ItemSize(to) != ItemSize(t.dtype()) || ComputeType(to) != to ||
       ComputeType(t.dtype()) != t.dtype()) {
@@ -70,8 +71,8 @@ Results ViewAsType(Builder& b, const Call& call) {
 }
 
 Results Expand(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
-  Sizes sizes = call.integers(1);
+  const Tensor t = call.tensor("self");
+  Sizes sizes = call.integers("size");
   const size_t skip = sizes.size() - t.sizes().size();
   if (sizes.size() < t.sizes().size()) return absl::InvalidArgumentError("expands to a lower rank");
   for (size_t d = 0; d < sizes.size(); ++d) {
@@ -90,9 +91,9 @@ Results Expand(Builder& b, const Call& call) {
 }
 
 Results BroadcastInDim(Builder& b, const Call& call) {
-  Tensor t = call.tensor(0);
-  const Sizes sizes = call.integers(1);
-  const std::vector<int64_t> dims = call.constants(2);
+  Tensor t = call.tensor("a");
+  const Sizes sizes = call.integers("shape");
+  const std::vector<int64_t> dims = call.constants("broadcast_dimensions");
   if (static_cast<int>(dims.size()) != t.rank()) {
     return absl::InvalidArgumentError("needs one broadcast dimension for each dimension");
   }
@@ -115,8 +116,8 @@ Results PermuteTo(Builder& b, const Tensor& t, const Dims& order) {
 }
 
 Results Permute(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
-  TENSORD_ASSIGN_OR_RETURN(const Dims order, NormalizeDims(call.constants(1), t.rank()));
+  const Tensor t = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const Dims order, NormalizeDims(call.constants("dims"), t.rank()));
   if (static_cast<int>(order.size()) != t.rank()) {
     return absl::InvalidArgumentError("the dimensions are no permutation");
   }
@@ -132,12 +133,17 @@ Results SwapDims(Builder& b, const Tensor& t, int64_t first, int64_t second) {
 }
 
 Results Transpose(Builder& b, const Call& call) {
-  return SwapDims(b, call.tensor(0), call.constant(1), call.constant(2));
+  return SwapDims(b, call.tensor("self"), call.constant("dim0"), call.constant("dim1"));
+}
+
+Results SwapAxes(Builder& b, const Call& call) {
+  return SwapDims(b, call.tensor("self"), call.constant("axis0"), call.constant("axis1"));
 }
 
 Results MatrixTranspose(Builder& b, const Call& call) {
-  if (call.tensor(0).rank() > 2) return absl::InvalidArgumentError("t() is for rank 2 or less");
-  return call.tensor(0).rank() < 2 ? Same(b, call) : SwapDims(b, call.tensor(0), 0, 1);
+  if (call.tensor("self").rank() > 2)
+    return absl::InvalidArgumentError("t() is for rank 2 or less");
+  return call.tensor("self").rank() < 2 ? Same(b, call) : SwapDims(b, call.tensor("self"), 0, 1);
 }
 
 // ---- Dimensions of size 1
@@ -152,41 +158,41 @@ Tensor SqueezeDims(Builder& b, Tensor t, Dims dims) {
 
 Results SqueezeAll(Builder& b, const Call& call) {
   Dims dims;
-  for (int d = 0; d < call.tensor(0).rank(); ++d) dims.push_back(d);
-  return One(SqueezeDims(b, call.tensor(0), dims));
+  for (int d = 0; d < call.tensor("self").rank(); ++d) dims.push_back(d);
+  return One(SqueezeDims(b, call.tensor("self"), dims));
 }
 
 Results Squeeze(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Dims dims,
-                           NormalizeDims(call.constants(1), call.tensor(0).rank()));
-  return One(SqueezeDims(b, call.tensor(0), dims));
+                           NormalizeDims(call.constants("dim"), call.tensor("self").rank()));
+  return One(SqueezeDims(b, call.tensor("self"), dims));
 }
 
 Results Unsqueeze(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
-  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant(1), t.rank() + 1));
+  const Tensor t = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), t.rank() + 1));
   return One(b.Unsqueeze(t, dim));
 }
 
 // ---- Parts
 
 Results Slice(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
-  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant(1)));
-  TENSORD_ASSIGN_OR_RETURN(const SliceRange range, SliceOf(call, 2, t.sizes()[dim]));
+  const Tensor t = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant("dim")));
+  TENSORD_ASSIGN_OR_RETURN(const SliceRange range, SliceOf(call, t.sizes()[dim]));
   return One(b.Slice(t, dim, range.start, range.length, range.step));
 }
 
 Results Select(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
-  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant(1)));
-  TENSORD_ASSIGN_OR_RETURN(const Expr index, IndexOf(call.integer(2), t.sizes()[dim]));
+  const Tensor t = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant("dim")));
+  TENSORD_ASSIGN_OR_RETURN(const Expr index, IndexOf(call.integer("index"), t.sizes()[dim]));
   return One(b.Select(t, dim, index));
 }
 
 Results Unbind(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
-  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant(1)));
+  const Tensor t = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant("dim")));
   if (!t.sizes()[dim].IsConstant() || *t.sizes()[dim].AsConstant() > kMaxParts) {
     return absl::UnimplementedError("a symbolic or very large number of results");
   }
@@ -225,21 +231,21 @@ Results SplitEvenly(Builder& b, const Tensor& t, int dim, const Expr& length) {
 }
 
 Results Split(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
-  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant(2)));
-  return SplitEvenly(b, t, dim, call.integer(1));
+  const Tensor t = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant("dim")));
+  return SplitEvenly(b, t, dim, call.integer("split_size"));
 }
 
 Results SplitWithSizes(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
-  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant(2)));
-  return SplitAt(b, t, dim, call.integers(1));
+  const Tensor t = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant("dim")));
+  return SplitAt(b, t, dim, call.integers("split_sizes"));
 }
 
 Results Chunk(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
-  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant(2)));
-  const int64_t chunks = call.constant(1);
+  const Tensor t = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant("dim")));
+  const int64_t chunks = call.constant("chunks");
   if (chunks <= 0) return absl::InvalidArgumentError("the number of chunks must be positive");
   return SplitEvenly(b, t, dim, sym::CeilDiv(t.sizes()[dim], Expr(chunks)));
 }
@@ -249,9 +255,9 @@ Results Chunk(Builder& b, const Call& call) {
 // Storage offsets in a graph count from the start of eager's storage; ours from the argument's own
 // first element, which lies at its declared offset.
 Results AsStrided(Builder& b, const Call& call) {
-  const TensorType& type = call.argument_type(0);
-  const Tensor base = WithStrides(b, call.tensor(0), type.strides);
-  const Sizes sizes = call.integers(1), strides = call.integers(2);
+  const TensorType& type = call.argument_type("self");
+  const Tensor base = WithStrides(b, call.tensor("self"), type.strides);
+  const Sizes sizes = call.integers("size"), strides = call.integers("stride");
   if (sizes.size() != strides.size())
     return absl::InvalidArgumentError("sizes and strides differ in rank");
   for (size_t d = 0; d < sizes.size(); ++d) {
@@ -259,7 +265,8 @@ Results AsStrided(Builder& b, const Call& call) {
       return absl::InvalidArgumentError("a size or stride is negative");
     }
   }
-  const Expr moved = call.has(3) ? call.integer(3) - type.offset : Expr(0);
+  const Expr moved =
+      call.has("storage_offset") ? call.integer("storage_offset") - type.offset : Expr(0);
   const Expr offset = base.view()->offset + moved;
   const BufferInfo& buffer = b.program().buffers[base.view()->buffer];
   const int64_t end = sym::Hint(offset) + sym::Hint(StorageElements(sizes, strides));
@@ -270,11 +277,11 @@ Results AsStrided(Builder& b, const Call& call) {
 }
 
 Results Diagonal(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
-  TENSORD_ASSIGN_OR_RETURN(const int i, DimOf(t, call.constant(2)));
-  TENSORD_ASSIGN_OR_RETURN(const int j, DimOf(t, call.constant(3)));
+  const Tensor t = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const int i, DimOf(t, call.constant("dim1")));
+  TENSORD_ASSIGN_OR_RETURN(const int j, DimOf(t, call.constant("dim2")));
   if (i == j) return absl::InvalidArgumentError("the dimensions of a diagonal must differ");
-  const int64_t offset = call.constant(1);
+  const int64_t offset = call.constant("offset");
   const int64_t row = std::max<int64_t>(0, -offset), column = std::max<int64_t>(0, offset);
   Expr length = sym::Min(t.sizes()[i] - row, t.sizes()[j] - column);
   if (sym::Hint(length) < 0) length = Expr(0);
@@ -307,9 +314,9 @@ Results Diagonal(Builder& b, const Call& call) {
 
 // Windows of `size` along a dimension, every `step`, as a new last dimension.
 Results Unfold(Builder& b, const Call& call) {
-  const Tensor t = call.tensor(0);
-  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant(1)));
-  const int64_t size = call.constant(2), step = call.constant(3);
+  const Tensor t = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant("dimension")));
+  const int64_t size = call.constant("size"), step = call.constant("step");
   if (size < 0 || step <= 0 || size > sym::Hint(t.sizes()[dim])) {
     return absl::InvalidArgumentError("the window does not fit");
   }
@@ -329,41 +336,41 @@ Results Unfold(Builder& b, const Call& call) {
   }));
 }
 
-const Operator kOperators[] = {
-    {"aten::alias", "T", Same},
-    {"aten::detach", "T", Same},
-    {"aten::lift_fresh", "T", Same},
-    {"aten::view", "T i[]", View},
-    {"aten::_unsafe_view", "T i[]", View},
-    {"aten::reshape", "T i[]", View},
-    {"aten::_reshape_alias", "T i[] i[]", View},
-    {"aten::view.dtype", "T d", ViewAsType},
-    {"aten::expand", "T i[] b", Expand},
-    {"prims::broadcast_in_dim", "T i[] i[]", BroadcastInDim},
-    {"aten::permute", "T i[]", Permute},
-    {"aten::transpose.int", "T i i", Transpose},
-    {"aten::swapaxes", "T i i", Transpose},
-    {"aten::t", "T", MatrixTranspose},
-    {"aten::squeeze", "T", SqueezeAll},
-    {"aten::squeeze.dim", "T i", Squeeze},
-    {"aten::squeeze.dims", "T i[]", Squeeze},
-    {"aten::unsqueeze", "T i", Unsqueeze},
-    {"aten::slice.Tensor", "T i i? i? i", Slice},
-    {"aten::select.int", "T i i", Select},
-    {"aten::unbind.int", "T i", Unbind},
-    {"aten::split.Tensor", "T i i", Split},
-    {"aten::unsafe_split.Tensor", "T i i", Split},
-    {"aten::split_with_sizes", "T i[] i", SplitWithSizes},
-    {"aten::unsafe_split_with_sizes", "T i[] i", SplitWithSizes},
-    {"aten::chunk", "T i i", Chunk},
-    {"aten::unsafe_chunk", "T i i", Chunk},
-    {"aten::as_strided", "T i[] i[] i?", AsStrided},
-    {"aten::diagonal", "T i i i", Diagonal},
-    {"aten::unfold", "T i i i", Unfold},
+const Lowering kLowerings[] = {
+    {"aten::alias", Same},
+    {"aten::detach", Same},
+    {"aten::lift_fresh", Same},
+    {"aten::view", View},
+    {"aten::_unsafe_view", View},
+    {"aten::reshape", View},
+    {"aten::_reshape_alias", View},
+    {"aten::view.dtype", ViewAsType},
+    {"aten::expand", Expand},
+    {"prims::broadcast_in_dim", BroadcastInDim},
+    {"aten::permute", Permute},
+    {"aten::transpose.int", Transpose},
+    {"aten::swapaxes", SwapAxes},
+    {"aten::t", MatrixTranspose},
+    {"aten::squeeze", SqueezeAll},
+    {"aten::squeeze.dim", Squeeze},
+    {"aten::squeeze.dims", Squeeze},
+    {"aten::unsqueeze", Unsqueeze},
+    {"aten::slice.Tensor", Slice},
+    {"aten::select.int", Select},
+    {"aten::unbind.int", Unbind},
+    {"aten::split.Tensor", Split},
+    {"aten::unsafe_split.Tensor", Split},
+    {"aten::split_with_sizes", SplitWithSizes},
+    {"aten::unsafe_split_with_sizes", SplitWithSizes},
+    {"aten::chunk", Chunk},
+    {"aten::unsafe_chunk", Chunk},
+    {"aten::as_strided", AsStrided},
+    {"aten::diagonal", Diagonal},
+    {"aten::unfold", Unfold},
 };
 
 }  // namespace
 
-std::span<const Operator> ViewOperators() { return kOperators; }
+std::span<const Lowering> ViewLowerings() { return kLowerings; }
 
 }  // namespace tensord::compiler

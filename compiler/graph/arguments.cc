@@ -1,0 +1,71 @@
+#include "compiler/graph/arguments.h"
+
+#include <absl/strings/str_cat.h>
+
+#include "base/check.h"
+#include "compiler/ops/operators.h"
+
+namespace tensord::compiler {
+namespace {
+
+int PositionOf(const Node& node, std::string_view name) {
+  const Operator* op = FindOperator(node.op);
+  const int position = op == nullptr ? -1 : op->Position(name);
+  TENSORD_CHECK(position >= 0 && position < static_cast<int>(node.args.size()),
+                absl::StrCat(Describe(node), " has no argument ", std::string(name)));
+  return position;
+}
+
+}  // namespace
+
+const ArgumentValue& Argument(const Node& node, std::string_view name) {
+  return node.args[PositionOf(node, name)];
+}
+ArgumentValue& Argument(Node* node, std::string_view name) {
+  return node->args[PositionOf(*node, name)];
+}
+
+void ForEachValue(const std::vector<ArgumentValue>& args,
+                  const std::function<void(const ArgumentValue&)>& visit) {
+  for (const ArgumentValue& arg : args) {
+    if (IsValue(arg)) visit(arg);
+    ForEachValue(arg.items, visit);
+  }
+}
+
+void ForEachValue(std::vector<ArgumentValue>* args,
+                  const std::function<void(ArgumentValue*)>& visit) {
+  for (ArgumentValue& arg : *args) {
+    if (IsValue(arg)) visit(&arg);
+    ForEachValue(&arg.items, visit);
+  }
+}
+
+std::optional<ValueId> OptionalValueOf(const ArgumentValue& arg) {
+  if (!IsValue(arg)) return std::nullopt;
+  return ValueOf(arg);
+}
+
+bool IsOne(const ArgumentValue& arg) {
+  return (arg.kind == ArgumentValue::kInteger && arg.integer.Is(1)) ||
+         (arg.kind == ArgumentValue::kReal && arg.real == 1);
+}
+
+ArgumentValue ValueArg(ValueId value) {
+  return {.kind = ArgumentValue::kValue, .value = value.first, .output = value.second};
+}
+ArgumentValue IntegerArg(const Expr& value) {
+  return {.kind = ArgumentValue::kInteger, .integer = value};
+}
+ArgumentValue BooleanArg(bool value) {
+  return {.kind = ArgumentValue::kBoolean, .integer = Expr(value ? 1 : 0)};
+}
+ArgumentValue RealArg(double value) { return {.kind = ArgumentValue::kReal, .real = value}; }
+ArgumentValue IntegersArg(const std::vector<Expr>& values) {
+  ArgumentValue list{.kind = ArgumentValue::kList};
+  for (const Expr& value : values) list.items.push_back(IntegerArg(value));
+  return list;
+}
+ArgumentValue NoneArgument() { return {}; }
+
+}  // namespace tensord::compiler

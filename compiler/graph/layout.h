@@ -1,0 +1,28 @@
+// Layouts of tensors: strides in elements, one for each dimension.
+#ifndef TENSORD_COMPILER_GRAPH_LAYOUT_H_
+#define TENSORD_COMPILER_GRAPH_LAYOUT_H_
+
+#include <string>
+#include <vector>
+
+#include "compiler/graph/graph.h"
+
+namespace tensord::compiler {
+
+// Row-major strides. A size of 0 counts as 1, as in torch.
+std::vector<Expr> ContiguousStrides(const std::vector<Expr>& sizes);
+
+// A permutation of a contiguous layout: every element has its own place and there are no gaps.
+// Strides of dimensions of size 1 do not matter.
+bool IsDense(const std::vector<Expr>& sizes, const std::vector<Expr>& strides);
+
+// The strides to give a new buffer for a value that eager lays out as `declared`: its own where
+// they are dense, else row-major.
+std::vector<Expr> BufferStrides(const TensorType& declared);
+
+// "float32[4, 8]".
+std::string TypeText(DType dtype, const std::vector<Expr>& sizes);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_GRAPH_LAYOUT_H_

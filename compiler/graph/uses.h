@@ -1,0 +1,71 @@
+// Which nodes of a graph run, who reads their results, how long each is needed, and in which
+// layout.
+#ifndef TENSORD_COMPILER_GRAPH_USES_H_
+#define TENSORD_COMPILER_GRAPH_USES_H_
+
+#include <vector>
+
+#include "compiler/graph/graph.h"
+
+namespace tensord::compiler {
+
+// ---- Of a node alone
+
+// Whether the node runs even where nobody reads its results: it writes to an argument, draws random
+// numbers, or has no results and is no mere assertion.
+bool HasEffect(const Node& node);
+// Whether it only looks at its first argument's elements in another order, and kernels of ours read
+// through it.
+bool IsView(const Node& node);
+// A product of matrices or of batches of them: the library takes its operands with any strides.
+bool IsProduct(const Node& node);
+// Becomes code of ours: its result is stored wherever, and in whatever layout, readers want it.
+bool IsGenerated(const Node& node);
+
+// The value that `value` is a view of, through any number of views; itself when it is no view.
+ValueId RootOf(const Graph& graph, ValueId value);
+
+// ---- Of the whole
+
+// An index of a graph's edges as they are when it is made. A node runs when something that runs
+// reads it, or when it has an effect; only reads by nodes that run count. Values that are added
+// later have no readers.
+class Uses {
+ public:
+  explicit Uses(const Graph& graph);
+
+  // False for what earlier rewrites left behind: lowering leaves it out.
+  bool Runs(int node) const { return runs_[node]; }
+  // How many arguments, and outputs of the graph, are this result.
+  int Count(ValueId value) const { return Of(value).count; }
+  // The nodes that read it, in order, each once; with the number of nodes when an output does.
+  const std::vector<int>& Readers(ValueId value) const { return Of(value).readers; }
+  // The last of them, or -1.
+  int LastReader(ValueId value) const;
+
+  // Whether something must see the value with the strides that eager gives it: an output, or a
+  // library call other than a product; also through views.
+  bool NeedsEagerLayout(ValueId value) const;
+  // Whether an output shares the value's memory: it is the value or a view of it.
+  bool IsGivenOut(ValueId value) const;
+  // Whether the root of `value` (RootOf), or a view on the way to it, has several readers.
+  bool IsRootShared(ValueId value) const;
+
+ private:
+  struct Use {
+    int count = 0;
+    std::vector<int> readers;
+  };
+
+  const Use& Of(ValueId value) const;
+  template <typename Condition>
+  bool AnyReader(ValueId value, const Condition& condition) const;
+
+  const Graph& graph_;
+  std::vector<std::vector<Use>> uses_;  // by value number, by result
+  std::vector<bool> runs_;              // by node
+};
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_GRAPH_USES_H_

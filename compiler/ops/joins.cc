@@ -1,0 +1,28 @@
+// Tensors made of parts: joined, padded, repeated, put back. All of them copy.
+#include "compiler/ops/tables.h"
+
+namespace tensord::compiler {
+namespace {
+
+constexpr OperatorRow kRows[] = {
+    {"aten::cat(Tensor[] tensors, int dim)", kAnyResultLayout},
+    {"aten::stack(Tensor[] tensors, int dim)"},
+    {"aten::constant_pad_nd(Tensor self, int[] pad, Scalar value)", kAnyResultLayout},
+    {"tensord::zero_padded(Tensor self, int[] size)"},
+    {"aten::repeat(Tensor self, int[] repeats)"},
+    {"aten::flip(Tensor self, int[] dims)"},
+    {"aten::roll(Tensor self, int[] shifts, int[] dims)"},
+    {"aten::slice_scatter(Tensor self, Tensor src, int dim, int? start, int? end, int step)"},
+    {"aten::select_scatter(Tensor self, Tensor src, int dim, int index)"},
+    {"aten::as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? "
+     "storage_offset)"},
+    {"aten::slice_backward(Tensor grad_output, int[] input_sizes, int dim, int start, int end, int "
+     "step)"},
+    {"aten::select_backward(Tensor grad_output, int[] input_sizes, int dim, int index)"},
+};
+
+}  // namespace
+
+OperatorTable JoinTable() { return {OperatorKind::kJoin, kRows}; }
+
+}  // namespace tensord::compiler

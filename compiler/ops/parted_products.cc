@@ -1,0 +1,15 @@
+// Products that are several calls of a library, on parts of their operands.
+#include "compiler/ops/tables.h"
+
+namespace tensord::compiler {
+namespace {
+
+constexpr OperatorRow kRows[] = {
+    {"tensord::product_by_rows(Tensor a, Tensor weight, Tensor? bias, int aligned, int parts)"},
+};
+
+}  // namespace
+
+OperatorTable PartedProductTable() { return {OperatorKind::kPartedProduct, kRows}; }
+
+}  // namespace tensord::compiler

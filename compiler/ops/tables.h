@@ -1,0 +1,41 @@
+// The tables of operators, one a file (operators.h explains them).
+#ifndef TENSORD_COMPILER_OPS_TABLES_H_
+#define TENSORD_COMPILER_OPS_TABLES_H_
+
+#include <cstdint>
+#include <span>
+
+#include "compiler/ops/operators.h"
+
+namespace tensord::compiler {
+
+struct OperatorRow {
+  const char* schema;
+  uint32_t traits = 0;  // of OperatorTrait
+};
+
+struct OperatorTable {
+  OperatorKind kind;
+  std::span<const OperatorRow> rows;
+};
+
+OperatorTable PointwiseTable();
+OperatorTable ForeachTable();
+OperatorTable ActivationTable();
+OperatorTable ReductionTable();
+OperatorTable NormalizationTable();
+OperatorTable LossTable();
+OperatorTable ViewTable();
+OperatorTable JoinTable();
+OperatorTable CreationTable();
+OperatorTable IndexingTable();
+OperatorTable ProductTable();
+OperatorTable PartedProductTable();
+OperatorTable ConvolutionTable();
+OperatorTable PoolingTable();
+OperatorTable RandomTable();
+OperatorTable AssertionTable();
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_OPS_TABLES_H_
