@@ -213,20 +213,34 @@ class Writers {
 }  // namespace
 
 std::vector<std::set<int>> Predecessors(const Program& program, const AccessIndex& accesses) {
+  // Who has touched a buffer since an operation that all before it precede.
+  struct Recent {
+    Writers writers;
+    std::vector<int> readers;         // behind all writers
+    std::vector<int> readers_before;  // the last ones that the first writer waits for
+  };
   const int count = static_cast<int>(program.operations.size());
   std::vector<std::set<int>> predecessors(count);
-  std::vector<Writers> writers(program.buffers.size());
-  std::vector<std::vector<int>> readers(program.buffers.size());
+  std::vector<Recent> recent(program.buffers.size());
   for (int j = 0; j < count; ++j) {
     const Accesses& of = accesses.Of(j);
+    std::set<int>& before = predecessors[j];
     for (BufferId id : of.reads) {
-      for (const Writer& writer : writers[id].all()) predecessors[j].insert(writer.op);
+      for (const Writer& writer : recent[id].writers.all()) before.insert(writer.op);
+      if (of.writes.count(id) == 0) recent[id].readers.push_back(j);
     }
     for (BufferId id : of.writes) {
-      for (int i : readers[id]) predecessors[j].insert(i);
-      writers[id].Add(Writer::Of(program, j, id), [&](int i) { predecessors[j].insert(i); });
+      auto& [writers, readers, readers_before] = recent[id];
+      const std::vector<int>& waits_for = readers.empty() ? readers_before : readers;
+      before.insert(waits_for.begin(), waits_for.end());
+      const bool reads = of.reads.count(id) != 0;
+      // A reader waits for all writers, so who waits for a reader waits for all.
+      const bool is_last = reads || !readers.empty();
+      if (is_last) writers = Writers();
+      writers.Add(Writer::Of(program, j, id), [&](int i) { before.insert(i); });
+      if (is_last) readers_before = std::exchange(readers, {});
+      if (reads) readers = {j};
     }
-    for (BufferId id : of.reads) readers[id].push_back(j);
   }
   return predecessors;
 }

@@ -24,7 +24,7 @@ constexpr int64_t kSmallBytes = 4096;
 // A group is tried with so many of those that read or write a buffer, on either side of it in
 // program order. The nearest are most likely to fit, and of a concatenation of thousands each part
 // would otherwise be tried with every other.
-constexpr size_t kMostPartners = 128;
+constexpr size_t kMostPartners = 32;
 // Whether another group lies between two is asked of so many groups before the answer is yes. Where
 // that takes more, the two are far apart, and to fuse them would move much of the program.
 constexpr int kMostVisits = 4096;
@@ -116,11 +116,11 @@ class Fuser {
 
   // Pairs of groups that share memory, of which one has changed: the others were rejected before.
   std::vector<Candidate> Candidates() {
-    std::set<std::pair<int, int>> pairs;
+    std::vector<std::pair<int, int>> pairs;
     for (int g : changed_) {
       const State& state = groups_[g];
       const auto add = [&](int other) {
-        if (other != g) pairs.insert(std::minmax(g, other));
+        if (other != g) pairs.emplace_back(std::min(g, other), std::max(g, other));
       };
       for (BufferId id : state.accesses.writes) {
         Nearest(users_[id].all, g, add);
@@ -131,6 +131,8 @@ class Fuser {
         NearReaders(id, g, add);
       }
     }
+    std::sort(pairs.begin(), pairs.end());
+    pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
     pairs_ += static_cast<int64_t>(pairs.size());
     std::vector<Candidate> candidates;
     for (const auto& [a, b] : pairs) {
@@ -159,15 +161,21 @@ class Fuser {
   template <typename Add>
   void NearReaders(BufferId id, int g, const Add& add) const {
     if (BufferBytes(program_.buffers[id]) < kSmallBytes) return;
-    const std::set<int>& all = users_[id].all;
-    const int reach = groups_[g].ops.back() + kMostDistance;
-    auto it = all.lower_bound(g);
-    for (auto down = it; down != all.begin();) {
-      if (*--down < g - kMostDistance - kWideSpan) break;
-      add(*down);
+    const Users& users = users_[id];
+    const auto add_before = [&](int other) {
+      if (g - groups_[other].ops.back() <= kMostDistance) add(other);
+    };
+    const auto behind = users.all.upper_bound(g);
+    for (auto it = behind; it != users.all.begin();) {
+      if (*--it < g - kMostDistance - kWideSpan) break;
+      add_before(*it);
     }
-    for (; it != all.end() && *it <= reach; ++it) add(*it);
-    for (int wide : users_[id].wide) add(wide);
+    size_t left = kMostPartners;
+    for (auto it = users.wide.lower_bound(g); it != users.wide.begin() && left > 0; --left) {
+      add_before(*--it);
+    }
+    const int reach = groups_[g].ops.back() + kMostDistance;
+    for (auto it = behind; it != users.all.end() && *it <= reach; ++it) add(*it);
   }
 
   // What is not read or not written when the two are one; a is before b.
