@@ -14,8 +14,8 @@ namespace {
 
 // A nest with more operations than this compiles slowly and spills registers.
 constexpr size_t kMostOps = 48;
-// Groups that only read the same and are further apart than this in program order stay apart, for the
-// sake of memory. Where one reads what the other writes, fusing saves the memory in between.
+// Groups that only read the same and are further apart than this in program order stay apart, for
+// the sake of memory. Where one reads what the other writes, fusing saves the memory in between.
 constexpr int kMostDistance = 64;
 // Reading this little twice costs less than a constraint on the schedule.
 constexpr int64_t kSmallBytes = 4096;
