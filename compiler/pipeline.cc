@@ -99,6 +99,10 @@ absl::Status PlanPass(CompileState& state) {
 
 void VerifyLoops(const CompileState& state) { VerifyProgram(state.program); }
 
+void VerifyPlans(const CompileState& state) {
+  VerifyKernelPlans(state.schedule, state.kernel_plans);
+}
+
 void VerifyPlaces(const CompileState& state) {
   VerifyMemory(state.program, state.schedule, LaunchesOf(state.kernels), state.memory);
 }
@@ -112,7 +116,7 @@ const std::vector<Pass>& Pipeline() {
       {"lower", LowerPass, VerifyLoops},
       {"normalize", NormalizePass, VerifyLoops},
       {"schedule", SchedulePass},
-      {"plan_kernels", PlanKernelsPass},
+      {"plan_kernels", PlanKernelsPass, VerifyPlans},
       {"codegen", CodegenPass},
       {"memory", MemoryPass, VerifyPlaces},
       {"plan", PlanPass},

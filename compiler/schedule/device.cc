@@ -16,8 +16,8 @@ DeviceTraits TraitsOf(const v1::Target& target, bool deterministic) {
   traits.large_nest_bytes = 32 << 20;
   // Of the 4096 bytes that every driver takes; the rest is for scratch and symbolic sizes.
   traits.most_words = 480;
-  traits.alike_nests_share = true;
-  traits.most_bytes_ahead = 32 << 20;
+  traits.equal_nests_share = true;
+  traits.most_bytes_early = 32 << 20;
   return traits;
 }
 

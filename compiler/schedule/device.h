@@ -36,13 +36,13 @@ struct DeviceTraits {
   int64_t large_nest_bytes = 4 << 20;
   // Words that a launch passes: one for each buffer of a nest and a few for its sizes.
   size_t most_words = SIZE_MAX;
-  // Nests that are alike share a function: as many of them as there are words for share a launch.
-  // Large ones share one too, and so do those that at least compute the same, because the machine
-  // runs empty at the end of each launch.
-  bool alike_nests_share = false;
+  // Structurally equal nests share a function: as many of them as there are words for share a
+  // launch. Large ones share one too, and so do those that at least compute the same, because the
+  // machine runs empty at the end of each launch.
+  bool equal_nests_share = false;
   // What nests may leave in memory at a time that run earlier than they must, to share a launch:
   // otherwise the weights of a whole model would be converted before the first product.
-  int64_t most_bytes_ahead = INT64_MAX;
+  int64_t most_bytes_early = INT64_MAX;
 };
 
 DeviceTraits TraitsOf(const v1::Target& target, bool deterministic);

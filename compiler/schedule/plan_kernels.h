@@ -24,6 +24,10 @@ using KernelPlan = std::variant<std::monostate, CpuKernelPlan, CudaKernelPlan>;
 std::vector<KernelPlan> PlanKernels(const Program& program, const Schedule& schedule,
                                     const v1::Target& target);
 
+// Ends the worker unless each kernel has a plan for each of its nests that keeps what its kind
+// promises, and no other step has one.
+void VerifyKernelPlans(const Schedule& schedule, const std::vector<KernelPlan>& plans);
+
 std::string ToString(const KernelPlan& plan);
 
 }  // namespace tensord::compiler

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "compiler/schedule/access.h"
-#include "compiler/schedule/alike.h"
+#include "compiler/schedule/equal_nests.h"
 
 namespace tensord::compiler {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 struct NestFacts {
   int64_t bytes = 0;
   size_t words = 0;
-  std::string alike;       // what it shares with others that one function can serve, or ""
+  std::string structure;   // what it shares with others that one function can serve, or ""
   std::string operations;  // what it shares with others of any size that compute the same, or ""
   // What it leaves in memory for others within the call. Inputs that it writes have their memory,
   // and outputs are there in the end anyway, when memory is fullest in most calls.
@@ -40,22 +40,22 @@ NestFacts FactsOf(const Program& program, const AccessIndex& index, const Group&
     const bool has_memory = buffer.kind == BufferKind::kInput || buffer.returned;
     if (!has_memory && group.nest.local.count(id) == 0) facts.results += BufferBytes(buffer);
   }
-  if (device.alike_nests_share) {
+  if (device.equal_nests_share) {
     facts.operations = OperationsText(program, group.nest);
-    if (HasAnySize(group.nest)) facts.alike = AlikeText(program, group.nest);
+    if (HasAnySize(group.nest)) facts.structure = StructureText(program, group.nest);
   }
   return facts;
 }
 
 // So many steps back a nest looks for a launch. It costs time for each, and what would run so far
-// ahead of its place is seldom any use there.
+// early is rarely of any use there.
 constexpr int kMostStepsBack = 1024;
 
 // A launch that is being filled.
 struct Launch {
   size_t words = 0;
-  int64_t bytes = 0;              // of its largest nest
-  std::string alike, operations;  // of all its nests, or ""
+  int64_t bytes = 0;                  // of its largest nest
+  std::string structure, operations;  // of all its nests, or ""
 };
 
 bool MayTake(const Launch& launch, size_t nests, const NestFacts& nest,
@@ -63,7 +63,7 @@ bool MayTake(const Launch& launch, size_t nests, const NestFacts& nest,
   if (nests == 0 || launch.words + nest.words > device.most_words) return false;
   const bool small = std::max(launch.bytes, nest.bytes) <= device.large_nest_bytes;
   const bool free = small || nest.results == 0;
-  if (!nest.alike.empty() && launch.alike == nest.alike) return free;
+  if (!nest.structure.empty() && launch.structure == nest.structure) return free;
   const bool same = !nest.operations.empty() && launch.operations == nest.operations;
   return (same ? free : small) && nests < device.most_nests;
 }
@@ -80,8 +80,8 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
   // A kernel may take a nest when everything that the nest needs has run in earlier steps, and when
   // what runs early leaves no more in memory than it may. The first such kernel that has room takes
   // it.
-  std::vector<Launch> launches;  // by step
-  std::vector<int64_t> ahead;    // per step: bytes that are there earlier than they must
+  std::vector<Launch> launches;      // by step
+  std::vector<int64_t> early_bytes;  // per step: bytes that are there earlier than they must
   for (Group& group : fused.groups) {
     int after = -1;
     for (int op : group.ops) {
@@ -95,7 +95,8 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
       facts = FactsOf(program, accesses, group, device);
       int first = static_cast<int>(schedule.steps.size());
       const int least = std::max(after + 1, first - kMostStepsBack);
-      while (first > least && ahead[first - 1] <= device.most_bytes_ahead - facts.results) --first;
+      while (first > least && early_bytes[first - 1] <= device.most_bytes_early - facts.results)
+        --first;
       for (int s = first; s < static_cast<int>(schedule.steps.size()) && step < 0; ++s) {
         const auto* kernel = std::get_if<Kernel>(&schedule.steps[s].work);
         if (kernel != nullptr && MayTake(launches[s], kernel->nests.size(), facts, device))
@@ -103,11 +104,11 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
       }
     }
     if (step >= 0) {
-      for (size_t s = step; s < ahead.size(); ++s) ahead[s] += facts.results;
+      for (size_t s = step; s < early_bytes.size(); ++s) early_bytes[s] += facts.results;
     } else {
       step = static_cast<int>(schedule.steps.size());
-      ahead.push_back(0);
-      launches.push_back({.alike = facts.alike, .operations = facts.operations});
+      early_bytes.push_back(0);
+      launches.push_back({.structure = facts.structure, .operations = facts.operations});
       if (group.is_extern) {
         schedule.steps.push_back({group.ops[0]});
       } else {
@@ -119,7 +120,7 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
       Launch& launch = launches[step];
       launch.words += facts.words;
       launch.bytes = std::max(launch.bytes, facts.bytes);
-      if (launch.alike != facts.alike) launch.alike.clear();
+      if (launch.structure != facts.structure) launch.structure.clear();
       if (launch.operations != facts.operations) launch.operations.clear();
     }
     for (int op : group.ops) step_of[op] = step;

@@ -30,7 +30,7 @@ CpuKernelPlan PlanCpuKernel(const Program& program, const Kernel& kernel,
   CpuKernelPlan plan{.work_per_task = kWorkPerTask};
   for (const Nest& nest : kernel.nests) {
     PlannedCpuNest& planned = plan.nests.emplace_back();
-    planned.nest = PrepareForCpu(nest);
+    planned.nest = PrepareCpuNest(nest);
     planned.plan = PlanCpuNest(program, planned.nest, LanesOf(target.isa()));
   }
   return plan;

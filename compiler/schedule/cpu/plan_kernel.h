@@ -12,7 +12,7 @@
 namespace tensord::compiler {
 
 struct PlannedCpuNest {
-  Nest nest;  // in the form that PrepareForCpu gives it
+  Nest nest;  // in the form that PrepareCpuNest gives it
   CpuPlan plan;
 };
 

@@ -7,7 +7,7 @@
 
 namespace tensord::compiler {
 
-// Requires: a nest in the form that PrepareForCpu gives it. `lanes`: of a vector, a power of two.
+// Requires: a nest in the form that PrepareCpuNest gives it. `lanes`: of a vector, a power of two.
 CpuPlan PlanCpuNest(const Program& program, const Nest& nest, int lanes);
 
 }  // namespace tensord::compiler

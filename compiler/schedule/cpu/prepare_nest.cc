@@ -2,7 +2,7 @@
 
 namespace tensord::compiler {
 
-Nest PrepareForCpu(Nest nest) {
+Nest PrepareCpuNest(Nest nest) {
   if (nest.shape != NestShape::kFlat) return nest;
   if (nest.inner.size() > 1) {
     nest.shape = NestShape::kTiled;

@@ -8,7 +8,7 @@ namespace tensord::compiler {
 
 // Ensures: a flat nest has one loop at most, for one whose loops could not be merged is a tiled one
 // over its last loop; in either case what reduces all elements reduces over units.
-Nest PrepareForCpu(Nest nest);
+Nest PrepareCpuNest(Nest nest);
 
 }  // namespace tensord::compiler
 

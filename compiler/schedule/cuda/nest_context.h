@@ -9,7 +9,7 @@
 namespace tensord::compiler {
 
 struct NestContext {
-  // Of a nest in the form that PrepareForCuda gives it. `fixed_threads`: the block size that other
+  // Of a nest in the form that PrepareCudaNest gives it. `fixed_threads`: the block size that other
   // nests of the launch ask for, or 0.
   NestContext(const Program& program, const Nest& nest, const v1::CudaTarget& target,
               int fixed_threads);

@@ -2,6 +2,8 @@
 
 #include <absl/strings/str_cat.h>
 
+#include "base/check.h"
+
 namespace tensord::compiler {
 
 RowGroup CudaPlan::group() const {
@@ -26,6 +28,22 @@ bool CudaPlan::loops_rows() const {
 bool CudaPlan::combines_in_last_block() const {
   const auto* sweep = As<CudaSweep>();
   return Is<CudaSplit>() || (sweep != nullptr && sweep->combines_in_last_block);
+}
+
+void VerifyCudaPlan(const CudaPlan& plan) {
+  TENSORD_CHECK(plan.width > 0 && plan.threads > 0 && plan.resident > 0, "a plan without threads");
+  TENSORD_CHECK(plan.threads % plan.G() == 0, "groups do not fill the block");
+  const bool in_registers = plan.register_vectors() > 0;
+  TENSORD_CHECK(plan.column_tiles() == nullptr || (in_registers && !plan.combines_in_last_block()),
+                "the last block would have many copies of its columns to combine");
+  if (const auto* sweep = plan.As<CudaSweep>()) {
+    TENSORD_CHECK(!sweep->prefetches || in_registers, "what is prefetched has no registers");
+    TENSORD_CHECK(!plan.is_peeled(), "a sweep peels its rows");
+  }
+  if (const auto* rows = plan.As<CudaRows>()) {
+    TENSORD_CHECK(!rows->loads_first || in_registers, "what is loaded first has no registers");
+    TENSORD_CHECK(!rows->column_tiles || rows->loops, "tiles of columns do not go over rows");
+  }
 }
 
 std::string ToString(const CudaPlan& plan) {

@@ -145,6 +145,10 @@ struct CudaPlan {
   bool is_partial() const { return access() == RowAccess::kPartial || is_unaligned(); }
 };
 
+// Ends the worker unless groups fill the block, what is kept or prefetched has registers, and only
+// what a kind can combine in its last block is.
+void VerifyCudaPlan(const CudaPlan& plan);
+
 // "elements w8 t256 g1 c0": the kind, then the vector width, threads of a block and of a group, and
 // vectors of a row in registers, then what else is not as usual. For dumps, tests and people.
 std::string ToString(const CudaPlan& plan);

@@ -71,7 +71,7 @@ CudaKernelPlan PlanCudaKernel(const Program& program, const Kernel& kernel,
   CudaKernelPlan plan{.wide_index = NeedsWideIndex(program, kernel)};
   std::vector<std::string> keys;
   for (const Nest& nest : kernel.nests) {
-    PlannedCudaNest planned{.nest = PrepareForCuda(program, nest)};
+    PlannedCudaNest planned{.nest = PrepareCudaNest(program, nest)};
     planned.plan = PlanCudaNest(NestContext(program, planned.nest, target, fixed_threads));
     plan.threads = std::max(plan.threads, planned.plan.threads);
     plan.resident = std::max(plan.resident, planned.plan.resident);

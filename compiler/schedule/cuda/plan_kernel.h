@@ -12,7 +12,7 @@
 namespace tensord::compiler {
 
 struct PlannedCudaNest {
-  Nest nest;  // in the form that PrepareForCuda gives it
+  Nest nest;  // in the form that PrepareCudaNest gives it
   CudaPlan plan;
 };
 

@@ -18,8 +18,8 @@ struct CudaScheduleKind {
 // In the order in which they are tried: each comes before those that could take its nests too.
 std::span<const CudaScheduleKind> CudaScheduleKinds();
 
-// Requires: a nest in the form that PrepareForCuda gives it.
-// Ensures: groups fill the block; what is prefetched has registers.
+// Requires: a nest in the form that PrepareCudaNest gives it.
+// Ensures: VerifyCudaPlan.
 CudaPlan PlanCudaNest(const NestContext& context);
 
 }  // namespace tensord::compiler

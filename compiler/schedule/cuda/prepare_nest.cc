@@ -20,7 +20,7 @@ bool WantsRows(const Program& program, const Nest& nest) {
 
 }  // namespace
 
-Nest PrepareForCuda(const Program& program, Nest nest) {
+Nest PrepareCudaNest(const Program& program, Nest nest) {
   const auto first = std::stable_partition(nest.members.begin(), nest.members.end(),
                                            [](const NestMember& m) { return m.has_outer; });
   nest.after.assign(first, nest.members.end());

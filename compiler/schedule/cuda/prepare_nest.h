@@ -8,7 +8,7 @@ namespace tensord::compiler {
 
 // Ensures: column statements are apart (Nest::after); in a flat nest reductions over all elements
 // are over all units; a pointwise one that does better by rows has them.
-Nest PrepareForCuda(const Program& program, Nest nest);
+Nest PrepareCudaNest(const Program& program, Nest nest);
 
 }  // namespace tensord::compiler
 

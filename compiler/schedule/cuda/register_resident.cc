@@ -9,7 +9,7 @@ namespace tensord::compiler {
 namespace {
 
 // What a value for a later pass may cost to be computed again, in instructions and in loads that
-// the caches serve: where it would be held in registers, and where it would lie in memory.
+// the caches serve: where it would stay in registers, and where it would lie in memory.
 constexpr int kCheapAgain = 12;
 constexpr int kMostCostAgain = 40;
 constexpr int kMostVectorsAgain = 2;
@@ -111,14 +111,14 @@ std::set<BufferId> ResultsReadBack(const Nest& nest) {
       use.read_later |= later;
     }
   }
-  std::set<BufferId> held;
+  std::set<BufferId> kept;
   for (const auto& [id, use] : uses) {
-    if (use.plain && use.read_later) held.insert(id);
+    if (use.plain && use.read_later) kept.insert(id);
   }
-  return held;
+  return kept;
 }
 
-std::set<BufferId> RecomputedLocals(const Nest& nest, bool held) {
+std::set<BufferId> RecomputedLocals(const Nest& nest, bool in_registers) {
   std::set<BufferId> again;
   const std::set<BufferId> locals = LocalsOfRows(nest);
   for (const NestMember& writer : nest.members) {
@@ -141,10 +141,10 @@ std::set<BufferId> RecomputedLocals(const Nest& nest, bool held) {
         }
         for (int arg : inst.args) stack.push_back(arg);
       }
-      // A value in registers is dearer than a few instructions, but what is loaded for it would be
-      // held in its stead.
-      const bool pays = held ? vectors == 0 && cost <= kCheapAgain
-                             : vectors <= kMostVectorsAgain && cost <= kMostCostAgain;
+      // A value in registers costs more than a few instructions, but what is loaded for it would be
+      // kept in its stead.
+      const bool pays = in_registers ? vectors == 0 && cost <= kCheapAgain
+                                     : vectors <= kMostVectorsAgain && cost <= kMostCostAgain;
       if (possible && pays) again.insert(store.buffer);
     }
   }
@@ -160,7 +160,7 @@ int ColumnArrays(const Nest& nest) {
 }
 
 int RegisterResidentArrays(const Nest& nest) {
-  const std::set<BufferId> again = RecomputedLocals(nest, /*held=*/true);
+  const std::set<BufferId> again = RecomputedLocals(nest, /*in_registers=*/true);
   int arrays = static_cast<int>(RepeatedLoads(nest).size() + ResultsReadBack(nest).size());
   for (BufferId id : LocalsOfRows(nest)) arrays += again.count(id) == 0 ? 1 : 0;
   return arrays + ColumnArrays(nest);
@@ -168,7 +168,7 @@ int RegisterResidentArrays(const Nest& nest) {
 
 int64_t BytesOfRowValues(const Program& program, const Nest& nest) {
   int64_t bytes = 0;
-  const std::set<BufferId> again = RecomputedLocals(nest, /*held=*/false);
+  const std::set<BufferId> again = RecomputedLocals(nest, /*in_registers=*/false);
   for (BufferId id : LocalsOfRows(nest)) {
     if (again.count(id) != 0) continue;
     bytes += ItemSize(ComputeType(program.buffers[id].dtype));

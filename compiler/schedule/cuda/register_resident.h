@@ -1,4 +1,4 @@
-// What the threads of a CUDA row keep between its passes.
+// What the threads of a CUDA row keep in registers between its passes.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_REGISTER_RESIDENT_H_
 #define TENSORD_COMPILER_SCHEDULE_CUDA_REGISTER_RESIDENT_H_
 
@@ -18,8 +18,9 @@ std::set<BufferId> LocalsOfRows(const Nest& nest);
 // Results in memory that later passes of the row read back, element by element.
 std::set<BufferId> ResultsReadBack(const Nest& nest);
 
-// Those of the locals that later passes compute again instead; `held`: rows are held in registers.
-std::set<BufferId> RecomputedLocals(const Nest& nest, bool held);
+// Those of the locals that later passes compute again instead; `in_registers`: where
+// they would be kept there.
+std::set<BufferId> RecomputedLocals(const Nest& nest, bool in_registers);
 
 // Loads that several passes make, of what differs from row to row.
 std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest);
@@ -30,11 +31,11 @@ bool IsWritten(const Nest& nest, BufferId buffer);
 
 // Accumulators of columns that a thread keeps, an array of its vectors each.
 int ColumnArrays(const Nest& nest);
-// Arrays of a row that a thread holds in registers: kept loads, values and results for later passes
+// Register-resident arrays of a row: kept loads, values and results for later passes
 // and sums of columns.
 int RegisterResidentArrays(const Nest& nest);
 
-// Bytes of a row's values for later passes where it is not held in registers.
+// Bytes of a row's values for later passes where they are not in registers.
 int64_t BytesOfRowValues(const Program& program, const Nest& nest);
 
 }  // namespace tensord::compiler

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "compiler/schedule/cuda/column_tiles.h"
-#include "compiler/schedule/cuda/prefetch.h"
+#include "compiler/schedule/cuda/prefetching_sweep.h"
 #include "compiler/schedule/cuda/register_resident.h"
 #include "compiler/schedule/cuda/row_vectors.h"
 #include "compiler/schedule/cuda/threads.h"

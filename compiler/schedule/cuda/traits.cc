@@ -79,7 +79,7 @@ bool HasExpensiveRowScalars(const Nest& nest) {
 bool GathersRows(const Nest& nest) {
   if (nest.inner.empty() || sym::Hint(nest.inner.back()) < kLeastGatheredRow) return false;
   const sym::SymbolKey last = VectorLoopOf(nest);
-  bool chased = false;
+  bool gathers = false;
   for (const NestMember& member : nest.members) {
     std::map<int, int> depth;  // by symbol: loads behind each other
     std::vector<int> of_value;
@@ -95,14 +95,14 @@ bool GathersRows(const Nest& nest) {
       for (int arg : inst.args) most = std::max(most, of_value[arg]);
       if (inst.guard >= 0) most = std::max(most, of_value[inst.guard]);
       if (inst.kind == InstKind::kLoad) {
-        chased = chased || (most >= 2 && sym::Contains(inst.index, last));
+        gathers = gathers || (most >= 2 && sym::Contains(inst.index, last));
         ++most;
       }
       if (inst.kind == InstKind::kIndirect) depth[inst.symbol] = most;
       of_value.push_back(most);
     }
   }
-  return chased;
+  return gathers;
 }
 
 int VectorOperands(const Nest& nest) {

@@ -1,4 +1,5 @@
-// How wide the vectors of a CUDA nest may be.
+// How wide the vectors of a CUDA nest may be, as far as types, alignment and the size of the body
+// say.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_WIDTHS_H_
 #define TENSORD_COMPILER_SCHEDULE_CUDA_WIDTHS_H_
 
@@ -19,7 +20,7 @@ struct Widths {
   int wished = 1;   // by the sizes of elements and the body
   int partial = 1;  // keeps every access aligned
   int aligned = 1;  // and divides the innermost loop
-  // Vectors of `wished` keep every store aligned, and loads may start anywhere (tk::load_anywhere).
+  // Vectors of `wished` keep every store aligned, and loads may be unaligned (tk::load_anywhere).
   bool unaligned_loads = false;
   // The same, where a row's first vector starts behind the elements before its first aligned place.
   bool peeled = false;
@@ -28,9 +29,8 @@ struct Widths {
   // A thread had better keep to its columns, for what it loads for them is more than what is of
   // rows.
   bool prefers_columns = false;
-  int column_vectors =
-      0;                // vectors that it then keeps: computed from what it loads, or accumulated
-  int row_vectors = 0;  // vectors that it loads for each row
+  // Vectors that it then keeps, computed from what it loads or accumulated; and loads for each row.
+  int column_vectors = 0, row_vectors = 0;
 };
 
 // The place, in elements of its buffer, at which the first of the stores finds a row: those of a
@@ -43,7 +43,7 @@ bool HasColumnSums(const Nest& nest);
 // One pass in which nothing is reduced along rows: columns are independent of each other.
 bool IsPureColumns(const Nest& nest);
 
-// What each member writes, it writes only for rows that a condition names.
+// What each member writes, it writes only for rows that a condition names: guarded stores.
 bool IsRare(const Nest& nest);
 
 // Bodies so large that registers are short.

@@ -1,4 +1,4 @@
-#include "compiler/schedule/cuda/prefetch.h"
+#include "compiler/schedule/cuda/prefetching_sweep.h"
 
 #include <algorithm>
 
@@ -12,22 +12,22 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kBlock = 256;
 constexpr int kWidestGroup = 512;
-// Where nothing of a row is held but the sums, shorter rows belong to a warp.
+// Where nothing of a row stays in registers but the sums, shorter rows belong to a warp.
 constexpr int kLeastVectors = 1024;
-// Elements of four bytes that a thread holds in all arrays. A warp is the group where it can be,
-// because it needs no barrier: of fewer threads while they hold much, in small blocks, so that one
+// Registers of a thread in all arrays. A warp is the group where it can be,
+// because it needs no barrier: of fewer threads while these need many, in small blocks, so that one
 // combines its sums while another still sweeps; of more threads where each has but one vector.
-constexpr int kMostHeldByWarp = 96;
-constexpr int kMuchHeldByWarp = 72;
-constexpr int kThreadsOfMuch = 256;
-constexpr int kBlockOfMuch = 128;
-constexpr int kLittleHeldByWarp = 16;
-constexpr int kThreadsOfLittle = 1536;
+constexpr int kMostRegistersOfWarp = 96;
+constexpr int kManyRegistersOfWarp = 72;
+constexpr int kThreadsOfMany = 256;
+constexpr int kBlockOfMany = 128;
+constexpr int kFewRegistersOfWarp = 16;
+constexpr int kThreadsOfFew = 1536;
 // In a larger group: with several sums of columns, and with one. Where several leave each thread
-// little to hold, there are more threads.
-constexpr int kMostHeldByGroup = 80;
-constexpr int kMostHeldOfOneSum = 40;
-constexpr int kLittleHeldByGroup = 40;
+// few of them, there are more threads.
+constexpr int kMostRegistersOfGroup = 80;
+constexpr int kMostRegistersOfOneSum = 40;
+constexpr int kFewRegistersOfGroup = 40;
 constexpr int kMoreThreads = 768;
 
 // Registers that one of the nest's totals takes.
@@ -55,9 +55,9 @@ bool MayHaveParts(const Nest& nest) {
   });
 }
 
-// Whole warps whose threads hold `most` vectors at most, with the fewest places that hold none;
+// Whole warps whose threads have `most` vectors at most, with the fewest places that have none;
 // among equals the smallest group. `most` is at least 1.
-int GroupThatHolds(int64_t most, int64_t vectors) {
+int GroupFor(int64_t most, int64_t vectors) {
   int best = kWidestGroup;
   int64_t least = -1;
   for (int64_t chunks = most; chunks >= 1; --chunks) {
@@ -78,25 +78,29 @@ std::optional<PrefetchingSweep> PlanPrefetchingSweep(const Nest& nest, int64_t r
                                                      int multiprocessors) {
   const int sums = ColumnArrays(nest);
   if (sums == 0) return std::nullopt;
-  const int64_t held_of_vector = of_vector * RegistersOfElement(nest);
-  const auto held_by = [&](int64_t group) { return sym::CeilDiv(vectors, group) * held_of_vector; };
+  const int64_t registers_of_vector = of_vector * RegistersOfElement(nest);
+  const auto registers_with = [&](int64_t group) {
+    return sym::CeilDiv(vectors, group) * registers_of_vector;
+  };
   int threads = kThreads, block = kWidestGroup, group = kWidestGroup;
   if (RegisterResidentArrays(nest) == sums) {
-    if (vectors < kLeastVectors || held_by(group) > kMostHeldByGroup) return std::nullopt;
+    if (vectors < kLeastVectors || registers_with(group) > kMostRegistersOfGroup)
+      return std::nullopt;
   } else if (!MayHaveParts(nest)) {
     return std::nullopt;
-  } else if (const int64_t held = held_by(kWarp); held <= kMostHeldByWarp) {
-    const bool much = held > kMuchHeldByWarp, little = held <= kLittleHeldByWarp;
-    threads = much ? kThreadsOfMuch : little ? kThreadsOfLittle : kThreads;
-    block = much ? kBlockOfMuch : kBlock;
+  } else if (const int64_t registers = registers_with(kWarp); registers <= kMostRegistersOfWarp) {
+    const bool many = registers > kManyRegistersOfWarp, few = registers <= kFewRegistersOfWarp;
+    threads = many ? kThreadsOfMany : few ? kThreadsOfFew : kThreads;
+    block = many ? kBlockOfMany : kBlock;
     group = PartOfWarp(vectors);
   } else {
-    const int64_t most = (sums > 1 ? kMostHeldByGroup : kMostHeldOfOneSum) / held_of_vector;
+    const int64_t most =
+        (sums > 1 ? kMostRegistersOfGroup : kMostRegistersOfOneSum) / registers_of_vector;
     if (most == 0) return std::nullopt;
-    group = GroupThatHolds(most, vectors);
+    group = GroupFor(most, vectors);
     block = std::max(kBlock, group) / group * group;
-    if (held_by(group) > kMostHeldByGroup) return std::nullopt;
-    if (sums > 1 && held_by(group) <= kLittleHeldByGroup) threads = kMoreThreads;
+    if (registers_with(group) > kMostRegistersOfGroup) return std::nullopt;
+    if (sums > 1 && registers_with(group) <= kFewRegistersOfGroup) threads = kMoreThreads;
   }
   const int resident = std::max(1, threads / block);
   // Else no row is another's next.
