@@ -12,14 +12,16 @@
 
 namespace tensord::compiler {
 
-// Compiles `job.graph` for `job.target`. InvalidArgument names the node at fault
-// ("node 'NAME' (aten::op): ..."). The result's modules are numbered as its units; their digests
-// are for the caller to fill in once the units are binaries.
+// Compiles `job.graph` for `job.target`. InvalidArgument names what is wrong with the graph ("node
+// 'NAME' (aten::op): ..."); Internal is a failure of the compiler, with the pass where it failed
+// ("lower: node 'NAME' (aten::op): ..."). The result's modules are numbered as its units; their
+// digests are for the caller to fill in once the units are binaries.
 absl::StatusOr<v1::CompileResult> Compile(const v1::CompileJob& job);
 
-// Checks a graph from outside: known operators, arity, argument types, references that point back,
-// shapes that follow. The daemon calls it before a job reaches a worker.
-absl::Status Verify(const v1::Graph& graph);
+// Compiles, and appends to `text` what the pass `after` has made: one of pipeline.h's, or "all" for
+// every pass in order, as far as they came. NotFound lists the passes where there is none of that
+// name; otherwise errors are those of Compile.
+absl::Status CompileAndDump(const v1::CompileJob& job, const std::string& after, std::string* text);
 
 // Operators that the compiler lowers itself, sorted: "aten::softmax.int", "aten::add.Tensor".
 const std::vector<std::string>& LoweredOperators();

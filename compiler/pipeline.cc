@@ -1,20 +1,26 @@
 #include "compiler/pipeline.h"
 
 #include <absl/strings/match.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 
-#include <chrono>
+#include <algorithm>
 #include <set>
 #include <string>
 
+#include "compiler/codegen/verify_kernels.h"
 #include "compiler/compile.h"
 #include "compiler/decompose/lower_graph.h"
 #include "compiler/decompose/lowering.h"
+#include "compiler/dump.h"
+#include "compiler/graph/verify.h"
 #include "compiler/import/import.h"
 #include "compiler/plan/emit_plan.h"
 #include "compiler/rewrite/rewrite.h"
 #include "compiler/schedule/normalize.h"
 #include "compiler/schedule/split_loops.h"
 #include "compiler/schedule/unroll_reductions.h"
+#include "compiler/schedule/verify_schedule.h"
 
 namespace tensord::compiler {
 namespace {
@@ -28,11 +34,21 @@ absl::Status ImportPass(CompileState& state) {
 }
 
 // Library calls take the form that is fastest on the target.
-absl::Status RewritePass(CompileState& state) {
-  std::vector<std::string> notes;
-  RewriteGraph(state.job->target(), &state.graph, &notes);
-  for (const std::string& note : notes) state.result.add_fusion_notes(note);
-  return absl::OkStatus();
+std::vector<Pass> RewriteParts() {
+  std::vector<Pass> parts;
+  for (const GraphRewrite& rewrite : RewritePasses()) {
+    Pass part{.name = absl::StrCat("rewrite/", rewrite.name), .dump = DumpGraph};
+    part.run = [&rewrite](CompileState& state) {
+      const int count = rewrite.run(state.job->target(), &state.graph);
+      if (count > 0) state.result.add_fusion_notes(absl::StrCat(rewrite.name, ": ", count));
+      return absl::OkStatus();
+    };
+    part.applies = [&rewrite](const CompileState& state) {
+      return rewrite.IsFor(state.job->target());
+    };
+    parts.push_back(std::move(part));
+  }
+  return parts;
 }
 
 // Operators become loop nests over buffers; what nobody lowers becomes a library call, and so does
@@ -50,11 +66,18 @@ absl::Status LowerPass(CompileState& state) {
 }
 
 // Loops run in the order of memory, without divisions, and are as few as can be.
-absl::Status NormalizePass(CompileState& state) {
-  UnrollShortReductions(&state.program);
-  SplitLoops(&state.program);
-  NormalizeLoops(&state.program);
-  return absl::OkStatus();
+std::vector<Pass> NormalizeParts() {
+  const auto part = [](const char* name, void (*run)(Program* program)) {
+    return Pass{.name = absl::StrCat("normalize/", name),
+                .run =
+                    [run](CompileState& state) {
+                      run(&state.program);
+                      return absl::OkStatus();
+                    },
+                .dump = DumpProgram};
+  };
+  return {part("unroll_reductions", UnrollShortReductions), part("split_loops", SplitLoops),
+          part("normalize_loops", NormalizeLoops)};
 }
 
 // Operations share nests and nests share launches.
@@ -97,45 +120,52 @@ absl::Status PlanPass(CompileState& state) {
   return absl::OkStatus();
 }
 
-void VerifyLoops(const CompileState& state) { VerifyProgram(state.program); }
+// ---- What holds behind the passes. VerifyProgram and VerifyMemory end the worker themselves.
 
-void VerifyPlans(const CompileState& state) {
-  VerifyKernelPlans(state.schedule, state.kernel_plans);
+absl::Status GraphHolds(const CompileState& state) { return VerifyGraph(state.graph); }
+
+absl::Status LoopsHold(const CompileState& state) {
+  VerifyProgram(state.program);
+  return absl::OkStatus();
 }
 
-void VerifyPlaces(const CompileState& state) {
+absl::Status ScheduleHolds(const CompileState& state) {
+  return VerifySchedule(state.program, state.schedule);
+}
+
+absl::Status KernelPlansHold(const CompileState& state) {
+  VerifyKernelPlans(state.schedule, state.kernel_plans);
+  return absl::OkStatus();
+}
+
+absl::Status KernelsHold(const CompileState& state) {
+  return VerifyKernels(state.program, state.schedule, state.kernels,
+                       state.job->target().has_cuda());
+}
+
+absl::Status PlacesHold(const CompileState& state) {
   VerifyMemory(state.program, state.schedule, LaunchesOf(state.kernels), state.memory);
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 const std::vector<Pass>& Pipeline() {
-  static const std::vector<Pass> passes = {
-      {"import", ImportPass},
-      {"rewrite", RewritePass},
-      {"lower", LowerPass, VerifyLoops},
-      {"normalize", NormalizePass, VerifyLoops},
-      {"schedule", SchedulePass},
-      {"plan_kernels", PlanKernelsPass, VerifyPlans},
-      {"codegen", CodegenPass},
-      {"memory", MemoryPass, VerifyPlaces},
-      {"plan", PlanPass},
+  static const auto* const passes = new std::vector<Pass>{
+      {.name = "import", .run = ImportPass, .dump = DumpGraph},  // verifies what it made itself
+      {.name = "rewrite", .verify = GraphHolds, .dump = DumpGraph, .parts = RewriteParts()},
+      {.name = "lower", .run = LowerPass, .verify = LoopsHold, .dump = DumpProgram},
+      {.name = "normalize", .verify = LoopsHold, .dump = DumpProgram, .parts = NormalizeParts()},
+      {.name = "schedule", .run = SchedulePass, .verify = ScheduleHolds, .dump = DumpSchedule},
+      {.name = "plan_kernels",
+       .run = PlanKernelsPass,
+       .verify = KernelPlansHold,
+       .dump = DumpKernelPlans},
+      {.name = "codegen", .run = CodegenPass, .verify = KernelsHold, .dump = DumpKernels},
+      {.name = "memory", .run = MemoryPass, .verify = PlacesHold, .dump = DumpMemory},
+      {.name = "plan", .run = PlanPass, .dump = DumpPlan},
   };
-  return passes;
-}
-
-absl::Status RunPipeline(CompileState& state, const DumpFn& dump) {
-  for (const Pass& pass : Pipeline()) {
-    const auto start = std::chrono::steady_clock::now();
-    TENSORD_RETURN_IF_ERROR(pass.run(state));
-    const auto elapsed = std::chrono::steady_clock::now() - start;
-    v1::StageTime* time = state.result.add_stages();
-    time->set_stage(pass.name);
-    time->set_nanoseconds(std::chrono::nanoseconds(elapsed).count());
-    if (pass.verify != nullptr) pass.verify(state);
-    if (dump) dump(pass.name, state);
-  }
-  return absl::OkStatus();
+  return *passes;
 }
 
 absl::StatusOr<v1::CompileResult> Compile(const v1::CompileJob& job) {
@@ -144,9 +174,24 @@ absl::StatusOr<v1::CompileResult> Compile(const v1::CompileJob& job) {
   return std::move(state.result);
 }
 
-absl::Status Verify(const v1::Graph& graph) {
-  TENSORD_ASSIGN_OR_RETURN(const Graph imported, Import(graph));
-  return LowerGraph(imported).status();
+absl::Status CompileAndDump(const v1::CompileJob& job, const std::string& after,
+                            std::string* text) {
+  const std::vector<std::string> known = PassNames();
+  if (after != "all" && std::find(known.begin(), known.end(), after) == known.end()) {
+    return absl::NotFoundError(
+        absl::StrCat("no pass '", after, "'; there are ", absl::StrJoin(known, ", "), " and all"));
+  }
+  CompileState state{.job = &job};
+  bool ran = false;
+  TENSORD_RETURN_IF_ERROR(RunPipeline(state, [&](const Pass& pass, const CompileState& made) {
+    // A pass with parts has made what the last of them has.
+    const bool wanted = after == "all" ? pass.parts.empty() : after == pass.name;
+    if (!wanted) return;
+    ran = true;
+    absl::StrAppend(text, "==== ", pass.name, "\n", pass.dump(made), "\n");
+  }));
+  if (!ran) absl::StrAppend(text, "==== ", after, "\nis not for this target\n");
+  return absl::OkStatus();
 }
 
 const std::vector<std::string>& LoweredOperators() {

@@ -2,7 +2,9 @@
 #ifndef TENSORD_COMPILER_PIPELINE_H_
 #define TENSORD_COMPILER_PIPELINE_H_
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -27,20 +29,34 @@ struct CompileState {
   v1::CompileResult result;
 };
 
+// A pass, or a part of one: parts are passes of their own, called "PASS/PART", that run in order in
+// the place of their pass. The runner (pass_runner.cc) times, verifies and dumps each of them.
 struct Pass {
-  const char* name;
-  absl::Status (*run)(CompileState& state);
-  // Ends the worker when the pass broke what it promises; run behind the pass, in every build.
-  void (*verify)(const CompileState& state) = nullptr;
+  std::string name;
+  std::function<absl::Status(CompileState& state)> run;  // none where there are parts
+  // What the pass promises; run behind it, and behind each of its parts, in every build.
+  absl::Status (*verify)(const CompileState& state) = nullptr;
+  // What it has made, as text.
+  std::string (*dump)(const CompileState& state) = nullptr;
+  std::vector<Pass> parts;
+  // For a part that is only for some targets; none: for all.
+  std::function<bool(const CompileState& state)> applies;
 };
 
 const std::vector<Pass>& Pipeline();
+// The names of all passes and parts, in the order in which they run; a pass stands behind its
+// parts.
+std::vector<std::string> PassNames();
 
-// What a pass left behind, as text: for `tensorctl`, golden tests and debugging.
-using DumpFn = std::function<void(const char* pass, const CompileState& state)>;
+// Called behind every pass and every part that ran.
+using PassObserver = std::function<void(const Pass& pass, const CompileState& state)>;
 
-// Runs every pass with its time taken; `dump`, if given, is called after each.
-absl::Status RunPipeline(CompileState& state, const DumpFn& dump = {});
+// Runs every pass. Stage times go to the result: a line for each pass; one for each part, which the
+// pass's own line includes; and one called "verify" for all verifiers.
+//
+// What import finds is the caller's mistake (InvalidArgument). Behind import every failure is ours:
+// Internal, "PASS: what it said", also where a verifier finds that a pass broke its promise.
+absl::Status RunPipeline(CompileState& state, const PassObserver& observer = {});
 
 }  // namespace tensord::compiler
 

@@ -16,6 +16,7 @@
 
 #include "base/sha256.h"
 #include "base/version.h"
+#include "server/ctl/compile.h"
 #include "server/address.h"
 #include "server/status_codes.h"
 #include "server/table.h"
@@ -344,11 +345,17 @@ int Main(int argc, char** argv) {
   CLI::App* top = app.add_subcommand("top", "live view, once a second until Ctrl-C");
   top->add_option("--count", count, "end after so many seconds");
   top->callback([&] { command = [&] { return Top(ctl, count); }; });
+  CompileCommand compile;
+  CLI::App* compiles = app.add_subcommand("compile", "what each pass makes of a graph; no daemon");
+  compiles->add_option("GRAPH", compile.file, "a job of <store>/repros/, or a graph")->required();
+  compiles->add_option("--dump-after", compile.dump_after, "of this pass, instead of all");
+  compiles->add_option("--target", compile.target, "scalar, avx2, avx512 or sm_NN");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
+  if (compiles->parsed()) return Compile(compile);
   const auto path = SocketPath(ctl.address);
   if (!path.ok()) {
     std::fprintf(stderr, "tensorctl: %s\n", std::string(path.status().message()).c_str());

@@ -1,4 +1,4 @@
-// tensord-worker: one compiler process of the daemon. Not for use by hand.
+// tensord-worker: one compiler process of the daemon, and what `tensorctl compile` runs.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -9,6 +9,7 @@
 #include "base/version.h"
 #include "compiler/compile.h"
 #include "compiler/jit/jit.h"
+#include "server/worker/compile_file.h"
 #include "server/worker_loop.h"
 #include "server/worker_process.h"
 
@@ -25,7 +26,12 @@ int main(int argc, char** argv) {
   app.add_option("--work-folder", jit.work_folder, "for preludes and temporary files");
   app.add_option("--parallelism", jit.parallelism, "units compiled at once");
   app.add_option("--cpu-seconds", cpu_seconds, "CPU time of one job");
+  server::CompileFileOptions compile;
+  app.add_option("--compile", compile.file, "compile this graph, print what passes make, and exit");
+  app.add_option("--dump-after", compile.dump_after, "with --compile: of this pass, or of all");
+  app.add_option("--target", compile.target, "with --compile: scalar, avx2, avx512 or sm_NN");
   CLI11_PARSE(app, argc, argv);
+  if (!compile.file.empty()) return server::CompileFile(compile);
 
   int type = 0;
   socklen_t size = sizeof type;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "compiler/ops/operators.h"
+
 namespace tensord::compiler {
 namespace {
 
@@ -129,7 +131,8 @@ std::optional<ValueId> ConvertedFrom(const GraphEditor& editor, ValueId value) {
 
 bool IsWritten(const Graph& graph, ValueId value) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [value](const Node& node) {
-    return node.op == "aten::copy_" && ValueOf(Argument(node, "self")) == value;
+    const Operator* op = FindOperator(node.op);
+    return WritesArgument(op) && ValueOf(node.args[op->written]) == value;
   });
 }
 

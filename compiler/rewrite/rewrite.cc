@@ -1,7 +1,5 @@
 #include "compiler/rewrite/rewrite.h"
 
-#include <absl/strings/str_cat.h>
-
 #include "compiler/rewrite/channels_last.h"
 #include "compiler/rewrite/common_subexpressions.h"
 #include "compiler/rewrite/convolution_epilogues.h"
@@ -33,14 +31,6 @@ const std::vector<GraphRewrite>& RewritePasses() {
       {"pad_products", PadProducts, /*for_cuda=*/true, /*for_cpu=*/false},
   };
   return passes;
-}
-
-void RewriteGraph(const v1::Target& target, Graph* graph, std::vector<std::string>* notes) {
-  for (const GraphRewrite& pass : RewritePasses()) {
-    if (target.has_cuda() ? !pass.for_cuda : !pass.for_cpu) continue;
-    const int count = pass.run(target, graph);
-    if (count > 0) notes->push_back(absl::StrCat(pass.name, ": ", count));
-  }
 }
 
 }  // namespace tensord::compiler

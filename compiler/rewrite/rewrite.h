@@ -6,10 +6,8 @@
 #ifndef TENSORD_COMPILER_REWRITE_REWRITE_H_
 #define TENSORD_COMPILER_REWRITE_REWRITE_H_
 
-#include <string>
 #include <vector>
 
-#include "base/status.h"
 #include "compiler/graph/graph.h"
 #include "tensord/v1/artifact.pb.h"
 
@@ -21,12 +19,12 @@ struct GraphRewrite {
   int (*run)(const v1::Target& target, Graph* graph);
   bool for_cuda;
   bool for_cpu;
+
+  bool IsFor(const v1::Target& target) const { return target.has_cuda() ? for_cuda : for_cpu; }
 };
 
+// In the order in which they run; VerifyGraph holds behind each.
 const std::vector<GraphRewrite>& RewritePasses();
-
-// Runs the target's passes in order; `notes` gets a line for each that changed something.
-void RewriteGraph(const v1::Target& target, Graph* graph, std::vector<std::string>* notes);
 
 }  // namespace tensord::compiler
 

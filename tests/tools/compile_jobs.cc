@@ -1,10 +1,11 @@
 // Compiles stored jobs and says what came of each, to compare two builds of the compiler:
 //
-//   compile_jobs [--write FOLDER] FILE...
+//   compile_jobs [--write FOLDER] [--stages] FILE...
 //
 // Each file is a serialised CompileJob (worker.proto), as the daemon keeps them in <store>/repros/.
 // Prints a line a file: its name, a digest of the result without its times (or the error), and the
-// milliseconds of the whole compile. With --write the results are written as text, one file a job.
+// milliseconds of the whole compile. With --stages the time of each stage over all jobs follows, in
+// milliseconds. With --write the results are written as text, one file a job.
 // Exit status: 0, or 2 where a file cannot be read; a graph that does not compile is no error here.
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
@@ -15,6 +16,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -53,8 +55,11 @@ int main(int argc, char** argv) {
   CLI::App app("Compiles stored jobs and says what came of each.", "compile_jobs");
   std::vector<std::string> files;
   std::string folder;
+  bool with_stages = false;
+  std::map<std::string, double> stages;
   app.add_option("files", files, "serialised CompileJobs")->required();
   app.add_option("--write", folder, "for the results as text");
+  app.add_flag("--stages", with_stages, "print the time of each stage");
   CLI11_PARSE(app, argc, argv);
   for (const std::string& file : files) {
     std::ifstream in(file, std::ios::binary);
@@ -74,11 +79,17 @@ int main(int argc, char** argv) {
       std::printf("%s %s %.1f\n", name.c_str(), result.status().ToString().c_str(), taken.count());
       continue;
     }
+    for (const v1::StageTime& stage : result->stages()) {
+      stages[stage.stage()] += static_cast<double>(stage.nanoseconds()) / 1e6;
+    }
     result->clear_stages();
     std::printf("%s %s %.1f\n", name.c_str(),
                 tensord::ToHex(tensord::Sha256(Bytes(*result))).c_str(), taken.count());
     if (!folder.empty())
       std::ofstream(std::filesystem::path(folder) / (name + ".txt")) << Text(*result);
+  }
+  for (const auto& [stage, time] : stages) {
+    if (with_stages) std::printf("%-32s %10.1f\n", stage.c_str(), time);
   }
   return 0;
 }

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/decompose/layout.h"
 #include "compiler/decompose/lowering.h"
+#include "compiler/graph/layout.h"
 #include "compiler/import/import.h"
 #include "tests/unit/testing/graph_builder.h"
 #include "tests/unit/testing/interpreter.h"
@@ -87,12 +87,13 @@ TEST(LowerGraphTest, ChecksArgumentsAgainstTheSignature) {
   GraphBuilder h;
   const Ref y = h.Input({4});
   h.Output(h.Node("aten::add.Tensor", {y, "text", 1}, h.Meta({4})));
-  EXPECT_EQ(ErrorOf(h),
-            "node 'n0' (aten::add.Tensor): argument 1 must be a tensor or a number, but is a text");
+  EXPECT_EQ(
+      ErrorOf(h),
+      "node 'n0' (aten::add.Tensor): argument 'other' must be a tensor or a number, but is a text");
   GraphBuilder i;
   const Ref z = i.Input({4});
   i.Output(i.Node("aten::cat", {List({z, nullptr}), 0}, i.Meta({4})));
-  EXPECT_THAT(ErrorOf(i), HasSubstr("argument 0 must be a list, each item a tensor"));
+  EXPECT_THAT(ErrorOf(i), HasSubstr("argument 'tensors' must be a list, each item a tensor"));
 }
 
 TEST(LowerGraphTest, ShapesMustFollow) {
@@ -359,8 +360,8 @@ TEST(LowerGraphTest, ForeachIsAListOfPointwise) {
               ElementsAre(2.5, 3.5, 4.5));
 }
 
-TEST(LowerGraphTest, OperatorNamesAreSortedAndUnique) {
-  const std::vector<std::string> names = compiler::OperatorNames();
+TEST(LowerGraphTest, LoweringNamesAreSortedAndUnique) {
+  const std::vector<std::string> names = compiler::LoweringNames();
   EXPECT_GT(names.size(), 300u);
   EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
   EXPECT_THAT(names, ::testing::Contains("aten::add.Tensor"));

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/rewrite/rewrite.h"
 #include "tests/unit/testing/rewrite_products.h"
+#include "tests/unit/testing/rewrite_testing.h"
 
 namespace tensord::testing {
 namespace {
@@ -366,16 +366,14 @@ TEST(PadProductsTest, LargeSizes) {
   v1::Target target;
   target.mutable_cuda()->set_sm(90);
   Graph graph = MustImport(g);
-  std::vector<std::string> notes;
-  compiler::RewriteGraph(target, &graph, &notes);
+  std::vector<std::string> notes = RunRewrites(target, &graph);
   EXPECT_THAT(notes, ElementsAre("pad_products: 1"));
   EXPECT_THAT(LibraryCalls(MustLower(graph)),
               ElementsAre("aten::mm 8192/768x768/1 768/1x50304/768"));
   v1::Target cpu;
   cpu.mutable_cpu()->set_isa(v1::ISA_AVX2);
   Graph same = MustImport(g);
-  notes.clear();
-  compiler::RewriteGraph(cpu, &same, &notes);
+  notes = RunRewrites(cpu, &same);
   EXPECT_THAT(notes, ElementsAre());
 }
 

@@ -218,8 +218,7 @@ TEST(SpaceToDepthTest, TheFirstLayerOfANetworkIsOneCall) {
   Stem stem;
   stem.g.Output(stem.pooled);
   Graph graph = Imported(stem.g);
-  std::vector<std::string> notes;
-  compiler::RewriteGraph(CudaTarget(), &graph, &notes);
+  std::vector<std::string> notes = RunRewrites(CudaTarget(), &graph);
   EXPECT_THAT(
       notes, IsSupersetOf({"fold_batch_norm: 1", "space_to_depth: 1", "convolution_epilogues: 1"}));
   EXPECT_THAT(OpsOf(graph), Contains("aten::cudnn_convolution_relu").Times(1));

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "compiler/decompose/lower_graph.h"
 #include "compiler/graph/editor.h"
+#include "compiler/graph/verify.h"
 #include "compiler/import/import.h"
 
 namespace tensord::testing {
@@ -187,6 +188,18 @@ Graph Imported(GraphBuilder& g) {
   absl::StatusOr<Graph> graph = compiler::Import(g.graph());
   TENSORD_CHECK(graph.ok(), graph.status().ToString());
   return *std::move(graph);
+}
+
+std::vector<std::string> RunRewrites(const v1::Target& target, Graph* graph) {
+  std::vector<std::string> notes;
+  for (const compiler::GraphRewrite& pass : compiler::RewritePasses()) {
+    if (!pass.IsFor(target)) continue;
+    const int count = pass.run(target, graph);
+    if (count > 0) notes.push_back(std::string(pass.name) + ": " + std::to_string(count));
+    const absl::Status sound = compiler::VerifyGraph(*graph);
+    EXPECT_TRUE(sound.ok()) << pass.name << ": " << sound;
+  }
+  return notes;
 }
 
 v1::Target CudaTarget() {

@@ -19,6 +19,10 @@ Shape ChannelsLast(const Shape& sizes);
 compiler::Graph Imported(GraphBuilder& g);
 v1::Target CudaTarget();
 
+// All rewrites for a target, in order, each of which must leave a sound graph. Gives "PASS: COUNT"
+// for each that changed something.
+std::vector<std::string> RunRewrites(const v1::Target& target, compiler::Graph* graph);
+
 // The operators that the outputs need, in order.
 std::vector<std::string> OpsOf(const compiler::Graph& graph);
 // The last node of that operator that the outputs need; none is an error.

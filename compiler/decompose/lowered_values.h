@@ -1,0 +1,60 @@
+// The values of a graph while it is lowered, and how they come into memory.
+#ifndef TENSORD_COMPILER_DECOMPOSE_LOWERED_VALUES_H_
+#define TENSORD_COMPILER_DECOMPOSE_LOWERED_VALUES_H_
+
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "compiler/decompose/loads.h"
+#include "compiler/decompose/lowering.h"
+#include "compiler/graph/uses.h"
+
+namespace tensord::compiler {
+
+class LoweredValues {
+ public:
+  // Inputs and constants are there. `in_shapes`: of MemoryNeeds.
+  LoweredValues(const Graph& graph, Builder* builder, std::set<ValueId> in_shapes);
+
+  Tensor& operator[](ValueId value) { return values_[value.first][value.second]; }
+  std::span<const std::vector<Tensor>> all() const { return values_; }
+  void SetResults(int node, std::vector<Tensor> results);
+
+  // The call as its lowering sees it.
+  Call CallOf(const Node& node) const { return Call(graph_, node, values_); }
+
+  // A value that is about to be in memory. What it is a view of comes there first, where that is
+  // wanted in several shapes, and it is a view of that.
+  Tensor& InShape(ValueId value);
+  // In memory, once for all that read it.
+  void Realize(ValueId value);
+  // The longest chain of lazy values that ends in this node's arguments.
+  int ChainBefore(const Node& node) const;
+
+  // Before node number `node` writes to one of its arguments: lazy values that read what it writes,
+  // and that are read by it or later, are computed. InvalidArgument where no input is written.
+  absl::Status PrepareWrite(int node, const Uses& uses);
+  // Whether eager gives this value memory of its own; a lowering may still have found nothing to do
+  // and have handed on its argument (a dropout that is off).
+  bool IsCopyInEager(int value) const;
+
+ private:
+  void TakeView(ValueId value, ValueId root);
+  bool ReadsOnlyWhereItWrites(const Node& node, int source, const Tensor& destination,
+                              const Loads& loads) const;
+  const Loads& CachedLoads(ValueId value, const Tensor& t);
+
+  const Graph& graph_;
+  Builder& builder_;
+  const std::set<ValueId> in_shapes_;
+  std::vector<std::vector<Tensor>> values_;  // by value number, by result
+  std::vector<int> chains_;  // by value number: how many lazy values stand behind it, at most
+  std::map<ValueId, Loads> loads_;
+};
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_DECOMPOSE_LOWERED_VALUES_H_

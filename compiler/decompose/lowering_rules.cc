@@ -1,0 +1,32 @@
+#include "compiler/decompose/lowering_rules.h"
+
+#include "compiler/graph/arguments.h"
+#include "compiler/graph/uses.h"
+
+namespace tensord::compiler {
+
+const Lowering* LoweringRules::LoweringOf(const Node& node) const {
+  const Lowering* lowering = FindLowering(node.op);
+  if (lowering == nullptr || !lowering->IsLoweredOn(device_)) return nullptr;
+  return node.library && !IsView(node) ? nullptr : lowering;
+}
+
+bool LoweringRules::CanGenerate(const Node& node) const {
+  for (const TensorType& type : node.outputs) {
+    if (type.dtype == v1::DTYPE_UNSPECIFIED) continue;
+    if (type.device != device_ || IsComplex(type.dtype)) return false;
+  }
+  bool ok = true;
+  ForEachValue(node.args, [&](const ArgumentValue& arg) {
+    const TensorType& type = graph_.TypeOf(ValueOf(arg));
+    if (IsComplex(type.dtype)) ok = false;
+    if (type.device != device_ && !type.sizes.empty()) ok = false;
+  });
+  return ok;
+}
+
+bool LoweringRules::MayBeCall(const Node& node) const {
+  return LoweringOf(node) == nullptr || IsProduct(node);
+}
+
+}  // namespace tensord::compiler

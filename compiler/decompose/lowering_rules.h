@@ -1,0 +1,29 @@
+// Which nodes become code of ours, and which are left to the library, as far as can be told before
+// they are lowered: a lowering itself may still leave a case (Unimplemented).
+#ifndef TENSORD_COMPILER_DECOMPOSE_LOWERING_RULES_H_
+#define TENSORD_COMPILER_DECOMPOSE_LOWERING_RULES_H_
+
+#include "compiler/decompose/lowering.h"
+
+namespace tensord::compiler {
+
+class LoweringRules {
+ public:
+  // `device`: for which code is generated.
+  LoweringRules(const Graph& graph, v1::DeviceType device) : graph_(graph), device_(device) {}
+
+  // The node's lowering; null where there is none on the device, or the job wants a library call.
+  const Lowering* LoweringOf(const Node& node) const;
+  // Code is generated for one device and for real numbers; anything else is the library's.
+  bool CanGenerate(const Node& node) const;
+  // Whether the node reads its arguments from memory by a library call.
+  bool MayBeCall(const Node& node) const;
+
+ private:
+  const Graph& graph_;
+  const v1::DeviceType device_;
+};
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_DECOMPOSE_LOWERING_RULES_H_

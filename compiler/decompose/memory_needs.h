@@ -1,0 +1,25 @@
+// Which values of a graph must be in memory because of those who see their memory.
+#ifndef TENSORD_COMPILER_DECOMPOSE_MEMORY_NEEDS_H_
+#define TENSORD_COMPILER_DECOMPOSE_MEMORY_NEEDS_H_
+
+#include <set>
+
+#include "compiler/decompose/lowering_rules.h"
+#include "compiler/graph/uses.h"
+
+namespace tensord::compiler {
+
+struct MemoryNeeds {
+  // Results of the program that are views of one computed value share its memory in eager, so that
+  // value must have a buffer before the views are taken.
+  std::set<ValueId> shared;
+  // What library calls and results want in memory in several shapes, as views of the whole: it is
+  // there once.
+  std::set<ValueId> in_shapes;
+};
+
+MemoryNeeds FindMemoryNeeds(const Graph& graph, const Uses& uses, const LoweringRules& rules);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_DECOMPOSE_MEMORY_NEEDS_H_

@@ -1,0 +1,26 @@
+// What each stage of a compile has made, as text for people: `tensorctl compile --dump-after`.
+#ifndef TENSORD_COMPILER_DUMP_H_
+#define TENSORD_COMPILER_DUMP_H_
+
+#include <string>
+
+#include "compiler/pipeline.h"
+
+namespace tensord::compiler {
+
+std::string DumpGraph(const CompileState& state);
+std::string DumpProgram(const CompileState& state);
+// Steps in order: launches with their nests, and library calls.
+std::string DumpSchedule(const CompileState& state);
+// The plans of each kernel's nests: who does what.
+std::string DumpKernelPlans(const CompileState& state);
+// The source of each kernel, with the nodes that it came from.
+std::string DumpKernels(const CompileState& state);
+// A line for each buffer that is in memory.
+std::string DumpMemory(const CompileState& state);
+// The launch plan in text format.
+std::string DumpPlan(const CompileState& state);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_DUMP_H_

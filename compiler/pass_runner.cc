@@ -1,0 +1,78 @@
+// Runs the passes of a pipeline: around each stand its time, its verifier and its observer.
+#include <absl/strings/str_cat.h>
+
+#include <chrono>
+
+#include "compiler/pipeline.h"
+
+namespace tensord::compiler {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class Runner {
+ public:
+  Runner(CompileState& state, const PassObserver& observer) : state_(state), observer_(observer) {}
+
+  absl::Status Run(const std::vector<Pass>& passes) {
+    for (const Pass& pass : passes) TENSORD_RETURN_IF_ERROR(Run(pass, pass.verify));
+    AddTime("verify", verifying_);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Run(const Pass& pass, absl::Status (*verify)(const CompileState& state)) {
+    const Clock::time_point start = Clock::now();
+    const Clock::duration verified_before = verifying_;
+    if (pass.run) TENSORD_RETURN_IF_ERROR(Failure(pass, pass.run(state_)));
+    for (const Pass& part : pass.parts) {
+      if (part.applies && !part.applies(state_)) continue;
+      TENSORD_RETURN_IF_ERROR(Run(part, verify));
+    }
+    AddTime(pass.name, Clock::now() - start - (verifying_ - verified_before));
+    if (verify != nullptr && pass.parts.empty()) {
+      const Clock::time_point begin = Clock::now();
+      const absl::Status status = verify(state_);
+      verifying_ += Clock::now() - begin;
+      if (!status.ok()) {
+        return absl::InternalError(
+            absl::StrCat(pass.name, ": broke what it promises: ", status.message()));
+      }
+    }
+    if (observer_) observer_(pass, state_);
+    return absl::OkStatus();
+  }
+
+  // Only the first pass looks at what somebody else made.
+  static absl::Status Failure(const Pass& pass, const absl::Status& status) {
+    if (status.ok() || &pass == &Pipeline().front()) return status;
+    return absl::InternalError(absl::StrCat(pass.name, ": ", status.message()));
+  }
+
+  void AddTime(const std::string& name, Clock::duration time) {
+    v1::StageTime* stage = state_.result.add_stages();
+    stage->set_stage(name);
+    stage->set_nanoseconds(std::chrono::nanoseconds(time).count());
+  }
+
+  CompileState& state_;
+  const PassObserver& observer_;
+  Clock::duration verifying_{};
+};
+
+}  // namespace
+
+absl::Status RunPipeline(CompileState& state, const PassObserver& observer) {
+  return Runner(state, observer).Run(Pipeline());
+}
+
+std::vector<std::string> PassNames() {
+  std::vector<std::string> names;
+  for (const Pass& pass : Pipeline()) {
+    for (const Pass& part : pass.parts) names.push_back(part.name);
+    names.push_back(pass.name);
+  }
+  return names;
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,118 @@
+#include "server/worker/compile_file.h"
+
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/strip.h>
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "compiler/compile.h"
+
+namespace tensord::server {
+namespace {
+
+constexpr int kExitFailed = 1, kExitUsage = 2;
+constexpr const char* kDefaultCpu = "avx2";
+constexpr const char* kDefaultCuda = "sm_90";
+
+class Silent : public google::protobuf::io::ErrorCollector {
+ public:
+  void AddError(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
+};
+
+// The message, where the content is one and nothing else: bytes of another message often parse too,
+// but leave fields that this one does not know.
+template <typename Message>
+std::optional<Message> Parse(const std::string& content) {
+  Message message;
+  if (message.ParseFromString(content)) {
+    const size_t size = message.ByteSizeLong();
+    message.DiscardUnknownFields();
+    if (size > 0 && message.ByteSizeLong() == size) return message;
+  }
+  google::protobuf::TextFormat::Parser parser;
+  Silent silent;
+  parser.RecordErrorsTo(&silent);
+  if (parser.ParseFromString(content, &message) && message.ByteSizeLong() > 0) return message;
+  return std::nullopt;
+}
+
+bool IsOnGpu(const v1::Graph& graph) {
+  for (const v1::Input& input : graph.inputs()) {
+    if (input.tensor().device() == v1::DEVICE_TYPE_CUDA) return true;
+  }
+  return false;
+}
+
+int Fail(const absl::Status& status, int code) {
+  std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  return code;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Target> ParseTarget(const std::string& name) {
+  v1::Target target;
+  absl::string_view rest = name;
+  uint32_t sm = 0;
+  if (absl::ConsumePrefix(&rest, "sm_") && absl::SimpleAtoi(rest, &sm) && sm > 0) {
+    target.mutable_cuda()->set_sm(sm);
+    return target;
+  }
+  for (const auto& [isa, known] :
+       {std::pair(v1::ISA_SCALAR, "scalar"), std::pair(v1::ISA_AVX2, "avx2"),
+        std::pair(v1::ISA_AVX512, "avx512")}) {
+    if (name != known) continue;
+    target.mutable_cpu()->set_isa(isa);
+    return target;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("no target '", name, "'; there are scalar, avx2, avx512 and sm_NN"));
+}
+
+absl::StatusOr<v1::CompileJob> ParseJob(const std::string& content) {
+  if (auto job = Parse<v1::CompileJob>(content); job && job->has_graph() && job->has_target()) {
+    return *std::move(job);
+  }
+  if (auto graph = Parse<v1::Graph>(content)) {
+    v1::CompileJob job;
+    TENSORD_ASSIGN_OR_RETURN(*job.mutable_target(),
+                             ParseTarget(IsOnGpu(*graph) ? kDefaultCuda : kDefaultCpu));
+    *job.mutable_graph() = *std::move(graph);
+    return job;
+  }
+  return absl::InvalidArgumentError(
+      "neither a CompileJob, as in the store's repros folder, nor a Graph, serialised or as text");
+}
+
+int CompileFile(const CompileFileOptions& options) {
+  std::ifstream in(options.file, std::ios::binary);
+  std::stringstream content;
+  content << in.rdbuf();
+  if (!in) {
+    return Fail(absl::NotFoundError(absl::StrCat("cannot read ", options.file)), kExitUsage);
+  }
+  absl::StatusOr<v1::CompileJob> job = ParseJob(content.str());
+  if (!job.ok()) {
+    return Fail(
+        absl::InvalidArgumentError(absl::StrCat(options.file, ": ", job.status().message())),
+        kExitUsage);
+  }
+  if (!options.target.empty()) {
+    const absl::StatusOr<v1::Target> target = ParseTarget(options.target);
+    if (!target.ok()) return Fail(target.status(), kExitUsage);
+    *job->mutable_target() = *target;
+  }
+  std::string dump;
+  const absl::Status status = compiler::CompileAndDump(*job, options.dump_after, &dump);
+  std::fwrite(dump.data(), 1, dump.size(), stdout);
+  if (status.ok()) return 0;
+  return Fail(status, absl::IsNotFound(status) ? kExitUsage : kExitFailed);
+}
+
+}  // namespace tensord::server

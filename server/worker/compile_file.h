@@ -1,0 +1,32 @@
+// `tensord-worker --compile FILE`: what the compiler makes of one graph, pass by pass, as text.
+#ifndef TENSORD_SERVER_WORKER_COMPILE_FILE_H_
+#define TENSORD_SERVER_WORKER_COMPILE_FILE_H_
+
+#include <string>
+
+#include "base/status.h"
+#include "tensord/v1/worker.pb.h"
+
+namespace tensord::server {
+
+struct CompileFileOptions {
+  std::string file;
+  std::string dump_after = "all";  // a pass of compiler/pipeline.h, or "all"
+  std::string target;              // "" as the file says; see ParseTarget
+};
+
+// "scalar", "avx2" or "avx512", or a CUDA architecture as "sm_90". InvalidArgument for others.
+absl::StatusOr<v1::Target> ParseTarget(const std::string& name);
+
+// A job from what a file holds: a CompileJob, as the daemon keeps them in <store>/repros/, or a
+// Graph, each serialised or in text format. InvalidArgument where it is none of them. A graph alone
+// is compiled for AVX2 or, where one of its inputs is on a GPU, for sm_90.
+absl::StatusOr<v1::CompileJob> ParseJob(const std::string& content);
+
+// Prints the dump. Returns the exit code: 0, 1 where the graph does not compile, 2 where the file,
+// the pass or the target is wrong; the reason goes to stderr.
+int CompileFile(const CompileFileOptions& options);
+
+}  // namespace tensord::server
+
+#endif  // TENSORD_SERVER_WORKER_COMPILE_FILE_H_

@@ -1,0 +1,87 @@
+"""`tensorctl compile`: what each pass makes of a graph, from every form in which one has it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from google.protobuf import text_format
+from real_daemon import binary
+from tensord import export
+from tensord.v1 import artifact_pb2, worker_pb2
+from torch.fx.experimental.proxy_tensor import make_fx
+
+
+def _graph() -> Any:
+    with torch._subclasses.FakeTensorMode() as mode:
+        x = mode.from_tensor(torch.zeros(4, 6))
+    module = make_fx(lambda x: [torch.ops.aten.mul.Tensor(torch.ops.aten.sigmoid(x), x)])(x)
+    return export.export(module).graph
+
+
+def _job() -> Any:
+    target = artifact_pb2.Target(cpu=artifact_pb2.CpuTarget(isa=artifact_pb2.ISA_AVX2))
+    return worker_pb2.CompileJob(graph=_graph(), target=target, failure="as in a repro")
+
+
+def _compile(file: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    command = [str(binary("tensorctl")), "compile", str(file), *flags]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+_FORMS = {
+    "job": lambda: _job().SerializeToString(),
+    "job as text": lambda: text_format.MessageToString(_job()).encode(),
+    "graph": lambda: _graph().SerializeToString(),
+    "graph as text": lambda: text_format.MessageToString(_graph()).encode(),
+}
+
+
+@pytest.mark.parametrize("form", _FORMS)
+def test_every_form_of_a_graph(form: str, tmp_path: Path) -> None:
+    file = tmp_path / "graph"
+    file.write_bytes(_FORMS[form]())
+    done = _compile(file)
+    assert done.returncode == 0, done.stderr
+    passes = [line[5:] for line in done.stdout.splitlines() if line.startswith("==== ")]
+    assert passes[0] == "import" and passes[-1] == "plan"
+    assert "normalize/split_loops" in passes and "rewrite/pad_products" not in passes
+    assert "aten::mul.Tensor(self=%1, other=%0): float32[4, 6] strides [6, 1] cpu" in done.stdout
+
+
+def test_one_pass_for_another_target(tmp_path: Path) -> None:
+    file = tmp_path / "graph"
+    file.write_bytes(_graph().SerializeToString())
+    done = _compile(file, "--dump-after", "codegen", "--target", "avx512")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("==== codegen\n") and done.stdout.count("==== ") == 1
+    assert "sigmoid" in done.stdout
+
+
+def test_mistakes_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "graph"
+    file.write_bytes(_graph().SerializeToString())
+    unknown = _compile(file, "--dump-after", "fuse")
+    assert unknown.returncode == 2
+    assert "no pass 'fuse'; there are import, rewrite/common_subexpressions," in unknown.stderr
+    target = _compile(file, "--target", "z80")
+    assert target.returncode == 2 and "sm_NN" in target.stderr
+    assert _compile(tmp_path / "absent").returncode == 2
+    file.write_bytes(b"\xff" * 100)
+    rubbish = _compile(file)
+    assert rubbish.returncode == 2
+    assert "neither a CompileJob" in rubbish.stderr and "nor a Graph" in rubbish.stderr
+
+
+def test_a_graph_that_does_not_compile_shows_how_far_it_came(tmp_path: Path) -> None:
+    job = _job()
+    job.graph.nodes[1].outputs[0].sizes[0].constant = 5
+    file = tmp_path / "job"
+    file.write_bytes(job.SerializeToString())
+    done = _compile(file)
+    assert done.returncode == 1
+    assert "==== import" in done.stdout and "==== lower" not in done.stdout
+    assert "lower: node " in done.stderr
