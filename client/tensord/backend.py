@@ -35,7 +35,7 @@ from . import export as exporter
 from .compiled import CompiledGraph, eager
 from .counters import STATS
 from .errors import TensordError
-from .v1 import service_pb2
+from .v1 import compile_pb2, service_pb2
 
 log = logging.getLogger("tensord")
 
@@ -256,7 +256,7 @@ def _static_inputs(module: fx.GraphModule, fixed: set[int], label: str) -> set[i
 
 
 def _compile_options(chosen: options.Options) -> Any:
-    return service_pb2.CompileOptions(
+    return compile_pb2.CompileOptions(
         mode=options.MODES[chosen.mode],
         deterministic=chosen.deterministic or torch.are_deterministic_algorithms_enabled(),
     )
