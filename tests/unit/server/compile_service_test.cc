@@ -1,4 +1,4 @@
-#include "server/compile_service.h"
+#include "server/compile/compile_service.h"
 
 #include <absl/synchronization/notification.h>
 #include <gmock/gmock.h>
