@@ -24,7 +24,7 @@ def main() -> int:
             cases, broken = [], True
         for case in cases:
             skipped = case.find("skipped")
-            # ctest says "notrun" of a test that skipped itself, and of one that could not be started.
+            # ctest says "notrun" of a test that skipped itself, and of one that did not start.
             reason = skipped.get("message", "") if skipped is not None else ""
             unstarted = case.get("status") == "notrun" and not reason.startswith("SKIP_")
             if case.find("failure") is not None or case.find("error") is not None or unstarted:

@@ -77,7 +77,10 @@ absl::StatusOr<std::string> CompileFlow::KeepRepro(const FlowInput& input,
   *job.mutable_target() = input.request->target();
   *job.mutable_options() = input.request->options();
   job.set_failure(failure);
-  return store_->KeepRepro(ToHex(input.program_key), job.SerializeAsString());
+  absl::StatusOr<std::string> kept =
+      store_->KeepRepro(ToHex(input.program_key), job.SerializeAsString());
+  if (kept.ok()) ++metrics_->repros_kept;
+  return kept;
 }
 
 absl::StatusOr<FlowOutput> CompileFlow::CompileWithoutFailing(const FlowInput& input) {

@@ -41,6 +41,7 @@ void Metrics::Fill(v1::Stats* stats) const {
   stats->set_kernels_compiled(kernels_compiled);
   stats->set_kernels_reused(kernels_reused);
   stats->set_kernels_failed(kernels_failed);
+  stats->set_repros_kept(repros_kept);
   stats->set_worker_restarts(worker_restarts);
   stats->set_in_flight(in_flight);
   stats->set_lookup_nanoseconds(lookup_nanoseconds);

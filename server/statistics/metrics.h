@@ -29,6 +29,7 @@ struct Metrics {
   std::atomic<uint64_t> kernels_compiled{0};
   std::atomic<uint64_t> kernels_reused{0};
   std::atomic<uint64_t> kernels_failed{0};
+  std::atomic<uint64_t> repros_kept{0};
   std::atomic<uint64_t> worker_restarts{0};
   std::atomic<uint64_t> in_flight{0};  // requests that wait for a compile
   std::atomic<uint64_t> lookup_nanoseconds{0};

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """C++ and CUDA are formatted as .clang-format says, by the version of tests/requirements.txt.
 
-    tests/lint/format.py          names the files that differ, and ends with 1 when there are any
-    tests/lint/format.py --fix    formats them
+tests/lint/format.py          names the files that differ, and ends with 1 when there are any
+tests/lint/format.py --fix    formats them
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which folder may include which: the rooms of the code, in one table.
 
-A file belongs to the room of the nearest folder above it that the table names. It may include its own
-room and those that its room's line names, nothing else; rooms stand below those that include them, so
-that the table has no cycle. (A folder and its subfolders are one stage: the files of a folder itself may
-know what is below it and the other way round, where the table says so.) C++ is read by its #include
-lines, the client by its imports.
+A file belongs to the room of the nearest folder above it that the table names. It may include its
+own room and those that its room's line names, nothing else; a room stands before those that include
+it, so that the table has no cycle. (A folder and its subfolders are one stage: the files of a folder
+itself may know what is below it and the other way round, where the table says so.) C++ is read by
+its #include lines, the client by its imports.
 
     tests/lint/includes.py            lists what is included against the table, and ends with 1 then
     tests/lint/includes.py --used     prints what each room does include, with counts
@@ -29,9 +29,9 @@ GRAPH = [*BASE, "compiler/sym", "compiler/ops", "compiler/graph"]
 SCHEDULE = [*GRAPH, "compiler/loop_ir", "compiler/schedule"]
 SERVICE = [*BASE, "proto/service"]
 
-# Room -> what it may include. From the ground up; a line names rooms that stand above it in this table.
+# Room -> what it may include. From the ground up; a line names rooms that stand above it.
 ROOMS: dict[str, list[str]] = {
-    # What crosses a process, in three libraries: messages of compiler and runtime, of the RPCs, stubs.
+    # What crosses a process: messages of compiler and runtime, those of the RPCs, their stubs.
     "proto": [],
     "proto/service": ["proto"],
     "proto/grpc": ["proto/service", "proto"],
@@ -48,9 +48,19 @@ ROOMS: dict[str, list[str]] = {
     "compiler/import": GRAPH,
     "compiler/rewrite": GRAPH,
     "compiler/loop_ir": GRAPH,
-    "compiler/decompose": [*GRAPH, "compiler/import", "compiler/loop_ir", "compiler/decompose/operators"],
+    "compiler/decompose": [
+        *GRAPH,
+        "compiler/import",
+        "compiler/loop_ir",
+        "compiler/decompose/operators",
+    ],
     "compiler/decompose/operators": [*GRAPH, "compiler/loop_ir", "compiler/decompose"],
-    "compiler/schedule": [*GRAPH, "compiler/loop_ir", "compiler/schedule/cpu", "compiler/schedule/cuda"],
+    "compiler/schedule": [
+        *GRAPH,
+        "compiler/loop_ir",
+        "compiler/schedule/cpu",
+        "compiler/schedule/cuda",
+    ],
     "compiler/schedule/cpu": SCHEDULE,
     "compiler/schedule/cuda": SCHEDULE,
     "compiler/memory": SCHEDULE,
@@ -64,10 +74,16 @@ ROOMS: dict[str, list[str]] = {
         "compiler/codegen/cuda",
     ],
     "compiler/codegen/cpu": [
-        *SCHEDULE, "compiler/schedule/cpu", "compiler/kernel_ir", "compiler/codegen",
+        *SCHEDULE,
+        "compiler/schedule/cpu",
+        "compiler/kernel_ir",
+        "compiler/codegen",
     ],
     "compiler/codegen/cuda": [
-        *SCHEDULE, "compiler/schedule/cuda", "compiler/kernel_ir", "compiler/codegen",
+        *SCHEDULE,
+        "compiler/schedule/cuda",
+        "compiler/kernel_ir",
+        "compiler/codegen",
     ],
     "compiler/plan": [*SCHEDULE, "compiler/memory", "compiler/codegen"],
     # The driver: the table of contents of everything above.
@@ -94,10 +110,19 @@ ROOMS: dict[str, list[str]] = {
     "server/statistics": SERVICE,
     "server/pool": [*SERVICE, "server/worker", "server/statistics"],
     "server/compile": [
-        *SERVICE, "server/store", "server/worker", "server/statistics", "server/pool",
+        *SERVICE,
+        "server/store",
+        "server/worker",
+        "server/statistics",
+        "server/pool",
     ],
     "server/daemon": [
-        *SERVICE, "proto/grpc", "server/rpc", "server/store", "server/pool", "server/compile",
+        *SERVICE,
+        "proto/grpc",
+        "server/rpc",
+        "server/store",
+        "server/pool",
+        "server/compile",
     ],
     "server/ctl": [*SERVICE, "proto/grpc", "server/rpc"],
     # Tests may include everything, and nothing includes a test.
@@ -247,7 +272,9 @@ def main() -> int:
     for folder in {path.parent for path in tracked("*.cc", "client/tensord/*.py")}:
         where = folder.relative_to(ROOT).as_posix() + "/"
         if room_of(where) is None and not where.startswith(("deploy/", "examples/", "client/")):
-            wrong.append(f"{where}: no room has this folder; add it to the table of {Path(__file__).name}")
+            wrong.append(
+                f"{where}: no room has this folder; add it to the table of {Path(__file__).name}"
+            )
     for line in wrong:
         print(line)
     return 1 if wrong else 0

@@ -13,5 +13,7 @@ for check in includes spdx versions format; do
   say "$check"
   "$venv/bin/python" "$root/tests/lint/$check.py" || status=1
 done
+say "tests of the checks"
+(cd "$root" && "$venv/bin/python" -m pytest tests/lint -q) || status=1
 bash "$root/tests/lint.sh" || status=1
 exit $status

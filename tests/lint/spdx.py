@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every source file begins with the licence: `SPDX-License-Identifier: Apache-2.0` in a comment, on the
-first line, or on the second behind `#!`.
+"""Every source file begins with the licence: `SPDX-License-Identifier: Apache-2.0` in a comment, on
+the first line, or on the second behind `#!`.
 
     tests/lint/spdx.py          lists the files without it, and ends with 1 when there are any
     tests/lint/spdx.py --fix    adds it

@@ -39,7 +39,9 @@ def main() -> int:
 
     project = find(r'define TENSORD_VERSION "(.*)"', header, NAME)
     version_py = (ROOT / "client/tensord/_version.py").read_text()
-    same("client/tensord/_version.py", find(r'^VERSION = "(.*)"', version_py, "_version.py"), project)
+    same(
+        "client/tensord/_version.py", find(r'^VERSION = "(.*)"', version_py, "_version.py"), project
+    )
     changelog = (ROOT / "CHANGELOG.md").read_text()
     same("CHANGELOG.md", find(r"^## \[?(\d+\.\d+\.\d+)", changelog, "CHANGELOG.md"), project)
 
@@ -56,7 +58,11 @@ def main() -> int:
 
     for constant in re.findall(r"constexpr \S+ (k\w+) =", header):
         value = find(rf'{constant} = "?([0-9A-Z]+)', header, NAME)
-        same(f"the history of {constant} in docs/versions.md", history(f"`{constant}`", document), value)
+        same(
+            f"the history of {constant} in docs/versions.md",
+            history(f"`{constant}`", document),
+            value,
+        )
     for line in wrong:
         print(line)
     return 1 if wrong else 0

@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "compiler/jit/cxx/prelude.h"
 #include "compiler/jit/cxx/host_program.h"
+#include "compiler/jit/cxx/prelude.h"
 #include "compiler/jit/cxx/toolchain.h"
 #include "compiler/jit/folder.h"
 

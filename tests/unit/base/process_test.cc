@@ -96,7 +96,7 @@ TEST(Process, PassesDescriptorsWhoseNumbersCross) {
 }
 
 TEST(Process, LeadsAGroupOfItsOwnWhereAsked) {
-  Command command = Shell("sleep 60");
+  Command command = Shell("exec sleep 60");
   for (const bool own : {false, true}) {
     command.own_group = own;
     const auto pid = Spawn(command);
