@@ -1,17 +1,36 @@
+// Every number by which two builds of tensord recognise each other. When to raise which, and what
+// each value meant: docs/versions.md.
 #ifndef TENSORD_BASE_VERSION_H_
 #define TENSORD_BASE_VERSION_H_
 
 #include <cstdint>
+#include <string_view>
 
 namespace tensord {
 
-// The project's version: "0.1.0".
-const char* Version();
+// The project's version, for people: "0.1.0". CMake reads it here, and the client's _version.py has
+// the same.
+#define TENSORD_VERSION "0.1.0"
+inline const char* Version() { return TENSORD_VERSION; }
 
-// Raised whenever the compiler may give other code for the same graph; part of every program key.
+// What client and daemon say to each other (service.proto); a client refuses a daemon of another.
+inline constexpr uint32_t kProtocolVersion = 1;
+
+// The code that the compiler gives for a graph; part of every program key.
 inline constexpr uint32_t kCompilerVersion = 20;
-// The form of Artifact; a runtime refuses another.
+
+// The form of Artifact (artifact.proto); a runtime refuses another. Part of every program key.
 inline constexpr uint32_t kArtifactFormat = 3;
+
+// How program and kernel keys are encoded before they are hashed; part of both.
+inline constexpr uint32_t kKeyVersion = 1;
+
+// The tables of the store's index (SQLite's user_version). A daemon converts older ones and refuses
+// newer ones.
+inline constexpr int kStoreForm = 2;
+
+// The first bytes of a stored program's manifest. One that begins otherwise is removed as damaged.
+inline constexpr std::string_view kManifestMagic = "TNSDMAN1";
 
 }  // namespace tensord
 

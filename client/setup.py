@@ -7,7 +7,8 @@ from setuptools import find_packages, setup
 
 HERE = pathlib.Path(__file__).resolve().parent
 GENERATED = [
-    HERE / "tensord" / "v1" / f"{name}_pb2.py" for name in ("graph", "artifact", "service")
+    HERE / "tensord" / "v1" / f"{name}_pb2.py"
+    for name in ("graph", "artifact", "compile", "stats", "service")
 ]
 PROTOS = HERE.parent / "proto" / "tensord" / "v1"
 

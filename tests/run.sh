@@ -1,14 +1,36 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds everything and runs every test: ctest, then pytest.
 #
-#   tests/run.sh [PYTEST ARGUMENTS...]      # e.g. tests/run.sh -k softmax
+#   tests/run.sh [PYTEST ARGUMENTS...]        # everything; e.g. tests/run.sh -k softmax
+#   tests/run.sh --build                      # installs and builds, runs nothing
+#   tests/run.sh --unit FOLDER [CTEST ARGUMENTS...]
+#                                             # the unit tests of one folder of tests/unit; `all`: of all
+#   tests/run.sh --e2e [PYTEST ARGUMENTS...]  # the end-to-end tests alone
 #
-# The last line is `N passed, N failed`, of both together; it ends with 1 when anything failed, was
-# not built, or when no test ran at all.
+# A subset builds only what it needs. The last line is `N passed, N failed`, of ctest and pytest
+# together; it ends with 1 when anything failed, was not built, or when no test ran at all.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/deploy/lib/setup.sh"
-setup deploy/requirements.txt tests/requirements.txt
+
+unit=all e2e=yes arguments=() targets=()
+case ${1:-} in
+  --build) unit='' e2e='' ;;
+  --unit)
+    unit=${2:?"tests/run.sh --unit FOLDER: a folder of tests/unit, or all"} e2e=''
+    [ "$unit" = all ] || [ -d "$root/tests/unit/$unit" ] || die "there is no folder tests/unit/$unit"
+    [ "$unit" = all ] || targets=("unit_$unit")
+    arguments=("${@:3}")
+    ;;
+  --e2e)
+    unit='' targets=(tensord tensord-worker tensorctl tensord_runtime)
+    arguments=("${@:2}")
+    ;;
+  *) arguments=("$@") ;;
+esac
+setup deploy/requirements.txt tests/requirements.txt -- "${targets[@]}"
+[ -n "$unit$e2e" ] || exit 0
 
 # A test finds its daemon and its settings itself; those of the caller would mislead it.
 no_cuda_tests=${TENSORD_NO_CUDA_TESTS:-}
@@ -24,44 +46,28 @@ export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
 # Spinning threads of one test would starve the compilers and daemons of another.
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-PASSIVE}
 
-reports=$root/build/reports
-rm -rf "$reports"
-mkdir -p "$reports"
-status=0
+folder=$root/build/reports
+rm -rf "$folder"
+mkdir -p "$folder"
+status=0 reports=()
 
-say "ctest"
-ctest --test-dir "$root/build" -j "$(nproc)" --timeout 600 --output-on-failure --no-tests=error \
-  --output-junit "$reports/ctest.xml" || status=1
+if [ -n "$unit" ]; then
+  say "ctest"
+  reports+=("$folder/ctest.xml")
+  only=()
+  if [ "$unit" != all ]; then only=(-L "^$unit\$" "${arguments[@]}"); fi
+  if [ -z "$e2e" ] && [ "$unit" = all ]; then only=("${arguments[@]}"); fi
+  ctest --test-dir "$root/build" -j "$(nproc)" --timeout 600 --output-on-failure --no-tests=error \
+    --output-junit "$folder/ctest.xml" "${only[@]}" || status=1
+fi
 
-say "pytest"
-# A hung test names itself after its time is up, rather than holding everything.
-(cd "$root" && "$venv/bin/python" -m pytest tests/e2e -q --durations=10 --timeout 600 \
-  --junitxml "$reports/pytest.xml" "$@") || status=1
+if [ -n "$e2e" ]; then
+  say "pytest"
+  reports+=("$folder/pytest.xml")
+  # A hung test names itself after its time is up, rather than holding everything.
+  (cd "$root" && "$venv/bin/python" -m pytest tests/e2e -q --durations=10 --timeout 600 \
+    --junitxml "$folder/pytest.xml" "${arguments[@]}") || status=1
+fi
 
-# The closing line. A missing report or a crash outside of any test is a failure as well.
-"$venv/bin/python" - "$status" "$reports/ctest.xml" "$reports/pytest.xml" <<'COUNT'
-import sys
-import xml.etree.ElementTree as ElementTree
-
-broken, reports = sys.argv[1] != "0", sys.argv[2:]
-passed = failed = 0
-for report in reports:
-    try:
-        cases = list(ElementTree.parse(report).iter("testcase"))
-    except (OSError, ElementTree.ParseError) as error:
-        print(f"{report}: {error}")
-        cases, broken = [], True
-    for case in cases:
-        skipped = case.find("skipped")
-        # ctest says "notrun" of a test that skipped itself, and of one that could not be started.
-        reason = skipped.get("message", "") if skipped is not None else ""
-        unstarted = case.get("status") == "notrun" and not reason.startswith("SKIP_")
-        if case.find("failure") is not None or case.find("error") is not None or unstarted:
-            failed += 1
-        elif skipped is None:
-            passed += 1
-if broken and not failed:
-    failed = 1  # something beside a single test went wrong
-print(f"{passed} passed, {failed} failed")
-sys.exit(1 if failed or not passed else 0)
-COUNT
+# A missing report or a crash outside of any test is a failure as well.
+"$venv/bin/python" "$root/tests/count.py" "$status" "${reports[@]}"

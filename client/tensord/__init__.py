@@ -39,7 +39,7 @@ def reset_stats() -> None:
 
 
 def daemon_stats() -> dict[str, Any]:
-    """The daemon's statistics (Stats of service.proto); never starts a daemon.
+    """The daemon's statistics (stats.proto); never starts a daemon.
 
     Raises TensordError when none answers. `stages` maps a stage's name to nanoseconds.
     """

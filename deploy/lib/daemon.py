@@ -82,7 +82,7 @@ class Daemon:
             return False
 
     def statistics(self) -> dict[str, Any]:
-        """The daemon's statistics, asked over RPC (Stats of service.proto)."""
+        """The daemon's statistics, asked over RPC (stats.proto)."""
         os.environ["TENSORD_ADDRESS"] = self.address
         import tensord
 

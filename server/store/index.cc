@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "base/version.h"
+
 namespace tensord::store {
 namespace {
-
-constexpr int kForm = 2;  // PRAGMA user_version
 
 constexpr char kSchema[] = R"(
 CREATE TABLE IF NOT EXISTS programs(
@@ -21,11 +21,9 @@ CREATE INDEX IF NOT EXISTS program_blobs_sha256 ON program_blobs(sha256);
 CREATE TABLE IF NOT EXISTS kernels(
   kernel_key BLOB PRIMARY KEY, sha256 BLOB, size INT, source BLOB, used_ms INT, facts BLOB);
 CREATE INDEX IF NOT EXISTS kernels_sha256 ON kernels(sha256);
-PRAGMA user_version=2;
 )";
 constexpr char kFromForm1[] = R"(
 ALTER TABLE kernels ADD COLUMN facts BLOB;
-PRAGMA user_version=2;
 )";
 
 #define TENSORD_PROGRAM_COLUMNS \
@@ -72,15 +70,17 @@ int64_t SqlLimit(uint32_t limit) { return limit == 0 ? -1 : static_cast<int64_t>
 absl::StatusOr<Index> Index::Open(const std::string& path) {
   TENSORD_ASSIGN_OR_RETURN(Database database, Database::Open(path));
   TENSORD_ASSIGN_OR_RETURN(int64_t form, FormOf(database));
-  if (form > kForm) {
+  if (form > kStoreForm) {
     return absl::FailedPreconditionError(
         absl::StrCat("the index ", path, " was written by a newer daemon (form ", form, ")"));
   }
-  if (form < kForm) {
+  if (form < kStoreForm) {
     TENSORD_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database));
     TENSORD_ASSIGN_OR_RETURN(form, FormOf(database));  // another daemon may have been first
-    if (form < kForm) {
-      TENSORD_RETURN_IF_ERROR(database.Execute(form == 0 ? kSchema : kFromForm1));
+    if (form < kStoreForm) {
+      const std::string sql =
+          absl::StrCat(form == 0 ? kSchema : kFromForm1, "PRAGMA user_version=", kStoreForm);
+      TENSORD_RETURN_IF_ERROR(database.Execute(sql.c_str()));
     }
     TENSORD_RETURN_IF_ERROR(transaction.Commit());
   }

@@ -12,11 +12,12 @@
 
 #include "base/check.h"
 #include "base/sha256.h"
+#include "base/version.h"
 
 namespace tensord::store {
 namespace {
 
-constexpr std::string_view kMagic = "TNSDMAN1";
+constexpr std::string_view kMagic = kManifestMagic;
 constexpr size_t kPrefix = kMagic.size() + 3 * 8;
 constexpr size_t kMac = 32;
 constexpr size_t kHeader = kPrefix + 2 * kMac;

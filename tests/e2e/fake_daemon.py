@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 import interpreter
-from tensord.v1 import service_pb2
+from tensord.v1 import service_pb2, stats_pb2
 
 # What the daemon claims to lower, unless a test says otherwise.
 OPERATORS = (
@@ -85,7 +85,7 @@ class FakeDaemon:
         )
 
     def _stats(self, request: Any, context: Any) -> Any:
-        return service_pb2.Stats(version="fake", requests=len(self.requests))
+        return stats_pb2.Stats(version="fake", requests=len(self.requests))
 
     def _compile(self, request: Any, context: Any) -> Any:
         with self._lock:

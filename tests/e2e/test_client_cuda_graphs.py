@@ -240,14 +240,17 @@ def test_a_reset_leaves_alone_what_is_called() -> None:
     assert device.captures == 1
 
 
-def test_one_workspace_for_all_graphs_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = []
-    monkeypatch.setattr(
-        graphed_program, "lent", lambda tensor: contextlib.nullcontext(taken.append(tensor))
-    )
+def test_one_workspace_for_all_graphs_of_a_stream() -> None:
+    taken: list[Tensor] = []
+
+    def lend(tensor: Tensor) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext(taken.append(tensor))
+
     small, large, other = (
-        GraphedProgram(boxed(lambda x: [x + 1]), plan, FakeDevice(), lambda arguments, n=n: (n, n))
-        for n, plan in ((100, PLAIN), (5 << 20, PLAIN), (200, PLAIN))
+        GraphedProgram(
+            boxed(lambda x: [x + 1]), PLAIN, FakeDevice(), lambda arguments, n=n: (n, n), lend
+        )
+        for n in (100, 5 << 20, 200)
     )
     other._device.current = 2
     for _ in range(WARM_UP + 1):

@@ -47,7 +47,7 @@ def _compile(request: Any) -> Any:
 
 def _old_nvrtc(folder: Path) -> str:
     library = folder / "libnvrtc.so.11"
-    source = HERE.parent / "unit" / "jit_nvrtc_fake.cc"
+    source = HERE.parent / "unit" / "jit" / "nvrtc_fake.cc"
     subprocess.run(["c++", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
     return str(library)
 

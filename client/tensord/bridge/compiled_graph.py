@@ -6,12 +6,14 @@ program. Whatever fails, the graph's own FX module runs instead.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import torch
 from torch import fx
 
 from .. import fallback, torch_compat
@@ -100,7 +102,9 @@ class CompiledGraph:
             def workspace(arguments: Sequence[Any]) -> tuple[int, int]:
                 return program.workspace_bytes(self._inputs(arguments))
 
-            run = graphed_program.GraphedProgram(run, self._graph_plan, workspace=workspace)
+            run = graphed_program.GraphedProgram(
+                run, self._graph_plan, workspace=workspace, lend=_lend
+            )
         return self._guarded(run)
 
     def _same_inputs(self) -> bool:
@@ -190,6 +194,12 @@ def load(reply: service_pb2.CompileReply) -> Program:
             raise
         except Exception as error:
             raise _load_error(error) from error
+
+
+def _lend(workspace: torch.Tensor) -> contextlib.AbstractContextManager[None]:
+    from .runtime import lent_workspace
+
+    return lent_workspace(workspace)
 
 
 def _load_error(error: BaseException) -> RuntimeLoadError:

@@ -20,7 +20,7 @@ from ..counters import STATS
 from ..cuda_graphs import graphed_program
 from ..cuda_graphs.plan import Plan, plan_of
 from ..cuda_graphs.split import Cut, cut
-from ..v1 import service_pb2
+from ..v1 import compile_pb2, service_pb2
 from ..wire import export, rpc, target
 
 log = logging.getLogger("tensord")
@@ -125,8 +125,8 @@ def _static_inputs(module: fx.GraphModule, fixed: set[int], label: str) -> set[i
     return {i for i, match in matches if match and int(match[1]) - 1 in fixed}
 
 
-def _compile_options(chosen: options.Options) -> service_pb2.CompileOptions:
-    return service_pb2.CompileOptions(
+def _compile_options(chosen: options.Options) -> compile_pb2.CompileOptions:
+    return compile_pb2.CompileOptions(
         mode=options.MODES[chosen.mode],
         deterministic=chosen.deterministic or torch.are_deterministic_algorithms_enabled(),
     )

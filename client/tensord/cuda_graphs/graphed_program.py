@@ -22,6 +22,7 @@ What is known before (plan.py) cuts the graph into several programs
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -47,7 +48,6 @@ from .memory import (
     free_given_up,
     give_up,
     is_graph_memory,
-    lent,
     origins_of,
     result_of,
     results_of,
@@ -152,7 +152,7 @@ class GraphedProgram:
     """A program that is captured once it is warm. Called as the program is.
 
     workspace: the bytes that a call with given arguments takes from a lent workspace if it can, and
-    those that it must have there.
+    those that it must have there. lend: a block in which the program takes a workspace.
     """
 
     def __init__(
@@ -161,11 +161,13 @@ class GraphedProgram:
         plan: Plan,
         device: Device | None = None,
         workspace: Callable[[Sequence[Any]], tuple[int, int]] | None = None,
+        lend: Callable[[torch.Tensor], contextlib.AbstractContextManager[None]] | None = None,
     ) -> None:
         self._program = program
         self._plan = plan
         self._device = device or CudaDevice(plan.index)
         self._workspace = workspace or (lambda arguments: (0, 0))
+        self._lend = lend or (lambda tensor: contextlib.nullcontext())
         self._busy = threading.Lock()
         self._shapes: _Shapes = OrderedDict()
         self._evicted = 0
@@ -376,10 +378,11 @@ class GraphedProgram:
             stream=stream,
             sharing=shape.sharing,
         )
-        program, results = self._program, list[Any]()
+        program, lend, results = self._program, self._lend, list[Any]()
 
         def run(given: list[Any]) -> list[Any]:
-            with lent(captured.workspace):
+            lent = captured.workspace
+            with contextlib.nullcontext() if lent is None else lend(lent):
                 return program(given)
 
         if reuse is not None:

@@ -8,7 +8,6 @@ nothing between replays.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import weakref
 from collections.abc import Sequence
@@ -284,15 +283,3 @@ def _of_argument(output: Output, argument: torch.Tensor) -> torch.Tensor:
 
 def _offset_bytes(tensor: torch.Tensor) -> int:
     return int(tensor.storage_offset()) * tensor.dtype.itemsize
-
-
-@contextlib.contextmanager
-def lent(workspace: torch.Tensor | None) -> Any:
-    """A block in which the program takes `workspace`, if there is one."""
-    if workspace is None:
-        yield
-        return
-    from ..bridge import runtime
-
-    with runtime.lent_workspace(workspace):
-        yield

@@ -156,16 +156,6 @@ class Client:
             ) from error
 
 
-# Method -> the name of its reply's message.
-_REPLIES = {
-    "Hello": "HelloReply",
-    "Compile": "CompileReply",
-    "GetStats": "Stats",
-    "ListPrograms": "ListProgramsReply",
-    "GetProgram": "ProgramDetail",
-}
-
-
 def _start(method: str, request: Message, timeout_s: float) -> transport.Call:
     path = addresses.resolve().path
     try:
@@ -175,13 +165,16 @@ def _start(method: str, request: Message, timeout_s: float) -> transport.Call:
 
 
 def _wait(call: transport.Call, method: str) -> Any:
+    from google.protobuf.message_factory import GetMessageClass
+
     from ..v1 import service_pb2
 
     try:
         answer = call.message()
     except transport.CallError as error:
         raise to_error(error) from error
-    return getattr(service_pb2, _REPLIES[method]).FromString(answer)
+    service = service_pb2.DESCRIPTOR.services_by_name["Compiler"]
+    return GetMessageClass(service.methods_by_name[method].output_type).FromString(answer)
 
 
 class CompileCall:

@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
+#include "compiler/jit/cxx/host_program.h"
 #include "compiler/jit/cxx/prelude.h"
-#include "compiler/jit/cxx/process.h"
 #include "compiler/jit/cxx/toolchain.h"
 #include "compiler/jit/folder.h"
 
@@ -31,7 +31,7 @@ class CxxBackend : public Backend {
     // Names without folders: the binary must not depend on where it was made.
     for (std::string& word : LinkArguments("kernel.cc", "kernel.so"))
       command.push_back(std::move(word));
-    TENSORD_ASSIGN_OR_RETURN(const ProcessResult result, RunProcess(command, folder.path()));
+    TENSORD_ASSIGN_OR_RETURN(const ProcessResult result, RunHostProgram(command, folder.path()));
     CompiledUnit compiled;
     if (result.exit_code != 0) {
       compiled.failure =

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/sha256.h"
-#include "compiler/jit/cxx/process.h"
+#include "compiler/jit/cxx/host_program.h"
 #include "compiler/jit/folder.h"
 #include "kernels/embedded.h"
 
@@ -27,7 +27,7 @@ absl::StatusOr<std::string> PreparePrelude(const CxxToolchain& toolchain,
   command.insert(command.end(), toolchain.flags.begin(), toolchain.flags.end());
   for (const char* word : {"-I.", "-x", "c++-header", "tensord/cpu.h", "-o", "tensord/cpu.h.gch"})
     command.push_back(word);
-  TENSORD_ASSIGN_OR_RETURN(const ProcessResult result, RunProcess(command, fresh.path()));
+  TENSORD_ASSIGN_OR_RETURN(const ProcessResult result, RunHostProgram(command, fresh.path()));
   if (result.exit_code != 0)
     return absl::InternalError(absl::StrCat("the prelude does not compile (exit ", result.exit_code,
                                             "):\n", absl::StrJoin(command, " "), "\n",

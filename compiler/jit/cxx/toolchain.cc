@@ -15,7 +15,7 @@
 #include <map>
 #include <tuple>
 
-#include "compiler/jit/cxx/process.h"
+#include "compiler/jit/cxx/host_program.h"
 #include "kernels/embedded.h"
 
 namespace tensord::jit {
@@ -124,7 +124,7 @@ class VersionCache {
       absl::MutexLock lock(&mutex_);
       if (auto found = versions_.find(key); found != versions_.end()) return found->second;
     }
-    const absl::StatusOr<ProcessResult> result = RunProcess({path, "--version"}, "/");
+    const absl::StatusOr<ProcessResult> result = RunHostProgram({path, "--version"}, "/");
     if (absl::IsNotFound(result.status())) return Missing(path);
     TENSORD_RETURN_IF_ERROR(result.status());
     if (result->exit_code != 0)

@@ -48,10 +48,8 @@ absl::Status Broken(const std::string& path, const std::string& why) {
 
 absl::StatusOr<NvrtcApi> LoadApi(void* library, const std::string& path) {
   NvrtcApi api;
-#define TENSORD_ENTRY(name)                            \
-  {                                                    \
-    "nvrtc" #name, reinterpret_cast<void**>(&api.name) \
-  }
+#define TENSORD_ENTRY(name) \
+  { "nvrtc" #name, reinterpret_cast<void**>(&api.name) }
   const struct {
     const char* name;
     void** function;

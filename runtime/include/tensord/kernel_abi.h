@@ -13,17 +13,17 @@ extern "C" {
 typedef void (*TensordRangeFn)(int64_t begin, int64_t end, void* context);
 
 typedef struct TensordKernelHost {
-  // Splits [begin, end) into at most `threads` ranges of at least `grain` and runs them on the job's
-  // thread pool; returns when all are done. Ranges are disjoint and cover the whole.
+  // Splits [begin, end) into at most `threads` ranges of at least `grain` and runs them on the
+  // job's thread pool; returns when all are done. Ranges are disjoint and cover the whole.
   void (*parallel_for)(int64_t begin, int64_t end, int64_t grain, TensordRangeFn fn, void* context);
   // Threads that parallel_for uses at most; at least 1.
   int32_t threads;
 } TensordKernelHost;
 
 typedef struct TensordKernelArgs {
-  void* const* buffers;        // one per KernelLaunch.buffers, at the first element
-  const int64_t* integers;     // one per KernelLaunch.integers
-  void* scratch;               // threads * scratch_bytes_per_thread, 64-aligned, not cleared
+  void* const* buffers;     // one per KernelLaunch.buffers, at the first element
+  const int64_t* integers;  // one per KernelLaunch.integers
+  void* scratch;            // threads * scratch_bytes_per_thread, 64-aligned, not cleared
   const TensordKernelHost* host;
 } TensordKernelArgs;
 

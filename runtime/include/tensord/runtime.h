@@ -1,9 +1,10 @@
 // The C interface of libtensord_runtime: load a compiled program, run it in the job.
 //
 // Every function may be called from several threads at once. Functions that can fail return 0 on
-// success and another number on failure; tensord_last_error() then says why, for this thread. Nothing
-// here touches Python; a caller that holds the GIL should release it around tensord_program_run.
-// Tensors are torch's own handles (AtenTensorHandle of the stable C shim, an at::Tensor*).
+// success and another number on failure; tensord_last_error() then says why, for this thread.
+// Nothing here touches Python; a caller that holds the GIL should release it around
+// tensord_program_run. Tensors are torch's own handles (AtenTensorHandle of the stable C shim, an
+// at::Tensor*).
 #ifndef TENSORD_RUNTIME_H_
 #define TENSORD_RUNTIME_H_
 
@@ -21,10 +22,10 @@ typedef void* TensordTensor;  // AtenTensorHandle
 
 typedef enum TensordError {
   TENSORD_OK = 0,
-  TENSORD_INVALID = 1,      // the caller's fault: wrong number of inputs, wrong dtype or shape
-  TENSORD_CORRUPT = 2,      // an artifact or blob that is not what it says: compile again
-  TENSORD_UNAVAILABLE = 3,  // a blob is missing, torch's symbols are not there
-  TENSORD_OPERATOR = 4,     // an operator of torch raised, with torch's message; a kernel failed
+  TENSORD_INVALID = 1,        // the caller's fault: wrong number of inputs, wrong dtype or shape
+  TENSORD_CORRUPT = 2,        // an artifact or blob that is not what it says: compile again
+  TENSORD_UNAVAILABLE = 3,    // a blob is missing, torch's symbols are not there
+  TENSORD_OPERATOR = 4,       // an operator of torch raised, with torch's message; a kernel failed
   TENSORD_OUT_OF_MEMORY = 5,  // the device has no memory left: torch.OutOfMemoryError in Python
 } TensordError;
 
@@ -57,9 +58,9 @@ typedef struct TensordValue {
 } TensordValue;
 #define TENSORD_GIVEN 1
 
-// A call of an operator that torch's stable C shim cannot express (one with a Scalar argument, say).
-// `args` follow the operator's schema. The callee stores `num_results` new references (NULL for an
-// undefined tensor) and returns 0, or a message through tensord_set_error and another number
+// A call of an operator that torch's stable C shim cannot express (one with a Scalar argument,
+// say). `args` follow the operator's schema. The callee stores `num_results` new references (NULL
+// for an undefined tensor) and returns 0, or a message through tensord_set_error and another number
 // (TENSORD_OUT_OF_MEMORY where that is what the operator raised).
 typedef struct TensordOperatorCall {
   const char* op;        // "aten::add"
@@ -71,8 +72,8 @@ typedef struct TensordOperatorCall {
 } TensordOperatorCall;
 typedef int (*TensordOperatorFn)(void* context, const TensordOperatorCall* call);
 
-// Makes an uninitialised tensor of torch's ScalarType `dtype` on the thread's current CUDA device and
-// stream, sizes and strides in elements. NULL when that failed.
+// Makes an uninitialised tensor of torch's ScalarType `dtype` on the thread's current CUDA device
+// and stream, sizes and strides in elements. NULL when that failed.
 typedef TensordTensor (*TensordEmptyFn)(int64_t ndim, const int64_t* sizes, const int64_t* strides,
                                         int32_t dtype);
 
@@ -103,26 +104,27 @@ size_t tensord_program_released_inputs(const TensordProgram* program, const uint
 // of them the program drops those that it needs no more as soon as it can, and sets them to NULL;
 // what is not NULL in the end is still the caller's, on success and on failure. Nothing is dropped
 // before the first step. `outputs` receive new references (TENSOR),
-// INT or NONE; on failure none is set. A CUDA program runs on the device of its inputs, which must be
-// one and the same (without any: the current one), and on torch's current stream of that device; it
-// returns when all is queued. TENSORD_OPERATOR and TENSORD_OUT_OF_MEMORY may come after a step has
-// run, every other code comes before the first.
+// INT or NONE; on failure none is set. A CUDA program runs on the device of its inputs, which must
+// be one and the same (without any: the current one), and on torch's current stream of that device;
+// it returns when all is queued. TENSORD_OPERATOR and TENSORD_OUT_OF_MEMORY may come after a step
+// has run, every other code comes before the first.
 int tensord_program_run(TensordProgram* program, TensordValue* inputs, size_t num_inputs,
                         TensordValue* outputs, size_t num_outputs);
 
 // The workspace that a call of a CUDA program with these inputs takes, in bytes: `whole`, of which
-// the first `least` are there from the call's begin to its end, the others in blocks of their own for
-// a part of it. 0 for a program on the CPU. Fails as the call would.
+// the first `least` are there from the call's begin to its end, the others in blocks of their own
+// for a part of it. 0 for a program on the CPU. Fails as the call would.
 int tensord_program_workspace(const TensordProgram* program, const TensordValue* inputs,
                               size_t num_inputs, int64_t* whole, int64_t* least);
 // This thread's next call of a CUDA program takes its workspace at the start of `tensor` (uint8, of
-// `bytes`, on the program's device), which outlives all use of it, if it is large enough: for all of
-// it, or for what is there all the time. CUDA graphs that are never replayed at once share one so.
-// NULL: no longer.
+// `bytes`, on the program's device), which outlives all use of it, if it is large enough: for all
+// of it, or for what is there all the time. CUDA graphs that are never replayed at once share one
+// so. NULL: no longer.
 void tensord_lend_workspace(TensordTensor tensor, int64_t bytes);
 
 // The graph's random operators, for a graph that runs in eager: `count` numbers of stream `stream`
-// under `seed`, equal to those of generated kernels. Uniform in [0, 1); normal with mean 0, variance 1.
+// under `seed`, equal to those of generated kernels. Uniform in [0, 1); normal with mean 0,
+// variance 1.
 void tensord_philox_uniform(uint64_t seed, uint32_t stream, size_t count, float* out);
 void tensord_philox_normal(uint64_t seed, uint32_t stream, size_t count, float* out);
 

@@ -1,4 +1,4 @@
-#include "server/compile_service.h"
+#include "server/compile/compile_service.h"
 
 #include <absl/synchronization/notification.h>
 #include <gmock/gmock.h>
@@ -145,6 +145,7 @@ TEST_F(CompileServiceTest, CrashKeepsTheGraphAndIsNotRemembered) {
     ++repros;
   }
   EXPECT_EQ(repros, 1);
+  EXPECT_EQ(Stats(*service).repros_kept(), 1u);
   EXPECT_TRUE(Compile(*service, Request({"a"}))->status.ok());
   EXPECT_EQ(Stats(*service).worker_restarts(), 1u);
   EXPECT_EQ(Stats(*service).failed(), 1u);

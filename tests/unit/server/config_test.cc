@@ -1,4 +1,4 @@
-#include "server/config.h"
+#include "server/daemon/config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "server/address.h"
+#include "server/rpc/address.h"
 
 namespace tensord::server {
 namespace {

@@ -1,5 +1,5 @@
 // The daemon as a process: sockets, locks, signals, limits. The worker is the fake one.
-#include "server/daemon.h"
+#include "server/daemon/daemon.h"
 
 #include <absl/time/clock.h>
 #include <gmock/gmock.h>
@@ -37,6 +37,7 @@ class DaemonTest : public ServerTest {
                                      "--worker",       FAKE_WORKER, "--log-file",
                                      folder_ + "/log", "--store",   folder_ + "/store"};
     args.insert(args.end(), more.begin(), more.end());
+    if (!kMemoryCanBeLimited) args.insert(args.end(), {"--job-memory", "0"});
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());
     argv.push_back(nullptr);

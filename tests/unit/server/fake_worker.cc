@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "server/worker_loop.h"
+#include "server/worker/worker_loop.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "server/keys.h"
+#include "server/compile/keys.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>

@@ -11,9 +11,16 @@
 #include <string>
 #include <vector>
 
-#include "server/compile_service.h"
+#include "server/compile/compile_service.h"
 
 namespace tensord::server {
+
+// A sanitizer's shadow is address space, which no limit leaves room for.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kMemoryCanBeLimited = false;
+#else
+inline constexpr bool kMemoryCanBeLimited = true;
+#endif
 
 class ServerTest : public ::testing::Test {
  protected:

@@ -6,8 +6,8 @@
 
 #include <thread>
 
-#include "server/framing.h"
-#include "server/worker_pool.h"
+#include "server/pool/worker_pool.h"
+#include "server/worker/framing.h"
 #include "tests/unit/server/testing.h"
 
 namespace tensord::server {
@@ -87,6 +87,7 @@ TEST_F(WorkersTest, LateWorkerIsEndedWithItsChildren) {
 }
 
 TEST_F(WorkersTest, MemoryIsLimited) {
+  if (!kMemoryCanBeLimited) GTEST_SKIP() << "under a sanitizer";
   PoolOptions options = Pool(1);
   options.command.memory_bytes = 1ull << 30;
   WorkerPool pool(options, &metrics_);

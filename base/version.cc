@@ -1,7 +1,0 @@
-#include "base/version.h"
-
-namespace tensord {
-
-const char* Version() { return TENSORD_VERSION; }
-
-}  // namespace tensord

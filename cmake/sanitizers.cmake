@@ -1,0 +1,14 @@
+# TENSORD_SANITIZERS, of the presets asan and tsan: what every file is compiled and linked with.
+set(TENSORD_SANITIZERS "" CACHE STRING "-fsanitize='s argument: address,undefined or thread")
+if(TENSORD_SANITIZERS)
+  add_compile_options(-fsanitize=${TENSORD_SANITIZERS} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${TENSORD_SANITIZERS})
+endif()
+# The folders of tests/unit whose tests each has: those of undefined behaviour and memory need no
+# generated code, those of races have threads.
+set(TENSORD_ASAN_FOLDERS
+    base sym graph ops import decompose rewrite loop_ir schedule kernel_ir memory plan server runtime)
+set(TENSORD_TSAN_FOLDERS base server runtime)
+# Nearly all that is the daemon's own is gRPC's threads, and gRPC's library is not built for
+# ThreadSanitizer; what they call is tested by the other tests of the folder.
+set(TENSORD_TSAN_EXCLUDED server_daemon_test)

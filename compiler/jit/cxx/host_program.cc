@@ -1,0 +1,47 @@
+#include "compiler/jit/cxx/host_program.h"
+
+#include <algorithm>
+#include <string_view>
+
+extern char** environ;
+
+namespace tensord::jit {
+namespace {
+
+// What would change the compiler's output, its language or where it leaves its files.
+constexpr std::string_view kDropped[] = {"LC_",
+                                         "LANG=",
+                                         "LANGUAGE=",
+                                         "TMPDIR=",
+                                         "CPATH=",
+                                         "CPLUS_INCLUDE_PATH=",
+                                         "GCC_EXEC_PREFIX=",
+                                         "COMPILER_PATH=",
+                                         "LIBRARY_PATH=",
+                                         "DEPENDENCIES_OUTPUT="};
+
+std::vector<std::string> Environment(const std::string& folder) {
+  std::vector<std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const bool dropped = std::any_of(std::begin(kDropped), std::end(kDropped),
+                                     [&](std::string_view name) { return text.starts_with(name); });
+    if (!dropped) result.emplace_back(text);
+  }
+  result.push_back("LC_ALL=C");
+  result.push_back("TMPDIR=" + folder);
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<ProcessResult> RunHostProgram(const std::vector<std::string>& command,
+                                             const std::string& folder) {
+  Command program;
+  program.argv = command;
+  program.environment = Environment(folder);
+  program.folder = folder;
+  return RunProcess(std::move(program));
+}
+
+}  // namespace tensord::jit

@@ -1,0 +1,20 @@
+// Runs the host's C++ compiler, and what belongs to it, in an environment that changes nothing.
+#ifndef TENSORD_COMPILER_JIT_CXX_HOST_PROGRAM_H_
+#define TENSORD_COMPILER_JIT_CXX_HOST_PROGRAM_H_
+
+#include <string>
+#include <vector>
+
+#include "base/process.h"
+
+namespace tensord::jit {
+
+// Runs `command` (its first word is a path) in `folder`, which is also its TMPDIR, with the C
+// locale and without the variables that lead a compiler elsewhere; waits for it. Errors:
+// RunProcess's.
+absl::StatusOr<ProcessResult> RunHostProgram(const std::vector<std::string>& command,
+                                             const std::string& folder);
+
+}  // namespace tensord::jit
+
+#endif  // TENSORD_COMPILER_JIT_CXX_HOST_PROGRAM_H_

@@ -1,0 +1,296 @@
+#include "server/compile/compile_flow.h"
+
+#include <absl/cleanup/cleanup.h>
+#include <absl/strings/str_cat.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <map>
+#include <set>
+
+#include "base/sha256.h"
+#include "server/compile/keys.h"
+
+namespace tensord::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+uint64_t NanosecondsSince(Clock::time_point start) {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
+}
+
+// Adds to the stage of that name, or appends it.
+void AddStage(std::vector<v1::StageTime>& stages, const std::string& name, uint64_t nanoseconds) {
+  auto found = std::find_if(stages.begin(), stages.end(),
+                            [&](const v1::StageTime& stage) { return stage.stage() == name; });
+  if (found == stages.end()) {
+    found = stages.emplace(stages.end());
+    found->set_stage(name);
+  }
+  found->set_nanoseconds(found->nanoseconds() + nanoseconds);
+}
+
+template <class List>
+void AddStages(std::vector<v1::StageTime>& stages, const List& more) {
+  for (const v1::StageTime& stage : more) AddStage(stages, stage.stage(), stage.nanoseconds());
+}
+
+// What a module says of its binary besides digest, size and key; the store keeps it for programs
+// that find the kernel made.
+std::string FactsOf(const v1::JitResult& result, int unit) {
+  v1::Module module;
+  module.set_kind(result.kind());
+  if (unit < result.resources_size()) {
+    const v1::UnitResources& resources = result.resources(unit);
+    module.set_registers(resources.registers());
+    module.set_spill_bytes(resources.spill_bytes());
+    module.set_shared_bytes(resources.shared_bytes());
+  }
+  return module.SerializeAsString();
+}
+
+}  // namespace
+
+absl::StatusOr<FlowOutput> CompileFlow::Run(const FlowInput& input) {
+  // Aborted: a kernel that was found has been evicted before the program that needs it was
+  // published.
+  constexpr int kAttempts = 3;
+  absl::StatusOr<FlowOutput> output = CompileWithoutFailing(input);
+  for (int i = 1; i < kAttempts && absl::IsAborted(output.status()); ++i) {
+    output = CompileWithoutFailing(input);
+  }
+  if (!absl::IsInternal(output.status())) return output;
+  const auto kept = KeepRepro(input, std::string(output.status().message()));
+  return absl::InternalError(
+      absl::StrCat(output.status().message(),
+                   kept.ok() ? absl::StrCat(" (the graph was kept as ", *kept, ")") : ""));
+}
+
+absl::StatusOr<std::string> CompileFlow::KeepRepro(const FlowInput& input,
+                                                   const std::string& failure) {
+  v1::CompileJob job;
+  *job.mutable_graph() = input.request->graph();
+  *job.mutable_target() = input.request->target();
+  *job.mutable_options() = input.request->options();
+  job.set_failure(failure);
+  absl::StatusOr<std::string> kept =
+      store_->KeepRepro(ToHex(input.program_key), job.SerializeAsString());
+  if (kept.ok()) ++metrics_->repros_kept;
+  return kept;
+}
+
+absl::StatusOr<FlowOutput> CompileFlow::CompileWithoutFailing(const FlowInput& input) {
+  // Each round makes at least one more operator a library call; a kernel seldom holds more than a
+  // few that its description does not name.
+  constexpr int kRounds = 8;
+  Attempt attempt;
+  absl::StatusOr<FlowOutput> output = Compile(input, attempt);
+  for (int round = 1; round < kRounds; ++round) {
+    // A compiler that compiles nothing is broken, which library calls throughout would hide.
+    if (output.ok() || attempt.failed.empty() || !attempt.some_made) break;
+    if (!AddLibraryNodes(input.request->graph(), attempt.failed, &attempt.library)) break;
+    for (const FailedUnit& unit : attempt.failed) attempt.logs.push_back(unit.log);
+    attempt.failed.clear();
+    output = Compile(input, attempt);
+  }
+  if (!output.ok() || attempt.logs.empty()) return output;
+  output->kernel_failures = attempt.logs;
+  const auto kept = KeepRepro(input, attempt.logs[0]);
+  spdlog::warn("event=kernel_failed key={} nodes={} repro=\"{}\" log=\"{}\"",
+               ToHex(input.program_key).substr(0, 12), attempt.library.size(), kept.value_or(""),
+               attempt.logs[0]);
+  return output;
+}
+
+absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input, Attempt& attempt) {
+  const auto start = Clock::now();
+  v1::WorkerRequest request;
+  v1::CompileJob& job = *request.mutable_compile();
+  *job.mutable_graph() = input.request->graph();
+  *job.mutable_target() = input.request->target();
+  *job.mutable_options() = input.request->options();
+  for (const std::string& name : attempt.library) job.add_library_nodes(name);
+  TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply, pool_->Call(request));
+  request.Clear();
+  v1::CompileResult& result = *reply.mutable_compiled();
+  if (result.units_size() != result.artifact().modules_size()) {
+    return absl::InternalError(absl::StrCat("the compiler gave ", result.units_size(),
+                                            " units for ", result.artifact().modules_size(),
+                                            " modules"));
+  }
+
+  FlowOutput output;
+  AddStages(output.stages, result.stages());
+  std::vector<Kernel> kernels;
+  for (const v1::KernelUnit& unit : result.units()) {
+    kernels.push_back(
+        {MakeKernelKey(unit, input.request->target(), input.toolchain).Digest(), &unit, {}});
+  }
+  for (const std::string& log : attempt.logs) {
+    result.add_fusion_notes(absl::StrCat("library calls instead of a kernel: ", log));
+  }
+  const absl::Status made =
+      MakeKernels(input, kernels, output.stages, output.kernels_compiled, attempt.failed);
+  attempt.some_made = attempt.failed.size() < kernels.size();
+  TENSORD_RETURN_IF_ERROR(made);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    v1::Module& module = *result.mutable_artifact()->mutable_modules(static_cast<int>(i));
+    // A store of an older form kept no facts: only shared objects were made then.
+    if (!module.ParseFromString(kernels[i].row.facts) || kernels[i].row.facts.empty()) {
+      module.set_kind(v1::Module::SHARED_OBJECT);
+    }
+    module.set_sha256(kernels[i].row.sha256);
+    module.set_size(kernels[i].row.size);
+    module.set_kernel_key(kernels[i].key);
+  }
+  output.artifact = std::move(*result.mutable_artifact());
+  TENSORD_RETURN_IF_ERROR(Publish(input, result, kernels, output, NanosecondsSince(start)));
+  return output;
+}
+
+absl::Status CompileFlow::MakeKernels(const FlowInput& input, std::vector<Kernel>& kernels,
+                                      std::vector<v1::StageTime>& stages, uint32_t& compiled,
+                                      std::vector<FailedUnit>& failed) {
+  // Equal units of one program are made once.
+  std::map<std::string, Kernel*> open;
+  for (Kernel& kernel : kernels) open.emplace(kernel.key, &kernel);
+
+  // A round finds what is stored, makes what nobody makes yet, then waits for the rest and looks
+  // again. A kernel that another flight failed to make is then claimed here, and gives its own
+  // error.
+  while (!open.empty()) {
+    std::vector<Kernel*> mine;
+    absl::Cleanup finish = [&] {
+      for (Kernel* kernel : mine) kernel_flights_.Finish(kernel->key);
+    };
+    std::map<std::string, Kernel*> others;
+    for (const auto& [key, kernel] : open) {
+      const bool claimed = kernel_flights_.Claim(key);
+      if (auto row = store_->FindKernel(key)) {
+        kernel->row = *std::move(row);
+        ++metrics_->kernels_reused;
+        if (claimed) kernel_flights_.Finish(key);
+      } else if (claimed) {
+        mine.push_back(kernel);
+      } else {
+        others.emplace(key, kernel);
+      }
+    }
+    if (!mine.empty()) {
+      const auto start = Clock::now();
+      TENSORD_RETURN_IF_ERROR(Jit(input, mine, stages, failed));
+      AddStage(stages, "jit", NanosecondsSince(start));
+      compiled += static_cast<uint32_t>(mine.size());
+      metrics_->kernels_compiled += mine.size();
+    }
+    std::move(finish).Invoke();
+    for (const auto& [key, kernel] : others) kernel_flights_.Wait(key);
+    open = std::move(others);
+  }
+  std::map<std::string, const store::KernelRow*> made;
+  for (const Kernel& kernel : kernels) {
+    if (!kernel.row.sha256.empty()) made[kernel.key] = &kernel.row;
+  }
+  for (Kernel& kernel : kernels) {
+    if (kernel.row.sha256.empty()) kernel.row = *made.at(kernel.key);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CompileFlow::Jit(const FlowInput& input, const std::vector<Kernel*>& kernels,
+                              std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed) {
+  const size_t wanted = (kernels.size() + units_per_job_ - 1) / units_per_job_;
+  const size_t jobs = std::clamp<size_t>(static_cast<size_t>(pool_->Free()), 1, wanted);
+  // Dealt out in turn: neighbours tend to be alike, so every worker gets its share of the large
+  // ones.
+  std::vector<std::vector<Kernel*>> shares(jobs);
+  for (size_t i = 0; i < kernels.size(); ++i) shares[i % jobs].push_back(kernels[i]);
+
+  std::vector<std::vector<v1::StageTime>> times(jobs);
+  std::vector<std::vector<FailedUnit>> failures(jobs);
+  std::vector<std::future<absl::Status>> running;
+  for (size_t i = 1; i < jobs; ++i) {
+    running.push_back(std::async(std::launch::async, [&, i] {
+      return JitOnOneWorker(input, shares[i], times[i], failures[i]);
+    }));
+  }
+  absl::Status status = JitOnOneWorker(input, shares[0], times[0], failures[0]);
+  for (std::future<absl::Status>& other : running) status.Update(other.get());
+  for (const auto& time : times) AddStages(stages, time);
+  for (const auto& more : failures) failed.insert(failed.end(), more.begin(), more.end());
+  return status;
+}
+
+absl::Status CompileFlow::JitOnOneWorker(const FlowInput& input,
+                                         const std::vector<Kernel*>& kernels,
+                                         std::vector<v1::StageTime>& stages,
+                                         std::vector<FailedUnit>& failed_units) {
+  v1::WorkerRequest request;
+  v1::JitJob& job = *request.mutable_jit();
+  *job.mutable_target() = input.request->target();
+  for (const Kernel* kernel : kernels) *job.add_units() = *kernel->unit;
+  TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply, pool_->Call(request));
+  const v1::JitResult& result = reply.jitted();
+  if (result.binaries_size() != static_cast<int>(kernels.size())) {
+    return absl::InternalError(absl::StrCat("the JIT gave ", result.binaries_size(),
+                                            " binaries for ", kernels.size(), " units"));
+  }
+  AddStages(stages, result.stages());
+  // What was made is kept although others failed: the next attempt need not make it again.
+  std::set<uint32_t> failed;
+  for (const v1::UnitFailure& failure : result.failures()) {
+    if (failure.unit() >= kernels.size()) return absl::InternalError("the JIT failed on no unit");
+    failed.insert(failure.unit());
+    const auto& nodes = kernels[failure.unit()]->unit->nodes();
+    failed_units.push_back({{nodes.begin(), nodes.end()}, failure.log()});
+  }
+  metrics_->kernels_failed += failed.size();
+  for (int i = 0; i < result.binaries_size(); ++i) {
+    if (failed.count(static_cast<uint32_t>(i)) != 0) continue;
+    TENSORD_ASSIGN_OR_RETURN(kernels[i]->row,
+                             store_->PutKernel(kernels[i]->key, result.binaries(i),
+                                               kernels[i]->unit->source(), FactsOf(result, i)));
+  }
+  return failed.empty() ? absl::OkStatus() : absl::InternalError(result.failures(0).log());
+}
+
+absl::Status CompileFlow::Publish(const FlowInput& input, const v1::CompileResult& result,
+                                  const std::vector<Kernel>& kernels, FlowOutput& output,
+                                  uint64_t nanoseconds) {
+  const auto start = Clock::now();
+  store::Manifest manifest;
+  for (const Kernel& kernel : kernels) manifest.blobs.push_back(kernel.row.sha256);
+  manifest.payload = output.artifact.SerializeAsString();
+
+  store::ProgramFacts facts;
+  facts.label = input.request->label();
+  facts.target = ArchOf(input.request->target());
+  facts.nodes = static_cast<uint32_t>(input.request->graph().nodes_size());
+  for (const v1::Step& step : output.artifact.steps()) {
+    facts.kernels += step.has_launch();
+    facts.externs += step.has_call();
+  }
+  facts.compile_nanoseconds = nanoseconds;
+
+  // For people: everything of ProgramDetail but the artifact and the summary, which have their own
+  // places, and the sources, which the kernel table keeps once per kernel.
+  v1::ProgramDetail detail;
+  *detail.mutable_fusion_notes() = result.fusion_notes();
+  for (const v1::StageTime& stage : output.stages) *detail.add_stages() = stage;
+  for (const Kernel& kernel : kernels) {
+    v1::KernelSource& source = *detail.add_sources();
+    source.set_function(kernel.unit->functions().empty() ? "" : kernel.unit->functions(0));
+    source.set_description(kernel.unit->description());
+    source.set_kernel_key(kernel.key);
+  }
+  TENSORD_RETURN_IF_ERROR(
+      store_->Publish(input.program_key, manifest, detail.SerializeAsString(), facts));
+  AddStage(output.stages, "publish", NanosecondsSince(start));
+  return absl::OkStatus();
+}
+
+}  // namespace tensord::server

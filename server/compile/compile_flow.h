@@ -1,0 +1,89 @@
+// What one miss takes, from a graph to a published program:
+//
+//   CompileJob to a worker -> kernel units -> key of each -> kernel store -> JitJob of those
+//   missing, spread over the workers that are free -> blobs -> digests into the artifact ->
+//   manifest published
+//
+// Where some units do not compile, the graph is compiled again with their operators as library
+// calls.
+//
+// Blocks; runs on a compile thread. Knows nothing of requests, joining or RPC.
+#ifndef TENSORD_SERVER_COMPILE_COMPILE_FLOW_H_
+#define TENSORD_SERVER_COMPILE_COMPILE_FLOW_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "server/compile/flights.h"
+#include "server/compile/library_nodes.h"
+#include "server/pool/worker_pool.h"
+#include "server/statistics/metrics.h"
+#include "server/store/store.h"
+#include "tensord/v1/service.pb.h"
+
+namespace tensord::server {
+
+struct FlowInput {
+  const v1::CompileRequest* request = nullptr;
+  std::string program_key;
+  std::string toolchain;
+};
+
+struct FlowOutput {
+  v1::Artifact artifact;
+  std::vector<v1::StageTime> stages;
+  uint32_t kernels_compiled = 0;
+  std::vector<std::string> kernel_failures;  // logs of units that library calls replace
+};
+
+class CompileFlow {
+ public:
+  // `units_per_job`: how many units one worker compiles at once.
+  CompileFlow(WorkerPool* pool, store::Store* store, Metrics* metrics, int units_per_job)
+      : pool_(pool), store_(store), metrics_(metrics), units_per_job_(units_per_job) {}
+
+  // An Internal status says where the graph was kept.
+  absl::StatusOr<FlowOutput> Run(const FlowInput& input);
+
+ private:
+  struct Kernel {
+    std::string key;
+    const v1::KernelUnit* unit = nullptr;
+    store::KernelRow row;  // once it is stored
+  };
+
+  // One attempt to compile a graph.
+  struct Attempt {
+    std::set<std::string> library;   // nodes that are to be library calls
+    std::vector<std::string> logs;   // of the attempts before
+    std::vector<FailedUnit> failed;  // now; some others did compile where `some_made`
+    bool some_made = false;
+  };
+
+  absl::StatusOr<FlowOutput> CompileWithoutFailing(const FlowInput& input);
+  absl::StatusOr<FlowOutput> Compile(const FlowInput& input, Attempt& attempt);
+  absl::StatusOr<std::string> KeepRepro(const FlowInput& input, const std::string& failure);
+  // Finds or makes every kernel. `compiled` counts those that were made.
+  absl::Status MakeKernels(const FlowInput& input, std::vector<Kernel>& kernels,
+                           std::vector<v1::StageTime>& stages, uint32_t& compiled,
+                           std::vector<FailedUnit>& failed);
+  absl::Status Jit(const FlowInput& input, const std::vector<Kernel*>& kernels,
+                   std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed);
+  absl::Status JitOnOneWorker(const FlowInput& input, const std::vector<Kernel*>& kernels,
+                              std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed);
+  absl::Status Publish(const FlowInput& input, const v1::CompileResult& result,
+                       const std::vector<Kernel>& kernels, FlowOutput& output,
+                       uint64_t nanoseconds);
+
+  WorkerPool* const pool_;
+  store::Store* const store_;
+  Metrics* const metrics_;
+  const int units_per_job_;
+  KernelFlights kernel_flights_;
+};
+
+}  // namespace tensord::server
+
+#endif  // TENSORD_SERVER_COMPILE_COMPILE_FLOW_H_

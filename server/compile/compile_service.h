@@ -1,0 +1,92 @@
+// The daemon without RPC: admission, keys, look-up, one flight per program.
+//
+//   request ─ checked ─ key ─┬─ found in the store ──────────────────────────────▶ HIT
+//                            └─ a flight of that key? ─ yes: wait with it ────────▶ JOINED
+//                                                      no: lead, on a compile thread ▶ COMPILED
+#ifndef TENSORD_SERVER_COMPILE_COMPILE_SERVICE_H_
+#define TENSORD_SERVER_COMPILE_COMPILE_SERVICE_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "server/compile/compile_flow.h"
+#include "server/compile/executor.h"
+#include "server/compile/failures.h"
+#include "server/compile/flights.h"
+#include "server/compile/worker_facts.h"
+#include "server/pool/worker_pool.h"
+#include "server/statistics/metrics.h"
+#include "server/store/store.h"
+#include "tensord/v1/service.pb.h"
+
+namespace tensord::server {
+
+struct ServiceOptions {
+  PoolOptions pool;
+  std::string cxx;
+  std::string jit_settings;    // what else decides the JIT's output
+  int units_per_job = 1;       // what one worker compiles at once
+  uint64_t max_waiting = 512;  // requests that may wait for compiles
+};
+
+class CompileService {
+ public:
+  // `done` is called exactly once, on this thread or another.
+  using Done = std::function<void(absl::Status)>;
+
+  CompileService(ServiceOptions options, std::unique_ptr<store::Store> store,
+                 std::string store_problem);
+  // Abort() first if flights may still be up.
+  ~CompileService();
+
+  // `request` and `reply` must live until `done`. A stored program is answered before this returns.
+  // InvalidArgument, Unimplemented: the graph. ResourceExhausted: too many wait.
+  // FailedPrecondition: no host compiler. Internal: the compiler failed. Unavailable: the daemon is
+  // stopping.
+  void Compile(const v1::CompileRequest* request, v1::CompileReply* reply, Done done);
+  void Hello(v1::HelloReply* reply, Done done);
+  void ListToolchains(v1::ToolchainList* reply, Done done);
+
+  void FillStats(v1::Stats* stats);
+  absl::Status ListPrograms(uint32_t limit, v1::ListProgramsReply* reply);
+  absl::Status GetProgram(const v1::GetProgramRequest& request, v1::ProgramDetail* reply);
+  absl::StatusOr<std::string> ReadBlob(const std::string& sha256);
+
+  // From here on refuses work, with Unavailable; what is stored is still found.
+  void Drain() { draining_ = true; }
+  // Fails what waits, with Unavailable, and ends the workers.
+  void Abort();
+  // Requests at work or waiting.
+  uint64_t InFlight() const { return metrics_.in_flight; }
+
+ private:
+  struct Call;
+  using CallPtr = std::shared_ptr<Call>;
+
+  void Start(const CallPtr& call, const WorkerFacts::Toolchain& toolchain, bool may_block);
+  bool TryStored(const CallPtr& call);
+  void Fly(const CallPtr& call);
+  void Finish(const CallPtr& call, const absl::Status& status);
+  bool Admit(const CallPtr& call);
+
+  const ServiceOptions options_;
+  const std::string store_problem_;
+  Metrics metrics_;
+  std::unique_ptr<store::Store> store_;
+  WorkerPool pool_;
+  WorkerFacts facts_;
+  CompileFlow flow_;
+  RecentFailures failures_;
+  ProgramFlights<CallPtr> flights_;
+  std::atomic<uint64_t> next_id_{1};
+  std::atomic<bool> draining_{false};
+  std::atomic<bool> aborted_{false};
+  Executor executor_;  // last: its threads use everything above
+};
+
+}  // namespace tensord::server
+
+#endif  // TENSORD_SERVER_COMPILE_COMPILE_SERVICE_H_

@@ -1,0 +1,98 @@
+#include "server/ctl/client.h"
+
+#include <google/protobuf/util/json_util.h>
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "server/rpc/address.h"
+#include "tensord/v1/service.grpc.pb.h"
+
+namespace tensord::server {
+
+struct Connection {
+  std::unique_ptr<v1::Compiler::Stub> stub;
+};
+
+namespace {
+
+void SetTimeout(grpc::ClientContext& context, std::chrono::seconds timeout) {
+  context.set_deadline(std::chrono::system_clock::now() + timeout);
+}
+
+template <class Request, class Reply>
+using Method = grpc::Status (v1::Compiler::Stub::*)(grpc::ClientContext*, const Request&, Reply*);
+
+template <class Request, class Reply>
+int Call(const Client& client, Method<Request, Reply> method, const Request& request,
+         Reply* reply) {
+  grpc::ClientContext context;
+  SetTimeout(context, std::chrono::seconds(10));
+  const grpc::Status status = (client.connection->stub.get()->*method)(&context, request, reply);
+  if (status.ok()) return kExitOk;
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+      status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    std::fprintf(stderr, "tensorctl: no daemon answers at %s (%s)\n", client.address.c_str(),
+                 status.error_message().c_str());
+    return kExitUnreachable;
+  }
+  std::fprintf(stderr, "tensorctl: %s\n", status.error_message().c_str());
+  return kExitError;
+}
+
+}  // namespace
+
+absl::Status Connect(Client& client) {
+  TENSORD_ASSIGN_OR_RETURN(const std::string path, SocketPath(client.address));
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  client.connection = std::make_shared<Connection>(Connection{v1::Compiler::NewStub(
+      grpc::CreateCustomChannel("unix:" + path, grpc::InsecureChannelCredentials(), arguments))});
+  return absl::OkStatus();
+}
+
+int Ask(const Client& client, const v1::GetStatsRequest& request, v1::Stats* reply) {
+  return Call(client, &v1::Compiler::Stub::GetStats, request, reply);
+}
+
+int Ask(const Client& client, const v1::ListProgramsRequest& request,
+        v1::ListProgramsReply* reply) {
+  return Call(client, &v1::Compiler::Stub::ListPrograms, request, reply);
+}
+
+int Ask(const Client& client, const v1::GetProgramRequest& request, v1::ProgramDetail* reply) {
+  return Call(client, &v1::Compiler::Stub::GetProgram, request, reply);
+}
+
+v1::ToolchainList GetToolchains(const Client& client) {
+  v1::ToolchainList list;
+  grpc::ClientContext context;
+  SetTimeout(context, std::chrono::seconds(5));
+  const grpc::Status status =
+      client.connection->stub->ListToolchains(&context, v1::ListToolchainsRequest(), &list);
+  if (!status.ok()) {
+    v1::ToolchainState* state = list.add_toolchains();
+    state->set_name("compilers");
+    state->set_problem(status.error_message());
+  }
+  return list;
+}
+
+void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
+void PrintJson(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.always_print_primitive_fields = true;
+  options.preserve_proto_field_names = true;
+  std::string out;
+  if (const auto status = google::protobuf::util::MessageToJsonString(message, &out, options);
+      !status.ok()) {
+    std::fprintf(stderr, "tensorctl: %s\n", status.ToString().c_str());
+  }
+  std::fputs(out.c_str(), stdout);
+}
+
+}  // namespace tensord::server

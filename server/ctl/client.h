@@ -1,0 +1,44 @@
+// tensorctl's connection to a daemon, and what every command prints with. gRPC stays in client.cc.
+#ifndef TENSORD_SERVER_CTL_CLIENT_H_
+#define TENSORD_SERVER_CTL_CLIENT_H_
+
+#include <google/protobuf/message.h>
+
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "tensord/v1/service.pb.h"
+
+namespace tensord::server {
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitError = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitUnreachable = 3;
+
+struct Connection;
+
+struct Client {
+  std::shared_ptr<Connection> connection;
+  std::string address;
+  bool json = false;  // print for programs
+};
+
+// InvalidArgument: `client.address` is no Unix socket. Nothing is sent yet.
+absl::Status Connect(Client& client);
+
+// Makes one call. Prints what went wrong and returns the exit code.
+int Ask(const Client& client, const v1::GetStatsRequest& request, v1::Stats* reply);
+int Ask(const Client& client, const v1::ListProgramsRequest& request, v1::ListProgramsReply* reply);
+int Ask(const Client& client, const v1::GetProgramRequest& request, v1::ProgramDetail* reply);
+// The compilers of the daemon's host. When it cannot be told (every worker is busy), the one entry
+// says why.
+v1::ToolchainList GetToolchains(const Client& client);
+
+void Print(const std::string& text);
+void PrintJson(const google::protobuf::Message& message);
+
+}  // namespace tensord::server
+
+#endif  // TENSORD_SERVER_CTL_CLIENT_H_

@@ -1,0 +1,25 @@
+// The commands of tensorctl. Each asks the daemon, prints, and returns the exit code.
+#ifndef TENSORD_SERVER_CTL_COMMANDS_H_
+#define TENSORD_SERVER_CTL_COMMANDS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "server/ctl/client.h"
+
+namespace tensord::server {
+
+// The daemon's statistics (statistics.cc).
+int Status(const Client& client);
+int Stats(const Client& client);
+// One screen a second; `count` 0: until Ctrl-C.
+int Top(const Client& client, int count);
+
+// Stored programs (programs.cc). `key`: its first 8 or more hex digits.
+int List(const Client& client, uint32_t limit);  // 0: all
+int Show(const Client& client, const std::string& key);
+int Kernel(const Client& client, const std::string& key, int number);
+
+}  // namespace tensord::server
+
+#endif  // TENSORD_SERVER_CTL_COMMANDS_H_

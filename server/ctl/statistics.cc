@@ -1,0 +1,153 @@
+#include <absl/strings/match.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_replace.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+#include <string_view>
+
+#include "server/ctl/commands.h"
+#include "server/ctl/table.h"
+
+namespace tensord::server {
+namespace {
+
+int GetStats(const Client& client, v1::Stats* stats) {
+  return Ask(client, v1::GetStatsRequest(), stats);
+}
+
+std::string Ratio(uint64_t part, uint64_t whole) {
+  return whole == 0 ? "-" : fmt::format("{:.1f} %", 100.0 * part / whole);
+}
+
+// A field's number in the unit that its name tells (stats.proto).
+std::string HumanNumber(const std::string& name, uint64_t value) {
+  if (absl::StrContains(name, "nanoseconds")) return HumanNanoseconds(value);
+  if (absl::StrContains(name, "seconds")) return HumanAge(static_cast<int64_t>(value));
+  if (absl::StrContains(name, "bytes")) return HumanBytes(value);
+  return absl::StrCat(value);
+}
+
+// Every number that is not one of the outcomes of requests, by its field's name.
+Table Counters(const v1::Stats& stats) {
+  static const auto* const outcomes = new std::set<std::string_view>{
+      "requests", "hits", "compiled", "joined", "failed", "rejected"};
+  const google::protobuf::Descriptor& fields = *v1::Stats::descriptor();
+  const google::protobuf::Reflection& reflection = *v1::Stats::GetReflection();
+  Table table({"", ">"});
+  for (int i = 0; i < fields.field_count(); ++i) {
+    const google::protobuf::FieldDescriptor& field = *fields.field(i);
+    if (field.cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_UINT64) continue;
+    if (outcomes->count(field.name()) != 0) continue;
+    table.Add({absl::StrReplaceAll(field.name(), {{"_", " "}}),
+               HumanNumber(field.name(), reflection.GetUInt64(stats, &field))});
+  }
+  return table;
+}
+
+}  // namespace
+
+int Status(const Client& client) {
+  v1::Stats s;
+  if (const int code = GetStats(client, &s); code != kExitOk) return code;
+  if (client.json) return PrintJson(s), kExitOk;
+  Table table({"tensord " + s.version(), "running"});
+  table.Add({"pid", absl::StrCat(s.pid())});
+  table.Add({"up", HumanAge(static_cast<int64_t>(s.uptime_seconds()))});
+  table.Add({"address", client.address});
+  table.Add({"memory", HumanBytes(s.resident_bytes())});
+  table.Add({"workers", fmt::format("{} running", s.workers())});
+  table.Add({"in flight", absl::StrCat(s.in_flight())});
+  table.Add({"store", s.store()});
+  table.Add(
+      {"stored",
+       fmt::format("{} programs, {} of {}", s.programs_stored(), HumanBytes(s.bytes_stored()),
+                   s.store_limit_bytes() == 0 ? "no limit" : HumanBytes(s.store_limit_bytes()))});
+  if (!s.store_problem().empty()) {
+    table.Add({"WARNING", "the configured store is not in use: " + s.store_problem()});
+  }
+  const v1::ToolchainList toolchains = GetToolchains(client);
+  for (const v1::ToolchainState& toolchain : toolchains.toolchains()) {
+    table.Add({toolchain.name(), toolchain.found().empty() ? "not usable: " + toolchain.problem()
+                                                           : toolchain.found()});
+  }
+  Print(table.ToString());
+  return kExitOk;
+}
+
+int Stats(const Client& client) {
+  v1::Stats s;
+  if (const int code = GetStats(client, &s); code != kExitOk) return code;
+  if (client.json) return PrintJson(s), kExitOk;
+  Table counts({"requests", ">count", ">share"});
+  counts.Add({"all", absl::StrCat(s.requests()), ""});
+  const std::pair<const char*, uint64_t> kinds[] = {
+      {"found", s.hits()},    {"compiled", s.compiled()}, {"joined", s.joined()},
+      {"failed", s.failed()}, {"rejected", s.rejected()},
+  };
+  for (const auto& [name, count] : kinds) {
+    counts.Add({name, absl::StrCat(count), Ratio(count, s.requests())});
+  }
+  Table means({"", ">"});
+  means.Add(
+      {"mean look-up", s.hits() == 0 ? "-" : HumanNanoseconds(s.lookup_nanoseconds() / s.hits())});
+  means.Add({"share of kernels reused",
+             Ratio(s.kernels_reused(), s.kernels_compiled() + s.kernels_reused())});
+  Table stages({"stage", ">total", ">per compile"});
+  for (const v1::StageTime& stage : s.stages()) {
+    stages.Add({stage.stage(), HumanNanoseconds(stage.nanoseconds()),
+                HumanNanoseconds(stage.nanoseconds() / std::max<uint64_t>(1, s.compiled()))});
+  }
+  Print(absl::StrCat(counts.ToString(), means.ToString(), Counters(s).ToString(), "\n",
+                     stages.ToString()));
+  return kExitOk;
+}
+
+int Top(const Client& client, int count) {
+  v1::Stats before;
+  if (const int code = GetStats(client, &before); code != kExitOk) return code;
+  const bool live = isatty(STDOUT_FILENO) && !client.json;
+  for (int i = 0; count == 0 || i < count; ++i) {
+    sleep(1);
+    v1::Stats s;
+    if (const int code = GetStats(client, &s); code != kExitOk) return code;
+    if (client.json) {
+      PrintJson(s);
+      std::fflush(stdout);
+      before = s;
+      continue;
+    }
+    const auto busy =
+        static_cast<double>(s.worker_cpu_nanoseconds() - before.worker_cpu_nanoseconds());
+    const uint64_t hits = s.hits() - before.hits();
+    Table table({"", ">last second", ">total"});
+    const auto line = [&](const char* name, uint64_t now, uint64_t then) {
+      table.Add({name, absl::StrCat(now - then), absl::StrCat(now)});
+    };
+    line("requests", s.requests(), before.requests());
+    line("found", s.hits(), before.hits());
+    line("compiled", s.compiled(), before.compiled());
+    line("joined", s.joined(), before.joined());
+    line("failed", s.failed(), before.failed());
+    line("kernels made", s.kernels_compiled(), before.kernels_compiled());
+    line("kernels reused", s.kernels_reused(), before.kernels_reused());
+    if (live) Print("\033[H\033[2J");
+    Print(fmt::format(
+        "tensord {} pid {}  up {}  memory {}  store {} in {} programs\n"
+        "in flight {}  workers {}  worker CPU {:.0f} %  look-up {}\n\n{}",
+        s.version(), s.pid(), HumanAge(static_cast<int64_t>(s.uptime_seconds())),
+        HumanBytes(s.resident_bytes()), HumanBytes(s.bytes_stored()), s.programs_stored(),
+        s.in_flight(), s.workers(), busy / 1e7,
+        hits == 0 ? "-"
+                  : HumanNanoseconds((s.lookup_nanoseconds() - before.lookup_nanoseconds()) / hits),
+        table.ToString()));
+    std::fflush(stdout);
+    before = s;
+  }
+  return kExitOk;
+}
+
+}  // namespace tensord::server

@@ -1,0 +1,71 @@
+// tensorctl: asks a running daemon, or the compiler itself.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+#include <string>
+
+#include "base/version.h"
+#include "server/ctl/commands.h"
+#include "server/ctl/compile.h"
+#include "server/rpc/address.h"
+
+namespace tensord::server {
+namespace {
+
+int Main(int argc, char** argv) {
+  CLI::App app("Asks a running tensord, or its compiler.\nExit codes: 0 ok, 1 error, 2 usage, 3 no daemon answers.",
+               "tensorctl");
+  Client client;
+  client.address = DefaultAddress();
+  app.set_version_flag("--version", Version());
+  app.add_option("--address", client.address, "the daemon's socket")->envname("TENSORD_ADDRESS");
+  app.add_flag("--json", client.json, "for programs");
+  app.fallthrough();
+  app.require_subcommand(1);
+
+  std::function<int()> command;
+  app.add_subcommand("status", "is it up, where is its store")->callback([&] {
+    command = [&] { return Status(client); };
+  });
+  app.add_subcommand("stats", "counters and compile time by stage")->callback([&] {
+    command = [&] { return Stats(client); };
+  });
+  uint32_t limit = 0;
+  CLI::App* list = app.add_subcommand("ls", "stored programs, last used first");
+  list->add_option("--limit,-n", limit, "at most so many");
+  list->callback([&] { command = [&] { return List(client, limit); }; });
+  std::string key;
+  CLI::App* show = app.add_subcommand("show", "one program: plan, kernels, fusion notes");
+  show->add_option("KEY", key, "the key's first 8 or more hex digits")->required();
+  show->callback([&] { command = [&] { return Show(client, key); }; });
+  int number = 0;
+  CLI::App* kernel = app.add_subcommand("kernel", "the source of one kernel");
+  kernel->add_option("KEY", key, "the program's key")->required();
+  kernel->add_option("N", number, "the kernel's number, as `show` gives it")->required();
+  kernel->callback([&] { command = [&] { return Kernel(client, key, number); }; });
+  int count = 0;
+  CLI::App* top = app.add_subcommand("top", "live view, once a second until Ctrl-C");
+  top->add_option("--count", count, "end after so many seconds");
+  top->callback([&] { command = [&] { return Top(client, count); }; });
+  CompileCommand compile;
+  CLI::App* compiles = app.add_subcommand("compile", "what each pass makes of a graph; no daemon");
+  compiles->add_option("GRAPH", compile.file, "a job of <store>/repros/, or a graph")->required();
+  compiles->add_option("--dump-after", compile.dump_after, "of this pass, instead of all");
+  compiles->add_option("--target", compile.target, "scalar, avx2, avx512 or sm_NN");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  if (compiles->parsed()) return Compile(compile);
+  if (const absl::Status connected = Connect(client); !connected.ok()) {
+    std::fprintf(stderr, "tensorctl: %s\n", std::string(connected.message()).c_str());
+    return kExitUsage;
+  }
+  return command();
+}
+
+}  // namespace
+}  // namespace tensord::server
+
+int main(int argc, char** argv) { return tensord::server::Main(argc, argv); }

@@ -1,0 +1,233 @@
+#include "server/daemon/config.h"
+
+#include <absl/strings/ascii.h>
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+#include <absl/strings/str_replace.h>
+#include <toml++/toml.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <limits>
+#include <optional>
+
+#include "server/rpc/address.h"
+
+namespace tensord::server {
+namespace {
+
+constexpr uint64_t kAny = std::numeric_limits<int64_t>::max();
+constexpr uint64_t kYear = 366ULL * 24 * 3600;
+
+std::string HomeFolder(const char* variable, const char* below_home) {
+  const char* value = std::getenv(variable);
+  if (value != nullptr && *value == '/') return value;
+  const char* home = std::getenv("HOME");
+  return absl::StrCat(home == nullptr ? "/tmp" : home, "/", below_home);
+}
+
+// Beside this binary.
+std::string DefaultWorker() {
+  char path[4096];
+  const ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (size <= 0) return "tensord-worker";
+  const std::string self(path, static_cast<size_t>(size));
+  return self.substr(0, self.rfind('/') + 1) + "tensord-worker";
+}
+
+std::vector<std::string> DefaultFiles() {
+  return {HomeFolder("XDG_CONFIG_HOME", ".config") + "/tensord/tensord.toml",
+          "/etc/tensord/tensord.toml"};
+}
+
+absl::Status Invalid(const Option& option, const std::string& value, const std::string& source,
+                     const std::string& why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(option.key, " = '", value, "' (from ", source, "): ", why));
+}
+
+absl::Status Set(Config& config, const Option& option, const std::string& value,
+                 const std::string& source) {
+  if (option.kind == Option::kText) {
+    config.*option.text = value;
+  } else {
+    uint64_t number = 0;
+    if (option.kind == Option::kBytes) {
+      const auto bytes = ParseBytes(value);
+      if (!bytes.ok()) return Invalid(option, value, source, std::string(bytes.status().message()));
+      number = *bytes;
+    } else if (!absl::SimpleAtoi(value, &number)) {
+      return Invalid(option, value, source,
+                     option.kind == Option::kSeconds ? "a whole number of seconds is needed"
+                                                     : "a whole number is needed");
+    }
+    if (number < option.min || number > option.max) {
+      return Invalid(option, value, source,
+                     absl::StrCat("it must be from ", option.min, " to ", option.max));
+    }
+    config.*option.number = number;
+  }
+  config.sources[option.key] = source;
+  return absl::OkStatus();
+}
+
+absl::Status ReadToml(Config& config, const std::string& path) {
+  toml::table table;
+  try {
+    table = toml::parse_file(path);
+  } catch (const toml::parse_error& error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ":", error.source().begin.line, ": ", std::string(error.description())));
+  }
+  for (const auto& [key, node] : table) {
+    const std::string name(key.str());
+    const Option* found = nullptr;
+    for (const Option& option : Options()) {
+      if (name == option.key) found = &option;
+    }
+    if (found == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ":", node.source().begin.line,
+                                                     ": there is no key '", name,
+                                                     "'; tensord --print-config lists them all"));
+    }
+    std::string value;
+    if (const auto text = node.value_exact<std::string>()) {
+      value = *text;
+    } else if (const auto number = node.value_exact<int64_t>()) {
+      value = absl::StrCat(*number);
+    } else {
+      return Invalid(*found, "", path, "a text or a whole number is needed");
+    }
+    TENSORD_RETURN_IF_ERROR(Set(config, *found, value, path));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Check(const Config& config) {
+  const auto at = [&](const char* key) { return config.sources.at(key); };
+  if (const auto path = SocketPath(config.address); !path.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("address (from ", at("address"), "): ", path.status().message()));
+  }
+  if (config.store.empty() || config.store[0] != '/') {
+    return absl::InvalidArgumentError(absl::StrCat("store = '", config.store, "' (from ",
+                                                   at("store"), "): an absolute path is needed"));
+  }
+  for (const char* level : {"trace", "debug", "info", "warn", "error"}) {
+    if (config.log_level == level) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("log_level = '", config.log_level, "' (from ", at("log_level"),
+                   "): one of trace, debug, info, warn, error is needed"));
+}
+
+}  // namespace
+
+std::string Option::Flag() const {
+  return absl::StrCat("--", absl::StrReplaceAll(key, {{"_", "-"}}));
+}
+
+const std::vector<Option>& Options() {
+  using C = Config;
+  static const auto* const options = new std::vector<Option>{
+      {"address", "TENSORD_ADDRESS", Option::kText, &C::address, nullptr, 0, 0,
+       "Unix socket to listen on: unix:/folder/name.sock"},
+      {"store", "TENSORD_STORE", Option::kText, &C::store, nullptr, 0, 0,
+       "folder of compiled programs"},
+      {"store_limit", "TENSORD_STORE_LIMIT", Option::kBytes, nullptr, &C::store_limit, 0, kAny,
+       "size at which old programs are evicted (0: never)"},
+      {"cxx", "TENSORD_CXX", Option::kText, &C::cxx, nullptr, 0, 0, "the host's C++ compiler"},
+      {"cxx_flags", "TENSORD_CXX_FLAGS", Option::kText, &C::cxx_flags, nullptr, 0, 0,
+       "flags appended to the C++ compiler's"},
+      {"nvrtc", "TENSORD_NVRTC", Option::kText, &C::nvrtc, nullptr, 0, 0,
+       "NVRTC's library or its folder, for CUDA kernels (none: looked for)"},
+      {"worker", "TENSORD_WORKER", Option::kText, &C::worker, nullptr, 0, 0,
+       "path of tensord-worker"},
+      {"workers", "TENSORD_WORKERS", Option::kNumber, nullptr, &C::workers, 0, 256,
+       "worker processes at most (0: one per core, up to 8)"},
+      {"worker_idle", nullptr, Option::kSeconds, nullptr, &C::worker_idle, 1, kYear,
+       "seconds after which an idle worker is ended"},
+      {"job_seconds", "TENSORD_JOB_SECONDS", Option::kSeconds, nullptr, &C::job_seconds, 1, 86400,
+       "time limit of one job"},
+      {"job_memory", "TENSORD_JOB_MEMORY", Option::kBytes, nullptr, &C::job_memory, 0, kAny,
+       "address space of a worker (0: no limit)"},
+      {"max_waiting", nullptr, Option::kNumber, nullptr, &C::max_waiting, 1, 1'000'000,
+       "requests that may wait for compiles"},
+      {"stop_seconds", nullptr, Option::kSeconds, nullptr, &C::stop_seconds, 0, 3600,
+       "time for work in flight when the daemon is told to stop"},
+      {"idle_exit", "TENSORD_IDLE_EXIT", Option::kSeconds, nullptr, &C::idle_exit, 0, kYear,
+       "end after this many seconds without a call (0: never)"},
+      {"log_file", "TENSORD_LOG_FILE", Option::kText, &C::log_file, nullptr, 0, 0,
+       "rotating log file (none: standard error)"},
+      {"log_level", "TENSORD_LOG_LEVEL", Option::kText, &C::log_level, nullptr, 0, 0,
+       "trace, debug, info, warn or error"},
+  };
+  return *options;
+}
+
+absl::StatusOr<uint64_t> ParseBytes(const std::string& text) {
+  size_t end = 0;
+  while (end < text.size() && (absl::ascii_isdigit(text[end]) || text[end] == '.')) ++end;
+  double number = 0;
+  const std::string unit = absl::AsciiStrToLower(absl::StripAsciiWhitespace(text.substr(end)));
+  static const std::map<std::string, double> kUnits = {
+      {"", 1},         {"b", 1},       {"k", 0x1p10},   {"kb", 0x1p10}, {"kib", 0x1p10},
+      {"m", 0x1p20},   {"mb", 0x1p20}, {"mib", 0x1p20}, {"g", 0x1p30},  {"gb", 0x1p30},
+      {"gib", 0x1p30}, {"t", 0x1p40},  {"tb", 0x1p40},  {"tib", 0x1p40}};
+  const auto scale = kUnits.find(unit);
+  if (end == 0 || scale == kUnits.end() || !absl::SimpleAtod(text.substr(0, end), &number) ||
+      number * scale->second > 0x1p62) {
+    return absl::InvalidArgumentError("a size is needed, such as 512MB or 20GB");
+  }
+  return static_cast<uint64_t>(number * scale->second);
+}
+
+absl::StatusOr<Config> LoadConfig(const std::map<std::string, std::string>& flags,
+                                  const std::string& file) {
+  Config config;
+  config.address = DefaultAddress();
+  config.store = HomeFolder("XDG_CACHE_HOME", ".cache") + "/tensord";
+  config.worker = DefaultWorker();
+  for (const Option& option : Options()) config.sources[option.key] = "default";
+
+  if (!file.empty()) {
+    if (access(file.c_str(), R_OK) != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("cannot read the configuration ", file));
+    }
+    TENSORD_RETURN_IF_ERROR(ReadToml(config, file));
+  } else {
+    for (const std::string& path : DefaultFiles()) {
+      if (access(path.c_str(), R_OK) != 0) continue;
+      TENSORD_RETURN_IF_ERROR(ReadToml(config, path));
+      break;
+    }
+  }
+  for (const Option& option : Options()) {
+    const char* value = option.env == nullptr ? nullptr : std::getenv(option.env);
+    if (value != nullptr && *value != '\0') {
+      TENSORD_RETURN_IF_ERROR(Set(config, option, value, option.env));
+    }
+  }
+  for (const Option& option : Options()) {
+    if (const auto given = flags.find(option.key); given != flags.end()) {
+      TENSORD_RETURN_IF_ERROR(Set(config, option, given->second, "flag " + option.Flag()));
+    }
+  }
+  TENSORD_RETURN_IF_ERROR(Check(config));
+  return config;
+}
+
+std::string PrintConfig(const Config& config) {
+  std::string out;
+  for (const Option& option : Options()) {
+    const std::string value = option.kind == Option::kText
+                                  ? absl::StrCat("\"", config.*option.text, "\"")
+                                  : absl::StrCat(config.*option.number);
+    absl::StrAppendFormat(&out, "%-14s = %-50s # %s\n", option.key, value,
+                          config.sources.at(option.key));
+  }
+  return out;
+}
+
+}  // namespace tensord::server

@@ -1,0 +1,65 @@
+// Configuration: a flag beats an environment variable beats the file beats the default. One table
+// in config.cc lists every key.
+#ifndef TENSORD_SERVER_DAEMON_CONFIG_H_
+#define TENSORD_SERVER_DAEMON_CONFIG_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace tensord::server {
+
+struct Config {
+  std::string address;                 // of the Unix socket
+  std::string store;                   // folder
+  uint64_t store_limit = 20ULL << 30;  // bytes; 0: none
+  std::string cxx = "c++";             // the host's C++ compiler
+  std::string cxx_flags;               // appended to the JIT's own, separated by spaces
+  std::string nvrtc;                   // NVRTC's library or its folder; empty: looked for
+  std::string worker;                  // path of tensord-worker
+  uint64_t workers = 0;                // 0: the number of cores, at most 8
+  uint64_t worker_idle = 60;           // seconds after which an idle worker is ended
+  uint64_t job_seconds = 300;          // wall and CPU time of one job
+  uint64_t job_memory = 16ULL << 30;   // address space of a worker, bytes; 0: no limit
+  uint64_t max_waiting = 512;          // requests
+  uint64_t stop_seconds = 20;          // for work in flight, when the daemon is told to stop
+  uint64_t idle_exit = 0;          // seconds without a call after which the daemon ends; 0: never
+  std::string log_file;            // rotating; empty: standard error
+  std::string log_level = "info";  // trace, debug, info, warn, error
+
+  // Where each value came from, by key: "default", "flag --store", "TENSORD_STORE", "/etc/...toml".
+  std::map<std::string, std::string> sources;
+};
+
+struct Option {
+  enum Kind { kText, kNumber, kBytes, kSeconds };
+  const char* key;  // in the file; the flag is --key with dashes
+  const char* env;  // or null
+  Kind kind;
+  std::string Config::*text;
+  uint64_t Config::*number;
+  uint64_t min, max;  // of numbers
+  const char* help;
+
+  std::string Flag() const;
+};
+const std::vector<Option>& Options();
+
+// `flags`: values given on the command line, by key. `file`: path, or empty for the default places,
+// where it may be missing. InvalidArgument names the key, where the value came from and what would
+// do.
+absl::StatusOr<Config> LoadConfig(const std::map<std::string, std::string>& flags,
+                                  const std::string& file);
+
+// One line a key: "store = /srv/tensord   # default".
+std::string PrintConfig(const Config& config);
+
+// "512", "20GB", "1.5 GiB" (all powers of 1024).
+absl::StatusOr<uint64_t> ParseBytes(const std::string& text);
+
+}  // namespace tensord::server
+
+#endif  // TENSORD_SERVER_DAEMON_CONFIG_H_

@@ -1,0 +1,268 @@
+#include "server/daemon/daemon.h"
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_split.h>
+#include <fcntl.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <malloc.h>
+#include <signal.h>
+#include <spdlog/sinks/rotating_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+#include "base/version.h"
+#include "server/daemon/rpc_service.h"
+#include "server/rpc/address.h"
+
+namespace tensord::server {
+namespace {
+
+constexpr int kMaxMessageBytes = 256 << 20;
+
+absl::Status SetUpLog(const Config& config) {
+  try {
+    auto log = config.log_file.empty()
+                   ? spdlog::stderr_logger_mt("tensord")
+                   : spdlog::rotating_logger_mt("tensord", config.log_file, 16 << 20, 3);
+    log->set_pattern("time=%Y-%m-%dT%H:%M:%S.%e level=%l %v");
+    log->set_level(spdlog::level::from_str(config.log_level));
+    log->flush_on(spdlog::level::info);
+    spdlog::set_default_logger(std::move(log));
+  } catch (const spdlog::spdlog_ex& error) {
+    return absl::InvalidArgumentError(absl::StrCat("log_file: ", error.what()));
+  }
+  return absl::OkStatus();
+}
+
+// Holds the right to serve one socket: a lock on <socket>.lock, which stays when the daemon ends
+// (removing a lock file lets two processes lock two files of one name).
+class SocketLock {
+ public:
+  // AlreadyExists: another daemon has it.
+  static absl::StatusOr<SocketLock> Take(const std::string& socket) {
+    const std::string path = socket + ".lock";
+    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      const int error = errno;
+      close(fd);
+      if (error == EWOULDBLOCK) {
+        return absl::AlreadyExistsError(absl::StrCat("another daemon serves ", socket));
+      }
+      return absl::ErrnoToStatus(error, absl::StrCat("cannot lock ", path));
+    }
+    const std::string pid = absl::StrCat(getpid(), "\n");
+    if (ftruncate(fd, 0) != 0 || write(fd, pid.data(), pid.size()) < 0) {
+      // The number is for people; the lock is what counts.
+    }
+    return SocketLock(fd);
+  }
+  SocketLock(SocketLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~SocketLock() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+ private:
+  explicit SocketLock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+// The socket's folder, ours and closed to others. A folder that was there before (one that a
+// service manager made) only has to be ours and not writable by others.
+absl::Status PrepareFolder(const std::string& socket) {
+  const std::string folder = socket.substr(0, socket.rfind('/'));
+  TENSORD_RETURN_IF_ERROR(store::MakeFolder(folder));
+  struct stat info;
+  if (lstat(folder.c_str(), &info) != 0 || info.st_uid != geteuid() || (info.st_mode & 022) != 0) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        folder, " must be a folder of this user that others cannot write to: chmod 700 it"));
+  }
+  return absl::OkStatus();
+}
+
+int DefaultWorkers() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
+}
+
+ServiceOptions MakeOptions(const Config& config, const std::string& work_folder) {
+  ServiceOptions options;
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  options.pool.workers = config.workers == 0 ? DefaultWorkers() : static_cast<int>(config.workers);
+  options.pool.idle = absl::Seconds(config.worker_idle);
+  options.pool.job_limit = absl::Seconds(config.job_seconds);
+  options.units_per_job = std::max(1, cores / options.pool.workers);
+  options.cxx = config.cxx;
+  options.jit_settings = absl::StrCat(config.cxx_flags, "\n", config.nvrtc);
+  options.max_waiting = config.max_waiting;
+
+  WorkerCommand& command = options.pool.command;
+  command.path = config.worker;
+  command.memory_bytes = config.job_memory;
+  command.args = {"--cxx", config.cxx, "--work-folder", work_folder, "--parallelism",
+                  absl::StrCat(options.units_per_job), "--cpu-seconds",
+                  // CPU time is the sum over threads.
+                  absl::StrCat(config.job_seconds * static_cast<uint64_t>(options.units_per_job))};
+  for (const std::string& flag :
+       std::vector<std::string>(absl::StrSplit(config.cxx_flags, ' ', absl::SkipEmpty()))) {
+    command.args.push_back("--flag=" + flag);
+  }
+  if (!config.nvrtc.empty()) command.args.push_back("--nvrtc=" + config.nvrtc);
+  return options;
+}
+
+struct OpenedStore {
+  std::unique_ptr<store::Store> store;
+  std::string problem;   // why it is not the configured one
+  std::string private_;  // its folder, to be removed at the end; or empty
+};
+
+// The configured store, or a private one that ends with the daemon: compiling still works, only
+// nothing is kept.
+absl::StatusOr<OpenedStore> OpenStore(const Config& config, const std::string& runtime_folder) {
+  OpenedStore opened;
+  auto store = store::Store::Open({config.store, config.store_limit});
+  if (store.ok()) {
+    opened.store = *std::move(store);
+    return opened;
+  }
+  opened.problem = std::string(store.status().message());
+  opened.private_ = absl::StrCat(runtime_folder, "/store-", getpid());
+  spdlog::warn(
+      "event=store_fallback configured=\"{}\" using=\"{}\" why=\"{}\" "
+      "effect=\"programs are lost when this daemon ends\"",
+      config.store, opened.private_, opened.problem);
+  TENSORD_ASSIGN_OR_RETURN(opened.store, store::Store::Open({opened.private_, config.store_limit}));
+  return opened;
+}
+
+sigset_t BlockSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+// Sleeps until a signal, or until nobody has called for `idle_exit` seconds (0: for ever).
+std::string WaitForEnd(const sigset_t& signals, uint64_t idle_exit, const LastCall& last_call,
+                       const CompileService& service) {
+  while (true) {
+    if (idle_exit == 0) {
+      const int signal = sigwaitinfo(&signals, nullptr);
+      if (signal > 0) return strsignal(signal);
+      continue;
+    }
+    const int64_t left = last_call + static_cast<int64_t>(idle_exit) - SteadySeconds();
+    if (left <= 0 && service.InFlight() == 0) return "idle";
+    const timespec wait{std::max<int64_t>(left, 1), 0};
+    const int signal = sigtimedwait(&signals, nullptr, &wait);
+    if (signal > 0) return strsignal(signal);
+  }
+}
+
+// Finishes what is in flight, up to the limit or the next signal; then fails it. New work is
+// refused meanwhile, while what is stored is still served.
+void StopGracefully(grpc::Server& server, CompileService& service, const sigset_t& signals,
+                    uint64_t stop_seconds) {
+  service.Drain();
+  const int64_t limit = SteadySeconds() + static_cast<int64_t>(stop_seconds);
+  constexpr timespec kTick{0, 20'000'000};
+  while (service.InFlight() > 0 && SteadySeconds() < limit) {
+    if (sigtimedwait(&signals, nullptr, &kTick) > 0) break;
+  }
+  if (service.InFlight() > 0) spdlog::warn("event=abort in_flight={}", service.InFlight());
+  service.Abort();
+  // Time for the last answers to leave. A client that only keeps its connection open does not
+  // notice a polite goodbye, so this is not the place to wait long.
+  server.Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(300));
+}
+
+int Fail(const char* event, const absl::Status& status) {
+  spdlog::error("event={} error=\"{}\"", event, status.ToString());
+  return kExitError;
+}
+
+}  // namespace
+
+int RunDaemon(const Config& config) {
+  // Few threads allocate much: more arenas would only hold memory.
+  mallopt(M_ARENA_MAX, 2);
+  umask(077);
+  const sigset_t signals = BlockSignals();
+  if (const absl::Status status = SetUpLog(config); !status.ok()) {
+    return Fail("log_failed", status);
+  }
+  const std::string socket = *SocketPath(config.address);
+  if (const absl::Status status = PrepareFolder(socket); !status.ok()) {
+    return Fail("start_failed", status);
+  }
+  const auto lock = SocketLock::Take(socket);
+  if (absl::IsAlreadyExists(lock.status())) {
+    spdlog::error("event=already_running socket={} exit={}", socket, kExitAlreadyRunning);
+    return kExitAlreadyRunning;
+  }
+  if (!lock.ok()) return Fail("start_failed", lock.status());
+
+  const std::string runtime_folder = socket.substr(0, socket.rfind('/'));
+  auto opened = OpenStore(config, runtime_folder);
+  if (!opened.ok()) return Fail("store_failed", opened.status());
+  const std::string store_root = opened->store->root();
+  const std::string work_folder = store_root + "/jit";
+  if (const absl::Status status = store::MakeFolder(work_folder); !status.ok()) {
+    return Fail("store_failed", status);
+  }
+
+  LastCall last_call = SteadySeconds();
+  {
+    CompileService service(MakeOptions(config, work_folder), std::move(opened->store),
+                           opened->problem);
+    const auto rpc = MakeRpcService(&service, &last_call);
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
+    builder.RegisterService(rpc.get());
+    builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+    builder.SetMaxSendMessageSize(kMaxMessageBytes);
+    // Only reflection is synchronous: one thread for it, which need not look up often.
+    using Sync = grpc::ServerBuilder::SyncServerOption;
+    builder.SetSyncServerOption(Sync::NUM_CQS, 1)
+        .SetSyncServerOption(Sync::MIN_POLLERS, 1)
+        .SetSyncServerOption(Sync::MAX_POLLERS, 1)
+        .SetSyncServerOption(Sync::CQ_TIMEOUT_MSEC, 3600 * 1000);
+    // The lock is ours, so a socket that is there was left behind; gRPC replaces it.
+    const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+    if (server == nullptr || chmod(socket.c_str(), 0600) != 0) {
+      return Fail("start_failed", absl::UnavailableError("cannot listen on " + socket));
+    }
+    spdlog::info("event=started version={} pid={} socket={} store=\"{}\" workers={} cxx=\"{}\"",
+                 Version(), getpid(), socket, store_root, MakeOptions(config, "").pool.workers,
+                 config.cxx);
+    const std::string why = WaitForEnd(signals, config.idle_exit, last_call, service);
+    spdlog::info("event=stopping why=\"{}\" in_flight={}", why, service.InFlight());
+    StopGracefully(*server, service, signals, config.stop_seconds);
+  }
+  unlink(socket.c_str());
+  if (!opened->private_.empty()) {
+    std::error_code ignored;
+    std::filesystem::remove_all(opened->private_, ignored);
+  }
+  spdlog::info("event=stopped");
+  return kExitOk;
+}
+
+}  // namespace tensord::server

@@ -1,0 +1,52 @@
+// tensord: the compile daemon.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <map>
+#include <string>
+
+#include "base/version.h"
+#include "server/daemon/config.h"
+#include "server/daemon/daemon.h"
+
+namespace server = tensord::server;
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "tensord compiles tensor programs for torch.compile.\n"
+      "A flag beats the environment, which beats the configuration file.\n"
+      "Exit codes: 0 stopped, 1 error, 2 usage or configuration, 3 another daemon serves "
+      "this socket.",
+      "tensord");
+  std::map<std::string, std::string> given;
+  std::string file;
+  bool print = false;
+  app.set_version_flag("--version", tensord::Version());
+  app.add_option("--config", file,
+                 "configuration file (default: ~/.config/tensord/tensord.toml, "
+                 "/etc/tensord/tensord.toml)")
+      ->envname("TENSORD_CONFIG");
+  app.add_flag("--print-config", print, "print every value and where it came from, then exit");
+  for (const server::Option& option : server::Options()) {
+    std::string help = option.help;
+    if (option.env != nullptr) help += std::string(" [") + option.env + "]";
+    const std::string key = option.key;
+    app.add_option_function<std::string>(
+           option.Flag(), [&given, key](const std::string& value) { given[key] = value; }, help)
+        ->take_last();
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? server::kExitOk : server::kExitUsage;
+  }
+  const auto config = server::LoadConfig(given, file);
+  if (!config.ok()) {
+    std::fprintf(stderr, "tensord: %s\n", std::string(config.status().message()).c_str());
+    return server::kExitUsage;
+  }
+  if (print) {
+    std::fputs(server::PrintConfig(*config).c_str(), stdout);
+    return server::kExitOk;
+  }
+  return server::RunDaemon(*config);
+}

@@ -1,0 +1,171 @@
+#include "server/pool/worker_pool.h"
+
+#include <algorithm>
+#include <string>
+
+namespace tensord::server {
+
+WorkerPool::WorkerPool(PoolOptions options, Metrics* metrics)
+    : options_(std::move(options)),
+      metrics_(metrics),
+      slots_(static_cast<size_t>(std::max(1, options_.workers))),
+      keeper_([this] { Keep(); }) {}
+
+WorkerPool::~WorkerPool() {
+  Stop();
+  keeper_.join();
+}
+
+void WorkerPool::Stop() {
+  absl::MutexLock lock(&mutex_);
+  stopping_ = true;
+  for (Slot& slot : slots_) {
+    if (slot.process != nullptr) slot.process->Kill();
+  }
+}
+
+int WorkerPool::Free() const {
+  absl::MutexLock lock(&mutex_);
+  return static_cast<int>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) {
+    return slot.state == State::kIdle || slot.state == State::kEmpty;
+  }));
+}
+
+int WorkerPool::Running() const {
+  absl::MutexLock lock(&mutex_);
+  return static_cast<int>(std::count_if(slots_.begin(), slots_.end(),
+                                        [](const Slot& slot) { return slot.process != nullptr; }));
+}
+
+bool WorkerPool::HasFree() const {
+  return stopping_ || std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) {
+           return slot.state == State::kIdle || slot.state == State::kEmpty;
+         });
+}
+
+absl::StatusOr<WorkerPool::Slot*> WorkerPool::Acquire() {
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(this, &WorkerPool::HasFree));
+  if (stopping_) return absl::UnavailableError("the daemon is stopping");
+  // The one used last, so that the others grow old and are ended.
+  Slot* slot = nullptr;
+  for (Slot& candidate : slots_) {
+    if (candidate.state != State::kIdle) continue;
+    if (!candidate.process->Alive()) {
+      ++metrics_->worker_restarts;
+      candidate.process.reset();
+      candidate.state = State::kEmpty;
+    } else if (slot == nullptr || candidate.idle_since > slot->idle_since) {
+      slot = &candidate;
+    }
+  }
+  if (slot != nullptr) {
+    slot->state = State::kBusy;
+    return slot;
+  }
+  slot = &*std::find_if(slots_.begin(), slots_.end(),
+                        [](const Slot& empty) { return empty.state == State::kEmpty; });
+  slot->state = State::kWanted;
+  slot->start_error = absl::OkStatus();
+  mutex_.Await(
+      absl::Condition(+[](Slot* wanted) { return wanted->state != State::kWanted; }, slot));
+  if (slot->process != nullptr) return slot;  // the keeper has made it busy
+  slot->state = State::kEmpty;
+  return slot->start_error;
+}
+
+void WorkerPool::Release(Slot* slot) {
+  std::unique_ptr<WorkerProcess> dead;  // reaped after the lock
+  absl::MutexLock lock(&mutex_);
+  if (slot->process->healthy() && !stopping_) {
+    slot->state = State::kIdle;
+    slot->idle_since = absl::Now();
+    return;
+  }
+  if (!stopping_) ++metrics_->worker_restarts;
+  dead = std::move(slot->process);
+  slot->state = State::kEmpty;
+}
+
+absl::StatusOr<v1::WorkerReply> WorkerPool::Call(const v1::WorkerRequest& request) {
+  TENSORD_ASSIGN_OR_RETURN(Slot * slot, Acquire());
+  absl::StatusOr<v1::WorkerReply> reply = slot->process->Call(request, options_.job_limit);
+  Release(slot);
+  if (!reply.ok()) {
+    absl::MutexLock lock(&mutex_);
+    if (stopping_) return absl::UnavailableError("the daemon is stopping");
+    return reply;
+  }
+  metrics_->worker_cpu_nanoseconds += reply->cpu_nanoseconds();
+  if (reply->code() != 0) {
+    return absl::Status(static_cast<absl::StatusCode>(reply->code()), reply->message());
+  }
+  return reply;
+}
+
+absl::Time WorkerPool::NextExpiry() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const Slot& slot : slots_) {
+    if (slot.state == State::kIdle) next = std::min(next, slot.idle_since + options_.idle);
+  }
+  return next;
+}
+
+bool WorkerPool::KeeperHasWork() const {
+  return stopping_ || std::any_of(slots_.begin(), slots_.end(),
+                                  [](const Slot& slot) { return slot.state == State::kWanted; });
+}
+
+void WorkerPool::Keep() {
+  std::vector<std::unique_ptr<WorkerProcess>> ended;
+  absl::Time wake = absl::InfiniteFuture();
+  while (true) {
+    {
+      absl::MutexLock lock(&mutex_);
+      // Woken by a wish for a worker, or when the oldest idle one may have expired. A worker that
+      // becomes idle meanwhile expires later than `idle` from now, so that bounds the sleep; with
+      // no process at all the sleep has no end.
+      const bool any = std::any_of(slots_.begin(), slots_.end(),
+                                   [](const Slot& slot) { return slot.process != nullptr; });
+      wake = std::min(NextExpiry(), any ? absl::Now() + options_.idle : absl::InfiniteFuture());
+      mutex_.AwaitWithDeadline(absl::Condition(this, &WorkerPool::KeeperHasWork), wake);
+      if (stopping_) {
+        // Those who wait for a start get an answer; those at work find their process killed.
+        for (Slot& slot : slots_) {
+          if (slot.state != State::kWanted) continue;
+          slot.start_error = absl::UnavailableError("the daemon is stopping");
+          slot.state = State::kEmpty;
+        }
+        return;
+      }
+      for (Slot& slot : slots_) {
+        if (slot.state == State::kIdle && slot.idle_since + options_.idle <= absl::Now()) {
+          ended.push_back(std::move(slot.process));
+          slot.state = State::kEmpty;
+        }
+      }
+    }
+    ended.clear();
+    while (true) {
+      Slot* wanted = nullptr;
+      {
+        absl::MutexLock lock(&mutex_);
+        for (Slot& slot : slots_) {
+          if (slot.state == State::kWanted) wanted = &slot;
+        }
+      }
+      if (wanted == nullptr) break;
+      auto process = WorkerProcess::Start(options_.command);
+      absl::MutexLock lock(&mutex_);
+      if (process.ok()) {
+        wanted->process = *std::move(process);
+        if (stopping_) wanted->process->Kill();
+      } else {
+        wanted->start_error = process.status();
+      }
+      wanted->state = State::kBusy;
+    }
+  }
+}
+
+}  // namespace tensord::server

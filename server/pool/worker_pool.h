@@ -1,0 +1,71 @@
+// A fixed number of places for workers, started when there is work and ended when idle.
+//
+// One thread of its own starts and ends processes; it sleeps unless there is something to do.
+#ifndef TENSORD_SERVER_POOL_WORKER_POOL_H_
+#define TENSORD_SERVER_POOL_WORKER_POOL_H_
+
+#include <absl/base/thread_annotations.h>
+#include <absl/synchronization/mutex.h>
+#include <absl/time/time.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/status.h"
+#include "server/pool/worker_process.h"
+#include "server/statistics/metrics.h"
+
+namespace tensord::server {
+
+struct PoolOptions {
+  WorkerCommand command;
+  int workers = 1;
+  absl::Duration idle = absl::Seconds(60);        // a worker without work for this long is ended
+  absl::Duration job_limit = absl::Seconds(300);  // wall time of one job
+};
+
+class WorkerPool {
+ public:
+  WorkerPool(PoolOptions options, Metrics* metrics);
+  ~WorkerPool();
+
+  // Runs one job on a free worker; waits for one. The reply's own error becomes the status.
+  // Unavailable: the pool is being stopped. Internal: the worker died or was too slow.
+  absl::StatusOr<v1::WorkerReply> Call(const v1::WorkerRequest& request);
+
+  int workers() const { return static_cast<int>(options_.workers); }
+  // Places without work at this moment; a hint.
+  int Free() const;
+  // Processes that run now.
+  int Running() const;
+  // Ends every worker, also those at work; calls fail from here on.
+  void Stop();
+
+ private:
+  enum class State { kEmpty, kWanted, kIdle, kBusy };
+  struct Slot {
+    State state = State::kEmpty;
+    std::unique_ptr<WorkerProcess> process;
+    absl::Time idle_since;
+    absl::Status start_error;
+  };
+
+  absl::StatusOr<Slot*> Acquire() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Release(Slot* slot) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Keep();  // the thread
+  bool KeeperHasWork() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  bool HasFree() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  absl::Time NextExpiry() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+
+  const PoolOptions options_;
+  Metrics* const metrics_;
+  mutable absl::Mutex mutex_;
+  std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread keeper_;
+};
+
+}  // namespace tensord::server
+
+#endif  // TENSORD_SERVER_POOL_WORKER_POOL_H_

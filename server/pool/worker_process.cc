@@ -1,0 +1,97 @@
+#include "server/pool/worker_process.h"
+
+#include <absl/strings/str_cat.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/process.h"
+#include "server/worker/framing.h"
+
+namespace tensord::server {
+
+absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const WorkerCommand& command) {
+  int sockets[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
+    return absl::ErrnoToStatus(errno, "cannot make a socket pair");
+  }
+  Command program;
+  program.argv = {command.path};
+  program.argv.insert(program.argv.end(), command.args.begin(), command.args.end());
+  // What it prints is the daemon's to show, on standard error.
+  program.fds = {
+      {STDERR_FILENO, STDOUT_FILENO}, {STDERR_FILENO, STDERR_FILENO}, {sockets[1], kWorkerFd}};
+  // TERM, not KILL: the worker's handler takes its whole group along.
+  program.death_signal = SIGTERM;
+  program.own_group = true;
+  program.memory_bytes = command.memory_bytes;
+  const absl::StatusOr<pid_t> pid = Spawn(program);
+  close(sockets[1]);
+  if (!pid.ok()) {
+    close(sockets[0]);
+    return absl::InternalError(absl::StrCat("the worker does not start: ", pid.status().message()));
+  }
+  return std::unique_ptr<WorkerProcess>(new WorkerProcess(*pid, sockets[0]));
+}
+
+WorkerProcess::~WorkerProcess() {
+  close(fd_);
+  Kill();
+  if (!reaped_) waitpid(pid_, nullptr, 0);
+}
+
+void WorkerProcess::Kill() const {
+  // Until the worker is reaped its number is not given to anybody else; its group's members keep
+  // the group's number taken.
+  kill(-pid_, SIGKILL);
+  if (!reaped_) kill(pid_, SIGKILL);
+}
+
+bool WorkerProcess::Alive() const {
+  // An idle worker says nothing: anything readable is an end of file.
+  pollfd idle{fd_, POLLIN, 0};
+  return poll(&idle, 1, 0) == 0;
+}
+
+absl::StatusOr<v1::WorkerReply> WorkerProcess::Call(const v1::WorkerRequest& request,
+                                                    absl::Duration limit) {
+  const absl::Time deadline = absl::Now() + limit;
+  v1::WorkerReply reply;
+  absl::Status status = WriteFrame(fd_, request, deadline);
+  if (absl::IsInvalidArgument(status)) return status;  // nothing was sent
+  if (status.ok()) status = ReadFrame(fd_, &reply, deadline);
+  if (status.ok()) return reply;
+  healthy_ = false;
+  if (absl::IsDeadlineExceeded(status)) {
+    Kill();
+    return absl::InternalError(absl::StrCat("the worker took longer than ",
+                                            absl::FormatDuration(limit), " and was ended"));
+  }
+  if (absl::IsOutOfRange(status)) return Died();
+  Kill();
+  return absl::InternalError(absl::StrCat("cannot talk to the worker: ", status.message()));
+}
+
+absl::Status WorkerProcess::Died() {
+  // The socket is closed: the process is ending or about to; make sure, then ask how.
+  siginfo_t info{};
+  for (int i = 0; i < 100 && info.si_pid == 0; ++i) {
+    if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0) break;
+    if (info.si_pid == 0) usleep(10'000);
+  }
+  kill(-pid_, SIGKILL);
+  int status = 0;
+  if (waitpid(pid_, &status, 0) != pid_) return absl::InternalError("the worker died");
+  reaped_ = true;
+  if (WIFSIGNALED(status)) {
+    return absl::InternalError(absl::StrCat("the worker crashed: ", strsignal(WTERMSIG(status))));
+  }
+  return absl::InternalError(absl::StrCat("the worker exited with ", WEXITSTATUS(status)));
+}
+
+}  // namespace tensord::server

@@ -1,0 +1,56 @@
+// One tensord-worker: a child process in a process group of its own, spoken to over a socket pair.
+#ifndef TENSORD_SERVER_POOL_WORKER_PROCESS_H_
+#define TENSORD_SERVER_POOL_WORKER_PROCESS_H_
+
+#include <absl/time/time.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "tensord/v1/worker.pb.h"
+
+namespace tensord::server {
+
+struct WorkerCommand {
+  std::string path;
+  std::vector<std::string> args;  // after the path
+  uint64_t memory_bytes = 0;      // address space of the worker and of each child; 0: no limit
+};
+
+class WorkerProcess {
+ public:
+  // Starts one. The child is told to end when the calling *thread* ends (that is how the kernel
+  // defines a parent's death), so call this from a thread that lives as long as the workers should.
+  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Start(const WorkerCommand& command);
+  // Kills the whole group (a host compiler that the worker started goes too) and reaps the worker.
+  ~WorkerProcess();
+
+  // One job. Internal: the worker died (the message says how) or did not answer within `limit`; the
+  // process is then of no use and healthy() is false. A job's own error is in the reply.
+  absl::StatusOr<v1::WorkerReply> Call(const v1::WorkerRequest& request, absl::Duration limit);
+
+  bool healthy() const { return healthy_; }
+  // False when the process has ended while it had nothing to do.
+  bool Alive() const;
+  pid_t pid() const { return pid_; }
+  // Safe from any thread while the object exists: ends a Call early.
+  void Kill() const;
+
+ private:
+  WorkerProcess(pid_t pid, int fd) : pid_(pid), fd_(fd) {}
+  absl::Status Died();
+
+  const pid_t pid_;
+  const int fd_;
+  bool healthy_ = true;
+  std::atomic<bool> reaped_ = false;
+};
+
+}  // namespace tensord::server
+
+#endif  // TENSORD_SERVER_POOL_WORKER_PROCESS_H_

@@ -1,0 +1,58 @@
+#include "server/statistics/metrics.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "base/version.h"
+#include "tensord/v1/stats.pb.h"
+
+namespace tensord::server {
+namespace {
+
+uint64_t ResidentBytes() {
+  std::FILE* file = std::fopen("/proc/self/statm", "re");
+  if (file == nullptr) return 0;
+  unsigned long total = 0, resident = 0;
+  const int read = std::fscanf(file, "%lu %lu", &total, &resident);
+  std::fclose(file);
+  return read == 2 ? resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) : 0;
+}
+
+}  // namespace
+
+void Metrics::AddStages(const google::protobuf::RepeatedPtrField<v1::StageTime>& stages) {
+  absl::MutexLock lock(&mutex_);
+  for (const v1::StageTime& stage : stages) stages_[stage.stage()] += stage.nanoseconds();
+}
+
+void Metrics::Fill(v1::Stats* stats) const {
+  stats->set_version(Version());
+  stats->set_pid(static_cast<uint32_t>(getpid()));
+  stats->set_uptime_seconds(static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - started)
+          .count()));
+  stats->set_requests(requests);
+  stats->set_compiled(compiled);
+  stats->set_joined(joined);
+  stats->set_hits(hits);
+  stats->set_failed(failed);
+  stats->set_rejected(rejected);
+  stats->set_kernels_compiled(kernels_compiled);
+  stats->set_kernels_reused(kernels_reused);
+  stats->set_kernels_failed(kernels_failed);
+  stats->set_repros_kept(repros_kept);
+  stats->set_worker_restarts(worker_restarts);
+  stats->set_in_flight(in_flight);
+  stats->set_lookup_nanoseconds(lookup_nanoseconds);
+  stats->set_worker_cpu_nanoseconds(worker_cpu_nanoseconds);
+  stats->set_resident_bytes(ResidentBytes());
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [stage, nanoseconds] : stages_) {
+    v1::StageTime* time = stats->add_stages();
+    time->set_stage(stage);
+    time->set_nanoseconds(nanoseconds);
+  }
+}
+
+}  // namespace tensord::server

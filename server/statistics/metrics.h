@@ -1,0 +1,50 @@
+// Counters of this daemon. Each is written where the event happens and read by GetStats.
+#ifndef TENSORD_SERVER_STATISTICS_METRICS_H_
+#define TENSORD_SERVER_STATISTICS_METRICS_H_
+
+#include <absl/base/thread_annotations.h>
+#include <absl/synchronization/mutex.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "tensord/v1/compile.pb.h"
+
+namespace tensord::v1 {
+class Stats;
+}
+
+namespace tensord::server {
+
+struct Metrics {
+  std::atomic<uint64_t> requests{0};
+  std::atomic<uint64_t> compiled{0};
+  std::atomic<uint64_t> joined{0};
+  std::atomic<uint64_t> hits{0};
+  std::atomic<uint64_t> failed{0};
+  std::atomic<uint64_t> rejected{0};
+  std::atomic<uint64_t> kernels_compiled{0};
+  std::atomic<uint64_t> kernels_reused{0};
+  std::atomic<uint64_t> kernels_failed{0};
+  std::atomic<uint64_t> repros_kept{0};
+  std::atomic<uint64_t> worker_restarts{0};
+  std::atomic<uint64_t> in_flight{0};  // requests that wait for a compile
+  std::atomic<uint64_t> lookup_nanoseconds{0};
+  std::atomic<uint64_t> worker_cpu_nanoseconds{0};
+  const std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
+
+  void AddStages(const google::protobuf::RepeatedPtrField<v1::StageTime>& stages);
+  // Everything that is counted here, and this process's pid, age and resident size.
+  void Fill(v1::Stats* stats) const;
+
+ private:
+  mutable absl::Mutex mutex_;
+  std::map<std::string, uint64_t> stages_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tensord::server
+
+#endif  // TENSORD_SERVER_STATISTICS_METRICS_H_

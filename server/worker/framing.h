@@ -1,0 +1,28 @@
+// Length-prefixed protobuf over a stream socket: 4 bytes little-endian, then the message.
+#ifndef TENSORD_SERVER_WORKER_FRAMING_H_
+#define TENSORD_SERVER_WORKER_FRAMING_H_
+
+#include <absl/time/time.h>
+#include <google/protobuf/message_lite.h>
+
+#include "base/status.h"
+
+namespace tensord::server {
+
+// The descriptor on which a worker finds its socket.
+inline constexpr int kWorkerFd = 3;
+
+// Longer messages are refused on both sides.
+inline constexpr uint32_t kMaxFrame = 512u << 20;
+
+// Both block until done, whatever the socket's flags. OutOfRange: the other side has closed
+// (nothing more to read). DeadlineExceeded: `deadline` has passed; the stream is then of no use.
+// DataLoss: not a message.
+absl::Status WriteFrame(int fd, const google::protobuf::MessageLite& message,
+                        absl::Time deadline = absl::InfiniteFuture());
+absl::Status ReadFrame(int fd, google::protobuf::MessageLite* message,
+                       absl::Time deadline = absl::InfiniteFuture());
+
+}  // namespace tensord::server
+
+#endif  // TENSORD_SERVER_WORKER_FRAMING_H_

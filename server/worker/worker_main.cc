@@ -1,0 +1,59 @@
+// tensord-worker: one compiler process of the daemon, and what `tensorctl compile` runs.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+
+#include "base/version.h"
+#include "compiler/compile.h"
+#include "compiler/jit/jit.h"
+#include "server/worker/compile_file.h"
+#include "server/worker/framing.h"
+#include "server/worker/worker_loop.h"
+
+namespace server = tensord::server;
+
+int main(int argc, char** argv) {
+  CLI::App app("A compiler process of tensord, which starts it.", "tensord-worker");
+  tensord::jit::JitConfig jit;
+  unsigned cpu_seconds = 0;
+  app.set_version_flag("--version", tensord::Version());
+  app.add_option("--cxx", jit.cxx, "the host's C++ compiler");
+  app.add_option("--flag", jit.extra_flags, "appended to the C++ compiler's flags");
+  app.add_option("--nvrtc", jit.nvrtc, "NVRTC's library or its folder");
+  app.add_option("--work-folder", jit.work_folder, "for preludes and temporary files");
+  app.add_option("--parallelism", jit.parallelism, "units compiled at once");
+  app.add_option("--cpu-seconds", cpu_seconds, "CPU time of one job");
+  server::CompileFileOptions compile;
+  app.add_option("--compile", compile.file, "compile this graph, print what passes make, and exit");
+  app.add_option("--dump-after", compile.dump_after, "with --compile: of this pass, or of all");
+  app.add_option("--target", compile.target, "with --compile: scalar, avx2, avx512 or sm_NN");
+  CLI11_PARSE(app, argc, argv);
+  if (!compile.file.empty()) return server::CompileFile(compile);
+
+  int type = 0;
+  socklen_t size = sizeof type;
+  if (getsockopt(server::kWorkerFd, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
+    std::fprintf(stderr, "tensord-worker is started by tensord\n");
+    return 2;
+  }
+  server::WorkerHandlers handlers;
+  handlers.compile = [](const tensord::v1::CompileJob& job) {
+    return tensord::compiler::Compile(job);
+  };
+  handlers.jit = [&jit](const tensord::v1::JitJob& job) { return tensord::jit::Jit(job, jit); };
+  handlers.toolchain =
+      [&jit](const tensord::v1::Target& target) -> absl::StatusOr<tensord::v1::ToolchainReply> {
+    TENSORD_ASSIGN_OR_RETURN(const tensord::jit::ToolchainInfo info,
+                             tensord::jit::FindToolchain(target, jit));
+    tensord::v1::ToolchainReply reply;
+    reply.set_id(info.id);
+    reply.set_file(info.file);
+    return reply;
+  };
+  handlers.toolchain_list = [&jit] { return tensord::jit::ListToolchains(jit); };
+  handlers.operators = [] { return tensord::compiler::LoweredOperators(); };
+  return server::RunWorkerLoop(handlers, cpu_seconds);
+}

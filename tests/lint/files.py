@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that the checks look at."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Files of the working tree that git knows or does not ignore, by git's patterns ("*.cc")."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    paths = (ROOT / name for name in listed.split("\0") if name)
+    return sorted(path for path in set(paths) if path.is_file() and not path.is_symlink())

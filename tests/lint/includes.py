@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Which folder may include which: the rooms of the code, in one table.
+
+A file belongs to the room of the nearest folder above it that the table names. It may include its
+own room and those that its room's line names, nothing else; a room stands before those that include
+it, so that the table has no cycle. (A folder and its subfolders are one stage: the files of a
+folder itself may know what is below it and the other way round, where the table says so.) C++ is
+read by its #include lines, the client by its imports.
+
+    tests/lint/includes.py            lists what is included against the table, and ends with 1 then
+    tests/lint/includes.py --used     prints what each room does include, with counts
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from files import ROOT, tracked
+
+BASE = ["base", "proto"]
+# What every stage of the compiler before the schedule works with.
+GRAPH = [*BASE, "compiler/sym", "compiler/ops", "compiler/graph"]
+SCHEDULE = [*GRAPH, "compiler/loop_ir", "compiler/schedule"]
+SERVICE = [*BASE, "proto/service"]
+
+# Room -> what it may include. From the ground up; a line names rooms that stand above it.
+ROOMS: dict[str, list[str]] = {
+    # What crosses a process: messages of compiler and runtime, those of the RPCs, their stubs.
+    "proto": [],
+    "proto/service": ["proto"],
+    "proto/grpc": ["proto/service", "proto"],
+    "base": [],
+    # What generated code includes: the preludes, and the interface to the runtime that calls it.
+    "runtime/include": [],
+    "kernels": ["runtime/include", "kernels/cpu", "kernels/cuda"],
+    "kernels/cpu": [],
+    "kernels/cuda": [],
+    # The compiler: a stage includes what it works on and what is before it, never what follows.
+    "compiler/sym": BASE,
+    "compiler/ops": [*BASE, "compiler/sym"],
+    "compiler/graph": [*BASE, "compiler/sym", "compiler/ops"],
+    "compiler/import": GRAPH,
+    "compiler/rewrite": GRAPH,
+    "compiler/loop_ir": GRAPH,
+    "compiler/decompose": [
+        *GRAPH,
+        "compiler/import",
+        "compiler/loop_ir",
+        "compiler/decompose/operators",
+    ],
+    "compiler/decompose/operators": [*GRAPH, "compiler/loop_ir", "compiler/decompose"],
+    "compiler/schedule": [
+        *GRAPH,
+        "compiler/loop_ir",
+        "compiler/schedule/cpu",
+        "compiler/schedule/cuda",
+    ],
+    "compiler/schedule/cpu": SCHEDULE,
+    "compiler/schedule/cuda": SCHEDULE,
+    "compiler/memory": SCHEDULE,
+    "compiler/kernel_ir": [*GRAPH, "compiler/loop_ir"],
+    "compiler/codegen": [
+        *SCHEDULE,
+        "compiler/schedule/cpu",
+        "compiler/schedule/cuda",
+        "compiler/kernel_ir",
+        "compiler/codegen/cpu",
+        "compiler/codegen/cuda",
+    ],
+    "compiler/codegen/cpu": [
+        *SCHEDULE,
+        "compiler/schedule/cpu",
+        "compiler/kernel_ir",
+        "compiler/codegen",
+    ],
+    "compiler/codegen/cuda": [
+        *SCHEDULE,
+        "compiler/schedule/cuda",
+        "compiler/kernel_ir",
+        "compiler/codegen",
+    ],
+    "compiler/plan": [*SCHEDULE, "compiler/memory", "compiler/codegen"],
+    # The driver: the table of contents of everything above.
+    "compiler": [
+        *SCHEDULE,
+        "compiler/import",
+        "compiler/rewrite",
+        "compiler/decompose",
+        "compiler/memory",
+        "compiler/kernel_ir",
+        "compiler/codegen",
+        "compiler/plan",
+    ],
+    # Sources to binaries; knows no graph.
+    "compiler/jit": [*BASE, "kernels", "compiler/jit/cxx", "compiler/jit/nvrtc"],
+    "compiler/jit/cxx": [*BASE, "kernels", "compiler/jit"],
+    "compiler/jit/nvrtc": [*BASE, "kernels", "compiler/jit"],
+    # The library in the job: knows the artifact, not what made it.
+    "runtime": [*BASE, "runtime/include"],
+    # The service. gRPC is known to the daemon's own room and to tensorctl, the compiler to workers.
+    "server/store": ["base"],
+    "server/rpc": ["base"],
+    "server/worker": [*BASE, "compiler", "compiler/jit"],
+    "server/statistics": SERVICE,
+    "server/pool": [*SERVICE, "server/worker", "server/statistics"],
+    "server/compile": [
+        *SERVICE,
+        "server/store",
+        "server/worker",
+        "server/statistics",
+        "server/pool",
+    ],
+    "server/daemon": [
+        *SERVICE,
+        "proto/grpc",
+        "server/rpc",
+        "server/store",
+        "server/pool",
+        "server/compile",
+    ],
+    "server/ctl": [*SERVICE, "proto/grpc", "server/rpc"],
+    # Tests may include everything, and nothing includes a test.
+    "tests": ["*"],
+    # The client. Its modules outside of a folder are what all of it shares, and the backend.
+    "client/tensord/v1": [],
+    "client/tensord/wire": ["client/tensord", "client/tensord/v1"],
+    "client/tensord/passes": ["client/tensord", "client/tensord/wire"],
+    "client/tensord/cuda_graphs": ["client/tensord", "client/tensord/wire"],
+    "client/tensord/_native": ["client/tensord"],
+    "client/tensord/bridge": [
+        "client/tensord",
+        "client/tensord/v1",
+        "client/tensord/wire",
+        "client/tensord/cuda_graphs",
+        "client/tensord/_native",
+    ],
+    "client/tensord/capture": [
+        "client/tensord",
+        "client/tensord/v1",
+        "client/tensord/wire",
+        "client/tensord/passes",
+        "client/tensord/bridge",
+        "client/tensord/cuda_graphs",
+    ],
+    "client/tensord": [
+        "client/tensord/v1",
+        "client/tensord/wire",
+        "client/tensord/passes",
+        "client/tensord/bridge",
+        "client/tensord/cuda_graphs",
+        "client/tensord/capture",
+    ],
+}
+
+# What an include below `tensord/` stands for: generated headers, and the preludes' installed names.
+HEADERS = [
+    (r"tensord/v1/.*\.grpc\.pb\.h", "proto/grpc"),
+    (r"tensord/v1/(stats|service)\.pb\.h", "proto/service"),
+    (r"tensord/v1/.*", "proto"),
+    (r"tensord/cpu[./].*", "kernels/cpu"),
+    (r"tensord/cuda[./].*", "kernels/cuda"),
+    (r"tensord/.*", "runtime/include"),
+]
+CPP = ("*.cc", "*.h", "*.cu", "*.cuh", "*.def")
+TOPS = {room.split("/")[0] for room in ROOMS}
+CLIENT = ROOT / "client"
+
+
+def related(a: str, b: str) -> bool:
+    """Whether one is a folder of the other."""
+    return a.startswith(b + "/") or b.startswith(a + "/")
+
+
+def room_of(path: str) -> str | None:
+    """The room of a file, by its path below the root; None for what no room has."""
+    folder = path
+    while "/" in folder:
+        folder = folder.rpartition("/")[0]
+        if folder in ROOMS:
+            return folder
+    return None
+
+
+def cpp_includes(path: Path) -> Iterator[tuple[int, str, str | None]]:
+    """Line, what is included, and its room; of includes of this repository's."""
+    for number, line in enumerate(path.read_text().split("\n"), 1):
+        match = re.match(r'\s*#\s*include\s+["<]([^">]+)[">]', line)
+        if match is None:
+            continue
+        name = match[1]
+        known = [room for pattern, room in HEADERS if re.fullmatch(pattern, name)]
+        if known:
+            yield number, name, known[0]
+        elif name.split("/")[0] in TOPS and (ROOT / name).is_file():
+            yield number, name, room_of(name)
+
+
+def python_imports(path: Path) -> Iterator[tuple[int, str, str | None]]:
+    """As cpp_includes, of a module of the client."""
+    package = list(path.relative_to(CLIENT).parent.parts)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            parts = package[: len(package) - node.level + 1] if node.level else []
+            parts = parts + (node.module or "").split(".") if node.module else parts
+            modules = [[*parts, alias.name] for alias in node.names]
+        elif isinstance(node, ast.Import):
+            modules = [alias.name.split(".") for alias in node.names]
+        else:
+            continue
+        for module in modules:
+            if module[0] == "tensord":
+                yield node.lineno, ".".join(module), room_of_module(module)
+
+
+def room_of_module(parts: list[str]) -> str | None:
+    """The room of `tensord.folder.module.name`."""
+    folder = "client"
+    for part in parts:
+        if not (ROOT / folder / part).is_dir():
+            break
+        folder = f"{folder}/{part}"
+    return room_of(folder + "/")
+
+
+def all_includes() -> Iterator[tuple[Path, int, str, str, str | None]]:
+    """Every include of the repository: file, line, its room, what is included, the room of that."""
+    for path in tracked(*CPP, "client/tensord/*.py"):
+        relative = path.relative_to(ROOT).as_posix()
+        room = room_of(relative)
+        if room is None:
+            continue
+        includes = python_imports(path) if path.suffix == ".py" else cpp_includes(path)
+        for line, name, included in includes:
+            yield path.relative_to(ROOT), line, room, name, included
+
+
+def allowed(room: str, included: str | None) -> bool:
+    return included == room or "*" in ROOMS[room] or included in ROOMS[room]
+
+
+def check_table() -> list[str]:
+    """What is wrong with the table itself: rooms that nobody has, and arrows upwards."""
+    wrong = []
+    order = list(ROOMS)
+    for room, may in ROOMS.items():
+        for other in may:
+            if other == "*":
+                continue
+            if other not in ROOMS:
+                wrong.append(f"{room} may include {other}, which is no room")
+            elif order.index(other) >= order.index(room) and not related(room, other):
+                wrong.append(f"{room} may include {other}, which stands below it in the table")
+    return wrong
+
+
+def main() -> int:
+    wrong = check_table()
+    if sys.argv[1:] == ["--used"]:
+        used = Counter((room, included) for _, _, room, _, included in all_includes())
+        for (room, included), count in sorted(used.items(), key=str):
+            print(f"{room} -> {included}: {count}")
+        return 0
+    for path, line, room, name, included in all_includes():
+        if not allowed(room, included):
+            wrong.append(f"{path}:{line}: {room} may not include {name} (of {included})")
+    for folder in {path.parent for path in tracked("*.cc", "client/tensord/*.py")}:
+        where = folder.relative_to(ROOT).as_posix() + "/"
+        if room_of(where) is None and not where.startswith(("deploy/", "examples/", "client/")):
+            wrong.append(
+                f"{where}: no room has this folder; add it to the table of {Path(__file__).name}"
+            )
+    for line in wrong:
+        print(line)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
