@@ -4,9 +4,9 @@
 
 A file belongs to the room of the nearest folder above it that the table names. It may include its
 own room and those that its room's line names, nothing else; a room stands before those that include
-it, so that the table has no cycle. (A folder and its subfolders are one stage: the files of a
-folder itself may know what is below it and the other way round, where the table says so.) C++ is
-read by its #include lines, the client by its imports.
+it, so the table has no cycle. (A folder and its subfolders are one stage: the files of a folder
+itself may know what is below it and the other way round, where the table says so.) C++ is read by
+its #include lines, the client by its imports.
 
     tests/lint/includes.py            lists what is included against the table, and ends with 1 then
     tests/lint/includes.py --used     prints what each room does include, with counts
