@@ -53,6 +53,7 @@ class Lowerer {
 
   absl::StatusOr<Program> Run() {
     FindUses();
+    FindRoots();
     FindSharedResults();
     FindShapes();
     Sources();
@@ -183,16 +184,19 @@ class Lowerer {
 
   // The value whose memory a result is a view of; itself when it is no view.
   Ref RootOf(const ArgumentValue& result) const {
-    Ref root(result.value, result.output);
-    for (int node = NodeOf(root.first); node >= 0; node = NodeOf(root.first)) {
-      const Operator* op = FindOperator(graph_.nodes[node].op);
-      const std::vector<ArgumentValue>& args = graph_.nodes[node].args;
-      const bool is_view = op != nullptr && IsIn(ViewOperators(), op) && !args.empty() &&
-                           args[0].kind == ArgumentValue::kValue;
-      if (!is_view) break;
-      root = {args[0].value, args[0].output};
+    const Ref& root = roots_[result.value];
+    return root.first >= 0 ? root : Ref(result.value, result.output);
+  }
+
+  void FindRoots() {
+    roots_.assign(uses_.size(), {-1, -1});
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      const Operator* op = FindOperator(node.op);
+      const bool is_view = op != nullptr && IsIn(ViewOperators(), op) && !node.args.empty() &&
+                           node.args[0].kind == ArgumentValue::kValue;
+      if (is_view) roots_[graph_.FirstNodeValue() + i] = RootOf(node.args[0]);
     }
-    return root;
   }
 
   void Sources() {
@@ -264,6 +268,9 @@ class Lowerer {
       }
     }
     values_[value] = std::move(results);
+    for (int o = 0; o < static_cast<int>(values_[value].size()); ++o) {
+      if (values_[value][o].defined() && MaySeeWrites({value, o})) waiting_.emplace_back(value, o);
+    }
     return absl::OkStatus();
   }
 
@@ -364,22 +371,27 @@ class Lowerer {
       return Invalid(node, "only inputs may be written; make the graph functional");
     }
     const BufferId written = destination.view()->buffer;
-    for (int v = 0; v < graph_.FirstNodeValue() + i; ++v) {
-      for (size_t o = 0; o < values_[v].size(); ++o) {
-        Tensor& t = values_[v][o];
-        if (!t.defined() || uses_[v][o].last < i) continue;
-        if (t.view()) {
-          if (t.view()->buffer == written && IsCopyInEager(v))
-            t = Copied(t, v, static_cast<int>(o));
-          continue;
-        }
-        const Loads& loads = CachedLoads(v, static_cast<int>(o), t);
-        if (loads.buffers.count(written) == 0) continue;
-        if (uses_[v][o].last == i && ReadsOnlyWhereItWrites(node, v, destination, loads)) continue;
-        t = builder_.RealizeAs(t, BufferStrides(TypeOf(v, static_cast<int>(o))));
+    std::erase_if(waiting_, [&](const Ref& ref) {
+      return uses_[ref.first][ref.second].last < i || !MaySeeWrites(ref);
+    });
+    for (const auto& [v, o] : waiting_) {
+      Tensor& t = values_[v][o];
+      if (t.view()) {
+        if (t.view()->buffer == written) t = Copied(t, v, o);
+        continue;
       }
+      const Loads& loads = CachedLoads(v, o, t);
+      if (loads.buffers.count(written) == 0) continue;
+      if (uses_[v][o].last == i && ReadsOnlyWhereItWrites(node, v, destination, loads)) continue;
+      t = builder_.RealizeAs(t, BufferStrides(TypeOf(v, o)));
     }
     return absl::OkStatus();
+  }
+
+  // A lazy value may read an input; what should be a copy may be a view of one.
+  bool MaySeeWrites(const Ref& ref) {
+    const Tensor& t = values_[ref.first][ref.second];
+    return !t.view() || (KindOf(t) == BufferKind::kInput && IsCopyInEager(ref.first));
   }
 
   // Eager gives this value memory of its own; a lowering may still have found nothing to do and
@@ -452,8 +464,10 @@ class Lowerer {
   Builder builder_;
   std::vector<std::vector<Tensor>> values_;  // by value number, by result
   std::vector<std::vector<Use>> uses_;
+  std::vector<Ref> roots_;    // by value number: what its results are views of; -1: of nothing
   std::vector<int> chains_;   // by value number: how many lazy values stand behind it, at most
   std::vector<bool> needed_;  // by node
+  std::vector<Ref> waiting_;  // in order: what a write to an input may change until it is read
   std::map<Ref, Loads> loads_;
   std::set<Ref> shared_;     // that several outputs are views of
   std::set<Ref> in_shapes_;  // that calls and outputs want in several shapes

@@ -51,26 +51,36 @@ const std::vector<int>& Readers::Of(ValueId value) const {
   return it == readers_.end() ? *none : it->second;
 }
 
-// Whether an output, or a node that fulfils the condition, reads the value or a view of it.
+// The values that an output, or a node that fulfils the condition, reads, or a view of them.
 template <typename Condition>
-bool Readers::AnyReader(ValueId value, const Condition& condition) const {
-  return std::any_of(Of(value).begin(), Of(value).end(), [&](int reader) {
-    if (reader == static_cast<int>(graph_.nodes.size())) return true;
-    const Node& node = graph_.nodes[reader];
-    if (!IsViewOperator(node)) return condition(node);
-    for (int o = 0; o < static_cast<int>(node.outputs.size()); ++o) {
-      if (AnyReader({graph_.FirstNodeValue() + reader, o}, condition)) return true;
-    }
-    return false;
-  });
+std::set<ValueId> Readers::ReadBy(const Condition& condition) const {
+  std::set<ValueId> read;
+  // Views have greater numbers than what they are views of.
+  for (auto it = readers_.rbegin(); it != readers_.rend(); ++it) {
+    const bool is_read = std::any_of(it->second.begin(), it->second.end(), [&](int reader) {
+      if (reader == static_cast<int>(graph_.nodes.size())) return true;
+      const Node& node = graph_.nodes[reader];
+      if (!IsViewOperator(node)) return condition(node);
+      const int view = graph_.FirstNodeValue() + reader;
+      const auto first = read.lower_bound({view, 0});
+      return first != read.end() && first->first == view;
+    });
+    if (is_read) read.insert(it->first);
+  }
+  return read;
 }
 
 bool Readers::NeedEagerLayout(ValueId value) const {
-  return AnyReader(value, [](const Node& node) { return !IsGenerated(node) && !IsProduct(node); });
+  if (!need_eager_layout_) {
+    need_eager_layout_ =
+        ReadBy([](const Node& node) { return !IsGenerated(node) && !IsProduct(node); });
+  }
+  return need_eager_layout_->count(value) != 0;
 }
 
 bool Readers::IsGivenOut(ValueId value) const {
-  return AnyReader(value, [](const Node&) { return false; });
+  if (!given_out_) given_out_ = ReadBy([](const Node&) { return false; });
+  return given_out_->count(value) != 0;
 }
 
 ValueId Readers::RootOf(ValueId value, bool* shared) const {

@@ -3,6 +3,8 @@
 #define TENSORD_COMPILER_GRAPH_READERS_H_
 
 #include <map>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "compiler/graph/editor.h"
@@ -38,10 +40,12 @@ class Readers {
 
  private:
   template <typename Condition>
-  bool AnyReader(ValueId value, const Condition& condition) const;
+  std::set<ValueId> ReadBy(const Condition& condition) const;
 
   const Graph& graph_;
   std::map<ValueId, std::vector<int>> readers_;
+  // What the questions of these names are true of, once they are asked.
+  mutable std::optional<std::set<ValueId>> need_eager_layout_, given_out_;
 };
 
 }  // namespace tensord::compiler
