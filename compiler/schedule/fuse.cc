@@ -29,7 +29,7 @@ constexpr size_t kMostPartners = 32;
 constexpr size_t kMostNear = kMostDistance + kWideSpan;
 // Whether another group lies between two is asked of so many groups before the answer is yes. Where
 // that takes more, the two are far apart, and to fuse them would move much of the program.
-constexpr int kMostVisits = 4096;
+constexpr int kMostVisits = 1024;
 
 struct Candidate {
   int64_t saved;  // bytes not read or not written
