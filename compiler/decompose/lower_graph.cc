@@ -43,7 +43,7 @@ class Lowerer {
         rules_(graph, device),
         needs_(FindMemoryNeeds(graph, uses_, rules_)),
         builder_(device, deterministic),
-        values_(graph, &builder_, needs_.in_shapes) {}
+        values_(graph, uses_, &builder_, needs_.in_shapes) {}
 
   absl::StatusOr<Program> Run() {
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
@@ -60,7 +60,7 @@ class Lowerer {
     const Node& node = graph_.nodes[i];
     builder_.set_origin(node.name);
     if (WritesArgument(FindOperator(node.op))) {
-      TENSORD_RETURN_IF_ERROR(values_.PrepareWrite(i, uses_));
+      TENSORD_RETURN_IF_ERROR(values_.PrepareWrite(i));
     }
     Results results = absl::UnimplementedError("left to the library");
     const Lowering* lowering = rules_.LoweringOf(node);

@@ -9,8 +9,10 @@
 
 namespace tensord::compiler {
 
-LoweredValues::LoweredValues(const Graph& graph, Builder* builder, std::set<ValueId> in_shapes)
+LoweredValues::LoweredValues(const Graph& graph, const Uses& uses, Builder* builder,
+                             std::set<ValueId> in_shapes)
     : graph_(graph),
+      uses_(uses),
       builder_(*builder),
       in_shapes_(std::move(in_shapes)),
       values_(graph.FirstNodeValue() + graph.nodes.size()),
@@ -38,6 +40,9 @@ void LoweredValues::SetResults(int node, std::vector<Tensor> results) {
   const int value = graph_.FirstNodeValue() + node;
   chains_[value] = ChainBefore(graph_.nodes[node]) + 1;
   values_[value] = std::move(results);
+  for (int o = 0; o < static_cast<int>(values_[value].size()); ++o) {
+    if (values_[value][o].defined() && MaySeeWrites({value, o})) waiting_.emplace_back(value, o);
+  }
 }
 
 int LoweredValues::ChainBefore(const Node& node) const {
@@ -51,7 +56,7 @@ int LoweredValues::ChainBefore(const Node& node) const {
 Tensor& LoweredValues::InShape(ValueId value) {
   Tensor& t = (*this)[value];
   if (!t.defined() || t.view()) return t;
-  const ValueId root = RootOf(graph_, value);
+  const ValueId root = uses_.Root(value);
   if (in_shapes_.count(root) == 0) return t;
   Realize(root);
   TakeView(value, root);
@@ -74,7 +79,7 @@ void LoweredValues::TakeView(ValueId value, ValueId root) {
 
 // ---- Writes to inputs
 
-absl::Status LoweredValues::PrepareWrite(int node_number, const Uses& uses) {
+absl::Status LoweredValues::PrepareWrite(int node_number) {
   const Node& node = graph_.nodes[node_number];
   const ValueId target = ValueOf(node.args[FindOperator(node.op)->written]);
   const Tensor destination = (*this)[target];
@@ -84,25 +89,31 @@ absl::Status LoweredValues::PrepareWrite(int node_number, const Uses& uses) {
         absl::StrCat(Describe(node), ": writes to what has no memory of an input"));
   }
   const BufferId written = destination.view()->buffer;
-  for (int v = 0; v < graph_.FirstNodeValue() + node_number; ++v) {
-    for (int o = 0; o < static_cast<int>(values_[v].size()); ++o) {
-      const ValueId value(v, o);
-      Tensor& t = (*this)[value];
-      const int last = uses.LastReader(value);
-      if (!t.defined() || last < node_number) continue;
-      if (t.view()) {
-        if (t.view()->buffer == written && IsCopyInEager(v)) {
-          t = builder_.RealizeAs(LazyCopy(builder_, t), BufferStrides(graph_.TypeOf(value)));
-        }
-        continue;
+  std::erase_if(waiting_, [&](ValueId value) {
+    return uses_.LastReader(value) < node_number || !MaySeeWrites(value);
+  });
+  for (const ValueId value : waiting_) {
+    Tensor& t = (*this)[value];
+    if (t.view()) {
+      if (t.view()->buffer == written) {
+        t = builder_.RealizeAs(LazyCopy(builder_, t), BufferStrides(graph_.TypeOf(value)));
       }
-      const Loads& loads = CachedLoads(value, t);
-      if (loads.buffers.count(written) == 0) continue;
-      if (last == node_number && ReadsOnlyWhereItWrites(node, v, destination, loads)) continue;
-      t = builder_.RealizeAs(t, BufferStrides(graph_.TypeOf(value)));
+      continue;
     }
+    const Loads& loads = CachedLoads(value, t);
+    if (loads.buffers.count(written) == 0) continue;
+    const bool is_last = uses_.LastReader(value) == node_number;
+    if (is_last && ReadsOnlyWhereItWrites(node, value.first, destination, loads)) continue;
+    t = builder_.RealizeAs(t, BufferStrides(graph_.TypeOf(value)));
   }
   return absl::OkStatus();
+}
+
+bool LoweredValues::MaySeeWrites(ValueId value) const {
+  const Tensor& t = values_[value.first][value.second];
+  if (!t.view()) return true;
+  const BufferInfo& buffer = builder_.program().buffers[t.view()->buffer];
+  return buffer.kind == BufferKind::kInput && IsCopyInEager(value.first);
 }
 
 bool LoweredValues::IsCopyInEager(int value) const {

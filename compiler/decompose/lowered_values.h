@@ -16,8 +16,9 @@ namespace tensord::compiler {
 
 class LoweredValues {
  public:
-  // Inputs and constants are there. `in_shapes`: of MemoryNeeds.
-  LoweredValues(const Graph& graph, Builder* builder, std::set<ValueId> in_shapes);
+  // Inputs and constants are there. `in_shapes`: of MemoryNeeds. `uses` of the graph outlive this.
+  LoweredValues(const Graph& graph, const Uses& uses, Builder* builder,
+                std::set<ValueId> in_shapes);
 
   Tensor& operator[](ValueId value) { return values_[value.first][value.second]; }
   std::span<const std::vector<Tensor>> all() const { return values_; }
@@ -36,22 +37,27 @@ class LoweredValues {
 
   // Before node number `node` writes to one of its arguments: lazy values that read what it writes,
   // and that are read by it or later, are computed. InvalidArgument where no input is written.
-  absl::Status PrepareWrite(int node, const Uses& uses);
+  absl::Status PrepareWrite(int node);
   // Whether eager gives this value memory of its own; a lowering may still have found nothing to do
   // and have handed on its argument (a dropout that is off).
   bool IsCopyInEager(int value) const;
 
  private:
   void TakeView(ValueId value, ValueId root);
+  // Whether a write to an input may change it: a lazy value that reads the input, or a view of it
+  // that should be a copy.
+  bool MaySeeWrites(ValueId value) const;
   bool ReadsOnlyWhereItWrites(const Node& node, int source, const Tensor& destination,
                               const Loads& loads) const;
   const Loads& CachedLoads(ValueId value, const Tensor& t);
 
   const Graph& graph_;
+  const Uses& uses_;
   Builder& builder_;
   const std::set<ValueId> in_shapes_;
   std::vector<std::vector<Tensor>> values_;  // by value number, by result
-  std::vector<int> chains_;  // by value number: how many lazy values stand behind it, at most
+  std::vector<int> chains_;       // by value number: how many lazy values stand behind it, at most
+  std::vector<ValueId> waiting_;  // in order: what may see writes, until it is read
   std::map<ValueId, Loads> loads_;
 };
 

@@ -7,10 +7,10 @@
 namespace tensord::compiler {
 namespace {
 
-std::set<ValueId> SharedByOutputs(const Graph& graph) {
+std::set<ValueId> SharedByOutputs(const Graph& graph, const Uses& uses) {
   std::map<ValueId, int> views;
   for (const ArgumentValue& output : graph.outputs) {
-    if (IsValue(output)) ++views[RootOf(graph, ValueOf(output))];
+    if (IsValue(output)) ++views[uses.Root(ValueOf(output))];
   }
   std::set<ValueId> shared;
   for (const auto& [root, count] : views) {
@@ -23,7 +23,7 @@ std::set<ValueId> InSeveralShapes(const Graph& graph, const Uses& uses,
                                   const LoweringRules& rules) {
   std::map<ValueId, std::set<ValueId>> shapes;
   const auto want = [&](const ArgumentValue& arg) {
-    const ValueId value = ValueOf(arg), root = RootOf(graph, value);
+    const ValueId value = ValueOf(arg), root = uses.Root(value);
     const TensorType &type = graph.TypeOf(value), &whole = graph.TypeOf(root);
     if (type.dtype == whole.dtype && sym::Product(type.sizes) == sym::Product(whole.sizes)) {
       shapes[root].insert(value);
@@ -45,7 +45,7 @@ std::set<ValueId> InSeveralShapes(const Graph& graph, const Uses& uses,
 }  // namespace
 
 MemoryNeeds FindMemoryNeeds(const Graph& graph, const Uses& uses, const LoweringRules& rules) {
-  return {.shared = SharedByOutputs(graph), .in_shapes = InSeveralShapes(graph, uses, rules)};
+  return {.shared = SharedByOutputs(graph, uses), .in_shapes = InSeveralShapes(graph, uses, rules)};
 }
 
 }  // namespace tensord::compiler

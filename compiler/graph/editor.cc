@@ -27,6 +27,7 @@ ValueId GraphEditor::Insert(int before, Node node) {
 void GraphEditor::Replace(ValueId old, ValueId with) { replaced_[old] = with; }
 
 int GraphEditor::Finish() {
+  if (added_.empty() && replaced_.empty()) return 0;
   const int first = graph_->FirstNodeValue(), old_nodes = static_cast<int>(graph_->nodes.size());
   std::map<int, int> number;  // old or temporary -> new
   std::vector<Node> nodes;

@@ -35,10 +35,14 @@ ValueId RootOf(const Graph& graph, ValueId value) {
 Uses::Uses(const Graph& graph)
     : graph_(graph),
       uses_(graph.FirstNodeValue() + graph.nodes.size()),
-      runs_(graph.nodes.size(), false) {
+      runs_(graph.nodes.size(), false),
+      roots_(graph.nodes.size(), {-1, -1}) {
   const int first = graph.FirstNodeValue(), nodes = static_cast<int>(graph.nodes.size());
   for (int v = 0; v < static_cast<int>(uses_.size()); ++v) {
     uses_[v].resize(v < first ? 1 : graph.nodes[v - first].outputs.size());
+  }
+  for (int i = 0; i < nodes; ++i) {
+    if (IsView(graph.nodes[i])) roots_[i] = Root(ValueOf(FirstArgument(graph.nodes[i])));
   }
   const auto read_by = [&](int reader) {
     return [&, reader](const ArgumentValue& arg) {
@@ -71,27 +75,51 @@ int Uses::LastReader(ValueId value) const {
   return readers.empty() ? -1 : readers.back();
 }
 
-// Whether an output, or a node that fulfils the condition, reads the value or a view of it.
+ValueId Uses::Root(ValueId value) const {
+  const int node = value.first - graph_.FirstNodeValue();
+  const bool is_view =
+      node >= 0 && node < static_cast<int>(roots_.size()) && roots_[node].first >= 0;
+  return is_view ? roots_[node] : value;
+}
+
+// The values that an output, or a node that fulfils the condition, reads, or a view of them.
 template <typename Condition>
-bool Uses::AnyReader(ValueId value, const Condition& condition) const {
-  const std::vector<int>& readers = Readers(value);
-  return std::any_of(readers.begin(), readers.end(), [&](int reader) {
+Uses::PerValue<bool> Uses::ReadBy(const Condition& condition) const {
+  PerValue<bool> read(uses_.size());
+  const int first = graph_.FirstNodeValue();
+  const auto is_read = [&](int reader) {
     if (reader == static_cast<int>(graph_.nodes.size())) return true;
     const Node& node = graph_.nodes[reader];
     if (!IsView(node)) return condition(node);
-    for (int o = 0; o < static_cast<int>(node.outputs.size()); ++o) {
-      if (AnyReader({graph_.FirstNodeValue() + reader, o}, condition)) return true;
+    const std::vector<bool>& views = read[first + reader];
+    return std::find(views.begin(), views.end(), true) != views.end();
+  };
+  // Views have greater numbers than what they are views of.
+  for (int v = static_cast<int>(uses_.size()) - 1; v >= 0; --v) {
+    for (const Use& use : uses_[v]) {
+      read[v].push_back(std::any_of(use.readers.begin(), use.readers.end(), is_read));
     }
-    return false;
-  });
+  }
+  return read;
+}
+
+bool Uses::IsTrueOf(const PerValue<bool>& values, ValueId value) {
+  const auto [number, result] = value;
+  return number < static_cast<int>(values.size()) &&
+         result < static_cast<int>(values[number].size()) && values[number][result];
 }
 
 bool Uses::NeedsEagerLayout(ValueId value) const {
-  return AnyReader(value, [](const Node& node) { return !IsGenerated(node) && !IsProduct(node); });
+  if (!needs_eager_layout_) {
+    needs_eager_layout_ =
+        ReadBy([](const Node& node) { return !IsGenerated(node) && !IsProduct(node); });
+  }
+  return IsTrueOf(*needs_eager_layout_, value);
 }
 
 bool Uses::IsGivenOut(ValueId value) const {
-  return AnyReader(value, [](const Node&) { return false; });
+  if (!given_out_) given_out_ = ReadBy([](const Node&) { return false; });
+  return IsTrueOf(*given_out_, value);
 }
 
 bool Uses::IsRootShared(ValueId value) const {

@@ -3,6 +3,7 @@
 #ifndef TENSORD_COMPILER_GRAPH_USES_H_
 #define TENSORD_COMPILER_GRAPH_USES_H_
 
+#include <optional>
 #include <vector>
 
 #include "compiler/graph/graph.h"
@@ -43,12 +44,14 @@ class Uses {
   // The last of them, or -1.
   int LastReader(ValueId value) const;
 
+  // RootOf, found once for all values.
+  ValueId Root(ValueId value) const;
   // Whether something must see the value with the strides that eager gives it: an output, or a
   // library call other than a product; also through views.
   bool NeedsEagerLayout(ValueId value) const;
   // Whether an output shares the value's memory: it is the value or a view of it.
   bool IsGivenOut(ValueId value) const;
-  // Whether the root of `value` (RootOf), or a view on the way to it, has several readers.
+  // Whether the root of `value`, or a view on the way to it, has several readers.
   bool IsRootShared(ValueId value) const;
 
  private:
@@ -57,13 +60,21 @@ class Uses {
     std::vector<int> readers;
   };
 
+  // By value number, by result.
+  template <typename T>
+  using PerValue = std::vector<std::vector<T>>;
+
   const Use& Of(ValueId value) const;
   template <typename Condition>
-  bool AnyReader(ValueId value, const Condition& condition) const;
+  PerValue<bool> ReadBy(const Condition& condition) const;
+  static bool IsTrueOf(const PerValue<bool>& values, ValueId value);
 
   const Graph& graph_;
-  std::vector<std::vector<Use>> uses_;  // by value number, by result
-  std::vector<bool> runs_;              // by node
+  PerValue<Use> uses_;
+  std::vector<bool> runs_;      // by node
+  std::vector<ValueId> roots_;  // by node: what its results are views of; {-1, -1}: of nothing
+  // What the questions of these names are true of, once they are asked.
+  mutable std::optional<PerValue<bool>> needs_eager_layout_, given_out_;
 };
 
 }  // namespace tensord::compiler

@@ -235,10 +235,16 @@ std::vector<std::set<int>> Predecessors(const Program& program, const AccessInde
       before.insert(waits_for.begin(), waits_for.end());
       const bool reads = of.reads.count(id) != 0;
       // A reader waits for all writers, so who waits for a reader waits for all.
-      const bool is_last = reads || !readers.empty();
-      if (is_last) writers = Writers();
-      writers.Add(Writer::Of(program, j, id), [&](int i) { before.insert(i); });
-      if (is_last) readers_before = std::exchange(readers, {});
+      const bool behind_reader = reads || !readers.empty();
+      if (behind_reader) writers = Writers();
+      const Writer writer = Writer::Of(program, j, id);
+      writers.Add(writer, [&](int i) { before.insert(i); });
+      if (behind_reader || writer.boxes.empty()) {
+        // All that come later wait for this one, or for a reader behind it.
+        writers = Writers();
+        writers.Add(writer, [](int) {});
+        readers_before = std::exchange(readers, {});
+      }
       if (reads) readers = {j};
     }
   }

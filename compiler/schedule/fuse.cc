@@ -25,9 +25,11 @@ constexpr int64_t kSmallBytes = 4096;
 // program order. The nearest are most likely to fit, and of a concatenation of thousands each part
 // would otherwise be tried with every other.
 constexpr size_t kMostPartners = 32;
+// So many of those that read what a group reads are tried, where it spans much of the program.
+constexpr size_t kMostNear = kMostDistance + kWideSpan;
 // Whether another group lies between two is asked of so many groups before the answer is yes. Where
 // that takes more, the two are far apart, and to fuse them would move much of the program.
-constexpr int kMostVisits = 4096;
+constexpr int kMostVisits = 1024;
 
 struct Candidate {
   int64_t saved;  // bytes not read or not written
@@ -122,18 +124,15 @@ class Fuser {
       const auto add = [&](int other) {
         if (other != g) pairs.emplace_back(std::min(g, other), std::max(g, other));
       };
-      for (BufferId id : state.accesses.writes) {
-        Nearest(users_[id].all, g, add);
-        if (state.accesses.reads.count(id) == 0) NearReaders(id, g, add);
-      }
+      for (BufferId id : state.accesses.writes) Nearest(users_[id].all, g, add);
       for (BufferId id : state.accesses.reads) {
         Nearest(users_[id].writers, g, add);
-        NearReaders(id, g, add);
+        if (state.accesses.writes.count(id) == 0) NearReaders(id, g, add);
       }
     }
     std::sort(pairs.begin(), pairs.end());
     pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
-    pairs_ += static_cast<int64_t>(pairs.size());
+    work_.pairs += static_cast<int64_t>(pairs.size());
     std::vector<Candidate> candidates;
     for (const auto& [a, b] : pairs) {
       const int64_t saved = SavedBytes(groups_[a], groups_[b]);
@@ -175,7 +174,10 @@ class Fuser {
       add_before(*--it);
     }
     const int reach = groups_[g].ops.back() + kMostDistance;
-    for (auto it = behind; it != users.all.end() && *it <= reach; ++it) add(*it);
+    left = kMostNear;
+    for (auto it = behind; it != users.all.end() && *it <= reach && left > 0; ++it, --left) {
+      add(*it);
+    }
   }
 
   // What is not read or not written when the two are one; a is before b.
@@ -269,6 +271,7 @@ class Fuser {
           State& behind = groups_[group_of_[next]];
           if (behind.latest >= state.latest) continue;
           behind.latest = state.latest;
+          ++work_.visits;
           stack.push_back(group_of_[next]);
         }
       }
@@ -304,7 +307,7 @@ class Fuser {
         push(p);
       }
     }
-    visits_ += visits;
+    work_.visits += visits;
     return found;
   }
 
@@ -344,8 +347,7 @@ class Fuser {
     for (const State& state : groups_) alive += state.dead ? 0 : 1;
     TENSORD_CHECK(result.groups.size() == alive, "fusion made a cycle");
     result.notes = std::move(notes_);
-    result.pairs = pairs_;
-    result.visits = visits_;
+    result.work = work_;
     return result;
   }
 
@@ -359,7 +361,7 @@ class Fuser {
   std::vector<int> changed_;  // groups, in the last round
   std::vector<int> seen_;     // by group: the last search that came by
   int search_ = 0;
-  int64_t pairs_ = 0, visits_ = 0;
+  FusionWork work_;
   std::vector<std::string> notes_;
 };
 

@@ -19,11 +19,16 @@ struct Group {
   Nest nest;  // of loop groups
 };
 
+// What fusion has cost, without a clock.
+struct FusionWork {
+  int64_t pairs = 0;   // of groups that were looked at
+  int64_t visits = 0;  // of groups, to know whether one lies between two
+};
+
 struct FusionResult {
   std::vector<Group> groups;       // in an order that respects every dependence
   std::vector<std::string> notes;  // why pairs that share memory were not fused
-  int64_t pairs = 0;               // that were looked at
-  int64_t visits = 0;              // of groups, in search of one that lies between two
+  FusionWork work;
 };
 
 // Greedy: of all pairs of groups that share memory, the one that saves most bytes is fused first,

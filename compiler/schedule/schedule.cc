@@ -76,6 +76,7 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
   FusionResult fused = Fuse(program, accesses, predecessors, device);
   Schedule schedule;
   schedule.notes = std::move(fused.notes);
+  schedule.work = fused.work;
   std::map<int, int> step_of;  // operation -> step
   // A kernel may take a nest when everything that the nest needs has run in earlier steps, and when
   // what runs early leaves no more in memory than it may. The first such kernel that has room takes

@@ -22,6 +22,7 @@ struct ScheduledStep {
 struct Schedule {
   std::vector<ScheduledStep> steps;
   std::vector<std::string> notes;
+  FusionWork work;
 };
 
 // Requires: normalized loops. Groups that are independent of each other and next to each other in

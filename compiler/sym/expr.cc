@@ -1,6 +1,7 @@
 #include "compiler/sym/expr.h"
 
 #include <algorithm>
+#include <array>
 
 #include "compiler/sym/atoms.h"
 
@@ -58,15 +59,25 @@ int Compare(const Atom& a, const Atom& b) {
 }
 
 Expr::Expr(int64_t constant) {
-  static const auto zero = std::make_shared<const std::vector<Term>>();
-  terms_ = constant == 0
-               ? zero
-               : std::make_shared<const std::vector<Term>>(std::vector<Term>{Term{constant, {}}});
+  // Most constants are small, and a large graph has millions of them.
+  static const auto small = [] {
+    std::array<std::shared_ptr<const std::vector<Term>>, 1025> all;
+    all[0] = std::make_shared<const std::vector<Term>>();
+    for (size_t i = 1; i < all.size(); ++i) {
+      all[i] = std::make_shared<const std::vector<Term>>(1, Term{static_cast<int64_t>(i), {}});
+    }
+    return all;
+  }();
+  terms_ = constant >= 0 && constant < static_cast<int64_t>(small.size())
+               ? small[constant]
+               : std::make_shared<const std::vector<Term>>(1, Term{constant, {}});
 }
 
 Expr Expr::FromTerms(std::vector<Term> terms) {
   Canonicalize(terms);
   while (CombineQuotientAndRemainder(&terms)) Canonicalize(terms);
+  if (terms.empty()) return Expr(0);
+  if (terms.size() == 1 && terms[0].atoms.empty()) return Expr(terms[0].coefficient);
   Expr e;
   e.terms_ = std::make_shared<const std::vector<Term>>(std::move(terms));
   return e;
