@@ -184,7 +184,7 @@ def sections_markdown(sections: list[Section]) -> str:
 
 
 # The document's parts, in order; each is written by a benchmark of its own.
-_PARTS = ("gpu", "cpu")
+_PARTS = ("gpu", "cpu", "compile time")
 
 
 def write_part(path: pathlib.Path, name: str, text: str) -> None:
