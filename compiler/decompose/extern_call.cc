@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "compiler/decompose/lowering.h"
-#include "compiler/import/expression.h"
+#include "compiler/sym/expr_proto.h"
 
 namespace tensord::compiler {
 namespace {
@@ -141,7 +141,7 @@ v1::Argument PlainArgument(const ArgumentValue& arg) {
       out.set_none(true);
       break;
     case ArgumentValue::kInteger:
-      *out.mutable_integer() = ExportExpr(arg.integer);
+      sym::ToProto(arg.integer, out.mutable_integer());
       break;
     case ArgumentValue::kReal:
       out.set_real(arg.real);
@@ -214,7 +214,8 @@ Tensor CopyToDevice(Builder& b, const Tensor& t, v1::DeviceType device) {
   // Towards a GPU the host need not wait; from one it must, for it reads the copy next.
   non_blocking.set_boolean(device == v1::DEVICE_TYPE_CUDA);
   // aten::_to_copy(self, dtype?, layout?, device?, pin_memory?, non_blocking, memory_format?)
-  ExternArgList args = {b.TensorArg(t), NoneArg(), NoneArg(), {where}, NoneArg(), {non_blocking}, NoneArg()};
+  ExternArgList args = {b.TensorArg(t), NoneArg(),      NoneArg(), {where},
+                        NoneArg(),      {non_blocking}, NoneArg()};
   const Sizes strides = ContiguousStrides(t.sizes());
   const Tensor copy =
       b.Extern("aten::_to_copy", "", std::move(args), {{t.dtype(), t.sizes(), strides}})[0];
