@@ -4,9 +4,8 @@ namespace tensord::compiler {
 
 const OpInfo& InfoOf(Op op) {
   static constexpr OpInfo kInfos[] = {
-#define TENSORD_OP(name, arity, result, cost) {#name, arity, OpResult::result, cost},
+#define TENSORD_OP(name, arity, types, result, cost, ...) {#name, arity, OpResult::result, cost},
 #include "compiler/loop_ir/ops.def"
-#undef TENSORD_OP
   };
   return kInfos[static_cast<int>(op)];
 }

@@ -9,9 +9,8 @@
 namespace tensord::compiler {
 
 enum class Op : uint8_t {
-#define TENSORD_OP(name, arity, result, cost) k_##name,
+#define TENSORD_OP(name, ...) k_##name,
 #include "compiler/loop_ir/ops.def"
-#undef TENSORD_OP
 };
 
 enum class OpResult : uint8_t { Same, Bool, Second, Float32 };

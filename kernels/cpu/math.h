@@ -84,7 +84,6 @@ TK_LANE_FUNCTION(erfinv, float(scalar::erfinv(x)), scalar::erfinv(x))
   }
 TK_LANE_FUNCTION2(atan2, __builtin_atan2f, __builtin_atan2)
 TK_LANE_FUNCTION2(hypot, __builtin_hypotf, __builtin_hypot)
-TK_LANE_FUNCTION2(nextafter, __builtin_nextafterf, __builtin_nextafter)
 #undef TK_LANE_FUNCTION2
 
 // Integers wrap; a negative exponent gives 0, or 1 or -1 where the base is one of them.

@@ -158,7 +158,6 @@ TK_FN T cos(T x) {
   }
 TK_LONG_MATH2(atan2, ::atan2f, ::atan2)
 TK_LONG_MATH2(hypot, ::hypotf, ::hypot)
-TK_LONG_MATH2(nextafter, ::nextafterf, ::nextafter)
 TK_LONG_MATH2(float_pow, ::powf, ::pow)
 #undef TK_MATH
 #undef TK_LONG_MATH
@@ -215,7 +214,6 @@ TK_LIFT1(sigmoid)
 TK_LIFT1(rsqrt)
 TK_LIFT2(atan2)
 TK_LIFT2(hypot)
-TK_LIFT2(nextafter)
 TK_LIFT2(pow)
 
 }  // namespace tk

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import interpreter
 import pytest
@@ -12,21 +13,38 @@ from tensord import philox
 
 MASK = 0xFFFFFFFF
 
-# From the file kat_vectors of Random123, lines "philox4x32 10".
-VECTORS = [
-    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
-    ((MASK,) * 4, (MASK,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
-    (
-        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
-        (0xA4093822, 0x299F31D0),
-        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
-    ),
+LINES = [
+    line.split()
+    for line in (Path(__file__).parents[1] / "golden/philox_vectors.txt").read_text().splitlines()
 ]
+WORDS = [[int(w, 16) for w in words] for kind, *words in LINES if kind == "words"]
 
 
-@pytest.mark.parametrize(("counter", "key", "expected"), VECTORS)
-def test_published_vectors(counter, key, expected):
-    assert tuple(int(w) for w in philox.philox4x32(counter, key)) == expected
+@pytest.mark.parametrize("words", WORDS)
+def test_published_vectors(words):
+    assert [int(w) for w in philox.philox4x32(words[:4], words[4:6])] == words[6:]
+
+
+@pytest.mark.parametrize("runtime_library", [True, False])
+@pytest.mark.parametrize("kind", ["uniform", "normal"])
+def test_shared_vectors(kind, runtime_library, monkeypatch):
+    """Of the runtime library and of plain tensor arithmetic."""
+    if not runtime_library:
+        monkeypatch.setattr(philox, "_fill_functions", dict)
+    checked = 0
+    for line_kind, *numbers in LINES:
+        if line_kind != kind or int(numbers[2]) > 2000:
+            continue
+        seed, stream, element = map(int, numbers[:3])
+        made = getattr(philox, kind)(
+            torch.tensor(seed), [element + 1], torch.float32, torch.device("cpu"), stream
+        )[element].item()
+        if kind == "uniform":
+            assert made == int(numbers[3]) * 2.0**-24
+        else:
+            assert made == pytest.approx(float(numbers[3]), rel=1e-6, abs=1e-6)
+        checked += 1
+    assert checked == 30
 
 
 def test_uniform_takes_a_word_of_the_block_of_four_elements():

@@ -6,14 +6,16 @@ import json
 import math
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
-
 sys.path.insert(0, str(GOLDEN))
+import expression_vectors  # noqa: E402
+import philox_vectors  # noqa: E402
 import recorder  # noqa: E402
 import write  # noqa: E402
 
@@ -28,7 +30,7 @@ def same(stored: Any, made: Any, tolerance: float) -> bool:
         return len(stored) == len(made) and all(
             same(s, m, tolerance) for s, m in zip(stored, made, strict=True)
         )
-    if isinstance(stored, float) or isinstance(made, float):
+    if {float} <= {type(stored), type(made)} <= {float, int}:
         return math.isclose(stored, made, rel_tol=tolerance, abs_tol=tolerance)
     return stored == made
 
@@ -45,6 +47,11 @@ def test_cases_are_what_the_family_writes(family: str) -> None:
 
 def test_every_file_has_a_family() -> None:
     assert sorted(path.stem for path in (GOLDEN / "cases").glob("*.json")) == write.FAMILIES
+
+
+@pytest.mark.parametrize("vectors", [expression_vectors, philox_vectors])
+def test_vectors_are_what_their_script_writes(vectors: ModuleType) -> None:
+    assert vectors.OUT.read_text() == vectors.text()
 
 
 def test_a_case_does_not_depend_on_others() -> None:

@@ -60,6 +60,28 @@ TEST(GoldenCases, CoverEveryOperator) {
   }
 }
 
+// What no operator is lowered to is dead weight in two preludes.
+TEST(GoldenCases, ReachEveryScalarOperation) {
+  std::set<std::string> reached;
+  for (const GoldenCase& golden : GoldenCases()) {
+    const auto graph = compiler::Import(golden.graph);
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    const auto program = compiler::LowerGraph(*graph);
+    ASSERT_TRUE(program.ok()) << program.status();
+    for (const compiler::Operation& operation : program->operations) {
+      const auto* loop = std::get_if<compiler::LoopOp>(&operation);
+      if (loop == nullptr) continue;
+      for (const compiler::Inst& inst : loop->block.insts) {
+        if (inst.kind == compiler::InstKind::kCompute) {
+          reached.insert(compiler::InfoOf(inst.op).name);
+        }
+      }
+    }
+  }
+#define TENSORD_OP(name, ...) EXPECT_TRUE(reached.contains(#name)) << #name;
+#include "compiler/loop_ir/ops.def"
+}
+
 // A shape of one input or one number of an argument, made wrong.
 void Spoil(v1::Graph& graph, std::mt19937& random) {
   const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };

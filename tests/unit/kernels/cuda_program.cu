@@ -1,6 +1,6 @@
-// Every function of the CUDA prelude, for one storage type (-DTYPE) and the widths of -DWIDTHS(F),
-// or without TYPE what is not made for every type. kernels_cuda_test.cc compiles it for each
-// architecture; nobody runs it.
+// Every function of the CUDA prelude, a part at a time (-DPART, one of the functions below) and the
+// widths of -DWIDTHS(F); with -DTYPE for that storage type, without it what is not made for every
+// type. cuda_test.cc compiles it for each architecture; nobody runs it.
 #include "tensord/cuda.cuh"
 
 // Stores a value of any type, at a place of its own.
@@ -48,58 +48,72 @@ __device__ void scatters(const S* p, char* out, int64_t) {
   scatter_add<S, W>(q, index, c, m), scatter_add_run<S, W>(q + W, c, m);
 }
 
+// The scalar operations of compiler/loop_ir/ops.def that take a type.
+enum class Types { Float, Integer, Number, Bits, Any, Counter };
+template <class T>
+constexpr bool takes(Types types) {
+  if (types == Types::Counter) return false;
+  if (types == Types::Any) return true;
+  if (tk::kIsFloat<T>) return types == Types::Float || types == Types::Number;
+  return tk::kSame<T, bool> ? types == Types::Bits : types != Types::Float;
+}
+// f of the first kArity operands.
+template <int kArity, class F, class V>
+__device__ auto apply(F f, V a, V b, V c) {
+  if constexpr (kArity == 1)
+    return f(a);
+  else if constexpr (kArity == 2)
+    return f(a, b);
+  else
+    return f(a, b, c);
+}
+enum class Result { Same, Bool, Second, Float32 };
+template <class S, int W>
+__device__ void operations(const S* p, char* out, int64_t) {
+  OPERANDS(S, W)
+#define TENSORD_OP(name, arity, types, result, ...)                                      \
+  if constexpr (takes<T>(Types::types)) {                                                \
+    if constexpr (arity == 3 && Result::result == Result::Second)                        \
+      keep(out, tk::name(m, a, b));                                                      \
+    else                                                                                 \
+      keep(out, apply<arity>([](auto... v) { return tk::name(v...); }, a, b, c));        \
+  }
+#include "compiler/loop_ir/ops.def"
+}
+
 template <class S, int W>
 __device__ void arithmetic(const S* p, char* out, int64_t stride) {
   OPERANDS(S, W)
-  keep(out, round_to<S>(a)), keep(out, where(m, a, b)), keep(out, where_or_zero(m, a));
+  keep(out, round_to<S>(a)), keep(out, where_or_zero(m, a));
   keep(out, splat<W>(broadcast<1>(get(a, 0)))), keep(out, like(a, T(1)));
   keep(out, bitcast<Bits<T>>(a));
-  keep(out, add(a, b)), keep(out, sub(a, b)), keep(out, mul(a, b)), keep(out, abs(a));
-  keep(out, sign(a)), keep(out, relu(a)), keep(out, minimum(a, b)), keep(out, maximum(a, b));
-  keep(out, logical_not(a)), keep(out, logical_and(a, b)), keep(out, logical_or(a, b));
-  keep(out, logical_xor(a, b)), keep(out, isnan(a)), keep(out, isinf(a));
-  keep(out, eq(a, b)), keep(out, ne(a, b)), keep(out, lt(a, b)), keep(out, le(a, b));
-  keep(out, gt(a, b)), keep(out, ge(a, b));
   keep(out, cast<float>(a)), keep(out, cast<double>(a)), keep(out, cast<bool>(a));
   keep(out, cast<int8_t>(a)), keep(out, cast<uint8_t>(a)), keep(out, cast<int16_t>(a));
   keep(out, cast<int32_t>(a)), keep(out, cast<int64_t>(a)), keep(out, cast<uint16_t>(a));
   keep(out, cast<uint32_t>(a)), keep(out, cast<uint64_t>(a)), keep(out, cast<half>(a));
+  if constexpr (!kSame<T, bool>) {
+    keep(out, -a), keep(out, a + b - c * a);
+    if constexpr (kIsFloat<T>)
+      keep(out, a / b);
+    else
+      keep(out, a << 1 | b >> 1), keep(out, iota<T, W>(T(stride)));
+  }
+  if constexpr (!kIsFloat<T>) keep(out, ~a & b);
+}
+
+template <class S, int W>
+__device__ void reductions(const S* p, char* out, int64_t) {
+  OPERANDS(S, W)
   keep_one(out, reduce_min(a)), keep_one(out, reduce_max(a));
   keep_one(out, reduce_sum(a)), keep_one(out, reduce_prod(a));
+  if constexpr (!kIsFloat<T>) keep_one(out, reduce_xor(a));
   if constexpr (!kSame<T, bool>) {
-    keep(out, fma(a, b, c)), keep(out, -a), keep(out, a + b - c * a), keep(out, neg(a));
-    keep(out, div(a, b)), keep(out, trunc_div(a, b)), keep(out, floor_div(a, b));
-    keep(out, mod(a, b)), keep(out, fmod(a, b)), keep(out, pow(a, b));
-    keep(out, floor(a)), keep(out, ceil(a)), keep(out, round(a)), keep(out, trunc(a));
     auto high = argmax_start<T, W>(), low = argmin_start<T, W>();
     high = argmax_combine(argmax_add(high, a, 3), argmax_add(high, b, 9));
     low = argmin_combine(argmin_add(low, a, 3), argmin_add(low, b, 9));
     keep(out, argmax_reduce(high).index), keep(out, argmin_reduce(low).index);
   }
-  if constexpr (!kIsFloat<T>) {
-    keep(out, bitwise_and(a, b)), keep(out, bitwise_or(a, b)), keep(out, bitwise_xor(a, b));
-    keep(out, bitwise_not(a)), keep_one(out, reduce_xor(a)), keep(out, ~a & b);
-    if constexpr (!kSame<T, bool>) {
-      keep(out, shift_left(a, b)), keep(out, shift_right(a, b)), keep(out, a << 1 | b >> 1);
-      keep(out, iota<T, W>(T(stride)));
-    }
-  }
-}
-
-template <class S, int W>
-__device__ void functions(const S* p, char* out, int64_t stride) {
-  OPERANDS(S, W)
   if constexpr (kIsFloat<T>) {
-    keep(out, exp(a)), keep(out, exp2(a)), keep(out, expm1(a)), keep(out, log(a));
-    keep(out, log2(a)), keep(out, log10(a)), keep(out, log1p(a)), keep(out, sin(a));
-    keep(out, cos(a)), keep(out, tan(a)), keep(out, asin(a)), keep(out, acos(a));
-    keep(out, atan(a)), keep(out, sinh(a)), keep(out, cosh(a)), keep(out, tanh(a));
-    keep(out, asinh(a)), keep(out, acosh(a)), keep(out, atanh(a)), keep(out, erf(a)),
-        keep(out, normal_cdf(a)), keep(out, normal_pdf(a));
-    keep(out, erfc(a)), keep(out, erfinv(a)), keep(out, lgamma(a)), keep(out, digamma(a));
-    keep(out, sigmoid(a)), keep(out, rsqrt(a)), keep(out, sqrt(a)), keep(out, reciprocal(a));
-    keep(out, atan2(a, b)), keep(out, hypot(a, b)), keep(out, nextafter(a, b));
-    keep(out, copysign(a, b)), keep(out, a / b);
     auto moments = welford_start<T, W>();
     moments = welford_combine(welford_add(moments, a), welford_add_masked(moments, b, m));
     keep(out, welford_reduce(moments).m2);
@@ -107,7 +121,7 @@ __device__ void functions(const S* p, char* out, int64_t stride) {
 }
 
 template <int W>
-__device__ void others(const float* p, char* out, int64_t seed) {
+__device__ void softmax(const float* p, char* out, int64_t first) {
   using namespace tk;
   const auto a = load<float, W>(p), b = load<float, W>(p + W);
   const Mask<W> m = gt(a, b);
@@ -115,14 +129,19 @@ __device__ void others(const float* p, char* out, int64_t seed) {
   s = softmax_combine(softmax_add(s, a), softmax_add_masked(s, b, m));
   const auto total = softmax_reduce(s);
   keep(out, total.max), keep(out, total.sum);
+  keep_one(out, reduce_any(m)), keep_one(out, reduce_all(m)), keep_one(out, int(mask_bits(m)));
+  keep(out, mask_first<W>(first));
+}
+
+template <int W>
+__device__ void random(const float*, char* out, int64_t seed) {
+  using namespace tk;
   const auto element = iota<int64_t, W>(seed * 7);
   const auto seeds = broadcast<W>(seed), stream = broadcast<W>(seed + 1);
   keep(out, philox_uniform(seeds, stream, element));
   keep(out, philox_normal(seeds, stream, element));
   keep(out, philox_uniform_run<W>(broadcast<1>(seed), broadcast<1>(seed + 1), seed * W));
   keep(out, philox_normal_run<W>(broadcast<1>(seed), broadcast<1>(seed + 1), seed * W));
-  keep_one(out, reduce_any(m)), keep_one(out, reduce_all(m)), keep_one(out, int(mask_bits(m)));
-  keep(out, mask_first<W>(seed));
 }
 
 // Groups of threads; `shared` is of the block.
@@ -164,24 +183,18 @@ struct Args {
   void* b[2];
   int64_t n;
 };
-#define KERNEL(function, S, W, ...)                                                         \
+#define KERNEL(function, S, W, ...) KERNEL_OF(function, S, W, __VA_ARGS__)
+#define KERNEL_OF(function, S, W, ...)                                                         \
   extern "C" __global__ void __launch_bounds__(128)                                         \
       function##_##W(const __grid_constant__ Args args) {                                   \
     const int thread = blockIdx.x * blockDim.x + threadIdx.x;                               \
     function<__VA_ARGS__>(static_cast<const S*>(args.b[0]) + thread * 8 * W,                \
                           static_cast<char*>(args.b[1]) + int64_t(thread) * 65536, args.n); \
   }
-#ifdef TYPE
-#define KERNELS(W)                     \
-  KERNEL(memory, TYPE, W, TYPE, W)     \
-  KERNEL(scatters, TYPE, W, TYPE, W)   \
-  KERNEL(arithmetic, TYPE, W, TYPE, W) \
-  KERNEL(functions, TYPE, W, TYPE, W)
+#if defined(TYPE)
+#define KERNELS(W) KERNEL(PART, TYPE, W, TYPE, W)
 WIDTHS(KERNELS)
-#else
-#define KERNELS(W) KERNEL(others, float, W, W)
-WIDTHS(KERNELS)
-
+#elif defined(GROUPS)
 #define GROUP(G)                                                                   \
   extern "C" __global__ void __launch_bounds__(G < 32 ? 32 : G)                    \
       group_##G(const __grid_constant__ Args args) {                               \
@@ -198,7 +211,7 @@ WIDTHS(KERNELS)
 GROUP(1)
 GROUP(2)
 GROUP(4) GROUP(8) GROUP(16) GROUP(32) GROUP(64) GROUP(96) GROUP(256) GROUP(1024)
-
+#elif defined(SCANS)
 #define SCAN(T)                                                                                    \
   extern "C" __global__ void __launch_bounds__(256) scan_##T(const __grid_constant__ Args args) {  \
     __shared__ alignas(16) char shared[tk::kGroupSharedBytes];                                     \
@@ -206,4 +219,7 @@ GROUP(4) GROUP(8) GROUP(16) GROUP(32) GROUP(64) GROUP(96) GROUP(256) GROUP(1024)
             args.b[1], int(args.n), shared);                                                       \
   }
     SCAN(float) SCAN(double) SCAN(int32_t) SCAN(int64_t)
+#else
+#define KERNELS(W) KERNEL(PART, float, W, W)
+WIDTHS(KERNELS)
 #endif

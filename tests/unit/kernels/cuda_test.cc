@@ -14,21 +14,24 @@ namespace {
 using nvrtc_compiler::Compiled;
 using nvrtc_compiler::Compiler;
 
-class CudaPreludeTest : public testing::TestWithParam<const char*> {
+const Compiler& TheCompiler() {
+  static const Compiler compiler;
+  return compiler;
+}
+
+class CudaTest : public testing::Test {
  protected:
   void SetUp() override {
     if (const char* off = std::getenv("TENSORD_NO_CUDA_TESTS"); off && std::string(off) == "1")
       GTEST_SKIP() << "TENSORD_NO_CUDA_TESTS is set";
-    ASSERT_EQ(compiler().error(), "");
-  }
-  static const Compiler& compiler() {
-    static const Compiler compiler;
-    return compiler;
+    ASSERT_EQ(TheCompiler().error(), "");
   }
 };
 
-std::string ReadProgram() {
-  std::ifstream file(TENSORD_CUDA_TEST_PROGRAM);
+constexpr const char* kArchitectures[] = {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100"};
+
+std::string ReadSource(const std::string& path) {
+  std::ifstream file(TENSORD_SOURCE_DIR "/" + path);
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
@@ -46,40 +49,66 @@ std::vector<std::string> Spilling(const std::string& log) {
     std::smatch match;
     if (std::regex_search(line, match, kEntry)) entry = match[1];
     if (std::regex_search(line, match, kSpills) &&
-        std::stoi(match[1]) + std::stoi(match[2]) > (entry.starts_with("functions_") ? 16 : 0))
+        std::stoi(match[1]) + std::stoi(match[2]) > (entry.starts_with("operations_") ? 16 : 0))
       names.push_back(entry + ": " + line);
   }
   return names;
 }
 
-constexpr const char* kTypes[] = {
-    "float",           "double",   "tk::half", "tk::bfloat16", "tk::float8_e4m3fn",
-    "tk::float8_e5m2", "int8_t",   "uint8_t",  "int16_t",      "uint16_t",
-    "int32_t",         "uint32_t", "int64_t",  "uint64_t",     "bool",
+// A part of cuda_program.cu on one architecture.
+struct Part {
+  std::string architecture, name;
+  std::vector<std::string> options;
 };
+void PrintTo(const Part& part, std::ostream* out) { *out << part.architecture << " " << part.name; }
 
-TEST_P(CudaPreludeTest, EveryFunctionCompilesWithoutSpills) {
-  const std::string architecture = GetParam();
-  // All widths take half a minute; these two have all code that depends on the architecture.
-  const bool all = architecture == "sm_80" || architecture == "sm_90";
-  const std::string widths = all ? "-DWIDTHS(F)=F(1) F(2) F(4) F(8)" : "-DWIDTHS(F)=F(4)";
-  const std::string program = ReadProgram();
-  ASSERT_NE(program, "");
-  std::vector<std::string> types(std::begin(kTypes), std::end(kTypes));
-  types.push_back("");
-  for (const std::string& type : types) {
-    std::vector<std::string> options = {widths};
-    if (!type.empty()) options.push_back("-DTYPE=" + type);
-    const Compiled compiled = compiler().Compile(program, architecture, options);
-    ASSERT_EQ(compiled.error, "") << type;
-    EXPECT_EQ(compiled.log.find("warning"), std::string::npos) << type << "\n" << compiled.log;
-    EXPECT_NE(compiled.log.find("spill stores"), std::string::npos) << "no report of ptxas";
-    for (const std::string& spill : Spilling(compiled.log)) ADD_FAILURE() << type << " " << spill;
-    // But for CUDA's own table.
-    EXPECT_FALSE(std::regex_search(compiled.ptx, std::regex("\n\\.global[^\n]* _Z")))
-        << "a constant in the device's memory";
+std::vector<Part> Parts() {
+  constexpr const char* kTypes[] = {
+      "float",           "double",   "tk::half", "tk::bfloat16", "tk::float8_e4m3fn",
+      "tk::float8_e5m2", "int8_t",   "uint8_t",  "int16_t",      "uint16_t",
+      "int32_t",         "uint32_t", "int64_t",  "uint64_t",     "bool",
+  };
+  std::vector<Part> parts;
+  for (const std::string architecture : kArchitectures) {
+    // All widths take long; these two have all code that depends on the architecture.
+    const bool all = architecture == "sm_80" || architecture == "sm_90";
+    const std::string widths = all ? "-DWIDTHS(F)=F(1) F(2) F(4) F(8)" : "-DWIDTHS(F)=F(4)";
+    for (const std::string part :
+         {"memory", "scatters", "arithmetic", "operations", "reductions"}) {
+      for (const std::string type : kTypes) {
+        const std::string short_name = type.starts_with("tk::") ? type.substr(4) : type;
+        parts.push_back(
+            {architecture, part + "_" + short_name, {widths, "-DPART=" + part, "-DTYPE=" + type}});
+      }
+    }
+    for (const std::string part : {"softmax", "random"})
+      parts.push_back({architecture, part, {widths, "-DPART=" + part}});
+    parts.push_back({architecture, "groups", {"-DGROUPS"}});
+    parts.push_back({architecture, "scans", {"-DSCANS"}});
   }
+  return parts;
 }
+
+class CudaPreludeTest : public CudaTest, public testing::WithParamInterface<Part> {};
+
+TEST_P(CudaPreludeTest, CompilesWithoutSpills) {
+  static const std::string program = ReadSource("tests/unit/kernels/cuda_program.cu");
+  static const std::string operations = ReadSource("compiler/loop_ir/ops.def");
+  const Compiled compiled =
+      TheCompiler().Compile(program, GetParam().architecture, GetParam().options,
+                            {{"compiler/loop_ir/ops.def", operations}});
+  ASSERT_EQ(compiled.error, "");
+  EXPECT_EQ(compiled.log.find("warning"), std::string::npos) << compiled.log;
+  EXPECT_NE(compiled.log.find("spill stores"), std::string::npos) << "no report of ptxas";
+  for (const std::string& spill : Spilling(compiled.log)) ADD_FAILURE() << spill;
+  // But for CUDA's own table.
+  EXPECT_FALSE(std::regex_search(compiled.ptx, std::regex("\n\\.global[^\n]* _Z")))
+      << "a constant in the device's memory";
+}
+
+INSTANTIATE_TEST_SUITE_P(Parts, CudaPreludeTest, testing::ValuesIn(Parts()), [](const auto& info) {
+  return info.param.architecture + "_" + info.param.name;
+});
 
 std::string CopyKernel(const std::string& type, int width, const std::string& load,
                        const std::string& store) {
@@ -104,7 +133,9 @@ int Count(const std::string& text, const std::string& pattern) {
       std::distance(std::sregex_iterator(text.begin(), text.end(), regex), std::sregex_iterator()));
 }
 
-TEST_P(CudaPreludeTest, VectorsMoveInAccessesOf16Bytes) {
+class CudaAccessTest : public CudaTest, public testing::WithParamInterface<const char*> {};
+
+TEST_P(CudaAccessTest, VectorsMoveInAccessesOf16Bytes) {
   const struct {
     const char *load, *store, *load_cache, *store_cache;
   } kWays[] = {{"load", "store", "", ""},
@@ -124,7 +155,7 @@ TEST_P(CudaPreludeTest, VectorsMoveInAccessesOf16Bytes) {
   for (const auto& way : kWays) {
     for (const auto& c : kCases) {
       const Compiled compiled =
-          compiler().Compile(CopyKernel(c.type, c.width, way.load, way.store), GetParam(), {});
+          TheCompiler().Compile(CopyKernel(c.type, c.width, way.load, way.store), GetParam(), {});
       ASSERT_EQ(compiled.error, "");
       const std::string load = std::string("ld\\.global") + way.load_cache + c.shape,
                         store = std::string("st\\.global") + way.store_cache + c.shape;
@@ -135,8 +166,7 @@ TEST_P(CudaPreludeTest, VectorsMoveInAccessesOf16Bytes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, CudaPreludeTest,
-                         testing::Values("sm_80", "sm_86", "sm_89", "sm_90", "sm_100"),
+INSTANTIATE_TEST_SUITE_P(Architectures, CudaAccessTest, testing::ValuesIn(kArchitectures),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

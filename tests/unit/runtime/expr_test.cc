@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <initializer_list>
+
+#include "tests/unit/testing/expression_vectors.h"
 
 namespace tensord::runtime {
 namespace {
@@ -83,6 +86,25 @@ TEST(ExprTable, ReportsOverflowAndDivisionByZero) {
             TENSORD_CORRUPT);
   EXPECT_EQ(table.Add(Op(v1::SymOp::FLOOR_DIV, {Constant(INT64_MIN), Constant(-1)}), &slot),
             TENSORD_CORRUPT);
+}
+
+TEST(ExprTable, GivesTheSharedVectors) {
+  const auto vectors = testing::ReadExpressionVectors();
+  ASSERT_FALSE(vectors.empty());
+  for (const auto& vector : vectors) {
+    ExprTable table(2);
+    Slot slot = 0;
+    ASSERT_EQ(table.Add(vector.expression, &slot), TENSORD_OK) << vector.expression.DebugString();
+    for (const auto& [symbols, value] : vector.results) {
+      auto values = table.values();
+      std::ranges::copy(symbols, values.begin());
+      ASSERT_EQ(table.Evaluate(values.data()), value.has_value())
+          << vector.expression.ShortDebugString() << " of " << symbols[0] << ", " << symbols[1];
+      if (value) {
+        EXPECT_EQ(values[slot], *value) << vector.expression.ShortDebugString();
+      }
+    }
+  }
 }
 
 TEST(ExprTable, RefusesWhatIsMalformed) {

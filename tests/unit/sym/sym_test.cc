@@ -1,8 +1,12 @@
 // compiler/sym: canonical form, division with ranges, substitution.
 #include <gtest/gtest.h>
 
+#include "compiler/import/expression.h"
 #include "compiler/sym/expr.h"
 #include "compiler/sym/expr_proto.h"
+#include "tensord/kernel_abi.h"
+#include "tests/unit/testing/expression_vectors.h"
+#include "tests/unit/testing/kernel_runner.h"
 
 namespace tensord::sym {
 namespace {
@@ -88,6 +92,67 @@ TEST(Evaluate, MatchesIntegers) {
   for (int64_t v : {0, 1, 17, 99}) {
     const auto value = [v](const Atom&) { return v; };
     EXPECT_EQ(Evaluate(Mod(i + 3, 7) * 2 + FloorDiv(i, 4), value), (v + 3) % 7 * 2 + v / 4);
+  }
+}
+
+// Import, evaluation, and the way back to the wire.
+TEST(Evaluate, GivesTheSharedVectors) {
+  const auto vectors = testing::ReadExpressionVectors();
+  ASSERT_FALSE(vectors.empty());
+  int checked = 0;
+  for (const auto& vector : vectors) {
+    for (const auto& [symbols, value] : vector.results) {
+      const std::vector<Expr> sizes = {Expr::Size(0, 1, symbols[0]), Expr::Size(1, 1, symbols[1])};
+      const auto imported = compiler::ImportExpr(vector.expression, sizes);
+      if (!imported.ok()) {
+        EXPECT_EQ(imported.status().code(), absl::StatusCode::kInvalidArgument);
+        continue;
+      }
+      ASSERT_TRUE(value.has_value()) << ToString(*imported) << " overflows at its hints";
+      const auto value_of = [&](const Atom& atom) { return atom.hint; };
+      EXPECT_EQ(Evaluate(*imported, value_of), *value) << ToString(*imported);
+      v1::SymExpr written;
+      ToProto(*imported, &written);
+      const auto again = compiler::ImportExpr(written, sizes);
+      ASSERT_TRUE(again.ok()) << again.status();
+      EXPECT_EQ(*again, *imported);
+      ++checked;
+    }
+  }
+  EXPECT_EQ(checked, 72);  // the others divide by what may be negative or 0, or are too large
+}
+
+// The text that goes into kernels, compiled with the CPU prelude.
+TEST(ToCpp, GivesTheSharedVectors) {
+  const std::vector<Expr> sizes = {Expr::Size(0, 1, 8), Expr::Size(1, 1, 8)};
+  const auto vectors = testing::ReadExpressionVectors();
+  std::string source =
+      "#include \"tensord/cpu.h\"\n"
+      "extern \"C\" __attribute__((visibility(\"default\"))) void tensord_kernel("
+      "const TensordKernelArgs* args) {\n"
+      "  const int64_t s0 = args->integers[0], s1 = args->integers[1];\n"
+      "  int64_t* const out = static_cast<int64_t*>(args->buffers[0]);\n";
+  std::vector<const testing::ExpressionVector*> written;
+  for (const auto& vector : vectors) {
+    const auto imported = compiler::ImportExpr(vector.expression, sizes);
+    if (!imported.ok()) continue;
+    source +=
+        "  out[" + std::to_string(written.size()) + "] = " + ToCpp(*imported, SymbolName) + ";\n";
+    written.push_back(&vector);
+  }
+  ASSERT_EQ(written.size(), 12u);
+  testing::KernelLibrary library(v1::ISA_SCALAR);
+  const absl::Status status = library.Add({source + "}\n"});
+  ASSERT_TRUE(status.ok()) << status;
+  const auto kernel = reinterpret_cast<TensordKernelFn>(library.Find(source + "}\n"));
+  for (size_t r = 0; r < written[0]->results.size(); ++r) {
+    std::vector<int64_t> out(written.size());
+    void* const buffers[] = {out.data()};
+    const TensordKernelArgs args{buffers, written[0]->results[r].symbols.data(), nullptr, nullptr};
+    kernel(&args);
+    for (size_t i = 0; i < written.size(); ++i) {
+      EXPECT_EQ(out[i], written[i]->results[r].value) << written[i]->expression.ShortDebugString();
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,12 +48,18 @@ class Compiler {
 
   const std::string& error() const { return error_; }
 
+  // headers: beyond the prelude's, by the names that `source` includes.
   Compiled Compile(const std::string& source, const std::string& architecture,
-                   const std::vector<std::string>& more_options) const {
+                   const std::vector<std::string>& more_options,
+                   const std::map<std::string, std::string>& headers = {}) const {
     std::vector<const char*> names, texts, options;
     for (const auto& file : tensord::kernels::CudaPrelude()) {  // ends with 0: a string literal
       names.push_back(file.path.data());
       texts.push_back(file.contents.data());
+    }
+    for (const auto& [name, text] : headers) {
+      names.push_back(name.c_str());
+      texts.push_back(text.c_str());
     }
     const std::string target = "--gpu-architecture=" + architecture;
     options = {"--std=c++20", "-default-device", "--ptxas-options=-v", target.c_str()};
