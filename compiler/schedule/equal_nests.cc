@@ -45,13 +45,15 @@ bool IsRandom(const Inst& inst) {
 
 // Constants that only say which stream of random numbers is meant: they are arguments, because they
 // differ from layer to layer.
-std::vector<bool> StreamConstants(const Block& block) {
+std::vector<bool> StreamConstants(const LoopOp& loops) {
+  const Block& block = loops.block;
   std::vector<bool> is_stream(block.insts.size(), false), is_other(block.insts.size(), false);
   for (const Inst& inst : block.insts) {
     for (size_t i = 0; i < inst.args.size(); ++i) {
       (IsRandom(inst) && i == 1 ? is_stream : is_other)[inst.args[i]] = true;
     }
   }
+  for (const Store& store : loops.stores) is_other[store.value] = true;
   for (size_t i = 0; i < is_stream.size(); ++i) {
     is_stream[i] = is_stream[i] && !is_other[i] && block.insts[i].kind == InstKind::kConstant;
   }
@@ -65,7 +67,7 @@ class StructureWriter {
   std::string Write() {
     for (const NestMember& member : nest_.members) {
       const Block& block = member.loops.block;
-      const std::vector<bool> is_stream = StreamConstants(block);
+      const std::vector<bool> is_stream = StreamConstants(member.loops);
       for (size_t i = 0; i < block.insts.size(); ++i) Instruction(block.insts[i], is_stream[i]);
       for (const Store& store : member.loops.stores) {
         absl::StrAppend(&text_, "store ", static_cast<int>(store.mode), " %", store.value);
