@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "compiler/graph/layout.h"
-#include "compiler/import/expression.h"
 #include "compiler/ops/operators.h"
+#include "compiler/sym/expr_proto.h"
 
 namespace tensord::compiler {
 namespace {
@@ -49,7 +49,7 @@ v1::Argument PlainArgument(const ArgumentValue& arg) {
       out.set_none(true);
       break;
     case ArgumentValue::kInteger:
-      *out.mutable_integer() = ExportExpr(arg.integer);
+      sym::ToProto(arg.integer, out.mutable_integer());
       break;
     case ArgumentValue::kReal:
       out.set_real(arg.real);

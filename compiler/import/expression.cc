@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/check.h"
 #include "compiler/import/import.h"
 
 namespace tensord::compiler {
@@ -126,57 +125,7 @@ class Converter {
   int nodes_ = 0;
 };
 
-v1::SymOp::Kind WireKind(sym::AtomKind kind) {
-  switch (kind) {
-    case sym::AtomKind::kFloorDiv:
-      return v1::SymOp::FLOOR_DIV;
-    case sym::AtomKind::kMod:
-      return v1::SymOp::MOD;
-    case sym::AtomKind::kMin:
-      return v1::SymOp::MIN;
-    case sym::AtomKind::kMax:
-      return v1::SymOp::MAX;
-    default:
-      TENSORD_CHECK(false, "only sizes leave the compiler");
-  }
-}
-
-v1::SymExpr ExportAtom(const sym::Atom& atom) {
-  v1::SymExpr out;
-  if (atom.kind == sym::AtomKind::kSize) {
-    out.set_symbol(static_cast<uint32_t>(atom.id));
-    return out;
-  }
-  out.mutable_op()->set_kind(WireKind(atom.kind));
-  for (const Expr& arg : atom.args) *out.mutable_op()->add_args() = ExportExpr(arg);
-  return out;
-}
-
-v1::SymExpr ExportTerm(const sym::Term& term) {
-  v1::SymExpr out;
-  if (term.atoms.empty()) {
-    out.set_constant(term.coefficient);
-    return out;
-  }
-  if (term.coefficient == 1 && term.atoms.size() == 1) return ExportAtom(*term.atoms[0]);
-  out.mutable_op()->set_kind(v1::SymOp::MUL);
-  if (term.coefficient != 1) out.mutable_op()->add_args()->set_constant(term.coefficient);
-  for (const sym::AtomPtr& atom : term.atoms) *out.mutable_op()->add_args() = ExportAtom(*atom);
-  return out;
-}
-
 }  // namespace
-
-v1::SymExpr ExportExpr(const Expr& e) {
-  v1::SymExpr out;
-  if (e.terms().empty()) out.set_constant(0);
-  if (e.terms().size() == 1) return ExportTerm(e.terms()[0]);
-  if (e.terms().size() > 1) {
-    out.mutable_op()->set_kind(v1::SymOp::ADD);
-    for (const sym::Term& term : e.terms()) *out.mutable_op()->add_args() = ExportTerm(term);
-  }
-  return out;
-}
 
 absl::StatusOr<Expr> ImportExpr(const v1::SymExpr& from, const std::vector<Expr>& symbols) {
   TENSORD_ASSIGN_OR_RETURN(Bounded bounded, Converter(symbols).Convert(from, 0));

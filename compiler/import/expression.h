@@ -15,9 +15,6 @@ namespace tensord::compiler {
 absl::StatusOr<sym::Expr> ImportExpr(const v1::SymExpr& from,
                                      const std::vector<sym::Expr>& symbols);
 
-// The wire form of an expression over size symbols only.
-v1::SymExpr ExportExpr(const sym::Expr& e);
-
 }  // namespace tensord::compiler
 
 #endif  // TENSORD_COMPILER_IMPORT_EXPRESSION_H_

@@ -19,7 +19,7 @@ from ..added_calls import add_call, fake_mode_of, origin_of
 _aten = torch.ops.aten
 
 # Where the compiler makes code for pooling, and of how many elements in a window and windows over
-# an element (compiler/decompose/pool.cc).
+# an element (compiler/decompose/operators/pool.cc).
 DEVICES = ("cuda",)
 LARGEST_WINDOW = 25
 
