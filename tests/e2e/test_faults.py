@@ -6,7 +6,9 @@ Each test harms a daemon of its own.
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
 import threading
 import time
 import warnings
@@ -19,7 +21,7 @@ import pytest
 import tensord
 import torch
 from compare import check
-from real_daemon import RealDaemon
+from real_daemon import RealDaemon, binary
 from tensord import fallback
 from tensord.v1 import graph_pb2, service_pb2
 from tensord.wire import export, target
@@ -161,6 +163,20 @@ def test_malformed_graph(
         assert ("lower: " in message and "kept as" in message) == types, message
     _run()
     assert tensord.daemon_stats()["worker_restarts"] == 0
+
+
+def test_a_kept_graph_fails_again(busy_daemon: RealDaemon) -> None:
+    request = _request()
+    _wrong_shape(request.graph)
+    with grpc.insecure_channel(busy_daemon.address) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            _raw_compile(channel, request)
+    kept = re.search(r"kept as ([^)]+)\)", caught.value.details())
+    assert kept is not None, caught.value.details()
+    command = [str(binary("tensorctl")), "compile", "--dump-after", "import", kept[1]]
+    again = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
+    assert again.returncode == 1 and again.stdout.startswith("==== import\n")
+    assert again.stderr.strip() in caught.value.details()
 
 
 def test_sound_request_by_raw_rpc(busy_daemon: RealDaemon) -> None:

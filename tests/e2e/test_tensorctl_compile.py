@@ -11,7 +11,7 @@ import torch
 from google.protobuf import text_format
 from real_daemon import binary
 from tensord import export
-from tensord.v1 import artifact_pb2, worker_pb2
+from tensord.v1 import artifact_pb2, service_pb2
 from torch.fx.experimental.proxy_tensor import make_fx
 
 
@@ -23,8 +23,9 @@ def _graph() -> Any:
 
 
 def _job() -> Any:
+    """What a CompileJob begins with: that message is the daemon's own, with the same fields."""
     target = artifact_pb2.Target(cpu=artifact_pb2.CpuTarget(isa=artifact_pb2.ISA_AVX2))
-    return worker_pb2.CompileJob(graph=_graph(), target=target, failure="as in a repro")
+    return service_pb2.CompileRequest(graph=_graph(), target=target)
 
 
 def _compile(file: Path, *flags: str) -> subprocess.CompletedProcess[str]:

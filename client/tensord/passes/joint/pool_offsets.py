@@ -20,7 +20,7 @@ _aten = torch.ops.aten
 
 OPERATORS = frozenset({_aten.max_pool2d_with_indices.default})
 # Where the compiler makes code for pooling, and of how many elements in a window and windows over
-# an element (compiler/decompose/pool.cc).
+# an element (compiler/decompose/operators/pool.cc).
 DEVICES = ("cuda",)
 LARGEST_WINDOW = 25
 
