@@ -92,7 +92,7 @@ absl::Status LoweredValues::PrepareWrite(int node_number) {
   std::erase_if(waiting_, [&](ValueId value) {
     return uses_.LastReader(value) < node_number || !MaySeeWrites(value);
   });
-  for (const ValueId value : waiting_) {
+  for (const ValueId& value : waiting_) {
     Tensor& t = (*this)[value];
     if (t.view()) {
       if (t.view()->buffer == written) {

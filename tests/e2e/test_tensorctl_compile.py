@@ -10,7 +10,7 @@ import pytest
 import torch
 from google.protobuf import text_format
 from real_daemon import binary
-from tensord import export
+from tensord.wire import export
 from tensord.v1 import artifact_pb2, service_pb2
 from torch.fx.experimental.proxy_tensor import make_fx
 
