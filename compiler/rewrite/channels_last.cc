@@ -203,6 +203,6 @@ class Relayout {
 
 }  // namespace
 
-int UseChannelsLast(const v1::Target&, Graph* graph) { return Relayout(graph).Run(); }
+int ChannelsLast(const v1::Target&, Graph* graph) { return Relayout(graph).Run(); }
 
 }  // namespace tensord::compiler

@@ -1,3 +1,5 @@
+// Regions of convolutions, and what lies between them, run in channels-last memory.
+//
 // Convolutions on tensor cores compute on channels-last memory: given row-major images, the library
 // transposes their arguments and results in kernels of its own. So regions of convolutions and of
 // what lies between them run in channels-last memory: their inputs are transposed once, in the
@@ -16,7 +18,7 @@
 namespace tensord::compiler {
 
 // Gives the number of nodes whose results changed their layout.
-int UseChannelsLast(const v1::Target& target, Graph* graph);
+int ChannelsLast(const v1::Target& target, Graph* graph);
 
 }  // namespace tensord::compiler
 

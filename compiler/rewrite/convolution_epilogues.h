@@ -1,8 +1,6 @@
-// What follows a convolution, inside its library call or beside what comes next:
+// ReLU and a residual go into the call of the convolution before them:
 //   relu(convolution)                 -> aten::cudnn_convolution_relu
 //   relu(convolution + residual)      -> aten::cudnn_convolution_add_relu
-//   convolution with bias, otherwise  -> convolution without, and an addition that fuses with the
-//                                        kernel behind it (the library adds it in a kernel alone)
 // The fused calls take what cuDNN's engines take everywhere: two dimensions, one group, channels in
 // multiples of 16 bytes, channels-last memory. Must follow channels_last.
 #ifndef TENSORD_COMPILER_REWRITE_CONVOLUTION_EPILOGUES_H_
@@ -14,10 +12,7 @@
 namespace tensord::compiler {
 
 // Gives the number of convolutions that took something in.
-int FuseConvolutionEpilogues(const v1::Target& target, Graph* graph);
-
-// Gives the number of convolutions whose bias is an operation of its own now.
-int SplitConvolutionBias(const v1::Target& target, Graph* graph);
+int ConvolutionEpilogues(const v1::Target& target, Graph* graph);
 
 }  // namespace tensord::compiler
 

@@ -22,7 +22,7 @@ const Node* LossOf(const GraphEditor& editor, const Node& softmax) {
 
 }  // namespace
 
-int JoinCrossEntropy(const v1::Target&, Graph* graph) {
+int CrossEntropy(const v1::Target&, Graph* graph) {
   GraphEditor editor(graph);
   for (int i = 0; i < static_cast<int>(graph->nodes.size()); ++i) {
     const Node& softmax = graph->nodes[i];

@@ -12,7 +12,7 @@
 namespace tensord::compiler {
 
 // The number of steps that were joined.
-int JoinCrossEntropy(const v1::Target& target, Graph* graph);
+int CrossEntropy(const v1::Target& target, Graph* graph);
 
 }  // namespace tensord::compiler
 

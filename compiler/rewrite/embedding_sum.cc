@@ -23,7 +23,7 @@ bool SameType(const TensorType& a, const TensorType& b) {
 
 }  // namespace
 
-int AddEmbeddings(const v1::Target&, Graph* graph) {
+int EmbeddingSum(const v1::Target&, Graph* graph) {
   GraphEditor editor(graph);
   for (int i = 0; i < static_cast<int>(graph->nodes.size()); ++i) {
     const Node& sum = graph->nodes[i];

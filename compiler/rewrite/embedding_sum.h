@@ -1,5 +1,5 @@
-// Gradients of a table that is read by rows and otherwise too, as embeddings tied to a vocabulary's
-// logits are.
+// An embedding's gradient that is only added to another tensor is added to that row by row, as where
+// the table is a vocabulary's weights too.
 //
 // Ensures: an embedding's gradient that is only added to another tensor is
 // `tensord::embedding_added(that, grad_output, indices, num_weights, padding_idx)`: rows are added
@@ -13,7 +13,7 @@
 namespace tensord::compiler {
 
 // The number of sums that were joined with an embedding's gradient.
-int AddEmbeddings(const v1::Target& target, Graph* graph);
+int EmbeddingSum(const v1::Target& target, Graph* graph);
 
 }  // namespace tensord::compiler
 

@@ -1,3 +1,5 @@
+// A batch norm at inference goes into the weights and the bias of the convolution before it.
+//
 // A batch norm at inference is a multiplication and an addition per channel: behind a convolution
 // they go into its weights and its bias, and no kernel reads and writes the activations for them.
 //

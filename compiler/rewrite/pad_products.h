@@ -1,4 +1,5 @@
-// Large products of matrices get rows that the GPU's library likes.
+// Large products of matrices get operands with rows of whole 16 bytes, for which the GPU's library
+// has fast kernels.
 //
 // Requires: a graph for CUDA. Ensures: products that pay for it run on operands padded with zeros,
 // so that every matrix in memory has rows of whole 16 bytes; what reads a result reads a slice of

@@ -144,6 +144,6 @@ class Multiplier {
 
 }  // namespace
 
-int MultiplyPatches(const v1::Target&, Graph* graph) { return Multiplier(graph).Run(); }
+int PatchEmbedding(const v1::Target&, Graph* graph) { return Multiplier(graph).Run(); }
 
 }  // namespace tensord::compiler

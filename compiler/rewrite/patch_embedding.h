@@ -19,7 +19,7 @@
 namespace tensord::compiler {
 
 // Gives the number of convolutions that became products.
-int MultiplyPatches(const v1::Target& target, Graph* graph);
+int PatchEmbedding(const v1::Target& target, Graph* graph);
 
 }  // namespace tensord::compiler
 

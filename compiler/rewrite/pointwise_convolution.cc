@@ -156,6 +156,6 @@ class Multiplier {
 
 }  // namespace
 
-int MultiplyPixels(const v1::Target&, Graph* graph) { return Multiplier(graph).Run(); }
+int PointwiseConvolution(const v1::Target&, Graph* graph) { return Multiplier(graph).Run(); }
 
 }  // namespace tensord::compiler

@@ -17,7 +17,7 @@
 namespace tensord::compiler {
 
 // Gives the number of convolutions and gradients that are products now.
-int MultiplyPixels(const v1::Target& target, Graph* graph);
+int PointwiseConvolution(const v1::Target& target, Graph* graph);
 
 }  // namespace tensord::compiler
 

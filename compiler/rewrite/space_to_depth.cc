@@ -166,12 +166,12 @@ class Mover {
 
 }  // namespace
 
-int MoveSpaceToDepth(const SpaceToDepthCosts& costs, Graph* graph) {
+int SpaceToDepth(const SpaceToDepthCosts& costs, Graph* graph) {
   return Mover(costs, graph).Run();
 }
 
-int MoveSpaceToDepth(const v1::Target&, Graph* graph) {
-  return MoveSpaceToDepth(SpaceToDepthCosts{}, graph);
+int SpaceToDepth(const v1::Target&, Graph* graph) {
+  return SpaceToDepth(SpaceToDepthCosts{}, graph);
 }
 
 }  // namespace tensord::compiler

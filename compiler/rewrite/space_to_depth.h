@@ -1,4 +1,4 @@
-// A strided convolution over an image of few channels, as the first one of a network for pictures,
+// A strided convolution over an image of few channels, as the first one of a network for images,
 // becomes a convolution with stride 1 over blocks of pixels: space to depth.
 //
 //   image [N, C, H, W], stride s, kernel k  ->  [N, C' s s, H/s, W/s], kernel ceil(k/s)
@@ -34,8 +34,8 @@ struct SpaceToDepthCosts {
 };
 
 // Gives the number of convolutions that became ones over blocks.
-int MoveSpaceToDepth(const SpaceToDepthCosts& costs, Graph* graph);
-int MoveSpaceToDepth(const v1::Target& target, Graph* graph);
+int SpaceToDepth(const SpaceToDepthCosts& costs, Graph* graph);
+int SpaceToDepth(const v1::Target& target, Graph* graph);
 
 }  // namespace tensord::compiler
 

@@ -55,7 +55,7 @@ struct Result {
 Result Rewritten(Net& net) {
   Result r{.before = Imported(net.g)};
   r.after = r.before;
-  r.count = compiler::UseChannelsLast(CudaTarget(), &r.after);
+  r.count = compiler::ChannelsLast(CudaTarget(), &r.after);
   ExpectSameResults(r.before, r.after, SomeInputs(r.before), 0.01);
   return r;
 }

@@ -53,7 +53,7 @@ class Net {
 std::vector<std::string> Fused(Net& net, int count) {
   const Graph before = Imported(net.g);
   Graph after = before;
-  EXPECT_EQ(compiler::FuseConvolutionEpilogues(CudaTarget(), &after), count);
+  EXPECT_EQ(compiler::ConvolutionEpilogues(CudaTarget(), &after), count);
   ExpectSameResults(before, after, SomeInputs(before), 1e-6);
   return OpsOf(after);
 }
@@ -90,7 +90,7 @@ TEST(ConvolutionEpiloguesTest, TheBiasOfAResidualConvolutionIsAddedPerChannel) {
   net.g.Output(net.Relu(net.Add(y, shortcut)));
   const Graph before = Imported(net.g);
   Graph after = before;
-  EXPECT_EQ(compiler::FuseConvolutionEpilogues(CudaTarget(), &after), 1);
+  EXPECT_EQ(compiler::ConvolutionEpilogues(CudaTarget(), &after), 1);
   ExpectSameResults(before, after, SomeInputs(before), 1e-6);
   EXPECT_THAT(OpsOf(after), ElementsAre("aten::convolution", "aten::add.Tensor",
                                         "aten::cudnn_convolution_add_relu"));
@@ -135,7 +135,7 @@ TEST(SplitConvolutionBiasTest, GoesToTheKernelBehind) {
   net.g.Output(net.Neg(net.Conv(net.x, net.b)));
   const Graph before = Imported(net.g);
   Graph after = before;
-  EXPECT_EQ(compiler::SplitConvolutionBias(CudaTarget(), &after), 1);
+  EXPECT_EQ(compiler::ConvolutionBias(CudaTarget(), &after), 1);
   ExpectSameResults(before, after, SomeInputs(before), 1e-6);
   EXPECT_EQ(NodeOf(after, "aten::convolution").args[2].kind, compiler::ArgumentValue::kNone);
 }
@@ -144,19 +144,19 @@ TEST(SplitConvolutionBiasTest, StaysInDepthwiseKernelsOfRowMajorImages) {
   Net depthwise(kFloat, 4);
   depthwise.g.Output(depthwise.Neg(depthwise.Conv(depthwise.x, depthwise.b)));
   Graph graph = Imported(depthwise.g);
-  EXPECT_EQ(compiler::SplitConvolutionBias(CudaTarget(), &graph), 1);
+  EXPECT_EQ(compiler::ConvolutionBias(CudaTarget(), &graph), 1);
   Net rows(kFloat, 4);
   rows.strides = {};
   rows.g.Output(rows.Neg(rows.Conv(rows.x, rows.b)));
   graph = Imported(rows.g);
-  EXPECT_EQ(compiler::SplitConvolutionBias(CudaTarget(), &graph), 0);
+  EXPECT_EQ(compiler::ConvolutionBias(CudaTarget(), &graph), 0);
 }
 
 TEST(SplitConvolutionBiasTest, StaysWhereNoKernelFollows) {
   Net net;
   net.g.Output(net.Conv(net.Conv(net.x, net.b), net.c));
   Graph graph = Imported(net.g);
-  EXPECT_EQ(compiler::SplitConvolutionBias(CudaTarget(), &graph), 0);
+  EXPECT_EQ(compiler::ConvolutionBias(CudaTarget(), &graph), 0);
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ TEST_P(CrossEntropy, SameNumbersWithoutASum) {
   GraphBuilder g = LossGradient(GetParam());
   const compiler::Graph before = MustImport(g);
   compiler::Graph after = MustImport(g);
-  EXPECT_EQ(compiler::JoinCrossEntropy({}, &after), 1);
+  EXPECT_EQ(compiler::CrossEntropy({}, &after), 1);
   ExpectSameOutputs(before, after);
   for (const auto& operation : MustLower(after).operations) {
     EXPECT_TRUE(std::get<compiler::LoopOp>(operation).reductions.empty());
@@ -52,12 +52,12 @@ INSTANTIATE_TEST_SUITE_P(Forms, CrossEntropy,
 TEST(CrossEntropy, OtherDimensionsAndGradientsStay) {
   GraphBuilder g = LossGradient({kMean, false, 0, -100});
   compiler::Graph graph = MustImport(g);
-  EXPECT_EQ(compiler::JoinCrossEntropy({}, &graph), 0);
+  EXPECT_EQ(compiler::CrossEntropy({}, &graph), 0);
   GraphBuilder h;
   const Ref grad = h.Input({6, 5}), y = h.Input({6, 5});
   h.Output(h.Node("aten::_log_softmax_backward_data", {grad, y, 1, kF32}, h.Meta({6, 5})));
   graph = MustImport(h);
-  EXPECT_EQ(compiler::JoinCrossEntropy({}, &graph), 0);
+  EXPECT_EQ(compiler::CrossEntropy({}, &graph), 0);
 }
 
 }  // namespace

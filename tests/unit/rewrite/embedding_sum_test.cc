@@ -41,7 +41,7 @@ TEST_P(EmbeddingSum, SameNumbersInOneTable) {
   GraphBuilder g = Sum(GetParam());
   const compiler::Graph before = MustImport(g);
   compiler::Graph after = MustImport(g);
-  EXPECT_EQ(compiler::AddEmbeddings({}, &after), 1);
+  EXPECT_EQ(compiler::EmbeddingSum({}, &after), 1);
   ExpectSameOutputs(before, after);
   // A table of narrow floats is summed in float32 and rounded at the end, with or without.
   const size_t rounds = GetParam().dtype == kBF16 ? 1 : 0;
@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, EmbeddingSum,
 TEST(EmbeddingSum, WhatIsNoPlainSumStays) {
   GraphBuilder scaled = Sum({.alpha = 2});
   compiler::Graph graph = MustImport(scaled);
-  EXPECT_EQ(compiler::AddEmbeddings({}, &graph), 0);
+  EXPECT_EQ(compiler::EmbeddingSum({}, &graph), 0);
 
   GraphBuilder read_twice;
   const Ref other = read_twice.Input({7, 4}), embedding = Gradient(read_twice, {});
@@ -64,19 +64,19 @@ TEST(EmbeddingSum, WhatIsNoPlainSumStays) {
       read_twice.Node("aten::add.Tensor", {other, embedding, 1}, read_twice.Meta({7, 4})));
   read_twice.Output(embedding);
   graph = MustImport(read_twice);
-  EXPECT_EQ(compiler::AddEmbeddings({}, &graph), 0);
+  EXPECT_EQ(compiler::EmbeddingSum({}, &graph), 0);
 
   GraphBuilder broadcast;
   const Ref row = broadcast.Input({4}), table = Gradient(broadcast, {});
   broadcast.Output(broadcast.Node("aten::add.Tensor", {row, table, 1}, broadcast.Meta({7, 4})));
   graph = MustImport(broadcast);
-  EXPECT_EQ(compiler::AddEmbeddings({}, &graph), 0);
+  EXPECT_EQ(compiler::EmbeddingSum({}, &graph), 0);
 
   GraphBuilder wider;
   const Ref wide = wider.Input({7, 4}, kF32), narrow = Gradient(wider, {.dtype = kBF16});
   wider.Output(wider.Node("aten::add.Tensor", {wide, narrow, 1}, wider.Meta({7, 4})));
   graph = MustImport(wider);
-  EXPECT_EQ(compiler::AddEmbeddings({}, &graph), 0);
+  EXPECT_EQ(compiler::EmbeddingSum({}, &graph), 0);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ int Products(const Options& o) {
   Make(g, o);
   const Graph before = Imported(g);
   Graph after = before;
-  const int count = compiler::MultiplyPatches(CudaTarget(), &after);
+  const int count = compiler::PatchEmbedding(CudaTarget(), &after);
   ExpectSameResults(before, after, SomeInputs(before), o.dtype == v1::DTYPE_FLOAT32 ? 1e-6 : 0.01);
   return count;
 }
@@ -61,7 +61,7 @@ TEST(PatchEmbeddingTest, OfAnyNumberOfImages) {
   GraphBuilder g;
   Make(g, {.batch = g.Symbol(3)});
   Graph graph = Imported(g);
-  EXPECT_EQ(compiler::MultiplyPatches(CudaTarget(), &graph), 1);
+  EXPECT_EQ(compiler::PatchEmbedding(CudaTarget(), &graph), 1);
   RunGraph(graph, SomeInputs(graph));
 }
 
@@ -69,7 +69,7 @@ TEST(PatchEmbeddingTest, CopiesTheImageOnce) {
   GraphBuilder g;
   Make(g, {.dtype = v1::DTYPE_BFLOAT16});
   Graph graph = Imported(g);
-  ASSERT_EQ(compiler::MultiplyPatches(CudaTarget(), &graph), 1);
+  ASSERT_EQ(compiler::PatchEmbedding(CudaTarget(), &graph), 1);
   const auto program = compiler::LowerGraph(graph);
   ASSERT_TRUE(program.ok()) << program.status();
   // The patches, the product, what follows.
@@ -91,7 +91,7 @@ TEST(PatchEmbeddingTest, GradientsAreProductsToo) {
   g.Output(both.result(1)).Output(both.result(2));
   const Graph before = Imported(g);
   Graph after = before;
-  EXPECT_EQ(compiler::MultiplyPatches(CudaTarget(), &after), 1);
+  EXPECT_EQ(compiler::PatchEmbedding(CudaTarget(), &after), 1);
   ExpectSameResults(before, after, SomeInputs(before), 1e-6);
 }
 

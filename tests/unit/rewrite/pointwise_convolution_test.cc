@@ -63,8 +63,8 @@ class Net {
 std::vector<std::string> Calls(Net& net, int count = 1) {
   const Graph before = Imported(net.g);
   Graph after = before;
-  compiler::FuseConvolutionEpilogues(CudaTarget(), &after);
-  EXPECT_EQ(compiler::MultiplyPixels(CudaTarget(), &after), count);
+  compiler::ConvolutionEpilogues(CudaTarget(), &after);
+  EXPECT_EQ(compiler::PointwiseConvolution(CudaTarget(), &after), count);
   ExpectSameResults(before, after, SomeInputs(before), 0.02);
   const auto program = compiler::LowerGraph(after);
   EXPECT_TRUE(program.ok()) << program.status();
@@ -138,7 +138,7 @@ TEST(PointwiseConvolutionTest, ResidualsThatStayWithTheLibrary) {
     g.Output(g.Node("aten::cudnn_convolution_add_relu",
                     {x, w, z, factor, b, Ints({1, 1}), Ints({0, 0}), Ints({1, 1}), 1}, meta(16)));
     Graph graph = Imported(g);
-    EXPECT_EQ(compiler::MultiplyPixels(CudaTarget(), &graph), 0);
+    EXPECT_EQ(compiler::PointwiseConvolution(CudaTarget(), &graph), 0);
   }
 }
 
@@ -183,7 +183,7 @@ TEST(PointwiseConvolutionTest, OfAnyNumberOfImages) {
                   g.Meta(out, o.dtype, ChannelsLast(out))));
   const Graph before = Imported(g);
   Graph after = before;
-  EXPECT_EQ(compiler::MultiplyPixels(CudaTarget(), &after), 1);
+  EXPECT_EQ(compiler::PointwiseConvolution(CudaTarget(), &after), 1);
   ExpectSameResults(before, after, SomeInputs(before), 0.02);
 }
 

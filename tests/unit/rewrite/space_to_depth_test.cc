@@ -10,7 +10,7 @@ namespace tensord::testing {
 namespace {
 
 using compiler::Graph;
-using compiler::MoveSpaceToDepth;
+using compiler::SpaceToDepth;
 using compiler::SpaceToDepthCosts;
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -68,7 +68,7 @@ int Moved(const Options& o, Graph* graph = nullptr) {
   Make(g, o);
   const Graph before = Imported(g);
   Graph after = before;
-  const int count = MoveSpaceToDepth(kAlways, &after);
+  const int count = SpaceToDepth(kAlways, &after);
   ExpectSameResults(before, after, SomeInputs(before), 0.01);
   if (graph != nullptr) *graph = after;
   return count;
@@ -142,7 +142,7 @@ TEST(SpaceToDepthTest, OfAnyNumberOfImages) {
   Make(g, {.batch = g.Symbol(3)});
   const Graph before = Imported(g);
   Graph after = before;
-  EXPECT_EQ(MoveSpaceToDepth(kAlways, &after), 1);
+  EXPECT_EQ(SpaceToDepth(kAlways, &after), 1);
   ExpectSameResults(before, after, SomeInputs(before), 0.01);
 }
 
@@ -174,7 +174,7 @@ int MovedOfBatch(const Dim& batch, Pair kernel = {7, 7}, Pair size = {224, 224})
            .filters = 64,
            .batch = batch});
   Graph graph = Imported(g);
-  return MoveSpaceToDepth(CudaTarget(), &graph);
+  return SpaceToDepth(CudaTarget(), &graph);
 }
 
 TEST(SpaceToDepthTest, OnlyWhereItPays) {
@@ -248,7 +248,7 @@ TEST(SpaceToDepthTest, WhatIsSavedForBackwardStays) {
   g.Output(y).Output(half).Output(half_filter);
   const Graph before = Imported(g);
   Graph after = before;
-  ASSERT_EQ(MoveSpaceToDepth(kAlways, &after), 1);
+  ASSERT_EQ(SpaceToDepth(kAlways, &after), 1);
   ExpectSameResults(before, after, SomeInputs(before), 0.01);
 }
 
@@ -265,7 +265,7 @@ TEST(SpaceToDepthTest, GradientsStay) {
              {v1::TensorMeta(), g.Meta(filter, kHalf, ChannelsLast(filter)), v1::TensorMeta()});
   g.Output(both.result(1));
   Graph graph = Imported(g);
-  EXPECT_EQ(MoveSpaceToDepth(kAlways, &graph), 0);
+  EXPECT_EQ(SpaceToDepth(kAlways, &graph), 0);
 }
 
 // The copy of an image that the graph writes to later is not looked through.
@@ -282,7 +282,7 @@ TEST(SpaceToDepthTest, ReadsWhatTheCopyRead) {
              g.Meta(out, kHalf, ChannelsLast(out))));
   const Graph before = Imported(g);
   Graph after = before;
-  ASSERT_EQ(MoveSpaceToDepth(kAlways, &after), 1);
+  ASSERT_EQ(SpaceToDepth(kAlways, &after), 1);
   ExpectSameResults(before, after, SomeInputs(before), 0.01);
 }
 

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the parts of the documents that follow from the sources.
+
+    .venv/bin/python docs/generate.py           # after a build
+    .venv/bin/python docs/generate.py --check   # ends with 1 where a document is not what this writes
+
+The parts stand between `<!-- NAME -->` and `<!-- end of NAME -->`: the tables of passes, from the first
+sentences of their files, and what each stage of the compiler makes of one small graph.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+TARGET = "sm_90"
+# What the daemon lowers of the example, which is therefore not decomposed.
+LOWERED = ("aten::addmm", "aten::mm", "aten::gelu", "aten::add.Tensor", "aten::native_layer_norm")
+SHAPES = ((4096, 256), (256, 1024), (1024,), (1024, 256))
+# Part of a document -> the pass after which it shows the example.
+DUMPS = {
+    "import": "import",
+    "rewrite": "rewrite",
+    "lower": "lower",
+    "schedule": "schedule",
+    "kernel plans": "plan_kernels",
+    "codegen": "codegen",
+    "memory": "memory",
+    "plan": "plan",
+}
+# A launch plan as text is long; this much shows how it looks.
+MOST_LINES = 60
+
+
+def block(x: torch.Tensor, up: torch.Tensor, bias: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+    hidden = F.gelu(torch.addmm(bias, x, up), approximate="tanh")
+    return F.layer_norm(hidden @ down + x, (256,))
+
+
+def example() -> bytes:
+    """The graph of `block` as the client sends it, in bfloat16 on a GPU; none is needed."""
+    from tensord import backend
+    from tensord.wire import export
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        fakes = [torch.empty(shape, device="cuda", dtype=torch.bfloat16) for shape in SHAPES]
+        module = make_fx(block, decomposition_table=backend.decompositions(LOWERED))(*fakes)
+    for node in module.graph.find_nodes(op="placeholder"):
+        node.name = node.target = node.name.removesuffix("_1")
+    return bytes(export.export(module).graph.SerializeToString())
+
+
+def dumps() -> Iterator[tuple[str, str]]:
+    """The parts that show the example."""
+    with tempfile.NamedTemporaryFile(suffix=".pb") as graph:
+        graph.write(example())
+        graph.flush()
+        for part, stage in DUMPS.items():
+            command = [ROOT / "build/bin/tensorctl", "compile", "--target", TARGET]
+            command += ["--dump-after", stage, graph.name]
+            run = subprocess.run(command, check=True, capture_output=True, text=True)
+            lines = run.stdout.strip("\n").splitlines()
+            lines = [line for line in lines if not line.startswith("==== ")]
+            if len(lines) > MOST_LINES:
+                lines = [*lines[:MOST_LINES], f"... and {len(lines) - MOST_LINES} more lines"]
+            yield f"example: {part}", "```\n" + "\n".join(lines) + "\n```\n"
+
+
+def first_sentence(comment: str) -> str:
+    words = " ".join(comment.split())
+    return re.split(r"(?<=[^.])[.:](?: |$)", words, maxsplit=1)[0]
+
+
+def table(rows: list[tuple[str, str, str]]) -> str:
+    head = "| pass | where | what it does |\n|---|---|---|\n"
+    return head + "".join(f"| `{name}` | {where} | {what} |\n" for name, where, what in rows)
+
+
+def rewrite_passes() -> str:
+    """From the table of rewrite.cc and the headers of its passes."""
+    source = (ROOT / "compiler/rewrite/rewrite.cc").read_text()
+    pattern = r'\{"(\w+)", \w+, /\*for_cuda=\*/(\w+), /\*for_cpu=\*/(\w+)\}'
+    rows = []
+    for name, cuda, cpu in re.findall(pattern, source):
+        where = " and ".join(w for w, on in (("CUDA", cuda), ("CPU", cpu)) if on == "true")
+        header = ROOT / f"compiler/rewrite/{name}.h"
+        comment = re.match(r"((?://.*\n)+)", header.read_text())
+        assert comment, f"{header} begins with no comment"
+        lines = [line.removeprefix("//") for line in comment[1].splitlines() if "SPDX" not in line]
+        rows.append((name, where, first_sentence("\n".join(lines))))
+    assert rows, "rewrite.cc has no table of passes"
+    return table(rows)
+
+
+def client_passes() -> str:
+    """From the client's table and the docstrings of its passes."""
+    from tensord import passes
+
+    rows = []
+    for p in passes.TABLE:
+        file = ROOT / f"client/tensord/passes/{p.stage}/{p.name}.py"
+        docstring = ast.get_docstring(ast.parse(file.read_text()))
+        assert docstring, f"{file} has no docstring"
+        where = f"{p.stage}, {' and '.join(p.devices).upper() or 'any'}"
+        rows.append((p.name, where, first_sentence(docstring)))
+    return table(rows)
+
+
+def write(parts: dict[str, str], check: bool) -> int:
+    """Puts the parts into the documents; returns how many documents differed."""
+    found, different = set(), 0
+    for document in sorted((ROOT / "docs").rglob("*.md")):
+        old = new = document.read_text()
+        for name, text in parts.items():
+            begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+            if begin not in new:
+                continue
+            found.add(name)
+            head, rest = new.split(begin, 1)
+            new = head + begin + text + end + rest.split(end, 1)[1]
+        if new == old:
+            continue
+        different += 1
+        print(f"{document.relative_to(ROOT)}: {'differs from' if check else 'written by'} this script")
+        if not check:
+            document.write_text(new)
+    missing = parts.keys() - found
+    assert not missing, f"no document has the parts {sorted(missing)}"
+    return different
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    check = parser.parse_args().check
+    parts = {"client passes": client_passes(), "rewrite passes": rewrite_passes(), **dict(dumps())}
+    return 1 if write(parts, check) and check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
