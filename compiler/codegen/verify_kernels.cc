@@ -13,20 +13,15 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 
-// What the nests of a kernel touch in memory.
-Accesses InMemory(const Program& program, const Kernel& kernel) {
-  Accesses all;
+// What the nests of a kernel write to memory.
+std::set<BufferId> WrittenBy(const Program& program, const Kernel& kernel) {
+  std::set<BufferId> all;
   for (const Nest& nest : kernel.nests) {
     for (const auto* members : {&nest.members, &nest.after}) {
       for (const NestMember& member : *members) {
-        const Accesses one = AccessesOf(program.operations[member.op]);
-        const auto add = [&](const std::set<BufferId>& from, std::set<BufferId>* to) {
-          for (const BufferId id : from) {
-            if (nest.local.count(id) == 0) to->insert(id);
-          }
-        };
-        add(one.reads, &all.reads);
-        add(one.writes, &all.writes);
+        for (const BufferId id : AccessesOf(program.operations[member.op]).writes) {
+          if (nest.local.count(id) == 0) all.insert(id);
+        }
       }
     }
   }
@@ -53,13 +48,11 @@ std::string ArgumentFault(const Program& program, const Kernel& kernel,
                           const KernelSource& source) {
   const std::set<BufferId> buffers(source.launch.buffers.begin(), source.launch.buffers.end());
   const std::set<BufferId> written(source.launch.written.begin(), source.launch.written.end());
-  const Accesses touched = InMemory(program, kernel);
   const auto includes = [](const std::set<BufferId>& all, const std::set<BufferId>& some) {
     return std::includes(all.begin(), all.end(), some.begin(), some.end());
   };
   if (!includes(buffers, written)) return "writes what is no argument";
-  if (!includes(buffers, touched.reads)) return "reads what is no argument";
-  if (!includes(written, touched.writes)) return "does not say what it writes";
+  if (!includes(written, WrittenBy(program, kernel))) return "does not say what it writes";
   for (const Nest& nest : kernel.nests) {
     for (const BufferId id : nest.local) {
       if (buffers.count(id) > 0) return absl::StrCat("local buffer ", id, " is an argument");

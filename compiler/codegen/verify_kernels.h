@@ -2,8 +2,9 @@
 //
 // Checks, for every kernel, that
 //   - it has a source, and functions of different names that the source has;
-//   - its arguments are all buffers that its nests touch and that are not local, and none that is;
-//     nests that share a function may each have theirs, so one may stand there several times;
+//   - none of its arguments is local to a nest; nests that share a function may each have theirs,
+//   so
+//     one buffer may stand there several times, and what a nest loads but does not need is absent;
 //   - what it writes are arguments, among them all that its nests write and that is not local;
 //   - its integers are free of loops, so that they are known at the launch;
 //   - a CUDA function has blocks of 1 to 1024 threads, and a function for a CPU none.
