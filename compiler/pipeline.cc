@@ -6,10 +6,12 @@
 #include <set>
 #include <string>
 
+#include "base/check.h"
 #include "compiler/compile.h"
 #include "compiler/decompose/lower_graph.h"
 #include "compiler/decompose/lowering.h"
 #include "compiler/import/import.h"
+#include "compiler/kernel_ir/verify.h"
 #include "compiler/plan/emit_plan.h"
 #include "compiler/rewrite/rewrite.h"
 #include "compiler/schedule/normalize.h"
@@ -99,6 +101,14 @@ absl::Status PlanPass(CompileState& state) {
 
 void VerifyLoops(const CompileState& state) { VerifyProgram(state.program); }
 
+void VerifyKernels(const CompileState& state) {
+  for (const KernelSource& kernel : state.kernels) {
+    if (kernel.source.empty()) continue;
+    const absl::Status status = ir::Verify(kernel.ir);
+    TENSORD_CHECK(status.ok(), status.message());
+  }
+}
+
 void VerifyPlans(const CompileState& state) {
   VerifyKernelPlans(state.schedule, state.kernel_plans);
 }
@@ -117,7 +127,7 @@ const std::vector<Pass>& Pipeline() {
       {"normalize", NormalizePass, VerifyLoops},
       {"schedule", SchedulePass},
       {"plan_kernels", PlanKernelsPass, VerifyPlans},
-      {"codegen", CodegenPass},
+      {"codegen", CodegenPass, VerifyKernels},
       {"memory", MemoryPass, VerifyPlaces},
       {"plan", PlanPass},
   };
