@@ -88,7 +88,7 @@ class FunctionVerifier {
         const bool widens = type.IsInteger() && IsInteger(of);
         const bool same = type.pointer && of.pointer && Pointee(type) == Pointee(of) &&
                           (type.constant || !of.constant);
-        Require(widens || same, "is declared as ", ToString(type),
+        Require(widens || same, "is declared as ", type,
                 ", which its value is not: ", binding.name);
       }
       Define(binding.name, {type, declare.mutability == Declare::kVariable});
@@ -123,20 +123,19 @@ class FunctionVerifier {
       const auto* element = As<Element>(assign.target);
       const auto* unary = As<Unary>(assign.target);
       const bool dereferences = unary != nullptr && unary->op == Unary::kDereference;
-      Require(element != nullptr || dereferences,
-              "cannot be assigned to: ", ToString(assign.target));
+      Require(element != nullptr || dereferences, "cannot be assigned to: ", assign.target);
       if (!status_.ok()) return;
       const Value& memory = element != nullptr ? element->array : unary->a;
       Require(!memory.type().constant,
-              "is written through a pointer to constants: ", ToString(assign.target));
+              "is written through a pointer to constants: ", assign.target);
     }
     const Type &to = assign.target.type(), &from = assign.value.type();
-    Require(to == from || (IsInteger(to) && IsInteger(from)), "a value of type ", ToString(from),
-            " does not fit ", ToString(assign.target), " of ", ToString(to));
+    Require(to == from || (IsInteger(to) && IsInteger(from)), "a value of type ", from,
+            " does not fit ", assign.target, " of ", to);
   }
   void operator()(const ir::Run& run) {
     Check(run.call);
-    Require(As<Call>(run.call) != nullptr, "is no call: ", ToString(run.call));
+    Require(As<Call>(run.call) != nullptr, "is no call: ", run.call);
   }
   void operator()(const For& loop) {
     Inside([&] {
@@ -172,10 +171,20 @@ class FunctionVerifier {
   void operator()(const Break&) {}
 
  private:
+  // Words are made only where they are needed; values and types are named by their texts.
   template <class... Words>
   void Require(bool holds, const Words&... words) {
     if (holds || !status_.ok()) return;
-    status_ = absl::InternalError(absl::StrCat("kernel IR: ", function_.name, ": ", words...));
+    status_ =
+        absl::InternalError(absl::StrCat("kernel IR: ", function_.name, ": ", WordOf(words)...));
+  }
+  template <class Word>
+  static std::string WordOf(const Word& word) {
+    if constexpr (requires { ToString(word); }) {
+      return ToString(word);
+    } else {
+      return absl::StrCat(word);
+    }
   }
 
   static bool IsInteger(const Type& type) { return Fits('i', type); }
@@ -212,11 +221,11 @@ class FunctionVerifier {
 
   void Integer(const Value& value) {
     Check(value);
-    Require(IsInteger(value.type()), "is no integer: ", ToString(value));
+    Require(IsInteger(value.type()), "is no integer: ", value);
   }
   void Condition(const Value& value) {
     Check(value);
-    Require(value.type() == kBoolType, "is no condition: ", ToString(value));
+    Require(value.type() == kBoolType, "is no condition: ", value);
   }
 
   void Check(const Value& value) {
@@ -229,8 +238,8 @@ class FunctionVerifier {
         // What is written may be read through a pointer to constants.
         Type read = name->type;
         if (read.pointer) read.constant = value.type().constant || read.constant;
-        Require(read == value.type(), "is of ", ToString(name->type), ", not of ",
-                ToString(value.type()), ": ", variable->name);
+        Require(read == value.type(), "is of ", name->type, ", not of ", value.type(), ": ",
+                variable->name);
       }
     } else if (const auto* binary = As<Binary>(value)) {
       CheckBinary(*binary, value);
@@ -239,16 +248,15 @@ class FunctionVerifier {
       Require(unary->op == Unary::kNot      ? type == kBoolType
               : unary->op == Unary::kNegate ? IsInteger(type)
                                             : type.pointer,
-              "operand does not fit: ", ToString(value));
+              "operand does not fit: ", value);
     } else if (const auto* select = As<Select>(value)) {
-      Require(select->condition.type() == kBoolType,
-              "is no condition: ", ToString(select->condition));
+      Require(select->condition.type() == kBoolType, "is no condition: ", select->condition);
       Require(select->a.type() == select->b.type() ||
                   (IsInteger(select->a.type()) && IsInteger(select->b.type())),
-              "chooses between two types: ", ToString(value));
+              "chooses between two types: ", value);
     } else if (const auto* element = As<Element>(value)) {
       Require(element->array.type().pointer && IsInteger(element->index.type()),
-              "is no element: ", ToString(value));
+              "is no element: ", value);
     } else if (const auto* call = As<Call>(value)) {
       CheckCall(*call, value);
     } else if (const auto* combiner = As<Combiner>(value)) {
@@ -260,7 +268,7 @@ class FunctionVerifier {
                 sym::SymbolName(atom), " is");
       });
       for (const auto& [symbol, what] : index->symbols) {
-        Require(IsInteger(what.type()), "is no integer: ", ToString(what));
+        Require(IsInteger(what.type()), "is no integer: ", what);
       }
     }
   }
@@ -271,7 +279,7 @@ class FunctionVerifier {
     if (binary.op == BinaryOp::kAdd) fits |= a.pointer && IsInteger(b);
     if (binary.op == BinaryOp::kBitAnd) fits |= a.IsMask() && a == b;
     if (binary.op == BinaryOp::kAnd) fits = a == kBoolType && b == kBoolType;
-    Require(fits, "operands do not fit: ", ToString(value));
+    Require(fits, "operands do not fit: ", value);
   }
 
   void CheckCall(const Call& call, const Value& value) {
@@ -284,7 +292,7 @@ class FunctionVerifier {
     const PreludeFunction* function =
         FindPrelude(absl::StrCat(of_tile ? "Tile::" : "", call.function), call.templates.size(),
                     call.operands.size());
-    Require(function != nullptr, "the prelude has no such function: ", ToString(value));
+    Require(function != nullptr, "the prelude has no such function: ", value);
     if (function == nullptr) return;
     const auto device =
         kernel_.device == Kernel::kCpu ? PreludeFunction::kCpu : PreludeFunction::kCuda;
@@ -293,7 +301,7 @@ class FunctionVerifier {
     for (size_t i = 0; i < call.templates.size(); ++i) {
       const bool is_type = std::holds_alternative<Type>(call.templates[i]);
       Require(is_type == (function->templates[i] == 't'), "template argument ", i,
-              " does not fit: ", ToString(value));
+              " does not fit: ", value);
       if (function->templates[i] == 'w' && !is_type) {
         lanes = LanesOf(std::get<Value>(call.templates[i]));
       }
@@ -302,11 +310,10 @@ class FunctionVerifier {
     for (size_t i = 0; i < call.operands.size(); ++i) {
       const char letter = function->operands[i];
       const Type& type = call.operands[i].type();
-      Require(Fits(letter, type), "operand ", i, " of type ", ToString(type),
-              " does not fit: ", ToString(value));
+      Require(Fits(letter, type), "operand ", i, " of type ", type, " does not fit: ", value);
       if (letter != 'v' && letter != 'm' && letter != 'e' && letter != 'x') continue;
       if (lanes < 0) lanes = type.lanes;
-      Require(lanes == type.lanes, "operands have different lanes: ", ToString(value));
+      Require(lanes == type.lanes, "operands have different lanes: ", value);
     }
   }
 

@@ -1,0 +1,269 @@
+// Which kind of schedule a CUDA nest has, why others are not for it, and the parameters that follow
+// from its sizes and the target.
+#include <gmock/gmock.h>
+
+#include "compiler/pipeline.h"
+#include "compiler/schedule/cuda/plan_nest.h"
+#include "tests/unit/testing/graph_builder.h"
+
+namespace tensord::testing {
+namespace {
+
+using compiler::CudaColumns;
+using compiler::CudaElements;
+using compiler::CudaKernelPlan;
+using compiler::CudaPlan;
+using compiler::CudaRows;
+using compiler::CudaSplit;
+using compiler::CudaSweep;
+using compiler::CudaTiles;
+using compiler::RowAccess;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr v1::DType kF32 = v1::DTYPE_FLOAT32, kBF16 = v1::DTYPE_BFLOAT16;
+constexpr v1::DType kI64 = v1::DTYPE_INT64;
+constexpr v1::DeviceType kCuda = v1::DEVICE_TYPE_CUDA;
+
+// A graph that is compiled for a GPU of so many multiprocessors.
+class Planned {
+ public:
+  explicit Planned(GraphBuilder graph, int multiprocessors = 2) {
+    *job_.mutable_graph() = graph.graph();
+    v1::CudaTarget* target = job_.mutable_target()->mutable_cuda();
+    target->set_sm(90);
+    target->set_multiprocessors(multiprocessors);
+    target->set_shared_bytes_per_block(232448);
+    target->set_l2_bytes(50 << 20);
+    target->set_registers_per_multiprocessor(65536);
+    state_.job = &job_;
+    const absl::Status status = compiler::RunPipeline(state_);
+    EXPECT_TRUE(status.ok()) << status;
+  }
+
+  const CudaKernelPlan& kernel(size_t step = 0) const {
+    return std::get<CudaKernelPlan>(state_.kernel_plans.at(step));
+  }
+  const CudaPlan& plan(size_t nest = 0) const { return kernel().nests.at(nest).plan; }
+  template <class Kind>
+  const Kind& As() const {
+    return std::get<Kind>(plan().kind);
+  }
+
+  // Why a kind is not for the first nest; "" where it is.
+  std::string WhyNot(const std::string& name) const {
+    const compiler::NestContext context(state_.program, kernel().nests[0].nest,
+                                        job_.target().cuda(), /*fixed_threads=*/0);
+    for (const compiler::CudaScheduleKind& kind : compiler::CudaScheduleKinds()) {
+      if (name == kind.name) return std::string(kind.can_schedule(context).message());
+    }
+    return "there is no such kind";
+  }
+
+ private:
+  v1::CompileJob job_;
+  compiler::CompileState state_;
+};
+
+GraphBuilder Doubled(const Shape& sizes, v1::DType dtype = kF32) {
+  GraphBuilder g(kCuda);
+  const Ref x = g.Input(sizes, dtype);
+  return g.Output(g.Node("aten::mul.Scalar", {x, 2}, g.Meta(sizes, dtype)));
+}
+// x + y.t()
+GraphBuilder PlusTransposed(int rows, int columns) {
+  GraphBuilder g(kCuda);
+  const v1::TensorMeta meta = g.Meta({rows, columns});
+  const Ref x = g.Input(meta), y = g.Input({columns, rows});
+  const Ref t = g.Node("aten::t", {y}, g.Meta({rows, columns}, kF32, {1, rows}));
+  return g.Output(g.Node("aten::add.Tensor", {x, t, 1}, meta));
+}
+GraphBuilder Sum(const Shape& sizes, int dim, v1::DType dtype = kF32) {
+  GraphBuilder g(kCuda);
+  const Shape left{sizes[1 - dim]};
+  const Ref x = g.Input(sizes, dtype);
+  return g.Output(
+      g.Node("aten::sum.dim_IntList", {x, Ints({dim}), false, nullptr}, g.Meta(left, dtype)));
+}
+GraphBuilder Softmax(const Shape& sizes, v1::DType dtype = kF32) {
+  GraphBuilder g(kCuda);
+  const Ref x = g.Input(sizes, dtype);
+  return g.Output(g.Node("aten::_softmax", {x, 1, false}, g.Meta(sizes, dtype)));
+}
+// Each row less its own number.
+GraphBuilder LessOfRow(const Shape& sizes, v1::DType dtype) {
+  GraphBuilder g(kCuda);
+  const v1::TensorMeta meta = g.Meta(sizes, dtype);
+  const Ref x = g.Input(meta), y = g.Input({sizes[0], 1}, dtype);
+  return g.Output(g.Node("aten::sub.Tensor", {x, y, 1}, meta));
+}
+// What is of columns: four vectors, beside one of rows.
+GraphBuilder ManyOfColumns(const Shape& sizes) {
+  GraphBuilder g(kCuda);
+  const v1::TensorMeta meta = g.Meta(sizes);
+  Ref result = g.Input(meta);
+  std::vector<Ref> columns;
+  for (int i = 0; i < 4; ++i) columns.push_back(g.Input(Shape{sizes[1]}));
+  for (const Ref& column : columns) result = g.Node("aten::mul.Tensor", {result, column}, meta);
+  return g.Output(result);
+}
+
+TEST(CudaKinds, ElementsTakeWhatIsPointwise) {
+  const Planned planned(Doubled({64, 64}));
+  EXPECT_EQ(planned.As<CudaElements>().vectors_per_thread, 1);
+  EXPECT_EQ(planned.plan().width, 4);
+  EXPECT_EQ(planned.plan().blocks.AsConstant(), 64 * 64 / 4 / 256);
+  EXPECT_EQ(planned.WhyNot("elements"), "");
+  EXPECT_EQ(planned.WhyNot("rows"), "");  // the last to be asked
+  EXPECT_THAT(planned.WhyNot("tiles"), HasSubstr("no two loops"));
+  EXPECT_THAT(planned.WhyNot("split"), HasSubstr("no parts to combine"));
+  EXPECT_THAT(planned.WhyNot("sweep"), HasSubstr("reduces nothing over its rows"));
+  EXPECT_THAT(planned.WhyNot("columns"), HasSubstr("do not run in blocks"));
+}
+
+TEST(CudaKinds, TilesTakeWhatLiesAcross) {
+  const Planned planned(PlusTransposed(128, 192), 1);
+  const auto& tiles = planned.As<CudaTiles>();
+  EXPECT_EQ(tiles.along, 64);
+  EXPECT_EQ(tiles.across, 64);
+  ASSERT_EQ(tiles.operands.size(), 1u);
+  EXPECT_EQ(tiles.operands[0].run, 4);
+  EXPECT_EQ(tiles.shared_bytes, 64 * 64 * 4);
+  EXPECT_EQ(planned.plan().blocks.AsConstant(), 2 * 3);
+  EXPECT_EQ(planned.WhyNot("elements"), "");  // asked later
+  EXPECT_THAT(Planned(PlusTransposed(24, 16)).WhyNot("tiles"), HasSubstr("as long as a tile's"));
+}
+
+TEST(CudaKinds, RowsTakeWhatIsReducedAlongThem) {
+  const Planned planned(Softmax({40, 768}));
+  const auto& rows = planned.As<CudaRows>();
+  EXPECT_EQ(rows.group.threads * rows.group.register_vectors * planned.plan().width, 768);
+  EXPECT_EQ(rows.group.access, RowAccess::kAligned);
+  EXPECT_FALSE(rows.loops);
+  EXPECT_FALSE(rows.column_tiles);
+  EXPECT_THAT(planned.WhyNot("elements"), HasSubstr("not pointwise"));
+  EXPECT_THAT(planned.WhyNot("tiles"), HasSubstr("not pointwise"));
+  EXPECT_THAT(planned.WhyNot("sweep"), HasSubstr("reduces nothing over its rows"));
+}
+
+TEST(CudaKinds, RowsOfOddLengthHaveOtherVectors) {
+  EXPECT_EQ(Planned(Softmax({9, 1537})).plan().access(), RowAccess::kInterleaved);
+  EXPECT_EQ(Planned(Sum({9, 1537}, 1, kBF16)).plan().access(), RowAccess::kUnaligned);
+  const Planned peeled(LessOfRow({9, 3001}, kBF16));
+  EXPECT_EQ(peeled.plan().access(), RowAccess::kPeeled);
+  EXPECT_EQ(peeled.plan().width, 8);
+  EXPECT_THAT(peeled.WhyNot("elements"), HasSubstr("wide only within its rows"));
+  // Short rows have no room for it.
+  EXPECT_EQ(Planned(Softmax({9, 129})).plan().access(), RowAccess::kAligned);
+}
+
+TEST(CudaKinds, RowsThatFindNoRoomInRegistersLieInSharedMemory) {
+  const Planned planned(Softmax({3, 40000}));
+  for (const compiler::PlannedCudaNest& nest : planned.kernel().nests) {
+    EXPECT_EQ(nest.plan.register_vectors(), 0) << ToString(nest.plan);
+    EXPECT_FALSE(nest.plan.loops_rows()) << ToString(nest.plan);
+  }
+}
+
+TEST(CudaKinds, PointwiseNestsThatLoadMoreForColumnsTakeTilesOfThem) {
+  const Planned planned(ManyOfColumns({300, 256}));
+  const auto& rows = planned.As<CudaRows>();
+  EXPECT_TRUE(rows.column_tiles);
+  EXPECT_TRUE(rows.loops);
+  EXPECT_THAT(planned.WhyNot("elements"), HasSubstr("more for its columns"));
+  EXPECT_THAT(planned.WhyNot("tiles"), HasSubstr("more for its columns"));
+}
+
+TEST(CudaKinds, SweepsTakeWhatIsReducedOverRows) {
+  const Planned planned(Sum({300, 96}, 0));
+  const auto& sweep = planned.As<CudaSweep>();
+  EXPECT_TRUE(sweep.column_tiles);
+  EXPECT_EQ(sweep.group.register_vectors, 1);
+  EXPECT_FALSE(sweep.combines_in_last_block);  // a second launch does
+  EXPECT_FALSE(sweep.prefetches);
+  // One tile of 24 vectors, 32 threads wide, for which all blocks go over rows.
+  EXPECT_EQ(planned.plan().blocks, sweep.copies);
+  EXPECT_THAT(planned.WhyNot("rows"), HasSubstr("reduces over rows"));
+  EXPECT_THAT(planned.WhyNot("split"), HasSubstr("reduces over rows"));
+}
+
+TEST(CudaKinds, SplitTakesFewLongRows) {
+  const Planned planned(Sum({2, 40000}, 1), 132);
+  EXPECT_GT(planned.As<CudaSplit>().parts, 1);
+  EXPECT_EQ(planned.plan().blocks.AsConstant(), 2 * planned.As<CudaSplit>().parts);
+  EXPECT_TRUE(planned.plan().combines_in_last_block());
+  EXPECT_THAT(Planned(Sum({1, 512}, 1), 132).WhyNot("split"), HasSubstr("rows are short"));
+  EXPECT_THAT(Planned(Sum({500, 40000}, 1), 132).WhyNot("split"), HasSubstr("enough for the"));
+  EXPECT_THAT(Planned(Softmax({40, 768})).WhyNot("split"), HasSubstr("needs the whole row"));
+}
+
+TEST(CudaKinds, ColumnsTakeFewRows) {
+  const Planned planned(Sum({40, 512}, 0));
+  EXPECT_TRUE(planned.plan().Is<CudaColumns>());
+  EXPECT_EQ(planned.plan().blocks.AsConstant(), 1);
+  EXPECT_EQ(planned.plan().G(), 1);
+}
+
+TEST(CudaKinds, StructurallyEqualNestsShareAFunction) {
+  GraphBuilder g(kCuda);
+  const Ref x = g.Input({64}), y = g.Input({512}), z = g.Input({256});
+  g.Output(g.Node("aten::mul.Scalar", {x, 2}, g.Meta({64})));
+  g.Output(g.Node("aten::mul.Scalar", {y, 2}, g.Meta({512})));
+  // A constant that differs in its last bit.
+  g.Output(g.Node("aten::mul.Scalar", {z, 2.0000002384185791}, g.Meta({256})));
+  const Planned planned(std::move(g));
+  ASSERT_EQ(planned.kernel().nests.size(), 3u);
+  EXPECT_THAT(planned.kernel().shared_functions, ElementsAre(ElementsAre(0u, 1u)));
+  EXPECT_TRUE(std::get<CudaElements>(planned.plan(1).kind).serves_many);
+  EXPECT_FALSE(std::get<CudaElements>(planned.plan(2).kind).serves_many);
+  EXPECT_EQ(planned.kernel().threads, 256);
+  EXPECT_THAT(ToString(planned.kernel()), HasSubstr("nests 0, 1 share a function"));
+}
+
+// Their streams are arguments.
+TEST(CudaKinds, RandomNumbersOfDifferentStreamsShareAFunction) {
+  GraphBuilder g(kCuda);
+  const Ref seed = g.Input(Shape{}, kI64);
+  for (const int stream : {0, 1}) {
+    const int size = stream == 0 ? 64 : 512;
+    g.Output(g.Node("tensord::philox_uniform", {seed, Ints({size}), kF32, kCuda, stream},
+                    g.Meta({size})));
+  }
+  const Planned planned(std::move(g));
+  ASSERT_EQ(planned.kernel().nests.size(), 2u);
+  EXPECT_THAT(planned.kernel().shared_functions, ElementsAre(ElementsAre(0u, 1u)));
+}
+
+TEST(CudaKinds, SmallLaunchesWaitForThoseBefore) {
+  EXPECT_TRUE(Planned(Doubled({64, 64})).kernel().waits);
+  EXPECT_FALSE(Planned(Doubled({4096, 4096})).kernel().waits);
+}
+
+TEST(CudaKinds, SymbolicSizesNeedWideIndices) {
+  EXPECT_FALSE(Planned(Doubled({64, 64})).kernel().wide_index);
+  GraphBuilder g(kCuda);
+  const Dim s = g.Symbol(1000);
+  const Ref x = g.Input({s});
+  g.Output(g.Node("aten::neg", {x}, g.Meta({s})));
+  EXPECT_TRUE(Planned(std::move(g)).kernel().wide_index);
+}
+
+TEST(CudaPlans, AVerifierEndsTheWorker) {
+  const CudaPlan sound{.threads = 256, .kind = CudaRows{.group = {.threads = 32}}};
+  compiler::VerifyCudaPlan(sound);
+  CudaPlan plan = sound;
+  plan.threads = 48;
+  EXPECT_DEATH(VerifyCudaPlan(plan), "do not fill the block");
+  plan = sound;
+  std::get<CudaRows>(plan.kind).loads_first = true;
+  EXPECT_DEATH(VerifyCudaPlan(plan), "loaded first has no registers");
+  plan.kind = CudaSweep{.prefetches = true};
+  EXPECT_DEATH(VerifyCudaPlan(plan), "prefetched has no registers");
+  plan.kind = CudaSweep{.group = {.register_vectors = 1},
+                        .column_tiles = compiler::ColumnTiles{},
+                        .combines_in_last_block = true};
+  EXPECT_DEATH(VerifyCudaPlan(plan), "many copies of its columns");
+}
+
+}  // namespace
+}  // namespace tensord::testing
