@@ -137,8 +137,9 @@ std::vector<v1::KernelUnit> UnitsOf(const CudaCase& c) {
 }
 
 std::vector<compiler::ir::Kernel> KernelsOf(const CudaCase& c) {
+  const auto compiled = Compile(c);
   std::vector<compiler::ir::Kernel> kernels;
-  for (const compiler::KernelSource& kernel : Compile(c)->state.kernels) {
+  for (const compiler::KernelSource& kernel : compiled->state.kernels) {
     if (!kernel.source.empty()) kernels.push_back(kernel.ir);
   }
   return kernels;
