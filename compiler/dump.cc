@@ -4,6 +4,7 @@
 #include <google/protobuf/text_format.h>
 
 #include "compiler/graph/text.h"
+#include "compiler/kernel_ir/text.h"
 
 namespace tensord::compiler {
 namespace {
@@ -59,7 +60,8 @@ std::string DumpKernels(const CompileState& state) {
   for (size_t i = 0; i < state.kernels.size(); ++i) {
     if (state.kernels[i].source.empty()) continue;
     absl::StrAppend(&text, "---- step ", i, ": ", DescribeNodes(state.kernels[i].nodes), "\n",
-                    state.kernels[i].source, "\n");
+                    ir::ToString(state.kernels[i].ir), "\n---- its source\n", state.kernels[i].source,
+                    "\n");
   }
   return text;
 }

@@ -14,7 +14,7 @@ std::string DumpProgram(const CompileState& state);
 std::string DumpSchedule(const CompileState& state);
 // The plans of each kernel's nests: who does what.
 std::string DumpKernelPlans(const CompileState& state);
-// The source of each kernel, with the nodes that it came from.
+// Each kernel as IR and as source, with the nodes that it came from.
 std::string DumpKernels(const CompileState& state);
 // A line for each buffer that is in memory.
 std::string DumpMemory(const CompileState& state);

@@ -15,6 +15,7 @@
 #include "compiler/dump.h"
 #include "compiler/graph/verify.h"
 #include "compiler/import/import.h"
+#include "compiler/kernel_ir/verify.h"
 #include "compiler/plan/emit_plan.h"
 #include "compiler/rewrite/rewrite.h"
 #include "compiler/schedule/normalize.h"
@@ -139,6 +140,9 @@ absl::Status KernelPlansHold(const CompileState& state) {
 }
 
 absl::Status KernelsHold(const CompileState& state) {
+  for (const KernelSource& kernel : state.kernels) {
+    if (!kernel.source.empty()) TENSORD_RETURN_IF_ERROR(ir::Verify(kernel.ir));
+  }
   return VerifyKernels(state.program, state.schedule, state.kernels,
                        state.job->target().has_cuda());
 }

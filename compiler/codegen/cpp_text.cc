@@ -49,11 +49,9 @@ std::string StorageType(DType dtype) {
   return "";
 }
 
-std::string ComputeTypeText(DType dtype) { return StorageType(ComputeType(dtype)); }
-
-std::string Literal(DType dtype, double number, int64_t integer) {
+std::string LiteralText(DType dtype, double number, int64_t integer) {
   if (dtype == kBool) return integer != 0 ? "true" : "false";
-  const std::string type = ComputeTypeText(dtype);
+  const std::string type = StorageType(ComputeType(dtype));
   if (IsFloating(dtype)) {
     if (std::isnan(number)) return absl::StrCat("tk::quiet_nan<", type, ">()");
     if (std::isinf(number)) {
@@ -65,95 +63,6 @@ std::string Literal(DType dtype, double number, int64_t integer) {
   }
   if (integer == INT64_MIN) return "int64_t(-9223372036854775807 - 1)";
   return absl::StrCat(type, "(", integer, ")");
-}
-
-std::string Identity(ReduceKind kind, DType dtype) {
-  const std::string type = ComputeTypeText(dtype);
-  switch (kind) {
-    case ReduceKind::kSum:
-      return Literal(dtype, 0, 0);
-    case ReduceKind::kProd:
-      return Literal(dtype, 1, 1);
-    case ReduceKind::kMin:
-    case ReduceKind::kArgMin:
-      return absl::StrCat("tk::highest<", type, ">()");
-    case ReduceKind::kMax:
-    case ReduceKind::kArgMax:
-      return absl::StrCat("tk::lowest<", type, ">()");
-    case ReduceKind::kAny:
-      return "false";
-    case ReduceKind::kAll:
-      return "true";
-    default:
-      break;  // states of their own
-  }
-  return "";
-}
-
-const char* CombineFunction(ReduceKind kind) {
-  switch (kind) {
-    case ReduceKind::kSum:
-      return "tk::add";
-    case ReduceKind::kProd:
-      return "tk::mul";
-    case ReduceKind::kMin:
-      return "tk::minimum";
-    case ReduceKind::kMax:
-      return "tk::maximum";
-    case ReduceKind::kAny:
-      return "tk::logical_or";
-    case ReduceKind::kAll:
-      return "tk::logical_and";
-    default:
-      break;
-  }
-  TENSORD_CHECK(false, "not a plain reduction");
-  return "";
-}
-
-const char* ReduceFunction(ReduceKind kind) {
-  switch (kind) {
-    case ReduceKind::kSum:
-      return "tk::reduce_sum";
-    case ReduceKind::kProd:
-      return "tk::reduce_prod";
-    case ReduceKind::kMin:
-      return "tk::reduce_min";
-    case ReduceKind::kMax:
-      return "tk::reduce_max";
-    case ReduceKind::kAny:
-      return "tk::reduce_any";
-    case ReduceKind::kAll:
-      return "tk::reduce_all";
-    default:
-      break;
-  }
-  TENSORD_CHECK(false, "not a plain reduction");
-  return "";
-}
-
-const StateText* StateOf(ReduceKind kind) {
-  static constexpr StateText kWelford{"welford", {"mean", "m2"}};
-  static constexpr StateText kSoftmax{"softmax", {"max", "sum"}};
-  static constexpr StateText kArgMax{"argmax", {"index", nullptr}};
-  static constexpr StateText kArgMin{"argmin", {"index", nullptr}};
-  switch (kind) {
-    case ReduceKind::kWelford:
-      return &kWelford;
-    case ReduceKind::kOnlineSoftmax:
-      return &kSoftmax;
-    case ReduceKind::kArgMax:
-      return &kArgMax;
-    case ReduceKind::kArgMin:
-      return &kArgMin;
-    default:
-      return nullptr;
-  }
-}
-
-std::string CombineText(ReduceKind kind) {
-  const StateText* state = StateOf(kind);
-  return state != nullptr ? absl::StrCat("tk::", state->name, "_combine") : CombineFunction(kind);
 }
 
 }  // namespace tensord::compiler

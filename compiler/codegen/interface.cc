@@ -1,30 +1,40 @@
 #include "compiler/codegen/interface.h"
 
 #include <absl/strings/str_cat.h>
-#include <absl/strings/substitute.h>
 
 #include <algorithm>
 
 namespace tensord::compiler {
+namespace {
+
+std::string NameOf(const char* letter, int position) { return absl::StrCat(letter, position); }
+
+// Its position in a list; its length where it is not in it.
+template <class T>
+int Find(const std::vector<T>& list, const T& value) {
+  return static_cast<int>(std::find(list.begin(), list.end(), value) - list.begin());
+}
+
+}  // namespace
 
 int KernelInterface::Buffer(BufferId id) {
-  auto it = std::find(launch_.buffers.begin(), launch_.buffers.end(), id);
-  if (it != launch_.buffers.end()) return static_cast<int>(it - launch_.buffers.begin());
-  launch_.buffers.push_back(id);
-  return static_cast<int>(launch_.buffers.size()) - 1;
+  const int position = Find(launch_.buffers, id);
+  if (position == static_cast<int>(launch_.buffers.size())) launch_.buffers.push_back(id);
+  return position;
 }
 
 void KernelInterface::MarkWritten(BufferId id) {
-  if (std::find(launch_.written.begin(), launch_.written.end(), id) == launch_.written.end())
+  if (Find(launch_.written, id) == static_cast<int>(launch_.written.size())) {
     launch_.written.push_back(id);
+  }
 }
 
 int KernelInterface::Integer(const Expr& value) {
   // Symbolic sizes are found again; plain numbers are not shared, lest two extents that happen to
   // be equal give another text than two that differ.
   if (!value.IsConstant()) {
-    auto it = std::find(launch_.integers.begin(), launch_.integers.end(), value);
-    if (it != launch_.integers.end()) return static_cast<int>(it - launch_.integers.begin());
+    const int position = Find(launch_.integers, value);
+    if (position < static_cast<int>(launch_.integers.size())) return position;
   }
   launch_.integers.push_back(value);
   return static_cast<int>(launch_.integers.size()) - 1;
@@ -40,15 +50,32 @@ int KernelInterface::AppendIntegers(const std::vector<Expr>& values) {
   return static_cast<int>(launch_.integers.size() - values.size());
 }
 
-std::string KernelInterface::DeclareInteger(int slot) const {
-  return absl::StrCat("const ", style_.index, " n", slot, " = ",
-                      absl::Substitute(style_.integer, slot), ";\n");
+ir::Value KernelInterface::IntegerNamed(int position) {
+  return ir::IndexVar(NameOf("n", position));
 }
 
-std::string KernelInterface::DeclarePointer(int slot, const std::string& type, bool written) const {
-  const std::string to = absl::StrCat(written ? "" : "const ", type, "*");
-  return absl::StrCat(to, style_.restrict, " const b", slot, " = static_cast<", to, ">(",
-                      absl::Substitute(style_.pointer, slot), ");\n");
+ir::Value KernelInterface::PointerNamed(int position, DType storage, bool written) {
+  return ir::Var(NameOf("b", position), ir::PointerTo(ir::ScalarType(storage), !written));
+}
+
+ir::Statement KernelInterface::BindInteger(int position, bool maybe_unused) const {
+  return {ir::BindInteger{NameOf("n", position),
+                          shared_function_ ? ir::IntVar("first_integer") + position : position,
+                          maybe_unused}};
+}
+
+ir::Statement KernelInterface::BindPointer(int position, DType storage, bool written) const {
+  return {ir::BindPointer{NameOf("b", position), ir::PointerTo(ir::ScalarType(storage), !written),
+                          shared_function_ ? ir::IntVar("first_buffer") + position : position}};
+}
+
+ir::Value KernelInterface::OfSizes(const Expr& e) {
+  std::map<sym::SymbolKey, ir::Value> symbols;
+  sym::ForEachSymbol(e, [&](const sym::Atom& atom) {
+    const int position = Integer(Expr::Size(atom.id, atom.min, atom.hint));
+    symbols[{atom.kind, atom.id}] = IntegerNamed(position);
+  });
+  return ir::Index(e, std::move(symbols));
 }
 
 Expr KernelInterface::ReserveScratch(const Expr& bytes) {
@@ -63,10 +90,16 @@ Expr KernelInterface::ReserveCounters(const Expr& count) {
   return first;
 }
 
-std::string KernelInterface::Scratch(const Expr& bytes) {
-  return sym::ToCpp(ReserveScratch(bytes), [this](const sym::Atom& atom) {
-    return absl::StrCat("n", Integer(Expr::Size(atom.id, atom.min, atom.hint)));
-  });
+void KernelInterface::Describe(ir::Kernel* kernel) const {
+  kernel->buffers = static_cast<int>(launch_.buffers.size());
+  kernel->integers = static_cast<int>(launch_.integers.size());
+  for (BufferId id : launch_.written) {
+    for (size_t i = 0; i < launch_.buffers.size(); ++i) {
+      if (launch_.buffers[i] == id) kernel->written.push_back(static_cast<int>(i));
+    }
+  }
+  kernel->has_scratch = !launch_.scratch_bytes.Is(0);
+  kernel->has_counters = !launch_.counters.Is(0);
 }
 
 }  // namespace tensord::compiler

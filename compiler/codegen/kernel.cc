@@ -6,8 +6,8 @@
 
 #include <set>
 
-#include "compiler/codegen/cpu_kernel.h"
-#include "compiler/codegen/cuda_kernel.h"
+#include "compiler/codegen/cpu/kernel.h"
+#include "compiler/codegen/cuda/kernel.h"
 
 namespace tensord::compiler {
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/kernel_ir/kernel_ir.h"
 #include "compiler/schedule/launch.h"
 #include "compiler/schedule/plan_kernels.h"
 #include "compiler/schedule/schedule.h"
@@ -27,7 +28,8 @@ struct KernelFunction {
 
 // Source of one kernel and what a launch passes to it.
 struct KernelSource {
-  std::string source;  // names normalised: equal kernels have equal text
+  ir::Kernel ir;
+  std::string source;  // the IR's text; names normalised: equal kernels have equal text
   // Launched one after the other, all with the same arguments.
   std::vector<KernelFunction> functions;
   LaunchInterface launch;

@@ -1,12 +1,16 @@
 // Batch norm in training over channels-last images on CUDA: statistics and gradients of channels
 // are sums over rows whose columns are the channels. Every image is read once for them, in whole
 // vectors, and what follows from a channel's sums costs no launch of its own.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/unit/testing/cuda_cases.h"
+#include "tests/unit/testing/kernel_ir.h"
 
 namespace tensord::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr v1::DType kF32 = v1::DTYPE_FLOAT32, kBF16 = v1::DTYPE_BFLOAT16;
 constexpr v1::DeviceType kCuda = v1::DEVICE_TYPE_CUDA;
@@ -181,14 +185,16 @@ TEST(CudaBatchNorm, BackwardOfRelu) {
 // it.
 TEST(CudaBatchNorm, BackwardOfReluReadsTwoImages) {
   const CudaCase c{.name = "large", .graph = BackwardOfRelu({64, 256, 56, 56}, kBF16)};
-  const auto units = UnitsOf(c);
-  ASSERT_EQ(units.size(), 2u);
-  for (const v1::KernelUnit& unit : units) {
-    const bool writes = Count(unit.source(), "tk::store<tk::bfloat16") > 0;
-    EXPECT_EQ(writes, &unit == &units[1]);
-    EXPECT_EQ(Count(unit.source(), "tk::bfloat16* __restrict__"), writes ? 3 : 2);
-    EXPECT_EQ(Count(unit.source(), "next += 2 * step"), 1);
-    EXPECT_EQ(Count(unit.source(), "__launch_bounds__(256, 3)"), 1);
+  const auto kernels = KernelsOf(c);
+  ASSERT_EQ(kernels.size(), 2u);
+  for (const compiler::ir::Kernel& kernel : kernels) {
+    const std::string text = ToString(kernel);
+    const bool writes = &kernel == &kernels[1];
+    EXPECT_EQ(CountCalls(kernel, "store", kBF16) > 0, writes) << text;
+    EXPECT_EQ(CountBuffers(kernel, kBF16), writes ? 3 : 2) << text;
+    EXPECT_THAT(text, HasSubstr("step (2 * step)"));
+    EXPECT_EQ(kernel.cuda[0].threads, 256);
+    EXPECT_EQ(kernel.cuda[0].resident, 3);
   }
 }
 

@@ -128,17 +128,18 @@ TEST(CudaNorms, ManySums) {
 
 // How many blocks a multiprocessor has room for bounds a thread's registers.
 TEST(CudaNorms, ResidentBlocks) {
-  const auto expect = [](const GraphBuilder& graph, const std::string& bounds) {
-    const auto units = UnitsOf({.name = bounds, .graph = graph});
-    ASSERT_EQ(units.size(), 1u);
-    EXPECT_EQ(Count(units[0].source(), "__launch_bounds__(" + bounds + ")"), 1) << bounds;
+  const auto expect = [](const GraphBuilder& graph, int threads, int resident) {
+    const auto kernels = KernelsOf({.name = "resident", .graph = graph});
+    ASSERT_EQ(kernels.size(), 1u);
+    EXPECT_EQ(kernels[0].cuda[0].threads, threads);
+    EXPECT_EQ(kernels[0].cuda[0].resident, resident);
   };
-  expect(RmsNormBackward(4001, 128), "256, 6");  // a vector of each array
-  expect(RmsNormBackward(4001, 300), "256, 2");
-  expect(RmsNormBackward(4001, 1024), "128, 2");         // much for a warp
-  expect(BlockNormBackward(401, 768), "256, 2");         // two warps
-  expect(BlockNormBackward(401, 768, kBF16), "192, 4");  // three, which hold little
-  expect(LayerNormBackward(401, 1536), "192, 2");
+  expect(RmsNormBackward(4001, 128), 256, 6);  // a vector of each array
+  expect(RmsNormBackward(4001, 300), 256, 2);
+  expect(RmsNormBackward(4001, 1024), 128, 2);         // much for a warp
+  expect(BlockNormBackward(401, 768), 256, 2);         // two warps
+  expect(BlockNormBackward(401, 768, kBF16), 192, 4);  // three, which hold little
+  expect(LayerNormBackward(401, 1536), 192, 2);
 }
 
 // Three sums of each column, of which one is of what is stored rounded.

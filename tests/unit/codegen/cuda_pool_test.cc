@@ -6,10 +6,12 @@
 #include "compiler/decompose/lower_graph.h"
 #include "compiler/import/import.h"
 #include "tests/unit/testing/cuda_cases.h"
+#include "tests/unit/testing/kernel_ir.h"
 
 namespace tensord::testing {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -151,18 +153,18 @@ TEST(CudaPool, Backward) {
 // are nowhere.
 TEST(CudaPool, MovesWholeVectorsOfWhatItNeeds) {
   const Pooling stem{2, 64, 12, 14, kStem};
-  const auto forward = UnitsOf({"forward", Offsets(stem), {}});
-  const auto backward = UnitsOf({"backward", OffsetsBackward(stem), {}});
+  const auto forward = KernelsOf({"forward", Offsets(stem), {}});
+  const auto backward = KernelsOf({"backward", OffsetsBackward(stem), {}});
   ASSERT_EQ(forward.size(), 1u);
   ASSERT_EQ(backward.size(), 1u);
-  for (const auto& unit : {forward[0], backward[0]}) {
-    EXPECT_THAT(unit.source(), HasSubstr("W = 8"));
-    EXPECT_THAT(unit.source(), HasSubstr("uint8_t*"));
-    EXPECT_THAT(unit.source(), Not(HasSubstr("int64_t*")));
-    EXPECT_THAT(unit.source(), Not(HasSubstr("gather")));
-    EXPECT_THAT(unit.source(), Not(HasSubstr("strided")));
+  for (const auto& kernel : {forward[0], backward[0]}) {
+    EXPECT_THAT(ToString(kernel), HasSubstr("W: int = 8"));
+    EXPECT_EQ(CountBuffers(kernel, v1::DTYPE_UINT8), 1);
+    EXPECT_EQ(CountBuffers(kernel, kI64), 0);
+    EXPECT_THAT(CallsOf(kernel), Not(Contains(HasSubstr("gather"))));
+    EXPECT_THAT(CallsOf(kernel), Not(Contains(HasSubstr("strided"))));
   }
-  EXPECT_THAT(forward[0].source(), Not(HasSubstr("masked")));
+  EXPECT_THAT(CallsOf(forward[0]), Not(Contains(HasSubstr("masked"))));
 }
 
 bool CallsLibrary(GraphBuilder g) {

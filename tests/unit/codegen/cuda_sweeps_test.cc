@@ -4,6 +4,7 @@
 
 #include "compiler/pipeline.h"
 #include "tests/unit/testing/cuda_cases.h"
+#include "tests/unit/testing/kernel_ir.h"
 
 namespace tensord::testing {
 namespace {
@@ -287,9 +288,8 @@ TEST(CudaSweeps, NestsOfOneLaunchShareMemory) {
   job.mutable_target()->mutable_cuda()->set_multiprocessors(132);
   compiler::CompileState state{.job = &job};
   ASSERT_TRUE(compiler::RunPipeline(state).ok());
-  const std::string& source = state.result.units(0).source();
-  EXPECT_EQ(Count(source, "char* const tile = "), kMany) << source;
-  EXPECT_EQ(source.find("char tile["), std::string::npos) << source;
+  const compiler::ir::Kernel& kernel = state.kernels[0].ir;
+  EXPECT_EQ(SharedArraysOf(kernel), std::vector<std::string>(kMany, "tile")) << ToString(kernel);
   for (const v1::Step& step : state.result.artifact().steps()) {
     EXPECT_LE(step.launch().cuda().shared_bytes(), kMostShared);
   }

@@ -136,10 +136,13 @@ std::vector<v1::KernelUnit> UnitsOf(const CudaCase& c) {
   return {units.begin(), units.end()};
 }
 
-int Count(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
-  return count;
+std::vector<compiler::ir::Kernel> KernelsOf(const CudaCase& c) {
+  const auto compiled = Compile(c);
+  std::vector<compiler::ir::Kernel> kernels;
+  for (const compiler::KernelSource& kernel : compiled->state.kernels) {
+    if (!kernel.source.empty()) kernels.push_back(kernel.ir);
+  }
+  return kernels;
 }
 
 void ExpectPlansAndNumbers(const std::vector<CudaCase>& cases) {

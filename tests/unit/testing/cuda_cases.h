@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "compiler/kernel_ir/kernel_ir.h"
+#include "tensord/v1/worker.pb.h"
 #include "tests/unit/testing/graph_builder.h"
 
 namespace tensord::testing {
@@ -23,11 +25,9 @@ struct CudaCase {
   double slack = 1e-4;
 };
 
-// The sources of the case's kernels, for an sm_90.
+// The case's kernels for an sm_90: their sources, and what these are the text of.
 std::vector<v1::KernelUnit> UnitsOf(const CudaCase& c);
-
-// How often a text has this part.
-int Count(const std::string& text, const std::string& part);
+std::vector<compiler::ir::Kernel> KernelsOf(const CudaCase& c);
 
 // Expects the plans, and of each result the interpreter's numbers: integers the same, reals up to
 // rounding.

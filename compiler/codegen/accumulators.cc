@@ -1,0 +1,68 @@
+#include "compiler/codegen/accumulators.h"
+
+#include <absl/strings/str_cat.h>
+
+#include "compiler/codegen/reductions.h"
+
+namespace tensord::compiler {
+
+Accumulators::Accumulators(const Program& program, const Nest& nest, BodyLowering* body,
+                           KernelInterface* interface)
+    : program_(program), nest_(nest), body_(body), interface_(interface) {
+  for (const NestMember& member : nest_.members) {
+    for (const Reduction& reduction : member.loops.reductions) {
+      all_.push_back({.member = &member,
+                      .reduction = &reduction,
+                      .name = absl::StrCat("acc", all_.size()),
+                      .dtype = member.loops.block.insts[reduction.value].dtype});
+    }
+  }
+}
+
+ir::Value Accumulators::Start(const Accumulator& acc, const ir::Value& lanes) {
+  if (const StateFunctions* state = StateOf(acc.kind())) {
+    // The state of online softmax is always float32.
+    const ir::Type type =
+        acc.kind() == ReduceKind::kOnlineSoftmax ? ir::ScalarType(kFloat32) : acc.scalar();
+    return ir::CallOf(absl::StrCat(state->name, "_start"), {type, lanes}, {});
+  }
+  return ir::CallOf("broadcast", {lanes}, {IdentityOf(acc.kind(), acc.dtype)});
+}
+
+ir::Value Accumulators::Named(const std::string& name, const Accumulator& acc,
+                              const ir::Value& lanes) {
+  return ir::Var(name, Start(acc, lanes).type());
+}
+
+ir::Statement Accumulators::Combine(const Accumulator& acc, const ir::Value& target,
+                                    const ir::Value& value) {
+  return ir::Set(target, ir::CallOf(CombineFunction(acc.kind()), {target, value}));
+}
+
+ir::Value Accumulators::InTail(const Accumulator& acc, const ir::Value& value) const {
+  if (!body_->tail()) return value;
+  return ir::CallOf("where", {FirstLanes(), value, Start(acc, Width())});
+}
+
+void Accumulators::AccumulateRow(const NestMember& member) {
+  for (const Accumulator& acc : all_) {
+    if (acc.member != &member) continue;
+    const ir::Value value = body_->Use(body_->Lower(acc.reduction->value), 0);
+    body_->Add(0, Combine(acc, ir::Var(acc.name, value.type()), value));
+  }
+}
+
+void Accumulators::StoreResults(const Accumulator& acc, const ir::Value& state,
+                                BodyLowering* body) {
+  const Reduction& reduction = *acc.reduction;
+  const StateFunctions* functions = StateOf(reduction.kind);
+  body->SetMember(acc.member);
+  for (size_t part = 0; part < reduction.results.size(); ++part) {
+    if (reduction.results[part] < 0) continue;
+    const ir::Value value =
+        functions == nullptr ? state : body->Define(0, ir::FieldOf(state, functions->fields[part]));
+    body->StoreRowResult(reduction.results[part], reduction.indices[part], {.value = value});
+  }
+}
+
+}  // namespace tensord::compiler

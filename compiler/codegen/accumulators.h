@@ -1,0 +1,66 @@
+// The reductions of a nest: their accumulators, what each step does to them, and their results.
+// What differs between targets is in cpu/accumulators.h and cuda/accumulators.h.
+#ifndef TENSORD_COMPILER_CODEGEN_ACCUMULATORS_H_
+#define TENSORD_COMPILER_CODEGEN_ACCUMULATORS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/body.h"
+
+namespace tensord::compiler {
+
+struct Accumulator {
+  const NestMember* member;
+  const Reduction* reduction;
+  std::string name;  // a variable, or an array of columns
+  DType dtype;       // of the values that are reduced
+  // Of those that outlive units: bytes of scratch memory before theirs.
+  std::optional<Expr> offset;
+
+  // One for each column: nothing is reduced along the inner loops.
+  bool IsColumns() const { return member->has_inner && !member->reduces_inner; }
+  // It outlives units.
+  bool IsPrivate() const { return member->reduces_outer; }
+  ReduceKind kind() const { return reduction->kind; }
+  // Of an element.
+  ir::Type scalar() const { return ir::ScalarType(ComputeType(dtype)); }
+};
+
+class Accumulators {
+ public:
+  virtual ~Accumulators() = default;
+
+  // Adds the values of a member's vector (or of its tail) to copy `copy` of its accumulators.
+  virtual void Accumulate(const NestMember& member, int copy) = 0;
+  // Adds a row statement's value, which is reduced over the rows.
+  void AccumulateRow(const NestMember& member);
+
+ protected:
+  Accumulators(const Program& program, const Nest& nest, BodyLowering* body,
+               KernelInterface* interface);
+
+  bool HasVectorLoop() const { return !nest_.inner.empty(); }
+  // What an accumulator of so many lanes starts with.
+  static ir::Value Start(const Accumulator& acc, const ir::Value& lanes);
+  // A variable of the type of such a start.
+  static ir::Value Named(const std::string& name, const Accumulator& acc, const ir::Value& lanes);
+  // target = combine(target, value).
+  static ir::Statement Combine(const Accumulator& acc, const ir::Value& target,
+                               const ir::Value& value);
+  // The value of a vector, of whose lanes beyond a tail the neutral element is left.
+  ir::Value InTail(const Accumulator& acc, const ir::Value& value) const;
+  // The results of a state of one lane, or of a vector of one, as scalars of the row.
+  static void StoreResults(const Accumulator& acc, const ir::Value& state, BodyLowering* body);
+
+  const Program& program_;
+  const Nest& nest_;
+  BodyLowering* body_;
+  KernelInterface* interface_;
+  std::vector<Accumulator> all_;
+};
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_CODEGEN_ACCUMULATORS_H_

@@ -1,0 +1,227 @@
+// Loads and stores of BodyLowering.
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "compiler/codegen/body.h"
+
+namespace tensord::compiler {
+
+// Where a store goes.
+struct BodyLowering::Target {
+  ir::Value pointer;
+  const Expr& element;
+  ir::Type storage;
+  bool is_vector;
+  std::optional<Expr> stride;  // of lanes; nothing where they do not lie evenly
+  bool is_run;                 // lanes are neighbours
+
+  ir::Value Lanes() const { return is_vector ? Width() : ir::Value(1); }
+};
+
+ir::Value BodyLowering::LanesInRange(const ir::Value& mask) const {
+  if (!tail_) return mask;
+  return mask ? mask & FirstLanes() : FirstLanes();
+}
+
+ir::Value BodyLowering::Pointer(BufferId id, bool writes) {
+  used_buffers_[id] |= writes;
+  if (writes) interface_->MarkWritten(id);
+  return KernelInterface::PointerNamed(interface_->Buffer(id), program_.buffers[id].dtype, writes);
+}
+
+// ---- Loads
+
+Lowered BodyLowering::LowerLoad(const Inst& inst) {
+  if (auto it = row_values_.find(inst.buffer); it != row_values_.end()) return it->second;
+  if (auto it = pass_values_.find(inst.buffer); it != pass_values_.end()) return it->second;
+  const bool local = nest_.local.count(inst.buffer) != 0;
+  if (local && IsRecomputed(inst.buffer)) return Recompute(inst.buffer);
+  Lowered value;
+  if (local || KeepsStored(inst.buffer)) {
+    value.level = vector_level();
+    value.value = Define(value.level, ReadLocal(inst.buffer));
+    return value;
+  }
+  const ir::Value pointer = Pointer(inst.buffer, false);
+  Lowered guard;
+  value.level = LevelOf(inst.index);
+  if (inst.guard >= 0) {
+    guard = Lower(inst.guard);
+    value.level = std::max(value.level, guard.level);
+  }
+  if (value.level == vector_level() && vector_level() > 0) {
+    value.value = DefineLoad(inst, LoadVector(inst, pointer, guard));
+    return value;
+  }
+  const ir::Type storage = ir::ScalarType(inst.storage);
+  const ir::Value at = pointer + Scalar(inst.index);
+  value.value =
+      guard.value
+          ? Define(value.level, ir::CallOf("load_masked", {storage, 1}, {at, Use(guard, 0)}))
+          : DefineScalarLoad(inst, value.level, ir::CallOf("load", {storage, 1}, {at}));
+  return value;
+}
+
+ir::Value BodyLowering::LoadVector(const Inst& inst, const ir::Value& pointer,
+                                   const Lowered& guard) {
+  const std::vector<ir::TemplateArgument> types = {ir::ScalarType(inst.storage), Width()};
+  const bool guarded = static_cast<bool>(guard.value);
+  const ir::Value mask = LanesInRange(guarded ? Use(guard, vector_level()) : ir::Value());
+  const std::optional<Expr> stride = VectorStride(inst.index);
+  if (!stride) {
+    const ir::Value index = Vector(inst.index);
+    return mask ? ir::CallOf("gather_masked", types, {pointer, index, mask})
+                : ir::CallOf("gather", types, {pointer, index});
+  }
+  const ir::Value at = pointer + Scalar(inst.index);
+  if (stride->Is(1) && !LaneStep() && (!guarded || LoadsAtOnce(inst.index))) {
+    if (guarded) return ir::CallOf("load_masked", types, {at, mask});
+    if (tail_) return ir::CallOf("load_tail", types, {at, Left()});
+    return ir::CallOf(RunLoad(inst), types, {at});
+  }
+  if (const ir::Value special = SpecialLoad(inst, at, *stride)) return special;
+  const ir::Value step = Step(*stride);
+  if (guarded) return ir::CallOf("strided_masked", types, {at, step, mask});
+  if (tail_) return ir::CallOf("strided_tail", types, {at, step, Left()});
+  return ir::CallOf("strided", types, {at, step});
+}
+
+Lowered BodyLowering::Recompute(BufferId buffer) {
+  const NestMember* const reader = member_;
+  for (const NestMember& writer : nest_.members) {
+    for (const Store& store : writer.loops.stores) {
+      if (store.buffer != buffer) continue;
+      member_ = &writer;
+      const Lowered value = AsVector(Lower(store.value));
+      member_ = reader;
+      return value;
+    }
+  }
+  TENSORD_CHECK(false, "nothing stores a local buffer");
+}
+
+// ---- Stores
+
+void BodyLowering::LowerStore(const Store& store, bool keep_for_later_pass) {
+  const Lowered value = Lower(store.value);
+  const bool local = nest_.local.count(store.buffer) != 0;
+  if ((!member_->has_inner || vector_level() == 0) && store.mode == StoreMode::kAssign &&
+      store.guard < 0) {
+    StoreRowResult(store.buffer, store.index, value);
+    return;
+  }
+  const int level = member_->has_inner ? vector_level() : 0;
+  const ir::Value used = Use(value, level);
+  if (level > 0 && store.mode == StoreMode::kAssign) pass_values_[store.buffer] = AsVector(value);
+  if (local) {
+    if (keep_for_later_pass && !IsRecomputed(store.buffer)) {
+      Add(level, WriteLocal(store.buffer, used));
+    }
+    return;
+  }
+  if (keep_for_later_pass && KeepsStored(store.buffer)) {
+    const DType storage = program_.buffers[store.buffer].dtype;
+    const bool rounds = storage != ComputeType(storage);
+    Add(level,
+        WriteLocal(store.buffer,
+                   rounds ? ir::CallOf("round_to", {ir::ScalarType(storage)}, {used}) : used));
+  }
+  const ir::Value mask = store.guard >= 0 ? Use(Lower(store.guard), level) : ir::Value();
+  StoreAt(store.buffer, store.index, store.mode, Use(Lower(Unrounded(store)), level), mask, level);
+}
+
+// Storing rounds by itself.
+int BodyLowering::Unrounded(const Store& store) const {
+  const Inst& value = InstOf(store.value);
+  const bool rounds = store.mode == StoreMode::kAssign && value.kind == InstKind::kRound &&
+                      value.storage == program_.buffers[store.buffer].dtype;
+  return rounds ? value.args[0] : store.value;
+}
+
+void BodyLowering::StoreColumns(BufferId buffer, const Expr& index, const ir::Value& vector) {
+  StoreAt(buffer, index, StoreMode::kAssign, vector, {}, vector_level());
+}
+
+void BodyLowering::StoreRowResult(BufferId buffer, const Expr& index, const Lowered& value) {
+  row_values_[buffer] = value;
+  if (nest_.local.count(buffer) != 0) return;
+  const ir::Value used = Use(value, 0), at = Scalar(index), pointer = Pointer(buffer, true);
+  Add(0, Once(ir::Do(ir::CallOf("store", {ir::ScalarType(program_.buffers[buffer].dtype), 1},
+                                {pointer + at, used}))));
+}
+
+void BodyLowering::StoreAt(BufferId buffer, const Expr& element, StoreMode mode,
+                           const ir::Value& value, const ir::Value& mask, int level) {
+  const ir::Value pointer = Pointer(buffer, true);
+  const bool add = mode == StoreMode::kAtomicAdd, vector = level > 0;
+  const int index_level = LevelOf(element);
+  const std::optional<Expr> stride = vector ? VectorStride(element) : std::nullopt;
+  const Target to{.pointer = pointer,
+                  .element = element,
+                  .storage = ir::ScalarType(program_.buffers[buffer].dtype),
+                  .is_vector = vector,
+                  .stride = stride,
+                  .is_run = stride && stride->Is(1) && !LaneStep()};
+  ir::Value call;
+  if (add && AddsAreAtomic()) {
+    call = AtomicAdd(to, value, mask);
+  } else if (!vector && mask && !add) {
+    call = ir::CallOf("store_masked", {to.storage, 1}, {pointer + Scalar(element), value, mask});
+  } else if (!vector || (to.is_run && !mask)) {
+    TENSORD_CHECK(vector || index_level == 0);
+    call = StoreRun(to, value, add);
+  } else {
+    call = StoreApart(to, value, LanesInRange(mask), add);
+  }
+  Add(level, vector ? ir::Do(call) : Once(ir::Do(call)));
+}
+
+// What other units may do to the same elements at the same time.
+ir::Value BodyLowering::AtomicAdd(const Target& to, const ir::Value& value, ir::Value mask) {
+  if (to.is_vector) mask = LanesInRange(mask);
+  if (!mask) mask = ir::CallOf("broadcast", {to.Lanes()}, {ir::Condition(true)});
+  if (to.is_run) {
+    return ir::CallOf("scatter_add_run", {to.storage, Width()},
+                      {to.pointer + Scalar(to.element), value, mask});
+  }
+  const ir::Value index = to.is_vector
+                              ? Vector(to.element)
+                              : ir::CallOf("broadcast", {ir::Value(1)},
+                                           {ir::ConvertTo(ir::kInt64Type, Scalar(to.element))});
+  return ir::CallOf("scatter_add", {to.storage, to.Lanes()}, {to.pointer, index, value, mask});
+}
+
+// One element, or neighbours that all take part but for those beyond a tail.
+ir::Value BodyLowering::StoreRun(const Target& to, ir::Value value, bool add) {
+  const std::vector<ir::TemplateArgument> types = {to.storage, to.Lanes()};
+  const ir::Value at = to.pointer + Scalar(to.element);
+  const bool tail = to.is_vector && tail_;
+  if (add) {
+    const ir::Value old =
+        tail ? ir::CallOf("load_tail", types, {at, Left()}) : ir::CallOf("load", types, {at});
+    value = ir::CallOf("add", {old, value});
+  }
+  return tail ? ir::CallOf("store_tail", types, {at, value, Left()})
+              : ir::CallOf("store", types, {at, value});
+}
+
+// Lanes that do not lie together, or of which not all take part.
+ir::Value BodyLowering::StoreApart(const Target& to, const ir::Value& value, ir::Value mask,
+                                   bool add) {
+  const std::vector<ir::TemplateArgument> types = {to.storage, Width()};
+  if (to.stride && !add) {
+    const ir::Value at = to.pointer + Scalar(to.element);
+    if (to.is_run) return ir::CallOf("store_masked", types, {at, value, mask});
+    const ir::Value step = Step(*to.stride);
+    return mask ? ir::CallOf("store_strided_masked", types, {at, step, value, mask})
+                : ir::CallOf("store_strided", types, {at, step, value});
+  }
+  const ir::Value index = Vector(to.element);
+  if (!mask) mask = ir::CallOf("broadcast", {Width()}, {ir::Condition(true)});
+  return ir::CallOf(add ? "scatter_add" : "scatter_masked", types,
+                    {to.pointer, index, value, mask});
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,56 @@
+// The reductions of a CPU nest.
+//
+// A row reduction lives within a unit: a vector of partial results, reduced across lanes behind the
+// loop. In a blocked nest it is an array with one accumulator per column of the block. A reduction
+// over the outer loops outlives units: each task has its own copy in scratch memory (a scalar, or
+// one element per column), and the copies are combined in task order once all tasks are done.
+#ifndef TENSORD_COMPILER_CODEGEN_CPU_ACCUMULATORS_H_
+#define TENSORD_COMPILER_CODEGEN_CPU_ACCUMULATORS_H_
+
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/accumulators.h"
+#include "compiler/schedule/cpu/plan.h"
+
+namespace tensord::compiler {
+
+class CpuAccumulators : public Accumulators {
+ public:
+  CpuAccumulators(const Program& program, const Nest& nest, const CpuPlan& plan, BodyLowering* body,
+                  KernelInterface* interface);
+
+  bool HasPrivate() const;
+
+  // Accumulators of a pass, in every copy (CpuPlan::accumulator_copies).
+  ir::Block DeclareRow(int position, int copies) const;
+  void Accumulate(const NestMember& member, int copy) override;
+  // Merges the copies and leaves the pass's scalars to later positions.
+  void RowResults(int position, int copies);
+  // A blocked nest's results, for the columns [first, last).
+  ir::Block StoreBlock(int position, const ir::Value& first, const ir::Value& last);
+
+  ir::Block DeclarePrivate();
+  ir::Block SavePrivate() const;
+  // The function that combines the tasks' copies, which lie `stride` bytes apart.
+  ir::Function Finish(const std::string& name);
+
+ private:
+  bool IsBlocked() const { return nest_.shape == NestShape::kBlocked; }
+  ir::Value Lanes() const { return HasVectorLoop() ? Width() : ir::Value(1); }
+  int VectorLoop() const { return static_cast<int>(nest_.outer.size() + nest_.inner.size()) - 1; }
+  static std::string NameOf(const Accumulator& acc, int copy);
+  // An accumulator for each column, in memory.
+  static ir::Value Array(const Accumulator& acc);
+  // Of those that outlive units, in a task's scratch memory.
+  const ir::Value& OffsetOf(const Accumulator& acc) const;
+  ir::Block FinishTotal(const Accumulator& acc);
+  ir::Block FinishColumns(const Accumulator& acc);
+
+  const CpuPlan& plan_;
+  std::vector<ir::Value> offsets_;  // by accumulator; of those that outlive units
+};
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_CODEGEN_CPU_ACCUMULATORS_H_

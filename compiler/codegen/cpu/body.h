@@ -1,0 +1,45 @@
+// The bodies of a CPU nest: rows kept in arrays, transposed operands read through tiles.
+#ifndef TENSORD_COMPILER_CODEGEN_CPU_BODY_H_
+#define TENSORD_COMPILER_CODEGEN_CPU_BODY_H_
+
+#include <map>
+#include <string>
+
+#include "compiler/codegen/body.h"
+#include "compiler/schedule/cpu/plan.h"
+
+namespace tensord::compiler {
+
+// W, the prelude's lanes.
+ir::Statement DeclareWidth();
+
+class CpuBody : public BodyLowering {
+ public:
+  CpuBody(const Program& program, const Nest& nest, const CpuPlan& plan, KernelInterface* interface)
+      : BodyLowering(program, nest, interface), plan_(plan) {}
+
+  // From here on transposed loads read the rows of local tiles. EndTiles gives the statements that
+  // fill the tiles, for the outer and vector loops at the tile's first element, and forgets the
+  // scalars of the unit, for the same members are then lowered without tiles.
+  void BeginTiles() { tiles_ = true; }
+  ir::Block EndTiles();
+
+ protected:
+  ir::Value ReadLocal(BufferId buffer) override;
+  ir::Statement WriteLocal(BufferId buffer, const ir::Value& value) override;
+  ir::Value SpecialLoad(const Inst& inst, const ir::Value& address, const Expr& stride) override;
+
+ private:
+  // Of a local buffer that a later pass reads.
+  ir::Value RowArray(BufferId id);
+
+  const CpuPlan& plan_;
+  std::map<BufferId, ir::Value> row_arrays_;
+  bool tiles_ = false;
+  std::map<std::string, ir::Value> tile_of_;  // by the text of the first element's address
+  ir::Block fills_;
+};
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_CODEGEN_CPU_BODY_H_

@@ -1,0 +1,13 @@
+#ifndef TENSORD_COMPILER_CODEGEN_CPU_KERNEL_H_
+#define TENSORD_COMPILER_CODEGEN_CPU_KERNEL_H_
+
+#include "compiler/codegen/kernel.h"
+
+namespace tensord::compiler {
+
+KernelSource GenerateCpuKernel(const Program& program, const Kernel& kernel,
+                               const CpuKernelPlan& plan);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_CODEGEN_CPU_KERNEL_H_

@@ -1,0 +1,107 @@
+// The reductions of a CUDA nest: accumulators, their steps, and how threads and blocks combine
+// them.
+//
+// A row reduction lives within a unit: each thread of the group has a vector of partial results; at
+// the end of the pass its lanes, then the group's threads are combined, and all threads know the
+// result. A reduction over rows outlives units: columns stay with the thread that owns them, totals
+// with every thread; when a block has done its rows it leaves one copy in scratch memory. The
+// copies are combined in a fixed order: those of a total by the last block to get there, as are the
+// parts of a split row; those of columns, which would keep one block longer than a launch takes, by
+// a second launch.
+#ifndef TENSORD_COMPILER_CODEGEN_CUDA_ACCUMULATORS_H_
+#define TENSORD_COMPILER_CODEGEN_CUDA_ACCUMULATORS_H_
+
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/accumulators.h"
+#include "compiler/codegen/cuda/body.h"
+
+namespace tensord::compiler {
+
+// NAME(args, block, shared) and how many blocks it has. It runs behind the nest, in blocks of
+// kFinishThreads; or in the nest's last block, as the block of the row that it shares with others.
+struct CudaFinish {
+  ir::Function function;
+  Expr blocks;
+};
+inline constexpr int kFinishThreads = 256;
+
+// Names of every nest function: the block that runs it and how many there are, the group's shared
+// memory; the copy of accumulators that the block has, as the functions that combine them call it.
+ir::Value BlockNumber();
+ir::Value Blocks();
+ir::Value GroupMemory();
+ir::Value CopyNumber();
+
+class CudaAccumulators : public Accumulators {
+ public:
+  CudaAccumulators(const Program& program, const Nest& nest, const CudaPlan& plan, CudaBody* body,
+                   KernelInterface* interface);
+
+  // Shared memory through which the groups of a block combine their columns; 0: they need none.
+  int SharedBytes() const;
+
+  ir::Block DeclareRow(int position) const;
+  void Accumulate(const NestMember& member, int copy) override;
+  // Combines the group's threads and leaves the pass's scalars to later positions; in a split row
+  // it leaves the part's state in scratch memory.
+  void RowResults(int position);
+  // The vector of columns of a CudaColumns nest.
+  void ColumnResults();
+
+  ir::Block DeclarePrivate();
+  ir::Block SavePrivate();
+
+  // finish.cc: the functions that combine what the blocks leave.
+  std::vector<CudaFinish> Finish(const std::string& name);
+  // The end of a nest whose last block does that.
+  ir::Block FinishInLastBlock(const std::vector<CudaFinish>& finishes);
+
+ private:
+  // What lies in scratch memory: an element, or a state of one lane.
+  static ir::Type SavedType(const Accumulator& acc);
+  static int64_t SavedBytes(const Accumulator& acc);
+  // The fields of a column's state; "" for a plain value.
+  static std::vector<std::string> ColumnParts(ReduceKind kind);
+  // What half of the block's groups hand over of one vector, and the vectors of a thread that are
+  // combined at once.
+  int64_t HandedBytes(const Accumulator& acc) const {
+    return plan_.threads / 2 * plan_.width * SavedBytes(acc);
+  }
+  int CombinedAtOnce(const Accumulator& acc) const;
+  // The lanes of an accumulator of a row.
+  ir::Value Lanes() const { return HasVectorLoop() ? Width() : ir::Value(1); }
+  // Whether the block has several groups of whole warps.
+  bool HasParts(int group) const;
+  ir::Value CombineGroup(const Accumulator& acc, const ir::Value& value, int group,
+                         const ir::Value& shared) const;
+  // Sums of one type, of a group with a barrier of its own, which share it; fewer than two do not.
+  std::vector<const Accumulator*> SharedSums(int position) const;
+  void SharedSumResults(const std::vector<const Accumulator*>& sums);
+  // Elements from one copy of a row of columns to the next: whole vectors of any width.
+  Expr ColumnStride() const;
+  // In a function whose integers `body` declares.
+  ir::Value SavedAt(const Accumulator& acc, BodyLowering* body) const;
+  // Where a part of a column's value lies: every part has an array of its own.
+  ir::Value ColumnAt(const Accumulator& acc, size_t part, BodyLowering* body) const;
+  ir::Block SaveTotal(const Accumulator& acc);
+  ir::Block SaveColumns(const Accumulator& acc);
+  // Of the accumulators of a sweep.
+  const Expr& Copies() const { return plan_.As<CudaSweep>()->copies; }
+
+  // ---- finish.cc
+
+  int FinishThreads() const {
+    return plan_.combines_in_last_block() ? plan_.threads : kFinishThreads;
+  }
+  CudaFinish FinishTotal(const Accumulator& acc, const std::string& name);
+  CudaFinish FinishColumns(const std::vector<const Accumulator*>& columns, const std::string& name);
+  CudaFinish FinishSplit(const std::string& name);
+
+  const CudaPlan& plan_;
+};
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_CODEGEN_CUDA_ACCUMULATORS_H_

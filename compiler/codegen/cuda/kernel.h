@@ -1,0 +1,13 @@
+#ifndef TENSORD_COMPILER_CODEGEN_CUDA_KERNEL_H_
+#define TENSORD_COMPILER_CODEGEN_CUDA_KERNEL_H_
+
+#include "compiler/codegen/kernel.h"
+
+namespace tensord::compiler {
+
+KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
+                                const CudaKernelPlan& plan);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_CODEGEN_CUDA_KERNEL_H_

@@ -1,0 +1,219 @@
+#include "compiler/codegen/cuda/nest.h"
+
+#include <utility>
+
+#include "compiler/codegen/cuda/rows.h"
+#include "compiler/codegen/cuda/tiles.h"
+#include "compiler/codegen/nest.h"
+
+namespace tensord::compiler {
+namespace {
+
+// Loads of vectors of one thread that are under way at once.
+constexpr int kVectorsInFlight = 2;
+
+class CudaNestLowering : CudaRowLowering {
+ public:
+  CudaNestLowering(const Program& program, const Nest& nest, const CudaPlan& plan, std::string name,
+                   KernelInterface* interface)
+      : CudaRowLowering(program, nest, plan, std::move(name), interface) {}
+
+  CudaNestFunctions Lower() {
+    const ir::Block work = Work();
+    const ir::Block declare = accumulators_.DeclarePrivate(), save = accumulators_.SavePrivate();
+    CudaNestFunctions result;
+    result.finishes = accumulators_.Finish(name_);
+    ir::Block end;
+    if (plan_.combines_in_last_block() && !result.finishes.empty()) {
+      end = accumulators_.FinishInLastBlock(result.finishes);
+      for (CudaFinish& finish : result.finishes) {
+        result.functions.push_back(std::move(finish.function));
+      }
+      result.finishes.clear();
+    }
+    ir::Function function = Declaration();
+    result.shared_bytes = body_.shared_bytes();
+    if (const int bytes = accumulators_.SharedBytes(); bytes > 0) {
+      // Not static: nests of one launch would have theirs beside each other.
+      function.body.push_back(
+          {ir::BindShared{"tile", ir::BytesType(), result.shared_bytes, bytes}});
+      result.shared_bytes += bytes;
+    }
+    function.shared_bytes = result.shared_bytes;
+    const ir::Block threads = Threads();
+    ir::Append(&function.body, body_.Declarations());
+    for (const ir::Block& part : {threads, declare, work, save, end}) {
+      ir::Append(&function.body, part);
+    }
+    result.functions.push_back(std::move(function));
+    return result;
+  }
+
+ private:
+  int VectorsPerThread() const {
+    const auto* elements = plan_.As<CudaElements>();
+    return elements != nullptr ? elements->vectors_per_thread : 1;
+  }
+  bool ServesMany() const {
+    const auto* elements = plan_.As<CudaElements>();
+    return elements != nullptr && elements->serves_many;
+  }
+
+  // The function up to its names.
+  ir::Function Declaration() const {
+    ir::Function function{.name = name_, .threads = plan_.threads, .group = plan_.G()};
+    const auto add = [&](const char* name, const ir::Type& type, bool constant) {
+      function.parameters.push_back({name, type, constant, true});
+    };
+    add("args", ir::kArgumentsType, false);
+    add("block", ir::kIntType, true);
+    add("blocks", ir::kIntType, true);
+    add("shared", ir::kGroupMemoryType, false);
+    if (ServesMany()) {
+      add("first_buffer", ir::kIntType, true);
+      add("first_integer", ir::kIntType, true);
+    }
+    function.body.push_back(
+        {ir::Declare{.bindings = {{"W", plan_.width}, {"T", plan_.threads}, {"G", plan_.G()}},
+                     .type = ir::kIntType,
+                     .mutability = ir::Declare::kConstexpr,
+                     .maybe_unused = true}});
+    return function;
+  }
+
+  // Where a thread stands.
+  ir::Block Threads() {
+    if (plan_.Is<CudaTiles>()) return {};
+    const ir::Value vectors = ir::IndexVar("vectors"), tiles = ir::IntVar("tiles");
+    const ir::Value vector_count =
+        ServesMany() ? body_.Argument(Vectors()) : body_.Extent(Vectors());
+    const ir::Value row_count = body_.Extent(Rows());
+    ir::Block block = {
+        ir::DeclareAll(ir::kIndexType, {{"rows", row_count}, {"vectors", vector_count}}, true)};
+    if (plan_.Is<CudaElements>() || plan_.Is<CudaColumns>()) return block;
+    block.push_back(ir::DeclareAll(ir::kIntType, {{"lane", ir::Thread() % GroupSize()}}, true));
+    if (plan_.column_tiles() != nullptr) {
+      block.push_back(
+          ir::DeclareAll(ir::kIntType, {{"tiles", (vectors + GroupSize() - 1) / GroupSize()},
+                                        {"copies", Blocks() / tiles},
+                                        {"copy", BlockNumber() / tiles}}));
+      block.push_back(ir::LetIndex("first_vector", BlockNumber() % tiles * GroupSize(), true));
+    } else {
+      block.push_back(
+          ir::DeclareAll(ir::kIntType, {{"copies", Blocks()}, {"copy", BlockNumber()}}, true));
+      block.push_back({ir::Declare{.bindings = {{"first_vector", 0}},
+                                   .type = ir::kIndexType,
+                                   .mutability = ir::Declare::kConstexpr,
+                                   .maybe_unused = true}});
+    }
+    return block;
+  }
+
+  ir::Block Work() {
+    if (plan_.Is<CudaElements>()) return Elements();
+    if (plan_.Is<CudaTiles>()) return Tiles();
+    if (plan_.Is<CudaColumns>()) return Columns();
+    if (plan_.Is<CudaSplit>()) return SplitRow();
+    if (plan_.Is<CudaSweep>() && nest_.shape == NestShape::kFlat) return SweepElements();
+    return plan_.loops_rows() ? SweepRows() : OneRow();
+  }
+
+  // ---- Elements
+
+  static ir::Value Unit() { return ir::IndexVar("unit"); }
+  static ir::Value FirstUnit() {
+    return ir::CastTo(ir::kIndexType, BlockNumber()) * BlockSize() + ir::Thread();
+  }
+  static ir::Value UnitCount() { return ir::IndexVar("rows") * ir::IndexVar("vectors"); }
+
+  // All of a thread's vectors at once, whatever loops they lie in: row and vector from one number.
+  // What depends on no loop goes to `before`.
+  ir::Block UnitOfElement(ir::Block* before) {
+    for (int position : Positions()) LowerMembers(position);
+    ir::Block lines;
+    (nest_.outer.empty() ? *before : lines) = body_.TakeUnit();
+    ir::Append(&lines, InnerLines());
+    ir::Block block;
+    if (!HasVectorLoop()) {
+      block = DecodeRow(Unit());
+    } else {
+      // A size that is an argument would make two divisions of it.
+      const ir::Value vectors = ir::IndexVar("vectors");
+      const bool flat = nest_.outer.empty();
+      block = {ir::DeclareAll(ir::kIndexType,
+                              {{"row", flat ? ir::Value(0) : Unit() / vectors},
+                               {"q", flat ? Unit() : Unit() % vectors}},
+                              true)};
+      const ir::Block vector = DecodeVector();
+      ir::Append(&block, DecodeRow(ir::IndexVar("row")));
+      ir::Append(&block, vector);
+    }
+    ir::Append(&block, lines);
+    return block;
+  }
+
+  ir::Block Elements() {
+    if (VectorsPerThread() > 1) return SweepElements();
+    ir::Block before;
+    const ir::Block unit = UnitOfElement(&before);
+    ir::Block block = {ir::LetIndex("unit", FirstUnit()),
+                       ir::WhenBrief(Unit() >= UnitCount(), {ir::Return{}})};
+    ir::Append(&block, before);
+    ir::Append(&block, unit);
+    return block;
+  }
+
+  ir::Block SweepElements() {
+    ir::Block block;
+    ir::Block unit = UnitOfElement(&block);
+    block.push_back({ir::For{.variable = "unit",
+                             .first = FirstUnit(),
+                             .condition = Unit() < UnitCount(),
+                             .step = ir::CastTo(ir::kIndexType, Blocks()) * BlockSize(),
+                             .body = std::move(unit),
+                             .unroll = VectorsPerThread() > 1 ? kVectorsInFlight : 0}});
+    return block;
+  }
+
+  ir::Block Tiles() {
+    LowerMembers(nest_.members[0].position);
+    ir::Block block = body_.TakeUnit();
+    ir::Append(&block, LowerTiles(&body_, nest_, plan_, InnerLines()));
+    return block;
+  }
+
+  // ---- Columns: a thread runs through the reduced loops of its own
+
+  ir::Block Columns() {
+    const int position = nest_.members[0].position;
+    const ir::Block declare = accumulators_.DeclareRow(position);
+    LowerMembers(position);
+    const ir::Block scalars = body_.TakeUnit();
+    const ir::Block decode = DecodeRow(ir::IndexVar("row"));
+    const int levels = body_.vector_level();
+    const ir::Block inside = levels > 0 ? InnerLoops(body_.at(levels)) : ir::Block{};
+    body_.BeginPass(false);
+    accumulators_.ColumnResults();
+    const ir::Value vectors = ir::IndexVar("vectors");
+    ir::Block block = {ir::LetIndex("unit", FirstUnit()),
+                       ir::WhenBrief(Unit() >= UnitCount(), {ir::Return{}}),
+                       ir::LetIndex("row", Unit() / vectors, true)};
+    if (HasVectorLoop()) {
+      block.push_back(ir::LetIndex(LoopName(VectorLoop()), Unit() % vectors * Width()));
+    }
+    for (const ir::Block& part :
+         {decode, declare, scalars, inside, body_.TakeUnit(), InnerLines()}) {
+      ir::Append(&block, part);
+    }
+    return block;
+  }
+};
+
+}  // namespace
+
+CudaNestFunctions LowerCudaNest(const Program& program, const Nest& nest, const CudaPlan& plan,
+                                const std::string& name, KernelInterface* interface) {
+  return CudaNestLowering(program, nest, plan, name, interface).Lower();
+}
+
+}  // namespace tensord::compiler

@@ -1,0 +1,81 @@
+#include "compiler/codegen/nest.h"
+
+#include <algorithm>
+
+namespace tensord::compiler {
+
+std::set<int> NestLowering::Positions() const {
+  std::set<int> positions;
+  for (const NestMember& member : nest_.members) positions.insert(member.position);
+  return positions;
+}
+
+void NestLowering::LowerMembers(int position, bool tail, int copy) {
+  body_base_->BeginPass(tail);
+  for (const NestMember& member : nest_.members) {
+    if (member.position != position) continue;
+    body_base_->SetMember(&member);
+    for (const Store& store : member.loops.stores) {
+      body_base_->LowerStore(store, ReadLater(store.buffer, position));
+    }
+    accumulators_base_->Accumulate(member, copy);
+  }
+}
+
+ir::Block NestLowering::RowStatements(int position) {
+  for (const NestMember& member : nest_.members) {
+    if (member.position != position) continue;
+    body_base_->BeginPass(false);
+    body_base_->SetMember(&member);
+    for (const Store& store : member.loops.stores) body_base_->LowerStore(store, false);
+    accumulators_base_->AccumulateRow(member);
+  }
+  return body_base_->TakeUnit();
+}
+
+ir::Block NestLowering::InnerLoops(ir::Block inside) {
+  const int loops = static_cast<int>(nest_.inner.size()) - 1;
+  // Outer ones first, for the order of arguments.
+  std::vector<ir::Value> extents;
+  for (int q = 0; q < loops; ++q) extents.push_back(body_base_->Extent(nest_.inner[q]));
+  for (int q = loops - 1; q >= 0; --q) {
+    const int loop = FirstInner() + q;
+    ir::Block body = body_base_->at(q + 1);
+    ir::Append(&body, inside);
+    inside = {ir::Loop(LoopName(loop), 0, LoopVar(loop) < extents[q], 1, std::move(body))};
+  }
+  return inside;
+}
+
+bool NestLowering::ReadLater(BufferId buffer, int position) const {
+  for (const NestMember& member : nest_.members) {
+    if (member.position <= position) continue;
+    for (const Inst& inst : member.loops.block.insts) {
+      if (inst.kind == InstKind::kLoad && inst.buffer == buffer) return true;
+    }
+  }
+  return false;
+}
+
+ir::Block DecodeLoops(BodyLowering* body, const DecodedLoops& loops) {
+  ir::Block block;
+  Expr inside(1);
+  const int count = static_cast<int>(loops.extents.size());
+  const auto wrap = [&](const ir::Value& value) {
+    return loops.parenthesised ? ir::InParentheses(value) : value;
+  };
+  for (int d = count - 1; d >= 0; --d) {
+    const bool in_vectors = d == count - 1 && loops.last_width > 1;
+    const Expr extent =
+        in_vectors ? sym::FloorDiv(loops.extents[d], Expr(loops.last_width)) : loops.extents[d];
+    ir::Value value = loops.number;
+    if (!inside.Is(1)) value = loops.number / ir::InParentheses(body->Scalar(inside));
+    if (d > 0) value = wrap(value) % body->Extent(extent);
+    if (in_vectors) value = wrap(value) * Width();
+    block.push_back(ir::LetIndex(LoopName(loops.first_loop + d), value, true));
+    inside *= extent;
+  }
+  return block;
+}
+
+}  // namespace tensord::compiler

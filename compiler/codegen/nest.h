@@ -1,0 +1,57 @@
+// Lowers one nest to functions of the kernel IR: what all targets do alike.
+#ifndef TENSORD_COMPILER_CODEGEN_NEST_H_
+#define TENSORD_COMPILER_CODEGEN_NEST_H_
+
+#include <set>
+#include <vector>
+
+#include "compiler/codegen/accumulators.h"
+#include "compiler/codegen/body.h"
+
+namespace tensord::compiler {
+
+class NestLowering {
+ protected:
+  NestLowering(const Nest& nest, BodyLowering* body, Accumulators* accumulators)
+      : nest_(nest), body_base_(body), accumulators_base_(accumulators) {}
+
+  bool HasVectorLoop() const { return !nest_.inner.empty(); }
+  // The first inner loop, and the last.
+  int FirstInner() const { return static_cast<int>(nest_.outer.size()); }
+  int VectorLoop() const { return FirstInner() + static_cast<int>(nest_.inner.size()) - 1; }
+  // Of passes and row statements, in order.
+  std::set<int> Positions() const;
+
+  // The innermost statements of one pass, for full vectors or for the tail, into the body's levels.
+  void LowerMembers(int position, bool tail = false, int copy = 0);
+  // The statements between two passes.
+  ir::Block RowStatements(int position);
+  // The inner loops but the vector loop around what the levels say and `inside`.
+  ir::Block InnerLoops(ir::Block inside);
+
+ private:
+  // Whether a member behind this position loads the buffer.
+  bool ReadLater(BufferId buffer, int position) const;
+
+ protected:
+  const Nest& nest_;
+
+ private:
+  BodyLowering* body_base_;
+  Accumulators* accumulators_base_;
+};
+
+// What a value that numbers the iterations of loops says of each of them. The last one goes by
+// `last_width` elements (W).
+struct DecodedLoops {
+  std::vector<Expr> extents;
+  int first_loop = 0;
+  ir::Value number;
+  int last_width = 1;
+  bool parenthesised = false;  // quotients are written in parentheses
+};
+ir::Block DecodeLoops(BodyLowering* body, const DecodedLoops& loops);
+
+}  // namespace tensord::compiler
+
+#endif  // TENSORD_COMPILER_CODEGEN_NEST_H_
