@@ -130,9 +130,8 @@ const std::map<std::string_view, PreludeFunction>& ScalarOperations() {
       all->emplace(info.name,
                    PreludeFunction{info.name, kBoth, "", kOperands.substr(0, info.arity), result});
     };
-#define TENSORD_OP(name, arity, result, cost) add(InfoOf(Op::k_##name));
+#define TENSORD_OP(name, ...) add(InfoOf(Op::k_##name));
 #include "compiler/loop_ir/ops.def"
-#undef TENSORD_OP
     return all;
   }();
   return *operations;

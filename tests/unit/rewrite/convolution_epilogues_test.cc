@@ -1,3 +1,4 @@
+#include "compiler/rewrite/convolution_bias.h"
 #include "compiler/rewrite/convolution_epilogues.h"
 
 #include <gmock/gmock.h>
