@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import sympy
-from tensord.symbols import Symbols
+from tensord.wire.symbols import Symbols
 from tensord.v1 import graph_pb2
 from torch.utils._sympy import functions
 
