@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Broken invariants end the process (a worker, never the daemon or a job); what a caller did wrong
 // is an absl::Status instead.
 #ifndef TENSORD_BASE_CHECK_H_

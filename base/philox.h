@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Philox4x32-10, a counter-based generator of random numbers (Salmon, Moraes, Dror, Shaw, "Parallel
 // random numbers: as easy as 1, 2, 3", SC 2011), one block at a time: for what runs without
 // generated code. The preludes' vector forms give the same words.

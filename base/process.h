@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Starts other programs: the one place that forks. No shell; a child never outlives the thread that
 // started it.
 #ifndef TENSORD_BASE_PROCESS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SHA-256 (FIPS 180-4), by OpenSSL.
 #ifndef TENSORD_BASE_SHA256_H_
 #define TENSORD_BASE_SHA256_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Short forms for absl::Status: a caller's mistake, or something unsupported, with a message that
 // says what to do.
 #ifndef TENSORD_BASE_STATUS_H_

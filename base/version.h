@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every number by which two builds of tensord recognise each other. When to raise which, and what
 // each value meant: docs/versions.md.
 #ifndef TENSORD_BASE_VERSION_H_

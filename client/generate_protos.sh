@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Generates client/tensord/v1/*_pb2.py, and their types, *_pb2.pyi. Debian 12's protoc (3.21) is
 # preferred: protobuf runtimes from 4.25 to the newest read what it writes, while a newer protoc's
 # output refuses older runtimes. There are no generated stubs: wire/rpc.py names the few methods itself.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generates the protobuf modules before setuptools looks at the package."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # TENSORD_SANITIZERS, of the presets asan and tsan: what every file is compiled and linked with.
 set(TENSORD_SANITIZERS "" CACHE STRING "-fsanitize='s argument: address,undefined or thread")
 if(TENSORD_SANITIZERS)

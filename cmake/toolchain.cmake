@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Speeds up builds where the tools are present: ccache for compiling, mold for linking.
 find_program(TENSORD_CCACHE ccache)
 if(TENSORD_CCACHE)

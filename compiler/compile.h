@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compiler's face: a captured graph in, a launch plan and kernel sources out.
 //
 // Pure: no sockets, no files, no globals, no threads. jit/jit.h turns the sources into binaries.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/dump.h"
 
 #include <absl/strings/str_cat.h>
@@ -60,8 +61,8 @@ std::string DumpKernels(const CompileState& state) {
   for (size_t i = 0; i < state.kernels.size(); ++i) {
     if (state.kernels[i].source.empty()) continue;
     absl::StrAppend(&text, "---- step ", i, ": ", DescribeNodes(state.kernels[i].nodes), "\n",
-                    ir::ToString(state.kernels[i].ir), "\n---- its source\n", state.kernels[i].source,
-                    "\n");
+                    ir::ToString(state.kernels[i].ir), "\n---- its source\n",
+                    state.kernels[i].source, "\n");
   }
   return text;
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each stage of a compile has made, as text for people: `tensorctl compile --dump-after`.
 #ifndef TENSORD_COMPILER_DUMP_H_
 #define TENSORD_COMPILER_DUMP_H_

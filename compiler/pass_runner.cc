@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the passes of a pipeline: around each stand its time, its verifier and its observer.
 #include <absl/strings/str_cat.h>
 

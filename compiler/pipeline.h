@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The passes of the compiler, in order.
 #ifndef TENSORD_COMPILER_PIPELINE_H_
 #define TENSORD_COMPILER_PIPELINE_H_

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes dist/tensord-<version>-linux-x86_64.tar.gz and a wheel of the same content.
 #
 # Both hold the Python package with the binaries and every library beyond glibc and libstdc++, so they

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trains a GPT three times over with tensord, beside eager PyTorch; see deploy/quickstart.sh.
 
 On a GPU where there is one (a larger model, bfloat16 autocast), else on the CPU. Three acts, every

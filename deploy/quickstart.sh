@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds tensord and trains a GPT with it, beside eager PyTorch.
 #
 #   deploy/quickstart.sh [--steps N] [--compare inductor] [--store FOLDER]    # --help lists all

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trains a small GPT at byte level on the Python language reference.
 
     python examples/train_gpt.py --backend tensord

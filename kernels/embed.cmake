@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Run as a script: writes OUTPUT, a C++ file with the contents of the files of each prelude, Cpu and
 # Cuda ("PATH=FILE", separated by '|'), and their digests.
 set(tables "")

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The preludes that generated kernels include, carried inside the binary: a JIT needs no source
 // tree.
 #ifndef TENSORD_KERNELS_EMBEDDED_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a generated CPU kernel includes: #include "tensord/cpu.h".
 #include "tensord/cpu/cpu.h"
 #include "tensord/kernel_abi.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C interface: nothing but checks of what callers pass and the end of every exception.
 #include <exception>
 #include <new>

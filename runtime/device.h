@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What differs between kinds of device: how launches are checked, linked and made, and what a call
 // needs around its steps. One object per program.
 #ifndef TENSORD_RUNTIME_DEVICE_H_

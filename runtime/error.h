@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Failure in the runtime: a code, and a message that the thread keeps (tensord_last_error). No
 // exceptions: a run must stay cheap when nothing goes wrong.
 #ifndef TENSORD_RUNTIME_ERROR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shared library is tensord_runtime_core whole; this file only anchors its ABI number.
 #include "tensord/runtime.h"
 

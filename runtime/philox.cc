@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers for graphs that run without generated code: the same numbers as the kernels make.
 #include "base/philox.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a user may switch off by an environment variable.
 #ifndef TENSORD_RUNTIME_SWITCH_H_
 #define TENSORD_RUNTIME_SWITCH_H_

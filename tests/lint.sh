@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Checks of the sources that need no build: ruff's rules and layout, and the client's types.
 #
 #   tests/lint.sh

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tensord: a torch.compile backend that compiles in a daemon which all jobs of a host share.
 
     torch.compile(model, backend="tensord")

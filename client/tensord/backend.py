@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The backend that torch.compile(..., backend="tensord") calls, found by its entry point.
 
 A graph goes from here through passes (passes/) and AOTAutograd (capture/) to the daemon (wire/),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Buffers laid out like a tensor, and copies into them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What can go wrong between a captured graph and its compiled program.
 
 Each class is one *reason*: the unit in which fallbacks are counted and warned about.

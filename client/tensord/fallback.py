@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job never dies of the compiler: what fails here runs in eager, is counted and is said once.
 
 TENSORD_STRICT=1 turns every fallback into its error, for tests.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a user can say in torch.compile(..., mode=..., options={...})."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counter-based random operators: `tensord::seed`, `tensord::philox_uniform`, `::philox_normal`.
 
 Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Block b of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everything private of torch that this package touches, with the versions it was seen in.
 
 Seen: 2.11, 2.13. Each function says what it does where a version lacks the thing.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reductions of a nest: their accumulators, what each step does to them, and their results.
 // What differs between targets is in cpu/accumulators.h and cuda/accumulators.h.
 #ifndef TENSORD_COMPILER_CODEGEN_ACCUMULATORS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lowers the bodies of a nest's members to the kernel IR: one instruction after the other, each at
 // the outermost loop level at which its operands are known. A vector is what one CPU thread's SIMD
 // register, or what one CUDA thread holds; what differs between targets is in cpu/body.h and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Expressions of BodyLowering: scalars, and vectors of what varies along the vector loop.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // C++ spellings of types and numbers in generated kernels.
 #ifndef TENSORD_COMPILER_CODEGEN_CPP_TEXT_H_
 #define TENSORD_COMPILER_CODEGEN_CPP_TEXT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arguments of one generated kernel, collected while its functions are made.
 #ifndef TENSORD_COMPILER_CODEGEN_INTERFACE_H_
 #define TENSORD_COMPILER_CODEGEN_INTERFACE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The generated kernels of a program, whichever target they are for.
 #ifndef TENSORD_COMPILER_CODEGEN_KERNEL_H_
 #define TENSORD_COMPILER_CODEGEN_KERNEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lowers one nest to functions of the kernel IR: what all targets do alike.
 #ifndef TENSORD_COMPILER_CODEGEN_NEST_H_
 #define TENSORD_COMPILER_CODEGEN_NEST_H_

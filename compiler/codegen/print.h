@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of a kernel in its target's language. Printers spell what the kernel IR says, and decide
 // nothing.
 #ifndef TENSORD_COMPILER_CODEGEN_PRINT_H_

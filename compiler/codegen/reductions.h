@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the prelude has for each kind of reduction.
 #ifndef TENSORD_COMPILER_CODEGEN_REDUCTIONS_H_
 #define TENSORD_COMPILER_CODEGEN_REDUCTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The verifier of what a launch is: the interface of each kernel, not its text.
 //
 // Checks, for every kernel, that

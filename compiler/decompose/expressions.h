@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic on single elements, and on tensors element by element, as formulas:
 //
 //   Tensor silu = Elementwise(b, x.dtype(), {x}, [](Elem v) { return v * Sigmoid(v); });

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of library operators for nodes that nobody lowers.
 #ifndef TENSORD_COMPILER_DECOMPOSE_EXTERN_CALL_H_
 #define TENSORD_COMPILER_DECOMPOSE_EXTERN_CALL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How tensors are brought into the layouts that eager promises.
 #ifndef TENSORD_COMPILER_DECOMPOSE_LAYOUT_H_
 #define TENSORD_COMPILER_DECOMPOSE_LAYOUT_H_

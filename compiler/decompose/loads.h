@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a lazy tensor reads, found by running its body once.
 #ifndef TENSORD_COMPILER_DECOMPOSE_LOADS_H_
 #define TENSORD_COMPILER_DECOMPOSE_LOADS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Second stage: a graph of operators becomes a program of loops and library calls.
 //
 // Requires: a graph from Import.

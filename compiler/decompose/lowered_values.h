@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The values of a graph while it is lowered, and how they come into memory.
 #ifndef TENSORD_COMPILER_DECOMPOSE_LOWERED_VALUES_H_
 #define TENSORD_COMPILER_DECOMPOSE_LOWERED_VALUES_H_

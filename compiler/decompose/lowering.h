@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How each captured operator becomes tensor expressions: tables of `{name, function}`, one a family
 // (operators/*.cc). What is known of an operator without lowering it, its schema above all, is in
 // compiler/ops: an operator that is lowered has a line in both.

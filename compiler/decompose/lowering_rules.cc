@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/decompose/lowering_rules.h"
 
 #include "compiler/graph/arguments.h"

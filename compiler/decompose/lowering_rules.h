@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which nodes become code of ours, and which are left to the library, as far as can be told before
 // they are lowered: a lowering itself may still leave a case (Unimplemented).
 #ifndef TENSORD_COMPILER_DECOMPOSE_LOWERING_RULES_H_

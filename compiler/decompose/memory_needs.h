@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which values of a graph must be in memory because of those who see their memory.
 #ifndef TENSORD_COMPILER_DECOMPOSE_MEMORY_NEEDS_H_
 #define TENSORD_COMPILER_DECOMPOSE_MEMORY_NEEDS_H_

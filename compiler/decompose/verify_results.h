@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks the results of a call by what its lowering gave.
 #ifndef TENSORD_COMPILER_DECOMPOSE_VERIFY_RESULTS_H_
 #define TENSORD_COMPILER_DECOMPOSE_VERIFY_RESULTS_H_

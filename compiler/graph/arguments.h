@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arguments of nodes: read by the names of the operator's schema (compiler/ops), made from values.
 #ifndef TENSORD_COMPILER_GRAPH_ARGUMENTS_H_
 #define TENSORD_COMPILER_GRAPH_ARGUMENTS_H_

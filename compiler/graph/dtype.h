@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Facts about element types.
 #ifndef TENSORD_COMPILER_GRAPH_DTYPE_H_
 #define TENSORD_COMPILER_GRAPH_DTYPE_H_

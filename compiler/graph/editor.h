@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Changing a graph: new nodes in front of old ones, other values for all users of one.
 #ifndef TENSORD_COMPILER_GRAPH_EDITOR_H_
 #define TENSORD_COMPILER_GRAPH_EDITOR_H_

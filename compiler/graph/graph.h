@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The verified graph: the proto's content with symbolic integers as expressions.
 #ifndef TENSORD_COMPILER_GRAPH_GRAPH_H_
 #define TENSORD_COMPILER_GRAPH_GRAPH_H_

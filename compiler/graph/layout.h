@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layouts of tensors: strides in elements, one for each dimension.
 #ifndef TENSORD_COMPILER_GRAPH_LAYOUT_H_
 #define TENSORD_COMPILER_GRAPH_LAYOUT_H_

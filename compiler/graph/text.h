@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A graph as text, for people.
 #ifndef TENSORD_COMPILER_GRAPH_TEXT_H_
 #define TENSORD_COMPILER_GRAPH_TEXT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which nodes of a graph run, who reads their results, how long each is needed, and in which
 // layout.
 #ifndef TENSORD_COMPILER_GRAPH_USES_H_

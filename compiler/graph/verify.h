@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The graph's verifier: run behind import, where what it finds is the sender's mistake, and behind
 // every rewrite, where it is ours.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Symbolic integers from the wire, with bounds on what a sender can make us compute.
 #ifndef TENSORD_COMPILER_IMPORT_EXPRESSION_H_
 #define TENSORD_COMPILER_IMPORT_EXPRESSION_H_

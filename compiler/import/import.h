@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // First stage: a captured graph from outside becomes a Graph that the later stages may trust.
 //
 // Ensures: every value reference points back to a result that exists; every symbol is the size of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each kind of target brings to Jit(): a compiler of units.
 #ifndef TENSORD_COMPILER_JIT_BACKEND_H_
 #define TENSORD_COMPILER_JIT_BACKEND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files and private folders that remove themselves.
 #ifndef TENSORD_COMPILER_JIT_FOLDER_H_
 #define TENSORD_COMPILER_JIT_FOLDER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns kernel sources into binaries: the host's C++ compiler for CPU targets, NVRTC for CUDA.
 #ifndef TENSORD_COMPILER_JIT_JIT_H_
 #define TENSORD_COMPILER_JIT_JIT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Statements of one nest of loops while it grows, each at the outermost loop at which its operands
 // are known.
 #ifndef TENSORD_COMPILER_KERNEL_IR_BUILDER_H_

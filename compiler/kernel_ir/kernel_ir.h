@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel IR: what stands between the nests of a schedule and the text of a kernel.
 //
 // A kernel has functions, which blocks of threads (CUDA) or tasks (CPU) run, and entries, which a

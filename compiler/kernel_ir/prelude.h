@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions of the prelude (kernels/cpu, kernels/cuda) that generated kernels call.
 #ifndef TENSORD_COMPILER_KERNEL_IR_PRELUDE_H_
 #define TENSORD_COMPILER_KERNEL_IR_PRELUDE_H_

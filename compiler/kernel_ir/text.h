@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel IR's own text: stable, for tests, dumps and comparisons. It names types where C++
 // would infer them, and shows in parentheses what binds how.
 #ifndef TENSORD_COMPILER_KERNEL_IR_TEXT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The types of values in a generated kernel.
 #ifndef TENSORD_COMPILER_KERNEL_IR_TYPE_H_
 #define TENSORD_COMPILER_KERNEL_IR_TYPE_H_

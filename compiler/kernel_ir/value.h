@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values of the kernel IR: immutable expressions, cheap to copy.
 #ifndef TENSORD_COMPILER_KERNEL_IR_VALUE_H_
 #define TENSORD_COMPILER_KERNEL_IR_VALUE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What holds of every kernel that a printer is given.
 //
 // - A name is defined before it is used, once in its scope, and has one type.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which threads of a block may take different ways, and whether some of them leave others waiting.
 #include <absl/strings/str_cat.h>
 

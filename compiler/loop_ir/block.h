@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Straight-line code of one loop body: what a define-by-run body leaves behind when it is run by
 // the Recorder. Analyses, the printer and the emitters walk this list.
 #ifndef TENSORD_COMPILER_LOOP_IR_BLOCK_H_

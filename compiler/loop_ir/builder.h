@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds a Program from tensor expressions. Lowerings (decompose/) are written with this.
 //
 // A Tensor is lazy: a body that gives the value of one element at an index. Pointwise results stay

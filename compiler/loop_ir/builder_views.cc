@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The view operations of Builder: strides where the tensor is realized, another index where it is
 // not.
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/loop_ir/ops.h"
 
 namespace tensord::compiler {

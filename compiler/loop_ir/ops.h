@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar operations of the loop IR (ops.def) as an enumeration with their properties.
 #ifndef TENSORD_COMPILER_LOOP_IR_OPS_H_
 #define TENSORD_COMPILER_LOOP_IR_OPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A lowered program: buffers and, in order, the operations that fill them. What lowering builds and
 // scheduling reads.
 #ifndef TENSORD_COMPILER_LOOP_IR_PROGRAM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Changes of a loop nest's variables.
 #ifndef TENSORD_COMPILER_LOOP_IR_REWRITE_H_
 #define TENSORD_COMPILER_LOOP_IR_REWRITE_H_

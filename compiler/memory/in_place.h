@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which results of a kernel, or of a call that says so (ExternOp::overwrites), may take the memory
 // of an operand that dies in it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the lives that meet another, in time for those that do, not for all.
 #ifndef TENSORD_COMPILER_MEMORY_LIFE_INDEX_H_
 #define TENSORD_COMPILER_MEMORY_LIFE_INDEX_H_

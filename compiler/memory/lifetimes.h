@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When buffers are in memory, in steps of the schedule.
 #ifndef TENSORD_COMPILER_MEMORY_LIFETIMES_H_
 #define TENSORD_COMPILER_MEMORY_LIFETIMES_H_

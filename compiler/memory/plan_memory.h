@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Places computed buffers, and the scratch of CUDA launches, in the call's one workspace.
 //
 // Requires: a schedule.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The largest of any range of numbers, found in constant time (a sparse table).
 #ifndef TENSORD_COMPILER_MEMORY_RANGE_MAXIMUM_H_
 #define TENSORD_COMPILER_MEMORY_RANGE_MAXIMUM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory in which tenants that live at different times share bytes.
 #ifndef TENSORD_COMPILER_MEMORY_REGION_H_
 #define TENSORD_COMPILER_MEMORY_REGION_H_

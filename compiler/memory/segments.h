@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which parts of a call have a workspace of their own.
 //
 // A workspace is as large as the fullest step of a call needs, and is there at all other steps too.

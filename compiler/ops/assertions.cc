@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Facts that tracing checks and a compiled program need not.
 #include "compiler/ops/tables.h"
 

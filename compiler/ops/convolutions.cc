@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions, which libraries compute.
 #include "compiler/ops/tables.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors of numbers that no operand gives, or of one that is spread.
 #include "compiler/ops/tables.h"
 

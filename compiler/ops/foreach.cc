@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pointwise operators over lists of tensors.
 #include "compiler/ops/tables.h"
 

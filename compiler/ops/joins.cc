@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors made of parts: joined, padded, repeated, put back. All of them copy.
 #include "compiler/ops/tables.h"
 

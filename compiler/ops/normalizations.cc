@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Softmax and norms, and the steps back through them.
 #include "compiler/ops/tables.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What passes know of an operator without lowering it: its arguments, its kind and its effects. One
 // line in one table for each operator of torch's and of tensord's own that a pass asks about;
 // operators without a line are library calls, of which nothing is known but their types.

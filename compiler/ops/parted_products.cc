@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products that are several calls of a library, on parts of their operands.
 #include "compiler/ops/tables.h"
 

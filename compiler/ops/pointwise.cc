@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element by element, of operands that broadcast.
 #include "compiler/ops/tables.h"
 

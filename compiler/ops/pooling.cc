@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pooling and resampling of images.
 #include "compiler/ops/tables.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tensord::product_by_rows and the pass that asks for it agree on.
 #ifndef TENSORD_COMPILER_OPS_PRODUCT_BY_ROWS_H_
 #define TENSORD_COMPILER_OPS_PRODUCT_BY_ROWS_H_

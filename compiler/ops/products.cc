@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of matrices and vectors: calls of a library, with operands of any strides.
 #include "compiler/ops/tables.h"
 

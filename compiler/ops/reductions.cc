@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions over dimensions. torch's `dim` of none or of no dimension means all of them.
 #include "compiler/ops/tables.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tables of operators, one a file (operators.h explains them).
 #ifndef TENSORD_COMPILER_OPS_TABLES_H_
 #define TENSORD_COMPILER_OPS_TABLES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The same elements in another order, or their bits as another type.
 #include "compiler/ops/tables.h"
 

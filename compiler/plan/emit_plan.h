@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The launch plan: schedule, kernels and memory plan as the proto that the runtime runs.
 #ifndef TENSORD_COMPILER_PLAN_EMIT_PLAN_H_
 #define TENSORD_COMPILER_PLAN_EMIT_PLAN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/rewrite/channels_last.h"
 
 #include <algorithm>

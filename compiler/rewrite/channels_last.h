@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions of convolutions, and what lies between them, run in channels-last memory.
 //
 // Convolutions on tensor cores compute on channels-last memory: given row-major images, the library

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Equal computations run once.
 //
 // Ensures: of several nodes that run the same pure operator on the same arguments the first stays:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions as captured: what the passes over them ask.
 #ifndef TENSORD_COMPILER_REWRITE_CONVOLUTION_H_
 #define TENSORD_COMPILER_REWRITE_CONVOLUTION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bias of a convolution becomes an addition, which fuses with the kernel behind it; the library
 // would add it in a kernel of its own.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ReLU and a residual go into the call of the convolution before them:
 //   relu(convolution)                 -> aten::cudnn_convolution_relu
 //   relu(convolution + residual)      -> aten::cudnn_convolution_add_relu

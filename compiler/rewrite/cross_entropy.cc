@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/rewrite/cross_entropy.h"
 
 #include "compiler/graph/editor.h"

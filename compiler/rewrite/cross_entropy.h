@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gradient of a cross entropy in one step.
 //
 // Ensures: log-softmax's backward step over the gradient of a negative log likelihood is one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/rewrite/embedding_sum.h"
 
 #include "compiler/graph/editor.h"

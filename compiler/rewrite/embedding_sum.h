@@ -1,5 +1,6 @@
-// An embedding's gradient that is only added to another tensor is added to that row by row, as where
-// the table is a vocabulary's weights too.
+// SPDX-License-Identifier: Apache-2.0
+// An embedding's gradient that is only added to another tensor is added to that row by row, as
+// where the table is a vocabulary's weights too.
 //
 // Ensures: an embedding's gradient that is only added to another tensor is
 // `tensord::embedding_added(that, grad_output, indices, num_weights, padding_idx)`: rows are added

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A batch norm at inference goes into the weights and the bias of the convolution before it.
 //
 // A batch norm at inference is a multiplication and an addition per channel: behind a convolution

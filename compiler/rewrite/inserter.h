@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adding small computations to a graph without writing their types out.
 #ifndef TENSORD_COMPILER_REWRITE_INSERTER_H_
 #define TENSORD_COMPILER_REWRITE_INSERTER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nodes around products of matrices, for the passes that change those.
 #ifndef TENSORD_COMPILER_REWRITE_MATRIX_NODES_H_
 #define TENSORD_COMPILER_REWRITE_MATRIX_NODES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Large products of matrices get operands with rows of whole 16 bytes, for which the GPU's library
 // has fast kernels.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A convolution whose windows neither overlap nor leave anything out, over an image of few channels
 // (the patches of vision transformers), is one matrix product: patches times weights. The library's
 // convolutions want many channels; here they run at a tenth of the product's speed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A convolution of single pixels (1x1, stride 1) over channels-last images is a product of matrices
 // that lie in memory as they are: pixels times channels. As one it has its result where the memory
 // plan wants it, a residual is overwritten by the sum, and a call costs the host a fifth:

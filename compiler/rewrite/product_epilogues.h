@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Biases and activations go into the products that they follow.
 //
 // Requires: a graph for CUDA. Ensures: a bias added to a product is part of the product; a ReLU or

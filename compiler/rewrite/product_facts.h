@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the GPU's library likes of products of matrices, for pad_products.cc.
 #ifndef TENSORD_COMPILER_REWRITE_PRODUCT_FACTS_H_
 #define TENSORD_COMPILER_REWRITE_PRODUCT_FACTS_H_

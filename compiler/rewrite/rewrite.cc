@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/rewrite/rewrite.h"
 
 #include "compiler/rewrite/channels_last.h"

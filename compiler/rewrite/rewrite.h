@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rewrites of the captured graph that pay before it becomes loops: other library calls, other
 // shapes or layouts for them. Each pass is a file of its own; rewrite.cc lists them.
 //

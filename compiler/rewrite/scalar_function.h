@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar function that a few nodes compute from one tensor, element by element.
 #ifndef TENSORD_COMPILER_REWRITE_SCALAR_FUNCTION_H_
 #define TENSORD_COMPILER_REWRITE_SCALAR_FUNCTION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/rewrite/space_to_depth.h"
 
 #include <array>
@@ -166,9 +167,7 @@ class Mover {
 
 }  // namespace
 
-int SpaceToDepth(const SpaceToDepthCosts& costs, Graph* graph) {
-  return Mover(costs, graph).Run();
-}
+int SpaceToDepth(const SpaceToDepthCosts& costs, Graph* graph) { return Mover(costs, graph).Run(); }
 
 int SpaceToDepth(const v1::Target&, Graph* graph) {
   return SpaceToDepth(SpaceToDepthCosts{}, graph);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A strided convolution over an image of few channels, as the first one of a network for images,
 // becomes a convolution with stride 1 over blocks of pixels: space to depth.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an operation reads and writes, and in which order operations must stay.
 #ifndef TENSORD_COMPILER_SCHEDULE_ACCESS_H_
 #define TENSORD_COMPILER_SCHEDULE_ACCESS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Expresses the loops of several operations in one common set of loops.
 #ifndef TENSORD_COMPILER_SCHEDULE_ALIGN_H_
 #define TENSORD_COMPILER_SCHEDULE_ALIGN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What scheduling needs to know of a target: sizes at which a choice changes, not its instructions.
 #ifndef TENSORD_COMPILER_SCHEDULE_DEVICE_H_
 #define TENSORD_COMPILER_SCHEDULE_DEVICE_H_

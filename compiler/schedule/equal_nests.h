@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Structurally equal nests, which differ in their buffers and sizes alone, as an optimizer's step
 // over many parameters leaves them: one function can serve them all. And those that at least
 // compute the same, as the rotations of queries and keys do.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Puts operations into fusion groups.
 #ifndef TENSORD_COMPILER_SCHEDULE_FUSE_H_
 #define TENSORD_COMPILER_SCHEDULE_FUSE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a launch passes to its kernel, and what it needs of the call's memory: all that is known of
 // a kernel without its source.
 #ifndef TENSORD_COMPILER_SCHEDULE_LAUNCH_H_

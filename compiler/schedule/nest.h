@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loop nest of a fusion group: what a kernel runs.
 //
 // A tiled nest has outer loops, which run in parallel, and per outer iteration a sequence of passes

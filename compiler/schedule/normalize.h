@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Brings each loop nest into the order of memory and merges loops.
 //
 // Requires: a verified program.

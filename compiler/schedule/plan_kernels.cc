@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/schedule/plan_kernels.h"
 
 #include "base/check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How each kernel of a schedule runs on the target: which threads do what, in which order, and what
 // they keep where. Codegen only prints it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What schedules ask of the kinds of reductions.
 #ifndef TENSORD_COMPILER_SCHEDULE_REDUCE_KINDS_H_
 #define TENSORD_COMPILER_SCHEDULE_REDUCE_KINDS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduled program: kernels and extern calls in the order in which they run.
 #ifndef TENSORD_COMPILER_SCHEDULE_SCHEDULE_H_
 #define TENSORD_COMPILER_SCHEDULE_SCHEDULE_H_

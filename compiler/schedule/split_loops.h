@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Splits loops where an index divides them.
 //
 // A reshape that does not merge leaves i / c and i % c of a loop i in its indices. Split into i / c

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns reductions over a handful of elements into pointwise expressions.
 //
 // A short reduced loop with independent loops inside it (the sum over the heads that share a key,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the files of sym/ share about atoms.
 #ifndef TENSORD_COMPILER_SYM_ATOMS_H_
 #define TENSORD_COMPILER_SYM_ATOMS_H_

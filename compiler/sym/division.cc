@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranges of expressions, and division simplified by them.
 #include <algorithm>
 #include <functional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Symbolic integers: sizes, strides and index expressions.
 //
 // An Expr is a polynomial with integer coefficients over atoms; an atom is a symbol or a floor

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/sym/expr_proto.h"
 
 #include "base/check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Symbolic integers on the wire.
 #ifndef TENSORD_COMPILER_SYM_EXPR_PROTO_H_
 #define TENSORD_COMPILER_SYM_EXPR_PROTO_H_

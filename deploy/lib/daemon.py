@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A private daemon: its own socket, ended by its own process id."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs training jobs in processes of their own and shows how far they are."""
 
 from __future__ import annotations

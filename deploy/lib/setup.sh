@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Brings a fresh machine to a built checkout; sourced by deploy/quickstart.sh and tests/run.sh.
 #
 #   root=/path/to/checkout; . "$root/deploy/lib/setup.sh"

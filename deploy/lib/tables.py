@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the quick start prints."""
 
 from __future__ import annotations

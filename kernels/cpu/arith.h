@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic, rounding, division, bits and logic: what needs no approximation.
 #ifndef TENSORD_CPU_ARITH_H_
 #define TENSORD_CPU_ARITH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Read-modify-write of single elements that several threads may hit: accumulating scatters.
 #ifndef TENSORD_CPU_ATOMIC_H_
 #define TENSORD_CPU_ATOMIC_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The AVX-512 instructions that GCC's vector extensions do not reach, as overloads on native
 // vectors.
 // (<immintrin.h> takes ten times as long to parse as the whole prelude.)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cast<To>: conversions with PyTorch's meaning, and the bits of the small floats.
 #ifndef TENSORD_CPU_CONVERT_H_
 #define TENSORD_CPU_CONVERT_H_

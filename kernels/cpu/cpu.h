@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every generated CPU kernel includes, as "tensord/cpu.h". Kernels are compiled with the flags
 // of compiler/jit/cxx/toolchain.cc, which the prelude counts on (-fwrapv, -fno-strict-aliasing,
 // -ffp-contract=fast).

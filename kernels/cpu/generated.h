@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What generated kernels use beyond the vector library: index arithmetic, scalars made vectors,
 // running states with a masked last step.
 #ifndef TENSORD_CPU_GENERATED_H_

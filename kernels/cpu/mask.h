@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Comparisons, selection, and the logic of masks.
 #ifndef TENSORD_CPU_MASK_H_
 #define TENSORD_CPU_MASK_H_

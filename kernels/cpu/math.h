@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementary and special functions of Vec<float, W> and Vec<double, W>. The vectorised ones are in
 // math_float.h; the rest, every double and every W=1 goes to libm lane by lane.
 #ifndef TENSORD_CPU_MATH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementary functions of float, vectorised without branches (but for huge arguments of sin and
 // cos). W=1 and what is not here loops over libm (math.h). Errors are in units in the last place,
 // measured by tests/unit/kernels_cpu_math_test.cc. Subnormal results may be flushed where a comment

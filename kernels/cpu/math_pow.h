@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // pow of float, through double: log2 to 2^-36 by the series of atanh, exp2 by Taylor's. The error
 // is below 1 ulp. Vec<float, W> of one register becomes two of double.
 #ifndef TENSORD_CPU_MATH_POW_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Piecewise polynomials of tanh and erf, for vector table look-ups: 32 intervals, a quarter of an
 // octave each (the float's exponent and its two top mantissa bits). Row 0 is the interval's centre
 // c, row 1+k the coefficient of (x-c)^k. The first interval reaches down to 0 and has odd powers

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads and stores of storage types S as vectors of Compute<S>. Nothing needs alignment. A masked
 // or partial access touches no memory where a lane is off; a load gives 0 there.
 #ifndef TENSORD_CPU_MEMORY_H_

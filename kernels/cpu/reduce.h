@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions across the lanes of a vector, and the running states of the reductions that are more
 // than one number: arg-extremes, Welford's moments, online softmax. A state is filled per lane with
 // `add`, merged with `combine` (also between threads), and its lanes are merged with `reduce`.

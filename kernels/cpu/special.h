@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Special functions that libm lacks, one number at a time.
 #ifndef TENSORD_CPU_SPECIAL_H_
 #define TENSORD_CPU_SPECIAL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Square tiles for copies whose fast dimensions differ.
 #ifndef TENSORD_CPU_TRANSPOSE_H_
 #define TENSORD_CPU_TRANSPOSE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Storage types of tensors, what they are computed in, and the instruction set's width.
 //
 // The prelude includes nothing but <stdint.h>: every kernel parses it, or loads it precompiled.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vec<T, W>: W lanes of T. All types of one loop have the same W, so a wide type takes several
 // native registers ("parts"): GCC lowers vectors that are wider than the machine poorly, so parts
 // are explicit.
@@ -49,7 +50,7 @@ struct Vec<bool, 16> {
 #endif
 // Whether masks of W lanes are bits in a mask register.
 template <int W>
-inline constexpr bool kBitMask = TK_AVX512&& W == 16;
+inline constexpr bool kBitMask = TK_AVX512 && W == 16;
 
 // Runs `...` for each part, with a constant part number: scalar replacement of the parts must not
 // wait for the loop optimiser.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic, rounding, division, bits and logic: what needs no approximation.
 #ifndef TENSORD_CUDA_ARITH_CUH_
 #define TENSORD_CUDA_ARITH_CUH_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Read-modify-write of single elements that several threads may hit: accumulating scatters. The
 // order of additions is not fixed, so float sums may differ from run to run.
 #ifndef TENSORD_CUDA_ATOMIC_CUH_

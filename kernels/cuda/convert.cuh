@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cast<To>: conversions with PyTorch's meaning, and the bits of the small floats, one by one and as
 // packed words.
 #ifndef TENSORD_CUDA_CONVERT_CUH_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every generated CUDA kernel includes, as "tensord/cuda.cuh". The names and their meaning are
 // those of the CPU prelude (kernels/cpu); here one thread holds a Vec<T, W> of W consecutive
 // elements in registers, W = 1, 2, 4, 8 or 16. Floats that are smaller than 32 bits are loaded as

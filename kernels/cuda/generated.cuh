@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What generated kernels use beyond the vector library: running states by the names that the code
 // generator makes of a reduction's name.
 #ifndef TENSORD_CUDA_GENERATED_CUH_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions across a group of G threads; every thread of the group gets the result, and all get
 // the same bits. The order is fixed.
 //

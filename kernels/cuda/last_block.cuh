@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of several blocks is the last to get somewhere: it combines what all have left in memory.
 // After the threadFenceReduction sample of the CUDA toolkit.
 #ifndef TENSORD_CUDA_LAST_BLOCK_CUH_

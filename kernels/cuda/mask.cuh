@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Comparisons, selection, and the logic of masks.
 #ifndef TENSORD_CUDA_MASK_CUH_
 #define TENSORD_CUDA_MASK_CUH_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementary and special functions of Vec<float, W> and Vec<double, W>: those of CUDA's library,
 // whose errors are a few units in the last place (CUDA C++ Programming Guide, "Mathematical
 // Functions"), but for sigmoid, sin and cos. What is long is called, not inlined per lane.

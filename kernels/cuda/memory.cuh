@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads and stores of storage types S as vectors of Compute<S>.
 //
 // load and store move W elements at once, by 16 bytes where there are as many: their address is a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random
 // numbers: as easy as 1, 2, 3", SC 2011). Words and uniform numbers are bit-equal to the CPU
 // prelude's; normal ones differ by the errors of log, sqrt and cos.

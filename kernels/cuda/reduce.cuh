@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions across the lanes of one thread, and the running states of the reductions that are more
 // than one number: arg-extremes, Welford's moments, online softmax. A state is filled per lane with
 // `add`, merged with `combine`, and its lanes are merged with `reduce`; group.cuh merges threads.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prefix sums, and prefixes of any associative f: in a thread, in a block, and over a grid in one
 // pass that reads and writes every element once.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Special functions that CUDA's library lacks.
 #ifndef TENSORD_CUDA_SPECIAL_CUH_
 #define TENSORD_CUDA_SPECIAL_CUH_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiles in shared memory for operands whose elements lie next to each other along another loop than
 // the one that vectors run along.
 #ifndef TENSORD_CUDA_TILE_CUH_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Storage types of tensors, what they are computed in, and index arithmetic.
 #ifndef TENSORD_CUDA_TYPES_CUH_
 #define TENSORD_CUDA_TYPES_CUH_

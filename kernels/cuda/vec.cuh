@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vec<T, W>: W elements of T in the registers of one thread. Vec<bool, W> is a mask.
 #ifndef TENSORD_CUDA_VEC_CUH_
 #define TENSORD_CUDA_VEC_CUH_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CPU programs: modules are shared objects, a launch is a call that splits itself over torch's
 // thread pool.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuBLASLt, found in the process: torch with CUDA has loaded it.
 //
 // torch's own way to a matrix product makes checks, descriptors and a search for the kernel at

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA programs: kernels are launched on torch's current stream of the device where the inputs are.
 //
 // Everything of a call (kernels, torch's operators, the memory that the call allocates and frees)

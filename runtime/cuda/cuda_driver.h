@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA driver, opened when a CUDA program first runs: nothing of CUDA is linked.
 //
 // The few types are those of cuda.h under names of ours, so that the runtime builds without a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CUDA module: read and checked when a program is loaded, given to the driver when one first
 // runs.
 #ifndef TENSORD_RUNTIME_CUDA_CUDA_MODULE_H_

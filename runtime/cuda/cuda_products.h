@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products of CUDA programs by cuBLASLt itself: descriptors and algorithm once per program
 // and device, operands by their addresses, without tensors.
 #ifndef TENSORD_RUNTIME_CUDA_CUDA_PRODUCTS_H_

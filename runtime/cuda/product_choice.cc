@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // On Hopper the library mostly takes tiles so large that a block needs a multiprocessor for itself.
 // Nothing is computed there while such a block waits for its first operands and while it stores its
 // result. Of smaller tiles two blocks fit, and one computes while the other does that. Over 408

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of the algorithms that cuBLASLt offers for a product is taken.
 #ifndef TENSORD_RUNTIME_CUDA_PRODUCT_CHOICE_H_
 #define TENSORD_RUNTIME_CUDA_PRODUCT_CHOICE_H_

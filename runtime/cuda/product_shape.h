@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which calls of a plan are matrix products that cuBLASLt can be asked for, and what to ask.
 #ifndef TENSORD_RUNTIME_CUDA_PRODUCT_SHAPE_H_
 #define TENSORD_RUNTIME_CUDA_PRODUCT_SHAPE_H_

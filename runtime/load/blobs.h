@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernel binaries: files named by their SHA-256, verified and loaded once per process.
 #ifndef TENSORD_RUNTIME_LOAD_BLOBS_H_
 #define TENSORD_RUNTIME_LOAD_BLOBS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The integers of a plan: every size, stride, offset and kernel argument is a slot of one table.
 //
 // Constants are written into the table at load. What depends on symbols is compiled to postfix code

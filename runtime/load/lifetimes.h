@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When memory of a call can go before the call ends.
 #ifndef TENSORD_RUNTIME_LOAD_LIFETIMES_H_
 #define TENSORD_RUNTIME_LOAD_LIFETIMES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From the stored artifact to a TensordProgram: everything that the interpreter relies on is
 // checked here, so that a damaged artifact is an error and never a crash.
 #ifndef TENSORD_RUNTIME_LOAD_LOAD_H_

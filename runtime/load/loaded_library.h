@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Libraries that the process has loaded already: torch's own and those that it brings.
 #ifndef TENSORD_RUNTIME_LOAD_LOADED_LIBRARY_H_
 #define TENSORD_RUNTIME_LOAD_LOADED_LIBRARY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules of the process by their digest: each is loaded once, however many programs use it.
 #ifndef TENSORD_RUNTIME_LOAD_REGISTRY_H_
 #define TENSORD_RUNTIME_LOAD_REGISTRY_H_

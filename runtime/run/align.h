@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inputs whose address is not aligned as kernels need: they get aligned copies for the call.
 #ifndef TENSORD_RUNTIME_RUN_ALIGN_H_
 #define TENSORD_RUNTIME_RUN_ALIGN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The start of a call: what the inputs are, and where every buffer that exists already lies.
 #ifndef TENSORD_RUNTIME_RUN_BIND_H_
 #define TENSORD_RUNTIME_RUN_BIND_H_

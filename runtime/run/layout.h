@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where every buffer lies once the sizes are known, and the proof that it lies inside its storage.
 #ifndef TENSORD_RUNTIME_RUN_LAYOUT_H_
 #define TENSORD_RUNTIME_RUN_LAYOUT_H_

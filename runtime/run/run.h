@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interpreter of launch plans.
 #ifndef TENSORD_RUNTIME_RUN_RUN_H_
 #define TENSORD_RUNTIME_RUN_RUN_H_

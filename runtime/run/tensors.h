@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state of one call: addresses and tensors of its buffers.
 //
 // A thread keeps a few states and lends one to each call, so that a call allocates nothing of its

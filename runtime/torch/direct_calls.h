@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators for which torch's stable interface has a function of their own, which takes the
 // arguments as they are, not boxed for the dispatcher.
 #ifndef TENSORD_RUNTIME_TORCH_DIRECT_CALLS_H_

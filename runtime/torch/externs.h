@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of torch's operators inside a plan: by the cheapest way that can take the arguments.
 #ifndef TENSORD_RUNTIME_TORCH_EXTERNS_H_
 #define TENSORD_RUNTIME_TORCH_EXTERNS_H_

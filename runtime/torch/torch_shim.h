@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // torch's stable C interface, looked up in the process at run time: nothing here is linked.
 //
 // torch_shim.cc lists every symbol with the version that brought it; a symbol that is optional may

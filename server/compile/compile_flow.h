@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one miss takes, from a graph to a published program:
 //
 //   CompileJob to a worker -> kernel units -> key of each -> kernel store -> JitJob of those

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The daemon without RPC: admission, keys, look-up, one flight per program.
 //
 //   request ─ checked ─ key ─┬─ found in the store ──────────────────────────────▶ HIT

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "server/compile/executor.h"
 
 #include <tbb/global_control.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads for work that waits: for workers, and for kernels that other compiles make.
 #ifndef TENSORD_SERVER_COMPILE_EXECUTOR_H_
 #define TENSORD_SERVER_COMPILE_EXECUTOR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Remembers, for a short time, graphs that cannot be compiled whoever asks: malformed or
 // unsupported. Failures that may pass (a crash, no host compiler, no room) are never remembered.
 #ifndef TENSORD_SERVER_COMPILE_FAILURES_H_

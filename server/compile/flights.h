@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Single flight: of several who want the same thing, one makes it and the others wait.
 #ifndef TENSORD_SERVER_COMPILE_FLIGHTS_H_
 #define TENSORD_SERVER_COMPILE_FLIGHTS_H_

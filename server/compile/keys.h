@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What identifies a compiled program and a compiled kernel. Both are named structs with a version;
 // a test holds every field of the graph against the program key, so that a new field is never
 // forgotten.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels that do not compile: their operators become library calls, and the graph is compiled
 // again.
 #ifndef TENSORD_SERVER_COMPILE_LIBRARY_NODES_H_

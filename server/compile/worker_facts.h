@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the daemon must know of its workers to make keys and greet clients, asked once and
 // remembered: in memory until a binary changes, and in the store's notes for the next daemon.
 #ifndef TENSORD_SERVER_COMPILE_WORKER_FACTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tensorctl's connection to a daemon, and what every command prints with. gRPC stays in client.cc.
 #ifndef TENSORD_SERVER_CTL_CLIENT_H_
 #define TENSORD_SERVER_CTL_CLIENT_H_

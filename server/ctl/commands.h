@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commands of tensorctl. Each asks the daemon, prints, and returns the exit code.
 #ifndef TENSORD_SERVER_CTL_COMMANDS_H_
 #define TENSORD_SERVER_CTL_COMMANDS_H_

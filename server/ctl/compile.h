@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tensorctl compile`: asks the compiler itself, without a daemon.
 #ifndef TENSORD_SERVER_CTL_COMPILE_H_
 #define TENSORD_SERVER_CTL_COMPILE_H_

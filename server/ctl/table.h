@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Aligned columns for people.
 #ifndef TENSORD_SERVER_CTL_TABLE_H_
 #define TENSORD_SERVER_CTL_TABLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tensorctl: asks a running daemon, or the compiler itself.
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -13,8 +14,10 @@ namespace tensord::server {
 namespace {
 
 int Main(int argc, char** argv) {
-  CLI::App app("Asks a running tensord, or its compiler.\nExit codes: 0 ok, 1 error, 2 usage, 3 no daemon answers.",
-               "tensorctl");
+  CLI::App app(
+      "Asks a running tensord, or its compiler.\nExit codes: 0 ok, 1 error, 2 usage, 3 no daemon "
+      "answers.",
+      "tensorctl");
   Client client;
   client.address = DefaultAddress();
   app.set_version_flag("--version", Version());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Configuration: a flag beats an environment variable beats the file beats the default. One table
 // in config.cc lists every key.
 #ifndef TENSORD_SERVER_DAEMON_CONFIG_H_

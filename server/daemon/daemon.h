@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The daemon's life: lock, listen, serve, stop.
 #ifndef TENSORD_SERVER_DAEMON_DAEMON_H_
 #define TENSORD_SERVER_DAEMON_DAEMON_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tensord: the compile daemon.
 #include <CLI/CLI.hpp>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gRPC face of CompileService. No request holds a thread while it waits.
 #ifndef TENSORD_SERVER_DAEMON_RPC_SERVICE_H_
 #define TENSORD_SERVER_DAEMON_RPC_SERVICE_H_

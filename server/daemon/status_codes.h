@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one place where a status becomes a gRPC code.
 #ifndef TENSORD_SERVER_DAEMON_STATUS_CODES_H_
 #define TENSORD_SERVER_DAEMON_STATUS_CODES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A fixed number of places for workers, started when there is work and ended when idle.
 //
 // One thread of its own starts and ends processes; it sleeps unless there is something to do.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One tensord-worker: a child process in a process group of its own, spoken to over a socket pair.
 #ifndef TENSORD_SERVER_POOL_WORKER_PROCESS_H_
 #define TENSORD_SERVER_POOL_WORKER_PROCESS_H_

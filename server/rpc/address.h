@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the daemon listens: a Unix socket, the only address there is, since the daemon trusts
 // whoever can reach it.
 #ifndef TENSORD_SERVER_RPC_ADDRESS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counters of this daemon. Each is written where the event happens and read by GetStats.
 #ifndef TENSORD_SERVER_STATISTICS_METRICS_H_
 #define TENSORD_SERVER_STATISTICS_METRICS_H_

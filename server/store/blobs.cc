@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "server/store/blobs.h"
 
 #include <absl/cleanup/cleanup.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Immutable files named after what they hold: blobs/ab/<sha256 in hex>, mode 0444.
 //
 // Not locked: store.h is the facade. Other processes may add and remove files at any time.

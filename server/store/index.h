@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The SQLite index beside the files: sizes, last use, hits, which program uses which blob, and the
 // kernel table. It decides what is evicted; the files decide what is served.
 //

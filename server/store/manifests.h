@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One signed file per program: manifests/ab/<program key in hex>.
 //
 //   "TNSDMAN1" | payload size, detail size, blob count (8 bytes each, little-endian)

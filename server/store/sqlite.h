@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The little of SQLite that the index needs, with statuses.
 #ifndef TENSORD_SERVER_STORE_SQLITE_H_
 #define TENSORD_SERVER_STORE_SQLITE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The store: compiled programs and their kernels in one folder, shared by every daemon of a user.
 //
 //   <root>/blobs/ab/<sha256>      binaries, content-addressed, mode 0444

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "server/worker/compile_file.h"
 
 #include <absl/strings/numbers.h>

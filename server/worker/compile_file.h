@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tensord-worker --compile FILE`: what the compiler makes of one graph, pass by pass, as text.
 #ifndef TENSORD_SERVER_WORKER_COMPILE_FILE_H_
 #define TENSORD_SERVER_WORKER_COMPILE_FILE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Length-prefixed protobuf over a stream socket: 4 bytes little-endian, then the message.
 #ifndef TENSORD_SERVER_WORKER_FRAMING_H_
 #define TENSORD_SERVER_WORKER_FRAMING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The worker's side of the socket: reads a job, does it, replies, until the daemon closes.
 #ifndef TENSORD_SERVER_WORKER_WORKER_LOOP_H_
 #define TENSORD_SERVER_WORKER_WORKER_LOOP_H_

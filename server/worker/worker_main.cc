@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tensord-worker: one compiler process of the daemon, and what `tensorctl compile` runs.
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How compile time grows with the graph: shapes of graph (growing_graphs.h) by sizes, for a CPU and
 // for CUDA, without the JIT. Prints a table and, with --json, writes all figures.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The CPU benchmark: eager, TorchInductor and tensord in one process, in turn.
 
     .venv/bin/python tests/bench/cpu.py [--quick] [--sections kernels,models,...] [--only TEXT]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the first step of one case in this process and prints its times as JSON.
 
     first_step.py BACKEND CASE inference|training [DEVICE SUITE]

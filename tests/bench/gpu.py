@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The GPU benchmark: eager, TorchInductor and tensord in one process, in turn.
 
     python tests/bench/gpu.py [--cases kernels,models,start,host] [--only REGEX] [--quick]

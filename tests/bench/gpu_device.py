@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the GPU benchmark asks of a device: times, busy time, memory. The CPU is for dry runs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The single kernels of the GPU benchmark: each should cost what a copy of its bytes costs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole models of the GPU benchmark: real sizes, random weights, nothing downloaded.
 
 Each takes `small`: a few layers and tokens, for a dry run on a CPU.

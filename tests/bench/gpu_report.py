@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The GPU benchmark's data as tables: for a terminal, and as a part of docs/performance.md."""
 
 from __future__ import annotations

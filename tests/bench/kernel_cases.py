@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The single kernels: functions that should be one pass over memory."""
 
 from __future__ import annotations

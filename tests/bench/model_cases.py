@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole models: small, with random weights, and nothing downloaded."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A daemon of a test's or benchmark's own, which this process and its children use."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the service itself costs: a cached look-up, an idle daemon."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Timing of alternatives that take turns, so that a disturbance meets all of them alike."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes of the client's table of passes, for tests: what aims at GPUs runs on the CPU, others are
 run in a pass's place."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares what tensord computes with eager PyTorch, and both with float64."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures for the end-to-end tests: the package without a daemon, with a fake one, or the real."""
 
 from __future__ import annotations

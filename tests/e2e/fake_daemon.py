@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A daemon within the test process: it records requests and answers as told, compiling nothing.
 
 Its programs are run by `FakeBridge`, which looks the graph up by key and interprets it.

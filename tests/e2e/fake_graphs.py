@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stand-in for what captures and replays CUDA graphs (graphed_program.py); needs no GPU."""
 
 from __future__ import annotations

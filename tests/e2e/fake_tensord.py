@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Stands in for the daemon's binary: notes that it was started, then serves Hello for a while.
 
 FAKE_STARTS is a file that gets one line per start; FAKE_MODE is "serve", "slow" or "die".

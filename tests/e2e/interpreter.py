@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a Graph of graph.proto with torch's own operators: the reference for what a client exports.
 
 It knows nothing of FX: it sees only what a daemon would see.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How test_models.py compares a model with eager; it needs no pytest, and works on any device.
 
 Models and inputs are made on torch's default device.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small models with random weights for test_models.py; nothing is downloaded."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How test_ops.py compares one operator with eager; it needs no pytest, and works on any device.
 
 All inputs of one operator go through one compiled graph, which costs one compile; where that fails,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inputs for single operators: odd sizes, strange layouts, nothing at all, NaN and infinities."""
 
 from __future__ import annotations

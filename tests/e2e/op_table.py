@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Single operators for test_ops.py: what runs, on which inputs, in which dtypes."""
 
 from __future__ import annotations

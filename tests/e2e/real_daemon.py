@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A daemon of the tests' own: its socket, store and log are in a temporary folder."""
 
 from __future__ import annotations

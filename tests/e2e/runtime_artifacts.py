@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Artifacts made by hand, for tests of the runtime: a builder, a blob folder, a few kernels."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures of the runtime's tests: a blob folder, and both bridges in turn."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What users of torch.compile rely on, with the real daemon: shapes, mutation, threads, forks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Backward without the gradients that do not come: what is compiled, and that any call is right."""
 
 from __future__ import annotations

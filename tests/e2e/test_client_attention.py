@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Passes before autograd: hand-written attention, constant masks, grouped heads.
 
 Graphs are captured by Dynamo and run in eager, before and after; the passes aim at GPUs, so here

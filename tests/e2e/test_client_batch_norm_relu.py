@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ReLUs of batch norms in training: backward computes the norm again and does not read the ReLU.
 
 Partitioned graphs are looked at and run in eager; at the end the real daemon compiles them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the client adds to the time of capture, and what it keeps away from it."""
 
 from __future__ import annotations

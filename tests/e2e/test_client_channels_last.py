@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training graphs whose convolutions run on channels-last memory: the pass over the joint graph.
 
 It aims at GPUs, so here it is told to act on graphs for the CPU. Partitioned graphs are looked at

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Graphs on CUDA as the client sends them: fake tensors on fake devices, no GPU."""
 
 from __future__ import annotations

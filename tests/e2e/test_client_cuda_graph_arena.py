@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory that CUDA graphs share (cuda_graphs/arena.py), with a stand-in for the device.
 
 The stand-in puts results into the memory of inputs that a capture was the last to hold, and writes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Graphs cut at what no CUDA graph can hold (cuda_graphs/split.py); needs no GPU."""
 
 from __future__ import annotations

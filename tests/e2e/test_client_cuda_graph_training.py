@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whole training steps through CUDA graphs, on a stand-in for the device: no GPU is needed.
 
 From torch.compile to replays everything is real but the device, so graphs run on the CPU.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CUDA graphs over programs (graphed_program.py), with a device that needs no GPU."""
 
 from __future__ import annotations

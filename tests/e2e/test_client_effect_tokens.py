@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators with effects, which AOTAutograd threads on tokens: they are sent without."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the client puts on the wire, checked by running it: results against eager PyTorch."""
 
 from __future__ import annotations

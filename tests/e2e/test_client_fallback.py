@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job never dies of the compiler: every failure runs in eager, is counted and is said once."""
 
 from __future__ import annotations

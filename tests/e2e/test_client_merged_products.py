@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Linear layers of one input become one product, where autocast casts their weights."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What becomes of graphs that passes change, of passes that fail, and the table of them all.
 
 Passes of the tests' own work on small graphs; at the end the backend runs them.

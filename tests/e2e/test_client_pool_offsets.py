@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Max pooling in training: backward gets a byte for each result, and no image.
 
 The pass aims at GPUs, so here it is told to act on graphs for the CPU.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counter-based random numbers: published vectors, torch's seeds, forward against backward."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The connection: side-by-side compiles, forks, autostart, addresses, targets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Log-softmax of long rows in training: two numbers of a row are saved, and nothing else."""
 
 from __future__ import annotations

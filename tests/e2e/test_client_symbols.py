@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sizes on the wire mean what torch's expressions mean: the shared vectors of tests/golden."""
 
 from __future__ import annotations

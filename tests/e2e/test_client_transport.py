@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The client's own gRPC calls against a server of grpcio, and against servers that are none."""
 
 from __future__ import annotations

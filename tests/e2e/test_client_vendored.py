@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bundle's copies of Python packages (tensord/_vendor): found, and behind the host's own."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes wrong around a job: malformed graphs, killed processes, no compiler, bad disks.
 
 Each test harms a daemon of its own.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes wrong around the store, and when there are several daemons.
 
 Each test harms a daemon of its own.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The golden cases (tests/golden/cases) are what their families write."""
 
 from __future__ import annotations

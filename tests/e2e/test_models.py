@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whole models, compiled, against eager and a float64 reference: loss, results, every gradient."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Single operators against eager, each on inputs of many layouts, sizes and dtypes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the quick start accepts and refuses, without its jobs (deploy/quickstart.py)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The runtime and its two bridges, on artifacts made by hand: no daemon, no compiler of ours."""
 
 from __future__ import annotations

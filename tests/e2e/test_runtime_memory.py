@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a program gives back before its end, through both bridges."""
 
 from __future__ import annotations

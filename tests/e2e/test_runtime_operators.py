@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators of torch inside a plan: into out=, by the stable interface, by the bridge."""
 
 from __future__ import annotations

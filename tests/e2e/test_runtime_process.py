@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The runtime in a process: threads, forks, nesting, leaks, the choice of a bridge, the cost."""
 
 from __future__ import annotations

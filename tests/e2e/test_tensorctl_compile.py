@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`tensorctl compile`: what each pass makes of a graph, from every form in which one has it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random numbers and training with the real daemon: masks, seeds, optimizers, gradients."""
 
 from __future__ import annotations

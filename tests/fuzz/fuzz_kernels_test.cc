@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random graphs: generated kernels, after fusion, against the reference interpreter of the program
 // before it. TENSORD_FUZZ_GRAPHS and TENSORD_FUZZ_SEED make longer or other runs.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random captured graphs over the operators that fuse: pointwise, broadcasts, reductions, views,
 // joins, norms, writes into inputs. Every graph is valid.
 #ifndef TENSORD_TESTS_FUZZ_RANDOM_GRAPH_H_

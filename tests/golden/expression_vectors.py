@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes expression_vectors.json, which every evaluator of sizes is held against.
 
     .venv/bin/python tests/golden/expression_vectors.py

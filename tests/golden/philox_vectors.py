@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes philox_vectors.txt, which every copy of the random generator is held against.
 
     .venv/bin/python tests/golden/philox_vectors.py

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records golden cases: one call of an operator, its inputs, and the results that eager gives.
 
     case(aten.hypot, rand(5), rand(5))

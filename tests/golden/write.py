@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the golden cases: cases/FAMILY.json of each families/FAMILY.py, one case a line by name.
 
 .venv/bin/python tests/golden/write.py [FAMILY...]

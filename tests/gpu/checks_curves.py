@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Losses over 200 steps of training with dropout: within the spread of two eager runs."""
 
 from __future__ import annotations

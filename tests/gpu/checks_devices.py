@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hosts with several GPUs: programs run where their inputs are, whatever device is current.
 
 On a host with one GPU there is nothing to check.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bad days on a GPU, each in a process of its own, which it may spoil."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """mode="reduce-overhead": the same results as without, whatever is held, changed or drawn."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small models against eager and float64: loss, results, gradients; float32 and bfloat16."""
 
 from __future__ import annotations

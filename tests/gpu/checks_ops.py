@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every operator of tests/e2e/op_table.py against eager and float64."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A few operators of each kind of kernel: compute-sanitizer makes each many times slower."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Four processes train the same model with one daemon: every program is compiled once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the sections of the GPU tests in processes of their own; see run.sh.
 
 A section that crashes or hangs (a lost device stays lost for its process) costs its own checks

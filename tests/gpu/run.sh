@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The GPU tests, from an unpacked bundle: no network, compiler or packages beyond torch are needed.
 #
 #   tests/gpu/run.sh [--bundle FILE|FOLDER] [--sections ops,models,...] [--budget SECONDS]

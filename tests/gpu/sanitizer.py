@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where compute-sanitizer is, and how it is called."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One section of the GPU tests in this process: a JSON object a line for each check.
 
     section.py NAME [--device cuda|cpu] [--end SECONDS] [--shard I/N] [--only REGEX]

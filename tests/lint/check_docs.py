@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks that the documents speak of what exists, in paragraphs that one can read.
 
     python tests/lint/check_docs.py [FILE...]        # all tracked *.md files, unless some are named

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """check_docs.py finds what documents say of things that do not exist."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiles stored jobs and says what came of each, to compare two builds of the compiler:
 //
 //   compile_jobs [--write FOLDER] [--stages] FILE...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The native extension `_tensord_native`: found in the user's cache, loaded, and built if need be.
 
 Its source lies here and is compiled once for each pair of Python and torch (build.py).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compiled program as a Python callable: tensors to handles and back with nothing in between.
 //
 //   init(runtime_library: str, make_error: (str, int) -> Exception)   once, before any Program

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the two files of the extension share.
 #ifndef TENSORD_NATIVE_BRIDGE_H_
 #define TENSORD_NATIVE_BRIDGE_H_

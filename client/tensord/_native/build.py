@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the native extension with the host's C++ compiler: `python -m tensord._native.build`.
 
 Once per (Python, torch, source): ~/.cache/tensord/native/<key>/_tensord_native.so. The folder

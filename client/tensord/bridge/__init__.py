@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a captured graph to its compiled program: libtensord_runtime, and the callable over it."""

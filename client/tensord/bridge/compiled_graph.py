@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One compiled graph, and the callable that AOTAutograd gets for it.
 
 The compile runs in the daemon while the job goes on; the first call waits for it and loads the

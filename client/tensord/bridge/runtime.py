@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs compiled programs in this process: the way from Python to libtensord_runtime.
 
 `load_program` gives a callable for an artifact: the native extension (`tensord._native`) where that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors and arguments between Python and libtensord_runtime, by ctypes (runtime.py)."""
 
 from __future__ import annotations

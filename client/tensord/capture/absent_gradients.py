@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gradients that never come: those of what a training graph returns beside its loss.
 
 A captured model returns more than its loss (logits, hidden states), and nothing is done with that

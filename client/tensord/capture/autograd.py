@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AOTAutograd with this package's compilers: one Dynamo graph becomes an inference graph, or a
 forward and a backward graph."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One forward, backward or inference graph: exported, and sent to the daemon.
 
 Where its program is to be captured as a CUDA graph and something in it forbids that, it is cut into

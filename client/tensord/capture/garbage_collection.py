@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Full garbage collections wait while a graph is captured.
 
 Python walks every object of the process once the objects that survived are a quarter more than at

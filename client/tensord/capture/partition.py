@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a joint graph is cut into forward and backward: torch's min-cut partitioner, told what
 tensord's kernels compute again for little."""
 

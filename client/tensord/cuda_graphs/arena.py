@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory that CUDA graphs share: where backward is the last to read an activation, it reuses it.
 
 Without graphs a backward call frees each activation after its last use, and gradients take its

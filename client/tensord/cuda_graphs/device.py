@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What captures and replays: torch.cuda, or a stand-in for tests."""
 
 from __future__ import annotations

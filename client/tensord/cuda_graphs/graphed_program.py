@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """mode="reduce-overhead": a compiled program's work is captured as a CUDA graph and replayed.
 
 A replay costs the host one launch, whatever the program does. In exchange a graph reads and writes

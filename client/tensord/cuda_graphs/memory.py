@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The memory of captured programs: their results, what they read, and what they share.
 
 A graph's results keep their memory for as long as the graph lives. They lie in a pool of its own,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is known of a program before it is captured as a CUDA graph (graphed_program.py)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cuts a graph at what no CUDA graph can hold, so that the stretches between can be captured.
 
 A tensor on the CPU, or an operator that waits for the GPU, would otherwise keep the whole graph

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Passes over graphs in the job, and the table of them all.
 
 Which side a pass belongs to: here is only what must be decided before a training graph is cut into

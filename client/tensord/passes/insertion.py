@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Graphs of operators: what nodes are called with, and calls that passes insert, with the fake
 values that every node there carries."""
 

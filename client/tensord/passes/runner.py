@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs passes over a graph, and answers for what they leave.
 
 The same for graphs of all stages. A pass changes the graph in place. What it leaves is checked: the

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generated protobuf modules (see client/generate_protos.sh)."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the daemon listens, and where its files lie.
 
 TENSORD_ADDRESS overrides the socket: a path or "unix:PATH". A daemon serves its own host only: what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arguments of one operator call, normalised to the operator's full schema.
 
 Every parameter is written out, in the schema's order, with its default where the call left it out;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts the daemon of a user who has none.
 
 However many jobs race, one daemon is started per socket: the starter holds a file lock until the

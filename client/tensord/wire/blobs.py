@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Blobs for a job that cannot map the daemon's store: fetched once, by digest, into a folder of its
 own."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A captured FX graph to Graph of graph.proto.
 
 Canonical: the same program gives the same bytes in every process, but for `name` and `source`.

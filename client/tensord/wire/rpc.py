@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The RPCs to the daemon, from a process that forks.
 
 Each RPC has a connection of its own (`transport`), so there is nothing to share, to keep alive or

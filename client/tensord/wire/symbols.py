@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Symbolic sizes: sympy expressions of torch's ShapeEnv to SymExpr of graph.proto.
 
 Symbols are numbered by their first appearance in the graph's inputs, sizes first, so that the names

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a program is compiled for: this machine's CPU, or one kind of GPU.
 
 The daemon never probes: two jobs on different machines may share it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One gRPC call over a Unix socket, with neither a thread nor a lock of its own.
 
 A job forks its data loaders at any moment, and a gRPC library in the job would not survive that: it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reductions of a CPU nest.
 //
 // A row reduction lives within a unit: a vector of partial results, reduced across lanes behind the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bodies of a CPU nest: rows kept in arrays, transposed operands read through tiles.
 #ifndef TENSORD_COMPILER_CODEGEN_CPU_BODY_H_
 #define TENSORD_COMPILER_CODEGEN_CPU_BODY_H_

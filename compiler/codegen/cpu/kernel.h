@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef TENSORD_COMPILER_CODEGEN_CPU_KERNEL_H_
 #define TENSORD_COMPILER_CODEGEN_CPU_KERNEL_H_
 

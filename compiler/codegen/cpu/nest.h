@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lowers one loop nest for CPU targets to the kernel IR.
 //
 // A nest becomes a function over units: rows of a tiled nest, chunks of a flat one, (outer index,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reductions of a CUDA nest: accumulators, their steps, and how threads and blocks combine
 // them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bodies of a CUDA nest: what later passes of a row read stays in registers or shared memory,
 // transposed operands come from tiles.
 #ifndef TENSORD_COMPILER_CODEGEN_CUDA_BODY_H_

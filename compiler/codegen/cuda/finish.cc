@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions that combine what the blocks of a nest have left: of CudaAccumulators.
 #include <absl/strings/str_cat.h>
 

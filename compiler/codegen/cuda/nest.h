@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lowers one loop nest for CUDA targets to the kernel IR.
 //
 // A nest becomes a device function that one block runs; a launch deals its blocks out to its nests.

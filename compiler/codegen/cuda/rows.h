@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The inside of rows of a CUDA nest, and how blocks go through them.
 #ifndef TENSORD_COMPILER_CODEGEN_CUDA_ROWS_H_
 #define TENSORD_COMPILER_CODEGEN_CUDA_ROWS_H_

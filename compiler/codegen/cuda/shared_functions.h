@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions that several nests of a launch share (schedule/cuda/shared_functions.h).
 #ifndef TENSORD_COMPILER_CODEGEN_CUDA_SHARED_FUNCTIONS_H_
 #define TENSORD_COMPILER_CODEGEN_CUDA_SHARED_FUNCTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Computations of CudaBody that have a better way than the operation on vectors.
 #include <absl/strings/str_cat.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A nest that reads operands through tiles in shared memory (schedule/cuda/tiles.h).
 #ifndef TENSORD_COMPILER_CODEGEN_CUDA_TILES_H_
 #define TENSORD_COMPILER_CODEGEN_CUDA_TILES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch normalization over every dimension but the channels (dimension 1).
 #include <algorithm>
 #include <set>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activations and their backward forms: formulas over single elements.
 #include <cmath>
 #include <numbers>

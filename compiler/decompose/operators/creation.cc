@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors made of nothing but sizes and numbers, and the triangles cut out of others.
 #include <absl/strings/str_cat.h>
 

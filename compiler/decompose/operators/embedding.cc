@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of a table by tokens, and the table's gradient.
 //
 // Adding each token's gradient to a table of zeros writes the table twice where it has been added,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading and writing through index tensors. Indices out of range are clamped to the buffer, never
 // an access outside it; eager raises an error there.
 #include "compiler/decompose/operators/indexing.h"

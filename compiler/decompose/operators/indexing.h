@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What reading and writing through index tensors share (indexing.cc, embedding.cc).
 #ifndef TENSORD_COMPILER_DECOMPOSE_OPERATORS_INDEXING_H_
 #define TENSORD_COMPILER_DECOMPOSE_OPERATORS_INDEXING_H_

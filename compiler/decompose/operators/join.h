@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranges of slices, shared by the operators that take parts (view.cc) and those that put them back
 // (join.cc).
 #ifndef TENSORD_COMPILER_DECOMPOSE_OPERATORS_JOIN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses and their backward forms.
 #include "compiler/decompose/expressions.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products, by the library into buffers of ours: their place is then known to the memory
 // planner, and what follows can be fused with other readers. Convolutions and attention need no
 // line here: they are called as they were captured.

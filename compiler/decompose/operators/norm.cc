@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layer, RMS and group normalization, forward and backward. Batch normalization: batch_norm.cc.
 #include <limits>
 #include <numeric>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the normalizations share (norm.cc, batch_norm.cc).
 #ifndef TENSORD_COMPILER_DECOMPOSE_OPERATORS_NORM_COMMON_H_
 #define TENSORD_COMPILER_DECOMPOSE_OPERATORS_NORM_COMMON_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pointwise operators over tensors and numbers alike.
 //
 // A Core computes one result from operands; `Single` makes it the lowering of an operator, `Each`

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The formulas behind the pointwise table (pointwise.cc): each takes its operands in the order of
 // the operator's schema. Types follow torch's promotion unless said otherwise.
 #ifndef TENSORD_COMPILER_DECOMPOSE_OPERATORS_POINTWISE_CORES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Maximum over windows of an image, and its backward step. Both are pointwise loops with the window
 // unrolled: a result reads its window, and an element of the backward step's result the windows
 // that cover it, so nothing is added atomically.

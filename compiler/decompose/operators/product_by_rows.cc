@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A product whose result has rows of a length that the library is slow with, and is given out; or
 // whose weight is large and computed for it alone.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counter-based random numbers: the value of an element depends on the seed, the stream and the
 // element's row-major position alone, so a backward pass can compute it again.
 #include "compiler/decompose/expressions.h"

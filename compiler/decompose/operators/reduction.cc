@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions over dimensions.
 #include <limits>
 #include <numeric>

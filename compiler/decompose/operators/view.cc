@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that look at the elements of a tensor in another order, without computing. Of a
 // realized tensor most give views of the same buffer, as in eager; of a lazy one they rewrite the
 // index. What joins or pads tensors is in join.cc.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/jit/cxx/host_program.h"
 
 #include <algorithm>

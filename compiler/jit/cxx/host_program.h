@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the host's C++ compiler, and what belongs to it, in an environment that changes nothing.
 #ifndef TENSORD_COMPILER_JIT_CXX_HOST_PROGRAM_H_
 #define TENSORD_COMPILER_JIT_CXX_HOST_PROGRAM_H_

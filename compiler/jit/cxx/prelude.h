@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The prelude on disk, with its precompiled header.
 #ifndef TENSORD_COMPILER_JIT_CXX_PRELUDE_H_
 #define TENSORD_COMPILER_JIT_CXX_PRELUDE_H_

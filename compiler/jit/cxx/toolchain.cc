@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/jit/cxx/toolchain.h"
 
 #include <absl/base/thread_annotations.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host's C++ compiler: where it is, what it is, and how it is called.
 #ifndef TENSORD_COMPILER_JIT_CXX_TOOLCHAIN_H_
 #define TENSORD_COMPILER_JIT_CXX_TOOLCHAIN_H_

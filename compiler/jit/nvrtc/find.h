@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where NVRTC may lie.
 #ifndef TENSORD_COMPILER_JIT_NVRTC_FIND_H_
 #define TENSORD_COMPILER_JIT_NVRTC_FIND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVRTC, opened at run time and never linked.
 #ifndef TENSORD_COMPILER_JIT_NVRTC_LIBRARY_H_
 #define TENSORD_COMPILER_JIT_NVRTC_LIBRARY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A precompiled prelude for NVRTC, where it pays.
 //
 // It saves the parsing of the prelude: with one of 2,000 lines 9 ms of a unit's 58, and making it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/jit/nvrtc/ptxas_log.h"
 
 #include <absl/strings/numbers.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads what `--ptxas-options=-v` prints.
 #ifndef TENSORD_COMPILER_JIT_NVRTC_PTXAS_LOG_H_
 #define TENSORD_COMPILER_JIT_NVRTC_PTXAS_LOG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/schedule/cpu/accumulators.h"
 
 #include "compiler/schedule/reduce_kinds.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many accumulators a reduction's vector loop has, so that one step need not wait for the
 // other.
 #ifndef TENSORD_COMPILER_SCHEDULE_CPU_ACCUMULATORS_H_

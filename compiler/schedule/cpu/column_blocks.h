@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Columns in blocks that run in parallel: for reductions with an innermost independent loop, and
 // for scatters whose columns stay apart.
 #ifndef TENSORD_COMPILER_SCHEDULE_CPU_COLUMN_BLOCKS_H_

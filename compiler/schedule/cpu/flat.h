@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chunks of one space of elements.
 #ifndef TENSORD_COMPILER_SCHEDULE_CPU_FLAT_H_
 #define TENSORD_COMPILER_SCHEDULE_CPU_FLAT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the tasks of a CPU kernel share the work of a nest, and what a task keeps where.
 //
 // A unit is the grain of parallelism: tasks take ranges of units. Inside a unit the nest's passes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plan of one CPU launch: that of each nest, and how much work is worth a task.
 #ifndef TENSORD_COMPILER_SCHEDULE_CPU_PLAN_KERNEL_H_
 #define TENSORD_COMPILER_SCHEDULE_CPU_PLAN_KERNEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The form in which CPU schedules and emitters take a nest.
 #ifndef TENSORD_COMPILER_SCHEDULE_CPU_PREPARE_NEST_H_
 #define TENSORD_COMPILER_SCHEDULE_CPU_PREPARE_NEST_H_

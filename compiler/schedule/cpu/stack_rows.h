@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which rows of values that a later pass reads lie on a task's stack.
 #ifndef TENSORD_COMPILER_SCHEDULE_CPU_STACK_ROWS_H_
 #define TENSORD_COMPILER_SCHEDULE_CPU_STACK_ROWS_H_

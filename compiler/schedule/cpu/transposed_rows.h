@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows in blocks, for pointwise nests with operands that lie across the vector loop: read one by
 // one they would come from as many lines of the cache as a vector has lanes.
 #ifndef TENSORD_COMPILER_SCHEDULE_CPU_TRANSPOSED_ROWS_H_

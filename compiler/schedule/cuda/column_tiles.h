@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiles of columns: a thread keeps to its columns, to what it sums and to what it loads for them
 // once, and goes over rows.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_COLUMN_TILES_H_

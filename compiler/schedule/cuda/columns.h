@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A thread owns a vector of columns: for reductions with an innermost independent loop and few
 // rows.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_COLUMNS_H_

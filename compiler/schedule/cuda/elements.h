@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A thread computes a vector of every result: for pointwise nests whose rows do not matter.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_ELEMENTS_H_
 #define TENSORD_COMPILER_SCHEDULE_CUDA_ELEMENTS_H_

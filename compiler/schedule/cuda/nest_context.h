@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the schedules of all kinds ask of a nest and its target, found out once.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_NEST_CONTEXT_H_
 #define TENSORD_COMPILER_SCHEDULE_CUDA_NEST_CONTEXT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the threads of a CUDA kernel share the work of a nest.
 //
 // A unit of work is a vector or a tile of them (pointwise nests) or a row (nests with reductions or

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plan of one CUDA launch: that of each nest, and what they have together.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_PLAN_KERNEL_H_
 #define TENSORD_COMPILER_SCHEDULE_CUDA_PLAN_KERNEL_H_

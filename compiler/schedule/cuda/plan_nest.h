@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The schedule of one CUDA nest: the first kind that can take it, with its parameters.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_PLAN_NEST_H_
 #define TENSORD_COMPILER_SCHEDULE_CUDA_PLAN_NEST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a pointwise nest is one space of elements to its threads, or has rows.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_POINTWISE_H_
 #define TENSORD_COMPILER_SCHEDULE_CUDA_POINTWISE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sweeps over rows that sum columns and prefetch the next row.
 //
 // Sums of columns leave registers for few threads, too few to hide what a row waits for: its loads,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The form in which CUDA schedules and emitters take a nest.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_PREPARE_NEST_H_
 #define TENSORD_COMPILER_SCHEDULE_CUDA_PREPARE_NEST_H_

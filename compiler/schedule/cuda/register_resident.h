@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the threads of a CUDA row keep in registers between its passes.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_REGISTER_RESIDENT_H_
 #define TENSORD_COMPILER_SCHEDULE_CUDA_REGISTER_RESIDENT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which vectors a row is read and written in: wide ones also where rows are no multiple of them, or
 // not aligned.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_ROW_VECTORS_H_

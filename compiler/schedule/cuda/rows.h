@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A group of threads, part of a warp up to a whole block, computes a row: for nests with reductions
 // along rows or statements about them, and for pointwise ones that do better by rows. It is the
 // schedule of last resort: any nest that reduces nothing over its rows can have it.

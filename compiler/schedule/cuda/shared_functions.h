@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nests of one launch that differ in their buffers and sizes alone share a function, which finds
 // its arguments by the number of the nest: a step of an optimizer over a hundred parameters is one
 // body, however many launches it takes.

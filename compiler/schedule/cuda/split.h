@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Few long rows: several blocks share each, so that no multiprocessor is idle.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_SPLIT_H_
 #define TENSORD_COMPILER_SCHEDULE_CUDA_SPLIT_H_

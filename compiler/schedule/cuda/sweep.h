@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Blocks go over rows, or over elements, and keep what they reduce over them.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_SWEEP_H_
 #define TENSORD_COMPILER_SCHEDULE_CUDA_SWEEP_H_

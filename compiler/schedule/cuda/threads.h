@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads by the warp, and sizes of blocks and rows that several kinds of schedules share.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_THREADS_H_
 #define TENSORD_COMPILER_SCHEDULE_CUDA_THREADS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operands of a pointwise nest that lie across its vector loop, read through shared memory.
 //
 // In `x + y.t()` vectors run along the rows of x, that is along the columns of y: neighbouring

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a CUDA nest is like, as far as the plan of its threads depends on that.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_TRAITS_H_
 #define TENSORD_COMPILER_SCHEDULE_CUDA_TRAITS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How wide the vectors of a CUDA nest may be, as far as types, alignment and the size of the body
 // say.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_WIDTHS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interface between a generated CPU kernel and the runtime that calls it. Plain C; included by
 // generated code, so it includes nothing but <stdint.h>.
 #ifndef TENSORD_KERNEL_ABI_H_

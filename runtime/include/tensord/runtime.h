@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C interface of libtensord_runtime: load a compiled program, run it in the job.
 //
 // Every function may be called from several threads at once. Functions that can fail return 0 on

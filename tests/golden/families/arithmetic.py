@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arithmetic of tensors and numbers in all their mixtures of types."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copies, casts and the lists of torch._foreach."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Embeddings, gathers and scatters."""
 
 from __future__ import annotations

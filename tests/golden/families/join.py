@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Concatenation, padding, repetition, and the scatters into slices."""
 
 from __future__ import annotations

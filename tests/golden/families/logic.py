@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Comparisons, truth values, bits, and choices between tensors."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counter-based random numbers, as the client's own operators give them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sums, extremes, moments and norms."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Softmax and log-softmax, forward and backward."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Views."""
 
 from __future__ import annotations

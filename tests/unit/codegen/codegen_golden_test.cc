@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The generated kernels of every operator against eager PyTorch, on every instruction set that this
 // machine has: the cases of tests/golden, through the whole pipeline and the JIT. The widest set
 // runs all of them. What is narrower shares everything but lanes and runs one in five, unless a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nests that differ in their sizes and buffers alone share a launch and a function: which do, and
 // that each computes with its own.
 #include <gtest/gtest.h>

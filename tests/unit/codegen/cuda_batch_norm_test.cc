@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch norm in training over channels-last images on CUDA: statistics and gradients of channels
 // are sums over rows whose columns are the channels. Every image is read once for them, in whole
 // vectors, and what follows from a channel's sums costs no launch of its own.

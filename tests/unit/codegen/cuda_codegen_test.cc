@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA kernels of every operator, compiled to cubins without a GPU: they compile for every
 // architecture and spill no registers.
 #include <gtest/gtest.h>

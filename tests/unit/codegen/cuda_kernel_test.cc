@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a CUDA launch is beside its nests: whether it waits for the launches before it by itself.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA kernels of the gradients of norms, which reduce each row and sum columns in one sweep: their
 // plans, and that the numbers are what the loop IR says.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Max pooling on CUDA: vectors across the channels of channels-last images, windows and what covers
 // an element unrolled, and a backward step that reads a byte for each window.
 #include <gmock/gmock.h>

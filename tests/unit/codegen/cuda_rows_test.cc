@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows on CUDA: how threads share them, and that the numbers are what the loop IR says.
 #include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA kernels that reduce over rows, or over parts of rows and columns, that add at indices and
 // that choose between parts: their plans, and that the numbers are what the loop IR says.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operands that lie across the vector loop: when a nest takes tiles, and that its kernel gives what
 // the loop IR says, run on the host.
 #include <absl/strings/str_cat.h>

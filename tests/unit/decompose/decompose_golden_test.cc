@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every lowering of the operator tables against eager PyTorch: the cases of tests/golden, run by
 // the reference interpreter.
 #include <gtest/gtest.h>

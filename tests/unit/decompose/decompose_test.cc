@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operator tables beyond their numbers (decompose_golden_test.cc): how many loops a lowering
 // leaves, symbolic sizes, what is left to the library, and what is refused.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Changes to a graph are carried out at once: numbers move, uses follow, added nodes keep theirs.
 #include "compiler/graph/editor.h"
 

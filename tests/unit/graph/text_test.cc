@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A graph's text: a line a value, with the names of arguments, types and strides.
 #include "compiler/graph/text.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who reads what, which nodes run, and what shares memory.
 #include "compiler/graph/uses.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a graph must keep behind import and behind every rewrite.
 #include "compiler/graph/verify.h"
 

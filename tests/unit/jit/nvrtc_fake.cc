@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An NVRTC of 2022: has every function that the JIT asks for, and says that it is 11.8.
 extern "C" {
 int nvrtcVersion(int* major, int* minor) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Needs NVRTC but no GPU: TENSORD_NVRTC says where it is (tests/run.sh sets it).
 // TENSORD_NO_CUDA_TESTS=1 skips what needs it.
 #include <absl/strings/str_cat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel IR's builder, text, printers and table of prelude functions.
 #include "compiler/kernel_ir/kernel_ir.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each rule of the kernel IR's verifier, broken once.
 #include "compiler/kernel_ir/verify.h"
 

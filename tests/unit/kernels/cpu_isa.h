@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The prelude's tests are built once per instruction set; a machine without it skips them.
 #ifndef TENSORD_TESTS_UNIT_KERNELS_CPU_ISA_H_
 #define TENSORD_TESTS_UNIT_KERNELS_CPU_ISA_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every scalar operation of the CPU prelude against its reference in compiler/loop_ir/ops.def, and
 // what has no reference there. Built once per instruction set; the lane count is tk::kLanes, and 1
 // everywhere.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads, stores and casts of every storage type, tiles and atomics.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions, their running states, and random numbers.
 #include <gtest/gtest.h>
 

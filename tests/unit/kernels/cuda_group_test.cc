@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions of the CUDA prelude: over the lanes of a thread against the CPU prelude, over groups
 // of threads, run on the host. All threads of a group must get the same bits, also when the
 // same shared memory serves one reduction after the other. Also the tiles in shared memory.

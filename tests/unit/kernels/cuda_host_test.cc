@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA prelude's numbers, compiled for the host: every operation against the CPU prelude, lane
 // by lane, the small floats bit by bit, memory accesses for every storage type and width.
 #include <gtest/gtest.h>

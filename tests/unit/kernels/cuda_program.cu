@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every function of the CUDA prelude, a part at a time (-DPART, one of the functions below) and the
 // widths of -DWIDTHS(F); with -DTYPE for that storage type, without it what is not made for every
 // type. cuda_test.cc compiles it for each architecture; nobody runs it.
@@ -71,12 +72,12 @@ enum class Result { Same, Bool, Second, Float32 };
 template <class S, int W>
 __device__ void operations(const S* p, char* out, int64_t) {
   OPERANDS(S, W)
-#define TENSORD_OP(name, arity, types, result, ...)                                      \
-  if constexpr (takes<T>(Types::types)) {                                                \
-    if constexpr (arity == 3 && Result::result == Result::Second)                        \
-      keep(out, tk::name(m, a, b));                                                      \
-    else                                                                                 \
-      keep(out, apply<arity>([](auto... v) { return tk::name(v...); }, a, b, c));        \
+#define TENSORD_OP(name, arity, types, result, ...)                               \
+  if constexpr (takes<T>(Types::types)) {                                         \
+    if constexpr (arity == 3 && Result::result == Result::Second)                 \
+      keep(out, tk::name(m, a, b));                                               \
+    else                                                                          \
+      keep(out, apply<arity>([](auto... v) { return tk::name(v...); }, a, b, c)); \
   }
 #include "compiler/loop_ir/ops.def"
 }
@@ -184,7 +185,7 @@ struct Args {
   int64_t n;
 };
 #define KERNEL(function, S, W, ...) KERNEL_OF(function, S, W, __VA_ARGS__)
-#define KERNEL_OF(function, S, W, ...)                                                         \
+#define KERNEL_OF(function, S, W, ...)                                                      \
   extern "C" __global__ void __launch_bounds__(128)                                         \
       function##_##W(const __grid_constant__ Args args) {                                   \
     const int thread = blockIdx.x * blockDim.x + threadIdx.x;                               \
@@ -218,7 +219,7 @@ GROUP(4) GROUP(8) GROUP(16) GROUP(32) GROUP(64) GROUP(96) GROUP(256) GROUP(1024)
     scan<T>(static_cast<const float*>(args.b[0]) + threadIdx.x * 4, static_cast<char*>(args.b[1]), \
             args.b[1], int(args.n), shared);                                                       \
   }
-    SCAN(float) SCAN(double) SCAN(int32_t) SCAN(int64_t)
+SCAN(float) SCAN(double) SCAN(int32_t) SCAN(int64_t)
 #else
 #define KERNELS(W) KERNEL(PART, float, W, W)
 WIDTHS(KERNELS)

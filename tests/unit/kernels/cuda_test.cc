@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA prelude through NVRTC, without a GPU: every function for every storage type compiles for
 // every architecture and spills no registers, and vectors move in accesses of 16 bytes.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Holds an operation of a prelude against its reference in compiler/loop_ir/ops.def: over the
 // operands of its domain and special values, in every type that it takes.
 #ifndef TENSORD_TESTS_UNIT_KERNELS_OPERATION_CHECK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What calls on CUDA take at most, by their plans.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where buffers and the scratch of CUDA launches lie, of schedules made by hand.
 #include "compiler/memory/plan_memory.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a plan of a program on CUDA takes at its fullest step, by the lives of its buffers: what the
 // runtime does with memory, without running it.
 #ifndef TENSORD_TESTS_UNIT_MEMORY_PLANNED_PEAK_H_

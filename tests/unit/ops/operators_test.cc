@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of operators: schemas are read as they are written, and it agrees with the lowerings.
 #include "compiler/ops/operators.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runner: every pass and part is timed and shown, and a failure behind import is the
 // compiler's.
 #include "compiler/pipeline.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The verifiers of the schedule and of kernels find what was broken by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,9 +1,10 @@
-#include "compiler/rewrite/convolution_bias.h"
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/rewrite/convolution_epilogues.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/rewrite/convolution_bias.h"
 #include "tests/unit/testing/rewrite_testing.h"
 
 namespace tensord::testing {

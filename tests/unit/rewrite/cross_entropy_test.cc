@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cross entropy's gradient in one step: the same numbers, and no sum over classes.
 #include "compiler/rewrite/cross_entropy.h"
 

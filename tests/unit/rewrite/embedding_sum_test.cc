@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An embedding's gradient that is added to another tensor: the same numbers, without a table of
 // zeros.
 #include "compiler/rewrite/embedding_sum.h"

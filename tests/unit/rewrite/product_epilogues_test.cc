@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/rewrite/product_epilogues.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/rewrite/space_to_depth.h"
 
 #include <gmock/gmock.h>

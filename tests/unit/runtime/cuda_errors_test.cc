@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA programs that cannot be loaded or that fail.
 #include <sys/wait.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A fixture for tests of CUDA programs, on a fake driver and a fake torch.
 #ifndef TENSORD_TESTS_UNIT_RUNTIME_CUDA_FIXTURE_H_
 #define TENSORD_TESTS_UNIT_RUNTIME_CUDA_FIXTURE_H_

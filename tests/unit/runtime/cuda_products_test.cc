@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products of CUDA programs by cuBLASLt: which calls, which layouts, when torch is asked.
 #include <utility>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA programs: what is loaded, launched, copied and allocated.
 #include <thread>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuBLASLt for tests without a GPU: products of bfloat16 matrices in host memory. The test's
 // executable exports the symbols (ENABLE_EXPORTS), where the runtime looks them up.
 #ifndef TENSORD_TESTS_UNIT_RUNTIME_FAKE_CUBLASLT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CUDA driver for tests without a GPU: a shared object that TENSORD_CUDA_DRIVER names. It records
 // what it is asked, runs kernels given as functions, and fails where it is told to.
 //

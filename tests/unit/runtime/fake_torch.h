@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // torch's C shim for tests of the runtime without torch: version 2.11 with CUDA, on plain host
 // memory. The test's executable exports the symbols (ENABLE_EXPORTS), where the runtime looks them
 // up.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a call gives back before it ends.
 #include "tests/unit/runtime/cuda_fixture.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A damaged artifact is an error that names what is wrong; nothing here needs torch.
 #include "runtime/load/load.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/philox.h, and the runtime's random numbers for graphs that run without generated code.
 #include "base/philox.h"
 

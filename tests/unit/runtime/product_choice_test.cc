@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Choices among what cuBLASLt 13.1 offered on an H200, with the times that were measured there.
 #include "runtime/cuda/product_choice.h"
 

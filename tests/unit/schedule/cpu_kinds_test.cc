@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which kind of schedule a CPU nest has, why others are not for it, and what tasks keep where.
 #include <gmock/gmock.h>
 

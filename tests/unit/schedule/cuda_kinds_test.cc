@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which kind of schedule a CUDA nest has, why others are not for it, and the parameters that follow
 // from its sizes and the target.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The work of a compile grows with the graph, not faster: what is counted here depends on no clock.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the scheduler promises: how many kernels, and what each reads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

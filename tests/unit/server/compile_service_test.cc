@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "server/compile/compile_service.h"
 
 #include <absl/synchronization/notification.h>

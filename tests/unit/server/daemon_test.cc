@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The daemon as a process: sockets, locks, signals, limits. The worker is the fake one.
 #include "server/daemon/daemon.h"
 

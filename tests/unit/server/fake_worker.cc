@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A worker without a compiler: speaks the worker's protocol and does as the first node's name says.
 //
 //   "crash"         dies of SIGSEGV              "hang"          never answers

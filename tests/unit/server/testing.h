@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the server's tests share: a temporary folder, the fake worker, small requests.
 #ifndef TENSORD_TESTS_UNIT_SERVER_TESTING_H_
 #define TENSORD_TESTS_UNIT_SERVER_TESTING_H_

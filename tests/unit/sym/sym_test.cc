@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // compiler/sym: canonical form, division with ranges, substitution.
 #include <gtest/gtest.h>
 

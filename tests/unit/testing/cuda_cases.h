@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generated CUDA kernels of whole graphs against the loop IR: the plans of their nests and, run on
 // the host, their numbers.
 #ifndef TENSORD_TESTS_UNIT_TESTING_CUDA_CASES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs generated CUDA kernels without a GPU: the source that NVRTC would get, compiled as plain C++
 // with cuda_on_host.h, its blocks one after the other and a block's threads as fibers. For small
 // shapes: at a barrier each thread is a switch of contexts.

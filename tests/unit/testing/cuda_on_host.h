@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA prelude as plain C++, for tests of its numbers: CUDA's words and the functions of its
 // library that the prelude uses, and in place of ptx.cuh portable code. A block's threads are
 // fibers of one thread of the host (RunBlock), which meet at every shuffle, vote and barrier.

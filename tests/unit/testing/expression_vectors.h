@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/golden/expression_vectors.json, which every evaluator of sizes is held against.
 // TENSORD_GOLDEN_DIR: the folder, from the build.
 #ifndef TENSORD_TESTS_UNIT_TESTING_EXPRESSION_VECTORS_H_

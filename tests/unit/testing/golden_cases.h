@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The golden cases (tests/golden): one call of an operator each, with inputs and eager's results.
 #ifndef TENSORD_TESTS_UNIT_TESTING_GOLDEN_CASES_H_
 #define TENSORD_TESTS_UNIT_TESTING_GOLDEN_CASES_H_

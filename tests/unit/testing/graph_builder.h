@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds captured graphs for tests in a few lines:
 //
 //   GraphBuilder g;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs of any number of nodes, in the shapes in which graphs grow.
 #ifndef TENSORD_TESTS_UNIT_TESTING_GROWING_GRAPHS_H_
 #define TENSORD_TESTS_UNIT_TESTING_GROWING_GRAPHS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a Program on the CPU in plain scalar loops, straight from its blocks: the reference
 // semantics of the loop IR, with no code generation. Real arithmetic is in double; what is stored
 // is rounded to the buffer's type. For small shapes.

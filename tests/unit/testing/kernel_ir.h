@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests ask of a kernel's IR.
 #ifndef TENSORD_TESTS_UNIT_TESTING_KERNEL_IR_H_
 #define TENSORD_TESTS_UNIT_TESTING_KERNEL_IR_H_

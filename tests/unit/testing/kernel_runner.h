@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a compiled program's generated kernels for real: through the JIT, on host memory, with any
 // number of threads. For programs without library calls.
 #ifndef TENSORD_TESTS_UNIT_TESTING_KERNEL_RUNNER_H_

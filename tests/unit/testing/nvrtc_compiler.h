@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tiny NVRTC for tests of the CUDA prelude, opened at run time. To be replaced by compiler/jit.
 #ifndef TENSORD_TESTS_UNIT_TESTING_NVRTC_COMPILER_H_
 #define TENSORD_TESTS_UNIT_TESTING_NVRTC_COMPILER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/golden/philox_vectors.txt, which every copy of the random generator is held against.
 // TENSORD_GOLDEN_DIR: the folder, from the build.
 #ifndef TENSORD_TESTS_UNIT_TESTING_PHILOX_VECTORS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs before and after a rewrite: what they call, and that they compute the same.
 #ifndef TENSORD_TESTS_UNIT_TESTING_REWRITE_PRODUCTS_H_
 #define TENSORD_TESTS_UNIT_TESTING_REWRITE_PRODUCTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/testing/rewrite_testing.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For tests of passes over convolutions: graphs before and after, run by the interpreter with
 // convolutions and products in plain loops.
 #ifndef TENSORD_TESTS_UNIT_TESTING_REWRITE_TESTING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One scalar operation of the loop IR on plain numbers (for interpreter.cc).
 #ifndef TENSORD_TESTS_UNIT_TESTING_SCALAR_OPS_H_
 #define TENSORD_TESTS_UNIT_TESTING_SCALAR_OPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What compiler/loop_ir/ops.def says of the scalar operations for tests: which types they take, the
 // functions of their references beyond <cmath>, domains of random operands and tolerances.
 #ifndef TENSORD_TESTS_UNIT_TESTING_SCALAR_REFERENCE_H_

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hand-written attention becomes torch.nn.functional.scaled_dot_product_attention.
 
     softmax(q @ k^T * scale + mask) @ v

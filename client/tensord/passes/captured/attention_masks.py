@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Masks that depend on no input are dropped where they mask nothing, or become is_causal=True.
 
 Models make their masks from arange and comparisons, even where nothing is to be masked; a fused

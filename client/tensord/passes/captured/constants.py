@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values of nodes that depend on no input: arange, comparisons of it, tril and the like."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How Dynamo's graphs spell operations: names, arguments, values, and autocast."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """einsum as the two products of attention, in whatever order its dimensions are."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keys and values repeated for groups of queries' heads go into attention unrepeated.
 
 The fused kernels take grouped heads as they are (enable_gqa), which saves writing and reading each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Linear layers of one input become one product: queries, keys and values; a gate and its value.
 
 One large product fills a GPU better than several small ones, and so do both products of its

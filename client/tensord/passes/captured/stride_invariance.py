@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether what reads a tensor gives the same when the tensor lies otherwise in memory.
 
 Only what is known not to see strides is taken. Dynamo bakes strides into the graph as numbers, and

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Passes over the joint graph of forward and backward."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ReLU of a batch norm in training: backward computes the norm again and does not read the ReLU.
 
 Batch norm's backward goes twice over its gradient and its input x: for sums of channels, and for

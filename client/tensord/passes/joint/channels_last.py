@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convolutions of a training graph in channels-last memory: over the joint graph, before its cut.
 
 Convolutions on tensor cores compute on channels-last memory: of row-major tensors the library makes

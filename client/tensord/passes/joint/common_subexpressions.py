@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Common subexpressions of a joint graph become one, before the partitioner counts what to save.
 
 torch's partitioner does the same, but a process that has not loaded TorchInductor loads it for

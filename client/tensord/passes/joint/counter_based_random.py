@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rewrites torch's random operators to counter-based ones (philox.py).
 
 A graph draws one seed per call from the default generator of the device where its numbers are, so

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How tensors lie in memory. Strides of dimensions of size 1 say nothing."""
 
 from __future__ import annotations

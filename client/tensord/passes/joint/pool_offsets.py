@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a max pooling saves for backward: a byte for each result, which says where in its window the
 maximum is. Autograd's formula saves an index into the image, of eight bytes.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The statistics of long rows' log-softmax, saved for backward: `tensord::softmax_statistics`.
 
 Backward computes a log-softmax again from the logits rather than load it, which means reading each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Backward graphs without the gradients of what a training graph returns beside its loss.
 
 Where there is a scalar, a loss, gradients come for scalars alone; the others are zeros, which a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Constants of a CUDA graph, which Python makes on the CPU and eager copies over in every call."""
 
 from __future__ import annotations

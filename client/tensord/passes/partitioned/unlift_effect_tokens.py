@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators with effects, which AOTAutograd threads on tokens (empty tensors) to keep their order.
 
 The wire format has no tokens: an operator that returns nothing is run for what it does, and the
