@@ -20,8 +20,8 @@ namespace tensord::compiler {
 absl::StatusOr<v1::CompileResult> Compile(const v1::CompileJob& job);
 
 // Compiles, and appends to `text` what the pass `after` has made: one of pipeline.h's, or "all" for
-// every pass in order, as far as they came. NotFound lists the passes where there is none of that
-// name; otherwise errors are those of Compile.
+// every pass in order, as far as they came; a pass that changed nothing says so. NotFound lists the
+// passes where there is none of that name; otherwise errors are those of Compile.
 absl::Status CompileAndDump(const v1::CompileJob& job, const std::string& after, std::string* text);
 
 // Operators that the compiler lowers itself, sorted: "aten::softmax.int", "aten::add.Tensor".

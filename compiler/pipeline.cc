@@ -188,12 +188,15 @@ absl::Status CompileAndDump(const v1::CompileJob& job, const std::string& after,
   }
   CompileState state{.job = &job};
   bool ran = false;
+  std::string before;
   TENSORD_RETURN_IF_ERROR(RunPipeline(state, [&](const Pass& pass, const CompileState& made) {
     // A pass with parts has made what the last of them has.
     const bool wanted = after == "all" ? pass.parts.empty() : after == pass.name;
     if (!wanted) return;
     ran = true;
-    absl::StrAppend(text, "==== ", pass.name, "\n", pass.dump(made), "\n");
+    std::string dump = pass.dump(made);
+    absl::StrAppend(text, "==== ", pass.name, "\n", dump == before ? "unchanged\n" : dump, "\n");
+    before = std::move(dump);
   }));
   if (!ran) absl::StrAppend(text, "==== ", after, "\nis not for this target\n");
   return absl::OkStatus();

@@ -2,10 +2,10 @@
 """Writes the parts of the documents that follow from the sources.
 
     .venv/bin/python docs/generate.py           # after a build
-    .venv/bin/python docs/generate.py --check   # ends with 1 where a document is not what this writes
+    .venv/bin/python docs/generate.py --check   # ends with 1 where a document differs
 
-The parts stand between `<!-- NAME -->` and `<!-- end of NAME -->`: the tables of passes, from the first
-sentences of their files, and what each stage of the compiler makes of one small graph.
+The parts stand between `<!-- NAME -->` and `<!-- end of NAME -->`: the tables of passes, from the
+first sentences of their files, and what each stage of the compiler makes of one small graph.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -44,7 +45,9 @@ DUMPS = {
 MOST_LINES = 60
 
 
-def block(x: torch.Tensor, up: torch.Tensor, bias: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+def block(
+    x: torch.Tensor, up: torch.Tensor, bias: torch.Tensor, down: torch.Tensor
+) -> torch.Tensor:
     hidden = F.gelu(torch.addmm(bias, x, up), approximate="tanh")
     return F.layer_norm(hidden @ down + x, (256,))
 
@@ -133,7 +136,9 @@ def write(parts: dict[str, str], check: bool) -> int:
         if new == old:
             continue
         different += 1
-        print(f"{document.relative_to(ROOT)}: {'differs from' if check else 'written by'} this script")
+        print(
+            f"{document.relative_to(ROOT)}: {'differs from' if check else 'written by'} this script"
+        )
         if not check:
             document.write_text(new)
     missing = parts.keys() - found

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Checks of the sources that need no build: ruff's rules and layout, and the client's types.
+# Checks of the sources that need no build: what may include what, licences, version numbers, names in
+# the documents, the format of C++, ruff's rules and layout, the client's types.
 #
 #   tests/lint.sh
 #
@@ -14,9 +15,15 @@ setup_client # mypy reads the types of its protos
 
 cd "$root"
 status=0
-settings=client/pyproject.toml
-python=(client tests deploy examples)
+for check in includes spdx versions check_docs format; do
+  say "$check"
+  "$venv/bin/python" "tests/lint/$check.py" || status=1
+done
+say "tests of the checks"
+"$venv/bin/python" -m pytest tests/lint -q || status=1
 
+settings=client/pyproject.toml
+python=(client docs tests deploy examples)
 say "ruff"
 "$venv/bin/ruff" check --quiet --config "$settings" "${python[@]}" || status=1
 "$venv/bin/ruff" format --check --quiet --config "$settings" "${python[@]}" || status=1

@@ -5,6 +5,7 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/strip.h>
 #include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/text_format.h>
 
 #include <cstdio>
@@ -30,6 +31,7 @@ class Silent : public google::protobuf::io::ErrorCollector {
 // but leave fields that this one does not know.
 template <typename Message>
 std::optional<Message> Parse(const std::string& content) {
+  const google::protobuf::LogSilencer silencer;  // what is no such message is no error yet
   Message message;
   if (message.ParseFromString(content)) {
     const size_t size = message.ByteSizeLong();

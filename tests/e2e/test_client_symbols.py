@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import sympy
-from tensord.wire.symbols import Symbols
 from tensord.v1 import graph_pb2
+from tensord.wire.symbols import Symbols
 from torch.utils._sympy import functions
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
