@@ -104,13 +104,13 @@ absl::Status CheckSizes(const char* what, const Tensor& t, const Sizes& sizes) {
       absl::StrCat(what, " has sizes ", Show(t.sizes()), " where ", Show(sizes), " is needed"));
 }
 
-bool IsDear(const Tensor& t) { return !t.view() && (t.cost() >= 10 || t.reads() >= 3); }
+bool IsExpensive(const Tensor& t) { return !t.view() && (t.cost() >= 10 || t.reads() >= 3); }
 
-Tensor Shared(Builder& b, const Tensor& t) { return IsDear(t) ? b.Realize(t) : t; }
+Tensor Shared(Builder& b, const Tensor& t) { return IsExpensive(t) ? b.Realize(t) : t; }
 
 Tensor SharedArgument(Builder& b, const Call& call, std::string_view name) {
   const Tensor t = call.tensor(name);
-  return IsDear(t) ? b.RealizeAs(t, BufferStrides(call.argument_type(name))) : t;
+  return IsExpensive(t) ? b.RealizeAs(t, BufferStrides(call.argument_type(name))) : t;
 }
 
 DType FloatType(DType dtype) { return IsFloating(dtype) ? ComputeType(dtype) : kFloat32; }

@@ -113,7 +113,7 @@ absl::Status CheckBroadcast(const std::vector<Tensor>& tensors);
 absl::Status CheckSizes(const char* what, const Tensor& t, const Sizes& sizes);
 
 // Whether computing a tensor again costs more than reading it back.
-bool IsDear(const Tensor& t);
+bool IsExpensive(const Tensor& t);
 // What several loops read: realized when it is dear.
 Tensor Shared(Builder& b, const Tensor& t);
 // The same for an argument, which keeps the type and the layout that eager gives it.

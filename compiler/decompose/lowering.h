@@ -94,13 +94,13 @@ std::vector<std::string> LoweringNames();
 
 // ---- One table per file of this folder.
 std::span<const Lowering> PointwiseLowerings();
-std::span<const Lowering> CompositeLowerings();  // activations and their backward forms
+std::span<const Lowering> ActivationLowerings();  // activations and their backward forms
 std::span<const Lowering> ReductionLowerings();
 std::span<const Lowering> SoftmaxLowerings();
 std::span<const Lowering> NormLowerings();
 std::span<const Lowering> LossLowerings();
 std::span<const Lowering> ViewLowerings();
-std::span<const Lowering> JoinLowerings();
+std::span<const Lowering> ConcatenationLowerings();
 std::span<const Lowering> CreationLowerings();
 std::span<const Lowering> IndexingLowerings();
 std::span<const Lowering> RandomLowerings();

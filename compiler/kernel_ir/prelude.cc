@@ -19,7 +19,7 @@ constexpr PreludeFunction kFunctions[] = {
     {"load", kBoth, "tw", "p", 'v'},
     {"load_tail", kBoth, "tw", "pi", 'v'},
     {"load_masked", kBoth, "tw", "pm", 'v'},
-    {"load_anywhere", kCuda, "tw", "p", 'v'},
+    {"load_unaligned", kCuda, "tw", "p", 'v'},
     {"load_evict_last", kCuda, "tw", "p", 'v'},
     {"load_packed", kCuda, "tw", "p", 'k'},
     {"load_evict_last_packed", kCuda, "tw", "p", 'k'},

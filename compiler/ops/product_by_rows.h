@@ -8,7 +8,8 @@
 
 namespace tensord::compiler {
 
-// How far rows of `columns` elements are apart that begin alike, as to whole vectors of `aligned`.
+// How far rows of `columns` elements are apart that are equally aligned, as to whole vectors of
+// `aligned`.
 inline int64_t PeriodOfRows(int64_t columns, int64_t aligned) {
   return aligned / std::gcd(columns, aligned);
 }

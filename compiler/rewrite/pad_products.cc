@@ -303,7 +303,7 @@ class Padder {
   }
 
   // Whether a result, instead of being padded and copied, is written where it is wanted: by rows
-  // that begin alike, which must be many enough to fill the device.
+  // that are equally aligned, which must be many enough to fill the device.
   bool GoesByRows(int index, const Plan& plan) const {
     if (!IsOfRows(index, plan) ||
         !editor_.uses().NeedsEagerLayout({editor_.ValueOfNode(index), 0})) {
@@ -312,7 +312,8 @@ class Padder {
     const TensorType& result = editor_.node(index).outputs[0];
     const int64_t columns = sym::Hint(result.sizes[1]);
     const int64_t rows = sym::Hint(result.sizes[0]) / PeriodOf(index, plan);
-    return rows >= costs_.least_rows_alike && rows * columns >= costs_.least_elements_alike;
+    return rows >= costs_.least_equally_aligned_rows &&
+           rows * columns >= costs_.least_equally_aligned_elements;
   }
 
   // Whether there is nothing to pad, but a large weight that is computed for this product alone.

@@ -4,9 +4,9 @@
 //
 // Requires: a graph for CUDA. Ensures: products that pay for it run on operands padded with zeros,
 // so that every matrix in memory has rows of whole 16 bytes; what reads a result reads a slice of
-// it. Large results that are given out are computed by rows that begin alike instead. A large
-// weight that is converted for one product alone is there part by part. Must follow passes that
-// make or merge products.
+// it. Large results that are given out are computed by rows that are equally aligned instead. A
+// large weight that is converted for one product alone is there part by part. Must follow passes
+// that make or merge products.
 #ifndef TENSORD_COMPILER_REWRITE_PAD_PRODUCTS_H_
 #define TENSORD_COMPILER_REWRITE_PAD_PRODUCTS_H_
 
@@ -22,11 +22,12 @@ struct PaddingCosts {
   // What the GPU could have multiplied while it copies a byte: 600 TFLOP/s against 4.3 TB/s on an
   // H200, 200 against 1.4 on an A100.
   double flops_per_byte = 150;
-  // A result that is to be contiguous is computed by rows that begin alike where these are as many
-  // (fewer take longer to read the weight once more than to multiply) and have as many elements
-  // (two waves of 128x256 on 132 multiprocessors). Padded and copied it would be in memory twice.
-  int64_t least_rows_alike = 128;
-  int64_t least_elements_alike = 8 << 20;
+  // A result that is to be contiguous is computed by rows that are equally aligned where these are
+  // as many (fewer take longer to read the weight once more than to multiply) and have as many
+  // elements (two waves of 128x256 on 132 multiprocessors). Padded and copied it would be in memory
+  // twice.
+  int64_t least_equally_aligned_rows = 128;
+  int64_t least_equally_aligned_elements = 8 << 20;
   // Of a weight that is converted for one product, at a time: what stays in an L2 cache until the
   // product reads it.
   int64_t most_weight_bytes = 32 << 20;

@@ -155,7 +155,7 @@ TK_FN Vec<Compute<S>, W> strided(const S* p, I stride) {
 // p[0], ..., p[W-1], wherever they lie: the aligned words around them, moved into place. Reads up
 // to W-1 elements behind them, and before them to a multiple of 16 bytes.
 template <class S, int W>
-TK_FN Vec<Compute<S>, W> load_anywhere(const S* p) {
+TK_FN Vec<Compute<S>, W> load_unaligned(const S* p) {
   typedef Packed<S, W> P;
   if constexpr (sizeof(S) == 8 || P::kBytes < 8) {
     return strided<S, W>(p, 1);

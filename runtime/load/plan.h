@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A loaded program: the artifact's plan, verified and laid out for the interpreter. Immutable after
-// load; a call keeps its state in a CallState (call_state.h).
+// load; a call keeps its state in a CallState (run/tensors.h).
 #ifndef TENSORD_RUNTIME_LOAD_PLAN_H_
 #define TENSORD_RUNTIME_LOAD_PLAN_H_
 

@@ -1,1 +1,136 @@
-../../../runtime/include/tensord/runtime.h
+// SPDX-License-Identifier: Apache-2.0
+// The C interface of libtensord_runtime: load a compiled program, run it in the job.
+//
+// Every function may be called from several threads at once. Functions that can fail return 0 on
+// success and another number on failure; tensord_last_error() then says why, for this thread.
+// Nothing here touches Python; a caller that holds the GIL should release it around
+// tensord_program_run. Tensors are torch's own handles (AtenTensorHandle of the stable C shim, an
+// at::Tensor*).
+#ifndef TENSORD_RUNTIME_H_
+#define TENSORD_RUNTIME_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TENSORD_RUNTIME_ABI 6
+
+typedef struct TensordProgram TensordProgram;
+typedef void* TensordTensor;  // AtenTensorHandle
+
+typedef enum TensordError {
+  TENSORD_OK = 0,
+  TENSORD_INVALID = 1,        // the caller's fault: wrong number of inputs, wrong dtype or shape
+  TENSORD_CORRUPT = 2,        // an artifact or blob that is not what it says: compile again
+  TENSORD_UNAVAILABLE = 3,    // a blob is missing, torch's symbols are not there
+  TENSORD_OPERATOR = 4,       // an operator of torch raised, with torch's message; a kernel failed
+  TENSORD_OUT_OF_MEMORY = 5,  // the device has no memory left: torch.OutOfMemoryError in Python
+} TensordError;
+
+typedef enum TensordKind {
+  TENSORD_NONE = 0,
+  TENSORD_TENSOR = 1,
+  TENSORD_INT = 2,
+  TENSORD_DOUBLE = 3,
+  TENSORD_BOOL = 4,
+  TENSORD_STRING = 5,
+  TENSORD_DTYPE = 6,          // integer: torch's ScalarType number
+  TENSORD_DEVICE = 7,         // integer: torch's DeviceType number; size: the index, of CUDA
+  TENSORD_MEMORY_FORMAT = 8,  // integer: torch's MemoryFormat number
+  TENSORD_LAYOUT = 9,         // integer: torch's Layout number
+  TENSORD_LIST = 10,
+} TensordKind;
+
+typedef struct TensordValue {
+  TensordKind kind;
+  union {
+    TensordTensor tensor;
+    int64_t integer;  // also BOOL, DTYPE, DEVICE, MEMORY_FORMAT, LAYOUT
+    double real;
+    const char* text;
+    const struct TensordValue* items;
+  };
+  // Of a list or text; a device's index; TENSORD_GIVEN for an input tensor whose reference is the
+  // program's to drop.
+  size_t size;
+} TensordValue;
+#define TENSORD_GIVEN 1
+
+// A call of an operator that torch's stable C shim cannot express (one with a Scalar argument,
+// say). `args` follow the operator's schema. The callee stores `num_results` new references (NULL
+// for an undefined tensor) and returns 0, or a message through tensord_set_error and another number
+// (TENSORD_OUT_OF_MEMORY where that is what the operator raised).
+typedef struct TensordOperatorCall {
+  const char* op;        // "aten::add"
+  const char* overload;  // "Tensor" or ""
+  const TensordValue* args;
+  size_t num_args;
+  TensordTensor* results;
+  size_t num_results;
+} TensordOperatorCall;
+typedef int (*TensordOperatorFn)(void* context, const TensordOperatorCall* call);
+
+// Makes an uninitialised tensor of torch's ScalarType `dtype` on the thread's current CUDA device
+// and stream, sizes and strides in elements. NULL when that failed.
+typedef TensordTensor (*TensordEmptyFn)(int64_t ndim, const int64_t* sizes, const int64_t* strides,
+                                        int32_t dtype);
+
+uint32_t tensord_runtime_abi(void);
+const char* tensord_runtime_version(void);
+const char* tensord_last_error(void);
+void tensord_set_error(const char* message);
+
+// Installed once by the bridge; the bridge takes the GIL itself if it needs it.
+void tensord_set_operator_caller(TensordOperatorFn fn, void* context);
+// Optional: a shorter way to torch's allocator than its stable interface, which goes through the
+// dispatcher. Where it fails that interface is asked, and says why. NULL: no longer.
+void tensord_set_cuda_empty(TensordEmptyFn fn);
+
+// `artifact` is a serialised tensord.v1.Artifact. Blobs are read from `blob_folder`
+// (<folder>/ab/<sha256>), checked for owner and digest, and loaded once per process, however many
+// programs use them.
+int tensord_program_load(const void* artifact, size_t size, const char* blob_folder,
+                         TensordProgram** program);
+void tensord_program_release(TensordProgram* program);
+size_t tensord_program_num_inputs(const TensordProgram* program);
+size_t tensord_program_num_outputs(const TensordProgram* program);
+
+// The inputs that the plan can do without before its end: to give other ones saves no memory.
+size_t tensord_program_released_inputs(const TensordProgram* program, const uint32_t** inputs);
+
+// Runs the plan. `inputs` are TENSOR or INT. Tensors are borrowed, but for those marked as given:
+// of them the program drops those that it needs no more as soon as it can, and sets them to NULL;
+// what is not NULL in the end is still the caller's, on success and on failure. Nothing is dropped
+// before the first step. `outputs` receive new references (TENSOR),
+// INT or NONE; on failure none is set. A CUDA program runs on the device of its inputs, which must
+// be one and the same (without any: the current one), and on torch's current stream of that device;
+// it returns when all is queued. TENSORD_OPERATOR and TENSORD_OUT_OF_MEMORY may come after a step
+// has run, every other code comes before the first.
+int tensord_program_run(TensordProgram* program, TensordValue* inputs, size_t num_inputs,
+                        TensordValue* outputs, size_t num_outputs);
+
+// The workspace that a call of a CUDA program with these inputs takes, in bytes: `whole`, of which
+// the first `least` are there from the call's begin to its end, the others in blocks of their own
+// for a part of it. 0 for a program on the CPU. Fails as the call would.
+int tensord_program_workspace(const TensordProgram* program, const TensordValue* inputs,
+                              size_t num_inputs, int64_t* whole, int64_t* least);
+// This thread's next call of a CUDA program takes its workspace at the start of `tensor` (uint8, of
+// `bytes`, on the program's device), which outlives all use of it, if it is large enough: for all
+// of it, or for what is there all the time. CUDA graphs that are never replayed at once share one
+// so. NULL: no longer.
+void tensord_lend_workspace(TensordTensor tensor, int64_t bytes);
+
+// The graph's random operators, for a graph that runs in eager: `count` numbers of stream `stream`
+// under `seed`, equal to those of generated kernels. Uniform in [0, 1); normal with mean 0,
+// variance 1.
+void tensord_philox_uniform(uint64_t seed, uint32_t stream, size_t count, float* out);
+void tensord_philox_normal(uint64_t seed, uint32_t stream, size_t count, float* out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // TENSORD_RUNTIME_H_

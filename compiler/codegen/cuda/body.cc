@@ -148,7 +148,7 @@ std::string CudaBody::RunLoad(const Inst& inst) const {
     const Expr apart = start - *StartOfStoredRow(nest(), plan_.width);
     if (sym::ExactDiv(apart, Expr(plan_.width))) return plain;
   }
-  return "load_anywhere";
+  return "load_unaligned";
 }
 
 bool CudaBody::IsPrefetched(const Inst& inst) const {

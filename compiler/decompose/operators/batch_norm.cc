@@ -100,7 +100,7 @@ constexpr int kMostGradientCost = 24;
 // where but one image is left, it is cheaper to read than to write and read the gradient.
 Tensor SharedGradient(Builder& b, const Call& call, const Tensor& x) {
   const Tensor g = call.tensor("grad_out");
-  if (!IsDear(g)) return ToFloat(b, g);
+  if (!IsExpensive(g)) return ToFloat(b, g);
   std::set<BufferId> images = LoadsOf(g).buffers;
   for (const BufferId known : LoadsOf(x).buffers) images.erase(known);
   const int64_t size = sym::Hint(sym::Product(g.sizes()));

@@ -4,7 +4,7 @@
 #ifndef TENSORD_COMPILER_DECOMPOSE_OPERATORS_POINTWISE_CORES_H_
 #define TENSORD_COMPILER_DECOMPOSE_OPERATORS_POINTWISE_CORES_H_
 
-#include "compiler/decompose/operators/operands.h"
+#include "compiler/decompose/operators/pointwise_operands.h"
 
 namespace tensord::compiler {
 

@@ -56,8 +56,8 @@ class ByRows {
         const int64_t left = std::max<int64_t>(0, columns_ - from - skipped);
         const int64_t taken = std::min(width, left / aligned_ * aligned_);
         if (taken == 0) continue;
-        Multiply(RowsAlike(a_, first), Rows(part, skipped, taken), skipped + from,
-                 Columns(RowsAlike(whole_, first), skipped + from, taken));
+        Multiply(EquallyAlignedRows(a_, first), Rows(part, skipped, taken), skipped + from,
+                 Columns(EquallyAlignedRows(whole_, first), skipped + from, taken));
       }
     }
     if (!has_ends) return whole_;
@@ -73,7 +73,7 @@ class ByRows {
   Tensor Columns(const Tensor& t, int64_t from, int64_t count) {
     return b_.Slice(t, 1, Expr(from), Expr(count), 1);
   }
-  Tensor RowsAlike(const Tensor& t, int64_t first) {
+  Tensor EquallyAlignedRows(const Tensor& t, int64_t first) {
     return b_.Slice(t, 0, Expr(first), sym::CeilDiv(t.sizes()[0] - first, Expr(period_)), period_);
   }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators that look at the elements of a tensor in another order, without computing. Of a
 // realized tensor most give views of the same buffer, as in eager; of a lazy one they rewrite the
-// index. What joins or pads tensors is in join.cc.
+// index. What joins or pads tensors is in concatenation.cc.
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
 
 #include "compiler/decompose/layout.h"
 #include "compiler/decompose/lowering.h"
-#include "compiler/decompose/operators/join.h"
+#include "compiler/decompose/operators/concatenation.h"
 
 namespace tensord::compiler {
 namespace {

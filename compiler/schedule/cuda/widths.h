@@ -21,7 +21,7 @@ struct Widths {
   int wished = 1;   // by the sizes of elements and the body
   int partial = 1;  // keeps every access aligned
   int aligned = 1;  // and divides the innermost loop
-  // Vectors of `wished` keep every store aligned, and loads may be unaligned (tk::load_anywhere).
+  // Vectors of `wished` keep every store aligned, and loads may be unaligned (tk::load_unaligned).
   bool unaligned_loads = false;
   // The same, where a row's first vector starts behind the elements before its first aligned place.
   bool peeled = false;

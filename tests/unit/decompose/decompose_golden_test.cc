@@ -10,7 +10,7 @@
 
 #include "compiler/decompose/lower_graph.h"
 #include "compiler/decompose/lowering.h"
-#include "compiler/decompose/operators/join.h"
+#include "compiler/decompose/operators/concatenation.h"
 #include "compiler/import/import.h"
 #include "tests/unit/testing/golden_cases.h"
 #include "tests/unit/testing/interpreter.h"
@@ -48,10 +48,11 @@ TEST(GoldenCases, CoverEveryOperator) {
   std::set<std::string> covered;
   for (const GoldenCase& golden : GoldenCases()) covered.insert(golden.Operator());
   for (const auto& table :
-       {compiler::CompositeLowerings(), compiler::ReductionLowerings(),
+       {compiler::ActivationLowerings(), compiler::ReductionLowerings(),
         compiler::SoftmaxLowerings(), compiler::NormLowerings(), compiler::LossLowerings(),
         compiler::IndexingLowerings(), compiler::PointwiseLowerings(), compiler::ViewLowerings(),
-        compiler::JoinLowerings(), compiler::CreationLowerings(), compiler::PoolLowerings()}) {
+        compiler::ConcatenationLowerings(), compiler::CreationLowerings(),
+        compiler::PoolLowerings()}) {
     for (const compiler::Lowering& op : table) {
       if (compiler::WritesArgument(compiler::FindOperator(op.name))) continue;
       // Not of torch: passes over the graph make them, and the tests of those passes run them.

@@ -375,7 +375,7 @@ void CheckMemory() {
   tk::store_strided<S, W>(q, 7, plain), expect("store_strided", 7, false);
   tk::store_strided_masked<S, W>(q, int64_t(7), plain, on), expect("strided_masked", 7, true);
   for (int start = 0; start < 16; ++start) {
-    const auto moved = tk::load_anywhere<S, W>(p + start);
+    const auto moved = tk::load_unaligned<S, W>(p + start);
     for (int i = 0; i < W; ++i) ASSERT_TRUE(Same(moved.at[i], element(p, start + i))) << start;
   }
   for (int left = 0; left <= W; ++left) {

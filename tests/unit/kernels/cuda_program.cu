@@ -34,7 +34,7 @@ __device__ void memory(const S* p, char* out, int64_t stride) {
   store_strided<S, W>(q, stride, gather<S, W>(p, index));
   store_strided_masked<S, W>(q, stride, gather_masked<S, W>(p, index32, m), m), q += W;
   store_tail<S, W>(q, load_tail<S, W>(p, stride), stride), q += W;
-  store<S, W>(q, load_anywhere<S, W>(p + stride)), q += W;
+  store<S, W>(q, load_unaligned<S, W>(p + stride)), q += W;
   store<S, W>(q, strided_tail<S, W>(p, stride, stride + 1));
 }
 

@@ -53,8 +53,10 @@ TEST(PadProductsTest, OutputsKeepTheirStrides) {
 // ---- Large results that are given out
 
 // Few rows of few elements are enough.
-constexpr PaddingCosts kByRows{
-    .least_work = 0, .flops_per_byte = 0, .least_rows_alike = 4, .least_elements_alike = 1};
+constexpr PaddingCosts kByRows{.least_work = 0,
+                               .flops_per_byte = 0,
+                               .least_equally_aligned_rows = 4,
+                               .least_equally_aligned_elements = 1};
 
 // A vocabulary, with a bias or without; the weight is converted, and may be given out too.
 Graph Vocabulary(int64_t rows, int64_t columns, bool bias, bool weight_is_given_out = false) {
@@ -94,7 +96,7 @@ std::vector<Part> PartsOf(const Graph& before, const PaddingCosts& costs = kByRo
   return parts;
 }
 
-TEST(PadProductsTest, LargeOutputsAreComputedByRowsThatBeginAlike) {
+TEST(PadProductsTest, LargeOutputsAreComputedByEquallyAlignedRows) {
   // The ends of all rows, and every eighth row; of odd rows that begin late 8 columns less fit.
   const Part ends{36, 16, 16}, last{4, 200, 8 * 201}, shorter{5, 192, 8 * 201};
   const Part first{5, 200, 8 * 201}, late{4, 192, 8 * 201};
@@ -141,7 +143,7 @@ TEST(PadProductsTest, SoIsOneOfWholeVectors) {
 
 // The same with rows from elsewhere: in float32, of a size that is known when it runs, computed;
 // the weight a part of a parameter.
-TEST(PadProductsTest, RowsThatBeginAlikeOfOtherOperands) {
+TEST(PadProductsTest, EquallyAlignedRowsOfOtherOperands) {
   const auto expect = [](GraphBuilder& g, size_t parts, PaddingCosts costs = kByRows) {
     const Graph before = MustImport(g);
     Graph graph = before;
@@ -179,8 +181,9 @@ TEST(PadProductsTest, RowsThatBeginAlikeOfOtherOperands) {
 TEST(PadProductsTest, OthersArePaddedAsAWhole) {
   // Too few rows begin alike, or these have too few elements.
   for (const PaddingCosts& costs :
-       {PaddingCosts{0, 0, /*least_rows_alike=*/5, /*least_elements_alike=*/1},
-        PaddingCosts{0, 0, /*least_rows_alike=*/4, /*least_elements_alike=*/1000}}) {
+       {PaddingCosts{0, 0, /*least_equally_aligned_rows=*/5, /*least_equally_aligned_elements=*/1},
+        PaddingCosts{0, 0, /*least_equally_aligned_rows=*/4,
+                     /*least_equally_aligned_elements=*/1000}}) {
     Graph graph = Vocabulary(36, 201, false);
     EXPECT_EQ(PadProducts(costs, &graph), 1);
     EXPECT_THAT(LibraryCalls(MustLower(graph)), ElementsAre("aten::mm 36/64x64/1 64/1x208/64"));

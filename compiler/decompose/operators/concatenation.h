@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranges of slices, shared by the operators that take parts (view.cc) and those that put them back
-// (join.cc).
-#ifndef TENSORD_COMPILER_DECOMPOSE_OPERATORS_JOIN_H_
-#define TENSORD_COMPILER_DECOMPOSE_OPERATORS_JOIN_H_
+// (concatenation.cc).
+#ifndef TENSORD_COMPILER_DECOMPOSE_OPERATORS_CONCATENATION_H_
+#define TENSORD_COMPILER_DECOMPOSE_OPERATORS_CONCATENATION_H_
 
 #include "compiler/decompose/lowering.h"
 
@@ -30,4 +30,4 @@ absl::StatusOr<Expr> IndexOf(const Expr& index, const Expr& size);
 
 }  // namespace tensord::compiler
 
-#endif  // TENSORD_COMPILER_DECOMPOSE_OPERATORS_JOIN_H_
+#endif  // TENSORD_COMPILER_DECOMPOSE_OPERATORS_CONCATENATION_H_

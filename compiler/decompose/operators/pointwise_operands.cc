@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/decompose/operators/operands.h"
+#include "compiler/decompose/operators/pointwise_operands.h"
 
 namespace tensord::compiler {
 

@@ -390,6 +390,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> CompositeLowerings() { return kLowerings; }
+std::span<const Lowering> ActivationLowerings() { return kLowerings; }
 
 }  // namespace tensord::compiler

@@ -62,7 +62,7 @@ std::vector<std::string> Times(size_t count, const std::string& plan) {
   return std::vector<std::string>(count, plan);
 }
 
-TEST(CudaAlike, EachComputesWithItsOwn) {
+TEST(CudaEqualNests, EachComputesWithItsOwn) {
   const Dim s = GraphBuilder().Symbol(1000);
   const Parameters parameters{{{64, 96}, {96}, {4}, {300, 8}, {64, 96}}};
   const Parameters narrow{{{64, 96}, {96}, {8}, {300, 8}}, kBF16};
@@ -119,18 +119,18 @@ Launches LaunchesOf(GraphBuilder graph) {
   return launches;
 }
 
-TEST(CudaAlike, LargeOnesShareALaunchWhereTheyWriteInPlace) {
+TEST(CudaEqualNests, LargeOnesShareALaunchWhereTheyWriteInPlace) {
   const Launches launches = LaunchesOf(Steps({{{4096, 4096}, {4096}, {2048, 4096}, {4096}}}));
   EXPECT_EQ(launches.nests, std::vector<size_t>{4});
 }
 
 // Each half would need its memory from the start.
-TEST(CudaAlike, LargeOnesThatNeedMemoryOfTheCallDoNot) {
+TEST(CudaEqualNests, LargeOnesThatNeedMemoryOfTheCallDoNot) {
   const Launches launches = LaunchesOf(Halves({{4096, 4096}, {4096, 4096}}, true));
   EXPECT_EQ(launches.nests, (std::vector<size_t>{1, 1}));
 }
 
-TEST(CudaAlike, LargeOnesOfTwoKindsDoNot) {
+TEST(CudaEqualNests, LargeOnesOfTwoKindsDoNot) {
   const Launches launches =
       LaunchesOf(Steps({{{4096, 4096}, {4096, 4096}, {4096, 4096}, {4096, 4096}}}, true));
   EXPECT_EQ(launches.nests, (std::vector<size_t>{2, 2}));
@@ -151,7 +151,7 @@ GraphBuilder Scaled(const std::vector<Shape>& shapes, bool for_others = false) {
   return g;
 }
 
-TEST(CudaAlike, LargeOnesThatComputeTheSameShareALaunch) {
+TEST(CudaEqualNests, LargeOnesThatComputeTheSameShareALaunch) {
   ExpectPlansAndNumbers(
       {{"heads", Scaled({{64, 96}, {16, 96}}), Times(2, "elements w4 t256 g1 c0")}});
   EXPECT_EQ(LaunchesOf(Scaled({{16384, 4096}, {4096, 4096}})).nests, std::vector<size_t>{2});
@@ -160,7 +160,7 @@ TEST(CudaAlike, LargeOnesThatComputeTheSameShareALaunch) {
   for (size_t nests : apart.nests) EXPECT_EQ(nests, 1u);
 }
 
-TEST(CudaAlike, ALaunchTakesAsManyAsItHasArgumentsFor) {
+TEST(CudaEqualNests, ALaunchTakesAsManyAsItHasArgumentsFor) {
   std::vector<Shape> shapes;
   for (int i = 0; i < 300; ++i) shapes.push_back({64, 64 + 4 * (i % 3)});
   const Launches launches = LaunchesOf(Steps({shapes}));

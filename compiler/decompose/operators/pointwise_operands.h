@@ -4,8 +4,8 @@
 // A Core computes one result from operands; `Single` makes it the lowering of an operator, `Each`
 // that of the operator's `_foreach_` form. Operands are the arguments that the schema gives as
 // tensors or numbers, in its order, whatever their names.
-#ifndef TENSORD_COMPILER_DECOMPOSE_OPERATORS_OPERANDS_H_
-#define TENSORD_COMPILER_DECOMPOSE_OPERATORS_OPERANDS_H_
+#ifndef TENSORD_COMPILER_DECOMPOSE_OPERATORS_POINTWISE_OPERANDS_H_
+#define TENSORD_COMPILER_DECOMPOSE_OPERATORS_POINTWISE_OPERANDS_H_
 
 #include <span>
 #include <string>
@@ -67,4 +67,4 @@ Results Each(Builder& b, const Call& call) {
 
 }  // namespace tensord::compiler
 
-#endif  // TENSORD_COMPILER_DECOMPOSE_OPERATORS_OPERANDS_H_
+#endif  // TENSORD_COMPILER_DECOMPOSE_OPERATORS_POINTWISE_OPERANDS_H_

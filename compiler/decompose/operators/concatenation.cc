@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/decompose/operators/join.h"
+#include "compiler/decompose/operators/concatenation.h"
 
 #include <absl/strings/str_cat.h>
 
@@ -66,8 +66,8 @@ Tensor Choose(Builder& b, const std::vector<Tensor>& given, int dim, DType dtype
 }
 
 // `declared`: where eager's layout is not row-major, the parts are computed in it.
-Results Join(Builder& b, std::vector<Tensor> parts, int dim, DType dtype,
-             const TensorType& declared) {
+Results Concatenate(Builder& b, std::vector<Tensor> parts, int dim, DType dtype,
+                    const TensorType& declared) {
   Sizes sizes = parts[0].sizes();
   for (const Tensor& part : parts) {
     bool fits = part.rank() == parts[0].rank();
@@ -98,7 +98,7 @@ Results Cat(Builder& b, const Call& call) {
   }
   if (parts.empty()) parts.push_back(given[0]);
   TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(parts[0], call.constant("dim")));
-  return Join(b, std::move(parts), dim, PromotedType(given), call.result());
+  return Concatenate(b, std::move(parts), dim, PromotedType(given), call.result());
 }
 
 Results Stack(Builder& b, const Call& call) {
@@ -111,7 +111,7 @@ Results Stack(Builder& b, const Call& call) {
     if (part.rank() != rank) return absl::InvalidArgumentError("the tensors differ in rank");
     part = b.Unsqueeze(part, dim);
   }
-  return Join(b, std::move(parts), dim, dtype, call.result());
+  return Concatenate(b, std::move(parts), dim, dtype, call.result());
 }
 
 // ---- Padding and repeating
@@ -353,7 +353,7 @@ const Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> JoinLowerings() { return kLowerings; }
+std::span<const Lowering> ConcatenationLowerings() { return kLowerings; }
 
 // ---- Ranges
 
