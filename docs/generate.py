@@ -11,7 +11,6 @@ first sentences of their files, and what each stage of the compiler makes of one
 from __future__ import annotations
 
 import argparse
-import ast
 import pathlib
 import re
 import subprocess
@@ -42,24 +41,22 @@ DUMPS = {
     "plan": "plan",
 }
 # A launch plan as text is long; this much shows how it looks.
-MOST_LINES = 60
+MOST_LINES = 150
 
 
-def block(
-    x: torch.Tensor, up: torch.Tensor, bias: torch.Tensor, down: torch.Tensor
-) -> torch.Tensor:
+def block(x: Tensor, up: Tensor, bias: Tensor, down: Tensor) -> Tensor:
     hidden = F.gelu(torch.addmm(bias, x, up), approximate="tanh")
     return F.layer_norm(hidden @ down + x, (256,))
 
 
 def example() -> bytes:
     """The graph of `block` as the client sends it, in bfloat16 on a GPU; none is needed."""
-    from tensord import backend
+    from tensord.capture import autograd
     from tensord.wire import export
 
     with FakeTensorMode(allow_non_fake_inputs=True):
         fakes = [torch.empty(shape, device="cuda", dtype=torch.bfloat16) for shape in SHAPES]
-        module = make_fx(block, decomposition_table=backend.decompositions(LOWERED))(*fakes)
+        module = make_fx(block, decomposition_table=autograd.decompositions(LOWERED))(*fakes)
     for node in module.graph.find_nodes(op="placeholder"):
         node.name = node.target = node.name.removesuffix("_1")
     return bytes(export.export(module).graph.SerializeToString())
@@ -113,9 +110,8 @@ def client_passes() -> str:
 
     rows = []
     for p in passes.TABLE:
-        file = ROOT / f"client/tensord/passes/{p.stage}/{p.name}.py"
-        docstring = ast.get_docstring(ast.parse(file.read_text()))
-        assert docstring, f"{file} has no docstring"
+        docstring = sys.modules[p.run.__module__].__doc__
+        assert docstring, f"{p.run.__module__} has no docstring"
         where = f"{p.stage}, {' and '.join(p.devices).upper() or 'any'}"
         rows.append((p.name, where, first_sentence(docstring)))
     return table(rows)

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds unit tests with a sanitizer and runs them: those that the presets of CMakePresets.json name.
+#
+#   tests/sanitized.sh asan    # AddressSanitizer and UndefinedBehaviorSanitizer
+#   tests/sanitized.sh tsan    # ThreadSanitizer: server and runtime
+#
+# Ends with 1 when a test failed or was not built.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$root/deploy/lib/setup.sh"
+preset=${1:?"tests/sanitized.sh asan|tsan"}
+setup_packages
+cd "$root"
+cmake --preset "$preset" >/dev/null
+cmake --build --preset "$preset"
+ctest --preset "$preset" -j "$(nproc)"
