@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import pathlib
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from files import ROOT, tracked
+
 MOST_WORDS = 120
 # Files that documents may name although git does not track them.
 MADE = re.compile(r"^(build|dist|\.venv)(/|-|$)|^~|^/|[<*{$]|\.\.\.|^\.\.?/|^[A-Z]+/")
@@ -60,12 +60,7 @@ class Tree:
     files: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        listed = subprocess.run(
-            ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-            cwd=self.root, check=True, capture_output=True, text=True,
-        )  # fmt: skip
-        names = sorted(set(listed.stdout.splitlines()))
-        self.files = [name for name in names if (self.root / name).exists()]
+        self.files = [path.relative_to(self.root).as_posix() for path in tracked(root=self.root)]
 
     @cached_property
     def text(self) -> str:

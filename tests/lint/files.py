@@ -9,14 +9,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def tracked(*patterns: str) -> list[Path]:
-    """Files of the working tree that git knows or does not ignore, by git's patterns ("*.cc")."""
+def tracked(*patterns: str, root: Path | None = None) -> list[Path]:
+    """Files of a working tree that git knows or does not ignore, by git's patterns ("*.cc").
+
+    root: the tree; ROOT where it is not given.
+    """
+    root = root or ROOT
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns],
-        cwd=ROOT,
+        cwd=root,
         check=True,
         capture_output=True,
         text=True,
     ).stdout
-    paths = (ROOT / name for name in listed.split("\0") if name)
+    paths = (root / name for name in listed.split("\0") if name)
     return sorted(path for path in set(paths) if path.is_file() and not path.is_symlink())
