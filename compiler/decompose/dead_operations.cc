@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <absl/strings/str_cat.h>
-
 #include <algorithm>
 
 #include "compiler/decompose/lower_graph.h"
-#include "compiler/ops/operators.h"
 
 namespace tensord::compiler {
 namespace {
@@ -49,12 +46,6 @@ class Liveness {
   std::vector<bool> live_;
 };
 
-bool DrawsRandomNumbers(const ExternOp& call) {
-  const std::string name =
-      call.overload.empty() ? call.op : absl::StrCat(call.op, ".", call.overload);
-  return HasTrait(FindOperator(name), kDrawsRandomNumbers);
-}
-
 }  // namespace
 
 void DropDeadOperations(Program& program) {
@@ -66,7 +57,7 @@ void DropDeadOperations(Program& program) {
       liveness.Reads(*loop);
     } else {
       const auto& call = std::get<ExternOp>(*it);
-      if (!liveness.Writes(call) && !call.results.empty() && !DrawsRandomNumbers(call)) continue;
+      if (!liveness.Writes(call) && !call.ordered) continue;
       liveness.Reads(call);
     }
     kept.push_back(std::move(*it));

@@ -100,10 +100,17 @@ std::vector<Tensor> CallLibrary(Builder& b, const Node& node, const TensorSource
     metas.push_back(
         {type.dtype, type.sizes, aliases ? ContiguousStrides(type.sizes) : type.strides});
   }
+  const Operator* known = FindOperator(node.op);
   const bool is_seed = op == "tensord::seed";
   std::vector<Tensor> results =
       is_seed ? b.Extern("aten::randint", "low", SeedArgs(node), metas)
               : b.Extern(op, overload, ToExternArgs(b, node, tensor_of), metas);
+  auto& call = std::get<ExternOp>(b.program().operations.back());
+  call.ordered = ActsBesides(known) || node.outputs.empty();
+  if (WritesArgument(known)) {
+    ForEachView({call.args[known->written]},
+                [&](const BufferView& view) { call.mutated.push_back(view.buffer); });
+  }
   for (size_t o = 0; o < results.size(); ++o) {
     if (!results[o].defined()) continue;
     b.program().buffers[results[o].view()->buffer].device = node.outputs[o].device;

@@ -14,7 +14,7 @@ namespace tensord::compiler {
 // Gives the realized tensor of a kValue argument.
 using TensorSource = std::function<Tensor(const ArgumentValue&)>;
 
-// The call as captured.
+// The call as captured; its results are new.
 std::vector<Tensor> CallLibrary(Builder& b, const Node& node, const TensorSource& tensor_of);
 // The same for an operator that writes its first argument and gives nothing else.
 void CallLibraryInPlace(Builder& b, const Node& node, const TensorSource& tensor_of);

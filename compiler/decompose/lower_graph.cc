@@ -60,8 +60,8 @@ class Lowerer {
   absl::Status Lower(int i) {
     const Node& node = graph_.nodes[i];
     builder_.set_origin(node.name);
-    if (WritesArgument(FindOperator(node.op))) {
-      TENSORD_RETURN_IF_ERROR(values_.PrepareWrite(i));
+    for (const ValueId& target : WrittenBy(node)) {
+      TENSORD_RETURN_IF_ERROR(values_.PrepareWrite(i, target));
     }
     Results results = absl::UnimplementedError("left to the library");
     const Lowering* lowering = rules_.LoweringOf(node);
@@ -150,7 +150,7 @@ class Lowerer {
       }
       return t;
     };
-    if (!WritesArgument(op)) return CallLibrary(builder_, node, tensor_of);
+    if (!WritesArgument(op) || op->Has(kCallsBack)) return CallLibrary(builder_, node, tensor_of);
     CallLibraryInPlace(builder_, node, tensor_of);
     return {values_[ValueOf(node.args[op->written])]};
   }

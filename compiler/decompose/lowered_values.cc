@@ -80,9 +80,8 @@ void LoweredValues::TakeView(ValueId value, ValueId root) {
 
 // ---- Writes to inputs
 
-absl::Status LoweredValues::PrepareWrite(int node_number) {
+absl::Status LoweredValues::PrepareWrite(int node_number, ValueId target) {
   const Node& node = graph_.nodes[node_number];
-  const ValueId target = ValueOf(node.args[FindOperator(node.op)->written]);
   const Tensor destination = (*this)[target];
   if (!destination.view() ||
       builder_.program().buffers[destination.view()->buffer].kind != BufferKind::kInput) {

@@ -36,9 +36,10 @@ class LoweredValues {
   // The longest chain of lazy values that ends in this node's arguments.
   int ChainBefore(const Node& node) const;
 
-  // Before node number `node` writes to one of its arguments: lazy values that read what it writes,
-  // and that are read by it or later, are computed. InvalidArgument where no input is written.
-  absl::Status PrepareWrite(int node);
+  // Before node number `node` writes to its argument `target`: lazy values that read what it
+  // writes, and that are read by it or later, are computed. InvalidArgument where no input is
+  // written.
+  absl::Status PrepareWrite(int node, ValueId target);
   // Whether eager gives this value memory of its own; a lowering may still have found nothing to do
   // and have handed on its argument (a dropout that is off).
   bool IsCopyInEager(int value) const;

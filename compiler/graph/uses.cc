@@ -10,8 +10,17 @@ namespace tensord::compiler {
 
 bool HasEffect(const Node& node) {
   const Operator* op = FindOperator(node.op);
-  return WritesArgument(op) || HasTrait(op, kDrawsRandomNumbers) ||
+  return WritesArgument(op) || ActsBesides(op) ||
          (node.outputs.empty() && !HasTrait(op, kNoEffect));
+}
+
+std::vector<ValueId> WrittenBy(const Node& node) {
+  const Operator* op = FindOperator(node.op);
+  std::vector<ValueId> written;
+  if (!WritesArgument(op)) return written;
+  ForEachValue({node.args[op->written]},
+               [&](const ArgumentValue& arg) { written.push_back(ValueOf(arg)); });
+  return written;
 }
 
 bool IsView(const Node& node) {

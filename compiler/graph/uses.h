@@ -13,9 +13,11 @@ namespace tensord::compiler {
 
 // ---- Of a node alone
 
-// Whether the node runs even where nobody reads its results: it writes to an argument, draws random
-// numbers, or has no results and is no mere assertion.
+// Whether the node runs even where nobody reads its results: it writes to an argument, acts besides
+// (ActsBesides), or has no results and is no mere fact.
 bool HasEffect(const Node& node);
+// The arguments whose memory it writes.
+std::vector<ValueId> WrittenBy(const Node& node);
 // Whether it only looks at its first argument's elements in another order, and kernels of ours read
 // through it.
 bool IsView(const Node& node);

@@ -140,9 +140,8 @@ class Verifier {
 
   absl::Status Effects(const Node& node) const {
     const std::string_view op = node.op, base = op.substr(0, op.find('.'));
-    if (!base.starts_with("aten::") && !base.starts_with("prims::") &&
-        !base.starts_with("tensord::")) {
-      return Invalid(node, "unknown operator; only aten, prims and tensord are compiled");
+    if (base.starts_with("tensord::") && FindOperator(node.op) == nullptr) {
+      return Invalid(node, "unknown operator of tensord's own");
     }
     const bool dunder = base.ends_with("__");
     const bool writes =
@@ -166,13 +165,21 @@ class Verifier {
                      parameter.list ? "a list, each item " : "", DescriptionOf(parameter.type),
                      ", but is ", kKindNames[node.args[i].kind]);
     }
-    if (op.written < 0) return absl::OkStatus();
-    const int root = RootOf(graph_, ValueOf(node.args[op.written])).first;
-    if (root < static_cast<int>(graph_.inputs.size())) return absl::OkStatus();
-    // What a node that writes gives is what it has written.
+    for (const ValueId& written : WrittenBy(node)) {
+      if (!MayBeWritten(written)) {
+        return Invalid(node, "only inputs may be written; make the graph functional");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  bool MayBeWritten(ValueId value) const {
+    const int root = RootOf(graph_, value).first;
+    if (root < static_cast<int>(graph_.inputs.size())) return true;
+    // What a copy gives is what it has written.
     const int from = root - graph_.FirstNodeValue();
-    if (from >= 0 && WritesArgument(FindOperator(graph_.nodes[from].op))) return absl::OkStatus();
-    return Invalid(node, "only inputs may be written; make the graph functional");
+    return from >= 0 && WritesArgument(FindOperator(graph_.nodes[from].op)) &&
+           !IsOfKind(FindOperator(graph_.nodes[from].op), OperatorKind::kCallBack);
   }
 
   const Graph& graph_;

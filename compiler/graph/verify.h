@@ -5,8 +5,9 @@
 // Checks that
 //   - every reference points back, to a result that exists and is present, and to no integer input;
 //   - every type has an element type, a device, and as many strides as sizes;
-//   - every operator is of namespace aten, prims or tensord, and writes to no argument but those of
-//     which its schema says so (compiler/ops); what is written is an input or a view of one;
+//   - every operator of namespace tensord is known, and no operator writes to an argument but to
+//     those of which its schema says so (compiler/ops); what is written is an input or a view of
+//     one;
 //   - the arguments of operators that have a schema fit it, in number and kind;
 //   - outputs are values, integers or none.
 #ifndef TENSORD_COMPILER_GRAPH_VERIFY_H_

@@ -72,9 +72,9 @@ class Importer {
   absl::Status Symbols() {
     for (int i = 0; i < from_.symbols_size(); ++i) {
       const v1::Symbol& symbol = from_.symbols(i);
-      if (symbol.min() < 2 || symbol.hint() < symbol.min() || symbol.max() < symbol.hint()) {
-        return Invalid(absl::StrCat("symbol ", i, ": needs 2 <= min <= hint <= max, not ",
-                                    symbol.min(), ", ", symbol.hint(), ", ", symbol.max()));
+      if (symbol.hint() < symbol.min() || symbol.max() < symbol.hint()) {
+        return Invalid(absl::StrCat("symbol ", i, ": needs min <= hint <= max, not ", symbol.min(),
+                                    ", ", symbol.hint(), ", ", symbol.max()));
       }
       symbols_.push_back(Expr::Size(i, symbol.min(), symbol.hint()));
       graph_.symbols.push_back(symbol);

@@ -129,7 +129,8 @@ std::string ToString(const Program& program) {
     } else {
       const auto& call = std::get<ExternOp>(operation);
       absl::StrAppend(&text, "extern ", call.op, ".", call.overload, " -> ",
-                      absl::StrJoin(call.results, ", "), "  # ", call.origin, "\n");
+                      absl::StrJoin(call.results, ", "), call.ordered ? " ordered" : "", "  # ",
+                      call.origin, "\n");
     }
   }
   return text;

@@ -107,6 +107,9 @@ struct ExternOp {
   // output may have its memory; -1: none.
   int overwrites = -1;
   std::vector<BufferId> mutated;  // inputs or buffers that it writes besides
+  // It acts besides its results: it runs even where nobody reads them, and after those before it of
+  // which that is true.
+  bool ordered = false;
   std::string origin;
 };
 

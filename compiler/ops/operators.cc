@@ -97,7 +97,7 @@ const Table& TheTable() {
          {PointwiseTable(), ForeachTable(), ActivationTable(), ReductionTable(),
           NormalizationTable(), LossTable(), ViewTable(), JoinTable(), CreationTable(),
           IndexingTable(), ProductTable(), PartedProductTable(), ConvolutionTable(), PoolingTable(),
-          RandomTable(), AssertionTable()}) {
+          RandomTable(), AssertionTable(), CallBackTable()}) {
       for (const OperatorRow& row : part.rows) all->operators.push_back(Parse(part.kind, row));
     }
     std::sort(all->operators.begin(), all->operators.end(),

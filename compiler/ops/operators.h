@@ -44,6 +44,7 @@ enum class OperatorKind {
   kPooling,
   kRandom,
   kAssertion,  // facts that tracing checks
+  kCallBack,   // whatever the job does there
 };
 
 enum OperatorTrait : uint32_t {
@@ -60,6 +61,8 @@ enum OperatorTrait : uint32_t {
   kFollowsLayout = 1 << 4,
   // The lowered result may have any layout, though the operator is not pointwise.
   kAnyResultLayout = 1 << 5,
+  // Runs in the job, where it may do anything.
+  kCallsBack = 1 << 6,
 };
 
 enum class ArgumentType {
@@ -92,7 +95,7 @@ struct Operator {
   OperatorKind kind;
   uint32_t traits = 0;
   std::vector<Parameter> parameters;
-  int written = -1;  // the position of the argument whose memory is written, or -1
+  int written = -1;  // the position of the argument (or list) whose memory is written, or -1
 
   bool Has(OperatorTrait trait) const { return (traits & trait) != 0; }
   // Whether there is code of ours for it; in some cases it may still be a library call.
@@ -115,6 +118,11 @@ inline bool HasTrait(const Operator* op, OperatorTrait trait) {
 }
 inline bool IsLowered(const Operator* op) { return op != nullptr && op->IsLowered(); }
 inline bool WritesArgument(const Operator* op) { return op != nullptr && op->written >= 0; }
+// Whether it does something that its results and what it writes do not tell: it runs even where
+// nobody reads it, after those before it of which that is true.
+inline bool ActsBesides(const Operator* op) {
+  return HasTrait(op, kDrawsRandomNumbers) || HasTrait(op, kCallsBack);
+}
 
 // "a tensor", "an integer": what an argument of that type must be.
 const char* DescriptionOf(ArgumentType type);

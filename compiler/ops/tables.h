@@ -36,6 +36,7 @@ OperatorTable ConvolutionTable();
 OperatorTable PoolingTable();
 OperatorTable RandomTable();
 OperatorTable AssertionTable();
+OperatorTable CallBackTable();
 
 }  // namespace tensord::compiler
 

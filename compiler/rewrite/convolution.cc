@@ -132,8 +132,8 @@ std::optional<ValueId> ConvertedFrom(const GraphEditor& editor, ValueId value) {
 
 bool IsWritten(const Graph& graph, ValueId value) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [value](const Node& node) {
-    const Operator* op = FindOperator(node.op);
-    return WritesArgument(op) && ValueOf(node.args[op->written]) == value;
+    const std::vector<ValueId> written = WrittenBy(node);
+    return std::find(written.begin(), written.end(), value) != written.end();
   });
 }
 

@@ -223,9 +223,15 @@ std::vector<std::set<int>> Predecessors(const Program& program, const AccessInde
   const int count = static_cast<int>(program.operations.size());
   std::vector<std::set<int>> predecessors(count);
   std::vector<Recent> recent(program.buffers.size());
+  int last_ordered = -1;
   for (int j = 0; j < count; ++j) {
     const Accesses& of = accesses.Of(j);
     std::set<int>& before = predecessors[j];
+    const auto* call = std::get_if<ExternOp>(&program.operations[j]);
+    if (call != nullptr && call->ordered) {
+      if (last_ordered >= 0) before.insert(last_ordered);
+      last_ordered = j;
+    }
     for (BufferId id : of.reads) {
       for (const Writer& writer : recent[id].writers.all()) before.insert(writer.op);
       if (of.writes.count(id) == 0) recent[id].readers.push_back(j);

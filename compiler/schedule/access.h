@@ -45,7 +45,8 @@ StoreBox StoreBoxOf(const BufferInfo& buffer, const Expr& index);
 bool AreDisjoint(const StoreBox& a, const StoreBox& b);
 
 // predecessors[j]: operations i < j that must finish before j: it reads what they write, writes
-// what they read, or writes what they write. What follows from others may be left out.
+// what they read, or writes what they write, or both are ordered calls. What follows from others
+// may be left out.
 std::vector<std::set<int>> Predecessors(const Program& program, const AccessIndex& accesses);
 
 // Bytes of one buffer with sizes at their hints.

@@ -102,9 +102,17 @@ class Verifier {
 
   absl::Status Order() {
     std::vector<Last> writers(program_.buffers.size()), readers(program_.buffers.size());
+    Last ordered;
     for (size_t i = 0; i < program_.operations.size(); ++i) {
       const Accesses accesses = AccessesOf(program_.operations[i]);
       const Slot& slot = slots_[i];
+      const auto* call = std::get_if<ExternOp>(&program_.operations[i]);
+      if (call != nullptr && call->ordered) {
+        if (ordered.step >= 0 && !ordered.IsBefore(slot)) {
+          return Broken("operation ", i, " runs before another whose effects come first");
+        }
+        ordered.Add(slot);
+      }
       for (const auto* touched : {&accesses.reads, &accesses.writes}) {
         for (const BufferId id : *touched) {
           if (local_to_[id] >= 0 && local_to_[id] != slot.nest) {

@@ -192,10 +192,15 @@ std::optional<Expr> ExactDiv(const Expr& a, const Expr& b) {
 }
 
 bool ProvablyNonNegative(const Expr& e) {
+  constexpr int64_t kLeastMin = -(int64_t{1} << 31);  // of symbols that the shift below multiplies
   bool all_small = true;
   for (const Term& term : e.terms()) {
     if (term.coefficient < 0) all_small = false;
     for (const AtomPtr& atom : term.atoms) {
+      if (atom->kind == AtomKind::kSize && atom->min < 0) {
+        if (atom->min < kLeastMin) return false;
+        all_small = false;
+      }
       if (atom->kind == AtomKind::kFloorDiv || atom->kind == AtomKind::kMin ||
           atom->kind == AtomKind::kMax || atom->kind == AtomKind::kMod) {
         if (!LowerBoundIsZero(*atom)) return false;

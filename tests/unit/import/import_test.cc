@@ -76,8 +76,8 @@ TEST(ImportTest, SymbolsAreBoundAndInRange) {
   g.Input({s * 2});
   EXPECT_THAT(ErrorOf(g.graph()), HasSubstr("symbol 0: is not the size of any input"));
   GraphBuilder h;
-  h.Symbol(/*hint=*/1, /*min=*/0);
-  EXPECT_THAT(ErrorOf(h.graph()), HasSubstr("symbol 0: needs 2 <= min"));
+  h.Symbol(/*hint=*/1, /*min=*/2);
+  EXPECT_THAT(ErrorOf(h.graph()), HasSubstr("symbol 0: needs min <= hint <= max, not 2, 1"));
   GraphBuilder i;
   v1::SymExpr unknown;
   unknown.set_symbol(3);

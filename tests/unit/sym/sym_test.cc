@@ -2,6 +2,8 @@
 // compiler/sym: canonical form, division with ranges, substitution.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "compiler/import/expression.h"
 #include "compiler/sym/expr.h"
 #include "compiler/sym/expr_proto.h"
@@ -56,6 +58,15 @@ TEST(Expr, QuotientAndRemainderMakeTheWhole) {
   EXPECT_EQ(FloorDiv(k, s) * s * 5 + Mod(k, s) * 5, k * 5);
   // Three levels, as in reshaping to three dimensions and back.
   EXPECT_EQ(FloorDiv(i, 128) * 128 + Mod(FloorDiv(i, 8), 16) * 8 + Mod(i, 8), i);
+}
+
+TEST(SymTest, SymbolsMayBeNegative) {
+  const Expr n = Expr::Size(0, -3, 8), any = Expr::Size(1, std::numeric_limits<int64_t>::min(), 1);
+  EXPECT_FALSE(ProvablyNonNegative(n));
+  EXPECT_FALSE(ProvablyNonNegative(n * 2 + 5));
+  EXPECT_TRUE(ProvablyNonNegative(n * 2 + 6));
+  EXPECT_FALSE(ProvablyNonNegative(any));
+  EXPECT_FALSE(ProvablyNonNegative(any * any * any + 1));
 }
 
 TEST(Substitute, SimplifiesAgain) {
