@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import fx
 
-from . import fallback, passes
+from . import fallback, passes, torch_compat
 from . import options as known_options
 from .capture import garbage_collection
 from .capture.autograd import autograd
@@ -61,7 +61,8 @@ def compile_fx(
 
 def _is_for_dynamo(error: Exception) -> bool:
     """True for what Dynamo raises through a backend to itself (restart the analysis, break
-    here)."""
-    return type(error).__module__.startswith("torch._dynamo") and not isinstance(
-        error, TensordError
-    )
+    here), and for what it wants to see to break the graph there or to run the frame in eager."""
+    if isinstance(error, TensordError):
+        return False
+    expected = torch_compat.errors_for_dynamo()
+    return type(error).__module__.startswith("torch._dynamo") or isinstance(error, expected)

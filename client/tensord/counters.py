@@ -21,6 +21,7 @@ _COUNTERS = (
     "kernels",  # launches in all plans
     "kernels_compiled",  # that the JIT had to make
     "kernels_failed",  # that did not compile: library calls in their place
+    "call_backs",  # steps of all plans that run nodes in Python
     "slow_bridge",  # programs loaded by the slower bridge: the extension was not built (yet)
     "attention_fused",  # hand-written attentions that became a library call
     "masks_simplified",  # masks of attention that became none, or is_causal
@@ -65,6 +66,7 @@ class Stats:
             self._fallbacks: Counter[str] = Counter()
             self._graph_reasons: Counter[str] = Counter()
             self._kernel_failures: list[str] = []
+            self._call_backs: Counter[str] = Counter()
 
     def add(self, name: str, count: int = 1) -> None:
         """Adds to a counter of _COUNTERS."""
@@ -80,6 +82,11 @@ class Stats:
         """Counts one program that could not be captured as a CUDA graph."""
         with self._lock:
             self._graph_reasons[reason] += 1
+
+    def add_call_back(self, reason: str) -> None:
+        """Counts one node that runs in Python, by its operator and why."""
+        with self._lock:
+            self._call_backs[reason] += 1
 
     def add_kernel_failure(self, log: str) -> None:
         """Notes a kernel that did not compile, by the JIT's log."""
@@ -114,6 +121,7 @@ class Stats:
             result.update({name: round(self._seconds[name], 6) for name in _SECONDS})
             result["fallbacks"] = sum(self._fallbacks.values())
             result["fallback_reasons"] = dict(self._fallbacks)
+            result["call_back_reasons"] = dict(self._call_backs)
             result["kernel_failures"] = list(self._kernel_failures)
             result["cuda_graph_reasons"] = dict(self._graph_reasons)
             return result

@@ -53,6 +53,21 @@ def operator_name(op: torch._ops.OpOverload) -> str:
     return f"{name}.{op._schema.overload_name}" if op._schema.overload_name else name
 
 
+def target_name(node: fx.Node) -> str:
+    """What a node calls, for people."""
+    if isinstance(node.target, torch._ops.OpOverload):
+        return operator_name(node.target)
+    return getattr(node.target, "__name__", str(node.target))
+
+
+def attribute_of(module: torch.nn.Module, path: str) -> Any:
+    """What a get_attr node of a graph reads; None where there is nothing."""
+    value: Any = module
+    for part in path.split("."):
+        value = getattr(value, part, None)
+    return value
+
+
 def core_decompositions() -> dict[Any, Callable[..., Any]]:
     """torch's decompositions to core ATen, {OpOverload: function}."""
     try:  # 2.11 to 2.13: the table without composite operators, which autograd decomposes anyway
@@ -170,6 +185,12 @@ def told_of_resets(backend: Any) -> None:
     backends = getattr(torch._dynamo.eval_frame, "cached_backends", None)
     if isinstance(backends, dict):
         backends[id(backend)] = backend
+
+
+def errors_for_dynamo() -> tuple[type[BaseException], ...]:
+    """What a backend may raise to tell Dynamo that a graph cannot be traced: sizes or values that
+    depend on data, and the like."""
+    return tuple(getattr(torch._dynamo.exc, "exceptions_allowed_to_be_fallback", ()))
 
 
 def lower_backward_early() -> contextlib.AbstractContextManager[Any]:
@@ -457,6 +478,21 @@ def boxed(module: fx.GraphModule) -> Callable[[list[Any]], Any]:
         return module(*values)
 
     return call
+
+
+_VIEW_TRACKING = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
+
+
+@contextlib.contextmanager
+def below_autograd() -> Iterator[None]:
+    """A block whose operators run below autograd, autocast and view tracking: a view of a parameter
+    would say that it requires a gradient."""
+    with (
+        torch._C._DisableAutocast(),
+        torch._C._AutoDispatchBelowAutograd(),
+        torch._C._ExcludeDispatchKeyGuard(_VIEW_TRACKING),
+    ):
+        yield
 
 
 def shape_env_of(values: Iterable[Any]) -> Any:

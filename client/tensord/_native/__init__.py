@@ -24,8 +24,15 @@ _broken = False
 _builder: subprocess.Popen[bytes] | None = None
 
 
-def load(runtime_library: Path, make_error: Callable[[str, int], Exception]) -> Any:
-    """The extension bound to `runtime_library`, or None when it is not built or does not load."""
+def load(
+    runtime_library: Path,
+    make_error: Callable[[str, int], Exception],
+    run_step: Callable[..., Any],
+) -> Any:
+    """The extension bound to `runtime_library`, or None when it is not built or does not load.
+
+    make_error: of a message and a code. run_step: runs a plan's call-back (bridge/call_backs.py).
+    """
     global _module, _broken
     if _module is not None or _broken:
         return _module
@@ -39,7 +46,7 @@ def load(runtime_library: Path, make_error: Callable[[str, int], Exception]) -> 
                 spec = importlib.machinery.ModuleSpec(build.NAME, loader, origin=str(path))
                 module = importlib.util.module_from_spec(spec)
                 loader.exec_module(module)
-                module.init(str(runtime_library), make_error)
+                module.init(str(runtime_library), make_error, run_step)
                 _module = module
             except Exception:  # the slower bridge does everything too
                 _broken = True

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The compiled program as a Python callable: tensors to handles and back with nothing in between.
 //
-//   init(runtime_library: str, make_error: (str, int) -> Exception)   once, before any Program
+//   init(runtime_library: str, make_error: (str, int) -> Exception,
+//        run_step: (int, list, list) -> list)   once, before any Program; run_step: of call-backs
 //   Program(artifact: bytes, blob_folder: str)
 //   program(*inputs) or program([inputs]) -> list
 //   program.workspace_bytes(inputs: sequence) -> (int, int)   all, and what is there all the time
@@ -330,8 +331,8 @@ bool Find(void* library, const char* name, Function* function) {
 
 PyObject* Init(PyObject*, PyObject* args) {
   const char* path = nullptr;
-  PyObject* error = nullptr;
-  if (!PyArg_ParseTuple(args, "sO", &path, &error)) return nullptr;
+  PyObject *error = nullptr, *run_step = nullptr;
+  if (!PyArg_ParseTuple(args, "sOO", &path, &error, &run_step)) return nullptr;
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);  // never closed: programs outlive everything
   if (library == nullptr) return PyErr_Format(PyExc_OSError, "cannot load %s: %s", path, dlerror());
   uint32_t (*abi)() = nullptr;
@@ -355,7 +356,7 @@ PyObject* Init(PyObject*, PyObject* args) {
     return PyErr_Format(PyExc_OSError, "%s lacks a function", path);
   }
   Py_XSETREF(make_error, Py_NewRef(error));
-  set_operator_caller(CallOperator, nullptr);
+  set_operator_caller(CallOperator, Py_NewRef(run_step));  // for as long as the library
   set_cuda_empty(EmptyOnCuda);
   Py_RETURN_NONE;
 }
@@ -376,7 +377,8 @@ PyObject* LendWorkspace(PyObject*, PyObject* object) {
 
 PyMethodDef methods[] = {
     {"lend_workspace", LendWorkspace, METH_O, "lend_workspace(tensor): the next call's."},
-    {"init", Init, METH_VARARGS, "init(runtime_library, make_error): binds the runtime library."},
+    {"init", Init, METH_VARARGS,
+     "init(runtime_library, make_error, run_step): binds the runtime library."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the two files of the extension share.
+// What the files of the extension share.
 #ifndef TENSORD_NATIVE_BRIDGE_H_
 #define TENSORD_NATIVE_BRIDGE_H_
+
+#include <Python.h>
 
 #include "runtime.h"
 
@@ -22,9 +24,15 @@ struct Runtime {
 };
 extern Runtime runtime;
 
-// A TensordOperatorFn: a boxed call through torch's dispatcher, below autograd and autocast, with
-// the arguments converted by the operator's schema. Runs without the GIL.
+// A TensordOperatorFn. `context`: the Python function that runs call-backs, for CallBack. Others
+// are a boxed call through torch's dispatcher, below autograd and autocast, with the arguments
+// converted by the operator's schema. Runs without the GIL.
 int CallOperator(void* context, const TensordOperatorCall* call);
+
+// tensord::call_back(int number, Tensor[] writes, Tensor?[] reads, int[] sizes): calls
+// function(number, [*writes, *reads], sizes), which gives a list of tensors and None. Takes the
+// GIL. TENSORD_OPERATOR with the exception's text where it raises.
+int CallBack(PyObject* function, const TensordOperatorCall& call);
 
 }  // namespace tensord::native
 

@@ -6,6 +6,7 @@
 #include <ATen/core/jit_type.h>
 #include <torch/csrc/jit/runtime/jit_exception.h>
 
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -163,8 +164,11 @@ void Run(const TensordOperatorCall& call) {
 
 }  // namespace
 
-int CallOperator(void*, const TensordOperatorCall* call) {
+int CallOperator(void* context, const TensordOperatorCall* call) {
   try {
+    if (std::strcmp(call->op, "tensord::call_back") == 0) {
+      return CallBack(static_cast<PyObject*>(context), *call);
+    }
     Run(*call);
     return TENSORD_OK;
   } catch (const c10::OutOfMemoryError& error) {

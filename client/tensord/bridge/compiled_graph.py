@@ -24,8 +24,9 @@ from ..cuda_graphs.plan import Plan
 from ..errors import InputMismatchError, RuntimeLoadError, TensordError
 from ..v1 import service_pb2
 from ..wire import blobs
-from ..wire.export import Exported
+from ..wire.exporter import Exported
 from ..wire.rpc import CompileCall
+from .call_backs import with_call_backs
 
 # TensordError of runtime/include/tensord/runtime.h; the bridge's exceptions carry it as `code`.
 INVALID, CORRUPT, UNAVAILABLE = 1, 2, 3
@@ -118,7 +119,13 @@ class CompiledGraph:
         return [*(arguments[i] for i in self._exported.kept), *self._exported.extra]
 
     def _adapted(self, program: Boxed) -> Boxed:
-        """A program as a function of the call's arguments."""
+        """A program as a function of the call's arguments, with its call-backs."""
+        run = self._by_arguments(program)
+        if self._exported.call_backs or self._exported.opaque:
+            return with_call_backs(run, self._exported)
+        return run
+
+    def _by_arguments(self, program: Boxed) -> Boxed:
         if self._same_inputs():
             return program
         kept, count = self._exported.kept, self._exported.num_arguments

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from tensord import _native
+from tensord.bridge.call_backs import run_step
 from tensord.bridge.values import (
     INT,
     TENSOR,
@@ -249,7 +250,7 @@ def _load_native() -> Any:
     """The native extension, ready for use; None where it is not built."""
     if os.environ.get("TENSORD_NATIVE") == "0":
         return None
-    return _native.load(find_runtime_library(), runtime_error)
+    return _native.load(find_runtime_library(), runtime_error, run_step)
 
 
 @contextlib.contextmanager

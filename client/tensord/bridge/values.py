@@ -10,6 +10,10 @@ from typing import Any
 
 import torch
 
+from .. import torch_compat
+from ..wire.call_backs import OPERATOR, leaves
+from . import call_backs
+
 
 class _Payload(ctypes.Union):
     _fields_ = [
@@ -70,7 +74,7 @@ _FORMATS = {
     3: torch.channels_last_3d,
 }
 
-_VIEW_TRACKING = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
+_CALL_BACK = OPERATOR.encode()
 
 _to_pointers = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors
 _from_pointers = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs
@@ -164,6 +168,10 @@ def call_operator(library: ctypes.CDLL, shim: ctypes.CDLL, call: OperatorCall) -
             return [convert(items[i]) for i in range(value.size)]
         return None
 
+    if call.op == _CALL_BACK:
+        number, writes, reads, sizes = (convert(call.args[i]) for i in range(4))
+        _store(call, call_backs.run_step(number, [*writes, *reads], sizes))
+        return
     namespace, name = call.op.decode().split("::")
     packet = getattr(getattr(torch.ops, namespace), name)
     op = getattr(packet, call.overload.decode() or "default")
@@ -174,16 +182,12 @@ def call_operator(library: ctypes.CDLL, shim: ctypes.CDLL, call: OperatorCall) -
             kwargs[parameter.name] = value
         else:
             args.append(value)
-    # Below autograd and view tracking: a view of a parameter would say that it requires a gradient.
-    with (
-        torch._C._DisableAutocast(),
-        torch._C._AutoDispatchBelowAutograd(),
-        torch._C._ExcludeDispatchKeyGuard(_VIEW_TRACKING),
-    ):
-        results = op(*args, **kwargs)
-    flat: list[Any] = []
-    for result in results if isinstance(results, tuple | list) else [results]:
-        flat.extend(result if isinstance(result, tuple | list) else [result])
+    with torch_compat.below_autograd():
+        _store(call, leaves(op(*args, **kwargs)))
+
+
+def _store(call: OperatorCall, flat: Sequence[Any]) -> None:
+    """New handles of an operator's results."""
     for i in range(call.num_results):
         result = flat[i] if i < len(flat) else None
         # Fused attention also returns sizes, which the graph has as numbers.

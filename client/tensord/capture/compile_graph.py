@@ -22,7 +22,8 @@ from ..cuda_graphs import graphed_program
 from ..cuda_graphs.plan import Plan, plan_of
 from ..cuda_graphs.split import Cut, cut
 from ..v1 import compile_pb2, service_pb2
-from ..wire import export, rpc, target
+from ..wire import call_backs, export, rpc, target
+from ..wire.exporter import Exported
 
 log = logging.getLogger("tensord")
 
@@ -42,8 +43,9 @@ def compile_graph(
         static = _static_inputs(module, fixed, label)
         with STATS.timed("export_seconds"):
             exported = export.export(module, static)
-        if not exported.graph.nodes:
-            return eager(module)  # only passes inputs through
+        if all(node.op == call_backs.OPERATOR for node in exported.graph.nodes):
+            return eager(module)  # passes inputs through, or there is nothing to compile
+        _note_call_backs(exported, label)
         if chosen.mode not in options.GRAPHED or exported.cuda_index is None:
             return _send(module, exported, chosen, label, None)
         plan = plan_of(module, static, exported.cuda_index, reads_last=label == "backward")
@@ -56,9 +58,17 @@ def compile_graph(
         return eager(module)
 
 
+def _note_call_backs(exported: Exported, label: str) -> None:
+    for step in exported.call_backs:
+        STATS.add("call_backs")
+        for name, reason in step.reasons.items():
+            STATS.add_call_back(reason)
+            log.info("tensord: %r of the %s graph runs in Python: %s", name, label, reason)
+
+
 def _send(
     module: fx.GraphModule,
-    exported: export.Exported,
+    exported: Exported,
     chosen: options.Options,
     label: str,
     plan: Plan | None,
@@ -77,7 +87,7 @@ def _send(
 
 def _parts(
     module: fx.GraphModule, static: set[int], plan: Plan
-) -> tuple[Cut, list[export.Exported]] | None:
+) -> tuple[Cut, list[Exported]] | None:
     """A graph cut at what keeps it from being captured; None where it is better left whole."""
     try:
         parts = cut(module, static)
@@ -93,7 +103,7 @@ def _parts(
 
 def _send_parts(
     parts: Cut,
-    exported: list[export.Exported],
+    exported: list[Exported],
     plan: Plan,
     chosen: options.Options,
     label: str,

@@ -11,7 +11,8 @@ import torch
 from torch import fx
 
 from .. import torch_compat
-from ..wire.export import CONSTANT_DEVICE
+from ..wire.call_backs import FORMLESS
+from ..wire.exporter import CONSTANT_DEVICE, acts
 
 # Operators whose results depend on data, which the host must wait for.
 _WAITING = ("aten::_local_scalar_dense", "aten::item", "aten::nonzero", "aten::masked_select",
@@ -84,15 +85,12 @@ def live(graph: fx.Graph) -> list[fx.Node]:
     return [node for node in graph.nodes if node in found]
 
 
-def acts(node: fx.Node) -> bool:
-    """True for operators that are run for what they do to an argument."""
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
-
-
 def obstacle(node: fx.Node) -> str:
     """Why a node cannot be part of a CUDA graph; "" for one that can, as far as can be known."""
     if node.op in ("get_attr", "output"):
         return ""
+    if FORMLESS in node.meta:
+        return f"{node.name} runs in Python: {node.meta[FORMLESS]}"
     value = node.meta.get("val")
     if _on_cpu(value):
         return f"{node.name} is on the CPU"

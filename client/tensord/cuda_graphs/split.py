@@ -15,7 +15,8 @@ import torch
 from torch import fx
 
 from .. import torch_compat
-from .plan import acts, live, obstacle
+from ..wire.exporter import acts
+from .plan import live, obstacle
 
 # A stretch with fewer operators is not worth a graph.
 _LEAST_OPERATORS = 4

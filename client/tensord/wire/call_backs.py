@@ -12,15 +12,29 @@ Python and never reach the daemon.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
+from .. import torch_compat
+from ..errors import ExportError
+from ..v1 import graph_pb2
+
+if TYPE_CHECKING:
+    from .exporter import Exporter
+
+_Argument = graph_pb2.Argument
+
+# The operator of their nodes on the wire.
+OPERATOR = "tensord::call_back"
 # How the names of the submodules begin.
 PREFIX = "tensord_call_back_"
-# meta of such a call: why each node of the submodule has no form, by its name.
+# meta of a node without a form, once its graph was exported: why.
+FORMLESS = "tensord_formless"
+# meta of a submodule's call: why each node of the submodule has no form, by its name.
 REASONS = "tensord_reasons"
 
 
@@ -76,36 +90,46 @@ class _Separator:
         self.formless = formless
         self.graph = fx.Graph()
         self.copies: dict[fx.Node, fx.Node] = {}
-        self.stretch: list[fx.Node] = []
+        self.stretch: list[fx.Node] = []  # of neighbours without a form, not yet in a submodule
+        self.taken: set[fx.Node] = set()  # all that are or were in a stretch
         self.parts: dict[str, fx.GraphModule] = {}
 
     def run(self) -> fx.GraphModule:
         for node in self.module.graph.nodes:
             if node.op == "placeholder":
                 self.copy(node)
-            elif node not in self.live:
+            elif node not in self.live or node in self.taken:
                 continue
             elif node.op == "output":
                 self.close()
                 self.copy(node)
             elif self.belongs(node):
-                self.stretch.append(node)
+                self.take(node)
             elif node.op == "get_attr" or _is_number(node):
                 self.copy_if_wanted(node)  # before the stretch, of which it reads nothing
             else:
                 self.close()
                 self.copy(node)
-        result = fx.GraphModule(self.module, self.graph)
-        for name, part in self.parts.items():
-            result.add_submodule(name, part)
-        return result
+        # By name, so that the graph finds its submodules as well as the attributes that it had.
+        owned: dict[str, Any] = dict(self.parts)
+        for node in self.graph.nodes:
+            if node.op == "get_attr":
+                owned[node.target] = torch_compat.attribute_of(self.module, node.target)
+        return fx.GraphModule(owned, self.graph)
 
     def belongs(self, node: fx.Node) -> bool:
-        """True for what has no form, and for what only picks from it or measures it."""
+        """True for what has no form, and for numbers that are read from what is in the stretch."""
         if node in self.formless:
             return True
-        reads_stretch = any(source in self.stretch for source in node.all_input_nodes)
-        return reads_stretch and (node.target is operator.getitem or _is_number(node))
+        return _is_number(node) and any(s in self.stretch for s in node.all_input_nodes)
+
+    def take(self, node: fx.Node) -> None:
+        """Into the stretch, with its results one by one."""
+        self.stretch.append(node)
+        self.taken.add(node)
+        for user in node.users:
+            if user.target is operator.getitem and user in self.live and user not in self.taken:
+                self.take(user)
 
     def copy_if_wanted(self, node: fx.Node) -> None:
         """Copies all but attributes that only submodules read."""
@@ -132,7 +156,11 @@ class _Separator:
         self.parts[name] = self.submodule(list(outside), given)
         call = self.graph.call_module(name, tuple(self.copies[n] for n in outside))
         call.meta["val"] = [n.meta.get("val") for n in given]
-        call.meta[REASONS] = {n.name: self.formless[n] for n in self.stretch if n in self.formless}
+        call.meta[REASONS] = {
+            n.name: f"{torch_compat.target_name(n)}: {self.formless[n]}"
+            for n in self.stretch
+            if n in self.formless
+        }
         for position, node in enumerate(given):
             item = self.graph.call_function(operator.getitem, (call, position))
             item.meta = dict(node.meta)
@@ -156,3 +184,141 @@ class _Separator:
 
 def _is_number(node: fx.Node) -> bool:
     return isinstance(node.meta.get("val"), (int, torch.SymInt))
+
+
+class CallBackExporter:
+    """The call-backs of one graph: nodes on the wire, and the steps that the job runs."""
+
+    def __init__(self, exporter: Exporter) -> None:
+        self._exporter = exporter
+        self._steps: list[CallBack] = []
+        self._last_reader: dict[int, int] = {}  # slot -> step
+        self.slots: dict[fx.Node, int] = {}  # of opaque values
+
+    def slot_of(self, node: fx.Node) -> int:
+        """The slot of an opaque value, which is given one."""
+        return self.slots.setdefault(node, len(self.slots))
+
+    def export(self, node: fx.Node) -> graph_pb2.Node:
+        """The node of a submodule's call."""
+        module = module_of(self._exporter.module, node)
+        inner = [n for n in module.graph.nodes if n.op == "placeholder"]
+        changed = {value for n in module.graph.nodes for value in changed_by(n)}
+        given: list[fx.Node] = [n for n in node.args if isinstance(n, fx.Node)]
+        tensors = [
+            (outside, within in changed)
+            for outside, within in zip(given, inner, strict=True)
+            if outside not in self.slots and isinstance(outside.meta.get("val"), torch.Tensor)
+        ]
+        tensors.sort(key=lambda item: not item[1])  # those that it writes come first
+        numbers = {outside: number for number, (outside, _) in enumerate(tensors)}
+        sizes: list[graph_pb2.SymExpr] = []
+        takes: list[tuple[str, int]] = []
+        for outside in given:
+            if outside in self.slots:
+                takes.append(("slot", self.slots[outside]))
+                self._last_reader[self.slots[outside]] = len(self._steps)
+            elif outside in numbers:
+                takes.append(("tensor", numbers[outside]))
+            else:
+                takes.append(("size", len(sizes)))
+                sizes.append(self._exporter.symbols.convert(outside.meta["val"]))
+        gives, outputs, keeps = self._results(node)
+        computed = [number for value, number in numbers.items() if _is_computed(value)]
+        self._steps.append(
+            CallBack(
+                module,
+                takes,
+                gives,
+                [],
+                frozenset(computed if keeps else ()),
+                node.meta.get(REASONS, {}),
+            )
+        )
+        arguments = [
+            _Argument(integer=graph_pb2.SymExpr(constant=len(self._steps) - 1)),
+            self._values([value for value, is_written in tensors if is_written]),
+            self._values([value for value, is_written in tensors if not is_written]),
+            _list(_Argument(integer=size) for size in sizes),
+        ]
+        return graph_pb2.Node(op=OPERATOR, args=arguments, outputs=outputs, name=node.name)
+
+    def finished(self, returns: Iterable[int | None]) -> list[CallBack]:
+        """All steps; each drops the slots that it is the last to read, but for what the graph
+        returns."""
+        wanted = set(returns)
+        for slot, step in self._last_reader.items():
+            if slot not in wanted:
+                self._steps[step].drops.append(slot)
+        return self._steps
+
+    def _values(self, nodes: Iterable[fx.Node]) -> graph_pb2.Argument:
+        return _list(_Argument(value=self._exporter.reference(node)) for node in nodes)
+
+    def _results(
+        self, node: fx.Node
+    ) -> tuple[list[int | None], list[graph_pb2.TensorMeta], bool]:
+        """Of a call: CallBack.gives, the types of all leaves, and whether a result that the plan
+        does not take may hold on to memory."""
+        items = {user.args[1]: user for user in node.users if user.target is operator.getitem}
+        gives: list[int | None] = []
+        outputs: list[graph_pb2.TensorMeta] = []
+        keeps = False
+        for position, value in enumerate(node.meta["val"]):
+            types, has_form = self._types(value)
+            outputs.extend(types)
+            item = items.get(position)
+            gives.append(None if has_form or item is None else self.slot_of(item))
+            keeps = keeps or not (has_form or _is_plain_number(value))
+        return gives, outputs, keeps
+
+    def _types(self, value: Any) -> tuple[list[graph_pb2.TensorMeta], bool]:
+        """A result's leaves as the wire has them (absent: no dtype), and whether that says all."""
+        try:
+            if isinstance(value, torch.Tensor):
+                return [self._exporter.meta(value)], True
+            if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
+                self._exporter.symbols.convert(value)
+                return [graph_pb2.TensorMeta()], True
+        except ExportError:
+            pass
+        return [graph_pb2.TensorMeta() for _ in leaves(value)], value is None
+
+
+def changed_by(node: fx.Node) -> Iterator[fx.Node]:
+    """The arguments whose elements an operator changes, by the node that made them."""
+    op = node.target
+    if not isinstance(op, torch._ops.OpOverload) or not op._schema.is_mutable:
+        return
+    for position, parameter in enumerate(op._schema.arguments):
+        if parameter.alias_info is None or not parameter.alias_info.is_write:
+            continue
+        in_place = position < len(node.args)
+        given: Any = node.args[position] if in_place else node.kwargs.get(parameter.name)
+        for value in leaves(given):
+            while isinstance(value, fx.Node) and value.target is operator.getitem:
+                value = value.args[0]
+            if isinstance(value, fx.Node):
+                yield value
+
+
+def leaves(value: Any) -> list[Any]:
+    """What nested tuples and lists hold, in order."""
+    if isinstance(value, (tuple, list)):
+        return [leaf for item in value for leaf in leaves(item)]
+    return [value]
+
+
+def _list(items: Iterable[graph_pb2.Argument]) -> graph_pb2.Argument:
+    return _Argument(list=graph_pb2.ArgumentList(items=items))
+
+
+def _is_computed(node: fx.Node) -> bool:
+    """True for what the plan computes: its memory may be used again within the call."""
+    while node.target is operator.getitem and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    return node.op not in ("placeholder", "get_attr")
+
+
+def _is_plain_number(value: Any) -> bool:
+    return isinstance(value, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool))

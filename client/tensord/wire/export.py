@@ -2,351 +2,37 @@
 """A captured FX graph to Graph of graph.proto.
 
 Canonical: the same program gives the same bytes in every process, but for `name` and `source`.
-Nodes that only compute sizes vanish into expressions; nodes that nothing needs are left out.
+Nodes that only compute sizes vanish into expressions; nodes that nothing needs are left out; nodes
+without a form on the wire become call-backs (call_backs.py).
 """
 
 from __future__ import annotations
 
-import operator
-import os
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
 
-import torch
 from torch import fx
 
-from .. import torch_compat
 from ..errors import ExportError
-from ..v1 import graph_pb2
-from .arguments import Converter, device_of, dtype_of
-from .symbols import Symbols
-
-MAX_CONSTANT_BYTES = 64 << 10
-# meta of a get_attr node: the device where the program has the constant, whatever it is on here.
-CONSTANT_DEVICE = "tensord_device"
-_FRAME = re.compile(r'File "([^"]*)", line (\d+), in (.*)')
-# Checks at run time that Dynamo's guards already make.
-_ASSERTS = (
-    "aten::_assert_scalar",
-    "aten::_assert_async.msg",
-    "aten::_assert_async",
-    "aten::_assert_tensor_metadata",
-    "aten::sym_constrain_range",
-    "aten::sym_constrain_range_for_size",
-)
-
-
-@dataclass
-class Exported:
-    """A graph and how the program's inputs come from the call's arguments.
-
-    graph.inputs are, in order, the call's arguments numbered `kept`, then `extra`.
-    cuda_index: the device that it runs on; None on the CPU.
-    """
-
-    graph: graph_pb2.Graph
-    kept: list[int]
-    num_arguments: int
-    extra: list[torch.Tensor] = field(default_factory=list)
-    cuda_index: int | None = None
+from .call_backs import FORMLESS, separate
+from .exporter import Exported, Exporter
+from .forms import forms_of
 
 
 def export(module: fx.GraphModule, static_inputs: Iterable[int] = ()) -> Exported:
     """Exports an AOTAutograd graph whose nodes carry fake values in meta["val"].
 
     static_inputs: arguments that keep their address from call to call.
-    Raises ExportError, naming the node, for what the wire format cannot say.
+    Raises ExportError, naming the node, for what not even a call-back can do: a graph whose results
+    are neither tensors nor numbers.
     """
-    return _Exporter(module, frozenset(static_inputs)).run()
-
-
-class _Exporter:
-    def __init__(self, module: fx.GraphModule, static_inputs: frozenset[int]) -> None:
-        self.module = module
-        self.static_inputs = static_inputs
-        self.nodes = list(module.graph.nodes)
-        values = [node.meta.get("val") for node in self.nodes]
-        self.symbols = Symbols(torch_compat.shape_env_of(_flatten(values)))
-        self.graph = graph_pb2.Graph()
-        self.numbers: dict[fx.Node, int] = {}
-        self.cuda: tuple[int, fx.Node | None] | None = None  # its index, and who brought it
-        self.node: fx.Node | None = None  # exported now
-        self.converter = Converter(self.reference, self.symbols.convert)
-        self.next_value = 0
-
-    def run(self) -> Exported:
-        placeholders = [node for node in self.nodes if node.op == "placeholder"]
-        live = self.live_nodes()
-        kept = [i for i, node in enumerate(placeholders) if self.is_wanted(node)]
-        attributes = [n for n in self.nodes if n.op == "get_attr" and n in live]
-        tensors = {node: self.attribute(node) for node in attributes}
-        large = [node for node in attributes if _is_large(tensors[node])]
-
-        self.number_symbols([placeholders[i].meta.get("val") for i in kept])
-        for index in kept:
-            with _blame(placeholders[index]):
-                self.add_input(placeholders[index], index in self.static_inputs)
-        extra: list[torch.Tensor] = []
-        for node in large:
-            with _blame(node):
-                self.add_large(node, tensors[node], extra)
-        for node in attributes:
-            if node not in self.numbers:
-                with _blame(node):
-                    self.add_constant(node, tensors[node])
-        self.next_value = len(self.graph.inputs) + len(self.graph.constants)
-        for node in self.nodes:
-            if node.op in ("placeholder", "get_attr", "output") or node not in live:
-                continue
-            with _blame(node):
-                self.add_node(node)
-        self.add_outputs()
-        self.graph.symbols.extend(self.symbols.protos())
-        self.check_bound()
-        cuda_index = self.cuda[0] if self.cuda is not None else None
-        return Exported(self.graph, kept, len(placeholders), extra, cuda_index)
-
-    # -- parts of the graph -------------------------------------------------------------------
-
-    def live_nodes(self) -> set[fx.Node]:
-        """Nodes that an output or a mutation needs; asserts are not needed."""
-        live: set[fx.Node] = set()
-        pending = [n for n in self.nodes if n.op == "output" or _mutates(n)]
-        while pending:
-            node = pending.pop()
-            if node not in live:
-                live.add(node)
-                pending.extend(node.all_input_nodes)
-        return live
-
-    def is_wanted(self, node: fx.Node) -> bool:
-        """True for arguments that the program takes: all but unused ones of no known kind."""
-        value = node.meta.get("val")
-        if isinstance(value, (torch.Tensor, torch.SymInt)):
-            return True
-        if isinstance(value, int) and not isinstance(value, bool):
-            return True
-        if node.users:
-            with _blame(node):
-                raise ExportError(
-                    f"an input of type {type(value).__name__} has no form on the wire"
-                )
-        return False
-
-    def number_symbols(self, values: list[Any]) -> None:
-        tensors = [v for v in values if isinstance(v, torch.Tensor)]
-        sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else (v,))]
-        plain = [s for s in sizes if isinstance(s, torch.SymInt) and s.node.expr.is_Symbol]
-        rest = [s for v in tensors for s in (*v.stride(), v.storage_offset())]
-        for size in (*plain, *sizes, *rest):
-            self.symbols.add(size)
-        self.symbols.close()
-
-    def add_input(self, node: fx.Node, is_parameter: bool) -> None:
-        self.node = node
-        value = node.meta["val"]
-        entry = self.graph.inputs.add(name=node.name, is_parameter=is_parameter)
-        if isinstance(value, torch.Tensor):
-            entry.tensor.CopyFrom(self.meta(value))
-        else:
-            entry.size.CopyFrom(self.symbols.convert(value))
-        self.numbers[node] = len(self.graph.inputs) - 1
-
-    def add_large(self, node: fx.Node, tensor: torch.Tensor, extra: list[torch.Tensor]) -> None:
-        self.node = node
-        for position, known in enumerate(extra):
-            if known is tensor:
-                self.numbers[node] = len(self.graph.inputs) - len(extra) + position
-                return
-        extra.append(tensor)
-        self.numbers[node] = len(self.graph.inputs)
-        entry = self.graph.inputs.add(name=str(node.target), is_parameter=True)
-        entry.tensor.CopyFrom(self.meta(tensor))
-
-    def add_constant(self, node: fx.Node, tensor: torch.Tensor) -> None:
-        self.node = node
-        with torch_compat.without_modes():
-            dense = tensor.detach().contiguous()
-            # view() wants at least one dimension; numpy has no bfloat16.
-            data = dense.cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
-            meta = self.meta(dense, node.meta.get(CONSTANT_DEVICE))
-        meta.storage_offset.constant = 0  # the bytes are dense, whatever they were part of
-        for number, known in enumerate(self.graph.constants):
-            if known.meta == meta and known.data == data:
-                self.numbers[node] = len(self.graph.inputs) + number
-                return
-        self.numbers[node] = len(self.graph.inputs) + len(self.graph.constants)
-        self.graph.constants.add(meta=meta, data=data, name=str(node.target))
-
-    def add_node(self, node: fx.Node) -> None:
-        self.node = node
-        op = node.target
-        if op is operator.getitem:
-            return  # vanishes into a result's number
-        if isinstance(op, torch._ops.HigherOrderOperator):
-            raise ExportError("a higher-order operator has no form on the wire")
-        if not _has_tensor(node.meta.get("val")) and not _mutates(node):
-            return  # vanishes into an expression
-        if not isinstance(op, torch._ops.OpOverload):
-            raise ExportError("a Python function has no form on the wire")
-        if op._schema.is_mutable and op is not torch.ops.aten.copy_.default:
-            raise ExportError("an operator that changes its arguments has no form on the wire")
-        target: Any = node.args[0] if node.args else None
-        if op is torch.ops.aten.copy_.default and target.op != "placeholder":
-            raise ExportError("only inputs can be copied into")
-        entry = self.graph.nodes.add(
-            op=op._schema.name,
-            overload=op._schema.overload_name,
-            name=node.name,
-            source=_source(node),
-        )
-        entry.args.extend(self.converter.call(node))
-        if op._schema.returns:
-            entry.outputs.extend(self.metas(node.meta["val"]))
-        self.numbers[node] = self.next_value
-        self.next_value += 1
-
-    def add_outputs(self) -> None:
-        node = self.nodes[-1]
-        with _blame(node):
-            results = node.args[0]
-            for result in results if isinstance(results, (list, tuple)) else [results]:
-                self.graph.outputs.append(self.converter.plain(result))
-
-    # -- values -------------------------------------------------------------------------------
-
-    def reference(self, node: fx.Node) -> graph_pb2.ValueRef:
-        """The number of a tensor. Results within results (a list within a tuple) count flat."""
-        path = list[Any]()
-        source: Any = node
-        while source.target is operator.getitem:
-            path.append(source.args[1])
-            source = source.args[0]
-        if source not in self.numbers:
-            raise ExportError(f"{source.name!r} has no form on the wire")
-        output, value = 0, source.meta.get("val")
-        for index in reversed(path):
-            output += sum(len(_flatten(item)) for item in value[:index])
-            value = value[index]
-        return graph_pb2.ValueRef(value=self.numbers[source], output=output)
-
-    def metas(self, value: Any) -> list[graph_pb2.TensorMeta]:
-        return [
-            self.meta(item) if isinstance(item, torch.Tensor) else graph_pb2.TensorMeta()
-            for item in _flatten(value)
-        ]
-
-    def meta(
-        self, tensor: torch.Tensor, device: torch.device | None = None
-    ) -> graph_pb2.TensorMeta:
-        """TensorMeta of a fake or real tensor; device: where it will be, if not where it is."""
-        device = device or tensor.device
-        if tensor.layout is not torch.strided:
-            raise ExportError(f"a tensor with {tensor.layout} has no form on the wire")
-        if tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
-            raise ExportError("a quantized, conjugated or negated tensor has no form on the wire")
-        convert = self.symbols.convert
-        meta = graph_pb2.TensorMeta(
-            dtype=dtype_of(tensor.dtype),
-            device=device_of(device),
-            sizes=[convert(s) for s in tensor.shape],
-            strides=[convert(s) for s in tensor.stride()],
-            storage_offset=convert(tensor.storage_offset()),
-        )
-        if device.type == "cuda":
-            self.check_cuda(device.index or 0)
-        return meta
-
-    def attribute(self, node: fx.Node) -> torch.Tensor:
-        value: Any = self.module
-        for part in str(node.target).split("."):
-            value = getattr(value, part, None)
-        with _blame(node):
-            if not isinstance(value, torch.Tensor):
-                raise ExportError(f"the attribute is {type(value).__name__}, not a tensor")
-            if isinstance(value, torch._subclasses.FakeTensor) or _is_subclass(value):
-                raise ExportError(f"the attribute is a {type(value).__name__}")
-        return value
-
-    # -- checks -------------------------------------------------------------------------------
-
-    def check_bound(self) -> None:
-        """Every symbol must be a size of an input by itself: that is where a call finds it."""
-        bound: set[int] = set()
-        for entry in self.graph.inputs:
-            sizes = [entry.size] if entry.HasField("size") else entry.tensor.sizes
-            bound.update(s.symbol for s in sizes if s.HasField("symbol"))
-        missing = set(range(len(self.graph.symbols))) - bound
-        if missing:
-            raise ExportError(f"{len(missing)} symbolic size(s) only occur within expressions")
-
-    def check_cuda(self, index: int) -> None:
-        """A program runs on one device."""
-        if self.cuda is None:
-            self.cuda = (index, self.node)
-        elif self.cuda[0] != index:
-            first = f" as {self.cuda[1].name!r} is" if self.cuda[1] is not None else ""
-            raise ExportError(
-                f"it is on cuda:{index}, not on cuda:{self.cuda[0]}{first}: one graph on several "
-                "CUDA devices has no form on the wire"
-            )
-
-
-class _blame:
-    """Puts the node's name and operator before an ExportError's message, as the daemon does."""
-
-    def __init__(self, node: fx.Node) -> None:
-        self.node = node
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if isinstance(error, ExportError) and not str(error).startswith("node '"):
-            target = self.node.target
-            what = str(target)
-            if isinstance(target, torch._ops.OpOverload):
-                what = torch_compat.operator_name(target)
-            where = _source(self.node)
-            suffix = f" [{where}]" if where else ""
-            raise ExportError(f"node {self.node.name!r} ({what}): {error}{suffix}") from error
-
-
-def _flatten(value: Any) -> list[Any]:
-    if isinstance(value, (tuple, list)):
-        return [leaf for item in value for leaf in _flatten(item)]
-    return [value]
-
-
-def _has_tensor(value: Any) -> bool:
-    return any(isinstance(item, torch.Tensor) for item in _flatten(value))
-
-
-def _mutates(node: fx.Node) -> bool:
-    """True for operators that are run for what they do; asserts are left to Dynamo's guards."""
-    if node.op != "call_function" or node.target is operator.getitem:
-        return False
-    if not isinstance(node.target, torch._ops.OpOverload):
-        # A higher-order operator without users may still act; functions on sizes do not.
-        return isinstance(node.target, torch._ops.HigherOrderOperator)
-    if torch_compat.operator_name(node.target) in _ASSERTS:
-        return False
-    return node.target._schema.is_mutable or not node.target._schema.returns
-
-
-def _is_large(tensor: torch.Tensor) -> bool:
-    return tensor.numel() * tensor.element_size() > MAX_CONSTANT_BYTES
-
-
-def _is_subclass(tensor: torch.Tensor) -> bool:
-    return type(tensor) not in (torch.Tensor, torch.nn.Parameter)
-
-
-def _source(node: fx.Node) -> str:
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    if not frames:
-        return ""
-    file, line, function = frames[-1]
-    return f"{os.path.basename(file)}:{line} in {function.strip()}"
+    static = frozenset(static_inputs)
+    try:
+        return Exporter(module, static).run()
+    except ExportError:
+        forms = forms_of(module)
+        if not forms.formless and not forms.opaque_inputs:
+            raise
+    for node, reason in forms.formless.items():
+        node.meta[FORMLESS] = reason
+    separated = separate(module, forms.live, forms.formless)
+    return Exporter(separated, static, forms.opaque_inputs).run()

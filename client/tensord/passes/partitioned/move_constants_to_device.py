@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from ... import torch_compat
-from ...wire.export import CONSTANT_DEVICE, MAX_CONSTANT_BYTES
+from ...wire.exporter import CONSTANT_DEVICE, MAX_CONSTANT_BYTES
 from ..insertion import arguments
 
 aten = torch.ops.aten

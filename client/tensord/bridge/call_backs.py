@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the steps of a plan that call back into the job (wire/call_backs.py).
+
+A call of a program with such steps has a frame, which holds its opaque values. The runtime asks for
+a step by its number; the frame of the innermost call of this thread runs it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .. import torch_compat
+from ..wire.call_backs import CallBack, leaves
+from ..wire.exporter import Exported
+
+Boxed = Callable[[list[Any]], Any]
+
+
+class _Frames(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[_Frame] = []
+
+
+_frames = _Frames()
+
+
+class _Frame:
+    """One call: its opaque values by slot, and what a step raised."""
+
+    def __init__(self, steps: Sequence[CallBack], slots: dict[int, Any]) -> None:
+        self.steps = steps
+        self.slots = slots
+        self.error: BaseException | None = None
+
+    def run(
+        self, number: int, tensors: Sequence[torch.Tensor | None], sizes: Sequence[int]
+    ) -> list[torch.Tensor | None]:
+        """The results of a step that the plan takes; None in the places of the others."""
+        step = self.steps[number]
+        given: list[Any] = []
+        for kind, index in step.takes:
+            if kind == "slot":
+                given.append(self.slots[index])
+            elif kind == "size":
+                given.append(sizes[index])
+            else:
+                tensor = tensors[index]
+                copied = index in step.copies and tensor is not None
+                given.append(tensor.clone() if copied and tensor is not None else tensor)
+        for slot in step.drops:
+            del self.slots[slot]
+        results: list[torch.Tensor | None] = []
+        taken = {_memory_of(value) for value in given} - {0}
+        for value, slot in zip(step.module(*given), step.gives, strict=True):
+            if slot is not None:
+                self.slots[slot] = value
+                results.extend([None] * len(leaves(value)))
+            elif isinstance(value, torch.Tensor):
+                memory = _memory_of(value)
+                results.append(value.clone() if memory in taken else value)
+                taken.add(memory)
+            else:
+                results.append(None)  # a number, of which the plan has an expression
+        return results
+
+
+def _memory_of(value: Any) -> int:
+    """The address of a dense tensor's storage; 0 for what has none."""
+    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout is not torch.strided:
+        return 0
+    return value.untyped_storage().data_ptr()
+
+
+def run_step(
+    number: int, tensors: Sequence[torch.Tensor | None], sizes: Sequence[int]
+) -> list[torch.Tensor | None]:
+    """What the runtime asks for; below autograd and autocast, as every operator of a plan."""
+    frame = _frames.stack[-1]
+    try:
+        with torch_compat.below_autograd():
+            return frame.run(number, tensors, sizes)
+    except BaseException as error:
+        frame.error = error
+        raise
+
+
+def with_call_backs(program: Boxed, exported: Exported) -> Boxed:
+    """A program, as a function of the call's arguments, that runs the call-backs of its graph.
+
+    What a step raises comes out of the call as it was raised.
+    """
+    steps, opaque, returns = exported.call_backs, exported.opaque, exported.returns
+
+    def call(arguments: list[Any]) -> Any:
+        frame = _Frame(steps, {slot: arguments[number] for number, slot in opaque.items()})
+        _frames.stack.append(frame)
+        try:
+            outputs = iter(program(arguments))
+        except Exception:
+            if frame.error is not None:
+                raise frame.error from None
+            raise
+        finally:
+            _frames.stack.pop()
+        return [next(outputs) if slot is None else frame.slots[slot] for slot in returns]
+
+    return call

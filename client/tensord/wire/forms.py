@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which nodes and arguments of a graph have a form on the wire."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from .. import torch_compat
+from ..errors import ExportError
+from ..v1 import graph_pb2
+from .call_backs import changed_by, leaves
+from .exporter import Exporter, acts, has_tensor, operator_of
+
+
+@dataclass(frozen=True)
+class Forms:
+    """live: nodes that an output or an effect needs. formless: why those of them that have no form
+    on the wire have none. opaque_inputs: numbers of arguments without one."""
+
+    live: set[fx.Node]
+    formless: dict[fx.Node, str]
+    opaque_inputs: frozenset[int]
+
+
+def forms_of(module: fx.GraphModule) -> Forms:
+    """Looks at every node of an AOTAutograd graph whose nodes carry fake values in meta["val"]."""
+    return _Analysis(module).forms()
+
+
+class _Analysis(Exporter):
+    """An export that leaves everything out and keeps the reasons why it could not be said."""
+
+    def forms(self) -> Forms:
+        live = self.live_nodes()
+        placeholders = [node for node in self.nodes if node.op == "placeholder"]
+        kept = self.inputs_with_form(placeholders)
+        self.number_symbols([node.meta.get("val") for node in kept])
+        self.numbers.update(dict.fromkeys(kept, 0))
+        for node in self.nodes:
+            if node.op == "get_attr" and node in live and self.has_form(node):
+                self.numbers[node] = 0
+        # By the number of the node: values that a node without a form changes are opaque.
+        self.changed = {
+            value: f"{node.name} changes it"
+            for node in live
+            for value in changed_by(node)
+            if value.op != "placeholder"
+        }
+        formless: dict[fx.Node, str] = {}
+        for node in self.nodes:
+            if node in live and node.op not in ("placeholder", "get_attr", "output"):
+                self.node = node
+                reason = self.changed.get(node) or self.obstacle(node)
+                if reason:
+                    formless[node] = reason
+        opaque = frozenset(
+            i
+            for i, node in enumerate(placeholders)
+            if node not in self.numbers and (node in live or not self.is_dropped(node))
+        )
+        return Forms(live, formless, opaque)
+
+    def is_dropped(self, node: fx.Node) -> bool:
+        """True for unused arguments that no program would take anyway."""
+        return not isinstance(node.meta.get("val"), (torch.Tensor, torch.SymInt, int))
+
+    # -- inputs -------------------------------------------------------------------------------
+
+    def inputs_with_form(self, placeholders: list[fx.Node]) -> list[fx.Node]:
+        """Those that are plain, and whose sizes are made of symbols that are a plain one's size."""
+        kept = [node for node in placeholders if self.is_plain(node.meta.get("val"))]
+        while True:
+            bound = {
+                size.node.expr
+                for node in kept
+                for size in _sizes(node.meta["val"])
+                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol
+            }
+            good = [n for n in kept if torch_compat.symbols_of([n.meta["val"]]) <= bound]
+            if len(good) == len(kept):
+                return good
+            kept = good
+
+    def is_plain(self, value: Any) -> bool:
+        """True for a strided tensor or an integer, whatever its sizes, that no data decides."""
+        if isinstance(value, bool) or not isinstance(value, (torch.Tensor, torch.SymInt, int)):
+            return False
+        try:
+            if isinstance(value, torch.Tensor):
+                self.check_plain(value, value.device)
+            return not torch_compat.depends_on_data(value)
+        except ExportError:
+            return False
+
+    def has_form(self, attribute: fx.Node) -> bool:
+        self.node = attribute
+        try:
+            self.meta(self.attribute(attribute))
+        except ExportError:
+            return False
+        return True
+
+    # -- nodes --------------------------------------------------------------------------------
+
+    def obstacle(self, node: fx.Node) -> str:
+        """Why a node has no form; "" where it has one, or vanishes into what reads it."""
+        if node.target is operator.getitem:
+            return ""
+        value = node.meta.get("val")
+        try:
+            if not has_tensor(value) and not acts(node):
+                for leaf in leaves(value):
+                    if not isinstance(leaf, (int, torch.SymInt)) or isinstance(leaf, bool):
+                        raise ExportError(f"its value is a {type(leaf).__name__}")
+                    self.symbols.convert(leaf)
+                return ""
+            operator_of(node)
+            self.converter.call(node)
+            self.metas(value)
+        except ExportError as error:
+            return str(error)
+        return ""
+
+    def reference(self, node: fx.Node) -> graph_pb2.ValueRef:
+        source: Any = node
+        while source.target is operator.getitem:
+            source = source.args[0]
+        if source in self.changed:
+            raise ExportError(f"{source.name!r} has no form on the wire: {self.changed[source]}")
+        if source.op in ("placeholder", "get_attr") and source not in self.numbers:
+            raise ExportError(f"{source.name!r} has no form on the wire")
+        self.meta(node.meta["val"])  # a call-back's result may have one
+        return graph_pb2.ValueRef()
+
+
+def _sizes(value: Any) -> Iterator[Any]:
+    yield from value.shape if isinstance(value, torch.Tensor) else (value,)
