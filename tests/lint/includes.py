@@ -27,6 +27,8 @@ BASE = ["base", "proto"]
 # What every stage of the compiler before the schedule works with.
 GRAPH = [*BASE, "compiler/sym", "compiler/ops", "compiler/graph"]
 SCHEDULE = [*GRAPH, "compiler/loop_ir", "compiler/schedule"]
+# What the devices of the runtime, its calls of operators and its interpreter work with.
+CALL = [*BASE, "runtime/include", "runtime/base", "runtime/torch", "runtime/program", "runtime/call"]
 SERVICE = [*BASE, "proto/service"]
 
 # Room -> what it may include. From the ground up; a line names rooms that stand above it.
@@ -102,7 +104,17 @@ ROOMS: dict[str, list[str]] = {
     "compiler/jit/cxx": [*BASE, "kernels", "compiler/jit"],
     "compiler/jit/nvrtc": [*BASE, "kernels", "compiler/jit"],
     # The library in the job: knows the artifact, not what made it.
-    "runtime": [*BASE, "runtime/include"],
+    "runtime/base": ["base", "runtime/include"],
+    "runtime/torch": ["proto", "runtime/include", "runtime/base"],
+    "runtime/program": ["proto", "runtime/include", "runtime/base", "runtime/torch"],
+    "runtime/call": ["runtime/include", "runtime/base", "runtime/torch", "runtime/program"],
+    "runtime/operators": CALL,
+    "runtime/cpu": CALL,
+    "runtime/cuda": CALL,
+    "runtime/load": [*CALL, "runtime/operators", "runtime/cpu", "runtime/cuda"],
+    "runtime/run": [*CALL, "runtime/operators"],
+    # The C interface.
+    "runtime": [*CALL, "runtime/operators", "runtime/load", "runtime/run"],
     # The service. gRPC is known to the daemon's own room and to tensorctl, the compiler to workers.
     "server/store": ["base"],
     "server/rpc": ["base"],
