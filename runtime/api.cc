@@ -5,10 +5,11 @@
 #include <string>
 
 #include "base/version.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
+#include "runtime/call/tensors.h"
 #include "runtime/load/load.h"
+#include "runtime/operators/externs.h"
 #include "runtime/run/run.h"
-#include "runtime/torch/externs.h"
 #include "tensord/runtime.h"
 
 #define TENSORD_EXPORT __attribute__((visibility("default")))

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // CPU programs: modules are shared objects, a launch is a call that splits itself over torch's
 // thread pool.
+#include "runtime/cpu/cpu_device.h"
+
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include "runtime/device.h"
-#include "runtime/load/blobs.h"
-#include "runtime/run/tensors.h"
+#include "runtime/base/blobs.h"
+#include "runtime/call/tensors.h"
 
 namespace tensord::runtime {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <memory>
 
-#include "runtime/load/loaded_library.h"
-#include "runtime/switch.h"
+#include "runtime/base/loaded_library.h"
+#include "runtime/base/switch.h"
 
 namespace tensord::runtime {
 namespace {

@@ -4,18 +4,19 @@
 // Everything of a call (kernels, torch's operators, the memory that the call allocates and frees)
 // is ordered by that one stream, and torch's allocator reuses memory in the order of the stream
 // that it was allocated for: nothing has to be recorded, waited for or synchronised.
+#include "runtime/cuda/cuda_device.h"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <mutex>
 #include <vector>
 
+#include "runtime/base/switch.h"
+#include "runtime/call/tensors.h"
 #include "runtime/cuda/cuda_driver.h"
 #include "runtime/cuda/cuda_module.h"
 #include "runtime/cuda/cuda_products.h"
-#include "runtime/device.h"
-#include "runtime/run/tensors.h"
-#include "runtime/switch.h"
 
 namespace tensord::runtime {
 namespace {

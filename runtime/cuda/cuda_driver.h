@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tensord::runtime {
 

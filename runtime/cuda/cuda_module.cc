@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "runtime/load/blobs.h"
-#include "runtime/load/registry.h"
+#include "runtime/base/blobs.h"
+#include "runtime/base/registry.h"
 
 namespace tensord::runtime {
 namespace {

@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "runtime/base/error.h"
 #include "runtime/cuda/cuda_driver.h"
-#include "runtime/error.h"
 
 namespace tensord::runtime {
 

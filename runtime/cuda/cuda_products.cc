@@ -281,9 +281,4 @@ std::unique_ptr<PreparedProducts> CudaProducts::Prepare(int32_t device) const {
   return handle != nullptr ? std::make_unique<LtProducts>(*this, handle) : nullptr;
 }
 
-void FreeProductWorkspace(CallState& state) {
-  if (state.product_workspace == nullptr) return;
-  state.torch->delete_tensor(std::exchange(state.product_workspace, nullptr));
-}
-
 }  // namespace tensord::runtime

@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/call/tensors.h"
 #include "runtime/cuda/product_shape.h"
-#include "runtime/run/tensors.h"
 
 namespace tensord::runtime {
 
@@ -41,9 +41,6 @@ class CudaProducts {
   std::vector<uint32_t> shape_of_;    // per call
   std::vector<ProductCall> calls_;    // per call
 };
-
-// Gives back what Run took for the call's products.
-void FreeProductWorkspace(CallState& state);
 
 }  // namespace tensord::runtime
 

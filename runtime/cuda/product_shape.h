@@ -9,7 +9,7 @@
 #include <span>
 
 #include "runtime/cuda/cublaslt.h"
-#include "runtime/load/plan.h"
+#include "runtime/program/plan.h"
 
 namespace tensord::runtime {
 

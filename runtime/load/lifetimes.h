@@ -3,7 +3,7 @@
 #ifndef TENSORD_RUNTIME_LOAD_LIFETIMES_H_
 #define TENSORD_RUNTIME_LOAD_LIFETIMES_H_
 
-#include "runtime/load/plan.h"
+#include "runtime/program/plan.h"
 
 namespace tensord::runtime {
 

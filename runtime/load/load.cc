@@ -4,9 +4,11 @@
 #include <cstring>
 
 #include "base/version.h"
+#include "runtime/cpu/cpu_device.h"
+#include "runtime/cuda/cuda_device.h"
 #include "runtime/load/lifetimes.h"
-#include "runtime/run/layout.h"
-#include "runtime/torch/externs.h"
+#include "runtime/operators/externs.h"
+#include "runtime/program/layout.h"
 
 namespace tensord::runtime {
 namespace {
@@ -279,8 +281,3 @@ TensordError Link(const v1::Artifact& artifact, const std::string& blob_folder,
 }
 
 }  // namespace tensord::runtime
-
-TensordProgram::~TensordProgram() {
-  device.reset();
-  for (tensord::runtime::Handle handle : constants) torch->delete_tensor(handle);
-}

@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "runtime/error.h"
-#include "runtime/load/plan.h"
+#include "runtime/base/error.h"
+#include "runtime/program/plan.h"
 #include "tensord/v1/artifact.pb.h"
 
 namespace tensord::runtime {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "runtime/load/load.h"
-#include "runtime/torch/externs.h"
+#include "runtime/operators/externs.h"
 
 namespace tensord::runtime {
 namespace {

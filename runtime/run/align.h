@@ -3,8 +3,8 @@
 #ifndef TENSORD_RUNTIME_RUN_ALIGN_H_
 #define TENSORD_RUNTIME_RUN_ALIGN_H_
 
-#include "runtime/error.h"
-#include "runtime/run/tensors.h"
+#include "runtime/base/error.h"
+#include "runtime/call/tensors.h"
 
 namespace tensord::runtime {
 

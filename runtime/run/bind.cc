@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/program/layout.h"
 #include "runtime/run/align.h"
-#include "runtime/run/layout.h"
 
 namespace tensord::runtime {
 namespace {

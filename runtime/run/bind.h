@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "runtime/error.h"
-#include "runtime/run/tensors.h"
+#include "runtime/base/error.h"
+#include "runtime/call/tensors.h"
 
 namespace tensord::runtime {
 

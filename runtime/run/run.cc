@@ -3,10 +3,10 @@
 
 #include <exception>
 
+#include "runtime/call/tensors.h"
+#include "runtime/operators/externs.h"
 #include "runtime/run/align.h"
 #include "runtime/run/bind.h"
-#include "runtime/run/tensors.h"
-#include "runtime/torch/externs.h"
 
 namespace tensord::runtime {
 namespace {

@@ -3,8 +3,8 @@
 #ifndef TENSORD_RUNTIME_RUN_RUN_H_
 #define TENSORD_RUNTIME_RUN_RUN_H_
 
-#include "runtime/error.h"
-#include "runtime/load/plan.h"
+#include "runtime/base/error.h"
+#include "runtime/program/plan.h"
 
 namespace tensord::runtime {
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "runtime/load/loaded_library.h"
+#include "runtime/base/loaded_library.h"
 
 namespace tensord::runtime {
 namespace {

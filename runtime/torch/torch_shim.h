@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 #include "tensord/kernel_abi.h"
 #include "tensord/v1/graph.pb.h"
 

@@ -37,6 +37,7 @@ def test_the_table_has_no_arrow_upwards() -> None:
         ("base", ["runtime"], "stands below"),
         ("base", ["cellar"], "is no room"),
         ("compiler/sym", ["compiler/graph"], "stands below"),
+        ("runtime/base", ["runtime"], "stands below"),
     ],
 )
 def test_a_wrong_table(

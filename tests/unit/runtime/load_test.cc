@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/run/layout.h"
+#include "runtime/program/layout.h"
 #include "tensord/runtime.h"
 
 namespace tensord::runtime {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Libraries that the process has loaded already: torch's own and those that it brings.
-#ifndef TENSORD_RUNTIME_LOAD_LOADED_LIBRARY_H_
-#define TENSORD_RUNTIME_LOAD_LOADED_LIBRARY_H_
+#ifndef TENSORD_RUNTIME_BASE_LOADED_LIBRARY_H_
+#define TENSORD_RUNTIME_BASE_LOADED_LIBRARY_H_
 
 namespace tensord::runtime {
 
@@ -12,4 +12,4 @@ void* FindLoadedLibrary(const char* name);
 
 }  // namespace tensord::runtime
 
-#endif  // TENSORD_RUNTIME_LOAD_LOADED_LIBRARY_H_
+#endif  // TENSORD_RUNTIME_BASE_LOADED_LIBRARY_H_

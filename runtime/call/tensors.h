@@ -4,17 +4,20 @@
 // A thread keeps a few states and lends one to each call, so that a call allocates nothing of its
 // own and a program may run inside another (an operator written in Python may call a compiled
 // function).
-#ifndef TENSORD_RUNTIME_RUN_TENSORS_H_
-#define TENSORD_RUNTIME_RUN_TENSORS_H_
+#ifndef TENSORD_RUNTIME_CALL_TENSORS_H_
+#define TENSORD_RUNTIME_CALL_TENSORS_H_
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "runtime/cuda/cuda_driver.h"
-#include "runtime/load/plan.h"
+#include "runtime/program/plan.h"
 
 namespace tensord::runtime {
+
+// Of CUDA: cuda/cuda_driver.h.
+struct CudaDriver;
+struct CuStreamOpaque;
 
 struct CallState {
   ~CallState();
@@ -47,7 +50,7 @@ struct CallState {
   TensordKernelHost host = {};  // for CPU kernels
   // Of a call on CUDA, between Device::Begin and End.
   const CudaDriver* driver = nullptr;
-  CuStream stream = nullptr;
+  CuStreamOpaque* stream = nullptr;
   void* device_guard = nullptr;        // torch's
   Handle product_workspace = nullptr;  // for cuBLASLt, from the first product that wants it on
   const void* prepared = nullptr;      // the device's own
@@ -97,6 +100,8 @@ TensordError NewVector(CallState& state, const Layout& like, int64_t elements, H
 TensordError AllocateWorkspace(CallState& state);
 // As tensord_lend_workspace.
 void LendWorkspace(Handle tensor, int64_t bytes);
+// Gives back what products of the call took for themselves.
+void FreeProductWorkspace(CallState& state);
 // At least `bytes`, 64-aligned, not cleared; null when there is no memory.
 void* GetScratch(CallState& state, size_t bytes);
 
@@ -129,4 +134,4 @@ TensordError MakeOutput(CallState& state, const OutputPlan& output, Handle* tens
 
 }  // namespace tensord::runtime
 
-#endif  // TENSORD_RUNTIME_RUN_TENSORS_H_
+#endif  // TENSORD_RUNTIME_CALL_TENSORS_H_

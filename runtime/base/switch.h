@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a user may switch off by an environment variable.
-#ifndef TENSORD_RUNTIME_SWITCH_H_
-#define TENSORD_RUNTIME_SWITCH_H_
+#ifndef TENSORD_RUNTIME_BASE_SWITCH_H_
+#define TENSORD_RUNTIME_BASE_SWITCH_H_
 
 #include <cstdlib>
 #include <string_view>
@@ -16,4 +16,4 @@ inline bool IsSwitchedOn(const char* variable) {
 
 }  // namespace tensord::runtime
 
-#endif  // TENSORD_RUNTIME_SWITCH_H_
+#endif  // TENSORD_RUNTIME_BASE_SWITCH_H_

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where every buffer lies once the sizes are known, and the proof that it lies inside its storage.
-#ifndef TENSORD_RUNTIME_RUN_LAYOUT_H_
-#define TENSORD_RUNTIME_RUN_LAYOUT_H_
+#ifndef TENSORD_RUNTIME_PROGRAM_LAYOUT_H_
+#define TENSORD_RUNTIME_PROGRAM_LAYOUT_H_
 
 #include <cstdint>
 #include <string>
 
-#include "runtime/error.h"
-#include "runtime/load/plan.h"
+#include "runtime/base/error.h"
+#include "runtime/program/plan.h"
 
 namespace tensord::runtime {
 
@@ -36,4 +36,4 @@ std::string DescribeLayout(int32_t dtype, int64_t ndim, const int64_t* sizes,
 
 }  // namespace tensord::runtime
 
-#endif  // TENSORD_RUNTIME_RUN_LAYOUT_H_
+#endif  // TENSORD_RUNTIME_PROGRAM_LAYOUT_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/load/blobs.h"
+#include "runtime/base/blobs.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "base/sha256.h"
-#include "runtime/load/registry.h"
+#include "runtime/base/registry.h"
 
 namespace tensord::runtime {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "runtime/torch/externs.h"
+#include "runtime/operators/externs.h"
 
 namespace tensord::runtime {
 

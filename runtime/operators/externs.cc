@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/torch/externs.h"
+#include "runtime/operators/externs.h"
 
 #include <algorithm>
 #include <atomic>
 
-#include "runtime/torch/direct_calls.h"
+#include "runtime/operators/direct_calls.h"
 
 namespace tensord::runtime {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators for which torch's stable interface has a function of their own, which takes the
 // arguments as they are, not boxed for the dispatcher.
-#ifndef TENSORD_RUNTIME_TORCH_DIRECT_CALLS_H_
-#define TENSORD_RUNTIME_TORCH_DIRECT_CALLS_H_
+#ifndef TENSORD_RUNTIME_OPERATORS_DIRECT_CALLS_H_
+#define TENSORD_RUNTIME_OPERATORS_DIRECT_CALLS_H_
 
-#include "runtime/load/plan.h"
+#include "runtime/program/plan.h"
 
 namespace tensord::runtime {
 
@@ -19,4 +19,4 @@ TorchError CallDirect(const Torch& torch, const DirectCall& direct, const Tensor
 
 }  // namespace tensord::runtime
 
-#endif  // TENSORD_RUNTIME_TORCH_DIRECT_CALLS_H_
+#endif  // TENSORD_RUNTIME_OPERATORS_DIRECT_CALLS_H_

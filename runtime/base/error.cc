@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 #include <utility>
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/run/tensors.h"
+#include "runtime/call/tensors.h"
 
 #include <atomic>
 #include <cstdlib>
 #include <utility>
 
-#include "runtime/cuda/cuda_products.h"
-#include "runtime/run/layout.h"
+#include "runtime/program/layout.h"
 
 namespace tensord::runtime {
 namespace {
@@ -267,6 +266,11 @@ TensordError AllocateWorkspace(CallState& state) {
 }
 
 void LendWorkspace(Handle tensor, int64_t bytes) { lent = {tensor, bytes}; }
+
+void FreeProductWorkspace(CallState& state) {
+  if (state.product_workspace == nullptr) return;
+  state.torch->delete_tensor(std::exchange(state.product_workspace, nullptr));
+}
 
 void* GetScratch(CallState& state, size_t bytes) {
   if (state.scratch_size < bytes) {

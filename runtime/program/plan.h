@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A loaded program: the artifact's plan, verified and laid out for the interpreter. Immutable after
-// load; a call keeps its state in a CallState (run/tensors.h).
-#ifndef TENSORD_RUNTIME_LOAD_PLAN_H_
-#define TENSORD_RUNTIME_LOAD_PLAN_H_
+// load; a call keeps its state in a CallState (call/tensors.h).
+#ifndef TENSORD_RUNTIME_PROGRAM_PLAN_H_
+#define TENSORD_RUNTIME_PROGRAM_PLAN_H_
 
 #include <atomic>
 #include <cstdint>
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device.h"
-#include "runtime/load/expr.h"
+#include "runtime/program/device.h"
+#include "runtime/program/expr.h"
 #include "runtime/torch/torch_shim.h"
 #include "tensord/kernel_abi.h"
 #include "tensord/v1/artifact.pb.h"
@@ -153,4 +153,4 @@ struct TensordProgram {
   uint32_t max_arguments = 0;
 };
 
-#endif  // TENSORD_RUNTIME_LOAD_PLAN_H_
+#endif  // TENSORD_RUNTIME_PROGRAM_PLAN_H_

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernel binaries: files named by their SHA-256, verified and loaded once per process.
-#ifndef TENSORD_RUNTIME_LOAD_BLOBS_H_
-#define TENSORD_RUNTIME_LOAD_BLOBS_H_
+#ifndef TENSORD_RUNTIME_BASE_BLOBS_H_
+#define TENSORD_RUNTIME_BASE_BLOBS_H_
 
 #include <cstdint>
 #include <memory>
 #include <string>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tensord::runtime {
 
@@ -55,4 +55,4 @@ TensordError LoadModule(const std::string& folder, const std::string& sha256, ui
 
 }  // namespace tensord::runtime
 
-#endif  // TENSORD_RUNTIME_LOAD_BLOBS_H_
+#endif  // TENSORD_RUNTIME_BASE_BLOBS_H_

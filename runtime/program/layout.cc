@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/run/layout.h"
+#include "runtime/program/layout.h"
 
 namespace tensord::runtime {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/torch/direct_calls.h"
+#include "runtime/operators/direct_calls.h"
 
 #include <algorithm>
 #include <array>

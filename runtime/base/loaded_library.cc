@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/load/loaded_library.h"
+#include "runtime/base/loaded_library.h"
 
 #include <dlfcn.h>
 #include <link.h>

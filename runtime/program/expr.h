@@ -4,14 +4,14 @@
 // Constants are written into the table at load. What depends on symbols is compiled to postfix code
 // and evaluated once per call, in the order of the slots; a program without symbols evaluates
 // nothing.
-#ifndef TENSORD_RUNTIME_LOAD_EXPR_H_
-#define TENSORD_RUNTIME_LOAD_EXPR_H_
+#ifndef TENSORD_RUNTIME_PROGRAM_EXPR_H_
+#define TENSORD_RUNTIME_PROGRAM_EXPR_H_
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 #include "tensord/v1/graph.pb.h"
 
 namespace tensord::runtime {
@@ -62,4 +62,4 @@ class ExprTable {
 
 }  // namespace tensord::runtime
 
-#endif  // TENSORD_RUNTIME_LOAD_EXPR_H_
+#endif  // TENSORD_RUNTIME_PROGRAM_EXPR_H_

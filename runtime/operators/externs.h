@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls of torch's operators inside a plan: by the cheapest way that can take the arguments.
-#ifndef TENSORD_RUNTIME_TORCH_EXTERNS_H_
-#define TENSORD_RUNTIME_TORCH_EXTERNS_H_
+#ifndef TENSORD_RUNTIME_OPERATORS_EXTERNS_H_
+#define TENSORD_RUNTIME_OPERATORS_EXTERNS_H_
 
-#include "runtime/load/plan.h"
-#include "runtime/run/tensors.h"
+#include "runtime/call/tensors.h"
+#include "runtime/program/plan.h"
 
 namespace tensord::runtime {
 
@@ -31,4 +31,4 @@ TensordError CallStable(const Torch& torch, const CallPlan& call, const TensordV
 
 }  // namespace tensord::runtime
 
-#endif  // TENSORD_RUNTIME_TORCH_EXTERNS_H_
+#endif  // TENSORD_RUNTIME_OPERATORS_EXTERNS_H_

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What differs between kinds of device: how launches are checked, linked and made, and what a call
-// needs around its steps. One object per program.
-#ifndef TENSORD_RUNTIME_DEVICE_H_
-#define TENSORD_RUNTIME_DEVICE_H_
+// needs around its steps. One object per program; cpu/ and cuda/ make them.
+#ifndef TENSORD_RUNTIME_PROGRAM_DEVICE_H_
+#define TENSORD_RUNTIME_PROGRAM_DEVICE_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 #include "tensord/v1/artifact.pb.h"
 
 struct TensordProgram;
@@ -47,9 +46,6 @@ class Device {
   virtual TensordError AllocationError(const CallState& state) const = 0;
 };
 
-std::unique_ptr<Device> NewCpuDevice();
-std::unique_ptr<Device> NewCudaDevice();
-
 }  // namespace tensord::runtime
 
-#endif  // TENSORD_RUNTIME_DEVICE_H_
+#endif  // TENSORD_RUNTIME_PROGRAM_DEVICE_H_

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Failure in the runtime: a code, and a message that the thread keeps (tensord_last_error). No
 // exceptions: a run must stay cheap when nothing goes wrong.
-#ifndef TENSORD_RUNTIME_ERROR_H_
-#define TENSORD_RUNTIME_ERROR_H_
+#ifndef TENSORD_RUNTIME_BASE_ERROR_H_
+#define TENSORD_RUNTIME_BASE_ERROR_H_
 
 #include <string>
 
@@ -24,4 +24,4 @@ const std::string& LastError();
       return code_;                                                          \
   } while (false)
 
-#endif  // TENSORD_RUNTIME_ERROR_H_
+#endif  // TENSORD_RUNTIME_BASE_ERROR_H_

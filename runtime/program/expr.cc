@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/load/expr.h"
+#include "runtime/program/expr.h"
 
 #include <algorithm>
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules of the process by their digest: each is loaded once, however many programs use it.
-#ifndef TENSORD_RUNTIME_LOAD_REGISTRY_H_
-#define TENSORD_RUNTIME_LOAD_REGISTRY_H_
+#ifndef TENSORD_RUNTIME_BASE_REGISTRY_H_
+#define TENSORD_RUNTIME_BASE_REGISTRY_H_
 
 #include <pthread.h>
 
@@ -55,4 +55,4 @@ class Registry {
 
 }  // namespace tensord::runtime
 
-#endif  // TENSORD_RUNTIME_LOAD_REGISTRY_H_
+#endif  // TENSORD_RUNTIME_BASE_REGISTRY_H_
