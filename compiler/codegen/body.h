@@ -135,6 +135,8 @@ class BodyLowering {
   const Inst& InstOf(int id) const { return member_->loops.block.insts[id]; }
   void Declare(ir::Statement array) { arrays_.push_back(std::move(array)); }
   // The loop level at which an expression's value is known.
+  // The value of an index that was read from memory, by its symbol in the present member.
+  const Lowered& Indirect(int symbol);
   int LevelOf(const Expr& e);
   // An operand; the number of a random operator as an argument.
   Lowered LowerOperand(const Inst& inst, int arg) {

@@ -13,16 +13,22 @@ int BodyLowering::LevelOf(const Expr& e) {
     if (atom.kind == sym::AtomKind::kLoop) {
       level = std::max(level, atom.id < outer ? 0 : atom.id - outer + 1);
     } else if (atom.kind == sym::AtomKind::kIndirect) {
-      // Its instruction comes before every use.
-      for (size_t i = 0; i < member_->loops.block.insts.size(); ++i) {
-        const Inst& inst = member_->loops.block.insts[i];
-        if (inst.kind == InstKind::kIndirect && inst.symbol == atom.id) {
-          level = std::max(level, Lower(static_cast<int>(i)).level);
-        }
-      }
+      level = std::max(level, Indirect(atom.id).level);
     }
   });
   return level;
+}
+
+const Lowered& BodyLowering::Indirect(int symbol) {
+  const auto known = indirect_.find({member_, symbol});
+  if (known != indirect_.end()) return known->second;
+  const std::vector<Inst>& insts = member_->loops.block.insts;
+  for (size_t i = 0; i < insts.size(); ++i) {
+    if (insts[i].kind == InstKind::kIndirect && insts[i].symbol == symbol) {
+      Lower(static_cast<int>(i));
+    }
+  }
+  return indirect_.at({member_, symbol});
 }
 
 ir::Value BodyLowering::Scalar(const Expr& e) {
@@ -34,7 +40,7 @@ ir::Value BodyLowering::Scalar(const Expr& e) {
         value = LoopVar(atom.id);
         break;
       case sym::AtomKind::kIndirect:
-        value = ir::CallOf("get", {Use(indirect_.at({member_, atom.id}), 0), 0});
+        value = ir::CallOf("get", {Use(Indirect(atom.id), 0), 0});
         break;
       default:
         value = Argument(Expr::Size(atom.id, atom.min, atom.hint));
@@ -63,7 +69,7 @@ ir::Value BodyLowering::VectorAtom(const sym::Atom& atom) {
                                          : ir::CallOf("iota", {type, Width()}, {loop}));
     }
     case sym::AtomKind::kIndirect:
-      return indirect_.at({member_, atom.id}).value;
+      return Indirect(atom.id).value;
     default:
       break;
   }
@@ -125,7 +131,7 @@ std::optional<Expr> BodyLowering::VectorStride(const Expr& index) {
   bool indirect = false;
   sym::ForEachSymbol(index, [&](const sym::Atom& atom) {
     if (atom.kind == sym::AtomKind::kIndirect) {
-      indirect |= indirect_.at({member_, atom.id}).level == vector_level();
+      indirect |= Indirect(atom.id).level == vector_level();
     }
   });
   if (indirect) return std::nullopt;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
+#include <mutex>
 
 #include "runtime/operators/direct_calls.h"
 
@@ -11,6 +13,7 @@ namespace tensord::runtime {
 namespace {
 
 struct Caller {
+  Caller(TensordOperatorFn f, void* c) : fn(f), context(c) {}
   TensordOperatorFn fn;
   void* context;
 };
@@ -113,9 +116,12 @@ TensordError RunCall(CallState& state, const CallPlan& call) {
 }
 
 void SetOperatorCaller(TensordOperatorFn fn, void* context) {
-  // The one before is not freed: a thread may be about to call it. Bridges install theirs once.
-  installed_caller.store(fn != nullptr ? new Caller{fn, context} : nullptr,
-                         std::memory_order_release);
+  // Those before are kept: a thread may be about to call one. Bridges install theirs once.
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const callers = new std::deque<Caller>;
+  const std::lock_guard lock(*mutex);
+  const Caller* const caller = fn != nullptr ? &callers->emplace_back(fn, context) : nullptr;
+  installed_caller.store(caller, std::memory_order_release);
 }
 
 bool HasOperatorCaller() { return installed_caller.load(std::memory_order_relaxed) != nullptr; }

@@ -25,6 +25,38 @@ def _check(what: str, run: Any, function: Any, *inputs: Tensor) -> None:
     check(what, run(*inputs), function(*inputs), function(*wide(inputs)))
 
 
+# -- indexing -------------------------------------------------------------------------------------
+
+
+def test_writes_of_one_element() -> None:
+    def put(x: Tensor) -> Tensor:
+        y = x.clone()
+        y[torch.tensor([2])] = 3.0
+        return y
+
+    def scattered(x: Tensor) -> Tensor:
+        return x.scatter_add(0, torch.tensor([3]), torch.ones(1))
+
+    for function in (put, scattered):
+        x = torch.rand(5)
+        _check(function.__name__, compiled(function), function, x)
+
+
+@pytest.mark.parametrize("name", ["max", "min", "median", "mode", "kthvalue", "topk"])
+def test_gradients_of_a_choice_among_the_elements_of_a_vector(name: str) -> None:
+    choice = getattr(torch, name)
+    options: dict[str, int] = {"k": 1} if name in ("kthvalue", "topk") else {}
+
+    def function(x: Tensor) -> Tensor:
+        return (choice(x * 2, dim=0, **options)[0] * 3).sum()
+
+    x = torch.rand(7, requires_grad=True)
+    compiled(function)(x).backward()
+    mine, x.grad = x.grad, None
+    function(x).backward()
+    torch.testing.assert_close(mine, x.grad)
+
+
 # -- shapes ---------------------------------------------------------------------------------------
 
 

@@ -254,8 +254,10 @@ TEST_F(DaemonTest, IsSmallAndQuickWhenWarm) {
   std::printf("look-up median %.0f us, p99 %.0f us; in the daemon %.0f us; resident %.1f MiB\n",
               micros[250], micros[495], stats.lookup_nanoseconds() / 1e3 / stats.hits(),
               stats.resident_bytes() / 1048576.0);
+#ifndef __SANITIZE_ADDRESS__  // which takes twice the memory, and time
   EXPECT_LT(micros[250], 1000);
   EXPECT_LT(stats.resident_bytes(), 60u << 20);
+#endif
 }
 
 }  // namespace

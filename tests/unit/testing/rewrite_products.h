@@ -78,7 +78,7 @@ inline std::vector<HostTensor> LibraryProduct(const compiler::ExternOp& op,
 // Row-major inputs of small numbers; integers stay small enough to be indices of two rows.
 inline std::vector<HostTensor> SomeInputs(const compiler::Graph& graph) {
   std::vector<HostTensor> inputs;
-  int seed = 1;
+  int64_t seed = 1;
   for (const compiler::GraphInput& input : graph.inputs) {
     std::vector<int64_t> sizes, strides;
     int64_t count = 1;
@@ -88,7 +88,7 @@ inline std::vector<HostTensor> SomeInputs(const compiler::Graph& graph) {
     std::vector<double> values;
     for (int64_t i = 0; i < count; ++i) {
       seed = (seed * 1103515 + 12345) & 0xffffff;
-      values.push_back(((seed >> 8) % 17 - 8) / 8.0);
+      values.push_back(static_cast<double>((seed >> 8) % 17 - 8) / 8.0);
     }
     inputs.push_back(WithStrides(MakeTensor(sizes, values, input.tensor.dtype), strides));
   }

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes without a form on the wire: steps that call back, within one program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import tensord
+import torch
+from torch import Tensor
+
+pytestmark = pytest.mark.usefixtures("tensord_daemon")
+
+
+@pytest.fixture(autouse=True)
+def traces_data() -> Iterator[None]:
+    """Sizes and numbers that depend on data are traced, not breaks of the graph."""
+    with torch._dynamo.config.patch(
+        capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True
+    ):
+        yield
+
+
+@pytest.fixture(params=["native", "ctypes"], autouse=True)
+def bridge(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways from the runtime to Python."""
+    if request.param == "ctypes":
+        monkeypatch.setenv("TENSORD_NATIVE", "0")
+
+
+def _compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    return torch.compile(function, backend="tensord", fullgraph=True, **options)
+
+
+def _same(function: Callable[..., Any], *inputs: Any, steps: int = 1, **options: Any) -> None:
+    """One program, that many call-backs, and eager's numbers, call after call."""
+    run = _compiled(function, **options)
+    for _ in range(3):
+        torch.testing.assert_close(run(*inputs), function(*inputs))
+    stats = tensord.stats()
+    assert stats["graphs"] == 1
+    assert stats["call_backs"] == steps, stats["call_back_reasons"]
+
+
+# -- higher-order operators -----------------------------------------------------------------------
+
+
+def test_cond_is_one_step_of_one_program() -> None:
+    def function(x: Tensor) -> Tensor:
+        y = x.sin()
+        z = torch.cond(y.sum() > 0, lambda a: a + 1, lambda a: a - 1, (y,))
+        return z.relu() * 2
+
+    _same(function, torch.rand(4, 5))
+    reasons = tensord.stats()["call_back_reasons"]
+    assert list(reasons) == ["cond: a higher-order operator has no form on the wire"]
+
+
+def test_cond_takes_either_branch() -> None:
+    def function(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda a: a.cos(), lambda a: a.sin(), (x * 2,)) + 1
+
+    run = _compiled(function)
+    for sign in (1, -1):
+        x = sign * torch.rand(7)
+        torch.testing.assert_close(run(x), function(x))
+    assert tensord.stats()["graphs"] == 1
+
+
+def test_while_loop() -> None:
+    from torch._higher_order_ops.while_loop import while_loop
+
+    def function(n: Tensor, x: Tensor) -> Tensor:
+        _, y = while_loop(lambda i, a: i > 0, lambda i, a: (i - 1, a * 1.5), (n, x.exp()))
+        return y.tanh()
+
+    _same(function, torch.tensor(4), torch.rand(3, 3))
+
+
+def test_flex_attention() -> None:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        biased = flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s + (i - j) * 0.1)
+        return biased.relu() + 1
+
+    inputs = [torch.randn(1, 2, 32, 16) for _ in range(3)]
+    run = _compiled(function)
+    torch.testing.assert_close(run(*inputs), function(*inputs), rtol=1e-4, atol=1e-5)
+    assert tensord.stats()["call_backs"] >= 1
+
+
+# -- operators ------------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("tensord_tests::scale_", mutates_args={"x"})
+def _scale_(x: Tensor, factor: float) -> None:
+    x.mul_(factor)
+
+
+@_scale_.register_fake
+def _(x: Tensor, factor: float) -> None:
+    return None
+
+
+@torch.library.custom_op("tensord_tests::twice", mutates_args=())
+def _twice(x: Tensor) -> Tensor:
+    return x * 2
+
+
+@_twice.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def test_a_custom_operator_needs_no_call_back() -> None:
+    def function(x: Tensor) -> Tensor:
+        return _twice(x + 1) * 3
+
+    _same(function, torch.rand(5, 3), steps=0)
+
+
+def test_a_custom_operator_that_changes_a_temporary() -> None:
+    def function(x: Tensor) -> Tensor:
+        y = x + 1
+        _scale_(y, 3.0)
+        return y.exp()
+
+    _same(function, torch.rand(5, 3))
+
+
+def test_a_custom_operator_that_changes_an_input() -> None:
+    def function(x: Tensor) -> Tensor:
+        y = x + 1
+        _scale_(x, 3.0)
+        return y * x
+
+    run = _compiled(function)
+    x, z = torch.rand(6), torch.rand(6)
+    mine, theirs = x.clone(), x.clone()
+    for _ in range(2):
+        torch.testing.assert_close(run(mine), function(theirs))
+        torch.testing.assert_close(mine, theirs)
+    torch.testing.assert_close(run(z.clone()), function(z.clone()))
+
+
+# -- sizes and numbers that depend on data --------------------------------------------------------
+
+
+def test_nonzero() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        where = torch.nonzero(x > 0)
+        return where * 2, x.exp()
+
+    run = _compiled(function)
+    for x in (torch.randn(4, 5), -torch.ones(4, 5), torch.ones(4, 5)):
+        torch.testing.assert_close(run(x), function(x))
+    assert tensord.stats()["graphs"] == 1
+
+
+def test_boolean_mask() -> None:
+    def function(x: Tensor) -> Tensor:
+        return (x * 3)[x > 0.5].sum() + x.mean()
+
+    _same(function, torch.rand(40))
+
+
+def test_item_as_a_number() -> None:
+    def function(x: Tensor) -> Tensor:
+        return x * x.sum().item() + 1
+
+    run = _compiled(function)
+    for _ in range(3):
+        x = torch.rand(9)
+        torch.testing.assert_close(run(x), function(x))
+
+
+def test_item_as_a_size() -> None:
+    def function(x: Tensor, n: Tensor) -> Tensor:
+        size = n.item()
+        torch._check(size >= 2)
+        return (x.sum() + torch.ones(size)) * 2
+
+    run = _compiled(function)
+    for n in (3, 8):
+        x = torch.rand(4)
+        torch.testing.assert_close(run(x, torch.tensor(n)), function(x, torch.tensor(n)))
+    assert tensord.stats()["graphs"] == 1
+
+
+# -- assertions -----------------------------------------------------------------------------------
+
+
+def test_an_assertion_of_a_tensor_raises() -> None:
+    def function(x: Tensor) -> Tensor:
+        torch._assert_async(x.sum() > 0, "the sum must be positive")
+        return x + 1
+
+    run = _compiled(function)
+    torch.testing.assert_close(run(torch.ones(3)), torch.full((3,), 2.0))
+    with pytest.raises(RuntimeError, match="the sum must be positive"):
+        run(-torch.ones(3))
+
+
+def test_an_assertion_of_a_number_raises() -> None:
+    def function(x: Tensor) -> Tensor:
+        n = x.sum().item()
+        torch._check(n > 0, lambda: "not positive")
+        return x * n
+
+    run = _compiled(function)
+    torch.testing.assert_close(run(torch.ones(3)), torch.full((3,), 3.0))
+    with pytest.raises(RuntimeError):
+        run(-torch.ones(3))
+    torch.testing.assert_close(run(torch.ones(3)), torch.full((3,), 3.0))
+
+
+# -- types without a form -------------------------------------------------------------------------
+
+
+def test_conjugated_views() -> None:
+    def function(x: Tensor) -> Tensor:
+        c = torch.view_as_complex(x * 2)
+        return torch.view_as_real(c.conj() * c).sum() + x.sum()
+
+    _same(function, torch.randn(6, 2))
+
+
+def test_numbers_of_any_sign_are_arguments() -> None:
+    def function(x: Tensor, n: int) -> Tensor:
+        return x + n
+
+    run = _compiled(function, dynamic=True)
+    for n in (5, -3, 0, 1, 1 << 40):
+        torch.testing.assert_close(run(torch.ones(4), n), torch.ones(4) + n)
+
+
+def test_a_real_number_is_an_argument() -> None:
+    def function(x: Tensor, f: float) -> Tensor:
+        return x.exp() * f + 1
+
+    run = _compiled(function, dynamic=True)
+    for f in (0.5, -2.25, 3.0):
+        x = torch.rand(4)
+        torch.testing.assert_close(run(x, f), function(x, f))
+
+
+# -- what a user sees -----------------------------------------------------------------------------
+
+
+@torch.library.custom_op("tensord_tests::picky", mutates_args={"x"})
+def _picky(x: Tensor) -> None:
+    if float(x.sum()) < 0:
+        raise ValueError("I want positive numbers")
+    x.add_(1)
+
+
+@_picky.register_fake
+def _(x: Tensor) -> None:
+    return None
+
+
+def test_an_error_comes_out_as_it_was_raised() -> None:
+    def function(x: Tensor) -> Tensor:
+        y = x * 2
+        _picky(y)
+        return y + 1
+
+    run = _compiled(function)
+    torch.testing.assert_close(run(torch.ones(3)), torch.full((3,), 4.0))
+    with pytest.raises(ValueError, match="I want positive numbers"):
+        run(-torch.ones(3))
+    torch.testing.assert_close(run(torch.ones(3)), torch.full((3,), 4.0))
+
+
+def test_a_call_back_may_run_a_compiled_function() -> None:
+    inner = _compiled(lambda x: x.sin() * 2)
+
+    @torch.library.custom_op("tensord_tests::nested", mutates_args={"x"})
+    def nested(x: Tensor) -> None:
+        x.copy_(inner(x))
+
+    nested.register_fake(lambda x: None)
+
+    def function(x: Tensor) -> Tensor:
+        y = x + 1
+        nested(y)
+        return y * 3
+
+    run = _compiled(function)
+    x = torch.rand(8)
+    torch.testing.assert_close(run(x), (x + 1).sin() * 6)
+
+
+def test_training_through_cond() -> None:
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        h = (x @ w).tanh()
+        return torch.cond(h.sum() > 0, lambda a: a * 2, lambda a: a * 3, (h,)).sum()
+
+    x, w = torch.rand(4, 5), torch.randn(5, 6, requires_grad=True)
+    _compiled(function)(x, w).backward()
+    mine, w.grad = w.grad, None
+    function(x, w).backward()
+    torch.testing.assert_close(mine, w.grad)
