@@ -96,8 +96,7 @@ class CompiledGraph:
                 STATS.add("recompiled")
                 program = load(call.again())
         except Exception as error:
-            fallback.note(error, f"the {self._label} graph")
-            return self._eager
+            return self._without_program(error)
         run = self._adapted(program)
         if self._graph_plan is not None:
 
@@ -108,6 +107,19 @@ class CompiledGraph:
                 run, self._graph_plan, workspace=workspace, lend=_lend
             )
         return self._guarded(run)
+
+    def _without_program(self, error: Exception) -> Boxed:
+        """Eager, for a graph whose program failed; strict: an error, at the first call. What eager
+        rejects too (an operator that does not take a dtype) is eager's error, word for word."""
+        if not fallback.strict():
+            fallback.note(error, f"the {self._label} graph")
+            return self._eager
+
+        def judged(arguments: list[Any]) -> Any:
+            self._eager(list(arguments))
+            fallback.note(error, f"the {self._label} graph")
+
+        return judged
 
     def _same_inputs(self) -> bool:
         """True when the program's inputs are the call's arguments."""
