@@ -18,6 +18,7 @@ class Liveness {
   }
 
   bool Writes(const LoopOp& op) const {
+    if (IsEmpty(op)) return false;
     for (const Store& store : op.stores) {
       if (live_[store.buffer]) return true;
     }
@@ -38,6 +39,11 @@ class Liveness {
   }
 
  private:
+  // An independent loop of no steps: nothing is stored. (A reduction of nothing has a value.)
+  static bool IsEmpty(const LoopOp& op) {
+    return std::any_of(op.sizes.begin(), op.sizes.end(), [](const Expr& e) { return e.Is(0); });
+  }
+
   bool AnyLive(const std::vector<BufferId>& buffers) const {
     return std::any_of(buffers.begin(), buffers.end(),
                        [&](BufferId b) { return b >= 0 && live_[b]; });

@@ -20,8 +20,8 @@ namespace tensord::compiler {
 // deterministic: as in Builder.
 absl::StatusOr<Program> LowerGraph(const Graph& graph, bool deterministic = false);
 
-// Drops operations whose results nobody reads. Buffers keep their numbers. Library calls that are
-// `ordered` stay.
+// Drops operations whose results nobody reads, or that have no elements to compute. Buffers keep
+// their numbers. Library calls that are `ordered` stay.
 void DropDeadOperations(Program& program);
 
 }  // namespace tensord::compiler

@@ -57,6 +57,37 @@ def test_gradients_of_a_choice_among_the_elements_of_a_vector(name: str) -> None
     torch.testing.assert_close(mine, x.grad)
 
 
+def test_a_part_is_put_into_an_expanded_tensor_as_in_eager() -> None:
+    def function(x: Tensor, part: Tensor) -> Tensor:
+        return torch.as_strided_scatter(x.expand(3, 4), part, (2, 2), (1, 2))
+
+    x, part = torch.rand(4), torch.rand(2, 2)
+    torch.testing.assert_close(compiled(function)(x, part), function(x, part))
+
+
+def test_windows_of_a_number() -> None:
+    x = torch.tensor(3.0)
+    for function in (lambda x: x.unfold(0, 1, 1) + 1, lambda x: (x * 2).unfold(0, 1, 1) + 1):
+        _check("unfold", compiled(function), function, x)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.nn.functional.gelu(x),
+        lambda x: x.float() & x,
+        lambda x: x.view(2, 2) @ x.view(2, 2).float(),
+    ],
+)
+def test_what_eager_rejects_is_eagers_error(function: Any) -> None:
+    x = torch.arange(4)
+    with pytest.raises(Exception) as theirs:
+        function(x)
+    with pytest.raises(type(theirs.value)) as mine:
+        compiled(function)(x)
+    assert str(mine.value).startswith(str(theirs.value))
+
+
 # -- shapes ---------------------------------------------------------------------------------------
 
 

@@ -151,7 +151,9 @@ class _Separator:
             for source in node.all_input_nodes
             if source not in inside and source.op != "get_attr"
         )
-        given = [n for n in self.stretch if any(u not in inside and u in self.live for u in n.users)]
+        given = [
+            n for n in self.stretch if any(u not in inside and u in self.live for u in n.users)
+        ]
         name = f"{PREFIX}{len(self.parts)}"
         self.parts[name] = self.submodule(list(outside), given)
         call = self.graph.call_module(name, tuple(self.copies[n] for n in outside))
@@ -255,9 +257,7 @@ class CallBackExporter:
     def _values(self, nodes: Iterable[fx.Node]) -> graph_pb2.Argument:
         return _list(_Argument(value=self._exporter.reference(node)) for node in nodes)
 
-    def _results(
-        self, node: fx.Node
-    ) -> tuple[list[int | None], list[graph_pb2.TensorMeta], bool]:
+    def _results(self, node: fx.Node) -> tuple[list[int | None], list[graph_pb2.TensorMeta], bool]:
         """Of a call: CallBack.gives, the types of all leaves, and whether a result that the plan
         does not take may hold on to memory."""
         items = {user.args[1]: user for user in node.users if user.target is operator.getitem}
@@ -276,7 +276,7 @@ class CallBackExporter:
         """A result's leaves as the wire has them (absent: no dtype), and whether that says all."""
         try:
             if isinstance(value, torch.Tensor):
-                return [self._exporter.meta(value)], True
+                return [self._exporter.new_meta(value)], True
             if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
                 self._exporter.symbols.convert(value)
                 return [graph_pb2.TensorMeta()], True

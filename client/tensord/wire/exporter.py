@@ -221,7 +221,7 @@ class Exporter:
         )
         entry.args.extend(self.converter.call(node))
         if op._schema.returns:
-            entry.outputs.extend(self.metas(node.meta["val"]))
+            entry.outputs.extend(self.results(node))
         self.number(node, entry)
 
     def number(self, node: fx.Node, entry: graph_pb2.Node) -> None:
@@ -260,11 +260,25 @@ class Exporter:
             value = value[index]
         return graph_pb2.ValueRef(value=self.numbers[source], output=output)
 
-    def metas(self, value: Any) -> list[graph_pb2.TensorMeta]:
+    def results(self, node: fx.Node) -> list[graph_pb2.TensorMeta]:
+        """The types of an operator's results, absent ones without a dtype."""
+        views = any(r.alias_info is not None for r in operator_of(node)._schema.returns)
         return [
-            self.meta(item) if isinstance(item, torch.Tensor) else graph_pb2.TensorMeta()
-            for item in leaves(value)
+            (self.meta if views else self.new_meta)(item)
+            if isinstance(item, torch.Tensor)
+            else graph_pb2.TensorMeta()
+            for item in leaves(node.meta["val"])
         ]
+
+    def new_meta(self, tensor: torch.Tensor) -> graph_pb2.TensorMeta:
+        """TensorMeta of a result with memory of its own. torch may say that its elements share it
+        where eager's do not (as_strided_scatter into an expanded tensor)."""
+        for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+            if isinstance(stride, int) and stride == 0 and not (isinstance(size, int) and size < 2):
+                raise ExportError(
+                    "a new tensor whose elements share memory has no form on the wire"
+                )
+        return self.meta(tensor)
 
     def meta(
         self, tensor: torch.Tensor, device: torch.device | None = None

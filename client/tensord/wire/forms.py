@@ -52,19 +52,19 @@ class _Analysis(Exporter):
             for value in changed_by(node)
             if value.op != "placeholder"
         }
-        formless: dict[fx.Node, str] = {}
+        self.formless: dict[fx.Node, str] = {}
         for node in self.nodes:
             if node in live and node.op not in ("placeholder", "get_attr", "output"):
                 self.node = node
                 reason = self.changed.get(node) or self.obstacle(node)
                 if reason:
-                    formless[node] = reason
+                    self.formless[node] = reason
         opaque = frozenset(
             i
             for i, node in enumerate(placeholders)
             if node not in self.numbers and (node in live or not self.is_dropped(node))
         )
-        return Forms(live, formless, opaque)
+        return Forms(live, self.formless, opaque)
 
     def is_dropped(self, node: fx.Node) -> bool:
         """True for unused arguments that no program would take anyway."""
@@ -122,7 +122,7 @@ class _Analysis(Exporter):
                 return ""
             operator_of(node)
             self.converter.call(node)
-            self.metas(value)
+            self.results(node)
         except ExportError as error:
             return str(error)
         return ""
@@ -135,7 +135,9 @@ class _Analysis(Exporter):
             raise ExportError(f"{source.name!r} has no form on the wire: {self.changed[source]}")
         if source.op in ("placeholder", "get_attr") and source not in self.numbers:
             raise ExportError(f"{source.name!r} has no form on the wire")
-        self.meta(node.meta["val"])  # a call-back's result may have one
+        value = node.meta["val"]
+        if isinstance(source, fx.Node) and source in self.formless:
+            self.new_meta(value)  # a call-back's result may have a form
         return graph_pb2.ValueRef()
 
 

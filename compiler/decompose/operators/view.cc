@@ -316,10 +316,15 @@ Results Diagonal(Builder& b, const Call& call) {
 // Windows of `size` along a dimension, every `step`, as a new last dimension.
 Results Unfold(Builder& b, const Call& call) {
   const Tensor t = call.tensor("self");
-  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant("dimension")));
   const int64_t size = call.constant("size"), step = call.constant("step");
-  if (size < 0 || step <= 0 || size > sym::Hint(t.sizes()[dim])) {
+  const bool is_number = t.rank() == 0;  // one window, of at most the number itself
+  TENSORD_ASSIGN_OR_RETURN(const int dim, is_number ? 0 : DimOf(t, call.constant("dimension")));
+  if (size < 0 || step <= 0 || size > (is_number ? 1 : sym::Hint(t.sizes()[dim]))) {
     return absl::InvalidArgumentError("the window does not fit");
+  }
+  if (is_number) {
+    if (t.view()) return One(b.AsStrided(t, {Expr(size)}, {Expr(1)}, t.view()->offset));
+    return One(b.Reindex(t, {Expr(size)}, [](Index) { return std::vector<Expr>{}; }));
   }
   Sizes sizes = t.sizes();
   sizes[dim] = sym::FloorDiv(sizes[dim] - size, Expr(step)) + 1;
