@@ -127,7 +127,9 @@ class _Separator:
             for source in node.all_input_nodes
             if source not in inside and source.op != "get_attr"
         )
-        given = [n for n in self.stretch if any(u not in inside and u in self.live for u in n.users)]
+        given = [
+            n for n in self.stretch if any(u not in inside and u in self.live for u in n.users)
+        ]
         name = f"{PREFIX}{len(self.parts)}"
         self.parts[name] = self.submodule(list(outside), given)
         call = self.graph.call_module(name, tuple(self.copies[n] for n in outside))
