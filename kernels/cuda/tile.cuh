@@ -45,7 +45,8 @@ TK_FN void add_element(Packed<S, W>* p, int i, typename Packed<S, W>::Word bits)
 template <class S, int A, int B, int V, int T>
 struct Tile {
   enum : int {
-    // Elements that are written at once. Single bytes would be transposed for too long in larger ones.
+    // Elements that are written at once. Single bytes would be transposed for too long in larger
+    // ones.
     kChunk = sizeof(S) == 1 ? 4 : 16 / int(sizeof(S)),
     kChunks = A / kChunk,
     kBankChunks = 128 / (kChunk * int(sizeof(S))),

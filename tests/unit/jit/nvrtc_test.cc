@@ -196,7 +196,7 @@ TEST(JitNvrtcProblemTest, MissingLibrarySaysWhatToDo) {
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(status.message()),
                 ::testing::AllOf(HasSubstr(place), HasSubstr("TENSORD_NVRTC"),
-                               HasSubstr("pip install nvidia-cuda-nvrtc")));
+                                 HasSubstr("pip install nvidia-cuda-nvrtc")));
   }
 }
 
