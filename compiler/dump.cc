@@ -2,10 +2,10 @@
 #include "compiler/dump.h"
 
 #include <absl/strings/str_cat.h>
-#include <google/protobuf/text_format.h>
 
 #include "compiler/graph/text.h"
 #include "compiler/kernel_ir/text.h"
+#include "compiler/plan/text.h"
 
 namespace tensord::compiler {
 namespace {
@@ -82,10 +82,6 @@ std::string DumpMemory(const CompileState& state) {
   return text;
 }
 
-std::string DumpPlan(const CompileState& state) {
-  std::string text;
-  google::protobuf::TextFormat::PrintToString(state.result.artifact(), &text);
-  return text;
-}
+std::string DumpPlan(const CompileState& state) { return ToString(state.result.artifact()); }
 
 }  // namespace tensord::compiler

@@ -19,7 +19,7 @@ std::string DumpKernelPlans(const CompileState& state);
 std::string DumpKernels(const CompileState& state);
 // A line for each buffer that is in memory.
 std::string DumpMemory(const CompileState& state);
-// The launch plan in text format.
+// The launch plan, a line for each buffer and step.
 std::string DumpPlan(const CompileState& state);
 
 }  // namespace tensord::compiler

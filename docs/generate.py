@@ -40,8 +40,6 @@ DUMPS = {
     "memory": "memory",
     "plan": "plan",
 }
-# A launch plan as text is long; this much shows how it looks.
-MOST_LINES = 150
 
 
 def block(x: Tensor, up: Tensor, bias: Tensor, down: Tensor) -> Tensor:
@@ -68,13 +66,11 @@ def dumps() -> Iterator[tuple[str, str]]:
         graph.write(example())
         graph.flush()
         for part, stage in DUMPS.items():
-            command = [ROOT / "build/bin/tensorctl", "compile", "--target", TARGET]
+            command = [str(ROOT / "build/bin/tensorctl"), "compile", "--target", TARGET]
             command += ["--dump-after", stage, graph.name]
             run = subprocess.run(command, check=True, capture_output=True, text=True)
             lines = run.stdout.strip("\n").splitlines()
             lines = [line for line in lines if not line.startswith("==== ")]
-            if len(lines) > MOST_LINES:
-                lines = [*lines[:MOST_LINES], f"... and {len(lines) - MOST_LINES} more lines"]
             yield f"example: {part}", "```\n" + "\n".join(lines) + "\n```\n"
 
 

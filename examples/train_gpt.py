@@ -51,6 +51,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(shape.width, shape.width)
         self.dropout = nn.Dropout(shape.dropout)
         mask = torch.ones(shape.context, shape.context, dtype=torch.bool).tril()
+        self.mask: torch.Tensor
         self.register_buffer("mask", mask, persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

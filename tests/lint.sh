@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Checks of the sources that need no build: what may include what, licences, version numbers, names in
-# the documents, the format of C++, ruff's rules and layout, the client's types.
+# documents and comments, the format of C++, ruff's rules and layout, the types of the client and of
+# scripts.
 #
 #   tests/lint.sh
 #
@@ -30,5 +31,8 @@ say "ruff"
 
 say "mypy"
 (cd client && "$venv/bin/mypy" --cache-dir ../build/mypy tensord) || status=1
+MYPYPATH=client:deploy/lib:tests/lint:tests/golden "$venv/bin/mypy" --config-file "$settings" \
+  --cache-dir build/mypy docs/*.py deploy/*.py deploy/lib/*.py examples/*.py tests/lint/*.py \
+  tests/golden/*.py || status=1
 
 exit $status

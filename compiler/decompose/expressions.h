@@ -30,8 +30,9 @@ struct Elem {
   Elem To(DType dtype) const { return {ops, ops->Cast(value, dtype)}; }
 };
 
-// Operands of different types meet in the promoted one; a number takes the type of the element
-// beside it.
+// Every scalar operation of loop_ir/ops.def in a formula: Apply(Op::k_erfc, x). What formulas use
+// often has a name below. Operands of different types meet in the promoted one; a number takes the
+// type of the element beside it.
 Elem Apply(Op op, Elem x);
 Elem Apply(Op op, Elem x, Elem y);
 

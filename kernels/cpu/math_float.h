@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementary functions of float, vectorised without branches (but for huge arguments of sin and
 // cos). W=1 and what is not here loops over libm (math.h). Errors are in units in the last place,
-// measured by tests/unit/kernels_cpu_math_test.cc. Subnormal results may be flushed where a comment
+// measured by tests/unit/kernels/cpu_math_test.cc. Subnormal results may be flushed where a comment
 // says so.
 //
 // Methods: Cody and Waite, "Software Manual for the Elementary Functions" (1980), for argument

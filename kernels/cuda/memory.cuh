@@ -166,8 +166,8 @@ TK_FN Vec<Compute<S>, W> load_unaligned(const S* p) {
     // Not by way of an integer: the compiler would no longer know that this is global memory.
     const uint32_t* const base =
         reinterpret_cast<const uint32_t*>(reinterpret_cast<const char*>(p) - shift);
-    // Of aligned vectors the last granule is read twice, not under a condition, behind which later
-    // loads would wait.
+    // For an aligned vector the last granule is read twice. A condition would be cheaper in bytes,
+    // but later loads would wait for it.
     const int last = shift != 0 ? kWords : kWords - kGranuleWords;
     uint32_t word[kWords + kGranuleWords];
 #pragma unroll

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PTX alone can say. The tests replace this file by portable code (tests/unit/cuda_on_host.h).
+// What PTX alone can say. The tests replace this file by portable code
+// (tests/unit/testing/cuda_on_host.h).
 #ifndef TENSORD_CUDA_PTX_CUH_
 #define TENSORD_CUDA_PTX_CUH_
 

@@ -31,22 +31,22 @@ TK_FN void add_element(Packed<S, W>* p, int i, typename Packed<S, W>::Word bits)
 
 }  // namespace impl
 
-// A elements along the vector loop times B across it, for a block of T threads. In global memory
-// runs of V elements lie along B, each at a multiple of V elements; in the tile rows of A elements
-// do. All parameters but T are powers of two.
+// A elements along the vector loop times B across it, for a block of T threads. In global memory,
+// runs of V elements lie along B and start at multiples of V. In the tile, rows of A elements are
+// contiguous. All parameters but T are powers of two.
 //
 //   using Tile0 = tk::Tile<float, 64, 64, 4, T>;
 //   Tile0::fill(tile, p, step, left_a, left_b);
 //   __syncthreads();
 //   const auto x = Tile0::read<W>(tile, b, a);
 //
-// A thread turns squares in registers, so that it reads and writes vectors. Chunks of a row change
-// places by the row's number: else threads that write the same column of several rows, or read one
-// row, would meet in one bank.
+// Each thread transposes small squares in registers, so that it reads and writes vectors. Chunks of
+// a row are swizzled by the row number to avoid bank conflicts.
 template <class S, int A, int B, int V, int T>
 struct Tile {
   enum : int {
-    // Elements that are written at once. Single bytes would be turned for too long in larger ones.
+    // Elements that are written at once. Single bytes would be transposed for too long in larger
+    // ones.
     kChunk = sizeof(S) == 1 ? 4 : 16 / int(sizeof(S)),
     kChunks = A / kChunk,
     kBankChunks = 128 / (kChunk * int(sizeof(S))),

@@ -12,17 +12,13 @@
 #include <set>
 
 #include "base/sha256.h"
+#include "server/compile/clock.h"
 #include "server/compile/keys.h"
 
 namespace tensord::server {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-uint64_t NanosecondsSince(Clock::time_point start) {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
-}
 
 // Adds to the stage of that name, or appends it.
 void AddStage(std::vector<v1::StageTime>& stages, const std::string& name, uint64_t nanoseconds) {
@@ -85,7 +81,7 @@ absl::StatusOr<std::string> CompileFlow::KeepRepro(const FlowInput& input,
 }
 
 absl::StatusOr<FlowOutput> CompileFlow::CompileWithoutFailing(const FlowInput& input) {
-  // Each round makes at least one more operator a library call; a kernel seldom holds more than a
+  // Each round makes at least one more operator a library call; a kernel rarely holds more than a
   // few that its description does not name.
   constexpr int kRounds = 8;
   Attempt attempt;
@@ -206,8 +202,8 @@ absl::Status CompileFlow::Jit(const FlowInput& input, const std::vector<Kernel*>
                               std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed) {
   const size_t wanted = (kernels.size() + units_per_job_ - 1) / units_per_job_;
   const size_t jobs = std::clamp<size_t>(static_cast<size_t>(pool_->Free()), 1, wanted);
-  // Dealt out in turn: neighbours tend to be alike, so every worker gets its share of the large
-  // ones.
+  // Dealt out in turn: neighbours tend to be equally large, so every worker gets its share of the
+  // large ones.
   std::vector<std::vector<Kernel*>> shares(jobs);
   for (size_t i = 0; i < kernels.size(); ++i) shares[i % jobs].push_back(kernels[i]);
 

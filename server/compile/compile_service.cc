@@ -11,6 +11,7 @@
 
 #include "base/sha256.h"
 #include "base/version.h"
+#include "server/compile/clock.h"
 #include "server/compile/keys.h"
 
 namespace tensord::server {
@@ -19,11 +20,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxConstantBytes = 64 << 10;
-
-uint64_t NanosecondsSince(Clock::time_point start) {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
-}
 
 // What the daemon can say by itself; the compiler, in a worker, verifies the rest.
 absl::Status CheckRequest(const v1::CompileRequest& request) {

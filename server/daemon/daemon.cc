@@ -197,6 +197,30 @@ int Fail(const char* event, const absl::Status& status) {
   return kExitError;
 }
 
+// Listens on `socket`, whose lock the caller has: one that is there was left behind, and gRPC
+// replaces it. Unavailable: it cannot.
+absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(const std::string& socket,
+                                                          grpc::Service& rpc) {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
+  builder.RegisterService(&rpc);
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  // Only reflection is synchronous: one thread for it, which need not look up often.
+  using Sync = grpc::ServerBuilder::SyncServerOption;
+  builder.SetSyncServerOption(Sync::NUM_CQS, 1)
+      .SetSyncServerOption(Sync::MIN_POLLERS, 1)
+      .SetSyncServerOption(Sync::MAX_POLLERS, 1)
+      .SetSyncServerOption(Sync::CQ_TIMEOUT_MSEC, 3600 * 1000);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr || chmod(socket.c_str(), 0600) != 0) {
+    return absl::UnavailableError("cannot listen on " + socket);
+  }
+  return server;
+}
+
 }  // namespace
 
 int RunDaemon(const Config& config) {
@@ -232,30 +256,14 @@ int RunDaemon(const Config& config) {
     CompileService service(MakeOptions(config, work_folder), std::move(opened->store),
                            opened->problem);
     const auto rpc = MakeRpcService(&service, &last_call);
-    grpc::EnableDefaultHealthCheckService(true);
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
-    builder.RegisterService(rpc.get());
-    builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-    builder.SetMaxSendMessageSize(kMaxMessageBytes);
-    // Only reflection is synchronous: one thread for it, which need not look up often.
-    using Sync = grpc::ServerBuilder::SyncServerOption;
-    builder.SetSyncServerOption(Sync::NUM_CQS, 1)
-        .SetSyncServerOption(Sync::MIN_POLLERS, 1)
-        .SetSyncServerOption(Sync::MAX_POLLERS, 1)
-        .SetSyncServerOption(Sync::CQ_TIMEOUT_MSEC, 3600 * 1000);
-    // The lock is ours, so a socket that is there was left behind; gRPC replaces it.
-    const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-    if (server == nullptr || chmod(socket.c_str(), 0600) != 0) {
-      return Fail("start_failed", absl::UnavailableError("cannot listen on " + socket));
-    }
+    const auto server = StartServer(socket, *rpc);
+    if (!server.ok()) return Fail("start_failed", server.status());
     spdlog::info("event=started version={} pid={} socket={} store=\"{}\" workers={} cxx=\"{}\"",
                  Version(), getpid(), socket, store_root, MakeOptions(config, "").pool.workers,
                  config.cxx);
     const std::string why = WaitForEnd(signals, config.idle_exit, last_call, service);
     spdlog::info("event=stopping why=\"{}\" in_flight={}", why, service.InFlight());
-    StopGracefully(*server, service, signals, config.stop_seconds);
+    StopGracefully(**server, service, signals, config.stop_seconds);
   }
   unlink(socket.c_str());
   if (!opened->private_.empty()) {

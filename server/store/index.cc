@@ -30,9 +30,6 @@ ALTER TABLE kernels ADD COLUMN facts BLOB;
 #define TENSORD_PROGRAM_COLUMNS \
   "key,label,target,nodes,kernels,externs,compile_ns,bytes,hits,created_ms,used_ms"
 
-// A last use is written at most this often, so a hot look-up writes nothing.
-constexpr int64_t kTouchMs = 20'000;
-
 ProgramRow RowOf(const Query& query) {
   ProgramRow row;
   row.key = query.Bytes(0);

@@ -18,6 +18,9 @@
 
 namespace tensord::store {
 
+// A last use is written at most this often, so a hot look-up writes nothing.
+inline constexpr int64_t kTouchMs = 20'000;
+
 // Small facts about a program, for lists. The store does not interpret them.
 struct ProgramFacts {
   std::string label;

@@ -15,7 +15,6 @@
 namespace tensord::store {
 namespace {
 
-constexpr int64_t kTouchMs = 20'000;  // a last use is written at most this often
 constexpr size_t kMaxPendingUses = 4096;
 constexpr size_t kMaxRepros = 32;
 constexpr int64_t kTempSeconds = 3600;  // a temporary file this old has lost its writer

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What goes wrong around CUDA kernels where a daemon makes them; needs no GPU.
 
-What goes wrong where they run: runtime_cuda_errors_test.cc (a fake driver) and
+What goes wrong where they run: tests/unit/runtime/cuda_errors_test.cc (a fake driver) and
 test_client_fallback.py (a fake runtime).
 """
 

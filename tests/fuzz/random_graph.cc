@@ -96,67 +96,87 @@ class Generator {
       case 7:
         if (rank < 1) return;
         return Add("aten::_softmax", {x.ref, Pick(rank), false}, x.sizes);
-      case 8: {
-        if (rank < 2) return;
-        Shape sizes = x.sizes;
-        const int a = Pick(rank), b = Pick(rank);
-        std::vector<Dim> order;
-        for (int d = 0; d < rank; ++d) order.emplace_back(d == a ? b : d == b ? a : d);
-        std::swap(sizes[a], sizes[b]);
-        // A copy, so that the strides of the meta are plain.
-        const Ref t = g_.Node("aten::permute", {x.ref, Ints(order)},
-                              g_.Meta(sizes, kF32, Swapped(x.sizes, a, b)));
-        return Add("aten::clone", {t, v1::MEMORY_FORMAT_CONTIGUOUS}, sizes);
-      }
-      case 9: {
-        if (rank < 2 || options_.symbolic) return;
-        Shape sizes(x.sizes.begin() + 2, x.sizes.end());
-        sizes.insert(sizes.begin(), x.sizes[0] * x.sizes[1]);
-        return Add("aten::view", {x.ref, Ints(sizes)}, sizes);
-      }
-      case 10: {
-        if (rank < 1) return;
-        Shape sizes = x.sizes;
-        const int dim = Pick(rank);
-        for (const Made& y : values_) {
-          if (y.ref.value == x.ref.value || !Same(y.sizes, x.sizes)) continue;
-          sizes[dim] = x.sizes[dim] + y.sizes[dim];
-          if (x.sizes[dim].expr.kind_case() == v1::SymExpr::kConstant) {
-            sizes[dim] = Dim(2 * x.sizes[dim].expr.constant());
-          }
-          return Add("aten::cat", {List({x.ref, y.ref}), dim}, sizes);
-        }
-        return;
-      }
-      case 11: {
-        // Rows of one element have no variance: what is left is rounding, a thousandfold.
-        if (rank < 1 || Same(x.sizes.back(), Dim(1))) return;
-        const Shape last = {x.sizes.back()};
-        Shape outer(x.sizes.begin(), x.sizes.end() - 1);
-        outer.emplace_back(1);
-        const Ref norm =
-            g_.Node("aten::native_layer_norm", {x.ref, Ints(last), nullptr, nullptr, 1e-5},
-                    {g_.Meta(x.sizes), g_.Meta(outer), g_.Meta(outer)});
-        values_.push_back({norm, x.sizes});
-        return;
-      }
-      case 12: {
-        if (rank < 1) return;
-        const int dim = Pick(rank);
-        const v1::SymExpr& size = x.sizes[dim].expr;
-        if (size.kind_case() != v1::SymExpr::kConstant || size.constant() < 4) return;
-        Shape sizes = x.sizes;
-        sizes[dim] = Dim(size.constant() - 2);
-        const Ref s = g_.Node(
-            "aten::slice.Tensor", {x.ref, dim, 1, size.constant() - 1, 1},
-            g_.Meta(sizes, kF32, GraphBuilder::RowMajor(x.sizes), 0 + Stride(x.sizes, dim)));
-        return Add("aten::neg", {s}, sizes);
-      }
-      default: {
-        const Ref mask = g_.Node("aten::gt.Scalar", {x.ref, 0.0}, g_.Meta(x.sizes, v1::DTYPE_BOOL));
-        return Add("aten::where.self", {mask, x.ref, x.ref}, x.sizes);
-      }
+      case 8:
+        return AddTransposed(x);
+      case 9:
+        return AddFlattened(x);
+      case 10:
+        return AddConcatenation(x);
+      case 11:
+        return AddLayerNorm(x);
+      case 12:
+        return AddSlice(x);
+      default:
+        return AddChoice(x);
     }
+  }
+
+  void AddTransposed(const Made& x) {
+    const int rank = static_cast<int>(x.sizes.size());
+    if (rank < 2) return;
+    Shape sizes = x.sizes;
+    const int a = Pick(rank), b = Pick(rank);
+    std::vector<Dim> order;
+    for (int d = 0; d < rank; ++d) order.emplace_back(d == a ? b : d == b ? a : d);
+    std::swap(sizes[a], sizes[b]);
+    // A copy, so that the strides of the meta are plain.
+    const Ref t = g_.Node("aten::permute", {x.ref, Ints(order)},
+                          g_.Meta(sizes, kF32, Swapped(x.sizes, a, b)));
+    return Add("aten::clone", {t, v1::MEMORY_FORMAT_CONTIGUOUS}, sizes);
+  }
+
+  void AddFlattened(const Made& x) {
+    const int rank = static_cast<int>(x.sizes.size());
+    if (rank < 2 || options_.symbolic) return;
+    Shape sizes(x.sizes.begin() + 2, x.sizes.end());
+    sizes.insert(sizes.begin(), x.sizes[0] * x.sizes[1]);
+    return Add("aten::view", {x.ref, Ints(sizes)}, sizes);
+  }
+
+  void AddConcatenation(const Made& x) {
+    const int rank = static_cast<int>(x.sizes.size());
+    if (rank < 1) return;
+    Shape sizes = x.sizes;
+    const int dim = Pick(rank);
+    for (const Made& y : values_) {
+      if (y.ref.value == x.ref.value || !Same(y.sizes, x.sizes)) continue;
+      sizes[dim] = x.sizes[dim] + y.sizes[dim];
+      if (x.sizes[dim].expr.kind_case() == v1::SymExpr::kConstant) {
+        sizes[dim] = Dim(2 * x.sizes[dim].expr.constant());
+      }
+      return Add("aten::cat", {List({x.ref, y.ref}), dim}, sizes);
+    }
+  }
+
+  void AddLayerNorm(const Made& x) {
+    const int rank = static_cast<int>(x.sizes.size());
+    // Rows of one element have no variance: what is left is rounding, a thousandfold.
+    if (rank < 1 || Same(x.sizes.back(), Dim(1))) return;
+    const Shape last = {x.sizes.back()};
+    Shape outer(x.sizes.begin(), x.sizes.end() - 1);
+    outer.emplace_back(1);
+    const Ref norm = g_.Node("aten::native_layer_norm", {x.ref, Ints(last), nullptr, nullptr, 1e-5},
+                             {g_.Meta(x.sizes), g_.Meta(outer), g_.Meta(outer)});
+    values_.push_back({norm, x.sizes});
+  }
+
+  void AddSlice(const Made& x) {
+    const int rank = static_cast<int>(x.sizes.size());
+    if (rank < 1) return;
+    const int dim = Pick(rank);
+    const v1::SymExpr& size = x.sizes[dim].expr;
+    if (size.kind_case() != v1::SymExpr::kConstant || size.constant() < 4) return;
+    Shape sizes = x.sizes;
+    sizes[dim] = Dim(size.constant() - 2);
+    const Ref s =
+        g_.Node("aten::slice.Tensor", {x.ref, dim, 1, size.constant() - 1, 1},
+                g_.Meta(sizes, kF32, GraphBuilder::RowMajor(x.sizes), 0 + Stride(x.sizes, dim)));
+    return Add("aten::neg", {s}, sizes);
+  }
+
+  void AddChoice(const Made& x) {
+    const Ref mask = g_.Node("aten::gt.Scalar", {x.ref, 0.0}, g_.Meta(x.sizes, v1::DTYPE_BOOL));
+    return Add("aten::where.self", {mask, x.ref, x.ref}, x.sizes);
   }
 
   static Dim Stride(const Shape& sizes, int dim) { return GraphBuilder::RowMajor(sizes)[dim]; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes expression_vectors.json, which every evaluator of sizes is held against.
+"""Writes expression_vectors.json, which every evaluator of sizes is compared with.
 
     .venv/bin/python tests/golden/expression_vectors.py
 
@@ -12,14 +12,18 @@ bits or divides by zero. The compiler refuses expressions whose divisor may be n
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 OUT = Path(__file__).with_name("expression_vectors.json")
 MOST = 2**63 - 1
 
-# sympy's text in the symbols a, b; the form on the wire: an integer, a symbol, or (kind, operands).
+# An expression as on the wire: an integer, a symbol, or a kind and its operands.
+Form = int | str | tuple[Any, ...]
 ADD, MUL, DIV, MOD, MIN, MAX = "ADD", "MUL", "FLOOR_DIV", "MOD", "MIN", "MAX"
-EXPRESSIONS = [
+# sympy's text in the symbols a, b; the form.
+EXPRESSIONS: list[tuple[str | None, Form]] = [
     ("a", "a"),
     ("a + b", (ADD, "a", "b")),
     ("2*a*b - 3", (ADD, -3, (MUL, 2, "a", "b"))),
@@ -45,7 +49,7 @@ EXPRESSIONS = [
 VALUES = [(1, 1), (2, 3), (5, 4), (7, 7), (12, 5), (4096, 17)]
 
 
-def wire(form: object) -> dict:
+def wire(form: Form) -> dict[str, Any]:
     if isinstance(form, int):
         return {"constant": str(form)}
     if isinstance(form, str):
@@ -54,7 +58,7 @@ def wire(form: object) -> dict:
     return {"op": {"kind": kind, "args": [wire(o) for o in operands]}}
 
 
-def value_of(form: object, symbols: dict[str, int]) -> int | None:
+def value_of(form: Form, symbols: dict[str, int]) -> int | None:
     """By Python's integers; nothing where a step leaves 64 bits or divides by zero."""
     if isinstance(form, int):
         return form
@@ -66,7 +70,7 @@ def value_of(form: object, symbols: dict[str, int]) -> int | None:
     for v in values[1:]:
         if total is None or v is None or (kind in (DIV, MOD) and v == 0):
             return None
-        steps = {
+        steps: dict[str, Callable[[int, int], int]] = {
             ADD: lambda x, y: x + y,
             MUL: lambda x, y: x * y,
             DIV: lambda x, y: x // y,

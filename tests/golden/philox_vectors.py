@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes philox_vectors.txt, which every copy of the random generator is held against.
+"""Writes philox_vectors.txt, which every copy of the random generator is compared with.
 
     .venv/bin/python tests/golden/philox_vectors.py
 

@@ -33,7 +33,9 @@ _LONGEST_NAME = 72
 class Later:
     """An expression over tensors, with its text."""
 
-    def __init__(self, make: Callable[..., Any], args: tuple, kwargs: dict, text: str) -> None:
+    def __init__(
+        self, make: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], text: str
+    ) -> None:
         self._make, self._args, self._kwargs, self._text = make, args, kwargs, text
 
     def __getattr__(self, name: str) -> Later:
@@ -108,7 +110,7 @@ def _text(value: Any) -> str:
     return str(value).removeprefix("torch.")
 
 
-def _text_of(args: Any, kwargs: dict) -> str:
+def _text_of(args: Any, kwargs: dict[str, Any]) -> str:
     named = [_text(v) if k == "dtype" else f"{k} {_text(v)}" for k, v in kwargs.items()]
     return ", ".join([*map(_text, args), *named])
 
@@ -172,7 +174,7 @@ class Family:
     """The cases of one file."""
 
     def __init__(self) -> None:
-        self.cases: dict[str, dict] = {}
+        self.cases: dict[str, dict[str, Any]] = {}
 
 
 current = Family()
@@ -235,12 +237,12 @@ def _name_of(text: str) -> str:
 
 def _record(
     op: torch._ops.OpOverload,
-    args: tuple,
-    kwargs: dict,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
     tolerance: float | None,
     function: Callable[..., Any],
     graph_device: str,
-) -> dict:
+) -> dict[str, Any]:
     schema = op._schema
     full = list(args)
     for parameter in schema.arguments[len(args) :]:
@@ -299,11 +301,11 @@ def _dtype_name(dtype: torch.dtype) -> str:
     return "DTYPE_" + str(dtype).removeprefix("torch.").upper()
 
 
-def _ints(values: Any) -> list[dict]:
+def _ints(values: Any) -> list[dict[str, Any]]:
     return [{"constant": int(v)} for v in values]
 
 
-def _meta(t: torch.Tensor, device: str) -> dict:
+def _meta(t: torch.Tensor, device: str) -> dict[str, Any]:
     return {
         "dtype": _dtype_name(t.dtype),
         "device": f"DEVICE_TYPE_{device}",
@@ -313,7 +315,7 @@ def _meta(t: torch.Tensor, device: str) -> dict:
     }
 
 
-def _argument(value: Any, schema_type: str, inputs: list[torch.Tensor]) -> dict:
+def _argument(value: Any, schema_type: str, inputs: list[torch.Tensor]) -> dict[str, Any]:
     if value is None:
         return {"none": True}
     if isinstance(value, torch.Tensor):
@@ -337,7 +339,7 @@ def _argument(value: Any, schema_type: str, inputs: list[torch.Tensor]) -> dict:
     return {"real": number}
 
 
-def _data(t: torch.Tensor) -> dict:
+def _data(t: torch.Tensor) -> dict[str, Any]:
     values = t.detach().double().reshape(-1).tolist()
     if t.dtype != torch.float64:
         values = [float(f"{v:.9g}") for v in values]  # nine digits name a float32 exactly

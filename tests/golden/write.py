@@ -11,6 +11,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import recorder
 
@@ -18,7 +19,7 @@ HERE = Path(__file__).parent
 FAMILIES = sorted(path.stem for path in (HERE / "families").glob("*.py") if path.stem[0] != "_")
 
 
-def make(family: str) -> dict[str, dict]:
+def make(family: str) -> dict[str, dict[str, Any]]:
     """The cases of a family by name."""
     made = recorder.start_family()
     importlib.import_module(f"families.{family}").cases()

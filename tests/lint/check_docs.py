@@ -1,23 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the documents speak of what exists, in paragraphs that one can read.
+"""Checks that documents and comments speak of what exists, in paragraphs that one can read.
 
-    python tests/lint/check_docs.py [FILE...]        # all tracked *.md files, unless some are named
+    python tests/lint/check_docs.py [FILE...]        # all tracked files, unless some are named
 
-Prints a line a finding, `FILE:LINE: what`, and ends with 1 where there is one:
+Prints a line a finding, `FILE:LINE: what`, and ends with 1 where there is one. In documents (*.md):
 
 - a name in code spans or fenced blocks that does not exist: a file or folder, a flag of one of the
   project's own programs, an environment variable, a function or a type;
 - a link to a file or a heading that does not exist;
 - a paragraph, list item or table cell of more than 120 words.
 
+In comments and docstrings of sources: a file that does not exist.
+
 Generated parts, between `<!-- NAME -->` and `<!-- end of NAME -->`, are read as well.
 """
 
 from __future__ import annotations
 
+import io
 import pathlib
 import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -49,6 +53,15 @@ FOREIGN = set(
     RMSNorm RuntimeError SwiGLU ThreadSanitizer TorchDynamo TorchInductor
     """.split()
 )
+# Files of others, and of examples.
+FOREIGN_FILES = {"cublasLt.h", "cuda.h", "job.py", "model.py", "nvrtc.h"}
+# A file's name in a sentence, with the folders before it.
+FILE = re.compile(
+    r"(?<![\w/.*<>$}-])(?:[\w+.-]+/)*[\w+-]+\."
+    r"(?:cc|h|cu|cuh|def|py|sh|md|proto|txt|toml|json|cmake|yml)(?![\w/.-]*\w)"
+)
+# Stands for a name: PASS_test.cc.
+PLACEHOLDER = re.compile(r"(^|/)(NAME|FAMILY|PASS)(_\w+)?\.")
 SOURCES = (".cc", ".h", ".cu", ".cuh", ".def", ".py", ".sh", ".proto", ".txt", ".toml", ".json")
 
 
@@ -109,7 +122,7 @@ def check_names(tree: Tree, code: str, fenced: bool) -> Iterator[str]:
             pass  # somebody else's command
         else:
             for flag in FLAG.findall(code):
-                # A key of the configuration is a flag as well (server/config.cc).
+                # A key of the configuration is a flag as well (server/daemon/config.cc).
                 key = flag.removeprefix("--").replace("-", "_")
                 if flag not in tree.flags and key not in tree.words and flag not in FOREIGN:
                     yield f"no program has the flag {flag}"
@@ -118,7 +131,7 @@ def check_names(tree: Tree, code: str, fenced: bool) -> Iterator[str]:
     for word in code.split():
         word = word.strip(",;:()'\"")
         # `repros/`: a folder that a program makes.
-        made = MADE.search(word) or word.rstrip("/") in tree.words
+        made = MADE.search(word) or PLACEHOLDER.search(word) or word.rstrip("/") in tree.words
         if PATH.match(word) and not made and not tree.has(word):
             yield f"no such file or folder: {word}"
     called = FUNCTION.match(code) or HUMPS.match(code)
@@ -145,7 +158,8 @@ def check_length(text: str) -> Iterator[str]:
 
 def blocks(lines: list[str]) -> Iterator[tuple[int, str]]:
     """Paragraphs, list items and table cells with their first lines' numbers, from 1."""
-    start, piece = 0, []
+    start = 0
+    piece: list[str] = []
     fenced = False
     for number, line in enumerate([*lines, ""], 1):
         if line.startswith("```"):
@@ -186,12 +200,37 @@ def check(tree: Tree, document: pathlib.Path) -> Iterator[tuple[int, str]]:
         yield from ((number, what) for what in check_length(block))
 
 
+def comments(name: str, text: str) -> Iterator[tuple[int, str]]:
+    """The lines of a source's comments and docstrings, with their numbers."""
+    if name.endswith(".py"):
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            is_text = token.type == tokenize.STRING and token.string.startswith(('"""', 'r"""'))
+            if is_text or token.type == tokenize.COMMENT:
+                yield from enumerate(token.string.splitlines(), token.start[0])
+        return
+    mark = "#" if name.endswith((".sh", ".txt", ".toml")) else "//"
+    for number, line in enumerate(text.splitlines(), 1):
+        if found := re.search(rf"(?:^|\s){mark}(.*)", line):
+            yield number, found[1]
+
+
+def check_comments(tree: Tree, source: pathlib.Path) -> Iterator[tuple[int, str]]:
+    """The findings in one source, with their lines."""
+    for number, comment in comments(source.name, source.read_text(errors="replace")):
+        for name in FILE.findall(comment):
+            # Generated kernels include the preludes from a folder of the project's name.
+            known = tree.has(name) or tree.has(name.removeprefix("tensord/"))
+            if known or name in FOREIGN_FILES or MADE.search(name) or PLACEHOLDER.search(name):
+                continue
+            yield number, f"no such file: {name}"
+
+
 def main(arguments: list[str]) -> int:
     tree = Tree(ROOT)
-    documents = arguments or [name for name in tree.files if name.endswith(".md")]
     findings = 0
-    for name in documents:
-        for line, what in check(tree, ROOT / name):
+    for name in arguments or [name for name in tree.files if name.endswith((".md", *SOURCES))]:
+        look = check if name.endswith(".md") else check_comments
+        for line, what in look(tree, ROOT / name):
             print(f"{name}:{line}: {what}")
             findings += 1
     return 1 if findings else 0

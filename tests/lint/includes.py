@@ -292,8 +292,8 @@ def main() -> int:
             wrong.append(
                 f"{where}: no room has this folder; add it to the table of {Path(__file__).name}"
             )
-    for line in wrong:
-        print(line)
+    for finding in wrong:
+        print(finding)
     return 1 if wrong else 0
 
 

@@ -65,6 +65,31 @@ def test_what_does_not_exist_is_found(tree: check_docs.Tree, text: str, wrong: s
     assert wrong in found
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "wrong"),
+    [
+        ("a.cc", 'int x;  // server/config.cc, config.cc, "tensord/config.cc"', []),
+        ("a.cc", "// PASS_test.cc, build/made.h and nvrtc.h", []),
+        ("a.cc", '#include "gone.h"', []),
+        ("a.cc", "int x;\nint y;  // as in gone.cc.", [(2, "gone.cc")]),
+        ("a.cc", "// client/config.cc:", [(1, "client/config.cc")]),
+        (
+            "a.py",
+            '"""Says\ngone.py."""\nx = "other.py"  # (lost.py)',
+            [(2, "gone.py"), (3, "lost.py")],
+        ),
+        ("a.sh", "run gone.sh  # see lost.sh", [(1, "lost.sh")]),
+    ],
+)
+def test_files_in_comments(
+    tree: check_docs.Tree, name: str, text: str, wrong: list[tuple[int, str]]
+) -> None:
+    source = tree.root / name
+    source.write_text(text)
+    expected = [(line, f"no such file: {file}") for line, file in wrong]
+    assert list(check_docs.check_comments(tree, source)) == expected
+
+
 def test_pieces_are_counted_apart(tree: check_docs.Tree) -> None:
     half = "word " * 70
     assert findings(tree, f"{half}\n\n{half}\n- {half}\n- {half}\n| {half} | {half} |\n") == []

@@ -123,7 +123,7 @@ class Arena:
     def overlaid(self, captured: Captured) -> list[Captured]:
         """Later graphs of which a result is in use, which may lie where this one writes."""
         later = (reference() for reference in self._graphs[captured.position + 1 :])
-        return [graph for graph in later if graph is not None and graph.held()]
+        return [graph for graph in later if graph is not None and graph.live_results()]
 
     def overwrites_used(self, captured: Captured) -> bool:
         """True when somebody uses what was freed before the graph was captured."""

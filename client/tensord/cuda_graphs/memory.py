@@ -66,8 +66,8 @@ class Captured:
     storages: list[torch.UntypedStorage] = field(default_factory=list)
     # What the last replay handed out: references to storages over each of those.
     handed: list[list[Any]] = field(default_factory=list)
-    # Where it was captured, as which of the graphs there, and how many of the results that are
-    # freed there it may write over; of these the ones that are its own arguments.
+    # The arena it was captured in, its position there, and how many earlier results it may
+    # overwrite. `reuse` lists those of them that are its own arguments.
     arena: Arena = field(init=False)
     position: int = 0
     may_overwrite: int = 0
@@ -80,7 +80,7 @@ class Captured:
             for i, address in zip(self.fixed, self.addresses, strict=True)
         )
 
-    def held(self) -> set[int]:
+    def live_results(self) -> set[int]:
         """Storages whose tensors are still used from the last replay."""
         return {i for i in range(len(self.handed)) if self.users(i)}
 
@@ -113,8 +113,9 @@ class Captured:
             torch._foreach_copy_(into, tensors, non_blocking=True)
 
 
-# Storages of live graphs' results, address to graph: what lies there keeps its address. Of graphs
-# with results at one address it is the first, and the others' can only be read there, not reused.
+# Storages of live graphs' results: address to graph. A graph's result keeps its address. Where
+# several graphs have results at one address, the first graph owns it; the others' results may be
+# read but not reused.
 _GRAPH_MEMORY: dict[int, weakref.ref[Captured]] = {}
 # Graphs that were given up while their results were still held; freed once those are gone. Graphs
 # are given up by the garbage collector too, at any moment and in any thread, so whatever changes
@@ -163,7 +164,7 @@ def free_given_up() -> None:
     if CAPTURE.locked():
         return
     for key, captured in list(_GIVEN_UP.items()):
-        if not captured.held():
+        if not captured.live_results():
             _GIVEN_UP.pop(key, None)
 
 

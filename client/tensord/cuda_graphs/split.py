@@ -86,7 +86,7 @@ def _is_constant(result: Any) -> bool:
 
 
 def _stretches(graph: fx.Graph) -> list[_Stretch]:
-    """All nodes that compute, in an order that their dependences allow and that changes as seldom
+    """All nodes that compute, in an order that their dependences allow and that changes as rarely
     as can be between those that can be captured and those that cannot."""
     waiting = [n for n in live(graph) if n.op not in ("placeholder", "get_attr", "output")]
     needs = _dependences(waiting)

@@ -8,12 +8,12 @@
 
 namespace tensord::jit {
 
-// Libraries to try, in order, as dlopen takes them. With `configured` (a library or a folder) that
-// one alone; else those of CUDA_HOME and CUDA_PATH, of toolkits in /usr/local, newest first, and
-// what the system's loader finds.
+// Candidate libraries for dlopen, in order. If `configured` names a library or folder: only that.
+// Otherwise CUDA_HOME and CUDA_PATH, then toolkits in /usr/local (newest first), then the system's
+// loader.
 std::vector<std::string> NvrtcCandidates(const std::string& configured);
 
-// Of the folder that holds `library`, the builtins library of that version; or empty.
+// The NVRTC builtins library of this version in `library`'s folder, or "".
 std::string NvrtcBuiltins(const std::string& library, int major, int minor);
 
 }  // namespace tensord::jit

@@ -8,6 +8,7 @@
 
 #include "compiler/jit/jit.h"
 #include "tests/unit/testing/cuda_cases.h"
+#include "tests/unit/testing/cuda_tests.h"
 
 namespace tensord::testing {
 namespace {
@@ -36,7 +37,7 @@ GraphBuilder TimesTransposed(int rows, int columns, v1::DType x_type, v1::DType 
   return g;
 }
 // x.t().contiguous()
-GraphBuilder Turned(int rows, int columns, v1::DType dtype) {
+GraphBuilder TransposedCopy(int rows, int columns, v1::DType dtype) {
   GraphBuilder g;
   const Ref x = g.Input({rows, columns}, dtype);
   g.Output(Contiguous(g, Transposed(g, x, rows, columns, dtype), {columns, rows}, dtype));
@@ -59,9 +60,10 @@ GraphBuilder SumOfTransposed(int rows, int columns, int count) {
 GraphBuilder Batched(const Dim& batch, const Dim& rows, const Dim& columns, v1::DType dtype) {
   GraphBuilder g;
   const Ref x = g.Input({batch, rows, columns}, dtype);
-  const Ref turned = g.Node("aten::permute", {x, Ints({0, 2, 1})},
-                            g.Meta({batch, columns, rows}, dtype, {rows * columns, 1, columns}));
-  g.Output(Contiguous(g, turned, {batch, columns, rows}, dtype));
+  const Ref transposed =
+      g.Node("aten::permute", {x, Ints({0, 2, 1})},
+             g.Meta({batch, columns, rows}, dtype, {rows * columns, 1, columns}));
+  g.Output(Contiguous(g, transposed, {batch, columns, rows}, dtype));
   return g;
 }
 // x + bias + y.t(), y without the batch.
@@ -76,9 +78,9 @@ GraphBuilder Broadcast() {
 GraphBuilder TwoResults() {
   GraphBuilder g;
   const Ref x = g.Input({64, 96}), y = g.Input({96, 64});
-  const Ref turned = Transposed(g, y, 96, 64);
-  g.Output(Add(g, x, turned, {64, 96}));
-  g.Output(g.Node("aten::mul.Tensor", {x, turned}, g.Meta({64, 96})));
+  const Ref transposed = Transposed(g, y, 96, 64);
+  g.Output(Add(g, x, transposed, {64, 96}));
+  g.Output(g.Node("aten::mul.Tensor", {x, transposed}, g.Meta({64, 96})));
   return g;
 }
 // x + x.t()
@@ -89,7 +91,7 @@ GraphBuilder Symmetric() {
   return g;
 }
 // Two stores into parts of one buffer, then a sum.
-GraphBuilder Joined() {
+GraphBuilder Concatenated() {
   GraphBuilder g;
   const Ref x = g.Input({64, 40}), y = g.Input({96, 40}), z = g.Input({160, 40});
   const Ref parts =
@@ -123,12 +125,12 @@ GraphBuilder FourLoops() {
   g.Output(Add(g, first, y, {2, 48, 5, 34}));
   return g;
 }
-GraphBuilder SymbolicTurned() {
+GraphBuilder SymbolicTransposed() {
   GraphBuilder g;
   const Dim s = g.Symbol(100), t = g.Symbol(80);
   const Ref x = g.Input({s, t});
-  const Ref turned = g.Node("aten::t", {x}, g.Meta({t, s}, kF32, {1, t}));
-  g.Output(Contiguous(g, turned, {t, s}));
+  const Ref transposed = g.Node("aten::t", {x}, g.Meta({t, s}, kF32, {1, t}));
+  g.Output(Contiguous(g, transposed, {t, s}));
   return g;
 }
 
@@ -146,19 +148,19 @@ std::vector<CudaCase> Cases() {
   add("narrow", TimesTransposed(128, 192, kBF16, kBF16), {"tiles w8 64x64 r2"});
   add("narrow across", TimesTransposed(64, 128, kF32, kBF16), {"tiles w4 64x64 r2"});
   add("wide across", TimesTransposed(128, 64, kBF16, kF32), {"tiles w4 64x64 r4"});
-  add("turned", Turned(96, 128, kF32), {"tiles w4 64x64 r4"});
-  add("turned narrow", Turned(96, 128, kBF16), {"tiles w8 64x64 r2"});
-  add("turned integers", Turned(96, 64, kI64), {"tiles w2 32x32 r2"});
-  add("turned truth", Turned(160, 128, kBool), {"tiles w2 128x128 r4"});
-  add("turned truth small", Turned(48, 36, kBool), {"tiles w2 32x32 r1"});
+  add("transposed", TransposedCopy(96, 128, kF32), {"tiles w4 64x64 r4"});
+  add("transposed narrow", TransposedCopy(96, 128, kBF16), {"tiles w8 64x64 r2"});
+  add("transposed integers", TransposedCopy(96, 64, kI64), {"tiles w2 32x32 r2"});
+  add("transposed truth", TransposedCopy(160, 128, kBool), {"tiles w2 128x128 r4"});
+  add("transposed truth small", TransposedCopy(48, 36, kBool), {"tiles w2 32x32 r1"});
   add("odd", TimesTransposed(131, 197, kF32, kF32), {"tiles w1 64x64 r1"});
-  add("odd narrow", Turned(131, 197, kBF16), {"tiles w1 64x64 r1"});
-  add("half odd", Turned(130, 101, kF32), {"tiles w2 64x64 r1"});
-  add("other half odd", Turned(101, 130, kF32), {"tiles w1 64x64 r2"});
+  add("odd narrow", TransposedCopy(131, 197, kBF16), {"tiles w1 64x64 r1"});
+  add("half odd", TransposedCopy(130, 101, kF32), {"tiles w2 64x64 r1"});
+  add("other half odd", TransposedCopy(101, 130, kF32), {"tiles w1 64x64 r2"});
   add("small", TimesTransposed(128, 24, kF32, kF32), {"tiles w4 16x64 r1"});
   add("flat", TimesTransposed(24, 128, kF32, kF32), {"tiles w4 64x16 r1"});
-  add("filters", Turned(256, 9, kF32), {"tiles w4 64x16 r1"});
-  add("filters back", Turned(9, 256, kBF16), {"tiles w1 16x64 r1"});
+  add("filters", TransposedCopy(256, 9, kF32), {"tiles w4 64x16 r1"});
+  add("filters back", TransposedCopy(9, 256, kBF16), {"tiles w1 16x64 r1"});
   add("shorter", TimesTransposed(7, 128, kF32, kF32), {"elements w4"});
   add("both short", TimesTransposed(24, 16, kF32, kF32), {"elements w4"});
   add("two", SumOfTransposed(128, 64, 2), {"tiles w4 64x64 r4 r4"});
@@ -169,20 +171,21 @@ std::vector<CudaCase> Cases() {
   add("broadcast", Broadcast(), {"tiles w4 64x32 r2"});
   add("two results", TwoResults(), {"tiles w4 64x64 r4"});
   add("symmetric", Symmetric(), {"tiles w4 64x64 r4"});
-  add("joined", Joined(), {"tiles w4 64x32 r2", "tiles w4 64x32 r2", "tiles w4 64x32 r2"});
+  add("concatenated", Concatenated(),
+      {"tiles w4 64x32 r2", "tiles w4 64x32 r2", "tiles w4 64x32 r2"});
   add("gathered", Gathered(), {"tiles w4 64x64 r4"});
   add("long and odd", TimesTransposed(1023, 385, kF32, kF32), {"tiles w1 64x64 r1"});
   add("two nests", TwoNests(), {"tiles w4 64x64 r4", "tiles w8 64x64 r2"});
   add("four loops", FourLoops(), {"tiles w2 32x32 r1"});
-  add("symbolic", SymbolicTurned(), {"tiles w1 64x64 r1"}).symbols = {{0, 67}, {1, 131}};
-  add("symbolic and small", SymbolicTurned(), {"tiles w1 64x64 r1"}).symbols = {{0, 3}, {1, 2}};
+  add("symbolic", SymbolicTransposed(), {"tiles w1 64x64 r1"}).symbols = {{0, 67}, {1, 131}};
+  add("symbolic and small", SymbolicTransposed(), {"tiles w1 64x64 r1"}).symbols = {{0, 3}, {1, 2}};
   return cases;
 }
 
 TEST(CudaTiles, NestsTakeTilesWhereOperandsLieAcross) { ExpectPlansAndNumbers(Cases()); }
 
 TEST(CudaTiles, KernelsCompileWithoutSpills) {
-  if (std::getenv("TENSORD_NO_CUDA_TESTS") != nullptr) GTEST_SKIP() << "NVRTC is left out";
+  if (CudaTestsAreOff()) GTEST_SKIP() << "TENSORD_NO_CUDA_TESTS=1";
   jit::JitConfig config;
   if (const char* nvrtc = std::getenv("TENSORD_NVRTC")) config.nvrtc = nvrtc;
   config.work_folder = ::testing::TempDir();

@@ -15,12 +15,13 @@
 #include "compiler/jit/nvrtc/pch.h"
 #include "compiler/jit/nvrtc/ptxas_log.h"
 #include "kernels/embedded.h"
+#include "tests/unit/testing/cuda_tests.h"
 
 namespace tensord::jit {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string Source(int factor) {
   return absl::StrCat(R"(#include "tensord/cuda.cuh"
@@ -50,14 +51,14 @@ int ArchitectureOf(const std::string& cubin) {
   return header.e_ident[EI_ABIVERSION] >= 8 ? second : low;
 }
 
-class JitNvrtcTest : public testing::Test {
+class JitNvrtcTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (getenv("TENSORD_NO_CUDA_TESTS")) GTEST_SKIP() << "TENSORD_NO_CUDA_TESTS is set";
+    if (tensord::testing::CudaTestsAreOff()) GTEST_SKIP() << "TENSORD_NO_CUDA_TESTS=1";
     const char* nvrtc = getenv("TENSORD_NVRTC");
     ASSERT_NE(nvrtc, nullptr) << "set TENSORD_NVRTC to NVRTC's folder";
     config_.nvrtc = nvrtc;
-    config_.work_folder = testing::TempDir() + "/tensord-jit-nvrtc";
+    config_.work_folder = ::testing::TempDir() + "/tensord-jit-nvrtc";
     fs::create_directories(config_.work_folder);
     job_.mutable_target()->mutable_cuda()->set_sm(90);
   }
@@ -166,7 +167,7 @@ TEST_F(JitNvrtcTest, ToolchainIdNamesWhatMatters) {
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_THAT(info->id, HasSubstr(std::string(kernels::CudaPreludeDigest())));
   EXPECT_THAT(info->id, HasSubstr("sm_90"));
-  EXPECT_THAT(info->id, testing::Not(HasSubstr("/")));  // no path
+  EXPECT_THAT(info->id, ::testing::Not(HasSubstr("/")));  // no path
   EXPECT_TRUE(fs::exists(info->file)) << info->file;
   v1::Target other = job_.target();
   other.mutable_cuda()->set_multiprocessors(7);
@@ -194,8 +195,8 @@ TEST(JitNvrtcProblemTest, MissingLibrarySaysWhatToDo) {
     const absl::Status status = FindToolchain(target, config).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(status.message()),
-                testing::AllOf(HasSubstr(place), HasSubstr("TENSORD_NVRTC"),
-                               HasSubstr("pip install nvidia-cuda-nvrtc")));
+                ::testing::AllOf(HasSubstr(place), HasSubstr("TENSORD_NVRTC"),
+                                 HasSubstr("pip install nvidia-cuda-nvrtc")));
   }
 }
 
@@ -214,7 +215,7 @@ TEST(JitNvrtcProblemTest, FileThatIsNoLibraryIsRefused) {
   v1::Target target;
   target.mutable_cuda()->set_sm(90);
   JitConfig config;
-  config.nvrtc = testing::TempDir() + "/tensord-no-library.so";
+  config.nvrtc = ::testing::TempDir() + "/tensord-no-library.so";
   std::ofstream(config.nvrtc) << "text";
   const absl::Status status = FindToolchain(target, config).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);

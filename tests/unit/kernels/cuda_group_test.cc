@@ -110,94 +110,111 @@ void RunGroups(F f) {
   RunBlock(std::max(G, 32), [&] { f(shared); });
 }
 
+// What every kind of reduction over a group gives to one of its threads.
+struct GroupResult {
+  float sum, product, least, most, max, weight, mean, m2;
+  int integer;
+  double wide;
+  int64_t arg_max, arg_min;
+  int any, all, none;
+};
+
+// A thread's part: it has the four numbers of `x`, of which it gives one in each round.
+template <int G, class M>
+GroupResult ReduceGroup(tk::Vec<float, 4> x, int round, M&& m) {
+  const int t = int(threadIdx.x);
+  const float one = x.at[round % 3];
+  GroupResult r = {};
+  r.sum = tk::group_add<G>(one, m);
+  r.product = tk::group_mul<G>(t % 5 == round ? 2.0f : 1.0f, m);
+  r.least = tk::group_min<G>(one, m);
+  r.most = tk::group_max<G>(one, m);
+  r.integer = tk::group_add<G>(t + round, m);
+  r.wide = tk::group_add<G>(double(one), m);
+  const auto moments = tk::group_welford<G>(
+      tk::welford_reduce(tk::welford_add(tk::welford_start<float, 4>(), x)), m);
+  r.mean = moments.mean.at[0], r.m2 = moments.m2.at[0];
+  const auto softmax = tk::group_softmax<G>(
+      tk::softmax_reduce(tk::softmax_add(tk::softmax_start<float, 4>(), x)), m);
+  r.max = softmax.max.at[0], r.weight = softmax.sum.at[0];
+  // Every value twice, so that ties are broken.
+  const auto tied = tk::broadcast<1>(std::floor(one));
+  const auto most = tk::argmax_add(tk::argmax_start<float, 1>(), tied, t);
+  const auto least = tk::argmin_add(tk::argmin_start<float, 1>(), tied, t);
+  r.arg_max = tk::group_argmax<G>(most, m).index.at[0];
+  r.arg_min = tk::group_argmin<G>(least, m).index.at[0];
+  r.any = tk::group_any<G>(t % G == round, m);
+  r.all = tk::group_all<G>(t >= 0, m);
+  r.none = tk::group_any<G>(t < 0, m) || (G > 1 && tk::group_all<G>(t % G != 0, m));
+  return r;
+}
+
+// `r` against the same reductions in double, one number after the other: of the group's threads
+// from `first` on, thread t with values[4 * t] and the next three.
+template <int G>
+void ExpectReduced(const GroupResult& r, const std::vector<float>& values, int first, int round) {
+  double sum = 0, product = 1, mean = 0, m2 = 0, weight = 0, integer = 0;
+  float least = kInf, most = -kInf, max = -kInf, high = -kInf, low = kInf;
+  int64_t arg_max = 0, arg_min = 0;
+  for (int t = first; t < first + G; ++t) {
+    const float x = values[4 * t + round % 3];
+    sum += x, product *= t % 5 == round ? 2 : 1, integer += t + round;
+    least = std::min(least, x), most = std::max(most, x);
+    if (std::floor(x) > high) high = std::floor(x), arg_max = t;
+    if (std::floor(x) < low) low = std::floor(x), arg_min = t;
+    for (int k = 0; k < 4; ++k) {
+      mean += values[4 * t + k] / double(4 * G);
+      max = std::max(max, values[4 * t + k]);
+    }
+  }
+  for (int i = 4 * first; i < 4 * (first + G); ++i) {
+    m2 += (values[i] - mean) * (values[i] - mean);
+    weight += std::exp(double(values[i]) - max);
+  }
+  ASSERT_NEAR(r.sum, sum, 1e-5 * std::fabs(sum) + 1e-5) << G;
+  ASSERT_EQ(r.product, float(product));
+  ASSERT_EQ(r.least, least);
+  ASSERT_EQ(r.most, most);
+  ASSERT_EQ(r.integer, int(integer));
+  ASSERT_NEAR(r.wide, sum, 1e-12 * std::fabs(sum));
+  ASSERT_NEAR(r.mean, mean, 1e-5 * std::fabs(mean));
+  ASSERT_NEAR(r.m2, m2, 1e-5 * m2);
+  ASSERT_EQ(r.max, max);
+  ASSERT_NEAR(r.weight, weight, 1e-5 * weight);
+  ASSERT_EQ(r.arg_max, arg_max);
+  ASSERT_EQ(r.arg_min, arg_min);
+  ASSERT_EQ(r.any, round < G);
+  ASSERT_TRUE(r.all);
+  ASSERT_FALSE(r.none);
+}
+
+bool SameBits(const GroupResult& a, const GroupResult& b) {
+  return SameBits(a.sum, b.sum) && SameBits(a.mean, b.mean) && SameBits(a.m2, b.m2) &&
+         SameBits(a.weight, b.weight) && SameBits(a.most, b.most) && a.arg_max == b.arg_max &&
+         a.any == b.any;
+}
+
 template <int G>
 void CheckGroup() {
   constexpr int kThreads = std::max(G, 32), kRounds = 3;
   const std::vector<float> values = Normal(kThreads * 4);
-  struct Result {
-    float sum, product, least, most, max, weight, mean, m2;
-    int integer;
-    double wide;
-    int64_t arg_max, arg_min;
-    int any, all, none;
-  };
-  std::vector<Result> results(kThreads * kRounds * 2);
+  std::vector<GroupResult> results(kThreads * kRounds * 2);
+  // In the first rounds with the memory as an object, in the others with the bare pointer.
   RunGroups<G>([&](void* shared) {
     tk::GroupMemory memory{shared};
     const int t = int(threadIdx.x);
+    const auto x = tk::load<float, 4>(values.data() + 4 * t);
     for (int round = 0; round < 2 * kRounds; ++round) {
-      const auto all_of = [&](auto&& m) {
-        Result r = {};
-        const auto x = tk::load<float, 4>(values.data() + 4 * t);
-        const float one = x.at[round % 3];
-        r.sum = tk::group_add<G>(one, m);
-        r.product = tk::group_mul<G>(t % 5 == round ? 2.0f : 1.0f, m);
-        r.least = tk::group_min<G>(one, m);
-        r.most = tk::group_max<G>(one, m);
-        r.integer = tk::group_add<G>(t + round, m);
-        r.wide = tk::group_add<G>(double(one), m);
-        const auto moments = tk::group_welford<G>(
-            tk::welford_reduce(tk::welford_add(tk::welford_start<float, 4>(), x)), m);
-        r.mean = moments.mean.at[0], r.m2 = moments.m2.at[0];
-        const auto softmax = tk::group_softmax<G>(
-            tk::softmax_reduce(tk::softmax_add(tk::softmax_start<float, 4>(), x)), m);
-        r.max = softmax.max.at[0], r.weight = softmax.sum.at[0];
-        // Every value twice, so that ties are broken.
-        const auto tied = tk::broadcast<1>(std::floor(one));
-        r.arg_max = tk::group_argmax<G>(tk::argmax_add(tk::argmax_start<float, 1>(), tied, t), m)
-                        .index.at[0];
-        r.arg_min = tk::group_argmin<G>(tk::argmin_add(tk::argmin_start<float, 1>(), tied, t), m)
-                        .index.at[0];
-        r.any = tk::group_any<G>(t % G == round, m);
-        r.all = tk::group_all<G>(t >= 0, m);
-        r.none = tk::group_any<G>(t < 0, m) || (G > 1 && tk::group_all<G>(t % G != 0, m));
-        return r;
-      };
-      results[round * kThreads + t] = round < kRounds ? all_of(memory) : all_of(shared);
+      results[round * kThreads + t] =
+          round < kRounds ? ReduceGroup<G>(x, round, memory) : ReduceGroup<G>(x, round, shared);
     }
   });
   for (int round = 0; round < 2 * kRounds; ++round) {
     for (int first = 0; first < kThreads; first += G) {
-      double sum = 0, product = 1, mean = 0, m2 = 0, weight = 0, integer = 0;
-      float least = kInf, most = -kInf, max = -kInf, high = -kInf, low = kInf;
-      int64_t arg_max = 0, arg_min = 0;
+      const GroupResult& r = results[round * kThreads + first];
+      ASSERT_NO_FATAL_FAILURE(ExpectReduced<G>(r, values, first, round));
       for (int t = first; t < first + G; ++t) {
-        const float x = values[4 * t + round % 3];
-        sum += x, product *= t % 5 == round ? 2 : 1, integer += t + round;
-        least = std::min(least, x), most = std::max(most, x);
-        if (std::floor(x) > high) high = std::floor(x), arg_max = t;
-        if (std::floor(x) < low) low = std::floor(x), arg_min = t;
-        for (int k = 0; k < 4; ++k) {
-          mean += values[4 * t + k] / double(4 * G);
-          max = std::max(max, values[4 * t + k]);
-        }
-      }
-      for (int i = 4 * first; i < 4 * (first + G); ++i) {
-        m2 += (values[i] - mean) * (values[i] - mean);
-        weight += std::exp(double(values[i]) - max);
-      }
-      const Result& r = results[round * kThreads + first];
-      ASSERT_NEAR(r.sum, sum, 1e-5 * std::fabs(sum) + 1e-5) << G;
-      ASSERT_EQ(r.product, float(product));
-      ASSERT_EQ(r.least, least);
-      ASSERT_EQ(r.most, most);
-      ASSERT_EQ(r.integer, int(integer));
-      ASSERT_NEAR(r.wide, sum, 1e-12 * std::fabs(sum));
-      ASSERT_NEAR(r.mean, mean, 1e-5 * std::fabs(mean));
-      ASSERT_NEAR(r.m2, m2, 1e-5 * m2);
-      ASSERT_EQ(r.max, max);
-      ASSERT_NEAR(r.weight, weight, 1e-5 * weight);
-      ASSERT_EQ(r.arg_max, arg_max);
-      ASSERT_EQ(r.arg_min, arg_min);
-      ASSERT_EQ(r.any, round < G);
-      ASSERT_TRUE(r.all);
-      ASSERT_FALSE(r.none);
-      for (int t = first; t < first + G; ++t) {
-        const Result& other = results[round * kThreads + t];
-        ASSERT_TRUE(SameBits(other.sum, r.sum) && SameBits(other.mean, r.mean) &&
-                    SameBits(other.m2, r.m2) && SameBits(other.weight, r.weight) &&
-                    SameBits(other.most, r.most) && other.arg_max == r.arg_max &&
-                    other.any == r.any)
+        ASSERT_TRUE(SameBits(results[round * kThreads + t], r))
             << "thread " << t << " of a group of " << G << " has another result";
       }
     }

@@ -8,15 +8,16 @@
 #include <random>
 #include <string>
 
-#include "tests/unit/testing/cuda_on_host.h"
+#include "tests/unit/kernels/operation_check.h"
 #include "tests/unit/testing/philox_vectors.h"
 #include "tests/unit/testing/scalar_reference.h"
-
-// What ops.def is written with.
-using tensord::testing::Exact, tensord::testing::Rounded, tensord::testing::Takes,
-    tensord::testing::Types, tensord::testing::Ulps;
+// After all others.
+#include "tests/unit/testing/cuda_on_host.h"
 
 namespace {
+
+// What ops.def is written with.
+using namespace tensord::testing;
 
 // The types of elements as both preludes name them.
 template <class S>
@@ -59,174 +60,134 @@ std::string Text(T x) {
 template <class T>
 std::vector<T> Samples() {
   std::mt19937_64 random(11);
-  std::vector<T> v;
-  if constexpr (std::is_same_v<T, bool>) {
-    return std::vector<T>{false, true};
-  } else if constexpr (std::is_floating_point_v<T>) {
-    using Limits = std::numeric_limits<T>;
-    v = {T(0),
-         T(-0.0),
-         T(1),
-         T(-1),
-         T(0.5),
-         T(-0.5),
-         T(1.5),
-         T(2.5),
-         T(-2.5),
-         T(3),
-         T(-3),
-         T(7),
-         T(1e-5),
-         T(0.999),
-         T(88),
-         T(-88),
-         T(1e30),
-         Limits::infinity(),
-         -Limits::infinity(),
-         Limits::quiet_NaN(),
-         Limits::min(),
-         Limits::denorm_min(),
-         T(120.25),
-         T(-17.75)};
-    for (int i = 0; i < 60; ++i) {
+  std::vector<T> v = SpecialOperands<T>();
+  if constexpr (std::is_floating_point_v<T>) {
+    for (int i = 0; i < 30; ++i) {
       v.push_back(T(std::ldexp(double(int64_t(random())), -60)));
       v.push_back(T(std::ldexp(double(int64_t(random())), int(random() % 40) - 80)));
     }
-  } else {
-    v = {T(0),
-         T(1),
-         T(2),
-         T(3),
-         T(7),
-         T(-1),
-         T(-2),
-         T(-7),
-         std::numeric_limits<T>::max(),
-         std::numeric_limits<T>::min(),
-         T(31),
-         T(32),
-         T(63),
-         T(64),
-         T(8),
-         T(100)};
+  } else if constexpr (!std::is_same_v<T, bool>) {
     for (int i = 0; i < 40; ++i) v.push_back(T(random() >> random() % 64));
   }
   return v;
 }
 
-// f and g on every pair of samples; f four lanes at once.
-template <class T, class F, class G>
-void ComparePairs(const char* name, F f, G g) {
+// --- every operation against the CPU's
+
+// Two results that are each within the tolerance of the exact one. Other libraries' functions have
+// tolerances of their own, hence the least bound.
+template <class T>
+bool IsNear(T got, T want, const Tolerance& tolerance) {
+  if (Same(got, want) || got == want) return true;
+  constexpr bool kFloat = sizeof(T) == 4;
+  const double ulps = kFloat ? tolerance.ulps : tolerance.ulps64;
+  const double absolute = kFloat ? tolerance.absolute : tolerance.absolute64;
+  const double relative =
+      std::max(2 * ulps * double(std::numeric_limits<T>::epsilon()), kFloat ? 1e-6 : 1e-14);
+  const double size = std::fabs(double(want));
+  return std::fabs(double(got) - double(want)) <=
+         relative * size + 2 * absolute * std::max(1.0, size) + 1e-44;
+}
+
+// f and g, of this prelude and of the CPU's, on vectors of four. Lanes differ in the last operand
+// alone, so that those of random numbers share a seed.
+template <class T, class First, int kArity, class F, class G>
+void CompareType(const std::string& name, const Tolerance& tolerance, F f, G g) {
+  // Of two zeros either may come back: MathTest.ExtremesKeepNan.
+  const bool exact = tolerance.IsExact() && name != "minimum" && name != "maximum";
   const std::vector<T> samples = Samples<T>();
   const size_t n = samples.size();
-  for (size_t i = 0; i < n; ++i) {
+  for (size_t i = 0; i < (kArity > 1 ? n : 1); ++i) {
     for (size_t j = 0; j < n; j += 4) {
-      tk::Vec<T, 4> a, b;
-      for (int k = 0; k < 4; ++k) a.at[k] = samples[i], b.at[k] = samples[(j + k) % n];
-      const auto got = f(a, b);
+      const auto lanes = [&](auto to, auto sample) {
+        tk::Vec<decltype(to), 4> v;
+        for (int k = 0; k < 4; ++k) v.at[k] = static_cast<decltype(to)>(sample(k));
+        return v;
+      };
+      const auto changing = [&](int k) { return samples[(j + k) % n]; };
+      const auto first = [&](int k) { return kArity == 1 ? changing(k) : samples[i]; };
+      const auto second = [&](int k) {
+        return kArity == 2 ? changing(k) : samples[(i + j / 4) % n];
+      };
+      const auto a = lanes(First(), first);
+      const auto b = lanes(T(), second), c = lanes(T(), changing);
+      const auto got = ApplyFirst<kArity>(f, a, b, c);
       for (int k = 0; k < 4; ++k) {
-        const auto want = tk_cpu::get(g(CpuVec(a.at[k]), CpuVec(b.at[k])), 0);
-        ASSERT_TRUE(Same(got.at[k], want)) << name << "(" << Text(a.at[k]) << ", " << Text(b.at[k])
-                                           << ") is " << Text(got.at[k]) << ", not " << Text(want);
+        const auto want = tk_cpu::get(
+            ApplyFirst<kArity>(g, CpuVec(a.at[k]), CpuVec(b.at[k]), CpuVec(c.at[k])), 0);
+        bool equal = Same(got.at[k], want);
+        if constexpr (std::is_floating_point_v<std::remove_const_t<decltype(want)>>) {
+          equal = equal || (!exact && IsNear(got.at[k], want, tolerance));
+        }
+        ASSERT_TRUE(equal) << name << " of " << Text(a.at[k]) << ", " << Text(b.at[k]) << ", "
+                           << Text(c.at[k]) << " is " << Text(got.at[k]) << ", not " << Text(want);
       }
     }
   }
 }
 
-// f and g on samples, as near as two libraries of functions are.
-template <class T, int kArity, class F, class G>
-void CompareNear(const char* name, F f, G g) {
-  const double bound = sizeof(T) == 4 ? 1e-6 : 1e-14;
-  const auto near = [&](T got, T want, const std::string& operands) {
-    if ((std::isnan(got) && std::isnan(want)) || got == want) return;
-    EXPECT_LE(std::fabs(double(got) - double(want)), bound * std::fabs(double(want)) + 1e-44)
-        << name << "(" << operands << ")";
-  };
-  for (T x : Samples<T>()) {
-    if constexpr (kArity == 1) {
-      near(f(tk::broadcast<1>(x)).at[0], tk_cpu::get(g(CpuVec(x)), 0), Text(x));
-    } else {
-      for (T y : Samples<T>()) {
-        near(f(tk::broadcast<1>(x), tk::broadcast<1>(y)).at[0],
-             tk_cpu::get(g(CpuVec(x), CpuVec(y)), 0), Text(x) + ", " + Text(y));
-      }
-    }
-  }
+template <Types kTypes, Result kResult, int kArity, class F, class G>
+void CompareOperation(const std::string& name, const Tolerance& tolerance, F f, G g) {
+  ForEachType<kTypes>([&]<class T>() {
+    // Without FMA the CPU rounds twice: MathTest.FmaRoundsOnce.
+    if (name == "fma" && std::is_floating_point_v<T>) return;
+    CompareType<T, FirstOperand<T, kResult>, kArity>(name, tolerance, f, g);
+  });
 }
 
-// An operation of both preludes.
-template <class T, int kArity, class F, class G>
-void CompareOperation(const std::string& name, bool is_exact, F f, G g) {
-  if constexpr (std::is_floating_point_v<T>) {
-    // Approximations of our own, and of two zeros either: the tests below.
-    for (const char* own : {"sigmoid", "normal_cdf", "normal_pdf", "minimum", "maximum"}) {
-      if (name == own) return;
-    }
-    if (!is_exact) return CompareNear<T, kArity>(name.c_str(), f, g);
-  }
-  const auto on_second = [](auto function) {
-    return [function](auto a, auto b) {
-      if constexpr (kArity == 1) {
-        return function(b);
-      } else {
-        return function(a, b);
-      }
-    };
-  };
-  ComparePairs<T>(name.c_str(), on_second(f), on_second(g));
-}
-
-template <class T>
-class OpsTest : public testing::Test {};
-using ComputeTypes = testing::Types<float, double, int8_t, uint8_t, int16_t, uint16_t, int32_t,
-                                    uint32_t, int64_t, uint64_t, bool>;
-TYPED_TEST_SUITE(OpsTest, ComputeTypes);
-
-TYPED_TEST(OpsTest, OperationsEqualTheCpus) {
-  using T = TypeParam;
 #define TENSORD_OP(name, arity, types, result, cost, reference, domain, tolerance) \
-  if constexpr (arity <= 2 && Takes<T>(Types::types)) {                            \
-    CompareOperation<T, arity>(                                                    \
-        #name, tolerance.IsExact(), [](auto... v) { return tk::name(v...); },      \
+  TEST(Operation, name) {                                                          \
+    CompareOperation<Types::types, Result::result, arity>(                         \
+        #name, tolerance, [](auto... v) { return tk::name(v...); },                \
         [](auto... v) { return tk_cpu::name(v...); });                             \
   }
 #include "compiler/loop_ir/ops.def"
-}
 
-TYPED_TEST(OpsTest, FmaRoundsOnce) {
-  using T = TypeParam;
-  if constexpr (!std::is_same_v<T, bool>) {
-    ComparePairs<T>(
-        "fma", [](auto a, auto b) { return tk::fma(a, b, a); },
-        [](auto a, auto b) {
-          if constexpr (std::is_floating_point_v<T>)  // the CPU rounds twice without FMA
-            return CpuVec(std::fma(tk_cpu::get(a, 0), tk_cpu::get(b, 0), tk_cpu::get(a, 0)));
-          else
-            return tk_cpu::fma(a, b, a);
-        });
+template <class T>
+void CheckFma() {
+  const std::vector<T> samples = Samples<T>();
+  for (size_t i = 0; i < samples.size(); ++i) {
+    for (size_t j = 0; j < samples.size(); ++j) {
+      const T a = samples[i], b = samples[j], c = samples[(i + j) % samples.size()];
+      const auto of = [](T x) { return tk::broadcast<2>(x); };
+      ASSERT_TRUE(Same(tk::fma(of(a), of(b), of(c)).at[1], std::fma(a, b, c)))
+          << a << " * " << b << " + " << c;
+    }
   }
 }
+TEST(MathTest, FmaRoundsOnce) {
+  CheckFma<float>();
+  CheckFma<double>();
+}
 
-TYPED_TEST(OpsTest, ExtremesKeepNan) {
-  using T = TypeParam;
-  if constexpr (std::is_floating_point_v<T>) {
-    // By value: of two zeros either may come back.
-    for (T x : Samples<T>()) {
-      for (T y : Samples<T>()) {
-        const T low = tk::minimum(tk::broadcast<2>(x), tk::broadcast<2>(y)).at[1];
-        const T high = tk::maximum(tk::broadcast<2>(x), tk::broadcast<2>(y)).at[1];
-        if (std::isnan(x) || std::isnan(y)) {
-          ASSERT_TRUE(std::isnan(low) && std::isnan(high)) << x << " " << y;
-        } else {
-          ASSERT_EQ(low, std::min(x, y));
-          ASSERT_EQ(high, std::max(x, y));
-        }
+// By value: of two zeros either may come back.
+template <class T>
+void CheckExtremes() {
+  for (T x : Samples<T>()) {
+    for (T y : Samples<T>()) {
+      const T low = tk::minimum(tk::broadcast<2>(x), tk::broadcast<2>(y)).at[1];
+      const T high = tk::maximum(tk::broadcast<2>(x), tk::broadcast<2>(y)).at[1];
+      if (std::isnan(x) || std::isnan(y)) {
+        ASSERT_TRUE(std::isnan(low) && std::isnan(high)) << x << " " << y;
+      } else {
+        ASSERT_EQ(low, std::min(x, y));
+        ASSERT_EQ(high, std::max(x, y));
       }
     }
   }
 }
+TEST(MathTest, ExtremesKeepNan) {
+  CheckExtremes<float>();
+  CheckExtremes<double>();
+}
 
-TYPED_TEST(OpsTest, CastsEqualTheCpus) {
+template <class T>
+class CastTest : public testing::Test {};
+using ComputeTypes = testing::Types<float, double, int8_t, uint8_t, int16_t, uint16_t, int32_t,
+                                    uint32_t, int64_t, uint64_t, bool>;
+TYPED_TEST_SUITE(CastTest, ComputeTypes);
+
+TYPED_TEST(CastTest, CastsEqualTheCpus) {
   using T = TypeParam;
   const auto cast_to = [](auto to) {
     using To = decltype(to);
@@ -243,15 +204,6 @@ TYPED_TEST(OpsTest, CastsEqualTheCpus) {
 }
 
 // --- approximations
-
-template <class T>
-double UlpError(T got, long double want) {
-  if (std::isnan(want)) return std::isnan(got) ? 0 : 1e30;
-  if (T(want) == got) return 0;
-  const T size = std::max(std::fabs(T(want)), std::numeric_limits<T>::min());
-  return double(std::fabs(got - want) /
-                (std::nextafter(size, std::numeric_limits<T>::infinity()) - size));
-}
 
 #define EXPECT_ULPS(T, name, reference, ulps)                                            \
   for (T x : many) {                                                                     \
@@ -329,84 +281,126 @@ TYPED_TEST(StorageTest, SmallFloatsRoundAsOnTheCpu) {
 
 // --- memory
 
+// Memory of random elements to load from, `to` that is zero, and a mask and an index for W lanes.
 template <class S, int W>
-void CheckMemory() {
+struct Memory {
   using T = tk::Compute<S>;
-  std::mt19937_64 random(3);
-  alignas(16) unsigned char from[sizeof(S) * 128], to[sizeof(S) * 128];
-  for (unsigned char& byte : from) byte = uint8_t(random() % (std::is_same_v<S, bool> ? 2 : 100));
-  std::memset(to, 0, sizeof(to));
-  const S* const p = reinterpret_cast<const S*>(from);
-  S* const q = reinterpret_cast<S*>(to);
-  const auto element = [&](const S* base, int i) { return tk::load_scalar(base + i); };
-  tk::Mask<W> on;
-  tk::Vec<int64_t, W> index;
-  for (int i = 0; i < W; ++i) on.at[i] = i % 3 != 1, index.at[i] = 5 * i % 41;
-  const tk::Vec<T, W> plain = tk::load<S, W>(p), streaming = tk::load_streaming<S, W>(p),
-                      constant = tk::load_const<S, W>(p), last = tk::load_evict_last<S, W>(p),
-                      masked = tk::load_masked<S, W>(p, on),
-                      strided = tk::strided<S, W>(p, int64_t(7)),
-                      strided_masked = tk::strided_masked<S, W>(p, 7, on),
-                      gathered = tk::gather<S, W>(p, index),
-                      gathered_masked = tk::gather_masked<S, W>(p, index, on);
-  for (int i = 0; i < W; ++i) {
-    const T x = element(p, i);
-    ASSERT_TRUE(Same(plain.at[i], x) && Same(streaming.at[i], x) && Same(constant.at[i], x));
-    ASSERT_TRUE(Same(last.at[i], x));
-    ASSERT_TRUE(Same(masked.at[i], on.at[i] ? x : T(0)));
-    ASSERT_TRUE(Same(strided.at[i], element(p, 7 * i)));
-    ASSERT_TRUE(Same(strided_masked.at[i], on.at[i] ? element(p, 7 * i) : T(0)));
-    ASSERT_TRUE(Same(gathered.at[i], element(p, int(index.at[i]))));
-    ASSERT_TRUE(Same(gathered_masked.at[i], on.at[i] ? element(p, int(index.at[i])) : T(0)));
+
+  Memory() {
+    std::mt19937_64 random(3);
+    for (unsigned char& byte : from) byte = uint8_t(random() % (std::is_same_v<S, bool> ? 2 : 100));
+    Clear();
+    for (int i = 0; i < W; ++i) on.at[i] = i % 3 != 1, index.at[i] = 5 * i % 41;
   }
-  // After each store: what was stored, and 0 around it.
-  const auto expect = [&](const char* what, int stride, bool masked_store) {
+  void Clear() { std::memset(to, 0, sizeof(to)); }
+
+  const S* p() const { return reinterpret_cast<const S*>(from); }
+  S* q() { return reinterpret_cast<S*>(to); }
+  T Loaded(int i) const { return tk::load_scalar(p() + i); }
+  T Stored(int i) { return tk::load_scalar(q() + i); }
+
+  // What was stored, every `stride`-th element from the first, and 0 around it; clears it.
+  void ExpectStored(const char* what, int stride, bool masked) {
     for (int i = 0; i < 128; ++i) {
       const bool stored = i % stride == 0 && i / stride < W;
-      const bool here = stored && (!masked_store || on.at[i / stride]);
-      const T want = here ? element(p, i / stride) : T(0);
-      ASSERT_TRUE(Same(element(q, i), want)) << what << " W=" << W << " at " << i;
+      const T want = stored && (!masked || on.at[i / stride]) ? Loaded(i / stride) : T(0);
+      ASSERT_TRUE(Same(Stored(i), want)) << what << " W=" << W << " at " << i;
     }
-    std::memset(to, 0, sizeof(to));
-  };
-  tk::store<S, W>(q, plain), expect("store", 1, false);
-  tk::store_streaming<S, W>(q, plain), expect("store_streaming", 1, false);
-  tk::store_masked<S, W>(q, plain, on), expect("store_masked", 1, true);
-  tk::store_strided<S, W>(q, 7, plain), expect("store_strided", 7, false);
-  tk::store_strided_masked<S, W>(q, int64_t(7), plain, on), expect("strided_masked", 7, true);
+    Clear();
+  }
+
+  alignas(16) unsigned char from[sizeof(S) * 128], to[sizeof(S) * 128];
+  tk::Mask<W> on;
+  tk::Vec<int64_t, W> index;
+};
+
+template <class S, int W>
+void CheckLoads(Memory<S, W> m) {
+  using T = tk::Compute<S>;
+  const tk::Vec<T, W> plain = tk::load<S, W>(m.p()), streaming = tk::load_streaming<S, W>(m.p()),
+                      constant = tk::load_const<S, W>(m.p()),
+                      last = tk::load_evict_last<S, W>(m.p()),
+                      masked = tk::load_masked<S, W>(m.p(), m.on),
+                      strided = tk::strided<S, W>(m.p(), int64_t(7)),
+                      strided_masked = tk::strided_masked<S, W>(m.p(), 7, m.on),
+                      gathered = tk::gather<S, W>(m.p(), m.index),
+                      gathered_masked = tk::gather_masked<S, W>(m.p(), m.index, m.on);
+  for (int i = 0; i < W; ++i) {
+    const T x = m.Loaded(i), far = m.Loaded(7 * i), indexed = m.Loaded(int(m.index.at[i]));
+    ASSERT_TRUE(Same(plain.at[i], x) && Same(streaming.at[i], x) && Same(constant.at[i], x));
+    ASSERT_TRUE(Same(last.at[i], x));
+    ASSERT_TRUE(Same(masked.at[i], m.on.at[i] ? x : T(0)));
+    ASSERT_TRUE(Same(strided.at[i], far));
+    ASSERT_TRUE(Same(strided_masked.at[i], m.on.at[i] ? far : T(0)));
+    ASSERT_TRUE(Same(gathered.at[i], indexed));
+    ASSERT_TRUE(Same(gathered_masked.at[i], m.on.at[i] ? indexed : T(0)));
+  }
   for (int start = 0; start < 16; ++start) {
-    const auto moved = tk::load_unaligned<S, W>(p + start);
-    for (int i = 0; i < W; ++i) ASSERT_TRUE(Same(moved.at[i], element(p, start + i))) << start;
+    const auto moved = tk::load_unaligned<S, W>(m.p() + start);
+    for (int i = 0; i < W; ++i) ASSERT_TRUE(Same(moved.at[i], m.Loaded(start + i))) << start;
   }
-  for (int left = 0; left <= W; ++left) {
-    const auto first = tk::strided_tail<S, W>(p, 7, left);
-    const auto next = tk::load_tail<S, W>(p, left);
-    for (int i = 0; i < W; ++i) {
-      ASSERT_TRUE(Same(first.at[i], i < left ? element(p, i * 7) : T(0)));
-      ASSERT_TRUE(Same(next.at[i], i < left ? element(p, i) : T(0)));
-    }
-    std::memset(to, 0, sizeof(to));
-    tk::store_tail<S, W>(q, plain, left);
-    for (int i = 0; i < W; ++i) ASSERT_TRUE(Same(element(q, i), i < left ? plain.at[i] : T(0)));
-    std::memset(to, 0, sizeof(to));
-  }
-  const auto by_five = tk::mul(tk::iota<int, W>(0), tk::broadcast<W>(5));
-  tk::scatter<S, W>(q, by_five, plain), expect("scatter", 5, false);
-  tk::scatter_masked<S, W>(q, by_five, plain, on), expect("scatter_masked", 5, true);
-  tk::scatter_add<S, W>(q, by_five, plain, on), expect("scatter_add", 5, true);
+}
+
+template <class S, int W>
+void CheckStores(Memory<S, W> m) {
+  const auto plain = tk::load<S, W>(m.p());
   const auto all = tk::broadcast<W>(true);
-  tk::scatter_add_run<S, W>(q, plain, on), expect("scatter_add_run", 1, true);
-  tk::scatter_add_run<S, W>(q, plain, all), expect("scatter_add_run of all", 1, false);
-  tk::store_masked<S, W>(q, plain, all), expect("store_masked of all", 1, false);
-  const auto same = tk::broadcast<W>(int64_t(3));
+  tk::store<S, W>(m.q(), plain), m.ExpectStored("store", 1, false);
+  tk::store_streaming<S, W>(m.q(), plain), m.ExpectStored("store_streaming", 1, false);
+  tk::store_masked<S, W>(m.q(), plain, m.on), m.ExpectStored("store_masked", 1, true);
+  tk::store_masked<S, W>(m.q(), plain, all), m.ExpectStored("store_masked of all", 1, false);
+  tk::store_strided<S, W>(m.q(), 7, plain), m.ExpectStored("store_strided", 7, false);
+  tk::store_strided_masked<S, W>(m.q(), int64_t(7), plain, m.on);
+  m.ExpectStored("store_strided_masked", 7, true);
+}
+
+// The first `left` lanes.
+template <class S, int W>
+void CheckTails(Memory<S, W> m) {
+  using T = tk::Compute<S>;
+  const auto plain = tk::load<S, W>(m.p());
+  for (int left = 0; left <= W; ++left) {
+    const auto first = tk::strided_tail<S, W>(m.p(), 7, left);
+    const auto next = tk::load_tail<S, W>(m.p(), left);
+    tk::store_tail<S, W>(m.q(), plain, left);
+    for (int i = 0; i < W; ++i) {
+      ASSERT_TRUE(Same(first.at[i], i < left ? m.Loaded(i * 7) : T(0)));
+      ASSERT_TRUE(Same(next.at[i], i < left ? m.Loaded(i) : T(0)));
+      ASSERT_TRUE(Same(m.Stored(i), i < left ? plain.at[i] : T(0)));
+    }
+    m.Clear();
+  }
+}
+
+template <class S, int W>
+void CheckScatters(Memory<S, W> m) {
+  using T = tk::Compute<S>;
+  const auto plain = tk::load<S, W>(m.p());
+  const auto all = tk::broadcast<W>(true);
+  const auto by_five = tk::mul(tk::iota<int, W>(0), tk::broadcast<W>(5));
+  tk::scatter<S, W>(m.q(), by_five, plain), m.ExpectStored("scatter", 5, false);
+  tk::scatter_masked<S, W>(m.q(), by_five, plain, m.on), m.ExpectStored("scatter_masked", 5, true);
+  tk::scatter_add<S, W>(m.q(), by_five, plain, m.on), m.ExpectStored("scatter_add", 5, true);
+  tk::scatter_add_run<S, W>(m.q(), plain, m.on), m.ExpectStored("scatter_add_run", 1, true);
+  tk::scatter_add_run<S, W>(m.q(), plain, all), m.ExpectStored("scatter_add_run of all", 1, false);
+  // All lanes at one place.
   const T one = T(1);
-  tk::scatter_add<S, W>(q, same, tk::broadcast<W>(one), tk::broadcast<W>(true));
+  tk::scatter_add<S, W>(m.q(), tk::broadcast<W>(int64_t(3)), tk::broadcast<W>(one), all);
   // Two bits of mantissa: 8 + 1 is 8.
   const T sum =
       std::is_same_v<S, bool> ? one : T(std::is_same_v<S, tk::float8_e5m2> ? std::min(W, 8) : W);
-  ASSERT_EQ(element(q, 3), sum);
-  ASSERT_EQ(element(q, 2), T(0));
-  ASSERT_EQ(element(q, 4), T(0));
+  ASSERT_EQ(m.Stored(3), sum);
+  ASSERT_EQ(m.Stored(2), T(0));
+  ASSERT_EQ(m.Stored(4), T(0));
+}
+
+template <class S, int W>
+void CheckMemory() {
+  const Memory<S, W> memory;
+  CheckLoads<S, W>(memory);
+  CheckStores<S, W>(memory);
+  CheckTails<S, W>(memory);
+  CheckScatters<S, W>(memory);
 }
 TYPED_TEST(StorageTest, LoadsAndStoresMoveTheRightElements) {
   CheckMemory<TypeParam, 1>();
@@ -506,7 +500,7 @@ void CheckRandom() {
   }
 }
 TEST(RandomTest, NumbersAreTheVectors) {
-  const auto vectors = tensord::testing::ReadPhiloxVectors();
+  const auto vectors = ReadPhiloxVectors();
   ASSERT_EQ(vectors.words.size(), 3u);
   for (const auto& v : vectors.words) {
     tk::Philox<2> block;
@@ -519,8 +513,7 @@ TEST(RandomTest, NumbersAreTheVectors) {
     EXPECT_EQ(tk::philox_uniform(of(v.seed), of(v.stream), of(v.element)).at[1], v.value);
   }
   for (const auto& v : vectors.normal) {
-    EXPECT_PRED2(tensord::testing::IsNormal,
-                 tk::philox_normal(of(v.seed), of(v.stream), of(v.element)).at[1], v);
+    EXPECT_PRED2(IsNormal, tk::philox_normal(of(v.seed), of(v.stream), of(v.element)).at[1], v);
   }
 }
 

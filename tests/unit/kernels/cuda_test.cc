@@ -3,11 +3,11 @@
 // every architecture and spills no registers, and vectors move in accesses of 16 bytes.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <regex>
 #include <sstream>
 
+#include "tests/unit/testing/cuda_tests.h"
 #include "tests/unit/testing/nvrtc_compiler.h"
 
 namespace {
@@ -23,8 +23,7 @@ const Compiler& TheCompiler() {
 class CudaTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (const char* off = std::getenv("TENSORD_NO_CUDA_TESTS"); off && std::string(off) == "1")
-      GTEST_SKIP() << "TENSORD_NO_CUDA_TESTS is set";
+    if (tensord::testing::CudaTestsAreOff()) GTEST_SKIP() << "TENSORD_NO_CUDA_TESTS=1";
     ASSERT_EQ(TheCompiler().error(), "");
   }
 };

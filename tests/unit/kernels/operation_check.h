@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds an operation of a prelude against its reference in compiler/loop_ir/ops.def: over the
+// Compares an operation of a prelude with its reference in compiler/loop_ir/ops.def: over the
 // operands of its domain and special values, in every type that it takes.
 #ifndef TENSORD_TESTS_UNIT_KERNELS_OPERATION_CHECK_H_
 #define TENSORD_TESTS_UNIT_KERNELS_OPERATION_CHECK_H_
@@ -8,9 +8,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "tests/unit/testing/scalar_reference.h"
@@ -37,6 +40,15 @@ double UlpError(T got, long double want) {
                 std::ldexp(1.0L, exponent - std::numeric_limits<T>::digits));
 }
 
+// The ends of an integer type, small numbers of both signs, and counts around a type's bits.
+template <class T>
+std::vector<T> IntegerLimits() {
+  using Limits = std::numeric_limits<T>;
+  return {T(0),         T(1),  T(2),  T(3),  T(7),  T(8),   T(-1),         T(-2),
+          T(-7),        T(31), T(32), T(63), T(64), T(100), Limits::min(), T(Limits::min() + 1),
+          Limits::max()};
+}
+
 // Limits and what functions treat apart: where they overflow, change the method, have a pole.
 template <class T>
 std::vector<T> SpecialOperands() {
@@ -54,23 +66,7 @@ std::vector<T> SpecialOperands() {
     }
     return v;
   } else {
-    return {T(0),
-            T(1),
-            T(2),
-            T(3),
-            T(7),
-            T(-1),
-            T(-2),
-            T(-7),
-            Limits::min(),
-            T(31),
-            T(100),
-            T(32),
-            T(63),
-            T(64),
-            T(8),
-            Limits::max(),
-            T(Limits::min() + 1)};
+    return IntegerLimits<T>();
   }
 }
 
@@ -95,11 +91,11 @@ T RandomOperand(const Domain& domain, std::mt19937_64& random) {
   }
 }
 
-// Operands one by one, or each with each of the special ones: first[i] and second[i]. A multiple of
-// 16 of them.
+// Operands one by one, or each with each of the special ones: first[i], second[i] and third[i]. A
+// multiple of 16 of them.
 template <class T>
 struct Operands {
-  std::vector<T> first, second;
+  std::vector<T> first, second, third;
 };
 template <class T>
 Operands<T> OperandsOf(int arity, const Domain& domain, int count) {
@@ -109,25 +105,27 @@ Operands<T> OperandsOf(int arity, const Domain& domain, int count) {
     std::erase_if(special, [&](T x) { return x != 0 && !(std::abs(double(x)) <= domain.high); });
   }
   Operands<T> operands;
-  const auto add = [&](T a, T b) {
+  const auto add = [&](T a, T b, T c) {
     if (domain.divides && !std::is_floating_point_v<T> && b == T(0)) return;
     operands.first.push_back(a);
     operands.second.push_back(b);
+    operands.third.push_back(c);
   };
+  // An operand that the operation does not have takes one value.
+  const std::vector<T> none = {T(1)};
   for (T a : special) {
-    if (arity == 1) {
-      add(a, a);
-    } else {
-      for (T b : special) add(a, b);
+    for (T b : arity > 1 ? special : none) {
+      for (T c : arity > 2 ? special : none) add(a, b, c);
     }
   }
   if (!std::is_same_v<T, bool>) {
+    const auto draw = [&] { return RandomOperand<T>(domain, random); };
     for (int i = 0; i < count; ++i) {
-      const T a = RandomOperand<T>(domain, random);
-      add(a, arity == 1 ? a : RandomOperand<T>(domain, random));
+      const T a = draw(), b = arity > 1 ? draw() : T(1), c = arity > 2 ? draw() : T(1);
+      add(a, b, c);
     }
   }
-  while (operands.first.size() % 16 != 0) add(T(1), T(1));
+  while (operands.first.size() % 16 != 0) add(T(1), T(1), T(1));
   return operands;
 }
 
@@ -138,34 +136,44 @@ using WideOf = std::conditional_t<
     std::conditional_t<sizeof(T) == 8 && !std::is_signed_v<T>, uint64_t,
                        std::conditional_t<std::is_same_v<T, bool>, bool, int64_t>>>;
 
-// One type. Prelude: `kLanes`, `Load(const T*)` and `Get(vector, lane)`; f: the operation on its
-// vectors; reference: of wide numbers.
-template <class Prelude, class T, int kArity, class F, class R>
+// The first kArity of three vectors or numbers, to an operation or in a message.
+template <int kArity, class F, class A, class B, class C>
+auto ApplyFirst(F f, A a, B b, C c) {
+  if constexpr (kArity == 1) {
+    return f(a);
+  } else if constexpr (kArity == 2) {
+    return f(a, b);
+  } else {
+    return f(a, b, c);
+  }
+}
+
+// One type. Prelude: `kLanes`, `Load(const T*)` and `Get(vector, lane)`; First: the type of the
+// first operand; f: the operation on the prelude's vectors; reference: of wide numbers.
+template <class Prelude, class T, int kArity, class First = T, class F, class R>
 void CheckType(const char* name, F f, R reference, const Domain& domain,
                const Tolerance& tolerance) {
   constexpr bool kFloat = std::is_floating_point_v<T>;
-  const double ulps = sizeof(T) == 4 ? tolerance.ulps : tolerance.ulps64;
-  const double absolute = sizeof(T) == 4 ? tolerance.absolute : tolerance.absolute64;
+  // Operations on integers give float32, where they give floats.
+  constexpr bool kDouble = std::is_same_v<T, double>;
+  const double ulps = kDouble ? tolerance.ulps64 : tolerance.ulps;
+  const double absolute = kDouble ? tolerance.absolute64 : tolerance.absolute;
   const Operands<T> operands = OperandsOf<T>(kArity, domain, kFloat ? 200000 : 2000);
   double worst = 0;
   std::string at;
   for (size_t i = 0; i < operands.first.size(); i += Prelude::kLanes) {
-    T first[16], second[16];
+    First first[16];
+    T second[16], third[16];
     std::copy_n(operands.first.begin() + i, Prelude::kLanes, first);
     std::copy_n(operands.second.begin() + i, Prelude::kLanes, second);
-    const auto a = Prelude::Load(first), b = Prelude::Load(second);
-    const auto results = [&] {
-      if constexpr (kArity == 1) {
-        return f(a);
-      } else {
-        return f(a, b);
-      }
-    }();
+    std::copy_n(operands.third.begin() + i, Prelude::kLanes, third);
+    const auto results =
+        ApplyFirst<kArity>(f, Prelude::Load(first), Prelude::Load(second), Prelude::Load(third));
     for (int k = 0; k < Prelude::kLanes; ++k) {
       const auto got = Prelude::Get(results, k);
       using Got = std::remove_const_t<decltype(got)>;
-      const T x = Prelude::Get(a, k), y = Prelude::Get(b, k);
-      const auto want = reference(WideOf<T>(x), WideOf<T>(y), WideOf<T>());
+      const auto want =
+          reference(WideOf<First>(first[k]), WideOf<T>(second[k]), WideOf<T>(third[k]));
       double error;
       if constexpr (std::is_floating_point_v<Got>) {
         error = UlpError(got, want);
@@ -177,8 +185,11 @@ void CheckType(const char* name, F f, R reference, const Domain& domain,
       }
       if (error <= worst) continue;
       worst = error;
-      at = std::to_string(x) + (kArity == 1 ? "" : ", " + std::to_string(y)) + ") is " +
-           std::to_string(got) + ", not " + std::to_string(want);
+      const auto list = [](auto x, auto... rest) {
+        return (std::to_string(x) + ... + (", " + std::to_string(rest)));
+      };
+      at = ApplyFirst<kArity>(list, first[k], second[k], third[k]) + ") is " + std::to_string(got) +
+           ", not " + std::to_string(want);
     }
   }
   EXPECT_LE(worst, ulps) << name << "(" << at << " in " << sizeof(T) << " bytes, "
@@ -189,19 +200,26 @@ void CheckType(const char* name, F f, R reference, const Domain& domain,
   }
 }
 
-template <class Prelude, Types kTypes, int kArity, class F, class R>
-void CheckOperation(const char* name, F f, R reference, const Domain& domain,
-                    const Tolerance& tolerance) {
-  const auto check = [&]<class... T>() {
+// check.operator()<T>() for every type that operations compute in and that `types` has.
+template <Types kTypes, class Check>
+void ForEachType(Check check) {
+  const auto all = [&]<class... T>() {
     const auto one = [&]<class U>() {
-      if constexpr (Takes<U>(kTypes)) {
-        CheckType<Prelude, U, kArity>(name, f, reference, domain, tolerance);
-      }
+      if constexpr (Takes<U>(kTypes)) check.template operator()<U>();
     };
     (one.template operator()<T>(), ...);
   };
-  check.template operator()<float, double, int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t,
-                            int64_t, uint64_t, bool>();
+  all.template operator()<float, double, int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t,
+                          int64_t, uint64_t, bool>();
+}
+
+// Every type that the operation takes.
+template <class Prelude, Types kTypes, Result kResult, int kArity, class F, class R>
+void CheckOperation(const char* name, F f, R reference, const Domain& domain,
+                    const Tolerance& tolerance) {
+  ForEachType<kTypes>([&]<class T>() {
+    CheckType<Prelude, T, kArity, FirstOperand<T, kResult>>(name, f, reference, domain, tolerance);
+  });
 }
 
 }  // namespace tensord::testing

@@ -7,7 +7,6 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -70,114 +69,127 @@ TEST(BuildPlan, AcceptsTheSample) {
   EXPECT_FALSE(program.reuses_workspace);  // mm's result might be a view of its argument
 }
 
+// What is changed of the sample, and a part of the message about it.
 struct Damage {
+  const char* name;
   const char* message;
-  std::function<void(v1::Artifact&)> apply;
+  void (*apply)(v1::Artifact&);
+};
+void PrintTo(const Damage& damage, std::ostream* out) { *out << damage.name; }
+
+const Damage kDamages[] = {
+    {"FormatVersion", "format", [](v1::Artifact& a) { a.set_format_version(9); }},
+    {"InputOfBuffer", "buffer 0: its input is out of range",
+     [](v1::Artifact& a) { a.mutable_buffers(0)->set_input(1); }},
+    {"ConstantOfBuffer", "buffer 0: its constant",
+     [](v1::Artifact& a) { a.mutable_buffers(0)->set_constant(0); }},
+    {"ViewOfItself", "buffer 4 views itself",
+     [](v1::Artifact& a) { a.mutable_buffers(4)->set_view_of(4); }},
+    {"ViewOutOfRange", "views a buffer out of range",
+     [](v1::Artifact& a) { a.mutable_buffers(4)->set_view_of(5); }},
+    {"BufferWithoutStorage", "it has no storage",
+     [](v1::Artifact& a) { a.mutable_buffers(3)->clear_storage(); }},
+    {"ViewOutsideItsBuffer", "outside buffer 3",
+     [](v1::Artifact& a) {
+       a.mutable_buffers(4)->mutable_meta()->mutable_storage_offset()->set_constant(4);
+     }},
+    {"BehindTheWorkspace", "outside the workspace",
+     [](v1::Artifact& a) { a.mutable_buffers(1)->mutable_workspace()->set_constant(128); }},
+    {"BeforeTheWorkspace", "outside the workspace",
+     [](v1::Artifact& a) { a.mutable_buffers(1)->mutable_workspace()->set_constant(-64); }},
+    {"UnalignedOffset", "unaligned",
+     [](v1::Artifact& a) { a.mutable_buffers(1)->mutable_workspace()->set_constant(4); }},
+    {"NegativeSize", "negative",
+     [](v1::Artifact& a) {
+       a.mutable_buffers(1)->mutable_meta()->mutable_sizes(0)->set_constant(-1);
+     }},
+    {"StrideThatOverflows", "overflows",
+     [](v1::Artifact& a) {
+       a.mutable_buffers(1)->mutable_meta()->mutable_strides(0)->set_constant(INT64_MAX);
+     }},
+    {"SizesWithoutStrides", "sizes and strides differ",
+     [](v1::Artifact& a) { a.mutable_buffers(1)->mutable_meta()->add_sizes()->set_constant(1); }},
+    {"LayoutUnlikeTheInput", "not laid out as the input",
+     [](v1::Artifact& a) {
+       a.mutable_buffers(0)->mutable_meta()->mutable_sizes(0)->set_constant(5);
+     }},
+    {"TypeUnlikeTheInput", "differs from its input",
+     [](v1::Artifact& a) { a.mutable_buffers(0)->mutable_meta()->set_dtype(v1::DTYPE_FLOAT64); }},
+    {"AnotherDevice", "another device",
+     [](v1::Artifact& a) {
+       a.mutable_buffers(1)->mutable_meta()->set_device(v1::DEVICE_TYPE_CUDA);
+     }},
+    {"UnknownType", "unknown dtype",
+     [](v1::Artifact& a) {
+       a.mutable_buffers(1)->mutable_meta()->set_dtype(static_cast<v1::DType>(99));
+     }},
+    {"UnknownSymbol", "symbol 7",
+     [](v1::Artifact& a) {
+       a.mutable_buffers(1)->mutable_meta()->mutable_sizes(0)->set_symbol(7);
+     }},
+    {"UnboundSymbol", "bound to no input", [](v1::Artifact& a) { a.add_symbols()->set_min(2); }},
+    {"BoundToAbsentDimension", "a dimension that is not there",
+     [](v1::Artifact& a) {
+       a.add_symbols();
+       a.add_bindings()->set_dim(2);
+     }},
+    {"ModuleOfLaunch", "step 0: its module",
+     [](v1::Artifact& a) { a.mutable_steps(0)->mutable_launch()->set_module(1); }},
+    {"KindOfModule", "no shared object",
+     [](v1::Artifact& a) { a.mutable_modules(0)->set_kind(v1::Module::CUBIN); }},
+    {"BufferOfLaunch", "buffer 9 is out of range",
+     [](v1::Artifact& a) { a.mutable_steps(0)->mutable_launch()->set_buffers(0, 9); }},
+    {"WrittenButNotTaken", "writes a buffer that it does not take",
+     [](v1::Artifact& a) { a.mutable_steps(0)->mutable_launch()->add_written(3); }},
+    {"UseBeforeAValue", "used before a value",
+     [](v1::Artifact& a) { a.mutable_steps(0)->mutable_launch()->set_buffers(0, 2); }},
+    {"UseAfterTheEnd", "used after its end", [](v1::Artifact& a) { *a.add_steps() = a.steps(2); }},
+    {"FreeTwice", "can be freed now", [](v1::Artifact& a) { a.add_steps()->set_free(2); }},
+    {"FreeOfAnInput", "can be freed now", [](v1::Artifact& a) { a.add_steps()->set_free(0); }},
+    {"FreeOutOfRange", "can be freed now", [](v1::Artifact& a) { a.add_steps()->set_free(77); }},
+    {"EmptyStep", "step 4: it is empty", [](v1::Artifact& a) { a.add_steps(); }},
+    {"OperatorWithoutNamespace", "no operator's name",
+     [](v1::Artifact& a) { a.mutable_steps(1)->mutable_call()->set_op("mm"); }},
+    {"EmptyArgument", "an argument is empty",
+     [](v1::Artifact& a) { a.mutable_steps(1)->mutable_call()->add_args(); }},
+    {"ResultOutOfRange", "result buffer 50",
+     [](v1::Artifact& a) { a.mutable_steps(1)->mutable_call()->set_results(0, 50); }},
+    {"OutWithoutArgument", "none of the arguments",
+     [](v1::Artifact& a) { a.mutable_steps(1)->mutable_call()->set_into_out(true); }},
+    {"OutputInTheWorkspace", "output 0 lies in the workspace",
+     [](v1::Artifact& a) { a.mutable_outputs(0)->set_buffer(1); }},
+    {"OutputThatWasFreed", "output 0",
+     [](v1::Artifact& a) { a.mutable_outputs(0)->set_buffer(2); }},
+    {"OutputOutOfRange", "output 0: buffer 99",
+     [](v1::Artifact& a) { a.mutable_outputs(0)->set_buffer(99); }},
+    {"EmptyOutput", "output 4 is empty", [](v1::Artifact& a) { a.add_outputs(); }},
+    {"ConstantOfAnotherSize", "constant 0 has 3 bytes, not 128",
+     [](v1::Artifact& a) {
+       *a.add_constants()->mutable_meta() = a.buffers(0).meta();
+       a.mutable_constants(0)->set_data("abc");
+     }},
+    {"WrittenConstant", "is constant",
+     [](v1::Artifact& a) {
+       *a.add_constants()->mutable_meta() = a.buffers(0).meta();
+       a.mutable_constants(0)->set_data(std::string(128, 'x'));
+       a.mutable_buffers(1)->set_constant(0);
+     }},
+    {"NegativeWorkspace", "negative size",
+     [](v1::Artifact& a) { a.mutable_workspace_bytes()->set_constant(-1); }},
 };
 
-TEST(BuildPlan, RefusesWhatIsDamaged) {
-  const std::vector<Damage> damages = {
-      {"format", [](v1::Artifact& a) { a.set_format_version(9); }},
-      {"buffer 0: its input is out of range",
-       [](v1::Artifact& a) { a.mutable_buffers(0)->set_input(1); }},
-      {"buffer 0: its constant", [](v1::Artifact& a) { a.mutable_buffers(0)->set_constant(0); }},
-      {"buffer 4 views itself", [](v1::Artifact& a) { a.mutable_buffers(4)->set_view_of(4); }},
-      {"views a buffer out of range",
-       [](v1::Artifact& a) { a.mutable_buffers(4)->set_view_of(5); }},
-      {"it has no storage", [](v1::Artifact& a) { a.mutable_buffers(3)->clear_storage(); }},
-      {"outside buffer 3",
-       [](v1::Artifact& a) {
-         a.mutable_buffers(4)->mutable_meta()->mutable_storage_offset()->set_constant(4);
-       }},
-      {"outside the workspace",
-       [](v1::Artifact& a) { a.mutable_buffers(1)->mutable_workspace()->set_constant(128); }},
-      {"outside the workspace",
-       [](v1::Artifact& a) { a.mutable_buffers(1)->mutable_workspace()->set_constant(-64); }},
-      {"unaligned",
-       [](v1::Artifact& a) { a.mutable_buffers(1)->mutable_workspace()->set_constant(4); }},
-      {"negative",
-       [](v1::Artifact& a) {
-         a.mutable_buffers(1)->mutable_meta()->mutable_sizes(0)->set_constant(-1);
-       }},
-      {"overflows",
-       [](v1::Artifact& a) {
-         a.mutable_buffers(1)->mutable_meta()->mutable_strides(0)->set_constant(INT64_MAX);
-       }},
-      {"sizes and strides differ",
-       [](v1::Artifact& a) { a.mutable_buffers(1)->mutable_meta()->add_sizes()->set_constant(1); }},
-      {"not laid out as the input",
-       [](v1::Artifact& a) {
-         a.mutable_buffers(0)->mutable_meta()->mutable_sizes(0)->set_constant(5);
-       }},
-      {"differs from its input",
-       [](v1::Artifact& a) { a.mutable_buffers(0)->mutable_meta()->set_dtype(v1::DTYPE_FLOAT64); }},
-      {"another device",
-       [](v1::Artifact& a) {
-         a.mutable_buffers(1)->mutable_meta()->set_device(v1::DEVICE_TYPE_CUDA);
-       }},
-      {"unknown dtype",
-       [](v1::Artifact& a) {
-         a.mutable_buffers(1)->mutable_meta()->set_dtype(static_cast<v1::DType>(99));
-       }},
-      {"symbol 7",
-       [](v1::Artifact& a) {
-         a.mutable_buffers(1)->mutable_meta()->mutable_sizes(0)->set_symbol(7);
-       }},
-      {"bound to no input", [](v1::Artifact& a) { a.add_symbols()->set_min(2); }},
-      {"a dimension that is not there",
-       [](v1::Artifact& a) {
-         a.add_symbols();
-         a.add_bindings()->set_dim(2);
-       }},
-      {"step 0: its module",
-       [](v1::Artifact& a) { a.mutable_steps(0)->mutable_launch()->set_module(1); }},
-      {"no shared object",
-       [](v1::Artifact& a) { a.mutable_modules(0)->set_kind(v1::Module::CUBIN); }},
-      {"buffer 9 is out of range",
-       [](v1::Artifact& a) { a.mutable_steps(0)->mutable_launch()->set_buffers(0, 9); }},
-      {"writes a buffer that it does not take",
-       [](v1::Artifact& a) { a.mutable_steps(0)->mutable_launch()->add_written(3); }},
-      {"used before a value",
-       [](v1::Artifact& a) { a.mutable_steps(0)->mutable_launch()->set_buffers(0, 2); }},
-      {"used after its end", [](v1::Artifact& a) { *a.add_steps() = a.steps(2); }},
-      {"can be freed now", [](v1::Artifact& a) { a.add_steps()->set_free(2); }},
-      {"can be freed now", [](v1::Artifact& a) { a.add_steps()->set_free(0); }},
-      {"can be freed now", [](v1::Artifact& a) { a.add_steps()->set_free(77); }},
-      {"step 4: it is empty", [](v1::Artifact& a) { a.add_steps(); }},
-      {"no operator's name",
-       [](v1::Artifact& a) { a.mutable_steps(1)->mutable_call()->set_op("mm"); }},
-      {"an argument is empty",
-       [](v1::Artifact& a) { a.mutable_steps(1)->mutable_call()->add_args(); }},
-      {"result buffer 50",
-       [](v1::Artifact& a) { a.mutable_steps(1)->mutable_call()->set_results(0, 50); }},
-      {"none of the arguments",
-       [](v1::Artifact& a) { a.mutable_steps(1)->mutable_call()->set_into_out(true); }},
-      {"output 0 lies in the workspace",
-       [](v1::Artifact& a) { a.mutable_outputs(0)->set_buffer(1); }},
-      {"output 0", [](v1::Artifact& a) { a.mutable_outputs(0)->set_buffer(2); }},
-      {"output 0: buffer 99", [](v1::Artifact& a) { a.mutable_outputs(0)->set_buffer(99); }},
-      {"output 4 is empty", [](v1::Artifact& a) { a.add_outputs(); }},
-      {"constant 0 has 3 bytes, not 128",
-       [](v1::Artifact& a) {
-         *a.add_constants()->mutable_meta() = a.buffers(0).meta();
-         a.mutable_constants(0)->set_data("abc");
-       }},
-      {"is constant",
-       [](v1::Artifact& a) {
-         *a.add_constants()->mutable_meta() = a.buffers(0).meta();
-         a.mutable_constants(0)->set_data(std::string(128, 'x'));
-         a.mutable_buffers(1)->set_constant(0);
-       }},
-      {"negative size", [](v1::Artifact& a) { a.mutable_workspace_bytes()->set_constant(-1); }},
-  };
-  for (size_t i = 0; i < damages.size(); ++i) {
-    v1::Artifact artifact = Sample();
-    damages[i].apply(artifact);
-    TensordProgram program;
-    EXPECT_EQ(BuildPlan(artifact, &program), TENSORD_CORRUPT) << "damage " << i;
-    EXPECT_THAT(LastError(), HasSubstr(damages[i].message)) << "damage " << i;
-  }
+class DamagedPlan : public ::testing::TestWithParam<Damage> {};
+
+TEST_P(DamagedPlan, IsRefused) {
+  v1::Artifact artifact = Sample();
+  GetParam().apply(artifact);
+  TensordProgram program;
+  EXPECT_EQ(BuildPlan(artifact, &program), TENSORD_CORRUPT);
+  EXPECT_THAT(LastError(), HasSubstr(GetParam().message));
 }
+
+INSTANTIATE_TEST_SUITE_P(Damages, DamagedPlan, ::testing::ValuesIn(kDamages),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST(BuildPlan, CudaProgramsNeedCudaLaunches) {
   v1::Artifact artifact = Sample();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tests/golden/philox_vectors.txt, which every copy of the random generator is held against.
+// tests/golden/philox_vectors.txt, which every copy of the random generator is compared with.
 // TENSORD_GOLDEN_DIR: the folder, from the build.
 #ifndef TENSORD_TESTS_UNIT_TESTING_PHILOX_VECTORS_H_
 #define TENSORD_TESTS_UNIT_TESTING_PHILOX_VECTORS_H_

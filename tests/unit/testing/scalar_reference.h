@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compiler/loop_ir/ops.def says of the scalar operations for tests: which types they take, the
-// functions of their references beyond <cmath>, domains of random operands and tolerances.
+// What compiler/loop_ir/ops.def says of the scalar operations for tests: which types they take and
+// give, the functions of their references beyond <cmath>, domains of random operands and
+// tolerances.
 #ifndef TENSORD_TESTS_UNIT_TESTING_SCALAR_REFERENCE_H_
 #define TENSORD_TESTS_UNIT_TESTING_SCALAR_REFERENCE_H_
 
@@ -24,6 +25,13 @@ constexpr bool Takes(Types types) {
   if (std::is_same_v<T, bool>) return types == Types::Bits;
   return types != Types::Float;
 }
+
+enum class Result { Same, Bool, Second, Float32 };
+
+// The type of the first operand of an operation on T: a choice between the others is by a truth
+// value.
+template <class T, Result kResult>
+using FirstOperand = std::conditional_t<kResult == Result::Second, bool, T>;
 
 // Random operands of both signs; also tried are special values, inside and outside of the domain.
 struct Domain {
@@ -109,6 +117,12 @@ template <class T>
 T div(T a, T b) {
   if constexpr (std::is_same_v<T, int64_t>) return b == -1 ? static_cast<T>(-uint64_t(a)) : a / b;
   return a / b;
+}
+// a * b + c, floats rounded once.
+template <class T>
+T fma(T a, T b, T c) {
+  if constexpr (kIsFloat<T>) return std::fma(a, b, c);
+  return a * b + c;
 }
 // The remainder with the sign of a.
 template <class T>

@@ -73,7 +73,7 @@ class Constants:
                     result = getattr(args[0], target)(*args[1:], **kwargs)
                 else:
                     result = target(*args, **kwargs)
-        except Exception:  # whatever it needs, it is no constant then
+        except dynamo.REFUSALS:  # whatever it needs, it is no constant then
             return None
         like = dynamo.tensor_of(node)
         if not isinstance(result, torch.Tensor) or like is None:

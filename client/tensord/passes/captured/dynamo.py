@@ -87,6 +87,8 @@ _INPLACE = {
     "selu": 1,
     "silu": 1,
 }
+# What an operation raises of values that it does not take, where a pass tries it.
+REFUSALS = (RuntimeError, TypeError, ValueError, IndexError)
 # Methods that only change the dtype or the layout.
 CASTS = frozenset({"to", "float", "double", "half", "bfloat16", "type", "type_as", "contiguous"})
 

@@ -53,9 +53,11 @@ def readers_ignore_strides(node: fx.Node, value: Any) -> bool:
 def _takes(user: fx.Node, node: fx.Node, value: Any) -> bool:
     name = dynamo.name_of(user)
     if name in _TRIED or (user.target is getattr and user.args[1] in _ATTRIBUTES):
+        if any("example_value" not in operand.meta for operand in user.all_input_nodes):
+            return False  # it cannot be tried
         try:
             result = _run(user, node, value)
-        except Exception:  # a view that these strides do not have, or what cannot be tried
+        except dynamo.REFUSALS:  # a view that these strides do not have, say
             return False
         return _as_in_eager(user, result, value) or readers_ignore_strides(user, result)
     if name == "matmul" and user.args[0] is not node:

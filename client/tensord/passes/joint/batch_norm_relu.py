@@ -8,11 +8,11 @@ bias has that sign, and vectors of channels cost nothing. So backward reads two 
 and not three, and forward saves the ReLU's result only where something else wants it.
 
 The sign is the same, for the steps and their roundings are those of the forward kernel
-(compiler/decompose/batch_norm.cc), up to the rounding to the result's own type and the casts behind
-it. threshold_backward lets a gradient through unless its operand is <= 0; relu(y) <= 0 just where
-y <= 0, so y takes the place of relu(y): at 0 and at -0, and where y is so small that it is rounded
-to 0, the gradient is 0, as in eager; where y is NaN it goes through. Where forward runs in eager,
-steps of another order may round a y next to 0 to the other side of it.
+(compiler/decompose/operators/batch_norm.cc), up to the rounding to the result's own type and the
+casts behind it. threshold_backward lets a gradient through unless its operand is <= 0; relu(y) <= 0
+just where y <= 0, so y takes the place of relu(y): at 0 and at -0, and where y is so small that it
+is rounded to 0, the gradient is 0, as in eager; where y is NaN it goes through. Where forward runs
+in eager, steps of another order may round a y next to 0 to the other side of it.
 """
 
 from __future__ import annotations

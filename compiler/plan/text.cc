@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/plan/text.h"
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+
+#include <string>
+#include <vector>
+
+#include "compiler/graph/dtype.h"
+
+namespace tensord::compiler {
+namespace {
+
+std::string Text(const v1::SymExpr& e);
+std::string Text(const v1::Argument& arg);
+std::string Text(const v1::ProgramOutput& output);
+
+// The texts of all items, with `separator` between them.
+template <class Items>
+std::string TextsOf(const Items& items, const char* separator) {
+  return absl::StrJoin(items, separator, [](std::string* out, const auto& item) {
+    absl::StrAppend(out, Text(item));
+  });
+}
+
+std::string Text(const v1::SymExpr& e) {
+  if (e.has_symbol()) return absl::StrCat("s", e.symbol());
+  if (!e.has_op()) return absl::StrCat(e.constant());
+  const auto& args = e.op().args();
+  switch (e.op().kind()) {
+    case v1::SymOp::ADD:
+      return absl::StrCat("(", TextsOf(args, " + "), ")");
+    case v1::SymOp::MUL:
+      return TextsOf(args, " * ");
+    case v1::SymOp::FLOOR_DIV:
+      return absl::StrCat("(", TextsOf(args, " // "), ")");
+    case v1::SymOp::MOD:
+      return absl::StrCat("(", TextsOf(args, " % "), ")");
+    case v1::SymOp::MIN:
+      return absl::StrCat("min(", TextsOf(args, ", "), ")");
+    case v1::SymOp::MAX:
+      return absl::StrCat("max(", TextsOf(args, ", "), ")");
+    default:
+      return "?";
+  }
+}
+
+std::string BufferName(uint32_t id) { return absl::StrCat("b", id); }
+
+std::string Text(const v1::TensorMeta& meta) {
+  std::string text = absl::StrCat(DTypeName(meta.dtype()), "[", TextsOf(meta.sizes(), ", "),
+                                  "] strides [", TextsOf(meta.strides(), ", "), "]");
+  const std::string offset = Text(meta.storage_offset());
+  if (offset != "0") absl::StrAppend(&text, " offset ", offset);
+  return text;
+}
+
+std::string Text(const v1::Argument& arg) {
+  switch (arg.kind_case()) {
+    case v1::Argument::kValue:
+      return BufferName(arg.value().value());
+    case v1::Argument::kInteger:
+      return Text(arg.integer());
+    case v1::Argument::kReal:
+      return absl::StrCat(arg.real());
+    case v1::Argument::kBoolean:
+      return arg.boolean() ? "true" : "false";
+    case v1::Argument::kText:
+      return absl::StrCat("'", arg.text(), "'");
+    case v1::Argument::kDtype:
+      return DTypeName(arg.dtype());
+    case v1::Argument::kDevice:
+      return arg.device() == v1::DEVICE_TYPE_CUDA ? "cuda" : "cpu";
+    case v1::Argument::kMemoryFormat:
+      return v1::MemoryFormat_Name(arg.memory_format());
+    case v1::Argument::kLayoutStrided:
+      return "strided";
+    case v1::Argument::kList:
+      return absl::StrCat("[", TextsOf(arg.list().items(), ", "), "]");
+    default:
+      return "none";
+  }
+}
+
+std::string StorageText(const v1::Artifact& artifact, const v1::Buffer& buffer) {
+  switch (buffer.storage_case()) {
+    case v1::Buffer::kInput:
+      return absl::StrCat("input ", buffer.input(), "  # ", artifact.inputs(buffer.input()).name());
+    case v1::Buffer::kConstant:
+      return absl::StrCat("constant ", buffer.constant(), "  # ",
+                          artifact.constants(buffer.constant()).name());
+    case v1::Buffer::kWorkspace:
+      return absl::StrCat("workspace at ", Text(buffer.workspace()),
+                          buffer.apart() ? ", apart" : "");
+    case v1::Buffer::kOwned:
+      return "owned";
+    case v1::Buffer::kExternResult:
+      return "library result";
+    case v1::Buffer::kViewOf:
+      return absl::StrCat("view of ", BufferName(buffer.view_of()));
+    default:
+      return "nowhere";
+  }
+}
+
+// The arguments of a launch, what it writes of them, and how it is launched.
+std::string Text(const v1::KernelLaunch& launch) {
+  std::vector<std::string> arguments, written;
+  for (const uint32_t id : launch.buffers()) arguments.push_back(BufferName(id));
+  for (const v1::SymExpr& integer : launch.integers()) arguments.push_back(Text(integer));
+  for (const uint32_t id : launch.written()) written.push_back(BufferName(id));
+  std::string text =
+      absl::StrCat("launch ", launch.function(), "(", absl::StrJoin(arguments, ", "), ") -> ",
+                   absl::StrJoin(written, ", "), "; module ", launch.module());
+  if (!launch.has_cuda()) {
+    const std::string scratch = Text(launch.scratch_bytes_per_thread());
+    if (scratch != "0") absl::StrAppend(&text, ", scratch ", scratch, " bytes a thread");
+    return text;
+  }
+  const v1::CudaLaunch& cuda = launch.cuda();
+  absl::StrAppend(&text, ", grid ", Text(cuda.grid()), ", block ", cuda.block());
+  if (cuda.shared_bytes() > 0) absl::StrAppend(&text, ", shared ", cuda.shared_bytes(), " bytes");
+  if (cuda.has_scratch()) absl::StrAppend(&text, ", scratch at ", Text(cuda.scratch()));
+  if (cuda.has_counters()) absl::StrAppend(&text, ", counters at ", Text(cuda.counters()));
+  if (cuda.waits_itself()) absl::StrAppend(&text, ", waits itself");
+  return text;
+}
+
+std::string StepText(const v1::Artifact& artifact, const v1::Step& step) {
+  switch (step.kind_case()) {
+    case v1::Step::kLaunch:
+      return absl::StrCat(Text(step.launch()), "  # ", step.launch().description());
+    case v1::Step::kCall: {
+      const v1::ExternCall& call = step.call();
+      const auto append = [&](std::string* out, uint32_t id) {
+        // An operator may leave a result out that nobody reads.
+        const bool absent = artifact.buffers(id).meta().dtype() == v1::DTYPE_UNSPECIFIED;
+        absl::StrAppend(out, absent ? "nothing" : BufferName(id));
+      };
+      return absl::StrCat("call ", call.op(), call.overload().empty() ? "" : ".", call.overload(),
+                          "(", TextsOf(call.args(), ", "), ") -> ",
+                          absl::StrJoin(call.results(), ", ", append), "  # ", call.node());
+    }
+    case v1::Step::kFree:
+      return absl::StrCat("free ", BufferName(step.free()));
+    case v1::Step::kZeroFill:
+      return absl::StrCat("zero ", Text(step.zero_fill().bytes()), " bytes of the workspace at ",
+                          Text(step.zero_fill().offset()));
+    default:
+      return "nothing";
+  }
+}
+
+std::string Text(const v1::ProgramOutput& output) {
+  if (output.has_buffer()) return BufferName(output.buffer());
+  return output.has_integer() ? Text(output.integer()) : "none";
+}
+
+std::string BindingText(const v1::Artifact& artifact, const v1::SymbolBinding& binding) {
+  const v1::Symbol& symbol = artifact.symbols(binding.symbol());
+  return absl::StrCat("s", binding.symbol(), " = ",
+                      binding.has_dim() ? absl::StrCat("size ", binding.dim(), " of ") : "",
+                      "input ", binding.input(), ", from ", symbol.min(), " to ", symbol.max());
+}
+
+}  // namespace
+
+std::string ToString(const v1::Artifact& artifact) {
+  std::string text;
+  for (int i = 0; i < artifact.buffers_size(); ++i) {
+    const v1::Buffer& buffer = artifact.buffers(i);
+    if (buffer.meta().dtype() == v1::DTYPE_UNSPECIFIED) continue;
+    absl::StrAppend(&text, BufferName(i), ": ", Text(buffer.meta()), " ",
+                    StorageText(artifact, buffer), "\n");
+  }
+  for (const v1::SymbolBinding& binding : artifact.bindings()) {
+    absl::StrAppend(&text, BindingText(artifact, binding), "\n");
+  }
+  absl::StrAppend(&text, "workspace: ", Text(artifact.workspace_bytes()), " bytes");
+  if (artifact.has_apart_bytes()) {
+    absl::StrAppend(&text, ", apart ", Text(artifact.apart_bytes()), " bytes");
+  }
+  for (int i = 0; i < artifact.steps_size(); ++i) {
+    absl::StrAppend(&text, "\nstep ", i, ": ", StepText(artifact, artifact.steps(i)));
+  }
+  return absl::StrCat(text, "\nreturn ", TextsOf(artifact.outputs(), ", "), "\n");
+}
+
+}  // namespace tensord::compiler
