@@ -22,6 +22,7 @@ namespace tensord::compiler {
 struct CompileState {
   const v1::CompileJob* job;
   Graph graph;
+  bool rewritten = false;  // whether the last rewrite changed the graph
   Program program;
   Schedule schedule;
   std::vector<KernelPlan> kernel_plans;  // one per step; empty for extern calls

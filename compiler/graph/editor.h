@@ -4,6 +4,7 @@
 #define TENSORD_COMPILER_GRAPH_EDITOR_H_
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "compiler/graph/arguments.h"
@@ -15,7 +16,7 @@ namespace tensord::compiler {
 // the old graph; added nodes have numbers behind them.
 class GraphEditor {
  public:
-  explicit GraphEditor(Graph* graph) : graph_(graph), uses_(*graph) {}
+  explicit GraphEditor(Graph* graph) : graph_(graph) {}
 
   const Graph& graph() const { return *graph_; }
   const Node& node(int index) const { return graph_->nodes[index]; }
@@ -23,9 +24,10 @@ class GraphEditor {
   // The node that makes a value; null for inputs, constants and added nodes.
   const Node* Producer(int value) const;
   const TensorType& TypeOf(ValueId value) const;
-  // Of the old graph.
-  const Uses& uses() const { return uses_; }
-  bool Runs(int index) const { return uses_.Runs(index); }
+  // Of the old graph, as it is when they are first asked for: most rewrites find no operator of
+  // theirs in a graph, and need none. Who changes nodes in place asks before.
+  const Uses& uses() const { return uses_ ? *uses_ : uses_.emplace(*graph_); }
+  bool Runs(int index) const { return uses().Runs(index); }
 
   // Adds a node that runs directly before the old node number `before`, behind what was added there
   // earlier; gives its first result.
@@ -46,7 +48,7 @@ class GraphEditor {
   }
 
   Graph* graph_;
-  const Uses uses_;
+  mutable std::optional<Uses> uses_;
   std::vector<Added> added_;
   std::map<ValueId, ValueId> replaced_;
 };

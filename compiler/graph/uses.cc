@@ -2,6 +2,7 @@
 #include "compiler/graph/uses.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "compiler/graph/arguments.h"
 #include "compiler/ops/operators.h"
@@ -42,81 +43,116 @@ ValueId RootOf(const Graph& graph, ValueId value) {
   return value;
 }
 
-Uses::Uses(const Graph& graph)
-    : graph_(graph),
-      uses_(graph.FirstNodeValue() + graph.nodes.size()),
-      runs_(graph.nodes.size(), false),
-      roots_(graph.nodes.size(), {-1, -1}) {
+Uses::Uses(const Graph& graph) : graph_(graph), runs_(graph.nodes.size(), false), first_result_{0} {
   const int first = graph.FirstNodeValue(), nodes = static_cast<int>(graph.nodes.size());
-  for (int v = 0; v < static_cast<int>(uses_.size()); ++v) {
-    uses_[v].resize(v < first ? 1 : graph.nodes[v - first].outputs.size());
+  for (int v = 0; v < first + nodes; ++v) {
+    const size_t results = v < first ? 1 : graph.nodes[v - first].outputs.size();
+    first_result_.push_back(first_result_.back() + static_cast<int>(results));
   }
-  for (int i = 0; i < nodes; ++i) {
-    if (IsView(graph.nodes[i])) roots_[i] = Root(ValueOf(FirstArgument(graph.nodes[i])));
-  }
+  const int results = first_result_.back();
+  counts_.resize(results);
+  first_reader_.resize(results + 1);
+  // Readers are found backwards, for whether a node runs follows from those behind it.
+  struct Read {
+    int result, reader;
+  };
+  std::vector<Read> reads;
+  std::vector<int> found_last(results, -1);  // by result: a reader
   const auto read_by = [&](int reader) {
     return [&, reader](const ArgumentValue& arg) {
-      Use& use = uses_[arg.value][arg.output];
-      ++use.count;
-      // Backwards here; turned round below.
-      if (use.readers.empty() || use.readers.back() != reader) use.readers.push_back(reader);
+      const int result = first_result_[arg.value] + arg.output;
+      ++counts_[result];
+      if (found_last[result] != reader) {
+        found_last[result] = reader;
+        reads.push_back({result, reader});
+        ++first_reader_[result + 1];
+      }
       if (arg.value >= first) runs_[arg.value - first] = true;
     };
   };
   ForEachValue(graph.outputs, read_by(nodes));
   for (int i = nodes - 1; i >= 0; --i) {
-    if (HasEffect(graph.nodes[i])) runs_[i] = true;
+    if (!runs_[i]) runs_[i] = HasEffect(graph.nodes[i]);
     if (runs_[i]) ForEachValue(graph.nodes[i].args, read_by(i));
   }
-  for (std::vector<Use>& of_value : uses_) {
-    for (Use& use : of_value) std::reverse(use.readers.begin(), use.readers.end());
+  std::partial_sum(first_reader_.begin(), first_reader_.end(), first_reader_.begin());
+  readers_.resize(reads.size());
+  std::vector<int> next = first_reader_;
+  for (auto read = reads.rbegin(); read != reads.rend(); ++read) {
+    readers_[next[read->result]++] = read->reader;
   }
 }
 
-const Uses::Use& Uses::Of(ValueId value) const {
-  static const Use* const none = new Use;
+int Uses::ResultOf(ValueId value) const {
   const auto [number, result] = value;
-  if (number >= static_cast<int>(uses_.size())) return *none;
-  return result < static_cast<int>(uses_[number].size()) ? uses_[number][result] : *none;
+  if (number + 1 >= static_cast<int>(first_result_.size())) return -1;
+  const int of_all = first_result_[number] + result;
+  return of_all < first_result_[number + 1] ? of_all : -1;
+}
+
+std::span<const int> Uses::ReadersOf(int result) const {
+  return std::span(readers_).subspan(first_reader_[result],
+                                     first_reader_[result + 1] - first_reader_[result]);
+}
+
+int Uses::Count(ValueId value) const {
+  const int result = ResultOf(value);
+  return result < 0 ? 0 : counts_[result];
+}
+
+std::span<const int> Uses::Readers(ValueId value) const {
+  const int result = ResultOf(value);
+  return result < 0 ? std::span<const int>() : ReadersOf(result);
 }
 
 int Uses::LastReader(ValueId value) const {
-  const std::vector<int>& readers = Readers(value);
+  const std::span<const int> readers = Readers(value);
   return readers.empty() ? -1 : readers.back();
 }
 
 ValueId Uses::Root(ValueId value) const {
-  const int node = value.first - graph_.FirstNodeValue();
-  const bool is_view =
-      node >= 0 && node < static_cast<int>(roots_.size()) && roots_[node].first >= 0;
-  return is_view ? roots_[node] : value;
+  const int first = graph_.FirstNodeValue();
+  const auto root = [&](ValueId of) {
+    const int node = of.first - first;
+    const bool is_view =
+        node >= 0 && node < static_cast<int>(roots_->size()) && (*roots_)[node].first >= 0;
+    return is_view ? (*roots_)[node] : of;
+  };
+  if (!roots_) {
+    roots_.emplace(graph_.nodes.size(), ValueId(-1, -1));
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      if (IsView(node)) (*roots_)[i] = root(ValueOf(FirstArgument(node)));
+    }
+  }
+  return root(value);
 }
 
-// The values that an output, or a node that fulfils the condition, reads, or a view of them.
+// Of which results it is true that an output, or a node that fulfils the condition, reads it or a
+// view of it.
 template <typename Condition>
-Uses::PerValue<bool> Uses::ReadBy(const Condition& condition) const {
-  PerValue<bool> read(uses_.size());
+std::vector<bool> Uses::ReadBy(const Condition& condition) const {
+  std::vector<bool> read(counts_.size(), false);
   const int first = graph_.FirstNodeValue();
   const auto is_read = [&](int reader) {
     if (reader == static_cast<int>(graph_.nodes.size())) return true;
     const Node& node = graph_.nodes[reader];
     if (!IsView(node)) return condition(node);
-    const std::vector<bool>& views = read[first + reader];
-    return std::find(views.begin(), views.end(), true) != views.end();
+    const auto views = read.begin() + first_result_[first + reader];
+    const auto behind = read.begin() + first_result_[first + reader + 1];
+    return std::find(views, behind, true) != behind;
   };
   // Views have greater numbers than what they are views of.
-  for (int v = static_cast<int>(uses_.size()) - 1; v >= 0; --v) {
-    for (const Use& use : uses_[v]) {
-      read[v].push_back(std::any_of(use.readers.begin(), use.readers.end(), is_read));
-    }
+  for (int result = static_cast<int>(read.size()) - 1; result >= 0; --result) {
+    const std::span<const int> readers = ReadersOf(result);
+    read[result] = std::any_of(readers.begin(), readers.end(), is_read);
   }
   return read;
 }
 
-bool Uses::IsTrueOf(const PerValue<bool>& values, ValueId value) {
-  const auto [number, result] = value;
-  return number < static_cast<int>(values.size()) &&
-         result < static_cast<int>(values[number].size()) && values[number][result];
+bool Uses::IsTrueOf(const std::vector<bool>& results, ValueId value) const {
+  const int result = ResultOf(value);
+  return result >= 0 && results[result];
 }
 
 bool Uses::NeedsEagerLayout(ValueId value) const {

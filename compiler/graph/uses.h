@@ -5,6 +5,7 @@
 #define TENSORD_COMPILER_GRAPH_USES_H_
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "compiler/graph/graph.h"
@@ -41,9 +42,9 @@ class Uses {
   // False for what earlier rewrites left behind: lowering leaves it out.
   bool Runs(int node) const { return runs_[node]; }
   // How many arguments, and outputs of the graph, are this result.
-  int Count(ValueId value) const { return Of(value).count; }
+  int Count(ValueId value) const;
   // The nodes that read it, in order, each once; with the number of nodes when an output does.
-  const std::vector<int>& Readers(ValueId value) const { return Of(value).readers; }
+  std::span<const int> Readers(ValueId value) const;
   // The last of them, or -1.
   int LastReader(ValueId value) const;
 
@@ -58,26 +59,24 @@ class Uses {
   bool IsRootShared(ValueId value) const;
 
  private:
-  struct Use {
-    int count = 0;
-    std::vector<int> readers;
-  };
-
-  // By value number, by result.
-  template <typename T>
-  using PerValue = std::vector<std::vector<T>>;
-
-  const Use& Of(ValueId value) const;
+  // Results are numbered through all values. The number of one, or -1.
+  int ResultOf(ValueId value) const;
+  std::span<const int> ReadersOf(int result) const;
   template <typename Condition>
-  PerValue<bool> ReadBy(const Condition& condition) const;
-  static bool IsTrueOf(const PerValue<bool>& values, ValueId value);
+  std::vector<bool> ReadBy(const Condition& condition) const;
+  bool IsTrueOf(const std::vector<bool>& results, ValueId value) const;
 
   const Graph& graph_;
-  PerValue<Use> uses_;
-  std::vector<bool> runs_;      // by node
-  std::vector<ValueId> roots_;  // by node: what its results are views of; {-1, -1}: of nothing
-  // What the questions of these names are true of, once they are asked.
-  mutable std::optional<PerValue<bool>> needs_eager_layout_, given_out_;
+  std::vector<bool> runs_;         // by node
+  std::vector<int> first_result_;  // by value, and behind the last
+  std::vector<int> counts_;        // by result
+  // Of all results, one after the other; where those of a result begin, and behind the last.
+  std::vector<int> readers_, first_reader_;
+  // By node: what its results are views of; {-1, -1}: of nothing. Once it is asked for, as those
+  // below.
+  mutable std::optional<std::vector<ValueId>> roots_;
+  // By result: whether the question of that name is true of it.
+  mutable std::optional<std::vector<bool>> needs_eager_layout_, given_out_;
 };
 
 }  // namespace tensord::compiler

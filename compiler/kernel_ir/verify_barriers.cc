@@ -56,13 +56,13 @@ class BarrierVerifier {
     if (loop.first) Raise(loop.variable, Of(loop.first));
     const Common before = way_;
     // What a turn changes, the next one may see.
-    std::map<std::string, Common> seen;
+    int seen = 0;
     do {
-      seen = known_;
+      seen = raises_;
       way_ = std::max(way_, Of(loop.condition));
       Raise(loop.variable, Of(loop.step));
       Walk(loop.body);
-    } while (known_ != seen);
+    } while (raises_ != seen);
     way_ = std::max(before, gone_);
   }
   void operator()(const If& condition) {
@@ -99,7 +99,10 @@ class BarrierVerifier {
   }
   // A variable gets a value here, on a way that only some threads may be on.
   void Raise(const std::string& name, Common of) {
-    known_[name] = std::max({Known(name), of, way_});
+    Common& known = known_.try_emplace(name, kBlock).first->second;
+    const Common raised = std::max({known, of, way_});
+    if (raised != known) ++raises_;
+    known = raised;
   }
 
   std::optional<int64_t> Number(const Value& value) const {
@@ -163,6 +166,7 @@ class BarrierVerifier {
   absl::Status status_;
   std::map<std::string, Common> known_;     // of values; others are the same for the block
   std::map<std::string, int64_t> numbers_;  // constants
+  int raises_ = 0;                          // how often one of `known_` has changed
   Common way_ = kBlock;                     // who is here together
   Common gone_ = kBlock;                    // who may have returned
   bool meets_ = false;

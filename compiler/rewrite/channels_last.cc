@@ -47,7 +47,7 @@ class Relayout {
   explicit Relayout(Graph* graph) : graph_(*graph), editor_(graph), regions_(graph->nodes.size()) {}
 
   int Run() {
-    FindRegions();
+    if (!FindRegions()) return 0;
     Weigh();
     int count = 0;
     for (int i = 0; i < Nodes(); ++i) count += Changes(i) && ChangeResults(i);
@@ -65,10 +65,12 @@ class Relayout {
 
   // ---- Regions: neighbours of which each can take and give channels-last tensors.
 
-  void FindRegions() {
+  // Whether there are any.
+  bool FindRegions() {
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
-      is_member_.push_back(editor_.Runs(i) && CanBeMember(graph_.nodes[i]));
+      is_member_.push_back(CanBeMember(graph_.nodes[i]) && editor_.Runs(i));
     }
+    if (std::find(is_member_.begin(), is_member_.end(), true) == is_member_.end()) return false;
     for (int i = 0; i < Nodes(); ++i) {
       if (!is_member_[i]) continue;
       ForEachValue(graph_.nodes[i].args, [&](const ArgumentValue& arg) {
@@ -78,6 +80,7 @@ class Relayout {
         }
       });
     }
+    return true;
   }
 
   bool CanBeMember(const Node& node) const {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/rewrite/convolution_bias.h"
 
-#include <set>
+#include <algorithm>
+#include <span>
 
 #include "compiler/graph/arguments.h"
 #include "compiler/graph/editor.h"
@@ -18,20 +19,18 @@ bool AddsBiasItself(const Convolution& convolution, const TensorType& weight,
   return convolution.groups > 1 && weight.sizes[1].Is(1) && !SuggestsChannelsLast(result);
 }
 
-// Values that a kernel of ours reads.
-std::set<ValueId> ReadByKernels(const Graph& graph) {
-  std::set<ValueId> values;
-  for (const Node& node : graph.nodes) {
-    if (!IsGenerated(node)) continue;
-    ForEachValue(node.args, [&](const ArgumentValue& arg) { values.insert(ValueOf(arg)); });
-  }
-  return values;
+// Whether a kernel of ours reads it.
+bool IsReadByKernel(const GraphEditor& editor, ValueId value) {
+  const std::span<const int> readers = editor.uses().Readers(value);
+  const int nodes = static_cast<int>(editor.graph().nodes.size());
+  return std::any_of(readers.begin(), readers.end(), [&](int reader) {
+    return reader < nodes && IsGenerated(editor.node(reader));
+  });
 }
 
 }  // namespace
 
 int ConvolutionBias(const v1::Target&, Graph* graph) {
-  const std::set<ValueId> read = ReadByKernels(*graph);
   GraphEditor editor(graph);
   for (int i = 0; i < static_cast<int>(graph->nodes.size()); ++i) {
     Node& node = graph->nodes[i];
@@ -39,7 +38,8 @@ int ConvolutionBias(const v1::Target&, Graph* graph) {
     const ValueId value(editor.ValueOfNode(i), 0);
     if (!convolution || !convolution->bias ||
         AddsBiasItself(*convolution, editor.TypeOf(convolution->weight), node.outputs[0]) ||
-        !RunsOnTensorCores(node.outputs[0].dtype) || !editor.Runs(i) || read.count(value) == 0) {
+        !RunsOnTensorCores(node.outputs[0].dtype) || !editor.Runs(i) ||
+        !IsReadByKernel(editor, value)) {
       continue;
     }
     Inserter in(&editor, i + 1);

@@ -27,8 +27,8 @@ int CrossEntropy(const v1::Target&, Graph* graph) {
   GraphEditor editor(graph);
   for (int i = 0; i < static_cast<int>(graph->nodes.size()); ++i) {
     const Node& softmax = graph->nodes[i];
-    const Node* loss = editor.Runs(i) ? LossOf(editor, softmax) : nullptr;
-    if (loss == nullptr) continue;
+    const Node* loss = LossOf(editor, softmax);
+    if (loss == nullptr || !editor.Runs(i)) continue;
     Node joined{.op = "tensord::cross_entropy_backward",
                 .name = softmax.name,
                 .args = loss->args,  // and of the softmax

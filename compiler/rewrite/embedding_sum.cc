@@ -28,12 +28,12 @@ int EmbeddingSum(const v1::Target&, Graph* graph) {
   GraphEditor editor(graph);
   for (int i = 0; i < static_cast<int>(graph->nodes.size()); ++i) {
     const Node& sum = graph->nodes[i];
-    if (!editor.Runs(i) || sum.op != "aten::add.Tensor" || !IsOne(Argument(sum, "alpha"))) continue;
+    if (sum.op != "aten::add.Tensor" || !IsOne(Argument(sum, "alpha"))) continue;
     const ArgumentValue &self = Argument(sum, "self"), &addend = Argument(sum, "other");
     for (const bool is_self : {true, false}) {
       const Node* embedding = EmbeddingOf(editor, is_self ? self : addend);
       const ArgumentValue& other = is_self ? addend : self;
-      if (embedding == nullptr || !IsValue(other) ||
+      if (embedding == nullptr || !editor.Runs(i) || !IsValue(other) ||
           !SameType(editor.TypeOf(ValueOf(other)), sum.outputs[0]) ||
           !SameType(embedding->outputs[0], sum.outputs[0])) {
         continue;

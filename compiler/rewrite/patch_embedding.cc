@@ -97,7 +97,7 @@ class Multiplier {
   int Run() {
     int count = 0;
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
-      if (editor_.Runs(i)) count += TryForward(i) || TryBackward(i);
+      count += TryForward(i) || TryBackward(i);
     }
     editor_.Finish();
     return count;
@@ -114,7 +114,7 @@ class Multiplier {
     const auto convolution = AsConvolution(graph_.nodes[i]);
     const auto patch = PatchAt(convolution);
     const ValueId value(editor_.ValueOfNode(i), 0);
-    if (!patch || NeedsItsLayout(graph_, value)) return false;
+    if (!patch || !editor_.Runs(i) || NeedsItsLayout(graph_, value)) return false;
     Inserter in(&editor_, i);
     editor_.Replace(value, Forward(in, *convolution, *patch));
     return true;
@@ -125,9 +125,7 @@ class Multiplier {
     const auto convolution = AsConvolutionOfBackward(node);
     const auto patch = PatchAt(convolution);
     const int value = editor_.ValueOfNode(i);
-    if (!patch || editor_.uses().Count({value, 0}) > 0) {
-      return false;
-    }
+    if (!patch || !editor_.Runs(i) || editor_.uses().Count({value, 0}) > 0) return false;
     // Their gradients lie as the weights do.
     const TensorType& weight = editor_.TypeOf(convolution->weight);
     if (weight.strides != ContiguousStrides(weight.sizes)) return false;

@@ -43,7 +43,7 @@ class Multiplier {
   int Run() {
     int count = 0;
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
-      if (editor_.Runs(i)) count += TryForward(i) || TryBackward(i);
+      count += TryForward(i) || TryBackward(i);
     }
     editor_.Finish();
     return count;
@@ -66,7 +66,7 @@ class Multiplier {
 
   bool TryForward(int i) {
     const auto forward = AsForward(graph_.nodes[i]);
-    if (!forward || !IsProduct(forward->convolution)) return false;
+    if (!forward || !IsProduct(forward->convolution) || !editor_.Runs(i)) return false;
     const TensorType& result = graph_.nodes[i].outputs[0];
     if (!IsRowsOfPixels(result)) return false;
     if (forward->residual && !CanAdd(*forward->residual, result)) return false;
@@ -94,9 +94,7 @@ class Multiplier {
   bool TryBackward(int i) {
     const Node& node = graph_.nodes[i];
     const auto convolution = AsConvolutionOfBackward(node);
-    if (!convolution || !IsProduct(*convolution)) {
-      return false;
-    }
+    if (!convolution || !IsProduct(*convolution) || !editor_.Runs(i)) return false;
     const ValueId image(editor_.ValueOfNode(i), 0), weight(image.first, 1), bias(image.first, 2);
     const ValueId of = ValueOf(Argument(node, "grad_output"));
     if (!IsChannelsLast(editor_.TypeOf(of))) return false;

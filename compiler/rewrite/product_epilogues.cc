@@ -6,6 +6,7 @@
 #include <numbers>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "compiler/graph/editor.h"
 #include "compiler/graph/layout.h"
@@ -145,7 +146,7 @@ class ActivationPass {
   // would compute the activation for nothing on its way, while in the product it takes a little
   // time.
   bool IsLast(ValueId result) const {
-    const std::vector<int>& readers = editor_.uses().Readers(result);
+    const std::span<const int> readers = editor_.uses().Readers(result);
     return !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](int reader) {
       if (reader == static_cast<int>(graph_.nodes.size())) return true;
       const Node& node = graph_.nodes[reader];
@@ -165,7 +166,7 @@ class ActivationPass {
   // Nothing on the way but the last step is read by others.
   bool OnlyFor(const ScalarFunction& function, int last) const {
     const auto within = [&](ValueId value) {
-      const std::vector<int>& readers = editor_.uses().Readers(value);
+      const std::span<const int> readers = editor_.uses().Readers(value);
       return std::all_of(readers.begin(), readers.end(),
                          [&](int reader) { return function.nodes.count(reader) > 0; });
     };

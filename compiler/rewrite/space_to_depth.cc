@@ -119,7 +119,7 @@ class Mover {
   int Run() {
     int count = 0;
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
-      if (editor_.Runs(i)) count += Try(i);
+      count += Try(i);
     }
     editor_.Finish();
     return count;
@@ -129,7 +129,7 @@ class Mover {
   bool Try(int i) {
     Node& node = graph_.nodes[i];
     const auto convolution = AsConvolution(node);
-    if (!convolution) return false;
+    if (!convolution || !editor_.Runs(i)) return false;
     const auto blocks = BlocksOf(*convolution, editor_.TypeOf(convolution->input),
                                  editor_.TypeOf(convolution->weight), node.outputs[0]);
     if (!blocks || Gain(costs_, *blocks, node.outputs[0]) < costs_.least_gain) return false;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "compiler/sym/atoms.h"
 
@@ -22,7 +23,9 @@ bool TermLess(const Term& a, const Term& b) { return CompareAtoms(a.atoms, b.ato
 
 // Sorts, adds equal monomials, drops zeros.
 void Canonicalize(std::vector<Term>& terms) {
-  std::stable_sort(terms.begin(), terms.end(), TermLess);
+  if (!std::is_sorted(terms.begin(), terms.end(), TermLess)) {
+    std::stable_sort(terms.begin(), terms.end(), TermLess);
+  }
   size_t out = 0;
   for (size_t i = 0; i < terms.size(); ++i) {
     if (out > 0 && CompareAtoms(terms[out - 1].atoms, terms[i].atoms) == 0) {
@@ -142,12 +145,17 @@ int Expr::Compare(const Expr& a, const Expr& b) {
 Expr operator+(const Expr& a, const Expr& b) {
   if (a.terms().empty()) return b;
   if (b.terms().empty()) return a;
-  std::vector<Term> terms = a.terms();
-  terms.insert(terms.end(), b.terms().begin(), b.terms().end());
+  const auto x = a.AsConstant(), y = b.AsConstant();
+  if (x && y) return Expr(*x + *y);
+  std::vector<Term> terms;
+  terms.reserve(a.terms().size() + b.terms().size());
+  std::merge(a.terms().begin(), a.terms().end(), b.terms().begin(), b.terms().end(),
+             std::back_inserter(terms), TermLess);
   return Expr::FromTerms(std::move(terms));
 }
 
 Expr Expr::operator-() const {
+  if (const auto constant = AsConstant()) return Expr(-*constant);
   std::vector<Term> terms = *terms_;
   for (Term& term : terms) term.coefficient = -term.coefficient;
   return FromTerms(std::move(terms));
@@ -158,6 +166,8 @@ Expr operator-(const Expr& a, const Expr& b) { return a + (-b); }
 Expr operator*(const Expr& a, const Expr& b) {
   if (a.Is(1)) return b;
   if (b.Is(1)) return a;
+  const auto x = a.AsConstant(), y = b.AsConstant();
+  if (x && y) return Expr(*x * *y);
   std::vector<Term> terms;
   terms.reserve(a.terms().size() * b.terms().size());
   for (const Term& x : a.terms()) {
