@@ -72,7 +72,7 @@ def _request() -> Any:
 
 
 def _unknown_operator(graph: Any) -> None:
-    graph.nodes[1].op = "evil::operator"
+    graph.nodes[1].op = "tensord::unknown"
 
 
 def _wrong_arity(graph: Any) -> None:
