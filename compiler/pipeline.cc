@@ -14,6 +14,7 @@
 #include "compiler/decompose/lower_graph.h"
 #include "compiler/decompose/lowering.h"
 #include "compiler/dump.h"
+#include "compiler/generate_kernel.h"
 #include "compiler/graph/verify.h"
 #include "compiler/import/import.h"
 #include "compiler/kernel_ir/verify.h"

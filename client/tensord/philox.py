@@ -25,6 +25,8 @@ from typing import Any
 
 import torch
 
+from . import library
+
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _MASK = 0xFFFFFFFF
@@ -93,15 +95,13 @@ def _seed(device: torch.device | None = None) -> torch.Tensor:
 @functools.cache
 def _fill_functions() -> dict[str, Any]:
     """The runtime library's fill functions; empty where there is no library."""
-    from .bridge import runtime
-
     try:
-        library = ctypes.CDLL(str(runtime.find_runtime_library()))
+        runtime = ctypes.CDLL(str(library.find()))
         functions = {
-            "uniform": library.tensord_philox_uniform,
-            "normal": library.tensord_philox_normal,
+            "uniform": runtime.tensord_philox_uniform,
+            "normal": runtime.tensord_philox_normal,
         }
-    except (OSError, AttributeError, RuntimeError):
+    except (OSError, AttributeError):
         return {}
     for function in functions.values():
         function.argtypes = [ctypes.c_uint64, ctypes.c_uint32, ctypes.c_size_t, ctypes.c_void_p]

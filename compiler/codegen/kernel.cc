@@ -7,17 +7,7 @@
 
 #include <set>
 
-#include "compiler/codegen/cpu/kernel.h"
-#include "compiler/codegen/cuda/kernel.h"
-
 namespace tensord::compiler {
-
-KernelSource GenerateKernel(const Program& program, const Kernel& kernel, const KernelPlan& plan) {
-  if (const auto* cuda = std::get_if<CudaKernelPlan>(&plan)) {
-    return GenerateCudaKernel(program, kernel, *cuda);
-  }
-  return GenerateCpuKernel(program, kernel, std::get<CpuKernelPlan>(plan));
-}
 
 std::vector<LaunchInterface> LaunchesOf(const std::vector<KernelSource>& kernels) {
   std::vector<LaunchInterface> launches;

@@ -9,7 +9,6 @@
 
 #include "compiler/kernel_ir/kernel_ir.h"
 #include "compiler/schedule/launch.h"
-#include "compiler/schedule/plan_kernels.h"
 #include "compiler/schedule/schedule.h"
 
 namespace tensord::compiler {
@@ -36,9 +35,6 @@ struct KernelSource {
   LaunchInterface launch;
   std::vector<std::string> nodes;  // captured ones that it came from
 };
-
-// `plan` is of a kernel, not of an extern call.
-KernelSource GenerateKernel(const Program& program, const Kernel& kernel, const KernelPlan& plan);
 
 // What memory planning knows of kernels; per step.
 std::vector<LaunchInterface> LaunchesOf(const std::vector<KernelSource>& kernels);

@@ -7,7 +7,8 @@
 #include <string>
 
 #include "base/status.h"
-#include "compiler/jit/jit.h"
+#include "compiler/jit/config.h"
+#include "tensord/v1/worker.pb.h"
 
 namespace tensord::jit {
 

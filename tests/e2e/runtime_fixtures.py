@@ -8,6 +8,7 @@ from runtime_artifacts import Store
 from tensord import _native
 from tensord._native import build as native_build
 from tensord.bridge import runtime
+from tensord.bridge.call_backs import run_step
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +30,7 @@ def load(request, store, native_built):
     if request.param == "native":
         if not native_built:
             pytest.skip("no compiler or headers for the native bridge")
-        module = _native.load(runtime.find_runtime_library(), runtime.runtime_error)
+        module = _native.load(runtime.find_runtime_library(), runtime.runtime_error, run_step)
         assert module is not None
         kind = module.Program
     else:
@@ -39,7 +40,7 @@ def load(request, store, native_built):
         library = runtime._Library.get()
         library.lib.tensord_set_operator_caller(library._caller, None)
     else:
-        module.init(str(runtime.find_runtime_library()), runtime.runtime_error)
+        module.init(str(runtime.find_runtime_library()), runtime.runtime_error, run_step)
 
     def loader(artifact, folder=None):
         return kind(artifact.SerializeToString(), str(folder or store.folder))

@@ -55,9 +55,9 @@ class _Frame:
             del self.slots[slot]
         results: list[torch.Tensor | None] = []
         taken = {_memory_of(value) for value in given} - {0}
-        for value, slot in zip(step.module(*given), step.gives, strict=True):
-            if slot is not None:
-                self.slots[slot] = value
+        for value, kept in zip(step.module(*given), step.gives, strict=True):
+            if kept is not None:
+                self.slots[kept] = value
                 results.extend([None] * len(leaves(value)))
             elif isinstance(value, torch.Tensor):
                 memory = _memory_of(value)

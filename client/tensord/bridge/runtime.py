@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from tensord import _native
+from tensord import _native, library
 from tensord.bridge.call_backs import run_step
 from tensord.bridge.values import (
     INT,
@@ -34,7 +34,6 @@ from tensord.bridge.values import (
 from tensord.counters import STATS
 
 _ABI = 6
-_LIBRARY = "libtensord_runtime.so"
 
 CODES = {1: "INVALID", 2: "CORRUPT", 3: "UNAVAILABLE", 4: "OPERATOR", 5: "OUT_OF_MEMORY"}
 INVALID, CORRUPT, UNAVAILABLE, OPERATOR, OUT_OF_MEMORY = 1, 2, 3, 4, 5
@@ -57,19 +56,11 @@ def runtime_error(message: str, code: int) -> Exception:
 
 
 def find_runtime_library() -> Path:
-    """TENSORD_RUNTIME_LIB, the bundle's lib/, or the build folder of a source tree."""
-    override = os.environ.get("TENSORD_RUNTIME_LIB")
-    if override:
-        return Path(override)
-    here = Path(__file__).resolve().parent.parent  # the package
-    candidates = [here / "lib" / _LIBRARY, here.parents[1] / "build" / "lib" / _LIBRARY]
-    for candidate in candidates:
-        if candidate.exists():
-            return candidate
-    tried = ", ".join(str(candidate) for candidate in candidates)
-    raise TensordRuntimeError(
-        f"{_LIBRARY} not found (tried {tried}; set TENSORD_RUNTIME_LIB)", UNAVAILABLE
-    )
+    """The runtime library's file; TensordRuntimeError where there is none."""
+    try:
+        return library.find()
+    except FileNotFoundError as error:
+        raise TensordRuntimeError(str(error), UNAVAILABLE) from error
 
 
 class _Library:

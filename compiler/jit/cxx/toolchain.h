@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compiler/jit/jit.h"
+#include "compiler/jit/config.h"
 
 namespace tensord::jit {
 

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/generate_kernel.h"
+
+#include "compiler/codegen/cpu/kernel.h"
+#include "compiler/codegen/cuda/kernel.h"
+
+namespace tensord::compiler {
+
+KernelSource GenerateKernel(const Program& program, const Kernel& kernel, const KernelPlan& plan) {
+  if (const auto* cuda = std::get_if<CudaKernelPlan>(&plan)) {
+    return GenerateCudaKernel(program, kernel, *cuda);
+  }
+  return GenerateCpuKernel(program, kernel, std::get<CpuKernelPlan>(plan));
+}
+
+}  // namespace tensord::compiler
