@@ -28,6 +28,9 @@ GROUP = {False: 24, True: 6}  # by whether sizes are dynamic
 # So many samples with one cause are taken apart; a group that fails for it again is not.
 ENOUGH = 3
 
+# Dynamo's settings, but for the sweep's own (worker.py).
+CUTS = {"capture_dynamic_output_shape_ops": False, "capture_scalar_outputs": False}
+
 Calls = list[tuple[tuple[Any, ...], dict[str, Any]]]
 Say = Callable[[str], None]
 
@@ -271,20 +274,20 @@ class Runner:
         try:
             self._compiled([number], "aot_eager")
         except Exception as theirs:
-            if is_ours(error):
-                self._add("capture", number, message_of(theirs))
-            else:
-                self._broken(number, theirs)
+            self._broken(number, theirs)
             return
         self._add("refused", number, message_of(error))
 
     def _broken(self, number: int, theirs: Exception) -> None:
-        """Dynamo takes the call in no one graph; it may take it in several."""
+        """No backend has the call as one graph; in several, as torch.compile cuts them by itself,
+        it must be right."""
         try:
-            ours = self._compiled([number], whole=False)[0]
+            with torch._dynamo.config.patch(**CUTS):
+                ours = self._compiled([number], whole=False)[0]
         except Exception as error:
             try:
-                self._compiled([number], "aot_eager", whole=False)
+                with torch._dynamo.config.patch(**CUTS):
+                    self._compiled([number], "aot_eager", whole=False)
             except Exception:
                 self._add("capture", number, message_of(theirs))
                 return

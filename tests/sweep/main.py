@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -134,6 +135,8 @@ def main() -> int:
     found = read(args.results)
     if args.again:
         found = {key: one for key, one in found.items() if one.category not in FAILURES}
+    # A run that is told to end takes its processes and its daemon along.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     left = 0
     if not args.summary:
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):

@@ -75,7 +75,7 @@ def causes(outcomes: dict[str, Outcome], categories: tuple[str, ...]) -> str:
         cases = len({o.case for o, _ in members})
         lines += [
             f"[{category}] {len(names)} operators, {cases} cases, {samples} samples",
-            *(f"    {line[:600]}" for line in problem.message.splitlines()[:12]),
+            *(f"    {line[:600]}" for line in _lines(problem)),
             f"    inputs: {problem.inputs}",
             f"    {repro(Case.parse(outcome.case), problem.sample)}",
             f"    operators: {', '.join(names[:40])}{' ...' if len(names) > 40 else ''}",
@@ -84,6 +84,12 @@ def causes(outcomes: dict[str, Outcome], categories: tuple[str, ...]) -> str:
             lines.append(f"    excused: {reason}")
         lines.append("")
     return "\n".join(lines)
+
+
+def _lines(problem: Problem) -> list[str]:
+    """The part of a message that says what happened: of a crash the stack too."""
+    lines = [line for line in problem.message.splitlines() if line.strip()]
+    return lines[: 20 if problem.category == "crash" else 1]
 
 
 def _names(members: list[tuple[Outcome, Problem]]) -> list[str]:
