@@ -31,8 +31,8 @@ OWN = ("kernel", "kernels", "view")
 HEAD = """\
 # Operators
 
-How every entry of PyTorch's operator database runs, measured with its own samples: the plan of \
-the largest one, inference, static sizes. `tests/sweep.sh --write-docs` wrote this file from the \
+How the entries of PyTorch's operator database that a sweep ran are run, seen with the database's \
+own samples: the plan of the largest one, inference, static sizes. `tests/sweep.sh --write-docs` wrote this file from the \
 results of a sweep; what counts as right stands in `tests/sweep/judge.py`.
 """
 
