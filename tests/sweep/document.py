@@ -32,8 +32,8 @@ HEAD = """\
 # Operators
 
 How the entries of PyTorch's operator database that a sweep ran are run, seen with the database's \
-own samples: the plan of the largest one, inference, static sizes. `tests/sweep.sh --write-docs` wrote this file from the \
-results of a sweep; what counts as right stands in `tests/sweep/judge.py`.
+own samples: the plan of the largest one, inference, static sizes. `tests/sweep.sh --write-docs` \
+wrote this file from the results of a sweep; what counts as right stands in `tests/sweep/judge.py`.
 """
 
 # (entry, dtype) -> kind, and the library operators that it calls.

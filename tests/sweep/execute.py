@@ -101,7 +101,7 @@ class Runner:
         self._entry = entry
 
     def run(self, only: int | None = None, most: int = 0) -> Outcome:
-        """only: the number of the one sample to run. most: so many of them, spread evenly; 0: all."""
+        """only: the number of the one sample to run. most: that many, spread evenly; 0: all."""
         start = time.monotonic()
         try:
             self._samples = samples(self._entry, self._case)
