@@ -18,19 +18,23 @@ from daemon import Daemon  # noqa: E402
 class PrivateDaemon(Daemon):
     """Starts `tensord` on entry, points this process at it, and ends it by its pid on exit.
 
-    Its socket, log and store lie in a temporary folder (`root`), which is made in `folder`.
+    Its socket, log and store lie in a temporary folder (`root`), which is made in `folder`; `store`
+    is another place for the store.
     """
 
-    def __init__(self, *flags: str, folder: pathlib.Path | None = None) -> None:
+    def __init__(
+        self, *flags: str, folder: pathlib.Path | None = None, store: pathlib.Path | None = None
+    ) -> None:
         from tensord.wire import autostart
 
         self._folder = tempfile.TemporaryDirectory(prefix="tensord-", dir=folder)
         self.root = pathlib.Path(self._folder.name)
         binary = autostart.find_daemon() or ROOT / "build" / "bin" / "tensord"
-        super().__init__(binary, self.root, self.root / "store", flags)
+        store = self.root / "store" if store is None else store.resolve()
+        super().__init__(binary, self.root, store, flags)
         self.environment = {
             "TENSORD_ADDRESS": self.address,
-            "TENSORD_STORE": str(self.root / "store"),
+            "TENSORD_STORE": str(store),
             "TENSORD_AUTOSTART": "0",
             "TENSORD_STRICT": "1",
         }

@@ -65,6 +65,14 @@ def test_a_part_is_put_into_an_expanded_tensor_as_in_eager() -> None:
     torch.testing.assert_close(compiled(function)(x, part), function(x, part))
 
 
+def test_moments_of_nothing_are_not_numbers() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.std_mean(x, dim=0)
+
+    x = torch.empty(0, 5)
+    torch.testing.assert_close(compiled(function)(x), function(x), equal_nan=True)
+
+
 def test_windows_of_a_number() -> None:
     x = torch.tensor(3.0)
     for function in (lambda x: x.unfold(0, 1, 1) + 1, lambda x: (x * 2).unfold(0, 1, 1) + 1):

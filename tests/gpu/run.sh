@@ -11,6 +11,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 python=${PYTHON:-python3}
+. "$root/tests/gpu/bundle.sh"
 work=$(mktemp -d /tmp/tensord-gpu-XXXXXX)
 trap 'rm -rf "$work"' EXIT
 
@@ -25,21 +26,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-if [ "${TENSORD_GPU_NO_BUNDLE:-0}" != 1 ]; then
-  if [ -z "$bundle" ]; then
-    bundle=$(ls -t "$root"/dist/tensord-*.tar.gz 2>/dev/null | head -n 1)
-    [ -n "$bundle" ] || {
-      echo "no bundle in $root/dist: make one with deploy/bundle.sh, or name it by --bundle" >&2
-      exit 1
-    }
-  fi
-  if [ -f "$bundle" ]; then
-    mkdir "$work/bundle"
-    tar -C "$work/bundle" -xzf "$bundle"
-    bundle=$(echo "$work"/bundle/*)
-  fi
-  export PYTHONPATH=$bundle/python${PYTHONPATH:+:$PYTHONPATH}
-fi
+if [ "${TENSORD_GPU_NO_BUNDLE:-0}" != 1 ]; then use_bundle "$bundle" "$work"; fi
 
 for name in TENSORD_ADDRESS TENSORD_STORE TENSORD_STRICT TENSORD_TIMEOUT_S; do unset "$name"; done
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 TOKENIZERS_PARALLELISM=false

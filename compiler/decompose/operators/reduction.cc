@@ -158,7 +158,12 @@ Results SpreadOf(Builder& b, const Plan& p, double correction, Spread spread, bo
     return spread == Spread::kStd ? Sqrt(var) : var;
   });
   std::vector<Tensor> results{Finish(b, p, result)};
-  if (with_mean) results.push_back(Finish(b, p, b.Cast(moments.mean, x.dtype())));
+  if (!with_mean) return results;
+  Tensor mean = b.Cast(moments.mean, x.dtype());
+  if (CountOf(x.sizes(), p.dims).Is(0)) {  // of nothing: not a number
+    mean = Elementwise(b, x.dtype(), {mean}, [](Elem sum) { return sum / 0; });
+  }
+  results.push_back(Finish(b, p, mean));
   return results;
 }
 

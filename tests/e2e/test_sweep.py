@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sweep over PyTorch's operator database: that it passes what is right and sees what is not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+SWEEP = Path(__file__).resolve().parents[1] / "sweep"
+sys.path.append(str(SWEEP))
+
+import judge  # noqa: E402
+from outcome import cause  # noqa: E402
+
+
+def sweep(results: Path, *arguments: str) -> tuple[int, str, dict[str, Any]]:
+    """The exit code, what was printed, and the results by case."""
+    command = [str(SWEEP.parent / "sweep.sh"), "--jobs", "1", "--results", str(results)]
+    run = subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, check=False, timeout=500
+    )
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    return run.returncode, run.stdout + run.stderr, {line["case"]: line for line in lines}
+
+
+def test_passes_fails_and_goes_on(tmp_path: Path) -> None:
+    results = tmp_path / "results.jsonl"
+    chosen = ("--ops", "^(exp|mm|cumsum)$", "--dtypes", "float32", "--variants", "samples")
+    code, said, found = sweep(results, *chosen, "--spoil", "^exp$", "--grad", "--no-forward")
+    assert code == 1, said
+    wrong = {key for key, line in found.items() if line["counts"].get("wrong")}
+    assert wrong == {"exp|float32|samples|gradient|static|cpu"}, said
+    assert "too far off" in said and "2 passed, 1 failed" in said
+    # What is there is not run again, unless it failed and that is asked for.
+    code, said, _ = sweep(results, *chosen, "--again", "--no-forward")
+    assert (code, "3 cases, 1 to run" in said) == (0, True), said
+    code, said, found = sweep(results, *chosen, "--no-grad", "--ops", "^(mm|cumsum)$")
+    assert code == 0, said
+    assert found["mm|float32|samples|forward|static|cpu"]["how"]["kind"] == "library"
+    assert found["mm|float32|samples|forward|static|cpu"]["how"]["calls"] == ["aten::mm.out"]
+
+
+def test_a_process_that_dies_costs_its_case(tmp_path: Path) -> None:
+    import pool
+
+    died: list[dict[str, Any]] = []
+    left = pool.run(
+        ["no such entry|float32|samples|forward|static|cpu"], [], jobs=1, end=float("inf"),
+        silence=60, done=died.append,
+    )  # fmt: skip
+    assert left == 0
+    assert Counter(line["problems"][0]["category"] for line in died) == {"crash": 1}
+    assert "KeyError" in died[0]["problems"][0]["message"]
+
+
+def no_reference() -> None:
+    raise RuntimeError("none")
+
+
+@pytest.mark.parametrize(
+    ("ours", "word"),
+    [
+        (torch.tensor([1.0, 2.1, 3.0]), "too far off"),
+        (torch.tensor([1.0, float("nan"), 3.0]), "too far off"),
+        (torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64), "dtype"),
+        (torch.tensor([1.0, 2.0]), "shape"),
+        ((torch.tensor([1.0, 2.0, 3.0]), 1), "2 results"),
+        (None, "NoneType"),
+    ],
+)
+def test_a_difference_is_seen(ours: Any, word: str) -> None:
+    eager = torch.tensor([1.0, 2.0, 3.0])
+    assert judge.difference(eager.clone(), eager, no_reference, pointwise=True) == ""
+    assert word in judge.difference(ours, eager, no_reference, pointwise=True)
+
+
+def test_strides_are_compared_where_they_mean_something() -> None:
+    eager = torch.zeros(3, 1, 4)
+    same = torch.zeros(12).as_strided((3, 1, 4), (4, 7, 1))
+    other = torch.zeros(4, 1, 3).permute(2, 1, 0)
+    assert judge.difference(same, eager, no_reference, pointwise=True) == ""
+    assert "strides" in judge.difference(other, eager, no_reference, pointwise=True)
+    assert judge.difference(other, eager, no_reference, pointwise=True, strides=False) == ""
+
+
+def test_float64_decides_where_eager_is_far_off() -> None:
+    exact = torch.tensor([1.0], dtype=torch.float64)
+    eager, ours = torch.tensor([1.001]), torch.tensor([0.9990])
+    assert judge.difference(ours, eager, lambda: exact, pointwise=True) == ""
+    worse = torch.tensor([1.003])
+    assert "too far off" in judge.difference(worse, eager, lambda: exact, pointwise=True)
+
+
+def test_causes_are_the_same_but_for_numbers() -> None:
+    one = "wrong: at [3, 4] 0.25, eager -1.5e-3, node 'add_1' (aten::add)"
+    two = "wrong: at [0, 11] 7.0, eager inf, node 'add_27' (aten::add)"
+    assert cause(one) == cause(two)
+    assert cause(one) != cause(one.replace("aten::add", "aten::mul"))

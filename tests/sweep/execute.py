@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs one case and says what came of each of its samples.
+
+Samples go through one compiled graph in groups, which costs one capture and one compile a group.
+A group that fails is halved until the samples at fault are alone; of those each is diagnosed with
+eager and aot_eager, which use nothing of this project after Dynamo.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import excuses
+import how
+import judge
+import torch
+from entries import Case, Entry
+from inputs import Sample, samples, tensors
+from outcome import Outcome, cause
+from torch.utils import _pytree as pytree
+
+# Samples of one graph.
+GROUP = {False: 24, True: 6}  # by whether sizes are dynamic
+# So many samples with one cause are taken apart; a group that fails for it again is not.
+ENOUGH = 3
+
+# Dynamo's settings, but for the sweep's own (worker.py).
+CUTS = {"capture_dynamic_output_shape_ops": False, "capture_scalar_outputs": False}
+
+Calls = list[tuple[tuple[Any, ...], dict[str, Any]]]
+Say = Callable[[str], None]
+
+
+@dataclass
+class Result:
+    """Of one call: what it returned, the gradients of its inputs, and what it made of its inputs
+    where it changed them. `error`: what it raised instead."""
+
+    value: Any = None
+    gradients: list[Any] = field(default_factory=list)
+    inputs: list[Any] = field(default_factory=list)
+    error: Exception | None = None
+    random: bool = False
+
+
+def cotangent(tensor: torch.Tensor) -> torch.Tensor:
+    """What a result's gradient is taken with: small numbers of both signs."""
+    weights = torch.arange(tensor.numel(), device=tensor.device) % 7 - 2.5
+    if tensor.is_complex():
+        weights = torch.complex(weights, weights.flip(0))
+    return weights.to(tensor.dtype).reshape(tensor.shape)
+
+
+def results(run: Callable[[Calls], list[Any]], group: list[Sample]) -> list[Result]:
+    """All calls of a group, on copies of their inputs."""
+    calls = [sample.fresh() for sample in group]
+    inputs = [tensors(call) for call in calls]
+    versions = [[t._version for t in some] for some in inputs]
+    values = run(calls)
+    found = []
+    roots: list[torch.Tensor] = []
+    leaves: list[torch.Tensor] = []
+    for sample, value, some, before in zip(group, values, inputs, versions, strict=True):
+        result = Result(value)
+        for tensor, version in zip(some, before, strict=True):
+            result.inputs.append(tensor.detach() if tensor._version != version else None)
+        roots += [t for t in tensors(sample.finish(value)) if t.requires_grad]
+        leaves += [t for t in some if t.requires_grad]
+        found.append(result)
+    if roots and leaves:
+        gradients = iter(
+            torch.autograd.grad(roots, leaves, [cotangent(t) for t in roots], allow_unused=True)
+        )
+        for result, some in zip(found, inputs, strict=True):
+            result.gradients = [next(gradients) for t in some if t.requires_grad]
+    return found
+
+
+def _rng(device: str) -> torch.Tensor:
+    return torch.cuda.get_rng_state() if device == "cuda" else torch.get_rng_state()
+
+
+class Runner:
+    """One case under way."""
+
+    def __init__(self, entry: Entry, case: Case, say: Say, spoiled: bool = False) -> None:
+        """say: told what is about to run. spoiled: results are made wrong, to prove that this is
+        seen."""
+        self._case, self._say, self._spoiled = case, say, spoiled
+        self._pointwise = type(entry.info).__name__ in ("UnaryUfuncInfo", "BinaryUfuncInfo")
+        self._undefined = excuses.undefined(entry.name)
+        self._outcome = Outcome(case.key)
+        self._causes: Counter[str] = Counter()
+        self._categories: dict[str, str] = {}  # of causes, as diagnosed
+        self._samples: list[Sample] = []
+        self._eager: list[Result] = []
+        self._entry = entry
+
+    def run(self, only: int | None = None, most: int = 0) -> Outcome:
+        """only: the number of the one sample to run. most: that many, spread evenly; 0: all."""
+        start = time.monotonic()
+        try:
+            self._samples = samples(self._entry, self._case)
+        except Exception as error:
+            self._outcome.note = f"no samples: {type(error).__name__}: {error}"[:400]
+        else:
+            self._run(only, most)
+        self._outcome.seconds = round(time.monotonic() - start, 3)
+        return self._outcome
+
+    def _run(self, only: int | None, most: int) -> None:
+        numbers = list(range(len(self._samples))) if only is None else [only]
+        if 0 < most < len(numbers):
+            numbers = [numbers[i * len(numbers) // most] for i in range(most)]
+        self._say("eager")
+        self._eager = [
+            self._in_eager(sample) if number in numbers else Result()
+            for number, sample in enumerate(self._samples)
+        ]
+        raising = [i for i in numbers if self._eager[i].error is not None]
+        others = [i for i in numbers if self._eager[i].error is None]
+        if others:
+            self._first(max(others, key=lambda i: self._samples[i].elements()), others)
+        for number in raising:
+            self._raises(number)
+
+    def _first(self, first: int, others: list[int]) -> None:
+        """The largest sample alone, which shows how the operator runs; then all others."""
+        with how.recorded() as artifacts:
+            self._group([first])
+        if not self._case.gradient and self._outcome.category in ("right", "random", "undefined"):
+            self._outcome.how = how.describe(artifacts)
+        rest = [i for i in others if i != first]
+        size = GROUP[self._case.dynamic]
+        for start in range(0, len(rest), size):
+            self._group(rest[start : start + size])
+
+    # -- running ------------------------------------------------------------------------------
+
+    def _in_eager(self, sample: Sample) -> Result:
+        before = _rng(self._case.device)
+        try:
+            result = results(_together(sample.function), [sample])[0]
+        except Exception as error:
+            return Result(error=error)
+        result.random = not torch.equal(before, _rng(self._case.device))
+        return result
+
+    def _compiled(
+        self, group: list[int], backend: str = "tensord", whole: bool = True
+    ) -> list[Result]:
+        """A group through one compiled function. whole: Dynamo must not break the graph."""
+        torch._dynamo.reset()
+        chosen = [self._samples[i] for i in group]
+        run = torch.compile(
+            _together(chosen[0].function), backend=backend, fullgraph=whole,
+            dynamic=self._case.dynamic,
+        )  # fmt: skip
+        found = results(run, chosen)
+        if self._spoiled and backend == "tensord":
+            for result in found:
+                result.value = pytree.tree_map_only(torch.Tensor, _spoil, result.value)
+        return found
+
+    def _difference(self, number: int, ours: Result, eager: Result | None = None) -> str:
+        """What is unlike eager in one sample's results, gradients or changed inputs."""
+        eager = eager or self._eager[number]
+        if self._undefined or eager.random:
+            return judge.unlike_random(ours.value, eager.value, means=not self._undefined)
+        wide: list[Result] = []
+
+        def reference() -> Result:
+            if not wide:
+                sample = self._samples[number].wide()
+                wide.append(results(_together(sample.function), [sample])[0])
+            return wide[0]
+
+        for name, strides in (("value", True), ("gradients", False), ("inputs", True)):
+
+            def exact(name: str = name) -> Any:
+                return getattr(reference(), name)
+
+            found = judge.difference(
+                getattr(ours, name), getattr(eager, name), exact,
+                pointwise=self._pointwise and name != "gradients", strides=strides,
+            )  # fmt: skip
+            if found:
+                return found if name == "value" else f"{name}: {found}"
+        return ""
+
+    # -- groups -------------------------------------------------------------------------------
+
+    def _group(self, group: list[int]) -> None:
+        self._say(f"samples {group[0]}-{group[-1]}" if len(group) > 1 else f"sample {group[0]}")
+        try:
+            found = self._compiled(group)
+        except Exception as error:
+            if len(group) == 1:
+                self._failed(group[0], error)
+            elif self._causes[cause(message_of(error))] >= ENOUGH:
+                category = self._categories[cause(message_of(error))]
+                self._add(category, group[0], message_of(error), more=len(group) - 1)
+            else:
+                half = len(group) // 2
+                self._group(group[:half])
+                self._group(group[half:])
+            return
+        for number, ours in zip(group, found, strict=True):
+            difference = self._difference(number, ours)
+            if not difference:
+                self._passed(number)
+            elif len(group) == 1:
+                self._differs(number, ours, difference)
+            else:
+                self._alone(number, difference)
+
+    def _alone(self, number: int, difference: str) -> None:
+        """A sample that differs in company, once more by itself."""
+        if self._causes[cause(difference)] >= ENOUGH:
+            self._add(self._categories[cause(difference)], number, difference)
+            return
+        try:
+            ours = self._compiled([number])[0]
+        except Exception as error:
+            self._failed(number, error)
+            return
+        alone = self._difference(number, ours)
+        if alone:
+            self._differs(number, ours, alone)
+        elif self._eager_differs(number):
+            self._add("eager", number, difference)
+        else:
+            self._add("wrong", number, f"only together with other samples: {difference}")
+
+    # -- diagnoses ----------------------------------------------------------------------------
+
+    def _passed(self, number: int) -> None:
+        random = self._eager[number].random
+        self._outcome.add(
+            "undefined" if self._undefined else "random" if random else "right", number
+        )
+
+    def _add(self, category: str, number: int, message: str, more: int = 0) -> None:
+        self._causes[cause(message)] += 1
+        self._categories[cause(message)] = category
+        self._outcome.add(category, number, message, self._samples[number].text())
+        self._outcome.problems[-1].more = more
+        self._outcome.counts[category] += more
+
+    def _eager_differs(self, number: int) -> str:
+        again = self._in_eager(self._samples[number])
+        if again.error is not None:
+            return f"eager raised at its second call: {message_of(again.error)}"
+        return self._difference(number, again)
+
+    def _differs(self, number: int, ours: Result, difference: str) -> None:
+        if itself := self._eager_differs(number):
+            self._add("eager", number, itself)
+            return
+        try:
+            theirs = self._compiled([number], "aot_eager")[0]
+        except Exception:
+            self._add("wrong", number, difference)
+            return
+        same = self._difference(number, theirs) and not self._difference(number, ours, theirs)
+        self._add("capture" if same else "wrong", number, difference)
+
+    def _failed(self, number: int, error: Exception) -> None:
+        """A single sample raised, and eager does not."""
+        try:
+            self._compiled([number], "aot_eager")
+        except Exception as theirs:
+            self._broken(number, theirs)
+            return
+        self._add("refused", number, message_of(error))
+
+    def _broken(self, number: int, theirs: Exception) -> None:
+        """No backend has the call as one graph; in several, as torch.compile cuts them by itself,
+        it must be right."""
+        try:
+            with torch._dynamo.config.patch(**CUTS):
+                ours = self._compiled([number], whole=False)[0]
+        except Exception as error:
+            try:
+                with torch._dynamo.config.patch(**CUTS):
+                    self._compiled([number], "aot_eager", whole=False)
+            except Exception:
+                self._add("capture", number, message_of(theirs))
+                return
+            self._add("refused", number, message_of(error))
+            return
+        if difference := self._difference(number, ours):
+            self._differs(number, ours, difference)
+        else:
+            self._add("break", number, message_of(theirs))
+
+    def _raises(self, number: int) -> None:
+        """Eager raises: so must the compiled function, and with no error of the compiler's own."""
+        self._say(f"sample {number}, at which eager raises")
+        eager = self._eager[number].error
+        assert eager is not None
+        raised = f"eager raises {message_of(eager)[:250]}; "
+        try:
+            self._compiled([number], whole=False)
+        except Exception as error:
+            if is_ours(error):
+                self._add("refused", number, f"{raised}here: {message_of(error)}")
+            else:
+                self._outcome.add("right", number)
+            return
+        try:
+            self._compiled([number], "aot_eager", whole=False)
+        except Exception:
+            self._add("silent", number, f"{raised}here nothing is raised")
+            return
+        self._add("capture", number, f"{raised}aot_eager raises nothing")
+
+
+def _together(function: Callable[..., Any]) -> Callable[[Calls], list[Any]]:
+    def run(calls: Calls) -> list[Any]:
+        return [function(*args, **kwargs) for args, kwargs in calls]
+
+    return run
+
+
+def _spoil(tensor: torch.Tensor) -> torch.Tensor:
+    return ~tensor if tensor.dtype is torch.bool else tensor + 1
+
+
+def chain(error: BaseException | None) -> list[BaseException]:
+    """An error and all that it came from."""
+    found: list[BaseException] = []
+    waiting = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is None or one in found:
+            continue
+        found.append(one)
+        waiting += [getattr(one, "inner_exception", None), one.__context__, one.__cause__]
+    return found
+
+
+def _ours(error: BaseException) -> BaseException | None:
+    """The error of this package within another; None when there is none.
+
+    What an operator of torch raised while a program ran (code 4, OPERATOR) is the operator's.
+    """
+    for one in chain(error):
+        module = type(one).__module__
+        if module.startswith("tensord") and getattr(one, "code", None) != 4:
+            return one
+    return None
+
+
+def is_ours(error: BaseException) -> bool:
+    return _ours(error) is not None
+
+
+def message_of(error: BaseException) -> str:
+    """The class and the text of the error that is at the root of it."""
+    root = _ours(error) or getattr(error, "inner_exception", None) or error
+    return f"{type(root).__name__}: {root}".strip()
