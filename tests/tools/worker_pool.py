@@ -151,6 +151,7 @@ def run_tasks(
     command: list[str],
     jobs: int,
     deadline: float,
+    renew_after: int = 150,
 ) -> int:
     """Calls `work` for the tasks on `jobs` threads with a worker each; none begins after `deadline`
     (of time.monotonic()). Returns how many were not begun."""
@@ -160,7 +161,7 @@ def run_tasks(
     errors: list[BaseException] = []
 
     def loop() -> None:
-        worker = Worker(command)
+        worker = Worker(command, renew_after)
         try:
             while time.monotonic() < deadline and not errors:
                 work(worker, waiting.get_nowait())

@@ -206,6 +206,8 @@ def _cause(error: BaseException) -> str:
         error = error.__cause__
     text = f"{type(error).__name__}: {getattr(error, 'msg', None) or error}"
     text = text.split("raised:\n", 1)[-1].strip().split("\n")[0]
+    text = text.removeprefix("BackendFailedError: ")  # what it holds says more
+    text = re.sub(r" \(the graph was kept as [^)]*\)", "", text)
     return re.sub(r"\d+", "N", re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", text))[:200]
 
 

@@ -29,6 +29,7 @@ from worker_pool import Json, Results, Worker, WorkerDiedError, run_tasks  # noq
 
 PROGRAM_SECONDS = 120.0
 SHRINK_SECONDS = 150.0
+MOST_SHRUNK = 3  # programs of one failure, which takes long
 BAD = ("wrong", "failed", "crash", "hang")
 
 
@@ -70,7 +71,8 @@ def _report(results: Results) -> None:
         if line["kind"] in BAD:
             groups[failure_of(line)].append(line)
     for (kind, cause), lines in sorted(groups.items(), key=lambda item: -len(item[1])):
-        best = min(lines, key=lambda line: len(line["smallest"]))
+        shrunk = [line for line in lines if line["smallest"]]
+        best = min(shrunk or lines, key=lambda line: len(line["smallest"]))
         seeds = ", ".join(str(line["seed"]) for line in lines[:12])
         print(f"\n{kind}: {cause}\n{len(lines)} programs: {seeds}\n\n{best['smallest']}")
     upstream = Counter(line["cause"] for line in latest.values() if line["kind"] == "upstream")
@@ -110,7 +112,8 @@ def main() -> int:
         if outcome["kind"] in BAD:
             text = ""
             line["message"] = outcome["message"][-1500:]
-            if "program" in outcome:
+            alike = [old for old in results.lines if failure_of(old) == failure_of(outcome)]
+            if "program" in outcome and sum(bool(old["smallest"]) for old in alike) < MOST_SHRUNK:
                 program, line["message"] = smallest(worker, outcome)
                 title = f"Seed {task['seed']}: {outcome['kind']}: {outcome['cause']}"
                 text = script(program, title)
