@@ -12,6 +12,7 @@ import json
 import os
 import queue
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -115,6 +116,11 @@ class Worker:
         self._log.seek(max(0, size - _LOG_TAIL))
         return self._log.read().decode(errors="replace")
 
+    def kill(self) -> None:
+        """Ends the process from another thread; whoever waits for it sees it die."""
+        if self._process is not None:
+            self._process.kill()
+
     def close(self) -> None:
         """Ends the process."""
         if self._process is None:
@@ -159,9 +165,9 @@ def run_tasks(
     for task in tasks:
         waiting.put(task)
     errors: list[BaseException] = []
+    workers = [Worker(command, renew_after) for _ in range(jobs)]
 
-    def loop() -> None:
-        worker = Worker(command, renew_after)
+    def loop(worker: Worker) -> None:
         try:
             while time.monotonic() < deadline and not errors:
                 work(worker, waiting.get_nowait())
@@ -172,11 +178,20 @@ def run_tasks(
         finally:
             worker.close()
 
-    threads = [threading.Thread(target=loop) for _ in range(jobs)]
+    threads = [threading.Thread(target=loop, args=(w,), daemon=True) for w in workers]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    # A run that is ended ends its workers, and the caller's daemon, too.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        for worker in workers:
+            worker.kill()
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
     if errors:
         raise errors[0]
     return waiting.qsize()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import re
 import time
@@ -145,9 +146,9 @@ def check(name: str, device: str = "cpu", note: Callable[[Json], None] = lambda 
     status: "right", "wrong" or "failed"; "upstream" where torch's own backend aot_eager does the
     same; "unsupported" where eager cannot run the architecture here.
     """
-    with warnings.catch_warnings():
+    place = torch.device(device) if device != "cpu" else contextlib.nullcontext()
+    with warnings.catch_warnings(), place:
         warnings.simplefilter("ignore")
-        torch.set_default_device(device)
         try:
             built = build(name)
         except UnsupportedError as error:
