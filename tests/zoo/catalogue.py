@@ -163,7 +163,9 @@ def _has_state(model: nn.Module) -> bool:
 
 
 def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"[:200]
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"[
+        :200
+    ]
 
 
 def tensors_of(output: Any, name: str = "output") -> dict[str, Tensor]:

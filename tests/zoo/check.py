@@ -93,7 +93,9 @@ def compare(
         error, usual = ((t - truth).abs().max().item() for t in (mine, theirs))
         limit = max(TOLERANCE * scale, EAGER_FACTOR * usual, overall if "grad" in name else 0.0)
         if error > limit:
-            text = f"{name}: off by {error / scale:.3g} of its largest, eager by {usual / scale:.3g}"
+            text = (
+                f"{name}: off by {error / scale:.3g} of its largest, eager by {usual / scale:.3g}"
+            )
             problems.append((error / limit, text))
     if problems:
         worst = max(problems)

@@ -43,10 +43,13 @@ def _ids(config: Any) -> Tensor:
 def _pixels(config: Any, level: int) -> Tensor:
     vision = getattr(config, "vision_config", None) or config
     channels = _find(vision, "num_channels", "in_channels", "in_chans", default=3)
-    size = _side(_find(vision, "image_size", "img_size", "input_size", default=64))
-    if level >= 1:
-        size = max(size, 64) if level == 1 else 224
-    return torch.randn(BATCH, int(channels) if isinstance(channels, int) else 3, size, size)
+    size = _find(vision, "image_size", "img_size", "input_size", default=64)
+    sides = list(size)[-2:] if isinstance(size, (list, tuple)) else [_side(size)] * 2
+    if level == 1:
+        sides = [max(side, 64) for side in sides]
+    elif level == 2:
+        sides = [224, 224]
+    return torch.randn(BATCH, int(channels) if isinstance(channels, int) else 3, *sides)
 
 
 def _frames(config: Any, level: int) -> Tensor:
@@ -72,6 +75,9 @@ def _boxes() -> Tensor:
 
 def _series(config: Any) -> dict[str, Tensor]:
     past = _find(config, "context_length", default=24)
+    channels = _find(config, "num_input_channels")
+    if channels is not None:
+        return {"past_values": torch.randn(BATCH, past, channels)}
     lags = max(_find(config, "lags_sequence", default=[0]) or [0])
     future = _find(config, "prediction_length", default=8) or 8
     times = _find(config, "num_time_features", default=0)
@@ -105,7 +111,7 @@ def candidates(model: Any) -> list[dict[str, Tensor]]:
         torch.manual_seed(11)
         series = _series(config) if "past_values" in parameters else {}
         inputs: dict[str, Tensor] = {}
-        for name, parameter in parameters.items():
+        for name in parameters:
             value = _value(name, config, level, parameters)
             if name in series:
                 value = series[name]
@@ -162,6 +168,14 @@ def _value(name: str, config: Any, level: int, parameters: Any) -> Tensor | None
         return torch.randn(shape)
     if name == "bbox":
         return _boxes()
+    if name == "qformer_input_ids":
+        return _ids(config)
+    if name == "input_features_mask":
+        return torch.ones(BATCH, FRAMES, dtype=torch.long)
+    if "grid_thw" in parameters and name == next(iter(parameters)):
+        return _gridded(config)["pixel_values"]
+    if name == "grid_thw":
+        return torch.tensor([[1, 4, 4]] * BATCH)
     return None
 
 

@@ -24,6 +24,7 @@ sys.path[1:1] = [str(TESTS), str(TESTS / "tools"), str(TESTS / "bench")]
 
 from private_daemon import PrivateDaemon  # noqa: E402
 from worker_pool import Json, Results, Worker, WorkerDiedError, run_tasks  # noqa: E402
+
 from zoo import report  # noqa: E402
 
 MODEL_SECONDS = 420.0
@@ -66,7 +67,8 @@ def main() -> int:
         print("\n".join(names))
         return 0
     latest = {line["name"]: line for line in results.lines}
-    done = {n for n, line in latest.items() if not (args.again and line["status"] in report.BAD)}
+    again = (*report.BAD, "unsupported") if args.again else ()
+    done = {name for name, line in latest.items() if line["status"] not in again}
 
     def work(worker: Worker, task: Json) -> None:
         line = _check(worker, task)

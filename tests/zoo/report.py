@@ -48,14 +48,14 @@ def summary(lines: list[Json]) -> str:
 
 _HEAD = """# Models
 
-Every architecture of transformers, and of timm one of each family, with a small random configuration:
-inference and a training step, compiled and compared with eager (loss, results and every gradient).
+Every architecture of transformers, and of timm one of each family, with a small random
+configuration: inference and a training step, compiled and compared with eager (loss, results and
+every gradient).
 Written by `tests/models.sh --write-docs`.
 
 """
-_TABLE = """| architecture | inference | training | graphs | breaks | kernels | call-backs | compile s |
-|---|---|---|---:|---:|---:|---:|---:|
-"""
+_COLUMNS = "architecture inference training graphs breaks kernels call-backs seconds".split()
+_TABLE = f"| {' | '.join(_COLUMNS)} |\n|---|---|---|---:|---:|---:|---:|---:|\n"
 
 
 def _row(line: Json) -> str:

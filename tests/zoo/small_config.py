@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the configuration of any model of transformers small.
 
-Starts from the defaults, which are consistent, and sets what it knows by name, in the configurations
-that one holds too; what is derived by ratio (lists of widths, rotary sections) keeps its form.
+Starts from the defaults, which are consistent, and sets what it knows by name, in the
+configurations that one holds too; what is derived by ratio (lists of widths, rotary sections) keeps
+its form.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 from typing import Any
@@ -41,26 +43,85 @@ _VALUES: dict[str, Any] = {
     **dict.fromkeys(_HEADS.split(), HEADS),
     **dict.fromkeys(_WIDTH.split(), WIDTH),
     **dict.fromkeys(_FEED_FORWARD.split(), 96),
-    "head_dim": HEAD_DIM, "d_kv": HEAD_DIM, "attention_head_dim": HEAD_DIM, "kv_channels": HEAD_DIM,
-    "v_head_dim": HEAD_DIM, "qk_nope_head_dim": HEAD_DIM // 2, "qk_rope_head_dim": HEAD_DIM // 2,
-    "qk_head_dim": HEAD_DIM, "global_head_dim": HEAD_DIM, "kv_lora_rank": 16, "q_lora_rank": 24,
-    "linear_key_head_dim": HEAD_DIM, "linear_value_head_dim": HEAD_DIM,
-    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "index_head_dim": HEAD_DIM,
-    "vocab_size": VOCABULARY, "vocab_size_per_layer_input": VOCABULARY, "projection_dim": 32,
-    "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "moe_num_experts": 4,
-    "num_experts_per_tok": 2, "moe_topk": 2, "top_k_experts": 2, "n_shared_experts": 1,
-    "moe_k": 2, "n_group": 1, "topk_group": 1, "num_expert_group": 1,
-    "max_position_embeddings": POSITIONS, "n_positions": POSITIONS, "max_source_positions": POSITIONS,
-    "max_target_positions": POSITIONS, "n_ctx": POSITIONS, "max_seq_len": POSITIONS,
-    "image_size": IMAGE, "patch_size": PATCH, "sliding_window": 8, "local_attention": 8,
-    "mamba_d_state": 8, "state_size": 8, "mamba_n_heads": 4, "mamba_d_head": 32, "mamba_chunk_size": 8,
-    "mamba_headdim": 32, "mamba_num_heads": 4, "mamba_head_dim": 32, "mamba_n_groups": 1, "num_queries": 10,
-    "num_labels": 3, "first_k_dense_replace": 1, "hidden_size_per_layer_input": 8, "time_step_rank": 4,
-    "num_mtp_layers": 0, "num_nextn_predict_layers": 0, "use_cache": False, "hc_mult": 2,
-    "codebook_size": 64, "conv_dim_size": 32, "block_size": 8, "attention_chunk_size": 8,
-    "adapter_stride": 2, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "layerdrop": 0.0,
-    "mask_time_prob": 0.0, "mask_feature_prob": 0.0, "apply_spec_augment": False, "num_frames": 4,
-}  # fmt: skip
+    "head_dim": HEAD_DIM,
+    "d_kv": HEAD_DIM,
+    "attention_head_dim": HEAD_DIM,
+    "kv_channels": HEAD_DIM,
+    "v_head_dim": HEAD_DIM,
+    "qk_nope_head_dim": HEAD_DIM // 2,
+    "qk_rope_head_dim": HEAD_DIM // 2,
+    "qk_head_dim": HEAD_DIM,
+    "global_head_dim": HEAD_DIM,
+    "kv_lora_rank": 16,
+    "q_lora_rank": 24,
+    "linear_key_head_dim": HEAD_DIM,
+    "linear_value_head_dim": HEAD_DIM,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "index_head_dim": HEAD_DIM,
+    "vocab_size": VOCABULARY,
+    "vocab_size_per_layer_input": VOCABULARY,
+    "projection_dim": 32,
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "n_routed_experts": 4,
+    "moe_num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_topk": 2,
+    "top_k_experts": 2,
+    "n_shared_experts": 1,
+    "moe_k": 2,
+    "rotary_dim": HEAD_DIM,
+    "n_group": 1,
+    "topk_group": 1,
+    "num_expert_group": 1,
+    "max_position_embeddings": POSITIONS,
+    "n_positions": POSITIONS,
+    "max_source_positions": POSITIONS,
+    "max_target_positions": POSITIONS,
+    "n_ctx": POSITIONS,
+    "max_seq_len": POSITIONS,
+    "image_size": IMAGE,
+    "patch_size": PATCH,
+    "sliding_window": 8,
+    "local_attention": 8,
+    "mamba_d_state": 8,
+    "state_size": 8,
+    "mamba_n_heads": 4,
+    "mamba_d_head": 32,
+    "mamba_chunk_size": 8,
+    "mamba_headdim": 32,
+    "mamba_num_heads": 4,
+    "mamba_head_dim": 32,
+    "mamba_n_groups": 1,
+    "num_queries": 10,
+    "num_labels": 3,
+    "first_k_dense_replace": 1,
+    "hidden_size_per_layer_input": 8,
+    "time_step_rank": 4,
+    "num_mtp_layers": 0,
+    "num_nextn_predict_layers": 0,
+    "use_cache": False,
+    "hc_mult": 2,
+    "codebook_size": 64,
+    "conv_dim_size": 32,
+    "block_size": 8,
+    "attention_chunk_size": 8,
+    "adapter_stride": 2,
+    "encoder_layerdrop": 0.0,
+    "decoder_layerdrop": 0.0,
+    "layerdrop": 0.0,
+    "mask_time_prob": 0.0,
+    "mask_feature_prob": 0.0,
+    "apply_spec_augment": False,
+    "num_frames": 4,
+}
+# Lists of widths, one a stage.
+_WIDTHS = "hidden_sizes embed_dims neck_hidden_sizes encoder_hidden_sizes conv_dim".split()
+# Where the default is None and the model needs a value.
+_MISSING = {"prediction_length": 8, "context_length": 16, "vocab_size": VOCABULARY}
+# Attributes of which one may be defined as the other: alike before, alike after.
+_ALIKE = [("head_dim", "qk_rope_head_dim"), ("head_dim", "qk_head_dim"), ("d_inner", "hidden_size")]
 # What a configuration may hold in numbers that only make it slow.
 _LEAST_STAGE = 16
 
@@ -86,7 +147,7 @@ def _shrink(config: Any, level: int, seen: set[int]) -> None:
     before = {name: value for name, value in vars(config).items() if not name.startswith("_")}
     layers = {before[n] for n in _LAYERS.split() if isinstance(before.get(n), int)}
     deepest = _deepest(config, before)
-    for name, value in {"prediction_length": 8, "context_length": 16}.items():
+    for name, value in _MISSING.items():
         if name in before and before[name] is None:
             _set(config, name, value)
     if before.get("is_encoder_decoder") and before.get("decoder_start_token_id", 0) is None:
@@ -97,8 +158,16 @@ def _shrink(config: Any, level: int, seen: set[int]) -> None:
             new = _shorter(name, value, layers, deepest, level)
         if new is not None:
             _set(config, name, new)
+    for name, other in _ALIKE:
+        if isinstance(before.get(name), int) and before[name] == before.get(other):
+            _set(config, name, getattr(config, other))
+    if "axial_pos_embds" in before:
+        _set(config, "axial_pos_embds", False)
+    if before.get("languages") and before.get("default_language", 0) is None:
+        _set(config, "default_language", before["languages"][0])
     _tokens(config, before)
-    _sections(config)
+    with contextlib.suppress(AttributeError):  # where an attribute is one of each layer
+        _sections(config)
 
 
 def _deepest(config: Any, before: dict[str, Any]) -> int:
@@ -144,7 +213,13 @@ def _shorter(name: str, value: list[Any], layers: set[int], deepest: int, level:
         return None
     if "depth" in name or name in ("layers", "num_layers", "num_blocks"):
         return [min(v, 1) for v in value]
-    if name in ("hidden_sizes", "embed_dims", "neck_hidden_sizes", "encoder_hidden_sizes", "conv_dim"):
+    if name in (
+        "hidden_sizes",
+        "embed_dims",
+        "neck_hidden_sizes",
+        "encoder_hidden_sizes",
+        "conv_dim",
+    ):
         largest = max(1, min(value) // _LEAST_STAGE)
         return [max(8, v // largest // 8 * 8) for v in value]
     if name in ("image_size", "input_size"):

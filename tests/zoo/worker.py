@@ -11,6 +11,7 @@ TESTS = Path(__file__).resolve().parents[1]
 sys.path[1:1] = [str(TESTS), str(TESTS / "tools")]
 
 from worker_pool import serve  # noqa: E402
+
 from zoo.check import check  # noqa: E402
 
 if __name__ == "__main__":

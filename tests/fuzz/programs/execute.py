@@ -19,7 +19,7 @@ from .program import Program, functions
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "e2e"))
 
-import compare  # noqa: E402
+import compare
 
 # Runs of eager with every value rounded at random, which say how much rounding matters.
 SHAKEN_RUNS = 6

@@ -185,7 +185,9 @@ class _Generator:
         limit = LARGEST if value.is_floating_point() else LARGEST_INTEGER
         return value.detach().double().abs().max().item() > limit
 
-    def _trains(self, trial: Program | None = None, values: dict[str, Tensor] | None = None) -> bool:
+    def _trains(
+        self, trial: Program | None = None, values: dict[str, Tensor] | None = None
+    ) -> bool:
         """True when eager can differentiate the program, with finite gradients."""
         program = trial or self.current
         if values is not None:

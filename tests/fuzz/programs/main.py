@@ -4,8 +4,8 @@
     programs.sh [--count 300] [--seed 0] [--jobs N] [--budget SECONDS] [--results FILE]
                 [--program N] [--again]
 
-The programs of the seeds SEED to SEED + COUNT - 1. FILE gets a JSON line a program; those that it has
-already are not run again, with --again unless they failed. The smallest program of each failure
+The programs of the seeds SEED to SEED + COUNT - 1. FILE gets a JSON line a program; those that it
+has already are not run again, with --again unless they failed. The smallest program of each failure
 lies beside it, as a script. --program N prints the program of a seed and runs nothing. Ends with 1
 where a program failed, or when the time was up.
 """
@@ -23,9 +23,10 @@ TESTS = Path(__file__).resolve().parents[2]
 sys.path[1:1] = [str(TESTS / name) for name in ("fuzz", "tools", "bench")]
 
 from private_daemon import PrivateDaemon  # noqa: E402
+from worker_pool import Json, Results, Worker, WorkerDiedError, run_tasks  # noqa: E402
+
 from programs.program import Program, script  # noqa: E402
 from programs.shrink import shrink  # noqa: E402
-from worker_pool import Json, Results, Worker, WorkerDiedError, run_tasks  # noqa: E402
 
 PROGRAM_SECONDS = 120.0
 SHRINK_SECONDS = 150.0
@@ -102,6 +103,7 @@ def main() -> int:
     results = Results(args.results)
     latest = {line["seed"]: line for line in results.lines}
     done = {s for s, line in latest.items() if not (args.again and line["kind"] in BAD)}
+    shrunk = Counter(failure_of(latest[s]) for s in done if latest[s].get("smallest"))
     seeds = [s for s in range(args.seed, args.seed + args.count) if s not in done]
 
     def work(worker: Worker, task: Json) -> None:
@@ -112,8 +114,8 @@ def main() -> int:
         if outcome["kind"] in BAD:
             text = ""
             line["message"] = outcome["message"][-1500:]
-            alike = [old for old in results.lines if failure_of(old) == failure_of(outcome)]
-            if "program" in outcome and sum(bool(old["smallest"]) for old in alike) < MOST_SHRUNK:
+            shrunk[failure_of(outcome)] += 1
+            if "program" in outcome and shrunk[failure_of(outcome)] <= MOST_SHRUNK:
                 program, line["message"] = smallest(worker, outcome)
                 title = f"Seed {task['seed']}: {outcome['kind']}: {outcome['cause']}"
                 text = script(program, title)

@@ -51,9 +51,7 @@ class Program:
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Program:
-        nodes = {
-            key: tuple(Node(**node) for node in value[key]) for key in ("inputs", "nodes")
-        }
+        nodes = {key: tuple(Node(**node) for node in value[key]) for key in ("inputs", "nodes")}
         lists = {key: tuple(value[key]) for key in ("outputs", "gradients")}
         return Program(**{**value, **nodes, **lists})
 
@@ -154,4 +152,6 @@ def script(program: Program, title: str) -> str:
         dynamic=program.dynamic,
         calls=[program.sizes, *([program.other_sizes] if program.other_sizes else [])],
     )
-    return text if "F." in program.source() else text.replace("import torch.nn.functional as F\n", "")
+    return (
+        text if "F." in program.source() else text.replace("import torch.nn.functional as F\n", "")
+    )

@@ -13,10 +13,11 @@ TESTS = Path(__file__).resolve().parents[2]
 sys.path[1:1] = [str(TESTS / "fuzz"), str(TESTS / "tools")]
 
 import tensord  # noqa: E402
+from worker_pool import serve  # noqa: E402
+
 from programs.execute import run  # noqa: E402
 from programs.generate import generate  # noqa: E402
 from programs.program import Program  # noqa: E402
-from worker_pool import serve  # noqa: E402
 
 STATISTICS = ("graphs", "kernels", "kernels_failed", "fallbacks", "calls_in_eager")
 
