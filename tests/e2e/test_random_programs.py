@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fuzzer of programs (tests/fuzz/programs.sh): a few of its programs, and that it finds faults."""
+"""The fuzzer of programs (tests/fuzz/programs.sh): a few programs of it; faults are found."""
 
 from __future__ import annotations
 

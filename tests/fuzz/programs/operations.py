@@ -45,7 +45,8 @@ torch.log_softmax({f}, {d}) | torch.cumsum({n}, {d}) | {e}.argmax({d}) | {e}.arg
 ({f} * 0.5).tanh().prod({d}) | {e}.sort({d}, stable=True)[0] | {e}.sort({d}, stable=True)[1]
 {e}.max({d})[0] | {e}.max({d})[1] | {e}.cummax({d})[0] | torch.linalg.vector_norm({f} + 2, dim={d})
 {f}.softmax({d}).mul({k}) | {x}.sum({d}, dtype=torch.float32) | {f}.abs().sum({d}, keepdim=True)
-F.normalize({f} + 1.0, dim={d}) | torch.var_mean({f}, {d}, correction=0)[1] | {f} - {f}.mean({d}, True)
+F.normalize({f} + 1.0, dim={d}) | torch.var_mean({f}, {d}, correction=0)[1]
+{f} - {f}.mean({d}, True)
 torch.cumprod({f}.sigmoid(), {d}) | torch.logcumsumexp({f}, {d}) | {f}.aminmax(dim={d})[0]
 {e}.median({d})[0] | {x}.argsort({d}, stable=True) | torch.diff({n}, dim={d})
 """
