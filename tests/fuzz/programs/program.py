@@ -104,6 +104,7 @@ def functions(program: Program, wide: bool = False) -> Functions:
     source = program.source()
     if wide:
         source = re.sub(r"torch\.(float16|bfloat16|float32)\b", "torch.float64", source)
+        source = re.sub(r"\.(half|bfloat16|float)\(\)", ".double()", source)
     # Dynamo and tracebacks read the source by the name of its file.
     file = f"<program {program.seed}{' wide' if wide else ''}>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
