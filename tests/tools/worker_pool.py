@@ -54,6 +54,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._replies = -1
         self._tasks = 0
+        self._killed = False
         self._log = tempfile.TemporaryFile()
 
     def ask(self, task: Json, timeout: float) -> Json:
@@ -102,6 +103,8 @@ class Worker:
                 self.close()
                 raise WorkerDiedError(f"no answer in time\n{tail}", True, said)
             chunk = os.read(self._replies, 1 << 16)
+            if not chunk and self._killed:
+                raise KeyboardInterrupt  # the run is ended: no result of the task
             if not chunk:
                 assert self._process is not None
                 code = self._process.wait()
@@ -117,7 +120,8 @@ class Worker:
         return self._log.read().decode(errors="replace")
 
     def kill(self) -> None:
-        """Ends the process from another thread; whoever waits for it sees it die."""
+        """Ends the process from another thread; whoever waits for it is interrupted."""
+        self._killed = True
         if self._process is not None:
             self._process.kill()
 
