@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dozen of the architectures of tests/models.sh, and what that tells of differences."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path += [str(TESTS), str(TESTS / "tools")]
+
+from zoo import catalogue, inputs, report, small_config  # noqa: E402
+from zoo.check import DifferentError, check, compare  # noqa: E402
+
+# What neither test_models.py nor another of them is like, and quick.
+ARCHITECTURES = """albert clip deberta fnet gpt_neox mamba modernbert nystromformer qwen2_vl
+    swin videomae wav2vec2 whisper""".split()
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_architecture(name: str, tensord_daemon: object) -> None:
+    line = check(f"transformers/{name}")
+    assert line["status"] == "right", line
+    assert line["inference"]["graphs"] > 0
+    assert line["training"]["graphs"] >= line["inference"]["graphs"]
+
+
+def test_configurations_become_small() -> None:
+    import transformers
+
+    config = small_config.shrink(transformers.Qwen2VLConfig())
+    text = config.text_config
+    assert text.num_hidden_layers == small_config.LAYERS
+    assert text.vocab_size == small_config.VOCABULARY
+    assert config.image_token_id < small_config.VOCABULARY
+    assert config.image_token_id != config.video_token_id
+    assert sum(text.rope_parameters["mrope_section"]) * 2 == small_config.HEAD_DIM
+
+
+def test_inputs_are_always_the_same() -> None:
+    model = catalogue.build("transformers/clip").model
+    first, second = (inputs.candidates(model)[0] for _ in range(2))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_what_cannot_run_says_why() -> None:
+    line = check("transformers/of_tomorrow")
+    assert line["status"] == "unsupported"
+    assert "of_tomorrow" in line["cause"]
+
+
+def test_differences_are_told() -> None:
+    eager = {"loss": torch.tensor(1.0), "gradient of a": torch.tensor([1.0, 2.0])}
+    compare(eager, eager, None)
+    compare({**eager, "loss": torch.tensor(1.00001)}, eager, None)
+    with pytest.raises(DifferentError, match=r"^gradient of a: off by 0\.5"):
+        compare({**eager, "gradient of a": torch.tensor([1.0, 3.0])}, eager, None)
+    with pytest.raises(DifferentError, match="only one has: gradient of a"):
+        compare({"loss": eager["loss"]}, eager, None)
+    # As far from float64 as eager is.
+    exact = {"loss": torch.tensor(1.001, dtype=torch.float64)}
+    compare({"loss": torch.tensor(1.003)}, {"loss": torch.tensor(1.0)}, exact)
+
+
+def test_failures_of_one_cause_are_one_group() -> None:
+    def line(name: str, cause: str) -> dict[str, object]:
+        run = {"status": "wrong", "cause": cause}
+        return {"name": name, "status": "wrong", "cause": cause, "inference": run}
+
+    found = report.groups(
+        [
+            line("a", "output.logits: off by 0.1 of its largest"),
+            line("b", "output.0: off by 0.3 of its largest"),
+            {"name": "c", "status": "right", "cause": ""},
+        ]
+    )
+    assert [[name for name, _ in members] for members in found.values()] == [["a", "b"]]
+
+
+def test_documents_have_a_row_for_each(tmp_path: Path) -> None:
+    run = {"status": "right", "graphs": 2, "breaks": 1, "kernels": 7, "call_backs": 0, "seconds": 3}
+    lines = [
+        {"name": "transformers/a", "status": "right", "inference": run, "training": run},
+        {"name": "timm/b", "status": "unsupported", "cause": "ImportError: no | here"},
+    ]
+    report.write_docs(lines, tmp_path / "models.md")
+    text = (tmp_path / "models.md").read_text()
+    assert "| transformers/a | right | right | 2 / 2 | 1 / 1 | 7 / 7 | 0 / 0 | 3 / 3 |" in text
+    assert "| timm/b | ImportError: no / here |" in text

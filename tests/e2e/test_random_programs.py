@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fuzzer of programs (tests/fuzz/programs.sh): a few programs of it; faults are found."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path += [str(TESTS / "fuzz"), str(TESTS / "tools")]
+
+from programs.execute import run  # noqa: E402
+from programs.generate import generate  # noqa: E402
+from programs.program import Program, script  # noqa: E402
+from programs.shrink import shrink  # noqa: E402
+
+SEEDS = range(30)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_program(seed: int, tensord_daemon: object) -> None:
+    program = generate(seed)
+    outcome = run(program)
+    assert not outcome.bad, f"{outcome.message}\n{script(program, outcome.cause)}"
+    assert outcome.kind != "invalid", outcome.cause
+
+
+def test_a_seed_is_always_the_same_program() -> None:
+    assert [generate(seed) for seed in (3, 20)] == [generate(seed) for seed in (3, 20)]
+
+
+def test_a_program_survives_json() -> None:
+    program = generate(20)
+    assert Program.from_json(program.to_json()) == program
+
+
+def test_programs_are_varied() -> None:
+    programs = [generate(seed) for seed in range(60)]
+    texts = [node.text for program in programs for node in program.nodes]
+    assert any(program.dynamic and program.other_sizes for program in programs)
+    assert any(program.gradients for program in programs)
+    assert any(set(program.outputs) & {n.name for n in program.inputs} for program in programs)
+    assert max(len(program.nodes) for program in programs) > 30
+    for part in ("_(", " @ ", "torch.cat", ".sum(", "[", ".reshape(", ".to(torch."):
+        assert any(part in text for text in texts), part
+
+
+def _faulty(module: fx.GraphModule, inputs: Any) -> Any:
+    """A backend whose tanh is a little large."""
+    for node in module.graph.nodes:
+        if node.target is torch.tanh:
+            node.target = _large_tanh
+    module.recompile()
+    return module.forward
+
+
+def _large_tanh(x: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(x) * 1.01
+
+
+def test_a_planted_fault_is_found_and_shrunk() -> None:
+    programs = (generate(seed) for seed in range(100))
+    program = next(p for p in programs if len(p.nodes) > 8 and run(p, _faulty).kind == "wrong")
+    small = shrink(program, lambda p: run(p, _faulty).kind == "wrong", seconds=60)
+    assert [node.text.split("(")[0] for node in small.nodes] == ["torch.tanh"]
+    assert len(small.inputs) == 1
+    assert not small.dynamic
+
+
+def test_a_script_stands_alone() -> None:
+    space: dict[str, Any] = {}
+    exec(script(generate(3), "A title."), space)
+    assert space["run"](space["program"], generate(3).sizes)
+
+
+def test_without_a_fault_nothing_differs() -> None:
+    for seed in range(20):
+        outcome = run(generate(seed), "eager")
+        assert outcome.kind in ("right", "upstream"), (seed, outcome)

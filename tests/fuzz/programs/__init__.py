@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random programs of tensors, compiled and compared with eager (tests/fuzz/programs.sh)."""

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs random programs, and shrinks those that fail (tests/fuzz/programs.sh).
+
+    programs.sh [--count 300] [--seed 0] [--jobs N] [--budget SECONDS] [--results FILE]
+                [--program N] [--again]
+
+The programs of the seeds SEED to SEED + COUNT - 1. FILE gets a JSON line a program; those that it
+has already are not run again, with --again unless they failed. The smallest program of each failure
+lies beside it, as a script. --program N prints the program of a seed and runs nothing. Ends with 1
+where a program failed, or when the time was up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[2]
+sys.path[1:1] = [str(TESTS / name) for name in ("fuzz", "tools", "bench")]
+
+from private_daemon import PrivateDaemon  # noqa: E402
+from worker_pool import Json, Results, Worker, WorkerDiedError, run_tasks  # noqa: E402
+
+from programs.program import Program, script  # noqa: E402
+from programs.shrink import shrink  # noqa: E402
+
+PROGRAM_SECONDS = 120.0
+SHRINK_SECONDS = 150.0
+MOST_SHRUNK = 3  # programs of one failure, which takes long
+BAD = ("wrong", "failed", "crash", "hang")
+
+
+def ask(worker: Worker, task: Json) -> Json:
+    """The outcome of a program, as JSON; its death is an outcome too."""
+    try:
+        return worker.ask(task, PROGRAM_SECONDS)
+    except WorkerDiedError as death:
+        kind = "hang" if death.hung else "crash"
+        return {**death.said, "kind": kind, "cause": kind, "message": str(death), "stats": {}}
+
+
+def failure_of(outcome: Json) -> tuple[str, str]:
+    """What two programs of one failure have in common."""
+    return outcome["kind"], outcome["cause"]
+
+
+def smallest(worker: Worker, outcome: Json) -> tuple[Program, str]:
+    """The smallest program of a failure, and its message."""
+    first = failure_of(outcome)
+    messages = [outcome["message"]]
+
+    def fails(program: Program) -> bool:
+        found = ask(worker, {"program": program.to_json()})
+        if failure_of(found) == first:
+            messages.append(found["message"])
+            return True
+        return False
+
+    return shrink(Program.from_json(outcome["program"]), fails, SHRINK_SECONDS), messages[-1]
+
+
+def _report(results: Results) -> None:
+    """Failures by cause, with the smallest program of each."""
+    latest = {line["seed"]: line for line in results.lines}
+    kinds = Counter(line["kind"] for line in latest.values())
+    groups: dict[tuple[str, str], list[Json]] = defaultdict(list)
+    for line in latest.values():
+        if line["kind"] in BAD:
+            groups[failure_of(line)].append(line)
+    for (kind, cause), lines in sorted(groups.items(), key=lambda item: -len(item[1])):
+        shrunk = [line for line in lines if line["smallest"]]
+        best = min(shrunk or lines, key=lambda line: len(line["smallest"]))
+        seeds = ", ".join(str(line["seed"]) for line in lines[:12])
+        print(f"\n{kind}: {cause}\n{len(lines)} programs: {seeds}\n\n{best['smallest']}")
+    upstream = Counter(line["cause"] for line in latest.values() if line["kind"] == "upstream")
+    for cause, count in upstream.most_common():
+        print(f"upstream (aot_eager does the same): {count} programs: {cause}")
+    print(", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
+    bad = sum(kinds[kind] for kind in BAD)
+    print(f"{sum(kinds.values()) - bad} passed, {bad} failed")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--budget", type=float, default=float("inf"))
+    parser.add_argument("--results", type=Path, default=Path("build/fuzz/programs.jsonl"))
+    parser.add_argument("--program", type=int)
+    parser.add_argument("--again", action="store_true")
+    args = parser.parse_args()
+    if args.program is not None:
+        from programs.generate import generate
+
+        print(script(generate(args.program), f"The program of seed {args.program}."))
+        return 0
+    deadline = time.monotonic() + args.budget
+    results = Results(args.results)
+    latest = {line["seed"]: line for line in results.lines}
+    done = {s for s, line in latest.items() if not (args.again and line["kind"] in BAD)}
+    shrunk = Counter(failure_of(latest[s]) for s in done if latest[s].get("smallest"))
+    seeds = [s for s in range(args.seed, args.seed + args.count) if s not in done]
+
+    def work(worker: Worker, task: Json) -> None:
+        start = time.monotonic()
+        outcome = ask(worker, task)
+        line = {"seed": task["seed"], "kind": outcome["kind"], "cause": outcome["cause"]}
+        line |= {"stats": outcome["stats"], "seconds": round(time.monotonic() - start, 2)}
+        if outcome["kind"] in BAD:
+            text = ""
+            line["message"] = outcome["message"][-1500:]
+            shrunk[failure_of(outcome)] += 1
+            if "program" in outcome and shrunk[failure_of(outcome)] <= MOST_SHRUNK:
+                program, line["message"] = smallest(worker, outcome)
+                title = f"Seed {task['seed']}: {outcome['kind']}: {outcome['cause']}"
+                text = script(program, title)
+                args.results.with_name(f"seed_{task['seed']}.py").write_text(text)
+            line["smallest"] = text
+            print(f"seed {task['seed']}: {outcome['kind']}: {outcome['cause']}", flush=True)
+        results.add(line)
+
+    command = [sys.executable, str(Path(__file__).with_name("worker.py"))]
+    with PrivateDaemon():
+        left = run_tasks([{"seed": s} for s in seeds], work, command, args.jobs, deadline)
+    _report(results)
+    if left:
+        print(f"the time was up: {left} programs were not run")
+    return 1 if left or any(line["kind"] in BAD for line in results.lines) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A random program: Python text in parts that can be taken out one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+# Names of inputs (a0, a1, ...) and of results (v0, v1, ...) in the text of a node.
+NAME = re.compile(r"\b[av]\d+\b")
+
+
+@dataclass(frozen=True)
+class Node:
+    """`name = text`, or the statement `text` where name is empty."""
+
+    name: str
+    text: str
+
+    @property
+    def line(self) -> str:
+        return f"{self.name} = {self.text}" if self.name else self.text
+
+    @property
+    def uses(self) -> list[str]:
+        return NAME.findall(self.text)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A function of tensors.
+
+    sizes: named sizes that the inputs' texts speak of; other_sizes: those of a second call, empty
+    where there is none. inputs: in order; a later one may be a view of an earlier one. gradients:
+    inputs that require them. outputs: names of inputs or results, repeated or not.
+    """
+
+    seed: int
+    sizes: dict[str, int]
+    inputs: tuple[Node, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[str, ...]
+    gradients: tuple[str, ...] = ()
+    other_sizes: dict[str, int] = field(default_factory=dict)
+    dynamic: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> Program:
+        nodes = {key: tuple(Node(**node) for node in value[key]) for key in ("inputs", "nodes")}
+        lists = {key: tuple(value[key]) for key in ("outputs", "gradients")}
+        return Program(**{**value, **nodes, **lists})
+
+    def cleaned(self) -> Program:
+        """Without inputs and sizes that nothing speaks of."""
+        used = {name for node in self.nodes for name in node.uses} | set(self.outputs)
+        inputs: list[Node] = []
+        for node in reversed(self.inputs):
+            if node.name in used:
+                inputs.insert(0, node)
+                used.update(node.uses)
+        text = " ".join(node.text for node in inputs)
+        kept = {n: s for n, s in self.sizes.items() if re.search(rf"\b{n}\b", text)}
+        return replace(
+            self,
+            inputs=tuple(inputs),
+            gradients=tuple(n for n in self.gradients if n in used),
+            sizes=kept,
+            other_sizes={n: s for n, s in self.other_sizes.items() if n in kept},
+        )
+
+    def source(self) -> str:
+        """The functions `inputs`, of the sizes, and `program`, of the inputs."""
+        lines = [f"def inputs({', '.join(self.sizes)}):", f"    torch.manual_seed({self.seed})"]
+        for node in self.inputs:
+            lines.append(f"    {node.line}")
+        names = ", ".join(node.name for node in self.inputs)
+        for name in self.gradients:
+            lines.append(f"    {name}.requires_grad_()")
+        lines += [f"    return [{names}]", "", "", f"def program({names}):"]
+        lines += [f"    {node.line}" for node in self.nodes]
+        lines += [f"    return ({''.join(f'{name}, ' for name in self.outputs)})"]
+        return "\n".join(lines) + "\n"
+
+
+@dataclass
+class Functions:
+    """The program's text as functions."""
+
+    inputs: Callable[..., list[Any]]
+    program: Callable[..., tuple[Any, ...]]
+
+
+def functions(program: Program, wide: bool = False) -> Functions:
+    """The functions of the text. wide: with every floating-point dtype float64."""
+    import linecache
+
+    import torch
+
+    source = program.source()
+    if wide:
+        source = re.sub(r"torch\.(float16|bfloat16|float32)\b", "torch.float64", source)
+        source = re.sub(r"\.(half|bfloat16|float)\(\)", ".double()", source)
+    # Dynamo and tracebacks read the source by the name of its file.
+    file = f"<program {program.seed}{' wide' if wide else ''}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    space: dict[str, Any] = {"torch": torch, "F": torch.nn.functional}
+    exec(compile(source, file, "exec"), space)
+    return Functions(space["inputs"], space["program"])
+
+
+_SCRIPT = '''# SPDX-License-Identifier: Apache-2.0
+"""{title}"""
+
+import torch
+import torch.nn.functional as F
+
+
+{source}
+
+def run(function, sizes):
+    """Outputs, inputs after the call, and gradients."""
+    arguments = inputs(**sizes)
+    outputs = [o for o in function(*arguments)]
+    total = sum(o.double().sum() for o in outputs if o.requires_grad)
+    if isinstance(total, torch.Tensor):
+        total.backward()
+    gradients = [a.grad for a in arguments if a.requires_grad]
+    return [o.detach() for o in outputs + arguments] + gradients
+
+
+def test_seed_{seed}():
+    compiled = torch.compile(program, backend="tensord", fullgraph=True, dynamic={dynamic})
+    for sizes in {calls}:
+        torch.testing.assert_close(run(compiled, sizes), run(program, sizes))
+
+
+if __name__ == "__main__":
+    test_seed_{seed}()
+'''
+
+
+def script(program: Program, title: str) -> str:
+    """A script, or test, of its own that fails as the program did. (F is torch.nn.functional.)"""
+    text = _SCRIPT.format(
+        title=title.replace("\\", "/").replace('"', "'"),
+        source=program.source(),
+        seed=program.seed,
+        dynamic=program.dynamic,
+        calls=[program.sizes, *([program.other_sizes] if program.other_sizes else [])],
+    )
+    return (
+        text if "F." in program.source() else text.replace("import torch.nn.functional as F\n", "")
+    )

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles one architecture, and compares inference and a training step with eager."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import re
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import tensord
+import torch
+from torch import Tensor
+
+from .catalogue import Built, UnsupportedError, build, loss_of, tensors_of
+from .report import group_of
+
+# Error that is allowed whatever eager's own is, as a fraction of a tensor's largest value, and as
+# one of the largest value of all gradients (what cancels has noise for a gradient).
+TOLERANCE = 3e-5
+OVERALL = 2e-6
+EAGER_FACTOR = 3.0
+Json = dict[str, Any]
+
+
+class DifferentError(Exception):
+    """A result that is not eager's."""
+
+
+def _infer(built: Built, run: Callable[..., Any], inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    with torch.no_grad():
+        return {n: t.clone() for n, t in tensors_of(built.call(run, inputs)).items()}
+
+
+def _train(built: Built, run: Callable[..., Any], inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    model = built.model
+    model.zero_grad()
+    output = built.call(run, inputs)
+    loss = loss_of(output)
+    found = {"loss": loss.detach()}
+    found |= {name: t.detach().clone() for name, t in tensors_of(output).items()}
+    if loss.requires_grad:
+        loss.backward()
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            found[f"gradient of {name}"] = parameter.grad
+    return found
+
+
+def _exact(built: Built, work: Callable[..., dict[str, Tensor]]) -> dict[str, Tensor] | None:
+    """In float64; None where the model cannot be run so."""
+    try:
+        wide = Built(copy.deepcopy(built.model).double(), built.inputs)
+        inputs = {n: t.double() if t.is_floating_point() else t for n, t in built.inputs.items()}
+        return work(wide, wide.model, inputs)
+    except Exception:
+        return None
+
+
+def compare(
+    ours: dict[str, Tensor], eager: dict[str, Tensor], exact: dict[str, Tensor] | None
+) -> None:
+    """Raises DifferentError, which names the worst."""
+    missing = sorted(set(eager) ^ set(ours))
+    if missing:
+        raise DifferentError(f"only one has: {', '.join(missing[:8])}")
+    grads = [t.abs().max().item() for n, t in eager.items() if n.startswith("grad") and t.numel()]
+    overall = OVERALL * max(grads, default=0.0)
+    problems = []
+    for name, theirs in eager.items():
+        mine = ours[name]
+        if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype):
+            raise DifferentError(f"{name}: {mine.dtype} {tuple(mine.shape)}, eager has "
+                                 f"{theirs.dtype} {tuple(theirs.shape)}")  # fmt: skip
+        if theirs.numel() == 0:
+            continue
+        truth = exact[name] if exact and name in exact else theirs
+        if truth.shape != theirs.shape:
+            truth = theirs
+        if not theirs.is_floating_point():
+            if not torch.equal(mine, theirs):
+                problems.append((float((mine != theirs).sum()), f"{name}: other integers"))
+            continue
+        if not torch.equal(torch.isfinite(mine), torch.isfinite(theirs)):
+            problems.append((float("inf"), f"{name}: not finite where eager is, or the reverse"))
+            continue
+        mine, theirs, truth = (torch.nan_to_num(t.double(), 0, 0, 0) for t in (mine, theirs, truth))
+        scale = max(theirs.abs().max().item(), 1e-30)
+        error, usual = ((t - truth).abs().max().item() for t in (mine, theirs))
+        limit = max(TOLERANCE * scale, EAGER_FACTOR * usual, overall if "grad" in name else 0.0)
+        if error > limit:
+            text = (
+                f"{name}: off by {error / scale:.3g} of its largest, eager by {usual / scale:.3g}"
+            )
+            problems.append((error / limit, text))
+    if problems:
+        worst = max(problems)
+        raise DifferentError(f"{worst[1]}; {len(problems)} of {len(eager)} tensors are off")
+
+
+def cause_of(error: BaseException) -> str:
+    """The innermost message on a line, for people; worded alike for one cause."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = f"{type(error).__name__}: {getattr(error, 'msg', None) or error}"
+    text = re.sub(r" \(the graph was kept as [^)]*\)", "", text)
+    return text.split("raised:\n", 1)[-1].strip().split("\n")[0][:400]
+
+
+def _one(built: Built, work: Callable[..., dict[str, Tensor]], backend: str, device: str) -> Json:
+    """Compiles one way of calling; gives status, cause and figures."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    tensord.reset_stats()
+    eager = work(built, built.model, built.inputs)
+    exact = _exact(built, work) if device == "cpu" else None
+    state = copy.deepcopy(built.model.state_dict())
+    result: Json = {"status": "right", "cause": ""}
+    start = time.perf_counter()
+    try:
+        compiled = torch.compile(built.model, backend=backend)
+        ours = work(built, compiled, built.inputs)
+        result["seconds"] = round(time.perf_counter() - start, 1)
+        compare(ours, eager, exact)
+    except DifferentError as error:
+        result |= {"status": "wrong", "cause": str(error)}
+    except Exception as error:
+        result |= {"status": "failed", "cause": cause_of(error)}
+        result["trace"] = "".join(traceback.format_exception(error))[-2500:]
+    built.model.load_state_dict(state)
+    stats = tensord.stats()
+    result["graphs"] = stats["graphs"]
+    result["breaks"] = sum(torch._dynamo.utils.counters["graph_break"].values())
+    result["kernels"] = stats["kernels"]
+    result["call_backs"] = stats.get("call_backs", 0)
+    if result["status"] == "right" and (stats["fallbacks"] or stats["calls_in_eager"]):
+        result |= {"status": "failed", "cause": f"in eager: {stats['fallback_reasons']}"}
+    return result
+
+
+def check(name: str, device: str = "cpu", note: Callable[[Json], None] = lambda said: None) -> Json:
+    """A line of the table: status, and the figures of inference and training.
+
+    status: "right", "wrong" or "failed"; "upstream" where torch's own backend aot_eager does the
+    same; "unsupported" where eager cannot run the architecture here.
+    """
+    place = torch.device(device) if device != "cpu" else contextlib.nullcontext()
+    with warnings.catch_warnings(), place:
+        warnings.simplefilter("ignore")
+        try:
+            built = build(name)
+        except UnsupportedError as error:
+            return {"status": "unsupported", "cause": str(error)}
+        line: Json = {"status": "right", "cause": "", "what": built.what}
+        note(line)
+        works = {"inference": _infer, "training": _train}
+        for kind, work in works.items():
+            built.model.train(kind == "training")
+            if kind == "training" and not any(p.requires_grad for p in built.model.parameters()):
+                continue
+            result = _one(built, work, "tensord", device)
+            if result["status"] in ("wrong", "failed"):
+                other = _one(built, work, "aot_eager", device)
+                if (other["status"], group_of(other["cause"])) == (
+                    result["status"],
+                    group_of(result["cause"]),
+                ):
+                    result["status"] = "upstream"
+            line[kind] = result
+            note({kind: result})
+        order = ["right", "upstream", "failed", "wrong"]
+        worst = max((line[k] for k in works if k in line), key=lambda r: order.index(r["status"]))
+        line["status"], line["cause"] = worst["status"], worst["cause"]
+        torch._dynamo.reset()
+        return line

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks architectures of transformers and timm, compiled against eager (tests/models.sh).
+
+    models.sh [--only REGEX] [--device cpu|cuda] [--jobs N] [--budget SECONDS] [--results FILE]
+              [--again] [--list] [--write-docs]
+
+FILE gets a JSON line an architecture; those that it has already are not run again, with --again
+unless they did not come right. --write-docs writes docs/models.md from FILE. Ends with 1 where one
+is wrong or failed, or when the time was up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[1:1] = [str(TESTS), str(TESTS / "tools"), str(TESTS / "bench")]
+
+from private_daemon import PrivateDaemon  # noqa: E402
+from worker_pool import Json, Results, Worker, WorkerDiedError, run_tasks  # noqa: E402
+
+from zoo import report  # noqa: E402
+
+MODEL_SECONDS = 420.0
+RENEW_AFTER = 12
+
+
+def _check(worker: Worker, task: Json) -> Json:
+    start = time.monotonic()
+    try:
+        line = worker.ask(task, MODEL_SECONDS)
+    except WorkerDiedError as death:
+        status = "hang" if death.hung else "crash"
+        if "what" not in death.said:  # before anything was compiled
+            status = "unsupported"
+        line = {**death.said, "status": status, "cause": str(death)[-400:]}
+    return {"name": task["name"], **line, "total_seconds": round(time.monotonic() - start, 1)}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--budget", type=float, default=float("inf"))
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--write-docs", action="store_true")
+    args = parser.parse_args()
+    os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    deadline = time.monotonic() + args.budget
+    results = Results(args.results or Path(f"build/models/{args.device}.jsonl"))
+    if args.write_docs:
+        report.write_docs(results.lines, TESTS.parent / "docs" / "models.md")
+        return 0
+    from zoo import catalogue
+
+    names = [name for name in catalogue.names() if re.search(args.only, name)]
+    if args.list:
+        print("\n".join(names))
+        return 0
+    latest = {line["name"]: line for line in results.lines}
+    again = (*report.BAD, "unsupported") if args.again else ()
+    done = {name for name, line in latest.items() if line["status"] not in again}
+
+    def work(worker: Worker, task: Json) -> None:
+        line = _check(worker, task)
+        results.add(line)
+        print(f"{line['name']}: {line['status']} {line['cause'][:200]}", flush=True)
+
+    command = [sys.executable, str(Path(__file__).with_name("worker.py"))]
+    # In an order that has something of everything early, for runs that do not come to the end.
+    waiting = sorted(set(names) - done, key=lambda name: hashlib.sha1(name.encode()).digest())
+    tasks = [{"name": name, "device": args.device} for name in waiting]
+    with PrivateDaemon():
+        left = run_tasks(tasks, work, command, args.jobs, deadline, RENEW_AFTER)
+    latest = {line["name"]: line for line in results.lines if line["name"] in names}
+    print(report.summary(list(latest.values())))
+    if left:
+        print(f"the time was up: {left} architectures were not run")
+    return 1 if left or any(line["status"] in report.BAD for line in latest.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
