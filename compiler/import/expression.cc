@@ -96,7 +96,7 @@ class Converter {
         return absl::OkStatus();
       case v1::SymOp::FLOOR_DIV:
       case v1::SymOp::MOD:
-        if (!sym::ProvablyNonNegative(arg.expr - 1)) {
+        if (!sym::ProvablyPositive(arg.expr)) {
           return Error("divides by what is not always positive");
         }
         // The quotient and the remainder are written with the dividend's and the divisor's terms.

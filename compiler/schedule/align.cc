@@ -2,6 +2,8 @@
 #include "compiler/schedule/align.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <tuple>
 
 #include "compiler/loop_ir/rewrite.h"
 
@@ -128,6 +130,18 @@ std::vector<Expr> LoopsOf(const Placement& placement, const LoopOp& op,
   return loops;
 }
 
+// By what cuts are ordered from inside to outside: their hints. Those of a space that is empty at
+// the hints are all zero; there the one with fewer factors lies inside.
+std::tuple<int64_t, size_t, int64_t> SizeOf(const Expr& cut) {
+  size_t factors = 0;
+  int64_t coefficients = 0;
+  for (const sym::Term& term : cut.terms()) {
+    factors = std::max(factors, term.atoms.size());
+    coefficients += std::abs(term.coefficient);
+  }
+  return {sym::Hint(cut), factors, coefficients};
+}
+
 // Merges neighbouring nest loops on one side of the boundary where no member minds.
 void MergeNestLoops(Nest* nest) {
   for (int k = 0; k + 1 < static_cast<int>(nest->outer.size() + nest->inner.size());) {
@@ -180,7 +194,7 @@ absl::Status AlignLoops(const Program& program, const std::vector<int>& ops,
   }
   std::erase_if(cuts, [](const Expr& cut) { return cut.Is(1); });
   std::stable_sort(cuts.begin(), cuts.end(),
-                   [](const Expr& a, const Expr& b) { return sym::Hint(a) < sym::Hint(b); });
+                   [](const Expr& a, const Expr& b) { return SizeOf(a) < SizeOf(b); });
   // Each cut must divide the next; the quotients are the nest's loops, from inside to outside.
   Expr inside(1);
   std::vector<Expr> dims;

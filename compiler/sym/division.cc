@@ -221,6 +221,27 @@ bool ProvablyNonNegative(const Expr& e) {
                      [](const Term& term) { return term.coefficient >= 0; });
 }
 
+bool ProvablyPositive(const Expr& e) {
+  if (ProvablyNonNegative(e - 1)) return true;
+  if (e.terms().size() != 1 || e.terms()[0].coefficient <= 0) return false;
+  const std::vector<AtomPtr>& atoms = e.terms()[0].atoms;
+  return std::all_of(atoms.begin(), atoms.end(), [](const AtomPtr& atom) {
+    switch (atom->kind) {
+      case AtomKind::kSize:
+        return atom->min > 0;
+      case AtomKind::kFloorDiv:  // at least 1 where the dividend is no less than the divisor
+        return ProvablyNonNegative(atom->args[0] - atom->args[1]) &&
+               ProvablyPositive(atom->args[1]);
+      case AtomKind::kMin:
+        return ProvablyPositive(atom->args[0]) && ProvablyPositive(atom->args[1]);
+      case AtomKind::kMax:
+        return ProvablyPositive(atom->args[0]) || ProvablyPositive(atom->args[1]);
+      default:
+        return false;
+    }
+  });
+}
+
 bool ProvablyLess(const Expr& a, const Expr& b) { return ProvablyNonNegative(b - a - 1); }
 
 bool CombineQuotientAndRemainder(std::vector<Term>* terms) {

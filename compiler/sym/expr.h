@@ -98,6 +98,8 @@ std::optional<Expr> ExactDiv(const Expr& a, const Expr& b);
 
 // True only when it holds for all values of all symbols in their ranges.
 bool ProvablyNonNegative(const Expr& e);
+// The same of e > 0; also of products and quotients of sizes.
+bool ProvablyPositive(const Expr& e);
 bool ProvablyLess(const Expr& a, const Expr& b);
 
 using SymbolKey = std::pair<AtomKind, int>;

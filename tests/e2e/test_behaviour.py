@@ -111,6 +111,27 @@ def test_dynamic_true_compiles_once_for_all_sizes() -> None:
     assert tensord.stats()["graphs"] == 1
 
 
+def test_sizes_that_are_quotients_of_others() -> None:
+    def function(x: Tensor) -> Tensor:
+        return x.view(x.size(0), x.size(1) // 2, 2, x.size(2)) * 2
+
+    run = compiled(function, dynamic=True, fullgraph=True)
+    for rows in (8, 4, 12):
+        _check(f"{rows} rows", run, function, torch.rand(3, rows, 5))
+
+
+def test_a_size_that_was_none_when_captured() -> None:
+    def function(x: Tensor) -> Tensor:
+        y = torch.stack([x, x, x], 0)
+        part = y[y.size(0) // 2 :, 0:, y.size(2) // 2 :]
+        return torch.nn.functional.pad(part[..., 1::2], (-1, 0, 1, -1))
+
+    run = compiled(function, dynamic=True, fullgraph=True)
+    for sizes in ((7, 3), (5, 9), (4, 12)):
+        x = torch.rand(sizes).t()
+        torch.testing.assert_close(run(x), function(x))
+
+
 def test_sizes_become_dynamic_by_themselves() -> None:
     run = compiled(_normalised, fullgraph=True)
     w = torch.randn(33, 6)

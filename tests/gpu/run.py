@@ -48,6 +48,7 @@ SECTIONS = (
     Section("devices", 60),
     Section("faults", 75),
     Section("ops", 120, 4),
+    Section("call_backs", 45, 2),
     Section("curves", 40),
     Section("memcheck", 40, 1, "memcheck"),
     Section("racecheck", 35, 1, "racecheck"),

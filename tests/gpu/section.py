@@ -28,6 +28,7 @@ import torch  # noqa: E402
 # Section -> the module whose checks() gives names and functions, in order.
 MODULES = {
     "ops": "checks_ops",
+    "call_backs": "checks_call_backs",
     "sanitized": "checks_sanitized",
     "models": "checks_models",
     "graphs": "checks_graphs",

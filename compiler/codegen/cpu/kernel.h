@@ -3,6 +3,7 @@
 #define TENSORD_COMPILER_CODEGEN_CPU_KERNEL_H_
 
 #include "compiler/codegen/kernel.h"
+#include "compiler/schedule/cpu/plan_kernel.h"
 
 namespace tensord::compiler {
 

@@ -3,6 +3,7 @@
 #define TENSORD_COMPILER_CODEGEN_CUDA_KERNEL_H_
 
 #include "compiler/codegen/kernel.h"
+#include "compiler/schedule/cuda/plan_kernel.h"
 
 namespace tensord::compiler {
 

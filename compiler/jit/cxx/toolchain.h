@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "compiler/jit/config.h"
+#include "tensord/v1/artifact.pb.h"
 
 namespace tensord::jit {
 

@@ -60,6 +60,15 @@ TEST(Expr, QuotientAndRemainderMakeTheWhole) {
   EXPECT_EQ(FloorDiv(i, 128) * 128 + Mod(FloorDiv(i, 8), 16) * 8 + Mod(i, 8), i);
 }
 
+TEST(ProvablyPositive, OfQuotientsOfSizes) {
+  const Expr s = Expr::Size(0, 2, 8), t = Expr::Size(1, 0, 4);
+  EXPECT_TRUE(ProvablyPositive(sym::FloorDiv(s, Expr(2))));
+  EXPECT_TRUE(ProvablyPositive(sym::FloorDiv(s, Expr(2)) * s * 3));
+  EXPECT_TRUE(ProvablyPositive(sym::Max(t, Expr(1))));
+  EXPECT_FALSE(ProvablyPositive(sym::FloorDiv(s, Expr(3))));
+  EXPECT_FALSE(ProvablyPositive(s * t));
+}
+
 TEST(SymTest, SymbolsMayBeNegative) {
   const Expr n = Expr::Size(0, -3, 8), any = Expr::Size(1, std::numeric_limits<int64_t>::min(), 1);
   EXPECT_FALSE(ProvablyNonNegative(n));

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes without a form on the wire, and tensors without elements, on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensord
+import torch
+from torch import Tensor
+
+
+@torch.library.custom_op("tensord_gpu::scale_", mutates_args={"x"})
+def _scale_(x: Tensor, factor: float) -> None:
+    x.mul_(factor)
+
+
+@_scale_.register_fake
+def _(x: Tensor, factor: float) -> None:
+    return None
+
+
+def _cond(x: Tensor) -> Tensor:
+    y = x.sin()
+    return torch.cond(y.sum() > 0, lambda a: a + 1, lambda a: a - 1, (y,)).relu() * 2
+
+
+def _custom(x: Tensor) -> Tensor:
+    y = x + 1
+    _scale_(y, 3.0)
+    return y.exp()
+
+
+def _mask(x: Tensor) -> Tensor:
+    return (x * 3)[x > 0.5].sum() + x.mean()
+
+
+def _number(x: Tensor) -> Tensor:
+    return x * x.sum().item() + 1
+
+
+def _conjugate(x: Tensor) -> Tensor:
+    c = torch.view_as_complex((x * 2).reshape(-1, 2))
+    return torch.view_as_real(c.conj() * c).sum() + x.sum()
+
+
+def _flex(x: Tensor) -> Tensor:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    heads = x.reshape(1, 2, -1, 16)
+    biased = flex_attention(heads, heads, heads, score_mod=lambda s, b, h, i, j: s + (i - j) * 0.1)
+    return biased.relu() + 1
+
+
+def _check(function: Callable[[Tensor], Any], mode: str) -> None:
+    tensord.reset_stats()
+    with torch._dynamo.config.patch(
+        capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True
+    ):
+        run = torch.compile(function, backend="tensord", mode=mode, fullgraph=True)
+        for _ in range(4):
+            x = torch.rand(64, 16)
+            torch.testing.assert_close(run(x), function(x), rtol=1e-4, atol=1e-4)
+    stats = tensord.stats()
+    assert stats["call_backs"] > 0, stats
+    assert stats["fallbacks"] == 0 and stats["calls_in_eager"] == 0, stats
+
+
+def _triton() -> None:
+    """A kernel that the user wrote is launched as it was written."""
+    try:
+        import triton
+        import triton.language as tl
+    except ImportError:
+        return
+    if torch.get_default_device().type != "cuda":
+        return
+
+    @triton.jit
+    def double(source, target, count, BLOCK: tl.constexpr):
+        offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        mask = offsets < count
+        tl.store(target + offsets, tl.load(source + offsets, mask=mask) * 2, mask=mask)
+
+    def function(x: Tensor) -> Tensor:
+        y, z = x + 1, torch.empty_like(x)
+        double[(triton.cdiv(x.numel(), 256),)](y, z, x.numel(), BLOCK=256)
+        return z.exp()
+
+    _check(function, "default")
+
+
+_EMPTY: dict[str, Callable[[], tuple[Callable[[Tensor], Any], Tensor]]] = {
+    "nanmean": lambda: (lambda x: x.nanmean(), torch.empty(0)),
+    "median": lambda: (lambda x: x.median(), torch.empty(0, 3)),
+    "renorm": lambda: (lambda x: x.renorm(2, 0, 1.0), torch.empty(0, 3)),
+    "bicubic": lambda: (
+        lambda x: torch.nn.functional.interpolate(x, size=(4, 4), mode="bicubic"),
+        torch.empty(0, 3, 5, 5),
+    ),
+    "std_mean": lambda: (lambda x: torch.std_mean(x, dim=0), torch.empty(0, 5)),
+}
+
+
+def _empty(name: str) -> None:
+    function, x = _EMPTY[name]()
+    run = torch.compile(function, backend="tensord")
+    torch.testing.assert_close(run(x), function(x), equal_nan=True)
+
+
+def _assertion() -> None:
+    """Its own process would be lost where it fails on a GPU, so here it holds."""
+
+    def function(x: Tensor) -> Tensor:
+        torch._assert_async(x.sum() > 0, "the sum must be positive")
+        return x + 1
+
+    x = torch.ones(3)
+    torch.testing.assert_close(torch.compile(function, backend="tensord")(x), x + 1)
+
+
+def checks() -> list[tuple[str, Callable[[], None]]]:
+    functions = (_cond, _custom, _mask, _number, _conjugate, _flex)
+    runs: list[tuple[str, Callable[[], None]]] = [
+        (f"{function.__name__[1:]}-{mode}", lambda f=function, m=mode: _check(f, m))
+        for function in functions
+        for mode in ("default", "reduce-overhead")
+    ]
+    runs += [(f"empty-{name}", lambda n=name: _empty(n)) for name in _EMPTY]
+    return [*runs, ("triton", _triton), ("assertion", _assertion)]
