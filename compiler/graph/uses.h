@@ -4,6 +4,7 @@
 #ifndef TENSORD_COMPILER_GRAPH_USES_H_
 #define TENSORD_COMPILER_GRAPH_USES_H_
 
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -26,9 +27,6 @@ bool IsProduct(const Node& node);
 // Becomes code of ours: its result is stored wherever, and in whatever layout, readers want it.
 bool IsGenerated(const Node& node);
 
-// The value that `value` is a view of, through any number of views; itself when it is no view.
-ValueId RootOf(const Graph& graph, ValueId value);
-
 // ---- Of the whole
 
 // An index of a graph's edges as they are when it is made. A node runs when something that runs
@@ -47,8 +45,13 @@ class Uses {
   // The last of them, or -1.
   int LastReader(ValueId value) const;
 
-  // RootOf, found once for all values.
+  // The value that `value` is a view of, through any number of views; itself when it is no view.
   ValueId Root(ValueId value) const;
+  // Whether a node numbered from `from` up to, and without, `to` writes to the value's memory, by
+  // whatever view: a reader must not be moved from one of these places to the other.
+  bool IsWrittenBetween(ValueId value, int from, int to) const;
+  // Whether the node would read the same operands if it stood where node `place` does, behind it.
+  bool ReadsTheSameAt(int node, int place) const;
   // Whether something must see the value with the strides that eager gives it: an output, or a
   // library call other than a product; also through views.
   bool NeedsEagerLayout(ValueId value) const;
@@ -71,11 +74,13 @@ class Uses {
   template <typename Condition>
   PerValue<bool> ReadBy(const Condition& condition) const;
   static bool IsTrueOf(const PerValue<bool>& values, ValueId value);
+  ValueId MemoryOf(ValueId value) const;
 
   const Graph& graph_;
   PerValue<Use> uses_;
   std::vector<bool> runs_;      // by node
   std::vector<ValueId> roots_;  // by node: what its results are views of; {-1, -1}: of nothing
+  std::map<ValueId, std::vector<int>> writers_;  // by whose memory is written: nodes, in order
   // What the questions of these names are true of, once they are asked.
   mutable std::optional<PerValue<bool>> needs_eager_layout_, given_out_;
 };

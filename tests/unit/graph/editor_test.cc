@@ -54,5 +54,23 @@ TEST(GraphEditorTest, ArgumentsHaveNames) {
   EXPECT_DEATH(compiler::Argument(graph.nodes[0], "beta"), "has no argument beta");
 }
 
+TEST(GraphEditorTest, NodesAreMadeByNames) {
+  const compiler::TensorType type{.dtype = compiler::kFloat32};
+  const compiler::Node node =
+      compiler::MakeNode("aten::clone", "n", {{"self", ValueArg({0, 0})}}, type);
+  ASSERT_EQ(node.args.size(), 2u);
+  EXPECT_EQ(node.args[1].kind, compiler::ArgumentValue::kNone);  // memory_format
+  const compiler::Node sum = compiler::MakeNode(
+      "aten::add.Tensor", "n",
+      {{"alpha", compiler::IntegerArg(3)}, {"other", ValueArg({1, 0})}, {"self", ValueArg({0, 0})}},
+      type);
+  EXPECT_EQ(sum.args[1].value, 1);
+  EXPECT_TRUE(sum.args[2].integer.Is(3));
+  EXPECT_DEATH(compiler::MakeNode("aten::clone", "n", {{"input", ValueArg({0, 0})}}, type),
+               "has no argument input");
+  EXPECT_DEATH(compiler::MakeNode("aten::clone", "n", {}, type), "lacks its argument self");
+  EXPECT_DEATH(compiler::MakeNode("aten::no_such", "n", {}, type), "is no operator");
+}
+
 }  // namespace
 }  // namespace tensord::testing
