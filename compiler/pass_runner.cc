@@ -26,12 +26,14 @@ class Runner {
     const Clock::time_point start = Clock::now();
     const Clock::duration verified_before = verifying_;
     if (pass.run) TENSORD_RETURN_IF_ERROR(Failure(pass, pass.run(state_)));
+    bool verified = false;
     for (const Pass& part : pass.parts) {
       if (part.applies && !part.applies(state_)) continue;
       TENSORD_RETURN_IF_ERROR(Run(part, verify));
+      verified = true;
     }
     AddTime(pass.name, Clock::now() - start - (verifying_ - verified_before));
-    if (verify != nullptr && pass.parts.empty()) {
+    if (verify != nullptr && !verified) {
       const Clock::time_point begin = Clock::now();
       const absl::Status status = verify(state_);
       verifying_ += Clock::now() - begin;

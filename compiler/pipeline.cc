@@ -17,6 +17,7 @@
 #include "compiler/graph/verify.h"
 #include "compiler/import/import.h"
 #include "compiler/kernel_ir/verify.h"
+#include "compiler/memory/verify_memory.h"
 #include "compiler/plan/emit_plan.h"
 #include "compiler/rewrite/rewrite.h"
 #include "compiler/schedule/normalize.h"
@@ -122,22 +123,18 @@ absl::Status PlanPass(CompileState& state) {
   return absl::OkStatus();
 }
 
-// ---- What holds behind the passes. VerifyProgram and VerifyMemory end the worker themselves.
+// ---- What holds behind the passes.
 
 absl::Status GraphHolds(const CompileState& state) { return VerifyGraph(state.graph); }
 
-absl::Status LoopsHold(const CompileState& state) {
-  VerifyProgram(state.program);
-  return absl::OkStatus();
-}
+absl::Status LoopsHold(const CompileState& state) { return VerifyProgram(state.program); }
 
 absl::Status ScheduleHolds(const CompileState& state) {
   return VerifySchedule(state.program, state.schedule);
 }
 
 absl::Status KernelPlansHold(const CompileState& state) {
-  VerifyKernelPlans(state.schedule, state.kernel_plans);
-  return absl::OkStatus();
+  return VerifyKernelPlans(state.schedule, state.kernel_plans);
 }
 
 absl::Status KernelsHold(const CompileState& state) {
@@ -149,8 +146,7 @@ absl::Status KernelsHold(const CompileState& state) {
 }
 
 absl::Status PlacesHold(const CompileState& state) {
-  VerifyMemory(state.program, state.schedule, LaunchesOf(state.kernels), state.memory);
-  return absl::OkStatus();
+  return VerifyMemory(state.program, state.schedule, LaunchesOf(state.kernels), state.memory);
 }
 
 }  // namespace

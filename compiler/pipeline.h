@@ -35,7 +35,8 @@ struct CompileState {
 struct Pass {
   std::string name;
   std::function<absl::Status(CompileState& state)> run;  // none where there are parts
-  // What the pass promises; run behind it, and behind each of its parts, in every build.
+  // What the pass promises; run in every build behind each of its parts, or, where it has none for
+  // the target, behind the pass itself.
   absl::Status (*verify)(const CompileState& state) = nullptr;
   // What it has made, as text.
   std::string (*dump)(const CompileState& state) = nullptr;

@@ -34,7 +34,7 @@ TEST_P(DecomposeGolden, EqualsEager) {
   ASSERT_TRUE(graph.ok()) << graph.status();
   const auto program = compiler::LowerGraph(*graph);
   ASSERT_TRUE(program.ok()) << program.status();
-  compiler::VerifyProgram(*program);
+  EXPECT_TRUE(compiler::VerifyProgram(*program).ok()) << compiler::VerifyProgram(*program);
   ASSERT_FALSE(HasLibraryCall(*program)) << "left to the library";
   std::vector<HostTensor> inputs = golden.inputs;
   ExpectResults(golden, Interpret(*program, inputs));
@@ -130,7 +130,7 @@ TEST(GoldenCases, AreRefusedWhenSpoiled) {
       if (!graph.ok()) continue;
       const auto program = compiler::LowerGraph(*graph);
       if (program.ok()) {
-        compiler::VerifyProgram(*program);
+        EXPECT_TRUE(compiler::VerifyProgram(*program).ok()) << compiler::VerifyProgram(*program);
       } else {
         EXPECT_EQ(program.status().code(), absl::StatusCode::kInvalidArgument) << program.status();
         ++refused;

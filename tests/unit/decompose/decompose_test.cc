@@ -31,7 +31,7 @@ absl::StatusOr<Program> Lower(GraphBuilder& g) {
   auto graph = compiler::Import(g.graph());
   if (!graph.ok()) return graph.status();
   auto program = compiler::LowerGraph(*graph);
-  if (program.ok()) compiler::VerifyProgram(*program);
+  if (program.ok()) EXPECT_TRUE(compiler::VerifyProgram(*program).ok());
   return program;
 }
 

@@ -28,7 +28,7 @@ Program Lower(GraphBuilder& g) {
   auto program = TryLower(g);
   EXPECT_TRUE(program.ok()) << program.status();
   if (!program.ok()) return {};
-  compiler::VerifyProgram(*program);
+  EXPECT_TRUE(compiler::VerifyProgram(*program).ok()) << compiler::VerifyProgram(*program);
   return *std::move(program);
 }
 

@@ -27,7 +27,8 @@ inline compiler::Program MustLower(const compiler::Graph& graph) {
   auto program = compiler::LowerGraph(graph);
   EXPECT_TRUE(program.ok()) << program.status();
   if (!program.ok()) return {};
-  compiler::VerifyProgram(*program);
+  const absl::Status sound = compiler::VerifyProgram(*program);
+  EXPECT_TRUE(sound.ok()) << sound;
   return *std::move(program);
 }
 

@@ -247,7 +247,8 @@ std::vector<HostTensor> SomeInputs(const Graph& graph, const std::vector<int>& p
 std::vector<HostTensor> RunGraph(const Graph& graph, std::vector<HostTensor> inputs) {
   const absl::StatusOr<compiler::Program> program = compiler::LowerGraph(graph);
   TENSORD_CHECK(program.ok(), program.status().ToString());
-  compiler::VerifyProgram(*program);
+  const absl::Status sound = compiler::VerifyProgram(*program);
+  EXPECT_TRUE(sound.ok()) << sound;
   return Interpret(*program, inputs, {.external = Call});
 }
 
