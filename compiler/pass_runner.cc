@@ -37,19 +37,16 @@ class Runner {
       const Clock::time_point begin = Clock::now();
       const absl::Status status = verify(state_);
       verifying_ += Clock::now() - begin;
-      if (!status.ok()) {
-        return absl::InternalError(
-            absl::StrCat(pass.name, ": broke what it promises: ", status.message()));
-      }
+      TENSORD_RETURN_IF_ERROR(Failure(pass, status, "broke what it promises: "));
     }
     if (observer_) observer_(pass, state_);
     return absl::OkStatus();
   }
 
-  // Only the first pass looks at what somebody else made.
-  static absl::Status Failure(const Pass& pass, const absl::Status& status) {
+  // Only the first pass and its verifier look at what somebody else made.
+  static absl::Status Failure(const Pass& pass, const absl::Status& status, const char* how = "") {
     if (status.ok() || &pass == &Pipeline().front()) return status;
-    return absl::InternalError(absl::StrCat(pass.name, ": ", status.message()));
+    return absl::InternalError(absl::StrCat(pass.name, ": ", how, status.message()));
   }
 
   void AddTime(const std::string& name, Clock::duration time) {

@@ -19,6 +19,7 @@
 #include "compiler/kernel_ir/verify.h"
 #include "compiler/memory/verify_memory.h"
 #include "compiler/plan/emit_plan.h"
+#include "compiler/plan/verify_plan.h"
 #include "compiler/rewrite/rewrite.h"
 #include "compiler/schedule/normalize.h"
 #include "compiler/schedule/split_loops.h"
@@ -30,7 +31,7 @@ namespace {
 
 constexpr absl::string_view kOwnOperators = "tensord::";
 
-// The captured proto becomes a graph that later passes may trust.
+// The captured proto becomes a graph.
 absl::Status ImportPass(CompileState& state) {
   TENSORD_ASSIGN_OR_RETURN(state.graph, Import(state.job->graph()));
   return absl::OkStatus();
@@ -149,11 +150,13 @@ absl::Status PlacesHold(const CompileState& state) {
   return VerifyMemory(state.program, state.schedule, LaunchesOf(state.kernels), state.memory);
 }
 
+absl::Status PlanHolds(const CompileState& state) { return VerifyPlan(state.result); }
+
 }  // namespace
 
 const std::vector<Pass>& Pipeline() {
   static const auto* const passes = new std::vector<Pass>{
-      {.name = "import", .run = ImportPass, .dump = DumpGraph},  // verifies what it made itself
+      {.name = "import", .run = ImportPass, .verify = GraphHolds, .dump = DumpGraph},
       {.name = "rewrite", .verify = GraphHolds, .dump = DumpGraph, .parts = RewriteParts()},
       {.name = "lower", .run = LowerPass, .verify = LoopsHold, .dump = DumpProgram},
       {.name = "normalize", .verify = LoopsHold, .dump = DumpProgram, .parts = NormalizeParts()},
@@ -164,7 +167,7 @@ const std::vector<Pass>& Pipeline() {
        .dump = DumpKernelPlans},
       {.name = "codegen", .run = CodegenPass, .verify = KernelsHold, .dump = DumpKernels},
       {.name = "memory", .run = MemoryPass, .verify = PlacesHold, .dump = DumpMemory},
-      {.name = "plan", .run = PlanPass, .dump = DumpPlan},
+      {.name = "plan", .run = PlanPass, .verify = PlanHolds, .dump = DumpPlan},
   };
   return *passes;
 }

@@ -56,8 +56,9 @@ using PassObserver = std::function<void(const Pass& pass, const CompileState& st
 // Runs every pass. Stage times go to the result: a line for each pass; one for each part, which the
 // pass's own line includes; and one called "verify" for all verifiers.
 //
-// What import finds is the caller's mistake (InvalidArgument). Behind import every failure is ours:
-// Internal, "PASS: what it said", also where a verifier finds that a pass broke its promise.
+// What import and its verifier find is the caller's mistake (InvalidArgument). Behind import every
+// failure is ours: Internal, "PASS: what it said", also where a verifier finds that a pass broke
+// its promise.
 absl::Status RunPipeline(CompileState& state, const PassObserver& observer = {});
 
 }  // namespace tensord::compiler

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "compiler/graph/verify.h"
-#include "compiler/import/import.h"
 #include "tests/unit/testing/graph_builder.h"
+#include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
 namespace {
@@ -24,7 +24,7 @@ TEST(GraphEditorTest, InsertsInFrontAndReplacesForOldReaders) {
   const Ref x = g.Input({4});
   const Ref y = g.Node("aten::neg", {x}, g.Meta({4}));
   g.Output(g.Node("aten::exp", {y}, g.Meta({4}))).Output(y);
-  Graph graph = *compiler::Import(g.graph());
+  Graph graph = *VerifiedImport(g.graph());
   GraphEditor editor(&graph);
   EXPECT_EQ(editor.uses().Count({1, 0}), 2);
   // abs(neg(x)) in the place of neg(x), which the new node still reads.
@@ -47,7 +47,7 @@ TEST(GraphEditorTest, ArgumentsHaveNames) {
   GraphBuilder g;
   const Ref x = g.Input({4});
   g.Output(g.Node("aten::add.Tensor", {x, 2.5, 3}, g.Meta({4})));
-  Graph graph = *compiler::Import(g.graph());
+  Graph graph = *VerifiedImport(g.graph());
   EXPECT_EQ(compiler::Argument(graph.nodes[0], "other").real, 2.5);
   compiler::Argument(&graph.nodes[0], "alpha") = compiler::IntegerArg(1);
   EXPECT_TRUE(compiler::IsOne(compiler::Argument(graph.nodes[0], "alpha")));

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/import/import.h"
 #include "tests/unit/testing/graph_builder.h"
+#include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
 namespace {
@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 Graph Imported(GraphBuilder& g) {
-  auto graph = compiler::Import(g.graph());
+  auto graph = VerifiedImport(g.graph());
   EXPECT_TRUE(graph.ok()) << graph.status();
   return *std::move(graph);
 }

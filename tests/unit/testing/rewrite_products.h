@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "compiler/decompose/lower_graph.h"
-#include "compiler/import/import.h"
 #include "tests/unit/testing/graph_builder.h"
 #include "tests/unit/testing/interpreter.h"
+#include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
 
 inline compiler::Graph MustImport(GraphBuilder& g) {
-  auto graph = compiler::Import(g.graph());
+  auto graph = VerifiedImport(g.graph());
   EXPECT_TRUE(graph.ok()) << graph.status();
   return graph.ok() ? *std::move(graph) : compiler::Graph{};
 }
