@@ -21,7 +21,7 @@
 #include "compiler/plan/emit_plan.h"
 #include "compiler/plan/verify_plan.h"
 #include "compiler/rewrite/rewrite.h"
-#include "compiler/schedule/normalize.h"
+#include "compiler/schedule/normalize_loops.h"
 #include "compiler/schedule/split_loops.h"
 #include "compiler/schedule/unroll_reductions.h"
 #include "compiler/schedule/verify_schedule.h"
@@ -80,7 +80,7 @@ std::vector<Pass> NormalizeParts() {
                     },
                 .dump = DumpProgram};
   };
-  return {part("unroll_reductions", UnrollShortReductions), part("split_loops", SplitLoops),
+  return {part("unroll_reductions", UnrollReductions), part("split_loops", SplitLoops),
           part("normalize_loops", NormalizeLoops)};
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Checks of the sources that need no build: what may include what, licences, version numbers, names in
-# the documents, the format of C++, ruff's rules and layout, the client's types.
+# Checks of the sources that need no build: what may include what, licences, version numbers, tests of
+# passes, names in the documents, the format of C++, ruff's rules and layout, the client's types.
 #
 #   tests/lint.sh
 #
@@ -15,7 +15,7 @@ setup_client # mypy reads the types of its protos
 
 cd "$root"
 status=0
-for check in includes spdx versions check_docs format; do
+for check in includes spdx versions pass_tests check_docs format; do
   say "$check"
   "$venv/bin/python" "tests/lint/$check.py" || status=1
 done
