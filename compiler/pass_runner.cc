@@ -26,28 +26,27 @@ class Runner {
     const Clock::time_point start = Clock::now();
     const Clock::duration verified_before = verifying_;
     if (pass.run) TENSORD_RETURN_IF_ERROR(Failure(pass, pass.run(state_)));
+    bool verified = false;
     for (const Pass& part : pass.parts) {
       if (part.applies && !part.applies(state_)) continue;
       TENSORD_RETURN_IF_ERROR(Run(part, verify));
+      verified = true;
     }
     AddTime(pass.name, Clock::now() - start - (verifying_ - verified_before));
-    if (verify != nullptr && pass.parts.empty()) {
+    if (verify != nullptr && !verified) {
       const Clock::time_point begin = Clock::now();
       const absl::Status status = verify(state_);
       verifying_ += Clock::now() - begin;
-      if (!status.ok()) {
-        return absl::InternalError(
-            absl::StrCat(pass.name, ": broke what it promises: ", status.message()));
-      }
+      TENSORD_RETURN_IF_ERROR(Failure(pass, status, "broke what it promises: "));
     }
     if (observer_) observer_(pass, state_);
     return absl::OkStatus();
   }
 
-  // Only the first pass looks at what somebody else made.
-  static absl::Status Failure(const Pass& pass, const absl::Status& status) {
+  // Only the first pass and its verifier look at what somebody else made.
+  static absl::Status Failure(const Pass& pass, const absl::Status& status, const char* how = "") {
     if (status.ok() || &pass == &Pipeline().front()) return status;
-    return absl::InternalError(absl::StrCat(pass.name, ": ", status.message()));
+    return absl::InternalError(absl::StrCat(pass.name, ": ", how, status.message()));
   }
 
   void AddTime(const std::string& name, Clock::duration time) {

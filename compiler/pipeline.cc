@@ -18,9 +18,11 @@
 #include "compiler/graph/verify.h"
 #include "compiler/import/import.h"
 #include "compiler/kernel_ir/verify.h"
+#include "compiler/memory/verify_memory.h"
 #include "compiler/plan/emit_plan.h"
+#include "compiler/plan/verify_plan.h"
 #include "compiler/rewrite/rewrite.h"
-#include "compiler/schedule/normalize.h"
+#include "compiler/schedule/normalize_loops.h"
 #include "compiler/schedule/split_loops.h"
 #include "compiler/schedule/unroll_reductions.h"
 #include "compiler/schedule/verify_schedule.h"
@@ -30,7 +32,7 @@ namespace {
 
 constexpr absl::string_view kOwnOperators = "tensord::";
 
-// The captured proto becomes a graph that later passes may trust.
+// The captured proto becomes a graph.
 absl::Status ImportPass(CompileState& state) {
   TENSORD_ASSIGN_OR_RETURN(state.graph, Import(state.job->graph()));
   return absl::OkStatus();
@@ -80,7 +82,7 @@ std::vector<Pass> NormalizeParts() {
                     },
                 .dump = DumpProgram};
   };
-  return {part("unroll_reductions", UnrollShortReductions), part("split_loops", SplitLoops),
+  return {part("unroll_reductions", UnrollReductions), part("split_loops", SplitLoops),
           part("normalize_loops", NormalizeLoops)};
 }
 
@@ -124,25 +126,21 @@ absl::Status PlanPass(CompileState& state) {
   return absl::OkStatus();
 }
 
-// ---- What holds behind the passes. VerifyProgram and VerifyMemory end the worker themselves.
+// ---- What holds behind the passes.
 
 // A rewrite that finds nothing to do leaves a graph that has been verified.
 absl::Status GraphHolds(const CompileState& state) {
   return state.rewritten ? VerifyGraph(state.graph) : absl::OkStatus();
 }
 
-absl::Status LoopsHold(const CompileState& state) {
-  VerifyProgram(state.program);
-  return absl::OkStatus();
-}
+absl::Status LoopsHold(const CompileState& state) { return VerifyProgram(state.program); }
 
 absl::Status ScheduleHolds(const CompileState& state) {
   return VerifySchedule(state.program, state.schedule);
 }
 
 absl::Status KernelPlansHold(const CompileState& state) {
-  VerifyKernelPlans(state.schedule, state.kernel_plans);
-  return absl::OkStatus();
+  return VerifyKernelPlans(state.schedule, state.kernel_plans);
 }
 
 absl::Status KernelsHold(const CompileState& state) {
@@ -154,15 +152,16 @@ absl::Status KernelsHold(const CompileState& state) {
 }
 
 absl::Status PlacesHold(const CompileState& state) {
-  VerifyMemory(state.program, state.schedule, LaunchesOf(state.kernels), state.memory);
-  return absl::OkStatus();
+  return VerifyMemory(state.program, state.schedule, LaunchesOf(state.kernels), state.memory);
 }
+
+absl::Status PlanHolds(const CompileState& state) { return VerifyPlan(state.result); }
 
 }  // namespace
 
 const std::vector<Pass>& Pipeline() {
   static const auto* const passes = new std::vector<Pass>{
-      {.name = "import", .run = ImportPass, .dump = DumpGraph},  // verifies what it made itself
+      {.name = "import", .run = ImportPass, .verify = GraphHolds, .dump = DumpGraph},
       {.name = "rewrite", .verify = GraphHolds, .dump = DumpGraph, .parts = RewriteParts()},
       {.name = "lower", .run = LowerPass, .verify = LoopsHold, .dump = DumpProgram},
       {.name = "normalize", .verify = LoopsHold, .dump = DumpProgram, .parts = NormalizeParts()},
@@ -173,7 +172,7 @@ const std::vector<Pass>& Pipeline() {
        .dump = DumpKernelPlans},
       {.name = "codegen", .run = CodegenPass, .verify = KernelsHold, .dump = DumpKernels},
       {.name = "memory", .run = MemoryPass, .verify = PlacesHold, .dump = DumpMemory},
-      {.name = "plan", .run = PlanPass, .dump = DumpPlan},
+      {.name = "plan", .run = PlanPass, .verify = PlanHolds, .dump = DumpPlan},
   };
   return *passes;
 }

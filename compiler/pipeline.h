@@ -36,7 +36,8 @@ struct CompileState {
 struct Pass {
   std::string name;
   std::function<absl::Status(CompileState& state)> run;  // none where there are parts
-  // What the pass promises; run behind it, and behind each of its parts, in every build.
+  // What the pass promises; run in every build behind each of its parts, or, where it has none for
+  // the target, behind the pass itself.
   absl::Status (*verify)(const CompileState& state) = nullptr;
   // What it has made, as text.
   std::string (*dump)(const CompileState& state) = nullptr;
@@ -56,8 +57,9 @@ using PassObserver = std::function<void(const Pass& pass, const CompileState& st
 // Runs every pass. Stage times go to the result: a line for each pass; one for each part, which the
 // pass's own line includes; and one called "verify" for all verifiers.
 //
-// What import finds is the caller's mistake (InvalidArgument). Behind import every failure is ours:
-// Internal, "PASS: what it said", also where a verifier finds that a pass broke its promise.
+// What import and its verifier find is the caller's mistake (InvalidArgument). Behind import every
+// failure is ours: Internal, "PASS: what it said", also where a verifier finds that a pass broke
+// its promise.
 absl::Status RunPipeline(CompileState& state, const PassObserver& observer = {});
 
 }  // namespace tensord::compiler

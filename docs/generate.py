@@ -87,15 +87,14 @@ def table(rows: list[tuple[str, str, str]]) -> str:
 def rewrite_passes() -> str:
     """From the table of rewrite.cc and the headers of its passes."""
     source = (ROOT / "compiler/rewrite/rewrite.cc").read_text()
-    pattern = r'\{"(\w+)", \w+, /\*for_cuda=\*/(\w+), /\*for_cpu=\*/(\w+)\}'
+    targets = {"kCuda": "CUDA", "kBoth": "CUDA and CPU"}
     rows = []
-    for name, cuda, cpu in re.findall(pattern, source):
-        where = " and ".join(w for w, on in (("CUDA", cuda), ("CPU", cpu)) if on == "true")
+    for name, where in re.findall(r'\{"(\w+)", \w+, Targets::(\w+)\}', source):
         header = ROOT / f"compiler/rewrite/{name}.h"
         comment = re.match(r"((?://.*\n)+)", header.read_text())
         assert comment, f"{header} begins with no comment"
         lines = [line.removeprefix("//") for line in comment[1].splitlines() if "SPDX" not in line]
-        rows.append((name, where, first_sentence("\n".join(lines))))
+        rows.append((name, targets[where], first_sentence("\n".join(lines))))
     assert rows, "rewrite.cc has no table of passes"
     return table(rows)
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Checks of the sources that need no build: what may include what, licences, version numbers, names in
-# documents and comments, the format of C++, ruff's rules and layout, the types of the client and of
-# scripts.
+# Checks of the sources that need no build: what may include what, licences, version numbers, tests of
+# passes, names in documents and comments, the format of C++, ruff's rules and layout, the types of
+# the client and of scripts.
 #
 #   tests/lint.sh
 #
@@ -16,7 +16,7 @@ setup_client # mypy reads the types of its protos
 
 cd "$root"
 status=0
-for check in includes spdx versions check_docs format; do
+for check in includes spdx versions pass_tests check_docs format; do
   say "$check"
   "$venv/bin/python" "tests/lint/$check.py" || status=1
 done

@@ -106,9 +106,9 @@ absl::Status CheckSizes(const char* what, const Tensor& t, const Sizes& sizes) {
 
 bool IsExpensive(const Tensor& t) { return !t.view() && (t.cost() >= 10 || t.reads() >= 3); }
 
-Tensor Shared(Builder& b, const Tensor& t) { return IsExpensive(t) ? b.Realize(t) : t; }
+Tensor RealizeIfExpensive(Builder& b, const Tensor& t) { return IsExpensive(t) ? b.Realize(t) : t; }
 
-Tensor SharedArgument(Builder& b, const Call& call, std::string_view name) {
+Tensor RealizeArgumentIfExpensive(Builder& b, const Call& call, std::string_view name) {
   const Tensor t = call.tensor(name);
   return IsExpensive(t) ? b.RealizeAs(t, BufferStrides(call.argument_type(name))) : t;
 }

@@ -115,10 +115,10 @@ absl::Status CheckSizes(const char* what, const Tensor& t, const Sizes& sizes);
 
 // Whether computing a tensor again costs more than reading it back.
 bool IsExpensive(const Tensor& t);
-// What several loops read: realized when it is dear.
-Tensor Shared(Builder& b, const Tensor& t);
+// What several loops read: in memory where computing it again is expensive.
+Tensor RealizeIfExpensive(Builder& b, const Tensor& t);
 // The same for an argument, which keeps the type and the layout that eager gives it.
-Tensor SharedArgument(Builder& b, const Call& call, std::string_view name);
+Tensor RealizeArgumentIfExpensive(Builder& b, const Call& call, std::string_view name);
 
 // The type in which a composite computes: the compute type, float32 for integers and bools.
 DType FloatType(DType dtype);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "compiler/graph/arguments.h"
 #include "compiler/graph/layout.h"
 #include "compiler/ops/operators.h"
 #include "compiler/sym/expr_proto.h"
@@ -36,7 +37,7 @@ ExternArgList SeedArgs(const Node& node) {
   using Limits = std::numeric_limits<int64_t>;
   v1::Argument dtype;
   dtype.set_dtype(v1::DTYPE_INT64);
-  const ExternArg device = node.args.empty() ? NoneArg() : ScalarArg(node.args[0]);
+  const ExternArg device = ScalarArg(Argument(node, "device"));
   const ExternArg least = ScalarArg(Limits::min()), most = ScalarArg(Limits::max());
   return {least, most, {ExternArgList{}}, {dtype}, NoneArg(), device, NoneArg()};
 }

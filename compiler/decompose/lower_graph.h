@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Second stage: a graph of operators becomes a program of loops and library calls.
+// A graph of operators becomes a program of loops and library calls.
 //
 // Requires: a graph from Import.
 // Ensures: VerifyProgram holds; every output has exactly the sizes and strides that the graph

@@ -100,10 +100,10 @@ absl::Status LoweredValues::PrepareWrite(int node_number, ValueId target) {
       }
       continue;
     }
-    const Loads& loads = CachedLoads(value, t);
-    if (loads.buffers.count(written) == 0) continue;
+    const BodyReads& reads = CachedReads(value, t);
+    if (reads.buffers.count(written) == 0) continue;
     const bool is_last = uses_.LastReader(value) == node_number;
-    if (is_last && ReadsOnlyWhereItWrites(node, value.first, destination, loads)) continue;
+    if (is_last && ReadsOnlyWhereItWrites(node, value.first, destination, reads)) continue;
     t = builder_.RealizeAs(t, BufferStrides(graph_.TypeOf(value)));
   }
   return absl::OkStatus();
@@ -124,7 +124,7 @@ bool LoweredValues::IsCopyInEager(int value) const {
 
 // x.copy_(f(x)) needs no buffer when each element of the result reads only its own place.
 bool LoweredValues::ReadsOnlyWhereItWrites(const Node& node, int source, const Tensor& destination,
-                                           const Loads& loads) const {
+                                           const BodyReads& reads) const {
   if (node.op != "aten::copy_") return false;
   const ValueId from = ValueOf(Argument(node, "src"));
   if (from.first != source) return false;
@@ -132,14 +132,14 @@ bool LoweredValues::ReadsOnlyWhereItWrites(const Node& node, int source, const T
   Expr place = destination.view()->offset;
   const std::vector<Expr> index = LoopIndex(destination.sizes());
   for (size_t d = 0; d < index.size(); ++d) place += index[d] * destination.view()->strides[d];
-  return std::all_of(loads.indices.begin(), loads.indices.end(), [&](const auto& load) {
+  return std::all_of(reads.indices.begin(), reads.indices.end(), [&](const auto& load) {
     return load.first != destination.view()->buffer || load.second == place;
   });
 }
 
-const Loads& LoweredValues::CachedLoads(ValueId value, const Tensor& t) {
-  const auto [it, is_new] = loads_.try_emplace(value);
-  if (is_new) it->second = LoadsOf(t);
+const BodyReads& LoweredValues::CachedReads(ValueId value, const Tensor& t) {
+  const auto [it, is_new] = reads_.try_emplace(value);
+  if (is_new) it->second = ReadsOf(t);
   return it->second;
 }
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/decompose/loads.h"
+#include "compiler/decompose/body_reads.h"
 #include "compiler/decompose/lowering.h"
 #include "compiler/graph/uses.h"
 
@@ -28,8 +28,8 @@ class LoweredValues {
   // The call as its lowering sees it.
   Call CallOf(const Node& node) const { return Call(graph_, node, values_); }
 
-  // A value that is about to be in memory. What it is a view of comes there first, where that is
-  // wanted in several shapes, and it is a view of that.
+  // Prepares a value that will be in memory. If it is a view of a value that is wanted in several
+  // shapes, that value is realized first and this becomes a view of it.
   Tensor& InShape(ValueId value);
   // In memory, once for all that read it.
   void Realize(ValueId value);
@@ -50,8 +50,8 @@ class LoweredValues {
   // that should be a copy.
   bool MaySeeWrites(ValueId value) const;
   bool ReadsOnlyWhereItWrites(const Node& node, int source, const Tensor& destination,
-                              const Loads& loads) const;
-  const Loads& CachedLoads(ValueId value, const Tensor& t);
+                              const BodyReads& reads) const;
+  const BodyReads& CachedReads(ValueId value, const Tensor& t);
 
   const Graph& graph_;
   const Uses& uses_;
@@ -60,7 +60,7 @@ class LoweredValues {
   std::vector<std::vector<Tensor>> values_;  // by value number, by result
   std::vector<int> chains_;       // by value number: how many lazy values stand behind it, at most
   std::vector<ValueId> waiting_;  // in order: what may see writes, until it is read
-  std::map<ValueId, Loads> loads_;
+  std::map<ValueId, BodyReads> reads_;
 };
 
 }  // namespace tensord::compiler

@@ -92,7 +92,7 @@ const Lowering* FindLowering(std::string_view name);
 // The names of all tables, sorted.
 std::vector<std::string> LoweringNames();
 
-// ---- One table per file of this folder.
+// ---- One table per file of operators/.
 std::span<const Lowering> PointwiseLowerings();
 std::span<const Lowering> ActivationLowerings();  // activations and their backward forms
 std::span<const Lowering> ReductionLowerings();
@@ -105,7 +105,7 @@ std::span<const Lowering> CreationLowerings();
 std::span<const Lowering> IndexingLowerings();
 std::span<const Lowering> RandomLowerings();
 std::span<const Lowering> MatrixLowerings();
-std::span<const Lowering> PartedProductLowerings();
+std::span<const Lowering> ProductByRowsLowerings();
 std::span<const Lowering> PoolLowerings();
 
 // ---- Helpers that lowerings share.

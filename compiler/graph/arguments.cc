@@ -3,6 +3,8 @@
 
 #include <absl/strings/str_cat.h>
 
+#include <utility>
+
 #include "base/check.h"
 #include "compiler/ops/operators.h"
 
@@ -67,6 +69,27 @@ ArgumentValue IntegersArg(const std::vector<Expr>& values) {
   for (const Expr& value : values) list.items.push_back(IntegerArg(value));
   return list;
 }
+ArgumentValue DTypeArg(DType dtype) { return {.kind = ArgumentValue::kDType, .dtype = dtype}; }
 ArgumentValue NoneArgument() { return {}; }
+
+Node MakeNode(std::string op, std::string name, const NamedArguments& args, TensorType type) {
+  Node node{.op = std::move(op), .name = std::move(name)};
+  const Operator* known = FindOperator(node.op);
+  TENSORD_CHECK(known != nullptr, absl::StrCat(Describe(node), " is no operator of compiler/ops"));
+  node.args.resize(known->parameters.size());
+  std::vector<bool> named(node.args.size(), false);
+  for (const auto& [argument, value] : args) {
+    const int position = PositionOf(node, argument);
+    node.args[position] = value;
+    named[position] = true;
+  }
+  for (size_t i = 0; i < named.size(); ++i) {
+    TENSORD_CHECK(named[i] || known->parameters[i].optional,
+                  absl::StrCat(Describe(node), " lacks its argument ",
+                               std::string(known->parameters[i].name)));
+  }
+  node.outputs.push_back(std::move(type));
+  return node;
+}
 
 }  // namespace tensord::compiler

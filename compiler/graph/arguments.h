@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "compiler/graph/graph.h"
@@ -18,6 +20,7 @@ const ArgumentValue& Argument(const Node& node, std::string_view name);
 ArgumentValue& Argument(Node* node, std::string_view name);
 // The first argument, whatever its name: what a view looks at and what a conversion converts.
 inline const ArgumentValue& FirstArgument(const Node& node) { return node.args[0]; }
+inline ArgumentValue& FirstArgument(Node* node) { return node->args[0]; }
 
 // Calls visit(argument) for every kValue argument, also inside lists.
 void ForEachValue(const std::vector<ArgumentValue>& args,
@@ -39,7 +42,14 @@ ArgumentValue IntegerArg(const Expr& value);
 ArgumentValue BooleanArg(bool value);
 ArgumentValue RealArg(double value);
 ArgumentValue IntegersArg(const std::vector<Expr>& values);
+ArgumentValue DTypeArg(DType dtype);
 ArgumentValue NoneArgument();
+
+// A node with one result, of arguments by name in any order; optional ones that are not named are
+// none. Requires: the operator has a line in compiler/ops, with these names and no other that is
+// not optional.
+using NamedArguments = std::vector<std::pair<std::string_view, ArgumentValue>>;
+Node MakeNode(std::string op, std::string name, const NamedArguments& args, TensorType type);
 
 }  // namespace tensord::compiler
 

@@ -64,6 +64,8 @@ int64_t ItemSize(DType dtype) { return InfoOf(dtype).size; }
 const char* DTypeName(DType dtype) { return InfoOf(dtype).name; }
 bool IsFloating(DType dtype) { return InfoOf(dtype).category == kFloat; }
 bool IsComplex(DType dtype) { return InfoOf(dtype).category == kComplex; }
+bool Is16BitFloat(DType dtype) { return dtype == v1::DTYPE_FLOAT16 || dtype == v1::DTYPE_BFLOAT16; }
+bool RunsOnTensorCores(DType dtype) { return Is16BitFloat(dtype) || dtype == kFloat32; }
 bool IsInteger(DType dtype) { return Rank(dtype) == 1; }
 bool IsUnsigned(DType dtype) { return InfoOf(dtype).category == kUnsignedInt; }
 

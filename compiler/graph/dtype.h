@@ -24,6 +24,9 @@ const char* DTypeName(DType dtype);
 
 bool IsFloating(DType dtype);  // real floating point, any width
 bool IsComplex(DType dtype);
+bool Is16BitFloat(DType dtype);  // float16 and bfloat16
+// What the GPU's libraries multiply on tensor cores; float32 as TF32, where torch allows it.
+bool RunsOnTensorCores(DType dtype);
 bool IsInteger(DType dtype);   // without bool
 bool IsUnsigned(DType dtype);  // without bool
 

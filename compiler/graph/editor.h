@@ -21,6 +21,7 @@ class GraphEditor {
   const Graph& graph() const { return *graph_; }
   const Node& node(int index) const { return graph_->nodes[index]; }
   int ValueOfNode(int index) const { return graph_->FirstNodeValue() + index; }
+  int NodeOfValue(int value) const { return value - graph_->FirstNodeValue(); }
   // The node that makes a value; null for inputs, constants and added nodes.
   const Node* Producer(int value) const;
   const TensorType& TypeOf(ValueId value) const;

@@ -39,6 +39,9 @@ std::vector<Expr> BufferStrides(const TensorType& declared) {
                                                                 : ContiguousStrides(declared.sizes);
 }
 
+int64_t ElementsHint(const TensorType& type) { return sym::Hint(sym::Product(type.sizes)); }
+int64_t BytesHint(const TensorType& type) { return ElementsHint(type) * ItemSize(type.dtype); }
+
 std::string TypeText(DType dtype, const std::vector<Expr>& sizes) {
   const auto append = [](std::string* out, const Expr& e) {
     absl::StrAppend(out, sym::ToString(e));

@@ -3,6 +3,7 @@
 #ifndef TENSORD_COMPILER_GRAPH_LAYOUT_H_
 #define TENSORD_COMPILER_GRAPH_LAYOUT_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,10 @@ bool IsDense(const std::vector<Expr>& sizes, const std::vector<Expr>& strides);
 // The strides to give a new buffer for a value that eager lays out as `declared`: its own where
 // they are dense, else row-major.
 std::vector<Expr> BufferStrides(const TensorType& declared);
+
+// How many elements it has, and how many bytes they take, with sizes at their hints.
+int64_t ElementsHint(const TensorType& type);
+int64_t BytesHint(const TensorType& type);
 
 // "float32[4, 8]".
 std::string TypeText(DType dtype, const std::vector<Expr>& sizes);

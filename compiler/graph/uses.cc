@@ -34,15 +34,6 @@ bool IsProduct(const Node& node) { return IsOfKind(FindOperator(node.op), Operat
 
 bool IsGenerated(const Node& node) { return IsLowered(FindOperator(node.op)) && !IsProduct(node); }
 
-ValueId RootOf(const Graph& graph, ValueId value) {
-  while (value.first >= graph.FirstNodeValue()) {
-    const Node& node = graph.nodes[value.first - graph.FirstNodeValue()];
-    if (!IsView(node)) break;
-    value = ValueOf(FirstArgument(node));
-  }
-  return value;
-}
-
 Uses::Uses(const Graph& graph) : graph_(graph), runs_(graph.nodes.size(), false), first_result_{0} {
   const int first = graph.FirstNodeValue(), nodes = static_cast<int>(graph.nodes.size());
   for (int v = 0; v < first + nodes; ++v) {
@@ -126,6 +117,42 @@ ValueId Uses::Root(ValueId value) const {
     }
   }
   return root(value);
+}
+
+// The root, or what that is the written argument of: a copy gives what it has written.
+ValueId Uses::MemoryOf(ValueId value) const {
+  for (;;) {
+    value = Root(value);
+    const int node = value.first - graph_.FirstNodeValue();
+    if (node < 0 || node >= static_cast<int>(graph_.nodes.size())) return value;
+    const Operator* op = FindOperator(graph_.nodes[node].op);
+    if (!WritesArgument(op) || !IsValue(graph_.nodes[node].args[op->written])) return value;
+    value = ValueOf(graph_.nodes[node].args[op->written]);
+  }
+}
+
+bool Uses::IsWrittenBetween(ValueId value, int from, int to) const {
+  if (!writers_) {
+    writers_.emplace();
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      for (const ValueId& written : WrittenBy(graph_.nodes[i])) {
+        (*writers_)[MemoryOf(written)].push_back(static_cast<int>(i));
+      }
+    }
+  }
+  if (writers_->empty()) return false;
+  const auto writers = writers_->find(MemoryOf(value));
+  if (writers == writers_->end()) return false;
+  const auto next = std::lower_bound(writers->second.begin(), writers->second.end(), from);
+  return next != writers->second.end() && *next < to;
+}
+
+bool Uses::ReadsTheSameAt(int node, int place) const {
+  bool same = true;
+  ForEachValue(graph_.nodes[node].args, [&](const ArgumentValue& arg) {
+    same = same && !IsWrittenBetween(ValueOf(arg), node, place);
+  });
+  return same;
 }
 
 // Of which results it is true that an output, or a node that fulfils the condition, reads it or a

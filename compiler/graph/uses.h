@@ -4,6 +4,7 @@
 #ifndef TENSORD_COMPILER_GRAPH_USES_H_
 #define TENSORD_COMPILER_GRAPH_USES_H_
 
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -27,9 +28,6 @@ bool IsProduct(const Node& node);
 // Becomes code of ours: its result is stored wherever, and in whatever layout, readers want it.
 bool IsGenerated(const Node& node);
 
-// The value that `value` is a view of, through any number of views; itself when it is no view.
-ValueId RootOf(const Graph& graph, ValueId value);
-
 // ---- Of the whole
 
 // An index of a graph's edges as they are when it is made. A node runs when something that runs
@@ -48,8 +46,13 @@ class Uses {
   // The last of them, or -1.
   int LastReader(ValueId value) const;
 
-  // RootOf, found once for all values.
+  // The value that `value` is a view of, through any number of views; itself when it is no view.
   ValueId Root(ValueId value) const;
+  // Whether a node numbered from `from` up to, and without, `to` writes to the value's memory, by
+  // whatever view: a reader must not be moved from one of these places to the other.
+  bool IsWrittenBetween(ValueId value, int from, int to) const;
+  // Whether the node would read the same operands if it stood where node `place` does, behind it.
+  bool ReadsTheSameAt(int node, int place) const;
   // Whether something must see the value with the strides that eager gives it: an output, or a
   // library call other than a product; also through views.
   bool NeedsEagerLayout(ValueId value) const;
@@ -65,6 +68,7 @@ class Uses {
   template <typename Condition>
   std::vector<bool> ReadBy(const Condition& condition) const;
   bool IsTrueOf(const std::vector<bool>& results, ValueId value) const;
+  ValueId MemoryOf(ValueId value) const;
 
   const Graph& graph_;
   std::vector<bool> runs_;         // by node
@@ -75,6 +79,8 @@ class Uses {
   // By node: what its results are views of; {-1, -1}: of nothing. Once it is asked for, as those
   // below.
   mutable std::optional<std::vector<ValueId>> roots_;
+  // By whose memory is written: nodes, in order.
+  mutable std::optional<std::map<ValueId, std::vector<int>>> writers_;
   // By result: whether the question of that name is true of it.
   mutable std::optional<std::vector<bool>> needs_eager_layout_, given_out_;
 };

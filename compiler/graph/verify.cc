@@ -173,8 +173,18 @@ class Verifier {
     return absl::OkStatus();
   }
 
+  // As Uses has it, which wants a sound graph.
+  ValueId RootOf(ValueId value) const {
+    while (value.first >= graph_.FirstNodeValue()) {
+      const Node& node = graph_.nodes[value.first - graph_.FirstNodeValue()];
+      if (!IsView(node)) break;
+      value = ValueOf(FirstArgument(node));
+    }
+    return value;
+  }
+
   bool MayBeWritten(ValueId value) const {
-    const int root = RootOf(graph_, value).first;
+    const int root = RootOf(value).first;
     if (root < static_cast<int>(graph_.inputs.size())) return true;
     // What a copy gives is what it has written.
     const int from = root - graph_.FirstNodeValue();

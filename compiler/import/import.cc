@@ -8,7 +8,6 @@
 #include <cmath>
 #include <set>
 
-#include "compiler/graph/verify.h"
 #include "compiler/import/expression.h"
 
 namespace tensord::compiler {
@@ -64,7 +63,6 @@ class Importer {
     for (int i = 0; i < from_.outputs_size(); ++i) {
       TENSORD_RETURN_IF_ERROR(Output(i));
     }
-    TENSORD_RETURN_IF_ERROR(VerifyGraph(graph_));
     return std::move(graph_);
   }
 
@@ -241,17 +239,8 @@ class Importer {
         return arg;
       case v1::Argument::kValue:
         return Reference(from.value(), limit);
-      case v1::Argument::kInteger: {
-        arg.kind = ArgumentValue::kInteger;
-        // Plain numbers may be as large as they like: "to the end" of a slice is the largest there
-        // is.
-        if (from.integer().kind_case() == v1::SymExpr::kConstant) {
-          arg.integer = Expr(static_cast<int64_t>(from.integer().constant()));
-        } else {
-          TENSORD_ASSIGN_OR_RETURN(arg.integer, ImportExpr(from.integer(), symbols_));
-        }
-        return arg;
-      }
+      case v1::Argument::kInteger:
+        return ImportInteger(from.integer());
       case v1::Argument::kReal:
         arg.kind = ArgumentValue::kReal;
         arg.real = from.real();
@@ -284,21 +273,35 @@ class Importer {
       case v1::Argument::kLayoutStrided:
         arg.kind = ArgumentValue::kLayout;
         return arg;
-      case v1::Argument::kList: {
-        if (depth >= kMaxListDepth) {
-          return Invalid(absl::StrCat("lists are nested more than ", kMaxListDepth, " deep"));
-        }
-        arg.kind = ArgumentValue::kList;
-        for (const v1::Argument& item : from.list().items()) {
-          TENSORD_ASSIGN_OR_RETURN(ArgumentValue value, ImportArgument(item, limit, depth + 1));
-          arg.items.push_back(std::move(value));
-        }
-        return arg;
-      }
+      case v1::Argument::kList:
+        return ImportList(from.list(), limit, depth);
       case v1::Argument::KIND_NOT_SET:
         break;
     }
     return Invalid("is empty");
+  }
+
+  absl::StatusOr<ArgumentValue> ImportInteger(const v1::SymExpr& from) {
+    ArgumentValue arg{.kind = ArgumentValue::kInteger};
+    // Plain numbers may be as large as they like: "to the end" of a slice is the largest there is.
+    if (from.kind_case() == v1::SymExpr::kConstant) {
+      arg.integer = Expr(static_cast<int64_t>(from.constant()));
+    } else {
+      TENSORD_ASSIGN_OR_RETURN(arg.integer, ImportExpr(from, symbols_));
+    }
+    return arg;
+  }
+
+  absl::StatusOr<ArgumentValue> ImportList(const v1::ArgumentList& from, int limit, int depth) {
+    if (depth >= kMaxListDepth) {
+      return Invalid(absl::StrCat("lists are nested more than ", kMaxListDepth, " deep"));
+    }
+    ArgumentValue list{.kind = ArgumentValue::kList};
+    for (const v1::Argument& item : from.items()) {
+      TENSORD_ASSIGN_OR_RETURN(ArgumentValue value, ImportArgument(item, limit, depth + 1));
+      list.items.push_back(std::move(value));
+    }
+    return list;
   }
 
   absl::StatusOr<ArgumentValue> Reference(const v1::ValueRef& from, int limit) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// First stage: a captured graph from outside becomes a Graph that the later stages may trust.
+// A captured graph from outside becomes a Graph.
 //
 // Ensures: every value reference points back to a result that exists; every symbol is the size of
 // some input; metas are complete, of rank 64 at most, and their storage is addressable; constants
 // are dense and at most 64 KiB; expressions are small, do not overflow at their hints and never
 // divide by zero; names hold only characters that are safe in generated text. References to integer
 // inputs have become the integer's expression, and references to absent results have become "none".
-// VerifyGraph holds (graph/verify.h).
+// Whether its nodes fit their operators is VerifyGraph's to say (graph/verify.h), behind which
+// later stages may trust the graph.
 #ifndef TENSORD_COMPILER_IMPORT_IMPORT_H_
 #define TENSORD_COMPILER_IMPORT_IMPORT_H_
 

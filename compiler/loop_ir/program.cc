@@ -4,57 +4,119 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 
-#include "base/check.h"
-
 namespace tensord::compiler {
 namespace {
 
-void VerifyIndex(const Expr& index, int loops, const char* what) {
-  sym::ForEachSymbol(index, [&](const sym::Atom& atom) {
-    TENSORD_CHECK(atom.kind != sym::AtomKind::kLoop || atom.id < loops,
-                  absl::StrCat(what, ": loop ", atom.id, " of ", loops));
-  });
-}
+class Verifier {
+ public:
+  explicit Verifier(const Program& program)
+      : program_(program), buffers_(static_cast<int>(program.buffers.size())) {}
 
-void VerifyLoopOp(const Program& program, const LoopOp& op) {
-  const int outer = static_cast<int>(op.sizes.size());
-  const int loops = outer + static_cast<int>(op.reduce_sizes.size());
-  const int insts = static_cast<int>(op.block.insts.size());
-  const int buffers = static_cast<int>(program.buffers.size());
-  for (int i = 0; i < insts; ++i) {
-    const Inst& inst = op.block.insts[i];
-    for (int arg : inst.args) TENSORD_CHECK(arg >= 0 && arg < i, op.origin);
-    TENSORD_CHECK(inst.guard < i, op.origin);
-    if (inst.kind == InstKind::kLoad) {
-      TENSORD_CHECK(inst.buffer >= 0 && inst.buffer < buffers, op.origin);
-      TENSORD_CHECK(inst.storage == program.buffers[inst.buffer].dtype, op.origin);
+  absl::Status Run() const {
+    for (const Operation& operation : program_.operations) {
+      if (const auto* op = std::get_if<LoopOp>(&operation)) {
+        TENSORD_RETURN_IF_ERROR(Loops(*op));
+      } else {
+        TENSORD_RETURN_IF_ERROR(Call(std::get<ExternOp>(operation)));
+      }
     }
-    VerifyIndex(inst.index, loops, op.origin.c_str());
+    for (const ProgramOutput& output : program_.outputs) {
+      if (output.kind == ProgramOutput::kTensor && !IsBuffer(output.view.buffer)) {
+        return Broken("an output", "is of buffer ", output.view.buffer, ", which does not exist");
+      }
+    }
+    return absl::OkStatus();
   }
-  TENSORD_CHECK(op.reductions.empty() == op.reduce_sizes.empty(), op.origin);
-  TENSORD_CHECK(op.stores.empty() != op.reductions.empty(), op.origin);
-  for (const Store& store : op.stores) {
-    TENSORD_CHECK(store.buffer >= 0 && store.buffer < buffers, op.origin);
-    TENSORD_CHECK(store.value >= 0 && store.value < insts, op.origin);
-    VerifyIndex(store.index, loops, op.origin.c_str());
-  }
-  for (const Reduction& reduction : op.reductions) {
-    TENSORD_CHECK(reduction.value >= 0 && reduction.value < insts, op.origin);
-    TENSORD_CHECK(reduction.results.size() == reduction.indices.size(), op.origin);
-    for (const Expr& index : reduction.indices) VerifyIndex(index, outer, op.origin.c_str());
-  }
-}
 
-void VerifyCall(const Program& program, const ExternOp& op) {
-  TENSORD_CHECK(op.outs.empty() || op.outs.size() == op.results.size(), op.origin);
-  for (size_t i = 0; i < op.outs.size(); ++i) {
-    TENSORD_CHECK(op.outs[i].buffer == op.results[i], op.origin);
-    TENSORD_CHECK(program.buffers[op.results[i]].kind == BufferKind::kComputed, op.origin);
+ private:
+  template <typename... Parts>
+  static absl::Status Broken(const std::string& origin, const Parts&... parts) {
+    return absl::InternalError(absl::StrCat(origin, ": ", parts...));
   }
-  TENSORD_CHECK(op.overwrites < 0 || (op.outs.size() == 1 && std::holds_alternative<BufferView>(
-                                                                 op.args[op.overwrites].value)),
-                op.origin);
-}
+
+  bool IsBuffer(BufferId id) const { return id >= 0 && id < buffers_; }
+
+  // The first loop of an index that is none of `loops`, or -1.
+  static int UnknownLoop(const Expr& index, int loops) {
+    int unknown = -1;
+    sym::ForEachSymbol(index, [&](const sym::Atom& atom) {
+      if (atom.kind == sym::AtomKind::kLoop && atom.id >= loops) unknown = atom.id;
+    });
+    return unknown;
+  }
+
+  static absl::Status Index(const LoopOp& op, const Expr& index, int loops) {
+    const int unknown = UnknownLoop(index, loops);
+    if (unknown < 0) return absl::OkStatus();
+    return Broken(op.origin, "an index counts loop ", unknown, " of ", loops);
+  }
+
+  absl::Status Instruction(const LoopOp& op, int i, int loops) const {
+    const Inst& inst = op.block.insts[i];
+    for (const int arg : inst.args) {
+      if (arg < 0 || arg >= i) return Broken(op.origin, "%", i, " reads %", arg);
+    }
+    if (inst.guard >= i) return Broken(op.origin, "%", i, " is guarded by %", inst.guard);
+    if (inst.kind == InstKind::kLoad) {
+      if (!IsBuffer(inst.buffer)) return Broken(op.origin, "%", i, " loads from no buffer");
+      if (inst.storage != program_.buffers[inst.buffer].dtype) {
+        return Broken(op.origin, "%", i, " loads another type than its buffer's");
+      }
+    }
+    return Index(op, inst.index, loops);
+  }
+
+  absl::Status Loops(const LoopOp& op) const {
+    const int outer = static_cast<int>(op.sizes.size());
+    const int loops = outer + static_cast<int>(op.reduce_sizes.size());
+    const int insts = static_cast<int>(op.block.insts.size());
+    for (int i = 0; i < insts; ++i) TENSORD_RETURN_IF_ERROR(Instruction(op, i, loops));
+    if (op.reductions.empty() != op.reduce_sizes.empty()) {
+      return Broken(op.origin, "reduces without reduced loops, or has such for nothing");
+    }
+    if (op.stores.empty() == op.reductions.empty()) {
+      return Broken(op.origin, "must either store or reduce");
+    }
+    for (const Store& store : op.stores) {
+      if (!IsBuffer(store.buffer)) return Broken(op.origin, "stores to no buffer");
+      if (store.value < 0 || store.value >= insts) return Broken(op.origin, "stores no value");
+      TENSORD_RETURN_IF_ERROR(Index(op, store.index, loops));
+    }
+    for (const Reduction& reduction : op.reductions) {
+      if (reduction.value < 0 || reduction.value >= insts) {
+        return Broken(op.origin, "reduces no value");
+      }
+      if (reduction.results.size() != reduction.indices.size()) {
+        return Broken(op.origin, "a result of a reduction has no index");
+      }
+      for (const Expr& index : reduction.indices) {
+        TENSORD_RETURN_IF_ERROR(Index(op, index, outer));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Call(const ExternOp& op) const {
+    if (!op.outs.empty() && op.outs.size() != op.results.size()) {
+      return Broken(op.origin, "a result has no place");
+    }
+    for (size_t i = 0; i < op.outs.size(); ++i) {
+      if (op.outs[i].buffer != op.results[i] || !IsBuffer(op.results[i]) ||
+          program_.buffers[op.results[i]].kind != BufferKind::kComputed) {
+        return Broken(op.origin, "result ", i, " is not filled where it is computed");
+      }
+    }
+    const bool overwrites = op.overwrites >= 0;
+    if (overwrites && (op.outs.size() != 1 ||
+                       !std::holds_alternative<BufferView>(op.args[op.overwrites].value))) {
+      return Broken(op.origin, "overwrites what is no tensor, or for several results");
+    }
+    return absl::OkStatus();
+  }
+
+  const Program& program_;
+  const int buffers_;
+};
 
 std::string SizesText(const std::vector<Expr>& sizes) {
   return absl::StrCat("[",
@@ -83,20 +145,7 @@ Expr StorageElements(const std::vector<Expr>& sizes, const std::vector<Expr>& st
   return last + 1;
 }
 
-void VerifyProgram(const Program& program) {
-  for (const Operation& operation : program.operations) {
-    if (const auto* op = std::get_if<LoopOp>(&operation)) {
-      VerifyLoopOp(program, *op);
-    } else {
-      VerifyCall(program, std::get<ExternOp>(operation));
-    }
-  }
-  for (const ProgramOutput& output : program.outputs) {
-    TENSORD_CHECK(
-        output.kind != ProgramOutput::kTensor ||
-        (output.view.buffer >= 0 && output.view.buffer < static_cast<int>(program.buffers.size())));
-  }
-}
+absl::Status VerifyProgram(const Program& program) { return Verifier(program).Run(); }
 
 std::string ToString(const Program& program) {
   std::string text;

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/status.h"
 #include "compiler/graph/layout.h"
 #include "compiler/loop_ir/block.h"
 
@@ -130,8 +131,8 @@ struct Program {
 // The number of elements of a buffer's storage (1 + sum of (size-1)*stride; 0 when a size is 0).
 Expr StorageElements(const std::vector<Expr>& sizes, const std::vector<Expr>& strides);
 
-// Every invariant of the IR; a broken one is a compiler bug and ends the worker.
-void VerifyProgram(const Program& program);
+// Every invariant of the IR. Internal, naming the origin of the operation that breaks one.
+absl::Status VerifyProgram(const Program& program);
 std::string ToString(const Program& program);
 
 }  // namespace tensord::compiler

@@ -8,23 +8,14 @@
 #include <set>
 #include <utility>
 
-#include "base/check.h"
 #include "compiler/memory/in_place.h"
-#include "compiler/memory/life_index.h"
 #include "compiler/memory/range_maximum.h"
 #include "compiler/memory/region.h"
 #include "compiler/memory/segments.h"
+#include "compiler/memory/workspace_bytes.h"
 
 namespace tensord::compiler {
 namespace {
-
-constexpr int64_t kAlignment = 64;
-
-Expr Aligned(const Expr& bytes) { return sym::CeilDiv(bytes, Expr(kAlignment)) * kAlignment; }
-
-Expr AlignedBytes(const BufferInfo& buffer) {
-  return Aligned(StorageElements(buffer.sizes, buffer.strides) * ItemSize(buffer.dtype));
-}
 
 int64_t HintedBytes(const BufferInfo& buffer) { return sym::Hint(AlignedBytes(buffer)); }
 
@@ -97,26 +88,6 @@ std::vector<int64_t> OtherBytes(const Program& program, const MemoryRules& rules
   std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
   bytes.pop_back();
   return bytes;
-}
-
-// The scratch of a step's launches: a CUDA kernel's functions run one after the other and share it.
-struct Scratch {
-  int step;
-  Expr bytes;  // aligned
-};
-
-// The largest comes first.
-std::vector<Scratch> ScratchOf(const std::vector<LaunchInterface>& launches) {
-  std::vector<Scratch> all;
-  for (size_t i = 0; i < launches.size(); ++i) {
-    const LaunchInterface& launch = launches[i];
-    if (!launch.scratch_of_launch || launch.scratch_bytes.Is(0)) continue;
-    all.push_back({static_cast<int>(i), Aligned(launch.scratch_bytes)});
-  }
-  std::stable_sort(all.begin(), all.end(), [](const Scratch& a, const Scratch& b) {
-    return sym::Hint(a.bytes) > sym::Hint(b.bytes);
-  });
-  return all;
 }
 
 // What is there during the whole call, and the blocks of segments and of single buffers; of
@@ -334,8 +305,8 @@ std::vector<BufferId> HomesOf(size_t buffers, const std::map<BufferId, BufferId>
 Expr CountersBytes(const std::vector<LaunchInterface>& launches) {
   Expr counters(0);
   for (const LaunchInterface& launch : launches) counters = sym::Max(counters, launch.counters);
-  constexpr int64_t kCounterBytes = 4, kOfAlignment = kAlignment / kCounterBytes;
-  return sym::CeilDiv(counters, Expr(kOfAlignment)) * kAlignment;
+  constexpr int64_t kCounterBytes = 4, kOfAlignment = kMemoryAlignment / kCounterBytes;
+  return sym::CeilDiv(counters, Expr(kOfAlignment)) * kMemoryAlignment;
 }
 
 }  // namespace
@@ -386,44 +357,6 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
   ListBlocks(workspace.blocks(), &plan);
   for (const auto& [result, operand] : shared) plan.places[result] = plan.places[home[operand]];
   return plan;
-}
-
-void VerifyMemory(const Program& program, const Schedule& schedule,
-                  const std::vector<LaunchInterface>& launches, const MemoryPlan& plan) {
-  struct Tenancy {
-    Lifetime life;
-    int64_t begin, end;  // in one allocation for all
-    bool scratch;
-  };
-  std::vector<Tenancy> tenancies;
-  LifeIndex lives;
-  const auto add = [&](const Lifetime& life, const Place& place, const Expr& bytes, bool scratch) {
-    const int64_t begin = sym::Hint(place.offset), end = begin + sym::Hint(bytes);
-    const bool common = place.block < 0;
-    const int64_t at = common ? 0 : sym::Hint(plan.blocks[place.block].offset);
-    const int64_t most = common ? sym::Hint(plan.workspace_bytes) : plan.blocks[place.block].bytes;
-    TENSORD_CHECK(begin % kAlignment == 0 && end <= most, "a place outside its memory");
-    const Tenancy a{life, at + begin, at + end, scratch};
-    lives.ForEachMeeting(life, [&](int other) {
-      const Tenancy& b = tenancies[other];
-      if (a.end <= b.begin || b.end <= a.begin) return;
-      TENSORD_CHECK(!a.scratch && !b.scratch && a.begin == b.begin &&
-                        (a.life.last == b.life.first || b.life.last == a.life.first),
-                    "two that live at the same time share memory");
-    });
-    lives.Add(life, static_cast<int>(tenancies.size()));
-    tenancies.push_back(a);
-  };
-  const std::vector<Lifetime> lifetimes =
-      LifetimesOf(program, TouchedBuffers(program, schedule, launches));
-  for (size_t id = 0; id < lifetimes.size(); ++id) {
-    if (plan.places[id].kind != Place::kWorkspace) continue;
-    add(lifetimes[id], plan.places[id], AlignedBytes(program.buffers[id]), false);
-  }
-  for (const Scratch& s : ScratchOf(launches)) {
-    TENSORD_CHECK(plan.scratch[s.step].kind == Place::kWorkspace, "scratch without a place");
-    add({s.step, s.step}, plan.scratch[s.step], s.bytes, true);
-  }
 }
 
 }  // namespace tensord::compiler

@@ -63,11 +63,6 @@ MemoryRules RulesOf(const v1::Target& target, const Graph& graph);
 MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
                       const std::vector<LaunchInterface>& launches, const MemoryRules& rules);
 
-// Ends the worker unless buffers that live at the same time lie apart; two may meet only in the
-// step that ends one's life and begins the other's.
-void VerifyMemory(const Program& program, const Schedule& schedule,
-                  const std::vector<LaunchInterface>& launches, const MemoryPlan& plan);
-
 }  // namespace tensord::compiler
 
 #endif  // TENSORD_COMPILER_MEMORY_PLAN_MEMORY_H_

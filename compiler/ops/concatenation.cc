@@ -24,6 +24,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable JoinTable() { return {OperatorKind::kJoin, kRows}; }
+OperatorTable ConcatenationTable() { return {OperatorKind::kConcatenation, kRows}; }
 
 }  // namespace tensord::compiler

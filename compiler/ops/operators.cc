@@ -95,8 +95,8 @@ const Table& TheTable() {
     auto* all = new Table;
     for (const OperatorTable& part :
          {PointwiseTable(), ForeachTable(), ActivationTable(), ReductionTable(),
-          NormalizationTable(), LossTable(), ViewTable(), JoinTable(), CreationTable(),
-          IndexingTable(), ProductTable(), PartedProductTable(), ConvolutionTable(), PoolingTable(),
+          NormalizationTable(), LossTable(), ViewTable(), ConcatenationTable(), CreationTable(),
+          IndexingTable(), ProductTable(), ProductByRowsTable(), ConvolutionTable(), PoolingTable(),
           RandomTable(), AssertionTable(), CallBackTable()}) {
       for (const OperatorRow& row : part.rows) all->operators.push_back(Parse(part.kind, row));
     }

@@ -35,11 +35,11 @@ enum class OperatorKind {
   kReduction,      // over dimensions
   kNormalization,  // softmax and norms: a reduction, and its result for every element
   kLoss,
-  kJoin,           // parts joined, padded or put back into a whole
+  kConcatenation,  // parts joined, padded or put back into a whole
   kCreation,       // of numbers, without a tensor's elements
   kIndexing,       // at places that index tensors name
   kProduct,        // of matrices: a library call that takes operands of any strides
-  kPartedProduct,  // of matrices, in several library calls on parts of the operands
+  kProductByRows,  // of matrices, in several library calls on parts of the operands
   kConvolution,
   kPooling,
   kRandom,

@@ -21,22 +21,19 @@ bool IsRowMajor(const TensorType& type) {
 }
 
 // What a copy of it moves.
-double Bytes(const TensorType& type) {
-  return static_cast<double>(sym::Hint(sym::Product(type.sizes))) *
-         static_cast<double>(ItemSize(type.dtype));
-}
-
-bool IsHalf(DType dtype) { return dtype == v1::DTYPE_FLOAT16 || dtype == v1::DTYPE_BFLOAT16; }
+double BytesOf(const TensorType& type) { return static_cast<double>(BytesHint(type)); }
 
 // Nodes in sets.
-class Sets {
+class DisjointSets {
  public:
-  explicit Sets(size_t count) : parent_(count) { std::iota(parent_.begin(), parent_.end(), 0); }
+  explicit DisjointSets(size_t count) : parent_(count) {
+    std::iota(parent_.begin(), parent_.end(), 0);
+  }
   int Find(int i) {
     while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
     return i;
   }
-  void Join(int a, int b) { parent_[Find(a)] = Find(b); }
+  void Union(int a, int b) { parent_[Find(a)] = Find(b); }
 
  private:
   std::vector<int> parent_;
@@ -76,7 +73,7 @@ class Relayout {
       ForEachValue(graph_.nodes[i].args, [&](const ArgumentValue& arg) {
         const int from = NodeOf(arg);
         if (from >= 0 && is_member_[from] && TypeOf(arg).sizes.size() == 4) {
-          regions_.Join(i, from);
+          regions_.Union(i, from);
         }
       });
     }
@@ -110,7 +107,7 @@ class Relayout {
         double& gain = gains_[regions_.Find(i)];
         if (const auto convolution = AsConvolution(node)) gain += Gain(*convolution, node);
         const ArgumentValue& first = FirstArgument(node);
-        if (FollowsLayout(node) && EntersHere(first)) gain -= Bytes(TypeOf(first));
+        if (FollowsLayout(node) && EntersHere(first)) gain -= BytesOf(TypeOf(first));
       }
       if (!TakesAnyLayout(node)) {
         ForEachValue(node.args, [this](const ArgumentValue& arg) { Leaves(arg); });
@@ -121,10 +118,10 @@ class Relayout {
 
   // What the library would transpose: arguments and results in row-major memory.
   double Gain(const Convolution& convolution, const Node& node) const {
-    if (convolution.groups != 1 || !IsHalf(node.outputs[0].dtype)) return 0;
+    if (convolution.groups != 1 || !Is16BitFloat(node.outputs[0].dtype)) return 0;
     double bytes = 0;
     for (const TensorType* type : {&editor_.TypeOf(convolution.input), &node.outputs[0]}) {
-      if (!IsChannelsLast(*type)) bytes += Bytes(*type);
+      if (!IsChannelsLast(*type)) bytes += BytesOf(*type);
     }
     return bytes;
   }
@@ -137,7 +134,7 @@ class Relayout {
   void Leaves(const ArgumentValue& arg) {
     const int from = NodeOf(arg);
     if (from < 0 || !is_member_[from] || !IsRowMajor(TypeOf(arg))) return;
-    gains_[regions_.Find(from)] -= Bytes(TypeOf(arg));
+    gains_[regions_.Find(from)] -= BytesOf(TypeOf(arg));
   }
 
   bool Changes(int i) {
@@ -168,20 +165,22 @@ class Relayout {
       return;
     }
     if (!Changes(i) || !FollowsLayout(node)) return;
-    BringIn(i, &node.args.front());
+    BringIn(i, &FirstArgument(&node));
     if (node.op == "aten::convolution") BringIn(i, &Argument(&node, "weight"));
   }
 
-  // A copy in channels-last memory, made in front of the first call that takes it.
+  // A copy in channels-last memory, made in front of the first call that takes it, and again behind
+  // writes to what was copied.
   void BringIn(int i, ArgumentValue* arg) {
     const TensorType& type = TypeOf(*arg);
     if (type.sizes.size() != 4 || IsChannelsLast(type)) return;
-    const auto [it, is_new] = inside_.try_emplace({arg->value, arg->output});
-    if (is_new) {
-      it->second = Inserter(&editor_, i)
-                       .InLayout({arg->value, arg->output}, ChannelsLastStrides(type.sizes));
+    const ValueId value = ValueOf(*arg);
+    const auto [it, is_new] = inside_.try_emplace(value);
+    Copy& copy = it->second;
+    if (is_new || editor_.uses().IsWrittenBetween(value, copy.before, i)) {
+      copy = {Inserter(&editor_, i).InLayout(value, ChannelsLastStrides(type.sizes)), i};
     }
-    *arg = ValueArg(it->second);
+    *arg = ValueArg(copy.value);
   }
 
   // A copy as in eager, made where the value is.
@@ -199,10 +198,16 @@ class Relayout {
   Graph& graph_;
   GraphEditor editor_;
   std::vector<bool> is_member_;  // by node
-  Sets regions_;
+  DisjointSets regions_;
   std::map<int, double> gains_;                  // bytes that need not be transposed
   std::map<ValueId, std::vector<Expr>> before_;  // eager's strides of what changed
-  std::map<ValueId, ValueId> inside_, outside_;  // copies at the borders
+  // Copies at the borders.
+  struct Copy {
+    ValueId value;
+    int before;  // the node that takes it
+  };
+  std::map<ValueId, Copy> inside_;
+  std::map<ValueId, ValueId> outside_;
 };
 
 }  // namespace

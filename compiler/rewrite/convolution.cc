@@ -70,20 +70,15 @@ std::optional<Convolution> AsConvolutionOfFused(const Node& node) {
   return convolution;
 }
 
-bool IsProductOfPixels(const Convolution& convolution, const TensorType& image,
-                       const TensorType& weight) {
+bool IsPointwise16Bit(const Convolution& convolution, const TensorType& image,
+                      const TensorType& weight) {
   const bool is_pointwise = convolution.groups == 1 && AllAre(convolution.stride, 1) &&
                             AllAre(convolution.padding, 0) && weight.sizes.size() == 4 &&
                             weight.sizes[2].Is(1) && weight.sizes[3].Is(1);
-  const bool is_narrow = image.dtype == v1::DTYPE_BFLOAT16 || image.dtype == v1::DTYPE_FLOAT16;
-  if (!is_pointwise || !is_narrow || weight.dtype != image.dtype) return false;
+  if (!is_pointwise || !Is16BitFloat(image.dtype) || weight.dtype != image.dtype) return false;
   const Expr vector(16 / ItemSize(image.dtype));
   return IsChannelsLast(image) && sym::Mod(weight.sizes[0], vector).Is(0) &&
          sym::Mod(weight.sizes[1], vector).Is(0);
-}
-
-bool RunsOnTensorCores(DType dtype) {
-  return dtype == v1::DTYPE_FLOAT16 || dtype == v1::DTYPE_BFLOAT16 || dtype == kFloat32;
 }
 
 bool AllAre(const std::vector<int64_t>& numbers, int64_t value) {
@@ -128,13 +123,6 @@ std::optional<ValueId> ConvertedFrom(const GraphEditor& editor, ValueId value) {
     return std::nullopt;
   }
   return from;
-}
-
-bool IsWritten(const Graph& graph, ValueId value) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [value](const Node& node) {
-    const std::vector<ValueId> written = WrittenBy(node);
-    return std::find(written.begin(), written.end(), value) != written.end();
-  });
 }
 
 }  // namespace tensord::compiler

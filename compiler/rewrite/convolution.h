@@ -28,12 +28,11 @@ std::optional<Convolution> AsConvolutionOfBackward(const Node& node);
 // What cuDNN's fused calls compute before they add and clamp.
 std::optional<Convolution> AsConvolutionOfFused(const Node& node);
 
-// A product of matrices that lie in memory as they are, for which the library has fast kernels:
-// pixels times channels of 16-bit floats, in rows of whole 16 bytes.
-bool IsProductOfPixels(const Convolution& convolution, const TensorType& image,
-                       const TensorType& weight);
-// float32 as TF32, where torch allows it.
-bool RunsOnTensorCores(DType dtype);
+// A convolution of single pixels (1x1, stride 1) of 16-bit floats, whose channels are whole 16
+// bytes: a product of matrices that lie in memory as they are, for which the library has fast
+// kernels.
+bool IsPointwise16Bit(const Convolution& convolution, const TensorType& image,
+                      const TensorType& weight);
 bool AllAre(const std::vector<int64_t>& numbers, int64_t value);
 
 // ---- Channels-last memory of rank 4: [N, C, H, W] with the channels innermost.
@@ -47,8 +46,6 @@ bool SuggestsChannelsLast(const TensorType& type);
 // ---- Around a node.
 // The operand of a conversion between real floating types on one device; nothing for other nodes.
 std::optional<ValueId> ConvertedFrom(const GraphEditor& editor, ValueId value);
-// True when a node of the graph writes to the value's memory.
-bool IsWritten(const Graph& graph, ValueId value);
 
 }  // namespace tensord::compiler
 

@@ -51,11 +51,13 @@ class EpilogueFuser {
     Sum sum;
     const ValueId operand = ValueOf(Argument(relu, "self"));
     if (!Collect(operand, relu.outputs[0], &sum) || sum.convolutions.empty()) return false;
-    const ValueId main = TakeMain(&sum.convolutions);
-    if (!IsFusable(main)) return false;
+    const ValueId main = TakeMain(i, &sum.convolutions);
+    if (!IsFusable(i, main)) return false;
     sum.others.insert(sum.others.end(), sum.convolutions.begin(), sum.convolutions.end());
     if (sum.others.size() > 1) return false;
-    if (sum.others.size() == 1 && !SuggestsChannelsLast(editor_.TypeOf(sum.others[0]))) {
+    if (sum.others.size() == 1 &&
+        (!SuggestsChannelsLast(editor_.TypeOf(sum.others[0])) ||
+         editor_.uses().IsWrittenBetween(sum.others[0], editor_.NodeOfValue(operand.first), i))) {
       return false;
     }
     Fuse(i, main, sum.others);
@@ -87,12 +89,12 @@ class EpilogueFuser {
   // The one that the call becomes: one that can, rather one that becomes a product of matrices,
   // whose result lies where the memory plan wants it, and rather the last, whose operands live
   // until then anyway.
-  ValueId TakeMain(std::vector<ValueId>* convolutions) const {
-    const auto rank = [this](ValueId value) {
+  ValueId TakeMain(int relu, std::vector<ValueId>* convolutions) const {
+    const auto rank = [this, relu](ValueId value) {
       const auto convolution = AsConvolution(editor_, value);
-      const bool is_product = IsProductOfPixels(*convolution, editor_.TypeOf(convolution->input),
-                                                editor_.TypeOf(convolution->weight));
-      return std::tuple(IsFusable(value), is_product, value);
+      const bool is_product = IsPointwise16Bit(*convolution, editor_.TypeOf(convolution->input),
+                                               editor_.TypeOf(convolution->weight));
+      return std::tuple(IsFusable(relu, value), is_product, value);
     };
     const auto main = std::max_element(convolutions->begin(), convolutions->end(),
                                        [&](ValueId a, ValueId b) { return rank(a) < rank(b); });
@@ -101,7 +103,8 @@ class EpilogueFuser {
     return taken;
   }
 
-  bool IsFusable(ValueId value) const {
+  // The call stands where the ReLU is.
+  bool IsFusable(int relu, ValueId value) const {
     const auto convolution = AsConvolution(editor_, value);
     const TensorType &type = editor_.TypeOf(value), &input = editor_.TypeOf(convolution->input);
     if (type.sizes.size() != 4 || !RunsOnTensorCores(type.dtype) || convolution->groups != 1)
@@ -112,8 +115,7 @@ class EpilogueFuser {
       const auto channels = t->sizes[1].AsConstant();
       if (!channels || *channels % multiple != 0) return false;
     }
-    // The call stands where the relu was.
-    return !IsWritten(graph_, convolution->input) && !IsWritten(graph_, convolution->weight);
+    return editor_.uses().ReadsTheSameAt(editor_.NodeOfValue(value.first), relu);
   }
 
   // The relu becomes the call.
@@ -124,32 +126,33 @@ class EpilogueFuser {
     std::optional<ValueId> bias = convolution.bias;
     if (!others.empty()) {
       // A bias of the residual is added once per channel, not once per element.
-      if (const std::optional<ValueId> more = TakeBias(others[0])) {
+      if (const std::optional<ValueId> more = TakeBias(i, others[0])) {
         bias = bias ? in.Add(*bias, *more) : *more;
       }
     }
     if (!bias) bias = Zeros(&in, type);
-    std::vector<ArgumentValue> args{ValueArg(convolution.input), ValueArg(convolution.weight)};
-    if (!others.empty()) {
-      args.push_back(ValueArg(others[0]));
-      args.push_back(NoneArgument());  // its factor: 1
-    }
-    args.push_back(ValueArg(*bias));
-    for (const auto* list : {&convolution.stride, &convolution.padding, &convolution.dilation}) {
-      args.push_back(PairArg(*list));
-    }
-    args.push_back(IntegerArg(convolution.groups));
-    graph_.nodes[i].op =
-        others.empty() ? "aten::cudnn_convolution_relu" : "aten::cudnn_convolution_add_relu";
-    graph_.nodes[i].args = std::move(args);
+    NamedArguments args{{"self", ValueArg(convolution.input)},
+                        {"weight", ValueArg(convolution.weight)},
+                        {"bias", ValueArg(*bias)},
+                        {"stride", PairArg(convolution.stride)},
+                        {"padding", PairArg(convolution.padding)},
+                        {"dilation", PairArg(convolution.dilation)},
+                        {"groups", IntegerArg(convolution.groups)}};
+    if (!others.empty()) args.emplace_back("z", ValueArg(others[0]));  // whose factor, none, is 1
+    Node& relu = graph_.nodes[i];
+    relu = MakeNode(
+        others.empty() ? "aten::cudnn_convolution_relu" : "aten::cudnn_convolution_add_relu",
+        relu.name, args, relu.outputs[0]);
   }
 
   // The bias of a convolution that is used only here, which has none afterwards.
-  std::optional<ValueId> TakeBias(ValueId value) {
+  std::optional<ValueId> TakeBias(int relu, ValueId value) {
     if (editor_.uses().Count(value) != 1) return std::nullopt;
     const auto convolution = AsConvolution(editor_, value);
     if (!convolution || !convolution->bias) return std::nullopt;
-    Argument(&graph_.nodes[value.first - graph_.FirstNodeValue()], "bias") = NoneArgument();
+    const int node = editor_.NodeOfValue(value.first);
+    if (editor_.uses().IsWrittenBetween(*convolution->bias, node, relu)) return std::nullopt;
+    Argument(&graph_.nodes[node], "bias") = NoneArgument();
     return convolution->bias;
   }
 
@@ -157,9 +160,10 @@ class EpilogueFuser {
   ValueId Zeros(Inserter* in, TensorType type) {
     type.sizes = {type.sizes[1]};
     type.strides = {Expr(1)};
-    const ArgumentValue dtype{.kind = ArgumentValue::kDType, .dtype = type.dtype};
-    const ArgumentValue none = NoneArgument();
-    return in->Node("aten::full", {IntegersArg(type.sizes), RealArg(0), dtype, none, none, none},
+    return in->Node("aten::full",
+                    {{"size", IntegersArg(type.sizes)},
+                     {"fill_value", RealArg(0)},
+                     {"dtype", DTypeArg(type.dtype)}},
                     type);
   }
 

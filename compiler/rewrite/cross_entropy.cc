@@ -6,10 +6,13 @@
 namespace tensord::compiler {
 namespace {
 
-// The node that makes the loss's gradient, where the classes are the dimension of the softmax.
-const Node* LossOf(const GraphEditor& editor, const Node& softmax) {
+// The node that makes the loss's gradient, where the classes are the dimension of the softmax and
+// what it reads is the same where the softmax is.
+const Node* LossOf(const GraphEditor& editor, int i) {
+  const Node& softmax = editor.node(i);
   if (softmax.op != "aten::_log_softmax_backward_data") return nullptr;
-  const Node* loss = editor.Producer(Argument(softmax, "grad_output").value);
+  const int gradient = Argument(softmax, "grad_output").value;
+  const Node* loss = editor.Producer(gradient);
   if (loss == nullptr ||
       (loss->op != "aten::nll_loss_backward" && loss->op != "aten::nll_loss2d_backward")) {
     return nullptr;
@@ -18,7 +21,8 @@ const Node* LossOf(const GraphEditor& editor, const Node& softmax) {
   const ValueId scores = ValueOf(Argument(*loss, "self"));
   const auto rank = static_cast<int64_t>(editor.TypeOf(scores).sizes.size());
   const int64_t classes = rank > 1 ? 1 : 0;
-  return dim && (*dim + rank) % rank == classes ? loss : nullptr;
+  if (!dim || (*dim + rank) % rank != classes) return nullptr;
+  return editor.uses().ReadsTheSameAt(editor.NodeOfValue(gradient), i) ? loss : nullptr;
 }
 
 }  // namespace
@@ -27,16 +31,19 @@ int CrossEntropy(const v1::Target&, Graph* graph) {
   GraphEditor editor(graph);
   for (int i = 0; i < static_cast<int>(graph->nodes.size()); ++i) {
     const Node& softmax = graph->nodes[i];
-    const Node* loss = LossOf(editor, softmax);
+    const Node* loss = LossOf(editor, i);
     if (loss == nullptr || !editor.Runs(i)) continue;
-    Node joined{.op = "tensord::cross_entropy_backward",
-                .name = softmax.name,
-                .args = loss->args,  // and of the softmax
-                .outputs = softmax.outputs};
-    joined.args.insert(joined.args.end(),
-                       {Argument(softmax, "dim"), Argument(softmax, "input_dtype")});
-    Argument(&joined, "output") = Argument(softmax, "output");
-    editor.Replace({editor.ValueOfNode(i), 0}, editor.Insert(i, std::move(joined)));
+    NamedArguments args;
+    for (const char* name : {"output", "dim", "input_dtype"}) {
+      args.emplace_back(name, Argument(softmax, name));
+    }
+    for (const char* name :
+         {"grad_output", "target", "weight", "reduction", "ignore_index", "total_weight"}) {
+      args.emplace_back(name, Argument(*loss, name));
+    }
+    Node fused =
+        MakeNode("tensord::cross_entropy_backward", softmax.name, args, softmax.outputs[0]);
+    editor.Replace({editor.ValueOfNode(i), 0}, editor.Insert(i, std::move(fused)));
   }
   return editor.Finish();
 }

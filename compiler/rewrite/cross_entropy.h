@@ -12,7 +12,7 @@
 
 namespace tensord::compiler {
 
-// The number of steps that were joined.
+// The number of steps that were fused.
 int CrossEntropy(const v1::Target& target, Graph* graph);
 
 }  // namespace tensord::compiler

@@ -13,7 +13,7 @@
 
 namespace tensord::compiler {
 
-// The number of sums that were joined with an embedding's gradient.
+// The number of sums that were fused with an embedding's gradient.
 int EmbeddingSum(const v1::Target& target, Graph* graph);
 
 }  // namespace tensord::compiler

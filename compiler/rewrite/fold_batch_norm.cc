@@ -5,19 +5,20 @@
 #include <optional>
 #include <string_view>
 
+#include "compiler/graph/layout.h"
 #include "compiler/rewrite/convolution.h"
 #include "compiler/rewrite/inserter.h"
 
 namespace tensord::compiler {
 namespace {
 
-// Operators whose other arguments are called alike.
-struct Form {
+// Operators whose other arguments have the same names.
+struct BatchNormOperator {
   std::string_view op;
   std::string_view training;  // empty: never
   std::string_view eps;
 };
-constexpr Form kForms[] = {
+constexpr BatchNormOperator kBatchNorms[] = {
     {"aten::_native_batch_norm_legit_no_training", "", "eps"},
     {"aten::_native_batch_norm_legit", "training", "eps"},
     {"aten::native_batch_norm", "training", "eps"},
@@ -32,15 +33,15 @@ struct BatchNorm {
 };
 
 std::optional<BatchNorm> AsInferenceBatchNorm(const Node& node) {
-  const auto* form = std::find_if(std::begin(kForms), std::end(kForms),
-                                  [&](const Form& f) { return f.op == node.op; });
-  if (form == std::end(kForms)) return std::nullopt;
-  if (!form->training.empty() && !Argument(node, form->training).integer.Is(0)) {
+  const auto* row = std::find_if(std::begin(kBatchNorms), std::end(kBatchNorms),
+                                 [&](const BatchNormOperator& r) { return r.op == node.op; });
+  if (row == std::end(kBatchNorms)) return std::nullopt;
+  if (!row->training.empty() && !Argument(node, row->training).integer.Is(0)) {
     return std::nullopt;
   }
   const auto value = [&](std::string_view name) { return OptionalValueOf(Argument(node, name)); };
   const auto mean = value("running_mean"), variance = value("running_var");
-  const ArgumentValue& eps = Argument(node, form->eps);
+  const ArgumentValue& eps = Argument(node, row->eps);
   if (!mean || !variance || eps.kind != ArgumentValue::kReal) return std::nullopt;
   return BatchNorm{.input = *value("input"),
                    .mean = *mean,
@@ -53,8 +54,6 @@ std::optional<BatchNorm> AsInferenceBatchNorm(const Node& node) {
 // Weights for each element of the result, where scaling them is a pass of its own. It shares a
 // launch with other such passes, while a batch norm between two library calls is a launch alone.
 constexpr int64_t kMostWeights = 4;
-
-int64_t Elements(const TensorType& type) { return sym::Hint(sym::Product(type.sizes)); }
 
 class Folder {
  public:
@@ -79,17 +78,29 @@ class Folder {
     // A conversion of the weights in front of the convolution is part of the one that we make.
     const auto source = ConvertedFrom(editor_, convolution->weight);
     const ValueId weight = source.value_or(convolution->weight);
-    if (!source && Elements(editor_.TypeOf(weight)) > kMostWeights * Elements(activations)) return;
-    std::vector<ValueId> used{weight, norm->mean, norm->variance};
-    for (const auto& more : {norm->weight, norm->bias, convolution->bias}) {
-      if (more) used.push_back(*more);
+    if (!source &&
+        ElementsHint(editor_.TypeOf(weight)) > kMostWeights * ElementsHint(activations)) {
+      return;
     }
-    // They are read in front of the convolution now.
-    for (const ValueId& value : used) {
-      if (value.first >= norm->input.first || IsWritten(graph_, value)) return;
-    }
+    const int at = editor_.NodeOfValue(norm->input.first);
+    const int converted = editor_.NodeOfValue(convolution->weight.first);
+    if (source && editor_.uses().IsWrittenBetween(weight, converted, at)) return;
+    if (!CanReadAtConvolution(i, *norm)) return;
     Fold(*norm, *convolution, weight);
     editor_.Replace({editor_.ValueOfNode(i), 0}, norm->input);
+  }
+
+  // Whether the parameters of the batch norm `i` are there, as they are, in front of its
+  // convolution.
+  bool CanReadAtConvolution(int i, const BatchNorm& norm) const {
+    const int at = editor_.NodeOfValue(norm.input.first);
+    for (const std::optional<ValueId>& value :
+         {std::optional(norm.mean), std::optional(norm.variance), norm.weight, norm.bias}) {
+      if (!value) continue;
+      if (value->first >= norm.input.first) return false;
+      if (editor_.uses().IsWrittenBetween(*value, at, i)) return false;
+    }
+    return true;
   }
 
   bool OtherResultsAreUsed(int i) const {

@@ -17,12 +17,10 @@ TensorType Fresh(TensorType type) {
 
 }  // namespace
 
-ValueId Inserter::Node(std::string op, std::vector<ArgumentValue> args, TensorType type) {
+ValueId Inserter::Node(std::string op, const NamedArguments& args, TensorType type) {
   const std::string name =
       before_ < static_cast<int>(editor_.graph().nodes.size()) ? editor_.node(before_).name : "end";
-  compiler::Node node{.op = std::move(op), .name = name, .args = std::move(args)};
-  node.outputs.push_back(std::move(type));
-  return editor_.Insert(before_, std::move(node));
+  return editor_.Insert(before_, MakeNode(std::move(op), name, args, std::move(type)));
 }
 
 ValueId Inserter::Cast(ValueId value, DType dtype) {
@@ -30,35 +28,42 @@ ValueId Inserter::Cast(ValueId value, DType dtype) {
   if (type.dtype == dtype) return value;
   type = Fresh(std::move(type));
   type.dtype = dtype;
-  const ArgumentValue to{.kind = ArgumentValue::kDType, .dtype = dtype};
-  return Node("prims::convert_element_type", {ValueArg(value), to}, std::move(type));
+  return Node("prims::convert_element_type", {{"a", ValueArg(value)}, {"dtype", DTypeArg(dtype)}},
+              std::move(type));
 }
 
 ValueId Inserter::Map(std::string op, ValueId value) {
-  return Node(std::move(op), {ValueArg(value)}, Fresh(TypeOf(value)));
+  return Node(std::move(op), {{"self", ValueArg(value)}}, Fresh(TypeOf(value)));
 }
-ValueId Inserter::Add(ValueId a, ValueId b) {
-  return Node("aten::add.Tensor", {ValueArg(a), ValueArg(b), IntegerArg(1)}, Fresh(TypeOf(a)));
-}
-ValueId Inserter::Subtract(ValueId a, ValueId b) {
-  return Node("aten::sub.Tensor", {ValueArg(a), ValueArg(b), IntegerArg(1)}, Fresh(TypeOf(a)));
-}
+ValueId Inserter::Add(ValueId a, ValueId b) { return Sum("aten::add.Tensor", a, ValueArg(b)); }
+ValueId Inserter::Subtract(ValueId a, ValueId b) { return Sum("aten::sub.Tensor", a, ValueArg(b)); }
 ValueId Inserter::Multiply(ValueId a, ValueId b) {
-  return Node("aten::mul.Tensor", {ValueArg(a), ValueArg(b)}, Fresh(TypeOf(a)));
+  return Node("aten::mul.Tensor", {{"self", ValueArg(a)}, {"other", ValueArg(b)}},
+              Fresh(TypeOf(a)));
 }
 ValueId Inserter::AddNumber(ValueId a, double number) {
-  return Node("aten::add.Tensor", {ValueArg(a), RealArg(number), IntegerArg(1)}, Fresh(TypeOf(a)));
+  return Sum("aten::add.Tensor", a, RealArg(number));
+}
+ValueId Inserter::Sum(std::string op, ValueId a, ArgumentValue other) {
+  return Node(std::move(op),
+              {{"self", ValueArg(a)}, {"other", std::move(other)}, {"alpha", IntegerArg(1)}},
+              Fresh(TypeOf(a)));
 }
 
 ValueId Inserter::Product(ValueId a, ValueId b, std::optional<ValueId> bias, std::string biased,
-                          const std::vector<ArgumentValue>& more) {
+                          const NamedArguments& more) {
   TensorType type = TypeOf(a);
   type.sizes[1] = TypeOf(b).sizes[1];
   type.strides = ContiguousStrides(type.sizes);
   type.offset = Expr(0);
-  if (!bias) return Node("aten::mm", {ValueArg(a), ValueArg(b)}, std::move(type));
-  std::vector<ArgumentValue> args{ValueArg(*bias), ValueArg(a), ValueArg(b), IntegerArg(1),
-                                  IntegerArg(1)};
+  if (!bias) {
+    return Node("aten::mm", {{"self", ValueArg(a)}, {"mat2", ValueArg(b)}}, std::move(type));
+  }
+  NamedArguments args{{"self", ValueArg(*bias)},
+                      {"mat1", ValueArg(a)},
+                      {"mat2", ValueArg(b)},
+                      {"beta", IntegerArg(1)},
+                      {"alpha", IntegerArg(1)}};
   args.insert(args.end(), more.begin(), more.end());
   return Node(std::move(biased), std::move(args), std::move(type));
 }
@@ -67,7 +72,8 @@ ValueId Inserter::View(ValueId value, const std::vector<Expr>& sizes) {
   TensorType type = TypeOf(value);
   type.sizes = sizes;
   type.strides = ContiguousStrides(sizes);
-  return Node("aten::view", {ValueArg(value), IntegersArg(sizes)}, std::move(type));
+  return Node("aten::view", {{"self", ValueArg(value)}, {"size", IntegersArg(sizes)}},
+              std::move(type));
 }
 
 ValueId Inserter::Permute(ValueId value, const std::vector<int>& order) {
@@ -79,7 +85,8 @@ ValueId Inserter::Permute(ValueId value, const std::vector<int>& order) {
     type.strides[d] = from.strides[order[d]];
     dims.push_back(Expr(order[d]));
   }
-  return Node("aten::permute", {ValueArg(value), IntegersArg(dims)}, std::move(type));
+  return Node("aten::permute", {{"self", ValueArg(value)}, {"dims", IntegersArg(dims)}},
+              std::move(type));
 }
 
 ValueId Inserter::Pixels(ValueId images) {
@@ -95,9 +102,10 @@ ValueId Inserter::SumOfRows(ValueId matrix) {
   type.sizes = {type.sizes[1]};
   type.strides = {Expr(1)};
   type.offset = Expr(0);
-  const ArgumentValue none = NoneArgument();
-  return Node("aten::sum.dim_IntList",
-              {ValueArg(matrix), IntegersArg({Expr(0)}), BooleanArg(false), none}, std::move(type));
+  return Node(
+      "aten::sum.dim_IntList",
+      {{"self", ValueArg(matrix)}, {"dim", IntegersArg({Expr(0)})}, {"keepdim", BooleanArg(false)}},
+      std::move(type));
 }
 
 ValueId Inserter::Pad(ValueId value, const std::vector<std::pair<int64_t, int64_t>>& zeros) {
@@ -110,7 +118,8 @@ ValueId Inserter::Pad(ValueId value, const std::vector<std::pair<int64_t, int64_
   }
   type.strides = ContiguousStrides(type.sizes);
   type.offset = Expr(0);
-  return Node("aten::constant_pad_nd", {ValueArg(value), IntegersArg(pairs), RealArg(0)},
+  return Node("aten::constant_pad_nd",
+              {{"self", ValueArg(value)}, {"pad", IntegersArg(pairs)}, {"value", RealArg(0)}},
               std::move(type));
 }
 
@@ -120,7 +129,7 @@ ValueId Inserter::InLayout(ValueId value, const std::vector<Expr>& strides) {
   if (same) return value;
   type.strides = strides;
   type.offset = Expr(0);
-  return Node("aten::clone", {ValueArg(value), NoneArgument()}, std::move(type));
+  return Node("aten::clone", {{"self", ValueArg(value)}}, std::move(type));
 }
 
 ValueId Inserter::AlongDim(ValueId vector, int dim, int rank) {

@@ -21,8 +21,8 @@ class Inserter {
 
   const TensorType& TypeOf(ValueId value) const { return editor_.TypeOf(value); }
 
-  // A node of any kind with one result.
-  ValueId Node(std::string op, std::vector<ArgumentValue> args, TensorType type);
+  // A node of any kind with one result (MakeNode).
+  ValueId Node(std::string op, const NamedArguments& args, TensorType type);
   // The value itself where it has that type already.
   ValueId Cast(ValueId value, DType dtype);
   // One operand, same type.
@@ -35,7 +35,7 @@ class Inserter {
   // Of matrices, plus a bias for each column: aten::mm, aten::addmm or `biased`, an operator with
   // the arguments of addmm and those in `more`.
   ValueId Product(ValueId a, ValueId b, std::optional<ValueId> bias = std::nullopt,
-                  std::string biased = "aten::addmm", const std::vector<ArgumentValue>& more = {});
+                  std::string biased = "aten::addmm", const NamedArguments& more = {});
   // Row-major.
   ValueId View(ValueId value, const std::vector<Expr>& sizes);
   ValueId Permute(ValueId value, const std::vector<int>& order);
@@ -53,6 +53,8 @@ class Inserter {
   ValueId AlongDim(ValueId vector, int dim, int rank);
 
  private:
+  ValueId Sum(std::string op, ValueId a, ArgumentValue other);
+
   GraphEditor& editor_;
   int before_;
 };

@@ -8,9 +8,8 @@
 namespace tensord::compiler {
 
 ValueId MatrixNodes::Add(int before, const std::string& op, const std::string& name,
-                         std::vector<ArgumentValue> args, TensorType type) {
-  return editor_->Insert(
-      before, {.op = op, .name = name, .args = std::move(args), .outputs = {std::move(type)}});
+                         const NamedArguments& args, TensorType type) {
+  return editor_->Insert(before, MakeNode(op, name, args, std::move(type)));
 }
 
 ValueId MatrixNodes::Transposed(int before, const std::string& name, ValueId value) {
@@ -19,7 +18,9 @@ ValueId MatrixNodes::Transposed(int before, const std::string& name, ValueId val
   std::swap(type.sizes[last], type.sizes[last - 1]);
   std::swap(type.strides[last], type.strides[last - 1]);
   return Add(before, "aten::transpose.int", name,
-             {ValueArg(value), IntegerArg(Expr(last - 1)), IntegerArg(Expr(last))},
+             {{"self", ValueArg(value)},
+              {"dim0", IntegerArg(Expr(last - 1))},
+              {"dim1", IntegerArg(Expr(last))}},
              std::move(type));
 }
 
@@ -30,16 +31,19 @@ ValueId MatrixNodes::ZeroPadded(int before, const std::string& name, ValueId val
   type.sizes = sizes;
   type.strides = ContiguousStrides(sizes);
   type.offset = Expr(0);
-  return Add(before, "tensord::zero_padded", name, {ValueArg(value), IntegersArg(sizes)},
-             std::move(type));
+  return Add(before, "tensord::zero_padded", name,
+             {{"self", ValueArg(value)}, {"size", IntegersArg(sizes)}}, std::move(type));
 }
 
 ValueId MatrixNodes::FirstOf(int before, const std::string& name, ValueId value, int dim,
                              TensorType type) {
   const Expr length = type.sizes[dim];
   return Add(before, "aten::slice.Tensor", name,
-             {ValueArg(value), IntegerArg(Expr(dim)), IntegerArg(Expr(0)), IntegerArg(length),
-              IntegerArg(Expr(1))},
+             {{"self", ValueArg(value)},
+              {"dim", IntegerArg(Expr(dim))},
+              {"start", IntegerArg(Expr(0))},
+              {"end", IntegerArg(length)},
+              {"step", IntegerArg(Expr(1))}},
              std::move(type));
 }
 

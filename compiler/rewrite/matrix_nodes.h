@@ -25,7 +25,7 @@ class MatrixNodes {
 
  private:
   ValueId Add(int before, const std::string& op, const std::string& name,
-              std::vector<ArgumentValue> args, TensorType type);
+              const NamedArguments& args, TensorType type);
 
   GraphEditor* editor_;
 };

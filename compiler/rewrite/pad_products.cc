@@ -35,7 +35,7 @@ struct Pads {
 };
 
 struct Plan {
-  const Form* form;
+  const ProductOperator* form;
   Matrix a, b;
   int64_t aligned = 1;          // what rows must be multiples of
   int64_t m = 0, k = 0, n = 0;  // padding of each dimension
@@ -82,29 +82,29 @@ class Padder {
     const int rank = node.outputs.empty() ? 0 : static_cast<int>(node.outputs[0].sizes.size());
     if (rank < 2) return false;
     if (node.op == "aten::t") return true;
-    std::vector<int> dims;
-    for (const ArgumentValue& arg : node.args) {
-      const bool list = arg.kind == ArgumentValue::kList;
-      for (const ArgumentValue& item : list ? arg.items : std::vector<ArgumentValue>{arg}) {
-        if (item.kind != ArgumentValue::kInteger || !item.integer.IsConstant()) continue;
-        const int dim = static_cast<int>(*item.integer.AsConstant());
-        dims.push_back(dim < 0 ? dim + rank : dim);
-      }
-    }
+    const auto is_dim = [rank](const ArgumentValue& arg, int dim) {
+      return arg.integer.Is(dim) || arg.integer.Is(dim - rank);
+    };
     if (node.op == "aten::transpose.int") {
-      return dims == std::vector{rank - 2, rank - 1} || dims == std::vector{rank - 1, rank - 2};
+      const ArgumentValue &dim0 = Argument(node, "dim0"), &dim1 = Argument(node, "dim1");
+      return (is_dim(dim0, rank - 2) && is_dim(dim1, rank - 1)) ||
+             (is_dim(dim0, rank - 1) && is_dim(dim1, rank - 2));
     }
-    std::vector<int> swapped(rank);
-    for (int d = 0; d < rank; ++d) swapped[d] = d < rank - 2 ? d : 2 * rank - 3 - d;
-    return node.op == "aten::permute" && dims == swapped;
+    if (node.op != "aten::permute") return false;
+    const std::vector<ArgumentValue>& dims = Argument(node, "dims").items;
+    if (static_cast<int>(dims.size()) != rank) return false;
+    for (int d = 0; d < rank; ++d) {
+      if (!is_dim(dims[d], d < rank - 2 ? d : 2 * rank - 3 - d)) return false;
+    }
+    return true;
   }
 
   // What to pad so that the rows of all three matrices are aligned; nothing when they cannot be.
   std::optional<Plan> PlanFor(int index) const {
     const Node& node = editor_.node(index);
-    const auto form = std::find_if(std::begin(kForms), std::end(kForms),
-                                   [&](const Form& f) { return f.op == node.op; });
-    if (form == std::end(kForms) || node.outputs.size() != 1 || !editor_.Runs(index))
+    const auto form = std::find_if(std::begin(kProducts), std::end(kProducts),
+                                   [&](const ProductOperator& row) { return row.op == node.op; });
+    if (form == std::end(kProducts) || node.outputs.size() != 1 || !editor_.Runs(index))
       return std::nullopt;
     const TensorType& result = node.outputs[0];
     const auto alignment =
@@ -151,19 +151,18 @@ class Padder {
   }
 
   // Multiply-adds.
-  double Work(const Node& node, const Form& form) const {
-    return static_cast<double>(sym::Hint(sym::Product(node.outputs[0].sizes))) *
+  double Work(const Node& node, const ProductOperator& form) const {
+    return static_cast<double>(ElementsHint(node.outputs[0])) *
            static_cast<double>(sym::Hint(SizesOf(node, form.a)[form.batch + 1]));
   }
 
-  double BytesOf(const TensorType& type) const {
-    return static_cast<double>(sym::Hint(sym::Product(type.sizes)) * ItemSize(type.dtype));
-  }
+  static double BytesOf(const TensorType& type) { return static_cast<double>(BytesHint(type)); }
 
   // Whether the library's gain exceeds what the copies cost.
   bool Pays(int index, const Plan& plan) const {
     const Node& node = editor_.node(index);
-    double bytes = CopiedBytes(plan.a, plan.PadsOfA()) + CopiedBytes(plan.b, plan.PadsOfB());
+    double bytes =
+        CopiedBytes(index, plan.a, plan.PadsOfA()) + CopiedBytes(index, plan.b, plan.PadsOfB());
     if (!plan.form->added.empty() && plan.m + plan.n > 0) {
       bytes += 2 * BytesOf(editor_.TypeOf(ValueOf(Argument(node, plan.form->added))));
     }
@@ -184,15 +183,16 @@ class Padder {
     return 2 * Work(node, *plan.form) * (slow - 1) > bytes * costs_.flops_per_byte;
   }
 
-  // Whether the value, or what it is a view of, is the result of a kernel of ours.
+  // Whether the value, or what it is a view of, is the result of a kernel of ours, in memory of its
+  // own: a copy's is that of an input.
   bool IsMadeByKernel(ValueId value) const {
-    const Node* root = editor_.Producer(RootOf(editor_.graph(), value).first);
-    return root != nullptr && IsGenerated(*root);
+    const Node* root = editor_.Producer(editor_.uses().Root(value).first);
+    return root != nullptr && IsGenerated(*root) && WrittenBy(*root).empty();
   }
 
   // What the padded operand costs beyond writing the operand at all.
-  double CopiedBytes(const Matrix& matrix, const Pads& pads) const {
-    if (!pads.any() || padded_.count(KeyOf(matrix, pads)) > 0) return 0;
+  double CopiedBytes(int product, const Matrix& matrix, const Pads& pads) const {
+    if (!pads.any() || FindPadded(product, matrix, pads) != nullptr) return 0;
     const double bytes = BytesOf(editor_.TypeOf(matrix.value));
     if (!IsMadeByKernel(matrix.value)) return 2 * bytes;
     return editor_.uses().IsRootShared(matrix.value) || !TakesOver(matrix, pads) ? bytes : 0;
@@ -215,6 +215,19 @@ class Padder {
   using Key = std::tuple<ValueId, bool, int64_t, int64_t>;
   static Key KeyOf(const Matrix& matrix, const Pads& pads) {
     return {matrix.value, matrix.by_columns, pads.rows, pads.columns};
+  }
+
+  // An operand, padded in front of the product that was the first to read it.
+  struct PaddedOperand {
+    ValueId value;
+    int product;
+  };
+  // Null where there is none yet, or the operand was written since.
+  const PaddedOperand* FindPadded(int product, const Matrix& matrix, const Pads& pads) const {
+    const auto it = padded_.find(KeyOf(matrix, pads));
+    if (it == padded_.end()) return nullptr;
+    const bool stale = editor_.uses().IsWrittenBetween(matrix.value, it->second.product, product);
+    return stale ? nullptr : &it->second;
   }
 
   // What stands for an old value by now. Added nodes must name it themselves.
@@ -242,8 +255,7 @@ class Padder {
 
   // The operand, padded; made once for all products that read the same.
   ValueId Padded(int product, const Matrix& matrix, const Pads& pads) {
-    auto [it, is_new] = padded_.try_emplace(KeyOf(matrix, pads));
-    if (!is_new) return it->second;
+    if (const PaddedOperand* found = FindPadded(product, matrix, pads)) return found->value;
     const TensorType type = editor_.TypeOf(matrix.value);
     const ValueId source = Current(matrix.value);
     const int producer = matrix.value.first - editor_.graph().FirstNodeValue();
@@ -256,12 +268,12 @@ class Padder {
     sizes[row] += Expr(pads.rows);
     sizes[row + 1] += Expr(pads.columns);
     value = nodes_.ZeroPadded(before, name, value, sizes);
-    it->second = value;
+    padded_[KeyOf(matrix, pads)] = {value, product};
     if (takes_over) {
       ValueId part = value;
-      const Pads turned = matrix.by_columns ? Pads{pads.columns, pads.rows} : pads;
+      const Pads swapped = matrix.by_columns ? Pads{pads.columns, pads.rows} : pads;
       if (matrix.by_columns) part = nodes_.Transposed(before, name, part);
-      Replace(matrix.value, Unpadded(before, name, part, turned, type));
+      Replace(matrix.value, Unpadded(before, name, part, swapped, type));
     }
     return value;
   }
@@ -324,28 +336,30 @@ class Padder {
     return IsMadeByKernel(plan.b.value) && PartsOfWeight(index, plan) > 1;
   }
 
-  // What else reads a converted weight, as backward does, has it in memory as a whole. Where a part
-  // is a product for each of several periods, there are half as many.
+  // A weight with other readers (backward) stays whole: 1. A part that needs a product per period
+  // is twice as large, so there are half as many.
   int64_t PartsOfWeight(int index, const Plan& plan) const {
     const ValueId weight = ValueOf(Argument(editor_.node(index), plan.form->b));
-    const ValueId root = RootOf(editor_.graph(), weight);
     const Uses& uses = editor_.uses();
+    const ValueId root = uses.Root(weight);
     if (uses.IsRootShared(weight) || uses.Readers(weight).size() > 1) return 1;
     const int64_t most = costs_.most_weight_bytes * (PeriodOf(index, plan) > 1 ? 2 : 1);
-    return sym::CeilDiv(static_cast<int64_t>(BytesOf(editor_.TypeOf(root))), most);
+    return sym::CeilDiv(BytesHint(editor_.TypeOf(root)), most);
   }
 
   void ComputeByRows(int index, const Plan& plan) {
-    const Form& form = *plan.form;
+    const ProductOperator& form = *plan.form;
     const Node& old = editor_.node(index);
     const auto current = [&](std::string_view operand) {
       return ValueArg(Current(ValueOf(Argument(old, operand))));
     };
-    Node node = old;
-    node.op = "tensord::product_by_rows";
-    node.args = {current(form.a), ValueArg(Current(plan.b.value)),
-                 form.added.empty() ? ArgumentValue{} : current(form.added),
-                 IntegerArg(Expr(plan.aligned)), IntegerArg(Expr(PartsOfWeight(index, plan)))};
+    Node node = MakeNode("tensord::product_by_rows", old.name,
+                         {{"a", current(form.a)},
+                          {"weight", ValueArg(Current(plan.b.value))},
+                          {"bias", form.added.empty() ? NoneArgument() : current(form.added)},
+                          {"aligned", IntegerArg(Expr(plan.aligned))},
+                          {"parts", IntegerArg(Expr(PartsOfWeight(index, plan)))}},
+                         old.outputs[0]);
     Replace({editor_.ValueOfNode(index), 0}, editor_.Insert(index, std::move(node)));
   }
 
@@ -354,7 +368,7 @@ class Padder {
       ComputeByRows(index, plan);
       return;
     }
-    const Form& form = *plan.form;
+    const ProductOperator& form = *plan.form;
     Node node = editor_.node(index);
     const TensorType eager = node.outputs[0];
     ArgumentValue &a = Argument(&node, form.a), &b = Argument(&node, form.b);
@@ -379,7 +393,7 @@ class Padder {
   const v1::DeviceType device_;
   GraphEditor editor_;
   MatrixNodes nodes_;
-  std::map<Key, ValueId> padded_;
+  std::map<Key, PaddedOperand> padded_;
   std::map<ValueId, ValueId> current_;
 };
 

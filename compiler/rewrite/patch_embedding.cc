@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/rewrite/patch_embedding.h"
 
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "compiler/graph/layout.h"
 #include "compiler/rewrite/convolution.h"
@@ -79,20 +81,9 @@ Gradients Backward(Inserter& in, ValueId gradient, const Convolution& convolutio
   return {in.View(weight, in.TypeOf(convolution.weight).sizes), in.SumOfRows(tokens)};
 }
 
-// The graph's outputs must be as eager lays them out, and strided views count on it.
-bool NeedsItsLayout(const Graph& graph, ValueId value) {
-  bool needs = false;
-  const auto check = [&](const ArgumentValue& arg) { needs = needs || ValueOf(arg) == value; };
-  ForEachValue(graph.outputs, check);
-  for (const Node& node : graph.nodes) {
-    if (node.op == "aten::as_strided") ForEachValue(node.args, check);
-  }
-  return needs;
-}
-
-class Multiplier {
+class PatchEmbeddingPass {
  public:
-  explicit Multiplier(Graph* graph) : graph_(*graph), editor_(graph) {}
+  explicit PatchEmbeddingPass(Graph* graph) : graph_(*graph), editor_(graph) {}
 
   int Run() {
     int count = 0;
@@ -110,11 +101,21 @@ class Multiplier {
                    editor_.TypeOf(convolution->weight));
   }
 
+  // The graph's outputs must be as eager lays them out, and strided views count on it. Other views
+  // and library calls read any layout, or a copy.
+  bool NeedsItsLayout(ValueId value) const {
+    const std::span<const int> readers = editor_.uses().Readers(value);
+    return std::any_of(readers.begin(), readers.end(), [this](int reader) {
+      return reader == static_cast<int>(graph_.nodes.size()) ||
+             graph_.nodes[reader].op == "aten::as_strided";
+    });
+  }
+
   bool TryForward(int i) {
     const auto convolution = AsConvolution(graph_.nodes[i]);
     const auto patch = PatchAt(convolution);
     const ValueId value(editor_.ValueOfNode(i), 0);
-    if (!patch || !editor_.Runs(i) || NeedsItsLayout(graph_, value)) return false;
+    if (!patch || !editor_.Runs(i) || NeedsItsLayout(value)) return false;
     Inserter in(&editor_, i);
     editor_.Replace(value, Forward(in, *convolution, *patch));
     return true;
@@ -143,6 +144,6 @@ class Multiplier {
 
 }  // namespace
 
-int PatchEmbedding(const v1::Target&, Graph* graph) { return Multiplier(graph).Run(); }
+int PatchEmbedding(const v1::Target&, Graph* graph) { return PatchEmbeddingPass(graph).Run(); }
 
 }  // namespace tensord::compiler

@@ -36,9 +36,9 @@ bool IsRowsOfPixels(const TensorType& type) {
   return type.sizes.size() == 4 && type.strides == ChannelsLastStrides(type.sizes);
 }
 
-class Multiplier {
+class PointwiseConvolutionPass {
  public:
-  explicit Multiplier(Graph* graph) : graph_(*graph), editor_(graph) {}
+  explicit PointwiseConvolutionPass(Graph* graph) : graph_(*graph), editor_(graph) {}
 
   int Run() {
     int count = 0;
@@ -51,8 +51,8 @@ class Multiplier {
 
  private:
   bool IsProduct(const Convolution& convolution) const {
-    return IsProductOfPixels(convolution, editor_.TypeOf(convolution.input),
-                             editor_.TypeOf(convolution.weight));
+    return IsPointwise16Bit(convolution, editor_.TypeOf(convolution.input),
+                            editor_.TypeOf(convolution.weight));
   }
 
   // What is added must be images of the result's sizes. The calls that the product comes to are one
@@ -77,13 +77,15 @@ class Multiplier {
     ValueId product;
     if (forward->residual) {
       const ValueId residual = Pixels(in, *forward->residual);
-      product = in.Node(
-          "tensord::residual_product",
-          {ValueArg(residual), ValueArg(pixels), ValueArg(weights), ValueArg(*convolution.bias)},
-          in.TypeOf(residual));
+      product = in.Node("tensord::residual_product",
+                        {{"residual", ValueArg(residual)},
+                         {"mat1", ValueArg(pixels)},
+                         {"mat2", ValueArg(weights)},
+                         {"bias", ValueArg(*convolution.bias)}},
+                        in.TypeOf(residual));
     } else if (forward->relu) {
       product = in.Product(pixels, weights, convolution.bias, "aten::_addmm_activation",
-                           {BooleanArg(false)});
+                           {{"use_gelu", BooleanArg(false)}});
     } else {
       product = in.Product(pixels, weights, convolution.bias);
     }
@@ -155,6 +157,8 @@ class Multiplier {
 
 }  // namespace
 
-int PointwiseConvolution(const v1::Target&, Graph* graph) { return Multiplier(graph).Run(); }
+int PointwiseConvolution(const v1::Target&, Graph* graph) {
+  return PointwiseConvolutionPass(graph).Run();
+}
 
 }  // namespace tensord::compiler

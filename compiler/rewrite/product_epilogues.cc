@@ -3,22 +3,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <optional>
 #include <set>
 #include <span>
 
 #include "compiler/graph/editor.h"
 #include "compiler/graph/layout.h"
+#include "compiler/ops/gelu.h"
 #include "compiler/rewrite/matrix_nodes.h"
 #include "compiler/rewrite/scalar_function.h"
 
 namespace tensord::compiler {
 namespace {
-
-bool IsEpilogueType(DType dtype) {
-  return dtype == v1::DTYPE_BFLOAT16 || dtype == v1::DTYPE_FLOAT16 || dtype == v1::DTYPE_FLOAT32;
-}
 
 bool IsContiguous(const TensorType& type) { return type.strides == ContiguousStrides(type.sizes); }
 
@@ -32,10 +28,9 @@ bool IsReshapeOf(const TensorType& type, const TensorType& product) {
 void ReplaceReshaped(GraphEditor* editor, int node, ValueId product) {
   const TensorType type = editor->node(node).outputs[0];
   if (!(type.sizes == editor->TypeOf(product).sizes)) {
-    product = editor->Insert(node, {.op = "aten::view",
-                                    .name = editor->node(node).name,
-                                    .args = {ValueArg(product), IntegersArg(type.sizes)},
-                                    .outputs = {type}});
+    product = editor->Insert(
+        node, MakeNode("aten::view", editor->node(node).name,
+                       {{"self", ValueArg(product)}, {"size", IntegersArg(type.sizes)}}, type));
   }
   editor->Replace({editor->ValueOfNode(node), 0}, product);
 }
@@ -43,12 +38,14 @@ void ReplaceReshaped(GraphEditor* editor, int node, ValueId product) {
 // ---- Biases
 
 // The product, or null, whose result comes to `value` through reshapes that keep rows whole, each
-// read by nothing else.
-const Node* ProductBehind(const GraphEditor& editor, ValueId value, const Expr& columns) {
+// read by nothing else, and whose operands are the same at node `sum`.
+const Node* ProductBehind(const GraphEditor& editor, int sum, ValueId value, const Expr& columns) {
   while (const Node* node = editor.Producer(value.first)) {
     if (editor.uses().Readers(value).size() != 1) return nullptr;
     if (node->op == "aten::mm") {
-      return node->outputs[0].sizes[1] == columns ? node : nullptr;
+      const bool moves = node->outputs[0].sizes[1] == columns &&
+                         editor.uses().ReadsTheSameAt(editor.NodeOfValue(value.first), sum);
+      return moves ? node : nullptr;
     }
     if (node->op != "aten::view" && node->op != "aten::_unsafe_view") return nullptr;
     if (!(node->outputs[0].sizes.back() == columns)) return nullptr;
@@ -72,16 +69,17 @@ int TakeInBiases(Graph* graph) {
           !(bias_type.sizes[0] == type.sizes.back()) || bias_type.dtype != type.dtype) {
         continue;
       }
-      const Node* mm = ProductBehind(editor, ValueOf(sum), type.sizes.back());
-      if (mm == nullptr || !IsEpilogueType(type.dtype) || !IsReshapeOf(type, mm->outputs[0])) {
+      const Node* mm = ProductBehind(editor, i, ValueOf(sum), type.sizes.back());
+      if (mm == nullptr || !RunsOnTensorCores(type.dtype) || !IsReshapeOf(type, mm->outputs[0])) {
         continue;
       }
-      const ValueId product =
-          editor.Insert(i, {.op = "aten::addmm",
-                            .name = mm->name,
-                            .args = {bias, Argument(*mm, "self"), Argument(*mm, "mat2"),
-                                     IntegerArg(1), IntegerArg(1)},
-                            .outputs = mm->outputs});
+      const ValueId product = editor.Insert(i, MakeNode("aten::addmm", mm->name,
+                                                        {{"self", bias},
+                                                         {"mat1", Argument(*mm, "self")},
+                                                         {"mat2", Argument(*mm, "mat2")},
+                                                         {"beta", IntegerArg(1)},
+                                                         {"alpha", IntegerArg(1)}},
+                                                        mm->outputs[0]));
       ReplaceReshaped(&editor, i, product);
       break;
     }
@@ -101,10 +99,9 @@ std::optional<Activation> ActivationOf(const Graph& graph, const ScalarFunction&
   bool relu = true, gelu = true;
   for (const double x : kPoints) {
     const double y = Evaluate(graph, function, result, x);
-    const double tanh = std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x));
     // Written so that a NaN is neither.
     relu = relu && std::abs(y - std::max(x, 0.0)) < 1e-7;
-    gelu = gelu && std::abs(y - 0.5 * x * (1 + tanh)) < 1e-7;
+    gelu = gelu && std::abs(y - GeluTanh(x)) < 1e-7;
   }
   if (relu) return Activation::kRelu;
   if (gelu) return Activation::kGelu;
@@ -128,17 +125,20 @@ class ActivationPass {
     if (!function || taken_.count(function->argument) > 0) return;
     const Node& addmm = *editor_.Producer(function->argument.first);
     const TensorType& product = addmm.outputs[0];
-    if (addmm.op != "aten::addmm" || !IsEpilogueType(product.dtype) ||
+    if (addmm.op != "aten::addmm" || !RunsOnTensorCores(product.dtype) ||
         !IsReshapeOf(graph_.nodes[i].outputs[0], product) || !HasPlainBias(addmm) ||
-        !OnlyFor(*function, i)) {
+        !OnlyFor(*function, i) ||
+        !editor_.uses().ReadsTheSameAt(editor_.NodeOfValue(function->argument.first), i)) {
       return;
     }
     const std::optional<Activation> activation = ActivationOf(graph_, *function, result);
     if (!activation) return;
     taken_.insert(function->argument);
-    Node fused = addmm;
-    fused.op = "aten::_addmm_activation";
-    fused.args.push_back(BooleanArg(*activation == Activation::kGelu));
+    NamedArguments args{{"use_gelu", BooleanArg(*activation == Activation::kGelu)}};
+    for (const char* name : {"self", "mat1", "mat2", "beta", "alpha"}) {
+      args.emplace_back(name, Argument(addmm, name));
+    }
+    Node fused = MakeNode("aten::_addmm_activation", addmm.name, args, product);
     ReplaceReshaped(&editor_, i, editor_.Insert(i, std::move(fused)));
   }
 

@@ -13,12 +13,12 @@ namespace tensord::compiler {
 
 // The names of a product's operands. `added`: what is added to it, or empty. `batch`: how many
 // dimensions stand before the matrices.
-struct Form {
+struct ProductOperator {
   std::string_view op;
   std::string_view a, b, added;
   int batch;
 };
-inline constexpr Form kForms[] = {
+inline constexpr ProductOperator kProducts[] = {
     {"aten::mm", "self", "mat2", "", 0},
     {"aten::bmm", "self", "mat2", "", 1},
     {"aten::addmm", "mat1", "mat2", "self", 0},

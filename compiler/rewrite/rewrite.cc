@@ -18,19 +18,30 @@ namespace tensord::compiler {
 
 const std::vector<GraphRewrite>& RewritePasses() {
   static const std::vector<GraphRewrite> passes = {
-      {"common_subexpressions", CommonSubexpressions, /*for_cuda=*/true, /*for_cpu=*/false},
-      {"cross_entropy", CrossEntropy, /*for_cuda=*/true, /*for_cpu=*/true},
-      {"embedding_sum", EmbeddingSum, /*for_cuda=*/true, /*for_cpu=*/true},
-      {"fold_batch_norm", FoldBatchNorm, /*for_cuda=*/true, /*for_cpu=*/false},
-      {"patch_embedding", PatchEmbedding, /*for_cuda=*/true, /*for_cpu=*/false},
-      {"channels_last", ChannelsLast, /*for_cuda=*/true, /*for_cpu=*/false},
-      {"space_to_depth", SpaceToDepth, /*for_cuda=*/true, /*for_cpu=*/false},
-      {"convolution_epilogues", ConvolutionEpilogues, /*for_cuda=*/true, /*for_cpu=*/false},
-      {"pointwise_convolution", PointwiseConvolution, /*for_cuda=*/true, /*for_cpu=*/false},
-      {"product_epilogues", ProductEpilogues, /*for_cuda=*/true, /*for_cpu=*/false},
-      {"convolution_bias", ConvolutionBias, /*for_cuda=*/true, /*for_cpu=*/false},
-      // Behind everything that makes products.
-      {"pad_products", PadProducts, /*for_cuda=*/true, /*for_cpu=*/false},
+      // First: others count who reads a value, and equal values are one then.
+      {"common_subexpressions", CommonSubexpressions, Targets::kCuda},
+      {"cross_entropy", CrossEntropy, Targets::kBoth},
+      {"embedding_sum", EmbeddingSum, Targets::kBoth},
+      // Before all others over convolutions, which are then what they stay.
+      {"fold_batch_norm", FoldBatchNorm, Targets::kCuda},
+      // Before channels_last: the patches of a row-major image need no other copy of it.
+      {"patch_embedding", PatchEmbedding, Targets::kCuda},
+      // Before space_to_depth and convolution_epilogues, which go by the layout of results.
+      {"channels_last", ChannelsLast, Targets::kCuda},
+      // Before convolution_epilogues, whose calls take whole 16 bytes of channels.
+      {"space_to_depth", SpaceToDepth, Targets::kCuda},
+      // Before pointwise_convolution, which makes products of its calls, and convolution_bias,
+      // which
+      // would take the biases apart.
+      {"convolution_epilogues", ConvolutionEpilogues, Targets::kCuda},
+      // Before product_epilogues and pad_products: it makes products.
+      {"pointwise_convolution", PointwiseConvolution, Targets::kCuda},
+      // Before pad_products, behind which sums read slices of products.
+      {"product_epilogues", ProductEpilogues, Targets::kCuda},
+      // Behind all that take biases into calls.
+      {"convolution_bias", ConvolutionBias, Targets::kCuda},
+      // Behind all that make products.
+      {"pad_products", PadProducts, Targets::kCuda},
   };
   return passes;
 }

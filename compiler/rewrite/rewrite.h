@@ -7,6 +7,7 @@
 #ifndef TENSORD_COMPILER_REWRITE_REWRITE_H_
 #define TENSORD_COMPILER_REWRITE_REWRITE_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "compiler/graph/graph.h"
@@ -14,14 +15,17 @@
 
 namespace tensord::compiler {
 
+enum class Targets : uint8_t { kCuda, kBoth };
+
 struct GraphRewrite {
   const char* name;
   // How often it changed something.
   int (*run)(const v1::Target& target, Graph* graph);
-  bool for_cuda;
-  bool for_cpu;
+  Targets targets;
 
-  bool IsFor(const v1::Target& target) const { return target.has_cuda() ? for_cuda : for_cpu; }
+  bool IsFor(const v1::Target& target) const {
+    return target.has_cuda() || targets == Targets::kBoth;
+  }
 };
 
 // In the order in which they run; VerifyGraph holds behind each.

@@ -2,29 +2,22 @@
 #include "compiler/rewrite/scalar_function.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <string_view>
 
 #include "base/check.h"
+#include "compiler/ops/gelu.h"
 
 namespace tensord::compiler {
 namespace {
 
 constexpr size_t kMostNodes = 24;
-constexpr double kGeluBeta = 0.79788456080286535588, kGeluKappa = 0.044715;
+constexpr int kMostArguments = 3;
 
-double Gelu(double x) {
-  return 0.5 * x * (1 + std::tanh(kGeluBeta * (x + kGeluKappa * x * x * x)));
-}
-
-// The values of a node's leading arguments.
+// The values of a row's arguments.
 using Args = const double*;
-struct ScalarOperator {
-  std::string_view op;
-  int arguments;  // how many count
-  double (*compute)(Args a);
-};
 double Same(Args a) { return a[0]; }
 double Add(Args a) { return a[0] + a[1] * a[2]; }
 double Sub(Args a) { return a[0] - a[1] * a[2]; }
@@ -34,28 +27,36 @@ double Pow(Args a) { return std::pow(a[0], a[1]); }
 double Tanh(Args a) { return std::tanh(a[0]); }
 double Relu(Args a) { return std::max(a[0], 0.0); }
 double AtLeast(Args a) { return std::max(a[0], a[1]); }
-double GeluOp(Args a) { return Gelu(a[0]); }
+double Gelu(Args a) { return GeluTanh(a[0]); }
 
+struct ScalarOperator {
+  std::string_view op;
+  // By the names of the schema; empty behind the last.
+  std::array<std::string_view, kMostArguments> arguments;
+  double (*compute)(Args a);
+};
+
+// Among the views are those that keep the order of elements, whatever their sizes.
 constexpr ScalarOperator kOperators[] = {
-    {"aten::_to_copy", 1, Same},
-    {"prims::convert_element_type", 1, Same},
-    {"aten::view", 1, Same},
-    {"aten::_unsafe_view", 1, Same},
-    {"aten::reshape", 1, Same},
-    {"aten::alias", 1, Same},
-    {"aten::add.Tensor", 3, Add},
-    {"aten::add.Scalar", 3, Add},
-    {"aten::sub.Tensor", 3, Sub},
-    {"aten::sub.Scalar", 3, Sub},
-    {"aten::mul.Tensor", 2, Mul},
-    {"aten::mul.Scalar", 2, Mul},
-    {"aten::div.Tensor", 2, Div},
-    {"aten::div.Scalar", 2, Div},
-    {"aten::pow.Tensor_Scalar", 2, Pow},
-    {"aten::tanh", 1, Tanh},
-    {"aten::relu", 1, Relu},
-    {"aten::clamp_min", 2, AtLeast},
-    {"aten::gelu", 1, GeluOp},
+    {"aten::_to_copy", {"self"}, Same},
+    {"prims::convert_element_type", {"a"}, Same},
+    {"aten::view", {"self"}, Same},
+    {"aten::_unsafe_view", {"self"}, Same},
+    {"aten::reshape", {"self"}, Same},
+    {"aten::alias", {"self"}, Same},
+    {"aten::add.Tensor", {"self", "other", "alpha"}, Add},
+    {"aten::add.Scalar", {"self", "other", "alpha"}, Add},
+    {"aten::sub.Tensor", {"self", "other", "alpha"}, Sub},
+    {"aten::sub.Scalar", {"self", "other", "alpha"}, Sub},
+    {"aten::mul.Tensor", {"self", "other"}, Mul},
+    {"aten::mul.Scalar", {"self", "other"}, Mul},
+    {"aten::div.Tensor", {"self", "other"}, Div},
+    {"aten::div.Scalar", {"self", "other"}, Div},
+    {"aten::pow.Tensor_Scalar", {"self", "exponent"}, Pow},
+    {"aten::tanh", {"self"}, Tanh},
+    {"aten::relu", {"self"}, Relu},
+    {"aten::clamp_min", {"self", "min"}, AtLeast},
+    {"aten::gelu", {"self"}, Gelu},
 };
 
 const ScalarOperator* FindScalarOperator(const Node& node) {
@@ -63,7 +64,7 @@ const ScalarOperator* FindScalarOperator(const Node& node) {
       std::find_if(std::begin(kOperators), std::end(kOperators),
                    [&](const ScalarOperator& row) { return row.op == node.op; });
   if (found == std::end(kOperators) || node.outputs.size() != 1 ||
-      static_cast<int>(node.args.size()) < found->arguments || !IsFloating(node.outputs[0].dtype)) {
+      !IsFloating(node.outputs[0].dtype)) {
     return nullptr;
   }
   // The other form is another function, which no library has as an epilogue.
@@ -96,8 +97,9 @@ class Finder {
     }
     function_.nodes.insert(node);
     if (function_.nodes.size() > kMostNodes) return false;
-    for (int i = 0; i < row->arguments; ++i) {
-      const ArgumentValue& arg = graph_.nodes[node].args[i];
+    for (const std::string_view name : row->arguments) {
+      if (name.empty()) break;
+      const ArgumentValue& arg = Argument(graph_.nodes[node], name);
       if (!IsValue(arg)) {
         if (!NumberOf(arg)) return false;
         continue;
@@ -137,9 +139,9 @@ double Evaluate(const Graph& graph, const ScalarFunction& function, ValueId resu
     const Node& node = graph.nodes[i];
     const ScalarOperator* row = FindScalarOperator(node);
     TENSORD_CHECK(row != nullptr, Describe(node));
-    double args[3] = {};
-    for (int a = 0; a < row->arguments; ++a) {
-      const ArgumentValue& arg = node.args[a];
+    double args[kMostArguments] = {};
+    for (int a = 0; a < kMostArguments && !row->arguments[a].empty(); ++a) {
+      const ArgumentValue& arg = Argument(node, row->arguments[a]);
       args[a] = IsValue(arg) ? values.at(ValueOf(arg)) : NumberOf(arg).value();
     }
     values[{graph.FirstNodeValue() + i, 0}] = row->compute(args);

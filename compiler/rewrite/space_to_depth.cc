@@ -49,11 +49,9 @@ std::optional<Axis> AxisOf(const Convolution& convolution, const TensorType& ima
   return axis;
 }
 
-bool IsHalf(DType dtype) { return dtype == v1::DTYPE_FLOAT16 || dtype == v1::DTYPE_BFLOAT16; }
-
 std::optional<Blocks> BlocksOf(const Convolution& convolution, const TensorType& image,
                                const TensorType& weight, const TensorType& result) {
-  if (image.sizes.size() != 4 || !IsHalf(image.dtype) || convolution.groups != 1 ||
+  if (image.sizes.size() != 4 || !Is16BitFloat(image.dtype) || convolution.groups != 1 ||
       !AllAre(convolution.dilation, 1)) {
     return std::nullopt;
   }
@@ -75,7 +73,7 @@ std::optional<Blocks> BlocksOf(const Convolution& convolution, const TensorType&
 
 // In microseconds.
 double Gain(const SpaceToDepthCosts& costs, const Blocks& blocks, const TensorType& result) {
-  const auto results = static_cast<double>(sym::Hint(sym::Product(result.sizes)));
+  const auto results = static_cast<double>(ElementsHint(result));
   const auto& [height, width] = blocks.axes;
   const auto before = static_cast<double>(kRun * height.kernel * width.kernel);
   const auto after =
@@ -83,12 +81,13 @@ double Gain(const SpaceToDepthCosts& costs, const Blocks& blocks, const TensorTy
   return results * (before / costs.rate_of_few_channels - after / costs.rate_of_blocks);
 }
 
-// The value that a copy into another layout is made of, if it stays as it is.
-ValueId Uncopied(const GraphEditor& editor, ValueId value) {
+// The value that a copy into another layout is made of, if node `reader` still finds it as it was.
+ValueId Uncopied(const GraphEditor& editor, int reader, ValueId value) {
   const Node* node = editor.Producer(value.first);
   if (node == nullptr || node->op != "aten::clone") return value;
-  const ValueId from = ValueOf(Argument(*node, "self"));
-  return IsWritten(editor.graph(), from) ? value : Uncopied(editor, from);
+  const int copy = editor.NodeOfValue(value.first);
+  if (!editor.uses().ReadsTheSameAt(copy, reader)) return value;
+  return Uncopied(editor, reader, ValueOf(Argument(*node, "self")));
 }
 
 // [A, C, h * height.stride, w * width.stride], after zeros were added or pixels cut off, to
@@ -106,8 +105,8 @@ ValueId InBlocks(Inserter& in, ValueId value, const Blocks& blocks, std::array<i
   const Expr columns = sym::FloorDiv(whole[3], Expr(width.stride));
   const ValueId split =
       in.View(padded, {whole[0], whole[1], rows, Expr(height.stride), columns, Expr(width.stride)});
-  const ValueId turned = in.Permute(split, {0, 2, 4, 3, 5, 1});
-  const ValueId copy = in.InLayout(turned, ContiguousStrides(in.TypeOf(turned).sizes));
+  const ValueId permuted = in.Permute(split, {0, 2, 4, 3, 5, 1});
+  const ValueId copy = in.InLayout(permuted, ContiguousStrides(in.TypeOf(permuted).sizes));
   return in.Permute(in.View(copy, {whole[0], rows, columns, Expr(blocks.depth())}), {0, 3, 1, 2});
 }
 
@@ -136,9 +135,9 @@ class Mover {
     const auto& [height, width] = blocks->axes;
     Inserter in(&editor_, i);
     const ValueId image =
-        InBlocks(in, Uncopied(editor_, convolution->input), *blocks,
+        InBlocks(in, Uncopied(editor_, i, convolution->input), *blocks,
                  {height.padding, width.padding}, {height.behind_image(), width.behind_image()});
-    const ValueId weight = InBlocks(in, Uncopied(editor_, convolution->weight), *blocks, {0, 0},
+    const ValueId weight = InBlocks(in, Uncopied(editor_, i, convolution->weight), *blocks, {0, 0},
                                     {height.behind_kernel(), width.behind_kernel()});
     Argument(&node, "input") = ValueArg(image);
     Argument(&node, "weight") = ValueArg(weight);

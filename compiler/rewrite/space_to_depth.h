@@ -8,9 +8,9 @@
 // empty, and reads windows of them that overlap. In blocks the channels are full, and the windows
 // are of fewer, contiguous pieces. The convolution's own padding, zeros up to whole blocks, and
 // zeros up to C' channels are part of the copy that makes the blocks, which fuses with the image's
-// conversion; the filter is laid out alike. So the result is the same up to rounding, but for one
-// thing: a filter that is filled up with zeros multiplies pixels that eager does not look at, so a
-// NaN or an infinity of the image reaches results up to s - 1 pixels further away.
+// conversion; the filter is laid out in the same way. So the result is the same up to rounding, but
+// for one thing: a filter that is filled up with zeros multiplies pixels that eager does not look
+// at, so a NaN or an infinity of the image reaches results up to s - 1 pixels further away.
 //
 // The weights' gradient stays as it is. Must follow channels_last, which decides about layouts: the
 // result has the strides that it had; and fold_batch_norm and patch_embedding. Must come before

@@ -10,7 +10,7 @@
 
 namespace tensord::compiler {
 
-// Splits loops until all members agree and then merges what no member tells apart. Sets outer,
+// Splits loops until all members agree and then merges what no member distinguishes. Sets outer,
 // inner and members (positions are not yet assigned). Fails when the loops have no common
 // refinement.
 absl::Status AlignLoops(const Program& program, const std::vector<int>& ops,

@@ -9,7 +9,7 @@
 
 #include "compiler/schedule/access.h"
 #include "compiler/schedule/align.h"
-#include "compiler/schedule/normalize.h"
+#include "compiler/schedule/loop_order.h"
 
 namespace tensord::compiler {
 namespace {

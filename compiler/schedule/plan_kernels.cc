@@ -1,9 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/schedule/plan_kernels.h"
 
-#include "base/check.h"
+#include <absl/strings/str_cat.h>
 
 namespace tensord::compiler {
+namespace {
+
+// `kernel`: null of an extern call.
+absl::Status VerifyPlan(const Kernel* kernel, const KernelPlan& plan) {
+  const auto* cpu = std::get_if<CpuKernelPlan>(&plan);
+  const auto* cuda = std::get_if<CudaKernelPlan>(&plan);
+  if ((kernel != nullptr) != (cpu != nullptr || cuda != nullptr)) {
+    return absl::InternalError("a kernel without a plan, or a plan without one");
+  }
+  if (kernel == nullptr) return absl::OkStatus();
+  const size_t nests = cuda != nullptr ? cuda->nests.size() : cpu->nests.size();
+  if (nests != kernel->nests.size()) return absl::InternalError("a nest without a plan");
+  if (cuda == nullptr) return absl::OkStatus();
+  for (const PlannedCudaNest& nest : cuda->nests) {
+    TENSORD_RETURN_IF_ERROR(VerifyCudaPlan(nest.plan));
+    if (nest.plan.threads > cuda->threads) {
+      return absl::InternalError("a nest has more threads than its launch");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 std::vector<KernelPlan> PlanKernels(const Program& program, const Schedule& schedule,
                                     const v1::Target& target) {
@@ -21,23 +44,13 @@ std::vector<KernelPlan> PlanKernels(const Program& program, const Schedule& sche
   return plans;
 }
 
-void VerifyKernelPlans(const Schedule& schedule, const std::vector<KernelPlan>& plans) {
-  TENSORD_CHECK(plans.size() == schedule.steps.size(), "a step without a plan");
+absl::Status VerifyKernelPlans(const Schedule& schedule, const std::vector<KernelPlan>& plans) {
+  if (plans.size() != schedule.steps.size()) return absl::InternalError("a step without a plan");
   for (size_t i = 0; i < plans.size(); ++i) {
-    const auto* kernel = std::get_if<Kernel>(&schedule.steps[i].work);
-    const auto* cpu = std::get_if<CpuKernelPlan>(&plans[i]);
-    const auto* cuda = std::get_if<CudaKernelPlan>(&plans[i]);
-    TENSORD_CHECK((kernel != nullptr) == (cpu != nullptr || cuda != nullptr),
-                  "a kernel without a plan, or a plan without one");
-    if (kernel == nullptr) continue;
-    const size_t nests = cuda != nullptr ? cuda->nests.size() : cpu->nests.size();
-    TENSORD_CHECK(nests == kernel->nests.size(), "a nest without a plan");
-    if (cuda == nullptr) continue;
-    for (const PlannedCudaNest& nest : cuda->nests) {
-      VerifyCudaPlan(nest.plan);
-      TENSORD_CHECK(nest.plan.threads <= cuda->threads, "a nest has more threads than its launch");
-    }
+    const absl::Status status = VerifyPlan(std::get_if<Kernel>(&schedule.steps[i].work), plans[i]);
+    if (!status.ok()) return absl::InternalError(absl::StrCat("step ", i, ": ", status.message()));
   }
+  return absl::OkStatus();
 }
 
 std::string ToString(const KernelPlan& plan) {

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/status.h"
 #include "compiler/schedule/cpu/plan_kernel.h"
 #include "compiler/schedule/cuda/plan_kernel.h"
 #include "compiler/schedule/schedule.h"
@@ -25,9 +26,9 @@ using KernelPlan = std::variant<std::monostate, CpuKernelPlan, CudaKernelPlan>;
 std::vector<KernelPlan> PlanKernels(const Program& program, const Schedule& schedule,
                                     const v1::Target& target);
 
-// Ends the worker unless each kernel has a plan for each of its nests that keeps what its kind
-// promises, and no other step has one.
-void VerifyKernelPlans(const Schedule& schedule, const std::vector<KernelPlan>& plans);
+// Checks that each kernel has a plan for each of its nests that keeps what its kind promises, and
+// no other step has one. Internal, naming the step.
+absl::Status VerifyKernelPlans(const Schedule& schedule, const std::vector<KernelPlan>& plans);
 
 std::string ToString(const KernelPlan& plan);
 

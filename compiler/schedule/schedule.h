@@ -26,8 +26,8 @@ struct Schedule {
   FusionWork work;
 };
 
-// Requires: normalized loops. Groups that are independent of each other and next to each other in
-// the order share a launch.
+// Requires: normalized loops. Nests that do not depend on each other share launches, also with
+// earlier steps (DeviceTraits bounds how far).
 Schedule MakeSchedule(const Program& program, const DeviceTraits& device = {});
 
 }  // namespace tensord::compiler

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "compiler/loop_ir/rewrite.h"
+#include "compiler/schedule/loop_order.h"
 
 namespace tensord::compiler {
 namespace {
@@ -18,15 +19,6 @@ struct Split {
   int loop;
   int64_t inner;  // the inner loop's extent; divides the loop's
 };
-
-int LoopCount(const LoopOp& op) {
-  return static_cast<int>(op.sizes.size() + op.reduce_sizes.size());
-}
-
-const Expr& ExtentOf(const LoopOp& op, int loop) {
-  const int outer = static_cast<int>(op.sizes.size());
-  return loop < outer ? op.sizes[loop] : op.reduce_sizes[loop - outer];
-}
 
 // A bare loop under a division by a constant that divides its extent.
 std::optional<Split> FindDivision(const Expr& e) {

@@ -84,7 +84,7 @@ void Unroll(LoopOp* op, Op combine, int64_t terms) {
 
 }  // namespace
 
-void UnrollShortReductions(Program* program) {
+void UnrollReductions(Program* program) {
   for (Operation& operation : program->operations) {
     auto* op = std::get_if<LoopOp>(&operation);
     if (op == nullptr || op->reductions.size() != 1 || op->sizes.empty()) continue;

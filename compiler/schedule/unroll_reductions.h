@@ -14,7 +14,7 @@
 
 namespace tensord::compiler {
 
-void UnrollShortReductions(Program* program);
+void UnrollReductions(Program* program);
 
 }  // namespace tensord::compiler
 

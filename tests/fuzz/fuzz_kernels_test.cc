@@ -9,9 +9,9 @@
 #include <random>
 
 #include "compiler/decompose/lower_graph.h"
-#include "compiler/import/import.h"
 #include "tests/fuzz/random_graph.h"
 #include "tests/unit/testing/kernel_runner.h"
+#include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
 namespace {
@@ -41,7 +41,7 @@ struct Fuzzed {
 };
 
 void Compare(const Fuzzed& fuzzed, const KernelLibrary& library, int64_t symbol, int threads) {
-  auto graph = compiler::Import(fuzzed.job.graph());
+  auto graph = VerifiedImport(fuzzed.job.graph());
   ASSERT_TRUE(graph.ok()) << graph.status();
   auto program = compiler::LowerGraph(*graph);
   ASSERT_TRUE(program.ok()) << program.status();

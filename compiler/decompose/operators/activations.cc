@@ -4,15 +4,13 @@
 #include <numbers>
 
 #include "compiler/decompose/expressions.h"
+#include "compiler/ops/gelu.h"
 
 namespace tensord::compiler {
 namespace {
 
 constexpr double kSqrt1_2 = std::numbers::sqrt2 / 2;
 constexpr double kTwoOverSqrtPi = 2 * std::numbers::inv_sqrtpi;
-// The tanh form of gelu: 0.5 x (1 + tanh(kGeluBeta (x + kGeluKappa x^3))).
-constexpr double kGeluBeta = std::numbers::sqrt2 * kTwoOverSqrtPi * 0.5;
-constexpr double kGeluKappa = 0.044715;
 // From "Self-Normalizing Neural Networks" (Klambauer et al. 2017).
 constexpr double kSeluAlpha = 1.6732632423543772848170429916717;
 constexpr double kSeluScale = 1.0507009873554804934193349852946;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler/decompose/loads.h"
+#include "compiler/decompose/body_reads.h"
 #include "compiler/decompose/operators/norm_common.h"
 
 namespace tensord::compiler {
@@ -101,20 +101,20 @@ constexpr int kMostGradientCost = 24;
 Tensor SharedGradient(Builder& b, const Call& call, const Tensor& x) {
   const Tensor g = call.tensor("grad_out");
   if (!IsExpensive(g)) return ToFloat(b, g);
-  std::set<BufferId> images = LoadsOf(g).buffers;
-  for (const BufferId known : LoadsOf(x).buffers) images.erase(known);
+  std::set<BufferId> images = ReadsOf(g).buffers;
+  for (const BufferId known : ReadsOf(x).buffers) images.erase(known);
   const int64_t size = sym::Hint(sym::Product(g.sizes()));
   const auto is_image = [&](BufferId id) {
     return 2 * sym::Hint(sym::Product(b.program().buffers[id].sizes)) > size;
   };
   const bool stays =
       g.cost() <= kMostGradientCost && std::count_if(images.begin(), images.end(), is_image) <= 1;
-  return ToFloat(b, stays ? g : SharedArgument(b, call, "grad_out"));
+  return ToFloat(b, stays ? g : RealizeArgumentIfExpensive(b, call, "grad_out"));
 }
 
 absl::StatusOr<BatchNorm> Train(Builder& b, const Call& call, const Arguments& a,
                                 const std::vector<int>& dims) {
-  const Tensor x = ToFloat(b, SharedArgument(b, call, "input"));
+  const Tensor x = ToFloat(b, RealizeArgumentIfExpensive(b, call, "input"));
   const int rank = x.rank();
   const Expr count = CountOf(x.sizes(), dims);
   const Moments moments = MomentsOf(b, x, dims);
@@ -250,7 +250,7 @@ Results BatchNormWithUpdateFunctional(Builder& b, const Call& call) {
 
 // Two operators, which differ in two names.
 Results BatchNormBackward(Builder& b, const Call& call) {
-  const Tensor grad = call.tensor("grad_out"), input = SharedArgument(b, call, "input");
+  const Tensor grad = call.tensor("grad_out"), input = RealizeArgumentIfExpensive(b, call, "input");
   const auto weight = call.optional_tensor("weight");
   const bool train = call.boolean(call.takes("train") ? "train" : "update");
   const double eps = call.real("eps");

@@ -123,7 +123,8 @@ absl::StatusOr<TableGradient> TableGradientOf(const Call& call) {
 }  // namespace
 
 Results Embedding(Builder& b, const Call& call) {
-  const Tensor weight = Shared(b, call.tensor("weight")), indices = call.tensor("indices");
+  const Tensor weight = RealizeIfExpensive(b, call.tensor("weight")),
+               indices = call.tensor("indices");
   if (weight.rank() != 2) return absl::InvalidArgumentError("weight must have two dimensions");
   TENSORD_RETURN_IF_ERROR(NeedIntegers(indices));
   Sizes sizes = indices.sizes();

@@ -80,7 +80,7 @@ absl::StatusOr<Advanced> AdvancedOf(Builder& b, const Tensor& x,
     if (!indices[d]) {
       a.sizes.push_back(x.sizes()[d]);
     } else {
-      indices[d] = b.Expand(Shared(b, *indices[d]), a.common);
+      indices[d] = b.Expand(RealizeIfExpensive(b, *indices[d]), a.common);
     }
   }
   a.sizes.insert(a.sizes.begin() + a.first, a.common.begin(), a.common.end());
@@ -89,7 +89,7 @@ absl::StatusOr<Advanced> AdvancedOf(Builder& b, const Tensor& x,
 }
 
 Results IndexTensor(Builder& b, const Call& call) {
-  const Tensor x = Shared(b, call.tensor("self"));
+  const Tensor x = RealizeIfExpensive(b, call.tensor("self"));
   TENSORD_ASSIGN_OR_RETURN(const Advanced a, AdvancedOf(b, x, call.optional_tensors("indices")));
   std::vector<Tensor> reads = a.Reads();
   const int cost = kIndirectCost * static_cast<int>(reads.size());
@@ -246,7 +246,7 @@ Sizes SelectedSizes(const Tensor& x, const Positions& p) {
 }
 
 Results IndexSelect(Builder& b, const Call& call) {
-  const Tensor x = Shared(b, call.tensor("self"));
+  const Tensor x = RealizeIfExpensive(b, call.tensor("self"));
   TENSORD_ASSIGN_OR_RETURN(const Positions p, PositionsOf(b, call));
   return std::vector<Tensor>{
       b.Pointwise(x.dtype(), SelectedSizes(x, p), {x, p.index}, kIndirectCost,

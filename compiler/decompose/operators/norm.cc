@@ -51,7 +51,7 @@ Results NativeLayerNorm(Builder& b, const Call& call) {
   const auto weight = call.optional_tensor("weight"), bias = call.optional_tensor("bias");
   TENSORD_ASSIGN_OR_RETURN(const Rows rows, RowsOf(input, call.integers("normalized_shape")));
   TENSORD_RETURN_IF_ERROR(CheckAffine(weight, bias, rows.inner_sizes));
-  const Tensor x = Shared(b, ToFloat(b, input));
+  const Tensor x = RealizeIfExpensive(b, ToFloat(b, input));
   const Moments moments = MomentsOf(b, x, rows.inner);
   const Tensor rstd = RstdOf(b, moments, rows.count, call.real("eps"));
   std::vector<Tensor> results{Normalized(b, input.dtype(), x, moments.mean, rstd, weight, bias)};
@@ -73,7 +73,8 @@ Results LayerNormBackward(Builder& b, const Call& call) {
   const Tensor mean = call.tensor("mean"), rstd = call.tensor("rstd");
   TENSORD_RETURN_IF_ERROR(CheckBroadcast({input, mean, rstd}));
 
-  const Tensor x = Shared(b, ToFloat(b, input)), g = Shared(b, ToFloat(b, grad));
+  const Tensor x = RealizeIfExpensive(b, ToFloat(b, input)),
+               g = RealizeIfExpensive(b, ToFloat(b, grad));
   const DType compute = x.dtype();
   const Tensor x_hat = Elementwise(b, compute, {x, ToFloat(b, mean), ToFloat(b, rstd)},
                                    [](Elem v, Elem m, Elem r) { return (v - m) * r; });
@@ -104,7 +105,7 @@ Results RmsNorm(Builder& b, const Call& call) {
   const auto weight = call.optional_tensor("weight");
   TENSORD_ASSIGN_OR_RETURN(const Rows rows, RowsOf(input, call.integers("normalized_shape")));
   TENSORD_RETURN_IF_ERROR(CheckAffine(weight, std::nullopt, rows.inner_sizes));
-  const Tensor x = Shared(b, ToFloat(b, input));
+  const Tensor x = RealizeIfExpensive(b, ToFloat(b, input));
   const DType compute = x.dtype();
   const double eps = call.real("eps", compute == kFloat64 ? std::numeric_limits<double>::epsilon()
                                                           : std::numeric_limits<float>::epsilon());
@@ -133,7 +134,8 @@ Results RmsNormBackward(Builder& b, const Call& call) {
   TENSORD_RETURN_IF_ERROR(CheckMask(mask, 2));
   TENSORD_RETURN_IF_ERROR(CheckBroadcast({input, rstd}));
 
-  const Tensor x = Shared(b, ToFloat(b, input)), g = Shared(b, ToFloat(b, grad));
+  const Tensor x = RealizeIfExpensive(b, ToFloat(b, input)),
+               g = RealizeIfExpensive(b, ToFloat(b, grad));
   const DType compute = x.dtype();
   const Tensor r = ToFloat(b, rstd);
   const Tensor x_hat = Times(b, compute, x, r);
@@ -193,7 +195,7 @@ Results GroupNormOf(Builder& b, const Call& call, const Tensor& input, const Exp
                     double eps) {
   TENSORD_ASSIGN_OR_RETURN(const Groups g, GroupsOf(input, groups));
   TENSORD_RETURN_IF_ERROR(CheckAffine(weight, bias, {g.c}));
-  const Tensor x = Shared(b, ToFloat(b, input));
+  const Tensor x = RealizeIfExpensive(b, ToFloat(b, input));
   // Splitting the channels never needs a copy, so a channels-last input is read in its own order.
   Sizes split{g.n, g.groups, g.per_group};
   split.insert(split.end(), input.sizes().begin() + 2, input.sizes().end());
@@ -238,7 +240,8 @@ Results GroupNormBackward(Builder& b, const Call& call) {
   TENSORD_RETURN_IF_ERROR(CheckSizes("mean", mean, {g.n, g.groups}));
   TENSORD_RETURN_IF_ERROR(CheckSizes("rstd", rstd, {g.n, g.groups}));
 
-  const Tensor x = Shared(b, ToFloat(b, input)), gr = Shared(b, ToFloat(b, grad));
+  const Tensor x = RealizeIfExpensive(b, ToFloat(b, input)),
+               gr = RealizeIfExpensive(b, ToFloat(b, grad));
   const DType compute = x.dtype();
   const int rank = input.rank();
   // Per sample and channel, [N, C].

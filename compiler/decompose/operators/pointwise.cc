@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of pointwise operators. The formulas are in pointwise_cores.cc, the ways to read
-// operands in operands.h; what is written out here moves or copies whole tensors.
+// operands in pointwise_operands.h; what is written out here moves or copies whole tensors.
 #include "compiler/decompose/operators/pointwise_cores.h"
 
 namespace tensord::compiler {

@@ -46,20 +46,23 @@ struct Pool {
 };
 
 // How the place of a window's maximum is said.
-struct Place {
+struct OffsetForm {
   DType dtype;
   DType compute;
   // Of the element of the image at (row, column), and at (i, j) within the window.
-  Expr (*of)(const Pool& pool, const Expr& row, const Expr& column, const Expr& i, const Expr& j);
+  Expr (*index)(const Pool& pool, const Expr& row, const Expr& column, const Expr& i,
+                const Expr& j);
 };
 // In the plane of the image, as eager has it.
-constexpr Place kIndex = {kInt64, kInt64,
-                          [](const Pool& pool, const Expr& row, const Expr& column, const Expr&,
-                             const Expr&) { return row * pool.columns.size + column; }};
+constexpr OffsetForm kIndex = {
+    kInt64, kInt64,
+    [](const Pool& pool, const Expr& row, const Expr& column, const Expr&, const Expr&) {
+      return row * pool.columns.size + column;
+    }};
 // In the window.
-constexpr Place kOffset = {kOffsetType, kInt32,
-                           [](const Pool& pool, const Expr&, const Expr&, const Expr& i,
-                              const Expr& j) { return i * pool.columns.kernel + j; }};
+constexpr OffsetForm kOffset = {kOffsetType, kInt32,
+                                [](const Pool& pool, const Expr&, const Expr&, const Expr& i,
+                                   const Expr& j) { return i * pool.columns.kernel + j; }};
 
 // ---- Arguments
 
@@ -182,26 +185,26 @@ Tensor MaximumOf(Builder& b, const Pool& pool, const Tensor& image, const Sizes&
 }
 
 Tensor PlaceOfMaximum(Builder& b, const Pool& pool, const Tensor& image, const Sizes& sizes,
-                      const Place& place) {
+                      const OffsetForm& form) {
   const std::vector<Tensor> reads(pool.elements(), image);
   return b.Pointwise(
-      place.dtype, sizes, reads, 6 * static_cast<int>(pool.elements()),
+      form.dtype, sizes, reads, 6 * static_cast<int>(pool.elements()),
       [=](Recorder& ops, Index index) {
         std::optional<Elem> maximum, best;
         ForEachElement(pool, image, ops, index, [&](Elem x, const Element& r, const Element& c) {
           // What a store would have rounded may be equal then.
           x = x.To(image.dtype());
-          const Elem here{
-              &ops, ops.Index(place.of(pool, r.place, c.place, r.number, c.number), place.compute)};
+          const Elem here{&ops, ops.Index(form.index(pool, r.place, c.place, r.number, c.number),
+                                          form.compute)};
           best = maximum ? Select(Beats(x, *maximum), here, *best) : here;
           maximum = maximum ? Maximum(*maximum, x) : x;
         });
-        return ops.Cast(best->value, place.dtype);
+        return ops.Cast(best->value, form.dtype);
       });
 }
 
 // Results: the maxima and their places.
-template <const Place& place>
+template <const OffsetForm& form>
 Results MaxPool(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Pool pool, PoolOf(call, call.tensor("self").sizes()));
   const bool overlaps = pool.rows.Covering() * pool.columns.Covering() > 1;
@@ -211,7 +214,7 @@ Results MaxPool(Builder& b, const Call& call) {
   }
   const Sizes sizes = ResultSizes(pool, image.sizes());
   return std::vector<Tensor>{MaximumOf(b, pool, image, sizes),
-                             PlaceOfMaximum(b, pool, image, sizes, place)};
+                             PlaceOfMaximum(b, pool, image, sizes, form)};
 }
 
 // ---- Backward
@@ -253,7 +256,7 @@ Value HoldAll(Recorder& ops, const Window& row, const Window& column) {
 }
 
 Tensor GradientOf(Builder& b, const Pool& pool, const Tensor& grad, const Tensor& places,
-                  const Sizes& sizes, const Place& place) {
+                  const Sizes& sizes, const OffsetForm& form) {
   const int64_t down = pool.rows.Covering(), across = pool.columns.Covering();
   std::vector<Tensor> reads;
   for (int64_t k = 0; k < down * across; ++k) reads.insert(reads.end(), {grad, places});
@@ -271,8 +274,8 @@ Tensor GradientOf(Builder& b, const Pool& pool, const Tensor& grad, const Tensor
         const Value none = ops.Constant(0, ComputeType(grad.dtype()));
         const auto from_window = [&] {
           const Value here =
-              ops.Index(place.of(pool, row, column, r.number, c.number), place.compute);
-          const Value points = ops.Cast(places.Load(ops, at), place.compute);
+              ops.Index(form.index(pool, row, column, r.number, c.number), form.compute);
+          const Value points = ops.Cast(places.Load(ops, at), form.compute);
           const Value g = grad.Load(ops, at);
           return ops.Where(ops.Compute(Op::k_eq, {points, here}), g, none);
         };
@@ -300,15 +303,16 @@ absl::Status CheckWindows(const char* what, const Tensor& t, const Sizes& sizes)
 }
 
 // The step back to an image of these sizes; `places`: the argument with the maxima's places.
-Results Backward(Builder& b, const Call& call, const Place& place, std::string_view places,
+Results Backward(Builder& b, const Call& call, const OffsetForm& form, std::string_view places,
                  const Sizes& sizes) {
   TENSORD_ASSIGN_OR_RETURN(const Pool pool, PoolOf(call, sizes));
-  const Tensor grad = SharedArgument(b, call, "grad_output"), at = SharedArgument(b, call, places);
-  if (at.dtype() != place.dtype) return absl::InvalidArgumentError("places of another type");
+  const Tensor grad = RealizeArgumentIfExpensive(b, call, "grad_output"),
+               at = RealizeArgumentIfExpensive(b, call, places);
+  if (at.dtype() != form.dtype) return absl::InvalidArgumentError("places of another type");
   const Sizes expected = ResultSizes(pool, sizes);
   TENSORD_RETURN_IF_ERROR(CheckWindows("the gradient", grad, expected));
   TENSORD_RETURN_IF_ERROR(CheckWindows("the places", at, expected));
-  return std::vector<Tensor>{GradientOf(b, pool, grad, at, sizes, place)};
+  return std::vector<Tensor>{GradientOf(b, pool, grad, at, sizes, form)};
 }
 
 // Of `self` only the sizes count.

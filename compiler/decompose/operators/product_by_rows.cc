@@ -3,13 +3,13 @@
 // whose weight is large and computed for it alone.
 //
 // tensord::product_by_rows(a [m, k], weight [n, k], bias [n]?, aligned, parts): a times the weight
-// transposed, written where it is wanted and nowhere else. Rows of n elements begin anywhere, but
-// every `period`-th begins alike, so the library computes those rows together: to it they are the
-// rows of a matrix `period` times as wide, of which it takes the columns from the first aligned one
-// on, a multiple of `aligned`. What that leaves, less than `aligned` columns at either end, is a
-// narrow product of all rows, which is copied to its place. Rows of whole vectors all begin alike
-// and leave nothing. A weight that has to be computed is there in so many parts, one after the
-// other.
+// transposed, written where it is wanted and nowhere else. Rows of n elements begin at any
+// alignment, but every `period`-th at the same, so the library computes those rows together: to it
+// they are the rows of a matrix `period` times as wide, of which it takes the columns from the
+// first aligned one on, a multiple of `aligned`. What that leaves, less than `aligned` columns at
+// either end, is a narrow product of all rows, which is copied to its place. Rows of whole vectors
+// are all aligned and leave nothing. A weight that has to be computed is there in so many parts,
+// one after the other.
 #include "compiler/ops/product_by_rows.h"
 
 #include <algorithm>
@@ -95,7 +95,7 @@ class ByRows {
   }
 
   // Where a bias is added, to the columns from `from` on: a copy, since slices of the bias itself
-  // may begin anywhere.
+  // may begin at any alignment.
   void Multiply(const Tensor& rows, const Tensor& w, int64_t from, const Tensor& result) {
     Multiply(rows, w,
              added_ ? LazyCopy(b_, b_.Slice(*added_, 0, Expr(from), w.sizes()[0], 1)) : Tensor(),
@@ -139,6 +139,6 @@ const Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> PartedProductLowerings() { return kLowerings; }
+std::span<const Lowering> ProductByRowsLowerings() { return kLowerings; }
 
 }  // namespace tensord::compiler

@@ -114,7 +114,7 @@ Tensor Position(Builder& b, ReduceKind kind, const Plan& p, const Tensor& x) {
 template <ReduceKind kind, ReduceKind position>
 Results ExtremeWithIndex(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
-  const Tensor x = Shared(b, p.x);
+  const Tensor x = RealizeIfExpensive(b, p.x);
   return std::vector<Tensor>{Extreme(b, kind, p, x), Position(b, position, p, x)};
 }
 
@@ -127,7 +127,7 @@ Results ArgExtreme(Builder& b, const Call& call) {
 
 Results AMinMax(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
-  const Tensor x = Shared(b, p.x);
+  const Tensor x = RealizeIfExpensive(b, p.x);
   return std::vector<Tensor>{Extreme(b, ReduceKind::kMin, p, x),
                              Extreme(b, ReduceKind::kMax, p, x)};
 }
@@ -150,7 +150,7 @@ enum class Spread { kVar, kStd };
 // `correction` is subtracted from the count. Results: the spread and, if wanted, the mean.
 Results SpreadOf(Builder& b, const Plan& p, double correction, Spread spread, bool with_mean) {
   TENSORD_RETURN_IF_ERROR(NeedFloat(p));
-  const Tensor x = Shared(b, p.x);
+  const Tensor x = RealizeIfExpensive(b, p.x);
   const Moments moments = MomentsOf(b, x, p.dims);
   const Tensor count = NumberOf(b, FloatType(x.dtype()), CountOf(x.sizes(), p.dims));
   const Tensor result = Elementwise(b, x.dtype(), {moments.squares, count}, [=](Elem m2, Elem n) {
@@ -238,7 +238,7 @@ Results ForeachNorm(Builder& b, const Call& call) {
 Results LogSumExp(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
   const DType dtype = IsFloating(p.x.dtype()) ? p.x.dtype() : kFloat32;
-  const Tensor x = Shared(b, ToFloat(b, p.x));
+  const Tensor x = RealizeIfExpensive(b, ToFloat(b, p.x));
   const Tensor max = ReduceOver(b, ReduceKind::kMax, x, p.dims, /*keepdim=*/true, x.dtype());
   // An infinite maximum is not subtracted: inf - inf would be NaN.
   const Tensor shift = Elementwise(b, x.dtype(), {max},

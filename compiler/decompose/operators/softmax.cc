@@ -16,7 +16,7 @@ absl::StatusOr<Operand> OperandOf(Builder& b, const Tensor& t, int64_t dim,
                                   std::optional<DType> dtype) {
   TENSORD_ASSIGN_OR_RETURN(const int normalized, NormalizeDim(dim, t.rank()));
   const Tensor x = dtype ? b.Cast(t, *dtype) : t;
-  return Operand{Shared(b, ToFloat(b, x)), normalized};
+  return Operand{RealizeIfExpensive(b, ToFloat(b, x)), normalized};
 }
 
 Tensor MaxKeep(Builder& b, const Operand& o) {
@@ -94,7 +94,8 @@ Results Backward(Builder& b, const Call& call, F summand, G result) {
   const Tensor grad = call.tensor("grad_output"), output = call.tensor("output");
   TENSORD_RETURN_IF_ERROR(CheckSizes("the gradient", grad, output.sizes()));
   TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), output.rank()));
-  const Tensor g = Shared(b, ToFloat(b, grad)), y = Shared(b, ToFloat(b, output));
+  const Tensor g = RealizeIfExpensive(b, ToFloat(b, grad)),
+               y = RealizeIfExpensive(b, ToFloat(b, output));
   const DType compute = PromoteTypes(g.dtype(), y.dtype());
   const Tensor sum = SumKeep(b, Elementwise(b, compute, {g, y}, summand), {dim});
   const DType dtype = call.dtype("input_dtype").value_or(grad.dtype());

@@ -3,8 +3,6 @@
 
 #include <absl/strings/str_cat.h>
 
-#include "base/check.h"
-
 namespace tensord::compiler {
 
 RowGroup CudaPlan::group() const {
@@ -31,20 +29,32 @@ bool CudaPlan::combines_in_last_block() const {
   return Is<CudaSplit>() || (sweep != nullptr && sweep->combines_in_last_block);
 }
 
-void VerifyCudaPlan(const CudaPlan& plan) {
-  TENSORD_CHECK(plan.width > 0 && plan.threads > 0 && plan.resident > 0, "a plan without threads");
-  TENSORD_CHECK(plan.threads % plan.G() == 0, "groups do not fill the block");
-  const bool in_registers = plan.register_vectors() > 0;
-  TENSORD_CHECK(plan.column_tiles() == nullptr || (in_registers && !plan.combines_in_last_block()),
-                "the last block would have many copies of its columns to combine");
-  if (const auto* sweep = plan.As<CudaSweep>()) {
-    TENSORD_CHECK(!sweep->prefetches || in_registers, "what is prefetched has no registers");
-    TENSORD_CHECK(!plan.is_peeled(), "a sweep peels its rows");
+absl::Status VerifyCudaPlan(const CudaPlan& plan) {
+  const auto* sweep = plan.As<CudaSweep>();
+  const auto* rows = plan.As<CudaRows>();
+  const bool is_empty = plan.width <= 0 || plan.threads <= 0 || plan.resident <= 0 || plan.G() <= 0;
+  if (is_empty) return absl::InternalError("a plan without threads");
+  const bool in_registers = plan.register_vectors() > 0, has_tiles = plan.column_tiles() != nullptr;
+  const struct {
+    bool is_broken;
+    const char* how;
+  } rules[] = {
+      {plan.threads % plan.G() != 0, "groups do not fill the block"},
+      {has_tiles && !in_registers, "tiles of columns have no registers"},
+      {has_tiles && plan.combines_in_last_block(),
+       "the last block would have many copies of its columns to combine"},
+      {sweep != nullptr && sweep->prefetches && !in_registers,
+       "what is prefetched has no registers"},
+      {sweep != nullptr && plan.is_peeled(), "a sweep peels its rows"},
+      {rows != nullptr && rows->loads_first && !in_registers,
+       "what is loaded first has no registers"},
+      {rows != nullptr && rows->column_tiles && !rows->loops,
+       "tiles of columns do not go over rows"},
+  };
+  for (const auto& rule : rules) {
+    if (rule.is_broken) return absl::InternalError(rule.how);
   }
-  if (const auto* rows = plan.As<CudaRows>()) {
-    TENSORD_CHECK(!rows->loads_first || in_registers, "what is loaded first has no registers");
-    TENSORD_CHECK(!rows->column_tiles || rows->loops, "tiles of columns do not go over rows");
-  }
+  return absl::OkStatus();
 }
 
 std::string ToString(const CudaPlan& plan) {

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/status.h"
 #include "compiler/loop_ir/program.h"
 
 namespace tensord::compiler {
@@ -146,9 +147,9 @@ struct CudaPlan {
   bool is_partial() const { return access() == RowAccess::kPartial || is_unaligned(); }
 };
 
-// Ends the worker unless groups fill the block, what is kept or prefetched has registers, and only
-// what a kind can combine in its last block is.
-void VerifyCudaPlan(const CudaPlan& plan);
+// Checks that groups fill the block, that what is kept or prefetched has registers, and that only
+// what a kind can combine in its last block is. Internal.
+absl::Status VerifyCudaPlan(const CudaPlan& plan);
 
 // "elements w8 t256 g1 c0": the kind, then the vector width, threads of a block and of a group, and
 // vectors of a row in registers, then what else is not as usual. For dumps, tests and people.

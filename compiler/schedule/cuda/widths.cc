@@ -57,7 +57,7 @@ bool IsColumn(const Expr& index, int last) {
 }
 
 // A loop that is one vector or two. What is padded there, as the channels of an image, has fewer
-// elements: its loads are seldom aligned, and must not keep stores from being wide.
+// elements: its loads are rarely aligned, and must not keep stores from being wide.
 bool IsShort(const Expr& extent) {
   const auto constant = extent.AsConstant();
   return constant && *constant <= kWidestVector;

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "compiler/decompose/lower_graph.h"
-#include "compiler/import/import.h"
 #include "tests/unit/testing/cuda_cases.h"
 #include "tests/unit/testing/kernel_ir.h"
+#include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
 namespace {
@@ -169,7 +169,7 @@ TEST(CudaPool, MovesWholeVectorsOfWhatItNeeds) {
 }
 
 bool CallsLibrary(GraphBuilder g) {
-  const auto graph = compiler::Import(g.graph());
+  const auto graph = VerifiedImport(g.graph());
   EXPECT_TRUE(graph.ok()) << graph.status();
   const auto program = compiler::LowerGraph(*graph);
   EXPECT_TRUE(program.ok()) << program.status();

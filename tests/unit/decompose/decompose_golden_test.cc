@@ -11,9 +11,9 @@
 #include "compiler/decompose/lower_graph.h"
 #include "compiler/decompose/lowering.h"
 #include "compiler/decompose/operators/concatenation.h"
-#include "compiler/import/import.h"
 #include "tests/unit/testing/golden_cases.h"
 #include "tests/unit/testing/interpreter.h"
+#include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
 namespace {
@@ -30,11 +30,11 @@ class DecomposeGolden : public ::testing::TestWithParam<const GoldenCase*> {};
 TEST_P(DecomposeGolden, EqualsEager) {
   const GoldenCase& golden = *GetParam();
   SCOPED_TRACE(golden.graph.nodes(0).ShortDebugString());
-  const auto graph = compiler::Import(golden.graph);
+  const auto graph = VerifiedImport(golden.graph);
   ASSERT_TRUE(graph.ok()) << graph.status();
   const auto program = compiler::LowerGraph(*graph);
   ASSERT_TRUE(program.ok()) << program.status();
-  compiler::VerifyProgram(*program);
+  EXPECT_TRUE(compiler::VerifyProgram(*program).ok()) << compiler::VerifyProgram(*program);
   ASSERT_FALSE(HasLibraryCall(*program)) << "left to the library";
   std::vector<HostTensor> inputs = golden.inputs;
   ExpectResults(golden, Interpret(*program, inputs));
@@ -66,7 +66,7 @@ TEST(GoldenCases, CoverEveryOperator) {
 TEST(GoldenCases, ReachEveryScalarOperation) {
   std::set<std::string> reached;
   for (const GoldenCase& golden : GoldenCases()) {
-    const auto graph = compiler::Import(golden.graph);
+    const auto graph = VerifiedImport(golden.graph);
     ASSERT_TRUE(graph.ok()) << graph.status();
     const auto program = compiler::LowerGraph(*graph);
     ASSERT_TRUE(program.ok()) << program.status();
@@ -126,11 +126,11 @@ TEST(GoldenCases, AreRefusedWhenSpoiled) {
       if (std::getenv("TENSORD_TEST_VERBOSE") != nullptr) {
         std::fprintf(stderr, "%s\n", spoiled.ShortDebugString().c_str());
       }
-      const auto graph = compiler::Import(spoiled);
+      const auto graph = VerifiedImport(spoiled);
       if (!graph.ok()) continue;
       const auto program = compiler::LowerGraph(*graph);
       if (program.ok()) {
-        compiler::VerifyProgram(*program);
+        EXPECT_TRUE(compiler::VerifyProgram(*program).ok()) << compiler::VerifyProgram(*program);
       } else {
         EXPECT_EQ(program.status().code(), absl::StatusCode::kInvalidArgument) << program.status();
         ++refused;

@@ -9,10 +9,10 @@
 #include <limits>
 
 #include "compiler/decompose/lower_graph.h"
-#include "compiler/import/import.h"
 #include "tests/unit/testing/graph_builder.h"
 #include "tests/unit/testing/interpreter.h"
 #include "tests/unit/testing/scalar_ops.h"
+#include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
 namespace {
@@ -28,10 +28,12 @@ using ::testing::Pointwise;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 absl::StatusOr<Program> Lower(GraphBuilder& g) {
-  auto graph = compiler::Import(g.graph());
+  auto graph = VerifiedImport(g.graph());
   if (!graph.ok()) return graph.status();
   auto program = compiler::LowerGraph(*graph);
-  if (program.ok()) compiler::VerifyProgram(*program);
+  if (program.ok()) {
+    EXPECT_TRUE(compiler::VerifyProgram(*program).ok());
+  }
   return program;
 }
 
@@ -407,7 +409,7 @@ TEST(Embedding, GradientOfALargeTable) {
 // Which token of a row is chosen differs from run to run.
 TEST(Embedding, GradientOfALargeTableIsDeterministicWhereAsked) {
   GraphBuilder g = TableGradient(v1::DEVICE_TYPE_CUDA, 8, -1);
-  const auto graph = compiler::Import(g.graph());
+  const auto graph = VerifiedImport(g.graph());
   ASSERT_TRUE(graph.ok()) << graph.status();
   const auto usual = compiler::LowerGraph(*graph);
   const auto deterministic = compiler::LowerGraph(*graph, /*deterministic=*/true);

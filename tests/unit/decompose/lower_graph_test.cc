@@ -6,9 +6,9 @@
 
 #include "compiler/decompose/lowering.h"
 #include "compiler/graph/layout.h"
-#include "compiler/import/import.h"
 #include "tests/unit/testing/graph_builder.h"
 #include "tests/unit/testing/interpreter.h"
+#include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
 namespace {
@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 absl::StatusOr<Program> TryLower(GraphBuilder& g) {
-  TENSORD_ASSIGN_OR_RETURN(const compiler::Graph graph, compiler::Import(g.graph()));
+  TENSORD_ASSIGN_OR_RETURN(const compiler::Graph graph, VerifiedImport(g.graph()));
   return compiler::LowerGraph(graph);
 }
 
@@ -28,7 +28,7 @@ Program Lower(GraphBuilder& g) {
   auto program = TryLower(g);
   EXPECT_TRUE(program.ok()) << program.status();
   if (!program.ok()) return {};
-  compiler::VerifyProgram(*program);
+  EXPECT_TRUE(compiler::VerifyProgram(*program).ok()) << compiler::VerifyProgram(*program);
   return *std::move(program);
 }
 
@@ -60,7 +60,7 @@ TEST(LowerGraphTest, NodesMayHaveToBeLibraryCalls) {
   const Ref a = g.Node("aten::sin", {x}, g.Meta({4}));
   const Ref b = g.Node("aten::cos", {a}, g.Meta({4}));
   g.Output(g.Node("aten::tanh", {b}, g.Meta({4})));
-  auto graph = compiler::Import(g.graph());
+  auto graph = VerifiedImport(g.graph());
   ASSERT_TRUE(graph.ok()) << graph.status();
   graph->nodes[1].library = true;
   const auto program = compiler::LowerGraph(*graph);

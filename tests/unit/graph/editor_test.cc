@@ -8,8 +8,8 @@
 #include <string>
 
 #include "compiler/graph/verify.h"
-#include "compiler/import/import.h"
 #include "tests/unit/testing/graph_builder.h"
+#include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
 namespace {
@@ -24,7 +24,7 @@ TEST(GraphEditorTest, InsertsInFrontAndReplacesForOldReaders) {
   const Ref x = g.Input({4});
   const Ref y = g.Node("aten::neg", {x}, g.Meta({4}));
   g.Output(g.Node("aten::exp", {y}, g.Meta({4}))).Output(y);
-  Graph graph = *compiler::Import(g.graph());
+  Graph graph = *VerifiedImport(g.graph());
   GraphEditor editor(&graph);
   EXPECT_EQ(editor.uses().Count({1, 0}), 2);
   // abs(neg(x)) in the place of neg(x), which the new node still reads.
@@ -47,11 +47,29 @@ TEST(GraphEditorTest, ArgumentsHaveNames) {
   GraphBuilder g;
   const Ref x = g.Input({4});
   g.Output(g.Node("aten::add.Tensor", {x, 2.5, 3}, g.Meta({4})));
-  Graph graph = *compiler::Import(g.graph());
+  Graph graph = *VerifiedImport(g.graph());
   EXPECT_EQ(compiler::Argument(graph.nodes[0], "other").real, 2.5);
   compiler::Argument(&graph.nodes[0], "alpha") = compiler::IntegerArg(1);
   EXPECT_TRUE(compiler::IsOne(compiler::Argument(graph.nodes[0], "alpha")));
   EXPECT_DEATH(compiler::Argument(graph.nodes[0], "beta"), "has no argument beta");
+}
+
+TEST(GraphEditorTest, NodesAreMadeByNames) {
+  const compiler::TensorType type{.dtype = compiler::kFloat32};
+  const compiler::Node node =
+      compiler::MakeNode("aten::clone", "n", {{"self", ValueArg({0, 0})}}, type);
+  ASSERT_EQ(node.args.size(), 2u);
+  EXPECT_EQ(node.args[1].kind, compiler::ArgumentValue::kNone);  // memory_format
+  const compiler::Node sum = compiler::MakeNode(
+      "aten::add.Tensor", "n",
+      {{"alpha", compiler::IntegerArg(3)}, {"other", ValueArg({1, 0})}, {"self", ValueArg({0, 0})}},
+      type);
+  EXPECT_EQ(sum.args[1].value, 1);
+  EXPECT_TRUE(sum.args[2].integer.Is(3));
+  EXPECT_DEATH(compiler::MakeNode("aten::clone", "n", {{"input", ValueArg({0, 0})}}, type),
+               "has no argument input");
+  EXPECT_DEATH(compiler::MakeNode("aten::clone", "n", {}, type), "lacks its argument self");
+  EXPECT_DEATH(compiler::MakeNode("aten::no_such", "n", {}, type), "is no operator");
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/import/import.h"
 #include "tests/unit/testing/graph_builder.h"
+#include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
 namespace {
@@ -18,7 +18,7 @@ TEST(GraphTextTest, ALineForEachValue) {
   const Ref t = g.Node("aten::transpose.int", {x, 0, 1}, g.Meta({4, s}, v1::DTYPE_FLOAT32, {1, 4}));
   g.Node("aten::add.Tensor", {x, 1.5, 1}, g.Meta({s, 4}));
   g.Output(g.Node("aten::foo", {List({t, nullptr}), "how", true}, g.Meta({4}))).Output(nullptr);
-  const auto graph = compiler::Import(g.graph());
+  const auto graph = VerifiedImport(g.graph());
   ASSERT_TRUE(graph.ok()) << graph.status();
   EXPECT_EQ(compiler::ToString(*graph),
             "%0 = input x0: float32[s0, 4] strides [4, 1] cpu\n"

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/import/import.h"
 #include "tests/unit/testing/graph_builder.h"
+#include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
 namespace {
@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 Graph Imported(GraphBuilder& g) {
-  auto graph = compiler::Import(g.graph());
+  auto graph = VerifiedImport(g.graph());
   EXPECT_TRUE(graph.ok()) << graph.status();
   return *std::move(graph);
 }
@@ -70,13 +70,39 @@ TEST(UsesTest, LooksThroughViews) {
   g.Output(v).Output(w);
   const Graph graph = Imported(g);
   const Uses uses(graph);
-  EXPECT_EQ(compiler::RootOf(graph, Id(v)), Id(y));
-  EXPECT_EQ(compiler::RootOf(graph, Id(z)), Id(z));
+  EXPECT_EQ(uses.Root(Id(v)), Id(y));
+  EXPECT_EQ(uses.Root(Id(z)), Id(z));
   EXPECT_TRUE(uses.IsRootShared(Id(v)));
   EXPECT_TRUE(uses.IsGivenOut(Id(y)));
   EXPECT_FALSE(uses.IsGivenOut(Id(z)));
   EXPECT_TRUE(uses.NeedsEagerLayout(Id(y)));   // an output is a view of it
   EXPECT_FALSE(uses.NeedsEagerLayout(Id(z)));  // a product reads any strides
+}
+
+TEST(UsesTest, FindsWritesThroughViewsAndCopies) {
+  GraphBuilder g;
+  const Ref x = g.Input({4, 8}), y = g.Input({4, 8});
+  const Ref v = g.Node("aten::view", {x, Ints({32})}, g.Meta({32}));                  // node 0
+  const Ref n = g.Node("aten::neg", {v}, g.Meta({32}));                               // 1
+  const Ref c = g.Node("aten::copy_", {v, n, false}, g.Meta({32}));                   // 2
+  const Ref w = g.Node("aten::view", {c, Ints({4, 8})}, g.Meta({4, 8}));              // 3
+  const Ref s = g.Node("aten::add.Tensor", {x, y, 1}, g.Meta({4, 8}));                // 4
+  g.Node("tensord::call_back", {0, List({x}), List({y}), Ints({})}, g.Meta({4, 8}));  // 5
+  g.Output(s).Output(w);
+  const Graph graph = Imported(g);
+  const Uses uses(graph);
+  for (const Ref written : {x, v, c, w}) {
+    EXPECT_TRUE(uses.IsWrittenBetween(Id(written), 1, 3));
+    EXPECT_TRUE(uses.IsWrittenBetween(Id(written), 3, 6));
+    EXPECT_FALSE(uses.IsWrittenBetween(Id(written), 0, 2));
+    EXPECT_FALSE(uses.IsWrittenBetween(Id(written), 3, 5));
+  }
+  EXPECT_FALSE(uses.IsWrittenBetween(Id(y), 0, 6));
+  EXPECT_FALSE(uses.IsWrittenBetween(Id(n), 0, 6));
+  EXPECT_FALSE(uses.IsWrittenBetween({17, 0}, 0, 6));  // added later
+  EXPECT_TRUE(uses.ReadsTheSameAt(1, 2));
+  EXPECT_FALSE(uses.ReadsTheSameAt(1, 3));
+  EXPECT_FALSE(uses.ReadsTheSameAt(4, 6));
 }
 
 }  // namespace

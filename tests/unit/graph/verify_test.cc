@@ -9,8 +9,8 @@
 #include <string>
 
 #include "compiler/graph/arguments.h"
-#include "compiler/import/import.h"
 #include "tests/unit/testing/graph_builder.h"
+#include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
 namespace {
@@ -25,7 +25,7 @@ Graph Sound() {
   const Ref x = g.Input({4});
   const Ref y = g.Node("aten::neg", {x}, g.Meta({4}));
   g.Output(g.Node("aten::add.Tensor", {y, x, 1}, g.Meta({4})));
-  return *compiler::Import(g.graph());
+  return *VerifiedImport(g.graph());
 }
 
 std::string ErrorOf(const std::function<void(Graph&)>& damage) {
@@ -74,9 +74,9 @@ TEST(VerifyGraphTest, OnlyInputsAreWritten) {
   const Ref t = g.Node("aten::t", {x}, g.Meta({4, 4}, v1::DTYPE_FLOAT32, {1, 4}));
   const Ref y = g.Node("aten::neg", {x}, g.Meta({4, 4}));
   g.Node("aten::copy_", {t, y, false}, g.Meta({4, 4}, v1::DTYPE_FLOAT32, {1, 4}));
-  EXPECT_TRUE(compiler::Import(g.graph()).ok());  // a view of an input
+  EXPECT_TRUE(VerifiedImport(g.graph()).ok());  // a view of an input
   g.Node("aten::copy_", {y, x, false}, g.Meta({4, 4}));
-  EXPECT_THAT(std::string(compiler::Import(g.graph()).status().message()),
+  EXPECT_THAT(std::string(VerifiedImport(g.graph()).status().message()),
               HasSubstr("only inputs may be written"));
 }
 

@@ -7,17 +7,17 @@
 #include "compiler/import/expression.h"
 #include "compiler/sym/expr_proto.h"
 #include "tests/unit/testing/graph_builder.h"
+#include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
 namespace {
 
 using compiler::ArgumentValue;
-using compiler::Import;
 using ::testing::HasSubstr;
 
 // The message of an import that must fail.
 std::string ErrorOf(const v1::Graph& graph) {
-  const auto result = Import(graph);
+  const auto result = VerifiedImport(graph);
   if (result.ok()) return "accepted";
   EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(result.status().message());
@@ -40,7 +40,7 @@ TEST(ImportTest, KeepsWhatWasCaptured) {
                        {g.Meta({s * 4}), v1::TensorMeta()});
   const Ref z = g.Node("aten::baz", {y.result(1)}, g.Meta({s + 1}));
   g.Output(z).Output(nullptr).Output(s * s);
-  const auto graph = Import(g.graph());
+  const auto graph = VerifiedImport(g.graph());
   ASSERT_TRUE(graph.ok()) << graph.status();
   EXPECT_EQ(graph->nodes[0].op, "aten::foo.bar");
   EXPECT_EQ(compiler::Describe(graph->nodes[0]), "node 'n0' (aten::foo.bar)");
@@ -129,7 +129,7 @@ TEST(ImportTest, ConstantsAreSmallAndDense) {
   i.graph().mutable_constants(0)->mutable_meta()->mutable_strides(0)->set_constant(5);
   EXPECT_THAT(ErrorOf(i.graph()), HasSubstr("constant 0: is not dense"));
   i.graph().mutable_constants(0)->mutable_meta()->mutable_strides(0)->set_constant(2);
-  EXPECT_TRUE(Import(i.graph()).ok());
+  EXPECT_TRUE(VerifiedImport(i.graph()).ok());
 }
 
 TEST(ImportTest, ListsAndExpressionsHaveLimits) {
@@ -171,7 +171,7 @@ TEST(ImportTest, ListsAndExpressionsHaveLimits) {
 TEST(ImportTest, NamesAreSafeInComments) {
   GraphBuilder g = OneNode();
   g.graph().mutable_nodes(0)->set_name("*/ evil();\n//");
-  const auto graph = Import(g.graph());
+  const auto graph = VerifiedImport(g.graph());
   ASSERT_TRUE(graph.ok());
   EXPECT_EQ(graph->nodes[0].name, "___evil______");
   g.graph().mutable_nodes(0)->set_op("aten::add\n");
@@ -182,7 +182,7 @@ TEST(ImportTest, TheLargestIntegersAreArguments) {
   GraphBuilder g;
   const Ref x = g.Input({4});
   g.Output(g.Node("aten::slice.Tensor", {x, 0, 0, INT64_MAX, 1}, g.Meta({4})));
-  EXPECT_TRUE(Import(g.graph()).ok());
+  EXPECT_TRUE(VerifiedImport(g.graph()).ok());
 }
 
 TEST(ExpressionTest, ExportIsTheInverseOfImport) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifiers of the schedule and of kernels find what was broken by hand.
+// The verifiers of the schedule, of kernels and of the plan find what was broken by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 
 #include "compiler/codegen/verify_kernels.h"
 #include "compiler/pipeline.h"
+#include "compiler/plan/verify_plan.h"
 #include "compiler/schedule/verify_schedule.h"
 #include "tests/unit/testing/graph_builder.h"
 
@@ -46,6 +47,11 @@ class VerifyStagesTest : public ::testing::Test {
         compiler::VerifyKernels(state_.program, state_.schedule, state_.kernels, false).message());
   }
 
+  v1::Artifact& Plan() { return *state_.result.mutable_artifact(); }
+  std::string PlanError() const {
+    return std::string(compiler::VerifyPlan(state_.result).message());
+  }
+
   v1::CompileJob job_;
   CompileState state_{};
 };
@@ -53,6 +59,7 @@ class VerifyStagesTest : public ::testing::Test {
 TEST_F(VerifyStagesTest, SoundStagesPass) {
   EXPECT_EQ(ScheduleError(), "");
   EXPECT_EQ(KernelError(), "");
+  EXPECT_EQ(PlanError(), "");
 }
 
 TEST_F(VerifyStagesTest, EveryOperationRunsOnce) {
@@ -98,6 +105,50 @@ TEST_F(VerifyStagesTest, KernelsSayWhatTheyTouch) {
   kernel = sound;
   kernel.functions[0].name = "another";
   EXPECT_THAT(KernelError(), HasSubstr("the source has no function another"));
+}
+
+// A call whose result a launch reads; both results are given out.
+TEST_F(VerifyStagesTest, PlansNameWhatExists) {
+  const v1::Artifact sound = Plan();
+  ASSERT_TRUE(sound.steps(0).has_call());
+  ASSERT_TRUE(sound.steps(1).has_launch());
+  const auto launch = [&] { return Plan().mutable_steps(1)->mutable_launch(); };
+  launch()->set_module(7);
+  EXPECT_THAT(PlanError(), HasSubstr("step 1: launches from module 7"));
+  Plan() = sound;
+  launch()->set_function("another");
+  EXPECT_THAT(PlanError(), HasSubstr("step 1: launches another"));
+  Plan() = sound;
+  launch()->add_buffers(100);
+  EXPECT_THAT(PlanError(), HasSubstr("uses buffer 100, which does not exist"));
+  Plan() = sound;
+  launch()->clear_buffers();
+  EXPECT_THAT(PlanError(), HasSubstr("which is no argument"));
+  Plan() = sound;
+  Plan().mutable_buffers(0)->set_input(5);
+  EXPECT_THAT(PlanError(), HasSubstr("buffer 0 is no input"));
+  Plan().mutable_buffers(0)->set_view_of(0);
+  EXPECT_THAT(PlanError(), HasSubstr("buffer 0 is a view of itself"));
+  Plan() = sound;
+  Plan().add_bindings();
+  EXPECT_THAT(PlanError(), HasSubstr("a binding of symbol 0, which does not exist"));
+}
+
+TEST_F(VerifyStagesTest, PlansReadWhatIsThere) {
+  const v1::Artifact sound = Plan();
+  Plan().mutable_steps()->SwapElements(0, 1);
+  EXPECT_THAT(PlanError(), HasSubstr("which nothing has written"));
+  Plan() = sound;
+  const uint32_t product = sound.steps(0).call().results(0);
+  Plan().add_steps()->set_free(product);
+  EXPECT_THAT(PlanError(), HasSubstr("which is freed"));  // an output
+  Plan().mutable_outputs()->RemoveLast();
+  EXPECT_EQ(PlanError(), "");
+  Plan().add_steps()->set_free(product);
+  EXPECT_THAT(PlanError(), HasSubstr("which is freed"));
+  Plan() = sound;
+  Plan().add_steps()->set_free(0);
+  EXPECT_THAT(PlanError(), HasSubstr("frees buffer 0, which is not the call's own"));
 }
 
 }  // namespace

@@ -142,5 +142,17 @@ TEST(ChannelsLastTest, JoinsInPlace) {
   EXPECT_THAT(StridesOf(NodeOf(r.after, "aten::cat").outputs[0]), ElementsAre(576, 1, 96, 16));
 }
 
+// One copy serves the convolutions that read the same, not those behind a write.
+TEST(ChannelsLastTest, BringsInAgainWhatWasWritten) {
+  Net net;
+  const Ref next = net.Map("aten::neg", net.x);
+  const Ref before = net.Map("aten::relu", net.Conv(net.x));
+  net.g.Node("aten::copy_", {net.x, next, false}, net.Meta());
+  const Ref after = net.Map("aten::relu", net.Conv(net.x));
+  const Ref sum = net.g.Node("aten::add.Tensor", {before, after, 1}, net.Meta());
+  net.g.Output(net.Map("aten::relu", net.Conv(net.Conv(sum))));
+  EXPECT_GT(Rewritten(net).count, 0);
+}
+
 }  // namespace
 }  // namespace tensord::testing

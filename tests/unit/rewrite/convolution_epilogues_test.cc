@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/rewrite/convolution_bias.h"
 #include "tests/unit/testing/rewrite_testing.h"
 
 namespace tensord::testing {
@@ -132,33 +131,33 @@ TEST(ConvolutionEpiloguesTest, OnlyWhatTheLibraryTakes) {
   Fused(rows, 0);
 }
 
-TEST(SplitConvolutionBiasTest, GoesToTheKernelBehind) {
-  Net net;
-  net.g.Output(net.Neg(net.Conv(net.x, net.b)));
-  const Graph before = Imported(net.g);
-  Graph after = before;
-  EXPECT_EQ(compiler::ConvolutionBias(CudaTarget(), &after), 1);
-  ExpectSameResults(before, after, SomeInputs(before), 1e-6);
-  EXPECT_EQ(NodeOf(after, "aten::convolution").args[2].kind, compiler::ArgumentValue::kNone);
+// The fused call stands where the ReLU was, so nothing may have written to what it reads since.
+TEST(ConvolutionEpiloguesTest, StaysBeforeWritesToItsOperands) {
+  Net bias;
+  const Ref y = bias.Conv(bias.x, bias.b);
+  bias.g.Node("aten::copy_", {bias.b, bias.c, false}, bias.g.Meta({4}));
+  bias.g.Output(bias.Relu(y));
+  Fused(bias, 0);
+  Net image;
+  const Ref of_image = image.Conv(image.x, image.b);
+  const Ref view = image.g.Node("aten::alias", {image.x}, image.Meta());
+  image.g.Node("aten::copy_", {view, image.z, false}, image.Meta());
+  image.g.Output(image.Relu(of_image));
+  Fused(image, 0);
+  Net residual;
+  const Ref sum = residual.Add(residual.Conv(residual.x, residual.b), residual.z);
+  residual.g.Node("aten::copy_", {residual.z, residual.x, false}, residual.Meta());
+  residual.g.Output(residual.Relu(sum));
+  Fused(residual, 0);
 }
 
-TEST(SplitConvolutionBiasTest, StaysInDepthwiseKernelsOfRowMajorImages) {
-  Net depthwise(kFloat, 4);
-  depthwise.g.Output(depthwise.Neg(depthwise.Conv(depthwise.x, depthwise.b)));
-  Graph graph = Imported(depthwise.g);
-  EXPECT_EQ(compiler::ConvolutionBias(CudaTarget(), &graph), 1);
-  Net rows(kFloat, 4);
-  rows.strides = {};
-  rows.g.Output(rows.Neg(rows.Conv(rows.x, rows.b)));
-  graph = Imported(rows.g);
-  EXPECT_EQ(compiler::ConvolutionBias(CudaTarget(), &graph), 0);
-}
-
-TEST(SplitConvolutionBiasTest, StaysWhereNoKernelFollows) {
+// The bias of the residual's convolution stays there where it is written later.
+TEST(ConvolutionEpiloguesTest, TheBiasOfAResidualStaysBeforeWritesToIt) {
   Net net;
-  net.g.Output(net.Conv(net.Conv(net.x, net.b), net.c));
-  Graph graph = Imported(net.g);
-  EXPECT_EQ(compiler::ConvolutionBias(CudaTarget(), &graph), 0);
+  const Ref shortcut = net.Pointwise(net.z, net.c), y = net.Conv(net.x, net.b);
+  net.g.Node("aten::copy_", {net.c, net.b, false}, net.g.Meta({4}));
+  net.g.Output(net.Relu(net.Add(y, shortcut)));
+  Fused(net, 1);
 }
 
 }  // namespace

@@ -61,5 +61,17 @@ TEST(CrossEntropy, OtherDimensionsAndGradientsStay) {
   EXPECT_EQ(compiler::CrossEntropy({}, &graph), 0);
 }
 
+TEST(CrossEntropy, StaysBeforeWritesToItsOperands) {
+  GraphBuilder g;
+  const Ref grad = g.Input(Shape{}), y = g.Input({6, 5}), target = g.Input({6}, kI64),
+            total = g.Input(Shape{}), next = g.Input({6}, kI64);
+  const Ref loss = g.Node("aten::nll_loss_backward", {grad, y, target, nullptr, kMean, -100, total},
+                          g.Meta({6, 5}));
+  g.Node("aten::copy_", {target, next, false}, g.Meta({6}, kI64));
+  g.Output(g.Node("aten::_log_softmax_backward_data", {loss, y, 1, kF32}, g.Meta({6, 5})));
+  compiler::Graph graph = MustImport(g);
+  EXPECT_EQ(compiler::CrossEntropy({}, &graph), 0);
+}
+
 }  // namespace
 }  // namespace tensord::testing

@@ -80,5 +80,17 @@ TEST(EmbeddingSum, WhatIsNoPlainSumStays) {
   EXPECT_EQ(compiler::EmbeddingSum({}, &graph), 0);
 }
 
+TEST(EmbeddingSum, StaysBeforeWritesToItsOperands) {
+  GraphBuilder g;
+  const Ref other = g.Input({7, 4}), grad = g.Input({2, 3, 4}), tokens = g.Input({2, 3}, kI64),
+            next = g.Input({2, 3, 4});
+  const Ref table =
+      g.Node("aten::embedding_dense_backward", {grad, tokens, 7, -1, false}, g.Meta({7, 4}));
+  g.Node("aten::copy_", {grad, next, false}, g.Meta({2, 3, 4}));
+  g.Output(g.Node("aten::add.Tensor", {other, table, 1}, g.Meta({7, 4})));
+  compiler::Graph graph = MustImport(g);
+  EXPECT_EQ(compiler::EmbeddingSum({}, &graph), 0);
+}
+
 }  // namespace
 }  // namespace tensord::testing

@@ -118,5 +118,25 @@ TEST(FoldBatchNormTest, LeavesWeightsLargerThanTheActivations) {
   EXPECT_EQ(compiler::FoldBatchNorm(CudaTarget(), &graph), 0);
 }
 
+// The statistics are read in front of the convolution, so nothing may write to them from there on.
+TEST(FoldBatchNormTest, StaysBehindWritesToTheStatistics) {
+  for (const bool through_view : {false, true}) {
+    GraphBuilder g;
+    const Ref x = g.Input({2, 4, 5, 5}), w = g.Input({6, 4, 3, 3});
+    const Ref mean = g.Input({6}), variance = g.Input({6}), next = g.Input({6});
+    const auto out = g.Meta({2, 6, 5, 5});
+    const Ref y = g.Node(
+        "aten::convolution",
+        {x, w, nullptr, Ints({1, 1}), Ints({1, 1}), Ints({1, 1}), false, Ints({0, 0}), 1}, out);
+    const Ref to = through_view ? g.Node("aten::view", {mean, Ints({6})}, g.Meta({6})) : mean;
+    g.Node("aten::copy_", {to, next, false}, g.Meta({6}));
+    g.Output(g.Node("aten::_native_batch_norm_legit_no_training",
+                    {y, nullptr, nullptr, mean, variance, 0.1, 1e-5},
+                    {out, g.Meta({0}), g.Meta({0})}));
+    compiler::Graph graph = Imported(g);
+    EXPECT_EQ(compiler::FoldBatchNorm(CudaTarget(), &graph), 0);
+  }
+}
+
 }  // namespace
 }  // namespace tensord::testing

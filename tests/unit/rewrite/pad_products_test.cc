@@ -381,5 +381,17 @@ TEST(PadProductsTest, LargeSizes) {
   EXPECT_THAT(notes, ElementsAre());
 }
 
+// One padded copy serves the products that read the same, not those behind a write.
+TEST(PadProductsTest, PadsAgainWhatWasWritten) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref x = g.Input({32, 35}, kHalf), w = g.Input({35, 64}, kHalf);
+  const Ref next = g.Node("aten::neg", {x}, g.Meta({32, 35}, kHalf));
+  const Ref before = g.Node("aten::mm", {x, w}, g.Meta({32, 64}, kHalf));
+  const Ref copied = g.Node("aten::copy_", {x, next, false}, g.Meta({32, 35}, kHalf));
+  g.Output(before).Output(g.Node("aten::mm", {x, w}, g.Meta({32, 64}, kHalf)));
+  g.Output(g.Node("aten::mm", {copied, w}, g.Meta({32, 64}, kHalf)));
+  Padded(g, 3);
+}
+
 }  // namespace
 }  // namespace tensord::testing

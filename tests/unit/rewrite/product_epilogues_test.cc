@@ -167,5 +167,25 @@ TEST(ProductEpiloguesTest, ThenPadding) {
   ExpectSameOutputs(before, graph, 0.02);
 }
 
+// A call stands where its epilogue was, so nothing may have written to what it reads since.
+TEST(ProductEpiloguesTest, StaysBeforeWritesToItsOperands) {
+  for (const bool through_view : {false, true}) {
+    GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+    const Ref x = g.Input({6, 8}, kHalf), w = g.Input({8, 10}, kHalf), b = g.Input({10}, kHalf),
+              y = g.Input({6, 8}, kHalf);
+    const Ref p = g.Node("aten::mm", {x, w}, g.Meta({6, 10}, kHalf));
+    const Ref q = g.Node("aten::addmm", {b, x, w, 1, 1}, g.Meta({6, 10}, kHalf));
+    Ref to = x, from = y;
+    if (through_view) {
+      to = g.Node("aten::view", {x, Ints({48})}, g.Meta({48}, kHalf));
+      from = g.Node("aten::view", {y, Ints({48})}, g.Meta({48}, kHalf));
+    }
+    g.Node("aten::copy_", {to, from, false}, g.Meta(through_view ? Shape{48} : Shape{6, 8}, kHalf));
+    g.Output(g.Node("aten::add.Tensor", {p, b, 1}, g.Meta({6, 10}, kHalf)));
+    g.Output(g.Node("aten::relu", {q}, g.Meta({6, 10}, kHalf)));
+    EXPECT_THAT(Rewritten(g, 0), ElementsAre("aten::mm", "aten::addmm"));
+  }
+}
+
 }  // namespace
 }  // namespace tensord::testing

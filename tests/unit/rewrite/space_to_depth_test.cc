@@ -269,22 +269,25 @@ TEST(SpaceToDepthTest, GradientsStay) {
   EXPECT_EQ(SpaceToDepth(kAlways, &graph), 0);
 }
 
-// The copy of an image that the graph writes to later is not looked through.
+// The copy of an image that is written before the convolution is not looked through.
 TEST(SpaceToDepthTest, ReadsWhatTheCopyRead) {
-  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
-  const Shape sizes{2, 3, 9, 9}, out{2, 8, 5, 5};
-  const Ref x = g.Input(sizes, kHalf), w = g.Input({8, 3, 3, 3}, kHalf);
-  const Ref copy = g.Node("aten::clone", {x, nullptr}, g.Meta(sizes, kHalf));
-  const Ref twice = g.Node("aten::add.Tensor", {x, x, 1}, g.Meta(sizes, kHalf));
-  g.Node("aten::copy_", {x, twice, false}, g.Meta(sizes, kHalf));
-  g.Output(
-      g.Node("aten::convolution",
-             {copy, w, nullptr, Ints({2, 2}), Ints({1, 1}), Ints({1, 1}), false, Ints({0, 0}), 1},
-             g.Meta(out, kHalf, ChannelsLast(out))));
-  const Graph before = Imported(g);
-  Graph after = before;
-  ASSERT_EQ(SpaceToDepth(kAlways, &after), 1);
-  ExpectSameResults(before, after, SomeInputs(before), 0.01);
+  for (const bool through_view : {false, true}) {
+    GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+    const Shape sizes{2, 3, 9, 9}, out{2, 8, 5, 5};
+    const Ref x = g.Input(sizes, kHalf), w = g.Input({8, 3, 3, 3}, kHalf);
+    const Ref copy = g.Node("aten::clone", {x, nullptr}, g.Meta(sizes, kHalf));
+    const Ref twice = g.Node("aten::add.Tensor", {x, x, 1}, g.Meta(sizes, kHalf));
+    const Ref to = through_view ? g.Node("aten::alias", {x}, g.Meta(sizes, kHalf)) : x;
+    g.Node("aten::copy_", {to, twice, false}, g.Meta(sizes, kHalf));
+    g.Output(
+        g.Node("aten::convolution",
+               {copy, w, nullptr, Ints({2, 2}), Ints({1, 1}), Ints({1, 1}), false, Ints({0, 0}), 1},
+               g.Meta(out, kHalf, ChannelsLast(out))));
+    const Graph before = Imported(g);
+    Graph after = before;
+    ASSERT_EQ(SpaceToDepth(kAlways, &after), 1);
+    ExpectSameResults(before, after, SomeInputs(before), 0.01);
+  }
 }
 
 }  // namespace

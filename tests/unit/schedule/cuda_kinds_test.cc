@@ -249,21 +249,25 @@ TEST(CudaKinds, SymbolicSizesNeedWideIndices) {
   EXPECT_TRUE(Planned(std::move(g)).kernel().wide_index);
 }
 
-TEST(CudaPlans, AVerifierEndsTheWorker) {
+std::string FaultOf(const CudaPlan& plan) {
+  return std::string(compiler::VerifyCudaPlan(plan).message());
+}
+
+TEST(CudaPlans, TheVerifierSaysWhatIsBroken) {
   const CudaPlan sound{.threads = 256, .kind = CudaRows{.group = {.threads = 32}}};
-  compiler::VerifyCudaPlan(sound);
+  EXPECT_EQ(FaultOf(sound), "");
   CudaPlan plan = sound;
   plan.threads = 48;
-  EXPECT_DEATH(VerifyCudaPlan(plan), "do not fill the block");
+  EXPECT_THAT(FaultOf(plan), HasSubstr("do not fill the block"));
   plan = sound;
   std::get<CudaRows>(plan.kind).loads_first = true;
-  EXPECT_DEATH(VerifyCudaPlan(plan), "loaded first has no registers");
+  EXPECT_THAT(FaultOf(plan), HasSubstr("loaded first has no registers"));
   plan.kind = CudaSweep{.prefetches = true};
-  EXPECT_DEATH(VerifyCudaPlan(plan), "prefetched has no registers");
+  EXPECT_THAT(FaultOf(plan), HasSubstr("prefetched has no registers"));
   plan.kind = CudaSweep{.group = {.register_vectors = 1},
                         .column_tiles = compiler::ColumnTiles{},
                         .combines_in_last_block = true};
-  EXPECT_DEATH(VerifyCudaPlan(plan), "many copies of its columns");
+  EXPECT_THAT(FaultOf(plan), HasSubstr("many copies of its columns"));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 //   const Ref x = g.Input({s, 4});
 //   const Ref y = g.Node("aten::add.Tensor", {x, 1.5, 1}, g.Meta({s, 4}));
 //   g.Output(y);
-//   Import(g.graph());
+//   VerifiedImport(g.graph());
 //
 // Inputs come first, then constants, then nodes, as values are numbered.
 #ifndef TENSORD_TESTS_UNIT_TESTING_GRAPH_BUILDER_H_

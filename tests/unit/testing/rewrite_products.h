@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "compiler/decompose/lower_graph.h"
-#include "compiler/import/import.h"
 #include "tests/unit/testing/graph_builder.h"
 #include "tests/unit/testing/interpreter.h"
+#include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
 
 inline compiler::Graph MustImport(GraphBuilder& g) {
-  auto graph = compiler::Import(g.graph());
+  auto graph = VerifiedImport(g.graph());
   EXPECT_TRUE(graph.ok()) << graph.status();
   return graph.ok() ? *std::move(graph) : compiler::Graph{};
 }
@@ -27,7 +27,8 @@ inline compiler::Program MustLower(const compiler::Graph& graph) {
   auto program = compiler::LowerGraph(graph);
   EXPECT_TRUE(program.ok()) << program.status();
   if (!program.ok()) return {};
-  compiler::VerifyProgram(*program);
+  const absl::Status sound = compiler::VerifyProgram(*program);
+  EXPECT_TRUE(sound.ok()) << sound;
   return *std::move(program);
 }
 

@@ -11,7 +11,7 @@
 #include "compiler/decompose/lower_graph.h"
 #include "compiler/graph/editor.h"
 #include "compiler/graph/verify.h"
-#include "compiler/import/import.h"
+#include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
 namespace {
@@ -186,7 +186,7 @@ Shape ChannelsLast(const Shape& sizes) {
 }
 
 Graph Imported(GraphBuilder& g) {
-  absl::StatusOr<Graph> graph = compiler::Import(g.graph());
+  absl::StatusOr<Graph> graph = VerifiedImport(g.graph());
   TENSORD_CHECK(graph.ok(), graph.status().ToString());
   return *std::move(graph);
 }
@@ -247,7 +247,8 @@ std::vector<HostTensor> SomeInputs(const Graph& graph, const std::vector<int>& p
 std::vector<HostTensor> RunGraph(const Graph& graph, std::vector<HostTensor> inputs) {
   const absl::StatusOr<compiler::Program> program = compiler::LowerGraph(graph);
   TENSORD_CHECK(program.ok(), program.status().ToString());
-  compiler::VerifyProgram(*program);
+  const absl::Status sound = compiler::VerifyProgram(*program);
+  EXPECT_TRUE(sound.ok()) << sound;
   return Interpret(*program, inputs, {.external = Call});
 }
 

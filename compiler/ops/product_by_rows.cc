@@ -11,6 +11,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable PartedProductTable() { return {OperatorKind::kPartedProduct, kRows}; }
+OperatorTable ProductByRowsTable() { return {OperatorKind::kProductByRows, kRows}; }
 
 }  // namespace tensord::compiler

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a lazy tensor reads, found by running its body once.
-#ifndef TENSORD_COMPILER_DECOMPOSE_LOADS_H_
-#define TENSORD_COMPILER_DECOMPOSE_LOADS_H_
+#ifndef TENSORD_COMPILER_DECOMPOSE_BODY_READS_H_
+#define TENSORD_COMPILER_DECOMPOSE_BODY_READS_H_
 
 #include <set>
 #include <utility>
@@ -12,7 +12,7 @@
 namespace tensord::compiler {
 
 // Buffers that the body of a lazy tensor loads from, with the element indices.
-struct Loads {
+struct BodyReads {
   std::set<BufferId> buffers;
   std::vector<std::pair<BufferId, Expr>> indices;
 };
@@ -21,8 +21,8 @@ struct Loads {
 std::vector<Expr> LoopIndex(const Sizes& sizes);
 
 // At the index LoopIndex(t.sizes()).
-Loads LoadsOf(const Tensor& t);
+BodyReads ReadsOf(const Tensor& t);
 
 }  // namespace tensord::compiler
 
-#endif  // TENSORD_COMPILER_DECOMPOSE_LOADS_H_
+#endif  // TENSORD_COMPILER_DECOMPOSE_BODY_READS_H_

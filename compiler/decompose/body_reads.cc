@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/decompose/loads.h"
+#include "compiler/decompose/body_reads.h"
 
 namespace tensord::compiler {
 
@@ -9,17 +9,17 @@ std::vector<Expr> LoopIndex(const Sizes& sizes) {
   return index;
 }
 
-Loads LoadsOf(const Tensor& t) {
+BodyReads ReadsOf(const Tensor& t) {
   Block block;
   Recorder ops(&block);
   t.Load(ops, LoopIndex(t.sizes()));
-  Loads loads;
+  BodyReads reads;
   for (const Inst& inst : block.insts) {
     if (inst.kind != InstKind::kLoad) continue;
-    loads.buffers.insert(inst.buffer);
-    loads.indices.emplace_back(inst.buffer, inst.index);
+    reads.buffers.insert(inst.buffer);
+    reads.indices.emplace_back(inst.buffer, inst.index);
   }
-  return loads;
+  return reads;
 }
 
 }  // namespace tensord::compiler
