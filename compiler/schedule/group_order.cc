@@ -30,37 +30,42 @@ GroupOrder::GroupOrder(const std::vector<OperationSet>& predecessors)
 
 bool GroupOrder::WouldCycle(int a, int b) {
   ++search_;
+  // What runs before one of them and has been visited cannot run behind it.
   int visits = 0;
-  bool found = false;
+  const bool cycles = LeadsBack(b, a, &visits) || LeadsBack(a, b, &visits);
+  visits_ += visits;
+  return cycles;
+}
+
+bool GroupOrder::LeadsBack(int from, int to, int* visits) {
+  // Neither is before a group all of whose predecessors, and theirs, come earlier in the program.
+  const int first = std::min(from, to);
   std::vector<int> stack;
-  // The earliest lie on top of the stack: a path from one group back to the other is mostly found
-  // in few steps through them.
-  const auto push_predecessors = [&](int g) {
-    const std::vector<int>& predecessors = groups_[g].predecessors;
-    for (auto op = predecessors.rbegin(); op != predecessors.rend(); ++op) {
-      const int p = group_of_[*op];
-      if (p == a || p == b) {
-        found |= g != a && g != b;
-        continue;
-      }
-      // Neither of the two is before a group all of whose predecessors, and theirs, come earlier in
-      // the program.
-      Group& group = groups_[p];
-      if (group.latest < std::min(a, b) || group.search == search_) continue;
-      group.search = search_;
-      stack.push_back(p);
-    }
+  bool found = false;
+  const auto push = [&](int p, int behind) {
+    if (p == to) found |= behind != from;
+    if (p == to || p == from) return;
+    Group& group = groups_[p];
+    if (group.latest < first || group.search == search_) return;
+    group.search = search_;
+    stack.push_back(p);
   };
-  push_predecessors(a);
-  push_predecessors(b);
-  // Any path out of {a, b} that comes back to it through another group is a cycle.
+  // The earliest come to lie on top of the stack: a path mostly leads through them.
+  const auto push_predecessors = [&](int g) {
+    const Group& group = groups_[g];
+    for (auto op = group.predecessors.rbegin(); op != group.predecessors.rend(); ++op) {
+      push(group_of_[*op], g);
+    }
+    if (group.known_before >= 0) push(group_of_[group.known_before], g);
+  };
+  push_predecessors(from);
   while (!stack.empty() && !found) {
     const int g = stack.back();
     stack.pop_back();
-    found = ++visits > kMostVisits;
+    if (++*visits > kMostVisits) return true;
     push_predecessors(g);
   }
-  visits_ += visits;
+  if (found) groups_[from].known_before = to;
   return found;
 }
 

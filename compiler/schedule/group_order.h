@@ -34,10 +34,13 @@ class GroupOrder {
  private:
   struct Group {
     std::vector<int> predecessors, successors;  // operations of other groups, ascending
-    int latest;      // operation of this group and of all that must run before it
-    int search = 0;  // the last one that came by
+    int latest;             // operation of this group and of all that must run before it
+    int known_before = -1;  // an operation that must run before it, as the last path has shown
+    int search = 0;         // the last one that came by
   };
 
+  // True when a path leads back from one group to the other through a third. Counts its visits.
+  bool LeadsBack(int from, int to, int* visits);
   // Operations of two groups, those of group `merged` left out.
   std::vector<int> Union(const std::vector<int>& a, const std::vector<int>& b, int merged) const;
   // What follows from a group's `latest` for those that run behind it.
