@@ -121,7 +121,8 @@ class Fuser {
         if (state.accesses.writes.count(id) == 0) NearReaders(id, g, add);
       }
     }
-    std::sort(pairs.begin(), pairs.end());
+    // They come in ordered runs.
+    std::stable_sort(pairs.begin(), pairs.end());
     pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
     pairs_ += static_cast<int64_t>(pairs.size());
     std::vector<Candidate> candidates;
