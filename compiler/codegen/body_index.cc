@@ -83,7 +83,7 @@ ir::Value BodyLowering::VectorAtom(const sym::Atom& atom) {
 }
 
 ir::Value BodyLowering::Vector(const Expr& e) {
-  std::vector<sym::Term> uniform;
+  sym::Terms uniform;
   const auto broadcast = [&](const Expr& scalar) {
     return ir::CallOf("broadcast", {Width()}, {ir::ConvertTo(ir::kInt64Type, Scalar(scalar))});
   };

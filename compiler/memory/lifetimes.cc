@@ -18,7 +18,7 @@ std::vector<std::set<BufferId>> TouchedBuffers(const Program& program, const Sch
   for (size_t i = 0; i < schedule.steps.size(); ++i) {
     if (const int* op = std::get_if<int>(&schedule.steps[i].work)) {
       const Accesses accesses = AccessesOf(program.operations[*op]);
-      touched[i] = accesses.writes;
+      touched[i].insert(accesses.writes.begin(), accesses.writes.end());
       if (!only_writes) touched[i].insert(accesses.reads.begin(), accesses.reads.end());
     } else {
       const auto& buffers = only_writes ? launches[i].written : launches[i].buffers;

@@ -19,6 +19,7 @@ bool IsBehind(const CoordinateRange& range, const CoordinateRange& before) {
 }
 
 }  // namespace
+
 Accesses AccessesOf(const Operation& operation) {
   Accesses accesses;
   if (const auto* op = std::get_if<LoopOp>(&operation)) {
@@ -213,7 +214,7 @@ class Writers {
 
 }  // namespace
 
-std::vector<std::set<int>> Predecessors(const Program& program, const AccessIndex& accesses) {
+std::vector<OperationSet> Predecessors(const Program& program, const AccessIndex& accesses) {
   // Who has touched a buffer since an operation that all before it precede.
   struct Recent {
     Writers writers;
@@ -221,12 +222,12 @@ std::vector<std::set<int>> Predecessors(const Program& program, const AccessInde
     std::vector<int> readers_before;  // the last ones that the first writer waits for
   };
   const int count = static_cast<int>(program.operations.size());
-  std::vector<std::set<int>> predecessors(count);
+  std::vector<OperationSet> predecessors(count);
   std::vector<Recent> recent(program.buffers.size());
   int last_ordered = -1;
   for (int j = 0; j < count; ++j) {
     const Accesses& of = accesses.Of(j);
-    std::set<int>& before = predecessors[j];
+    OperationSet& before = predecessors[j];
     const auto* call = std::get_if<ExternOp>(&program.operations[j]);
     if (call != nullptr && call->ordered) {
       if (last_ordered >= 0) before.insert(last_ordered);

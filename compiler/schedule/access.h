@@ -3,7 +3,8 @@
 #ifndef TENSORD_COMPILER_SCHEDULE_ACCESS_H_
 #define TENSORD_COMPILER_SCHEDULE_ACCESS_H_
 
-#include <set>
+#include <absl/container/btree_set.h>
+
 #include <vector>
 
 #include "compiler/loop_ir/program.h"
@@ -11,8 +12,8 @@
 namespace tensord::compiler {
 
 struct Accesses {
-  std::set<BufferId> reads;
-  std::set<BufferId> writes;
+  absl::btree_set<BufferId> reads;
+  absl::btree_set<BufferId> writes;
 };
 
 Accesses AccessesOf(const Operation& operation);
@@ -44,10 +45,12 @@ StoreBox StoreBoxOf(const BufferInfo& buffer, const Expr& index);
 // concatenation).
 bool AreDisjoint(const StoreBox& a, const StoreBox& b);
 
+using OperationSet = absl::btree_set<int>;
+
 // predecessors[j]: operations i < j that must finish before j: it reads what they write, writes
 // what they read, or writes what they write, or both are ordered calls. What follows from others
 // may be left out.
-std::vector<std::set<int>> Predecessors(const Program& program, const AccessIndex& accesses);
+std::vector<OperationSet> Predecessors(const Program& program, const AccessIndex& accesses);
 
 // Bytes of one buffer with sizes at their hints.
 int64_t BufferBytes(const BufferInfo& buffer);

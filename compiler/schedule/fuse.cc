@@ -4,11 +4,10 @@
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
 
 #include "base/check.h"
 #include "compiler/schedule/access.h"
+#include "compiler/schedule/group_order.h"
 
 namespace tensord::compiler {
 namespace {
@@ -28,9 +27,6 @@ constexpr int64_t kSmallBytes = 4096;
 constexpr size_t kMostPartners = 32;
 // So many of those that read what a group reads are tried, where it spans much of the program.
 constexpr size_t kMostNear = kMostDistance + kWideSpan;
-// Whether another group lies between two is asked of so many groups before the answer is yes. Where
-// that takes more, the two are far apart, and to fuse them would move much of the program.
-constexpr int kMostVisits = 1024;
 
 struct Candidate {
   int64_t saved;  // bytes not read or not written
@@ -41,19 +37,17 @@ struct Candidate {
 class Fuser {
  public:
   Fuser(const Program& program, const AccessIndex& accesses,
-        const std::vector<std::set<int>>& predecessors, const DeviceTraits& device)
+        const std::vector<OperationSet>& predecessors, const DeviceTraits& device)
       : program_(program),
         index_(accesses),
         device_(device),
-        successors_(predecessors.size()),
+        order_(predecessors),
         users_(program.buffers.size()) {
     const int count = static_cast<int>(program.operations.size());
     for (int i = 0; i < count; ++i) {
-      State state{.ops = {i}, .accesses = index_.Of(i), .predecessors = predecessors[i]};
-      for (int p : predecessors[i]) successors_[p].push_back(i);
+      State state{.ops = {i}, .accesses = index_.Of(i)};
       const auto* op = std::get_if<LoopOp>(&program.operations[i]);
       state.is_extern = op == nullptr;
-      state.latest = i;
       if (op != nullptr) {
         state.shape = ShapeOf(*op, device);
         auto nest = BuildNest(program, index_, state.ops, state.shape, device);
@@ -67,9 +61,7 @@ class Fuser {
         changed_.push_back(i);
       }
       groups_.push_back(std::move(state));
-      group_of_.push_back(i);
     }
-    seen_.assign(groups_.size(), 0);
   }
 
   FusionResult Run() {
@@ -86,21 +78,19 @@ class Fuser {
     GroupShape shape;
     Nest nest;
     Accesses accesses;
-    std::set<int> predecessors;  // operations (not groups), outside this group
-    int latest = -1;             // operation of this group and of all that must run before it
   };
 
   // Groups that touch a buffer; a group's number is that of its first operation.
   struct Users {
-    std::set<int> all, writers;
-    std::set<int> wide;  // those of `all` whose operations are far apart
+    absl::btree_set<int> all, writers;
+    absl::btree_set<int> wide;  // those of `all` whose operations are far apart
   };
 
   // Tries all candidates once, best first; true when something was fused.
   bool Round() {
     std::vector<Candidate> candidates = Candidates();
     changed_.clear();
-    std::set<int> touched;
+    absl::btree_set<int> touched;
     for (const Candidate& c : candidates) {
       if (groups_[c.a].dead || groups_[c.b].dead) continue;
       // Scores of groups that changed in this round are stale; they come again in the next.
@@ -131,9 +121,10 @@ class Fuser {
         if (state.accesses.writes.count(id) == 0) NearReaders(id, g, add);
       }
     }
-    std::sort(pairs.begin(), pairs.end());
+    // They come in ordered runs.
+    std::stable_sort(pairs.begin(), pairs.end());
     pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
-    work_.pairs += static_cast<int64_t>(pairs.size());
+    pairs_ += static_cast<int64_t>(pairs.size());
     std::vector<Candidate> candidates;
     for (const auto& [a, b] : pairs) {
       const int64_t saved = SavedBytes(groups_[a], groups_[b]);
@@ -149,7 +140,7 @@ class Fuser {
 
   // The nearest groups of a set on either side of `g`.
   template <typename Add>
-  void Nearest(const std::set<int>& groups, int g, const Add& add) const {
+  void Nearest(const absl::btree_set<int>& groups, int g, const Add& add) const {
     auto it = groups.lower_bound(g);
     size_t left = kMostPartners;
     for (auto down = it; down != groups.begin() && left > 0; --left) add(*--down);
@@ -210,7 +201,8 @@ class Fuser {
     }
     auto shape = CommonShape(x.shape, y.shape, device_);
     if (!shape.ok()) return shape.status();
-    if (WouldCycle(a, b)) return absl::FailedPreconditionError("another kernel lies between them");
+    if (order_.WouldCycle(a, b))
+      return absl::FailedPreconditionError("another kernel lies between them");
     std::vector<int> ops = x.ops;
     ops.insert(ops.end(), y.ops.begin(), y.ops.end());
     std::sort(ops.begin(), ops.end());
@@ -226,21 +218,17 @@ class Fuser {
     x.nest = *std::move(nest);
     x.accesses.reads.insert(y.accesses.reads.begin(), y.accesses.reads.end());
     x.accesses.writes.insert(y.accesses.writes.begin(), y.accesses.writes.end());
-    x.predecessors.insert(y.predecessors.begin(), y.predecessors.end());
-    x.latest = std::max(x.latest, y.latest);
-    for (int op : y.ops) group_of_[op] = a;
-    for (int op : x.ops) x.predecessors.erase(op);
+    order_.Merge(a, b, y.ops);
     y = State{.dead = true};
     if (x.ops.back() - x.ops.front() > kWideSpan) {
       for (BufferId id : x.accesses.reads) users_[id].wide.insert(a);
       for (BufferId id : x.accesses.writes) users_[id].wide.insert(a);
     }
-    RaiseLatest(a);
     return absl::OkStatus();
   }
 
   static size_t TouchedByBoth(const Accesses& a, const Accesses& b) {
-    std::set<BufferId> all = a.reads;
+    absl::btree_set<BufferId> all = a.reads;
     for (const auto* more : {&a.writes, &b.reads, &b.writes})
       all.insert(more->begin(), more->end());
     return all.size();
@@ -261,57 +249,6 @@ class Fuser {
     }
   }
 
-  // What follows from a group's `latest` for those that run behind it.
-  void RaiseLatest(int changed) {
-    std::vector<int> stack = {changed};
-    while (!stack.empty()) {
-      const State& state = groups_[stack.back()];
-      stack.pop_back();
-      for (int op : state.ops) {
-        for (int next : successors_[op]) {
-          State& behind = groups_[group_of_[next]];
-          if (behind.latest >= state.latest) continue;
-          behind.latest = state.latest;
-          ++work_.visits;
-          stack.push_back(group_of_[next]);
-        }
-      }
-    }
-  }
-
-  // True when some other group must run after one of the two and before the other.
-  bool WouldCycle(int a, int b) {
-    ++search_;
-    int visits = 0;
-    std::vector<int> stack;
-    // Neither is before a group all of whose predecessors, and theirs, come earlier in the program.
-    const int first = std::min(groups_[a].ops.front(), groups_[b].ops.front());
-    const auto push = [&](int p) {
-      if (groups_[p].latest < first || seen_[p] == search_) return;
-      seen_[p] = search_;
-      stack.push_back(p);
-    };
-    for (int g : {a, b}) {
-      for (int op : groups_[g].predecessors) {
-        if (const int p = group_of_[op]; p != a && p != b) push(p);
-      }
-    }
-    // Any path out of {a, b} that comes back to it through another group is a cycle.
-    bool found = false;
-    while (!stack.empty() && !found) {
-      const int g = stack.back();
-      stack.pop_back();
-      found = ++visits > kMostVisits;
-      for (int op : groups_[g].predecessors) {
-        const int p = group_of_[op];
-        found |= p == a || p == b;
-        push(p);
-      }
-    }
-    work_.visits += visits;
-    return found;
-  }
-
   std::string OriginOf(int g) const {
     const auto& op = std::get<LoopOp>(program_.operations[groups_[g].ops.front()]);
     return groups_[g].ops.size() == 1
@@ -319,57 +256,32 @@ class Fuser {
                : absl::StrCat(op.origin, " and ", groups_[g].ops.size() - 1, " more");
   }
 
-  // Topological order, ties by program order.
   FusionResult Finish() {
     FusionResult result;
-    std::vector<bool> done(groups_.size(), false);
-    std::set<std::pair<int, int>> ready;  // first op, group
-    std::map<int, std::set<int>> successors;
-    std::vector<int> waiting(groups_.size(), 0);
-    for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
-      if (groups_[g].dead) continue;
-      std::set<int> before;
-      for (int op : groups_[g].predecessors) before.insert(group_of_[op]);
-      before.erase(g);
-      waiting[g] = static_cast<int>(before.size());
-      for (int p : before) successors[p].insert(g);
-      if (before.empty()) ready.insert({groups_[g].ops.front(), g});
-    }
-    while (!ready.empty()) {
-      const int g = ready.begin()->second;
-      ready.erase(ready.begin());
+    for (int g : order_.Sorted()) {
       State& state = groups_[g];
       result.groups.push_back({std::move(state.ops), state.is_extern, std::move(state.nest)});
-      for (int s : successors[g]) {
-        if (--waiting[s] == 0) ready.insert({groups_[s].ops.front(), s});
-      }
     }
-    size_t alive = 0;
-    for (const State& state : groups_) alive += state.dead ? 0 : 1;
-    TENSORD_CHECK(result.groups.size() == alive, "fusion made a cycle");
     result.notes = std::move(notes_);
-    result.work = work_;
+    result.work = {.pairs = pairs_, .visits = order_.visits()};
     return result;
   }
 
   const Program& program_;
   const AccessIndex& index_;
   const DeviceTraits& device_;
-  std::vector<std::vector<int>> successors_;  // by operation
+  GroupOrder order_;
   std::vector<State> groups_;
-  std::vector<int> group_of_;
   std::vector<Users> users_;  // by buffer
   std::vector<int> changed_;  // groups, in the last round
-  std::vector<int> seen_;     // by group: the last search that came by
-  int search_ = 0;
-  FusionWork work_;
+  int64_t pairs_ = 0;         // of groups that were looked at
   std::vector<std::string> notes_;
 };
 
 }  // namespace
 
 FusionResult Fuse(const Program& program, const AccessIndex& accesses,
-                  const std::vector<std::set<int>>& predecessors, const DeviceTraits& device) {
+                  const std::vector<OperationSet>& predecessors, const DeviceTraits& device) {
   return Fuser(program, accesses, predecessors, device).Run();
 }
 

@@ -4,7 +4,6 @@
 #define TENSORD_COMPILER_SCHEDULE_FUSE_H_
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -36,7 +35,7 @@ struct FusionResult {
 // until none is left that may be fused. Time is linear in the operations: a group holds few of them
 // and tries few others. `predecessors`: of the program's operations.
 FusionResult Fuse(const Program& program, const AccessIndex& accesses,
-                  const std::vector<std::set<int>>& predecessors, const DeviceTraits& device);
+                  const std::vector<OperationSet>& predecessors, const DeviceTraits& device);
 
 }  // namespace tensord::compiler
 

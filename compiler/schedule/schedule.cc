@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "compiler/schedule/access.h"
 #include "compiler/schedule/equal_nests.h"
@@ -25,7 +24,7 @@ struct NestFacts {
 NestFacts FactsOf(const Program& program, const AccessIndex& index, const Group& group,
                   const DeviceTraits& device) {
   NestFacts facts{.words = kWordsOfSizes};
-  std::set<BufferId> touched, written;
+  absl::btree_set<BufferId> touched, written;
   for (int op : group.ops) {
     const Accesses& accesses = index.Of(op);
     touched.insert(accesses.reads.begin(), accesses.reads.end());
@@ -73,7 +72,7 @@ bool MayTake(const Launch& launch, size_t nests, const NestFacts& nest,
 
 Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
   const AccessIndex accesses(program);
-  const std::vector<std::set<int>> predecessors = Predecessors(program, accesses);
+  const std::vector<OperationSet> predecessors = Predecessors(program, accesses);
   FusionResult fused = Fuse(program, accesses, predecessors, device);
   Schedule schedule;
   schedule.notes = std::move(fused.notes);

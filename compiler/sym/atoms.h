@@ -22,7 +22,7 @@ inline int64_t FloorDivInt(int64_t a, int64_t b) {
 }
 
 // Rewrites (a / b) * b + a % b to a, with any common factor, in a canonical sum. True when it did.
-bool CombineQuotientAndRemainder(std::vector<Term>* terms);
+bool CombineQuotientAndRemainder(Terms* terms);
 
 }  // namespace tensord::sym
 

@@ -70,7 +70,7 @@ std::optional<Expr> Extreme(const Expr& e, bool want_least) {
     if (!target) return current;
     if (!LowerBoundIsZero(*target)) return std::nullopt;
     // Splits current into those terms with the atom (degree one) and the rest.
-    std::vector<Term> with, rest;
+    Terms with, rest;
     bool all_positive = true, all_negative = true;
     for (const Term& term : current.terms()) {
       int degree = 0;
@@ -132,7 +132,7 @@ std::optional<Expr> UpperBound(const Atom& atom) {
 // Splits a into multiple * b + rest by whole terms.
 void SplitMultiple(const Expr& a, const Expr& b, Expr* multiple, Expr* rest) {
   if (b.terms().size() == 1) {
-    std::vector<Term> quotient, remainder;
+    Terms quotient, remainder;
     for (const Term& term : a.terms()) {
       if (auto q = DivideTerm(term, b.terms()[0])) {
         quotient.push_back(*q);
@@ -167,7 +167,7 @@ int64_t Content(const Expr& e) {
 }
 
 Expr ScaleDown(const Expr& e, int64_t by) {
-  std::vector<Term> terms = e.terms();
+  Terms terms = e.terms();
   for (Term& term : terms) term.coefficient /= by;
   return Expr::FromTerms(std::move(terms));
 }
@@ -244,7 +244,7 @@ bool ProvablyPositive(const Expr& e) {
 
 bool ProvablyLess(const Expr& a, const Expr& b) { return ProvablyNonNegative(b - a - 1); }
 
-bool CombineQuotientAndRemainder(std::vector<Term>* terms) {
+bool CombineQuotientAndRemainder(Terms* terms) {
   if (terms->size() < 2) return false;
   for (size_t i = 0; i < terms->size(); ++i) {
     for (size_t k = 0; k < (*terms)[i].atoms.size(); ++k) {

@@ -10,7 +10,8 @@
 namespace tensord::sym {
 namespace {
 
-int CompareAtoms(const std::vector<AtomPtr>& a, const std::vector<AtomPtr>& b) {
+int CompareAtoms(const absl::InlinedVector<AtomPtr, 1>& a,
+                 const absl::InlinedVector<AtomPtr, 1>& b) {
   if (a.size() != b.size()) return a.size() < b.size() ? -1 : 1;
   for (size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i]) continue;
@@ -22,7 +23,7 @@ int CompareAtoms(const std::vector<AtomPtr>& a, const std::vector<AtomPtr>& b) {
 bool TermLess(const Term& a, const Term& b) { return CompareAtoms(a.atoms, b.atoms) < 0; }
 
 // Sorts, adds equal monomials, drops zeros.
-void Canonicalize(std::vector<Term>& terms) {
+void Canonicalize(Terms& terms) {
   if (!std::is_sorted(terms.begin(), terms.end(), TermLess)) {
     std::stable_sort(terms.begin(), terms.end(), TermLess);
   }
@@ -65,25 +66,25 @@ int Compare(const Atom& a, const Atom& b) {
 Expr::Expr(int64_t constant) {
   // Most constants are small, and a large graph has millions of them.
   static const auto small = [] {
-    std::array<std::shared_ptr<const std::vector<Term>>, 1025> all;
-    all[0] = std::make_shared<const std::vector<Term>>();
+    std::array<std::shared_ptr<const Terms>, 1025> all;
+    all[0] = std::make_shared<const Terms>();
     for (size_t i = 1; i < all.size(); ++i) {
-      all[i] = std::make_shared<const std::vector<Term>>(1, Term{static_cast<int64_t>(i), {}});
+      all[i] = std::make_shared<const Terms>(1, Term{static_cast<int64_t>(i), {}});
     }
     return all;
   }();
   terms_ = constant >= 0 && constant < static_cast<int64_t>(small.size())
                ? small[constant]
-               : std::make_shared<const std::vector<Term>>(1, Term{constant, {}});
+               : std::make_shared<const Terms>(1, Term{constant, {}});
 }
 
-Expr Expr::FromTerms(std::vector<Term> terms) {
+Expr Expr::FromTerms(Terms terms) {
   Canonicalize(terms);
   while (CombineQuotientAndRemainder(&terms)) Canonicalize(terms);
   if (terms.empty()) return Expr(0);
   if (terms.size() == 1 && terms[0].atoms.empty()) return Expr(terms[0].coefficient);
   Expr e;
-  e.terms_ = std::make_shared<const std::vector<Term>>(std::move(terms));
+  e.terms_ = std::make_shared<const Terms>(std::move(terms));
   return e;
 }
 
@@ -147,7 +148,7 @@ Expr operator+(const Expr& a, const Expr& b) {
   if (b.terms().empty()) return a;
   const auto x = a.AsConstant(), y = b.AsConstant();
   if (x && y) return Expr(*x + *y);
-  std::vector<Term> terms;
+  Terms terms;
   terms.reserve(a.terms().size() + b.terms().size());
   std::merge(a.terms().begin(), a.terms().end(), b.terms().begin(), b.terms().end(),
              std::back_inserter(terms), TermLess);
@@ -156,7 +157,7 @@ Expr operator+(const Expr& a, const Expr& b) {
 
 Expr Expr::operator-() const {
   if (const auto constant = AsConstant()) return Expr(-*constant);
-  std::vector<Term> terms = *terms_;
+  Terms terms = *terms_;
   for (Term& term : terms) term.coefficient = -term.coefficient;
   return FromTerms(std::move(terms));
 }
@@ -168,7 +169,7 @@ Expr operator*(const Expr& a, const Expr& b) {
   if (b.Is(1)) return a;
   const auto x = a.AsConstant(), y = b.AsConstant();
   if (x && y) return Expr(*x * *y);
-  std::vector<Term> terms;
+  Terms terms;
   terms.reserve(a.terms().size() * b.terms().size());
   for (const Term& x : a.terms()) {
     for (const Term& y : b.terms()) terms.push_back(Multiply(x, y));
@@ -244,7 +245,7 @@ bool ContainsKind(const Expr& e, AtomKind kind) {
 }
 
 std::optional<Expr> LinearCoefficient(const Expr& e, SymbolKey symbol) {
-  std::vector<Term> cofactors;
+  Terms cofactors;
   for (const Term& term : e.terms()) {
     Term cofactor{term.coefficient, {}};
     int degree = 0;

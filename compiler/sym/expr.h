@@ -7,6 +7,8 @@
 #ifndef TENSORD_COMPILER_SYM_EXPR_H_
 #define TENSORD_COMPILER_SYM_EXPR_H_
 
+#include <absl/container/inlined_vector.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -42,11 +44,13 @@ using AtomPtr = std::shared_ptr<const Atom>;
 // Total order of atoms, the same in every process.
 int Compare(const Atom& a, const Atom& b);
 
-// coefficient * product of atoms; atoms sorted.
+// coefficient * product of atoms; atoms sorted. Most have one atom, and most sums one term: those
+// lie in one piece of memory, for a large graph has millions of them.
 struct Term {
   int64_t coefficient;
-  std::vector<AtomPtr> atoms;
+  absl::InlinedVector<AtomPtr, 1> atoms;
 };
+using Terms = absl::InlinedVector<Term, 1>;
 
 class Expr {
  public:
@@ -58,10 +62,10 @@ class Expr {
   static Expr Loop(int id, const Expr& extent);
   static Expr Indirect(int id, const Expr& extent);
   static Expr FromAtom(AtomPtr atom);
-  static Expr FromTerms(std::vector<Term> terms);
+  static Expr FromTerms(Terms terms);
 
   // Terms sorted by their atoms; the constant term, if not zero, comes first.
-  const std::vector<Term>& terms() const { return *terms_; }
+  const Terms& terms() const { return *terms_; }
 
   bool IsConstant() const;
   std::optional<int64_t> AsConstant() const;
@@ -81,7 +85,7 @@ class Expr {
   static int Compare(const Expr& a, const Expr& b);
 
  private:
-  std::shared_ptr<const std::vector<Term>> terms_;
+  std::shared_ptr<const Terms> terms_;
 };
 
 // Simplified by exact division and by the ranges of symbols.

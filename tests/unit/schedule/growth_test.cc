@@ -107,6 +107,7 @@ using compiler::AccessIndex;
 using compiler::BufferId;
 using compiler::Expr;
 using compiler::LoopOp;
+using compiler::OperationSet;
 using compiler::Program;
 
 // Reads some buffers, and writes four elements of one: from `begin` on or, below 0, nobody knows
@@ -124,8 +125,8 @@ LoopOp Access(const std::vector<BufferId>& reads, BufferId written, int begin) {
 }
 
 // Every pair that must stay in order, looked at one by one.
-std::vector<std::set<int>> AllPredecessors(const Program& program) {
-  std::vector<std::set<int>> all(program.operations.size());
+std::vector<OperationSet> AllPredecessors(const Program& program) {
+  std::vector<OperationSet> all(program.operations.size());
   for (int j = 0; j < static_cast<int>(all.size()); ++j) {
     const auto later = compiler::AccessesOf(program.operations[j]);
     const auto& later_store = std::get<LoopOp>(program.operations[j]).stores[0];
@@ -146,9 +147,9 @@ std::vector<std::set<int>> AllPredecessors(const Program& program) {
 }
 
 // With what follows from others.
-std::vector<std::set<int>> Closed(std::vector<std::set<int>> before) {
-  for (std::set<int>& of : before) {
-    for (int i : std::set<int>(of)) of.insert(before[i].begin(), before[i].end());
+std::vector<OperationSet> Closed(std::vector<OperationSet> before) {
+  for (OperationSet& of : before) {
+    for (int i : OperationSet(of)) of.insert(before[i].begin(), before[i].end());
   }
   return before;
 }
