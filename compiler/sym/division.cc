@@ -224,7 +224,7 @@ bool ProvablyNonNegative(const Expr& e) {
 bool ProvablyPositive(const Expr& e) {
   if (ProvablyNonNegative(e - 1)) return true;
   if (e.terms().size() != 1 || e.terms()[0].coefficient <= 0) return false;
-  const std::vector<AtomPtr>& atoms = e.terms()[0].atoms;
+  const auto& atoms = e.terms()[0].atoms;
   return std::all_of(atoms.begin(), atoms.end(), [](const AtomPtr& atom) {
     switch (atom->kind) {
       case AtomKind::kSize:

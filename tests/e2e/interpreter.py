@@ -10,8 +10,10 @@ import math
 from typing import Any
 
 import torch
+from tensord.bridge.call_backs import run_step
 from tensord.v1 import graph_pb2 as pb
 from tensord.wire.arguments import DEVICES, DTYPES, MEMORY_FORMATS
+from tensord.wire.call_backs import OPERATOR
 
 _DTYPES = {number: dtype for dtype, number in DTYPES.items()}
 _DEVICES = {number: name for name, number in DEVICES.items()}
@@ -68,6 +70,10 @@ def run(graph: pb.Graph, arguments: list[Any], check: bool = True) -> list[Any]:
             assert size_of(entry.size, symbols) == argument
     values += [_constant(c, symbols) for c in graph.constants]
     for node in graph.nodes:
+        if node.op == OPERATOR:
+            number, writes, reads, sizes = (argument_of(a, values, symbols) for a in node.args)
+            values.append(run_step(number, [*writes, *reads], sizes))
+            continue
         namespace, name = node.op.split("::")
         op = getattr(getattr(getattr(torch.ops, namespace), name), node.overload or "default")
         parameters = op._schema.arguments

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from tensord import philox
 from tensord.capture import autograd
-from tensord.errors import ExportError
 from tensord.passes.joint import counter_based_random
 from tensord.passes.partitioned import move_constants_to_device
 from tensord.v1 import graph_pb2 as g
@@ -102,16 +100,18 @@ def test_constants_of_a_cpu_graph_stay():
     assert move_constants_to_device.move_constants_to_device(module) == 0
 
 
-def test_two_devices_are_refused_by_name():
+def test_what_is_on_another_device_is_a_call_back():
     def function(x, y):
         return x + 1, y + 1
 
-    module = trace(function, ((3,), "cuda:0"), ((3,), "cuda:1"))
-    with pytest.raises(ExportError, match=r"node 'y_1'.*cuda:1, not on cuda:0 as 'x_1' is"):
-        send(module)
-    module = trace(lambda x: x.to("cuda:1"), ((3,), "cuda:0"))
-    with pytest.raises(ExportError, match=r"node '_to_copy'.*cuda:1, not on cuda:0"):
-        send(module)
+    exported = send(trace(function, ((3,), "cuda:0"), ((3,), "cuda:1")))
+    assert exported.cuda_index == 0 and list(exported.opaque) == [1]
+    assert exported.returns == [None, 1]
+    (step,) = exported.call_backs
+    assert step.takes == [("slot", 0)]
+    exported = send(trace(lambda x: x.to("cuda:1"), ((3,), "cuda:0")))
+    (step,) = exported.call_backs
+    assert "it is on cuda:1, not on cuda:0" in next(iter(step.reasons.values()))
 
 
 def test_random_numbers_come_from_the_devices_own_generator():

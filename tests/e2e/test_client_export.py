@@ -10,6 +10,7 @@ from pathlib import Path
 
 import interpreter
 import pytest
+import tensord
 import torch
 import torch.nn.functional as F
 from tensord.v1 import graph_pb2
@@ -238,15 +239,15 @@ def test_the_daemons_operators_stay_whole(daemon):
     "function",
     [
         lambda x: torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,)),
-        lambda x: torch.view_as_complex(x).conj() * 2,
+        lambda x: torch.view_as_real(torch.view_as_complex(x).conj() * 2) + x,
     ],
 )
-def test_unsupported_names_the_node(daemon, monkeypatch, function):
-    monkeypatch.setenv("TENSORD_STRICT", "0")
+def test_what_has_no_form_is_a_call_back_that_says_why(daemon, function):
     x = torch.randn(3, 2)
-    with pytest.warns(UserWarning, match=r"node '.*' \(.*\): "):
-        result = torch.compile(function, backend="tensord")(x)
-    torch.testing.assert_close(result, function(x))
+    torch.testing.assert_close(torch.compile(function, backend="tensord")(x), function(x))
+    stats = tensord.stats()
+    assert stats["call_backs"] == 1 and stats["fallbacks"] == 0
+    assert all("has no form on the wire" in reason for reason in stats["call_back_reasons"])
 
 
 PROGRAM = """

@@ -122,12 +122,13 @@ TEST(LowerGraphTest, NothingRunsForEmptyTensors) {
   GraphBuilder g;
   const Ref x = g.Input(Shape{0, 3}), y = g.Input(Shape{5, 3});
   const Ref used_by_nothing = g.Node("aten::exp", {y}, g.Meta({5, 3}));
-  const Ref part = g.Node("aten::slice.Tensor", {used_by_nothing, Arg(0), Arg(0), Arg(0), Arg(1)}, g.Meta({0, 3}));
+  const Ref part = g.Node("aten::slice.Tensor", {used_by_nothing, Arg(0), Arg(0), Arg(0), Arg(1)},
+                          g.Meta({0, 3}));
   g.Output(g.Node("aten::mul.Tensor", {x, part}, g.Meta({0, 3})));
   EXPECT_TRUE(Lower(g).operations.empty());
   GraphBuilder h;  // a sum of nothing is zero
-  h.Output(
-      h.Node("aten::sum.dim_IntList", {h.Input(Shape{0, 3}), Ints({0}), false, nullptr}, h.Meta({3})));
+  h.Output(h.Node("aten::sum.dim_IntList", {h.Input(Shape{0, 3}), Ints({0}), false, nullptr},
+                  h.Meta({3})));
   EXPECT_FALSE(Lower(h).operations.empty());
 }
 

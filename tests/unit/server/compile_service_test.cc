@@ -361,8 +361,8 @@ TEST_F(CompileServiceTest, AbortAnswersEverybody) {
   Compile(*service, Request({"warm up"}));
   auto a = Send(*service, Request({"a"}, "hang"));
   auto joined = Send(*service, Request({"a"}, "hang"));
-  auto queued = Send(*service, Request({"b"}));
   while (Jobs("compile") < 2) absl::SleepFor(absl::Milliseconds(5));
+  auto queued = Send(*service, Request({"b"}));  // behind the one that hangs
   service->Abort();
   for (const auto* answer : {a.get(), joined.get(), queued.get()}) {
     answer->done.WaitForNotification();
