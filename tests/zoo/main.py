@@ -5,7 +5,7 @@
               [--again] [--list] [--write-docs]
 
 FILE gets a JSON line an architecture; those that it has already are not run again, with --again
-unless they did not come right. --write-docs writes docs/models.md from FILE. Ends with 1 where one
+unless they did not come right. --write-docs writes a page of the docs from FILE. Ends with 1 where one
 is wrong or failed, or when the time was up.
 """
 

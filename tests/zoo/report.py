@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What main.py says of its results: failures by cause, and the table of docs/models.md."""
+"""What main.py says of its results: failures by cause, and the table for the docs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _row(line: Json) -> str:
 
 
 def write_docs(lines: list[Json], path: Path) -> None:
-    """docs/models.md: the table, and what eager could not run, with its reason."""
+    """The page of models: the table, and what eager could not run, with its reason."""
     latest = {line["name"]: line for line in lines}
     ran = [latest[n] for n in sorted(latest) if latest[n]["status"] != "unsupported"]
     rest = [latest[n] for n in sorted(latest) if latest[n]["status"] == "unsupported"]
