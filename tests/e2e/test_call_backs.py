@@ -160,6 +160,16 @@ def test_nonzero() -> None:
     assert tensord.stats()["graphs"] == 1
 
 
+def test_nonzero_in_a_graph_that_a_pass_changes() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.nonzero(x > 0), torch.rand(3)
+
+    x = torch.randn(4, 5)
+    where, numbers = _compiled(function)(x)
+    torch.testing.assert_close(where, torch.nonzero(x > 0))
+    assert numbers.shape == (3,)
+
+
 def test_boolean_mask() -> None:
     def function(x: Tensor) -> Tensor:
         return (x * 3)[x > 0.5].sum() + x.mean()

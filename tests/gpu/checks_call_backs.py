@@ -37,7 +37,9 @@ def _mask(x: Tensor) -> Tensor:
 
 
 def _number(x: Tensor) -> Tensor:
-    return x * x.sum().item() + 1
+    number = x.sum().item()
+    torch._check(number > 0)
+    return x * number + 1
 
 
 def _conjugate(x: Tensor) -> Tensor:

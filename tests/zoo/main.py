@@ -5,8 +5,8 @@
               [--again] [--list] [--write-docs]
 
 FILE gets a JSON line an architecture; those that it has already are not run again, with --again
-unless they did not come right. --write-docs writes a page of the docs from FILE. Ends with 1 where one
-is wrong or failed, or when the time was up.
+unless they did not come right. --write-docs writes a page of the docs from FILE. Ends with 1 where
+one is wrong or failed, or when the time was up.
 """
 
 from __future__ import annotations

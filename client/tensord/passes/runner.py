@@ -189,7 +189,7 @@ class _Interface:
         values = [leaf.meta.get(key) if isinstance(leaf, fx.Node) else leaf for leaf in leaves]
         self.results = [_described(value, strided) for value in values]
         # Effect tokens are of this kind, which nobody reads: None may stand for them.
-        self.empty = [isinstance(v, torch.Tensor) and v.shape == (0,) for v in values]
+        self.empty = [isinstance(v, torch.Tensor) and _is_empty(v) for v in values]
 
     def check(self, now: _Interface) -> None:
         """Raises UnsoundGraphError where a graph that was like this is another one now."""
@@ -200,6 +200,11 @@ class _Interface:
         for number, (old, new) in enumerate(zip(self.results, now.results, strict=True)):
             if new != old and not (self.empty[number] and new == _NOTHING):
                 raise UnsoundGraphError(f"its result {number} was {old}, is {new}")
+
+
+def _is_empty(tensor: torch.Tensor) -> bool:
+    """True for a vector without elements; a size that depends on data may not be asked."""
+    return tensor.dim() == 1 and isinstance(tensor.shape[0], int) and tensor.shape[0] == 0
 
 
 def _described(value: Any, strided: bool) -> str:
