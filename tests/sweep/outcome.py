@@ -73,7 +73,7 @@ def cause(message: str) -> str:
     """A message without what differs between cases of one cause: numbers, nodes, places."""
     text = message.split("\n")[0]
     text = re.sub(r" \(the graph was kept as .*?\)| \[[^\]]* in [^\]]*\]$", "", text)
-    text = re.sub(r"node '\w+' \([\w:.]+\)", "node NAME", text)
+    text = re.sub(r"node '\w+' (\([\w:.]+\))", r"node NAME \1", text)
     text = re.sub(r"\b[us]\d+\b", "SYMBOL", text)
     text = re.sub(r"0x[0-9a-f]+", "ADDRESS", text)
     text = re.sub(r"/\S+", "PATH", text)
