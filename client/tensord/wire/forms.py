@@ -45,7 +45,7 @@ class _Analysis(Exporter):
         for node in self.nodes:
             if node.op == "get_attr" and node in live and self.has_form(node):
                 self.numbers[node] = 0
-        # By the number of the node: values that a node without a form changes are opaque.
+        # Values that a node without a form changes are opaque.
         self.changed = {
             value: f"{node.name} changes it"
             for node in live
