@@ -16,6 +16,9 @@ from typing import Any
 import torch
 from torch import fx
 
+# What AOTAutograd calls: it takes the arguments in a list, which it empties, and gives results.
+Boxed = Callable[[list[Any]], Any]
+
 # Operators that are better whole, as one library call, than as the small operators that torch would
 # make of them; the daemon runs what it does not lower through torch's dispatcher.
 KEEP_WHOLE = frozenset(

@@ -79,3 +79,10 @@ def test_a_folder_without_a_room(tree: Path, capsys: pytest.CaptureFixture[str])
     write(tree / "attic/box.cc")
     assert includes.main() == 1
     assert "attic/: no room has this folder" in capsys.readouterr().out
+
+
+def test_the_extension_has_no_copy_of_the_runtimes_interface() -> None:
+    """A formatter that writes anew leaves a file where a link was."""
+    link = files.ROOT / "client/tensord/_native/runtime.h"
+    assert link.is_symlink()
+    assert link.samefile(files.ROOT / "runtime/include/tensord/runtime.h")

@@ -8,16 +8,15 @@ a step by its number; the frame of the innermost call of this thread runs it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from .. import torch_compat
+from ..torch_compat import Boxed
 from ..wire.call_backs import CallBack, leaves
 from ..wire.exporter import Exported
-
-Boxed = Callable[[list[Any]], Any]
 
 
 class _Frames(threading.local):
@@ -37,7 +36,7 @@ class _Frame:
         self.error: BaseException | None = None
 
     def run(
-        self, number: int, tensors: Sequence[torch.Tensor | None], sizes: Sequence[int]
+        self, number: int, tensors: Sequence[torch.Tensor], sizes: Sequence[int]
     ) -> list[torch.Tensor | None]:
         """The results of a step that the plan takes; None in the places of the others."""
         step = self.steps[number]
@@ -49,8 +48,7 @@ class _Frame:
                 given.append(sizes[index])
             else:
                 tensor = tensors[index]
-                copied = index in step.copies and tensor is not None
-                given.append(tensor.clone() if copied and tensor is not None else tensor)
+                given.append(tensor.clone() if index in step.copies else tensor)
         for slot in step.drops:
             del self.slots[slot]
         results: list[torch.Tensor | None] = []
@@ -76,7 +74,7 @@ def _memory_of(value: Any) -> int:
 
 
 def run_step(
-    number: int, tensors: Sequence[torch.Tensor | None], sizes: Sequence[int]
+    number: int, tensors: Sequence[torch.Tensor], sizes: Sequence[int]
 ) -> list[torch.Tensor | None]:
     """What the runtime asks for; below autograd and autocast, as every operator of a plan."""
     frame = _frames.stack[-1]

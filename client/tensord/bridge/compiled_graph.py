@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
@@ -22,6 +22,7 @@ from ..counters import STATS
 from ..cuda_graphs import graphed_program
 from ..cuda_graphs.plan import Plan
 from ..errors import InputMismatchError, RuntimeLoadError, TensordError
+from ..torch_compat import Boxed
 from ..v1 import service_pb2
 from ..wire import blobs
 from ..wire.exporter import Exported
@@ -31,8 +32,6 @@ from .call_backs import with_call_backs
 # TensordError of runtime/include/tensord/runtime.h; the bridge's exceptions carry it as `code`.
 INVALID, CORRUPT, UNAVAILABLE = 1, 2, 3
 _BEFORE_ANY_STEP = frozenset({INVALID, CORRUPT, UNAVAILABLE})
-
-Boxed = Callable[[list[Any]], Any]
 
 
 class Program(Protocol):

@@ -22,9 +22,9 @@ import torch
 from torch import fx
 
 from .. import torch_compat
-from ..bridge.compiled_graph import Boxed
 from ..buffers import buffer_like
 from ..passes.partitioned.absent_gradients import likely_absent, tangents_of
+from ..torch_compat import Boxed
 
 # Held while the program for a backward call with all gradients is compiled.
 _COMPILING = threading.Lock()

@@ -12,9 +12,9 @@ import torch
 from torch import fx
 
 from .. import passes, torch_compat
-from ..bridge.compiled_graph import Boxed
 from ..options import Options
 from ..passes.joint import counter_based_random
+from ..torch_compat import Boxed
 from . import garbage_collection
 from .absent_gradients import AbsentGradients
 from .compile_graph import compile_graph

@@ -16,11 +16,12 @@ import torch
 from torch import fx
 
 from .. import fallback, options
-from ..bridge.compiled_graph import Boxed, CompiledGraph, eager
+from ..bridge.compiled_graph import CompiledGraph, eager
 from ..counters import STATS
 from ..cuda_graphs import graphed_program
 from ..cuda_graphs.plan import Plan, plan_of
 from ..cuda_graphs.split import Cut, cut
+from ..torch_compat import Boxed
 from ..v1 import compile_pb2, service_pb2
 from ..wire import call_backs, export, rpc, target
 from ..wire.exporter import Exported

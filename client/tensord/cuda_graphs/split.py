@@ -15,6 +15,7 @@ import torch
 from torch import fx
 
 from .. import torch_compat
+from ..subgraph import subgraph
 from ..wire.exporter import acts
 from .plan import live, obstacle
 
@@ -205,21 +206,11 @@ class _Cutter:
         for node in self.arguments:
             if node not in taken and torch_compat.is_symbol(node.meta.get("val"), symbols):
                 taken.append(node)
-        graph = fx.Graph()
-        copies: dict[fx.Node, fx.Node] = {}
-        for node in taken:
-            copies[node] = graph.placeholder(node.name)
-            copies[node].meta = dict(node.meta)
-        for node in sorted(sources - set(taken), key=str):
-            copies[node] = graph.node_copy(node)
-        for node in stretch.nodes:
-            copies[node] = graph.node_copy(node, copies.__getitem__)
         given = [node for node in stretch.nodes if node in needed]
-        graph.output([copies[node] for node in given])
         for node in given:
             self.numbers[node] = len(self.numbers)
         return Part(
-            fx.GraphModule(self.module, graph),
+            subgraph(self.module, stretch.nodes, taken, given),
             [self.numbers[node] for node in taken],
             [self.numbers[node] for node in given],
             {i for i, node in enumerate(taken) if node in self.static},

@@ -21,6 +21,7 @@ from torch import fx
 
 from .. import torch_compat
 from ..errors import ExportError
+from ..subgraph import subgraph
 from ..v1 import graph_pb2
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class _Separator:
             n for n in self.stretch if any(u not in inside and u in self.live for u in n.users)
         ]
         name = f"{PREFIX}{len(self.parts)}"
-        self.parts[name] = self.submodule(list(outside), given)
+        self.parts[name] = subgraph(self.module, self.stretch, outside, given)
         call = self.graph.call_module(name, tuple(self.copies[n] for n in outside))
         call.meta["val"] = [n.meta.get("val") for n in given]
         call.meta[REASONS] = {
@@ -168,20 +169,6 @@ class _Separator:
             item.meta = dict(node.meta)
             self.copies[node] = item
         self.stretch.clear()
-
-    def submodule(self, takes: list[fx.Node], gives: list[fx.Node]) -> fx.GraphModule:
-        graph = fx.Graph()
-        copies: dict[fx.Node, fx.Node] = {}
-        for node in takes:
-            copies[node] = graph.placeholder(node.name)
-            copies[node].meta = dict(node.meta)
-        for node in self.stretch:
-            for source in node.all_input_nodes:
-                if source.op == "get_attr" and source not in copies:
-                    copies[source] = graph.node_copy(source)
-            copies[node] = graph.node_copy(node, copies.__getitem__)
-        graph.output([copies[node] for node in gives])
-        return fx.GraphModule(self.module, graph)
 
 
 def _is_number(node: fx.Node) -> bool:
@@ -295,11 +282,14 @@ def changed_by(node: fx.Node) -> Iterator[fx.Node]:
             continue
         in_place = position < len(node.args)
         given: Any = node.args[position] if in_place else node.kwargs.get(parameter.name)
-        for value in leaves(given):
-            while isinstance(value, fx.Node) and value.target is operator.getitem:
-                value = value.args[0]
-            if isinstance(value, fx.Node):
-                yield value
+        yield from (producer_of(value) for value in leaves(given) if isinstance(value, fx.Node))
+
+
+def producer_of(node: fx.Node) -> fx.Node:
+    """The node of which this is a result, or a result of a result; itself for others."""
+    while node.target is operator.getitem and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    return node
 
 
 def leaves(value: Any) -> list[Any]:
@@ -315,9 +305,7 @@ def _list(items: Iterable[graph_pb2.Argument]) -> graph_pb2.Argument:
 
 def _is_computed(node: fx.Node) -> bool:
     """True for what the plan computes: its memory may be used again within the call."""
-    while node.target is operator.getitem and isinstance(node.args[0], fx.Node):
-        node = node.args[0]
-    return node.op not in ("placeholder", "get_attr")
+    return producer_of(node).op not in ("placeholder", "get_attr")
 
 
 def _is_plain_number(value: Any) -> bool:

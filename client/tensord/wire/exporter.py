@@ -38,8 +38,6 @@ _ASSERTIONS_OF_NUMBERS = ("aten::_assert_scalar",)
 class Exported:
     """A graph and how the program's inputs come from the call's arguments.
 
-    module: the FX graph; where something of it has no form on the wire, with call-backs
-    (call_backs.py) in its place.
     graph.inputs are, in order, the call's arguments numbered `kept`, then `extra`.
     cuda_index: the device that it runs on; None on the CPU.
     call_backs: the plan's steps that run in the job, by number. opaque: the slot of each argument
@@ -47,7 +45,6 @@ class Exported:
     one, or None for the next of the program's outputs.
     """
 
-    module: fx.GraphModule
     graph: graph_pb2.Graph
     kept: list[int]
     num_arguments: int
@@ -120,7 +117,6 @@ class Exporter:
         self.graph.symbols.extend(self.symbols.protos())
         self.check_bound()
         return Exported(
-            self.module,
             self.graph,
             kept,
             len(placeholders),

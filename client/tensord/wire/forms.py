@@ -14,7 +14,7 @@ from torch import fx
 from .. import torch_compat
 from ..errors import ExportError
 from ..v1 import graph_pb2
-from .call_backs import changed_by, leaves
+from .call_backs import changed_by, leaves, producer_of
 from .exporter import Exporter, acts, has_tensor, operator_of
 
 
@@ -36,6 +36,11 @@ def forms_of(module: fx.GraphModule) -> Forms:
 class _Analysis(Exporter):
     """An export that leaves everything out and keeps the reasons why it could not be said."""
 
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self.changed: dict[fx.Node, str] = {}  # opaque, for a node without a form changes them
+        self.formless: dict[fx.Node, str] = {}
+
     def forms(self) -> Forms:
         live = self.live_nodes()
         placeholders = [node for node in self.nodes if node.op == "placeholder"]
@@ -45,30 +50,20 @@ class _Analysis(Exporter):
         for node in self.nodes:
             if node.op == "get_attr" and node in live and self.has_form(node):
                 self.numbers[node] = 0
-        # Values that a node without a form changes are opaque.
         self.changed = {
             value: f"{node.name} changes it"
             for node in live
             for value in changed_by(node)
             if value.op != "placeholder"
         }
-        self.formless: dict[fx.Node, str] = {}
         for node in self.nodes:
             if node in live and node.op not in ("placeholder", "get_attr", "output"):
                 self.node = node
                 reason = self.changed.get(node) or self.obstacle(node)
                 if reason:
                     self.formless[node] = reason
-        opaque = frozenset(
-            i
-            for i, node in enumerate(placeholders)
-            if node not in self.numbers and (node in live or not self.is_dropped(node))
-        )
+        opaque = frozenset(i for i, node in enumerate(placeholders) if node not in self.numbers)
         return Forms(live, self.formless, opaque)
-
-    def is_dropped(self, node: fx.Node) -> bool:
-        """True for unused arguments that no program would take anyway."""
-        return not isinstance(node.meta.get("val"), (torch.Tensor, torch.SymInt, int))
 
     # -- inputs -------------------------------------------------------------------------------
 
@@ -128,15 +123,13 @@ class _Analysis(Exporter):
         return ""
 
     def reference(self, node: fx.Node) -> graph_pb2.ValueRef:
-        source: Any = node
-        while source.target is operator.getitem:
-            source = source.args[0]
+        source = producer_of(node)
         if source in self.changed:
             raise ExportError(f"{source.name!r} has no form on the wire: {self.changed[source]}")
         if source.op in ("placeholder", "get_attr") and source not in self.numbers:
             raise ExportError(f"{source.name!r} has no form on the wire")
         value = node.meta["val"]
-        if isinstance(source, fx.Node) and source in self.formless:
+        if source in self.formless:
             self.new_meta(value)  # a call-back's result may have a form
         return graph_pb2.ValueRef()
 
