@@ -49,6 +49,15 @@ def test_a_death_costs_one_task(how: str) -> None:
     assert first["pid"] != second["pid"]
 
 
+def test_time_begins_anew_with_each_note() -> None:
+    worker = Worker(COMMAND)
+    assert not worker.is_running
+    with pytest.raises(WorkerDiedError) as death:
+        worker.ask({"do": "hang"}, 60, silence=0.5)
+    assert death.value.hung and death.value.said == {"begun": True}
+    worker.close()
+
+
 def test_a_worker_is_renewed() -> None:
     worker = Worker(COMMAND, renew_after=2)
     pids = [worker.ask({"do": "work"}, 30)["pid"] for _ in range(4)]

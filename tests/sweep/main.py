@@ -8,7 +8,6 @@ counts as right stands in judge.py, what is excused in excuses.py.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import pathlib
 import signal
@@ -27,6 +26,7 @@ import pool  # noqa: E402
 import summary  # noqa: E402
 from outcome import FAILURES, Outcome  # noqa: E402
 from private_daemon import PrivateDaemon  # noqa: E402
+from worker_pool import Results  # noqa: E402
 
 
 def _list(known: Any, text: str) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ def _arguments() -> argparse.Namespace:
     add("--seed", default="", help="decides which cases a slice has; such as a commit")
     add("--sample", type=int, default=None, metavar="N", help="of each case only this one")
     add("--most", type=int, default=0, metavar="N", help="of each case N samples, spread evenly")
-    add("--jobs", type=int, default=pool.processors(), help="processes")
+    add("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     add("--budget", type=float, default=float("inf"), metavar="SECONDS")
     add("--silence", type=float, default=120.0, metavar="SECONDS",
         help="a process that says nothing for so long hangs")  # fmt: skip
@@ -77,28 +77,24 @@ def _arguments() -> argparse.Namespace:
 
 def read(path: pathlib.Path) -> dict[str, Outcome]:
     """The outcomes of a results file by their keys; the last of each counts."""
-    if not path.exists():
-        return {}
-    lines = (json.loads(line) for line in path.read_text().splitlines() if line.endswith("}"))
-    return {line["case"]: Outcome.parse(line) for line in lines}
+    return {line["case"]: Outcome.parse(line) for line in Results(path).lines}
 
 
 def sweep(keys: list[str], args: argparse.Namespace, found: dict[str, Outcome]) -> int:
     """Runs the cases and adds them to `found` and the results file; how many it had no time for."""
-    args.results.parent.mkdir(parents=True, exist_ok=True)
+    results = Results(args.results)
     start = last = time.monotonic()
     arguments = ["--spoil", args.spoil, "--most", str(args.most)]
     if args.sample is not None:
         arguments += ["--sample", str(args.sample)]
     count = 0
-    with PrivateDaemon(store=args.store), args.results.open("a") as file:
+    with PrivateDaemon(store=args.store):
         build = [sys.executable, "-m", "tensord._native.build"]
         subprocess.run(build, capture_output=True, check=False)
 
         def done(line: dict[str, Any]) -> None:
             nonlocal count, last
-            file.write(json.dumps(line) + "\n")
-            file.flush()
+            results.add(line)
             outcome = found[line["case"]] = Outcome.parse(line)
             count += 1
             if outcome.category in FAILURES:

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process of the sweep: takes keys of cases, a line each, and answers with JSON, a line each.
+"""A process of the sweep: runs the cases that pool.py asks it for.
 
     worker.py [--sample N] [--most N] [--spoil REGEX]
 
-{"doing": TEXT} says what begins, so that a crash or a hang can be told from it; {"outcome": ...} is
-the end of a case (outcome.py). Everything else that is printed goes to the error stream.
+A task is {"case": KEY}, its reply {"outcome": ...} (outcome.py). The note {"doing": TEXT} says what
+begins, so that a crash or a hang can be told from it.
 """
 
 from __future__ import annotations
 
 import argparse
 import faulthandler
-import json
-import os
+import pathlib
 import re
 import resource
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 
 # Operators of extreme arguments ask for any amount; eager must fail at it rather than the machine.
 MOST_BYTES = 16 << 30
@@ -29,19 +29,15 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=0)
     parser.add_argument("--spoil", default="")
     args = parser.parse_args()
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what torch prints is no answer
     faulthandler.enable()
-
-    def say(line: dict[str, object]) -> None:
-        answers.write(json.dumps(line) + "\n")
-        answers.flush()
+    sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 
     import torch
     import torch._dynamo
     from entries import Case, entries
     from execute import Runner
     from outcome import Outcome
+    from worker_pool import Json, serve
 
     warnings.filterwarnings("ignore")
     # Operators whose results' sizes depend on data belong into the graph.
@@ -53,17 +49,19 @@ def main() -> None:
     if not torch.cuda.is_available():
         resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
     table = entries()
-    say({"doing": "ready"})
-    for line in sys.stdin:
-        case = Case.parse(line.strip())
+
+    def handle(task: Json, note: Callable[[Json], None]) -> Json:
+        case = Case.parse(task["case"])
         spoiled = bool(args.spoil) and re.search(args.spoil, case.entry) is not None
-        runner = Runner(table[case.entry], case, lambda what: say({"doing": what}), spoiled)
+        runner = Runner(table[case.entry], case, lambda what: note({"doing": what}), spoiled)
         try:
             outcome = runner.run(args.sample, args.most)
         except Exception:  # of the sweep itself: to be mended, and no reason to lose the process
             outcome = Outcome(case.key)
             outcome.add("crash", -1, f"the sweep: {traceback.format_exc()[-1400:]}")
-        say({"outcome": outcome.line()})
+        return {"outcome": outcome.line()}
+
+    serve(handle)
 
 
 if __name__ == "__main__":

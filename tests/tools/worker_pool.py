@@ -57,8 +57,17 @@ class Worker:
         self._killed = False
         self._log = tempfile.TemporaryFile()
 
-    def ask(self, task: Json, timeout: float) -> Json:
-        """The reply; raises WorkerDiedError after a crash, or when `timeout` seconds are over."""
+    @property
+    def is_running(self) -> bool:
+        """False where the next task waits for a process to start, too."""
+        return self._process is not None
+
+    def ask(self, task: Json, timeout: float, silence: float | None = None) -> Json:
+        """The reply; raises WorkerDiedError after a crash, or when `timeout` seconds are over.
+
+        silence: where given, `timeout` is for the first message, and then so many seconds may pass
+        from each note to the next message.
+        """
         if self._process is None:
             self._start()
         assert self._process is not None and self._process.stdin is not None
@@ -68,7 +77,7 @@ class Worker:
         except BrokenPipeError:
             pass  # its death is seen below
         said: Json = {}
-        for message in self._messages(time.monotonic() + timeout, said):
+        for message in self._messages(timeout, silence, said):
             if "note" in message:
                 said |= message["note"]
                 continue
@@ -94,8 +103,9 @@ class Worker:
         os.close(child)
         self._tasks = 0
 
-    def _messages(self, deadline: float, said: Json) -> Iterable[Json]:
+    def _messages(self, timeout: float, silence: float | None, said: Json) -> Iterable[Json]:
         buffer = b""
+        deadline = time.monotonic() + timeout
         while True:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._replies], [], [], left)[0]:
@@ -111,6 +121,8 @@ class Worker:
                 why = f"ended with {code}\n{self._tail()}"
                 self.close()
                 raise WorkerDiedError(why, False, said)
+            if silence is not None:
+                deadline = time.monotonic() + silence
             *lines, buffer = (buffer + chunk).split(b"\n")
             yield from map(json.loads, lines)
 
