@@ -66,8 +66,10 @@ absl::Status LowerPass(CompileState& state) {
     // What a rewrite has put in may be no operator of torch's.
     node.library = library.count(node.name) > 0 && !absl::StartsWith(node.op, kOwnOperators);
   }
+  const v1::CompileOptions& options = state.job->options();
   TENSORD_ASSIGN_OR_RETURN(state.program,
-                           LowerGraph(state.graph, state.job->options().deterministic()));
+                           LowerGraph(state.graph, {.deterministic = options.deterministic(),
+                                                    .checks_indices = !options.unchecked()}));
   return absl::OkStatus();
 }
 

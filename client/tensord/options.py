@@ -27,6 +27,7 @@ class Options:
 
     mode: str = "default"
     deterministic: bool = False
+    unchecked: bool = False
     attention: bool = True
     merged_products: bool = True
     absent_gradients: bool = True
@@ -51,6 +52,8 @@ def _bool(name: str) -> Callable[[Any], bool]:
 _KNOWN: dict[str, Callable[[Any], Any]] = {
     "mode": _mode,
     "deterministic": _bool("deterministic"),
+    # Indices from data are not checked against sizes; also TENSORD_UNCHECKED=1.
+    "unchecked": _bool("unchecked"),
     # Hand-written attention becomes library calls on GPUs; also TENSORD_ATTENTION=0.
     "attention": _bool("attention"),
     # Linear layers of one input become one product on GPUs; also TENSORD_MERGED_PRODUCTS=0.

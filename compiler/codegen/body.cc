@@ -85,15 +85,30 @@ Lowered BodyLowering::LowerUncached(int id) {
       return value;
     }
     case InstKind::kIndirect:
-      value = LowerOperand(inst, inst.args[0]);
-      if (value.IsNumber()) {
-        value.value = Define(0, ir::CallOf("broadcast", {ir::Value(1)}, {value.value}));
-      }
+      value = LowerIndirect(inst);
       indirect_[{member_, inst.symbol}] = value;
       return value;
     default:
       return LowerArithmetic(inst);
   }
+}
+
+Lowered BodyLowering::LowerIndirect(const Inst& inst) {
+  Lowered value = LowerOperand(inst, inst.args[inst.rule.is_checked ? 1 : 0]);
+  if (value.IsNumber()) {
+    value.value = Define(0, ir::CallOf("broadcast", {ir::Value(1)}, {value.value}));
+  }
+  if (!inst.rule.is_checked) return value;
+  Lowered guard;
+  if (inst.guard >= 0) guard = Lower(inst.guard);
+  const int level = std::max(value.level, guard.level);
+  const bool is_vector = level == vector_level() && level > 0 && member_->has_inner;
+  // Lanes behind the end of a row hold no index.
+  const ir::Value on = guard.value ? Use(guard, level) : ir::Value();
+  value.value = Define(level, CheckIndex(inst.rule, Use(value, level), inst.index,
+                                         is_vector ? LanesInRange(on) : on));
+  value.level = level;
+  return value;
 }
 
 Lowered BodyLowering::LowerArithmetic(const Inst& inst) {

@@ -119,6 +119,9 @@ class BodyLowering {
   virtual ir::Value DefineScalarLoad(const Inst& /*inst*/, int level, const ir::Value& load) {
     return Define(level, load);
   }
+  // A checked index that was given as `index`; `on`: the lanes that are checked, all where none.
+  virtual ir::Value CheckIndex(const IndexRule& rule, const ir::Value& index, const Expr& size,
+                               const ir::Value& on) = 0;
   // Whether units that run side by side may add to one element.
   virtual bool AddsAreAtomic() const { return false; }
   // A statement that is to run once for a unit.
@@ -148,6 +151,7 @@ class BodyLowering {
  private:
   // body.cc: instructions
   Lowered LowerUncached(int id);
+  Lowered LowerIndirect(const Inst& inst);
   Lowered LowerArithmetic(const Inst& inst);
   bool IsStream(const Inst& inst, int arg) const;
   Lowered LowerStream(int arg);

@@ -37,13 +37,13 @@ bool ShouldRealize(const Tensor& t, int uses, bool stays, int chain) {
 
 class Lowerer {
  public:
-  Lowerer(const Graph& graph, v1::DeviceType device, bool deterministic)
+  Lowerer(const Graph& graph, v1::DeviceType device, LoweringOptions options)
       : graph_(graph),
         device_(device),
         uses_(graph),
         rules_(graph, device),
         needs_(FindMemoryNeeds(graph, uses_, rules_)),
-        builder_(device, deterministic),
+        builder_(device, options),
         values_(graph, uses_, &builder_, needs_.in_shapes) {}
 
   absl::StatusOr<Program> Run() {
@@ -201,8 +201,8 @@ class Lowerer {
 
 }  // namespace
 
-absl::StatusOr<Program> LowerGraph(const Graph& graph, bool deterministic) {
-  return Lowerer(graph, DeviceOf(graph), deterministic).Run();
+absl::StatusOr<Program> LowerGraph(const Graph& graph, LoweringOptions options) {
+  return Lowerer(graph, DeviceOf(graph), options).Run();
 }
 
 }  // namespace tensord::compiler

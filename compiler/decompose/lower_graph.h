@@ -11,14 +11,13 @@
 
 #include "base/status.h"
 #include "compiler/graph/graph.h"
-#include "compiler/loop_ir/program.h"
+#include "compiler/loop_ir/builder.h"
 
 namespace tensord::compiler {
 
 // InvalidArgument, with a message that names the node, for what an operator cannot compute: sizes
 // or types that do not fit each other, and a result that is declared otherwise than it follows.
-// deterministic: as in Builder.
-absl::StatusOr<Program> LowerGraph(const Graph& graph, bool deterministic = false);
+absl::StatusOr<Program> LowerGraph(const Graph& graph, LoweringOptions options = {});
 
 // Drops operations whose results nobody reads, or that have no elements to compute. Buffers keep
 // their numbers. Library calls that are `ordered` stay.

@@ -42,6 +42,15 @@ constexpr PreludeFunction kFunctions[] = {
     {"transpose", kCpu, "tw", "piqi", '-', true},
     {"Tile::fill", kCuda, "", "qpiii", '-', true},
     {"Tile::read", kCuda, "w", "pii", 'y'},
+    // Indices from data: the index in range. CPU: of the launch, index, size, dimension.
+    {"checked_index", kCpu, "", "yvii", '1'},
+    {"checked_index", kCpu, "", "yviim", '1'},
+    {"wrapped_index", kCpu, "", "yvii", '1'},
+    {"wrapped_index", kCpu, "", "yviim", '1'},
+    {"checked_index", kCuda, "", "vi", '0'},
+    {"checked_index", kCuda, "", "vim", '0'},
+    {"wrapped_index", kCuda, "", "vi", '0'},
+    {"wrapped_index", kCuda, "", "vim", '0'},
     // Vectors.
     {"broadcast", kBoth, "w", "s", 'w'},
     {"splat", kBoth, "w", "u", 'w'},

@@ -40,7 +40,10 @@ Value Recorder::Append(Inst inst) {
           inst.buffer,
           std::bit_cast<uint64_t>(inst.number),
           inst.integer,
-          inst.guard};
+          inst.guard,
+          inst.rule.wraps,
+          inst.rule.is_checked,
+          inst.rule.dimension};
   auto [it, is_new] = known_.emplace(std::move(key), static_cast<int>(block_->insts.size()));
   const DType dtype = inst.dtype;
   if (is_new) block_->insts.push_back(std::move(inst));
@@ -156,32 +159,41 @@ Value Recorder::Bitcast(Value value, DType to) {
   return Append({.kind = InstKind::kBitcast, .dtype = to, .args = {value.id}});
 }
 
-Expr Recorder::Indirect(Value index, const Expr& size, bool wrap) {
+Expr Recorder::Indirect(Value index, const Expr& size, const IndexRule& rule,
+                        std::optional<Value> when) {
   Value i = Cast(index, kInt64);
   const Inst& inst = block_->insts[i.id];
   if (inst.kind == InstKind::kIndex && sym::ProvablyNonNegative(inst.index) &&
       sym::ProvablyLess(inst.index, size)) {
     return inst.index;  // an index that is known needs no check
   }
-  const Value zero = ConstantInt(0, kInt64);
-  if (wrap) {
+  const Value zero = ConstantInt(0, kInt64), given = i;
+  if (rule.wraps) {
     i = Where(Compute(Op::k_lt, {i, zero}), Add(i, Index(size)), i);
   }
   const Value last = Index(size - 1);
   i = Compute(Op::k_minimum, {Compute(Op::k_maximum, {i, zero}), last});
+  Inst indirect{.kind = InstKind::kIndirect, .dtype = kInt64, .args = {i.id}, .index = size};
+  if (rule.is_checked) {
+    indirect.args.push_back(given.id);
+    indirect.guard = when ? GuardWith(*when).id : guard_;
+    indirect.rule = rule;
+  }
   const int before = static_cast<int>(block_->insts.size());
-  const Value made = Append(
-      {.kind = InstKind::kIndirect, .dtype = kInt64, .args = {i.id}, .index = size, .guard = -1});
-  Inst& indirect = block_->insts[made.id];
-  if (made.id == before) indirect.symbol = next_symbol_++;
-  return Expr::Indirect(indirect.symbol, size);
+  const Value made = Append(std::move(indirect));
+  int& symbol = block_->insts[made.id].symbol;
+  if (made.id == before) symbol = next_symbol_++;
+  return Expr::Indirect(symbol, size);
+}
+
+Value Recorder::GuardWith(Value condition) {
+  if (guard_ < 0) return condition;
+  return Compute(Op::k_logical_and, {Value{guard_, kBool}, condition});
 }
 
 Value Recorder::Masked(Value mask, const std::function<Value()>& body, Value other) {
   const int outer = guard_;
-  Value guard = mask;
-  if (outer >= 0) guard = Compute(Op::k_logical_and, {Value{outer, kBool}, mask});
-  guard_ = guard.id;
+  guard_ = GuardWith(mask).id;
   const Value inside = body();
   guard_ = outer;
   return Where(mask, inside, other);
@@ -221,6 +233,9 @@ std::string ToString(const Block& block) {
       case InstKind::kIndirect:
         absl::StrAppend(&text, "indirect x", inst.symbol, " = ", args, " < ",
                         sym::ToString(inst.index));
+        if (inst.rule.is_checked) {
+          absl::StrAppend(&text, inst.rule.wraps ? ", checked, wraps" : ", checked");
+        }
         break;
     }
     if (inst.guard >= 0) absl::StrAppend(&text, " if %", inst.guard);

@@ -39,6 +39,16 @@ enum class InstKind : uint8_t {
   kRound,  // args[0] rounded to the storage type `storage` and back: what a store and load would do
 };
 
+// What becomes of an index value that is out of range.
+struct IndexRule {
+  bool wraps = false;       // negative values count from the end: in range down to -size
+  bool is_checked = false;  // others are the caller's fault, which the run reports; else clamped
+  int dimension = kClass;   // what it is an index of, for the report
+
+  static constexpr int kClass = -1;  // a target of a loss
+  friend bool operator==(const IndexRule&, const IndexRule&) = default;
+};
+
 struct Inst {
   InstKind kind;
   Op op = Op::k_add;
@@ -51,6 +61,9 @@ struct Inst {
   int64_t integer = 0;
   int symbol = -1;  // kIndirect: the id of its sym::AtomKind::kIndirect symbol
   int guard = -1;   // kLoad, kIndirect: the truth value under which it may happen; -1 always
+  // kIndirect: where it is checked, args[1] is the index as it was given, and where that is out of
+  // range under the guard, the run fails. args[0], which never is, is for those who do not check.
+  IndexRule rule;
 };
 
 struct Block {
@@ -72,10 +85,10 @@ class Recorder {
   Value Compute(Op op, std::vector<Value> args);
   Value Cast(Value value, DType to);  // `to` may be a narrow float: rounds to it, result float32
   Value Bitcast(Value value, DType to);
-  // An index value made usable in expressions. The value must be in [-size, size); negative ones
-  // count from the end when `wrap`. Values out of range are clamped, so that no load leaves its
-  // buffer.
-  Expr Indirect(Value index, const Expr& size, bool wrap);
+  // An index value made usable in expressions, in [0, size) whatever the value, so that no load
+  // leaves its buffer. Values are checked only where it also holds that `when`.
+  Expr Indirect(Value index, const Expr& size, const IndexRule& rule = {},
+                std::optional<Value> when = {});
   // `body` where `mask` holds (its loads happen only there), else `other`.
   Value Masked(Value mask, const std::function<Value()>& body, Value other);
 
@@ -87,8 +100,11 @@ class Recorder {
   Value Where(Value c, Value a, Value b) { return Compute(Op::k_where, {c, a, b}); }
 
  private:
-  using Key = std::tuple<int, int, int, int, std::vector<int>, Expr, int, uint64_t, int64_t, int>;
+  using Key = std::tuple<int, int, int, int, std::vector<int>, Expr, int, uint64_t, int64_t, int,
+                         bool, bool, int>;
   Value Append(Inst inst);
+  // The present guard, and that `condition` holds.
+  Value GuardWith(Value condition);
   std::optional<Value> SimplifyTanh(Op op, Value a, Value b);
 
   Block* block_;

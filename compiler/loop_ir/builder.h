@@ -53,15 +53,24 @@ class Tensor {
   std::shared_ptr<const Impl> impl_;
 };
 
+// What a job asks of the code for its graph.
+struct LoweringOptions {
+  bool deterministic = false;  // the same sums in every run, also where that is slow
+  bool checks_indices = true;  // indices from data that are out of range fail the run
+};
+
 class Builder {
  public:
-  // deterministic: the same sums in every run are asked for, also where that is slow.
-  explicit Builder(v1::DeviceType device, bool deterministic = false)
-      : device_(device), deterministic_(deterministic) {}
+  explicit Builder(v1::DeviceType device, LoweringOptions options = {})
+      : device_(device), options_(options) {}
 
   Program& program() { return program_; }
   v1::DeviceType device() const { return device_; }
-  bool deterministic() const { return deterministic_; }
+  bool deterministic() const { return options_.deterministic; }
+  // The rule for indices from data, which eager checks.
+  IndexRule RuleFor(int dimension, bool wraps = false) const {
+    return {.wraps = wraps, .is_checked = options_.checks_indices, .dimension = dimension};
+  }
   // Names what is built next, for people: the captured node's name.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
@@ -147,7 +156,7 @@ class Builder {
                      std::string name);
 
   v1::DeviceType device_;
-  bool deterministic_;
+  LoweringOptions options_;
   Program program_;
   std::string origin_;
 };

@@ -83,6 +83,9 @@ class StructureWriter {
     absl::StrAppend(&text_, static_cast<int>(inst.kind), " ", static_cast<int>(inst.op), " ",
                     static_cast<int>(inst.dtype), " ", static_cast<int>(inst.storage), " (",
                     absl::StrJoin(inst.args, ","), ") x", inst.symbol);
+    if (inst.rule.is_checked) {
+      absl::StrAppend(&text_, " wraps ", inst.rule.wraps, " of ", inst.rule.dimension);
+    }
     // How far an index from memory may go is a size.
     const Expr index = inst.kind == InstKind::kIndirect ? Expr(0) : inst.index;
     if (inst.kind == InstKind::kLoad) return Access(inst.buffer, index, inst.guard);

@@ -25,6 +25,7 @@
 // reduce.h     across lanes; argmax, Welford, online softmax
 // transpose.h  tiles
 // atomic.h     accumulating scatter
+// index.h      indices from data, checked
 // generated.h  what the code generator relies on besides
 #ifndef TENSORD_CPU_CPU_H_
 #define TENSORD_CPU_CPU_H_
@@ -32,6 +33,7 @@
 #include "arith.h"
 #include "atomic.h"
 #include "generated.h"
+#include "index.h"
 #include "math.h"
 #include "memory.h"
 #include "random.h"

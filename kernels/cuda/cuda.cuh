@@ -26,6 +26,7 @@
 // group.cuh      across threads: parts of a warp, a block
 // last_block.cuh which of several blocks comes last
 // atomic.cuh     accumulating scatter
+// index.cuh      indices from data, checked
 // generated.cuh  what the code generator relies on besides
 // scan.cuh       prefix sums in a block, and over a grid in one pass
 // tile.cuh       operands that lie across the vector loop, through shared memory
@@ -36,6 +37,7 @@
 #include "tensord/cuda/atomic.cuh"
 #include "tensord/cuda/generated.cuh"
 #include "tensord/cuda/group.cuh"
+#include "tensord/cuda/index.cuh"
 #include "tensord/cuda/last_block.cuh"
 #include "tensord/cuda/math.cuh"
 #include "tensord/cuda/memory.cuh"

@@ -13,7 +13,22 @@
 #define TK_HAS_E4M3 0
 #endif
 
+// The driver's: what a failed assert() calls.
+extern "C" __device__ __attribute__((noreturn)) void __assertfail(const char* message,
+                                                                  const char* file, unsigned line,
+                                                                  const char* function,
+                                                                  decltype(sizeof(0)) char_size);
+
 namespace tk::ptx {
+
+// --- the end of a kernel
+
+// Ends it as eager's assertion does: the launch's error is cudaErrorAssert. A function without
+// arguments, so that the kernel keeps no register for the call.
+[[noreturn]] TK_CALL void fail_index() {
+  __assertfail("index out of bounds", "a kernel of tensord", 0, "checked_index", 1);
+}
+
 
 // --- the order of kernels
 #if __CUDA_ARCH__ >= 900

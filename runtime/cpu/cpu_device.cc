@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "runtime/base/blobs.h"
@@ -20,6 +21,15 @@ void HostParallelFor(int64_t begin, int64_t end, int64_t grain, TensordRangeFn f
   const Torch* torch = nullptr;
   if (GetTorch(&torch) != TENSORD_OK) return fn(begin, end, context);
   if (torch->parallel_for(begin, end, grain, fn, context) != 0) parallel_for_failed = true;
+}
+
+// With the words of eager.
+TensordError IndexError(const TensordIndexFault& fault) {
+  const std::string index = std::to_string(fault.index);
+  if (fault.dimension < 0) return Fail(TENSORD_INDEX, "Target " + index + " is out of bounds.");
+  return Fail(TENSORD_INDEX, "index " + index + " is out of bounds for dimension " +
+                                 std::to_string(fault.dimension) + " with size " +
+                                 std::to_string(fault.size));
 }
 
 class CpuDevice final : public Device {
@@ -63,7 +73,8 @@ class CpuDevice final : public Device {
 
   TensordError Begin(CallState& state) override {
     state.constants = state.program->constants.data();
-    state.host = {HostParallelFor, 1};
+    state.index_fault = {};
+    state.host = {HostParallelFor, 1, &state.index_fault};
     uint32_t threads = 1;
     if (!launches_.empty() && state.torch->get_num_threads(&threads) == 0) {
       state.host.threads = std::max<int32_t>(1, static_cast<int32_t>(threads));
@@ -96,6 +107,8 @@ class CpuDevice final : public Device {
       parallel_for_failed = false;
       return Fail(TENSORD_OPERATOR, "torch's thread pool failed under a kernel");
     }
+    if (state.index_fault.seen != 0) [[unlikely]]
+      return IndexError(state.index_fault);
     return TENSORD_OK;
   }
 

@@ -151,7 +151,8 @@ TensordError Run(const TensordProgram& program, TensordValue* inputs, TensordVal
   } catch (const std::exception& error) {
     code = Fail(TENSORD_OPERATOR, error.what());
   }
-  return code == TENSORD_OK || code == TENSORD_OUT_OF_MEMORY ? code : TENSORD_OPERATOR;
+  const bool has_own_exception = code == TENSORD_OUT_OF_MEMORY || code == TENSORD_INDEX;
+  return code == TENSORD_OK || has_own_exception ? code : TENSORD_OPERATOR;
 }
 
 TensordError WorkspaceOf(const TensordProgram& program, const TensordValue* inputs, int64_t* whole,

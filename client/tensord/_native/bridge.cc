@@ -174,7 +174,9 @@ void TakeBack(ProgramObject* self, PyObject** objects, TensordValue* inputs, boo
   }
 }
 
-bool Began(int code) { return code == TENSORD_OPERATOR || code == TENSORD_OUT_OF_MEMORY; }
+bool Began(int code) {
+  return code == TENSORD_OPERATOR || code == TENSORD_OUT_OF_MEMORY || code == TENSORD_INDEX;
+}
 
 // Fills the emptied list again. The exception that is set stays.
 void Refill(PyObject* list, PyObject* const* objects, Py_ssize_t count) {

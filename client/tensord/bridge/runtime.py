@@ -33,10 +33,17 @@ from tensord.bridge.values import (
 )
 from tensord.counters import STATS
 
-_ABI = 6
+_ABI = 7
 
-CODES = {1: "INVALID", 2: "CORRUPT", 3: "UNAVAILABLE", 4: "OPERATOR", 5: "OUT_OF_MEMORY"}
-INVALID, CORRUPT, UNAVAILABLE, OPERATOR, OUT_OF_MEMORY = 1, 2, 3, 4, 5
+CODES = {
+    1: "INVALID",
+    2: "CORRUPT",
+    3: "UNAVAILABLE",
+    4: "OPERATOR",
+    5: "OUT_OF_MEMORY",
+    6: "INDEX",
+}
+INVALID, CORRUPT, UNAVAILABLE, OPERATOR, OUT_OF_MEMORY, INDEX = 1, 2, 3, 4, 5, 6
 _BEFORE_ANY_STEP = frozenset({INVALID, CORRUPT, UNAVAILABLE})
 
 
@@ -48,10 +55,17 @@ class TensordRuntimeError(RuntimeError):
         self.code = code
 
 
+class IndexOutOfRange(IndexError, RuntimeError):
+    """An index in a tensor is out of range. Eager raises an IndexError for some operators and a
+    RuntimeError for others."""
+
+
 def runtime_error(message: str, code: int) -> Exception:
     """The exception for a failure of the runtime: torch's own where it has one."""
     if code == OUT_OF_MEMORY:
         return torch.OutOfMemoryError(message)
+    if code == INDEX:
+        return IndexOutOfRange(message)
     return TensordRuntimeError(message, code)
 
 

@@ -55,6 +55,14 @@ ir::Statement CpuBody::WriteLocal(BufferId buffer, const ir::Value& value) {
                        : ir::CallOf("store", {type, Width()}, {at, value}));
 }
 
+ir::Value CpuBody::CheckIndex(const IndexRule& rule, const ir::Value& index, const Expr& size,
+                              const ir::Value& on) {
+  std::vector<ir::Value> operands = {ir::Var("args", ir::kArgumentsType), index, Extent(size),
+                                     rule.dimension};
+  if (on) operands.push_back(on);
+  return ir::CallOf(rule.wraps ? "wrapped_index" : "checked_index", std::move(operands));
+}
+
 // ---- Tiles
 
 ir::Block CpuBody::EndTiles() {

@@ -28,6 +28,8 @@ class CpuBody : public BodyLowering {
  protected:
   ir::Value ReadLocal(BufferId buffer) override;
   ir::Statement WriteLocal(BufferId buffer, const ir::Value& value) override;
+  ir::Value CheckIndex(const IndexRule& rule, const ir::Value& index, const Expr& size,
+                       const ir::Value& on) override;
   ir::Value SpecialLoad(const Inst& inst, const ir::Value& address, const Expr& stride) override;
 
  private:

@@ -115,6 +115,13 @@ ir::Statement CudaBody::WriteLocal(BufferId buffer, const ir::Value& value) {
                        : ir::CallOf("store", types, {at, value}));
 }
 
+ir::Value CudaBody::CheckIndex(const IndexRule& rule, const ir::Value& index, const Expr& size,
+                               const ir::Value& on) {
+  std::vector<ir::Value> operands = {index, Extent(size)};
+  if (on) operands.push_back(on);
+  return ir::CallOf(rule.wraps ? "wrapped_index" : "checked_index", std::move(operands));
+}
+
 // ---- Loads
 
 ir::Value CudaBody::SpecialLoad(const Inst& inst, const ir::Value& address, const Expr& stride) {

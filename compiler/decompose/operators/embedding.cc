@@ -18,11 +18,14 @@ struct TableGradient {
   Tensor tokens;  // [...]: rows of the table
   Expr rows;
   int64_t padding;  // a row without a gradient, or negative
+  IndexRule rule;   // of tokens
 
   Sizes sizes() const { return {rows, grad.sizes().back()}; }
-  // The row of a token; numbers that are none are brought into range.
+  // The row of a token, which is checked where it has a gradient.
   Expr RowOf(Recorder& ops, Index token) const {
-    return ops.Indirect(tokens.Load(ops, token), rows, /*wrap=*/false);
+    std::optional<Value> when;
+    if (rule.is_checked && padding >= 0) when = Counts(ops, token);
+    return ops.Indirect(tokens.Load(ops, token), rows, rule, when);
   }
   // Whether a token has a gradient, where it also holds that `other`.
   Value Counts(Recorder& ops, Index token, const std::optional<Value>& other = {}) const {
@@ -65,7 +68,7 @@ TableGradient Flat(Builder& b, TableGradient t) {
   return t;
 }
 
-Tensor WrittenOnce(Builder& b, const TableGradient& t) {
+Tensor WrittenOnce(Builder& b, TableGradient t) {
   const Expr count = t.tokens.sizes()[0];
   // Of rows without a token nothing is known: what lies there is no token of theirs.
   const Tensor chosen = b.Allocate(kInt64, {t.rows});
@@ -73,13 +76,14 @@ Tensor WrittenOnce(Builder& b, const TableGradient& t) {
       chosen, {count}, StoreMode::kAssign,
       [t](Recorder& ops, Index index) { return std::vector<Expr>{t.RowOf(ops, index)}; },
       [](Recorder& ops, Index index) { return ops.Index(index[0]); });
+  t.rule = {};  // all tokens have been checked
   const auto first_of = [chosen](Recorder& ops, const Expr& row) {
     const std::vector<Expr> at{row};
     return chosen.Load(ops, at);
   };
   const Tensor total = b.Allocate(SumType(t.grad.dtype()), t.sizes());
   const Body of_row = [=](Recorder& ops, Index index) {
-    const Expr first = ops.Indirect(first_of(ops, index[0]), count, /*wrap=*/false);
+    const Expr first = ops.Indirect(first_of(ops, index[0]), count);
     const std::vector<Expr> token{first}, from{first, index[1]};
     const Value is_here =
         ops.Compute(Op::k_eq, {ops.Index(t.RowOf(ops, token)), ops.Index(index[0])});
@@ -107,7 +111,7 @@ bool PaysToWriteOnce(Builder& b, const TableGradient& t) {
 }
 
 // What is given of a table's gradient.
-absl::StatusOr<TableGradient> TableGradientOf(const Call& call) {
+absl::StatusOr<TableGradient> TableGradientOf(const Builder& b, const Call& call) {
   const Tensor grad = call.tensor("grad_output"), indices = call.tensor("indices");
   TENSORD_RETURN_IF_ERROR(NeedIntegers(indices));
   if (grad.rank() == 0) return absl::InvalidArgumentError("the gradient needs a dimension");
@@ -117,7 +121,8 @@ absl::StatusOr<TableGradient> TableGradientOf(const Call& call) {
   return TableGradient{.grad = grad,
                        .tokens = indices,
                        .rows = call.integer("num_weights"),
-                       .padding = call.constant("padding_idx")};
+                       .padding = call.constant("padding_idx"),
+                       .rule = b.RuleFor(0)};
 }
 
 }  // namespace
@@ -129,9 +134,9 @@ Results Embedding(Builder& b, const Call& call) {
   TENSORD_RETURN_IF_ERROR(NeedIntegers(indices));
   Sizes sizes = indices.sizes();
   sizes.push_back(weight.sizes()[1]);
-  Body body = [weight, indices](Recorder& ops, Index index) {
+  Body body = [weight, indices, rule = b.RuleFor(0)](Recorder& ops, Index index) {
     const Value row = indices.Load(ops, index.first(index.size() - 1));
-    const std::vector<Expr> at{ops.Indirect(row, weight.sizes()[0], /*wrap=*/false), index.back()};
+    const std::vector<Expr> at{ops.Indirect(row, weight.sizes()[0], rule), index.back()};
     return weight.Load(ops, at);
   };
   return std::vector<Tensor>{
@@ -141,7 +146,7 @@ Results Embedding(Builder& b, const Call& call) {
 Results EmbeddingBackward(Builder& b, const Call& call) {
   if (call.boolean("scale_grad_by_freq"))
     return absl::UnimplementedError("embedding scaled by frequency");
-  TENSORD_ASSIGN_OR_RETURN(const TableGradient t, TableGradientOf(call));
+  TENSORD_ASSIGN_OR_RETURN(const TableGradient t, TableGradientOf(b, call));
   const Tensor total = PaysToWriteOnce(b, t)
                            ? WrittenOnce(b, Flat(b, t))
                            : AddedTo(b, t, b.Full(SumType(t.grad.dtype()), t.sizes(), 0));
@@ -150,7 +155,7 @@ Results EmbeddingBackward(Builder& b, const Call& call) {
 
 // Self plus the table's gradient.
 Results EmbeddingAdded(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const TableGradient t, TableGradientOf(call));
+  TENSORD_ASSIGN_OR_RETURN(const TableGradient t, TableGradientOf(b, call));
   const Tensor self = call.tensor("self");
   TENSORD_RETURN_IF_ERROR(CheckSizes("self", self, t.sizes()));
   return std::vector<Tensor>{b.Cast(AddedTo(b, t, self), self.dtype())};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading and writing through index tensors. Indices out of range are clamped to the buffer, never
-// an access outside it; eager raises an error there.
+// Reading and writing through index tensors. Indices out of range fail the run where they do in
+// eager; never is there an access outside of a buffer.
 #include "compiler/decompose/operators/indexing.h"
 
 #include <algorithm>
@@ -30,6 +30,7 @@ struct Advanced {
   int first = 0;  // where the common dimensions stand in the result
   Sizes sizes;    // of the result
   Sizes x_sizes;
+  std::vector<IndexRule> rules;  // per dimension of x
 
   // The element of x that element `index` of the result is.
   std::vector<Expr> Source(Recorder& ops, Index index) const {
@@ -38,7 +39,7 @@ struct Advanced {
     size_t plain = 0;
     for (size_t d = 0; d < indices.size(); ++d) {
       if (indices[d]) {
-        source.push_back(ops.Indirect(indices[d]->Load(ops, shared), x_sizes[d], /*wrap=*/true));
+        source.push_back(ops.Indirect(indices[d]->Load(ops, shared), x_sizes[d], rules[d]));
       } else {
         source.push_back(index[plain < static_cast<size_t>(first) ? plain : plain + common.size()]);
         ++plain;
@@ -56,13 +57,19 @@ struct Advanced {
   }
 };
 
-absl::StatusOr<Advanced> AdvancedOf(Builder& b, const Tensor& x,
-                                    std::vector<std::optional<Tensor>> indices) {
+// What torch's own decompositions index with is in range.
+bool IsUnsafe(const Call& call) { return call.op().name.starts_with("aten::_unsafe"); }
+
+absl::StatusOr<Advanced> AdvancedOf(Builder& b, const Tensor& x, const Call& call) {
+  std::vector<std::optional<Tensor>> indices = call.optional_tensors("indices");
   if (static_cast<int>(indices.size()) > x.rank()) {
     return absl::InvalidArgumentError("more indices than dimensions");
   }
   indices.resize(x.rank());
   Advanced a{.x_sizes = x.sizes()};
+  for (int d = 0; d < x.rank(); ++d) {
+    a.rules.push_back(IsUnsafe(call) ? IndexRule{.wraps = true} : b.RuleFor(d, /*wraps=*/true));
+  }
   std::vector<int> indexed;
   for (int d = 0; d < x.rank(); ++d) {
     if (!indices[d]) continue;
@@ -90,7 +97,7 @@ absl::StatusOr<Advanced> AdvancedOf(Builder& b, const Tensor& x,
 
 Results IndexTensor(Builder& b, const Call& call) {
   const Tensor x = RealizeIfExpensive(b, call.tensor("self"));
-  TENSORD_ASSIGN_OR_RETURN(const Advanced a, AdvancedOf(b, x, call.optional_tensors("indices")));
+  TENSORD_ASSIGN_OR_RETURN(const Advanced a, AdvancedOf(b, x, call));
   std::vector<Tensor> reads = a.Reads();
   const int cost = kIndirectCost * static_cast<int>(reads.size());
   reads.push_back(x);
@@ -117,7 +124,7 @@ Results IndexPut(Builder& b, const Call& call) {
   const Tensor x = call.tensor("self");
   const bool accumulate = call.boolean("accumulate");
   if (accumulate && x.dtype() == kBool) return absl::UnimplementedError("a sum of truth values");
-  TENSORD_ASSIGN_OR_RETURN(const Advanced a, AdvancedOf(b, x, call.optional_tensors("indices")));
+  TENSORD_ASSIGN_OR_RETURN(const Advanced a, AdvancedOf(b, x, call));
   const Tensor result = CopyOf(b, x, accumulate ? SumType(x.dtype()) : x.dtype());
   TENSORD_RETURN_IF_ERROR(Put(b, result, a, call.tensor("values"),
                               accumulate ? StoreMode::kAtomicAdd : StoreMode::kAssign));
@@ -132,7 +139,7 @@ Results IndexPutInPlace(Builder& b, const Call& call) {
     return absl::UnimplementedError("a sum in place of a narrow float");
   }
   if (accumulate && x.dtype() == kBool) return absl::UnimplementedError("a sum of truth values");
-  TENSORD_ASSIGN_OR_RETURN(Advanced a, AdvancedOf(b, x, call.optional_tensors("indices")));
+  TENSORD_ASSIGN_OR_RETURN(Advanced a, AdvancedOf(b, x, call));
   // What is written may be computed from self, whose elements change under way.
   const Tensor values = CopyOf(b, call.tensor("values"), x.dtype());
   for (auto& index : a.indices) {
@@ -149,15 +156,16 @@ struct AlongIndex {
   int dim;
   Tensor index;
   Expr size;  // of self in that dimension
+  IndexRule rule;
 
   std::vector<Expr> At(Recorder& ops, Index where) const {
     std::vector<Expr> at(where.begin(), where.end());
-    at[dim] = ops.Indirect(index.Load(ops, where), size, /*wrap=*/false);
+    at[dim] = ops.Indirect(index.Load(ops, where), size, rule);
     return at;
   }
 };
 
-absl::StatusOr<AlongIndex> AlongIndexOf(const Call& call) {
+absl::StatusOr<AlongIndex> AlongIndexOf(Builder& b, const Call& call) {
   const Tensor x = call.tensor("self"), index = call.tensor("index");
   TENSORD_RETURN_IF_ERROR(NeedIntegers(index));
   if (x.rank() == 0 || index.rank() == 0) return absl::UnimplementedError("zero-dim operands");
@@ -171,12 +179,12 @@ absl::StatusOr<AlongIndex> AlongIndexOf(const Call& call) {
       return absl::InvalidArgumentError("the index is larger than self");
     }
   }
-  return AlongIndex{dim, index, x.sizes()[dim]};
+  return AlongIndex{dim, index, x.sizes()[dim], b.RuleFor(dim)};
 }
 
 Results Gather(Builder& b, const Call& call) {
   const Tensor x = call.tensor("self");
-  TENSORD_ASSIGN_OR_RETURN(const AlongIndex along, AlongIndexOf(call));
+  TENSORD_ASSIGN_OR_RETURN(const AlongIndex along, AlongIndexOf(b, call));
   return std::vector<Tensor>{b.Pointwise(
       x.dtype(), along.index.sizes(), {x, along.index}, kIndirectCost,
       [x, along](Recorder& ops, Index index) { return x.Load(ops, along.At(ops, index)); })};
@@ -187,7 +195,7 @@ Results ScatterInto(Builder& b, const Call& call, StoreMode mode, const Body& va
   if (mode == StoreMode::kAtomicAdd && x.dtype() == kBool) {
     return absl::UnimplementedError("a sum of truth values");
   }
-  TENSORD_ASSIGN_OR_RETURN(const AlongIndex along, AlongIndexOf(call));
+  TENSORD_ASSIGN_OR_RETURN(const AlongIndex along, AlongIndexOf(b, call));
   const Tensor result =
       CopyOf(b, x, mode == StoreMode::kAtomicAdd ? SumType(x.dtype()) : x.dtype());
   b.Scatter(
@@ -221,22 +229,25 @@ struct Positions {
   int dim;
   Tensor index;  // one-dimensional
   Expr size;     // of self in that dimension
+  IndexRule rule;
 
   std::vector<Expr> At(Recorder& ops, Index where) const {
     std::vector<Expr> at(where.begin(), where.end());
     const std::vector<Expr> position{where[dim]};
-    at[dim] = ops.Indirect(index.Load(ops, position), size, /*wrap=*/false);
+    at[dim] = ops.Indirect(index.Load(ops, position), size, rule);
     return at;
   }
 };
 
-absl::StatusOr<Positions> PositionsOf(Builder& b, const Call& call) {
+// wraps: negative positions count from the end.
+absl::StatusOr<Positions> PositionsOf(Builder& b, const Call& call, bool wraps = false) {
   const Tensor x = call.tensor("self"), index = call.tensor("index");
   TENSORD_RETURN_IF_ERROR(NeedIntegers(index));
   if (x.rank() == 0) return absl::UnimplementedError("a zero-dim operand");
   if (index.rank() > 1) return absl::InvalidArgumentError("the index must be one-dimensional");
   TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), x.rank()));
-  return Positions{dim, index.rank() == 0 ? b.Unsqueeze(index, 0) : index, x.sizes()[dim]};
+  return Positions{dim, index.rank() == 0 ? b.Unsqueeze(index, 0) : index, x.sizes()[dim],
+                   b.RuleFor(dim, wraps)};
 }
 
 Sizes SelectedSizes(const Tensor& x, const Positions& p) {
@@ -285,7 +296,7 @@ Results IndexCopy(Builder& b, const Call& call) {
 
 Results IndexFill(Builder& b, const Call& call) {
   const Tensor x = call.tensor("self");
-  TENSORD_ASSIGN_OR_RETURN(const Positions p, PositionsOf(b, call));
+  TENSORD_ASSIGN_OR_RETURN(const Positions p, PositionsOf(b, call, /*wraps=*/true));
   const Tensor value = ScalarTensor(b, call.scalar("value"), x.dtype());
   const Tensor result = CopyOf(b, x, x.dtype());
   b.Scatter(

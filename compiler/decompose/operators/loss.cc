@@ -156,14 +156,20 @@ struct Classes {
   int dim;
   Expr count;
   int64_t ignore_index;
+  IndexRule rule;  // of targets
 };
 
-absl::StatusOr<Classes> ClassesOf(const Tensor& scores, const Tensor& target,
-                                  const std::optional<Tensor>& weight, int64_t ignore_index) {
+absl::StatusOr<Classes> ClassesOf(const Tensor& scores, const Call& call) {
+  const Tensor target = call.tensor("target");
+  const std::optional<Tensor> weight = call.optional_tensor("weight");
   if (scores.rank() == 0 || target.rank() != scores.rank() - 1) {
     return absl::UnimplementedError("targets must have one dimension less than the scores");
   }
-  Classes c{scores, target, weight, scores.rank() > 1 ? 1 : 0, Expr(0), ignore_index};
+  Classes c{.scores = scores,
+            .target = target,
+            .weight = weight,
+            .dim = scores.rank() > 1 ? 1 : 0,
+            .ignore_index = call.constant("ignore_index")};
   c.count = scores.sizes()[c.dim];
   Sizes expected = scores.sizes();
   expected.erase(expected.begin() + c.dim);
@@ -180,18 +186,18 @@ Tensor PerTarget(Builder& b, const Classes& c, const std::vector<Tensor>& reads,
     const Value target = ops.Cast(c.target.Load(ops, index), kInt64);
     const Value valid = ops.Compute(Op::k_ne, {target, ops.ConstantInt(c.ignore_index, kInt64)});
     const Value safe = ops.Where(valid, target, ops.ConstantInt(0, kInt64));
-    const Expr which = ops.Indirect(safe, c.count, /*wrap=*/false);
+    const Expr which = ops.Indirect(safe, c.count, c.rule);
     return ops.Where(valid, f(ops, index, which), ops.Constant(0, dtype));
   });
 }
 
-// Results: the loss, and the sum of the targets' weights.
+// Results: the loss, and the sum of the targets' weights. A target that is no class fails the run
+// here; backward steps give it no gradient.
 Results NllLossForward(Builder& b, const Call& call) {
   const Tensor scores = call.tensor("self");
   const int64_t reduction = call.constant("reduction");
-  TENSORD_ASSIGN_OR_RETURN(const Classes c,
-                           ClassesOf(scores, call.tensor("target"), call.optional_tensor("weight"),
-                                     call.constant("ignore_index")));
+  TENSORD_ASSIGN_OR_RETURN(Classes c, ClassesOf(scores, call));
+  c.rule = b.RuleFor(IndexRule::kClass);
   const DType compute = FloatType(scores.dtype());
   std::vector<Tensor> reads{c.target, scores};
   if (c.weight) reads.push_back(*c.weight);
@@ -253,9 +259,7 @@ absl::StatusOr<LossGradient> GradientOf(Builder& b, const Call& call, const Clas
 // The gradient of the scores whose log-softmax over the classes is `output`.
 Results CrossEntropyBackward(Builder& b, const Call& call) {
   const Tensor output = call.tensor("output");
-  TENSORD_ASSIGN_OR_RETURN(const Classes c,
-                           ClassesOf(output, call.tensor("target"), call.optional_tensor("weight"),
-                                     call.constant("ignore_index")));
+  TENSORD_ASSIGN_OR_RETURN(const Classes c, ClassesOf(output, call));
   TENSORD_ASSIGN_OR_RETURN(const LossGradient gradient, GradientOf(b, call, c));
   const DType compute = FloatType(output.dtype());
   std::vector<Tensor> reads{c.target, gradient.grad};
@@ -291,9 +295,7 @@ Results CrossEntropyBackward(Builder& b, const Call& call) {
 
 Results NllLossBackward(Builder& b, const Call& call) {
   const Tensor scores = call.tensor("self");
-  TENSORD_ASSIGN_OR_RETURN(const Classes c,
-                           ClassesOf(scores, call.tensor("target"), call.optional_tensor("weight"),
-                                     call.constant("ignore_index")));
+  TENSORD_ASSIGN_OR_RETURN(const Classes c, ClassesOf(scores, call));
   const DType compute = FloatType(scores.dtype());
   TENSORD_ASSIGN_OR_RETURN(const LossGradient gradient, GradientOf(b, call, c));
   const auto& [grad, single] = gradient;

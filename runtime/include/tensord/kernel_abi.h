@@ -13,12 +13,22 @@ extern "C" {
 // Runs [begin, end) on part of an iteration space; `context` is the caller's.
 typedef void (*TensordRangeFn)(int64_t begin, int64_t end, void* context);
 
+// An index from data that was out of range. A kernel that finds one goes on with another in range;
+// the runtime fails the call behind it.
+typedef struct TensordIndexFault {
+  int32_t seen;       // 0 at first; who makes it 1 fills in the rest
+  int32_t dimension;  // that was indexed; -1: the classes of a loss
+  int64_t index;      // as it was given
+  int64_t size;
+} TensordIndexFault;
+
 typedef struct TensordKernelHost {
   // Splits [begin, end) into at most `threads` ranges of at least `grain` and runs them on the
   // job's thread pool; returns when all are done. Ranges are disjoint and cover the whole.
   void (*parallel_for)(int64_t begin, int64_t end, int64_t grain, TensordRangeFn fn, void* context);
   // Threads that parallel_for uses at most; at least 1.
   int32_t threads;
+  TensordIndexFault* index_fault;  // never null
 } TensordKernelHost;
 
 typedef struct TensordKernelArgs {

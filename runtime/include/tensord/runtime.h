@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define TENSORD_RUNTIME_ABI 6
+#define TENSORD_RUNTIME_ABI 7
 
 typedef struct TensordProgram TensordProgram;
 typedef void* TensordTensor;  // AtenTensorHandle
@@ -28,6 +28,7 @@ typedef enum TensordError {
   TENSORD_UNAVAILABLE = 3,    // a blob is missing, torch's symbols are not there
   TENSORD_OPERATOR = 4,       // an operator of torch raised, with torch's message; a kernel failed
   TENSORD_OUT_OF_MEMORY = 5,  // the device has no memory left: torch.OutOfMemoryError in Python
+  TENSORD_INDEX = 6,          // an index in a tensor is out of range: IndexError in Python
 } TensordError;
 
 typedef enum TensordKind {
@@ -107,8 +108,8 @@ size_t tensord_program_released_inputs(const TensordProgram* program, const uint
 // before the first step. `outputs` receive new references (TENSOR),
 // INT or NONE; on failure none is set. A CUDA program runs on the device of its inputs, which must
 // be one and the same (without any: the current one), and on torch's current stream of that device;
-// it returns when all is queued. TENSORD_OPERATOR and TENSORD_OUT_OF_MEMORY may come after a step
-// has run, every other code comes before the first.
+// it returns when all is queued. TENSORD_OPERATOR, TENSORD_OUT_OF_MEMORY and TENSORD_INDEX may
+// come after a step has run, every other code comes before the first.
 int tensord_program_run(TensordProgram* program, TensordValue* inputs, size_t num_inputs,
                         TensordValue* outputs, size_t num_outputs);
 

@@ -412,7 +412,7 @@ TEST(Embedding, GradientOfALargeTableIsDeterministicWhereAsked) {
   const auto graph = VerifiedImport(g.graph());
   ASSERT_TRUE(graph.ok()) << graph.status();
   const auto usual = compiler::LowerGraph(*graph);
-  const auto deterministic = compiler::LowerGraph(*graph, /*deterministic=*/true);
+  const auto deterministic = compiler::LowerGraph(*graph, {.deterministic = true});
   ASSERT_TRUE(usual.ok() && deterministic.ok());
   EXPECT_EQ(CountLoops(*usual), 3);
   EXPECT_EQ(CountLoops(*deterministic), 2);

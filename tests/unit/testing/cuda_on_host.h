@@ -14,6 +14,8 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -223,6 +225,10 @@ inline float erfinvf(float x) { return float(erfinv(x)); }
 
 namespace tk::ptx {
 
+[[noreturn]] inline void fail_index() {
+  std::fputs("index out of bounds\n", stderr);
+  std::abort();
+}
 template <class U>
 U load_evict_last(const U* p) {
   return *p;

@@ -166,7 +166,8 @@ std::vector<HostTensor> RunKernels(const compiler::CompileState& state,
                                    const KernelLibrary& library, std::vector<HostTensor>& inputs,
                                    int threads, const InterpreterOptions& options) {
   g_threads = threads;
-  const TensordKernelHost host{ParallelFor, threads};
+  TensordIndexFault index_fault = {};
+  const TensordKernelHost host{ParallelFor, threads, &index_fault};
   const auto launch = [&](const KernelSource& kernel, const KernelArguments& arguments) {
     std::vector<char> scratch(arguments.scratch_bytes * threads + 64);
     void* aligned = scratch.data();
@@ -176,7 +177,9 @@ std::vector<HostTensor> RunKernels(const compiler::CompileState& state,
                                  &host};
     reinterpret_cast<TensordKernelFn>(library.Find(kernel.source))(&args);
   };
-  return RunSchedule(state, launch, inputs, options);
+  std::vector<HostTensor> results = RunSchedule(state, launch, inputs, options);
+  TENSORD_CHECK(index_fault.seen == 0, "an index is out of range");
+  return results;
 }
 
 std::vector<HostTensor> RunSchedule(const compiler::CompileState& state,
