@@ -25,7 +25,6 @@
 // reduce.h     across lanes; argmax, Welford, online softmax
 // transpose.h  tiles
 // atomic.h     accumulating scatter
-// index.h      indices from data, checked
 // generated.h  what the code generator relies on besides
 #ifndef TENSORD_CPU_CPU_H_
 #define TENSORD_CPU_CPU_H_
@@ -33,7 +32,6 @@
 #include "arith.h"
 #include "atomic.h"
 #include "generated.h"
-#include "index.h"
 #include "math.h"
 #include "memory.h"
 #include "random.h"

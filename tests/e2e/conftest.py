@@ -40,8 +40,8 @@ from tensord.wire import rpc  # noqa: E402
 def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """A process that has compiled nothing and knows no daemon; a short folder for sockets."""
     with tempfile.TemporaryDirectory(prefix="td") as folder:  # a socket's path is at most 107 bytes
-        for name in ("TENSORD_STRICT", "TENSORD_DAEMON", "TENSORD_TIMEOUT_S", "TENSORD_ISA"):
-            monkeypatch.delenv(name, raising=False)
+        for name in ("STRICT", "DAEMON", "TIMEOUT_S", "ISA", "UNCHECKED"):
+            monkeypatch.delenv(f"TENSORD_{name}", raising=False)
         monkeypatch.setenv("TENSORD_ADDRESS", f"unix:{folder}/s")
         monkeypatch.setenv("TENSORD_AUTOSTART", "0")
         monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")

@@ -66,6 +66,29 @@ assert tensord.stats()["fallbacks"] == 0
 os._exit(0)  # nothing can be freed on this device any more
 """
 
+# An index beyond the end in a kernel of ours: a device assertion, as in eager.
+_INDEX_OUT_OF_RANGE = """
+import torch.nn.functional as F
+def rows(table, tokens, targets):
+    return F.cross_entropy(F.embedding(tokens, table) @ table.T, targets)
+loss = torch.compile(rows, backend="tensord", mode=MODE, dynamic=False)
+table, tokens = torch.randn(50, 64, device="cuda"), torch.randint(0, 50, (256,), device="cuda")
+targets = torch.randint(0, 50, (256,), device="cuda")
+targets[::3] = -100  # ignored
+for _ in range(4):
+    torch.testing.assert_close(loss(table, tokens, targets), rows(table, tokens, targets))
+torch.cuda.synchronize()
+PLACE[100] = 50
+try:
+    loss(table, tokens, targets)
+    torch.cuda.synchronize()
+    sys.exit("no error")
+except RuntimeError as error:
+    assert "device-side assert triggered" in str(error), error
+assert tensord.stats()["fallbacks"] == 0
+os._exit(0)  # nothing can be freed on this device any more
+"""
+
 
 def _survives(program: str, mode: str | None) -> None:
     if torch.get_default_device().type != "cuda":
@@ -79,7 +102,13 @@ def _survives(program: str, mode: str | None) -> None:
 
 def checks() -> list[tuple[str, Callable[[], None]]]:
     """Each with and without CUDA graphs."""
-    programs = {"out of memory": _OUT_OF_MEMORY, "fork": _FORK, "device lost": _DEVICE_LOST}
+    programs = {
+        "out of memory": _OUT_OF_MEMORY,
+        "fork": _FORK,
+        "device lost": _DEVICE_LOST,
+        "token out of range": _INDEX_OUT_OF_RANGE.replace("PLACE", "tokens"),
+        "target out of range": _INDEX_OUT_OF_RANGE.replace("PLACE", "targets"),
+    }
     return [
         (f"{name}, {mode or 'default'}", functools.partial(_survives, program, mode))
         for name, program in programs.items()

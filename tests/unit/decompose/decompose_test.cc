@@ -20,9 +20,11 @@ namespace {
 using compiler::ExternOp;
 using compiler::LoopOp;
 using compiler::Program;
+using ::testing::AllOf;
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Pointwise;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -247,6 +249,50 @@ TEST(Decompose, EmbeddingOfASymbolicLength) {
   ASSERT_EQ(out.size(), 1u);
   const std::vector<double> w0 = Iota(8);
   EXPECT_THAT(out[0].Values(), ElementsAre(w0[6], w0[7], w0[0], w0[1], w0[6], w0[7]));
+}
+
+// ---- Indices from data
+
+// x[i] by an operator that takes a list of indices.
+std::string IndexText(const char* op, compiler::LoweringOptions options = {}) {
+  GraphBuilder g;
+  const Ref x = g.Input({4, 2}), i = g.Input({3}, v1::DTYPE_INT64);
+  g.Output(g.Node(op, {x, List{i}}, g.Meta({3, 2})));
+  const auto graph = compiler::Import(g.graph());
+  const auto program = compiler::LowerGraph(*graph, options);
+  return program.ok() ? compiler::ToString(*program) : program.status().ToString();
+}
+
+TEST(Indices, AreCheckedWhereEagerDoes) {
+  EXPECT_THAT(IndexText("aten::index.Tensor"), HasSubstr("< 4, checked, wraps"));
+  EXPECT_THAT(IndexText("aten::_unsafe_index.Tensor"),
+              AllOf(HasSubstr("indirect"), Not(HasSubstr("checked"))));
+  EXPECT_THAT(IndexText("aten::index.Tensor", {.checks_indices = false}),
+              AllOf(HasSubstr("indirect"), Not(HasSubstr("checked"))));
+}
+
+TEST(Indices, NegativeOnesCountFromTheEndOnlyWhereTheyDoInEager) {
+  GraphBuilder g;
+  const Ref x = g.Input({4, 2}), i = g.Input({3, 2}, v1::DTYPE_INT64);
+  g.Output(g.Node("aten::gather", {x, 0, i, false}, g.Meta({3, 2})));
+  const auto program = Lower(g);
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_THAT(compiler::ToString(*program),
+              AllOf(HasSubstr("< 4, checked"), Not(HasSubstr("wraps"))));
+}
+
+// Eager says nothing of tokens that have no gradient.
+TEST(Indices, OfPaddingAreNotChecked) {
+  for (const int padding : {-1, 1}) {
+    GraphBuilder g;
+    const Ref grad = g.Input({3, 2}), tokens = g.Input({3}, v1::DTYPE_INT64);
+    g.Output(g.Node("aten::embedding_dense_backward", {grad, tokens, 5, padding, false},
+                    g.Meta({5, 2})));
+    const auto program = Lower(g);
+    ASSERT_TRUE(program.ok()) << program.status();
+    EXPECT_THAT(compiler::ToString(*program),
+                HasSubstr(padding < 0 ? "< 5, checked\n" : "< 5, checked if %"));
+  }
 }
 
 // ---- Random numbers

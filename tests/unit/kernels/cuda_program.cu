@@ -31,8 +31,9 @@ __device__ void memory(const S* p, char* out, int64_t stride) {
   store<S, W>(q, load_evict_last<S, W>(p)), q += W;
   store_streaming<S, W>(q, strided<S, W>(p, stride)), q += W;
   store_masked<S, W>(q, strided_masked<S, W>(p, stride, m), m), q += W;
-  store_strided<S, W>(q, stride, gather<S, W>(p, index));
+  store_strided<S, W>(q, stride, gather<S, W>(p, checked_index(index, stride)));
   store_strided_masked<S, W>(q, stride, gather_masked<S, W>(p, index32, m), m), q += W;
+  store_masked<S, W>(q, gather<S, W>(p, wrapped_index(index, stride, m)), m), q += W;
   store_tail<S, W>(q, load_tail<S, W>(p, stride), stride), q += W;
   store<S, W>(q, load_unaligned<S, W>(p + stride)), q += W;
   store<S, W>(q, strided_tail<S, W>(p, stride, stride + 1));

@@ -192,16 +192,18 @@ TEST(KeysTest, TargetAndOptionsMatter) {
   avx512.mutable_cpu()->set_isa(v1::ISA_AVX512);
   caches = avx2;
   caches.mutable_cpu()->set_l2_bytes(1 << 20);
-  v1::CompileOptions autotune, deterministic;
+  v1::CompileOptions autotune, deterministic, unchecked;
   autotune.set_mode(v1::MODE_MAX_AUTOTUNE);
   deterministic.set_deterministic(true);
+  unchecked.set_unchecked(true);
   std::set<std::string> digests;
   for (const v1::Target& target : {avx2, avx512, caches}) {
-    for (const v1::CompileOptions& options : {v1::CompileOptions(), autotune, deterministic}) {
+    for (const v1::CompileOptions& options :
+         {v1::CompileOptions(), autotune, deterministic, unchecked}) {
       digests.insert(MakeProgramKey(FullGraph(), target, options, "t", "b").Digest());
     }
   }
-  EXPECT_EQ(digests.size(), 9u);
+  EXPECT_EQ(digests.size(), 12u);
 }
 
 TEST(KeysTest, KernelKeyTakesSourceFunctionsArchAndToolchain) {
