@@ -17,7 +17,8 @@ pytestmark = pytest.mark.usefixtures("tensord_daemon")
 
 
 class Case(NamedTuple):
-    """A function of a table (5 x 40) and of int64 indices; which ones eager takes, and which not."""
+    """A function of a table (5 x 40) and of int64 indices; those that eager takes, and some that it
+    does not."""
 
     function: Callable[[Tensor, Tensor], Tensor]
     good: Any

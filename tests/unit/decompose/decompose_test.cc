@@ -257,7 +257,7 @@ TEST(Decompose, EmbeddingOfASymbolicLength) {
 std::string IndexText(const char* op, compiler::LoweringOptions options = {}) {
   GraphBuilder g;
   const Ref x = g.Input({4, 2}), i = g.Input({3}, v1::DTYPE_INT64);
-  g.Output(g.Node(op, {x, List{i}}, g.Meta({3, 2})));
+  g.Output(g.Node(op, {x, List({i})}, g.Meta({3, 2})));
   const auto graph = compiler::Import(g.graph());
   const auto program = compiler::LowerGraph(*graph, options);
   return program.ok() ? compiler::ToString(*program) : program.status().ToString();
