@@ -199,6 +199,23 @@ def test_what_nobody_reads_is_no_error() -> None:
         assert_close(run(x, i), function(x, i))
 
 
+@pytest.mark.parametrize(
+    "name", ["embedding", "index_select", "gather", "scatter", "cross_entropy"]
+)
+def test_no_index_is_one_of_nothing(name: str) -> None:
+    functions: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+        "embedding": lambda x, i: F.embedding(i, x) * 2,
+        "index_select": lambda x, i: x.index_select(0, i) * 2,
+        "gather": lambda x, i: x.gather(0, i[:, None]) * 2,
+        "scatter": lambda x, i: x.scatter(0, i[:, None], 1.0) * 2,
+        "cross_entropy": lambda x, i: F.nll_loss(x.T, i[:1].expand(4)),
+    }
+    function, x, i = functions[name], torch.rand(0, 4), torch.tensor([0, 0])
+    for run in (function, torch.compile(function, backend="tensord")):
+        with pytest.raises((IndexError, RuntimeError)):
+            run(x, i)
+
+
 def test_a_table_trains() -> None:
     def loss(table: Tensor, tokens: Tensor, targets: Tensor) -> Tensor:
         rows = F.embedding(tokens, table, padding_idx=3)

@@ -52,6 +52,7 @@ void AddTokens(Builder& b, const TableGradient& t, const Tensor& total, const Bo
 Tensor AddedTo(Builder& b, const TableGradient& t, const Tensor& start) {
   const Tensor total = b.Allocate(SumType(t.grad.dtype()), t.sizes());
   b.Assign(total, b.Cast(start, total.dtype()));
+  if (t.rows.Is(0)) return total;
   Body when;
   if (t.padding >= 0) {
     when = [t](Recorder& ops, Index index) { return t.Counts(ops, TokenOf(index)); };
@@ -132,6 +133,7 @@ Results Embedding(Builder& b, const Call& call) {
                indices = call.tensor("indices");
   if (weight.rank() != 2) return absl::InvalidArgumentError("weight must have two dimensions");
   TENSORD_RETURN_IF_ERROR(NeedIntegers(indices));
+  TENSORD_RETURN_IF_ERROR(NeedElements(weight.sizes()[0]));
   Sizes sizes = indices.sizes();
   sizes.push_back(weight.sizes()[1]);
   Body body = [weight, indices, rule = b.RuleFor(0)](Recorder& ops, Index index) {

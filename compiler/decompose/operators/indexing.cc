@@ -13,6 +13,10 @@ absl::Status NeedIntegers(const Tensor& index) {
   return absl::UnimplementedError("an index that is not int64 or int32");
 }
 
+absl::Status NeedElements(const Expr& size) {
+  return size.Is(0) ? absl::UnimplementedError("an index of no element") : absl::OkStatus();
+}
+
 namespace {
 
 // A new buffer with the content of `t`.
@@ -74,6 +78,7 @@ absl::StatusOr<Advanced> AdvancedOf(Builder& b, const Tensor& x, const Call& cal
   for (int d = 0; d < x.rank(); ++d) {
     if (!indices[d]) continue;
     TENSORD_RETURN_IF_ERROR(NeedIntegers(*indices[d]));
+    TENSORD_RETURN_IF_ERROR(NeedElements(x.sizes()[d]));
     const auto common = BroadcastSizes(a.common, indices[d]->sizes());
     if (!common) return absl::InvalidArgumentError("the indices do not broadcast together");
     a.common = *common;
@@ -179,6 +184,7 @@ absl::StatusOr<AlongIndex> AlongIndexOf(Builder& b, const Call& call) {
       return absl::InvalidArgumentError("the index is larger than self");
     }
   }
+  TENSORD_RETURN_IF_ERROR(NeedElements(x.sizes()[dim]));
   return AlongIndex{dim, index, x.sizes()[dim], b.RuleFor(dim)};
 }
 
@@ -246,6 +252,7 @@ absl::StatusOr<Positions> PositionsOf(Builder& b, const Call& call, bool wraps =
   if (x.rank() == 0) return absl::UnimplementedError("a zero-dim operand");
   if (index.rank() > 1) return absl::InvalidArgumentError("the index must be one-dimensional");
   TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), x.rank()));
+  TENSORD_RETURN_IF_ERROR(NeedElements(x.sizes()[dim]));
   return Positions{dim, index.rank() == 0 ? b.Unsqueeze(index, 0) : index, x.sizes()[dim],
                    b.RuleFor(dim, wraps)};
 }

@@ -13,6 +13,9 @@ constexpr int kIndirectCost = 5;
 // Unimplemented unless an index is int64 or int32.
 absl::Status NeedIntegers(const Tensor& index);
 
+// Unimplemented for a dimension of size 0, of which no index is in range: the library's to say.
+absl::Status NeedElements(const Expr& size);
+
 // Sums of narrow floats are kept in float32 until the end.
 inline DType SumType(DType dtype) { return ComputeType(dtype); }
 

@@ -197,6 +197,7 @@ Results NllLossForward(Builder& b, const Call& call) {
   const Tensor scores = call.tensor("self");
   const int64_t reduction = call.constant("reduction");
   TENSORD_ASSIGN_OR_RETURN(Classes c, ClassesOf(scores, call));
+  if (c.count.Is(0)) return absl::UnimplementedError("a loss of no class");
   c.rule = b.RuleFor(IndexRule::kClass);
   const DType compute = FloatType(scores.dtype());
   std::vector<Tensor> reads{c.target, scores};
