@@ -46,7 +46,7 @@ ROOMS: dict[str, list[str]] = {
     "base": [],
     # What generated code includes: the preludes, and the interface to the runtime that calls it.
     "runtime/include": [],
-    "kernels/cpu": [],
+    "kernels/cpu": ["runtime/include"],
     "kernels/cuda": [],
     "kernels": ["runtime/include", "kernels/cpu", "kernels/cuda"],
     # The compiler: a stage includes what it works on and what is before it, never what follows.
