@@ -2,9 +2,7 @@
 # Speeds up builds where the tools are present: ccache for compiling, mold for linking.
 find_program(TENSORD_CCACHE ccache)
 if(TENSORD_CCACHE)
-  # Precompiled headers carry time stamps; ccache must be told to look past them.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TENSORD_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER /bin/sh ${CMAKE_SOURCE_DIR}/cmake/compile.sh ${TENSORD_CCACHE})
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
 endif()
 find_program(TENSORD_MOLD mold)

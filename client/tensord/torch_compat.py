@@ -11,7 +11,7 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import fx
@@ -403,6 +403,19 @@ def depends_on_data(value: Any) -> bool:
     return any(free_unbacked_symbols(x) for x in known)
 
 
+def data_symbols_of(value: Any) -> set[Any]:
+    """The symbols of a fake value's sizes, or of a number, that only the data tells."""
+    try:
+        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+    except ImportError:
+        return set()
+    found: set[Any] = set()
+    for leaf in torch.utils._pytree.tree_leaves(value):
+        if isinstance(leaf, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)):
+            found.update(free_unbacked_symbols(leaf))
+    return found
+
+
 def symbols_of(values: Iterable[Any]) -> set[Any]:
     """The symbols in the sizes of fake values; empty where torch cannot tell."""
     try:
@@ -416,7 +429,7 @@ def symbols_of(values: Iterable[Any]) -> set[Any]:
     return found
 
 
-def is_symbol(value: Any, symbols: set[Any]) -> bool:
+def is_symbol(value: Any, symbols: set[Any]) -> TypeGuard[torch.SymInt]:
     """True for a SymInt that is one of `symbols` and nothing else."""
     return isinstance(value, torch.SymInt) and value.node.expr in symbols
 
@@ -512,11 +525,11 @@ def shape_env_of(values: Iterable[Any]) -> Any:
 
 def symbol_hint(shape_env: Any, symbol: Any) -> int | None:
     """The value of a symbol at capture, or None (data-dependent)."""
-    for table in ("backed_var_to_val", "var_to_val"):  # 2.11 and later; before
-        value = getattr(shape_env, table, {}).get(symbol)
-        if value is not None:
-            return int(value)
-    return None
+    names = ("backed_var_to_val", "var_to_val")  # 2.11 and later; before
+    tables = (getattr(shape_env, name, None) for name in names)
+    table: Any = next((t for t in tables if t is not None), {})
+    value = table.get(symbol)
+    return None if value is None else int(value)
 
 
 def symbol_range(shape_env: Any, symbol: Any) -> tuple[Any, Any]:

@@ -119,7 +119,7 @@ Tensor ToFloat(Builder& b, const Tensor& t) { return b.Cast(t, FloatType(t.dtype
 
 absl::StatusOr<double> ConstantNumber(const Call& call, std::string_view name) {
   const Scalar s = call.scalar(name);
-  if (s.kind == Scalar::kInt && !s.integer.IsConstant()) {
+  if (!s.IsKnown()) {
     return absl::UnimplementedError("a symbolic number where a constant is expected");
   }
   return s.AsDouble();

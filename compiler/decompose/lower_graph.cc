@@ -107,7 +107,10 @@ class Lowerer {
     const Borrowed borrowed = BringNumbersOver(node);
     Program& program = builder_.program();
     const size_t buffers = program.buffers.size(), operations = program.operations.size();
-    Results results = lowering.lower(builder_, values_.CallOf(node));
+    const Call call = values_.CallOf(node);
+    Results results = lowering.lower(builder_, call);
+    if (results.ok() && call.needs_constant())
+      results = absl::UnimplementedError("an argument that must be constant is symbolic");
     for (const auto& [value, original] : borrowed) values_[value] = original;
     if (absl::IsUnimplemented(results.status())) {
       program.buffers.resize(buffers);

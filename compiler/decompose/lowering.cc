@@ -32,13 +32,6 @@ const Table& AllLowerings() {
   return *table;
 }
 
-// An integer that is not symbolic, else its value at capture.
-int64_t ConstantOf(const Expr& e) { return e.AsConstant().value_or(sym::Hint(e)); }
-
-double RealOf(const ArgumentValue& arg) {
-  return arg.kind == ArgumentValue::kReal ? arg.real : static_cast<double>(ConstantOf(arg.integer));
-}
-
 }  // namespace
 
 const Lowering* FindLowering(std::string_view name) {
@@ -55,13 +48,10 @@ std::vector<std::string> LoweringNames() {
 
 // ---- Scalar
 
-bool Scalar::IsConstant(double value) const {
-  if (kind == kReal) return real == value;
-  return integer.IsConstant() && static_cast<double>(*integer.AsConstant()) == value;
-}
-
 double Scalar::AsDouble() const {
-  return kind == kReal ? real : static_cast<double>(ConstantOf(integer));
+  if (kind == kReal) return real;
+  TENSORD_CHECK(integer.IsConstant(), "a symbolic number is no double");
+  return static_cast<double>(*integer.AsConstant());
 }
 
 // ---- Call. Arguments have been checked: wrong kinds are compiler bugs.
@@ -123,6 +113,11 @@ std::vector<Tensor> Call::tensor_operands() const {
 
 Expr Call::integer(std::string_view name) const { return argument(name).integer; }
 
+int64_t Call::ConstantOf(const Expr& e) const {
+  needs_constant_ = needs_constant_ || !e.IsConstant();
+  return e.AsConstant().value_or(sym::Hint(e));
+}
+
 int64_t Call::constant(std::string_view name, int64_t when_none) const {
   return has(name) ? ConstantOf(integer(name)) : when_none;
 }
@@ -142,7 +137,9 @@ std::vector<int64_t> Call::constants(std::string_view name) const {
 }
 
 double Call::real(std::string_view name, double when_none) const {
-  return has(name) ? RealOf(argument(name)) : when_none;
+  if (!has(name)) return when_none;
+  const ArgumentValue& arg = argument(name);
+  return arg.kind == ArgumentValue::kReal ? arg.real : static_cast<double>(ConstantOf(arg.integer));
 }
 
 Scalar Call::scalar(std::string_view name) const { return ScalarOf(argument(name)); }

@@ -24,8 +24,9 @@ struct Scalar {
   enum Kind { kInt, kReal, kBoolean } kind = kInt;
   Expr integer;     // kInt (may be symbolic), kBoolean (0 or 1)
   double real = 0;  // kReal
-  bool IsConstant(double value) const;
-  double AsDouble() const;  // of a constant
+  bool IsKnown() const { return kind == kReal || integer.IsConstant(); }  // not symbolic
+  bool IsConstant(double value) const { return IsKnown() && AsDouble() == value; }
+  double AsDouble() const;  // requires: IsKnown()
 };
 
 // Of an integer, real or boolean argument.
@@ -50,7 +51,7 @@ class Call {
   std::vector<Tensor> tensors(std::string_view name) const;
   std::vector<std::optional<Tensor>> optional_tensors(std::string_view name) const;
   Expr integer(std::string_view name) const;
-  // An integer that is not symbolic (else its hint).
+  // An integer that is not symbolic. Of one that is, its hint, and needs_constant() from then on.
   int64_t constant(std::string_view name, int64_t when_none = 0) const;
   Sizes integers(std::string_view name) const;  // empty when none
   std::vector<int64_t> constants(std::string_view name) const;
@@ -66,11 +67,17 @@ class Call {
   const TensorType& result(int i = 0) const;
   const TensorType& argument_type(std::string_view name) const;
 
+  // Whether code that this call was lowered to holds for one value of a symbolic argument only.
+  bool needs_constant() const { return needs_constant_; }
+
  private:
+  int64_t ConstantOf(const Expr& e) const;
+
   const Graph& graph_;
   const Node& node_;
   const Operator* op_;
   std::span<const std::vector<Tensor>> values_;
+  mutable bool needs_constant_ = false;
 };
 
 using Results = absl::StatusOr<std::vector<Tensor>>;

@@ -4,6 +4,7 @@
 #include <absl/strings/str_cat.h>
 
 #include "compiler/graph/layout.h"
+#include "compiler/sym/known.h"
 
 namespace tensord::compiler {
 namespace {
@@ -12,7 +13,7 @@ bool SameSize(const Expr& lowered, const Expr& declared) {
   if (lowered == declared) return true;
   if (lowered.IsConstant() && declared.IsConstant()) return false;
   // Two symbols that the job's guards hold equal.
-  return sym::Hint(lowered) == sym::Hint(declared);
+  return sym::MayBeEqual(lowered, declared);
 }
 
 absl::Status Invalid(const Node& node, absl::string_view what) {

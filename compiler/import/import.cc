@@ -74,7 +74,7 @@ class Importer {
         return Invalid(absl::StrCat("symbol ", i, ": needs min <= hint <= max, not ", symbol.min(),
                                     ", ", symbol.hint(), ", ", symbol.max()));
       }
-      symbols_.push_back(Expr::Size(i, symbol.min(), symbol.hint()));
+      symbols_.push_back(Expr::Size(i, symbol.min(), symbol.hint(), symbol.from_data()));
       graph_.symbols.push_back(symbol);
     }
     return absl::OkStatus();

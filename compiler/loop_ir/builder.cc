@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "compiler/sym/known.h"
 
 namespace tensord::compiler {
 namespace {
@@ -34,7 +35,7 @@ std::optional<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b) {
     if (size == shorter[d] || shorter[d].Is(1)) continue;
     if (size.Is(1)) {
       size = shorter[d];
-    } else if (sym::Hint(size) != sym::Hint(shorter[d])) {
+    } else if (!sym::MayBeEqual(size, shorter[d])) {
       return std::nullopt;
     }
   }

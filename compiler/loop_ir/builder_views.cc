@@ -179,14 +179,14 @@ Tensor Builder::Reshape(const Tensor& t, const Sizes& sizes) {
 }
 
 Tensor Builder::Slice(const Tensor& t, int dim, const Expr& start, const Expr& length,
-                      int64_t step) {
+                      const Expr& step) {
   Sizes sizes = t.sizes();
   sizes[dim] = length;
   if (t.view()) {
     BufferView view = *t.view();
     view.sizes = sizes;
     view.offset += start * view.strides[dim];
-    view.strides[dim] *= Expr(step);
+    view.strides[dim] *= step;
     return FromView(std::move(view), t.dtype());
   }
   return Reindex(t, std::move(sizes), [dim, start, step](Index index) {

@@ -90,12 +90,13 @@ Expr Expr::FromTerms(Terms terms) {
 
 Expr Expr::FromAtom(AtomPtr atom) { return FromTerms({Term{1, {std::move(atom)}}}); }
 
-Expr Expr::Size(int id, int64_t min, int64_t hint) {
+Expr Expr::Size(int id, int64_t min, int64_t hint, bool from_data) {
   auto atom = std::make_shared<Atom>();
   atom->kind = AtomKind::kSize;
   atom->id = id;
   atom->min = min;
   atom->hint = hint;
+  atom->from_data = from_data;
   return FromAtom(std::move(atom));
 }
 

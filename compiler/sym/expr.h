@@ -37,6 +37,7 @@ struct Atom {
   int id = 0;              // of a symbol: unique within its kind
   int64_t min = 0;         // kSize: the least value
   int64_t hint = 0;        // kSize: the value seen at capture
+  bool from_data = false;  // kSize: data decides it (known.h)
   std::vector<Expr> args;  // kLoop, kIndirect: {extent}; operations: operands
 };
 using AtomPtr = std::shared_ptr<const Atom>;
@@ -58,7 +59,7 @@ class Expr {
   Expr(int64_t constant);                                       // NOLINT: integers are expressions
   Expr(int constant) : Expr(static_cast<int64_t>(constant)) {}  // NOLINT
 
-  static Expr Size(int id, int64_t min, int64_t hint);
+  static Expr Size(int id, int64_t min, int64_t hint, bool from_data = false);
   static Expr Loop(int id, const Expr& extent);
   static Expr Indirect(int id, const Expr& extent);
   static Expr FromAtom(AtomPtr atom);

@@ -146,35 +146,7 @@ def test_a_custom_operator_that_changes_an_input() -> None:
     torch.testing.assert_close(run(z.clone()), function(z.clone()))
 
 
-# -- sizes and numbers that depend on data --------------------------------------------------------
-
-
-def test_nonzero() -> None:
-    def function(x: Tensor) -> tuple[Tensor, Tensor]:
-        where = torch.nonzero(x > 0)
-        return where * 2, x.exp()
-
-    run = _compiled(function)
-    for x in (torch.randn(4, 5), -torch.ones(4, 5), torch.ones(4, 5)):
-        torch.testing.assert_close(run(x), function(x))
-    assert tensord.stats()["graphs"] == 1
-
-
-def test_nonzero_in_a_graph_that_a_pass_changes() -> None:
-    def function(x: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.nonzero(x > 0), torch.rand(3)
-
-    x = torch.randn(4, 5)
-    where, numbers = _compiled(function)(x)
-    torch.testing.assert_close(where, torch.nonzero(x > 0))
-    assert numbers.shape == (3,)
-
-
-def test_boolean_mask() -> None:
-    def function(x: Tensor) -> Tensor:
-        return (x * 3)[x > 0.5].sum() + x.mean()
-
-    _same(function, torch.rand(40))
+# -- numbers that depend on data; sizes: test_data_sizes.py ---------------------------------------
 
 
 def test_item_as_a_number() -> None:
@@ -185,19 +157,6 @@ def test_item_as_a_number() -> None:
     for _ in range(3):
         x = torch.rand(9)
         torch.testing.assert_close(run(x), function(x))
-
-
-def test_item_as_a_size() -> None:
-    def function(x: Tensor, n: Tensor) -> Tensor:
-        size = n.item()
-        torch._check(size >= 2)
-        return (x.sum() + torch.ones(size)) * 2
-
-    run = _compiled(function)
-    for n in (3, 8):
-        x = torch.rand(4)
-        torch.testing.assert_close(run(x, torch.tensor(n)), function(x, torch.tensor(n)))
-    assert tensord.stats()["graphs"] == 1
 
 
 # -- assertions -----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from tensord.bridge.compiled_graph import eager
 from tensord.capture import compile_graph
 from tensord.cuda_graphs import graphed_program, split
 from tensord.cuda_graphs.plan import plan_of
+from tensord.cut import Cut
 from tensord.wire import export
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
@@ -33,7 +34,7 @@ def _long(x: Tensor) -> Tensor:
     return (x.sin() * 2 + 1).exp().tanh()
 
 
-def _check(module: torch.fx.GraphModule, parts: list[bool], *inputs: Tensor) -> split.Cut:
+def _check(module: torch.fx.GraphModule, parts: list[bool], *inputs: Tensor) -> Cut:
     """parts: which ones can be captured. Runs them on the CPU, against the whole module."""
     cut = split.cut(module, {0})
     assert cut is not None

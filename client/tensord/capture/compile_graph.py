@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One forward, backward or inference graph: exported, and sent to the daemon.
 
-Where its program is to be captured as a CUDA graph and something in it forbids that, it is cut into
-several programs.
+It is cut into several programs where data decides a size within it, and where its program is to be
+captured as a CUDA graph and something in it forbids that.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import socket
+from collections.abc import Mapping
 
 import torch
 from torch import fx
@@ -20,11 +21,13 @@ from ..bridge.compiled_graph import CompiledGraph, eager
 from ..counters import STATS
 from ..cuda_graphs import graphed_program
 from ..cuda_graphs.plan import Plan, plan_of
-from ..cuda_graphs.split import Cut, cut
+from ..cuda_graphs.split import cut
+from ..cut import Cut
 from ..torch_compat import Boxed
 from ..v1 import compile_pb2, service_pb2
 from ..wire import call_backs, export, rpc, target
 from ..wire.exporter import Exported
+from . import data_sizes
 
 log = logging.getLogger("tensord")
 
@@ -43,28 +46,67 @@ def compile_graph(
     try:
         static = _static_inputs(module, fixed, label)
         with STATS.timed("export_seconds"):
-            exported = export.export(module, static)
-        if all(node.op == call_backs.OPERATOR for node in exported.graph.nodes):
-            return eager(module)  # passes inputs through, or there is nothing to compile
-        _note_call_backs(exported, label)
-        if chosen.mode not in options.GRAPHED or exported.cuda_index is None:
-            return _send(module, exported, chosen, label, None)
-        plan = plan_of(module, static, exported.cuda_index, reads_last=label == "backward")
-        parts = _parts(module, static, plan) if plan.obstacle else None
+            parts = data_sizes.cut(module, static)
         if parts is None:
-            return _send(module, exported, chosen, label, plan)
-        return _send_parts(*parts, plan, chosen, label)
+            return _compile(module, static, chosen, label, reads_last=label == "backward")
+        return _compile_parts(parts, chosen, label)
     except Exception as error:
         fallback.note(error, f"the {label} graph")
         return eager(module)
 
 
+def _compile_parts(parts: Cut, chosen: options.Options, label: str) -> Boxed:
+    """Parts between sizes that data decides; what decides them runs in eager."""
+    runs: list[Boxed] = []
+    for number, part in enumerate(parts.parts):
+        if part.obstacle:
+            STATS.add("call_backs")
+            _note_in_python(label, part.reasons)
+            runs.append(eager(part.module))
+            continue
+        name = f"{label}, part {number + 1}"
+        try:
+            runs.append(_compile(part.module, part.static, chosen, name, reads_last=False))
+        except Exception as error:
+            fallback.note(error, f"the {name}")
+            runs.append(eager(part.module))
+    return parts.callable(runs)
+
+
+def _compile(
+    module: fx.GraphModule,
+    static: set[int],
+    chosen: options.Options,
+    label: str,
+    *,
+    reads_last: bool,
+) -> Boxed:
+    """A graph in which data decides no size. reads_last: see cuda_graphs.plan.Plan."""
+    with STATS.timed("export_seconds"):
+        exported = export.export(module, static)
+    if all(node.op == call_backs.OPERATOR for node in exported.graph.nodes):
+        return eager(module)  # passes inputs through, or there is nothing to compile
+    _note_call_backs(exported, label)
+    if chosen.mode not in options.GRAPHED or exported.cuda_index is None:
+        return _send(module, exported, chosen, label, None)
+    plan = plan_of(module, static, exported.cuda_index, reads_last)
+    parts = _graphed_parts(module, static, plan) if plan.obstacle else None
+    if parts is None:
+        return _send(module, exported, chosen, label, plan)
+    return _send_parts(*parts, plan, chosen, label)
+
+
 def _note_call_backs(exported: Exported, label: str) -> None:
     for step in exported.call_backs:
         STATS.add("call_backs")
-        for name, reason in step.reasons.items():
-            STATS.add_call_back(reason)
-            log.info("tensord: %r of the %s graph runs in Python: %s", name, label, reason)
+        _note_in_python(label, step.reasons)
+
+
+def _note_in_python(label: str, reasons: Mapping[str, str]) -> None:
+    """reasons: why each node runs in Python, by its name."""
+    for name, reason in reasons.items():
+        STATS.add_call_back(reason)
+        log.info("tensord: %r of the %s graph runs in Python: %s", name, label, reason)
 
 
 def _send(
@@ -86,7 +128,7 @@ def _send(
     return CompiledGraph(module, exported, call, label, plan).callable()
 
 
-def _parts(
+def _graphed_parts(
     module: fx.GraphModule, static: set[int], plan: Plan
 ) -> tuple[Cut, list[Exported]] | None:
     """A graph cut at what keeps it from being captured; None where it is better left whole."""

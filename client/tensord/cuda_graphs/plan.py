@@ -12,7 +12,7 @@ from torch import fx
 
 from .. import torch_compat
 from ..wire.call_backs import FORMLESS
-from ..wire.exporter import CONSTANT_DEVICE, acts
+from ..wire.exporter import CONSTANT_DEVICE, live_nodes
 
 # Operators whose results depend on data, which the host must wait for.
 _WAITING = ("aten::_local_scalar_dense", "aten::item", "aten::nonzero", "aten::masked_select",
@@ -45,13 +45,13 @@ def plan_of(
     """Reads an AOTAutograd graph whose nodes carry fake values in meta["val"]."""
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     number = {node: i for i, node in enumerate(placeholders)}
-    nodes = live(module.graph)
+    needed = live_nodes(module.graph.nodes)
+    nodes = [node for node in module.graph.nodes if node in needed]
     written = {
         number[node.args[0]]
         for node in nodes
         if node.target is torch.ops.aten.copy_.default and node.args[0] in number
     }
-    needed = set(nodes)
     unread = {
         i
         for node, i in number.items()
@@ -71,18 +71,6 @@ def plan_of(
         frozenset(unread),
         reads_last,
     )
-
-
-def live(graph: fx.Graph) -> list[fx.Node]:
-    """Nodes that a result or an effect needs, in order."""
-    pending = [node for node in graph.nodes if node.op == "output" or acts(node)]
-    found: set[fx.Node] = set()
-    while pending:
-        node = pending.pop()
-        if node not in found:
-            found.add(node)
-            pending.extend(node.all_input_nodes)
-    return [node for node in graph.nodes if node in found]
 
 
 def obstacle(node: fx.Node) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import operator
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,7 +80,7 @@ class Exporter:
 
     def run(self) -> Exported:
         placeholders = [node for node in self.nodes if node.op == "placeholder"]
-        live = self.live_nodes()
+        live = live_nodes(self.nodes)
         kept = [
             i
             for i, node in enumerate(placeholders)
@@ -128,17 +128,6 @@ class Exporter:
         )
 
     # -- parts of the graph -------------------------------------------------------------------
-
-    def live_nodes(self) -> set[fx.Node]:
-        """Nodes that an output or an effect needs."""
-        live: set[fx.Node] = set()
-        pending = [n for n in self.nodes if n.op == "output" or acts(n)]
-        while pending:
-            node = pending.pop()
-            if node not in live:
-                live.add(node)
-                pending.extend(node.all_input_nodes)
-        return live
 
     def is_wanted(self, node: fx.Node) -> bool:
         """True for arguments that the program takes: all but unused ones of no known kind."""
@@ -353,6 +342,18 @@ class blame:
             where = _source(self.node)
             suffix = f" [{where}]" if where else ""
             raise ExportError(f"node {self.node.name!r} ({what}): {error}{suffix}") from error
+
+
+def live_nodes(nodes: Iterable[fx.Node]) -> set[fx.Node]:
+    """Those of a graph's nodes that an output or an effect needs."""
+    live: set[fx.Node] = set()
+    pending = [n for n in nodes if n.op == "output" or acts(n)]
+    while pending:
+        node = pending.pop()
+        if node not in live:
+            live.add(node)
+            pending.extend(node.all_input_nodes)
+    return live
 
 
 def has_tensor(value: Any) -> bool:

@@ -15,7 +15,7 @@ from .. import torch_compat
 from ..errors import ExportError
 from ..v1 import graph_pb2
 from .call_backs import changed_by, leaves, producer_of
-from .exporter import Exporter, acts, has_tensor, operator_of
+from .exporter import Exporter, acts, has_tensor, live_nodes, operator_of
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class _Analysis(Exporter):
         self.formless: dict[fx.Node, str] = {}
 
     def forms(self) -> Forms:
-        live = self.live_nodes()
+        live = live_nodes(self.nodes)
         placeholders = [node for node in self.nodes if node.op == "placeholder"]
         kept = self.inputs_with_form(placeholders)
         self.number_symbols([node.meta.get("val") for node in kept])
@@ -83,15 +83,15 @@ class _Analysis(Exporter):
             kept = good
 
     def is_plain(self, value: Any) -> bool:
-        """True for a strided tensor or an integer, whatever its sizes, that no data decides."""
+        """True for a strided tensor or an integer, whatever its sizes."""
         if isinstance(value, bool) or not isinstance(value, (torch.Tensor, torch.SymInt, int)):
             return False
         try:
             if isinstance(value, torch.Tensor):
                 self.check_plain(value, value.device)
-            return not torch_compat.depends_on_data(value)
         except ExportError:
             return False
+        return True
 
     def has_form(self, attribute: fx.Node) -> bool:
         self.node = attribute

@@ -23,6 +23,8 @@ _ADD, _MUL = graph_pb2.SymOp.ADD, graph_pb2.SymOp.MUL
 _FLOOR_DIV, _MOD = graph_pb2.SymOp.FLOOR_DIV, graph_pb2.SymOp.MOD
 _MIN, _MAX = graph_pb2.SymOp.MIN, graph_pb2.SymOp.MAX
 _LONGEST_POWER = 8
+# What schedules take a size for that data decides.
+_DATA_SIZE_HINT = 4096
 
 
 def constant(value: int) -> graph_pb2.SymExpr:
@@ -69,13 +71,14 @@ class Symbols:
         """Graph.symbols."""
         result = []
         for symbol in self._numbers:
-            hint = torch_compat.symbol_hint(self._shape_env, symbol)
-            if hint is None:
-                raise ExportError(f"the size {symbol} depends on data")
             low, high = torch_compat.symbol_range(self._shape_env, symbol)
-            result.append(
-                graph_pb2.Symbol(hint=hint, min=_bound(low, _LEAST), max=_bound(high, _MOST))
-            )
+            least, most = _bound(low, _LEAST), _bound(high, _MOST)
+            hint = torch_compat.symbol_hint(self._shape_env, symbol)
+            from_data = hint is None
+            if hint is None:
+                hint = max(least, min(most, _DATA_SIZE_HINT))
+            entry = graph_pb2.Symbol(hint=hint, min=least, max=most, from_data=from_data)
+            result.append(entry)
         return result
 
     def _convert(self, e: Any) -> graph_pb2.SymExpr:

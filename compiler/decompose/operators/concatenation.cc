@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "compiler/decompose/layout.h"
+#include "compiler/sym/known.h"
 
 namespace tensord::compiler {
 namespace {
@@ -72,7 +73,7 @@ Results Concatenate(Builder& b, std::vector<Tensor> parts, int dim, DType dtype,
   for (const Tensor& part : parts) {
     bool fits = part.rank() == parts[0].rank();
     for (int d = 0; fits && d < part.rank(); ++d) {
-      fits = d == dim || sym::Hint(part.sizes()[d]) == sym::Hint(parts[0].sizes()[d]);
+      fits = d == dim || sym::MayBeEqual(part.sizes()[d], parts[0].sizes()[d]);
     }
     if (!fits) return absl::InvalidArgumentError("the tensors differ in a size that is not joined");
     if (&part != parts.data()) sizes[dim] += part.sizes()[dim];
@@ -129,15 +130,18 @@ Results ConstantPad(Builder& b, const Call& call) {
     const int d = t.rank() - 1 - static_cast<int>(i);
     Expr before = pads[2 * i], after = pads[2 * i + 1];
     const Expr size = t.sizes()[d];
-    if (sym::Hint(size + before + after) < 0)
+    if (!sym::MayBeSize(size + before + after))
       return absl::InvalidArgumentError("cuts off too much");
+    const auto cuts_before = sym::IsNegative(before), cuts_after = sym::IsNegative(after);
+    if (!cuts_before || !cuts_after) return absl::UnimplementedError("data decides the pads");
     sizes[d] = size + before + after;
-    const Expr cut = sym::Hint(before) < 0 ? -before : Expr(0);
+    const Expr cut = *cuts_before ? -before : Expr(0);
     Expr left = size - cut;
-    if (sym::Hint(after) < 0) left += after;
+    if (*cuts_after) left += after;
     if (!(left == size)) t = b.Slice(t, d, cut, left, 1);
-    if (sym::Hint(before) < 0) before = Expr(0);
-    if (sym::Hint(before) > 0 || sym::Hint(after) > 0) padded.emplace_back(d, before);
+    if (*cuts_before) before = Expr(0);
+    const bool pads_after = !*cuts_after && !after.Is(0);
+    if (!before.Is(0) || pads_after) padded.emplace_back(d, before);
   }
   if (padded.empty()) return One(t.view() ? LazyCopy(b, t) : t);
   const Tensor fill = ScalarTensor(b, call.scalar("value"), t.dtype());
@@ -165,7 +169,7 @@ Results ZeroPadded(Builder& b, const Call& call) {
   const Sizes sizes = call.integers("size");
   bool fits = sizes.size() == t.sizes().size();
   for (size_t d = 0; fits && d < sizes.size(); ++d) {
-    fits = sym::Hint(sizes[d]) >= sym::Hint(t.sizes()[d]);
+    fits = sym::MayBeAtMost(t.sizes()[d], sizes[d]);
   }
   if (!fits) return absl::InvalidArgumentError("does not fit into the padded sizes");
   const Tensor whole = b.Allocate(t.dtype(), sizes);
@@ -188,7 +192,7 @@ Results Repeat(Builder& b, const Call& call) {
   while (t.sizes().size() < repeats.size()) t = b.Unsqueeze(t, 0);
   Sizes sizes = t.sizes();
   for (size_t d = 0; d < sizes.size(); ++d) {
-    if (sym::Hint(repeats[d]) < 0)
+    if (!sym::MayBeSize(repeats[d]))
       return absl::InvalidArgumentError("repeats a negative number of times");
     sizes[d] *= repeats[d];
   }
@@ -226,7 +230,9 @@ Results Roll(Builder& b, const Call& call) {
   std::vector<std::pair<int, Expr>> moves;  // dimension, the source of element 0
   for (size_t i = 0; i < dims.size(); ++i) {
     TENSORD_ASSIGN_OR_RETURN(const int d, DimOf(t, dims[i]));
-    if (sym::Hint(t.sizes()[d]) > 0) moves.emplace_back(d, sym::Mod(-shifts[i], t.sizes()[d]));
+    const auto has_elements = sym::IsLess(Expr(0), t.sizes()[d]);
+    if (!has_elements) return absl::UnimplementedError("data decides whether anything moves");
+    if (*has_elements) moves.emplace_back(d, sym::Mod(-shifts[i], t.sizes()[d]));
   }
   const Tensor rolled = b.Reindex(t, t.sizes(), [moves, from = t.sizes()](Index index) {
     std::vector<Expr> source(index.begin(), index.end());
@@ -245,7 +251,7 @@ Results PutBack(Builder& b, const Tensor* base, const Tensor& part, const Sizes&
   wanted[dim] = range.length;
   for (size_t d = 0; d < wanted.size(); ++d) {
     if (part.sizes().size() != wanted.size() ||
-        sym::Hint(part.sizes()[d]) != sym::Hint(wanted[d])) {
+        !sym::MayBeEqual(part.sizes()[d], wanted[d])) {
       return absl::InvalidArgumentError("the part does not fit the place it is put to");
     }
   }
@@ -255,14 +261,14 @@ Results PutBack(Builder& b, const Tensor* base, const Tensor& part, const Sizes&
   return One(b.Pointwise(dtype, sizes, {rest, source}, 5, [=](Recorder& ops, Index index) {
     std::vector<Expr> place(index.begin(), index.end());
     const Expr distance = place[dim] - range.start;
-    place[dim] = sym::FloorDiv(distance, Expr(range.step));
+    place[dim] = sym::FloorDiv(distance, range.step);
     const Value i = ops.Index(distance);
     const Value zero = ops.ConstantInt(0, kInt64);
-    const Expr end = range.length * Expr(range.step);
+    const Expr end = range.length * range.step;
     std::vector<Value> inside = {ops.Compute(Op::k_ge, {i, zero}),
                                  ops.Compute(Op::k_lt, {i, ops.Index(end)})};
-    if (range.step > 1) {
-      const Value left_over = ops.Index(sym::Mod(distance, Expr(range.step)));
+    if (!range.step.Is(1)) {
+      const Value left_over = ops.Index(sym::Mod(distance, range.step));
       inside.push_back(ops.Compute(Op::k_eq, {left_over, zero}));
     }
     const Value outside = rest.Load(ops, index);
@@ -304,10 +310,11 @@ Results AsStridedScatter(Builder& b, const Call& call) {
   const BufferInfo& buffer = b.program().buffers[result.view()->buffer];
   const Expr offset =
       call.has("storage_offset") ? call.integer("storage_offset") - type.offset : Expr(0);
-  const int64_t end = sym::Hint(offset) + sym::Hint(StorageElements(sizes, strides));
+  const Expr end = offset + StorageElements(sizes, strides);
   const bool inside =
-      sym::Hint(offset) >= 0 && end <= sym::Hint(StorageElements(buffer.sizes, buffer.strides)) &&
-      std::all_of(strides.begin(), strides.end(), [](const Expr& s) { return sym::Hint(s) >= 0; });
+      sym::MayBeSize(offset) &&
+      sym::MayBeAtMost(end, StorageElements(buffer.sizes, buffer.strides)) &&
+      std::all_of(strides.begin(), strides.end(), [](const Expr& s) { return sym::MayBeSize(s); });
   if (!inside) return absl::InvalidArgumentError("reaches beyond the memory of its argument");
   b.Assign(b.AsStrided(result, sizes, strides, offset), part);
   return One(result);
@@ -364,26 +371,44 @@ absl::StatusOr<int> DimOf(const Tensor& t, int64_t dim) {
 }
 
 absl::StatusOr<SliceRange> SliceOf(const Call& call, const Expr& size) {
-  const int64_t step = call.constant("step", 1);
-  if (step <= 0) return absl::InvalidArgumentError("the step of a slice must be positive");
-  const auto clamped = [&](Expr e) {
-    if (sym::Hint(e) < 0) e += size;
-    if (sym::Hint(e) < 0) return Expr(0);
-    return sym::Hint(e) > sym::Hint(size) ? size : e;
+  const Expr step = call.has("step") ? call.integer("step") : Expr(1);
+  if (!sym::MayBeAtMost(Expr(1), step))
+    return absl::InvalidArgumentError("the step of a slice must be positive");
+  const auto clamped = [&](Expr e) -> absl::StatusOr<Expr> {
+    auto is_negative = sym::IsNegative(e);
+    if (is_negative == true) is_negative = sym::IsNegative(e += size);
+    if (!is_negative) return absl::UnimplementedError("data decides from which end a slice counts");
+    if (*is_negative) return Expr(0);
+    const auto is_inside = sym::IsLess(e, size);
+    return !is_inside ? sym::Min(e, size) : *is_inside ? e : size;
   };
-  const Expr start = call.has("start") ? clamped(call.integer("start")) : Expr(0);
-  const Expr end = call.has("end") ? clamped(call.integer("end")) : size;
-  if (sym::Hint(end) <= sym::Hint(start)) return SliceRange{start, Expr(0), step};
-  return SliceRange{start, sym::CeilDiv(end - start, Expr(step)), step};
+  SliceRange range{Expr(0), size, step};
+  if (call.has("start")) {
+    TENSORD_ASSIGN_OR_RETURN(range.start, clamped(call.integer("start")));
+  }
+  Expr end = size;
+  if (call.has("end")) {
+    TENSORD_ASSIGN_OR_RETURN(end, clamped(call.integer("end")));
+  }
+  const auto has_elements = sym::IsLess(range.start, end);
+  if (has_elements == false) {
+    range.length = Expr(0);
+  } else {
+    const Expr span = end - range.start;
+    range.length = sym::CeilDiv(has_elements ? span : sym::Max(span, Expr(0)), step);
+  }
+  return range;
 }
 
 absl::StatusOr<Expr> IndexOf(const Expr& index, const Expr& size) {
-  const int64_t i = sym::Hint(index), n = sym::Hint(size);
-  if (i < -n || i >= n) {
+  if (!sym::MayBeSize(index + size) || !sym::MayBeAtMost(index, size - 1)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "index ", sym::ToString(index), " is out of range for size ", sym::ToString(size)));
   }
-  return i < 0 ? index + size : index;
+  const auto is_negative = sym::IsNegative(index);
+  if (!is_negative) return absl::UnimplementedError("data decides from which end an index counts");
+  const Expr at = *is_negative ? index + size : index;
+  return sym::DependsOnData(at) ? sym::Min(at, size - 1) : at;
 }
 
 }  // namespace tensord::compiler

@@ -14,7 +14,7 @@ inline constexpr int64_t kMaxParts = 100'000;
 struct SliceRange {
   Expr start;
   Expr length;  // number of elements taken
-  int64_t step;
+  Expr step;
 };
 
 // A dimension of a tensor that has one: InvalidArgument out of range and for zero-dim tensors.

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/decompose/expressions.h"
 #include "compiler/decompose/lowering.h"
+#include "compiler/sym/known.h"
 
 namespace tensord::compiler {
 namespace {
@@ -15,7 +17,7 @@ DType TypeOfResult(const Call& call) { return call.dtype("dtype").value_or(call.
 
 Results Filled(Builder& b, const Scalar& value, const Sizes& sizes, DType dtype) {
   for (const Expr& size : sizes) {
-    if (sym::Hint(size) < 0) return absl::InvalidArgumentError("a size is negative");
+    if (!sym::MayBeSize(size)) return absl::InvalidArgumentError("a size is negative");
   }
   return std::vector<Tensor>{b.Expand(ScalarTensor(b, value, dtype), sizes)};
 }
@@ -70,7 +72,7 @@ Results ScalarAsTensor(Builder& b, const Call& call) {
 // start + i * step for i in [0, length).
 Results IntegerSequence(Builder& b, const Expr& start, const Expr& step, const Expr& length,
                         DType dtype) {
-  if (sym::Hint(length) < 0) return absl::InvalidArgumentError("the length is negative");
+  if (!sym::MayBeSize(length)) return absl::InvalidArgumentError("the length is negative");
   return std::vector<Tensor>{
       b.Pointwise(dtype, {length}, {}, 1, [start, step, dtype](Recorder& ops, Index index) {
         return ops.Index(start + index[0] * step, ComputeType(dtype));
@@ -87,19 +89,26 @@ Results RealSequence(Builder& b, double start, double step, int64_t length, DTyp
       })};
 }
 
+absl::Status NoWay() {
+  return absl::InvalidArgumentError("the step does not lead from the start to the end");
+}
+
 Results Sequence(Builder& b, const Scalar& start, const Scalar& end, const Scalar& step,
                  DType dtype) {
   const bool whole =
       start.kind != Scalar::kReal && end.kind != Scalar::kReal && step.kind != Scalar::kReal;
-  const double each = step.AsDouble(), range = end.AsDouble() - start.AsDouble();
-  if (each == 0 || range / each < 0) {
-    return absl::InvalidArgumentError("the step does not lead from the start to the end");
-  }
   if (whole) {
-    const Expr length = each > 0 ? sym::CeilDiv(end.integer - start.integer, step.integer)
-                                 : sym::CeilDiv(start.integer - end.integer, -step.integer);
+    const auto goes_down = sym::IsNegative(step.integer);
+    if (!goes_down) return absl::UnimplementedError("data decides the direction of a sequence");
+    const Expr span = *goes_down ? start.integer - end.integer : end.integer - start.integer;
+    if (!sym::MayBeSize(span) || step.integer.Is(0)) return NoWay();
+    const Expr length = sym::CeilDiv(span, *goes_down ? -step.integer : step.integer);
     return IntegerSequence(b, start.integer, step.integer, length, dtype);
   }
+  if (!start.IsKnown() || !end.IsKnown() || !step.IsKnown())
+    return absl::UnimplementedError("a symbolic number in a sequence of real ones");
+  const double each = step.AsDouble(), range = end.AsDouble() - start.AsDouble();
+  if (each == 0 || range / each < 0) return NoWay();
   const double length = std::ceil(range / each);
   if (!(length < 1e15)) return absl::InvalidArgumentError("the sequence is too long");
   return RealSequence(b, start.AsDouble(), each, static_cast<int64_t>(length), dtype);
@@ -125,7 +134,8 @@ Results Linspace(Builder& b, const Call& call) {
   const DType dtype = TypeOfResult(call);
   if (!IsFloating(dtype)) return absl::UnimplementedError("linspace of integers");
   const int64_t steps = call.constant("steps");
-  const double start = call.scalar("start").AsDouble(), end = call.scalar("end").AsDouble();
+  TENSORD_ASSIGN_OR_RETURN(const double start, ConstantNumber(call, "start"));
+  TENSORD_ASSIGN_OR_RETURN(const double end, ConstantNumber(call, "end"));
   if (steps < 0) return absl::InvalidArgumentError("the number of steps is negative");
   if (steps == 1) return Filled(b, call.scalar("start"), {Expr(1)}, dtype);
   const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
@@ -146,7 +156,7 @@ Results Linspace(Builder& b, const Call& call) {
 // ---- Diagonals and triangles
 
 Results Identity(Builder& b, const Expr& rows, const Expr& columns, DType dtype) {
-  if (sym::Hint(rows) < 0 || sym::Hint(columns) < 0) {
+  if (!sym::MayBeSize(rows) || !sym::MayBeSize(columns)) {
     return absl::InvalidArgumentError("a size is negative");
   }
   return std::vector<Tensor>{

@@ -2,6 +2,7 @@
 // Reading and writing through index tensors. Indices out of range fail the run where they do in
 // eager; never is there an access outside of a buffer.
 #include "compiler/decompose/operators/indexing.h"
+#include "compiler/sym/known.h"
 
 #include <algorithm>
 
@@ -180,7 +181,7 @@ absl::StatusOr<AlongIndex> AlongIndexOf(Builder& b, const Call& call) {
     return absl::UnimplementedError("an index of another rank");
   }
   for (int d = 0; d < x.rank(); ++d) {
-    if (d != dim && sym::Hint(index.sizes()[d]) > sym::Hint(x.sizes()[d])) {
+    if (d != dim && !sym::MayBeAtMost(index.sizes()[d], x.sizes()[d])) {
       return absl::InvalidArgumentError("the index is larger than self");
     }
   }
@@ -215,7 +216,7 @@ Results ScatterSource(Builder& b, const Call& call) {
   const Tensor index = call.tensor("index"), source = call.tensor("src");
   if (source.rank() != index.rank()) return absl::UnimplementedError("a source of another rank");
   for (int d = 0; d < index.rank(); ++d) {
-    if (sym::Hint(index.sizes()[d]) > sym::Hint(source.sizes()[d])) {
+    if (!sym::MayBeAtMost(index.sizes()[d], source.sizes()[d])) {
       return absl::InvalidArgumentError("the index is larger than the source");
     }
   }

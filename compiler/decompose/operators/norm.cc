@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "compiler/decompose/operators/norm_common.h"
+#include "compiler/sym/known.h"
 
 namespace tensord::compiler {
 namespace {
@@ -24,7 +25,7 @@ absl::StatusOr<Rows> RowsOf(const Tensor& x, const Sizes& normalized_shape) {
   for (int d = 0; d < x.rank(); ++d) (d < axis ? rows.outer : rows.inner).push_back(d);
   rows.inner_sizes.assign(x.sizes().begin() + axis, x.sizes().end());
   for (size_t i = 0; i < normalized_shape.size(); ++i) {
-    if (sym::Hint(rows.inner_sizes[i]) != sym::Hint(normalized_shape[i])) {
+    if (!sym::MayBeEqual(rows.inner_sizes[i], normalized_shape[i])) {
       return absl::InvalidArgumentError("normalized_shape must be the input's last dimensions");
     }
   }

@@ -17,7 +17,7 @@ Formula Bind(Op op) {
 // A known number; nothing for tensors and symbolic integers.
 std::optional<double> KnownNumber(const Operand& arg) {
   const auto* s = std::get_if<Scalar>(&arg);
-  if (s == nullptr || (s->kind != Scalar::kReal && !s->integer.IsConstant())) return std::nullopt;
+  if (s == nullptr || !s->IsKnown()) return std::nullopt;
   return s->AsDouble();
 }
 

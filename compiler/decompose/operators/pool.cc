@@ -15,6 +15,7 @@
 
 #include "compiler/decompose/expressions.h"
 #include "compiler/decompose/layout.h"
+#include "compiler/sym/known.h"
 
 namespace tensord::compiler {
 namespace {
@@ -294,7 +295,7 @@ absl::Status CheckWindows(const char* what, const Tensor& t, const Sizes& sizes)
   const bool alike =
       t.sizes().size() == sizes.size() &&
       std::equal(sizes.begin(), sizes.end(), t.sizes().begin(),
-                 [](const Expr& a, const Expr& b) { return sym::Hint(a) == sym::Hint(b); });
+                 [](const Expr& a, const Expr& b) { return sym::MayBeEqual(a, b); });
   const bool constant =
       std::all_of(sizes.begin(), sizes.end(), [](const Expr& size) { return size.IsConstant(); });
   absl::Status status = CheckSizes(what, t, sizes);

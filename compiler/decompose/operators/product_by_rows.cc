@@ -16,6 +16,7 @@
 
 #include "compiler/decompose/extern_call.h"
 #include "compiler/decompose/lowering.h"
+#include "compiler/sym/known.h"
 
 namespace tensord::compiler {
 namespace {
@@ -123,7 +124,7 @@ Results ProductByRows(Builder& b, const Call& call) {
   const Tensor a = call.tensor("a"), w = call.tensor("weight");
   const int64_t aligned = call.constant("aligned"), parts = call.constant("parts");
   const Sizes &left = a.sizes(), &right = w.sizes();
-  if (left.size() != 2 || right.size() != 2 || sym::Hint(left[1]) != sym::Hint(right[1]) ||
+  if (left.size() != 2 || right.size() != 2 || !sym::MayBeEqual(left[1], right[1]) ||
       !right[0].IsConstant() || aligned < 1 || parts < 1 || sym::Hint(right[0]) < 2 * aligned) {
     return absl::InvalidArgumentError("the operands are no matrices that fit");
   }

@@ -9,6 +9,7 @@
 #include "compiler/decompose/layout.h"
 #include "compiler/decompose/lowering.h"
 #include "compiler/decompose/operators/concatenation.h"
+#include "compiler/sym/known.h"
 
 namespace tensord::compiler {
 namespace {
@@ -35,14 +36,15 @@ absl::StatusOr<Sizes> InferSizes(Sizes sizes, const Expr& total) {
     }
   }
   if (unknown >= 0) {
-    if (sym::Hint(known) == 0) return absl::InvalidArgumentError("a size of -1 beside a size of 0");
+    if (!sym::MayBeAtMost(Expr(1), known))
+      return absl::InvalidArgumentError("a size of -1 beside a size of 0");
     sizes[unknown] = sym::ExactDiv(total, known).value_or(sym::FloorDiv(total, known));
     known *= sizes[unknown];
   }
   for (const Expr& size : sizes) {
-    if (sym::Hint(size) < 0) return absl::InvalidArgumentError("a size is negative");
+    if (!sym::MayBeSize(size)) return absl::InvalidArgumentError("a size is negative");
   }
-  if (sym::Hint(known) != sym::Hint(total)) {
+  if (!sym::MayBeEqual(known, total)) {
     return absl::InvalidArgumentError(absl::StrCat(
         sym::ToString(total), " elements do not fit sizes of ", sym::ToString(known), " elements"));
   }
@@ -78,12 +80,12 @@ Results Expand(Builder& b, const Call& call) {
   if (sizes.size() < t.sizes().size()) return absl::InvalidArgumentError("expands to a lower rank");
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (d < skip) {
-      if (sym::Hint(sizes[d]) < 0) return absl::InvalidArgumentError("a new size is negative");
+      if (!sym::MayBeSize(sizes[d])) return absl::InvalidArgumentError("a new size is negative");
       continue;
     }
     const Expr& from = t.sizes()[d - skip];
     if (sizes[d].Is(-1)) sizes[d] = from;
-    if (!from.Is(1) && sym::Hint(from) != sym::Hint(sizes[d])) {
+    if (!from.Is(1) && !sym::MayBeEqual(from, sizes[d])) {
       return absl::InvalidArgumentError(absl::StrCat("cannot expand size ", sym::ToString(from),
                                                      " to ", sym::ToString(sizes[d])));
     }
@@ -207,11 +209,11 @@ Results SplitAt(Builder& b, const Tensor& t, int dim, const Sizes& lengths) {
   std::vector<Tensor> parts;
   Expr start(0);
   for (const Expr& length : lengths) {
-    if (sym::Hint(length) < 0) return absl::InvalidArgumentError("a part has a negative size");
+    if (!sym::MayBeSize(length)) return absl::InvalidArgumentError("a part has a negative size");
     parts.push_back(b.Slice(t, dim, start, length, 1));
     start += length;
   }
-  if (sym::Hint(start) != sym::Hint(t.sizes()[dim])) {
+  if (!sym::MayBeEqual(start, t.sizes()[dim])) {
     return absl::InvalidArgumentError(absl::StrCat("the parts have ", sym::ToString(start), " of ",
                                                    sym::ToString(t.sizes()[dim])));
   }
@@ -221,6 +223,8 @@ Results SplitAt(Builder& b, const Tensor& t, int dim, const Sizes& lengths) {
 // Parts of `length`, the last one shorter. As many as at capture: the job's guards hold that
 // number.
 Results SplitEvenly(Builder& b, const Tensor& t, int dim, const Expr& length) {
+  if (sym::DependsOnData(length) || sym::DependsOnData(t.sizes()[dim]))
+    return absl::UnimplementedError("data decides the number of parts");
   const int64_t each = sym::Hint(length), total = sym::Hint(t.sizes()[dim]);
   if (each <= 0 && total > 0)
     return absl::InvalidArgumentError("the size of a part must be positive");
@@ -262,7 +266,7 @@ Results AsStrided(Builder& b, const Call& call) {
   if (sizes.size() != strides.size())
     return absl::InvalidArgumentError("sizes and strides differ in rank");
   for (size_t d = 0; d < sizes.size(); ++d) {
-    if (sym::Hint(sizes[d]) < 0 || sym::Hint(strides[d]) < 0) {
+    if (!sym::MayBeSize(sizes[d]) || !sym::MayBeSize(strides[d])) {
       return absl::InvalidArgumentError("a size or stride is negative");
     }
   }
@@ -270,8 +274,9 @@ Results AsStrided(Builder& b, const Call& call) {
       call.has("storage_offset") ? call.integer("storage_offset") - type.offset : Expr(0);
   const Expr offset = base.view()->offset + moved;
   const BufferInfo& buffer = b.program().buffers[base.view()->buffer];
-  const int64_t end = sym::Hint(offset) + sym::Hint(StorageElements(sizes, strides));
-  if (sym::Hint(offset) < 0 || end > sym::Hint(StorageElements(buffer.sizes, buffer.strides))) {
+  const Expr end = offset + StorageElements(sizes, strides);
+  if (!sym::MayBeSize(offset) ||
+      !sym::MayBeAtMost(end, StorageElements(buffer.sizes, buffer.strides))) {
     return absl::InvalidArgumentError("reaches beyond the memory of its argument");
   }
   return One(b.AsStrided(base, sizes, strides, offset));
@@ -285,7 +290,8 @@ Results Diagonal(Builder& b, const Call& call) {
   const int64_t offset = call.constant("offset");
   const int64_t row = std::max<int64_t>(0, -offset), column = std::max<int64_t>(0, offset);
   Expr length = sym::Min(t.sizes()[i] - row, t.sizes()[j] - column);
-  if (sym::Hint(length) < 0) length = Expr(0);
+  if (const auto is_outside = sym::IsNegative(length); is_outside != false)
+    length = is_outside ? Expr(0) : sym::Max(length, Expr(0));
   Sizes sizes;
   for (int d = 0; d < t.rank(); ++d) {
     if (d != i && d != j) sizes.push_back(t.sizes()[d]);
@@ -319,7 +325,7 @@ Results Unfold(Builder& b, const Call& call) {
   const int64_t size = call.constant("size"), step = call.constant("step");
   const bool is_number = t.rank() == 0;  // one window, of at most the number itself
   TENSORD_ASSIGN_OR_RETURN(const int dim, is_number ? 0 : DimOf(t, call.constant("dimension")));
-  if (size < 0 || step <= 0 || size > (is_number ? 1 : sym::Hint(t.sizes()[dim]))) {
+  if (size < 0 || step <= 0 || !sym::MayBeAtMost(Expr(size), is_number ? Expr(1) : t.sizes()[dim])) {
     return absl::InvalidArgumentError("the window does not fit");
   }
   if (is_number) {

@@ -78,6 +78,57 @@ TEST(LowerGraphTest, JoinsInEagersLayout) {
   EXPECT_EQ(Lower(g).operations.size(), 2u);
 }
 
+// ---- Symbolic sizes
+
+// As many as the step's value in each call says, not as at capture.
+TEST(LowerGraphTest, SlicesTakeSymbolicSteps) {
+  GraphBuilder g;
+  const Dim n = g.Symbol(/*hint=*/2);
+  g.SizeInput(n);
+  const Ref x = g.Input({12});
+  const Dim length = FloorDiv(n + 11, n);
+  g.Output(g.Node("aten::slice.Tensor", {x, 0, 0, 12, n}, g.Meta({length}, v1::DTYPE_FLOAT32, {n})));
+  const Program program = Lower(g);
+  const auto& view = program.outputs[0].view;
+  EXPECT_EQ(view.sizes[0], sym::CeilDiv(sym::Expr(12), sym::Expr::Size(0, 2, 2)));
+}
+
+// The library takes what code of ours would have to know.
+TEST(LowerGraphTest, CodeIsNotMadeForOneValueOfAnArgument) {
+  GraphBuilder g;
+  const Dim n = g.Symbol(/*hint=*/3);
+  g.SizeInput(n);
+  const Ref x = g.Input({8});
+  g.Output(g.Node("aten::unfold", {x, 0, n, 1}, g.Meta({n * -1 + 9, n}, v1::DTYPE_FLOAT32, {1, 1})));
+  EXPECT_THAT(LibraryCalls(Lower(g)), ElementsAre("aten::unfold"));
+}
+
+TEST(LowerGraphTest, SizesThatDataDecidesFitEachOther) {
+  GraphBuilder g;
+  const Dim u = g.DataSymbol(/*hint=*/4096), v = g.DataSymbol(/*hint=*/4096);
+  const Ref x = g.Input({10, 3}), a = g.Input({u}), b = g.Input({v});
+  const std::vector<v1::TensorMeta> parts = {g.Meta({u, 3}),
+                                             g.Meta({v, 3}, v1::DTYPE_FLOAT32, {}, u * 3)};
+  const Ref split = g.Node("aten::split_with_sizes", {x, Ints({u, v}), 0}, parts);
+  g.Output(g.Node("aten::sin", {split.result(1)}, g.Meta({v, 3})));
+  g.Output(g.Node("aten::mul.Tensor", {a, b}, g.Meta({u})));
+  EXPECT_THAT(LibraryCalls(Lower(g)), ElementsAre());
+}
+
+TEST(LowerGraphTest, SlicesWhoseEndDataDecides) {
+  GraphBuilder g;
+  const Dim u = g.DataSymbol(/*hint=*/4096);
+  g.SizeInput(u);
+  const Ref x = g.Input({10});
+  g.Output(g.Node("aten::slice.Tensor", {x, 0, 0, u, 1}, g.Meta({u})));
+  g.Output(g.Node("aten::slice.Tensor", {x, 0, u + -5, 10, 1}, g.Meta({u * -1 + 15})));
+  const Program program = Lower(g);
+  EXPECT_EQ(program.outputs[0].view.sizes[0],
+            sym::Min(sym::Expr(10), sym::Expr::Size(0, 0, 4096, /*from_data=*/true)));
+  // Whether u - 5 counts from the end nothing tells.
+  EXPECT_THAT(LibraryCalls(program), ElementsAre("aten::slice.Tensor"));
+}
+
 // ---- Errors
 
 TEST(LowerGraphTest, ChecksArgumentsAgainstTheSignature) {

@@ -104,6 +104,13 @@ class GraphBuilder {
     return Dim(std::move(e));
   }
 
+  // One that data decides; the hint is arbitrary.
+  Dim DataSymbol(int64_t hint, int64_t min = 0) {
+    const Dim symbol = Symbol(hint, min);
+    graph_.mutable_symbols()->rbegin()->set_from_data(true);
+    return symbol;
+  }
+
   // A tensor's meta; row-major where no strides are given.
   v1::TensorMeta Meta(const Shape& sizes, v1::DType dtype = v1::DTYPE_FLOAT32,
                       const Shape& strides = {}, const Dim& offset = 0) const {

@@ -1,0 +1,16 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# compile.sh CCACHE COMPILER ARGUMENTS...: compiles through ccache.
+#
+# CMake compiles a precompiled header with `-include` of its own source, for which GCC takes the
+# header that the last build left, with all that was declared then. So that one goes first.
+previous=
+for argument in "$@"; do
+  case "$previous$argument" in
+    -o*.gch) rm -f "$argument" ;;
+  esac
+  previous=$argument
+done
+# Precompiled headers carry time stamps; ccache must be told to look past them.
+export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+exec "$@"
