@@ -21,7 +21,8 @@ const Table& AllLowerings() {
          {PointwiseLowerings(), ActivationLowerings(), ReductionLowerings(), SoftmaxLowerings(),
           NormLowerings(), LossLowerings(), ViewLowerings(), ConcatenationLowerings(),
           CreationLowerings(), IndexingLowerings(), RandomLowerings(), MatrixLowerings(),
-          ProductByRowsLowerings(), PoolLowerings()}) {
+          ProductByRowsLowerings(), MaxPoolLowerings(), MaxPoolBackwardLowerings(),
+          AveragePoolLowerings()}) {
       for (const Lowering& lowering : part) {
         const bool is_new = all->emplace(lowering.name, &lowering).second;
         TENSORD_CHECK(is_new, absl::StrCat("two lowerings of ", std::string(lowering.name)));

@@ -113,7 +113,9 @@ std::span<const Lowering> IndexingLowerings();
 std::span<const Lowering> RandomLowerings();
 std::span<const Lowering> MatrixLowerings();
 std::span<const Lowering> ProductByRowsLowerings();
-std::span<const Lowering> PoolLowerings();
+std::span<const Lowering> MaxPoolLowerings();
+std::span<const Lowering> MaxPoolBackwardLowerings();
+std::span<const Lowering> AveragePoolLowerings();
 
 // ---- Helpers that lowerings share.
 // A dimension in [0, rank), from one in [-rank, rank).

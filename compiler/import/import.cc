@@ -9,6 +9,7 @@
 #include <set>
 
 #include "compiler/import/expression.h"
+#include "compiler/sym/known.h"
 
 namespace tensord::compiler {
 namespace {
@@ -211,9 +212,9 @@ class Importer {
     for (int d = 0; d < from.sizes_size(); ++d) {
       TENSORD_ASSIGN_OR_RETURN(Expr size, ImportExpr(from.sizes(d), symbols_));
       TENSORD_ASSIGN_OR_RETURN(Expr stride, ImportExpr(from.strides(d), symbols_));
+      if (!sym::MayBeSize(size)) return Invalid(absl::StrCat("size ", d, " is negative"));
+      if (!sym::MayBeSize(stride)) return Invalid(absl::StrCat("stride ", d, " is negative"));
       const int64_t size_hint = sym::Hint(size), stride_hint = sym::Hint(stride);
-      if (size_hint < 0) return Invalid(absl::StrCat("size ", d, " is negative"));
-      if (stride_hint < 0) return Invalid(absl::StrCat("stride ", d, " is negative"));
       count *= std::max<double>(1, static_cast<double>(size_hint));
       extent += static_cast<double>(size_hint) * static_cast<double>(stride_hint);
       type.sizes.push_back(std::move(size));
@@ -222,8 +223,8 @@ class Importer {
     if (from.has_storage_offset()) {
       TENSORD_ASSIGN_OR_RETURN(type.offset, ImportExpr(from.storage_offset(), symbols_));
     }
+    if (!sym::MayBeSize(type.offset)) return Invalid("the storage offset is negative");
     const int64_t offset = sym::Hint(type.offset);
-    if (offset < 0) return Invalid("the storage offset is negative");
     constexpr double kMaxElements = 1.0e17;  // times 16 bytes stays below 2^61
     if (count > kMaxElements || extent + static_cast<double>(offset) > kMaxElements) {
       return Invalid("the tensor is larger than any memory");

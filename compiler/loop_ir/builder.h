@@ -100,8 +100,7 @@ class Builder {
   Tensor Permute(const Tensor& t, const std::vector<int>& order);
   Tensor Expand(const Tensor& t, const Sizes& sizes);   // numpy broadcasting, leading dims too
   Tensor Reshape(const Tensor& t, const Sizes& sizes);  // equal element count
-  Tensor Slice(const Tensor& t, int dim, const Expr& start, const Expr& length,
-               const Expr& step);
+  Tensor Slice(const Tensor& t, int dim, const Expr& start, const Expr& length, const Expr& step);
   Tensor Select(const Tensor& t, int dim, const Expr& index);  // drops the dimension
   Tensor Squeeze(const Tensor& t, int dim);                    // of size 1
   Tensor Unsqueeze(const Tensor& t, int dim);

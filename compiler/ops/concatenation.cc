@@ -20,6 +20,13 @@ constexpr OperatorRow kRows[] = {
     {"aten::slice_backward(Tensor grad_output, int[] input_sizes, int dim, int start, int end, int "
      "step)"},
     {"aten::select_backward(Tensor grad_output, int[] input_sizes, int dim, int index)"},
+    {"aten::diagonal_scatter(Tensor self, Tensor src, int offset, int dim1, int dim2)"},
+    // Views with memory of their own
+    {"aten::view_copy(Tensor self, int[] size)"},
+    {"aten::as_strided_copy(Tensor self, int[] size, int[] stride, int? storage_offset)"},
+    {"aten::permute_copy(Tensor self, int[] dims)"},
+    {"aten::narrow_copy(Tensor self, int dim, int start, int length)"},
+    {"aten::unbind_copy.int(Tensor self, int dim)"},
 };
 
 }  // namespace

@@ -16,10 +16,21 @@ constexpr OperatorRow kRows[] = {
     {"tensord::max_pool2d_offsets_backward(Tensor grad_output, Tensor offsets, int[] sizes, int[] "
      "kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode, bool "
      "channels_last)"},
+    {"aten::max_pool3d_with_indices(Tensor self, int[] kernel_size, int[] stride, int[] padding, "
+     "int[] dilation, bool ceil_mode)",
+     kAnyResultLayout},
+    {"aten::adaptive_max_pool2d(Tensor self, int[] output_size)", kAnyResultLayout},
+    {"aten::adaptive_max_pool3d(Tensor self, int[] output_size)", kAnyResultLayout},
     {"aten::avg_pool2d(Tensor self, int[] kernel_size, int[] stride, int[] padding, bool "
      "ceil_mode, bool count_include_pad, int? divisor_override)",
-     kByLibrary | kFollowsLayout},
-    {"aten::_adaptive_avg_pool2d(Tensor self, int[] output_size)", kByLibrary | kFollowsLayout},
+     kAnyResultLayout | kFollowsLayout},
+    {"aten::avg_pool3d(Tensor self, int[] kernel_size, int[] stride, int[] padding, bool "
+     "ceil_mode, bool count_include_pad, int? divisor_override)",
+     kAnyResultLayout | kFollowsLayout},
+    {"aten::_adaptive_avg_pool2d(Tensor self, int[] output_size)",
+     kAnyResultLayout | kFollowsLayout},
+    {"aten::_adaptive_avg_pool3d(Tensor self, int[] output_size)",
+     kAnyResultLayout | kFollowsLayout},
     {"aten::upsample_bilinear2d(Tensor self, int[] output_size, bool align_corners, float? "
      "scales_h, float? scales_w)",
      kByLibrary | kFollowsLayout},

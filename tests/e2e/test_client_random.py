@@ -160,6 +160,57 @@ def test_bernoulli(daemon):
     assert all(torch.equal(r, 2 * q) or not r.any() for r, q in zip(rows, p, strict=True))
 
 
+_COUNT = 40000
+_EULER = 0.5772156649
+
+
+# Of each: what draws, a function of the numbers that is tested, its mean and variance, the bounds.
+@pytest.mark.parametrize(
+    "draw, of, mean, variance, low, high",
+    [
+        (lambda x: x.uniform_(-2, 4), None, 1, 3, -2, 4),
+        (lambda x: x.exponential_(2.0), None, 0.5, 0.25, 0, 20),
+        (lambda x: x.exponential_(1.0), torch.log, -_EULER, math.pi**2 / 6, -40, 4),
+        (lambda x: x.geometric_(0.25), None, 4, 12, 1, 100),
+        (lambda x: x.cauchy_(1.0, 2.0), lambda x: ((x - 1) / 2).atan(), 0, math.pi**2 / 12, -2, 2),
+        (lambda x: x.log_normal_(0.5, 0.25), torch.log, 0.5, 0.0625, -2, 3),
+        (lambda x: x.normal_(1.0, 3.0), None, 1, 9, -20, 20),
+        (lambda x: torch.normal(x + 2, 0.5), None, 2, 0.25, -2, 6),
+        (lambda x: torch.normal(1.0, x + 2), None, 1, 4, -20, 20),
+        (lambda x: torch.normal(x + 1, x + 2), None, 1, 4, -20, 20),
+        (lambda x: torch.randint(-3, 7, x.shape), None, 1.5, 8.25, -3, 6),
+        (lambda x: torch.randint(1 << 31, x.shape), None, 2**30, 2**60 / 3, 0, 2**31 - 1),
+        (lambda x: torch.randint_like(x, 10), None, 4.5, 8.25, 0, 9),
+        (lambda x: torch.randint_like(x, -5, 5, dtype=torch.int8), None, -0.5, 8.25, -5, 4),
+        (lambda x: F.rrelu(x - 1, 0.25, 0.75, training=True), None, -0.5, 1 / 48, -0.75, -0.25),
+    ],
+)
+def test_distributions(daemon, draw, of, mean, variance, low, high):
+    """Eager's types and moments, within five standard errors; bounds; from the seed alone."""
+    run = torch.compile(draw, backend="tensord")
+    torch.manual_seed(3)
+    first = run(torch.zeros(_COUNT))
+    eager = draw(torch.zeros(_COUNT))
+    assert (first.dtype, first.shape, first.stride()) == (eager.dtype, eager.shape, eager.stride())
+    numbers = (of(first) if of else first).double()
+    assert low <= numbers.min() and numbers.max() <= high
+    assert abs(numbers.mean() - mean) < 5 * (variance / _COUNT) ** 0.5
+    assert 0.9 * variance < numbers.var() < 1.1 * variance
+    assert not torch.equal(run(torch.zeros(_COUNT)), first)
+    torch.manual_seed(3)
+    assert torch.equal(run(torch.zeros(_COUNT)), first)
+    drawn = {n.op for n in daemon.graph("inference").nodes if n.op.startswith("tensord::")}
+    assert drawn & {"tensord::philox_uniform", "tensord::philox_normal"}
+
+
+def test_slopes_of_rrelu_are_those_of_backward(daemon):
+    run = torch.compile(lambda x: F.rrelu(x, training=True), backend="tensord")
+    x = torch.randn(1000, requires_grad=True)
+    y = run(x)
+    y.sum().backward()
+    torch.testing.assert_close(x.grad, (y / x).detach())
+
+
 def test_rare_forms_stay_torchs(daemon):
     x = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
     f = torch.compile(lambda x: (F.dropout(x, 1.0), torch.rand_like(x)), backend="tensord")

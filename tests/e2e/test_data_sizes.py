@@ -110,7 +110,7 @@ def test_repeat_interleave() -> None:
         return torch.repeat_interleave(x.sin(), n, dim=0).cos() * 2
 
     calls = [(torch.randn(3, 4), torch.tensor(n)) for n in ([1, 0, 2], [0, 0, 0], [1, 1, 5])]
-    _check(function, *calls, programs=2)
+    _check(function, *calls, programs=1)
 
 
 def test_item_as_a_size() -> None:
@@ -132,6 +132,16 @@ def test_an_index_that_data_decides() -> None:
         return x[at].exp() + x.sum()
 
     _check(function, *((torch.rand(9, 4), torch.tensor(n)) for n in (3, 8, 0)), programs=1)
+
+
+def test_a_slice_whose_start_data_decides() -> None:
+    def function(x: Tensor, n: Tensor) -> Tensor:
+        start = n.item()
+        torch._check(start >= 0)
+        torch._check(start <= x.shape[0])
+        return x[start:].exp() + x.sum()
+
+    _check(function, *((torch.rand(9, 4), torch.tensor(n)) for n in (3, 9, 0)), programs=1)
 
 
 def test_split_sizes() -> None:

@@ -250,8 +250,7 @@ Results PutBack(Builder& b, const Tensor* base, const Tensor& part, const Sizes&
   Sizes wanted = sizes;
   wanted[dim] = range.length;
   for (size_t d = 0; d < wanted.size(); ++d) {
-    if (part.sizes().size() != wanted.size() ||
-        !sym::MayBeEqual(part.sizes()[d], wanted[d])) {
+    if (part.sizes().size() != wanted.size() || !sym::MayBeEqual(part.sizes()[d], wanted[d])) {
       return absl::InvalidArgumentError("the part does not fit the place it is put to");
     }
   }

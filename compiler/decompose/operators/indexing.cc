@@ -2,9 +2,10 @@
 // Reading and writing through index tensors. Indices out of range fail the run where they do in
 // eager; never is there an access outside of a buffer.
 #include "compiler/decompose/operators/indexing.h"
-#include "compiler/sym/known.h"
 
 #include <algorithm>
+
+#include "compiler/sym/known.h"
 
 namespace tensord::compiler {
 

@@ -37,7 +37,6 @@ Results CallOut(Builder& b, const Call& call, const Sizes& sizes) {
                                          std::move(args), {dtype, sizes, strides})};
 }
 
-
 absl::Status Mismatch(const Tensor& a, const Tensor& c) {
   return absl::InvalidArgumentError(absl::StrCat("cannot multiply ", TypeText(a.dtype(), a.sizes()),
                                                  " and ", TypeText(c.dtype(), c.sizes())));
@@ -80,7 +79,8 @@ Results ResidualProduct(Builder& b, const Call& call) {
   const Tensor residual = call.tensor("residual"), bias = call.tensor("bias");
   TENSORD_ASSIGN_OR_RETURN(const Sizes sizes,
                            ProductSizes(call.tensor("mat1"), call.tensor("mat2"), 0));
-  if (residual.sizes() != sizes || bias.rank() != 1 || !sym::MayBeEqual(bias.sizes()[0], sizes[1])) {
+  if (residual.sizes() != sizes || bias.rank() != 1 ||
+      !sym::MayBeEqual(bias.sizes()[0], sizes[1])) {
     return absl::InvalidArgumentError("what is added does not fit the product");
   }
   const ExternArg one = ScalarArg(1);
@@ -97,13 +97,15 @@ Results ResidualProduct(Builder& b, const Call& call) {
 
 Results Dot(Builder& b, const Call& call) {
   const Tensor a = call.tensor("self"), c = call.tensor("tensor");
-  if (a.rank() != 1 || c.rank() != 1 || !sym::MayBeEqual(a.sizes()[0], c.sizes()[0])) return Mismatch(a, c);
+  if (a.rank() != 1 || c.rank() != 1 || !sym::MayBeEqual(a.sizes()[0], c.sizes()[0]))
+    return Mismatch(a, c);
   return CallOut(b, call, {});
 }
 
 // Matrix times vector.
 Results MatrixVector(Builder& b, const Call& call, const Tensor& a, const Tensor& c) {
-  if (a.rank() != 2 || c.rank() != 1 || !sym::MayBeEqual(a.sizes()[1], c.sizes()[0])) return Mismatch(a, c);
+  if (a.rank() != 2 || c.rank() != 1 || !sym::MayBeEqual(a.sizes()[1], c.sizes()[0]))
+    return Mismatch(a, c);
   return CallOut(b, call, {a.sizes()[0]});
 }
 

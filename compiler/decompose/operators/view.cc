@@ -282,8 +282,7 @@ Results AsStrided(Builder& b, const Call& call) {
   return One(b.AsStrided(base, sizes, strides, offset));
 }
 
-Results Diagonal(Builder& b, const Call& call) {
-  const Tensor t = call.tensor("self");
+Results DiagonalOf(Builder& b, const Call& call, const Tensor& t) {
   TENSORD_ASSIGN_OR_RETURN(const int i, DimOf(t, call.constant("dim1")));
   TENSORD_ASSIGN_OR_RETURN(const int j, DimOf(t, call.constant("dim2")));
   if (i == j) return absl::InvalidArgumentError("the dimensions of a diagonal must differ");
@@ -319,13 +318,16 @@ Results Diagonal(Builder& b, const Call& call) {
   }));
 }
 
+Results Diagonal(Builder& b, const Call& call) { return DiagonalOf(b, call, call.tensor("self")); }
+
 // Windows of `size` along a dimension, every `step`, as a new last dimension.
 Results Unfold(Builder& b, const Call& call) {
   const Tensor t = call.tensor("self");
   const int64_t size = call.constant("size"), step = call.constant("step");
   const bool is_number = t.rank() == 0;  // one window, of at most the number itself
   TENSORD_ASSIGN_OR_RETURN(const int dim, is_number ? 0 : DimOf(t, call.constant("dimension")));
-  if (size < 0 || step <= 0 || !sym::MayBeAtMost(Expr(size), is_number ? Expr(1) : t.sizes()[dim])) {
+  if (size < 0 || step <= 0 ||
+      !sym::MayBeAtMost(Expr(size), is_number ? Expr(1) : t.sizes()[dim])) {
     return absl::InvalidArgumentError("the window does not fit");
   }
   if (is_number) {
@@ -346,6 +348,41 @@ Results Unfold(Builder& b, const Call& call) {
     source[dim] = source[dim] * Expr(step) + index.back();
     return source;
   }));
+}
+
+// ---- With memory of their own
+
+template <LowerFn view>
+Results CopyOf(Builder& b, const Call& call) {
+  TENSORD_ASSIGN_OR_RETURN(std::vector<Tensor> results, view(b, call));
+  for (Tensor& result : results) result = LazyCopy(b, result);
+  return results;
+}
+
+Results Narrow(Builder& b, const Call& call) {
+  const Tensor t = call.tensor("self");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant("dim")));
+  const Expr start = call.integer("start"), length = call.integer("length");
+  const auto from_end = sym::IsNegative(start);
+  if (!from_end) return absl::UnimplementedError("data decides from which end a part counts");
+  const Expr first = *from_end ? start + t.sizes()[dim] : start;
+  if (!sym::MayBeSize(first) || !sym::MayBeSize(length) ||
+      !sym::MayBeAtMost(first + length, t.sizes()[dim])) {
+    return absl::InvalidArgumentError("the part reaches beyond the dimension");
+  }
+  return One(b.Slice(t, dim, first, length, 1));
+}
+
+// A copy of the base, into whose diagonal the part is written.
+Results DiagonalScatter(Builder& b, const Call& call) {
+  const Tensor part = call.tensor("src");
+  const Tensor result =
+      b.RealizeAs(LazyCopy(b, call.tensor("self")), BufferStrides(call.argument_type("self")));
+  TENSORD_ASSIGN_OR_RETURN(const std::vector<Tensor> diagonal, DiagonalOf(b, call, result));
+  if (!SameSizes(diagonal[0].sizes(), part.sizes()))
+    return absl::InvalidArgumentError("the part does not fit the diagonal");
+  b.Assign(diagonal[0], part);
+  return One(result);
 }
 
 const Lowering kLowerings[] = {
@@ -379,6 +416,12 @@ const Lowering kLowerings[] = {
     {"aten::as_strided", AsStrided},
     {"aten::diagonal", Diagonal},
     {"aten::unfold", Unfold},
+    {"aten::view_copy", CopyOf<View>},
+    {"aten::as_strided_copy", CopyOf<AsStrided>},
+    {"aten::permute_copy", CopyOf<Permute>},
+    {"aten::narrow_copy", CopyOf<Narrow>},
+    {"aten::unbind_copy.int", CopyOf<Unbind>},
+    {"aten::diagonal_scatter", DiagonalScatter},
 };
 
 }  // namespace

@@ -52,7 +52,8 @@ TEST(GoldenCases, CoverEveryOperator) {
         compiler::SoftmaxLowerings(), compiler::NormLowerings(), compiler::LossLowerings(),
         compiler::IndexingLowerings(), compiler::PointwiseLowerings(), compiler::ViewLowerings(),
         compiler::ConcatenationLowerings(), compiler::CreationLowerings(),
-        compiler::PoolLowerings()}) {
+        compiler::MaxPoolLowerings(), compiler::MaxPoolBackwardLowerings(),
+        compiler::AveragePoolLowerings()}) {
     for (const compiler::Lowering& op : table) {
       if (compiler::WritesArgument(compiler::FindOperator(op.name))) continue;
       // Not of torch: passes over the graph make them, and the tests of those passes run them.

@@ -10,6 +10,7 @@ memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,9 @@ aten = torch.ops.aten
 
 # Significant bits of a uniform number in a dtype: more would round up to 1.0.
 _UNIFORM_BITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}
+# The widest range of whole numbers that 48 random bits serve: the least likely number of it is then
+# at most 2^-16 of its probability off.
+_MOST_INTEGERS = 1 << 32
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -120,6 +124,127 @@ def _bernoulli(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
     )
 
 
+def _integers(rewriter: _Rewriter, size: Any, low: Any, high: Any, value: torch.Tensor) -> Any:
+    """Whole numbers in [low, high), each as likely as 48 random bits make it."""
+    if not isinstance(low, int) or not isinstance(high, int):
+        return None
+    if not 0 < high - low <= _MOST_INTEGERS or value.dtype == torch.bool:
+        return None
+    uniform = rewriter.uniform(size, torch.float64, value.device)
+    scaled = rewriter.call(aten.mul.Tensor, uniform, float(high - low))
+    whole = rewriter.call(aten.add.Tensor, rewriter.call(aten.floor.default, scaled), float(low))
+    return rewriter.call(aten._to_copy.default, whole, dtype=value.dtype)
+
+
+def _randint(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
+    *bounds, size = arguments(node)
+    low, high = bounds if len(bounds) == 2 else (0, bounds[0])
+    return _integers(rewriter, size, low, high, value)
+
+
+def _randint_like(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
+    x, *bounds = arguments(node)
+    low, high = bounds if len(bounds) == 2 else (0, bounds[0])
+    return _integers(rewriter, _size_arguments(rewriter, x), low, high, value)
+
+
+# A formula: of the rewriter, a number for each element, and the operator's numbers.
+_Formula = Callable[..., fx.Node]
+
+
+def _scaled(rewriter: _Rewriter, x: fx.Node, add: Any = 0.0, by: Any = 1.0) -> fx.Node:
+    """x * by + add, of numbers or tensors."""
+    product = x if by == 1.0 else rewriter.call(aten.mul.Tensor, x, by)
+    return product if add == 0.0 else rewriter.call(aten.add.Tensor, product, add)
+
+
+def _between(rewriter: _Rewriter, u: fx.Node, low: float = 0.0, high: float = 1.0) -> fx.Node:
+    return _scaled(rewriter, u, low, high - low)
+
+
+def _negative_log(rewriter: _Rewriter, u: fx.Node) -> fx.Node:
+    """-ln(1 - u), exponentially distributed; finite, for u is below 1."""
+    negative = rewriter.call(aten.neg.default, u)
+    return rewriter.call(aten.neg.default, rewriter.call(aten.log1p.default, negative))
+
+
+def _exponential(rewriter: _Rewriter, u: fx.Node, rate: float = 1.0) -> fx.Node:
+    """Above 0, as eager's: the logarithm of it is finite."""
+    positive = rewriter.call(aten.clamp_min.default, _negative_log(rewriter, u), 2.0**-25)
+    return rewriter.call(aten.div.Tensor, positive, rate)
+
+
+def _geometric(rewriter: _Rewriter, u: fx.Node, p: float) -> fx.Node:
+    """The number of trials up to the first success: at least one."""
+    trials = rewriter.call(aten.div.Tensor, _negative_log(rewriter, u), -math.log1p(-p))
+    return rewriter.call(aten.clamp_min.default, rewriter.call(aten.ceil.default, trials), 1)
+
+
+def _cauchy(rewriter: _Rewriter, u: fx.Node, median: float = 0.0, sigma: float = 1.0) -> fx.Node:
+    angle = _scaled(rewriter, u, -math.pi / 2, math.pi)
+    return _scaled(rewriter, rewriter.call(aten.tan.default, angle), median, sigma)
+
+
+def _log_normal(
+    rewriter: _Rewriter, n: fx.Node, mean: float = 1.0, deviation: float = 2.0
+) -> fx.Node:
+    return rewriter.call(aten.exp.default, _scaled(rewriter, n, mean, deviation))
+
+
+def _in_place(kind: str, formula: _Formula) -> Callable[..., Any]:
+    """Operators that fill a tensor: its sizes and dtype, then the formula's numbers."""
+
+    def rewrite(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
+        x, *numbers = arguments(node)
+        if value.dtype not in (torch.float32, torch.float64):
+            return None  # rounding to fewer bits may reach a bound that is not to be reached
+        if not all(isinstance(number, (int, float)) for number in numbers):
+            return None
+        if formula is _geometric and not 0 < numbers[0] < 1:
+            return None
+        drawn = _fill(rewriter, kind, _size_arguments(rewriter, x), value)
+        return formula(rewriter, drawn, *numbers)
+
+    return rewrite
+
+
+def _normal(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
+    """normal of a mean and a deviation, of which one or both are tensors."""
+    mean, *rest = arguments(node)
+    deviation: Any = rest[0] if rest else 1.0
+    given = [x for x in (mean, deviation) if isinstance(x, fx.Node)]
+    if value.dtype not in (torch.float32, torch.float64) or not given:
+        return None
+    if any(x.meta["val"].dtype != value.dtype for x in given):
+        return None
+    whole = next((x for x in given if x.meta["val"].shape == value.shape), None)
+    if whole is None:
+        return None
+    drawn = _fill(rewriter, "normal", _size_arguments(rewriter, whole), value)
+    return _scaled(rewriter, drawn, mean, deviation)
+
+
+def _normal_of_size(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
+    mean, deviation, size = arguments(node)[:3]
+    if value.dtype not in (torch.float32, torch.float64):
+        return None
+    return _scaled(rewriter, _fill(rewriter, "normal", size, value), mean, deviation)
+
+
+def _rrelu(rewriter: _Rewriter, node: fx.Node, value: Any) -> Any:
+    """x where it is positive, elsewhere x by a slope between two bounds; and the slopes."""
+    x, _, *rest = arguments(node)
+    low, high, train = (*rest, *(1 / 8, 1 / 3, False)[len(rest) :])[:3]
+    like = x.meta["val"]
+    if not train or like.dtype not in (torch.float32, torch.float64):
+        return None
+    drawn = _fill(rewriter, "uniform", _size_arguments(rewriter, x), like)
+    slopes = _between(rewriter, drawn, low, high)
+    is_positive = rewriter.call(aten.gt.Scalar, x, 0)
+    noise = rewriter.call(aten.masked_fill.Scalar, slopes, is_positive, 1)
+    return (rewriter.call(aten.mul.Tensor, x, noise), noise)
+
+
 _TABLE: dict[Any, Callable[[_Rewriter, fx.Node, Any], Any]] = {
     aten.native_dropout.default: _native_dropout,
     aten.rand.default: _sized("uniform"),
@@ -128,6 +253,21 @@ _TABLE: dict[Any, Callable[[_Rewriter, fx.Node, Any], Any]] = {
     aten.randn_like.default: _like("normal"),
     aten.bernoulli.default: _bernoulli,
     aten.bernoulli.p: _bernoulli,
+    aten.uniform.default: _in_place("uniform", _between),
+    aten.exponential.default: _in_place("uniform", _exponential),
+    aten.geometric.default: _in_place("uniform", _geometric),
+    aten.cauchy.default: _in_place("uniform", _cauchy),
+    aten.log_normal.default: _in_place("normal", _log_normal),
+    aten.normal_functional.default: _in_place("normal", _scaled),
+    aten.normal.Tensor_float: _normal,
+    aten.normal.float_Tensor: _normal,
+    aten.normal.Tensor_Tensor: _normal,
+    aten.normal.float_float: _normal_of_size,
+    aten.randint.default: _randint,
+    aten.randint.low: _randint,
+    aten.randint_like.default: _randint_like,
+    aten.randint_like.low_dtype: _randint_like,
+    aten.rrelu_with_noise_functional.default: _rrelu,
 }
 
 OPERATORS = frozenset(_TABLE)
