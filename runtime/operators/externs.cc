@@ -42,14 +42,15 @@ std::string Describe(const CallPlan& call) {
 }
 
 TensordError CallBridge(const CallPlan& call, const TensordValue* arguments, Handle* results,
-                        size_t num_results) {
+                        size_t num_results, bool again) {
   const Caller* caller = installed_caller.load(std::memory_order_acquire);
   if (caller == nullptr) {
     return Fail(TENSORD_UNAVAILABLE,
                 Describe(call) + ": no operator caller is installed to run it");
   }
   const TensordOperatorCall request = {
-      call.op.c_str(), call.overload.c_str(), arguments, call.num_arguments, results, num_results};
+      call.op.c_str(), call.overload.c_str(), arguments, call.num_arguments,
+      results,         num_results,           again};
   SetLastError("");
   const int code = caller->fn(caller->context, &request);
   if (code == TENSORD_OK) return TENSORD_OK;
@@ -77,11 +78,12 @@ TensordError CallOperator(CallState& state, const CallPlan& call, Handle* result
     // It may be the conversion that failed (an older torch), so ask the bridge, which knows the
     // schema and torch's message; the operators in the tables have no effect but their results, so
     // that calling again is safe.
-    const TensordError second = CallBridge(call, state.arguments.data(), results, num_results);
+    const TensordError second = CallBridge(call, state.arguments.data(), results, num_results,
+                                           /*again=*/true);
     if (second == TENSORD_OK) call.use_caller.store(true, std::memory_order_relaxed);
     return second;
   }
-  return CallBridge(call, state.arguments.data(), results, num_results);
+  return CallBridge(call, state.arguments.data(), results, num_results, /*again=*/false);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import torch
 from tensord import philox
-from tensord.capture import autograd
+from tensord.capture import decompositions
 from tensord.passes.joint import counter_based_random
 from tensord.passes.partitioned import move_constants_to_device
 from tensord.v1 import graph_pb2 as g
@@ -22,7 +22,7 @@ def trace(function, *inputs):
     """The graph that AOTAutograd would hand over; inputs: (shape, device)."""
     with FakeTensorMode(allow_non_fake_inputs=True):
         fakes = [torch.empty(shape, device=device) for shape, device in inputs]
-        return make_fx(function, decomposition_table=autograd.decompositions(KNOWN))(*fakes)
+        return make_fx(function, decomposition_table=decompositions.decompositions(KNOWN))(*fakes)
 
 
 def send(module):

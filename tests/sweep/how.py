@@ -33,6 +33,12 @@ def recorded() -> Iterator[list[Any]]:
         runtime.load_program = load
 
 
+def _draws_seed(call: Any) -> bool:
+    """True for the one number that a graph draws from torch's generator for its own streams."""
+    bounds = [argument.integer.constant for argument in call.args[:2]]
+    return call.op == "aten::randint" and bounds[:1] == [-(2**63)]
+
+
 def describe(artifacts: list[Any]) -> dict[str, Any]:
     """The kind, how many kernels were launched, and which library operators were called."""
     launches, library, back = 0, [], []
@@ -43,6 +49,8 @@ def describe(artifacts: list[Any]) -> dict[str, Any]:
                 launches += 1
             elif kind == "call":
                 call = step.call
+                if _draws_seed(call):
+                    continue
                 name = call.op + (f".{call.overload}" if call.overload else "")
                 if call.op.startswith("aten::"):
                     if call.op not in _PLUMBING:

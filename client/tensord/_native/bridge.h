@@ -5,6 +5,9 @@
 
 #include <Python.h>
 
+#include <optional>
+#include <string>
+
 #include "runtime.h"
 
 namespace tensord::native {
@@ -33,6 +36,9 @@ int CallOperator(void* context, const TensordOperatorCall* call);
 // function(number, [*writes, *reads], sizes), which gives a list of tensors and None. Takes the
 // GIL. TENSORD_OPERATOR with the exception's text where it raises.
 int CallBack(PyObject* function, const TensordOperatorCall& call);
+
+// Takes the Python exception that is set, if one is: its text. Takes the GIL.
+std::optional<std::string> TakePythonError();
 
 }  // namespace tensord::native
 

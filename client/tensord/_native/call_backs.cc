@@ -77,7 +77,7 @@ bool Run(PyObject* function, const TensordOperatorCall& call) {
   return results.get() != nullptr && Store(results.get(), call);
 }
 
-// Takes the exception that is set; its text for the runtime's message.
+// Takes the exception that is set. Requires the GIL.
 std::string TakeError() {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
@@ -91,6 +91,12 @@ std::string TakeError() {
 }
 
 }  // namespace
+
+std::optional<std::string> TakePythonError() {
+  const WithGil gil;
+  if (PyErr_Occurred() == nullptr) return std::nullopt;
+  return TakeError();
+}
 
 int CallBack(PyObject* function, const TensordOperatorCall& call) {
   const WithGil gil;

@@ -169,6 +169,7 @@ int CallOperator(void* context, const TensordOperatorCall* call) {
     if (std::strcmp(call->op, "tensord::call_back") == 0) {
       return CallBack(static_cast<PyObject*>(context), *call);
     }
+    if (call->again != 0) TakePythonError();
     Run(*call);
     return TENSORD_OK;
   } catch (const c10::OutOfMemoryError& error) {
@@ -177,7 +178,9 @@ int CallOperator(void* context, const TensordOperatorCall* call) {
   } catch (const c10::Error& error) {
     runtime.set_error(error.what_without_backtrace());
   } catch (const std::exception& error) {
-    runtime.set_error(error.what());
+    // Under a mode of torch's (__torch_dispatch__) operators are called from Python.
+    const std::optional<std::string> raised = TakePythonError();
+    runtime.set_error(raised ? raised->c_str() : error.what());
   } catch (...) {
     runtime.set_error("an unknown exception");
   }

@@ -38,6 +38,7 @@ class OperatorCall(ctypes.Structure):
         ("num_args", ctypes.c_size_t),
         ("results", ctypes.POINTER(ctypes.c_void_p)),
         ("num_results", ctypes.c_size_t),
+        ("again", ctypes.c_int32),
     ]
 
 

@@ -8,16 +8,15 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import fx
 
 from .. import passes, torch_compat
 from ..options import Options
-from ..passes.joint import counter_based_random
 from ..torch_compat import Boxed
 from . import garbage_collection
 from .absent_gradients import AbsentGradients
 from .compile_graph import compile_graph
+from .decompositions import decompositions
 from .partition import partition
 
 
@@ -68,17 +67,3 @@ def autograd(chosen: Options, operators: Sequence[str], off: frozenset[str]) -> 
             return absent.spared(inner(module, example_inputs))
 
     return run
-
-
-@functools.lru_cache(maxsize=8)
-def decompositions(operators: tuple[str, ...]) -> dict[Any, Callable[..., Any]]:
-    """What AOTAutograd should decompose, given the operators that the daemon lowers itself."""
-    known = {name.removesuffix(".default") for name in operators}
-    # AOTAutograd must leave random operators whole for the pass.
-    random = {torch_compat.operator_name(op) for op in counter_based_random.OPERATORS}
-    keep = known | random | torch_compat.KEEP_WHOLE
-    return {
-        op: function
-        for op, function in torch_compat.core_decompositions().items()
-        if not isinstance(op, torch._ops.OpOverload) or torch_compat.operator_name(op) not in keep
-    }

@@ -7,6 +7,7 @@
 
 #include "compiler/decompose/expressions.h"
 #include "compiler/decompose/operators/windows.h"
+#include "compiler/graph/layout.h"
 #include "compiler/sym/known.h"
 
 namespace tensord::compiler {
@@ -23,6 +24,9 @@ RangeOf RegularRanges(const Axis& axis, bool counts_padding) {
 }
 
 // ---- Averages
+
+// Results for which the library is not worth a call.
+constexpr int64_t kFewResults = 4096;
 
 Value IsWithin(Recorder& ops, std::span<const Expr> left) {
   std::optional<Value> all;
@@ -88,6 +92,13 @@ Results AdaptiveAveragePool(Builder& b, const Call& call) {
   const Tensor image = RealizeArgumentIfExpensive(b, call, "self");
   if (!IsFloating(image.dtype())) return absl::UnimplementedError("an average of integers");
   TENSORD_ASSIGN_OR_RETURN(const Ranges ranges, EvenRangesOf(call, image.sizes(), dims));
+  // Along rows every lane of a vector has a window of another size: the library's loop over single
+  // elements is faster.
+  if (b.device() == v1::DEVICE_TYPE_CPU && !ranges.is_regular &&
+      ElementsHint(call.result()) > kFewResults &&
+      call.argument_type("self").strides.back().Is(1)) {
+    return absl::UnimplementedError("windows of several sizes along rows");
+  }
   return std::vector<Tensor>{AverageOf(b, image, ranges, std::nullopt)};
 }
 

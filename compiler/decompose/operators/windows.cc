@@ -143,6 +143,7 @@ absl::StatusOr<Ranges> EvenRangesOf(const Call& call, const Sizes& image, int di
     if (*windows < 0) return absl::InvalidArgumentError("a size is negative");
     if (*size == 0 || *windows == 0) return absl::UnimplementedError("an empty image");
     ranges.dimensions.push_back(EvenRanges(*size, *windows));
+    ranges.is_regular = ranges.is_regular && *size % *windows == 0;
     ranges.sizes[rank - dims + d] = Expr(*windows);
     elements *= ranges.dimensions.back()(Expr(0)).longest;
     if (elements > kLargestWindow) return absl::UnimplementedError("a large window");

@@ -70,7 +70,8 @@ using RangeOf = std::function<Range(const Expr& window)>;
 
 struct Ranges {
   std::vector<RangeOf> dimensions;
-  Sizes sizes;  // of a tensor with an element a window
+  Sizes sizes;             // of a tensor with an element a window
+  bool is_regular = true;  // all windows of a dimension have one size
 };
 
 // As many windows as the argument output_size says, which share the image's last `dims` dimensions

@@ -71,6 +71,9 @@ typedef struct TensordOperatorCall {
   size_t num_args;
   TensordTensor* results;
   size_t num_results;
+  // torch's stable interface failed at it; where a mode of torch's calls operators from Python, an
+  // exception is left set.
+  int32_t again;
 } TensordOperatorCall;
 typedef int (*TensordOperatorFn)(void* context, const TensordOperatorCall* call);
 

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What AOTAutograd decomposes: torch's own table, and operators here that torch leaves whole and
+that fuse as what they are made of."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import torch_compat
+from ..passes.joint import counter_based_random
+
+aten = torch.ops.aten
+
+# Eager multiplies matrices for Euclidean distances from more points than these, unless told not to.
+_MOST_POINTS_WITHOUT_PRODUCT = 25
+_NEVER_A_PRODUCT = 2
+
+
+@functools.lru_cache(maxsize=8)
+def decompositions(operators: tuple[str, ...]) -> dict[Any, Callable[..., Any]]:
+    """{OpOverload: function} for AOTAutograd, given the operators that the daemon lowers itself."""
+    known = {name.removesuffix(".default") for name in operators}
+    # AOTAutograd must leave random operators whole for the pass.
+    random = {torch_compat.operator_name(op) for op in counter_based_random.OPERATORS}
+    keep = known | random | torch_compat.KEEP_WHOLE
+    return {
+        op: function
+        for op, function in (torch_compat.core_decompositions() | _OWN).items()
+        if not isinstance(op, torch._ops.OpOverload) or torch_compat.operator_name(op) not in keep
+    }
+
+
+def _take(self: Tensor, index: Tensor) -> Tensor:
+    # Not by flattened[index], which asks a number's data whether it is an index.
+    return aten.index.Tensor(self.reshape(-1), [index])
+
+
+def _dist(self: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    return aten.linalg_vector_norm.default(self - other, p)
+
+
+def _cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Any:
+    points = max(x1.shape[-2], x2.shape[-2])
+    if p == 2 and compute_mode != _NEVER_A_PRODUCT and points > _MOST_POINTS_WITHOUT_PRODUCT:
+        return NotImplemented
+    if x1.shape[-1] == 0:
+        return NotImplemented
+    return aten.linalg_vector_norm.default(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, [-1])
+
+
+def _scatter_reduce(
+    self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Any:
+    if reduce not in ("sum", "mean") or self.dim() == 0 or index.numel() == 0:
+        return NotImplemented
+    if reduce == "mean" and not self.is_floating_point():
+        return NotImplemented
+    start = self if include_self else aten.scatter.value(self, dim, index, 0)
+    total = aten.scatter_add.default(start, dim, index, src)
+    if reduce == "sum":
+        return total
+    ones = torch.full_like(self, 1 if include_self else 0)
+    counts = aten.scatter_add.default(ones, dim, index, torch.ones_like(src))
+    return total / counts.clamp_min(1)
+
+
+def _index_reduce(
+    self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Any:
+    if reduce != "mean" or not self.is_floating_point() or self.dim() == 0:
+        return NotImplemented
+    start = self if include_self else aten.index_fill.int_Scalar(self, dim, index, 0)
+    total = aten.index_add.default(start, dim, index, source)
+    ones = torch.full_like(self, 1 if include_self else 0)
+    counts = aten.index_add.default(ones, dim, index, torch.ones_like(source))
+    return total / counts.clamp_min(1)
+
+
+_OWN: dict[Any, Callable[..., Any]] = {
+    aten.take.default: _take,
+    aten.dist.default: _dist,
+    aten._cdist_forward.default: _cdist,
+    aten.scatter_reduce.two: _scatter_reduce,
+    aten.index_reduce.default: _index_reduce,
+}

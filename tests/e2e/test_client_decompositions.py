@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that capture/decompositions.py takes apart: eager's numbers, and no library call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+INDEX = torch.tensor([[0, 1, 3, 3], [2, 2, 0, 1], [4, 4, 4, 0]])
+
+
+def _check(daemon, function: Callable[..., Tensor], *inputs: Tensor, gone: str) -> None:
+    """Numbers and gradients; the forward graph has no operator `gone`."""
+    run = torch.compile(function, backend="tensord")
+    gradients = []
+    for call in (run, function):
+        leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
+        y = call(*leaves)
+        y.sum().backward()
+        gradients.append([y.detach(), *(x.grad for x in leaves)])
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+    assert gone not in {n.op for n in daemon.graph("forward").nodes}
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_scatter_reduce(daemon, reduce, include_self):
+    def function(x: Tensor, index: Tensor, source: Tensor) -> Tensor:
+        return torch.scatter_reduce(x, 0, index, source, reduce, include_self=include_self)
+
+    inputs = torch.randn(5, 4), INDEX, torch.randn(3, 4)
+    _check(daemon, function, *inputs, gone="aten::scatter_reduce")
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+def test_index_reduce(daemon, include_self):
+    def function(x: Tensor, index: Tensor, source: Tensor) -> Tensor:
+        return torch.index_reduce(x, 0, index, source, "mean", include_self=include_self)
+
+    inputs = torch.randn(5, 4), torch.tensor([0, 2, 2]), torch.randn(3, 4)
+    run = torch.compile(function, backend="tensord")
+    torch.testing.assert_close(run(*inputs), function(*inputs))
+    assert "aten::index_reduce" not in {n.op for n in daemon.graph("inference").nodes}
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.5, float("inf")])
+def test_distances(daemon, p):
+    x, y = torch.randn(5, 4), torch.randn(7, 4)
+    _check(daemon, lambda a, b: torch.cdist(a, b, p), x, y, gone="aten::_cdist_forward")
+    if p > 0:
+        _check(daemon, lambda a, b: torch.dist(a, b, p), x, y[:5], gone="aten::dist")
+
+
+def test_many_points_are_a_product(daemon):
+    x, y = torch.randn(3, 30, 4), torch.randn(3, 40, 4)
+    run = torch.compile(torch.cdist, backend="tensord")
+    torch.testing.assert_close(run(x, y), torch.cdist(x, y))
+    assert "aten::bmm" in {n.op for n in daemon.graph("inference").nodes}
+
+
+@pytest.mark.parametrize("index", [torch.tensor(0), torch.tensor([0, 0])])
+def test_take_of_a_number(daemon, index):
+    run = torch.compile(lambda x, i: torch.take(x, i) * 2, backend="tensord", fullgraph=True)
+    torch.testing.assert_close(run(torch.tensor(3.0), index), index.float() * 0 + 6)
