@@ -10,13 +10,9 @@ namespace tensord::compiler {
 Accumulators::Accumulators(const Program& program, const Nest& nest, BodyLowering* body,
                            KernelInterface* interface)
     : program_(program), nest_(nest), body_(body), interface_(interface) {
-  for (const NestMember& member : nest_.members) {
-    for (const Reduction& reduction : member.loops.reductions) {
-      all_.push_back({.member = &member,
-                      .reduction = &reduction,
-                      .name = absl::StrCat("acc", all_.size()),
-                      .dtype = member.loops.block.insts[reduction.value].dtype});
-    }
+  for (const NestReduction& reduction : ReductionsOf(nest_)) {
+    const int number = static_cast<int>(all_.size());
+    all_.push_back({reduction, number, absl::StrCat("acc", number), std::nullopt});
   }
 }
 

@@ -9,21 +9,20 @@
 #include <vector>
 
 #include "compiler/codegen/body.h"
+#include "compiler/schedule/nest_reductions.h"
 
 namespace tensord::compiler {
 
-struct Accumulator {
-  const NestMember* member;
-  const Reduction* reduction;
+struct Accumulator : NestReduction {
+  int number;        // of the reduction (ReductionsOf)
   std::string name;  // a variable, or an array of columns
-  DType dtype;       // of the values that are reduced
   // Of those that outlive units: bytes of scratch memory before theirs.
   std::optional<Expr> offset;
 
-  // One for each column: nothing is reduced along the inner loops.
-  bool IsColumns() const { return member->has_inner && !member->reduces_inner; }
+  // One for each column.
+  bool IsColumns() const { return IsOfColumns(); }
   // It outlives units.
-  bool IsPrivate() const { return member->reduces_outer; }
+  bool IsPrivate() const { return IsOverRows(); }
   ReduceKind kind() const { return reduction->kind; }
   // Of an element.
   ir::Type scalar() const { return ir::ScalarType(ComputeType(dtype)); }

@@ -6,17 +6,10 @@
 #include <algorithm>
 
 #include "compiler/codegen/reductions.h"
-#include "compiler/schedule/cuda/threads.h"
 #include "compiler/schedule/cuda/widths.h"
 
 namespace tensord::compiler {
 namespace {
-
-// Floats that a warp's slot has room for (kernels/cuda/group.cuh).
-constexpr size_t kMostSumsAtOnce = 6;
-// Shared memory through which groups combine their columns, unless one vector of each thread needs
-// more: it saves barriers.
-constexpr int64_t kCombineBytes = 16 << 10;
 
 // A loop over the vectors that a thread has in registers.
 ir::Statement ForVectors(int count, ir::Block body, bool brief) {
@@ -43,39 +36,15 @@ CudaAccumulators::CudaAccumulators(const Program& program, const Nest& nest, con
   for (Accumulator& acc : all_) {
     if (acc.IsPrivate()) {
       const Expr count = acc.IsColumns() ? ColumnStride() : Expr(1);
-      acc.offset = interface_->ReserveScratch(count * SavedBytes(acc) * Copies());
+      acc.offset = interface_->ReserveScratch(count * StateBytes(acc) * Copies());
     } else if (plan_.Is<CudaSplit>()) {
-      acc.offset = interface_->ReserveScratch(plan_.blocks * SavedBytes(acc));
+      acc.offset = interface_->ReserveScratch(plan_.blocks * StateBytes(acc));
     }
   }
 }
 
 ir::Type CudaAccumulators::SavedType(const Accumulator& acc) {
   return StateOf(acc.kind()) == nullptr ? acc.scalar() : Start(acc, 1).type();
-}
-
-int64_t CudaAccumulators::SavedBytes(const Accumulator& acc) {
-  const int64_t size = ItemSize(ComputeType(acc.dtype));
-  if (acc.kind() == ReduceKind::kWelford) return 3 * size;
-  if (acc.kind() == ReduceKind::kOnlineSoftmax) return 2 * size;
-  return IsArg(acc.kind()) ? 16 : size;
-}
-
-int CudaAccumulators::CombinedAtOnce(const Accumulator& acc) const {
-  return static_cast<int>(
-      std::clamp<int64_t>(kCombineBytes / HandedBytes(acc), 1, plan_.register_vectors()));
-}
-
-int CudaAccumulators::SharedBytes() const {
-  int64_t bytes = 0;
-  for (const Accumulator& acc : all_) {
-    if (!acc.IsPrivate() || !acc.IsColumns() || plan_.register_vectors() == 0 ||
-        plan_.groups() == 1) {
-      continue;
-    }
-    bytes = std::max(bytes, CombinedAtOnce(acc) * HandedBytes(acc));
-  }
-  return static_cast<int>(bytes);
 }
 
 std::vector<std::string> CudaAccumulators::ColumnParts(ReduceKind kind) {
@@ -87,10 +56,6 @@ ir::Value CudaAccumulators::CombineGroup(const Accumulator& acc, const ir::Value
                                          const ir::Value& shared) const {
   return ir::CallOf(GroupFunction(acc.kind()), {ir::Value(group)},
                     {value, HasParts(group) ? ir::CallOf("groups_of", {shared}) : shared});
-}
-
-bool CudaAccumulators::HasParts(int group) const {
-  return !plan_.Is<CudaSplit>() && group == plan_.G() && group > kWarp && plan_.groups() > 1;
 }
 
 ir::Block CudaAccumulators::DeclareRow(int position) const {
@@ -134,20 +99,17 @@ void CudaAccumulators::Accumulate(const NestMember& member, int /*copy*/) {
   }
 }
 
-std::vector<const Accumulator*> CudaAccumulators::SharedSums(int position) const {
-  std::vector<const Accumulator*> sums;
-  for (const Accumulator& acc : all_) {
-    if (acc.member->position == position && !acc.IsPrivate() && HasParts(plan_.G()) &&
-        acc.kind() == ReduceKind::kSum && acc.scalar().dtype == kFloat32 &&
-        sums.size() < kMostSumsAtOnce) {
-      sums.push_back(&acc);
+std::vector<const Accumulator*> CudaAccumulators::JointSums(int position) const {
+  std::vector<const Accumulator*> joint;
+  for (const std::vector<int>& sums : plan_.group().joint_sums) {
+    for (const int number : sums) {
+      if (all_[number].member->position == position) joint.push_back(&all_[number]);
     }
   }
-  if (sums.size() < 2) sums.clear();
-  return sums;
+  return joint;
 }
 
-void CudaAccumulators::SharedSumResults(const std::vector<const Accumulator*>& sums) {
+void CudaAccumulators::JointSumResults(const std::vector<const Accumulator*>& sums) {
   std::vector<ir::Value> lanes;
   for (const Accumulator* acc : sums) {
     lanes.push_back(ir::CallOf("reduce_sum", {Named(acc->name, *acc, Lanes())}));
@@ -163,8 +125,8 @@ void CudaAccumulators::SharedSumResults(const std::vector<const Accumulator*>& s
 }
 
 void CudaAccumulators::RowResults(int position) {
-  const std::vector<const Accumulator*> sums = SharedSums(position);
-  if (!sums.empty()) SharedSumResults(sums);
+  const std::vector<const Accumulator*> sums = JointSums(position);
+  if (!sums.empty()) JointSumResults(sums);
   for (const Accumulator& acc : all_) {
     if (acc.member->position != position || acc.IsPrivate()) continue;
     if (std::count(sums.begin(), sums.end(), &acc) > 0) continue;
@@ -284,7 +246,7 @@ ir::Block CudaAccumulators::SaveColumns(const Accumulator& acc) {
   const ir::Value array = ir::Var(acc.name, ir::PointerTo(Start(acc, Width()).type()));
   if (plan_.groups() > 1) {
     block.push_back(ir::Do(ir::CallOf(
-        "combine_groups", {GroupSize(), BlockSize(), ir::Value(CombinedAtOnce(acc))},
+        "combine_groups", {GroupSize(), BlockSize(), Sweep().combined_vectors.at(acc.number)},
         {array, ir::CombinerOf(CombineFunction(acc.kind())), ir::Var("tile", ir::BytesType())})));
   }
   const bool interleaved = plan_.is_interleaved();

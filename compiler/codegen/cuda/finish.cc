@@ -12,11 +12,6 @@
 namespace tensord::compiler {
 namespace {
 
-// Lanes that take neighbouring columns when copies are combined; the others take other copies.
-constexpr int kFinishColumns = 8;
-// Copies whose loads are under way at once.
-constexpr int kCopiesInFlight = 8;
-
 ir::Value SharedBytesOfBlock() { return ir::Var("shared", ir::BytesType()); }
 
 ir::Function FinishFunction(const std::string& name, int threads, bool uses_block,
@@ -50,7 +45,7 @@ ir::Value Broadcast(const ir::Value& scalar) {
 }  // namespace
 
 CudaFinish CudaAccumulators::FinishTotal(const Accumulator& acc, const std::string& name) {
-  const int threads = FinishThreads();
+  const int threads = Sweep().finish ? Sweep().finish->threads : plan_.threads;
   CudaPlan plan;
   CudaBody body(program_, nest_, interface_, plan);
   const ir::Value copies = body.Extent(Copies());
@@ -73,6 +68,7 @@ CudaFinish CudaAccumulators::FinishTotal(const Accumulator& acc, const std::stri
 // The copies of all columns, then the column statements: of a nest whose rows are the columns.
 CudaFinish CudaAccumulators::FinishColumns(const std::vector<const Accumulator*>& columns,
                                            const std::string& name) {
+  const FinishLaunch& launch = *Sweep().finish;
   CudaPlan plan;
   Nest nest = nest_;
   nest.outer.insert(nest.outer.end(), nest.inner.begin(), nest.inner.end());
@@ -93,7 +89,7 @@ CudaFinish CudaAccumulators::FinishColumns(const std::vector<const Accumulator*>
     start.push_back(ir::Mutable(acc->name, Start(*acc, 1)));
     add.push_back(Combine(*acc, sum, parts > 1 ? ir::StateLike(sum, saved) : saved[0]));
     combine.push_back(ir::Set(
-        sum, ir::CallOf("combine_groups", {ir::Value(kFinishColumns), ir::Value(kFinishThreads)},
+        sum, ir::CallOf("combine_groups", {ir::Value(launch.columns), ir::Value(launch.threads)},
                         {sum, ir::CombinerOf(function), SharedBytesOfBlock()})));
     StoreResults(*acc, sum, &body);
   }
@@ -106,17 +102,17 @@ CudaFinish CudaAccumulators::FinishColumns(const std::vector<const Accumulator*>
                                           .number = column,
                                           .parenthesised = true});
   ir::Append(&results, body.TakeUnit());
-  CudaFinish finish{FinishFunction(name, kFinishThreads, true, true),
-                    sym::CeilDiv(extent, Expr(kFinishColumns))};
+  CudaFinish finish{FinishFunction(name, launch.threads, true, true),
+                    sym::CeilDiv(extent, Expr(launch.columns))};
   ir::Block& block = finish.function.body;
   block = body.Declarations();
-  ir::Append(&block, {ir::DeclareAll(ir::kIntType, {{"x", ir::Thread() % kFinishColumns},
-                                                    {"y", ir::Thread() / kFinishColumns}}),
-                      ir::LetIndex("column", BlockNumber() * kFinishColumns + x)});
+  ir::Append(&block, {ir::DeclareAll(ir::kIntType, {{"x", ir::Thread() % launch.columns},
+                                                    {"y", ir::Thread() / launch.columns}}),
+                      ir::LetIndex("column", BlockNumber() * launch.columns + x)});
   ir::Append(&block, start);
   block.push_back(
-      ir::When(column < count, {ForCopies("copy", y, copies, kFinishThreads / kFinishColumns,
-                                          std::move(add), kCopiesInFlight, false)}));
+      ir::When(column < count, {ForCopies("copy", y, copies, launch.threads / launch.columns,
+                                          std::move(add), launch.copies_in_flight, false)}));
   ir::Append(&block, combine);
   block.push_back(ir::When(ir::And(y == 0, column < count), std::move(results)));
   return finish;

@@ -3,12 +3,12 @@
 
 #include <set>
 
+#include "compiler/schedule/reject.h"
+
 namespace tensord::compiler {
 namespace {
 
 constexpr int64_t kColumns = 64;
-
-absl::Status Reject(const char* why) { return absl::FailedPreconditionError(why); }
 
 sym::SymbolKey VectorLoop(const Nest& nest) {
   return {sym::AtomKind::kLoop, static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};

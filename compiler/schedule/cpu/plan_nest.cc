@@ -31,10 +31,21 @@ int64_t CostOfElement(const Nest& nest) {
   return std::max<int64_t>(cost, 1);
 }
 
+// The length of the vector loop is no multiple of a vector's, or not known. A flat nest's is an
+// argument, so that the source does not depend on it.
+bool HasTail(const Nest& nest, int lanes) {
+  if (nest.inner.empty() || lanes == 1) return false;
+  const auto extent = nest.inner.back().AsConstant();
+  return nest.shape == NestShape::kFlat || !extent || *extent % lanes != 0;
+}
+
 }  // namespace
 
 CpuPlan PlanCpuNest(const Program& program, const Nest& nest, int lanes) {
-  CpuPlan plan{.lanes = lanes, .kind = CpuRows{}, .cost = CostOfElement(nest)};
+  CpuPlan plan{.lanes = lanes,
+               .has_tail = HasTail(nest, lanes),
+               .kind = CpuRows{},
+               .cost = CostOfElement(nest)};
   int64_t extent = nest.inner.empty() ? 1 : sym::Hint(nest.inner.back());
   if (CanScheduleFlat(nest).ok()) {
     const CpuFlat flat = ScheduleFlat();
