@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,6 +52,16 @@ class CudaBody : public BodyLowering {
   const ir::Block& first_loads() const { return first_loads_; }
   // The same, of which scalars of the row say where or whether.
   const ir::Block& found_loads() const { return found_loads_; }
+
+  // An operation on vectors that has a better way where its operands have some form.
+  struct Selection {
+    Op op;
+    const char* form;
+    // None where they have not that form.
+    ir::Value (CudaBody::*select)(const Inst& inst);
+  };
+  // All of them: of one operation the first that fits is taken (special_compute.cc).
+  static std::span<const Selection> Selections();
 
   // Of the operands that the body reads from tiles, by position in the plan.
   const std::map<size_t, TileFill>& tile_fills() const { return tile_fills_; }
