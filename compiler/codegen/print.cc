@@ -61,8 +61,6 @@ Precedence PrecedenceOf(const ir::Value& value) {
   return kPrimary;
 }
 
-std::string LanesText(int lanes) { return lanes == ir::kWidth ? "W" : absl::StrCat(lanes); }
-
 }  // namespace
 
 struct ValuePrinter {
@@ -312,17 +310,19 @@ std::string KernelPrinter::TypeText(const ir::Type& type) const {
       text = StorageType(type.dtype);
       break;
     case ir::TypeKind::kVector:
-      text = absl::StrCat("tk::Vec<", StorageType(type.dtype), ", ", LanesText(type.lanes), ">");
+      text =
+          absl::StrCat("tk::Vec<", StorageType(type.dtype), ", ", ir::LanesText(type.lanes), ">");
       break;
     case ir::TypeKind::kPacked:
-      text = absl::StrCat("tk::Packed<", StorageType(type.dtype), ", ", LanesText(type.lanes), ">");
+      text = absl::StrCat("tk::Packed<", StorageType(type.dtype), ", ", ir::LanesText(type.lanes),
+                          ">");
       break;
     case ir::TypeKind::kState:
       if (type.reduce == ReduceKind::kOnlineSoftmax) {
-        text = absl::StrCat("tk::OnlineSoftmax<", LanesText(type.lanes), ">");
+        text = absl::StrCat("tk::OnlineSoftmax<", ir::LanesText(type.lanes), ">");
       } else {
         text = absl::StrCat(type.reduce == ReduceKind::kWelford ? "tk::Welford<" : "tk::ArgVec<",
-                            StorageType(type.dtype), ", ", LanesText(type.lanes), ">");
+                            StorageType(type.dtype), ", ", ir::LanesText(type.lanes), ">");
       }
       break;
     case ir::TypeKind::kByte:

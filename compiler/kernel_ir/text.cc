@@ -10,8 +10,6 @@
 namespace tensord::compiler::ir {
 namespace {
 
-std::string LanesText(int lanes) { return lanes == kWidth ? "W" : absl::StrCat(lanes); }
-
 const char* StateName(ReduceKind kind) {
   switch (kind) {
     case ReduceKind::kWelford:
@@ -203,6 +201,8 @@ struct StatementText {
 };
 
 }  // namespace
+
+std::string LanesText(int lanes) { return lanes == kWidth ? "W" : absl::StrCat(lanes); }
 
 const char* Spelling(Unary::Op op) {
   static constexpr const char* kWords[] = {"!", "-", "*"};

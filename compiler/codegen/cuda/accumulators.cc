@@ -67,36 +67,24 @@ ir::Block CudaAccumulators::DeclareRow(int position) const {
   return block;
 }
 
-void CudaAccumulators::Accumulate(const NestMember& member, int /*copy*/) {
-  const int level = body_->vector_level();
-  for (const Accumulator& acc : all_) {
-    if (acc.member != &member) continue;
-    const ir::Value value = body_->Use(body_->Lower(acc.reduction->value), level);
-    const StateFunctions* state = StateOf(acc.kind());
-    if (acc.IsPrivate() && acc.IsColumns() && plan_.register_vectors() == 0 && state == nullptr) {
-      // Too many columns for registers.
-      const std::vector<ir::TemplateArgument> types = {acc.scalar(), Width()};
-      const ir::Value at = ir::Var(acc.name, ir::PointerTo(acc.scalar())) + body_->InnerPosition();
-      const ir::Value sum =
-          ir::CallOf(CombineFunction(acc.kind()), {ir::CallOf("load", types, {at}), value});
-      body_->Add(level, ir::Do(ir::CallOf("store", types, {at, sum})));
-      continue;
-    }
-    const bool in_array = acc.IsPrivate() && (state != nullptr || acc.IsColumns());
-    const ir::Type type = Start(acc, Lanes()).type();
-    const ir::Value target = in_array
-                                 ? ir::At(ir::Var(acc.name, ir::PointerTo(type)), VectorNumber())
-                                 : ir::Var(acc.name, type);
-    if (state == nullptr) {
-      body_->Add(level, Combine(acc, target, InTail(acc, value)));
-      continue;
-    }
-    std::vector<ir::Value> operands = {target, value};
-    if (body_->tail()) operands.push_back(FirstLanes());
-    if (IsArg(acc.kind())) operands.push_back(body_->InnerPosition());
-    const std::string function = absl::StrCat(state->name, body_->tail() ? "_add_masked" : "_add");
-    body_->Add(level, ir::Set(target, ir::CallOf(function, std::move(operands))));
-  }
+ir::Value CudaAccumulators::AddressOf(const Accumulator& acc) const {
+  const bool in_registers = plan_.register_vectors() > 0 || StateOf(acc.kind()) != nullptr;
+  if (!acc.IsPrivate() || !acc.IsColumns() || in_registers) return {};
+  return ir::Var(acc.name, ir::PointerTo(acc.scalar())) + body_->InnerPosition();
+}
+
+ir::Value CudaAccumulators::VariableOf(const Accumulator& acc, int /*copy*/) const {
+  const bool in_array = acc.IsPrivate() && (StateOf(acc.kind()) != nullptr || acc.IsColumns());
+  const ir::Type type = Start(acc, Lanes()).type();
+  return in_array ? ir::At(ir::Var(acc.name, ir::PointerTo(type)), VectorNumber())
+                  : ir::Var(acc.name, type);
+}
+
+ir::Value CudaAccumulators::AddTail(const StateFunctions& state, const ir::Value& target,
+                                    const ir::Value& value, const ir::Value& position) const {
+  std::vector<ir::Value> operands = {target, value, FirstLanes()};
+  if (position) operands.push_back(position);
+  return ir::CallOf(absl::StrCat(state.name, "_add_masked"), std::move(operands));
 }
 
 std::vector<const Accumulator*> CudaAccumulators::JointSums(int position) const {

@@ -41,7 +41,6 @@ class CudaAccumulators : public Accumulators {
                    KernelInterface* interface);
 
   ir::Block DeclareRow(int position) const;
-  void Accumulate(const NestMember& member, int copy) override;
   // Combines the group's threads and leaves the pass's scalars to later positions; in a split row
   // it leaves the part's state in scratch memory.
   void RowResults(int position);
@@ -55,6 +54,12 @@ class CudaAccumulators : public Accumulators {
   std::vector<CudaFinish> Finish(const std::string& name);
   // The end of a nest whose last block does that.
   ir::Block FinishInLastBlock(const std::vector<CudaFinish>& finishes);
+
+ protected:
+  ir::Value AddressOf(const Accumulator& acc) const override;
+  ir::Value VariableOf(const Accumulator& acc, int copy) const override;
+  ir::Value AddTail(const StateFunctions& state, const ir::Value& target, const ir::Value& value,
+                    const ir::Value& position) const override;
 
  private:
   // What lies in scratch memory: an element, or a state of one lane.

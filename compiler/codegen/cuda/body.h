@@ -67,6 +67,7 @@ class CudaBody : public BodyLowering {
   const std::map<size_t, TileFill>& tile_fills() const { return tile_fills_; }
 
  protected:
+  ir::Value RowArray(BufferId buffer) override;
   ir::Value ReadLocal(BufferId buffer) override;
   bool IsRecomputed(BufferId buffer) const override { return recomputed_.count(buffer) != 0; }
   bool KeepsStored(BufferId buffer) const override { return stored_.count(buffer) != 0; }
@@ -107,7 +108,6 @@ class CudaBody : public BodyLowering {
 
   // ---- body.cc
 
-  ir::Value RowArray(BufferId buffer);
   // An array of a thread's vectors.
   ir::Value DeclareVectors(const std::string& name, const ir::Type& type);
   // Whether the next row's load can be issued before the present row is done.
