@@ -140,9 +140,7 @@ class BodyLowering {
   KernelInterface* interface() const { return interface_; }
   const NestMember& member() const { return *member_; }
   // The loop that vectors run along; there is one.
-  sym::SymbolKey VectorLoop() const {
-    return {sym::AtomKind::kLoop, static_cast<int>(nest_.outer.size()) + vector_level() - 1};
-  }
+  sym::SymbolKey VectorLoop() const { return VectorLoopOf(nest_); }
   const Inst& InstOf(int id) const { return member_->loops.block.insts[id]; }
   void Declare(ir::Statement array) { arrays_.push_back(std::move(array)); }
   // The loop level at which an expression's value is known.

@@ -44,7 +44,7 @@ class CpuAccumulators : public Accumulators {
  private:
   bool IsBlocked() const { return nest_.shape == NestShape::kBlocked; }
   ir::Value Lanes() const { return HasVectorLoop() ? Width() : ir::Value(1); }
-  int VectorLoop() const { return static_cast<int>(nest_.outer.size() + nest_.inner.size()) - 1; }
+  int VectorLoop() const { return VectorLoopOf(nest_).second; }
   static std::string NameOf(const Accumulator& acc, int copy);
   // An accumulator for each column, in memory.
   static ir::Value Array(const Accumulator& acc);
