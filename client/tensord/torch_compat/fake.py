@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fake values, their modes, and the symbols in their sizes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+
+def depends_on_data(value: Any) -> bool:
+    """True for fake values with a size, or that are a number, which only the data tells."""
+    try:
+        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+    except ImportError:
+        return False
+    leaves = torch.utils._pytree.tree_leaves(value)
+    known = [x for x in leaves if isinstance(x, (torch.Tensor, torch.SymInt, torch.SymFloat))]
+    return any(free_unbacked_symbols(x) for x in known)
+
+
+def symbols_of(values: Iterable[Any]) -> set[Any]:
+    """The symbols in the sizes of fake values; empty where torch cannot tell."""
+    try:
+        from torch.fx.experimental.symbolic_shapes import free_symbols
+    except ImportError:
+        return set()
+    found: set[Any] = set()
+    for leaf in torch.utils._pytree.tree_leaves(list(values)):
+        if isinstance(leaf, (torch.Tensor, torch.SymInt)):
+            found.update(free_symbols(leaf))
+    return found
+
+
+def is_symbol(value: Any, symbols: set[Any]) -> bool:
+    """True for a SymInt that is one of `symbols` and nothing else."""
+    return isinstance(value, torch.SymInt) and value.node.expr in symbols
+
+
+def shape_env_of(values: Iterable[Any]) -> Any:
+    """The ShapeEnv behind the first symbolic size among fake tensors and SymInts, or None."""
+    for value in values:
+        if isinstance(value, torch.SymInt):
+            return value.node.shape_env
+        if isinstance(value, torch.Tensor):
+            for size in (*value.shape, *value.stride()):
+                if isinstance(size, torch.SymInt):
+                    return size.node.shape_env
+    return None
+
+
+def symbol_hint(shape_env: Any, symbol: Any) -> int | None:
+    """The value of a symbol at capture, or None (data-dependent)."""
+    for table in ("backed_var_to_val", "var_to_val"):  # 2.11 and later; before
+        value = getattr(shape_env, table, {}).get(symbol)
+        if value is not None:
+            return int(value)
+    return None
+
+
+def symbol_range(shape_env: Any, symbol: Any) -> tuple[Any, Any]:
+    """The inclusive range of a symbol as sympy numbers; infinite where nothing is known."""
+    bounds = shape_env.var_to_range[symbol]
+    return bounds.lower, bounds.upper
+
+
+def without_modes() -> contextlib.AbstractContextManager[Any]:
+    """A block in which real tensors can be read although a graph is being captured."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
+def fake_mode_of(value: Any) -> contextlib.AbstractContextManager[Any]:
+    """A block in which new tensors are fake as `value` is; an empty one for a real tensor."""
+    return getattr(value, "fake_mode", None) or contextlib.nullcontext()
