@@ -177,9 +177,16 @@ struct StatementPrinter {
   std::string Indent(int more = 0) const { return std::string(2 * (depth + more), ' '); }
   std::string Line(const std::string& text) const { return absl::StrCat(Indent(), text, "\n"); }
   std::string Inside(const ir::Block& block) const { return printer.Text(block, depth + 1); }
+  // One statement without others inside, which is written without braces.
+  static bool IsBare(const ir::Block& block) {
+    if (block.size() != 1) return false;
+    const auto& node = block[0].node;
+    return std::holds_alternative<ir::Assign>(node) || std::holds_alternative<ir::Run>(node) ||
+           std::holds_alternative<ir::Return>(node) || std::holds_alternative<ir::Break>(node);
+  }
   // The statements of a loop or condition, behind its head.
-  std::string Body(const ir::Block& block, bool brief) const {
-    if (brief) return absl::StrCat("\n", Inside(block));
+  std::string Body(const ir::Block& block, bool may_be_bare) const {
+    if (may_be_bare && IsBare(block)) return absl::StrCat("\n", Inside(block));
     return absl::StrCat(" {\n", Inside(block), Indent(), "}\n");
   }
 
@@ -258,15 +265,15 @@ struct StatementPrinter {
         step != nullptr && step->value == 1 ? absl::StrCat("++", loop.variable)
                                             : absl::StrCat(loop.variable, " += ", Text(loop.step)),
         ")");
-    return text + Body(loop.body, loop.brief);
+    return text + Body(loop.body, true);
   }
   std::string operator()(const ir::If& condition) const {
     return absl::StrCat(Indent(), IfText(condition));
   }
   // From its word on, for `else if`.
   std::string IfText(const ir::If& condition) const {
-    std::string text =
-        absl::StrCat("if (", Text(condition.condition), ")", Body(condition.then, condition.brief));
+    std::string text = absl::StrCat("if (", Text(condition.condition), ")",
+                                    Body(condition.then, condition.otherwise.empty()));
     if (condition.otherwise.empty()) return text;
     text.pop_back();
     const auto* next = condition.otherwise.size() == 1

@@ -19,8 +19,7 @@ ir::Statement ForOtherTasks(ir::Statement statement) {
                   .first = 1,
                   .condition = ir::IndexVar("task") < ir::IndexVar("tasks"),
                   .step = 1,
-                  .body = {std::move(statement)},
-                  .brief = true}};
+                  .body = {std::move(statement)}}};
 }
 
 }  // namespace
@@ -75,8 +74,7 @@ ir::Block CpuAccumulators::DeclareRow(int position, int copies) const {
                  .first = 0,
                  .condition = c < blocks->columns,
                  .step = 1,
-                 .body = {ir::Set(ir::At(Array(acc), c), IdentityOf(acc.kind(), acc.dtype))},
-                 .brief = true}});
+                 .body = {ir::Set(ir::At(Array(acc), c), IdentityOf(acc.kind(), acc.dtype))}}});
   }
   // Full reductions gather a unit's share apart, so that no long chain of additions builds up.
   for (const Accumulator& acc : all_) {
@@ -162,8 +160,7 @@ ir::Block CpuAccumulators::DeclarePrivate() {
                                .first = 0,
                                .condition = c < count,
                                .step = 1,
-                               .body = {ir::Set(ir::At(Array(acc), c), identity)},
-                               .brief = true}});
+                               .body = {ir::Set(ir::At(Array(acc), c), identity)}}});
     } else if (acc.member->has_inner) {
       block.push_back(ir::Mutable(absl::StrCat("total_", acc.name), Start(acc, Lanes())));
     } else {
@@ -236,8 +233,7 @@ ir::Block CpuAccumulators::FinishColumns(const Accumulator& acc) {
                       .first = 0,
                       .condition = LoopVar(outer) < extents[q],
                       .step = 1,
-                      .body = std::move(block),
-                      .brief = true}}};
+                      .body = std::move(block)}}};
   }
   return block;
 }

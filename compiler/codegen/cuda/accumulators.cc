@@ -12,15 +12,14 @@ namespace tensord::compiler {
 namespace {
 
 // A loop over the vectors that a thread has in registers.
-ir::Statement ForVectors(int count, ir::Block body, bool brief) {
+ir::Statement ForVectors(int count, ir::Block body) {
   return {ir::For{.variable = "k",
                   .type = ir::kIntType,
                   .first = 0,
                   .condition = VectorNumber() < count,
                   .step = 1,
                   .body = std::move(body),
-                  .unroll = ir::For::kWhole,
-                  .brief = brief}};
+                  .unroll = ir::For::kWhole}};
 }
 
 }  // namespace
@@ -123,7 +122,7 @@ void CudaAccumulators::RowResults(int position) {
     if (plan_.Is<CudaSplit>()) {
       const ir::Value value = body_->Define(0, group);
       const ir::Value saved = ir::At(SavedAt(acc, body_), BlockNumber());
-      body_->Add(0, ir::WhenBrief(LaneOfGroup() == 0, ir::Set(saved, value)));
+      body_->Add(0, ir::When(LaneOfGroup() == 0, {ir::Set(saved, value)}));
       continue;
     }
     if (StateOf(acc.kind()) == nullptr) group = ir::CallOf("broadcast", {ir::Value(1)}, {group});
@@ -180,8 +179,8 @@ ir::Block CudaAccumulators::DeclarePrivate() {
       const ir::Value array = ir::Var(acc.name, ir::PointerTo(start.type()));
       block.push_back(
           {ir::DeclareArray{.like = start, .arrays = {{acc.name, plan_.register_vectors()}}}});
-      block.push_back(ForVectors(plan_.register_vectors(),
-                                 {ir::Set(ir::At(array, VectorNumber()), start)}, true));
+      block.push_back(
+          ForVectors(plan_.register_vectors(), {ir::Set(ir::At(array, VectorNumber()), start)}));
       continue;
     }
     const ir::Type pointer = ir::PointerTo(acc.scalar());
@@ -195,8 +194,7 @@ ir::Block CudaAccumulators::DeclarePrivate() {
                              .first = LaneOfGroup(),
                              .condition = q < ir::IndexVar("vectors"),
                              .step = GroupSize(),
-                             .body = {ir::Do(store)},
-                             .brief = true}});
+                             .body = {ir::Do(store)}}});
   }
   return block;
 }
@@ -223,9 +221,9 @@ ir::Block CudaAccumulators::SaveTotal(const Accumulator& acc) {
   }
   const ir::Value total = CombineGroup(acc, value, plan_.threads, GroupMemory());
   const ir::Value saved = ir::At(SavedAt(acc, body_), CopyNumber());
-  return {{ir::Scope{
-      {ir::Let("total", total),
-       ir::WhenBrief(ir::Thread() == 0, ir::Set(saved, ir::Var("total", total.type())))}}}};
+  return {
+      {ir::Scope{{ir::Let("total", total),
+                  ir::When(ir::Thread() == 0, {ir::Set(saved, ir::Var("total", total.type()))})}}}};
 }
 
 ir::Block CudaAccumulators::SaveColumns(const Accumulator& acc) {
@@ -266,7 +264,7 @@ ir::Block CudaAccumulators::SaveColumns(const Accumulator& acc) {
       interleaved ? ir::LetIndex("column", (first + k * GroupSize()) * Width() + LaneOfGroup())
                   : ir::LetIndex("q", first + LaneOfGroup() + k * GroupSize());
   block.push_back(
-      ForVectors(plan_.register_vectors(), {place, ir::When(exists, std::move(stores))}, false));
+      ForVectors(plan_.register_vectors(), {place, ir::When(exists, std::move(stores))}));
   return block;
 }
 

@@ -52,7 +52,7 @@ CudaBody::CudaBody(const Program& program, const Nest& nest, KernelInterface* in
 
 ir::Statement CudaBody::Once(ir::Statement statement) {
   if (plan_.G() == 1) return statement;
-  return ir::WhenBrief(LaneOfGroup() == 0, std::move(statement));
+  return ir::When(LaneOfGroup() == 0, {std::move(statement)});
 }
 
 // ---- Values for later passes

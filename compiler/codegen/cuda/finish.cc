@@ -27,15 +27,14 @@ ir::Function FinishFunction(const std::string& name, int threads, bool uses_bloc
 
 // variable = combine(variable, value), for each of this thread's copies (or parts).
 ir::Statement ForCopies(const std::string& name, const ir::Value& first, const ir::Value& count,
-                        int step, ir::Block body, int unroll, bool brief) {
+                        int step, ir::Block body, int unroll = 0) {
   return {ir::For{.variable = name,
                   .type = ir::kIntType,
                   .first = first,
                   .condition = ir::IntVar(name) < count,
                   .step = step,
                   .body = std::move(body),
-                  .unroll = unroll,
-                  .brief = brief}};
+                  .unroll = unroll}};
 }
 
 ir::Value Broadcast(const ir::Value& scalar) {
@@ -60,7 +59,7 @@ CudaFinish CudaAccumulators::FinishTotal(const Accumulator& acc, const std::stri
       &finish.function.body,
       {ir::Mutable("total", Start(acc, 1)),
        ForCopies("copy", ir::Thread(), copies, threads,
-                 {Combine(acc, total, Broadcast(ir::At(saved, CopyNumber())))}, 0, true),
+                 {Combine(acc, total, Broadcast(ir::At(saved, CopyNumber())))}),
        ir::Let("result", Broadcast(combined)), ir::When(ir::Thread() == 0, body.TakeUnit())});
   return finish;
 }
@@ -112,7 +111,7 @@ CudaFinish CudaAccumulators::FinishColumns(const std::vector<const Accumulator*>
   ir::Append(&block, start);
   block.push_back(
       ir::When(column < count, {ForCopies("copy", y, copies, launch.threads / launch.columns,
-                                          std::move(add), launch.copies_in_flight, false)}));
+                                          std::move(add), launch.copies_in_flight)}));
   ir::Append(&block, combine);
   block.push_back(ir::When(ir::And(y == 0, column < count), std::move(results)));
   return finish;
@@ -135,7 +134,7 @@ CudaFinish CudaAccumulators::FinishSplit(const std::string& name) {
     const ir::Value sum = Named(acc.name, acc, 1);
     block.push_back(ir::Mutable(acc.name, Start(acc, 1)));
     block.push_back(ForCopies("part", LaneOfGroup(), parts, threads,
-                              {Combine(acc, sum, plain ? Broadcast(saved) : saved)}, 0, true));
+                              {Combine(acc, sum, plain ? Broadcast(saved) : saved)}));
     const ir::Value mine = plain ? ir::CallOf(ReduceFunction(acc.kind()), {sum}) : sum;
     const ir::Value result = CombineGroup(acc, mine, threads, SharedBytesOfBlock());
     StoreResults(acc, body.Define(0, plain ? Broadcast(result) : result), &body);
@@ -183,7 +182,7 @@ ir::Block CudaAccumulators::FinishInLastBlock(const std::vector<CudaFinish>& fin
       interface_->ReserveCounters(split != nullptr ? sym::Product(nest_.outer) : Expr(1));
   const ir::Value counter = ir::CountersArgument() + body_->Scalar(first) + number;
   ir::Block block = {
-      ir::WhenBrief(ir::Not(ir::CallOf("is_last_block", {counter, sharers})), {ir::Return{}})};
+      ir::When(ir::Not(ir::CallOf("is_last_block", {counter, sharers})), {{ir::Return{}}})};
   const ir::Value shared = ir::CastTo(ir::BytesType(), ir::FieldOf(GroupMemory(), "shared"));
   for (const CudaFinish& finish : finishes) {
     block.push_back(ir::Do(ir::CallOfFunction(

@@ -156,7 +156,7 @@ class CudaNestLowering : CudaRowLowering {
     ir::Block before;
     const ir::Block unit = UnitOfElement(&before);
     ir::Block block = {ir::LetIndex("unit", FirstUnit()),
-                       ir::WhenBrief(Unit() >= UnitCount(), {ir::Return{}})};
+                       ir::When(Unit() >= UnitCount(), {{ir::Return{}}})};
     ir::Append(&block, before);
     ir::Append(&block, unit);
     return block;
@@ -195,7 +195,7 @@ class CudaNestLowering : CudaRowLowering {
     accumulators_.ColumnResults();
     const ir::Value vectors = ir::IndexVar("vectors");
     ir::Block block = {ir::LetIndex("unit", FirstUnit()),
-                       ir::WhenBrief(Unit() >= UnitCount(), {ir::Return{}}),
+                       ir::When(Unit() >= UnitCount(), {{ir::Return{}}}),
                        ir::LetIndex("row", Unit() / vectors, true)};
     if (HasVectorLoop()) {
       block.push_back(ir::LetIndex(LoopName(VectorLoop()), Unit() % vectors * Width()));

@@ -79,7 +79,7 @@ ir::Block CudaRowLowering::DecodeVector() {
 ir::Block CudaRowLowering::OneRow() {
   const ir::Block unit = RowBody();
   ir::Block block = {ir::LetIndex("row", RowOf(BlockNumber()))};
-  if (plan_.groups() > 1) block.push_back(ir::WhenBrief(Row() >= RowCount(), {ir::Return{}}));
+  if (plan_.groups() > 1) block.push_back(ir::When(Row() >= RowCount(), {{ir::Return{}}}));
   ir::Append(&block, DecodeRow(Row()));
   ir::Append(&block, unit);
   return block;
@@ -119,7 +119,7 @@ ir::Block CudaRowLowering::SweepPrefetchedRows(const ir::Block& decode, const ir
                              .result = ir::kVoidType,
                              .body = std::move(load)}},
           Variable("row", RowOf(CopyNumber())),
-          ir::WhenBrief(Row() < RowCount(), load_row(Row())),
+          ir::When(Row() < RowCount(), {load_row(Row())}),
           ir::Loop("row", {}, Row() < RowCount(), step, std::move(body))};
 }
 
@@ -293,10 +293,10 @@ ir::Block CudaRowLowering::LoopWithTail(const Tail& tail, const ir::Block& whole
       .first = 0,
       .condition = end < 2,
       .step = 1,
-      .body = {ir::WhenBrief(end == 1,
-                             ir::Set(tail.loop, ir::Choose(LaneOfGroup() == 0, 0, tail.extent))),
-               ir::LetIndex("left", ir::Choose(end == 0, tail.extent - tail.loop, lead)),
-               ir::When(ir::And(tail.loop < tail.extent, left > 0), tail.statements)}}});
+      .body = {
+          ir::When(end == 1, {ir::Set(tail.loop, ir::Choose(LaneOfGroup() == 0, 0, tail.extent))}),
+          ir::LetIndex("left", ir::Choose(end == 0, tail.extent - tail.loop, lead)),
+          ir::When(ir::And(tail.loop < tail.extent, left > 0), tail.statements)}}});
   return {{ir::Scope{std::move(block)}}};
 }
 

@@ -97,7 +97,7 @@ class TileLowering {
     const ir::Value row = ir::IntVar("tile_row"), column = ir::IntVar("tile_column");
     ir::Block body = {
         ir::DeclareAll(ir::kUnsignedType, {{"place", ir::Thread() + k * BlockSize()}})};
-    if (!is_whole_) body.push_back(ir::WhenBrief(place >= vectors_, {ir::Break{}}));
+    if (!is_whole_) body.push_back(ir::When(place >= vectors_, {{ir::Break{}}}));
     body.push_back(ir::DeclareAll(
         ir::kIntType,
         {{"tile_row", place / row_vectors_}, {"tile_column", place % row_vectors_ * Width()}},
