@@ -49,7 +49,6 @@ struct DecodedLoops {
   int first_loop = 0;
   ir::Value number;
   int last_width = 1;
-  bool parenthesised = false;  // quotients are written in parentheses
 };
 ir::Block DecodeLoops(BodyLowering* body, const DecodedLoops& loops);
 

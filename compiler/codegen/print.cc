@@ -106,8 +106,11 @@ struct ValuePrinter {
     });
   }
   std::string operator()(const ir::Binary& binary) const {
-    const int precedence = PrecedenceOf(binary.op);
-    const bool associates = binary.op == ir::BinaryOp::kAdd || binary.op == ir::BinaryOp::kAnd;
+    // Compilers warn of arithmetic that binds more tightly than `&` without parentheses.
+    const int precedence = binary.op == ir::BinaryOp::kBitAnd ? kUnary : PrecedenceOf(binary.op);
+    const auto* b = ir::As<ir::Binary>(binary.b);
+    const bool associates = (binary.op == ir::BinaryOp::kAdd || binary.op == ir::BinaryOp::kAnd) &&
+                            (b == nullptr || b->op != ir::BinaryOp::kSub);
     return absl::StrCat(Inside(binary.a, precedence), " ", ir::Spelling(binary.op), " ",
                         Inside(binary.b, associates ? precedence : precedence + 1));
   }
@@ -163,9 +166,6 @@ struct ValuePrinter {
   std::string operator()(const ir::Make& make) const {
     if (make.like) return absl::StrCat("decltype(", Text(make.like), "){", List(make.parts), "}");
     return absl::StrCat(printer.TypeText(type), "{{", List(make.parts), "}}");
-  }
-  std::string operator()(const ir::Parentheses& parentheses) const {
-    return absl::StrCat("(", Text(parentheses.a), ")");
   }
 };
 

@@ -115,7 +115,6 @@ struct ValueText {
   std::string operator()(const ir::Make& make) const {
     return absl::StrCat(ToString(type), "{", List(make.parts), "}");
   }
-  std::string operator()(const Parentheses& parentheses) const { return ToString(parentheses.a); }
 };
 
 std::string ParametersText(const std::vector<Parameter>& parameters) {

@@ -81,7 +81,7 @@ ir::Value CudaBody::RowArray(BufferId id) {
     const Expr rounded = sym::CeilDiv(bytes, Expr(64));
     const ir::Value offset = Extent(interface()->ReserveScratch(rounded * 64 * plan_.blocks));
     const ir::Value first = ir::ReinterpretAs(pointer, ir::ScratchArgument() + offset);
-    const ir::Value elements = ir::InParentheses(Scalar(rounded * (64 / ItemSize(dtype))));
+    const ir::Value elements = Scalar(rounded * (64 / ItemSize(dtype)));
     Declare(ir::DeclareAll(
         pointer, {{name, first + ir::CastTo(ir::kInt64Type, ir::IntVar("block")) * elements}}));
   }

@@ -98,8 +98,7 @@ CudaFinish CudaAccumulators::FinishColumns(const std::vector<const Accumulator*>
   }
   ir::Block results = DecodeLoops(&body, {.extents = nest_.inner,
                                           .first_loop = static_cast<int>(nest_.outer.size()),
-                                          .number = column,
-                                          .parenthesised = true});
+                                          .number = column});
   ir::Append(&results, body.TakeUnit());
   CudaFinish finish{FinishFunction(name, launch.threads, true, true),
                     sym::CeilDiv(extent, Expr(launch.columns))};
@@ -125,8 +124,7 @@ CudaFinish CudaAccumulators::FinishSplit(const std::string& name) {
   const ir::Value row = ir::IndexVar("row"), part = ir::IntVar("part");
   ir::Block block = {ir::LetIndex("row", BlockNumber()),
                      ir::DeclareAll(ir::kIntType, {{"lane", ir::Thread()}})};
-  ir::Append(&block,
-             DecodeLoops(&body, {.extents = nest_.outer, .number = row, .parenthesised = true}));
+  ir::Append(&block, DecodeLoops(&body, {.extents = nest_.outer, .number = row}));
   body.BeginPass(false);
   for (const Accumulator& acc : all_) {
     const bool plain = StateOf(acc.kind()) == nullptr;

@@ -63,15 +63,14 @@ ir::Block CudaRowLowering::InnerLines() const {
 }
 
 ir::Block CudaRowLowering::DecodeRow(const ir::Value& row) {
-  return DecodeLoops(&body_, {.extents = nest_.outer, .number = row, .parenthesised = true});
+  return DecodeLoops(&body_, {.extents = nest_.outer, .number = row});
 }
 
 ir::Block CudaRowLowering::DecodeVector() {
   return DecodeLoops(&body_, {.extents = nest_.inner,
                               .first_loop = FirstInner(),
                               .number = Vector(),
-                              .last_width = plan_.width,
-                              .parenthesised = true});
+                              .last_width = plan_.width});
 }
 
 // ---- Rows
@@ -253,7 +252,7 @@ ir::Block CudaRowLowering::LoopsWithTail(int position) {
   tail.statements = InnerLines();
   ir::Block block = body_.TakeUnit();
   tail.extent = body_.Extent(nest_.inner[0]);
-  const ir::Value apart = ir::InParentheses(Width() - 1);
+  const ir::Value apart = Width() - 1;
   tail.last = tail.loop + (plan_.is_interleaved() ? apart * GroupSize()
                            : plan_.is_unaligned() ? ir::Value(2) * apart
                                                   : apart);
@@ -326,7 +325,7 @@ ir::Block CudaRowLowering::VectorsWithTail(const Tail& tail, const ir::Block& wh
 
 ir::Statement CudaRowLowering::Lead() {
   const ir::Value start = body_.Scalar(*StartOfStoredRow(nest_, plan_.width));
-  const ir::Value before = -ir::CastTo(ir::kIndexType, start) & ir::InParentheses(Width() - 1);
+  const ir::Value before = -ir::CastTo(ir::kIndexType, start) & (Width() - 1);
   return ir::LetIndex("lead", ir::CallOf("min_index", {before, body_.Extent(nest_.inner[0])}));
 }
 
