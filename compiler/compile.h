@@ -5,6 +5,7 @@
 #ifndef TENSORD_COMPILER_COMPILE_H_
 #define TENSORD_COMPILER_COMPILE_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,12 @@ namespace tensord::compiler {
 // digests are for the caller to fill in once the units are binaries.
 absl::StatusOr<v1::CompileResult> Compile(const v1::CompileJob& job);
 
-// Compiles, and appends to `text` what the pass `after` has made: one of pipeline.h's, or "all" for
-// every pass in order, as far as they came; a pass that changed nothing says so. NotFound lists the
-// passes where there is none of that name; otherwise errors are those of Compile.
-absl::Status CompileAndDump(const v1::CompileJob& job, const std::string& after, std::string* text);
+// Compiles, and calls `print` with what the pass `after` has made: one of pipeline.h's, or "all"
+// for every pass in order; a pass that changed nothing says so. Each is printed as soon as it has
+// run, so that they are there whatever becomes of later ones. NotFound lists the passes where there
+// is none of that name; otherwise errors are those of Compile.
+absl::Status CompileAndDump(const v1::CompileJob& job, const std::string& after,
+                            const std::function<void(const std::string& text)>& print);
 
 // Operators that the compiler lowers itself, sorted: "aten::softmax.int", "aten::add.Tensor".
 const std::vector<std::string>& LoweredOperators();

@@ -13,10 +13,11 @@ using Clock = std::chrono::steady_clock;
 
 class Runner {
  public:
-  Runner(CompileState& state, const PassObserver& observer) : state_(state), observer_(observer) {}
+  Runner(const std::vector<Pass>& passes, CompileState& state, const PassObserver& observer)
+      : passes_(passes), state_(state), observer_(observer) {}
 
-  absl::Status Run(const std::vector<Pass>& passes) {
-    for (const Pass& pass : passes) TENSORD_RETURN_IF_ERROR(Run(pass, pass.verify));
+  absl::Status Run() {
+    for (const Pass& pass : passes_) TENSORD_RETURN_IF_ERROR(Run(pass, pass.verify));
     AddTime("verify", verifying_);
     return absl::OkStatus();
   }
@@ -44,8 +45,8 @@ class Runner {
   }
 
   // Only the first pass and its verifier look at what somebody else made.
-  static absl::Status Failure(const Pass& pass, const absl::Status& status, const char* how = "") {
-    if (status.ok() || &pass == &Pipeline().front()) return status;
+  absl::Status Failure(const Pass& pass, const absl::Status& status, const char* how = "") const {
+    if (status.ok() || &pass == &passes_.front()) return status;
     return absl::InternalError(absl::StrCat(pass.name, ": ", how, status.message()));
   }
 
@@ -55,6 +56,7 @@ class Runner {
     stage->set_nanoseconds(std::chrono::nanoseconds(time).count());
   }
 
+  const std::vector<Pass>& passes_;
   CompileState& state_;
   const PassObserver& observer_;
   Clock::duration verifying_{};
@@ -62,8 +64,13 @@ class Runner {
 
 }  // namespace
 
+absl::Status RunPasses(const std::vector<Pass>& passes, CompileState& state,
+                       const PassObserver& observer) {
+  return Runner(passes, state, observer).Run();
+}
+
 absl::Status RunPipeline(CompileState& state, const PassObserver& observer) {
-  return Runner(state, observer).Run(Pipeline());
+  return RunPasses(Pipeline(), state, observer);
 }
 
 std::vector<std::string> PassNames() {

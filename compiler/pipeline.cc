@@ -186,7 +186,7 @@ absl::StatusOr<v1::CompileResult> Compile(const v1::CompileJob& job) {
 }
 
 absl::Status CompileAndDump(const v1::CompileJob& job, const std::string& after,
-                            std::string* text) {
+                            const std::function<void(const std::string& text)>& print) {
   const std::vector<std::string> known = PassNames();
   if (after != "all" && std::find(known.begin(), known.end(), after) == known.end()) {
     return absl::NotFoundError(
@@ -201,10 +201,10 @@ absl::Status CompileAndDump(const v1::CompileJob& job, const std::string& after,
     if (!wanted) return;
     ran = true;
     std::string dump = pass.dump(made);
-    absl::StrAppend(text, "==== ", pass.name, "\n", dump == before ? "unchanged\n" : dump, "\n");
+    print(absl::StrCat("==== ", pass.name, "\n", dump == before ? "unchanged\n" : dump, "\n"));
     before = std::move(dump);
   }));
-  if (!ran) absl::StrAppend(text, "==== ", after, "\nis not for this target\n");
+  if (!ran) print(absl::StrCat("==== ", after, "\nis not for this target\n"));
   return absl::OkStatus();
 }
 

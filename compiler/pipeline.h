@@ -61,6 +61,9 @@ using PassObserver = std::function<void(const Pass& pass, const CompileState& st
 // failure is ours: Internal, "PASS: what it said", also where a verifier finds that a pass broke
 // its promise.
 absl::Status RunPipeline(CompileState& state, const PassObserver& observer = {});
+// The same with other passes than the pipeline's, for tests; the first has the place of import.
+absl::Status RunPasses(const std::vector<Pass>& passes, CompileState& state,
+                       const PassObserver& observer = {});
 
 }  // namespace tensord::compiler
 

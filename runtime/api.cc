@@ -7,6 +7,7 @@
 #include "base/version.h"
 #include "runtime/base/error.h"
 #include "runtime/call/tensors.h"
+#include "runtime/call/workspace.h"
 #include "runtime/load/load.h"
 #include "runtime/operators/externs.h"
 #include "runtime/run/run.h"

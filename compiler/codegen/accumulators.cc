@@ -3,20 +3,14 @@
 
 #include <absl/strings/str_cat.h>
 
-#include "compiler/codegen/reductions.h"
-
 namespace tensord::compiler {
 
 Accumulators::Accumulators(const Program& program, const Nest& nest, BodyLowering* body,
                            KernelInterface* interface)
     : program_(program), nest_(nest), body_(body), interface_(interface) {
-  for (const NestMember& member : nest_.members) {
-    for (const Reduction& reduction : member.loops.reductions) {
-      all_.push_back({.member = &member,
-                      .reduction = &reduction,
-                      .name = absl::StrCat("acc", all_.size()),
-                      .dtype = member.loops.block.insts[reduction.value].dtype});
-    }
+  for (const NestReduction& reduction : ReductionsOf(nest_)) {
+    const int number = static_cast<int>(all_.size());
+    all_.push_back({reduction, number, absl::StrCat("acc", number), std::nullopt});
   }
 }
 
@@ -43,6 +37,32 @@ ir::Statement Accumulators::Combine(const Accumulator& acc, const ir::Value& tar
 ir::Value Accumulators::InTail(const Accumulator& acc, const ir::Value& value) const {
   if (!body_->tail()) return value;
   return ir::CallOf("where", {FirstLanes(), value, Start(acc, Width())});
+}
+
+void Accumulators::Accumulate(const NestMember& member, int copy) {
+  const int level = body_->vector_level();
+  for (const Accumulator& acc : all_) {
+    if (acc.member != &member) continue;
+    const ir::Value value = body_->Use(body_->Lower(acc.reduction->value), level);
+    if (const ir::Value at = AddressOf(acc)) {
+      const ir::Value old = body_->LoadNeighbours(acc.scalar(), at);
+      const ir::Value sum = ir::CallOf(CombineFunction(acc.kind()), {old, value});
+      body_->Add(level, ir::Do(body_->StoreNeighbours(acc.scalar(), at, sum)));
+      continue;
+    }
+    const ir::Value target = VariableOf(acc, copy);
+    const StateFunctions* state = StateOf(acc.kind());
+    if (state == nullptr) {
+      body_->Add(level, Combine(acc, target, InTail(acc, value)));
+      continue;
+    }
+    const ir::Value position = IsArg(acc.kind()) ? body_->InnerPosition() : ir::Value();
+    std::vector<ir::Value> operands = {target, value};
+    if (position) operands.push_back(position);
+    body_->Add(level, ir::Set(target, body_->tail() ? AddTail(*state, target, value, position)
+                                                    : ir::CallOf(absl::StrCat(state->name, "_add"),
+                                                                 std::move(operands))));
+  }
 }
 
 void Accumulators::AccumulateRow(const NestMember& member) {

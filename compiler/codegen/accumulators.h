@@ -9,21 +9,21 @@
 #include <vector>
 
 #include "compiler/codegen/body.h"
+#include "compiler/codegen/reductions.h"
+#include "compiler/schedule/nest_reductions.h"
 
 namespace tensord::compiler {
 
-struct Accumulator {
-  const NestMember* member;
-  const Reduction* reduction;
+struct Accumulator : NestReduction {
+  int number;        // of the reduction (ReductionsOf)
   std::string name;  // a variable, or an array of columns
-  DType dtype;       // of the values that are reduced
   // Of those that outlive units: bytes of scratch memory before theirs.
   std::optional<Expr> offset;
 
-  // One for each column: nothing is reduced along the inner loops.
-  bool IsColumns() const { return member->has_inner && !member->reduces_inner; }
+  // One for each column.
+  bool IsColumns() const { return IsOfColumns(); }
   // It outlives units.
-  bool IsPrivate() const { return member->reduces_outer; }
+  bool IsPrivate() const { return IsOverRows(); }
   ReduceKind kind() const { return reduction->kind; }
   // Of an element.
   ir::Type scalar() const { return ir::ScalarType(ComputeType(dtype)); }
@@ -34,13 +34,25 @@ class Accumulators {
   virtual ~Accumulators() = default;
 
   // Adds the values of a member's vector (or of its tail) to copy `copy` of its accumulators.
-  virtual void Accumulate(const NestMember& member, int copy) = 0;
+  void Accumulate(const NestMember& member, int copy);
   // Adds a row statement's value, which is reduced over the rows.
   void AccumulateRow(const NestMember& member);
 
  protected:
   Accumulators(const Program& program, const Nest& nest, BodyLowering* body,
                KernelInterface* interface);
+
+  // ---- What targets do differently
+
+  // Where the accumulators of the present vector lie in memory; none where they are variables.
+  virtual ir::Value AddressOf(const Accumulator& acc) const = 0;
+  // The variable, or the element of an array of them, that is the accumulator of a vector.
+  virtual ir::Value VariableOf(const Accumulator& acc, int copy) const = 0;
+  // The state `target` with the values of a tail's lanes. `position`: of an arg reduction.
+  virtual ir::Value AddTail(const StateFunctions& state, const ir::Value& target,
+                            const ir::Value& value, const ir::Value& position) const = 0;
+
+  // ---- What they have in common
 
   bool HasVectorLoop() const { return !nest_.inner.empty(); }
   // What an accumulator of so many lanes starts with.

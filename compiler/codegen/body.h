@@ -79,6 +79,12 @@ class BodyLowering {
   // Linear position in the inner iteration space.
   ir::Value InnerPosition();
 
+  // A vector of neighbours from `at` on, of memory that keeps it aligned; of a tail the lanes that
+  // are left.
+  ir::Value LoadNeighbours(const ir::Type& storage, const ir::Value& at) const;
+  ir::Value StoreNeighbours(const ir::Type& storage, const ir::Value& at,
+                            const ir::Value& value) const;
+
   // The pointers and integers that were used, and arrays.
   ir::Block Declarations() const;
 
@@ -87,14 +93,16 @@ class BodyLowering {
  protected:
   // ---- What targets do differently
 
-  // The vector of a buffer that is local to the nest and was stored in an earlier pass.
-  virtual ir::Value ReadLocal(BufferId buffer) = 0;
+  // The array of a row's values of a buffer that is local to the nest, for later passes.
+  virtual ir::Value RowArray(BufferId buffer) = 0;
+  // The vector of such a buffer, which was stored in an earlier pass.
+  virtual ir::Value ReadLocal(BufferId buffer);
   // Whether such a buffer's values are computed again where they are read.
   virtual bool IsRecomputed(BufferId /*buffer*/) const { return false; }
   // Whether a result that goes to memory is kept besides, so that later passes need not read it.
   virtual bool KeepsStored(BufferId /*buffer*/) const { return false; }
   // The statement that keeps a vector of such a buffer for later passes.
-  virtual ir::Statement WriteLocal(BufferId buffer, const ir::Value& value) = 0;
+  virtual ir::Statement WriteLocal(BufferId buffer, const ir::Value& value);
   // The function that loads a vector of neighbours: "load", or one that needs no alignment.
   virtual std::string RunLoad(const Inst& /*inst*/) const { return "load"; }
   // Whether a vector whose index grows by one from lane to lane may be loaded at once under a
@@ -132,9 +140,7 @@ class BodyLowering {
   KernelInterface* interface() const { return interface_; }
   const NestMember& member() const { return *member_; }
   // The loop that vectors run along; there is one.
-  sym::SymbolKey VectorLoop() const {
-    return {sym::AtomKind::kLoop, static_cast<int>(nest_.outer.size()) + vector_level() - 1};
-  }
+  sym::SymbolKey VectorLoop() const { return VectorLoopOf(nest_); }
   const Inst& InstOf(int id) const { return member_->loops.block.insts[id]; }
   void Declare(ir::Statement array) { arrays_.push_back(std::move(array)); }
   // The loop level at which an expression's value is known.

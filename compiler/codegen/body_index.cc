@@ -124,7 +124,7 @@ ir::Value BodyLowering::InnerPosition() {
 
 ir::Value BodyLowering::Step(const Expr& stride) {
   const ir::Value step = Scalar(stride), lanes = LaneStep();
-  return lanes ? ir::InParentheses(step) * lanes : step;
+  return lanes ? step * lanes : step;
 }
 
 std::optional<Expr> BodyLowering::VectorStride(const Expr& index) {

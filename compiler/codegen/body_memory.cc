@@ -32,6 +32,27 @@ ir::Value BodyLowering::Pointer(BufferId id, bool writes) {
   return KernelInterface::PointerNamed(interface_->Buffer(id), program_.buffers[id].dtype, writes);
 }
 
+ir::Value BodyLowering::LoadNeighbours(const ir::Type& storage, const ir::Value& at) const {
+  return tail_ ? ir::CallOf("load_tail", {storage, Width()}, {at, Left()})
+               : ir::CallOf("load", {storage, Width()}, {at});
+}
+
+ir::Value BodyLowering::StoreNeighbours(const ir::Type& storage, const ir::Value& at,
+                                        const ir::Value& value) const {
+  return tail_ ? ir::CallOf("store_tail", {storage, Width()}, {at, value, Left()})
+               : ir::CallOf("store", {storage, Width()}, {at, value});
+}
+
+ir::Value BodyLowering::ReadLocal(BufferId buffer) {
+  const ir::Value array = RowArray(buffer);
+  return LoadNeighbours(ir::Pointee(array.type()), array + InnerPosition());
+}
+
+ir::Statement BodyLowering::WriteLocal(BufferId buffer, const ir::Value& value) {
+  const ir::Value array = RowArray(buffer);
+  return ir::Do(StoreNeighbours(ir::Pointee(array.type()), array + InnerPosition(), value));
+}
+
 // ---- Loads
 
 Lowered BodyLowering::LowerLoad(const Inst& inst) {
@@ -196,16 +217,14 @@ ir::Value BodyLowering::AtomicAdd(const Target& to, const ir::Value& value, ir::
 
 // One element, or neighbours that all take part but for those beyond a tail.
 ir::Value BodyLowering::StoreRun(const Target& to, ir::Value value, bool add) {
-  const std::vector<ir::TemplateArgument> types = {to.storage, to.Lanes()};
   const ir::Value at = to.pointer + Scalar(to.element);
-  const bool tail = to.is_vector && tail_;
-  if (add) {
-    const ir::Value old =
-        tail ? ir::CallOf("load_tail", types, {at, Left()}) : ir::CallOf("load", types, {at});
-    value = ir::CallOf("add", {old, value});
+  if (to.is_vector) {
+    if (add) value = ir::CallOf("add", {LoadNeighbours(to.storage, at), value});
+    return StoreNeighbours(to.storage, at, value);
   }
-  return tail ? ir::CallOf("store_tail", types, {at, value, Left()})
-              : ir::CallOf("store", types, {at, value});
+  const std::vector<ir::TemplateArgument> types = {to.storage, 1};
+  if (add) value = ir::CallOf("add", {ir::CallOf("load", types, {at}), value});
+  return ir::CallOf("store", types, {at, value});
 }
 
 // Lanes that do not lie together, or of which not all take part.

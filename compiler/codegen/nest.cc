@@ -62,17 +62,14 @@ ir::Block DecodeLoops(BodyLowering* body, const DecodedLoops& loops) {
   ir::Block block;
   Expr inside(1);
   const int count = static_cast<int>(loops.extents.size());
-  const auto wrap = [&](const ir::Value& value) {
-    return loops.parenthesised ? ir::InParentheses(value) : value;
-  };
   for (int d = count - 1; d >= 0; --d) {
     const bool in_vectors = d == count - 1 && loops.last_width > 1;
     const Expr extent =
         in_vectors ? sym::FloorDiv(loops.extents[d], Expr(loops.last_width)) : loops.extents[d];
     ir::Value value = loops.number;
-    if (!inside.Is(1)) value = loops.number / ir::InParentheses(body->Scalar(inside));
-    if (d > 0) value = wrap(value) % body->Extent(extent);
-    if (in_vectors) value = wrap(value) * Width();
+    if (!inside.Is(1)) value = loops.number / body->Scalar(inside);
+    if (d > 0) value = value % body->Extent(extent);
+    if (in_vectors) value = value * Width();
     block.push_back(ir::LetIndex(LoopName(loops.first_loop + d), value, true));
     inside *= extent;
   }

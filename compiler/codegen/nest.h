@@ -19,7 +19,7 @@ class NestLowering {
   bool HasVectorLoop() const { return !nest_.inner.empty(); }
   // The first inner loop, and the last.
   int FirstInner() const { return static_cast<int>(nest_.outer.size()); }
-  int VectorLoop() const { return FirstInner() + static_cast<int>(nest_.inner.size()) - 1; }
+  int VectorLoop() const { return VectorLoopOf(nest_).second; }
   // Of passes and row statements, in order.
   std::set<int> Positions() const;
 
@@ -49,7 +49,6 @@ struct DecodedLoops {
   int first_loop = 0;
   ir::Value number;
   int last_width = 1;
-  bool parenthesised = false;  // quotients are written in parentheses
 };
 ir::Block DecodeLoops(BodyLowering* body, const DecodedLoops& loops);
 

@@ -61,8 +61,6 @@ Precedence PrecedenceOf(const ir::Value& value) {
   return kPrimary;
 }
 
-std::string LanesText(int lanes) { return lanes == ir::kWidth ? "W" : absl::StrCat(lanes); }
-
 }  // namespace
 
 struct ValuePrinter {
@@ -108,8 +106,11 @@ struct ValuePrinter {
     });
   }
   std::string operator()(const ir::Binary& binary) const {
-    const int precedence = PrecedenceOf(binary.op);
-    const bool associates = binary.op == ir::BinaryOp::kAdd || binary.op == ir::BinaryOp::kAnd;
+    // Compilers warn of arithmetic that binds more tightly than `&` without parentheses.
+    const int precedence = binary.op == ir::BinaryOp::kBitAnd ? kUnary : PrecedenceOf(binary.op);
+    const auto* b = ir::As<ir::Binary>(binary.b);
+    const bool associates = (binary.op == ir::BinaryOp::kAdd || binary.op == ir::BinaryOp::kAnd) &&
+                            (b == nullptr || b->op != ir::BinaryOp::kSub);
     return absl::StrCat(Inside(binary.a, precedence), " ", ir::Spelling(binary.op), " ",
                         Inside(binary.b, associates ? precedence : precedence + 1));
   }
@@ -166,9 +167,6 @@ struct ValuePrinter {
     if (make.like) return absl::StrCat("decltype(", Text(make.like), "){", List(make.parts), "}");
     return absl::StrCat(printer.TypeText(type), "{{", List(make.parts), "}}");
   }
-  std::string operator()(const ir::Parentheses& parentheses) const {
-    return absl::StrCat("(", Text(parentheses.a), ")");
-  }
 };
 
 struct StatementPrinter {
@@ -179,9 +177,16 @@ struct StatementPrinter {
   std::string Indent(int more = 0) const { return std::string(2 * (depth + more), ' '); }
   std::string Line(const std::string& text) const { return absl::StrCat(Indent(), text, "\n"); }
   std::string Inside(const ir::Block& block) const { return printer.Text(block, depth + 1); }
+  // One statement without others inside, which is written without braces.
+  static bool IsBare(const ir::Block& block) {
+    if (block.size() != 1) return false;
+    const auto& node = block[0].node;
+    return std::holds_alternative<ir::Assign>(node) || std::holds_alternative<ir::Run>(node) ||
+           std::holds_alternative<ir::Return>(node) || std::holds_alternative<ir::Break>(node);
+  }
   // The statements of a loop or condition, behind its head.
-  std::string Body(const ir::Block& block, bool brief) const {
-    if (brief) return absl::StrCat("\n", Inside(block));
+  std::string Body(const ir::Block& block, bool may_be_bare) const {
+    if (may_be_bare && IsBare(block)) return absl::StrCat("\n", Inside(block));
     return absl::StrCat(" {\n", Inside(block), Indent(), "}\n");
   }
 
@@ -260,15 +265,15 @@ struct StatementPrinter {
         step != nullptr && step->value == 1 ? absl::StrCat("++", loop.variable)
                                             : absl::StrCat(loop.variable, " += ", Text(loop.step)),
         ")");
-    return text + Body(loop.body, loop.brief);
+    return text + Body(loop.body, true);
   }
   std::string operator()(const ir::If& condition) const {
     return absl::StrCat(Indent(), IfText(condition));
   }
   // From its word on, for `else if`.
   std::string IfText(const ir::If& condition) const {
-    std::string text =
-        absl::StrCat("if (", Text(condition.condition), ")", Body(condition.then, condition.brief));
+    std::string text = absl::StrCat("if (", Text(condition.condition), ")",
+                                    Body(condition.then, condition.otherwise.empty()));
     if (condition.otherwise.empty()) return text;
     text.pop_back();
     const auto* next = condition.otherwise.size() == 1
@@ -312,17 +317,19 @@ std::string KernelPrinter::TypeText(const ir::Type& type) const {
       text = StorageType(type.dtype);
       break;
     case ir::TypeKind::kVector:
-      text = absl::StrCat("tk::Vec<", StorageType(type.dtype), ", ", LanesText(type.lanes), ">");
+      text =
+          absl::StrCat("tk::Vec<", StorageType(type.dtype), ", ", ir::LanesText(type.lanes), ">");
       break;
     case ir::TypeKind::kPacked:
-      text = absl::StrCat("tk::Packed<", StorageType(type.dtype), ", ", LanesText(type.lanes), ">");
+      text = absl::StrCat("tk::Packed<", StorageType(type.dtype), ", ", ir::LanesText(type.lanes),
+                          ">");
       break;
     case ir::TypeKind::kState:
       if (type.reduce == ReduceKind::kOnlineSoftmax) {
-        text = absl::StrCat("tk::OnlineSoftmax<", LanesText(type.lanes), ">");
+        text = absl::StrCat("tk::OnlineSoftmax<", ir::LanesText(type.lanes), ">");
       } else {
         text = absl::StrCat(type.reduce == ReduceKind::kWelford ? "tk::Welford<" : "tk::ArgVec<",
-                            StorageType(type.dtype), ", ", LanesText(type.lanes), ">");
+                            StorageType(type.dtype), ", ", ir::LanesText(type.lanes), ">");
       }
       break;
     case ir::TypeKind::kByte:

@@ -8,11 +8,10 @@
 #include <string>
 
 #include "compiler/schedule/access.h"
+#include "compiler/schedule/device.h"
 
 namespace tensord::compiler {
 namespace {
-
-constexpr int kMostThreads = 1024;
 
 // What the nests of a kernel write to memory.
 std::set<BufferId> WrittenBy(const Program& program, const Kernel& kernel) {

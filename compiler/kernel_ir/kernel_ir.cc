@@ -28,9 +28,6 @@ Statement Loop(std::string variable, Value first, Value condition, Value step, B
 Statement When(Value condition, Block then) {
   return {If{.condition = std::move(condition), .then = std::move(then)}};
 }
-Statement WhenBrief(Value condition, Statement then) {
-  return {If{.condition = std::move(condition), .then = {std::move(then)}, .brief = true}};
-}
 void Append(Block* to, const Block& more) { to->insert(to->end(), more.begin(), more.end()); }
 
 void ForEachStatement(const Block& block, const std::function<void(const Statement&)>& visit) {

@@ -110,13 +110,11 @@ struct For {
   Value step;
   Block body;
   int unroll = 0;
-  bool brief = false;  // a body of one statement, written without braces
 };
 
 struct If {
   Value condition;
   Block then, otherwise;
-  bool brief = false;  // as For
 };
 
 struct Scope {
@@ -209,7 +207,6 @@ Statement Set(Value target, Value value);
 Statement Do(Value call);
 Statement Loop(std::string variable, Value first, Value condition, Value step, Block body);
 Statement When(Value condition, Block then);
-Statement WhenBrief(Value condition, Statement then);
 void Append(Block* to, const Block& more);
 
 // Calls `visit` for every statement, outer ones first, and for every block's statements in order.

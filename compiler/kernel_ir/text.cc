@@ -10,8 +10,6 @@
 namespace tensord::compiler::ir {
 namespace {
 
-std::string LanesText(int lanes) { return lanes == kWidth ? "W" : absl::StrCat(lanes); }
-
 const char* StateName(ReduceKind kind) {
   switch (kind) {
     case ReduceKind::kWelford:
@@ -117,7 +115,6 @@ struct ValueText {
   std::string operator()(const ir::Make& make) const {
     return absl::StrCat(ToString(type), "{", List(make.parts), "}");
   }
-  std::string operator()(const Parentheses& parentheses) const { return ToString(parentheses.a); }
 };
 
 std::string ParametersText(const std::vector<Parameter>& parameters) {
@@ -203,6 +200,8 @@ struct StatementText {
 };
 
 }  // namespace
+
+std::string LanesText(int lanes) { return lanes == kWidth ? "W" : absl::StrCat(lanes); }
 
 const char* Spelling(Unary::Op op) {
   static constexpr const char* kWords[] = {"!", "-", "*"};

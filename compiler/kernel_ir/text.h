@@ -17,6 +17,8 @@ std::string ToString(const Block& block, int depth = 0);
 std::string ToString(const Function& function);
 std::string ToString(const Kernel& kernel);
 
+// Lanes of a vector as they are written in every text: W where they are the nest's (kWidth).
+std::string LanesText(int lanes);
 // The operator as it is written in every text.
 const char* Spelling(BinaryOp op);
 const char* Spelling(Unary::Op op);

@@ -107,10 +107,6 @@ Value StateLike(Value like, std::vector<Value> fields) {
   const Type type = like.type();
   return Node(type, ir::Make{std::move(fields), std::move(like)});
 }
-Value InParentheses(Value a) {
-  const Type type = a.type();
-  return Node(type, Parentheses{std::move(a)});
-}
 Value Choose(Value condition, Value a, Value b) {
   const Type type = a.type().IsInteger() ? Wider(a.type(), b.type()) : a.type();
   return Node(type, Select{std::move(condition), std::move(a), std::move(b)});
@@ -177,7 +173,6 @@ struct Operands {
   void operator()(const Element& element) const { One(element.array), One(element.index); }
   void operator()(const Combiner&) const {}
   void operator()(const ir::Make& make) const { One(make.like), All(make.parts); }
-  void operator()(const Parentheses& parentheses) const { One(parentheses.a); }
 };
 
 }  // namespace

@@ -162,15 +162,10 @@ struct Make {
   Value like;
 };
 
-// The same value, which is written in parentheses.
-struct Parentheses {
-  Value a;
-};
-
 struct ValueNode {
   Type type;
   std::variant<Variable, Argument, Builtin, Literal, Integer, IndexOf, Binary, Unary, Select,
-               Convert, Cast, Reinterpret, Call, Member, Lane, Element, Combiner, Make, Parentheses>
+               Convert, Cast, Reinterpret, Call, Member, Lane, Element, Combiner, Make>
       node;
 };
 
@@ -205,7 +200,6 @@ Value Dereference(Value pointer);
 Value CombinerOf(std::string function);
 Value VectorOf(Type type, std::vector<Value> lanes);
 Value StateLike(Value like, std::vector<Value> fields);
-Value InParentheses(Value a);
 Value Choose(Value condition, Value a, Value b);
 
 Value BinaryOf(BinaryOp op, Value a, Value b);

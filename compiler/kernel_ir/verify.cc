@@ -149,14 +149,11 @@ class FunctionVerifier {
       }
       Condition(loop.condition);
       Integer(loop.step);
-      Require(!loop.brief || loop.body.size() == 1, "a brief loop has one statement");
       Inside([&] { Check(loop.body); });
     });
   }
   void operator()(const If& condition) {
     Condition(condition.condition);
-    Require(!condition.brief || (condition.then.size() == 1 && condition.otherwise.empty()),
-            "a brief condition has one statement");
     Inside([&] { Check(condition.then); });
     Inside([&] { Check(condition.otherwise); });
   }

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "compiler/loop_ir/rewrite.h"
+#include "compiler/schedule/loop_order.h"
 
 namespace tensord::compiler {
 namespace {
@@ -107,7 +108,7 @@ void AddCut(std::vector<Expr>* cuts, const Expr& cut) {
 // The member's own loop variables in terms of the nest's.
 std::vector<Expr> LoopsOf(const Placement& placement, const LoopOp& op,
                           const std::vector<Expr>& dims) {
-  std::vector<Expr> loops(op.sizes.size() + op.reduce_sizes.size(), Expr(0));
+  std::vector<Expr> loops(LoopCount(op), Expr(0));
   // suffix[k]: the product of dims inside dimension k.
   std::vector<Expr> suffix(dims.size() + 1, Expr(1));
   for (int k = static_cast<int>(dims.size()) - 1; k >= 0; --k) suffix[k] = suffix[k + 1] * dims[k];

@@ -10,6 +10,8 @@
 
 namespace tensord::compiler {
 
+// Threads that a block of a CUDA launch may have.
+inline constexpr int kMostThreads = 1024;
 // Words of a launch's arguments beside its buffers: the size of a nest and where its blocks end.
 inline constexpr size_t kWordsOfSizes = 2;
 

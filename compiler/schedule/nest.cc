@@ -10,13 +10,10 @@
 #include "compiler/schedule/access.h"
 #include "compiler/schedule/align.h"
 #include "compiler/schedule/loop_order.h"
+#include "compiler/schedule/reject.h"
 
 namespace tensord::compiler {
 namespace {
-
-absl::Status Reject(std::string_view why) {
-  return absl::FailedPreconditionError(absl::string_view(why.data(), why.size()));
-}
 
 bool IsPlainReduction(const LoopOp& op) {
   return std::all_of(op.reductions.begin(), op.reductions.end(), [](const Reduction& r) {

@@ -55,6 +55,11 @@ struct Nest {
   std::set<BufferId> local;  // written and read only here: never in memory as a buffer
 };
 
+// The last loop, along which vectors lie.
+inline sym::SymbolKey VectorLoopOf(const Nest& nest) {
+  return {sym::AtomKind::kLoop, static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};
+}
+
 // What a group is made of before its loops are aligned.
 struct GroupShape {
   NestShape shape;

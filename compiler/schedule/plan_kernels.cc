@@ -3,6 +3,9 @@
 
 #include <absl/strings/str_cat.h>
 
+#include "compiler/schedule/cpu/verify_plan.h"
+#include "compiler/schedule/cuda/verify_plan.h"
+
 namespace tensord::compiler {
 namespace {
 
@@ -16,11 +19,20 @@ absl::Status VerifyPlan(const Kernel* kernel, const KernelPlan& plan) {
   if (kernel == nullptr) return absl::OkStatus();
   const size_t nests = cuda != nullptr ? cuda->nests.size() : cpu->nests.size();
   if (nests != kernel->nests.size()) return absl::InternalError("a nest without a plan");
-  if (cuda == nullptr) return absl::OkStatus();
+  if (cpu != nullptr) {
+    for (const PlannedCpuNest& nest : cpu->nests) {
+      TENSORD_RETURN_IF_ERROR(VerifyCpuPlan(nest.nest, nest.plan));
+    }
+    return absl::OkStatus();
+  }
   for (const PlannedCudaNest& nest : cuda->nests) {
-    TENSORD_RETURN_IF_ERROR(VerifyCudaPlan(nest.plan));
+    TENSORD_RETURN_IF_ERROR(VerifyCudaPlan(nest.nest, nest.plan));
     if (nest.plan.threads > cuda->threads) {
       return absl::InternalError("a nest has more threads than its launch");
+    }
+    const auto* sweep = nest.plan.As<CudaSweep>();
+    if (sweep != nullptr && sweep->finish && sweep->finish->threads != cuda->finish_threads) {
+      return absl::InternalError("a nest has other threads than its second launch");
     }
   }
   return absl::OkStatus();

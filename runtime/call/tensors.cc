@@ -2,85 +2,26 @@
 #include "runtime/call/tensors.h"
 
 #include <atomic>
-#include <cstdlib>
+#include <string>
 #include <utility>
 
+#include "runtime/call/workspace.h"
 #include "runtime/program/layout.h"
 
 namespace tensord::runtime {
 namespace {
 
-constexpr int64_t kAlignment = 64;
-// A thread keeps no workspace beyond this between calls.
-constexpr int64_t kMaxKeptWorkspace = int64_t{256} << 20;
 // Such buffers are where memory peaks, and few, so that little of the host's time goes into what is
 // freed for them and taken again.
 constexpr int64_t kLargeBuffer = int64_t{32} << 20;
-constexpr int32_t kByte = 0;  // torch's ScalarType of uint8
 
 std::atomic<TensordEmptyFn> cuda_empty{nullptr};
-
-std::vector<std::unique_ptr<CallState>>& FreeStates() {
-  thread_local std::vector<std::unique_ptr<CallState>> states;
-  return states;
-}
-
-struct Lent {
-  Handle tensor = nullptr;
-  int64_t bytes = 0;
-};
-thread_local Lent lent;
-
-void DropWorkspace(CallState& state) {
-  if (state.workspace_tensor != nullptr) state.torch->delete_tensor(state.workspace_tensor);
-  state.workspace_tensor = nullptr;
-  state.workspace_size = 0;
-}
-
-// The lent one, as the call's own reference, with room for the blocks too where it has that; false
-// where there is none or it is too small. One call takes it: another within that call must not
-// write over it.
-bool TakeLentWorkspace(CallState& state, int64_t bytes, int64_t apart) {
-  const Lent taken = std::exchange(lent, {});
-  if (taken.tensor == nullptr || taken.bytes < bytes) return false;
-  if (state.torch->new_tensor_handle(taken.tensor, &state.workspace_tensor) != 0) {
-    state.workspace_tensor = nullptr;
-    return false;
-  }
-  state.holds_apart = apart > 0 && taken.bytes - bytes >= apart;
-  state.workspace_size = bytes + (state.holds_apart ? apart : 0);
-  return true;
-}
 
 const int64_t* Sizes(const CallState& state, const Layout& layout) {
   return state.values + layout.sizes;
 }
 const int64_t* Strides(const CallState& state, const Layout& layout) {
   return state.values + layout.strides;
-}
-
-// A failed allocation: torch's own words where it has some.
-TensordError AllocationFailed(const CallState& state, int32_t device, const std::string& what) {
-  if (device == kTorchCpu || !TorchMessage(*state.torch).empty()) {
-    return TorchFailed(*state.torch, what);
-  }
-  const TensordError code = state.program->device->AllocationError(state);
-  return Fail(code, code == TENSORD_OUT_OF_MEMORY ? "CUDA out of memory: " + what : what);
-}
-
-TensordError Allocate(CallState& state, int64_t ndim, const int64_t* sizes, const int64_t* strides,
-                      int32_t dtype, int32_t device, Handle* tensor) {
-  const int32_t index = device == kTorchCuda ? state.device_index : 0;
-  const TensordEmptyFn empty = cuda_empty.load(std::memory_order_relaxed);
-  if (device == kTorchCuda && empty != nullptr) {  // the device is the thread's current one
-    *tensor = empty(ndim, sizes, strides, dtype);
-    if (*tensor != nullptr) return TENSORD_OK;
-  }
-  if (state.torch->empty_strided(ndim, sizes, strides, dtype, device, index, tensor) == 0) {
-    return TENSORD_OK;
-  }
-  *tensor = nullptr;
-  return AllocationFailed(state, device, "cannot allocate a tensor");
 }
 
 TensordError CheckResult(CallState& state, uint32_t buffer, Handle result, const std::string& node,
@@ -141,44 +82,27 @@ TensordError CopyResult(CallState& state, uint32_t buffer, Handle result) {
 
 void SetCudaEmpty(TensordEmptyFn fn) { cuda_empty.store(fn, std::memory_order_relaxed); }
 
-CallState::~CallState() {
-  DropWorkspace(*this);
-  std::free(scratch);
+TensordError AllocationFailed(const CallState& state, int32_t device, const std::string& what) {
+  if (device == kTorchCpu || !TorchMessage(*state.torch).empty()) {
+    return TorchFailed(*state.torch, what);
+  }
+  const TensordError code = state.program->device->AllocationError(state);
+  return Fail(code, code == TENSORD_OUT_OF_MEMORY ? "CUDA out of memory: " + what : what);
 }
 
-CallLease::CallLease(const TensordProgram& program) {
-  auto& states = FreeStates();
-  if (states.empty()) {
-    state_ = std::make_unique<CallState>();
-  } else {
-    state_ = std::move(states.back());
-    states.pop_back();
+TensordError AllocateTensor(CallState& state, int64_t ndim, const int64_t* sizes,
+                            const int64_t* strides, int32_t dtype, int32_t device, Handle* tensor) {
+  const int32_t index = device == kTorchCuda ? state.device_index : 0;
+  const TensordEmptyFn empty = cuda_empty.load(std::memory_order_relaxed);
+  if (device == kTorchCuda && empty != nullptr) {  // the device is the thread's current one
+    *tensor = empty(ndim, sizes, strides, dtype);
+    if (*tensor != nullptr) return TENSORD_OK;
   }
-  CallState& state = *state_;
-  state.program = &program;
-  state.torch = program.torch;
-  state.addresses.resize(program.buffers.size());
-  state.handles.assign(program.buffers.size(), nullptr);
-  state.device_index = -1;
-  state.holds_apart = false;
-  state.realigned.clear();
-  if (state.words.size() < program.max_launch_words) state.words.resize(program.max_launch_words);
-  if (state.pointers.size() < program.max_launch_buffers) {
-    state.pointers.resize(program.max_launch_buffers);
+  if (state.torch->empty_strided(ndim, sizes, strides, dtype, device, index, tensor) == 0) {
+    return TENSORD_OK;
   }
-  if (state.arguments.size() < program.max_arguments) state.arguments.resize(program.max_arguments);
-}
-
-CallLease::~CallLease() {
-  for (Handle handle : state_->handles) {
-    if (handle != nullptr) state_->torch->delete_tensor(handle);
-  }
-  state_->handles.clear();
-  if (!state_->program->reuses_workspace || state_->workspace_size > kMaxKeptWorkspace) {
-    DropWorkspace(*state_);
-  }
-  state_->program = nullptr;
-  FreeStates().push_back(std::move(state_));
+  *tensor = nullptr;
+  return AllocationFailed(state, device, "cannot allocate a tensor");
 }
 
 TensordError TorchFailed(const Torch& torch, const std::string& what) {
@@ -189,13 +113,13 @@ TensordError TorchFailed(const Torch& torch, const std::string& what) {
 }
 
 TensordError NewTensor(CallState& state, const Layout& layout, Handle* tensor) {
-  return Allocate(state, layout.ndim, Sizes(state, layout), Strides(state, layout), layout.dtype,
-                  layout.device, tensor);
+  return AllocateTensor(state, layout.ndim, Sizes(state, layout), Strides(state, layout),
+                        layout.dtype, layout.device, tensor);
 }
 
 TensordError NewVector(CallState& state, const Layout& like, int64_t elements, Handle* tensor) {
   const int64_t stride = 1;
-  return Allocate(state, 1, &elements, &stride, like.dtype, like.device, tensor);
+  return AllocateTensor(state, 1, &elements, &stride, like.dtype, like.device, tensor);
 }
 
 TensordError MakeView(CallState& state, uint32_t buffer, Handle root_tensor, Handle* tensor) {
@@ -225,61 +149,6 @@ TensordError MakeView(CallState& state, uint32_t buffer, Handle root_tensor, Han
                             Sizes(state, layout), Strides(state, layout), tensor);
   torch.delete_tensor(whole);
   return error == 0 ? TENSORD_OK : TorchFailed(torch, "cannot make a view of another dtype");
-}
-
-TensordError AllocateWorkspace(CallState& state) {
-  const int64_t bytes = state.values[state.program->workspace_bytes];
-  const int64_t apart = state.values[state.program->apart_bytes];
-  const int32_t device = state.program->device_type;
-  state.holds_apart = false;
-  // A kept one is of a CPU program.
-  if (device != kTorchCpu || state.workspace_tensor == nullptr || state.workspace_size < bytes) {
-    DropWorkspace(state);
-  }
-  bool has_one = state.workspace_tensor != nullptr;
-  if (!has_one && device != kTorchCpu) has_one = TakeLentWorkspace(state, bytes, apart);
-  if (!has_one) {
-    // torch's allocator for the device aligns enough, and rounds up what is a byte too long.
-    const int64_t padding = device == kTorchCpu ? kAlignment : 0, stride = 1;
-    int64_t padded = 0;
-    if (__builtin_add_overflow(bytes, padding, &padded)) {
-      return Fail(TENSORD_CORRUPT, "the workspace is too large");
-    }
-    if (Allocate(state, 1, &padded, &stride, kByte, device, &state.workspace_tensor) !=
-        TENSORD_OK) {
-      return AllocationFailed(state, device,
-                              "cannot allocate a workspace of " + std::to_string(bytes) + " bytes");
-    }
-    state.workspace_size = bytes;
-  }
-  void* data = nullptr;
-  if (state.torch->get_data_ptr(state.workspace_tensor, &data) != 0) {
-    return TorchFailed(*state.torch, "cannot reach the workspace");
-  }
-  const auto address = reinterpret_cast<uintptr_t>(data);
-  state.workspace_shift = static_cast<int64_t>(-address & (kAlignment - 1));
-  if (device != kTorchCpu && state.workspace_shift != 0) {
-    return Fail(TENSORD_UNAVAILABLE, "torch's allocator gives memory that is not 64-byte aligned");
-  }
-  state.workspace = static_cast<char*>(data) + state.workspace_shift;
-  return TENSORD_OK;
-}
-
-void LendWorkspace(Handle tensor, int64_t bytes) { lent = {tensor, bytes}; }
-
-void FreeProductWorkspace(CallState& state) {
-  if (state.product_workspace == nullptr) return;
-  state.torch->delete_tensor(std::exchange(state.product_workspace, nullptr));
-}
-
-void* GetScratch(CallState& state, size_t bytes) {
-  if (state.scratch_size < bytes) {
-    std::free(state.scratch);
-    state.scratch_size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    state.scratch = std::aligned_alloc(kAlignment, state.scratch_size);
-    if (state.scratch == nullptr) state.scratch_size = 0;
-  }
-  return state.scratch;
 }
 
 void SetAddress(CallState& state, uint32_t root, char* address) {

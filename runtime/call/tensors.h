@@ -1,110 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of one call: addresses and tensors of its buffers.
-//
-// A thread keeps a few states and lends one to each call, so that a call allocates nothing of its
-// own and a program may run inside another (an operator written in Python may call a compiled
-// function).
+// The tensors of one call's buffers.
 #ifndef TENSORD_RUNTIME_CALL_TENSORS_H_
 #define TENSORD_RUNTIME_CALL_TENSORS_H_
 
 #include <cstdint>
-#include <memory>
-#include <vector>
+#include <string>
 
-#include "runtime/program/plan.h"
+#include "runtime/call/call_state.h"
 
 namespace tensord::runtime {
-
-// Of CUDA: cuda/cuda_driver.h.
-struct CudaDriver;
-struct CuStreamOpaque;
-
-struct CallState {
-  ~CallState();
-
-  const TensordProgram* program = nullptr;
-  const Torch* torch = nullptr;
-  const int64_t* values = nullptr;  // of the slots
-  const Place* places = nullptr;
-  TensordValue* inputs = nullptr;
-  const Handle* constants = nullptr;  // of the program, on the call's device
-  int32_t device_index = -1;          // of CUDA; -1 until known
-  char* workspace = nullptr;          // aligned
-  int64_t workspace_shift = 0;        // from the start of workspace_tensor
-  bool holds_apart = false;           // the workspace has room for what may lie apart
-
-  std::vector<int64_t> own_values;
-  std::vector<Place> own_places;
-  std::vector<char*> addresses;         // per buffer: its first element
-  std::vector<Handle> handles;          // per buffer: owned by this call, or null
-  std::vector<void*> pointers;          // of one CPU launch
-  std::vector<uint64_t> words;          // of one CUDA launch: its kernel's parameter
-  std::vector<uint32_t> realigned;      // buffers on inputs, whose handle is a copy (align.h)
-  std::vector<TensordValue> arguments;  // of one operator call
-
-  Handle workspace_tensor = nullptr;  // bytes; kept for the thread's next call where that is safe
-  int64_t workspace_size = 0;
-  void* scratch = nullptr;
-  size_t scratch_size = 0;
-
-  TensordKernelHost host = {};         // for CPU kernels
-  TensordIndexFault index_fault = {};  // what they find
-  // Of a call on CUDA, between Device::Begin and End.
-  const CudaDriver* driver = nullptr;
-  CuStreamOpaque* stream = nullptr;
-  void* device_guard = nullptr;        // torch's
-  Handle product_workspace = nullptr;  // for cuBLASLt, from the first product that wants it on
-  const void* prepared = nullptr;      // the device's own
-  uint32_t calls_done = 0;  // calls before this one are done, some along with an earlier one
-};
-
-// Operators run without autograd: the graph is autograd's already.
-class NoGrad {
- public:
-  NoGrad(const Torch& torch, bool wanted)
-      : torch_(torch), restore_(wanted && torch.grad_mode_is_enabled()) {
-    if (restore_) torch_.grad_mode_set_enabled(false);
-  }
-  ~NoGrad() {
-    if (restore_) torch_.grad_mode_set_enabled(true);
-  }
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
-
- private:
-  const Torch& torch_;
-  bool restore_;
-};
-
-// Lends the thread a state for `program` and takes it back, whatever happened.
-class CallLease {
- public:
-  explicit CallLease(const TensordProgram& program);
-  ~CallLease();
-  CallLease(const CallLease&) = delete;
-  CallLease& operator=(const CallLease&) = delete;
-  CallState& operator*() { return *state_; }
-
- private:
-  std::unique_ptr<CallState> state_;
-};
 
 // TENSORD_OPERATOR with torch's message, if it tells, after `what`; TENSORD_OUT_OF_MEMORY where the
 // message says so.
 [[nodiscard]] TensordError TorchFailed(const Torch& torch, const std::string& what);
 
+// A failed allocation of `what`: torch's own words where it has some, and TENSORD_OUT_OF_MEMORY
+// where a device has none left.
+TensordError AllocationFailed(const CallState& state, int32_t device, const std::string& what);
+
+// A new tensor of these sizes and strides; of CUDA on the call's device. AllocationFailed.
+TensordError AllocateTensor(CallState& state, int64_t ndim, const int64_t* sizes,
+                            const int64_t* strides, int32_t dtype, int32_t device, Handle* tensor);
+
 // A new tensor of `layout` on its device (of CUDA: the call's), with a storage of its own that ends
 // with it. TENSORD_OUT_OF_MEMORY where a device has none left.
 TensordError NewTensor(CallState& state, const Layout& layout, Handle* tensor);
 TensordError NewVector(CallState& state, const Layout& like, int64_t elements, Handle* tensor);
-
-TensordError AllocateWorkspace(CallState& state);
-// As tensord_lend_workspace.
-void LendWorkspace(Handle tensor, int64_t bytes);
-// Gives back what products of the call took for themselves.
-void FreeProductWorkspace(CallState& state);
-// At least `bytes`, 64-aligned, not cleared; null when there is no memory.
-void* GetScratch(CallState& state, size_t bytes);
 
 // Sets the address of a root buffer and of all its views.
 void SetAddress(CallState& state, uint32_t root, char* address);

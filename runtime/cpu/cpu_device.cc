@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/base/blobs.h"
-#include "runtime/call/tensors.h"
+#include "runtime/call/workspace.h"
 
 namespace tensord::runtime {
 namespace {

@@ -13,20 +13,19 @@
 #include <vector>
 
 #include "runtime/base/switch.h"
-#include "runtime/call/tensors.h"
+#include "runtime/call/workspace.h"
 #include "runtime/cuda/cuda_driver.h"
 #include "runtime/cuda/cuda_module.h"
 #include "runtime/cuda/cuda_products.h"
+#include "runtime/program/layout.h"
 
 namespace tensord::runtime {
 namespace {
 
-constexpr size_t kMaxDevices = 128;
 constexpr uint32_t kMaxThreads = 1024;
 constexpr uint32_t kMaxSharedBytes = 1 << 20;
 constexpr size_t kMaxParameterBytes = 32764;
 constexpr int64_t kMaxBlocks = INT32_MAX;
-constexpr int64_t kAlignment = 64;
 
 // Held while a program is made ready for a device: its first call there.
 std::mutex& PrepareMutex() {
@@ -218,7 +217,7 @@ class CudaDevice final : public Device {
   static TensordError PutAddress(const CallState& state, const CudaLaunch& launch, Slot offset,
                                  uint64_t* word) {
     const int64_t bytes = state.values[offset];
-    if (bytes < 0 || bytes % kAlignment != 0 ||
+    if (bytes < 0 || bytes % kWorkspaceAlignment != 0 ||
         bytes > state.values[state.program->workspace_bytes]) [[unlikely]] {
       return Fail(TENSORD_CORRUPT, Named(launch) + ": its own memory lies outside the workspace");
     }

@@ -15,6 +15,9 @@
 
 namespace tensord::runtime {
 
+// Devices of a host that the runtime serves; their indices are below it.
+inline constexpr size_t kMaxDevices = 128;
+
 using CuResult = int;  // 0 is success
 using CuDevice = int;
 using CuContext = struct CuContextOpaque*;

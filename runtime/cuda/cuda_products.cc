@@ -9,16 +9,16 @@
 #include <span>
 #include <utility>
 
+#include "runtime/cuda/cuda_driver.h"
 #include "runtime/cuda/product_choice.h"
 
 namespace tensord::runtime {
 namespace {
 
-constexpr size_t kMaxDevices = 128;
 // What algorithms may take for partial sums. torch gives as much on Hopper.
 constexpr uint64_t kMaxWorkspace = uint64_t{32} << 20;
-constexpr uint32_t kAlignment = 16;
-constexpr int kMostAlgorithms = 8;  // looked at
+constexpr uint32_t kOperandAlignment = 16;  // bytes
+constexpr int kMostAlgorithms = 8;          // looked at
 // Algorithms that hand out tiles on the way count them in a few bytes, which are cleared by a
 // launch of their own before each product. Those that do not, where the library has them, took 1 to
 // 2 us less for products of 30 to 65 us on an H200.
@@ -57,7 +57,7 @@ using Preference = Owned<LtPreference, &CublasLt::delete_preference>;
 bool Aligned(std::initializer_list<const void*> addresses) {
   uintptr_t bits = 0;
   for (const void* address : addresses) bits |= reinterpret_cast<uintptr_t>(address);
-  return bits % kAlignment == 0;
+  return bits % kOperandAlignment == 0;
 }
 
 struct Addresses {
@@ -105,7 +105,7 @@ class LtProduct {
     if (lt_.create_operation(operation_.address(), kLtCompute32, kLtFloat32) != 0) return false;
     const int32_t transpose_a = shape_.a.transposed, transpose_b = shape_.b.transposed;
     // Where it lies decides what is expected of its alignment.
-    const void* const bias = reinterpret_cast<void*>(uintptr_t{kAlignment});
+    const void* const bias = reinterpret_cast<void*>(uintptr_t{kOperandAlignment});
     auto set = [this](int attribute, const auto& value) {
       return lt_.set_operation(operation_.get(), attribute, &value, sizeof value) == 0;
     };
@@ -137,7 +137,7 @@ class LtProduct {
     // Partial sums stay in float32, as the strictest of torch's settings asks.
     bool made = set(kLtMaxWorkspace, most_bytes) && set(kLtReductions, kLtReduceInComputeType);
     for (int operand = kLtAlignmentA; operand <= kLtAlignmentD; ++operand) {
-      made = made && set(operand, kAlignment);
+      made = made && set(operand, kOperandAlignment);
     }
     std::vector<LtHeuristic> found(kMostAlgorithms);
     int count = 0;

@@ -177,77 +177,92 @@ class StepBuilder {
     ArgumentPlan argument{};
     argument.buffer = argument.slot = argument.items = ArgumentPlan::kNothing;
     TensordValue& value = argument.value;
-    auto set = [&value](TensordKind kind, int64_t integer) {
-      value.kind = kind;
-      value.integer = integer;
-    };
     switch (proto.kind_case()) {
-      case v1::Argument::kNone:
-        set(TENSORD_NONE, 0);
+      case v1::Argument::kValue:
+        TENSORD_TRY(FillTensor(proto.value().value(), &argument));
         break;
-      case v1::Argument::kValue: {
-        const uint32_t number = proto.value().value();
-        TENSORD_TRY(Use(number));
-        // An absent optional result stays absent as an argument.
-        if (!program_.buffers[number].layout.defined) {
-          set(TENSORD_NONE, 0);
-          break;
-        }
-        set(TENSORD_TENSOR, 0);
-        argument.buffer = number;
-        break;
-      }
       case v1::Argument::kInteger:
-        set(TENSORD_INT, 0);
+        Set(TENSORD_INT, 0, &value);
         TENSORD_TRY(program_.exprs.Add(proto.integer(), &argument.slot));
-        break;
-      case v1::Argument::kReal:
-        value.kind = TENSORD_DOUBLE;
-        value.real = proto.real();
-        break;
-      case v1::Argument::kBoolean:
-        set(TENSORD_BOOL, proto.boolean());
         break;
       case v1::Argument::kText:
         value.kind = TENSORD_STRING;
         value.text = call->texts.emplace_back(proto.text()).c_str();
         value.size = proto.text().size();
         break;
+      case v1::Argument::kList:
+        TENSORD_TRY(FillList(proto.list(), &argument, call));
+        break;
+      default:
+        TENSORD_TRY(FillConstant(proto, &value));
+    }
+    call->arguments[index] = argument;
+    return TENSORD_OK;
+  }
+
+  static void Set(TensordKind kind, int64_t integer, TensordValue* value) {
+    value->kind = kind;
+    value->integer = integer;
+  }
+
+  TensordError FillTensor(uint32_t number, ArgumentPlan* argument) {
+    TENSORD_TRY(Use(number));
+    // An absent optional result stays absent as an argument.
+    const bool is_there = program_.buffers[number].layout.defined;
+    Set(is_there ? TENSORD_TENSOR : TENSORD_NONE, 0, &argument->value);
+    if (is_there) argument->buffer = number;
+    return TENSORD_OK;
+  }
+
+  // The items follow all arguments that there are.
+  TensordError FillList(const v1::ArgumentList& proto, ArgumentPlan* argument, CallPlan* call) {
+    const size_t first = call->arguments.size(), size = static_cast<size_t>(proto.items_size());
+    argument->value.kind = TENSORD_LIST;
+    argument->value.items = nullptr;
+    argument->value.size = size;
+    argument->items = static_cast<uint32_t>(first);
+    call->arguments.resize(first + size);
+    for (size_t i = 0; i < size; ++i) {
+      TENSORD_TRY(FillArgument(proto.items(static_cast<int>(i)), first + i, call));
+    }
+    return TENSORD_OK;
+  }
+
+  // What is the same in every call.
+  static TensordError FillConstant(const v1::Argument& proto, TensordValue* value) {
+    switch (proto.kind_case()) {
+      case v1::Argument::kNone:
+        Set(TENSORD_NONE, 0, value);
+        break;
+      case v1::Argument::kReal:
+        value->kind = TENSORD_DOUBLE;
+        value->real = proto.real();
+        break;
+      case v1::Argument::kBoolean:
+        Set(TENSORD_BOOL, proto.boolean(), value);
+        break;
       case v1::Argument::kDtype: {
         const DTypeInfo* dtype = FindDType(proto.dtype());
         if (dtype == nullptr) return Fail(TENSORD_CORRUPT, "an argument has an unknown dtype");
-        set(TENSORD_DTYPE, dtype->torch);
+        Set(TENSORD_DTYPE, dtype->torch, value);
         break;
       }
       case v1::Argument::kDevice:
-        set(TENSORD_DEVICE, TorchDevice(proto.device()));
+        Set(TENSORD_DEVICE, TorchDevice(proto.device()), value);
         break;
       case v1::Argument::kMemoryFormat:
-        set(TENSORD_MEMORY_FORMAT, TorchMemoryFormat(proto.memory_format()));
+        Set(TENSORD_MEMORY_FORMAT, TorchMemoryFormat(proto.memory_format()), value);
         break;
       case v1::Argument::kLayoutStrided:
-        set(TENSORD_LAYOUT, 0);
+        Set(TENSORD_LAYOUT, 0, value);
         break;
-      case v1::Argument::kList: {
-        value.kind = TENSORD_LIST;
-        value.items = nullptr;
-        value.size = static_cast<size_t>(proto.list().items_size());
-        const size_t first = call->arguments.size();
-        argument.items = static_cast<uint32_t>(first);
-        call->arguments.resize(first + value.size);
-        for (size_t i = 0; i < value.size; ++i) {
-          TENSORD_TRY(FillArgument(proto.list().items(static_cast<int>(i)), first + i, call));
-        }
-        break;
-      }
-      case v1::Argument::KIND_NOT_SET:
+      default:
         return Fail(TENSORD_CORRUPT, "an argument is empty");
     }
-    if ((value.kind == TENSORD_DEVICE || value.kind == TENSORD_MEMORY_FORMAT) &&
-        value.integer < 0) {
+    const bool is_named = value->kind == TENSORD_DEVICE || value->kind == TENSORD_MEMORY_FORMAT;
+    if (is_named && value->integer < 0) {
       return Fail(TENSORD_CORRUPT, "an argument has an unknown device or memory format");
     }
-    call->arguments[index] = argument;
     return TENSORD_OK;
   }
 

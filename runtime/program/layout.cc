@@ -4,8 +4,6 @@
 namespace tensord::runtime {
 namespace {
 
-constexpr int64_t kAlignment = 64;
-
 std::string Join(const int64_t* values, int64_t count) {
   std::string text;
   for (int64_t i = 0; i < count; ++i) text += (i > 0 ? ", " : "") + std::to_string(values[i]);
@@ -20,7 +18,7 @@ TensordError CheckWorkspace(const TensordProgram& program, const int64_t* values
   const int64_t begin = apart ? common : 0;
   const int64_t most = apart ? common + values[program.apart_bytes] : common;
   int64_t end = 0;
-  if (start < begin || start % kAlignment != 0 ||
+  if (start < begin || start % kWorkspaceAlignment != 0 ||
       __builtin_add_overflow(start, place.offset_bytes + place.extent_bytes, &end) || end > most) {
     return Fail(TENSORD_CORRUPT,
                 "buffer " + std::to_string(number) + " lies outside the workspace or unaligned");

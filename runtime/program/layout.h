@@ -11,6 +11,10 @@
 
 namespace tensord::runtime {
 
+// Bytes: of the workspace and of what lies in it, as the compiler places it
+// (compiler/memory/workspace_bytes.h).
+inline constexpr int64_t kWorkspaceAlignment = 64;
+
 // Ensures: sizes, strides and offset are not negative and nothing overflows.
 TensordError ComputePlace(const Layout& layout, const int64_t* values, Place* place);
 

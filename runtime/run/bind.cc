@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/call/workspace.h"
 #include "runtime/program/layout.h"
 #include "runtime/run/align.h"
 

@@ -7,13 +7,17 @@
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/text_format.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <string_view>
 
 #include "compiler/compile.h"
+#include "server/worker/thrown.h"
 
 namespace tensord::server {
 namespace {
@@ -55,6 +59,26 @@ bool IsOnGpu(const v1::Graph& graph) {
 int Fail(const absl::Status& status, int code) {
   std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
   return code;
+}
+
+// Ends the process as a failure of the compiler ends: a broken invariant has said what it is.
+void Died(int /*signal*/) {
+  constexpr std::string_view kText = "INTERNAL: the compiler died behind what it printed last\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText.data(), kText.size());
+  _exit(kExitFailed);
+}
+
+void SayWhereItDied() {
+  // A stack that has overflowed has no room for a handler.
+  static char stack[64 << 10];
+  const stack_t alternative = {.ss_sp = stack, .ss_flags = 0, .ss_size = sizeof stack};
+  sigaltstack(&alternative, nullptr);
+  struct sigaction action = {};
+  action.sa_handler = Died;
+  action.sa_flags = SA_ONSTACK;
+  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
+    sigaction(signal, &action, nullptr);
+  }
 }
 
 }  // namespace
@@ -111,11 +135,17 @@ int CompileFile(const CompileFileOptions& options) {
     if (!target.ok()) return Fail(target.status(), kExitUsage);
     *job->mutable_target() = *target;
   }
-  std::string dump;
-  const absl::Status status = compiler::CompileAndDump(*job, options.dump_after, &dump);
-  std::fwrite(dump.data(), 1, dump.size(), stdout);
+  SayWhereItDied();
+  const absl::Status status = StatusOfThrown([&] {
+    return compiler::CompileAndDump(*job, options.dump_after, [](const std::string& dump) {
+      std::fwrite(dump.data(), 1, dump.size(), stdout);
+      std::fflush(stdout);
+    });
+  });
   if (status.ok()) return 0;
-  return Fail(status, absl::IsNotFound(status) ? kExitUsage : kExitFailed);
+  if (absl::IsNotFound(status)) return Fail(status, kExitUsage);
+  std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return kExitFailed;
 }
 
 }  // namespace tensord::server

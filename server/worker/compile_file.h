@@ -24,8 +24,9 @@ absl::StatusOr<v1::Target> ParseTarget(const std::string& name);
 // is compiled for AVX2 or, where one of its inputs is on a GPU, for sm_90.
 absl::StatusOr<v1::CompileJob> ParseJob(const std::string& content);
 
-// Prints the dump. Returns the exit code: 0, 1 where the graph does not compile, 2 where the file,
-// the pass or the target is wrong; the reason goes to stderr.
+// Prints each dump as soon as it is made. Returns the exit code: 0, 1 where the graph does not
+// compile, 2 where the file, the pass or the target is wrong; the reason goes to stderr. A compiler
+// that throws or dies ends the process with 1 and INTERNAL on stderr: it leaves signal handlers.
 int CompileFile(const CompileFileOptions& options);
 
 }  // namespace tensord::server

@@ -5,10 +5,8 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 
-#include <exception>
-#include <new>
-
 #include "server/worker/framing.h"
+#include "server/worker/thrown.h"
 
 namespace tensord::server {
 namespace {
@@ -76,17 +74,6 @@ absl::Status Handle(const WorkerHandlers& handlers, const v1::WorkerRequest& req
       "different versions");
 }
 
-absl::Status HandleSafely(const WorkerHandlers& handlers, const v1::WorkerRequest& request,
-                          v1::WorkerReply& reply) {
-  try {
-    return Handle(handlers, request, reply);
-  } catch (const std::bad_alloc&) {
-    return absl::InternalError("the compiler ran out of memory (job_memory sets the limit)");
-  } catch (const std::exception& error) {
-    return absl::InternalError(std::string("the compiler threw: ") + error.what());
-  }
-}
-
 }  // namespace
 
 int RunWorkerLoop(const WorkerHandlers& handlers, unsigned cpu_seconds) {
@@ -100,7 +87,7 @@ int RunWorkerLoop(const WorkerHandlers& handlers, unsigned cpu_seconds) {
     LimitCpu(cpu_seconds);
     const uint64_t before = CpuNanoseconds(true);
     v1::WorkerReply reply;
-    const absl::Status status = HandleSafely(handlers, request, reply);
+    const absl::Status status = StatusOfThrown([&] { return Handle(handlers, request, reply); });
     reply.set_code(static_cast<int>(status.code()));
     reply.set_message(std::string(status.message()));
     reply.set_cpu_nanoseconds(CpuNanoseconds(true) - before);

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -87,4 +88,32 @@ def test_a_graph_that_does_not_compile_shows_how_far_it_came(tmp_path: Path) -> 
     done = _compile(file)
     assert done.returncode == 1
     assert "==== import" in done.stdout and "==== lower" not in done.stdout
-    assert "lower: node " in done.stderr
+    assert "INTERNAL: lower: node " in done.stderr
+
+
+def _many(nodes: int) -> Any:
+    """A graph whose dumps are longer than what a pipe holds."""
+    job = _job()
+    first = job.graph.nodes[0]
+    for number in range(nodes):
+        copy = job.graph.nodes.add()
+        copy.CopyFrom(first)
+        copy.name = f"sigmoid_{number}"
+    return job
+
+
+def test_what_passes_made_is_there_when_a_later_one_ends_the_compiler(tmp_path: Path) -> None:
+    file = tmp_path / "job"
+    file.write_bytes(_many(2000).SerializeToString())
+    command = [str(binary("tensorctl")), "compile", str(file)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as compiler:
+        assert compiler.stdout is not None
+        assert compiler.stdout.readline() == "==== import\n"
+        # The rest does not fit into the pipe, so it is at work: as a failed check ends it.
+        compiler.send_signal(signal.SIGABRT)
+        output, errors = compiler.communicate(timeout=60)
+    assert compiler.returncode == 1
+    assert "sigmoid" in output and "==== plan" not in output
+    assert errors == "INTERNAL: the compiler died behind what it printed last\n"

@@ -31,6 +31,12 @@ def test_the_table_has_no_arrow_upwards() -> None:
     assert includes.check_table() == []
 
 
+def test_the_table_has_no_more_than_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert includes.unused() == []
+    monkeypatch.setitem(includes.ROOMS, "compiler/sym", ["base", "proto", "compiler/ops"])
+    assert includes.unused() == ["compiler/sym may include compiler/ops, and does not"]
+
+
 @pytest.mark.parametrize(
     ("room", "may", "said"),
     [

@@ -19,8 +19,7 @@ ir::Statement ForOtherTasks(ir::Statement statement) {
                   .first = 1,
                   .condition = ir::IndexVar("task") < ir::IndexVar("tasks"),
                   .step = 1,
-                  .body = {std::move(statement)},
-                  .brief = true}};
+                  .body = {std::move(statement)}}};
 }
 
 }  // namespace
@@ -69,14 +68,13 @@ ir::Block CpuAccumulators::DeclareRow(int position, int copies) const {
     }
     const ir::Value c = ir::IndexVar("c");
     block.push_back({ir::DeclareArray{
-        .type = acc.scalar(), .arrays = {{acc.name, blocks->columns}}, .alignment = 64}});
+        .type = acc.scalar(), .arrays = {{acc.name, blocks->columns}}, .alignment = kVectorBytes}});
     block.push_back(
         {ir::For{.variable = "c",
                  .first = 0,
                  .condition = c < blocks->columns,
                  .step = 1,
-                 .body = {ir::Set(ir::At(Array(acc), c), IdentityOf(acc.kind(), acc.dtype))},
-                 .brief = true}});
+                 .body = {ir::Set(ir::At(Array(acc), c), IdentityOf(acc.kind(), acc.dtype))}}});
   }
   // Full reductions gather a unit's share apart, so that no long chain of additions builds up.
   for (const Accumulator& acc : all_) {
@@ -85,36 +83,21 @@ ir::Block CpuAccumulators::DeclareRow(int position, int copies) const {
   return block;
 }
 
-void CpuAccumulators::Accumulate(const NestMember& member, int copy) {
-  const int level = body_->vector_level();
-  const bool tail = body_->tail();
-  for (const Accumulator& acc : all_) {
-    if (acc.member != &member) continue;
-    const ir::Value value = body_->Use(body_->Lower(acc.reduction->value), level);
-    if (IsBlocked() || (acc.IsPrivate() && acc.IsColumns())) {
-      const std::vector<ir::TemplateArgument> types = {acc.scalar(), Width()};
-      const ir::Value at = Array(acc) + (IsBlocked() ? LoopVar(VectorLoop()) - ir::IndexVar("first")
-                                                     : body_->InnerPosition());
-      const ir::Value old =
-          tail ? ir::CallOf("load_tail", types, {at, Left()}) : ir::CallOf("load", types, {at});
-      const ir::Value sum = ir::CallOf(CombineFunction(acc.kind()), {old, value});
-      body_->Add(level, ir::Do(tail ? ir::CallOf("store_tail", types, {at, sum, Left()})
-                                    : ir::CallOf("store", types, {at, sum})));
-      continue;
-    }
-    const ir::Value target = Named(NameOf(acc, copy), acc, Lanes());
-    const StateFunctions* state = StateOf(acc.kind());
-    if (state == nullptr) {
-      body_->Add(level, Combine(acc, target, InTail(acc, value)));
-      continue;
-    }
-    std::vector<ir::Value> operands = {target, value};
-    if (IsArg(acc.kind())) operands.push_back(body_->InnerPosition());
-    if (tail) operands.push_back(Left());
-    body_->Add(level,
-               ir::Set(target, ir::CallOf(absl::StrCat(state->name, tail ? "_add_tail" : "_add"),
-                                          std::move(operands))));
-  }
+ir::Value CpuAccumulators::AddressOf(const Accumulator& acc) const {
+  if (IsBlocked()) return Array(acc) + (LoopVar(VectorLoop()) - ir::IndexVar("first"));
+  return acc.IsPrivate() && acc.IsColumns() ? Array(acc) + body_->InnerPosition() : ir::Value();
+}
+
+ir::Value CpuAccumulators::VariableOf(const Accumulator& acc, int copy) const {
+  return Named(NameOf(acc, copy), acc, Lanes());
+}
+
+ir::Value CpuAccumulators::AddTail(const StateFunctions& state, const ir::Value& target,
+                                   const ir::Value& value, const ir::Value& position) const {
+  std::vector<ir::Value> operands = {target, value};
+  if (position) operands.push_back(position);
+  operands.push_back(Left());
+  return ir::CallOf(absl::StrCat(state.name, "_add_tail"), std::move(operands));
 }
 
 void CpuAccumulators::RowResults(int position, int copies) {
@@ -177,8 +160,7 @@ ir::Block CpuAccumulators::DeclarePrivate() {
                                .first = 0,
                                .condition = c < count,
                                .step = 1,
-                               .body = {ir::Set(ir::At(Array(acc), c), identity)},
-                               .brief = true}});
+                               .body = {ir::Set(ir::At(Array(acc), c), identity)}}});
     } else if (acc.member->has_inner) {
       block.push_back(ir::Mutable(absl::StrCat("total_", acc.name), Start(acc, Lanes())));
     } else {
@@ -251,8 +233,7 @@ ir::Block CpuAccumulators::FinishColumns(const Accumulator& acc) {
                       .first = 0,
                       .condition = LoopVar(outer) < extents[q],
                       .step = 1,
-                      .body = std::move(block),
-                      .brief = true}}};
+                      .body = std::move(block)}}};
   }
   return block;
 }

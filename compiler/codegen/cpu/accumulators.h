@@ -25,7 +25,6 @@ class CpuAccumulators : public Accumulators {
 
   // Accumulators of a pass, in every copy (CpuPlan::accumulator_copies).
   ir::Block DeclareRow(int position, int copies) const;
-  void Accumulate(const NestMember& member, int copy) override;
   // Merges the copies and leaves the pass's scalars to later positions.
   void RowResults(int position, int copies);
   // A blocked nest's results, for the columns [first, last).
@@ -36,10 +35,16 @@ class CpuAccumulators : public Accumulators {
   // The function that combines the tasks' copies, which lie `stride` bytes apart.
   ir::Function Finish(const std::string& name);
 
+ protected:
+  ir::Value AddressOf(const Accumulator& acc) const override;
+  ir::Value VariableOf(const Accumulator& acc, int copy) const override;
+  ir::Value AddTail(const StateFunctions& state, const ir::Value& target, const ir::Value& value,
+                    const ir::Value& position) const override;
+
  private:
   bool IsBlocked() const { return nest_.shape == NestShape::kBlocked; }
   ir::Value Lanes() const { return HasVectorLoop() ? Width() : ir::Value(1); }
-  int VectorLoop() const { return static_cast<int>(nest_.outer.size() + nest_.inner.size()) - 1; }
+  int VectorLoop() const { return VectorLoopOf(nest_).second; }
   static std::string NameOf(const Accumulator& acc, int copy);
   // An accumulator for each column, in memory.
   static ir::Value Array(const Accumulator& acc);

@@ -9,11 +9,6 @@
 #include "compiler/schedule/cpu/transposed_rows.h"
 
 namespace tensord::compiler {
-namespace {
-
-constexpr int kVectorBytes = 64;
-
-}  // namespace
 
 ir::Statement DeclareWidth() {
   return {ir::Declare{.bindings = {{"W", ir::CallOf("kLanes", {})}},
@@ -39,20 +34,6 @@ ir::Value CpuBody::RowArray(BufferId id) {
     Declare(ir::DeclareAll(pointer, {{name, ir::ReinterpretAs(pointer, at)}}));
   }
   return it->second;
-}
-
-ir::Value CpuBody::ReadLocal(BufferId buffer) {
-  const ir::Value position = InnerPosition(), array = RowArray(buffer), at = array + position;
-  const ir::Type type = ir::Pointee(array.type());
-  return tail() ? ir::CallOf("load_tail", {type, Width()}, {at, Left()})
-                : ir::CallOf("load", {type, Width()}, {at});
-}
-
-ir::Statement CpuBody::WriteLocal(BufferId buffer, const ir::Value& value) {
-  const ir::Value position = InnerPosition(), array = RowArray(buffer), at = array + position;
-  const ir::Type type = ir::Pointee(array.type());
-  return ir::Do(tail() ? ir::CallOf("store_tail", {type, Width()}, {at, value, Left()})
-                       : ir::CallOf("store", {type, Width()}, {at, value}));
 }
 
 ir::Value CpuBody::CheckIndex(const IndexRule& rule, const ir::Value& index, const Expr& size,

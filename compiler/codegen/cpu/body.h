@@ -11,6 +11,9 @@
 
 namespace tensord::compiler {
 
+// Of arrays that vectors are read from: bytes of the widest.
+inline constexpr int kVectorBytes = 64;
+
 // W, the prelude's lanes.
 ir::Statement DeclareWidth();
 
@@ -26,16 +29,12 @@ class CpuBody : public BodyLowering {
   ir::Block EndTiles();
 
  protected:
-  ir::Value ReadLocal(BufferId buffer) override;
-  ir::Statement WriteLocal(BufferId buffer, const ir::Value& value) override;
+  ir::Value RowArray(BufferId id) override;
   ir::Value CheckIndex(const IndexRule& rule, const ir::Value& index, const Expr& size,
                        const ir::Value& on) override;
   ir::Value SpecialLoad(const Inst& inst, const ir::Value& address, const Expr& stride) override;
 
  private:
-  // Of a local buffer that a later pass reads.
-  ir::Value RowArray(BufferId id);
-
   const CpuPlan& plan_;
   std::map<BufferId, ir::Value> row_arrays_;
   bool tiles_ = false;

@@ -24,7 +24,6 @@ class CpuNestLowering : NestLowering {
       : NestLowering(nest, &body_, &accumulators_),
         plan_(plan),
         name_(std::move(name)),
-        lanes_(plan.lanes),
         body_(program, nest_, plan, interface),
         accumulators_(program, nest_, plan, &body_, interface) {}
 
@@ -75,7 +74,7 @@ class CpuNestLowering : NestLowering {
       blocks_ = Parts(body_.Extent(nest_.inner.back()), blocks->columns);
     } else if (Transposes()) {
       rows.pop_back();
-      blocks_ = Parts(body_.Extent(nest_.outer.back()), lanes_);
+      blocks_ = Parts(body_.Extent(nest_.outer.back()), plan_.lanes);
     }
     const ir::Value count = body_.Argument(sym::Product(rows));
     return blocks_ ? count * blocks_ : count;
@@ -131,7 +130,7 @@ class CpuNestLowering : NestLowering {
     // Copy 0 is last, so that its text is the same as in the plain loop.
     unrolled.insert(unrolled.begin(), body_.at(levels));
     ir::Block tail;
-    if (NeedsTail()) {
+    if (plan_.has_tail) {
       LowerMembers(position, /*tail=*/true);
       tail = body_.at(levels);
     }
@@ -184,12 +183,6 @@ class CpuNestLowering : NestLowering {
       block.push_back(ir::When(loop < last, std::move(rest)));
     }
     return {{ir::Scope{std::move(block)}}};
-  }
-
-  bool NeedsTail() const {
-    if (nest_.shape == NestShape::kFlat) return lanes_ > 1;
-    auto extent = nest_.inner.back().AsConstant();
-    return lanes_ > 1 && (!extent || *extent % lanes_ != 0);
   }
 
   Range VectorRange() {
@@ -246,7 +239,6 @@ class CpuNestLowering : NestLowering {
 
   const CpuPlan& plan_;
   std::string name_;
-  int lanes_;
   CpuBody body_;
   CpuAccumulators accumulators_;
   ir::Value extent_;  // of a flat nest

@@ -6,28 +6,20 @@
 #include <algorithm>
 
 #include "compiler/codegen/reductions.h"
-#include "compiler/schedule/cuda/threads.h"
 #include "compiler/schedule/cuda/widths.h"
 
 namespace tensord::compiler {
 namespace {
 
-// Floats that a warp's slot has room for (kernels/cuda/group.cuh).
-constexpr size_t kMostSumsAtOnce = 6;
-// Shared memory through which groups combine their columns, unless one vector of each thread needs
-// more: it saves barriers.
-constexpr int64_t kCombineBytes = 16 << 10;
-
 // A loop over the vectors that a thread has in registers.
-ir::Statement ForVectors(int count, ir::Block body, bool brief) {
+ir::Statement ForVectors(int count, ir::Block body) {
   return {ir::For{.variable = "k",
                   .type = ir::kIntType,
                   .first = 0,
                   .condition = VectorNumber() < count,
                   .step = 1,
                   .body = std::move(body),
-                  .unroll = ir::For::kWhole,
-                  .brief = brief}};
+                  .unroll = ir::For::kWhole}};
 }
 
 }  // namespace
@@ -43,39 +35,15 @@ CudaAccumulators::CudaAccumulators(const Program& program, const Nest& nest, con
   for (Accumulator& acc : all_) {
     if (acc.IsPrivate()) {
       const Expr count = acc.IsColumns() ? ColumnStride() : Expr(1);
-      acc.offset = interface_->ReserveScratch(count * SavedBytes(acc) * Copies());
+      acc.offset = interface_->ReserveScratch(count * StateBytes(acc) * Copies());
     } else if (plan_.Is<CudaSplit>()) {
-      acc.offset = interface_->ReserveScratch(plan_.blocks * SavedBytes(acc));
+      acc.offset = interface_->ReserveScratch(plan_.blocks * StateBytes(acc));
     }
   }
 }
 
 ir::Type CudaAccumulators::SavedType(const Accumulator& acc) {
   return StateOf(acc.kind()) == nullptr ? acc.scalar() : Start(acc, 1).type();
-}
-
-int64_t CudaAccumulators::SavedBytes(const Accumulator& acc) {
-  const int64_t size = ItemSize(ComputeType(acc.dtype));
-  if (acc.kind() == ReduceKind::kWelford) return 3 * size;
-  if (acc.kind() == ReduceKind::kOnlineSoftmax) return 2 * size;
-  return IsArg(acc.kind()) ? 16 : size;
-}
-
-int CudaAccumulators::CombinedAtOnce(const Accumulator& acc) const {
-  return static_cast<int>(
-      std::clamp<int64_t>(kCombineBytes / HandedBytes(acc), 1, plan_.register_vectors()));
-}
-
-int CudaAccumulators::SharedBytes() const {
-  int64_t bytes = 0;
-  for (const Accumulator& acc : all_) {
-    if (!acc.IsPrivate() || !acc.IsColumns() || plan_.register_vectors() == 0 ||
-        plan_.groups() == 1) {
-      continue;
-    }
-    bytes = std::max(bytes, CombinedAtOnce(acc) * HandedBytes(acc));
-  }
-  return static_cast<int>(bytes);
 }
 
 std::vector<std::string> CudaAccumulators::ColumnParts(ReduceKind kind) {
@@ -89,10 +57,6 @@ ir::Value CudaAccumulators::CombineGroup(const Accumulator& acc, const ir::Value
                     {value, HasParts(group) ? ir::CallOf("groups_of", {shared}) : shared});
 }
 
-bool CudaAccumulators::HasParts(int group) const {
-  return !plan_.Is<CudaSplit>() && group == plan_.G() && group > kWarp && plan_.groups() > 1;
-}
-
 ir::Block CudaAccumulators::DeclareRow(int position) const {
   ir::Block block;
   for (const Accumulator& acc : all_) {
@@ -102,52 +66,37 @@ ir::Block CudaAccumulators::DeclareRow(int position) const {
   return block;
 }
 
-void CudaAccumulators::Accumulate(const NestMember& member, int /*copy*/) {
-  const int level = body_->vector_level();
-  for (const Accumulator& acc : all_) {
-    if (acc.member != &member) continue;
-    const ir::Value value = body_->Use(body_->Lower(acc.reduction->value), level);
-    const StateFunctions* state = StateOf(acc.kind());
-    if (acc.IsPrivate() && acc.IsColumns() && plan_.register_vectors() == 0 && state == nullptr) {
-      // Too many columns for registers.
-      const std::vector<ir::TemplateArgument> types = {acc.scalar(), Width()};
-      const ir::Value at = ir::Var(acc.name, ir::PointerTo(acc.scalar())) + body_->InnerPosition();
-      const ir::Value sum =
-          ir::CallOf(CombineFunction(acc.kind()), {ir::CallOf("load", types, {at}), value});
-      body_->Add(level, ir::Do(ir::CallOf("store", types, {at, sum})));
-      continue;
-    }
-    const bool in_array = acc.IsPrivate() && (state != nullptr || acc.IsColumns());
-    const ir::Type type = Start(acc, Lanes()).type();
-    const ir::Value target = in_array
-                                 ? ir::At(ir::Var(acc.name, ir::PointerTo(type)), VectorNumber())
-                                 : ir::Var(acc.name, type);
-    if (state == nullptr) {
-      body_->Add(level, Combine(acc, target, InTail(acc, value)));
-      continue;
-    }
-    std::vector<ir::Value> operands = {target, value};
-    if (body_->tail()) operands.push_back(FirstLanes());
-    if (IsArg(acc.kind())) operands.push_back(body_->InnerPosition());
-    const std::string function = absl::StrCat(state->name, body_->tail() ? "_add_masked" : "_add");
-    body_->Add(level, ir::Set(target, ir::CallOf(function, std::move(operands))));
-  }
+ir::Value CudaAccumulators::AddressOf(const Accumulator& acc) const {
+  const bool in_registers = plan_.register_vectors() > 0 || StateOf(acc.kind()) != nullptr;
+  if (!acc.IsPrivate() || !acc.IsColumns() || in_registers) return {};
+  return ir::Var(acc.name, ir::PointerTo(acc.scalar())) + body_->InnerPosition();
 }
 
-std::vector<const Accumulator*> CudaAccumulators::SharedSums(int position) const {
-  std::vector<const Accumulator*> sums;
-  for (const Accumulator& acc : all_) {
-    if (acc.member->position == position && !acc.IsPrivate() && HasParts(plan_.G()) &&
-        acc.kind() == ReduceKind::kSum && acc.scalar().dtype == kFloat32 &&
-        sums.size() < kMostSumsAtOnce) {
-      sums.push_back(&acc);
-    }
-  }
-  if (sums.size() < 2) sums.clear();
-  return sums;
+ir::Value CudaAccumulators::VariableOf(const Accumulator& acc, int /*copy*/) const {
+  const bool in_array = acc.IsPrivate() && (StateOf(acc.kind()) != nullptr || acc.IsColumns());
+  const ir::Type type = Start(acc, Lanes()).type();
+  return in_array ? ir::At(ir::Var(acc.name, ir::PointerTo(type)), VectorNumber())
+                  : ir::Var(acc.name, type);
 }
 
-void CudaAccumulators::SharedSumResults(const std::vector<const Accumulator*>& sums) {
+ir::Value CudaAccumulators::AddTail(const StateFunctions& state, const ir::Value& target,
+                                    const ir::Value& value, const ir::Value& position) const {
+  std::vector<ir::Value> operands = {target, value, FirstLanes()};
+  if (position) operands.push_back(position);
+  return ir::CallOf(absl::StrCat(state.name, "_add_masked"), std::move(operands));
+}
+
+std::vector<const Accumulator*> CudaAccumulators::JointSums(int position) const {
+  std::vector<const Accumulator*> joint;
+  for (const std::vector<int>& sums : plan_.group().joint_sums) {
+    for (const int number : sums) {
+      if (all_[number].member->position == position) joint.push_back(&all_[number]);
+    }
+  }
+  return joint;
+}
+
+void CudaAccumulators::JointSumResults(const std::vector<const Accumulator*>& sums) {
   std::vector<ir::Value> lanes;
   for (const Accumulator* acc : sums) {
     lanes.push_back(ir::CallOf("reduce_sum", {Named(acc->name, *acc, Lanes())}));
@@ -163,8 +112,8 @@ void CudaAccumulators::SharedSumResults(const std::vector<const Accumulator*>& s
 }
 
 void CudaAccumulators::RowResults(int position) {
-  const std::vector<const Accumulator*> sums = SharedSums(position);
-  if (!sums.empty()) SharedSumResults(sums);
+  const std::vector<const Accumulator*> sums = JointSums(position);
+  if (!sums.empty()) JointSumResults(sums);
   for (const Accumulator& acc : all_) {
     if (acc.member->position != position || acc.IsPrivate()) continue;
     if (std::count(sums.begin(), sums.end(), &acc) > 0) continue;
@@ -173,7 +122,7 @@ void CudaAccumulators::RowResults(int position) {
     if (plan_.Is<CudaSplit>()) {
       const ir::Value value = body_->Define(0, group);
       const ir::Value saved = ir::At(SavedAt(acc, body_), BlockNumber());
-      body_->Add(0, ir::WhenBrief(LaneOfGroup() == 0, ir::Set(saved, value)));
+      body_->Add(0, ir::When(LaneOfGroup() == 0, {ir::Set(saved, value)}));
       continue;
     }
     if (StateOf(acc.kind()) == nullptr) group = ir::CallOf("broadcast", {ir::Value(1)}, {group});
@@ -230,8 +179,8 @@ ir::Block CudaAccumulators::DeclarePrivate() {
       const ir::Value array = ir::Var(acc.name, ir::PointerTo(start.type()));
       block.push_back(
           {ir::DeclareArray{.like = start, .arrays = {{acc.name, plan_.register_vectors()}}}});
-      block.push_back(ForVectors(plan_.register_vectors(),
-                                 {ir::Set(ir::At(array, VectorNumber()), start)}, true));
+      block.push_back(
+          ForVectors(plan_.register_vectors(), {ir::Set(ir::At(array, VectorNumber()), start)}));
       continue;
     }
     const ir::Type pointer = ir::PointerTo(acc.scalar());
@@ -245,8 +194,7 @@ ir::Block CudaAccumulators::DeclarePrivate() {
                              .first = LaneOfGroup(),
                              .condition = q < ir::IndexVar("vectors"),
                              .step = GroupSize(),
-                             .body = {ir::Do(store)},
-                             .brief = true}});
+                             .body = {ir::Do(store)}}});
   }
   return block;
 }
@@ -273,9 +221,9 @@ ir::Block CudaAccumulators::SaveTotal(const Accumulator& acc) {
   }
   const ir::Value total = CombineGroup(acc, value, plan_.threads, GroupMemory());
   const ir::Value saved = ir::At(SavedAt(acc, body_), CopyNumber());
-  return {{ir::Scope{
-      {ir::Let("total", total),
-       ir::WhenBrief(ir::Thread() == 0, ir::Set(saved, ir::Var("total", total.type())))}}}};
+  return {
+      {ir::Scope{{ir::Let("total", total),
+                  ir::When(ir::Thread() == 0, {ir::Set(saved, ir::Var("total", total.type()))})}}}};
 }
 
 ir::Block CudaAccumulators::SaveColumns(const Accumulator& acc) {
@@ -284,7 +232,7 @@ ir::Block CudaAccumulators::SaveColumns(const Accumulator& acc) {
   const ir::Value array = ir::Var(acc.name, ir::PointerTo(Start(acc, Width()).type()));
   if (plan_.groups() > 1) {
     block.push_back(ir::Do(ir::CallOf(
-        "combine_groups", {GroupSize(), BlockSize(), ir::Value(CombinedAtOnce(acc))},
+        "combine_groups", {GroupSize(), BlockSize(), Sweep().combined_vectors.at(acc.number)},
         {array, ir::CombinerOf(CombineFunction(acc.kind())), ir::Var("tile", ir::BytesType())})));
   }
   const bool interleaved = plan_.is_interleaved();
@@ -316,7 +264,7 @@ ir::Block CudaAccumulators::SaveColumns(const Accumulator& acc) {
       interleaved ? ir::LetIndex("column", (first + k * GroupSize()) * Width() + LaneOfGroup())
                   : ir::LetIndex("q", first + LaneOfGroup() + k * GroupSize());
   block.push_back(
-      ForVectors(plan_.register_vectors(), {place, ir::When(exists, std::move(stores))}, false));
+      ForVectors(plan_.register_vectors(), {place, ir::When(exists, std::move(stores))}));
   return block;
 }
 

@@ -17,16 +17,16 @@
 
 #include "compiler/codegen/accumulators.h"
 #include "compiler/codegen/cuda/body.h"
+#include "compiler/schedule/cuda/row_inside.h"
 
 namespace tensord::compiler {
 
-// NAME(args, block, shared) and how many blocks it has. It runs behind the nest, in blocks of
-// kFinishThreads; or in the nest's last block, as the block of the row that it shares with others.
+// NAME(args, block, shared) and how many blocks it has. It runs behind the nest, in a launch of its
+// own; or in the nest's last block, as the block of the row that it shares with others.
 struct CudaFinish {
   ir::Function function;
   Expr blocks;
 };
-inline constexpr int kFinishThreads = 256;
 
 // Names of every nest function: the block that runs it and how many there are, the group's shared
 // memory; the copy of accumulators that the block has, as the functions that combine them call it.
@@ -40,11 +40,7 @@ class CudaAccumulators : public Accumulators {
   CudaAccumulators(const Program& program, const Nest& nest, const CudaPlan& plan, CudaBody* body,
                    KernelInterface* interface);
 
-  // Shared memory through which the groups of a block combine their columns; 0: they need none.
-  int SharedBytes() const;
-
   ir::Block DeclareRow(int position) const;
-  void Accumulate(const NestMember& member, int copy) override;
   // Combines the group's threads and leaves the pass's scalars to later positions; in a split row
   // it leaves the part's state in scratch memory.
   void RowResults(int position);
@@ -59,27 +55,26 @@ class CudaAccumulators : public Accumulators {
   // The end of a nest whose last block does that.
   ir::Block FinishInLastBlock(const std::vector<CudaFinish>& finishes);
 
+ protected:
+  ir::Value AddressOf(const Accumulator& acc) const override;
+  ir::Value VariableOf(const Accumulator& acc, int copy) const override;
+  ir::Value AddTail(const StateFunctions& state, const ir::Value& target, const ir::Value& value,
+                    const ir::Value& position) const override;
+
  private:
   // What lies in scratch memory: an element, or a state of one lane.
   static ir::Type SavedType(const Accumulator& acc);
-  static int64_t SavedBytes(const Accumulator& acc);
   // The fields of a column's state; "" for a plain value.
   static std::vector<std::string> ColumnParts(ReduceKind kind);
-  // What half of the block's groups hand over of one vector, and the vectors of a thread that are
-  // combined at once.
-  int64_t HandedBytes(const Accumulator& acc) const {
-    return plan_.threads / 2 * plan_.width * SavedBytes(acc);
-  }
-  int CombinedAtOnce(const Accumulator& acc) const;
   // The lanes of an accumulator of a row.
   ir::Value Lanes() const { return HasVectorLoop() ? Width() : ir::Value(1); }
-  // Whether the block has several groups of whole warps.
-  bool HasParts(int group) const;
+  // Whether it is one of several groups of whole warps.
+  bool HasParts(int group) const { return group == plan_.G() && HasGroupsOfWarps(plan_); }
   ir::Value CombineGroup(const Accumulator& acc, const ir::Value& value, int group,
                          const ir::Value& shared) const;
-  // Sums of one type, of a group with a barrier of its own, which share it; fewer than two do not.
-  std::vector<const Accumulator*> SharedSums(int position) const;
-  void SharedSumResults(const std::vector<const Accumulator*>& sums);
+  // Those of a pass that the plan combines together.
+  std::vector<const Accumulator*> JointSums(int position) const;
+  void JointSumResults(const std::vector<const Accumulator*>& sums);
   // Elements from one copy of a row of columns to the next: whole vectors of any width.
   Expr ColumnStride() const;
   // In a function whose integers `body` declares.
@@ -89,13 +84,11 @@ class CudaAccumulators : public Accumulators {
   ir::Block SaveTotal(const Accumulator& acc);
   ir::Block SaveColumns(const Accumulator& acc);
   // Of the accumulators of a sweep.
-  const Expr& Copies() const { return plan_.As<CudaSweep>()->copies; }
+  const CudaSweep& Sweep() const { return *plan_.As<CudaSweep>(); }
+  const Expr& Copies() const { return Sweep().copies; }
 
   // ---- finish.cc
 
-  int FinishThreads() const {
-    return plan_.combines_in_last_block() ? plan_.threads : kFinishThreads;
-  }
   CudaFinish FinishTotal(const Accumulator& acc, const std::string& name);
   CudaFinish FinishColumns(const std::vector<const Accumulator*>& columns, const std::string& name);
   CudaFinish FinishSplit(const std::string& name);

@@ -52,7 +52,7 @@ CudaBody::CudaBody(const Program& program, const Nest& nest, KernelInterface* in
 
 ir::Statement CudaBody::Once(ir::Statement statement) {
   if (plan_.G() == 1) return statement;
-  return ir::WhenBrief(LaneOfGroup() == 0, std::move(statement));
+  return ir::When(LaneOfGroup() == 0, {std::move(statement)});
 }
 
 // ---- Values for later passes
@@ -81,7 +81,7 @@ ir::Value CudaBody::RowArray(BufferId id) {
     const Expr rounded = sym::CeilDiv(bytes, Expr(64));
     const ir::Value offset = Extent(interface()->ReserveScratch(rounded * 64 * plan_.blocks));
     const ir::Value first = ir::ReinterpretAs(pointer, ir::ScratchArgument() + offset);
-    const ir::Value elements = ir::InParentheses(Scalar(rounded * (64 / ItemSize(dtype))));
+    const ir::Value elements = Scalar(rounded * (64 / ItemSize(dtype)));
     Declare(ir::DeclareAll(
         pointer, {{name, first + ir::CastTo(ir::kInt64Type, ir::IntVar("block")) * elements}}));
   }
@@ -89,30 +89,28 @@ ir::Value CudaBody::RowArray(BufferId id) {
 }
 
 ir::Value CudaBody::ReadLocal(BufferId buffer) {
+  if (plan_.register_vectors() == 0 && !plan_.is_interleaved()) {
+    return BodyLowering::ReadLocal(buffer);
+  }
   const ir::Value array = RowArray(buffer);
   if (plan_.register_vectors() > 0) return ir::At(array, VectorNumber());
-  std::string function = plan_.is_interleaved() ? "strided" : "load";
-  std::vector<ir::Value> operands = {array + InnerPosition()};
-  if (plan_.is_interleaved()) operands.push_back(GroupSize());
-  if (tail()) {
-    function += "_tail";
-    operands.push_back(Left());
-  }
-  return ir::CallOf(function, {ir::Pointee(array.type()), Width()}, std::move(operands));
+  const std::vector<ir::TemplateArgument> types = {ir::Pointee(array.type()), Width()};
+  const ir::Value at = array + InnerPosition();
+  return tail() ? ir::CallOf("strided_tail", types, {at, GroupSize(), Left()})
+                : ir::CallOf("strided", types, {at, GroupSize()});
 }
 
 ir::Statement CudaBody::WriteLocal(BufferId buffer, const ir::Value& value) {
+  if (plan_.register_vectors() == 0 && !plan_.is_interleaved()) {
+    return BodyLowering::WriteLocal(buffer, value);
+  }
   const ir::Value array = RowArray(buffer);
   if (plan_.register_vectors() > 0) return ir::Set(ir::At(array, VectorNumber()), value);
-  const ir::Value at = array + InnerPosition();
   const std::vector<ir::TemplateArgument> types = {ir::Pointee(array.type()), Width()};
-  if (plan_.is_interleaved()) {
-    return ir::Do(
-        tail() ? ir::CallOf("store_strided_masked", types, {at, GroupSize(), value, FirstLanes()})
-               : ir::CallOf("store_strided", types, {at, GroupSize(), value}));
-  }
-  return ir::Do(tail() ? ir::CallOf("store_tail", types, {at, value, Left()})
-                       : ir::CallOf("store", types, {at, value}));
+  const ir::Value at = array + InnerPosition();
+  return ir::Do(
+      tail() ? ir::CallOf("store_strided_masked", types, {at, GroupSize(), value, FirstLanes()})
+             : ir::CallOf("store_strided", types, {at, GroupSize(), value}));
 }
 
 ir::Value CudaBody::CheckIndex(const IndexRule& rule, const ir::Value& index, const Expr& size,

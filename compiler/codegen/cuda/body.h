@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,10 +53,21 @@ class CudaBody : public BodyLowering {
   // The same, of which scalars of the row say where or whether.
   const ir::Block& found_loads() const { return found_loads_; }
 
+  // An operation on vectors that has a better way where its operands have some form.
+  struct Selection {
+    Op op;
+    const char* form;
+    // None where they have not that form.
+    ir::Value (CudaBody::*select)(const Inst& inst);
+  };
+  // All of them: of one operation the first that fits is taken (special_compute.cc).
+  static std::span<const Selection> Selections();
+
   // Of the operands that the body reads from tiles, by position in the plan.
   const std::map<size_t, TileFill>& tile_fills() const { return tile_fills_; }
 
  protected:
+  ir::Value RowArray(BufferId buffer) override;
   ir::Value ReadLocal(BufferId buffer) override;
   bool IsRecomputed(BufferId buffer) const override { return recomputed_.count(buffer) != 0; }
   bool KeepsStored(BufferId buffer) const override { return stored_.count(buffer) != 0; }
@@ -96,7 +108,6 @@ class CudaBody : public BodyLowering {
 
   // ---- body.cc
 
-  ir::Value RowArray(BufferId buffer);
   // An array of a thread's vectors.
   ir::Value DeclareVectors(const std::string& name, const ir::Type& type);
   // Whether the next row's load can be issued before the present row is done.

@@ -12,11 +12,6 @@
 namespace tensord::compiler {
 namespace {
 
-// Lanes that take neighbouring columns when copies are combined; the others take other copies.
-constexpr int kFinishColumns = 8;
-// Copies whose loads are under way at once.
-constexpr int kCopiesInFlight = 8;
-
 ir::Value SharedBytesOfBlock() { return ir::Var("shared", ir::BytesType()); }
 
 ir::Function FinishFunction(const std::string& name, int threads, bool uses_block,
@@ -32,15 +27,14 @@ ir::Function FinishFunction(const std::string& name, int threads, bool uses_bloc
 
 // variable = combine(variable, value), for each of this thread's copies (or parts).
 ir::Statement ForCopies(const std::string& name, const ir::Value& first, const ir::Value& count,
-                        int step, ir::Block body, int unroll, bool brief) {
+                        int step, ir::Block body, int unroll = 0) {
   return {ir::For{.variable = name,
                   .type = ir::kIntType,
                   .first = first,
                   .condition = ir::IntVar(name) < count,
                   .step = step,
                   .body = std::move(body),
-                  .unroll = unroll,
-                  .brief = brief}};
+                  .unroll = unroll}};
 }
 
 ir::Value Broadcast(const ir::Value& scalar) {
@@ -50,7 +44,7 @@ ir::Value Broadcast(const ir::Value& scalar) {
 }  // namespace
 
 CudaFinish CudaAccumulators::FinishTotal(const Accumulator& acc, const std::string& name) {
-  const int threads = FinishThreads();
+  const int threads = Sweep().finish ? Sweep().finish->threads : plan_.threads;
   CudaPlan plan;
   CudaBody body(program_, nest_, interface_, plan);
   const ir::Value copies = body.Extent(Copies());
@@ -65,7 +59,7 @@ CudaFinish CudaAccumulators::FinishTotal(const Accumulator& acc, const std::stri
       &finish.function.body,
       {ir::Mutable("total", Start(acc, 1)),
        ForCopies("copy", ir::Thread(), copies, threads,
-                 {Combine(acc, total, Broadcast(ir::At(saved, CopyNumber())))}, 0, true),
+                 {Combine(acc, total, Broadcast(ir::At(saved, CopyNumber())))}),
        ir::Let("result", Broadcast(combined)), ir::When(ir::Thread() == 0, body.TakeUnit())});
   return finish;
 }
@@ -73,6 +67,7 @@ CudaFinish CudaAccumulators::FinishTotal(const Accumulator& acc, const std::stri
 // The copies of all columns, then the column statements: of a nest whose rows are the columns.
 CudaFinish CudaAccumulators::FinishColumns(const std::vector<const Accumulator*>& columns,
                                            const std::string& name) {
+  const FinishLaunch& launch = *Sweep().finish;
   CudaPlan plan;
   Nest nest = nest_;
   nest.outer.insert(nest.outer.end(), nest.inner.begin(), nest.inner.end());
@@ -93,7 +88,7 @@ CudaFinish CudaAccumulators::FinishColumns(const std::vector<const Accumulator*>
     start.push_back(ir::Mutable(acc->name, Start(*acc, 1)));
     add.push_back(Combine(*acc, sum, parts > 1 ? ir::StateLike(sum, saved) : saved[0]));
     combine.push_back(ir::Set(
-        sum, ir::CallOf("combine_groups", {ir::Value(kFinishColumns), ir::Value(kFinishThreads)},
+        sum, ir::CallOf("combine_groups", {ir::Value(launch.columns), ir::Value(launch.threads)},
                         {sum, ir::CombinerOf(function), SharedBytesOfBlock()})));
     StoreResults(*acc, sum, &body);
   }
@@ -103,20 +98,19 @@ CudaFinish CudaAccumulators::FinishColumns(const std::vector<const Accumulator*>
   }
   ir::Block results = DecodeLoops(&body, {.extents = nest_.inner,
                                           .first_loop = static_cast<int>(nest_.outer.size()),
-                                          .number = column,
-                                          .parenthesised = true});
+                                          .number = column});
   ir::Append(&results, body.TakeUnit());
-  CudaFinish finish{FinishFunction(name, kFinishThreads, true, true),
-                    sym::CeilDiv(extent, Expr(kFinishColumns))};
+  CudaFinish finish{FinishFunction(name, launch.threads, true, true),
+                    sym::CeilDiv(extent, Expr(launch.columns))};
   ir::Block& block = finish.function.body;
   block = body.Declarations();
-  ir::Append(&block, {ir::DeclareAll(ir::kIntType, {{"x", ir::Thread() % kFinishColumns},
-                                                    {"y", ir::Thread() / kFinishColumns}}),
-                      ir::LetIndex("column", BlockNumber() * kFinishColumns + x)});
+  ir::Append(&block, {ir::DeclareAll(ir::kIntType, {{"x", ir::Thread() % launch.columns},
+                                                    {"y", ir::Thread() / launch.columns}}),
+                      ir::LetIndex("column", BlockNumber() * launch.columns + x)});
   ir::Append(&block, start);
   block.push_back(
-      ir::When(column < count, {ForCopies("copy", y, copies, kFinishThreads / kFinishColumns,
-                                          std::move(add), kCopiesInFlight, false)}));
+      ir::When(column < count, {ForCopies("copy", y, copies, launch.threads / launch.columns,
+                                          std::move(add), launch.copies_in_flight)}));
   ir::Append(&block, combine);
   block.push_back(ir::When(ir::And(y == 0, column < count), std::move(results)));
   return finish;
@@ -130,8 +124,7 @@ CudaFinish CudaAccumulators::FinishSplit(const std::string& name) {
   const ir::Value row = ir::IndexVar("row"), part = ir::IntVar("part");
   ir::Block block = {ir::LetIndex("row", BlockNumber()),
                      ir::DeclareAll(ir::kIntType, {{"lane", ir::Thread()}})};
-  ir::Append(&block,
-             DecodeLoops(&body, {.extents = nest_.outer, .number = row, .parenthesised = true}));
+  ir::Append(&block, DecodeLoops(&body, {.extents = nest_.outer, .number = row}));
   body.BeginPass(false);
   for (const Accumulator& acc : all_) {
     const bool plain = StateOf(acc.kind()) == nullptr;
@@ -139,7 +132,7 @@ CudaFinish CudaAccumulators::FinishSplit(const std::string& name) {
     const ir::Value sum = Named(acc.name, acc, 1);
     block.push_back(ir::Mutable(acc.name, Start(acc, 1)));
     block.push_back(ForCopies("part", LaneOfGroup(), parts, threads,
-                              {Combine(acc, sum, plain ? Broadcast(saved) : saved)}, 0, true));
+                              {Combine(acc, sum, plain ? Broadcast(saved) : saved)}));
     const ir::Value mine = plain ? ir::CallOf(ReduceFunction(acc.kind()), {sum}) : sum;
     const ir::Value result = CombineGroup(acc, mine, threads, SharedBytesOfBlock());
     StoreResults(acc, body.Define(0, plain ? Broadcast(result) : result), &body);
@@ -187,7 +180,7 @@ ir::Block CudaAccumulators::FinishInLastBlock(const std::vector<CudaFinish>& fin
       interface_->ReserveCounters(split != nullptr ? sym::Product(nest_.outer) : Expr(1));
   const ir::Value counter = ir::CountersArgument() + body_->Scalar(first) + number;
   ir::Block block = {
-      ir::WhenBrief(ir::Not(ir::CallOf("is_last_block", {counter, sharers})), {ir::Return{}})};
+      ir::When(ir::Not(ir::CallOf("is_last_block", {counter, sharers})), {{ir::Return{}}})};
   const ir::Value shared = ir::CastTo(ir::BytesType(), ir::FieldOf(GroupMemory(), "shared"));
   for (const CudaFinish& finish : finishes) {
     block.push_back(ir::Do(ir::CallOfFunction(

@@ -109,7 +109,7 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
            parts, &interface, &source);
   if (!finish_parts.empty()) {
     AddEntry({.name = absl::StrCat(name, "_finish"),
-              .threads = kFinishThreads,
+              .threads = plan.finish_threads,
               .waits = plan.finish_waits,
               .finishes = true},
              finish_parts, &interface, &source);

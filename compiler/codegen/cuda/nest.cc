@@ -10,9 +10,6 @@
 namespace tensord::compiler {
 namespace {
 
-// Loads of vectors of one thread that are under way at once.
-constexpr int kVectorsInFlight = 2;
-
 class CudaNestLowering : CudaRowLowering {
  public:
   CudaNestLowering(const Program& program, const Nest& nest, const CudaPlan& plan, std::string name,
@@ -34,11 +31,12 @@ class CudaNestLowering : CudaRowLowering {
     }
     ir::Function function = Declaration();
     result.shared_bytes = body_.shared_bytes();
-    if (const int bytes = accumulators_.SharedBytes(); bytes > 0) {
+    const auto* sweep = plan_.As<CudaSweep>();
+    if (sweep != nullptr && sweep->combine_bytes > 0) {
       // Not static: nests of one launch would have theirs beside each other.
       function.body.push_back(
-          {ir::BindShared{"tile", ir::BytesType(), result.shared_bytes, bytes}});
-      result.shared_bytes += bytes;
+          {ir::BindShared{"tile", ir::BytesType(), result.shared_bytes, sweep->combine_bytes}});
+      result.shared_bytes += sweep->combine_bytes;
     }
     function.shared_bytes = result.shared_bytes;
     const ir::Block threads = Threads();
@@ -158,7 +156,7 @@ class CudaNestLowering : CudaRowLowering {
     ir::Block before;
     const ir::Block unit = UnitOfElement(&before);
     ir::Block block = {ir::LetIndex("unit", FirstUnit()),
-                       ir::WhenBrief(Unit() >= UnitCount(), {ir::Return{}})};
+                       ir::When(Unit() >= UnitCount(), {{ir::Return{}}})};
     ir::Append(&block, before);
     ir::Append(&block, unit);
     return block;
@@ -172,7 +170,7 @@ class CudaNestLowering : CudaRowLowering {
                              .condition = Unit() < UnitCount(),
                              .step = ir::CastTo(ir::kIndexType, Blocks()) * BlockSize(),
                              .body = std::move(unit),
-                             .unroll = VectorsPerThread() > 1 ? kVectorsInFlight : 0}});
+                             .unroll = plan_.vectors_in_flight()}});
     return block;
   }
 
@@ -197,7 +195,7 @@ class CudaNestLowering : CudaRowLowering {
     accumulators_.ColumnResults();
     const ir::Value vectors = ir::IndexVar("vectors");
     ir::Block block = {ir::LetIndex("unit", FirstUnit()),
-                       ir::WhenBrief(Unit() >= UnitCount(), {ir::Return{}}),
+                       ir::When(Unit() >= UnitCount(), {{ir::Return{}}}),
                        ir::LetIndex("row", Unit() / vectors, true)};
     if (HasVectorLoop()) {
       block.push_back(ir::LetIndex(LoopName(VectorLoop()), Unit() % vectors * Width()));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/codegen/cuda/rows.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "compiler/schedule/cuda/threads.h"
@@ -9,9 +8,6 @@
 
 namespace tensord::compiler {
 namespace {
-
-// Vectors of a row that is run through once, whose loads are under way at once.
-constexpr int kVectorsInFlight = 4;
 
 ir::Value Row() { return ir::IndexVar("row"); }
 ir::Value RowCount() { return ir::IndexVar("rows"); }
@@ -67,15 +63,14 @@ ir::Block CudaRowLowering::InnerLines() const {
 }
 
 ir::Block CudaRowLowering::DecodeRow(const ir::Value& row) {
-  return DecodeLoops(&body_, {.extents = nest_.outer, .number = row, .parenthesised = true});
+  return DecodeLoops(&body_, {.extents = nest_.outer, .number = row});
 }
 
 ir::Block CudaRowLowering::DecodeVector() {
   return DecodeLoops(&body_, {.extents = nest_.inner,
                               .first_loop = FirstInner(),
                               .number = Vector(),
-                              .last_width = plan_.width,
-                              .parenthesised = true});
+                              .last_width = plan_.width});
 }
 
 // ---- Rows
@@ -83,7 +78,7 @@ ir::Block CudaRowLowering::DecodeVector() {
 ir::Block CudaRowLowering::OneRow() {
   const ir::Block unit = RowBody();
   ir::Block block = {ir::LetIndex("row", RowOf(BlockNumber()))};
-  if (plan_.groups() > 1) block.push_back(ir::WhenBrief(Row() >= RowCount(), {ir::Return{}}));
+  if (plan_.groups() > 1) block.push_back(ir::When(Row() >= RowCount(), {{ir::Return{}}}));
   ir::Append(&block, DecodeRow(Row()));
   ir::Append(&block, unit);
   return block;
@@ -123,7 +118,7 @@ ir::Block CudaRowLowering::SweepPrefetchedRows(const ir::Block& decode, const ir
                              .result = ir::kVoidType,
                              .body = std::move(load)}},
           Variable("row", RowOf(CopyNumber())),
-          ir::WhenBrief(Row() < RowCount(), load_row(Row())),
+          ir::When(Row() < RowCount(), {load_row(Row())}),
           ir::Loop("row", {}, Row() < RowCount(), step, std::move(body))};
 }
 
@@ -224,7 +219,7 @@ ir::Block CudaRowLowering::Pass(int position) {
                              .condition = Vector() < (split ? ir::IndexVar("last") : VectorCount()),
                              .step = GroupSize(),
                              .body = {{ir::Scope{decoded(lines)}}},
-                             .unroll = RunsOnce() ? kVectorsInFlight : 0}});
+                             .unroll = plan_.vectors_in_flight()}});
   }
   accumulators_.RowResults(position);
   ir::Append(&block, body_.TakeUnit());
@@ -233,10 +228,11 @@ ir::Block CudaRowLowering::Pass(int position) {
 
 ir::Statement CudaRowLowering::ForVectors(ir::Block vector) const {
   const ir::Value number = FirstVector() + LaneOfGroup() + VectorNumber() * GroupSize();
-  return ForRegisters(0, plan_.register_vectors(),
-                      {ir::LetIndex("q", number),
-                       AllInRange() ? ir::Statement{ir::Scope{std::move(vector)}}
-                                    : ir::When(Vector() < VectorCount(), std::move(vector))});
+  return ForRegisters(
+      0, plan_.register_vectors(),
+      {ir::LetIndex("q", number), plan_.group().whole_vectors == plan_.register_vectors()
+                                      ? ir::Statement{ir::Scope{std::move(vector)}}
+                                      : ir::When(Vector() < VectorCount(), std::move(vector))});
 }
 
 // A row's last vectors, of which not all lanes are elements.
@@ -256,7 +252,7 @@ ir::Block CudaRowLowering::LoopsWithTail(int position) {
   tail.statements = InnerLines();
   ir::Block block = body_.TakeUnit();
   tail.extent = body_.Extent(nest_.inner[0]);
-  const ir::Value apart = ir::InParentheses(Width() - 1);
+  const ir::Value apart = Width() - 1;
   tail.last = tail.loop + (plan_.is_interleaved() ? apart * GroupSize()
                            : plan_.is_unaligned() ? ir::Value(2) * apart
                                                   : apart);
@@ -282,7 +278,7 @@ ir::Block CudaRowLowering::LoopWithTail(const Tail& tail, const ir::Block& whole
                            .condition = tail.last < tail.extent,
                            .step = GroupSize() * Width(),
                            .body = whole,
-                           .unroll = plan_.is_unaligned() && RunsOnce() ? kVectorsInFlight : 0}});
+                           .unroll = plan_.vectors_in_flight()}});
   if (!plan_.is_peeled()) {
     block.push_back({tail.rest});
     return {{ir::Scope{std::move(block)}}};
@@ -296,19 +292,15 @@ ir::Block CudaRowLowering::LoopWithTail(const Tail& tail, const ir::Block& whole
       .first = 0,
       .condition = end < 2,
       .step = 1,
-      .body = {ir::WhenBrief(end == 1,
-                             ir::Set(tail.loop, ir::Choose(LaneOfGroup() == 0, 0, tail.extent))),
-               ir::LetIndex("left", ir::Choose(end == 0, tail.extent - tail.loop, lead)),
-               ir::When(ir::And(tail.loop < tail.extent, left > 0), tail.statements)}}});
+      .body = {
+          ir::When(end == 1, {ir::Set(tail.loop, ir::Choose(LaneOfGroup() == 0, 0, tail.extent))}),
+          ir::LetIndex("left", ir::Choose(end == 0, tail.extent - tail.loop, lead)),
+          ir::When(ir::And(tail.loop < tail.extent, left > 0), tail.statements)}}});
   return {{ir::Scope{std::move(block)}}};
 }
 
 ir::Block CudaRowLowering::VectorsWithTail(const Tail& tail, const ir::Block& whole) {
-  const int64_t of_group = int64_t{plan_.G()} * plan_.width;
-  const int64_t beyond = plan_.is_unaligned() ? plan_.width - 1 : 0;
-  const bool tiled = plan_.column_tiles() != nullptr;
-  const int64_t filled =
-      tiled ? 0 : std::max<int64_t>(0, *nest_.inner[0].AsConstant() - beyond) / of_group;
+  const int filled = plan_.group().whole_vectors;
   const ir::Value group = FirstVector() + VectorNumber() * GroupSize();
   const ir::Statement start = ir::LetIndex(
       tail.name,
@@ -323,7 +315,7 @@ ir::Block CudaRowLowering::VectorsWithTail(const Tail& tail, const ir::Block& wh
   if (filled < plan_.register_vectors()) {
     ir::Statement rest = {tail.rest};
     // Interleaved lanes are nearly all partial at a row's end; of neighbours it is one thread's.
-    if (plan_.is_partial() || tiled) {
+    if (plan_.is_partial() || plan_.column_tiles() != nullptr) {
       rest = {ir::If{.condition = tail.last < tail.extent, .then = whole, .otherwise = {rest}}};
     }
     block.push_back(ForRegisters(filled, plan_.register_vectors(), {start, rest}));
@@ -333,20 +325,8 @@ ir::Block CudaRowLowering::VectorsWithTail(const Tail& tail, const ir::Block& wh
 
 ir::Statement CudaRowLowering::Lead() {
   const ir::Value start = body_.Scalar(*StartOfStoredRow(nest_, plan_.width));
-  const ir::Value before = -ir::CastTo(ir::kIndexType, start) & ir::InParentheses(Width() - 1);
+  const ir::Value before = -ir::CastTo(ir::kIndexType, start) & (Width() - 1);
   return ir::LetIndex("lead", ir::CallOf("min_index", {before, body_.Extent(nest_.inner[0])}));
-}
-
-bool CudaRowLowering::RunsOnce() const {
-  return std::all_of(nest_.members.begin(), nest_.members.end(), [](const NestMember& m) {
-    return m.has_inner == (m.position == 1) && !(m.has_inner && m.reduces_outer);
-  });
-}
-
-bool CudaRowLowering::AllInRange() const {
-  const auto vectors = Vectors().AsConstant();
-  return plan_.column_tiles() != nullptr ||
-         (vectors && *vectors == int64_t{plan_.register_vectors()} * plan_.G());
 }
 
 }  // namespace tensord::compiler

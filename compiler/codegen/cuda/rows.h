@@ -48,8 +48,6 @@ class CudaRowLowering : protected NestLowering {
   ir::Block VectorsWithTail(const Tail& tail, const ir::Block& whole);
   // How many elements of the row come before the first that the row's stores find aligned.
   ir::Statement Lead();
-  bool RunsOnce() const;
-  bool AllInRange() const;
 };
 
 }  // namespace tensord::compiler

@@ -14,23 +14,26 @@ bool CudaBody::IsRun(const Expr& e) const {
          VectorAlignment(e, VectorLoop()) >= plan_.width;
 }
 
+std::span<const CudaBody::Selection> CudaBody::Selections() {
+  static constexpr Selection kSelections[] = {
+      {Op::k_lt, "random comparison", &CudaBody::RandomComparison},
+      {Op::k_lt, "common comparison", &CudaBody::CommonComparison},
+      {Op::k_ge, "random comparison", &CudaBody::RandomComparison},
+      {Op::k_ge, "common comparison", &CudaBody::CommonComparison},
+      {Op::k_eq, "equal index", &CudaBody::EqualIndex},
+      {Op::k_sub, "subtraction at an index", &CudaBody::SubtractAtIndex},
+      {Op::k_philox_uniform, "random run", &CudaBody::RandomRun},
+      {Op::k_philox_normal, "random run", &CudaBody::RandomRun},
+  };
+  return kSelections;
+}
+
 ir::Value CudaBody::SpecialCompute(const Inst& inst) {
-  switch (inst.op) {
-    case Op::k_lt:
-    case Op::k_ge: {
-      const ir::Value random = RandomComparison(inst);
-      return random ? random : CommonComparison(inst);
-    }
-    case Op::k_eq:
-      return EqualIndex(inst);
-    case Op::k_sub:
-      return SubtractAtIndex(inst);
-    case Op::k_philox_uniform:
-    case Op::k_philox_normal:
-      return RandomRun(inst);
-    default:
-      return {};
+  for (const Selection& selection : Selections()) {
+    if (selection.op != inst.op) continue;
+    if (ir::Value value = (this->*selection.select)(inst)) return value;
   }
+  return {};
 }
 
 ir::Value CudaBody::CommonComparison(const Inst& inst) {

@@ -34,7 +34,6 @@ class TileLowering {
 
  private:
   static ir::Value First(int loop) { return ir::IndexVar(absl::StrCat("first", loop)); }
-  const Expr& ExtentOf(int loop) const { return nest_.inner[loop]; }
 
   // Neighbouring blocks take tiles of one row of the result.
   ir::Block FindTile() {
@@ -49,10 +48,10 @@ class TileLowering {
       block.push_back({ir::Assign{rest, extent, ir::BinaryOp::kDiv}});
     };
     for (const auto& [loop, edge] : edges_) {
-      take(absl::StrCat("first", loop), sym::CeilDiv(ExtentOf(loop), Expr(edge)), edge);
+      take(absl::StrCat("first", loop), sym::CeilDiv(nest_.inner[loop], Expr(edge)), edge);
     }
     for (int loop = last_ - 1; loop >= 0; --loop) {
-      if (loop != plan_.loop) take(LoopName(loop), ExtentOf(loop), 0);
+      if (loop != plan_.loop) take(LoopName(loop), nest_.inner[loop], 0);
     }
     return block;
   }
@@ -63,14 +62,14 @@ class TileLowering {
   }
 
   bool Fits(int loop, int edge) const {
-    return sym::ExactDiv(ExtentOf(loop), Expr(edge)).has_value();
+    return sym::ExactDiv(nest_.inner[loop], Expr(edge)).has_value();
   }
 
   // Elements of a tile that exist along a loop.
   ir::Value LeftOf(int loop, int edge) {
     return ir::CastTo(ir::kIndexType, Fits(loop, edge)
                                           ? ir::Value(edge)
-                                          : body_->Extent(ExtentOf(loop)) - LoopVar(loop));
+                                          : body_->Extent(nest_.inner[loop]) - LoopVar(loop));
   }
 
   ir::Statement Fill() {
@@ -91,14 +90,14 @@ class TileLowering {
     ir::Value exists;
     for (const auto& [loop, edge] : edges_) {
       if (Fits(loop, edge)) continue;
-      const ir::Value bound = LoopVar(loop) < body_->Extent(ExtentOf(loop));
+      const ir::Value bound = LoopVar(loop) < body_->Extent(nest_.inner[loop]);
       exists = exists ? ir::And(exists, bound) : bound;
     }
     const ir::Value place = ir::Var("place", ir::kUnsignedType), k = VectorNumber();
     const ir::Value row = ir::IntVar("tile_row"), column = ir::IntVar("tile_column");
     ir::Block body = {
         ir::DeclareAll(ir::kUnsignedType, {{"place", ir::Thread() + k * BlockSize()}})};
-    if (!is_whole_) body.push_back(ir::WhenBrief(place >= vectors_, {ir::Break{}}));
+    if (!is_whole_) body.push_back(ir::When(place >= vectors_, {{ir::Break{}}}));
     body.push_back(ir::DeclareAll(
         ir::kIntType,
         {{"tile_row", place / row_vectors_}, {"tile_column", place % row_vectors_ * Width()}},

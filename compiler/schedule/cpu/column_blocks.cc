@@ -3,16 +3,12 @@
 
 #include <set>
 
+#include "compiler/schedule/reject.h"
+
 namespace tensord::compiler {
 namespace {
 
 constexpr int64_t kColumns = 64;
-
-absl::Status Reject(const char* why) { return absl::FailedPreconditionError(why); }
-
-sym::SymbolKey VectorLoop(const Nest& nest) {
-  return {sym::AtomKind::kLoop, static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};
-}
 
 // Indirect symbols whose value depends on the vector loop.
 std::set<int> VaryingIndirections(const Block& block, sym::SymbolKey loop) {
@@ -34,7 +30,7 @@ std::set<int> VaryingIndirections(const Block& block, sym::SymbolKey loop) {
 
 // Every store steps by the columns directly.
 bool AreColumnsApart(const Nest& nest) {
-  const sym::SymbolKey loop = VectorLoop(nest);
+  const sym::SymbolKey loop = VectorLoopOf(nest);
   for (const NestMember& member : nest.members) {
     const std::set<int> varying = VaryingIndirections(member.loops.block, loop);
     for (const Store& store : member.loops.stores) {

@@ -8,6 +8,7 @@ namespace tensord::compiler {
 std::string ToString(const CpuPlan& plan) {
   static constexpr const char* kKinds[] = {"flat", "rows", "transposed-rows", "column-blocks"};
   std::string text = absl::StrCat(kKinds[plan.kind.index()], " w", plan.lanes);
+  if (plan.has_tail) text += " tail";
   if (const auto* flat = plan.As<CpuFlat>()) absl::StrAppend(&text, " chunk", flat->chunk);
   if (const auto* blocks = plan.As<CpuColumnBlocks>()) {
     absl::StrAppend(&text, " columns", blocks->columns);

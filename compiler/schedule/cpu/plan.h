@@ -37,6 +37,8 @@ struct CpuColumnBlocks {
 
 struct CpuPlan {
   int lanes = 1;  // W: elements of a vector (tk::kLanes)
+  // Whole vectors may leave elements of the vector loop, which run as one masked vector.
+  bool has_tail = false;
   std::variant<CpuFlat, CpuRows, CpuTransposedRows, CpuColumnBlocks> kind;
   // By the position of a pass: how many accumulators each of its reductions has, to hide the
   // latency of a step; one where a position is not in it.
@@ -56,9 +58,8 @@ struct CpuPlan {
   }
 };
 
-// "rows w16 copies4@1 cost 300": the kind and vector width, then what is not as usual (copies at a
-// pass), then the cost.
-// For dumps, tests and people.
+// "rows w16 tail copies4@1 cost 300": the kind and vector width, then what is not as usual (copies
+// at a pass), then the cost. For dumps, tests and people.
 std::string ToString(const CpuPlan& plan);
 
 }  // namespace tensord::compiler

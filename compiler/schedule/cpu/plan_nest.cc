@@ -12,8 +12,8 @@
 namespace tensord::compiler {
 namespace {
 
-// Elementary operations of a load, and how many operations of a vector count as one.
-constexpr int64_t kLoadCost = 2;
+// Elementary operations that a load counts for, and how many operations of a vector count as one.
+constexpr int64_t kOperationsOfLoad = 2;
 constexpr int64_t kOperationsPerUnit = 4;
 
 // Elementary operations of one element of the inner loops, roughly.
@@ -24,17 +24,28 @@ int64_t CostOfElement(const Nest& nest) {
     int64_t of_member = 1;
     for (const Inst& inst : member.loops.block.insts) {
       if (inst.kind == InstKind::kCompute) of_member += InfoOf(inst.op).cost;
-      if (inst.kind == InstKind::kLoad) of_member += kLoadCost;
+      if (inst.kind == InstKind::kLoad) of_member += kOperationsOfLoad;
     }
     cost += std::max<int64_t>(1, of_member / kOperationsPerUnit);
   }
   return std::max<int64_t>(cost, 1);
 }
 
+// The length of the vector loop is no multiple of a vector's, or not known. A flat nest's is an
+// argument, so that the source does not depend on it.
+bool HasTail(const Nest& nest, int lanes) {
+  if (nest.inner.empty() || lanes == 1) return false;
+  const auto extent = nest.inner.back().AsConstant();
+  return nest.shape == NestShape::kFlat || !extent || *extent % lanes != 0;
+}
+
 }  // namespace
 
 CpuPlan PlanCpuNest(const Program& program, const Nest& nest, int lanes) {
-  CpuPlan plan{.lanes = lanes, .kind = CpuRows{}, .cost = CostOfElement(nest)};
+  CpuPlan plan{.lanes = lanes,
+               .has_tail = HasTail(nest, lanes),
+               .kind = CpuRows{},
+               .cost = CostOfElement(nest)};
   int64_t extent = nest.inner.empty() ? 1 : sym::Hint(nest.inner.back());
   if (CanScheduleFlat(nest).ok()) {
     const CpuFlat flat = ScheduleFlat();

@@ -9,6 +9,7 @@
 namespace tensord::compiler {
 
 // Requires: a nest in the form that PrepareCpuNest gives it. `lanes`: of a vector, a power of two.
+// Ensures: VerifyCpuPlan (verify_plan.h).
 CpuPlan PlanCpuNest(const Program& program, const Nest& nest, int lanes);
 
 }  // namespace tensord::compiler

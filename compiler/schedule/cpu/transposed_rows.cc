@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "compiler/schedule/reject.h"
+
 namespace tensord::compiler {
 namespace {
-
-absl::Status Reject(const char* why) { return absl::FailedPreconditionError(why); }
 
 bool HasTransposedLoad(const Nest& nest) {
   return std::any_of(nest.members.begin(), nest.members.end(), [&](const NestMember& member) {

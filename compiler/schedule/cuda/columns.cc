@@ -4,7 +4,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kThreadsOfBlock = 128;
 
 }  // namespace
 
@@ -16,8 +16,9 @@ absl::Status CanScheduleColumns(const NestContext& context) {
 }
 
 CudaPlan ScheduleColumns(const NestContext& context) {
-  CudaPlan plan{
-      .width = context.widths.aligned, .threads = context.Threads(kThreads), .kind = CudaColumns{}};
+  CudaPlan plan{.width = context.widths.aligned,
+                .threads = context.Threads(kThreadsOfBlock),
+                .kind = CudaColumns{}};
   // The vector loop is the last inner one; the others run inside of a thread.
   const Expr vectors = context.nest.inner.empty()
                            ? Expr(1)

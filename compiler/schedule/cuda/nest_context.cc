@@ -49,8 +49,4 @@ bool NestContext::HasLongRow() const {
          !HasArgReduction(nest);
 }
 
-absl::Status Reject(std::string_view why) {
-  return absl::FailedPreconditionError(absl::string_view(why.data(), why.size()));
-}
-
 }  // namespace tensord::compiler

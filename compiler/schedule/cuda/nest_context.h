@@ -5,6 +5,7 @@
 
 #include "compiler/schedule/cuda/widths.h"
 #include "compiler/schedule/nest.h"
+#include "compiler/schedule/reject.h"
 #include "tensord/v1/artifact.pb.h"
 
 namespace tensord::compiler {
@@ -34,9 +35,6 @@ struct NestContext {
   // one, so none are sought.
   bool HasLongRow() const;
 };
-
-// Why a kind cannot take a nest.
-absl::Status Reject(std::string_view why);
 
 }  // namespace tensord::compiler
 

@@ -2,14 +2,21 @@
 #include "compiler/schedule/cuda/plan.h"
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 
 namespace tensord::compiler {
 
-RowGroup CudaPlan::group() const {
+const RowGroup& CudaPlan::group() const {
+  static const auto* const kAlone = new RowGroup;
   if (const auto* rows = As<CudaRows>()) return rows->group;
   if (const auto* sweep = As<CudaSweep>()) return sweep->group;
-  if (Is<CudaSplit>()) return {.threads = threads};
-  return {};
+  if (const auto* split = As<CudaSplit>()) return split->group;
+  return *kAlone;
+}
+
+int CudaPlan::vectors_in_flight() const {
+  const auto* elements = As<CudaElements>();
+  return elements != nullptr ? elements->vectors_in_flight : group().vectors_in_flight;
 }
 
 const ColumnTiles* CudaPlan::column_tiles() const {
@@ -26,35 +33,7 @@ bool CudaPlan::loops_rows() const {
 
 bool CudaPlan::combines_in_last_block() const {
   const auto* sweep = As<CudaSweep>();
-  return Is<CudaSplit>() || (sweep != nullptr && sweep->combines_in_last_block);
-}
-
-absl::Status VerifyCudaPlan(const CudaPlan& plan) {
-  const auto* sweep = plan.As<CudaSweep>();
-  const auto* rows = plan.As<CudaRows>();
-  const bool is_empty = plan.width <= 0 || plan.threads <= 0 || plan.resident <= 0 || plan.G() <= 0;
-  if (is_empty) return absl::InternalError("a plan without threads");
-  const bool in_registers = plan.register_vectors() > 0, has_tiles = plan.column_tiles() != nullptr;
-  const struct {
-    bool is_broken;
-    const char* how;
-  } rules[] = {
-      {plan.threads % plan.G() != 0, "groups do not fill the block"},
-      {has_tiles && !in_registers, "tiles of columns have no registers"},
-      {has_tiles && plan.combines_in_last_block(),
-       "the last block would have many copies of its columns to combine"},
-      {sweep != nullptr && sweep->prefetches && !in_registers,
-       "what is prefetched has no registers"},
-      {sweep != nullptr && plan.is_peeled(), "a sweep peels its rows"},
-      {rows != nullptr && rows->loads_first && !in_registers,
-       "what is loaded first has no registers"},
-      {rows != nullptr && rows->column_tiles && !rows->loops,
-       "tiles of columns do not go over rows"},
-  };
-  for (const auto& rule : rules) {
-    if (rule.is_broken) return absl::InternalError(rule.how);
-  }
-  return absl::OkStatus();
+  return Is<CudaSplit>() || (sweep != nullptr && !sweep->finish);
 }
 
 std::string ToString(const CudaPlan& plan) {
@@ -87,6 +66,33 @@ std::string ToString(const CudaPlan& plan) {
   }
   if (plan.combines_in_last_block()) text += " last-block";
   return text;
+}
+
+std::string DetailsOf(const CudaPlan& plan) {
+  const RowGroup& group = plan.group();
+  std::vector<std::string> details;
+  if (group.whole_vectors < group.register_vectors) {
+    details.push_back(absl::StrCat(group.whole_vectors, " whole"));
+  }
+  if (plan.vectors_in_flight() > 0) {
+    details.push_back(absl::StrCat(plan.vectors_in_flight(), " in flight"));
+  }
+  for (const std::vector<int>& sums : group.joint_sums) {
+    details.push_back(absl::StrCat("joint sums ", absl::StrJoin(sums, " ")));
+  }
+  if (const auto* sweep = plan.As<CudaSweep>()) {
+    for (const auto& [reduction, vectors] : sweep->combined_vectors) {
+      details.push_back(absl::StrCat("combines ", vectors, "@", reduction));
+    }
+    if (sweep->combine_bytes > 0) {
+      details.push_back(absl::StrCat("through ", sweep->combine_bytes, " bytes"));
+    }
+    if (const auto& finish = sweep->finish) {
+      details.push_back(absl::StrCat("finish t", finish->threads, " columns", finish->columns, " ",
+                                     finish->copies_in_flight, " in flight"));
+    }
+  }
+  return absl::StrJoin(details, ", ");
 }
 
 }  // namespace tensord::compiler

@@ -8,12 +8,12 @@
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_PLAN_H_
 #define TENSORD_COMPILER_SCHEDULE_CUDA_PLAN_H_
 
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "base/status.h"
 #include "compiler/loop_ir/program.h"
 
 namespace tensord::compiler {
@@ -38,6 +38,18 @@ struct RowGroup {
   // in a loop, as often as there are passes.
   int register_vectors = 0;
   RowAccess access = RowAccess::kAligned;
+
+  // ---- How a thread runs through them (row_inside.h)
+
+  // The first of the register vectors, of which every thread that works on the row has all lanes;
+  // of the others it looks.
+  int whole_vectors = 0;
+  // Without register vectors: vectors whose loads are under way at once; 0: as the CUDA compiler
+  // likes.
+  int vectors_in_flight = 0;
+  // Sums of one pass that the groups of a block combine at once, two or more together: numbers of
+  // reductions (ReductionsOf).
+  std::vector<std::vector<int>> joint_sums;
 };
 
 // Blocks take one group-wide tile of the columns each and go over rows: a thread keeps to its
@@ -49,6 +61,7 @@ struct ColumnTiles {
 // A thread computes a vector of every result.
 struct CudaElements {
   int vectors_per_thread = 1;  // one after the other
+  int vectors_in_flight = 0;   // of these: as RowGroup's
   // The function serves several nests, and finds sizes and buffers by its arguments.
   bool serves_many = false;
 };
@@ -88,6 +101,14 @@ struct CudaRows {
   bool evicts_loads_last = false;
 };
 
+// A second launch, which combines the copies of a sweep's accumulators.
+struct FinishLaunch {
+  int threads = 1;  // of a block
+  // Neighbouring columns of a block, of each of which so many threads take a share of the copies.
+  int columns = 1;
+  int copies_in_flight = 1;  // whose loads a thread has under way at once
+};
+
 // Blocks go over rows (over elements in a flat nest, whose group is one thread) and keep
 // accumulators over them.
 struct CudaSweep {
@@ -97,13 +118,18 @@ struct CudaSweep {
   // registers as they lie in memory. With `register_vectors`.
   bool prefetches = false;
   Expr copies;  // of the accumulators: one for each block that shares columns
-  // The last block combines the copies; otherwise a second launch does.
-  bool combines_in_last_block = false;
+  // The groups of a block combine their sums of columns through shared memory: the vectors of a
+  // thread that they combine between two barriers, by number of the reduction (ReductionsOf), and
+  // the bytes that this takes. Empty where a block has one group, or the sums are in memory.
+  std::map<int, int> combined_vectors;
+  int combine_bytes = 0;
+  std::optional<FinishLaunch> finish;  // none: the last block combines the copies
 };
 
 // Few long rows: several blocks share one, and the last of them combines its parts.
 struct CudaSplit {
-  int parts = 1;  // blocks of a row
+  RowGroup group;  // the threads of a block
+  int parts = 1;   // blocks of a row
 };
 
 // A thread owns a vector of columns and runs through the reduced loops.
@@ -128,8 +154,8 @@ struct CudaPlan {
 
   // ---- What kinds have in common, of those that lack it what they behave like
 
-  // Of rows and sweeps; a split row's are the block's threads, elsewhere each thread is alone.
-  RowGroup group() const;
+  // Of rows, sweeps and split rows; elsewhere each thread is alone.
+  const RowGroup& group() const;
   const ColumnTiles* column_tiles() const;  // null: blocks take all columns
   bool loops_rows() const;                  // a block does row after row
   // What the blocks leave is combined by the last of those that share a row or a total.
@@ -138,6 +164,7 @@ struct CudaPlan {
   int G() const { return group().threads; }
   int groups() const { return threads / G(); }  // of a block
   int register_vectors() const { return group().register_vectors; }
+  int vectors_in_flight() const;
   RowAccess access() const { return group().access; }
   bool is_interleaved() const { return access() == RowAccess::kInterleaved; }
   bool is_peeled() const { return access() == RowAccess::kPeeled; }
@@ -147,13 +174,13 @@ struct CudaPlan {
   bool is_partial() const { return access() == RowAccess::kPartial || is_unaligned(); }
 };
 
-// Checks that groups fill the block, that what is kept or prefetched has registers, and that only
-// what a kind can combine in its last block is. Internal.
-absl::Status VerifyCudaPlan(const CudaPlan& plan);
-
 // "elements w8 t256 g1 c0": the kind, then the vector width, threads of a block and of a group, and
 // vectors of a row in registers, then what else is not as usual. For dumps, tests and people.
 std::string ToString(const CudaPlan& plan);
+
+// "1 whole, joint sums 0 1": what follows from these, as far as it is not as usual; may be empty.
+// For dumps.
+std::string DetailsOf(const CudaPlan& plan);
 
 }  // namespace tensord::compiler
 

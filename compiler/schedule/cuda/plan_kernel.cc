@@ -76,6 +76,8 @@ CudaKernelPlan PlanCudaKernel(const Program& program, const Kernel& kernel,
     planned.plan = PlanCudaNest(NestContext(program, planned.nest, target, fixed_threads));
     plan.threads = std::max(plan.threads, planned.plan.threads);
     plan.resident = std::max(plan.resident, planned.plan.resident);
+    const auto* sweep = planned.plan.As<CudaSweep>();
+    if (sweep != nullptr && sweep->finish) plan.finish_threads = sweep->finish->threads;
     if (fixed_threads > 0) keys.push_back(FunctionKey(program, planned.nest, planned.plan));
     plan.nests.push_back(std::move(planned));
   }
@@ -91,7 +93,9 @@ CudaKernelPlan PlanCudaKernel(const Program& program, const Kernel& kernel,
 std::string ToString(const CudaKernelPlan& plan) {
   std::string text;
   for (const PlannedCudaNest& nest : plan.nests) {
-    absl::StrAppend(&text, ToString(nest.nest), "  plan: ", ToString(nest.plan), "\n");
+    const std::string details = DetailsOf(nest.plan);
+    absl::StrAppend(&text, ToString(nest.nest), "  plan: ", ToString(nest.plan),
+                    details.empty() ? "" : absl::StrCat(" (", details, ")"), "\n");
   }
   for (const std::vector<size_t>& nests : plan.shared_functions) {
     absl::StrAppend(&text, "  nests ", absl::StrJoin(nests, ", "), " share a function\n");

@@ -22,6 +22,7 @@ struct CudaKernelPlan {
   // Nests of one function, two or more together; the others have one of their own.
   std::vector<std::vector<size_t>> shared_functions;
   int threads = 0;          // of a block
+  int finish_threads = 0;   // of a block of the second launch; 0: there is none
   int resident = 1;         // blocks that a multiprocessor has room for
   bool wide_index = false;  // 32 bits do not reach every element
   // Whether the launch lets the next one begin and waits itself for those before it
@@ -32,7 +33,8 @@ struct CudaKernelPlan {
 CudaKernelPlan PlanCudaKernel(const Program& program, const Kernel& kernel,
                               const v1::CudaTarget& target);
 
-// A line for each nest, and one for each function that several share.
+// A line for each nest, with what follows from its plan in parentheses (DetailsOf), and one for
+// each function that several share.
 std::string ToString(const CudaKernelPlan& plan);
 
 }  // namespace tensord::compiler

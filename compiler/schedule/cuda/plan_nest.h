@@ -20,7 +20,7 @@ struct CudaScheduleKind {
 std::span<const CudaScheduleKind> CudaScheduleKinds();
 
 // Requires: a nest in the form that PrepareCudaNest gives it.
-// Ensures: VerifyCudaPlan.
+// Ensures: VerifyCudaPlan (verify_plan.h).
 CudaPlan PlanCudaNest(const NestContext& context);
 
 }  // namespace tensord::compiler

@@ -10,7 +10,7 @@ namespace tensord::compiler {
 namespace {
 
 // Threads of a multiprocessor, and of a block.
-constexpr int kThreads = 512;
+constexpr int kThreadsOfMultiprocessor = 512;
 constexpr int kBlock = 256;
 constexpr int kWidestGroup = 512;
 // Where nothing of a row stays in registers but the sums, shorter rows belong to a warp.
@@ -83,7 +83,7 @@ std::optional<PrefetchingSweep> PlanPrefetchingSweep(const Nest& nest, int64_t r
   const auto registers_with = [&](int64_t group) {
     return sym::CeilDiv(vectors, group) * registers_of_vector;
   };
-  int threads = kThreads, block = kWidestGroup, group = kWidestGroup;
+  int threads = kThreadsOfMultiprocessor, block = kWidestGroup, group = kWidestGroup;
   if (RegisterResidentArrays(nest) == sums) {
     if (vectors < kLeastVectors || registers_with(group) > kMostRegistersOfGroup)
       return std::nullopt;
@@ -91,7 +91,7 @@ std::optional<PrefetchingSweep> PlanPrefetchingSweep(const Nest& nest, int64_t r
     return std::nullopt;
   } else if (const int64_t registers = registers_with(kWarp); registers <= kMostRegistersOfWarp) {
     const bool many = registers > kManyRegistersOfWarp, few = registers <= kFewRegistersOfWarp;
-    threads = many ? kThreadsOfMany : few ? kThreadsOfFew : kThreads;
+    threads = many ? kThreadsOfMany : few ? kThreadsOfFew : kThreadsOfMultiprocessor;
     block = many ? kBlockOfMany : kBlock;
     group = PartOfWarp(vectors);
   } else {

@@ -5,6 +5,7 @@
 
 #include "compiler/schedule/cuda/column_tiles.h"
 #include "compiler/schedule/cuda/register_resident.h"
+#include "compiler/schedule/cuda/row_inside.h"
 #include "compiler/schedule/cuda/row_vectors.h"
 #include "compiler/schedule/cuda/threads.h"
 #include "compiler/schedule/cuda/traits.h"
@@ -141,8 +142,9 @@ absl::Status CanScheduleRows(const NestContext& context) {
 
 CudaPlan ScheduleRows(const NestContext& context) {
   CudaPlan plan = ChooseRows(context);
-  std::get<CudaRows>(plan.kind).evicts_loads_last =
-      OverflowsCache(context.program, context.nest, context.target);
+  auto& rows = std::get<CudaRows>(plan.kind);
+  rows.evicts_loads_last = OverflowsCache(context.program, context.nest, context.target);
+  PlanRowInside(context.nest, plan, &rows.group);
   return plan;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "compiler/schedule/cuda/row_inside.h"
 #include "compiler/schedule/cuda/threads.h"
 #include "compiler/schedule/cuda/traits.h"
 
@@ -36,7 +37,8 @@ CudaPlan ScheduleSplit(const NestContext& context) {
   const int64_t wanted = sym::CeilDiv(context.SweepBlocks(plan.threads), rows);
   const auto parts = static_cast<int>(std::clamp<int64_t>(std::min(useful, wanted), 1, kMostParts));
   plan.blocks = context.rows * parts;
-  plan.kind = CudaSplit{.parts = parts};
+  plan.kind = CudaSplit{.group = {.threads = plan.threads}, .parts = parts};
+  PlanRowInside(context.nest, plan, &std::get<CudaSplit>(plan.kind).group);
   return plan;
 }
 

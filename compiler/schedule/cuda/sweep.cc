@@ -4,8 +4,10 @@
 #include <algorithm>
 
 #include "compiler/schedule/cuda/column_tiles.h"
+#include "compiler/schedule/cuda/combine.h"
 #include "compiler/schedule/cuda/prefetching_sweep.h"
 #include "compiler/schedule/cuda/register_resident.h"
+#include "compiler/schedule/cuda/row_inside.h"
 #include "compiler/schedule/cuda/row_vectors.h"
 #include "compiler/schedule/cuda/threads.h"
 #include "compiler/schedule/cuda/traits.h"
@@ -27,21 +29,17 @@ constexpr int kRegistersOfTotals = 64;
 constexpr int kRegistersOfShortRows = 32;
 constexpr int kVectorsOfShortRow = 32;
 
-bool HasColumnAccumulators(const Nest& nest) {
-  return std::any_of(nest.members.begin(), nest.members.end(), IsColumnSum);
-}
-
 // As many blocks as there is work for, but no more than `most`. Each leaves a copy.
 void BoundBlocks(const Expr& wanted, int most, CudaSweep* sweep, Expr* blocks) {
   *blocks = sym::Min(wanted, Expr(std::max(most, 1)));
   // Somebody has to say what the total of nothing is.
-  if (sweep->combines_in_last_block) *blocks = sym::Max(*blocks, Expr(1));
+  if (!sweep->finish) *blocks = sym::Max(*blocks, Expr(1));
   sweep->copies = *blocks;
 }
 
 CudaPlan SweepElements(const NestContext& context) {
   CudaPlan plan{.width = context.widths.aligned, .threads = context.Threads(kUsualThreads)};
-  CudaSweep sweep{.combines_in_last_block = true};
+  CudaSweep sweep;
   BoundBlocks(sym::CeilDiv(context.rows * context.aligned_vectors, Expr(plan.threads)),
               context.SweepBlocks(plan.threads), &sweep, &plan.blocks);
   plan.kind = sweep;
@@ -54,8 +52,10 @@ CudaPlan SweepColumns(const NestContext& context) {
           .threads = tiling.threads,
           .blocks = tiling.blocks,
           .resident = tiling.resident,
-          .kind = CudaSweep{
-              .group = tiling.group, .column_tiles = tiling.tiles, .copies = tiling.copies}};
+          .kind = CudaSweep{.group = tiling.group,
+                            .column_tiles = tiling.tiles,
+                            .copies = tiling.copies,
+                            .finish = FinishOf(context.nest)}};
 }
 
 // Who sweeps over rows of these vectors.
@@ -125,7 +125,7 @@ CudaPlan SweepRows(const NestContext& context) {
                             .register_vectors = s.register_vectors,
                             .access = s.vectors.access},
                   .prefetches = s.prefetch.has_value(),
-                  .combines_in_last_block = !has_columns};
+                  .finish = FinishOf(context.nest)};
   BoundBlocks(sym::CeilDiv(context.rows, Expr(s.threads / s.group)),
               context.Multiprocessors() * plan.resident, &sweep, &plan.blocks);
   plan.kind = sweep;
@@ -140,8 +140,14 @@ absl::Status CanScheduleSweep(const NestContext& context) {
 }
 
 CudaPlan ScheduleSweep(const NestContext& context) {
-  if (context.nest.shape == NestShape::kFlat) return SweepElements(context);
-  return IsPureColumns(context.nest) ? SweepColumns(context) : SweepRows(context);
+  const Nest& nest = context.nest;
+  CudaPlan plan = nest.shape == NestShape::kFlat ? SweepElements(context)
+                  : IsPureColumns(nest)          ? SweepColumns(context)
+                                                 : SweepRows(context);
+  auto& sweep = std::get<CudaSweep>(plan.kind);
+  PlanRowInside(nest, plan, &sweep.group);
+  PlanCombining(nest, plan, &sweep);
+  return plan;
 }
 
 }  // namespace tensord::compiler

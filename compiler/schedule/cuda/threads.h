@@ -7,14 +7,16 @@
 #include <bit>
 #include <cstdint>
 
+#include "compiler/schedule/device.h"
 #include "compiler/sym/expr.h"
 
 namespace tensord::compiler {
 
 inline constexpr int kWarp = 32;
-// Threads of a block.
+// Threads of a block; at most kMostThreads.
 inline constexpr int kUsualThreads = 256;
-inline constexpr int kMostThreads = 1024;
+// Of the second launch, for which the prelude has shared memory (tk::kFinishSharedBytes).
+inline constexpr int kFinishThreads = 256;
 inline constexpr int kLeastThreadsOfRow = 128;  // where the block has one row, or sweeps over rows
 // A part of a split row has at least this many vectors for each thread.
 inline constexpr int kLeastVectorsOfPart = 4;

@@ -29,7 +29,6 @@ constexpr int64_t kLeastStep = 8;
 constexpr int kElementsUnderWay = 16;
 constexpr int kMostUnrolled = 4;
 
-Expr ExtentOf(const Nest& nest, int loop) { return nest.inner[loop]; }
 int VectorLoop(const Nest& nest) { return static_cast<int>(nest.inner.size()) - 1; }
 
 bool MayLieAcross(const Nest& nest, const Inst& inst) {
@@ -48,8 +47,8 @@ bool StepsByOne(const Expr& index, int loop) {
 
 // Whether tiles of the vector loop and `loop` are long enough along one of them.
 bool MakeTiles(const Nest& nest, int loop) {
-  const int64_t along = sym::Hint(ExtentOf(nest, VectorLoop(nest)));
-  const int64_t across = sym::Hint(ExtentOf(nest, loop));
+  const int64_t along = sym::Hint(nest.inner.back());
+  const int64_t across = sym::Hint(nest.inner[loop]);
   return std::min(along, across) >= kLeastShort && std::max(along, across) >= kLeastEdge;
 }
 
@@ -96,7 +95,7 @@ int RunOf(const Nest& nest, const CudaTiles& plan, const TileOperand& operand, i
   const int chunk = ChunkOf(operand.storage);
   int run = chunk;
   const auto fits = [&](int r) {
-    return alignment % r == 0 && sym::ExactDiv(ExtentOf(nest, plan.loop), Expr(r)) &&
+    return alignment % r == 0 && sym::ExactDiv(nest.inner[plan.loop], Expr(r)) &&
            (plan.along / chunk) * (plan.across / r) >= threads;
   };
   while (run > 1 && !fits(run)) run /= 2;
@@ -104,10 +103,10 @@ int RunOf(const Nest& nest, const CudaTiles& plan, const TileOperand& operand, i
 }
 
 Expr CountTiles(const Nest& nest, const CudaTiles& plan) {
-  Expr count = sym::CeilDiv(ExtentOf(nest, VectorLoop(nest)), Expr(plan.along)) *
-               sym::CeilDiv(ExtentOf(nest, plan.loop), Expr(plan.across));
+  Expr count = sym::CeilDiv(nest.inner.back(), Expr(plan.along)) *
+               sym::CeilDiv(nest.inner[plan.loop], Expr(plan.across));
   for (int loop = 0; loop < VectorLoop(nest); ++loop) {
-    if (loop != plan.loop) count *= ExtentOf(nest, loop);
+    if (loop != plan.loop) count *= nest.inner[loop];
   }
   return count;
 }
@@ -121,7 +120,7 @@ void ChooseEdges(const Nest& nest, const v1::CudaTarget& target, CudaTiles* plan
   const int most = std::min(kRowBytes / item, item == 1 ? kMostEdgeOfBytes : kMostEdge);
   const auto edge = [&](int loop) {
     int e = most;
-    while (e > kShortEdge && e > sym::Hint(ExtentOf(nest, loop))) e /= 2;
+    while (e > kShortEdge && e > sym::Hint(nest.inner[loop])) e /= 2;
     return e;
   };
   plan->along = edge(VectorLoop(nest));

@@ -16,7 +16,8 @@ namespace {
 
 // Scalars that every thread may compute for one vector.
 constexpr int kCheapScalars = 30;
-constexpr int kLoadCost = 6;
+// Instructions that a load of a scalar counts for.
+constexpr int kInstructionsOfLoad = 6;
 // Shorter rows are left in parts of a block that idle.
 constexpr int64_t kLeastExpensiveRow = 8192;
 // Where what a kernel writes is used again, protecting what it reads costs more than it gains: on
@@ -53,7 +54,7 @@ int RowCost(const Nest& nest) {
           !step || !step->Is(0) || sym::ContainsKind(inst.index, sym::AtomKind::kIndirect);
       for (int arg : inst.args) differs = differs || varies[arg];
       if (inst.kind == InstKind::kCompute && !differs) cost += InfoOf(inst.op).cost;
-      if (inst.kind == InstKind::kLoad && !differs) cost += kLoadCost;
+      if (inst.kind == InstKind::kLoad && !differs) cost += kInstructionsOfLoad;
       varies.push_back(differs);
     }
   }

@@ -185,10 +185,6 @@ std::optional<Expr> StartOfStoredRow(const Nest& nest, int width) {
   return together ? first : std::nullopt;
 }
 
-sym::SymbolKey VectorLoopOf(const Nest& nest) {
-  return {sym::AtomKind::kLoop, static_cast<int>(nest.outer.size() + nest.inner.size()) - 1};
-}
-
 bool HasColumnSums(const Nest& nest) {
   return std::any_of(nest.members.begin(), nest.members.end(),
                      [](const NestMember& m) { return m.reduces_outer; });

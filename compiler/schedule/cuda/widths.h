@@ -13,9 +13,6 @@ namespace tensord::compiler {
 // Elements of the widest vector.
 inline constexpr int kWidestVector = 8;
 
-// The last loop, along which vectors lie.
-sym::SymbolKey VectorLoopOf(const Nest& nest);
-
 // Elements of a vector along the last inner loop; powers of two.
 struct Widths {
   int wished = 1;   // by the sizes of elements and the body

@@ -173,7 +173,7 @@ std::vector<CudaCase> Cases() {
   add("symmetric", Symmetric(), {"tiles w4 64x64 r4"});
   add("concatenated", Concatenated(),
       {"tiles w4 64x32 r2", "tiles w4 64x32 r2", "tiles w4 64x32 r2"});
-  add("gathered", Gathered(), {"tiles w4 64x64 r4"});
+  add("gathered", Gathered(), {"tiles w4 64x64 r4"}).classes = 50;
   add("long and odd", TimesTransposed(1023, 385, kF32, kF32), {"tiles w1 64x64 r1"});
   add("two nests", TwoNests(), {"tiles w4 64x64 r4", "tiles w8 64x64 r2"});
   add("four loops", FourLoops(), {"tiles w2 32x32 r1"});

@@ -129,7 +129,7 @@ TEST(KernelIr, Cpp) {
                               "args->buffers[0]);\n"
                               "  float* const b1 = static_cast<float*>(args->buffers[1]);\n"
                               "  const int64_t n0 = args->integers[0];\n"
-                              "  for (int64_t i0 = 0; i0 + W - 1 < n0; i0 += W) {\n"
+                              "  for (int64_t i0 = 0; i0 + (W - 1) < n0; i0 += W) {\n"
                               "    const auto v0 = tk::load<float, W>(b0 + i0);\n"
                               "    tk::store<float, W>(b1 + i0, tk::add(v0, "
                               "tk::broadcast<W>(float(1))));\n  }\n}\n"));
@@ -152,8 +152,7 @@ TEST(KernelIr, Cuda) {
                                      .condition = q < 16,
                                      .step = 32,
                                      .body = {Set(At(tile, q), NumberOf(kFloat32, 0, 0))},
-                                     .unroll = For::kWhole,
-                                     .brief = true}},
+                                     .unroll = For::kWhole}},
                                 {Barrier{}},
                                 {If{.condition = Not(Thread() == 0),
                                     .then = {{Return{}}},
@@ -203,7 +202,9 @@ TEST(KernelIr, Precedence) {
   EXPECT_EQ(text(a - b - c), "a - b - c");
   EXPECT_EQ(text(a * (b / c)), "a * (b / c)");
   EXPECT_EQ(text(-(a + b)), "-(a + b)");
-  EXPECT_EQ(text(InParentheses(a) % b), "(a) % b");
+  EXPECT_EQ(text(a / b % c), "a / b % c");
+  EXPECT_EQ(text(a + (b - 1)), "a + (b - 1)");
+  EXPECT_EQ(text(-a & (b - 1)), "-a & (b - 1)");
   EXPECT_EQ(text(Choose(a < b, a, b)), "a < b ? a : b");
   EXPECT_EQ(text(CastTo(kIndexType, a) * b), "static_cast<int64_t>(a) * b");
 }

@@ -165,10 +165,10 @@ TEST(VerifyKernel, BarriersInLoops) {
 }
 
 TEST(VerifyKernel, BarriersBehindReturns) {
-  ExpectBroken({WhenBrief(Thread() == 0, {Return{}}), {Barrier{}}}, "come to a barrier");
-  ExpectOk({WhenBrief(IndexVar("n0") == 0, {Return{}}), {Barrier{}}});
+  ExpectBroken({When(Thread() == 0, {{Return{}}}), {Barrier{}}}, "come to a barrier");
+  ExpectOk({When(IndexVar("n0") == 0, {{Return{}}}), {Barrier{}}});
   const Value counter = CountersArgument();
-  ExpectOk({WhenBrief(Not(CallOf("is_last_block", {counter, 3})), {Return{}}), {Barrier{}}});
+  ExpectOk({When(Not(CallOf("is_last_block", {counter, 3})), {{Return{}}}), {Barrier{}}});
 }
 
 }  // namespace

@@ -97,21 +97,37 @@ TEST(PipelineTest, DumpsOnePassOrAll) {
   GraphBuilder g = Sum();
   const v1::CompileJob job = JobOf(g);
   std::string text;
-  ASSERT_TRUE(compiler::CompileAndDump(job, "import", &text).ok());
+  const auto print = [&](const std::string& dump) { text += dump; };
+  ASSERT_TRUE(compiler::CompileAndDump(job, "import", print).ok());
   EXPECT_THAT(text, HasSubstr("==== import\n%0 = input x0: float32[4, 8]"));
   EXPECT_THAT(text, Not(HasSubstr("==== lower")));
   text.clear();
-  ASSERT_TRUE(compiler::CompileAndDump(job, "all", &text).ok());
+  ASSERT_TRUE(compiler::CompileAndDump(job, "all", print).ok());
   for (const char* pass :
        {"import", "normalize/split_loops", "schedule", "codegen", "memory", "plan"}) {
     EXPECT_THAT(text, HasSubstr(std::string("==== ") + pass + "\n"));
   }
   text.clear();
-  ASSERT_TRUE(compiler::CompileAndDump(job, "rewrite/pad_products", &text).ok());
+  ASSERT_TRUE(compiler::CompileAndDump(job, "rewrite/pad_products", print).ok());
   EXPECT_THAT(text, HasSubstr("is not for this target"));
-  const absl::Status unknown = compiler::CompileAndDump(job, "fuse", &text);
+  const absl::Status unknown = compiler::CompileAndDump(job, "fuse", print);
   EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(unknown.message()), HasSubstr("no pass 'fuse'; there are import, "));
+}
+
+TEST(PipelineTest, WhatPassesMadeIsPrintedBeforeLaterOnesRun) {
+  GraphBuilder g = Sum();
+  const v1::CompileJob job = JobOf(g);
+  std::vector<std::string> printed;
+  struct Stop {};
+  const auto stop_behind_lower = [&](const std::string& dump) {
+    printed.push_back(dump.substr(0, dump.find('\n')));
+    if (printed.back() == "==== lower") throw Stop();
+  };
+  EXPECT_THROW((void)compiler::CompileAndDump(job, "all", stop_behind_lower), Stop);
+  ASSERT_GE(printed.size(), 2u);
+  EXPECT_EQ(printed.front(), "==== import");
+  EXPECT_EQ(printed.back(), "==== lower");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "compiler/schedule/cpu/column_blocks.h"
 #include "compiler/schedule/cpu/flat.h"
 #include "compiler/schedule/cpu/transposed_rows.h"
+#include "compiler/schedule/cpu/verify_plan.h"
 #include "tests/unit/testing/graph_builder.h"
 
 namespace tensord::testing {
@@ -140,7 +141,7 @@ TEST(CpuKinds, LightReductionsHaveSeveralAccumulators) {
   EXPECT_EQ(Planned(Sum({64, 100}, 1)).plan().CopiesAt(1), 1);  // over before they pay
   EXPECT_EQ(Planned(Sum({64, 1000}, 1), v1::ISA_UNSPECIFIED).plan().CopiesAt(1), 1);
   EXPECT_EQ(Planned(Doubled({64, 1000})).plan().CopiesAt(1), 1);
-  EXPECT_THAT(ToString(Planned(Sum({64, 1000}, 1)).plan()), HasSubstr("rows w16 copies4@1"));
+  EXPECT_THAT(ToString(Planned(Sum({64, 1000}, 1)).plan()), HasSubstr("rows w16 tail copies4@1"));
 }
 
 TEST(CpuKinds, RowsForLaterPassesLieOnTheStackWhereTheyFindRoom) {
@@ -154,6 +155,34 @@ TEST(CpuKinds, CostGrowsWithTheRow) {
   const int64_t cost = Planned(Sum({64, 500}, 1)).plan().cost;
   EXPECT_EQ(Planned(Sum({64, 1000}, 1)).plan().cost, 2 * cost);
   EXPECT_EQ(Planned(Doubled({64})).plan().cost, Planned(Doubled({6400})).plan().cost);
+}
+
+TEST(CpuKinds, WhatWholeVectorsLeaveIsATail) {
+  EXPECT_FALSE(Planned(Sum({64, 512}, 1)).plan().has_tail);
+  EXPECT_TRUE(Planned(Sum({64, 500}, 1)).plan().has_tail);
+  EXPECT_FALSE(Planned(Sum({64, 500}, 1), v1::ISA_UNSPECIFIED).plan().has_tail);
+  // The source does not know how long a flat nest is.
+  EXPECT_TRUE(Planned(Doubled({64, 64})).plan().has_tail);
+}
+
+TEST(CpuPlans, TheVerifierSaysWhatIsBroken) {
+  const Planned planned(SoftmaxOfTanh(64, 1000));
+  const auto fault = [&](const auto& change) {
+    compiler::CpuPlan plan = planned.plan();
+    change(plan);
+    return Why(VerifyCpuPlan(planned.nest(), plan));
+  };
+  using compiler::CpuPlan;
+  EXPECT_EQ(fault([](CpuPlan&) {}), "");
+  EXPECT_THAT(fault([](CpuPlan& p) { p.lanes = 0; }), HasSubstr("without lanes"));
+  EXPECT_THAT(fault([](CpuPlan& p) { p.cost = 0; }), HasSubstr("without work"));
+  EXPECT_THAT(fault([](CpuPlan& p) { p.kind = CpuFlat{.chunk = 100}; }), HasSubstr("chunks are"));
+  EXPECT_THAT(fault([](CpuPlan& p) { p.kind = CpuColumnBlocks{.columns = 8}; }),
+              HasSubstr("blocks of columns are"));
+  EXPECT_THAT(fault([](CpuPlan& p) { p.has_tail = false; }), HasSubstr("leave elements"));
+  EXPECT_THAT(fault([](CpuPlan& p) { p.lanes = 1; }), HasSubstr("leave a tail"));
+  EXPECT_THAT(fault([](CpuPlan& p) { p.accumulator_copies[2] = 4; }), HasSubstr("what is no pass"));
+  EXPECT_THAT(fault([](CpuPlan& p) { p.stack_rows.insert(99); }), HasSubstr("is in memory"));
 }
 
 }  // namespace

@@ -3,17 +3,13 @@
 // from its sizes and the target.
 #include <gmock/gmock.h>
 
-#include "compiler/pipeline.h"
-#include "compiler/schedule/cuda/plan_nest.h"
-#include "tests/unit/testing/graph_builder.h"
+#include "tests/unit/schedule/cuda_planned.h"
 
 namespace tensord::testing {
 namespace {
 
 using compiler::CudaColumns;
 using compiler::CudaElements;
-using compiler::CudaKernelPlan;
-using compiler::CudaPlan;
 using compiler::CudaRows;
 using compiler::CudaSplit;
 using compiler::CudaSweep;
@@ -22,49 +18,7 @@ using compiler::RowAccess;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr v1::DType kF32 = v1::DTYPE_FLOAT32, kBF16 = v1::DTYPE_BFLOAT16;
 constexpr v1::DType kI64 = v1::DTYPE_INT64;
-constexpr v1::DeviceType kCuda = v1::DEVICE_TYPE_CUDA;
-
-// A graph that is compiled for a GPU of so many multiprocessors.
-class Planned {
- public:
-  explicit Planned(GraphBuilder graph, int multiprocessors = 2) {
-    *job_.mutable_graph() = graph.graph();
-    v1::CudaTarget* target = job_.mutable_target()->mutable_cuda();
-    target->set_sm(90);
-    target->set_multiprocessors(multiprocessors);
-    target->set_shared_bytes_per_block(232448);
-    target->set_l2_bytes(50 << 20);
-    target->set_registers_per_multiprocessor(65536);
-    state_.job = &job_;
-    const absl::Status status = compiler::RunPipeline(state_);
-    EXPECT_TRUE(status.ok()) << status;
-  }
-
-  const CudaKernelPlan& kernel(size_t step = 0) const {
-    return std::get<CudaKernelPlan>(state_.kernel_plans.at(step));
-  }
-  const CudaPlan& plan(size_t nest = 0) const { return kernel().nests.at(nest).plan; }
-  template <class Kind>
-  const Kind& As() const {
-    return std::get<Kind>(plan().kind);
-  }
-
-  // Why a kind is not for the first nest; "" where it is.
-  std::string WhyNot(const std::string& name) const {
-    const compiler::NestContext context(state_.program, kernel().nests[0].nest,
-                                        job_.target().cuda(), /*fixed_threads=*/0);
-    for (const compiler::CudaScheduleKind& kind : compiler::CudaScheduleKinds()) {
-      if (name == kind.name) return std::string(kind.can_schedule(context).message());
-    }
-    return "there is no such kind";
-  }
-
- private:
-  v1::CompileJob job_;
-  compiler::CompileState state_;
-};
 
 GraphBuilder Doubled(const Shape& sizes, v1::DType dtype = kF32) {
   GraphBuilder g(kCuda);
@@ -78,18 +32,6 @@ GraphBuilder PlusTransposed(int rows, int columns) {
   const Ref x = g.Input(meta), y = g.Input({columns, rows});
   const Ref t = g.Node("aten::t", {y}, g.Meta({rows, columns}, kF32, {1, rows}));
   return g.Output(g.Node("aten::add.Tensor", {x, t, 1}, meta));
-}
-GraphBuilder Sum(const Shape& sizes, int dim, v1::DType dtype = kF32) {
-  GraphBuilder g(kCuda);
-  const Shape left{sizes[1 - dim]};
-  const Ref x = g.Input(sizes, dtype);
-  return g.Output(
-      g.Node("aten::sum.dim_IntList", {x, Ints({dim}), false, nullptr}, g.Meta(left, dtype)));
-}
-GraphBuilder Softmax(const Shape& sizes, v1::DType dtype = kF32) {
-  GraphBuilder g(kCuda);
-  const Ref x = g.Input(sizes, dtype);
-  return g.Output(g.Node("aten::_softmax", {x, 1, false}, g.Meta(sizes, dtype)));
 }
 // Each row less its own number.
 GraphBuilder LessOfRow(const Shape& sizes, v1::DType dtype) {
@@ -180,7 +122,7 @@ TEST(CudaKinds, SweepsTakeWhatIsReducedOverRows) {
   const auto& sweep = planned.As<CudaSweep>();
   EXPECT_TRUE(sweep.column_tiles);
   EXPECT_EQ(sweep.group.register_vectors, 1);
-  EXPECT_FALSE(sweep.combines_in_last_block);  // a second launch does
+  EXPECT_TRUE(sweep.finish);  // a second launch combines the copies
   EXPECT_FALSE(sweep.prefetches);
   // One tile of 24 vectors, 32 threads wide, for which all blocks go over rows.
   EXPECT_EQ(planned.plan().blocks, sweep.copies);
@@ -247,27 +189,6 @@ TEST(CudaKinds, SymbolicSizesNeedWideIndices) {
   const Ref x = g.Input({s});
   g.Output(g.Node("aten::neg", {x}, g.Meta({s})));
   EXPECT_TRUE(Planned(std::move(g)).kernel().wide_index);
-}
-
-std::string FaultOf(const CudaPlan& plan) {
-  return std::string(compiler::VerifyCudaPlan(plan).message());
-}
-
-TEST(CudaPlans, TheVerifierSaysWhatIsBroken) {
-  const CudaPlan sound{.threads = 256, .kind = CudaRows{.group = {.threads = 32}}};
-  EXPECT_EQ(FaultOf(sound), "");
-  CudaPlan plan = sound;
-  plan.threads = 48;
-  EXPECT_THAT(FaultOf(plan), HasSubstr("do not fill the block"));
-  plan = sound;
-  std::get<CudaRows>(plan.kind).loads_first = true;
-  EXPECT_THAT(FaultOf(plan), HasSubstr("loaded first has no registers"));
-  plan.kind = CudaSweep{.prefetches = true};
-  EXPECT_THAT(FaultOf(plan), HasSubstr("prefetched has no registers"));
-  plan.kind = CudaSweep{.group = {.register_vectors = 1},
-                        .column_tiles = compiler::ColumnTiles{},
-                        .combines_in_last_block = true};
-  EXPECT_THAT(FaultOf(plan), HasSubstr("many copies of its columns"));
 }
 
 }  // namespace

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fake values, their modes, and the symbols in their sizes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Any, TypeGuard
+
+import torch
+
+
+def depends_on_data(value: Any) -> bool:
+    """True for fake values with a size, or that are a number, which only the data tells."""
+    try:
+        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+    except ImportError:
+        return False
+    leaves = torch.utils._pytree.tree_leaves(value)
+    known = [x for x in leaves if isinstance(x, (torch.Tensor, torch.SymInt, torch.SymFloat))]
+    return any(free_unbacked_symbols(x) for x in known)
+
+
+def data_symbols_of(value: Any) -> set[Any]:
+    """The symbols of a fake value's sizes, or of a number, that only the data tells."""
+    try:
+        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+    except ImportError:
+        return set()
+    found: set[Any] = set()
+    for leaf in torch.utils._pytree.tree_leaves(value):
+        if isinstance(leaf, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)):
+            found.update(free_unbacked_symbols(leaf))
+    return found
+
+
+def symbols_of(values: Iterable[Any]) -> set[Any]:
+    """The symbols in the sizes of fake values; empty where torch cannot tell."""
+    try:
+        from torch.fx.experimental.symbolic_shapes import free_symbols
+    except ImportError:
+        return set()
+    found: set[Any] = set()
+    for leaf in torch.utils._pytree.tree_leaves(list(values)):
+        if isinstance(leaf, (torch.Tensor, torch.SymInt)):
+            found.update(free_symbols(leaf))
+    return found
+
+
+def is_symbol(value: Any, symbols: set[Any]) -> TypeGuard[torch.SymInt]:
+    """True for a SymInt that is one of `symbols` and nothing else."""
+    return isinstance(value, torch.SymInt) and value.node.expr in symbols
+
+
+def shape_env_of(values: Iterable[Any]) -> Any:
+    """The ShapeEnv behind the first symbolic size among fake tensors and SymInts, or None."""
+    for value in values:
+        if isinstance(value, torch.SymInt):
+            return value.node.shape_env
+        if isinstance(value, torch.Tensor):
+            for size in (*value.shape, *value.stride()):
+                if isinstance(size, torch.SymInt):
+                    return size.node.shape_env
+    return None
+
+
+def symbol_hint(shape_env: Any, symbol: Any) -> int | None:
+    """The value of a symbol at capture, or None (data-dependent)."""
+    names = ("backed_var_to_val", "var_to_val")  # 2.11 and later; before
+    tables = (getattr(shape_env, name, None) for name in names)
+    table: Any = next((t for t in tables if t is not None), {})
+    value = table.get(symbol)
+    return None if value is None else int(value)
+
+
+def symbol_range(shape_env: Any, symbol: Any) -> tuple[Any, Any]:
+    """The inclusive range of a symbol as sympy numbers; infinite where nothing is known."""
+    bounds = shape_env.var_to_range[symbol]
+    return bounds.lower, bounds.upper
+
+
+def without_modes() -> contextlib.AbstractContextManager[Any]:
+    """A block in which real tensors can be read although a graph is being captured."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
+def fake_mode_of(value: Any) -> contextlib.AbstractContextManager[Any]:
+    """A block in which new tensors are fake as `value` is; an empty one for a real tensor."""
+    return getattr(value, "fake_mode", None) or contextlib.nullcontext()

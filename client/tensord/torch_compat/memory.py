@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Storages, tensors over them, and the pools of CUDA graphs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+
+def storage_over(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    """Another storage over the same memory, which does not own it.
+
+    2.11 to 2.13, as torch's own CUDA graph trees do.
+    """
+    make: Any = torch._C._construct_storage_from_data_pointer  # typed as another kind of storage
+    over: torch.UntypedStorage = make(storage.data_ptr(), storage.device, storage.nbytes())
+    return over
+
+
+# A tensor's dtype, size, stride and offset, in elements.
+Layout = tuple[Any, tuple[int, ...], tuple[int, ...], int]
+
+
+def layout_of(tensor: torch.Tensor) -> Layout:
+    """What `tensor_over` takes to make it again."""
+    return tensor.dtype, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset())
+
+
+def tensor_over(
+    storage: torch.UntypedStorage,
+    dtype: Any,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    offset: int,
+) -> torch.Tensor:
+    """A tensor on a storage.
+
+    2.11 to 2.13, built with CUDA: in one call, as torch's own CUDA graph trees do.
+    """
+    make = getattr(torch._C, "_construct_CUDA_Tensor_From_Storage_And_Metadata", None)
+    if make is not None and storage.device.type == "cuda":
+        metadata = {
+            "dtype": dtype,
+            "device": storage.device,
+            "size": size,
+            "stride": stride,
+            "storage_offset": offset,
+        }
+        return make(metadata, storage)
+    tensor = torch.empty(0, dtype=dtype, device=storage.device)
+    return tensor.set_(storage, offset, size, stride)
+
+
+def storage_reference(storage: torch.UntypedStorage) -> Any:
+    """A weak reference: expired() is True once no tensor uses the storage."""
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    return StorageWeakRef(storage)
+
+
+@contextlib.contextmanager
+def without_product_workspaces() -> Iterator[None]:
+    """A block around a capture whose products leave nothing behind.
+
+    2.11 to 2.13: torch keeps a workspace for each stream and library handle. One that is made in a
+    capture lies in the capture's pool, and would be that of later captures too. torch can only drop
+    all of them, as it does for its own CUDA graph trees.
+    """
+    try:
+        yield
+    finally:
+        getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
+
+
+def end_broken_capture(index: int, pool: tuple[int, int]) -> None:
+    """Has device `index` no longer allocate from `pool` after a capture whose end raised.
+
+    2.11 to 2.13: torch leaves that undone where the driver refuses to end the capture. Where it was
+    done, this raises at its first step and changes nothing. Other graphs in the pool keep it.
+    """
+    with contextlib.suppress(Exception):
+        torch._C._cuda_endAllocateToPool(index, pool)
+        torch._C._cuda_releasePool(index, pool)

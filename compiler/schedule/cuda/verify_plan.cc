@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/schedule/cuda/verify_plan.h"
+
+#include <algorithm>
+#include <set>
+#include <span>
+
+#include "compiler/schedule/cuda/combine.h"
+#include "compiler/schedule/cuda/row_inside.h"
+#include "compiler/schedule/cuda/threads.h"
+
+namespace tensord::compiler {
+namespace {
+
+struct Rule {
+  bool is_broken;
+  const char* how;
+};
+
+absl::Status FirstBroken(std::span<const Rule> rules) {
+  for (const Rule& rule : rules) {
+    if (rule.is_broken) return absl::InternalError(rule.how);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerifyGroup(const CudaPlan& plan) {
+  const auto* sweep = plan.As<CudaSweep>();
+  const auto* rows = plan.As<CudaRows>();
+  const auto* elements = plan.As<CudaElements>();
+  const bool in_registers = plan.register_vectors() > 0, has_tiles = plan.column_tiles() != nullptr;
+  const int whole = plan.group().whole_vectors;
+  const Rule rules[] = {
+      {plan.threads % plan.G() != 0, "groups do not fill the block"},
+      {plan.Is<CudaSplit>() && plan.G() != plan.threads, "a split row is not all threads'"},
+      {has_tiles && !in_registers, "tiles of columns have no registers"},
+      {has_tiles && plan.combines_in_last_block(),
+       "the last block would have many copies of its columns to combine"},
+      {sweep != nullptr && sweep->prefetches && !in_registers,
+       "what is prefetched has no registers"},
+      {sweep != nullptr && plan.is_peeled(), "a sweep peels its rows"},
+      {rows != nullptr && rows->loads_first && !in_registers,
+       "what is loaded first has no registers"},
+      {rows != nullptr && rows->column_tiles && !rows->loops,
+       "tiles of columns do not go over rows"},
+      {whole < 0 || whole > plan.register_vectors(), "more whole vectors than in registers"},
+      {in_registers && plan.vectors_in_flight() > 0, "vectors in registers run in no loop"},
+      {elements != nullptr && elements->vectors_in_flight > elements->vectors_per_thread,
+       "more vectors in flight than a thread has"},
+  };
+  return FirstBroken(rules);
+}
+
+absl::Status VerifyJointSums(const std::vector<NestReduction>& reductions, const CudaPlan& plan) {
+  const int count = static_cast<int>(reductions.size());
+  std::set<int> seen;
+  for (const std::vector<int>& sums : plan.group().joint_sums) {
+    const bool fits = sums.size() > 1 && sums.size() <= kMostJointSums && HasGroupsOfWarps(plan);
+    if (!fits) return absl::InternalError("joint sums find no room, or save nothing");
+    for (const int number : sums) {
+      if (number < 0 || number >= count || !seen.insert(number).second) {
+        return absl::InternalError("a joint sum is no reduction, or in two places");
+      }
+      const NestReduction& sum = reductions[static_cast<size_t>(number)];
+      const NestReduction& first = reductions[static_cast<size_t>(sums[0])];
+      if (!MayBeJoint(sum) || sum.member->position != first.member->position) {
+        return absl::InternalError("joint sums are not sums of floats of one pass");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// How what a sweep accumulates is combined.
+absl::Status VerifyCombining(const std::vector<NestReduction>& reductions, const CudaPlan& plan,
+                             const CudaSweep& sweep) {
+  const bool combines = plan.register_vectors() > 0 && plan.groups() > 1;
+  bool has_columns = false;
+  size_t combined = 0;
+  for (size_t i = 0; i < reductions.size(); ++i) {
+    if (!reductions[i].IsOverRows() || !reductions[i].IsOfColumns()) continue;
+    has_columns = true;
+    const auto it = sweep.combined_vectors.find(static_cast<int>(i));
+    if ((it != sweep.combined_vectors.end()) != combines) {
+      return absl::InternalError("groups do not combine their sums of columns, or without need");
+    }
+    if (!combines) continue;
+    ++combined;
+    const Rule rules[] = {
+        {it->second < 1 || it->second > plan.register_vectors(),
+         "groups combine other vectors than those in registers"},
+        {it->second * BytesOfCombinedVector(plan, reductions[i]) > sweep.combine_bytes,
+         "what groups combine finds no room in shared memory"},
+    };
+    TENSORD_RETURN_IF_ERROR(FirstBroken(rules));
+  }
+  const auto& finish = sweep.finish;
+  const Rule rules[] = {
+      {combined != sweep.combined_vectors.size(), "groups combine what is no sum of columns"},
+      {finish.has_value() != has_columns,
+       "a second launch without sums of columns, or these without it"},
+      {finish && (finish->threads != kFinishThreads || finish->columns < 1 ||
+                  finish->threads % finish->columns != 0),
+       "the second launch's columns do not fill its blocks"},
+  };
+  return FirstBroken(rules);
+}
+
+}  // namespace
+
+absl::Status VerifyCudaPlan(const Nest& nest, const CudaPlan& plan) {
+  const bool is_empty = plan.width <= 0 || plan.threads <= 0 || plan.resident <= 0 || plan.G() <= 0;
+  if (is_empty) return absl::InternalError("a plan without threads");
+  TENSORD_RETURN_IF_ERROR(VerifyGroup(plan));
+  const std::vector<NestReduction> reductions = ReductionsOf(nest);
+  TENSORD_RETURN_IF_ERROR(VerifyJointSums(reductions, plan));
+  const auto* sweep = plan.As<CudaSweep>();
+  return sweep == nullptr ? absl::OkStatus() : VerifyCombining(reductions, plan, *sweep);
+}
+
+}  // namespace tensord::compiler

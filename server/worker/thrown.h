@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the compiler throws, as a status.
+#ifndef TENSORD_SERVER_WORKER_THROWN_H_
+#define TENSORD_SERVER_WORKER_THROWN_H_
+
+#include <exception>
+#include <new>
+#include <string>
+
+#include "base/status.h"
+
+namespace tensord::server {
+
+// Runs `work`. Internal where it throws: only libraries do, for want of memory above all.
+template <class Work>
+absl::Status StatusOfThrown(const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return absl::InternalError("the compiler ran out of memory (job_memory sets the limit)");
+  } catch (const std::exception& error) {
+    return absl::InternalError(std::string("the compiler threw: ") + error.what());
+  }
+}
+
+}  // namespace tensord::server
+
+#endif  // TENSORD_SERVER_WORKER_THROWN_H_
