@@ -46,8 +46,9 @@ ROOMS: dict[str, list[str]] = {
     "base": [],
     # What generated code includes: the preludes, and the interface to the runtime that calls it.
     "runtime/include": [],
-    "kernels/cpu": ["runtime/include"],
-    "kernels/cuda": [],
+    "kernels/special": [],
+    "kernels/cpu": ["runtime/include", "kernels/special"],
+    "kernels/cuda": ["kernels/special"],
     "kernels": ["runtime/include", "kernels/cpu", "kernels/cuda"],
     # The compiler: a stage includes what it works on and what is before it, never what follows.
     "compiler/sym": BASE,
@@ -176,6 +177,7 @@ HEADERS = [
     (r"tensord/v1/.*", "proto"),
     (r"tensord/cpu[./].*", "kernels/cpu"),
     (r"tensord/cuda[./].*", "kernels/cuda"),
+    (r"tensord/special/.*", "kernels/special"),
     (r"tensord/.*", "runtime/include"),
 ]
 CPP = ("*.cc", "*.h", "*.cu", "*.cuh", "*.def")

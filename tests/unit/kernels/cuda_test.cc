@@ -81,6 +81,11 @@ std::vector<Part> Parts() {
             {architecture, part + "_" + short_name, {widths, "-DPART=" + part, "-DTYPE=" + type}});
       }
     }
+    for (const std::string type : {"float", "double"}) {
+      parts.push_back({architecture,
+                       "special_functions_" + type,
+                       {"-DWIDTHS(F)=F(2)", "-DPART=special_functions", "-DTYPE=" + type}});
+    }
     for (const std::string part : {"softmax", "random"})
       parts.push_back({architecture, part, {widths, "-DPART=" + part}});
     parts.push_back({architecture, "groups", {"-DGROUPS"}});
