@@ -5,7 +5,9 @@
 #ifndef TENSORD_SPECIAL_SERIES_H_
 #define TENSORD_SPECIAL_SERIES_H_
 
+#if !defined(__CUDACC_RTC__)  // there the CUDA prelude has the types
 #include <stdint.h>
+#endif
 
 #if defined(__CUDACC_RTC__)
 // One copy in a kernel, however many lanes call it.

@@ -27,6 +27,7 @@ UNARY = {
     "special_erfcx": (-3.0, 30.0),
     "special_ndtri": (0.01, 0.99),
 }
+NOT_EXACT = [f"special_{name}" for name in "bessel_j0 bessel_j1 bessel_y0 bessel_y1 airy_ai".split()]
 OF_NARROW_FLOATS = ["i0", "special_i0e", "special_i1", "special_i1e"]
 
 
@@ -43,7 +44,9 @@ def cases() -> None:
         for name in names.split():
             op = getattr(aten, name)
             case(op, uniform(5, 7, low=low, high=high))
-            case(op, uniform(5, 7, low=low, high=high).double(), tolerance=1e-11)
+            # Eager's, and ours with it, are no nearer to the interpreter's.
+            tolerance = 1e-5 if name in NOT_EXACT else 1e-11
+            case(op, uniform(5, 7, low=low, high=high).double(), tolerance=tolerance)
             case(op, special())
             case(op, torch.full((3,), 1))
     for name in OF_NARROW_FLOATS:

@@ -140,6 +140,7 @@ inline Real zeta(Real x, Real q) {
   if (!(x > 1)) return kNan;
   if (q <= 0 && q == std::floor(q)) return kInf;
   if (q < 0 && x != std::floor(x)) return kNan;
+  if (std::isinf(x)) return q == 1 ? 1 : q < 1 ? kInf : kNan;
   Real sum = 0, a = q;
   for (int k = 0; k < 40 || a < 40; ++k, a += 1) sum += std::pow(a, -x);
   constexpr Real kBernoulli[] = {1 / 6.L,  -1 / 30.L,     1 / 42.L, -1 / 30.L,
@@ -183,8 +184,12 @@ inline Real gamma_part(Real a, Real x) {
   }
   return fraction * a * density;
 }
+inline bool has_no_gamma(Real a, Real x) {
+  return !(a >= 0 && x >= 0) || (a == 0 && x == 0) || (std::isinf(a) && std::isinf(x));
+}
 inline Real igamma(Real a, Real x) {
-  if (!(a >= 0 && x >= 0) || (a == 0 && x == 0)) return kNan;
+  if (has_no_gamma(a, x)) return kNan;
+  if (std::isinf(a) || std::isinf(x)) return std::isinf(x);
   if (a == 0) return 1;
   if (x == 0) return 0;
   return x <= a + 1 ? gamma_part(a, x) : 1 - gamma_part(a, x);
@@ -192,7 +197,8 @@ inline Real igamma(Real a, Real x) {
 // Where the lower part is nearly 1 there are digits enough in long double, but for small a: there
 // x^a / Gamma(1 + a) is 1 and the rest is a power series.
 inline Real igammac(Real a, Real x) {
-  if (!(a >= 0 && x >= 0) || (a == 0 && x == 0)) return kNan;
+  if (has_no_gamma(a, x)) return kNan;
+  if (std::isinf(a) || std::isinf(x)) return std::isinf(a);
   if (a == 0) return 0;
   if (x == 0) return 1;
   if (a < 1e-3L && x <= a + 1) {
