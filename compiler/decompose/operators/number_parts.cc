@@ -5,7 +5,6 @@
 #include <numbers>
 
 #include "compiler/decompose/operators/pointwise_cores.h"
-#include "compiler/graph/layout.h"
 
 namespace tensord::compiler {
 namespace {
@@ -49,23 +48,16 @@ OneResult NextAfter(Builder& b, Operands args, DType declared) {
   });
 }
 
-// Eager's formula self * 2^other, where the power has other's type, or the default one of integers.
-// Where the result is not contiguous, its strides in eager are others than a trace says.
-Results Ldexp(Builder& b, const Call& call) {
-  const Tensor self = call.tensor("self"), other = call.tensor("other");
-  const TensorType& result = call.result();
-  if (result.strides != ContiguousStrides(result.sizes)) {
-    return absl::UnimplementedError("ldexp in a layout that only eager knows");
-  }
-  if (!IsFloating(other.dtype()) && result.dtype == kFloat64) {
+// Eager's formula self * 2^other. The power has other's type, or the default one of integers.
+OneResult Ldexp(Builder& b, Operands args, DType declared) {
+  const DType of_power = std::get<Tensor>(args[1]).dtype();
+  if (!IsFloating(of_power) && declared == kFloat64) {
     return absl::UnimplementedError("a power in the job's default type");
   }
-  const DType dtype = IsFloating(other.dtype()) ? other.dtype() : kFloat32;
-  const Operand exponent[] = {other};
-  TENSORD_ASSIGN_OR_RETURN(const Tensor power, FloatUnary(b, exponent, dtype, Op::k_exp2));
-  const Operand factors[] = {self, power};
-  TENSORD_ASSIGN_OR_RETURN(const Tensor product, MulCore(b, factors, result.dtype));
-  return std::vector<Tensor>{product};
+  const DType dtype = IsFloating(of_power) ? of_power : kFloat32;
+  TENSORD_ASSIGN_OR_RETURN(const Tensor power, FloatUnary(b, args.subspan(1), dtype, Op::k_exp2));
+  const Operand factors[] = {args[0], power};
+  return MulCore(b, factors, declared);
 }
 
 // Mantissa and exponent.
@@ -101,7 +93,7 @@ Results RoundDecimals(Builder& b, const Call& call) {
 
 const Lowering kLowerings[] = {
     {"aten::signbit", Single<Signbit>},     {"aten::angle", Single<Angle>},
-    {"aten::nextafter", Single<NextAfter>}, {"aten::ldexp.Tensor", Ldexp},
+    {"aten::nextafter", Single<NextAfter>}, {"aten::ldexp.Tensor", Single<Ldexp>},
     {"aten::frexp.Tensor", Frexp},          {"aten::round.decimals", RoundDecimals},
 };
 
