@@ -5,8 +5,11 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 
+#include <functional>
+
 #include "base/check.h"
 #include "compiler/codegen/cpp_text.h"
+#include "compiler/kernel_ir/prelude.h"
 #include "compiler/kernel_ir/text.h"
 
 namespace tensord::compiler {
@@ -363,6 +366,25 @@ std::string KernelPrinter::ParametersText(const std::vector<ir::Parameter>& para
                     parameter.constant ? "const " : "", TypeText(parameter.type), " ",
                     parameter.name);
   });
+}
+
+std::string KernelPrinter::IncludeOfSpecial(const ir::Kernel& kernel, const std::string& header) {
+  bool found = false;
+  const std::function<void(const ir::Value&)> visit = [&](const ir::Value& value) {
+    const auto* call = ir::As<ir::Call>(value);
+    if (call != nullptr && call->target == ir::Call::kPrelude) {
+      const ir::PreludeFunction* function =
+          ir::FindPrelude(call->function, call->templates.size(), call->operands.size());
+      found = found || (function != nullptr && function->is_special);
+    }
+    if (!found) ir::ForEachOperand(value, visit);
+  };
+  for (const ir::Function& function : kernel.functions) {
+    ir::ForEachStatement(function.body, [&](const ir::Statement& statement) {
+      if (!found) ir::ForEachValue(statement, visit);
+    });
+  }
+  return found ? absl::StrCat("#include \"", header, "\"\n") : "";
 }
 
 std::string KernelPrinter::FunctionsText(const ir::Kernel& kernel) const {

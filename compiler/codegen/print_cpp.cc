@@ -10,8 +10,10 @@ namespace {
 class CppPrinter : public KernelPrinter {
  public:
   std::string Print(const ir::Kernel& kernel) {
-    return absl::StrCat("#include \"tensord/cpu.h\"\n\n", FunctionsText(kernel),
-                        ContextText(*kernel.cpu), TaskText(*kernel.cpu), EntryText(*kernel.cpu));
+    return absl::StrCat("#include \"tensord/cpu.h\"\n",
+                        IncludeOfSpecial(kernel, "tensord/cpu/lift_special.h"), "\n",
+                        FunctionsText(kernel), ContextText(*kernel.cpu), TaskText(*kernel.cpu),
+                        EntryText(*kernel.cpu));
   }
 
  protected:

@@ -101,6 +101,8 @@ std::vector<std::string> LoweringNames();
 
 // ---- One table per file of operators/.
 std::span<const Lowering> PointwiseLowerings();
+std::span<const Lowering> NumberPartLowerings();
+std::span<const Lowering> SpecialFunctionLowerings();
 std::span<const Lowering> ActivationLowerings();  // activations and their backward forms
 std::span<const Lowering> ReductionLowerings();
 std::span<const Lowering> SoftmaxLowerings();

@@ -38,6 +38,8 @@ struct PreludeFunction {
   char result;
   bool has_effect = false;  // it writes memory; others may be called as often as one likes
   Meets meets = Meets::kNobody;
+  // Of kernels/special: kernels that call it include it.
+  bool is_special = false;
 };
 
 // All of them but the scalar operations of loop_ir/ops.def, which take and give vectors of any

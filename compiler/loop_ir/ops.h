@@ -21,6 +21,7 @@ struct OpInfo {
   int arity;
   OpResult result;
   int cost;
+  bool is_special = false;  // in a header of its own
 };
 
 const OpInfo& InfoOf(Op op);

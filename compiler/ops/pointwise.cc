@@ -44,6 +44,10 @@ constexpr OperatorRow kRows[] = {
     {"aten::trunc(Tensor self)"},
     {"aten::square(Tensor self)"},
     {"aten::frac(Tensor self)"},
+    {"aten::round.decimals(Tensor self, *, int decimals)"},
+    {"aten::signbit(Tensor self)"},
+    {"aten::angle(Tensor self)"},
+    {"aten::frexp.Tensor(Tensor self)"},
     {"aten::nan_to_num(Tensor self, float? nan, float? posinf, float? neginf)"},
     // Two operands
     {"aten::add.Tensor(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha)"},
@@ -81,6 +85,8 @@ constexpr OperatorRow kRows[] = {
     {"aten::xlogy.Tensor(Tensor self, Tensor other)"},
     {"aten::xlogy.Scalar_Other(Tensor self, Scalar other)"},
     {"aten::xlogy.Scalar_Self(Scalar self, Tensor other)"},
+    {"aten::nextafter(Tensor self, Tensor other)"},
+    {"aten::ldexp.Tensor(Tensor self, Tensor other)"},
     // Truth values and bits
     {"aten::eq.Tensor(Tensor|Scalar self, Tensor|Scalar other)"},
     {"aten::eq.Scalar(Tensor self, Scalar other)"},

@@ -21,6 +21,7 @@ struct OperatorTable {
 };
 
 OperatorTable PointwiseTable();
+OperatorTable SpecialFunctionTable();
 OperatorTable ForeachTable();
 OperatorTable ActivationTable();
 OperatorTable ReductionTable();

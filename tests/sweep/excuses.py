@@ -25,7 +25,19 @@ class Excuse:
     reason: str
 
 
-KNOWN: tuple[Excuse, ...] = ()
+KNOWN: tuple[Excuse, ...] = (
+    Excuse(
+        r"^special\.((shifted_)?chebyshev_polynomial_[uvw]|laguerre_polynomial_l"
+        r"|legendre_polynomial_p)\|.*\|special\|.*\|cpu",
+        r"too far off: at \[.*\] nan, eager 1\.0",
+        "the polynomial of NaN: eager on the CPU gives a variable that it never set",
+    ),
+    Excuse(
+        r"^igammac?\|float64\|special\|",
+        r"too far off: at \[.*\] [01]\.0, eager nan, float64 nan",
+        "next to the largest number eager's logarithm of the density is infinity minus infinity",
+    ),
+)
 
 
 def undefined(entry: str) -> bool:

@@ -20,7 +20,8 @@ absl::StatusOr<std::string> PreparePrelude(const CxxToolchain& toolchain,
   if (access((folder + "/tensord/cpu.h.gch").c_str(), R_OK) == 0) return folder;
 
   TENSORD_ASSIGN_OR_RETURN(TemporaryFolder fresh, TemporaryFolder::Make(work_folder));
-  TENSORD_RETURN_IF_ERROR(MakeFolders(fresh.path() + "/tensord/cpu"));
+  for (const char* part : {"cpu", "special"})
+    TENSORD_RETURN_IF_ERROR(MakeFolders(absl::StrCat(fresh.path(), "/tensord/", part)));
   for (const kernels::EmbeddedFile& file : kernels::CpuPrelude())
     TENSORD_RETURN_IF_ERROR(WriteFile(fresh.path() + "/" + std::string(file.path), file.contents));
 

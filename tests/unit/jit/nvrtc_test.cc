@@ -151,6 +151,19 @@ TEST_F(JitNvrtcTest, PrecompiledPreludeGivesTheSameBytes) {
   EXPECT_EQ(without->binaries(0), result->binaries(0));
 }
 
+TEST_F(JitNvrtcTest, KernelsOfSpecialFunctionsUseThePrecompiledPreludeToo) {
+  job_.mutable_target()->mutable_cuda()->set_sm(89);
+  constexpr std::string_view kMore = "#include \"tensord/cuda/lift_special.cuh\"\n";
+  std::string source = Source(2);
+  source.insert(source.find('\n') + 1, kMore);
+  source.replace(source.find("tanhf(x[i])"), 11, "tk::scalar::igamma(x[i], 2.0f)");
+  for (int i = 0; i < 2 * kUnitsBeforePch + 2; ++i) AddUnit(source);
+  const auto result = Jit(job_, config_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->failures_size(), 0);
+  for (const std::string& binary : result->binaries()) EXPECT_EQ(binary, result->binaries(0));
+}
+
 TEST_F(JitNvrtcTest, ResourcesAreTold) {
   AddUnit(Source(2));
   const auto result = Jit(job_, config_);

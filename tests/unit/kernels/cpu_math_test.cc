@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/lift_special.h"
 #include "tests/unit/kernels/cpu_isa.h"
 #include "tests/unit/kernels/operation_check.h"
 

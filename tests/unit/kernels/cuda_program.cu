@@ -3,6 +3,7 @@
 // widths of -DWIDTHS(F); with -DTYPE for that storage type, without it what is not made for every
 // type. cuda_test.cc compiles it for each architecture; nobody runs it.
 #include "tensord/cuda.cuh"
+#include "tensord/cuda/lift_special.cuh"
 
 // Stores a value of any type, at a place of its own.
 template <class T, int W>
@@ -80,6 +81,17 @@ __device__ void operations(const S* p, char* out, int64_t) {
     else                                                                          \
       keep(out, apply<arity>([](auto... v) { return tk::name(v...); }, a, b, c)); \
   }
+#define TENSORD_SPECIAL_OP(...)
+#include "compiler/loop_ir/ops.def"
+}
+
+// The special functions, which compute in double or in T.
+template <class S, int W>
+__device__ void special_functions(const S* p, char* out, int64_t) {
+  OPERANDS(S, W)
+#define TENSORD_OP(...)
+#define TENSORD_SPECIAL_OP(name, arity, ...) \
+  keep(out, apply<arity>([](auto... v) { return tk::name(v...); }, a, b, c));
 #include "compiler/loop_ir/ops.def"
 }
 

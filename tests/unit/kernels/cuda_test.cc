@@ -37,8 +37,8 @@ std::string ReadSource(const std::string& path) {
   return text.str();
 }
 
-// The kernels of ptxas's report that spill. The one that calls a hundred functions of double may
-// save a register or two around a call.
+// The kernels of ptxas's report that spill. Those that call a hundred functions of double may save
+// a register or two around a call.
 std::vector<std::string> Spilling(const std::string& log) {
   static const std::regex kEntry("Compiling entry function '(\\w+)'"),
       kSpills("(\\d+) bytes spill stores, (\\d+) bytes spill loads");
@@ -48,8 +48,9 @@ std::vector<std::string> Spilling(const std::string& log) {
   while (std::getline(lines, line)) {
     std::smatch match;
     if (std::regex_search(line, match, kEntry)) entry = match[1];
+    const bool calls = entry.starts_with("operations_") || entry.starts_with("special_functions_");
     if (std::regex_search(line, match, kSpills) &&
-        std::stoi(match[1]) + std::stoi(match[2]) > (entry.starts_with("operations_") ? 16 : 0))
+        std::stoi(match[1]) + std::stoi(match[2]) > (calls ? 16 : 0))
       names.push_back(entry + ": " + line);
   }
   return names;
@@ -80,6 +81,11 @@ std::vector<Part> Parts() {
         parts.push_back(
             {architecture, part + "_" + short_name, {widths, "-DPART=" + part, "-DTYPE=" + type}});
       }
+    }
+    for (const std::string type : {"float", "double"}) {
+      parts.push_back({architecture,
+                       "special_functions_" + type,
+                       {"-DWIDTHS(F)=F(2)", "-DPART=special_functions", "-DTYPE=" + type}});
     }
     for (const std::string part : {"softmax", "random"})
       parts.push_back({architecture, part, {widths, "-DPART=" + part}});

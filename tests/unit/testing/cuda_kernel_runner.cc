@@ -60,6 +60,7 @@ std::string HostText(const KernelSource& kernel, size_t number) {
       absl::StrCat("\nnamespace k", number, " {\n",
                    absl::StrReplaceAll(kernel.source,
                                        {{"#include \"tensord/cuda.cuh\"", ""},
+                                        {"#include \"tensord/cuda/lift_special.cuh\"", ""},
                                         {"extern __shared__ __align__(16) char shared_rows[];", ""},
                                         {"extern \"C\" __global__", "static __global__"}}));
   for (size_t f = 0; f < kernel.functions.size(); ++f) {

@@ -23,6 +23,7 @@
 
 #define tk tk_cpu
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/lift_special.h"
 #undef tk
 #undef TK_FN
 #undef TK_OPERATOR
@@ -307,5 +308,6 @@ inline unsigned long long load_relaxed(const unsigned long long* p) {
 }  // namespace tk::ptx
 
 #include "tensord/cuda/cuda.cuh"
+#include "tensord/cuda/lift_special.cuh"
 
 #endif  // TENSORD_TESTS_UNIT_TESTING_CUDA_ON_HOST_H_

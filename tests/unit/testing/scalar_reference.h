@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "base/philox.h"
+#include "tests/unit/testing/special_reference.h"
 
 namespace tensord::testing {
 
