@@ -190,6 +190,19 @@ def test_an_input_whose_elements_overlap() -> None:
         compiled(lambda x: x.add_(1))(expanded)
 
 
+def test_writes_to_expanded_inputs_that_share_memory_raise_as_in_aot_eager() -> None:
+    """Eager's fill_ takes them; what AOTAutograd makes of it does not, and must not be wrong."""
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        y.fill_(1)
+        x[1:, 4:, 1:].zero_()
+        return x.clamp(min=0)
+
+    x = torch.randn(()).expand(3, 8, 8)
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        compiled(function, fullgraph=True)(x, x.unsqueeze(0))
+
+
 def test_a_result_of_one_call_is_changed_by_the_next() -> None:
     run = compiled(lambda x: x.add_(1), fullgraph=True)
     x = torch.zeros(5)

@@ -123,9 +123,10 @@ class _Analysis(Exporter):
                         raise ExportError(f"its value is a {type(leaf).__name__}")
                     self.symbols.convert(leaf)
                 return ""
-            operator_of(node)
+            returns = operator_of(node)._schema.returns
             self.converter.call(node)
-            self.results(node)
+            if returns:
+                self.results(node)
         except ExportError as error:
             return str(error)
         return ""
