@@ -76,11 +76,17 @@ def core_decompositions() -> dict[Any, Callable[..., Any]]:
     try:  # 2.11 to 2.13: the table without composite operators, which autograd decomposes anyway
         from torch._decomp import _core_aten_decompositions_post_autograd
 
-        return dict(_core_aten_decompositions_post_autograd())
+        table = dict(_core_aten_decompositions_post_autograd())
     except ImportError:
         from torch._decomp import core_aten_decompositions
 
-        return dict(core_aten_decompositions().items())
+        table = dict(core_aten_decompositions().items())
+    return {**table, torch.ops.aten.take.default: _take}
+
+
+def _take(self: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """As torch's, which asks an index of 0 dimensions for its value."""
+    return torch.ops.aten.index.Tensor(self.reshape(-1), [index])
 
 
 @functools.cache

@@ -42,6 +42,13 @@ def test_writes_of_one_element() -> None:
         _check(function.__name__, compiled(function), function, x)
 
 
+@pytest.mark.parametrize("index", [torch.tensor(4), torch.tensor([[-1], [0]])], ids=["one", "two"])
+def test_take(index: Tensor) -> None:
+    run = compiled(torch.take, fullgraph=True)
+    for x in (torch.arange(6).reshape(2, 3), torch.rand(3, 2).t()):
+        assert torch.equal(run(x, index), torch.take(x, index))
+
+
 @pytest.mark.parametrize("name", ["max", "min", "median", "mode", "kthvalue", "topk"])
 def test_gradients_of_a_choice_among_the_elements_of_a_vector(name: str) -> None:
     choice = getattr(torch, name)

@@ -47,6 +47,21 @@ def test_passes_fails_and_goes_on(tmp_path: Path) -> None:
     assert found["mm|float32|samples|forward|static|cpu"]["how"]["calls"] == ["aten::mm.out"]
 
 
+def test_calls_that_eager_rejects(tmp_path: Path) -> None:
+    """No number is a matrix; and of max_unpool2d torch's tracing rejects layouts in other words."""
+    results = tmp_path / "results.jsonl"
+    code, said, found = sweep(results, "--ops", "^mm$", "--dtypes", "float32",
+                              "--variants", "scalar", "--no-grad")  # fmt: skip
+    assert code == 0, said
+    assert set(found["mm|float32|scalar|forward|static|cpu"]["counts"]) == {"right"}
+    code, said, found = sweep(results, "--ops", r"^nn\.functional\.max_unpool2d\.grad$", "--dtypes",
+                              "float32", "--variants", "transposed", "--no-forward",
+                              "--sample", "9")  # fmt: skip
+    assert code == 0, said
+    (name,) = set(found) - {"mm|float32|scalar|forward|static|cpu"}
+    assert found[name]["counts"] == {"right": 1}
+
+
 def test_a_process_that_dies_costs_its_case(tmp_path: Path) -> None:
     import pool
 
