@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-import importlib.util
+import runpy
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 import torch.nn.functional as F
 from tensord.debug import minify
+from tensord.debug.capture import capture
+from tensord.debug.case import text_of
 from torch import Tensor, nn
 
 pytestmark = pytest.mark.usefixtures("tensord_daemon")
@@ -66,14 +67,6 @@ class Model(nn.Module):
         for layer in self.layers[2:]:
             x = layer(x).relu() - x.mean(-1, keepdim=True)
         return x, x.softmax(-1)
-
-
-def load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("minified", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def calls(path: Path) -> list[str]:
@@ -132,6 +125,42 @@ def test_a_process_that_dies(plant: object, tmp_path: Path, kind: str) -> None:
     assert path is not None
     assert path.read_text().startswith(f'"""{kind}')
     assert any("tanh" in line for line in calls(path))
+
+
+def varied(x: Tensor, state: Tensor, rows: int = 2) -> tuple[Tensor, ...]:
+    """What is not a plain call: bodies, changes, modes, constants, parts."""
+
+    def inner(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 100, lambda y: y.exp(), lambda y: y * 2, (x,))
+
+    y = torch.cond(x.sum() > 1000, lambda y: y.sin(), inner, (x,))
+    state.add_(1)
+    state[1:3] = 7
+    with torch.autocast("cpu", torch.bfloat16):
+        z = y @ x.t()
+    with torch.no_grad():
+        total = (x * float("inf")).isinf().sum()
+    first, _ = y.split(2, 1)
+    return z, total, first.max(0).indices, y[..., None, 1:3] + 1j, torch.ones(rows, device=x.device)
+
+
+def test_a_script_is_the_program(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x, state = torch.randn(4, 4), torch.zeros(5)
+    (case,) = capture(varied, [x.t(), state.clone()], {}, None)
+    text, storages = text_of(case, "A title.", "tensord")
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    assert not storages
+    script = runpy.run_path(str(path))
+    arguments = script["inputs"]()
+    assert any(t.dim() == 2 and t.stride() == (1, 4) for t in arguments)
+    mine, eager = script["program"](*arguments), varied(x.t(), state)
+    for a, b in zip(mine, eager, strict=True):
+        assert torch.equal(a, b)
+    assert any(torch.equal(t, state) for t in arguments if t.dim() == 1)
+    code, said = run(path)
+    assert code == 0, said
 
 
 def test_what_eager_raises_comes_out() -> None:

@@ -44,9 +44,9 @@ def text_of(case: Case, title: str, backend: str) -> tuple[str, list[Tensor]]:
         '"""' + title.replace("\\", "/").replace('"""', "'''") + '"""',
         "",
         *(["import pathlib", ""] if writer.storages else []),
-        *imports,
         "import tensord.debug",
         "import torch",
+        *imports,
         "",
         "",
         "def inputs():",
@@ -191,7 +191,7 @@ def _import(name: str, value: Any) -> str:
     if isinstance(value, type(re)):
         return f"import {value.__name__} as {name}"
     if isinstance(value, float):
-        return f'{name} = float("{value}")'
+        return f"from math import {name}"  # inf, nan
     owner = getattr(value, "__module__", None) or "builtins"
     own = getattr(value, "__qualname__", getattr(value, "__name__", name))
     return f"from {owner} import {own} as {name}" if own != name else f"from {owner} import {name}"

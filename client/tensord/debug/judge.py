@@ -177,15 +177,16 @@ def attempt(
     """Compiles a program and compares a call for each judge, which differ in their arguments."""
     torch._dynamo.reset()
     compiled = torch.compile(program, backend=backend, fullgraph=True, dynamic=dynamic)
-    try:
-        for judge in judges:
-            judge.check(judge.compiled(compiled))
-    except compare.Mismatch as problem:
-        return Outcome("wrong", _cause_of_mismatch(str(problem)), str(problem))
-    except Exception as error:
-        return Outcome(
-            "failed", cause_of(error), "".join(traceback.format_exception(error))[-3000:]
-        )
+    for judge in judges:
+        try:
+            ours = judge.compiled(compiled)
+        except Exception as error:
+            trace = "".join(traceback.format_exception(error))
+            return Outcome("failed", cause_of(error), trace[-3000:])
+        try:
+            judge.check(ours)
+        except compare.Mismatch as problem:
+            return Outcome("wrong", _cause_of_mismatch(str(problem)), str(problem))
     return Outcome("right")
 
 
@@ -260,10 +261,15 @@ def _map_storages(arguments: list[Any], change: Callable[[Tensor], Tensor]) -> l
 
 
 class _Shake(TorchDispatchMode):
-    """Rounds every new floating-point result of an operator at random."""
+    """Rounds every new floating-point result of an operator at random; not within the bodies of
+    higher-order ones."""
+
+    supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            return result
         if isinstance(result, Tensor) and result.is_floating_point():
             schema = func._schema
             if schema.returns and schema.returns[0].alias_info is None and result.is_contiguous():
@@ -275,7 +281,10 @@ class _Shake(TorchDispatchMode):
 
 
 class _Widen(TorchDispatchMode):
-    """Operators that are told to make a narrow floating-point tensor make a wide one."""
+    """Operators that are told to make a narrow floating-point tensor make a wide one; not within
+    the bodies of higher-order ones."""
+
+    supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         def widened(value: Any) -> Any:
