@@ -103,6 +103,20 @@ def test_what_eager_rejects_is_eagers_error(function: Any) -> None:
     assert str(mine.value).startswith(str(theirs.value))
 
 
+def test_narrow_running_statistics() -> None:
+    """torch declares the new ones wide."""
+
+    def function(x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        return F.instance_norm(x, mean, var, use_input_stats=True)
+
+    x = torch.randn(3, 5, 6).half()
+    start = [torch.zeros(5).half(), torch.ones(5).half()]
+    mine, eager, exact = ([s.clone() for s in kind] for kind in (start, start, wide(start)))
+    results = compiled(function)(x, *mine), function(x, *eager), function(wide(x), *exact)
+    check("result", *results)
+    check("statistics", mine, eager, exact)
+
+
 # -- shapes ---------------------------------------------------------------------------------------
 
 

@@ -113,6 +113,17 @@ def test_float64_decides_where_eager_is_far_off() -> None:
     assert "too far off" in judge.difference(worse, eager, lambda: exact, pointwise=True)
 
 
+def test_overflow_on_the_way_to_a_number() -> None:
+    exact = torch.tensor([-3.0e38], dtype=torch.float64)
+    eager, ours = torch.tensor([float("nan")]), torch.tensor([float("inf")])
+    assert judge.difference(ours, eager, lambda: exact, pointwise=False) == ""
+    infinite = torch.tensor([float("inf")], dtype=torch.float64)
+    assert "too far off" in judge.difference(
+        torch.tensor([1.0]), torch.tensor([float("inf")]), lambda: infinite, pointwise=False
+    )
+    assert "too far off" in judge.difference(-ours, ours, lambda: infinite, pointwise=False)
+
+
 def test_causes_are_the_same_but_for_numbers() -> None:
     one = "wrong: at [3, 4] 0.25, eager -1.5e-3, node 'add_1' (aten::add)"
     two = "wrong: at [0, 11] 7.0, eager inf, node 'add_27' (aten::add)"
