@@ -2,6 +2,7 @@
 """tensord: a torch.compile backend that compiles in a daemon which all jobs of a host share.
 
     torch.compile(model, backend="tensord")
+    tensord.debug.minify(function, args)  # where it differs from eager
 
 Importing this package imports neither torch nor protobuf; torch finds the backend by its entry
 point.
@@ -9,6 +10,7 @@ point.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from typing import Any
@@ -23,6 +25,12 @@ if os.path.isdir(_VENDORED) and _VENDORED not in sys.path:
     sys.path.append(_VENDORED)
 
 __all__ = ["TensordError", "__version__", "daemon_stats", "reset_stats", "stats"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "debug":  # imports torch
+        return importlib.import_module(".debug", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def stats() -> dict[str, Any]:

@@ -42,6 +42,13 @@ def test_writes_of_one_element() -> None:
         _check(function.__name__, compiled(function), function, x)
 
 
+@pytest.mark.parametrize("index", [torch.tensor(4), torch.tensor([[-1], [0]])], ids=["one", "two"])
+def test_take(index: Tensor) -> None:
+    run = compiled(torch.take, fullgraph=True)
+    for x in (torch.arange(6).reshape(2, 3), torch.rand(3, 2).t()):
+        assert torch.equal(run(x, index), torch.take(x, index))
+
+
 @pytest.mark.parametrize("name", ["max", "min", "median", "mode", "kthvalue", "topk"])
 def test_gradients_of_a_choice_among_the_elements_of_a_vector(name: str) -> None:
     choice = getattr(torch, name)
@@ -94,6 +101,20 @@ def test_what_eager_rejects_is_eagers_error(function: Any) -> None:
     with pytest.raises(type(theirs.value)) as mine:
         compiled(function)(x)
     assert str(mine.value).startswith(str(theirs.value))
+
+
+def test_narrow_running_statistics() -> None:
+    """torch declares the new ones wide."""
+
+    def function(x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        return F.instance_norm(x, mean, var, use_input_stats=True)
+
+    x = torch.randn(3, 5, 6).half()
+    start = [torch.zeros(5).half(), torch.ones(5).half()]
+    mine, eager, exact = ([s.clone() for s in kind] for kind in (start, start, wide(start)))
+    results = compiled(function)(x, *mine), function(x, *eager), function(wide(x), *exact)
+    check("result", *results)
+    check("statistics", mine, eager, exact)
 
 
 # -- shapes ---------------------------------------------------------------------------------------

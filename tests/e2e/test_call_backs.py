@@ -149,6 +149,36 @@ def test_a_custom_operator_that_changes_an_input() -> None:
 # -- numbers that depend on data; sizes: test_data_sizes.py ---------------------------------------
 
 
+def test_a_size_over_what_may_be_none() -> None:
+    """Strides of the view are quotients by n // 3."""
+
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.view(x.size(0) // 3, 3), x.cumsum(0) + 1
+
+    run = _compiled(function, dynamic=True)
+    for size in (9, 3, 12):
+        x = torch.randn(()).expand(size)
+        for mine, eager in zip(run(x), function(x), strict=True):
+            torch.testing.assert_close(mine, eager)
+            assert mine.stride() == eager.stride()
+
+
+def test_effects_beside_what_has_no_form() -> None:
+    """The assertions of one_hot return nothing; boolean indexing has no form."""
+
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.nn.functional.one_hot(x % 3, 3), x[x > 1]
+
+    _same(function, torch.arange(5))
+
+
+def test_an_expanded_tensor_without_elements() -> None:
+    x = torch.ones((), dtype=torch.int32).expand(6, 1, 1)
+    run = _compiled(lambda x: x.diagonal(-1, -1, 1).long().abs())
+    assert run(x).shape == (6, 0)
+    assert tensord.stats()["call_backs"] == 0
+
+
 def test_item_as_a_number() -> None:
     def function(x: Tensor) -> Tensor:
         return x * x.sum().item() + 1

@@ -47,6 +47,21 @@ def test_passes_fails_and_goes_on(tmp_path: Path) -> None:
     assert found["mm|float32|samples|forward|static|cpu"]["how"]["calls"] == ["aten::mm.out"]
 
 
+def test_calls_that_eager_rejects(tmp_path: Path) -> None:
+    """No number is a matrix; and of max_unpool2d torch's tracing rejects layouts in other words."""
+    results = tmp_path / "results.jsonl"
+    code, said, found = sweep(results, "--ops", "^mm$", "--dtypes", "float32",
+                              "--variants", "scalar", "--no-grad")  # fmt: skip
+    assert code == 0, said
+    assert set(found["mm|float32|scalar|forward|static|cpu"]["counts"]) == {"right"}
+    code, said, found = sweep(results, "--ops", r"^nn\.functional\.max_unpool2d\.grad$", "--dtypes",
+                              "float32", "--variants", "transposed", "--no-forward",
+                              "--sample", "9")  # fmt: skip
+    assert code == 0, said
+    (name,) = set(found) - {"mm|float32|scalar|forward|static|cpu"}
+    assert found[name]["counts"] == {"right": 1}
+
+
 def test_a_process_that_dies_costs_its_case(tmp_path: Path) -> None:
     import pool
 
@@ -96,6 +111,17 @@ def test_float64_decides_where_eager_is_far_off() -> None:
     assert judge.difference(ours, eager, lambda: exact, pointwise=True) == ""
     worse = torch.tensor([1.003])
     assert "too far off" in judge.difference(worse, eager, lambda: exact, pointwise=True)
+
+
+def test_overflow_on_the_way_to_a_number() -> None:
+    exact = torch.tensor([-3.0e38], dtype=torch.float64)
+    eager, ours = torch.tensor([float("nan")]), torch.tensor([float("inf")])
+    assert judge.difference(ours, eager, lambda: exact, pointwise=False) == ""
+    infinite = torch.tensor([float("inf")], dtype=torch.float64)
+    assert "too far off" in judge.difference(
+        torch.tensor([1.0]), torch.tensor([float("inf")]), lambda: infinite, pointwise=False
+    )
+    assert "too far off" in judge.difference(-ours, ours, lambda: infinite, pointwise=False)
 
 
 def test_causes_are_the_same_but_for_numbers() -> None:

@@ -143,10 +143,12 @@ def _inexact(ours: torch.Tensor, eager: torch.Tensor, exact: Any, pointwise: boo
     else:
         narrow = eager
     special = ~(torch.isfinite(ours) & torch.isfinite(eager))
+    lost = ~torch.isfinite(ours) & ~torch.isfinite(eager)
     if eager.is_complex():
-        same = ~torch.isfinite(ours) & ~torch.isfinite(eager)
+        same = lost
     else:
-        same = _same(ours, eager) | _same(ours, narrow)
+        # Where float64 has a number, both overflowed on the way, and how says nothing.
+        same = _same(ours, eager) | _same(ours, narrow) | (lost & torch.isfinite(exact))
     close = torch.isclose(ours, eager, rtol=relative, atol=absolute, equal_nan=True)
     truth = torch.where(special | ~torch.isfinite(truth), eager.to(wide), truth)
     mine, theirs = ((t.to(wide) - truth).abs() for t in (ours, eager))

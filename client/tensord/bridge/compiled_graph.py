@@ -28,6 +28,7 @@ from ..wire import blobs
 from ..wire.exporter import Exported
 from ..wire.rpc import CompileCall
 from .call_backs import with_call_backs
+from .synthetic_bases import shortened, synthetic_bases
 
 # TensordError of runtime/include/tensord/runtime.h; the bridge's exceptions carry it as `code`.
 INVALID, CORRUPT, UNAVAILABLE = 1, 2, 3
@@ -133,8 +134,9 @@ class CompiledGraph:
         """A program as a function of the call's arguments, with its call-backs."""
         run = self._by_arguments(program)
         if self._exported.call_backs or self._exported.opaque:
-            return with_call_backs(run, self._exported)
-        return run
+            run = with_call_backs(run, self._exported)
+        bases = synthetic_bases(self._module)
+        return shortened(run, bases) if bases else run
 
     def _by_arguments(self, program: Boxed) -> Boxed:
         if self._same_inputs():

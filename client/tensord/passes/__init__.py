@@ -34,7 +34,12 @@ from .joint import (
     pool_offsets,
     softmax_statistics,
 )
-from .partitioned import absent_gradients, move_constants_to_device, unlift_effect_tokens
+from .partitioned import (
+    absent_gradients,
+    move_constants_to_device,
+    tensors_of_numbers,
+    unlift_effect_tokens,
+)
 from .runner import Outcome, Pass, Snapshot, Stage
 
 __all__ = ["TABLE", "Outcome", "Pass", "Snapshot", "Stage", "run"]
@@ -140,6 +145,13 @@ TABLE: tuple[Pass, ...] = (
         "partitioned",
         unlift_effect_tokens.unlift_effect_tokens,
         operators=unlift_effect_tokens.OPERATORS,
+    ),
+    # A number is no tensor on the wire.
+    Pass(
+        "tensors_of_numbers",
+        "partitioned",
+        tensors_of_numbers.tensors_of_numbers,
+        operators=tensors_of_numbers.OPERATORS,
     ),
     # CUDA operators find small constants on their own device.
     Pass(

@@ -73,6 +73,11 @@ def symbol_hint(shape_env: Any, symbol: Any) -> int | None:
     return None if value is None else int(value)
 
 
+def is_positive(shape_env: Any, expression: Any) -> bool:
+    """True for a sympy expression that is at least 1, whatever its symbols are in their ranges."""
+    return bool(shape_env.bound_sympy(expression).lower >= 1)
+
+
 def symbol_range(shape_env: Any, symbol: Any) -> tuple[Any, Any]:
     """The inclusive range of a symbol as sympy numbers; infinite where nothing is known."""
     bounds = shape_env.var_to_range[symbol]

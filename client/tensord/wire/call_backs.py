@@ -2,11 +2,11 @@
 """Nodes of a graph that have no form on the wire, as steps that call back into the job.
 
 A value has a form when the wire can say what it is: a plain strided tensor, a size. Others are
-*opaque*: sparse, nested and conjugated tensors, tensors whose sizes depend on data, Python objects.
-A node has a form when its operator and all its values have one. `separate` moves the rest, in
-stretches of neighbours, into submodules of the graph; what is left is compiled as one program,
-whose plan calls each submodule where it stands. Opaque values go from one such call to the next in
-Python and never reach the daemon.
+*opaque*: sparse, nested, quantised and conjugated tensors, tensors whose sizes depend on data,
+Python objects. A node has a form when its operator and all its values have one. `separate` moves
+the rest, in stretches of neighbours, into submodules of the graph; what is left is compiled as one
+program, whose plan calls each submodule where it stands. Opaque values go from one such call to the
+next in Python and never reach the daemon.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ OPERATOR = "tensord::call_back"
 PREFIX = "tensord_call_back_"
 # meta of a node without a form, once its graph was exported: why.
 FORMLESS = "tensord_formless"
+# meta of a node whose value is opaque, though its fake value looks like a plain tensor.
+DISGUISED = "tensord_disguised"
 # meta of a submodule's call: why each node of the submodule has no form, by its name.
 REASONS = "tensord_reasons"
 
@@ -252,9 +254,11 @@ class CallBackExporter:
         outputs: list[graph_pb2.TensorMeta] = []
         keeps = False
         for position, value in enumerate(node.meta["val"]):
-            types, has_form = self._types(value)
-            outputs.extend(types)
             item = items.get(position)
+            disguised = item is not None and DISGUISED in item.meta
+            types, has_form = self._types(None if disguised else value)
+            has_form = has_form and not disguised
+            outputs.extend(types)
             gives.append(None if has_form or item is None else self.slot_of(item))
             keeps = keeps or not (has_form or _is_plain_number(value))
         return gives, outputs, keeps

@@ -258,8 +258,10 @@ class Exporter:
     def new_meta(self, tensor: torch.Tensor) -> graph_pb2.TensorMeta:
         """TensorMeta of a result with memory of its own. torch may say that its elements share it
         where eager's do not (as_strided_scatter into an expanded tensor)."""
+        is_empty = any(isinstance(size, int) and size == 0 for size in tensor.shape)
         for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-            if isinstance(stride, int) and stride == 0 and not (isinstance(size, int) and size < 2):
+            is_single = isinstance(size, int) and size < 2
+            if isinstance(stride, int) and stride == 0 and not (is_single or is_empty):
                 raise ExportError(
                     "a new tensor whose elements share memory has no form on the wire"
                 )
@@ -386,9 +388,17 @@ def operator_of(node: fx.Node) -> Any:
     target: Any = node.args[0] if node.args else None
     if op is torch.ops.aten.copy_.default and target.op != "placeholder":
         raise ExportError("only inputs can be copied into")
+    if op is torch.ops.aten.as_strided_scatter.default and _is_expanded(*node.args[2:4]):
+        raise ExportError("it writes elements more than once: torch raises at it")
     if not op._schema.returns and op._schema.name in _ASSERTIONS_OF_NUMBERS:
         raise ExportError("an assertion of a number has no form on the wire")
     return op
+
+
+def _is_expanded(sizes: Any, strides: Any) -> bool:
+    """True where a stride of 0 makes many elements of one."""
+    numbers = zip(sizes, strides, strict=True)
+    return any(stride == 0 and isinstance(size, int) and size > 1 for size, stride in numbers)
 
 
 def _is_large(tensor: torch.Tensor) -> bool:

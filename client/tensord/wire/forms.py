@@ -14,8 +14,14 @@ from torch import fx
 from .. import torch_compat
 from ..errors import ExportError
 from ..v1 import graph_pb2
-from .call_backs import changed_by, leaves, producer_of
+from .call_backs import DISGUISED, changed_by, leaves, producer_of
 from .exporter import Exporter, acts, has_tensor, live_nodes, operator_of
+
+# Quantised tensors are plain ones to torch's fake tensors. What makes them names one of these types
+# or takes a quantised tensor, but for what makes plain tensors of those.
+_QUANTISED = (torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4)
+_UNQUANTISED = ("aten::dequantize", "aten::int_repr", "aten::q_per_channel_scales",
+                "aten::q_per_channel_zero_points")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,8 @@ class _Analysis(Exporter):
         for node in self.nodes:
             if node in live and node.op not in ("placeholder", "get_attr", "output"):
                 self.node = node
+                if _is_quantised(node):
+                    node.meta[DISGUISED] = True
                 reason = self.changed.get(node) or self.obstacle(node)
                 if reason:
                     self.formless[node] = reason
@@ -115,9 +123,10 @@ class _Analysis(Exporter):
                         raise ExportError(f"its value is a {type(leaf).__name__}")
                     self.symbols.convert(leaf)
                 return ""
-            operator_of(node)
+            returns = operator_of(node)._schema.returns
             self.converter.call(node)
-            self.results(node)
+            if returns:
+                self.results(node)
         except ExportError as error:
             return str(error)
         return ""
@@ -126,12 +135,22 @@ class _Analysis(Exporter):
         source = producer_of(node)
         if source in self.changed:
             raise ExportError(f"{source.name!r} has no form on the wire: {self.changed[source]}")
+        if DISGUISED in source.meta:
+            raise ExportError(f"{source.name!r} is quantised and has no form on the wire")
         if source.op in ("placeholder", "get_attr") and source not in self.numbers:
             raise ExportError(f"{source.name!r} has no form on the wire")
         value = node.meta["val"]
         if source in self.formless:
             self.new_meta(value)  # a call-back's result may have a form
         return graph_pb2.ValueRef()
+
+
+def _is_quantised(node: fx.Node) -> bool:
+    if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in _UNQUANTISED:
+        return False
+    given = (*leaves(node.args), *node.kwargs.values())
+    makes = any(argument in _QUANTISED for argument in given if isinstance(argument, torch.dtype))
+    return makes or any(DISGUISED in source.meta for source in node.all_input_nodes)
 
 
 def _sizes(value: Any) -> Iterator[Any]:

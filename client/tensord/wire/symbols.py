@@ -93,6 +93,13 @@ class Symbols:
             raise ExportError(f"the size {e} has no form on the wire ({type(e).__name__})")
         return rule(self, e)
 
+    def check_divisor(self, e: Any) -> None:
+        """ExportError for what may be 0, which the daemon does not divide by."""
+        if e.is_Integer or self._shape_env is None:
+            return
+        if not torch_compat.is_positive(self._shape_env, e):
+            raise ExportError(f"a size divided by {e}, which may be 0, has no form on the wire")
+
     def op(
         self, kind: graph_pb2.SymOp.Kind, arguments: list[graph_pb2.SymExpr]
     ) -> graph_pb2.SymExpr:
@@ -125,8 +132,12 @@ def _nary(kind: graph_pb2.SymOp.Kind) -> Callable[[Symbols, Any], graph_pb2.SymE
     return lambda s, e: s.op(kind, [s._convert(a) for a in e.args])
 
 
-def _binary(kind: graph_pb2.SymOp.Kind) -> Callable[[Symbols, Any], graph_pb2.SymExpr]:
-    return lambda s, e: s.op(kind, [s._convert(e.args[0]), s._convert(e.args[1])])
+def _quotient(kind: graph_pb2.SymOp.Kind) -> Callable[[Symbols, Any], graph_pb2.SymExpr]:
+    def convert(s: Symbols, e: Any) -> graph_pb2.SymExpr:
+        s.check_divisor(e.args[1])
+        return s.op(kind, [s._convert(e.args[0]), s._convert(e.args[1])])
+
+    return convert
 
 
 def _power(s: Symbols, e: Any) -> graph_pb2.SymExpr:
@@ -160,10 +171,10 @@ _RULES: dict[str, Callable[[Symbols, Any], graph_pb2.SymExpr]] = {
     "Mul": _nary(_MUL),
     "Min": _nary(_MIN),
     "Max": _nary(_MAX),
-    "FloorDiv": _binary(_FLOOR_DIV),
-    "CleanDiv": _binary(_FLOOR_DIV),
-    "Mod": _binary(_MOD),
-    "PythonMod": _binary(_MOD),
+    "FloorDiv": _quotient(_FLOOR_DIV),
+    "CleanDiv": _quotient(_FLOOR_DIV),
+    "Mod": _quotient(_MOD),
+    "PythonMod": _quotient(_MOD),
     "Pow": _power,
     "PowByNatural": _power,
     "ModularIndexing": _modular_indexing,

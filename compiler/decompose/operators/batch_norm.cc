@@ -210,15 +210,16 @@ Results BatchNormNoStats(Builder& b, const Call& call) {
   return std::vector<Tensor>{out.result, out.save_mean, out.save_rstd};
 }
 
-// As BatchNormLegit; the new statistics are results.
+// As BatchNormLegit; the new statistics are results, wide where torch declares them so.
 Results BatchNormFunctional(Builder& b, const Call& call) {
   Arguments a = WithStatistics(call);
   a.training = call.boolean("training");
   a.momentum = call.real("momentum");
   a.eps = call.real("eps");
   TENSORD_ASSIGN_OR_RETURN(BatchNorm out, Lower(b, call, a));
-  return std::vector<Tensor>{out.result, out.save_mean, out.save_rstd, out.running_mean,
-                             out.running_var};
+  return std::vector<Tensor>{out.result, out.save_mean, out.save_rstd,
+                             b.Cast(out.running_mean, call.result(3).dtype),
+                             b.Cast(out.running_var, call.result(4).dtype)};
 }
 
 Results BatchNormNoTraining(Builder& b, const Call& call) {

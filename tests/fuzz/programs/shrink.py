@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+
+from tensord.debug import shrink as debug
 
 from .program import NAME, Node, Program
 
@@ -16,23 +17,19 @@ Fails = Callable[[Program], bool]
 
 def shrink(program: Program, fails: Fails, seconds: float) -> Program:
     """The smallest program found in the time, to which no single step applies any more."""
-    deadline = time.monotonic() + seconds
-    seen: set[str] = set()
-    progress = True
-    while progress:
-        progress = False
-        for candidate in _candidates(program):
-            if time.monotonic() > deadline:
-                return program
-            candidate = _without_dead_code(candidate).cleaned()
-            text = f"{candidate.source()}{candidate.dynamic}{candidate.other_sizes}"
-            if text in seen or candidate == program or not candidate.inputs:
-                continue
-            seen.add(text)
-            if fails(candidate):
-                program, progress = candidate, True
-                break
-    return program
+    return debug.shrink(program, _sound, fails, _text, seconds)
+
+
+def _text(program: Program) -> str:
+    return f"{program.source()}{program.dynamic}{program.other_sizes}"
+
+
+def _sound(program: Program) -> Iterator[Program]:
+    """The candidates, without what they do not use; those without any input are left out."""
+    for candidate in _candidates(program):
+        candidate = _without_dead_code(candidate).cleaned()
+        if candidate.inputs:
+            yield candidate
 
 
 def _candidates(program: Program) -> Iterator[Program]:

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a program compiled and in eager, and judges the difference.
+
+A program is a function of tensors that returns a sequence of results; a function makes its
+arguments, the same ones each time. Compared are the results, which tensors share memory, the
+arguments after the call, and gradients. Eager is right; where roundings matter, float64 is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_map
+
+from . import compare
+
+# Runs of eager with every value rounded at random, which say how much rounding matters.
+SHAKEN_RUNS = 6
+Backend = str | Callable[..., Any]
+Program = Callable[..., Sequence[Any]]
+_NARROW = (torch.float16, torch.bfloat16, torch.float32)
+
+
+@dataclass
+class Outcome:
+    """What came of a program.
+
+    kind: "right"; "wrong" (another value, stride, alias or dtype than eager's), "failed" (an
+    exception); "upstream" (the same happens with torch's own backend aot_eager); "invalid" (eager
+    does not run it); "crash", "hang" (of the process). cause: the message without what differs from
+    one program to the next; programs of one kind and cause are taken for one failure.
+    """
+
+    kind: str
+    cause: str = ""
+    message: str = ""
+    stats: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def bad(self) -> bool:
+        return self.kind in ("wrong", "failed", "crash", "hang")
+
+    def is_like(self, other: Outcome) -> bool:
+        """True for the same failure."""
+        return (self.kind, self.cause) == (other.kind, other.cause)
+
+
+@dataclass
+class Results:
+    """Of one run: outputs, arguments after it, gradients, and which of them share memory."""
+
+    outputs: list[Any]
+    arguments: list[Any]
+    gradients: list[Tensor | None]
+    shared: list[tuple[int, int]]
+
+
+class Judge:
+    """Compares with eager; where that differs asks float64, and eager with shaken roundings."""
+
+    def __init__(
+        self,
+        program: Program,
+        inputs: Callable[[], list[Any]],
+        wide: Program | None = None,
+    ) -> None:
+        """wide: the program in float64, of the same arguments in float64; without it, the program
+        itself under a mode that widens. Raises what eager raises."""
+        self._program, self._inputs, self._wide = program, inputs, wide
+        self.eager = _run(program, inputs())
+
+    def compiled(self, function: Program) -> Results:
+        """What the compiled program gives."""
+        return _run(function, self._inputs())
+
+    def is_random(self) -> bool:
+        """True where eager itself gives something else with another seed."""
+        seen: list[Results] = []
+        for seed in (1, 2):
+            arguments = self._inputs()
+            torch.manual_seed(seed)
+            seen.append(_run(self._program, arguments))
+        try:
+            self._check(seen[0], seen[1], None)
+        except compare.Mismatch:
+            return True
+        return False
+
+    def check(self, ours: Results) -> None:
+        """Raises compare.Mismatch."""
+        if ours.shared != self.eager.shared:
+            raise compare.Mismatch(f"aliases: {ours.shared}, eager has {self.eager.shared}")
+        try:
+            self._check(ours, self.eager, None)
+        except compare.Mismatch:
+            reference = self._reference()
+            if reference is not None:
+                try:
+                    return self._check(ours, self.eager, reference)
+                except compare.Mismatch:
+                    pass
+            if not self._excused(ours, reference):
+                raise
+
+    def _check(self, ours: Results, eager: Results, exact: Results | None) -> None:
+        for what in ("outputs", "arguments", "gradients"):
+            groups = [getattr(r, what) for r in (ours, eager, exact or eager)]
+            if len({len(group) for group in groups}) != 1:
+                raise compare.Mismatch(f"{what}: {len(groups[0])}, eager has {len(groups[1])}")
+            for number, (mine, theirs, truth) in enumerate(zip(*groups, strict=True)):
+                name = f"{what.removesuffix('s')} {number}"
+                if mine is None or theirs is None:
+                    if mine is not theirs and (largest([mine]) or largest([theirs])):
+                        raise compare.Mismatch(f"{name}: {mine}, eager has {theirs}")
+                    continue
+                magnitude = max(1.0, largest([theirs])) if _is_float(theirs) else 1.0
+                compare.check(
+                    name, mine, theirs, truth, magnitude=magnitude, strides=what == "outputs"
+                )
+
+    def _reference(self) -> Results | None:
+        """In float64; None where float64 gives other shapes or dtypes or does not run."""
+        try:
+            arguments = _map_storages(self._inputs(), lambda whole: whole.double())
+            if self._wide is not None:
+                result = _run(self._wide, arguments)
+            else:
+                with _default_dtype(torch.float64), _Widen():
+                    result = _run(self._program, arguments)
+        except (RuntimeError, IndexError, TypeError):
+            return None
+        pairs = zip(result.outputs, self.eager.outputs, strict=True)
+        return result if all(_shape(a) == _shape(b) for a, b in pairs) else None
+
+    def _excused(self, ours: Results, reference: Results | None) -> bool:
+        """True where eager's own results, rounded otherwise, are as far away, tensor by tensor."""
+        others = [reference] if reference is not None else []
+        for number in range(SHAKEN_RUNS):
+            torch.manual_seed(number)
+            arguments = self._inputs()
+            with _Shake():
+                others.append(_run(self._program, arguments))
+        for what in ("outputs", "arguments", "gradients"):
+            groups = [getattr(r, what) for r in (ours, self.eager, *others)]
+            for mine, theirs, *shaken in zip(*groups, strict=True):
+                if mine is None or theirs is None:
+                    continue
+                if not isinstance(mine, Tensor) or not isinstance(theirs, Tensor):
+                    if mine != theirs:
+                        return False
+                    continue
+                if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype) or (
+                    what == "outputs" and mine.stride() != theirs.stride()
+                ):
+                    return False
+                allowed = max((_distance(s, theirs) for s in shaken if s is not None), default=0.0)
+                least = 0.0
+                if theirs.is_floating_point():
+                    relative, absolute = compare.TOLERANCE.get(theirs.dtype, (0.0, 0.0))
+                    least = absolute + relative * max(1.0, largest([theirs]))
+                if not _distance(mine, theirs) <= max(2.0 * allowed, least):
+                    return False
+        return True
+
+
+def attempt(
+    program: Program, judges: Sequence[Judge], backend: Backend, dynamic: bool | None
+) -> Outcome:
+    """Compiles a program and compares a call for each judge, which differ in their arguments."""
+    torch._dynamo.reset()
+    compiled = torch.compile(program, backend=backend, fullgraph=True, dynamic=dynamic)
+    for judge in judges:
+        try:
+            ours = judge.compiled(compiled)
+        except Exception as error:
+            trace = "".join(traceback.format_exception(error))
+            return Outcome("failed", cause_of(error), trace[-3000:])
+        try:
+            judge.check(ours)
+        except compare.Mismatch as problem:
+            return Outcome("wrong", _cause_of_mismatch(str(problem)), str(problem))
+    return Outcome("right")
+
+
+def cause_of(error: BaseException) -> str:
+    """The innermost message, without numbers and names."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = f"{type(error).__name__}: {getattr(error, 'msg', None) or error}"
+    text = text.split("raised:\n", 1)[-1].strip().split("\n")[0]
+    text = text.removeprefix("BackendFailedError: ")  # what it holds says more
+    text = re.sub(r" \(the graph was kept as [^)]*\)", "", text)
+    return re.sub(r"\d+", "N", re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", text))[:200]
+
+
+def _cause_of_mismatch(what: str) -> str:
+    cause = f"value of {what.split(' ')[0].removesuffix(':')}"
+    for word in ("aliases", "strides", "torch."):
+        if word in what.split("eager has")[0]:
+            cause = {"torch.": "dtype or shape"}.get(word, word)
+    return cause
+
+
+def gradients_of(outputs: Sequence[Any], arguments: Sequence[Any]) -> list[Tensor | None]:
+    """Gradients of the weighted sum of all outputs; of no use when nothing requires any."""
+    total = torch.zeros((), dtype=torch.float64)
+    for output in outputs:
+        if isinstance(output, Tensor) and output.requires_grad and output.is_floating_point():
+            weight = torch.arange(output.numel(), dtype=torch.float64, device=output.device)
+            weight = (weight % 7 - 2.5).reshape(output.shape)
+            total = total + (output.double() * weight).sum().cpu()
+    if total.requires_grad:
+        total.backward()
+    tensors = [a for a in arguments if isinstance(a, Tensor)]
+    return [t.grad for t in tensors if t.requires_grad and t.is_leaf]
+
+
+def _run(function: Program, arguments: list[Any]) -> Results:
+    outputs = compare.flatten(list(function(*arguments)))
+    found = gradients_of(outputs, arguments)
+    everything = [*outputs, *arguments]
+    places = [_place(value, -i - 1) for i, value in enumerate(everything)]
+    shared = [(i, j) for j, b in enumerate(places) for i in range(j) if places[i] == b]
+    return Results(_detached(outputs), _detached(arguments), found, shared)
+
+
+def _detached(values: Sequence[Any]) -> list[Any]:
+    return [value.detach() if isinstance(value, Tensor) else value for value in values]
+
+
+def _place(value: Any, otherwise: int) -> int:
+    if isinstance(value, Tensor) and value.layout is torch.strided and value.numel():
+        return value.untyped_storage()._cdata
+    return otherwise
+
+
+def _map_storages(arguments: list[Any], change: Callable[[Tensor], Tensor]) -> list[Any]:
+    """Copies whose floating-point storages are changed; layouts and aliases stay."""
+    bases: dict[int, Tensor] = {}
+    result: list[Any] = []
+    for old in arguments:
+        if not isinstance(old, Tensor):
+            result.append(old)
+            continue
+        storage = old.untyped_storage()
+        if storage._cdata not in bases:
+            whole = torch.empty(0, dtype=old.dtype, device=old.device).set_(storage)
+            bases[storage._cdata] = change(whole) if old.is_floating_point() else whole.clone()
+        base = bases[storage._cdata]
+        new = base.as_strided(old.shape, old.stride(), old.storage_offset())
+        result.append(new.detach().requires_grad_(old.requires_grad))
+    return result
+
+
+class _Shake(TorchDispatchMode):
+    """Rounds every new floating-point result of an operator at random; not within the bodies of
+    higher-order ones."""
+
+    supports_higher_order_operators = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            return result
+        if isinstance(result, Tensor) and result.is_floating_point():
+            schema = func._schema
+            if schema.returns and schema.returns[0].alias_info is None and result.is_contiguous():
+                with _disable_current_modes():
+                    noise = torch.rand_like(result, dtype=torch.float64) * 2 - 1
+                    scale = 1 + noise * torch.finfo(result.dtype).eps
+                    result.copy_(result.double() * scale)
+        return result
+
+
+class _Widen(TorchDispatchMode):
+    """Operators that are told to make a narrow floating-point tensor make a wide one; not within
+    the bodies of higher-order ones."""
+
+    supports_higher_order_operators = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def widened(value: Any) -> Any:
+            return torch.float64 if value in _NARROW else value
+
+        args, kwargs = (
+            tree_map(lambda v: widened(v) if isinstance(v, torch.dtype) else v, given)
+            for given in (args, kwargs or {})
+        )
+        return func(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _shape(value: Any) -> Any:
+    return value.shape if isinstance(value, Tensor) else type(value)
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def largest(found: Sequence[Any]) -> float:
+    """The largest magnitude."""
+    present = [g for g in found if isinstance(g, Tensor) and g.numel()]
+    return max((g.double().abs().max().item() for g in present), default=0.0)
+
+
+def _distance(a: Tensor, b: Tensor) -> float:
+    difference = (a.double() - b.double()).abs()
+    return difference.max().item() if difference.numel() else 0.0

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs called with 200 random shapes compile as often as Dynamo and AOTAutograd need (which is
+counted with aot_eager, for AOTAutograd has guards too), and not once more."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensord
+import torch
+import torch.nn.functional as F
+from both_ways import compiled
+from compare import check
+from torch import Tensor
+from torch._dynamo.testing import CompileCounterWithBackend
+
+pytestmark = pytest.mark.usefixtures("tensord_daemon")
+
+CALLS = 200
+Shape = tuple[int, ...]
+
+
+def norm(x: Tensor) -> Tensor:
+    return F.layer_norm(x * 2, x.shape[-1:]) + x.mean(-1, keepdim=True)
+
+
+def attention(q: Tensor, k: Tensor) -> Tensor:
+    return (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1) @ k
+
+
+def joined(x: Tensor, y: Tensor) -> Tensor:
+    return torch.cat([x, y, x[:1]], 0).cumsum(0)
+
+
+def halves(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x[: x.shape[0] // 2].exp(), x.flip(0)[::2] + x.shape[1]
+
+
+def flat(x: Tensor) -> Tensor:
+    return x.reshape(-1).sort().values[: x.shape[0]] * x.numel()
+
+
+def outer(x: Tensor, y: Tensor) -> Tensor:
+    return (x[:, None] - y).abs().amin(1).sqrt()
+
+
+def image(x: Tensor) -> Tensor:
+    weight = torch.ones(2, 3, 3, 3) / 27
+    return F.max_pool2d(F.conv2d(x, weight, padding=1).relu(), 2)
+
+
+def counted(x: Tensor) -> Tensor:
+    positions = torch.arange(x.shape[1]).expand(x.shape[0], -1)
+    return torch.where(positions % 3 == 0, x, F.pad(x, (1, 0))[:, :-1])
+
+
+def branched(x: Tensor) -> Tensor:
+    return x.sin() * 2 if x.shape[0] > 20 else x.cos() + x.shape[0]
+
+
+def gradient(x: Tensor) -> Tensor:
+    y = (x * 2).tanh()
+    return (y * y.sum(0)).mean()
+
+
+# Program -> which dimensions its inputs have, by name.
+PROGRAMS: list[tuple[Callable[..., Any], tuple[str, ...]]] = [
+    (norm, ("ab",)), (attention, ("abc", "adc")), (joined, ("ab", "cb")), (halves, ("ab",)),
+    (flat, ("ab",)), (outer, ("a", "b")), (image, ("a3bc",)), (counted, ("ab",)),
+    (branched, ("ab",)), (gradient, ("ab",)),
+]  # fmt: skip
+
+
+def shapes(patterns: tuple[str, ...], seed: int) -> list[list[Shape]]:
+    """Of the inputs of all calls. One size in ten is 1, which Dynamo keeps apart."""
+    rng = random.Random(seed)
+    found = []
+    for _ in range(CALLS):
+        sizes = {name: 1 if rng.random() < 0.1 else rng.randint(2, 40) for name in "abcd"}
+        least = 2 if "3" in patterns[0] else 1  # images of one pixel cannot be pooled
+        found.append([tuple(max(sizes.get(d, 3), least) for d in p) for p in patterns])
+    return found
+
+
+def inputs(sizes: list[Shape], training: bool) -> list[Tensor]:
+    return [torch.rand(size, requires_grad=training) for size in sizes]
+
+
+@pytest.mark.parametrize(
+    ("function", "patterns"), PROGRAMS, ids=lambda x: getattr(x, "__name__", "")
+)
+def test_compiles_as_often_as_dynamo_needs(function: Any, patterns: tuple[str, ...]) -> None:
+    training = function is gradient
+    calls = shapes(patterns, len(patterns))
+    counter = CompileCounterWithBackend("aot_eager")
+    with torch._dynamo.config.patch(recompile_limit=64, accumulated_recompile_limit=512):
+        run = torch.compile(function, backend=counter, fullgraph=True)
+        for sizes in calls:
+            run(*inputs(sizes, training))
+        torch._dynamo.reset()
+        run = compiled(function, fullgraph=True)
+        for number, sizes in enumerate(calls):
+            given = inputs(sizes, training)
+            mine = run(*given)
+            if number % 5 == 0:
+                check(str(sizes), mine, function(*given), magnitude=100.0)
+            if training:
+                mine.backward()
+    graphs = tensord.stats()["graphs"]
+    assert graphs == counter.frame_count * (2 if training else 1)
