@@ -22,7 +22,8 @@ const Table& AllLowerings() {
           ActivationLowerings(), ReductionLowerings(), SoftmaxLowerings(), NormLowerings(),
           LossLowerings(), ViewLowerings(), ConcatenationLowerings(), CreationLowerings(),
           IndexingLowerings(), RandomLowerings(), MatrixLowerings(), ProductByRowsLowerings(),
-          MaxPoolLowerings(), MaxPoolBackwardLowerings(), AveragePoolLowerings()}) {
+          MaxPoolLowerings(), MaxPoolBackwardLowerings(), AveragePoolLowerings(),
+          SearchLowerings()}) {
       for (const Lowering& lowering : part) {
         const bool is_new = all->emplace(lowering.name, &lowering).second;
         TENSORD_CHECK(is_new, absl::StrCat("two lowerings of ", std::string(lowering.name)));

@@ -118,6 +118,7 @@ std::span<const Lowering> ProductByRowsLowerings();
 std::span<const Lowering> MaxPoolLowerings();
 std::span<const Lowering> MaxPoolBackwardLowerings();
 std::span<const Lowering> AveragePoolLowerings();
+std::span<const Lowering> SearchLowerings();
 
 // ---- Helpers that lowerings share.
 // A dimension in [0, rank), from one in [-rank, rank).

@@ -17,6 +17,10 @@ constexpr OperatorRow kRows[] = {
     {"aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate)"},
     {"aten::_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate)"},
     {"aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate)"},
+    {"aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32, bool "
+     "right, "
+     "str? side, Tensor? sorter)"},
+    {"aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32, bool right)"},
     {"aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad)"},
     {"aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src)"},
     {"aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value)"},

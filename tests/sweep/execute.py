@@ -130,10 +130,10 @@ class Runner:
 
     def _first(self, first: int, others: list[int]) -> None:
         """The largest sample alone, which shows how the operator runs; then all others."""
-        with how.recorded() as artifacts:
+        with how.recorded() as recording:
             self._group([first])
         if not self._case.gradient and self._outcome.category in ("right", "random", "undefined"):
-            self._outcome.how = how.describe(artifacts)
+            self._outcome.how = how.describe(recording)
         rest = [i for i in others if i != first]
         size = GROUP[self._case.dynamic]
         for start in range(0, len(rest), size):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 # From the best to the least; `view`: there was nothing to compute.
@@ -13,24 +14,37 @@ KINDS = ("view", "kernel", "kernels", "library", "call-back")
 _PLUMBING = ("aten::as_strided", "aten::alias", "aten::detach", "aten::empty_strided")
 
 
+@dataclass
+class Recording:
+    """What was compiled inside a block: the programs that were loaded (tensord.v1.Artifact), in
+    order, and the operators that run in Python beside them."""
+
+    artifacts: list[Any] = field(default_factory=list)
+    in_python: list[str] = field(default_factory=list)
+
+
 @contextlib.contextmanager
-def recorded() -> Iterator[list[Any]]:
-    """The artifacts (tensord.v1.Artifact) that are loaded inside the block, in order."""
+def recorded() -> Iterator[Recording]:
+    """Records what is compiled inside the block."""
+    import tensord
     from tensord.bridge import runtime
     from tensord.v1 import artifact_pb2
 
-    loaded: list[Any] = []
-    load = runtime.load_program
+    recording = Recording()
+    load, before = runtime.load_program, tensord.stats()["call_back_reasons"]
 
-    def recording(artifact: bytes, blob_folder: Any) -> Any:
-        loaded.append(artifact_pb2.Artifact.FromString(artifact))
+    def loading(artifact: bytes, blob_folder: Any) -> Any:
+        recording.artifacts.append(artifact_pb2.Artifact.FromString(artifact))
         return load(artifact, blob_folder)
 
-    runtime.load_program = recording
+    runtime.load_program = loading
     try:
-        yield loaded
+        yield recording
     finally:
         runtime.load_program = load
+        for reason, count in tensord.stats()["call_back_reasons"].items():
+            if count > before.get(reason, 0):
+                recording.in_python.append(reason.split(": ")[0])
 
 
 def _draws_seed(call: Any) -> bool:
@@ -39,10 +53,10 @@ def _draws_seed(call: Any) -> bool:
     return call.op == "aten::randint" and bounds[:1] == [-(2**63)]
 
 
-def describe(artifacts: list[Any]) -> dict[str, Any]:
-    """The kind, how many kernels were launched, and which library operators were called."""
-    launches, library, back = 0, [], []
-    for artifact in artifacts:
+def describe(recording: Recording) -> dict[str, Any]:
+    """The kind, how many kernels were launched, and which operators were not ours."""
+    launches, library, back = 0, [], list(recording.in_python)
+    for artifact in recording.artifacts:
         for step in artifact.steps:
             kind = step.WhichOneof("kind")
             if kind == "launch":
@@ -55,7 +69,7 @@ def describe(artifacts: list[Any]) -> dict[str, Any]:
                 if call.op.startswith("aten::"):
                     if call.op not in _PLUMBING:
                         library.append(name)
-                else:
+                elif name != "tensord::call_back":  # in_python says what it runs
                     back.append(name)
             elif kind not in ("free", "zero_fill"):
                 back.append(str(kind))

@@ -9,14 +9,14 @@ from functools import partial
 import torch
 from tensord.debug.judge import Backend, Judge, Outcome, attempt, cause_of
 
-from .program import Program, functions
+from .program import TRACES_DATA, Program, functions
 
 
 def run(program: Program, backend: Backend = "tensord") -> Outcome:
     """Compiles and calls the program, and compares all that it gives with eager."""
     plain = functions(program)
     wide = functions(program, wide=True).program
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch._dynamo.config.patch(TRACES_DATA):
         warnings.simplefilter("ignore")
         try:
             calls = [program.sizes, *([program.other_sizes] if program.other_sizes else [])]

@@ -73,6 +73,14 @@ torch.zeros_like({x}) | torch.ones_like({f}) | torch.full_like({f}, {k}) | {x}.n
 torch.tensor({k}) | torch.ones({p}, dtype={t}) | torch.eye({p}) | torch.linspace(-1, 1, {p})
 torch.arange({p}, dtype={t}) | torch.full((2, {p}), {k}) | torch.tensor([{k}, {k}, {p}])
 """
+# Data decides the sizes inside, which are known again behind: what meets such a tensor otherwise is
+# mostly what torch refuses to trace.
+DATA = """
+{e}[{e} > {k}].sum() | ({e}[{e} > {k}] * 2).tanh().sum() | {b}.nonzero().sum(0)
+torch.masked_select({e}, {b}).abs().sum() | {i}.unique().sum() | {n}.flatten()[{b}.any().nonzero()]
+({f}[{f} > {k}].exp().abs() + 1).log().sum() | {x}.nonzero().size(0) * {f}
+torch.repeat_interleave({e}, 2, dim={d}) | {e}[{e} < {k}].sin().cumsum(0).sum()
+"""
 
 
 def _templates(text: str) -> list[str]:
@@ -106,6 +114,7 @@ FAMILIES = [
     (6, shaped.LAYERS),
     (4, shaped.MUTATIONS),
     (3, _templates(CREATIONS)),
+    (2, _templates(DATA)),
     (3, shaped.CREATIONS),
 ]
 

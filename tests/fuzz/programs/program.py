@@ -113,11 +113,16 @@ def functions(program: Program, wide: bool = False) -> Functions:
     return Functions(space["inputs"], space["program"])
 
 
+# Settings of torch._dynamo.config: sizes that data decides are part of a graph, not its end.
+TRACES_DATA = {"capture_dynamic_output_shape_ops": True, "capture_scalar_outputs": True}
+
 _SCRIPT = '''# SPDX-License-Identifier: Apache-2.0
 """{title}"""
 
 import torch
 import torch.nn.functional as F
+
+torch._dynamo.config.patch({settings}).__enter__()
 
 
 {source}
@@ -147,6 +152,7 @@ if __name__ == "__main__":
 def script(program: Program, title: str) -> str:
     """A script, or test, of its own that fails as the program did. (F is torch.nn.functional.)"""
     text = _SCRIPT.format(
+        settings=TRACES_DATA,
         title=title.replace("\\", "/").replace('"', "'"),
         source=program.source(),
         seed=program.seed,

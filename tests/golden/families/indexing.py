@@ -3,8 +3,31 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
-from recorder import aten, case, later, rand, rand_like
+from recorder import aten, case, integers, later, rand, rand_like
+
+
+@later
+def ascending(*sizes: int) -> torch.Tensor:
+    """Sorted rows with equal numbers in them."""
+    return torch.randint(-4, 5, sizes).float().sort().values
+
+
+@later
+def mixed() -> torch.Tensor:
+    return torch.tensor([[-9.0, -4.0, -0.5, 0.0], [2.0, 9.0, math.nan, math.inf]])
+
+
+def _searches() -> None:
+    for count in (1, 2, 7, 8, 13):
+        case(aten.searchsorted.Tensor, ascending(count), mixed())
+        case(aten.bucketize.Tensor, mixed(), ascending(count), right=True)
+    case(aten.searchsorted.Tensor, ascending(2, 11), mixed(), right=True, out_int32=True)
+    case(aten.searchsorted.Tensor, ascending(2, 5), mixed(), side="right")
+    case(aten.bucketize.Tensor, integers(3, 4), ascending(6).long(), out_int32=True)
+    case(aten.bucketize.Tensor, mixed().bfloat16(), ascending(6).bfloat16())
 
 
 def cases() -> None:
@@ -50,6 +73,7 @@ def cases() -> None:
         True,
     )
     along = torch.tensor([[0, 3, 1], [2, 2, 0]])
+    _searches()
     case(aten.gather, rand(2, 4), 1, along)
     case(aten.gather, rand(4, 3), 0, along)
     distinct = torch.tensor([[0, 3, 1], [2, 1, 0]])

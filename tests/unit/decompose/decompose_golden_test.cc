@@ -53,7 +53,7 @@ TEST(GoldenCases, CoverEveryOperator) {
         compiler::IndexingLowerings(), compiler::PointwiseLowerings(), compiler::ViewLowerings(),
         compiler::ConcatenationLowerings(), compiler::CreationLowerings(),
         compiler::MaxPoolLowerings(), compiler::MaxPoolBackwardLowerings(),
-        compiler::AveragePoolLowerings()}) {
+        compiler::AveragePoolLowerings(), compiler::SearchLowerings()}) {
     for (const compiler::Lowering& op : table) {
       if (compiler::WritesArgument(compiler::FindOperator(op.name))) continue;
       // Not of torch: passes over the graph make them, and the tests of those passes run them.
