@@ -27,7 +27,9 @@ UNARY = {
     "special_erfcx": (-3.0, 30.0),
     "special_ndtri": (0.01, 0.99),
 }
-NOT_EXACT = [f"special_{name}" for name in "bessel_j0 bessel_j1 bessel_y0 bessel_y1 airy_ai".split()]
+NOT_EXACT = [
+    f"special_{name}" for name in "bessel_j0 bessel_j1 bessel_y0 bessel_y1 airy_ai".split()
+]
 OF_NARROW_FLOATS = ["i0", "special_i0e", "special_i1", "special_i1e"]
 
 
@@ -64,7 +66,9 @@ def _gamma() -> None:
     case(aten.polygamma, 2, special())
     zeta = aten.special_zeta
     case(zeta, uniform(4, 1, low=1.1, high=9.0), uniform(6, low=0.2, high=9.0))
-    case(zeta, torch.tensor([0.5, 1.0, 2.0, 2.5, INF]), torch.tensor([[1.0], [0.0], [-1.5], [-2.0]]))
+    case(
+        zeta, torch.tensor([0.5, 1.0, 2.0, 2.5, INF]), torch.tensor([[1.0], [0.0], [-1.5], [-2.0]])
+    )
     case(zeta.other_scalar, uniform(6, low=1.1, high=9.0), 1.5)
     case(zeta.self_scalar, 2, uniform(6, low=0.2, high=9.0).double(), tolerance=1e-11)
     limits = torch.tensor([0.0, 1.0, INF, -1.0])
