@@ -2,9 +2,9 @@
 // The regularized incomplete gamma functions: the lower one P(a, x) and the upper one Q = 1 - P.
 //
 // Where a and x are large and near each other, Temme's uniform asymptotic expansion (DLMF 8.12,
-// with the coefficients of SciPy's igam.h); else the power series of P, the continued fraction of
-// Q, or, for small x and a, the power series of Q (DLMF 8.7, 8.9). Limits are those of PyTorch and
-// SciPy.
+// with the coefficients of SciPy's incomplete gamma function); else the power series of P, the
+// continued fraction of Q, or, for small x and a, the power series of Q (DLMF 8.7, 8.9). Limits are
+// those of PyTorch and SciPy.
 #ifndef TENSORD_SPECIAL_INCOMPLETE_GAMMA_H_
 #define TENSORD_SPECIAL_INCOMPLETE_GAMMA_H_
 

@@ -2,9 +2,8 @@
 // Special functions, one number at a time, for both preludes: a kernel that uses one includes them
 // (kernels/cpu/lift_special.h, kernels/cuda/lift_special.cuh), and no other kernel parses them.
 //
-// Those of double serve float too, whose results are those of double, rounded: PyTorch's own
-// numbers in float are no nearer, and have the limits of double besides. Coefficients are those of
-// the sources that each file names; PyTorch's are the same.
+// Those of double serve float too: the result is double's, rounded, and so at least as near as
+// PyTorch's own in float. Coefficients are PyTorch's, of the sources that each file names.
 #ifndef TENSORD_SPECIAL_SPECIAL_H_
 #define TENSORD_SPECIAL_SPECIAL_H_
 

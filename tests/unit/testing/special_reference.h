@@ -203,10 +203,10 @@ inline Real igammac(Real a, Real x) {
   if (x == 0) return 1;
   if (a < 1e-3L && x <= a + 1) {
     const Real log_gamma =
-        a * (-0.57721566490153286061L +
-             a * (kPi * kPi / 12 +
-                  a * (-0.40068563438653142847L +
-                       a * (kPi * kPi * kPi * kPi / 360 - a * 0.20738555102867398527L))));
+        a *
+        (-0.57721566490153286061L +
+         a * (kPi * kPi / 12 + a * (-0.40068563438653142847L + a * (kPi * kPi * kPi * kPi / 360 -
+                                                                    a * 0.20738555102867398527L))));
     Real sum = 0, power = 1;
     for (int k = 1; k < 60; ++k) sum += (power *= -x / k) / (a + k);
     const Real exponent = a * std::log(x) - log_gamma;
