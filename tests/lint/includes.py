@@ -10,8 +10,8 @@ cycle. C++ is read by its #include lines, the client by its imports.
     tests/lint/includes.py            lists what is included against the table, and ends with 1 then
     tests/lint/includes.py --used     prints what each room does include, with counts
 
-The table has no more than is used (test_includes.py): who includes a room for the first time says so
-here.
+The table has no more than is used (test_includes.py): who includes a room for the first time says
+so here.
 """
 
 from __future__ import annotations
