@@ -39,7 +39,7 @@ struct Outcome {
 
 // Behind a first pass that does nothing, a pass of two parts.
 Outcome RunParts(bool first_applies, bool second_applies,
-             absl::Status (*verify)(const CompileState&) = Holds) {
+                 absl::Status (*verify)(const CompileState&) = Holds) {
   Outcome run;
   verified = 0;
   const std::vector<Pass> passes = {

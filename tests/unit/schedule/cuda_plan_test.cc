@@ -47,7 +47,8 @@ GraphBuilder ScaledByPowers(int size, int powers) {
   const v1::TensorMeta meta = g.Meta({size}), scalar = g.Meta(Shape{});
   Ref x = g.Input(meta);
   Ref factor = g.Input(Shape{});
-  for (int i = 0; i < powers; ++i) factor = g.Node("aten::pow.Tensor_Tensor", {factor, factor}, scalar);
+  for (int i = 0; i < powers; ++i)
+    factor = g.Node("aten::pow.Tensor_Tensor", {factor, factor}, scalar);
   return g.Output(g.Node("aten::mul.Tensor", {x, factor}, meta));
 }
 
