@@ -203,6 +203,13 @@ def test_writes_to_expanded_inputs_that_share_memory_raise_as_in_aot_eager() -> 
         compiled(function, fullgraph=True)(x, x.unsqueeze(0))
 
 
+def test_a_view_beyond_an_input_that_is_a_part() -> None:
+    function = lambda x: torch.as_strided(x, (3, 2), (2, 1), 1) + 1  # noqa: E731
+    base = torch.arange(20.0)
+    for x in (base[:4], base[2:6], base[3:4].expand(4), base):
+        check("result", compiled(function)(x), function(x))
+
+
 def test_a_result_of_one_call_is_changed_by_the_next() -> None:
     run = compiled(lambda x: x.add_(1), fullgraph=True)
     x = torch.zeros(5)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensord
 import torch
 import torch.nn.functional as F
 from both_ways import both_ways, compiled
@@ -95,13 +96,14 @@ def test_random_numbers_under_vmap_differ_or_not_as_is_said() -> None:
     assert not torch.equal(different[0], different[1])
 
 
-def test_forward_mode_outside_of_a_compiled_function() -> None:
-    """Dynamo leaves what runs under a transform of the caller's to eager, or compiles it whole."""
+def test_transforms_of_a_compiled_function() -> None:
+    """Dynamo leaves a function that is first called under a transform of the caller's to eager."""
     run = compiled(lambda x: x.sin() * 2)
-    x = torch.randn(4)
-    with torch.no_grad():
-        torch.testing.assert_close(run(x), x.sin() * 2)
-    torch.testing.assert_close(func.vmap(lambda row: row.sin() * 2)(x), run(x))
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(func.vmap(run)(x), x.sin() * 2)
+    torch.testing.assert_close(func.grad(lambda y: run(y).sum())(x), x.cos() * 2)
+    torch.testing.assert_close(run(x), x.sin() * 2)
+    assert tensord.stats()["graphs"] == 0
 
 
 # -- NumPy ----------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from .joint import (
 )
 from .partitioned import (
     absent_gradients,
+    late_waits,
     move_constants_to_device,
     tensors_of_numbers,
     unlift_effect_tokens,
@@ -146,6 +147,8 @@ TABLE: tuple[Pass, ...] = (
         unlift_effect_tokens.unlift_effect_tokens,
         operators=unlift_effect_tokens.OPERATORS,
     ),
+    # What needs nothing of a collective runs before the wait for it.
+    Pass("late_waits", "partitioned", late_waits.late_waits, operators=late_waits.OPERATORS),
     # A number is no tensor on the wire.
     Pass(
         "tensors_of_numbers",

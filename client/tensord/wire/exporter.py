@@ -388,11 +388,36 @@ def operator_of(node: fx.Node) -> Any:
     target: Any = node.args[0] if node.args else None
     if op is torch.ops.aten.copy_.default and target.op != "placeholder":
         raise ExportError("only inputs can be copied into")
+    if op is torch.ops.aten.as_strided.default and _reaches_beyond(node):
+        raise ExportError("it reaches beyond what the graph knows of its argument's memory")
     if op is torch.ops.aten.as_strided_scatter.default and _is_expanded(*node.args[2:4]):
         raise ExportError("it writes elements more than once: torch raises at it")
     if not op._schema.returns and op._schema.name in _ASSERTIONS_OF_NUMBERS:
         raise ExportError("an assertion of a number has no form on the wire")
     return op
+
+
+def _reaches_beyond(node: fx.Node) -> bool:
+    """True for as_strided of an argument that is a part of more memory, as only a call knows."""
+    root: Any = node.args[0]
+    while root.op == "call_function" and isinstance(root.target, torch._ops.OpOverload):
+        returns = root.target._schema.returns
+        if len(returns) != 1 or returns[0].alias_info is None:
+            return False  # a tensor of the graph's own
+        root = root.args[0]
+    known, reach = _end(root.meta["val"]), _end(node.meta["val"])
+    return known is not None and reach is not None and reach > known
+
+
+def _end(tensor: torch.Tensor) -> int | None:
+    """One more than the number of the last element in memory; None where a symbol decides."""
+    layout = [*tensor.shape, *tensor.stride(), tensor.storage_offset()]
+    if not all(isinstance(number, int) for number in layout):
+        return None
+    if 0 in tensor.shape:
+        return 0
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return int(tensor.storage_offset()) + sum((n - 1) * step for n, step in steps) + 1
 
 
 def _is_expanded(sizes: Any, strides: Any) -> bool:

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waits for collectives stand where their results are used."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tensord.passes.partitioned.late_waits import late_waits
+from torch import fx
+
+if not torch.distributed.is_available():
+    pytest.skip("torch without collectives", allow_module_level=True)
+
+_collectives = torch.ops._c10d_functional
+_aten = torch.ops.aten
+
+
+def order(graph: fx.Graph) -> list[str]:
+    """The operators that are called."""
+    return [node.target._opname for node in graph.nodes if node.op == "call_function"]
+
+
+def graph_of(collective: str) -> fx.GraphModule:
+    """A collective, its wait, two nodes beside them, and one that uses the result."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    more = {"all_reduce": ("sum", "0"), "all_gather_into_tensor": (2, "0")}[collective]
+    begun = graph.call_function(getattr(_collectives, collective).default, (x, *more))
+    waited = graph.call_function(_collectives.wait_tensor.default, (begun,))
+    beside = graph.call_function(_aten.sin.default, (x,))
+    again = graph.call_function(_aten.cos.default, (beside,))
+    used = graph.call_function(_aten.neg.default, (waited,))
+    graph.output((again, used))
+    return fx.GraphModule({}, graph)
+
+
+def test_a_wait_stands_before_what_uses_it() -> None:
+    module = graph_of("all_reduce")
+    assert late_waits(module) == 1
+    module.graph.lint()
+    assert order(module.graph) == ["all_reduce", "sin", "cos", "wait_tensor", "neg"]
+    assert late_waits(module) == 0
+
+
+def test_a_collective_that_reads_its_argument_meanwhile_is_waited_for() -> None:
+    module = graph_of("all_gather_into_tensor")
+    before = order(module.graph)
+    assert late_waits(module) == 0
+    assert order(module.graph) == before
+
+
+def test_all_begin_before_any_is_waited_for() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    waits = []
+    for _ in range(3):
+        begun = graph.call_function(_collectives.all_reduce.default, (x, "sum", "0"))
+        waits.append(graph.call_function(_collectives.wait_tensor.default, (begun,)))
+    graph.output((graph.call_function(_aten.cat.default, (waits,)),))
+    module = fx.GraphModule({}, graph)
+    assert late_waits(module) == 2
+    module.graph.lint()
+    assert order(module.graph) == ["all_reduce"] * 3 + ["wait_tensor"] * 3 + ["cat"]
+    assert late_waits(module) == 0
