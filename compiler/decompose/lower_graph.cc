@@ -3,6 +3,7 @@
 
 #include <absl/strings/str_cat.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -96,6 +97,14 @@ class Lowerer {
 
   // ---- Code of ours
 
+  // Whether a result would have to be computed of complex numbers, which kernels cannot.
+  static bool ComputesComplex(const Node& node, const std::vector<Tensor>& results) {
+    for (size_t o = 0; o < std::min(results.size(), node.outputs.size()); ++o) {
+      if (IsComplex(node.outputs[o].dtype) && !results[o].view()) return true;
+    }
+    return false;
+  }
+
   // Unimplemented where the lowering leaves this case to the library, without what it began.
   Results Generate(const Node& node, const Lowering& lowering) {
     if (IsProduct(node)) {
@@ -111,6 +120,8 @@ class Lowerer {
     Results results = lowering.lower(builder_, call);
     if (results.ok() && call.needs_constant())
       results = absl::UnimplementedError("an argument that must be constant is symbolic");
+    if (results.ok() && ComputesComplex(node, *results))
+      results = absl::UnimplementedError("complex elements in another order than memory has them");
     for (const auto& [value, original] : borrowed) values_[value] = original;
     if (absl::IsUnimplemented(results.status())) {
       program.buffers.resize(buffers);

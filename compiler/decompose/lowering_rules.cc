@@ -13,14 +13,16 @@ const Lowering* LoweringRules::LoweringOf(const Node& node) const {
 }
 
 bool LoweringRules::CanGenerate(const Node& node) const {
+  // A view computes nothing, whatever its elements are.
+  const bool may_be_complex = IsView(node) && node.op != "aten::view.dtype";
   for (const TensorType& type : node.outputs) {
     if (type.dtype == v1::DTYPE_UNSPECIFIED) continue;
-    if (type.device != device_ || IsComplex(type.dtype)) return false;
+    if (type.device != device_ || (IsComplex(type.dtype) && !may_be_complex)) return false;
   }
   bool ok = true;
   ForEachValue(node.args, [&](const ArgumentValue& arg) {
     const TensorType& type = graph_.TypeOf(ValueOf(arg));
-    if (IsComplex(type.dtype)) ok = false;
+    if (IsComplex(type.dtype) && !may_be_complex) ok = false;
     if (type.device != device_ && !type.sizes.empty()) ok = false;
   });
   return ok;

@@ -277,7 +277,8 @@ Results AsStrided(Builder& b, const Call& call) {
   const Expr end = offset + StorageElements(sizes, strides);
   if (!sym::MayBeSize(offset) ||
       !sym::MayBeAtMost(end, StorageElements(buffer.sizes, buffer.strides))) {
-    return absl::InvalidArgumentError("reaches beyond the memory of its argument");
+    // What the argument is a part of may have that; the library knows.
+    return absl::UnimplementedError("reaches beyond the memory of its argument");
   }
   return One(b.AsStrided(base, sizes, strides, offset));
 }
@@ -381,7 +382,7 @@ Results DiagonalScatter(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const std::vector<Tensor> diagonal, DiagonalOf(b, call, result));
   if (!SameSizes(diagonal[0].sizes(), part.sizes()))
     return absl::InvalidArgumentError("the part does not fit the diagonal");
-  b.Assign(diagonal[0], part);
+  if (diagonal[0].view()) b.Assign(diagonal[0], part);  // an empty one is no view
   return One(result);
 }
 

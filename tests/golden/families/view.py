@@ -57,6 +57,8 @@ def cases() -> None:
     case(aten.diagonal, rand(2, 5, 4), -2, -2, -1)
     case(aten.diagonal_scatter, rand(2, 5, 4), rand(2, 3), 1, 1, 2)
     case(aten.diagonal_scatter, rand(4, 4).t(), rand(2), -2)
+    case(aten.diagonal_scatter, rand(3, 0), rand(0))
+    case(aten.diagonal_scatter, rand(3, 2), rand(0), 5)
     case(aten.view_copy, x, [-1])
     case(aten.as_strided_copy, rand(12), [2, 3], [1, 4], 1)
     case(aten.permute_copy, rand(2, 3, 4), [2, 0, 1])

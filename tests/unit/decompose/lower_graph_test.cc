@@ -250,10 +250,12 @@ TEST(LowerGraphTest, ComplexNumbersAreTheLibrarys) {
   const Ref x = g.Input({4, 2}, v1::DTYPE_COMPLEX64);
   const Ref t = g.Node("aten::t", {x}, g.Meta({2, 4}, v1::DTYPE_COMPLEX64, {1, 2}));
   g.Output(g.Node("aten::neg", {t}, g.Meta({2, 4}, v1::DTYPE_COMPLEX64, {1, 2})));
-  // The view would alias a buffer behind the planner's back.
   const Program program = Lower(g);
-  EXPECT_THAT(LibraryCalls(program)[0], "aten::t_copy");
-  EXPECT_THAT(LibraryCalls(program).back(), "aten::neg");
+  EXPECT_THAT(LibraryCalls(program), ElementsAre("aten::neg"));
+  // A view computes nothing: the call reads the input's memory in another order.
+  const auto& call = std::get<ExternOp>(program.operations[0]);
+  const auto& view = std::get<compiler::BufferView>(call.args[0].value);
+  EXPECT_TRUE(view.strides[0].Is(1) && view.strides[1].Is(2));
 }
 
 TEST(LowerGraphTest, NumbersOnTheCpuAreBroughtOver) {
@@ -415,7 +417,8 @@ TEST(LowerGraphTest, AsStridedStaysInside) {
   const Ref y = h.Input({6});
   h.Output(h.Node("aten::as_strided", {y, Ints({2, 2}), Ints({3, 1}), 2},
                   h.Meta({2, 2}, v1::DTYPE_FLOAT32, {3, 1}, 2)));
-  EXPECT_THAT(ErrorOf(h), HasSubstr("reaches beyond the memory"));
+  // An input may be a part of what has that.
+  EXPECT_THAT(LibraryCalls(Lower(h)), ElementsAre("aten::as_strided_copy"));
 }
 
 TEST(LowerGraphTest, ForeachIsAListOfPointwise) {
