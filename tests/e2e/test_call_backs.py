@@ -227,6 +227,13 @@ def test_conjugated_views() -> None:
     _same(function, torch.randn(6, 2))
 
 
+def test_complex_numbers_that_are_none() -> None:
+    """torch.logaddexp makes tensors of complex NaN, which Python has no literal for."""
+    x, y = (torch.randn(5, dtype=torch.complex64) for _ in range(2))
+    run = _compiled(lambda a, b: torch.logaddexp(a, b))
+    torch.testing.assert_close(run(x, y), torch.logaddexp(x, y))
+
+
 def test_numbers_of_any_sign_are_arguments() -> None:
     def function(x: Tensor, n: int) -> Tensor:
         return x + n

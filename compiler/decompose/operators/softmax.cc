@@ -93,6 +93,7 @@ template <typename F, typename G>
 Results Backward(Builder& b, const Call& call, F summand, G result) {
   const Tensor grad = call.tensor("grad_output"), output = call.tensor("output");
   TENSORD_RETURN_IF_ERROR(CheckSizes("the gradient", grad, output.sizes()));
+  if (grad.dtype() != output.dtype()) return absl::UnimplementedError("a gradient of another type");
   TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), output.rank()));
   const Tensor g = RealizeIfExpensive(b, ToFloat(b, grad)),
                y = RealizeIfExpensive(b, ToFloat(b, output));
