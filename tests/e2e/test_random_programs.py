@@ -16,7 +16,7 @@ sys.path += [str(TESTS / "fuzz"), str(TESTS / "tools")]
 
 from programs.execute import run  # noqa: E402
 from programs.generate import generate  # noqa: E402
-from programs.program import Program, script  # noqa: E402
+from programs.program import Node, Program, functions, script  # noqa: E402
 from programs.shrink import shrink  # noqa: E402
 
 SEEDS = range(30)
@@ -70,6 +70,21 @@ def test_a_planted_fault_is_found_and_shrunk() -> None:
     assert [node.text.split("(")[0] for node in small.nodes] == ["torch.tanh"]
     assert len(small.inputs) == 1
     assert not small.dynamic
+
+
+def test_strides_that_torch_declares_otherwise_are_upstream() -> None:
+    """Of this `where` fake tensors are contiguous, and eager's results are not."""
+    program = Program(
+        seed=0, sizes={"n": 3}, outputs=("v0",),
+        inputs=(Node("a0", "torch.ones(3, 1, 1, dtype=torch.bool)[::2].permute(2, 1, 0)"),
+                Node("a1", "torch.randn(n, 1)")),
+        nodes=(Node("v0", "torch.where(a0, a1, a1)"),),
+    )  # fmt: skip
+    eager = functions(program)
+    result = eager.program(*eager.inputs(3))[0]
+    assert not result.is_contiguous()
+    as_declared = lambda module, _: lambda *a: [module(*a)[0].contiguous()]  # noqa: E731
+    assert run(program, as_declared).kind == "upstream"
 
 
 def test_a_script_stands_alone() -> None:

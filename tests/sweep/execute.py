@@ -19,7 +19,7 @@ import how
 import judge
 import torch
 from entries import Case, Entry
-from inputs import Sample, samples, tensors
+from inputs import Sample, is_plain, samples, tensors
 from outcome import Outcome, cause
 from torch.utils import _pytree as pytree
 
@@ -59,15 +59,16 @@ def results(run: Callable[[Calls], list[Any]], group: list[Sample]) -> list[Resu
     """All calls of a group, on copies of their inputs."""
     calls = [sample.fresh() for sample in group]
     inputs = [tensors(call) for call in calls]
-    versions = [[t._version for t in some] for some in inputs]
+    before = [[_state(t) for t in some] for some in inputs]
     values = run(calls)
     found = []
     roots: list[torch.Tensor] = []
     leaves: list[torch.Tensor] = []
-    for sample, value, some, before in zip(group, values, inputs, versions, strict=True):
+    for sample, value, some, states in zip(group, values, inputs, before, strict=True):
         result = Result(value)
-        for tensor, version in zip(some, before, strict=True):
-            result.inputs.append(tensor.detach() if tensor._version != version else None)
+        for tensor, state in zip(some, states, strict=True):
+            same = torch.equal(state, _state(tensor))
+            result.inputs.append(None if same else tensor.detach())
         roots += [t for t in tensors(sample.finish(value)) if t.requires_grad]
         leaves += [t for t in some if t.requires_grad]
         found.append(result)
@@ -78,6 +79,14 @@ def results(run: Callable[[Calls], list[Any]], group: list[Sample]) -> list[Resu
         for result, some in zip(found, inputs, strict=True):
             result.gradients = [next(gradients) for t in some if t.requires_grad]
     return found
+
+
+def _state(tensor: torch.Tensor) -> torch.Tensor:
+    """What is another one when the tensor has changed: its bytes, or its version where they cannot
+    be had. (Some operators of eager change tensors and leave the version as it was.)"""
+    if not is_plain(tensor):
+        return torch.tensor(tensor._version)
+    return tensor.detach().clone().reshape(-1).view(torch.uint8)
 
 
 def _rng(device: str) -> torch.Tensor:

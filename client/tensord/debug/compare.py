@@ -98,7 +98,7 @@ def _check_tensor(
             f"{what}: {ours.dtype} {tuple(ours.shape)}, eager has {eager.dtype} "
             f"{tuple(eager.shape)}"
         )
-    if strides and _strides(ours) != _strides(eager):
+    if strides and strides_of(ours) != strides_of(eager):
         raise Mismatch(f"{what}: strides {ours.stride()}, eager has {eager.stride()}")
     ours, eager, exact = ours.detach(), eager.detach(), exact.detach()
     if eager.is_complex():
@@ -115,7 +115,7 @@ def _check_tensor(
     _check_floats(what, ours, eager, exact, magnitude)
 
 
-def _strides(tensor: torch.Tensor) -> list[int]:
+def strides_of(tensor: torch.Tensor) -> list[int]:
     """Strides where they mean something."""
     if tensor.numel() == 0:
         return []

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map
 
@@ -93,6 +94,19 @@ class Judge:
         except compare.Mismatch:
             return True
         return False
+
+    def is_misdeclared(self) -> bool:
+        """True where torch's fake tensors, by which every backend compiles, have other strides for
+        a result than eager."""
+        with FakeTensorMode() as mode:
+            fakes = [mode.from_tensor(a) if isinstance(a, Tensor) else a for a in self._inputs()]
+            declared = compare.flatten(list(self._program(*fakes)))
+        pairs = zip(declared, self.eager.outputs, strict=True)
+        return any(
+            compare.strides_of(fake) != compare.strides_of(real)
+            for fake, real in pairs
+            if isinstance(real, Tensor)
+        )
 
     def check(self, ours: Results) -> None:
         """Raises compare.Mismatch."""
@@ -188,6 +202,14 @@ def attempt(
         except compare.Mismatch as problem:
             return Outcome("wrong", _cause_of_mismatch(str(problem)), str(problem))
     return Outcome("right")
+
+
+def is_upstream(program: Program, judges: Sequence[Judge], outcome: Outcome, **how: Any) -> bool:
+    """True where torch's own backend aot_eager fails in the same way, or torch declares strides
+    that eager's results do not have. how: as `attempt` has it."""
+    if outcome.is_like(attempt(program, judges, "aot_eager", **how)):
+        return True
+    return outcome.cause == "strides" and any(judge.is_misdeclared() for judge in judges)
 
 
 def cause_of(error: BaseException) -> str:

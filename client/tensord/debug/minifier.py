@@ -42,7 +42,7 @@ def minify(
     memory; other arguments after the call; a value or gradient that is further from float64 than a
     tolerance of the dtype (compare.TOLERANCE), than three times eager's own distance, and than
     eager is from itself when its roundings are shaken. An exception, a crash and a hang differ.
-    Random results do not, whatever they are.
+    Random results do not, whatever they are, nor strides that torch's fake tensors declare.
 
     path: of the script; arguments that it cannot draw lie beside it, in a file of the same name
     with the suffix .pt. backend: any name that torch.compile takes. dynamic: as torch.compile has

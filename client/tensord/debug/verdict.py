@@ -52,6 +52,8 @@ def judge(
         _restore(*state)
         if outcome.kind == "wrong" and referee.is_random():
             outcome = Outcome("right", "random")
+        if outcome.cause == "strides" and referee.is_misdeclared():
+            outcome.kind = "upstream"
         _restore(*state)
     torch._dynamo.reset()
     return outcome

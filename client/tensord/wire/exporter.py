@@ -398,26 +398,29 @@ def operator_of(node: fx.Node) -> Any:
 
 
 def _reaches_beyond(node: fx.Node) -> bool:
-    """True for as_strided of an argument that is a part of more memory, as only a call knows."""
+    """True for as_strided of what may be a part of more memory, as only a call knows."""
     root: Any = node.args[0]
     while root.op == "call_function" and isinstance(root.target, torch._ops.OpOverload):
         returns = root.target._schema.returns
         if len(returns) != 1 or returns[0].alias_info is None:
             return False  # a tensor of the graph's own
         root = root.args[0]
-    known, reach = _end(root.meta["val"]), _end(node.meta["val"])
-    return known is not None and reach is not None and reach > known
+    known, reach = _span(root.meta["val"]), _span(node.meta["val"])
+    if known is None or reach is None:
+        return True
+    return bool(reach) and (reach.start < known.start or reach.stop > known.stop)
 
 
-def _end(tensor: torch.Tensor) -> int | None:
-    """One more than the number of the last element in memory; None where a symbol decides."""
+def _span(tensor: torch.Tensor) -> range | None:
+    """Numbers in memory from the first element to the last; None where a symbol decides."""
     layout = [*tensor.shape, *tensor.stride(), tensor.storage_offset()]
     if not all(isinstance(number, int) for number in layout):
         return None
     if 0 in tensor.shape:
-        return 0
+        return range(0)
     steps = zip(tensor.shape, tensor.stride(), strict=True)
-    return int(tensor.storage_offset()) + sum((n - 1) * step for n, step in steps) + 1
+    first = int(tensor.storage_offset())
+    return range(first, first + sum((n - 1) * step for n, step in steps) + 1)
 
 
 def _is_expanded(sizes: Any, strides: Any) -> bool:

@@ -7,7 +7,7 @@ import warnings
 from functools import partial
 
 import torch
-from tensord.debug.judge import Backend, Judge, Outcome, attempt, cause_of
+from tensord.debug.judge import Backend, Judge, Outcome, attempt, cause_of, is_upstream
 
 from .program import TRACES_DATA, Program, functions
 
@@ -24,9 +24,8 @@ def run(program: Program, backend: Backend = "tensord") -> Outcome:
         except Exception as error:
             return Outcome("invalid", cause_of(error))
         outcome = attempt(plain.program, judges, backend, program.dynamic)
-        if outcome.bad:
-            upstream = attempt(plain.program, judges, "aot_eager", program.dynamic)
-            if upstream.is_like(outcome):
-                outcome.kind = "upstream"
+        how = {"dynamic": program.dynamic}
+        if outcome.bad and is_upstream(plain.program, judges, outcome, **how):
+            outcome.kind = "upstream"
         torch._dynamo.reset()
     return outcome
