@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/decompose/extern_call.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/check.h"
@@ -40,6 +41,15 @@ ExternArgList SeedArgs(const Node& node) {
   const ExternArg device = ScalarArg(Argument(node, "device"));
   const ExternArg least = ScalarArg(Limits::min()), most = ScalarArg(Limits::max());
   return {least, most, {ExternArgList{}}, {dtype}, NoneArg(), device, NoneArg()};
+}
+
+// Whether there is nothing to compute, and indices that are out of range all the same.
+bool OnlyChecks(const Node& node, const Operator* op) {
+  if (!IsOfKind(op, OperatorKind::kIndexing)) return false;
+  return std::any_of(node.outputs.begin(), node.outputs.end(), [](const TensorType& type) {
+    return std::any_of(type.sizes.begin(), type.sizes.end(),
+                       [](const Expr& size) { return size.Is(0); });
+  });
 }
 
 }  // namespace
@@ -107,7 +117,7 @@ std::vector<Tensor> CallLibrary(Builder& b, const Node& node, const TensorSource
       is_seed ? b.Extern("aten::randint", "low", SeedArgs(node), metas)
               : b.Extern(op, overload, ToExternArgs(b, node, tensor_of), metas);
   auto& call = std::get<ExternOp>(b.program().operations.back());
-  call.ordered = ActsBesides(known) || node.outputs.empty();
+  call.ordered = ActsBesides(known) || node.outputs.empty() || OnlyChecks(node, known);
   if (WritesArgument(known)) {
     ForEachView({call.args[known->written]},
                 [&](const BufferView& view) { call.mutated.push_back(view.buffer); });

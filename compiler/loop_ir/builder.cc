@@ -32,8 +32,8 @@ std::optional<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b) {
   const size_t skip = longer.size() - shorter.size();
   for (size_t d = 0; d < shorter.size(); ++d) {
     Expr& size = result[skip + d];
-    if (size == shorter[d] || shorter[d].Is(1)) continue;
-    if (size.Is(1)) {
+    if (size == shorter[d] || sym::IsOne(shorter[d])) continue;
+    if (sym::IsOne(size)) {
       size = shorter[d];
     } else if (!sym::MayBeEqual(size, shorter[d])) {
       return std::nullopt;

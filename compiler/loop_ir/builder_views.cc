@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compiler/loop_ir/builder.h"
+#include "compiler/sym/known.h"
 
 namespace tensord::compiler {
 namespace {
@@ -134,15 +135,17 @@ Tensor Builder::Expand(const Tensor& t, const Sizes& sizes) {
     view.sizes = sizes;
     view.strides.assign(sizes.size(), Expr(0));
     for (size_t d = skip; d < sizes.size(); ++d) {
-      const bool widened = t.sizes()[d - skip].Is(1) && !sizes[d].Is(1);
+      const Expr& from = t.sizes()[d - skip];
+      const bool widened = !(from == sizes[d]) && sym::IsOne(from) && !sizes[d].Is(1);
       view.strides[d] = widened ? Expr(0) : t.view()->strides[d - skip];
     }
     return FromView(std::move(view), t.dtype());
   }
-  return Reindex(t, sizes, [skip, from = t.sizes()](Index index) {
+  return Reindex(t, sizes, [skip, sizes, from = t.sizes()](Index index) {
     std::vector<Expr> source;
     for (size_t d = 0; d < from.size(); ++d) {
-      source.push_back(from[d].Is(1) ? Expr(0) : index[d + skip]);
+      const bool widened = !(from[d] == sizes[d + skip]) && sym::IsOne(from[d]);
+      source.push_back(widened || from[d].Is(1) ? Expr(0) : index[d + skip]);
     }
     return source;
   });

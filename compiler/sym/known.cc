@@ -19,6 +19,8 @@ bool MayBeAtMost(const Expr& a, const Expr& b) {
   return DependsOnData(b - a) && !ProvablyLess(b, a);
 }
 
+bool IsOne(const Expr& e) { return e.Is(1) || (Hint(e) == 1 && !DependsOnData(e)); }
+
 std::optional<bool> IsLess(const Expr& a, const Expr& b) {
   if (!DependsOnData(b - a)) return Hint(a) < Hint(b);
   if (ProvablyLess(a, b)) return true;

@@ -21,6 +21,10 @@ bool MayBeEqual(const Expr& a, const Expr& b);
 bool MayBeAtMost(const Expr& a, const Expr& b);  // a <= b
 inline bool MayBeSize(const Expr& e) { return MayBeAtMost(Expr(0), e); }
 
+// For broadcasting: a size of 1, which torch asks of each size that meets another one, so that a
+// guard of the job holds it.
+bool IsOne(const Expr& e);
+
 // For choices: whether a < b; nothing where data decides and no range tells.
 std::optional<bool> IsLess(const Expr& a, const Expr& b);
 inline std::optional<bool> IsNegative(const Expr& e) { return IsLess(e, Expr(0)); }

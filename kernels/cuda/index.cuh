@@ -13,7 +13,8 @@ template <int W>
 TK_FN Vec<int64_t, W> checked_index(Vec<int64_t, W> index, int64_t size) {
   bool bad = false;
   TK_EACH(i) bad |= uint64_t(index.at[i]) >= uint64_t(size);
-  if (bad) [[unlikely]] ptx::fail_index();
+  if (bad) [[unlikely]]
+    ptx::fail_index();
   return index;
 }
 // Only lanes that are on are in range.
@@ -21,7 +22,8 @@ template <int W>
 TK_FN Vec<int64_t, W> checked_index(Vec<int64_t, W> index, int64_t size, Mask<W> on) {
   bool bad = false;
   TK_EACH(i) bad |= on.at[i] && uint64_t(index.at[i]) >= uint64_t(size);
-  if (bad) [[unlikely]] ptx::fail_index();
+  if (bad) [[unlikely]]
+    ptx::fail_index();
   return index;
 }
 

@@ -29,7 +29,6 @@ namespace tk::ptx {
   __assertfail("index out of bounds", "a kernel of tensord", 0, "checked_index", 1);
 }
 
-
 // --- the order of kernels
 #if __CUDA_ARCH__ >= 900
 TK_FN void let_next_kernel_begin() { asm volatile("griddepcontrol.launch_dependents;"); }

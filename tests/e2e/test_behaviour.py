@@ -117,7 +117,6 @@ def test_narrow_running_statistics() -> None:
     check("statistics", mine, eager, exact)
 
 
-@pytest.mark.xfail(strict=True, reason="backward compares what is not rounded with what is")
 def test_gradients_of_the_largest_of_narrow_numbers() -> None:
     function = lambda x: x.cos().amax(1)  # noqa: E731
     torch.manual_seed(0)
@@ -139,7 +138,6 @@ def test_whole_numbers_divided_by_zero(function: Any) -> None:
         compiled(function)(torch.tensor([3, 4]), torch.tensor([2, 0]))
 
 
-@pytest.mark.xfail(strict=True, reason="a size that a guard makes 1 is not known to be 1")
 def test_an_addend_of_a_size_that_is_found_to_be_one() -> None:
     def function(x: Tensor, y: Tensor) -> Tensor:
         return torch.addmm(x.chunk(11, 0)[-1], y, y.t())

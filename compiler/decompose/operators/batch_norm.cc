@@ -245,8 +245,12 @@ Results BatchNormWithUpdateFunctional(Builder& b, const Call& call) {
   a.momentum = call.real("momentum");
   a.eps = call.real("eps");
   TENSORD_ASSIGN_OR_RETURN(BatchNorm out, Lower(b, call, a));
-  return std::vector<Tensor>{out.result, out.save_mean,    out.save_rstd,
-                             reserve,    out.running_mean, out.running_var};
+  return std::vector<Tensor>{out.result,
+                             out.save_mean,
+                             out.save_rstd,
+                             reserve,
+                             b.Cast(out.running_mean, call.result(4).dtype),
+                             b.Cast(out.running_var, call.result(5).dtype)};
 }
 
 // Two operators, which differ in two names.

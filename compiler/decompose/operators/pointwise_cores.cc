@@ -132,6 +132,12 @@ OneResult Comparison(Builder& b, Operands args, DType declared, Op op) {
     const auto* s = std::get_if<Scalar>(&arg);
     tensors.push_back(s != nullptr ? ScalarTensor(b, *s, dtype) : ToTensor(b, arg, dtype));
   }
+  if ((op == Op::k_eq || op == Op::k_ne) && IsFloating(dtype) && ComputeType(dtype) != dtype) {
+    // What is computed wider than it would be stored equals its own stored value once it is
+    // rounded.
+    return Emit(b, kBool, tensors,
+                [op, dtype](Elems v) { return Apply(op, v[0].To(dtype), v[1].To(dtype)); });
+  }
   return Emit(b, kBool, tensors, Bind(op));
 }
 

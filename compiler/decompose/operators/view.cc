@@ -85,7 +85,7 @@ Results Expand(Builder& b, const Call& call) {
     }
     const Expr& from = t.sizes()[d - skip];
     if (sizes[d].Is(-1)) sizes[d] = from;
-    if (!from.Is(1) && !sym::MayBeEqual(from, sizes[d])) {
+    if (!sym::IsOne(from) && !sym::MayBeEqual(from, sizes[d])) {
       return absl::InvalidArgumentError(absl::StrCat("cannot expand size ", sym::ToString(from),
                                                      " to ", sym::ToString(sizes[d])));
     }

@@ -18,6 +18,8 @@ TEST(Known, HintsTellWhereGuardsHoldThem) {
   EXPECT_EQ(IsLess(s, Expr(9)), true);
   EXPECT_EQ(IsLess(s, Expr(8)), false);
   EXPECT_FALSE(MayBeSize(s - 9));
+  EXPECT_TRUE(IsOne(s - 7));
+  EXPECT_FALSE(IsOne(u - 4095));
 }
 
 TEST(Known, DataTellsNothingButRanges) {
