@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/decompose/operators/pointwise_cores.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -132,7 +133,10 @@ OneResult Comparison(Builder& b, Operands args, DType declared, Op op) {
     const auto* s = std::get_if<Scalar>(&arg);
     tensors.push_back(s != nullptr ? ScalarTensor(b, *s, dtype) : ToTensor(b, arg, dtype));
   }
-  if ((op == Op::k_eq || op == Op::k_ne) && IsFloating(dtype) && ComputeType(dtype) != dtype) {
+  const bool is_narrow = IsFloating(dtype) && ComputeType(dtype) != dtype;
+  const bool is_lazy = std::any_of(tensors.begin(), tensors.end(),
+                                   [](const Tensor& t) { return t.rank() > 0 && !t.view(); });
+  if ((op == Op::k_eq || op == Op::k_ne) && is_narrow && is_lazy) {
     // What is computed wider than it would be stored equals its own stored value once it is
     // rounded.
     return Emit(b, kBool, tensors,
