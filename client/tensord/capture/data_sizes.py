@@ -51,6 +51,8 @@ def _obstacles(module: fx.GraphModule) -> dict[fx.Node, str]:
     where nothing brings one."""
     known: set[Any] = set()
     found: dict[fx.Node, str] = {}
+    if not any(_is_symbolic(node.meta.get("val")) for node in module.graph.nodes):
+        return found
     live = live_nodes(module.graph.nodes)
     for node in list(module.graph.nodes):
         if node.op != "placeholder" and node not in live:
@@ -65,6 +67,15 @@ def _obstacles(module: fx.GraphModule) -> dict[fx.Node, str]:
             if node.op == "call_function" and _is_of_numbers(node):
                 found.setdefault(node, f"{torch_compat.target_name(node)}: a fact about numbers")
     return found
+
+
+def _is_symbolic(value: Any) -> bool:
+    """True for what is or has a symbolic size: most graphs have none, and this is all they pay."""
+    if isinstance(value, torch.Tensor):
+        return any(type(size) is not int for size in value.shape)
+    if isinstance(value, (tuple, list)):
+        return any(map(_is_symbolic, value))
+    return isinstance(value, torch.SymInt)
 
 
 def _sized(value: Any) -> list[Any]:
