@@ -31,6 +31,7 @@ class Options:
     attention: bool = True
     merged_products: bool = True
     absent_gradients: bool = True
+    eager_random: bool = False
 
 
 def _mode(value: Any) -> str:
@@ -60,6 +61,9 @@ _KNOWN: dict[str, Callable[[Any], Any]] = {
     "merged_products": _bool("merged_products"),
     # Backward is compiled without gradients that do not come; also TENSORD_ABSENT_GRADIENTS=0.
     "absent_gradients": _bool("absent_gradients"),
+    # Random operators stay torch's own, so that a seed gives eager's numbers; also
+    # TENSORD_EAGER_RANDOM=1.
+    "eager_random": _bool("eager_random"),
 }
 
 
@@ -84,8 +88,11 @@ def parse(mode: str | None, options: Mapping[str, Any] | None, extra: Mapping[st
 
 def switched_off(chosen: Options) -> frozenset[str]:
     """The names of what the options or the environment turn off."""
-    return frozenset(
+    off = {
         name
         for name in ("attention", "merged_products", "absent_gradients")
         if not getattr(chosen, name) or os.environ.get(f"TENSORD_{name.upper()}") == "0"
-    )
+    }
+    if chosen.eager_random or os.environ.get("TENSORD_EAGER_RANDOM") == "1":
+        off.add("counter_based_random")
+    return frozenset(off)

@@ -89,6 +89,7 @@ TABLE: tuple[Pass, ...] = (
         "joint",
         counter_based_random.counter_based_random,
         operators=counter_based_random.OPERATORS,
+        switch="counter_based_random",
     ),
     # Convolutions compute on channels-last memory, as tensor cores do.
     Pass(
@@ -129,6 +130,7 @@ TABLE: tuple[Pass, ...] = (
         "partitioned",
         counter_based_random.counter_based_random,
         operators=counter_based_random.OPERATORS,
+        switch="counter_based_random",
         graphs=("inference",),
     ),
     # Backward without the gradients that are not to be expected.
