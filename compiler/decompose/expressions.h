@@ -28,6 +28,7 @@ struct Elem {
   // A constant of this element's type.
   Elem Like(double number) const { return {ops, ops->Constant(number, value.dtype)}; }
   Elem To(DType dtype) const { return {ops, ops->Cast(value, dtype)}; }
+  Elem Stored(DType dtype) const { return {ops, ops->Stored(value, dtype)}; }
 };
 
 // Every scalar operation of loop_ir/ops.def in a formula: Apply(Op::k_erfc, x). What formulas use

@@ -154,6 +154,16 @@ Value Recorder::Cast(Value value, DType to) {
   return Append({.kind = InstKind::kRound, .dtype = compute, .storage = to, .args = {value.id}});
 }
 
+Value Recorder::Stored(Value value, DType storage) {
+  const DType compute = ComputeType(storage);
+  value = Cast(value, compute);
+  if (compute == storage) return value;
+  const Inst& made_by = block_->insts[value.id];
+  if (made_by.kind == InstKind::kRound && made_by.storage == storage) return value;
+  return Append(
+      {.kind = InstKind::kRound, .dtype = compute, .storage = storage, .args = {value.id}});
+}
+
 Value Recorder::Bitcast(Value value, DType to) {
   if (value.dtype == to) return value;
   return Append({.kind = InstKind::kBitcast, .dtype = to, .args = {value.id}});

@@ -84,6 +84,9 @@ class Recorder {
   Value Load(BufferId buffer, DType storage, const Expr& index);
   Value Compute(Op op, std::vector<Value> args);
   Value Cast(Value value, DType to);  // `to` may be a narrow float: rounds to it, result float32
+  // What reading `value` back from memory of type `storage` gives. Unlike Cast it rounds what was
+  // loaded too, for a kernel may use the value itself where it has just computed it.
+  Value Stored(Value value, DType storage);
   Value Bitcast(Value value, DType to);
   // An index value made usable in expressions, in [0, size) whatever the value, so that no load
   // leaves its buffer. Values are checked only where it also holds that `when`.

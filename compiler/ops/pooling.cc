@@ -23,14 +23,12 @@ constexpr OperatorRow kRows[] = {
     {"aten::adaptive_max_pool3d(Tensor self, int[] output_size)", kAnyResultLayout},
     {"aten::avg_pool2d(Tensor self, int[] kernel_size, int[] stride, int[] padding, bool "
      "ceil_mode, bool count_include_pad, int? divisor_override)",
-     kAnyResultLayout | kFollowsLayout},
+     kAnyResultLayout},
     {"aten::avg_pool3d(Tensor self, int[] kernel_size, int[] stride, int[] padding, bool "
      "ceil_mode, bool count_include_pad, int? divisor_override)",
-     kAnyResultLayout | kFollowsLayout},
-    {"aten::_adaptive_avg_pool2d(Tensor self, int[] output_size)",
-     kAnyResultLayout | kFollowsLayout},
-    {"aten::_adaptive_avg_pool3d(Tensor self, int[] output_size)",
-     kAnyResultLayout | kFollowsLayout},
+     kAnyResultLayout},
+    {"aten::_adaptive_avg_pool2d(Tensor self, int[] output_size)", kAnyResultLayout},
+    {"aten::_adaptive_avg_pool3d(Tensor self, int[] output_size)", kAnyResultLayout},
     {"aten::upsample_bilinear2d(Tensor self, int[] output_size, bool align_corners, float? "
      "scales_h, float? scales_w)",
      kByLibrary | kFollowsLayout},

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/decompose/operators/pointwise_cores.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -133,14 +132,10 @@ OneResult Comparison(Builder& b, Operands args, DType declared, Op op) {
     const auto* s = std::get_if<Scalar>(&arg);
     tensors.push_back(s != nullptr ? ScalarTensor(b, *s, dtype) : ToTensor(b, arg, dtype));
   }
-  const bool is_narrow = IsFloating(dtype) && ComputeType(dtype) != dtype;
-  const bool is_lazy = std::any_of(tensors.begin(), tensors.end(),
-                                   [](const Tensor& t) { return t.rank() > 0 && !t.view(); });
-  if ((op == Op::k_eq || op == Op::k_ne) && is_narrow && is_lazy) {
-    // What is computed wider than it would be stored equals its own stored value once it is
-    // rounded.
+  if ((op == Op::k_eq || op == Op::k_ne) && IsFloating(dtype) && ComputeType(dtype) != dtype) {
+    // What is computed wider than it is stored equals its own stored value once it is rounded.
     return Emit(b, kBool, tensors,
-                [op, dtype](Elems v) { return Apply(op, v[0].To(dtype), v[1].To(dtype)); });
+                [op, dtype](Elems v) { return Apply(op, v[0].Stored(dtype), v[1].Stored(dtype)); });
   }
   return Emit(b, kBool, tensors, Bind(op));
 }
