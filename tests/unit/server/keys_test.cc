@@ -22,6 +22,7 @@ v1::Graph FullGraph() {
   symbol->set_hint(8);
   symbol->set_min(2);
   symbol->set_max(100);
+  symbol->set_from_data(true);
   v1::Input* input = graph.add_inputs();
   input->set_name("x");
   input->set_is_parameter(true);
