@@ -87,12 +87,13 @@ def parse(mode: str | None, options: Mapping[str, Any] | None, extra: Mapping[st
 
 
 def switched_off(chosen: Options) -> frozenset[str]:
-    """The names of what the options or the environment turn off."""
+    """The options that turn passes off, or the environment's variables of their names: those that
+    are on but for "False" or 0, and those that are off but for "True" or 1."""
     off = {
         name
         for name in ("attention", "merged_products", "absent_gradients")
         if not getattr(chosen, name) or os.environ.get(f"TENSORD_{name.upper()}") == "0"
     }
     if chosen.eager_random or os.environ.get("TENSORD_EAGER_RANDOM") == "1":
-        off.add("counter_based_random")
+        off.add("eager_random")
     return frozenset(off)

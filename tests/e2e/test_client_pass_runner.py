@@ -301,10 +301,11 @@ def test_each_switch_is_an_option_and_each_counter_a_statistic(
 ) -> None:
     switches = {one.switch for one in passes.TABLE} - {None}
     for switch in switches:
-        off = known_options.switched_off(known_options.parse(None, {switch: False}, {}))
+        otherwise = not getattr(known_options.Options(), switch)
+        off = known_options.switched_off(known_options.parse(None, {switch: otherwise}, {}))
         assert off == {switch}
         with monkeypatch.context() as patch:
-            patch.setenv(f"TENSORD_{switch.upper()}", "0")
+            patch.setenv(f"TENSORD_{switch.upper()}", str(int(otherwise)))
             assert known_options.switched_off(known_options.Options()) == {switch}
     assert {one.counter for one in passes.TABLE} - {None} <= STATS.snapshot().keys()
 

@@ -89,7 +89,7 @@ TABLE: tuple[Pass, ...] = (
         "joint",
         counter_based_random.counter_based_random,
         operators=counter_based_random.OPERATORS,
-        switch="counter_based_random",
+        switch="eager_random",
     ),
     # Convolutions compute on channels-last memory, as tensor cores do.
     Pass(
@@ -130,7 +130,7 @@ TABLE: tuple[Pass, ...] = (
         "partitioned",
         counter_based_random.counter_based_random,
         operators=counter_based_random.OPERATORS,
-        switch="counter_based_random",
+        switch="eager_random",
         graphs=("inference",),
     ),
     # Backward without the gradients that are not to be expected.

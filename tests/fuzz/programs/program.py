@@ -122,9 +122,6 @@ _SCRIPT = '''# SPDX-License-Identifier: Apache-2.0
 import torch
 import torch.nn.functional as F
 
-torch._dynamo.config.patch({settings}).__enter__()
-
-
 {source}
 
 def run(function, sizes):
@@ -140,8 +137,9 @@ def run(function, sizes):
 
 def test_seed_{seed}():
     compiled = torch.compile(program, backend="tensord", fullgraph=True, dynamic={dynamic})
-    for sizes in {calls}:
-        torch.testing.assert_close(run(compiled, sizes), run(program, sizes))
+    with torch._dynamo.config.patch({settings}):
+        for sizes in {calls}:
+            torch.testing.assert_close(run(compiled, sizes), run(program, sizes))
 
 
 if __name__ == "__main__":
