@@ -35,7 +35,8 @@ class Pass:
     that it leaves to torch. devices: it runs where the graph has a tensor on one of these;
     operators: where the graph calls one of these; graphs: on partitioned graphs of these labels
     ("forward", "backward", "inference"). Empty: on any. switch: the option of torch.compile that
-    turns it off, as does TENSORD_<SWITCH> (0 for one that is on, 1 for one that is off). counter: what counts its changes in tensord.stats().
+    turns it off, as does TENSORD_<SWITCH> (0 for one that is on, 1 for one that is off). counter:
+    what counts its changes in tensord.stats().
     """
 
     name: str
