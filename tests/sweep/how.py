@@ -44,7 +44,8 @@ def recorded() -> Iterator[Recording]:
         runtime.load_program = load
         for reason, count in tensord.stats()["call_back_reasons"].items():
             if count > before.get(reason, 0):
-                recording.in_python.append(reason.split(": ")[0])
+                name = reason.split(": ")[0]
+                recording.in_python.append(name if "::" in name else "tensord::call_back")
 
 
 def _draws_seed(call: Any) -> bool:
