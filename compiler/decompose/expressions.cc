@@ -106,6 +106,14 @@ absl::Status CheckSizes(const char* what, const Tensor& t, const Sizes& sizes) {
 
 bool IsExpensive(const Tensor& t) { return !t.view() && (t.cost() >= 10 || t.reads() >= 3); }
 
+Value AllOf(Recorder& ops, const std::vector<Value>& conditions) {
+  Value all = conditions[0];
+  for (size_t i = 1; i < conditions.size(); ++i) {
+    all = ops.Compute(Op::k_logical_and, {all, conditions[i]});
+  }
+  return all;
+}
+
 Tensor RealizeIfExpensive(Builder& b, const Tensor& t) { return IsExpensive(t) ? b.Realize(t) : t; }
 
 Tensor RealizeArgumentIfExpensive(Builder& b, const Call& call, std::string_view name) {

@@ -85,6 +85,8 @@ inline Elem Clamp(Elem x, double low, double high) { return Minimum(Maximum(x, l
 Elem Select(Elem condition, Elem a, Elem b);
 inline Elem Select(Elem condition, double a, Elem b) { return Select(condition, b.Like(a), b); }
 inline Elem Select(Elem condition, Elem a, double b) { return Select(condition, a, a.Like(b)); }
+// A truth value: every condition holds. Requires: at least one.
+Value AllOf(Recorder& ops, const std::vector<Value>& conditions);
 // log(1 + exp(x)) without overflow.
 Elem SoftplusOf(Elem x);
 // log(sigmoid(x)) without overflow.

@@ -145,13 +145,10 @@ Value Recorder::Cast(Value value, DType to) {
     value = Append({.kind = InstKind::kCast, .dtype = compute, .args = {value.id}});
   }
   if (compute == to) return value;
+  // A value that was just loaded from this type is already exact.
   const Inst& made_by = block_->insts[value.id];
-  // A value that was just loaded from, or rounded to, this type is already exact.
-  if ((made_by.kind == InstKind::kLoad || made_by.kind == InstKind::kRound) &&
-      made_by.storage == to) {
-    return value;
-  }
-  return Append({.kind = InstKind::kRound, .dtype = compute, .storage = to, .args = {value.id}});
+  if (made_by.kind == InstKind::kLoad && made_by.storage == to) return value;
+  return Stored(value, to);
 }
 
 Value Recorder::Stored(Value value, DType storage) {

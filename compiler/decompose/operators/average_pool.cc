@@ -28,21 +28,10 @@ RangeOf RegularRanges(const Axis& axis, bool counts_padding) {
 // Results for which the library is not worth a call.
 constexpr int64_t kFewResults = 4096;
 
-Value IsWithin(Recorder& ops, std::span<const Expr> left) {
-  std::optional<Value> all;
-  for (const Expr& e : left) {
-    const Value holds = ops.Compute(Op::k_lt, {ops.Index(e), ops.ConstantInt(0, kInt64)});
-    all = all ? ops.Compute(Op::k_logical_and, {*all, holds}) : holds;
-  }
-  return *all;
-}
-
 // `divisor`: instead of the number of elements.
 Tensor AverageOf(Builder& b, const Tensor& image, const Ranges& ranges,
                  std::optional<double> divisor) {
-  int64_t count = 1;
-  for (const RangeOf& range : ranges.dimensions) count *= range(Expr(0)).longest;
-  const std::vector<Tensor> reads(count, image);
+  const std::vector<Tensor> reads(ranges.elements, image);
   const auto body = [=](Recorder& ops, Index index) {
     const size_t skip = index.size() - ranges.dimensions.size();
     std::vector<Range> windows;
@@ -52,14 +41,16 @@ Tensor AverageOf(Builder& b, const Tensor& image, const Ranges& ranges,
     std::vector<Expr> at(index.begin(), index.end());
     std::optional<Elem> sum;
     ForEachElement(ElementsOf(ranges.dimensions, index), [&](std::span<const Element> elements) {
-      std::vector<Expr> left;  // negative within the window
+      std::vector<Value> within;
       for (size_t d = 0; d < elements.size(); ++d) {
         at[skip + d] = elements[d].place;
         const Expr place = windows[d].first + elements[d].number;
-        if (!sym::ProvablyLess(place, windows[d].end)) left.push_back(place - windows[d].end);
+        if (sym::ProvablyLess(place, windows[d].end)) continue;
+        const Value left = ops.Index(place - windows[d].end);
+        within.push_back(ops.Compute(Op::k_lt, {left, ops.ConstantInt(0, kInt64)}));
       }
       Value x = ops.Cast(image.Load(ops, at), ComputeType(image.dtype()));
-      if (!left.empty()) x = ops.Where(IsWithin(ops, left), x, ops.Constant(0, x.dtype));
+      if (!within.empty()) x = ops.Where(AllOf(ops, within), x, ops.Constant(0, x.dtype));
       sum = sum ? *sum + Elem{&ops, x} : Elem{&ops, x};
     });
     if (divisor) return (*sum / *divisor).value;
@@ -67,7 +58,8 @@ Tensor AverageOf(Builder& b, const Tensor& image, const Ranges& ranges,
     for (const Range& window : windows) elements *= window.divisor;
     return (*sum / Elem{&ops, ops.Index(elements, sum->dtype())}).value;
   };
-  return b.Pointwise(image.dtype(), ranges.sizes, reads, 2 * static_cast<int>(count) + 4, body);
+  return b.Pointwise(image.dtype(), ranges.sizes, reads, 2 * static_cast<int>(ranges.elements) + 4,
+                     body);
 }
 
 template <int dims>
@@ -75,7 +67,7 @@ Results AveragePool(Builder& b, const Call& call) {
   const Tensor image = RealizeArgumentIfExpensive(b, call, "self");
   if (!IsFloating(image.dtype())) return absl::UnimplementedError("an average of integers");
   TENSORD_ASSIGN_OR_RETURN(const Axes axes, AxesOf(call, image.sizes(), dims));
-  Ranges ranges{.sizes = WindowSizes(axes, image.sizes())};
+  Ranges ranges{.sizes = WindowSizes(axes, image.sizes()), .elements = ElementsOfWindow(axes)};
   for (const Axis& axis : axes) {
     ranges.dimensions.push_back(RegularRanges(axis, call.boolean("count_include_pad")));
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "compiler/decompose/expressions.h"
 #include "compiler/decompose/layout.h"
 #include "compiler/sym/known.h"
 
@@ -12,15 +13,6 @@ namespace tensord::compiler {
 namespace {
 
 Results One(Tensor t) { return std::vector<Tensor>{std::move(t)}; }
-
-// A truth value: every condition holds. At least one.
-Value AllOf(Recorder& ops, const std::vector<Value>& conditions) {
-  Value all = conditions[0];
-  for (size_t i = 1; i < conditions.size(); ++i) {
-    all = ops.Compute(Op::k_logical_and, {all, conditions[i]});
-  }
-  return all;
-}
 
 // ---- Joining
 

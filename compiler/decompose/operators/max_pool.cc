@@ -109,8 +109,7 @@ Results MaxPool(Builder& b, const Call& call) {
     }
     return elements;
   };
-  int64_t count = 1;
-  for (const Axis& axis : axes) count *= axis.kernel;
+  const int64_t count = ElementsOfWindow(axes);
   const Sizes sizes = WindowSizes(axes, image.sizes());
   return std::vector<Tensor>{
       MaximumOf(b, image, sizes, count, walk),
@@ -124,11 +123,10 @@ Results AdaptiveMaxPool(Builder& b, const Call& call) {
   const Walk walk = [dimensions = ranges.dimensions](Index index) {
     return ElementsOf(dimensions, index);
   };
-  int64_t count = 1;
-  for (const RangeOf& range : ranges.dimensions) count *= range(Expr(0)).longest;
   const std::vector<Expr> extents(image.sizes().end() - dims, image.sizes().end());
-  return std::vector<Tensor>{MaximumOf(b, image, ranges.sizes, count, walk),
-                             PlaceOfMaximum(b, image, ranges.sizes, count, walk, kIndex, extents)};
+  return std::vector<Tensor>{
+      MaximumOf(b, image, ranges.sizes, ranges.elements, walk),
+      PlaceOfMaximum(b, image, ranges.sizes, ranges.elements, walk, kIndex, extents)};
 }
 
 const Lowering kLowerings[] = {

@@ -89,6 +89,12 @@ absl::StatusOr<Axes> AxesOf(const Call& call, const Sizes& sizes, int dims) {
   return axes;
 }
 
+int64_t ElementsOfWindow(std::span<const Axis> axes) {
+  int64_t elements = 1;
+  for (const Axis& axis : axes) elements *= axis.kernel;
+  return elements;
+}
+
 Sizes WindowSizes(std::span<const Axis> axes, Sizes image) {
   for (size_t d = 0; d < axes.size(); ++d) {
     image[image.size() - axes.size() + d] = axes[d].windows;
@@ -112,8 +118,9 @@ void ForEachElement(std::span<const std::vector<Element>> dimensions,
                     const std::function<void(std::span<const Element>)>& visit) {
   std::vector<size_t> at(dimensions.size(), 0);
   std::vector<Element> elements(dimensions.size());
-  const int64_t count = CountElements(dimensions);
-  for (int64_t i = 0; i < count; ++i) {
+  size_t count = 1;
+  for (const auto& list : dimensions) count *= list.size();
+  for (size_t i = 0; i < count; ++i) {
     for (size_t d = 0; d < at.size(); ++d) elements[d] = dimensions[d][at[d]];
     visit(elements);
     for (size_t d = at.size(); d-- > 0;) {
@@ -123,12 +130,6 @@ void ForEachElement(std::span<const std::vector<Element>> dimensions,
   }
 }
 
-int64_t CountElements(std::span<const std::vector<Element>> dimensions) {
-  int64_t count = 1;
-  for (const auto& elements : dimensions) count *= static_cast<int64_t>(elements.size());
-  return count;
-}
-
 absl::StatusOr<Ranges> EvenRangesOf(const Call& call, const Sizes& image, int dims) {
   const Sizes wanted = call.integers("output_size");
   const int rank = static_cast<int>(image.size());
@@ -136,7 +137,6 @@ absl::StatusOr<Ranges> EvenRangesOf(const Call& call, const Sizes& image, int di
     return absl::InvalidArgumentError("needs a size for each dimension of the image");
   }
   Ranges ranges{.sizes = image};
-  int64_t elements = 1;
   for (int d = 0; d < dims; ++d) {
     const auto size = image[rank - dims + d].AsConstant(), windows = wanted[d].AsConstant();
     if (!size || !windows) return absl::UnimplementedError("symbolic sizes");
@@ -145,8 +145,8 @@ absl::StatusOr<Ranges> EvenRangesOf(const Call& call, const Sizes& image, int di
     ranges.dimensions.push_back(EvenRanges(*size, *windows));
     ranges.is_regular = ranges.is_regular && *size % *windows == 0;
     ranges.sizes[rank - dims + d] = Expr(*windows);
-    elements *= ranges.dimensions.back()(Expr(0)).longest;
-    if (elements > kLargestWindow) return absl::UnimplementedError("a large window");
+    ranges.elements *= ranges.dimensions.back()(Expr(0)).longest;
+    if (ranges.elements > kLargestWindow) return absl::UnimplementedError("a large window");
   }
   return ranges;
 }

@@ -35,6 +35,9 @@ using Axes = std::vector<Axis>;
 // windows and for windows of more than kLargestWindow elements.
 absl::StatusOr<Axes> AxesOf(const Call& call, const Sizes& sizes, int dims);
 
+// How many elements a window has.
+int64_t ElementsOfWindow(std::span<const Axis> axes);
+
 // The sizes of a tensor with an element a window.
 Sizes WindowSizes(std::span<const Axis> axes, Sizes image);
 
@@ -52,9 +55,6 @@ Element ElementOf(const Axis& axis, const Expr& window, int64_t k);
 void ForEachElement(std::span<const std::vector<Element>> dimensions,
                     const std::function<void(std::span<const Element>)>& visit);
 
-// How many a walk visits.
-int64_t CountElements(std::span<const std::vector<Element>> dimensions);
-
 // ---- Windows of different sizes
 
 // The elements [first, end) of the image that a window has, of at most `longest`, and by what the
@@ -71,6 +71,7 @@ using RangeOf = std::function<Range(const Expr& window)>;
 struct Ranges {
   std::vector<RangeOf> dimensions;
   Sizes sizes;             // of a tensor with an element a window
+  int64_t elements = 1;    // of the longest window, in all dimensions
   bool is_regular = true;  // all windows of a dimension have one size
 };
 
