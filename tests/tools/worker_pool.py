@@ -2,29 +2,23 @@
 """Processes that do tasks which may crash or hang: a death costs one task, and is its result.
 
 A task and its reply are JSON objects. The parent makes a `Worker` a thread and asks it; the program
-that the worker runs calls `serve`. This module imports nothing but the standard library, so that
+that the worker runs calls `serve`. This module imports neither torch nor what imports it, so that
 the parent stays small.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import queue
-import select
 import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-# The number of the file descriptor for replies: what a task prints must not be taken for one.
-_REPLIES = "TENSORD_TEST_REPLIES"
-_LOG_TAIL = 2000
+from tensord.child import Child, replies
 
 Json = dict[str, Any]
 
@@ -49,18 +43,15 @@ class Worker:
     """
 
     def __init__(self, command: list[str], renew_after: int = 150) -> None:
-        self._command = command
+        self._child = Child(command)
         self._renew_after = renew_after
-        self._process: subprocess.Popen[bytes] | None = None
-        self._replies = -1
         self._tasks = 0
         self._killed = False
-        self._log = tempfile.TemporaryFile()
 
     @property
     def is_running(self) -> bool:
         """False where the next task waits for a process to start, too."""
-        return self._process is not None
+        return self._child.is_running
 
     def ask(self, task: Json, timeout: float, silence: float | None = None) -> Json:
         """The reply; raises WorkerDiedError after a crash, or when `timeout` seconds are over.
@@ -68,14 +59,10 @@ class Worker:
         silence: where given, `timeout` is for the first message, and then so many seconds may pass
         from each note to the next message.
         """
-        if self._process is None:
-            self._start()
-        assert self._process is not None and self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(task).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # its death is seen below
+        if not self._child.is_running:
+            self._child.start()
+            self._tasks = 0
+        self._child.send(json.dumps(task))
         said: Json = {}
         for message in self._messages(timeout, silence, said):
             if "note" in message:
@@ -87,38 +74,19 @@ class Worker:
             return said | message
         raise AssertionError("_messages ends with a reply or raises")
 
-    def _start(self) -> None:
-        self._replies, child = os.pipe()
-        self._log.truncate(0)
-        self._log.seek(0)
-        self._process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=self._log,
-            pass_fds=(child,),
-            env={**os.environ, _REPLIES: str(child)},
-            start_new_session=True,
-        )
-        os.close(child)
-        self._tasks = 0
-
     def _messages(self, timeout: float, silence: float | None, said: Json) -> Iterable[Json]:
         buffer = b""
         deadline = time.monotonic() + timeout
         while True:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._replies], [], [], left)[0]:
-                tail = self._tail()
+            chunk = self._child.read(deadline - time.monotonic())
+            if chunk is None:
+                tail = self._child.said()
                 self.close()
                 raise WorkerDiedError(f"no answer in time\n{tail}", True, said)
-            chunk = os.read(self._replies, 1 << 16)
             if not chunk and self._killed:
                 raise KeyboardInterrupt  # the run is ended: no result of the task
             if not chunk:
-                assert self._process is not None
-                code = self._process.wait()
-                why = f"ended with {code}\n{self._tail()}"
+                why = f"ended with {self._child.wait()}\n{self._child.said()}"
                 self.close()
                 raise WorkerDiedError(why, False, said)
             if silence is not None:
@@ -126,30 +94,14 @@ class Worker:
             *lines, buffer = (buffer + chunk).split(b"\n")
             yield from map(json.loads, lines)
 
-    def _tail(self) -> str:
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - _LOG_TAIL))
-        return self._log.read().decode(errors="replace")
-
     def kill(self) -> None:
         """Ends the process from another thread; whoever waits for it is interrupted."""
         self._killed = True
-        if self._process is not None:
-            self._process.kill()
+        self._child.kill()
 
     def close(self) -> None:
         """Ends the process."""
-        if self._process is None:
-            return
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.close()
-        except BrokenPipeError:
-            pass
-        os.close(self._replies)
-        self._process = None
+        self._child.close()
 
 
 def serve(handle: Callable[[Json, Callable[[Json], None]], Json]) -> None:
@@ -157,11 +109,11 @@ def serve(handle: Callable[[Json, Callable[[Json], None]], Json]) -> None:
 
     handle gets a task and a function that notes what shall be known even if it dies.
     """
-    replies = os.fdopen(int(os.environ[_REPLIES]), "w")
+    out = replies()
 
     def send(message: Json) -> None:
-        replies.write(json.dumps(message) + "\n")
-        replies.flush()
+        out.write(json.dumps(message) + "\n")
+        out.flush()
 
     for line in sys.stdin:
         send(handle(json.loads(line), lambda said: send({"note": said})))

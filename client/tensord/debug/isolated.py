@@ -1,29 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scripts judged in a process of their own, which may crash or hang.
 
-    python -m tensord.debug.isolated FD
+    python -m tensord.debug.isolated
 
-is that process: it says that it has begun, then reads a task a line, as JSON, and writes its
-outcome to the file descriptor.
+is that process (child.py): it says that it has begun, then reads a task a line, as JSON, and
+answers with its outcome.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import runpy
-import select
-import subprocess
 import sys
-import tempfile
 import time
 from types import TracebackType
 from typing import Any
 
+from ..child import Child, replies
 from .judge import Outcome
 
-_TAIL = 2000
 # Until torch is imported.
 _START_SECONDS = 300.0
 
@@ -34,9 +30,7 @@ class Isolated:
     def __init__(self, seconds: float) -> None:
         """seconds: for one task, after which the process is ended."""
         self._seconds = seconds
-        self._process: subprocess.Popen[bytes] | None = None
-        self._replies = -1
-        self._log = tempfile.TemporaryFile()
+        self._child = Child([sys.executable, "-m", __name__])
 
     def __enter__(self) -> Isolated:
         return self
@@ -47,77 +41,35 @@ class Isolated:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._close()
-        self._log.close()
+        self._child.close()
 
     def judge(self, script: str, backend: str, dynamic: bool | None) -> Outcome:
         """What came of the script of that path; "crash" and "hang" of a process that died."""
-        if self._process is None:
-            self._start()
-            if self._line(_START_SECONDS) is None:
-                raise RuntimeError(f"no process could be started:\n{self._said()}")
-        assert self._process is not None and self._process.stdin is not None
+        if not self._child.is_running:
+            self._child.start()
+            if not self._line(_START_SECONDS):
+                raise RuntimeError(f"no process could be started:\n{self._child.said()}")
         task = {"script": script, "backend": backend, "dynamic": dynamic}
-        try:
-            self._process.stdin.write(json.dumps(task).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # its death is seen below
+        self._child.send(json.dumps(task))
         line = self._line(self._seconds)
-        if line is not None:
+        if line:
             return Outcome(**json.loads(line))
-        hung = self._process.poll() is None
-        code = "it was ended" if hung else f"it ended with {self._process.wait()}"
-        self._close()
+        hung = line is None
+        code = "it was ended" if hung else f"it ended with {self._child.wait()}"
+        self._child.close()
         kind = "hang" if hung else "crash"
-        return Outcome(kind, kind, f"{code}\n{self._said()}")
-
-    def _start(self) -> None:
-        self._replies, child = os.pipe()
-        self._log.truncate(0)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(child)],
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=self._log,
-            pass_fds=(child,),
-            start_new_session=True,
-        )
-        os.close(child)
+        return Outcome(kind, kind, f"{code}\n{self._child.said()}")
 
     def _line(self, seconds: float) -> bytes | None:
-        """The next line; None when the process died or the time is up."""
+        """The next line; nothing when the process died, None when the time is up."""
         deadline = time.monotonic() + seconds
         found = b""
         while not found.endswith(b"\n"):
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._replies], [], [], left)[0]:
-                return None
-            part = os.read(self._replies, 1 << 16)
+            part = self._child.read(deadline - time.monotonic())
             if not part:
-                assert self._process is not None
-                self._process.wait()
-                return None
+                return part
             found += part
         return found
-
-    def _said(self) -> str:
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - _TAIL))
-        return self._log.read().decode(errors="replace")
-
-    def _close(self) -> None:
-        if self._process is None:
-            return
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.close()
-        except BrokenPipeError:
-            pass
-        os.close(self._replies)
-        self._process = None
 
 
 def _judged(task: dict[str, Any]) -> Outcome:
@@ -127,8 +79,8 @@ def _judged(task: dict[str, Any]) -> Outcome:
     return judge(space["program"], space["inputs"], task["backend"], task["dynamic"])
 
 
-def _serve(replies: int) -> None:
-    with os.fdopen(replies, "w") as out:
+def _serve() -> None:
+    with replies() as out:
         out.write("{}\n")
         out.flush()
         for line in sys.stdin:
@@ -141,4 +93,4 @@ def _serve(replies: int) -> None:
 
 
 if __name__ == "__main__":
-    _serve(int(sys.argv[1]))
+    _serve()
