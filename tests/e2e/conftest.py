@@ -55,6 +55,15 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
+def traces_data() -> Iterator[None]:
+    """Sizes and numbers that depend on data are traced, not breaks of the graph."""
+    with torch._dynamo.config.patch(
+        capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True
+    ):
+        yield
+
+
+@pytest.fixture
 def no_graphs_yet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing has been captured as a CUDA graph, and nothing of it stays; graphs share memory
     however little it is."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,16 +11,7 @@ import tensord
 import torch
 from torch import Tensor
 
-pytestmark = pytest.mark.usefixtures("tensord_daemon")
-
-
-@pytest.fixture(autouse=True)
-def traces_data() -> Iterator[None]:
-    """Sizes and numbers that depend on data are traced, not breaks of the graph."""
-    with torch._dynamo.config.patch(
-        capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True
-    ):
-        yield
+pytestmark = pytest.mark.usefixtures("tensord_daemon", "traces_data")
 
 
 @pytest.fixture(params=["native", "ctypes"], autouse=True)
