@@ -87,13 +87,12 @@ def parse(mode: str | None, options: Mapping[str, Any] | None, extra: Mapping[st
 
 
 def switched_off(chosen: Options) -> frozenset[str]:
-    """The options that turn passes off, or the environment's variables of their names: those that
-    are on but for "False" or 0, and those that are off but for "True" or 1."""
-    off = {
-        name
-        for name in ("attention", "merged_products", "absent_gradients")
-        if not getattr(chosen, name) or os.environ.get(f"TENSORD_{name.upper()}") == "0"
-    }
-    if chosen.eager_random or os.environ.get("TENSORD_EAGER_RANDOM") == "1":
-        off.add("eager_random")
+    """The options of passes that are not as usual, or whose variables of the environment (0 or 1)
+    are not."""
+    off = set()
+    for name in ("attention", "merged_products", "absent_gradients", "eager_random"):
+        usual = getattr(Options, name)
+        variable = os.environ.get(f"TENSORD_{name.upper()}")
+        if getattr(chosen, name) != usual or variable == str(int(not usual)):
+            off.add(name)
     return frozenset(off)

@@ -29,12 +29,12 @@ def cut(module: fx.GraphModule, static: Iterable[int]) -> Cut | None:
     Adds nodes to `module` that name the new sizes, and changes nothing of what it computes.
     """
     results = results_of(module)
-    if results is None:
-        return None
-    obstacles = _obstacles(module)
-    if not obstacles:
+    if results is None or not any(_is_symbolic(n.meta.get("val")) for n in module.graph.nodes):
         return None
     live = live_nodes(module.graph.nodes)
+    obstacles = _obstacles(module, live)
+    if not obstacles:
+        return None
     nodes = [
         n
         for n in module.graph.nodes
@@ -46,14 +46,11 @@ def cut(module: fx.GraphModule, static: Iterable[int]) -> Cut | None:
     return cut_at(module, found, results, frozenset(static))
 
 
-def _obstacles(module: fx.GraphModule) -> dict[fx.Node, str]:
+def _obstacles(module: fx.GraphModule, live: set[fx.Node]) -> dict[fx.Node, str]:
     """Why nodes run between the parts: they bring a size that data decides, or check one. Empty
     where nothing brings one."""
     known: set[Any] = set()
     found: dict[fx.Node, str] = {}
-    if not any(_is_symbolic(node.meta.get("val")) for node in module.graph.nodes):
-        return found
-    live = live_nodes(module.graph.nodes)
     for node in list(module.graph.nodes):
         if node.op != "placeholder" and node not in live:
             continue

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from .. import torch_compat
 from .case import Case
 
 
@@ -65,7 +66,8 @@ def _case(module: fx.GraphModule, given: Sequence[Any], dynamic: bool | None) ->
     for node in module.graph.nodes:
         if node.op == "placeholder":
             continue
-        attribute = _attribute(module, node)
+        is_attribute = node.op == "get_attr"
+        attribute = torch_compat.attribute_of(module, str(node.target)) if is_attribute else None
         if isinstance(attribute, Tensor):  # a constant: an argument too
             with graph.inserting_before(next(iter(graph.nodes))):
                 names[node] = graph.placeholder(f"c{count}")
@@ -78,15 +80,6 @@ def _case(module: fx.GraphModule, given: Sequence[Any], dynamic: bool | None) ->
         if node.op not in ("placeholder", "output", "get_attr"):
             node._rename(f"v{number}")
     return Case(fx.GraphModule(module, graph), values, dynamic)
-
-
-def _attribute(module: fx.GraphModule, node: fx.Node) -> Any:
-    if node.op != "get_attr":
-        return None
-    value: Any = module
-    for name in str(node.target).split("."):
-        value = getattr(value, name)
-    return value
 
 
 def snapshot(values: Sequence[Any]) -> list[Any]:

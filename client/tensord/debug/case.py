@@ -81,7 +81,7 @@ class _Inputs:
         name = f"x{self._count}"
         self._count += 1
         storage = value.untyped_storage()._cdata
-        whole = _whole(value)
+        whole = whole_of(value)
         plain = (
             value.is_contiguous() and value.numel() == whole.numel() and storage not in self._bases
         )
@@ -117,7 +117,7 @@ class _Inputs:
         return f"torch.load({file})[{number}].to({str(device)!r}).reshape({shape})"
 
 
-def _whole(value: Tensor) -> Tensor:
+def whole_of(value: Tensor) -> Tensor:
     """All elements of a tensor's storage as a vector."""
     storage = value.untyped_storage()
     return torch.empty(0, dtype=value.dtype, device=value.device).set_(storage)

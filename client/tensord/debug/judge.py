@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_map
 
 from . import compare
+from .case import whole_of
 
 # Runs of eager with every value rounded at random, which say how much rounding matters.
 SHAKEN_RUNS = 6
@@ -279,7 +280,7 @@ def _map_storages(arguments: list[Any], change: Callable[[Tensor], Tensor]) -> l
             continue
         storage = old.untyped_storage()
         if storage._cdata not in bases:
-            whole = torch.empty(0, dtype=old.dtype, device=old.device).set_(storage)
+            whole = whole_of(old)
             bases[storage._cdata] = change(whole) if old.is_floating_point() else whole.clone()
         base = bases[storage._cdata]
         new = base.as_strided(old.shape, old.stride(), old.storage_offset())

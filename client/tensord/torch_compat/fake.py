@@ -12,13 +12,7 @@ import torch
 
 def depends_on_data(value: Any) -> bool:
     """True for fake values with a size, or that are a number, which only the data tells."""
-    try:
-        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-    except ImportError:
-        return False
-    leaves = torch.utils._pytree.tree_leaves(value)
-    known = [x for x in leaves if isinstance(x, (torch.Tensor, torch.SymInt, torch.SymFloat))]
-    return any(free_unbacked_symbols(x) for x in known)
+    return bool(data_symbols_of(value))
 
 
 def data_symbols_of(value: Any) -> set[Any]:

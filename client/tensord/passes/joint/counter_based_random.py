@@ -28,6 +28,8 @@ _UNIFORM_BITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}
 # at most 2^-16 of its probability off.
 _MOST_INTEGERS = 1 << 32
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+# In fewer bits a formula may round to a bound that is not to be reached.
+_WIDE = (torch.float32, torch.float64)
 
 
 class _Rewriter:
@@ -124,8 +126,10 @@ def _bernoulli(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
     )
 
 
-def _integers(rewriter: _Rewriter, size: Any, low: Any, high: Any, value: torch.Tensor) -> Any:
-    """Whole numbers in [low, high), each as likely as 48 random bits make it."""
+def _integers(rewriter: _Rewriter, size: Any, bounds: list[Any], value: torch.Tensor) -> Any:
+    """Whole numbers in [low, high), each as likely as 48 random bits make it. bounds: both, or the
+    higher one, where the other is 0."""
+    low, high = bounds if len(bounds) == 2 else (0, bounds[0])
     if not isinstance(low, int) or not isinstance(high, int):
         return None
     if not 0 < high - low <= _MOST_INTEGERS or value.dtype == torch.bool:
@@ -138,14 +142,12 @@ def _integers(rewriter: _Rewriter, size: Any, low: Any, high: Any, value: torch.
 
 def _randint(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
     *bounds, size = arguments(node)
-    low, high = bounds if len(bounds) == 2 else (0, bounds[0])
-    return _integers(rewriter, size, low, high, value)
+    return _integers(rewriter, size, bounds, value)
 
 
 def _randint_like(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
     x, *bounds = arguments(node)
-    low, high = bounds if len(bounds) == 2 else (0, bounds[0])
-    return _integers(rewriter, _size_arguments(rewriter, x), low, high, value)
+    return _integers(rewriter, _size_arguments(rewriter, x), bounds, value)
 
 
 # A formula: of the rewriter, a number for each element, and the operator's numbers.
@@ -196,8 +198,8 @@ def _in_place(kind: str, formula: _Formula) -> Callable[..., Any]:
 
     def rewrite(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
         x, *numbers = arguments(node)
-        if value.dtype not in (torch.float32, torch.float64):
-            return None  # rounding to fewer bits may reach a bound that is not to be reached
+        if value.dtype not in _WIDE:
+            return None
         if not all(isinstance(number, (int, float)) for number in numbers):
             return None
         if formula is _geometric and not 0 < numbers[0] < 1:
@@ -213,7 +215,7 @@ def _normal(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
     mean, *rest = arguments(node)
     deviation: Any = rest[0] if rest else 1.0
     given = [x for x in (mean, deviation) if isinstance(x, fx.Node)]
-    if value.dtype not in (torch.float32, torch.float64) or not given:
+    if value.dtype not in _WIDE or not given:
         return None
     if any(x.meta["val"].dtype != value.dtype for x in given):
         return None
@@ -226,7 +228,7 @@ def _normal(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
 
 def _normal_of_size(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
     mean, deviation, size = arguments(node)[:3]
-    if value.dtype not in (torch.float32, torch.float64):
+    if value.dtype not in _WIDE:
         return None
     return _scaled(rewriter, _fill(rewriter, "normal", size, value), mean, deviation)
 
@@ -236,7 +238,7 @@ def _rrelu(rewriter: _Rewriter, node: fx.Node, value: Any) -> Any:
     x, _, *rest = arguments(node)
     low, high, train = (*rest, *(1 / 8, 1 / 3, False)[len(rest) :])[:3]
     like = x.meta["val"]
-    if not train or like.dtype not in (torch.float32, torch.float64):
+    if not train or like.dtype not in _WIDE:
         return None
     drawn = _fill(rewriter, "uniform", _size_arguments(rewriter, x), like)
     slopes = _between(rewriter, drawn, low, high)
