@@ -8,7 +8,7 @@
 #include <random>
 #include <string>
 
-#include "tests/unit/kernels/operation_check.h"
+#include "tests/unit/kernels/operands.h"
 #include "tests/unit/testing/philox_vectors.h"
 #include "tests/unit/testing/scalar_reference.h"
 // After all others.

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares an operation of a prelude with its reference in compiler/loop_ir/ops.def: over the
-// operands of its domain and special values, in every type that it takes.
-#ifndef TENSORD_TESTS_UNIT_KERNELS_OPERATION_CHECK_H_
-#define TENSORD_TESTS_UNIT_KERNELS_OPERATION_CHECK_H_
-
-#include <gtest/gtest.h>
+// What scalar operations are tried with: special values, and random operands of a domain, in every
+// type that operations compute in.
+#ifndef TENSORD_TESTS_UNIT_KERNELS_OPERANDS_H_
+#define TENSORD_TESTS_UNIT_KERNELS_OPERANDS_H_
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <limits>
 #include <random>
-#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -129,14 +124,7 @@ Operands<T> OperandsOf(int arity, const Domain& domain, int count) {
   return operands;
 }
 
-// What the reference is computed in: integers that wrap as the type does, floats with more digits.
-template <class T>
-using WideOf = std::conditional_t<
-    std::is_floating_point_v<T>, long double,
-    std::conditional_t<sizeof(T) == 8 && !std::is_signed_v<T>, uint64_t,
-                       std::conditional_t<std::is_same_v<T, bool>, bool, int64_t>>>;
-
-// The first kArity of three vectors or numbers, to an operation or in a message.
+// f of the first kArity of three vectors or numbers.
 template <int kArity, class F, class A, class B, class C>
 auto ApplyFirst(F f, A a, B b, C c) {
   if constexpr (kArity == 1) {
@@ -145,58 +133,6 @@ auto ApplyFirst(F f, A a, B b, C c) {
     return f(a, b);
   } else {
     return f(a, b, c);
-  }
-}
-
-// One type. Prelude: `kLanes`, `Load(const T*)` and `Get(vector, lane)`; First: the type of the
-// first operand; f: the operation on the prelude's vectors; reference: of wide numbers.
-template <class Prelude, class T, int kArity, class First = T, class F, class R>
-void CheckType(const char* name, F f, R reference, const Domain& domain,
-               const Tolerance& tolerance) {
-  constexpr bool kFloat = std::is_floating_point_v<T>;
-  // Operations on integers give float32, where they give floats.
-  constexpr bool kDouble = std::is_same_v<T, double>;
-  const double ulps = kDouble ? tolerance.ulps64 : tolerance.ulps;
-  const double absolute = kDouble ? tolerance.absolute64 : tolerance.absolute;
-  const Operands<T> operands = OperandsOf<T>(kArity, domain, kFloat ? 200000 : 2000);
-  double worst = 0;
-  std::string at;
-  for (size_t i = 0; i < operands.first.size(); i += Prelude::kLanes) {
-    First first[16];
-    T second[16], third[16];
-    std::copy_n(operands.first.begin() + i, Prelude::kLanes, first);
-    std::copy_n(operands.second.begin() + i, Prelude::kLanes, second);
-    std::copy_n(operands.third.begin() + i, Prelude::kLanes, third);
-    const auto results =
-        ApplyFirst<kArity>(f, Prelude::Load(first), Prelude::Load(second), Prelude::Load(third));
-    for (int k = 0; k < Prelude::kLanes; ++k) {
-      const auto got = Prelude::Get(results, k);
-      using Got = std::remove_const_t<decltype(got)>;
-      const auto want =
-          reference(WideOf<First>(first[k]), WideOf<T>(second[k]), WideOf<T>(third[k]));
-      double error;
-      if constexpr (std::is_floating_point_v<Got>) {
-        error = UlpError(got, want);
-        if (std::fabs(got - want) <= absolute * std::max(1.0L, std::fabs((long double)want))) {
-          error = 0;
-        }
-      } else {
-        error = got == static_cast<Got>(want) ? 0 : 1e30;
-      }
-      if (error <= worst) continue;
-      worst = error;
-      const auto list = [](auto x, auto... rest) {
-        return (std::to_string(x) + ... + (", " + std::to_string(rest)));
-      };
-      at = ApplyFirst<kArity>(list, first[k], second[k], third[k]) + ") is " + std::to_string(got) +
-           ", not " + std::to_string(want);
-    }
-  }
-  EXPECT_LE(worst, ulps) << name << "(" << at << " in " << sizeof(T) << " bytes, "
-                         << Prelude::kLanes << " lanes";
-  if (std::getenv("TENSORD_SHOW_ULPS") != nullptr && kFloat) {
-    std::printf("%-12s %zu bytes, %2d lanes: %.3f ulp (%s\n", name, sizeof(T), Prelude::kLanes,
-                worst, at.c_str());
   }
 }
 
@@ -213,15 +149,6 @@ void ForEachType(Check check) {
                           int64_t, uint64_t, bool>();
 }
 
-// Every type that the operation takes.
-template <class Prelude, Types kTypes, Result kResult, int kArity, class F, class R>
-void CheckOperation(const char* name, F f, R reference, const Domain& domain,
-                    const Tolerance& tolerance) {
-  ForEachType<kTypes>([&]<class T>() {
-    CheckType<Prelude, T, kArity, FirstOperand<T, kResult>>(name, f, reference, domain, tolerance);
-  });
-}
-
 }  // namespace tensord::testing
 
-#endif  // TENSORD_TESTS_UNIT_KERNELS_OPERATION_CHECK_H_
+#endif  // TENSORD_TESTS_UNIT_KERNELS_OPERANDS_H_
