@@ -26,12 +26,13 @@ inline constexpr uint32_t kArtifactFormat = 4;
 // How program and kernel keys are encoded before they are hashed; part of both.
 inline constexpr uint32_t kKeyVersion = 1;
 
-// The tables of the store's index (SQLite's user_version). A daemon converts older ones and refuses
-// newer ones.
-inline constexpr int kStoreForm = 2;
+// The tables of the store's index (SQLite's user_version). A daemon makes older ones anew and
+// refuses newer ones.
+inline constexpr int kStoreForm = 3;
 
-// The first bytes of a stored program's manifest. One that begins otherwise is removed as damaged.
-inline constexpr std::string_view kManifestMagic = "TNSDMAN1";
+// The first bytes of a stored record, of a program or a kernel. One of a lower last byte is of an
+// older form and not found; one that begins otherwise is removed as damaged.
+inline constexpr std::string_view kRecordMagic = "TNSDMAN2";
 
 }  // namespace tensord
 

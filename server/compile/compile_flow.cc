@@ -136,9 +136,8 @@ absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input, Attempt&
   TENSORD_RETURN_IF_ERROR(made);
   for (size_t i = 0; i < kernels.size(); ++i) {
     v1::Module& module = *result.mutable_artifact()->mutable_modules(static_cast<int>(i));
-    // A store of an older form kept no facts: only shared objects were made then.
-    if (!module.ParseFromString(kernels[i].row.facts) || kernels[i].row.facts.empty()) {
-      module.set_kind(v1::Module::SHARED_OBJECT);
+    if (!module.ParseFromString(kernels[i].row.facts)) {
+      return absl::InternalError("what the store keeps of a kernel is no module");
     }
     module.set_sha256(kernels[i].row.sha256);
     module.set_size(kernels[i].row.size);
@@ -248,9 +247,8 @@ absl::Status CompileFlow::JitOnOneWorker(const FlowInput& input,
   metrics_->kernels_failed += failed.size();
   for (int i = 0; i < result.binaries_size(); ++i) {
     if (failed.count(static_cast<uint32_t>(i)) != 0) continue;
-    TENSORD_ASSIGN_OR_RETURN(kernels[i]->row,
-                             store_->PutKernel(kernels[i]->key, result.binaries(i),
-                                               kernels[i]->unit->source(), FactsOf(result, i)));
+    kernels[i]->row = store_->PutKernel(kernels[i]->key, result.binaries(i),
+                                        kernels[i]->unit->source(), FactsOf(result, i));
   }
   return failed.empty() ? absl::OkStatus() : absl::InternalError(result.failures(0).log());
 }
@@ -259,9 +257,9 @@ absl::Status CompileFlow::Publish(const FlowInput& input, const v1::CompileResul
                                   const std::vector<Kernel>& kernels, FlowOutput& output,
                                   uint64_t nanoseconds) {
   const auto start = Clock::now();
-  store::Manifest manifest;
-  for (const Kernel& kernel : kernels) manifest.blobs.push_back(kernel.row.sha256);
-  manifest.payload = output.artifact.SerializeAsString();
+  store::Record record;
+  for (const Kernel& kernel : kernels) record.blobs.push_back(kernel.row.sha256);
+  record.payload = output.artifact.SerializeAsString();
 
   store::ProgramFacts facts;
   facts.label = input.request->label();
@@ -274,7 +272,7 @@ absl::Status CompileFlow::Publish(const FlowInput& input, const v1::CompileResul
   facts.compile_nanoseconds = nanoseconds;
 
   // For people: everything of ProgramDetail but the artifact and the summary, which have their own
-  // places, and the sources, which the kernel table keeps once per kernel.
+  // places, and the sources, which are kept once per kernel.
   v1::ProgramDetail detail;
   *detail.mutable_fusion_notes() = result.fusion_notes();
   for (const v1::StageTime& stage : output.stages) *detail.add_stages() = stage;
@@ -285,7 +283,7 @@ absl::Status CompileFlow::Publish(const FlowInput& input, const v1::CompileResul
     source.set_kernel_key(kernel.key);
   }
   TENSORD_RETURN_IF_ERROR(
-      store_->Publish(input.program_key, manifest, detail.SerializeAsString(), facts));
+      store_->Publish(input.program_key, std::move(record), detail.SerializeAsString(), facts));
   AddStage(output.stages, "publish", NanosecondsSince(start));
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 
 #include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
+#include <absl/time/clock.h>
 #include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -59,6 +60,19 @@ uint32_t CountLaunches(const v1::Artifact& artifact) {
   uint32_t launches = 0;
   for (const v1::Step& step : artifact.steps()) launches += step.has_launch();
   return launches;
+}
+
+// What the machine cannot read now (no descriptors, no memory) it may a moment later; a look-up is
+// cheaper than a compile. Sleeps up to 0.3 s.
+absl::StatusOr<std::shared_ptr<const store::Record>> LookupPatiently(store::Store& store,
+                                                                     const std::string& key) {
+  auto record = store.Lookup(key);
+  for (const int64_t milliseconds : {20, 80, 200}) {
+    if (!absl::IsUnavailable(record.status())) break;
+    absl::SleepFor(absl::Milliseconds(milliseconds));
+    record = store.Lookup(key);
+  }
+  return record;
 }
 
 void FillSummary(const store::ProgramRow& row, v1::ProgramSummary* summary) {
@@ -177,8 +191,8 @@ void CompileService::Fly(const CallPtr& call) {
   if (!aborted_) {
     // Another flight may have landed between this request's look-up and its joining.
     FlowOutput found;
-    if (const auto manifest = store_->Lookup(call->key);
-        manifest.ok() && found.artifact.ParseFromString((*manifest)->payload)) {
+    if (const auto record = LookupPatiently(*store_, call->key);
+        record.ok() && found.artifact.ParseFromString((*record)->payload)) {
       stored = true;
       output = std::move(found);
     } else {
@@ -275,7 +289,7 @@ void CompileService::FillStats(v1::Stats* stats) {
   stats->set_blobs_corrupt(store_->counters().corrupt);
   stats->set_programs_evicted(store_->counters().evicted);
   stats->set_store(store_->root());
-  stats->set_store_problem(store_problem_);
+  stats->set_store_problem(store_problem_.empty() ? store_->problem() : store_problem_);
   stats->set_store_limit_bytes(store_->limit_bytes());
   if (const auto totals = store_->Count(); totals.ok()) {
     stats->set_programs_stored(totals->programs);

@@ -23,6 +23,7 @@
 #include <memory>
 #include <thread>
 
+#include "base/sha256.h"
 #include "base/version.h"
 #include "server/daemon/rpc_service.h"
 #include "server/rpc/address.h"
@@ -97,7 +98,8 @@ int DefaultWorkers() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
 }
 
-ServiceOptions MakeOptions(const Config& config, const std::string& work_folder) {
+ServiceOptions MakeOptions(const Config& config, const std::string& work_folder,
+                           const std::string& seal_key) {
   ServiceOptions options;
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   options.pool.workers = config.workers == 0 ? DefaultWorkers() : static_cast<int>(config.workers);
@@ -111,6 +113,7 @@ ServiceOptions MakeOptions(const Config& config, const std::string& work_folder)
   WorkerCommand& command = options.pool.command;
   command.path = config.worker;
   command.memory_bytes = config.job_memory;
+  command.environment = {"TENSORD_SEAL_KEY=" + ToHex(seal_key)};
   command.args = {"--cxx", config.cxx, "--work-folder", work_folder, "--parallelism",
                   absl::StrCat(options.units_per_job), "--cpu-seconds",
                   // CPU time is the sum over threads.
@@ -133,7 +136,12 @@ struct OpenedStore {
 // nothing is kept.
 absl::StatusOr<OpenedStore> OpenStore(const Config& config, const std::string& runtime_folder) {
   OpenedStore opened;
-  auto store = store::Store::Open({config.store, config.store_limit});
+  store::StoreOptions options;
+  options.root = config.store;
+  options.limit_bytes = config.store_limit;
+  options.background = true;
+  options.warn = [](const std::string& text) { spdlog::warn("event=store text=\"{}\"", text); };
+  auto store = store::Store::Open(options);
   if (store.ok()) {
     opened.store = *std::move(store);
     return opened;
@@ -144,7 +152,8 @@ absl::StatusOr<OpenedStore> OpenStore(const Config& config, const std::string& r
       "event=store_fallback configured=\"{}\" using=\"{}\" why=\"{}\" "
       "effect=\"programs are lost when this daemon ends\"",
       config.store, opened.private_, opened.problem);
-  TENSORD_ASSIGN_OR_RETURN(opened.store, store::Store::Open({opened.private_, config.store_limit}));
+  options.root = opened.private_;
+  TENSORD_ASSIGN_OR_RETURN(opened.store, store::Store::Open(options));
   return opened;
 }
 
@@ -253,14 +262,14 @@ int RunDaemon(const Config& config) {
 
   LastCall last_call = SteadySeconds();
   {
-    CompileService service(MakeOptions(config, work_folder), std::move(opened->store),
-                           opened->problem);
+    const ServiceOptions options =
+        MakeOptions(config, work_folder, opened->store->DeriveKey("work folder"));
+    CompileService service(options, std::move(opened->store), opened->problem);
     const auto rpc = MakeRpcService(&service, &last_call);
     const auto server = StartServer(socket, *rpc);
     if (!server.ok()) return Fail("start_failed", server.status());
     spdlog::info("event=started version={} pid={} socket={} store=\"{}\" workers={} cxx=\"{}\"",
-                 Version(), getpid(), socket, store_root, MakeOptions(config, "").pool.workers,
-                 config.cxx);
+                 Version(), getpid(), socket, store_root, options.pool.workers, config.cxx);
     const std::string why = WaitForEnd(signals, config.idle_exit, last_call, service);
     spdlog::info("event=stopping why=\"{}\" in_flight={}", why, service.InFlight());
     StopGracefully(**server, service, signals, config.stop_seconds);

@@ -24,6 +24,12 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const Worker
   Command program;
   program.argv = {command.path};
   program.argv.insert(program.argv.end(), command.args.begin(), command.args.end());
+  if (!command.environment.empty()) {
+    program.environment = command.environment;
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+      program.environment->emplace_back(*variable);
+    }
+  }
   // What it prints is the daemon's to show, on standard error.
   program.fds = {
       {STDERR_FILENO, STDOUT_FILENO}, {STDERR_FILENO, STDERR_FILENO}, {sockets[1], kWorkerFd}};

@@ -20,7 +20,9 @@ namespace tensord::server {
 struct WorkerCommand {
   std::string path;
   std::vector<std::string> args;  // after the path
-  uint64_t memory_bytes = 0;      // address space of the worker and of each child; 0: no limit
+  // "NAME=value" besides this process's, for what other users must not see in a list of processes.
+  std::vector<std::string> environment;
+  uint64_t memory_bytes = 0;  // address space of the worker and of each child; 0: no limit
 };
 
 class WorkerProcess {

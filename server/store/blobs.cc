@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 
 #include "base/sha256.h"
 
@@ -107,6 +109,24 @@ absl::Status MakeFolder(const std::string& path) {
   return absl::OkStatus();
 }
 
+uint64_t BytesOnDisk(const std::string& path) {
+  constexpr uint64_t kBlock = 512;  // the unit of st_blocks, whatever the file system's
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_blocks) * kBlock : 0;
+}
+
+void ForEachDigestFile(
+    const std::string& folder,
+    const std::function<void(const std::string& digest, const std::string& path)>& visit) {
+  std::error_code error;  // what vanishes meanwhile is not there
+  for (const auto& fan : std::filesystem::directory_iterator(folder, error)) {
+    for (const auto& file : std::filesystem::directory_iterator(fan.path(), error)) {
+      const std::string digest = FromHex(file.path().filename().string());
+      if (digest.size() == kSha256Bytes) visit(digest, file.path().string());
+    }
+  }
+}
+
 std::string BlobFolder::PathOf(std::string_view sha256) const {
   const std::string hex = ToHex(sha256);
   return absl::StrCat(folder_, "/", hex.substr(0, 2), "/", hex);
@@ -118,13 +138,13 @@ absl::Status BlobFolder::Put(std::string_view sha256, std::string_view data) con
   return WriteFileAtomically(path, data, 0444, temp_folder_);
 }
 
-absl::Status BlobFolder::Verify(std::string_view sha256) {
+absl::StatusOr<uint64_t> BlobFolder::Verify(std::string_view sha256) {
   const std::string path = PathOf(sha256);
   struct stat info;
   if (stat(path.c_str(), &info) != 0) return ErrnoStatus("cannot find blob", path);
   const FileIdentity identity = IdentityOf(info);
   if (auto known = sound_.find(std::string(sha256)); known != sound_.end()) {
-    if (known->second == identity) return absl::OkStatus();
+    if (known->second == identity) return identity.size;
     sound_.erase(known);
   }
   TENSORD_ASSIGN_OR_RETURN(const std::string data, ReadFile(path));
@@ -133,7 +153,7 @@ absl::Status BlobFolder::Verify(std::string_view sha256) {
   }
   if (sound_.size() >= kMaxVerdicts) sound_.clear();
   sound_.emplace(sha256, identity);
-  return absl::OkStatus();
+  return identity.size;
 }
 
 bool BlobFolder::Exists(std::string_view sha256) const {

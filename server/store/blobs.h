@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -36,6 +37,13 @@ absl::StatusOr<std::string> ReadFile(const std::string& path);
 // Creates the folder and its parents, mode 0700.
 absl::Status MakeFolder(const std::string& path);
 
+// What the file takes of its file system, in bytes; 0 when there is none.
+uint64_t BytesOnDisk(const std::string& path);
+// The files of `folder`/ab/ whose names are digests in hex, in no order.
+void ForEachDigestFile(
+    const std::string& folder,
+    const std::function<void(const std::string& digest, const std::string& path)>& visit);
+
 class BlobFolder {
  public:
   BlobFolder(std::string folder, std::string temp_folder)
@@ -47,9 +55,10 @@ class BlobFolder {
   // Writes `data`, whose digest is `sha256`, over whatever is there.
   absl::Status Put(std::string_view sha256, std::string_view data) const;
 
-  // Ok when the file is there and its content has the digest. NotFound: no file. DataLoss: other
-  // content. The verdict is kept until the file changes.
-  absl::Status Verify(std::string_view sha256);
+  // The file's size when it is there and its content has the digest. NotFound: no file. DataLoss:
+  // other content. Any other error is the machine's, and says nothing of the blob. The verdict is
+  // kept until the file changes.
+  absl::StatusOr<uint64_t> Verify(std::string_view sha256);
 
   bool Exists(std::string_view sha256) const;
   // Deletes the file; a verdict about it lapses by itself.

@@ -3,28 +3,43 @@
 
 #include <absl/strings/str_cat.h>
 
-#include <algorithm>
-
 #include "base/version.h"
 
 namespace tensord::store {
 namespace {
 
+// What the tables held in another form is made of the files again.
 constexpr char kSchema[] = R"(
-CREATE TABLE IF NOT EXISTS programs(
+DROP TABLE IF EXISTS programs;
+DROP TABLE IF EXISTS program_blobs;
+DROP TABLE IF EXISTS kernels;
+DROP TABLE IF EXISTS blobs;
+DROP TABLE IF EXISTS totals;
+CREATE TABLE programs(
   key BLOB PRIMARY KEY, label TEXT, target TEXT, nodes INT, kernels INT, externs INT,
-  compile_ns INT, manifest_bytes INT, bytes INT, hits INT, created_ms INT, used_ms INT
+  compile_ns INT, record_bytes INT, bytes INT, hits INT, created_ms INT, used_ms INT
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS programs_used ON programs(used_ms);
-CREATE TABLE IF NOT EXISTS program_blobs(
-  key BLOB, sha256 BLOB, PRIMARY KEY(key, sha256)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS program_blobs_sha256 ON program_blobs(sha256);
-CREATE TABLE IF NOT EXISTS kernels(
-  kernel_key BLOB PRIMARY KEY, sha256 BLOB, size INT, source BLOB, used_ms INT, facts BLOB);
-CREATE INDEX IF NOT EXISTS kernels_sha256 ON kernels(sha256);
-)";
-constexpr char kFromForm1[] = R"(
-ALTER TABLE kernels ADD COLUMN facts BLOB;
+CREATE INDEX programs_used ON programs(used_ms);
+CREATE TABLE program_blobs(key BLOB, sha256 BLOB, PRIMARY KEY(key, sha256)) WITHOUT ROWID;
+CREATE INDEX program_blobs_sha256 ON program_blobs(sha256);
+CREATE TABLE kernels(
+  kernel_key BLOB PRIMARY KEY, sha256 BLOB, record_bytes INT, used_ms INT) WITHOUT ROWID;
+CREATE INDEX kernels_sha256 ON kernels(sha256);
+CREATE TABLE blobs(sha256 BLOB PRIMARY KEY, bytes INT) WITHOUT ROWID;
+CREATE TABLE totals(programs INT, bytes INT);
+INSERT INTO totals VALUES(0, 0);
+CREATE TRIGGER program_added AFTER INSERT ON programs BEGIN
+  UPDATE totals SET programs=programs+1, bytes=bytes+NEW.record_bytes; END;
+CREATE TRIGGER program_removed AFTER DELETE ON programs BEGIN
+  UPDATE totals SET programs=programs-1, bytes=bytes-OLD.record_bytes; END;
+CREATE TRIGGER kernel_added AFTER INSERT ON kernels BEGIN
+  UPDATE totals SET bytes=bytes+NEW.record_bytes; END;
+CREATE TRIGGER kernel_removed AFTER DELETE ON kernels BEGIN
+  UPDATE totals SET bytes=bytes-OLD.record_bytes; END;
+CREATE TRIGGER blob_added AFTER INSERT ON blobs BEGIN
+  UPDATE totals SET bytes=bytes+NEW.bytes; END;
+CREATE TRIGGER blob_removed AFTER DELETE ON blobs BEGIN
+  UPDATE totals SET bytes=bytes-OLD.bytes; END;
 )";
 
 #define TENSORD_PROGRAM_COLUMNS \
@@ -65,7 +80,8 @@ int64_t SqlLimit(uint32_t limit) { return limit == 0 ? -1 : static_cast<int64_t>
 
 }  // namespace
 
-absl::StatusOr<Index> Index::Open(const std::string& path) {
+absl::StatusOr<Index> Index::Open(const std::string& path, bool* empty) {
+  *empty = false;
   TENSORD_ASSIGN_OR_RETURN(Database database, Database::Open(path));
   TENSORD_ASSIGN_OR_RETURN(int64_t form, FormOf(database));
   if (form > kStoreForm) {
@@ -76,24 +92,24 @@ absl::StatusOr<Index> Index::Open(const std::string& path) {
     TENSORD_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database));
     TENSORD_ASSIGN_OR_RETURN(form, FormOf(database));  // another daemon may have been first
     if (form < kStoreForm) {
-      const std::string sql =
-          absl::StrCat(form == 0 ? kSchema : kFromForm1, "PRAGMA user_version=", kStoreForm);
+      const std::string sql = absl::StrCat(kSchema, "PRAGMA user_version=", kStoreForm);
       TENSORD_RETURN_IF_ERROR(database.Execute(sql.c_str()));
+      *empty = true;
     }
     TENSORD_RETURN_IF_ERROR(transaction.Commit());
   }
   return Index(std::move(database));
 }
 
-absl::Status Index::AddProgram(const ProgramRow& row, uint64_t manifest_bytes,
-                               const std::vector<std::string>& blobs,
+absl::Status Index::AddProgram(const ProgramRow& row, uint64_t record_bytes,
+                               const std::vector<FileRow>& blobs,
                                const std::function<absl::Status()>& check) {
   TENSORD_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
   TENSORD_RETURN_IF_ERROR(check());
   TENSORD_RETURN_IF_ERROR(DeleteProgramRows(row.key));
   TENSORD_RETURN_IF_ERROR(database_
                               .Prepare("INSERT INTO programs(" TENSORD_PROGRAM_COLUMNS
-                                       ",manifest_bytes) VALUES(?,?,?,?,?,?,?,?,?,?,?,?)")
+                                       ",record_bytes) VALUES(?,?,?,?,?,?,?,?,?,?,?,?)")
                               .BindBlob(row.key)
                               .BindText(row.facts.label)
                               .BindText(row.facts.target)
@@ -105,13 +121,14 @@ absl::Status Index::AddProgram(const ProgramRow& row, uint64_t manifest_bytes,
                               .Bind(static_cast<int64_t>(row.hits))
                               .Bind(row.created_ms)
                               .Bind(row.used_ms)
-                              .Bind(static_cast<int64_t>(manifest_bytes))
+                              .Bind(static_cast<int64_t>(record_bytes))
                               .Run());
-  for (const std::string& blob : blobs) {
+  for (const FileRow& blob : blobs) {
+    TENSORD_RETURN_IF_ERROR(AddBlob(blob));
     TENSORD_RETURN_IF_ERROR(
         database_.Prepare("INSERT OR IGNORE INTO program_blobs(key,sha256) VALUES(?,?)")
             .BindBlob(row.key)
-            .BindBlob(blob)
+            .BindBlob(blob.name)
             .Run());
   }
   return transaction.Commit();
@@ -152,148 +169,128 @@ absl::StatusOr<std::vector<ProgramRow>> Index::Find(std::string_view prefix, uin
   return Rows(query);
 }
 
-absl::Status Index::AddKernel(std::string_view kernel_key, const KernelRow& kernel,
-                              std::string_view source, int64_t used_ms) {
-  return database_
-      .Prepare(
-          "INSERT OR REPLACE INTO kernels(kernel_key,sha256,size,source,used_ms,facts) "
-          "VALUES(?,?,?,?,?,?)")
-      .BindBlob(kernel_key)
-      .BindBlob(kernel.sha256)
-      .Bind(static_cast<int64_t>(kernel.size))
-      .BindBlob(source)
-      .Bind(used_ms)
-      .BindBlob(kernel.facts)
+absl::StatusOr<bool> Index::Has(const char* sql, std::string_view name) {
+  Query query = database_.Prepare(sql);
+  query.BindBlob(name);
+  return query.Step();
+}
+absl::StatusOr<bool> Index::HasProgram(std::string_view key) {
+  return Has("SELECT 1 FROM programs WHERE key=?", key);
+}
+absl::StatusOr<bool> Index::HasKernel(std::string_view kernel_key) {
+  return Has("SELECT 1 FROM kernels WHERE kernel_key=?", kernel_key);
+}
+absl::StatusOr<bool> Index::HasBlob(std::string_view sha256) {
+  return Has("SELECT 1 FROM blobs WHERE sha256=?", sha256);
+}
+
+absl::Status Index::AddBlob(const FileRow& blob) {
+  return database_.Prepare("INSERT OR IGNORE INTO blobs(sha256,bytes) VALUES(?,?)")
+      .BindBlob(blob.name)
+      .Bind(static_cast<int64_t>(blob.bytes))
       .Run();
 }
 
-absl::StatusOr<std::optional<KernelRow>> Index::FindKernel(std::string_view kernel_key,
-                                                           int64_t used_ms) {
-  KernelRow row;
-  int64_t last = 0;
-  {
-    Query query =
-        database_.Prepare("SELECT sha256,size,used_ms,facts FROM kernels WHERE kernel_key=?");
-    query.BindBlob(kernel_key);
-    TENSORD_ASSIGN_OR_RETURN(const bool found, query.Step());
-    if (!found) return std::optional<KernelRow>();
-    row = {query.Bytes(0), static_cast<uint64_t>(query.Int(1)), query.Bytes(3)};
-    last = query.Int(2);
-  }
-  if (used_ms - last >= kTouchMs) {
-    TENSORD_RETURN_IF_ERROR(database_.Prepare("UPDATE kernels SET used_ms=? WHERE kernel_key=?")
-                                .Bind(used_ms)
-                                .BindBlob(kernel_key)
-                                .Run());
-  }
-  return std::optional<KernelRow>(std::move(row));
+absl::Status Index::AddKernel(const FileRow& kernel, const FileRow& blob, int64_t used_ms) {
+  TENSORD_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
+  TENSORD_RETURN_IF_ERROR(RemoveKernel(kernel.name));
+  TENSORD_RETURN_IF_ERROR(AddBlob(blob));
+  TENSORD_RETURN_IF_ERROR(
+      database_
+          .Prepare("INSERT INTO kernels(kernel_key,sha256,record_bytes,used_ms) VALUES(?,?,?,?)")
+          .BindBlob(kernel.name)
+          .BindBlob(blob.name)
+          .Bind(static_cast<int64_t>(kernel.bytes))
+          .Bind(used_ms)
+          .Run());
+  return transaction.Commit();
 }
 
-absl::StatusOr<std::string> Index::KernelSource(std::string_view kernel_key) {
-  Query query = database_.Prepare("SELECT source FROM kernels WHERE kernel_key=?");
-  query.BindBlob(kernel_key);
-  TENSORD_ASSIGN_OR_RETURN(const bool found, query.Step());
-  if (!found) return absl::NotFoundError("no such kernel");
-  return query.Bytes(0);
+absl::Status Index::RemoveKernel(std::string_view kernel_key) {
+  return database_.Prepare("DELETE FROM kernels WHERE kernel_key=?").BindBlob(kernel_key).Run();
+}
+
+absl::Status Index::TouchKernel(std::string_view kernel_key, int64_t used_ms) {
+  return database_.Prepare("UPDATE kernels SET used_ms=?1 WHERE kernel_key=?2 AND used_ms<=?1-?3")
+      .Bind(used_ms)
+      .BindBlob(kernel_key)
+      .Bind(kTouchMs)
+      .Run();
 }
 
 absl::Status Index::RemoveBlob(std::string_view sha256) {
-  return database_.Prepare("DELETE FROM kernels WHERE sha256=?").BindBlob(sha256).Run();
+  TENSORD_RETURN_IF_ERROR(
+      database_.Prepare("DELETE FROM kernels WHERE sha256=?").BindBlob(sha256).Run());
+  return database_.Prepare("DELETE FROM blobs WHERE sha256=?").BindBlob(sha256).Run();
 }
 
 absl::StatusOr<Totals> Index::Count() {
-  // Several kernel keys may lead to one blob, which is stored once.
-  Query query = database_.Prepare(
-      "SELECT (SELECT count(*) FROM programs), (SELECT ifnull(sum(manifest_bytes),0) FROM programs)"
-      " + (SELECT ifnull(sum(size),0) FROM (SELECT max(size) AS size FROM kernels GROUP BY "
-      "sha256))");
+  Query query = database_.Prepare("SELECT programs, bytes FROM totals");
   TENSORD_ASSIGN_OR_RETURN(const bool there, query.Step());
-  if (!there) return absl::InternalError("index: no totals");
+  if (!there) return absl::DataLossError("index: no totals");
   return Totals{static_cast<uint64_t>(query.Int(0)), static_cast<uint64_t>(query.Int(1))};
 }
 
-absl::Status Index::DropUnusedBlobs(int64_t keep_since_ms,
-                                    const std::function<void(std::string_view)>& drop_blob) {
-  std::vector<std::string> unused;
+absl::StatusOr<std::vector<std::string>> Index::Names(Query query) {
+  std::vector<std::string> names;
+  while (true) {
+    TENSORD_ASSIGN_OR_RETURN(const bool more, query.Step());
+    if (!more) return names;
+    names.push_back(query.Bytes(0));
+  }
+}
+
+absl::Status Index::DropBlobIfUnused(std::string_view sha256, int64_t keep_since_ms,
+                                     const Drop& drop) {
   {
     Query query = database_.Prepare(
-        "SELECT sha256 FROM kernels WHERE NOT EXISTS (SELECT 1 FROM program_blobs AS p WHERE "
-        "p.sha256=kernels.sha256) GROUP BY sha256 HAVING max(used_ms)<?");
-    query.Bind(keep_since_ms);
-    while (true) {
-      TENSORD_ASSIGN_OR_RETURN(const bool more, query.Step());
-      if (!more) break;
-      unused.push_back(query.Bytes(0));
-    }
+        "SELECT 1 FROM program_blobs WHERE sha256=?1 UNION ALL "
+        "SELECT 1 FROM kernels WHERE sha256=?1 AND used_ms>=?2 LIMIT 1");
+    query.BindBlob(sha256).Bind(keep_since_ms);
+    TENSORD_ASSIGN_OR_RETURN(const bool used, query.Step());
+    if (used) return absl::OkStatus();
   }
-  for (const std::string& blob : unused) {
-    TENSORD_RETURN_IF_ERROR(RemoveBlob(blob));
-    drop_blob(blob);
-  }
+  Query query = database_.Prepare("SELECT kernel_key FROM kernels WHERE sha256=?");
+  query.BindBlob(sha256);
+  TENSORD_ASSIGN_OR_RETURN(const std::vector<std::string> kernels, Names(std::move(query)));
+  TENSORD_RETURN_IF_ERROR(RemoveBlob(sha256));
+  for (const std::string& kernel : kernels) drop.kernel(kernel);
+  drop.blob(sha256);
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> Index::DropProgram(
-    std::string_view key, int64_t keep_since_ms,
-    const std::function<void(std::string_view sha256)>& drop_blob) {
-  std::vector<std::string> blobs;
-  uint64_t freed = 0;
-  {
-    Query query = database_.Prepare("SELECT manifest_bytes FROM programs WHERE key=?");
-    query.BindBlob(key);
-    TENSORD_ASSIGN_OR_RETURN(const bool found, query.Step());
-    if (found) freed = static_cast<uint64_t>(query.Int(0));
-  }
-  {
-    Query query = database_.Prepare("SELECT sha256 FROM program_blobs WHERE key=?");
-    query.BindBlob(key);
-    while (true) {
-      TENSORD_ASSIGN_OR_RETURN(const bool more, query.Step());
-      if (!more) break;
-      blobs.push_back(query.Bytes(0));
-    }
-  }
+absl::Status Index::DropProgram(std::string_view key, int64_t keep_since_ms, const Drop& drop) {
+  Query query = database_.Prepare("SELECT sha256 FROM program_blobs WHERE key=?");
+  query.BindBlob(key);
+  TENSORD_ASSIGN_OR_RETURN(const std::vector<std::string> blobs, Names(std::move(query)));
   TENSORD_RETURN_IF_ERROR(DeleteProgramRows(key));
   for (const std::string& blob : blobs) {
-    uint64_t size = 0;
-    {
-      Query query = database_.Prepare(
-          "SELECT max(size) FROM kernels WHERE sha256=?1 AND NOT EXISTS (SELECT 1 FROM "
-          "program_blobs AS p WHERE p.sha256=?1) HAVING max(used_ms)<?2");
-      query.BindBlob(blob).Bind(keep_since_ms);
-      TENSORD_ASSIGN_OR_RETURN(const bool unused, query.Step());
-      if (!unused) continue;
-      size = static_cast<uint64_t>(query.Int(0));
-    }
-    TENSORD_RETURN_IF_ERROR(RemoveBlob(blob));
-    drop_blob(blob);
-    freed += size;
+    TENSORD_RETURN_IF_ERROR(DropBlobIfUnused(blob, keep_since_ms, drop));
   }
-  return freed;
+  drop.program(key);
+  return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> Index::Evict(
-    uint64_t target_bytes, int64_t keep_since_ms,
-    const std::function<void(std::string_view key)>& drop_manifest,
-    const std::function<void(std::string_view sha256)>& drop_blob) {
+absl::StatusOr<uint64_t> Index::Evict(uint64_t target_bytes, int64_t keep_since_ms,
+                                      const Drop& drop) {
   TENSORD_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
-  TENSORD_RETURN_IF_ERROR(DropUnusedBlobs(keep_since_ms, drop_blob));
-  TENSORD_ASSIGN_OR_RETURN(const Totals totals, Count());
-  uint64_t left = totals.bytes;
+  TENSORD_ASSIGN_OR_RETURN(
+      const std::vector<std::string> unused,
+      Names(database_.Prepare("SELECT sha256 FROM blobs WHERE NOT EXISTS (SELECT 1 FROM "
+                              "program_blobs AS p WHERE p.sha256=blobs.sha256)")));
+  for (const std::string& blob : unused) {
+    TENSORD_RETURN_IF_ERROR(DropBlobIfUnused(blob, keep_since_ms, drop));
+  }
   uint64_t evicted = 0;
-  while (left > target_bytes) {
-    std::string oldest;
-    {
-      Query query =
-          database_.Prepare("SELECT key FROM programs WHERE used_ms<? ORDER BY used_ms LIMIT 1");
-      query.Bind(keep_since_ms);
-      TENSORD_ASSIGN_OR_RETURN(const bool found, query.Step());
-      if (!found) break;
-      oldest = query.Bytes(0);
-    }
-    TENSORD_ASSIGN_OR_RETURN(const uint64_t freed, DropProgram(oldest, keep_since_ms, drop_blob));
-    drop_manifest(oldest);
-    left -= std::min(left, freed);
+  while (true) {
+    TENSORD_ASSIGN_OR_RETURN(const Totals totals, Count());
+    if (totals.bytes <= target_bytes) break;
+    Query query =
+        database_.Prepare("SELECT key FROM programs WHERE used_ms<? ORDER BY used_ms LIMIT 1");
+    query.Bind(keep_since_ms);
+    TENSORD_ASSIGN_OR_RETURN(const std::vector<std::string> oldest, Names(std::move(query)));
+    if (oldest.empty()) break;
+    TENSORD_RETURN_IF_ERROR(DropProgram(oldest[0], keep_since_ms, drop));
     ++evicted;
   }
   TENSORD_RETURN_IF_ERROR(transaction.Commit());

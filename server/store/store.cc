@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
+#include <utility>
 
 #include "base/sha256.h"
 
@@ -18,6 +19,10 @@ namespace {
 constexpr size_t kMaxPendingUses = 4096;
 constexpr size_t kMaxRepros = 32;
 constexpr int64_t kTempSeconds = 3600;  // a temporary file this old has lost its writer
+constexpr size_t kMaxMemoryBytes = 256 << 20;
+// What a client was told of is opened within this time, and never evicted before.
+constexpr int64_t kInUseMs = 5'000;
+constexpr uint64_t kFileOverhead = 8192;  // at most, of a file's header and last block
 
 int64_t SystemNowMs() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -62,16 +67,8 @@ void RemoveOldTemporaries(const std::string& folder) {
   }
 }
 
-// Opens the index; one that is damaged is set aside, with everything that only it knew.
-absl::StatusOr<Index> OpenIndex(const std::string& root) {
-  const std::string path = root + "/index.sqlite";
-  absl::StatusOr<Index> index = Index::Open(path);
-  if (index.ok() || !absl::IsDataLoss(index.status())) return index;
-  const std::string aside = absl::StrCat(path, ".damaged-", time(nullptr));
-  if (rename(path.c_str(), aside.c_str()) != 0) return index.status();
-  for (const char* suffix : {"-wal", "-shm"}) unlink((path + suffix).c_str());
-  return Index::Open(path);
-}
+// The disk is full: what is there can be served all the same.
+bool IsFull(const absl::Status& status) { return absl::IsResourceExhausted(status); }
 
 }  // namespace
 
@@ -80,185 +77,318 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(StoreOptions options) {
   const std::string root = options.root;
   TENSORD_RETURN_IF_ERROR(MakeFolder(root));
   TENSORD_RETURN_IF_ERROR(CheckRoot(root));
-  for (const char* folder : {"/blobs", "/manifests", "/repros", "/notes", "/tmp"}) {
+  for (const char* folder : {"/blobs", "/manifests", "/kernels", "/repros", "/notes", "/tmp"}) {
     TENSORD_RETURN_IF_ERROR(MakeFolder(root + folder));
   }
   TENSORD_ASSIGN_OR_RETURN(Signer signer, Signer::Open(root + "/key", root + "/tmp"));
   // Shows at once whether the folder can be written, not at the first compile.
-  TENSORD_RETURN_IF_ERROR(WriteFileAtomically(root + "/notes/opened", "", 0600, root + "/tmp"));
+  const absl::Status written = WriteFileAtomically(root + "/notes/opened", "", 0600, root + "/tmp");
+  if (!written.ok() && !IsFull(written)) return written;
   RemoveOldTemporaries(root + "/tmp");
-  TENSORD_ASSIGN_OR_RETURN(Index index, OpenIndex(root));
-  return std::unique_ptr<Store>(new Store(std::move(options), std::move(signer), std::move(index)));
+  auto store = std::unique_ptr<Store>(new Store(std::move(options), std::move(signer)));
+  const absl::Status opened = store->index_.Open();
+  if (absl::IsFailedPrecondition(opened) || absl::IsPermissionDenied(opened)) return opened;
+  if (!written.ok()) store->SetProblem(written);
+  if (store->options_.background) {
+    store->background_ = std::thread([raw = store.get()] { raw->RunInBackground(); });
+  }
+  return store;
 }
 
-Store::Store(StoreOptions options, Signer signer, Index index)
+Store::Store(StoreOptions options, Signer signer)
     : options_(std::move(options)),
       temp_folder_(options_.root + "/tmp"),
+      memory_(kMaxMemoryBytes),
+      signer_(std::move(signer)),
       blobs_(options_.root + "/blobs", temp_folder_),
-      manifests_(options_.root + "/manifests", temp_folder_, std::move(signer)),
-      index_(std::move(index)) {}
+      programs_("program", options_.root + "/manifests", temp_folder_, &signer_),
+      kernels_("kernel", options_.root + "/kernels", temp_folder_, &signer_),
+      index_(options_.root, options_.warn) {}
 
 Store::~Store() {
-  absl::MutexLock lock(&index_mutex_);
+  {
+    absl::MutexLock lock(&state_mutex_);
+    closing_ = true;
+  }
+  if (background_.joinable()) background_.join();
+  absl::MutexLock lock(&uses_mutex_);
   FlushUses();
 }
 
-absl::StatusOr<std::shared_ptr<const Manifest>> Store::Lookup(std::string_view key) {
-  std::shared_ptr<const Manifest> found;
-  {
-    absl::MutexLock lock(&files_mutex_);
-    auto manifest = manifests_.Get(key);
-    if (!manifest.ok()) {
-      if (absl::IsDataLoss(manifest.status())) RemoveDamaged(key, "");
-      return absl::NotFoundError(manifest.status().message());
-    }
-    for (const std::string& blob : (*manifest)->blobs) {
-      if (const absl::Status status = blobs_.Verify(blob); !status.ok()) {
-        RemoveDamaged(key, blob);
-        return absl::NotFoundError(status.message());
-      }
-    }
-    found = *std::move(manifest);
-  }
-  CountUse(key);
-  return found;
+void Store::RefreshKey() {
+  if (!signer_.Refresh()) return;
+  programs_.ForgetAll();
+  kernels_.ForgetAll();
 }
 
-void Store::RemoveDamaged(std::string_view key, std::string_view blob) {
-  ++counters_.corrupt;
-  manifests_.Remove(key);
+absl::StatusOr<std::shared_ptr<const Record>> Store::FindSound(RecordFolder& folder,
+                                                               std::string_view key) {
+  RefreshKey();
+  auto record = folder.Get(key);
+  if (absl::IsNotFound(record.status())) return record.status();
+  if (absl::IsDataLoss(record.status())) {
+    ++counters_.corrupt;
+    RemoveDamaged(folder, key, "");
+    return absl::NotFoundError(record.status().message());
+  }
+  if (!record.ok()) return absl::UnavailableError(record.status().message());
+  for (const std::string& blob : (*record)->blobs) {
+    const absl::Status status = blobs_.Verify(blob).status();
+    if (absl::IsNotFound(status) || absl::IsDataLoss(status)) {
+      // A blob that is gone was counted with the first of the records that name it.
+      if (&folder == &programs_ || absl::IsDataLoss(status)) ++counters_.corrupt;
+      RemoveDamaged(folder, key, blob);
+      return absl::NotFoundError(status.message());
+    }
+    if (!status.ok()) return absl::UnavailableError(status.message());
+  }
+  return record;
+}
+
+void Store::RemoveDamaged(RecordFolder& folder, std::string_view key, std::string_view blob) {
+  folder.Remove(key);
   if (!blob.empty()) blobs_.Remove(blob);
-  absl::MutexLock lock(&index_mutex_);
-  uses_.erase(std::string(key));
-  // The files are gone, which is what counts; rows that stay are found again at their next look-up.
-  index_.RemoveProgram(key).IgnoreError();
-  if (!blob.empty()) index_.RemoveBlob(blob).IgnoreError();
+  // The files are gone, which is what counts; rows that stay are found again when the index is
+  // reconciled.
+  index_
+      .With([&](Index& index) -> absl::Status {
+        TENSORD_RETURN_IF_ERROR(&folder == &programs_ ? index.RemoveProgram(key)
+                                                      : index.RemoveKernel(key));
+        return blob.empty() ? absl::OkStatus() : index.RemoveBlob(blob);
+      })
+      .IgnoreError();
+}
+
+bool Store::HasBlob(std::string_view sha256) const {
+  return blobs_.Exists(sha256) || memory_.FindBlob(sha256) != nullptr;
+}
+
+std::shared_ptr<const MemoryStore::Program> Store::FindInMemory(std::string_view key) {
+  auto program = memory_.FindProgram(key);
+  if (program == nullptr) return nullptr;
+  for (const std::string& blob : program->record.blobs) {
+    if (!HasBlob(blob)) return nullptr;
+  }
+  return program;
+}
+
+absl::StatusOr<std::shared_ptr<const Record>> Store::Lookup(std::string_view key) {
+  absl::StatusOr<std::shared_ptr<const Record>> found;
+  {
+    absl::MutexLock lock(&files_mutex_);
+    found = FindSound(programs_, key);
+  }
+  if (found.ok()) {
+    CountUse(key);
+    return found;
+  }
+  if (const auto program = FindInMemory(key)) {
+    return std::shared_ptr<const Record>(program, &program->record);
+  }
+  return found.status();
 }
 
 void Store::CountUse(std::string_view key) {
   const int64_t now = options_.now_ms();
-  absl::MutexLock lock(&index_mutex_);
+  absl::MutexLock lock(&uses_mutex_);
   if (uses_.size() >= kMaxPendingUses) FlushUses();
   Use& use = uses_[std::string(key)];
   ++use.hits;
   use.used_ms = now;
   if (now - use.written_ms < kTouchMs) return;
   // Statistics only: a busy index costs no look-up.
-  if (index_.Touch(key, use.hits, now).ok()) use = {0, now, now};
+  const absl::Status touched =
+      index_.With([&](Index& index) { return index.Touch(key, use.hits, now); });
+  if (touched.ok()) use = {0, now, now};
 }
 
 void Store::FlushUses() {
-  for (const auto& [key, use] : uses_) {
-    if (use.hits > 0) index_.Touch(key, use.hits, use.used_ms).IgnoreError();
-  }
+  index_
+      .With([this](Index& index) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        for (const auto& [key, use] : uses_) {
+          if (use.hits > 0) TENSORD_RETURN_IF_ERROR(index.Touch(key, use.hits, use.used_ms));
+        }
+        return absl::OkStatus();
+      })
+      .IgnoreError();
   uses_.clear();
 }
 
-absl::Status Store::Publish(std::string_view key, const Manifest& manifest, std::string_view detail,
-                            const ProgramFacts& facts) {
-  const int64_t now = options_.now_ms();
-  std::vector<std::string> blobs = manifest.blobs;
+absl::StatusOr<std::vector<FileRow>> Store::BlobRows(const Record& record) const {
+  std::vector<std::string> blobs = record.blobs;
   std::sort(blobs.begin(), blobs.end());
   blobs.erase(std::unique(blobs.begin(), blobs.end()), blobs.end());
-  uint64_t blob_bytes = 0;
+  std::vector<FileRow> rows;
   for (const std::string& blob : blobs) {
-    struct stat info;
-    if (stat(blobs_.PathOf(blob).c_str(), &info) != 0) {
+    if (!blobs_.Exists(blob)) {
       return absl::AbortedError("a kernel was evicted while the program was compiled");
     }
-    blob_bytes += static_cast<uint64_t>(info.st_size);
+    rows.push_back({blob, BytesOnDisk(blobs_.PathOf(blob))});
   }
-  TENSORD_ASSIGN_OR_RETURN(const uint64_t size, manifests_.Put(key, manifest, detail));
-  ProgramRow row{std::string(key), facts, size + blob_bytes, 0, now, now};
-  absl::Status added;
-  {
-    absl::MutexLock lock(&index_mutex_);
-    uses_.erase(std::string(key));
-    added = index_.AddProgram(row, size, blobs, [&]() -> absl::Status {
-      for (const std::string& blob : blobs) {
-        if (!blobs_.Exists(blob)) {
-          return absl::AbortedError("a kernel was evicted while the program was compiled");
-        }
-      }
-      return absl::OkStatus();
-    });
+  return rows;
+}
+
+absl::Status Store::AddProgramRow(ProgramRow row, const Record& record) {
+  TENSORD_ASSIGN_OR_RETURN(const std::vector<FileRow> blobs, BlobRows(record));
+  const uint64_t record_bytes = BytesOnDisk(programs_.PathOf(row.key));
+  row.bytes = record_bytes;
+  for (const FileRow& blob : blobs) row.bytes += blob.bytes;
+  return index_.With([&](Index& index) {
+    return index.AddProgram(row, record_bytes, blobs,
+                            [&]() -> absl::Status { return BlobRows(record).status(); });
+  });
+}
+
+absl::Status Store::Publish(std::string_view key, Record record, std::string_view detail,
+                            const ProgramFacts& facts) {
+  record.facts = Encode(facts);
+  bool in_memory = false;
+  for (const std::string& blob : record.blobs) {
+    if (blobs_.Exists(blob)) continue;
+    if (memory_.FindBlob(blob) == nullptr) {
+      return absl::AbortedError("a kernel was evicted while the program was compiled");
+    }
+    in_memory = true;  // where its kernel is
   }
-  if (!added.ok()) {
-    // A manifest that the index does not know would never be evicted.
-    manifests_.Remove(key);
-    return added;
+  if (!in_memory) {
+    const absl::Status written = WriteProgram(key, record, detail, facts);
+    if (written.ok() || absl::IsAborted(written)) return written;
+    SetProblem(written);
   }
-  EvictIfFull();
+  memory_.PutProgram(key, {std::move(record), std::string(detail), facts});
   return absl::OkStatus();
 }
 
-void Store::EvictIfFull() {
-  if (options_.limit_bytes == 0) return;
-  absl::MutexLock lock(&index_mutex_);
-  const auto totals = index_.Count();
-  if (!totals.ok() || totals->bytes <= options_.limit_bytes) return;
-  FlushUses();
+absl::Status Store::WriteProgram(std::string_view key, const Record& record,
+                                 std::string_view detail, const ProgramFacts& facts) {
+  TENSORD_RETURN_IF_ERROR(
+      MakeRoom(record.payload.size() + record.facts.size() + detail.size() + kFileOverhead));
+  {
+    absl::MutexLock lock(&files_mutex_);
+    RefreshKey();
+  }
+  TENSORD_RETURN_IF_ERROR(programs_.Put(key, record, detail));
+  const int64_t now = options_.now_ms();
+  const absl::Status added = AddProgramRow({std::string(key), facts, 0, 0, now, now}, record);
+  if (absl::IsAborted(added)) {
+    programs_.Remove(key);
+    return added;
+  }
+  absl::MutexLock lock(&uses_mutex_);
+  uses_.erase(std::string(key));
+  // A record that the index could not take is added when it is reconciled.
+  return absl::OkStatus();
+}
+
+absl::Status Store::MakeRoom(uint64_t bytes) {
+  if (options_.limit_bytes == 0) return absl::OkStatus();
+  const auto taken = [&]() -> absl::StatusOr<uint64_t> {
+    TENSORD_ASSIGN_OR_RETURN(const Totals totals, Count());
+    return totals.bytes + bytes;
+  };
+  const Index::Drop drop = {[this](std::string_view key) { programs_.Remove(key); },
+                            [this](std::string_view key) { kernels_.Remove(key); },
+                            [this](std::string_view sha256) { blobs_.Remove(sha256); }};
   // Below the limit by a tenth, so that not every publication evicts.
   const uint64_t target = options_.limit_bytes - options_.limit_bytes / 10;
-  const auto evicted = index_.Evict(
-      target, options_.now_ms() - options_.keep_ms,
-      [this](std::string_view key) { manifests_.Remove(key); },
-      [this](std::string_view sha256) { blobs_.Remove(sha256); });
-  if (evicted.ok()) counters_.evicted += *evicted;
+  for (const int64_t keep_ms : {options_.keep_ms, kInUseMs}) {
+    const auto now_taken = taken();
+    if (!now_taken.ok() || *now_taken <= options_.limit_bytes) return absl::OkStatus();
+    const uint64_t other = index_.BytesOnDisk() + bytes;
+    {
+      absl::MutexLock lock(&uses_mutex_);
+      FlushUses();
+    }
+    const auto evicted = index_.With([&](Index& index) {
+      return index.Evict(target - std::min(target, other), options_.now_ms() - keep_ms, drop);
+    });
+    if (evicted.ok()) counters_.evicted += *evicted;
+  }
+  const auto left = taken();
+  if (!left.ok() || *left <= options_.limit_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "store_limit is ", options_.limit_bytes, " bytes, and all that is stored was used just now"));
 }
 
 std::optional<KernelRow> Store::FindKernel(std::string_view kernel_key) {
   std::optional<KernelRow> row;
   {
-    absl::MutexLock lock(&index_mutex_);
-    auto found = index_.FindKernel(kernel_key, options_.now_ms());
-    if (!found.ok() || !found->has_value()) return std::nullopt;
-    row = **std::move(found);
+    absl::MutexLock lock(&files_mutex_);
+    const auto record = FindSound(kernels_, kernel_key);
+    if (record.ok() && (*record)->blobs.size() == 1) {
+      const std::string& sha256 = (*record)->blobs[0];
+      row = {sha256, blobs_.Verify(sha256).value_or(0), (*record)->payload};
+    }
   }
-  absl::MutexLock lock(&files_mutex_);
-  if (blobs_.Verify(row->sha256).ok()) return row;
-  ++counters_.corrupt;
-  blobs_.Remove(row->sha256);
-  absl::MutexLock index_lock(&index_mutex_);
-  index_.RemoveBlob(row->sha256).IgnoreError();
+  if (row.has_value()) {
+    index_.With([&](Index& index) { return index.TouchKernel(kernel_key, options_.now_ms()); })
+        .IgnoreError();
+    return row;
+  }
+  if (const auto kernel = memory_.FindKernel(kernel_key)) return kernel->row;
   return std::nullopt;
 }
 
-absl::StatusOr<KernelRow> Store::PutKernel(std::string_view kernel_key, std::string_view binary,
-                                           std::string_view source, std::string_view facts) {
-  const KernelRow row{Sha256(binary), binary.size(), std::string(facts)};
-  bool there = false;
-  {
-    absl::MutexLock lock(&files_mutex_);
-    there = blobs_.Verify(row.sha256).ok();
+KernelRow Store::PutKernel(std::string_view kernel_key, std::string_view binary,
+                           std::string_view source, std::string_view facts) {
+  KernelRow row{Sha256(binary), binary.size(), std::string(facts)};
+  const absl::Status written = WriteKernel(kernel_key, row, binary, source);
+  if (!written.ok()) {
+    SetProblem(written);
+    memory_.PutKernel(kernel_key, {row, std::string(binary), std::string(source)});
   }
-  if (!there) TENSORD_RETURN_IF_ERROR(blobs_.Put(row.sha256, binary));
-  absl::MutexLock lock(&index_mutex_);
-  TENSORD_RETURN_IF_ERROR(index_.AddKernel(kernel_key, row, source, options_.now_ms()));
   return row;
 }
 
+absl::Status Store::WriteKernel(std::string_view kernel_key, const KernelRow& row,
+                                std::string_view binary, std::string_view source) {
+  TENSORD_RETURN_IF_ERROR(MakeRoom(binary.size() + source.size() + 2 * kFileOverhead));
+  bool there = false;
+  {
+    absl::MutexLock lock(&files_mutex_);
+    RefreshKey();
+    there = blobs_.Verify(row.sha256).ok();
+  }
+  if (!there) TENSORD_RETURN_IF_ERROR(blobs_.Put(row.sha256, binary));
+  TENSORD_RETURN_IF_ERROR(kernels_.Put(kernel_key, {{row.sha256}, row.facts, ""}, source));
+  AddKernelRow(kernel_key, row.sha256, options_.now_ms());
+  return absl::OkStatus();
+}
+
+void Store::AddKernelRow(std::string_view kernel_key, const std::string& sha256, int64_t used_ms) {
+  const FileRow kernel = {std::string(kernel_key), BytesOnDisk(kernels_.PathOf(kernel_key))};
+  const FileRow blob = {sha256, BytesOnDisk(blobs_.PathOf(sha256))};
+  // A record that the index could not take is added when it is reconciled.
+  index_.With([&](Index& index) { return index.AddKernel(kernel, blob, used_ms); }).IgnoreError();
+}
+
 absl::StatusOr<std::string> Store::KernelSource(std::string_view kernel_key) {
-  absl::MutexLock lock(&index_mutex_);
-  return index_.KernelSource(kernel_key);
+  if (const auto kernel = memory_.FindKernel(kernel_key)) return kernel->source;
+  absl::MutexLock lock(&files_mutex_);
+  return kernels_.GetDetail(kernel_key);
 }
 
 absl::StatusOr<std::string> Store::ReadBlob(std::string_view sha256) {
+  if (const auto kernel = memory_.FindBlob(sha256)) return kernel->binary;
   TENSORD_ASSIGN_OR_RETURN(std::string data, ReadFile(blobs_.PathOf(sha256)));
   if (Sha256(data) != sha256) return absl::DataLossError("blob does not have its digest");
   return data;
 }
 
 absl::StatusOr<std::vector<ProgramRow>> Store::List(uint32_t limit) {
-  absl::MutexLock lock(&index_mutex_);
+  absl::MutexLock lock(&uses_mutex_);
   FlushUses();
-  return index_.List(limit);
+  return index_.With([&](Index& index) { return index.List(limit); });
 }
 
 absl::StatusOr<ProgramRow> Store::Find(std::string_view prefix) {
-  absl::MutexLock lock(&index_mutex_);
-  FlushUses();
-  TENSORD_ASSIGN_OR_RETURN(std::vector<ProgramRow> rows, index_.Find(prefix, 2));
+  std::vector<ProgramRow> rows;
+  {
+    absl::MutexLock lock(&uses_mutex_);
+    FlushUses();
+    TENSORD_ASSIGN_OR_RETURN(rows,
+                             index_.With([&](Index& index) { return index.Find(prefix, 2); }));
+  }
   if (rows.empty()) return absl::NotFoundError("no program has that key");
   if (rows.size() > 1) {
     return absl::FailedPreconditionError("several programs begin with that key: give more of it");
@@ -266,18 +396,25 @@ absl::StatusOr<ProgramRow> Store::Find(std::string_view prefix) {
   return std::move(rows.front());
 }
 
-absl::StatusOr<std::shared_ptr<const Manifest>> Store::Peek(std::string_view key) {
+absl::StatusOr<std::shared_ptr<const Record>> Store::Peek(std::string_view key) {
   absl::MutexLock lock(&files_mutex_);
-  return manifests_.Get(key);
+  return programs_.Get(key);
 }
 
 absl::StatusOr<std::string> Store::Detail(std::string_view key) {
-  return manifests_.GetDetail(key);
+  absl::MutexLock lock(&files_mutex_);
+  return programs_.GetDetail(key);
 }
 
 absl::StatusOr<Totals> Store::Count() {
-  absl::MutexLock lock(&index_mutex_);
-  return index_.Count();
+  TENSORD_ASSIGN_OR_RETURN(Totals totals, index_.With([](Index& index) { return index.Count(); }));
+  totals.bytes += index_.BytesOnDisk();
+  return totals;
+}
+
+std::string Store::DeriveKey(std::string_view purpose) {
+  absl::MutexLock lock(&files_mutex_);
+  return signer_.Sign({"derived key", purpose});
 }
 
 std::string Store::GetNote(const std::string& name) {

@@ -2,13 +2,18 @@
 // The store: compiled programs and their kernels in one folder, shared by every daemon of a user.
 //
 //   <root>/blobs/ab/<sha256>      binaries, content-addressed, mode 0444
-//   <root>/manifests/ab/<key>     one signed file per program
-//   <root>/index.sqlite           sizes, last use, kernel table
-//   <root>/key                    signs the manifests, mode 0600
+//   <root>/manifests/ab/<key>     one signed record per program
+//   <root>/kernels/ab/<key>       one signed record per kernel, with its source
+//   <root>/index.sqlite           sizes and last use: what to list and to evict
+//   <root>/key                    signs the records, mode 0600
 //   <root>/repros/                graphs on which the compiler failed
 //
+// What is served is signed, or has the digest that something signed names. The index is only a
+// cache of it: one that is damaged, at whatever time, is set aside and made anew from the records.
+// What the disk does not take (full, failing) is served from memory and written later.
+//
 // Keys, payloads and sources are opaque bytes here. Every function may be called from several
-// threads; lock order: files_mutex_ before index_mutex_. Several processes may use one root.
+// threads. Several processes may use one root.
 #ifndef TENSORD_SERVER_STORE_STORE_H_
 #define TENSORD_SERVER_STORE_STORE_H_
 
@@ -21,32 +26,41 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "base/status.h"
 #include "server/store/blobs.h"
 #include "server/store/index.h"
-#include "server/store/manifests.h"
+#include "server/store/memory_store.h"
+#include "server/store/records.h"
+#include "server/store/shared_index.h"
+#include "server/store/signer.h"
 
 namespace tensord::store {
 
 struct StoreOptions {
   std::string root;
-  uint64_t limit_bytes = 20ULL << 30;  // manifests and blobs; 0: no limit
-  int64_t keep_ms = 60'000;            // programs used since then are never evicted
+  uint64_t limit_bytes = 20ULL << 30;  // of records, blobs and index on disk; 0: no limit
+  int64_t keep_ms = 60'000;            // programs used since then go only when nothing else is left
   std::function<int64_t()> now_ms;     // since the epoch; the system's clock when empty
+  // Told in a line of text when the index is made anew, and when the disk takes nothing.
+  std::function<void(const std::string&)> warn;
+  // Reconciles the index with the files after opening, and writes what was kept in memory. Off:
+  // Reconcile() and WriteBack() do it when they are called.
+  bool background = false;
 };
 
 struct StoreCounters {
-  std::atomic<uint64_t> corrupt{0};  // blobs and manifests found damaged or missing, and removed
+  std::atomic<uint64_t> corrupt{0};  // blobs and records found damaged or missing, and removed
   std::atomic<uint64_t> evicted{0};  // programs
 };
 
 class Store {
  public:
   // Makes the folders (mode 0700). An error says which path is at fault: not writable, another
-  // user's, of a newer daemon. A damaged index is set aside and the store starts empty.
+  // user's, of a newer daemon. A store on a full disk opens, and serves what it has.
   static absl::StatusOr<std::unique_ptr<Store>> Open(StoreOptions options);
   ~Store();
 
@@ -56,17 +70,20 @@ class Store {
   const StoreCounters& counters() const { return counters_; }
 
   // The program, with every blob present and sound; counts as a use. NotFound otherwise: one that
-  // was damaged has then been removed and counted.
-  absl::StatusOr<std::shared_ptr<const Manifest>> Lookup(std::string_view key);
-  // Publishes a program. Aborted: a blob has been evicted meanwhile; make the kernels again.
-  absl::Status Publish(std::string_view key, const Manifest& manifest, std::string_view detail,
+  // was damaged has then been removed and counted. Unavailable: the machine (no descriptors, no
+  // memory, a failing disk) kept it from being read, and nothing was removed.
+  absl::StatusOr<std::shared_ptr<const Record>> Lookup(std::string_view key);
+  // Publishes a program, on disk or else in memory. The record's facts are `facts`. Aborted: a blob
+  // has been evicted meanwhile; make the kernels again.
+  absl::Status Publish(std::string_view key, Record record, std::string_view detail,
                        const ProgramFacts& facts);
 
   // A kernel with a sound blob; counts as a use.
   std::optional<KernelRow> FindKernel(std::string_view kernel_key);
-  // Stores a kernel's binary, what its maker wants to know of it again and, for people, its source.
-  absl::StatusOr<KernelRow> PutKernel(std::string_view kernel_key, std::string_view binary,
-                                      std::string_view source, std::string_view facts = "");
+  // Stores a kernel's binary, what its maker wants to know of it again and, for people, its source;
+  // on disk or else in memory.
+  KernelRow PutKernel(std::string_view kernel_key, std::string_view binary, std::string_view source,
+                      std::string_view facts = "");
   absl::StatusOr<std::string> KernelSource(std::string_view kernel_key);
   // NotFound, or DataLoss when it does not have its digest.
   absl::StatusOr<std::string> ReadBlob(std::string_view sha256);
@@ -74,9 +91,21 @@ class Store {
   absl::StatusOr<std::vector<ProgramRow>> List(uint32_t limit);
   // NotFound: none. FailedPrecondition: several programs begin with `prefix`.
   absl::StatusOr<ProgramRow> Find(std::string_view prefix);
-  absl::StatusOr<std::shared_ptr<const Manifest>> Peek(std::string_view key);
+  absl::StatusOr<std::shared_ptr<const Record>> Peek(std::string_view key);
   absl::StatusOr<std::string> Detail(std::string_view key);
+  // Programs, and bytes on disk of records, blobs and index.
   absl::StatusOr<Totals> Count();
+  // Why programs are kept in memory; empty: they are not.
+  std::string problem();
+
+  // Makes the index agree with the files: adds the records that it does not know, forgets those
+  // that are gone, and removes old blobs that no record names. Ends early when the store is closed.
+  void Reconcile();
+  // Writes what is kept in memory, as far as the disk takes it.
+  void WriteBack();
+
+  // A key made of the store's own for another purpose; 32 bytes.
+  std::string DeriveKey(std::string_view purpose);
 
   // Small values that outlive the daemon: facts about the worker. Empty: none.
   std::string GetNote(const std::string& name);
@@ -92,27 +121,63 @@ class Store {
     int64_t used_ms = 0;
   };
 
-  Store(StoreOptions options, Signer signer, Index index);
+  Store(StoreOptions options, Signer signer);
+
+  // files_mutex_: the record, when its signature and all of its blobs are sound.
+  absl::StatusOr<std::shared_ptr<const Record>> FindSound(RecordFolder& folder,
+                                                          std::string_view key)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(files_mutex_);
+  void RemoveDamaged(RecordFolder& folder, std::string_view key, std::string_view blob)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(files_mutex_);
+  void RefreshKey() ABSL_EXCLUSIVE_LOCKS_REQUIRED(files_mutex_);
+  std::shared_ptr<const MemoryStore::Program> FindInMemory(std::string_view key);
+  bool HasBlob(std::string_view sha256) const;
+
+  absl::Status WriteKernel(std::string_view kernel_key, const KernelRow& row,
+                           std::string_view binary, std::string_view source);
+  absl::Status WriteProgram(std::string_view key, const Record& record, std::string_view detail,
+                            const ProgramFacts& facts);
+  void SetProblem(const absl::Status& status);
+
+  // The blobs of a record as rows; Aborted: one is not on disk.
+  absl::StatusOr<std::vector<FileRow>> BlobRows(const Record& record) const;
+  // Fills in row.bytes.
+  absl::Status AddProgramRow(ProgramRow row, const Record& record);
+  void AddKernelRow(std::string_view kernel_key, const std::string& sha256, int64_t used_ms);
+  void ReconcileProgram(const std::string& key);
+  void ReconcileKernel(const std::string& kernel_key);
+  void ForgetLostPrograms();
+  void RemoveStrayBlobs();
 
   void CountUse(std::string_view key);
-  void FlushUses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(index_mutex_);
-  void RemoveDamaged(std::string_view key, std::string_view blob)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(files_mutex_);
-  void EvictIfFull();
+  void FlushUses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(uses_mutex_);
+  // Evicts until `bytes` more fit. ResourceExhausted: they do not.
+  absl::Status MakeRoom(uint64_t bytes);
+  bool IsClosing();
+  void RunInBackground();
 
   const StoreOptions options_;
   const std::string temp_folder_;
   StoreCounters counters_;
+  MemoryStore memory_;
 
-  // Guards what the two folders remember. Their const functions, writing files among them, touch
-  // only the file system and need no lock: a look-up never waits for somebody's fsync.
-  absl::Mutex files_mutex_ ABSL_ACQUIRED_BEFORE(index_mutex_);
+  // Guards what the folders remember. Their const functions, writing files among them, touch only
+  // the file system and need no lock: a look-up never waits for somebody's fsync.
+  absl::Mutex files_mutex_;
+  Signer signer_;  // of programs_ and kernels_
   BlobFolder blobs_;
-  ManifestFolder manifests_;
+  RecordFolder programs_;
+  RecordFolder kernels_;
 
-  absl::Mutex index_mutex_;
-  Index index_ ABSL_GUARDED_BY(index_mutex_);
-  std::unordered_map<std::string, Use> uses_ ABSL_GUARDED_BY(index_mutex_);
+  SharedIndex index_;
+
+  absl::Mutex uses_mutex_;
+  std::unordered_map<std::string, Use> uses_ ABSL_GUARDED_BY(uses_mutex_);
+
+  absl::Mutex state_mutex_;
+  bool closing_ ABSL_GUARDED_BY(state_mutex_) = false;
+  std::string problem_ ABSL_GUARDED_BY(state_mutex_);
+  std::thread background_;
 };
 
 }  // namespace tensord::store

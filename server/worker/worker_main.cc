@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "base/version.h"
@@ -31,7 +32,10 @@ int main(int argc, char** argv) {
   app.add_option("--compile", compile.file, "compile this graph, print what passes make, and exit");
   app.add_option("--dump-after", compile.dump_after, "with --compile: of this pass, or of all");
   app.add_option("--target", compile.target, "with --compile: scalar, avx2, avx512 or sm_NN");
+  app.add_option("--seal-key", jit.seal_key, "of what the work folder keeps (seal.h)")
+      ->envname("TENSORD_SEAL_KEY");
   CLI11_PARSE(app, argc, argv);
+  unsetenv("TENSORD_SEAL_KEY");  // not the compilers'
   if (!compile.file.empty()) return server::CompileFile(compile);
 
   int type = 0;

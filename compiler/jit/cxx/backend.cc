@@ -16,19 +16,21 @@ namespace {
 
 class CxxBackend : public Backend {
  public:
-  CxxBackend(CxxToolchain toolchain, std::string prelude, std::string work_folder)
+  CxxBackend(CxxToolchain toolchain, std::string work_folder, std::string seal_key)
       : toolchain_(std::move(toolchain)),
-        prelude_(std::move(prelude)),
-        work_folder_(std::move(work_folder)) {}
+        work_folder_(std::move(work_folder)),
+        seal_key_(std::move(seal_key)) {}
 
   v1::Module::Kind kind() const override { return v1::Module::SHARED_OBJECT; }
 
   absl::StatusOr<CompiledUnit> Compile(const v1::KernelUnit& unit) const override {
+    TENSORD_ASSIGN_OR_RETURN(const std::string prelude,
+                             PreparePrelude(toolchain_, work_folder_, seal_key_));
     TENSORD_ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::Make(work_folder_));
     TENSORD_RETURN_IF_ERROR(WriteFile(folder.path() + "/kernel.cc", unit.source()));
     std::vector<std::string> command = {toolchain_.path};
     command.insert(command.end(), toolchain_.flags.begin(), toolchain_.flags.end());
-    command.push_back("-I" + prelude_);
+    command.push_back("-I" + prelude);
     // Names without folders: the binary must not depend on where it was made.
     for (std::string& word : LinkArguments("kernel.cc", "kernel.so"))
       command.push_back(std::move(word));
@@ -46,7 +48,7 @@ class CxxBackend : public Backend {
 
  private:
   const CxxToolchain toolchain_;
-  const std::string prelude_, work_folder_;
+  const std::string work_folder_, seal_key_;
 };
 
 absl::StatusOr<std::unique_ptr<Backend>> Open(const v1::Target& target, const JitConfig& config) {
@@ -54,8 +56,9 @@ absl::StatusOr<std::unique_ptr<Backend>> Open(const v1::Target& target, const Ji
   // Absolute, for compilers run in folders of their own.
   const std::string work_folder = std::filesystem::absolute(config.work_folder);
   RemoveStaleFolders(work_folder);
-  TENSORD_ASSIGN_OR_RETURN(std::string prelude, PreparePrelude(toolchain, work_folder));
-  return std::make_unique<CxxBackend>(std::move(toolchain), std::move(prelude), work_folder);
+  // Units are compiled side by side: the first of them would make it once each.
+  TENSORD_RETURN_IF_ERROR(PreparePrelude(toolchain, work_folder, config.seal_key).status());
+  return std::make_unique<CxxBackend>(std::move(toolchain), work_folder, config.seal_key);
 }
 
 absl::StatusOr<ToolchainInfo> Toolchain(const v1::Target& target, const JitConfig& config) {

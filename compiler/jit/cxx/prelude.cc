@@ -3,21 +3,40 @@
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
-#include <unistd.h>
+#include <stdio.h>
 
 #include "base/sha256.h"
 #include "compiler/jit/cxx/host_program.h"
 #include "compiler/jit/folder.h"
+#include "compiler/jit/seal.h"
 #include "kernels/embedded.h"
 
 namespace tensord::jit {
+namespace {
+
+// Gives `fresh` the name `folder`, unless another process was first with a sound one.
+absl::StatusOr<std::string> PublishInPlaceOf(TemporaryFolder& fresh, const std::string& folder,
+                                             const std::string& work_folder,
+                                             const std::string& seal_key) {
+  TENSORD_ASSIGN_OR_RETURN(bool published, fresh.Publish(folder));
+  if (published || IsSealed(folder, seal_key)) return folder;
+  // Out of the way in one step; it goes with the temporary folder.
+  TENSORD_ASSIGN_OR_RETURN(const TemporaryFolder damaged, TemporaryFolder::Make(work_folder));
+  rename(folder.c_str(), (damaged.path() + "/damaged").c_str());
+  TENSORD_ASSIGN_OR_RETURN(published, fresh.Publish(folder));
+  if (published || IsSealed(folder, seal_key)) return folder;
+  return absl::InternalError(absl::StrCat("another process keeps changing ", folder));
+}
+
+}  // namespace
 
 absl::StatusOr<std::string> PreparePrelude(const CxxToolchain& toolchain,
-                                           const std::string& work_folder) {
+                                           const std::string& work_folder,
+                                           const std::string& seal_key) {
   // The path too: two compilers of one version may still read only their own precompiled headers.
   const std::string key = ToHex(Sha256(absl::StrCat(toolchain.path, "\n", toolchain.id)));
   const std::string folder = absl::StrCat(work_folder, "/prelude-", key.substr(0, 24));
-  if (access((folder + "/tensord/cpu.h.gch").c_str(), R_OK) == 0) return folder;
+  if (IsSealed(folder, seal_key)) return folder;
 
   TENSORD_ASSIGN_OR_RETURN(TemporaryFolder fresh, TemporaryFolder::Make(work_folder));
   for (const char* part : {"cpu", "special"})
@@ -34,8 +53,8 @@ absl::StatusOr<std::string> PreparePrelude(const CxxToolchain& toolchain,
     return absl::InternalError(absl::StrCat("the prelude does not compile (exit ", result.exit_code,
                                             "):\n", absl::StrJoin(command, " "), "\n",
                                             result.output));
-  TENSORD_RETURN_IF_ERROR(fresh.Publish(folder).status());  // false: another process was first
-  return folder;
+  TENSORD_RETURN_IF_ERROR(Seal(fresh.path(), seal_key));
+  return PublishInPlaceOf(fresh, folder, work_folder, seal_key);
 }
 
 }  // namespace tensord::jit

@@ -12,8 +12,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
+#include <vector>
 
+#include "compiler/jit/folder.h"
+#include "compiler/jit/seal.h"
 #include "kernels/embedded.h"
 #include "tensord/kernel_abi.h"
 
@@ -56,6 +60,7 @@ class JitTest : public testing::Test {
     std::string path = testing::TempDir() + "/tensord-jit-XXXXXX";
     ASSERT_NE(mkdtemp(path.data()), nullptr);
     config_.work_folder = path;
+    config_.seal_key = "the store's";
     job_.mutable_target()->mutable_cpu()->set_isa(BestIsa());
   }
   void TearDown() override { fs::remove_all(config_.work_folder); }
@@ -134,10 +139,67 @@ TEST_F(JitTest, PrecompiledPreludeIsUsed) {
   AddUnit(absl::StrCat(Source("kernel", 2), "\n"));
   ASSERT_TRUE(Jit(job_, config_).ok());
   // Without the headers behind it, the precompiled one alone must do.
-  for (const auto& entry : fs::directory_iterator(config_.work_folder))
+  for (const auto& entry : fs::directory_iterator(config_.work_folder)) {
     fs::remove_all(entry.path() / "tensord" / "cpu");
+    ASSERT_TRUE(Seal(entry.path(), config_.seal_key).ok());
+  }
   const auto result = Jit(job_, config_);
   EXPECT_TRUE(result.ok()) << result.status();
+  for (const auto& entry : fs::directory_iterator(config_.work_folder))
+    EXPECT_FALSE(fs::exists(entry.path() / "tensord" / "cpu"));
+}
+
+// A header with another constant, no usable precompiled one, and bits that a disk turned, between
+// two jobs of one process: the kernel is that of the prelude that the compiler was built with.
+TEST_F(JitTest, ChangedPreludeIsMadeAnew) {
+  AddUnit(Source("kernel", 3));
+  const auto first = Jit(job_, config_);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const std::string prelude = fs::directory_iterator(config_.work_folder)->path();
+  const std::string header = prelude + "/tensord/cpu/math_float.h",
+                    precompiled = prelude + "/tensord/cpu.h.gch";
+  const auto turn_a_bit = [](const std::string& path, double where) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    const auto at = std::streamoff(double(fs::file_size(path) - 1) * where);
+    char byte = char(file.seekg(at).get());
+    file.seekp(at).put(char(byte ^ 1));
+  };
+  const std::string whole = *ReadFile(header);
+  const std::vector<std::function<void()>> damages = {
+      [&] {
+        std::string changed = whole;
+        const size_t digit = changed.find("0.");
+        ASSERT_NE(digit, std::string::npos);
+        changed[digit] = '9';
+        ASSERT_TRUE(WriteFile(header, changed).ok());
+        fs::remove(precompiled);
+      },
+      [&] { ASSERT_TRUE(WriteFile(precompiled, "no precompiled header").ok()); },
+      [&] { turn_a_bit(precompiled, 0.3); },
+      [&] { turn_a_bit(precompiled, 0.9); },
+      [&] { turn_a_bit(prelude + "/seal", 0.5); },
+      [&] { ASSERT_TRUE(WriteFile(prelude + "/tensord/cpu/math.h", whole).ok()); },
+      [&] { ASSERT_TRUE(WriteFile(prelude + "/more.h", "").ok()); },
+      [&] { fs::remove_all(prelude + "/tensord/special"); }};
+  for (const auto& damage : damages) {
+    damage();
+    EXPECT_FALSE(IsSealed(prelude, config_.seal_key));
+    const auto result = Jit(job_, config_);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->binaries(0), first->binaries(0));
+    EXPECT_TRUE(IsSealed(prelude, config_.seal_key));
+  }
+  EXPECT_EQ(*ReadFile(header), whole);
+  ExpectNoTemporaryFiles();
+}
+
+TEST_F(JitTest, SealOfAnotherKeyIsNone) {
+  AddUnit(Source("kernel", 3));
+  ASSERT_TRUE(Jit(job_, config_).ok());
+  const std::string prelude = fs::directory_iterator(config_.work_folder)->path();
+  EXPECT_FALSE(IsSealed(prelude, "another"));
+  ASSERT_TRUE(Seal(prelude, "another").ok());
+  EXPECT_FALSE(IsSealed(prelude, config_.seal_key));
 }
 
 TEST_F(JitTest, ManyUnitsInParallelKeepTheirOrder) {

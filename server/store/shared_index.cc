@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/store/shared_index.h"
+
+#include <absl/cleanup/cleanup.h>
+#include <absl/strings/str_cat.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "server/store/blobs.h"
+
+namespace tensord::store {
+namespace {
+
+constexpr const char* kFiles[] = {"", "-wal", "-shm"};
+
+uint64_t InodeOf(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_ino) : 0;
+}
+
+}  // namespace
+
+absl::Status SharedIndex::Open() {
+  absl::MutexLock lock(&mutex_);
+  absl::Status status = OpenLocked();
+  if (!absl::IsDataLoss(status)) return status;
+  SetAside(status);
+  return index_ == nullptr ? status : absl::OkStatus();
+}
+
+absl::Status SharedIndex::OpenLocked() {
+  bool empty = false;
+  auto index = Index::Open(path_, &empty);
+  inode_ = InodeOf(path_);
+  if (!index.ok()) return index.status();
+  is_new_ = is_new_ || empty;
+  index_ = std::make_unique<Index>(*std::move(index));
+  return absl::OkStatus();
+}
+
+void SharedIndex::SetAside(const absl::Status& why) {
+  index_.reset();
+  // One daemon after the other: the second finds another file under the name, which stays.
+  const int lock = open((path_ + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock < 0) return;
+  const absl::Cleanup unlock = [lock] { close(lock); };
+  if (flock(lock, LOCK_EX) != 0) return;
+  if (InodeOf(path_) == inode_) {
+    for (const char* suffix : kFiles) {
+      // The last one that was damaged is kept for people.
+      rename((path_ + suffix).c_str(), (path_ + ".damaged" + suffix).c_str());
+    }
+    if (warn_) {
+      warn_(absl::StrCat("the index is damaged (", why.message(),
+                         ") and made anew from the records; it was kept as ", path_, ".damaged"));
+    }
+  }
+  OpenLocked().IgnoreError();
+}
+
+bool SharedIndex::TakeIsNew() {
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(is_new_, false);
+}
+
+uint64_t SharedIndex::BytesOnDisk() const {
+  uint64_t bytes = 0;
+  for (const char* suffix : kFiles) bytes += store::BytesOnDisk(path_ + suffix);
+  return bytes;
+}
+
+}  // namespace tensord::store

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The index of a store, for all its threads: locked, opened again after the disk's trouble, and set
+// aside for a new one when it proves damaged.
+#ifndef TENSORD_SERVER_STORE_SHARED_INDEX_H_
+#define TENSORD_SERVER_STORE_SHARED_INDEX_H_
+
+#include <absl/base/thread_annotations.h>
+#include <absl/synchronization/mutex.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "server/store/index.h"
+
+namespace tensord::store {
+
+class SharedIndex {
+ public:
+  // <root>/index.sqlite; `warn` is told when it is made anew.
+  SharedIndex(std::string root, std::function<void(const std::string&)> warn)
+      : path_(root + "/index.sqlite"), warn_(std::move(warn)) {}
+
+  absl::Status Open();
+
+  // f(index), once more with a new index when that one proves damaged. f gives a status or a
+  // StatusOr. Unavailable: the index cannot be opened now.
+  template <class F>
+  auto With(F f) -> decltype(f(std::declval<Index&>())) {
+    absl::MutexLock lock(&mutex_);
+    if (index_ == nullptr && !OpenLocked().ok()) {
+      return absl::UnavailableError("the index cannot be opened");
+    }
+    auto result = f(*index_);
+    if (!absl::IsDataLoss(StatusOf(result))) return result;
+    SetAside(StatusOf(result));
+    if (index_ == nullptr) return result;
+    return f(*index_);
+  }
+
+  // True once after the index became empty, for it was new, of an older form, or damaged.
+  bool TakeIsNew();
+  // Of the database and its log.
+  uint64_t BytesOnDisk() const;
+
+ private:
+  static absl::Status StatusOf(const absl::Status& status) { return status; }
+  template <class T>
+  static absl::Status StatusOf(const absl::StatusOr<T>& result) {
+    return result.status();
+  }
+  absl::Status OpenLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetAside(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string path_;
+  const std::function<void(const std::string&)> warn_;
+  absl::Mutex mutex_;
+  std::unique_ptr<Index> index_ ABSL_GUARDED_BY(mutex_);  // null: it could not be opened
+  uint64_t inode_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool is_new_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace tensord::store
+
+#endif  // TENSORD_SERVER_STORE_SHARED_INDEX_H_
