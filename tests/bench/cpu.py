@@ -2,9 +2,10 @@
 """The CPU benchmark: eager, TorchInductor and tensord in one process, in turn.
 
     .venv/bin/python tests/bench/cpu.py [--quick] [--sections kernels,models,...] [--only TEXT]
-                                        [--json FILE] [--write-docs]
+                                        [--models NAME,...] [--json FILE] [--write-docs]
     .venv/bin/python tests/bench/cpu.py --from FILE --write-docs
 
+--models times architectures of tests/models.sh instead of the benchmark's own (zoo_cases.py).
 Prints tables, writes everything as JSON, and with --write-docs makes the CPU's part of
 docs/performance.md of it. A daemon of its own serves it; strict mode: what falls
 back to eager is an error and is reported.
@@ -93,7 +94,7 @@ def _kernel_times(case: kernel_cases.KernelCase, args: argparse.Namespace) -> di
 
 def measure_models(args: argparse.Namespace) -> list[dict[str, Any]]:
     entries = []
-    for case in model_cases.CASES:
+    for case in args.models or model_cases.CASES:
         for kind in ("inference", "training"):
             name = f"{case.name}: {kind}"
             if args.only not in name:
@@ -244,6 +245,15 @@ def _failed(data: Any) -> bool:
     return isinstance(data, list) and any(map(_failed, data))
 
 
+def _architectures(text: str) -> list[model_cases.ModelCase]:
+    import zoo_cases
+
+    return [
+        model_cases.ModelCase(name, functools.partial(zoo_cases.make, name, zoo_cases.ON_CPU))
+        for name in zoo_cases.names(text)
+    ]
+
+
 def _sections(text: str) -> list[str]:
     names = text.split(",")
     if unknown := set(names) - set(SECTIONS):
@@ -256,6 +266,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sections", type=_sections, default=list(SECTIONS))
+    parser.add_argument("--models", type=_architectures, metavar="NAME,...", default=[])
     parser.add_argument("--only", default="", help="cases whose name contains this text")
     parser.add_argument(
         "--quick", action="store_true", help="few rounds: a look, not a measurement"
@@ -274,6 +285,8 @@ def main() -> int:
             2.0,
             1,
         )
+    if args.models:
+        args.sections = ["models"]
     warnings.filterwarnings("ignore")
 
     if args.source:

@@ -2,9 +2,11 @@
 """The GPU benchmark: eager, TorchInductor and tensord in one process, in turn.
 
     python tests/bench/gpu.py [--cases kernels,models,start,host] [--only REGEX] [--quick]
-                              [--budget SECONDS] [--skip-inductor] [--json FILE] [--write-docs]
+                              [--models NAME,...] [--budget SECONDS] [--skip-inductor]
+                              [--json FILE] [--write-docs]
     python tests/bench/gpu.py --from FILE [FILE...] --write-docs
 
+--models times architectures of tests/models.sh instead of the benchmark's own (zoo_cases.py).
 Prints tables, writes everything as JSON after each case, and with --write-docs makes the GPU part
 of docs/performance.md of it; several files given by --from are taken together, later ones first.
 A daemon of its own serves it; what falls back to eager is an error and is reported. --device cpu
@@ -233,7 +235,7 @@ def _measure_kernel(bench: Bench, entry: dict[str, Any], runs: dict[str, Any], m
 def measure_models(bench: Bench) -> None:
     """Steps of whole models, then what is inside them."""
     timed = []
-    for case in gpu_models.CASES:
+    for case in bench.args.models or gpu_models.CASES:
         for kind in ("inference", "training"):
             with bench.case("models", f"{case.name}: {kind}") as entry:
                 if entry is not None:
@@ -416,6 +418,15 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     return bench.data
 
 
+def _architectures(text: str) -> list[gpu_models.GpuModel]:
+    import zoo_cases
+
+    def maker(name: str) -> Callable[[bool], gpu_models.Made]:
+        return lambda small: zoo_cases.make(name, zoo_cases.SMALL if small else zoo_cases.ON_GPU)
+
+    return [gpu_models.GpuModel(name, maker(name)) for name in zoo_cases.names(text)]
+
+
 def _groups(text: str) -> list[str]:
     names = text.split(",")
     if unknown := set(names) - set(GROUPS):
@@ -429,6 +440,7 @@ def _parse() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--cases", type=_groups, default=list(GROUPS), help=",".join(GROUPS))
+    add("--models", type=_architectures, metavar="NAME,...", default=[])
     add("--only", default="", metavar="REGEX", help="cases whose name it is found in")
     add("--quick", action="store_true", help="few rounds: a look, not a measurement")
     add("--rounds", type=int, default=11)
@@ -441,6 +453,8 @@ def _parse() -> argparse.Namespace:
     add("--from", dest="sources", type=pathlib.Path, nargs="+", help="measure nothing")
     add("--write-docs", action="store_true", help="writes the GPU part of docs/performance.md")
     args = parser.parse_args()
+    if args.models:
+        args.cases = ["models"]
     args.kernel_sample, args.model_sample = 0.03, 0.25
     if args.quick:
         args.rounds, args.kernel_sample, args.model_sample = 5, 0.01, 0.03

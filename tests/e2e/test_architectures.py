@@ -33,11 +33,24 @@ def test_configurations_become_small() -> None:
 
     config = small_config.shrink(transformers.Qwen2VLConfig())
     text = config.text_config
-    assert text.num_hidden_layers == small_config.LAYERS
-    assert text.vocab_size == small_config.VOCABULARY
-    assert config.image_token_id < small_config.VOCABULARY
+    assert text.num_hidden_layers == small_config.SMALL.layers
+    assert text.vocab_size == small_config.SMALL.vocabulary
+    assert config.image_token_id < small_config.SMALL.vocabulary
     assert config.image_token_id != config.video_token_id
-    assert sum(text.rope_parameters["mrope_section"]) * 2 == small_config.HEAD_DIM
+    assert sum(text.rope_parameters["mrope_section"]) * 2 == small_config.SMALL.head_dim
+
+
+def test_configurations_become_as_large_as_the_scale_says() -> None:
+    import transformers
+
+    scale = small_config.Scale(layers=4, heads=4, width=256, positions=256, batch=3, length=48)
+    built = catalogue.build("transformers/llama", scale)
+    config = built.model.config
+    assert (config.num_hidden_layers, config.hidden_size, config.head_dim) == (4, 256, 64)
+    assert built.inputs["input_ids"].shape == (3, 48)
+    # What is smaller by default stays so.
+    small = small_config.shrink(transformers.LlamaConfig(hidden_size=128), 0, scale)
+    assert small.hidden_size == 128
 
 
 def test_inputs_are_always_the_same() -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from . import inputs as model_inputs
-from .small_config import shrink
+from .small_config import SMALL, Scale, shrink
 
 
 def _declare_operators_of_torchvision() -> None:
@@ -31,7 +31,6 @@ def _declare_operators_of_torchvision() -> None:
 
 _declare_operators_of_torchvision()
 
-MOST_PARAMETERS = 30_000_000
 # Heads of transformers in order of preference: one architecture is built with the first it has.
 _HEADS = """IMAGE_TEXT_TO_TEXT SPEECH_SEQ_2_SEQ SEQ_TO_SEQ_CAUSAL_LM MASKED_LM CAUSAL_LM CTC
     IMAGE_CLASSIFICATION OBJECT_DETECTION ZERO_SHOT_OBJECT_DETECTION SEMANTIC_SEGMENTATION
@@ -68,14 +67,14 @@ def names() -> list[str]:
     return found
 
 
-def build(name: str) -> Built:
+def build(name: str, scale: Scale = SMALL) -> Built:
     """The architecture with random weights, always the same. Raises UnsupportedError."""
     library, _, architecture = name.partition("/")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if library == "timm":
-            return _timm(architecture)
-        return _transformers(architecture)
+            return _timm(architecture, scale)
+        return _transformers(architecture, scale)
 
 
 def _head(architecture: str) -> str:
@@ -90,7 +89,7 @@ def _head(architecture: str) -> str:
     return found if isinstance(found, str) else found[0]
 
 
-def _transformers(architecture: str) -> Built:
+def _transformers(architecture: str, scale: Scale) -> Built:
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -102,19 +101,19 @@ def _transformers(architecture: str) -> Built:
         raise UnsupportedError(f"class: {_said(error)}") from error
     for level in range(3):
         try:
-            config = shrink(config_class(), level)
+            config = shrink(config_class(), level, scale)
             with torch.device("meta"):
                 parameters = sum(p.numel() for p in head(config).parameters())
-            if parameters > MOST_PARAMETERS:
+            if parameters > scale.most_parameters:
                 problems.append(f"{parameters / 1e6:.0f} million parameters")
                 continue
             torch.manual_seed(5)
-            model = head(shrink(config_class(), level))
+            model = head(shrink(config_class(), level, scale))
         except Exception as error:
             problems.append(f"build: {_said(error)}")
             continue
         model = _deterministic(model)
-        for candidate in model_inputs.candidates(model):
+        for candidate in model_inputs.candidates(model, scale):
             built = Built(model, candidate, f"{type(model).__name__}, level {level}")
             problem = _runs(built)
             if not problem:
@@ -219,10 +218,10 @@ def _weight(name: str) -> tuple[int, int]:
     return place, len(name)
 
 
-def _timm(architecture: str) -> Built:
+def _timm(architecture: str, scale: Scale) -> Built:
     timm = _import_timm()
     problems = []
-    for size in (64, 96, 128, 224):
+    for size in [s for s in (64, 96, 128, 224) if s >= scale.image]:
         for options in ({"img_size": size}, {}):
             torch.manual_seed(5)
             try:
@@ -230,11 +229,11 @@ def _timm(architecture: str) -> Built:
             except Exception as error:
                 problems.append(_said(error))
                 continue
-            if sum(p.numel() for p in model.parameters()) > MOST_PARAMETERS:
+            if sum(p.numel() for p in model.parameters()) > scale.most_parameters:
                 problems.append("too large")
                 continue
             channels = model.default_cfg.get("input_size", (3,))[0]
-            inputs = {"": torch.randn(2, channels, size, size)}
+            inputs = {"": torch.randn(scale.batch, channels, size, size)}
             built = Built(_deterministic(model), inputs, f"{architecture} at {size}")
             problem = _runs(built)
             if not problem:

@@ -9,8 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-BATCH, LENGTH = 2, 16
+from .small_config import SMALL, Scale
+
 AUDIO_SAMPLES, FRAMES = 3200, 64
+_MOST_TOKENS = 250  # but for those of special meaning, which lie at a vocabulary's end
 
 
 def _find(config: Any, *names: str, default: Any = None) -> Any:
@@ -34,13 +36,13 @@ def _side(size: Any) -> int:
     return int(size[0] if isinstance(size, (list, tuple)) else size)
 
 
-def _ids(config: Any) -> Tensor:
+def _ids(config: Any, scale: Scale) -> Tensor:
     text = getattr(config, "text_config", None) or config
     vocabulary = _find(text, "vocab_size", default=_find(config, "vocab_size", default=100))
-    return torch.randint(5, max(6, min(vocabulary, 250)), (BATCH, LENGTH))
+    return torch.randint(5, max(6, min(vocabulary, _MOST_TOKENS)), (scale.batch, scale.length))
 
 
-def _pixels(config: Any, level: int) -> Tensor:
+def _pixels(config: Any, scale: Scale, level: int) -> Tensor:
     vision = getattr(config, "vision_config", None) or config
     channels = _find(vision, "num_channels", "in_channels", "in_chans", default=3)
     size = _find(vision, "image_size", "img_size", "input_size", default=64)
@@ -49,70 +51,70 @@ def _pixels(config: Any, level: int) -> Tensor:
         sides = [max(side, 64) for side in sides]
     elif level == 2:
         sides = [224, 224]
-    return torch.randn(BATCH, int(channels) if isinstance(channels, int) else 3, *sides)
+    return torch.randn(scale.batch, int(channels) if isinstance(channels, int) else 3, *sides)
 
 
-def _frames(config: Any, level: int) -> Tensor:
-    images = _pixels(config, level)
+def _frames(config: Any, scale: Scale, level: int) -> Tensor:
+    images = _pixels(config, scale, level)
     count = _find(config, "num_frames", "frames_per_clip", "tubelet_size", default=4)
     count = count if isinstance(count, int) else 4
     return images[:, None].repeat(1, max(2, count), 1, 1, 1)
 
 
-def _features(config: Any, name: str, level: int) -> Tensor:
+def _features(config: Any, scale: Scale, name: str, level: int) -> Tensor:
     bins = _find(config, "num_mel_bins", "input_feat_per_channel", "feature_size", "num_features",
                  "feature_projection_input_dim", "input_dim", default=80)  # fmt: skip
     positions = _find(config, "max_source_positions", default=FRAMES // 2)
     if level == 0:
-        return torch.randn(BATCH, bins, 2 * positions)
-    return torch.randn(BATCH, FRAMES, bins)
+        return torch.randn(scale.batch, bins, 2 * positions)
+    return torch.randn(scale.batch, FRAMES, bins)
 
 
-def _boxes() -> Tensor:
-    corner = torch.randint(0, 30, (BATCH, LENGTH, 2))
-    return torch.cat([corner, corner + torch.randint(1, 20, (BATCH, LENGTH, 2))], -1)
+def _boxes(scale: Scale) -> Tensor:
+    corner = torch.randint(0, 30, (scale.batch, scale.length, 2))
+    return torch.cat([corner, corner + torch.randint(1, 20, (scale.batch, scale.length, 2))], -1)
 
 
-def _series(config: Any) -> dict[str, Tensor]:
+def _series(config: Any, scale: Scale) -> dict[str, Tensor]:
     past = _find(config, "context_length", default=24)
     channels = _find(config, "num_input_channels")
     if channels is not None:
-        return {"past_values": torch.randn(BATCH, past, channels)}
+        return {"past_values": torch.randn(scale.batch, past, channels)}
     lags = max(_find(config, "lags_sequence", default=[0]) or [0])
     future = _find(config, "prediction_length", default=8) or 8
     times = _find(config, "num_time_features", default=0)
     return {
-        "past_values": torch.randn(BATCH, past + lags),
-        "past_time_features": torch.randn(BATCH, past + lags, times),
-        "past_observed_mask": torch.ones(BATCH, past + lags),
-        "future_values": torch.randn(BATCH, future),
-        "future_time_features": torch.randn(BATCH, future, times),
+        "past_values": torch.randn(scale.batch, past + lags),
+        "past_time_features": torch.randn(scale.batch, past + lags, times),
+        "past_observed_mask": torch.ones(scale.batch, past + lags),
+        "future_values": torch.randn(scale.batch, future),
+        "future_time_features": torch.randn(scale.batch, future, times),
     }
 
 
-def _labels(model: Any, inputs: dict[str, Tensor]) -> Tensor | None:
+def _labels(model: Any, scale: Scale, inputs: dict[str, Tensor]) -> Tensor | None:
     name = type(model).__name__
     if any(word in name for word in ("ForCausalLM", "LMHead", "MaskedLM", "ConditionalGeneration",
                                      "ForCTC", "PreTraining", "ImageTextToText")):  # fmt: skip
         ids = inputs.get("input_ids")
-        ids = ids if ids is not None else torch.randint(5, 30, (BATCH, 6))
+        ids = ids if ids is not None else torch.randint(5, 30, (scale.batch, 6))
         return ids.clone()
     if "Classification" in name and "Token" not in name and "ZeroShot" not in name:
-        return torch.randint(0, 2, (BATCH,))
+        return torch.randint(0, 2, (scale.batch,))
     return None
 
 
-def candidates(model: Any) -> list[dict[str, Tensor]]:
+def candidates(model: Any, scale: Scale = SMALL) -> list[dict[str, Tensor]]:
     """Inputs to try, the fullest first; each call draws the same."""
     parameters = inspect.signature(model.forward).parameters
     config = model.config
     found = []
     for level in range(3):
         torch.manual_seed(11)
-        series = _series(config) if "past_values" in parameters else {}
+        series = _series(config, scale) if "past_values" in parameters else {}
         inputs: dict[str, Tensor] = {}
         for name in parameters:
-            value = _value(name, config, level, parameters)
+            value = _value(name, config, scale, level, parameters)
             if name in series:
                 value = series[name]
             if value is not None:
@@ -120,12 +122,12 @@ def candidates(model: Any) -> list[dict[str, Tensor]]:
         if "input_ids" in inputs and "attention_mask" in inputs:
             inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
         if "image_grid_thw" in parameters and "pixel_values" in inputs:
-            gridded = _gridded(config)
+            gridded = _gridded(config, scale)
             inputs |= {n: v for n, v in gridded.items() if n in parameters}
             inputs.pop("pixel_values_videos", None)
         if series and "past_time_features" not in parameters:
             inputs.pop("future_values", None)
-        labels = _labels(model, inputs) if "labels" in parameters else None
+        labels = _labels(model, scale, inputs) if "labels" in parameters else None
         if labels is not None:
             found.append({**inputs, "labels": labels})
         found.append(inputs)
@@ -140,68 +142,73 @@ def candidates(model: Any) -> list[dict[str, Tensor]]:
             found += [{**text, "labels": labels}] if labels is not None else []
             found.append(text)
         if "decoder_input_ids" in parameters and "labels" not in inputs:
-            decoder = torch.randint(5, 60, (BATCH, 7))
+            decoder = torch.randint(5, 60, (scale.batch, 7))
             found += [{**f, "decoder_input_ids": decoder} for f in found[-4:] if "labels" not in f]
     return found
 
 
-def _value(name: str, config: Any, level: int, parameters: Any) -> Tensor | None:
+def _value(name: str, config: Any, scale: Scale, level: int, parameters: Any) -> Tensor | None:
     if name == "input_ids":
         if "pixel_values" in parameters and _find(config, "image_token_id", "image_token_index"):
-            return _with_images(config)
-        return _ids(config)
+            return _with_images(config, scale)
+        return _ids(config, scale)
     if name == "attention_mask" and "input_ids" in parameters:
-        return torch.ones(BATCH, LENGTH, dtype=torch.long)
+        return torch.ones(scale.batch, scale.length, dtype=torch.long)
     if name in ("pixel_values", "pixel_values_images"):
         from_frames = _find(config, "num_frames", "frames_per_clip") is not None
-        return _frames(config, level) if from_frames else _pixels(config, level)
+        return _frames(config, scale, level) if from_frames else _pixels(config, scale, level)
     if name in ("pixel_values_videos", "video"):
-        return _frames(config, level)
+        return _frames(config, scale, level)
     if name in ("input_features", "input_audio_features"):
-        return _features(config, name, level)
+        return _features(config, scale, name, level)
     if name == "input_values":
         bins = _find(config, "num_mel_bins", "max_length", default=None)
         if bins and level == 0 and _find(config, "conv_stride") is None:
-            return torch.randn(BATCH, int(_find(config, "max_length", default=FRAMES)), int(bins))
+            return torch.randn(
+                scale.batch, int(_find(config, "max_length", default=FRAMES)), int(bins)
+            )
         channels = _find(config, "audio_channels", default=1)
-        shape = (BATCH, AUDIO_SAMPLES) if level < 2 else (BATCH, channels, AUDIO_SAMPLES)
+        shape = (
+            (scale.batch, AUDIO_SAMPLES) if level < 2 else (scale.batch, channels, AUDIO_SAMPLES)
+        )
         return torch.randn(shape)
     if name == "bbox":
-        return _boxes()
+        return _boxes(scale)
     if name == "qformer_input_ids":
-        return _ids(config)
+        return _ids(config, scale)
     if name == "input_features_mask":
-        return torch.ones(BATCH, FRAMES, dtype=torch.long)
+        return torch.ones(scale.batch, FRAMES, dtype=torch.long)
     if "grid_thw" in parameters and name == next(iter(parameters)):
-        return _gridded(config)["pixel_values"]
+        return _gridded(config, scale)["pixel_values"]
     if name == "grid_thw":
-        return torch.tensor([[1, 4, 4]] * BATCH)
+        return torch.tensor([[1, 4, 4]] * scale.batch)
     return None
 
 
-def _gridded(config: Any) -> dict[str, Tensor]:
+def _gridded(config: Any, scale: Scale) -> dict[str, Tensor]:
     """Images as rows of patches, which the Qwen family takes, and their sizes in patches."""
     vision = getattr(config, "vision_config", None) or config
     patch = _side(_find(vision, "patch_size", default=8))
     channels = _find(vision, "in_channels", "in_chans", "num_channels", default=3)
     times = _find(vision, "temporal_patch_size", default=1)
     merged = _find(vision, "spatial_merge_size", default=2)
-    rows = BATCH * 16
-    ids, token = _ids(config), _find(config, "image_token_id", "image_token_index", default=5)
-    places = torch.full((BATCH, 16 // merged**2), int(token))
+    rows = scale.batch * 16
+    ids = _ids(config, scale)
+    token = _find(config, "image_token_id", "image_token_index", default=5)
+    places = torch.full((scale.batch, 16 // merged**2), int(token))
     ids = torch.cat([ids[:, :4], places, ids[:, 4:]], 1)
     return {
         "input_ids": ids,
         "attention_mask": torch.ones_like(ids),
         "mm_token_type_ids": (ids == token).int(),
         "pixel_values": torch.randn(rows, channels * times * patch**2),
-        "image_grid_thw": torch.tensor([[1, 4, 4]] * BATCH),
+        "image_grid_thw": torch.tensor([[1, 4, 4]] * scale.batch),
     }
 
 
-def _with_images(config: Any) -> Tensor:
+def _with_images(config: Any, scale: Scale) -> Tensor:
     """Text with as many places for an image as a vision tower of patches gives."""
-    ids = _ids(config)
+    ids = _ids(config, scale)
     token = _find(config, "image_token_id", "image_token_index")
     vision = getattr(config, "vision_config", None) or config
     patch = _find(vision, "patch_size", default=8)
@@ -211,5 +218,5 @@ def _with_images(config: Any) -> Tensor:
     count = _find(config, "image_seq_length", "mm_tokens_per_image", "num_image_tokens",
                   "image_seq_len")  # fmt: skip
     count = count if isinstance(count, int) and count < 100 else max(1, (side // merged) ** 2)
-    places = torch.full((BATCH, count), int(token))
+    places = torch.full((scale.batch, count), int(token))
     return torch.cat([ids[:, :4], places, ids[:, 4:]], 1)

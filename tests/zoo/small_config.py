@@ -11,17 +11,34 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+from dataclasses import dataclass
 from typing import Any
 
-VOCABULARY = 320
-LAYERS = 2
-HEADS = 4
-WIDTH = 64
-HEAD_DIM = WIDTH // HEADS
-IMAGE, PATCH = 32, 8
-POSITIONS = 64
 
-# Attributes by their new value.
+@dataclass(frozen=True)
+class Scale:
+    """How large a model and its batch are made; what is smaller by default stays so."""
+
+    layers: int = 2
+    heads: int = 4
+    width: int = 64
+    feed_forward: int = 96
+    vocabulary: int = 320
+    positions: int = 64
+    image: int = 32
+    patch: int = 8
+    batch: int = 2
+    length: int = 16  # tokens
+    most_parameters: int = 30_000_000
+
+    @property
+    def head_dim(self) -> int:
+        return self.width // self.heads
+
+
+SMALL = Scale()
+
+# Attributes that say the same.
 _LAYERS = """num_hidden_layers n_layer num_layers n_layers encoder_layers decoder_layers depth
     num_decoder_layers num_encoder_layers e_layers d_layers num_transformer_layers
     predictor_num_hidden_layers mask_decoder_num_hidden_layers num_adapter_layers"""
@@ -38,124 +55,130 @@ _FEED_FORWARD = """intermediate_size encoder_ffn_dim decoder_ffn_dim ffn_dim d_f
     intermediate_size_mlp expert_ffn_hidden_size ffn_hidden_size encoder_feedforward_dim
     decoder_intermediate_size encoder_intermediate_size mlp_dim shared_intermediate_size
     block_ff_dim moe_shared_expert_intermediate_size feed_forward_dim"""
-_VALUES: dict[str, Any] = {
-    **dict.fromkeys(_LAYERS.split(), LAYERS),
-    **dict.fromkeys(_HEADS.split(), HEADS),
-    **dict.fromkeys(_WIDTH.split(), WIDTH),
-    **dict.fromkeys(_FEED_FORWARD.split(), 96),
-    "head_dim": HEAD_DIM,
-    "d_kv": HEAD_DIM,
-    "attention_head_dim": HEAD_DIM,
-    "kv_channels": HEAD_DIM,
-    "v_head_dim": HEAD_DIM,
-    "qk_nope_head_dim": HEAD_DIM // 2,
-    "qk_rope_head_dim": HEAD_DIM // 2,
-    "qk_head_dim": HEAD_DIM,
-    "global_head_dim": HEAD_DIM,
-    "kv_lora_rank": 16,
-    "q_lora_rank": 24,
-    "linear_key_head_dim": HEAD_DIM,
-    "linear_value_head_dim": HEAD_DIM,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-    "index_head_dim": HEAD_DIM,
-    "vocab_size": VOCABULARY,
-    "vocab_size_per_layer_input": VOCABULARY,
-    "projection_dim": 32,
-    "num_experts": 4,
-    "num_local_experts": 4,
-    "n_routed_experts": 4,
-    "moe_num_experts": 4,
-    "num_experts_per_tok": 2,
-    "moe_topk": 2,
-    "top_k_experts": 2,
-    "n_shared_experts": 1,
-    "moe_k": 2,
-    "rotary_dim": HEAD_DIM,
-    "n_group": 1,
-    "topk_group": 1,
-    "num_expert_group": 1,
-    "max_position_embeddings": POSITIONS,
-    "n_positions": POSITIONS,
-    "max_source_positions": POSITIONS,
-    "max_target_positions": POSITIONS,
-    "n_ctx": POSITIONS,
-    "max_seq_len": POSITIONS,
-    "image_size": IMAGE,
-    "patch_size": PATCH,
-    "sliding_window": 8,
-    "local_attention": 8,
-    "mamba_d_state": 8,
-    "state_size": 8,
-    "mamba_n_heads": 4,
-    "mamba_d_head": 32,
-    "mamba_chunk_size": 8,
-    "mamba_headdim": 32,
-    "mamba_num_heads": 4,
-    "mamba_head_dim": 32,
-    "mamba_n_groups": 1,
-    "num_queries": 10,
-    "num_labels": 3,
-    "first_k_dense_replace": 1,
-    "hidden_size_per_layer_input": 8,
-    "time_step_rank": 4,
-    "num_mtp_layers": 0,
-    "num_nextn_predict_layers": 0,
-    "use_cache": False,
-    "hc_mult": 2,
-    "codebook_size": 64,
-    "conv_dim_size": 32,
-    "block_size": 8,
-    "attention_chunk_size": 8,
-    "adapter_stride": 2,
-    "encoder_layerdrop": 0.0,
-    "decoder_layerdrop": 0.0,
-    "layerdrop": 0.0,
-    "mask_time_prob": 0.0,
-    "mask_feature_prob": 0.0,
-    "apply_spec_augment": False,
-    "num_frames": 4,
-}
+
+
+def _values(scale: Scale) -> dict[str, Any]:
+    """Attributes by their new value."""
+    head_dim, times = scale.head_dim, scale.width // SMALL.width
+    return {
+        **dict.fromkeys(_LAYERS.split(), scale.layers),
+        **dict.fromkeys(_HEADS.split(), scale.heads),
+        **dict.fromkeys(_WIDTH.split(), scale.width),
+        **dict.fromkeys(_FEED_FORWARD.split(), scale.feed_forward),
+        "head_dim": head_dim,
+        "d_kv": head_dim,
+        "attention_head_dim": head_dim,
+        "kv_channels": head_dim,
+        "v_head_dim": head_dim,
+        "qk_nope_head_dim": head_dim // 2,
+        "qk_rope_head_dim": head_dim // 2,
+        "qk_head_dim": head_dim,
+        "global_head_dim": head_dim,
+        "kv_lora_rank": 16 * times,
+        "q_lora_rank": 24 * times,
+        "linear_key_head_dim": head_dim,
+        "linear_value_head_dim": head_dim,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "index_head_dim": head_dim,
+        "vocab_size": scale.vocabulary,
+        "vocab_size_per_layer_input": scale.vocabulary,
+        "projection_dim": 32 * times,
+        "num_experts": 4,
+        "num_local_experts": 4,
+        "n_routed_experts": 4,
+        "moe_num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_topk": 2,
+        "top_k_experts": 2,
+        "n_shared_experts": 1,
+        "moe_k": 2,
+        "rotary_dim": head_dim,
+        "n_group": 1,
+        "topk_group": 1,
+        "num_expert_group": 1,
+        "max_position_embeddings": scale.positions,
+        "n_positions": scale.positions,
+        "max_source_positions": scale.positions,
+        "max_target_positions": scale.positions,
+        "n_ctx": scale.positions,
+        "max_seq_len": scale.positions,
+        "image_size": scale.image,
+        "patch_size": scale.patch,
+        "sliding_window": scale.positions // 8,
+        "local_attention": scale.positions // 8,
+        "mamba_d_state": 8,
+        "state_size": 8,
+        "mamba_n_heads": 4,
+        "mamba_d_head": 32 * times,
+        "mamba_chunk_size": scale.positions // 8,
+        "mamba_headdim": 32 * times,
+        "mamba_num_heads": 4,
+        "mamba_head_dim": 32 * times,
+        "mamba_n_groups": 1,
+        "num_queries": 10,
+        "num_labels": 3,
+        "first_k_dense_replace": 1,
+        "hidden_size_per_layer_input": 8 * times,
+        "time_step_rank": 4 * times,
+        "num_mtp_layers": 0,
+        "num_nextn_predict_layers": 0,
+        "use_cache": False,
+        "hc_mult": 2,
+        "codebook_size": 64,
+        "conv_dim_size": 32 * times,
+        "block_size": 8,
+        "attention_chunk_size": scale.positions // 8,
+        "adapter_stride": 2,
+        "encoder_layerdrop": 0.0,
+        "decoder_layerdrop": 0.0,
+        "layerdrop": 0.0,
+        "mask_time_prob": 0.0,
+        "mask_feature_prob": 0.0,
+        "apply_spec_augment": False,
+        "num_frames": 4,
+    }
+
+
 # Lists of widths, one a stage.
 _WIDTHS = "hidden_sizes embed_dims neck_hidden_sizes encoder_hidden_sizes conv_dim".split()
 # Where the default is None and the model needs a value.
-_MISSING = {"prediction_length": 8, "context_length": 16, "vocab_size": VOCABULARY}
+_MISSING = {"prediction_length": 8, "context_length": 16}
 # Attributes of which one may be defined as the other: alike before, alike after.
 _ALIKE = [("head_dim", "qk_rope_head_dim"), ("head_dim", "qk_head_dim"), ("d_inner", "hidden_size")]
 # What a configuration may hold in numbers that only make it slow.
 _LEAST_STAGE = 16
 
 
-def shrink(config: Any, level: int = 0) -> Any:
+def shrink(config: Any, level: int = 0, scale: Scale = SMALL) -> Any:
     """Makes a configuration small, in place.
 
     level 0: everything; 1: widths as they are; 2: layers and vocabulary alone.
     """
-    seen: set[int] = set()
-    _shrink(config, level, seen)
+    _shrink(config, level, scale, set())
     return config
 
 
-def _shrink(config: Any, level: int, seen: set[int]) -> None:
+def _shrink(config: Any, level: int, scale: Scale, seen: set[int]) -> None:
     if id(config) in seen:
         return
     seen.add(id(config))
     for name in getattr(type(config), "sub_configs", {}):
         child = getattr(config, name, None)
         if child is not None and hasattr(child, "to_dict"):
-            _shrink(child, level, seen)
+            _shrink(child, level, scale, seen)
     before = {name: value for name, value in vars(config).items() if not name.startswith("_")}
     layers = {before[n] for n in _LAYERS.split() if isinstance(before.get(n), int)}
-    deepest = _deepest(config, before)
-    for name, value in _MISSING.items():
+    deepest, values = _deepest(config, before, scale), _values(scale)
+    for name, value in {**_MISSING, "vocab_size": scale.vocabulary}.items():
         if name in before and before[name] is None:
             _set(config, name, value)
     if before.get("is_encoder_decoder") and before.get("decoder_start_token_id", 0) is None:
         _set(config, "decoder_start_token_id", 2)
     for name, value in before.items():
-        new = _new(name, value, before, level, deepest)
+        new = _new(name, value, before, level, deepest, scale, values)
         if new is None and isinstance(value, list) and value and level < 3:
-            new = _shorter(name, value, layers, deepest, level)
+            new = _shorter(name, value, layers, deepest, level, scale)
         if new is not None:
             _set(config, name, new)
     for name, other in _ALIKE:
@@ -165,24 +188,32 @@ def _shrink(config: Any, level: int, seen: set[int]) -> None:
         _set(config, "axial_pos_embds", False)
     if before.get("languages") and before.get("default_language", 0) is None:
         _set(config, "default_language", before["languages"][0])
-    _tokens(config, before)
+    _tokens(config, before, scale.vocabulary)
     with contextlib.suppress(AttributeError):  # where an attribute is one of each layer
         _sections(config)
 
 
-def _deepest(config: Any, before: dict[str, Any]) -> int:
+def _deepest(config: Any, before: dict[str, Any], scale: Scale) -> int:
     """Layers that must stay because their outputs are asked for."""
-    asked = [LAYERS]
+    asked = [scale.layers]
     for name in ("out_indices", "_out_indices", "backbone_out_indices", "vision_feature_layer",
                  "vision_feature_layers", "deepstack_visual_indexes", "fullatt_block_indexes",
                  "global_attn_indexes", "full_attn_idxs", "layers_to_extract"):  # fmt: skip
         value = before.get(name)
         if isinstance(value, (list, tuple)) and "depths" not in before and value:
-            asked += [1 + max(int(v) if int(v) >= 0 else LAYERS - 1 for v in value)]
+            asked += [1 + max(int(v) if int(v) >= 0 else scale.layers - 1 for v in value)]
     return min(max(asked), 12)
 
 
-def _new(name: str, value: Any, before: dict[str, Any], level: int, deepest: int) -> Any:
+def _new(
+    name: str,
+    value: Any,
+    before: dict[str, Any],
+    level: int,
+    deepest: int,
+    scale: Scale,
+    values: dict[str, Any],
+) -> Any:
     if isinstance(value, float) and "drop" in name:
         return 0.0
     if isinstance(value, bool) and name not in ("use_cache", "apply_spec_augment"):
@@ -191,19 +222,21 @@ def _new(name: str, value: Any, before: dict[str, Any], level: int, deepest: int
         return deepest
     if name in ("num_key_value_heads", "multi_query_group_num", "num_kv_heads") and level == 0:
         heads = next((before[n] for n in _HEADS.split() if isinstance(before.get(n), int)), value)
-        return None if value is None else HEADS if value == heads else 1 if value == 1 else 2
-    if name not in _VALUES or value is None or isinstance(value, (list, tuple, dict)):
+        return None if value is None else scale.heads if value == heads else min(value, 2)
+    if name not in values or value is None or isinstance(value, (list, tuple, dict)):
         return None
     if level > 0 and name not in ("vocab_size", "use_cache", "vocab_size_per_layer_input"):
         if level > 1 or not ("expert" in name or "layer" in name or "ffn" in name):
             return None
-    new = _VALUES[name]
+    new = values[name]
     if isinstance(value, int) and not isinstance(value, bool) and value < new:
         return None
     return new
 
 
-def _shorter(name: str, value: list[Any], layers: set[int], deepest: int, level: int) -> Any:
+def _shorter(
+    name: str, value: list[Any], layers: set[int], deepest: int, level: int, scale: Scale
+) -> Any:
     """A list: one entry a layer, of each kind the first; or sizes of stages."""
     if len(value) in layers and len(value) > deepest and not isinstance(value[0], list):
         kinds = list(dict.fromkeys(map(str, value)))
@@ -212,7 +245,7 @@ def _shorter(name: str, value: list[Any], layers: set[int], deepest: int, level:
     if level > 0 or not all(isinstance(v, int) and not isinstance(v, bool) for v in value):
         return None
     if "depth" in name or name in ("layers", "num_layers", "num_blocks"):
-        return [min(v, 1) for v in value]
+        return [min(v, max(1, scale.layers // 2)) for v in value]
     if name in (
         "hidden_sizes",
         "embed_dims",
@@ -220,26 +253,26 @@ def _shorter(name: str, value: list[Any], layers: set[int], deepest: int, level:
         "encoder_hidden_sizes",
         "conv_dim",
     ):
-        largest = max(1, min(value) // _LEAST_STAGE)
+        largest = max(1, min(value) // (_LEAST_STAGE * scale.width // SMALL.width))
         return [max(8, v // largest // 8 * 8) for v in value]
     if name in ("image_size", "input_size"):
-        return [IMAGE] * len(value)
+        return [scale.image] * len(value)
     return None
 
 
-def _tokens(config: Any, before: dict[str, Any]) -> None:
+def _tokens(config: Any, before: dict[str, Any], vocabulary: int) -> None:
     """Ids of special tokens within the vocabulary, each its own."""
     if "vocab_size" not in before and not any(n.endswith("_token_index") for n in before):
         names = [n for n in before if n.endswith("_token_id")]
     else:
         names = [n for n in before if n.endswith(("_token_id", "_token_index", "_tok_id"))]
-    number = VOCABULARY - 2
+    number = vocabulary - 2
     for name in names:
         value = before[name]
-        if isinstance(value, int) and not isinstance(value, bool) and value >= VOCABULARY - 60:
+        if isinstance(value, int) and not isinstance(value, bool) and value >= vocabulary - 60:
             _set(config, name, number)
             number -= 1
-        elif isinstance(value, list) and any(v >= VOCABULARY - 60 for v in value):
+        elif isinstance(value, list) and any(v >= vocabulary - 60 for v in value):
             _set(config, name, 2)
 
 
