@@ -24,6 +24,14 @@ class DaemonUnavailableError(TensordError):
     advice = "start one with `tensord`, or look into the log that it names"
 
 
+class DaemonSilentError(DaemonUnavailableError):
+    """Somebody listens on the socket and gives no sign of life: a daemon that is stopped or swapped
+    out, or no daemon."""
+
+    reason = "daemon silent"
+    advice = "see what state the daemon's process is in; `tensord` starts another"
+
+
 class DaemonVersionError(TensordError):
     """The daemon speaks another version of the protocol."""
 

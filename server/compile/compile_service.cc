@@ -263,6 +263,7 @@ void CompileService::Hello(v1::HelloReply* reply, Done done) {
     for (const std::string& name : operators.names) reply->add_operators(name);
     reply->set_store(store_->root());
     reply->set_pid(static_cast<uint32_t>(getpid()));
+    reply->set_answers_pings(true);
   };
   if (const auto cached = facts_.CachedOperators()) {
     fill(*cached);

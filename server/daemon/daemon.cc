@@ -217,6 +217,9 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(const std::string& soc
   builder.RegisterService(&rpc);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  // Clients ask once a second whether a call's daemon still lives (HelloReply.answers_pings).
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 100);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   // Only reflection is synchronous: one thread for it, which need not look up often.
   using Sync = grpc::ServerBuilder::SyncServerOption;
   builder.SetSyncServerOption(Sync::NUM_CQS, 1)

@@ -8,15 +8,18 @@ process forked is sent again by a child that needs it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .._version import VERSION
 from ..errors import (
     CompilerFailedError,
     DaemonOverloadedError,
+    DaemonSilentError,
     DaemonTimeoutError,
     DaemonUnavailableError,
     DaemonVersionError,
@@ -37,6 +40,11 @@ CONNECT_TIMEOUT_S = 2.0
 # After a daemon could not be reached, further graphs of the process do not wait for it again at
 # once.
 UNAVAILABLE_MEMORY_S = 30.0
+# What a socket that says nothing may cost a graph, and a process until it remembers.
+GREETING_SILENCE_S = 0.25
+MOST_SILENCE_S = 1.0
+# A daemon that is at work answers pings, however long a compile takes.
+_AT_WORK = transport.Heartbeat(silence_s=2.0, every_s=1.0)
 _SERVICE = "/tensord.v1.Compiler/"
 
 # gRPC code name -> what it means here; every other code is the compiler's failure.
@@ -71,6 +79,7 @@ class Client:
         self._address: addresses.Address | None = None  # of the greeting
         self._hello: service_pb2.HelloReply | None = None
         self._unavailable: tuple[float, str, DaemonUnavailableError] | None = None
+        self._silence_s = 0.0  # that greetings waited for nothing
 
     # -- RPCs ---------------------------------------------------------------------------------
 
@@ -92,10 +101,15 @@ class Client:
                     raise error
         try:
             reply = self._greet(address)
-        except DaemonUnavailableError as error:
+        except DaemonSilentError as error:
             with self._lock:
-                until = time.monotonic() + UNAVAILABLE_MEMORY_S
-                self._unavailable = (until, str(address), error)
+                self._silence_s += GREETING_SILENCE_S
+                patient = self._silence_s < MOST_SILENCE_S
+            if not patient:
+                self._remember_unavailable(address, error)
+            raise
+        except DaemonUnavailableError as error:
+            self._remember_unavailable(address, error)
             raise
         if reply.protocol != PROTOCOL:
             raise DaemonVersionError(
@@ -106,7 +120,26 @@ class Client:
             self._hello = reply
             self._address = address
             self._unavailable = None
+            self._silence_s = 0.0
         return reply
+
+    def heartbeat(self) -> transport.Heartbeat | None:
+        """How a call finds out that the daemon lives; None: the daemon does not like to be asked."""
+        with self._lock:
+            return _AT_WORK if self._hello is not None and self._hello.answers_pings else None
+
+    def fell_silent(self, error: DaemonUnavailableError) -> None:
+        """The daemon stopped answering in the middle of a call: nobody waits for it for a while."""
+        with self._lock:
+            self._hello = None
+        self._remember_unavailable(addresses.resolve(), error)
+
+    def _remember_unavailable(
+        self, address: addresses.Address, error: DaemonUnavailableError
+    ) -> None:
+        with self._lock:
+            until = time.monotonic() + UNAVAILABLE_MEMORY_S
+            self._unavailable = (until, str(address), error)
 
     def compile(self, request: service_pb2.CompileRequest) -> CompileCall:
         """Sends a CompileRequest and returns at once."""
@@ -132,6 +165,7 @@ class Client:
         with self._lock:
             self._hello = None
             self._unavailable = None
+            self._silence_s = 0.0
 
     def _greet(self, address: addresses.Address) -> service_pb2.HelloReply:
         import torch
@@ -148,8 +182,11 @@ class Client:
             client_version=VERSION, torch_version=str(torch.__version__)
         )
         timeout_s = autostart.START_TIMEOUT_S if just_started else CONNECT_TIMEOUT_S
+        greeting = transport.Heartbeat(timeout_s if just_started else GREETING_SILENCE_S)
         try:
-            reply: service_pb2.HelloReply = self.call("Hello", request, timeout_s)
+            reply: service_pb2.HelloReply = _wait(
+                _start("Hello", request, timeout_s, greeting), "Hello"
+            )
             return reply
         except DaemonTimeoutError as error:
             raise DaemonUnavailableError(
@@ -157,10 +194,16 @@ class Client:
             ) from error
 
 
-def _start(method: str, request: Message, timeout_s: float) -> transport.Call:
+def _start(
+    method: str,
+    request: Message,
+    timeout_s: float,
+    heartbeat: transport.Heartbeat | None = None,
+) -> transport.Call:
     path = addresses.resolve().path
+    message = request.SerializeToString()
     try:
-        return transport.Call(path, _SERVICE + method, request.SerializeToString(), timeout_s)
+        return transport.Call(path, _SERVICE + method, message, timeout_s, heartbeat)
     except transport.CallError as error:
         raise to_error(error) from error
 
@@ -178,6 +221,15 @@ def _wait(call: transport.Call, method: str) -> Any:
     return GetMessageClass(service.methods_by_name[method].output_type).FromString(answer)
 
 
+@contextlib.contextmanager
+def _breaking_the_circuit() -> Iterator[None]:
+    try:
+        yield
+    except DaemonSilentError as error:
+        client().fell_silent(error)
+        raise
+
+
 class CompileCall:
     """A compile under way. `wait` may be called once in any process that inherited it."""
 
@@ -187,7 +239,10 @@ class CompileCall:
 
     def _send(self) -> None:
         self._pid = os.getpid()
-        self._call = _start("Compile", self._request, compile_timeout_s())
+        with _breaking_the_circuit():
+            self._call = _start(
+                "Compile", self._request, compile_timeout_s(), client().heartbeat()
+            )
 
     def wait(self) -> service_pb2.CompileReply:
         """The reply; raises a TensordError."""
@@ -196,7 +251,8 @@ class CompileCall:
         return self._reply()
 
     def _reply(self) -> service_pb2.CompileReply:
-        reply: service_pb2.CompileReply = _wait(self._call, "Compile")
+        with _breaking_the_circuit():
+            reply: service_pb2.CompileReply = _wait(self._call, "Compile")
         return reply
 
     def again(self) -> service_pb2.CompileReply:
@@ -207,6 +263,8 @@ class CompileCall:
 
 def to_error(error: transport.CallError) -> TensordError:
     """The TensordError for a call's failure, with the daemon's own message."""
+    if isinstance(error, transport.SilentError):
+        return DaemonSilentError(f"the daemon on {addresses.resolve()} shows {error.details}")
     return _ERRORS.get(error.code, CompilerFailedError)(str(error))
 
 

@@ -15,6 +15,7 @@ import time
 import urllib.parse
 import weakref
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import h2.config
 import h2.connection
@@ -27,6 +28,8 @@ MAX_MESSAGE_BYTES = 256 << 20
 # What the daemon may send ahead of our acknowledgement.
 _WINDOW_BYTES = 8 << 20
 _READ_BYTES = 1 << 18
+_PING = b"tensord?"
+_LEAST_WAIT_S = 0.001
 _PREFIX_BYTES = 5  # of a message: whether it is compressed, and its length
 
 # https://grpc.io/docs/guides/status-codes
@@ -70,6 +73,21 @@ def close_inherited() -> None:
     _open_sockets.clear()
 
 
+class SilentError(CallError):
+    """The server does not even answer a ping: it is stopped, swapped out, or no server at all."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__("UNAVAILABLE", f"no sign of life for {seconds:g} s")
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """Pings of HTTP/2, which a server answers whatever its calls wait for."""
+
+    silence_s: float  # without an answer to a ping, while somebody waits: SilentError
+    every_s: float | None = None  # from an answer to the next ping; None: one ping, at the start
+
+
 class Call:
     """One call with one message to send. It is sent when made; `messages` and `message` wait.
 
@@ -77,8 +95,19 @@ class Call:
     Raises CallError, here and while waiting. For one thread at a time.
     """
 
-    def __init__(self, socket_path: str, path: str, message: bytes, timeout_s: float) -> None:
+    def __init__(
+        self,
+        socket_path: str,
+        path: str,
+        message: bytes,
+        timeout_s: float,
+        heartbeat: Heartbeat | None = None,
+    ) -> None:
         self._deadline = time.monotonic() + timeout_s
+        self._heartbeat = heartbeat
+        # When the ping that is not answered was sent, or is due where none is; None: never.
+        self._pinged: float | None = None
+        self._ping_due = self._deadline if heartbeat is None else time.monotonic()
         self._received = bytearray()
         self._status: CallError | None = None
         self._ended = False
@@ -141,10 +170,12 @@ class Call:
 
     def _connect(self, socket_path: str) -> None:
         self._arm()
+        if self._heartbeat is not None:  # a stopped server's queue may be full
+            self._socket.settimeout(self._heartbeat.silence_s)
         try:
             self._socket.connect(socket_path)
-        except TimeoutError:
-            raise self._late() from None
+        except (TimeoutError, BlockingIOError):
+            raise self._silent_or_late() from None
         except OSError as error:
             raise CallError("UNAVAILABLE", f"{socket_path}: {error.strerror or error}") from error
 
@@ -202,12 +233,15 @@ class Call:
     # -- receiving ----------------------------------------------------------------------------
 
     def _receive(self) -> None:
-        """Waits for bytes and takes them in."""
+        """Waits for bytes, or until a ping is due, and takes them in."""
+        self._ping()
         self._arm()
         try:
             data = self._socket.recv(_READ_BYTES)
         except TimeoutError:
-            raise self._late() from None
+            if self._pinged is None and time.monotonic() < self._deadline:
+                return  # the next ping is due
+            raise self._silent_or_late() from None
         except OSError as error:
             raise CallError("UNAVAILABLE", f"the connection broke: {error}") from error
         if not data:
@@ -230,6 +264,10 @@ class Call:
                 self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             case h2.events.ResponseReceived() | h2.events.TrailersReceived():
                 self._take_headers({str(name): str(value) for name, value in event.headers})
+            case h2.events.PingAckReceived():
+                self._pinged = None
+                every_s = self._heartbeat.every_s if self._heartbeat else None
+                self._ping_due = time.monotonic() + every_s if every_s else self._deadline
             case h2.events.StreamEnded():
                 self._ended = True
             case h2.events.StreamReset():
@@ -264,11 +302,32 @@ class Call:
 
     # -- time ---------------------------------------------------------------------------------
 
+    def _ping(self) -> None:
+        """Sends a ping when one is due."""
+        if self._pinged is not None or time.monotonic() < self._ping_due or self._ended:
+            return
+        self._http.ping(_PING)
+        self._flush()
+        # From when somebody waits: what came before lies in the socket.
+        self._pinged = time.monotonic()
+
     def _arm(self) -> None:
-        left = self._deadline - time.monotonic()
+        now = time.monotonic()
+        left = self._deadline - now
         if left <= 0:
             raise self._late()
-        self._socket.settimeout(left)
+        if self._heartbeat is not None:
+            if self._pinged is None:
+                left = min(left, self._ping_due - now)
+            else:
+                left = min(left, self._pinged + self._heartbeat.silence_s - now)
+        # A process that was stopped itself finds in the socket what came meanwhile.
+        self._socket.settimeout(max(left, _LEAST_WAIT_S))
+
+    def _silent_or_late(self) -> CallError:
+        if self._heartbeat is not None and time.monotonic() < self._deadline:
+            return SilentError(self._heartbeat.silence_s)
+        return self._late()
 
     @staticmethod
     def _late() -> CallError:
