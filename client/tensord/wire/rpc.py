@@ -240,9 +240,7 @@ class CompileCall:
     def _send(self) -> None:
         self._pid = os.getpid()
         with _breaking_the_circuit():
-            self._call = _start(
-                "Compile", self._request, compile_timeout_s(), client().heartbeat()
-            )
+            self._call = _start("Compile", self._request, compile_timeout_s(), client().heartbeat())
 
     def wait(self) -> service_pb2.CompileReply:
         """The reply; raises a TensordError."""
