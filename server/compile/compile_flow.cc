@@ -56,15 +56,19 @@ absl::StatusOr<FlowOutput> CompileFlow::Run(const FlowInput& input) {
   // Aborted: a kernel that was found has been evicted before the program that needs it was
   // published.
   constexpr int kAttempts = 3;
-  absl::StatusOr<FlowOutput> output = CompileWithoutFailing(input);
+  absl::Duration budget = pool_->job_limit();
+  absl::StatusOr<FlowOutput> output = CompileWithoutFailing(input, budget);
   for (int i = 1; i < kAttempts && absl::IsAborted(output.status()); ++i) {
-    output = CompileWithoutFailing(input);
+    output = CompileWithoutFailing(input, budget);
   }
   if (!absl::IsInternal(output.status())) return output;
   const auto kept = KeepRepro(input, std::string(output.status().message()));
-  return absl::InternalError(
+  absl::Status failure = absl::InternalError(
       absl::StrCat(output.status().message(),
                    kept.ok() ? absl::StrCat(" (the graph was kept as ", *kept, ")") : ""));
+  output.status().ForEachPayload(
+      [&](auto type, const absl::Cord& payload) { failure.SetPayload(type, payload); });
+  return failure;
 }
 
 absl::StatusOr<std::string> CompileFlow::KeepRepro(const FlowInput& input,
@@ -80,19 +84,20 @@ absl::StatusOr<std::string> CompileFlow::KeepRepro(const FlowInput& input,
   return kept;
 }
 
-absl::StatusOr<FlowOutput> CompileFlow::CompileWithoutFailing(const FlowInput& input) {
+absl::StatusOr<FlowOutput> CompileFlow::CompileWithoutFailing(const FlowInput& input,
+                                                              absl::Duration& budget) {
   // Each round makes at least one more operator a library call; a kernel rarely holds more than a
   // few that its description does not name.
   constexpr int kRounds = 8;
   Attempt attempt;
-  absl::StatusOr<FlowOutput> output = Compile(input, attempt);
+  absl::StatusOr<FlowOutput> output = Compile(input, attempt, budget);
   for (int round = 1; round < kRounds; ++round) {
     // A compiler that compiles nothing is broken, which library calls throughout would hide.
     if (output.ok() || attempt.failed.empty() || !attempt.some_made) break;
     if (!AddLibraryNodes(input.request->graph(), attempt.failed, &attempt.library)) break;
     for (const FailedUnit& unit : attempt.failed) attempt.logs.push_back(unit.log);
     attempt.failed.clear();
-    output = Compile(input, attempt);
+    output = Compile(input, attempt, budget);
   }
   if (!output.ok() || attempt.logs.empty()) return output;
   output->kernel_failures = attempt.logs;
@@ -103,7 +108,8 @@ absl::StatusOr<FlowOutput> CompileFlow::CompileWithoutFailing(const FlowInput& i
   return output;
 }
 
-absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input, Attempt& attempt) {
+absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input, Attempt& attempt,
+                                                absl::Duration& budget) {
   const auto start = Clock::now();
   v1::WorkerRequest request;
   v1::CompileJob& job = *request.mutable_compile();
@@ -111,7 +117,7 @@ absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input, Attempt&
   *job.mutable_target() = input.request->target();
   *job.mutable_options() = input.request->options();
   for (const std::string& name : attempt.library) job.add_library_nodes(name);
-  TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply, pool_->Call(request));
+  TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply, pool_->Call(request, budget));
   request.Clear();
   v1::CompileResult& result = *reply.mutable_compiled();
   if (result.units_size() != result.artifact().modules_size()) {
@@ -131,7 +137,7 @@ absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input, Attempt&
     result.add_fusion_notes(absl::StrCat("library calls instead of a kernel: ", log));
   }
   const absl::Status made =
-      MakeKernels(input, kernels, output.stages, output.kernels_compiled, attempt.failed);
+      MakeKernels(input, kernels, output.stages, output.kernels_compiled, attempt.failed, budget);
   attempt.some_made = attempt.failed.size() < kernels.size();
   TENSORD_RETURN_IF_ERROR(made);
   for (size_t i = 0; i < kernels.size(); ++i) {
@@ -150,7 +156,7 @@ absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input, Attempt&
 
 absl::Status CompileFlow::MakeKernels(const FlowInput& input, std::vector<Kernel>& kernels,
                                       std::vector<v1::StageTime>& stages, uint32_t& compiled,
-                                      std::vector<FailedUnit>& failed) {
+                                      std::vector<FailedUnit>& failed, absl::Duration& budget) {
   // Equal units of one program are made once.
   std::map<std::string, Kernel*> open;
   for (Kernel& kernel : kernels) open.emplace(kernel.key, &kernel);
@@ -178,7 +184,7 @@ absl::Status CompileFlow::MakeKernels(const FlowInput& input, std::vector<Kernel
     }
     if (!mine.empty()) {
       const auto start = Clock::now();
-      TENSORD_RETURN_IF_ERROR(Jit(input, mine, stages, failed));
+      TENSORD_RETURN_IF_ERROR(Jit(input, mine, stages, failed, budget));
       AddStage(stages, "jit", NanosecondsSince(start));
       compiled += static_cast<uint32_t>(mine.size());
       metrics_->kernels_compiled += mine.size();
@@ -198,7 +204,8 @@ absl::Status CompileFlow::MakeKernels(const FlowInput& input, std::vector<Kernel
 }
 
 absl::Status CompileFlow::Jit(const FlowInput& input, const std::vector<Kernel*>& kernels,
-                              std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed) {
+                              std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed,
+                              absl::Duration& budget) {
   const size_t wanted = (kernels.size() + units_per_job_ - 1) / units_per_job_;
   const size_t jobs = std::clamp<size_t>(static_cast<size_t>(pool_->Free()), 1, wanted);
   // Dealt out in turn: neighbours tend to be equally large, so every worker gets its share of the
@@ -208,14 +215,16 @@ absl::Status CompileFlow::Jit(const FlowInput& input, const std::vector<Kernel*>
 
   std::vector<std::vector<v1::StageTime>> times(jobs);
   std::vector<std::vector<FailedUnit>> failures(jobs);
+  std::vector<absl::Duration> budgets(jobs, budget);
   std::vector<std::future<absl::Status>> running;
   for (size_t i = 1; i < jobs; ++i) {
     running.push_back(std::async(std::launch::async, [&, i] {
-      return JitOnOneWorker(input, shares[i], times[i], failures[i]);
+      return JitOnOneWorker(input, shares[i], times[i], failures[i], budgets[i]);
     }));
   }
-  absl::Status status = JitOnOneWorker(input, shares[0], times[0], failures[0]);
+  absl::Status status = JitOnOneWorker(input, shares[0], times[0], failures[0], budgets[0]);
   for (std::future<absl::Status>& other : running) status.Update(other.get());
+  budget = *std::min_element(budgets.begin(), budgets.end());
   for (const auto& time : times) AddStages(stages, time);
   for (const auto& more : failures) failed.insert(failed.end(), more.begin(), more.end());
   return status;
@@ -224,12 +233,13 @@ absl::Status CompileFlow::Jit(const FlowInput& input, const std::vector<Kernel*>
 absl::Status CompileFlow::JitOnOneWorker(const FlowInput& input,
                                          const std::vector<Kernel*>& kernels,
                                          std::vector<v1::StageTime>& stages,
-                                         std::vector<FailedUnit>& failed_units) {
+                                         std::vector<FailedUnit>& failed_units,
+                                         absl::Duration& budget) {
   v1::WorkerRequest request;
   v1::JitJob& job = *request.mutable_jit();
   *job.mutable_target() = input.request->target();
   for (const Kernel* kernel : kernels) *job.add_units() = *kernel->unit;
-  TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply, pool_->Call(request));
+  TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply, pool_->Call(request, budget));
   const v1::JitResult& result = reply.jitted();
   if (result.binaries_size() != static_cast<int>(kernels.size())) {
     return absl::InternalError(absl::StrCat("the JIT gave ", result.binaries_size(),

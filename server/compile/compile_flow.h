@@ -63,17 +63,21 @@ class CompileFlow {
     bool some_made = false;
   };
 
-  absl::StatusOr<FlowOutput> CompileWithoutFailing(const FlowInput& input);
-  absl::StatusOr<FlowOutput> Compile(const FlowInput& input, Attempt& attempt);
+  // `budget`: wall time that workers may still spend on the request; what they take is taken off.
+  absl::StatusOr<FlowOutput> CompileWithoutFailing(const FlowInput& input, absl::Duration& budget);
+  absl::StatusOr<FlowOutput> Compile(const FlowInput& input, Attempt& attempt,
+                                     absl::Duration& budget);
   absl::StatusOr<std::string> KeepRepro(const FlowInput& input, const std::string& failure);
   // Finds or makes every kernel. `compiled` counts those that were made.
   absl::Status MakeKernels(const FlowInput& input, std::vector<Kernel>& kernels,
                            std::vector<v1::StageTime>& stages, uint32_t& compiled,
-                           std::vector<FailedUnit>& failed);
+                           std::vector<FailedUnit>& failed, absl::Duration& budget);
   absl::Status Jit(const FlowInput& input, const std::vector<Kernel*>& kernels,
-                   std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed);
+                   std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed,
+                   absl::Duration& budget);
   absl::Status JitOnOneWorker(const FlowInput& input, const std::vector<Kernel*>& kernels,
-                              std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed);
+                              std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed,
+                              absl::Duration& budget);
   absl::Status Publish(const FlowInput& input, const v1::CompileResult& result,
                        const std::vector<Kernel>& kernels, FlowOutput& output,
                        uint64_t nanoseconds);

@@ -165,6 +165,8 @@ void CompileService::Start(const CallPtr& call, const WorkerFacts::Toolchain& to
   call->toolchain = toolchain.id;
   if (TryStored(call)) return;
   if (const auto failure = failures_.Find(call->key)) return Finish(call, *failure);
+  // Who waits for a flight costs nothing, and is not counted among those who wait.
+  if (flights_.JoinOther(call->key, call)) return;
   if (!Admit(call)) return;
   if (!flights_.Join(call->key, call)) return;
   if (may_block) return Fly(call);

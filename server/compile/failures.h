@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Remembers, for a short time, graphs that cannot be compiled whoever asks: malformed or
-// unsupported. Failures that may pass (a crash, no host compiler, no room) are never remembered.
+// Remembers graphs that cannot be compiled whoever asks: for a short time the malformed and the
+// unsupported, and longer those that took more than a request's budget or crashed the compiler
+// twice. What may pass (one crash, a worker that was killed, no host compiler, no room) is not
+// remembered.
 #ifndef TENSORD_SERVER_COMPILE_FAILURES_H_
 #define TENSORD_SERVER_COMPILE_FAILURES_H_
 
@@ -12,37 +14,52 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <utility>
 
 #include "base/status.h"
+#include "server/pool/worker_process.h"
 
 namespace tensord::server {
 
 class RecentFailures {
  public:
-  explicit RecentFailures(absl::Duration keep = absl::Seconds(30)) : keep_(keep) {}
+  // keep: of what the caller did wrong; keep_deadly: of what workers died of.
+  explicit RecentFailures(absl::Duration keep = absl::Seconds(30),
+                          absl::Duration keep_deadly = absl::Minutes(10))
+      : keep_(keep), keep_deadly_(keep_deadly) {}
 
   void Add(const std::string& key, const absl::Status& status) {
-    if (!absl::IsInvalidArgument(status) && !absl::IsUnimplemented(status)) return;
+    const bool rejected = absl::IsInvalidArgument(status) || absl::IsUnimplemented(status);
+    if (!rejected && !IsOverBudget(status) && !IsCrash(status)) return;
     absl::MutexLock lock(&mutex_);
     if (failures_.size() >= kMax) failures_.clear();
-    failures_[key] = {absl::Now() + keep_, status};
+    Failure& failure = failures_[key];
+    failure.counts = rejected || IsOverBudget(status) || ++failure.times > 1;
+    failure.until = absl::Now() + (rejected ? keep_ : keep_deadly_);
+    failure.status = status;
   }
   std::optional<absl::Status> Find(const std::string& key) {
     absl::MutexLock lock(&mutex_);
     const auto found = failures_.find(key);
     if (found == failures_.end()) return std::nullopt;
-    if (found->second.first > absl::Now()) return found->second.second;
+    const Failure& failure = found->second;
+    if (failure.until > absl::Now()) {
+      return failure.counts ? std::optional(failure.status) : std::nullopt;
+    }
     failures_.erase(found);
     return std::nullopt;
   }
 
  private:
+  struct Failure {
+    absl::Time until;
+    absl::Status status;
+    int times = 0;        // that it crashed
+    bool counts = false;  // is an answer
+  };
   static constexpr size_t kMax = 1024;
-  const absl::Duration keep_;
+  const absl::Duration keep_, keep_deadly_;
   absl::Mutex mutex_;
-  std::unordered_map<std::string, std::pair<absl::Time, absl::Status>> failures_
-      ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, Failure> failures_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tensord::server

@@ -25,6 +25,14 @@ class ProgramFlights {
     waiters.push_back(std::move(waiter));
     return waiters.size() == 1;
   }
+  // Joins a flight that is up; false, and nothing kept, where there is none.
+  bool JoinOther(const std::string& key, const Waiter& waiter) {
+    absl::MutexLock lock(&mutex_);
+    const auto flight = flights_.find(key);
+    if (flight == flights_.end()) return false;
+    flight->second.push_back(waiter);
+    return true;
+  }
   // Ends the flight. Returns everybody who joined, the leader's waiter first.
   std::vector<Waiter> Finish(const std::string& key) {
     absl::MutexLock lock(&mutex_);

@@ -188,6 +188,8 @@ std::string WaitForEnd(const sigset_t& signals, uint64_t idle_exit, const LastCa
 // refused meanwhile, while what is stored is still served.
 void StopGracefully(grpc::Server& server, CompileService& service, const sigset_t& signals,
                     uint64_t stop_seconds) {
+  // Who asks for the daemon's health learns it at once; who calls is still answered.
+  server.GetHealthCheckService()->SetServingStatus(false);
   service.Drain();
   const int64_t limit = SteadySeconds() + static_cast<int64_t>(stop_seconds);
   constexpr timespec kTick{0, 20'000'000};

@@ -89,8 +89,16 @@ void WorkerPool::Release(Slot* slot) {
 }
 
 absl::StatusOr<v1::WorkerReply> WorkerPool::Call(const v1::WorkerRequest& request) {
+  absl::Duration budget = options_.job_limit;
+  return Call(request, budget);
+}
+
+absl::StatusOr<v1::WorkerReply> WorkerPool::Call(const v1::WorkerRequest& request,
+                                                 absl::Duration& budget) {
   TENSORD_ASSIGN_OR_RETURN(Slot * slot, Acquire());
-  absl::StatusOr<v1::WorkerReply> reply = slot->process->Call(request, options_.job_limit);
+  const absl::Time start = absl::Now();
+  absl::StatusOr<v1::WorkerReply> reply = slot->process->Call(request, budget);
+  budget -= absl::Now() - start;
   Release(slot);
   if (!reply.ok()) {
     absl::MutexLock lock(&mutex_);

@@ -23,7 +23,7 @@ struct PoolOptions {
   WorkerCommand command;
   int workers = 1;
   absl::Duration idle = absl::Seconds(60);        // a worker without work for this long is ended
-  absl::Duration job_limit = absl::Seconds(300);  // wall time of one job
+  absl::Duration job_limit = absl::Seconds(300);  // wall time of a request's jobs together
 };
 
 class WorkerPool {
@@ -31,9 +31,13 @@ class WorkerPool {
   WorkerPool(PoolOptions options, Metrics* metrics);
   ~WorkerPool();
 
-  // Runs one job on a free worker; waits for one. The reply's own error becomes the status.
+  // Runs one job on a free worker; waits for one, which costs nothing of `budget`: the wall time
+  // that the job may take, less what it took afterwards. The reply's own error becomes the status.
   // Unavailable: the pool is being stopped. Internal: the worker died or was too slow.
+  absl::StatusOr<v1::WorkerReply> Call(const v1::WorkerRequest& request, absl::Duration& budget);
+  // With the budget of a request that needs no more than this job.
   absl::StatusOr<v1::WorkerReply> Call(const v1::WorkerRequest& request);
+  absl::Duration job_limit() const { return options_.job_limit; }
 
   int workers() const { return static_cast<int>(options_.workers); }
   // Places without work at this moment; a hint.

@@ -16,6 +16,23 @@
 
 namespace tensord::server {
 
+namespace {
+
+constexpr char kOverBudget[] = "tensord.over_budget";
+constexpr char kCrash[] = "tensord.crash";
+
+absl::Status Marked(const char* mark, const std::string& message) {
+  absl::Status status = absl::InternalError(message);
+  status.SetPayload(mark, absl::Cord());
+  return status;
+}
+
+}  // namespace
+
+bool IsOverBudget(const absl::Status& status) { return status.GetPayload(kOverBudget).has_value(); }
+
+bool IsCrash(const absl::Status& status) { return status.GetPayload(kCrash).has_value(); }
+
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const WorkerCommand& command) {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
@@ -76,8 +93,9 @@ absl::StatusOr<v1::WorkerReply> WorkerProcess::Call(const v1::WorkerRequest& req
   healthy_ = false;
   if (absl::IsDeadlineExceeded(status)) {
     Kill();
-    return absl::InternalError(absl::StrCat("the worker took longer than ",
-                                            absl::FormatDuration(limit), " and was ended"));
+    return Marked(kOverBudget,
+                  absl::StrCat("the worker took longer than ", absl::FormatDuration(limit),
+                               ", which was left to the request, and was ended"));
   }
   if (absl::IsOutOfRange(status)) return Died();
   Kill();
@@ -95,8 +113,14 @@ absl::Status WorkerProcess::Died() {
   int status = 0;
   if (waitpid(pid_, &status, 0) != pid_) return absl::InternalError("the worker died");
   reaped_ = true;
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) {
+    return Marked(kOverBudget, "the worker took more CPU time than a job may");
+  }
   if (WIFSIGNALED(status)) {
-    return absl::InternalError(absl::StrCat("the worker crashed: ", strsignal(WTERMSIG(status))));
+    const std::string how = absl::StrCat("the worker crashed: ", strsignal(WTERMSIG(status)));
+    // Killed: by the system, for want of memory, or by somebody.
+    const bool from_outside = WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM;
+    return from_outside ? absl::InternalError(how) : Marked(kCrash, how);
   }
   return absl::InternalError(absl::StrCat("the worker exited with ", WEXITSTATUS(status)));
 }

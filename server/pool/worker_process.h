@@ -17,6 +17,11 @@
 
 namespace tensord::server {
 
+// Of an Internal status: the job took more time than it may, so that it would again.
+bool IsOverBudget(const absl::Status& status);
+// Of an Internal status: the worker died of itself, by a signal that nobody else sends.
+bool IsCrash(const absl::Status& status);
+
 struct WorkerCommand {
   std::string path;
   std::vector<std::string> args;  // after the path
@@ -33,8 +38,9 @@ class WorkerProcess {
   // Kills the whole group (a host compiler that the worker started goes too) and reaps the worker.
   ~WorkerProcess();
 
-  // One job. Internal: the worker died (the message says how) or did not answer within `limit`; the
-  // process is then of no use and healthy() is false. A job's own error is in the reply.
+  // One job. Internal: the worker died (the message says how) or did not answer within `limit`
+  // (IsOverBudget, as when it died of its limit of CPU time); the process is then of no use and
+  // healthy() is false. A job's own error is in the reply.
   absl::StatusOr<v1::WorkerReply> Call(const v1::WorkerRequest& request, absl::Duration limit);
 
   bool healthy() const { return healthy_; }

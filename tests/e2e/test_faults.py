@@ -25,7 +25,7 @@ from compare import check
 from real_daemon import RealDaemon, binary
 from tensord import fallback
 from tensord.v1 import graph_pb2, service_pb2
-from tensord.wire import export, target
+from tensord.wire import export, rpc, target
 from torch.fx.experimental.proxy_tensor import make_fx
 
 WAIT_S = 60.0
@@ -270,17 +270,64 @@ def test_a_daemon_that_restarted_is_found_without_help(start: Callable[..., Real
 
 def test_graceful_stop_lets_work_finish(start: Callable[..., RealDaemon], tmp_path: Path) -> None:
     daemon = start(TENSORD_CXX=_slow_compiler(tmp_path, 1))
-    thread = threading.Thread(
-        target=lambda: (
-            _wait_for((tmp_path / "compiling").exists, "a compile"),
-            daemon.process.terminate(),
-        )
-    )
+    health = []
+
+    def stop() -> None:
+        _wait_for((tmp_path / "compiling").exists, "a compile")
+        health.append(_health(daemon))
+        daemon.process.terminate()
+        _wait_for(lambda: _health(daemon) != health[0], "another health")
+        health.append(_health(daemon))
+
+    thread = threading.Thread(target=stop)
     thread.start()
     _run()
     thread.join()
     assert tensord.stats()["compiled"] == 1
     assert daemon.process.wait(WAIT_S) == 0
+    assert health == [_SERVING, _NOT_SERVING]
+
+
+# grpc.health.v1.HealthCheckResponse, whose only field is a number.
+_SERVING, _NOT_SERVING = b"\x08\x01", b"\x08\x02"
+
+
+def _health(daemon: RealDaemon) -> bytes:
+    """What the standard health service says of the daemon as a whole."""
+    with grpc.insecure_channel(daemon.address) as channel:
+        return channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=5)
+
+
+def test_rolling_restarts_lose_no_graph(
+    start: Callable[..., RealDaemon], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Daemons come and go under a job that compiles; what one did not answer another does."""
+    daemon = start()
+    # Nobody has to wait for the next one longer than it takes to start.
+    monkeypatch.setattr(rpc, "UNAVAILABLE_MEMORY_S", 0.0)
+    running = True
+
+    def restart() -> None:
+        while running:
+            time.sleep(0.3)
+            daemon.process.terminate()
+            daemon.process.wait(WAIT_S)
+            daemon.start()
+
+    thread = threading.Thread(target=restart)
+    thread.start()
+    x = torch.randn(13, 17)
+    try:
+        for i in range(40):
+            torch._dynamo.reset()
+            compiled = torch.compile(lambda x, i=i: torch.tanh(x * i).sum(-1), backend="tensord")
+            check("result", compiled(x), torch.tanh(x * i).sum(-1))
+    finally:
+        running = False
+        thread.join()
+    stats = tensord.stats()
+    assert stats["fallbacks"] == 0, stats["fallback_reasons"]
+    assert stats["compiled"] + stats["hits"] == 40
 
 
 # -- no compiler ----------------------------------------------------------------------------------

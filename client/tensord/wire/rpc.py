@@ -40,6 +40,8 @@ CONNECT_TIMEOUT_S = 2.0
 # After a daemon could not be reached, further graphs of the process do not wait for it again at
 # once.
 UNAVAILABLE_MEMORY_S = 30.0
+# How long who had a daemon that ended waits for the next one.
+NEXT_DAEMON_S = 2.0
 # What a socket that says nothing may cost a graph, and a process until it remembers.
 GREETING_SILENCE_S = 0.25
 MOST_SILENCE_S = 1.0
@@ -89,16 +91,20 @@ class Client:
         Raises DaemonUnavailableError or DaemonVersionError; a failure is remembered for a while.
         """
         address = addresses.resolve()
+        ended = False
         with self._lock:
             # A daemon may have ended since, idle or killed; then another is greeted, or started.
             if self._hello is not None and self._address == address:
                 if addresses.listens(address):
                     return self._hello
                 self._hello = None
+                ended = True
             if self._unavailable is not None:
                 until, at, error = self._unavailable
                 if at == str(address) and time.monotonic() < until:
                     raise error
+        if ended:
+            _await_restart(address)
         try:
             reply = self._greet(address)
         except DaemonSilentError as error:
@@ -221,6 +227,15 @@ def _wait(call: transport.Call, method: str) -> Any:
     return GetMessageClass(service.methods_by_name[method].output_type).FromString(answer)
 
 
+def _await_restart(address: addresses.Address) -> None:
+    """Waits up to NEXT_DAEMON_S until something listens again, where we may not start it."""
+    if autostart.allowed(address):
+        return
+    deadline = time.monotonic() + NEXT_DAEMON_S
+    while not addresses.listens(address) and time.monotonic() < deadline:
+        time.sleep(NEXT_DAEMON_S / 50)
+
+
 @contextlib.contextmanager
 def _breaking_the_circuit() -> Iterator[None]:
     try:
@@ -243,10 +258,29 @@ class CompileCall:
             self._call = _start("Compile", self._request, compile_timeout_s(), client().heartbeat())
 
     def wait(self) -> service_pb2.CompileReply:
-        """The reply; raises a TensordError."""
+        """The reply; raises a TensordError.
+
+        A daemon that ends in the middle of a call is replaced by the next one, which is asked once
+        more: a restart loses no graph.
+        """
         if self._pid != os.getpid():
             self._send()  # the call itself is the parent's
-        return self._reply()
+        try:
+            return self._reply()
+        except DaemonSilentError:
+            raise
+        except DaemonUnavailableError:
+            self._greet_the_next()
+            return self.again()
+
+    @staticmethod
+    def _greet_the_next() -> None:
+        _await_restart(addresses.resolve())
+        try:
+            client().hello()
+        except DaemonUnavailableError:
+            client().forget()  # the next graph may find one
+            raise
 
     def _reply(self) -> service_pb2.CompileReply:
         with _breaking_the_circuit():

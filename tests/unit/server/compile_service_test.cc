@@ -131,6 +131,52 @@ TEST_F(CompileServiceTest, TwoProgramsMakeASharedKernelOnce) {
   EXPECT_EQ(Jobs("jit // slow shared"), 1);
 }
 
+TEST_F(CompileServiceTest, SecondCrashIsRemembered) {
+  auto service = Open();
+  for (int i = 0; i < 5; ++i) {
+    const auto answer = Compile(*service, Request({"a"}, "crash"));
+    EXPECT_EQ(answer->status.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(answer->status.message()), HasSubstr("Segmentation fault"));
+  }
+  EXPECT_EQ(Jobs("compile"), 2);
+  EXPECT_TRUE(Compile(*service, Request({"b"}))->status.ok());
+}
+
+TEST_F(CompileServiceTest, GraphThatTookTooLongIsRememberedAtOnce) {
+  PoolOptions pool = Pool();
+  pool.job_limit = absl::Milliseconds(600);
+  auto service = Open(pool);
+  for (int i = 0; i < 3; ++i) {
+    const auto answer = Compile(*service, Request({"a"}, "hang"));
+    EXPECT_EQ(answer->status.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(answer->status.message()), HasSubstr("left to the request"));
+  }
+  EXPECT_EQ(Jobs("compile"), 1);
+}
+
+// Each job is well within the limit, all of them together are not: 0.3 s and four times 0.2 s.
+TEST_F(CompileServiceTest, BudgetIsARequestsAndNotAJobs) {
+  PoolOptions pool = Pool(1);
+  pool.job_limit = absl::Milliseconds(800);
+  auto service = Open(pool);
+  const auto answer = Compile(*service, Request({"slow a", "slow b", "slow c", "slow d"}, "slow"));
+  EXPECT_EQ(answer->status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(answer->status.message()), HasSubstr("left to the request"));
+}
+
+TEST_F(CompileServiceTest, WhoJoinsAFlightNeedsNoRoom) {
+  auto service = Open(Pool(1), /*max_waiting=*/1);
+  Compile(*service, Request({"warm up"}));
+  std::vector<std::unique_ptr<Answer>> answers;
+  for (int i = 0; i < 20; ++i) answers.push_back(Send(*service, Request({"a"}, "slow")));
+  for (const auto& answer : answers) {
+    answer->done.WaitForNotification();
+    EXPECT_TRUE(answer->status.ok()) << answer->status;
+  }
+  EXPECT_EQ(Stats(*service).rejected(), 0u);
+  EXPECT_EQ(Stats(*service).joined(), 19u);
+}
+
 TEST_F(CompileServiceTest, CrashKeepsTheGraphAndIsNotRemembered) {
   auto service = Open();
   const auto first = Compile(*service, Request({"a"}, "crash"));
