@@ -292,7 +292,11 @@ void CompileService::FillStats(v1::Stats* stats) {
   stats->set_blobs_corrupt(store_->counters().corrupt);
   stats->set_programs_evicted(store_->counters().evicted);
   stats->set_store(store_->root());
-  stats->set_store_problem(store_problem_.empty() ? store_->problem() : store_problem_);
+  std::string problem = store_problem_;
+  if (const std::string full = store_->problem(); problem.empty() && !full.empty()) {
+    problem = "what is compiled is kept in memory: " + full;
+  }
+  stats->set_store_problem(problem);
   stats->set_store_limit_bytes(store_->limit_bytes());
   if (const auto totals = store_->Count(); totals.ok()) {
     stats->set_programs_stored(totals->programs);

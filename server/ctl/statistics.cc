@@ -68,7 +68,7 @@ int Status(const Client& client) {
        fmt::format("{} programs, {} of {}", s.programs_stored(), HumanBytes(s.bytes_stored()),
                    s.store_limit_bytes() == 0 ? "no limit" : HumanBytes(s.store_limit_bytes()))});
   if (!s.store_problem().empty()) {
-    table.Add({"WARNING", "the configured store is not in use: " + s.store_problem()});
+    table.Add({"WARNING", s.store_problem()});
   }
   const v1::ToolchainList toolchains = GetToolchains(client);
   for (const v1::ToolchainState& toolchain : toolchains.toolchains()) {

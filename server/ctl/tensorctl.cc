@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensorctl: asks a running daemon, or the compiler itself.
+// tensorctl: asks a running daemon, a store, or the compiler itself.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
@@ -8,6 +8,7 @@
 #include "base/version.h"
 #include "server/ctl/commands.h"
 #include "server/ctl/compile.h"
+#include "server/ctl/store.h"
 #include "server/rpc/address.h"
 
 namespace tensord::server {
@@ -15,7 +16,8 @@ namespace {
 
 int Main(int argc, char** argv) {
   CLI::App app(
-      "Asks a running tensord, or its compiler.\nExit codes: 0 ok, 1 error, 2 usage, 3 no daemon "
+      "Asks a running tensord, its store, or its compiler.\nExit codes: 0 ok, 1 error, 2 usage, 3 "
+      "no daemon "
       "answers.",
       "tensorctl");
   Client client;
@@ -55,12 +57,28 @@ int Main(int argc, char** argv) {
   compiles->add_option("GRAPH", compile.file, "a job of <store>/repros/, or a graph")->required();
   compiles->add_option("--dump-after", compile.dump_after, "of this pass, instead of all");
   compiles->add_option("--target", compile.target, "scalar, avx2, avx512 or sm_NN");
+  StoreCommand store;
+  store.root = DefaultStore();
+  std::function<int()> on_store;
+  const auto add_store_command = [&](const char* name, const char* what,
+                                     int (*run)(const StoreCommand&)) {
+    CLI::App* added = app.add_subcommand(name, what);
+    added->add_option("--store", store.root, "the store's folder")->envname("TENSORD_STORE");
+    added->callback([&, run] { on_store = [&, run] { return run(store); }; });
+  };
+  add_store_command("verify", "read the whole store; remove what is damaged", VerifyStore);
+  add_store_command("gc", "remove what no program needs; the index agrees with the files",
+                    CollectGarbage);
+  add_store_command("du", "what the store takes on disk", DiskUsage);
+  add_store_command("rebuild-index", "make the store's index of its records", RebuildIndex);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
   if (compiles->parsed()) return Compile(compile);
+  store.json = client.json;
+  if (on_store) return on_store();
   if (const absl::Status connected = Connect(client); !connected.ok()) {
     std::fprintf(stderr, "tensorctl: %s\n", std::string(connected.message()).c_str());
     return kExitUsage;

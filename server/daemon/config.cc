@@ -21,13 +21,6 @@ namespace {
 constexpr uint64_t kAny = std::numeric_limits<int64_t>::max();
 constexpr uint64_t kYear = 366ULL * 24 * 3600;
 
-std::string HomeFolder(const char* variable, const char* below_home) {
-  const char* value = std::getenv(variable);
-  if (value != nullptr && *value == '/') return value;
-  const char* home = std::getenv("HOME");
-  return absl::StrCat(home == nullptr ? "/tmp" : home, "/", below_home);
-}
-
 // Beside this binary.
 std::string DefaultWorker() {
   char path[4096];
@@ -188,7 +181,7 @@ absl::StatusOr<Config> LoadConfig(const std::map<std::string, std::string>& flag
                                   const std::string& file) {
   Config config;
   config.address = DefaultAddress();
-  config.store = HomeFolder("XDG_CACHE_HOME", ".cache") + "/tensord";
+  config.store = DefaultStore();
   config.worker = DefaultWorker();
   for (const Option& option : Options()) config.sources[option.key] = "default";
 

@@ -146,7 +146,7 @@ absl::StatusOr<OpenedStore> OpenStore(const Config& config, const std::string& r
     opened.store = *std::move(store);
     return opened;
   }
-  opened.problem = std::string(store.status().message());
+  opened.problem = absl::StrCat("the configured store is not in use: ", store.status().message());
   opened.private_ = absl::StrCat(runtime_folder, "/store-", getpid());
   spdlog::warn(
       "event=store_fallback configured=\"{}\" using=\"{}\" why=\"{}\" "

@@ -16,6 +16,15 @@ std::string RuntimeFolder() {
   return absl::StrCat("/tmp/tensord-", getuid());
 }
 
+std::string HomeFolder(const char* variable, const char* below_home) {
+  const char* value = std::getenv(variable);
+  if (value != nullptr && *value == '/') return value;
+  const char* home = std::getenv("HOME");
+  return absl::StrCat(home == nullptr ? "/tmp" : home, "/", below_home);
+}
+
+std::string DefaultStore() { return HomeFolder("XDG_CACHE_HOME", ".cache") + "/tensord"; }
+
 std::string DefaultAddress() { return RuntimeFolder() + "/tensord.sock"; }
 
 absl::StatusOr<std::string> SocketPath(const std::string& address) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the daemon listens: a Unix socket, the only address there is, since the daemon trusts
-// whoever can reach it.
+// Where the daemon listens, a Unix socket, which is the only address there is, since the daemon
+// trusts whoever can reach it; and where it keeps its files.
 #ifndef TENSORD_SERVER_RPC_ADDRESS_H_
 #define TENSORD_SERVER_RPC_ADDRESS_H_
 
@@ -9,6 +9,12 @@
 #include "base/status.h"
 
 namespace tensord::server {
+
+// $VARIABLE where it is an absolute path, else ~/BELOW_HOME: a folder of the XDG specification.
+std::string HomeFolder(const char* variable, const char* below_home);
+
+// Where programs are stored unless somebody says otherwise: $XDG_CACHE_HOME/tensord.
+std::string DefaultStore();
 
 // $XDG_RUNTIME_DIR/tensord, else /tmp/tensord-<uid>.
 std::string RuntimeFolder();

@@ -60,6 +60,9 @@ class BlobFolder {
   // kept until the file changes.
   absl::StatusOr<uint64_t> Verify(std::string_view sha256);
 
+  // Forgets all verdicts.
+  void ForgetAll() { sound_.clear(); }
+
   bool Exists(std::string_view sha256) const;
   // Deletes the file; a verdict about it lapses by itself.
   void Remove(std::string_view sha256) const;

@@ -115,6 +115,40 @@ void Store::Reconcile() {
   RemoveStrayBlobs();
 }
 
+Verification Store::Verify() {
+  Verification found;
+  const auto count = [&found](const absl::Status& status, uint64_t* sound) {
+    const bool gone = absl::IsNotFound(status) || absl::IsDataLoss(status);
+    ++(status.ok() ? *sound : gone ? found.damaged : found.unreadable);
+    return gone;
+  };
+  {
+    absl::MutexLock lock(&files_mutex_);
+    programs_.ForgetAll();
+    kernels_.ForgetAll();
+    blobs_.ForgetAll();
+  }
+  ForEachDigestFile(blobs_.folder(), [&](const std::string& sha256, const std::string&) {
+    absl::MutexLock lock(&files_mutex_);
+    if (count(blobs_.Verify(sha256).status(), &found.blobs)) blobs_.Remove(sha256);
+  });
+  const auto records = [&](RecordFolder* folder, uint64_t* sound) {
+    folder->ForEachKey([this, folder, sound, &count](const std::string& key) {
+      absl::MutexLock lock(&files_mutex_);
+      count(FindSound(*folder, key).status(), sound);
+    });
+  };
+  records(&programs_, &found.programs);
+  records(&kernels_, &found.kernels);
+  return found;
+}
+
+absl::Status Store::RebuildIndex() {
+  TENSORD_RETURN_IF_ERROR(index_.Renew());
+  Reconcile();
+  return absl::OkStatus();
+}
+
 void Store::WriteBack() {
   if (memory_.empty()) return;
   const auto kernels = memory_.Kernels();

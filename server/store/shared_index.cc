@@ -25,11 +25,20 @@ absl::Status SharedIndex::Open() {
   absl::MutexLock lock(&mutex_);
   absl::Status status = OpenLocked();
   if (!absl::IsDataLoss(status)) return status;
-  SetAside(status);
+  SetAside(absl::StrCat("it is damaged (", status.message(), ")"));
   return index_ == nullptr ? status : absl::OkStatus();
 }
 
+absl::Status SharedIndex::Renew() {
+  absl::MutexLock lock(&mutex_);
+  SetAside("somebody asked for it");
+  return index_ == nullptr ? absl::UnavailableError("the index cannot be made") : absl::OkStatus();
+}
+
+bool SharedIndex::IsReplaced() const { return InodeOf(path_) != inode_; }
+
 absl::Status SharedIndex::OpenLocked() {
+  index_.reset();
   bool empty = false;
   auto index = Index::Open(path_, &empty);
   inode_ = InodeOf(path_);
@@ -39,7 +48,7 @@ absl::Status SharedIndex::OpenLocked() {
   return absl::OkStatus();
 }
 
-void SharedIndex::SetAside(const absl::Status& why) {
+void SharedIndex::SetAside(const std::string& why) {
   index_.reset();
   // One daemon after the other: the second finds another file under the name, which stays.
   const int lock = open((path_ + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -52,8 +61,8 @@ void SharedIndex::SetAside(const absl::Status& why) {
       rename((path_ + suffix).c_str(), (path_ + ".damaged" + suffix).c_str());
     }
     if (warn_) {
-      warn_(absl::StrCat("the index is damaged (", why.message(),
-                         ") and made anew from the records; it was kept as ", path_, ".damaged"));
+      warn_(absl::StrCat("the index is made anew from the records, for ", why,
+                         "; the old one was kept as ", path_, ".damaged"));
     }
   }
   OpenLocked().IgnoreError();

@@ -5,6 +5,7 @@
 #define TENSORD_SERVER_STORE_SHARED_INDEX_H_
 
 #include <absl/base/thread_annotations.h>
+#include <absl/strings/str_cat.h>
 #include <absl/synchronization/mutex.h>
 
 #include <functional>
@@ -26,20 +27,23 @@ class SharedIndex {
   absl::Status Open();
 
   // f(index), once more with a new index when that one proves damaged. f gives a status or a
-  // StatusOr. Unavailable: the index cannot be opened now.
+  // StatusOr. An index that another process has put in place of ours is opened. Unavailable: the
+  // index cannot be opened now.
   template <class F>
   auto With(F f) -> decltype(f(std::declval<Index&>())) {
     absl::MutexLock lock(&mutex_);
-    if (index_ == nullptr && !OpenLocked().ok()) {
+    if ((index_ == nullptr || IsReplaced()) && !OpenLocked().ok()) {
       return absl::UnavailableError("the index cannot be opened");
     }
     auto result = f(*index_);
     if (!absl::IsDataLoss(StatusOf(result))) return result;
-    SetAside(StatusOf(result));
+    SetAside(absl::StrCat("it is damaged (", StatusOf(result).message(), ")"));
     if (index_ == nullptr) return result;
     return f(*index_);
   }
 
+  // Sets the index aside, for a new one.
+  absl::Status Renew();
   // True once after the index became empty, for it was new, of an older form, or damaged.
   bool TakeIsNew();
   // Of the database and its log.
@@ -51,8 +55,9 @@ class SharedIndex {
   static absl::Status StatusOf(const absl::StatusOr<T>& result) {
     return result.status();
   }
+  bool IsReplaced() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status OpenLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SetAside(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetAside(const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string path_;
   const std::function<void(const std::string&)> warn_;

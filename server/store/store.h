@@ -52,6 +52,15 @@ struct StoreOptions {
   bool background = false;
 };
 
+// What a store was found to hold.
+struct Verification {
+  uint64_t programs = 0;  // sound, as are the others
+  uint64_t kernels = 0;
+  uint64_t blobs = 0;
+  uint64_t damaged = 0;     // records and blobs; removed
+  uint64_t unreadable = 0;  // for the machine's reasons; left alone
+};
+
 struct StoreCounters {
   std::atomic<uint64_t> corrupt{0};  // blobs and records found damaged or missing, and removed
   std::atomic<uint64_t> evicted{0};  // programs
@@ -101,6 +110,10 @@ class Store {
   // Makes the index agree with the files: adds the records that it does not know, forgets those
   // that are gone, and removes old blobs that no record names. Ends early when the store is closed.
   void Reconcile();
+  // Reads every record and blob anew, and removes what is damaged.
+  Verification Verify();
+  // Sets the index aside and makes it of the records.
+  absl::Status RebuildIndex();
   // Writes what is kept in memory, as far as the disk takes it.
   void WriteBack();
 

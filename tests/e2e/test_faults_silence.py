@@ -122,7 +122,7 @@ def test_silence_is_remembered_after_a_second(listener: Callable[..., None]) -> 
     waited = []
     for _ in range(6):
         start = time.monotonic()
-        with pytest.raises(DaemonSilentError, match="no sign of life for 0.25 s"):
+        with pytest.raises(DaemonSilentError, match=r"no sign of life for 0\.25 s"):
             rpc.client().hello()
         waited.append(time.monotonic() - start)
     assert sum(seconds > 0.2 for seconds in waited) == 4

@@ -6,8 +6,10 @@ Each test harms a daemon of its own.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -114,6 +116,73 @@ def test_damaged_index(start: Callable[..., RealDaemon]) -> None:
     daemon.start()
     assert _job()[3] == 0
     assert _job() == (0, 1, 0, 0)
+
+
+def _tensorctl(daemon: RealDaemon, *arguments: str) -> tuple[int, dict[str, int]]:
+    """Exit code and numbers of a command that works on the daemon's store."""
+    done = subprocess.run(
+        [str(binary("tensorctl")), "--json", *arguments, f"--store={daemon.store}"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_rows_of_the_index_decide_nothing(start: Callable[..., RealDaemon]) -> None:
+    """Digests of kernels swapped where the index has them: other programs' kernels stay right."""
+    daemon = start()
+    x = torch.randn(13, 17)
+    functions = [lambda x, i=i: torch.tanh(x * (i + 1)).sum(-1) + i for i in range(4)]
+    for function in functions:
+        torch._dynamo.reset()
+        torch.compile(function, backend="tensord")(x)
+    with sqlite3.connect(daemon.store / "index.sqlite") as index:
+        rows = index.execute("SELECT kernel_key, sha256 FROM kernels").fetchall()
+        assert len(rows) >= 4
+        for (key, _), (_, other) in zip(rows, rows[1:] + rows[:1], strict=True):
+            index.execute("UPDATE kernels SET sha256=? WHERE kernel_key=?", (other, key))
+    for restarted in (False, True):
+        if restarted:
+            daemon.stop()
+            daemon.start()
+        for function in functions:
+            # Another program of the same kernel, and one that is stored.
+            for made in (lambda x, f=function: (f(x), x.view(-1)), function):
+                torch._dynamo.reset()
+                got = torch.compile(made, backend="tensord")(x)
+                want = made(x)
+                check("result", got[0] if isinstance(got, tuple) else got,
+                      want[0] if isinstance(want, tuple) else want)  # fmt: skip
+    assert _tensorctl(daemon, "verify")[0] == 0
+
+
+def test_tensorctl_works_on_a_store(start: Callable[..., RealDaemon]) -> None:
+    daemon = start()
+    _job()
+    code, found = _tensorctl(daemon, "verify")
+    assert code == 0
+    assert found["programs"] == 1
+    assert found["damaged"] == 0
+    assert _tensorctl(daemon, "rebuild-index") == (0, {"programs": 1})
+    assert _job() == (0, 1, 0, 0)
+    assert tensord.daemon_stats()["programs_stored"] == 1
+    _, usage = _tensorctl(daemon, "du")
+    assert usage["all"] >= usage["blobs"] + usage["manifests"] + usage["kernels"] > 0
+    assert _tensorctl(daemon, "gc")[0] == 0
+
+    blob = _blobs(daemon)[0]
+    data = bytearray(blob.read_bytes())
+    data[100] ^= 4
+    blob.chmod(0o600)
+    blob.write_bytes(data)
+    code, found = _tensorctl(daemon, "verify")
+    assert code == 1
+    assert found["damaged"] >= 1
+    assert _tensorctl(daemon, "verify")[1]["damaged"] == 0
+    assert _job()[3] == 0
 
 
 # -- several daemons ------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ ROOMS: dict[str, list[str]] = {
     "server/pool": [*BASE, "server/worker", "server/statistics"],
     "server/compile": [*BASE, "proto/service", "server/store", "server/statistics", "server/pool"],
     "server/daemon": ["proto/grpc", "base", "server/rpc", "server/compile"],
-    "server/ctl": ["proto/service", "proto/grpc", "base", "server/rpc"],
+    "server/ctl": ["proto/service", "proto/grpc", "base", "server/rpc", "server/store"],
     # Tests may include everything, and nothing includes a test.
     "tests": ["*"],
     # The client. Its modules outside of a folder are what all of it shares, but for the backend and

@@ -130,7 +130,7 @@ class Client:
         return reply
 
     def heartbeat(self) -> transport.Heartbeat | None:
-        """How a call finds out that the daemon lives; None: the daemon does not like to be asked."""
+        """How a call finds out that the daemon lives; None: this one does not answer pings."""
         with self._lock:
             return _AT_WORK if self._hello is not None and self._hello.answers_pings else None
 

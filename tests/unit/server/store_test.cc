@@ -422,6 +422,47 @@ TEST_F(StoreTest, ReconcileRemovesWhatNoRecordNames) {
   EXPECT_TRUE(store->Lookup(a).ok());
 }
 
+// One bit of each file in turn: what is served is what was published, or nothing.
+TEST_F(StoreTest, VerifyFindsEveryTurnedBit) {
+  auto store = Open();
+  for (int i = 0; i < 6; ++i) Add(*store, std::to_string(i));
+  EXPECT_EQ(store->Verify().damaged, 0u);
+  uint64_t turned = 0;
+  for (const char* folder : {"blobs", "manifests", "kernels"}) {
+    for (const auto& file : fs::recursive_directory_iterator(root_ + "/store/" + folder)) {
+      if (!file.is_regular_file() || turned % 7 == 6) continue;
+      chmod(file.path().c_str(), 0600);
+      std::fstream stream(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+      const auto at = std::streamoff((turned * 37) % file.file_size());
+      const char byte = char(stream.seekg(at).get());
+      stream.seekp(at).put(char(byte ^ (1 << turned % 8)));
+      ++turned;
+    }
+  }
+  const Verification found = store->Verify();
+  EXPECT_GE(found.damaged, turned);
+  EXPECT_EQ(found.unreadable, 0u);
+  EXPECT_EQ(store->Verify().damaged, 0u);
+  for (int i = 0; i < 6; ++i) {
+    const std::string name = std::to_string(i);
+    if (const auto program = store->Lookup(Sha256(name)); program.ok()) {
+      EXPECT_EQ((*program)->payload, "payload " + name);
+    }
+    Add(*store, name);
+    EXPECT_TRUE(store->Lookup(Sha256(name)).ok());
+  }
+}
+
+TEST_F(StoreTest, IndexThatAnotherProcessRebuiltIsOpened) {
+  auto store = Open();
+  const std::string key = Add(*store, "a");
+  ASSERT_TRUE(Open()->RebuildIndex().ok());
+  Add(*store, "b");
+  EXPECT_EQ(store->Count()->programs, 2u);
+  EXPECT_EQ(Open()->Count()->programs, 2u);
+  EXPECT_TRUE(store->Find(key).ok());
+}
+
 TEST_F(StoreTest, ReplacedKeyCountsAtOnce) {
   auto store = Open();
   const std::string a = Add(*store, "a");

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/ctl/store.h"
+
+#include <absl/strings/str_cat.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "server/ctl/client.h"
+#include "server/ctl/table.h"
+#include "server/store/store.h"
+
+namespace tensord::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Null, and the reason on stderr, where the folder is no usable store. Makes none.
+std::unique_ptr<store::Store> Open(const StoreCommand& command) {
+  if (!fs::is_directory(command.root)) {
+    std::fprintf(stderr, "tensorctl: there is no store %s\n", command.root.c_str());
+    return nullptr;
+  }
+  store::StoreOptions options;
+  options.root = command.root;
+  options.limit_bytes = 0;  // the daemon's to keep
+  auto store = store::Store::Open(std::move(options));
+  if (store.ok()) return *std::move(store);
+  std::fprintf(stderr, "tensorctl: %s\n", std::string(store.status().message()).c_str());
+  return nullptr;
+}
+
+using Numbers = std::vector<std::pair<std::string, uint64_t>>;
+
+void Print(const StoreCommand& command, const Numbers& numbers, std::string (*text)(uint64_t)) {
+  if (command.json) {
+    std::vector<std::string> fields;
+    for (const auto& [name, value] : numbers) {
+      fields.push_back(fmt::format("\"{}\": {}", name, value));
+    }
+    fmt::print("{{{}}}\n", fmt::join(fields, ", "));
+    return;
+  }
+  Table table({command.root, ">"});
+  for (const auto& [name, value] : numbers) table.Add({name, text(value)});
+  fmt::print("{}", table.ToString());
+}
+
+std::string Plain(uint64_t value) { return absl::StrCat(value); }
+
+uint64_t BytesBelow(const fs::path& path) {
+  std::error_code error;  // what vanishes meanwhile takes nothing
+  if (!fs::is_directory(path, error)) return store::BytesOnDisk(path);
+  uint64_t bytes = 0;
+  for (fs::recursive_directory_iterator it(path, error), end; it != end; it.increment(error)) {
+    if (it->is_regular_file(error)) bytes += store::BytesOnDisk(it->path());
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int VerifyStore(const StoreCommand& command) {
+  const auto store = Open(command);
+  if (store == nullptr) return kExitError;
+  const store::Verification found = store->Verify();
+  Print(command,
+        {{"programs", found.programs},
+         {"kernels", found.kernels},
+         {"blobs", found.blobs},
+         {"damaged", found.damaged},
+         {"unreadable", found.unreadable}},
+        Plain);
+  return found.damaged + found.unreadable == 0 ? kExitOk : kExitError;
+}
+
+int CollectGarbage(const StoreCommand& command) {
+  const auto store = Open(command);
+  if (store == nullptr) return kExitError;
+  const uint64_t before = BytesBelow(command.root);
+  store->Reconcile();
+  const uint64_t after = BytesBelow(command.root);
+  Print(command, {{"freed", before - std::min(before, after)}, {"left", after}}, HumanBytes);
+  return kExitOk;
+}
+
+int DiskUsage(const StoreCommand& command) {
+  if (!fs::is_directory(command.root)) return Open(command) == nullptr ? kExitError : kExitOk;
+  Numbers numbers;
+  uint64_t all = 0, other = 0;
+  for (const auto& entry : fs::directory_iterator(command.root)) {
+    const std::string name = entry.path().filename();
+    const uint64_t bytes = BytesBelow(entry.path());
+    all += bytes;
+    if (entry.is_directory()) {
+      numbers.emplace_back(name, bytes);
+    } else if (name.rfind("index.sqlite", 0) == 0) {
+      other += bytes;
+    }
+  }
+  numbers.emplace_back("index", other);
+  std::sort(numbers.begin(), numbers.end());
+  numbers.emplace_back("all", all);
+  Print(command, numbers, HumanBytes);
+  return kExitOk;
+}
+
+int RebuildIndex(const StoreCommand& command) {
+  const auto store = Open(command);
+  if (store == nullptr) return kExitError;
+  if (const absl::Status status = store->RebuildIndex(); !status.ok()) {
+    std::fprintf(stderr, "tensorctl: %s\n", std::string(status.message()).c_str());
+    return kExitError;
+  }
+  const auto totals = store->Count();
+  Print(command, {{"programs", totals.ok() ? totals->programs : 0}}, Plain);
+  return kExitOk;
+}
+
+}  // namespace tensord::server

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tensorctl verify | gc | du | rebuild-index`: work on a store's folder, with or without a daemon.
+#ifndef TENSORD_SERVER_CTL_STORE_H_
+#define TENSORD_SERVER_CTL_STORE_H_
+
+#include <string>
+
+namespace tensord::server {
+
+struct StoreCommand {
+  std::string root;   // the store's folder
+  bool json = false;  // for programs
+};
+
+// Each prints what it found and returns the exit code.
+
+// Reads everything and removes what is damaged; 1 when something was, or could not be read.
+int VerifyStore(const StoreCommand& command);
+// Makes the index agree with the files, and removes blobs that nothing names.
+int CollectGarbage(const StoreCommand& command);
+// Bytes on disk by kind. Opens nothing.
+int DiskUsage(const StoreCommand& command);
+// Sets the index aside and makes it of the records.
+int RebuildIndex(const StoreCommand& command);
+
+}  // namespace tensord::server
+
+#endif  // TENSORD_SERVER_CTL_STORE_H_
