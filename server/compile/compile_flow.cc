@@ -10,6 +10,7 @@
 #include <future>
 #include <map>
 #include <set>
+#include <system_error>
 
 #include "base/sha256.h"
 #include "server/compile/clock.h"
@@ -217,12 +218,19 @@ absl::Status CompileFlow::Jit(const FlowInput& input, const std::vector<Kernel*>
   std::vector<std::vector<FailedUnit>> failures(jobs);
   std::vector<absl::Duration> budgets(jobs, budget);
   std::vector<std::future<absl::Status>> running;
-  for (size_t i = 1; i < jobs; ++i) {
-    running.push_back(std::async(std::launch::async, [&, i] {
-      return JitOnOneWorker(input, shares[i], times[i], failures[i], budgets[i]);
-    }));
+  const auto jit = [&](size_t i) {
+    return JitOnOneWorker(input, shares[i], times[i], failures[i], budgets[i]);
+  };
+  size_t own = 1;  // shares of this thread: the first, and those for which there is no other
+  try {
+    for (size_t i = jobs - 1; i > 0; --i) {
+      running.push_back(std::async(std::launch::async, jit, i));
+    }
+  } catch (const std::system_error&) {
+    own = jobs - running.size();
   }
-  absl::Status status = JitOnOneWorker(input, shares[0], times[0], failures[0], budgets[0]);
+  absl::Status status;
+  for (size_t i = 0; i < own; ++i) status.Update(jit(i));
   for (std::future<absl::Status>& other : running) status.Update(other.get());
   budget = *std::min_element(budgets.begin(), budgets.end());
   for (const auto& time : times) AddStages(stages, time);

@@ -17,6 +17,7 @@ namespace {
 
 // Verdicts are a few dozen bytes each; past this many the map starts again rather than grow.
 constexpr size_t kMaxVerdicts = 65536;
+constexpr off_t kMaxFileBytes = off_t{1} << 30;
 
 absl::Status ErrnoStatus(const char* what, const std::string& path) {
   const int error = errno;
@@ -58,7 +59,12 @@ absl::Status WriteFileAtomically(const std::string& path, std::string_view data,
                                  const std::string& temp_folder) {
   // Daemons in several containers may share a store and a process id, so the name is random.
   std::string temp = absl::StrCat(temp_folder, "/", getpid(), ".XXXXXX");
-  const int fd = mkostemp(temp.data(), O_CLOEXEC);
+  int fd = mkostemp(temp.data(), O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT) {  // somebody deleted the store under a running daemon
+    TENSORD_RETURN_IF_ERROR(MakeFolder(temp_folder));
+    temp.replace(temp.size() - 6, 6, "XXXXXX");
+    fd = mkostemp(temp.data(), O_CLOEXEC);
+  }
   if (fd < 0) return ErrnoStatus("cannot create", temp);
   absl::Cleanup remove = [&] { unlink(temp.c_str()); };
   {
@@ -78,6 +84,9 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   absl::Cleanup close_it = [fd] { close(fd); };
   struct stat info;
   if (fstat(fd, &info) != 0) return ErrnoStatus("cannot stat", path);
+  if (info.st_size > kMaxFileBytes) {
+    return absl::DataLossError(absl::StrCat(path, " has ", info.st_size, " bytes"));
+  }
   std::string data(static_cast<size_t>(info.st_size), '\0');
   size_t done = 0;
   while (done < data.size()) {
@@ -115,16 +124,20 @@ uint64_t BytesOnDisk(const std::string& path) {
   return stat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_blocks) * kBlock : 0;
 }
 
-void ForEachDigestFile(
+bool ForEachDigestFile(
     const std::string& folder,
     const std::function<void(const std::string& digest, const std::string& path)>& visit) {
-  std::error_code error;  // what vanishes meanwhile is not there
-  for (const auto& fan : std::filesystem::directory_iterator(folder, error)) {
-    for (const auto& file : std::filesystem::directory_iterator(fan.path(), error)) {
-      const std::string digest = FromHex(file.path().filename().string());
-      if (digest.size() == kSha256Bytes) visit(digest, file.path().string());
-    }
+  std::error_code error;
+  bool complete = true;
+  std::filesystem::recursive_directory_iterator it(folder, error), end;
+  while (!error && it != end) {
+    const std::string digest = FromHex(it->path().filename().string());
+    if (digest.size() == kSha256Bytes) visit(digest, it->path().string());
+    it.increment(error);
+    // What vanishes meanwhile is not there.
+    complete = complete && (!error || error == std::errc::no_such_file_or_directory);
   }
+  return complete && (!error || error == std::errc::no_such_file_or_directory);
 }
 
 std::string BlobFolder::PathOf(std::string_view sha256) const {

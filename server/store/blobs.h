@@ -32,15 +32,16 @@ FileIdentity IdentityOf(const struct stat& info);
 // temporary file in `temp_folder` (same file system), fsync, rename, fsync of the folder.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view data, int mode,
                                  const std::string& temp_folder);
-// NotFound when there is no such file.
+// NotFound when there is no such file. DataLoss: it is larger than anything that is stored.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 // Creates the folder and its parents, mode 0700.
 absl::Status MakeFolder(const std::string& path);
 
 // What the file takes of its file system, in bytes; 0 when there is none.
 uint64_t BytesOnDisk(const std::string& path);
-// The files of `folder`/ab/ whose names are digests in hex, in no order.
-void ForEachDigestFile(
+// The files of `folder`/ab/ whose names are digests in hex, in no order. False: not all of them,
+// for the folder could not be read.
+bool ForEachDigestFile(
     const std::string& folder,
     const std::function<void(const std::string& digest, const std::string& path)>& visit);
 

@@ -146,12 +146,17 @@ absl::Status Index::RemoveProgram(std::string_view key) {
   return transaction.Commit();
 }
 
-absl::Status Index::Touch(std::string_view key, uint64_t hits, int64_t used_ms) {
-  return database_.Prepare("UPDATE programs SET hits=hits+?, used_ms=max(used_ms,?) WHERE key=?")
-      .Bind(static_cast<int64_t>(hits))
-      .Bind(used_ms)
-      .BindBlob(key)
-      .Run();
+absl::Status Index::Touch(const std::vector<Touched>& programs) {
+  TENSORD_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
+  for (const Touched& program : programs) {
+    TENSORD_RETURN_IF_ERROR(
+        database_.Prepare("UPDATE programs SET hits=hits+?, used_ms=max(used_ms,?) WHERE key=?")
+            .Bind(static_cast<int64_t>(program.hits))
+            .Bind(program.used_ms)
+            .BindBlob(program.key)
+            .Run());
+  }
+  return transaction.Commit();
 }
 
 absl::StatusOr<std::vector<ProgramRow>> Index::List(uint32_t limit) {
@@ -264,10 +269,10 @@ absl::Status Index::DropProgram(std::string_view key, int64_t keep_since_ms, con
   query.BindBlob(key);
   TENSORD_ASSIGN_OR_RETURN(const std::vector<std::string> blobs, Names(std::move(query)));
   TENSORD_RETURN_IF_ERROR(DeleteProgramRows(key));
+  drop.program(key);
   for (const std::string& blob : blobs) {
     TENSORD_RETURN_IF_ERROR(DropBlobIfUnused(blob, keep_since_ms, drop));
   }
-  drop.program(key);
   return absl::OkStatus();
 }
 
@@ -282,7 +287,7 @@ absl::StatusOr<uint64_t> Index::Evict(uint64_t target_bytes, int64_t keep_since_
     TENSORD_RETURN_IF_ERROR(DropBlobIfUnused(blob, keep_since_ms, drop));
   }
   uint64_t evicted = 0;
-  while (true) {
+  while (evicted < kEvictedAtOnce) {
     TENSORD_ASSIGN_OR_RETURN(const Totals totals, Count());
     if (totals.bytes <= target_bytes) break;
     Query query =

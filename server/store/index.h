@@ -22,6 +22,8 @@ namespace tensord::store {
 // A last use is written at most this often, so a hot look-up writes nothing.
 inline constexpr int64_t kTouchMs = 20'000;
 
+inline constexpr uint64_t kEvictedAtOnce = 64;
+
 struct ProgramRow {
   std::string key;
   ProgramFacts facts;
@@ -54,7 +56,13 @@ class Index {
                           const std::vector<FileRow>& blobs,
                           const std::function<absl::Status()>& check);
   absl::Status RemoveProgram(std::string_view key);
-  absl::Status Touch(std::string_view key, uint64_t hits, int64_t used_ms);
+  // Adds uses of programs, in one transaction.
+  struct Touched {
+    std::string key;
+    uint64_t hits = 0;
+    int64_t used_ms = 0;
+  };
+  absl::Status Touch(const std::vector<Touched>& programs);
   absl::StatusOr<bool> HasProgram(std::string_view key);
 
   // Last used first; at most `limit`, 0: all.
@@ -73,15 +81,16 @@ class Index {
   // Keeps no count of its own: a row that every change of the tables changes too.
   absl::StatusOr<Totals> Count();
 
-  // Deletes files; called before the commit, so that an interrupted eviction leaves rows without
-  // files (found and removed at the next look-up), never files without rows.
+  // Deletes files, a record before its blobs; called before the commit, so that an interrupted
+  // eviction leaves rows without files, never files without rows.
   struct Drop {
     std::function<void(std::string_view key)> program;
     std::function<void(std::string_view kernel_key)> kernel;
     std::function<void(std::string_view sha256)> blob;
   };
   // Removes kernels without a program, then programs by age of last use, none used at or after
-  // `keep_since_ms`, until at most `target_bytes` are left. Returns how many programs went.
+  // `keep_since_ms`, until at most `target_bytes` are left or kEvictedAtOnce programs went: others
+  // want the index in between. Returns how many went.
   absl::StatusOr<uint64_t> Evict(uint64_t target_bytes, int64_t keep_since_ms, const Drop& drop);
 
  private:

@@ -6,6 +6,8 @@
 
 #include <cerrno>
 #include <ctime>
+#include <set>
+#include <string>
 
 #include "server/store/store.h"
 
@@ -49,6 +51,7 @@ void Store::ReconcileProgram(const std::string& key) {
   absl::StatusOr<std::shared_ptr<const Record>> record;
   {
     absl::MutexLock lock(&files_mutex_);
+    RefreshKey();
     record = programs_.Get(key);
   }
   const std::string path = programs_.PathOf(key);
@@ -69,6 +72,7 @@ void Store::ReconcileKernel(const std::string& kernel_key) {
   absl::StatusOr<std::shared_ptr<const Record>> record;
   {
     absl::MutexLock lock(&files_mutex_);
+    RefreshKey();
     record = kernels_.Get(kernel_key);
   }
   const bool unusable = absl::IsNotFound(record.status()) || absl::IsDataLoss(record.status());
@@ -91,14 +95,39 @@ void Store::ForgetLostPrograms() {
   }
 }
 
+bool Store::TakeNamedBlobs(std::set<std::string>* digests) {
+  bool complete = true;
+  for (RecordFolder* folder : {&kernels_, &programs_}) {
+    const bool listed = folder->ForEachKey([&](const std::string& key) {
+      if (IsClosing()) return;
+      absl::MutexLock lock(&files_mutex_);
+      const auto record = folder->Get(key);
+      const bool is_none = absl::IsNotFound(record.status()) || absl::IsDataLoss(record.status());
+      complete = complete && (record.ok() || is_none);
+      if (!record.ok()) return;
+      for (const std::string& blob : (*record)->blobs) digests->erase(blob);
+    });
+    complete = complete && listed;
+  }
+  return complete;
+}
+
+// The index says which blobs to look at, and the records which of those nobody needs.
 void Store::RemoveStrayBlobs() {
   const int64_t now = time(nullptr);
-  ForEachDigestFile(blobs_.folder(), [&](const std::string& sha256, const std::string& path) {
-    if (IsClosing()) return;
+  const auto is_stray = [&](const std::string& sha256) {
     const auto known = index_.With([&](Index& index) { return index.HasBlob(sha256); });
-    if (!known.ok() || *known || now - ModifiedSeconds(path) < kStraySeconds) return;
-    blobs_.Remove(sha256);
+    return known.ok() && !*known && now - ModifiedSeconds(blobs_.PathOf(sha256)) >= kStraySeconds;
+  };
+  std::set<std::string> strays;
+  ForEachDigestFile(blobs_.folder(), [&](const std::string& sha256, const std::string&) {
+    if (!IsClosing() && is_stray(sha256)) strays.insert(sha256);
   });
+  if (strays.empty() || !TakeNamedBlobs(&strays)) return;
+  for (const std::string& sha256 : strays) {
+    if (IsClosing()) return;
+    if (is_stray(sha256)) blobs_.Remove(sha256);
+  }
 }
 
 void Store::Reconcile() {
@@ -117,29 +146,33 @@ void Store::Reconcile() {
 
 Verification Store::Verify() {
   Verification found;
-  const auto count = [&found](const absl::Status& status, uint64_t* sound) {
-    const bool gone = absl::IsNotFound(status) || absl::IsDataLoss(status);
-    ++(status.ok() ? *sound : gone ? found.damaged : found.unreadable);
-    return gone;
-  };
   {
     absl::MutexLock lock(&files_mutex_);
     programs_.ForgetAll();
     kernels_.ForgetAll();
     blobs_.ForgetAll();
   }
+  const uint64_t damaged_before = counters_.corrupt;
+  const auto count = [&found](const absl::Status& status, uint64_t* sound) {
+    *sound += status.ok();
+    // What is not there any more was evicted meanwhile, or is damaged and counted.
+    found.unreadable += !status.ok() && !absl::IsNotFound(status) && !absl::IsDataLoss(status);
+  };
   ForEachDigestFile(blobs_.folder(), [&](const std::string& sha256, const std::string&) {
     absl::MutexLock lock(&files_mutex_);
-    if (count(blobs_.Verify(sha256).status(), &found.blobs)) blobs_.Remove(sha256);
+    const absl::Status status = blobs_.Verify(sha256).status();
+    count(status, &found.blobs);
+    if (!absl::IsDataLoss(status)) return;
+    ++counters_.corrupt;
+    blobs_.Remove(sha256);
   });
   const auto records = [&](RecordFolder* folder, uint64_t* sound) {
-    folder->ForEachKey([this, folder, sound, &count](const std::string& key) {
-      absl::MutexLock lock(&files_mutex_);
-      count(FindSound(*folder, key).status(), sound);
-    });
+    folder->ForEachKey(
+        [&](const std::string& key) { count(FindSound(*folder, key).status(), sound); });
   };
   records(&programs_, &found.programs);
   records(&kernels_, &found.kernels);
+  found.damaged = counters_.corrupt - damaged_before;
   return found;
 }
 
@@ -150,21 +183,25 @@ absl::Status Store::RebuildIndex() {
 }
 
 void Store::WriteBack() {
-  if (memory_.empty()) return;
-  const auto kernels = memory_.Kernels();
-  for (const auto& [key, kernel] : kernels) {
+  if (memory_.empty() && problem().empty()) return;
+  // Programs first, so that their kernels are among those that are written before them.
+  const auto programs = memory_.Programs();
+  for (const auto& [key, kernel] : memory_.Kernels()) {
     if (IsClosing()) return;
     const absl::Status status = WriteKernel(key, kernel->row, kernel->binary, kernel->source);
     if (!status.ok()) return SetProblem(status);
+    memory_.RemoveKernel(key);
   }
-  for (const auto& [key, program] : memory_.Programs()) {
+  for (const auto& [key, program] : programs) {
     if (IsClosing()) return;
     const absl::Status status = WriteProgram(key, program->record, program->detail, program->facts);
     // Aborted: a kernel of it is gone, and the program with it.
     if (!status.ok() && !absl::IsAborted(status)) return SetProblem(status);
     memory_.RemoveProgram(key);
   }
-  for (const auto& [key, kernel] : kernels) memory_.RemoveKernel(key);
+  const absl::Status written =
+      WriteFileAtomically(options_.root + "/notes/opened", "", 0600, temp_folder_);
+  if (!written.ok()) return SetProblem(written);
   absl::MutexLock lock(&state_mutex_);
   problem_.clear();
 }
@@ -178,6 +215,7 @@ void Store::RunInBackground() {
       if (closing_) return;
     }
     WriteBack();
+    FlushUses(/*all=*/false);
     if (index_.TakeIsNew()) Reconcile();
   }
 }

@@ -147,8 +147,9 @@ absl::StatusOr<std::string> RecordFolder::GetDetail(std::string_view key) const 
 
 void RecordFolder::Remove(std::string_view key) const { unlink(PathOf(key).c_str()); }
 
-void RecordFolder::ForEachKey(const std::function<void(const std::string& key)>& visit) const {
-  ForEachDigestFile(folder_, [&](const std::string& key, const std::string&) { visit(key); });
+bool RecordFolder::ForEachKey(const std::function<void(const std::string& key)>& visit) const {
+  return ForEachDigestFile(folder_,
+                           [&](const std::string& key, const std::string&) { visit(key); });
 }
 
 void RecordFolder::Keep(std::string_view key, const FileIdentity& identity,

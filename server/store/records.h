@@ -52,8 +52,8 @@ class RecordFolder {
   // Forgets what was verified: the signing key is another one.
   void ForgetAll();
 
-  // The keys of all files whose names are keys, in no order.
-  void ForEachKey(const std::function<void(const std::string& key)>& visit) const;
+  // The keys of all files whose names are keys, in no order. False: not all could be listed.
+  bool ForEachKey(const std::function<void(const std::string& key)>& visit) const;
 
  private:
   struct Cached {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/store/shared_index.h"
 
-#include <absl/cleanup/cleanup.h>
 #include <absl/strings/str_cat.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
+
+#include <utility>
 
 #include "server/store/blobs.h"
 
@@ -19,14 +20,29 @@ uint64_t InodeOf(const std::string& path) {
   return stat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_ino) : 0;
 }
 
+// Held by who renames or opens the index's files, of all processes one after the other.
+class FileLock {
+ public:
+  explicit FileLock(const std::string& path)
+      : fd_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    held_ = fd_ >= 0 && flock(fd_, LOCK_EX) == 0;
+  }
+  FileLock(const FileLock&) = delete;
+  ~FileLock() {
+    if (fd_ >= 0) close(fd_);
+  }
+  bool held() const { return held_; }
+
+ private:
+  const int fd_;
+  bool held_ = false;
+};
+
 }  // namespace
 
 absl::Status SharedIndex::Open() {
   absl::MutexLock lock(&mutex_);
-  absl::Status status = OpenLocked();
-  if (!absl::IsDataLoss(status)) return status;
-  SetAside(absl::StrCat("it is damaged (", status.message(), ")"));
-  return index_ == nullptr ? status : absl::OkStatus();
+  return OpenOrRenew();
 }
 
 absl::Status SharedIndex::Renew() {
@@ -37,24 +53,35 @@ absl::Status SharedIndex::Renew() {
 
 bool SharedIndex::IsReplaced() const { return InodeOf(path_) != inode_; }
 
-absl::Status SharedIndex::OpenLocked() {
+absl::Status SharedIndex::OpenOrRenew() {
+  absl::Status status;
+  {
+    // A full disk takes no lock file; then nobody can rename either.
+    const FileLock lock(path_ + ".lock");
+    status = OpenFile();
+  }
+  if (!absl::IsDataLoss(status)) return status;
+  SetAside(absl::StrCat("it is damaged (", status.message(), ")"));
+  return index_ == nullptr ? status : absl::OkStatus();
+}
+
+absl::Status SharedIndex::OpenFile() {
+  const uint64_t before = std::exchange(inode_, 0);
   index_.reset();
   bool empty = false;
   auto index = Index::Open(path_, &empty);
   inode_ = InodeOf(path_);
+  is_new_ = is_new_ || empty || (before != 0 && before != inode_);
   if (!index.ok()) return index.status();
-  is_new_ = is_new_ || empty;
   index_ = std::make_unique<Index>(*std::move(index));
   return absl::OkStatus();
 }
 
 void SharedIndex::SetAside(const std::string& why) {
   index_.reset();
-  // One daemon after the other: the second finds another file under the name, which stays.
-  const int lock = open((path_ + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (lock < 0) return;
-  const absl::Cleanup unlock = [lock] { close(lock); };
-  if (flock(lock, LOCK_EX) != 0) return;
+  const FileLock lock(path_ + ".lock");
+  if (!lock.held()) return;
+  // Another process may have been first: it has put another file under the name, which stays.
   if (InodeOf(path_) == inode_) {
     for (const char* suffix : kFiles) {
       // The last one that was damaged is kept for people.
@@ -65,7 +92,7 @@ void SharedIndex::SetAside(const std::string& why) {
                          "; the old one was kept as ", path_, ".damaged"));
     }
   }
-  OpenLocked().IgnoreError();
+  OpenFile().IgnoreError();
 }
 
 bool SharedIndex::TakeIsNew() {

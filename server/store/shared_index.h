@@ -32,7 +32,7 @@ class SharedIndex {
   template <class F>
   auto With(F f) -> decltype(f(std::declval<Index&>())) {
     absl::MutexLock lock(&mutex_);
-    if ((index_ == nullptr || IsReplaced()) && !OpenLocked().ok()) {
+    if ((index_ == nullptr || IsReplaced()) && !OpenOrRenew().ok()) {
       return absl::UnavailableError("the index cannot be opened");
     }
     auto result = f(*index_);
@@ -44,7 +44,8 @@ class SharedIndex {
 
   // Sets the index aside, for a new one.
   absl::Status Renew();
-  // True once after the index became empty, for it was new, of an older form, or damaged.
+  // True once after another index was opened than before: one that was damaged, of an older form or
+  // replaced, so that it may not hold what the files say.
   bool TakeIsNew();
   // Of the database and its log.
   uint64_t BytesOnDisk() const;
@@ -56,7 +57,10 @@ class SharedIndex {
     return result.status();
   }
   bool IsReplaced() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
-  absl::Status OpenLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Opens it, or a new one where it is damaged.
+  absl::Status OpenOrRenew() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // With the lock file held, as nobody renames meanwhile.
+  absl::Status OpenFile() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetAside(const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string path_;

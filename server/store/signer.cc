@@ -44,9 +44,10 @@ const unsigned char* Data(std::string_view text) {
 
 }  // namespace
 
-absl::StatusOr<Signer> Signer::Open(std::string path, std::string temp_folder) {
-  Signer signer(std::move(path), std::move(temp_folder));
-  TENSORD_RETURN_IF_ERROR(signer.Load());
+absl::StatusOr<std::unique_ptr<Signer>> Signer::Open(std::string path, std::string temp_folder) {
+  auto signer = std::unique_ptr<Signer>(new Signer(std::move(path), std::move(temp_folder)));
+  absl::MutexLock lock(&signer->mutex_);
+  TENSORD_RETURN_IF_ERROR(signer->Load());
   return signer;
 }
 
@@ -70,6 +71,7 @@ absl::Status Signer::Load() {
 }
 
 bool Signer::Refresh() {
+  absl::MutexLock lock(&mutex_);
   struct stat info;
   if (stat(path_.c_str(), &info) == 0 && IdentityOf(info) == identity_) return false;
   const std::string before = key_;
@@ -79,11 +81,16 @@ bool Signer::Refresh() {
 std::string Signer::Sign(std::initializer_list<std::string_view> fields) const {
   // One-time look-ups of the algorithm; contexts are per call.
   static EVP_MAC* const hmac = EVP_MAC_fetch(nullptr, "HMAC", nullptr);
+  std::string key;
+  {
+    absl::MutexLock lock(&mutex_);
+    key = key_;
+  }
   EVP_MAC_CTX* context = EVP_MAC_CTX_new(hmac);
   char digest[] = "SHA256";
   const OSSL_PARAM parameters[] = {OSSL_PARAM_construct_utf8_string("digest", digest, 0),
                                    OSSL_PARAM_construct_end()};
-  TENSORD_CHECK(EVP_MAC_init(context, Data(key_), key_.size(), parameters) == 1);
+  TENSORD_CHECK(EVP_MAC_init(context, Data(key), key.size(), parameters) == 1);
   for (const std::string_view field : fields) {
     const std::string size = LittleEndian(field.size());
     EVP_MAC_update(context, Data(size), size.size());

@@ -4,7 +4,11 @@
 #ifndef TENSORD_SERVER_STORE_SIGNER_H_
 #define TENSORD_SERVER_STORE_SIGNER_H_
 
+#include <absl/base/thread_annotations.h>
+#include <absl/synchronization/mutex.h>
+
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -13,11 +17,11 @@
 
 namespace tensord::store {
 
-// Not locked: store.h is the facade.
+// Every function may be called from several threads.
 class Signer {
  public:
   // FailedPrecondition: the key file may be read by others, or is not a key.
-  static absl::StatusOr<Signer> Open(std::string path, std::string temp_folder);
+  static absl::StatusOr<std::unique_ptr<Signer>> Open(std::string path, std::string temp_folder);
 
   // Reads the key again when its file has been replaced, and makes one when it is gone. True when
   // the key is another one now: nothing that was verified before counts. An unusable file leaves
@@ -30,12 +34,13 @@ class Signer {
  private:
   Signer(std::string path, std::string temp_folder)
       : path_(std::move(path)), temp_folder_(std::move(temp_folder)) {}
-  absl::Status Load();
+  absl::Status Load() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  std::string path_;
-  std::string temp_folder_;
-  FileIdentity identity_;
-  std::string key_;
+  const std::string path_;
+  const std::string temp_folder_;
+  mutable absl::Mutex mutex_;
+  FileIdentity identity_ ABSL_GUARDED_BY(mutex_);
+  std::string key_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tensord::store

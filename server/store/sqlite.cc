@@ -19,8 +19,12 @@ absl::Status SqliteStatus(sqlite3* db, int code) {
       return absl::UnavailableError(message);
     case SQLITE_FULL:
       return absl::ResourceExhaustedError(message);
-    case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
+      // For want of room or descriptors, which passes, or of rights.
+      return absl::IsResourceExhausted(absl::ErrnoToStatus(sqlite3_system_errno(db), ""))
+                 ? absl::ResourceExhaustedError(message)
+                 : absl::PermissionDeniedError(message);
+    case SQLITE_READONLY:
     case SQLITE_PERM:
       return absl::PermissionDeniedError(message);
     default:

@@ -16,12 +16,13 @@
 namespace tensord::store {
 namespace {
 
-constexpr size_t kMaxPendingUses = 4096;
+constexpr size_t kMaxUses = 65536;
 constexpr size_t kMaxRepros = 32;
 constexpr int64_t kTempSeconds = 3600;  // a temporary file this old has lost its writer
 constexpr size_t kMaxMemoryBytes = 256 << 20;
-// What a client was told of is opened within this time, and never evicted before.
-constexpr int64_t kInUseMs = 5'000;
+// What a client was told of is opened within five seconds, and never evicted before; the index
+// knows of uses only every kTouchMs.
+constexpr int64_t kInUseMs = kTouchMs + 5'000;
 constexpr uint64_t kFileOverhead = 8192;  // at most, of a file's header and last block
 
 int64_t SystemNowMs() {
@@ -80,7 +81,8 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(StoreOptions options) {
   for (const char* folder : {"/blobs", "/manifests", "/kernels", "/repros", "/notes", "/tmp"}) {
     TENSORD_RETURN_IF_ERROR(MakeFolder(root + folder));
   }
-  TENSORD_ASSIGN_OR_RETURN(Signer signer, Signer::Open(root + "/key", root + "/tmp"));
+  TENSORD_ASSIGN_OR_RETURN(std::unique_ptr<Signer> signer,
+                           Signer::Open(root + "/key", root + "/tmp"));
   // Shows at once whether the folder can be written, not at the first compile.
   const absl::Status written = WriteFileAtomically(root + "/notes/opened", "", 0600, root + "/tmp");
   if (!written.ok() && !IsFull(written)) return written;
@@ -95,14 +97,14 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(StoreOptions options) {
   return store;
 }
 
-Store::Store(StoreOptions options, Signer signer)
+Store::Store(StoreOptions options, std::unique_ptr<Signer> signer)
     : options_(std::move(options)),
       temp_folder_(options_.root + "/tmp"),
       memory_(kMaxMemoryBytes),
       signer_(std::move(signer)),
       blobs_(options_.root + "/blobs", temp_folder_),
-      programs_("program", options_.root + "/manifests", temp_folder_, &signer_),
-      kernels_("kernel", options_.root + "/kernels", temp_folder_, &signer_),
+      programs_("program", options_.root + "/manifests", temp_folder_, signer_.get()),
+      kernels_("kernel", options_.root + "/kernels", temp_folder_, signer_.get()),
       index_(options_.root, options_.warn) {}
 
 Store::~Store() {
@@ -111,24 +113,24 @@ Store::~Store() {
     closing_ = true;
   }
   if (background_.joinable()) background_.join();
-  absl::MutexLock lock(&uses_mutex_);
-  FlushUses();
+  FlushUses(/*all=*/true);
 }
 
 void Store::RefreshKey() {
-  if (!signer_.Refresh()) return;
+  if (!signer_->Refresh()) return;
   programs_.ForgetAll();
   kernels_.ForgetAll();
 }
 
-absl::StatusOr<std::shared_ptr<const Record>> Store::FindSound(RecordFolder& folder,
-                                                               std::string_view key) {
+absl::StatusOr<std::shared_ptr<const Record>> Store::CheckFiles(RecordFolder& folder,
+                                                                std::string_view key, Lost* lost) {
   RefreshKey();
   auto record = folder.Get(key);
   if (absl::IsNotFound(record.status())) return record.status();
   if (absl::IsDataLoss(record.status())) {
     ++counters_.corrupt;
-    RemoveDamaged(folder, key, "");
+    folder.Remove(key);
+    lost->record = true;
     return absl::NotFoundError(record.status().message());
   }
   if (!record.ok()) return absl::UnavailableError(record.status().message());
@@ -137,7 +139,9 @@ absl::StatusOr<std::shared_ptr<const Record>> Store::FindSound(RecordFolder& fol
     if (absl::IsNotFound(status) || absl::IsDataLoss(status)) {
       // A blob that is gone was counted with the first of the records that name it.
       if (&folder == &programs_ || absl::IsDataLoss(status)) ++counters_.corrupt;
-      RemoveDamaged(folder, key, blob);
+      folder.Remove(key);
+      blobs_.Remove(blob);
+      *lost = {true, blob};
       return absl::NotFoundError(status.message());
     }
     if (!status.ok()) return absl::UnavailableError(status.message());
@@ -145,18 +149,25 @@ absl::StatusOr<std::shared_ptr<const Record>> Store::FindSound(RecordFolder& fol
   return record;
 }
 
-void Store::RemoveDamaged(RecordFolder& folder, std::string_view key, std::string_view blob) {
-  folder.Remove(key);
-  if (!blob.empty()) blobs_.Remove(blob);
+absl::StatusOr<std::shared_ptr<const Record>> Store::FindSound(RecordFolder& folder,
+                                                               std::string_view key) {
+  Lost lost;
+  absl::StatusOr<std::shared_ptr<const Record>> found;
+  {
+    absl::MutexLock lock(&files_mutex_);
+    found = CheckFiles(folder, key, &lost);
+  }
+  if (!lost.record) return found;
   // The files are gone, which is what counts; rows that stay are found again when the index is
   // reconciled.
   index_
       .With([&](Index& index) -> absl::Status {
         TENSORD_RETURN_IF_ERROR(&folder == &programs_ ? index.RemoveProgram(key)
                                                       : index.RemoveKernel(key));
-        return blob.empty() ? absl::OkStatus() : index.RemoveBlob(blob);
+        return lost.blob.empty() ? absl::OkStatus() : index.RemoveBlob(lost.blob);
       })
       .IgnoreError();
+  return found;
 }
 
 bool Store::HasBlob(std::string_view sha256) const {
@@ -173,11 +184,7 @@ std::shared_ptr<const MemoryStore::Program> Store::FindInMemory(std::string_view
 }
 
 absl::StatusOr<std::shared_ptr<const Record>> Store::Lookup(std::string_view key) {
-  absl::StatusOr<std::shared_ptr<const Record>> found;
-  {
-    absl::MutexLock lock(&files_mutex_);
-    found = FindSound(programs_, key);
-  }
+  auto found = FindSound(programs_, key);
   if (found.ok()) {
     CountUse(key);
     return found;
@@ -188,30 +195,29 @@ absl::StatusOr<std::shared_ptr<const Record>> Store::Lookup(std::string_view key
   return found.status();
 }
 
+// A look-up only notes it: the index may be busy with an eviction.
 void Store::CountUse(std::string_view key) {
   const int64_t now = options_.now_ms();
   absl::MutexLock lock(&uses_mutex_);
-  if (uses_.size() >= kMaxPendingUses) FlushUses();
   Use& use = uses_[std::string(key)];
   ++use.hits;
   use.used_ms = now;
-  if (now - use.written_ms < kTouchMs) return;
-  // Statistics only: a busy index costs no look-up.
-  const absl::Status touched =
-      index_.With([&](Index& index) { return index.Touch(key, use.hits, now); });
-  if (touched.ok()) use = {0, now, now};
 }
 
-void Store::FlushUses() {
-  index_
-      .With([this](Index& index) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-        for (const auto& [key, use] : uses_) {
-          if (use.hits > 0) TENSORD_RETURN_IF_ERROR(index.Touch(key, use.hits, use.used_ms));
-        }
-        return absl::OkStatus();
-      })
-      .IgnoreError();
-  uses_.clear();
+void Store::FlushUses(bool all) {
+  const int64_t now = options_.now_ms();
+  std::vector<Index::Touched> due;
+  {
+    absl::MutexLock lock(&uses_mutex_);
+    for (auto& [key, use] : uses_) {
+      if (use.hits == 0 || (!all && now - use.written_ms < kTouchMs)) continue;
+      due.push_back({key, std::exchange(use.hits, 0), use.used_ms});
+      use.written_ms = now;
+    }
+    if (uses_.size() > kMaxUses) uses_.clear();
+  }
+  // Statistics only: what a broken index does not take is lost.
+  if (!due.empty()) index_.With([&](Index& index) { return index.Touch(due); }).IgnoreError();
 }
 
 absl::StatusOr<std::vector<FileRow>> Store::BlobRows(const Record& record) const {
@@ -267,6 +273,7 @@ absl::Status Store::WriteProgram(std::string_view key, const Record& record,
     absl::MutexLock lock(&files_mutex_);
     RefreshKey();
   }
+  TENSORD_RETURN_IF_ERROR(BlobRows(record).status());
   TENSORD_RETURN_IF_ERROR(programs_.Put(key, record, detail));
   const int64_t now = options_.now_ms();
   const absl::Status added = AddProgramRow({std::string(key), facts, 0, 0, now, now}, record);
@@ -274,8 +281,6 @@ absl::Status Store::WriteProgram(std::string_view key, const Record& record,
     programs_.Remove(key);
     return added;
   }
-  absl::MutexLock lock(&uses_mutex_);
-  uses_.erase(std::string(key));
   // A record that the index could not take is added when it is reconciled.
   return absl::OkStatus();
 }
@@ -286,23 +291,26 @@ absl::Status Store::MakeRoom(uint64_t bytes) {
     TENSORD_ASSIGN_OR_RETURN(const Totals totals, Count());
     return totals.bytes + bytes;
   };
+  if (const auto now_taken = taken(); !now_taken.ok() || *now_taken <= options_.limit_bytes) {
+    return absl::OkStatus();
+  }
   const Index::Drop drop = {[this](std::string_view key) { programs_.Remove(key); },
                             [this](std::string_view key) { kernels_.Remove(key); },
                             [this](std::string_view sha256) { blobs_.Remove(sha256); }};
   // Below the limit by a tenth, so that not every publication evicts.
   const uint64_t target = options_.limit_bytes - options_.limit_bytes / 10;
+  FlushUses(/*all=*/true);
   for (const int64_t keep_ms : {options_.keep_ms, kInUseMs}) {
-    const auto now_taken = taken();
-    if (!now_taken.ok() || *now_taken <= options_.limit_bytes) return absl::OkStatus();
-    const uint64_t other = index_.BytesOnDisk() + bytes;
-    {
-      absl::MutexLock lock(&uses_mutex_);
-      FlushUses();
+    absl::StatusOr<uint64_t> evicted = kEvictedAtOnce;
+    while (evicted.ok() && *evicted == kEvictedAtOnce) {
+      const auto now_taken = taken();
+      if (!now_taken.ok() || *now_taken <= options_.limit_bytes) return absl::OkStatus();
+      const uint64_t other = index_.BytesOnDisk() + bytes;
+      evicted = index_.With([&](Index& index) {
+        return index.Evict(target - std::min(target, other), options_.now_ms() - keep_ms, drop);
+      });
+      if (evicted.ok()) counters_.evicted += *evicted;
     }
-    const auto evicted = index_.With([&](Index& index) {
-      return index.Evict(target - std::min(target, other), options_.now_ms() - keep_ms, drop);
-    });
-    if (evicted.ok()) counters_.evicted += *evicted;
   }
   const auto left = taken();
   if (!left.ok() || *left <= options_.limit_bytes) return absl::OkStatus();
@@ -312,13 +320,11 @@ absl::Status Store::MakeRoom(uint64_t bytes) {
 
 std::optional<KernelRow> Store::FindKernel(std::string_view kernel_key) {
   std::optional<KernelRow> row;
-  {
+  if (const auto record = FindSound(kernels_, kernel_key);
+      record.ok() && (*record)->blobs.size() == 1) {
+    const std::string& sha256 = (*record)->blobs[0];
     absl::MutexLock lock(&files_mutex_);
-    const auto record = FindSound(kernels_, kernel_key);
-    if (record.ok() && (*record)->blobs.size() == 1) {
-      const std::string& sha256 = (*record)->blobs[0];
-      row = {sha256, blobs_.Verify(sha256).value_or(0), (*record)->payload};
-    }
+    row = {sha256, blobs_.Verify(sha256).value_or(0), (*record)->payload};
   }
   if (row.has_value()) {
     index_.With([&](Index& index) { return index.TouchKernel(kernel_key, options_.now_ms()); })
@@ -376,19 +382,14 @@ absl::StatusOr<std::string> Store::ReadBlob(std::string_view sha256) {
 }
 
 absl::StatusOr<std::vector<ProgramRow>> Store::List(uint32_t limit) {
-  absl::MutexLock lock(&uses_mutex_);
-  FlushUses();
+  FlushUses(/*all=*/true);
   return index_.With([&](Index& index) { return index.List(limit); });
 }
 
 absl::StatusOr<ProgramRow> Store::Find(std::string_view prefix) {
-  std::vector<ProgramRow> rows;
-  {
-    absl::MutexLock lock(&uses_mutex_);
-    FlushUses();
-    TENSORD_ASSIGN_OR_RETURN(rows,
-                             index_.With([&](Index& index) { return index.Find(prefix, 2); }));
-  }
+  FlushUses(/*all=*/true);
+  TENSORD_ASSIGN_OR_RETURN(std::vector<ProgramRow> rows,
+                           index_.With([&](Index& index) { return index.Find(prefix, 2); }));
   if (rows.empty()) return absl::NotFoundError("no program has that key");
   if (rows.size() > 1) {
     return absl::FailedPreconditionError("several programs begin with that key: give more of it");
@@ -414,7 +415,7 @@ absl::StatusOr<Totals> Store::Count() {
 
 std::string Store::DeriveKey(std::string_view purpose) {
   absl::MutexLock lock(&files_mutex_);
-  return signer_.Sign({"derived key", purpose});
+  return signer_->Sign({"derived key", purpose});
 }
 
 std::string Store::GetNote(const std::string& name) {

@@ -24,6 +24,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -134,13 +135,18 @@ class Store {
     int64_t used_ms = 0;
   };
 
-  Store(StoreOptions options, Signer signer);
+  Store(StoreOptions options, std::unique_ptr<Signer> signer);
 
-  // files_mutex_: the record, when its signature and all of its blobs are sound.
+  // The record, when its signature and all of its blobs are sound; what is damaged is removed.
   absl::StatusOr<std::shared_ptr<const Record>> FindSound(RecordFolder& folder,
-                                                          std::string_view key)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(files_mutex_);
-  void RemoveDamaged(RecordFolder& folder, std::string_view key, std::string_view blob)
+                                                          std::string_view key);
+  // With its files; `lost`: a record went, and maybe a blob with it, whose rows are to go too.
+  struct Lost {
+    bool record = false;
+    std::string blob;
+  };
+  absl::StatusOr<std::shared_ptr<const Record>> CheckFiles(RecordFolder& folder,
+                                                           std::string_view key, Lost* lost)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(files_mutex_);
   void RefreshKey() ABSL_EXCLUSIVE_LOCKS_REQUIRED(files_mutex_);
   std::shared_ptr<const MemoryStore::Program> FindInMemory(std::string_view key);
@@ -161,9 +167,12 @@ class Store {
   void ReconcileKernel(const std::string& kernel_key);
   void ForgetLostPrograms();
   void RemoveStrayBlobs();
+  // Takes off the digests that a record names; false: not all records could be read.
+  bool TakeNamedBlobs(std::set<std::string>* digests);
 
   void CountUse(std::string_view key);
-  void FlushUses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(uses_mutex_);
+  // Writes uses into the index: all of them, or those that were written long ago.
+  void FlushUses(bool all);
   // Evicts until `bytes` more fit. ResourceExhausted: they do not.
   absl::Status MakeRoom(uint64_t bytes);
   bool IsClosing();
@@ -174,10 +183,10 @@ class Store {
   StoreCounters counters_;
   MemoryStore memory_;
 
-  // Guards what the folders remember. Their const functions, writing files among them, touch only
-  // the file system and need no lock: a look-up never waits for somebody's fsync.
+  // Guards what the folders remember. Their const functions, writing files among them, need no
+  // lock: a look-up never waits for somebody's fsync, nor for the index.
   absl::Mutex files_mutex_;
-  Signer signer_;  // of programs_ and kernels_
+  const std::unique_ptr<Signer> signer_;  // of programs_ and kernels_
   BlobFolder blobs_;
   RecordFolder programs_;
   RecordFolder kernels_;

@@ -175,7 +175,8 @@ std::string DropCapabilities() {
 std::string FindProgram(const std::string& name) {
   if (name.find('/') != std::string::npos) return fs::exists(name) ? name : "";
   const char* path = std::getenv("PATH");
-  for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "/usr/bin:/bin" : path, ':')) {
+  for (const absl::string_view folder :
+       absl::StrSplit(path == nullptr ? "/usr/bin:/bin" : path, ':')) {
     const std::string candidate = absl::StrCat(folder, "/", name);
     if (!folder.empty() && access(candidate.c_str(), X_OK) == 0) return candidate;
   }

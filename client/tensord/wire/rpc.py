@@ -262,6 +262,7 @@ class CompileCall:
 
     def __init__(self, request: service_pb2.CompileRequest) -> None:
         self._request = request
+        self._heartbeat = client().heartbeat()
         # Of a daemon that ended before all was sent: `wait` asks the next one.
         self._not_sent: DaemonUnavailableError | None = None
         try:
@@ -274,7 +275,7 @@ class CompileCall:
     def _send(self) -> None:
         self._pid = os.getpid()
         with _breaking_the_circuit():
-            self._call = _start("Compile", self._request, compile_timeout_s(), client().heartbeat())
+            self._call = _start("Compile", self._request, compile_timeout_s(), self._heartbeat)
 
     def wait(self) -> service_pb2.CompileReply:
         """The reply; raises a TensordError.

@@ -169,15 +169,21 @@ class Call:
     # -- sending ------------------------------------------------------------------------------
 
     def _connect(self, socket_path: str) -> None:
-        self._arm()
-        if self._heartbeat is not None:  # a stopped server's queue may be full
-            self._socket.settimeout(self._heartbeat.silence_s)
-        try:
-            self._socket.connect(socket_path)
-        except (TimeoutError, BlockingIOError):
-            raise self._silent_or_late() from None
-        except OSError as error:
-            raise CallError("UNAVAILABLE", f"{socket_path}: {error.strerror or error}") from error
+        start = time.monotonic()
+        while True:
+            self._arm_sending()
+            try:
+                return self._socket.connect(socket_path)
+            except BlockingIOError:  # the queue is full: the server is busy, or stopped
+                limit = self._heartbeat.silence_s if self._heartbeat else 0.0
+                if time.monotonic() > start + limit:
+                    raise self._silent_or_late() from None
+                time.sleep(_LEAST_WAIT_S)
+            except TimeoutError:
+                raise self._silent_or_late() from None
+            except OSError as error:
+                details = f"{socket_path}: {error.strerror or error}"
+                raise CallError("UNAVAILABLE", details) from error
 
     def _send(self, path: str, message: bytes, timeout_s: float) -> None:
         if len(message) > MAX_MESSAGE_BYTES:
@@ -211,11 +217,11 @@ class Call:
         self._flush()
 
     def _flush(self) -> None:
-        self._arm()
+        self._arm_sending()
         try:
             self._socket.sendall(self._http.data_to_send())
         except TimeoutError:
-            raise self._late() from None
+            raise self._silent_or_late() from None
         except OSError as error:
             # A server that refuses a call may answer and close before all was sent.
             if not self._drain():
@@ -307,9 +313,15 @@ class Call:
         if self._pinged is not None or time.monotonic() < self._ping_due or self._ended:
             return
         self._http.ping(_PING)
-        self._flush()
         # From when somebody waits: what came before lies in the socket.
         self._pinged = time.monotonic()
+        self._arm_sending()
+        try:
+            self._socket.sendall(self._http.data_to_send())
+        except TimeoutError:
+            raise self._silent_or_late() from None
+        except OSError:
+            pass  # receiving tells what the matter is, after what was answered before
 
     def _arm(self) -> None:
         now = time.monotonic()
@@ -323,6 +335,13 @@ class Call:
                 left = min(left, self._pinged + self._heartbeat.silence_s - now)
         # A process that was stopped itself finds in the socket what came meanwhile.
         self._socket.settimeout(max(left, _LEAST_WAIT_S))
+
+    def _arm_sending(self) -> None:
+        """A server that takes nothing for so long is as silent as one that says nothing."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise self._late()
+        self._socket.settimeout(min(left, self._heartbeat.silence_s) if self._heartbeat else left)
 
     def _silent_or_late(self) -> CallError:
         if self._heartbeat is not None and time.monotonic() < self._deadline:

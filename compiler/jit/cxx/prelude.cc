@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/jit/cxx/prelude.h"
 
+#include <absl/cleanup/cleanup.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
 
 #include "base/sha256.h"
 #include "compiler/jit/cxx/host_program.h"
@@ -14,18 +21,26 @@
 namespace tensord::jit {
 namespace {
 
-// Gives `fresh` the name `folder`, unless another process was first with a sound one.
+// Gives `fresh` the name `folder`, unless another process was first with a sound one. There is a
+// folder of that name all the time: others compile with it.
 absl::StatusOr<std::string> PublishInPlaceOf(TemporaryFolder& fresh, const std::string& folder,
-                                             const std::string& work_folder,
                                              const std::string& seal_key) {
-  TENSORD_ASSIGN_OR_RETURN(bool published, fresh.Publish(folder));
+  TENSORD_ASSIGN_OR_RETURN(const bool published, fresh.Publish(folder));
   if (published || IsSealed(folder, seal_key)) return folder;
-  // Out of the way in one step; it goes with the temporary folder.
-  TENSORD_ASSIGN_OR_RETURN(const TemporaryFolder damaged, TemporaryFolder::Make(work_folder));
-  rename(folder.c_str(), (damaged.path() + "/damaged").c_str());
-  TENSORD_ASSIGN_OR_RETURN(published, fresh.Publish(folder));
-  if (published || IsSealed(folder, seal_key)) return folder;
-  return absl::InternalError(absl::StrCat("another process keeps changing ", folder));
+  // One process after the other: what the first has put there is sound for the second.
+  const int lock = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const absl::Cleanup unlock = [lock] {
+    if (lock >= 0) close(lock);
+  };
+  if (lock < 0 || flock(lock, LOCK_EX) != 0) {
+    return absl::InternalError(absl::StrCat("cannot lock ", folder, ": ", strerror(errno)));
+  }
+  if (IsSealed(folder, seal_key)) return folder;
+  // The damaged one goes with the temporary folder.
+  if (renameat2(AT_FDCWD, fresh.path().c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) != 0) {
+    return absl::InternalError(absl::StrCat("cannot replace ", folder, ": ", strerror(errno)));
+  }
+  return folder;
 }
 
 }  // namespace
@@ -34,7 +49,9 @@ absl::StatusOr<std::string> PreparePrelude(const CxxToolchain& toolchain,
                                            const std::string& work_folder,
                                            const std::string& seal_key) {
   // The path too: two compilers of one version may still read only their own precompiled headers.
-  const std::string key = ToHex(Sha256(absl::StrCat(toolchain.path, "\n", toolchain.id)));
+  // And the seal's key: who has another one keeps its own.
+  const std::string key =
+      ToHex(Sha256Fields().Add(toolchain.path).Add(toolchain.id).Add(seal_key).Finish());
   const std::string folder = absl::StrCat(work_folder, "/prelude-", key.substr(0, 24));
   if (IsSealed(folder, seal_key)) return folder;
 
@@ -54,7 +71,7 @@ absl::StatusOr<std::string> PreparePrelude(const CxxToolchain& toolchain,
                                             "):\n", absl::StrJoin(command, " "), "\n",
                                             result.output));
   TENSORD_RETURN_IF_ERROR(Seal(fresh.path(), seal_key));
-  return PublishInPlaceOf(fresh, folder, work_folder, seal_key);
+  return PublishInPlaceOf(fresh, folder, seal_key);
 }
 
 }  // namespace tensord::jit

@@ -404,6 +404,44 @@ TEST_F(StoreTest, IndexThatIsDamagedWhileInUseIsMadeAnew) {
   EXPECT_GE(made_anew, kRounds / 4);
 }
 
+// An index that says nothing of what is stored, for whatever reason, costs no blob of a record.
+TEST_F(StoreTest, BlobsOfRecordsStayWhateverTheIndexSays) {
+  auto store = Open();
+  std::vector<std::string> keys;
+  for (int i = 0; i < 5; ++i) keys.push_back(Add(*store, std::to_string(i)));
+  const timespec long_ago[2] = {{1'000'000, 0}, {1'000'000, 0}};
+  for (const auto& file : fs::recursive_directory_iterator(store->blob_folder())) {
+    utimensat(AT_FDCWD, file.path().c_str(), long_ago, 0);
+  }
+  // The rows of blobs are gone, those of the records are not: nothing adds them again.
+  ChangeIndex("DELETE FROM blobs");
+  store->Reconcile();
+  for (const std::string& key : keys) EXPECT_TRUE(store->Lookup(key).ok());
+  EXPECT_EQ(store->counters().corrupt, 0u);
+}
+
+TEST_F(StoreTest, IndexReplacedByNonsenseIsMadeAnew) {
+  auto store = Open();
+  const std::string key = Add(*store, "a");
+  for (const char* suffix : {"", "-wal", "-shm"}) fs::remove(IndexPath() + suffix);
+  std::ofstream(IndexPath()) << std::string(8192, 'x');
+  EXPECT_TRUE(store->Count().ok());
+  store->Reconcile();
+  EXPECT_EQ(store->Count()->programs, 1u);
+  EXPECT_TRUE(store->Lookup(key).ok());
+}
+
+TEST_F(StoreTest, FolderThatIsDeletedUnderTheDaemonCostsCompilesAlone) {
+  auto store = Open();
+  const std::string key = Add(*store, "a");
+  fs::remove_all(root_ + "/store");
+  EXPECT_FALSE(store->Lookup(key).ok());
+  Add(*store, "a");
+  EXPECT_TRUE(store->Lookup(key).ok());
+  EXPECT_EQ(store->problem(), "");
+  EXPECT_TRUE(fs::exists(PathOf(key, "manifests")));
+}
+
 TEST_F(StoreTest, ReconcileRemovesWhatNoRecordNames) {
   auto store = Open();
   const std::string a = Add(*store, "a"), b = Add(*store, "b");
