@@ -119,6 +119,9 @@ using Operation = std::variant<LoopOp, ExternOp>;
 struct ProgramOutput {
   enum Kind { kTensor, kInteger, kNone } kind = kNone;
   BufferView view;
+  // Of the result, where it shows the buffer's memory as another type: sizes, strides and offset of
+  // `view` count elements of this one then. Unspecified: the buffer's.
+  DType dtype = v1::DTYPE_UNSPECIFIED;
   Expr integer;
 };
 

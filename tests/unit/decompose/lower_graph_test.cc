@@ -344,6 +344,34 @@ TEST(LowerGraphTest, OutputsHaveTheDeclaredStrides) {
   EXPECT_TRUE(program.outputs[4].integer.Is(7));
 }
 
+// Outputs that are one memory in eager are one buffer, whatever types they show it as.
+TEST(LowerGraphTest, OutputsShareMemoryAsOtherTypes) {
+  GraphBuilder g;
+  const Ref x = g.Node("aten::neg", {g.Input({4, 2})}, g.Meta({4, 2}));
+  const Ref bits =
+      g.Node("aten::view.dtype", {x, v1::DTYPE_INT32}, g.Meta({4, 2}, v1::DTYPE_INT32));
+  v1::TensorMeta rows = g.Meta({3, 2}, v1::DTYPE_INT32);
+  rows.mutable_storage_offset()->set_constant(2);
+  g.Output(g.Node("aten::slice.Tensor", {bits, 0, 1, 4, 1}, rows));
+  g.Output(g.Node("aten::view_as_complex", {x}, g.Meta({4}, v1::DTYPE_COMPLEX64)));
+  const Program program = Lower(g);
+  EXPECT_EQ(program.operations.size(), 1u);
+  EXPECT_EQ(program.outputs[0].dtype, v1::DTYPE_INT32);
+  EXPECT_EQ(program.outputs[1].dtype, v1::DTYPE_COMPLEX64);
+  EXPECT_EQ(program.outputs[0].view.buffer, program.outputs[1].view.buffer);
+  EXPECT_TRUE(program.outputs[0].view.offset.Is(2));
+  EXPECT_TRUE(program.buffers[program.outputs[0].view.buffer].returned);
+}
+
+TEST(LowerGraphTest, AnOutputAloneIsComputedAsItsType) {
+  GraphBuilder g;
+  const Ref x = g.Node("aten::neg", {g.Input({4})}, g.Meta({4}));
+  g.Output(g.Node("aten::view.dtype", {x, v1::DTYPE_INT32}, g.Meta({4}, v1::DTYPE_INT32)));
+  const Program program = Lower(g);
+  EXPECT_EQ(program.outputs[0].dtype, v1::DTYPE_UNSPECIFIED);
+  EXPECT_EQ(program.buffers[program.outputs[0].view.buffer].dtype, v1::DTYPE_INT32);
+}
+
 TEST(LowerGraphTest, ACloneOfAnInputIsNotTheInput) {
   GraphBuilder g;
   const Ref x = g.Input({3});
