@@ -69,7 +69,7 @@ absl::Status LowerPass(CompileState& state) {
   const v1::CompileOptions& options = state.job->options();
   TENSORD_ASSIGN_OR_RETURN(state.program,
                            LowerGraph(state.graph, {.deterministic = options.deterministic(),
-                                                    .checks_indices = !options.unchecked()}));
+                                                    .checks_data = !options.unchecked()}));
   return absl::OkStatus();
 }
 

@@ -53,7 +53,7 @@ def _bool(name: str) -> Callable[[Any], bool]:
 _KNOWN: dict[str, Callable[[Any], Any]] = {
     "mode": _mode,
     "deterministic": _bool("deterministic"),
-    # Indices from data are not checked against sizes; also TENSORD_UNCHECKED=1.
+    # Indices from data are not checked against sizes, nor divisors; also TENSORD_UNCHECKED=1.
     "unchecked": _bool("unchecked"),
     # Hand-written attention becomes library calls on GPUs; also TENSORD_ATTENTION=0.
     "attention": _bool("attention"),

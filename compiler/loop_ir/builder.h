@@ -56,7 +56,9 @@ class Tensor {
 // What a job asks of the code for its graph.
 struct LoweringOptions {
   bool deterministic = false;  // the same sums in every run, also where that is slow
-  bool checks_indices = true;  // indices from data that are out of range fail the run
+  // What eager refuses of data fails the run: indices out of range, on the CPU integers divided by
+  // 0.
+  bool checks_data = true;
 };
 
 class Builder {
@@ -69,8 +71,10 @@ class Builder {
   bool deterministic() const { return options_.deterministic; }
   // The rule for indices from data, which eager checks.
   IndexRule RuleFor(int dimension, bool wraps = false) const {
-    return {.wraps = wraps, .is_checked = options_.checks_indices, .dimension = dimension};
+    return {.wraps = wraps, .is_checked = options_.checks_data, .dimension = dimension};
   }
+  // Whether integers are divided by what is checked not to be 0. On CUDA eager does not.
+  bool checks_divisors() const { return options_.checks_data && device_ == v1::DEVICE_TYPE_CPU; }
   // Names what is built next, for people: the captured node's name.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 

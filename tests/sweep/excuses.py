@@ -43,11 +43,6 @@ KNOWN: tuple[Excuse, ...] = (
         "the operator's implementation for fake tensors says another type than it gives",
     ),
     Excuse(
-        r"\|(uint8|int32|int64)\|.*\|cpu",
-        r"eager raises RuntimeError: .*ZeroDivisionError.*; here nothing is raised",
-        "whole numbers divided by zero: kernels do not check (test_behaviour.py expects them to)",
-    ),
-    Excuse(
         r"^resize_\|.*\|empty\|",
         r"too far off: at|differ: at",
         "elements that nobody set",

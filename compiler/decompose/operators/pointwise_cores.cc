@@ -64,6 +64,15 @@ Elem FloatRemainder(Elem x, Elem y) {
   return Select(And(NotEqual(rest, 0.0), NotEqual(rest < 0.0, y < 0.0)), rest + y, rest);
 }
 
+// An integer quotient or rest of two operands, which `f` computes.
+OneResult DivideIntegers(Builder& b, Operands args, DType dtype, const Formula& f) {
+  const bool checks = b.checks_divisors() && dtype != kBool;
+  return Emit(b, dtype, ToTensors(b, args, dtype), [f, checks](Elems v) {
+    const Elem operands[] = {v[0], checks ? v[1].Nonzero() : v[1]};
+    return f(operands);
+  });
+}
+
 // Limits of a floating type: what nan_to_num puts for infinities.
 double LargestOf(DType dtype) {
   switch (dtype) {
@@ -174,27 +183,27 @@ OneResult DivCore(Builder& b, Operands args, DType declared) {
 
 OneResult TruncDivCore(Builder& b, Operands args, DType declared) {
   const DType dtype = CommonType(args, declared);
-  if (!IsFloating(dtype)) return SameBinary(b, args, declared, Op::k_trunc_div);
+  if (!IsFloating(dtype)) return DivideIntegers(b, args, dtype, Bind(Op::k_trunc_div));
   return Emit(b, dtype, ToTensors(b, args, dtype),
               [](Elems v) { return Apply(Op::k_trunc, v[0] / v[1]); });
 }
 
 OneResult FloorDivCore(Builder& b, Operands args, DType declared) {
   const DType dtype = CommonType(args, declared);
-  if (!IsFloating(dtype)) return SameBinary(b, args, declared, Op::k_floor_div);
+  if (!IsFloating(dtype)) return DivideIntegers(b, args, dtype, Bind(Op::k_floor_div));
   return Emit(b, dtype, ToTensors(b, args, dtype), [](Elems v) { return FloorDivide(v[0], v[1]); });
 }
 
 OneResult FmodCore(Builder& b, Operands args, DType declared) {
   const DType dtype = CommonType(args, declared);
   if (IsFloating(dtype)) return SameBinary(b, args, declared, Op::k_fmod);
-  return Emit(b, dtype, ToTensors(b, args, dtype),
-              [](Elems v) { return v[0] - Apply(Op::k_trunc_div, v[0], v[1]) * v[1]; });
+  return DivideIntegers(b, args, dtype,
+                        [](Elems v) { return v[0] - Apply(Op::k_trunc_div, v[0], v[1]) * v[1]; });
 }
 
 OneResult RemainderCore(Builder& b, Operands args, DType declared) {
   const DType dtype = CommonType(args, declared);
-  if (!IsFloating(dtype)) return SameBinary(b, args, declared, Op::k_mod);
+  if (!IsFloating(dtype)) return DivideIntegers(b, args, dtype, Bind(Op::k_mod));
   return Emit(b, dtype, ToTensors(b, args, dtype),
               [](Elems v) { return FloatRemainder(v[0], v[1]); });
 }

@@ -290,6 +290,8 @@ class Machine {
       }
       case InstKind::kCast:
         return CastUnrounded(values[inst.args[0]], block.insts[inst.args[0]].dtype, inst.dtype);
+      case InstKind::kNonzero:
+        return values[inst.args[0]];
       case InstKind::kRound:
         return {.real = RoundTo(values[inst.args[0]].real, inst.storage)};
       case InstKind::kIndirect: {

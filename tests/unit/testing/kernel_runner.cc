@@ -166,8 +166,8 @@ std::vector<HostTensor> RunKernels(const compiler::CompileState& state,
                                    const KernelLibrary& library, std::vector<HostTensor>& inputs,
                                    int threads, const InterpreterOptions& options) {
   g_threads = threads;
-  TensordIndexFault index_fault = {};
-  const TensordKernelHost host{ParallelFor, threads, &index_fault};
+  TensordFault fault = {};
+  const TensordKernelHost host{ParallelFor, threads, &fault};
   const auto launch = [&](const KernelSource& kernel, const KernelArguments& arguments) {
     std::vector<char> scratch(arguments.scratch_bytes * threads + 64);
     void* aligned = scratch.data();
@@ -178,7 +178,7 @@ std::vector<HostTensor> RunKernels(const compiler::CompileState& state,
     reinterpret_cast<TensordKernelFn>(library.Find(kernel.source))(&args);
   };
   std::vector<HostTensor> results = RunSchedule(state, launch, inputs, options);
-  TENSORD_CHECK(index_fault.seen == 0, "an index is out of range");
+  TENSORD_CHECK(fault.kind == TENSORD_FAULT_NONE, "an index out of range or a divisor of 0");
   return results;
 }
 
