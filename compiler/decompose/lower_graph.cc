@@ -76,6 +76,12 @@ class Lowerer {
     } else {
       TENSORD_RETURN_IF_ERROR(VerifyResults(node, *results));
     }
+    // A view is of what has been rounded.
+    if (!IsView(node)) {
+      for (Tensor& t : *results) {
+        if (t.defined()) t = builder_.Rounded(t);
+      }
+    }
     RealizeResults(i, &*results);
     values_.SetResults(i, *std::move(results));
     return absl::OkStatus();

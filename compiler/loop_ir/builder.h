@@ -59,6 +59,8 @@ struct LoweringOptions {
   // What eager refuses of data fails the run: indices out of range, on the CPU integers divided by
   // 0.
   bool checks_data = true;
+  // What has a narrow floating type has been rounded to it, also where it is not stored.
+  bool eager_rounding = false;
 };
 
 class Builder {
@@ -75,6 +77,10 @@ class Builder {
   }
   // Whether integers are divided by what is checked not to be 0. On CUDA eager does not.
   bool checks_divisors() const { return options_.checks_data && device_ == v1::DEVICE_TYPE_CPU; }
+  // Whether narrow floats are rounded where eager rounds them.
+  bool eager_rounding() const { return options_.eager_rounding; }
+  // A tensor that nobody sees wider than its type, where the options ask for that; else itself.
+  Tensor Rounded(const Tensor& t);
   // Names what is built next, for people: the captured node's name.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
@@ -154,6 +160,7 @@ class Builder {
   BufferView ViewOf(const Tensor& t);
 
  private:
+  bool Rounds(DType dtype) const { return eager_rounding() && ComputeType(dtype) != dtype; }
   Tensor FromView(BufferView view, DType dtype);
   Tensor Make(Tensor::Impl impl);
   BufferId NewBuffer(BufferKind kind, int number, DType dtype, Sizes sizes, Sizes strides,

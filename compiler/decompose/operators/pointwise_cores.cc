@@ -35,15 +35,27 @@ Elem PowerOf(Elem x, int64_t n) {
   return *product;
 }
 
+// The operands of a sum. Eager on the CPU rounds numbers to the type of the tensors beside them,
+// unlike those of products.
+std::vector<Tensor> Terms(Builder& b, Operands args, DType dtype) {
+  if (!b.eager_rounding() || b.device() != v1::DEVICE_TYPE_CPU) return ToTensors(b, args, dtype);
+  std::vector<Tensor> terms;
+  for (const Operand& arg : args) {
+    const auto* s = std::get_if<Scalar>(&arg);
+    terms.push_back(s != nullptr ? ScalarTensor(b, *s, dtype) : ToTensor(b, arg, dtype));
+  }
+  return terms;
+}
+
 // a + sign * alpha * c.
 OneResult AddScaled(Builder& b, const Operand& a, const Operand& c, const Operand& alpha, Op op,
                     DType declared) {
   const Operand both[] = {a, c};
   const DType dtype = CommonType(both, declared);
   if (dtype == kBool) return SameBinary(b, both, declared, Op::k_logical_or);
-  if (IsOne(alpha)) return SameBinary(b, both, declared, op);
+  if (IsOne(alpha)) return Emit(b, dtype, Terms(b, both, dtype), Bind(op));
   const Operand all[] = {a, c, alpha};
-  return Emit(b, dtype, ToTensors(b, all, dtype),
+  return Emit(b, dtype, Terms(b, all, dtype),
               [op](Elems v) { return Apply(op, v[0], v[2] * v[1]); });
 }
 

@@ -312,6 +312,35 @@ TEST(LowerGraphTest, EndlessViewsAreCut) {
   EXPECT_THAT(result, ElementsAre(-1, -2, -3, -4, -5, -6));
 }
 
+// ---- Rounding
+
+// How often narrow floats are rounded in all loops of x * 3 + x.sum().
+int RoundingsWith(v1::DType dtype, compiler::LoweringOptions options) {
+  GraphBuilder g;
+  const Ref x = g.Input({8}, dtype);
+  const Ref product = g.Node("aten::mul.Scalar", {x, 3.0}, g.Meta({8}, dtype));
+  const Ref total = g.Node("aten::sum", {product, nullptr}, g.Meta({}, dtype));
+  g.Output(g.Node("aten::add.Tensor", {product, total, 1}, g.Meta({8}, dtype)));
+  const auto graph = VerifiedImport(g.graph());
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  const auto program = compiler::LowerGraph(*graph, options);
+  EXPECT_TRUE(program.ok()) << program.status();
+  int roundings = 0;
+  for (const auto& operation : program->operations) {
+    for (const auto& inst : std::get<compiler::LoopOp>(operation).block.insts) {
+      roundings += inst.kind == compiler::InstKind::kRound ? 1 : 0;
+    }
+  }
+  return roundings;
+}
+
+TEST(LowerGraphTest, ResultsAreRoundedWhereTheyAreStoredOrBehindEachNode) {
+  EXPECT_EQ(RoundingsWith(v1::DTYPE_BFLOAT16, {}), 0);
+  // The product where it is summed up and where it is added to; the sum; what is stored.
+  EXPECT_EQ(RoundingsWith(v1::DTYPE_BFLOAT16, {.eager_rounding = true}), 4);
+  EXPECT_EQ(RoundingsWith(v1::DTYPE_FLOAT32, {.eager_rounding = true}), 0);
+}
+
 // ---- Outputs
 
 TEST(LowerGraphTest, OutputsHaveTheDeclaredStrides) {
