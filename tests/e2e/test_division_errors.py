@@ -66,9 +66,7 @@ def test_numbers_beside_tensors(name: str) -> None:
     for divisor in (7, -7):
         function = lambda x, n=divisor: DIVISIONS[name](x, n)  # noqa: E731
         assert torch.equal(compiled(function)(x), function(x))
-    raises_as_eager(
-        compiled(lambda x: DIVISIONS[name](x, 0)), lambda x: DIVISIONS[name](x, 0), x
-    )
+    raises_as_eager(compiled(lambda x: DIVISIONS[name](x, 0)), lambda x: DIVISIONS[name](x, 0), x)
 
 
 def test_floats_are_divided_as_ever() -> None:
