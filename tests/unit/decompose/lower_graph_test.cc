@@ -6,6 +6,7 @@
 
 #include "compiler/decompose/lowering.h"
 #include "compiler/graph/layout.h"
+#include "compiler/schedule/access.h"
 #include "tests/unit/testing/graph_builder.h"
 #include "tests/unit/testing/interpreter.h"
 #include "tests/unit/testing/verified_import.h"
@@ -310,6 +311,33 @@ TEST(LowerGraphTest, EndlessViewsAreCut) {
   g.Output(x);
   const std::vector<double> result = ValuesOf(g, {MakeTensor({2, 3}, {1, 2, 3, 4, 5, 6})});
   EXPECT_THAT(result, ElementsAre(-1, -2, -3, -4, -5, -6));
+}
+
+// ---- Collectives
+
+// The buffers that the wait for a collective ends the reading of.
+std::vector<compiler::BufferId> KeptFor(const char* collective) {
+  GraphBuilder g;
+  const Ref x = g.Node("aten::neg", {g.Input({4})}, g.Meta({4}));
+  const Ref begun = g.Node(collective, {x, "sum", "0"}, g.Meta({4}));
+  const Ref beside = g.Node("aten::exp", {x}, g.Meta({4}));
+  const Ref waited = g.Node("_c10d_functional::wait_tensor", {begun}, g.Meta({4}));
+  g.Output(g.Node("aten::add.Tensor", {waited, beside, 1}, g.Meta({4})));
+  const Program program = Lower(g);
+  for (const auto& operation : program.operations) {
+    const auto* call = std::get_if<ExternOp>(&operation);
+    if (call == nullptr || call->op != "_c10d_functional::wait_tensor") continue;
+    const auto reads = compiler::AccessesOf(operation).reads;
+    for (const auto id : call->ends_reading) EXPECT_EQ(reads.count(id), 1u);
+    return call->ends_reading;
+  }
+  ADD_FAILURE() << "nothing waits";
+  return {};
+}
+
+TEST(LowerGraphTest, WhatACollectiveReadsIsThereUntilItsWait) {
+  EXPECT_EQ(KeptFor("_c10d_functional::reduce_scatter_tensor").size(), 1u);
+  EXPECT_EQ(KeptFor("_c10d_functional::all_reduce").size(), 0u);  // it has copied it
 }
 
 // ---- Rounding
