@@ -33,9 +33,9 @@ def numbers(*shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
 
 
 def raises_as_eager(run: Any, function: Any, *inputs: Any) -> None:
-    with pytest.raises(RuntimeError, match="^ZeroDivisionError$"):
+    with pytest.raises(RuntimeError, match=r"^ZeroDivisionError$"):
         function(*inputs)
-    with pytest.raises(RuntimeError, match="^ZeroDivisionError$"):
+    with pytest.raises(RuntimeError, match=r"^ZeroDivisionError$"):
         run(*inputs)
 
 

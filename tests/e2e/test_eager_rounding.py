@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""options={"emulate_eager_rounding": True}: each operator's result is rounded to its narrow type."""
+"""options={"emulate_eager_rounding": True}: operators round their results to their narrow types."""
 
 from __future__ import annotations
 
