@@ -50,7 +50,9 @@ std::vector<Pass> RewriteParts() {
       return absl::OkStatus();
     };
     part.applies = [&rewrite](const CompileState& state) {
-      return rewrite.IsFor(state.job->target());
+      const bool emulates = state.job->options().emulate_eager_rounding();
+      return rewrite.IsFor(state.job->target()) &&
+             (rewrite.roundings == Roundings::kSame || !emulates);
     };
     parts.push_back(std::move(part));
   }
@@ -67,9 +69,10 @@ absl::Status LowerPass(CompileState& state) {
     node.library = library.count(node.name) > 0 && !absl::StartsWith(node.op, kOwnOperators);
   }
   const v1::CompileOptions& options = state.job->options();
-  TENSORD_ASSIGN_OR_RETURN(state.program,
-                           LowerGraph(state.graph, {.deterministic = options.deterministic(),
-                                                    .checks_indices = !options.unchecked()}));
+  TENSORD_ASSIGN_OR_RETURN(
+      state.program, LowerGraph(state.graph, {.deterministic = options.deterministic(),
+                                              .checks_data = !options.unchecked(),
+                                              .eager_rounding = options.emulate_eager_rounding()}));
   return absl::OkStatus();
 }
 

@@ -6,6 +6,7 @@
 #ifndef TENSORD_COMPILER_CODEGEN_BODY_H_
 #define TENSORD_COMPILER_CODEGEN_BODY_H_
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -130,6 +131,8 @@ class BodyLowering {
   // A checked index that was given as `index`; `on`: the lanes that are checked, all where none.
   virtual ir::Value CheckIndex(const IndexRule& rule, const ir::Value& index, const Expr& size,
                                const ir::Value& on) = 0;
+  // A checked divisor; `on` as above. Only where the target has such checks.
+  virtual ir::Value CheckDivisor(const ir::Value& divisor, const ir::Value& on);
   // Whether units that run side by side may add to one element.
   virtual bool AddsAreAtomic() const { return false; }
   // A statement that is to run once for a unit.
@@ -158,6 +161,9 @@ class BodyLowering {
   // body.cc: instructions
   Lowered LowerUncached(int id);
   Lowered LowerIndirect(const Inst& inst);
+  // `check` of the value in the lanes that there are, under the instruction's guard.
+  using Check = std::function<ir::Value(const ir::Value& value, const ir::Value& on)>;
+  Lowered LowerCheck(const Inst& inst, Lowered value, const Check& check);
   Lowered LowerArithmetic(const Inst& inst);
   bool IsStream(const Inst& inst, int arg) const;
   Lowered LowerStream(int arg);

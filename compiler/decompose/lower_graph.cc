@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "compiler/decompose/extern_call.h"
@@ -74,6 +75,12 @@ class Lowerer {
                           absl::StrCat(Describe(node), ": ", results.status().message()));
     } else {
       TENSORD_RETURN_IF_ERROR(VerifyResults(node, *results));
+    }
+    // A view is of what has been rounded.
+    if (!IsView(node)) {
+      for (Tensor& t : *results) {
+        if (t.defined()) t = builder_.Rounded(t);
+      }
     }
     RealizeResults(i, &*results);
     values_.SetResults(i, *std::move(results));
@@ -178,9 +185,28 @@ class Lowerer {
       out.integer = output.integer;
     } else if (IsValue(output)) {
       out.kind = ProgramOutput::kTensor;
-      out.view = OutputView(ValueOf(output));
+      if (const auto memory = MemoryShownBy(ValueOf(output))) {
+        const TensorType& type = graph_.TypeOf(ValueOf(output));
+        out.view = {*memory, type.sizes, type.strides, type.offset};
+        out.dtype = type.dtype;
+        builder_.program().buffers[*memory].returned = true;
+      } else {
+        out.view = OutputView(ValueOf(output));
+      }
     }
     builder_.program().outputs.push_back(std::move(out));
+  }
+
+  // The buffer that an output shows as another type, where it shares it with other outputs.
+  std::optional<BufferId> MemoryShownBy(ValueId value) {
+    const auto it = needs_.as_other_types.find(value);
+    if (it == needs_.as_other_types.end()) return std::nullopt;
+    const Tensor& memory = values_[it->second];
+    if (!HasStrides(memory, graph_.TypeOf(it->second).strides) || !memory.view()->offset.Is(0))
+      return std::nullopt;
+    const BufferKind kind = KindOf(memory);
+    if (kind != BufferKind::kComputed && kind != BufferKind::kExternResult) return std::nullopt;
+    return memory.view()->buffer;
   }
 
   BufferView OutputView(ValueId value) {

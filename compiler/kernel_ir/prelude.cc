@@ -51,6 +51,9 @@ constexpr PreludeFunction kFunctions[] = {
     {"checked_index", kCuda, "", "vim", '0'},
     {"wrapped_index", kCuda, "", "vi", '0'},
     {"wrapped_index", kCuda, "", "vim", '0'},
+    // A divisor that may not be 0. Of the launch, divisor.
+    {"checked_divisor", kCpu, "", "yv", '1'},
+    {"checked_divisor", kCpu, "", "yvm", '1'},
     // Vectors.
     {"broadcast", kBoth, "w", "s", 'w'},
     {"splat", kBoth, "w", "u", 'w'},

@@ -166,6 +166,17 @@ Value Recorder::Bitcast(Value value, DType to) {
   return Append({.kind = InstKind::kBitcast, .dtype = to, .args = {value.id}});
 }
 
+Value Recorder::Nonzero(Value divisor) {
+  const Inst& inst = block_->insts[divisor.id];
+  const bool is_constant = inst.kind == InstKind::kConstant;
+  if (is_constant ? inst.integer != 0
+                  : inst.kind == InstKind::kIndex && sym::ProvablyPositive(inst.index)) {
+    return divisor;
+  }
+  return Append(
+      {.kind = InstKind::kNonzero, .dtype = divisor.dtype, .args = {divisor.id}, .guard = guard_});
+}
+
 Expr Recorder::Indirect(Value index, const Expr& size, const IndexRule& rule,
                         std::optional<Value> when) {
   Value i = Cast(index, kInt64);
@@ -233,6 +244,9 @@ std::string ToString(const Block& block) {
         break;
       case InstKind::kBitcast:
         absl::StrAppend(&text, "bitcast ", args);
+        break;
+      case InstKind::kNonzero:
+        absl::StrAppend(&text, "nonzero ", args);
         break;
       case InstKind::kRound:
         absl::StrAppend(&text, "round ", args, " ", DTypeName(inst.storage));

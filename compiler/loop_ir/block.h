@@ -36,6 +36,7 @@ enum class InstKind : uint8_t {
   kCast,      // args[0] to `dtype`
   kBitcast,   // args[0]'s bits as `dtype`, of one width
   kIndirect,  // makes args[0] usable in expressions as symbol `symbol` in [0, index)
+  kNonzero,   // args[0], a divisor; where it is 0 under the guard, the run fails
   kRound,  // args[0] rounded to the storage type `storage` and back: what a store and load would do
 };
 
@@ -60,7 +61,8 @@ struct Inst {
   double number = 0;
   int64_t integer = 0;
   int symbol = -1;  // kIndirect: the id of its sym::AtomKind::kIndirect symbol
-  int guard = -1;   // kLoad, kIndirect: the truth value under which it may happen; -1 always
+  int guard =
+      -1;  // kLoad, kIndirect, kNonzero: the truth value under which it may happen; -1 always
   // kIndirect: where it is checked, args[1] is the index as it was given, and where that is out of
   // range under the guard, the run fails. args[0], which never is, is for those who do not check.
   IndexRule rule;
@@ -92,6 +94,9 @@ class Recorder {
   // leaves its buffer. Values are checked only where it also holds that `when`.
   Expr Indirect(Value index, const Expr& size, const IndexRule& rule = {},
                 std::optional<Value> when = {});
+  // An integer that something is divided by, which must not be 0 where the present guard holds,
+  // else the run fails.
+  Value Nonzero(Value divisor);
   // `body` where `mask` holds (its loads happen only there), else `other`.
   Value Masked(Value mask, const std::function<Value()>& body, Value other);
 

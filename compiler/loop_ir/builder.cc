@@ -159,6 +159,13 @@ Tensor Builder::Cast(const Tensor& t, DType dtype) {
   });
 }
 
+Tensor Builder::Rounded(const Tensor& t) {
+  if (!Rounds(t.dtype()) || t.view()) return t;
+  return Pointwise(t.dtype(), t.sizes(), {t}, 1, [t](Recorder& ops, Index index) {
+    return ops.Cast(t.Load(ops, index), t.dtype());
+  });
+}
+
 Tensor Builder::Where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return Map(Op::k_where, {condition, a, b});
 }
@@ -196,6 +203,9 @@ ReduceLoops SplitDims(const Sizes& sizes, std::vector<int> dims) {
 
 Tensor Builder::Reduce(ReduceKind kind, const Tensor& t, std::vector<int> dims, bool keepdim,
                        DType dtype) {
+  if (Rounds(dtype)) {
+    return Cast(Reduce(kind, t, std::move(dims), keepdim, ComputeType(dtype)), dtype);
+  }
   ReduceLoops loops = SplitDims(t.sizes(), std::move(dims));
   const bool is_arg = kind == ReduceKind::kArgMin || kind == ReduceKind::kArgMax;
   const bool is_logic = kind == ReduceKind::kAny || kind == ReduceKind::kAll;
@@ -287,8 +297,10 @@ void Builder::Scatter(const Tensor& destination, const Sizes& sizes, StoreMode m
   const std::vector<Expr> loops = LoopVariables(sizes, 0);
   const std::vector<Expr> target = where(ops, loops);
   const DType compute = ComputeType(destination.dtype());
+  const bool rounds = mode == StoreMode::kAssign && Rounds(destination.dtype());
   const auto converted = [&] {
     const Value stored = value(ops, loops);
+    if (rounds) return ops.Cast(stored, destination.dtype());
     return stored.dtype == compute ? stored : ops.Cast(stored, compute);
   };
   Store store{

@@ -56,7 +56,11 @@ class Tensor {
 // What a job asks of the code for its graph.
 struct LoweringOptions {
   bool deterministic = false;  // the same sums in every run, also where that is slow
-  bool checks_indices = true;  // indices from data that are out of range fail the run
+  // What eager refuses of data fails the run: indices out of range, on the CPU integers divided by
+  // 0.
+  bool checks_data = true;
+  // What has a narrow floating type has been rounded to it, also where it is not stored.
+  bool eager_rounding = false;
 };
 
 class Builder {
@@ -69,8 +73,14 @@ class Builder {
   bool deterministic() const { return options_.deterministic; }
   // The rule for indices from data, which eager checks.
   IndexRule RuleFor(int dimension, bool wraps = false) const {
-    return {.wraps = wraps, .is_checked = options_.checks_indices, .dimension = dimension};
+    return {.wraps = wraps, .is_checked = options_.checks_data, .dimension = dimension};
   }
+  // Whether integers are divided by what is checked not to be 0. On CUDA eager does not.
+  bool checks_divisors() const { return options_.checks_data && device_ == v1::DEVICE_TYPE_CPU; }
+  // Whether narrow floats are rounded where eager rounds them.
+  bool eager_rounding() const { return options_.eager_rounding; }
+  // A tensor that nobody sees wider than its type, where the options ask for that; else itself.
+  Tensor Rounded(const Tensor& t);
   // Names what is built next, for people: the captured node's name.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
@@ -150,6 +160,7 @@ class Builder {
   BufferView ViewOf(const Tensor& t);
 
  private:
+  bool Rounds(DType dtype) const { return eager_rounding() && ComputeType(dtype) != dtype; }
   Tensor FromView(BufferView view, DType dtype);
   Tensor Make(Tensor::Impl impl);
   BufferId NewBuffer(BufferKind kind, int number, DType dtype, Sizes sizes, Sizes strides,

@@ -108,6 +108,9 @@ struct ExternOp {
   // output may have its memory; -1: none.
   int overwrites = -1;
   std::vector<BufferId> mutated;  // inputs or buffers that it writes besides
+  // What a call before it reads in the background until this one ends. To all that asks what is
+  // read when, it is as if this one read it.
+  std::vector<BufferId> ends_reading;
   // It acts besides its results: it runs even where nobody reads them, and after those before it of
   // which that is true.
   bool ordered = false;
@@ -119,6 +122,9 @@ using Operation = std::variant<LoopOp, ExternOp>;
 struct ProgramOutput {
   enum Kind { kTensor, kInteger, kNone } kind = kNone;
   BufferView view;
+  // Of the result, where it shows the buffer's memory as another type: sizes, strides and offset of
+  // `view` count elements of this one then. Unspecified: the buffer's.
+  DType dtype = v1::DTYPE_UNSPECIFIED;
   Expr integer;
 };
 

@@ -131,7 +131,7 @@ class PlanEmitter {
       v1::ProgramOutput* out = artifact_.add_outputs();
       switch (output.kind) {
         case ProgramOutput::kTensor:
-          out->set_buffer(ViewBuffer(output.view));
+          out->set_buffer(ViewBuffer(output.view, output.dtype));
           break;
         case ProgramOutput::kInteger:
           sym::ToProto(output.integer, out->mutable_integer());
@@ -253,22 +253,25 @@ class PlanEmitter {
     return artifact_.buffers_size() - 1;
   }
 
-  // The buffer row of a view: the buffer's own when the layout is the same.
-  uint32_t ViewBuffer(const BufferView& view) {
+  // The buffer row of a view: the buffer's own when the layout is the same. `as`: the type that the
+  // view shows, the buffer's where it is unspecified.
+  uint32_t ViewBuffer(const BufferView& view, DType as = v1::DTYPE_UNSPECIFIED) {
     const BufferInfo& info = program_.buffers[view.buffer];
-    if (view.offset.Is(0) && view.sizes == info.sizes && view.strides == info.strides) {
+    const DType dtype = as == v1::DTYPE_UNSPECIFIED ? info.dtype : as;
+    if (dtype == info.dtype && view.offset.Is(0) && view.sizes == info.sizes &&
+        view.strides == info.strides) {
       return view.buffer;
     }
     auto [it, is_new] =
-        views_.emplace(std::make_tuple(view.buffer, view.sizes, view.strides, view.offset),
+        views_.emplace(std::make_tuple(view.buffer, dtype, view.sizes, view.strides, view.offset),
                        artifact_.buffers_size());
     if (!is_new) return it->second;
     Expr base(0);  // offsets count from the storage's start
     const Place& place = memory_.places[view.buffer];
     if (place.kind == Place::kInput) base = graph_.inputs[info.number].tensor.offset;
-    if (place.block >= 0) base = Expr(*place.offset.AsConstant() / ItemSize(info.dtype));
+    if (place.block >= 0) base = Expr(*place.offset.AsConstant() / ItemSize(dtype));
     v1::Buffer* buffer = artifact_.add_buffers();
-    FillMeta(info.dtype, info.device, view.sizes, view.strides, base + view.offset,
+    FillMeta(dtype, info.device, view.sizes, view.strides, base + view.offset,
              buffer->mutable_meta());
     buffer->set_view_of(view.buffer);
     return it->second;
@@ -296,7 +299,7 @@ class PlanEmitter {
   std::map<int, std::vector<BufferId>> last_used_;  // by step: what library calls have made
   std::set<int> bound_;
   std::set<BufferId> unused_;  // results of operators
-  std::map<std::tuple<BufferId, std::vector<Expr>, std::vector<Expr>, Expr>, int> views_;
+  std::map<std::tuple<BufferId, DType, std::vector<Expr>, std::vector<Expr>, Expr>, int> views_;
 };
 
 }  // namespace

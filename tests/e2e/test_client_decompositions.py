@@ -65,3 +65,14 @@ def test_many_points_are_a_product(daemon):
 def test_take_of_a_number(daemon, index):
     run = torch.compile(lambda x, i: torch.take(x, i) * 2, backend="tensord", fullgraph=True)
     torch.testing.assert_close(run(torch.tensor(3.0), index), index.float() * 0 + 6)
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_unpooling_keeps_the_layout(daemon, memory_format):
+    def function(x: Tensor) -> Tensor:
+        y, indices = torch.nn.functional.max_pool2d(x, 2, return_indices=True)
+        return torch.nn.functional.max_unpool2d(y, indices, 2)
+
+    x = torch.randn(2, 3, 8, 6).to(memory_format=memory_format)
+    mine, theirs = torch.compile(function, backend="tensord")(x), function(x)
+    torch.testing.assert_close(mine, theirs, check_stride=True)

@@ -43,9 +43,10 @@ KNOWN: tuple[Excuse, ...] = (
         "the operator's implementation for fake tensors says another type than it gives",
     ),
     Excuse(
-        r"\|(uint8|int32|int64)\|.*\|cpu",
-        r"eager raises RuntimeError: .*ZeroDivisionError.*; here nothing is raised",
-        "whole numbers divided by zero: kernels do not check (test_behaviour.py expects them to)",
+        r"^(_?native_batch_norm(_legit)?|_batch_norm_with_update)\|.*\|special\|.*\|cpu",
+        r"result [1-4]: .* too far off: at \[\d+\] nan, eager -?inf",
+        "the mean of a channel with an infinity, by Welford's method: infinity minus infinity, as"
+        " in torch.var_mean; eager's batch norm adds up. The channel's results are NaN either way",
     ),
     Excuse(
         r"^resize_\|.*\|empty\|",

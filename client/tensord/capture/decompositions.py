@@ -81,10 +81,25 @@ def _index_reduce(
     return total / counts.clamp_min(1)
 
 
+def _max_unpool2d(self: Tensor, indices: Tensor, output_size: list[int]) -> Tensor:
+    """torch's own, whose result is row-major always; eager's is as the image is."""
+    op = aten.max_unpool2d.default
+    result: Tensor = torch_compat.core_decompositions()[op](self, indices, output_size)
+    channels_last = torch.channels_last
+    if (
+        self.dim() != 4
+        or self.is_contiguous()
+        or not self.is_contiguous(memory_format=channels_last)
+    ):
+        return result
+    return result.contiguous(memory_format=channels_last)
+
+
 _OWN: dict[Any, Callable[..., Any]] = {
     aten.take.default: _take,
     aten.dist.default: _dist,
     aten._cdist_forward.default: _cdist,
     aten.scatter_reduce.two: _scatter_reduce,
     aten.index_reduce.default: _index_reduce,
+    aten.max_unpool2d.default: _max_unpool2d,
 }

@@ -105,6 +105,7 @@ TABLE: tuple[Pass, ...] = (
         "joint",
         softmax_statistics.softmax_statistics,
         operators=softmax_statistics.OPERATORS,
+        switch="emulate_eager_rounding",
     ),
     # Max pooling saves a byte for each result.
     Pass(

@@ -44,6 +44,12 @@ ir::Value CpuBody::CheckIndex(const IndexRule& rule, const ir::Value& index, con
   return ir::CallOf(rule.wraps ? "wrapped_index" : "checked_index", std::move(operands));
 }
 
+ir::Value CpuBody::CheckDivisor(const ir::Value& divisor, const ir::Value& on) {
+  std::vector<ir::Value> operands = {ir::Var("args", ir::kArgumentsType), divisor};
+  if (on) operands.push_back(on);
+  return ir::CallOf("checked_divisor", std::move(operands));
+}
+
 // ---- Tiles
 
 ir::Block CpuBody::EndTiles() {

@@ -267,7 +267,7 @@ TEST(Indices, AreCheckedWhereEagerDoes) {
   EXPECT_THAT(IndexText("aten::index.Tensor"), HasSubstr("< 4, checked, wraps"));
   EXPECT_THAT(IndexText("aten::_unsafe_index.Tensor"),
               AllOf(HasSubstr("indirect"), Not(HasSubstr("checked"))));
-  EXPECT_THAT(IndexText("aten::index.Tensor", {.checks_indices = false}),
+  EXPECT_THAT(IndexText("aten::index.Tensor", {.checks_data = false}),
               AllOf(HasSubstr("indirect"), Not(HasSubstr("checked"))));
 }
 

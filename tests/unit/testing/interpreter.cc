@@ -207,6 +207,7 @@ class Machine {
     std::vector<HostTensor> outputs;
     for (const compiler::ProgramOutput& output : program_.outputs) {
       if (output.kind == compiler::ProgramOutput::kTensor) {
+        TENSORD_CHECK(output.dtype == v1::DTYPE_UNSPECIFIED, "cells have no bits");
         outputs.push_back(ViewOf(output.view));
       } else if (output.kind == compiler::ProgramOutput::kInteger) {
         outputs.push_back(
@@ -289,6 +290,8 @@ class Machine {
       }
       case InstKind::kCast:
         return CastUnrounded(values[inst.args[0]], block.insts[inst.args[0]].dtype, inst.dtype);
+      case InstKind::kNonzero:
+        return values[inst.args[0]];
       case InstKind::kRound:
         return {.real = RoundTo(values[inst.args[0]].real, inst.storage)};
       case InstKind::kIndirect: {
