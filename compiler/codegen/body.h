@@ -132,6 +132,9 @@ class BodyLowering {
                                const ir::Value& on) = 0;
   // Whether units that run side by side may add to one element.
   virtual bool AddsAreAtomic() const { return false; }
+  // The prefixes that end in the lanes of a vector, by instruction `id` of the current member,
+  // which scans along the inner loops. Schedules of a target without it take no scans.
+  virtual ir::Value ScanVector(int id, const ir::Value& vector);
   // A statement that is to run once for a unit.
   virtual ir::Statement Once(ir::Statement statement) { return statement; }
 
@@ -158,6 +161,7 @@ class BodyLowering {
   // body.cc: instructions
   Lowered LowerUncached(int id);
   Lowered LowerIndirect(const Inst& inst);
+  Lowered LowerScan(int id);
   Lowered LowerArithmetic(const Inst& inst);
   bool IsStream(const Inst& inst, int arg) const;
   Lowered LowerStream(int arg);
@@ -183,8 +187,8 @@ class BodyLowering {
   void StoreAt(BufferId buffer, const Expr& element, StoreMode mode, const ir::Value& value,
                const ir::Value& mask, int level);
   ir::Value AtomicAdd(const Target& to, const ir::Value& value, ir::Value mask);
-  ir::Value StoreRun(const Target& to, ir::Value value, bool add);
-  ir::Value StoreApart(const Target& to, const ir::Value& value, ir::Value mask, bool add);
+  ir::Value StoreRun(const Target& to, ir::Value value);
+  ir::Value StoreApart(const Target& to, const ir::Value& value, ir::Value mask);
   ir::Value Pointer(BufferId id, bool writes);
   // The value that a store needs.
   int Unrounded(const Store& store) const;

@@ -37,6 +37,7 @@ enum class InstKind : uint8_t {
   kBitcast,   // args[0]'s bits as `dtype`, of one width
   kIndirect,  // makes args[0] usable in expressions as symbol `symbol` in [0, index)
   kRound,  // args[0] rounded to the storage type `storage` and back: what a store and load would do
+  kScan,   // `op` of args[0] in all iterations of the scanned loops up to this one (MayScan)
 };
 
 // What becomes of an index value that is out of range.
@@ -64,7 +65,12 @@ struct Inst {
   // kIndirect: where it is checked, args[1] is the index as it was given, and where that is out of
   // range under the guard, the run fails. args[0], which never is, is for those who do not check.
   IndexRule rule;
+  bool in_order = false;  // kScan: one element after the other, for the sake of rounding
 };
+
+// Whether prefixes of this operation may be taken: it is associative, but for rounding, and has a
+// neutral element.
+bool MayScan(Op op);
 
 struct Block {
   std::vector<Inst> insts;
@@ -88,6 +94,8 @@ class Recorder {
   // loaded too, for a kernel may use the value itself where it has just computed it.
   Value Stored(Value value, DType storage);
   Value Bitcast(Value value, DType to);
+  // Only in the body of a loop operation that scans (Builder::Scan).
+  Value Scan(Op op, Value value, bool in_order = false);
   // An index value made usable in expressions, in [0, size) whatever the value, so that no load
   // leaves its buffer. Values are checked only where it also holds that `when`.
   Expr Indirect(Value index, const Expr& size, const IndexRule& rule = {},
@@ -104,7 +112,7 @@ class Recorder {
 
  private:
   using Key = std::tuple<int, int, int, int, std::vector<int>, Expr, int, uint64_t, int64_t, int,
-                         bool, bool, int>;
+                         bool, bool, int, bool>;
   Value Append(Inst inst);
   // The present guard, and that `condition` holds.
   Value GuardWith(Value condition);

@@ -27,6 +27,8 @@ def decompositions(operators: tuple[str, ...]) -> dict[Any, Callable[..., Any]]:
     known = {name.removesuffix(".default") for name in operators}
     # AOTAutograd must leave random operators whole for the pass.
     random = {torch_compat.operator_name(op) for op in counter_based_random.OPERATORS}
+    # What functions here leave whole, the daemon lowers.
+    known -= {torch_compat.operator_name(op) for op in _OWN}
     keep = known | random | torch_compat.KEEP_WHOLE
     return {
         op: function

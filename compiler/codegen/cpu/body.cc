@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "compiler/codegen/reductions.h"
 #include "compiler/kernel_ir/text.h"
 #include "compiler/schedule/cpu/transposed_rows.h"
 
@@ -42,6 +43,58 @@ ir::Value CpuBody::CheckIndex(const IndexRule& rule, const ir::Value& index, con
                                      rule.dimension};
   if (on) operands.push_back(on);
   return ir::CallOf(rule.wraps ? "wrapped_index" : "checked_index", std::move(operands));
+}
+
+// ---- Scans
+
+const ir::Value& CpuBody::ScannedBefore(int id) {
+  auto [it, is_new] = scanned_.try_emplace({&member(), id});
+  if (!is_new) return it->second;
+  const Inst& inst = InstOf(id);
+  const std::string name = absl::StrCat("scanned", scanned_.size() - 1);
+  const ir::Value identity = ScanIdentityOf(inst.op, inst.dtype);
+  if (const auto* blocks = plan_.As<CpuColumnBlocks>()) {
+    const ir::Type type = ir::ScalarType(inst.dtype);
+    it->second = ir::Var(name, ir::PointerTo(type));
+    Add(0, {ir::DeclareArray{
+               .type = type, .arrays = {{name, blocks->columns}}, .alignment = kVectorBytes}});
+    Add(0, {ir::For{.variable = "c",
+                    .first = 0,
+                    .condition = ir::IndexVar("c") < blocks->columns,
+                    .step = 1,
+                    .body = {ir::Set(ir::At(it->second, ir::IndexVar("c")), identity)}}});
+  } else {
+    const ir::Value start = ir::CallOf("broadcast", {ir::Value(1)}, {identity});
+    it->second = ir::Var(name, start.type());
+    Add(0, ir::Mutable(name, start));
+  }
+  return it->second;
+}
+
+ir::Value CpuBody::ScanVector(int id, const ir::Value& vector) {
+  const Inst& inst = InstOf(id);
+  const ir::Value before = ScannedBefore(id);
+  const int level = vector_level();
+  if (plan_.As<CpuColumnBlocks>() != nullptr) {
+    const ir::Type type = ir::ScalarType(inst.dtype);
+    const ir::Value at = before + (LoopVar(VectorLoop().second) - ir::IndexVar("first"));
+    const ir::Value result =
+        Define(level, ir::CallOf(InfoOf(inst.op).name, {LoadNeighbours(type, at), vector}));
+    Add(level, ir::Do(StoreNeighbours(type, at, result)));
+    return result;
+  }
+  ir::Value value = vector;
+  if (tail()) {
+    // Lanes beyond the end add nothing to what rows of several loops go on with.
+    const ir::Value identity = ScanIdentityOf(inst.op, inst.dtype);
+    value =
+        ir::CallOf("where", {FirstLanes(), value, ir::CallOf("broadcast", {Width()}, {identity})});
+  }
+  const ir::Value result =
+      Define(level, ir::CallOf(inst.in_order ? "scan_in_order" : "scan",
+                               {before, value, ir::CombinerOf(InfoOf(inst.op).name)}));
+  Add(level, ir::Set(before, ir::CallOf("last_lane", {result})));
+  return result;
 }
 
 // ---- Tiles
