@@ -56,6 +56,53 @@ TEST_F(Reduce, AnyAndAll) {
   EXPECT_EQ(tk::reduce_all(tk::mask_first<W>(1)), W == 1);
 }
 
+// ---- Prefixes
+
+template <class T, class F, class G>
+void CheckScan(F vector, G number) {
+  T a[W], in[W];
+  for (int i = 0; i < W; ++i) in[i] = T(i * 5 % 7 + 1);
+  T total = T(3);
+  const auto v = tk::load<T, W>(in);
+  const auto all = tk::scan(tk::broadcast<1>(total), v, vector);
+  const auto one_by_one = tk::scan_in_order(tk::broadcast<1>(total), v, vector);
+  tk::store<T, W>(a, all);
+  for (int i = 0; i < W; ++i) {
+    total = number(total, in[i]);
+    EXPECT_EQ(a[i], total) << "lane " << i;
+    EXPECT_EQ(tk::get(one_by_one, i), total) << "lane " << i;
+  }
+  EXPECT_EQ(tk::get(tk::last_lane(all), 0), total);
+}
+template <class T>
+void CheckScans() {
+  CheckScan<T>([](auto a, auto b) { return tk::add(a, b); }, [](T a, T b) { return T(a + b); });
+  CheckScan<T>([](auto a, auto b) { return tk::maximum(a, b); },
+               [](T a, T b) { return a > b ? a : b; });
+  CheckScan<T>([](auto a, auto b) { return tk::minimum(a, b); },
+               [](T a, T b) { return a < b ? a : b; });
+  // What stands first matters: of two the second.
+  CheckScan<T>([](auto, auto b) { return b; }, [](T, T b) { return b; });
+  CheckScan<T>([](auto a, auto) { return a; }, [](T a, T) { return a; });
+}
+TEST_F(Reduce, PrefixesOfAllLanes) {
+  CheckScans<float>();
+  CheckScans<double>();
+  CheckScans<int8_t>();
+  CheckScans<int32_t>();
+  CheckScans<int64_t>();
+}
+
+// No two large numbers meet that one by one do not.
+TEST_F(Reduce, PrefixesInOrderRoundInOrder) {
+  double in[W];
+  for (int i = 0; i < W; ++i) in[i] = i == 0 ? -1e308 : i < 3 ? 1e308 : 0;
+  const auto sums = tk::scan_in_order(tk::broadcast<1>(0.0), tk::load<double, W>(in),
+                                      [](auto a, auto b) { return tk::add(a, b); });
+  double total = 0;
+  for (int i = 0; i < W; ++i) EXPECT_EQ(tk::get(sums, i), total += in[i]);
+}
+
 template <class T>
 int64_t ArgMax(const std::vector<T>& x) {
   auto s = tk::argmax_init<T, W>();
