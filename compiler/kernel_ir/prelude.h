@@ -33,10 +33,11 @@ struct PreludeFunction {
   std::string_view operands;
   // - nothing; b condition; i int; n index; t scalar of the first template; v vector of it, of `w`
   // lanes or those of the operands; k packed likewise; m mask; 0, 1 as that operand; s scalar of
-  // operand 0's type; w vector of that, of `w` lanes; f vector of float32; r state or vector of
-  // operand 0, one lane; x new state; g group memory.
+  // operand 0's type; w vector of that, of `w` lanes; f vector of float32; r state of operand 0,
+  // one lane; x new state; g group memory.
   char result;
-  bool has_effect = false;  // it writes memory; others may be called as often as one likes
+  bool has_effect =
+      false;  // it writes memory or operand 0; others may be called as often as one likes
   Meets meets = Meets::kNobody;
   // Of kernels/special: kernels that call it include it.
   bool is_special = false;

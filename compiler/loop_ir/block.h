@@ -65,7 +65,8 @@ struct Inst {
   // kIndirect: where it is checked, args[1] is the index as it was given, and where that is out of
   // range under the guard, the run fails. args[0], which never is, is for those who do not check.
   IndexRule rule;
-  bool in_order = false;  // kScan: one element after the other, for the sake of rounding
+  // kScan: one element after the other, wherever another order could overflow or underflow.
+  bool in_order = false;
 };
 
 // Whether prefixes of this operation may be taken: it is associative, but for rounding, and has a

@@ -4,7 +4,7 @@
 #ifndef TENSORD_CPU_SCAN_H_
 #define TENSORD_CPU_SCAN_H_
 
-#include "vec.h"
+#include "arith.h"
 
 namespace tk {
 
@@ -52,20 +52,19 @@ TK_FN Vec<T, W> scan_step(Vec<T, W> v, F f) {
     return v;
   }
 }
-}  // namespace impl
 
-// log2(W) steps for all lanes of a part, and one for each part.
+// The prefixes of a vector alone: log2(W) steps for all lanes of a part, and one for each part.
 template <class T, int W, class F>
-TK_FN Vec<T, W> scan(Vec<T, 1> before, Vec<T, W> v, F f) {
+TK_FN Vec<T, W> scan_lanes(Vec<T, W> v, F f) {
   using V = Vec<T, W>;
   if constexpr (W > 1) {
-    v = impl::scan_step<1>(v, f);
-    v = impl::scan_step<2>(v, f);
-    v = impl::scan_step<4>(v, f);
-    v = impl::scan_step<8>(v, f);
+    v = scan_step<1>(v, f);
+    v = scan_step<2>(v, f);
+    v = scan_step<4>(v, f);
+    v = scan_step<8>(v, f);
   }
   if constexpr (V::kParts > 1) {
-    using L = impl::LanesOfPart<V::kPartLanes>;
+    using L = LanesOfPart<V::kPartLanes>;
     TK_EACH_PART(
         p, V, if constexpr (p > 0) {
           V earlier = v;
@@ -73,12 +72,36 @@ TK_FN Vec<T, W> scan(Vec<T, 1> before, Vec<T, W> v, F f) {
           v.part[p] = f(earlier, v).part[p];
         });
   }
-  return f(broadcast<W>(get(before, 0)), v);
+  return v;
 }
 
-// One element after the other, as rounding in that order asks.
+// Whether least < |x| < most, in all lanes.
+template <class T, int W>
+TK_FN bool all_within(Vec<T, W> x, double least, double most) {
+  const Vec<T, W> size = abs(x);
+  return mask_all(lt(like(x, T(least)), size) & lt(size, like(x, T(most))));
+}
+}  // namespace impl
+
+// The prefixes; `before`, what stands before the vector, is moved behind it.
 template <class T, int W, class F>
-TK_FN Vec<T, W> scan_in_order(Vec<T, 1> before, Vec<T, W> v, F f) {
+TK_FN Vec<T, W> scan(Vec<T, 1>& before, Vec<T, W> v, F f) {
+  const Vec<T, W> prefixes = f(broadcast<W>(get(before, 0)), impl::scan_lanes(v, f));
+  before = broadcast<1>(get(prefixes, W - 1));
+  return prefixes;
+}
+
+// The same for the least or the greatest, which a vector rarely changes.
+template <class T, int W, class F>
+TK_FN Vec<T, W> scan_extreme(Vec<T, 1>& before, Vec<T, W> v, F f) {
+  const Vec<T, W> old = broadcast<W>(get(before, 0));
+  if (mask_all(eq(f(old, v), old))) return old;
+  return scan(before, v, f);
+}
+
+// The same one element after the other, as rounding in that order asks.
+template <class T, int W, class F>
+TK_FN Vec<T, W> scan_in_order(Vec<T, 1>& before, Vec<T, W> v, F f) {
   Lanes<T, W> lanes = to_lanes(v);
 #pragma GCC unroll 4
   for (int i = 0; i < W; ++i) {
@@ -88,9 +111,30 @@ TK_FN Vec<T, W> scan_in_order(Vec<T, 1> before, Vec<T, W> v, F f) {
   return from_lanes<W>(lanes);
 }
 
-template <class T, int W>
-TK_FN Vec<T, 1> last_lane(Vec<T, W> v) {
-  return broadcast<1>(get(v, W - 1));
+// Sums and products of doubles: one after the other where another order may overflow, or round what
+// it should not to 0.
+template <int W>
+TK_FN Vec<double, W> scan_sums(Vec<double, 1>& before, Vec<double, W> v) {
+  const auto f = [](auto a, auto b) __attribute__((always_inline)) { return a + b; };
+  const Vec<double, 1> old = before;
+  const Vec<double, W> sums = scan(before, v, f);
+  if (mask_all(lt(abs(sums), like(sums, infinity<double>())))) return sums;
+  before = old;
+  return scan_in_order(before, v, f);
+}
+template <int W>
+TK_FN Vec<double, W> scan_products(Vec<double, 1>& before, Vec<double, W> v) {
+  const auto f = [](auto a, auto b) __attribute__((always_inline)) { return a * b; };
+  const Vec<double, W> alone = impl::scan_lanes(v, f), old = broadcast<W>(get(before, 0));
+  const Vec<double, W> products = old * alone;
+  // The product of any neighbours is a quotient of two of these.
+  const bool moderate = impl::all_within(alone, 1e-140, 1e140);
+  const double first = get(before, 0);
+  if (moderate && (first == 0 || first - first != 0 || impl::all_within(products, 1e-290, 1e290))) {
+    before = broadcast<1>(get(products, W - 1));
+    return products;
+  }
+  return scan_in_order(before, v, f);
 }
 
 }  // namespace tk

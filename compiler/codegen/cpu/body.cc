@@ -47,6 +47,20 @@ ir::Value CpuBody::CheckIndex(const IndexRule& rule, const ir::Value& index, con
 
 // ---- Scans
 
+namespace {
+
+ir::Value ScanCall(const Inst& inst, const ir::Value& before, const ir::Value& vector) {
+  if (inst.in_order && inst.op == Op::k_add) return ir::CallOf("scan_sums", {before, vector});
+  if (inst.in_order && inst.op == Op::k_mul) return ir::CallOf("scan_products", {before, vector});
+  const bool is_extreme = inst.op == Op::k_minimum || inst.op == Op::k_maximum;
+  const char* const function = inst.in_order ? "scan_in_order"
+                               : is_extreme  ? "scan_extreme"
+                                             : "scan";
+  return ir::CallOf(function, {before, vector, ir::CombinerOf(InfoOf(inst.op).name)});
+}
+
+}  // namespace
+
 const ir::Value& CpuBody::ScannedBefore(int id) {
   auto [it, is_new] = scanned_.try_emplace({&member(), id});
   if (!is_new) return it->second;
@@ -90,11 +104,7 @@ ir::Value CpuBody::ScanVector(int id, const ir::Value& vector) {
     value =
         ir::CallOf("where", {FirstLanes(), value, ir::CallOf("broadcast", {Width()}, {identity})});
   }
-  const ir::Value result =
-      Define(level, ir::CallOf(inst.in_order ? "scan_in_order" : "scan",
-                               {before, value, ir::CombinerOf(InfoOf(inst.op).name)}));
-  Add(level, ir::Set(before, ir::CallOf("last_lane", {result})));
-  return result;
+  return Define(level, ScanCall(inst, before, value));
 }
 
 // ---- Tiles

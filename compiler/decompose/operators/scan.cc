@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums, products and extremes of all prefixes along a dimension.
+#include <limits>
+
 #include "compiler/decompose/expressions.h"
 #include "compiler/graph/layout.h"
 
@@ -16,9 +18,9 @@ std::vector<Tensor> AllocateResults(Builder& b, const Call& call, const Tensor& 
   return results;
 }
 
-// How prefixes of numbers of a type are combined. As eager does, float32 in float64 and float64 one
-// by one. Narrower floats are combined in float64 too, in which no partial result of a few of them
-// overflows, whatever the order.
+// How prefixes of numbers of a type are combined: as in eager, integers in int64 and float32 in
+// float64, in which no partial result of a few numbers overflows, whatever the order; narrower
+// floats there too. Of float64 some may.
 struct Accumulation {
   DType dtype;
   bool in_order = false;
@@ -56,11 +58,14 @@ Results Extreme(Builder& b, const Call& call) {
   if (x.rank() == 0) return std::vector<Tensor>{LazyCopy(b, x), b.FullInt(kInt64, {}, 0)};
   const std::vector<Tensor> results = AllocateResults(b, call, x, {x.dtype(), kInt64});
   const DType type = IsFloating(x.dtype()) ? ComputeType(x.dtype()) : kInt64;
+  const auto extent = x.sizes()[dim].AsConstant();
+  const bool is_short = extent && *extent <= std::numeric_limits<int32_t>::max();
+  const DType place_type = is_short ? kInt32 : kInt64;
   b.Scan(x, dim, results, [=](Recorder& ops, Value element, const Expr& position) {
     const Elem here{&ops, ops.Cast(element, type)}, extreme{&ops, ops.Scan(op, here.value)};
     const Elem is_extreme = Or(Equal(here, extreme), IsNan(here));
     // Positions grow, so that the last one is the greatest.
-    const Elem place = Select(is_extreme, Elem{&ops, ops.Index(position)}, 0.0);
+    const Elem place = Select(is_extreme, Elem{&ops, ops.Index(position, place_type)}, 0.0);
     return std::vector<Value>{extreme.value, ops.Scan(Op::k_maximum, place.value)};
   });
   return results;

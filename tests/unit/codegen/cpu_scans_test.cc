@@ -199,8 +199,7 @@ TEST(CpuScans, OfOneElementOrNone) {
 
 // No partial sum of float64 that eager does not have may overflow.
 TEST(CpuScans, Float64IsCombinedInOrder) {
-  for (const auto& [dtype, function] :
-       {std::pair{kF32, "scan"}, std::pair{kF64, "scan_in_order"}}) {
+  for (const auto& [dtype, function] : {std::pair{kF32, "scan"}, std::pair{kF64, "scan_sums"}}) {
     GraphBuilder g;
     const Shape sizes{5, 100};
     const Ref x = g.Input(sizes, dtype);
