@@ -121,6 +121,11 @@ absl::Status Put(Builder& b, const Tensor& target, const Advanced& a, const Tens
   if (values.rank() > static_cast<int>(a.sizes.size())) {
     return absl::InvalidArgumentError("values have more dimensions than what they are written to");
   }
+  for (int d = 0; d < values.rank(); ++d) {
+    // One place and no value: they broadcast together, to nothing.
+    const Expr& place = a.sizes[a.sizes.size() - values.rank() + d];
+    if (values.sizes()[d].Is(0) && !place.Is(0)) return absl::UnimplementedError("no values");
+  }
   const Tensor expanded = b.Expand(values, a.sizes);
   b.Scatter(
       target, a.sizes, mode, [a](Recorder& ops, Index index) { return a.Source(ops, index); },
