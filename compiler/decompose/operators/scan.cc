@@ -8,12 +8,16 @@
 namespace tensord::compiler {
 namespace {
 
-// New buffers for all results of a call, of x's sizes.
+// New buffers for all results of a call, of x's sizes, in the layout that is declared. What is
+// declared may still be wrong.
 std::vector<Tensor> AllocateResults(Builder& b, const Call& call, const Tensor& x,
                                     const std::vector<DType>& dtypes) {
   std::vector<Tensor> results;
+  const std::vector<TensorType>& declared = call.node().outputs;
   for (size_t i = 0; i < dtypes.size(); ++i) {
-    results.push_back(b.Allocate(dtypes[i], x.sizes(), BufferStrides(call.result(i))));
+    const bool fits = i < declared.size() && declared[i].sizes.size() == x.sizes().size();
+    results.push_back(
+        b.Allocate(dtypes[i], x.sizes(), fits ? BufferStrides(declared[i]) : Sizes{}));
   }
   return results;
 }
