@@ -93,9 +93,22 @@ Lowered BodyLowering::LowerUncached(int id) {
         return CheckDivisor(v, on);
       });
       return value;
+    case InstKind::kScan:
+      return LowerScan(id);
     default:
       return LowerArithmetic(inst);
   }
+}
+
+Lowered BodyLowering::LowerScan(int id) {
+  const Lowered value = Lower(InstOf(id).args[0]);
+  if (vector_level() == 0) return value;  // of one element
+  const int level = vector_level();
+  return {.value = ScanVector(id, Use(value, level)), .level = level};
+}
+
+ir::Value BodyLowering::ScanVector(int /*id*/, const ir::Value& /*vector*/) {
+  TENSORD_CHECK(false, "a scan on a target that has none");
 }
 
 Lowered BodyLowering::LowerIndirect(const Inst& inst) {

@@ -135,6 +135,9 @@ class BodyLowering {
   virtual ir::Value CheckDivisor(const ir::Value& divisor, const ir::Value& on);
   // Whether units that run side by side may add to one element.
   virtual bool AddsAreAtomic() const { return false; }
+  // The prefixes that end in the lanes of a vector, by instruction `id` of the current member,
+  // which scans along the inner loops. Schedules of a target without it take no scans.
+  virtual ir::Value ScanVector(int id, const ir::Value& vector);
   // A statement that is to run once for a unit.
   virtual ir::Statement Once(ir::Statement statement) { return statement; }
 
@@ -164,6 +167,7 @@ class BodyLowering {
   // `check` of the value in the lanes that there are, under the instruction's guard.
   using Check = std::function<ir::Value(const ir::Value& value, const ir::Value& on)>;
   Lowered LowerCheck(const Inst& inst, Lowered value, const Check& check);
+  Lowered LowerScan(int id);
   Lowered LowerArithmetic(const Inst& inst);
   bool IsStream(const Inst& inst, int arg) const;
   Lowered LowerStream(int arg);
@@ -189,8 +193,8 @@ class BodyLowering {
   void StoreAt(BufferId buffer, const Expr& element, StoreMode mode, const ir::Value& value,
                const ir::Value& mask, int level);
   ir::Value AtomicAdd(const Target& to, const ir::Value& value, ir::Value mask);
-  ir::Value StoreRun(const Target& to, ir::Value value, bool add);
-  ir::Value StoreApart(const Target& to, const ir::Value& value, ir::Value mask, bool add);
+  ir::Value StoreRun(const Target& to, ir::Value value);
+  ir::Value StoreApart(const Target& to, const ir::Value& value, ir::Value mask);
   ir::Value Pointer(BufferId id, bool writes);
   // The value that a store needs.
   int Unrounded(const Store& store) const;

@@ -9,10 +9,37 @@
 
 namespace tensord::compiler {
 
+namespace {
+
+// What stores call that combine: of two values, and for lanes that may meet in an element.
+struct CombiningStore {
+  const char* combine;
+  const char* scatter;
+};
+
+CombiningStore FunctionsOf(StoreMode mode) {
+  switch (mode) {
+    case StoreMode::kAtomicAdd:
+      return {"add", "scatter_add"};
+    case StoreMode::kAtomicMul:
+      return {"mul", "scatter_mul"};
+    case StoreMode::kAtomicMin:
+      return {"minimum", "scatter_min"};
+    case StoreMode::kAtomicMax:
+      return {"maximum", "scatter_max"};
+    case StoreMode::kAssign:
+      break;
+  }
+  TENSORD_CHECK(false, "a store that combines nothing");
+}
+
+}  // namespace
+
 // Where a store goes.
 struct BodyLowering::Target {
   ir::Value pointer;
   const Expr& element;
+  StoreMode mode;
   ir::Type storage;
   bool is_vector;
   std::optional<Expr> stride;  // of lanes; nothing where they do not lie evenly
@@ -177,25 +204,27 @@ void BodyLowering::StoreRowResult(BufferId buffer, const Expr& index, const Lowe
 void BodyLowering::StoreAt(BufferId buffer, const Expr& element, StoreMode mode,
                            const ir::Value& value, const ir::Value& mask, int level) {
   const ir::Value pointer = Pointer(buffer, true);
-  const bool add = mode == StoreMode::kAtomicAdd, vector = level > 0;
+  const bool combines = mode != StoreMode::kAssign, vector = level > 0;
   const int index_level = LevelOf(element);
   const std::optional<Expr> stride = vector ? VectorStride(element) : std::nullopt;
   const Target to{.pointer = pointer,
                   .element = element,
+                  .mode = mode,
                   .storage = ir::ScalarType(program_.buffers[buffer].dtype),
                   .is_vector = vector,
                   .stride = stride,
                   .is_run = stride && stride->Is(1) && !LaneStep()};
   ir::Value call;
-  if (add && AddsAreAtomic()) {
+  if (combines && AddsAreAtomic()) {
+    TENSORD_CHECK(mode == StoreMode::kAtomicAdd, "a store that only sums may do here");
     call = AtomicAdd(to, value, mask);
-  } else if (!vector && mask && !add) {
+  } else if (!vector && mask && !combines) {
     call = ir::CallOf("store_masked", {to.storage, 1}, {pointer + Scalar(element), value, mask});
   } else if (!vector || (to.is_run && !mask)) {
     TENSORD_CHECK(vector || index_level == 0);
-    call = StoreRun(to, value, add);
+    call = StoreRun(to, value);
   } else {
-    call = StoreApart(to, value, LanesInRange(mask), add);
+    call = StoreApart(to, value, LanesInRange(mask));
   }
   Add(level, vector ? ir::Do(call) : Once(ir::Do(call)));
 }
@@ -216,22 +245,23 @@ ir::Value BodyLowering::AtomicAdd(const Target& to, const ir::Value& value, ir::
 }
 
 // One element, or neighbours that all take part but for those beyond a tail.
-ir::Value BodyLowering::StoreRun(const Target& to, ir::Value value, bool add) {
+ir::Value BodyLowering::StoreRun(const Target& to, ir::Value value) {
   const ir::Value at = to.pointer + Scalar(to.element);
-  if (to.is_vector) {
-    if (add) value = ir::CallOf("add", {LoadNeighbours(to.storage, at), value});
-    return StoreNeighbours(to.storage, at, value);
-  }
   const std::vector<ir::TemplateArgument> types = {to.storage, 1};
-  if (add) value = ir::CallOf("add", {ir::CallOf("load", types, {at}), value});
-  return ir::CallOf("store", types, {at, value});
+  if (to.mode != StoreMode::kAssign) {
+    const ir::Value old =
+        to.is_vector ? LoadNeighbours(to.storage, at) : ir::CallOf("load", types, {at});
+    value = ir::CallOf(FunctionsOf(to.mode).combine, {old, value});
+  }
+  return to.is_vector ? StoreNeighbours(to.storage, at, value)
+                      : ir::CallOf("store", types, {at, value});
 }
 
 // Lanes that do not lie together, or of which not all take part.
-ir::Value BodyLowering::StoreApart(const Target& to, const ir::Value& value, ir::Value mask,
-                                   bool add) {
+ir::Value BodyLowering::StoreApart(const Target& to, const ir::Value& value, ir::Value mask) {
   const std::vector<ir::TemplateArgument> types = {to.storage, Width()};
-  if (to.stride && !add) {
+  const bool combines = to.mode != StoreMode::kAssign;
+  if (to.stride && !combines) {
     const ir::Value at = to.pointer + Scalar(to.element);
     if (to.is_run) return ir::CallOf("store_masked", types, {at, value, mask});
     const ir::Value step = Step(*to.stride);
@@ -240,7 +270,7 @@ ir::Value BodyLowering::StoreApart(const Target& to, const ir::Value& value, ir:
   }
   const ir::Value index = Vector(to.element);
   if (!mask) mask = ir::CallOf("broadcast", {Width()}, {ir::Condition(true)});
-  return ir::CallOf(add ? "scatter_add" : "scatter_masked", types,
+  return ir::CallOf(combines ? FunctionsOf(to.mode).scatter : "scatter_masked", types,
                     {to.pointer, index, value, mask});
 }
 

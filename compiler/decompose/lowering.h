@@ -105,6 +105,7 @@ std::span<const Lowering> NumberPartLowerings();
 std::span<const Lowering> SpecialFunctionLowerings();
 std::span<const Lowering> ActivationLowerings();  // activations and their backward forms
 std::span<const Lowering> ReductionLowerings();
+std::span<const Lowering> ScanLowerings();
 std::span<const Lowering> SoftmaxLowerings();
 std::span<const Lowering> NormLowerings();
 std::span<const Lowering> LossLowerings();

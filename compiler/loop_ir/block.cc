@@ -30,6 +30,19 @@ DType ResultOf(Op op, const std::vector<Value>& args) {
 
 }  // namespace
 
+bool MayScan(Op op) {
+  switch (op) {
+    case Op::k_add:
+    case Op::k_mul:
+    case Op::k_minimum:
+    case Op::k_maximum:
+    case Op::k_logaddexp:
+      return true;
+    default:
+      return false;
+  }
+}
+
 Value Recorder::Append(Inst inst) {
   Key key{static_cast<int>(inst.kind),
           static_cast<int>(inst.op),
@@ -43,7 +56,8 @@ Value Recorder::Append(Inst inst) {
           inst.guard,
           inst.rule.wraps,
           inst.rule.is_checked,
-          inst.rule.dimension};
+          inst.rule.dimension,
+          inst.in_order};
   auto [it, is_new] = known_.emplace(std::move(key), static_cast<int>(block_->insts.size()));
   const DType dtype = inst.dtype;
   if (is_new) block_->insts.push_back(std::move(inst));
@@ -177,6 +191,15 @@ Value Recorder::Nonzero(Value divisor) {
       {.kind = InstKind::kNonzero, .dtype = divisor.dtype, .args = {divisor.id}, .guard = guard_});
 }
 
+Value Recorder::Scan(Op op, Value value, bool in_order) {
+  TENSORD_CHECK(MayScan(op), InfoOf(op).name);
+  return Append({.kind = InstKind::kScan,
+                 .op = op,
+                 .dtype = value.dtype,
+                 .args = {value.id},
+                 .in_order = in_order});
+}
+
 Expr Recorder::Indirect(Value index, const Expr& size, const IndexRule& rule,
                         std::optional<Value> when) {
   Value i = Cast(index, kInt64);
@@ -250,6 +273,10 @@ std::string ToString(const Block& block) {
         break;
       case InstKind::kRound:
         absl::StrAppend(&text, "round ", args, " ", DTypeName(inst.storage));
+        break;
+      case InstKind::kScan:
+        absl::StrAppend(&text, "scan ", InfoOf(inst.op).name, " ", args,
+                        inst.in_order ? " in order" : "");
         break;
       case InstKind::kIndirect:
         absl::StrAppend(&text, "indirect x", inst.symbol, " = ", args, " < ",

@@ -38,6 +38,7 @@ enum class InstKind : uint8_t {
   kIndirect,  // makes args[0] usable in expressions as symbol `symbol` in [0, index)
   kNonzero,   // args[0], a divisor; where it is 0 under the guard, the run fails
   kRound,  // args[0] rounded to the storage type `storage` and back: what a store and load would do
+  kScan,   // `op` of args[0] in all iterations of the scanned loops up to this one (MayScan)
 };
 
 // What becomes of an index value that is out of range.
@@ -66,7 +67,13 @@ struct Inst {
   // kIndirect: where it is checked, args[1] is the index as it was given, and where that is out of
   // range under the guard, the run fails. args[0], which never is, is for those who do not check.
   IndexRule rule;
+  // kScan: one element after the other, wherever another order could overflow or underflow.
+  bool in_order = false;
 };
+
+// Whether prefixes of this operation may be taken: it is associative, but for rounding, and has a
+// neutral element.
+bool MayScan(Op op);
 
 struct Block {
   std::vector<Inst> insts;
@@ -90,6 +97,8 @@ class Recorder {
   // loaded too, for a kernel may use the value itself where it has just computed it.
   Value Stored(Value value, DType storage);
   Value Bitcast(Value value, DType to);
+  // Only in the body of a loop operation that scans (Builder::Scan).
+  Value Scan(Op op, Value value, bool in_order = false);
   // An index value made usable in expressions, in [0, size) whatever the value, so that no load
   // leaves its buffer. Values are checked only where it also holds that `when`.
   Expr Indirect(Value index, const Expr& size, const IndexRule& rule = {},
@@ -109,7 +118,7 @@ class Recorder {
 
  private:
   using Key = std::tuple<int, int, int, int, std::vector<int>, Expr, int, uint64_t, int64_t, int,
-                         bool, bool, int>;
+                         bool, bool, int, bool>;
   Value Append(Inst inst);
   // The present guard, and that `condition` holds.
   Value GuardWith(Value condition);

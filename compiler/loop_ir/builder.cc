@@ -258,6 +258,22 @@ std::pair<Tensor, Tensor> Builder::ReducePair(ReduceKind kind, const Tensor& t,
   return {results[0], results[1]};
 }
 
+void Builder::Scan(const Tensor& t, int dim, const std::vector<Tensor>& results,
+                   const ScanBody& body) {
+  const ReduceLoops loops = SplitDims(t.sizes(), {dim});
+  LoopOp op{.sizes = loops.kept, .reduce_sizes = loops.reduced, .origin = origin_};
+  Recorder ops(&op.block);
+  const std::vector<Value> values =
+      body(ops, t.Load(ops, loops.input_index), loops.input_index[dim]);
+  for (size_t r = 0; r < results.size(); ++r) {
+    const BufferView& view = *results[r].view();
+    op.stores.push_back({.buffer = view.buffer,
+                         .index = Linear(view.offset, view.strides, loops.input_index),
+                         .value = ops.Cast(values[r], ComputeType(results[r].dtype())).id});
+  }
+  program_.operations.push_back(std::move(op));
+}
+
 // ---- Buffers
 
 Tensor Builder::Realize(const Tensor& t) {

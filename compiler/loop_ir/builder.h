@@ -106,6 +106,14 @@ class Builder {
   std::pair<Tensor, Tensor> ReducePair(ReduceKind kind, const Tensor& t, std::vector<int> dims,
                                        bool keepdim);
 
+  // ---- Scans: stores in the order of dimension `dim` of t, in whose values prefixes along it may
+  // occur (Recorder::Scan). `element` is t's, `position` its place in that dimension.
+  using ScanBody =
+      std::function<std::vector<Value>(Recorder& ops, Value element, const Expr& position)>;
+  // Fills `results`, which are realized and have t's sizes, with the body's values. Requires: t has
+  // dimensions.
+  void Scan(const Tensor& t, int dim, const std::vector<Tensor>& results, const ScanBody& body);
+
   // ---- Views. Sizes and dims are checked by the caller; dims are non-negative.
   Tensor Permute(const Tensor& t, const std::vector<int>& order);
   Tensor Expand(const Tensor& t, const Sizes& sizes);   // numpy broadcasting, leading dims too

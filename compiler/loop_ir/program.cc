@@ -4,6 +4,8 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 
+#include <algorithm>
+
 namespace tensord::compiler {
 namespace {
 
@@ -63,6 +65,9 @@ class Verifier {
         return Broken(op.origin, "%", i, " loads another type than its buffer's");
       }
     }
+    if (inst.kind == InstKind::kScan && (!Scans(op) || !MayScan(inst.op))) {
+      return Broken(op.origin, "%", i, " scans outside of a scan, or what cannot be");
+    }
     return Index(op, inst.index, loops);
   }
 
@@ -71,8 +76,14 @@ class Verifier {
     const int loops = outer + static_cast<int>(op.reduce_sizes.size());
     const int insts = static_cast<int>(op.block.insts.size());
     for (int i = 0; i < insts; ++i) TENSORD_RETURN_IF_ERROR(Instruction(op, i, loops));
-    if (op.reductions.empty() != op.reduce_sizes.empty()) {
-      return Broken(op.origin, "reduces without reduced loops, or has such for nothing");
+    if (!op.reductions.empty() && op.reduce_sizes.empty()) {
+      return Broken(op.origin, "reduces without reduced loops");
+    }
+    const bool has_scan =
+        std::any_of(op.block.insts.begin(), op.block.insts.end(),
+                    [](const Inst& inst) { return inst.kind == InstKind::kScan; });
+    if (Scans(op) != has_scan) {
+      return Broken(op.origin, "has reduced loops for nothing");
     }
     if (op.stores.empty() == op.reductions.empty()) {
       return Broken(op.origin, "must either store or reduce");
@@ -161,11 +172,12 @@ std::string ToString(const Program& program) {
     if (const auto* op = std::get_if<LoopOp>(&operation)) {
       absl::StrAppend(&text, "loop ", SizesText(op->sizes));
       if (!op->reduce_sizes.empty())
-        absl::StrAppend(&text, " reduce ", SizesText(op->reduce_sizes));
+        absl::StrAppend(&text, Scans(*op) ? " scan " : " reduce ", SizesText(op->reduce_sizes));
       absl::StrAppend(&text, "  # ", op->origin, "\n", ToString(op->block));
       for (const Store& store : op->stores) {
+        static constexpr const char* kModes[] = {"=", "+=", "*=", "min=", "max="};
         absl::StrAppend(&text, "store b", store.buffer, "[", sym::ToString(store.index), "] ",
-                        store.mode == StoreMode::kAtomicAdd ? "+= " : "= ", "%", store.value, "\n");
+                        kModes[static_cast<int>(store.mode)], " %", store.value, "\n");
       }
       for (const Reduction& reduction : op->reductions) {
         absl::StrAppend(&text, "reduce ", static_cast<int>(reduction.kind), " %", reduction.value);

@@ -35,7 +35,9 @@ struct BufferInfo {
   bool returned = false;  // the storage is (part of) an output, so it outlives the call
 };
 
-enum class StoreMode : uint8_t { kAssign, kAtomicAdd };
+// What becomes of the element that is there: replaced, or combined with the value in one step. NaN
+// wins over all numbers.
+enum class StoreMode : uint8_t { kAssign, kAtomicAdd, kAtomicMul, kAtomicMin, kAtomicMax };
 
 struct Store {
   BufferId buffer;
@@ -66,9 +68,10 @@ struct Reduction {
   std::vector<Expr> indices;  // element of each result, free of the reduced loops
 };
 
-// One loop nest: `sizes` are its independent loops, `reduce_sizes` those that are reduced away.
-// Loop d is the symbol sym::Expr::Loop(d, extent): first the independent ones, then the reduced
-// ones. Either stores (reduce_sizes empty) or one reduction.
+// One loop nest: `sizes` are its independent loops, `reduce_sizes` those that are reduced away, or
+// scanned: run in their order, with a store in each iteration. Loop d is the symbol
+// sym::Expr::Loop(d, extent): first the independent ones, then the others. Either stores, whose
+// values may be scans (kScan) where there are scanned loops, or one reduction.
 struct LoopOp {
   std::vector<Expr> sizes;
   std::vector<Expr> reduce_sizes;
@@ -77,6 +80,9 @@ struct LoopOp {
   std::vector<Reduction> reductions;  // at most one as built; fusion may give more
   std::string origin;                 // for people: captured nodes, comma-separated
 };
+
+// Whether its `reduce_sizes` are scanned, not reduced away.
+inline bool Scans(const LoopOp& op) { return !op.reduce_sizes.empty() && op.reductions.empty(); }
 
 // A call of a library operator. Tensor arguments are views of buffers.
 struct BufferView {

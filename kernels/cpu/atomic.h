@@ -3,6 +3,7 @@
 #ifndef TENSORD_CPU_ATOMIC_H_
 #define TENSORD_CPU_ATOMIC_H_
 
+#include "arith.h"
 #include "memory.h"
 
 namespace tk {
@@ -27,16 +28,36 @@ TK_FN void atomic_add(S* p, Compute<S> x) {
     __atomic_fetch_add(p, x, __ATOMIC_RELAXED);
   }
 }
-// base[index[i]] += v[i] where on, each indivisibly.
-template <class S, int W>
-TK_FN void scatter_add(S* base, Vec<int64_t, W> index, Vec<Compute<S>, W> v, Mask<W> on) {
-  const unsigned bits = mask_bits(on);
-  const Lanes<int64_t, W> at = to_lanes(index);
-  const Lanes<Compute<S>, W> x = to_lanes(v);
-#pragma GCC unroll 1
-  for (int i = 0; i < W; ++i)
-    if (bits >> i & 1) atomic_add(base + at.at[i], x.at[i]);
+template <class S>
+TK_FN void atomic_mul(S* p, Compute<S> x) {
+  atomic_update(p, x, [](auto a, auto b) { return decltype(a)(a * b); });
 }
+// NaN wins.
+template <class S>
+TK_FN void atomic_min(S* p, Compute<S> x) {
+  atomic_update(p, x,
+                [](auto a, auto b) { return get(minimum(broadcast<1>(a), broadcast<1>(b)), 0); });
+}
+template <class S>
+TK_FN void atomic_max(S* p, Compute<S> x) {
+  atomic_update(p, x,
+                [](auto a, auto b) { return get(maximum(broadcast<1>(a), broadcast<1>(b)), 0); });
+}
+// base[index[i]] = f(base[index[i]], v[i]) where on, each indivisibly and in the order of lanes.
+#define TK_SCATTER(name, update)                                                      \
+  template <class S, int W>                                                           \
+  TK_FN void name(S* base, Vec<int64_t, W> index, Vec<Compute<S>, W> v, Mask<W> on) { \
+    const unsigned bits = mask_bits(on);                                              \
+    const Lanes<int64_t, W> at = to_lanes(index);                                     \
+    const Lanes<Compute<S>, W> x = to_lanes(v);                                       \
+    _Pragma("GCC unroll 1") for (int i = 0; i < W; ++i) if (bits >> i & 1)            \
+        update(base + at.at[i], x.at[i]);                                             \
+  }
+TK_SCATTER(scatter_add, atomic_add)
+TK_SCATTER(scatter_mul, atomic_mul)
+TK_SCATTER(scatter_min, atomic_min)
+TK_SCATTER(scatter_max, atomic_max)
+#undef TK_SCATTER
 
 }  // namespace tk
 

@@ -46,6 +46,35 @@ def test_index_reduce(daemon, include_self):
     assert "aten::index_reduce" not in {n.op for n in daemon.graph("inference").nodes}
 
 
+def test_masked_scatter(daemon):
+    mask = torch.tensor([[True], [False], [True]])
+    _check(
+        daemon,
+        lambda x, source: x.masked_scatter(mask, source),
+        torch.randn(3, 4),
+        torch.randn(9),
+        gone="aten::masked_scatter",
+    )
+
+
+def test_masked_scatter_of_too_few_elements_raises(daemon):
+    run = torch.compile(torch.masked_scatter, backend="tensord")
+    with pytest.raises((RuntimeError, IndexError)):
+        run(torch.zeros(5), torch.ones(5, dtype=torch.bool), torch.randn(3))
+
+
+@pytest.mark.parametrize("accumulate", [True, False])
+def test_put(daemon, accumulate):
+    index = torch.tensor([[0, -1], [5, 7]])
+    _check(
+        daemon,
+        lambda x, source: x.put(index, source, accumulate),
+        torch.randn(3, 4),
+        torch.randn(2, 2),
+        gone="aten::put",
+    )
+
+
 @pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.5, float("inf")])
 def test_distances(daemon, p):
     x, y = torch.randn(5, 4), torch.randn(7, 4)

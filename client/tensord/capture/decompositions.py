@@ -27,6 +27,8 @@ def decompositions(operators: tuple[str, ...]) -> dict[Any, Callable[..., Any]]:
     known = {name.removesuffix(".default") for name in operators}
     # AOTAutograd must leave random operators whole for the pass.
     random = {torch_compat.operator_name(op) for op in counter_based_random.OPERATORS}
+    # What functions here leave whole, the daemon lowers.
+    known -= {torch_compat.operator_name(op) for op in _OWN}
     keep = known | random | torch_compat.KEEP_WHOLE
     return {
         op: function
@@ -95,10 +97,35 @@ def _max_unpool2d(self: Tensor, indices: Tensor, output_size: list[int]) -> Tens
     return result.contiguous(memory_format=channels_last)
 
 
+def _masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Any:
+    # Prefixes along one long row are the library's on a GPU, which has an operator for all of it.
+    if self.is_cuda or source.numel() == 0 or self.numel() == 0:
+        return NotImplemented
+    if source.dtype != self.dtype or mask.dtype != torch.bool:
+        return NotImplemented
+    self, mask = torch.broadcast_tensors(self, mask)
+    place = mask.reshape(-1).cumsum(0).sub(1).clamp_min(0).reshape(mask.shape)
+    # The places before the mask's next element are in range, unless the source has too few.
+    chosen = torch.where(mask, aten.index.Tensor(source.reshape(-1), [place]), self)
+    return chosen.contiguous()
+
+
+def _put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Any:
+    # What eager raises at is left to it.
+    if not self.is_contiguous() or self.numel() == 0 or index.numel() != source.numel():
+        return NotImplemented
+    places = [index.reshape(-1)]
+    return aten.index_put.default(self.reshape(-1), places, source.reshape(-1), accumulate).view(
+        self.shape
+    )
+
+
 _OWN: dict[Any, Callable[..., Any]] = {
     aten.take.default: _take,
     aten.dist.default: _dist,
     aten._cdist_forward.default: _cdist,
+    aten.masked_scatter.default: _masked_scatter,
+    aten.put.default: _put,
     aten.scatter_reduce.two: _scatter_reduce,
     aten.index_reduce.default: _index_reduce,
     aten.max_unpool2d.default: _max_unpool2d,

@@ -48,7 +48,7 @@ TEST(GoldenCases, CoverEveryOperator) {
   std::set<std::string> covered;
   for (const GoldenCase& golden : GoldenCases()) covered.insert(golden.Operator());
   for (const auto& table :
-       {compiler::ActivationLowerings(), compiler::ReductionLowerings(),
+       {compiler::ActivationLowerings(), compiler::ReductionLowerings(), compiler::ScanLowerings(),
         compiler::SoftmaxLowerings(), compiler::NormLowerings(), compiler::LossLowerings(),
         compiler::IndexingLowerings(), compiler::PointwiseLowerings(), compiler::ViewLowerings(),
         compiler::ConcatenationLowerings(), compiler::CreationLowerings(),
@@ -75,7 +75,7 @@ TEST(GoldenCases, ReachEveryScalarOperation) {
       const auto* loop = std::get_if<compiler::LoopOp>(&operation);
       if (loop == nullptr) continue;
       for (const compiler::Inst& inst : loop->block.insts) {
-        if (inst.kind == compiler::InstKind::kCompute) {
+        if (inst.kind == compiler::InstKind::kCompute || inst.kind == compiler::InstKind::kScan) {
           reached.insert(compiler::InfoOf(inst.op).name);
         }
       }
