@@ -167,6 +167,13 @@ bool IsUnconditional(const Nest& nest) {
   return plain;
 }
 
+// Whether some member computes both elements of pairs: the parts of complex numbers.
+bool StoresPairs(const Nest& nest) {
+  return std::any_of(nest.members.begin(), nest.members.end(), [](const NestMember& member) {
+    return member.has_inner && member.loops.stores.size() > 1;
+  });
+}
+
 }  // namespace
 
 std::optional<Expr> StartOfStoredRow(const Nest& nest, int width) {
@@ -218,11 +225,13 @@ Widths ChooseWidths(const Program& program, const Nest& nest) {
   bool straight = true;
   std::vector<std::pair<int, int64_t>> alignments;
   const bool is_short = IsShort(nest.inner.back());
+  const bool in_pairs = StoresPairs(nest);
   ForEachVectorAccess(program, nest, [&](DType storage, const Expr& index, bool guarded) {
     const auto step = sym::LinearCoefficient(index, loop);
     if (step && step->Is(0)) return;  // one element for all lanes
-    const int size = static_cast<int>(ItemSize(storage));
-    const int64_t alignment = VectorAlignment(index, loop);
+    const int64_t of_pairs = in_pairs && !guarded ? PairAlignment(index, loop) : 0;
+    const int size = static_cast<int>(ItemSize(storage)) * (of_pairs != 0 ? 2 : 1);
+    const int64_t alignment = of_pairs != 0 ? of_pairs : VectorAlignment(index, loop);
     largest = std::max(largest, size);
     if (IsColumn(index, last)) {
       of_columns += size;
@@ -230,7 +239,7 @@ Widths ChooseWidths(const Program& program, const Nest& nest) {
       of_rows += size;
       largest_of_rows = std::max(largest_of_rows, size);
     }
-    straight = straight && alignment != 0;
+    straight = straight && alignment != 0 && of_pairs == 0;
     if (alignment == 0) return;
     if (size > 1) smallest = std::min(smallest, size);
     if (guarded && is_short) return;  // lane by lane, where vectors are not aligned
@@ -277,6 +286,15 @@ int64_t VectorAlignment(const Expr& index, sym::SymbolKey loop) {
     alignment = std::min(alignment, term.coefficient & -term.coefficient);
   }
   return alignment;
+}
+
+int64_t PairAlignment(const Expr& index, sym::SymbolKey loop) {
+  const auto step = sym::LinearCoefficient(index, loop);
+  if (!step || !step->Is(2)) return 0;
+  for (const Expr& first : {index, index - 1}) {
+    if (const auto pairs = sym::ExactDiv(first, Expr(2))) return VectorAlignment(*pairs, loop);
+  }
+  return 0;
 }
 
 }  // namespace tensord::compiler
