@@ -121,6 +121,7 @@ std::span<const Lowering> MaxPoolLowerings();
 std::span<const Lowering> MaxPoolBackwardLowerings();
 std::span<const Lowering> AveragePoolLowerings();
 std::span<const Lowering> SearchLowerings();
+std::span<const Lowering> GridSamplerLowerings();
 std::span<const Lowering> ComplexLowerings();  // of complex numbers
 // Names in the other tables whose lowering serves complex numbers as well.
 std::span<const std::string_view> MovesOfComplexNumbers();

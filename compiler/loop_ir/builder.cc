@@ -76,8 +76,10 @@ Tensor Builder::FromView(BufferView view, DType dtype) {
   Tensor::Impl impl{.dtype = dtype, .sizes = view.sizes};
   view.is_complex = IsComplex(dtype);
   for (int part = 0; part < 2 && view.is_complex; ++part) {
-    BufferView of_part{view.buffer, view.sizes, view.strides, view.offset * 2 + part};
-    for (Expr& stride : of_part.strides) stride *= Expr(2);
+    BufferView of_part = ViewOfParts(view);
+    of_part.sizes.pop_back();
+    of_part.strides.pop_back();
+    of_part.offset += Expr(part);
     impl.parts.push_back(FromView(std::move(of_part), PartType(dtype)));
   }
   impl.body = [buffer = view.buffer, offset = view.offset, strides = view.strides, dtype](

@@ -248,14 +248,9 @@ Tensor Builder::AsStrided(const Tensor& t, Sizes sizes, Sizes strides, const Exp
 // ---- Complex tensors
 
 Tensor Builder::ViewAsReal(const Tensor& t) {
+  if (t.view()) return FromView(ViewOfParts(*t.view()), PartType(t.dtype()));
   Sizes sizes = t.sizes();
   sizes.push_back(Expr(2));
-  if (t.view()) {
-    BufferView view{t.view()->buffer, sizes, t.view()->strides, t.view()->offset * 2};
-    for (Expr& stride : view.strides) stride *= Expr(2);
-    view.strides.push_back(Expr(1));
-    return FromView(std::move(view), PartType(t.dtype()));
-  }
   return Pointwise(PartType(t.dtype()), sizes, {t}, 0, [t](Recorder& ops, Index index) {
     const Expr& part = index.back();
     const Index element = index.first(index.size() - 1);

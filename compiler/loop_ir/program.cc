@@ -136,6 +136,16 @@ void ForEachView(const ExternArgList& args, const std::function<void(const Buffe
   }
 }
 
+BufferView ViewOfParts(BufferView view) {
+  if (!view.is_complex) return view;
+  for (Expr& stride : view.strides) stride *= Expr(2);
+  view.offset = view.offset * 2;
+  view.sizes.push_back(Expr(2));
+  view.strides.push_back(Expr(1));
+  view.is_complex = false;
+  return view;
+}
+
 BufferView ViewOfBuffer(BufferId id, const BufferInfo& buffer) {
   BufferView view{.buffer = id,
                   .sizes = buffer.sizes,

@@ -92,6 +92,8 @@ struct BufferView {
   bool is_complex = false;
 };
 
+// A view of complex numbers as one of real ones, with a last dimension of two parts; others stay.
+BufferView ViewOfParts(BufferView view);
 // The view of a whole buffer.
 BufferView ViewOfBuffer(BufferId id, const BufferInfo& buffer);
 

@@ -207,7 +207,7 @@ class Machine {
     std::vector<HostTensor> outputs;
     for (const compiler::ProgramOutput& output : program_.outputs) {
       if (output.kind == compiler::ProgramOutput::kTensor) {
-        outputs.push_back(ViewOf(output.view));
+        outputs.push_back(ViewOf(compiler::ViewOfParts(output.view)));
       } else if (output.kind == compiler::ProgramOutput::kInteger) {
         outputs.push_back(
             {.dtype = compiler::kInt64, .storage = {{.integer = Eval(output.integer)}}});

@@ -249,13 +249,14 @@ std::vector<HostTensor> RunSchedule(const compiler::CompileState& state,
       tensor.dtype = v1::DTYPE_INT64;
       tensor.storage.push_back({.integer = value_of(output.integer)});
     } else if (output.kind == compiler::ProgramOutput::kTensor) {
-      const BufferInfo& buffer = program.buffers[output.view.buffer];
+      const compiler::BufferView view = compiler::ViewOfParts(output.view);
+      const BufferInfo& buffer = program.buffers[view.buffer];
       const int64_t item = compiler::ItemSize(buffer.dtype);
       tensor.dtype = buffer.dtype;
-      for (const Expr& size : output.view.sizes) tensor.sizes.push_back(value_of(size));
-      for (const Expr& stride : output.view.strides) tensor.strides.push_back(value_of(stride));
-      tensor.offset = value_of(output.view.offset);
-      const std::vector<char>& bytes = memory[output.view.buffer];
+      for (const Expr& size : view.sizes) tensor.sizes.push_back(value_of(size));
+      for (const Expr& stride : view.strides) tensor.strides.push_back(value_of(stride));
+      tensor.offset = value_of(view.offset);
+      const std::vector<char>& bytes = memory[view.buffer];
       for (int64_t e = 0; e * item + kGuard < static_cast<int64_t>(bytes.size()); ++e) {
         tensor.storage.push_back(LoadCell(buffer.dtype, bytes.data() + e * item));
       }
