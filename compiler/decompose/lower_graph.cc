@@ -88,10 +88,27 @@ class Lowerer {
       const ValueId result(graph_.FirstNodeValue() + i, static_cast<int>(o));
       const bool shared = !t.view() && needs_.shared.count(result) > 0;
       const bool stays = uses_.LastReader(result) == static_cast<int>(graph_.nodes.size());
-      if (shared || ShouldRealize(t, uses_.Count(result), stays, chain)) {
+      if (!shared && !ShouldRealize(t, uses_.Count(result), stays, chain)) continue;
+      if (IsComplex(t.dtype()) && !shared && !IsReadByCall(result)) {
+        t = builder_.RealizeParts(t);
+      } else {
         t = builder_.RealizeAs(t, BufferStrides(node.outputs[o]));
       }
     }
+  }
+
+  // Whether a library call may read a value, or a view of it, from memory.
+  bool IsReadByCall(ValueId value) const {
+    for (const int reader : uses_.Readers(value)) {
+      if (reader == static_cast<int>(graph_.nodes.size())) continue;
+      const Node& node = graph_.nodes[reader];
+      if (rules_.MayBeCall(node)) return true;
+      if (!IsView(node)) continue;
+      for (size_t o = 0; o < node.outputs.size(); ++o) {
+        if (IsReadByCall({graph_.FirstNodeValue() + reader, static_cast<int>(o)})) return true;
+      }
+    }
+    return false;
   }
 
   // ---- Code of ours

@@ -330,6 +330,14 @@ Tensor Builder::RealizeAs(const Tensor& t, const Sizes& strides) {
   return result;
 }
 
+Tensor Builder::RealizeParts(const Tensor& t) {
+  const Tensor real = Realize(t.part(0)), imaginary = Realize(t.part(1));
+  Tensor::Impl impl{.dtype = t.dtype(), .sizes = t.sizes(), .parts = {real, imaginary}};
+  impl.reads = 1;
+  impl.device = t.device();
+  return Make(std::move(impl));
+}
+
 Tensor Builder::Allocate(DType dtype, Sizes sizes, Sizes strides) {
   if (strides.empty()) strides = ContiguousStrides(sizes);
   const BufferId id = NewBuffer(BufferKind::kComputed, -1, dtype, sizes, strides, origin_);

@@ -134,6 +134,9 @@ class Builder {
   // Gives a lazy tensor a buffer (contiguous, or with these strides).
   Tensor Realize(const Tensor& t);
   Tensor RealizeAs(const Tensor& t, const Sizes& strides);
+  // Of a complex tensor: each part a buffer, so that who computes them and who reads them may be
+  // one nest. It has no memory as a whole.
+  Tensor RealizeParts(const Tensor& t);
   // A new buffer, not yet filled; fill it with Assign or Scatter. Contiguous, or with these
   // strides.
   Tensor Allocate(DType dtype, Sizes sizes, Sizes strides = {});

@@ -20,7 +20,7 @@ C64, C128 = torch.complex64, torch.complex128
 
 
 def rand(*sizes: int, dtype: torch.dtype = C64, grad: bool = False) -> Tensor:
-    return torch.randn(*sizes, dtype=dtype, requires_grad=grad)
+    return torch.randn(sizes, dtype=dtype, requires_grad=grad)
 
 
 def one_kernel(function: Callable[..., Any], *inputs: Any, kernels: int = 1) -> Any:

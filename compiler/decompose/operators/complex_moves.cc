@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators whose lowering is right for complex numbers too: it moves elements, or adds them up,
-// and is run for both parts.
+// and is run for each part; or it asks for magnitudes.
 #include <string_view>
 
 #include "compiler/decompose/lowering.h"
@@ -70,7 +70,12 @@ constexpr std::string_view kNames[] = {
     "aten::index_copy",
     "aten::index_fill.int_Scalar",
     "aten::embedding",
-    // Sums
+    // Sums and norms
+    "aten::norm.Scalar",
+    "aten::norm.ScalarOpt_dtype",
+    "aten::norm.ScalarOpt_dim",
+    "aten::norm.ScalarOpt_dim_dtype",
+    "aten::linalg_vector_norm",
     "aten::sum",
     "aten::sum.dim_IntList",
     "aten::mean",

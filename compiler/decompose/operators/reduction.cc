@@ -220,8 +220,17 @@ absl::StatusOr<double> OrdOf(const Call& call) {
   return ConstantNumber(call, name);
 }
 
+// Of complex numbers: of their magnitudes.
+void TakeMagnitudes(Builder& b, Plan* p) {
+  if (!IsComplex(p->x.dtype())) return;
+  p->x = Elementwise(b, PartType(p->x.dtype()), {p->x.part(0), p->x.part(1)},
+                     [](Elem re, Elem im) { return Apply(Op::k_hypot, re, im); });
+  if (p->dtype) p->dtype = PartType(*p->dtype);
+}
+
 Results Norm(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
+  TENSORD_ASSIGN_OR_RETURN(Plan p, PlanOf(call));
+  TakeMagnitudes(b, &p);
   TENSORD_RETURN_IF_ERROR(NeedFloat(p));
   TENSORD_ASSIGN_OR_RETURN(const double ord, OrdOf(call));
   return std::vector<Tensor>{NormOf(b, p, ord)};

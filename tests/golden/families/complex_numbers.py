@@ -98,5 +98,8 @@ def cases() -> None:
     case(aten.sum.dim_IntList, complex_rand(4, 3), [0])
     case(aten.sum.dim_IntList, rand(4, 3), [1], dtype=C64)
     case(aten.mean.dim, complex_rand(4, 3), [1], True)
+    for order in (2, 1, float("inf")):
+        case(aten.linalg_vector_norm, complex_rand(4, 3), order, [1])
+    case(aten.norm.ScalarOpt_dim, complex_rand(4, 3), 2, [0], True)
     case(aten.any, signs())
     case(aten.all, signs())

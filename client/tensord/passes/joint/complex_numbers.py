@@ -18,6 +18,7 @@ _PHYSICAL = {_aten._conj.default: _aten._conj_physical.default, _aten._neg_view.
 _OF_TENSORS = {
     _aten.add.Scalar: _aten.add.Tensor,
     _aten.sub.Scalar: _aten.sub.Tensor,
+    _aten.rsub.Scalar: _aten.rsub.Tensor,
     _aten.mul.Scalar: _aten.mul.Tensor,
     _aten.div.Scalar: _aten.div.Tensor,
     _aten.eq.Scalar: _aten.eq.Tensor,
@@ -135,6 +136,8 @@ class _Numbers:
         op: Any = node.target
         if op in _PHYSICAL and isinstance(node.args[0], complex):
             return self.become(self.tensor(node.args[0].conjugate()))
+        if op is _aten.scalar_tensor.default:
+            return self.become(self.tensor(node.args[0]))
         if op in _FILLED:
             return self._fill()
         schema = op._schema.arguments
@@ -166,9 +169,7 @@ class _Numbers:
         numbers = [v for v in (*node.args, *node.kwargs.values()) if isinstance(v, complex)]
         if not value.is_complex() or len(numbers) != 1:
             return False
-        arguments = [
-            0 if isinstance(v, complex) else v for v in node.args
-        ]
+        arguments = [0 if isinstance(v, complex) else v for v in node.args]
         keywords = {k: 0 if isinstance(v, complex) else v for k, v in node.kwargs.items()}
-        zeros = self.call(node.target, *arguments, **keywords)
+        zeros = self.call(node.target, *arguments, **{**keywords, "dtype": value.dtype})
         return self.become(self.call(_aten.fill.Tensor, zeros, self.tensor(numbers[0])))
