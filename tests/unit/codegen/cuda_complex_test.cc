@@ -52,11 +52,11 @@ GraphBuilder Magnitudes(int rows, int columns) {
 
 TEST(ComplexTest, PartsAreComputedTogether) {
   ExpectPlansAndNumbers({
-      {"rotated", Rotated(64, 64), {"elements w4 t256 g1 c0"}},
+      {"rotated", Rotated(64, 64), {"elements w2 t256 g1 c0"}},
       {"rotated_odd", Rotated(5, 6), {"elements w1 t256 g1 c0"}},
       {"multiply_add", MultiplyAdd(4096), {"elements w2 t256 g1 c0"}},
       {"multiply_add_odd", MultiplyAdd(4099), {"elements w1 t256 g1 c0"}},
-      {"magnitudes", Magnitudes(64, 256), {"rows w2 t128 g32 c1"}},
+      {"magnitudes", Magnitudes(64, 256), {"rows w2 t128 g32 c4"}},
   });
 }
 
