@@ -20,6 +20,9 @@ struct Sampling {
   Interpolation interpolation;
   Padding padding;
   bool align_corners;  // -1 and 1 are the centres of the outermost elements, not their edges
+  // Eager's code for one number at a time: coordinates that are NaN are clamped like any, and of
+  // elements out of range there is nothing, not 0 times a weight.
+  bool is_scalar;
 };
 
 // One dimension of the image: its size, as an expression and as a number of the compute type.
@@ -56,7 +59,8 @@ Elem Reflected(const Sampling& s, Elem place, const Axis& axis) {
 Elem Padded(const Sampling& s, Elem place, const Axis& axis) {
   if (s.padding == Padding::kZeros) return place;
   if (s.padding == Padding::kReflection) place = Reflected(s, place, axis);
-  return Minimum(Maximum(place, 0), axis.length - 1);
+  const Elem last = axis.length - 1, inside = Minimum(Maximum(place, 0), last);
+  return s.is_scalar ? Select(IsNan(place), last, inside) : inside;
 }
 
 // Weights of the four elements around a place that is `t` behind the second.
@@ -82,22 +86,26 @@ std::vector<Tap> TapsOf(const Sampling& s, Elem coordinate, const Axis& axis) {
   return {{first, 1 - behind}, {first + 1, behind}};
 }
 
-// The image's element at these places of its dimensions, 0 out of range; `at` has its batch and
-// channel.
-Elem Read(Recorder& ops, const Tensor& image, std::span<const Axis> axes,
-          std::span<const Elem> places, std::vector<Expr> at) {
+// The image's element at these places of its dimensions, 0 out of range, times its weight; `at` has
+// its batch and channel.
+Elem Weighted(Recorder& ops, const Tensor& image, bool is_scalar, std::span<const Axis> axes,
+              std::span<const Elem> places, const std::optional<Elem>& weight,
+              std::vector<Expr> at) {
   std::vector<Value> inside;
   for (size_t d = 0; d < axes.size(); ++d) {
     inside.push_back((places[d] >= 0).value);
     inside.push_back((places[d] < axes[d].length).value);
     at.push_back(ops.Indirect(places[d].To(kInt64).value, axes[d].size));
   }
-  const Value none = ops.Constant(0, ComputeType(image.dtype()));
-  return {&ops, ops.Masked(AllOf(ops, inside), [&] { return image.Load(ops, at); }, none)};
+  const Elem none{&ops, ops.Constant(0, ComputeType(image.dtype()))};
+  const Value in_range = AllOf(ops, inside);
+  const Elem value{&ops, ops.Masked(in_range, [&] { return image.Load(ops, at); }, none.value)};
+  if (!weight) return value;
+  return is_scalar ? Select({&ops, in_range}, value * *weight, none) : value * *weight;
 }
 
 // Sums up the elements that every combination of taps names; the last dimension runs fastest.
-Elem Sampled(Recorder& ops, const Tensor& image, std::span<const Axis> axes,
+Elem Sampled(Recorder& ops, const Tensor& image, bool is_scalar, std::span<const Axis> axes,
              const std::vector<std::vector<Tap>>& taps, const std::vector<Expr>& at) {
   std::vector<size_t> chosen(axes.size(), 0);
   std::optional<Elem> sum;
@@ -109,8 +117,7 @@ Elem Sampled(Recorder& ops, const Tensor& image, std::span<const Axis> axes,
       places.push_back(tap.place);
       if (tap.weight.ops != nullptr) weight = weight ? *weight * tap.weight : tap.weight;
     }
-    const Elem value = Read(ops, image, axes, places, at);
-    const Elem part = weight ? value * *weight : value;
+    const Elem part = Weighted(ops, image, is_scalar, axes, places, weight, at);
     sum = sum ? *sum + part : part;
     size_t d = axes.size();
     while (d > 0 && ++chosen[d - 1] == taps[d - 1].size()) chosen[--d] = 0;
@@ -122,10 +129,11 @@ Elem Sampled(Recorder& ops, const Tensor& image, std::span<const Axis> axes,
 // opposite order of the dimensions.
 template <int dimensions>
 Results GridSampler(Builder& b, const Call& call) {
+  const Tensor image = RealizeArgumentIfExpensive(b, call, "input");
   const Sampling s{static_cast<Interpolation>(call.constant("interpolation_mode")),
                    static_cast<Padding>(call.constant("padding_mode")),
-                   call.boolean("align_corners")};
-  const Tensor image = RealizeArgumentIfExpensive(b, call, "input");
+                   call.boolean("align_corners"),
+                   dimensions == 3 || ComputeType(image.dtype()) != image.dtype()};
   const Tensor grid = RealizeArgumentIfExpensive(b, call, "grid");
   if (image.rank() != dimensions + 2 || grid.rank() != dimensions + 2 ||
       image.dtype() != grid.dtype() || !IsFloating(image.dtype()) ||
@@ -148,7 +156,7 @@ Results GridSampler(Builder& b, const Call& call) {
       of_grid.back() = Expr(dimensions - 1 - d);
       taps.push_back(TapsOf(s, Elem{&ops, grid.Load(ops, of_grid)}, axes.back()));
     }
-    return Sampled(ops, image, axes, taps, {index[0], index[1]}).value;
+    return Sampled(ops, image, s.is_scalar, axes, taps, {index[0], index[1]}).value;
   };
   const bool is_cubic = s.interpolation == Interpolation::kCubic;
   const int cost = s.interpolation == Interpolation::kNearest ? 50 : is_cubic ? 400 : 120;
