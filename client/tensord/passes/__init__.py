@@ -136,9 +136,7 @@ TABLE: tuple[Pass, ...] = (
         switch="eager_random",
         graphs=("inference",),
     ),
-    Pass(
-        "complex_numbers", "partitioned", complex_numbers.complex_numbers, graphs=("inference",)
-    ),
+    Pass("complex_numbers", "partitioned", complex_numbers.complex_numbers, graphs=("inference",)),
     # Backward without the gradients that are not to be expected.
     Pass(
         "absent_gradients",

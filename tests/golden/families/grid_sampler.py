@@ -30,4 +30,5 @@ def cases() -> None:
         NEAREST,
         BORDER,
         False,
+        graph_device="CUDA",
     )

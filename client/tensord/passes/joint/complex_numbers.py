@@ -13,7 +13,10 @@ from ..insertion import fake_mode_of, inherited_meta, insert_call
 
 _aten = torch.ops.aten
 # The operators that set torch's bits, and what computes the same.
-_PHYSICAL = {_aten._conj.default: _aten._conj_physical.default, _aten._neg_view.default: _aten.neg.default}
+_PHYSICAL = {
+    _aten._conj.default: _aten._conj_physical.default,
+    _aten._neg_view.default: _aten.neg.default,
+}
 # Operators of numbers, and those that take a tensor in the number's place.
 _OF_TENSORS = {
     _aten.add.Scalar: _aten.add.Tensor,
@@ -58,14 +61,16 @@ def _without_bits(graph: fx.Graph, fake_mode: Any) -> int:
             continue
         if node.op != "call_function" or not node.all_input_nodes:
             continue
-        physical = _PHYSICAL.get(node.target)  # type: ignore[arg-type]
+        physical = _PHYSICAL.get(node.target)
         if physical is None and not any(source in plain for source in node.all_input_nodes):
             continue
         if physical is not None and not isinstance(node.args[0], fx.Node):
             continue
         if _has_bit(node) or physical is not None:
             with graph.inserting_before(node):
-                arguments, keywords = fx.map_arg((node.args, node.kwargs), lambda n: plain.get(n, n))
+                arguments, keywords = fx.map_arg(
+                    (node.args, node.kwargs), lambda n: plain.get(n, n)
+                )
                 plain[node] = insert_call(
                     graph, fake_mode, inherited_meta(node), physical or node.target,
                     *arguments, **keywords,
@@ -148,11 +153,12 @@ class _Numbers:
         other = _OF_TENSORS.get(op)
         if other is None and not all(takes_tensor[i] for i in numbers):
             return False
-        if other is not None and len(node.args) > len(other._schema.arguments):
-            return False
         args = list(map(self.tensor, node.args))
         if other is not None:
-            args = [self._number_tensor(a, t) for a, t in zip(args, other._schema.arguments)]
+            by_position = [p for p in other._schema.arguments if not p.kwarg_only]
+            if len(args) > len(by_position):
+                return False
+            args = [self._number_tensor(a, p) for a, p in zip(args, by_position, strict=False)]
         node.args = tuple(args)
         node.target = other or op
         return True
