@@ -109,7 +109,7 @@ def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Any:
     distance = aten._unsafe_index.Tensor(self, [first]) - aten._unsafe_index.Tensor(self, [second])
     size, norm, g = distance.abs(), pdist.unsqueeze(-1), grad.unsqueeze(-1)
     if p == 1:
-        part = g * distance.sign()
+        part = g * torch.where(distance.isnan(), distance, distance.sign())
     elif p == float("inf"):
         part = g * distance.sign() * (size == norm)
     else:

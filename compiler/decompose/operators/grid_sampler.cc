@@ -20,8 +20,8 @@ struct Sampling {
   Interpolation interpolation;
   Padding padding;
   bool align_corners;  // -1 and 1 are the centres of the outermost elements, not their edges
-  // Eager's code for one number at a time: coordinates that are NaN are clamped like any, and of
-  // elements out of range there is nothing, not 0 times a weight.
+  // Eager's code for one number at a time: coordinates that are NaN are clamped to the last
+  // element, not the first, and of elements out of range there is nothing, not 0 times a weight.
   bool is_scalar;
 };
 
@@ -60,7 +60,7 @@ Elem Padded(const Sampling& s, Elem place, const Axis& axis) {
   if (s.padding == Padding::kZeros) return place;
   if (s.padding == Padding::kReflection) place = Reflected(s, place, axis);
   const Elem last = axis.length - 1, inside = Minimum(Maximum(place, 0), last);
-  return s.is_scalar ? Select(IsNan(place), last, inside) : inside;
+  return Select(IsNan(place), s.is_scalar ? last : place.Like(0), inside);
 }
 
 // Weights of the four elements around a place that is `t` behind the second.
@@ -133,9 +133,9 @@ Results GridSampler(Builder& b, const Call& call) {
   const Sampling s{static_cast<Interpolation>(call.constant("interpolation_mode")),
                    static_cast<Padding>(call.constant("padding_mode")),
                    call.boolean("align_corners"), dimensions == 3};
-  // Vectors of narrow floats, each step rounded: what becomes of NaN is the library's to say.
+  // Eager rounds each step; what becomes of infinities on the way is the library's to say.
   const bool is_narrow = ComputeType(image.dtype()) != image.dtype();
-  if (dimensions == 2 && is_narrow && b.device() == v1::DEVICE_TYPE_CPU) {
+  if (is_narrow && b.device() == v1::DEVICE_TYPE_CPU) {
     return absl::UnimplementedError("images of narrow floats on the CPU");
   }
   const Tensor grid = RealizeArgumentIfExpensive(b, call, "grid");
