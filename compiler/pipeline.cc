@@ -24,6 +24,7 @@
 #include "compiler/rewrite/rewrite.h"
 #include "compiler/schedule/normalize_loops.h"
 #include "compiler/schedule/split_loops.h"
+#include "compiler/schedule/unroll_parts.h"
 #include "compiler/schedule/unroll_reductions.h"
 #include "compiler/schedule/verify_schedule.h"
 
@@ -88,7 +89,7 @@ std::vector<Pass> NormalizeParts() {
                 .dump = DumpProgram};
   };
   return {part("unroll_reductions", UnrollReductions), part("split_loops", SplitLoops),
-          part("normalize_loops", NormalizeLoops)};
+          part("unroll_parts", UnrollParts), part("normalize_loops", NormalizeLoops)};
 }
 
 // Operations share nests and nests share launches.

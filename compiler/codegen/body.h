@@ -64,6 +64,9 @@ class BodyLowering {
   // Defines a variable at a level (or finds the one of an equal value).
   ir::Value Define(int level, const ir::Value& value) { return builder_.Define(level, value); }
 
+  // The stores of a member; `keep_for_later_pass`: whether a later pass reads a buffer back.
+  void LowerStores(const NestMember& member,
+                   const std::function<bool(BufferId)>& keep_for_later_pass);
   void LowerStore(const Store& store, bool keep_for_later_pass);
   // Stores a vector of finished results at `index`, which steps along the vector loop.
   void StoreColumns(BufferId buffer, const Expr& index, const ir::Value& vector);
@@ -115,6 +118,9 @@ class BodyLowering {
                                 const Expr& /*stride*/) {
     return {};
   }
+  // Whether vectors of pairs, of which `index` is the first element and grows by two from lane to
+  // lane, may be loaded and stored at once.
+  virtual bool PairsAreAligned(const Expr& /*index*/) const { return true; }
   // How many iterations of the vector loop lie between two lanes; none for one.
   virtual ir::Value LaneStep() const { return {}; }
   // A computation at the vector level where the target has a better way than the operation on
@@ -186,6 +192,12 @@ class BodyLowering {
   struct Target;
   Lowered LowerLoad(const Inst& inst);
   ir::Value LoadVector(const Inst& inst, const ir::Value& pointer, const Lowered& guard);
+  // Both elements of pairs (the parts of complex numbers) are loaded, or stored, together; null
+  // where they are not.
+  ir::Value LoadOfPairs(const Inst& inst, const ir::Value& pointer);
+  const Store* SecondOfPair(const Store& store) const;
+  bool StorePairs(const Store& first, const Store& second);
+  bool IsPairIndex(const Expr& first);
   // The value that an earlier member stored to a local buffer, in the current pass.
   Lowered Recompute(BufferId buffer);
   // The lanes that take part, of those in `mask` (none: all): none when these are all of a vector.

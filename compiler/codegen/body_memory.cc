@@ -124,6 +124,9 @@ ir::Value BodyLowering::LoadVector(const Inst& inst, const ir::Value& pointer,
     return mask ? ir::CallOf("gather_masked", types, {pointer, index, mask})
                 : ir::CallOf("gather", types, {pointer, index});
   }
+  if (stride->Is(2) && !guarded) {
+    if (const ir::Value of_pairs = LoadOfPairs(inst, pointer)) return of_pairs;
+  }
   const ir::Value at = pointer + Scalar(inst.index);
   if (stride->Is(1) && !LaneStep() && (!guarded || LoadsAtOnce(inst.index))) {
     if (guarded) return ir::CallOf("load_masked", types, {at, mask});
@@ -135,6 +138,27 @@ ir::Value BodyLowering::LoadVector(const Inst& inst, const ir::Value& pointer,
   if (guarded) return ir::CallOf("strided_masked", types, {at, step, mask});
   if (tail_) return ir::CallOf("strided_tail", types, {at, step, Left()});
   return ir::CallOf("strided", types, {at, step});
+}
+
+// Of neighbours in pairs there is one run of twice as many elements.
+bool BodyLowering::IsPairIndex(const Expr& first) {
+  const std::optional<Expr> stride = VectorStride(first);
+  return stride && stride->Is(2) && !LaneStep() && !tail_ && sym::ExactDiv(first, Expr(2)) &&
+         PairsAreAligned(first);
+}
+
+ir::Value BodyLowering::LoadOfPairs(const Inst& inst, const ir::Value& pointer) {
+  const std::vector<Store>& stores = member_->loops.stores;
+  const bool in_pairs = program_.buffers[inst.buffer].is_complex ||
+                        std::any_of(stores.begin(), stores.end(), [&](const Store& store) {
+                          return SecondOfPair(store) != nullptr;
+                        });
+  if (!in_pairs) return {};
+  const bool is_even = sym::ExactDiv(inst.index, Expr(2)).has_value();
+  const Expr first = is_even ? inst.index : inst.index - 1;
+  if (!IsPairIndex(first)) return {};
+  return ir::CallOf(is_even ? "load_even" : "load_odd", {ir::ScalarType(inst.storage), Width()},
+                    {pointer + Scalar(first)});
 }
 
 Lowered BodyLowering::Recompute(BufferId buffer) {
@@ -152,6 +176,46 @@ Lowered BodyLowering::Recompute(BufferId buffer) {
 }
 
 // ---- Stores
+
+// The store behind this one, where it is of the next element under no other condition.
+const Store* BodyLowering::SecondOfPair(const Store& store) const {
+  const std::vector<Store>& stores = member_->loops.stores;
+  const auto next = static_cast<size_t>(&store - stores.data()) + 1;
+  if (next >= stores.size()) return nullptr;
+  const Store& second = stores[next];
+  const bool is_pair = second.buffer == store.buffer && store.guard < 0 && second.guard < 0 &&
+                       store.mode == StoreMode::kAssign && second.mode == StoreMode::kAssign &&
+                       sym::ExactDiv(store.index, Expr(2)) && second.index == store.index + 1;
+  return is_pair ? &second : nullptr;
+}
+
+bool BodyLowering::StorePairs(const Store& first, const Store& second) {
+  if (!member_->has_inner || vector_level() == 0 || !IsPairIndex(first.index)) return false;
+  const int level = vector_level();
+  const ir::Value even = Use(Lower(Unrounded(first)), level),
+                  odd = Use(Lower(Unrounded(second)), level);
+  const ir::Value at = Pointer(first.buffer, true) + Scalar(first.index);
+  Add(level, ir::Do(ir::CallOf("store_pairs",
+                               {ir::ScalarType(program_.buffers[first.buffer].dtype), Width()},
+                               {at, even, odd})));
+  return true;
+}
+
+void BodyLowering::LowerStores(const NestMember& member,
+                               const std::function<bool(BufferId)>& keep_for_later_pass) {
+  SetMember(&member);
+  const std::vector<Store>& stores = member.loops.stores;
+  for (size_t i = 0; i < stores.size(); ++i) {
+    const Store* const second = SecondOfPair(stores[i]);
+    if (second != nullptr && StorePairs(stores[i], *second)) {
+      ++i;
+      continue;
+    }
+    // It may read what the first store overwrites.
+    if (second != nullptr) Lower(second->value);
+    LowerStore(stores[i], keep_for_later_pass(stores[i].buffer));
+  }
+}
 
 void BodyLowering::LowerStore(const Store& store, bool keep_for_later_pass) {
   const Lowered value = Lower(store.value);

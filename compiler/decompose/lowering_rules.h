@@ -15,12 +15,14 @@ class LoweringRules {
 
   // The node's lowering; null where there is none on the device, or the job wants a library call.
   const Lowering* LoweringOf(const Node& node) const;
-  // Code is generated for one device and for real numbers; anything else is the library's.
+  // Code is generated for one device; anything else is the library's.
   bool CanGenerate(const Node& node) const;
   // Whether the node reads its arguments from memory by a library call.
   bool MayBeCall(const Node& node) const;
 
  private:
+  bool HasComplexNumbers(const Node& node) const;
+
   const Graph& graph_;
   const v1::DeviceType device_;
 };

@@ -65,6 +65,7 @@ Value Recorder::Append(Inst inst) {
 }
 
 Value Recorder::Constant(double value, DType dtype) {
+  if (IsComplex(dtype)) return Constant(part_ == 0 ? value : 0, PartType(dtype));
   if (!IsFloating(dtype)) return ConstantInt(static_cast<int64_t>(value), dtype);
   Value result =
       Append({.kind = InstKind::kConstant, .dtype = ComputeType(dtype), .number = value});
@@ -72,7 +73,7 @@ Value Recorder::Constant(double value, DType dtype) {
 }
 
 Value Recorder::ConstantInt(int64_t value, DType dtype) {
-  if (IsFloating(dtype)) return Constant(static_cast<double>(value), dtype);
+  if (IsFloating(dtype) || IsComplex(dtype)) return Constant(static_cast<double>(value), dtype);
   return Append({.kind = InstKind::kConstant, .dtype = dtype, .integer = value});
 }
 
@@ -154,6 +155,7 @@ Value Recorder::Compute(Op op, std::vector<Value> args) {
 }
 
 Value Recorder::Cast(Value value, DType to) {
+  to = PartType(to);
   const DType compute = ComputeType(to);
   if (value.dtype != compute) {
     value = Append({.kind = InstKind::kCast, .dtype = compute, .args = {value.id}});

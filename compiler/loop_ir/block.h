@@ -85,6 +85,11 @@ class Recorder {
   explicit Recorder(Block* block, int first_indirect_symbol = 0)
       : block_(block), next_symbol_(first_indirect_symbol) {}
 
+  // Which part of complex numbers the body that is run gives: 0 the real one, 1 the imaginary one.
+  // A body that only moves elements is run for each, and loads of complex tensors give that part.
+  int part() const { return part_; }
+
+  // Of a complex type: the number's present part.
   Value Constant(double value, DType dtype);
   Value ConstantInt(int64_t value, DType dtype);
   // An integer expression as a value of type `dtype` (kInt64 unless said otherwise).
@@ -117,6 +122,7 @@ class Recorder {
   Value Where(Value c, Value a, Value b) { return Compute(Op::k_where, {c, a, b}); }
 
  private:
+  friend class PartScope;
   using Key = std::tuple<int, int, int, int, std::vector<int>, Expr, int, uint64_t, int64_t, int,
                          bool, bool, int, bool>;
   Value Append(Inst inst);
@@ -128,6 +134,20 @@ class Recorder {
   std::map<Key, int> known_;
   int guard_ = -1;
   int next_symbol_ = 0;
+  int part_ = 0;
+};
+
+// While it lives, bodies give this part of complex numbers.
+class PartScope {
+ public:
+  PartScope(Recorder& ops, int part) : ops_(ops), outer_(ops.part_) { ops_.part_ = part; }
+  ~PartScope() { ops_.part_ = outer_; }
+  PartScope(const PartScope&) = delete;
+  PartScope& operator=(const PartScope&) = delete;
+
+ private:
+  Recorder& ops_;
+  const int outer_;
 };
 
 // For people and golden tests.

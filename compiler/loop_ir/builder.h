@@ -4,6 +4,10 @@
 // A Tensor is lazy: a body that gives the value of one element at an index. Pointwise results stay
 // bodies and are inlined into what reads them; `Realize` gives them a buffer. Views of realized
 // tensors are strides over the same buffer; views of lazy ones rewrite the index.
+//
+// A complex tensor is two real ones, its parts. In memory these lie interleaved in one buffer of
+// real numbers, so that loops know no complex numbers at all. A body for complex elements is run
+// once for each part (Recorder::part).
 #ifndef TENSORD_COMPILER_LOOP_IR_BUILDER_H_
 #define TENSORD_COMPILER_LOOP_IR_BUILDER_H_
 
@@ -33,7 +37,12 @@ class Tensor {
   int rank() const { return static_cast<int>(impl_->sizes.size()); }
   // Set when realized: the tensor is this view of a buffer.
   const std::optional<BufferView>& view() const { return impl_->view; }
-  Value Load(Recorder& ops, Index index) const { return impl_->body(ops, index); }
+  // Of a complex tensor the present part of the element.
+  Value Load(Recorder& ops, Index index) const {
+    return IsComplex(dtype()) ? impl_->parts[ops.part()].Load(ops, index) : impl_->body(ops, index);
+  }
+  // Of a complex tensor: the real (0) or the imaginary (1) part.
+  const Tensor& part(int which) const { return impl_->parts[which]; }
   // Estimated vector instructions and buffer reads that one element costs; 0 and 1 when realized.
   int cost() const { return impl_->cost; }
   int reads() const { return impl_->reads; }
@@ -44,7 +53,8 @@ class Tensor {
   struct Impl {
     DType dtype;
     Sizes sizes;
-    Body body;
+    Body body;                  // of a real tensor
+    std::vector<Tensor> parts;  // of a complex one: two
     std::optional<BufferView> view;
     int cost = 0;
     int reads = 0;
@@ -96,11 +106,22 @@ class Builder {
                    Body body);
   // One op over broadcast operands of one dtype; the result is `dtype` (default: by the op's rule).
   Tensor Map(Op op, const std::vector<Tensor>& operands, DType dtype = v1::DTYPE_UNSPECIFIED);
+  // Between real and complex types as torch does: an imaginary part of zero is added or dropped.
   Tensor Cast(const Tensor& t, DType dtype);
   Tensor Where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
+  // ---- Complex tensors
+  // Of two real tensors of one size and one type. `inputs` and `cost` as of Pointwise: what both
+  // parts together read and cost.
+  Tensor Complex(const Tensor& real, const Tensor& imaginary, const std::vector<Tensor>& inputs,
+                 int cost);
+  // A complex tensor [...] as a real one [..., 2], and the other way round.
+  Tensor ViewAsReal(const Tensor& t);
+  Tensor ViewAsComplex(const Tensor& t);
+
   // ---- Reductions, realized. `dims` are non-negative and distinct; empty means all dimensions.
-  // `dtype` is the accumulator's and result's type (float32 for narrow floats, then cast back).
+  // `dtype` is the accumulator's and result's type (float32 for narrow floats, then cast back). Of
+  // complex tensors there are sums.
   Tensor Reduce(ReduceKind kind, const Tensor& t, std::vector<int> dims, bool keepdim, DType dtype);
   // A reduction with two results, in the compute type of t: kWelford or kOnlineSoftmax.
   std::pair<Tensor, Tensor> ReducePair(ReduceKind kind, const Tensor& t, std::vector<int> dims,
@@ -131,6 +152,9 @@ class Builder {
   // Gives a lazy tensor a buffer (contiguous, or with these strides).
   Tensor Realize(const Tensor& t);
   Tensor RealizeAs(const Tensor& t, const Sizes& strides);
+  // Of a complex tensor: each part a buffer, so that who computes them and who reads them may be
+  // one nest. It has no memory as a whole.
+  Tensor RealizeParts(const Tensor& t);
   // A new buffer, not yet filled; fill it with Assign or Scatter. Contiguous, or with these
   // strides.
   Tensor Allocate(DType dtype, Sizes sizes, Sizes strides = {});
@@ -168,8 +192,10 @@ class Builder {
   BufferView ViewOf(const Tensor& t);
 
  private:
-  bool Rounds(DType dtype) const { return eager_rounding() && ComputeType(dtype) != dtype; }
+  bool Rounds(DType dtype) const { return eager_rounding() && !IsComplex(dtype) && ComputeType(dtype) != dtype; }
+  // `view.is_complex` follows from the type.
   Tensor FromView(BufferView view, DType dtype);
+  Tensor CastComplex(const Tensor& t, DType dtype);
   Tensor Make(Tensor::Impl impl);
   BufferId NewBuffer(BufferKind kind, int number, DType dtype, Sizes sizes, Sizes strides,
                      std::string name);

@@ -147,6 +147,29 @@ void ForEachView(const ExternArgList& args, const std::function<void(const Buffe
   }
 }
 
+BufferView ViewOfParts(BufferView view) {
+  if (!view.is_complex) return view;
+  for (Expr& stride : view.strides) stride *= Expr(2);
+  view.offset = view.offset * 2;
+  view.sizes.push_back(Expr(2));
+  view.strides.push_back(Expr(1));
+  view.is_complex = false;
+  return view;
+}
+
+BufferView ViewOfBuffer(BufferId id, const BufferInfo& buffer) {
+  BufferView view{.buffer = id,
+                  .sizes = buffer.sizes,
+                  .strides = buffer.strides,
+                  .offset = Expr(0),
+                  .is_complex = buffer.is_complex};
+  if (!buffer.is_complex) return view;
+  view.sizes.pop_back();
+  view.strides.pop_back();
+  for (Expr& stride : view.strides) stride = *sym::ExactDiv(stride, Expr(2));
+  return view;
+}
+
 Expr StorageElements(const std::vector<Expr>& sizes, const std::vector<Expr>& strides) {
   Expr last(0);
   for (size_t d = 0; d < sizes.size(); ++d) {
@@ -165,8 +188,8 @@ std::string ToString(const Program& program) {
     static constexpr const char* kKinds[] = {"input", "constant", "computed", "extern"};
     absl::StrAppend(&text, "b", i, ": ", kKinds[static_cast<int>(buffer.kind)], " ",
                     DTypeName(buffer.dtype), SizesText(buffer.sizes), " strides ",
-                    SizesText(buffer.strides), buffer.returned ? " returned" : "", "  # ",
-                    buffer.name, "\n");
+                    SizesText(buffer.strides), buffer.is_complex ? " complex" : "",
+                    buffer.returned ? " returned" : "", "  # ", buffer.name, "\n");
   }
   for (const Operation& operation : program.operations) {
     if (const auto* op = std::get_if<LoopOp>(&operation)) {

@@ -25,12 +25,15 @@ enum class BufferKind : uint8_t {
 struct BufferInfo {
   BufferKind kind;
   int number = -1;
-  DType dtype;
+  DType dtype;  // of its elements, which are real numbers
   v1::DeviceType device = v1::DEVICE_TYPE_CPU;
   // Layout of the whole buffer, in elements. Element 0 of the storage of a computed buffer is its
   // first element; for an input, indices count from its first element too (offset applied).
   std::vector<Expr> sizes;
   std::vector<Expr> strides;
+  // Outside of kernels its elements are complex numbers: the last dimension, of size 2 and stride
+  // 1, is their real and imaginary parts.
+  bool is_complex = false;
   std::string name;       // for people: the captured node it came from
   bool returned = false;  // the storage is (part of) an output, so it outlives the call
 };
@@ -90,7 +93,15 @@ struct BufferView {
   std::vector<Expr> sizes;
   std::vector<Expr> strides;
   Expr offset;  // elements from the buffer's first element
+  // It is of complex numbers, whether the buffer is or not; then sizes, strides and the offset
+  // count these, and each is two elements of the buffer.
+  bool is_complex = false;
 };
+
+// A view of complex numbers as one of real ones, with a last dimension of two parts; others stay.
+BufferView ViewOfParts(BufferView view);
+// The view of a whole buffer.
+BufferView ViewOfBuffer(BufferId id, const BufferInfo& buffer);
 
 struct ExternArg;
 using ExternArgList = std::vector<ExternArg>;

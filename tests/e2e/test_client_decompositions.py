@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 INDEX = torch.tensor([[0, 1, 3, 3], [2, 2, 0, 1], [4, 4, 4, 0]])
@@ -81,6 +82,14 @@ def test_distances(daemon, p):
     _check(daemon, lambda a, b: torch.cdist(a, b, p), x, y, gone="aten::_cdist_forward")
     if p > 0:
         _check(daemon, lambda a, b: torch.dist(a, b, p), x, y[:5], gone="aten::dist")
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 1.5, 2.0, 3.5, float("inf")])
+def test_distances_of_pairs(daemon, p):
+    x = torch.randn(6, 4)
+    x[2] = x[1]
+    x[3, 1] = x[4, 1]
+    _check(daemon, lambda a: F.pdist(a, p) ** 2, x, gone="aten::_pdist_forward")
 
 
 def test_many_points_are_a_product(daemon):

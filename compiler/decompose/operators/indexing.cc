@@ -350,7 +350,7 @@ Results IndexAdd(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Positions p, PositionsOf(b, call));
   TENSORD_RETURN_IF_ERROR(CheckSizes("the source", source, SelectedSizes(x, p)));
   const Tensor result = CopyOf(b, x, SumType(x.dtype()));
-  const Tensor alpha = ScalarTensor(b, call.scalar("alpha"), SumType(x.dtype()));
+  const Tensor alpha = ScalarTensor(b, call.scalar("alpha"), ComputeType(x.dtype()));
   const bool scaled = !call.scalar("alpha").IsConstant(1);
   b.Scatter(
       result, source.sizes(), StoreMode::kAtomicAdd,

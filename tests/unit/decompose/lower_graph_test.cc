@@ -246,17 +246,50 @@ TEST(LowerGraphTest, LibraryCallsGetTheStridesOfEager) {
   EXPECT_TRUE(view.strides[0].Is(1) && view.strides[1].Is(6));
 }
 
-TEST(LowerGraphTest, ComplexNumbersAreTheLibrarys) {
+TEST(LowerGraphTest, ComplexNumbersOfTheLibraryAreSeenAsSuch) {
   GraphBuilder g;
   const Ref x = g.Input({4, 2}, v1::DTYPE_COMPLEX64);
   const Ref t = g.Node("aten::t", {x}, g.Meta({2, 4}, v1::DTYPE_COMPLEX64, {1, 2}));
-  g.Output(g.Node("aten::neg", {t}, g.Meta({2, 4}, v1::DTYPE_COMPLEX64, {1, 2})));
+  g.Output(g.Node("aten::acos", {t}, g.Meta({2, 4}, v1::DTYPE_COMPLEX64, {1, 2})));
   const Program program = Lower(g);
-  EXPECT_THAT(LibraryCalls(program), ElementsAre("aten::neg"));
+  EXPECT_THAT(LibraryCalls(program), ElementsAre("aten::acos"));
   // A view computes nothing: the call reads the input's memory in another order.
   const auto& call = std::get<ExternOp>(program.operations[0]);
   const auto& view = std::get<compiler::BufferView>(call.args[0].value);
   EXPECT_TRUE(view.strides[0].Is(1) && view.strides[1].Is(2));
+  EXPECT_TRUE(view.is_complex && program.buffers[view.buffer].is_complex);
+}
+
+// Loops know no complex numbers: both parts of a product are stored by one, into neighbours.
+TEST(LowerGraphTest, ComplexProductsAreLoopsOverParts) {
+  GraphBuilder g;
+  const v1::TensorMeta row = g.Meta({4}, v1::DTYPE_COMPLEX64);
+  const Ref x = g.Input(row), y = g.Input(row);
+  g.Output(g.Node("aten::mul.Tensor", {x, y}, row));
+  const Program program = Lower(g);
+  ASSERT_EQ(program.operations.size(), 1u);
+  const auto& loop = std::get<compiler::LoopOp>(program.operations[0]);
+  ASSERT_EQ(loop.stores.size(), 2u);
+  EXPECT_EQ(loop.stores[1].index, loop.stores[0].index + 1);
+  for (const compiler::BufferInfo& buffer : program.buffers) {
+    EXPECT_EQ(buffer.dtype, v1::DTYPE_FLOAT32);
+    EXPECT_EQ(buffer.sizes.size(), 2u);
+    EXPECT_TRUE(buffer.is_complex);
+  }
+}
+
+// Seen as real ones, memory is read where it lies, by whoever reads it.
+TEST(LowerGraphTest, ViewsOfComplexNumbersShareMemory) {
+  GraphBuilder g;
+  const Ref x = g.Input({6, 2});
+  const Ref z = g.Node("aten::view_as_complex", {x}, g.Meta({6}, v1::DTYPE_COMPLEX64));
+  const Ref part =
+      g.Node("aten::slice.Tensor", {z, 0, 2, 4, 1}, g.Meta({2}, v1::DTYPE_COMPLEX64, {1}, 2));
+  g.Output(g.Node("aten::view_as_real", {part}, g.Meta({2, 2}, v1::DTYPE_FLOAT32, {2, 1}, 4)));
+  const Program program = Lower(g);
+  EXPECT_TRUE(program.operations.empty());
+  EXPECT_EQ(program.outputs[0].view.buffer, 0);
+  EXPECT_TRUE(program.outputs[0].view.offset.Is(4));
 }
 
 TEST(LowerGraphTest, NumbersOnTheCpuAreBroughtOver) {

@@ -208,7 +208,7 @@ class Machine {
     for (const compiler::ProgramOutput& output : program_.outputs) {
       if (output.kind == compiler::ProgramOutput::kTensor) {
         TENSORD_CHECK(output.dtype == v1::DTYPE_UNSPECIFIED, "cells have no bits");
-        outputs.push_back(ViewOf(output.view));
+        outputs.push_back(ViewOf(compiler::ViewOfParts(output.view)));
       } else if (output.kind == compiler::ProgramOutput::kInteger) {
         outputs.push_back(
             {.dtype = compiler::kInt64, .storage = {{.integer = Eval(output.integer)}}});

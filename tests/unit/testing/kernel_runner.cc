@@ -249,13 +249,15 @@ std::vector<HostTensor> RunSchedule(const compiler::CompileState& state,
       tensor.dtype = v1::DTYPE_INT64;
       tensor.storage.push_back({.integer = value_of(output.integer)});
     } else if (output.kind == compiler::ProgramOutput::kTensor) {
-      const DType stored = program.buffers[output.view.buffer].dtype;
-      tensor.dtype = output.dtype == v1::DTYPE_UNSPECIFIED ? stored : output.dtype;
+      const bool as_stored = output.dtype == v1::DTYPE_UNSPECIFIED;
+      const compiler::BufferView view =
+          as_stored ? compiler::ViewOfParts(output.view) : output.view;
+      tensor.dtype = as_stored ? program.buffers[view.buffer].dtype : output.dtype;
       const int64_t item = compiler::ItemSize(tensor.dtype);
-      for (const Expr& size : output.view.sizes) tensor.sizes.push_back(value_of(size));
-      for (const Expr& stride : output.view.strides) tensor.strides.push_back(value_of(stride));
-      tensor.offset = value_of(output.view.offset);
-      const std::vector<char>& bytes = memory[output.view.buffer];
+      for (const Expr& size : view.sizes) tensor.sizes.push_back(value_of(size));
+      for (const Expr& stride : view.strides) tensor.strides.push_back(value_of(stride));
+      tensor.offset = value_of(view.offset);
+      const std::vector<char>& bytes = memory[view.buffer];
       for (int64_t e = 0; e * item + kGuard < static_cast<int64_t>(bytes.size()); ++e) {
         tensor.storage.push_back(LoadCell(tensor.dtype, bytes.data() + e * item));
       }
