@@ -192,7 +192,9 @@ class Builder {
   BufferView ViewOf(const Tensor& t);
 
  private:
-  bool Rounds(DType dtype) const { return eager_rounding() && !IsComplex(dtype) && ComputeType(dtype) != dtype; }
+  bool Rounds(DType dtype) const {
+    return eager_rounding() && !IsComplex(dtype) && ComputeType(dtype) != dtype;
+  }
   // `view.is_complex` follows from the type.
   Tensor FromView(BufferView view, DType dtype);
   Tensor CastComplex(const Tensor& t, DType dtype);

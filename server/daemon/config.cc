@@ -9,6 +9,7 @@
 #include <toml++/toml.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <optional>
@@ -28,6 +29,14 @@ std::string DefaultWorker() {
   if (size <= 0) return "tensord-worker";
   const std::string self(path, static_cast<size_t>(size));
   return self.substr(0, self.rfind('/') + 1) + "tensord-worker";
+}
+
+// Half of the host's, so that one job that takes all it may leaves the others the rest.
+uint64_t DefaultJobMemory() {
+  constexpr uint64_t kLeast = 4ULL << 30, kMost = 16ULL << 30;
+  const uint64_t host =
+      static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return std::clamp(host / 2, kLeast, kMost);
 }
 
 std::vector<std::string> DefaultFiles() {
@@ -108,6 +117,10 @@ absl::Status Check(const Config& config) {
     return absl::InvalidArgumentError(absl::StrCat("store = '", config.store, "' (from ",
                                                    at("store"), "): an absolute path is needed"));
   }
+  if (config.confine != "auto" && config.confine != "off") {
+    return absl::InvalidArgumentError(absl::StrCat("confine = '", config.confine, "' (from ",
+                                                   at("confine"), "): auto or off is needed"));
+  }
   for (const char* level : {"trace", "debug", "info", "warn", "error"}) {
     if (config.log_level == level) return absl::OkStatus();
   }
@@ -146,6 +159,8 @@ const std::vector<Option>& Options() {
        "time limit of one job"},
       {"job_memory", "TENSORD_JOB_MEMORY", Option::kBytes, nullptr, &C::job_memory, 0, kAny,
        "address space of a worker (0: no limit)"},
+      {"confine", "TENSORD_CONFINE", Option::kText, &C::confine, nullptr, 0, 0,
+       "walls around workers: auto or off"},
       {"max_waiting", nullptr, Option::kNumber, nullptr, &C::max_waiting, 1, 1'000'000,
        "requests that may wait for compiles"},
       {"stop_seconds", nullptr, Option::kSeconds, nullptr, &C::stop_seconds, 0, 3600,
@@ -183,6 +198,7 @@ absl::StatusOr<Config> LoadConfig(const std::map<std::string, std::string>& flag
   config.address = DefaultAddress();
   config.store = DefaultStore();
   config.worker = DefaultWorker();
+  config.job_memory = DefaultJobMemory();
   for (const Option& option : Options()) config.sources[option.key] = "default";
 
   if (!file.empty()) {

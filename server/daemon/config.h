@@ -24,7 +24,8 @@ struct Config {
   uint64_t workers = 0;                // 0: the number of cores, at most 8
   uint64_t worker_idle = 60;           // seconds after which an idle worker is ended
   uint64_t job_seconds = 300;          // wall and CPU time of one job
-  uint64_t job_memory = 16ULL << 30;   // address space of a worker, bytes; 0: no limit
+  uint64_t job_memory = 0;             // address space of a worker, bytes; 0: no limit
+  std::string confine = "auto";        // walls around workers; or "off"
   uint64_t max_waiting = 512;          // requests
   uint64_t stop_seconds = 20;          // for work in flight, when the daemon is told to stop
   uint64_t idle_exit = 0;          // seconds without a call after which the daemon ends; 0: never

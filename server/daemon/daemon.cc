@@ -123,6 +123,7 @@ ServiceOptions MakeOptions(const Config& config, const std::string& work_folder,
     command.args.push_back("--flag=" + flag);
   }
   if (!config.nvrtc.empty()) command.args.push_back("--nvrtc=" + config.nvrtc);
+  command.args.push_back(config.confine == "off" ? "--confine=false" : "--confine=true");
   return options;
 }
 

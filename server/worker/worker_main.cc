@@ -12,6 +12,7 @@
 #include "compiler/compile.h"
 #include "compiler/jit/jit.h"
 #include "server/worker/compile_file.h"
+#include "server/worker/confine.h"
 #include "server/worker/framing.h"
 #include "server/worker/worker_loop.h"
 
@@ -28,6 +29,9 @@ int main(int argc, char** argv) {
   app.add_option("--work-folder", jit.work_folder, "for preludes and temporary files");
   app.add_option("--parallelism", jit.parallelism, "units compiled at once");
   app.add_option("--cpu-seconds", cpu_seconds, "CPU time of one job");
+  bool confine = true;
+  app.add_option("--confine", confine,
+                 "keep files, system calls and capabilities to what is needed");
   server::CompileFileOptions compile;
   app.add_option("--compile", compile.file, "compile this graph, print what passes make, and exit");
   app.add_option("--dump-after", compile.dump_after, "with --compile: of this pass, or of all");
@@ -44,6 +48,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "tensord-worker is started by tensord\n");
     return 2;
   }
+  server::Confinement confinement = {{}, {"everything (confine = off)"}};
+  if (confine) confinement = server::ConfineWorker(jit.cxx, jit.nvrtc, jit.work_folder);
   server::WorkerHandlers handlers;
   handlers.compile = [](const tensord::v1::CompileJob& job) {
     return tensord::compiler::Compile(job);
@@ -58,7 +64,13 @@ int main(int argc, char** argv) {
     reply.set_file(info.file);
     return reply;
   };
-  handlers.toolchain_list = [&jit] { return tensord::jit::ListToolchains(jit); };
+  handlers.toolchain_list = [&jit, &confinement] {
+    tensord::v1::ToolchainList list = tensord::jit::ListToolchains(jit);
+    tensord::v1::ToolchainState& walls = *list.add_toolchains();
+    walls.set_name("workers' walls");
+    walls.set_found(server::Describe(confinement));
+    return list;
+  };
   handlers.operators = [] { return tensord::compiler::LoweredOperators(); };
   return server::RunWorkerLoop(handlers, cpu_seconds);
 }

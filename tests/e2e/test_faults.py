@@ -31,13 +31,14 @@ from torch.fx.experimental.proxy_tensor import make_fx
 WAIT_S = 60.0
 
 
-def _slow_compiler(folder: Path, seconds: float) -> str:
-    """A C++ compiler that takes its time; it says so by a file `compiling` beside it."""
+def _slow_compiler(folder: Path, seconds: float) -> dict[str, str]:
+    """A C++ compiler that takes its time, as the daemon's environment; it says so by a file
+    `compiling` beside it, for which there may be no walls."""
     script = folder / "slow-c++"
     slow = f"touch {folder}/compiling; sleep {seconds}"
     script.write_text(f'#!/bin/sh\ncase "$*" in *shared*) {slow};; esac\nexec c++ "$@"\n')
     script.chmod(0o755)
-    return str(script)
+    return {"TENSORD_CXX": str(script), "TENSORD_CONFINE": "off"}
 
 
 def _wait_for(condition: Callable[[], Any], what: str) -> None:
@@ -210,7 +211,7 @@ def _raw_compile(channel: Any, request: Any) -> Any:
 def test_worker_killed_in_mid_compile(
     start: Callable[..., RealDaemon], clean: Path, tmp_path: Path
 ) -> None:
-    daemon = start(TENSORD_CXX=_slow_compiler(tmp_path, 3), TENSORD_WORKERS="1")
+    daemon = start(**_slow_compiler(tmp_path, 3), TENSORD_WORKERS="1")
     failures: list[Any] = []
 
     def compile_in_thread() -> None:
@@ -238,7 +239,7 @@ def test_worker_killed_in_mid_compile(
 def test_daemon_killed_in_mid_request(
     start: Callable[..., RealDaemon], clean: Path, tmp_path: Path
 ) -> None:
-    daemon = start(TENSORD_CXX=_slow_compiler(tmp_path, 5))
+    daemon = start(**_slow_compiler(tmp_path, 5))
     killer = threading.Thread(
         target=lambda: (_wait_for((tmp_path / "compiling").exists, "a compile"), daemon.kill())
     )
@@ -269,7 +270,7 @@ def test_a_daemon_that_restarted_is_found_without_help(start: Callable[..., Real
 
 
 def test_graceful_stop_lets_work_finish(start: Callable[..., RealDaemon], tmp_path: Path) -> None:
-    daemon = start(TENSORD_CXX=_slow_compiler(tmp_path, 1))
+    daemon = start(**_slow_compiler(tmp_path, 1))
     health = []
 
     def stop() -> None:
@@ -328,6 +329,26 @@ def test_rolling_restarts_lose_no_graph(
     stats = tensord.stats()
     assert stats["fallbacks"] == 0, stats["fallback_reasons"]
     assert stats["compiled"] + stats["hits"] == 40
+
+
+def test_workers_are_confined(start: Callable[..., RealDaemon]) -> None:
+    """What is in force is told, and kernels are made all the same."""
+    for flags, told in (
+        ((), "files, capabilities, system calls"),
+        (("--confine=off",), "missing: everything (confine = off)"),
+    ):
+        daemon = start(*flags)
+        _run()
+        assert tensord.stats()["fallbacks"] == 0
+        done = subprocess.run(
+            [str(binary("tensorctl")), "status", f"--address={daemon.address}"],
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=True,
+        )
+        assert re.search(rf"workers' walls +{re.escape(told)}\n", done.stdout), done.stdout
+        daemon.stop()
 
 
 # -- no compiler ----------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ CONNECT_TIMEOUT_S = 2.0
 UNAVAILABLE_MEMORY_S = 30.0
 # How long who had a daemon that ended waits for the next one.
 NEXT_DAEMON_S = 2.0
+_POLL_S = 0.04
 # What a socket that says nothing may cost a graph, and a process until it remembers.
 GREETING_SILENCE_S = 0.25
 MOST_SILENCE_S = 1.0
@@ -91,22 +92,19 @@ class Client:
         Raises DaemonUnavailableError or DaemonVersionError; a failure is remembered for a while.
         """
         address = addresses.resolve()
-        ended = False
         with self._lock:
+            greeted_before = self._address == address
             # A daemon may have ended since, idle or killed; then another is greeted, or started.
             if self._hello is not None and self._address == address:
                 if addresses.listens(address):
                     return self._hello
                 self._hello = None
-                ended = True
             if self._unavailable is not None:
                 until, at, error = self._unavailable
                 if at == str(address) and time.monotonic() < until:
                     raise error
-        if ended:
-            _await_restart(address)
         try:
-            reply = self._greet(address)
+            reply = self._greet_patiently(address) if greeted_before else self._greet(address)
         except DaemonSilentError as error:
             with self._lock:
                 self._silence_s += GREETING_SILENCE_S
@@ -173,6 +171,20 @@ class Client:
             self._unavailable = None
             self._silence_s = 0.0
 
+    def _greet_patiently(self, address: addresses.Address) -> service_pb2.HelloReply:
+        """Of a daemon after one that ended, which may be in between."""
+        deadline = time.monotonic() + NEXT_DAEMON_S
+        while True:
+            _await_restart(address)
+            try:
+                return self._greet(address)
+            except DaemonSilentError:
+                raise
+            except DaemonUnavailableError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_S)
+
     def _greet(self, address: addresses.Address) -> service_pb2.HelloReply:
         import torch
 
@@ -233,7 +245,7 @@ def _await_restart(address: addresses.Address) -> None:
         return
     deadline = time.monotonic() + NEXT_DAEMON_S
     while not addresses.listens(address) and time.monotonic() < deadline:
-        time.sleep(NEXT_DAEMON_S / 50)
+        time.sleep(_POLL_S)
 
 
 @contextlib.contextmanager
@@ -250,7 +262,14 @@ class CompileCall:
 
     def __init__(self, request: service_pb2.CompileRequest) -> None:
         self._request = request
-        self._send()
+        # Of a daemon that ended before all was sent: `wait` asks the next one.
+        self._not_sent: DaemonUnavailableError | None = None
+        try:
+            self._send()
+        except DaemonSilentError:
+            raise
+        except DaemonUnavailableError as error:
+            self._not_sent = error
 
     def _send(self) -> None:
         self._pid = os.getpid()
@@ -263,19 +282,26 @@ class CompileCall:
         A daemon that ends in the middle of a call is replaced by the next one, which is asked once
         more: a restart loses no graph.
         """
-        if self._pid != os.getpid():
-            self._send()  # the call itself is the parent's
-        try:
-            return self._reply()
-        except DaemonSilentError:
-            raise
-        except DaemonUnavailableError:
-            self._greet_the_next()
-            return self.again()
+        deadline: float | None = None
+        while True:
+            try:
+                if deadline is None and self._not_sent is not None:
+                    raise self._not_sent
+                # A call that was inherited is the parent's.
+                inherited = self._pid != os.getpid()
+                return self._reply() if deadline is None and not inherited else self.again()
+            except DaemonSilentError:
+                raise
+            except DaemonUnavailableError:
+                # One that is stopping refuses, and listens until it has stopped.
+                deadline = deadline or time.monotonic() + NEXT_DAEMON_S
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_S)
+                self._greet_the_next()
 
     @staticmethod
     def _greet_the_next() -> None:
-        _await_restart(addresses.resolve())
         try:
             client().hello()
         except DaemonUnavailableError:

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The walls around a worker and the compilers that it runs: what a graph or a source may make them
+// do stays within. By the kernel's own means, which need no privileges; what a kernel lacks is
+// said, and the rest holds.
+#ifndef TENSORD_SERVER_WORKER_CONFINE_H_
+#define TENSORD_SERVER_WORKER_CONFINE_H_
+
+#include <string>
+#include <vector>
+
+namespace tensord::server {
+
+// Files and folders, absolute, with all that is below them; those that do not exist are left out.
+struct Walls {
+  std::vector<std::string> readable;  // and what may be executed
+  std::vector<std::string> writable;
+};
+
+struct Confinement {
+  std::vector<std::string> in_force;
+  std::vector<std::string> missing;  // with the reason
+};
+
+// Confines this process and its children, for good: files by Landlock, system calls that compiling
+// does not need (the network among them) by seccomp, and no capabilities. Call it before there are
+// threads.
+Confinement Confine(const Walls& walls);
+
+// "files, system calls", and what is missing.
+std::string Describe(const Confinement& confinement);
+
+// What a worker needs: the system's programs and libraries, those beside it, the compiler `cxx` (a
+// name or a path) with its installation, NVRTC's library or folder, and `work_folder` to write in.
+Walls WallsFor(const std::string& cxx, const std::string& nvrtc, const std::string& work_folder);
+
+// Confines a worker, unless its compiler does not work within the walls, which is tried in a child
+// once and remembered in `work_folder`: kernels matter more. Temporary files go there from now on.
+Confinement ConfineWorker(const std::string& cxx, const std::string& nvrtc,
+                          const std::string& work_folder);
+
+}  // namespace tensord::server
+
+#endif  // TENSORD_SERVER_WORKER_CONFINE_H_
