@@ -57,6 +57,8 @@ class Tensor {
 struct LoweringOptions {
   bool deterministic = false;  // the same sums in every run, also where that is slow
   bool checks_indices = true;  // indices from data that are out of range fail the run
+  // What the code will run on; unspecified: the graph's device.
+  v1::DeviceType target = v1::DEVICE_TYPE_UNSPECIFIED;
 };
 
 class Builder {
