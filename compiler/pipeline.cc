@@ -70,10 +70,13 @@ absl::Status LowerPass(CompileState& state) {
     node.library = library.count(node.name) > 0 && !absl::StartsWith(node.op, kOwnOperators);
   }
   const v1::CompileOptions& options = state.job->options();
+  const bool is_cuda = state.job->target().has_cuda();
   TENSORD_ASSIGN_OR_RETURN(
       state.program, LowerGraph(state.graph, {.deterministic = options.deterministic(),
                                               .checks_data = !options.unchecked(),
-                                              .eager_rounding = options.emulate_eager_rounding()}));
+                                              .eager_rounding = options.emulate_eager_rounding(),
+                                              .target = is_cuda ? v1::DEVICE_TYPE_CUDA
+                                                                : v1::DEVICE_TYPE_UNSPECIFIED}));
   return absl::OkStatus();
 }
 

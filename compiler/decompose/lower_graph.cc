@@ -42,7 +42,7 @@ class Lowerer {
       : graph_(graph),
         device_(device),
         uses_(graph),
-        rules_(graph, device),
+        rules_(graph, device, options.target),
         needs_(FindMemoryNeeds(graph, uses_, rules_)),
         builder_(device, options),
         values_(graph, uses_, &builder_, needs_.in_shapes) {}

@@ -11,7 +11,7 @@ namespace tensord::compiler {
 const Lowering* LoweringRules::LoweringOf(const Node& node) const {
   const Lowering* lowering =
       HasComplexNumbers(node) ? FindComplexLowering(node.op) : FindLowering(node.op);
-  if (lowering == nullptr || !lowering->IsLoweredOn(device_)) return nullptr;
+  if (lowering == nullptr || !lowering->IsLoweredOn(target_)) return nullptr;
   return node.library && !IsView(node) ? nullptr : lowering;
 }
 

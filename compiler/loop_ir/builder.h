@@ -71,6 +71,8 @@ struct LoweringOptions {
   bool checks_data = true;
   // What has a narrow floating type has been rounded to it, also where it is not stored.
   bool eager_rounding = false;
+  // What the code will run on; unspecified: the graph's device.
+  v1::DeviceType target = v1::DEVICE_TYPE_UNSPECIFIED;
 };
 
 class Builder {
