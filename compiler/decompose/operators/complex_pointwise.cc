@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pointwise operators of complex numbers, by their parts. Real operands beside complex ones have no
-// imaginary part, and none is computed with. The formulas are in complex.h.
+// Pointwise operators of complex numbers, by their parts. Real operands beside complex ones have an
+// imaginary part of zero. The formulas are in complex.h.
 #include <array>
 #include <optional>
 
@@ -128,12 +128,15 @@ Results Rsub(Builder& b, const Call& call) {
 
 // ---- Products
 
-// Both parts with a real number.
+// Both parts with a real number: times or through it. As in eager, that has an imaginary part of
+// zero, which makes NaN of infinities.
 Tensor Scaled(Builder& b, const PartsOfCall& z, const Parts& x, const Tensor& factor, Op op) {
-  const auto part = [&](const Tensor& t) {
-    return Elementwise(b, z.part, {t, factor}, [op](Elem v, Elem w) { return Apply(op, v, w); });
+  const auto part = [&](const Tensor& t, const Tensor& other) {
+    return Elementwise(b, z.part, {t, factor, other}, [op](Elem v, Elem w, Elem u) {
+      return op == Op::k_mul ? v * w + u * 0 : (v + u * 0) / w;
+    });
   };
-  return b.Complex(part(x.re), part(*x.im), z.tensors, kAddCost);
+  return b.Complex(part(x.re, *x.im), part(*x.im, x.re), z.tensors, kMulCost);
 }
 
 Results Mul(Builder& b, const Call& call) {
