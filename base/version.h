@@ -18,10 +18,10 @@ inline const char* Version() { return TENSORD_VERSION; }
 inline constexpr uint32_t kProtocolVersion = 1;
 
 // The code that the compiler gives for a graph; part of every program key.
-inline constexpr uint32_t kCompilerVersion = 23;
+inline constexpr uint32_t kCompilerVersion = 24;
 
 // The form of Artifact (artifact.proto); a runtime refuses another. Part of every program key.
-inline constexpr uint32_t kArtifactFormat = 4;
+inline constexpr uint32_t kArtifactFormat = 5;
 
 // How program and kernel keys are encoded before they are hashed; part of both.
 inline constexpr uint32_t kKeyVersion = 1;

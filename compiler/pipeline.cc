@@ -24,6 +24,7 @@
 #include "compiler/rewrite/rewrite.h"
 #include "compiler/schedule/normalize_loops.h"
 #include "compiler/schedule/split_loops.h"
+#include "compiler/schedule/unroll_parts.h"
 #include "compiler/schedule/unroll_reductions.h"
 #include "compiler/schedule/verify_schedule.h"
 
@@ -50,7 +51,9 @@ std::vector<Pass> RewriteParts() {
       return absl::OkStatus();
     };
     part.applies = [&rewrite](const CompileState& state) {
-      return rewrite.IsFor(state.job->target());
+      const bool emulates = state.job->options().emulate_eager_rounding();
+      return rewrite.IsFor(state.job->target()) &&
+             (rewrite.roundings == Roundings::kSame || !emulates);
     };
     parts.push_back(std::move(part));
   }
@@ -67,9 +70,13 @@ absl::Status LowerPass(CompileState& state) {
     node.library = library.count(node.name) > 0 && !absl::StartsWith(node.op, kOwnOperators);
   }
   const v1::CompileOptions& options = state.job->options();
-  TENSORD_ASSIGN_OR_RETURN(state.program,
-                           LowerGraph(state.graph, {.deterministic = options.deterministic(),
-                                                    .checks_indices = !options.unchecked()}));
+  const bool is_cuda = state.job->target().has_cuda();
+  TENSORD_ASSIGN_OR_RETURN(
+      state.program, LowerGraph(state.graph, {.deterministic = options.deterministic(),
+                                              .checks_data = !options.unchecked(),
+                                              .eager_rounding = options.emulate_eager_rounding(),
+                                              .target = is_cuda ? v1::DEVICE_TYPE_CUDA
+                                                                : v1::DEVICE_TYPE_UNSPECIFIED}));
   return absl::OkStatus();
 }
 
@@ -85,7 +92,7 @@ std::vector<Pass> NormalizeParts() {
                 .dump = DumpProgram};
   };
   return {part("unroll_reductions", UnrollReductions), part("split_loops", SplitLoops),
-          part("normalize_loops", NormalizeLoops)};
+          part("unroll_parts", UnrollParts), part("normalize_loops", NormalizeLoops)};
 }
 
 // Operations share nests and nests share launches.

@@ -32,6 +32,7 @@ class Options:
     merged_products: bool = True
     absent_gradients: bool = True
     eager_random: bool = False
+    emulate_eager_rounding: bool = False
 
 
 def _mode(value: Any) -> str:
@@ -53,7 +54,7 @@ def _bool(name: str) -> Callable[[Any], bool]:
 _KNOWN: dict[str, Callable[[Any], Any]] = {
     "mode": _mode,
     "deterministic": _bool("deterministic"),
-    # Indices from data are not checked against sizes; also TENSORD_UNCHECKED=1.
+    # Indices from data are not checked against sizes, nor divisors; also TENSORD_UNCHECKED=1.
     "unchecked": _bool("unchecked"),
     # Hand-written attention becomes library calls on GPUs; also TENSORD_ATTENTION=0.
     "attention": _bool("attention"),
@@ -64,6 +65,9 @@ _KNOWN: dict[str, Callable[[Any], Any]] = {
     # Random operators stay torch's own, so that a seed gives eager's numbers; also
     # TENSORD_EAGER_RANDOM=1.
     "eager_random": _bool("eager_random"),
+    # Results in bfloat16 and float16 are rounded behind each operator, as in eager; also
+    # TENSORD_EMULATE_EAGER_ROUNDING=1.
+    "emulate_eager_rounding": _bool("emulate_eager_rounding"),
 }
 
 
@@ -86,11 +90,21 @@ def parse(mode: str | None, options: Mapping[str, Any] | None, extra: Mapping[st
     return Options(**{name: _KNOWN[name](value) for name, value in given.items()})
 
 
+# Options that passes depend on, each with a variable of the environment.
+_SWITCHES = (
+    "attention",
+    "merged_products",
+    "absent_gradients",
+    "eager_random",
+    "emulate_eager_rounding",
+)
+
+
 def switched_off(chosen: Options) -> frozenset[str]:
     """The options of passes that are not as usual, or whose variables of the environment (0 or 1)
     are not."""
     off = set()
-    for name in ("attention", "merged_products", "absent_gradients", "eager_random"):
+    for name in _SWITCHES:
         usual = getattr(Options, name)
         variable = os.environ.get(f"TENSORD_{name.upper()}")
         if getattr(chosen, name) != usual or variable == str(int(not usual)):

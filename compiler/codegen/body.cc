@@ -88,9 +88,27 @@ Lowered BodyLowering::LowerUncached(int id) {
       value = LowerIndirect(inst);
       indirect_[{member_, inst.symbol}] = value;
       return value;
+    case InstKind::kNonzero:
+      value = LowerCheck(inst, Lower(inst.args[0]), [&](const ir::Value& v, const ir::Value& on) {
+        return CheckDivisor(v, on);
+      });
+      return value;
+    case InstKind::kScan:
+      return LowerScan(id);
     default:
       return LowerArithmetic(inst);
   }
+}
+
+Lowered BodyLowering::LowerScan(int id) {
+  const Lowered value = Lower(InstOf(id).args[0]);
+  if (vector_level() == 0) return value;  // of one element
+  const int level = vector_level();
+  return {.value = ScanVector(id, Use(value, level)), .level = level};
+}
+
+ir::Value BodyLowering::ScanVector(int /*id*/, const ir::Value& /*vector*/) {
+  TENSORD_CHECK(false, "a scan on a target that has none");
 }
 
 Lowered BodyLowering::LowerIndirect(const Inst& inst) {
@@ -99,16 +117,25 @@ Lowered BodyLowering::LowerIndirect(const Inst& inst) {
     value.value = Define(0, ir::CallOf("broadcast", {ir::Value(1)}, {value.value}));
   }
   if (!inst.rule.is_checked) return value;
+  return LowerCheck(inst, value, [&](const ir::Value& index, const ir::Value& on) {
+    return CheckIndex(inst.rule, index, inst.index, on);
+  });
+}
+
+Lowered BodyLowering::LowerCheck(const Inst& inst, Lowered value, const Check& check) {
   Lowered guard;
   if (inst.guard >= 0) guard = Lower(inst.guard);
   const int level = std::max(value.level, guard.level);
   const bool is_vector = level == vector_level() && level > 0 && member_->has_inner;
-  // Lanes behind the end of a row hold no index.
+  // Lanes behind the end of a row hold nothing.
   const ir::Value on = guard.value ? Use(guard, level) : ir::Value();
-  value.value = Define(level, CheckIndex(inst.rule, Use(value, level), inst.index,
-                                         is_vector ? LanesInRange(on) : on));
+  value.value = Define(level, check(Use(value, level), is_vector ? LanesInRange(on) : on));
   value.level = level;
   return value;
+}
+
+ir::Value BodyLowering::CheckDivisor(const ir::Value&, const ir::Value&) {
+  TENSORD_CHECK(false, "the target checks no divisors");
 }
 
 Lowered BodyLowering::LowerArithmetic(const Inst& inst) {

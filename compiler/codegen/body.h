@@ -6,6 +6,7 @@
 #ifndef TENSORD_COMPILER_CODEGEN_BODY_H_
 #define TENSORD_COMPILER_CODEGEN_BODY_H_
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -63,6 +64,9 @@ class BodyLowering {
   // Defines a variable at a level (or finds the one of an equal value).
   ir::Value Define(int level, const ir::Value& value) { return builder_.Define(level, value); }
 
+  // The stores of a member; `keep_for_later_pass`: whether a later pass reads a buffer back.
+  void LowerStores(const NestMember& member,
+                   const std::function<bool(BufferId)>& keep_for_later_pass);
   void LowerStore(const Store& store, bool keep_for_later_pass);
   // Stores a vector of finished results at `index`, which steps along the vector loop.
   void StoreColumns(BufferId buffer, const Expr& index, const ir::Value& vector);
@@ -114,6 +118,9 @@ class BodyLowering {
                                 const Expr& /*stride*/) {
     return {};
   }
+  // Whether vectors of pairs, of which `index` is the first element and grows by two from lane to
+  // lane, may be loaded and stored at once.
+  virtual bool PairsAreAligned(const Expr& /*index*/) const { return true; }
   // How many iterations of the vector loop lie between two lanes; none for one.
   virtual ir::Value LaneStep() const { return {}; }
   // A computation at the vector level where the target has a better way than the operation on
@@ -130,8 +137,13 @@ class BodyLowering {
   // A checked index that was given as `index`; `on`: the lanes that are checked, all where none.
   virtual ir::Value CheckIndex(const IndexRule& rule, const ir::Value& index, const Expr& size,
                                const ir::Value& on) = 0;
+  // A checked divisor; `on` as above. Only where the target has such checks.
+  virtual ir::Value CheckDivisor(const ir::Value& divisor, const ir::Value& on);
   // Whether units that run side by side may add to one element.
   virtual bool AddsAreAtomic() const { return false; }
+  // The prefixes that end in the lanes of a vector, by instruction `id` of the current member,
+  // which scans along the inner loops. Schedules of a target without it take no scans.
+  virtual ir::Value ScanVector(int id, const ir::Value& vector);
   // A statement that is to run once for a unit.
   virtual ir::Statement Once(ir::Statement statement) { return statement; }
 
@@ -158,6 +170,10 @@ class BodyLowering {
   // body.cc: instructions
   Lowered LowerUncached(int id);
   Lowered LowerIndirect(const Inst& inst);
+  // `check` of the value in the lanes that there are, under the instruction's guard.
+  using Check = std::function<ir::Value(const ir::Value& value, const ir::Value& on)>;
+  Lowered LowerCheck(const Inst& inst, Lowered value, const Check& check);
+  Lowered LowerScan(int id);
   Lowered LowerArithmetic(const Inst& inst);
   bool IsStream(const Inst& inst, int arg) const;
   Lowered LowerStream(int arg);
@@ -176,6 +192,12 @@ class BodyLowering {
   struct Target;
   Lowered LowerLoad(const Inst& inst);
   ir::Value LoadVector(const Inst& inst, const ir::Value& pointer, const Lowered& guard);
+  // Both elements of pairs (the parts of complex numbers) are loaded, or stored, together; null
+  // where they are not.
+  ir::Value LoadOfPairs(const Inst& inst, const ir::Value& pointer);
+  const Store* SecondOfPair(const Store& store) const;
+  bool StorePairs(const Store& first, const Store& second);
+  bool IsPairIndex(const Expr& first);
   // The value that an earlier member stored to a local buffer, in the current pass.
   Lowered Recompute(BufferId buffer);
   // The lanes that take part, of those in `mask` (none: all): none when these are all of a vector.
@@ -183,8 +205,8 @@ class BodyLowering {
   void StoreAt(BufferId buffer, const Expr& element, StoreMode mode, const ir::Value& value,
                const ir::Value& mask, int level);
   ir::Value AtomicAdd(const Target& to, const ir::Value& value, ir::Value mask);
-  ir::Value StoreRun(const Target& to, ir::Value value, bool add);
-  ir::Value StoreApart(const Target& to, const ir::Value& value, ir::Value mask, bool add);
+  ir::Value StoreRun(const Target& to, ir::Value value);
+  ir::Value StoreApart(const Target& to, const ir::Value& value, ir::Value mask);
   ir::Value Pointer(BufferId id, bool writes);
   // The value that a store needs.
   int Unrounded(const Store& store) const;

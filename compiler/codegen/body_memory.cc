@@ -9,10 +9,37 @@
 
 namespace tensord::compiler {
 
+namespace {
+
+// What stores call that combine: of two values, and for lanes that may meet in an element.
+struct CombiningStore {
+  const char* combine;
+  const char* scatter;
+};
+
+CombiningStore FunctionsOf(StoreMode mode) {
+  switch (mode) {
+    case StoreMode::kAtomicAdd:
+      return {"add", "scatter_add"};
+    case StoreMode::kAtomicMul:
+      return {"mul", "scatter_mul"};
+    case StoreMode::kAtomicMin:
+      return {"minimum", "scatter_min"};
+    case StoreMode::kAtomicMax:
+      return {"maximum", "scatter_max"};
+    case StoreMode::kAssign:
+      break;
+  }
+  TENSORD_CHECK(false, "a store that combines nothing");
+}
+
+}  // namespace
+
 // Where a store goes.
 struct BodyLowering::Target {
   ir::Value pointer;
   const Expr& element;
+  StoreMode mode;
   ir::Type storage;
   bool is_vector;
   std::optional<Expr> stride;  // of lanes; nothing where they do not lie evenly
@@ -97,6 +124,9 @@ ir::Value BodyLowering::LoadVector(const Inst& inst, const ir::Value& pointer,
     return mask ? ir::CallOf("gather_masked", types, {pointer, index, mask})
                 : ir::CallOf("gather", types, {pointer, index});
   }
+  if (stride->Is(2) && !guarded) {
+    if (const ir::Value of_pairs = LoadOfPairs(inst, pointer)) return of_pairs;
+  }
   const ir::Value at = pointer + Scalar(inst.index);
   if (stride->Is(1) && !LaneStep() && (!guarded || LoadsAtOnce(inst.index))) {
     if (guarded) return ir::CallOf("load_masked", types, {at, mask});
@@ -108,6 +138,27 @@ ir::Value BodyLowering::LoadVector(const Inst& inst, const ir::Value& pointer,
   if (guarded) return ir::CallOf("strided_masked", types, {at, step, mask});
   if (tail_) return ir::CallOf("strided_tail", types, {at, step, Left()});
   return ir::CallOf("strided", types, {at, step});
+}
+
+// Of neighbours in pairs there is one run of twice as many elements.
+bool BodyLowering::IsPairIndex(const Expr& first) {
+  const std::optional<Expr> stride = VectorStride(first);
+  return stride && stride->Is(2) && !LaneStep() && !tail_ && sym::ExactDiv(first, Expr(2)) &&
+         PairsAreAligned(first);
+}
+
+ir::Value BodyLowering::LoadOfPairs(const Inst& inst, const ir::Value& pointer) {
+  const std::vector<Store>& stores = member_->loops.stores;
+  const bool in_pairs = program_.buffers[inst.buffer].is_complex ||
+                        std::any_of(stores.begin(), stores.end(), [&](const Store& store) {
+                          return SecondOfPair(store) != nullptr;
+                        });
+  if (!in_pairs) return {};
+  const bool is_even = sym::ExactDiv(inst.index, Expr(2)).has_value();
+  const Expr first = is_even ? inst.index : inst.index - 1;
+  if (!IsPairIndex(first)) return {};
+  return ir::CallOf(is_even ? "load_even" : "load_odd", {ir::ScalarType(inst.storage), Width()},
+                    {pointer + Scalar(first)});
 }
 
 Lowered BodyLowering::Recompute(BufferId buffer) {
@@ -125,6 +176,46 @@ Lowered BodyLowering::Recompute(BufferId buffer) {
 }
 
 // ---- Stores
+
+// The store behind this one, where it is of the next element under no other condition.
+const Store* BodyLowering::SecondOfPair(const Store& store) const {
+  const std::vector<Store>& stores = member_->loops.stores;
+  const auto next = static_cast<size_t>(&store - stores.data()) + 1;
+  if (next >= stores.size()) return nullptr;
+  const Store& second = stores[next];
+  const bool is_pair = second.buffer == store.buffer && store.guard < 0 && second.guard < 0 &&
+                       store.mode == StoreMode::kAssign && second.mode == StoreMode::kAssign &&
+                       sym::ExactDiv(store.index, Expr(2)) && second.index == store.index + 1;
+  return is_pair ? &second : nullptr;
+}
+
+bool BodyLowering::StorePairs(const Store& first, const Store& second) {
+  if (!member_->has_inner || vector_level() == 0 || !IsPairIndex(first.index)) return false;
+  const int level = vector_level();
+  const ir::Value even = Use(Lower(Unrounded(first)), level),
+                  odd = Use(Lower(Unrounded(second)), level);
+  const ir::Value at = Pointer(first.buffer, true) + Scalar(first.index);
+  Add(level, ir::Do(ir::CallOf("store_pairs",
+                               {ir::ScalarType(program_.buffers[first.buffer].dtype), Width()},
+                               {at, even, odd})));
+  return true;
+}
+
+void BodyLowering::LowerStores(const NestMember& member,
+                               const std::function<bool(BufferId)>& keep_for_later_pass) {
+  SetMember(&member);
+  const std::vector<Store>& stores = member.loops.stores;
+  for (size_t i = 0; i < stores.size(); ++i) {
+    const Store* const second = SecondOfPair(stores[i]);
+    if (second != nullptr && StorePairs(stores[i], *second)) {
+      ++i;
+      continue;
+    }
+    // It may read what the first store overwrites.
+    if (second != nullptr) Lower(second->value);
+    LowerStore(stores[i], keep_for_later_pass(stores[i].buffer));
+  }
+}
 
 void BodyLowering::LowerStore(const Store& store, bool keep_for_later_pass) {
   const Lowered value = Lower(store.value);
@@ -177,25 +268,27 @@ void BodyLowering::StoreRowResult(BufferId buffer, const Expr& index, const Lowe
 void BodyLowering::StoreAt(BufferId buffer, const Expr& element, StoreMode mode,
                            const ir::Value& value, const ir::Value& mask, int level) {
   const ir::Value pointer = Pointer(buffer, true);
-  const bool add = mode == StoreMode::kAtomicAdd, vector = level > 0;
+  const bool combines = mode != StoreMode::kAssign, vector = level > 0;
   const int index_level = LevelOf(element);
   const std::optional<Expr> stride = vector ? VectorStride(element) : std::nullopt;
   const Target to{.pointer = pointer,
                   .element = element,
+                  .mode = mode,
                   .storage = ir::ScalarType(program_.buffers[buffer].dtype),
                   .is_vector = vector,
                   .stride = stride,
                   .is_run = stride && stride->Is(1) && !LaneStep()};
   ir::Value call;
-  if (add && AddsAreAtomic()) {
+  if (combines && AddsAreAtomic()) {
+    TENSORD_CHECK(mode == StoreMode::kAtomicAdd, "a store that only sums may do here");
     call = AtomicAdd(to, value, mask);
-  } else if (!vector && mask && !add) {
+  } else if (!vector && mask && !combines) {
     call = ir::CallOf("store_masked", {to.storage, 1}, {pointer + Scalar(element), value, mask});
   } else if (!vector || (to.is_run && !mask)) {
     TENSORD_CHECK(vector || index_level == 0);
-    call = StoreRun(to, value, add);
+    call = StoreRun(to, value);
   } else {
-    call = StoreApart(to, value, LanesInRange(mask), add);
+    call = StoreApart(to, value, LanesInRange(mask));
   }
   Add(level, vector ? ir::Do(call) : Once(ir::Do(call)));
 }
@@ -216,22 +309,23 @@ ir::Value BodyLowering::AtomicAdd(const Target& to, const ir::Value& value, ir::
 }
 
 // One element, or neighbours that all take part but for those beyond a tail.
-ir::Value BodyLowering::StoreRun(const Target& to, ir::Value value, bool add) {
+ir::Value BodyLowering::StoreRun(const Target& to, ir::Value value) {
   const ir::Value at = to.pointer + Scalar(to.element);
-  if (to.is_vector) {
-    if (add) value = ir::CallOf("add", {LoadNeighbours(to.storage, at), value});
-    return StoreNeighbours(to.storage, at, value);
-  }
   const std::vector<ir::TemplateArgument> types = {to.storage, 1};
-  if (add) value = ir::CallOf("add", {ir::CallOf("load", types, {at}), value});
-  return ir::CallOf("store", types, {at, value});
+  if (to.mode != StoreMode::kAssign) {
+    const ir::Value old =
+        to.is_vector ? LoadNeighbours(to.storage, at) : ir::CallOf("load", types, {at});
+    value = ir::CallOf(FunctionsOf(to.mode).combine, {old, value});
+  }
+  return to.is_vector ? StoreNeighbours(to.storage, at, value)
+                      : ir::CallOf("store", types, {at, value});
 }
 
 // Lanes that do not lie together, or of which not all take part.
-ir::Value BodyLowering::StoreApart(const Target& to, const ir::Value& value, ir::Value mask,
-                                   bool add) {
+ir::Value BodyLowering::StoreApart(const Target& to, const ir::Value& value, ir::Value mask) {
   const std::vector<ir::TemplateArgument> types = {to.storage, Width()};
-  if (to.stride && !add) {
+  const bool combines = to.mode != StoreMode::kAssign;
+  if (to.stride && !combines) {
     const ir::Value at = to.pointer + Scalar(to.element);
     if (to.is_run) return ir::CallOf("store_masked", types, {at, value, mask});
     const ir::Value step = Step(*to.stride);
@@ -240,7 +334,7 @@ ir::Value BodyLowering::StoreApart(const Target& to, const ir::Value& value, ir:
   }
   const ir::Value index = Vector(to.element);
   if (!mask) mask = ir::CallOf("broadcast", {Width()}, {ir::Condition(true)});
-  return ir::CallOf(add ? "scatter_add" : "scatter_masked", types,
+  return ir::CallOf(combines ? FunctionsOf(to.mode).scatter : "scatter_masked", types,
                     {to.pointer, index, value, mask});
 }
 

@@ -15,10 +15,7 @@ void NestLowering::LowerMembers(int position, bool tail, int copy) {
   body_base_->BeginPass(tail);
   for (const NestMember& member : nest_.members) {
     if (member.position != position) continue;
-    body_base_->SetMember(&member);
-    for (const Store& store : member.loops.stores) {
-      body_base_->LowerStore(store, ReadLater(store.buffer, position));
-    }
+    body_base_->LowerStores(member, [&](BufferId buffer) { return ReadLater(buffer, position); });
     accumulators_base_->Accumulate(member, copy);
   }
 }

@@ -79,6 +79,24 @@ ir::Value IdentityOf(ReduceKind kind, DType dtype) {
   return {};
 }
 
+ir::Value ScanIdentityOf(Op op, DType dtype) {
+  switch (op) {
+    case Op::k_add:
+      return IdentityOf(ReduceKind::kSum, dtype);
+    case Op::k_mul:
+      return IdentityOf(ReduceKind::kProd, dtype);
+    case Op::k_minimum:
+      return IdentityOf(ReduceKind::kMin, dtype);
+    case Op::k_maximum:
+    case Op::k_logaddexp:  // -infinity
+      return IdentityOf(ReduceKind::kMax, dtype);
+    default:
+      break;
+  }
+  TENSORD_CHECK(false, "not an operation that may be scanned");
+  return {};
+}
+
 const StateFunctions* StateOf(ReduceKind kind) {
   const Functions& functions = Of(kind);
   return functions.state.name == nullptr ? nullptr : &functions.state;

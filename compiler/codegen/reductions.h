@@ -13,6 +13,9 @@ namespace tensord::compiler {
 // The neutral element of a plain reduction, a scalar.
 ir::Value IdentityOf(ReduceKind kind, DType dtype);
 
+// The neutral element of an operation that may be scanned, a scalar.
+ir::Value ScanIdentityOf(Op op, DType dtype);
+
 // A reduction with a state of its own: the prefix of its functions and the fields that are its
 // results.
 struct StateFunctions {

@@ -12,7 +12,10 @@ std::vector<Expr> LoopIndex(const Sizes& sizes) {
 BodyReads ReadsOf(const Tensor& t) {
   Block block;
   Recorder ops(&block);
-  t.Load(ops, LoopIndex(t.sizes()));
+  for (int part = 0; part < (IsComplex(t.dtype()) ? 2 : 1); ++part) {
+    const PartScope scope(ops, part);
+    t.Load(ops, LoopIndex(t.sizes()));
+  }
   BodyReads reads;
   for (const Inst& inst : block.insts) {
     if (inst.kind != InstKind::kLoad) continue;

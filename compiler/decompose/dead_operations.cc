@@ -36,6 +36,7 @@ class Liveness {
   }
   void Reads(const ExternOp& op) {
     ForEachView(op.args, [this](const BufferView& view) { live_[view.buffer] = true; });
+    for (const BufferId id : op.ends_reading) live_[id] = true;
   }
 
  private:

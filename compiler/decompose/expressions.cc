@@ -114,7 +114,10 @@ Value AllOf(Recorder& ops, const std::vector<Value>& conditions) {
   return all;
 }
 
-Tensor RealizeIfExpensive(Builder& b, const Tensor& t) { return IsExpensive(t) ? b.Realize(t) : t; }
+Tensor RealizeIfExpensive(Builder& b, const Tensor& t) {
+  if (!IsExpensive(t)) return t;
+  return IsComplex(t.dtype()) ? b.RealizeParts(t) : b.Realize(t);
+}
 
 Tensor RealizeArgumentIfExpensive(Builder& b, const Call& call, std::string_view name) {
   const Tensor t = call.tensor(name);

@@ -29,6 +29,7 @@ struct Elem {
   Elem Like(double number) const { return {ops, ops->Constant(number, value.dtype)}; }
   Elem To(DType dtype) const { return {ops, ops->Cast(value, dtype)}; }
   Elem Stored(DType dtype) const { return {ops, ops->Stored(value, dtype)}; }
+  Elem Nonzero() const { return {ops, ops->Nonzero(value)}; }
 };
 
 // Every scalar operation of loop_ir/ops.def in a formula: Apply(Op::k_erfc, x). What formulas use

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/decompose/extern_call.h"
 
+#include <absl/strings/string_view.h>
+
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "base/check.h"
 #include "compiler/graph/arguments.h"
@@ -41,6 +44,28 @@ ExternArgList SeedArgs(const Node& node) {
   const ExternArg device = ScalarArg(Argument(node, "device"));
   const ExternArg least = ScalarArg(Limits::min()), most = ScalarArg(Limits::max());
   return {least, most, {ExternArgList{}}, {dtype}, NoneArg(), device, NoneArg()};
+}
+
+constexpr absl::string_view kWait = "_c10d_functional::wait_tensor";
+// They copy their argument before they begin. What else is waited for reads it until then.
+constexpr absl::string_view kCopyingCollectives[] = {
+    "_c10d_functional::all_reduce",
+    "_c10d_functional::all_reduce_coalesced",
+    "_c10d_functional::broadcast",
+};
+
+// The arguments of what a wait ends that are read until then.
+std::vector<BufferId> ReadUntil(const ExternOp& wait, const Program& program) {
+  std::set<BufferId> waited, read;
+  ForEachView(wait.args, [&](const BufferView& view) { waited.insert(view.buffer); });
+  for (const Operation& operation : program.operations) {
+    const auto* call = std::get_if<ExternOp>(&operation);
+    if (call == nullptr || std::ranges::count(kCopyingCollectives, call->op) != 0) continue;
+    const auto is_waited = [&](BufferId result) { return waited.count(result) != 0; };
+    if (std::ranges::none_of(call->results, is_waited)) continue;
+    ForEachView(call->args, [&](const BufferView& view) { read.insert(view.buffer); });
+  }
+  return {read.begin(), read.end()};
 }
 
 // Whether there is nothing to compute, and indices that are out of range all the same.
@@ -118,6 +143,7 @@ std::vector<Tensor> CallLibrary(Builder& b, const Node& node, const TensorSource
               : b.Extern(op, overload, ToExternArgs(b, node, tensor_of), metas);
   auto& call = std::get<ExternOp>(b.program().operations.back());
   call.ordered = ActsBesides(known) || node.outputs.empty() || OnlyChecks(node, known);
+  if (node.op == kWait) call.ends_reading = ReadUntil(call, b.program());
   if (WritesArgument(known)) {
     ForEachView({call.args[known->written]},
                 [&](const BufferView& view) { call.mutated.push_back(view.buffer); });

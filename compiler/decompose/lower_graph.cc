@@ -3,8 +3,8 @@
 
 #include <absl/strings/str_cat.h>
 
-#include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "compiler/decompose/extern_call.h"
@@ -42,7 +42,7 @@ class Lowerer {
       : graph_(graph),
         device_(device),
         uses_(graph),
-        rules_(graph, device),
+        rules_(graph, device, options.target),
         needs_(FindMemoryNeeds(graph, uses_, rules_)),
         builder_(device, options),
         values_(graph, uses_, &builder_, needs_.in_shapes) {}
@@ -75,6 +75,12 @@ class Lowerer {
     } else {
       TENSORD_RETURN_IF_ERROR(VerifyResults(node, *results));
     }
+    // A view is of what has been rounded.
+    if (!IsView(node)) {
+      for (Tensor& t : *results) {
+        if (t.defined()) t = builder_.Rounded(t);
+      }
+    }
     RealizeResults(i, &*results);
     values_.SetResults(i, *std::move(results));
     return absl::OkStatus();
@@ -89,21 +95,30 @@ class Lowerer {
       const ValueId result(graph_.FirstNodeValue() + i, static_cast<int>(o));
       const bool shared = !t.view() && needs_.shared.count(result) > 0;
       const bool stays = uses_.LastReader(result) == static_cast<int>(graph_.nodes.size());
-      if (shared || ShouldRealize(t, uses_.Count(result), stays, chain)) {
+      if (!shared && !ShouldRealize(t, uses_.Count(result), stays, chain)) continue;
+      if (IsComplex(t.dtype()) && !shared && !IsReadByCall(result)) {
+        t = builder_.RealizeParts(t);
+      } else {
         t = builder_.RealizeAs(t, BufferStrides(node.outputs[o]));
       }
     }
   }
 
-  // ---- Code of ours
-
-  // Whether a result would have to be computed of complex numbers, which kernels cannot.
-  static bool ComputesComplex(const Node& node, const std::vector<Tensor>& results) {
-    for (size_t o = 0; o < std::min(results.size(), node.outputs.size()); ++o) {
-      if (IsComplex(node.outputs[o].dtype) && !results[o].view()) return true;
+  // Whether a library call may read a value, or a view of it, from memory.
+  bool IsReadByCall(ValueId value) const {
+    for (const int reader : uses_.Readers(value)) {
+      if (reader == static_cast<int>(graph_.nodes.size())) continue;
+      const Node& node = graph_.nodes[reader];
+      if (rules_.MayBeCall(node)) return true;
+      if (!IsView(node)) continue;
+      for (size_t o = 0; o < node.outputs.size(); ++o) {
+        if (IsReadByCall({graph_.FirstNodeValue() + reader, static_cast<int>(o)})) return true;
+      }
     }
     return false;
   }
+
+  // ---- Code of ours
 
   // Unimplemented where the lowering leaves this case to the library, without what it began.
   Results Generate(const Node& node, const Lowering& lowering) {
@@ -120,8 +135,6 @@ class Lowerer {
     Results results = lowering.lower(builder_, call);
     if (results.ok() && call.needs_constant())
       results = absl::UnimplementedError("an argument that must be constant is symbolic");
-    if (results.ok() && ComputesComplex(node, *results))
-      results = absl::UnimplementedError("complex elements in another order than memory has them");
     for (const auto& [value, original] : borrowed) values_[value] = original;
     if (absl::IsUnimplemented(results.status())) {
       program.buffers.resize(buffers);
@@ -155,9 +168,8 @@ class Lowerer {
       Tensor& t = values_.InShape(ValueOf(arg));
       const TensorType& type = graph_.TypeOf(ValueOf(arg));
       // Library operators choose the layout of their results by that of their arguments, so each
-      // must come as in eager. Complex numbers no kernel of ours can copy; the runtime mends the
-      // layout of results.
-      if (!IsComplex(type.dtype) && !HasStrides(t, type.strides)) {
+      // must come as in eager.
+      if (!HasStrides(t, type.strides)) {
         const Tensor there = WithStrides(builder_, t, type.strides);
         if (!t.view()) t = there;
         return there;
@@ -178,9 +190,28 @@ class Lowerer {
       out.integer = output.integer;
     } else if (IsValue(output)) {
       out.kind = ProgramOutput::kTensor;
-      out.view = OutputView(ValueOf(output));
+      if (const auto memory = MemoryShownBy(ValueOf(output))) {
+        const TensorType& type = graph_.TypeOf(ValueOf(output));
+        out.view = {*memory, type.sizes, type.strides, type.offset};
+        out.dtype = type.dtype;
+        builder_.program().buffers[*memory].returned = true;
+      } else {
+        out.view = OutputView(ValueOf(output));
+      }
     }
     builder_.program().outputs.push_back(std::move(out));
+  }
+
+  // The buffer that an output shows as another type, where it shares it with other outputs.
+  std::optional<BufferId> MemoryShownBy(ValueId value) {
+    const auto it = needs_.as_other_types.find(value);
+    if (it == needs_.as_other_types.end()) return std::nullopt;
+    const Tensor& memory = values_[it->second];
+    if (!HasStrides(memory, graph_.TypeOf(it->second).strides) || !memory.view()->offset.Is(0))
+      return std::nullopt;
+    const BufferKind kind = KindOf(memory);
+    if (kind != BufferKind::kComputed && kind != BufferKind::kExternResult) return std::nullopt;
+    return memory.view()->buffer;
   }
 
   BufferView OutputView(ValueId value) {
@@ -195,7 +226,7 @@ class Lowerer {
                      (KindOf(t) == BufferKind::kInput && values_.IsCopyInEager(value.first)))) {
       t = LazyCopy(builder_, t);
     }
-    if (!IsComplex(type.dtype)) t = WithStrides(builder_, t, type.strides);
+    t = WithStrides(builder_, t, type.strides);
     if (KindOf(t) != BufferKind::kInput) {
       builder_.program().buffers[t.view()->buffer].returned = true;
     }

@@ -132,8 +132,10 @@ bool LoweredValues::ReadsOnlyWhereItWrites(const Node& node, int source, const T
   Expr place = destination.view()->offset;
   const std::vector<Expr> index = LoopIndex(destination.sizes());
   for (size_t d = 0; d < index.size(); ++d) place += index[d] * destination.view()->strides[d];
+  const int parts = destination.view()->is_complex ? 2 : 1;
   return std::all_of(reads.indices.begin(), reads.indices.end(), [&](const auto& load) {
-    return load.first != destination.view()->buffer || load.second == place;
+    if (load.first != destination.view()->buffer) return true;
+    return load.second == place * parts || load.second == place * parts + (parts - 1);
   });
 }
 

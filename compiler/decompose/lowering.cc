@@ -5,6 +5,7 @@
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/check.h"
 #include "compiler/graph/arguments.h"
@@ -18,12 +19,13 @@ const Table& AllLowerings() {
   static const Table* const table = [] {
     auto* all = new Table;
     for (const auto& part :
-         {PointwiseLowerings(), NumberPartLowerings(), SpecialFunctionLowerings(),
-          ActivationLowerings(), ReductionLowerings(), SoftmaxLowerings(), NormLowerings(),
-          LossLowerings(), ViewLowerings(), ConcatenationLowerings(), CreationLowerings(),
-          IndexingLowerings(), RandomLowerings(), MatrixLowerings(), ProductByRowsLowerings(),
-          MaxPoolLowerings(), MaxPoolBackwardLowerings(), AveragePoolLowerings(),
-          SearchLowerings()}) {
+         {PointwiseLowerings(),     NumberPartLowerings(),    SpecialFunctionLowerings(),
+          ActivationLowerings(),    ReductionLowerings(),     ScanLowerings(),
+          SoftmaxLowerings(),       NormLowerings(),          LossLowerings(),
+          ViewLowerings(),          ConcatenationLowerings(), CreationLowerings(),
+          IndexingLowerings(),      RandomLowerings(),        MatrixLowerings(),
+          ProductByRowsLowerings(), MaxPoolLowerings(),       MaxPoolBackwardLowerings(),
+          AveragePoolLowerings(),   SearchLowerings(),        GridSamplerLowerings()}) {
       for (const Lowering& lowering : part) {
         const bool is_new = all->emplace(lowering.name, &lowering).second;
         TENSORD_CHECK(is_new, absl::StrCat("two lowerings of ", std::string(lowering.name)));
@@ -34,17 +36,48 @@ const Table& AllLowerings() {
   return *table;
 }
 
+const Lowering* FindIn(const Table& table, std::string_view name) {
+  const auto it = table.find(name);
+  return it == table.end() ? nullptr : it->second;
+}
+
+const Table& LoweringsOfComplexNumbers() {
+  static const Table* const table = [] {
+    auto* all = new Table;
+    for (const Lowering& lowering : ComplexLowerings()) all->emplace(lowering.name, &lowering);
+    for (const std::string_view name : MovesOfComplexNumbers()) {
+      const Lowering* const lowering = FindIn(AllLowerings(), name);
+      TENSORD_CHECK(lowering != nullptr, absl::StrCat("no lowering of ", std::string(name)));
+      const bool is_new = all->emplace(name, lowering).second;
+      TENSORD_CHECK(is_new, absl::StrCat("two lowerings of ", std::string(name)));
+    }
+    for (const Lowering& lowering : ViewLowerings()) {
+      const Operator* const op = FindOperator(lowering.name);
+      const bool is_view = IsOfKind(op, OperatorKind::kView) && op->name != "aten::view.dtype";
+      if (is_view) all->emplace(lowering.name, &lowering);
+    }
+    return all;
+  }();
+  return *table;
+}
+
 }  // namespace
 
 const Lowering* FindLowering(std::string_view name) {
-  const auto it = AllLowerings().find(name);
-  return it == AllLowerings().end() ? nullptr : it->second;
+  const Lowering* const of_real = FindIn(AllLowerings(), name);
+  return of_real != nullptr ? of_real : FindComplexLowering(name);
+}
+
+const Lowering* FindComplexLowering(std::string_view name) {
+  return FindIn(LoweringsOfComplexNumbers(), name);
 }
 
 std::vector<std::string> LoweringNames() {
-  std::vector<std::string> names;
-  for (const auto& [name, lowering] : AllLowerings()) names.emplace_back(name);
-  std::sort(names.begin(), names.end());
+  std::set<std::string_view> all;
+  for (const Table* table : {&AllLowerings(), &LoweringsOfComplexNumbers()}) {
+    for (const auto& [name, lowering] : *table) all.insert(name);
+  }
+  std::vector<std::string> names(all.begin(), all.end());
   return names;
 }
 
@@ -224,6 +257,7 @@ Tensor ScalarTensor(Builder& b, const Scalar& s, DType dtype) {
   }
   if (s.kind == Scalar::kReal) return b.Full(dtype, {}, s.real);
   if (s.integer.IsConstant()) return b.FullInt(dtype, {}, *s.integer.AsConstant());
+  if (IsComplex(dtype)) return b.Cast(ScalarTensor(b, s, PartType(dtype)), dtype);
   return b.Pointwise(dtype, {}, {}, 1, [e = s.integer, dtype](Recorder& ops, Index) {
     return ops.Index(e, ComputeType(dtype));
   });

@@ -96,6 +96,8 @@ struct Lowering {
 
 // The operator's line; nullptr when nobody lowers it (it becomes an extern call).
 const Lowering* FindLowering(std::string_view name);
+// The same where operands or results are complex numbers: what computes has a line of its own.
+const Lowering* FindComplexLowering(std::string_view name);
 // The names of all tables, sorted.
 std::vector<std::string> LoweringNames();
 
@@ -105,6 +107,7 @@ std::span<const Lowering> NumberPartLowerings();
 std::span<const Lowering> SpecialFunctionLowerings();
 std::span<const Lowering> ActivationLowerings();  // activations and their backward forms
 std::span<const Lowering> ReductionLowerings();
+std::span<const Lowering> ScanLowerings();
 std::span<const Lowering> SoftmaxLowerings();
 std::span<const Lowering> NormLowerings();
 std::span<const Lowering> LossLowerings();
@@ -119,6 +122,10 @@ std::span<const Lowering> MaxPoolLowerings();
 std::span<const Lowering> MaxPoolBackwardLowerings();
 std::span<const Lowering> AveragePoolLowerings();
 std::span<const Lowering> SearchLowerings();
+std::span<const Lowering> GridSamplerLowerings();
+std::span<const Lowering> ComplexLowerings();  // of complex numbers
+// Names in the other tables whose lowering serves complex numbers as well.
+std::span<const std::string_view> MovesOfComplexNumbers();
 
 // ---- Helpers that lowerings share.
 // A dimension in [0, rank), from one in [-rank, rank).

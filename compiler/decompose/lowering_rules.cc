@@ -1,31 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/decompose/lowering_rules.h"
 
+#include <algorithm>
+
 #include "compiler/graph/arguments.h"
 #include "compiler/graph/uses.h"
 
 namespace tensord::compiler {
 
 const Lowering* LoweringRules::LoweringOf(const Node& node) const {
-  const Lowering* lowering = FindLowering(node.op);
-  if (lowering == nullptr || !lowering->IsLoweredOn(device_)) return nullptr;
+  const Lowering* lowering =
+      HasComplexNumbers(node) ? FindComplexLowering(node.op) : FindLowering(node.op);
+  if (lowering == nullptr || !lowering->IsLoweredOn(target_)) return nullptr;
   return node.library && !IsView(node) ? nullptr : lowering;
 }
 
 bool LoweringRules::CanGenerate(const Node& node) const {
-  // A view computes nothing, whatever its elements are.
-  const bool may_be_complex = IsView(node) && node.op != "aten::view.dtype";
   for (const TensorType& type : node.outputs) {
     if (type.dtype == v1::DTYPE_UNSPECIFIED) continue;
-    if (type.device != device_ || (IsComplex(type.dtype) && !may_be_complex)) return false;
+    if (type.device != device_) return false;
   }
   bool ok = true;
   ForEachValue(node.args, [&](const ArgumentValue& arg) {
     const TensorType& type = graph_.TypeOf(ValueOf(arg));
-    if (IsComplex(type.dtype) && !may_be_complex) ok = false;
     if (type.device != device_ && !type.sizes.empty()) ok = false;
   });
   return ok;
+}
+
+bool LoweringRules::HasComplexNumbers(const Node& node) const {
+  bool found = std::any_of(node.outputs.begin(), node.outputs.end(),
+                           [](const TensorType& type) { return IsComplex(type.dtype); });
+  ForEachValue(node.args, [&](const ArgumentValue& arg) {
+    found = found || IsComplex(graph_.TypeOf(ValueOf(arg)).dtype);
+  });
+  return found;
 }
 
 bool LoweringRules::MayBeCall(const Node& node) const {

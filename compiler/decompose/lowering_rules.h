@@ -10,19 +10,26 @@ namespace tensord::compiler {
 
 class LoweringRules {
  public:
-  // `device`: for which code is generated.
-  LoweringRules(const Graph& graph, v1::DeviceType device) : graph_(graph), device_(device) {}
+  // `device`: of the tensors that code is generated for; `target`: what it runs on, where that may
+  // be another (a graph that is compiled to be looked at).
+  LoweringRules(const Graph& graph, v1::DeviceType device, v1::DeviceType target)
+      : graph_(graph),
+        device_(device),
+        target_(target == v1::DEVICE_TYPE_UNSPECIFIED ? device : target) {}
 
-  // The node's lowering; null where there is none on the device, or the job wants a library call.
+  // The node's lowering; null where there is none on the target, or the job wants a library call.
   const Lowering* LoweringOf(const Node& node) const;
-  // Code is generated for one device and for real numbers; anything else is the library's.
+  // Code is generated for one device; anything else is the library's.
   bool CanGenerate(const Node& node) const;
   // Whether the node reads its arguments from memory by a library call.
   bool MayBeCall(const Node& node) const;
 
  private:
+  bool HasComplexNumbers(const Node& node) const;
+
   const Graph& graph_;
   const v1::DeviceType device_;
+  const v1::DeviceType target_;
 };
 
 }  // namespace tensord::compiler

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "compiler/graph/arguments.h"
+#include "compiler/graph/layout.h"
 
 namespace tensord::compiler {
 namespace {
@@ -18,6 +19,52 @@ std::set<ValueId> SharedByOutputs(const Graph& graph, const Uses& uses) {
     if (count > 1) shared.insert(root);
   }
   return shared;
+}
+
+// Whether the node's result is its argument's memory, seen as another type.
+bool IsReinterpretation(const Node& node) {
+  return node.op == "aten::view.dtype" || node.op == "aten::view_as_complex" ||
+         node.op == "aten::view_as_real";
+}
+
+// The value whose memory a result shows in eager, and whether as another type on the way.
+struct Shown {
+  ValueId memory;
+  bool is_reinterpreted = false;
+};
+
+Shown MemoryShownBy(const Graph& graph, ValueId value) {
+  bool is_reinterpreted = false;
+  while (value.first >= graph.FirstNodeValue()) {
+    const Node& node = graph.nodes[value.first - graph.FirstNodeValue()];
+    const bool reinterprets = IsReinterpretation(node);
+    if (!reinterprets && !IsView(node)) break;
+    is_reinterpreted = is_reinterpreted || reinterprets;
+    value = ValueOf(FirstArgument(node));
+  }
+  return {value, is_reinterpreted};
+}
+
+std::map<ValueId, ValueId> AsOtherTypes(const Graph& graph) {
+  // By the value whose memory they show: results, and whether as another type.
+  std::map<ValueId, std::map<ValueId, bool>> results;
+  for (const ArgumentValue& output : graph.outputs) {
+    if (!IsValue(output)) continue;
+    const Shown shown = MemoryShownBy(graph, ValueOf(output));
+    if (shown.memory.first >= graph.FirstNodeValue())
+      results[shown.memory].emplace(ValueOf(output), shown.is_reinterpreted);
+  }
+  std::map<ValueId, ValueId> as_other_types;
+  for (const auto& [memory, shown] : results) {
+    const TensorType& type = graph.TypeOf(memory);
+    // Offsets count from the start of eager's memory, so it must be all of it.
+    const bool is_whole = type.offset.Is(0) && IsDense(type.sizes, type.strides);
+    if (shown.size() < 2 || !is_whole) continue;
+    for (const auto& [value, is_reinterpreted] : shown) {
+      if (is_reinterpreted) as_other_types.emplace(value, memory);
+    }
+  }
+  return as_other_types;
 }
 
 std::set<ValueId> InSeveralShapes(const Graph& graph, const Uses& uses,
@@ -46,7 +93,11 @@ std::set<ValueId> InSeveralShapes(const Graph& graph, const Uses& uses,
 }  // namespace
 
 MemoryNeeds FindMemoryNeeds(const Graph& graph, const Uses& uses, const LoweringRules& rules) {
-  return {.shared = SharedByOutputs(graph, uses), .in_shapes = InSeveralShapes(graph, uses, rules)};
+  MemoryNeeds needs{.shared = SharedByOutputs(graph, uses),
+                    .in_shapes = InSeveralShapes(graph, uses, rules),
+                    .as_other_types = AsOtherTypes(graph)};
+  for (const auto& [value, memory] : needs.as_other_types) needs.shared.insert(memory);
+  return needs;
 }
 
 }  // namespace tensord::compiler

@@ -3,6 +3,7 @@
 #ifndef TENSORD_COMPILER_DECOMPOSE_MEMORY_NEEDS_H_
 #define TENSORD_COMPILER_DECOMPOSE_MEMORY_NEEDS_H_
 
+#include <map>
 #include <set>
 
 #include "compiler/decompose/lowering_rules.h"
@@ -17,6 +18,10 @@ struct MemoryNeeds {
   // What library calls and results want in memory in several shapes, as views of the whole: it is
   // there once.
   std::set<ValueId> in_shapes;
+  // Results of the program that are, in eager, the memory of a computed value seen as another type
+  // (and back, maybe), where other results share that memory; by result the value, which is in
+  // `shared`.
+  std::map<ValueId, ValueId> as_other_types;
 };
 
 MemoryNeeds FindMemoryNeeds(const Graph& graph, const Uses& uses, const LoweringRules& rules);

@@ -69,13 +69,28 @@ bool RunsOnTensorCores(DType dtype) { return Is16BitFloat(dtype) || dtype == kFl
 bool IsInteger(DType dtype) { return Rank(dtype) == 1; }
 bool IsUnsigned(DType dtype) { return InfoOf(dtype).category == kUnsignedInt; }
 
+DType PartType(DType dtype) {
+  if (dtype == v1::DTYPE_COMPLEX64) return kFloat32;
+  return dtype == v1::DTYPE_COMPLEX128 ? kFloat64 : dtype;
+}
+
+DType ComplexType(DType part) {
+  return part == kFloat64 ? v1::DTYPE_COMPLEX128 : v1::DTYPE_COMPLEX64;
+}
+
 DType ComputeType(DType storage) {
-  return IsFloating(storage) && storage != kFloat64 ? kFloat32 : storage;
+  const DType part = PartType(storage);
+  return IsFloating(part) && part != kFloat64 ? kFloat32 : part;
 }
 
 DType PromoteTypes(DType a, DType b) {
   if (a == b || b == v1::DTYPE_UNSPECIFIED) return a;
   if (a == v1::DTYPE_UNSPECIFIED) return b;
+  if (IsComplex(a) || IsComplex(b)) {
+    return a == v1::DTYPE_COMPLEX128 || b == v1::DTYPE_COMPLEX128 || a == kFloat64 || b == kFloat64
+               ? v1::DTYPE_COMPLEX128
+               : v1::DTYPE_COMPLEX64;
+  }
   if (Rank(a) != Rank(b)) return Rank(a) > Rank(b) ? a : b;
   if (Rank(a) == 1) {
     if (IsUnsigned(a) == IsUnsigned(b)) return ItemSize(a) > ItemSize(b) ? a : b;
@@ -92,6 +107,7 @@ DType ResultType(const PromotionState& state) {
   const auto combine = [](DType higher, DType lower) {
     if (higher == v1::DTYPE_UNSPECIFIED) return lower;
     if (Rank(higher) >= Rank(lower)) return higher;
+    if (IsFloating(higher)) return ComplexType(higher);
     return lower;
   };
   return combine(state.dimensioned, combine(state.zero_dim, state.number));

@@ -30,15 +30,21 @@ bool RunsOnTensorCores(DType dtype);
 bool IsInteger(DType dtype);   // without bool
 bool IsUnsigned(DType dtype);  // without bool
 
-// The type in which a kernel computes on this storage type: float32 for the narrow floats, itself
-// otherwise.
+// The type of a complex number's two parts; of other types the type itself.
+DType PartType(DType dtype);
+// The complex type whose parts are of this floating type: complex64 for the narrow floats.
+DType ComplexType(DType part);
+
+// The type in which a kernel computes on this storage type: float32 for the narrow floats, the
+// parts' for complex numbers, itself otherwise.
 DType ComputeType(DType storage);
 
-// torch.promote_types for two dimensioned operands (without complex).
+// torch.promote_types for two dimensioned operands.
 DType PromoteTypes(DType a, DType b);
 
 // torch's result type of mixed categories: an operand of a lower priority (dimensioned < zero-dim
-// tensor < Python number) only counts where its category (bool < integer < float) is higher.
+// tensor < Python number) only counts where its category (bool < integer < float < complex) is
+// higher; of a complex one beside floats the category alone.
 struct PromotionState {
   DType dimensioned = v1::DTYPE_UNSPECIFIED;
   DType zero_dim = v1::DTYPE_UNSPECIFIED;

@@ -36,7 +36,8 @@ struct PreludeFunction {
   // operand 0's type; w vector of that, of `w` lanes; f vector of float32; r state of operand 0,
   // one lane; x new state; g group memory.
   char result;
-  bool has_effect = false;  // it writes memory; others may be called as often as one likes
+  bool has_effect =
+      false;  // it writes memory or operand 0; others may be called as often as one likes
   Meets meets = Meets::kNobody;
   // Of kernels/special: kernels that call it include it.
   bool is_special = false;

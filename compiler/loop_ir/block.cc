@@ -30,6 +30,19 @@ DType ResultOf(Op op, const std::vector<Value>& args) {
 
 }  // namespace
 
+bool MayScan(Op op) {
+  switch (op) {
+    case Op::k_add:
+    case Op::k_mul:
+    case Op::k_minimum:
+    case Op::k_maximum:
+    case Op::k_logaddexp:
+      return true;
+    default:
+      return false;
+  }
+}
+
 Value Recorder::Append(Inst inst) {
   Key key{static_cast<int>(inst.kind),
           static_cast<int>(inst.op),
@@ -43,7 +56,8 @@ Value Recorder::Append(Inst inst) {
           inst.guard,
           inst.rule.wraps,
           inst.rule.is_checked,
-          inst.rule.dimension};
+          inst.rule.dimension,
+          inst.in_order};
   auto [it, is_new] = known_.emplace(std::move(key), static_cast<int>(block_->insts.size()));
   const DType dtype = inst.dtype;
   if (is_new) block_->insts.push_back(std::move(inst));
@@ -51,6 +65,7 @@ Value Recorder::Append(Inst inst) {
 }
 
 Value Recorder::Constant(double value, DType dtype) {
+  if (IsComplex(dtype)) return Constant(part_ == 0 ? value : 0, PartType(dtype));
   if (!IsFloating(dtype)) return ConstantInt(static_cast<int64_t>(value), dtype);
   Value result =
       Append({.kind = InstKind::kConstant, .dtype = ComputeType(dtype), .number = value});
@@ -58,7 +73,7 @@ Value Recorder::Constant(double value, DType dtype) {
 }
 
 Value Recorder::ConstantInt(int64_t value, DType dtype) {
-  if (IsFloating(dtype)) return Constant(static_cast<double>(value), dtype);
+  if (IsFloating(dtype) || IsComplex(dtype)) return Constant(static_cast<double>(value), dtype);
   return Append({.kind = InstKind::kConstant, .dtype = dtype, .integer = value});
 }
 
@@ -140,6 +155,7 @@ Value Recorder::Compute(Op op, std::vector<Value> args) {
 }
 
 Value Recorder::Cast(Value value, DType to) {
+  to = PartType(to);
   const DType compute = ComputeType(to);
   if (value.dtype != compute) {
     value = Append({.kind = InstKind::kCast, .dtype = compute, .args = {value.id}});
@@ -164,6 +180,26 @@ Value Recorder::Stored(Value value, DType storage) {
 Value Recorder::Bitcast(Value value, DType to) {
   if (value.dtype == to) return value;
   return Append({.kind = InstKind::kBitcast, .dtype = to, .args = {value.id}});
+}
+
+Value Recorder::Nonzero(Value divisor) {
+  const Inst& inst = block_->insts[divisor.id];
+  const bool is_constant = inst.kind == InstKind::kConstant;
+  if (is_constant ? inst.integer != 0
+                  : inst.kind == InstKind::kIndex && sym::ProvablyPositive(inst.index)) {
+    return divisor;
+  }
+  return Append(
+      {.kind = InstKind::kNonzero, .dtype = divisor.dtype, .args = {divisor.id}, .guard = guard_});
+}
+
+Value Recorder::Scan(Op op, Value value, bool in_order) {
+  TENSORD_CHECK(MayScan(op), InfoOf(op).name);
+  return Append({.kind = InstKind::kScan,
+                 .op = op,
+                 .dtype = value.dtype,
+                 .args = {value.id},
+                 .in_order = in_order});
 }
 
 Expr Recorder::Indirect(Value index, const Expr& size, const IndexRule& rule,
@@ -234,8 +270,15 @@ std::string ToString(const Block& block) {
       case InstKind::kBitcast:
         absl::StrAppend(&text, "bitcast ", args);
         break;
+      case InstKind::kNonzero:
+        absl::StrAppend(&text, "nonzero ", args);
+        break;
       case InstKind::kRound:
         absl::StrAppend(&text, "round ", args, " ", DTypeName(inst.storage));
+        break;
+      case InstKind::kScan:
+        absl::StrAppend(&text, "scan ", InfoOf(inst.op).name, " ", args,
+                        inst.in_order ? " in order" : "");
         break;
       case InstKind::kIndirect:
         absl::StrAppend(&text, "indirect x", inst.symbol, " = ", args, " < ",

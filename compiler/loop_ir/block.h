@@ -36,7 +36,9 @@ enum class InstKind : uint8_t {
   kCast,      // args[0] to `dtype`
   kBitcast,   // args[0]'s bits as `dtype`, of one width
   kIndirect,  // makes args[0] usable in expressions as symbol `symbol` in [0, index)
+  kNonzero,   // args[0], a divisor; where it is 0 under the guard, the run fails
   kRound,  // args[0] rounded to the storage type `storage` and back: what a store and load would do
+  kScan,   // `op` of args[0] in all iterations of the scanned loops up to this one (MayScan)
 };
 
 // What becomes of an index value that is out of range.
@@ -60,11 +62,18 @@ struct Inst {
   double number = 0;
   int64_t integer = 0;
   int symbol = -1;  // kIndirect: the id of its sym::AtomKind::kIndirect symbol
-  int guard = -1;   // kLoad, kIndirect: the truth value under which it may happen; -1 always
+  int guard =
+      -1;  // kLoad, kIndirect, kNonzero: the truth value under which it may happen; -1 always
   // kIndirect: where it is checked, args[1] is the index as it was given, and where that is out of
   // range under the guard, the run fails. args[0], which never is, is for those who do not check.
   IndexRule rule;
+  // kScan: one element after the other, wherever another order could overflow or underflow.
+  bool in_order = false;
 };
+
+// Whether prefixes of this operation may be taken: it is associative, but for rounding, and has a
+// neutral element.
+bool MayScan(Op op);
 
 struct Block {
   std::vector<Inst> insts;
@@ -76,6 +85,11 @@ class Recorder {
   explicit Recorder(Block* block, int first_indirect_symbol = 0)
       : block_(block), next_symbol_(first_indirect_symbol) {}
 
+  // Which part of complex numbers the body that is run gives: 0 the real one, 1 the imaginary one.
+  // A body that only moves elements is run for each, and loads of complex tensors give that part.
+  int part() const { return part_; }
+
+  // Of a complex type: the number's present part.
   Value Constant(double value, DType dtype);
   Value ConstantInt(int64_t value, DType dtype);
   // An integer expression as a value of type `dtype` (kInt64 unless said otherwise).
@@ -88,10 +102,15 @@ class Recorder {
   // loaded too, for a kernel may use the value itself where it has just computed it.
   Value Stored(Value value, DType storage);
   Value Bitcast(Value value, DType to);
+  // Only in the body of a loop operation that scans (Builder::Scan).
+  Value Scan(Op op, Value value, bool in_order = false);
   // An index value made usable in expressions, in [0, size) whatever the value, so that no load
   // leaves its buffer. Values are checked only where it also holds that `when`.
   Expr Indirect(Value index, const Expr& size, const IndexRule& rule = {},
                 std::optional<Value> when = {});
+  // An integer that something is divided by, which must not be 0 where the present guard holds,
+  // else the run fails.
+  Value Nonzero(Value divisor);
   // `body` where `mask` holds (its loads happen only there), else `other`.
   Value Masked(Value mask, const std::function<Value()>& body, Value other);
 
@@ -103,8 +122,9 @@ class Recorder {
   Value Where(Value c, Value a, Value b) { return Compute(Op::k_where, {c, a, b}); }
 
  private:
+  friend class PartScope;
   using Key = std::tuple<int, int, int, int, std::vector<int>, Expr, int, uint64_t, int64_t, int,
-                         bool, bool, int>;
+                         bool, bool, int, bool>;
   Value Append(Inst inst);
   // The present guard, and that `condition` holds.
   Value GuardWith(Value condition);
@@ -114,6 +134,20 @@ class Recorder {
   std::map<Key, int> known_;
   int guard_ = -1;
   int next_symbol_ = 0;
+  int part_ = 0;
+};
+
+// While it lives, bodies give this part of complex numbers.
+class PartScope {
+ public:
+  PartScope(Recorder& ops, int part) : ops_(ops), outer_(ops.part_) { ops_.part_ = part; }
+  ~PartScope() { ops_.part_ = outer_; }
+  PartScope(const PartScope&) = delete;
+  PartScope& operator=(const PartScope&) = delete;
+
+ private:
+  Recorder& ops_;
+  const int outer_;
 };
 
 // For people and golden tests.

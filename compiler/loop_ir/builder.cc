@@ -56,18 +56,32 @@ Tensor Builder::Make(Tensor::Impl impl) {
 
 BufferId Builder::NewBuffer(BufferKind kind, int number, DType dtype, Sizes sizes, Sizes strides,
                             std::string name) {
+  if (IsComplex(dtype)) {
+    for (Expr& stride : strides) stride *= Expr(2);
+    sizes.push_back(Expr(2));
+    strides.push_back(Expr(1));
+  }
   program_.buffers.push_back({.kind = kind,
                               .number = number,
-                              .dtype = dtype,
+                              .dtype = PartType(dtype),
                               .device = device_,
                               .sizes = std::move(sizes),
                               .strides = std::move(strides),
+                              .is_complex = IsComplex(dtype),
                               .name = std::move(name)});
   return static_cast<BufferId>(program_.buffers.size()) - 1;
 }
 
 Tensor Builder::FromView(BufferView view, DType dtype) {
   Tensor::Impl impl{.dtype = dtype, .sizes = view.sizes};
+  view.is_complex = IsComplex(dtype);
+  for (int part = 0; part < 2 && view.is_complex; ++part) {
+    BufferView of_part = ViewOfParts(view);
+    of_part.sizes.pop_back();
+    of_part.strides.pop_back();
+    of_part.offset += Expr(part);
+    impl.parts.push_back(FromView(std::move(of_part), PartType(dtype)));
+  }
   impl.body = [buffer = view.buffer, offset = view.offset, strides = view.strides, dtype](
                   Recorder& ops, Index index) {
     return ops.Load(buffer, dtype, Linear(offset, strides, index));
@@ -106,6 +120,15 @@ Tensor Builder::FullInt(DType dtype, Sizes sizes, int64_t value) {
 
 Tensor Builder::Pointwise(DType dtype, Sizes sizes, const std::vector<Tensor>& inputs, int cost,
                           Body body) {
+  if (IsComplex(dtype)) {
+    const auto of_part = [&](int part) {
+      return Pointwise(PartType(dtype), sizes, {}, 0, [body, part](Recorder& ops, Index index) {
+        const PartScope scope(ops, part);
+        return body(ops, index);
+      });
+    };
+    return Complex(of_part(0), of_part(1), inputs, cost);
+  }
   Tensor::Impl impl{.dtype = dtype, .sizes = std::move(sizes), .body = std::move(body)};
   impl.device = device_;
   impl.cost = cost;
@@ -152,11 +175,54 @@ Tensor Builder::Map(Op op, const std::vector<Tensor>& operands, DType dtype) {
                    });
 }
 
+Tensor Builder::Complex(const Tensor& real, const Tensor& imaginary,
+                        const std::vector<Tensor>& inputs, int cost) {
+  Tensor::Impl impl{.dtype = ComplexType(real.dtype()), .sizes = real.sizes()};
+  impl.device = real.device();
+  impl.cost = cost;
+  for (const Tensor& input : inputs) {
+    impl.cost += input.cost();
+    impl.reads += input.reads();
+  }
+  // Whoever wants one part wants, sooner or later, the other, and most of what they are made of is
+  // one.
+  for (const Tensor& part : {real, imaginary}) {
+    Tensor::Impl of_part = *part.impl_;
+    of_part.cost = impl.cost;
+    of_part.reads = impl.reads;
+    impl.parts.push_back(Make(std::move(of_part)));
+  }
+  return Make(std::move(impl));
+}
+
 Tensor Builder::Cast(const Tensor& t, DType dtype) {
   if (t.dtype() == dtype) return t;
+  if (IsComplex(t.dtype()) || IsComplex(dtype)) return CastComplex(t, dtype);
   return Pointwise(dtype, t.sizes(), {t}, 1, [t, dtype](Recorder& ops, Index index) {
     return ops.Cast(t.Load(ops, index), dtype);
   });
+}
+
+Tensor Builder::Rounded(const Tensor& t) {
+  if (!Rounds(t.dtype()) || t.view()) return t;
+  return Pointwise(t.dtype(), t.sizes(), {t}, 1, [t](Recorder& ops, Index index) {
+    return ops.Cast(t.Load(ops, index), t.dtype());
+  });
+}
+
+Tensor Builder::CastComplex(const Tensor& t, DType dtype) {
+  const DType part = PartType(dtype);
+  if (!IsComplex(t.dtype())) {
+    return Complex(Cast(t, part), Full(part, t.sizes(), 0), {t}, 1);
+  }
+  if (IsComplex(dtype)) return Complex(Cast(t.part(0), part), Cast(t.part(1), part), {t}, 2);
+  if (dtype != kBool) {  // a copy, also where it converts nothing
+    return Pointwise(dtype, t.sizes(), {t}, 1,
+                     [real = t.part(0), dtype](Recorder& ops, Index index) {
+                       return ops.Cast(real.Load(ops, index), dtype);
+                     });
+  }
+  return Map(Op::k_logical_or, {Cast(t.part(0), kBool), Cast(t.part(1), kBool)});
 }
 
 Tensor Builder::Where(const Tensor& condition, const Tensor& a, const Tensor& b) {
@@ -196,6 +262,17 @@ ReduceLoops SplitDims(const Sizes& sizes, std::vector<int> dims) {
 
 Tensor Builder::Reduce(ReduceKind kind, const Tensor& t, std::vector<int> dims, bool keepdim,
                        DType dtype) {
+  if (Rounds(dtype)) {
+    return Cast(Reduce(kind, t, std::move(dims), keepdim, ComputeType(dtype)), dtype);
+  }
+  if (IsComplex(t.dtype())) {
+    TENSORD_CHECK(kind == ReduceKind::kSum && IsComplex(dtype), "complex numbers are summed only");
+    const auto sum = [&](int part) {
+      return Reduce(kind, t.part(part), dims, keepdim, PartType(dtype));
+    };
+    const Tensor real = sum(0), imaginary = sum(1);
+    return Complex(real, imaginary, {real, imaginary}, 0);
+  }
   ReduceLoops loops = SplitDims(t.sizes(), std::move(dims));
   const bool is_arg = kind == ReduceKind::kArgMin || kind == ReduceKind::kArgMax;
   const bool is_logic = kind == ReduceKind::kAny || kind == ReduceKind::kAll;
@@ -248,6 +325,22 @@ std::pair<Tensor, Tensor> Builder::ReducePair(ReduceKind kind, const Tensor& t,
   return {results[0], results[1]};
 }
 
+void Builder::Scan(const Tensor& t, int dim, const std::vector<Tensor>& results,
+                   const ScanBody& body) {
+  const ReduceLoops loops = SplitDims(t.sizes(), {dim});
+  LoopOp op{.sizes = loops.kept, .reduce_sizes = loops.reduced, .origin = origin_};
+  Recorder ops(&op.block);
+  const std::vector<Value> values =
+      body(ops, t.Load(ops, loops.input_index), loops.input_index[dim]);
+  for (size_t r = 0; r < results.size(); ++r) {
+    const BufferView& view = *results[r].view();
+    op.stores.push_back({.buffer = view.buffer,
+                         .index = Linear(view.offset, view.strides, loops.input_index),
+                         .value = ops.Cast(values[r], ComputeType(results[r].dtype())).id});
+  }
+  program_.operations.push_back(std::move(op));
+}
+
 // ---- Buffers
 
 Tensor Builder::Realize(const Tensor& t) {
@@ -263,6 +356,14 @@ Tensor Builder::RealizeAs(const Tensor& t, const Sizes& strides) {
   return result;
 }
 
+Tensor Builder::RealizeParts(const Tensor& t) {
+  const Tensor real = Realize(t.part(0)), imaginary = Realize(t.part(1));
+  Tensor::Impl impl{.dtype = t.dtype(), .sizes = t.sizes(), .parts = {real, imaginary}};
+  impl.reads = 1;
+  impl.device = t.device();
+  return Make(std::move(impl));
+}
+
 Tensor Builder::Allocate(DType dtype, Sizes sizes, Sizes strides) {
   if (strides.empty()) strides = ContiguousStrides(sizes);
   const BufferId id = NewBuffer(BufferKind::kComputed, -1, dtype, sizes, strides, origin_);
@@ -270,7 +371,9 @@ Tensor Builder::Allocate(DType dtype, Sizes sizes, Sizes strides) {
 }
 
 void Builder::Assign(const Tensor& destination, const Tensor& source) {
-  const Tensor expanded = Expand(source, destination.sizes());
+  const bool is_complex = IsComplex(destination.dtype()) || IsComplex(source.dtype());
+  const Tensor cast = is_complex ? Cast(source, destination.dtype()) : source;
+  const Tensor expanded = Expand(cast, destination.sizes());
   Scatter(
       destination, destination.sizes(), StoreMode::kAssign,
       [](Recorder&, Index index) { return std::vector<Expr>(index.begin(), index.end()); },
@@ -287,19 +390,25 @@ void Builder::Scatter(const Tensor& destination, const Sizes& sizes, StoreMode m
   const std::vector<Expr> loops = LoopVariables(sizes, 0);
   const std::vector<Expr> target = where(ops, loops);
   const DType compute = ComputeType(destination.dtype());
+  const bool rounds = mode == StoreMode::kAssign && Rounds(destination.dtype());
   const auto converted = [&] {
     const Value stored = value(ops, loops);
+    if (rounds) return ops.Cast(stored, destination.dtype());
     return stored.dtype == compute ? stored : ops.Cast(stored, compute);
   };
-  Store store{
-      .buffer = view.buffer, .index = Linear(view.offset, view.strides, target), .mode = mode};
-  if (when) {
-    store.guard = when(ops, loops).id;
-    store.value = ops.Masked({store.guard, kBool}, converted, ops.Constant(0, compute)).id;
-  } else {
-    store.value = converted().id;
+  const Expr element = Linear(view.offset, view.strides, target);
+  const int parts = view.is_complex ? 2 : 1;
+  for (int part = 0; part < parts; ++part) {
+    const PartScope scope(ops, part);
+    Store store{.buffer = view.buffer, .index = element * parts + part, .mode = mode};
+    if (when) {
+      store.guard = when(ops, loops).id;
+      store.value = ops.Masked({store.guard, kBool}, converted, ops.Constant(0, compute)).id;
+    } else {
+      store.value = converted().id;
+    }
+    op.stores.push_back(std::move(store));
   }
-  op.stores.push_back(std::move(store));
   program_.operations.push_back(std::move(op));
 }
 

@@ -4,6 +4,10 @@
 // A Tensor is lazy: a body that gives the value of one element at an index. Pointwise results stay
 // bodies and are inlined into what reads them; `Realize` gives them a buffer. Views of realized
 // tensors are strides over the same buffer; views of lazy ones rewrite the index.
+//
+// A complex tensor is two real ones, its parts. In memory these lie interleaved in one buffer of
+// real numbers, so that loops know no complex numbers at all. A body for complex elements is run
+// once for each part (Recorder::part).
 #ifndef TENSORD_COMPILER_LOOP_IR_BUILDER_H_
 #define TENSORD_COMPILER_LOOP_IR_BUILDER_H_
 
@@ -33,7 +37,12 @@ class Tensor {
   int rank() const { return static_cast<int>(impl_->sizes.size()); }
   // Set when realized: the tensor is this view of a buffer.
   const std::optional<BufferView>& view() const { return impl_->view; }
-  Value Load(Recorder& ops, Index index) const { return impl_->body(ops, index); }
+  // Of a complex tensor the present part of the element.
+  Value Load(Recorder& ops, Index index) const {
+    return IsComplex(dtype()) ? impl_->parts[ops.part()].Load(ops, index) : impl_->body(ops, index);
+  }
+  // Of a complex tensor: the real (0) or the imaginary (1) part.
+  const Tensor& part(int which) const { return impl_->parts[which]; }
   // Estimated vector instructions and buffer reads that one element costs; 0 and 1 when realized.
   int cost() const { return impl_->cost; }
   int reads() const { return impl_->reads; }
@@ -44,7 +53,8 @@ class Tensor {
   struct Impl {
     DType dtype;
     Sizes sizes;
-    Body body;
+    Body body;                  // of a real tensor
+    std::vector<Tensor> parts;  // of a complex one: two
     std::optional<BufferView> view;
     int cost = 0;
     int reads = 0;
@@ -56,7 +66,13 @@ class Tensor {
 // What a job asks of the code for its graph.
 struct LoweringOptions {
   bool deterministic = false;  // the same sums in every run, also where that is slow
-  bool checks_indices = true;  // indices from data that are out of range fail the run
+  // What eager refuses of data fails the run: indices out of range, on the CPU integers divided by
+  // 0.
+  bool checks_data = true;
+  // What has a narrow floating type has been rounded to it, also where it is not stored.
+  bool eager_rounding = false;
+  // What the code will run on; unspecified: the graph's device.
+  v1::DeviceType target = v1::DEVICE_TYPE_UNSPECIFIED;
 };
 
 class Builder {
@@ -69,8 +85,14 @@ class Builder {
   bool deterministic() const { return options_.deterministic; }
   // The rule for indices from data, which eager checks.
   IndexRule RuleFor(int dimension, bool wraps = false) const {
-    return {.wraps = wraps, .is_checked = options_.checks_indices, .dimension = dimension};
+    return {.wraps = wraps, .is_checked = options_.checks_data, .dimension = dimension};
   }
+  // Whether integers are divided by what is checked not to be 0. On CUDA eager does not.
+  bool checks_divisors() const { return options_.checks_data && device_ == v1::DEVICE_TYPE_CPU; }
+  // Whether narrow floats are rounded where eager rounds them.
+  bool eager_rounding() const { return options_.eager_rounding; }
+  // A tensor that nobody sees wider than its type, where the options ask for that; else itself.
+  Tensor Rounded(const Tensor& t);
   // Names what is built next, for people: the captured node's name.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
@@ -86,15 +108,34 @@ class Builder {
                    Body body);
   // One op over broadcast operands of one dtype; the result is `dtype` (default: by the op's rule).
   Tensor Map(Op op, const std::vector<Tensor>& operands, DType dtype = v1::DTYPE_UNSPECIFIED);
+  // Between real and complex types as torch does: an imaginary part of zero is added or dropped.
   Tensor Cast(const Tensor& t, DType dtype);
   Tensor Where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
+  // ---- Complex tensors
+  // Of two real tensors of one size and one type. `inputs` and `cost` as of Pointwise: what both
+  // parts together read and cost.
+  Tensor Complex(const Tensor& real, const Tensor& imaginary, const std::vector<Tensor>& inputs,
+                 int cost);
+  // A complex tensor [...] as a real one [..., 2], and the other way round.
+  Tensor ViewAsReal(const Tensor& t);
+  Tensor ViewAsComplex(const Tensor& t);
+
   // ---- Reductions, realized. `dims` are non-negative and distinct; empty means all dimensions.
-  // `dtype` is the accumulator's and result's type (float32 for narrow floats, then cast back).
+  // `dtype` is the accumulator's and result's type (float32 for narrow floats, then cast back). Of
+  // complex tensors there are sums.
   Tensor Reduce(ReduceKind kind, const Tensor& t, std::vector<int> dims, bool keepdim, DType dtype);
   // A reduction with two results, in the compute type of t: kWelford or kOnlineSoftmax.
   std::pair<Tensor, Tensor> ReducePair(ReduceKind kind, const Tensor& t, std::vector<int> dims,
                                        bool keepdim);
+
+  // ---- Scans: stores in the order of dimension `dim` of t, in whose values prefixes along it may
+  // occur (Recorder::Scan). `element` is t's, `position` its place in that dimension.
+  using ScanBody =
+      std::function<std::vector<Value>(Recorder& ops, Value element, const Expr& position)>;
+  // Fills `results`, which are realized and have t's sizes, with the body's values. Requires: t has
+  // dimensions.
+  void Scan(const Tensor& t, int dim, const std::vector<Tensor>& results, const ScanBody& body);
 
   // ---- Views. Sizes and dims are checked by the caller; dims are non-negative.
   Tensor Permute(const Tensor& t, const std::vector<int>& order);
@@ -113,6 +154,9 @@ class Builder {
   // Gives a lazy tensor a buffer (contiguous, or with these strides).
   Tensor Realize(const Tensor& t);
   Tensor RealizeAs(const Tensor& t, const Sizes& strides);
+  // Of a complex tensor: each part a buffer, so that who computes them and who reads them may be
+  // one nest. It has no memory as a whole.
+  Tensor RealizeParts(const Tensor& t);
   // A new buffer, not yet filled; fill it with Assign or Scatter. Contiguous, or with these
   // strides.
   Tensor Allocate(DType dtype, Sizes sizes, Sizes strides = {});
@@ -150,7 +194,12 @@ class Builder {
   BufferView ViewOf(const Tensor& t);
 
  private:
+  bool Rounds(DType dtype) const {
+    return eager_rounding() && !IsComplex(dtype) && ComputeType(dtype) != dtype;
+  }
+  // `view.is_complex` follows from the type.
   Tensor FromView(BufferView view, DType dtype);
+  Tensor CastComplex(const Tensor& t, DType dtype);
   Tensor Make(Tensor::Impl impl);
   BufferId NewBuffer(BufferKind kind, int number, DType dtype, Sizes sizes, Sizes strides,
                      std::string name);

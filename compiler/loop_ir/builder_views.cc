@@ -100,6 +100,9 @@ std::optional<Sizes> ReshapeStrides(const BufferView& view, const Sizes& to,
 }  // namespace
 
 Tensor Builder::Reindex(const Tensor& t, Sizes sizes, std::function<std::vector<Expr>(Index)> map) {
+  if (IsComplex(t.dtype())) {
+    return Complex(Reindex(t.part(0), sizes, map), Reindex(t.part(1), sizes, map), {t}, 0);
+  }
   Tensor::Impl impl{.dtype = t.dtype(), .sizes = std::move(sizes)};
   impl.body = [t, map = std::move(map)](Recorder& ops, Index index) {
     const std::vector<Expr> source = map(index);
@@ -240,6 +243,40 @@ Tensor Builder::AsStrided(const Tensor& t, Sizes sizes, Sizes strides, const Exp
   const Tensor realized = Realize(t);
   return FromView({realized.view()->buffer, std::move(sizes), std::move(strides), offset},
                   t.dtype());
+}
+
+// ---- Complex tensors
+
+Tensor Builder::ViewAsReal(const Tensor& t) {
+  if (t.view()) return FromView(ViewOfParts(*t.view()), PartType(t.dtype()));
+  Sizes sizes = t.sizes();
+  sizes.push_back(Expr(2));
+  return Pointwise(PartType(t.dtype()), sizes, {t}, 0, [t](Recorder& ops, Index index) {
+    const Expr& part = index.back();
+    const Index element = index.first(index.size() - 1);
+    if (const auto known = part.AsConstant()) {
+      return t.part(static_cast<int>(*known)).Load(ops, element);
+    }
+    const Value is_real = ops.Compute(Op::k_eq, {ops.Index(part), ops.ConstantInt(0, kInt64)});
+    return ops.Where(is_real, t.part(0).Load(ops, element), t.part(1).Load(ops, element));
+  });
+}
+
+Tensor Builder::ViewAsComplex(const Tensor& t) {
+  const int last = t.rank() - 1;
+  const Tensor real = Select(t, last, Expr(0)), imaginary = Select(t, last, Expr(1));
+  if (!t.view() || !t.view()->strides[last].Is(1)) return Complex(real, imaginary, {t}, 0);
+  BufferView view = *t.view();
+  view.sizes.pop_back();
+  view.strides.pop_back();
+  std::vector<Expr*> counts{&view.offset};
+  for (Expr& stride : view.strides) counts.push_back(&stride);
+  for (Expr* count : counts) {
+    const auto half = sym::ExactDiv(*count, Expr(2));
+    if (!half) return Complex(real, imaginary, {t}, 0);
+    *count = *half;
+  }
+  return FromView(std::move(view), ComplexType(t.dtype()));
 }
 
 }  // namespace tensord::compiler

@@ -4,6 +4,8 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 
+#include <algorithm>
+
 namespace tensord::compiler {
 namespace {
 
@@ -63,6 +65,9 @@ class Verifier {
         return Broken(op.origin, "%", i, " loads another type than its buffer's");
       }
     }
+    if (inst.kind == InstKind::kScan && (!Scans(op) || !MayScan(inst.op))) {
+      return Broken(op.origin, "%", i, " scans outside of a scan, or what cannot be");
+    }
     return Index(op, inst.index, loops);
   }
 
@@ -71,8 +76,14 @@ class Verifier {
     const int loops = outer + static_cast<int>(op.reduce_sizes.size());
     const int insts = static_cast<int>(op.block.insts.size());
     for (int i = 0; i < insts; ++i) TENSORD_RETURN_IF_ERROR(Instruction(op, i, loops));
-    if (op.reductions.empty() != op.reduce_sizes.empty()) {
-      return Broken(op.origin, "reduces without reduced loops, or has such for nothing");
+    if (!op.reductions.empty() && op.reduce_sizes.empty()) {
+      return Broken(op.origin, "reduces without reduced loops");
+    }
+    const bool has_scan =
+        std::any_of(op.block.insts.begin(), op.block.insts.end(),
+                    [](const Inst& inst) { return inst.kind == InstKind::kScan; });
+    if (Scans(op) != has_scan) {
+      return Broken(op.origin, "has reduced loops for nothing");
     }
     if (op.stores.empty() == op.reductions.empty()) {
       return Broken(op.origin, "must either store or reduce");
@@ -136,6 +147,29 @@ void ForEachView(const ExternArgList& args, const std::function<void(const Buffe
   }
 }
 
+BufferView ViewOfParts(BufferView view) {
+  if (!view.is_complex) return view;
+  for (Expr& stride : view.strides) stride *= Expr(2);
+  view.offset = view.offset * 2;
+  view.sizes.push_back(Expr(2));
+  view.strides.push_back(Expr(1));
+  view.is_complex = false;
+  return view;
+}
+
+BufferView ViewOfBuffer(BufferId id, const BufferInfo& buffer) {
+  BufferView view{.buffer = id,
+                  .sizes = buffer.sizes,
+                  .strides = buffer.strides,
+                  .offset = Expr(0),
+                  .is_complex = buffer.is_complex};
+  if (!buffer.is_complex) return view;
+  view.sizes.pop_back();
+  view.strides.pop_back();
+  for (Expr& stride : view.strides) stride = *sym::ExactDiv(stride, Expr(2));
+  return view;
+}
+
 Expr StorageElements(const std::vector<Expr>& sizes, const std::vector<Expr>& strides) {
   Expr last(0);
   for (size_t d = 0; d < sizes.size(); ++d) {
@@ -154,18 +188,19 @@ std::string ToString(const Program& program) {
     static constexpr const char* kKinds[] = {"input", "constant", "computed", "extern"};
     absl::StrAppend(&text, "b", i, ": ", kKinds[static_cast<int>(buffer.kind)], " ",
                     DTypeName(buffer.dtype), SizesText(buffer.sizes), " strides ",
-                    SizesText(buffer.strides), buffer.returned ? " returned" : "", "  # ",
-                    buffer.name, "\n");
+                    SizesText(buffer.strides), buffer.is_complex ? " complex" : "",
+                    buffer.returned ? " returned" : "", "  # ", buffer.name, "\n");
   }
   for (const Operation& operation : program.operations) {
     if (const auto* op = std::get_if<LoopOp>(&operation)) {
       absl::StrAppend(&text, "loop ", SizesText(op->sizes));
       if (!op->reduce_sizes.empty())
-        absl::StrAppend(&text, " reduce ", SizesText(op->reduce_sizes));
+        absl::StrAppend(&text, Scans(*op) ? " scan " : " reduce ", SizesText(op->reduce_sizes));
       absl::StrAppend(&text, "  # ", op->origin, "\n", ToString(op->block));
       for (const Store& store : op->stores) {
+        static constexpr const char* kModes[] = {"=", "+=", "*=", "min=", "max="};
         absl::StrAppend(&text, "store b", store.buffer, "[", sym::ToString(store.index), "] ",
-                        store.mode == StoreMode::kAtomicAdd ? "+= " : "= ", "%", store.value, "\n");
+                        kModes[static_cast<int>(store.mode)], " %", store.value, "\n");
       }
       for (const Reduction& reduction : op->reductions) {
         absl::StrAppend(&text, "reduce ", static_cast<int>(reduction.kind), " %", reduction.value);

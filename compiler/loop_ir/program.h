@@ -25,17 +25,22 @@ enum class BufferKind : uint8_t {
 struct BufferInfo {
   BufferKind kind;
   int number = -1;
-  DType dtype;
+  DType dtype;  // of its elements, which are real numbers
   v1::DeviceType device = v1::DEVICE_TYPE_CPU;
   // Layout of the whole buffer, in elements. Element 0 of the storage of a computed buffer is its
   // first element; for an input, indices count from its first element too (offset applied).
   std::vector<Expr> sizes;
   std::vector<Expr> strides;
+  // Outside of kernels its elements are complex numbers: the last dimension, of size 2 and stride
+  // 1, is their real and imaginary parts.
+  bool is_complex = false;
   std::string name;       // for people: the captured node it came from
   bool returned = false;  // the storage is (part of) an output, so it outlives the call
 };
 
-enum class StoreMode : uint8_t { kAssign, kAtomicAdd };
+// What becomes of the element that is there: replaced, or combined with the value in one step. NaN
+// wins over all numbers.
+enum class StoreMode : uint8_t { kAssign, kAtomicAdd, kAtomicMul, kAtomicMin, kAtomicMax };
 
 struct Store {
   BufferId buffer;
@@ -66,9 +71,10 @@ struct Reduction {
   std::vector<Expr> indices;  // element of each result, free of the reduced loops
 };
 
-// One loop nest: `sizes` are its independent loops, `reduce_sizes` those that are reduced away.
-// Loop d is the symbol sym::Expr::Loop(d, extent): first the independent ones, then the reduced
-// ones. Either stores (reduce_sizes empty) or one reduction.
+// One loop nest: `sizes` are its independent loops, `reduce_sizes` those that are reduced away, or
+// scanned: run in their order, with a store in each iteration. Loop d is the symbol
+// sym::Expr::Loop(d, extent): first the independent ones, then the others. Either stores, whose
+// values may be scans (kScan) where there are scanned loops, or one reduction.
 struct LoopOp {
   std::vector<Expr> sizes;
   std::vector<Expr> reduce_sizes;
@@ -78,13 +84,24 @@ struct LoopOp {
   std::string origin;                 // for people: captured nodes, comma-separated
 };
 
+// Whether its `reduce_sizes` are scanned, not reduced away.
+inline bool Scans(const LoopOp& op) { return !op.reduce_sizes.empty() && op.reductions.empty(); }
+
 // A call of a library operator. Tensor arguments are views of buffers.
 struct BufferView {
   BufferId buffer = -1;
   std::vector<Expr> sizes;
   std::vector<Expr> strides;
   Expr offset;  // elements from the buffer's first element
+  // It is of complex numbers, whether the buffer is or not; then sizes, strides and the offset
+  // count these, and each is two elements of the buffer.
+  bool is_complex = false;
 };
+
+// A view of complex numbers as one of real ones, with a last dimension of two parts; others stay.
+BufferView ViewOfParts(BufferView view);
+// The view of a whole buffer.
+BufferView ViewOfBuffer(BufferId id, const BufferInfo& buffer);
 
 struct ExternArg;
 using ExternArgList = std::vector<ExternArg>;
@@ -108,6 +125,9 @@ struct ExternOp {
   // output may have its memory; -1: none.
   int overwrites = -1;
   std::vector<BufferId> mutated;  // inputs or buffers that it writes besides
+  // What a call before it reads in the background until this one ends. To all that asks what is
+  // read when, it is as if this one read it.
+  std::vector<BufferId> ends_reading;
   // It acts besides its results: it runs even where nobody reads them, and after those before it of
   // which that is true.
   bool ordered = false;
@@ -119,6 +139,9 @@ using Operation = std::variant<LoopOp, ExternOp>;
 struct ProgramOutput {
   enum Kind { kTensor, kInteger, kNone } kind = kNone;
   BufferView view;
+  // Of the result, where it shows the buffer's memory as another type: sizes, strides and offset of
+  // `view` count elements of this one then. Unspecified: the buffer's.
+  DType dtype = v1::DTYPE_UNSPECIFIED;
   Expr integer;
 };
 

@@ -25,6 +25,10 @@ constexpr OperatorRow kRows[] = {
     {"aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src)"},
     {"aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value)"},
     {"aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src)"},
+    {"aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool "
+     "include_self)"},
+    {"aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool "
+     "include_self)"},
     {"aten::index_select(Tensor self, int dim, Tensor index)"},
     {"aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha)"},
     {"aten::index_copy(Tensor self, int dim, Tensor index, Tensor source)"},

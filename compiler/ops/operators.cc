@@ -95,9 +95,10 @@ const Table& TheTable() {
     auto* all = new Table;
     for (const OperatorTable& part :
          {PointwiseTable(), SpecialFunctionTable(), ForeachTable(), ActivationTable(),
-          ReductionTable(), NormalizationTable(), LossTable(), ViewTable(), ConcatenationTable(),
-          CreationTable(), IndexingTable(), ProductTable(), ProductByRowsTable(),
-          ConvolutionTable(), PoolingTable(), RandomTable(), AssertionTable(), CallBackTable()}) {
+          ReductionTable(), ScanTable(), NormalizationTable(), LossTable(), ViewTable(),
+          ConcatenationTable(), CreationTable(), IndexingTable(), ProductTable(),
+          ProductByRowsTable(), ConvolutionTable(), PoolingTable(), RandomTable(), AssertionTable(),
+          CallBackTable()}) {
       for (const OperatorRow& row : part.rows) all->operators.push_back(Parse(part.kind, row));
     }
     std::sort(all->operators.begin(), all->operators.end(),

@@ -33,6 +33,7 @@ enum class OperatorKind {
   kView,           // the same memory read in another order; the first argument is what is viewed
   kPointwise,      // element by element, of operands that broadcast; activations among them
   kReduction,      // over dimensions
+  kScan,           // of all prefixes along a dimension
   kNormalization,  // softmax and norms: a reduction, and its result for every element
   kLoss,
   kConcatenation,  // parts joined, padded or put back into a whole

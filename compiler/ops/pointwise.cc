@@ -47,6 +47,9 @@ constexpr OperatorRow kRows[] = {
     {"aten::round.decimals(Tensor self, *, int decimals)"},
     {"aten::signbit(Tensor self)"},
     {"aten::angle(Tensor self)"},
+    {"aten::_conj_physical(Tensor self)"},
+    {"aten::complex(Tensor real, Tensor imag)"},
+    {"aten::polar(Tensor abs, Tensor angle)"},
     {"aten::frexp.Tensor(Tensor self)"},
     {"aten::nan_to_num(Tensor self, float? nan, float? posinf, float? neginf)"},
     // Two operands

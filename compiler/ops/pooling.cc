@@ -29,6 +29,10 @@ constexpr OperatorRow kRows[] = {
      kAnyResultLayout},
     {"aten::_adaptive_avg_pool2d(Tensor self, int[] output_size)", kAnyResultLayout},
     {"aten::_adaptive_avg_pool3d(Tensor self, int[] output_size)", kAnyResultLayout},
+    {"aten::grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
+     "bool align_corners)"},
+    {"aten::grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
+     "bool align_corners)"},
     {"aten::upsample_bilinear2d(Tensor self, int[] output_size, bool align_corners, float? "
      "scales_h, float? scales_w)",
      kByLibrary | kFollowsLayout},

@@ -25,6 +25,7 @@ OperatorTable SpecialFunctionTable();
 OperatorTable ForeachTable();
 OperatorTable ActivationTable();
 OperatorTable ReductionTable();
+OperatorTable ScanTable();
 OperatorTable NormalizationTable();
 OperatorTable LossTable();
 OperatorTable ViewTable();

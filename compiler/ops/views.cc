@@ -39,8 +39,8 @@ constexpr OperatorRow kRows[] = {
     // Of complex numbers
     {"aten::_conj(Tensor self)", kByLibrary | kHasCopy},
     {"aten::_neg_view(Tensor self)", kByLibrary | kHasCopy},
-    {"aten::view_as_complex(Tensor self)", kByLibrary | kHasCopy},
-    {"aten::view_as_real(Tensor self)", kByLibrary | kHasCopy},
+    {"aten::view_as_complex(Tensor self)", kHasCopy},
+    {"aten::view_as_real(Tensor self)", kHasCopy},
 };
 
 }  // namespace

@@ -131,7 +131,7 @@ class PlanEmitter {
       v1::ProgramOutput* out = artifact_.add_outputs();
       switch (output.kind) {
         case ProgramOutput::kTensor:
-          out->set_buffer(ViewBuffer(output.view));
+          out->set_buffer(ViewBuffer(output.view, output.dtype));
           break;
         case ProgramOutput::kInteger:
           sym::ToProto(output.integer, out->mutable_integer());
@@ -205,7 +205,9 @@ class PlanEmitter {
     }
     const Expr offset =
         place.kind == Place::kInput ? graph_.inputs[info.number].tensor.offset : Expr(0);
-    FillMeta(info.dtype, info.device, info.sizes, info.strides, offset, buffer->mutable_meta());
+    const BufferView whole = ViewOfBuffer(id, info);
+    FillMeta(TypeOf(whole), info.device, whole.sizes, whole.strides, offset,
+             buffer->mutable_meta());
     switch (place.kind) {
       case Place::kInput:
         buffer->set_input(info.number);
@@ -215,7 +217,7 @@ class PlanEmitter {
         break;
       case Place::kWorkspace:
         if (place.block >= 0) {
-          InBlock(place, ItemSize(info.dtype), buffer);
+          InBlock(place, ItemSize(TypeOf(whole)), buffer);
         } else {
           sym::ToProto(place.offset, buffer->mutable_workspace());
         }
@@ -253,22 +255,36 @@ class PlanEmitter {
     return artifact_.buffers_size() - 1;
   }
 
-  // The buffer row of a view: the buffer's own when the layout is the same.
-  uint32_t ViewBuffer(const BufferView& view) {
+  // What the library takes a view's elements for.
+  DType TypeOf(const BufferView& view) const {
+    const DType part = program_.buffers[view.buffer].dtype;
+    return view.is_complex ? ComplexType(part) : part;
+  }
+
+  // The buffer row of a view: the buffer's own when the layout is the same. `as`: the type that the
+  // view shows, its own where it is unspecified.
+  uint32_t ViewBuffer(const BufferView& view, DType as = v1::DTYPE_UNSPECIFIED) {
     const BufferInfo& info = program_.buffers[view.buffer];
-    if (view.offset.Is(0) && view.sizes == info.sizes && view.strides == info.strides) {
+    const BufferView whole = ViewOfBuffer(view.buffer, info);
+    const DType type = as == v1::DTYPE_UNSPECIFIED ? TypeOf(view) : as;
+    if (type == TypeOf(whole) && view.offset.Is(0) && view.sizes == whole.sizes &&
+        view.strides == whole.strides) {
       return view.buffer;
     }
     auto [it, is_new] =
-        views_.emplace(std::make_tuple(view.buffer, view.sizes, view.strides, view.offset),
+        views_.emplace(std::make_tuple(view.buffer, type, view.sizes, view.strides, view.offset),
                        artifact_.buffers_size());
     if (!is_new) return it->second;
     Expr base(0);  // offsets count from the storage's start
     const Place& place = memory_.places[view.buffer];
-    if (place.kind == Place::kInput) base = graph_.inputs[info.number].tensor.offset;
-    if (place.block >= 0) base = Expr(*place.offset.AsConstant() / ItemSize(info.dtype));
+    if (place.kind == Place::kInput) {
+      base = graph_.inputs[info.number].tensor.offset;
+      if (whole.is_complex && !view.is_complex) base = base * 2;
+      if (view.is_complex && !whole.is_complex) base = sym::FloorDiv(base, Expr(2));
+    }
+    if (place.block >= 0) base = Expr(*place.offset.AsConstant() / ItemSize(type));
     v1::Buffer* buffer = artifact_.add_buffers();
-    FillMeta(info.dtype, info.device, view.sizes, view.strides, base + view.offset,
+    FillMeta(type, info.device, view.sizes, view.strides, base + view.offset,
              buffer->mutable_meta());
     buffer->set_view_of(view.buffer);
     return it->second;
@@ -296,7 +312,7 @@ class PlanEmitter {
   std::map<int, std::vector<BufferId>> last_used_;  // by step: what library calls have made
   std::set<int> bound_;
   std::set<BufferId> unused_;  // results of operators
-  std::map<std::tuple<BufferId, std::vector<Expr>, std::vector<Expr>, Expr>, int> views_;
+  std::map<std::tuple<BufferId, DType, std::vector<Expr>, std::vector<Expr>, Expr>, int> views_;
 };
 
 }  // namespace

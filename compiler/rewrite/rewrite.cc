@@ -20,10 +20,10 @@ const std::vector<GraphRewrite>& RewritePasses() {
   static const std::vector<GraphRewrite> passes = {
       // First: others count who reads a value, and equal values are one then.
       {"common_subexpressions", CommonSubexpressions, Targets::kCuda},
-      {"cross_entropy", CrossEntropy, Targets::kBoth},
-      {"embedding_sum", EmbeddingSum, Targets::kBoth},
+      {"cross_entropy", CrossEntropy, Targets::kBoth, Roundings::kOther},
+      {"embedding_sum", EmbeddingSum, Targets::kBoth, Roundings::kOther},
       // Before all others over convolutions, which are then what they stay.
-      {"fold_batch_norm", FoldBatchNorm, Targets::kCuda},
+      {"fold_batch_norm", FoldBatchNorm, Targets::kCuda, Roundings::kOther},
       // Before channels_last: the patches of a row-major image need no other copy of it.
       {"patch_embedding", PatchEmbedding, Targets::kCuda},
       // Before space_to_depth and convolution_epilogues, which go by the layout of results.
@@ -33,11 +33,11 @@ const std::vector<GraphRewrite>& RewritePasses() {
       // Before pointwise_convolution, which makes products of its calls, and convolution_bias,
       // which
       // would take the biases apart.
-      {"convolution_epilogues", ConvolutionEpilogues, Targets::kCuda},
+      {"convolution_epilogues", ConvolutionEpilogues, Targets::kCuda, Roundings::kOther},
       // Before product_epilogues and pad_products: it makes products.
       {"pointwise_convolution", PointwiseConvolution, Targets::kCuda},
       // Before pad_products, behind which sums read slices of products.
-      {"product_epilogues", ProductEpilogues, Targets::kCuda},
+      {"product_epilogues", ProductEpilogues, Targets::kCuda, Roundings::kOther},
       // Behind all that take biases into calls.
       {"convolution_bias", ConvolutionBias, Targets::kCuda},
       // Behind all that make products.

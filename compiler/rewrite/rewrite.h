@@ -16,12 +16,15 @@
 namespace tensord::compiler {
 
 enum class Targets : uint8_t { kCuda, kBoth };
+// Whether narrow floats are rounded where eager rounds them, and only there, or elsewhere too.
+enum class Roundings : uint8_t { kSame, kOther };
 
 struct GraphRewrite {
   const char* name;
   // How often it changed something.
   int (*run)(const v1::Target& target, Graph* graph);
   Targets targets;
+  Roundings roundings = Roundings::kSame;
 
   bool IsFor(const v1::Target& target) const {
     return target.has_cuda() || targets == Targets::kBoth;

@@ -43,6 +43,7 @@ Accesses AccessesOf(const Operation& operation) {
     if (id >= 0) accesses.writes.insert(id);
   }
   for (BufferId id : call.mutated) accesses.writes.insert(id);
+  accesses.reads.insert(call.ends_reading.begin(), call.ends_reading.end());
   return accesses;
 }
 

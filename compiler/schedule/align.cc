@@ -45,6 +45,14 @@ absl::StatusOr<Placement> Place(const LoopOp& op, const GroupShape& shape,
   };
   const Expr total = shape.outer * shape.inner;
   Placement placement;
+  if (Scans(op)) {
+    // It runs in the order of a row's elements, so a row has all of them and no others.
+    if (shape.shape == NestShape::kTiled && independent == shape.outer && reduced == shape.inner) {
+      placement.sides = {scaled(par), red};
+      return placement;
+    }
+    return absl::FailedPreconditionError("iteration spaces differ");
+  }
   if (op.reduce_sizes.empty()) {
     if (independent == total) {
       placement.sides = {par};

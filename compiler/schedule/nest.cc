@@ -250,6 +250,12 @@ GroupShape ShapeOf(const LoopOp& op, const DeviceTraits& device) {
     }
     return {NestShape::kFlat, Expr(1), independent};
   }
+  if (Scans(op)) {
+    if (op.sizes.empty() || ReducesRows(op, device)) {
+      return {NestShape::kTiled, independent, reduced};
+    }
+    return {NestShape::kBlocked, Expr(1), independent * reduced};
+  }
   if (op.sizes.empty()) {
     const bool one_row =
         !IsPlainReduction(op) || sym::Hint(reduced) <= device.most_elements_of_one_row;

@@ -5,7 +5,7 @@
 // over the inner loops, the innermost of them in vectors. Between passes stand row statements,
 // which run once per outer iteration. With X the outer and R the inner iteration space, a member is
 // one of
-//     X and R independent      pointwise
+//     X and R independent      pointwise, or a scan along R, in whose order a row then runs
 //     X independent, R reduced row reduction: its result is a scalar of the row
 //     X reduced, R independent column reduction: accumulators are private to a thread
 //     X and R reduced          full reduction
@@ -30,8 +30,8 @@ enum class NestShape : uint8_t {
   kFlat,     // every member covers one iteration space of N elements; only `inner` loops
   kTiled,    // outer and inner loops as above
   kBlocked,  // one member; the last inner loop is split into blocks that run in parallel, all
-             // other inner loops are sequential inside: reductions with an innermost independent
-             // loop, and scatters, whose columns never collide
+             // other inner loops are sequential inside: reductions and scans with an innermost
+             // independent loop, and scatters, whose columns never collide
 };
 
 struct NestMember {
@@ -67,8 +67,8 @@ struct GroupShape {
   Expr inner;  // R; for kFlat the number of elements
 };
 
-// True for a reduction whose rows lie in memory order (or that only runs row by row); false for one
-// that reduces columns.
+// True for a reduction or scan whose rows lie in memory order (or that only runs row by row); false
+// for one that reduces columns.
 bool ReducesRows(const LoopOp& op, const DeviceTraits& device = {});
 
 // The natural shape of an operation alone.

@@ -33,8 +33,10 @@ void SortLoops(LoopOp* op) {
   std::iota(order.begin(), order.end(), 0);
   const auto before = [&](int a, int b) { return strides[a] > strides[b]; };
   std::stable_sort(order.begin(), order.begin() + outer, before);
-  // The result of an arg-reduction counts its reduced loops in their given order.
+  // The result of an arg-reduction counts its reduced loops in their given order, and a scan runs
+  // in it.
   const bool keeps_order =
+      Scans(*op) ||
       std::any_of(op->reductions.begin(), op->reductions.end(), [](const Reduction& r) {
         return r.kind == ReduceKind::kArgMin || r.kind == ReduceKind::kArgMax;
       });
@@ -47,13 +49,13 @@ void DropUnitLoops(LoopOp* op) {
   std::vector<Expr> loops, sizes, reduce_sizes;
   int next = 0;
   bool dropped = false;
-  const bool keep_one = !op->reductions.empty();
+  const bool keep_one = !op->reduce_sizes.empty();
   int reduce_left = 0;
   for (const Expr& size : op->reduce_sizes) reduce_left += size.Is(1) ? 0 : 1;
   for (int loop = 0; loop < LoopCount(*op); ++loop) {
     const bool is_reduce = loop >= static_cast<int>(op->sizes.size());
     const Expr extent = ExtentOf(*op, loop);
-    // A reduction keeps at least one reduced loop.
+    // A reduction keeps at least one reduced loop, and a scan one of its own.
     const bool last_chance = is_reduce && keep_one && reduce_left == 0 && reduce_sizes.empty();
     if (extent.Is(1) && !last_chance) {
       loops.push_back(Expr(0));
@@ -141,7 +143,7 @@ void RemoveEmptyLoops(Program* program) {
   std::vector<Operation> kept;
   for (Operation& operation : program->operations) {
     if (auto* op = std::get_if<LoopOp>(&operation)) {
-      if (IsEmpty(op->sizes)) continue;
+      if (IsEmpty(op->sizes) || (Scans(*op) && IsEmpty(op->reduce_sizes))) continue;
       if (IsEmpty(op->reduce_sizes)) FillEmptyReduction(op);
     }
     kept.push_back(std::move(operation));

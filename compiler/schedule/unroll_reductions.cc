@@ -4,31 +4,13 @@
 #include <optional>
 
 #include "compiler/schedule/nest.h"
+#include "compiler/schedule/reduce_kinds.h"
 
 namespace tensord::compiler {
 namespace {
 
 constexpr int64_t kMostTerms = 8;
 constexpr size_t kMostInsts = 64;  // of the unrolled body
-
-std::optional<Op> CombineOp(ReduceKind kind) {
-  switch (kind) {
-    case ReduceKind::kSum:
-      return Op::k_add;
-    case ReduceKind::kProd:
-      return Op::k_mul;
-    case ReduceKind::kMin:
-      return Op::k_minimum;
-    case ReduceKind::kMax:
-      return Op::k_maximum;
-    case ReduceKind::kAny:
-      return Op::k_logical_or;
-    case ReduceKind::kAll:
-      return Op::k_logical_and;
-    default:
-      return std::nullopt;
-  }
-}
 
 // Appends a copy of `body` with its loops substituted; returns where instruction 0 went.
 int AppendCopy(const Block& body, const sym::Substitution& loops, int first_symbol, Block* to) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Read-modify-write of single elements that several threads may hit: accumulating scatters.
+// Read-modify-write of single elements: sums, which several threads may add to at once, and other
+// accumulating scatters.
 #ifndef TENSORD_CPU_ATOMIC_H_
 #define TENSORD_CPU_ATOMIC_H_
 
+#include "arith.h"
 #include "memory.h"
 
 namespace tk {
@@ -27,16 +29,30 @@ TK_FN void atomic_add(S* p, Compute<S> x) {
     __atomic_fetch_add(p, x, __ATOMIC_RELAXED);
   }
 }
-// base[index[i]] += v[i] where on, each indivisibly.
-template <class S, int W>
-TK_FN void scatter_add(S* base, Vec<int64_t, W> index, Vec<Compute<S>, W> v, Mask<W> on) {
-  const unsigned bits = mask_bits(on);
-  const Lanes<int64_t, W> at = to_lanes(index);
-  const Lanes<Compute<S>, W> x = to_lanes(v);
-#pragma GCC unroll 1
-  for (int i = 0; i < W; ++i)
-    if (bits >> i & 1) atomic_add(base + at.at[i], x.at[i]);
+// *p = f(*p, x), where nobody else writes *p: what schedules make of other scatters
+// (schedule/nest.h).
+template <class S, class F>
+TK_FN void update(S* p, Compute<S> x, F f) {
+  const Vec<Compute<S>, 1> old = load<S, 1>(p);
+  store<S, 1>(p, f(old, broadcast<1>(x)));
 }
+// base[index[i]] = f(base[index[i]], v[i]) where on, in the order of lanes.
+#define TK_SCATTER(name, ...)                                                         \
+  template <class S, int W>                                                           \
+  TK_FN void name(S* base, Vec<int64_t, W> index, Vec<Compute<S>, W> v, Mask<W> on) { \
+    const unsigned bits = mask_bits(on);                                              \
+    const Lanes<int64_t, W> at = to_lanes(index);                                     \
+    const Lanes<Compute<S>, W> x = to_lanes(v);                                       \
+    _Pragma("GCC unroll 1") for (int i = 0; i < W; ++i) if (bits >> i & 1) {          \
+      S* const p = base + at.at[i];                                                   \
+      __VA_ARGS__;                                                                    \
+    }                                                                                 \
+  }
+TK_SCATTER(scatter_add, atomic_add(p, x.at[i]))
+TK_SCATTER(scatter_mul, update(p, x.at[i], [](auto a, auto b) { return mul(a, b); }))
+TK_SCATTER(scatter_min, update(p, x.at[i], [](auto a, auto b) { return minimum(a, b); }))
+TK_SCATTER(scatter_max, update(p, x.at[i], [](auto a, auto b) { return maximum(a, b); }))
+#undef TK_SCATTER
 
 }  // namespace tk
 

@@ -23,6 +23,7 @@
 // math*.h      elementary functions
 // random.h     Philox: uniform, normal, integers
 // reduce.h     across lanes; argmax, Welford, online softmax
+// scan.h       prefixes along lanes
 // transpose.h  tiles
 // atomic.h     accumulating scatter
 // generated.h  what the code generator relies on besides
@@ -36,6 +37,7 @@
 #include "memory.h"
 #include "random.h"
 #include "reduce.h"
+#include "scan.h"
 #include "transpose.h"
 
 #endif  // TENSORD_CPU_CPU_H_

@@ -8,7 +8,7 @@
 #define TENSORD_CPU_INDEX_H_
 
 #include "arith.h"
-#include "tensord/kernel_abi.h"
+#include "fault.h"
 
 namespace tk {
 
@@ -51,8 +51,8 @@ TK_FN Vec<int64_t, W> index_from_end(Vec<int64_t, W> index, int64_t size) {
 template <int W>
 TK_FN void report_index(const TensordKernelArgs* args, Vec<int64_t, W> index, Mask<W> bad,
                         int64_t size, int dimension) {
-  TensordIndexFault* const fault = args->host->index_fault;
-  if (__atomic_exchange_n(&fault->seen, 1, __ATOMIC_RELAXED) != 0) return;
+  TensordFault* const fault = claim_fault(args, TENSORD_FAULT_INDEX);
+  if (fault == nullptr) return;
   fault->index = to_lanes(index).at[__builtin_ctz(mask_bits(bad))];
   fault->size = size;
   fault->dimension = dimension;
@@ -85,7 +85,7 @@ TK_FN Vec<int64_t, W> index_in_range(const TensordKernelArgs* args, Vec<int64_t,
   return found;
 }
 
-// --- what kernels call; dimension: as in TensordIndexFault
+// --- what kernels call; dimension: as in TensordFault
 
 template <int W>
 TK_FN Vec<int64_t, W> checked_index(const TensordKernelArgs* args, Vec<int64_t, W> index,

@@ -87,6 +87,15 @@ TK_LANE_FUNCTION2(atan2, __builtin_atan2f, __builtin_atan2)
 TK_LANE_FUNCTION2(hypot, __builtin_hypotf, __builtin_hypot)
 #undef TK_LANE_FUNCTION2
 
+// log(exp(a) + exp(b)).
+template <class T, int W>
+TK_FN Vec<T, W> logaddexp(Vec<T, W> a, Vec<T, W> b) {
+  const Vec<T, W> most = maximum(a, b), least = minimum(a, b);
+  // Equal infinities have no difference.
+  const Vec<T, W> difference = where(eq(most, least), like(most, T(0)), least - most);
+  return most + log1p(exp(difference));
+}
+
 // Integers wrap; a negative exponent gives 0, or 1 or -1 where the base is one of them.
 template <class T, int W>
 TK_FN Vec<T, W> pow(Vec<T, W> a, Vec<T, W> b) {

@@ -143,6 +143,35 @@ TK_FN Vec<Compute<S>, W> strided_tail(const S* p, int64_t stride, int64_t n) {
   for (int i = 0; i < n; ++i) r.at[i] = bits_of(p)[i * stride];
   return decode<S>(from_lanes<W>(r));
 }
+// p[0], p[2], ... and p[1], p[3], ... of the 2*W neighbours from p on.
+namespace impl {
+template <int first, int W, class U>
+TK_FN Vec<U, W> every_other(const U* p) {
+  using V = Vec<U, W>;
+  V r;
+  if constexpr (W == 1) {
+    r.part[0] = p[first];
+  } else {
+    constexpr int n = V::kPartLanes;
+    typedef typename V::Part Part;
+    typedef U Index __attribute__((vector_size(sizeof(Part))));
+    Index from{};
+    for (int i = 0; i < n; ++i) from[i] = U(2 * i + first);
+    TK_EACH_PART(q, V, Part a; Part b; __builtin_memcpy(&a, p + 2 * q * n, sizeof(a));
+                 __builtin_memcpy(&b, p + 2 * q * n + n, sizeof(b));
+                 r.part[q] = __builtin_shuffle(a, b, from););
+  }
+  return r;
+}
+}  // namespace impl
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> load_even(const S* p) {
+  return decode<S>(impl::every_other<0, W>(bits_of(p)));
+}
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> load_odd(const S* p) {
+  return decode<S>(impl::every_other<1, W>(bits_of(p)));
+}
 // base[index[i]].
 template <class S, int W>
 TK_FN Vec<Compute<S>, W> gather(const S* base, Vec<int64_t, W> index) {
@@ -193,6 +222,28 @@ template <class S, int W>
 TK_FN void store_strided_tail(S* p, int64_t stride, Vec<Compute<S>, W> v, int64_t n) {
   const Lanes<Bits<S>, W> x = to_lanes(encode<S>(v));
   for (int i = 0; i < n; ++i) bits_of(p)[i * stride] = x.at[i];
+}
+// p[0] = even[0], p[1] = odd[0], p[2] = even[1], ...
+template <class S, int W>
+TK_FN void store_pairs(S* p, Vec<Compute<S>, W> even, Vec<Compute<S>, W> odd) {
+  using V = Vec<Bits<S>, W>;
+  const V a = encode<S>(even), b = encode<S>(odd);
+  if constexpr (W == 1) {
+    bits_of(p)[0] = a.part[0], bits_of(p)[1] = b.part[0];
+  } else {
+    constexpr int n = V::kPartLanes;
+    typedef typename V::Part Part;
+    typedef Bits<S> Index __attribute__((vector_size(sizeof(Part))));
+    Index low{}, high{};
+    for (int i = 0; i < n; ++i) {
+      low[i] = Bits<S>(i / 2 + i % 2 * n);
+      high[i] = Bits<S>((n + i) / 2 + i % 2 * n);
+    }
+    TK_EACH_PART(q, V, const Part first = __builtin_shuffle(a.part[q], b.part[q], low);
+                 const Part second = __builtin_shuffle(a.part[q], b.part[q], high);
+                 __builtin_memcpy(bits_of(p) + 2 * q * n, &first, sizeof(first));
+                 __builtin_memcpy(bits_of(p) + 2 * q * n + n, &second, sizeof(second)););
+  }
 }
 // base[index[i]] = v[i], in lane order: the last of equal indices stays.
 template <class S, int W>

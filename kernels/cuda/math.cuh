@@ -164,6 +164,14 @@ TK_LONG_MATH2(float_pow, ::powf, ::pow)
 #undef TK_LONG_MATH
 #undef TK_LONG_MATH2
 
+// log(exp(x) + exp(y)).
+template <class T>
+TK_FN T logaddexp(T x, T y) {
+  const T most = maximum(x, y), least = minimum(x, y);
+  // Equal infinities have no difference.
+  return most + log1p(exp(most == least ? T(0) : T(least - most)));
+}
+
 // Integers wrap; a negative exponent gives 0, or 1 or -1 where the base is one of them.
 template <class T>
 TK_FN T pow(T x, T y) {
@@ -214,6 +222,7 @@ TK_LIFT1(digamma)
 TK_LIFT1(sigmoid)
 TK_LIFT1(rsqrt)
 TK_LIFT2(atan2)
+TK_LIFT2(logaddexp)
 TK_LIFT2(hypot)
 TK_LIFT2(pow)
 

@@ -152,6 +152,22 @@ TK_FN Vec<Compute<S>, W> strided(const S* p, I stride) {
   TK_EACH(i) r.at[i] = load_scalar(p + i * stride);
   return r;
 }
+// p[0], p[2], ... and p[1], p[3], ... of the 2*W neighbours from p on, which is aligned as for a
+// load of so many. Whoever wants both reads them once.
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> load_even(const S* p) {
+  const Vec<Compute<S>, 2 * W> both = load<S, 2 * W>(p);
+  Vec<Compute<S>, W> r;
+  TK_EACH(i) r.at[i] = both.at[2 * i];
+  return r;
+}
+template <class S, int W>
+TK_FN Vec<Compute<S>, W> load_odd(const S* p) {
+  const Vec<Compute<S>, 2 * W> both = load<S, 2 * W>(p);
+  Vec<Compute<S>, W> r;
+  TK_EACH(i) r.at[i] = both.at[2 * i + 1];
+  return r;
+}
 // p[0], ..., p[W-1], wherever they lie: the aligned words around them, moved into place. Reads up
 // to W-1 elements behind them, and before them to a multiple of 16 bytes.
 template <class S, int W>
@@ -253,6 +269,13 @@ TK_FN void store_strided(S* p, I stride, Vec<Compute<S>, W> v) {
 template <class S, int W, class I>
 TK_FN void store_strided_masked(S* p, I stride, Vec<Compute<S>, W> v, Mask<W> on) {
   TK_EACH(i) if (on.at[i]) store_scalar(p + i * stride, v.at[i]);
+}
+// p[0] = even[0], p[1] = odd[0], p[2] = even[1], ...; p is aligned as for a store of 2*W elements.
+template <class S, int W>
+TK_FN void store_pairs(S* p, Vec<Compute<S>, W> even, Vec<Compute<S>, W> odd) {
+  Vec<Compute<S>, 2 * W> both;
+  TK_EACH(i) both.at[2 * i] = even.at[i], both.at[2 * i + 1] = odd.at[i];
+  store<S, 2 * W>(p, both);
 }
 // base[index[i]] = v[i], in lane order: the last of equal indices in one thread stays.
 template <class S, int W, class I>

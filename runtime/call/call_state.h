@@ -47,8 +47,8 @@ struct CallState {
   void* scratch = nullptr;
   size_t scratch_size = 0;
 
-  TensordKernelHost host = {};         // for CPU kernels
-  TensordIndexFault index_fault = {};  // what they find
+  TensordKernelHost host = {};  // for CPU kernels
+  TensordFault fault = {};      // what they find
   // Of a call on CUDA, between Device::Begin and End.
   const CudaDriver* driver = nullptr;
   CuStreamOpaque* stream = nullptr;

@@ -24,7 +24,8 @@ void HostParallelFor(int64_t begin, int64_t end, int64_t grain, TensordRangeFn f
 }
 
 // With the words of eager.
-TensordError IndexError(const TensordIndexFault& fault) {
+TensordError ReportFault(const TensordFault& fault) {
+  if (fault.kind == TENSORD_FAULT_DIVISION) return Fail(TENSORD_OPERATOR, "ZeroDivisionError");
   const std::string index = std::to_string(fault.index);
   if (fault.dimension < 0) return Fail(TENSORD_INDEX, "Target " + index + " is out of bounds.");
   return Fail(TENSORD_INDEX, "index " + index + " is out of bounds for dimension " +
@@ -73,8 +74,8 @@ class CpuDevice final : public Device {
 
   TensordError Begin(CallState& state) override {
     state.constants = state.program->constants.data();
-    state.index_fault = {};
-    state.host = {HostParallelFor, 1, &state.index_fault};
+    state.fault = {};
+    state.host = {HostParallelFor, 1, &state.fault};
     uint32_t threads = 1;
     if (!launches_.empty() && state.torch->get_num_threads(&threads) == 0) {
       state.host.threads = std::max<int32_t>(1, static_cast<int32_t>(threads));
@@ -107,8 +108,8 @@ class CpuDevice final : public Device {
       parallel_for_failed = false;
       return Fail(TENSORD_OPERATOR, "torch's thread pool failed under a kernel");
     }
-    if (state.index_fault.seen != 0) [[unlikely]]
-      return IndexError(state.index_fault);
+    if (state.fault.kind != TENSORD_FAULT_NONE) [[unlikely]]
+      return ReportFault(state.fault);
     return TENSORD_OK;
   }
 

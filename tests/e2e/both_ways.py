@@ -91,7 +91,7 @@ def _backward(results: list[Tensor]) -> None:
     terms = []
     for result in results:
         if result.requires_grad and (result.is_floating_point() or result.is_complex()):
-            real = torch.view_as_real(result) if result.is_complex() else result
+            real = torch.view_as_real(result.resolve_conj()) if result.is_complex() else result
             weight = torch.arange(real.numel(), dtype=real.dtype) % 7 - 2.5
             terms.append((real * weight.reshape(real.shape)).sum().double())
     if terms:

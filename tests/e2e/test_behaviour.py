@@ -133,15 +133,6 @@ def test_gradients_of_the_largest_of_narrow_numbers(returned: bool) -> None:
     torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.xfail(strict=True, reason="whole numbers are divided by zero without an error")
-@pytest.mark.parametrize(
-    "function", [torch.floor_divide, torch.remainder], ids=["quotient", "rest"]
-)
-def test_whole_numbers_divided_by_zero(function: Any) -> None:
-    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        compiled(function)(torch.tensor([3, 4]), torch.tensor([2, 0]))
-
-
 def test_an_addend_of_a_size_that_is_found_to_be_one() -> None:
     def function(x: Tensor, y: Tensor) -> Tensor:
         return torch.addmm(x.chunk(11, 0)[-1], y, y.t())

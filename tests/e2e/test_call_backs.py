@@ -210,10 +210,10 @@ def test_an_assertion_of_a_number_raises() -> None:
 # -- types without a form -------------------------------------------------------------------------
 
 
-def test_conjugated_views() -> None:
-    def function(x: Tensor) -> Tensor:
+def test_conjugated_results() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
         c = torch.view_as_complex(x * 2)
-        return torch.view_as_real(c.conj() * c).sum() + x.sum()
+        return c.conj(), torch.view_as_real(c.conj() * c).sum() + x.sum()
 
     _same(function, torch.randn(6, 2))
 

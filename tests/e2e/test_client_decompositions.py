@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 INDEX = torch.tensor([[0, 1, 3, 3], [2, 2, 0, 1], [4, 4, 4, 0]])
@@ -46,12 +47,49 @@ def test_index_reduce(daemon, include_self):
     assert "aten::index_reduce" not in {n.op for n in daemon.graph("inference").nodes}
 
 
+def test_masked_scatter(daemon):
+    mask = torch.tensor([[True], [False], [True]])
+    _check(
+        daemon,
+        lambda x, source: x.masked_scatter(mask, source),
+        torch.randn(3, 4),
+        torch.randn(9),
+        gone="aten::masked_scatter",
+    )
+
+
+def test_masked_scatter_of_too_few_elements_raises(daemon):
+    run = torch.compile(torch.masked_scatter, backend="tensord")
+    with pytest.raises((RuntimeError, IndexError)):
+        run(torch.zeros(5), torch.ones(5, dtype=torch.bool), torch.randn(3))
+
+
+@pytest.mark.parametrize("accumulate", [True, False])
+def test_put(daemon, accumulate):
+    index = torch.tensor([[0, -1], [5, 7]])
+    _check(
+        daemon,
+        lambda x, source: x.put(index, source, accumulate),
+        torch.randn(3, 4),
+        torch.randn(2, 2),
+        gone="aten::put",
+    )
+
+
 @pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.5, float("inf")])
 def test_distances(daemon, p):
     x, y = torch.randn(5, 4), torch.randn(7, 4)
     _check(daemon, lambda a, b: torch.cdist(a, b, p), x, y, gone="aten::_cdist_forward")
     if p > 0:
         _check(daemon, lambda a, b: torch.dist(a, b, p), x, y[:5], gone="aten::dist")
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 1.5, 2.0, 3.5, float("inf")])
+def test_distances_of_pairs(daemon, p):
+    x = torch.randn(6, 4)
+    x[2] = x[1]
+    x[3, 1] = x[4, 1]
+    _check(daemon, lambda a: F.pdist(a, p) ** 2, x, gone="aten::_pdist_forward")
 
 
 def test_many_points_are_a_product(daemon):
@@ -65,3 +103,14 @@ def test_many_points_are_a_product(daemon):
 def test_take_of_a_number(daemon, index):
     run = torch.compile(lambda x, i: torch.take(x, i) * 2, backend="tensord", fullgraph=True)
     torch.testing.assert_close(run(torch.tensor(3.0), index), index.float() * 0 + 6)
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_unpooling_keeps_the_layout(daemon, memory_format):
+    def function(x: Tensor) -> Tensor:
+        y, indices = torch.nn.functional.max_pool2d(x, 2, return_indices=True)
+        return torch.nn.functional.max_unpool2d(y, indices, 2)
+
+    x = torch.randn(2, 3, 8, 6).to(memory_format=memory_format)
+    mine, theirs = torch.compile(function, backend="tensord")(x), function(x)
+    torch.testing.assert_close(mine, theirs, check_stride=True)

@@ -20,33 +20,58 @@ def order(graph: fx.Graph) -> list[str]:
     return [node.target._opname for node in graph.nodes if node.op == "call_function"]
 
 
-def graph_of(collective: str) -> fx.GraphModule:
-    """A collective, its wait, two nodes beside them, and one that uses the result."""
+MORE = {
+    "all_reduce": ("sum", "0"),
+    "all_gather_into_tensor": (2, "0"),
+    "reduce_scatter_tensor": ("sum", 2, "0"),
+    "all_to_all_single": ([1, 1], [1, 1], "0"),
+}
+
+
+def graph_of(collective: str, *, writes: bool = False) -> fx.GraphModule:
+    """A collective, its wait, two nodes beside them, and one that uses the result. writes: the
+    second changes the collective's argument."""
     graph = fx.Graph()
     x = graph.placeholder("x")
-    more = {"all_reduce": ("sum", "0"), "all_gather_into_tensor": (2, "0")}[collective]
-    begun = graph.call_function(getattr(_collectives, collective).default, (x, *more))
+    op = getattr(_collectives, collective).default
+    begun = graph.call_function(op, (x, *MORE[collective]))
     waited = graph.call_function(_collectives.wait_tensor.default, (begun,))
     beside = graph.call_function(_aten.sin.default, (x,))
-    again = graph.call_function(_aten.cos.default, (beside,))
+    if writes:
+        again = graph.call_function(_aten.copy_.default, (x, beside))
+    else:
+        again = graph.call_function(_aten.cos.default, (beside,))
     used = graph.call_function(_aten.neg.default, (waited,))
     graph.output((again, used))
     return fx.GraphModule({}, graph)
 
 
-def test_a_wait_stands_before_what_uses_it() -> None:
-    module = graph_of("all_reduce")
+@pytest.mark.parametrize("collective", MORE)
+def test_a_wait_stands_before_what_uses_it(collective: str) -> None:
+    module = graph_of(collective)
     assert late_waits(module) == 1
     module.graph.lint()
-    assert order(module.graph) == ["all_reduce", "sin", "cos", "wait_tensor", "neg"]
+    assert order(module.graph) == [collective, "sin", "cos", "wait_tensor", "neg"]
     assert late_waits(module) == 0
 
 
-def test_a_collective_that_reads_its_argument_meanwhile_is_waited_for() -> None:
-    module = graph_of("all_gather_into_tensor")
-    before = order(module.graph)
-    assert late_waits(module) == 0
-    assert order(module.graph) == before
+@pytest.mark.parametrize("collective", MORE)
+def test_nothing_changes_what_a_collective_reads(collective: str) -> None:
+    module = graph_of(collective, writes=True)
+    assert late_waits(module) == 1
+    module.graph.lint()
+    copies = collective == "all_reduce"
+    between = ["sin", "copy_", "wait_tensor"] if copies else ["sin", "wait_tensor", "copy_"]
+    assert order(module.graph) == [collective, *between, "neg"]
+
+
+def test_a_collective_that_nobody_knows_is_waited_for() -> None:
+    graph = fx.Graph()
+    begun = graph.call_function(_aten.sin.default, (graph.placeholder("x"),))
+    waited = graph.call_function(_collectives.wait_tensor.default, (begun,))
+    beside = graph.call_function(_aten.cos.default, (begun,))
+    graph.output((beside, waited))
+    assert late_waits(fx.GraphModule({}, graph)) == 0
 
 
 def test_all_begin_before_any_is_waited_for() -> None:

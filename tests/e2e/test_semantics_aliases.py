@@ -264,16 +264,49 @@ def test_inputs_seen_as_another_dtype() -> None:
     both_ways(lambda x: (x.view(torch.int32)[1:], torch.view_as_complex(x)), torch.randn(4, 2))
 
 
-@pytest.mark.xfail(strict=True, reason="a result of the plan is of one dtype: a copy")
-@pytest.mark.parametrize(
-    "view", [lambda x: x.view(torch.int32), torch.view_as_complex], ids=["bits", "complex"]
-)
-def test_results_seen_as_another_dtype(view: Any) -> None:
-    def function(x: Tensor) -> tuple[Tensor, Tensor]:
-        y = x * 2
-        return y, view(y)
+SEEN_AS_ANOTHER_DTYPE = {
+    "bits": lambda x: x.view(torch.int32),
+    "narrower": lambda x: x.view(torch.float16),
+    "wider": lambda x: x.view(torch.float64),
+    "bytes of a part": lambda x: x[1:3].view(torch.uint8)[:, 1::3],
+    "complex": torch.view_as_complex,
+    "complex part": lambda x: torch.view_as_complex(x)[2:],
+    "bits and back": lambda x: x.view(torch.int16)[1:].view(torch.float32),
+    "complex and back": lambda x: torch.view_as_real(torch.view_as_complex(x)).t(),
+}
 
-    both_ways(function, torch.randn(4, 2))
+
+@pytest.mark.parametrize("name", SEEN_AS_ANOTHER_DTYPE)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_results_seen_as_another_dtype(name: str, dynamic: bool) -> None:
+    view = SEEN_AS_ANOTHER_DTYPE[name]
+
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        y = x * 2
+        return y, view(y), view(y) == view(y)
+
+    def without_the_whole(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x * 2
+        return view(y), y.view(torch.int16)
+
+    for run in (function, without_the_whole):
+        both_ways(run, torch.randn(4, 2), dynamic=dynamic, calls=2)
+
+
+def test_complex_results_seen_as_real_ones() -> None:
+    def function(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        z = torch.complex(x, y)
+        return torch.view_as_real(z)[:, :, 1], z, torch.view_as_real(z.t()) * 2
+
+    both_ways(function, torch.randn(3, 5), torch.randn(3, 5), calls=2)
+
+
+def test_results_seen_as_another_dtype_in_training() -> None:
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        y = x * 2
+        return y, y.detach().view(torch.int32), torch.view_as_complex(y)
+
+    both_ways(function, torch.randn(4, 2, requires_grad=True))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,14 @@ def ranks(shared_daemon: RealDaemon) -> Iterator[Ranks]:
         yield found
 
 
-TOPICS = ("ddp", "fsdp", "functional_collectives", "training_through_collectives", "dtensor")
+TOPICS = (
+    "ddp",
+    "fsdp",
+    "functional_collectives",
+    "collectives_beside_work",
+    "training_through_collectives",
+    "dtensor",
+)
 
 
 @pytest.mark.parametrize("topic", TOPICS)
@@ -106,10 +113,23 @@ def _steps(daemon: RealDaemon) -> list[dict[str, Any]]:
     return steps
 
 
-def test_collectives_are_steps_and_waited_for_before_they_are_read(alone: RealDaemon) -> None:
+COLLECTIVES: dict[str, Callable[[Tensor], Tensor]] = {
+    "all_reduce": lambda x: collectives.all_reduce(x, "sum", dist.group.WORLD),
+    "all_gather_into_tensor": lambda x: collectives.all_gather_tensor(x, 0, dist.group.WORLD),
+    "reduce_scatter_tensor": lambda x: collectives.reduce_scatter_tensor(
+        x, "sum", 0, dist.group.WORLD
+    ),
+    "all_to_all_single": lambda x: collectives.all_to_all_single(x, None, None, dist.group.WORLD),
+}
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_collectives_are_steps_and_waited_for_before_they_are_read(
+    alone: RealDaemon, name: str
+) -> None:
     def function(x: Tensor) -> tuple[Tensor, Tensor]:
-        total = collectives.all_reduce(x * 2, "sum", dist.group.WORLD)
-        beside = x.sin().cumsum(0)
+        total = COLLECTIVES[name](x * 2)
+        beside = x.sin().sort(0).values
         return beside, total + beside
 
     x = torch.randn(40, 3)
@@ -119,7 +139,7 @@ def test_collectives_are_steps_and_waited_for_before_they_are_read(alone: RealDa
     assert tensord.stats()["call_backs"] == 0
     steps = _steps(alone)
     calls = {step["call"]["op"]: i for i, step in enumerate(steps) if "call" in step}
-    begun, waited = (calls[f"_c10d_functional::{n}"] for n in ("all_reduce", "wait_tensor"))
+    begun, waited = (calls[f"_c10d_functional::{n}"] for n in (name, "wait_tensor"))
     (result,) = steps[waited]["call"]["results"]
     readers = [i for i, s in enumerate(steps) if result in s.get("launch", {}).get("buffers", [])]
-    assert begun < calls["aten::cumsum"] < waited < min(readers)
+    assert begun < calls["aten::sort"] < waited < min(readers)

@@ -105,6 +105,26 @@ def functional_collectives(rank: int) -> None:
         x = x * 0.5
 
 
+def collectives_beside_work(rank: int) -> None:
+    """What a collective reads stays as it is while results are computed that would fit there."""
+    group = dist.group.WORLD
+
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        gathered = collectives.all_gather_tensor(x + 1, 0, group)
+        scattered = collectives.reduce_scatter_tensor(x * 3, "sum", 0, group)
+        exchanged = collectives.all_to_all_single(x - 2, None, None, group)
+        y, w = x, x[: x.shape[1]].softmax(1)
+        for _ in range(4):
+            y = (y @ w).tanh()
+        return y, gathered.sum(0), scattered * 2, exchanged + 1
+
+    torch.manual_seed(rank)
+    x = torch.randn(20_000, 64)
+    run = compiled(function, fullgraph=True)
+    for _ in range(3):
+        check("collectives", run(x), function(x), magnitude=10)
+
+
 def training_through_collectives(rank: int) -> None:
     def function(x: Tensor, w: Tensor) -> Tensor:
         part = collectives.all_gather_tensor_autograd(x @ w, 0, dist.group.WORLD)
@@ -145,7 +165,8 @@ def dtensor(rank: int) -> None:
 
 
 TOPICS: list[Callable[[int], None]] = [
-    ddp, fsdp, functional_collectives, training_through_collectives, dtensor,
+    ddp, fsdp, functional_collectives, collectives_beside_work, training_through_collectives,
+    dtensor,
 ]  # fmt: skip
 
 

@@ -125,6 +125,12 @@ def rand(*sizes: int, dtype: torch.dtype = torch.float32, scale: float = 2.0) ->
 
 
 @later
+def complex_rand(*sizes: int, dtype: torch.dtype = torch.complex64) -> torch.Tensor:
+    """Complex numbers of normal parts."""
+    return torch.complex(torch.randn(sizes), torch.randn(sizes)).to(dtype)
+
+
+@later
 def uniform(*sizes: int, low: float = 0.0, high: float = 1.0) -> torch.Tensor:
     return torch.rand(*sizes) * (high - low) + low
 
@@ -340,6 +346,8 @@ def _argument(value: Any, schema_type: str, inputs: list[torch.Tensor]) -> dict[
 
 
 def _data(t: torch.Tensor) -> dict[str, Any]:
+    if t.is_complex():  # by its parts, as kernels see it
+        t = torch.view_as_real(t.resolve_conj())
     values = t.detach().double().reshape(-1).tolist()
     if t.dtype != torch.float64:
         values = [float(f"{v:.9g}") for v in values]  # nine digits name a float32 exactly

@@ -43,9 +43,10 @@ KNOWN: tuple[Excuse, ...] = (
         "the operator's implementation for fake tensors says another type than it gives",
     ),
     Excuse(
-        r"\|(uint8|int32|int64)\|.*\|cpu",
-        r"eager raises RuntimeError: .*ZeroDivisionError.*; here nothing is raised",
-        "whole numbers divided by zero: kernels do not check (test_behaviour.py expects them to)",
+        r"^(_?native_batch_norm(_legit)?|_batch_norm_with_update)\|.*\|special\|.*\|cpu",
+        r"result [1-4]: .* too far off: at \[\d+\] nan, eager -?inf",
+        "the mean of a channel with an infinity, by Welford's method: infinity minus infinity, as"
+        " in torch.var_mean; eager's batch norm adds up. The channel's results are NaN either way",
     ),
     Excuse(
         r"^resize_\|.*\|empty\|",
@@ -56,6 +57,11 @@ KNOWN: tuple[Excuse, ...] = (
         r"^nn\.functional\.max_unpool.*\|rejected\|",
         r'eager raises NotImplementedError: "max_unpool.*" not .*here nothing is raised',
         "torch's decomposition takes types that eager's kernel does not have",
+    ),
+    Excuse(
+        r"^index_reduce\.prod\|.*\|expanded\|.*\|cpu",
+        r"eager raises RuntimeError: iter\.ninputs\(\) == traits::arity INTERNAL ASSERT FAILED",
+        "a product into expanded rows: eager's kernel fails a check of its own",
     ),
     Excuse(
         r"^__rmod__\|uint8\|.*\|cuda",

@@ -184,6 +184,7 @@ def _compile_options(chosen: options.Options) -> compile_pb2.CompileOptions:
         mode=options.MODES[chosen.mode],
         deterministic=chosen.deterministic or torch.are_deterministic_algorithms_enabled(),
         unchecked=chosen.unchecked or os.environ.get("TENSORD_UNCHECKED") == "1",
+        emulate_eager_rounding="emulate_eager_rounding" in options.switched_off(chosen),
     )
 
 

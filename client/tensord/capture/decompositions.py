@@ -27,6 +27,8 @@ def decompositions(operators: tuple[str, ...]) -> dict[Any, Callable[..., Any]]:
     known = {name.removesuffix(".default") for name in operators}
     # AOTAutograd must leave random operators whole for the pass.
     random = {torch_compat.operator_name(op) for op in counter_based_random.OPERATORS}
+    # What functions here leave whole, the daemon lowers.
+    known -= {torch_compat.operator_name(op) for op in _OWN}
     keep = known | random | torch_compat.KEEP_WHOLE
     return {
         op: function
@@ -81,10 +83,90 @@ def _index_reduce(
     return total / counts.clamp_min(1)
 
 
+def _max_unpool2d(self: Tensor, indices: Tensor, output_size: list[int]) -> Tensor:
+    """torch's own, whose result is row-major always; eager's is as the image is."""
+    op = aten.max_unpool2d.default
+    result: Tensor = torch_compat.core_decompositions()[op](self, indices, output_size)
+    channels_last = torch.channels_last
+    if (
+        self.dim() != 4
+        or self.is_contiguous()
+        or not self.is_contiguous(memory_format=channels_last)
+    ):
+        return result
+    return result.contiguous(memory_format=channels_last)
+
+
+def _masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Any:
+    # Prefixes along one long row are the library's on a GPU, which has an operator for all of it.
+    if self.is_cuda or source.numel() == 0 or self.numel() == 0:
+        return NotImplemented
+    if source.dtype != self.dtype or mask.dtype != torch.bool:
+        return NotImplemented
+    self, mask = torch.broadcast_tensors(self, mask)
+    place = mask.reshape(-1).cumsum(0).sub(1).clamp_min(0).reshape(mask.shape)
+    # The places before the mask's next element are in range, unless the source has too few.
+    chosen = torch.where(mask, aten.index.Tensor(source.reshape(-1), [place]), self)
+    return chosen.contiguous()
+
+
+def _put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Any:
+    # What eager raises at is left to it.
+    if not self.is_contiguous() or self.numel() == 0 or index.numel() != source.numel():
+        return NotImplemented
+    places = [index.reshape(-1)]
+    return aten.index_put.default(self.reshape(-1), places, source.reshape(-1), accumulate).view(
+        self.shape
+    )
+
+
+def _pairs(rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The rows of each pair, the first before the second, in the order of pdist."""
+    number = torch.arange(rows * (rows - 1) // 2, dtype=torch.float64, device=device)
+    middle = rows - 0.5
+    first = (middle - (middle * middle - 2 * number - 1).sqrt()).floor()
+    second = number - rows * first + first * (first + 1) / 2 + first + 1
+    return first.long(), second.long()
+
+
+def _pdist(self: Tensor, p: float = 2) -> Any:
+    rows = self.shape[0]
+    if not isinstance(rows, int) or rows < 2 or self.shape[1] == 0:
+        return NotImplemented
+    first, second = _pairs(rows, self.device)
+    distance = aten._unsafe_index.Tensor(self, [first]) - aten._unsafe_index.Tensor(self, [second])
+    return aten.linalg_vector_norm.default(distance, p, [-1])
+
+
+def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Any:
+    rows = self.shape[0]
+    if not isinstance(rows, int) or rows < 2 or self.shape[1] == 0:
+        return NotImplemented
+    if p == 0:
+        return torch.zeros_like(self)
+    first, second = _pairs(rows, self.device)
+    distance = aten._unsafe_index.Tensor(self, [first]) - aten._unsafe_index.Tensor(self, [second])
+    size, norm, g = distance.abs(), pdist.unsqueeze(-1), grad.unsqueeze(-1)
+    if p == 1:
+        part = g * torch.where(distance.isnan(), distance, distance.sign())
+    elif p == float("inf"):
+        part = g * distance.sign() * (size == norm)
+    else:
+        part = g * distance.sign() * (size / norm) ** (p - 1)
+        part = torch.where((norm == 0) | (size == 0), 0.0, part)
+    zeros = torch.zeros_like(self, memory_format=torch.contiguous_format)
+    return zeros.index_add(0, first, part).index_add(0, second, -part)
+
+
 _OWN: dict[Any, Callable[..., Any]] = {
     aten.take.default: _take,
     aten.dist.default: _dist,
     aten._cdist_forward.default: _cdist,
+    aten.masked_scatter.default: _masked_scatter,
+    aten.put.default: _put,
+    aten._pdist_forward.default: _pdist,
+    aten._pdist_backward.default: _pdist_backward,
     aten.scatter_reduce.two: _scatter_reduce,
     aten.index_reduce.default: _index_reduce,
+    aten.max_unpool2d.default: _max_unpool2d,
 }

@@ -31,6 +31,11 @@ FUSED = (
     _aten._softmax,
     _aten._safe_softmax,
     _aten._softmax_backward_data,
+    _aten._conj_physical,
+    _aten.complex,
+    _aten.polar,
+    _aten.view_as_complex,
+    _aten.view_as_real,
 )
 
 

@@ -30,6 +30,7 @@ from .joint import (
     batch_norm_relu,
     channels_last,
     common_subexpressions,
+    complex_numbers,
     counter_based_random,
     pool_offsets,
     softmax_statistics,
@@ -105,6 +106,7 @@ TABLE: tuple[Pass, ...] = (
         "joint",
         softmax_statistics.softmax_statistics,
         operators=softmax_statistics.OPERATORS,
+        switch="emulate_eager_rounding",
     ),
     # Max pooling saves a byte for each result.
     Pass(
@@ -122,6 +124,8 @@ TABLE: tuple[Pass, ...] = (
         operators=batch_norm_relu.OPERATORS,
         counter="relus_recomputed",
     ),
+    # Conjugates that kernels can compute with.
+    Pass("complex_numbers", "joint", complex_numbers.complex_numbers),
     # Before the partitioner counts what to save, and instead of its own, which is slow to load.
     Pass("common_subexpressions", "joint", common_subexpressions.common_subexpressions),
     # Random numbers that are kernels' own rather than a library's.
@@ -133,6 +137,7 @@ TABLE: tuple[Pass, ...] = (
         switch="eager_random",
         graphs=("inference",),
     ),
+    Pass("complex_numbers", "partitioned", complex_numbers.complex_numbers, graphs=("inference",)),
     # Backward without the gradients that are not to be expected.
     Pass(
         "absent_gradients",

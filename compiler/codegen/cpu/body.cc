@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "compiler/codegen/reductions.h"
 #include "compiler/kernel_ir/text.h"
 #include "compiler/schedule/cpu/transposed_rows.h"
 
@@ -42,6 +43,74 @@ ir::Value CpuBody::CheckIndex(const IndexRule& rule, const ir::Value& index, con
                                      rule.dimension};
   if (on) operands.push_back(on);
   return ir::CallOf(rule.wraps ? "wrapped_index" : "checked_index", std::move(operands));
+}
+
+ir::Value CpuBody::CheckDivisor(const ir::Value& divisor, const ir::Value& on) {
+  std::vector<ir::Value> operands = {ir::Var("args", ir::kArgumentsType), divisor};
+  if (on) operands.push_back(on);
+  return ir::CallOf("checked_divisor", std::move(operands));
+}
+
+// ---- Scans
+
+namespace {
+
+ir::Value ScanCall(const Inst& inst, const ir::Value& before, const ir::Value& vector) {
+  if (inst.in_order && inst.op == Op::k_add) return ir::CallOf("scan_sums", {before, vector});
+  if (inst.in_order && inst.op == Op::k_mul) return ir::CallOf("scan_products", {before, vector});
+  const bool is_extreme = inst.op == Op::k_minimum || inst.op == Op::k_maximum;
+  const char* const function = inst.in_order ? "scan_in_order"
+                               : is_extreme  ? "scan_extreme"
+                                             : "scan";
+  return ir::CallOf(function, {before, vector, ir::CombinerOf(InfoOf(inst.op).name)});
+}
+
+}  // namespace
+
+const ir::Value& CpuBody::ScannedBefore(int id) {
+  auto [it, is_new] = scanned_.try_emplace({&member(), id});
+  if (!is_new) return it->second;
+  const Inst& inst = InstOf(id);
+  const std::string name = absl::StrCat("scanned", scanned_.size() - 1);
+  const ir::Value identity = ScanIdentityOf(inst.op, inst.dtype);
+  if (const auto* blocks = plan_.As<CpuColumnBlocks>()) {
+    const ir::Type type = ir::ScalarType(inst.dtype);
+    it->second = ir::Var(name, ir::PointerTo(type));
+    Add(0, {ir::DeclareArray{
+               .type = type, .arrays = {{name, blocks->columns}}, .alignment = kVectorBytes}});
+    Add(0, {ir::For{.variable = "c",
+                    .first = 0,
+                    .condition = ir::IndexVar("c") < blocks->columns,
+                    .step = 1,
+                    .body = {ir::Set(ir::At(it->second, ir::IndexVar("c")), identity)}}});
+  } else {
+    const ir::Value start = ir::CallOf("broadcast", {ir::Value(1)}, {identity});
+    it->second = ir::Var(name, start.type());
+    Add(0, ir::Mutable(name, start));
+  }
+  return it->second;
+}
+
+ir::Value CpuBody::ScanVector(int id, const ir::Value& vector) {
+  const Inst& inst = InstOf(id);
+  const ir::Value before = ScannedBefore(id);
+  const int level = vector_level();
+  if (plan_.As<CpuColumnBlocks>() != nullptr) {
+    const ir::Type type = ir::ScalarType(inst.dtype);
+    const ir::Value at = before + (LoopVar(VectorLoop().second) - ir::IndexVar("first"));
+    const ir::Value result =
+        Define(level, ir::CallOf(InfoOf(inst.op).name, {LoadNeighbours(type, at), vector}));
+    Add(level, ir::Do(StoreNeighbours(type, at, result)));
+    return result;
+  }
+  ir::Value value = vector;
+  if (tail()) {
+    // Lanes beyond the end add nothing to what rows of several loops go on with.
+    const ir::Value identity = ScanIdentityOf(inst.op, inst.dtype);
+    value =
+        ir::CallOf("where", {FirstLanes(), value, ir::CallOf("broadcast", {Width()}, {identity})});
+  }
+  return Define(level, ScanCall(inst, before, value));
 }
 
 // ---- Tiles

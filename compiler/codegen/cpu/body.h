@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
 #include "compiler/codegen/body.h"
 #include "compiler/schedule/cpu/plan.h"
@@ -32,14 +33,21 @@ class CpuBody : public BodyLowering {
   ir::Value RowArray(BufferId id) override;
   ir::Value CheckIndex(const IndexRule& rule, const ir::Value& index, const Expr& size,
                        const ir::Value& on) override;
+  ir::Value CheckDivisor(const ir::Value& divisor, const ir::Value& on) override;
   ir::Value SpecialLoad(const Inst& inst, const ir::Value& address, const Expr& stride) override;
+  ir::Value ScanVector(int id, const ir::Value& vector) override;
 
  private:
+  // What the elements before the present vector combine to: of a row a number, which lies across
+  // its loops; of a block of columns an array with a number for each.
+  const ir::Value& ScannedBefore(int id);
+
   const CpuPlan& plan_;
   std::map<BufferId, ir::Value> row_arrays_;
   bool tiles_ = false;
   std::map<std::string, ir::Value> tile_of_;  // by the text of the first element's address
   ir::Block fills_;
+  std::map<std::pair<const NestMember*, int>, ir::Value> scanned_;  // by member and instruction
 };
 
 }  // namespace tensord::compiler

@@ -156,6 +156,10 @@ std::string CudaBody::RunLoad(const Inst& inst) const {
   return "load_unaligned";
 }
 
+bool CudaBody::PairsAreAligned(const Expr& index) const {
+  return PairAlignment(index, VectorLoop()) % plan_.width == 0;
+}
+
 bool CudaBody::IsPrefetched(const Inst& inst) const {
   const auto* sweep = plan_.As<CudaSweep>();
   return sweep != nullptr && sweep->prefetches && !tail() && inst.guard < 0 &&

@@ -73,6 +73,7 @@ class CudaBody : public BodyLowering {
   bool KeepsStored(BufferId buffer) const override { return stored_.count(buffer) != 0; }
   ir::Statement WriteLocal(BufferId buffer, const ir::Value& value) override;
   bool LoadsAtOnce(const Expr& index) const override { return IsRun(index); }
+  bool PairsAreAligned(const Expr& index) const override;
   ir::Value CheckIndex(const IndexRule& rule, const ir::Value& index, const Expr& size,
                        const ir::Value& on) override;
   ir::Value SpecialLoad(const Inst& inst, const ir::Value& address, const Expr& stride) override;

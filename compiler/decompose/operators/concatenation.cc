@@ -301,7 +301,7 @@ Results AsStridedScatter(Builder& b, const Call& call) {
   const BufferInfo& buffer = b.program().buffers[result.view()->buffer];
   const Expr offset =
       call.has("storage_offset") ? call.integer("storage_offset") - type.offset : Expr(0);
-  const Expr end = offset + StorageElements(sizes, strides);
+  const Expr end = (offset + StorageElements(sizes, strides)) * (buffer.is_complex ? 2 : 1);
   const bool inside =
       sym::MayBeSize(offset) &&
       sym::MayBeAtMost(end, StorageElements(buffer.sizes, buffer.strides)) &&

@@ -4,6 +4,7 @@
 #include "compiler/decompose/operators/indexing.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "compiler/sym/known.h"
 
@@ -120,6 +121,11 @@ absl::Status Put(Builder& b, const Tensor& target, const Advanced& a, const Tens
   if (values.rank() > static_cast<int>(a.sizes.size())) {
     return absl::InvalidArgumentError("values have more dimensions than what they are written to");
   }
+  for (int d = 0; d < values.rank(); ++d) {
+    // One place and no value: they broadcast together, to nothing.
+    const Expr& place = a.sizes[a.sizes.size() - values.rank() + d];
+    if (values.sizes()[d].Is(0) && !place.Is(0)) return absl::UnimplementedError("no values");
+  }
   const Tensor expanded = b.Expand(values, a.sizes);
   b.Scatter(
       target, a.sizes, mode, [a](Recorder& ops, Index index) { return a.Source(ops, index); },
@@ -212,15 +218,20 @@ Results ScatterInto(Builder& b, const Call& call, StoreMode mode, const Body& va
   return std::vector<Tensor>{b.Cast(result, x.dtype())};
 }
 
-template <StoreMode mode>
-Results ScatterSource(Builder& b, const Call& call) {
-  const Tensor index = call.tensor("index"), source = call.tensor("src");
+absl::Status CheckSource(const Tensor& index, const Tensor& source) {
   if (source.rank() != index.rank()) return absl::UnimplementedError("a source of another rank");
   for (int d = 0; d < index.rank(); ++d) {
     if (!sym::MayBeAtMost(index.sizes()[d], source.sizes()[d])) {
       return absl::InvalidArgumentError("the index is larger than the source");
     }
   }
+  return absl::OkStatus();
+}
+
+template <StoreMode mode>
+Results ScatterSource(Builder& b, const Call& call) {
+  const Tensor index = call.tensor("index"), source = call.tensor("src");
+  TENSORD_RETURN_IF_ERROR(CheckSource(index, source));
   return ScatterInto(b, call, mode,
                      [source](Recorder& ops, Index at) { return source.Load(ops, at); });
 }
@@ -229,6 +240,66 @@ Results ScatterValue(Builder& b, const Call& call) {
   const Tensor value = ScalarTensor(b, call.scalar("value"), call.tensor("self").dtype());
   return ScatterInto(b, call, StoreMode::kAssign,
                      [value](Recorder& ops, Index) { return value.Load(ops, {}); });
+}
+
+// Scatters that combine what is there with products or extremes.
+struct Combination {
+  StoreMode mode;
+  std::function<Tensor(Builder&, DType)> identity;  // of no dimensions
+};
+
+// A number of a type that is no more, or no less, than all others.
+template <bool is_most>
+Tensor Bound(Builder& b, DType dtype) {
+  if (IsFloating(dtype)) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    return b.Full(dtype, {}, is_most ? infinity : -infinity);
+  }
+  const int bits = 8 * static_cast<int>(ItemSize(dtype));
+  const int64_t most = std::numeric_limits<int64_t>::max() >> (64 - bits);
+  if (IsUnsigned(dtype)) return b.FullInt(dtype, {}, is_most ? 2 * most + 1 : 0);
+  return b.FullInt(dtype, {}, is_most ? most : -most - 1);
+}
+
+// Sums and means are decomposed by the job.
+absl::StatusOr<Combination> CombinationOf(const Call& call) {
+  const std::string name = call.text("reduce");
+  if (name == "amax") return Combination{StoreMode::kAtomicMax, Bound<false>};
+  if (name == "amin") return Combination{StoreMode::kAtomicMin, Bound<true>};
+  if (name == "prod") {
+    return Combination{StoreMode::kAtomicMul,
+                       [](Builder& b, DType dtype) { return b.FullInt(dtype, {}, 1); }};
+  }
+  return absl::UnimplementedError("a sum or a mean");
+}
+
+// self, combined with `value` in each place of `sizes`, in the type in which that is done. What
+// self has in these places counts or not, as the call says.
+using Places = std::function<std::vector<Expr>(Recorder&, Index)>;
+Results Combine(Builder& b, const Call& call, const Sizes& sizes, const Places& where,
+                const Tensor& source) {
+  const Tensor x = call.tensor("self");
+  if (x.dtype() == kBool || IsComplex(x.dtype())) return absl::UnimplementedError("no numbers");
+  if (source.dtype() != x.dtype()) return absl::InvalidArgumentError("two types of numbers");
+  TENSORD_ASSIGN_OR_RETURN(const Combination combination, CombinationOf(call));
+  const DType type = SumType(x.dtype());
+  const Tensor result = CopyOf(b, x, type);
+  if (!call.boolean("include_self")) {
+    const Tensor identity = combination.identity(b, type);
+    b.Scatter(result, sizes, StoreMode::kAssign, where,
+              [identity](Recorder& ops, Index) { return identity.Load(ops, {}); });
+  }
+  b.Scatter(result, sizes, combination.mode, where,
+            [source](Recorder& ops, Index index) { return source.Load(ops, index); });
+  return std::vector<Tensor>{b.Cast(result, x.dtype())};
+}
+
+Results ScatterReduce(Builder& b, const Call& call) {
+  TENSORD_ASSIGN_OR_RETURN(const AlongIndex along, AlongIndexOf(b, call));
+  TENSORD_RETURN_IF_ERROR(CheckSource(along.index, call.tensor("src")));
+  return Combine(
+      b, call, along.index.sizes(),
+      [along](Recorder& ops, Index index) { return along.At(ops, index); }, call.tensor("src"));
 }
 
 // ---- One dimension, with a list of positions: index_select and its inverses
@@ -279,7 +350,7 @@ Results IndexAdd(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Positions p, PositionsOf(b, call));
   TENSORD_RETURN_IF_ERROR(CheckSizes("the source", source, SelectedSizes(x, p)));
   const Tensor result = CopyOf(b, x, SumType(x.dtype()));
-  const Tensor alpha = ScalarTensor(b, call.scalar("alpha"), SumType(x.dtype()));
+  const Tensor alpha = ScalarTensor(b, call.scalar("alpha"), ComputeType(x.dtype()));
   const bool scaled = !call.scalar("alpha").IsConstant(1);
   b.Scatter(
       result, source.sizes(), StoreMode::kAtomicAdd,
@@ -289,6 +360,15 @@ Results IndexAdd(Builder& b, const Call& call) {
         return scaled ? ops.Mul(value, alpha.Load(ops, {})) : value;
       });
   return std::vector<Tensor>{b.Cast(result, x.dtype())};
+}
+
+Results IndexReduce(Builder& b, const Call& call) {
+  const Tensor source = call.tensor("source");
+  TENSORD_ASSIGN_OR_RETURN(const Positions p, PositionsOf(b, call));
+  TENSORD_RETURN_IF_ERROR(CheckSizes("the source", source, SelectedSizes(call.tensor("self"), p)));
+  return Combine(
+      b, call, source.sizes(), [p](Recorder& ops, Index index) { return p.At(ops, index); },
+      source);
 }
 
 Results IndexCopy(Builder& b, const Call& call) {
@@ -328,6 +408,8 @@ constexpr Lowering kLowerings[] = {
     {"aten::scatter.src", ScatterSource<StoreMode::kAssign>},
     {"aten::scatter.value", ScatterValue},
     {"aten::scatter_add", ScatterSource<StoreMode::kAtomicAdd>},
+    {"aten::scatter_reduce.two", ScatterReduce, v1::DEVICE_TYPE_CPU},
+    {"aten::index_reduce", IndexReduce, v1::DEVICE_TYPE_CPU},
     {"aten::index_select", IndexSelect},
     {"aten::index_add", IndexAdd},
     {"aten::index_copy", IndexCopy},

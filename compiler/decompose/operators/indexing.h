@@ -17,7 +17,7 @@ absl::Status NeedIntegers(const Tensor& index);
 absl::Status NeedElements(const Expr& size);
 
 // Sums of narrow floats are kept in float32 until the end.
-inline DType SumType(DType dtype) { return ComputeType(dtype); }
+inline DType SumType(DType dtype) { return IsComplex(dtype) ? dtype : ComputeType(dtype); }
 
 // ---- embedding.cc: lowerings, listed in indexing.cc's table
 Results Embedding(Builder& b, const Call& call);

@@ -35,15 +35,27 @@ Elem PowerOf(Elem x, int64_t n) {
   return *product;
 }
 
+// The operands of a sum. Eager on the CPU rounds numbers to the type of the tensors beside them,
+// unlike those of products.
+std::vector<Tensor> Terms(Builder& b, Operands args, DType dtype) {
+  if (!b.eager_rounding() || b.device() != v1::DEVICE_TYPE_CPU) return ToTensors(b, args, dtype);
+  std::vector<Tensor> terms;
+  for (const Operand& arg : args) {
+    const auto* s = std::get_if<Scalar>(&arg);
+    terms.push_back(s != nullptr ? ScalarTensor(b, *s, dtype) : ToTensor(b, arg, dtype));
+  }
+  return terms;
+}
+
 // a + sign * alpha * c.
 OneResult AddScaled(Builder& b, const Operand& a, const Operand& c, const Operand& alpha, Op op,
                     DType declared) {
   const Operand both[] = {a, c};
   const DType dtype = CommonType(both, declared);
   if (dtype == kBool) return SameBinary(b, both, declared, Op::k_logical_or);
-  if (IsOne(alpha)) return SameBinary(b, both, declared, op);
+  if (IsOne(alpha)) return Emit(b, dtype, Terms(b, both, dtype), Bind(op));
   const Operand all[] = {a, c, alpha};
-  return Emit(b, dtype, ToTensors(b, all, dtype),
+  return Emit(b, dtype, Terms(b, all, dtype),
               [op](Elems v) { return Apply(op, v[0], v[2] * v[1]); });
 }
 
@@ -62,6 +74,15 @@ Elem FloorDivide(Elem x, Elem y) {
 Elem FloatRemainder(Elem x, Elem y) {
   const Elem rest = Apply(Op::k_fmod, x, y);
   return Select(And(NotEqual(rest, 0.0), NotEqual(rest < 0.0, y < 0.0)), rest + y, rest);
+}
+
+// An integer quotient or rest of two operands, which `f` computes.
+OneResult DivideIntegers(Builder& b, Operands args, DType dtype, const Formula& f) {
+  const bool checks = b.checks_divisors() && dtype != kBool;
+  return Emit(b, dtype, ToTensors(b, args, dtype), [f, checks](Elems v) {
+    const Elem operands[] = {v[0], checks ? v[1].Nonzero() : v[1]};
+    return f(operands);
+  });
 }
 
 // Limits of a floating type: what nan_to_num puts for infinities.
@@ -174,27 +195,27 @@ OneResult DivCore(Builder& b, Operands args, DType declared) {
 
 OneResult TruncDivCore(Builder& b, Operands args, DType declared) {
   const DType dtype = CommonType(args, declared);
-  if (!IsFloating(dtype)) return SameBinary(b, args, declared, Op::k_trunc_div);
+  if (!IsFloating(dtype)) return DivideIntegers(b, args, dtype, Bind(Op::k_trunc_div));
   return Emit(b, dtype, ToTensors(b, args, dtype),
               [](Elems v) { return Apply(Op::k_trunc, v[0] / v[1]); });
 }
 
 OneResult FloorDivCore(Builder& b, Operands args, DType declared) {
   const DType dtype = CommonType(args, declared);
-  if (!IsFloating(dtype)) return SameBinary(b, args, declared, Op::k_floor_div);
+  if (!IsFloating(dtype)) return DivideIntegers(b, args, dtype, Bind(Op::k_floor_div));
   return Emit(b, dtype, ToTensors(b, args, dtype), [](Elems v) { return FloorDivide(v[0], v[1]); });
 }
 
 OneResult FmodCore(Builder& b, Operands args, DType declared) {
   const DType dtype = CommonType(args, declared);
   if (IsFloating(dtype)) return SameBinary(b, args, declared, Op::k_fmod);
-  return Emit(b, dtype, ToTensors(b, args, dtype),
-              [](Elems v) { return v[0] - Apply(Op::k_trunc_div, v[0], v[1]) * v[1]; });
+  return DivideIntegers(b, args, dtype,
+                        [](Elems v) { return v[0] - Apply(Op::k_trunc_div, v[0], v[1]) * v[1]; });
 }
 
 OneResult RemainderCore(Builder& b, Operands args, DType declared) {
   const DType dtype = CommonType(args, declared);
-  if (!IsFloating(dtype)) return SameBinary(b, args, declared, Op::k_mod);
+  if (!IsFloating(dtype)) return DivideIntegers(b, args, dtype, Bind(Op::k_mod));
   return Emit(b, dtype, ToTensors(b, args, dtype),
               [](Elems v) { return FloatRemainder(v[0], v[1]); });
 }

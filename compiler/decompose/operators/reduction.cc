@@ -59,8 +59,10 @@ absl::Status NeedFloat(const Plan& p) {
 template <ReduceKind kind>
 Results Accumulate(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
-  const DType whole = IsFloating(p.x.dtype()) ? p.x.dtype() : kInt64;
-  return std::vector<Tensor>{Reduced(b, kind, p, p.x, p.dtype.value_or(whole))};
+  const bool is_whole = !IsFloating(p.x.dtype()) && !IsComplex(p.x.dtype());
+  const DType dtype = p.dtype.value_or(is_whole ? kInt64 : p.x.dtype());
+  const bool has_complex = IsComplex(dtype) || IsComplex(p.x.dtype());
+  return std::vector<Tensor>{Reduced(b, kind, p, has_complex ? b.Cast(p.x, dtype) : p.x, dtype)};
 }
 
 Results NanSum(Builder& b, const Call& call) {
@@ -76,9 +78,10 @@ Results NanSum(Builder& b, const Call& call) {
 
 Results Mean(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
-  TENSORD_RETURN_IF_ERROR(NeedFloat(p));
   const DType dtype = p.dtype.value_or(p.x.dtype()), compute = ComputeType(dtype);
-  const Tensor sum = Reduced(b, ReduceKind::kSum, p, p.x, compute);
+  if (!IsComplex(dtype)) TENSORD_RETURN_IF_ERROR(NeedFloat(p));
+  const Tensor sum = IsComplex(dtype) ? Reduced(b, ReduceKind::kSum, p, b.Cast(p.x, dtype), dtype)
+                                      : Reduced(b, ReduceKind::kSum, p, p.x, compute);
   const Tensor count = NumberOf(b, compute, CountOf(p.x.sizes(), p.dims));
   return std::vector<Tensor>{
       Elementwise(b, dtype, {sum, count}, [](Elem s, Elem n) { return s / n; })};
@@ -135,8 +138,8 @@ Results AMinMax(Builder& b, const Call& call) {
 template <ReduceKind kind>
 Results Truth(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
-  const Tensor x = p.x.dtype() == kBool
-                       ? p.x
+  const Tensor x = p.x.dtype() == kBool || IsComplex(p.x.dtype())
+                       ? b.Cast(p.x, kBool)
                        : Elementwise(b, kBool, {p.x}, [](Elem v) { return NotEqual(v, 0); });
   const Tensor result = Reduced(b, kind, p, x, kBool);
   // torch keeps uint8 for old code's sake.
@@ -217,8 +220,17 @@ absl::StatusOr<double> OrdOf(const Call& call) {
   return ConstantNumber(call, name);
 }
 
+// Of complex numbers: of their magnitudes.
+void TakeMagnitudes(Builder& b, Plan* p) {
+  if (!IsComplex(p->x.dtype())) return;
+  p->x = Elementwise(b, PartType(p->x.dtype()), {p->x.part(0), p->x.part(1)},
+                     [](Elem re, Elem im) { return Apply(Op::k_hypot, re, im); });
+  if (p->dtype) p->dtype = PartType(*p->dtype);
+}
+
 Results Norm(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
+  TENSORD_ASSIGN_OR_RETURN(Plan p, PlanOf(call));
+  TakeMagnitudes(b, &p);
   TENSORD_RETURN_IF_ERROR(NeedFloat(p));
   TENSORD_ASSIGN_OR_RETURN(const double ord, OrdOf(call));
   return std::vector<Tensor>{NormOf(b, p, ord)};

@@ -59,6 +59,19 @@ Results View(Builder& b, const Call& call) {
   return One(b.Reshape(t, sizes));
 }
 
+Results ViewAsReal(Builder& b, const Call& call) { return One(b.ViewAsReal(call.tensor("self"))); }
+
+Results ViewAsComplex(Builder& b, const Call& call) {
+  const Tensor t = call.tensor("self");
+  if (t.rank() == 0 || !sym::MayBeEqual(t.sizes().back(), Expr(2))) {
+    return absl::InvalidArgumentError("complex numbers have two parts");
+  }
+  if (t.dtype() != kFloat32 && t.dtype() != kFloat64) {
+    return absl::UnimplementedError("complex numbers of this type");
+  }
+  return One(b.ViewAsComplex(t));
+}
+
 // The same bits as another type of the same width.
 Results ViewAsType(Builder& b, const Call& call) {
   const Tensor t = call.tensor("self");
@@ -274,7 +287,7 @@ Results AsStrided(Builder& b, const Call& call) {
       call.has("storage_offset") ? call.integer("storage_offset") - type.offset : Expr(0);
   const Expr offset = base.view()->offset + moved;
   const BufferInfo& buffer = b.program().buffers[base.view()->buffer];
-  const Expr end = offset + StorageElements(sizes, strides);
+  const Expr end = (offset + StorageElements(sizes, strides)) * (base.view()->is_complex ? 2 : 1);
   if (!sym::MayBeSize(offset) ||
       !sym::MayBeAtMost(end, StorageElements(buffer.sizes, buffer.strides))) {
     // What the argument is a part of may have that; the library knows.
@@ -416,6 +429,8 @@ const Lowering kLowerings[] = {
     {"aten::unsafe_chunk", Chunk},
     {"aten::as_strided", AsStrided},
     {"aten::diagonal", Diagonal},
+    {"aten::view_as_real", ViewAsReal},
+    {"aten::view_as_complex", ViewAsComplex},
     {"aten::unfold", Unfold},
     {"aten::view_copy", CopyOf<View>},
     {"aten::as_strided_copy", CopyOf<AsStrided>},

@@ -15,6 +15,8 @@ namespace {
 // Elementary operations that a load counts for, and how many operations of a vector count as one.
 constexpr int64_t kOperationsOfLoad = 2;
 constexpr int64_t kOperationsPerUnit = 4;
+// Times that a scan combines the lanes of a vector.
+constexpr int64_t kStepsOfScan = 5;
 
 // Elementary operations of one element of the inner loops, roughly.
 int64_t CostOfElement(const Nest& nest) {
@@ -24,6 +26,7 @@ int64_t CostOfElement(const Nest& nest) {
     int64_t of_member = 1;
     for (const Inst& inst : member.loops.block.insts) {
       if (inst.kind == InstKind::kCompute) of_member += InfoOf(inst.op).cost;
+      if (inst.kind == InstKind::kScan) of_member += InfoOf(inst.op).cost * kStepsOfScan;
       if (inst.kind == InstKind::kLoad) of_member += kOperationsOfLoad;
     }
     cost += std::max<int64_t>(1, of_member / kOperationsPerUnit);

@@ -18,7 +18,8 @@ bool HasTransposedLoad(const Nest& nest) {
 
 bool IsOnePointwisePass(const Nest& nest) {
   return std::all_of(nest.members.begin(), nest.members.end(), [](const NestMember& member) {
-    return member.has_inner && member.loops.reductions.empty() && member.position == 1;
+    return member.has_inner && member.loops.reductions.empty() && !Scans(member.loops) &&
+           member.position == 1;
   });
 }
 

@@ -29,21 +29,32 @@ void ForEachVectorStore(const Nest& nest, const F& visit) {
   }
 }
 
-// Calls visit(storage dtype, index, whether it is a guarded load) for each access inside the vector
-// loop.
+// Of the parts of complex numbers.
+bool MayBeInPairs(const Program& program, const NestMember& member, BufferId buffer) {
+  return program.buffers[buffer].is_complex || member.loops.stores.size() > 1;
+}
+
+// Calls visit(storage dtype, index, whether it is a guarded load, whether it may be one of a pair)
+// for each access inside the vector loop.
 template <class F>
 void ForEachVectorAccess(const Program& program, const Nest& nest, const F& visit) {
   for (const NestMember& member : nest.members) {
     if (!member.has_inner) continue;
     for (const Inst& inst : member.loops.block.insts) {
       if (inst.kind == InstKind::kLoad && nest.local.count(inst.buffer) == 0) {
-        visit(inst.storage, inst.index, inst.guard >= 0);
+        visit(inst.storage, inst.index, inst.guard >= 0,
+              MayBeInPairs(program, member, inst.buffer));
       }
     }
   }
-  ForEachVectorStore(nest, [&](const Store& store) {
-    visit(program.buffers[store.buffer].dtype, store.index, false);
-  });
+  for (const NestMember& member : nest.members) {
+    if (!member.has_inner) continue;
+    for (const Store& store : member.loops.stores) {
+      if (nest.local.count(store.buffer) != 0) continue;
+      visit(program.buffers[store.buffer].dtype, store.index, false,
+            member.loops.stores.size() > 1);
+    }
+  }
 }
 
 // What lies along the last loop alone: the same for all rows, so it comes from the cache.
@@ -218,24 +229,26 @@ Widths ChooseWidths(const Program& program, const Nest& nest) {
   bool straight = true;
   std::vector<std::pair<int, int64_t>> alignments;
   const bool is_short = IsShort(nest.inner.back());
-  ForEachVectorAccess(program, nest, [&](DType storage, const Expr& index, bool guarded) {
-    const auto step = sym::LinearCoefficient(index, loop);
-    if (step && step->Is(0)) return;  // one element for all lanes
-    const int size = static_cast<int>(ItemSize(storage));
-    const int64_t alignment = VectorAlignment(index, loop);
-    largest = std::max(largest, size);
-    if (IsColumn(index, last)) {
-      of_columns += size;
-    } else {
-      of_rows += size;
-      largest_of_rows = std::max(largest_of_rows, size);
-    }
-    straight = straight && alignment != 0;
-    if (alignment == 0) return;
-    if (size > 1) smallest = std::min(smallest, size);
-    if (guarded && is_short) return;  // lane by lane, where vectors are not aligned
-    alignments.emplace_back(size, alignment);
-  });
+  ForEachVectorAccess(
+      program, nest, [&](DType storage, const Expr& index, bool guarded, bool in_pairs) {
+        const auto step = sym::LinearCoefficient(index, loop);
+        if (step && step->Is(0)) return;  // one element for all lanes
+        const int64_t of_pairs = in_pairs && !guarded ? PairAlignment(index, loop) : 0;
+        const int size = static_cast<int>(ItemSize(storage)) * (of_pairs != 0 ? 2 : 1);
+        const int64_t alignment = of_pairs != 0 ? of_pairs : VectorAlignment(index, loop);
+        largest = std::max(largest, size);
+        if (IsColumn(index, last)) {
+          of_columns += size;
+        } else {
+          of_rows += size;
+          largest_of_rows = std::max(largest_of_rows, size);
+        }
+        straight = straight && alignment != 0 && of_pairs == 0;
+        if (alignment == 0) return;
+        if (size > 1) smallest = std::min(smallest, size);
+        if (guarded && is_short) return;  // lane by lane, where vectors are not aligned
+        alignments.emplace_back(size, alignment);
+      });
   if (alignments.empty()) return {};
   const bool keeps = straight && last > 0 && IsPureColumns(nest);
   const bool columns = keeps && of_columns > of_rows;
@@ -277,6 +290,15 @@ int64_t VectorAlignment(const Expr& index, sym::SymbolKey loop) {
     alignment = std::min(alignment, term.coefficient & -term.coefficient);
   }
   return alignment;
+}
+
+int64_t PairAlignment(const Expr& index, sym::SymbolKey loop) {
+  const auto step = sym::LinearCoefficient(index, loop);
+  if (!step || !step->Is(2)) return 0;
+  for (const Expr& first : {index, index - 1}) {
+    if (const auto pairs = sym::ExactDiv(first, Expr(2))) return VectorAlignment(*pairs, loop);
+  }
+  return 0;
 }
 
 }  // namespace tensord::compiler

@@ -52,6 +52,9 @@ Widths ChooseWidths(const Program& program, const Nest& nest);
 // The largest power of two that divides `index` wherever a vector along `loop` starts, provided
 // that it grows with the loop one by one; 0 otherwise.
 int64_t VectorAlignment(const Expr& index, sym::SymbolKey loop);
+// The same of pairs of elements, of which `index` is either: it grows by two, and they start at
+// even places.
+int64_t PairAlignment(const Expr& index, sym::SymbolKey loop);
 
 }  // namespace tensord::compiler
 

@@ -13,14 +13,21 @@ extern "C" {
 // Runs [begin, end) on part of an iteration space; `context` is the caller's.
 typedef void (*TensordRangeFn)(int64_t begin, int64_t end, void* context);
 
-// An index from data that was out of range. A kernel that finds one goes on with another in range;
-// the runtime fails the call behind it.
-typedef struct TensordIndexFault {
-  int32_t seen;       // 0 at first; who makes it 1 fills in the rest
+// What eager refuses of data. A kernel that finds it goes on with something harmless instead; the
+// runtime fails the call behind it.
+typedef enum TensordFaultKind {
+  TENSORD_FAULT_NONE = 0,
+  TENSORD_FAULT_INDEX = 1,     // an index out of range
+  TENSORD_FAULT_DIVISION = 2,  // an integer divided by 0
+} TensordFaultKind;
+
+typedef struct TensordFault {
+  int32_t kind;  // TENSORD_FAULT_NONE at first; who makes it another fills in the rest
+  // Of an index:
   int32_t dimension;  // that was indexed; -1: the classes of a loss
   int64_t index;      // as it was given
   int64_t size;
-} TensordIndexFault;
+} TensordFault;
 
 typedef struct TensordKernelHost {
   // Splits [begin, end) into at most `threads` ranges of at least `grain` and runs them on the
@@ -28,7 +35,7 @@ typedef struct TensordKernelHost {
   void (*parallel_for)(int64_t begin, int64_t end, int64_t grain, TensordRangeFn fn, void* context);
   // Threads that parallel_for uses at most; at least 1.
   int32_t threads;
-  TensordIndexFault* index_fault;  // never null
+  TensordFault* fault;  // never null
 } TensordKernelHost;
 
 typedef struct TensordKernelArgs {

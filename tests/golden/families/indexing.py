@@ -82,6 +82,64 @@ def cases() -> None:
     case(aten.scatter.value, rand(2, 4), 1, distinct, 2.5)
     case(aten.scatter.value, torch.zeros(2, 4, dtype=torch.long), -1, distinct, 1)
     case(aten.scatter_add, rand(2, 4), 1, along, rand(2, 3))
+    ones = torch.tensor([[0, 1, 1], [2, 2, 2]])
+    holes = torch.tensor([[1.0, math.nan, -2.0, 4.0], [0.5, 3.0, math.inf, -1.0]])
+    for reduce in ("amax", "amin", "prod"):
+        for include_self in (True, False):
+            case(
+                aten.scatter_reduce.two,
+                rand(2, 4),
+                1,
+                ones,
+                rand(3, 4),
+                reduce,
+                include_self=include_self,
+            )
+            case(
+                aten.scatter_reduce.two,
+                holes,
+                0,
+                ones[:1] * 0,
+                rand(2, 3),
+                reduce,
+                include_self=include_self,
+            )
+            case(
+                aten.index_reduce,
+                rand(4, 3),
+                0,
+                torch.tensor([2, 0, 2]),
+                rand(3, 3),
+                reduce,
+                include_self=include_self,
+            )
+        case(aten.scatter_reduce.two, rand(2, 4), 1, ones, holes, reduce)
+        case(
+            aten.scatter_reduce.two,
+            integers(2, 4),
+            1,
+            ones,
+            integers(2, 3),
+            reduce,
+            include_self=False,
+        )
+        case(
+            aten.scatter_reduce.two,
+            integers(4).to(torch.uint8),
+            0,
+            ones[1],
+            integers(3).to(torch.uint8),
+            reduce,
+            include_self=False,
+        )
+        case(
+            aten.index_reduce,
+            rand(3, 4, dtype=torch.bfloat16),
+            1,
+            torch.tensor([1, 1]),
+            rand(3, 2, dtype=torch.bfloat16),
+            reduce,
+        )
     case(aten.index_select, x, 1, torch.tensor([3, 0, 3]))
     case(aten.index_select, x, -1, torch.tensor(2))
     case(aten.index_add, x, 1, torch.tensor([3, 0, 3]), rand(4, 3, 6), alpha=2)

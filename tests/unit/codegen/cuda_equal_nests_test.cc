@@ -146,7 +146,7 @@ GraphBuilder Scaled(const std::vector<Shape>& shapes, bool for_others = false) {
   for (size_t i = 0; i < shapes.size(); ++i) {
     const v1::TensorMeta meta = g.Meta(shapes[i]);
     const Ref result = g.Node("aten::mul.Tensor", {inputs[i], scale}, meta);
-    g.Output(for_others ? g.Node("aten::cumsum", {result, 0}, meta) : result);
+    g.Output(for_others ? g.Node("aten::cumsum", {result, 0, nullptr}, meta) : result);
   }
   return g;
 }

@@ -48,18 +48,36 @@ TEST(GoldenCases, CoverEveryOperator) {
   std::set<std::string> covered;
   for (const GoldenCase& golden : GoldenCases()) covered.insert(golden.Operator());
   for (const auto& table :
-       {compiler::ActivationLowerings(), compiler::ReductionLowerings(),
+       {compiler::ActivationLowerings(), compiler::ReductionLowerings(), compiler::ScanLowerings(),
         compiler::SoftmaxLowerings(), compiler::NormLowerings(), compiler::LossLowerings(),
         compiler::IndexingLowerings(), compiler::PointwiseLowerings(), compiler::ViewLowerings(),
         compiler::ConcatenationLowerings(), compiler::CreationLowerings(),
         compiler::MaxPoolLowerings(), compiler::MaxPoolBackwardLowerings(),
-        compiler::AveragePoolLowerings(), compiler::SearchLowerings()}) {
+        compiler::AveragePoolLowerings(), compiler::SearchLowerings(),
+        compiler::GridSamplerLowerings()}) {
     for (const compiler::Lowering& op : table) {
       if (compiler::WritesArgument(compiler::FindOperator(op.name))) continue;
       // Not of torch: passes over the graph make them, and the tests of those passes run them.
       if (op.name.starts_with("tensord::")) continue;
       EXPECT_TRUE(covered.contains(std::string(op.name))) << op.name;
     }
+  }
+}
+
+bool HasComplexNumbers(const v1::Graph& graph) {
+  for (const v1::Input& input : graph.inputs()) {
+    if (compiler::IsComplex(input.tensor().dtype())) return true;
+  }
+  return compiler::IsComplex(graph.nodes(0).outputs(0).dtype());
+}
+
+TEST(GoldenCases, CoverComplexNumbers) {
+  std::set<std::string> covered;
+  for (const GoldenCase& golden : GoldenCases()) {
+    if (HasComplexNumbers(golden.graph)) covered.insert(golden.Operator());
+  }
+  for (const compiler::Lowering& op : compiler::ComplexLowerings()) {
+    EXPECT_TRUE(covered.contains(std::string(op.name))) << op.name;
   }
 }
 
@@ -75,7 +93,7 @@ TEST(GoldenCases, ReachEveryScalarOperation) {
       const auto* loop = std::get_if<compiler::LoopOp>(&operation);
       if (loop == nullptr) continue;
       for (const compiler::Inst& inst : loop->block.insts) {
-        if (inst.kind == compiler::InstKind::kCompute) {
+        if (inst.kind == compiler::InstKind::kCompute || inst.kind == compiler::InstKind::kScan) {
           reached.insert(compiler::InfoOf(inst.op).name);
         }
       }

@@ -267,7 +267,7 @@ TEST(Indices, AreCheckedWhereEagerDoes) {
   EXPECT_THAT(IndexText("aten::index.Tensor"), HasSubstr("< 4, checked, wraps"));
   EXPECT_THAT(IndexText("aten::_unsafe_index.Tensor"),
               AllOf(HasSubstr("indirect"), Not(HasSubstr("checked"))));
-  EXPECT_THAT(IndexText("aten::index.Tensor", {.checks_indices = false}),
+  EXPECT_THAT(IndexText("aten::index.Tensor", {.checks_data = false}),
               AllOf(HasSubstr("indirect"), Not(HasSubstr("checked"))));
 }
 
@@ -282,6 +282,33 @@ TEST(Indices, NegativeOnesCountFromTheEndOnlyWhereTheyDoInEager) {
 }
 
 // Eager says nothing of tokens that have no gradient.
+// One place and no value broadcast together, to nothing, at which eager raises.
+TEST(Indices, ThatGetNoValueAreTheLibrarys) {
+  GraphBuilder g;
+  const Ref x = g.Input({4}), i = g.Input({1}, v1::DTYPE_INT64), none = g.Input(Shape{0});
+  g.Output(g.Node("aten::index_put", {x, List({i}), none, false}, g.Meta({4})));
+  const auto program = Lower(g);
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(LibraryCall(*program), "aten::index_put");
+}
+
+TEST(Scans, OfWhatIsNoNumberAndOnAGpuAreTheLibrarys) {
+  const auto call_of = [](v1::DeviceType device, v1::DType dtype, v1::DType sum) {
+    GraphBuilder g(device);
+    const Ref x = g.Input({4, 8}, dtype);
+    g.Output(g.Node("aten::cumsum", {x, 1, nullptr}, g.Meta({4, 8}, sum)));
+    const auto program = Lower(g);
+    EXPECT_TRUE(program.ok()) << program.status();
+    return program.ok() ? LibraryCall(*program) : "";
+  };
+  constexpr auto kCpu = v1::DEVICE_TYPE_CPU, kCuda = v1::DEVICE_TYPE_CUDA;
+  constexpr auto kReal = v1::DTYPE_FLOAT32, kComplex = v1::DTYPE_COMPLEX64;
+  EXPECT_EQ(call_of(kCpu, kReal, kReal), "");
+  EXPECT_EQ(call_of(kCpu, v1::DTYPE_BOOL, v1::DTYPE_INT64), "");
+  EXPECT_EQ(call_of(kCpu, kComplex, kComplex), "aten::cumsum");
+  EXPECT_EQ(call_of(kCuda, kReal, kReal), "aten::cumsum");
+}
+
 TEST(Indices, OfPaddingAreNotChecked) {
   for (const int padding : {-1, 1}) {
     GraphBuilder g;

@@ -6,6 +6,7 @@
 
 #include "compiler/decompose/lowering.h"
 #include "compiler/graph/layout.h"
+#include "compiler/schedule/access.h"
 #include "tests/unit/testing/graph_builder.h"
 #include "tests/unit/testing/interpreter.h"
 #include "tests/unit/testing/verified_import.h"
@@ -245,17 +246,50 @@ TEST(LowerGraphTest, LibraryCallsGetTheStridesOfEager) {
   EXPECT_TRUE(view.strides[0].Is(1) && view.strides[1].Is(6));
 }
 
-TEST(LowerGraphTest, ComplexNumbersAreTheLibrarys) {
+TEST(LowerGraphTest, ComplexNumbersOfTheLibraryAreSeenAsSuch) {
   GraphBuilder g;
   const Ref x = g.Input({4, 2}, v1::DTYPE_COMPLEX64);
   const Ref t = g.Node("aten::t", {x}, g.Meta({2, 4}, v1::DTYPE_COMPLEX64, {1, 2}));
-  g.Output(g.Node("aten::neg", {t}, g.Meta({2, 4}, v1::DTYPE_COMPLEX64, {1, 2})));
+  g.Output(g.Node("aten::acos", {t}, g.Meta({2, 4}, v1::DTYPE_COMPLEX64, {1, 2})));
   const Program program = Lower(g);
-  EXPECT_THAT(LibraryCalls(program), ElementsAre("aten::neg"));
+  EXPECT_THAT(LibraryCalls(program), ElementsAre("aten::acos"));
   // A view computes nothing: the call reads the input's memory in another order.
   const auto& call = std::get<ExternOp>(program.operations[0]);
   const auto& view = std::get<compiler::BufferView>(call.args[0].value);
   EXPECT_TRUE(view.strides[0].Is(1) && view.strides[1].Is(2));
+  EXPECT_TRUE(view.is_complex && program.buffers[view.buffer].is_complex);
+}
+
+// Loops know no complex numbers: both parts of a product are stored by one, into neighbours.
+TEST(LowerGraphTest, ComplexProductsAreLoopsOverParts) {
+  GraphBuilder g;
+  const v1::TensorMeta row = g.Meta({4}, v1::DTYPE_COMPLEX64);
+  const Ref x = g.Input(row), y = g.Input(row);
+  g.Output(g.Node("aten::mul.Tensor", {x, y}, row));
+  const Program program = Lower(g);
+  ASSERT_EQ(program.operations.size(), 1u);
+  const auto& loop = std::get<compiler::LoopOp>(program.operations[0]);
+  ASSERT_EQ(loop.stores.size(), 2u);
+  EXPECT_EQ(loop.stores[1].index, loop.stores[0].index + 1);
+  for (const compiler::BufferInfo& buffer : program.buffers) {
+    EXPECT_EQ(buffer.dtype, v1::DTYPE_FLOAT32);
+    EXPECT_EQ(buffer.sizes.size(), 2u);
+    EXPECT_TRUE(buffer.is_complex);
+  }
+}
+
+// Seen as real ones, memory is read where it lies, by whoever reads it.
+TEST(LowerGraphTest, ViewsOfComplexNumbersShareMemory) {
+  GraphBuilder g;
+  const Ref x = g.Input({6, 2});
+  const Ref z = g.Node("aten::view_as_complex", {x}, g.Meta({6}, v1::DTYPE_COMPLEX64));
+  const Ref part =
+      g.Node("aten::slice.Tensor", {z, 0, 2, 4, 1}, g.Meta({2}, v1::DTYPE_COMPLEX64, {1}, 2));
+  g.Output(g.Node("aten::view_as_real", {part}, g.Meta({2, 2}, v1::DTYPE_FLOAT32, {2, 1}, 4)));
+  const Program program = Lower(g);
+  EXPECT_TRUE(program.operations.empty());
+  EXPECT_EQ(program.outputs[0].view.buffer, 0);
+  EXPECT_TRUE(program.outputs[0].view.offset.Is(4));
 }
 
 TEST(LowerGraphTest, NumbersOnTheCpuAreBroughtOver) {
@@ -312,6 +346,62 @@ TEST(LowerGraphTest, EndlessViewsAreCut) {
   EXPECT_THAT(result, ElementsAre(-1, -2, -3, -4, -5, -6));
 }
 
+// ---- Collectives
+
+// The buffers that the wait for a collective ends the reading of.
+std::vector<compiler::BufferId> KeptFor(const char* collective) {
+  GraphBuilder g;
+  const Ref x = g.Node("aten::neg", {g.Input({4})}, g.Meta({4}));
+  const Ref begun = g.Node(collective, {x, "sum", "0"}, g.Meta({4}));
+  const Ref beside = g.Node("aten::exp", {x}, g.Meta({4}));
+  const Ref waited = g.Node("_c10d_functional::wait_tensor", {begun}, g.Meta({4}));
+  g.Output(g.Node("aten::add.Tensor", {waited, beside, 1}, g.Meta({4})));
+  const Program program = Lower(g);
+  for (const auto& operation : program.operations) {
+    const auto* call = std::get_if<ExternOp>(&operation);
+    if (call == nullptr || call->op != "_c10d_functional::wait_tensor") continue;
+    const auto reads = compiler::AccessesOf(operation).reads;
+    for (const auto id : call->ends_reading) EXPECT_EQ(reads.count(id), 1u);
+    return call->ends_reading;
+  }
+  ADD_FAILURE() << "nothing waits";
+  return {};
+}
+
+TEST(LowerGraphTest, WhatACollectiveReadsIsThereUntilItsWait) {
+  EXPECT_EQ(KeptFor("_c10d_functional::reduce_scatter_tensor").size(), 1u);
+  EXPECT_EQ(KeptFor("_c10d_functional::all_reduce").size(), 0u);  // it has copied it
+}
+
+// ---- Rounding
+
+// How often narrow floats are rounded in all loops of x * 3 + x.sum().
+int RoundingsWith(v1::DType dtype, compiler::LoweringOptions options) {
+  GraphBuilder g;
+  const Ref x = g.Input({8}, dtype);
+  const Ref product = g.Node("aten::mul.Scalar", {x, 3.0}, g.Meta({8}, dtype));
+  const Ref total = g.Node("aten::sum", {product, nullptr}, g.Meta({}, dtype));
+  g.Output(g.Node("aten::add.Tensor", {product, total, 1}, g.Meta({8}, dtype)));
+  const auto graph = VerifiedImport(g.graph());
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  const auto program = compiler::LowerGraph(*graph, options);
+  EXPECT_TRUE(program.ok()) << program.status();
+  int roundings = 0;
+  for (const auto& operation : program->operations) {
+    for (const auto& inst : std::get<compiler::LoopOp>(operation).block.insts) {
+      roundings += inst.kind == compiler::InstKind::kRound ? 1 : 0;
+    }
+  }
+  return roundings;
+}
+
+TEST(LowerGraphTest, ResultsAreRoundedWhereTheyAreStoredOrBehindEachNode) {
+  EXPECT_EQ(RoundingsWith(v1::DTYPE_BFLOAT16, {}), 0);
+  // The product where it is summed up and where it is added to; the sum; what is stored.
+  EXPECT_EQ(RoundingsWith(v1::DTYPE_BFLOAT16, {.eager_rounding = true}), 4);
+  EXPECT_EQ(RoundingsWith(v1::DTYPE_FLOAT32, {.eager_rounding = true}), 0);
+}
+
 // ---- Outputs
 
 TEST(LowerGraphTest, OutputsHaveTheDeclaredStrides) {
@@ -342,6 +432,34 @@ TEST(LowerGraphTest, OutputsHaveTheDeclaredStrides) {
   EXPECT_THAT(outputs[2].Values(), ElementsAre(5, 7, 9, 5, 7, 9));
   EXPECT_EQ(program.outputs[3].kind, compiler::ProgramOutput::kNone);
   EXPECT_TRUE(program.outputs[4].integer.Is(7));
+}
+
+// Outputs that are one memory in eager are one buffer, whatever types they show it as.
+TEST(LowerGraphTest, OutputsShareMemoryAsOtherTypes) {
+  GraphBuilder g;
+  const Ref x = g.Node("aten::neg", {g.Input({4, 2})}, g.Meta({4, 2}));
+  const Ref bits =
+      g.Node("aten::view.dtype", {x, v1::DTYPE_INT32}, g.Meta({4, 2}, v1::DTYPE_INT32));
+  v1::TensorMeta rows = g.Meta({3, 2}, v1::DTYPE_INT32);
+  rows.mutable_storage_offset()->set_constant(2);
+  g.Output(g.Node("aten::slice.Tensor", {bits, 0, 1, 4, 1}, rows));
+  g.Output(g.Node("aten::view_as_complex", {x}, g.Meta({4}, v1::DTYPE_COMPLEX64)));
+  const Program program = Lower(g);
+  EXPECT_EQ(program.operations.size(), 1u);
+  EXPECT_EQ(program.outputs[0].dtype, v1::DTYPE_INT32);
+  EXPECT_EQ(program.outputs[1].dtype, v1::DTYPE_COMPLEX64);
+  EXPECT_EQ(program.outputs[0].view.buffer, program.outputs[1].view.buffer);
+  EXPECT_TRUE(program.outputs[0].view.offset.Is(2));
+  EXPECT_TRUE(program.buffers[program.outputs[0].view.buffer].returned);
+}
+
+TEST(LowerGraphTest, AnOutputAloneIsComputedAsItsType) {
+  GraphBuilder g;
+  const Ref x = g.Node("aten::neg", {g.Input({4})}, g.Meta({4}));
+  g.Output(g.Node("aten::view.dtype", {x, v1::DTYPE_INT32}, g.Meta({4}, v1::DTYPE_INT32)));
+  const Program program = Lower(g);
+  EXPECT_EQ(program.outputs[0].dtype, v1::DTYPE_UNSPECIFIED);
+  EXPECT_EQ(program.buffers[program.outputs[0].view.buffer].dtype, v1::DTYPE_INT32);
 }
 
 TEST(LowerGraphTest, ACloneOfAnInputIsNotTheInput) {

@@ -31,7 +31,8 @@ class CheckedIndex : public kernels_cpu::IsaTest {
       for (int i = 0; i < W; ++i) {
         EXPECT_EQ(found.at[i], i == lane ? expected : i + 1) << index << " in lane " << lane;
       }
-      EXPECT_EQ(fault_.seen, is_fault ? 1 : 0) << index << " in lane " << lane;
+      EXPECT_EQ(fault_.kind, is_fault ? TENSORD_FAULT_INDEX : TENSORD_FAULT_NONE)
+          << index << " in lane " << lane;
       if (!is_fault) continue;
       EXPECT_EQ(fault_.index, index);
       EXPECT_EQ(fault_.size, kSize);
@@ -62,7 +63,7 @@ class CheckedIndex : public kernels_cpu::IsaTest {
   }
 
   static constexpr int64_t kSize = 100;
-  TensordIndexFault fault_ = {};
+  TensordFault fault_ = {};
   const TensordKernelHost host_ = {nullptr, 1, &fault_};
   const TensordKernelArgs args_ = {nullptr, nullptr, nullptr, &host_};
 };
@@ -78,9 +79,9 @@ TEST_F(CheckedIndex, IsNotReportedWhereALaneIsOff) {
     for (const int64_t index : {int64_t{-5}, kSize + 5}) {
       fault_ = {};
       tk::checked_index(&args_, With<W>(index, lane), kSize, 0, tk::mask_first<W>(lane));
-      EXPECT_EQ(fault_.seen, 0) << index << " in lane " << lane;
+      EXPECT_EQ(fault_.kind, TENSORD_FAULT_NONE) << index << " in lane " << lane;
       tk::checked_index(&args_, With<W>(index, lane), kSize, 0, tk::mask_first<W>(lane + 1));
-      EXPECT_EQ(fault_.seen, 1) << index << " in lane " << lane;
+      EXPECT_EQ(fault_.kind, TENSORD_FAULT_INDEX) << index << " in lane " << lane;
       EXPECT_EQ(fault_.index, index);
     }
   }

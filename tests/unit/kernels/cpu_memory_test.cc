@@ -115,6 +115,28 @@ void CheckAccesses() {
   }
 }
 
+template <class S, int N>
+void CheckPairs() {
+  Array<S> data(2 * N + 1);
+  for (size_t i = 0; i < data.size(); ++i) data[i] = Element<S>(int(i));
+  const auto even = tk::load_even<S, N>(data.data() + 1), odd = tk::load_odd<S, N>(data.data() + 1);
+  for (int i = 0; i < N; ++i) {
+    EXPECT_EQ(tk::get(even, i), Value<S>(2 * i + 1));
+    EXPECT_EQ(tk::get(odd, i), Value<S>(2 * i + 2));
+  }
+  Array<S> out(2 * N + 1, Element<S>(0));
+  tk::store_pairs<S, N>(out.data() + 1, odd, even);
+  for (int i = 0; i < N; ++i) {
+    EXPECT_TRUE(Same(out[2 * i + 1], data[2 * i + 2])) << i;
+    EXPECT_TRUE(Same(out[2 * i + 2], data[2 * i + 1])) << i;
+  }
+}
+
+TYPED_TEST(Memory, Pairs) {
+  CheckPairs<TypeParam, W>();
+  CheckPairs<TypeParam, 1>();
+}
+
 TYPED_TEST(Memory, AccessesOfAllKinds) {
   CheckAccesses<TypeParam, W>();
   CheckAccesses<TypeParam, 1>();

@@ -56,6 +56,93 @@ TEST_F(Reduce, AnyAndAll) {
   EXPECT_EQ(tk::reduce_all(tk::mask_first<W>(1)), W == 1);
 }
 
+// ---- Prefixes
+
+template <class T, class V, class F, class G>
+void CheckScan(V scan, F vector, G number) {
+  T in[W], total = T(3);
+  for (int i = 0; i < W; ++i) in[i] = T(i * 5 % 7 + 1);
+  tk::Vec<T, 1> before = tk::broadcast<1>(total);
+  const auto prefixes = scan(before, tk::load<T, W>(in), vector);
+  for (int i = 0; i < W; ++i) {
+    total = number(total, in[i]);
+    EXPECT_EQ(tk::get(prefixes, i), total) << "lane " << i;
+  }
+  EXPECT_EQ(tk::get(before, 0), total);
+}
+template <class T, class F, class G>
+void CheckBothScans(F vector, G number) {
+  CheckScan<T>([](auto& before, auto v, auto f) { return tk::scan(before, v, f); }, vector, number);
+  CheckScan<T>([](auto& before, auto v, auto f) { return tk::scan_in_order(before, v, f); }, vector,
+               number);
+}
+template <class T>
+void CheckScans() {
+  CheckBothScans<T>([](auto a, auto b) { return tk::add(a, b); },
+                    [](T a, T b) { return T(a + b); });
+  CheckBothScans<T>([](auto a, auto b) { return tk::maximum(a, b); },
+                    [](T a, T b) { return a > b ? a : b; });
+  CheckBothScans<T>([](auto a, auto b) { return tk::minimum(a, b); },
+                    [](T a, T b) { return a < b ? a : b; });
+  // What stands first matters: of two the second.
+  CheckBothScans<T>([](auto, auto b) { return b; }, [](T, T b) { return b; });
+  CheckBothScans<T>([](auto a, auto) { return a; }, [](T a, T) { return a; });
+}
+TEST_F(Reduce, PrefixesOfAllLanes) {
+  CheckScans<float>();
+  CheckScans<double>();
+  CheckScans<int8_t>();
+  CheckScans<int32_t>();
+  CheckScans<int64_t>();
+}
+
+TEST_F(Reduce, PrefixesOfExtremesKnowNan) {
+  for (int at = 0; at < W; ++at) {
+    for (const float start : {-5.0f, 3.0f, 50.0f, NAN}) {
+      float in[W], most = start;
+      for (int i = 0; i < W; ++i) in[i] = i == at ? NAN : float(i * 5 % 7);
+      auto before = tk::broadcast<1>(start);
+      const auto prefixes = tk::scan_extreme(before, tk::load<float, W>(in),
+                                             [](auto a, auto b) { return tk::maximum(a, b); });
+      for (int i = 0; i < W; ++i) {
+        if (!std::isnan(most)) most = std::isnan(in[i]) ? NAN : std::fmax(most, in[i]);
+        const float got = tk::get(prefixes, i);
+        EXPECT_TRUE(got == most || (std::isnan(got) && std::isnan(most))) << i << " of " << at;
+      }
+      EXPECT_TRUE(std::isnan(tk::get(before, 0)));
+    }
+  }
+}
+
+// What overflows, or becomes 0, one by one and nothing else does.
+TEST_F(Reduce, PrefixesOfDoublesAreThoseOneByOne) {
+  const std::vector<double> large = {0,      -1e308, 1e308, 1e308, 1e300,
+                                     1e-300, 1e-200, -2,    1,     INFINITY};
+  for (size_t start = 0; start < large.size(); ++start) {
+    for (size_t step = 0; step < large.size(); ++step) {
+      double in[W];
+      for (int i = 0; i < W; ++i) in[i] = i % 3 == 2 ? 1 : large[(start + i * step) % large.size()];
+      auto sum = tk::broadcast<1>(large[start]), product = sum;
+      const auto sums = tk::scan_sums(sum, tk::load<double, W>(in));
+      const auto products = tk::scan_products(product, tk::load<double, W>(in));
+      double s = large[start], p = s;
+      // `size`: of the largest number that was rounded.
+      const auto expect = [](double got, double wanted, double size) {
+        const bool both_nan = std::isnan(got) && std::isnan(wanted);
+        EXPECT_TRUE(both_nan || got == wanted || std::fabs(got - wanted) < 1e-14 * size)
+            << got << " for " << wanted;
+      };
+      for (int i = 0; i < W; ++i) {
+        expect(tk::get(sums, i), s += in[i], 1e308);
+        p *= in[i];
+        expect(tk::get(products, i), p, std::fabs(p));
+      }
+      expect(tk::get(sum, 0), s, 1e308);
+      expect(tk::get(product, 0), p, std::fabs(p));
+    }
+  }
+}
+
 template <class T>
 int64_t ArgMax(const std::vector<T>& x) {
   auto s = tk::argmax_init<T, W>();

@@ -335,6 +335,10 @@ void CheckLoads(Memory<S, W> m) {
     ASSERT_TRUE(Same(gathered.at[i], indexed));
     ASSERT_TRUE(Same(gathered_masked.at[i], m.on.at[i] ? indexed : T(0)));
   }
+  const auto even = tk::load_even<S, W>(m.p()), odd = tk::load_odd<S, W>(m.p());
+  for (int i = 0; i < W; ++i) {
+    ASSERT_TRUE(Same(even.at[i], m.Loaded(2 * i)) && Same(odd.at[i], m.Loaded(2 * i + 1)));
+  }
   for (int start = 0; start < 16; ++start) {
     const auto moved = tk::load_unaligned<S, W>(m.p() + start);
     for (int i = 0; i < W; ++i) ASSERT_TRUE(Same(moved.at[i], m.Loaded(start + i))) << start;
@@ -352,6 +356,9 @@ void CheckStores(Memory<S, W> m) {
   tk::store_strided<S, W>(m.q(), 7, plain), m.ExpectStored("store_strided", 7, false);
   tk::store_strided_masked<S, W>(m.q(), int64_t(7), plain, m.on);
   m.ExpectStored("store_strided_masked", 7, true);
+  tk::store_pairs<S, W>(m.q(), plain, plain);
+  for (int i = 0; i < 2 * W; ++i) ASSERT_TRUE(Same(m.Stored(i), m.Loaded(i / 2))) << i;
+  m.Clear();
 }
 
 // The first `left` lanes.

@@ -37,7 +37,10 @@ __device__ void memory(const S* p, char* out, int64_t stride) {
   store_masked<S, W>(q, gather<S, W>(p, wrapped_index(index, stride, m)), m), q += W;
   store_tail<S, W>(q, load_tail<S, W>(p, stride), stride), q += W;
   store<S, W>(q, load_unaligned<S, W>(p + stride)), q += W;
-  store<S, W>(q, strided_tail<S, W>(p, stride, stride + 1));
+  store<S, W>(q, strided_tail<S, W>(p, stride, stride + 1)), q += W;
+  if constexpr (2 * W * sizeof(S) <= 32) {
+    store_pairs<S, W>(q, load_odd<S, W>(p), load_even<S, W>(p));
+  }
 }
 
 template <class S, int W>

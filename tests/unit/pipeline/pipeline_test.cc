@@ -74,6 +74,19 @@ TEST(PipelineTest, PartsForOtherTargetsDoNotRun) {
   EXPECT_THAT(seen, Not(Contains("rewrite/pad_products")));
 }
 
+TEST(PipelineTest, PartsThatRoundOtherwiseDoNotRunWhereEagersRoundingIsWanted) {
+  GraphBuilder g = Sum(v1::DEVICE_TYPE_CUDA);
+  v1::CompileJob job = JobOf(g, /*cuda=*/true);
+  job.mutable_options()->set_emulate_eager_rounding(true);
+  CompileState state{.job = &job};
+  std::vector<std::string> seen;
+  ASSERT_TRUE(compiler::RunPipeline(state, [&](const Pass& pass, const CompileState&) {
+                seen.push_back(pass.name);
+              }).ok());
+  EXPECT_THAT(seen, Not(Contains("rewrite/product_epilogues")));
+  EXPECT_THAT(seen, Contains("rewrite/pad_products"));
+}
+
 // Import says what is wrong with a graph; whatever else fails is a bug of the compiler, and the
 // message says where.
 TEST(PipelineTest, FailuresBehindImportAreInternal) {

@@ -20,6 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr v1::DType kF32 = v1::DTYPE_FLOAT32, kI64 = v1::DTYPE_INT64, kBool = v1::DTYPE_BOOL;
+constexpr v1::DType kComplex = v1::DTYPE_COMPLEX64;
 
 v1::CompileJob JobOf(const GraphBuilder& builder) {
   GraphBuilder copy = builder;
@@ -155,6 +156,48 @@ TEST(Kernels, CatOfPointwiseIsOne) {
   const Ref b = g.Node("aten::sin", {y}, g.Meta({16, 30}));
   const Ref c = g.Node("aten::neg", {z}, g.Meta({16, 14}));
   g.Output(g.Node("aten::cat", {List({a, b, c}), 1}, g.Meta({16, 64})));
+  EXPECT_KERNELS(CompileGraph(g), 1);
+}
+
+// Llama's, of complex numbers: pairs of neighbours are turned, and back to the narrow type.
+TEST(Kernels, ComplexRotaryEmbeddingIsOne) {
+  GraphBuilder g;
+  const Shape heads = {2, 16, 4, 64}, pairs = {2, 16, 4, 32, 2}, turns = {2, 16, 4, 32};
+  const Ref x = g.Input(heads, v1::DTYPE_BFLOAT16), angles = g.Input({2, 16, 32}, kComplex);
+  const auto rotated = [&](Ref input, Ref turn) {
+    const Ref real = g.Node(
+        "aten::_to_copy", {input, kF32, nullptr, nullptr, nullptr, false, nullptr}, g.Meta(heads));
+    const Ref paired = g.Node("aten::view", {real, Ints(pairs)}, g.Meta(pairs));
+    const Ref z = g.Node("aten::view_as_complex", {paired}, g.Meta(turns, kComplex));
+    const Ref each = g.Node("aten::unsqueeze", {turn, 2}, g.Meta({2, 16, 1, 32}, kComplex));
+    const Ref turned = g.Node("aten::mul.Tensor", {z, each}, g.Meta(turns, kComplex));
+    const Ref parts = g.Node("aten::view_as_real", {turned}, g.Meta(pairs));
+    const Ref flat = g.Node("aten::view", {parts, Ints(heads)}, g.Meta(heads));
+    return g.Node("aten::_to_copy",
+                  {flat, v1::DTYPE_BFLOAT16, nullptr, nullptr, nullptr, false, nullptr},
+                  g.Meta(heads, v1::DTYPE_BFLOAT16));
+  };
+  g.Output(rotated(x, angles));
+  auto outcome = CompileGraph(g);
+  EXPECT_KERNELS(outcome, 1);
+  EXPECT_EQ(outcome->calls, 0);
+  EXPECT_EQ(outcome->state.memory.workspace_bytes, sym::Expr(0));
+  // Both of a pair come and go at once.
+  const std::string& source = outcome->state.kernels[0].source;
+  for (const char* access :
+       {"load_even<tk::bfloat16", "load_odd<float", "store_pairs<tk::bfloat16"})
+    EXPECT_THAT(source, HasSubstr(access));
+}
+
+TEST(Kernels, ComplexChainsAreOne) {
+  GraphBuilder g;
+  const v1::TensorMeta row = g.Meta({100}, kComplex);
+  const Ref x = g.Input(row), y = g.Input(row), z = g.Input(row);
+  const Ref product = g.Node("aten::mul.Tensor", {x, y}, row);
+  const Ref sum = g.Node("aten::add.Tensor", {product, z, 1}, row);
+  const Ref conjugate = g.Node("aten::_conj_physical", {sum}, row);
+  g.Output(g.Node("aten::div.Tensor", {conjugate, x}, row));
+  g.Output(g.Node("aten::abs", {sum}, g.Meta({100})));
   EXPECT_KERNELS(CompileGraph(g), 1);
 }
 

@@ -193,18 +193,19 @@ TEST(KeysTest, TargetAndOptionsMatter) {
   avx512.mutable_cpu()->set_isa(v1::ISA_AVX512);
   caches = avx2;
   caches.mutable_cpu()->set_l2_bytes(1 << 20);
-  v1::CompileOptions autotune, deterministic, unchecked;
+  v1::CompileOptions autotune, deterministic, unchecked, rounding;
   autotune.set_mode(v1::MODE_MAX_AUTOTUNE);
   deterministic.set_deterministic(true);
   unchecked.set_unchecked(true);
+  rounding.set_emulate_eager_rounding(true);
   std::set<std::string> digests;
   for (const v1::Target& target : {avx2, avx512, caches}) {
     for (const v1::CompileOptions& options :
-         {v1::CompileOptions(), autotune, deterministic, unchecked}) {
+         {v1::CompileOptions(), autotune, deterministic, unchecked, rounding}) {
       digests.insert(MakeProgramKey(FullGraph(), target, options, "t", "b").Digest());
     }
   }
-  EXPECT_EQ(digests.size(), 12u);
+  EXPECT_EQ(digests.size(), 15u);
 }
 
 TEST(KeysTest, KernelKeyTakesSourceFunctionsArchAndToolchain) {

@@ -94,13 +94,25 @@ HostTensor InputOf(const v1::TensorMeta& meta, size_t number, int64_t classes, c
   return wide;
 }
 
+// Of complex numbers in row-major order, as the real ones that kernels see.
+v1::TensorMeta MetaOfParts(const v1::TensorMeta& of_complex) {
+  v1::TensorMeta meta = of_complex;
+  meta.set_dtype(compiler::PartType(of_complex.dtype()));
+  for (v1::SymExpr& stride : *meta.mutable_strides()) stride.set_constant(stride.constant() * 2);
+  meta.add_sizes()->set_constant(2);
+  meta.add_strides()->set_constant(1);
+  return meta;
+}
+
 std::vector<HostTensor> InputsOf(const Compiled& compiled, const CudaCase& c) {
   int64_t classes = c.classes;
   std::vector<HostTensor> inputs;
   for (const v1::Input& input : compiled.job.graph().inputs()) {
     const std::vector<int64_t> sizes = SizesOf(input.tensor(), c);
     if (classes == 0 && sizes.size() == 2) classes = sizes[1];
-    inputs.push_back(InputOf(input.tensor(), inputs.size(), classes, c));
+    v1::TensorMeta meta = input.tensor();
+    if (compiler::IsComplex(meta.dtype())) meta = MetaOfParts(meta);
+    inputs.push_back(InputOf(meta, inputs.size(), classes, c));
   }
   return inputs;
 }

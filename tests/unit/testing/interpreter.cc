@@ -207,7 +207,8 @@ class Machine {
     std::vector<HostTensor> outputs;
     for (const compiler::ProgramOutput& output : program_.outputs) {
       if (output.kind == compiler::ProgramOutput::kTensor) {
-        outputs.push_back(ViewOf(output.view));
+        TENSORD_CHECK(output.dtype == v1::DTYPE_UNSPECIFIED, "cells have no bits");
+        outputs.push_back(ViewOf(compiler::ViewOfParts(output.view)));
       } else if (output.kind == compiler::ProgramOutput::kInteger) {
         outputs.push_back(
             {.dtype = compiler::kInt64, .storage = {{.integer = Eval(output.integer)}}});
@@ -272,8 +273,17 @@ class Machine {
     return storage[i];
   }
 
+  // Instruction number values.size().
   Cell RunInst(const compiler::Block& block, const Inst& inst, const std::vector<Cell>& values) {
     switch (inst.kind) {
+      case InstKind::kScan: {
+        const Cell value = values[inst.args[0]];
+        const auto [prefix, is_first] = prefixes_.try_emplace(values.size(), value);
+        if (!is_first) {
+          prefix->second = EvaluateOp(inst.op, inst.dtype, {prefix->second, value});
+        }
+        return prefix->second;
+      }
       case InstKind::kConstant:
         return {inst.number, inst.integer};
       case InstKind::kIndex:
@@ -289,6 +299,8 @@ class Machine {
       }
       case InstKind::kCast:
         return CastUnrounded(values[inst.args[0]], block.insts[inst.args[0]].dtype, inst.dtype);
+      case InstKind::kNonzero:
+        return values[inst.args[0]];
       case InstKind::kRound:
         return {.real = RoundTo(values[inst.args[0]].real, inst.storage)};
       case InstKind::kIndirect: {
@@ -330,14 +342,22 @@ class Machine {
       to = CastCell(value, from, dtype);
       return;
     }
-    const Cell v = CastCell(value, from, dtype);
-    to = CastCell({to.real + v.real, to.integer + v.integer},
-                  compiler::IsFloating(dtype) ? compiler::kFloat64 : compiler::kInt64, dtype);
+    using compiler::Op;
+    static const std::map<compiler::StoreMode, Op> combined = {
+        {compiler::StoreMode::kAtomicAdd, Op::k_add},
+        {compiler::StoreMode::kAtomicMul, Op::k_mul},
+        {compiler::StoreMode::kAtomicMin, Op::k_minimum},
+        {compiler::StoreMode::kAtomicMax, Op::k_maximum},
+    };
+    const DType wide = compiler::IsFloating(dtype) ? compiler::kFloat64 : compiler::kInt64;
+    to = CastCell(EvaluateOp(combined.at(mode), wide, {to, CastCell(value, from, dtype)}), wide,
+                  dtype);
   }
 
   void RunLoop(const LoopOp& op) {
     ForEachIndex(EvalAll(op.sizes), [&](const std::vector<int64_t>& outer) {
       loops_ = outer;
+      prefixes_.clear();
       std::vector<Accumulator> accumulators;
       for (const compiler::Reduction& r : op.reductions) {
         accumulators.push_back(
@@ -424,6 +444,7 @@ class Machine {
   std::vector<std::vector<Cell>> storages_;
   std::vector<int64_t> loops_;
   std::map<int, int64_t> indirects_;
+  std::map<size_t, Cell> prefixes_;  // of the present row, by instruction
 };
 
 }  // namespace

@@ -51,7 +51,8 @@ struct InterpreterOptions {
 };
 
 // `inputs` by position; those that the program mutates are changed. The results are the program's
-// outputs in order; outputs that are integers are zero-dim int64 tensors, none ones have no dtype.
+// outputs in order, complex ones with a last dimension of their two parts, as inputs are; outputs
+// that are integers are zero-dim int64 tensors, none ones have no dtype.
 // A broken program (an access outside its buffer, a missing input) ends the process.
 std::vector<HostTensor> Interpret(const compiler::Program& program, std::vector<HostTensor>& inputs,
                                   const InterpreterOptions& options = {});

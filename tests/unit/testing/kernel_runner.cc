@@ -166,8 +166,8 @@ std::vector<HostTensor> RunKernels(const compiler::CompileState& state,
                                    const KernelLibrary& library, std::vector<HostTensor>& inputs,
                                    int threads, const InterpreterOptions& options) {
   g_threads = threads;
-  TensordIndexFault index_fault = {};
-  const TensordKernelHost host{ParallelFor, threads, &index_fault};
+  TensordFault fault = {};
+  const TensordKernelHost host{ParallelFor, threads, &fault};
   const auto launch = [&](const KernelSource& kernel, const KernelArguments& arguments) {
     std::vector<char> scratch(arguments.scratch_bytes * threads + 64);
     void* aligned = scratch.data();
@@ -178,7 +178,7 @@ std::vector<HostTensor> RunKernels(const compiler::CompileState& state,
     reinterpret_cast<TensordKernelFn>(library.Find(kernel.source))(&args);
   };
   std::vector<HostTensor> results = RunSchedule(state, launch, inputs, options);
-  TENSORD_CHECK(index_fault.seen == 0, "an index is out of range");
+  TENSORD_CHECK(fault.kind == TENSORD_FAULT_NONE, "an index out of range or a divisor of 0");
   return results;
 }
 
@@ -249,15 +249,17 @@ std::vector<HostTensor> RunSchedule(const compiler::CompileState& state,
       tensor.dtype = v1::DTYPE_INT64;
       tensor.storage.push_back({.integer = value_of(output.integer)});
     } else if (output.kind == compiler::ProgramOutput::kTensor) {
-      const BufferInfo& buffer = program.buffers[output.view.buffer];
-      const int64_t item = compiler::ItemSize(buffer.dtype);
-      tensor.dtype = buffer.dtype;
-      for (const Expr& size : output.view.sizes) tensor.sizes.push_back(value_of(size));
-      for (const Expr& stride : output.view.strides) tensor.strides.push_back(value_of(stride));
-      tensor.offset = value_of(output.view.offset);
-      const std::vector<char>& bytes = memory[output.view.buffer];
+      const bool as_stored = output.dtype == v1::DTYPE_UNSPECIFIED;
+      const compiler::BufferView view =
+          as_stored ? compiler::ViewOfParts(output.view) : output.view;
+      tensor.dtype = as_stored ? program.buffers[view.buffer].dtype : output.dtype;
+      const int64_t item = compiler::ItemSize(tensor.dtype);
+      for (const Expr& size : view.sizes) tensor.sizes.push_back(value_of(size));
+      for (const Expr& stride : view.strides) tensor.strides.push_back(value_of(stride));
+      tensor.offset = value_of(view.offset);
+      const std::vector<char>& bytes = memory[view.buffer];
       for (int64_t e = 0; e * item + kGuard < static_cast<int64_t>(bytes.size()); ++e) {
-        tensor.storage.push_back(LoadCell(buffer.dtype, bytes.data() + e * item));
+        tensor.storage.push_back(LoadCell(tensor.dtype, bytes.data() + e * item));
       }
     }
     outputs.push_back(std::move(tensor));

@@ -178,6 +178,13 @@ T pow(T base, T exponent) {
 
 // ---- Functions of floats
 
+// log(exp(a) + exp(b)).
+template <class T>
+T logaddexp(T a, T b) {
+  if (a != a || b != b) return a + b;
+  const T most = std::max(a, b), least = std::min(a, b);
+  return most == least ? most + std::numbers::ln2_v<T> : most + std::log1p(std::exp(least - most));
+}
 // The logarithmic derivative of gamma: reflection, recurrence up to 25, asymptotic series. Poles
 // give NaN, and -infinity at +0, as PyTorch.
 template <class T>

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums, products and extremes of all prefixes along a dimension.
+#include <limits>
+
+#include "compiler/decompose/expressions.h"
+#include "compiler/graph/layout.h"
+
+namespace tensord::compiler {
+namespace {
+
+// New buffers for all results of a call, of x's sizes, in the layout that is declared. What is
+// declared may still be wrong.
+std::vector<Tensor> AllocateResults(Builder& b, const Call& call, const Tensor& x,
+                                    const std::vector<DType>& dtypes) {
+  std::vector<Tensor> results;
+  const std::vector<TensorType>& declared = call.node().outputs;
+  for (size_t i = 0; i < dtypes.size(); ++i) {
+    const bool fits = i < declared.size() && declared[i].sizes.size() == x.sizes().size();
+    results.push_back(
+        b.Allocate(dtypes[i], x.sizes(), fits ? BufferStrides(declared[i]) : Sizes{}));
+  }
+  return results;
+}
+
+// How prefixes of numbers of a type are combined: as in eager, integers in int64 and float32 in
+// float64, in which no partial result of a few numbers overflows, whatever the order; narrower
+// floats there too. Of float64 some may.
+struct Accumulation {
+  DType dtype;
+  bool in_order = false;
+
+  static Accumulation Of(DType dtype) {
+    if (!IsFloating(dtype)) return {kInt64};
+    return {kFloat64, dtype == kFloat64};
+  }
+};
+
+template <Op op>
+Results Accumulate(Builder& b, const Call& call) {
+  const Tensor self = call.tensor("self");
+  const DType dtype =
+      call.dtype("dtype").value_or(IsFloating(self.dtype()) ? self.dtype() : kInt64);
+  if (dtype == kBool || IsComplex(dtype)) return absl::UnimplementedError("no numbers to combine");
+  const Tensor x = b.Cast(self, dtype);
+  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), x.rank()));
+  if (x.rank() == 0) return std::vector<Tensor>{LazyCopy(b, x)};
+  const std::vector<Tensor> results = AllocateResults(b, call, x, {dtype});
+  const auto [type, in_order] = Accumulation::Of(dtype);
+  b.Scan(x, dim, results, [=](Recorder& ops, Value element, const Expr&) {
+    return std::vector<Value>{ops.Scan(op, ops.Cast(element, type), in_order)};
+  });
+  return results;
+}
+
+// Results: values, and where in the dimension they are. Of equals the last is meant; NaN is the
+// extreme, the last of those before.
+template <Op op>
+Results Extreme(Builder& b, const Call& call) {
+  const Tensor x = call.tensor("self");
+  if (IsComplex(x.dtype())) return absl::UnimplementedError("complex numbers have no order");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), x.rank()));
+  if (x.rank() == 0) return std::vector<Tensor>{LazyCopy(b, x), b.FullInt(kInt64, {}, 0)};
+  const std::vector<Tensor> results = AllocateResults(b, call, x, {x.dtype(), kInt64});
+  const DType type = IsFloating(x.dtype()) ? ComputeType(x.dtype()) : kInt64;
+  const auto extent = x.sizes()[dim].AsConstant();
+  const bool is_short = extent && *extent <= std::numeric_limits<int32_t>::max();
+  const DType place_type = is_short ? kInt32 : kInt64;
+  b.Scan(x, dim, results, [=](Recorder& ops, Value element, const Expr& position) {
+    const Elem here{&ops, ops.Cast(element, type)}, extreme{&ops, ops.Scan(op, here.value)};
+    const Elem is_extreme = Or(Equal(here, extreme), IsNan(here));
+    // Positions grow, so that the last one is the greatest.
+    const Elem place = Select(is_extreme, Elem{&ops, ops.Index(position, place_type)}, 0.0);
+    return std::vector<Value>{extreme.value, ops.Scan(Op::k_maximum, place.value)};
+  });
+  return results;
+}
+
+Results LogCumulativeSumExp(Builder& b, const Call& call) {
+  const Tensor x = call.tensor("self");
+  if (!IsFloating(x.dtype())) return absl::UnimplementedError("no real floating point numbers");
+  TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), x.rank()));
+  if (x.rank() == 0) return std::vector<Tensor>{LazyCopy(b, x)};
+  const std::vector<Tensor> results = AllocateResults(b, call, x, {x.dtype()});
+  // As eager: float32 in float64, which has no functions of vectors, narrower ones in float32.
+  const DType type = Is16BitFloat(x.dtype()) ? kFloat32 : kFloat64;
+  b.Scan(x, dim, results, [=](Recorder& ops, Value element, const Expr&) {
+    return std::vector<Value>{
+        ops.Scan(Op::k_logaddexp, ops.Cast(element, type), /*in_order=*/type == kFloat64)};
+  });
+  return results;
+}
+
+constexpr Lowering kLowerings[] = {
+    {"aten::cumsum", Accumulate<Op::k_add>, v1::DEVICE_TYPE_CPU},
+    {"aten::cumprod", Accumulate<Op::k_mul>, v1::DEVICE_TYPE_CPU},
+    {"aten::cummax", Extreme<Op::k_maximum>, v1::DEVICE_TYPE_CPU},
+    {"aten::cummin", Extreme<Op::k_minimum>, v1::DEVICE_TYPE_CPU},
+    {"aten::logcumsumexp", LogCumulativeSumExp, v1::DEVICE_TYPE_CPU},
+};
+
+}  // namespace
+
+std::span<const Lowering> ScanLowerings() { return kLowerings; }
+
+}  // namespace tensord::compiler

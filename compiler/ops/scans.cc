@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prefixes along a dimension.
+#include "compiler/ops/tables.h"
+
+namespace tensord::compiler {
+namespace {
+
+constexpr OperatorRow kRows[] = {
+    {"aten::cumsum(Tensor self, int dim, *, ScalarType? dtype)"},
+    {"aten::cumprod(Tensor self, int dim, *, ScalarType? dtype)"},
+    {"aten::cummax(Tensor self, int dim)"},
+    {"aten::cummin(Tensor self, int dim)"},
+    {"aten::logcumsumexp(Tensor self, int dim)"},
+};
+
+}  // namespace
+
+OperatorTable ScanTable() { return {OperatorKind::kScan, kRows}; }
+
+}  // namespace tensord::compiler

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the judge of minify and of the fuzzer says of results: roundings are none of ours, and what
+else differs is what it names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tensord.debug.compare import Mismatch
+from tensord.debug.judge import Judge, attempt, is_upstream
+from torch import Tensor
+
+
+def _centred(x: Tensor) -> list[Any]:
+    return [(x - x.mean()).float(), x * 2]
+
+
+def _centred_without_rounding(x: Tensor) -> list[Any]:
+    return [(x.double() - x.double().mean()).float(), x * 2]
+
+
+def _narrow() -> list[Any]:
+    return [torch.linspace(-3, 4, 11).half()]
+
+
+def test_what_is_nearer_to_float64_than_eager_is_right() -> None:
+    judge = Judge(_centred, _narrow)
+    judge.check(judge.compiled(_centred_without_rounding))
+
+
+def test_the_difference_that_is_no_rounding_is_named() -> None:
+    judge = Judge(_centred, _narrow)
+    wrong = judge.compiled(lambda x: [_centred_without_rounding(x)[0], x * 3])
+    with pytest.raises(Mismatch, match=r"^output 1: "):
+        judge.check(wrong)
+
+
+@pytest.mark.usefixtures("tensord_daemon")
+def test_a_wrong_gradient_of_torchs_own_is_known_beside_roundings() -> None:
+    """Seed 800281: AOTAutograd's gradient of a result whose elements overlap."""
+
+    def program(a: Tensor, b: Tensor) -> list[Any]:
+        wide = torch.atan2(b - b.mean(0, True), a.abs() + 1.0)
+        return [wide, torch.as_strided(torch.outer(b, b), (3, 2), (1, 1))]
+
+    def inputs() -> list[Any]:
+        torch.manual_seed(800281)
+        return [torch.randn(6), torch.randn(6, dtype=torch.float16, requires_grad=True)]
+
+    judges = [Judge(program, inputs)]
+    outcome = attempt(program, judges, "tensord", False)
+    assert (outcome.kind, outcome.cause) == ("wrong", "value of gradient")
+    assert is_upstream(program, judges, outcome, dynamic=False)

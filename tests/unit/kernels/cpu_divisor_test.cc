@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checked divisors: a 0 in a lane that counts is reported, and nothing else is.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/divisor.h"
+#include "tests/unit/kernels/cpu_isa.h"
+
+namespace {
+
+class CheckedDivisor : public kernels_cpu::IsaTest {
+ protected:
+  // A divisor in lane `lane`, -1 in the others.
+  template <class T, int W>
+  static tk::Vec<T, W> With(T divisor, int lane) {
+    tk::Lanes<T, W> lanes;
+    for (int i = 0; i < W; ++i) lanes.at[i] = i == lane ? divisor : static_cast<T>(-1);
+    return tk::from_lanes<W>(lanes);
+  }
+
+  template <class Check>
+  int32_t FaultOf(const Check& check) {
+    fault_ = {};
+    check();
+    return fault_.kind;
+  }
+
+  template <class T, int W>
+  void EachLane() {
+    for (int lane = 0; lane < W; ++lane) {
+      const auto zero = With<T, W>(0, lane), other = With<T, W>(2, lane);
+      const auto before = tk::mask_first<W>(lane), with = tk::mask_first<W>(lane + 1);
+      const auto plain = [&](auto v) { return [=, this] { tk::checked_divisor(&args_, v); }; };
+      const auto some = [&](auto v, auto on) {
+        return [=, this] { tk::checked_divisor(&args_, v, on); };
+      };
+      EXPECT_EQ(FaultOf(plain(zero)), TENSORD_FAULT_DIVISION) << "lane " << lane;
+      EXPECT_EQ(FaultOf(plain(other)), TENSORD_FAULT_NONE) << "lane " << lane;
+      EXPECT_EQ(FaultOf(some(zero, with)), TENSORD_FAULT_DIVISION) << "lane " << lane;
+      EXPECT_EQ(FaultOf(some(zero, before)), TENSORD_FAULT_NONE) << "lane " << lane;
+      EXPECT_EQ(tk::to_lanes(tk::checked_divisor(&args_, zero)).at[lane], 0);
+    }
+  }
+
+  TensordFault fault_ = {};
+  const TensordKernelHost host_ = {nullptr, 1, &fault_};
+  const TensordKernelArgs args_ = {nullptr, nullptr, nullptr, &host_};
+};
+
+TEST_F(CheckedDivisor, ZeroIsReportedInLanesThatAreOn) {
+  EachLane<int64_t, 1>();
+  EachLane<int64_t, tk::kLanes>();
+  EachLane<int32_t, tk::kLanes>();
+  EachLane<int16_t, tk::kLanes>();
+  EachLane<int8_t, tk::kLanes>();
+  EachLane<uint8_t, tk::kLanes>();
+}
+
+TEST_F(CheckedDivisor, AnIndexThatWasReportedBeforeStays) {
+  fault_ = {.kind = TENSORD_FAULT_INDEX, .dimension = 1, .index = 7, .size = 5};
+  tk::checked_divisor(&args_, tk::broadcast<1>(int64_t{0}));
+  EXPECT_EQ(fault_.kind, TENSORD_FAULT_INDEX);
+  EXPECT_EQ(fault_.index, 7);
+}
+
+}  // namespace
