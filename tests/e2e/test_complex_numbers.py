@@ -85,6 +85,19 @@ def test_sums() -> None:
     one_kernel(lambda a: torch.view_as_real(a * 2).sum(), rand(5, 7))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b: torch.view_as_real(a * b).flatten().cumsum(0),
+        lambda a, b: torch.view_as_real(a * b).cumsum(-1),
+        lambda a, b: torch.view_as_real(a * b).cumsum(0),
+        lambda a, b: torch.view_as_real(a * b).cumprod(1).flatten(1).cumsum(1),
+    ],
+)
+def test_prefixes_of_parts(function: Any) -> None:
+    both_ways(function, rand(5, 7), rand(5, 7))
+
+
 # -- conjugates and numbers -----------------------------------------------------------------------
 
 
