@@ -88,6 +88,7 @@ TEST(UnrollPartsTest, PrefixesAlongBothPartsStayLoops) {
   pairs.Output(pairs.Node("aten::cumsum", {Squares(pairs), 1, nullptr}, pairs.Meta({6, 2})));
   for (GraphBuilder* graph : {&g, &pairs}) {
     const Program before = LoweredLoops(*graph), after = Unrolled(before);
+    ASSERT_TRUE(compiler::Scans(LoopsOf(after, 0)));
     EXPECT_TRUE(LoopsOf(after, 0).reduce_sizes.back().Is(2));
     EXPECT_EQ(ResultsOf(after, {{6, 2}}), ResultsOf(before, {{6, 2}}));
   }
