@@ -195,6 +195,7 @@ class BodyLowering {
   // Both elements of pairs (the parts of complex numbers) are loaded, or stored, together; null
   // where they are not.
   ir::Value LoadOfPairs(const Inst& inst, const ir::Value& pointer);
+  bool LoadsNext(const Inst& inst) const;
   const Store* SecondOfPair(const Store& store) const;
   bool StorePairs(const Store& first, const Store& second);
   bool IsPairIndex(const Expr& first);

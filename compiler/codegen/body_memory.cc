@@ -147,14 +147,25 @@ bool BodyLowering::IsPairIndex(const Expr& first) {
          PairsAreAligned(first);
 }
 
+// Whether the element behind this one is there and wanted too, whatever the iteration.
+bool BodyLowering::LoadsNext(const Inst& inst) const {
+  const std::vector<Inst>& insts = member_->loops.block.insts;
+  return std::any_of(insts.begin(), insts.end(), [&](const Inst& other) {
+    return other.kind == InstKind::kLoad && other.buffer == inst.buffer && other.guard < 0 &&
+           other.index == inst.index + 1;
+  });
+}
+
 ir::Value BodyLowering::LoadOfPairs(const Inst& inst, const ir::Value& pointer) {
   const std::vector<Store>& stores = member_->loops.stores;
-  const bool in_pairs = program_.buffers[inst.buffer].is_complex ||
-                        std::any_of(stores.begin(), stores.end(), [&](const Store& store) {
-                          return SecondOfPair(store) != nullptr;
-                        });
+  const bool is_complex = program_.buffers[inst.buffer].is_complex;
+  const bool in_pairs =
+      is_complex || std::any_of(stores.begin(), stores.end(),
+                                [&](const Store& s) { return SecondOfPair(s) != nullptr; });
   if (!in_pairs) return {};
   const bool is_even = sym::ExactDiv(inst.index, Expr(2)).has_value();
+  // Behind the last even element there may be no memory.
+  if (is_even && !is_complex && !LoadsNext(inst)) return {};
   const Expr first = is_even ? inst.index : inst.index - 1;
   if (!IsPairIndex(first)) return {};
   return ir::CallOf(is_even ? "load_even" : "load_odd", {ir::ScalarType(inst.storage), Width()},

@@ -43,8 +43,8 @@ bool MayScan(Op op) {
   }
 }
 
-Value Recorder::Append(Inst inst) {
-  Key key{static_cast<int>(inst.kind),
+InstKey KeyOf(const Inst& inst) {
+  return {static_cast<int>(inst.kind),
           static_cast<int>(inst.op),
           static_cast<int>(inst.dtype),
           static_cast<int>(inst.storage),
@@ -58,7 +58,10 @@ Value Recorder::Append(Inst inst) {
           inst.rule.is_checked,
           inst.rule.dimension,
           inst.in_order};
-  auto [it, is_new] = known_.emplace(std::move(key), static_cast<int>(block_->insts.size()));
+}
+
+Value Recorder::Append(Inst inst) {
+  auto [it, is_new] = known_.emplace(KeyOf(inst), static_cast<int>(block_->insts.size()));
   const DType dtype = inst.dtype;
   if (is_new) block_->insts.push_back(std::move(inst));
   return {it->second, dtype};

@@ -79,6 +79,12 @@ struct Block {
   std::vector<Inst> insts;
 };
 
+// Instructions of one block whose keys are equal make the same value: all that they are but for the
+// symbol, which is a name.
+using InstKey = std::tuple<int, int, int, int, std::vector<int>, Expr, int, uint64_t, int64_t, int,
+                           bool, bool, int, bool>;
+InstKey KeyOf(const Inst& inst);
+
 // Runs bodies and appends what they do to a block, with common subexpressions found once.
 class Recorder {
  public:
@@ -123,15 +129,13 @@ class Recorder {
 
  private:
   friend class PartScope;
-  using Key = std::tuple<int, int, int, int, std::vector<int>, Expr, int, uint64_t, int64_t, int,
-                         bool, bool, int, bool>;
   Value Append(Inst inst);
   // The present guard, and that `condition` holds.
   Value GuardWith(Value condition);
   std::optional<Value> SimplifyTanh(Op op, Value a, Value b);
 
   Block* block_;
-  std::map<Key, int> known_;
+  std::map<InstKey, int> known_;
   int guard_ = -1;
   int next_symbol_ = 0;
   int part_ = 0;

@@ -334,9 +334,11 @@ void Builder::Scan(const Tensor& t, int dim, const std::vector<Tensor>& results,
       body(ops, t.Load(ops, loops.input_index), loops.input_index[dim]);
   for (size_t r = 0; r < results.size(); ++r) {
     const BufferView& view = *results[r].view();
-    op.stores.push_back({.buffer = view.buffer,
-                         .index = Linear(view.offset, view.strides, loops.input_index),
-                         .value = ops.Cast(values[r], ComputeType(results[r].dtype())).id});
+    const DType dtype = results[r].dtype();
+    op.stores.push_back(
+        {.buffer = view.buffer,
+         .index = Linear(view.offset, view.strides, loops.input_index),
+         .value = ops.Cast(values[r], Rounds(dtype) ? dtype : ComputeType(dtype)).id});
   }
   program_.operations.push_back(std::move(op));
 }

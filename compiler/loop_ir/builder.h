@@ -88,7 +88,7 @@ class Builder {
     return {.wraps = wraps, .is_checked = options_.checks_data, .dimension = dimension};
   }
   // Whether integers are divided by what is checked not to be 0. On CUDA eager does not.
-  bool checks_divisors() const { return options_.checks_data && device_ == v1::DEVICE_TYPE_CPU; }
+  bool checks_divisors() const { return options_.checks_data && target() == v1::DEVICE_TYPE_CPU; }
   // Whether narrow floats are rounded where eager rounds them.
   bool eager_rounding() const { return options_.eager_rounding; }
   // A tensor that nobody sees wider than its type, where the options ask for that; else itself.
@@ -194,6 +194,9 @@ class Builder {
   BufferView ViewOf(const Tensor& t);
 
  private:
+  v1::DeviceType target() const {
+    return options_.target == v1::DEVICE_TYPE_UNSPECIFIED ? device_ : options_.target;
+  }
   bool Rounds(DType dtype) const {
     return eager_rounding() && !IsComplex(dtype) && ComputeType(dtype) != dtype;
   }

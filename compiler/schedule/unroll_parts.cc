@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/schedule/unroll_parts.h"
 
-#include <bit>
 #include <map>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "compiler/loop_ir/rewrite.h"
@@ -65,9 +63,6 @@ class Copier {
   Block Take() { return std::move(to_); }
 
  private:
-  using Key = std::tuple<InstKind, Op, DType, DType, std::vector<int>, Expr, BufferId, uint64_t,
-                         int64_t, int, bool, bool, int>;
-
   int Place(Inst inst) {
     if (inst.kind == InstKind::kIndex) {
       if (const auto number = inst.index.AsConstant()) {
@@ -85,12 +80,7 @@ class Copier {
       if (condition.kind == InstKind::kConstant) return inst.args[condition.integer != 0 ? 1 : 2];
     }
     if (inst.kind == InstKind::kIndirect) inst.symbol = -1;
-    const Key key{
-        inst.kind,          inst.op,    inst.dtype,      inst.storage,
-        inst.args,          inst.index, inst.buffer,     std::bit_cast<uint64_t>(inst.number),
-        inst.integer,       inst.guard, inst.rule.wraps, inst.rule.is_checked,
-        inst.rule.dimension};
-    const auto [it, is_new] = known_.emplace(key, static_cast<int>(to_.insts.size()));
+    const auto [it, is_new] = known_.emplace(KeyOf(inst), static_cast<int>(to_.insts.size()));
     if (is_new) {
       if (inst.kind == InstKind::kIndirect) inst.symbol = symbols_++;
       to_.insts.push_back(std::move(inst));
@@ -104,7 +94,7 @@ class Copier {
 
   const Block& from_;
   Block to_;
-  std::map<Key, int> known_;
+  std::map<InstKey, int> known_;
   int symbols_ = 0;
 };
 
@@ -125,15 +115,16 @@ void DropLoop(int loop, LoopOp* op) {
   SubstituteLoops(op, loops);
 }
 
-// What nothing reads any more goes, but for checks of indices.
-void DropDeadInsts(LoopOp* op) {
+bool Checks(const Inst& inst) { return inst.kind == InstKind::kNonzero || inst.rule.is_checked; }
+
+// What nothing reads any more goes. False where that would be a check of an index or a divisor,
+// which fails the run whoever reads what it is for.
+bool DropDeadInsts(LoopOp* op) {
   std::vector<Inst>& insts = op->block.insts;
   std::vector<bool> used(insts.size(), false);
   std::map<int, int> maker;  // of each symbol
   for (size_t i = 0; i < insts.size(); ++i) {
-    if (insts[i].kind != InstKind::kIndirect) continue;
-    maker[insts[i].symbol] = static_cast<int>(i);
-    used[i] = insts[i].rule.is_checked;
+    if (insts[i].kind == InstKind::kIndirect) maker[insts[i].symbol] = static_cast<int>(i);
   }
   const auto use_symbols = [&](const Expr& e) {
     sym::ForEachSymbol(e, [&](const sym::Atom& atom) {
@@ -155,6 +146,9 @@ void DropDeadInsts(LoopOp* op) {
     if (insts[i].guard >= 0) used[insts[i].guard] = true;
     use_symbols(insts[i].index);
   }
+  for (size_t i = 0; i < insts.size(); ++i) {
+    if (!used[i] && Checks(insts[i])) return false;
+  }
   std::vector<int> places;
   std::vector<Inst> kept;
   for (size_t i = 0; i < insts.size(); ++i) {
@@ -170,13 +164,22 @@ void DropDeadInsts(LoopOp* op) {
     if (store.guard >= 0) store.guard = places[store.guard];
   }
   for (Reduction& reduction : op->reductions) reduction.value = places[reduction.value];
+  return true;
 }
 
-void UnrollStores(int loop, LoopOp* op) {
-  Copier copier(op->block);
+// Operations without a loop of the given one; nothing where a check would be lost.
+using Unrolled = std::optional<LoopOp>;
+
+Unrolled Finished(int loop, LoopOp op) {
+  DropLoop(loop, &op);
+  return DropDeadInsts(&op) ? Unrolled(std::move(op)) : std::nullopt;
+}
+
+Unrolled UnrollStores(int loop, LoopOp op) {
+  Copier copier(op.block);
   const std::vector<int> of_part[] = {copier.Copy(loop, 0), copier.Copy(loop, 1)};
   std::vector<Store> stores;
-  for (const Store& store : op->stores) {
+  for (const Store& store : op.stores) {
     for (int part = 0; part < 2; ++part) {
       Store copy = store;
       copy.value = of_part[part][store.value];
@@ -185,28 +188,26 @@ void UnrollStores(int loop, LoopOp* op) {
       stores.push_back(std::move(copy));
     }
   }
-  op->stores = std::move(stores);
-  op->block = copier.Take();
-  DropLoop(loop, op);
-  DropDeadInsts(op);
+  op.stores = std::move(stores);
+  op.block = copier.Take();
+  return Finished(loop, std::move(op));
 }
 
-void UnrollTerms(int loop, Op combine, LoopOp* op) {
-  Copier copier(op->block);
-  Reduction& reduction = op->reductions[0];
+Unrolled UnrollTerms(int loop, Op combine, LoopOp op) {
+  Copier copier(op.block);
+  Reduction& reduction = op.reductions[0];
   const int first = copier.Copy(loop, 0)[reduction.value];
   const int second = copier.Copy(loop, 1)[reduction.value];
   reduction.value = copier.Add({.kind = InstKind::kCompute,
                                 .op = combine,
                                 .dtype = copier.At(first).dtype,
                                 .args = {first, second}});
-  op->block = copier.Take();
-  DropLoop(loop, op);
-  DropDeadInsts(op);
+  op.block = copier.Take();
+  return Finished(loop, std::move(op));
 }
 
 // The operation at one number of the loop.
-LoopOp At(int loop, int64_t at, LoopOp op) {
+Unrolled At(int loop, int64_t at, LoopOp op) {
   Copier copier(op.block);
   const std::vector<int> places = copier.Copy(loop, at);
   op.block = copier.Take();
@@ -216,9 +217,7 @@ LoopOp At(int loop, int64_t at, LoopOp op) {
       index = sym::Substitute(index, {{{sym::AtomKind::kLoop, loop}, Expr(at)}});
     }
   }
-  DropLoop(loop, &op);
-  DropDeadInsts(&op);
-  return op;
+  return Finished(loop, std::move(op));
 }
 
 // Appends what an operation becomes.
@@ -227,16 +226,23 @@ void Unroll(LoopOp op, std::vector<Operation>* to) {
     const std::optional<int> loop = FindLoop(op.block);
     const int outer = static_cast<int>(op.sizes.size());
     if (!loop) break;
+    // Both parts are elements of one prefix, the second behind the first.
+    if (Scans(op) && *loop >= outer) break;
+    Unrolled next;
     if (op.reductions.empty()) {
-      UnrollStores(*loop, &op);
+      next = UnrollStores(*loop, op);
     } else if (*loop < outer) {
-      Unroll(At(*loop, 0, op), to);
-      op = At(*loop, 1, std::move(op));
+      Unrolled first = At(*loop, 0, op);
+      next = At(*loop, 1, op);
+      if (first && next) Unroll(*std::move(first), to);
+      if (!first) break;
     } else {
       const auto combine = CombineOp(op.reductions[0].kind);
       if (op.reductions.size() != 1 || op.reduce_sizes.size() < 2 || !combine) break;
-      UnrollTerms(*loop, *combine, &op);
+      next = UnrollTerms(*loop, *combine, op);
     }
+    if (!next) break;
+    op = *std::move(next);
   }
   to->push_back(std::move(op));
 }

@@ -85,6 +85,34 @@ def test_sums() -> None:
     one_kernel(lambda a: torch.view_as_real(a * 2).sum(), rand(5, 7))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b: torch.view_as_real(a * b).flatten().cumsum(0),
+        lambda a, b: torch.view_as_real(a * b).cumsum(-1),
+        lambda a, b: torch.view_as_real(a * b).cumsum(0),
+        lambda a, b: torch.view_as_real(a * b).cumprod(1).flatten(1).cumsum(1),
+    ],
+)
+def test_prefixes_of_parts(function: Any) -> None:
+    both_ways(function, rand(5, 7), rand(5, 7))
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
+def test_means_of_real_parts() -> None:
+    both_ways(lambda a: (a.mean(dtype=torch.float32), a.mean(0, dtype=torch.float64)), rand(5, 7))
+
+
+def test_numbers_at_the_end_of_the_range() -> None:
+    """Results are finite where their size is beyond the range, or that of what they are made of."""
+    parts = [3e38, -3e38, 1e-45, 0.0, 1.0, 2e31, 1e30]
+    z = torch.tensor([complex(re, im) for re in parts for im in parts])
+    both_ways(lambda a: (a.sqrt(), a.log(), a.log2()), z)
+    e = torch.tensor([89.5 + 1.57079j, 89.5 - 1.57079j, 88 + 1j, 80 - 2j, 100 + 0j, -200 + 1j])
+    both_ways(lambda a: a.exp(), e)
+    both_ways(lambda a: a.exp(), e.to(C128) * 8)
+
+
 # -- conjugates and numbers -----------------------------------------------------------------------
 
 

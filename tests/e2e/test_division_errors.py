@@ -103,6 +103,18 @@ def test_both_sides_of_a_choice_are_computed() -> None:
     raises_as_eager(compiled(function), function, x, y)
 
 
+def test_both_sides_of_a_choice_by_position_are_computed() -> None:
+    """Of pairs, whose two elements are computed side by side."""
+
+    def function(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        return torch.where(torch.arange(2) == 0, x // y, z)
+
+    run, x, y, z = compiled(function), numbers(20, 2), numbers(20, 2), numbers(20, 2)
+    assert torch.equal(run(x, y, z), function(x, y, z))
+    y[3, 1] = 0
+    raises_as_eager(run, function, x, y, z)
+
+
 def test_parallel_rows() -> None:
     def function(x: Tensor, y: Tensor) -> Tensor:
         return x % y

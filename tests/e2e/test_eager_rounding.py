@@ -103,6 +103,16 @@ def test_sums_are_rounded_before_they_are_read(dim: int | None) -> None:
     torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+def test_prefixes_are_rounded_before_they_are_read(dim: int) -> None:
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        return x.cumsum(dim) * 3, x.cummax(dim)[0] - x
+
+    x = torch.randint(-100, 400, (40, 50)).bfloat16()
+    mine, theirs = compiled(function, options=ROUNDING)(x), function(x)
+    torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
+
+
 class Block(nn.Module):
     """A layer of a transformer."""
 

@@ -13,6 +13,26 @@ Elem Sinh(Elem x) { return Apply(Op::k_sinh, x); }
 Elem Cosh(Elem x) { return Apply(Op::k_cosh, x); }
 Elem Magnitude(ComplexElem z) { return Apply(Op::k_hypot, z.re, z.im); }
 
+// A number times a power of 4, which brings those near the ends of the range well inside: their
+// magnitudes may be beyond it, or rounded to few bits, where the parts are not.
+struct ScaledElem {
+  ComplexElem z;
+  Elem is_large, is_small;
+
+  // What undoes the scaling.
+  Elem Undo(double of_large, double of_small, double of_others) const {
+    return Select(is_large, z.re.Like(of_large), Select(is_small, z.re.Like(of_small), of_others));
+  }
+};
+
+ScaledElem Scaled(ComplexElem z) {
+  constexpr double kLarge = 1e30, kSmall = 1e-30;
+  const Elem size = Maximum(Abs(z.re), Abs(z.im));
+  const Elem is_large = size > kLarge, is_small = size < kSmall;
+  const Elem scale = Select(is_large, z.re.Like(0.25), Select(is_small, z.re.Like(0x1p64), 1.0));
+  return {{z.re * scale, z.im * scale}, is_large, is_small};
+}
+
 // x where the condition holds, else y.
 ComplexElem Choose(Elem condition, ComplexElem x, ComplexElem y) {
   return {Select(condition, x.re, y.re), Select(condition, x.im, y.im)};
@@ -58,9 +78,9 @@ ComplexElem ComplexSgn(ComplexElem z) {
 }
 
 ComplexElem ComplexSqrt(ComplexElem z) {
-  // Halves before the sum, which may overflow.
-  const Elem half = (Magnitude(z) * 0.5) + Abs(z.re) * 0.5;
-  const Elem root = Sqrt(half);
+  const ScaledElem scaled = Scaled(z);
+  const Elem half = (Magnitude(scaled.z) + Abs(scaled.z.re)) * 0.5;
+  const Elem root = Sqrt(half) * scaled.Undo(2, 0x1p-32, 1);
   const Elem other = Select(Equal(root, 0), root, z.im / (root * 2));
   const Elem right = z.re >= 0;
   const ComplexElem result = {Select(right, root, Abs(other)),
@@ -72,8 +92,13 @@ ComplexElem ComplexSqrt(ComplexElem z) {
 ComplexElem ComplexRsqrt(ComplexElem z) { return ComplexReciprocal(ComplexSqrt(z)); }
 
 ComplexElem ComplexExp(ComplexElem z) {
-  const Elem size = Exp(z.re);
-  const ComplexElem result = {size * Cos(z.im), ZeroTimes(size, Sin(z.im))};
+  // Of large numbers twice that of half the number: one of the parts may be within the range where
+  // their size is not.
+  constexpr double kLarge = 80;
+  const Elem is_large = z.re > kLarge;
+  const Elem size = Exp(Select(is_large, z.re * 0.5, z.re)), again = Select(is_large, size, 1.0);
+  const ComplexElem result = {size * Cos(z.im) * again,
+                              ZeroTimes(again, ZeroTimes(size, Sin(z.im)))};
   return Choose(Equal(size, 0), {size, size}, result);
 }
 
@@ -85,7 +110,10 @@ ComplexElem ComplexExpm1(ComplexElem z) {
 }
 
 ComplexElem ComplexLog(ComplexElem z) {
-  return {Log(Magnitude(z)), Apply(Op::k_atan2, z.im, z.re)};
+  using std::numbers::ln2;
+  const ScaledElem scaled = Scaled(z);
+  return {Log(Magnitude(scaled.z)) + scaled.Undo(2 * ln2, -64 * ln2, 0),
+          Apply(Op::k_atan2, z.im, z.re)};
 }
 
 ComplexElem ComplexLog2(ComplexElem z) { return ComplexLog(z) * (1 / std::numbers::ln2); }

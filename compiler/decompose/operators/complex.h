@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arithmetic of complex elements as formulas of their parts, as torch's CPU code and the C++
-// library have it; finite wherever these are.
+// library have it; finite wherever these are, but for hyperbolic functions and those of angles
+// whose parts' exponentials overflow.
 #ifndef TENSORD_COMPILER_DECOMPOSE_OPERATORS_COMPLEX_H_
 #define TENSORD_COMPILER_DECOMPOSE_OPERATORS_COMPLEX_H_
 

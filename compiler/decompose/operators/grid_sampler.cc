@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Images and volumes read at places that a grid of coordinates names, between -1 and 1 from end to
 // end: pointwise loops over the results, with the elements around a place unrolled. By torch's
-// formulas (ATen/native/GridSampler.h).
+// formulas.
 #include <array>
 
 #include "compiler/decompose/expressions.h"
 #include "compiler/decompose/operators/indexing.h"
+#include "compiler/sym/known.h"
 
 namespace tensord::compiler {
 namespace {
@@ -20,9 +21,9 @@ struct Sampling {
   Interpolation interpolation;
   Padding padding;
   bool align_corners;  // -1 and 1 are the centres of the outermost elements, not their edges
-  // Eager's code for one number at a time: coordinates that are NaN are clamped to the last
-  // element, not the first, and of elements out of range there is nothing, not 0 times a weight.
-  bool is_scalar;
+  // What becomes of NaN and infinities differs between eager's kernels.
+  bool nan_is_last;      // NaN is clamped to the last element, not the first
+  bool outside_is_none;  // elements out of range add nothing, not 0 times their weight
 };
 
 // One dimension of the image: its size, as an expression and as a number of the compute type.
@@ -60,7 +61,7 @@ Elem Padded(const Sampling& s, Elem place, const Axis& axis) {
   if (s.padding == Padding::kZeros) return place;
   if (s.padding == Padding::kReflection) place = Reflected(s, place, axis);
   const Elem last = axis.length - 1, inside = Minimum(Maximum(place, 0), last);
-  return Select(IsNan(place), s.is_scalar ? last : place.Like(0), inside);
+  return Select(IsNan(place), s.nan_is_last ? last : place.Like(0), inside);
 }
 
 // Weights of the four elements around a place that is `t` behind the second.
@@ -88,7 +89,7 @@ std::vector<Tap> TapsOf(const Sampling& s, Elem coordinate, const Axis& axis) {
 
 // The image's element at these places of its dimensions, 0 out of range, times its weight; `at` has
 // its batch and channel.
-Elem Weighted(Recorder& ops, const Tensor& image, bool is_scalar, std::span<const Axis> axes,
+Elem Weighted(Recorder& ops, const Tensor& image, bool outside_is_none, std::span<const Axis> axes,
               std::span<const Elem> places, const std::optional<Elem>& weight,
               std::vector<Expr> at) {
   std::vector<Value> inside;
@@ -101,11 +102,11 @@ Elem Weighted(Recorder& ops, const Tensor& image, bool is_scalar, std::span<cons
   const Value in_range = AllOf(ops, inside);
   const Elem value{&ops, ops.Masked(in_range, [&] { return image.Load(ops, at); }, none.value)};
   if (!weight) return value;
-  return is_scalar ? Select({&ops, in_range}, value * *weight, none) : value * *weight;
+  return outside_is_none ? Select({&ops, in_range}, value * *weight, none) : value * *weight;
 }
 
 // Sums up the elements that every combination of taps names; the last dimension runs fastest.
-Elem Sampled(Recorder& ops, const Tensor& image, bool is_scalar, std::span<const Axis> axes,
+Elem Sampled(Recorder& ops, const Tensor& image, bool outside_is_none, std::span<const Axis> axes,
              const std::vector<std::vector<Tap>>& taps, const std::vector<Expr>& at) {
   std::vector<size_t> chosen(axes.size(), 0);
   std::optional<Elem> sum;
@@ -117,7 +118,7 @@ Elem Sampled(Recorder& ops, const Tensor& image, bool is_scalar, std::span<const
       places.push_back(tap.place);
       if (tap.weight.ops != nullptr) weight = weight ? *weight * tap.weight : tap.weight;
     }
-    const Elem part = Weighted(ops, image, is_scalar, axes, places, weight, at);
+    const Elem part = Weighted(ops, image, outside_is_none, axes, places, weight, at);
     sum = sum ? *sum + part : part;
     size_t d = axes.size();
     while (d > 0 && ++chosen[d - 1] == taps[d - 1].size()) chosen[--d] = 0;
@@ -130,18 +131,23 @@ Elem Sampled(Recorder& ops, const Tensor& image, bool is_scalar, std::span<const
 template <int dimensions>
 Results GridSampler(Builder& b, const Call& call) {
   const Tensor image = RealizeArgumentIfExpensive(b, call, "input");
-  const Sampling s{static_cast<Interpolation>(call.constant("interpolation_mode")),
-                   static_cast<Padding>(call.constant("padding_mode")),
-                   call.boolean("align_corners"), dimensions == 3};
+  const auto interpolation = static_cast<Interpolation>(call.constant("interpolation_mode"));
+  const bool is_cubic = interpolation == Interpolation::kCubic;
+  const bool is_cpu = b.device() == v1::DEVICE_TYPE_CPU, is_volume = dimensions == 3;
+  const Sampling s{.interpolation = interpolation,
+                   .padding = static_cast<Padding>(call.constant("padding_mode")),
+                   .align_corners = call.boolean("align_corners"),
+                   .nan_is_last = is_volume && is_cpu,
+                   .outside_is_none = !is_cubic && (is_volume || !is_cpu)};
   // Eager rounds each step; what becomes of infinities on the way is the library's to say.
   const bool is_narrow = ComputeType(image.dtype()) != image.dtype();
-  if (is_narrow && b.device() == v1::DEVICE_TYPE_CPU) {
+  if (is_narrow && is_cpu) {
     return absl::UnimplementedError("images of narrow floats on the CPU");
   }
   const Tensor grid = RealizeArgumentIfExpensive(b, call, "grid");
   if (image.rank() != dimensions + 2 || grid.rank() != dimensions + 2 ||
       image.dtype() != grid.dtype() || !IsFloating(image.dtype()) ||
-      !grid.sizes().back().Is(dimensions)) {
+      !grid.sizes().back().Is(dimensions) || !sym::MayBeEqual(image.sizes()[0], grid.sizes()[0])) {
     return absl::InvalidArgumentError("the grid does not fit the image");
   }
   for (int d = 2; d < image.rank(); ++d) TENSORD_RETURN_IF_ERROR(NeedElements(image.sizes()[d]));
@@ -160,10 +166,9 @@ Results GridSampler(Builder& b, const Call& call) {
       of_grid.back() = Expr(dimensions - 1 - d);
       taps.push_back(TapsOf(s, Elem{&ops, grid.Load(ops, of_grid)}, axes.back()));
     }
-    return Sampled(ops, image, s.is_scalar, axes, taps, {index[0], index[1]}).value;
+    return Sampled(ops, image, s.outside_is_none, axes, taps, {index[0], index[1]}).value;
   };
-  const bool is_cubic = s.interpolation == Interpolation::kCubic;
-  const int cost = s.interpolation == Interpolation::kNearest ? 50 : is_cubic ? 400 : 120;
+  const int cost = interpolation == Interpolation::kNearest ? 50 : is_cubic ? 400 : 120;
   return std::vector<Tensor>{b.Pointwise(image.dtype(), sizes, {image, grid}, cost, body)};
 }
 

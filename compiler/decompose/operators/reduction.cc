@@ -80,8 +80,9 @@ Results Mean(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
   const DType dtype = p.dtype.value_or(p.x.dtype()), compute = ComputeType(dtype);
   if (!IsComplex(dtype)) TENSORD_RETURN_IF_ERROR(NeedFloat(p));
-  const Tensor sum = IsComplex(dtype) ? Reduced(b, ReduceKind::kSum, p, b.Cast(p.x, dtype), dtype)
-                                      : Reduced(b, ReduceKind::kSum, p, p.x, compute);
+  const bool has_complex = IsComplex(dtype) || IsComplex(p.x.dtype());
+  const Tensor x = has_complex ? b.Cast(p.x, dtype) : p.x;
+  const Tensor sum = Reduced(b, ReduceKind::kSum, p, x, IsComplex(dtype) ? dtype : compute);
   const Tensor count = NumberOf(b, compute, CountOf(p.x.sizes(), p.dims));
   return std::vector<Tensor>{
       Elementwise(b, dtype, {sum, count}, [](Elem s, Elem n) { return s / n; })};

@@ -23,15 +23,15 @@ std::vector<Tensor> AllocateResults(Builder& b, const Call& call, const Tensor& 
 }
 
 // How prefixes of numbers of a type are combined: as in eager, integers in int64 and float32 in
-// float64, in which no partial result of a few numbers overflows, whatever the order; narrower
-// floats there too. Of float64 some may.
+// float64, in which no sum of a few numbers overflows, whatever the order; narrower floats there
+// too. Sums of float64 may, and so may products: those of nine float32 are beyond float64.
 struct Accumulation {
   DType dtype;
   bool in_order = false;
 
-  static Accumulation Of(DType dtype) {
+  static Accumulation Of(Op op, DType dtype) {
     if (!IsFloating(dtype)) return {kInt64};
-    return {kFloat64, dtype == kFloat64};
+    return {kFloat64, op == Op::k_mul || dtype == kFloat64};
   }
 };
 
@@ -45,7 +45,7 @@ Results Accumulate(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), x.rank()));
   if (x.rank() == 0) return std::vector<Tensor>{LazyCopy(b, x)};
   const std::vector<Tensor> results = AllocateResults(b, call, x, {dtype});
-  const auto [type, in_order] = Accumulation::Of(dtype);
+  const auto [type, in_order] = Accumulation::Of(op, dtype);
   b.Scan(x, dim, results, [=](Recorder& ops, Value element, const Expr&) {
     return std::vector<Value>{ops.Scan(op, ops.Cast(element, type), in_order)};
   });

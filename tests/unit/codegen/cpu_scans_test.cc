@@ -73,6 +73,9 @@ class Compiled {
       }
       inputs.push_back(MakeTensor(of, values));
     }
+    ExpectNumbersOf(std::move(inputs), options);
+  }
+  void ExpectNumbersOf(std::vector<HostTensor> inputs, const InterpreterOptions& options = {}) {
     const auto wanted = Interpret(LoweredLoops(graph_), inputs, options);
     KernelLibrary library(Widest());
     for (const auto& kernel : state_.kernels) {
@@ -206,6 +209,24 @@ TEST(CpuScans, Float64IsCombinedInOrder) {
     g.Output(CumulativeSum(g, x, 1, sizes, dtype));
     const Compiled compiled(g);
     EXPECT_THAT(CallsOf(compiled.state().kernels.at(0).ir), Contains(function));
+  }
+}
+
+// Products of one vector of float32 may be beyond float64, or too small for it, where those from
+// the start are not.
+TEST(CpuScans, ProductsAreCombinedInOrder) {
+  const auto doubled = [](int64_t each, double first, double second) {
+    std::vector<double> values(each, first);
+    values.resize(2 * each, second);
+    return MakeTensor({2 * each}, values);
+  };
+  GraphBuilder g;
+  const Ref x = g.Input({32});
+  g.Output(g.Node("aten::cumprod", {x, 0, nullptr}, g.Meta({32})));
+  Compiled compiled(g);
+  for (const HostTensor& input :
+       {doubled(16, 1e-19, 1e20), doubled(16, 0, 1e38), doubled(16, 1e38, 1e-45)}) {
+    compiled.ExpectNumbersOf({input});
   }
 }
 

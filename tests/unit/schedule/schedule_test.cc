@@ -189,6 +189,19 @@ TEST(Kernels, ComplexRotaryEmbeddingIsOne) {
     EXPECT_THAT(source, HasSubstr(access));
 }
 
+// Behind the last of these there may be no memory.
+TEST(Kernels, EveryOtherElementIsNoPair) {
+  GraphBuilder g;
+  const Ref x = g.Input({199}), y = g.Input({100});
+  const Ref even = g.Node("aten::slice.Tensor", {x, 0, 0, 199, 2}, g.Meta({100}, kF32, {2}));
+  g.Output(g.Node("aten::complex", {even, y}, g.Meta({100}, kComplex)));
+  auto outcome = CompileGraph(g);
+  EXPECT_KERNELS(outcome, 1);
+  const std::string& source = outcome->state.kernels[0].source;
+  EXPECT_THAT(source, HasSubstr("store_pairs<float"));
+  EXPECT_THAT(source, ::testing::Not(HasSubstr("load_even")));
+}
+
 TEST(Kernels, ComplexChainsAreOne) {
   GraphBuilder g;
   const v1::TensorMeta row = g.Meta({100}, kComplex);

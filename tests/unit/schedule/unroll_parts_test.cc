@@ -79,6 +79,43 @@ TEST(UnrollPartsTest, SumsOfEachPartAreReductionsOfTheirOwn) {
   EXPECT_EQ(ResultsOf(after, {{6, 2}}), ResultsOf(before, {{6, 2}}));
 }
 
+TEST(UnrollPartsTest, PrefixesAlongBothPartsStayLoops) {
+  GraphBuilder g;
+  const Ref squares = Squares(g),
+            flat = g.Node("aten::reshape", {squares, Ints({12})}, g.Meta({12}));
+  g.Output(g.Node("aten::cumsum", {flat, 0, nullptr}, g.Meta({12})));
+  GraphBuilder pairs;
+  pairs.Output(pairs.Node("aten::cumsum", {Squares(pairs), 1, nullptr}, pairs.Meta({6, 2})));
+  for (GraphBuilder* graph : {&g, &pairs}) {
+    const Program before = LoweredLoops(*graph), after = Unrolled(before);
+    ASSERT_TRUE(compiler::Scans(LoopsOf(after, 0)));
+    EXPECT_TRUE(LoopsOf(after, 0).reduce_sizes.back().Is(2));
+    EXPECT_EQ(ResultsOf(after, {{6, 2}}), ResultsOf(before, {{6, 2}}));
+  }
+}
+
+TEST(UnrollPartsTest, PrefixesOfEachPartAreTwoScans) {
+  GraphBuilder g;
+  g.Output(g.Node("aten::cumsum", {Squares(g), 0, nullptr}, g.Meta({6, 2})));
+  const Program before = LoweredLoops(g), after = Unrolled(before);
+  EXPECT_FALSE(Chooses(LoopsOf(after, 0)));
+  EXPECT_EQ(LoopsOf(after, 0).stores.size(), 2u);
+  EXPECT_EQ(ResultsOf(after, {{6, 2}}), ResultsOf(before, {{6, 2}}));
+}
+
+// Eager divides by all of them, whichever of the quotients are chosen.
+TEST(UnrollPartsTest, ChoicesOfWhatIsCheckedStay) {
+  GraphBuilder g;
+  const v1::TensorMeta pairs = g.Meta({6, 2}, v1::DTYPE_INT64);
+  const Ref a = g.Input(pairs), b = g.Input(pairs), c = g.Input(pairs);
+  const Ref parts = g.Node("aten::arange", {2, v1::DTYPE_INT64, nullptr, nullptr, nullptr},
+                           g.Meta({2}, v1::DTYPE_INT64));
+  const Ref is_first = g.Node("aten::eq.Scalar", {parts, 0}, g.Meta({2}, v1::DTYPE_BOOL));
+  const Ref quotients = g.Node("aten::floor_divide", {a, b}, pairs);
+  g.Output(g.Node("aten::where.self", {is_first, quotients, c}, pairs));
+  EXPECT_TRUE(Chooses(LoopsOf(Unrolled(LoweredLoops(g)), 0)));
+}
+
 TEST(UnrollPartsTest, OtherLoopsStay) {
   GraphBuilder g;
   const Ref x = g.Input({4, 2});
