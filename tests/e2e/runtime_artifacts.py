@@ -129,7 +129,7 @@ class B:
 
 class Builder:
     def __init__(self, store):
-        self.a = a.Artifact(format_version=4, target=a.Target(cpu=a.CpuTarget(isa=a.ISA_SCALAR)))
+        self.a = a.Artifact(format_version=5, target=a.Target(cpu=a.CpuTarget(isa=a.ISA_SCALAR)))
         self.a.modules.add(
             kind=a.Module.SHARED_OBJECT, sha256=store.digest, size=len(store.content)
         )

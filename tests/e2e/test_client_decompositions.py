@@ -84,14 +84,6 @@ def test_distances(daemon, p):
         _check(daemon, lambda a, b: torch.dist(a, b, p), x, y[:5], gone="aten::dist")
 
 
-@pytest.mark.parametrize("p", [0.0, 1.0, 1.5, 2.0, 3.5, float("inf")])
-def test_distances_of_pairs(daemon, p):
-    x = torch.randn(6, 4)
-    x[2] = x[1]
-    x[3, 1] = x[4, 1]
-    _check(daemon, lambda a: F.pdist(a, p) ** 2, x, gone="aten::_pdist_forward")
-
-
 def test_many_points_are_a_product(daemon):
     x, y = torch.randn(3, 30, 4), torch.randn(3, 40, 4)
     run = torch.compile(torch.cdist, backend="tensord")

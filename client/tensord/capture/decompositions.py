@@ -120,52 +120,12 @@ def _put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     )
 
 
-def _pairs(rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The rows of each pair, the first before the second, in the order of pdist."""
-    number = torch.arange(rows * (rows - 1) // 2, dtype=torch.float64, device=device)
-    middle = rows - 0.5
-    first = (middle - (middle * middle - 2 * number - 1).sqrt()).floor()
-    second = number - rows * first + first * (first + 1) / 2 + first + 1
-    return first.long(), second.long()
-
-
-def _pdist(self: Tensor, p: float = 2) -> Any:
-    rows = self.shape[0]
-    if not isinstance(rows, int) or rows < 2 or self.shape[1] == 0:
-        return NotImplemented
-    first, second = _pairs(rows, self.device)
-    distance = aten._unsafe_index.Tensor(self, [first]) - aten._unsafe_index.Tensor(self, [second])
-    return aten.linalg_vector_norm.default(distance, p, [-1])
-
-
-def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Any:
-    rows = self.shape[0]
-    if not isinstance(rows, int) or rows < 2 or self.shape[1] == 0:
-        return NotImplemented
-    if p == 0:
-        return torch.zeros_like(self)
-    first, second = _pairs(rows, self.device)
-    distance = aten._unsafe_index.Tensor(self, [first]) - aten._unsafe_index.Tensor(self, [second])
-    size, norm, g = distance.abs(), pdist.unsqueeze(-1), grad.unsqueeze(-1)
-    if p == 1:
-        part = g * torch.where(distance.isnan(), distance, distance.sign())
-    elif p == float("inf"):
-        part = g * distance.sign() * (size == norm)
-    else:
-        part = g * distance.sign() * (size / norm) ** (p - 1)
-        part = torch.where((norm == 0) | (size == 0), 0.0, part)
-    zeros = torch.zeros_like(self, memory_format=torch.contiguous_format)
-    return zeros.index_add(0, first, part).index_add(0, second, -part)
-
-
 _OWN: dict[Any, Callable[..., Any]] = {
     aten.take.default: _take,
     aten.dist.default: _dist,
     aten._cdist_forward.default: _cdist,
     aten.masked_scatter.default: _masked_scatter,
     aten.put.default: _put,
-    aten._pdist_forward.default: _pdist,
-    aten._pdist_backward.default: _pdist_backward,
     aten.scatter_reduce.two: _scatter_reduce,
     aten.index_reduce.default: _index_reduce,
     aten.max_unpool2d.default: _max_unpool2d,

@@ -27,7 +27,7 @@ v1::Artifact Sample() {
       sizes { constant: 4 } sizes { constant: 8 } strides { constant: 8 } strides { constant: 1 }
       storage_offset { constant: 0 } } )";
   const std::string text = R"(
-    format_version: 4
+    format_version: 5
     target { cpu { isa: ISA_SCALAR } }
     modules { kind: SHARED_OBJECT }
     inputs { name: "x" tensor )" +
