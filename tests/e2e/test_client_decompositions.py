@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 INDEX = torch.tensor([[0, 1, 3, 3], [2, 2, 0, 1], [4, 4, 4, 0]])
