@@ -69,7 +69,7 @@ def test_socket_that_nobody_serves(clean):
         with pytest.warns(TensordWarning):
             run_in_eager()
         assert time.monotonic() - start < 10
-    assert reasons() == {"daemon unavailable": 1}
+    assert reasons() == {"daemon silent": 1}
 
 
 def test_other_protocol(lenient):

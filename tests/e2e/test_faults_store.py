@@ -263,3 +263,17 @@ def test_jobs_that_race_start_one_daemon(clean: Path) -> None:
         assert stats["requests"] == 3
     finally:
         os.kill(stats["pid"], signal.SIGTERM)
+        _wait_for_end(stats["pid"])
+
+
+def _wait_for_end(pid: int) -> None:
+    """Of a process that is not our child: it still writes to its store while it stops."""
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.02)
