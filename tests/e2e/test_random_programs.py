@@ -97,3 +97,17 @@ def test_without_a_fault_nothing_differs() -> None:
     for seed in range(20):
         outcome = run(generate(seed), "eager")
         assert outcome.kind in ("right", "upstream"), (seed, outcome)
+
+
+@pytest.mark.xfail(strict=True, reason="codegen: a choice by the outer of two loops")
+def test_choice_by_an_outer_loop_of_a_reduction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph is refused (INTERNAL), and runs in eager where that is allowed."""
+    monkeypatch.setenv("TENSORD_STRICT", "1")
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        large = x > 1
+        large[0].fill_(0)
+        return large.any()
+
+    x = torch.randint(-5, 9, (6, 6, 6)).expand(3, 1, 6, 6, 6)
+    assert torch.equal(torch.compile(program, backend="tensord")(x), program(x))

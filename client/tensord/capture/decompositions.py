@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import guard_or_true
 
 from .. import torch_compat
 from ..passes.joint import counter_based_random
@@ -99,8 +100,8 @@ def _max_unpool2d(self: Tensor, indices: Tensor, output_size: list[int]) -> Tens
 
 def _masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Any:
     # Prefixes along one long row are the library's on a GPU, which has an operator for all of it.
-    if self.is_cuda or source.numel() == 0 or self.numel() == 0:
-        return NotImplemented
+    if self.is_cuda or guard_or_true(source.numel() == 0) or guard_or_true(self.numel() == 0):
+        return NotImplemented  # also where data decides that there is something
     if source.dtype != self.dtype or mask.dtype != torch.bool:
         return NotImplemented
     self, mask = torch.broadcast_tensors(self, mask)
@@ -112,7 +113,9 @@ def _masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Any:
 
 def _put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Any:
     # What eager raises at is left to it.
-    if not self.is_contiguous() or self.numel() == 0 or index.numel() != source.numel():
+    if not self.is_contiguous() or guard_or_true(self.numel() == 0):
+        return NotImplemented
+    if guard_or_true(index.numel() != source.numel()):
         return NotImplemented
     places = [index.reshape(-1)]
     return aten.index_put.default(self.reshape(-1), places, source.reshape(-1), accumulate).view(

@@ -398,29 +398,30 @@ def operator_of(node: fx.Node) -> Any:
 
 
 def _reaches_beyond(node: fx.Node) -> bool:
-    """True for as_strided of what may be a part of more memory, as only a call knows."""
+    """True for as_strided that may read what is not its argument's, as only a call knows."""
     root: Any = node.args[0]
     while root.op == "call_function" and isinstance(root.target, torch._ops.OpOverload):
         returns = root.target._schema.returns
         if len(returns) != 1 or returns[0].alias_info is None:
             return False  # a tensor of the graph's own
         root = root.args[0]
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
     known, reach = _span(root.meta["val"]), _span(node.meta["val"])
     if known is None or reach is None:
-        return True
-    return bool(reach) and (reach.start < known.start or reach.stop > known.stop)
+        return reach is not None
+    return not (
+        statically_known_true(reach[0] >= known[0]) and statically_known_true(reach[1] <= known[1])
+    )
 
 
-def _span(tensor: torch.Tensor) -> range | None:
-    """Numbers in memory from the first element to the last; None where a symbol decides."""
-    layout = [*tensor.shape, *tensor.stride(), tensor.storage_offset()]
-    if not all(isinstance(number, int) for number in layout):
+def _span(tensor: torch.Tensor) -> tuple[Any, Any] | None:
+    """Number in memory of the first element, and of one behind the last; None of no elements."""
+    if any(isinstance(size, int) and size == 0 for size in tensor.shape):
         return None
-    if 0 in tensor.shape:
-        return range(0)
     steps = zip(tensor.shape, tensor.stride(), strict=True)
-    first = int(tensor.storage_offset())
-    return range(first, first + sum((n - 1) * step for n, step in steps) + 1)
+    first = tensor.storage_offset()
+    return first, first + sum((n - 1) * step for n, step in steps) + 1
 
 
 def _is_expanded(sizes: Any, strides: Any) -> bool:

@@ -95,6 +95,8 @@ absl::Status NoWay() {
 
 Results Sequence(Builder& b, const Scalar& start, const Scalar& end, const Scalar& step,
                  DType dtype) {
+  // Which eager refuses in its own words.
+  if (dtype == kBool) return absl::UnimplementedError("a sequence of truth values");
   const bool whole =
       start.kind != Scalar::kReal && end.kind != Scalar::kReal && step.kind != Scalar::kReal;
   if (whole) {

@@ -16,6 +16,8 @@ absl::StatusOr<Operand> OperandOf(Builder& b, const Tensor& t, int64_t dim,
                                   std::optional<DType> dtype) {
   TENSORD_ASSIGN_OR_RETURN(const int normalized, NormalizeDim(dim, t.rank()));
   const Tensor x = dtype ? b.Cast(t, *dtype) : t;
+  // Which eager refuses in its own words.
+  if (!IsFloating(x.dtype())) return absl::UnimplementedError("softmax of integers");
   return Operand{RealizeIfExpensive(b, ToFloat(b, x)), normalized};
 }
 
