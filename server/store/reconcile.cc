@@ -48,19 +48,10 @@ std::string Store::problem() {
 void Store::ReconcileProgram(const std::string& key) {
   const auto known = index_.With([&](Index& index) { return index.HasProgram(key); });
   if (!known.ok() || *known) return;
-  absl::StatusOr<std::shared_ptr<const Record>> record;
-  {
-    absl::MutexLock lock(&files_mutex_);
-    RefreshKey();
-    record = programs_.Get(key);
-  }
-  const std::string path = programs_.PathOf(key);
-  if (absl::IsNotFound(record.status()) || absl::IsDataLoss(record.status())) {
-    programs_.Remove(key);  // of an older form, or of another key
-    return;
-  }
+  const auto record = ReadRecord(programs_, key);
+  if (IsGone(record.status())) programs_.Remove(key);  // of an older form, or of another key
   if (!record.ok()) return;
-  const int64_t used_ms = ModifiedSeconds(path) * 1000;
+  const int64_t used_ms = ModifiedSeconds(programs_.PathOf(key)) * 1000;
   const absl::Status added =
       AddProgramRow({key, DecodeProgramFacts((*record)->facts), 0, 0, used_ms, used_ms}, **record);
   if (absl::IsAborted(added)) programs_.Remove(key);  // a blob of it is gone
@@ -69,15 +60,9 @@ void Store::ReconcileProgram(const std::string& key) {
 void Store::ReconcileKernel(const std::string& kernel_key) {
   const auto known = index_.With([&](Index& index) { return index.HasKernel(kernel_key); });
   if (!known.ok() || *known) return;
-  absl::StatusOr<std::shared_ptr<const Record>> record;
-  {
-    absl::MutexLock lock(&files_mutex_);
-    RefreshKey();
-    record = kernels_.Get(kernel_key);
-  }
-  const bool unusable = absl::IsNotFound(record.status()) || absl::IsDataLoss(record.status());
-  if (!unusable && !record.ok()) return;
-  if (unusable || (*record)->blobs.size() != 1 || !blobs_.Exists((*record)->blobs[0])) {
+  const auto record = ReadRecord(kernels_, kernel_key);
+  if (!record.ok() && !IsGone(record.status())) return;
+  if (!record.ok() || (*record)->blobs.size() != 1 || !blobs_.Exists((*record)->blobs[0])) {
     kernels_.Remove(kernel_key);
     return;
   }
@@ -100,10 +85,8 @@ bool Store::TakeNamedBlobs(std::set<std::string>* digests) {
   for (RecordFolder* folder : {&kernels_, &programs_}) {
     const bool listed = folder->ForEachKey([&](const std::string& key) {
       if (IsClosing()) return;
-      absl::MutexLock lock(&files_mutex_);
-      const auto record = folder->Get(key);
-      const bool is_none = absl::IsNotFound(record.status()) || absl::IsDataLoss(record.status());
-      complete = complete && (record.ok() || is_none);
+      const auto record = ReadRecord(*folder, key);
+      complete = complete && (record.ok() || IsGone(record.status()));
       if (!record.ok()) return;
       for (const std::string& blob : (*record)->blobs) digests->erase(blob);
     });
@@ -156,7 +139,7 @@ Verification Store::Verify() {
   const auto count = [&found](const absl::Status& status, uint64_t* sound) {
     *sound += status.ok();
     // What is not there any more was evicted meanwhile, or is damaged and counted.
-    found.unreadable += !status.ok() && !absl::IsNotFound(status) && !absl::IsDataLoss(status);
+    found.unreadable += !status.ok() && !IsGone(status);
   };
   ForEachDigestFile(blobs_.folder(), [&](const std::string& sha256, const std::string&) {
     absl::MutexLock lock(&files_mutex_);
@@ -199,9 +182,7 @@ void Store::WriteBack() {
     if (!status.ok() && !absl::IsAborted(status)) return SetProblem(status);
     memory_.RemoveProgram(key);
   }
-  const absl::Status written =
-      WriteFileAtomically(options_.root + "/notes/opened", "", 0600, temp_folder_);
-  if (!written.ok()) return SetProblem(written);
+  if (const absl::Status written = TryToWrite(); !written.ok()) return SetProblem(written);
   absl::MutexLock lock(&state_mutex_);
   problem_.clear();
 }

@@ -21,10 +21,6 @@ constexpr size_t kHeader = kPrefix + kMac;
 // Enough for a few hundred programs in use; keeps an idle daemon small.
 constexpr size_t kMaxCachedBytes = 8 << 20;
 
-void AppendU64(std::string& out, uint64_t value) {
-  for (int i = 0; i < 8; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
-}
-
 uint64_t ReadU64(std::string_view data, size_t at) {
   uint64_t value = 0;
   for (int i = 7; i >= 0; --i) value = value << 8 | static_cast<uint8_t>(data[at + i]);

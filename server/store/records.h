@@ -25,6 +25,12 @@
 
 namespace tensord::store {
 
+// Of a record or a blob: it is not there, or not what it was; anything else is the machine's
+// trouble.
+inline bool IsGone(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsDataLoss(status);
+}
+
 struct Record {
   std::vector<std::string> blobs;  // digests of 32 bytes
   std::string payload;

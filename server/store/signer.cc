@@ -32,17 +32,15 @@ absl::Status MakeKey(const std::string& path, const std::string& temp_folder) {
   return absl::OkStatus();
 }
 
-std::string LittleEndian(uint64_t value) {
-  std::string bytes;
-  for (int i = 0; i < 8; ++i) bytes.push_back(static_cast<char>(value >> (8 * i)));
-  return bytes;
-}
-
 const unsigned char* Data(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
 
 }  // namespace
+
+void AppendU64(std::string& out, uint64_t value) {
+  for (int i = 0; i < 8; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
+}
 
 absl::StatusOr<std::unique_ptr<Signer>> Signer::Open(std::string path, std::string temp_folder) {
   auto signer = std::unique_ptr<Signer>(new Signer(std::move(path), std::move(temp_folder)));
@@ -92,7 +90,8 @@ std::string Signer::Sign(std::initializer_list<std::string_view> fields) const {
                                    OSSL_PARAM_construct_end()};
   TENSORD_CHECK(EVP_MAC_init(context, Data(key), key.size(), parameters) == 1);
   for (const std::string_view field : fields) {
-    const std::string size = LittleEndian(field.size());
+    std::string size;
+    AppendU64(size, field.size());
     EVP_MAC_update(context, Data(size), size.size());
     EVP_MAC_update(context, Data(field), field.size());
   }

@@ -17,6 +17,9 @@
 
 namespace tensord::store {
 
+// Eight bytes, little-endian: how lengths are written and signed.
+void AppendU64(std::string& out, uint64_t value);
+
 // Every function may be called from several threads.
 class Signer {
  public:

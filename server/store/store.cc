@@ -68,6 +68,10 @@ void RemoveOldTemporaries(const std::string& folder) {
   }
 }
 
+absl::Status Evicted() {
+  return absl::AbortedError("a kernel was evicted while the program was compiled");
+}
+
 // The disk is full: what is there can be served all the same.
 bool IsFull(const absl::Status& status) { return absl::IsResourceExhausted(status); }
 
@@ -83,11 +87,11 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(StoreOptions options) {
   }
   TENSORD_ASSIGN_OR_RETURN(std::unique_ptr<Signer> signer,
                            Signer::Open(root + "/key", root + "/tmp"));
-  // Shows at once whether the folder can be written, not at the first compile.
-  const absl::Status written = WriteFileAtomically(root + "/notes/opened", "", 0600, root + "/tmp");
-  if (!written.ok() && !IsFull(written)) return written;
   RemoveOldTemporaries(root + "/tmp");
   auto store = std::unique_ptr<Store>(new Store(std::move(options), std::move(signer)));
+  // At once, not at the first compile.
+  const absl::Status written = store->TryToWrite();
+  if (!written.ok() && !IsFull(written)) return written;
   const absl::Status opened = store->index_.Open();
   if (absl::IsFailedPrecondition(opened) || absl::IsPermissionDenied(opened)) return opened;
   if (!written.ok()) store->SetProblem(written);
@@ -136,7 +140,7 @@ absl::StatusOr<std::shared_ptr<const Record>> Store::CheckFiles(RecordFolder& fo
   if (!record.ok()) return absl::UnavailableError(record.status().message());
   for (const std::string& blob : (*record)->blobs) {
     const absl::Status status = blobs_.Verify(blob).status();
-    if (absl::IsNotFound(status) || absl::IsDataLoss(status)) {
+    if (IsGone(status)) {
       // A blob that is gone was counted with the first of the records that name it.
       if (&folder == &programs_ || absl::IsDataLoss(status)) ++counters_.corrupt;
       folder.Remove(key);
@@ -226,9 +230,7 @@ absl::StatusOr<std::vector<FileRow>> Store::BlobRows(const Record& record) const
   blobs.erase(std::unique(blobs.begin(), blobs.end()), blobs.end());
   std::vector<FileRow> rows;
   for (const std::string& blob : blobs) {
-    if (!blobs_.Exists(blob)) {
-      return absl::AbortedError("a kernel was evicted while the program was compiled");
-    }
+    if (!blobs_.Exists(blob)) return Evicted();
     rows.push_back({blob, BytesOnDisk(blobs_.PathOf(blob))});
   }
   return rows;
@@ -251,9 +253,7 @@ absl::Status Store::Publish(std::string_view key, Record record, std::string_vie
   bool in_memory = false;
   for (const std::string& blob : record.blobs) {
     if (blobs_.Exists(blob)) continue;
-    if (memory_.FindBlob(blob) == nullptr) {
-      return absl::AbortedError("a kernel was evicted while the program was compiled");
-    }
+    if (memory_.FindBlob(blob) == nullptr) return Evicted();
     in_memory = true;  // where its kernel is
   }
   if (!in_memory) {
@@ -397,9 +397,15 @@ absl::StatusOr<ProgramRow> Store::Find(std::string_view prefix) {
   return std::move(rows.front());
 }
 
-absl::StatusOr<std::shared_ptr<const Record>> Store::Peek(std::string_view key) {
+absl::StatusOr<std::shared_ptr<const Record>> Store::ReadRecord(RecordFolder& folder,
+                                                                std::string_view key) {
   absl::MutexLock lock(&files_mutex_);
-  return programs_.Get(key);
+  RefreshKey();
+  return folder.Get(key);
+}
+
+absl::StatusOr<std::shared_ptr<const Record>> Store::Peek(std::string_view key) {
+  return ReadRecord(programs_, key);
 }
 
 absl::StatusOr<std::string> Store::Detail(std::string_view key) {
@@ -416,6 +422,10 @@ absl::StatusOr<Totals> Store::Count() {
 std::string Store::DeriveKey(std::string_view purpose) {
   absl::MutexLock lock(&files_mutex_);
   return signer_->Sign({"derived key", purpose});
+}
+
+absl::Status Store::TryToWrite() const {
+  return WriteFileAtomically(options_.root + "/notes/opened", "", 0600, temp_folder_);
 }
 
 std::string Store::GetNote(const std::string& name) {

@@ -163,6 +163,11 @@ class Store {
   // Fills in row.bytes.
   absl::Status AddProgramRow(ProgramRow row, const Record& record);
   void AddKernelRow(std::string_view kernel_key, const std::string& sha256, int64_t used_ms);
+  // What the folder has under the key, without a look at its blobs.
+  absl::StatusOr<std::shared_ptr<const Record>> ReadRecord(RecordFolder& folder,
+                                                           std::string_view key);
+  // Shows whether the folder can be written.
+  absl::Status TryToWrite() const;
   void ReconcileProgram(const std::string& key);
   void ReconcileKernel(const std::string& kernel_key);
   void ForgetLostPrograms();
