@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/process.h"
 
+#include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_split.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -152,6 +156,28 @@ absl::Status Failed(const char* what, int error) {
 }
 
 }  // namespace
+
+std::string FindProgram(const std::string& name) {
+  const auto runs = [](const std::string& path) {
+    struct stat info;
+    return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+           access(path.c_str(), X_OK) == 0;
+  };
+  if (absl::StrContains(name, '/')) {
+    // A relative path means our folder, not the child's.
+    char* const absolute = runs(name) ? realpath(name.c_str(), nullptr) : nullptr;
+    if (absolute == nullptr) return "";
+    const std::string result = absolute;
+    free(absolute);
+    return result;
+  }
+  const char* path = getenv("PATH");
+  for (absl::string_view folder : absl::StrSplit(path ? path : "/usr/bin:/bin", ':')) {
+    const std::string candidate = absl::StrCat(folder.empty() ? "." : folder, "/", name);
+    if (!name.empty() && absl::StartsWith(candidate, "/") && runs(candidate)) return candidate;
+  }
+  return "";
+}
 
 absl::StatusOr<pid_t> Spawn(const Command& command) {
   TENSORD_CHECK(!command.argv.empty() && command.fds.size() <= kMaxPassedFds);

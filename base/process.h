@@ -43,6 +43,10 @@ inline constexpr int kMaxPassedFds = 8;
 // cannot be started. Thread-safe.
 absl::StatusOr<pid_t> Spawn(const Command& command);
 
+// The path of a program: a name is looked for in PATH, as a shell does, and a path made absolute.
+// Empty: there is no such program, or it may not be executed.
+std::string FindProgram(const std::string& name);
+
 struct ProcessResult {
   int exit_code = 0;   // 128 + the signal's number when a signal ended it
   std::string output;  // stdout and stderr together

@@ -171,18 +171,6 @@ std::string DropCapabilities() {
 
 // ---- What compiling needs
 
-// The path of a program, as execvp finds it; empty: there is none.
-std::string FindProgram(const std::string& name) {
-  if (name.find('/') != std::string::npos) return fs::exists(name) ? name : "";
-  const char* path = std::getenv("PATH");
-  for (const absl::string_view folder :
-       absl::StrSplit(path == nullptr ? "/usr/bin:/bin" : path, ':')) {
-    const std::string candidate = absl::StrCat(folder, "/", name);
-    if (!folder.empty() && access(candidate.c_str(), X_OK) == 0) return candidate;
-  }
-  return "";
-}
-
 // The installation that a program belongs to: the folder above its `bin`, unless that is somebody's
 // home or the root; then its own folder.
 std::string InstallationOf(const fs::path& program) {

@@ -16,6 +16,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/process.h"
 #include "compiler/jit/cxx/host_program.h"
 #include "kernels/embedded.h"
 
@@ -71,29 +72,6 @@ absl::StatusOr<const IsaFlags*> FlagsOf(const v1::Target& target) {
 absl::Status Missing(const std::string& cxx) {
   return absl::FailedPreconditionError(
       absl::StrCat("no C++ compiler '", cxx, "': install g++ or set TENSORD_CXX"));
-}
-
-absl::StatusOr<std::string> FindProgram(const std::string& name) {
-  const auto runs = [](const std::string& path) {
-    struct stat info;
-    return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
-           access(path.c_str(), X_OK) == 0;
-  };
-  if (absl::StrContains(name, '/')) {
-    if (!runs(name)) return Missing(name);
-    char* absolute =
-        realpath(name.c_str(), nullptr);  // a relative path means our folder, not the child's
-    if (!absolute) return Missing(name);
-    const std::string result = absolute;
-    free(absolute);
-    return result;
-  }
-  const char* path = getenv("PATH");
-  for (absl::string_view folder : absl::StrSplit(path ? path : "/usr/bin:/bin", ':')) {
-    const std::string candidate = absl::StrCat(folder.empty() ? "." : folder, "/", name);
-    if (!name.empty() && absl::StartsWith(candidate, "/") && runs(candidate)) return candidate;
-  }
-  return Missing(name);
 }
 
 // "c++ (Debian 12.2.0-14) 12.2.0", "g++ (GCC) 11.4.1 20231218 (Red Hat 11.4.1-3)": the number after
@@ -155,7 +133,8 @@ std::vector<std::string> LinkArguments(const std::string& source, const std::str
 absl::StatusOr<CxxToolchain> FindCxxToolchain(const v1::Target& target, const JitConfig& config) {
   TENSORD_ASSIGN_OR_RETURN(const IsaFlags* isa, FlagsOf(target));
   CxxToolchain result;
-  TENSORD_ASSIGN_OR_RETURN(result.path, FindProgram(config.cxx));
+  result.path = FindProgram(config.cxx);
+  if (result.path.empty()) return Missing(config.cxx);
   static VersionCache& cache = *new VersionCache;
   TENSORD_ASSIGN_OR_RETURN(result.version, cache.Get(result.path));
   TENSORD_RETURN_IF_ERROR(CheckVersion(result.path, result.version));
