@@ -18,10 +18,9 @@ ir::Value FirstLanes() { return ir::CallOf("mask_first", {Width()}, {Left()}); }
 BodyLowering::BodyLowering(const Program& program, const Nest& nest, KernelInterface* interface)
     : program_(program), nest_(nest), interface_(interface), builder_(vector_level() + 1) {}
 
-void BodyLowering::BeginPass(bool tail) {
-  tail_ = tail;
-  // A tail sees the scalars of the levels outside the vector loop that the full vectors made.
-  for (int level = tail ? vector_level() : 1; level <= vector_level(); ++level) {
+void BodyLowering::BeginPass(PassPart part) {
+  tail_ = part.tail;
+  for (int level = part.again ? vector_level() : 1; level <= vector_level(); ++level) {
     if (level > 0) builder_.Forget(level);
   }
   memo_.clear();

@@ -39,6 +39,15 @@ ir::Value Left();
 // Its lanes.
 ir::Value FirstLanes();
 
+// Which vectors of a pass are lowered, and into which copy of its accumulators.
+struct PassPart {
+  int copy = 0;
+  // After others of the pass, of which the scalars outside the vector loop are known.
+  bool again = false;
+  // The last, partial vector; its lane count is called `left`.
+  bool tail = false;
+};
+
 // One nest function while it grows. Level 0 is the unit (row), level q + 1 the inside of inner loop
 // q; the last level, `vector_level()`, is inside the vector loop.
 class BodyLowering {
@@ -52,9 +61,8 @@ class BodyLowering {
   // The statements of the unit; what they define stays known.
   ir::Block TakeUnit() { return builder_.Take(0); }
 
-  // Starts lowering a pass: forgets values inside loops; `tail`: the last, partial vector (its lane
-  // count is called `left`).
-  void BeginPass(bool tail);
+  // Starts lowering a pass: forgets values inside loops.
+  void BeginPass(PassPart part = {});
   void SetMember(const NestMember* member);
 
   // Lowers what instruction `id` of the current member needs and returns its value.

@@ -11,19 +11,19 @@ std::set<int> NestLowering::Positions() const {
   return positions;
 }
 
-void NestLowering::LowerMembers(int position, bool tail, int copy) {
-  body_base_->BeginPass(tail);
+void NestLowering::LowerMembers(int position, PassPart part) {
+  body_base_->BeginPass(part);
   for (const NestMember& member : nest_.members) {
     if (member.position != position) continue;
     body_base_->LowerStores(member, [&](BufferId buffer) { return ReadLater(buffer, position); });
-    accumulators_base_->Accumulate(member, copy);
+    accumulators_base_->Accumulate(member, part.copy);
   }
 }
 
 ir::Block NestLowering::RowStatements(int position) {
   for (const NestMember& member : nest_.members) {
     if (member.position != position) continue;
-    body_base_->BeginPass(false);
+    body_base_->BeginPass();
     body_base_->SetMember(&member);
     for (const Store& store : member.loops.stores) body_base_->LowerStore(store, false);
     accumulators_base_->AccumulateRow(member);

@@ -23,8 +23,8 @@ class NestLowering {
   // Of passes and row statements, in order.
   std::set<int> Positions() const;
 
-  // The innermost statements of one pass, for full vectors or for the tail, into the body's levels.
-  void LowerMembers(int position, bool tail = false, int copy = 0);
+  // The innermost statements of one pass, into the body's levels.
+  void LowerMembers(int position, PassPart part = {});
   // The statements between two passes.
   ir::Block RowStatements(int position);
   // The inner loops but the vector loop around what the levels say and `inside`.

@@ -99,7 +99,7 @@ absl::Status CheckBroadcast(const std::vector<Tensor>& tensors) {
 }
 
 absl::Status CheckSizes(const char* what, const Tensor& t, const Sizes& sizes) {
-  if (SameSizes(t.sizes(), sizes)) return absl::OkStatus();
+  if (MayBeSameSizes(t.sizes(), sizes)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(what, " has sizes ", Show(t.sizes()), " where ", Show(sizes), " is needed"));
 }

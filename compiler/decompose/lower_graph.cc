@@ -167,14 +167,11 @@ class Lowerer {
     const TensorSource tensor_of = [&](const ArgumentValue& arg) {
       Tensor& t = values_.InShape(ValueOf(arg));
       const TensorType& type = graph_.TypeOf(ValueOf(arg));
-      // Library operators choose the layout of their results by that of their arguments, so each
-      // must come as in eager.
-      if (!HasStrides(t, type.strides)) {
-        const Tensor there = WithStrides(builder_, t, type.strides);
-        if (!t.view()) t = there;
-        return there;
-      }
-      return t;
+      // Library operators choose the layout of their results by that of their arguments, and some
+      // kernels by alignment, of dimensions of one element too: each must come as in eager.
+      const Tensor there = WithStrides(builder_, t, type.strides);
+      if (!t.view()) t = there;
+      return there;
     };
     if (!WritesArgument(op) || op->Has(kCallsBack)) return CallLibrary(builder_, node, tensor_of);
     CallLibraryInPlace(builder_, node, tensor_of);

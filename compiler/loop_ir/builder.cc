@@ -46,6 +46,10 @@ bool SameSizes(const Sizes& a, const Sizes& b) {
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin());
 }
 
+bool MayBeSameSizes(const Sizes& a, const Sizes& b) {
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), sym::MayBeEqual);
+}
+
 // ---- Sources
 
 Tensor Builder::Make(Tensor::Impl impl) {

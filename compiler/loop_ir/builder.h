@@ -217,6 +217,9 @@ class Builder {
 // Sizes after numpy broadcasting; nothing when they do not agree.
 std::optional<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b);
 bool SameSizes(const Sizes& a, const Sizes& b);
+// For checks of what a graph says: false when they cannot be the same. Sizes that are written
+// differently are the same where a guard of the job says so.
+bool MayBeSameSizes(const Sizes& a, const Sizes& b);
 
 }  // namespace tensord::compiler
 

@@ -191,7 +191,7 @@ TK_FN Welford<T, W> welford_combine(Welford<T, W> a, Welford<T, W> b) {
   const Vec<T, W> weight = a.weight + b.weight, delta = b.mean - a.mean;
   const Vec<T, W> zero = like(weight, T(0));
   const Vec<T, W> share = where(eq(weight, zero), zero, b.weight / weight);
-  return {fma(delta, share, a.mean), a.m2 + fma(delta * delta, a.weight * share, b.m2), weight};
+  return {fma(delta, share, a.mean), a.m2 + fma(delta * (a.weight * share), delta, b.m2), weight};
 }
 template <class T, int W>
 TK_FN Welford<T, 1> welford_reduce(Welford<T, W> s) {

@@ -209,7 +209,7 @@ TK_FN Welford<T, W> welford_combine(Welford<T, W> a, Welford<T, W> b) {
     const T w = weight.at[i];
     share.at[i] = w == T(0) ? T(0) : b.weight.at[i] * impl::inverse_weight(w);
   }
-  return {fma(delta, share, a.mean), a.m2 + fma(delta * delta, a.weight * share, b.m2), weight};
+  return {fma(delta, share, a.mean), a.m2 + fma(delta * (a.weight * share), delta, b.m2), weight};
 }
 namespace impl {
 struct CombineWelford {

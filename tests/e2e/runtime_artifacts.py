@@ -16,6 +16,7 @@ REPO = Path(__file__).resolve().parents[2]
 DTYPES = {
     torch.float32: g.DTYPE_FLOAT32,
     torch.float64: g.DTYPE_FLOAT64,
+    torch.complex64: g.DTYPE_COMPLEX64,
     torch.int32: g.DTYPE_INT32,
     torch.int64: g.DTYPE_INT64,
     torch.bool: g.DTYPE_BOOL,

@@ -99,9 +99,8 @@ def test_without_a_fault_nothing_differs() -> None:
         assert outcome.kind in ("right", "upstream"), (seed, outcome)
 
 
-@pytest.mark.xfail(strict=True, reason="codegen: a choice by the outer of two loops")
 def test_choice_by_an_outer_loop_of_a_reduction(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The graph is refused (INTERNAL), and runs in eager where that is allowed."""
+    """Several accumulators, in whose loops the choice is made once."""
     monkeypatch.setenv("TENSORD_STRICT", "1")
 
     def program(x: torch.Tensor) -> torch.Tensor:

@@ -225,6 +225,24 @@ def test_out_of_memory_is_torchs_error(load, store):
         program(torch.randn(4))
 
 
+def test_bits_of_results_are_computed(load, store):
+    """Fake tensors do not show them: SVD of complex numbers on a GPU gives Vh with one."""
+
+    @torch.library.custom_op("tensord_test::conjugated", mutates_args=())
+    def conjugated(x: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_complex(x.clone()).conj()
+
+    b = Builder(store)
+    x = b.input(meta([4, 2]))
+    z = b.buffer(meta=meta([4], dtype=torch.complex64), extern_result=True)
+    out = b.buffer(meta=meta([4, 2]), extern_result=True)
+    b.call("tensord_test::conjugated", [x], [z], node="conjugated")
+    b.call("aten::view_as_real", [z], [out])
+    b.output(out)
+    parts = torch.randn(4, 2)
+    assert torch.equal(load(b.a)(parts)[0], parts * torch.tensor([1.0, -1.0]))
+
+
 class _PassedOn(TorchDispatchMode):
     """A mode of torch's, under which operators are called from Python."""
 

@@ -64,7 +64,7 @@ KNOWN: tuple[Excuse, ...] = (
         "a product into expanded rows: eager's kernel fails a check of its own",
     ),
     Excuse(
-        r"^__rmod__\|uint8\|.*\|cuda",
+        r"^__rmod__\|u?int\d+\|.*\|cuda",
         r"differ: at",
         "whole numbers modulo 0: CUDA gives what its division leaves; eager on the CPU raises",
     ),

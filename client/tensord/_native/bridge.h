@@ -3,6 +3,7 @@
 #ifndef TENSORD_NATIVE_BRIDGE_H_
 #define TENSORD_NATIVE_BRIDGE_H_
 
+#include <ATen/core/Tensor.h>
 #include <Python.h>
 
 #include <optional>
@@ -36,6 +37,10 @@ int CallOperator(void* context, const TensordOperatorCall* call);
 // function(number, [*writes, *reads], sizes), which gives a list of tensors and None. Takes the
 // GIL. TENSORD_OPERATOR with the exception's text where it raises.
 int CallBack(PyObject* function, const TensordOperatorCall& call);
+
+// The result of an operator for kernels, which see its memory alone: what fake tensors do not show,
+// such as the conjugate bit of a complex decomposition on a GPU, is computed.
+inline at::Tensor Plain(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg(); }
 
 // Takes the Python exception that is set, if one is: its text. Takes the GIL.
 std::optional<std::string> TakePythonError();

@@ -58,7 +58,8 @@ bool Store(PyObject* results, const TensordOperatorCall& call) {
   }
   for (size_t i = 0; i < call.num_results; ++i) {
     PyObject* item = PyList_GET_ITEM(results, static_cast<Py_ssize_t>(i));
-    call.results[i] = THPVariable_Check(item) ? new at::Tensor(THPVariable_Unpack(item)) : nullptr;
+    call.results[i] =
+        THPVariable_Check(item) ? new at::Tensor(Plain(THPVariable_Unpack(item))) : nullptr;
   }
   return true;
 }

@@ -128,7 +128,7 @@ void Store(const c10::Stack& stack, const TensordOperatorCall& call) {
   size_t count = 0;
   auto add = [&](const at::Tensor& tensor) {
     if (count == call.num_results) return;
-    call.results[count++] = tensor.defined() ? new at::Tensor(tensor) : nullptr;
+    call.results[count++] = tensor.defined() ? new at::Tensor(Plain(tensor)) : nullptr;
   };
   for (const c10::IValue& value : stack) {
     if (value.isTensor()) {

@@ -192,4 +192,9 @@ def _store(call: OperatorCall, flat: Sequence[Any]) -> None:
     for i in range(call.num_results):
         result = flat[i] if i < len(flat) else None
         # Fused attention also returns sizes, which the graph has as numbers.
-        call.results[i] = to_handles([result])[0] if isinstance(result, torch.Tensor) else None
+        if not isinstance(result, torch.Tensor):
+            call.results[i] = None
+            continue
+        # Memory is all that kernels see: what fake tensors do not show, such as the conjugate bit
+        # of a complex decomposition on a GPU, is computed.
+        call.results[i] = to_handles([result.resolve_conj().resolve_neg()])[0]

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._prims_common import suggest_memory_format
 from torch.fx.experimental.symbolic_shapes import guard_or_true
 
 from .. import torch_compat
@@ -85,17 +86,12 @@ def _index_reduce(
 
 
 def _max_unpool2d(self: Tensor, indices: Tensor, output_size: list[int]) -> Tensor:
-    """torch's own, whose result is row-major always; eager's is as the image is."""
+    """torch's own, whose result is row-major always; eager's on the CPU is as the image is."""
     op = aten.max_unpool2d.default
     result: Tensor = torch_compat.core_decompositions()[op](self, indices, output_size)
-    channels_last = torch.channels_last
-    if (
-        self.dim() != 4
-        or self.is_contiguous()
-        or not self.is_contiguous(memory_format=channels_last)
-    ):
+    if self.is_cuda or self.dim() != 4:
         return result
-    return result.contiguous(memory_format=channels_last)
+    return result.contiguous(memory_format=suggest_memory_format(self))
 
 
 def _masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Any:

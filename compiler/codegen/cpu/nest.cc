@@ -123,15 +123,15 @@ class CpuNestLowering : NestLowering {
     ir::Block block = accumulators_.DeclareRow(position, copies);
     std::vector<ir::Block> unrolled;  // the vector loop's inside, by copy
     for (int copy = 1; copy < copies; ++copy) {
-      LowerMembers(position, false, copy);
+      LowerMembers(position, {.copy = copy, .again = copy > 1});
       unrolled.push_back(body_.at(levels));
     }
-    LowerMembers(position);
+    LowerMembers(position, {.again = copies > 1});
     // Copy 0 is last, so that its text is the same as in the plain loop.
     unrolled.insert(unrolled.begin(), body_.at(levels));
     ir::Block tail;
     if (plan_.has_tail) {
-      LowerMembers(position, /*tail=*/true);
+      LowerMembers(position, {.again = true, .tail = true});
       tail = body_.at(levels);
     }
     ir::Append(&block, body_.TakeUnit());

@@ -125,7 +125,7 @@ CudaFinish CudaAccumulators::FinishSplit(const std::string& name) {
   ir::Block block = {ir::LetIndex("row", BlockNumber()),
                      ir::DeclareAll(ir::kIntType, {{"lane", ir::Thread()}})};
   ir::Append(&block, DecodeLoops(&body, {.extents = nest_.outer, .number = row}));
-  body.BeginPass(false);
+  body.BeginPass();
   for (const Accumulator& acc : all_) {
     const bool plain = StateOf(acc.kind()) == nullptr;
     const ir::Value saved = ir::At(SavedAt(acc, &body), row * parts + part);

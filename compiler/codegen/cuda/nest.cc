@@ -191,7 +191,7 @@ class CudaNestLowering : CudaRowLowering {
     const ir::Block decode = DecodeRow(ir::IndexVar("row"));
     const int levels = body_.vector_level();
     const ir::Block inside = levels > 0 ? InnerLoops(body_.at(levels)) : ir::Block{};
-    body_.BeginPass(false);
+    body_.BeginPass();
     accumulators_.ColumnResults();
     const ir::Value vectors = ir::IndexVar("vectors");
     ir::Block block = {ir::LetIndex("unit", FirstUnit()),

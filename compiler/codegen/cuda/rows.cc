@@ -247,7 +247,7 @@ struct CudaRowLowering::Tail {
 ir::Block CudaRowLowering::LoopsWithTail(int position) {
   LowerMembers(position);
   const ir::Block whole = InnerLines();
-  LowerMembers(position, /*tail=*/true);
+  LowerMembers(position, {.again = true, .tail = true});
   Tail tail{.name = LoopName(FirstInner()), .loop = LoopVar(FirstInner())};
   tail.statements = InnerLines();
   ir::Block block = body_.TakeUnit();

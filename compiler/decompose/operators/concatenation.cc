@@ -294,7 +294,7 @@ Results AsStridedScatter(Builder& b, const Call& call) {
   const TensorType& type = call.argument_type("self");
   const Tensor part = call.tensor("src");
   const Sizes sizes = call.integers("size"), strides = call.integers("stride");
-  if (sizes.size() != strides.size() || !SameSizes(part.sizes(), sizes)) {
+  if (sizes.size() != strides.size() || !MayBeSameSizes(part.sizes(), sizes)) {
     return absl::InvalidArgumentError("the part does not fit the place it is put to");
   }
   const Tensor result = b.RealizeAs(LazyCopy(b, call.tensor("self")), BufferStrides(type));

@@ -393,7 +393,7 @@ Results DiagonalScatter(Builder& b, const Call& call) {
   const Tensor result =
       b.RealizeAs(LazyCopy(b, call.tensor("self")), BufferStrides(call.argument_type("self")));
   TENSORD_ASSIGN_OR_RETURN(const std::vector<Tensor> diagonal, DiagonalOf(b, call, result));
-  if (!SameSizes(diagonal[0].sizes(), part.sizes()))
+  if (!MayBeSameSizes(diagonal[0].sizes(), part.sizes()))
     return absl::InvalidArgumentError("the part does not fit the diagonal");
   if (diagonal[0].view()) b.Assign(diagonal[0], part);  // an empty one is no view
   return One(result);

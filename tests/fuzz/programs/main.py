@@ -34,7 +34,6 @@ MOST_SHRUNK = 3  # programs of one failure, which takes long
 BAD = ("wrong", "failed", "crash", "hang")
 # Programs with open faults, told apart: by seed the test that expects to fail, or what is known.
 KNOWN = {
-    7372: "test_choice_by_an_outer_loop_of_a_reduction",
     7496: "a process of the campaign ends, its script does not",
 }
 

@@ -246,6 +246,31 @@ TEST(LowerGraphTest, LibraryCallsGetTheStridesOfEager) {
   EXPECT_TRUE(view.strides[0].Is(1) && view.strides[1].Is(6));
 }
 
+TEST(LowerGraphTest, LibraryCallsGetTheStridesOfEagerAlongOneElementToo) {
+  GraphBuilder g;  // attention asks that the stride of its one query is aligned
+  const Ref x = g.Input({2, 48});
+  const v1::TensorMeta heads = g.Meta({2, 6, 1, 8}, v1::DTYPE_FLOAT32, {48, 8, 48, 1});
+  const Ref y = g.Node("aten::neg", {x}, g.Meta({2, 48}));
+  const Ref z = g.Node("aten::view", {y, Ints({2, 1, 6, 8})},
+                       g.Meta({2, 1, 6, 8}, v1::DTYPE_FLOAT32, {48, 48, 8, 1}));
+  const Ref t = g.Node("aten::permute", {z, Ints({0, 2, 1, 3})}, heads);
+  g.Output(g.Node("aten::keeps_layout", {t}, heads));
+  const Program program = Lower(g);
+  const auto& call = std::get<ExternOp>(program.operations[1]);
+  EXPECT_EQ(std::get<compiler::BufferView>(call.args[0].value).strides,
+            (compiler::Sizes{48, 8, 48, 1}));
+}
+
+TEST(LowerGraphTest, SizesThatAGuardHoldsEqualFitEachOther) {
+  GraphBuilder g;
+  const Dim s = g.Symbol(/*hint=*/8), r = g.Symbol(/*hint=*/5);
+  g.Input({s, r});
+  const Ref grad = g.Input({s * r, 7}), output = g.Input({40, 7});
+  g.Output(g.Node("aten::_softmax_backward_data", {grad, output, 1, v1::DTYPE_FLOAT32},
+                  g.Meta({s * r, 7})));
+  EXPECT_THAT(LibraryCalls(Lower(g)), ElementsAre());
+}
+
 TEST(LowerGraphTest, ComplexNumbersOfTheLibraryAreSeenAsSuch) {
   GraphBuilder g;
   const Ref x = g.Input({4, 2}, v1::DTYPE_COMPLEX64);

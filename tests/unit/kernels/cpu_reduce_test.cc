@@ -2,6 +2,7 @@
 // Reductions, their running states, and random numbers.
 #include <gtest/gtest.h>
 
+#include <cfloat>
 #include <cmath>
 #include <vector>
 
@@ -203,6 +204,16 @@ TEST_F(Reduce, WelfordEqualsTwoPasses) {
   EXPECT_NEAR(tk::get(s.m2, 0) / m2, 1, 1e-4);
   const auto empty = tk::welford_reduce(tk::welford_combine(tk::welford_init<float, W>(), a));
   EXPECT_NEAR(tk::get(empty.weight, 0), 500 + (500 % W ? W - 500 % W : 0), 0);
+}
+
+// A lane that has nothing says nothing, however large the others' mean.
+TEST_F(Reduce, WelfordOfFewLargeNumbers) {
+  const std::vector<float> x(1, FLT_MAX);
+  auto s = tk::welford_init<float, W>();
+  s = tk::welford_add_masked(s, tk::load_tail<float, W>(x.data(), 1), tk::mask_first<W>(1));
+  const auto all = tk::welford_reduce(s);
+  EXPECT_EQ(tk::get(all.mean, 0), FLT_MAX);
+  EXPECT_EQ(tk::get(all.m2, 0), 0);
 }
 
 template <class F>
