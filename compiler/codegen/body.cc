@@ -106,10 +106,6 @@ Lowered BodyLowering::LowerScan(int id) {
   return {.value = ScanVector(id, Use(value, level)), .level = level};
 }
 
-ir::Value BodyLowering::ScanVector(int /*id*/, const ir::Value& /*vector*/) {
-  TENSORD_CHECK(false, "a scan on a target that has none");
-}
-
 Lowered BodyLowering::LowerIndirect(const Inst& inst) {
   Lowered value = LowerOperand(inst, inst.args[inst.rule.is_checked ? 1 : 0]);
   if (value.IsNumber()) {

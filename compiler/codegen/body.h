@@ -150,8 +150,8 @@ class BodyLowering {
   // Whether units that run side by side may add to one element.
   virtual bool AddsAreAtomic() const { return false; }
   // The prefixes that end in the lanes of a vector, by instruction `id` of the current member,
-  // which scans along the inner loops. Schedules of a target without it take no scans.
-  virtual ir::Value ScanVector(int id, const ir::Value& vector);
+  // which scans along the inner loops.
+  virtual ir::Value ScanVector(int id, const ir::Value& vector) = 0;
   // A statement that is to run once for a unit.
   virtual ir::Statement Once(ir::Statement statement) { return statement; }
 

@@ -31,8 +31,8 @@ ir::Block NestLowering::RowStatements(int position) {
   return body_base_->TakeUnit();
 }
 
-ir::Block NestLowering::InnerLoops(ir::Block inside) {
-  const int loops = static_cast<int>(nest_.inner.size()) - 1;
+ir::Block NestLowering::InnerLoops(ir::Block inside, int inside_loops) {
+  const int loops = static_cast<int>(nest_.inner.size()) - 1 - inside_loops;
   // Outer ones first, for the order of arguments.
   std::vector<ir::Value> extents;
   for (int q = 0; q < loops; ++q) extents.push_back(body_base_->Extent(nest_.inner[q]));

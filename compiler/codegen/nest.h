@@ -27,8 +27,9 @@ class NestLowering {
   void LowerMembers(int position, PassPart part = {});
   // The statements between two passes.
   ir::Block RowStatements(int position);
-  // The inner loops but the vector loop around what the levels say and `inside`.
-  ir::Block InnerLoops(ir::Block inside);
+  // The inner loops but the vector loop around what the levels say and `inside`, which has the
+  // innermost `inside_loops` of them, with their levels, already.
+  ir::Block InnerLoops(ir::Block inside, int inside_loops = 0);
 
  private:
   // Whether a member behind this position loads the buffer.

@@ -158,7 +158,8 @@ class BarrierVerifier {
     if (threads == 1) return operands;
     const Common who = threads >= function_.threads ? kBlock : kGroup;
     Meet(who, call.function);
-    return who;
+    // Besides what the group has together, which it changes, a scan gives each thread its own.
+    return function->has_effect ? kNone : who;
   }
 
   const Function& function_;

@@ -14,6 +14,12 @@ DeviceTraits TraitsOf(const v1::Target& target, bool deterministic) {
   traits.long_row = 16384;
   // Accumulators for the columns of a row stay in the registers of one block, beside the row.
   traits.most_columns_of_mixed_sweep = 8192;
+  // A thread takes about 0.1 us for an element of its column, with a few loads under way, and all
+  // threads together are bound by memory only where there are tens of thousands of columns. A row
+  // across memory costs a sector for each element, a fraction of that, and a chain of exchanges.
+  traits.least_columns_of_scan = 2048;
+  traits.least_scan_across = 128;
+  traits.reduces_over_scanned_rows = false;
   traits.large_nest_bytes = 32 << 20;
   // Of the 4096 bytes that every driver takes; the rest is for scratch and symbolic sizes.
   traits.most_words = 480;

@@ -39,6 +39,12 @@ struct DeviceTraits {
   int64_t large_nest_bytes = 4 << 20;
   // Words that a launch passes: one for each buffer of a nest and a few for its sizes.
   size_t most_words = SIZE_MAX;
+  // Fewer columns than this, of at least so many elements each, are scanned as rows that lie across
+  // memory, several threads for each: one for each would leave most of the machine idle.
+  int64_t least_columns_of_scan = 0;
+  int64_t least_scan_across = 0;
+  // Whether what is scanned along rows may be reduced over them in the same nest.
+  bool reduces_over_scanned_rows = true;
   // Structurally equal nests share a function: as many of them as there are words for share a
   // launch. Large ones share one too, and so do those that at least compute the same, because the
   // machine runs empty at the end of each launch.

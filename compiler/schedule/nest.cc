@@ -186,6 +186,19 @@ absl::Status CheckMixedSweep(const Nest& nest, const DeviceTraits& device) {
   return absl::OkStatus();
 }
 
+// Who scans a row keeps nothing over rows, where the device says so.
+absl::Status CheckScannedRows(const Nest& nest, const DeviceTraits& device) {
+  bool scans = false, over_rows = false;
+  for (const NestMember& member : nest.members) {
+    scans |= Scans(member.loops);
+    over_rows |= member.reduces_outer;
+  }
+  if (scans && over_rows && !device.reduces_over_scanned_rows) {
+    return Reject("rows that are scanned are not reduced over");
+  }
+  return absl::OkStatus();
+}
+
 // A column statement belongs to a nest for the columns that it reads.
 absl::Status CheckColumnsRead(const Nest& nest, const std::vector<Constraint>& constraints) {
   for (int m = 0; m < static_cast<int>(nest.members.size()); ++m) {
@@ -251,7 +264,9 @@ GroupShape ShapeOf(const LoopOp& op, const DeviceTraits& device) {
     return {NestShape::kFlat, Expr(1), independent};
   }
   if (Scans(op)) {
-    if (op.sizes.empty() || ReducesRows(op, device)) {
+    const bool is_long = sym::Hint(reduced) >= device.least_scan_across &&
+                         sym::Hint(independent) < device.least_columns_of_scan;
+    if (op.sizes.empty() || ReducesRows(op, device) || is_long) {
       return {NestShape::kTiled, independent, reduced};
     }
     return {NestShape::kBlocked, Expr(1), independent * reduced};
@@ -353,6 +368,7 @@ absl::StatusOr<Nest> BuildNest(const Program& program, const AccessIndex& access
   Nest nest;
   TENSORD_RETURN_IF_ERROR(AlignLoops(program, ops, shape, device, &nest));
   TENSORD_RETURN_IF_ERROR(CheckMixedSweep(nest, device));
+  TENSORD_RETURN_IF_ERROR(CheckScannedRows(nest, device));
   std::vector<Constraint> constraints;
   auto all_accesses = CollectAccesses(nest);
   for (auto& [buffer, of_buffer] : all_accesses) {

@@ -28,7 +28,7 @@
 // atomic.cuh     accumulating scatter
 // index.cuh      indices from data, checked
 // generated.cuh  what the code generator relies on besides
-// scan.cuh       prefix sums in a block, and over a grid in one pass
+// scan.cuh       prefix sums in a group, and over a grid in one pass
 // tile.cuh       operands that lie across the vector loop, through shared memory
 #ifndef TENSORD_CUDA_CUDA_CUH_
 #define TENSORD_CUDA_CUDA_CUH_

@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prefix sums, and prefixes of any associative f: in a thread, in a block, and over a grid in one
-// pass that reads and writes every element once.
+// Prefix sums, and prefixes of any associative f: in a thread, in a group of threads (group.cuh),
+// over a row that a group runs through, and over a grid in one pass that reads and writes every
+// element once.
+//
+// A row is run through by its group from front to back, a vector a thread at a time (group_scan):
+//
+//   tk::Vec<T, 1> before = {{identity}};
+//   for (int first = 0; first < vectors; first += G) {
+//     const auto v = first + lane < vectors ? tk::load<S, W>(...) : tk::broadcast<W>(identity);
+//     const auto prefixes = tk::group_scan<G>(before, v, add, identity, memory);
+//     if (first + lane < vectors) tk::store<S, W>(..., prefixes);
+//   }
 //
 // The pass over a grid is a decoupled look-back (Merrill and Garland, "Single-pass parallel prefix
 // scan with decoupled look-back", 2016) with a fixed tree: a tile publishes the total of its
@@ -60,23 +70,26 @@ TK_FN Vec<T, W> scan_after(T before, Vec<T, W> scanned, F f) {
   return scanned;
 }
 
-// --- in a block
+// --- in a group
 
 namespace impl {
 
+// From the lane so many before this one, of this thread's group of N; without one, this lane's.
+template <int N>
 struct UpLane {
   int by;
   __device__ __forceinline__ uint32_t operator()(uint32_t x) const {
-    return __shfl_up_sync(group_lanes<32>(), x, by);
+    return __shfl_up_sync(group_lanes<N>(), x, by, N);
   }
 };
 
-template <class T, class F>
+// Over N lanes that follow each other: f of those up to this one.
+template <int N, class T, class F>
 TK_FN T scan_warp(T x, F f) {
 #pragma unroll
-  for (int k = 1; k < 32; k *= 2) {
-    const T earlier = shuffle(x, UpLane{k});
-    if (lane() >= k) x = f(earlier, x);
+  for (int k = 1; k < N; k *= 2) {
+    const T earlier = shuffle(x, UpLane<N>{k});
+    if (lane() % N >= k) x = f(earlier, x);
   }
   return x;
 }
@@ -92,31 +105,60 @@ TK_FN T reduce_warp_in_order(T x, F f) {
   return x;
 }
 
+// A function of vectors as one of numbers.
+template <class F>
+struct OfNumbers {
+  F f;
+  template <class T>
+  __device__ __forceinline__ T operator()(T a, T b) const {
+    return f(Vec<T, 1>{{a}}, Vec<T, 1>{{b}}).at[0];
+  }
+};
+
 }  // namespace impl
 
-// The f of all threads before this one (`identity` for the first), and of the whole block of G
-// threads in `total`. Memory as in group.cuh.
+// The f of all threads of a group before this one (`identity` for the first), and of the whole
+// group of G threads in `total`. Groups, and their memory, as in group.cuh: parts of a warp, or the
+// whole block.
 template <int G, class T, class F, class M>
-TK_FN T scan_block(T x, F f, T identity, M&& memory, T& total) {
-  static_assert(G >= 32 && G <= 1024 && G % 32 == 0, "a block of whole warps");
-  constexpr int kWarps = G / 32;
-  const T upto = impl::scan_warp(x, f);
-  const T up = impl::shuffle(upto, impl::UpLane{1});
-  const T before = impl::lane() == 0 ? identity : up;
-  if constexpr (G == 32) {
-    total = impl::shuffle(upto, impl::FromLane<32>{31});
+TK_FN T scan_group(T x, F f, T identity, M&& memory, T& total) {
+  constexpr int kLanes = G < 32 ? G : 32;
+  const T upto = impl::scan_warp<kLanes>(x, f);
+  const T up = impl::shuffle(upto, impl::UpLane<kLanes>{1});
+  const int lane = impl::lane();
+  const T before = lane % kLanes == 0 ? identity : up;
+  if constexpr (G <= 32) {
+    static_assert(G > 0 && (G & (G - 1)) == 0, "a part of a warp");
+    total = impl::shuffle(upto, impl::FromLane<G>{(lane & -G) + G - 1});
     return before;
   } else {
+    static_assert(G <= 1024 && G % 32 == 0, "a block of whole warps");
+    constexpr int kWarps = G / 32;
     T* const slot = impl::slots<G, T>(memory);
     const int warp = int(threadIdx.x / 32);
-    if (impl::lane() == 31) slot[warp] = upto;
-    __syncthreads();
+    if (lane == 31) slot[warp] = upto;
+    impl::meet<G>(memory);
     // Every warp scans all warps' totals.
-    const T warps = impl::scan_warp(impl::lane() < kWarps ? slot[impl::lane()] : identity, f);
+    const T warps = impl::scan_warp<32>(lane < kWarps ? slot[lane] : identity, f);
     total = impl::shuffle(warps, impl::FromLane<32>{kWarps - 1});
     const T outside = impl::shuffle(warps, impl::FromLane<32>{(warp + 31) % 32});
     return warp == 0 ? before : f(outside, before);
   }
+}
+
+// The prefixes that end in the lanes of a group's vectors, thread behind thread; `before`, what
+// stands before the group's first lane and which all its threads know, is moved behind its last
+// one. f is a function of vectors.
+template <int G, class T, int W, class F, class M>
+TK_FN Vec<T, W> group_scan(Vec<T, 1>& before, Vec<T, W> v, F f, typename AsIs<T>::type identity,
+                           M&& memory) {
+  const impl::OfNumbers<F> combine{f};
+  const Vec<T, W> inside = scan_lanes(v, combine);
+  T total;
+  const T threads = scan_group<G>(inside.at[W - 1], combine, T(identity), memory, total);
+  const T front = combine(before.at[0], threads);
+  before.at[0] = combine(before.at[0], total);
+  return scan_after(front, inside, combine);
 }
 
 // --- over a grid
@@ -206,7 +248,8 @@ TK_FN int scan_tile(void* scratch, M&& memory) {
 template <int G, class T, class F, class M>
 TK_FN T scan_grid(T x, F f, T identity, void* scratch, int tiles, int tile, M&& memory) {
   T total;
-  const T inside = scan_block<G>(x, f, identity, memory, total);
+  static_assert(G >= 32, "a block of whole warps");
+  const T inside = scan_group<G>(x, f, identity, memory, total);
   T* const slot = impl::slots<G, T>(memory);
   if (threadIdx.x < 32) {
     const T before = impl::scan_tiles(total, f, identity, scratch, tiles, tile);

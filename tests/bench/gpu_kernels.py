@@ -146,7 +146,56 @@ def _batch_norm_arguments(device: str, small: bool) -> Tensors:
     return torch.randn(n, 256, 56, 56, device=device, dtype=torch.bfloat16), *vectors
 
 
+def _cumsum(x):
+    return x.cumsum(-1)
+
+
+def _cumsum_first(x):
+    return x.cumsum(0)
+
+
+def _cumsum_around(x, y):
+    return (x * 2).cumsum(-1) * y
+
+
+def _cummax(x):
+    return x.cummax(-1)
+
+
+def _cummax_first(x):
+    return x.cummax(0)
+
+
+def _logcumsumexp(x):
+    return x.logcumsumexp(-1)
+
+
+def _most_probable(x):
+    """As in sampling from the most probable tokens."""
+    return x.softmax(-1).cumsum(-1) < 0.9
+
+
+def _choices(device: str, small: bool) -> Tensors:
+    """The experts of tokens, one hot."""
+    chosen = torch.randint(0, 64, (128 if small else 16384,), device=device)
+    return (F.one_hot(chosen, 64),)
+
+
 _BF16 = torch.bfloat16
+_SCANS = (
+    GpuKernel("cumsum 4096²", _cumsum, [(4096, 4096)]),
+    GpuKernel("cumsum 4096x4095", _cumsum, [(4096, 4095)]),
+    GpuKernel("cumsum 32768x100", _cumsum, [(32768, 100)]),
+    GpuKernel("cumsum(2x)·y 4096² bf16", _cumsum_around, [(4096, 4096)] * 2, _BF16),
+    GpuKernel("cumsum(0) 4096²", _cumsum_first, [(4096, 4096)]),
+    GpuKernel("cumsum(0) 16384x64 int64", _cumsum_first, make=_choices),
+    GpuKernel("cumsum(softmax) < 0.9 64x50257", _most_probable, [(64, 50257)]),
+    GpuKernel("cumsum 4x1000000", _cumsum, [(4, 1000000)]),
+    GpuKernel("cumsum 1x10000000, the library's", _cumsum, [(1, 10000000)]),
+    GpuKernel("cummax 4096²", _cummax, [(4096, 4096)]),
+    GpuKernel("cummax(0) 4096²", _cummax_first, [(4096, 4096)]),
+    GpuKernel("logcumsumexp 4096²", _logcumsumexp, [(4096, 4096)]),
+)
 CASES = (
     GpuKernel("softmax(x/8+1) 16384x4096", _softmax, [(16384, 4096)]),
     GpuKernel("sigmoid·tanh+silu.clamp 8192² x3", _chain, [(8192, 8192)] * 3),
@@ -200,6 +249,7 @@ CASES = (
         grad=True,
         bytes=_passes(8),
     ),
+    *_SCANS,
 )
 
 

@@ -84,7 +84,7 @@ def compare(case: Case, named: list[tuple[str, Arguments]], how: str) -> None:
         return _gradients(function, groups) if how == "gradient" else function(groups)
 
     torch._dynamo.reset()
-    compiled = torch.compile(run, backend="tensord", fullgraph=True, dynamic=False)
+    compiled = torch.compile(run, backend="tensord", fullgraph=True, dynamic=how == "dynamic")
     ours = all_of(compiled, arguments)
     eager = all_of(run, arguments)
     for name, group, mine, theirs, exact in zip(
@@ -161,6 +161,7 @@ def _blame(case: Case, named: list[tuple[str, Arguments]], how: str, error: Exce
 # Every operator, and how it is checked.
 RUNS = [(case, "result") for case in CASES]
 RUNS += [(case, "gradient") for case in CASES if case.grad]
+RUNS += [(case, "dynamic") for case in CASES if case.dynamic]
 
 
 def run(case: Case, how: str) -> None:

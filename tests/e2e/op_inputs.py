@@ -184,6 +184,27 @@ def odd_rows(dtype: torch.dtype) -> list[Arguments]:
     return [(make(dtype, 133, 1537),), (make(dtype, 133, 1544)[:, :1537],)]
 
 
+def scanned(dtype: torch.dtype) -> list[Arguments]:
+    """Rows and columns of all lengths, with ties and NaN, apart in memory, and none."""
+    tied = make(dtype, 6, 129)
+    if dtype.is_floating_point:
+        tied = tied.round()
+        tied[2, 70:100:9] = math.nan
+        tied[:, 3] = math.inf
+    small: dict[str, float] = {"low": -1.2, "high": 1.2} if dtype.is_floating_point else {}
+    rows = [make(dtype, 3, length, **small) for length in (1, 31, 33, 1023, 1025, 5000)]
+    return [
+        *((x,) for x in rows),
+        (tied,),
+        (make(dtype, 1025, 5, **small),),
+        (make(dtype, 33, 6, **small).t(),),
+        (make(dtype, 64, 300, **small)[:, ::3],),
+        (make(dtype, 3, 40, 17, **small),),
+        (make(dtype, 0, 33),),
+        (make(dtype, 130, **small),),
+    ]
+
+
 def images(dtype: torch.dtype) -> list[Arguments]:
     """Batches of images with 4 channels, in both memory formats."""
     x = make(dtype, 2, 4, 9, 11)

@@ -19,7 +19,8 @@ NUMBERS = FLOATS + INTS
 
 @dataclass(frozen=True)
 class Case:
-    """One operator. `grad`: its gradient is checked too. `reduces`: results add up many inputs."""
+    """One operator. `grad`: its gradient is checked too. `reduces`: results add up many inputs.
+    `dynamic`: a graph that leaves sizes open is checked too."""
 
     name: str
     function: Callable[..., Any]
@@ -27,6 +28,7 @@ class Case:
     dtypes: tuple[torch.dtype, ...]
     grad: bool = False
     reduces: bool = False
+    dynamic: bool = False
 
 
 def _named(inputs: given.Inputs, dtypes: Any, names: str, grad: bool = False) -> list[Case]:
@@ -142,6 +144,28 @@ REDUCTIONS = [
             max_special=lambda x: x.reshape(-1, 1).amax(-1)),
     *_cases(given.matrices, BOOL, any_last=lambda x: x.any(-1), all_first=lambda x: x.all(0),
             sum_of_bools=lambda x: x.sum(-1)),
+]
+
+SCANS = [
+    *_cases(given.scanned, NUMBERS,
+            cumsum_rows=lambda x: x.cumsum(-1), cumsum_columns=lambda x: x.cumsum(0),
+            cumprod_rows=lambda x: x.cumprod(-1), cumprod_columns=lambda x: x.cumprod(0),
+            cummax_rows=lambda x: x.cummax(-1), cummax_columns=lambda x: x.cummax(0),
+            cummin_rows=lambda x: x.cummin(-1),
+            cumsum_around=lambda x: ((x * 2).cumsum(-1) - x).abs(),
+            cumsum_columns_around=lambda x: ((x * 2).cumsum(0) - x).abs(),
+            cumsum_of_sums=lambda x: (x + x.sum(-1, True)).cumsum(-1).amax(-1),
+            cummax_of_cumsum=lambda x: x.cumsum(-1).cummax(-1)),
+    *_cases(given.scanned, FLOATS,
+            logcumsumexp_rows=lambda x: x.logcumsumexp(-1),
+            logcumsumexp_columns=lambda x: x.logcumsumexp(0),
+            most_probable=lambda x: x.softmax(-1).cumsum(-1)),
+    *_cases(given.scanned, BOOL, count_rows=lambda x: x.cumsum(-1), count=lambda x: x.cumsum(0),
+            places=lambda x: x.cumsum(-1).sub(1).clamp(min=0), first=lambda x: x.cummax(-1)),
+    *_cases(given.matrices, FLOATS, grad=True,
+            cumsum_both=lambda x: x.cumsum(-1) * x.cumsum(0), cumprod_last=lambda x: x.cumprod(-1),
+            logcumsumexp_both=lambda x: x.logcumsumexp(-1) + x.logcumsumexp(0),
+            cummax_values=lambda x: x.cummax(-1)[0]),
 ]
 
 VIEWS = [
@@ -273,4 +297,6 @@ LIBRARY = [
 ]
 
 _REDUCING = [replace(case, reduces=True) for case in REDUCTIONS]
-CASES = [*POINTWISE, *BINARY, *_REDUCING, *VIEWS, *INDEXING, *LIBRARY]
+_DYNAMIC = "cumsum_rows cummax_columns cumsum_around most_probable count_rows".split()
+_SCANNING = [replace(case, reduces=True, dynamic=case.name in _DYNAMIC) for case in SCANS]
+CASES = [*POINTWISE, *BINARY, *_REDUCING, *_SCANNING, *VIEWS, *INDEXING, *LIBRARY]

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 
 # Of op_table: pointwise, reductions inner and outer, tiles, several outputs, gathers, scans.
 _CASES = """gelu add where sum_first mean_last softmax softmax_first var_last transpose cat_last
-argmax_last cumsum three pad repeat embedding layer_norm cross_entropy max_pool_overlap
-odd_columns_sum odd_scaled""".split()
+argmax_last cumsum cumsum_around cummax_columns three pad repeat embedding layer_norm cross_entropy
+max_pool_overlap odd_columns_sum odd_scaled""".split()
 
 
 def _large() -> None:

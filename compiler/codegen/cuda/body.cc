@@ -57,8 +57,14 @@ ir::Statement CudaBody::Once(ir::Statement statement) {
 
 // ---- Values for later passes
 
+int CudaBody::VectorsAtOnce() const {
+  if (const auto* columns = plan_.As<CudaColumns>()) return columns->rows_in_flight;
+  const bool scans = plan_.Is<CudaScanRows>() && plan_.register_vectors() == 0;
+  return scans ? plan_.vectors_in_flight() : plan_.register_vectors();
+}
+
 ir::Value CudaBody::DeclareVectors(const std::string& name, const ir::Type& type) {
-  Declare({ir::DeclareArray{.type = type, .arrays = {{name, plan_.register_vectors()}}}});
+  Declare({ir::DeclareArray{.type = type, .arrays = {{name, VectorsAtOnce()}}}});
   return ir::Var(name, ir::PointerTo(type));
 }
 
@@ -169,8 +175,16 @@ bool CudaBody::IsPrefetched(const Inst& inst) const {
 // What is known of the row before its vectors says where, and whether, to load. An index that is no
 // multiple of the vector loop is computed beside the vector that it is for.
 bool CudaBody::LoadsFirst(const Inst& inst) {
+  if (plan_.Is<CudaColumns>()) {
+    return VectorsAtOnce() > 0 && inst.guard < 0 && !IsWritten(nest(), inst.buffer) &&
+           sym::LinearCoefficient(inst.index, VectorLoop()) &&
+           !sym::ContainsKind(inst.index, sym::AtomKind::kIndirect);
+  }
   const auto* rows = plan_.As<CudaRows>();
-  return rows != nullptr && rows->loads_first && !tail() && !IsWritten(nest(), inst.buffer) &&
+  const auto* scan = plan_.As<CudaScanRows>();
+  const bool loads_first =
+      (rows != nullptr && rows->loads_first) || (scan != nullptr && scan->loads_first);
+  return loads_first && !tail() && !IsWritten(nest(), inst.buffer) &&
          sym::LinearCoefficient(inst.index, VectorLoop()) &&
          LevelOf(sym::Substitute(inst.index, {{VectorLoop(), Expr(0)}})) == 0 &&
          (inst.guard < 0 ? !is_rare_ : Lower(inst.guard).level == 0);

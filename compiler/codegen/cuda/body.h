@@ -27,6 +27,12 @@ struct TileFill {
 ir::Value TileNamed(size_t operand, DType storage);
 std::string TileTypeName(size_t operand);
 
+// Whether a thread of a row that is scanned looks whether its vectors exist: it computes the last
+// one where they do not, and then neither changes what is scanned nor stores.
+bool LooksForVectors(const CudaScanRows& rows);
+// Of such a thread: the name of what it finds.
+ir::Value VectorExists();
+
 // Names of every nest function: the number of a thread's vector in its row, and of the thread in
 // its group; the threads of a group and of a block.
 ir::Value VectorNumber();
@@ -81,6 +87,7 @@ class CudaBody : public BodyLowering {
   ir::Value DefineLoad(const Inst& inst, const ir::Value& load) override;
   ir::Value DefineScalarLoad(const Inst& inst, int level, const ir::Value& load) override;
   ir::Value SpecialCompute(const Inst& inst) override;
+  ir::Value ScanVector(int id, const ir::Value& vector) override;
   ir::Value LaneStep() const override { return plan_.is_interleaved() ? GroupSize() : ir::Value(); }
   bool AddsAreAtomic() const override { return true; }
   ir::Statement Once(ir::Statement statement) override;
@@ -107,9 +114,17 @@ class CudaBody : public BodyLowering {
   // Random numbers of neighbouring elements, which share their words.
   ir::Value RandomRun(const Inst& inst);
 
+  // ---- scans.cc
+
+  // What the elements before the present vectors combine to: of a row a number, which all its
+  // threads know; of columns a vector.
+  const ir::Value& ScannedBefore(int id);
+
   // ---- body.cc
 
-  // An array of a thread's vectors.
+  // Vectors of the row, or rows of the column, that a thread has under way at once.
+  int VectorsAtOnce() const;
+  // An array of as many.
   ir::Value DeclareVectors(const std::string& name, const ir::Type& type);
   // Whether the next row's load can be issued before the present row is done.
   bool IsPrefetched(const Inst& inst) const;
@@ -134,6 +149,7 @@ class CudaBody : public BodyLowering {
   // numbers of each member's own.
   std::map<std::string, ir::Value> loaded_;  // -> the array
   std::map<size_t, TileFill> tile_fills_;
+  std::map<std::pair<const NestMember*, int>, ir::Value> scanned_;  // by member and instruction
   int shared_bytes_ = 0;
 };
 

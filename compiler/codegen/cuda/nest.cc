@@ -181,7 +181,24 @@ class CudaNestLowering : CudaRowLowering {
     return block;
   }
 
-  // ---- Columns: a thread runs through the reduced loops of its own
+  // ---- Columns: a thread runs through the reduced or scanned loops of its own
+
+  // The innermost of them, so many iterations at a time: all load before the first one stores.
+  ir::Block RowsAtOnce(int count) {
+    const int levels = body_.vector_level(), loop = VectorLoop() - 1;
+    const ir::Value extent = body_.Extent(nest_.inner[levels - 2]);
+    const ir::Value next = ir::IndexVar("next"), row = next + VectorNumber();
+    ir::Block load = {ir::LetIndex(LoopName(loop), ir::CallOf("min_index", {row, extent - 1}))};
+    ir::Append(&load, body_.first_loads());
+    ir::Block rest = {ir::LetIndex(LoopName(loop), row, true)};
+    for (int level : {levels - 1, levels}) ir::Append(&rest, body_.at(level));
+    ir::Block rows;
+    if (!body_.first_loads().empty()) {
+      rows.push_back(ForRegisters(0, count, {{ir::Scope{std::move(load)}}}));
+    }
+    rows.push_back(ForRegisters(0, count, {ir::When(row < extent, std::move(rest))}));
+    return {ir::Loop("next", 0, next < extent, count, std::move(rows))};
+  }
 
   ir::Block Columns() {
     const int position = nest_.members[0].position;
@@ -190,7 +207,10 @@ class CudaNestLowering : CudaRowLowering {
     const ir::Block scalars = body_.TakeUnit();
     const ir::Block decode = DecodeRow(ir::IndexVar("row"));
     const int levels = body_.vector_level();
-    const ir::Block inside = levels > 0 ? InnerLoops(body_.at(levels)) : ir::Block{};
+    const int at_once = plan_.As<CudaColumns>()->rows_in_flight;
+    const ir::Block inside = levels == 0   ? ir::Block{}
+                             : at_once > 0 ? InnerLoops(RowsAtOnce(at_once), 1)
+                                           : InnerLoops(body_.at(levels));
     body_.BeginPass();
     accumulators_.ColumnResults();
     const ir::Value vectors = ir::IndexVar("vectors");

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/codegen/cuda/rows.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "compiler/schedule/cuda/threads.h"
+#include "compiler/schedule/cuda/traits.h"
 #include "compiler/schedule/cuda/widths.h"
 
 namespace tensord::compiler {
@@ -22,15 +24,26 @@ ir::Value RowOf(const ir::Value& number) {
          ir::Thread() / GroupSize();
 }
 
-// A loop over some of the vectors that a thread has in registers.
-ir::Statement ForRegisters(int64_t first, int64_t last, ir::Block body) {
-  return {ir::For{.variable = "k",
-                  .type = ir::kIntType,
-                  .first = ir::Value(first),
-                  .condition = VectorNumber() < ir::Value(last),
-                  .step = 1,
-                  .body = std::move(body),
-                  .unroll = ir::For::kWhole}};
+bool IsScan(const ir::Statement& statement) {
+  const auto* declare = std::get_if<ir::Declare>(&statement.node);
+  if (declare == nullptr) return false;
+  const auto* call = ir::As<ir::Call>(declare->bindings[0].value);
+  return call != nullptr && call->function == "group_scan";
+}
+
+// A vector's statements, of which all threads run what leads to scans, and those whose vector
+// exists the others.
+ir::Block ScannedByAll(ir::Block statements) {
+  const auto last = std::find_if(statements.rbegin(), statements.rend(), IsScan);
+  const auto scanned = statements.rend() - last;  // of the statements, the first so many
+  ir::Block together, rest;
+  for (size_t i = 0; i < statements.size(); ++i) {
+    const bool is_value = std::holds_alternative<ir::Declare>(statements[i].node);
+    const bool is_before = static_cast<std::ptrdiff_t>(i) < scanned;
+    (is_before && is_value ? together : rest).push_back(std::move(statements[i]));
+  }
+  together.push_back(ir::When(VectorExists(), std::move(rest)));
+  return together;
 }
 
 ir::Statement Variable(const std::string& name, const ir::Value& value) {
@@ -54,6 +67,16 @@ Expr CudaRowLowering::Vectors() const {
   const bool rounds_up = plan_.is_interleaved() || plan_.is_partial();
   return rounds_up ? sym::CeilDiv(extent, Expr(plan_.width))
                    : sym::FloorDiv(extent, Expr(plan_.width));
+}
+
+ir::Statement CudaRowLowering::ForRegisters(int64_t first, int64_t last, ir::Block body) {
+  return {ir::For{.variable = "k",
+                  .type = ir::kIntType,
+                  .first = ir::Value(first),
+                  .condition = VectorNumber() < ir::Value(last),
+                  .step = 1,
+                  .body = std::move(body),
+                  .unroll = ir::For::kWhole}};
 }
 
 ir::Block CudaRowLowering::InnerLines() const {
@@ -189,6 +212,7 @@ ir::Block CudaRowLowering::RowBody() {
 }
 
 ir::Block CudaRowLowering::Pass(int position) {
+  if (HasScansAt(nest_, position)) return ScanPass(position);
   ir::Block block = accumulators_.DeclareRow(position);
   if (plan_.is_interleaved() || plan_.is_partial()) {
     ir::Append(&block, LoopsWithTail(position));
@@ -220,6 +244,50 @@ ir::Block CudaRowLowering::Pass(int position) {
                              .step = GroupSize(),
                              .body = {{ir::Scope{decoded(lines)}}},
                              .unroll = plan_.vectors_in_flight()}});
+  }
+  accumulators_.RowResults(position);
+  ir::Append(&block, body_.TakeUnit());
+  return block;
+}
+
+// The threads of the group meet in each scan, so they go through the vectors together. One whose
+// vector is behind the row's end computes the last one up to the last scan, to which it adds
+// nothing, and leaves the rest: before the owner of that one has stored it, for they meet in
+// between.
+ir::Block CudaRowLowering::ScanPass(int position) {
+  const auto& rows = *plan_.As<CudaScanRows>();
+  ir::Block block = accumulators_.DeclareRow(position);
+  LowerMembers(position);
+  const ir::Block decode = DecodeVector();
+  ir::Block lines = InnerLines();
+  const bool looks = LooksForVectors(rows), in_registers = plan_.register_vectors() > 0;
+  if (looks) lines = ScannedByAll(std::move(lines));
+  const ir::Value next = in_registers ? FirstVector() : ir::IndexVar("next");
+  const ir::Value place = ir::IndexVar("place");
+  const auto for_vectors = [&](const ir::Block& statements, bool scans) {
+    const ir::Value first = next + VectorNumber() * GroupSize();
+    ir::Block vector = {
+        ir::LetIndex("place", first + LaneOfGroup()),
+        ir::LetIndex("q", looks ? ir::CallOf("min_index", {place, VectorCount() - 1}) : place)};
+    if (looks && scans) vector.push_back(ir::Let("exists", place < VectorCount()));
+    ir::Append(&vector, decode);
+    ir::Append(&vector, statements);
+    if (!in_registers && scans) vector = {ir::When(first < VectorCount(), std::move(vector))};
+    return ForRegisters(0, in_registers ? plan_.register_vectors() : plan_.vectors_in_flight(),
+                        {{ir::Scope{std::move(vector)}}});
+  };
+  ir::Block unit = body_.TakeUnit(), vectors;
+  for (const ir::Block& loads : {body_.first_loads(), body_.found_loads()}) {
+    if (!loads.empty()) vectors.push_back(for_vectors(loads, false));
+  }
+  vectors.push_back(for_vectors(lines, true));
+  ir::Append(&block, unit);
+  if (in_registers) {
+    ir::Append(&block, vectors);
+  } else {
+    block.push_back(ir::Loop("next", 0, next < VectorCount(),
+                             GroupSize() * ir::Value(plan_.vectors_in_flight()),
+                             std::move(vectors)));
   }
   accumulators_.RowResults(position);
   ir::Append(&block, body_.TakeUnit());

@@ -19,6 +19,9 @@ class CudaRowLowering : protected NestLowering {
   Expr Vectors() const;
   Expr Rows() const { return sym::Product(nest_.outer); }
 
+  // A loop over some of what a thread has in registers: vectors of a row, or rows of a column.
+  static ir::Statement ForRegisters(int64_t first, int64_t last, ir::Block body);
+
   // The innermost statements of a pass, scalars of inner loops included.
   ir::Block InnerLines() const;
   ir::Block DecodeRow(const ir::Value& row);
@@ -39,6 +42,7 @@ class CudaRowLowering : protected NestLowering {
   ir::Block SweepColumnTiles(const ir::Block& decode, const ir::Block& unit);
   ir::Block RowBody();
   ir::Block Pass(int position);
+  ir::Block ScanPass(int position);
   // `vector`, for each vector that a thread has in registers of its row.
   ir::Statement ForVectors(ir::Block vector) const;
   // Whole vectors first, then the lanes that are left.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "compiler/decompose/expressions.h"
 #include "compiler/decompose/lowering.h"
@@ -82,15 +83,31 @@ Results IntegerSequence(Builder& b, const Expr& start, const Expr& step, const E
 Results RealSequence(Builder& b, double start, double step, int64_t length, DType dtype) {
   return std::vector<Tensor>{
       b.Pointwise(dtype, {Expr(length)}, {}, 2, [start, step, dtype](Recorder& ops, Index index) {
-        const DType type = IsFloating(dtype) ? ComputeType(dtype) : kFloat64;
+        const DType type = ComputeType(dtype);
         const Value i = ops.Index(index[0], type);
-        const Value x = ops.Add(ops.Mul(i, ops.Constant(step, type)), ops.Constant(start, type));
-        return ops.Cast(x, ComputeType(dtype));
+        return ops.Add(ops.Mul(i, ops.Constant(step, type)), ops.Constant(start, type));
       })};
 }
 
 absl::Status NoWay() {
   return absl::InvalidArgumentError("the step does not lead from the start to the end");
+}
+
+// Integers from real bounds: start and step without their fractions, as eager has them. So is the
+// end of int64, which the length of the others follows as it is.
+Results TruncatedSequence(Builder& b, double start, double end, double step, int64_t length,
+                          DType dtype) {
+  const auto most = static_cast<double>(std::numeric_limits<int64_t>::max());
+  for (const double number : {start, end, step}) {
+    if (!(std::abs(number) < most)) return absl::InvalidArgumentError("a bound is too large");
+  }
+  const auto first = static_cast<int64_t>(start), by = static_cast<int64_t>(step);
+  if (dtype == kInt64) {
+    if (by == 0) return NoWay();
+    const int64_t span = static_cast<int64_t>(end) - first;
+    length = by > 0 ? sym::CeilDiv(span, by) : sym::CeilDiv(-span, -by);
+  }
+  return IntegerSequence(b, Expr(first), Expr(by), Expr(length), dtype);
 }
 
 Results Sequence(Builder& b, const Scalar& start, const Scalar& end, const Scalar& step,
@@ -113,7 +130,9 @@ Results Sequence(Builder& b, const Scalar& start, const Scalar& end, const Scala
   if (each == 0 || range / each < 0) return NoWay();
   const double length = std::ceil(range / each);
   if (!(length < 1e15)) return absl::InvalidArgumentError("the sequence is too long");
-  return RealSequence(b, start.AsDouble(), each, static_cast<int64_t>(length), dtype);
+  const auto count = static_cast<int64_t>(length);
+  if (IsFloating(dtype)) return RealSequence(b, start.AsDouble(), each, count, dtype);
+  return TruncatedSequence(b, start.AsDouble(), end.AsDouble(), each, count, dtype);
 }
 
 Results Arange(Builder& b, const Call& call) {

@@ -22,15 +22,32 @@ std::vector<Tensor> AllocateResults(Builder& b, const Call& call, const Tensor& 
   return results;
 }
 
-// How prefixes of numbers of a type are combined: as in eager, integers in int64 and float32 in
-// float64, in which no sum of a few numbers overflows, whatever the order; narrower floats there
-// too. Sums of float64 may, and so may products: those of nine float32 are beyond float64.
+// Elements of a row that a block of a GPU scans in the time that launching the library's two
+// kernels takes.
+constexpr int64_t kMostOfOneBlock = 1 << 16;
+
+bool IsOnGpu(const Builder& b) { return b.device() == v1::DEVICE_TYPE_CUDA; }
+
+// A kernel of ours has a block for each row, as the library's have, but for one row alone: that is
+// shared by all blocks there.
+absl::Status CheckRows(const Builder& b, const Tensor& x, int dim) {
+  if (!IsOnGpu(b) || sym::Hint(x.sizes()[dim]) <= kMostOfOneBlock) return absl::OkStatus();
+  Expr rows(1);
+  for (int d = 0; d < x.rank(); ++d) rows *= d == dim ? Expr(1) : x.sizes()[d];
+  return rows.Is(1) ? absl::UnimplementedError("one long row") : absl::OkStatus();
+}
+
+// How prefixes of numbers of a type are combined, as in eager: integers in int64. On the CPU
+// float32 in float64, in which no sum of a few numbers overflows, whatever the order; narrower
+// floats there too. Sums of float64 may, and so may products: those of nine float32 are beyond
+// float64. On a GPU, where eager's order is a tree, in the type itself; narrower floats in float32.
 struct Accumulation {
   DType dtype;
   bool in_order = false;
 
-  static Accumulation Of(Op op, DType dtype) {
+  static Accumulation Of(const Builder& b, Op op, DType dtype) {
     if (!IsFloating(dtype)) return {kInt64};
+    if (IsOnGpu(b)) return {ComputeType(dtype)};
     return {kFloat64, op == Op::k_mul || dtype == kFloat64};
   }
 };
@@ -44,8 +61,9 @@ Results Accumulate(Builder& b, const Call& call) {
   const Tensor x = b.Cast(self, dtype);
   TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), x.rank()));
   if (x.rank() == 0) return std::vector<Tensor>{LazyCopy(b, x)};
+  TENSORD_RETURN_IF_ERROR(CheckRows(b, x, dim));
   const std::vector<Tensor> results = AllocateResults(b, call, x, {dtype});
-  const auto [type, in_order] = Accumulation::Of(op, dtype);
+  const auto [type, in_order] = Accumulation::Of(b, op, dtype);
   b.Scan(x, dim, results, [=](Recorder& ops, Value element, const Expr&) {
     return std::vector<Value>{ops.Scan(op, ops.Cast(element, type), in_order)};
   });
@@ -80,9 +98,12 @@ Results LogCumulativeSumExp(Builder& b, const Call& call) {
   if (!IsFloating(x.dtype())) return absl::UnimplementedError("no real floating point numbers");
   TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), x.rank()));
   if (x.rank() == 0) return std::vector<Tensor>{LazyCopy(b, x)};
+  TENSORD_RETURN_IF_ERROR(CheckRows(b, x, dim));
   const std::vector<Tensor> results = AllocateResults(b, call, x, {x.dtype()});
-  // As eager: float32 in float64, which has no functions of vectors, narrower ones in float32.
-  const DType type = Is16BitFloat(x.dtype()) ? kFloat32 : kFloat64;
+  // As eager: float32 on the CPU in float64, which has no functions of vectors, narrower ones in
+  // float32.
+  const bool in_type = IsOnGpu(b) || Is16BitFloat(x.dtype());
+  const DType type = in_type ? ComputeType(x.dtype()) : kFloat64;
   b.Scan(x, dim, results, [=](Recorder& ops, Value element, const Expr&) {
     return std::vector<Value>{
         ops.Scan(Op::k_logaddexp, ops.Cast(element, type), /*in_order=*/type == kFloat64)};
@@ -91,11 +112,9 @@ Results LogCumulativeSumExp(Builder& b, const Call& call) {
 }
 
 constexpr Lowering kLowerings[] = {
-    {"aten::cumsum", Accumulate<Op::k_add>, v1::DEVICE_TYPE_CPU},
-    {"aten::cumprod", Accumulate<Op::k_mul>, v1::DEVICE_TYPE_CPU},
-    {"aten::cummax", Extreme<Op::k_maximum>, v1::DEVICE_TYPE_CPU},
-    {"aten::cummin", Extreme<Op::k_minimum>, v1::DEVICE_TYPE_CPU},
-    {"aten::logcumsumexp", LogCumulativeSumExp, v1::DEVICE_TYPE_CPU},
+    {"aten::cumsum", Accumulate<Op::k_add>},     {"aten::cumprod", Accumulate<Op::k_mul>},
+    {"aten::cummax", Extreme<Op::k_maximum>},    {"aten::cummin", Extreme<Op::k_minimum>},
+    {"aten::logcumsumexp", LogCumulativeSumExp},
 };
 
 }  // namespace

@@ -11,6 +11,7 @@ const RowGroup& CudaPlan::group() const {
   if (const auto* rows = As<CudaRows>()) return rows->group;
   if (const auto* sweep = As<CudaSweep>()) return sweep->group;
   if (const auto* split = As<CudaSplit>()) return split->group;
+  if (const auto* scan = As<CudaScanRows>()) return scan->group;
   return *kAlone;
 }
 
@@ -28,7 +29,8 @@ const ColumnTiles* CudaPlan::column_tiles() const {
 
 bool CudaPlan::loops_rows() const {
   const auto* rows = As<CudaRows>();
-  return Is<CudaSweep>() || (rows != nullptr && rows->loops);
+  const auto* scan = As<CudaScanRows>();
+  return Is<CudaSweep>() || (rows != nullptr && rows->loops) || (scan != nullptr && scan->loops);
 }
 
 bool CudaPlan::combines_in_last_block() const {
@@ -37,8 +39,8 @@ bool CudaPlan::combines_in_last_block() const {
 }
 
 std::string ToString(const CudaPlan& plan) {
-  static constexpr const char* kKinds[] = {"elements", "tiles", "rows",
-                                           "sweep",    "split", "columns"};
+  static constexpr const char* kKinds[] = {"elements", "tiles",   "rows",     "sweep",
+                                           "split",    "columns", "scan-rows"};
   static constexpr const char* kAccess[] = {"", " partial", " unaligned", " peeled",
                                             " interleaved"};
   std::string text = absl::StrCat(kKinds[plan.kind.index()], " w", plan.width);
@@ -54,6 +56,9 @@ std::string ToString(const CudaPlan& plan) {
     if (rows->loads_first) text += " loads-first";
     if (rows->evicts_loads_last) text += " evicts-loads-last";
   }
+  if (const auto* scan = plan.As<CudaScanRows>(); scan != nullptr && scan->loads_first) {
+    text += " loads-first";
+  }
   if (const auto* sweep = plan.As<CudaSweep>(); sweep != nullptr && sweep->prefetches) {
     text += " prefetches";
   }
@@ -63,6 +68,10 @@ std::string ToString(const CudaPlan& plan) {
   }
   if (const auto* split = plan.As<CudaSplit>(); split != nullptr && split->parts > 1) {
     absl::StrAppend(&text, " parts", split->parts);
+  }
+  if (const auto* columns = plan.As<CudaColumns>();
+      columns != nullptr && columns->rows_in_flight > 0) {
+    absl::StrAppend(&text, " rows", columns->rows_in_flight);
   }
   if (plan.combines_in_last_block()) text += " last-block";
   return text;

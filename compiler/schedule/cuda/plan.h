@@ -132,15 +132,30 @@ struct CudaSplit {
   int parts = 1;   // blocks of a row
 };
 
-// A thread owns a vector of columns and runs through the reduced loops.
-struct CudaColumns {};
+// A thread owns a vector of columns and runs through the reduced or scanned loops.
+struct CudaColumns {
+  // Iterations of the innermost of them that load before the first one stores; 0: one after the
+  // other, where nothing is stored before the last.
+  int rows_in_flight = 0;
+};
+
+// A group runs through a row from front to back, a vector a thread at a time, in passes of which
+// some scan: all its threads combine what they have there and know what stands before them.
+struct CudaScanRows {
+  // Groups are parts of a warp or whole blocks; rows are whole, aligned vectors. Without
+  // `register_vectors` a thread has `vectors_in_flight` of the row at a time.
+  RowGroup group;
+  bool loops = false;        // as of CudaRows
+  bool loads_first = false;  // those vectors are loaded before the first is scanned
+};
 
 struct CudaPlan {
   int width = 1;      // W: elements of a vector
   int threads = 256;  // T: of a block
   Expr blocks;        // of the nest
   int resident = 1;   // blocks that a multiprocessor has room for, which bounds registers
-  std::variant<CudaElements, CudaTiles, CudaRows, CudaSweep, CudaSplit, CudaColumns> kind;
+  std::variant<CudaElements, CudaTiles, CudaRows, CudaSweep, CudaSplit, CudaColumns, CudaScanRows>
+      kind;
 
   template <class Kind>
   bool Is() const {
@@ -154,7 +169,7 @@ struct CudaPlan {
 
   // ---- What kinds have in common, of those that lack it what they behave like
 
-  // Of rows, sweeps and split rows; elsewhere each thread is alone.
+  // Of rows, sweeps, split and scanned rows; elsewhere each thread is alone.
   const RowGroup& group() const;
   const ColumnTiles* column_tiles() const;  // null: blocks take all columns
   bool loops_rows() const;                  // a block does row after row

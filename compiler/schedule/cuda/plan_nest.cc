@@ -5,6 +5,7 @@
 #include "compiler/schedule/cuda/columns.h"
 #include "compiler/schedule/cuda/elements.h"
 #include "compiler/schedule/cuda/rows.h"
+#include "compiler/schedule/cuda/scan_rows.h"
 #include "compiler/schedule/cuda/split.h"
 #include "compiler/schedule/cuda/sweep.h"
 #include "compiler/schedule/cuda/tiles.h"
@@ -18,6 +19,7 @@ std::span<const CudaScheduleKind> CudaScheduleKinds() {
       {"tiles", CanScheduleTiles, ScheduleTiles},
       {"elements", CanScheduleElements, ScheduleElements},
       {"rows", CanScheduleRows, ScheduleRows},
+      {"scan-rows", CanScheduleScanRows, ScheduleScanRows},
   };
   return kKinds;
 }

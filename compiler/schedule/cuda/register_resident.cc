@@ -136,6 +136,8 @@ std::set<BufferId> RecomputedLocals(const Nest& nest, bool in_registers) {
         if (!seen.insert(id).second) continue;
         const Inst& inst = insts[id];
         if (inst.kind == InstKind::kCompute) cost += InfoOf(inst.op).cost;
+        // A prefix is all threads' work.
+        possible = possible && inst.kind != InstKind::kScan;
         if (inst.kind == InstKind::kLoad) {
           possible = possible && inst.guard < 0 && locals.count(inst.buffer) == 0;
           vectors += VariesInRow(nest, inst.index) ? 1 : 0;

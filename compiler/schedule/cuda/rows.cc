@@ -6,6 +6,7 @@
 #include "compiler/schedule/cuda/column_tiles.h"
 #include "compiler/schedule/cuda/register_resident.h"
 #include "compiler/schedule/cuda/row_inside.h"
+#include "compiler/schedule/cuda/row_passes.h"
 #include "compiler/schedule/cuda/row_vectors.h"
 #include "compiler/schedule/cuda/threads.h"
 #include "compiler/schedule/cuda/traits.h"
@@ -13,21 +14,11 @@
 namespace tensord::compiler {
 namespace {
 
-// Vectors of a pointwise row that a thread does, and of one with reductions that it should have
-// under way.
+// Vectors of a pointwise row that a thread does.
 constexpr int kVectorsOfPointwise = 8;
-constexpr int kVectorsOfReduced = 4;
-// Rows of fewer vectors belong to a warp or a part of one.
-constexpr int kMostVectorsOfWarp = 128;
-constexpr int kThreadsOfWarps = 128;
-constexpr int kLeastThreadsOfReduced = 64;
 // Vectors of a row that a thread loads before it stores the first: of all operands together, or of
 // each where rows are rare or gathered.
 constexpr int kMostLoadedFirst = 8;
-// Shared memory that every device has without asking for more.
-constexpr int64_t kPlainShared = 48 << 10;
-// Left to the kernel's own static arrays.
-constexpr int64_t kStaticShared = 4 << 10;
 
 // A thread loads its vectors of a row, of so many operands, before it stores the first, where they
 // are few.
@@ -73,53 +64,13 @@ CudaPlan TilesOfColumns(const NestContext& context) {
           .kind = CudaRows{.group = tiling.group, .loops = true, .column_tiles = tiling.tiles}};
 }
 
-// The threads of a block and of a row.
-std::pair<int, int> ChooseGroup(const NestContext& context, int64_t vectors) {
-  const int64_t rows = std::max<int64_t>(1, sym::Hint(context.rows));
-  const int fixed = context.fixed_threads, multiprocessors = context.Multiprocessors();
-  if (vectors <= kMostVectorsOfWarp &&
-      (fixed > 0 || rows >= 4 * multiprocessors || vectors <= kWarp)) {
-    const int group = PartOfWarp(vectors);
-    int threads = context.Threads(kThreadsOfWarps);
-    // Few rows: small blocks, so that every multiprocessor has one.
-    while (fixed == 0 && threads > kWarp &&
-           rows < int64_t{multiprocessors} * (threads / group) * 2) {
-      threads /= 2;
-    }
-    return {threads, group};
-  }
-  const int64_t wanted = RoundUpToWarp(sym::CeilDiv(vectors, kVectorsOfReduced));
-  const int threads = context.Threads(
-      static_cast<int>(std::clamp<int64_t>(wanted, kLeastThreadsOfReduced, kMostThreads)));
-  return {threads, threads};
-}
-
-// The row is too long for registers: the values for later passes lie in shared memory where they
-// find room.
-bool FitsSharedMemory(const NestContext& context, int64_t bytes) {
-  const int64_t room =
-      std::max<int64_t>(kPlainShared, context.target.shared_bytes_per_block()) - kStaticShared;
-  return bytes <= room && sym::Product(context.nest.inner).AsConstant().has_value();
-}
-
 CudaPlan RowsInPasses(const NestContext& context) {
   const RowVectors vectors = ChooseRowVectors(context, /*may_peel=*/false);
-  CudaPlan plan{.width = vectors.width};
-  CudaRows rows{.group = {.access = vectors.access}};
-  std::tie(plan.threads, rows.group.threads) = ChooseGroup(context, vectors.Hint());
-  rows.group.register_vectors =
-      VectorsInRegisters(context, vectors, rows.group.threads, plan.threads);
-  if (rows.group.register_vectors > 0) {
-    plan.blocks = sym::CeilDiv(context.rows, Expr(plan.threads / rows.group.threads));
-  } else {
-    const int64_t bytes = BytesOfRowValues(context.program, context.nest);
-    plan.threads = rows.group.threads = context.Threads(kMostThreads);
-    rows.loops = bytes > 0 && !FitsSharedMemory(context, bytes);
-    plan.blocks =
-        rows.loops ? sym::Min(context.rows, Expr(2 * context.Multiprocessors())) : context.rows;
-  }
-  plan.kind = rows;
-  return plan;
+  const RowPasses passes = PlanRowPasses(context, vectors);
+  return {.width = vectors.width,
+          .threads = passes.threads,
+          .blocks = passes.blocks,
+          .kind = CudaRows{.group = passes.group, .loops = passes.loops}};
 }
 
 CudaPlan ChooseRows(const NestContext& context) {
@@ -137,6 +88,7 @@ CudaPlan ChooseRows(const NestContext& context) {
 
 absl::Status CanScheduleRows(const NestContext& context) {
   if (HasColumnSums(context.nest)) return Reject("it reduces over rows");
+  if (HasScans(context.nest)) return Reject("it scans its rows");
   return absl::OkStatus();
 }
 

@@ -24,6 +24,7 @@ bool HasOnePass(const Nest& nest) {
 absl::Status CanScheduleSplit(const NestContext& context) {
   if (IsPointwise(context.nest)) return Reject("it has no parts to combine");
   if (HasColumnSums(context.nest)) return Reject("it reduces over rows");
+  if (HasScans(context.nest)) return Reject("it scans rows, of which each block would need all");
   if (!HasOnePass(context.nest)) return Reject("a later pass needs the whole row");
   if (!context.HasFewLongRows()) return Reject("its rows are short, or enough for the machine");
   return absl::OkStatus();

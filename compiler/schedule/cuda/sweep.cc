@@ -136,6 +136,7 @@ CudaPlan SweepRows(const NestContext& context) {
 
 absl::Status CanScheduleSweep(const NestContext& context) {
   if (!HasColumnSums(context.nest)) return Reject("it reduces nothing over its rows or elements");
+  if (HasScans(context.nest)) return Reject("it scans its rows");
   return absl::OkStatus();
 }
 

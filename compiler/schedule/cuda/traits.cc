@@ -64,8 +64,24 @@ int RowCost(const Nest& nest) {
 }  // namespace
 
 bool IsPointwise(const Nest& nest) {
-  return std::all_of(nest.members.begin(), nest.members.end(), [](const NestMember& m) {
-    return m.has_inner && m.position <= 1 && m.loops.reductions.empty();
+  return !HasScans(nest) &&
+         std::all_of(nest.members.begin(), nest.members.end(), [](const NestMember& m) {
+           return m.has_inner && m.position <= 1 && m.loops.reductions.empty();
+         });
+}
+
+bool HasScans(const Nest& nest) {
+  return std::any_of(nest.members.begin(), nest.members.end(),
+                     [&](const NestMember& m) { return HasScansAt(nest, m.position); });
+}
+
+bool HasScansAt(const Nest& nest, int position) {
+  if (nest.inner.empty()) return false;  // of one element
+  return std::any_of(nest.members.begin(), nest.members.end(), [position](const NestMember& m) {
+    const std::vector<Inst>& insts = m.loops.block.insts;
+    return m.position == position && std::any_of(insts.begin(), insts.end(), [](const Inst& inst) {
+             return inst.kind == InstKind::kScan;
+           });
   });
 }
 

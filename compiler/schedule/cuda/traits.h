@@ -8,8 +8,13 @@
 
 namespace tensord::compiler {
 
-// Nothing is reduced, and there is one pass.
+// Nothing is reduced or scanned, and there is one pass.
 bool IsPointwise(const Nest& nest);
+
+// Prefixes along the inner loops are taken, so that these run in their order: in the nest, and in
+// the pass at `position`.
+bool HasScans(const Nest& nest);
+bool HasScansAt(const Nest& nest, int position);
 
 // What is computed from scalars alone, the same in every thread of a nest without rows, costs as
 // much as several vectors.

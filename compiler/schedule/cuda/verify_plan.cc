@@ -8,6 +8,7 @@
 #include "compiler/schedule/cuda/combine.h"
 #include "compiler/schedule/cuda/row_inside.h"
 #include "compiler/schedule/cuda/threads.h"
+#include "compiler/schedule/cuda/traits.h"
 
 namespace tensord::compiler {
 namespace {
@@ -47,6 +48,24 @@ absl::Status VerifyGroup(const CudaPlan& plan) {
       {in_registers && plan.vectors_in_flight() > 0, "vectors in registers run in no loop"},
       {elements != nullptr && elements->vectors_in_flight > elements->vectors_per_thread,
        "more vectors in flight than a thread has"},
+  };
+  return FirstBroken(rules);
+}
+
+// Only some kinds know that vectors are to be worked on in their order.
+absl::Status VerifyScans(const Nest& nest, const CudaPlan& plan) {
+  const auto* rows = plan.As<CudaScanRows>();
+  const bool knows_scans = rows != nullptr || plan.Is<CudaColumns>();
+  const bool at_once = plan.register_vectors() > 0 || plan.vectors_in_flight() > 0;
+  const Rule rules[] = {
+      {HasScans(nest) && !knows_scans, "a nest with scans has a schedule that knows none"},
+      {rows != nullptr && !HasScans(nest), "a schedule of scans has a nest without one"},
+      {rows != nullptr && plan.access() != RowAccess::kAligned,
+       "lanes of a scan are no whole, aligned vectors"},
+      {rows != nullptr && HasGroupsOfWarps(plan), "a block has several groups of warps that scan"},
+      {rows != nullptr && rows->loops && plan.groups() > 1,
+       "several rows of a block keep their values in one place"},
+      {rows != nullptr && !at_once, "a row's vectors are neither in registers nor in flight"},
   };
   return FirstBroken(rules);
 }
@@ -112,6 +131,7 @@ absl::Status VerifyCudaPlan(const Nest& nest, const CudaPlan& plan) {
   const bool is_empty = plan.width <= 0 || plan.threads <= 0 || plan.resident <= 0 || plan.G() <= 0;
   if (is_empty) return absl::InternalError("a plan without threads");
   TENSORD_RETURN_IF_ERROR(VerifyGroup(plan));
+  TENSORD_RETURN_IF_ERROR(VerifyScans(nest, plan));
   const std::vector<NestReduction> reductions = ReductionsOf(nest);
   TENSORD_RETURN_IF_ERROR(VerifyJointSums(reductions, plan));
   const auto* sweep = plan.As<CudaSweep>();

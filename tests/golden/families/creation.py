@@ -40,6 +40,11 @@ def cases() -> None:
     case(aten.arange.start_step, 10, 1, -3)
     case(aten.arange.start_step, 0, 1, 0.3)
     case(aten.arange.start_step, 0, 9, 2, dtype=torch.int32)
+    for dtype in (torch.int64, torch.int32, torch.uint8):
+        case(aten.arange.start_step, -0.9, 2.1, 2.0, dtype=dtype)
+        case(aten.arange.start_step, 5.9, 0.2, -1.6, dtype=dtype)
+        case(aten.arange.start_step, 0.5, 0.9, 1.0, dtype=dtype)
+        case(aten.arange, 2.5, dtype=dtype)
     case(
         prims.iota,
         5,

@@ -230,20 +230,6 @@ TEST(CpuScans, ProductsAreCombinedInOrder) {
   }
 }
 
-// As `tensorctl compile --target` does.
-TEST(Scans, AreLibraryCallsInCodeForAGpu) {
-  GraphBuilder g;
-  const Ref x = g.Input({4, 8});
-  g.Output(CumulativeSum(g, x, 1, {4, 8}));
-  v1::CompileJob job;
-  *job.mutable_graph() = g.graph();
-  job.mutable_target()->mutable_cuda()->set_sm(90);
-  CompileState state{.job = &job};
-  const absl::Status status = compiler::RunPipeline(state);
-  ASSERT_TRUE(status.ok()) << status;
-  EXPECT_EQ(state.result.artifact().steps(0).call().op(), "aten::cumsum");
-}
-
 TEST(Scans, TheVerifierSaysWhatIsBroken) {
   GraphBuilder g;
   const Ref x = g.Input({4, 8});

@@ -292,11 +292,12 @@ TEST(Indices, ThatGetNoValueAreTheLibrarys) {
   EXPECT_EQ(LibraryCall(*program), "aten::index_put");
 }
 
-TEST(Scans, OfWhatIsNoNumberAndOnAGpuAreTheLibrarys) {
-  const auto call_of = [](v1::DeviceType device, v1::DType dtype, v1::DType sum) {
+TEST(Scans, OfWhatIsNoNumberAndOfOneLongRowOnAGpuAreTheLibrarys) {
+  const auto call_of = [](v1::DeviceType device, v1::DType dtype, v1::DType sum,
+                          const Shape& sizes = {4, 8}) {
     GraphBuilder g(device);
-    const Ref x = g.Input({4, 8}, dtype);
-    g.Output(g.Node("aten::cumsum", {x, 1, nullptr}, g.Meta({4, 8}, sum)));
+    const Ref x = g.Input(sizes, dtype);
+    g.Output(g.Node("aten::cumsum", {x, 1, nullptr}, g.Meta(sizes, sum)));
     const auto program = Lower(g);
     EXPECT_TRUE(program.ok()) << program.status();
     return program.ok() ? LibraryCall(*program) : "";
@@ -306,7 +307,34 @@ TEST(Scans, OfWhatIsNoNumberAndOnAGpuAreTheLibrarys) {
   EXPECT_EQ(call_of(kCpu, kReal, kReal), "");
   EXPECT_EQ(call_of(kCpu, v1::DTYPE_BOOL, v1::DTYPE_INT64), "");
   EXPECT_EQ(call_of(kCpu, kComplex, kComplex), "aten::cumsum");
-  EXPECT_EQ(call_of(kCuda, kReal, kReal), "aten::cumsum");
+  EXPECT_EQ(call_of(kCuda, kReal, kReal), "");
+  EXPECT_EQ(call_of(kCuda, kComplex, kComplex), "aten::cumsum");
+  EXPECT_EQ(call_of(kCuda, kReal, kReal, {1, 1000000}), "aten::cumsum");
+  EXPECT_EQ(call_of(kCuda, kReal, kReal, {1, 50000}), "");
+  EXPECT_EQ(call_of(kCuda, kReal, kReal, {2, 1000000}), "");
+  EXPECT_EQ(call_of(kCpu, kReal, kReal, {1, 1000000}), "");
+}
+
+// Eager's sums of float32 are of float64 on the CPU, of float32 on a GPU.
+TEST(Scans, AccumulateInEagersTypes) {
+  const auto type_of = [](v1::DeviceType device, v1::DType dtype) {
+    GraphBuilder g(device);
+    const Ref x = g.Input({4, 8}, dtype);
+    g.Output(g.Node("aten::cumprod", {x, 1, nullptr}, g.Meta({4, 8}, dtype)));
+    const auto program = Lower(g);
+    EXPECT_TRUE(program.ok()) << program.status();
+    const auto& op = std::get<compiler::LoopOp>(program->operations.at(0));
+    for (const compiler::Inst& inst : op.block.insts) {
+      if (inst.kind == compiler::InstKind::kScan) return std::pair(inst.dtype, inst.in_order);
+    }
+    return std::pair(v1::DTYPE_UNSPECIFIED, false);
+  };
+  constexpr auto kCpu = v1::DEVICE_TYPE_CPU, kCuda = v1::DEVICE_TYPE_CUDA;
+  EXPECT_EQ(type_of(kCpu, v1::DTYPE_FLOAT32), std::pair(v1::DTYPE_FLOAT64, true));
+  EXPECT_EQ(type_of(kCuda, v1::DTYPE_FLOAT32), std::pair(v1::DTYPE_FLOAT32, false));
+  EXPECT_EQ(type_of(kCuda, v1::DTYPE_BFLOAT16), std::pair(v1::DTYPE_FLOAT32, false));
+  EXPECT_EQ(type_of(kCuda, v1::DTYPE_FLOAT64), std::pair(v1::DTYPE_FLOAT64, false));
+  EXPECT_EQ(type_of(kCuda, v1::DTYPE_INT64), std::pair(v1::DTYPE_INT64, false));
 }
 
 TEST(Indices, OfPaddingAreNotChecked) {

@@ -146,6 +146,22 @@ TEST(VerifyKernel, BarriersUnderConditions) {
   ExpectBroken({When(group == 0, {{Barrier{}}})}, "of a block come to a barrier");
 }
 
+// All threads of a group come to a scan, and each gets its own.
+TEST(VerifyKernel, BarriersOfScans) {
+  const Value start = CallOf("broadcast", {Value(1)}, {NumberOf(kFloat32, 0, 0)});
+  const Value before = Var("before", start.type());
+  const auto scan = [&](int threads) {
+    return CallOf("group_scan", {Value(threads)},
+                  {before, kVectors, CombinerOf("add"), NumberOf(kFloat32, 0, 0), kShared});
+  };
+  ExpectOk({Mutable("before", start), Let("prefixes", scan(32)), {Barrier{}}});
+  ExpectBroken({Mutable("before", start), When(IntVar("lane") == 0, {Let("prefixes", scan(32))})},
+               "of a group come to group_scan");
+  ExpectBroken({Mutable("before", start),
+                When(CastTo(kIndexType, LaneOf(scan(32), 0)) > 2, {{Barrier{}}})},
+               "of a block come to a barrier");
+}
+
 TEST(VerifyKernel, BarriersInLoops) {
   const Value i = IndexVar("i");
   ExpectOk({Loop("i", 0, i < IndexVar("n0"), 1, {{Barrier{}}})});

@@ -405,22 +405,22 @@ TEST(ScanTest, SumsIntegers) {
   for (size_t i = 0; i < sums.size(); ++i) ASSERT_EQ(sums[i], int(i) + 1);
 }
 // x -> a*x + b is associative, and does not commute.
+struct Line {
+  float a, b;
+};
+double LineOf(float a, float b) { return __builtin_bit_cast(double, Line{a, b}); }
+double Compose(double x, double y) {
+  const Line f = __builtin_bit_cast(Line, x), g = __builtin_bit_cast(Line, y);
+  return LineOf(f.a * g.a, g.a * f.b + g.b);
+}
 TEST(ScanTest, KeepsTheOrder) {
-  struct Line {
-    float a, b;
-  };
-  const auto compose = [](double x, double y) {
-    const Line f = __builtin_bit_cast(Line, x), g = __builtin_bit_cast(Line, y);
-    return __builtin_bit_cast(double, Line{f.a * g.a, g.a * f.b + g.b});
-  };
-  const double identity = __builtin_bit_cast(double, Line{1, 0});
+  const double identity = LineOf(1, 0);
   std::vector<double> values(96 * 2 * 3);
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i] = __builtin_bit_cast(double, Line{i % 5 ? 1.0f : -1.0f, float(i % 7)});
-  const std::vector<double> got = Scan<96>(values, compose, identity);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = LineOf(i % 5 ? 1.0f : -1.0f, float(i % 7));
+  const std::vector<double> got = Scan<96>(values, Compose, identity);
   double want = identity;
   for (size_t i = 0; i < values.size(); ++i) {
-    want = compose(want, values[i]);
+    want = Compose(want, values[i]);
     ASSERT_TRUE(SameBits(got[i], want)) << i;
   }
 }
@@ -433,6 +433,61 @@ TEST(ScanTest, FloatsAreTheSameInEveryRun) {
     sum += values[i];
     ASSERT_NEAR(first[i], sum, 1e-5 * std::fabs(sum) + 1e-5);
   }
+}
+
+// Rows of 5 vectors a thread, of which the last ones are not there; all threads agree on the end.
+template <int G, class T, class F, class N>
+void CheckGroupScan(const std::vector<T>& values, F vector, N number, T identity) {
+  constexpr int W = 2;
+  const int vectors = int(values.size()) / W;
+  const int threads = std::max(G, 32);
+  std::vector<std::vector<T>> results(threads / G, std::vector<T>(values.size()));
+  std::vector<T> ends(threads);
+  alignas(16) char shared[tk::kGroupSharedBytes];
+  RunBlock(threads, [&] {
+    tk::GroupMemory memory{shared};
+    const int group = int(threadIdx.x) / G, lane = int(threadIdx.x) % G;
+    tk::Vec<T, 1> before = {{identity}};
+    for (int first = 0; first < vectors; first += G) {
+      const int at = first + lane;
+      const auto v =
+          at < vectors ? tk::load<T, W>(values.data() + at * W) : tk::broadcast<W>(identity);
+      const auto prefixes = tk::group_scan<G>(before, v, vector, identity, memory);
+      if (at < vectors) tk::store<T, W>(results[group].data() + at * W, prefixes);
+    }
+    ends[threadIdx.x] = before.at[0];
+  });
+  std::vector<T> want(values.size());
+  std::partial_sum(values.begin(), values.end(), want.begin(), number);
+  for (const std::vector<T>& result : results) {
+    for (size_t i = 0; i < want.size(); ++i) ASSERT_TRUE(SameBits(result[i], want[i])) << G << i;
+  }
+  for (const T end : ends) ASSERT_TRUE(SameBits(end, want.back())) << G;
+}
+template <int G>
+void CheckGroupScans() {
+  std::vector<int> integers(2 * (4 * G + G / 2 + 1));
+  std::iota(integers.begin(), integers.end(), -50);
+  const auto add = [](auto a, auto b) { return tk::add(a, b); };
+  const auto maximum = [](auto a, auto b) { return tk::maximum(a, b); };
+  CheckGroupScan<G>(integers, add, std::plus<int>(), 0);
+  std::vector<float> floats = Normal(int(integers.size()));
+  floats[floats.size() / 2] = kNan;  // the greatest from there on
+  CheckGroupScan<G>(
+      floats, maximum, [](float a, float b) { return std::isnan(a) || a > b ? a : b; },
+      tk::lowest<float>());
+  std::vector<double> lines;
+  for (const int x : integers) lines.push_back(LineOf(x % 5 ? 1.0f : -1.0f, float(x % 7)));
+  const auto both = [](auto x, auto y) { return tk::broadcast<1>(Compose(x.at[0], y.at[0])); };
+  CheckGroupScan<G>(lines, both, Compose, LineOf(1, 0));
+}
+TEST(ScanTest, AGroupRunsThroughItsRow) {
+  CheckGroupScans<1>();
+  CheckGroupScans<2>();
+  CheckGroupScans<8>();
+  CheckGroupScans<32>();
+  CheckGroupScans<96>();
+  CheckGroupScans<1024>();
 }
 
 // --- tiles

@@ -196,6 +196,17 @@ __device__ void scan(const float* p, char* out, void* scratch, int tiles, void* 
   keep(out, scan_after(before, scanned, ScanSum()));
 }
 
+template <class T, int G>
+__device__ void scan_row(const float* p, char* out, int64_t vectors, tk::GroupMemory& memory) {
+  using namespace tk;
+  const auto sum = [](auto a, auto b) { return tk::add(a, b); };
+  Vec<T, 1> before = {{T(0)}};
+  for (int64_t first = 0; first < vectors; first += G) {
+    const auto v = cast<T>(load<float, 4>(p + first * 4));
+    keep(out, group_scan<G>(before, v, sum, T(0), memory));
+  }
+}
+
 struct Args {
   void* b[2];
   int64_t n;
@@ -235,7 +246,17 @@ GROUP(4) GROUP(8) GROUP(16) GROUP(32) GROUP(64) GROUP(96) GROUP(256) GROUP(1024)
     scan<T>(static_cast<const float*>(args.b[0]) + threadIdx.x * 4, static_cast<char*>(args.b[1]), \
             args.b[1], int(args.n), shared);                                                       \
   }
-SCAN(float) SCAN(double) SCAN(int32_t) SCAN(int64_t)
+#define SCAN_ROWS(T, G)                                                               \
+  extern "C" __global__ void __launch_bounds__(256)                                   \
+      row_##T##_##G(const __grid_constant__ Args args) {                              \
+    __shared__ alignas(16) char shared[tk::kGroupSharedBytes];                        \
+    tk::GroupMemory memory{shared};                                                   \
+    scan_row<T, G>(static_cast<const float*>(args.b[0]) + threadIdx.x * 4,            \
+                   static_cast<char*>(args.b[1]) + threadIdx.x * 64, args.n, memory); \
+  }
+SCAN(float)
+SCAN(double) SCAN(int32_t) SCAN(int64_t) SCAN_ROWS(float, 8) SCAN_ROWS(float, 32)
+    SCAN_ROWS(double, 256) SCAN_ROWS(int32_t, 256) SCAN_ROWS(int64_t, 32)
 #else
 #define KERNELS(W) KERNEL(PART, float, W, W)
 WIDTHS(KERNELS)

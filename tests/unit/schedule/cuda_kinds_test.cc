@@ -11,6 +11,7 @@ namespace {
 using compiler::CudaColumns;
 using compiler::CudaElements;
 using compiler::CudaRows;
+using compiler::CudaScanRows;
 using compiler::CudaSplit;
 using compiler::CudaSweep;
 using compiler::CudaTiles;
@@ -145,6 +146,54 @@ TEST(CudaKinds, ColumnsTakeFewRows) {
   EXPECT_TRUE(planned.plan().Is<CudaColumns>());
   EXPECT_EQ(planned.plan().blocks.AsConstant(), 1);
   EXPECT_EQ(planned.plan().G(), 1);
+}
+
+GraphBuilder CumulativeSum(const Shape& sizes, int dim, v1::DType dtype = kF32) {
+  GraphBuilder g(kCuda);
+  const Ref x = g.Input(sizes, dtype);
+  return g.Output(g.Node("aten::cumsum", {x, dim, nullptr}, g.Meta(sizes, dtype)));
+}
+
+TEST(CudaKinds, ScanRowsTakeWhatIsScannedAlongThem) {
+  const Planned planned(CumulativeSum({40, 4096}, 1));
+  const auto& rows = planned.As<CudaScanRows>();
+  EXPECT_EQ(rows.group.threads * rows.group.register_vectors * planned.plan().width, 4096);
+  EXPECT_TRUE(rows.loads_first);
+  EXPECT_THAT(planned.WhyNot("columns"), HasSubstr("do not run in blocks"));
+  EXPECT_THAT(planned.WhyNot("sweep"), HasSubstr("reduces nothing over its rows"));
+  for (const char* kind : {"split", "rows"}) {
+    EXPECT_THAT(planned.WhyNot(kind), HasSubstr("it scans")) << kind;
+  }
+  for (const char* kind : {"tiles", "elements"}) {
+    EXPECT_THAT(planned.WhyNot(kind), HasSubstr("not pointwise")) << kind;
+  }
+  EXPECT_THAT(Planned(Softmax({40, 768})).WhyNot("scan-rows"), HasSubstr("scans nothing"));
+}
+
+TEST(CudaKinds, ScannedRowsThatFindNoRoomInRegistersComeByAFewVectorsAThread) {
+  const Planned planned(CumulativeSum({40, 50257}, 1));
+  const auto& rows = planned.As<CudaScanRows>();
+  EXPECT_EQ(rows.group.register_vectors, 0);
+  EXPECT_EQ(rows.group.vectors_in_flight, 8);
+  EXPECT_EQ(rows.group.threads, 1024);
+}
+
+TEST(CudaKinds, ColumnsTakeWhatIsScannedAcrossThem) {
+  const Planned planned(CumulativeSum({4096, 8192}, 0));
+  EXPECT_EQ(planned.As<CudaColumns>().rows_in_flight, 4);
+  EXPECT_EQ(planned.plan().width, 4);
+  EXPECT_THAT(planned.WhyNot("scan-rows"), HasSubstr("no rows"));
+  // Vectors would leave multiprocessors without columns.
+  const Planned spread(CumulativeSum({4096, 8192}, 0), 132);
+  EXPECT_EQ(spread.plan().width, 1);
+  EXPECT_EQ(spread.As<CudaColumns>().rows_in_flight, 16);
+  EXPECT_EQ(spread.plan().blocks.AsConstant(), 8192 / 32);
+}
+
+// A thread for each would leave most of the machine idle.
+TEST(CudaKinds, FewLongColumnsAreScannedAsRows) {
+  EXPECT_TRUE(Planned(CumulativeSum({4096, 64}, 0), 132).plan().Is<CudaScanRows>());
+  EXPECT_TRUE(Planned(CumulativeSum({100, 64}, 0), 132).plan().Is<CudaColumns>());
 }
 
 TEST(CudaKinds, StructurallyEqualNestsShareAFunction) {

@@ -12,6 +12,7 @@ namespace {
 using compiler::CudaElements;
 using compiler::CudaPlan;
 using compiler::CudaRows;
+using compiler::CudaScanRows;
 using compiler::CudaSplit;
 using compiler::CudaSweep;
 using compiler::FinishLaunch;
@@ -163,6 +164,40 @@ TEST(CudaPlans, TheVerifierSaysWhatIsBroken) {
   EXPECT_THAT(FaultOf(plan), HasSubstr("run in no loop"));
   plan.kind = CudaElements{.vectors_in_flight = 2};
   EXPECT_THAT(FaultOf(plan), HasSubstr("more vectors in flight"));
+}
+
+TEST(CudaPlans, TheVerifierKnowsWhoMayScan) {
+  GraphBuilder g(kCuda);
+  const Ref x = g.Input({40, 5000});
+  g.Output(g.Node("aten::cumsum", {x, 1, nullptr}, g.Meta({40, 5000})));
+  const Planned planned(std::move(g));
+  const Nest& nest = planned.kernel().nests[0].nest;
+  EXPECT_EQ(FaultOf(planned.plan(), nest), "");
+  EXPECT_THAT(FaultOf(planned.plan(), Planned(Sum({40, 5000}, 1)).kernel().nests[0].nest),
+              HasSubstr("a nest without one"));
+  CudaPlan other = planned.plan();
+  for (const auto& kind : std::initializer_list<decltype(other.kind)>{
+           CudaElements{}, CudaRows{}, CudaSweep{}, CudaSplit{}, compiler::CudaTiles{}}) {
+    other.kind = kind;
+    other.threads = other.G();
+    EXPECT_THAT(FaultOf(other, nest), HasSubstr("a schedule that knows none"));
+  }
+  const auto fault = [&](const auto& change) {
+    CudaPlan plan = planned.plan();
+    change(std::get<CudaScanRows>(plan.kind));
+    return FaultOf(plan, nest);
+  };
+  EXPECT_THAT(fault([](CudaScanRows& r) { r.group.access = compiler::RowAccess::kInterleaved; }),
+              HasSubstr("whole, aligned vectors"));
+  EXPECT_THAT(fault([](CudaScanRows& r) { r.group.threads /= 2; }),
+              HasSubstr("several groups of warps"));
+  EXPECT_THAT(fault([](CudaScanRows& r) {
+                r.group.threads = 32;
+                r.loops = true;
+              }),
+              HasSubstr("in one place"));
+  EXPECT_THAT(fault([](CudaScanRows& r) { r.group.register_vectors = r.group.whole_vectors = 0; }),
+              HasSubstr("neither in registers nor in flight"));
 }
 
 TEST(CudaPlans, TheVerifierKnowsWhatSumsAreJoint) {

@@ -153,9 +153,9 @@ inline uint32_t __shfl_sync(unsigned lanes, uint32_t x, int from) {
 inline uint32_t __shfl_xor_sync(unsigned lanes, uint32_t x, int mask) {
   return __shfl_sync(lanes, x, int(threadIdx.x % 32) ^ mask);
 }
-inline uint32_t __shfl_up_sync(unsigned lanes, uint32_t x, int by) {
+inline uint32_t __shfl_up_sync(unsigned lanes, uint32_t x, int by, int width) {
   const int lane = int(threadIdx.x % 32);
-  return __shfl_sync(lanes, x, lane >= by ? lane - by : lane);
+  return __shfl_sync(lanes, x, lane % width >= by ? lane - by : lane);
 }
 inline unsigned __ballot_sync(unsigned lanes, bool x) {
   return cuda_on_host::Exchange(lanes, x, [&](const uint32_t* words) {
