@@ -191,6 +191,27 @@ TEST(CpuScans, OfSizesThatTheRunKnows) {
   }
 }
 
+// Where the values of the second one's rows lie in scratch memory follows from sizes of the first.
+TEST(CpuScans, OfOpenSizesShareAKernel) {
+  GraphBuilder g;
+  InterpreterOptions options;
+  std::vector<std::vector<int64_t>> inputs;
+  for (const int columns : {31, 33}) {
+    const Shape sizes{3, g.Symbol(columns, 1)};
+    const Ref x = g.Input(sizes);
+    const Ref most = g.Node("aten::amax", {x, Ints({1}), true}, g.Meta({3, 1}));
+    const Ref less = g.Node("aten::sub.Tensor", {x, most, 1}, g.Meta(sizes));
+    const Ref sums = CumulativeSum(g, less, 1, sizes);
+    const Ref least = g.Node("aten::amin", {sums, Ints({1}), true}, g.Meta({3, 1}));
+    g.Output(g.Node("aten::sub.Tensor", {sums, least, 1}, g.Meta(sizes)));
+    options.symbols[static_cast<int>(inputs.size())] = columns;
+    inputs.push_back({3, columns});
+  }
+  Compiled compiled(g);
+  ASSERT_EQ(compiled.state().schedule.steps.size(), 1u);
+  compiled.ExpectNumbers(inputs, options);
+}
+
 TEST(CpuScans, OfOneElementOrNone) {
   GraphBuilder g;
   const Ref one = g.Input({4, 1}), none = g.Input({4, 0}), number = g.Input(Shape{});
