@@ -172,7 +172,8 @@ def _logcumsumexp(x):
 
 def _most_probable(x):
     """As in sampling from the most probable tokens."""
-    return x.softmax(-1).cumsum(-1) < 0.9
+    p = x.softmax(-1)
+    return torch.where(p.cumsum(-1) < 0.9, p, 0.0)
 
 
 def _choices(device: str, small: bool) -> Tensors:
@@ -189,7 +190,7 @@ _SCANS = (
     GpuKernel("cumsum(2x)·y 4096² bf16", _cumsum_around, [(4096, 4096)] * 2, _BF16),
     GpuKernel("cumsum(0) 4096²", _cumsum_first, [(4096, 4096)]),
     GpuKernel("cumsum(0) 16384x64 int64", _cumsum_first, make=_choices),
-    GpuKernel("cumsum(softmax) < 0.9 64x50257", _most_probable, [(64, 50257)]),
+    GpuKernel("p where cumsum(p) < 0.9, p softmax 64x50257", _most_probable, [(64, 50257)]),
     GpuKernel("cumsum 4x1000000", _cumsum, [(4, 1000000)]),
     GpuKernel("cumsum 1x10000000, the library's", _cumsum, [(1, 10000000)]),
     GpuKernel("cummax 4096²", _cummax, [(4096, 4096)]),

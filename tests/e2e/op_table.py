@@ -155,7 +155,7 @@ SCANS = [
             cumsum_around=lambda x: ((x * 2).cumsum(-1) - x).abs(),
             cumsum_columns_around=lambda x: ((x * 2).cumsum(0) - x).abs(),
             cumsum_of_sums=lambda x: (x + x.sum(-1, True)).cumsum(-1).amax(-1),
-            cummax_of_cumsum=lambda x: x.cumsum(-1).cummax(-1)),
+            cummax_of_cumsum=lambda x: x.cumsum(-1).cummax(-1)[0]),
     *_cases(given.scanned, FLOATS,
             logcumsumexp_rows=lambda x: x.logcumsumexp(-1),
             logcumsumexp_columns=lambda x: x.logcumsumexp(0),

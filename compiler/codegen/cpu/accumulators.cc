@@ -30,8 +30,8 @@ CpuAccumulators::CpuAccumulators(const Program& program, const Nest& nest, const
   for (size_t i = 0; i < all_.size(); ++i) {
     if (!all_[i].IsPrivate()) continue;
     const Expr count = all_[i].IsColumns() ? sym::Product(nest_.inner) : Expr(1);
-    offsets_[i] = interface_->OfSizes(
-        interface_->ReserveScratch(count * ItemSize(ComputeType(all_[i].dtype))));
+    offsets_[i] =
+        body_->Scalar(interface_->ReserveScratch(count * ItemSize(ComputeType(all_[i].dtype))));
   }
 }
 

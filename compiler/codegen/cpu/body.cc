@@ -31,7 +31,7 @@ ir::Value CpuBody::RowArray(BufferId id) {
         .type = type, .arrays = {{name, *elements.AsConstant()}}, .alignment = kVectorBytes}});
   } else {
     const Expr offset = interface()->ReserveScratch(elements * ItemSize(dtype));
-    const ir::Value at = ir::Var("scratch", ir::BytesType()) + interface()->OfSizes(offset);
+    const ir::Value at = ir::Var("scratch", ir::BytesType()) + Scalar(offset);
     Declare(ir::DeclareAll(pointer, {{name, ir::ReinterpretAs(pointer, at)}}));
   }
   return it->second;

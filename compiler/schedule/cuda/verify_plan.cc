@@ -55,7 +55,8 @@ absl::Status VerifyGroup(const CudaPlan& plan) {
 // Only some kinds know that vectors are to be worked on in their order.
 absl::Status VerifyScans(const Nest& nest, const CudaPlan& plan) {
   const auto* rows = plan.As<CudaScanRows>();
-  const bool knows_scans = rows != nullptr || plan.Is<CudaColumns>();
+  const auto* columns = plan.As<CudaColumns>();
+  const bool knows_scans = rows != nullptr || columns != nullptr;
   const bool at_once = plan.register_vectors() > 0 || plan.vectors_in_flight() > 0;
   const Rule rules[] = {
       {HasScans(nest) && !knows_scans, "a nest with scans has a schedule that knows none"},
@@ -65,6 +66,8 @@ absl::Status VerifyScans(const Nest& nest, const CudaPlan& plan) {
       {rows != nullptr && HasGroupsOfWarps(plan), "a block has several groups of warps that scan"},
       {rows != nullptr && rows->loops && plan.groups() > 1,
        "several rows of a block keep their values in one place"},
+      {columns != nullptr && HasScans(nest) != (columns->rows_in_flight > 0),
+       "columns have rows in flight that are no scan's, or a scan has none"},
       {rows != nullptr && !at_once, "a row's vectors are neither in registers nor in flight"},
   };
   return FirstBroken(rules);

@@ -191,6 +191,25 @@ TEST(CpuScans, OfSizesThatTheRunKnows) {
   }
 }
 
+// Where the values of the second one's rows lie in scratch memory follows from sizes of the first.
+TEST(CpuScans, OfOpenSizesShareAKernel) {
+  GraphBuilder g;
+  const Shape sizes[] = {{3, g.Symbol(31, 1)}, {3, g.Symbol(33, 1)}};
+  const Ref inputs[] = {g.Input(sizes[0]), g.Input(sizes[1])};
+  for (int i = 0; i < 2; ++i) {
+    const Ref most = g.Node("aten::amax", {inputs[i], Ints({1}), true}, g.Meta({3, 1}));
+    const Ref less = g.Node("aten::sub.Tensor", {inputs[i], most, 1}, g.Meta(sizes[i]));
+    const Ref sums = CumulativeSum(g, less, 1, sizes[i]);
+    const Ref least = g.Node("aten::amin", {sums, Ints({1}), true}, g.Meta({3, 1}));
+    g.Output(g.Node("aten::sub.Tensor", {sums, least, 1}, g.Meta(sizes[i])));
+  }
+  InterpreterOptions options;
+  options.symbols = {{0, 31}, {1, 33}};
+  Compiled compiled(g);
+  ASSERT_EQ(compiled.state().schedule.steps.size(), 1u);
+  compiled.ExpectNumbers({{3, 31}, {3, 33}}, options);
+}
+
 TEST(CpuScans, OfOneElementOrNone) {
   GraphBuilder g;
   const Ref one = g.Input({4, 1}), none = g.Input({4, 0}), number = g.Input(Shape{});

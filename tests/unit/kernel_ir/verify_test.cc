@@ -157,9 +157,9 @@ TEST(VerifyKernel, BarriersOfScans) {
   ExpectOk({Mutable("before", start), Let("prefixes", scan(32)), {Barrier{}}});
   ExpectBroken({Mutable("before", start), When(IntVar("lane") == 0, {Let("prefixes", scan(32))})},
                "of a group come to group_scan");
-  ExpectBroken({Mutable("before", start),
-                When(CastTo(kIndexType, LaneOf(scan(32), 0)) > 2, {{Barrier{}}})},
-               "of a block come to a barrier");
+  ExpectBroken(
+      {Mutable("before", start), When(CastTo(kIndexType, LaneOf(scan(32), 0)) > 2, {{Barrier{}}})},
+      "of a block come to a barrier");
 }
 
 TEST(VerifyKernel, BarriersInLoops) {

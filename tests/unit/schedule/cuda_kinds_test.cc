@@ -186,7 +186,7 @@ TEST(CudaKinds, ColumnsTakeWhatIsScannedAcrossThem) {
   // Vectors would leave multiprocessors without columns.
   const Planned spread(CumulativeSum({4096, 8192}, 0), 132);
   EXPECT_EQ(spread.plan().width, 1);
-  EXPECT_EQ(spread.As<CudaColumns>().rows_in_flight, 16);
+  EXPECT_EQ(spread.As<CudaColumns>().rows_in_flight, 64);
   EXPECT_EQ(spread.plan().blocks.AsConstant(), 8192 / 32);
 }
 

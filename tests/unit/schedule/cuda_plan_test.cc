@@ -182,6 +182,8 @@ TEST(CudaPlans, TheVerifierKnowsWhoMayScan) {
     other.threads = other.G();
     EXPECT_THAT(FaultOf(other, nest), HasSubstr("a schedule that knows none"));
   }
+  other.kind = compiler::CudaColumns{};
+  EXPECT_THAT(FaultOf(other, nest), HasSubstr("or a scan has none"));
   const auto fault = [&](const auto& change) {
     CudaPlan plan = planned.plan();
     change(std::get<CudaScanRows>(plan.kind));
