@@ -2,6 +2,7 @@
 #include "server/store/store.h"
 
 #include <absl/strings/str_cat.h>
+#include <absl/time/clock.h>
 #include <dirent.h>
 #include <unistd.h>
 
@@ -79,6 +80,20 @@ bool IsFull(const absl::Status& status) { return absl::IsResourceExhausted(statu
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(StoreOptions options) {
   if (!options.now_ms) options.now_ms = SystemNowMs;
+  auto store = TryToOpen(options);
+  for (const int64_t milliseconds : {20, 80, 200}) {
+    // What a machine lacks now it may have a moment later, and a daemon opens its store but once.
+    if (store.ok() || absl::IsPermissionDenied(store.status()) ||
+        absl::IsFailedPrecondition(store.status())) {
+      break;
+    }
+    absl::SleepFor(absl::Milliseconds(milliseconds));
+    store = TryToOpen(options);
+  }
+  return store;
+}
+
+absl::StatusOr<std::unique_ptr<Store>> Store::TryToOpen(StoreOptions options) {
   const std::string root = options.root;
   TENSORD_RETURN_IF_ERROR(MakeFolder(root));
   TENSORD_RETURN_IF_ERROR(CheckRoot(root));

@@ -70,7 +70,8 @@ struct StoreCounters {
 class Store {
  public:
   // Makes the folders (mode 0700). An error says which path is at fault: not writable, another
-  // user's, of a newer daemon. A store on a full disk opens, and serves what it has.
+  // user's, of a newer daemon. A store on a full disk opens, and serves what it has. Tries for 0.3 s
+  // where the machine's trouble may pass.
   static absl::StatusOr<std::unique_ptr<Store>> Open(StoreOptions options);
   ~Store();
 
@@ -136,6 +137,7 @@ class Store {
   };
 
   Store(StoreOptions options, std::unique_ptr<Signer> signer);
+  static absl::StatusOr<std::unique_ptr<Store>> TryToOpen(StoreOptions options);
 
   // The record, when its signature and all of its blobs are sound; what is damaged is removed.
   absl::StatusOr<std::shared_ptr<const Record>> FindSound(RecordFolder& folder,
