@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ends a store at each step of publishing a program, `--count` times each.
+"""Ends a store at each step of opening and of publishing, `--count` times each.
 
 A step is a call that changes or opens a file below the store, SQLite's among them; the table has
 them by call and place. A store that is opened again finds what was answered, nothing that is wrong,
@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 import campaign
-from stores import Orders, Store
+from stores import Ended, Orders, Store
 
 BEFORE = 3  # programs that are stored when the one begins whose publishing is cut
 
@@ -30,24 +30,35 @@ def _place(root: Path, killed_at: str) -> str:
     return f"{call} {re.sub(r'^tmp/.*', 'tmp/FILE', place)}"
 
 
-def _cut(folder: Path, model: Path, skip: int, first: int) -> tuple[str, list[str]]:
-    """One publication that ends before its call number `skip`: the step, and what is not right."""
-    root = folder / "store"
-    shutil.copytree(model, root)
-    orders = Orders(folder / "orders", root)
-    store = Store(root, environment=orders.environment)
-    orders.give("any", "kill", skip=skip)
+def _publish(root: Path, orders: Orders, first: int) -> list[int]:
+    """What is answered until the store's process ends."""
+    try:
+        store = Store(root, environment=orders.environment)
+    except Ended:
+        return []
     answered = store.publish(first, 2)
     store.process.kill()
     store.end()
-    step = _place(root, orders.killed_at())
+    return answered
+
+
+def _cut(folder: Path, model: Path, before: int, skip: int, first: int) -> tuple[str, list[str]]:
+    """A store with `before` programs that ends before its call number `skip`: the step, and what is
+    not right."""
+    root = folder / "store"
+    shutil.copytree(model, root)
+    orders = Orders(folder / "orders", root)
+    orders.give("any", "kill", skip=skip)
+    answered = _publish(root, orders, first)
+    killed_at = orders.killed_at()
+    step = _place(root, killed_at) if killed_at else ""
     wrong: list[str] = []
     with Store(root) as again:
         if again.opened != "open":
             wrong.append(f"{step}: {again.opened}")
             return step, wrong
-        kept = again.lookup(0, BEFORE)
-        if kept["found"] != BEFORE or again.missing(first, len(answered)):
+        kept = again.lookup(0, before)
+        if kept["found"] != before or again.missing(first, len(answered)):
             wrong.append(f"{step}: lost a program: {kept}")
         found = again.lookup(first, 2)
         if found["wrong"] or found["damaged"] or found["unavailable"]:
@@ -58,29 +69,32 @@ def _cut(folder: Path, model: Path, skip: int, first: int) -> tuple[str, list[st
         verified = again.numbers("verify")
         if verified["damaged"] or verified["unreadable"]:
             wrong.append(f"{step}: {verified}")
-        if again.numbers("count")["programs"] != BEFORE + 2:
+        if again.numbers("count")["programs"] != before + 2:
             wrong.append(f"{step}: the index has {again.ask('count')}")
     shutil.rmtree(root)
     return step, wrong
 
 
 def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
-    """Cuts at every step, a round of all steps at a time."""
+    """Cuts at every step, a round of all steps at a time: of a store that has programs, and of a new
+    one."""
     steps: Counter[str] = Counter()
     wrong: list[str] = []
     with campaign.folder(in_memory=True) as folder:
-        model = folder / "model"
+        model, empty = folder / "model", folder / "empty"
+        empty.mkdir(mode=0o700)
         with Store(model) as store:
             store.publish(0, BEFORE)
         for turn in range(arguments.count):
-            # Programs of other folders, and with another kernel or the same as the one before.
-            first = 100 + 8 * (turn + 1000 * arguments.seed) + turn % 2 * 3
-            for skip in range(0, 1000, arguments.stride):
-                step, found = _cut(folder, model, skip, first)
-                if not step.strip():
-                    break
-                steps[step] += 1
-                wrong += found
+            # Other programs each time, which lie in other folders.
+            first = 100 + 8 * (turn + 1000 * arguments.seed)
+            for start, before in ((model, BEFORE), (empty, 0)):
+                for skip in range(0, 1000, arguments.stride):
+                    step, found = _cut(folder, start, before, skip, first)
+                    if not step:  # it came to its end
+                        break
+                    steps[step] += 1
+                    wrong += found
     for step, kills in sorted(steps.items()):
         table.add(step, kills)
     table.add("kills", steps.total())
