@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ten kinds of graphs that take too much CPU, memory or time, one after the other, while another job
-looks stored programs up and a third compiles small ones.
+"""Ten kinds of graphs that take too much CPU, memory or time, one after the other, while another
+job looks stored programs up and a third compiles small ones.
 
-A bomb is answered within its request's budget (`--job-seconds`) and a second, with a program or with
-an error. Meanwhile 95 of 100 look-ups take less than 10 ms, and a small graph takes at most twice
-what it takes alone (`--timing 0`: the figures alone, for a machine that others use as well). Asked
+A bomb is answered within its request's budget (`--job-seconds`) and a second, with a program or
+with an error. Meanwhile 95 of 100 look-ups take less than 10 ms, and a small graph takes at most
+twice what it takes alone (`--timing 0`: the figures alone, for a machine that others use as well). Asked
 again, a bomb that was ended is refused at once.
 """
 

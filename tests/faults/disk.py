@@ -3,10 +3,10 @@
 
 The model, as in the work on crash consistency of ALICE and CrashMonkey:
 
-- A file's content is durable when the file is synced. Of writes (and truncations) since, each may be
-  on the disk, or not, or in part, by sectors, in any order; what lies between is zeros.
-- The names in a folder (made, renamed, linked, removed) change in their order. They are durable when
-  the folder is synced; of changes since, any number of the first ones may be on the disk. With
+- A file's content is durable when the file is synced. Of writes (and truncations) since, each may
+  be on the disk, or not, or in part, by sectors, in any order; what lies between is zeros.
+- The names in a folder (made, renamed, linked, removed) change in their order. They are durable
+  when the folder is synced; of changes since, any number of the first ones may be on the disk. With
   `journal`, all folders share one order and syncing one makes all earlier changes durable (ext4,
   XFS); without, every folder has its own, which is the least that POSIX promises. A rename between
   folders happens in both or in neither.

@@ -5,8 +5,8 @@ EDQUOT, EMFILE and ENOMEM, once at each place where it is made, and for good fro
 
 Under the fault the store serves what it has or says that it cannot now, and takes what is
 published, in memory if need be; when the fault is gone the same process finds everything and writes
-what it kept, and a store that is opened then has it all, with nothing damaged. A store that cannot open under a fault that lasts opens afterwards. `--stride 7`
-tries every seventh place.
+what it kept, and a store that is opened then has it all, with nothing damaged. A store that cannot
+open under a fault that lasts opens afterwards. `--stride 7` tries every seventh place.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 kernels, the index, its log, the key, and the prelude that kernels are compiled with.
 
 What is served is right. A flip in a blob, a record or the prelude is found; one in the index or the
-key may cost programs their rows or their signatures, never a wrong program, and the store takes what
-is published again.
+key may cost programs their rows or their signatures, never a wrong program, and the store takes
+what is published again.
 """
 
 from __future__ import annotations

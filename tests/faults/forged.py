@@ -86,7 +86,9 @@ def _another_signature(number: int, records: _Records, draw: random.Random) -> b
 def _another_blob(number: int, records: _Records, draw: random.Random) -> bytes:
     # Four programs in a row share a kernel.
     other = records.own[(number + 4 * draw.randint(1, 8)) % PROGRAMS]
-    return records.own[number][:_BODY] + other[_BODY : _BODY + 32] + records.own[number][_BODY + 32 :]
+    return (
+        records.own[number][:_BODY] + other[_BODY : _BODY + 32] + records.own[number][_BODY + 32 :]
+    )
 
 
 def _noise(number: int, records: _Records, draw: random.Random) -> bytes:
@@ -121,7 +123,9 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
         shutil.rmtree(root / "manifests")
         with Store(root) as store:
             store.publish(0, PROGRAMS)
-            kernels = [path.read_bytes() for path in (root / "kernels").rglob("*") if path.is_file()]
+            kernels = [
+                path.read_bytes() for path in (root / "kernels").rglob("*") if path.is_file()
+            ]
             records = _Records(_take_records(store, copy), before, kernels)
             for turn in range(arguments.count):
                 forge = FORGERIES[turn % len(FORGERIES)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs as a client sends them, made without torch: small ones, and ten kinds that take too much."""
+"""Graphs as a client sends them, made without torch: small ones, and ten kinds of bombs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ Sizes = Sequence[Any]  # integers or SymExpr
 
 def _expr(value: Any) -> Any:
     return graph_pb2.SymExpr(constant=value) if isinstance(value, int) else value
+
+
+def _product(one: Any, other: Any) -> Any:
+    if isinstance(other, int) and one.WhichOneof("kind") == "constant":
+        return _expr(min(one.constant * max(other, 1), 2**62))
+    return graph_pb2.SymExpr(op=graph_pb2.SymOp(kind="MUL", args=[one, _expr(other)]))
 
 
 class Builder:
@@ -54,21 +60,14 @@ class Builder:
         return self._values - 1
 
     def _meta(self, sizes: Sizes) -> Any:
-        strides: list[Any] = []
-        for size in reversed(sizes):
-            if not strides:
-                strides.append(graph_pb2.SymExpr(constant=1))
-            elif isinstance(size, int) and strides[-1].WhichOneof("kind") == "constant":
-                strides.append(_expr(min(strides[-1].constant * max(before, 1), 2**62)))
-            else:
-                product = graph_pb2.SymOp(kind="MUL", args=[strides[-1], _expr(before)])
-                strides.append(graph_pb2.SymExpr(op=product))
-            before = size
+        strides = [_expr(1)]
+        for size in reversed(sizes[1:]):
+            strides.append(_product(strides[-1], size))
         return graph_pb2.TensorMeta(
             dtype="DTYPE_FLOAT32",
             device="DEVICE_TYPE_CPU",
             sizes=[_expr(size) for size in sizes],
-            strides=strides[::-1],
+            strides=strides[: len(sizes)][::-1],
             storage_offset=_expr(0),
         )
 
@@ -163,7 +162,9 @@ def _huge_expression() -> Any:
     size = graph_pb2.SymExpr(op=graph_pb2.SymOp(kind="MAX", args=terms))
     x = make.input([symbol])
     y = make.input([size])
-    return make.outputs([make.node("exp", [("value", v)], [s]) for v, s in ((x, symbol), (y, size))])
+    return make.outputs(
+        [make.node("exp", [("value", v)], [s]) for v, s in ((x, symbol), (y, size))]
+    )
 
 
 def _high_rank() -> Any:

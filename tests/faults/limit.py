@@ -3,7 +3,7 @@
 """Three times the store's limit is written within `--seconds`, while a job runs a program of it.
 
 What the limit counts on disk, sampled every 100 ms, is never above it by more than 5 %; the job's
-program is evicted, and goes on running with the pages that it has mapped.
+program is evicted (given 90 s), and goes on running with the pages that it has mapped.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from stores import Store
 
 BLOB = 60_000
 PER_PROGRAM = BLOB // 4 + 2 * 4096  # bytes on disk: four programs share a kernel
+KEPT_S = 90  # a program that nobody has looked up for so long goes when room is needed
 UNCOUNTED = {"jit", "repros"}  # docs/caching.md
 
 
@@ -98,7 +99,8 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
     table.add("samples", len(sampler.samples))
     table.must("peak, bytes", peak, peak <= limit * 1.05, "at most the limit and 5 %")
     table.add("programs left", stats["programs_stored"])
-    table.must("the job's program was evicted", evicted, evicted, "True")
+    if arguments.seconds >= KEPT_S:
+        table.must("the job's program was evicted", evicted, evicted, "True")
     table.none("results that were not right", wrong)
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Power is lost at `--count` moments of a store's life: what disk.py says may then be on the disk is
-made, and a store opened on it.
+"""Power is lost at `--count` moments of a store's life: what disk.py says may then be on the disk
+is made, and a store opened on it.
 
 A preloaded library records the calls, since only there SQLite's are seen with their bytes. Nothing
-wrong may be served; and what had been answered before the power went, with the key that signs it, is
-there: the store syncs a file and every folder that leads to it before it answers.
+wrong may be served; and what had been answered before the power went, with the key that signs it,
+is there: the store syncs a file and every folder that leads to it before it answers.
 """
 
 from __future__ import annotations

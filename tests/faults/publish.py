@@ -76,8 +76,8 @@ def _cut(folder: Path, model: Path, before: int, skip: int, first: int) -> tuple
 
 
 def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
-    """Cuts at every step, a round of all steps at a time: of a store that has programs, and of a new
-    one."""
+    """Cuts at every step, a round of all steps at a time: of a store that has programs, and of a
+    new one."""
     steps: Counter[str] = Counter()
     wrong: list[str] = []
     with campaign.folder(in_memory=True) as folder:

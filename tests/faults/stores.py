@@ -40,9 +40,7 @@ class Orders:
             "TENSORD_FAULTS_ORDERS": str(path),
         }
 
-    def give(
-        self, call: str, action: str, place: str = "*", skip: int = 0, times: int = 0
-    ) -> None:
+    def give(self, call: str, action: str, place: str = "*", skip: int = 0, times: int = 0) -> None:
         """After `skip` calls that match, the next `times` (0: all) fail with the errno that
         `action` names, or are the process's last (`kill`)."""
         what = action if action == "kill" else str(getattr(errno, action))
