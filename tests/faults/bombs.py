@@ -5,8 +5,8 @@ job looks stored programs up and a third compiles small ones.
 
 A bomb is answered within its request's budget (`--job-seconds`) and a second, with a program or
 with an error. Meanwhile 95 of 100 look-ups take less than 10 ms, and a small graph takes at most
-twice what it takes alone (`--timing 0`: the figures alone, for a machine that others use as well). Asked
-again, a bomb that was ended is refused at once.
+twice what it takes alone (`--timing 0`: the figures alone, for a machine that others use as well).
+Asked again, a bomb that was ended is refused at once.
 """
 
 from __future__ import annotations
