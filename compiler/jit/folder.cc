@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -41,6 +42,16 @@ absl::StatusOr<bool> TemporaryFolder::Publish(const std::string& path) {
   }
   path_.clear();
   return true;
+}
+
+bool HasRoom(const std::string& folder) {
+  // A prelude with its precompiled header, and the compiler's temporary files.
+  constexpr uint64_t kBytes = 24 << 20;
+  constexpr uint64_t kFiles = 64;
+  struct statvfs disk;
+  if (statvfs(folder.c_str(), &disk) != 0) return false;
+  const bool has_files = disk.f_files == 0 || disk.f_favail >= kFiles;  // 0: not counted there
+  return has_files && disk.f_bavail * disk.f_frsize >= kBytes;
 }
 
 void RemoveStaleFolders(const std::string& parent) {

@@ -29,6 +29,9 @@ class TemporaryFolder {
   std::string path_;
 };
 
+// Whether the disk of a folder has room for what a compile writes.
+bool HasRoom(const std::string& folder);
+
 // Removes the temporary folders of processes that are no more (killed while they compiled).
 void RemoveStaleFolders(const std::string& parent);
 

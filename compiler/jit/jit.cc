@@ -11,6 +11,7 @@
 
 #include "compiler/jit/backend.h"
 #include "compiler/jit/cxx/backend.h"
+#include "compiler/jit/folder.h"
 #include "compiler/jit/nvrtc/backend.h"
 
 namespace tensord::jit {
@@ -54,8 +55,9 @@ std::vector<absl::StatusOr<CompiledUnit>> CompileUnits(const v1::JitJob& job,
 absl::StatusOr<v1::JitResult> Jit(const v1::JitJob& job, const JitConfig& config) {
   const auto start = Clock::now();
   TENSORD_ASSIGN_OR_RETURN(const BackendEntry* entry, BackendOf(job.target()));
-  TENSORD_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
-                           entry->open(job.target(), config));
+  JitConfig here = config;
+  here.work_folder = WorkFolder(config);
+  TENSORD_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, entry->open(job.target(), here));
   v1::JitResult result;
   AddStage(result, "jit_prelude", start);
 
@@ -73,6 +75,11 @@ absl::StatusOr<v1::JitResult> Jit(const v1::JitJob& job, const JitConfig& config
   }
   AddStage(result, "jit_compile", compile_start);
   return result;
+}
+
+std::string WorkFolder(const JitConfig& config) {
+  const bool spare = !config.spare_folder.empty() && !HasRoom(config.work_folder);
+  return spare ? config.spare_folder : config.work_folder;
 }
 
 absl::StatusOr<ToolchainInfo> FindToolchain(const v1::Target& target, const JitConfig& config) {

@@ -14,6 +14,9 @@ namespace tensord::jit {
 // install or set.
 absl::StatusOr<v1::JitResult> Jit(const v1::JitJob& job, const JitConfig& config);
 
+// Where a job's files are made now: the work folder, or the spare one while that has no room.
+std::string WorkFolder(const JitConfig& config);
+
 // Errors as above; Unimplemented, InvalidArgument: the target.
 absl::StatusOr<ToolchainInfo> FindToolchain(const v1::Target& target, const JitConfig& config);
 

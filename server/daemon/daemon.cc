@@ -99,7 +99,7 @@ int DefaultWorkers() {
 }
 
 ServiceOptions MakeOptions(const Config& config, const std::string& work_folder,
-                           const std::string& seal_key) {
+                           const std::string& spare_folder, const std::string& seal_key) {
   ServiceOptions options;
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   options.pool.workers = config.workers == 0 ? DefaultWorkers() : static_cast<int>(config.workers);
@@ -114,8 +114,8 @@ ServiceOptions MakeOptions(const Config& config, const std::string& work_folder,
   command.path = config.worker;
   command.memory_bytes = config.job_memory;
   command.environment = {"TENSORD_SEAL_KEY=" + ToHex(seal_key)};
-  command.args = {"--cxx", config.cxx, "--work-folder", work_folder, "--parallelism",
-                  absl::StrCat(options.units_per_job), "--cpu-seconds",
+  command.args = {"--cxx", config.cxx, "--work-folder", work_folder, "--spare-folder", spare_folder,
+                  "--parallelism", absl::StrCat(options.units_per_job), "--cpu-seconds",
                   // CPU time is the sum over threads.
                   absl::StrCat(config.job_seconds * static_cast<uint64_t>(options.units_per_job))};
   for (const std::string& flag :
@@ -262,14 +262,17 @@ int RunDaemon(const Config& config) {
   if (!opened.ok()) return Fail("store_failed", opened.status());
   const std::string store_root = opened->store->root();
   const std::string work_folder = store_root + "/jit";
-  if (const absl::Status status = store::MakeFolder(work_folder); !status.ok()) {
-    return Fail("store_failed", status);
+  // Where kernels are made while the store's disk is full.
+  const std::string spare_folder = absl::StrCat(runtime_folder, "/jit-", getpid());
+  for (const std::string& folder : {work_folder, spare_folder}) {
+    const absl::Status status = store::MakeFolder(folder);
+    if (!status.ok() && !absl::IsResourceExhausted(status)) return Fail("store_failed", status);
   }
 
   LastCall last_call = SteadySeconds();
   {
     const ServiceOptions options =
-        MakeOptions(config, work_folder, opened->store->DeriveKey("work folder"));
+        MakeOptions(config, work_folder, spare_folder, opened->store->DeriveKey("work folder"));
     CompileService service(options, std::move(opened->store), opened->problem);
     const auto rpc = MakeRpcService(&service, &last_call);
     const auto server = StartServer(socket, *rpc);
@@ -281,10 +284,9 @@ int RunDaemon(const Config& config) {
     StopGracefully(**server, service, signals, config.stop_seconds);
   }
   unlink(socket.c_str());
-  if (!opened->private_.empty()) {
-    std::error_code ignored;
-    std::filesystem::remove_all(opened->private_, ignored);
-  }
+  std::error_code ignored;
+  std::filesystem::remove_all(spare_folder, ignored);
+  if (!opened->private_.empty()) std::filesystem::remove_all(opened->private_, ignored);
   spdlog::info("event=stopped");
   return kExitOk;
 }

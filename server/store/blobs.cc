@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -36,8 +37,10 @@ absl::Status WriteAll(int fd, std::string_view data, const std::string& path) {
   return absl::OkStatus();
 }
 
+}  // namespace
+
 absl::Status SyncFolderOf(const std::string& path) {
-  const std::string folder = path.substr(0, path.rfind('/'));
+  const std::string folder = path.substr(0, std::max<size_t>(path.rfind('/'), 1));
   const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return ErrnoStatus("cannot open", folder);
   const int failed = fsync(fd);
@@ -45,6 +48,8 @@ absl::Status SyncFolderOf(const std::string& path) {
   close(fd);
   return status;
 }
+
+namespace {
 
 int64_t Nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000LL + time.tv_nsec; }
 
@@ -105,7 +110,9 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 absl::Status MakeFolder(const std::string& path) {
   for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
-    if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
+    if (mkdir(part.c_str(), 0700) == 0) {
+      TENSORD_RETURN_IF_ERROR(SyncFolderOf(part));
+    } else if (errno != EEXIST) {
       return ErrnoStatus("cannot create folder", part);
     }
     if (end == std::string::npos) break;

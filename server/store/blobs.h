@@ -34,7 +34,9 @@ absl::Status WriteFileAtomically(const std::string& path, std::string_view data,
                                  const std::string& temp_folder);
 // NotFound when there is no such file. DataLoss: it is larger than anything that is stored.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
-// Creates the folder and its parents, mode 0700.
+// Makes the names in the folder of `path` outlive a power cut.
+absl::Status SyncFolderOf(const std::string& path);
+// Creates the folder and its parents, mode 0700, so that they outlive a power cut.
 absl::Status MakeFolder(const std::string& path);
 
 // What the file takes of its file system, in bytes; 0 when there is none.

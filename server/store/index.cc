@@ -101,11 +101,24 @@ absl::StatusOr<Index> Index::Open(const std::string& path, bool* empty) {
   return Index(std::move(database));
 }
 
-absl::Status Index::AddProgram(const ProgramRow& row, uint64_t record_bytes,
-                               const std::vector<FileRow>& blobs,
-                               const std::function<absl::Status()>& check) {
+absl::Status Index::AddProgram(const Program& program, const std::function<absl::Status()>& check) {
   TENSORD_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
   TENSORD_RETURN_IF_ERROR(check());
+  TENSORD_RETURN_IF_ERROR(InsertProgram(program));
+  return transaction.Commit();
+}
+
+absl::Status Index::AddPrograms(const std::vector<Program>& programs,
+                                const std::function<bool(const Program& program)>& check) {
+  TENSORD_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
+  for (const Program& program : programs) {
+    if (check(program)) TENSORD_RETURN_IF_ERROR(InsertProgram(program));
+  }
+  return transaction.Commit();
+}
+
+absl::Status Index::InsertProgram(const Program& program) {
+  const ProgramRow& row = program.row;
   TENSORD_RETURN_IF_ERROR(DeleteProgramRows(row.key));
   TENSORD_RETURN_IF_ERROR(database_
                               .Prepare("INSERT INTO programs(" TENSORD_PROGRAM_COLUMNS
@@ -121,9 +134,9 @@ absl::Status Index::AddProgram(const ProgramRow& row, uint64_t record_bytes,
                               .Bind(static_cast<int64_t>(row.hits))
                               .Bind(row.created_ms)
                               .Bind(row.used_ms)
-                              .Bind(static_cast<int64_t>(record_bytes))
+                              .Bind(static_cast<int64_t>(program.record_bytes))
                               .Run());
-  for (const FileRow& blob : blobs) {
+  for (const FileRow& blob : program.blobs) {
     TENSORD_RETURN_IF_ERROR(AddBlob(blob));
     TENSORD_RETURN_IF_ERROR(
         database_.Prepare("INSERT OR IGNORE INTO program_blobs(key,sha256) VALUES(?,?)")
@@ -131,7 +144,7 @@ absl::Status Index::AddProgram(const ProgramRow& row, uint64_t record_bytes,
             .BindBlob(blob.name)
             .Run());
   }
-  return transaction.Commit();
+  return absl::OkStatus();
 }
 
 absl::Status Index::DeleteProgramRows(std::string_view key) {
@@ -157,6 +170,12 @@ absl::Status Index::Touch(const std::vector<Touched>& programs) {
             .Run());
   }
   return transaction.Commit();
+}
+
+absl::StatusOr<std::vector<std::string>> Index::KeysAfter(std::string_view after, uint32_t limit) {
+  Query query = database_.Prepare("SELECT key FROM programs WHERE key>? ORDER BY key LIMIT ?");
+  query.BindBlob(after).Bind(static_cast<int64_t>(limit));
+  return Names(std::move(query));
 }
 
 absl::StatusOr<std::vector<ProgramRow>> Index::List(uint32_t limit) {
@@ -196,18 +215,20 @@ absl::Status Index::AddBlob(const FileRow& blob) {
       .Run();
 }
 
-absl::Status Index::AddKernel(const FileRow& kernel, const FileRow& blob, int64_t used_ms) {
+absl::Status Index::AddKernels(const std::vector<Kernel>& kernels) {
   TENSORD_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
-  TENSORD_RETURN_IF_ERROR(RemoveKernel(kernel.name));
-  TENSORD_RETURN_IF_ERROR(AddBlob(blob));
-  TENSORD_RETURN_IF_ERROR(
-      database_
-          .Prepare("INSERT INTO kernels(kernel_key,sha256,record_bytes,used_ms) VALUES(?,?,?,?)")
-          .BindBlob(kernel.name)
-          .BindBlob(blob.name)
-          .Bind(static_cast<int64_t>(kernel.bytes))
-          .Bind(used_ms)
-          .Run());
+  for (const auto& [kernel, blob, used_ms] : kernels) {
+    TENSORD_RETURN_IF_ERROR(RemoveKernel(kernel.name));
+    TENSORD_RETURN_IF_ERROR(AddBlob(blob));
+    TENSORD_RETURN_IF_ERROR(
+        database_
+            .Prepare("INSERT INTO kernels(kernel_key,sha256,record_bytes,used_ms) VALUES(?,?,?,?)")
+            .BindBlob(kernel.name)
+            .BindBlob(blob.name)
+            .Bind(static_cast<int64_t>(kernel.bytes))
+            .Bind(used_ms)
+            .Run());
+  }
   return transaction.Commit();
 }
 

@@ -50,11 +50,17 @@ class Index {
   // nothing.
   static absl::StatusOr<Index> Open(const std::string& path, bool* empty);
 
+  struct Program {
+    ProgramRow row;
+    uint64_t record_bytes = 0;
+    std::vector<FileRow> blobs;
+  };
   // Adds or replaces a program. `check` runs inside the transaction and may refuse: no eviction, of
   // any process, happens between it and the commit.
-  absl::Status AddProgram(const ProgramRow& row, uint64_t record_bytes,
-                          const std::vector<FileRow>& blobs,
-                          const std::function<absl::Status()>& check);
+  absl::Status AddProgram(const Program& program, const std::function<absl::Status()>& check);
+  // Those that `check` takes, in one transaction.
+  absl::Status AddPrograms(const std::vector<Program>& programs,
+                           const std::function<bool(const Program& program)>& check);
   absl::Status RemoveProgram(std::string_view key);
   // Adds uses of programs, in one transaction.
   struct Touched {
@@ -65,12 +71,20 @@ class Index {
   absl::Status Touch(const std::vector<Touched>& programs);
   absl::StatusOr<bool> HasProgram(std::string_view key);
 
+  // At most `limit` keys of programs that come after `after`, in order.
+  absl::StatusOr<std::vector<std::string>> KeysAfter(std::string_view after, uint32_t limit);
   // Last used first; at most `limit`, 0: all.
   absl::StatusOr<std::vector<ProgramRow>> List(uint32_t limit);
   // Those whose key begins with `prefix`, at most `limit`.
   absl::StatusOr<std::vector<ProgramRow>> Find(std::string_view prefix, uint32_t limit);
 
-  absl::Status AddKernel(const FileRow& kernel, const FileRow& blob, int64_t used_ms);
+  struct Kernel {
+    FileRow kernel;
+    FileRow blob;
+    int64_t used_ms = 0;
+  };
+  // Adds or replaces kernels, in one transaction.
+  absl::Status AddKernels(const std::vector<Kernel>& kernels);
   absl::Status RemoveKernel(std::string_view kernel_key);
   absl::Status TouchKernel(std::string_view kernel_key, int64_t used_ms);
   absl::StatusOr<bool> HasKernel(std::string_view kernel_key);
@@ -95,6 +109,7 @@ class Index {
 
  private:
   explicit Index(Database database) : database_(std::move(database)) {}
+  absl::Status InsertProgram(const Program& program);
   absl::Status DeleteProgramRows(std::string_view key);
   absl::Status AddBlob(const FileRow& blob);
   absl::StatusOr<bool> Has(const char* sql, std::string_view name);

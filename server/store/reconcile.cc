@@ -4,10 +4,12 @@
 #include <absl/time/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <ctime>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "server/store/store.h"
 
@@ -16,6 +18,9 @@ namespace {
 
 // A blob this old that no record names has lost its writer.
 constexpr int64_t kStraySeconds = 600;
+// Rows that are added in one transaction, and keys that are read in one: the index is others' too.
+constexpr size_t kAddedAtOnce = 128;
+constexpr uint32_t kKeysAtOnce = 1024;
 constexpr absl::Duration kWriteBackEvery = absl::Seconds(5);
 
 // Of the file's content, in seconds since the epoch; 0: no file.
@@ -45,19 +50,33 @@ std::string Store::problem() {
   return problem_;
 }
 
-void Store::ReconcileProgram(const std::string& key) {
+void Store::ReconcileProgram(const std::string& key, std::vector<Index::Program>& unknown) {
   const auto known = index_.With([&](Index& index) { return index.HasProgram(key); });
   if (!known.ok() || *known) return;
   const auto record = ReadRecord(programs_, key);
   if (IsGone(record.status())) programs_.Remove(key);  // of an older form, or of another key
   if (!record.ok()) return;
   const int64_t used_ms = ModifiedSeconds(programs_.PathOf(key)) * 1000;
-  const absl::Status added =
-      AddProgramRow({key, DecodeProgramFacts((*record)->facts), 0, 0, used_ms, used_ms}, **record);
-  if (absl::IsAborted(added)) programs_.Remove(key);  // a blob of it is gone
+  auto rows = RowsOf({key, DecodeProgramFacts((*record)->facts), 0, 0, used_ms, used_ms}, **record);
+  if (absl::IsAborted(rows.status())) programs_.Remove(key);  // a blob of it is gone
+  if (rows.ok()) unknown.push_back(*std::move(rows));
+  if (unknown.size() >= kAddedAtOnce) AddUnknown(unknown);
 }
 
-void Store::ReconcileKernel(const std::string& kernel_key) {
+void Store::AddUnknown(std::vector<Index::Program>& unknown) {
+  if (unknown.empty()) return;
+  const auto is_whole = [this](const Index::Program& program) {
+    const bool whole =
+        std::all_of(program.blobs.begin(), program.blobs.end(),
+                    [this](const FileRow& blob) { return blobs_.Exists(blob.name); });
+    if (!whole) programs_.Remove(program.row.key);
+    return whole;
+  };
+  index_.With([&](Index& index) { return index.AddPrograms(unknown, is_whole); }).IgnoreError();
+  unknown.clear();
+}
+
+void Store::ReconcileKernel(const std::string& kernel_key, std::vector<Index::Kernel>& unknown) {
   const auto known = index_.With([&](Index& index) { return index.HasKernel(kernel_key); });
   if (!known.ok() || *known) return;
   const auto record = ReadRecord(kernels_, kernel_key);
@@ -66,17 +85,27 @@ void Store::ReconcileKernel(const std::string& kernel_key) {
     kernels_.Remove(kernel_key);
     return;
   }
-  AddKernelRow(kernel_key, (*record)->blobs[0],
-               ModifiedSeconds(kernels_.PathOf(kernel_key)) * 1000);
+  unknown.push_back(RowOfKernel(kernel_key, (*record)->blobs[0],
+                                ModifiedSeconds(kernels_.PathOf(kernel_key)) * 1000));
+  if (unknown.size() >= kAddedAtOnce) AddUnknown(unknown);
+}
+
+void Store::AddUnknown(std::vector<Index::Kernel>& unknown) {
+  if (unknown.empty()) return;
+  index_.With([&](Index& index) { return index.AddKernels(unknown); }).IgnoreError();
+  unknown.clear();
 }
 
 void Store::ForgetLostPrograms() {
-  const auto rows = index_.With([](Index& index) { return index.List(0); });
-  if (!rows.ok()) return;
-  for (const ProgramRow& row : *rows) {
-    if (IsClosing()) return;
-    if (access(programs_.PathOf(row.key).c_str(), F_OK) == 0 || errno != ENOENT) continue;
-    index_.With([&](Index& index) { return index.RemoveProgram(row.key); }).IgnoreError();
+  std::string last;
+  while (!IsClosing()) {
+    const auto keys = index_.With([&](Index& index) { return index.KeysAfter(last, kKeysAtOnce); });
+    if (!keys.ok() || keys->empty()) return;
+    for (const std::string& key : *keys) {
+      if (access(programs_.PathOf(key).c_str(), F_OK) == 0 || errno != ENOENT) continue;
+      index_.With([&](Index& index) { return index.RemoveProgram(key); }).IgnoreError();
+    }
+    last = keys->back();
   }
 }
 
@@ -116,13 +145,16 @@ void Store::RemoveStrayBlobs() {
 void Store::Reconcile() {
   // What becomes new from here on is found the next time.
   index_.TakeIsNew();
-  const auto unless_closing = [this](void (Store::*visit)(const std::string&)) {
-    return [this, visit](const std::string& key) {
-      if (!IsClosing()) (this->*visit)(key);
-    };
-  };
-  kernels_.ForEachKey(unless_closing(&Store::ReconcileKernel));
-  programs_.ForEachKey(unless_closing(&Store::ReconcileProgram));
+  std::vector<Index::Kernel> kernels;
+  kernels_.ForEachKey([&](const std::string& key) {
+    if (!IsClosing()) ReconcileKernel(key, kernels);
+  });
+  AddUnknown(kernels);
+  std::vector<Index::Program> programs;
+  programs_.ForEachKey([&](const std::string& key) {
+    if (!IsClosing()) ReconcileProgram(key, programs);
+  });
+  AddUnknown(programs);
   ForgetLostPrograms();
   RemoveStrayBlobs();
 }

@@ -82,8 +82,8 @@ std::string RecordFolder::Sign(std::string_view key, std::string_view prefix,
   return signer_->Sign({kind_, key, prefix, body});
 }
 
-absl::Status RecordFolder::Put(std::string_view key, const Record& record,
-                               std::string_view detail) const {
+std::string EncodeRecord(const Signer& signer, std::string_view kind, std::string_view key,
+                         const Record& record, std::string_view detail) {
   std::string prefix(kMagic);
   for (const size_t size :
        {record.payload.size(), record.facts.size(), detail.size(), record.blobs.size()}) {
@@ -95,9 +95,14 @@ absl::Status RecordFolder::Put(std::string_view key, const Record& record,
     body += blob;
   }
   body.append(record.payload).append(record.facts).append(detail);
+  return absl::StrCat(prefix, signer.Sign({kind, key, prefix, body}), body);
+}
+
+absl::Status RecordFolder::Put(std::string_view key, const Record& record,
+                               std::string_view detail) const {
   const std::string path = PathOf(key);
   TENSORD_RETURN_IF_ERROR(MakeFolder(path.substr(0, path.rfind('/'))));
-  return WriteFileAtomically(path, absl::StrCat(prefix, Sign(key, prefix, body), body), 0444,
+  return WriteFileAtomically(path, EncodeRecord(*signer_, kind_, key, record, detail), 0444,
                              temp_folder_);
 }
 

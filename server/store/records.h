@@ -37,6 +37,10 @@ struct Record {
   std::string facts;
 };
 
+// The bytes of a record's file.
+std::string EncodeRecord(const Signer& signer, std::string_view kind, std::string_view key,
+                         const Record& record, std::string_view detail);
+
 class RecordFolder {
  public:
   // `kind` is part of what is signed. The signer outlives the folder.

@@ -29,7 +29,8 @@ absl::Status MakeKey(const std::string& path, const std::string& temp_folder) {
   const int error = errno;
   unlink(fresh.c_str());
   if (failed && error != EEXIST) return absl::ErrnoToStatus(error, "cannot create " + path);
-  return absl::OkStatus();
+  // Without its key, nothing that it signed counts.
+  return SyncFolderOf(path);
 }
 
 const unsigned char* Data(std::string_view text) {

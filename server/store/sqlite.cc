@@ -2,6 +2,7 @@
 #include "server/store/sqlite.h"
 
 #include <absl/strings/str_cat.h>
+#include <unistd.h>
 
 #include <utility>
 
@@ -19,11 +20,13 @@ absl::Status SqliteStatus(sqlite3* db, int code) {
       return absl::UnavailableError(message);
     case SQLITE_FULL:
       return absl::ResourceExhaustedError(message);
-    case SQLITE_CANTOPEN:
-      // For want of room or descriptors, which passes, or of rights.
-      return absl::IsResourceExhausted(absl::ErrnoToStatus(sqlite3_system_errno(db), ""))
-                 ? absl::ResourceExhaustedError(message)
-                 : absl::PermissionDeniedError(message);
+    case SQLITE_CANTOPEN: {
+      // For want of rights, or of room, descriptors and so on, which may pass.
+      const absl::Status why = absl::ErrnoToStatus(sqlite3_system_errno(db), message);
+      return absl::IsPermissionDenied(why) || absl::IsResourceExhausted(why)
+                 ? why
+                 : absl::UnavailableError(message);
+    }
     case SQLITE_READONLY:
     case SQLITE_PERM:
       return absl::PermissionDeniedError(message);
@@ -88,6 +91,12 @@ absl::StatusOr<Database> Database::Open(const std::string& path) {
                       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   Database database(handle);
   if (code != SQLITE_OK) return SqliteStatus(handle, code);
+  // SQLite opens a file for reading where it cannot for writing, be it for a moment.
+  if (sqlite3_db_readonly(handle, nullptr) == 1) {
+    return access(path.c_str(), W_OK) == 0
+               ? absl::UnavailableError("index: cannot be opened for writing now")
+               : absl::PermissionDeniedError("index: may not be written");
+  }
   sqlite3_extended_result_codes(handle, 1);
   sqlite3_busy_timeout(handle, 5000);
   // NORMAL with WAL never corrupts; the last transactions before a power cut may be missing, and

@@ -2,6 +2,7 @@
 #include "server/store/store.h"
 
 #include <absl/strings/str_cat.h>
+#include <absl/time/clock.h>
 #include <dirent.h>
 #include <unistd.h>
 
@@ -79,6 +80,20 @@ bool IsFull(const absl::Status& status) { return absl::IsResourceExhausted(statu
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(StoreOptions options) {
   if (!options.now_ms) options.now_ms = SystemNowMs;
+  auto store = TryToOpen(options);
+  for (const int64_t milliseconds : {20, 80, 200}) {
+    // What a machine lacks now it may have a moment later, and a daemon opens its store but once.
+    if (store.ok() || absl::IsPermissionDenied(store.status()) ||
+        absl::IsFailedPrecondition(store.status())) {
+      break;
+    }
+    absl::SleepFor(absl::Milliseconds(milliseconds));
+    store = TryToOpen(options);
+  }
+  return store;
+}
+
+absl::StatusOr<std::unique_ptr<Store>> Store::TryToOpen(StoreOptions options) {
   const std::string root = options.root;
   TENSORD_RETURN_IF_ERROR(MakeFolder(root));
   TENSORD_RETURN_IF_ERROR(CheckRoot(root));
@@ -236,15 +251,19 @@ absl::StatusOr<std::vector<FileRow>> Store::BlobRows(const Record& record) const
   return rows;
 }
 
-absl::Status Store::AddProgramRow(ProgramRow row, const Record& record) {
-  TENSORD_ASSIGN_OR_RETURN(const std::vector<FileRow> blobs, BlobRows(record));
+absl::StatusOr<Index::Program> Store::RowsOf(ProgramRow row, const Record& record) const {
+  TENSORD_ASSIGN_OR_RETURN(std::vector<FileRow> blobs, BlobRows(record));
   const uint64_t record_bytes = BytesOnDisk(programs_.PathOf(row.key));
   row.bytes = record_bytes;
   for (const FileRow& blob : blobs) row.bytes += blob.bytes;
-  return index_.With([&](Index& index) {
-    return index.AddProgram(row, record_bytes, blobs,
-                            [&]() -> absl::Status { return BlobRows(record).status(); });
-  });
+  return Index::Program{std::move(row), record_bytes, std::move(blobs)};
+}
+
+Index::Kernel Store::RowOfKernel(std::string_view kernel_key, const std::string& sha256,
+                                 int64_t used_ms) const {
+  return {{std::string(kernel_key), BytesOnDisk(kernels_.PathOf(kernel_key))},
+          {sha256, BytesOnDisk(blobs_.PathOf(sha256))},
+          used_ms};
 }
 
 absl::Status Store::Publish(std::string_view key, Record record, std::string_view detail,
@@ -276,7 +295,13 @@ absl::Status Store::WriteProgram(std::string_view key, const Record& record,
   TENSORD_RETURN_IF_ERROR(BlobRows(record).status());
   TENSORD_RETURN_IF_ERROR(programs_.Put(key, record, detail));
   const int64_t now = options_.now_ms();
-  const absl::Status added = AddProgramRow({std::string(key), facts, 0, 0, now, now}, record);
+  const auto rows = RowsOf({std::string(key), facts, 0, 0, now, now}, record);
+  absl::Status added = rows.status();
+  if (rows.ok()) {
+    added = index_.With([&](Index& index) {
+      return index.AddProgram(*rows, [&] { return BlobRows(record).status(); });
+    });
+  }
   if (absl::IsAborted(added)) {
     programs_.Remove(key);
     return added;
@@ -357,15 +382,10 @@ absl::Status Store::WriteKernel(std::string_view kernel_key, const KernelRow& ro
   }
   if (!there) TENSORD_RETURN_IF_ERROR(blobs_.Put(row.sha256, binary));
   TENSORD_RETURN_IF_ERROR(kernels_.Put(kernel_key, {{row.sha256}, row.facts, ""}, source));
-  AddKernelRow(kernel_key, row.sha256, options_.now_ms());
-  return absl::OkStatus();
-}
-
-void Store::AddKernelRow(std::string_view kernel_key, const std::string& sha256, int64_t used_ms) {
-  const FileRow kernel = {std::string(kernel_key), BytesOnDisk(kernels_.PathOf(kernel_key))};
-  const FileRow blob = {sha256, BytesOnDisk(blobs_.PathOf(sha256))};
+  const Index::Kernel made = RowOfKernel(kernel_key, row.sha256, options_.now_ms());
   // A record that the index could not take is added when it is reconciled.
-  index_.With([&](Index& index) { return index.AddKernel(kernel, blob, used_ms); }).IgnoreError();
+  index_.With([&](Index& index) { return index.AddKernels({made}); }).IgnoreError();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> Store::KernelSource(std::string_view kernel_key) {

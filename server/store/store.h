@@ -70,7 +70,8 @@ struct StoreCounters {
 class Store {
  public:
   // Makes the folders (mode 0700). An error says which path is at fault: not writable, another
-  // user's, of a newer daemon. A store on a full disk opens, and serves what it has.
+  // user's, of a newer daemon. A store on a full disk opens, and serves what it has. Tries for 0.3
+  // s where the machine's trouble may pass.
   static absl::StatusOr<std::unique_ptr<Store>> Open(StoreOptions options);
   ~Store();
 
@@ -136,6 +137,7 @@ class Store {
   };
 
   Store(StoreOptions options, std::unique_ptr<Signer> signer);
+  static absl::StatusOr<std::unique_ptr<Store>> TryToOpen(StoreOptions options);
 
   // The record, when its signature and all of its blobs are sound; what is damaged is removed.
   absl::StatusOr<std::shared_ptr<const Record>> FindSound(RecordFolder& folder,
@@ -160,16 +162,20 @@ class Store {
 
   // The blobs of a record as rows; Aborted: one is not on disk.
   absl::StatusOr<std::vector<FileRow>> BlobRows(const Record& record) const;
-  // Fills in row.bytes.
-  absl::Status AddProgramRow(ProgramRow row, const Record& record);
-  void AddKernelRow(std::string_view kernel_key, const std::string& sha256, int64_t used_ms);
+  // As the index is to have them. Aborted: a blob is not on disk.
+  absl::StatusOr<Index::Program> RowsOf(ProgramRow row, const Record& record) const;
+  Index::Kernel RowOfKernel(std::string_view kernel_key, const std::string& sha256,
+                            int64_t used_ms) const;
   // What the folder has under the key, without a look at its blobs.
   absl::StatusOr<std::shared_ptr<const Record>> ReadRecord(RecordFolder& folder,
                                                            std::string_view key);
   // Shows whether the folder can be written.
   absl::Status TryToWrite() const;
-  void ReconcileProgram(const std::string& key);
-  void ReconcileKernel(const std::string& kernel_key);
+  // Adds to what the index is to know, unless it does.
+  void ReconcileProgram(const std::string& key, std::vector<Index::Program>& unknown);
+  void ReconcileKernel(const std::string& kernel_key, std::vector<Index::Kernel>& unknown);
+  void AddUnknown(std::vector<Index::Program>& unknown);
+  void AddUnknown(std::vector<Index::Kernel>& unknown);
   void ForgetLostPrograms();
   void RemoveStrayBlobs();
   // Takes off the digests that a record names; false: not all records could be read.

@@ -240,7 +240,8 @@ Confinement Confine(const Walls& walls) {
   return result;
 }
 
-Walls WallsFor(const std::string& cxx, const std::string& nvrtc, const std::string& work_folder) {
+Walls WallsFor(const std::string& cxx, const std::string& nvrtc,
+               const std::vector<std::string>& work_folders) {
   Walls walls;
   walls.readable = {"/usr", "/lib",  "/lib32", "/lib64", "/bin", "/sbin",     "/etc",
                     "/opt", "/proc", "/sys",   "/dev",   "/nix", "/gnu/store"};
@@ -258,7 +259,8 @@ Walls WallsFor(const std::string& cxx, const std::string& nvrtc, const std::stri
     const fs::path place = fs::canonical(nvrtc, error);
     walls.readable.push_back(fs::is_directory(place, error) ? place : place.parent_path());
   }
-  walls.writable = {work_folder, "/dev/null"};
+  walls.writable = work_folders;
+  walls.writable.push_back("/dev/null");
   return walls;
 }
 
@@ -272,9 +274,10 @@ std::string Describe(const Confinement& confinement) {
 }
 
 Confinement ConfineWorker(const std::string& cxx, const std::string& nvrtc,
-                          const std::string& work_folder) {
+                          const std::vector<std::string>& work_folders) {
+  const std::string& work_folder = work_folders.front();
   setenv("TMPDIR", work_folder.c_str(), 1);
-  const Walls walls = WallsFor(cxx, nvrtc, work_folder);
+  const Walls walls = WallsFor(cxx, nvrtc, work_folders);
   const std::string program = FindProgram(cxx);
   const std::string known = absl::StrCat(work_folder, "/", ProbeName(walls, program));
   if (!program.empty() && access(known.c_str(), F_OK) != 0) {

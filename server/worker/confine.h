@@ -30,13 +30,15 @@ Confinement Confine(const Walls& walls);
 std::string Describe(const Confinement& confinement);
 
 // What a worker needs: the system's programs and libraries, those beside it, the compiler `cxx` (a
-// name or a path) with its installation, NVRTC's library or folder, and `work_folder` to write in.
-Walls WallsFor(const std::string& cxx, const std::string& nvrtc, const std::string& work_folder);
+// name or a path) with its installation, NVRTC's library or folder, and `work_folders` to write in.
+Walls WallsFor(const std::string& cxx, const std::string& nvrtc,
+               const std::vector<std::string>& work_folders);
 
 // Confines a worker, unless its compiler does not work within the walls, which is tried in a child
-// once and remembered in `work_folder`: kernels matter more. Temporary files go there from now on.
+// once and remembered in the first of `work_folders`: kernels matter more. Temporary files go there
+// from now on.
 Confinement ConfineWorker(const std::string& cxx, const std::string& nvrtc,
-                          const std::string& work_folder);
+                          const std::vector<std::string>& work_folders);
 
 }  // namespace tensord::server
 

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/version.h"
 #include "compiler/compile.h"
@@ -27,6 +29,7 @@ int main(int argc, char** argv) {
   app.add_option("--flag", jit.extra_flags, "appended to the C++ compiler's flags");
   app.add_option("--nvrtc", jit.nvrtc, "NVRTC's library or its folder");
   app.add_option("--work-folder", jit.work_folder, "for preludes and temporary files");
+  app.add_option("--spare-folder", jit.spare_folder, "instead of it while its disk is full");
   app.add_option("--parallelism", jit.parallelism, "units compiled at once");
   app.add_option("--cpu-seconds", cpu_seconds, "CPU time of one job");
   bool confine = true;
@@ -49,7 +52,13 @@ int main(int argc, char** argv) {
     return 2;
   }
   server::Confinement confinement = {{}, {"everything (confine = off)"}};
-  if (confine) confinement = server::ConfineWorker(jit.cxx, jit.nvrtc, jit.work_folder);
+  if (confine) {
+    std::vector<std::string> folders = {jit.work_folder};
+    if (!jit.spare_folder.empty()) folders.push_back(jit.spare_folder);
+    // The first is where the compiler is tried.
+    if (tensord::jit::WorkFolder(jit) != jit.work_folder) std::swap(folders[0], folders[1]);
+    confinement = server::ConfineWorker(jit.cxx, jit.nvrtc, folders);
+  }
   server::WorkerHandlers handlers;
   handlers.compile = [](const tensord::v1::CompileJob& job) {
     return tensord::compiler::Compile(job);

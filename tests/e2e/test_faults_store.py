@@ -106,6 +106,20 @@ def test_damaged_blob(start: Callable[..., RealDaemon], damage: str) -> None:
         assert tensord.daemon_stats()["blobs_corrupt"] >= 1
 
 
+def test_jobs_fetch_what_the_daemon_has_in_memory(
+    start: Callable[..., RealDaemon], tmp_path: Path
+) -> None:
+    """A limit that nothing fits into, as a full disk."""
+    daemon = start("--store-limit=4096")
+    cache = tmp_path / "cache"
+    assert _job(TENSORD_STORE=str(cache)) == (1, 0, 0, 0)
+    assert not _blobs(daemon)
+    assert _job(TENSORD_STORE=str(cache)) == (0, 1, 0, 0)
+    assert list((cache / "fetched").rglob("*"))
+    # Where nothing can be kept there, for the process alone.
+    assert _job(TENSORD_STORE="/dev/null/cache") == (0, 1, 0, 0)
+
+
 def test_damaged_index(start: Callable[..., RealDaemon]) -> None:
     daemon = start()
     assert _job() == (1, 0, 0, 0)

@@ -21,7 +21,7 @@ from .. import fallback, torch_compat
 from ..counters import STATS
 from ..cuda_graphs import graphed_program
 from ..cuda_graphs.plan import Plan
-from ..errors import InputMismatchError, RuntimeLoadError, TensordError
+from ..errors import CompilerFailedError, InputMismatchError, RuntimeLoadError, TensordError
 from ..torch_compat import Boxed
 from ..v1 import service_pb2
 from ..wire import blobs
@@ -207,7 +207,12 @@ def load(reply: service_pb2.CompileReply) -> Program:
             from .runtime import load_program
         except ImportError as error:
             raise RuntimeLoadError(f"the bridge to the runtime is missing: {error}") from error
-        folder = blobs.folder_for(reply)
+        try:
+            folder = blobs.folder_for(reply)
+        except CompilerFailedError as error:  # the daemon has evicted one meanwhile
+            lost = _load_error(error)
+            lost.code = CORRUPT  # type: ignore[attr-defined]
+            raise lost from error
         try:
             program: Program = load_program(reply.artifact.SerializeToString(), folder)
             return program

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blobs for a job that cannot map the daemon's store: fetched once, by digest, into a folder of its
-own."""
+"""Blobs that a job does not find in the daemon's store: fetched once, by digest, into a folder of
+its own."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..errors import RuntimeLoadError
@@ -17,19 +19,48 @@ if TYPE_CHECKING:
 
 
 def folder_for(reply: service_pb2.CompileReply) -> str:
-    """The folder to load the artifact's blobs from; fetches them if the daemon's is not here.
+    """The folder to load the artifact's blobs from; fetches them if they are not in the daemon's:
+    that folder is not of this host, or its disk is full and the daemon has them in memory.
 
-    Raises RuntimeLoadError when a blob is not what its digest says.
+    Raises RuntimeLoadError when a blob is not what its digest says, or cannot be kept anywhere.
     """
-    if not reply.artifact.modules or os.path.isdir(reply.blob_folder):
+    digests = [module.sha256 for module in reply.artifact.modules]
+    if all(os.path.exists(_path(reply.blob_folder, digest)) for digest in digests):
         return reply.blob_folder
-    folder = os.path.join(_cache_folder(), "fetched")
-    for module in reply.artifact.modules:
-        digest = module.sha256.hex()
-        path = os.path.join(folder, digest[:2], digest)
-        if not _is_intact(path, module.sha256):
-            _publish(path, _fetch(module.sha256))
-    return folder
+    problem: OSError | None = None
+    for folder in _folders():
+        try:
+            for digest in digests:
+                path = _path(folder, digest)
+                if not _is_intact(path, digest):
+                    _publish(path, _fetch(digest))
+            return folder
+        except OSError as error:  # this disk may be the one that is full
+            problem = error
+    raise RuntimeLoadError(f"the daemon's blobs cannot be kept here: {problem}") from problem
+
+
+def _path(folder: str, digest: bytes) -> str:
+    name = digest.hex()
+    return os.path.join(folder, name[:2], name)
+
+
+def _folders() -> Iterator[str]:
+    """Where fetched blobs may be kept: for all jobs of the user, or else for this process."""
+    yield os.path.join(_cache_folder(), "fetched")
+    for place in (tempfile.gettempdir(), "/dev/shm"):
+        if os.access(place, os.W_OK):
+            yield _private_folder(place)
+
+
+@functools.cache
+def _private_folder(place: str) -> str:
+    made = tempfile.TemporaryDirectory(prefix="tensord-", dir=place, ignore_cleanup_errors=True)
+    _private.append(made)
+    return made.name
+
+
+_private: list[tempfile.TemporaryDirectory[str]] = []  # removed with the process
 
 
 def _cache_folder() -> str:

@@ -350,5 +350,14 @@ TEST_F(JitTest, FoldersOfDeadProcessesAreSwept) {
   EXPECT_FALSE(fs::exists(stale));
 }
 
+TEST_F(JitTest, FilesAreMadeElsewhereWhereTheWorkFolderHasNoRoom) {
+  EXPECT_EQ(WorkFolder(config_), config_.work_folder);
+  JitConfig full = config_;
+  full.work_folder = "/nonexistent";  // of which no disk says that it has room
+  EXPECT_EQ(WorkFolder(full), "/nonexistent");
+  full.spare_folder = config_.work_folder;
+  EXPECT_EQ(WorkFolder(full), config_.work_folder);
+}
+
 }  // namespace
 }  // namespace tensord::jit

@@ -38,7 +38,7 @@ class ConfineTest : public ::testing::Test {
   // The exit status of `run` within the walls.
   int Within(const std::function<int()>& run) {
     const auto confined = [&] {
-      const Confinement found = ConfineWorker("c++", "", work_);
+      const Confinement found = ConfineWorker("c++", "", {work_});
       _exit(found.missing.empty() ? run() : 100);
     };
     EXPECT_EXIT(confined(), ::testing::ExitedWithCode(0), "");
@@ -106,7 +106,7 @@ TEST_F(ConfineTest, CompilerThatDoesNotWorkWithinIsLeftFree) {
   std::ofstream(script) << "#!/bin/sh\necho x > " << root_
                         << "/written || exit 1\nexec c++ \"$@\"\n";
   fs::permissions(script, fs::perms::owner_all);
-  const Confinement found = ConfineWorker(script, "", work_);
+  const Confinement found = ConfineWorker(script, "", {work_});
   EXPECT_THAT(found.in_force, IsEmpty());
   EXPECT_THAT(Describe(found), StartsWith("missing: everything ("));
   EXPECT_THAT(Describe(found), HasSubstr("does not work within"));
@@ -115,7 +115,7 @@ TEST_F(ConfineTest, CompilerThatDoesNotWorkWithinIsLeftFree) {
 
 TEST_F(ConfineTest, TheProbeIsRemembered) {
   const auto confined = [this] {
-    ConfineWorker("c++", "", work_);
+    ConfineWorker("c++", "", {work_});
     _exit(0);
   };
   EXPECT_EXIT(confined(), ::testing::ExitedWithCode(0), "");

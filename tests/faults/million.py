@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A store of `--count` programs, its pages not in memory: a daemon serves within 10 s of its start.
+
+Records are written by the store's own code without syncing them, and their rows by its reconciling.
+The page cache is dropped where that is allowed (root); otherwise the table says that it was not.
+With `--root DIR` the store is made there, and kept for the next time. A million take 5 GB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import campaign
+import jobs
+import tensord
+from real_daemon import RealDaemon
+from stores import Store
+
+SERVES_WITHIN_S = 10.0
+KERNELS = 4096  # programs whose kernels are published in full (native/store_driver.cc)
+
+
+def _drop_page_cache() -> bool:
+    os.sync()
+    try:
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+    except OSError:
+        return False
+    return True
+
+
+def _fill(store: Path, count: int, table: campaign.Table) -> None:
+    with Store(store) as filler:
+        have = filler.numbers("count")["programs"]
+        if have >= count:
+            return
+        start = time.monotonic()
+        assert filler.ask(f"fill 0 {count}") == "done"
+        table.add("seconds to write the records", time.monotonic() - start)
+        start = time.monotonic()
+        filler.ask("reconcile")
+        table.add("seconds to index them", time.monotonic() - start)
+        have = filler.numbers("count")["programs"]
+        table.must("programs in the index", have, have == count, str(count))
+
+
+def _resident_mib(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) >> 10
+    return 0
+
+
+def _settled(daemon: RealDaemon, limit_s: float) -> float:
+    """Seconds until the daemon has nothing to do any more in the background."""
+    start = time.monotonic()
+    busy = -1.0
+    while time.monotonic() - start < limit_s:
+        ticks = Path(f"/proc/{daemon.process.pid}/stat").read_text().rpartition(")")[2].split()
+        now = float(ticks[11]) + float(ticks[12])
+        blocked = ticks[0] == "D"
+        if now - busy < 2 and not blocked:
+            break
+        busy = now
+        time.sleep(1)
+    return time.monotonic() - start
+
+
+def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
+    """Fills, forgets, starts and asks."""
+    with campaign.folder() as folder:
+        root = Path(arguments.root).resolve() if arguments.root else folder
+        root.mkdir(parents=True, exist_ok=True)
+        _fill(root / "store", arguments.count, table)
+        os.environ.update(TENSORD_AUTOSTART="0", TENSORD_ADDRESS=f"unix:{folder}/s")
+        # What torch reads at its first compile is not to be counted.
+        (folder / "warm").mkdir()
+        warm = RealDaemon(folder / "warm")
+        os.environ["TENSORD_ADDRESS"] = warm.address
+        jobs.compare(1, jobs.Outcome())
+        warm.close()
+        jobs.rpc.client().forget()
+        tensord.reset_stats()
+
+        table.add("page cache dropped", not arguments.keep_cache and _drop_page_cache())
+        start = time.monotonic()
+        daemon = RealDaemon(folder, flags=(f"--store={root}/store", "--store-limit=0"))
+        try:
+            os.environ["TENSORD_ADDRESS"] = daemon.address
+            table.add("seconds until it listens", time.monotonic() - start)
+            outcome = jobs.Outcome()
+            jobs.compare(int(start) % 100_000, outcome)
+            served = time.monotonic() - start
+            table.must("seconds until a program is compiled and stored", served,
+                       served <= SERVES_WITHIN_S, f"at most {SERVES_WITHIN_S:.0f}")  # fmt: skip
+            stats = tensord.stats()
+            table.none("errors, or graphs in eager",
+                       len(outcome.errors) + len(outcome.wrong) + stats["fallbacks"])  # fmt: skip
+            found = time.monotonic()
+            jobs.compare(int(start) % 100_000, outcome)
+            table.add("seconds to find it again", time.monotonic() - found)
+            slowest = 0.0
+            for _ in range(20):
+                asked = time.monotonic()
+                stored = tensord.daemon_stats()["programs_stored"]
+                slowest = max(slowest, time.monotonic() - asked)
+                time.sleep(0.1)
+            table.must("programs stored", stored, stored > arguments.count, f"> {arguments.count}")
+            table.must("slowest answer of stats, seconds", slowest, slowest < 2, "below 2")
+            table.add("seconds until files and index are compared", _settled(daemon, 600.0))
+            most = _resident_mib(daemon.process.pid)
+            table.must("most memory of the daemon, MiB", most, most < 300, "below 300")
+        finally:
+            daemon.close()
+        with Store(root / "store") as store:
+            wrong = store.lookup(0, min(arguments.count, KERNELS))
+            table.must("programs found", wrong["found"],
+                       wrong["found"] == min(arguments.count, KERNELS), "all")  # fmt: skip
+
+
+if __name__ == "__main__":
+    campaign.main(run, __doc__, count=1_000_000, root="", keep_cache=0)
