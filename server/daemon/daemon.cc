@@ -25,13 +25,15 @@
 
 #include "base/sha256.h"
 #include "base/version.h"
+#include "server/daemon/activation.h"
+#include "server/daemon/compile_rpc.h"
 #include "server/daemon/rpc_service.h"
 #include "server/rpc/address.h"
 
 namespace tensord::server {
 namespace {
 
-constexpr int kMaxMessageBytes = 256 << 20;
+constexpr int kMaxReplyBytes = 256 << 20;
 
 absl::Status SetUpLog(const Config& config) {
   try {
@@ -105,10 +107,14 @@ ServiceOptions MakeOptions(const Config& config, const std::string& work_folder,
   options.pool.workers = config.workers == 0 ? DefaultWorkers() : static_cast<int>(config.workers);
   options.pool.idle = absl::Seconds(config.worker_idle);
   options.pool.job_limit = absl::Seconds(config.job_seconds);
-  options.units_per_job = std::max(1, cores / options.pool.workers);
+  // One request alone keeps every core busy, also one that may not have all workers.
+  const int places = PlacesFor(Cost::kDear, options.pool.workers);
+  options.units_per_job = (cores + places - 1) / places;
   options.cxx = config.cxx;
   options.jit_settings = absl::StrCat(config.cxx_flags, "\n", config.nvrtc);
   options.max_waiting = config.max_waiting;
+  options.queue_limit = absl::Seconds(config.queue_seconds);
+  options.request_memory = config.request_memory;
 
   WorkerCommand& command = options.pool.command;
   command.path = config.worker;
@@ -170,7 +176,7 @@ sigset_t BlockSignals() {
 
 // Sleeps until a signal, or until nobody has called for `idle_exit` seconds (0: for ever).
 std::string WaitForEnd(const sigset_t& signals, uint64_t idle_exit, const LastCall& last_call,
-                       const CompileService& service) {
+                       const CompileRpc& compile) {
   while (true) {
     if (idle_exit == 0) {
       const int signal = sigwaitinfo(&signals, nullptr);
@@ -178,7 +184,7 @@ std::string WaitForEnd(const sigset_t& signals, uint64_t idle_exit, const LastCa
       continue;
     }
     const int64_t left = last_call + static_cast<int64_t>(idle_exit) - SteadySeconds();
-    if (left <= 0 && service.InFlight() == 0) return "idle";
+    if (left <= 0 && compile.Calls() == 0) return "idle";
     const timespec wait{std::max<int64_t>(left, 1), 0};
     const int signal = sigtimedwait(&signals, nullptr, &wait);
     if (signal > 0) return strsignal(signal);
@@ -186,18 +192,21 @@ std::string WaitForEnd(const sigset_t& signals, uint64_t idle_exit, const LastCa
 }
 
 // Finishes what is in flight, up to the limit or the next signal; then fails it. New work is
-// refused meanwhile, while what is stored is still served.
-void StopGracefully(grpc::Server& server, CompileService& service, const sigset_t& signals,
+// refused meanwhile, while what is stored is still served. Whoever connects after that finds the
+// next daemon.
+void StopGracefully(grpc::Server& server, std::unique_ptr<Acceptor> acceptor,
+                    CompileService& service, const CompileRpc& compile, const sigset_t& signals,
                     uint64_t stop_seconds) {
   // Who asks for the daemon's health learns it at once; who calls is still answered.
   server.GetHealthCheckService()->SetServingStatus(false);
   service.Drain();
   const int64_t limit = SteadySeconds() + static_cast<int64_t>(stop_seconds);
   constexpr timespec kTick{0, 20'000'000};
-  while (service.InFlight() > 0 && SteadySeconds() < limit) {
+  while (compile.Calls() > 0 && SteadySeconds() < limit) {
     if (sigtimedwait(&signals, nullptr, &kTick) > 0) break;
   }
-  if (service.InFlight() > 0) spdlog::warn("event=abort in_flight={}", service.InFlight());
+  acceptor.reset();
+  if (compile.Calls() > 0) spdlog::warn("event=abort calls={}", compile.Calls());
   service.Abort();
   // Time for the last answers to leave. A client that only keeps its connection open does not
   // notice a polite goodbye, so this is not the place to wait long.
@@ -209,17 +218,18 @@ int Fail(const char* event, const absl::Status& status) {
   return kExitError;
 }
 
-// Listens on `socket`, whose lock the caller has: one that is there was left behind, and gRPC
-// replaces it. Unavailable: it cannot.
-absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(const std::string& socket,
-                                                          grpc::Service& rpc) {
+// Listens on `socket`, unless it was passed. The caller has its lock: one that is there was left
+// behind, and gRPC replaces it. Unavailable: it cannot.
+absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(const std::string& socket, bool passed,
+                                                          grpc::Service& rpc, CompileRpc& compile) {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
+  if (!passed) builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
   builder.RegisterService(&rpc);
-  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  builder.RegisterCallbackGenericService(&compile);
+  builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
+  builder.SetMaxSendMessageSize(kMaxReplyBytes);
   // Clients ask once a second whether a call's daemon still lives (HelloReply.answers_pings).
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 100);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
@@ -246,7 +256,9 @@ int RunDaemon(const Config& config) {
   if (const absl::Status status = SetUpLog(config); !status.ok()) {
     return Fail("log_failed", status);
   }
-  const std::string socket = *SocketPath(config.address);
+  const auto passed = TakePassedSocket();
+  if (!passed.ok()) return Fail("start_failed", passed.status());
+  const std::string socket = passed->has_value() ? (*passed)->path : *SocketPath(config.address);
   if (const absl::Status status = PrepareFolder(socket); !status.ok()) {
     return Fail("start_failed", status);
   }
@@ -272,15 +284,18 @@ int RunDaemon(const Config& config) {
         MakeOptions(config, work_folder, opened->store->DeriveKey("work folder"));
     CompileService service(options, std::move(opened->store), opened->problem);
     const auto rpc = MakeRpcService(&service, &last_call);
-    const auto server = StartServer(socket, *rpc);
+    CompileRpc compile(&service, &last_call, options.queue_limit);
+    const auto server = StartServer(socket, passed->has_value(), *rpc, compile);
     if (!server.ok()) return Fail("start_failed", server.status());
+    auto acceptor =
+        passed->has_value() ? std::make_unique<Acceptor>(server->get(), (*passed)->fd) : nullptr;
     spdlog::info("event=started version={} pid={} socket={} store=\"{}\" workers={} cxx=\"{}\"",
                  Version(), getpid(), socket, store_root, options.pool.workers, config.cxx);
-    const std::string why = WaitForEnd(signals, config.idle_exit, last_call, service);
-    spdlog::info("event=stopping why=\"{}\" in_flight={}", why, service.InFlight());
-    StopGracefully(**server, service, signals, config.stop_seconds);
+    const std::string why = WaitForEnd(signals, config.idle_exit, last_call, compile);
+    spdlog::info("event=stopping why=\"{}\" calls={}", why, compile.Calls());
+    StopGracefully(**server, std::move(acceptor), service, compile, signals, config.stop_seconds);
   }
-  unlink(socket.c_str());
+  if (!passed->has_value()) unlink(socket.c_str());
   if (!opened->private_.empty()) {
     std::error_code ignored;
     std::filesystem::remove_all(opened->private_, ignored);

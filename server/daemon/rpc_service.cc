@@ -40,7 +40,8 @@ class BlobWriter : public grpc::ServerWriteReactor<v1::BlobPiece> {
   v1::BlobPiece piece_;
 };
 
-class RpcService final : public v1::Compiler::CallbackService {
+class RpcService final
+    : public v1::Compiler::WithGenericMethod_Compile<v1::Compiler::CallbackService> {
  public:
   RpcService(CompileService* service, LastCall* last_call)
       : service_(service), last_call_(last_call) {}
@@ -49,13 +50,6 @@ class RpcService final : public v1::Compiler::CallbackService {
                             v1::HelloReply* reply) override {
     ServerUnaryReactor* reactor = Begin(context);
     service_->Hello(reply, [this, reactor](absl::Status status) { End(reactor, status); });
-    return reactor;
-  }
-  ServerUnaryReactor* Compile(CallbackServerContext* context, const v1::CompileRequest* request,
-                              v1::CompileReply* reply) override {
-    ServerUnaryReactor* reactor = Begin(context);
-    service_->Compile(request, reply,
-                      [this, reactor](absl::Status status) { End(reactor, status); });
     return reactor;
   }
   // Statistics are not work: whoever watches a daemon does not keep it from its idle exit.
@@ -115,8 +109,7 @@ int64_t SteadySeconds() {
       .count();
 }
 
-std::unique_ptr<v1::Compiler::CallbackService> MakeRpcService(CompileService* service,
-                                                              LastCall* last_call) {
+std::unique_ptr<grpc::Service> MakeRpcService(CompileService* service, LastCall* last_call) {
   return std::make_unique<RpcService>(service, last_call);
 }
 

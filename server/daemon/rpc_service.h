@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gRPC face of CompileService. No request holds a thread while it waits.
+// The gRPC face of CompileService, but for Compile (compile_rpc.h). No request holds a thread while
+// it waits.
 #ifndef TENSORD_SERVER_DAEMON_RPC_SERVICE_H_
 #define TENSORD_SERVER_DAEMON_RPC_SERVICE_H_
 
@@ -14,8 +15,7 @@ namespace tensord::server {
 // When a client last called, for the idle exit: seconds of the steady clock.
 using LastCall = std::atomic<int64_t>;
 
-std::unique_ptr<v1::Compiler::CallbackService> MakeRpcService(CompileService* service,
-                                                              LastCall* last_call);
+std::unique_ptr<grpc::Service> MakeRpcService(CompileService* service, LastCall* last_call);
 
 int64_t SteadySeconds();
 
