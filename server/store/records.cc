@@ -27,10 +27,6 @@ uint64_t ReadU64(std::string_view data, size_t at) {
   return value;
 }
 
-bool SameMac(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
-}
-
 struct Layout {
   std::string_view prefix, mac, body;
   std::string_view blobs, payload, facts, detail;  // of the body
@@ -77,11 +73,6 @@ std::string RecordFolder::PathOf(std::string_view key) const {
   return absl::StrCat(folder_, "/", hex.substr(0, 2), "/", hex);
 }
 
-std::string RecordFolder::Sign(std::string_view key, std::string_view prefix,
-                               std::string_view body) const {
-  return signer_->Sign({kind_, key, prefix, body});
-}
-
 absl::Status RecordFolder::Put(std::string_view key, const Record& record,
                                std::string_view detail) const {
   std::string prefix(kMagic);
@@ -97,8 +88,9 @@ absl::Status RecordFolder::Put(std::string_view key, const Record& record,
   body.append(record.payload).append(record.facts).append(detail);
   const std::string path = PathOf(key);
   TENSORD_RETURN_IF_ERROR(MakeFolder(path.substr(0, path.rfind('/'))));
-  return WriteFileAtomically(path, absl::StrCat(prefix, Sign(key, prefix, body), body), 0444,
-                             temp_folder_);
+  return WriteFileAtomically(path,
+                             absl::StrCat(prefix, signer_->Sign({kind_, key, prefix, body}), body),
+                             0444, temp_folder_);
 }
 
 absl::StatusOr<std::shared_ptr<const Record>> RecordFolder::Get(std::string_view key) {
@@ -119,7 +111,7 @@ absl::StatusOr<std::shared_ptr<const Record>> RecordFolder::Get(std::string_view
   }
   TENSORD_ASSIGN_OR_RETURN(const std::string data, ReadFile(path));
   TENSORD_ASSIGN_OR_RETURN(const Layout layout, Split(data));
-  if (!SameMac(layout.mac, Sign(key, layout.prefix, layout.body))) {
+  if (!signer_->Verify(layout.mac, {kind_, key, layout.prefix, layout.body})) {
     return absl::DataLossError(absl::StrCat("record ", path, " is not signed by this store"));
   }
   auto record = std::make_shared<Record>();
@@ -135,7 +127,7 @@ absl::StatusOr<std::shared_ptr<const Record>> RecordFolder::Get(std::string_view
 absl::StatusOr<std::string> RecordFolder::GetDetail(std::string_view key) const {
   TENSORD_ASSIGN_OR_RETURN(const std::string data, ReadFile(PathOf(key)));
   TENSORD_ASSIGN_OR_RETURN(const Layout layout, Split(data));
-  if (!SameMac(layout.mac, Sign(key, layout.prefix, layout.body))) {
+  if (!signer_->Verify(layout.mac, {kind_, key, layout.prefix, layout.body})) {
     return absl::DataLossError("the record is not signed by this store");
   }
   return std::string(layout.detail);
