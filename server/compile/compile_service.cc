@@ -43,6 +43,8 @@ absl::Status CheckRequest(const v1::CompileRequest& request) {
   return absl::OkStatus();
 }
 
+absl::Status Stopping() { return absl::UnavailableError("the daemon is stopping"); }
+
 const char* NameOf(v1::CompileReply::Outcome outcome) {
   switch (outcome) {
     case v1::CompileReply::HIT:
@@ -148,12 +150,12 @@ void CompileService::Compile(std::string request, RequestMemory::Share share,
   if (const absl::Status status = Read(call, nullptr); !status.ok()) return Finish(call, status);
   if (!call->key.empty()) return Start(call);
   // The first request for a target asks a worker, which takes too long for an RPC thread.
-  if (draining_) return Finish(call, absl::UnavailableError("the daemon is stopping"));
+  Wait(call);
+  if (KeepWhileStopping(call)) return;
   if (++asking_ > options_.max_waiting) {
     --asking_;
     return Refuse(call);
   }
-  Wait(call);
   executor_.Run([this, call] {
     const auto toolchain = facts_.GetToolchain(call->task.input.target);
     --asking_;
@@ -210,7 +212,7 @@ void CompileService::Start(const CallPtr& call) {
   // Who waits for another's flight needs no room, and gives back what its request took.
   Wait(call);
   if (flights_.JoinOther(call->key, call->Queue(), call)) return;
-  if (draining_) return Finish(call, absl::UnavailableError("the daemon is stopping"));
+  if (KeepWhileStopping(call)) return;
   if (!flights_.JoinOrAdd(call->key, call->Queue(), cost, std::move(task), call)) {
     return Refuse(call);
   }
@@ -244,6 +246,25 @@ void CompileService::Wait(const CallPtr& call) {
   call->waiting = true;
 }
 
+// False: the daemon is not stopping.
+bool CompileService::KeepWhileStopping(const CallPtr& call) {
+  if (!draining_) return false;
+  {
+    absl::MutexLock lock(&kept_mutex_);
+    if (!aborted_) {
+      kept_.push_back(call);
+      return true;
+    }
+  }
+  Finish(call, Stopping());
+  return true;
+}
+
+uint64_t CompileService::Kept() const {
+  absl::MutexLock lock(&kept_mutex_);
+  return kept_.size();
+}
+
 void CompileService::Refuse(const CallPtr& call) {
   ++metrics_.rejected;
   Finish(call, absl::ResourceExhaustedError(
@@ -265,7 +286,7 @@ bool CompileService::TryStored(const CallPtr& call) {
 }
 
 void CompileService::Fly(Flights::Turn turn) {
-  absl::StatusOr<FlowOutput> output = absl::UnavailableError("the daemon is stopping");
+  absl::StatusOr<FlowOutput> output = Stopping();
   bool stored = false;
   if (!aborted_) {
     // Another flight may have landed between this request's look-up and its joining.
@@ -419,15 +440,17 @@ absl::StatusOr<std::string> CompileService::ReadBlob(const std::string& sha256) 
   return store_->ReadBlob(sha256);
 }
 
-void CompileService::Drain() {
-  draining_ = true;
-  memory_.Stop();
-}
-
 void CompileService::Abort() {
   Drain();
-  aborted_ = true;
+  std::vector<CallPtr> kept;
+  {
+    absl::MutexLock lock(&kept_mutex_);
+    aborted_ = true;
+    kept.swap(kept_);
+  }
+  memory_.Stop();
   pool_.Stop();
+  for (const CallPtr& call : kept) Finish(call, Stopping());
 }
 
 }  // namespace tensord::server

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/status.h"
 #include "server/compile/compile_flow.h"
@@ -63,8 +64,11 @@ class CompileService {
   absl::Status GetProgram(const v1::GetProgramRequest& request, v1::ProgramDetail* reply);
   absl::StatusOr<std::string> ReadBlob(const std::string& sha256);
 
-  // From here on refuses work, with Unavailable; what is stored is still found.
-  void Drain();
+  // From here on begins no compile: who asks for one is kept until Abort(), and can then ask the
+  // next daemon. What is stored is still found, and who wants what is being compiled joins.
+  void Drain() { draining_ = true; }
+  // Requests that Drain() keeps.
+  uint64_t Kept() const;
   // Fails what waits, with Unavailable, and ends the workers.
   void Abort();
 
@@ -85,6 +89,7 @@ class CompileService {
   void Fly(Flights::Turn turn);
   void RefuseLate();  // a thread's
   void Wait(const CallPtr& call);
+  bool KeepWhileStopping(const CallPtr& call);
   void Refuse(const CallPtr& call);
   void Finish(const CallPtr& call, const absl::Status& status);
 
@@ -102,6 +107,8 @@ class CompileService {
   std::atomic<uint64_t> next_id_{1};
   std::atomic<bool> draining_{false};
   std::atomic<bool> aborted_{false};
+  mutable absl::Mutex kept_mutex_;
+  std::vector<CallPtr> kept_ ABSL_GUARDED_BY(kept_mutex_);
   std::atomic<uint64_t> asking_{0};  // requests whose toolchain a worker is asked for
   Executor executor_;                // after what its threads use
   std::thread late_;                 // runs RefuseLate

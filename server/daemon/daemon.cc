@@ -13,6 +13,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -164,6 +165,14 @@ absl::StatusOr<OpenedStore> OpenStore(const Config& config, const std::string& r
   return opened;
 }
 
+// A client takes a descriptor; the soft limit is often lower than what a thousand need.
+void RaiseDescriptorLimit() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 sigset_t BlockSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -191,8 +200,8 @@ std::string WaitForEnd(const sigset_t& signals, uint64_t idle_exit, const LastCa
   }
 }
 
-// Finishes what is in flight, up to the limit or the next signal; then fails it. New work is
-// refused meanwhile, while what is stored is still served. Whoever connects after that finds the
+// Finishes what is in flight, up to the limit or the next signal; then fails it. What is stored is
+// still served meanwhile. New work waits and is refused at the end, when its client can ask the
 // next daemon.
 void StopGracefully(grpc::Server& server, std::unique_ptr<Acceptor> acceptor,
                     CompileService& service, const CompileRpc& compile, const sigset_t& signals,
@@ -202,11 +211,11 @@ void StopGracefully(grpc::Server& server, std::unique_ptr<Acceptor> acceptor,
   service.Drain();
   const int64_t limit = SteadySeconds() + static_cast<int64_t>(stop_seconds);
   constexpr timespec kTick{0, 20'000'000};
-  while (compile.Calls() > 0 && SteadySeconds() < limit) {
+  while (compile.Calls() > service.Kept() && SteadySeconds() < limit) {
     if (sigtimedwait(&signals, nullptr, &kTick) > 0) break;
   }
   acceptor.reset();
-  if (compile.Calls() > 0) spdlog::warn("event=abort calls={}", compile.Calls());
+  if (compile.Calls() > service.Kept()) spdlog::warn("event=abort calls={}", compile.Calls());
   service.Abort();
   // Time for the last answers to leave. A client that only keeps its connection open does not
   // notice a polite goodbye, so this is not the place to wait long.
@@ -252,6 +261,7 @@ int RunDaemon(const Config& config) {
   // Few threads allocate much: more arenas would only hold memory.
   mallopt(M_ARENA_MAX, 2);
   umask(077);
+  RaiseDescriptorLimit();
   const sigset_t signals = BlockSignals();
   if (const absl::Status status = SetUpLog(config); !status.ok()) {
     return Fail("log_failed", status);

@@ -12,7 +12,7 @@ enum class Cost { kCheap, kDear };
 
 // Cold compiles of 216 graphs captured from models and tests, on one worker of two cores: of those
 // with fewer nodes nine in ten took less than 1 s and none more than 2.1 s (18 kernels at most); of
-// those with as many or more half took more than 1.0 s, one in ten more than 2.8 s, the longest
+// those with as many or more half took more than 1.0 s, one in ten more than 3.0 s, the longest
 // 10 s (162 kernels).
 inline constexpr int kDearNodes = 256;
 // Graphs of that many nodes have some 30 kB. With fewer nodes a graph as large as this is unusual,

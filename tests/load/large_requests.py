@@ -19,9 +19,9 @@ import threading
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
 
-from private_daemon import PrivateDaemon  # noqa: E402
-from tensord.v1 import graph_pb2, service_pb2  # noqa: E402
-from tensord.wire import address, target, transport  # noqa: E402
+from private_daemon import PrivateDaemon
+from tensord.v1 import graph_pb2, service_pb2
+from tensord.wire import address, target, transport
 
 MEBIBYTE = 1 << 20
 TIMEOUT_S = 300.0
@@ -41,7 +41,9 @@ def request_of(shape: str, size: int) -> bytes:
     node.outputs.add(dtype=graph_pb2.DTYPE_FLOAT32).sizes.add().constant = 4
     # Messages that stand side by side are one: the graph has all of their nodes.
     graph = one.SerializeToString()
-    many = service_pb2.CompileRequest(graph=graph_pb2.Graph.FromString(graph * (size // len(graph))))
+    many = service_pb2.CompileRequest(
+        graph=graph_pb2.Graph.FromString(graph * (size // len(graph)))
+    )
     return request.SerializeToString() + many.SerializeToString()
 
 
@@ -84,7 +86,9 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=8, help="sent at once")
     parser.add_argument("--mebibytes", type=int, default=60, help="size of each")
     parser.add_argument("--shape", choices=("text", "nodes"), action="append")
-    parser.add_argument("--flag", action="append", default=[], help="of the daemon, such as --workers=1")
+    parser.add_argument(
+        "--flag", action="append", default=[], help="of the daemon, such as --workers=1"
+    )
     options = parser.parse_args()
     for shape in options.shape or ("text", "nodes"):
         request = request_of(shape, options.mebibytes * MEBIBYTE)

@@ -465,6 +465,26 @@ TEST_F(CompileServiceTest, HelloAsksAWorkerOnce) {
   EXPECT_EQ(Jobs("operators"), 1);
 }
 
+TEST_F(CompileServiceTest, WhoComesWhileItStopsIsToldAtTheEnd) {
+  auto service = Open(Pool(1));
+  Compile(*service, Request({"warm up"}));
+  auto a = Send(*service, Request({"a"}, "slow"));
+  service->Drain();
+  auto joined = Send(*service, Request({"a"}, "slow"));
+  auto b = Send(*service, Request({"b"}));
+  EXPECT_EQ(Compile(*service, Request({"warm up"}))->reply.outcome(), v1::CompileReply::HIT);
+  a->done.WaitForNotification();
+  joined->done.WaitForNotification();
+  EXPECT_TRUE(a->status.ok() && joined->status.ok());
+  EXPECT_FALSE(b->done.HasBeenNotified());
+  EXPECT_EQ(service->Kept(), 1u);
+  service->Abort();
+  b->done.WaitForNotification();
+  EXPECT_TRUE(absl::IsUnavailable(b->status)) << b->status;
+  EXPECT_TRUE(absl::IsUnavailable(Compile(*service, Request({"c"}))->status));
+  EXPECT_EQ(Stats(*service).in_flight(), 0u);
+}
+
 TEST_F(CompileServiceTest, AbortAnswersEverybody) {
   auto service = Open(Pool(1));
   Compile(*service, Request({"warm up"}));
