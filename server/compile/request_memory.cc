@@ -10,6 +10,12 @@ absl::Status Stopping() { return absl::UnavailableError("the daemon is stopping"
 
 }  // namespace
 
+RequestMemory::Share RequestMemory::Take(uint64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  held_ += bytes;
+  return Share(this, bytes);
+}
+
 RequestMemory::Ticket RequestMemory::Ask(uint64_t bytes, Ready ready) {
   bool refused = false;
   {

@@ -50,6 +50,8 @@ class RequestMemory {
   using Ready = std::function<void(absl::StatusOr<Share>)>;
   using Ticket = uint64_t;
 
+  // Without waiting, whatever is held.
+  Share Take(uint64_t bytes);
   // Calls `ready` once, before this returns or later on another thread, when `bytes` fit: in the
   // order of asking, and what is larger than the limit when nothing else is held. Unavailable:
   // Stop() was called.

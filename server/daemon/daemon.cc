@@ -27,7 +27,7 @@
 #include "base/sha256.h"
 #include "base/version.h"
 #include "server/daemon/activation.h"
-#include "server/daemon/compile_rpc.h"
+#include "server/daemon/large_rpc.h"
 #include "server/daemon/rpc_service.h"
 #include "server/rpc/address.h"
 
@@ -184,16 +184,15 @@ sigset_t BlockSignals() {
 }
 
 // Sleeps until a signal, or until nobody has called for `idle_exit` seconds (0: for ever).
-std::string WaitForEnd(const sigset_t& signals, uint64_t idle_exit, const LastCall& last_call,
-                       const CompileRpc& compile) {
+std::string WaitForEnd(const sigset_t& signals, uint64_t idle_exit, const CallCounts& calls) {
   while (true) {
     if (idle_exit == 0) {
       const int signal = sigwaitinfo(&signals, nullptr);
       if (signal > 0) return strsignal(signal);
       continue;
     }
-    const int64_t left = last_call + static_cast<int64_t>(idle_exit) - SteadySeconds();
-    if (left <= 0 && compile.Calls() == 0) return "idle";
+    const int64_t left = calls.last + static_cast<int64_t>(idle_exit) - SteadySeconds();
+    if (left <= 0 && calls.open == 0) return "idle";
     const timespec wait{std::max<int64_t>(left, 1), 0};
     const int signal = sigtimedwait(&signals, nullptr, &wait);
     if (signal > 0) return strsignal(signal);
@@ -204,18 +203,18 @@ std::string WaitForEnd(const sigset_t& signals, uint64_t idle_exit, const LastCa
 // still served meanwhile. New work waits and is refused at the end, when its client can ask the
 // next daemon.
 void StopGracefully(grpc::Server& server, std::unique_ptr<Acceptor> acceptor,
-                    CompileService& service, const CompileRpc& compile, const sigset_t& signals,
+                    CompileService& service, const CallCounts& calls, const sigset_t& signals,
                     uint64_t stop_seconds) {
   // Who asks for the daemon's health learns it at once; who calls is still answered.
   server.GetHealthCheckService()->SetServingStatus(false);
   service.Drain();
   const int64_t limit = SteadySeconds() + static_cast<int64_t>(stop_seconds);
   constexpr timespec kTick{0, 20'000'000};
-  while (compile.Calls() > service.Kept() && SteadySeconds() < limit) {
+  while (calls.open > service.Kept() && SteadySeconds() < limit) {
     if (sigtimedwait(&signals, nullptr, &kTick) > 0) break;
   }
   acceptor.reset();
-  if (compile.Calls() > service.Kept()) spdlog::warn("event=abort calls={}", compile.Calls());
+  if (calls.open > service.Kept()) spdlog::warn("event=abort calls={}", calls.open.load());
   service.Abort();
   // Time for the last answers to leave. A client that only keeps its connection open does not
   // notice a polite goodbye, so this is not the place to wait long.
@@ -230,13 +229,13 @@ int Fail(const char* event, const absl::Status& status) {
 // Listens on `socket`, unless it was passed. The caller has its lock: one that is there was left
 // behind, and gRPC replaces it. Unavailable: it cannot.
 absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(const std::string& socket, bool passed,
-                                                          grpc::Service& rpc, CompileRpc& compile) {
+                                                          grpc::Service& rpc, LargeRpc& large) {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   if (!passed) builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
   builder.RegisterService(&rpc);
-  builder.RegisterCallbackGenericService(&compile);
+  builder.RegisterCallbackGenericService(&large);
   builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
   builder.SetMaxSendMessageSize(kMaxReplyBytes);
   // Clients ask once a second whether a call's daemon still lives (HelloReply.answers_pings).
@@ -288,22 +287,23 @@ int RunDaemon(const Config& config) {
     return Fail("store_failed", status);
   }
 
-  LastCall last_call = SteadySeconds();
+  CallCounts calls;
+  calls.last = SteadySeconds();
   {
     const ServiceOptions options =
         MakeOptions(config, work_folder, opened->store->DeriveKey("work folder"));
     CompileService service(options, std::move(opened->store), opened->problem);
-    const auto rpc = MakeRpcService(&service, &last_call);
-    CompileRpc compile(&service, &last_call, options.queue_limit);
-    const auto server = StartServer(socket, passed->has_value(), *rpc, compile);
+    const auto rpc = MakeRpcService(&service, &calls);
+    LargeRpc large(&service, &calls, options.queue_limit);
+    const auto server = StartServer(socket, passed->has_value(), *rpc, large);
     if (!server.ok()) return Fail("start_failed", server.status());
     auto acceptor =
         passed->has_value() ? std::make_unique<Acceptor>(server->get(), (*passed)->fd) : nullptr;
     spdlog::info("event=started version={} pid={} socket={} store=\"{}\" workers={} cxx=\"{}\"",
                  Version(), getpid(), socket, store_root, options.pool.workers, config.cxx);
-    const std::string why = WaitForEnd(signals, config.idle_exit, last_call, compile);
-    spdlog::info("event=stopping why=\"{}\" calls={}", why, compile.Calls());
-    StopGracefully(**server, std::move(acceptor), service, compile, signals, config.stop_seconds);
+    const std::string why = WaitForEnd(signals, config.idle_exit, calls);
+    spdlog::info("event=stopping why=\"{}\" calls={}", why, calls.open.load());
+    StopGracefully(**server, std::move(acceptor), service, calls, signals, config.stop_seconds);
   }
   if (!passed->has_value()) unlink(socket.c_str());
   if (!opened->private_.empty()) {

@@ -24,7 +24,7 @@ from tensord.wire import rpc, transport
 
 WAIT_S = 60.0
 MEBIBYTE = 1 << 20
-COMPILE = "/tensord.v1.Compiler/Compile"
+COMPILE = "/tensord.v1.Compiler/CompileLarge"
 
 
 def _run(factor: int) -> None:
@@ -86,7 +86,7 @@ def test_who_waits_too_long_is_told_when_strict(
 
 
 def _announce(path: Path, size: int) -> tuple[socket.socket, h2.connection.H2Connection]:
-    """A call of Compile that says it has `size` bytes, and sends none."""
+    """A call of CompileLarge that says it has `size` bytes, and sends none."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(WAIT_S)
     connection.connect(str(path))

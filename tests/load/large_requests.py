@@ -65,7 +65,7 @@ def send_all(request: bytes, count: int) -> collections.Counter[str]:
         message = distinct(request, number)
         gate.wait()
         try:
-            method = "/tensord.v1.Compiler/Compile"
+            method = "/tensord.v1.Compiler/CompileLarge"
             transport.Call(path, method, message, TIMEOUT_S).message()
             end = "OK"
         except transport.CallError as error:

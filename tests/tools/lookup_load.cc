@@ -39,9 +39,8 @@ std::unique_ptr<v1::Compiler::Stub> Connect(const std::string& address) {
   return v1::Compiler::NewStub(channel);
 }
 
-bool Ask(v1::Compiler::Stub& stub, const v1::CompileRequest& request, const std::string& size) {
+bool Ask(v1::Compiler::Stub& stub, const v1::CompileRequest& request) {
   grpc::ClientContext context;
-  context.AddMetadata("tensord-request-bytes", size);
   v1::CompileReply reply;
   const grpc::Status status = stub.Compile(&context, request, &reply);
   if (status.ok() && reply.outcome() == v1::CompileReply::HIT) return true;
@@ -75,7 +74,6 @@ int main(int argc, char** argv) {
   getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
   setrlimit(RLIMIT_NOFILE, &files);
-  const std::string size = std::to_string(bytes.size());
   std::vector<std::unique_ptr<v1::Compiler::Stub>> stubs;
   for (size_t i = 0; i < clients; ++i) {
     stubs.push_back(Connect(address));
@@ -95,7 +93,7 @@ int main(int argc, char** argv) {
     running.emplace_back([&, t] {
       for (size_t i = t; Clock::now() < end && !failed; i += threads) {
         const auto begin = Clock::now();
-        if (!Ask(*stubs[i % clients], request, size)) failed = true;
+        if (!Ask(*stubs[i % clients], request)) failed = true;
         micros[t].push_back(
             std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
       }

@@ -59,6 +59,17 @@ TEST(RequestMemoryTest, SmallOnesDoNotWait) {
   EXPECT_EQ(asker.memory.held(), 10 * kMiB + RequestMemory::kSmall);
 }
 
+TEST(RequestMemoryTest, WhatHasComeIsCounted) {
+  Asker asker(10 * kMiB);
+  {
+    const RequestMemory::Share share = asker.memory.Take(12 * kMiB);
+    EXPECT_EQ(asker.memory.held(), 12 * kMiB);
+    asker.Ask("a", 1 * kMiB);
+    EXPECT_TRUE(asker.ready.empty());
+  }
+  EXPECT_THAT(asker.ready, ElementsAre("a"));
+}
+
 TEST(RequestMemoryTest, WhatIsLargerThanTheLimitComesAlone) {
   Asker asker(2 * kMiB);
   asker.Ask("a", 1 * kMiB);

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/daemon/compile_rpc.h"
+#include "server/daemon/large_rpc.h"
 
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <absl/synchronization/mutex.h>
 #include <absl/time/clock.h>
 #include <grpcpp/alarm.h>
-#include <grpcpp/impl/codegen/proto_utils.h>
 
+#include <atomic>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "server/daemon/status_codes.h"
 
 namespace tensord::server {
 namespace {
 
-constexpr char kMethod[] = "/tensord.v1.Compiler/Compile";
+constexpr char kMethod[] = "/tensord.v1.Compiler/CompileLarge";
 constexpr char kBytes[] = "tensord-request-bytes";
 
 // What a request may have that does not say how long it is.
@@ -33,28 +32,14 @@ uint64_t SaidBytes(const grpc::GenericCallbackServerContext& context) {
   return bytes;
 }
 
-std::string TakeBytes(grpc::ByteBuffer& buffer) {
-  std::string bytes;
-  bytes.reserve(buffer.Length());
-  std::vector<grpc::Slice> slices;
-  if (!buffer.Dump(&slices).ok()) slices.clear();
-  buffer.Clear();
-  for (grpc::Slice& slice : slices) {
-    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-    slice = grpc::Slice();
-  }
-  return bytes;
-}
-
 }  // namespace
 
 // Waits for room, reads, compiles, answers. Lives until gRPC and the alarm are done with it.
-class CompileRpc::Call : public grpc::ServerGenericBidiReactor {
+class LargeRpc::Call : public grpc::ServerGenericBidiReactor {
  public:
-  Call(CompileRpc* rpc, grpc::GenericCallbackServerContext* context)
-      : rpc_(rpc), context_(context) {
-    ++rpc_->calls_;
-    *rpc_->last_call_ = SteadySeconds();
+  Call(LargeRpc* rpc, grpc::GenericCallbackServerContext* context) : rpc_(rpc), context_(context) {
+    ++rpc_->counts_->open;
+    rpc_->counts_->last = SteadySeconds();
     // Twice, since what came in pieces is made one.
     const uint64_t said = SaidBytes(*context);
     if (said > kMaxRequestBytes) {
@@ -92,8 +77,8 @@ class CompileRpc::Call : public grpc::ServerGenericBidiReactor {
   }
 
   void OnDone() override {
-    *rpc_->last_call_ = SteadySeconds();
-    --rpc_->calls_;
+    rpc_->counts_->last = SteadySeconds();
+    --rpc_->counts_->open;
     alarm_.Cancel();
     Leave();
   }
@@ -127,10 +112,7 @@ class CompileRpc::Call : public grpc::ServerGenericBidiReactor {
 
   void Answer(const absl::Status& status) {
     if (!status.ok()) return Finish(ToGrpc(status));
-    bool own = false;
-    const grpc::Status written =
-        grpc::SerializationTraits<v1::CompileReply>::Serialize(reply_, &buffer_, &own);
-    if (!written.ok()) return Finish(written);
+    buffer_ = ToBuffer(reply_);
     StartWriteAndFinish(&buffer_, grpc::WriteOptions(), grpc::Status::OK);
   }
 
@@ -138,7 +120,7 @@ class CompileRpc::Call : public grpc::ServerGenericBidiReactor {
     if (--users_ == 0) delete this;
   }
 
-  CompileRpc* const rpc_;
+  LargeRpc* const rpc_;
   grpc::GenericCallbackServerContext* const context_;  // until OnDone
   std::atomic<int> users_{1};
   grpc::Alarm alarm_;
@@ -151,7 +133,7 @@ class CompileRpc::Call : public grpc::ServerGenericBidiReactor {
   std::atomic<bool> late_{false};
 };
 
-grpc::ServerGenericBidiReactor* CompileRpc::CreateReactor(
+grpc::ServerGenericBidiReactor* LargeRpc::CreateReactor(
     grpc::GenericCallbackServerContext* context) {
   if (context->method() == kMethod) return new Call(this, context);
   return CallbackGenericService::CreateReactor(context);  // there is no such method
