@@ -298,7 +298,7 @@ class CompileCall:
             except DaemonSilentError:
                 raise
             except DaemonUnavailableError:
-                # One that is stopping refuses, and listens until it has stopped.
+                # One that is stopping says so when it ends, and listens a little longer.
                 deadline = deadline or time.monotonic() + NEXT_DAEMON_S
                 if time.monotonic() > deadline:
                     raise
