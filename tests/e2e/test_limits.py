@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of the daemon as a job and an operator see them: time in the queue, memory, restarts."""
+"""Limits of the daemon as a job and an operator see them: waiting, memory, keys, restarts."""
 
 from __future__ import annotations
 
 import socket
 import stat
+import subprocess
 import threading
 import time
 import warnings
@@ -18,7 +19,7 @@ import pytest
 import tensord
 import torch
 from compare import check
-from real_daemon import RealDaemon
+from real_daemon import RealDaemon, binary
 from tensord import fallback
 from tensord.wire import rpc, transport
 
@@ -152,6 +153,28 @@ def test_what_is_too_large_is_refused_before_it_comes(start: Callable[..., RealD
     connection.close()
     with pytest.raises(transport.CallError, match=r"RESOURCE_EXHAUSTED: .* too large; at most"):
         transport.Call(str(daemon.socket), COMPILE, b"x" * (65 * MEBIBYTE), WAIT_S).message()
+
+
+# -- another signing key --------------------------------------------------------------------------
+
+
+def test_a_signing_key_is_rotated_under_a_running_daemon(start: Callable[..., RealDaemon]) -> None:
+    daemon = start()
+    _run(2)
+    subprocess.run(
+        [str(binary("tensorctl")), "rotate-key", f"--store={daemon.store}"],
+        check=True,
+        timeout=WAIT_S,
+    )
+    _run(2)  # signed with the old key, which is listed
+    _run(3)
+    assert (tensord.stats()["hits"], tensord.stats()["compiled"]) == (1, 2)
+    (daemon.store / "key.old").unlink()
+    _run(3)
+    assert tensord.stats()["hits"] == 2
+    _run(2)
+    assert tensord.stats()["compiled"] == 3
+    assert tensord.stats()["fallbacks"] == 0
 
 
 # -- a socket that outlives the daemon ------------------------------------------------------------
