@@ -47,7 +47,7 @@ class DaemonTimeoutError(TensordError):
 
 
 class DaemonOverloadedError(TensordError):
-    """RESOURCE_EXHAUSTED: too many requests wait, or a message is too large."""
+    """RESOURCE_EXHAUSTED: too many requests wait, this one waited too long or is too large."""
 
     reason = "daemon overloaded"
     advice = "try again later, or give the daemon more workers"

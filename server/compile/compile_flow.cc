@@ -15,6 +15,7 @@
 #include "base/sha256.h"
 #include "server/compile/clock.h"
 #include "server/compile/keys.h"
+#include "server/compile/request_bytes.h"
 
 namespace tensord::server {
 namespace {
@@ -74,13 +75,10 @@ absl::StatusOr<FlowOutput> CompileFlow::Run(const FlowInput& input) {
 
 absl::StatusOr<std::string> CompileFlow::KeepRepro(const FlowInput& input,
                                                    const std::string& failure) {
-  v1::CompileJob job;
-  *job.mutable_graph() = input.request->graph();
-  *job.mutable_target() = input.request->target();
-  *job.mutable_options() = input.request->options();
-  job.set_failure(failure);
-  absl::StatusOr<std::string> kept =
-      store_->KeepRepro(ToHex(input.program_key), job.SerializeAsString());
+  v1::CompileJob more;
+  more.set_failure(failure);
+  absl::StatusOr<std::string> kept = store_->KeepRepro(
+      ToHex(input.program_key), absl::StrCat(input.job, more.SerializeAsString()));
   if (kept.ok()) ++metrics_->repros_kept;
   return kept;
 }
@@ -95,7 +93,9 @@ absl::StatusOr<FlowOutput> CompileFlow::CompileWithoutFailing(const FlowInput& i
   for (int round = 1; round < kRounds; ++round) {
     // A compiler that compiles nothing is broken, which library calls throughout would hide.
     if (output.ok() || attempt.failed.empty() || !attempt.some_made) break;
-    if (!AddLibraryNodes(input.request->graph(), attempt.failed, &attempt.library)) break;
+    v1::CompileJob job;
+    if (!job.ParseFromString(input.job)) return absl::InternalError("the job is no message");
+    if (!AddLibraryNodes(job.graph(), attempt.failed, &attempt.library)) break;
     for (const FailedUnit& unit : attempt.failed) attempt.logs.push_back(unit.log);
     attempt.failed.clear();
     output = Compile(input, attempt, budget);
@@ -112,14 +112,12 @@ absl::StatusOr<FlowOutput> CompileFlow::CompileWithoutFailing(const FlowInput& i
 absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input, Attempt& attempt,
                                                 absl::Duration& budget) {
   const auto start = Clock::now();
-  v1::WorkerRequest request;
-  v1::CompileJob& job = *request.mutable_compile();
-  *job.mutable_graph() = input.request->graph();
-  *job.mutable_target() = input.request->target();
-  *job.mutable_options() = input.request->options();
-  for (const std::string& name : attempt.library) job.add_library_nodes(name);
-  TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply, pool_->Call(request, budget));
-  request.Clear();
+  v1::CompileJob more;
+  for (const std::string& name : attempt.library) more.add_library_nodes(name);
+  const std::string library = more.SerializeAsString();
+  const std::string head = WorkerRequestHead(input.job.size() + library.size());
+  const std::string_view pieces[] = {head, input.job, library};
+  TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply, pool_->Call(pieces, input.cost, budget));
   v1::CompileResult& result = *reply.mutable_compiled();
   if (result.units_size() != result.artifact().modules_size()) {
     return absl::InternalError(absl::StrCat("the compiler gave ", result.units_size(),
@@ -131,8 +129,7 @@ absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input, Attempt&
   AddStages(output.stages, result.stages());
   std::vector<Kernel> kernels;
   for (const v1::KernelUnit& unit : result.units()) {
-    kernels.push_back(
-        {MakeKernelKey(unit, input.request->target(), input.toolchain).Digest(), &unit, {}});
+    kernels.push_back({MakeKernelKey(unit, input.target, input.toolchain).Digest(), &unit, {}});
   }
   for (const std::string& log : attempt.logs) {
     result.add_fusion_notes(absl::StrCat("library calls instead of a kernel: ", log));
@@ -208,7 +205,8 @@ absl::Status CompileFlow::Jit(const FlowInput& input, const std::vector<Kernel*>
                               std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed,
                               absl::Duration& budget) {
   const size_t wanted = (kernels.size() + units_per_job_ - 1) / units_per_job_;
-  const size_t jobs = std::clamp<size_t>(static_cast<size_t>(pool_->Free()), 1, wanted);
+  const size_t jobs =
+      std::clamp<size_t>(static_cast<size_t>(std::max(0, pool_->Free(input.cost))), 1, wanted);
   // Dealt out in turn: neighbours tend to be equally large, so every worker gets its share of the
   // large ones.
   std::vector<std::vector<Kernel*>> shares(jobs);
@@ -245,9 +243,9 @@ absl::Status CompileFlow::JitOnOneWorker(const FlowInput& input,
                                          absl::Duration& budget) {
   v1::WorkerRequest request;
   v1::JitJob& job = *request.mutable_jit();
-  *job.mutable_target() = input.request->target();
+  *job.mutable_target() = input.target;
   for (const Kernel* kernel : kernels) *job.add_units() = *kernel->unit;
-  TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply, pool_->Call(request, budget));
+  TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply, pool_->Call(request, input.cost, budget));
   const v1::JitResult& result = reply.jitted();
   if (result.binaries_size() != static_cast<int>(kernels.size())) {
     return absl::InternalError(absl::StrCat("the JIT gave ", result.binaries_size(),
@@ -280,9 +278,9 @@ absl::Status CompileFlow::Publish(const FlowInput& input, const v1::CompileResul
   record.payload = output.artifact.SerializeAsString();
 
   store::ProgramFacts facts;
-  facts.label = input.request->label();
-  facts.target = ArchOf(input.request->target());
-  facts.nodes = static_cast<uint32_t>(input.request->graph().nodes_size());
+  facts.label = input.label;
+  facts.target = ArchOf(input.target);
+  facts.nodes = static_cast<uint32_t>(input.nodes);
   for (const v1::Step& step : output.artifact.steps()) {
     facts.kernels += step.has_launch();
     facts.externs += step.has_call();

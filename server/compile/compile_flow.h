@@ -27,7 +27,11 @@
 namespace tensord::server {
 
 struct FlowInput {
-  const v1::CompileRequest* request = nullptr;
+  std::string job;  // a serialised CompileJob: graph, target and options
+  v1::Target target;
+  std::string label;
+  int nodes = 0;
+  Cost cost = Cost::kCheap;
   std::string program_key;
   std::string toolchain;
 };

@@ -4,16 +4,19 @@
 #include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
 #include <absl/time/clock.h>
+#include <google/protobuf/arena.h>
 #include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <optional>
 
 #include "base/sha256.h"
 #include "base/version.h"
 #include "server/compile/clock.h"
 #include "server/compile/keys.h"
+#include "server/compile/request_bytes.h"
 
 namespace tensord::server {
 namespace {
@@ -21,6 +24,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxConstantBytes = 64 << 10;
+
+// Threads beside those of flights: for questions to workers, which no flight should wait behind.
+constexpr int kQuestionThreads = 2;
 
 // What the daemon can say by itself; the compiler, in a worker, verifies the rest.
 absl::Status CheckRequest(const v1::CompileRequest& request) {
@@ -36,6 +42,8 @@ absl::Status CheckRequest(const v1::CompileRequest& request) {
   }
   return absl::OkStatus();
 }
+
+absl::Status Stopping() { return absl::UnavailableError("the daemon is stopping"); }
 
 const char* NameOf(v1::CompileReply::Outcome outcome) {
   switch (outcome) {
@@ -93,14 +101,22 @@ void FillSummary(const store::ProgramRow& row, v1::ProgramSummary* summary) {
 
 // One request on its way.
 struct CompileService::Call {
-  const v1::CompileRequest* request;
   v1::CompileReply* reply;
   Done done;
   uint64_t id;
   Clock::time_point start = Clock::now();
+  v1::Caller caller;
+  std::string label;
+  int nodes = 0;
   std::string key;
-  std::string toolchain;
-  bool admitted = false;
+  Task task;             // until it is a flight's
+  bool waiting = false;  // counted in in_flight
+
+  // Who takes turns: a job with all of its processes, or a process without one.
+  std::string Queue() const {
+    return caller.job().empty() ? absl::StrCat("process ", caller.host(), " ", caller.pid())
+                                : absl::StrCat("job ", caller.job());
+  }
 };
 
 CompileService::CompileService(ServiceOptions options, std::unique_ptr<store::Store> store,
@@ -111,66 +127,148 @@ CompileService::CompileService(ServiceOptions options, std::unique_ptr<store::St
       pool_(options_.pool, &metrics_),
       facts_(options_.pool.command.path, options_.cxx, options_.jit_settings, &pool_, store_.get()),
       flow_(&pool_, store_.get(), &metrics_, options_.units_per_job),
-      executor_(std::max(2, options_.pool.workers)) {}
+      memory_(options_.request_memory),
+      flights_(std::max(1, options_.pool.workers), options_.max_waiting),
+      executor_(std::max(1, options_.pool.workers) + kQuestionThreads),
+      late_([this] { RefuseLate(); }) {}
 
-CompileService::~CompileService() = default;
+CompileService::~CompileService() {
+  flights_.Stop();
+  late_.join();
+}
 
-void CompileService::Compile(const v1::CompileRequest* request, v1::CompileReply* reply,
-                             Done done) {
+void CompileService::Compile(std::string request, RequestMemory::Share share,
+                             v1::CompileReply* reply, Done done) {
   auto call = std::make_shared<Call>();
-  call->request = request;
+  call->task.input.job = std::move(request);
+  call->task.share = std::move(share);
   call->reply = reply;
   call->done = std::move(done);
   call->id = next_id_++;
   ++metrics_.requests;
   reply->set_request_id(call->id);
-  if (const absl::Status status = CheckRequest(*request); !status.ok()) return Finish(call, status);
-  if (const auto toolchain = facts_.CachedToolchain(request->target())) {
-    return Start(call, *toolchain, /*may_block=*/false);
-  }
+  if (const absl::Status status = Read(call, nullptr); !status.ok()) return Finish(call, status);
+  if (!call->key.empty()) return Start(call);
   // The first request for a target asks a worker, which takes too long for an RPC thread.
-  if (!Admit(call)) return;
+  Wait(call);
+  if (KeepWhileStopping(call)) return;
+  if (++asking_ > options_.max_waiting) {
+    --asking_;
+    return Refuse(call);
+  }
   executor_.Run([this, call] {
-    const auto toolchain = facts_.GetToolchain(call->request->target());
-    if (!toolchain.ok()) return Finish(call, toolchain.status());
-    Start(call, *toolchain, /*may_block=*/true);
+    const auto toolchain = facts_.GetToolchain(call->task.input.target);
+    --asking_;
+    absl::Status status = toolchain.status();
+    if (status.ok()) status = Read(call, &*toolchain);
+    if (!status.ok()) return Finish(call, status);
+    Start(call);
   });
 }
 
-bool CompileService::Admit(const CallPtr& call) {
-  if (call->admitted) return true;
-  absl::Status refused;
-  if (++metrics_.in_flight > options_.max_waiting) {
-    ++metrics_.rejected;
-    refused = absl::ResourceExhaustedError(
-        absl::StrCat(options_.max_waiting, " requests wait already; try again later"));
-  } else if (draining_) {
-    refused = absl::UnavailableError("the daemon is stopping");
+// Fills in what the bytes of the request say, and its key once the toolchain is known. A parsed
+// request takes ten times its bytes, so it is gone after this, and of large ones there is one at a
+// time.
+absl::Status CompileService::Read(const CallPtr& call, const WorkerFacts::Toolchain* toolchain) {
+  FlowInput& input = call->task.input;
+  const bool large = input.job.size() > RequestMemory::kSmall;
+  {
+    absl::MutexLockMaybe lock(large ? &large_ : nullptr);
+    google::protobuf::Arena arena;
+    auto& request = *google::protobuf::Arena::CreateMessage<v1::CompileRequest>(&arena);
+    if (!request.ParseFromString(input.job)) {
+      return absl::InvalidArgumentError("the request is not a CompileRequest");
+    }
+    if (toolchain == nullptr) {
+      call->caller = request.caller();
+      call->label = request.label();
+      call->nodes = request.graph().nodes_size();
+      input.target = request.target();
+      TENSORD_RETURN_IF_ERROR(CheckRequest(request));
+      TENSORD_RETURN_IF_ERROR(MakeJob(&input.job));
+    }
+    const auto known =
+        toolchain != nullptr ? std::optional(*toolchain) : facts_.CachedToolchain(input.target);
+    if (known.has_value()) {
+      call->key = MakeProgramKey(request.graph(), request.target(), request.options(), known->id,
+                                 known->compiler_build)
+                      .Digest();
+      input.toolchain = known->id;
+    }
   }
-  if (refused.ok()) {
-    call->admitted = true;
-    return true;
-  }
-  --metrics_.in_flight;
-  Finish(call, refused);
-  return false;
+  if (large) malloc_trim(0);
+  return absl::OkStatus();
 }
 
-void CompileService::Start(const CallPtr& call, const WorkerFacts::Toolchain& toolchain,
-                           bool may_block) {
-  const v1::CompileRequest& request = *call->request;
-  call->key = MakeProgramKey(request.graph(), request.target(), request.options(), toolchain.id,
-                             toolchain.compiler_build)
-                  .Digest();
-  call->toolchain = toolchain.id;
+void CompileService::Start(const CallPtr& call) {
   if (TryStored(call)) return;
   if (const auto failure = failures_.Find(call->key)) return Finish(call, *failure);
-  // Who waits for a flight costs nothing, and is not counted among those who wait.
-  if (flights_.JoinOther(call->key, call)) return;
-  if (!Admit(call)) return;
-  if (!flights_.Join(call->key, call)) return;
-  if (may_block) return Fly(call);
-  executor_.Run([this, call] { Fly(call); });
+  Task task = std::move(call->task);
+  task.input.label = call->label;
+  task.input.nodes = call->nodes;
+  task.input.cost = CostOf(call->nodes, task.input.job.size());
+  task.input.program_key = call->key;
+  const Cost cost = task.input.cost;
+  // Who waits for another's flight needs no room, and gives back what its request took.
+  Wait(call);
+  if (flights_.JoinOther(call->key, call->Queue(), call)) return;
+  if (KeepWhileStopping(call)) return;
+  if (!flights_.JoinOrAdd(call->key, call->Queue(), cost, std::move(task), call)) {
+    return Refuse(call);
+  }
+  RunFlights();
+}
+
+void CompileService::RunFlights() {
+  while (auto turn = flights_.Next()) {
+    executor_.Run([this, turn = std::make_shared<Flights::Turn>(*std::move(turn))] {
+      Fly(std::move(*turn));
+      RunFlights();
+    });
+  }
+}
+
+void CompileService::RefuseLate() {
+  while (true) {
+    const std::vector<CallPtr> late = flights_.AwaitLate(options_.queue_limit);
+    if (late.empty()) return;
+    for (const CallPtr& call : late) {
+      ++metrics_.waited_too_long;
+      Finish(call, absl::ResourceExhaustedError(absl::StrCat(
+                       "waited ", absl::FormatDuration(options_.queue_limit),
+                       " for a worker, which is as long as a request may (queue_seconds)")));
+    }
+  }
+}
+
+void CompileService::Wait(const CallPtr& call) {
+  if (!call->waiting) ++metrics_.in_flight;
+  call->waiting = true;
+}
+
+// False: the daemon is not stopping.
+bool CompileService::KeepWhileStopping(const CallPtr& call) {
+  if (!draining_) return false;
+  {
+    absl::MutexLock lock(&kept_mutex_);
+    if (!aborted_) {
+      kept_.push_back(call);
+      return true;
+    }
+  }
+  Finish(call, Stopping());
+  return true;
+}
+
+uint64_t CompileService::Kept() const {
+  absl::MutexLock lock(&kept_mutex_);
+  return kept_.size();
+}
+
+void CompileService::Refuse(const CallPtr& call) {
+  ++metrics_.rejected;
+  Finish(call, absl::ResourceExhaustedError(
+                   absl::StrCat(options_.max_waiting, " requests wait already; try again later")));
 }
 
 bool CompileService::TryStored(const CallPtr& call) {
@@ -187,32 +285,33 @@ bool CompileService::TryStored(const CallPtr& call) {
   return true;
 }
 
-void CompileService::Fly(const CallPtr& call) {
-  absl::StatusOr<FlowOutput> output = absl::UnavailableError("the daemon is stopping");
+void CompileService::Fly(Flights::Turn turn) {
+  absl::StatusOr<FlowOutput> output = Stopping();
   bool stored = false;
   if (!aborted_) {
     // Another flight may have landed between this request's look-up and its joining.
     FlowOutput found;
-    if (const auto record = LookupPatiently(*store_, call->key);
+    if (const auto record = LookupPatiently(*store_, turn.key);
         record.ok() && found.artifact.ParseFromString((*record)->payload)) {
       stored = true;
       output = std::move(found);
     } else {
-      output = flow_.Run({call->request, call->key, call->toolchain});
+      output = flow_.Run(turn.task.input);
     }
   }
+  turn.task = Task();
   if (output.ok() && !stored) {
     google::protobuf::RepeatedPtrField<v1::StageTime> stages(output->stages.begin(),
                                                              output->stages.end());
     metrics_.AddStages(stages);
   }
-  if (!output.ok()) failures_.Add(call->key, output.status());
+  if (!output.ok()) failures_.Add(turn.key, output.status());
 
-  for (const CallPtr& waiter : flights_.Finish(call->key)) {
+  bool leader = true;
+  for (const CallPtr& waiter : flights_.Finish(turn.key)) {
     if (output.ok()) {
       v1::CompileReply& reply = *waiter->reply;
       *reply.mutable_artifact() = output->artifact;
-      const bool leader = waiter == call;
       reply.set_outcome(stored   ? v1::CompileReply::HIT
                         : leader ? v1::CompileReply::COMPILED
                                  : v1::CompileReply::JOINED);
@@ -223,6 +322,7 @@ void CompileService::Fly(const CallPtr& call) {
       if (leader) reply.set_kernels_compiled(output->kernels_compiled);
       for (const std::string& log : output->kernel_failures) reply.add_kernel_failures(log);
     }
+    leader = false;
     Finish(waiter, output.status());
   }
   // A compile's large, short-lived messages would otherwise stay with the allocator.
@@ -230,7 +330,7 @@ void CompileService::Fly(const CallPtr& call) {
 }
 
 void CompileService::Finish(const CallPtr& call, const absl::Status& status) {
-  if (call->admitted) --metrics_.in_flight;
+  if (call->waiting) --metrics_.in_flight;
   if (status.ok()) {
     call->reply->set_program_key(call->key);
     call->reply->set_blob_folder(store_->blob_folder());
@@ -242,18 +342,18 @@ void CompileService::Finish(const CallPtr& call, const absl::Status& status) {
                      : call->reply->outcome() == v1::CompileReply::HIT ? spdlog::level::debug
                                                                        : spdlog::level::info;
   if (spdlog::should_log(level)) {
-    const v1::Caller& caller = call->request->caller();
+    const v1::Caller& caller = call->caller;
     spdlog::log(level,
                 "event=compile request={} outcome={} key={} label=\"{}\" nodes={} kernels={} "
                 "made={} ms={:.2f} caller={} job=\"{}\" rank={}{}",
                 call->id, NameOf(call->reply->outcome()), ToHex(call->key).substr(0, 12),
-                Quoted(call->request->label()), call->request->graph().nodes_size(),
-                call->reply->kernels(), call->reply->kernels_compiled(),
+                Quoted(call->label), call->nodes, call->reply->kernels(),
+                call->reply->kernels_compiled(),
                 static_cast<double>(NanosecondsSince(call->start)) / 1e6, caller.pid(),
                 Quoted(caller.job()), caller.rank(),
                 status.ok() ? "" : absl::StrCat(" error=\"", Quoted(status.ToString()), "\""));
   }
-  // The request and the reply may be gone as soon as this returns.
+  // The reply may be gone as soon as this returns.
   call->done(status);
 }
 
@@ -289,6 +389,8 @@ void CompileService::ListToolchains(v1::ToolchainList* reply, Done done) {
 void CompileService::FillStats(v1::Stats* stats) {
   metrics_.Fill(stats);
   stats->set_workers(static_cast<uint64_t>(pool_.Running()));
+  stats->set_queued(flights_.waiting());
+  stats->set_request_bytes(memory_.held());
   stats->set_blobs_corrupt(store_->counters().corrupt);
   stats->set_programs_evicted(store_->counters().evicted);
   stats->set_store(store_->root());
@@ -339,9 +441,16 @@ absl::StatusOr<std::string> CompileService::ReadBlob(const std::string& sha256) 
 }
 
 void CompileService::Abort() {
-  draining_ = true;
-  aborted_ = true;
+  Drain();
+  std::vector<CallPtr> kept;
+  {
+    absl::MutexLock lock(&kept_mutex_);
+    aborted_ = true;
+    kept.swap(kept_);
+  }
+  memory_.Stop();
   pool_.Stop();
+  for (const CallPtr& call : kept) Finish(call, Stopping());
 }
 
 }  // namespace tensord::server

@@ -3,7 +3,7 @@
 //
 //   request ─ checked ─ key ─┬─ found in the store ──────────────────────────────▶ HIT
 //                            └─ a flight of that key? ─ yes: wait with it ────────▶ JOINED
-//                                                      no: lead, on a compile thread ▶ COMPILED
+//                                          no: lead, in turn, on a compile thread ▶ COMPILED
 #ifndef TENSORD_SERVER_COMPILE_COMPILE_SERVICE_H_
 #define TENSORD_SERVER_COMPILE_COMPILE_SERVICE_H_
 
@@ -11,12 +11,15 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "base/status.h"
 #include "server/compile/compile_flow.h"
 #include "server/compile/executor.h"
 #include "server/compile/failures.h"
 #include "server/compile/flights.h"
+#include "server/compile/request_memory.h"
 #include "server/compile/worker_facts.h"
 #include "server/pool/worker_pool.h"
 #include "server/statistics/metrics.h"
@@ -28,9 +31,11 @@ namespace tensord::server {
 struct ServiceOptions {
   PoolOptions pool;
   std::string cxx;
-  std::string jit_settings;    // what else decides the JIT's output
-  int units_per_job = 1;       // what one worker compiles at once
-  uint64_t max_waiting = 512;  // requests that may wait for compiles
+  std::string jit_settings;                         // what else decides the JIT's output
+  int units_per_job = 1;                            // what one worker compiles at once
+  uint64_t max_waiting = 512;                       // compiles that may wait or be under way
+  absl::Duration queue_limit = absl::Seconds(300);  // how long a request waits for its turn
+  uint64_t request_memory = 256 << 20;              // bytes of requests that are held at once
 };
 
 class CompileService {
@@ -43,11 +48,14 @@ class CompileService {
   // Abort() first if flights may still be up.
   ~CompileService();
 
-  // `request` and `reply` must live until `done`. A stored program is answered before this returns.
-  // InvalidArgument, Unimplemented: the graph. ResourceExhausted: too many wait.
-  // FailedPrecondition: no host compiler. Internal: the compiler failed. Unavailable: the daemon is
-  // stopping.
-  void Compile(const v1::CompileRequest* request, v1::CompileReply* reply, Done done);
+  // `request` is a serialised CompileRequest and `share` the memory that is counted for it; `reply`
+  // must live until `done`. A stored program is answered before this returns. Callers (a job, or a
+  // process without one) compile in turn.
+  // InvalidArgument, Unimplemented: the graph. ResourceExhausted: too many wait, or this one waited
+  // too long. FailedPrecondition: no host compiler. Internal: the compiler failed. Unavailable: the
+  // daemon is stopping.
+  void Compile(std::string request, RequestMemory::Share share, v1::CompileReply* reply, Done done);
+  RequestMemory& request_memory() { return memory_; }
   void Hello(v1::HelloReply* reply, Done done);
   void ListToolchains(v1::ToolchainList* reply, Done done);
 
@@ -56,22 +64,34 @@ class CompileService {
   absl::Status GetProgram(const v1::GetProgramRequest& request, v1::ProgramDetail* reply);
   absl::StatusOr<std::string> ReadBlob(const std::string& sha256);
 
-  // From here on refuses work, with Unavailable; what is stored is still found.
+  // From here on begins no compile: who asks for one is kept until Abort(), and can then ask the
+  // next daemon. What is stored is still found, and who wants what is being compiled joins.
   void Drain() { draining_ = true; }
+  // Requests that Drain() keeps.
+  uint64_t Kept() const;
   // Fails what waits, with Unavailable, and ends the workers.
   void Abort();
-  // Requests at work or waiting.
-  uint64_t InFlight() const { return metrics_.in_flight; }
 
  private:
   struct Call;
   using CallPtr = std::shared_ptr<Call>;
+  // What a flight needs of the request that began it.
+  struct Task {
+    FlowInput input;
+    RequestMemory::Share share;
+  };
+  using Flights = ProgramFlights<Task, CallPtr>;
 
-  void Start(const CallPtr& call, const WorkerFacts::Toolchain& toolchain, bool may_block);
+  absl::Status Read(const CallPtr& call, const WorkerFacts::Toolchain* toolchain);
+  void Start(const CallPtr& call);
   bool TryStored(const CallPtr& call);
-  void Fly(const CallPtr& call);
+  void RunFlights();
+  void Fly(Flights::Turn turn);
+  void RefuseLate();  // a thread's
+  void Wait(const CallPtr& call);
+  bool KeepWhileStopping(const CallPtr& call);
+  void Refuse(const CallPtr& call);
   void Finish(const CallPtr& call, const absl::Status& status);
-  bool Admit(const CallPtr& call);
 
   const ServiceOptions options_;
   const std::string store_problem_;
@@ -81,11 +101,17 @@ class CompileService {
   WorkerFacts facts_;
   CompileFlow flow_;
   RecentFailures failures_;
-  ProgramFlights<CallPtr> flights_;
+  RequestMemory memory_;
+  absl::Mutex large_;  // held while a large request is parsed
+  Flights flights_;
   std::atomic<uint64_t> next_id_{1};
   std::atomic<bool> draining_{false};
   std::atomic<bool> aborted_{false};
-  Executor executor_;  // last: its threads use everything above
+  mutable absl::Mutex kept_mutex_;
+  std::vector<CallPtr> kept_ ABSL_GUARDED_BY(kept_mutex_);
+  std::atomic<uint64_t> asking_{0};  // requests whose toolchain a worker is asked for
+  Executor executor_;                // after what its threads use
+  std::thread late_;                 // runs RefuseLate
 };
 
 }  // namespace tensord::server

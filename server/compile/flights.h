@@ -5,48 +5,171 @@
 
 #include <absl/base/thread_annotations.h>
 #include <absl/synchronization/mutex.h>
+#include <absl/time/clock.h>
+#include <absl/time/time.h>
 
+#include <algorithm>
+#include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "server/compile/fair_queue.h"
+#include "server/pool/cost.h"
+
 namespace tensord::server {
 
-// For programs. Waiters are callbacks, so that a waiting request holds no thread.
-template <class Waiter>
+// For programs. A flight waits for its turn, which callers have one after the other, is then up,
+// and lands when its leader calls Finish(). Waiters are callbacks, so that a waiting request holds
+// no thread. `Task` is what there is to do, kept until the flight's turn.
+template <class Task, class Waiter>
 class ProgramFlights {
  public:
-  // True: the caller leads, and must call Finish exactly once. Either way `waiter` is kept.
-  bool Join(const std::string& key, Waiter waiter) {
+  // At most `workers` flights are up, of which PlacesFor(kDear) dear ones, and `most` wait or are
+  // up.
+  ProgramFlights(int workers, size_t most) : workers_(workers), most_(most) {}
+
+  // Joins a flight that waits or is up; false, and nothing kept, where there is none. A flight that
+  // waits has its turn when it is that of any who joined.
+  bool JoinOther(const std::string& key, const std::string& caller, const Waiter& waiter,
+                 absl::Time now = absl::Now()) {
     absl::MutexLock lock(&mutex_);
-    std::vector<Waiter>& waiters = flights_[key];
-    waiters.push_back(std::move(waiter));
-    return waiters.size() == 1;
-  }
-  // Joins a flight that is up; false, and nothing kept, where there is none.
-  bool JoinOther(const std::string& key, const Waiter& waiter) {
-    absl::MutexLock lock(&mutex_);
-    const auto flight = flights_.find(key);
-    if (flight == flights_.end()) return false;
-    flight->second.push_back(waiter);
+    const auto found = flights_.find(key);
+    if (found == flights_.end()) return false;
+    Join(found->second, caller, waiter, now);
     return true;
   }
-  // Ends the flight. Returns everybody who joined, the leader's waiter first.
+  // Joins a flight, or else adds one that waits. False, and nothing kept: there is no room.
+  bool JoinOrAdd(const std::string& key, const std::string& caller, Cost cost, Task task,
+                 const Waiter& waiter, absl::Time now = absl::Now()) {
+    absl::MutexLock lock(&mutex_);
+    auto found = flights_.find(key);
+    if (found == flights_.end()) {
+      if (flights_.size() >= most_) return false;
+      auto flight = std::make_shared<Flight>();
+      flight->key = key;
+      flight->cost = cost;
+      flight->task = std::move(task);
+      found = flights_.emplace(key, std::move(flight)).first;
+    }
+    Join(found->second, caller, waiter, now);
+    return true;
+  }
+
+  struct Turn {
+    std::string key;
+    Task task;
+  };
+  // The flight whose turn it is; its leader must call Finish exactly once. Nothing: none waits, or
+  // as many as may are up.
+  std::optional<Turn> Next() {
+    absl::MutexLock lock(&mutex_);
+    const FlightPtr flight =
+        queue_.Take([&](const FlightPtr& next) { return HasRoom(next->cost); });
+    if (flight == nullptr) return std::nullopt;
+    queue_.Remove(flight);
+    flight->up = true;
+    ++(flight->cost == Cost::kDear ? dear_up_ : cheap_up_);
+    return Turn{flight->key, std::move(flight->task)};
+  }
+  // Ends the flight. Returns everybody who joined, in order.
   std::vector<Waiter> Finish(const std::string& key) {
     absl::MutexLock lock(&mutex_);
     auto node = flights_.extract(key);
-    return node.empty() ? std::vector<Waiter>() : std::move(node.mapped());
+    if (node.empty()) return {};
+    --(node.mapped()->cost == Cost::kDear ? dear_up_ : cheap_up_);
+    std::vector<Waiter> everybody;
+    for (Waiting& waiting : node.mapped()->waiting) everybody.push_back(std::move(waiting.waiter));
+    return everybody;
   }
-  size_t size() const {
+
+  // Removes and returns those who joined before `then` a flight that still waits. A flight that
+  // nobody waits for goes too.
+  std::vector<Waiter> TakeLate(absl::Time then) {
     absl::MutexLock lock(&mutex_);
-    return flights_.size();
+    return TakeLateLocked(then);
+  }
+  // The same, once there is somebody who has waited for `limit`. Empty: Stop() was called.
+  std::vector<Waiter> AwaitLate(absl::Duration limit) {
+    absl::MutexLock lock(&mutex_);
+    while (true) {
+      mutex_.Await(absl::Condition(this, &ProgramFlights::SomebodyWaitsOrStopped));
+      std::vector<Waiter> late = TakeLateLocked(absl::Now() - limit);
+      if (stopped_ || !late.empty()) return stopped_ ? std::vector<Waiter>() : late;
+      mutex_.AwaitWithDeadline(absl::Condition(&stopped_), Oldest() + limit);
+    }
+  }
+  void Stop() {
+    absl::MutexLock lock(&mutex_);
+    stopped_ = true;
+  }
+
+  // Flights that wait for their turn.
+  size_t waiting() const {
+    absl::MutexLock lock(&mutex_);
+    return flights_.size() - static_cast<size_t>(dear_up_ + cheap_up_);
   }
 
  private:
+  struct Waiting {
+    Waiter waiter;
+    absl::Time since;
+  };
+  struct Flight {
+    std::string key;
+    Cost cost = Cost::kCheap;
+    Task task;
+    bool up = false;
+    std::vector<Waiting> waiting;
+  };
+  using FlightPtr = std::shared_ptr<Flight>;
+
+  void Join(const FlightPtr& flight, const std::string& caller, const Waiter& waiter,
+            absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!flight->up) queue_.Add(caller, flight);
+    flight->waiting.push_back({waiter, now});
+  }
+  bool HasRoom(Cost cost) const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return dear_up_ + cheap_up_ < workers_ &&
+           (cost == Cost::kCheap || dear_up_ < PlacesFor(Cost::kDear, workers_));
+  }
+  bool SomebodyWaitsOrStopped() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return stopped_ || flights_.size() > static_cast<size_t>(dear_up_ + cheap_up_);
+  }
+  absl::Time Oldest() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    absl::Time oldest = absl::InfiniteFuture();
+    for (const auto& [key, flight] : flights_) {
+      if (!flight->up) oldest = std::min(oldest, flight->waiting.front().since);
+    }
+    return oldest;
+  }
+  std::vector<Waiter> TakeLateLocked(absl::Time then) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::vector<Waiter> late;
+    for (auto next = flights_.begin(); next != flights_.end();) {
+      const FlightPtr flight = next->second;
+      std::vector<Waiting>& waiting = flight->waiting;
+      const auto is_late = [&](const Waiting& one) { return one.since <= then; };
+      const auto end =
+          flight->up ? waiting.begin() : std::find_if_not(waiting.begin(), waiting.end(), is_late);
+      for (auto one = waiting.begin(); one != end; ++one) late.push_back(std::move(one->waiter));
+      waiting.erase(waiting.begin(), end);
+      if (waiting.empty()) queue_.Remove(flight);
+      next = waiting.empty() ? flights_.erase(next) : std::next(next);
+    }
+    return late;
+  }
+
+  const int workers_;
+  const size_t most_;
   mutable absl::Mutex mutex_;
-  std::unordered_map<std::string, std::vector<Waiter>> flights_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, FlightPtr> flights_ ABSL_GUARDED_BY(mutex_);
+  FairQueue<FlightPtr> queue_ ABSL_GUARDED_BY(mutex_);  // of those that are not up
+  int cheap_up_ ABSL_GUARDED_BY(mutex_) = 0;
+  int dear_up_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // For kernels. Whoever waits holds a compile thread but no worker; a leader finishes its own

@@ -111,7 +111,7 @@ absl::StatusOr<WorkerFacts::Toolchain> WorkerFacts::GetToolchain(const v1::Targe
 }
 
 absl::StatusOr<v1::ToolchainList> WorkerFacts::GetToolchainList() {
-  if (pool_->Free() == 0) return absl::UnavailableError("every worker is busy");
+  if (pool_->Free(Cost::kCheap) == 0) return absl::UnavailableError("every worker is busy");
   v1::WorkerRequest request;
   request.mutable_toolchain_list();
   TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply, pool_->Call(request));

@@ -13,6 +13,7 @@
 
 #include "server/ctl/client.h"
 #include "server/ctl/table.h"
+#include "server/store/signer.h"
 #include "server/store/store.h"
 
 namespace tensord::server {
@@ -120,6 +121,13 @@ int RebuildIndex(const StoreCommand& command) {
   const auto totals = store->Count();
   Print(command, {{"programs", totals.ok() ? totals->programs : 0}}, Plain);
   return kExitOk;
+}
+
+int RotateKey(const StoreCommand& command) {
+  const absl::Status status = store::Signer::Rotate(command.root + "/key", command.root + "/tmp");
+  if (status.ok()) return kExitOk;
+  std::fprintf(stderr, "tensorctl: %s\n", std::string(status.message()).c_str());
+  return kExitError;
 }
 
 }  // namespace tensord::server

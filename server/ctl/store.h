@@ -22,6 +22,8 @@ int CollectGarbage(const StoreCommand& command);
 int DiskUsage(const StoreCommand& command);
 // Sets the index aside and makes it of the records.
 int RebuildIndex(const StoreCommand& command);
+// Makes another signing key; what is stored still counts.
+int RotateKey(const StoreCommand& command);
 
 }  // namespace tensord::server
 

@@ -14,20 +14,22 @@
 namespace tensord::server {
 
 struct Config {
-  std::string address;                 // of the Unix socket
-  std::string store;                   // folder
-  uint64_t store_limit = 20ULL << 30;  // bytes; 0: none
-  std::string cxx = "c++";             // the host's C++ compiler
-  std::string cxx_flags;               // appended to the JIT's own, separated by spaces
-  std::string nvrtc;                   // NVRTC's library or its folder; empty: looked for
-  std::string worker;                  // path of tensord-worker
-  uint64_t workers = 0;                // 0: the number of cores, at most 8
-  uint64_t worker_idle = 60;           // seconds after which an idle worker is ended
-  uint64_t job_seconds = 300;          // wall and CPU time of one job
-  uint64_t job_memory = 0;             // address space of a worker, bytes; 0: no limit
-  std::string confine = "auto";        // walls around workers; or "off"
-  uint64_t max_waiting = 512;          // requests
-  uint64_t stop_seconds = 20;          // for work in flight, when the daemon is told to stop
+  std::string address;                  // of the Unix socket
+  std::string store;                    // folder
+  uint64_t store_limit = 20ULL << 30;   // bytes; 0: none
+  std::string cxx = "c++";              // the host's C++ compiler
+  std::string cxx_flags;                // appended to the JIT's own, separated by spaces
+  std::string nvrtc;                    // NVRTC's library or its folder; empty: looked for
+  std::string worker;                   // path of tensord-worker
+  uint64_t workers = 0;                 // 0: the number of cores, at most 8
+  uint64_t worker_idle = 60;            // seconds after which an idle worker is ended
+  uint64_t job_seconds = 300;           // wall and CPU time of one job
+  uint64_t job_memory = 0;              // address space of a worker, bytes; 0: no limit
+  std::string confine = "auto";         // walls around workers; or "off"
+  uint64_t max_waiting = 512;           // compiles
+  uint64_t queue_seconds = 300;         // for a compile's turn
+  uint64_t request_memory = 256 << 20;  // bytes of requests that are held
+  uint64_t stop_seconds = 20;           // for work in flight, when the daemon is told to stop
   uint64_t idle_exit = 0;          // seconds without a call after which the daemon ends; 0: never
   std::string log_file;            // rotating; empty: standard error
   std::string log_level = "info";  // trace, debug, info, warn, error

@@ -13,6 +13,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,13 +26,15 @@
 
 #include "base/sha256.h"
 #include "base/version.h"
+#include "server/daemon/activation.h"
+#include "server/daemon/large_rpc.h"
 #include "server/daemon/rpc_service.h"
 #include "server/rpc/address.h"
 
 namespace tensord::server {
 namespace {
 
-constexpr int kMaxMessageBytes = 256 << 20;
+constexpr int kMaxReplyBytes = 256 << 20;
 
 absl::Status SetUpLog(const Config& config) {
   try {
@@ -105,10 +108,14 @@ ServiceOptions MakeOptions(const Config& config, const std::string& work_folder,
   options.pool.workers = config.workers == 0 ? DefaultWorkers() : static_cast<int>(config.workers);
   options.pool.idle = absl::Seconds(config.worker_idle);
   options.pool.job_limit = absl::Seconds(config.job_seconds);
-  options.units_per_job = std::max(1, cores / options.pool.workers);
+  // One request alone keeps every core busy, also one that may not have all workers.
+  const int places = PlacesFor(Cost::kDear, options.pool.workers);
+  options.units_per_job = (cores + places - 1) / places;
   options.cxx = config.cxx;
   options.jit_settings = absl::StrCat(config.cxx_flags, "\n", config.nvrtc);
   options.max_waiting = config.max_waiting;
+  options.queue_limit = absl::Seconds(config.queue_seconds);
+  options.request_memory = config.request_memory;
 
   WorkerCommand& command = options.pool.command;
   command.path = config.worker;
@@ -158,6 +165,14 @@ absl::StatusOr<OpenedStore> OpenStore(const Config& config, const std::string& r
   return opened;
 }
 
+// A client takes a descriptor; the soft limit is often lower than what a thousand need.
+void RaiseDescriptorLimit() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 sigset_t BlockSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -169,35 +184,37 @@ sigset_t BlockSignals() {
 }
 
 // Sleeps until a signal, or until nobody has called for `idle_exit` seconds (0: for ever).
-std::string WaitForEnd(const sigset_t& signals, uint64_t idle_exit, const LastCall& last_call,
-                       const CompileService& service) {
+std::string WaitForEnd(const sigset_t& signals, uint64_t idle_exit, const CallCounts& calls) {
   while (true) {
     if (idle_exit == 0) {
       const int signal = sigwaitinfo(&signals, nullptr);
       if (signal > 0) return strsignal(signal);
       continue;
     }
-    const int64_t left = last_call + static_cast<int64_t>(idle_exit) - SteadySeconds();
-    if (left <= 0 && service.InFlight() == 0) return "idle";
+    const int64_t left = calls.last + static_cast<int64_t>(idle_exit) - SteadySeconds();
+    if (left <= 0 && calls.open == 0) return "idle";
     const timespec wait{std::max<int64_t>(left, 1), 0};
     const int signal = sigtimedwait(&signals, nullptr, &wait);
     if (signal > 0) return strsignal(signal);
   }
 }
 
-// Finishes what is in flight, up to the limit or the next signal; then fails it. New work is
-// refused meanwhile, while what is stored is still served.
-void StopGracefully(grpc::Server& server, CompileService& service, const sigset_t& signals,
+// Finishes what is in flight, up to the limit or the next signal; then fails it. What is stored is
+// still served meanwhile. New work waits and is refused at the end, when its client can ask the
+// next daemon.
+void StopGracefully(grpc::Server& server, std::unique_ptr<Acceptor> acceptor,
+                    CompileService& service, const CallCounts& calls, const sigset_t& signals,
                     uint64_t stop_seconds) {
   // Who asks for the daemon's health learns it at once; who calls is still answered.
   server.GetHealthCheckService()->SetServingStatus(false);
   service.Drain();
   const int64_t limit = SteadySeconds() + static_cast<int64_t>(stop_seconds);
   constexpr timespec kTick{0, 20'000'000};
-  while (service.InFlight() > 0 && SteadySeconds() < limit) {
+  while (calls.open > service.Kept() && SteadySeconds() < limit) {
     if (sigtimedwait(&signals, nullptr, &kTick) > 0) break;
   }
-  if (service.InFlight() > 0) spdlog::warn("event=abort in_flight={}", service.InFlight());
+  acceptor.reset();
+  if (calls.open > service.Kept()) spdlog::warn("event=abort calls={}", calls.open.load());
   service.Abort();
   // Time for the last answers to leave. A client that only keeps its connection open does not
   // notice a polite goodbye, so this is not the place to wait long.
@@ -209,17 +226,18 @@ int Fail(const char* event, const absl::Status& status) {
   return kExitError;
 }
 
-// Listens on `socket`, whose lock the caller has: one that is there was left behind, and gRPC
-// replaces it. Unavailable: it cannot.
-absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(const std::string& socket,
-                                                          grpc::Service& rpc) {
+// Listens on `socket`, unless it was passed. The caller has its lock: one that is there was left
+// behind, and gRPC replaces it. Unavailable: it cannot.
+absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(const std::string& socket, bool passed,
+                                                          grpc::Service& rpc, LargeRpc& large) {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
+  if (!passed) builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
   builder.RegisterService(&rpc);
-  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  builder.RegisterCallbackGenericService(&large);
+  builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
+  builder.SetMaxSendMessageSize(kMaxReplyBytes);
   // Clients ask once a second whether a call's daemon still lives (HelloReply.answers_pings).
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 100);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
@@ -242,11 +260,14 @@ int RunDaemon(const Config& config) {
   // Few threads allocate much: more arenas would only hold memory.
   mallopt(M_ARENA_MAX, 2);
   umask(077);
+  RaiseDescriptorLimit();
   const sigset_t signals = BlockSignals();
   if (const absl::Status status = SetUpLog(config); !status.ok()) {
     return Fail("log_failed", status);
   }
-  const std::string socket = *SocketPath(config.address);
+  const auto passed = TakePassedSocket();
+  if (!passed.ok()) return Fail("start_failed", passed.status());
+  const std::string socket = passed->has_value() ? (*passed)->path : *SocketPath(config.address);
   if (const absl::Status status = PrepareFolder(socket); !status.ok()) {
     return Fail("start_failed", status);
   }
@@ -269,21 +290,25 @@ int RunDaemon(const Config& config) {
     if (!status.ok() && !absl::IsResourceExhausted(status)) return Fail("store_failed", status);
   }
 
-  LastCall last_call = SteadySeconds();
+  CallCounts calls;
+  calls.last = SteadySeconds();
   {
     const ServiceOptions options =
         MakeOptions(config, work_folder, spare_folder, opened->store->DeriveKey("work folder"));
     CompileService service(options, std::move(opened->store), opened->problem);
-    const auto rpc = MakeRpcService(&service, &last_call);
-    const auto server = StartServer(socket, *rpc);
+    const auto rpc = MakeRpcService(&service, &calls);
+    LargeRpc large(&service, &calls, options.queue_limit);
+    const auto server = StartServer(socket, passed->has_value(), *rpc, large);
     if (!server.ok()) return Fail("start_failed", server.status());
+    auto acceptor =
+        passed->has_value() ? std::make_unique<Acceptor>(server->get(), (*passed)->fd) : nullptr;
     spdlog::info("event=started version={} pid={} socket={} store=\"{}\" workers={} cxx=\"{}\"",
                  Version(), getpid(), socket, store_root, options.pool.workers, config.cxx);
-    const std::string why = WaitForEnd(signals, config.idle_exit, last_call, service);
-    spdlog::info("event=stopping why=\"{}\" in_flight={}", why, service.InFlight());
-    StopGracefully(**server, service, signals, config.stop_seconds);
+    const std::string why = WaitForEnd(signals, config.idle_exit, calls);
+    spdlog::info("event=stopping why=\"{}\" calls={}", why, calls.open.load());
+    StopGracefully(**server, std::move(acceptor), service, calls, signals, config.stop_seconds);
   }
-  unlink(socket.c_str());
+  if (!passed->has_value()) unlink(socket.c_str());
   std::error_code ignored;
   std::filesystem::remove_all(spare_folder, ignored);
   if (!opened->private_.empty()) std::filesystem::remove_all(opened->private_, ignored);

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/daemon/rpc_service.h"
 
+#include <grpcpp/impl/codegen/proto_utils.h>
+
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "base/check.h"
 #include "server/daemon/status_codes.h"
 
 namespace tensord::server {
@@ -40,10 +45,11 @@ class BlobWriter : public grpc::ServerWriteReactor<v1::BlobPiece> {
   v1::BlobPiece piece_;
 };
 
-class RpcService final : public v1::Compiler::CallbackService {
+class RpcService final
+    : public v1::Compiler::WithRawCallbackMethod_Compile<
+          v1::Compiler::WithGenericMethod_CompileLarge<v1::Compiler::CallbackService>> {
  public:
-  RpcService(CompileService* service, LastCall* last_call)
-      : service_(service), last_call_(last_call) {}
+  RpcService(CompileService* service, CallCounts* counts) : service_(service), counts_(counts) {}
 
   ServerUnaryReactor* Hello(CallbackServerContext* context, const v1::HelloRequest*,
                             v1::HelloReply* reply) override {
@@ -51,11 +57,22 @@ class RpcService final : public v1::Compiler::CallbackService {
     service_->Hello(reply, [this, reactor](absl::Status status) { End(reactor, status); });
     return reactor;
   }
-  ServerUnaryReactor* Compile(CallbackServerContext* context, const v1::CompileRequest* request,
-                              v1::CompileReply* reply) override {
+  ServerUnaryReactor* Compile(CallbackServerContext* context, const grpc::ByteBuffer* request,
+                              grpc::ByteBuffer* answer) override {
     ServerUnaryReactor* reactor = Begin(context);
-    service_->Compile(request, reply,
-                      [this, reactor](absl::Status status) { End(reactor, status); });
+    ++counts_->open;
+    grpc::ByteBuffer copy = *request;  // of references to its pieces
+    std::string bytes = TakeBytes(copy);
+    RequestMemory::Share share = service_->request_memory().Take(bytes.size());
+    auto reply = std::make_shared<v1::CompileReply>();
+    v1::CompileReply* const raw = reply.get();
+    service_->Compile(
+        std::move(bytes), std::move(share), raw,
+        [this, reactor, answer, reply = std::move(reply)](const absl::Status& status) {
+          if (status.ok()) *answer = ToBuffer(*reply);
+          --counts_->open;
+          End(reactor, status);
+        });
     return reactor;
   }
   // Statistics are not work: whoever watches a daemon does not keep it from its idle exit.
@@ -89,22 +106,22 @@ class RpcService final : public v1::Compiler::CallbackService {
   }
   grpc::ServerWriteReactor<v1::BlobPiece>* GetBlob(CallbackServerContext*,
                                                    const v1::GetBlobRequest* request) override {
-    *last_call_ = SteadySeconds();
+    counts_->last = SteadySeconds();
     return new BlobWriter(service_->ReadBlob(request->sha256()));
   }
 
  private:
   ServerUnaryReactor* Begin(CallbackServerContext* context) {
-    *last_call_ = SteadySeconds();
+    counts_->last = SteadySeconds();
     return context->DefaultReactor();
   }
   void End(ServerUnaryReactor* reactor, const absl::Status& status) {
-    *last_call_ = SteadySeconds();
+    counts_->last = SteadySeconds();
     reactor->Finish(ToGrpc(status));
   }
 
   CompileService* const service_;
-  LastCall* const last_call_;
+  CallCounts* const counts_;
 };
 
 }  // namespace
@@ -115,9 +132,30 @@ int64_t SteadySeconds() {
       .count();
 }
 
-std::unique_ptr<v1::Compiler::CallbackService> MakeRpcService(CompileService* service,
-                                                              LastCall* last_call) {
-  return std::make_unique<RpcService>(service, last_call);
+std::unique_ptr<grpc::Service> MakeRpcService(CompileService* service, CallCounts* counts) {
+  return std::make_unique<RpcService>(service, counts);
+}
+
+std::string TakeBytes(grpc::ByteBuffer& buffer) {
+  std::string bytes;
+  bytes.reserve(buffer.Length());
+  std::vector<grpc::Slice> slices;
+  if (!buffer.Dump(&slices).ok()) slices.clear();
+  buffer.Clear();
+  for (grpc::Slice& slice : slices) {
+    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+    slice = grpc::Slice();
+  }
+  return bytes;
+}
+
+grpc::ByteBuffer ToBuffer(const v1::CompileReply& reply) {
+  grpc::ByteBuffer buffer;
+  bool own = false;
+  const grpc::Status written =
+      grpc::SerializationTraits<v1::CompileReply>::Serialize(reply, &buffer, &own);
+  TENSORD_CHECK(written.ok());
+  return buffer;
 }
 
 }  // namespace tensord::server

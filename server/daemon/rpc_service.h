@@ -1,23 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gRPC face of CompileService. No request holds a thread while it waits.
+// The gRPC face of CompileService, but for large requests (large_rpc.h). No request holds a thread
+// while it waits.
 #ifndef TENSORD_SERVER_DAEMON_RPC_SERVICE_H_
 #define TENSORD_SERVER_DAEMON_RPC_SERVICE_H_
 
+#include <grpcpp/support/byte_buffer.h>
+
 #include <atomic>
 #include <memory>
+#include <string>
 
 #include "server/compile/compile_service.h"
 #include "tensord/v1/service.grpc.pb.h"
 
 namespace tensord::server {
 
-// When a client last called, for the idle exit: seconds of the steady clock.
-using LastCall = std::atomic<int64_t>;
+struct CallCounts {
+  std::atomic<int64_t> last{0};   // when a client last called: seconds of the steady clock
+  std::atomic<uint64_t> open{0};  // compiles that were asked for and are not answered
+};
 
-std::unique_ptr<v1::Compiler::CallbackService> MakeRpcService(CompileService* service,
-                                                              LastCall* last_call);
+std::unique_ptr<grpc::Service> MakeRpcService(CompileService* service, CallCounts* counts);
 
 int64_t SteadySeconds();
+// The bytes of a message, which leaves its pieces empty.
+std::string TakeBytes(grpc::ByteBuffer& buffer);
+grpc::ByteBuffer ToBuffer(const v1::CompileReply& reply);
 
 }  // namespace tensord::server
 

@@ -25,11 +25,20 @@ void WorkerPool::Stop() {
   }
 }
 
-int WorkerPool::Free() const {
+int WorkerPool::Free(Cost cost) const {
   absl::MutexLock lock(&mutex_);
-  return static_cast<int>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) {
-    return slot.state == State::kIdle || slot.state == State::kEmpty;
-  }));
+  return FreeLocked(cost);
+}
+
+int WorkerPool::FreeLocked(Cost cost) const {
+  int free = 0, dear = 0;
+  for (const Slot& slot : slots_) {
+    const bool works = slot.state == State::kWanted || slot.state == State::kBusy;
+    free += !works;
+    dear += works && slot.cost == Cost::kDear;
+  }
+  if (cost == Cost::kCheap) return free;
+  return std::min(free, PlacesFor(cost, static_cast<int>(slots_.size())) - dear);
 }
 
 int WorkerPool::Running() const {
@@ -38,15 +47,25 @@ int WorkerPool::Running() const {
                                         [](const Slot& slot) { return slot.process != nullptr; }));
 }
 
-bool WorkerPool::HasFree() const {
-  return stopping_ || std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) {
-           return slot.state == State::kIdle || slot.state == State::kEmpty;
-         });
+bool WorkerPool::IsTurnOf(const Waiting& waiting) const {
+  if (stopping_) return true;
+  if (FreeLocked(waiting.cost) <= 0) return false;
+  // Those who asked before and may have a place, too.
+  for (const Waiting& other : waiting_) {
+    if (&other == &waiting) return true;
+    if (FreeLocked(other.cost) > 0) return false;
+  }
+  return false;
 }
 
-absl::StatusOr<WorkerPool::Slot*> WorkerPool::Acquire() {
+absl::StatusOr<WorkerPool::Slot*> WorkerPool::Acquire(Cost cost) {
   absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(this, &WorkerPool::HasFree));
+  const auto self = waiting_.insert(waiting_.end(), Waiting{this, cost});
+  const auto is_my_turn = [](Waiting* waiting) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return waiting->pool->IsTurnOf(*waiting);
+  };
+  mutex_.Await(absl::Condition(+is_my_turn, &*self));
+  waiting_.erase(self);
   if (stopping_) return absl::UnavailableError("the daemon is stopping");
   // The one used last, so that the others grow old and are ended.
   Slot* slot = nullptr;
@@ -62,11 +81,13 @@ absl::StatusOr<WorkerPool::Slot*> WorkerPool::Acquire() {
   }
   if (slot != nullptr) {
     slot->state = State::kBusy;
+    slot->cost = cost;
     return slot;
   }
   slot = &*std::find_if(slots_.begin(), slots_.end(),
                         [](const Slot& empty) { return empty.state == State::kEmpty; });
   slot->state = State::kWanted;
+  slot->cost = cost;
   slot->start_error = absl::OkStatus();
   mutex_.Await(
       absl::Condition(+[](Slot* wanted) { return wanted->state != State::kWanted; }, slot));
@@ -90,12 +111,19 @@ void WorkerPool::Release(Slot* slot) {
 
 absl::StatusOr<v1::WorkerReply> WorkerPool::Call(const v1::WorkerRequest& request) {
   absl::Duration budget = options_.job_limit;
-  return Call(request, budget);
+  return Call(request, Cost::kCheap, budget);
 }
 
-absl::StatusOr<v1::WorkerReply> WorkerPool::Call(const v1::WorkerRequest& request,
+absl::StatusOr<v1::WorkerReply> WorkerPool::Call(const v1::WorkerRequest& request, Cost cost,
                                                  absl::Duration& budget) {
-  TENSORD_ASSIGN_OR_RETURN(Slot * slot, Acquire());
+  const std::string bytes = request.SerializeAsString();
+  const std::string_view piece = bytes;
+  return Call({&piece, 1}, cost, budget);
+}
+
+absl::StatusOr<v1::WorkerReply> WorkerPool::Call(absl::Span<const std::string_view> request,
+                                                 Cost cost, absl::Duration& budget) {
+  TENSORD_ASSIGN_OR_RETURN(Slot * slot, Acquire(cost));
   const absl::Time start = absl::Now();
   absl::StatusOr<v1::WorkerReply> reply = slot->process->Call(request, budget);
   budget -= absl::Now() - start;

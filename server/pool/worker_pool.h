@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fixed number of places for workers, started when there is work and ended when idle.
+// A fixed number of places for workers, started when there is work and ended when idle. Whoever
+// asks first has one first; one place is kept from what is dear, where there are several.
 //
 // One thread of its own starts and ends processes; it sleeps unless there is something to do.
 #ifndef TENSORD_SERVER_POOL_WORKER_POOL_H_
@@ -9,11 +10,14 @@
 #include <absl/synchronization/mutex.h>
 #include <absl/time/time.h>
 
+#include <list>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "base/status.h"
+#include "server/pool/cost.h"
 #include "server/pool/worker_process.h"
 #include "server/statistics/metrics.h"
 
@@ -34,14 +38,18 @@ class WorkerPool {
   // Runs one job on a free worker; waits for one, which costs nothing of `budget`: the wall time
   // that the job may take, less what it took afterwards. The reply's own error becomes the status.
   // Unavailable: the pool is being stopped. Internal: the worker died or was too slow.
-  absl::StatusOr<v1::WorkerReply> Call(const v1::WorkerRequest& request, absl::Duration& budget);
-  // With the budget of a request that needs no more than this job.
+  absl::StatusOr<v1::WorkerReply> Call(const v1::WorkerRequest& request, Cost cost,
+                                       absl::Duration& budget);
+  // The same for a request that is serialised already, in pieces that are not copied.
+  absl::StatusOr<v1::WorkerReply> Call(absl::Span<const std::string_view> request, Cost cost,
+                                       absl::Duration& budget);
+  // With the budget of a request that needs no more than this job, and is cheap.
   absl::StatusOr<v1::WorkerReply> Call(const v1::WorkerRequest& request);
   absl::Duration job_limit() const { return options_.job_limit; }
 
   int workers() const { return static_cast<int>(options_.workers); }
-  // Places without work at this moment; a hint.
-  int Free() const;
+  // Places that work of that cost could have at this moment; a hint.
+  int Free(Cost cost) const;
   // Processes that run now.
   int Running() const;
   // Ends every worker, also those at work; calls fail from here on.
@@ -51,22 +59,29 @@ class WorkerPool {
   enum class State { kEmpty, kWanted, kIdle, kBusy };
   struct Slot {
     State state = State::kEmpty;
+    Cost cost = Cost::kCheap;  // of its work
     std::unique_ptr<WorkerProcess> process;
     absl::Time idle_since;
     absl::Status start_error;
   };
 
-  absl::StatusOr<Slot*> Acquire() ABSL_LOCKS_EXCLUDED(mutex_);
+  struct Waiting {
+    WorkerPool* pool;
+    Cost cost;
+  };
+  absl::StatusOr<Slot*> Acquire(Cost cost) ABSL_LOCKS_EXCLUDED(mutex_);
   void Release(Slot* slot) ABSL_LOCKS_EXCLUDED(mutex_);
   void Keep();  // the thread
   bool KeeperHasWork() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
-  bool HasFree() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  int FreeLocked(Cost cost) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  bool IsTurnOf(const Waiting& waiting) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Time NextExpiry() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   const PoolOptions options_;
   Metrics* const metrics_;
   mutable absl::Mutex mutex_;
   std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);
+  std::list<Waiting> waiting_ ABSL_GUARDED_BY(mutex_);  // for a place, in the order of asking
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread keeper_;
 };

@@ -82,7 +82,7 @@ bool WorkerProcess::Alive() const {
   return poll(&idle, 1, 0) == 0;
 }
 
-absl::StatusOr<v1::WorkerReply> WorkerProcess::Call(const v1::WorkerRequest& request,
+absl::StatusOr<v1::WorkerReply> WorkerProcess::Call(absl::Span<const std::string_view> request,
                                                     absl::Duration limit) {
   const absl::Time deadline = absl::Now() + limit;
   v1::WorkerReply reply;

@@ -4,12 +4,14 @@
 #define TENSORD_SERVER_POOL_WORKER_PROCESS_H_
 
 #include <absl/time/time.h>
+#include <absl/types/span.h>
 #include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -41,7 +43,9 @@ class WorkerProcess {
   // One job. Internal: the worker died (the message says how) or did not answer within `limit`
   // (IsOverBudget, as when it died of its limit of CPU time); the process is then of no use and
   // healthy() is false. A job's own error is in the reply.
-  absl::StatusOr<v1::WorkerReply> Call(const v1::WorkerRequest& request, absl::Duration limit);
+  // `request`: a serialised WorkerRequest, in pieces.
+  absl::StatusOr<v1::WorkerReply> Call(absl::Span<const std::string_view> request,
+                                       absl::Duration limit);
 
   bool healthy() const { return healthy_; }
   // False when the process has ended while it had nothing to do.

@@ -39,6 +39,7 @@ void Metrics::Fill(v1::Stats* stats) const {
   stats->set_hits(hits);
   stats->set_failed(failed);
   stats->set_rejected(rejected);
+  stats->set_waited_too_long(waited_too_long);
   stats->set_kernels_compiled(kernels_compiled);
   stats->set_kernels_reused(kernels_reused);
   stats->set_kernels_failed(kernels_failed);

@@ -27,6 +27,7 @@ struct Metrics {
   std::atomic<uint64_t> hits{0};
   std::atomic<uint64_t> failed{0};
   std::atomic<uint64_t> rejected{0};
+  std::atomic<uint64_t> waited_too_long{0};
   std::atomic<uint64_t> kernels_compiled{0};
   std::atomic<uint64_t> kernels_reused{0};
   std::atomic<uint64_t> kernels_failed{0};

@@ -27,10 +27,6 @@ uint64_t ReadU64(std::string_view data, size_t at) {
   return value;
 }
 
-bool SameMac(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
-}
-
 struct Layout {
   std::string_view prefix, mac, body;
   std::string_view blobs, payload, facts, detail;  // of the body
@@ -77,11 +73,6 @@ std::string RecordFolder::PathOf(std::string_view key) const {
   return absl::StrCat(folder_, "/", hex.substr(0, 2), "/", hex);
 }
 
-std::string RecordFolder::Sign(std::string_view key, std::string_view prefix,
-                               std::string_view body) const {
-  return signer_->Sign({kind_, key, prefix, body});
-}
-
 std::string EncodeRecord(const Signer& signer, std::string_view kind, std::string_view key,
                          const Record& record, std::string_view detail) {
   std::string prefix(kMagic);
@@ -124,7 +115,7 @@ absl::StatusOr<std::shared_ptr<const Record>> RecordFolder::Get(std::string_view
   }
   TENSORD_ASSIGN_OR_RETURN(const std::string data, ReadFile(path));
   TENSORD_ASSIGN_OR_RETURN(const Layout layout, Split(data));
-  if (!SameMac(layout.mac, Sign(key, layout.prefix, layout.body))) {
+  if (!signer_->Verify(layout.mac, {kind_, key, layout.prefix, layout.body})) {
     return absl::DataLossError(absl::StrCat("record ", path, " is not signed by this store"));
   }
   auto record = std::make_shared<Record>();
@@ -140,7 +131,7 @@ absl::StatusOr<std::shared_ptr<const Record>> RecordFolder::Get(std::string_view
 absl::StatusOr<std::string> RecordFolder::GetDetail(std::string_view key) const {
   TENSORD_ASSIGN_OR_RETURN(const std::string data, ReadFile(PathOf(key)));
   TENSORD_ASSIGN_OR_RETURN(const Layout layout, Split(data));
-  if (!SameMac(layout.mac, Sign(key, layout.prefix, layout.body))) {
+  if (!signer_->Verify(layout.mac, {kind_, key, layout.prefix, layout.body})) {
     return absl::DataLossError("the record is not signed by this store");
   }
   return std::string(layout.detail);

@@ -74,7 +74,6 @@ class RecordFolder {
   void Keep(std::string_view key, const FileIdentity& identity,
             std::shared_ptr<const Record> record);
   void Forget(std::string_view key);
-  std::string Sign(std::string_view key, std::string_view prefix, std::string_view body) const;
 
   std::string kind_;
   std::string folder_;

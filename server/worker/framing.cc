@@ -66,15 +66,25 @@ absl::Status ReceiveAll(int fd, char* data, size_t size, absl::Time deadline) {
 }  // namespace
 
 absl::Status WriteFrame(int fd, const google::protobuf::MessageLite& message, absl::Time deadline) {
-  const size_t size = message.ByteSizeLong();
+  std::string data;
+  if (!message.SerializeToString(&data)) return absl::InternalError("cannot serialise a message");
+  const std::string_view piece = data;
+  return WriteFrame(fd, {&piece, 1}, deadline);
+}
+
+absl::Status WriteFrame(int fd, absl::Span<const std::string_view> pieces, absl::Time deadline) {
+  size_t size = 0;
+  for (const std::string_view piece : pieces) size += piece.size();
   if (size > kMaxFrame) {
     return absl::InvalidArgumentError(absl::StrCat("a message of ", size, " bytes is too large"));
   }
-  std::string data(4, '\0');
-  data.reserve(size + 4);
-  for (int i = 0; i < 4; ++i) data[i] = static_cast<char>(size >> (8 * i));
-  if (!message.AppendToString(&data)) return absl::InternalError("cannot serialise a message");
-  return SendAll(fd, data.data(), data.size(), deadline);
+  char prefix[4];
+  for (int i = 0; i < 4; ++i) prefix[i] = static_cast<char>(size >> (8 * i));
+  TENSORD_RETURN_IF_ERROR(SendAll(fd, prefix, sizeof prefix, deadline));
+  for (const std::string_view piece : pieces) {
+    TENSORD_RETURN_IF_ERROR(SendAll(fd, piece.data(), piece.size(), deadline));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReadFrame(int fd, google::protobuf::MessageLite* message, absl::Time deadline) {

@@ -4,7 +4,10 @@
 #define TENSORD_SERVER_WORKER_FRAMING_H_
 
 #include <absl/time/time.h>
+#include <absl/types/span.h>
 #include <google/protobuf/message_lite.h>
+
+#include <string_view>
 
 #include "base/status.h"
 
@@ -21,6 +24,8 @@ inline constexpr uint32_t kMaxFrame = 512u << 20;
 // DataLoss: not a message.
 absl::Status WriteFrame(int fd, const google::protobuf::MessageLite& message,
                         absl::Time deadline = absl::InfiniteFuture());
+// The same for a message that is serialised already, in pieces that are not copied.
+absl::Status WriteFrame(int fd, absl::Span<const std::string_view> pieces, absl::Time deadline);
 absl::Status ReadFrame(int fd, google::protobuf::MessageLite* message,
                        absl::Time deadline = absl::InfiniteFuture());
 

@@ -55,8 +55,15 @@ class PrivateDaemon(Daemon):
 
     def resident_bytes(self) -> int:
         """Of the daemon's process, without its workers."""
+        return self._status_bytes("VmRSS:")
+
+    def peak_resident_bytes(self) -> int:
+        """The most that the daemon's process has had."""
+        return self._status_bytes("VmHWM:")
+
+    def _status_bytes(self, field: str) -> int:
         for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
+            if line.startswith(field):
                 return int(line.split()[1]) * 1024
         return 0
 

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -26,6 +27,7 @@ class RealDaemon:
 
     folder: where its socket, store and log go; a temporary one when None.
     environment: added to the daemon's environment. flags: added to its command line.
+    passed: a socket that listens already, for the daemon to serve, as of a service manager.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class RealDaemon:
         folder: Path | None = None,
         environment: dict[str, str] | None = None,
         flags: tuple[str, ...] = (),
+        passed: socket.socket | None = None,
     ) -> None:
         self._temporary = None
         if folder is None:
@@ -46,10 +49,12 @@ class RealDaemon:
         self.address = f"unix:{self.socket}"
         self._environment = environment or {}
         self._flags = flags
+        self._passed = passed
         self.start()
 
     def start(self) -> None:
         """Starts the process and waits until it listens; raises RuntimeError with its log."""
+        starts = self._starts()
         inherited = {
             name: value
             for name, value in os.environ.items()
@@ -58,6 +63,7 @@ class RealDaemon:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [
+                    *self._activation(),
                     str(binary()),
                     f"--address={self.address}",
                     f"--store={self.store}",
@@ -68,12 +74,24 @@ class RealDaemon:
                 stderr=log,
                 start_new_session=True,
                 env={**inherited, "TENSORD_CONFIG": "/dev/null", **self._environment},
+                pass_fds=() if self._passed is None else (self._passed.fileno(),),
             )
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not self.listens():
+        while not self.listens() or self._starts() == starts:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"the daemon did not start:\n{self.log_text()}")
             time.sleep(0.02)
+
+    def _activation(self) -> list[str]:
+        """What runs the daemon with the passed socket (sd_listen_fds(3)), or nothing."""
+        if self._passed is None:
+            return []
+        script = (
+            f"import os, sys; os.dup2({self._passed.fileno()}, 3); "
+            "os.environ |= {'LISTEN_FDS': '1', 'LISTEN_PID': str(os.getpid())}; "
+            "os.execv(sys.argv[1], sys.argv[1:])"
+        )
+        return [sys.executable, "-IS", "-c", script]
 
     def listens(self) -> bool:
         """True when the socket takes connections."""
@@ -83,6 +101,10 @@ class RealDaemon:
             return True
         except OSError:
             return False
+
+    def _starts(self) -> int:
+        """How often it has begun to serve; a passed socket listens before."""
+        return self.log_text().count("event=started")
 
     def log_text(self) -> str:
         """What the daemon has logged."""

@@ -46,6 +46,8 @@ _POLL_S = 0.04
 # What a socket that says nothing may cost a graph, and a process until it remembers.
 GREETING_SILENCE_S = 0.25
 MOST_SILENCE_S = 1.0
+# The daemon receives longer ones when it has memory for them.
+LARGE_REQUEST_BYTES = 128 << 10
 # A daemon that is at work answers pings, however long a compile takes.
 _AT_WORK = transport.Heartbeat(silence_s=2.0, every_s=1.0)
 _SERVICE = "/tensord.v1.Compiler/"
@@ -275,7 +277,9 @@ class CompileCall:
     def _send(self) -> None:
         self._pid = os.getpid()
         with _breaking_the_circuit():
-            self._call = _start("Compile", self._request, compile_timeout_s(), self._heartbeat)
+            large = self._request.ByteSize() > LARGE_REQUEST_BYTES
+            method = "CompileLarge" if large else "Compile"
+            self._call = _start(method, self._request, compile_timeout_s(), self._heartbeat)
 
     def wait(self) -> service_pb2.CompileReply:
         """The reply; raises a TensordError.
@@ -294,7 +298,7 @@ class CompileCall:
             except DaemonSilentError:
                 raise
             except DaemonUnavailableError:
-                # One that is stopping refuses, and listens until it has stopped.
+                # One that is stopping says so when it ends, and listens a little longer.
                 deadline = deadline or time.monotonic() + NEXT_DAEMON_S
                 if time.monotonic() > deadline:
                     raise

@@ -203,6 +203,7 @@ class Call:
                 ("grpc-timeout", f"{max(1, min(99999999, int(timeout_s * 1000)))}m"),
                 ("content-type", "application/grpc"),
                 ("user-agent", "tensord-python"),
+                ("tensord-request-bytes", str(len(message))),  # for the daemon's memory
             ],
         )
         framed = memoryview(b"\0" + len(message).to_bytes(4, "big") + message)

@@ -10,34 +10,36 @@
 namespace tensord::server {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class CompileServiceTest : public ServerTest {
  protected:
-  std::unique_ptr<CompileService> Open(PoolOptions pool = Pool(), uint64_t max_waiting = 100) {
+  std::unique_ptr<CompileService> Open(PoolOptions pool = Pool(), uint64_t max_waiting = 100,
+                                       absl::Duration queue_limit = absl::Seconds(60)) {
     ServiceOptions options;
     options.pool = std::move(pool);
     options.cxx = "c++";
     options.max_waiting = max_waiting;
+    options.queue_limit = queue_limit;
     auto store = store::Store::Open({folder_ + "/store"});
     EXPECT_TRUE(store.ok()) << store.status();
     return std::make_unique<CompileService>(options, *std::move(store), "");
   }
 
   struct Answer {
-    v1::CompileRequest request;
     v1::CompileReply reply;
     absl::Status status;
     absl::Notification done;
   };
   static std::unique_ptr<Answer> Send(CompileService& service, v1::CompileRequest request) {
     auto answer = std::make_unique<Answer>();
-    answer->request = std::move(request);
-    service.Compile(&answer->request, &answer->reply, [a = answer.get()](absl::Status status) {
-      a->status = std::move(status);
-      a->done.Notify();
-    });
+    service.Compile(request.SerializeAsString(), {}, &answer->reply,
+                    [a = answer.get()](absl::Status status) {
+                      a->status = std::move(status);
+                      a->done.Notify();
+                    });
     return answer;
   }
   static std::unique_ptr<Answer> Compile(CompileService& service, v1::CompileRequest request) {
@@ -262,9 +264,9 @@ TEST(LibraryNodesTest, WidensToWhatTheNodesRead) {
   std::set<std::string> library;
   const std::vector<FailedUnit> failed = {{{"c"}, "log"}};
   EXPECT_TRUE(AddLibraryNodes(graph, failed, &library));
-  EXPECT_THAT(library, ::testing::ElementsAre("c"));
+  EXPECT_THAT(library, ElementsAre("c"));
   EXPECT_TRUE(AddLibraryNodes(graph, failed, &library));
-  EXPECT_THAT(library, ::testing::ElementsAre("b", "c"));
+  EXPECT_THAT(library, ElementsAre("b", "c"));
   EXPECT_FALSE(AddLibraryNodes(graph, failed, &library));
   EXPECT_FALSE(AddLibraryNodes(graph, {{{"unknown"}, ""}, {{}, ""}}, &library) &&
                library.count("a") > 0);
@@ -336,6 +338,67 @@ TEST_F(CompileServiceTest, RefusesWhatItHasNoRoomFor) {
   EXPECT_EQ(Stats(*service).rejected(), 1u);
 }
 
+v1::CompileRequest From(const std::string& job, uint32_t pid, v1::CompileRequest request) {
+  request.mutable_caller()->set_job(job);
+  request.mutable_caller()->set_pid(pid);
+  return request;
+}
+
+TEST_F(CompileServiceTest, CallersCompileInTurn) {
+  auto service = Open(Pool(1));
+  Compile(*service, Request({"warm up"}));
+  std::vector<std::unique_ptr<Answer>> answers;
+  const auto send = [&](const std::string& job, uint32_t pid, const std::string& op,
+                        const std::string& order = "") {
+    answers.push_back(Send(*service, From(job, pid, Request({op}, order))));
+  };
+  send("", 1, "first", "slow");  // while it is compiled, the others come
+  while (Jobs("compile") < 2) absl::SleepFor(absl::Milliseconds(1));
+  for (const char* op : {"a1", "a2", "a3"}) send("a", 1, op);
+  send("a", 2, "a4");  // another process of the job
+  send("", 3, "b1");
+  send("", 4, "c1");
+  send("", 3, "b2");
+  for (const auto& answer : answers) answer->done.WaitForNotification();
+  std::vector<std::string> order;
+  for (const std::string& job : Jobs()) {
+    if (job.rfind("jit // ", 0) == 0) order.push_back(job.substr(7));
+  }
+  EXPECT_THAT(order, ElementsAre("warm up", "first", "a1", "b1", "c1", "a2", "b2", "a3", "a4"));
+}
+
+TEST_F(CompileServiceTest, DearRequestsLeaveAWorkerToTheCheap) {
+  auto service = Open(Pool(2));
+  Compile(*service, Request({"warm up"}));
+  auto dear = Send(*service, DearRequest("a", "hang"));
+  auto more = Send(*service, DearRequest("b", "hang"));
+  while (Jobs("compile") < 2) absl::SleepFor(absl::Milliseconds(1));
+  for (const char* op : {"c", "d", "e"}) {
+    EXPECT_TRUE(Compile(*service, Request({op}))->status.ok());
+  }
+  EXPECT_EQ(Stats(*service).queued(), 1u);
+  service->Abort();
+  dear->done.WaitForNotification();
+  more->done.WaitForNotification();
+}
+
+TEST_F(CompileServiceTest, RefusesWhatWaitedTooLong) {
+  auto service = Open(Pool(1), /*max_waiting=*/100, absl::Milliseconds(300));
+  Compile(*service, Request({"warm up"}));
+  auto hangs = Send(*service, Request({"a"}, "hang"));
+  const absl::Time start = absl::Now();
+  const auto late = Compile(*service, Request({"b"}));
+  EXPECT_GE(absl::Now() - start, absl::Milliseconds(290));
+  EXPECT_EQ(late->status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(late->status.message()), HasSubstr("waited 300ms"));
+  EXPECT_FALSE(hangs->done.HasBeenNotified());  // who has a worker has job_seconds
+  EXPECT_EQ(Stats(*service).waited_too_long(), 1u);
+  EXPECT_EQ(Stats(*service).queued(), 0u);
+  EXPECT_EQ(Stats(*service).in_flight(), 1u);
+  service->Abort();
+  hangs->done.WaitForNotification();
+}
+
 TEST_F(CompileServiceTest, NoHostCompilerSaysSoAndRecovers) {
   setenv("FAKE_NO_CXX", "1", 1);
   auto service = Open();
@@ -400,6 +463,26 @@ TEST_F(CompileServiceTest, HelloAsksAWorkerOnce) {
     }
   }
   EXPECT_EQ(Jobs("operators"), 1);
+}
+
+TEST_F(CompileServiceTest, WhoComesWhileItStopsIsToldAtTheEnd) {
+  auto service = Open(Pool(1));
+  Compile(*service, Request({"warm up"}));
+  auto a = Send(*service, Request({"a"}, "slow"));
+  service->Drain();
+  auto joined = Send(*service, Request({"a"}, "slow"));
+  auto b = Send(*service, Request({"b"}));
+  EXPECT_EQ(Compile(*service, Request({"warm up"}))->reply.outcome(), v1::CompileReply::HIT);
+  a->done.WaitForNotification();
+  joined->done.WaitForNotification();
+  EXPECT_TRUE(a->status.ok() && joined->status.ok());
+  EXPECT_FALSE(b->done.HasBeenNotified());
+  EXPECT_EQ(service->Kept(), 1u);
+  service->Abort();
+  b->done.WaitForNotification();
+  EXPECT_TRUE(absl::IsUnavailable(b->status)) << b->status;
+  EXPECT_TRUE(absl::IsUnavailable(Compile(*service, Request({"c"}))->status));
+  EXPECT_EQ(Stats(*service).in_flight(), 0u);
 }
 
 TEST_F(CompileServiceTest, AbortAnswersEverybody) {

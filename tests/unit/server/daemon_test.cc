@@ -88,6 +88,13 @@ class DaemonTest : public ServerTest {
     return stub.Compile(&context, request, reply);
   }
 
+  static grpc::Status CompileLarge(v1::Compiler::Stub& stub, const v1::CompileRequest& request,
+                                   v1::CompileReply* reply) {
+    grpc::ClientContext context;
+    context.AddMetadata("tensord-request-bytes", std::to_string(request.ByteSizeLong()));
+    return stub.CompileLarge(&context, request, reply);
+  }
+
   static v1::Stats GetStats(v1::Compiler::Stub& stub) {
     grpc::ClientContext context;
     v1::Stats stats;
@@ -235,6 +242,38 @@ TEST_F(DaemonTest, LargeRequestGetsAFriendlyAnswer) {
   const grpc::Status status = Compile(*stub, request, &reply);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), HasSubstr("'weights'"));
+}
+
+// Those that wait for the worker and those that are being received, whose bytes are counted twice.
+TEST_F(DaemonTest, LargeRequestsAreReceivedWhenThereIsRoom) {
+  constexpr uint64_t kLimit = 16 << 20;
+  Start({"--workers", "1", "--request-memory", "16MB"});
+  auto stub = Connect();
+  std::vector<std::thread> callers;
+  std::atomic<int> left = 8;
+  for (int i = 0; i < 8; ++i) {
+    callers.emplace_back([&, i] {
+      v1::CompileRequest request = Request({"op " + std::to_string(i)}, "slow");
+      request.mutable_graph()->mutable_nodes(0)->set_source(std::string(5 << 20, 'x'));
+      v1::CompileReply reply;
+      const grpc::Status status = CompileLarge(*stub, request, &reply);
+      EXPECT_TRUE(status.ok()) << status.error_message();
+      --left;
+    });
+  }
+  uint64_t most = 0;
+  while (left > 0) {
+    most = std::max(most, GetStats(*stub).request_bytes());
+    v1::CompileReply reply;
+    const absl::Time start = absl::Now();
+    EXPECT_TRUE(Compile(*stub, Request({}), &reply).ok());  // what is small passes
+    EXPECT_LT(absl::Now() - start, absl::Seconds(kMemoryCanBeLimited ? 2 : 20));
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_GT(most, kLimit / 2);
+  EXPECT_LE(most, kLimit + 4096);
+  EXPECT_EQ(GetStats(*stub).request_bytes(), 0u);
 }
 
 TEST_F(DaemonTest, IsSmallAndQuickWhenWarm) {
