@@ -366,6 +366,7 @@ void CompileService::Hello(v1::HelloReply* reply, Done done) {
     reply->set_store(store_->root());
     reply->set_pid(static_cast<uint32_t>(getpid()));
     reply->set_answers_pings(true);
+    reply->set_has_compile_large(true);
   };
   if (const auto cached = facts_.CachedOperators()) {
     fill(*cached);

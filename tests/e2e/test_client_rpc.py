@@ -66,6 +66,13 @@ def test_no_connection_outlives_its_rpc(daemon):
     assert not transport._open_sockets
 
 
+def test_an_older_daemon_takes_large_requests_as_any(daemon, monkeypatch):
+    monkeypatch.setattr(rpc, "LARGE_REQUEST_BYTES", 0)
+    x = torch.ones(2)
+    assert torch.equal(torch.compile(f, backend="tensord")(x), f(x))
+    assert len(daemon.requests) == 1 and tensord.stats()["fallbacks"] == 0
+
+
 # The fake daemon of these tests runs in a process of its own: a gRPC server cannot be forked.
 @pytest.fixture
 def served(clean: Path, monkeypatch):

@@ -134,6 +134,11 @@ class Client:
         with self._lock:
             return _AT_WORK if self._hello is not None and self._hello.answers_pings else None
 
+    def has_compile_large(self) -> bool:
+        """Whether large requests have a method of their own."""
+        with self._lock:
+            return self._hello is not None and self._hello.has_compile_large
+
     def fell_silent(self, error: DaemonUnavailableError) -> None:
         """The daemon stopped answering in the middle of a call: nobody waits for it for a while."""
         with self._lock:
@@ -277,7 +282,8 @@ class CompileCall:
     def _send(self) -> None:
         self._pid = os.getpid()
         with _breaking_the_circuit():
-            large = self._request.ByteSize() > LARGE_REQUEST_BYTES
+            size = self._request.ByteSize()
+            large = size > LARGE_REQUEST_BYTES and client().has_compile_large()
             method = "CompileLarge" if large else "Compile"
             self._call = _start(method, self._request, compile_timeout_s(), self._heartbeat)
 
