@@ -19,7 +19,7 @@ namespace {
 // A blob this old that no record names has lost its writer.
 constexpr int64_t kStraySeconds = 600;
 // Rows that are added in one transaction, and keys that are read in one: the index is others' too.
-constexpr size_t kAddedAtOnce = 128;
+constexpr size_t kAddedAtOnce = 512;
 constexpr uint32_t kKeysAtOnce = 1024;
 constexpr absl::Duration kWriteBackEvery = absl::Seconds(5);
 
