@@ -64,8 +64,9 @@ class CompileService {
   absl::Status GetProgram(const v1::GetProgramRequest& request, v1::ProgramDetail* reply);
   absl::StatusOr<std::string> ReadBlob(const std::string& sha256);
 
-  // From here on begins no compile: who asks for one is kept until Abort(), and can then ask the
-  // next daemon. What is stored is still found, and who wants what is being compiled joins.
+  // From here on no compile is taken: who asks for one is kept until Abort(), and can then ask the
+  // next daemon. What is stored is still found, who wants what is being compiled joins, and what
+  // waits for its turn has it.
   void Drain() { draining_ = true; }
   // Requests that Drain() keeps.
   uint64_t Kept() const;

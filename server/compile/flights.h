@@ -89,16 +89,19 @@ class ProgramFlights {
   // Removes and returns those who joined before `then` a flight that still waits. A flight that
   // nobody waits for goes too.
   std::vector<Waiter> TakeLate(absl::Time then) {
+    std::vector<FlightPtr> gone;  // a task may call others when it goes: not under the lock
     absl::MutexLock lock(&mutex_);
-    return TakeLateLocked(then);
+    return TakeLateLocked(then, &gone);
   }
   // The same, once there is somebody who has waited for `limit`. Empty: Stop() was called.
   std::vector<Waiter> AwaitLate(absl::Duration limit) {
+    std::vector<FlightPtr> gone;
     absl::MutexLock lock(&mutex_);
     while (true) {
       mutex_.Await(absl::Condition(this, &ProgramFlights::SomebodyWaitsOrStopped));
-      std::vector<Waiter> late = TakeLateLocked(absl::Now() - limit);
-      if (stopped_ || !late.empty()) return stopped_ ? std::vector<Waiter>() : late;
+      if (stopped_) return {};
+      std::vector<Waiter> late = TakeLateLocked(absl::Now() - limit, &gone);
+      if (!late.empty()) return late;
       mutex_.AwaitWithDeadline(absl::Condition(&stopped_), Oldest() + limit);
     }
   }
@@ -146,7 +149,8 @@ class ProgramFlights {
     }
     return oldest;
   }
-  std::vector<Waiter> TakeLateLocked(absl::Time then) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  std::vector<Waiter> TakeLateLocked(absl::Time then, std::vector<FlightPtr>* gone)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::vector<Waiter> late;
     for (auto next = flights_.begin(); next != flights_.end();) {
       const FlightPtr flight = next->second;
@@ -156,7 +160,10 @@ class ProgramFlights {
           flight->up ? waiting.begin() : std::find_if_not(waiting.begin(), waiting.end(), is_late);
       for (auto one = waiting.begin(); one != end; ++one) late.push_back(std::move(one->waiter));
       waiting.erase(waiting.begin(), end);
-      if (waiting.empty()) queue_.Remove(flight);
+      if (waiting.empty()) {
+        queue_.Remove(flight);
+        gone->push_back(flight);
+      }
       next = waiting.empty() ? flights_.erase(next) : std::next(next);
     }
     return late;

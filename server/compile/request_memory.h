@@ -20,7 +20,7 @@ namespace tensord::server {
 class RequestMemory {
  public:
   // Requests of at most so many bytes never wait, so that what is small is answered at once
-  // whatever is large. They are counted; max_waiting bounds how many are held.
+  // whatever is large. They are counted.
   static constexpr uint64_t kSmall = 256 << 10;
 
   explicit RequestMemory(uint64_t limit) : limit_(limit) {}

@@ -71,7 +71,7 @@ int Main(int argc, char** argv) {
                     CollectGarbage);
   add_store_command("du", "what the store takes on disk", DiskUsage);
   add_store_command("rebuild-index", "make the store's index of its records", RebuildIndex);
-  add_store_command("rotate-key", "sign with a new key from now on; what is stored still counts",
+  add_store_command("rotate-key", "sign with a new key from now on; eight former ones still count",
                     RotateKey);
   try {
     app.parse(argc, argv);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/daemon/daemon.h"
 
+#include <absl/cleanup/cleanup.h>
+#include <absl/strings/match.h>
+#include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_split.h>
 #include <fcntl.h>
@@ -254,6 +257,22 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(const std::string& soc
   return server;
 }
 
+constexpr char kSparePrefix[] = "/jit-";
+
+// Spare folders of daemons that were killed. Others may have their sockets in the same folder.
+void RemoveSpareFoldersOfTheDead(const std::string& runtime_folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(runtime_folder, ignored)) {
+    const std::string name = "/" + entry.path().filename().string();
+    pid_t pid = 0;
+    if (!absl::StartsWith(name, kSparePrefix) ||
+        !absl::SimpleAtoi(name.substr(std::strlen(kSparePrefix)), &pid) || pid <= 0) {
+      continue;
+    }
+    if (kill(pid, 0) != 0 && errno == ESRCH) std::filesystem::remove_all(entry.path(), ignored);
+  }
+}
+
 }  // namespace
 
 int RunDaemon(const Config& config) {
@@ -284,7 +303,13 @@ int RunDaemon(const Config& config) {
   const std::string store_root = opened->store->root();
   const std::string work_folder = store_root + "/jit";
   // Where kernels are made while the store's disk is full.
-  const std::string spare_folder = absl::StrCat(runtime_folder, "/jit-", getpid());
+  RemoveSpareFoldersOfTheDead(runtime_folder);
+  const std::string spare_folder = absl::StrCat(runtime_folder, kSparePrefix, getpid());
+  const absl::Cleanup remove_folders = [&] {
+    std::error_code ignored;
+    std::filesystem::remove_all(spare_folder, ignored);
+    if (!opened->private_.empty()) std::filesystem::remove_all(opened->private_, ignored);
+  };
   for (const std::string& folder : {work_folder, spare_folder}) {
     const absl::Status status = store::MakeFolder(folder);
     if (!status.ok() && !absl::IsResourceExhausted(status)) return Fail("store_failed", status);
@@ -309,9 +334,6 @@ int RunDaemon(const Config& config) {
     StopGracefully(**server, std::move(acceptor), service, calls, signals, config.stop_seconds);
   }
   if (!passed->has_value()) unlink(socket.c_str());
-  std::error_code ignored;
-  std::filesystem::remove_all(spare_folder, ignored);
-  if (!opened->private_.empty()) std::filesystem::remove_all(opened->private_, ignored);
   spdlog::info("event=stopped");
   return kExitOk;
 }

@@ -41,14 +41,14 @@ class LargeRpc::Call : public grpc::ServerGenericBidiReactor {
     ++rpc_->counts_->open;
     rpc_->counts_->last = SteadySeconds();
     // Twice, since what came in pieces is made one.
-    const uint64_t said = SaidBytes(*context);
-    if (said > kMaxRequestBytes) {
+    said_ = SaidBytes(*context);
+    if (said_ > kMaxRequestBytes) {
       Finish({grpc::StatusCode::RESOURCE_EXHAUSTED,
-              absl::StrCat("a request of ", said, " bytes is too large; at most ", kMaxRequestBytes,
-                           " are taken")});
+              absl::StrCat("a request of ", said_, " bytes is too large; at most ",
+                           kMaxRequestBytes, " are taken")});
       return;
     }
-    const uint64_t room = 2 * said;
+    const uint64_t room = 2 * said_;
     if (room > RequestMemory::kSmall) {
       ++users_;
       alarm_.Set(absl::ToChronoTime(absl::Now() + rpc_->limit_), [this](bool rang) {
@@ -66,6 +66,11 @@ class LargeRpc::Call : public grpc::ServerGenericBidiReactor {
       reading_ = false;
     }
     if (!ok) return Finish({grpc::StatusCode::CANCELLED, "the request did not come"});
+    if (buffer_.Length() > said_) {
+      return Finish({grpc::StatusCode::INVALID_ARGUMENT,
+                     absl::StrCat("the request has ", buffer_.Length(), " bytes, more than the ",
+                                  said_, " that its header ", kBytes, " announces")});
+    }
     std::string bytes = TakeBytes(buffer_);
     share_.Resize(bytes.size());
     rpc_->service_->Compile(std::move(bytes), std::move(share_), &reply_,
@@ -87,11 +92,13 @@ class LargeRpc::Call : public grpc::ServerGenericBidiReactor {
   void Read(absl::StatusOr<RequestMemory::Share> share) {
     if (!share.ok()) return Finish(ToGrpc(share.status()));
     share_ = *std::move(share);
+    bool late;
     {
       absl::MutexLock lock(&mutex_);
-      reading_ = !late_;
+      late = late_;
+      reading_ = !late;
     }
-    if (late_) return Finish(ToGrpc(Late()));
+    if (late) return Finish(ToGrpc(Late()));
     StartRead(&buffer_);
   }
 
@@ -124,13 +131,14 @@ class LargeRpc::Call : public grpc::ServerGenericBidiReactor {
   grpc::GenericCallbackServerContext* const context_;  // until OnDone
   std::atomic<int> users_{1};
   grpc::Alarm alarm_;
-  RequestMemory::Ticket ticket_ = 0;
+  uint64_t said_ = 0;  // no more than so many bytes are taken
+  std::atomic<RequestMemory::Ticket> ticket_{0};
   RequestMemory::Share share_;
   grpc::ByteBuffer buffer_;  // the request, then the reply
   v1::CompileReply reply_;
   absl::Mutex mutex_;
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
-  std::atomic<bool> late_{false};
+  bool late_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 grpc::ServerGenericBidiReactor* LargeRpc::CreateReactor(

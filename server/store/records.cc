@@ -2,7 +2,6 @@
 #include "server/store/records.h"
 
 #include <absl/strings/str_cat.h>
-#include <openssl/crypto.h>
 #include <unistd.h>
 
 #include <cerrno>

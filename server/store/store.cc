@@ -430,6 +430,7 @@ absl::StatusOr<std::shared_ptr<const Record>> Store::Peek(std::string_view key) 
 
 absl::StatusOr<std::string> Store::Detail(std::string_view key) {
   absl::MutexLock lock(&files_mutex_);
+  RefreshKey();
   return programs_.GetDetail(key);
 }
 

@@ -120,6 +120,21 @@ def test_jobs_fetch_what_the_daemon_has_in_memory(
     assert _job(TENSORD_STORE="/dev/null/cache") == (0, 1, 0, 0)
 
 
+def test_spare_folders_of_killed_daemons_go(start: Callable[..., RealDaemon]) -> None:
+    daemon = start()
+    folder = daemon.socket.parent
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left = folder / f"jit-{ended.pid}"
+    left.mkdir()
+    (left / "prelude").write_text("")
+    own = folder / f"jit-{daemon.process.pid}"
+    assert own.is_dir()
+    daemon.kill()
+    daemon.start()
+    assert not left.exists() and not own.exists()
+
+
 def test_damaged_index(start: Callable[..., RealDaemon]) -> None:
     daemon = start()
     assert _job() == (1, 0, 0, 0)

@@ -4,9 +4,11 @@ its own."""
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -50,17 +52,20 @@ def _folders() -> Iterator[str]:
     yield os.path.join(_cache_folder(), "fetched")
     for place in (tempfile.gettempdir(), "/dev/shm"):
         if os.access(place, os.W_OK):
-            yield _private_folder(place)
+            yield _private_folder(place, os.getpid())
 
 
 @functools.cache
-def _private_folder(place: str) -> str:
-    made = tempfile.TemporaryDirectory(prefix="tensord-", dir=place, ignore_cleanup_errors=True)
-    _private.append(made)
-    return made.name
+def _private_folder(place: str, pid: int) -> str:
+    """Of one process, which removes it at its end; a fork has its own."""
+    made = tempfile.mkdtemp(prefix="tensord-", dir=place)
 
+    def remove() -> None:
+        if os.getpid() == pid:
+            shutil.rmtree(made, ignore_errors=True)
 
-_private: list[tempfile.TemporaryDirectory[str]] = []  # removed with the process
+    atexit.register(remove)
+    return made
 
 
 def _cache_folder() -> str:

@@ -153,7 +153,8 @@ class Client:
             self._unavailable = (until, str(address), error)
 
     def compile(self, request: service_pb2.CompileRequest) -> CompileCall:
-        """Sends a CompileRequest and returns at once."""
+        """Sends a CompileRequest and returns: a large one when the daemon has room for it, others
+        at once."""
         return CompileCall(request)
 
     def call(self, method: str, request: Message, timeout_s: float = CONNECT_TIMEOUT_S) -> Any:

@@ -101,6 +101,7 @@ Results TruncatedSequence(Builder& b, double start, double end, double step, int
   for (const double number : {start, end, step}) {
     if (!(std::abs(number) < most)) return absl::InvalidArgumentError("a bound is too large");
   }
+  if (!(std::abs(end - start) < most)) return absl::InvalidArgumentError("it is too long");
   const auto first = static_cast<int64_t>(start), by = static_cast<int64_t>(step);
   if (dtype == kInt64) {
     if (by == 0) return NoWay();

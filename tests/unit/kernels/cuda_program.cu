@@ -256,7 +256,8 @@ GROUP(4) GROUP(8) GROUP(16) GROUP(32) GROUP(64) GROUP(96) GROUP(256) GROUP(1024)
   }
 SCAN(float)
 SCAN(double)
-SCAN(int32_t) SCAN(int64_t) SCAN_ROWS(float, 8) SCAN_ROWS(float, 32) SCAN_ROWS(double, 256)
+SCAN(int32_t)
+SCAN(int64_t) SCAN_ROWS(float, 8) SCAN_ROWS(float, 32) SCAN_ROWS(double, 256)
     SCAN_ROWS(int32_t, 256) SCAN_ROWS(int64_t, 32)
 #else
 #define KERNELS(W) KERNEL(PART, float, W, W)
