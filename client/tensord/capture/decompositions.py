@@ -119,6 +119,12 @@ def _put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     )
 
 
+def _log_ndtr(self: Tensor) -> Any:
+    if self.dtype in (torch.float16, torch.bfloat16):
+        return NotImplemented  # as eager, whose error says so
+    return torch_compat.core_decompositions()[aten.special_log_ndtr.default](self)
+
+
 _OWN: dict[Any, Callable[..., Any]] = {
     aten.take.default: _take,
     aten.dist.default: _dist,
@@ -128,4 +134,5 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.scatter_reduce.two: _scatter_reduce,
     aten.index_reduce.default: _index_reduce,
     aten.max_unpool2d.default: _max_unpool2d,
+    aten.special_log_ndtr.default: _log_ndtr,
 }

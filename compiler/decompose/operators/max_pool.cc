@@ -118,6 +118,9 @@ Results MaxPool(Builder& b, const Call& call) {
 
 template <int dims>
 Results AdaptiveMaxPool(Builder& b, const Call& call) {
+  // Which eager refuses in its own words.
+  if (!IsFloating(call.tensor("self").dtype()))
+    return absl::UnimplementedError("adaptive pooling of integers");
   const Tensor image = RealizeArgumentIfExpensive(b, call, "self");
   TENSORD_ASSIGN_OR_RETURN(const Ranges ranges, EvenRangesOf(call, image.sizes(), dims));
   const Walk walk = [dimensions = ranges.dimensions](Index index) {
