@@ -254,12 +254,11 @@ GROUP(4) GROUP(8) GROUP(16) GROUP(32) GROUP(64) GROUP(96) GROUP(256) GROUP(1024)
     scan_row<T, G>(static_cast<const float*>(args.b[0]) + threadIdx.x * 4,            \
                    static_cast<char*>(args.b[1]) + threadIdx.x * 64, args.n, memory); \
   }
-SCAN(float)
-SCAN(double)
-SCAN(int32_t)
-SCAN(int64_t)
+// clang-format off
+SCAN(float) SCAN(double) SCAN(int32_t) SCAN(int64_t)
 SCAN_ROWS(float, 8) SCAN_ROWS(float, 32) SCAN_ROWS(double, 256) SCAN_ROWS(int32_t, 256)
-    SCAN_ROWS(int64_t, 32)
+SCAN_ROWS(int64_t, 32)
+// clang-format on
 #else
 #define KERNELS(W) KERNEL(PART, float, W, W)
 WIDTHS(KERNELS)
