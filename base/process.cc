@@ -2,6 +2,7 @@
 #include "base/process.h"
 
 #include <absl/strings/match.h>
+#include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_split.h>
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 
 #include "base/check.h"
 
@@ -177,6 +179,19 @@ std::string FindProgram(const std::string& name) {
     if (!name.empty() && absl::StartsWith(candidate, "/") && runs(candidate)) return candidate;
   }
   return "";
+}
+
+void RemoveFoldersOfTheDead(const std::string& parent, std::string_view prefix) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(parent, ignored)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(prefix)) continue;
+    const std::string number =
+        name.substr(prefix.size(), name.find('-', prefix.size()) - prefix.size());
+    pid_t pid = 0;
+    if (!absl::SimpleAtoi(number, &pid) || pid <= 0) continue;
+    if (kill(pid, 0) != 0 && errno == ESRCH) std::filesystem::remove_all(entry.path(), ignored);
+  }
 }
 
 absl::StatusOr<pid_t> Spawn(const Command& command) {

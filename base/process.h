@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts other programs: the one place that forks. No shell; a child never outlives the thread that
-// started it.
+// started it. And clears up after processes that were killed.
 #ifndef TENSORD_BASE_PROCESS_H_
 #define TENSORD_BASE_PROCESS_H_
 
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -46,6 +47,10 @@ absl::StatusOr<pid_t> Spawn(const Command& command);
 // The path of a program: a name is looked for in PATH, as a shell does, and a path made absolute.
 // Empty: there is no such program, or it may not be executed.
 std::string FindProgram(const std::string& name);
+
+// Removes the folders of `parent` that processes which are no more left there: those with a name of
+// `prefix`, the process's number, and nothing or something behind a hyphen.
+void RemoveFoldersOfTheDead(const std::string& parent, std::string_view prefix);
 
 struct ProcessResult {
   int exit_code = 0;   // 128 + the signal's number when a signal ended it

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/jit/folder.h"
 
-#include <absl/strings/match.h>
-#include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_split.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -15,6 +11,8 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+#include "base/process.h"
 
 namespace tensord::jit {
 
@@ -54,17 +52,7 @@ bool HasRoom(const std::string& folder) {
   return has_files && disk.f_bavail * disk.f_frsize >= kBytes;
 }
 
-void RemoveStaleFolders(const std::string& parent) {
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(parent, error)) {
-    const std::string name = entry.path().filename();
-    if (!absl::StartsWith(name, "tmp-")) continue;
-    const std::vector<std::string> parts = absl::StrSplit(name, '-');
-    int pid = 0;
-    if (parts.size() != 3 || !absl::SimpleAtoi(parts[1], &pid)) continue;
-    if (kill(pid, 0) != 0 && errno == ESRCH) fs::remove_all(entry.path(), error);
-  }
-}
+void RemoveStaleFolders(const std::string& parent) { RemoveFoldersOfTheDead(parent, "tmp-"); }
 
 absl::Status MakeFolders(const std::string& path) {
   std::error_code error;

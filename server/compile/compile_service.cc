@@ -17,6 +17,7 @@
 #include "server/compile/clock.h"
 #include "server/compile/keys.h"
 #include "server/compile/request_bytes.h"
+#include "server/pool/stopping.h"
 
 namespace tensord::server {
 namespace {
@@ -42,8 +43,6 @@ absl::Status CheckRequest(const v1::CompileRequest& request) {
   }
   return absl::OkStatus();
 }
-
-absl::Status Stopping() { return absl::UnavailableError("the daemon is stopping"); }
 
 const char* NameOf(v1::CompileReply::Outcome outcome) {
   switch (outcome) {

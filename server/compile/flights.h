@@ -89,21 +89,30 @@ class ProgramFlights {
   // Removes and returns those who joined before `then` a flight that still waits. A flight that
   // nobody waits for goes too.
   std::vector<Waiter> TakeLate(absl::Time then) {
+    std::vector<Waiter> late;
     std::vector<FlightPtr> gone;  // a task may call others when it goes: not under the lock
     absl::MutexLock lock(&mutex_);
-    return TakeLateLocked(then, &gone);
+    for (auto next = flights_.begin(); next != flights_.end();) {
+      const FlightPtr flight = next->second;
+      std::vector<Waiting>& waiting = flight->waiting;
+      const auto is_late = [&](const Waiting& one) { return one.since <= then; };
+      const auto end =
+          flight->up ? waiting.begin() : std::find_if_not(waiting.begin(), waiting.end(), is_late);
+      for (auto one = waiting.begin(); one != end; ++one) late.push_back(std::move(one->waiter));
+      waiting.erase(waiting.begin(), end);
+      if (waiting.empty()) {
+        queue_.Remove(flight);
+        gone.push_back(flight);
+      }
+      next = waiting.empty() ? flights_.erase(next) : std::next(next);
+    }
+    return late;
   }
   // The same, once there is somebody who has waited for `limit`. Empty: Stop() was called.
   std::vector<Waiter> AwaitLate(absl::Duration limit) {
-    std::vector<FlightPtr> gone;
-    absl::MutexLock lock(&mutex_);
-    while (true) {
-      mutex_.Await(absl::Condition(this, &ProgramFlights::SomebodyWaitsOrStopped));
-      if (stopped_) return {};
-      std::vector<Waiter> late = TakeLateLocked(absl::Now() - limit, &gone);
-      if (!late.empty()) return late;
-      mutex_.AwaitWithDeadline(absl::Condition(&stopped_), Oldest() + limit);
-    }
+    std::vector<Waiter> late;
+    while (late.empty() && AwaitAge(limit)) late = TakeLate(absl::Now() - limit);
+    return late;
   }
   void Stop() {
     absl::MutexLock lock(&mutex_);
@@ -149,24 +158,11 @@ class ProgramFlights {
     }
     return oldest;
   }
-  std::vector<Waiter> TakeLateLocked(absl::Time then, std::vector<FlightPtr>* gone)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    std::vector<Waiter> late;
-    for (auto next = flights_.begin(); next != flights_.end();) {
-      const FlightPtr flight = next->second;
-      std::vector<Waiting>& waiting = flight->waiting;
-      const auto is_late = [&](const Waiting& one) { return one.since <= then; };
-      const auto end =
-          flight->up ? waiting.begin() : std::find_if_not(waiting.begin(), waiting.end(), is_late);
-      for (auto one = waiting.begin(); one != end; ++one) late.push_back(std::move(one->waiter));
-      waiting.erase(waiting.begin(), end);
-      if (waiting.empty()) {
-        queue_.Remove(flight);
-        gone->push_back(flight);
-      }
-      next = waiting.empty() ? flights_.erase(next) : std::next(next);
-    }
-    return late;
+  // Until the oldest of those who wait is so old; false: Stop() was called.
+  bool AwaitAge(absl::Duration limit) {
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(this, &ProgramFlights::SomebodyWaitsOrStopped));
+    return !mutex_.AwaitWithDeadline(absl::Condition(&stopped_), Oldest() + limit);
   }
 
   const int workers_;

@@ -3,12 +3,9 @@
 
 #include <algorithm>
 
+#include "server/pool/stopping.h"
+
 namespace tensord::server {
-namespace {
-
-absl::Status Stopping() { return absl::UnavailableError("the daemon is stopping"); }
-
-}  // namespace
 
 RequestMemory::Share RequestMemory::Take(uint64_t bytes) {
   absl::MutexLock lock(&mutex_);

@@ -2,8 +2,6 @@
 #include "server/daemon/daemon.h"
 
 #include <absl/cleanup/cleanup.h>
-#include <absl/strings/match.h>
-#include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_split.h>
 #include <fcntl.h>
@@ -27,6 +25,7 @@
 #include <memory>
 #include <thread>
 
+#include "base/process.h"
 #include "base/sha256.h"
 #include "base/version.h"
 #include "server/daemon/activation.h"
@@ -257,22 +256,6 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(const std::string& soc
   return server;
 }
 
-constexpr char kSparePrefix[] = "/jit-";
-
-// Spare folders of daemons that were killed. Others may have their sockets in the same folder.
-void RemoveSpareFoldersOfTheDead(const std::string& runtime_folder) {
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(runtime_folder, ignored)) {
-    const std::string name = "/" + entry.path().filename().string();
-    pid_t pid = 0;
-    if (!absl::StartsWith(name, kSparePrefix) ||
-        !absl::SimpleAtoi(name.substr(std::strlen(kSparePrefix)), &pid) || pid <= 0) {
-      continue;
-    }
-    if (kill(pid, 0) != 0 && errno == ESRCH) std::filesystem::remove_all(entry.path(), ignored);
-  }
-}
-
 }  // namespace
 
 int RunDaemon(const Config& config) {
@@ -303,8 +286,9 @@ int RunDaemon(const Config& config) {
   const std::string store_root = opened->store->root();
   const std::string work_folder = store_root + "/jit";
   // Where kernels are made while the store's disk is full.
-  RemoveSpareFoldersOfTheDead(runtime_folder);
-  const std::string spare_folder = absl::StrCat(runtime_folder, kSparePrefix, getpid());
+  constexpr char kPrefix[] = "jit-";
+  RemoveFoldersOfTheDead(runtime_folder, kPrefix);
+  const std::string spare_folder = absl::StrCat(runtime_folder, "/", kPrefix, getpid());
   const absl::Cleanup remove_folders = [&] {
     std::error_code ignored;
     std::filesystem::remove_all(spare_folder, ignored);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "server/pool/stopping.h"
+
 namespace tensord::server {
 
 WorkerPool::WorkerPool(PoolOptions options, Metrics* metrics)
@@ -66,7 +68,7 @@ absl::StatusOr<WorkerPool::Slot*> WorkerPool::Acquire(Cost cost) {
   };
   mutex_.Await(absl::Condition(+is_my_turn, &*self));
   waiting_.erase(self);
-  if (stopping_) return absl::UnavailableError("the daemon is stopping");
+  if (stopping_) return Stopping();
   // The one used last, so that the others grow old and are ended.
   Slot* slot = nullptr;
   for (Slot& candidate : slots_) {
@@ -130,7 +132,7 @@ absl::StatusOr<v1::WorkerReply> WorkerPool::Call(absl::Span<const std::string_vi
   Release(slot);
   if (!reply.ok()) {
     absl::MutexLock lock(&mutex_);
-    if (stopping_) return absl::UnavailableError("the daemon is stopping");
+    if (stopping_) return Stopping();
     return reply;
   }
   metrics_->worker_cpu_nanoseconds += reply->cpu_nanoseconds();
@@ -170,7 +172,7 @@ void WorkerPool::Keep() {
         // Those who wait for a start get an answer; those at work find their process killed.
         for (Slot& slot : slots_) {
           if (slot.state != State::kWanted) continue;
-          slot.start_error = absl::UnavailableError("the daemon is stopping");
+          slot.start_error = Stopping();
           slot.state = State::kEmpty;
         }
         return;

@@ -180,11 +180,7 @@ bool CudaBody::LoadsFirst(const Inst& inst) {
            sym::LinearCoefficient(inst.index, VectorLoop()) &&
            !sym::ContainsKind(inst.index, sym::AtomKind::kIndirect);
   }
-  const auto* rows = plan_.As<CudaRows>();
-  const auto* scan = plan_.As<CudaScanRows>();
-  const bool loads_first =
-      (rows != nullptr && rows->loads_first) || (scan != nullptr && scan->loads_first);
-  return loads_first && !tail() && !IsWritten(nest(), inst.buffer) &&
+  return plan_.loads_first() && !tail() && !IsWritten(nest(), inst.buffer) &&
          sym::LinearCoefficient(inst.index, VectorLoop()) &&
          LevelOf(sym::Substitute(inst.index, {{VectorLoop(), Expr(0)}})) == 0 &&
          (inst.guard < 0 ? !is_rare_ : Lower(inst.guard).level == 0);

@@ -33,6 +33,12 @@ bool CudaPlan::loops_rows() const {
   return Is<CudaSweep>() || (rows != nullptr && rows->loops) || (scan != nullptr && scan->loops);
 }
 
+bool CudaPlan::loads_first() const {
+  const auto* rows = As<CudaRows>();
+  const auto* scan = As<CudaScanRows>();
+  return (rows != nullptr && rows->loads_first) || (scan != nullptr && scan->loads_first);
+}
+
 bool CudaPlan::combines_in_last_block() const {
   const auto* sweep = As<CudaSweep>();
   return Is<CudaSplit>() || (sweep != nullptr && !sweep->finish);
@@ -52,12 +58,9 @@ std::string ToString(const CudaPlan& plan) {
                   kAccess[static_cast<size_t>(plan.access())]);
   if (plan.column_tiles() != nullptr) text += " column-tiles";
   if (plan.loops_rows()) text += " loops";
-  if (const auto* rows = plan.As<CudaRows>()) {
-    if (rows->loads_first) text += " loads-first";
-    if (rows->evicts_loads_last) text += " evicts-loads-last";
-  }
-  if (const auto* scan = plan.As<CudaScanRows>(); scan != nullptr && scan->loads_first) {
-    text += " loads-first";
+  if (plan.loads_first()) text += " loads-first";
+  if (const auto* rows = plan.As<CudaRows>(); rows != nullptr && rows->evicts_loads_last) {
+    text += " evicts-loads-last";
   }
   if (const auto* sweep = plan.As<CudaSweep>(); sweep != nullptr && sweep->prefetches) {
     text += " prefetches";

@@ -173,6 +173,7 @@ struct CudaPlan {
   const RowGroup& group() const;
   const ColumnTiles* column_tiles() const;  // null: blocks take all columns
   bool loops_rows() const;                  // a block does row after row
+  bool loads_first() const;                 // a thread loads its vectors before it uses the first
   // What the blocks leave is combined by the last of those that share a row or a total.
   bool combines_in_last_block() const;
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/process.h"
 
+#include <absl/strings/str_cat.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
 namespace tensord {
@@ -48,6 +50,21 @@ TEST(Process, WhatIsNotThereIsNotFound) {
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("/nowhere/program"));
   command.argv = {"/etc/passwd"};  // no program
   EXPECT_TRUE(absl::IsNotFound(RunProcess(command).status()));
+}
+
+TEST(Process, FoldersOfTheDeadGo) {
+  namespace fs = std::filesystem;
+  const fs::path parent = fs::path(::testing::TempDir()) / absl::StrCat("dead-", getpid());
+  const std::string mine = absl::StrCat("a-", getpid());
+  const std::vector<std::string> stay = {mine, mine + "-x", "b-2147483600", "a-", "a-0", "a-z1"};
+  for (const std::string& name : stay) fs::create_directories(parent / name);
+  fs::create_directories(parent / "a-2147483600" / "inside");
+  fs::create_directories(parent / "a-2147483600-x");
+  RemoveFoldersOfTheDead(parent, "a-");
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(parent)) left.push_back(entry.path().filename());
+  EXPECT_THAT(left, ::testing::UnorderedElementsAreArray(stay));
+  fs::remove_all(parent);
 }
 
 TEST(Process, AFolderThatIsNotThereIsNotFound) {
