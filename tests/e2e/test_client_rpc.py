@@ -126,7 +126,7 @@ def test_answer_of_a_daemon_that_ended_meanwhile_is_read(served):
     """The first ping meets a closed connection, behind which the answer lies."""
     rpc.client().hello()
     heartbeat = transport.Heartbeat(silence_s=2.0, every_s=1.0)
-    call = rpc._start("Compile", compile_request(), 20, heartbeat)
+    call = rpc._start("Compile", compile_request().SerializeToString(), 20, heartbeat)
     time.sleep(1)  # it is answered
     served.kill()
     served.wait()

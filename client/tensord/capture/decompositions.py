@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._prims_common import suggest_memory_format
 from torch.fx.experimental.symbolic_shapes import guard_or_true
 
 from .. import torch_compat
@@ -91,7 +90,7 @@ def _max_unpool2d(self: Tensor, indices: Tensor, output_size: list[int]) -> Tens
     result: Tensor = torch_compat.core_decompositions()[op](self, indices, output_size)
     if self.is_cuda or self.dim() != 4:
         return result
-    return result.contiguous(memory_format=suggest_memory_format(self))
+    return result.contiguous(memory_format=torch_compat.memory_format_of(self))
 
 
 def _masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Any:

@@ -84,3 +84,10 @@ def end_broken_capture(index: int, pool: tuple[int, int]) -> None:
     with contextlib.suppress(Exception):
         torch._C._cuda_endAllocateToPool(index, pool)
         torch._C._cuda_releasePool(index, pool)
+
+
+def memory_format_of(tensor: torch.Tensor) -> torch.memory_format:
+    """How a tensor is laid out, as eager's operators see it by its strides."""
+    from torch._prims_common import suggest_memory_format
+
+    return suggest_memory_format(tensor)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -53,8 +54,9 @@ def target_name(node: fx.Node) -> str:
     return getattr(node.target, "__name__", str(node.target))
 
 
+@functools.cache
 def core_decompositions() -> dict[Any, Callable[..., Any]]:
-    """torch's decompositions to core ATen, {OpOverload: function}."""
+    """torch's decompositions to core ATen, {OpOverload: function}; not to be changed."""
     try:  # 2.11 to 2.13: the table without composite operators, which autograd decomposes anyway
         from torch._decomp import _core_aten_decompositions_post_autograd
 

@@ -159,13 +159,14 @@ class Client:
 
     def call(self, method: str, request: Message, timeout_s: float = CONNECT_TIMEOUT_S) -> Any:
         """One blocking RPC by its method's name; raises a TensordError."""
-        return _wait(_start(method, request, timeout_s), method)
+        return _wait(_start(method, request.SerializeToString(), timeout_s), method)
 
     def get_blob(self, sha256: bytes, timeout_s: float = 60.0) -> bytes:
         """A blob's bytes, for a job that cannot map the daemon's store."""
         from ..v1 import service_pb2
 
-        stream = _start("GetBlob", service_pb2.GetBlobRequest(sha256=sha256), timeout_s)
+        request = service_pb2.GetBlobRequest(sha256=sha256)
+        stream = _start("GetBlob", request.SerializeToString(), timeout_s)
         try:
             pieces = [service_pb2.BlobPiece.FromString(piece).data for piece in stream.messages()]
         except transport.CallError as error:
@@ -211,7 +212,7 @@ class Client:
         greeting = transport.Heartbeat(timeout_s if just_started else GREETING_SILENCE_S)
         try:
             reply: service_pb2.HelloReply = _wait(
-                _start("Hello", request, timeout_s, greeting), "Hello"
+                _start("Hello", request.SerializeToString(), timeout_s, greeting), "Hello"
             )
             return reply
         except DaemonTimeoutError as error:
@@ -222,14 +223,13 @@ class Client:
 
 def _start(
     method: str,
-    request: Message,
+    request: bytes,
     timeout_s: float,
     heartbeat: transport.Heartbeat | None = None,
 ) -> transport.Call:
     path = addresses.resolve().path
-    message = request.SerializeToString()
     try:
-        return transport.Call(path, _SERVICE + method, message, timeout_s, heartbeat)
+        return transport.Call(path, _SERVICE + method, request, timeout_s, heartbeat)
     except transport.CallError as error:
         raise to_error(error) from error
 
@@ -269,7 +269,7 @@ class CompileCall:
     """A compile under way. `wait` may be called once in any process that inherited it."""
 
     def __init__(self, request: service_pb2.CompileRequest) -> None:
-        self._request = request
+        self._request = request.SerializeToString()
         self._heartbeat = client().heartbeat()
         # Of a daemon that ended before all was sent: `wait` asks the next one.
         self._not_sent: DaemonUnavailableError | None = None
@@ -283,8 +283,7 @@ class CompileCall:
     def _send(self) -> None:
         self._pid = os.getpid()
         with _breaking_the_circuit():
-            size = self._request.ByteSize()
-            large = size > LARGE_REQUEST_BYTES and client().has_compile_large()
+            large = len(self._request) > LARGE_REQUEST_BYTES and client().has_compile_large()
             method = "CompileLarge" if large else "Compile"
             self._call = _start(method, self._request, compile_timeout_s(), self._heartbeat)
 
