@@ -10,8 +10,9 @@ import tempfile
 from types import TracebackType
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "deploy" / "lib"))
+sys.path += [str(ROOT / "deploy" / "lib"), str(ROOT / "tests" / "tools")]
 
+import process_facts  # noqa: E402
 from daemon import Daemon  # noqa: E402
 
 
@@ -55,20 +56,12 @@ class PrivateDaemon(Daemon):
 
     def resident_bytes(self) -> int:
         """Of the daemon's process, without its workers."""
-        return self._status_bytes("VmRSS:")
+        return process_facts.resident_bytes(self.process.pid)
 
     def peak_resident_bytes(self) -> int:
         """The most that the daemon's process has had."""
-        return self._status_bytes("VmHWM:")
-
-    def _status_bytes(self, field: str) -> int:
-        for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith(field):
-                return int(line.split()[1]) * 1024
-        return 0
+        return process_facts.peak_resident_bytes(self.process.pid)
 
     def cpu_seconds(self) -> float:
         """User and system time of the daemon's process so far."""
-        text = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text()
-        fields = text.rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return process_facts.cpu_seconds(self.process.pid)

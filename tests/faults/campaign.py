@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "e2e")]
+sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "tests" / "tools")]
 
 
 NUMBER = 24  # characters; what is longer is text, and stands as it is

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -89,8 +90,10 @@ class Builder:
 
 
 def request(graph: Any) -> Any:
-    """For this host's CPU."""
-    return service_pb2.CompileRequest(graph=graph, target=target.detect(None), label="inference")
+    """Of this process, for this host's CPU."""
+    made = service_pb2.CompileRequest(graph=graph, target=target.detect(None), label="inference")
+    made.caller.pid = os.getpid()
+    return made
 
 
 def small(number: int) -> Any:

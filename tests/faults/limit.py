@@ -41,6 +41,10 @@ def on_disk(store: Path) -> int:
     return total
 
 
+def _programs(store: Path) -> set[str]:
+    return {path.name for path in (store / "manifests").rglob("*") if path.is_file()}
+
+
 class _Sampler:
     def __init__(self, store: Path) -> None:
         self.samples: list[int] = []
@@ -86,13 +90,14 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
                 wrong.append("another result")
 
         call()
+        own = _programs(daemon.store)
+        assert own, "the job's program is not stored"
         sampler = _Sampler(daemon.store)
         _write(daemon.store, limit, arguments.seconds, call)
         peak = sampler.end()
         call()
         stats = tensord.daemon_stats()
-        stored = {path.name for path in (daemon.store / "manifests").rglob("*")}
-        evicted = not stored & {key.hex() for key in _keys()}
+        evicted = not own & _programs(daemon.store)
     finally:
         daemon.close()
     table.add("limit, bytes", limit)
@@ -104,25 +109,5 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
     table.none("results that were not right", wrong)
 
 
-def _keys() -> list[bytes]:
-    """Of the programs that this process was given."""
-    return list(_seen)
-
-
-_seen: list[bytes] = []
-
-
-def _note_keys() -> None:
-    original = jobs.rpc.CompileCall._reply
-
-    def reply(self: object) -> object:
-        answer = original(self)  # type: ignore[arg-type]
-        _seen.append(answer.program_key)
-        return answer
-
-    jobs.rpc.CompileCall._reply = reply  # type: ignore[method-assign, assignment]
-
-
 if __name__ == "__main__":
-    _note_keys()
     campaign.main(run, __doc__, limit_mib=8, seconds=100)

@@ -16,11 +16,13 @@ from pathlib import Path
 
 import campaign
 import jobs
+import process_facts
 import tensord
 from real_daemon import RealDaemon
 from stores import Store
 
 SERVES_WITHIN_S = 10.0
+IDLE_CPU_S = 0.02  # in a second: what a daemon without work takes at most
 KERNELS = 4096  # programs whose kernels are published in full (native/store_driver.cc)
 
 
@@ -48,22 +50,13 @@ def _fill(store: Path, count: int, table: campaign.Table) -> None:
         table.must("programs in the index", have, have == count, str(count))
 
 
-def _resident_mib(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM"):
-            return int(line.split()[1]) >> 10
-    return 0
-
-
 def _settled(daemon: RealDaemon, limit_s: float) -> float:
     """Seconds until the daemon has nothing to do any more in the background."""
-    start = time.monotonic()
+    start, pid = time.monotonic(), daemon.process.pid
     busy = -1.0
     while time.monotonic() - start < limit_s:
-        ticks = Path(f"/proc/{daemon.process.pid}/stat").read_text().rpartition(")")[2].split()
-        now = float(ticks[11]) + float(ticks[12])
-        blocked = ticks[0] == "D"
-        if now - busy < 2 and not blocked:
+        now = process_facts.cpu_seconds(pid)
+        if now - busy < IDLE_CPU_S and not process_facts.waits_for_a_disk(pid):
             break
         busy = now
         time.sleep(1)
@@ -112,7 +105,7 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
             table.must("programs stored", stored, stored > arguments.count, f"> {arguments.count}")
             table.must("slowest answer of stats, seconds", slowest, slowest < 2, "below 2")
             table.add("seconds until files and index are compared", _settled(daemon, 600.0))
-            most = _resident_mib(daemon.process.pid)
+            most = process_facts.peak_resident_bytes(daemon.process.pid) >> 20
             table.must("most memory of the daemon, MiB", most, most < 300, "below 300")
         finally:
             daemon.close()

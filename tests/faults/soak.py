@@ -11,26 +11,17 @@ less than five minutes caches still fill.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
-from pathlib import Path
 
 import campaign
 import jobs
+import process_facts
 import tensord
 from real_daemon import RealDaemon
 
 MIB = 1 << 20
 LONG_S, SHORT_S = 1800.0, 300.0
-
-
-def _resident(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _descriptors(pid: int) -> int:
-    return len(os.listdir(f"/proc/{pid}/fd"))
 
 
 def _slope(points: list[tuple[float, float]]) -> float:
@@ -49,8 +40,8 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
         start = time.monotonic()
         while time.monotonic() - start < arguments.minutes * 60:
             time.sleep(1)
-            memory.append((time.monotonic() - start, float(_resident(pid))))
-            descriptors.append(_descriptors(pid))
+            memory.append((time.monotonic() - start, float(process_facts.resident_bytes(pid))))
+            descriptors.append(process_facts.descriptors(pid))
         seen = load.end()
         stats = tensord.daemon_stats()
     finally:

@@ -29,10 +29,10 @@ import time
 from typing import Any
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path += [str(HERE), str(HERE.parent / "bench")]
+sys.path += [str(HERE.parent / "bench"), str(HERE.parent / "faults")]
 
+import graphs  # noqa: E402
 from private_daemon import ROOT, PrivateDaemon  # noqa: E402
-from restarts import template, with_factor  # noqa: E402
 from tensord.v1 import service_pb2  # noqa: E402
 from tensord.wire import rpc  # noqa: E402
 
@@ -89,16 +89,14 @@ def from_python(daemon: PrivateDaemon, request: Any, clients: int, seconds: floa
     return hits
 
 
-def _ask_for_all(
-    number: int, threads: int, request: Any, factors: list[float], results: Any
-) -> None:
+def _ask_for_all(number: int, threads: int, numbers: list[int], results: Any) -> None:
     rpc.client().hello()
     outcomes: collections.Counter[str] = collections.Counter()
     lock = threading.Lock()
 
     def ask(seed: int) -> None:
-        for factor in random.Random(seed).sample(factors, len(factors)):
-            reply = rpc.client().compile(with_factor(request, factor)).wait()
+        for graph in random.Random(seed).sample(numbers, len(numbers)):
+            reply = rpc.client().compile(graphs.request(graphs.small(graph))).wait()
             with lock:
                 outcomes[service_pb2.CompileReply.Outcome.Name(reply.outcome)] += 1
 
@@ -110,15 +108,15 @@ def _ask_for_all(
     results.put(outcomes)
 
 
-def cold(request: Any, clients: int, keys: int) -> bool:
-    factors = [float(10_000 + number) for number in range(keys)]
+def cold(clients: int, keys: int) -> bool:
+    numbers = list(range(1, keys + 1))
     context = multiprocessing.get_context("fork")
     results = context.SimpleQueue()
     begin = time.monotonic()
     processes = [
         context.Process(
             target=_ask_for_all,
-            args=(i, clients // PROCESSES, request, factors, results),
+            args=(i, clients // PROCESSES, numbers, results),
             daemon=True,
         )
         for i in range(PROCESSES)
@@ -146,13 +144,13 @@ def main() -> int:
     options = parser.parse_args()
     print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     with PrivateDaemon() as daemon:
-        request = with_factor(template(), 3.0)
+        request = graphs.request(graphs.small(0))
         rpc.client().hello()
         rpc.client().compile(request).wait()
         for threads in (1, 4):
             from_cpp(daemon, request, options.clients, threads, options.seconds)
         sound = from_python(daemon, request, options.clients, options.seconds)
-        sound &= cold(request, options.cold_clients, options.cold_keys)
+        sound &= cold(options.cold_clients, options.cold_keys)
     return 0 if sound else 1
 
 

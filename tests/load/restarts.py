@@ -24,55 +24,37 @@ import tempfile
 import time
 from typing import Any
 
-import torch
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path += [str(TESTS / "e2e"), str(TESTS / "faults")]
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
-
-from real_daemon import STOP_TIMEOUT_S, RealDaemon
-from tensord.errors import TensordError
-from tensord.v1 import service_pb2
-from tensord.wire import export, rpc, target
-from torch.fx.experimental.proxy_tensor import make_fx
+import graphs  # noqa: E402
+from real_daemon import STOP_TIMEOUT_S, RealDaemon  # noqa: E402
+from tensord.errors import TensordError  # noqa: E402
+from tensord.v1 import service_pb2  # noqa: E402
+from tensord.wire import rpc  # noqa: E402
 
 SHARED_GRAPHS = 20
 SHARE_OF_NEW = 0.05
 
 
-def template() -> Any:
-    """A request whose graph is tanh(x * factor): `with_factor` sets the factor."""
-    with torch._subclasses.FakeTensorMode() as mode:
-        x = mode.from_tensor(torch.zeros(4, 6))
-    module = make_fx(lambda x: [torch.tanh(torch.ops.aten.mul.Tensor(x, 0.5))])(x)
-    graph = export.export(module).graph
-    return service_pb2.CompileRequest(graph=graph, target=target.detect(None), label="inference")
-
-
-def with_factor(request: Any, factor: float) -> Any:
-    changed = service_pb2.CompileRequest()
-    changed.CopyFrom(request)
-    changed.graph.nodes[0].args[1].real = factor
-    changed.caller.pid = os.getpid()
-    return changed
-
-
-def client(number: int, request: Any, stop: Any, results: Any) -> None:
-    """Compiles until `stop`; puts its counts, seconds of calls, and keys by factor."""
+def client(number: int, stop: Any, results: Any) -> None:
+    """Compiles until `stop`; puts its counts, seconds of calls, and keys by graph."""
     chance = random.Random(number)
     counts: collections.Counter[str] = collections.Counter()
     seconds: list[float] = []
-    keys: dict[float, bytes] = {}
+    keys: dict[int, bytes] = {}
     fresh = 0
     while not stop.is_set():
-        factor = float(chance.randrange(SHARED_GRAPHS) + 2)
+        graph = chance.randrange(SHARED_GRAPHS)
         if chance.random() < SHARE_OF_NEW:
             fresh += 1
-            factor = 1000.0 * (number + 1) + fresh
+            graph = 100_000 * (number + 1) + fresh
         begin = time.monotonic()
         try:
             rpc.client().hello()
-            reply = rpc.client().compile(with_factor(request, factor)).wait()
+            reply = rpc.client().compile(graphs.request(graphs.small(graph))).wait()
             counts[service_pb2.CompileReply.Outcome.Name(reply.outcome)] += 1
-            if keys.setdefault(factor, reply.program_key) != reply.program_key:
+            if keys.setdefault(graph, reply.program_key) != reply.program_key:
                 counts["WRONG"] += 1
         except TensordError as error:
             counts[f"lost: {error.reason}"] += 1
@@ -102,11 +84,10 @@ def measure(options: argparse.Namespace, folder: pathlib.Path) -> int:
         passed.listen(1024)
     daemon = RealDaemon(folder, passed=passed)
     os.environ |= {"TENSORD_ADDRESS": daemon.address, "TENSORD_AUTOSTART": "0"}
-    request = template()
     context = multiprocessing.get_context("fork")
     stop, results = context.Event(), context.SimpleQueue()
     clients = [
-        context.Process(target=client, args=(number, request, stop, results), daemon=True)
+        context.Process(target=client, args=(number, stop, results), daemon=True)
         for number in range(options.clients)
     ]
     for process in clients:
@@ -125,13 +106,13 @@ def measure(options: argparse.Namespace, folder: pathlib.Path) -> int:
     stop.set()
     counts: collections.Counter[str] = collections.Counter()
     seconds: list[float] = []
-    keys: dict[float, set[bytes]] = collections.defaultdict(set)
+    keys: dict[int, set[bytes]] = collections.defaultdict(set)
     for _ in clients:
         more, spent, found = results.get()
         counts += more
         seconds += spent
-        for factor, key in found.items():
-            keys[factor].add(key)
+        for graph, key in found.items():
+            keys[graph].add(key)
     for process in clients:
         process.join()
     daemon.close()
