@@ -2,6 +2,8 @@
 #include "compiler/decompose/memory_needs.h"
 
 #include <map>
+#include <optional>
+#include <vector>
 
 #include "compiler/graph/arguments.h"
 #include "compiler/graph/layout.h"
@@ -33,26 +35,32 @@ struct Shown {
   bool is_reinterpreted = false;
 };
 
-Shown MemoryShownBy(const Graph& graph, ValueId value) {
-  bool is_reinterpreted = false;
-  while (value.first >= graph.FirstNodeValue()) {
-    const Node& node = graph.nodes[value.first - graph.FirstNodeValue()];
+// By node: what its first result shows, when it is a view or a reinterpretation.
+std::vector<std::optional<Shown>> MemoryShownByNodes(const Graph& graph) {
+  std::vector<std::optional<Shown>> shown(graph.nodes.size());
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
     const bool reinterprets = IsReinterpretation(node);
-    if (!reinterprets && !IsView(node)) break;
-    is_reinterpreted = is_reinterpreted || reinterprets;
-    value = ValueOf(FirstArgument(node));
+    if (!reinterprets && !IsView(node)) continue;
+    const ValueId of = ValueOf(FirstArgument(node));
+    const int maker = of.first - graph.FirstNodeValue();
+    shown[i] = maker >= 0 && shown[maker] ? *shown[maker] : Shown{of};
+    shown[i]->is_reinterpreted = shown[i]->is_reinterpreted || reinterprets;
   }
-  return {value, is_reinterpreted};
+  return shown;
 }
 
 std::map<ValueId, ValueId> AsOtherTypes(const Graph& graph) {
   // By the value whose memory they show: results, and whether as another type.
   std::map<ValueId, std::map<ValueId, bool>> results;
+  const std::vector<std::optional<Shown>> shown_by = MemoryShownByNodes(graph);
   for (const ArgumentValue& output : graph.outputs) {
-    if (!IsValue(output)) continue;
-    const Shown shown = MemoryShownBy(graph, ValueOf(output));
-    if (shown.memory.first >= graph.FirstNodeValue())
-      results[shown.memory].emplace(ValueOf(output), shown.is_reinterpreted);
+    if (!IsValue(output) || ValueOf(output).first < graph.FirstNodeValue()) continue;
+    const ValueId value = ValueOf(output);
+    const Shown shown = shown_by[value.first - graph.FirstNodeValue()].value_or(Shown{value});
+    if (shown.memory.first >= graph.FirstNodeValue()) {
+      results[shown.memory].emplace(value, shown.is_reinterpreted);
+    }
   }
   std::map<ValueId, ValueId> as_other_types;
   for (const auto& [memory, shown] : results) {
