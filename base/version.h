@@ -23,6 +23,9 @@ inline constexpr uint32_t kCompilerVersion = 25;
 // The form of Artifact (artifact.proto); a runtime refuses another. Part of every program key.
 inline constexpr uint32_t kArtifactFormat = 5;
 
+// The form of Frame (frame.proto); a client takes no frames of another, and a daemon stores none.
+inline constexpr uint32_t kFrameFormat = 1;
+
 // How program and kernel keys are encoded before they are hashed; part of both.
 inline constexpr uint32_t kKeyVersion = 1;
 

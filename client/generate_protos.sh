@@ -7,7 +7,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 protos="$here/../proto"
 set -- tensord/v1/graph.proto tensord/v1/artifact.proto tensord/v1/compile.proto \
-  tensord/v1/stats.proto tensord/v1/service.proto
+  tensord/v1/frame.proto tensord/v1/stats.proto tensord/v1/service.proto
 cd "$protos"
 if command -v protoc >/dev/null 2>&1; then
   exec protoc -I. --python_out="$here" --pyi_out="$here" "$@"
