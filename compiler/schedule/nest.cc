@@ -264,9 +264,12 @@ GroupShape ShapeOf(const LoopOp& op, const DeviceTraits& device) {
     return {NestShape::kFlat, Expr(1), independent};
   }
   if (Scans(op)) {
-    const bool is_long = sym::Hint(reduced) >= device.least_scan_across &&
-                         sym::Hint(independent) < device.least_columns_of_scan;
-    if (op.sizes.empty() || ReducesRows(op, device) || is_long) {
+    const int64_t length = sym::Hint(reduced);
+    const int64_t least_columns = length < device.long_scan ? device.least_columns_of_scan
+                                                            : device.least_columns_of_long_scan;
+    const bool has_few =
+        length >= device.least_scan_across && sym::Hint(independent) < least_columns;
+    if (op.sizes.empty() || ReducesRows(op, device) || has_few) {
       return {NestShape::kTiled, independent, reduced};
     }
     return {NestShape::kBlocked, Expr(1), independent * reduced};
