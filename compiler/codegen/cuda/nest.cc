@@ -222,8 +222,9 @@ class CudaNestLowering : CudaRowLowering {
     body_.BeginPass();
     accumulators_.ColumnResults();
     if (body_.FindsTotals()) body_.SaveTotals();
-    const ir::Value vectors = ir::IndexVar("vectors"), parts = plan_.scanned_parts();
-    const bool has_parts = plan_.scanned_parts() > 1;
+    const ir::Value vectors = ir::IndexVar("vectors");
+    const int parts = plan_.scanned_parts();
+    const bool has_parts = parts > 1;
     const ir::Value units = has_parts ? UnitCount() * parts : UnitCount();
     ir::Block block = {ir::LetIndex("unit", FirstUnit()),
                        ir::When(Unit() >= units, {{ir::Return{}}})};

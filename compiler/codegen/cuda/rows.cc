@@ -187,7 +187,7 @@ ir::Block CudaRowLowering::PartOfRow(int parts) {
   return block;
 }
 
-ir::Block CudaRowLowering::ShareOf(const ir::Value& count, const ir::Value& parts) {
+ir::Block CudaRowLowering::ShareOf(const ir::Value& count, int parts) {
   const ir::Value share = ir::IndexVar("share"), first = ir::IndexVar("first");
   return {
       ir::LetIndex("share", (count + (parts - 1)) / parts),

@@ -33,7 +33,7 @@ class CudaRowLowering : protected NestLowering {
   ir::Block PartOfRow(int parts);
 
   // Names of what a part has of so many vectors, or rows: from `first` up to `last`.
-  static ir::Block ShareOf(const ir::Value& count, const ir::Value& parts);
+  static ir::Block ShareOf(const ir::Value& count, int parts);
 
   // The members of a pass, or of a function that finds totals what these need.
   void LowerScanned(int position);
