@@ -73,7 +73,7 @@ int Parts(const NestContext& context, int width) {
   const int64_t threads = sym::Hint(context.rows * VectorsOf(context, width));
   const int64_t useful = LengthOf(context.nest) / kRowsOfPart;
   if (2 * columns > wanted || threads < 1 || useful < kLeastParts) return 1;
-  return static_cast<int>(std::min({sym::CeilDiv(wanted, threads), useful, kMostParts}));
+  return static_cast<int>(std::min({wanted / threads, useful, kMostParts}));
 }
 
 // Rows whose loads a thread has under way: more where there are few threads.

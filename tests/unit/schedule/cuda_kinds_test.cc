@@ -184,16 +184,38 @@ TEST(CudaKinds, ColumnsTakeWhatIsScannedAcrossThem) {
   EXPECT_EQ(planned.plan().width, 4);
   EXPECT_THAT(planned.WhyNot("scan-rows"), HasSubstr("no rows"));
   // Vectors would leave multiprocessors without columns.
-  const Planned spread(CumulativeSum({4096, 8192}, 0), 132);
+  const Planned spread(CumulativeSum({100, 8192}, 0), 132);
   EXPECT_EQ(spread.plan().width, 1);
   EXPECT_EQ(spread.As<CudaColumns>().rows_in_flight, 64);
   EXPECT_EQ(spread.plan().blocks.AsConstant(), 8192 / 32);
+  // Longer ones are cut into parts.
+  const Planned parts(CumulativeSum({4096, 8192}, 0), 132);
+  EXPECT_EQ(parts.plan().width, 4);
+  EXPECT_EQ(parts.As<CudaColumns>().parts, 16);
+  EXPECT_EQ(parts.As<CudaColumns>().rows_in_flight, 16);
+  EXPECT_EQ(parts.plan().blocks.AsConstant(), 8192 / 4 * 16 / 128);
+  const Planned many(CumulativeSum({4096, 32768}, 0), 132);
+  EXPECT_EQ(many.As<CudaColumns>().parts, 1);
+}
+
+// So many that each multiprocessor has blocks, which all have vectors.
+TEST(CudaKinds, FewLongRowsAreScannedInParts) {
+  const auto parts = [](int rows, int columns) {
+    return Planned(CumulativeSum({rows, columns}, 1), 132).As<CudaScanRows>().parts;
+  };
+  EXPECT_EQ(parts(4, 1000000), 132);
+  EXPECT_EQ(parts(4, 40000), 9);
+  EXPECT_EQ(parts(66, 1000000), 8);
+  EXPECT_EQ(parts(67, 1000000), 1);
+  EXPECT_EQ(parts(4, 32764), 1);
 }
 
 // A thread for each would leave most of the machine idle.
 TEST(CudaKinds, FewLongColumnsAreScannedAsRows) {
   EXPECT_TRUE(Planned(CumulativeSum({4096, 64}, 0), 132).plan().Is<CudaScanRows>());
   EXPECT_TRUE(Planned(CumulativeSum({100, 64}, 0), 132).plan().Is<CudaColumns>());
+  EXPECT_TRUE(Planned(CumulativeSum({2000, 512}, 0), 132).plan().Is<CudaScanRows>());
+  EXPECT_TRUE(Planned(CumulativeSum({2048, 512}, 0), 132).plan().Is<CudaColumns>());
 }
 
 TEST(CudaKinds, StructurallyEqualNestsShareAFunction) {
