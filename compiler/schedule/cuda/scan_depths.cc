@@ -48,9 +48,14 @@ bool MayScanInParts(const Nest& nest) {
   const auto in_one_pass = [](const NestMember& m) {
     return m.position == 1 && m.has_inner && m.has_outer && m.loops.reductions.empty();
   };
-  return HasScans(nest) && nest.after.empty() &&
-         std::all_of(nest.members.begin(), nest.members.end(), in_one_pass) &&
-         ScanDepths(nest).deepest() <= kMostDepth;
+  if (!HasScans(nest) || !nest.after.empty()) return false;
+  if (!std::all_of(nest.members.begin(), nest.members.end(), in_one_pass)) return false;
+  const ScanDepths depths(nest);
+  const auto multiplies = [](const NestScan& scan) {
+    return scan.member->loops.block.insts[scan.inst].op == Op::k_mul;
+  };
+  return depths.deepest() <= kMostDepth &&
+         std::none_of(depths.scans().begin(), depths.scans().end(), multiplies);
 }
 
 }  // namespace tensord::compiler

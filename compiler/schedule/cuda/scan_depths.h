@@ -33,7 +33,8 @@ class ScanDepths {
 };
 
 // Whether the rows or columns of a nest may be cut into parts that are scanned apart, once it is
-// known what each part comes to: of one pass that reduces nothing.
+// known what each part comes to: of one pass that reduces nothing. Products are not, for that of a
+// long part may be infinite where a prefix with a zero before it is zero.
 bool MayScanInParts(const Nest& nest);
 
 }  // namespace tensord::compiler

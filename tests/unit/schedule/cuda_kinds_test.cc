@@ -148,10 +148,13 @@ TEST(CudaKinds, ColumnsTakeFewRows) {
   EXPECT_EQ(planned.plan().G(), 1);
 }
 
-GraphBuilder CumulativeSum(const Shape& sizes, int dim, v1::DType dtype = kF32) {
+GraphBuilder Cumulative(const std::string& op, const Shape& sizes, int dim, v1::DType dtype) {
   GraphBuilder g(kCuda);
   const Ref x = g.Input(sizes, dtype);
-  return g.Output(g.Node("aten::cumsum", {x, dim, nullptr}, g.Meta(sizes, dtype)));
+  return g.Output(g.Node(op, {x, dim, nullptr}, g.Meta(sizes, dtype)));
+}
+GraphBuilder CumulativeSum(const Shape& sizes, int dim, v1::DType dtype = kF32) {
+  return Cumulative("aten::cumsum", sizes, dim, dtype);
 }
 
 TEST(CudaKinds, ScanRowsTakeWhatIsScannedAlongThem) {
@@ -208,6 +211,9 @@ TEST(CudaKinds, FewLongRowsAreScannedInParts) {
   EXPECT_EQ(parts(66, 1000000), 8);
   EXPECT_EQ(parts(67, 1000000), 1);
   EXPECT_EQ(parts(4, 32764), 1);
+  // That of a part may be infinite where every prefix is zero.
+  const Planned products(Cumulative("aten::cumprod", {4, 1000000}, 1, kF32), 132);
+  EXPECT_EQ(products.As<CudaScanRows>().parts, 1);
 }
 
 // A thread for each would leave most of the machine idle.
@@ -216,6 +222,8 @@ TEST(CudaKinds, FewLongColumnsAreScannedAsRows) {
   EXPECT_TRUE(Planned(CumulativeSum({100, 64}, 0), 132).plan().Is<CudaColumns>());
   EXPECT_TRUE(Planned(CumulativeSum({2000, 512}, 0), 132).plan().Is<CudaScanRows>());
   EXPECT_TRUE(Planned(CumulativeSum({2048, 512}, 0), 132).plan().Is<CudaColumns>());
+  const Planned products(Cumulative("aten::cumprod", {2048, 512}, 0, kF32), 132);
+  EXPECT_TRUE(products.plan().Is<CudaScanRows>());
 }
 
 TEST(CudaKinds, StructurallyEqualNestsShareAFunction) {
