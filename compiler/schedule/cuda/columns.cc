@@ -29,6 +29,7 @@ constexpr int64_t kThreadsOfParts = 256;
 constexpr int64_t kRowsOfPart = 32;  // at least
 constexpr int64_t kLeastParts = 4;   // fewer gain less than reading everything twice costs
 constexpr int64_t kMostParts = 64;
+constexpr int64_t kElementsInFlight = 64;  // of a thread, at most: narrow ones become wide
 constexpr int kMostThreadsOfParts = 512;  // of a multiprocessor: what their registers find room for
 
 Expr VectorsOf(const NestContext& context, int width) {
@@ -86,7 +87,8 @@ int RowsInFlight(const NestContext& context, int width, int parts) {
   const int64_t under_way = parts > 1 ? 2 * kBytesInFlight : kBytesInFlight;
   const int64_t bytes = std::clamp(under_way / threads, kLeastInFlight, most);
   const int64_t length = std::max<int64_t>(2, LengthOf(nest));
-  const int64_t rows = std::clamp<int64_t>(bytes / BytesOfRow(context, width), 2, length);
+  const int64_t most_rows = parts > 1 ? std::min(length, kElementsInFlight / width) : length;
+  const int64_t rows = std::clamp<int64_t>(bytes / BytesOfRow(context, width), 2, most_rows);
   return static_cast<int>(std::bit_floor(static_cast<uint64_t>(rows)));
 }
 

@@ -398,7 +398,7 @@ std::vector<CudaCase> CasesOfEveryType() {
       add({5, 4100}, 1);
       add({5, 50257}, 1);
       add({100, 500000}, 0);
-      add({5, 400000}, 1);
+      if (op != "aten::cumprod") add({5, 400000}, 1);
       add({4096, 4096}, 0);
       add({30000, 100}, 1);
       add({100, 50}, 0);
