@@ -29,6 +29,7 @@ _COUNTERS = (
     "products_merged",  # linear layers that became part of one of the same input
     "channels_last",  # convolutions that run on channels-last memory in training, and did not
     "relus_recomputed",  # of batch norms in training: backward reads the norm's input instead
+    "copies_saved",  # of tensors that operators change in place
     "gradients_absent",  # of results beside a loss, that backward was first compiled without
     "cuda_graphs",  # captured
     "cuda_graph_replays",

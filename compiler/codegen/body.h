@@ -76,6 +76,8 @@ class BodyLowering {
   void LowerStores(const NestMember& member,
                    const std::function<bool(BufferId)>& keep_for_later_pass);
   void LowerStore(const Store& store, bool keep_for_later_pass);
+  // What later members of the pass read of a store, of which nothing goes to memory.
+  void LowerStoredValue(const Store& store);
   // Stores a vector of finished results at `index`, which steps along the vector loop.
   void StoreColumns(BufferId buffer, const Expr& index, const ir::Value& vector);
   // Writes a scalar row result (level 0) to memory unless its buffer is local; remembers it.

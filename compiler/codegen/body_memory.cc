@@ -256,6 +256,10 @@ void BodyLowering::LowerStore(const Store& store, bool keep_for_later_pass) {
   StoreAt(store.buffer, store.index, store.mode, Use(Lower(Unrounded(store)), level), mask, level);
 }
 
+void BodyLowering::LowerStoredValue(const Store& store) {
+  pass_values_[store.buffer] = AsVector(Lower(store.value));
+}
+
 // Storing rounds by itself.
 int BodyLowering::Unrounded(const Store& store) const {
   const Inst& value = InstOf(store.value);

@@ -15,7 +15,7 @@ class CudaPrinter : public KernelPrinter {
   std::string Print() {
     std::string text = absl::StrCat(HeadText(), FunctionsText(kernel_));
     for (const ir::CudaEntry& entry : kernel_.cuda) {
-      absl::StrAppend(&text, entry.finishes ? "\n" : "", EntryText(entry));
+      absl::StrAppend(&text, &entry == &kernel_.cuda.front() ? "" : "\n", EntryText(entry));
     }
     return text;
   }

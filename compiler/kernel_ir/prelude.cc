@@ -135,6 +135,8 @@ constexpr PreludeFunction kFunctions[] = {
     {"group_argmax", kCuda, "n", "xg", '0', false, Meets::kGroup},
     {"group_argmin", kCuda, "n", "xg", '0', false, Meets::kGroup},
     {"group_scan", kCuda, "n", "uvcsg", '1', true, Meets::kGroup},
+    {"group_total", kCuda, "n", "vcsg", 's', false, Meets::kGroup},
+    {"group_before", kCuda, "tn", "picsg", 't', false, Meets::kBlock},
     {"combine_groups", kCuda, "nn", "ycg", '0', true, Meets::kBlock},
     {"combine_groups", kCuda, "nnn", "acg", '-', true, Meets::kBlock},
     {"is_last_block", kCuda, "", "qi", 'b', true, Meets::kBlock},

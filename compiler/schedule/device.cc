@@ -19,6 +19,8 @@ DeviceTraits TraitsOf(const v1::Target& target, bool deterministic) {
   // across memory costs a sector for each element, a fraction of that, and a chain of exchanges.
   traits.least_columns_of_scan = 2048;
   traits.least_scan_across = 128;
+  traits.least_columns_of_long_scan = 256;
+  traits.long_scan = 2048;
   traits.reduces_over_scanned_rows = false;
   traits.large_nest_bytes = 32 << 20;
   // Of the 4096 bytes that every driver takes; the rest is for scratch and symbolic sizes.

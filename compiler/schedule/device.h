@@ -43,6 +43,9 @@ struct DeviceTraits {
   // memory, several threads for each: one for each would leave most of the machine idle.
   int64_t least_columns_of_scan = 0;
   int64_t least_scan_across = 0;
+  // The same of columns that are so long that each is scanned in parts, unless products are.
+  int64_t least_columns_of_long_scan = 0;
+  int64_t long_scan = INT64_MAX;
   // Whether what is scanned along rows may be reduced over them in the same nest.
   bool reduces_over_scanned_rows = true;
   // Structurally equal nests share a function: as many of them as there are words for share a

@@ -248,6 +248,13 @@ void FindLocals(const Program& program, const AccessIndex& accesses, Nest* nest)
   }
 }
 
+// Which are never scanned in parts.
+bool ScansProducts(const LoopOp& op) {
+  return std::ranges::any_of(op.block.insts, [](const Inst& inst) {
+    return inst.kind == InstKind::kScan && inst.op == Op::k_mul;
+  });
+}
+
 }  // namespace
 
 bool ReducesRows(const LoopOp& op, const DeviceTraits& device) {
@@ -264,9 +271,13 @@ GroupShape ShapeOf(const LoopOp& op, const DeviceTraits& device) {
     return {NestShape::kFlat, Expr(1), independent};
   }
   if (Scans(op)) {
-    const bool is_long = sym::Hint(reduced) >= device.least_scan_across &&
-                         sym::Hint(independent) < device.least_columns_of_scan;
-    if (op.sizes.empty() || ReducesRows(op, device) || is_long) {
+    const int64_t length = sym::Hint(reduced);
+    const bool has_parts = length >= device.long_scan && !ScansProducts(op);
+    const int64_t least_columns =
+        has_parts ? device.least_columns_of_long_scan : device.least_columns_of_scan;
+    const bool has_few =
+        length >= device.least_scan_across && sym::Hint(independent) < least_columns;
+    if (op.sizes.empty() || ReducesRows(op, device) || has_few) {
       return {NestShape::kTiled, independent, reduced};
     }
     return {NestShape::kBlocked, Expr(1), independent * reduced};

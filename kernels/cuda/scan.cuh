@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prefix sums, and prefixes of any associative f: in a thread, in a group of threads (group.cuh),
-// over a row that a group runs through, and over a grid in one pass that reads and writes every
-// element once.
+// over a row that a group runs through, over one that several blocks share, and over a grid in one
+// pass that reads and writes every element once.
 //
 // A row is run through by its group from front to back, a vector a thread at a time (group_scan):
 //
@@ -11,6 +11,10 @@
 //     const auto prefixes = tk::group_scan<G>(before, v, add, identity, memory);
 //     if (first + lane < vectors) tk::store<S, W>(..., prefixes);
 //   }
+//
+// Blocks that share a row scan a part each, once a launch before has left what every part comes to
+// (group_total). Where f does not commute up to rounding it is no matter in which order these are
+// combined, and it is the same in every run (group_before).
 //
 // The pass over a grid is a decoupled look-back (Merrill and Garland, "Single-pass parallel prefix
 // scan with decoupled look-back", 2016) with a fixed tree: a tile publishes the total of its
@@ -159,6 +163,26 @@ TK_FN Vec<T, W> group_scan(Vec<T, 1>& before, Vec<T, W> v, F f, typename AsIs<T>
   const T front = combine(before.at[0], threads);
   before.at[0] = combine(before.at[0], total);
   return scan_after(front, inside, combine);
+}
+
+// --- over parts of a row, which blocks scan apart
+
+// f of all lanes of a group's vectors, for all its threads.
+template <int G, class T, int W, class F, class M>
+TK_FN T group_total(Vec<T, W> v, F f, typename AsIs<T>::type identity, M&& memory) {
+  const impl::OfNumbers<F> combine{f};
+  T total;
+  scan_group<G>(scan_lanes(v, combine).at[W - 1], combine, T(identity), memory, total);
+  return total;
+}
+// f of totals[0 ... count-1], for all threads of a block of G; `identity` of none.
+template <class T, int G, class F, class M>
+TK_FN T group_before(const T* totals, int64_t count, F f, typename AsIs<T>::type identity,
+                     M&& memory) {
+  const impl::OfNumbers<F> combine{f};
+  T mine = identity;
+  for (int64_t i = threadIdx.x; i < count; i += G) mine = combine(mine, totals[i]);
+  return group_total<G>(Vec<T, 1>{{mine}}, f, identity, memory);
 }
 
 // --- over a grid

@@ -28,6 +28,7 @@ from . import runner
 from .captured import attention, attention_masks, grouped_query_attention, merged_products
 from .joint import (
     batch_norm_relu,
+    changed_arguments,
     channels_last,
     common_subexpressions,
     complex_numbers,
@@ -37,6 +38,7 @@ from .joint import (
 )
 from .partitioned import (
     absent_gradients,
+    in_place_operators,
     late_waits,
     move_constants_to_device,
     tensors_of_numbers,
@@ -128,6 +130,13 @@ TABLE: tuple[Pass, ...] = (
     Pass("complex_numbers", "joint", complex_numbers.complex_numbers),
     # Before the partitioner counts what to save, and instead of its own, which is slow to load.
     Pass("common_subexpressions", "joint", common_subexpressions.common_subexpressions),
+    # Of arguments that forward changes, backward gets what was computed before.
+    Pass(
+        "changed_arguments",
+        "joint",
+        changed_arguments.changed_arguments,
+        operators=changed_arguments.OPERATORS,
+    ),
     # Random numbers that are kernels' own rather than a library's.
     Pass(
         "counter_based_random",
@@ -156,6 +165,14 @@ TABLE: tuple[Pass, ...] = (
     ),
     # What needs nothing of a collective runs before the wait for it.
     Pass("late_waits", "partitioned", late_waits.late_waits, operators=late_waits.OPERATORS),
+    # Operators that change tensors work in place, where these need not be copied.
+    Pass(
+        "in_place_operators",
+        "partitioned",
+        in_place_operators.in_place_operators,
+        operators=in_place_operators.OPERATORS,
+        counter="copies_saved",
+    ),
     # A number is no tensor on the wire.
     Pass(
         "tensors_of_numbers",

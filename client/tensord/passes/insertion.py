@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs of operators: what nodes are called with, and calls that passes insert, with the fake
-values that every node there carries."""
+"""Graphs of operators: what nodes are called with and what they lie in, and calls that passes
+insert, with the fake values that every node there carries."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ from typing import Any
 import torch
 from torch import fx
 
+from .. import torch_compat
+
 
 def arguments(node: fx.Node) -> tuple[Any, ...]:
     """Its positional arguments; torch's own type of them is a union that says no more."""
     return node.args
+
+
+def memory_of(node: fx.Node) -> set[int]:
+    """What its tensors lie in: views have what their base has."""
+    found = torch.utils._pytree.tree_leaves(node.meta.get("val"))
+    tensors = [leaf for leaf in found if isinstance(leaf, torch.Tensor)]
+    plain = [tensor for tensor in tensors if tensor.layout == torch.strided]
+    return {torch_compat.storage_reference(tensor.untyped_storage()).cdata for tensor in plain}
 
 
 def fake_mode_of(graph: fx.Graph) -> Any:

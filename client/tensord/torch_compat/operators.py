@@ -76,6 +76,63 @@ def effect_operators() -> frozenset[Any]:
     return frozenset({with_effects})
 
 
+def functionalized_operators() -> frozenset[Any]:
+    """What a functional graph calls an operator by that changes its arguments:
+    auto_functionalized(op, argument=...), and the same with bases of views."""
+    found = (
+        getattr(torch.ops.higher_order, name, None)
+        for name in ("auto_functionalized", "auto_functionalized_v2")
+    )
+    return frozenset(op for op in found if op is not None)
+
+
+# By which argument such a call is told to clone some of the tensors alone: by number, or by name.
+_CLONED_BASES, _CLONED_TENSORS = "_only_clone_these_bases", "_only_clone_these_tensors"
+
+
+def changed_tensors(call: fx.Node) -> tuple[list[fx.Node | None], int]:
+    """Of such a call: the tensors that it changes (None for what is none, or is several), and the
+    number of the result that the first of them becomes; the others follow. None of what changes
+    lists of tensors, or is no operator."""
+    op: Any = call.args[0] if call.args else None
+    if not isinstance(op, torch._ops.OpOverload):
+        return [], 0
+    given: Any = [call.kwargs.get(name) for name in _changed_names(op)]
+    if "_all_bases" in call.kwargs:
+        given = call.kwargs["_all_bases"]
+    tensors = [tensor if isinstance(tensor, fx.Node) else None for tensor in given]
+    return tensors, max(1, len(op._schema.returns))
+
+
+def change_in_place(call: fx.Node, number: int) -> None:
+    """Lets such a call change that tensor rather than a clone of it."""
+    bases = "_all_bases" in call.kwargs
+    kept: Any = call.kwargs.get(_CLONED_BASES if bases else _CLONED_TENSORS)
+    names = range(len(changed_tensors(call)[0])) if bases else _changed_names(call.args[0])
+    cloned = tuple(name for name in (names if kept is None else kept) if name != names[number])
+    call.update_kwarg(_CLONED_BASES if bases else _CLONED_TENSORS, cloned)
+
+
+def changed_in_place(call: fx.Node) -> list[fx.Node]:
+    """The tensors of such a call that it changes rather than clones."""
+    bases = "_all_bases" in call.kwargs
+    cloned: Any = call.kwargs.get(_CLONED_BASES if bases else _CLONED_TENSORS)
+    if cloned is None:
+        return []
+    tensors, _ = changed_tensors(call)
+    names = range(len(tensors)) if bases else _changed_names(call.args[0])
+    return [
+        tensor
+        for name, tensor in zip(names, tensors, strict=True)
+        if tensor is not None and name not in cloned
+    ]
+
+
+def _changed_names(op: Any) -> list[str]:
+    arguments = op._schema.arguments
+    return [a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+
+
 def is_random(node: fx.Node) -> bool:
     """True for operators that draw from a generator."""
     tags = getattr(node.target, "tags", ())

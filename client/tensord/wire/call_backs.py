@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _Argument = graph_pb2.Argument
 
+_FUNCTIONALIZED = torch_compat.functionalized_operators()
+
 # The operator of their nodes on the wire.
 OPERATOR = "tensord::call_back"
 # How the names of the submodules begin.
@@ -279,6 +281,8 @@ class CallBackExporter:
 def changed_by(node: fx.Node) -> Iterator[fx.Node]:
     """The arguments whose elements an operator changes, by the node that made them."""
     op = node.target
+    if op in _FUNCTIONALIZED:
+        yield from map(producer_of, torch_compat.changed_in_place(node))
     if not isinstance(op, torch._ops.OpOverload) or not op._schema.is_mutable:
         return
     for position, parameter in enumerate(op._schema.arguments):

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compiler/codegen/body.h"
+#include "compiler/codegen/cuda/scan_totals.h"
 #include "compiler/schedule/cuda/plan.h"
 
 namespace tensord::compiler {
@@ -32,6 +33,8 @@ std::string TileTypeName(size_t operand);
 bool LooksForVectors(const CudaScanRows& rows);
 // Of such a thread: the name of what it finds.
 ir::Value VectorExists();
+// The part of a row, or of columns, that is scanned: its name.
+ir::Value PartNumber();
 
 // Names of every nest function: the number of a thread's vector in its row, and of the thread in
 // its group; the threads of a group and of a block.
@@ -68,6 +71,17 @@ class CudaBody : public BodyLowering {
   };
   // All of them: of one operation the first that fits is taken (special_compute.cc).
   static std::span<const Selection> Selections();
+
+  // ---- scans.cc
+
+  // The function finds what parts come to, of scans of depth `launch`; beyond the last launch it
+  // scans. Without this call nothing is scanned in parts. `totals` must outlive the body.
+  void ScanInParts(const ScanTotals* totals, int launch);
+  bool FindsTotals() const { return totals_ != nullptr && launch_ <= totals_->launches(); }
+  // Of a member, what its totals and those of members behind it need.
+  void LowerTotals(const NestMember& member);
+  // Leaves what has been found, behind the loops over a part.
+  void SaveTotals();
 
   // Of the operands that the body reads from tiles, by position in the plan.
   const std::map<size_t, TileFill>& tile_fills() const { return tile_fills_; }
@@ -117,8 +131,16 @@ class CudaBody : public BodyLowering {
   // ---- scans.cc
 
   // What the elements before the present vectors combine to: of a row a number, which all its
-  // threads know; of columns a vector.
+  // threads know; of columns a vector. Of a scan whose total is sought: what those combine to that
+  // the thread has seen, a vector.
   const ir::Value& ScannedBefore(int id);
+  bool SeeksTotal(int id) const;
+  // What the first of a thread's elements is combined with.
+  ir::Value StartOf(int id);
+  // `before` with the totals of the parts before this one, of columns.
+  ir::Statement CombineParts(int id, const ir::Value& before);
+  // Where the totals of a scan of the current member lie.
+  ir::Value TotalsOf(int id);
 
   // ---- body.cc
 
@@ -150,6 +172,8 @@ class CudaBody : public BodyLowering {
   std::map<std::string, ir::Value> loaded_;  // -> the array
   std::map<size_t, TileFill> tile_fills_;
   std::map<std::pair<const NestMember*, int>, ir::Value> scanned_;  // by member and instruction
+  const ScanTotals* totals_ = nullptr;                              // null: without parts
+  int launch_ = 0;
   int shared_bytes_ = 0;
 };
 

@@ -85,11 +85,17 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
   SharedFunctions shared = LowerSharedFunctions(program, plan, &interface);
   ir.functions = std::move(shared.functions);
   std::vector<CudaPart> parts = std::move(shared.parts);
+  std::vector<std::vector<CudaPart>> before;  // by launch
   for (size_t i = 0; i < plan.nests.size(); ++i) {
     if (shared.done[i]) continue;
     const auto& [nest, nest_plan] = plan.nests[i];
     const std::string name = absl::StrCat("nest", i);
     CudaNestFunctions lowered = LowerCudaNest(program, nest, nest_plan, name, &interface);
+    for (size_t n = 0; n < lowered.totals.size(); ++n) {
+      before.resize(std::max(before.size(), n + 1));
+      before[n].push_back({CallOf(lowered.totals[n].name, false), nest_plan.blocks});
+      ir.functions.push_back(std::move(lowered.totals[n]));
+    }
     for (ir::Function& function : lowered.functions) ir.functions.push_back(std::move(function));
     parts.push_back({CallOf(name, false), nest_plan.blocks});
     for (CudaFinish& finish : lowered.finishes) {
@@ -101,6 +107,14 @@ KernelSource GenerateCudaKernel(const Program& program, const Kernel& kernel,
   for (ir::Function& function : finish_functions) ir.functions.push_back(std::move(function));
 
   const std::string name = FunctionName(kernel);
+  for (size_t n = 0; n < before.size(); ++n) {
+    AddEntry({.name = absl::StrCat(name, "_totals", n + 1),
+              .threads = plan.threads,
+              .resident = plan.resident,
+              .shared_bytes = shared_bytes,
+              .waits = plan.waits},
+             before[n], &interface, &source);
+  }
   AddEntry({.name = name,
             .threads = plan.threads,
             .resident = plan.resident,

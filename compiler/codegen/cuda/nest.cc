@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/codegen/cuda/nest.h"
 
+#include <absl/strings/str_cat.h>
+
 #include <utility>
 
 #include "compiler/codegen/cuda/rows.h"
@@ -12,9 +14,12 @@ namespace {
 
 class CudaNestLowering : CudaRowLowering {
  public:
+  // Launch number `launch`, of those that find totals and the nest's own.
   CudaNestLowering(const Program& program, const Nest& nest, const CudaPlan& plan, std::string name,
-                   KernelInterface* interface)
-      : CudaRowLowering(program, nest, plan, std::move(name), interface) {}
+                   const ScanTotals& totals, int launch, KernelInterface* interface)
+      : CudaRowLowering(program, nest, plan, std::move(name), interface) {
+    body_.ScanInParts(&totals, launch);
+  }
 
   CudaNestFunctions Lower() {
     const ir::Block work = Work();
@@ -112,7 +117,8 @@ class CudaNestLowering : CudaRowLowering {
     if (plan_.Is<CudaElements>()) return Elements();
     if (plan_.Is<CudaTiles>()) return Tiles();
     if (plan_.Is<CudaColumns>()) return Columns();
-    if (plan_.Is<CudaSplit>()) return SplitRow();
+    if (const auto* split = plan_.As<CudaSplit>()) return PartOfRow(split->parts);
+    if (plan_.scanned_parts() > 1) return PartOfRow(plan_.scanned_parts());
     if (plan_.Is<CudaSweep>() && nest_.shape == NestShape::kFlat) return SweepElements();
     return plan_.loops_rows() ? SweepRows() : OneRow();
   }
@@ -186,9 +192,11 @@ class CudaNestLowering : CudaRowLowering {
   // The innermost of them, so many iterations at a time: all load before the first one stores.
   ir::Block RowsAtOnce(int count) {
     const int levels = body_.vector_level(), loop = VectorLoop() - 1;
-    const ir::Value extent = body_.Extent(nest_.inner[levels - 2]);
+    const bool has_parts = plan_.scanned_parts() > 1;
+    const ir::Value begin = has_parts ? ir::IndexVar("first") : ir::Value(0);
+    const ir::Value end = has_parts ? ir::IndexVar("last") : body_.Extent(nest_.inner[levels - 2]);
     const ir::Value next = ir::IndexVar("next"), row = next + VectorNumber();
-    ir::Block load = {ir::LetIndex(LoopName(loop), ir::CallOf("min_index", {row, extent - 1}))};
+    ir::Block load = {ir::LetIndex(LoopName(loop), ir::CallOf("min_index", {row, end - 1}))};
     ir::Append(&load, body_.first_loads());
     ir::Block rest = {ir::LetIndex(LoopName(loop), row, true)};
     for (int level : {levels - 1, levels}) ir::Append(&rest, body_.at(level));
@@ -196,14 +204,14 @@ class CudaNestLowering : CudaRowLowering {
     if (!body_.first_loads().empty()) {
       rows.push_back(ForRegisters(0, count, {{ir::Scope{std::move(load)}}}));
     }
-    rows.push_back(ForRegisters(0, count, {ir::When(row < extent, std::move(rest))}));
-    return {ir::Loop("next", 0, next < extent, count, std::move(rows))};
+    rows.push_back(ForRegisters(0, count, {ir::When(row < end, std::move(rest))}));
+    return {ir::Loop("next", begin, next < end, count, std::move(rows))};
   }
 
   ir::Block Columns() {
     const int position = nest_.members[0].position;
     const ir::Block declare = accumulators_.DeclareRow(position);
-    LowerMembers(position);
+    LowerScanned(position);
     const ir::Block scalars = body_.TakeUnit();
     const ir::Block decode = DecodeRow(ir::IndexVar("row"));
     const int levels = body_.vector_level();
@@ -213,10 +221,21 @@ class CudaNestLowering : CudaRowLowering {
                                            : InnerLoops(body_.at(levels));
     body_.BeginPass();
     accumulators_.ColumnResults();
+    if (body_.FindsTotals()) body_.SaveTotals();
     const ir::Value vectors = ir::IndexVar("vectors");
+    const int parts = plan_.scanned_parts();
+    const bool has_parts = parts > 1;
+    const ir::Value units = has_parts ? UnitCount() * parts : UnitCount();
     ir::Block block = {ir::LetIndex("unit", FirstUnit()),
-                       ir::When(Unit() >= UnitCount(), {{ir::Return{}}}),
-                       ir::LetIndex("row", Unit() / vectors, true)};
+                       ir::When(Unit() >= units, {{ir::Return{}}})};
+    if (has_parts) {
+      const ir::Value extent = body_.Extent(nest_.inner[0]);
+      ir::Append(&block, {ir::LetIndex("part", Unit() / vectors % parts, true),
+                          ir::LetIndex("row", Unit() / vectors / parts, true)});
+      ir::Append(&block, ShareOf(extent, parts));
+    } else {
+      block.push_back(ir::LetIndex("row", Unit() / vectors, true));
+    }
     if (HasVectorLoop()) {
       block.push_back(ir::LetIndex(LoopName(VectorLoop()), Unit() % vectors * Width()));
     }
@@ -232,7 +251,16 @@ class CudaNestLowering : CudaRowLowering {
 
 CudaNestFunctions LowerCudaNest(const Program& program, const Nest& nest, const CudaPlan& plan,
                                 const std::string& name, KernelInterface* interface) {
-  return CudaNestLowering(program, nest, plan, name, interface).Lower();
+  const ScanTotals totals(nest, plan, interface);
+  const auto launch = [&](int number, const std::string& function) {
+    return CudaNestLowering(program, nest, plan, function, totals, number, interface).Lower();
+  };
+  CudaNestFunctions result = launch(totals.launches() + 1, name);
+  for (int number = 1; number <= totals.launches(); ++number) {
+    CudaNestFunctions before = launch(number, absl::StrCat(name, "_totals", number));
+    result.totals.push_back(std::move(before.functions.back()));
+  }
+  return result;
 }
 
 }  // namespace tensord::compiler

@@ -16,6 +16,8 @@ namespace tensord::compiler {
 struct CudaNestFunctions {
   // The last is NAME(args, block, blocks, shared); others are those that it calls.
   std::vector<ir::Function> functions;
+  // What runs in launches before it, one after the other, in as many blocks: likewise.
+  std::vector<ir::Function> totals;
   std::vector<CudaFinish> finishes;
   int shared_bytes = 0;  // dynamic shared memory
 };

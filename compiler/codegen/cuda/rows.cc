@@ -177,20 +177,22 @@ ir::Block CudaRowLowering::SweepColumnTiles(const ir::Block& decode, const ir::B
       ir::Loop("next", {}, next < end, step, row(next))};
 }
 
-ir::Block CudaRowLowering::SplitRow() {
+ir::Block CudaRowLowering::PartOfRow(int parts) {
   const ir::Block unit = RowBody();
-  const int parts = plan_.As<CudaSplit>()->parts;
-  const ir::Value share = ir::IndexVar("share"), first = ir::IndexVar("first");
-  ir::Block block = {
-      ir::DeclareAll(ir::kIndexType,
-                     {{"row", BlockNumber() / parts}, {"part", BlockNumber() % parts}}),
-      ir::LetIndex("share", (VectorCount() + (parts - 1)) / parts),
-      ir::DeclareAll(ir::kIndexType,
-                     {{"first", ir::IndexVar("part") * share},
-                      {"last", ir::CallOf("min_index", {VectorCount(), first + share})}})};
+  ir::Block block = {ir::DeclareAll(
+      ir::kIndexType, {{"row", BlockNumber() / parts}, {"part", BlockNumber() % parts}})};
+  ir::Append(&block, ShareOf(VectorCount(), parts));
   ir::Append(&block, DecodeRow(Row()));
   ir::Append(&block, unit);
   return block;
+}
+
+ir::Block CudaRowLowering::ShareOf(const ir::Value& count, int parts) {
+  const ir::Value share = ir::IndexVar("share"), first = ir::IndexVar("first");
+  return {
+      ir::LetIndex("share", (count + (parts - 1)) / parts),
+      ir::DeclareAll(ir::kIndexType, {{"first", PartNumber() * share},
+                                      {"last", ir::CallOf("min_index", {count, first + share})}})};
 }
 
 // ---- The inside of a row
@@ -250,6 +252,12 @@ ir::Block CudaRowLowering::Pass(int position) {
   return block;
 }
 
+void CudaRowLowering::LowerScanned(int position) {
+  if (!body_.FindsTotals()) return LowerMembers(position);
+  body_.BeginPass();
+  for (const NestMember& member : nest_.members) body_.LowerTotals(member);
+}
+
 // The threads of the group meet in each scan, so they go through the vectors together. One whose
 // vector is behind the row's end computes the last one up to the last scan, to which it adds
 // nothing, and leaves the rest: before the owner of that one has stored it, for they meet in
@@ -257,10 +265,13 @@ ir::Block CudaRowLowering::Pass(int position) {
 ir::Block CudaRowLowering::ScanPass(int position) {
   const auto& rows = *plan_.As<CudaScanRows>();
   ir::Block block = accumulators_.DeclareRow(position);
-  LowerMembers(position);
+  LowerScanned(position);
   const ir::Block decode = DecodeVector();
   ir::Block lines = InnerLines();
   const bool looks = LooksForVectors(rows), in_registers = plan_.register_vectors() > 0;
+  const bool has_parts = rows.parts > 1;
+  const ir::Value begin = has_parts ? ir::IndexVar("first") : ir::Value(0);
+  const ir::Value end = has_parts ? ir::IndexVar("last") : VectorCount();
   if (looks) lines = ScannedByAll(std::move(lines));
   const ir::Value next = in_registers ? FirstVector() : ir::IndexVar("next");
   const ir::Value place = ir::IndexVar("place");
@@ -268,11 +279,11 @@ ir::Block CudaRowLowering::ScanPass(int position) {
     const ir::Value first = next + VectorNumber() * GroupSize();
     ir::Block vector = {
         ir::LetIndex("place", first + LaneOfGroup()),
-        ir::LetIndex("q", looks ? ir::CallOf("min_index", {place, VectorCount() - 1}) : place)};
-    if (looks && scans) vector.push_back(ir::Let("exists", place < VectorCount()));
+        ir::LetIndex("q", looks ? ir::CallOf("min_index", {place, end - 1}) : place)};
+    if (looks && scans) vector.push_back(ir::Let("exists", place < end));
     ir::Append(&vector, decode);
     ir::Append(&vector, statements);
-    if (!in_registers && scans) vector = {ir::When(first < VectorCount(), std::move(vector))};
+    if (!in_registers && scans) vector = {ir::When(first < end, std::move(vector))};
     return ForRegisters(0, in_registers ? plan_.register_vectors() : plan_.vectors_in_flight(),
                         {{ir::Scope{std::move(vector)}}});
   };
@@ -285,11 +296,12 @@ ir::Block CudaRowLowering::ScanPass(int position) {
   if (in_registers) {
     ir::Append(&block, vectors);
   } else {
-    block.push_back(ir::Loop("next", 0, next < VectorCount(),
+    block.push_back(ir::Loop("next", begin, next < end,
                              GroupSize() * ir::Value(plan_.vectors_in_flight()),
                              std::move(vectors)));
   }
   accumulators_.RowResults(position);
+  if (body_.FindsTotals()) body_.SaveTotals();
   ir::Append(&block, body_.TakeUnit());
   return block;
 }

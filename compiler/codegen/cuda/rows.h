@@ -27,10 +27,16 @@ class CudaRowLowering : protected NestLowering {
   ir::Block DecodeRow(const ir::Value& row);
   ir::Block DecodeVector();
 
-  // A group has one row; or row after row; or a share of one.
+  // A group has one row; or row after row; or one of so many parts of one.
   ir::Block OneRow();
   ir::Block SweepRows();
-  ir::Block SplitRow();
+  ir::Block PartOfRow(int parts);
+
+  // Names of what a part has of so many vectors, or rows: from `first` up to `last`.
+  static ir::Block ShareOf(const ir::Value& count, int parts);
+
+  // The members of a pass, or of a function that finds totals what these need.
+  void LowerScanned(int position);
 
   const CudaPlan& plan_;
   std::string name_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "compiler/schedule/cuda/scan_depths.h"
 #include "compiler/schedule/cuda/threads.h"
 #include "compiler/schedule/cuda/traits.h"
 
@@ -22,6 +23,14 @@ constexpr int64_t kBytesInFlight = 32 << 10;
 constexpr int64_t kLeastInFlight = 64;
 constexpr int64_t kMostInFlight = 256;
 constexpr int kLongFormula = 8;  // instructions
+// Few columns are scanned in parts, by so many threads of a multiprocessor, which have twice as
+// much under way. A thread combines the totals of all parts before its own.
+constexpr int64_t kThreadsOfParts = 256;
+constexpr int64_t kRowsOfPart = 32;  // at least
+constexpr int64_t kLeastParts = 4;   // fewer gain less than reading everything twice costs
+constexpr int64_t kMostParts = 64;
+constexpr int64_t kElementsInFlight = 64;  // of a thread, at most: narrow ones become wide
+constexpr int kMostThreadsOfParts = 512;  // of a multiprocessor: what their registers find room for
 
 Expr VectorsOf(const NestContext& context, int width) {
   return context.nest.inner.empty() ? Expr(1)
@@ -54,16 +63,32 @@ bool HasLongFormula(const Nest& nest) {
   });
 }
 
+// Elements of the innermost scanned loop.
+int64_t LengthOf(const Nest& nest) { return sym::Hint(nest.inner[nest.inner.size() - 2]); }
+
+// Of columns that threads have in vectors of this width.
+int Parts(const NestContext& context, int width) {
+  if (context.nest.inner.size() != 2 || !MayScanInParts(context.nest)) return 1;
+  const int64_t wanted = kThreadsOfParts * context.Multiprocessors();
+  const int64_t columns = sym::Hint(context.rows * VectorsOf(context, 1));
+  const int64_t threads = sym::Hint(context.rows * VectorsOf(context, width));
+  const int64_t useful = LengthOf(context.nest) / kRowsOfPart;
+  if (2 * columns > wanted || threads < 1 || useful < kLeastParts) return 1;
+  return static_cast<int>(std::min({wanted / threads, useful, kMostParts}));
+}
+
 // Rows whose loads a thread has under way: more where there are few threads.
-int RowsInFlight(const NestContext& context, int width) {
+int RowsInFlight(const NestContext& context, int width, int parts) {
   const Nest& nest = context.nest;
   const int64_t threads = std::max<int64_t>(
-      1, sym::Hint(context.rows * VectorsOf(context, width)) / context.Multiprocessors());
+      1, sym::Hint(context.rows * VectorsOf(context, width)) * parts / context.Multiprocessors());
   const bool is_long = HasLongFormula(nest) || !sym::Product(nest.inner).AsConstant();
   const int64_t most = is_long ? kLeastInFlight : kMostInFlight;
-  const int64_t bytes = std::clamp(kBytesInFlight / threads, kLeastInFlight, most);
-  const int64_t length = std::max<int64_t>(2, sym::Hint(nest.inner[nest.inner.size() - 2]));
-  const int64_t rows = std::clamp<int64_t>(bytes / BytesOfRow(context, width), 2, length);
+  const int64_t under_way = parts > 1 ? 2 * kBytesInFlight : kBytesInFlight;
+  const int64_t bytes = std::clamp(under_way / threads, kLeastInFlight, most);
+  const int64_t length = std::max<int64_t>(2, LengthOf(nest));
+  const int64_t most_rows = parts > 1 ? std::min(length, kElementsInFlight / width) : length;
+  const int64_t rows = std::clamp<int64_t>(bytes / BytesOfRow(context, width), 2, most_rows);
   return static_cast<int>(std::bit_floor(static_cast<uint64_t>(rows)));
 }
 
@@ -82,12 +107,17 @@ CudaPlan ScheduleColumns(const NestContext& context) {
   CudaPlan plan{.width = context.widths.aligned,
                 .threads = context.Threads(kThreadsOfBlock),
                 .kind = CudaColumns{}};
+  int parts = 1;
   if (HasScans(context.nest)) {
-    SpreadColumns(context, &plan);
-    plan.kind = CudaColumns{.rows_in_flight = RowsInFlight(context, plan.width)};
+    parts = Parts(context, plan.width);
+    if (parts == 1) SpreadColumns(context, &plan);
+    if (parts > 1) plan.resident = std::max(1, kMostThreadsOfParts / plan.threads);
+    plan.kind =
+        CudaColumns{.rows_in_flight = RowsInFlight(context, plan.width, parts), .parts = parts};
   }
   // The vector loop is the last inner one; the others run inside of a thread.
-  plan.blocks = sym::CeilDiv(context.rows * VectorsOf(context, plan.width), Expr(plan.threads));
+  plan.blocks =
+      sym::CeilDiv(context.rows * VectorsOf(context, plan.width) * parts, Expr(plan.threads));
   return plan;
 }
 

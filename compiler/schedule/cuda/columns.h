@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread owns a vector of columns: for reductions with an innermost independent loop and few
-// rows.
+// A thread owns a vector of columns, or a part of them that is scanned: for reductions with an
+// innermost independent loop and few rows, and for scans across rows.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_COLUMNS_H_
 #define TENSORD_COMPILER_SCHEDULE_CUDA_COLUMNS_H_
 

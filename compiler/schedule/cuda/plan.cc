@@ -44,6 +44,12 @@ bool CudaPlan::combines_in_last_block() const {
   return Is<CudaSplit>() || (sweep != nullptr && !sweep->finish);
 }
 
+int CudaPlan::scanned_parts() const {
+  const auto* columns = As<CudaColumns>();
+  const auto* scan = As<CudaScanRows>();
+  return columns != nullptr ? columns->parts : scan != nullptr ? scan->parts : 1;
+}
+
 std::string ToString(const CudaPlan& plan) {
   static constexpr const char* kKinds[] = {"elements", "tiles",   "rows",     "sweep",
                                            "split",    "columns", "scan-rows"};
@@ -76,6 +82,7 @@ std::string ToString(const CudaPlan& plan) {
       columns != nullptr && columns->rows_in_flight > 0) {
     absl::StrAppend(&text, " rows", columns->rows_in_flight);
   }
+  if (plan.scanned_parts() > 1) absl::StrAppend(&text, " parts", plan.scanned_parts());
   if (plan.combines_in_last_block()) text += " last-block";
   return text;
 }

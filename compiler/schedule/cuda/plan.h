@@ -137,6 +137,9 @@ struct CudaColumns {
   // Iterations of the innermost of them that load before the first one stores; 0: one after the
   // other, where nothing is stored before the last.
   int rows_in_flight = 0;
+  // The scanned loop is cut into so many parts, each a thread's. With more than one, launches
+  // before this one find what each part comes to.
+  int parts = 1;
 };
 
 // A group runs through a row from front to back, a vector a thread at a time, in passes of which
@@ -147,6 +150,7 @@ struct CudaScanRows {
   RowGroup group;
   bool loops = false;        // as of CudaRows
   bool loads_first = false;  // those vectors are loaded before the first is scanned
+  int parts = 1;             // blocks of a row; with more than one, as of CudaColumns
 };
 
 struct CudaPlan {
@@ -176,6 +180,7 @@ struct CudaPlan {
   bool loads_first() const;                 // a thread loads its vectors before it uses the first
   // What the blocks leave is combined by the last of those that share a row or a total.
   bool combines_in_last_block() const;
+  int scanned_parts() const;  // of a scanned row, or of scanned columns
 
   int G() const { return group().threads; }
   int groups() const { return threads / G(); }  // of a block

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prefixes along rows: a group runs through a row from front to back.
+// Prefixes along rows: a group runs through a row from front to back. Of few long rows each is cut
+// into parts, for blocks that do so side by side.
 #ifndef TENSORD_COMPILER_SCHEDULE_CUDA_SCAN_ROWS_H_
 #define TENSORD_COMPILER_SCHEDULE_CUDA_SCAN_ROWS_H_
 

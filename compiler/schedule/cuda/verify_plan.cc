@@ -7,6 +7,7 @@
 
 #include "compiler/schedule/cuda/combine.h"
 #include "compiler/schedule/cuda/row_inside.h"
+#include "compiler/schedule/cuda/scan_depths.h"
 #include "compiler/schedule/cuda/threads.h"
 #include "compiler/schedule/cuda/traits.h"
 
@@ -58,6 +59,7 @@ absl::Status VerifyScans(const Nest& nest, const CudaPlan& plan) {
   const auto* columns = plan.As<CudaColumns>();
   const bool knows_scans = rows != nullptr || columns != nullptr;
   const bool at_once = plan.register_vectors() > 0 || plan.vectors_in_flight() > 0;
+  const int parts = plan.scanned_parts();
   const Rule rules[] = {
       {HasScans(nest) && !knows_scans, "a nest with scans has a schedule that knows none"},
       {rows != nullptr && !HasScans(nest), "a schedule of scans has a nest without one"},
@@ -69,6 +71,12 @@ absl::Status VerifyScans(const Nest& nest, const CudaPlan& plan) {
       {columns != nullptr && HasScans(nest) != (columns->rows_in_flight > 0),
        "columns have rows in flight that are no scan's, or a scan has none"},
       {rows != nullptr && !at_once, "a row's vectors are neither in registers nor in flight"},
+      {parts < 1 || (parts > 1 && !MayScanInParts(nest)), "parts of what is not scanned in parts"},
+      {rows != nullptr && parts > 1 &&
+           (rows->loops || plan.groups() > 1 || plan.register_vectors() > 0),
+       "a part of a row is not a block's that runs through it"},
+      {columns != nullptr && parts > 1 && nest.inner.size() != 2,
+       "parts of columns are of more loops than one"},
   };
   return FirstBroken(rules);
 }

@@ -57,6 +57,14 @@ GraphBuilder Softmax(const std::string& op, const Rows& r) {
   return g;
 }
 GraphBuilder Softmax(const Rows& r) { return Softmax("aten::_softmax", r); }
+// Of 30 tanh(x / 30), as a language model bounds its logits.
+GraphBuilder OfBounded(const std::string& op, const Rows& r) {
+  GraphBuilder g = Cuda(r);
+  const v1::TensorMeta meta = g.Meta(r.sizes(), r.dtype);
+  const Ref small = g.Node("aten::div.Tensor", {Input(g, r), 30}, meta);
+  const Ref bounded = g.Node("aten::mul.Tensor", {g.Node("aten::tanh", {small}, meta), 30}, meta);
+  return g.Output(g.Node(op, {bounded, -1, true}, g.Meta(r.sizes())));
+}
 GraphBuilder LogSoftmax(const Rows& r) { return Softmax("aten::_log_softmax", r); }
 
 GraphBuilder LayerNorm(const Rows& r) {
@@ -451,6 +459,13 @@ TEST(CudaRows, SavedStatistics) {
 
 TEST(CudaRows, ComputedAgain) {
   ExpectPlansAndNumbers({
+      {"bounded",
+       OfBounded("aten::_log_softmax", {2, 20000, kBF16}),
+       {"rows w8 t1024 g1024 c0", "elements w4 t256 g1 c0"}},
+      {"bounded probabilities",
+       OfBounded("aten::_softmax", {2, 20001, kBF16}),
+       {"rows w8 t1024 g1024 c0 unaligned", "rows w4 t512 g512 c0 peeled",
+        "rows w4 t1024 g1024 c5 interleaved", "rows w4 t1024 g1024 c5 interleaved"}},
       {"dense of 768", LogSoftmaxBackward({9, 768, kBF16}), {"rows w8 t64 g32 c3"}},
       {"dense of 1537", LogSoftmaxBackward({3, 1537}), {"rows w4 t128 g128 c4 interleaved"}},
       {"dense of 4096", LogSoftmaxBackward({3, 4096}), {"rows w4 t256 g256 c4"}},

@@ -202,7 +202,7 @@ TEST(CudaScans, ShareRowsWithWhatIsAroundThem) {
        {"scan-rows w4 t64 g64 c3 loads-first", "elements w4 t256 g1 c0"}},
       {"over rows",
        ReducedOverRows({300, 40}),
-       {"scan-rows w4 t256 g16 c1", "sweep w4 t256 g16 c1 loops"}},
+       {"scan-rows w4 t256 g8 c2 loads-first", "sweep w4 t256 g16 c1 loops"}},
   });
 }
 
@@ -220,6 +220,87 @@ TEST(CudaScans, Symbolic) {
     for (size_t i = cases.size() - 3; i < cases.size(); ++i) cases[i].symbols = {{0, size}};
   }
   ExpectPlansAndNumbers(cases);
+}
+
+// Of few long rows each is several blocks', and of few long columns each several threads'.
+TEST(CudaScans, Parts) {
+  std::vector<CudaCase> cases;
+  const auto add = [&](const std::string& name, GraphBuilder graph,
+                       const std::vector<std::string>& plans) {
+    cases.push_back({name, std::move(graph), plans, /*multiprocessors=*/132});
+  };
+  const std::string of_four = "scan-rows w4 t256 g256 c0 loads-first parts9";
+  add("aligned rows", Scanned({{2, 40000}, 1}), {of_four});
+  add("odd rows", Scanned({{3, 32771}, 1}), {"scan-rows w1 t256 g256 c0 loads-first parts16"});
+  add("narrow rows", Scanned({{2, 65536}, 1, "aten::cumsum", kBF16}),
+      {"scan-rows w8 t256 g256 c0 loads-first parts16"});
+  add("wide rows", Scanned({{1, 40000}, 1, "aten::cumsum", kF64}),
+      {"scan-rows w2 t256 g256 c0 loads-first parts9"});
+  add("extremes and places", Scanned({{2, 40000}, 1, "aten::cummin", kF32}),
+      {"scan-rows w2 t256 g256 c0 loads-first parts9"});
+  add("logarithms", Scanned({{2, 40000}, 1, "aten::logcumsumexp"}), {of_four});
+  add("pointwise", Between({2, 40000}, 1), {of_four, "elements w4 t256 g1 c0"});
+  add("columns", Scanned({{200, 2052}, 0}), {"columns w4 t128 g1 c0 rows16 parts6"});
+  add("columns of odd rows", Scanned({{163, 2051}, 0}), {"columns w1 t128 g1 c0 rows64 parts5"});
+  add("long columns", Scanned({{2100, 260}, 0}), {"columns w4 t128 g1 c0 rows16 parts64"});
+  add("columns inside", Scanned({{2, 130, 1024}, 1, "aten::cummax", kF64}),
+      {"columns w2 t128 g1 c0 rows16 parts4"});
+  ExpectPlansAndNumbers(cases);
+}
+
+TEST(CudaScans, PartsOfSymbolicSizes) {
+  std::vector<CudaCase> cases;
+  for (const int64_t size : {1, 300, 33000}) {
+    cases.push_back({absl::StrCat("rows of ", size),
+                     Symbolic("aten::cumsum", 1, 50000),
+                     {"scan-rows w1 t256 g256 c0 loads-first parts24"},
+                     132});
+    cases.push_back({absl::StrCat("extremes of ", size),
+                     Symbolic("aten::cummax", 1, 50000, kI32),
+                     {"scan-rows w1 t256 g256 c0 loads-first parts24"},
+                     132});
+    for (size_t i = cases.size() - 2; i < cases.size(); ++i) cases[i].symbols = {{0, size}};
+  }
+  for (const int64_t size : {1, 31, 150}) {
+    GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+    const Dim length = g.Symbol(1000);
+    const Shape sizes{length, 2048};
+    g.Output(Apply(g, {sizes, 0}, g.Input(sizes)));
+    cases.push_back({absl::StrCat("columns of ", size),
+                     std::move(g),
+                     {"columns w4 t128 g1 c0 rows4 parts31"},
+                     132});
+    cases.back().symbols = {{0, size}};
+  }
+  ExpectPlansAndNumbers(cases);
+}
+
+// Launches before the scan find what its parts come to: one, and one more for what is scanned of
+// prefixes. They write nothing but that.
+TEST(CudaScans, OfPartsHaveLaunchesBefore) {
+  const auto entries = [](const Scan& scan) {
+    std::vector<std::string> names;
+    const CudaCase c{"", Scanned(scan), {}, 132};
+    const ir::Kernel kernel = KernelsOf(c).at(0);
+    for (const ir::CudaEntry& entry : kernel.cuda) names.push_back(entry.name);
+    return names;
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(entries({{2, 40000}, 1}), ElementsAre("tensord_n_totals1", "tensord_n"));
+  EXPECT_THAT(entries({{2, 40000}, 1, "aten::cummax"}),
+              ElementsAre("tensord_n_totals1", "tensord_n_totals2", "tensord_n"));
+  EXPECT_THAT(entries({{70, 40000}, 1}), ElementsAre("tensord_n"));
+  EXPECT_THAT(entries({{2, 30000}, 1}), ElementsAre("tensord_n"));
+}
+
+// Many short rows have fewer threads each, which load several vectors.
+TEST(CudaScans, ShortRows) {
+  ExpectPlansAndNumbers({
+      {"many", Scanned({{2100, 100}, 1}), {"scan-rows w4 t128 g8 c4 loads-first"}},
+      {"fewer", Scanned({{200, 100}, 1}), {"scan-rows w4 t128 g16 c2 loads-first"}},
+      {"tiny", Scanned({{2100, 8}, 1}), {"scan-rows w4 t128 g2 c1"}},
+      {"softmax", MostProbable({2100, 100}), {"scan-rows w4 t128 g8 c4"}},
+  });
 }
 
 // A thread looks for its vectors only where some may not be there.
@@ -317,6 +398,9 @@ std::vector<CudaCase> CasesOfEveryType() {
       add({5, 4100}, 1);
       add({5, 50257}, 1);
       add({100, 500000}, 0);
+      if (op != "aten::cumprod") add({5, 400000}, 1);
+      add({4096, 4096}, 0);
+      add({30000, 100}, 1);
       add({100, 50}, 0);
     }
   }

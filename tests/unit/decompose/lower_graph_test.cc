@@ -351,6 +351,26 @@ TEST(LowerGraphTest, ExpensiveValuesReadTwiceAreRealized) {
   EXPECT_EQ(Lower(g).operations.size(), 3u);
 }
 
+// What a softmax of long rows reads is computed again on a GPU, where no block keeps such a row: in
+// float32 it would be twice as large as the product that it is made of.
+TEST(LowerGraphTest, BoundedLogitsOfLongRowsAreNotStored) {
+  const auto computed_rows = [](v1::DeviceType device, int columns) {
+    GraphBuilder g(device);
+    const Shape sizes{8, columns};
+    const v1::TensorMeta meta = g.Meta(sizes), narrow = g.Meta(sizes, v1::DTYPE_BFLOAT16);
+    const Ref bounded = g.Node("aten::tanh", {g.Input(narrow)}, narrow);
+    const Ref logs = g.Node("aten::_log_softmax", {bounded, 1, true}, meta);
+    g.Output(g.Node("aten::select.int", {logs, 1, 3}, g.Meta({8}, v1::DTYPE_FLOAT32, {columns})));
+    const Program program = Lower(g);
+    return std::ranges::count_if(program.buffers, [&](const compiler::BufferInfo& buffer) {
+      return buffer.kind == BufferKind::kComputed && sym::Product(buffer.sizes).Is(8 * columns);
+    });
+  };
+  EXPECT_EQ(computed_rows(v1::DEVICE_TYPE_CUDA, 32000), 0);
+  EXPECT_EQ(computed_rows(v1::DEVICE_TYPE_CUDA, 1000), 1);
+  EXPECT_EQ(computed_rows(v1::DEVICE_TYPE_CPU, 32000), 1);
+}
+
 TEST(LowerGraphTest, LongChainsAreCut) {
   GraphBuilder g;
   Ref x = g.Input({4});

@@ -481,6 +481,33 @@ void CheckGroupScans() {
   const auto both = [](auto x, auto y) { return tk::broadcast<1>(Compose(x.at[0], y.at[0])); };
   CheckGroupScan<G>(lines, both, Compose, LineOf(1, 0));
 }
+// What a part comes to, and what stands before one.
+template <int G>
+void CheckTotals() {
+  constexpr int W = 2;
+  const auto maximum = [](auto a, auto b) { return tk::maximum(a, b); };
+  std::vector<int> values(W * G);
+  std::iota(values.begin(), values.end(), -7);
+  std::rotate(values.begin(), values.begin() + G / 3, values.end());
+  alignas(16) char shared[tk::kGroupSharedBytes];
+  for (const int count : {0, 1, G - 1, G, W * G}) {
+    const int before = *std::max_element(values.begin(), values.begin() + std::max(1, count));
+    RunBlock(G, [&] {
+      tk::GroupMemory memory{shared};
+      const auto v = tk::load<int, W>(values.data() + threadIdx.x * W);
+      const int none = tk::lowest<int>();
+      ASSERT_EQ(tk::group_total<G>(v, maximum, none, memory), W * G - 8);
+      const int found = tk::group_before<int, G>(values.data(), count, maximum, none, memory);
+      ASSERT_EQ(found, count == 0 ? none : before);
+    });
+  }
+}
+TEST(ScanTest, PartsOfARowStartFromTheTotalsBefore) {
+  CheckTotals<32>();
+  CheckTotals<96>();
+  CheckTotals<256>();
+}
+
 TEST(ScanTest, AGroupRunsThroughItsRow) {
   CheckGroupScans<1>();
   CheckGroupScans<2>();

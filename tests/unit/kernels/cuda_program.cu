@@ -204,6 +204,10 @@ __device__ void scan_row(const float* p, char* out, int64_t vectors, tk::GroupMe
   for (int64_t first = 0; first < vectors; first += G) {
     const auto v = cast<T>(load<float, 4>(p + first * 4));
     keep(out, group_scan<G>(before, v, sum, T(0), memory));
+    keep_one(out, group_total<G>(v, sum, T(0), memory));
+  }
+  if constexpr (G >= 32) {
+    keep_one(out, group_before<T, G>(reinterpret_cast<const T*>(p), vectors, sum, T(0), memory));
   }
 }
 

@@ -148,10 +148,13 @@ TEST(CudaKinds, ColumnsTakeFewRows) {
   EXPECT_EQ(planned.plan().G(), 1);
 }
 
-GraphBuilder CumulativeSum(const Shape& sizes, int dim, v1::DType dtype = kF32) {
+GraphBuilder Cumulative(const std::string& op, const Shape& sizes, int dim, v1::DType dtype) {
   GraphBuilder g(kCuda);
   const Ref x = g.Input(sizes, dtype);
-  return g.Output(g.Node("aten::cumsum", {x, dim, nullptr}, g.Meta(sizes, dtype)));
+  return g.Output(g.Node(op, {x, dim, nullptr}, g.Meta(sizes, dtype)));
+}
+GraphBuilder CumulativeSum(const Shape& sizes, int dim, v1::DType dtype = kF32) {
+  return Cumulative("aten::cumsum", sizes, dim, dtype);
 }
 
 TEST(CudaKinds, ScanRowsTakeWhatIsScannedAlongThem) {
@@ -184,16 +187,43 @@ TEST(CudaKinds, ColumnsTakeWhatIsScannedAcrossThem) {
   EXPECT_EQ(planned.plan().width, 4);
   EXPECT_THAT(planned.WhyNot("scan-rows"), HasSubstr("no rows"));
   // Vectors would leave multiprocessors without columns.
-  const Planned spread(CumulativeSum({4096, 8192}, 0), 132);
+  const Planned spread(CumulativeSum({100, 8192}, 0), 132);
   EXPECT_EQ(spread.plan().width, 1);
   EXPECT_EQ(spread.As<CudaColumns>().rows_in_flight, 64);
   EXPECT_EQ(spread.plan().blocks.AsConstant(), 8192 / 32);
+  // Longer ones are cut into parts.
+  const Planned parts(CumulativeSum({4096, 8192}, 0), 132);
+  EXPECT_EQ(parts.plan().width, 4);
+  EXPECT_EQ(parts.As<CudaColumns>().parts, 16);
+  EXPECT_EQ(parts.As<CudaColumns>().rows_in_flight, 16);
+  EXPECT_EQ(parts.plan().blocks.AsConstant(), 8192 / 4 * 16 / 128);
+  const Planned many(CumulativeSum({4096, 32768}, 0), 132);
+  EXPECT_EQ(many.As<CudaColumns>().parts, 1);
+}
+
+// So many that each multiprocessor has blocks, which all have vectors.
+TEST(CudaKinds, FewLongRowsAreScannedInParts) {
+  const auto parts = [](int rows, int columns) {
+    return Planned(CumulativeSum({rows, columns}, 1), 132).As<CudaScanRows>().parts;
+  };
+  EXPECT_EQ(parts(4, 1000000), 132);
+  EXPECT_EQ(parts(4, 40000), 9);
+  EXPECT_EQ(parts(66, 1000000), 8);
+  EXPECT_EQ(parts(67, 1000000), 1);
+  EXPECT_EQ(parts(4, 32764), 1);
+  // That of a part may be infinite where every prefix is zero.
+  const Planned products(Cumulative("aten::cumprod", {4, 1000000}, 1, kF32), 132);
+  EXPECT_EQ(products.As<CudaScanRows>().parts, 1);
 }
 
 // A thread for each would leave most of the machine idle.
 TEST(CudaKinds, FewLongColumnsAreScannedAsRows) {
   EXPECT_TRUE(Planned(CumulativeSum({4096, 64}, 0), 132).plan().Is<CudaScanRows>());
   EXPECT_TRUE(Planned(CumulativeSum({100, 64}, 0), 132).plan().Is<CudaColumns>());
+  EXPECT_TRUE(Planned(CumulativeSum({2000, 512}, 0), 132).plan().Is<CudaScanRows>());
+  EXPECT_TRUE(Planned(CumulativeSum({2048, 512}, 0), 132).plan().Is<CudaColumns>());
+  const Planned products(Cumulative("aten::cumprod", {2048, 512}, 0, kF32), 132);
+  EXPECT_TRUE(products.plan().Is<CudaScanRows>());
 }
 
 TEST(CudaKinds, StructurallyEqualNestsShareAFunction) {
