@@ -239,8 +239,8 @@ void FrameService::Put(std::string request, v1::PutFrameReply* reply, Done done)
     const absl::Status status = PutNow(request, reply, &place, &capture);
     ++(status.ok() ? metrics_->frames_put : metrics_->frames_refused);
     if (!status.ok()) spdlog::warn("event=frame_refused error=\"{}\"", Quoted(status.ToString()));
-    done(status);
     const auto ended = captures_.End(capture);
+    done(status);
     if (ended.has_value() && *ended != place) Settle(*ended);
     if (!place.empty()) Settle(place);
     absl::MutexLock lock(&puts_mutex_);

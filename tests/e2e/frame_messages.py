@@ -36,9 +36,13 @@ def _program(inputs: list[int], arguments: int) -> frame_pb2.FrameProgram:
 
 
 def frame(
-    code: str = "forward", variant: str = "", guards: int = 3, padding: int = 0
+    code: str = "forward", variant: str = "", guards: int = 4, padding: int = 0
 ) -> frame_pb2.Frame:
-    """A frame of a code. variant: tells it from others of the code. padding: bytes of bytecode."""
+    """A frame of a code.
+
+    variant: tells it from others of the code. guards: how many, at least 3. padding: bytes of
+    bytecode.
+    """
     made = frame_pb2.Frame(code=_identity(code), environment=environment())
     made.inlined.add(code=_identity(code + ".helper"), path=["helper", "()"])
     step = frame_pb2.FrameSource
@@ -54,7 +58,7 @@ def frame(
     tensor.dtype, tensor.device, tensor.has_sizes = "float32", "cpu", True
     tensor.sizes.add(value=4), tensor.sizes.add()
     tensor.strides.add(), tensor.strides.add(value=1)
-    for number in range(guards - 2):
+    for number in range(guards - 3):
         equals = made.guards.add(source=4, text=f"self.flag['a key{variant}'] is {number}").equals
         equals.integer = str(number)
     made.guards.add(text="gradients are recorded").state.default_dtype = "float32"

@@ -382,6 +382,29 @@ def test_tensorctl_knows_frames(start: Callable[..., RealDaemon]) -> None:
     assert tensord.daemon_stats()["frames_stored"] == 1
 
 
+def test_tensorctl_shows_frames(start: Callable[..., RealDaemon]) -> None:
+    daemon = start()
+    key = put(frame("BertModel.forward", guards=5))
+    rpc.client().call("UseFrames", service_pb2.UseFramesRequest(keys=[key] * 7))
+    end(find(captures=True).capture, "the code has a generator")
+    listed = _tensorctl(daemon, "frames").stdout.splitlines()
+    assert listed[0].split() == "KEY CODE GUARDS GRAPHS INLINED HITS SIZE AGE USED".split()
+    assert listed[1].split()[:7] == [key.hex()[:12], "tests", "BertModel.forward", *"5117"]
+    assert listed[-1].split() == ["the", "code", "has", "a", "generator", "1"]
+    shown = _tensorctl(daemon, "frame", key.hex()[:8]).stdout
+    for text in (
+        key.hex(),
+        "tests BertModel.forward.helper",
+        "x is a float32 tensor of 4 by any",
+        "forward   0 operators, inputs 0 2 of 3 arguments",
+        "__resume_at_8 = goes on behind a break: tests BertModel.forward.resume",
+    ):
+        assert text in shown, shown
+    assert json.loads(_tensorctl(daemon, "--json", "frame", key.hex()).stdout)["hits"] == "7"
+    assert _tensorctl(daemon, "frame", "00000000").returncode == 1
+    assert _tensorctl(daemon, "frame", "no key").returncode == 2
+
+
 def test_frames_count_within_the_limit(start: Callable[..., RealDaemon]) -> None:
     """What was used just now stays; the store does not grow without bounds."""
     daemon = start("--store-limit=4MB")
@@ -428,7 +451,7 @@ def _spoil(what: str) -> frame_pb2.Frame:
         ("guard", "guards[2].source: 77 is past the 5 sources"),
         ("check", "guards[1].check: it is missing"),
         ("input", "graphs[0].forward.inputs[1]: 3 is past the 3 arguments"),
-        ("relation", "guards[4].relation.sources[0]: 6 is past the 5 sources"),
+        ("relation", "guards[3].relation.sources[0]: 6 is past the 5 sources"),
         ("result", "result.code: it is missing"),
         ("unknown", "the frame has fields that its format has not"),
     ],
@@ -463,7 +486,7 @@ def test_requests_are_checked(tensord_daemon: RealDaemon) -> None:
     with pytest.raises(GraphRejectedError, match=r"known\[0\]: a digest has 32 bytes"):
         find(known=(b"short",))
     bare = service_pb2.FindFramesRequest(code=digest("forward"))
-    with pytest.raises(GraphRejectedError, match="environment.format"):
+    with pytest.raises(GraphRejectedError, match=r"environment\.format"):
         rpc.client().call("FindFrames", bare)
 
 

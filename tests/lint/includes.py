@@ -155,7 +155,7 @@ ROOMS: dict[str, list[str]] = {
     "server/pool": [*BASE, "server/worker", "server/statistics"],
     "server/compile": [*BASE, "proto/service", "server/store", "server/statistics", "server/pool"],
     "server/frames": [
-        *BASE,
+        "base",
         "proto/service",
         "server/store",
         "server/statistics",
