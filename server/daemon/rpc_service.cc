@@ -141,6 +141,7 @@ class RpcService final
   ServerUnaryReactor* PutFrame(CallbackServerContext* context, const grpc::ByteBuffer* request,
                                grpc::ByteBuffer* answer) override {
     ServerUnaryReactor* reactor = Begin(context);
+    ++counts_->open;
     grpc::ByteBuffer copy = *request;  // of references to its pieces
     std::string bytes = TakeBytes(copy);
     auto share =
@@ -151,6 +152,7 @@ class RpcService final
                  [this, reactor, answer, reply = std::move(reply),
                   share = std::move(share)](const absl::Status& status) {
                    if (status.ok()) *answer = ToBuffer(*reply);
+                   --counts_->open;
                    End(reactor, status);
                  });
     return reactor;

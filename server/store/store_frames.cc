@@ -72,15 +72,16 @@ absl::Status Store::WriteFrame(FrameRow row, const Record& record) {
 std::vector<FoundFrame> Store::FramesOf(std::string_view code, std::string_view environment,
                                         const std::set<std::string>& known) {
   std::vector<FoundFrame> found;
+  std::set<std::string> taken = known;
   for (const auto& [key, frame] : memory_.Frames()) {
-    if (!IsOf(frame->facts, code, environment) || known.count(key) != 0) continue;
+    if (!IsOf(frame->facts, code, environment) || !taken.insert(key).second) continue;
     const FrameRow row{key, frame->facts, 0, 0, frame->created_ms, frame->created_ms};
     found.push_back({row, std::shared_ptr<const Record>(frame, &frame->record)});
   }
   auto rows = index_.With([&](Index& index) { return index.FramesOf(code, environment); });
   if (!rows.ok()) return found;  // that the index is in trouble is no reason to fail
   for (FrameRow& row : *rows) {
-    if (known.count(row.key) != 0) continue;
+    if (!taken.insert(row.key).second) continue;
     auto record = FindSound(frames_, row.key);
     if (!record.ok()) continue;
     auto facts = DecodeFrameFacts((*record)->facts);
