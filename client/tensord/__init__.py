@@ -61,10 +61,7 @@ def daemon_stats() -> dict[str, Any]:
     if not address.listens(where) or address.foreign_owner(where) is not None:
         raise DaemonUnavailableError(f"no daemon of this user listens on {where}")
     reply = rpc.client().call("GetStats", service_pb2.GetStatsRequest())
-    result = {
-        field.name: getattr(reply, field.name)
-        for field in reply.DESCRIPTOR.fields
-    }
+    result = {field.name: getattr(reply, field.name) for field in reply.DESCRIPTOR.fields}
     result["stages"] = {stage.stage: stage.nanoseconds for stage in reply.stages}
     result["frames_unrecorded"] = {one.reason: one.count for one in reply.frames_unrecorded}
     return result
