@@ -168,7 +168,7 @@ const std::vector<Option>& Options() {
        86400, "how long a request may wait for its turn"},
       {"request_memory", nullptr, Option::kBytes, nullptr, &C::request_memory, 1 << 20, kAny,
        "bytes of requests held at once, beyond which large ones wait to be received"},
-      {"frame_limit", nullptr, Option::kBytes, nullptr, &C::frame_limit, 0, kLargestFrame,
+      {"frame_limit", nullptr, Option::kBytes, nullptr, &C::frame_limit, 1024, kLargestFrame,
        "size beyond which a frame is not kept"},
       {"frame_lease_seconds", nullptr, Option::kSeconds, nullptr, &C::frame_lease_seconds, 1, 3600,
        "how long processes wait for one that captures the same code"},

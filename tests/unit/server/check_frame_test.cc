@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <random>
 #include <string>
 
 #include "base/version.h"
@@ -130,6 +131,43 @@ Frame Sound() {
 TEST(CheckFrameTest, SoundFrameIsTaken) {
   const absl::Status status = CheckFrame(Sound());
   EXPECT_TRUE(status.ok()) << status;
+}
+
+// Whatever the bytes: refused, or with numbers that lead somewhere.
+TEST(CheckFrameTest, MutatedFramesAreRefusedOrWhole) {
+  const std::string sound = Sound().SerializeAsString();
+  std::mt19937 draw(0);
+  int parsed = 0, taken = 0;
+  for (int turn = 0; turn < 20'000; ++turn) {
+    std::string data = sound;
+    for (uint32_t edits = draw() % 3 + 1; edits > 0; --edits) {
+      const size_t at = draw() % data.size();
+      if (draw() % 2 == 0) {
+        data[at] = static_cast<char>(draw());
+      } else {
+        data.replace(at, draw() % 6, sound.substr(draw() % sound.size(), draw() % 20));
+      }
+      if (data.empty()) data = sound;
+    }
+    Frame frame;
+    if (!frame.ParseFromString(data)) continue;
+    ++parsed;
+    if (!CheckFrame(frame).ok()) continue;
+    ++taken;
+    for (int i = 0; i < frame.sources_size(); ++i) {
+      ASSERT_LE(frame.sources(i).base(), static_cast<uint32_t>(i));
+    }
+    for (const v1::FrameGuard& guard : frame.guards()) {
+      ASSERT_LE(guard.source(), static_cast<uint32_t>(frame.sources_size()));
+    }
+    for (const v1::GraphCall& call : frame.graphs()) {
+      for (const uint32_t input : call.forward().inputs()) {
+        ASSERT_LT(input, call.forward().arguments());
+      }
+    }
+  }
+  EXPECT_GT(parsed, taken);
+  EXPECT_GT(taken, 0);
 }
 
 struct Case {
