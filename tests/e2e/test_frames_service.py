@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import tensord
-from frame_messages import digest, end, environment, find, frame, put
+from frame_messages import FORMAT, digest, end, environment, find, frame, put
 from real_daemon import RealDaemon, binary
 from tensord.errors import DaemonOverloadedError, DaemonUnavailableError, GraphRejectedError
 from tensord.v1 import frame_pb2, service_pb2
@@ -75,6 +75,7 @@ def _records(daemon: RealDaemon) -> list[Path]:
 
 def test_frames_are_found_as_they_were_put(start: Callable[..., RealDaemon]) -> None:
     start()
+    assert rpc.client().hello().frame_format == FORMAT
     assert not find().frames
     sent = frame()
     key = put(sent)
