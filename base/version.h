@@ -31,7 +31,7 @@ inline constexpr uint32_t kKeyVersion = 1;
 
 // The tables of the store's index (SQLite's user_version). A daemon makes older ones anew and
 // refuses newer ones.
-inline constexpr int kStoreForm = 3;
+inline constexpr int kStoreForm = 4;
 
 // The first bytes of a stored record, of a program or a kernel. One of a lower last byte is of an
 // older form and not found; one that begins otherwise is removed as damaged.

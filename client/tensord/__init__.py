@@ -50,7 +50,8 @@ def reset_stats() -> None:
 def daemon_stats() -> dict[str, Any]:
     """The daemon's statistics (stats.proto); never starts a daemon.
 
-    Raises TensordError when none answers. `stages` maps a stage's name to nanoseconds.
+    Raises TensordError when none answers. `stages` maps a stage's name to nanoseconds, and
+    `frames_unrecorded` why captures gave no frame to how often.
     """
     from .errors import DaemonUnavailableError
     from .v1 import service_pb2
@@ -60,10 +61,7 @@ def daemon_stats() -> dict[str, Any]:
     if not address.listens(where) or address.foreign_owner(where) is not None:
         raise DaemonUnavailableError(f"no daemon of this user listens on {where}")
     reply = rpc.client().call("GetStats", service_pb2.GetStatsRequest())
-    result = {
-        field.name: getattr(reply, field.name)
-        for field in reply.DESCRIPTOR.fields
-        if field.name != "stages"
-    }
+    result = {field.name: getattr(reply, field.name) for field in reply.DESCRIPTOR.fields}
     result["stages"] = {stage.stage: stage.nanoseconds for stage in reply.stages}
+    result["frames_unrecorded"] = {one.reason: one.count for one in reply.frames_unrecorded}
     return result

@@ -366,6 +366,7 @@ void CompileService::Hello(v1::HelloReply* reply, Done done) {
     reply->set_pid(static_cast<uint32_t>(getpid()));
     reply->set_answers_pings(true);
     reply->set_has_compile_large(true);
+    reply->set_frame_format(kFrameFormat);
   };
   if (const auto cached = facts_.CachedOperators()) {
     fill(*cached);
@@ -402,6 +403,8 @@ void CompileService::FillStats(v1::Stats* stats) {
   stats->set_store_limit_bytes(store_->limit_bytes());
   if (const auto totals = store_->Count(); totals.ok()) {
     stats->set_programs_stored(totals->programs);
+    stats->set_frames_stored(totals->frames);
+    stats->set_frame_bytes_stored(totals->frame_bytes);
     stats->set_bytes_stored(totals->bytes);
   }
 }

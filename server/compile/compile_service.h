@@ -56,6 +56,10 @@ class CompileService {
   // daemon is stopping.
   void Compile(std::string request, RequestMemory::Share share, v1::CompileReply* reply, Done done);
   RequestMemory& request_memory() { return memory_; }
+  // What a neighbour of this service shares with it.
+  store::Store* store() { return store_.get(); }
+  Executor* executor() { return &executor_; }
+  Metrics* metrics() { return &metrics_; }
   void Hello(v1::HelloReply* reply, Done done);
   void ListToolchains(v1::ToolchainList* reply, Done done);
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/sha256.h"
 #include "server/rpc/address.h"
 #include "tensord/v1/service.grpc.pb.h"
 
@@ -67,6 +68,14 @@ int Ask(const Client& client, const v1::GetProgramRequest& request, v1::ProgramD
   return Call(client, &v1::Compiler::Stub::GetProgram, request, reply);
 }
 
+int Ask(const Client& client, const v1::ListFramesRequest& request, v1::ListFramesReply* reply) {
+  return Call(client, &v1::Compiler::Stub::ListFrames, request, reply);
+}
+
+int Ask(const Client& client, const v1::GetFrameRequest& request, v1::StoredFrame* reply) {
+  return Call(client, &v1::Compiler::Stub::GetFrame, request, reply);
+}
+
 v1::ToolchainList GetToolchains(const Client& client) {
   v1::ToolchainList list;
   grpc::ClientContext context;
@@ -79,6 +88,16 @@ v1::ToolchainList GetToolchains(const Client& client) {
     state->set_problem(status.error_message());
   }
   return list;
+}
+
+bool ReadKey(const std::string& hex, std::string* prefix) {
+  constexpr size_t kLeastBytes = 4;
+  // An odd number of digits: the last half byte cannot be asked for.
+  *prefix = FromHex(hex.substr(0, hex.size() / 2 * 2));
+  if (prefix->size() >= kLeastBytes) return true;
+  std::fprintf(stderr, "tensorctl: '%s' is not a key: at least 8 hex digits are needed\n",
+               hex.c_str());
+  return false;
 }
 
 void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }

@@ -33,9 +33,14 @@ absl::Status Connect(Client& client);
 int Ask(const Client& client, const v1::GetStatsRequest& request, v1::Stats* reply);
 int Ask(const Client& client, const v1::ListProgramsRequest& request, v1::ListProgramsReply* reply);
 int Ask(const Client& client, const v1::GetProgramRequest& request, v1::ProgramDetail* reply);
+int Ask(const Client& client, const v1::ListFramesRequest& request, v1::ListFramesReply* reply);
+int Ask(const Client& client, const v1::GetFrameRequest& request, v1::StoredFrame* reply);
 // The compilers of the daemon's host. When it cannot be told (every worker is busy), the one entry
 // says why.
 v1::ToolchainList GetToolchains(const Client& client);
+
+// The bytes of a key's first hex digits. False, and the reason printed: these are none.
+bool ReadKey(const std::string& hex, std::string* prefix);
 
 void Print(const std::string& text);
 void PrintJson(const google::protobuf::Message& message);

@@ -21,6 +21,10 @@ int List(const Client& client, uint32_t limit);  // 0: all
 int Show(const Client& client, const std::string& key);
 int Kernel(const Client& client, const std::string& key, int number);
 
+// Stored frames, and why others were not recorded (frames.cc).
+int Frames(const Client& client, uint32_t limit);  // 0: all
+int ShowFrame(const Client& client, const std::string& key);
+
 }  // namespace tensord::server
 
 #endif  // TENSORD_SERVER_CTL_COMMANDS_H_

@@ -14,15 +14,9 @@ namespace {
 
 int GetProgram(const Client& client, const std::string& hex, bool with_sources,
                v1::ProgramDetail* detail) {
-  // An odd number of digits: the last half byte cannot be asked for.
   v1::GetProgramRequest request;
-  request.set_key_prefix(FromHex(hex.substr(0, hex.size() / 2 * 2)));
+  if (!ReadKey(hex, request.mutable_key_prefix())) return kExitUsage;
   request.set_with_sources(with_sources);
-  if (request.key_prefix().size() < 4) {
-    std::fprintf(stderr, "tensorctl: '%s' is not a key: at least 8 hex digits are needed\n",
-                 hex.c_str());
-    return kExitUsage;
-  }
   return Ask(client, request, detail);
 }
 

@@ -65,7 +65,8 @@ int Status(const Client& client) {
   table.Add({"store", s.store()});
   table.Add(
       {"stored",
-       fmt::format("{} programs, {} of {}", s.programs_stored(), HumanBytes(s.bytes_stored()),
+       fmt::format("{} programs, {} frames, {} of {}", s.programs_stored(), s.frames_stored(),
+                   HumanBytes(s.bytes_stored()),
                    s.store_limit_bytes() == 0 ? "no limit" : HumanBytes(s.store_limit_bytes()))});
   if (!s.store_problem().empty()) {
     table.Add({"WARNING", s.store_problem()});

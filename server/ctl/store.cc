@@ -73,6 +73,7 @@ int VerifyStore(const StoreCommand& command) {
   Print(command,
         {{"programs", found.programs},
          {"kernels", found.kernels},
+         {"frames", found.frames},
          {"blobs", found.blobs},
          {"damaged", found.damaged},
          {"unreadable", found.unreadable}},
@@ -119,7 +120,10 @@ int RebuildIndex(const StoreCommand& command) {
     return kExitError;
   }
   const auto totals = store->Count();
-  Print(command, {{"programs", totals.ok() ? totals->programs : 0}}, Plain);
+  Print(command,
+        {{"programs", totals.ok() ? totals->programs : 0},
+         {"frames", totals.ok() ? totals->frames : 0}},
+        Plain);
   return kExitOk;
 }
 

@@ -48,6 +48,12 @@ int Main(int argc, char** argv) {
   kernel->add_option("KEY", key, "the program's key")->required();
   kernel->add_option("N", number, "the kernel's number, as `show` gives it")->required();
   kernel->callback([&] { command = [&] { return Kernel(client, key, number); }; });
+  CLI::App* frames = app.add_subcommand("frames", "stored frames, last used first");
+  frames->add_option("--limit,-n", limit, "at most so many");
+  frames->callback([&] { command = [&] { return Frames(client, limit); }; });
+  CLI::App* frame = app.add_subcommand("frame", "one frame: code, guards in words, programs");
+  frame->add_option("KEY", key, "the key's first 8 or more hex digits")->required();
+  frame->callback([&] { command = [&] { return ShowFrame(client, key); }; });
   int count = 0;
   CLI::App* top = app.add_subcommand("top", "live view, once a second until Ctrl-C");
   top->add_option("--count", count, "end after so many seconds");

@@ -20,6 +20,7 @@ namespace tensord::server {
 namespace {
 
 constexpr uint64_t kAny = std::numeric_limits<int64_t>::max();
+constexpr uint64_t kLargestFrame = 64 << 20;  // as any request
 constexpr uint64_t kYear = 366ULL * 24 * 3600;
 
 // Beside this binary.
@@ -167,6 +168,10 @@ const std::vector<Option>& Options() {
        86400, "how long a request may wait for its turn"},
       {"request_memory", nullptr, Option::kBytes, nullptr, &C::request_memory, 1 << 20, kAny,
        "bytes of requests held at once, beyond which large ones wait to be received"},
+      {"frame_limit", nullptr, Option::kBytes, nullptr, &C::frame_limit, 1024, kLargestFrame,
+       "size beyond which a frame is not kept"},
+      {"frame_lease_seconds", nullptr, Option::kSeconds, nullptr, &C::frame_lease_seconds, 1, 3600,
+       "how long processes wait for one that captures the same code"},
       {"stop_seconds", nullptr, Option::kSeconds, nullptr, &C::stop_seconds, 0, 3600,
        "time for work in flight when the daemon is told to stop"},
       {"idle_exit", "TENSORD_IDLE_EXIT", Option::kSeconds, nullptr, &C::idle_exit, 0, kYear,
@@ -238,7 +243,7 @@ std::string PrintConfig(const Config& config) {
     const std::string value = option.kind == Option::kText
                                   ? absl::StrCat("\"", config.*option.text, "\"")
                                   : absl::StrCat(config.*option.number);
-    absl::StrAppendFormat(&out, "%-14s = %-50s # %s\n", option.key, value,
+    absl::StrAppendFormat(&out, "%-19s = %-50s # %s\n", option.key, value,
                           config.sources.at(option.key));
   }
   return out;

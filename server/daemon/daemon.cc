@@ -205,11 +205,12 @@ std::string WaitForEnd(const sigset_t& signals, uint64_t idle_exit, const CallCo
 // still served meanwhile. New work waits and is refused at the end, when its client can ask the
 // next daemon.
 void StopGracefully(grpc::Server& server, std::unique_ptr<Acceptor> acceptor,
-                    CompileService& service, const CallCounts& calls, const sigset_t& signals,
-                    uint64_t stop_seconds) {
+                    CompileService& service, FrameService& frames, const CallCounts& calls,
+                    const sigset_t& signals, uint64_t stop_seconds) {
   // Who asks for the daemon's health learns it at once; who calls is still answered.
   server.GetHealthCheckService()->SetServingStatus(false);
   service.Drain();
+  frames.Stop();
   const int64_t limit = SteadySeconds() + static_cast<int64_t>(stop_seconds);
   constexpr timespec kTick{0, 20'000'000};
   while (calls.open > service.Kept() && SteadySeconds() < limit) {
@@ -305,7 +306,10 @@ int RunDaemon(const Config& config) {
     const ServiceOptions options =
         MakeOptions(config, work_folder, spare_folder, opened->store->DeriveKey("work folder"));
     CompileService service(options, std::move(opened->store), opened->problem);
-    const auto rpc = MakeRpcService(&service, &calls);
+    FrameService frames(
+        {absl::Seconds(config.frame_lease_seconds), config.frame_limit, config.max_waiting},
+        service.store(), service.executor(), service.metrics());
+    const auto rpc = MakeRpcService(&service, &frames, &calls);
     LargeRpc large(&service, &calls, options.queue_limit);
     const auto server = StartServer(socket, passed->has_value(), *rpc, large);
     if (!server.ok()) return Fail("start_failed", server.status());
@@ -315,7 +319,8 @@ int RunDaemon(const Config& config) {
                  Version(), getpid(), socket, store_root, options.pool.workers, config.cxx);
     const std::string why = WaitForEnd(signals, config.idle_exit, calls);
     spdlog::info("event=stopping why=\"{}\" calls={}", why, calls.open.load());
-    StopGracefully(**server, std::move(acceptor), service, calls, signals, config.stop_seconds);
+    StopGracefully(**server, std::move(acceptor), service, frames, calls, signals,
+                   config.stop_seconds);
   }
   if (!passed->has_value()) unlink(socket.c_str());
   spdlog::info("event=stopped");

@@ -45,11 +45,33 @@ class BlobWriter : public grpc::ServerWriteReactor<v1::BlobPiece> {
   v1::BlobPiece piece_;
 };
 
+// May wait for another process's capture.
+class FindFramesCall : public ServerUnaryReactor {
+ public:
+  FindFramesCall(FrameService* frames, CallCounts* counts, const v1::FindFramesRequest& request,
+                 v1::FindFramesReply* reply)
+      : frames_(frames), counts_(counts) {
+    search_ = frames_->Find(request, reply, [this](const absl::Status& status) {
+      counts_->last = SteadySeconds();
+      Finish(ToGrpc(status));
+    });
+  }
+  void OnCancel() override { frames_->Cancel(search_); }
+  void OnDone() override { delete this; }
+
+ private:
+  FrameService* const frames_;
+  CallCounts* const counts_;
+  FrameService::SearchPtr search_;
+};
+
 class RpcService final
     : public v1::Compiler::WithRawCallbackMethod_Compile<
-          v1::Compiler::WithGenericMethod_CompileLarge<v1::Compiler::CallbackService>> {
+          v1::Compiler::WithRawCallbackMethod_PutFrame<
+              v1::Compiler::WithGenericMethod_CompileLarge<v1::Compiler::CallbackService>>> {
  public:
-  RpcService(CompileService* service, CallCounts* counts) : service_(service), counts_(counts) {}
+  RpcService(CompileService* service, FrameService* frames, CallCounts* counts)
+      : service_(service), frames_(frames), counts_(counts) {}
 
   ServerUnaryReactor* Hello(CallbackServerContext* context, const v1::HelloRequest*,
                             v1::HelloReply* reply) override {
@@ -79,6 +101,7 @@ class RpcService final
   ServerUnaryReactor* GetStats(CallbackServerContext* context, const v1::GetStatsRequest*,
                                v1::Stats* reply) override {
     service_->FillStats(reply);
+    frames_->FillStats(reply);
     ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status::OK);
     return reactor;
@@ -110,6 +133,58 @@ class RpcService final
     return new BlobWriter(service_->ReadBlob(request->sha256()));
   }
 
+  ServerUnaryReactor* FindFrames(CallbackServerContext*, const v1::FindFramesRequest* request,
+                                 v1::FindFramesReply* reply) override {
+    counts_->last = SteadySeconds();
+    return new FindFramesCall(frames_, counts_, *request, reply);
+  }
+  ServerUnaryReactor* PutFrame(CallbackServerContext* context, const grpc::ByteBuffer* request,
+                               grpc::ByteBuffer* answer) override {
+    ServerUnaryReactor* reactor = Begin(context);
+    ++counts_->open;
+    grpc::ByteBuffer copy = *request;  // of references to its pieces
+    std::string bytes = TakeBytes(copy);
+    auto share =
+        std::make_shared<RequestMemory::Share>(service_->request_memory().Take(bytes.size()));
+    auto reply = std::make_shared<v1::PutFrameReply>();
+    v1::PutFrameReply* const raw = reply.get();
+    frames_->Put(std::move(bytes), raw,
+                 [this, reactor, answer, reply = std::move(reply),
+                  share = std::move(share)](const absl::Status& status) {
+                   if (status.ok()) *answer = ToBuffer(*reply);
+                   --counts_->open;
+                   End(reactor, status);
+                 });
+    return reactor;
+  }
+  ServerUnaryReactor* EndCapture(CallbackServerContext* context,
+                                 const v1::EndCaptureRequest* request,
+                                 v1::EndCaptureReply*) override {
+    ServerUnaryReactor* reactor = Begin(context);
+    frames_->EndCapture(*request);
+    End(reactor, absl::OkStatus());
+    return reactor;
+  }
+  ServerUnaryReactor* UseFrames(CallbackServerContext* context, const v1::UseFramesRequest* request,
+                                v1::UseFramesReply*) override {
+    ServerUnaryReactor* reactor = Begin(context);
+    End(reactor, frames_->Use(*request));
+    return reactor;
+  }
+  ServerUnaryReactor* ListFrames(CallbackServerContext* context,
+                                 const v1::ListFramesRequest* request,
+                                 v1::ListFramesReply* reply) override {
+    ServerUnaryReactor* reactor = Begin(context);
+    End(reactor, frames_->List(request->limit(), reply));
+    return reactor;
+  }
+  ServerUnaryReactor* GetFrame(CallbackServerContext* context, const v1::GetFrameRequest* request,
+                               v1::StoredFrame* reply) override {
+    ServerUnaryReactor* reactor = Begin(context);
+    End(reactor, frames_->Get(*request, reply));
+    return reactor;
+  }
+
  private:
   ServerUnaryReactor* Begin(CallbackServerContext* context) {
     counts_->last = SteadySeconds();
@@ -121,6 +196,7 @@ class RpcService final
   }
 
   CompileService* const service_;
+  FrameService* const frames_;
   CallCounts* const counts_;
 };
 
@@ -132,8 +208,9 @@ int64_t SteadySeconds() {
       .count();
 }
 
-std::unique_ptr<grpc::Service> MakeRpcService(CompileService* service, CallCounts* counts) {
-  return std::make_unique<RpcService>(service, counts);
+std::unique_ptr<grpc::Service> MakeRpcService(CompileService* service, FrameService* frames,
+                                              CallCounts* counts) {
+  return std::make_unique<RpcService>(service, frames, counts);
 }
 
 std::string TakeBytes(grpc::ByteBuffer& buffer) {
@@ -149,11 +226,11 @@ std::string TakeBytes(grpc::ByteBuffer& buffer) {
   return bytes;
 }
 
-grpc::ByteBuffer ToBuffer(const v1::CompileReply& reply) {
+grpc::ByteBuffer ToBuffer(const google::protobuf::Message& reply) {
   grpc::ByteBuffer buffer;
   bool own = false;
   const grpc::Status written =
-      grpc::SerializationTraits<v1::CompileReply>::Serialize(reply, &buffer, &own);
+      grpc::SerializationTraits<google::protobuf::Message>::Serialize(reply, &buffer, &own);
   TENSORD_CHECK(written.ok());
   return buffer;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gRPC face of CompileService, but for large requests (large_rpc.h). No request holds a thread
-// while it waits.
+// The gRPC face of CompileService and FrameService, but for large requests (large_rpc.h). No
+// request holds a thread while it waits.
 #ifndef TENSORD_SERVER_DAEMON_RPC_SERVICE_H_
 #define TENSORD_SERVER_DAEMON_RPC_SERVICE_H_
 
@@ -11,21 +11,23 @@
 #include <string>
 
 #include "server/compile/compile_service.h"
+#include "server/frames/frame_service.h"
 #include "tensord/v1/service.grpc.pb.h"
 
 namespace tensord::server {
 
 struct CallCounts {
   std::atomic<int64_t> last{0};   // when a client last called: seconds of the steady clock
-  std::atomic<uint64_t> open{0};  // compiles that were asked for and are not answered
+  std::atomic<uint64_t> open{0};  // compiles and puts that are not answered
 };
 
-std::unique_ptr<grpc::Service> MakeRpcService(CompileService* service, CallCounts* counts);
+std::unique_ptr<grpc::Service> MakeRpcService(CompileService* service, FrameService* frames,
+                                              CallCounts* counts);
 
 int64_t SteadySeconds();
 // The bytes of a message, which leaves its pieces empty.
 std::string TakeBytes(grpc::ByteBuffer& buffer);
-grpc::ByteBuffer ToBuffer(const v1::CompileReply& reply);
+grpc::ByteBuffer ToBuffer(const google::protobuf::Message& reply);
 
 }  // namespace tensord::server
 

@@ -48,6 +48,14 @@ void Metrics::Fill(v1::Stats* stats) const {
   stats->set_in_flight(in_flight);
   stats->set_lookup_nanoseconds(lookup_nanoseconds);
   stats->set_worker_cpu_nanoseconds(worker_cpu_nanoseconds);
+  stats->set_frames_found(frames_found);
+  stats->set_frames_not_found(frames_not_found);
+  stats->set_frames_put(frames_put);
+  stats->set_frames_refused(frames_refused);
+  stats->set_frame_hits(frame_hits);
+  stats->set_captures(captures);
+  stats->set_captures_waited(captures_waited);
+  stats->set_captures_lapsed(captures_lapsed);
   stats->set_resident_bytes(ResidentBytes());
   absl::MutexLock lock(&mutex_);
   for (const auto& [stage, nanoseconds] : stages_) {

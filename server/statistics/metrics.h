@@ -36,6 +36,14 @@ struct Metrics {
   std::atomic<uint64_t> in_flight{0};  // requests that wait for a compile
   std::atomic<uint64_t> lookup_nanoseconds{0};
   std::atomic<uint64_t> worker_cpu_nanoseconds{0};
+  std::atomic<uint64_t> frames_found{0};
+  std::atomic<uint64_t> frames_not_found{0};
+  std::atomic<uint64_t> frames_put{0};
+  std::atomic<uint64_t> frames_refused{0};
+  std::atomic<uint64_t> frame_hits{0};
+  std::atomic<uint64_t> captures{0};
+  std::atomic<uint64_t> captures_waited{0};
+  std::atomic<uint64_t> captures_lapsed{0};
   const std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 
   void AddStages(const google::protobuf::RepeatedPtrField<v1::StageTime>& stages);

@@ -14,6 +14,8 @@ DROP TABLE IF EXISTS programs;
 DROP TABLE IF EXISTS program_blobs;
 DROP TABLE IF EXISTS kernels;
 DROP TABLE IF EXISTS blobs;
+DROP TABLE IF EXISTS frames;
+DROP TABLE IF EXISTS frame_behind;
 DROP TABLE IF EXISTS totals;
 CREATE TABLE programs(
   key BLOB PRIMARY KEY, label TEXT, target TEXT, nodes INT, kernels INT, externs INT,
@@ -26,8 +28,16 @@ CREATE TABLE kernels(
   kernel_key BLOB PRIMARY KEY, sha256 BLOB, record_bytes INT, used_ms INT) WITHOUT ROWID;
 CREATE INDEX kernels_sha256 ON kernels(sha256);
 CREATE TABLE blobs(sha256 BLOB PRIMARY KEY, bytes INT) WITHOUT ROWID;
-CREATE TABLE totals(programs INT, bytes INT);
-INSERT INTO totals VALUES(0, 0);
+CREATE TABLE frames(
+  key BLOB PRIMARY KEY, code BLOB, environment BLOB, module TEXT, name TEXT, guards INT,
+  graphs INT, inlined INT, record_bytes INT, hits INT, created_ms INT, used_ms INT
+) WITHOUT ROWID;
+CREATE INDEX frames_code ON frames(code, environment);
+CREATE INDEX frames_used ON frames(used_ms);
+CREATE TABLE frame_behind(behind BLOB, key BLOB, PRIMARY KEY(behind, key)) WITHOUT ROWID;
+CREATE INDEX frame_behind_key ON frame_behind(key);
+CREATE TABLE totals(programs INT, frames INT, frame_bytes INT, bytes INT);
+INSERT INTO totals VALUES(0, 0, 0, 0);
 CREATE TRIGGER program_added AFTER INSERT ON programs BEGIN
   UPDATE totals SET programs=programs+1, bytes=bytes+NEW.record_bytes; END;
 CREATE TRIGGER program_removed AFTER DELETE ON programs BEGIN
@@ -40,6 +50,15 @@ CREATE TRIGGER blob_added AFTER INSERT ON blobs BEGIN
   UPDATE totals SET bytes=bytes+NEW.bytes; END;
 CREATE TRIGGER blob_removed AFTER DELETE ON blobs BEGIN
   UPDATE totals SET bytes=bytes-OLD.bytes; END;
+CREATE TRIGGER frame_added AFTER INSERT ON frames BEGIN
+  UPDATE totals SET frames=frames+1, frame_bytes=frame_bytes+NEW.record_bytes,
+    bytes=bytes+NEW.record_bytes; END;
+CREATE TRIGGER frame_changed AFTER UPDATE OF record_bytes ON frames BEGIN
+  UPDATE totals SET frame_bytes=frame_bytes+NEW.record_bytes-OLD.record_bytes,
+    bytes=bytes+NEW.record_bytes-OLD.record_bytes; END;
+CREATE TRIGGER frame_removed AFTER DELETE ON frames BEGIN
+  UPDATE totals SET frames=frames-1, frame_bytes=frame_bytes-OLD.record_bytes,
+    bytes=bytes-OLD.record_bytes; END;
 )";
 
 #define TENSORD_PROGRAM_COLUMNS \
@@ -251,10 +270,11 @@ absl::Status Index::RemoveBlob(std::string_view sha256) {
 }
 
 absl::StatusOr<Totals> Index::Count() {
-  Query query = database_.Prepare("SELECT programs, bytes FROM totals");
+  Query query = database_.Prepare("SELECT programs, frames, frame_bytes, bytes FROM totals");
   TENSORD_ASSIGN_OR_RETURN(const bool there, query.Step());
   if (!there) return absl::DataLossError("index: no totals");
-  return Totals{static_cast<uint64_t>(query.Int(0)), static_cast<uint64_t>(query.Int(1))};
+  return Totals{static_cast<uint64_t>(query.Int(0)), static_cast<uint64_t>(query.Int(1)),
+                static_cast<uint64_t>(query.Int(2)), static_cast<uint64_t>(query.Int(3))};
 }
 
 absl::StatusOr<std::vector<std::string>> Index::Names(Query query) {
@@ -297,6 +317,28 @@ absl::Status Index::DropProgram(std::string_view key, int64_t keep_since_ms, con
   return absl::OkStatus();
 }
 
+absl::StatusOr<bool> Index::DropOldest(int64_t keep_since_ms, const Drop& drop) {
+  std::string key;
+  bool is_frame = false;
+  {
+    Query query = database_.Prepare(
+        "SELECT key, used_ms, 0 FROM programs WHERE used_ms<?1 UNION ALL "
+        "SELECT key, used_ms, 1 FROM frames WHERE used_ms<?1 ORDER BY 2 LIMIT 1");
+    query.Bind(keep_since_ms);
+    TENSORD_ASSIGN_OR_RETURN(const bool there, query.Step());
+    if (!there) return false;
+    key = query.Bytes(0);
+    is_frame = query.Int(2) != 0;
+  }
+  if (is_frame) {
+    TENSORD_RETURN_IF_ERROR(DeleteFrameRows(key));
+    drop.frame(key);
+  } else {
+    TENSORD_RETURN_IF_ERROR(DropProgram(key, keep_since_ms, drop));
+  }
+  return true;
+}
+
 absl::StatusOr<uint64_t> Index::Evict(uint64_t target_bytes, int64_t keep_since_ms,
                                       const Drop& drop) {
   TENSORD_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
@@ -311,12 +353,8 @@ absl::StatusOr<uint64_t> Index::Evict(uint64_t target_bytes, int64_t keep_since_
   while (evicted < kEvictedAtOnce) {
     TENSORD_ASSIGN_OR_RETURN(const Totals totals, Count());
     if (totals.bytes <= target_bytes) break;
-    Query query =
-        database_.Prepare("SELECT key FROM programs WHERE used_ms<? ORDER BY used_ms LIMIT 1");
-    query.Bind(keep_since_ms);
-    TENSORD_ASSIGN_OR_RETURN(const std::vector<std::string> oldest, Names(std::move(query)));
-    if (oldest.empty()) break;
-    TENSORD_RETURN_IF_ERROR(DropProgram(oldest[0], keep_since_ms, drop));
+    TENSORD_ASSIGN_OR_RETURN(const bool dropped, DropOldest(keep_since_ms, drop));
+    if (!dropped) break;
     ++evicted;
   }
   TENSORD_RETURN_IF_ERROR(transaction.Commit());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The SQLite index beside the files: sizes, last use, hits, and which program and kernel use which
-// blob. It decides what is listed and what is evicted; the signed files decide what is served, and
-// a lost index is made of them again.
+// The SQLite index beside the files: sizes, last use, hits, which program and kernel use which
+// blob, and which frames are a code's. It decides what is listed and what is evicted; the signed
+// files decide what is served, and a lost index is made of them again.
 //
 // Not locked within a process (store.h is the facade); several processes may have it open.
 #ifndef TENSORD_SERVER_STORE_INDEX_H_
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "server/store/frame_facts.h"
 #include "server/store/program_facts.h"
 #include "server/store/sqlite.h"
 
@@ -33,9 +34,23 @@ struct ProgramRow {
   int64_t used_ms = 0;
 };
 
+struct FrameRow {
+  std::string key;
+  FrameFacts facts;    // but for `behind`, of what the index gives
+  uint64_t bytes = 0;  // of its record, on disk
+  uint64_t hits = 0;
+  int64_t created_ms = 0;  // since the epoch
+  int64_t used_ms = 0;
+};
+
+// Of one code in one environment; with one more the one that was not used for longest goes.
+inline constexpr size_t kMaxFramesOfCode = 64;
+
 struct Totals {
   uint64_t programs = 0;
-  uint64_t bytes = 0;
+  uint64_t frames = 0;
+  uint64_t frame_bytes = 0;
+  uint64_t bytes = 0;  // of all, frames included
 };
 
 // A file and what it takes on disk.
@@ -101,11 +116,34 @@ class Index {
     std::function<void(std::string_view key)> program;
     std::function<void(std::string_view kernel_key)> kernel;
     std::function<void(std::string_view sha256)> blob;
+    std::function<void(std::string_view key)> frame;
   };
-  // Removes kernels without a program, then programs by age of last use, none used at or after
-  // `keep_since_ms`, until at most `target_bytes` are left or kEvictedAtOnce programs went: others
-  // want the index in between. Returns how many went.
+  // Removes kernels without a program, then programs and frames by age of last use, none used at or
+  // after `keep_since_ms`, until at most `target_bytes` are left or kEvictedAtOnce went: others
+  // want the index in between. Returns how many programs and frames went.
   absl::StatusOr<uint64_t> Evict(uint64_t target_bytes, int64_t keep_since_ms, const Drop& drop);
+
+  // Frames (index_frames.cc).
+
+  // Adds frames, or says anew of ones that are there whom they are behind, in one transaction. Of
+  // more than kMaxFramesOfCode the ones that were not used for longest go.
+  absl::Status AddFrames(const std::vector<FrameRow>& frames, const Drop& drop);
+  absl::Status RemoveFrame(std::string_view key);
+  absl::Status TouchFrames(const std::vector<Touched>& frames);
+  absl::StatusOr<bool> HasFrame(std::string_view key);
+  // At most `limit` keys of frames that come after `after`, in order.
+  absl::StatusOr<std::vector<std::string>> FrameKeysAfter(std::string_view after, uint32_t limit);
+  // Last used first.
+  absl::StatusOr<std::vector<FrameRow>> FramesOf(std::string_view code,
+                                                 std::string_view environment);
+  // Digests of codes of which a frame was put behind `code`, at most `limit`, oldest first.
+  absl::StatusOr<std::vector<std::string>> CodesBehind(std::string_view code,
+                                                       std::string_view environment,
+                                                       uint32_t limit);
+  // Last used first; at most `limit`, 0: all.
+  absl::StatusOr<std::vector<FrameRow>> ListFrames(uint32_t limit);
+  // Those whose key begins with `prefix`, at most `limit`.
+  absl::StatusOr<std::vector<FrameRow>> FindFrames(std::string_view prefix, uint32_t limit);
 
  private:
   explicit Index(Database database) : database_(std::move(database)) {}
@@ -117,6 +155,11 @@ class Index {
   absl::Status DropProgram(std::string_view key, int64_t keep_since_ms, const Drop& drop);
   // The blob and its kernels, unless a program uses it or a kernel was used lately.
   absl::Status DropBlobIfUnused(std::string_view sha256, int64_t keep_since_ms, const Drop& drop);
+  // The program or frame that was not used for longest; false: none.
+  absl::StatusOr<bool> DropOldest(int64_t keep_since_ms, const Drop& drop);
+  absl::Status InsertFrame(const FrameRow& row);
+  absl::Status DeleteFrameRows(std::string_view key);
+  absl::Status DropFramesBeyondMost(const FrameFacts& facts, const Drop& drop);
 
   Database database_;
 };

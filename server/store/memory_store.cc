@@ -21,6 +21,7 @@ size_t Bytes(const MemoryStore::Kernel& kernel) {
 size_t Bytes(const MemoryStore::Program& program) {
   return program.record.payload.size() + program.detail.size();
 }
+size_t Bytes(const MemoryStore::Frame& frame) { return frame.record.payload.size(); }
 
 }  // namespace
 
@@ -29,6 +30,7 @@ void MemoryStore::MakeRoom(size_t bytes) {
     kernels_.clear();
     by_digest_.clear();
     programs_.clear();
+    frames_.clear();
     bytes_ = 0;
   }
   bytes_ += bytes;
@@ -50,6 +52,13 @@ void MemoryStore::PutProgram(std::string_view key, Program program) {
   programs_.emplace(key, std::make_shared<const Program>(std::move(program)));
 }
 
+void MemoryStore::PutFrame(std::string_view key, Frame frame) {
+  RemoveFrame(std::string(key));
+  absl::MutexLock lock(&mutex_);
+  MakeRoom(Bytes(frame));
+  frames_[std::string(key)] = std::make_shared<const Frame>(std::move(frame));
+}
+
 std::shared_ptr<const MemoryStore::Kernel> MemoryStore::FindKernel(
     std::string_view kernel_key) const {
   absl::MutexLock lock(&mutex_);
@@ -61,6 +70,11 @@ std::shared_ptr<const MemoryStore::Program> MemoryStore::FindProgram(std::string
   return Find(programs_, key);
 }
 
+std::shared_ptr<const MemoryStore::Frame> MemoryStore::FindFrame(std::string_view key) const {
+  absl::MutexLock lock(&mutex_);
+  return Find(frames_, key);
+}
+
 std::shared_ptr<const MemoryStore::Kernel> MemoryStore::FindBlob(std::string_view sha256) const {
   absl::MutexLock lock(&mutex_);
   return Find(by_digest_, sha256);
@@ -68,7 +82,7 @@ std::shared_ptr<const MemoryStore::Kernel> MemoryStore::FindBlob(std::string_vie
 
 bool MemoryStore::empty() const {
   absl::MutexLock lock(&mutex_);
-  return kernels_.empty() && programs_.empty();
+  return kernels_.empty() && programs_.empty() && frames_.empty();
 }
 
 std::vector<std::pair<std::string, std::shared_ptr<const MemoryStore::Kernel>>>
@@ -81,6 +95,12 @@ std::vector<std::pair<std::string, std::shared_ptr<const MemoryStore::Program>>>
 MemoryStore::Programs() const {
   absl::MutexLock lock(&mutex_);
   return All(programs_);
+}
+
+std::vector<std::pair<std::string, std::shared_ptr<const MemoryStore::Frame>>> MemoryStore::Frames()
+    const {
+  absl::MutexLock lock(&mutex_);
+  return All(frames_);
 }
 
 void MemoryStore::RemoveKernel(const std::string& kernel_key) {
@@ -98,6 +118,14 @@ void MemoryStore::RemoveProgram(const std::string& key) {
   if (found == programs_.end()) return;
   bytes_ -= Bytes(*found->second);
   programs_.erase(found);
+}
+
+void MemoryStore::RemoveFrame(const std::string& key) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = frames_.find(key);
+  if (found == frames_.end()) return;
+  bytes_ -= Bytes(*found->second);
+  frames_.erase(found);
 }
 
 }  // namespace tensord::store

@@ -96,14 +96,36 @@ void Store::AddUnknown(std::vector<Index::Kernel>& unknown) {
   unknown.clear();
 }
 
-void Store::ForgetLostPrograms() {
+void Store::ReconcileFrame(const std::string& key, std::vector<FrameRow>& unknown) {
+  const auto known = index_.With([&](Index& index) { return index.HasFrame(key); });
+  if (!known.ok() || *known) return;
+  const auto record = ReadRecord(frames_, key);
+  if (!record.ok() && !IsGone(record.status())) return;
+  auto facts = record.ok() ? DecodeFrameFacts((*record)->facts) : record.status();
+  if (!facts.ok()) return frames_.Remove(key);
+  const std::string path = frames_.PathOf(key);
+  const int64_t used_ms = ModifiedSeconds(path) * 1000;
+  unknown.push_back({key, *std::move(facts), BytesOnDisk(path), 0, used_ms, used_ms});
+  if (unknown.size() >= kAddedAtOnce) AddUnknown(unknown);
+}
+
+void Store::AddUnknown(std::vector<FrameRow>& unknown) {
+  if (unknown.empty()) return;
+  index_.With([&](Index& index) { return index.AddFrames(unknown, Dropping()); }).IgnoreError();
+  unknown.clear();
+}
+
+void Store::ForgetLost(const RecordFolder& folder,
+                       Keys (Index::*keys_after)(std::string_view after, uint32_t limit),
+                       absl::Status (Index::*remove)(std::string_view key)) {
   std::string last;
   while (!IsClosing()) {
-    const auto keys = index_.With([&](Index& index) { return index.KeysAfter(last, kKeysAtOnce); });
+    const Keys keys =
+        index_.With([&](Index& index) { return (index.*keys_after)(last, kKeysAtOnce); });
     if (!keys.ok() || keys->empty()) return;
     for (const std::string& key : *keys) {
-      if (access(programs_.PathOf(key).c_str(), F_OK) == 0 || errno != ENOENT) continue;
-      index_.With([&](Index& index) { return index.RemoveProgram(key); }).IgnoreError();
+      if (access(folder.PathOf(key).c_str(), F_OK) == 0 || errno != ENOENT) continue;
+      index_.With([&](Index& index) { return (index.*remove)(key); }).IgnoreError();
     }
     last = keys->back();
   }
@@ -155,7 +177,13 @@ void Store::Reconcile() {
     if (!IsClosing()) ReconcileProgram(key, programs);
   });
   AddUnknown(programs);
-  ForgetLostPrograms();
+  std::vector<FrameRow> frames;
+  frames_.ForEachKey([&](const std::string& key) {
+    if (!IsClosing()) ReconcileFrame(key, frames);
+  });
+  AddUnknown(frames);
+  ForgetLost(programs_, &Index::KeysAfter, &Index::RemoveProgram);
+  ForgetLost(frames_, &Index::FrameKeysAfter, &Index::RemoveFrame);
   RemoveStrayBlobs();
 }
 
@@ -163,8 +191,7 @@ Verification Store::Verify() {
   Verification found;
   {
     absl::MutexLock lock(&files_mutex_);
-    programs_.ForgetAll();
-    kernels_.ForgetAll();
+    for (RecordFolder* folder : {&programs_, &kernels_, &frames_}) folder->ForgetAll();
     blobs_.ForgetAll();
   }
   const uint64_t damaged_before = counters_.corrupt;
@@ -187,6 +214,7 @@ Verification Store::Verify() {
   };
   records(&programs_, &found.programs);
   records(&kernels_, &found.kernels);
+  records(&frames_, &found.frames);
   found.damaged = counters_.corrupt - damaged_before;
   return found;
 }
@@ -213,6 +241,14 @@ void Store::WriteBack() {
     // Aborted: a kernel of it is gone, and the program with it.
     if (!status.ok() && !absl::IsAborted(status)) return SetProblem(status);
     memory_.RemoveProgram(key);
+  }
+  for (const auto& [key, frame] : memory_.Frames()) {
+    if (IsClosing()) return;
+    const int64_t created_ms = frame->created_ms;
+    const absl::Status status =
+        WriteFrame({key, frame->facts, 0, 0, created_ms, created_ms}, frame->record);
+    if (!status.ok()) return SetProblem(status);
+    memory_.RemoveFrame(key);
   }
   if (const absl::Status written = TryToWrite(); !written.ok()) return SetProblem(written);
   absl::MutexLock lock(&state_mutex_);

@@ -97,7 +97,8 @@ absl::StatusOr<std::unique_ptr<Store>> Store::TryToOpen(StoreOptions options) {
   const std::string root = options.root;
   TENSORD_RETURN_IF_ERROR(MakeFolder(root));
   TENSORD_RETURN_IF_ERROR(CheckRoot(root));
-  for (const char* folder : {"/blobs", "/manifests", "/kernels", "/repros", "/notes", "/tmp"}) {
+  for (const char* folder :
+       {"/blobs", "/manifests", "/kernels", "/frames", "/repros", "/notes", "/tmp"}) {
     TENSORD_RETURN_IF_ERROR(MakeFolder(root + folder));
   }
   TENSORD_ASSIGN_OR_RETURN(std::unique_ptr<Signer> signer,
@@ -124,6 +125,7 @@ Store::Store(StoreOptions options, std::unique_ptr<Signer> signer)
       blobs_(options_.root + "/blobs", temp_folder_),
       programs_("program", options_.root + "/manifests", temp_folder_, signer_.get()),
       kernels_("kernel", options_.root + "/kernels", temp_folder_, signer_.get()),
+      frames_("frame", options_.root + "/frames", temp_folder_, signer_.get()),
       index_(options_.root, options_.warn) {}
 
 Store::~Store() {
@@ -137,8 +139,7 @@ Store::~Store() {
 
 void Store::RefreshKey() {
   if (!signer_->Refresh()) return;
-  programs_.ForgetAll();
-  kernels_.ForgetAll();
+  for (RecordFolder* folder : {&programs_, &kernels_, &frames_}) folder->ForgetAll();
 }
 
 absl::StatusOr<std::shared_ptr<const Record>> Store::CheckFiles(RecordFolder& folder,
@@ -181,8 +182,9 @@ absl::StatusOr<std::shared_ptr<const Record>> Store::FindSound(RecordFolder& fol
   // reconciled.
   index_
       .With([&](Index& index) -> absl::Status {
-        TENSORD_RETURN_IF_ERROR(&folder == &programs_ ? index.RemoveProgram(key)
-                                                      : index.RemoveKernel(key));
+        TENSORD_RETURN_IF_ERROR(&folder == &programs_  ? index.RemoveProgram(key)
+                                : &folder == &kernels_ ? index.RemoveKernel(key)
+                                                       : index.RemoveFrame(key));
         return lost.blob.empty() ? absl::OkStatus() : index.RemoveBlob(lost.blob);
       })
       .IgnoreError();
@@ -223,20 +225,32 @@ void Store::CountUse(std::string_view key) {
   use.used_ms = now;
 }
 
-void Store::FlushUses(bool all) {
+std::vector<Index::Touched> Store::TakeDue(Uses& uses, bool all) {
   const int64_t now = options_.now_ms();
   std::vector<Index::Touched> due;
+  for (auto& [key, use] : uses) {
+    if (use.used_ms == 0 || (!all && now - use.written_ms < kTouchMs)) continue;
+    due.push_back({key, std::exchange(use.hits, 0), std::exchange(use.used_ms, 0)});
+    use.written_ms = now;
+  }
+  if (uses.size() > kMaxUses) uses.clear();
+  return due;
+}
+
+void Store::FlushUses(bool all) {
+  std::vector<Index::Touched> programs, frames;
   {
     absl::MutexLock lock(&uses_mutex_);
-    for (auto& [key, use] : uses_) {
-      if (use.hits == 0 || (!all && now - use.written_ms < kTouchMs)) continue;
-      due.push_back({key, std::exchange(use.hits, 0), use.used_ms});
-      use.written_ms = now;
-    }
-    if (uses_.size() > kMaxUses) uses_.clear();
+    programs = TakeDue(uses_, all);
+    frames = TakeDue(frame_uses_, all);
   }
   // Statistics only: what a broken index does not take is lost.
-  if (!due.empty()) index_.With([&](Index& index) { return index.Touch(due); }).IgnoreError();
+  if (!programs.empty()) {
+    index_.With([&](Index& index) { return index.Touch(programs); }).IgnoreError();
+  }
+  if (!frames.empty()) {
+    index_.With([&](Index& index) { return index.TouchFrames(frames); }).IgnoreError();
+  }
 }
 
 absl::StatusOr<std::vector<FileRow>> Store::BlobRows(const Record& record) const {
@@ -310,6 +324,19 @@ absl::Status Store::WriteProgram(std::string_view key, const Record& record,
   return absl::OkStatus();
 }
 
+Index::Drop Store::Dropping() {
+  return {[this](std::string_view key) {
+            programs_.Remove(key);
+            ++counters_.evicted;
+          },
+          [this](std::string_view key) { kernels_.Remove(key); },
+          [this](std::string_view sha256) { blobs_.Remove(sha256); },
+          [this](std::string_view key) {
+            frames_.Remove(key);
+            ++counters_.frames_evicted;
+          }};
+}
+
 absl::Status Store::MakeRoom(uint64_t bytes) {
   if (options_.limit_bytes == 0) return absl::OkStatus();
   const auto taken = [&]() -> absl::StatusOr<uint64_t> {
@@ -319,9 +346,7 @@ absl::Status Store::MakeRoom(uint64_t bytes) {
   if (const auto now_taken = taken(); !now_taken.ok() || *now_taken <= options_.limit_bytes) {
     return absl::OkStatus();
   }
-  const Index::Drop drop = {[this](std::string_view key) { programs_.Remove(key); },
-                            [this](std::string_view key) { kernels_.Remove(key); },
-                            [this](std::string_view sha256) { blobs_.Remove(sha256); }};
+  const Index::Drop drop = Dropping();
   // Below the limit by a tenth, so that not every publication evicts.
   const uint64_t target = options_.limit_bytes - options_.limit_bytes / 10;
   FlushUses(/*all=*/true);
@@ -334,7 +359,6 @@ absl::Status Store::MakeRoom(uint64_t bytes) {
       evicted = index_.With([&](Index& index) {
         return index.Evict(target - std::min(target, other), options_.now_ms() - keep_ms, drop);
       });
-      if (evicted.ok()) counters_.evicted += *evicted;
     }
   }
   const auto left = taken();

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store: compiled programs and their kernels in one folder, shared by every daemon of a user.
+// The store: compiled programs, their kernels, and frames in one folder, shared by every daemon of
+// a user.
 //
 //   <root>/blobs/ab/<sha256>      binaries, content-addressed, mode 0444
 //   <root>/manifests/ab/<key>     one signed record per program
 //   <root>/kernels/ab/<key>       one signed record per kernel, with its source
-//   <root>/index.sqlite           sizes and last use: what to list and to evict
+//   <root>/frames/ab/<key>        one signed record per frame
+//   <root>/index.sqlite           sizes and last use: what to list and to evict; whose a frame is
 //   <root>/key                    signs the records, mode 0600
 //   <root>/repros/                graphs on which the compiler failed
 //
@@ -57,6 +59,7 @@ struct StoreOptions {
 struct Verification {
   uint64_t programs = 0;  // sound, as are the others
   uint64_t kernels = 0;
+  uint64_t frames = 0;
   uint64_t blobs = 0;
   uint64_t damaged = 0;     // records and blobs; removed
   uint64_t unreadable = 0;  // for the machine's reasons; left alone
@@ -65,6 +68,13 @@ struct Verification {
 struct StoreCounters {
   std::atomic<uint64_t> corrupt{0};  // blobs and records found damaged or missing, and removed
   std::atomic<uint64_t> evicted{0};  // programs
+  std::atomic<uint64_t> frames_evicted{0};
+};
+
+// A frame as it is served.
+struct FoundFrame {
+  FrameRow row;
+  std::shared_ptr<const Record> record;  // its payload is what was put
 };
 
 class Store {
@@ -104,10 +114,29 @@ class Store {
   absl::StatusOr<ProgramRow> Find(std::string_view prefix);
   absl::StatusOr<std::shared_ptr<const Record>> Peek(std::string_view key);
   absl::StatusOr<std::string> Detail(std::string_view key);
-  // Programs, and bytes on disk of records, blobs and index.
+  // Programs, frames, and bytes on disk of records, blobs and index.
   absl::StatusOr<Totals> Count();
   // Why programs are kept in memory; empty: they are not.
   std::string problem();
+
+  // Frames (store_frames.cc).
+
+  // Keeps a frame, on disk or else in memory; counts as a use. Of one that is stored it only adds
+  // whom it is behind, as far as it is not known.
+  absl::Status PutFrame(std::string_view key, std::string_view frame, FrameFacts facts);
+  // Sound frames of a code, those that were used last first, but for those that are `known`. Counts
+  // no use.
+  std::vector<FoundFrame> FramesOf(std::string_view code, std::string_view environment,
+                                   const std::set<std::string>& known);
+  // Codes that were entered behind this one, and those behind them, nearest first; at most `limit`.
+  std::vector<std::string> CodesBehind(std::string_view code, std::string_view environment,
+                                       size_t limit);
+  absl::StatusOr<std::vector<FrameRow>> ListFrames(uint32_t limit);
+  // NotFound: none. FailedPrecondition: several frames begin with `prefix`.
+  absl::StatusOr<FrameRow> FindFrame(std::string_view prefix);
+  absl::StatusOr<std::shared_ptr<const Record>> PeekFrame(std::string_view key);
+  // Of a frame that a job has been given (`hits` 0), or that has served so often.
+  void CountFrameUse(std::string_view key, uint64_t hits);
 
   // Makes the index agree with the files: adds the records that it does not know, forgets those
   // that are gone, and removes old blobs that no record names. Ends early when the store is closed.
@@ -132,7 +161,7 @@ class Store {
  private:
   struct Use {
     uint64_t hits = 0;       // not yet in the index
-    int64_t written_ms = 0;  // last use as the index has it
+    int64_t written_ms = 0;  // when the index was told last
     int64_t used_ms = 0;
   };
 
@@ -158,6 +187,8 @@ class Store {
                            std::string_view binary, std::string_view source);
   absl::Status WriteProgram(std::string_view key, const Record& record, std::string_view detail,
                             const ProgramFacts& facts);
+  absl::Status WriteFrame(FrameRow row, const Record& record);
+  void SortByUse(std::vector<FoundFrame>& frames);
   void SetProblem(const absl::Status& status);
 
   // The blobs of a record as rows; Aborted: one is not on disk.
@@ -174,14 +205,25 @@ class Store {
   // Adds to what the index is to know, unless it does.
   void ReconcileProgram(const std::string& key, std::vector<Index::Program>& unknown);
   void ReconcileKernel(const std::string& kernel_key, std::vector<Index::Kernel>& unknown);
+  void ReconcileFrame(const std::string& key, std::vector<FrameRow>& unknown);
   void AddUnknown(std::vector<Index::Program>& unknown);
   void AddUnknown(std::vector<Index::Kernel>& unknown);
-  void ForgetLostPrograms();
+  void AddUnknown(std::vector<FrameRow>& unknown);
+  // Rows of records that are gone.
+  using Keys = absl::StatusOr<std::vector<std::string>>;
+  void ForgetLost(const RecordFolder& folder,
+                  Keys (Index::*keys_after)(std::string_view after, uint32_t limit),
+                  absl::Status (Index::*remove)(std::string_view key));
   void RemoveStrayBlobs();
   // Takes off the digests that a record names; false: not all records could be read.
   bool TakeNamedBlobs(std::set<std::string>* digests);
 
   void CountUse(std::string_view key);
+  using Uses = std::unordered_map<std::string, Use>;
+  std::vector<Index::Touched> TakeDue(Uses& uses, bool all)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(uses_mutex_);
+  // Deletes the files of what the index drops, and counts it.
+  Index::Drop Dropping();
   // Writes uses into the index: all of them, or those that were written long ago.
   void FlushUses(bool all);
   // Evicts until `bytes` more fit. ResourceExhausted: they do not.
@@ -197,15 +239,19 @@ class Store {
   // Guards what the folders remember. Their const functions, writing files among them, need no
   // lock: a look-up never waits for somebody's fsync, nor for the index.
   absl::Mutex files_mutex_;
-  const std::unique_ptr<Signer> signer_;  // of programs_ and kernels_
+  const std::unique_ptr<Signer> signer_;  // of all records
   BlobFolder blobs_;
   RecordFolder programs_;
   RecordFolder kernels_;
+  RecordFolder frames_;
 
   SharedIndex index_;
 
+  absl::Mutex put_mutex_;  // of frames; before all others
+
   absl::Mutex uses_mutex_;
-  std::unordered_map<std::string, Use> uses_ ABSL_GUARDED_BY(uses_mutex_);
+  Uses uses_ ABSL_GUARDED_BY(uses_mutex_);
+  Uses frame_uses_ ABSL_GUARDED_BY(uses_mutex_);
 
   absl::Mutex state_mutex_;
   bool closing_ ABSL_GUARDED_BY(state_mutex_) = false;

@@ -23,6 +23,7 @@ SLICES = {
     "power": "--count 40",
     "flips": "--count 15",
     "forged": "--count 500",
+    "frames": "--count 500",
     "limit": "--limit-mib 2 --seconds 8",
     "volume": "",
     "bombs": "--count 3 --job-seconds 3 --alone 2 --timing 0",

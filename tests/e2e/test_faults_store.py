@@ -195,7 +195,7 @@ def test_tensorctl_works_on_a_store(start: Callable[..., RealDaemon]) -> None:
     assert code == 0
     assert found["programs"] == 1
     assert found["damaged"] == 0
-    assert _tensorctl(daemon, "rebuild-index") == (0, {"programs": 1})
+    assert _tensorctl(daemon, "rebuild-index") == (0, {"programs": 1, "frames": 0})
     assert _job() == (0, 1, 0, 0)
     assert tensord.daemon_stats()["programs_stored"] == 1
     _, usage = _tensorctl(daemon, "du")

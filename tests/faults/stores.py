@@ -102,6 +102,12 @@ class Store:
             pass
         return done
 
+    def put(self, first: int, count: int) -> None:
+        """Frames, by number."""
+        self._send(f"put {first} {count}")
+        for number in range(first, first + count):
+            assert self._line() == f"put {number}"
+
     def numbers(self, line: str) -> dict[str, int]:
         """An answer of names and numbers."""
         words = self.ask(line).split()

@@ -154,7 +154,15 @@ ROOMS: dict[str, list[str]] = {
     "server/statistics": [*BASE, "proto/service"],
     "server/pool": [*BASE, "server/worker", "server/statistics"],
     "server/compile": [*BASE, "proto/service", "server/store", "server/statistics", "server/pool"],
-    "server/daemon": ["proto/grpc", "base", "server/rpc", "server/compile"],
+    "server/frames": [
+        "base",
+        "proto/service",
+        "server/store",
+        "server/statistics",
+        "server/pool",
+        "server/compile",
+    ],
+    "server/daemon": ["proto/grpc", "base", "server/rpc", "server/compile", "server/frames"],
     "server/ctl": ["proto/service", "proto/grpc", "base", "server/rpc", "server/store"],
     # Tests may include everything, and nothing includes a test.
     "tests": ["*"],
@@ -195,7 +203,7 @@ ROOMS: dict[str, list[str]] = {
 # What an include below `tensord/` stands for: generated headers, and the preludes' installed names.
 HEADERS = [
     (r"tensord/v1/.*\.grpc\.pb\.h", "proto/grpc"),
-    (r"tensord/v1/(stats|service)\.pb\.h", "proto/service"),
+    (r"tensord/v1/(frame|stats|service)\.pb\.h", "proto/service"),
     (r"tensord/v1/.*", "proto"),
     (r"tensord/cpu[./].*", "kernels/cpu"),
     (r"tensord/cuda[./].*", "kernels/cuda"),

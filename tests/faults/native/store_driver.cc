@@ -8,6 +8,9 @@
 //   lookup FIRST COUNT            "found F missing M unavailable U wrong W damaged D", D being what
 //                                 the store removed so far
 //   kernels FIRST COUNT           the same of the kernels of these programs
+//   put FIRST COUNT               frames by number, each behind the one before; after each "put N",
+//                                 or "failed N WHY"
+//   frames FIRST COUNT            "found F missing M wrong W", of frames by number
 //   first FIRST COUNT             the numbers of those that are missing
 //   keep N PATH, take N PATH      copies the record of N to PATH; looks N up with the file PATH as
 //   its
@@ -99,6 +102,31 @@ Found LookupKernel(Store& store, uint64_t number) {
   return *blob == BinaryOf(number, blob->size()) ? Found::kRight : Found::kWrong;
 }
 
+std::string CodeOf(uint64_t number) { return Sha256(absl::StrCat("code ", number)); }
+
+void PutFrames(Store& store, uint64_t first, uint64_t count) {
+  for (uint64_t i = first; i < first + count; ++i) {
+    FrameFacts facts;
+    facts.code = CodeOf(i);
+    facts.environment = Sha256("environment");
+    if (i > 0) facts.behind = {CodeOf(i - 1)};
+    const absl::Status status = store.PutFrame(Sha256(PayloadOf(i)), PayloadOf(i), facts);
+    Say(status.ok() ? absl::StrCat("put ", i) : absl::StrCat("failed ", i, " ", status.ToString()));
+  }
+}
+
+void LookupFrames(Store& store, uint64_t first, uint64_t count) {
+  uint64_t found = 0, missing = 0, wrong = 0;
+  for (uint64_t i = first; i < first + count; ++i) {
+    const auto frames = store.FramesOf(CodeOf(i), Sha256("environment"), {});
+    const auto record = frames.empty() ? nullptr : frames[0].record;
+    ++(record == nullptr                                       ? missing
+       : frames.size() == 1 && record->payload == PayloadOf(i) ? found
+                                                               : wrong);
+  }
+  Say(absl::StrCat("found ", found, " missing ", missing, " wrong ", wrong));
+}
+
 void LookupAll(Store& store, uint64_t first, uint64_t count, Found (*look_up)(Store&, uint64_t)) {
   std::map<Found, uint64_t> found;
   for (uint64_t i = first; i < first + count; ++i) ++found[look_up(store, i)];
@@ -171,6 +199,10 @@ void Obey(Store& store, const std::vector<std::string>& words) {
     LookupAll(store, first, count, Lookup);
   } else if (what == "kernels") {
     LookupAll(store, first, count, LookupKernel);
+  } else if (what == "put") {
+    PutFrames(store, first, count);
+  } else if (what == "frames") {
+    LookupFrames(store, first, count);
   } else if (what == "first") {
     Missing(store, first, count);
   } else if (what == "keep") {

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/frames/check_frame.h"
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "base/version.h"
+#include "server/frames/check_values.h"
+#include "server/frames/fields.h"
+
+namespace tensord::server {
+namespace {
+
+using v1::FrameGuard;
+using v1::FrameSource;
+
+// What a step of a source needs beside the base: what begins at the frame has none.
+enum class Needs { kNothing, kName, kNumber, kConstant };
+struct StepRule {
+  FrameSource::Step step;
+  bool has_base;
+  Needs needs;
+};
+constexpr StepRule kSteps[] = {
+    {FrameSource::LOCAL, false, Needs::kName},
+    {FrameSource::GLOBAL, false, Needs::kName},
+    {FrameSource::MODULE, false, Needs::kName},
+    {FrameSource::BUILTINS, false, Needs::kNothing},
+    {FrameSource::CELL, false, Needs::kName},
+    {FrameSource::ATTRIBUTE, true, Needs::kName},
+    {FrameSource::OWN_ATTRIBUTE, true, Needs::kName},
+    {FrameSource::ITEM, true, Needs::kConstant},
+    {FrameSource::DICTIONARY_ITEM, true, Needs::kConstant},
+    {FrameSource::KEY, true, Needs::kNumber},
+    {FrameSource::ITEM_OF_KEY, true, Needs::kNumber},
+    {FrameSource::TYPE, true, Needs::kNothing},
+    {FrameSource::TYPE_DICTIONARY, true, Needs::kNothing},
+    {FrameSource::METHOD_ORDER, true, Needs::kNothing},
+    {FrameSource::CODE, true, Needs::kNothing},
+    {FrameSource::CLOSURE, true, Needs::kNothing},
+    {FrameSource::DEFAULT, true, Needs::kNumber},
+    {FrameSource::KEYWORD_DEFAULT, true, Needs::kName},
+    {FrameSource::SIZE, true, Needs::kNumber},
+    {FrameSource::STRIDE, true, Needs::kNumber},
+    {FrameSource::STORAGE_OFFSET, true, Needs::kNothing},
+    {FrameSource::GRADIENT, true, Needs::kNothing},
+    {FrameSource::CALL, true, Needs::kNothing},
+    {FrameSource::TUPLE_ITEM_OF_ITERATOR, true, Needs::kNumber},
+};
+
+// `before`: sources that come before it.
+absl::Status CheckSource(const FrameSource& source, uint64_t before) {
+  const StepRule* rule = nullptr;
+  for (const StepRule& one : kSteps) {
+    if (one.step == source.step()) rule = &one;
+  }
+  if (rule == nullptr) return BadField("step", source.step(), " is no step");
+  if (rule->has_base) {
+    TENSORD_RETURN_IF_ERROR(
+        CheckReference("base", source.base(), before, "sources before this one"));
+  } else if (source.base() != 0) {
+    return BadField("base", FrameSource::Step_Name(source.step()), " starts from the frame");
+  }
+  switch (rule->needs) {
+    case Needs::kNothing:
+      return absl::OkStatus();
+    case Needs::kName:
+      return CheckNotEmpty("name", source.name());
+    case Needs::kNumber:
+      return source.number() < 0 ? BadField("number", "it is negative") : absl::OkStatus();
+    case Needs::kConstant:
+      return Within("constant", CheckConstant(source.constant()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRelation(const v1::Relation& relation, uint64_t sources) {
+  TENSORD_RETURN_IF_ERROR(CheckNotEmpty("expression", relation.expression()));
+  if (relation.symbols_size() != relation.sources_size()) {
+    return BadField("symbols", relation.symbols_size(), " for ", relation.sources_size(),
+                    " sources");
+  }
+  TENSORD_RETURN_IF_ERROR(CheckEach("symbols", relation.symbols(), [](const std::string& symbol) {
+    return CheckNotEmpty("", symbol);
+  }));
+  return CheckEach("sources", relation.sources(),
+                   [&](uint32_t source) { return CheckReference("", source, sources, "sources"); });
+}
+
+absl::Status CheckState(const v1::ProcessState& state) {
+  TENSORD_RETURN_IF_ERROR(CheckNotEmpty("default_dtype", state.default_dtype()));
+  return CheckEach("autocast", state.autocast(), [](const v1::AutocastState& autocast) {
+    return CheckNotEmpty("device", autocast.device());
+  });
+}
+
+absl::Status CheckCondition(const FrameGuard& guard, uint64_t sources) {
+  switch (guard.check_case()) {
+    case FrameGuard::CHECK_NOT_SET:
+      return BadField("check", "it is missing");
+    case FrameGuard::kType:
+      return Within("type", CheckClass(guard.type()));
+    case FrameGuard::kSameObject:
+      return Within("same_object", CheckName(guard.same_object()));
+    case FrameGuard::kSameClass:
+      return Within("same_class", CheckClass(guard.same_class()));
+    case FrameGuard::kEquals:
+      return Within("equals", CheckConstant(guard.equals()));
+    case FrameGuard::kCode:
+      return Within("code", CheckCode(guard.code()));
+    case FrameGuard::kLength:
+      return guard.length() < 0 ? BadField("length", "it is negative") : absl::OkStatus();
+    case FrameGuard::kKeys:
+      return Within("keys", CheckConstants(guard.keys()));
+    case FrameGuard::kKeysUnordered:
+      return Within("keys_unordered", CheckConstants(guard.keys_unordered()));
+    case FrameGuard::kContains:
+      return Within("contains", CheckConstant(guard.contains()));
+    case FrameGuard::kLacks:
+      return Within("lacks", CheckConstant(guard.lacks()));
+    case FrameGuard::kHasAttribute:
+      return CheckNotEmpty("has_attribute", guard.has_attribute());
+    case FrameGuard::kLacksAttribute:
+      return CheckNotEmpty("lacks_attribute", guard.lacks_attribute());
+    case FrameGuard::kLacksOwn:
+      return CheckNotEmpty("lacks_own", guard.lacks_own());
+    case FrameGuard::kTensor:
+      return Within("tensor", CheckTensor(guard.tensor()));
+    case FrameGuard::kSameAs:
+      return CheckReference("same_as", guard.same_as(), sources, "sources");
+    case FrameGuard::kDistinct:
+      return Within("distinct",
+                    CheckEach("sources", guard.distinct().sources(), [&](uint32_t source) {
+                      return CheckReference("", source, sources, "sources");
+                    }));
+    case FrameGuard::kRelation:
+      return Within("relation", CheckRelation(guard.relation(), sources));
+    case FrameGuard::kState:
+      return Within("state", CheckState(guard.state()));
+    case FrameGuard::kNotNone:
+    case FrameGuard::kIsNan:
+    case FrameGuard::kSameInstance:
+      return absl::OkStatus();
+  }
+  return BadField("check", "it is not of this format");
+}
+
+absl::Status CheckGuard(const FrameGuard& guard, uint64_t sources) {
+  TENSORD_RETURN_IF_ERROR(CheckCondition(guard, sources));
+  // Those of several sources, and of none.
+  const bool is_of_one = !guard.has_distinct() && !guard.has_relation() && !guard.has_state();
+  if (is_of_one || guard.source() != 0) {
+    return CheckReference("source", guard.source(), sources, "sources");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckProgram(const v1::FrameProgram& program) {
+  if (!program.has_graph()) return BadField("graph", "it is missing");
+  if (program.inputs_size() != program.graph().inputs_size()) {
+    return BadField("inputs", program.inputs_size(), " for the ", program.graph().inputs_size(),
+                    " inputs of the graph");
+  }
+  return CheckEach("inputs", program.inputs(), [&](uint32_t input) {
+    return CheckBelow("", input, program.arguments(), "arguments");
+  });
+}
+
+absl::Status CheckPrograms(const v1::GraphCall& call) {
+  if (!call.has_inference() && !call.has_forward()) {
+    return BadField("inference", "there is neither an inference nor a forward program");
+  }
+  if (call.has_backward() && !call.has_forward()) {
+    return BadField("forward", "there is a backward program without it");
+  }
+  if (call.has_inference()) {
+    TENSORD_RETURN_IF_ERROR(Within("inference", CheckProgram(call.inference())));
+  }
+  if (call.has_forward()) {
+    TENSORD_RETURN_IF_ERROR(Within("forward", CheckProgram(call.forward())));
+  }
+  if (call.has_backward()) {
+    TENSORD_RETURN_IF_ERROR(Within("backward", CheckProgram(call.backward())));
+  }
+  if (call.has_inference() && call.has_forward() &&
+      call.inference().arguments() != call.forward().arguments()) {
+    return BadField("forward.arguments", call.forward().arguments(), ", of inference ",
+                    call.inference().arguments());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckGraph(const v1::GraphCall& call) {
+  TENSORD_RETURN_IF_ERROR(CheckNotEmpty("name", call.name()));
+  TENSORD_RETURN_IF_ERROR(CheckPrograms(call));
+  const uint64_t results = call.results();
+  const uint64_t arguments =
+      call.has_forward() ? call.forward().arguments() : call.inference().arguments();
+  TENSORD_RETURN_IF_ERROR(CheckEach("tangents", call.tangents(), [&](uint32_t tangent) {
+    return CheckBelow("", tangent, results, "results");
+  }));
+  TENSORD_RETURN_IF_ERROR(
+      CheckCount("result_is_argument", call.result_is_argument_size(), results, "results"));
+  TENSORD_RETURN_IF_ERROR(
+      CheckEach("result_is_argument", call.result_is_argument(), [&](uint32_t argument) {
+        return argument == 0 ? absl::OkStatus()
+                             : CheckReference("", argument, arguments, "arguments");
+      }));
+  TENSORD_RETURN_IF_ERROR(
+      CheckCount("result_requires_grad", call.result_requires_grad_size(), results, "results"));
+  TENSORD_RETURN_IF_ERROR(
+      CheckCount("has_gradient", call.has_gradient_size(), arguments, "arguments"));
+  return CheckCount("tangent_strides", call.tangent_strides_size(),
+                    static_cast<uint64_t>(call.tangents_size()), "tangents");
+}
+
+absl::Status CheckContinuation(const v1::Continuation& continuation) {
+  TENSORD_RETURN_IF_ERROR(CheckNotEmpty("code", continuation.code()));
+  return Within("of", CheckCode(continuation.of()));
+}
+
+absl::Status CheckGlobal(const v1::FrameGlobal& global) {
+  TENSORD_RETURN_IF_ERROR(CheckNotEmpty("name", global.name()));
+  switch (global.value_case()) {
+    case v1::FrameGlobal::VALUE_NOT_SET:
+      return BadField("value", "it is missing");
+    case v1::FrameGlobal::kModule:
+      return CheckNotEmpty("module", global.module());
+    case v1::FrameGlobal::kBuiltins:
+      return absl::OkStatus();
+    case v1::FrameGlobal::kObject:
+      return Within("object", CheckName(global.object()));
+    case v1::FrameGlobal::kContinuation:
+      return Within("continuation", CheckContinuation(global.continuation()));
+  }
+  return BadField("value", "it is not of this format");
+}
+
+absl::Status CheckGraphs(const v1::Frame& frame) {
+  TENSORD_RETURN_IF_ERROR(CheckEach("graphs", frame.graphs(), CheckGraph));
+  std::set<std::string> names;
+  return CheckEach("graphs", frame.graphs(), [&](const v1::GraphCall& call) {
+    return names.insert(call.name()).second
+               ? absl::OkStatus()
+               : BadField("name", "another graph is called '", call.name(), "'");
+  });
+}
+
+}  // namespace
+
+absl::Status CheckEnvironment(const v1::FrameEnvironment& environment) {
+  if (environment.format() != kFrameFormat) {
+    return BadField("format", environment.format(), "; this daemon keeps frames of format ",
+                    kFrameFormat);
+  }
+  TENSORD_RETURN_IF_ERROR(CheckNotEmpty("python", environment.python()));
+  TENSORD_RETURN_IF_ERROR(CheckNotEmpty("torch", environment.torch()));
+  return CheckDigest("options", environment.options());
+}
+
+absl::Status CheckFrame(const v1::Frame& frame) {
+  // First, for what follows knows this format only.
+  TENSORD_RETURN_IF_ERROR(Within("environment", CheckEnvironment(frame.environment())));
+  if (HasUnknownFields(frame)) {
+    return absl::InvalidArgumentError("the frame has fields that its format has not");
+  }
+  TENSORD_RETURN_IF_ERROR(Within("code", CheckCode(frame.code())));
+  TENSORD_RETURN_IF_ERROR(
+      CheckEach("inlined", frame.inlined(), [](const v1::InlinedFunction& inlined) {
+        TENSORD_RETURN_IF_ERROR(Within("code", CheckCode(inlined.code())));
+        return CheckEach("path", inlined.path(),
+                         [](const std::string& step) { return CheckNotEmpty("", step); });
+      }));
+  uint64_t before = 0;
+  TENSORD_RETURN_IF_ERROR(CheckEach("sources", frame.sources(), [&](const FrameSource& source) {
+    return CheckSource(source, before++);
+  }));
+  const auto sources = static_cast<uint64_t>(frame.sources_size());
+  TENSORD_RETURN_IF_ERROR(CheckEach("guards", frame.guards(), [&](const FrameGuard& guard) {
+    return CheckGuard(guard, sources);
+  }));
+  TENSORD_RETURN_IF_ERROR(CheckGraphs(frame));
+  TENSORD_RETURN_IF_ERROR(CheckNotEmpty("result.code", frame.result().code()));
+  return Within("result", CheckEach("globals", frame.result().globals(), CheckGlobal));
+}
+
+}  // namespace tensord::server

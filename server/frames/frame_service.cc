@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/frames/frame_service.h"
+
+#include <absl/strings/escaping.h>
+#include <absl/strings/str_cat.h>
+#include <absl/time/clock.h>
+#include <google/protobuf/arena.h>
+#include <malloc.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/sha256.h"
+#include "server/compile/request_memory.h"
+#include "server/frames/check_frame.h"
+#include "server/frames/fields.h"
+#include "server/pool/stopping.h"
+
+namespace tensord::server {
+namespace {
+
+// Of a reply. A job that has many specialisations of a code asks again for those that are left out,
+// with what it knows.
+constexpr size_t kMostBytes = 128 << 20;
+constexpr size_t kMostFollowing = 256;
+constexpr size_t kMostFollowingBytes = 8 << 20;
+
+constexpr size_t kMaxReasons = 256;
+constexpr size_t kMaxReasonBytes = 200;
+constexpr char kOtherReasons[] = "others";
+
+std::string DigestOf(const v1::FrameEnvironment& environment) {
+  return Sha256Fields()
+      .Add(absl::StrCat(environment.format()))
+      .Add(environment.python())
+      .Add(environment.torch())
+      .Add(environment.options())
+      .Finish();
+}
+
+std::string PlaceOf(const std::string& code, const std::string& environment) {
+  return code + environment;
+}
+
+store::FrameFacts FactsOf(const v1::Frame& frame, const std::string& behind) {
+  store::FrameFacts facts;
+  facts.code = frame.code().digest();
+  facts.environment = DigestOf(frame.environment());
+  facts.module = frame.code().module();
+  facts.qualified_name = frame.code().qualified_name();
+  facts.guards = static_cast<uint32_t>(frame.guards_size());
+  facts.graphs = static_cast<uint32_t>(frame.graphs_size());
+  facts.inlined = static_cast<uint32_t>(frame.inlined_size());
+  if (!behind.empty() && behind != facts.code) facts.behind = {behind};
+  return facts;
+}
+
+// False: what is stored is no frame.
+bool Fill(const store::FrameRow& row, const store::Record& record, v1::StoredFrame* frame) {
+  frame->set_key(row.key);
+  frame->set_hits(row.hits);
+  frame->set_created_unix(row.created_ms / 1000);
+  frame->set_used_unix(row.used_ms / 1000);
+  return frame->mutable_frame()->ParseFromString(record.payload);
+}
+
+std::string Short(const std::string& key) { return ToHex(key).substr(0, 12); }
+
+// Text from outside, safe between the quotes of one log line.
+std::string Quoted(const std::string& text) {
+  constexpr size_t kLongest = 1000;
+  return absl::Utf8SafeCEscape(text.substr(0, kLongest));
+}
+
+}  // namespace
+
+struct FrameService::Search {
+  std::string code;
+  std::string environment;
+  std::string place;
+  std::set<std::string> known;
+  bool captures = false;
+  absl::Time until;
+  v1::FindFramesReply* reply;
+  Done done;
+};
+
+FrameService::FrameService(FrameOptions options, store::Store* store, Executor* executor,
+                           Metrics* metrics)
+    : options_(options),
+      store_(store),
+      executor_(executor),
+      metrics_(metrics),
+      captures_(options.lease, options.max_waiting),
+      due_([this] { AnswerDue(); }) {}
+
+FrameService::~FrameService() {
+  Stop();
+  due_.join();
+  absl::MutexLock lock(&puts_mutex_);
+  puts_mutex_.Await(absl::Condition(+[](int* puts) { return *puts == 0; }, &puts_));
+}
+
+FrameService::SearchPtr FrameService::Find(v1::FindFramesRequest request,
+                                           v1::FindFramesReply* reply, Done done) {
+  auto search = std::make_shared<Search>();
+  absl::Status status = CheckDigest("code", request.code());
+  status.Update(Within("environment", CheckEnvironment(request.environment())));
+  status.Update(CheckEach("known", request.known(),
+                          [](const std::string& key) { return CheckDigest("", key); }));
+  if (!status.ok()) {
+    done(status);
+    return search;
+  }
+  search->code = request.code();
+  search->environment = DigestOf(request.environment());
+  search->place = PlaceOf(search->code, search->environment);
+  search->known = {request.known().begin(), request.known().end()};
+  search->captures = request.captures();
+  search->until = absl::Now() + absl::Milliseconds(request.wait_milliseconds());
+  search->reply = reply;
+  search->done = std::move(done);
+
+  const v1::Caller& caller = request.caller();
+  if (LookUp(*search)) {
+    Answer(search, 0, absl::OkStatus());
+    return search;
+  }
+  if (!search->captures) {
+    AddFollowing(*search);
+    Answer(search, 0, absl::OkStatus());
+    return search;
+  }
+  const auto asked = captures_.Ask(search->place, ProcessLife::Of(caller.pid(), caller.host()),
+                                   search->until, search);
+  if (asked.waits) {
+    ++metrics_->captures_waited;
+    // Who captured may have put its frame since the look-up.
+    Settle(search->place);
+  } else if (asked.capture != 0 && LookUp(*search)) {
+    captures_.End(asked.capture);
+    Answer(search, 0, absl::OkStatus());
+    Settle(search->place);
+  } else {
+    AddFollowing(*search);
+    Answer(search, asked.capture, absl::OkStatus());
+  }
+  return search;
+}
+
+void FrameService::Cancel(const SearchPtr& search) {
+  if (!captures_.Take(search->place, search)) return;
+  Answer(search, 0, absl::CancelledError("the client has gone"));
+}
+
+bool FrameService::LookUp(Search& search) {
+  size_t bytes = 0;
+  for (const store::FoundFrame& found :
+       store_->FramesOf(search.code, search.environment, search.known)) {
+    bytes += found.record->payload.size();
+    if (bytes > kMostBytes && search.reply->frames_size() > 0) break;
+    if (!Fill(found.row, *found.record, search.reply->add_frames())) {
+      search.reply->mutable_frames()->RemoveLast();
+      continue;
+    }
+    store_->CountFrameUse(found.row.key, 0);
+  }
+  if (search.reply->frames_size() == 0) return false;
+  AddFollowing(search);
+  return true;
+}
+
+// Nothing for a job that knows frames of the code and has got no others: it has these.
+void FrameService::AddFollowing(Search& search) {
+  v1::FindFramesReply& reply = *search.reply;
+  if (reply.frames_size() == 0 && !search.known.empty()) return;
+  reply.clear_following();
+  size_t bytes = 0;
+  for (const std::string& code :
+       store_->CodesBehind(search.code, search.environment, kMostFollowing)) {
+    for (const store::FoundFrame& found :
+         store_->FramesOf(code, search.environment, search.known)) {
+      bytes += found.record->payload.size();
+      if (bytes > kMostFollowingBytes ||
+          static_cast<size_t>(reply.following_size()) >= kMostFollowing) {
+        return;
+      }
+      if (!Fill(found.row, *found.record, reply.add_following())) {
+        reply.mutable_following()->RemoveLast();
+        continue;
+      }
+      store_->CountFrameUse(found.row.key, 0);
+    }
+  }
+}
+
+void FrameService::Answer(const SearchPtr& search, uint64_t capture, const absl::Status& status) {
+  search->reply->set_capture(capture);
+  metrics_->captures += capture != 0;
+  if (status.ok()) {
+    ++(search->reply->frames_size() > 0 ? metrics_->frames_found : metrics_->frames_not_found);
+  }
+  spdlog::debug("event=frames code={} frames={} following={} capture={}", Short(search->code),
+                search->reply->frames_size(), search->reply->following_size(), capture);
+  // The reply may be gone as soon as this returns.
+  search->done(status);
+}
+
+void FrameService::Settle(const std::string& place) {
+  for (const SearchPtr& search : captures_.Waiting(place)) {
+    // Only who takes it off the list may write its reply.
+    if (store_->FramesOf(search->code, search->environment, search->known).empty()) continue;
+    if (!captures_.Take(place, search)) continue;
+    LookUp(*search);
+    Answer(search, 0, absl::OkStatus());
+  }
+  if (const auto granted = captures_.Pass(place)) {
+    Answer(granted->waiter, granted->capture, absl::OkStatus());
+  }
+}
+
+void FrameService::AnswerDue() {
+  while (const auto due = captures_.AwaitDue()) {
+    metrics_->captures_lapsed += due->lapsed;
+    for (const SearchPtr& search : due->late) Answer(search, 0, absl::OkStatus());
+    for (const std::string& place : due->places) Settle(place);
+  }
+}
+
+void FrameService::Put(std::string request, v1::PutFrameReply* reply, Done done) {
+  {
+    absl::MutexLock lock(&puts_mutex_);
+    ++puts_;
+  }
+  executor_->Run([this, request = std::move(request), reply, done = std::move(done)] {
+    std::string place;
+    uint64_t capture = 0;
+    const absl::Status status = PutNow(request, reply, &place, &capture);
+    ++(status.ok() ? metrics_->frames_put : metrics_->frames_refused);
+    if (!status.ok()) spdlog::warn("event=frame_refused error=\"{}\"", Quoted(status.ToString()));
+    const auto ended = captures_.End(capture);
+    done(status);
+    if (ended.has_value() && *ended != place) Settle(*ended);
+    if (!place.empty()) Settle(place);
+    absl::MutexLock lock(&puts_mutex_);
+    --puts_;
+  });
+}
+
+// A parsed frame takes many times its bytes, so it is gone after this, and of large ones there is
+// one at a time. `place`: that of the frame, when it is sound.
+absl::Status FrameService::PutNow(const std::string& bytes, v1::PutFrameReply* reply,
+                                  std::string* place, uint64_t* capture) {
+  const bool large = bytes.size() > RequestMemory::kSmall;
+  absl::Status status;
+  {
+    absl::MutexLockMaybe lock(large ? &large_ : nullptr);
+    google::protobuf::Arena arena;
+    auto& request = *google::protobuf::Arena::CreateMessage<v1::PutFrameRequest>(&arena);
+    if (!request.ParseFromString(bytes)) {
+      return absl::InvalidArgumentError("the request is not a PutFrameRequest");
+    }
+    *capture = request.capture();
+    status = Keep(request, reply);
+    if (status.ok()) {
+      *place = PlaceOf(request.frame().code().digest(), DigestOf(request.frame().environment()));
+    }
+  }
+  if (large) malloc_trim(0);
+  return status;
+}
+
+absl::Status FrameService::Keep(const v1::PutFrameRequest& request, v1::PutFrameReply* reply) {
+  if (request.frame().ByteSizeLong() > options_.most_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the frame has ", request.frame().ByteSizeLong(), " bytes; at most ",
+                     options_.most_bytes, " are kept (frame_limit)"));
+  }
+  if (!request.behind().empty()) TENSORD_RETURN_IF_ERROR(CheckDigest("behind", request.behind()));
+  TENSORD_RETURN_IF_ERROR(CheckFrame(request.frame()));
+  const std::string frame = request.frame().SerializeAsString();
+  const std::string key = Sha256(frame);
+  const store::FrameFacts facts = FactsOf(request.frame(), request.behind());
+  TENSORD_RETURN_IF_ERROR(store_->PutFrame(key, frame, facts));
+  reply->set_key(key);
+  spdlog::info(
+      "event=frame key={} code={} name=\"{}\" guards={} graphs={} bytes={} caller={} job=\"{}\" "
+      "rank={}",
+      Short(key), Short(facts.code), Quoted(facts.qualified_name), facts.guards, facts.graphs,
+      frame.size(), request.caller().pid(), Quoted(request.caller().job()),
+      request.caller().rank());
+  return absl::OkStatus();
+}
+
+void FrameService::EndCapture(const v1::EndCaptureRequest& request) {
+  CountUnrecorded(request.reason());
+  spdlog::info("event=frame_unrecorded reason=\"{}\"", Quoted(request.reason()));
+  if (const auto place = captures_.End(request.capture())) Settle(*place);
+}
+
+void FrameService::CountUnrecorded(const std::string& reason) {
+  absl::MutexLock lock(&unrecorded_mutex_);
+  std::string name = reason.empty() ? "no reason given" : reason;
+  if (name.size() > kMaxReasonBytes) {
+    // Not within a character of several bytes, of which others begin with the bits 10.
+    size_t end = kMaxReasonBytes;
+    while (end > 0 && (static_cast<uint8_t>(name[end]) & 0xC0) == 0x80) --end;
+    name.resize(end);
+  }
+  if (unrecorded_.size() >= kMaxReasons && unrecorded_.count(name) == 0) name = kOtherReasons;
+  ++unrecorded_[name];
+}
+
+absl::Status FrameService::Use(const v1::UseFramesRequest& request) {
+  TENSORD_RETURN_IF_ERROR(CheckEach("keys", request.keys(),
+                                    [](const std::string& key) { return CheckDigest("", key); }));
+  for (const std::string& key : request.keys()) store_->CountFrameUse(key, 1);
+  metrics_->frame_hits += static_cast<uint64_t>(request.keys_size());
+  return absl::OkStatus();
+}
+
+absl::Status FrameService::List(uint32_t limit, v1::ListFramesReply* reply) {
+  TENSORD_ASSIGN_OR_RETURN(const std::vector<store::FrameRow> rows, store_->ListFrames(limit));
+  for (const store::FrameRow& row : rows) {
+    v1::FrameSummary& summary = *reply->add_frames();
+    summary.set_key(row.key);
+    summary.mutable_code()->set_digest(row.facts.code);
+    summary.mutable_code()->set_module(row.facts.module);
+    summary.mutable_code()->set_qualified_name(row.facts.qualified_name);
+    summary.set_guards(row.facts.guards);
+    summary.set_graphs(row.facts.graphs);
+    summary.set_inlined(row.facts.inlined);
+    summary.set_bytes(row.bytes);
+    summary.set_hits(row.hits);
+    summary.set_created_unix(row.created_ms / 1000);
+    summary.set_used_unix(row.used_ms / 1000);
+  }
+  v1::Stats stats;
+  FillStats(&stats);
+  reply->mutable_unrecorded()->Swap(stats.mutable_frames_unrecorded());
+  return absl::OkStatus();
+}
+
+absl::Status FrameService::Get(const v1::GetFrameRequest& request, v1::StoredFrame* reply) {
+  constexpr size_t kMinPrefix = 4;
+  if (request.key_prefix().size() < kMinPrefix) {
+    return absl::InvalidArgumentError("a key's prefix has at least 4 bytes (8 hex digits)");
+  }
+  TENSORD_ASSIGN_OR_RETURN(const store::FrameRow row, store_->FindFrame(request.key_prefix()));
+  TENSORD_ASSIGN_OR_RETURN(const auto record, store_->PeekFrame(row.key));
+  if (!Fill(row, *record, reply)) return absl::DataLossError("the stored frame cannot be read");
+  return absl::OkStatus();
+}
+
+void FrameService::FillStats(v1::Stats* stats) {
+  stats->set_frames_evicted(store_->counters().frames_evicted);
+  absl::MutexLock lock(&unrecorded_mutex_);
+  for (const auto& [reason, count] : unrecorded_) {
+    v1::UnrecordedFrame* unrecorded = stats->add_frames_unrecorded();
+    unrecorded->set_reason(reason);
+    unrecorded->set_count(count);
+  }
+}
+
+void FrameService::Stop() {
+  for (const SearchPtr& search : captures_.Stop()) Answer(search, 0, Stopping());
+}
+
+}  // namespace tensord::server

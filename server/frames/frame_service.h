@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames without RPC: what FindFrames, PutFrame and the others of service.proto promise.
+//
+//   found  ─ frames that the job does not know ─────────────────────────────────▶ frames
+//   none   ─ does another process capture? ─ no ────────────────────────────────▶ capture
+//                                            yes: waits ─ it put one ───────────▶ frames
+//                                                        ─ it ended, the first ─▶ capture
+//                                                        ─ long enough ─────────▶ nothing
+#ifndef TENSORD_SERVER_FRAMES_FRAME_SERVICE_H_
+#define TENSORD_SERVER_FRAMES_FRAME_SERVICE_H_
+
+#include <absl/base/thread_annotations.h>
+#include <absl/synchronization/mutex.h>
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/status.h"
+#include "server/compile/executor.h"
+#include "server/frames/captures.h"
+#include "server/statistics/metrics.h"
+#include "server/store/store.h"
+#include "tensord/v1/service.pb.h"
+
+namespace tensord::server {
+
+struct FrameOptions {
+  absl::Duration lease = absl::Seconds(30);  // of a capture
+  uint64_t most_bytes = 64 << 20;            // of a frame
+  uint64_t max_waiting = 512;  // requests that wait for others' captures, and captures
+};
+
+class FrameService {
+ public:
+  // `done` is called exactly once, on this thread or another.
+  using Done = std::function<void(absl::Status)>;
+
+  // All outlive the service.
+  FrameService(FrameOptions options, store::Store* store, Executor* executor, Metrics* metrics);
+  // Stop() first if requests may still wait.
+  ~FrameService();
+
+  // A request for frames. `reply` must live until `done`; what does not have to wait for another's
+  // capture is answered before this returns.
+  struct Search;
+  using SearchPtr = std::shared_ptr<Search>;
+  SearchPtr Find(v1::FindFramesRequest request, v1::FindFramesReply* reply, Done done);
+  // Answers one that waits, if it does, with Cancelled: nobody is there any more to capture.
+  void Cancel(const SearchPtr& search);
+
+  // `request`: a serialised PutFrameRequest. Written by a thread of the executor.
+  void Put(std::string request, v1::PutFrameReply* reply, Done done);
+  void EndCapture(const v1::EndCaptureRequest& request);
+  absl::Status Use(const v1::UseFramesRequest& request);
+  absl::Status List(uint32_t limit, v1::ListFramesReply* reply);
+  absl::Status Get(const v1::GetFrameRequest& request, v1::StoredFrame* reply);
+  void FillStats(v1::Stats* stats);
+
+  // Nobody waits from here on: who does gets Unavailable, and who asks what there is.
+  void Stop();
+
+ private:
+  absl::Status PutNow(const std::string& bytes, v1::PutFrameReply* reply, std::string* place,
+                      uint64_t* capture);
+  absl::Status Keep(const v1::PutFrameRequest& request, v1::PutFrameReply* reply);
+  // Fills in what the job does not know; false: no frame of the code.
+  bool LookUp(Search& search);
+  void AddFollowing(Search& search);
+  void Answer(const SearchPtr& search, uint64_t capture, const absl::Status& status);
+  // Answers those who wait at a place and find what they do not know, and passes the capture on.
+  void Settle(const std::string& place);
+  void AnswerDue();  // a thread's
+  void CountUnrecorded(const std::string& reason);
+
+  const FrameOptions options_;
+  store::Store* const store_;
+  Executor* const executor_;
+  Metrics* const metrics_;
+  Captures<SearchPtr> captures_;
+  absl::Mutex large_;  // held while a large frame is parsed
+  absl::Mutex puts_mutex_;
+  int puts_ ABSL_GUARDED_BY(puts_mutex_) = 0;  // tasks of the executor
+  absl::Mutex unrecorded_mutex_;
+  std::map<std::string, uint64_t> unrecorded_ ABSL_GUARDED_BY(unrecorded_mutex_);  // by reason
+  std::thread due_;                                                                // runs AnswerDue
+};
+
+}  // namespace tensord::server
+
+#endif  // TENSORD_SERVER_FRAMES_FRAME_SERVICE_H_

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store's frames: found by code and environment, through the index; what is served is what a
+// signed record says.
+#include <algorithm>
+#include <deque>
+#include <set>
+#include <utility>
+
+#include "server/store/store.h"
+
+namespace tensord::store {
+namespace {
+
+constexpr uint64_t kFileOverhead = 8192;  // at most, of a file's header and last block
+
+// Adds those of `more` that `behind` lacks, up to kMaxBehind; true: there were some.
+bool AddBehind(std::vector<std::string>& behind, const std::vector<std::string>& more) {
+  bool added = false;
+  for (const std::string& code : more) {
+    if (behind.size() >= kMaxBehind) break;
+    if (std::find(behind.begin(), behind.end(), code) != behind.end()) continue;
+    behind.push_back(code);
+    added = true;
+  }
+  return added;
+}
+
+bool IsOf(const FrameFacts& facts, std::string_view code, std::string_view environment) {
+  return facts.code == code && facts.environment == environment;
+}
+
+}  // namespace
+
+absl::Status Store::PutFrame(std::string_view key, std::string_view frame, FrameFacts facts) {
+  const int64_t now = options_.now_ms();
+  // Two may say of the same frame whom it is behind.
+  absl::MutexLock lock(&put_mutex_);
+  if (const auto stored = PeekFrame(key); stored.ok()) {
+    auto known = DecodeFrameFacts((*stored)->facts);
+    if (known.ok()) {
+      CountFrameUse(key, 0);
+      if (!AddBehind(known->behind, facts.behind)) return absl::OkStatus();
+      facts.behind = std::move(known->behind);
+    }
+  }
+  const Record record{{}, std::string(frame), Encode(facts)};
+  const absl::Status written = WriteFrame({std::string(key), facts, 0, 0, now, now}, record);
+  if (written.ok()) {
+    memory_.RemoveFrame(std::string(key));
+    return written;
+  }
+  SetProblem(written);
+  memory_.PutFrame(key, {record, std::move(facts), now});
+  return absl::OkStatus();
+}
+
+absl::Status Store::WriteFrame(FrameRow row, const Record& record) {
+  TENSORD_RETURN_IF_ERROR(MakeRoom(record.payload.size() + record.facts.size() + kFileOverhead));
+  {
+    absl::MutexLock lock(&files_mutex_);
+    RefreshKey();
+  }
+  TENSORD_RETURN_IF_ERROR(frames_.Put(row.key, record, ""));
+  row.bytes = BytesOnDisk(frames_.PathOf(row.key));
+  // Which of a code's frames go is decided by their uses.
+  FlushUses(/*all=*/true);
+  // A record that the index could not take is added when it is reconciled.
+  index_.With([&](Index& index) { return index.AddFrames({row}, Dropping()); }).IgnoreError();
+  return absl::OkStatus();
+}
+
+std::vector<FoundFrame> Store::FramesOf(std::string_view code, std::string_view environment,
+                                        const std::set<std::string>& known) {
+  std::vector<FoundFrame> found;
+  std::set<std::string> taken = known;
+  for (const auto& [key, frame] : memory_.Frames()) {
+    if (!IsOf(frame->facts, code, environment) || !taken.insert(key).second) continue;
+    const FrameRow row{key, frame->facts, 0, 0, frame->created_ms, frame->created_ms};
+    found.push_back({row, std::shared_ptr<const Record>(frame, &frame->record)});
+  }
+  auto rows = index_.With([&](Index& index) { return index.FramesOf(code, environment); });
+  if (!rows.ok()) return found;  // that the index is in trouble is no reason to fail
+  for (FrameRow& row : *rows) {
+    if (!taken.insert(row.key).second) continue;
+    auto record = FindSound(frames_, row.key);
+    if (!record.ok()) continue;
+    auto facts = DecodeFrameFacts((*record)->facts);
+    if (!facts.ok() || !IsOf(*facts, code, environment)) continue;  // the index errs
+    row.facts = *std::move(facts);
+    found.push_back({std::move(row), *std::move(record)});
+  }
+  SortByUse(found);
+  return found;
+}
+
+// The index learns of a use only after a while.
+void Store::SortByUse(std::vector<FoundFrame>& frames) {
+  {
+    absl::MutexLock lock(&uses_mutex_);
+    for (FoundFrame& frame : frames) {
+      const auto use = frame_uses_.find(frame.row.key);
+      if (use == frame_uses_.end()) continue;
+      frame.row.hits += use->second.hits;
+      frame.row.used_ms = std::max(frame.row.used_ms, use->second.used_ms);
+    }
+  }
+  std::stable_sort(frames.begin(), frames.end(), [](const FoundFrame& a, const FoundFrame& b) {
+    return a.row.used_ms > b.row.used_ms;
+  });
+}
+
+std::vector<std::string> Store::CodesBehind(std::string_view code, std::string_view environment,
+                                            size_t limit) {
+  std::vector<std::string> codes;
+  std::set<std::string> reached{std::string(code)};
+  std::deque<std::string> open{std::string(code)};
+  const auto kept = memory_.Frames();
+  while (!open.empty() && codes.size() < limit) {
+    const std::string from = std::move(open.front());
+    open.pop_front();
+    std::vector<std::string> next =
+        index_
+            .With([&](Index& index) {
+              return index.CodesBehind(from, environment, static_cast<uint32_t>(limit));
+            })
+            .value_or(std::vector<std::string>());
+    for (const auto& [key, frame] : kept) {
+      const std::vector<std::string>& behind = frame->facts.behind;
+      if (frame->facts.environment == environment &&
+          std::find(behind.begin(), behind.end(), from) != behind.end()) {
+        next.push_back(frame->facts.code);
+      }
+    }
+    for (const std::string& to : next) {
+      if (codes.size() >= limit) break;
+      if (!reached.insert(to).second) continue;
+      codes.push_back(to);
+      open.push_back(to);
+    }
+  }
+  return codes;
+}
+
+absl::StatusOr<std::vector<FrameRow>> Store::ListFrames(uint32_t limit) {
+  FlushUses(/*all=*/true);
+  return index_.With([&](Index& index) { return index.ListFrames(limit); });
+}
+
+absl::StatusOr<FrameRow> Store::FindFrame(std::string_view prefix) {
+  FlushUses(/*all=*/true);
+  TENSORD_ASSIGN_OR_RETURN(std::vector<FrameRow> rows,
+                           index_.With([&](Index& index) { return index.FindFrames(prefix, 2); }));
+  if (rows.empty()) return absl::NotFoundError("no frame has that key");
+  if (rows.size() > 1) {
+    return absl::FailedPreconditionError("several frames begin with that key: give more of it");
+  }
+  return std::move(rows.front());
+}
+
+absl::StatusOr<std::shared_ptr<const Record>> Store::PeekFrame(std::string_view key) {
+  auto found = FindSound(frames_, key);
+  if (found.ok()) return found;
+  if (const auto frame = memory_.FindFrame(key)) {
+    return std::shared_ptr<const Record>(frame, &frame->record);
+  }
+  return found.status();
+}
+
+void Store::CountFrameUse(std::string_view key, uint64_t hits) {
+  const int64_t now = options_.now_ms();
+  absl::MutexLock lock(&uses_mutex_);
+  Use& use = frame_uses_[std::string(key)];
+  use.hits += hits;
+  use.used_ms = now;
+}
+
+}  // namespace tensord::store
