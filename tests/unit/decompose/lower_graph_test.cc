@@ -95,6 +95,19 @@ TEST(LowerGraphTest, SlicesTakeSymbolicSteps) {
   EXPECT_EQ(view.sizes[0], sym::CeilDiv(sym::Expr(12), sym::Expr::Size(0, 2, 2)));
 }
 
+// What is equal at capture is what the job's guards leave open.
+TEST(LowerGraphTest, SlicesAtTheHintOfASizeServeLargerOnes) {
+  GraphBuilder g;
+  const Dim s = g.Symbol(/*hint=*/8);
+  const Ref x = g.Input({s});
+  g.Output(g.Node("aten::slice.Tensor", {x, 0, 0, 8, 1}, g.Meta({8})));
+  g.Output(g.Node("aten::slice.Tensor", {x, 0, 8, s, 1}, g.Meta({s + -8})));
+  const Program program = Lower(g);
+  const sym::Expr size = sym::Expr::Size(0, 2, 8);
+  EXPECT_EQ(program.outputs[0].view.sizes[0], sym::Expr(8));
+  EXPECT_EQ(program.outputs[1].view.sizes[0], size - 8);
+}
+
 // The library takes what code of ours would have to know.
 TEST(LowerGraphTest, CodeIsNotMadeForOneValueOfAnArgument) {
   GraphBuilder g;
