@@ -108,6 +108,27 @@ TEST(LowerGraphTest, SlicesAtTheHintOfASizeServeLargerOnes) {
   EXPECT_EQ(program.outputs[1].view.sizes[0], size - 8);
 }
 
+// torch's strides of a size that may be 0 are those of elements wherever there are any.
+TEST(LowerGraphTest, ResultsOfASizeThatMayBeNoneStillShareMemory) {
+  GraphBuilder g;
+  const Dim s = g.Symbol(/*hint=*/8), n = s + -2, least = MakeDim(v1::SymOp::MAX, 1, n);
+  const Ref x = g.Input({s, s});
+  const Ref part = g.Node("aten::slice.Tensor", {x, 1, 1, s + -1, 1},
+                          g.Meta({s, n}, v1::DTYPE_FLOAT32, {s, 1}, 1));
+  const v1::TensorMeta type = g.Meta({s, n}, v1::DTYPE_FLOAT32, {least, 1});
+  const Ref y = g.Node("aten::sin", {part}, type);
+  g.Output(y).Output(g.Node("aten::squeeze.dim", {y, 1}, type));
+  g.Output(g.Node("aten::select.int", {y, 1, 0}, g.Meta({s}, v1::DTYPE_FLOAT32, {least})));
+  const Program program = Lower(g);
+  EXPECT_EQ(program.operations.size(), 1u);
+  const sym::Expr size = sym::Expr::Size(0, 2, 8);
+  for (const auto& output : program.outputs) {
+    EXPECT_EQ(output.view.buffer, program.outputs[0].view.buffer);
+    EXPECT_EQ(output.view.strides[0], sym::Max(1, size - 2));
+  }
+  EXPECT_EQ(program.buffers[program.outputs[0].view.buffer].strides[0], size - 2);
+}
+
 // The library takes what code of ours would have to know.
 TEST(LowerGraphTest, CodeIsNotMadeForOneValueOfAnArgument) {
   GraphBuilder g;
