@@ -194,7 +194,9 @@ class Judge:
                 if theirs.is_floating_point():
                     relative, absolute = compare.TOLERANCE.get(theirs.dtype, (0.0, 0.0))
                     least = absolute + relative * max(1.0, largest([theirs[finite[0]]]))
-                if not _distance(mine, theirs, silent) <= max(2.0 * allowed, least):
+                if not _distance(mine, theirs, silent) <= max(
+                    compare.EAGER_FACTOR * allowed, least
+                ):
                     return False
         return True
 
