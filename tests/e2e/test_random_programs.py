@@ -157,19 +157,3 @@ def test_a_size_divided_by_one_that_may_be_0(monkeypatch: pytest.MonkeyPatch) ->
         weight = torch.randn_like(result)
         found = torch.autograd.grad(result, x, weight)
         assert torch.equal(*found, *torch.autograd.grad(program(x), x, weight))
-
-
-@pytest.mark.xfail(strict=True, reason="a computed result has no offset in its storage")
-def test_view_of_a_changed_input_by_symbols() -> None:
-    """AOTAutograd makes such a result anew of the input, by the offset that the result has."""
-
-    def program(x: torch.Tensor) -> torch.Tensor:
-        rows = x.reshape(-1, x.size(1))
-        part = rows[..., 1:]
-        rows.index_fill_(0, torch.arange(1) % rows.size(0), 1)
-        return part
-
-    x = torch.arange(15).reshape(5, 3).t()
-    y = torch.arange(15).reshape(5, 3).t()
-    compiled = torch.compile(program, backend="tensord", dynamic=True)
-    assert torch.equal(compiled(y), program(x))

@@ -41,6 +41,7 @@ from .partitioned import (
     move_constants_to_device,
     tensors_of_numbers,
     unlift_effect_tokens,
+    views_of_arguments,
 )
 from .runner import Outcome, Pass, Snapshot, Stage
 
@@ -128,6 +129,14 @@ TABLE: tuple[Pass, ...] = (
     Pass("complex_numbers", "joint", complex_numbers.complex_numbers),
     # Before the partitioner counts what to save, and instead of its own, which is slow to load.
     Pass("common_subexpressions", "joint", common_subexpressions.common_subexpressions),
+    # Views of what the graph changes lie as the arguments do. Before passes that replace views.
+    Pass(
+        "views_of_arguments",
+        "partitioned",
+        views_of_arguments.views_of_arguments,
+        graphs=("forward", "inference"),
+        keeps_strides=False,
+    ),
     # Random numbers that are kernels' own rather than a library's.
     Pass(
         "counter_based_random",

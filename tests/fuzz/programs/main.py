@@ -34,7 +34,6 @@ MOST_SHRUNK = 3  # programs of one failure, which takes long
 BAD = ("wrong", "failed", "crash", "hang")
 # Programs with open faults, told apart: by seed the test that expects to fail, or what is known.
 KNOWN = {
-    7790: "test_view_of_a_changed_input_by_symbols",
     7496: "a process of the campaign ends, its script does not",
 }
 

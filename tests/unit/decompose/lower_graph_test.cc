@@ -129,6 +129,21 @@ TEST(LowerGraphTest, ResultsOfASizeThatMayBeNoneStillShareMemory) {
   EXPECT_EQ(program.buffers[program.outputs[0].view.buffer].strides[0], size - 2);
 }
 
+// How a view lies follows from the graph where symbolic sizes do not tell.
+TEST(LowerGraphTest, ResultsInShapesThatGuardsHoldShareMemory) {
+  GraphBuilder g;
+  const Dim s = g.Symbol(/*hint=*/12), rows = FloorDiv(s, 3);
+  const Ref x = g.Input({s});
+  const Ref y = g.Node("aten::sin", {x}, g.Meta({s}));
+  g.Output(y).Output(g.Node("aten::view", {y, Ints({rows, 3})}, g.Meta({rows, 3})));
+  g.Output(g.Node("aten::view", {x, Ints({rows, 3})}, g.Meta({rows, 3})));
+  const Program program = Lower(g);
+  EXPECT_EQ(program.operations.size(), 1u);
+  EXPECT_EQ(program.outputs[0].view.buffer, program.outputs[1].view.buffer);
+  EXPECT_EQ(program.buffers[program.outputs[2].view.buffer].kind, BufferKind::kInput);
+  EXPECT_TRUE(program.outputs[1].view.strides[0].Is(3));
+}
+
 // The library takes what code of ours would have to know.
 TEST(LowerGraphTest, CodeIsNotMadeForOneValueOfAnArgument) {
   GraphBuilder g;
