@@ -96,3 +96,17 @@ def test_overflow_that_rounding_decides_is_no_difference() -> None:
     judge.check(judge.compiled(lambda x: [other]))
     with pytest.raises(Mismatch):
         judge.check(judge.compiled(lambda x: [other * 0.8]))
+
+
+def test_strides_that_torch_declares_otherwise_beside_sizes_that_data_decides() -> None:
+    """Seed 7496."""
+
+    def program(condition: Tensor, x: Tensor) -> list[Any]:
+        return [torch.where(condition, x, x) + x[x > 0].sum()]
+
+    def inputs() -> list[Any]:
+        condition = torch.ones(3, 1, 1, dtype=torch.bool)[::2].permute(2, 1, 0)
+        return [condition, torch.arange(3.0)[:, None]]
+
+    assert Judge(program, inputs).is_misdeclared()
+    assert not Judge(lambda condition, x: [x[x > 0] * 2, x], inputs).is_misdeclared()
