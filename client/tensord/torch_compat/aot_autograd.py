@@ -137,8 +137,7 @@ class ForwardResults:
 
 
 def results_of_forward() -> ForwardResults:
-    """Of the capture under way. Nothing where the graph takes subclasses of tensors apart, or where
-    the arguments of the job's function are not the graph's (bases of overlapping ones)."""
+    """Of the capture under way. Nothing where the graph takes subclasses of tensors apart."""
     kinds = (*_of_forward("subclass_inp_meta"), *_of_forward("subclass_fw_graph_out_meta"))
     if any(type(kind).__name__ != "PlainTensorMeta" for kind in kinds):
         return ForwardResults()
