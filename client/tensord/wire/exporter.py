@@ -396,11 +396,16 @@ def operator_of(node: fx.Node) -> Any:
 def _reaches_beyond(node: fx.Node) -> bool:
     """True for as_strided that may read what is not its argument's, as only a call knows."""
     root: Any = node.args[0]
-    while root.op == "call_function" and isinstance(root.target, torch._ops.OpOverload):
-        returns = root.target._schema.returns
+    while root.op == "call_function":
+        maker = root
+        while maker.target is operator.getitem:  # one of several results
+            maker = maker.args[0]
+        if not isinstance(maker.target, torch._ops.OpOverload):
+            break
+        returns = maker.target._schema.returns
         if len(returns) != 1 or returns[0].alias_info is None:
             return False  # a tensor of the graph's own
-        root = root.args[0]
+        root = maker.args[0]
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     known, reach = _span(root.meta["val"]), _span(node.meta["val"])
