@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from tensord.debug.compare import Mismatch
-from tensord.debug.judge import Judge, attempt, is_upstream
+from tensord.debug.judge import Judge, attempt, cause_of, is_upstream
 from torch import Tensor
 
 
@@ -110,3 +110,9 @@ def test_strides_that_torch_declares_otherwise_beside_sizes_that_data_decides() 
 
     assert Judge(program, inputs).is_misdeclared()
     assert not Judge(lambda condition, x: [x[x > 0] * 2, x], inputs).is_misdeclared()
+
+
+def test_a_cause_has_no_addresses() -> None:
+    """Seed 103890, which every backend fails in the same way."""
+    causes = {cause_of(ValueError(f"s{n} of <Tracer at {hex(n)}>")) for n in (10, 0xABC12F)}
+    assert causes == {"ValueError: sN of <Tracer at N>"}

@@ -243,7 +243,8 @@ def cause_of(error: BaseException) -> str:
     text = text.split("raised:\n", 1)[-1].strip().split("\n")[0]
     text = text.removeprefix("BackendFailedError: ")  # what it holds says more
     text = re.sub(r" \(the graph was kept as [^)]*\)", "", text)
-    return re.sub(r"\d+", "N", re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", text))[:200]
+    text = re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", text)
+    return re.sub(r"0x[0-9a-f]+|\d+", "N", text)[:200]
 
 
 def _cause_of_mismatch(what: str) -> str:
