@@ -124,6 +124,13 @@ def _log_ndtr(self: Tensor) -> Any:
     return torch_compat.core_decompositions()[aten.special_log_ndtr.default](self)
 
 
+def _log_sigmoid_forward(self: Tensor) -> Any:
+    """Eager's results on the CPU are row-major always; torch declares that they are as `self`."""
+    if self.is_cuda or self.is_contiguous():
+        return NotImplemented
+    return aten.log_sigmoid_forward.default(self.contiguous())
+
+
 def _logspace(op: torch._ops.OpOverload) -> Callable[..., Any]:
     def logspace(
         start: Any,
@@ -156,6 +163,7 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.index_reduce.default: _index_reduce,
     aten.max_unpool2d.default: _max_unpool2d,
     aten.special_log_ndtr.default: _log_ndtr,
+    aten.log_sigmoid_forward.default: _log_sigmoid_forward,
     **{
         op: _logspace(op)
         for op in (
