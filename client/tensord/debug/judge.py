@@ -178,7 +178,7 @@ class Judge:
         for number in range(SHAKEN_RUNS):
             torch.manual_seed(number)
             arguments = self._inputs()
-            with _Shake():
+            with Shake():
                 others.append(_run(self._program, arguments))
         for what in ("outputs", "arguments", "gradients"):
             groups = [getattr(r, what) for r in (ours, self.eager, *others)]
@@ -306,7 +306,7 @@ def _map_storages(arguments: list[Any], change: Callable[[Tensor], Tensor]) -> l
     return result
 
 
-class _Shake(TorchDispatchMode):
+class Shake(TorchDispatchMode):
     """Rounds every floating-point result that an operator computes, in new memory or in place, at
     random; not within the bodies of higher-order ones."""
 
