@@ -176,8 +176,8 @@ class Judge:
         Elements of which roundings decide whether they are finite say nothing."""
         others = [reference] if reference is not None else []
         for number in range(SHAKEN_RUNS):
+            arguments = self._inputs()  # which may seed the generator
             torch.manual_seed(number)
-            arguments = self._inputs()
             with Shake():
                 others.append(_run(self._program, arguments))
         for what in ("outputs", "arguments", "gradients"):
