@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "compiler/graph/layout.h"
+
 namespace tensord::compiler {
 namespace {
 
@@ -16,7 +18,8 @@ bool HasStrides(const Tensor& t, const Sizes& strides) {
   if (!t.view()) return false;
   if (IsEmpty(t.sizes())) return true;
   for (size_t d = 0; d < strides.size(); ++d) {
-    if (!t.sizes()[d].Is(1) && !(t.view()->strides[d] == strides[d])) return false;
+    if (t.sizes()[d].Is(1)) continue;
+    if (!(StrideOfElements(t.view()->strides[d]) == StrideOfElements(strides[d]))) return false;
   }
   return true;
 }

@@ -17,6 +17,7 @@
 #include "compiler/graph/layout.h"
 #include "compiler/graph/uses.h"
 #include "compiler/ops/operators.h"
+#include "compiler/sym/known.h"
 
 namespace tensord::compiler {
 namespace {
@@ -93,6 +94,10 @@ class Lowerer {
       Tensor& t = (*results)[o];
       if (!t.defined()) continue;
       const ValueId result(graph_.FirstNodeValue() + i, static_cast<int>(o));
+      if (needs_.shared.count(result) > 0 && t.view() && !IsView(node)) {
+        if (IsCopyOfAnInput(result, t)) t = LazyCopy(builder_, t);
+        t = WithStrides(builder_, t, BufferStrides(node.outputs[o]));
+      }
       const bool shared = !t.view() && needs_.shared.count(result) > 0;
       const bool stays = uses_.LastReader(result) == static_cast<int>(graph_.nodes.size());
       if (!shared && !ShouldRealize(t, uses_.Count(result), stays, chain)) continue;
@@ -187,28 +192,45 @@ class Lowerer {
       out.integer = output.integer;
     } else if (IsValue(output)) {
       out.kind = ProgramOutput::kTensor;
-      if (const auto memory = MemoryShownBy(ValueOf(output))) {
-        const TensorType& type = graph_.TypeOf(ValueOf(output));
-        out.view = {*memory, type.sizes, type.strides, type.offset};
-        out.dtype = type.dtype;
-        builder_.program().buffers[*memory].returned = true;
+      const ValueId value = ValueOf(output);
+      if (auto view = ViewOfShownMemory(value)) {
+        out.view = *std::move(view);
+        if (needs_.shown.at(value).is_reinterpreted) out.dtype = graph_.TypeOf(value).dtype;
+        BufferInfo& memory = builder_.program().buffers[out.view.buffer];
+        if (memory.kind != BufferKind::kInput) memory.returned = true;
       } else {
-        out.view = OutputView(ValueOf(output));
+        out.view = OutputView(value);
       }
     }
     builder_.program().outputs.push_back(std::move(out));
   }
 
-  // The buffer that an output shows as another type, where it shares it with other outputs.
-  std::optional<BufferId> MemoryShownBy(ValueId value) {
-    const auto it = needs_.as_other_types.find(value);
-    if (it == needs_.as_other_types.end()) return std::nullopt;
-    const Tensor& memory = values_[it->second];
-    if (!HasStrides(memory, graph_.TypeOf(it->second).strides) || !memory.view()->offset.Is(0))
-      return std::nullopt;
+  // An output as what eager gives, where lowering it gave something else: memory seen as another
+  // type, or in a shape whose strides do not follow from symbolic sizes.
+  std::optional<BufferView> ViewOfShownMemory(ValueId value) {
+    const auto it = needs_.shown.find(value);
+    if (it == needs_.shown.end()) return std::nullopt;
+    const Tensor &memory = values_[it->second.memory], &lowered = values_[value];
+    const TensorType &whole = graph_.TypeOf(it->second.memory), &type = graph_.TypeOf(value);
+    if (!HasStrides(memory, whole.strides)) return std::nullopt;
     const BufferKind kind = KindOf(memory);
-    if (kind != BufferKind::kComputed && kind != BufferKind::kExternResult) return std::nullopt;
-    return memory.view()->buffer;
+    if (kind == BufferKind::kConstant) return std::nullopt;
+    BufferView view = *memory.view();
+    if (it->second.is_reinterpreted) {
+      if (kind == BufferKind::kInput || !view.offset.Is(0)) return std::nullopt;
+      return BufferView{view.buffer, type.sizes, type.strides, type.offset};
+    }
+    // What the library has copied reaches where the graph knows of no memory, or data decides how.
+    if (lowered.view() && KindOf(lowered) == BufferKind::kExternResult) return std::nullopt;
+    if (HasStrides(lowered, type.strides) && lowered.view()->buffer == view.buffer)
+      return std::nullopt;
+    view.sizes = type.sizes;
+    view.strides = type.strides;
+    view.offset += type.offset - whole.offset;
+    const Expr end = type.offset - whole.offset + StorageElements(type.sizes, type.strides);
+    const bool is_inside = sym::MayBeSize(type.offset - whole.offset) &&
+                           sym::MayBeAtMost(end, StorageElements(whole.sizes, whole.strides));
+    return is_inside ? std::optional(view) : std::nullopt;
   }
 
   BufferView OutputView(ValueId value) {
@@ -219,15 +241,18 @@ class Lowerer {
     const TensorType& type = graph_.TypeOf(value);
     // Constants belong to the program and are shared by all its calls; an input must not be handed
     // out as if it were a fresh result.
-    if (t.view() && (KindOf(t) == BufferKind::kConstant ||
-                     (KindOf(t) == BufferKind::kInput && values_.IsCopyInEager(value.first)))) {
+    if (t.view() && (KindOf(t) == BufferKind::kConstant || IsCopyOfAnInput(value, t)))
       t = LazyCopy(builder_, t);
-    }
     t = WithStrides(builder_, t, type.strides);
     if (KindOf(t) != BufferKind::kInput) {
       builder_.program().buffers[t.view()->buffer].returned = true;
     }
     return *t.view();
+  }
+
+  // Whether eager copies what the lowered value is a view of.
+  bool IsCopyOfAnInput(ValueId value, const Tensor& t) {
+    return t.view() && KindOf(t) == BufferKind::kInput && values_.IsCopyInEager(value.first);
   }
 
   BufferKind KindOf(const Tensor& t) { return builder_.program().buffers[t.view()->buffer].kind; }

@@ -29,19 +29,13 @@ bool IsReinterpretation(const Node& node) {
          node.op == "aten::view_as_real";
 }
 
-// The value whose memory a result shows in eager, and whether as another type on the way.
-struct Shown {
-  ValueId memory;
-  bool is_reinterpreted = false;
-};
-
-// By node: what its first result shows, when it is a view or a reinterpretation.
+// By node: what its results show, when they are views or reinterpretations. Reshaping may copy.
 std::vector<std::optional<Shown>> MemoryShownByNodes(const Graph& graph) {
   std::vector<std::optional<Shown>> shown(graph.nodes.size());
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     const bool reinterprets = IsReinterpretation(node);
-    if (!reinterprets && !IsView(node)) continue;
+    if (!reinterprets && (!IsView(node) || node.op == "aten::reshape")) continue;
     const ValueId of = ValueOf(FirstArgument(node));
     const int maker = of.first - graph.FirstNodeValue();
     shown[i] = maker >= 0 && shown[maker] ? *shown[maker] : Shown{of};
@@ -50,29 +44,30 @@ std::vector<std::optional<Shown>> MemoryShownByNodes(const Graph& graph) {
   return shown;
 }
 
-std::map<ValueId, ValueId> AsOtherTypes(const Graph& graph) {
-  // By the value whose memory they show: results, and whether as another type.
-  std::map<ValueId, std::map<ValueId, bool>> results;
+std::map<ValueId, Shown> ShownByResults(const Graph& graph) {
+  // By the value whose memory they show.
+  std::map<ValueId, std::map<ValueId, Shown>> results;
   const std::vector<std::optional<Shown>> shown_by = MemoryShownByNodes(graph);
   for (const ArgumentValue& output : graph.outputs) {
     if (!IsValue(output) || ValueOf(output).first < graph.FirstNodeValue()) continue;
     const ValueId value = ValueOf(output);
     const Shown shown = shown_by[value.first - graph.FirstNodeValue()].value_or(Shown{value});
-    if (shown.memory.first >= graph.FirstNodeValue()) {
-      results[shown.memory].emplace(value, shown.is_reinterpreted);
-    }
+    results[shown.memory].emplace(value, shown);
   }
-  std::map<ValueId, ValueId> as_other_types;
-  for (const auto& [memory, shown] : results) {
+  std::map<ValueId, Shown> shown_by_results;
+  for (const auto& [memory, views] : results) {
+    const bool is_input = memory.first < static_cast<int>(graph.inputs.size());
+    if (!is_input && memory.first < graph.FirstNodeValue()) continue;  // constants are copied
     const TensorType& type = graph.TypeOf(memory);
     // Offsets count from the start of eager's memory, so it must be all of it.
     const bool is_whole = type.offset.Is(0) && IsDense(type.sizes, type.strides);
-    if (shown.size() < 2 || !is_whole) continue;
-    for (const auto& [value, is_reinterpreted] : shown) {
-      if (is_reinterpreted) as_other_types.emplace(value, memory);
+    if (!is_input && (views.size() < 2 || !is_whole)) continue;
+    for (const auto& [value, shown] : views) {
+      if (value == memory || (is_input && shown.is_reinterpreted)) continue;
+      shown_by_results.emplace(value, shown);
     }
   }
-  return as_other_types;
+  return shown_by_results;
 }
 
 std::set<ValueId> InSeveralShapes(const Graph& graph, const Uses& uses,
@@ -103,8 +98,10 @@ std::set<ValueId> InSeveralShapes(const Graph& graph, const Uses& uses,
 MemoryNeeds FindMemoryNeeds(const Graph& graph, const Uses& uses, const LoweringRules& rules) {
   MemoryNeeds needs{.shared = SharedByOutputs(graph, uses),
                     .in_shapes = InSeveralShapes(graph, uses, rules),
-                    .as_other_types = AsOtherTypes(graph)};
-  for (const auto& [value, memory] : needs.as_other_types) needs.shared.insert(memory);
+                    .shown = ShownByResults(graph)};
+  for (const auto& [value, shown] : needs.shown) {
+    if (shown.memory.first >= graph.FirstNodeValue()) needs.shared.insert(shown.memory);
+  }
   return needs;
 }
 

@@ -11,6 +11,13 @@
 
 namespace tensord::compiler {
 
+// What a result shows in eager: the value whose memory it is, and whether that is seen as another
+// type on the way.
+struct Shown {
+  ValueId memory;
+  bool is_reinterpreted = false;
+};
+
 struct MemoryNeeds {
   // Results of the program that are views of one computed value share its memory in eager, so that
   // value must have a buffer before the views are taken.
@@ -18,10 +25,9 @@ struct MemoryNeeds {
   // What library calls and results want in memory in several shapes, as views of the whole: it is
   // there once.
   std::set<ValueId> in_shapes;
-  // Results of the program that are, in eager, the memory of a computed value seen as another type
-  // (and back, maybe), where other results share that memory; by result the value, which is in
-  // `shared`.
-  std::map<ValueId, ValueId> as_other_types;
+  // Results of the program that are, in eager, memory of an input, or of a computed value that
+  // other results show as well (it is in `shared`), maybe seen as another type.
+  std::map<ValueId, Shown> shown;
 };
 
 MemoryNeeds FindMemoryNeeds(const Graph& graph, const Uses& uses, const LoweringRules& rules);

@@ -16,6 +16,30 @@ std::vector<Expr> ContiguousStrides(const std::vector<Expr>& sizes) {
   return strides;
 }
 
+namespace {
+
+// x for max(1, x).
+Expr WithoutLeastOfOne(const sym::AtomPtr& atom) {
+  if (atom->kind == sym::AtomKind::kMax) {
+    for (const int one : {0, 1}) {
+      if (atom->args[one].Is(1)) return atom->args[1 - one];
+    }
+  }
+  return Expr::FromAtom(atom);
+}
+
+}  // namespace
+
+Expr StrideOfElements(const Expr& stride) {
+  Expr sum;
+  for (const sym::Term& term : stride.terms()) {
+    Expr product(term.coefficient);
+    for (const sym::AtomPtr& atom : term.atoms) product *= WithoutLeastOfOne(atom);
+    sum += product;
+  }
+  return sum;
+}
+
 bool IsDense(const std::vector<Expr>& sizes, const std::vector<Expr>& strides) {
   std::vector<size_t> order;
   for (size_t d = 0; d < sizes.size(); ++d) {
@@ -26,7 +50,7 @@ bool IsDense(const std::vector<Expr>& sizes, const std::vector<Expr>& strides) {
   });
   Expr expected(1);
   for (const size_t d : order) {
-    if (!(strides[d] == expected)) return false;
+    if (!(StrideOfElements(strides[d]) == expected)) return false;
     expected *= sizes[d];
   }
   return true;
@@ -35,8 +59,11 @@ bool IsDense(const std::vector<Expr>& sizes, const std::vector<Expr>& strides) {
 std::vector<Expr> BufferStrides(const TensorType& declared) {
   const bool is_empty = std::any_of(declared.sizes.begin(), declared.sizes.end(),
                                     [](const Expr& size) { return size.Is(0); });
-  return !is_empty && IsDense(declared.sizes, declared.strides) ? declared.strides
-                                                                : ContiguousStrides(declared.sizes);
+  if (is_empty || !IsDense(declared.sizes, declared.strides))
+    return ContiguousStrides(declared.sizes);
+  std::vector<Expr> strides;
+  for (const Expr& stride : declared.strides) strides.push_back(StrideOfElements(stride));
+  return strides;
 }
 
 int64_t ElementsHint(const TensorType& type) { return sym::Hint(sym::Product(type.sizes)); }

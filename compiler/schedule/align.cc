@@ -139,16 +139,17 @@ std::vector<Expr> LoopsOf(const Placement& placement, const LoopOp& op,
   return loops;
 }
 
-// By what cuts are ordered from inside to outside: their hints. Those of a space that is empty at
-// the hints are all zero; there the one with fewer factors lies inside.
-std::tuple<int64_t, size_t, int64_t> SizeOf(const Expr& cut) {
+// By what cuts are ordered from inside to outside: their hints. From a dimension on that is empty
+// at the hints all are zero; there the one with fewer factors lies inside.
+std::tuple<bool, int64_t, size_t, int64_t> SizeOf(const Expr& cut) {
   size_t factors = 0;
   int64_t coefficients = 0;
   for (const sym::Term& term : cut.terms()) {
     factors = std::max(factors, term.atoms.size());
     coefficients += std::abs(term.coefficient);
   }
-  return {sym::Hint(cut), factors, coefficients};
+  const int64_t size = sym::Hint(cut);
+  return {size == 0, size, factors, coefficients};
 }
 
 // Merges neighbouring nest loops on one side of the boundary where no member minds.

@@ -221,8 +221,60 @@ bool ProvablyNonNegative(const Expr& e) {
                      [](const Term& term) { return term.coefficient >= 0; });
 }
 
+namespace {
+
+constexpr int64_t kLargeLeast = 1 << 20;
+
+// A number that `e` is no less than, by the least values of its symbols; nothing where a term may
+// take any amount away. Of what is large only that it is.
+std::optional<int64_t> LeastOf(const Expr& e);
+
+std::optional<int64_t> LeastOf(const Atom& atom) {
+  const auto of = [&](int i) { return LeastOf(atom.args[i]); };
+  switch (atom.kind) {
+    case AtomKind::kSize:
+      return std::min<int64_t>(atom.min, kLargeLeast);
+    case AtomKind::kFloorDiv: {
+      const auto dividend = of(0), divisor = atom.args[1].AsConstant();
+      if (!dividend || !divisor || *divisor <= 0) break;
+      return *dividend >= 0 ? *dividend / *divisor : -((-*dividend + *divisor - 1) / *divisor);
+    }
+    case AtomKind::kMax: {
+      const auto a = of(0), b = of(1);
+      return a && b ? std::max(*a, *b) : a ? a : b;
+    }
+    case AtomKind::kMin: {
+      const auto a = of(0), b = of(1);
+      if (a && b) return std::min(*a, *b);
+      break;
+    }
+    default:
+      break;
+  }
+  return LowerBoundIsZero(atom) ? std::optional<int64_t>(0) : std::nullopt;
+}
+
+std::optional<int64_t> LeastOf(const Expr& e) {
+  int64_t sum = 0;
+  for (const Term& term : e.terms()) {
+    int64_t product = std::clamp(term.coefficient, -kLargeLeast, kLargeLeast);
+    if (term.coefficient < -kLargeLeast || (product < 0 && !term.atoms.empty()))
+      return std::nullopt;
+    for (const AtomPtr& atom : term.atoms) {
+      const auto least = LeastOf(*atom);
+      if (!least || *least < 0) return std::nullopt;
+      product = std::min(product * *least, kLargeLeast);
+    }
+    sum = std::min(sum + product, kLargeLeast);
+  }
+  return sum;
+}
+
+}  // namespace
+
 bool ProvablyPositive(const Expr& e) {
   if (ProvablyNonNegative(e - 1)) return true;
+  if (const auto least = LeastOf(e); least && *least > 0) return true;
   if (e.terms().size() != 1 || e.terms()[0].coefficient <= 0) return false;
   const auto& atoms = e.terms()[0].atoms;
   return std::all_of(atoms.begin(), atoms.end(), [](const AtomPtr& atom) {

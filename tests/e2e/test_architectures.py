@@ -79,6 +79,19 @@ def test_differences_are_told() -> None:
     compare({"loss": torch.tensor(1.003)}, {"loss": torch.tensor(1.0)}, exact)
 
 
+def test_what_roundings_decide_is_no_difference() -> None:
+    eager = {"gradient of a": torch.tensor([1.0])}
+    ours, shaken = (
+        {"gradient of a": torch.tensor([1.001])},
+        {"gradient of a": torch.tensor([0.9995])},
+    )
+    with pytest.raises(DifferentError, match=r"^gradient of a: off by 0\.001"):
+        compare(ours, eager, None)
+    compare(ours, eager, None, [eager, shaken])
+    with pytest.raises(DifferentError):
+        compare({"gradient of a": torch.tensor([1.01])}, eager, None, [eager, shaken])
+
+
 def test_failures_of_one_cause_are_one_group() -> None:
     def line(name: str, cause: str) -> dict[str, object]:
         run = {"status": "wrong", "cause": cause}

@@ -130,3 +130,19 @@ def test_random_numbers_come_from_the_devices_own_generator():
     with FakeTensorMode():
         drawn = philox._seed(torch.device("cuda:1"))
     assert drawn.device == torch.device("cuda:1") and drawn.dtype == torch.int64
+
+
+def test_powers_cut_off_to_integers_are_the_librarys():
+    """3 ** 1 of a GPU's pow may be a little less than 3; eager computes one element on the host."""
+
+    def function(x, end, dtype):
+        many = torch.logspace(0, 3, 5, dtype=dtype, device=x.device)
+        return many, torch.logspace(1, end, 1, base=3, dtype=dtype, device=x.device) * x
+
+    inputs = ((4,), "cuda"), ((), "cpu")
+    whole = send(trace(lambda x, end: function(x, end, torch.int64), *inputs))
+    assert len(nodes(whole, "aten::logspace")) == 2
+    assert not nodes(whole, "aten::pow")
+    apart = send(trace(lambda x, end: function(x, end, torch.float32), *inputs))
+    assert not nodes(apart, "aten::logspace")
+    assert len(nodes(apart, "aten::pow")) == 2

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from tensord.debug.compare import Mismatch
-from tensord.debug.judge import Judge, attempt, is_upstream
+from tensord.debug.judge import Judge, attempt, cause_of, is_upstream
 from torch import Tensor
 
 
@@ -53,3 +53,66 @@ def test_a_wrong_gradient_of_torchs_own_is_known_beside_roundings() -> None:
     outcome = attempt(program, judges, "tensord", False)
     assert (outcome.kind, outcome.cause) == ("wrong", "value of gradient")
     assert is_upstream(program, judges, outcome, dynamic=False)
+
+
+def _rounded_in_place(x: Tensor) -> list[Any]:
+    return [x.tanh_().float()]
+
+
+def test_roundings_in_place_are_shaken_too() -> None:
+    def without_float64(x: Tensor) -> list[Any]:
+        raise RuntimeError("mixes dtypes")
+
+    judge = Judge(_rounded_in_place, _narrow, without_float64)
+    exact = lambda x: [torch.tanh(x.double()).float(), x.tanh_()][:1]  # noqa: E731
+    judge.check(judge.compiled(exact))
+    with pytest.raises(Mismatch, match=r"^output 0: "):
+        judge.check(
+            judge.compiled(lambda x: [torch.tanh(x.double()).float() * 1.01, x.tanh_()][:1])
+        )
+
+
+def test_numbers_that_a_program_makes_are_wide_in_float64() -> None:
+    def program(x: Tensor) -> list[Any]:
+        return [(x - x.mean()).float() @ torch.full((11,), 1.0)]
+
+    judge = Judge(program, _narrow, lambda x: [(x - x.mean()) @ torch.full((11,), 1.0)])
+    ours = lambda x: [_centred_without_rounding(x)[0] @ torch.full((11,), 1.0)]  # noqa: E731
+    judge.check(judge.compiled(ours))
+
+
+def test_overflow_that_rounding_decides_is_no_difference() -> None:
+    """The cube is beyond what 16 bits hold, or just within."""
+
+    def program(x: Tensor) -> list[Any]:
+        return [torch.sin(x * x * x)]
+
+    def at_the_limit() -> list[Any]:
+        return [torch.tensor([40.34, 1.0]).half()]
+
+    judge = Judge(program, at_the_limit)
+    assert judge.eager.outputs[0].isnan().tolist() == [True, False]
+    other = torch.tensor([0.5, judge.eager.outputs[0][1].item()]).half()
+    judge.check(judge.compiled(lambda x: [other]))
+    with pytest.raises(Mismatch):
+        judge.check(judge.compiled(lambda x: [other * 0.8]))
+
+
+def test_strides_that_torch_declares_otherwise_beside_sizes_that_data_decides() -> None:
+    """Seed 7496."""
+
+    def program(condition: Tensor, x: Tensor) -> list[Any]:
+        return [torch.where(condition, x, x) + x[x > 0].sum()]
+
+    def inputs() -> list[Any]:
+        condition = torch.ones(3, 1, 1, dtype=torch.bool)[::2].permute(2, 1, 0)
+        return [condition, torch.arange(3.0)[:, None]]
+
+    assert Judge(program, inputs).is_misdeclared()
+    assert not Judge(lambda condition, x: [x[x > 0] * 2, x], inputs).is_misdeclared()
+
+
+def test_a_cause_has_no_addresses() -> None:
+    """Seed 103890, which every backend fails in the same way."""
+    causes = {cause_of(ValueError(f"s{n} of <Tracer at {hex(n)}>")) for n in (10, 0xABC12F)}
+    assert causes == {"ValueError: sN of <Tracer at N>"}

@@ -112,17 +112,48 @@ def test_choice_by_an_outer_loop_of_a_reduction(monkeypatch: pytest.MonkeyPatch)
     assert torch.equal(torch.compile(program, backend="tensord")(x), program(x))
 
 
-@pytest.mark.xfail(strict=True, reason="a computed result has no offset in its storage")
-def test_view_of_a_changed_input_by_symbols() -> None:
-    """AOTAutograd makes such a result anew of the input, by the offset that the result has."""
+def test_slices_that_end_where_the_size_was_at_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeds 100242 and 770056."""
+    monkeypatch.setenv("TENSORD_STRICT", "1")
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x[:8], x[8:] * 2, x[8 : x.size(0)]
+
+    compiled = torch.compile(program, backend="tensord", dynamic=True)
+    for size in (8, 17, 5, 11):
+        x = torch.randn(size)
+        for mine, theirs in zip(compiled(x), program(x), strict=True):
+            assert torch.equal(mine, theirs)
+
+
+def test_results_share_memory_whose_size_may_be_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 101038: torch counts such a size as 1 in strides."""
+    monkeypatch.setenv("TENSORD_STRICT", "1")
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        part = x[:, 1:-1] % 1.0
+        return part.squeeze(1), part
+
+    compiled = torch.compile(program, backend="tensord", dynamic=True)
+    for size in (17, 5):
+        x = torch.randn(size, size)
+        view, whole = compiled(x)
+        assert torch.equal(view, program(x)[0])
+        assert view.data_ptr() == whole.data_ptr()
+
+
+def test_a_size_divided_by_one_that_may_be_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 101412: what divides by it has raised before, where it is 0."""
+    monkeypatch.setenv("TENSORD_STRICT", "1")
 
     def program(x: torch.Tensor) -> torch.Tensor:
-        rows = x.reshape(-1, x.size(1))
-        part = rows[..., 1:]
-        rows.index_fill_(0, torch.arange(1) % rows.size(0), 1)
-        return part
+        return x.flip(0).reshape(x.size(0) // 3, 3, x.size(1))
 
-    x = torch.arange(15).reshape(5, 3).t()
-    y = torch.arange(15).reshape(5, 3).t()
     compiled = torch.compile(program, backend="tensord", dynamic=True)
-    assert torch.equal(compiled(y), program(x))
+    for rows in (6, 9, 3):
+        x = torch.randn(rows, 5, requires_grad=True)
+        result = compiled(x)
+        assert torch.equal(result, program(x))
+        weight = torch.randn_like(result)
+        found = torch.autograd.grad(result, x, weight)
+        assert torch.equal(*found, *torch.autograd.grad(program(x), x, weight))

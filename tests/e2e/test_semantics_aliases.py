@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from both_ways import both_ways, compiled
-from compare import check
+from compare import check, flatten
 from torch import Tensor, nn
 
 pytestmark = pytest.mark.usefixtures("tensord_daemon")
@@ -203,6 +203,16 @@ def test_writes_to_expanded_inputs_that_share_memory_raise_as_in_aot_eager() -> 
         compiled(function, fullgraph=True)(x, x.unsqueeze(0))
 
 
+def test_a_write_to_one_of_elements_that_share_memory() -> None:
+    """A scatter keeps its base's strides: what it writes others see before it is put back."""
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        torch.as_strided(x, (2, 2), (1, 1))[::2].copy_(y)
+        return x * 2
+
+    both_ways(function, torch.randn(16), torch.randn(()))
+
+
 def test_a_view_beyond_an_input_that_is_a_part() -> None:
     function = lambda x: torch.as_strided(x, (3, 2), (2, 1), 1) + 1  # noqa: E731
     base = torch.arange(20.0)
@@ -251,6 +261,72 @@ def changed_and_viewed(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
 def twice(x: Tensor, y: Tensor) -> dict[str, Any]:
     z = x @ y
     return {"a": z, "b": [z, z.detach()], "c": (x, x.detach()), "none": None, "n": 3}
+
+
+# Views of a changed input, which may be a part of something larger.
+def rows_behind(x: Tensor) -> Tensor:
+    rows = x.reshape(-1, x.size(1))
+    part = rows[..., 1:]
+    rows.index_fill_(0, torch.arange(1) % rows.size(0), 1)
+    return part
+
+
+def columns(x: Tensor) -> tuple[Tensor, ...]:
+    x.add_(1)
+    return x[..., 1:], x.t(), x.diagonal(), x.unfold(0, 2, 1), x.unsqueeze(0).expand(2, -1, -1)
+
+
+def halves(x: Tensor) -> tuple[Tensor, ...]:
+    x.sub_(1)
+    return *x.split(x.size(0) // 2), x.unbind(1)[1], x.view(torch.int32)[:, 1:]
+
+
+def without_gradients(x: Tensor) -> tuple[Tensor, ...]:
+    with torch.no_grad():
+        x.mul_(2)
+    return x[1:], x[:, 2], x * 3
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    "function", [rows_behind, columns, halves, without_gradients], ids=lambda f: f.__name__
+)
+@pytest.mark.parametrize("strides", [(1, 6), (7, 1), (5, 1)], ids=str)
+def test_views_of_a_changed_input_lie_as_in_eager(
+    function: Any, strides: tuple[int, int], dynamic: bool
+) -> None:
+    """AOTAutograd makes them anew of the input, with symbols by how the result lies."""
+    run = compiled(function, dynamic=dynamic)
+    for offset in (0, 9, 4):
+        whole = torch.randn(100)
+        inputs = [w.as_strided((6, 5), strides, offset) for w in (whole.clone(), whole)]
+        results = [flatten(f(x)) for f, x in zip((run, function), inputs, strict=True)]
+        assert torch.equal(*inputs)
+        for mine, theirs in zip(*results, strict=True):
+            assert torch.equal(mine, theirs)
+            assert mine.stride() == theirs.stride()
+            assert mine.storage_offset() == theirs.storage_offset()
+
+
+def reshaped(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    z = torch.logical_and(x, y).view(-1)
+    filled = (x * 2).index_fill_(0, torch.arange(1), 1)
+    copy = x.clone()
+    pairs = [t.view(t.numel() // 2, 2) for t in (z, y)]
+    return z, *pairs, filled, filled[1:], copy, copy[1:]
+
+
+def part_of_one_of_two(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    z = torch.nn.functional.logsigmoid(x * y)
+    return z.as_strided((2, 3), (1, 4)), z
+
+
+def test_results_in_shapes_that_guards_hold_alias() -> None:
+    both_ways(part_of_one_of_two, torch.randn(4, 4), torch.randn(4, 4), dynamic=True)
+    both_ways(part_of_one_of_two, torch.randn(4, 4).t(), torch.randn(4, 4).t(), dynamic=True)
+    both_ways(reshaped, torch.randn(4, 4), torch.randn(4, 4), dynamic=True)
+    nchw = torch.randn(4, 3, 1, 5).to(memory_format=torch.channels_last)
+    both_ways(lambda x: (lambda z: (z, z[1:]))((x + 1).index_fill_(0, torch.arange(1), 1)), nchw)
 
 
 @pytest.mark.parametrize("function", [

@@ -111,3 +111,34 @@ def test_compiles_as_often_as_dynamo_needs(function: Any, patterns: tuple[str, .
                 mine.backward()
     graphs = tensord.stats()["graphs"]
     assert graphs == counter.frame_count * (2 if training else 1)
+
+
+# Of x[8:, 8:] in a call for which that is empty, and in larger ones.
+EMPTY_AT_CAPTURE: dict[str, Callable[[Tensor], Tensor]] = {
+    "rows": lambda x: (x[8:] * 2).t().contiguous(),
+    "columns": lambda x: (x[:, 8:] + 1).exp(),
+    "rows_of_classes": lambda x: F.one_hot((x[8:, 0] > 0).long(), 4),
+    "sum_of_rows": lambda x: x[8:].sum(0),
+    "sum_of_columns": lambda x: x[:, 8:].sum(1),
+    "sum": lambda x: x[8:, 8:].sum(),
+    "softmax": lambda x: torch.softmax(x[8:], 0),
+    "norm": lambda x: F.layer_norm(x[8:], x.shape[1:]),
+    "joined": lambda x: torch.cat([x[8:] * 2, x[:8]], 0).cumsum(0),
+    "product": lambda x: x[:, 8:] @ x.t()[8:],
+    "between": lambda x: (x[None, 8:, :, None] * torch.ones(3, 1, 1, 2)).sum((0, 3)),
+    "padded": lambda x: F.pad(x[8:], (1, 1, 1, 1)),
+    "in_place": lambda x: (x * 1)[8:].mul_(3).amax(1),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY_AT_CAPTURE)
+def test_what_is_empty_at_capture_need_not_be_later(name: str) -> None:
+    function = EMPTY_AT_CAPTURE[name]
+    run = compiled(function, dynamic=True)
+    for size in (8, 13, 10, 8):
+        x = torch.randn(size, size, requires_grad=True)
+        mine, theirs = run(x), function(x)
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+        if theirs.requires_grad:
+            found = [torch.autograd.grad(y.square().sum(), x)[0] for y in (mine, theirs)]
+            torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)

@@ -124,6 +124,35 @@ def _log_ndtr(self: Tensor) -> Any:
     return torch_compat.core_decompositions()[aten.special_log_ndtr.default](self)
 
 
+def _log_sigmoid_forward(self: Tensor) -> Any:
+    """Eager's results on the CPU are row-major always; torch declares that they are as `self`."""
+    if self.is_cuda or self.is_contiguous():
+        return NotImplemented
+    return aten.log_sigmoid_forward.default(self.contiguous())
+
+
+def _logspace(op: torch._ops.OpOverload) -> Callable[..., Any]:
+    def logspace(
+        start: Any,
+        end: Any,
+        steps: int,
+        base: float = 10.0,
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | None = None,
+        **rest: Any,
+    ) -> Any:
+        # Integers are powers cut off, so no rounding may differ from the library's: on a GPU it
+        # computes them in 32 bits, and a single one on the host.
+        is_integral = dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
+        if is_integral and device is not None and torch.device(device).type != "cpu":
+            return NotImplemented
+        torchs = torch_compat.core_decompositions()[op]
+        return torchs(start, end, steps, base, dtype=dtype, device=device, **rest)
+
+    return logspace
+
+
 _OWN: dict[Any, Callable[..., Any]] = {
     aten.take.default: _take,
     aten.dist.default: _dist,
@@ -134,4 +163,14 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.index_reduce.default: _index_reduce,
     aten.max_unpool2d.default: _max_unpool2d,
     aten.special_log_ndtr.default: _log_ndtr,
+    aten.log_sigmoid_forward.default: _log_sigmoid_forward,
+    **{
+        op: _logspace(op)
+        for op in (
+            aten.logspace.default,
+            aten.logspace.Tensor_Tensor,
+            aten.logspace.Tensor_Scalar,
+            aten.logspace.Scalar_Tensor,
+        )
+    },
 }

@@ -43,6 +43,7 @@ from .partitioned import (
     move_constants_to_device,
     tensors_of_numbers,
     unlift_effect_tokens,
+    views_of_arguments,
 )
 from .runner import Outcome, Pass, Snapshot, Stage
 
@@ -136,6 +137,14 @@ TABLE: tuple[Pass, ...] = (
         "joint",
         changed_arguments.changed_arguments,
         operators=changed_arguments.OPERATORS,
+    ),
+    # Views of what the graph changes lie as the arguments do. Before passes that replace views.
+    Pass(
+        "views_of_arguments",
+        "partitioned",
+        views_of_arguments.views_of_arguments,
+        graphs=("forward", "inference"),
+        keeps_strides=False,
     ),
     # Random numbers that are kernels' own rather than a library's.
     Pass(

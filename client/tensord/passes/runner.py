@@ -36,7 +36,8 @@ class Pass:
     operators: where the graph calls one of these; graphs: on partitioned graphs of these labels
     ("forward", "backward", "inference"). Empty: on any. switch: the option of torch.compile that
     turns it off, as does TENSORD_<SWITCH> (0 for one that is on, 1 for one that is off). counter:
-    what counts its changes in tensord.stats().
+    what counts its changes in tensord.stats(). keeps_strides: results lie as before; only what
+    knows better how they lie in eager says otherwise.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Pass:
     graphs: Collection[str] = ()
     switch: str | None = None
     counter: str | None = None
+    keeps_strides: bool = True
 
 
 class Snapshot:
@@ -143,7 +145,8 @@ def _run_all(chosen: Iterable[Pass], stage: Stage, module: fx.GraphModule, label
 
 
 def _run_checked(one: Pass, module: fx.GraphModule, key: str, label: str) -> int | None:
-    strided = label != "backward"  # nobody is promised how gradients lie
+    # Nobody is promised how gradients lie.
+    strided = label != "backward" and one.keeps_strides
     before = _Interface(module.graph, key, strided)
     nodes = set(module.graph.nodes)
     count = one.run(module)

@@ -6,6 +6,7 @@ Seen: 2.11, 2.13. Each function says what it does where a version lacks the thin
 """
 
 from .aot_autograd import (
+    ForwardResults,
     autograd,
     backward_node,
     below_autograd,
@@ -13,6 +14,7 @@ from .aot_autograd import (
     lower_backward_early,
     make_no_zeros,
     make_zeros_for_compiled_autograd,
+    results_of_forward,
     static_input_indices,
 )
 from .attention import (
@@ -27,8 +29,8 @@ from .fake import (
     data_symbols_of,
     depends_on_data,
     fake_mode_of,
-    is_positive,
     is_symbol,
+    least_of,
     shape_env_of,
     symbol_hint,
     symbol_range,
@@ -73,6 +75,7 @@ from .partitioner import (
 
 __all__ = [
     "Boxed",
+    "ForwardResults",
     "KEEP_WHOLE",
     "Layout",
     "around_compiles",
@@ -95,10 +98,10 @@ __all__ = [
     "functionalized_operators",
     "gradients_may_be_absent",
     "is_random",
-    "is_positive",
     "is_symbol",
     "keep_subexpressions",
     "layout_of",
+    "least_of",
     "let_partitioner_recompute",
     "lower_backward_early",
     "make_no_zeros",
@@ -107,6 +110,7 @@ __all__ = [
     "must_save",
     "operator_name",
     "recorded",
+    "results_of_forward",
     "shape_env_of",
     "static_input_indices",
     "storage_over",

@@ -8,6 +8,7 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -121,6 +122,36 @@ def make_zeros_for_compiled_autograd() -> None:
 def static_input_indices() -> set[int]:
     """Inputs of the forward or inference graph that keep their address (parameters, buffers)."""
     return {index for index in _of_forward("static_input_indices") if index >= 0}
+
+
+@dataclass(frozen=True)
+class ForwardResults:
+    """What results of the forward or inference graph are, by their numbers: argument numbers.
+
+    views: of which arguments AOTAutograd makes them anew, as views; only of that they are said to
+    be, how they lie. values: into which arguments it copies them.
+    """
+
+    views: dict[int, int] = field(default_factory=dict)
+    values: dict[int, int] = field(default_factory=dict)
+
+
+def results_of_forward() -> ForwardResults:
+    """Of the capture under way. Nothing where the graph takes subclasses of tensors apart."""
+    kinds = (*_of_forward("subclass_inp_meta"), *_of_forward("subclass_fw_graph_out_meta"))
+    if any(type(kind).__name__ != "PlainTensorMeta" for kind in kinds):
+        return ForwardResults()
+    tokens = len(_of_forward("tokens"))
+    changed = _of_forward("mutated_inp_runtime_indices")
+    first = tokens + len(changed)
+    return ForwardResults(
+        views={
+            first + number: tokens + info.base_idx
+            for number, info in enumerate(_of_forward("output_info"))
+            if info.output_type.name == "alias_of_input"
+        },
+        values={tokens + number: tokens + argument for number, argument in enumerate(changed)},
+    )
 
 
 _VIEW_TRACKING = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)

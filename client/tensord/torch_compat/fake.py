@@ -67,9 +67,9 @@ def symbol_hint(shape_env: Any, symbol: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def is_positive(shape_env: Any, expression: Any) -> bool:
-    """True for a sympy expression that is at least 1, whatever its symbols are in their ranges."""
-    return bool(shape_env.bound_sympy(expression).lower >= 1)
+def least_of(shape_env: Any, expression: Any) -> Any:
+    """A sympy expression's lower bound: it is no less, whatever its symbols are in their ranges."""
+    return shape_env.bound_sympy(expression).lower
 
 
 def symbol_range(shape_env: Any, symbol: Any) -> tuple[Any, Any]:

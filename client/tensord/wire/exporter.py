@@ -257,14 +257,10 @@ class Exporter:
 
     def new_meta(self, tensor: torch.Tensor) -> graph_pb2.TensorMeta:
         """TensorMeta of a result with memory of its own. torch may say that its elements share it
-        where eager's do not (as_strided_scatter into an expanded tensor)."""
-        is_empty = any(isinstance(size, int) and size == 0 for size in tensor.shape)
-        for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-            is_single = isinstance(size, int) and size < 2
-            if isinstance(stride, int) and stride == 0 and not (is_single or is_empty):
-                raise ExportError(
-                    "a new tensor whose elements share memory has no form on the wire"
-                )
+        where eager's do not (as_strided_scatter into an expanded tensor), and where they do, a
+        write to one is one to the others (slice_scatter, whose base is as_strided)."""
+        if _share_memory(tensor.shape, tensor.stride()):
+            raise ExportError("a new tensor whose elements share memory has no form on the wire")
         return self.meta(tensor)
 
     def meta(
@@ -400,11 +396,16 @@ def operator_of(node: fx.Node) -> Any:
 def _reaches_beyond(node: fx.Node) -> bool:
     """True for as_strided that may read what is not its argument's, as only a call knows."""
     root: Any = node.args[0]
-    while root.op == "call_function" and isinstance(root.target, torch._ops.OpOverload):
-        returns = root.target._schema.returns
+    while root.op == "call_function":
+        maker = root
+        while maker.target is operator.getitem:  # one of several results
+            maker = maker.args[0]
+        if not isinstance(maker.target, torch._ops.OpOverload):
+            break
+        returns = maker.target._schema.returns
         if len(returns) != 1 or returns[0].alias_info is None:
             return False  # a tensor of the graph's own
-        root = root.args[0]
+        root = maker.args[0]
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     known, reach = _span(root.meta["val"]), _span(node.meta["val"])
@@ -428,6 +429,20 @@ def _is_expanded(sizes: Any, strides: Any) -> bool:
     """True where a stride of 0 makes many elements of one."""
     numbers = zip(sizes, strides, strict=True)
     return any(stride == 0 and isinstance(size, int) and size > 1 for size, stride in numbers)
+
+
+def _share_memory(sizes: Any, strides: Any) -> bool:
+    """True where strides that are known lead to one element in several ways. A size that is a
+    symbol counts as 2."""
+    if any(isinstance(size, int) and size == 0 for size in sizes):
+        return False
+    steps = zip(strides, (size if isinstance(size, int) else 2 for size in sizes), strict=True)
+    reach = 1
+    for stride, size in sorted(step for step in steps if isinstance(step[0], int) and step[1] > 1):
+        if stride < reach:
+            return True
+        reach += (size - 1) * stride
+    return False
 
 
 def _is_large(tensor: torch.Tensor) -> bool:

@@ -93,12 +93,16 @@ class Symbols:
             raise ExportError(f"the size {e} has no form on the wire ({type(e).__name__})")
         return rule(self, e)
 
-    def check_divisor(self, e: Any) -> None:
-        """ExportError for what may be 0, which the daemon does not divide by."""
+    def divisor(self, e: Any) -> graph_pb2.SymExpr:
+        """What the daemon divides by, which must be positive. Of what may be 0, at least 1: a
+        call in which it is 0 has raised before. ExportError for what may be negative."""
+        divisor = self._convert(e)
         if e.is_Integer or self._shape_env is None:
-            return
-        if not torch_compat.is_positive(self._shape_env, e):
-            raise ExportError(f"a size divided by {e}, which may be 0, has no form on the wire")
+            return divisor
+        least = torch_compat.least_of(self._shape_env, e)
+        if least < 0:
+            raise ExportError(f"a size divided by {e}, which may be negative, has no form")
+        return divisor if least > 0 else self.op(_MAX, [constant(1), divisor])
 
     def op(
         self, kind: graph_pb2.SymOp.Kind, arguments: list[graph_pb2.SymExpr]
@@ -134,8 +138,7 @@ def _nary(kind: graph_pb2.SymOp.Kind) -> Callable[[Symbols, Any], graph_pb2.SymE
 
 def _quotient(kind: graph_pb2.SymOp.Kind) -> Callable[[Symbols, Any], graph_pb2.SymExpr]:
     def convert(s: Symbols, e: Any) -> graph_pb2.SymExpr:
-        s.check_divisor(e.args[1])
-        return s.op(kind, [s._convert(e.args[0]), s._convert(e.args[1])])
+        return s.op(kind, [s._convert(e.args[0]), s.divisor(e.args[1])])
 
     return convert
 

@@ -370,8 +370,8 @@ absl::StatusOr<SliceRange> SliceOf(const Call& call, const Expr& size) {
     if (is_negative == true) is_negative = sym::IsNegative(e += size);
     if (!is_negative) return absl::UnimplementedError("data decides from which end a slice counts");
     if (*is_negative) return Expr(0);
-    const auto is_inside = sym::IsLess(e, size);
-    return !is_inside ? sym::Min(e, size) : *is_inside ? e : size;
+    const auto is_outside = sym::IsLess(size, e);
+    return !is_outside ? sym::Min(e, size) : *is_outside ? size : e;
   };
   SliceRange range{Expr(0), size, step};
   if (call.has("start")) {
@@ -381,12 +381,12 @@ absl::StatusOr<SliceRange> SliceOf(const Call& call, const Expr& size) {
   if (call.has("end")) {
     TENSORD_ASSIGN_OR_RETURN(end, clamped(call.integer("end")));
   }
-  const auto has_elements = sym::IsLess(range.start, end);
-  if (has_elements == false) {
+  const auto is_reversed = sym::IsLess(end, range.start);
+  if (is_reversed == true) {
     range.length = Expr(0);
   } else {
     const Expr span = end - range.start;
-    range.length = sym::CeilDiv(has_elements ? span : sym::Max(span, Expr(0)), step);
+    range.length = sym::CeilDiv(is_reversed ? span : sym::Max(span, Expr(0)), step);
   }
   return range;
 }

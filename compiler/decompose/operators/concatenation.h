@@ -22,7 +22,8 @@ absl::StatusOr<int> DimOf(const Tensor& t, int64_t dim);
 
 // The arguments start, end and step, of a dimension of `size` elements, as in Python: negative ones
 // count from the end, those out of range are clamped. Which case applies is decided at the hints:
-// the job's guards hold it.
+// the job's guards hold it. They hold comparisons as torch makes them: an end at the size's hint is
+// within the size, and an end at the start's hint is not before it.
 absl::StatusOr<SliceRange> SliceOf(const Call& call, const Expr& size);
 
 // A possibly negative index in [-size, size).

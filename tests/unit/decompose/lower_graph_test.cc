@@ -95,6 +95,55 @@ TEST(LowerGraphTest, SlicesTakeSymbolicSteps) {
   EXPECT_EQ(view.sizes[0], sym::CeilDiv(sym::Expr(12), sym::Expr::Size(0, 2, 2)));
 }
 
+// What is equal at capture is what the job's guards leave open.
+TEST(LowerGraphTest, SlicesAtTheHintOfASizeServeLargerOnes) {
+  GraphBuilder g;
+  const Dim s = g.Symbol(/*hint=*/8);
+  const Ref x = g.Input({s});
+  g.Output(g.Node("aten::slice.Tensor", {x, 0, 0, 8, 1}, g.Meta({8})));
+  g.Output(g.Node("aten::slice.Tensor", {x, 0, 8, s, 1}, g.Meta({s + -8})));
+  const Program program = Lower(g);
+  const sym::Expr size = sym::Expr::Size(0, 2, 8);
+  EXPECT_EQ(program.outputs[0].view.sizes[0], sym::Expr(8));
+  EXPECT_EQ(program.outputs[1].view.sizes[0], size - 8);
+}
+
+// torch's strides of a size that may be 0 are those of elements wherever there are any.
+TEST(LowerGraphTest, ResultsOfASizeThatMayBeNoneStillShareMemory) {
+  GraphBuilder g;
+  const Dim s = g.Symbol(/*hint=*/8), n = s + -2, least = MakeDim(v1::SymOp::MAX, 1, n);
+  const Ref x = g.Input({s, s});
+  const Ref part = g.Node("aten::slice.Tensor", {x, 1, 1, s + -1, 1},
+                          g.Meta({s, n}, v1::DTYPE_FLOAT32, {s, 1}, 1));
+  const v1::TensorMeta type = g.Meta({s, n}, v1::DTYPE_FLOAT32, {least, 1});
+  const Ref y = g.Node("aten::sin", {part}, type);
+  g.Output(y).Output(g.Node("aten::squeeze.dim", {y, 1}, type));
+  g.Output(g.Node("aten::select.int", {y, 1, 0}, g.Meta({s}, v1::DTYPE_FLOAT32, {least})));
+  const Program program = Lower(g);
+  EXPECT_EQ(program.operations.size(), 1u);
+  const sym::Expr size = sym::Expr::Size(0, 2, 8);
+  for (const auto& output : program.outputs) {
+    EXPECT_EQ(output.view.buffer, program.outputs[0].view.buffer);
+    EXPECT_EQ(output.view.strides[0], sym::Max(1, size - 2));
+  }
+  EXPECT_EQ(program.buffers[program.outputs[0].view.buffer].strides[0], size - 2);
+}
+
+// How a view lies follows from the graph where symbolic sizes do not tell.
+TEST(LowerGraphTest, ResultsInShapesThatGuardsHoldShareMemory) {
+  GraphBuilder g;
+  const Dim s = g.Symbol(/*hint=*/12), rows = FloorDiv(s, 3);
+  const Ref x = g.Input({s});
+  const Ref y = g.Node("aten::sin", {x}, g.Meta({s}));
+  g.Output(y).Output(g.Node("aten::view", {y, Ints({rows, 3})}, g.Meta({rows, 3})));
+  g.Output(g.Node("aten::view", {x, Ints({rows, 3})}, g.Meta({rows, 3})));
+  const Program program = Lower(g);
+  EXPECT_EQ(program.operations.size(), 1u);
+  EXPECT_EQ(program.outputs[0].view.buffer, program.outputs[1].view.buffer);
+  EXPECT_EQ(program.buffers[program.outputs[2].view.buffer].kind, BufferKind::kInput);
+  EXPECT_TRUE(program.outputs[1].view.strides[0].Is(3));
+}
+
 // The library takes what code of ours would have to know.
 TEST(LowerGraphTest, CodeIsNotMadeForOneValueOfAnArgument) {
   GraphBuilder g;

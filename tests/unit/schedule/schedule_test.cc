@@ -65,6 +65,16 @@ std::string Explain(const Outcome& outcome) {
 
 #define EXPECT_KERNELS(outcome, count) EXPECT_EQ((outcome)->kernels, count) << Explain(*(outcome))
 
+// Loops are in order from inside to outside although the whole has no elements as it is captured.
+TEST(Kernels, RowsThatAreNoneAtCapture) {
+  GraphBuilder g;
+  const Dim s = g.Symbol(/*hint=*/8), rows = s + -8;
+  const Ref x = g.Input({s, 1}), y = g.Input({4});
+  const Ref part = g.Node("aten::slice.Tensor", {x, 0, 8, s, 1}, g.Meta({rows, 1}, kF32, {}, 8));
+  g.Output(g.Node("aten::add.Tensor", {part, y, 1}, g.Meta({rows, 4})));
+  EXPECT_KERNELS(CompileGraph(g), 1);
+}
+
 // An operator may leave out what nobody reads (cuDNN's attention does), and its memory is free at
 // once.
 TEST(Calls, ResultsThatNobodyReadsAreAbsent) {

@@ -66,6 +66,10 @@ TEST(ProvablyPositive, OfQuotientsOfSizes) {
   EXPECT_TRUE(ProvablyPositive(sym::FloorDiv(s, Expr(2)) * s * 3));
   EXPECT_TRUE(ProvablyPositive(sym::Max(t, Expr(1))));
   EXPECT_FALSE(ProvablyPositive(sym::FloorDiv(s, Expr(3))));
+  const Expr r = Expr::Size(7, /*min=*/7, /*hint=*/9);
+  EXPECT_TRUE(ProvablyPositive(sym::FloorDiv(r - 1, Expr(2))));
+  EXPECT_FALSE(ProvablyPositive(sym::FloorDiv(r - 1, Expr(2)) - 3));
+  EXPECT_FALSE(ProvablyPositive(r - s * 2));
   EXPECT_FALSE(ProvablyPositive(s * t));
 }
 
