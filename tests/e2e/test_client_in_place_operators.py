@@ -173,6 +173,18 @@ def test_a_tensor_that_is_made_for_the_operator_is_not_copied() -> None:
     _check(function, [torch.rand(4, 5)], saved=2)
 
 
+def test_what_is_made_for_the_operator_is_what_it_gets() -> None:
+    def function(x: Tensor) -> Tensor:
+        made = torch.empty_like(x)
+        _double(x.sin(), made)
+        return made
+
+    x = torch.rand(4, 5)
+    result = torch.compile(function, backend="tensord", fullgraph=True)(x)
+    torch.testing.assert_close(result, x.sin() * 2)
+    assert _changed == [result.data_ptr()]
+
+
 def test_a_tensor_that_others_read_is_copied() -> None:
     def function(x: Tensor) -> Tensor:
         zeros = torch.zeros(5)

@@ -143,12 +143,14 @@ def results_of_forward() -> ForwardResults:
         return ForwardResults()
     tokens = len(_of_forward("tokens"))
     changed = _of_forward("mutated_inp_runtime_indices")
+    arguments = _of_forward("input_info")
     first = tokens + len(changed)
     return ForwardResults(
         views={
             first + number: tokens + info.base_idx
             for number, info in enumerate(_of_forward("output_info"))
             if info.output_type.name == "alias_of_input"
+            and not arguments[info.base_idx].mutates_metadata  # it lies otherwise by then
         },
         values={tokens + number: tokens + argument for number, argument in enumerate(changed)},
     )
