@@ -92,6 +92,13 @@ def test_what_roundings_decide_is_no_difference() -> None:
         compare({"gradient of a": torch.tensor([1.01])}, eager, None, [eager, shaken])
 
 
+def test_a_rounding_that_overflows_excuses_nothing_beside_it() -> None:
+    eager = {"gradient of a": torch.tensor([1.0, 5.0])}
+    shaken = {"gradient of a": torch.tensor([1.0, float("inf")])}
+    with pytest.raises(DifferentError):
+        compare({"gradient of a": torch.tensor([2.0, 5.0])}, eager, None, [eager, shaken])
+
+
 def test_failures_of_one_cause_are_one_group() -> None:
     def line(name: str, cause: str) -> dict[str, object]:
         run = {"status": "wrong", "cause": cause}

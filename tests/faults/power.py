@@ -4,8 +4,9 @@
 is made, and a store opened on it.
 
 A preloaded library records the calls, since only there SQLite's are seen with their bytes. Nothing
-wrong may be served; and what had been answered, programs and frames, before the power went, with the key that signs it,
-is there: the store syncs a file and every folder that leads to it before it answers.
+wrong may be served; and what had been answered before the power went, programs and frames, with the
+key that signs it, is there: the store syncs a file and every folder that leads to it before it
+answers.
 """
 
 from __future__ import annotations
