@@ -20,7 +20,8 @@ namespace tensord::server {
 namespace {
 
 constexpr uint64_t kAny = std::numeric_limits<int64_t>::max();
-constexpr uint64_t kLargestFrame = 64 << 20;  // as any request
+// Less than a request may have: what is refused is received, and says which capture ends.
+constexpr uint64_t kLargestFrame = 63 << 20;
 constexpr uint64_t kYear = 366ULL * 24 * 3600;
 
 // Beside this binary.

@@ -29,7 +29,7 @@ struct Config {
   uint64_t max_waiting = 512;           // compiles
   uint64_t queue_seconds = 300;         // for a compile's turn
   uint64_t request_memory = 256 << 20;  // bytes of requests that are held
-  uint64_t frame_limit = 64 << 20;      // bytes of a frame
+  uint64_t frame_limit = 63 << 20;      // bytes of a frame
   uint64_t frame_lease_seconds = 30;    // that other processes wait for one process's capture
   uint64_t stop_seconds = 20;           // for work in flight, when the daemon is told to stop
   uint64_t idle_exit = 0;          // seconds without a call after which the daemon ends; 0: never

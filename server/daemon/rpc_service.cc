@@ -51,8 +51,10 @@ class FindFramesCall : public ServerUnaryReactor {
   FindFramesCall(FrameService* frames, CallCounts* counts, const v1::FindFramesRequest& request,
                  v1::FindFramesReply* reply)
       : frames_(frames), counts_(counts) {
+    ++counts_->open;
     search_ = frames_->Find(request, reply, [this](const absl::Status& status) {
       counts_->last = SteadySeconds();
+      --counts_->open;
       Finish(ToGrpc(status));
     });
   }

@@ -18,7 +18,7 @@ namespace tensord::server {
 
 struct CallCounts {
   std::atomic<int64_t> last{0};   // when a client last called: seconds of the steady clock
-  std::atomic<uint64_t> open{0};  // compiles and puts that are not answered
+  std::atomic<uint64_t> open{0};  // compiles, and finds and puts of frames, not answered
 };
 
 std::unique_ptr<grpc::Service> MakeRpcService(CompileService* service, FrameService* frames,

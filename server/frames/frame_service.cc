@@ -5,6 +5,8 @@
 #include <absl/strings/str_cat.h>
 #include <absl/time/clock.h>
 #include <google/protobuf/arena.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
 #include <malloc.h>
 #include <spdlog/spdlog.h>
 
@@ -25,6 +27,8 @@ namespace {
 constexpr size_t kMostBytes = 128 << 20;
 constexpr size_t kMostFollowing = 256;
 constexpr size_t kMostFollowingBytes = 8 << 20;
+
+constexpr int kMostUses = 4096;  // of a request
 
 constexpr size_t kMaxReasons = 256;
 constexpr size_t kMaxReasonBytes = 200;
@@ -63,6 +67,22 @@ bool Fill(const store::FrameRow& row, const store::Record& record, v1::StoredFra
   frame->set_created_unix(row.created_ms / 1000);
   frame->set_used_unix(row.used_ms / 1000);
   return frame->mutable_frame()->ParseFromString(record.payload);
+}
+
+// Of a PutFrameRequest whose other fields may not parse; 0: none is found.
+uint64_t CaptureOf(const std::string& bytes) {
+  using google::protobuf::internal::WireFormatLite;
+  constexpr uint32_t kTag = WireFormatLite::MakeTag(v1::PutFrameRequest::kCaptureFieldNumber,
+                                                    WireFormatLite::WIRETYPE_VARINT);
+  google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                               static_cast<int>(bytes.size()));
+  uint64_t capture = 0;
+  while (const uint32_t tag = input.ReadTag()) {
+    const bool read =
+        tag == kTag ? input.ReadVarint64(&capture) : WireFormatLite::SkipField(&input, tag);
+    if (!read) break;
+  }
+  return capture;
 }
 
 std::string Short(const std::string& key) { return ToHex(key).substr(0, 12); }
@@ -162,9 +182,7 @@ bool FrameService::LookUp(Search& search) {
     if (bytes > kMostBytes && search.reply->frames_size() > 0) break;
     if (!Fill(found.row, *found.record, search.reply->add_frames())) {
       search.reply->mutable_frames()->RemoveLast();
-      continue;
     }
-    store_->CountFrameUse(found.row.key, 0);
   }
   if (search.reply->frames_size() == 0) return false;
   AddFollowing(search);
@@ -188,9 +206,7 @@ void FrameService::AddFollowing(Search& search) {
       }
       if (!Fill(found.row, *found.record, reply.add_following())) {
         reply.mutable_following()->RemoveLast();
-        continue;
       }
-      store_->CountFrameUse(found.row.key, 0);
     }
   }
 }
@@ -259,6 +275,7 @@ absl::Status FrameService::PutNow(const std::string& bytes, v1::PutFrameReply* r
     google::protobuf::Arena arena;
     auto& request = *google::protobuf::Arena::CreateMessage<v1::PutFrameRequest>(&arena);
     if (!request.ParseFromString(bytes)) {
+      *capture = CaptureOf(bytes);
       return absl::InvalidArgumentError("the request is not a PutFrameRequest");
     }
     *capture = request.capture();
@@ -313,10 +330,16 @@ void FrameService::CountUnrecorded(const std::string& reason) {
 }
 
 absl::Status FrameService::Use(const v1::UseFramesRequest& request) {
+  if (request.keys_size() > kMostUses) {
+    return BadField("keys", request.keys_size(), "; a request has at most ", kMostUses);
+  }
   TENSORD_RETURN_IF_ERROR(CheckEach("keys", request.keys(),
                                     [](const std::string& key) { return CheckDigest("", key); }));
-  for (const std::string& key : request.keys()) store_->CountFrameUse(key, 1);
-  metrics_->frame_hits += static_cast<uint64_t>(request.keys_size());
+  std::map<std::string, uint64_t> uses;
+  for (const std::string& key : request.keys()) ++uses[key];
+  for (const auto& [key, count] : uses) {
+    if (store_->CountFrameUse(key, count)) metrics_->frame_hits += count;
+  }
   return absl::OkStatus();
 }
 

@@ -33,7 +33,7 @@ namespace tensord::server {
 
 struct FrameOptions {
   absl::Duration lease = absl::Seconds(30);  // of a capture
-  uint64_t most_bytes = 64 << 20;            // of a frame
+  uint64_t most_bytes = 63 << 20;            // of a frame
   uint64_t max_waiting = 512;  // requests that wait for others' captures, and captures
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One signed file per program (manifests/ab/<program key>) and per kernel (kernels/ab/<kernel
-// key>).
+// One signed file per program (manifests/ab/<program key>), per kernel (kernels/ab/<kernel key>)
+// and per frame (frames/ab/<frame key>).
 //
 //   magic | sizes of payload, facts and detail, count of blobs (8 bytes each, little-endian)
 //   | HMAC of (kind, key, all else) | blobs (32 bytes each) | payload | facts | detail

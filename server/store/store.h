@@ -122,7 +122,7 @@ class Store {
   // Frames (store_frames.cc).
 
   // Keeps a frame, on disk or else in memory; counts as a use. Of one that is stored it only adds
-  // whom it is behind, as far as it is not known.
+  // whom it is behind, as far as it is not known, and the row of the index if that is missing.
   absl::Status PutFrame(std::string_view key, std::string_view frame, FrameFacts facts);
   // Sound frames of a code, those that were used last first, but for those that are `known`. Counts
   // no use.
@@ -135,8 +135,10 @@ class Store {
   // NotFound: none. FailedPrecondition: several frames begin with `prefix`.
   absl::StatusOr<FrameRow> FindFrame(std::string_view prefix);
   absl::StatusOr<std::shared_ptr<const Record>> PeekFrame(std::string_view key);
-  // Of a frame that a job has been given (`hits` 0), or that has served so often.
-  void CountFrameUse(std::string_view key, uint64_t hits);
+  // Of a frame that has served so often, or has been put again (`hits` 0). Being given to a job is
+  // no use: the order by use would be that of giving. False: it is neither in the index nor in
+  // memory, and nothing is counted.
+  bool CountFrameUse(std::string_view key, uint64_t hits);
 
   // Makes the index agree with the files: adds the records that it does not know, forgets those
   // that are gone, and removes old blobs that no record names. Ends early when the store is closed.

@@ -38,8 +38,8 @@ absl::Status Store::PutFrame(std::string_view key, std::string_view frame, Frame
   if (const auto stored = PeekFrame(key); stored.ok()) {
     auto known = DecodeFrameFacts((*stored)->facts);
     if (known.ok()) {
-      CountFrameUse(key, 0);
-      if (!AddBehind(known->behind, facts.behind)) return absl::OkStatus();
+      const bool is_kept = CountFrameUse(key, 0);
+      if (!AddBehind(known->behind, facts.behind) && is_kept) return absl::OkStatus();
       facts.behind = std::move(known->behind);
     }
   }
@@ -166,12 +166,17 @@ absl::StatusOr<std::shared_ptr<const Record>> Store::PeekFrame(std::string_view 
   return found.status();
 }
 
-void Store::CountFrameUse(std::string_view key, uint64_t hits) {
+bool Store::CountFrameUse(std::string_view key, uint64_t hits) {
+  if (memory_.FindFrame(key) == nullptr) {
+    const auto has_row = index_.With([&](Index& index) { return index.HasFrame(key); });
+    if (!has_row.value_or(true)) return false;
+  }
   const int64_t now = options_.now_ms();
   absl::MutexLock lock(&uses_mutex_);
   Use& use = frame_uses_[std::string(key)];
   use.hits += hits;
   use.used_ms = now;
+  return true;
 }
 
 }  // namespace tensord::store

@@ -75,6 +75,15 @@ def test_large_frames_are_refused(start: Callable[..., RealDaemon]) -> None:
     assert tensord.daemon_stats()["frames_stored"] == 1
 
 
+def test_default_limit_ends_the_capture(start: Callable[..., RealDaemon]) -> None:
+    """What is too large is received all the same, so that its capture is known."""
+    start()
+    held = find(captures=True).capture
+    with pytest.raises(DaemonOverloadedError, match="frame_limit"):
+        put(frame(padding=63 << 20), capture=held)
+    assert find(captures=True).capture not in (0, held)
+
+
 def test_requests_are_checked(tensord_daemon: RealDaemon) -> None:
     request = service_pb2.FindFramesRequest(environment=environment(), code=b"short")
     with pytest.raises(GraphRejectedError, match="code: a digest has 32 bytes"):

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/sha256.h"
+#include "base/version.h"
 #include "tensord/v1/service.grpc.pb.h"
 #include "tests/unit/server/testing.h"
 
@@ -156,6 +157,28 @@ TEST_F(DaemonTest, EndsWhenIdle) {
   EXPECT_EQ(Wait(Start({"--idle-exit", "1"})), kExitOk);
   EXPECT_LT(absl::Now() - start, absl::Seconds(8));
   EXPECT_THAT(Log(), HasSubstr("why=\"idle\""));
+}
+
+TEST_F(DaemonTest, IsNotIdleWhileSomebodyWaitsForFrames) {
+  Start({"--idle-exit", "1"});
+  auto stub = Connect();
+  v1::FindFramesRequest request;
+  request.mutable_environment()->set_format(kFrameFormat);
+  request.mutable_environment()->set_python("3.11.2");
+  request.mutable_environment()->set_torch("2.13.0");
+  request.mutable_environment()->set_options(Sha256("options"));
+  request.set_code(Sha256("code"));
+  request.set_captures(true);
+  request.set_wait_milliseconds(4000);
+  const auto find = [&] {
+    v1::FindFramesReply reply;
+    grpc::ClientContext context;
+    const grpc::Status status = stub->FindFrames(&context, request, &reply);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return reply.capture();
+  };
+  EXPECT_NE(find(), 0u);
+  EXPECT_EQ(find(), 0u);  // waits
 }
 
 TEST_F(DaemonTest, FinishesWhatIsInFlight) {

@@ -89,16 +89,30 @@ class FrameServiceTest : public ::testing::Test {
     return asked;
   }
   absl::StatusOr<std::string> Put(const v1::PutFrameRequest& request) {
+    return PutBytes(request.SerializeAsString());
+  }
+  absl::StatusOr<std::string> PutBytes(const std::string& bytes) {
     v1::PutFrameReply reply;
     absl::Status status;
     std::atomic<bool> done{false};
-    service_->Put(request.SerializeAsString(), &reply, [&](absl::Status end) {
+    service_->Put(bytes, &reply, [&](absl::Status end) {
       status = std::move(end);
       done = true;
     });
     while (!done) absl::SleepFor(absl::Milliseconds(1));
     if (!status.ok()) return status;
     return reply.key();
+  }
+  std::vector<std::string> Found(const std::string& code) {
+    const auto asked = Find(code);
+    std::vector<std::string> keys;
+    for (const v1::StoredFrame& frame : asked->reply.frames()) keys.push_back(frame.key());
+    return keys;
+  }
+  absl::Status Use(const std::vector<std::string>& keys) {
+    v1::UseFramesRequest request;
+    request.mutable_keys()->Assign(keys.begin(), keys.end());
+    return service_->Use(request);
   }
   std::string Put(const std::string& code, const std::string& text, uint64_t capture = 0) {
     v1::PutFrameRequest request = PutRequest(code, text);
@@ -182,6 +196,53 @@ TEST_F(FrameServiceTest, LargeFramesAreRefused) {
   EXPECT_TRUE(absl::IsResourceExhausted(refused.status()));
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("frame_limit"));
   EXPECT_EQ(metrics_.frames_refused, 1u);
+}
+
+TEST_F(FrameServiceTest, RequestThatDoesNotParseEndsItsCapture) {
+  const auto first = Find("f", 1);
+  v1::PutFrameRequest rest;
+  rest.set_capture(first->reply.capture());
+  // A frame of three bytes that are no message.
+  const auto refused = PutBytes("\x0a\x03xyz" + rest.SerializeAsString());
+  EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
+  const auto second = Find("f", 2);
+  ASSERT_EQ(second->answers, 1);
+  EXPECT_NE(second->reply.capture(), 0u);
+  // Cut off, behind the capture and with none.
+  rest.set_capture(second->reply.capture());
+  EXPECT_FALSE(PutBytes(rest.SerializeAsString() + "\x0a\x03").ok());
+  EXPECT_NE(Find("f", 3)->reply.capture(), 0u);
+  EXPECT_FALSE(PutBytes("\x0a\x03").ok());
+}
+
+TEST_F(FrameServiceTest, BeingGivenIsNoUse) {
+  std::vector<std::string> keys;
+  for (size_t i = 0; i < store::kMaxFramesOfCode; ++i) keys.push_back(Put("f", std::to_string(i)));
+  absl::SleepFor(absl::Milliseconds(5));
+  ASSERT_TRUE(Use({keys[0]}).ok());
+  const std::vector<std::string> order = Found("f");
+  ASSERT_EQ(order.size(), keys.size());
+  EXPECT_EQ(order[0], keys[0]);
+  for (int i = 0; i < 2; ++i) {
+    absl::SleepFor(absl::Milliseconds(5));
+    EXPECT_EQ(Found("f"), order);
+  }
+  Put("f", "one more");
+  const std::vector<std::string> left = Found("f");
+  EXPECT_EQ(left.size(), keys.size());
+  EXPECT_EQ(left[1], keys[0]);
+}
+
+TEST_F(FrameServiceTest, UsesOfStoredFramesCount) {
+  const std::string key = Put("f", "code"), unknown = Sha256("not stored");
+  ASSERT_TRUE(Use({key, unknown, key}).ok());
+  EXPECT_EQ(metrics_.frame_hits, 2u);
+  EXPECT_EQ(store_->ListFrames(0)->at(0).hits, 2u);
+  EXPECT_TRUE(Use(std::vector<std::string>(4096, key)).ok());
+  const absl::Status refused = Use(std::vector<std::string>(4097, key));
+  EXPECT_TRUE(absl::IsInvalidArgument(refused));
+  EXPECT_EQ(refused.message(), "keys: 4097; a request has at most 4096");
+  EXPECT_EQ(metrics_.frame_hits, 4098u);
 }
 
 TEST_F(FrameServiceTest, ReasonsHaveSoManyBytes) {

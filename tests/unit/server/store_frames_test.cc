@@ -164,6 +164,19 @@ TEST_F(StoreFramesTest, IsBehindSoManyCodes) {
   EXPECT_THAT(Behind(*store, "caller 16"), IsEmpty());
 }
 
+TEST_F(StoreFramesTest, FrameWithoutARowGetsOneWhenItIsPutAgain) {
+  auto store = Open();
+  const std::string key = Put(*store, "f", "a", "caller");
+  ChangeIndex("DELETE FROM frames");
+  EXPECT_THAT(Texts(*store, "f"), IsEmpty());
+  EXPECT_FALSE(store->CountFrameUse(key, 1));
+  Put(*store, "f", "a", "caller");
+  EXPECT_THAT(Texts(*store, "f"), ElementsAre("a"));
+  EXPECT_THAT(Behind(*store, "caller"), ElementsAre(Sha256("f")));
+  EXPECT_TRUE(store->CountFrameUse(key, 1));
+  EXPECT_EQ(store->ListFrames(0)->at(0).hits, 1u);
+}
+
 TEST_F(StoreFramesTest, DamagedAndForeignRecordsAreRefused) {
   auto store = Open();
   const std::string flipped = Put(*store, "f", "a"), cut = Put(*store, "f", "b"),
@@ -210,7 +223,7 @@ TEST_F(StoreFramesTest, OneCodeHasSoManyFrames) {
   const std::string first = Put(*store, "f", "0");
   for (int i = 1; i < 64; ++i) Put(*store, "f", std::to_string(i));
   ++now_ms_;
-  store->CountFrameUse(first, 0);
+  EXPECT_TRUE(store->CountFrameUse(first, 1));
   Put(*store, "f", "more");
   const auto texts = Texts(*store, "f");
   EXPECT_EQ(texts.size(), kMaxFramesOfCode);
