@@ -28,6 +28,9 @@
 #include <string>
 #include <vector>
 
+#include "guard_tree.h"
+#include "tensor_check.h"
+
 namespace tensord::native {
 
 Runtime runtime;
@@ -378,6 +381,7 @@ PyObject* LendWorkspace(PyObject*, PyObject* object) {
 }
 
 PyMethodDef methods[] = {
+    {"dispatch_keys", DispatchKeysOf, METH_O, "dispatch_keys(tensor): as GuardTree compares them."},
     {"lend_workspace", LendWorkspace, METH_O, "lend_workspace(tensor): the next call's."},
     {"init", Init, METH_VARARGS,
      "init(runtime_library, make_error, run_step): binds the runtime library."},
@@ -397,10 +401,12 @@ PyModuleDef module_definition = {
 
 PyMODINIT_FUNC PyInit__tensord_native() {
   static PyTypeObject program_type = tensord::native::MakeProgramType();
-  if (PyType_Ready(&program_type) < 0) return nullptr;
+  static PyTypeObject tree_type = tensord::native::MakeGuardTreeType();
+  if (PyType_Ready(&program_type) < 0 || PyType_Ready(&tree_type) < 0) return nullptr;
   PyObject* module = PyModule_Create(&tensord::native::module_definition);
   if (module == nullptr) return nullptr;
-  if (PyModule_AddObjectRef(module, "Program", reinterpret_cast<PyObject*>(&program_type)) < 0) {
+  if (PyModule_AddObjectRef(module, "Program", reinterpret_cast<PyObject*>(&program_type)) < 0 ||
+      PyModule_AddObjectRef(module, "GuardTree", reinterpret_cast<PyObject*>(&tree_type)) < 0) {
     Py_DECREF(module);
     return nullptr;
   }

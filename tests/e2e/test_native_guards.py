@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The native guard tree: what each check holds for, and what not."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from tensord import _native
+from tensord._native import build as native_build
+from tensord.bridge import runtime
+from tensord.bridge.call_backs import run_step
+from tensord.v1 import frame_pb2
+
+Step = frame_pb2.FrameSource.Step
+
+# The numbers of guard_tree.cc.
+(
+    TYPE, OBJECT, EQUALS, LENGTH, KEYS, KEYS_UNORDERED, CONTAINS, LACKS, HAS_ATTRIBUTE,
+    LACKS_ATTRIBUTE, LACKS_OWN, TENSOR, SAME_AS, NOT_NONE, DISTINCT, HOLDS, NAN,
+) = range(17)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def native() -> Iterator[Any]:
+    if not native_build.can_build():
+        pytest.skip("no compiler or headers for the native bridge")
+    native_build.build()
+    module = _native.load(runtime.find_runtime_library(), runtime.runtime_error, run_step)
+    assert module is not None
+    yield module
+
+
+def of_x(native: Any, check: int, argument: object) -> Callable[[object], bool]:
+    """One check of the local x."""
+    tree = native.GuardTree({})
+    tree.add_check(check, tree.add_source(Step.LOCAL, -1, "x"), argument, "the check")
+    return lambda x: tree({"x": x})
+
+
+class _Thing:
+    def __init__(self) -> None:
+        self.own = 1
+
+
+class _Other:
+    own = 1  # its class's
+
+
+_key = object()
+_nan = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("check", "argument", "right", "wrong"),
+    [
+        (TYPE, int, 3, True),
+        (OBJECT, _Thing, _Thing, dict),
+        (EQUALS, 2, 2, 2.0),
+        (EQUALS, "ab", "a" + "b", "abc"),
+        (LENGTH, 2, [1, 2], [1]),
+        (LENGTH, 0, {}, {1: 1}),
+        (KEYS, ("a", "b"), {"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        (KEYS, ("a", "b"), {"a": 1, "b": 2}, {"a": 1}),
+        (KEYS_UNORDERED, frozenset("ab"), {"b": 2, "a": 1}, {"b": 2, "c": 1}),
+        (CONTAINS, _key, {_key: 1}, {}),
+        (LACKS, "a", {"b": 1}, {"a": 1}),
+        (HAS_ATTRIBUTE, "own", _Thing(), 1),
+        (LACKS_ATTRIBUTE, "own", 1, _Thing()),
+        (LACKS_OWN, "own", _Other(), _Thing()),
+        (NOT_NONE, True, 0, None),
+        (NAN, True, _nan, 1.0),
+    ],
+)  # fmt: skip
+def test_a_check_tells_one_value_from_another(
+    native: Any, check: int, argument: object, right: object, wrong: object
+) -> None:
+    holds = of_x(native, check, argument)
+    assert holds(right)
+    assert not holds(wrong)
+
+
+def test_sources_are_found_from_the_frame(native: Any) -> None:
+    def function(a: int = 5, *, b: int = 7) -> int:
+        return a + b + thing.own
+
+    thing = _Thing()
+    module = torch.nn.Sequential(torch.nn.Linear(2, 3))
+    tree = native.GuardTree({"thing": thing, "function": function})
+
+    def source(step: int, base: int, argument: object) -> int:
+        return int(tree.add_source(step, base, argument))
+
+    x = source(Step.LOCAL, -1, "x")
+    layers = source(Step.ATTRIBUTE, x, "_modules")
+    layer = source(Step.DICTIONARY_ITEM, layers, "0")
+    weight = source(Step.ITEM, source(Step.ATTRIBUTE, layer, "_parameters"), "weight")
+    found = source(Step.GLOBAL, -1, "function")
+    cell = source(Step.ITEM, source(Step.CLOSURE, found, None), 0)
+    expected: list[tuple[int, object]] = [
+        (source(Step.TYPE, x, None), torch.nn.Sequential),
+        (source(Step.SIZE, weight, 1), 2),
+        (source(Step.STRIDE, weight, 0), 2),
+        (source(Step.STORAGE_OFFSET, weight, None), 0),
+        (source(Step.KEY, layers, 0), "0"),
+        (source(Step.ITEM_OF_KEY, layers, 0), module[0]),
+        (source(Step.ATTRIBUTE, source(Step.GLOBAL, -1, "thing"), "own"), 1),
+        (source(Step.OWN_ATTRIBUTE, source(Step.MODULE, -1, thing), "own"), 1),
+        (source(Step.CODE, found, None), function.__code__),
+        (source(Step.DEFAULT, found, 0), 5),
+        (source(Step.KEYWORD_DEFAULT, found, "b"), 7),
+        (source(Step.ATTRIBUTE, cell, "cell_contents"), thing),
+        (source(Step.GRADIENT, weight, None), None),
+        (source(Step.CALL, source(Step.MODULE, -1, weakref.ref(thing)), None), thing),
+        (source(Step.ITEM, source(Step.METHOD_ORDER, source(Step.TYPE, x, None), None), 1),
+         torch.nn.Module),
+        (source(Step.DICTIONARY_ITEM,
+                source(Step.TYPE_DICTIONARY, source(Step.MODULE, -1, _Thing), None), "__init__"),
+         _Thing.__init__),
+    ]  # fmt: skip
+    for number, value in expected:
+        check = EQUALS if isinstance(value, (int, str)) and not isinstance(value, bool) else OBJECT
+        tree.add_check(check, number, value, f"source {number}")
+    assert tree.failure({"x": module}) is None
+    module[0].weight = torch.nn.Parameter(torch.zeros(3, 4))
+    assert tree.failure({"x": module}) == f"source {expected[1][0]}"
+    assert not tree({"x": 3})
+    assert not tree({})
+
+
+def tensor_facts(native: Any, x: torch.Tensor, sizes: Any, strides: Any, marks: Any) -> Any:
+    keys = native.dispatch_keys(x)
+    return (type(x), x.dtype, -1, x.requires_grad, keys, sizes, strides, marks)
+
+
+def test_a_tensor_is_known_by_all_that_a_program_depends_on(native: Any) -> None:
+    x = torch.zeros(2, 3, requires_grad=True)
+    facts = tensor_facts(native, x, (None, 3), (3, 1), {"_dynamo_dynamic_indices": {0, 1}})
+    holds = of_x(native, TENSOR, facts)
+    assert holds(x)
+    assert holds(torch.ones(9, 3, requires_grad=True))
+    marked = torch.ones(9, 3, requires_grad=True)
+    torch._dynamo.mark_dynamic(marked, 0)
+    assert holds(marked)
+    torch._dynamo.maybe_mark_dynamic(marked, 1)
+    wrong = [
+        marked,
+        torch.zeros(2, 3),
+        torch.zeros(2, 3, dtype=torch.float64, requires_grad=True),
+        torch.zeros(2, 4, requires_grad=True),
+        torch.zeros(3, requires_grad=True),
+        torch.zeros(3, 2).t().requires_grad_(),
+        torch.nn.Parameter(torch.zeros(2, 3)),
+        torch.zeros(2, 3, requires_grad=True, device="meta"),
+        torch.zeros(2, 3).to_sparse().requires_grad_(),
+        3,
+    ]
+    assert [holds(tensor) for tensor in wrong] == [False] * len(wrong)
+    with torch.no_grad():
+        assert not holds(x)
+    with torch.inference_mode():
+        assert not holds(torch.zeros(2, 3))
+
+
+def test_checks_of_several_sources(native: Any) -> None:
+    tree = native.GuardTree({})
+    a, b, c = (tree.add_source(Step.LOCAL, -1, name) for name in "abc")
+    tree.add_check(SAME_AS, b, a, "b is a")
+    tree.add_check(DISTINCT, -1, (a, c), "a and c are two")
+    tree.add_check(HOLDS, -1, (lambda a, c: len(a) < len(c), (a, c)), "a is shorter")
+    one, two = [1], [1, 2]
+    assert tree.failure({"a": one, "b": one, "c": two}) is None
+    assert tree.failure({"a": one, "b": [1], "c": two}) == "b is a"
+    assert tree.failure({"a": two, "b": two, "c": two}) == "a and c are two"
+    assert tree.failure({"a": two, "b": two, "c": one}) == "a is shorter"
+
+
+def test_what_raises_does_not_hold(native: Any) -> None:
+    class Raises:
+        def __eq__(self, other: object) -> bool:
+            raise RuntimeError("compared")
+
+        def __len__(self) -> int:
+            raise RuntimeError("measured")
+
+        @property
+        def attribute(self) -> int:
+            raise RuntimeError("read")
+
+    raises = Raises()
+    assert not of_x(native, EQUALS, Raises())(raises)
+    assert not of_x(native, LENGTH, 0)(raises)
+    tree = native.GuardTree({})
+    base = tree.add_source(Step.LOCAL, -1, "x")
+    tree.add_source(Step.ATTRIBUTE, base, "attribute")
+    assert tree.failure({"x": raises}) == "source 1 is not there"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda tree: tree.add_source(Step.ATTRIBUTE, -1, "x"),
+        lambda tree: tree.add_source(Step.ATTRIBUTE, 7, "x"),
+        lambda tree: tree.add_source(Step.LOCAL, 0, "x"),
+        lambda tree: tree.add_source(99, 0, "x"),
+        lambda tree: tree.add_check(99, 0, None, ""),
+        lambda tree: tree.add_check(TYPE, 5, int, ""),
+        lambda tree: tree.add_check(TYPE, -1, int, ""),
+        lambda tree: tree.add_check(SAME_AS, 0, 9, ""),
+        lambda tree: tree.add_check(DISTINCT, -1, (0, 9), ""),
+        lambda tree: tree.add_check(HOLDS, -1, (len, (9,)), ""),
+        lambda tree: tree.add_check(HOLDS, -1, (len,), ""),
+        lambda tree: tree.add_check(HOLDS, -1, 3, ""),
+        lambda tree: tree.add_check(KEYS, 0, ["a"], ""),
+        lambda tree: tree.add_check(TENSOR, 0, (1, 2), ""),
+        lambda tree: tree.add_check(LENGTH, 0, "two", ""),
+    ],
+)
+def test_a_tree_of_nonsense_is_refused(native: Any, wrong: Callable[[Any], object]) -> None:
+    tree = native.GuardTree({})
+    tree.add_source(Step.LOCAL, -1, "x")
+    with pytest.raises((ValueError, TypeError, IndexError)):
+        wrong(tree)
+
+
+def test_a_tree_goes_with_what_holds_it(native: Any) -> None:
+    holder = _Thing()
+    tree = native.GuardTree({"holder": holder})
+    tree.add_check(OBJECT, tree.add_source(Step.GLOBAL, -1, "holder"), holder, "")
+    holder.tree = tree  # type: ignore[attr-defined]
+    gone = weakref.ref(holder)
+    del holder, tree
+    gc.collect()
+    assert gone() is None
