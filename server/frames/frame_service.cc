@@ -175,9 +175,12 @@ void FrameService::Cancel(const SearchPtr& search) {
 }
 
 bool FrameService::LookUp(Search& search) {
+  return Give(search, store_->FramesOf(search.code, search.environment, search.known));
+}
+
+bool FrameService::Give(Search& search, const std::vector<store::FoundFrame>& frames) {
   size_t bytes = 0;
-  for (const store::FoundFrame& found :
-       store_->FramesOf(search.code, search.environment, search.known)) {
+  for (const store::FoundFrame& found : frames) {
     bytes += found.record->payload.size();
     if (bytes > kMostBytes && search.reply->frames_size() > 0) break;
     if (!Fill(found.row, *found.record, search.reply->add_frames())) {
@@ -226,9 +229,9 @@ void FrameService::Answer(const SearchPtr& search, uint64_t capture, const absl:
 void FrameService::Settle(const std::string& place) {
   for (const SearchPtr& search : captures_.Waiting(place)) {
     // Only who takes it off the list may write its reply.
-    if (store_->FramesOf(search->code, search->environment, search->known).empty()) continue;
-    if (!captures_.Take(place, search)) continue;
-    LookUp(*search);
+    const auto frames = store_->FramesOf(search->code, search->environment, search->known);
+    if (frames.empty() || !captures_.Take(place, search)) continue;
+    Give(*search, frames);
     Answer(search, 0, absl::OkStatus());
   }
   if (const auto granted = captures_.Pass(place)) {

@@ -72,6 +72,8 @@ class FrameService {
   absl::Status Keep(const v1::PutFrameRequest& request, v1::PutFrameReply* reply);
   // Fills in what the job does not know; false: no frame of the code.
   bool LookUp(Search& search);
+  // The same with what was found.
+  bool Give(Search& search, const std::vector<store::FoundFrame>& frames);
   void AddFollowing(Search& search);
   void Answer(const SearchPtr& search, uint64_t capture, const absl::Status& status);
   // Answers those who wait at a place and find what they do not know, and passes the capture on.

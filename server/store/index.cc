@@ -80,22 +80,11 @@ ProgramRow RowOf(const Query& query) {
   return row;
 }
 
-absl::StatusOr<std::vector<ProgramRow>> Rows(Query& query) {
-  std::vector<ProgramRow> rows;
-  while (true) {
-    TENSORD_ASSIGN_OR_RETURN(const bool more, query.Step());
-    if (!more) return rows;
-    rows.push_back(RowOf(query));
-  }
-}
-
 absl::StatusOr<int64_t> FormOf(Database& database) {
   Query query = database.Prepare("PRAGMA user_version");
   TENSORD_ASSIGN_OR_RETURN(const bool there, query.Step());
   return there ? query.Int(0) : 0;
 }
-
-int64_t SqlLimit(uint32_t limit) { return limit == 0 ? -1 : static_cast<int64_t>(limit); }
 
 }  // namespace
 
@@ -178,30 +167,36 @@ absl::Status Index::RemoveProgram(std::string_view key) {
   return transaction.Commit();
 }
 
-absl::Status Index::Touch(const std::vector<Touched>& programs) {
+absl::Status Index::TouchRows(const char* sql, const std::vector<Touched>& rows) {
   TENSORD_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
-  for (const Touched& program : programs) {
-    TENSORD_RETURN_IF_ERROR(
-        database_.Prepare("UPDATE programs SET hits=hits+?, used_ms=max(used_ms,?) WHERE key=?")
-            .Bind(static_cast<int64_t>(program.hits))
-            .Bind(program.used_ms)
-            .BindBlob(program.key)
-            .Run());
+  for (const Touched& row : rows) {
+    TENSORD_RETURN_IF_ERROR(database_.Prepare(sql)
+                                .Bind(static_cast<int64_t>(row.hits))
+                                .Bind(row.used_ms)
+                                .BindBlob(row.key)
+                                .Run());
   }
   return transaction.Commit();
 }
+absl::Status Index::Touch(const std::vector<Touched>& programs) {
+  return TouchRows("UPDATE programs SET hits=hits+?, used_ms=max(used_ms,?) WHERE key=?", programs);
+}
 
-absl::StatusOr<std::vector<std::string>> Index::KeysAfter(std::string_view after, uint32_t limit) {
-  Query query = database_.Prepare("SELECT key FROM programs WHERE key>? ORDER BY key LIMIT ?");
+absl::StatusOr<std::vector<std::string>> Index::NamesAfter(const char* sql, std::string_view after,
+                                                           uint32_t limit) {
+  Query query = database_.Prepare(sql);
   query.BindBlob(after).Bind(static_cast<int64_t>(limit));
   return Names(std::move(query));
+}
+absl::StatusOr<std::vector<std::string>> Index::KeysAfter(std::string_view after, uint32_t limit) {
+  return NamesAfter("SELECT key FROM programs WHERE key>? ORDER BY key LIMIT ?", after, limit);
 }
 
 absl::StatusOr<std::vector<ProgramRow>> Index::List(uint32_t limit) {
   Query query = database_.Prepare("SELECT " TENSORD_PROGRAM_COLUMNS
                                   " FROM programs ORDER BY used_ms DESC, key LIMIT ?");
   query.Bind(SqlLimit(limit));
-  return Rows(query);
+  return AllRows(query, RowOf);
 }
 
 absl::StatusOr<std::vector<ProgramRow>> Index::Find(std::string_view prefix, uint32_t limit) {
@@ -209,7 +204,7 @@ absl::StatusOr<std::vector<ProgramRow>> Index::Find(std::string_view prefix, uin
                                   " FROM programs WHERE key>=? AND substr(key,1,?)=? LIMIT ?");
   query.BindBlob(prefix).Bind(static_cast<int64_t>(prefix.size())).BindBlob(prefix);
   query.Bind(SqlLimit(limit));
-  return Rows(query);
+  return AllRows(query, RowOf);
 }
 
 absl::StatusOr<bool> Index::Has(const char* sql, std::string_view name) {
@@ -278,12 +273,7 @@ absl::StatusOr<Totals> Index::Count() {
 }
 
 absl::StatusOr<std::vector<std::string>> Index::Names(Query query) {
-  std::vector<std::string> names;
-  while (true) {
-    TENSORD_ASSIGN_OR_RETURN(const bool more, query.Step());
-    if (!more) return names;
-    names.push_back(query.Bytes(0));
-  }
+  return AllRows(query, [](const Query& row) { return row.Bytes(0); });
 }
 
 absl::Status Index::DropBlobIfUnused(std::string_view sha256, int64_t keep_since_ms,

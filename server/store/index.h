@@ -151,6 +151,13 @@ class Index {
   absl::Status DeleteProgramRows(std::string_view key);
   absl::Status AddBlob(const FileRow& blob);
   absl::StatusOr<bool> Has(const char* sql, std::string_view name);
+  // `sql` takes hits, used_ms and key.
+  absl::Status TouchRows(const char* sql, const std::vector<Touched>& rows);
+  // `sql` takes `after` and `limit`.
+  absl::StatusOr<std::vector<std::string>> NamesAfter(const char* sql, std::string_view after,
+                                                      uint32_t limit);
+  // 0: all.
+  static int64_t SqlLimit(uint32_t limit) { return limit == 0 ? -1 : static_cast<int64_t>(limit); }
   absl::StatusOr<std::vector<std::string>> Names(Query query);
   absl::Status DropProgram(std::string_view key, int64_t keep_since_ms, const Drop& drop);
   // The blob and its kernels, unless a program uses it or a kernel was used lately.

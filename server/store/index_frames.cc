@@ -25,15 +25,6 @@ FrameRow RowOf(const Query& query) {
   return row;
 }
 
-absl::StatusOr<std::vector<FrameRow>> Rows(Query& query) {
-  std::vector<FrameRow> rows;
-  while (true) {
-    TENSORD_ASSIGN_OR_RETURN(const bool more, query.Step());
-    if (!more) return rows;
-    rows.push_back(RowOf(query));
-  }
-}
-
 }  // namespace
 
 absl::Status Index::AddFrames(const std::vector<FrameRow>& frames, const Drop& drop) {
@@ -104,16 +95,7 @@ absl::Status Index::RemoveFrame(std::string_view key) {
 }
 
 absl::Status Index::TouchFrames(const std::vector<Touched>& frames) {
-  TENSORD_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
-  for (const Touched& frame : frames) {
-    TENSORD_RETURN_IF_ERROR(
-        database_.Prepare("UPDATE frames SET hits=hits+?, used_ms=max(used_ms,?) WHERE key=?")
-            .Bind(static_cast<int64_t>(frame.hits))
-            .Bind(frame.used_ms)
-            .BindBlob(frame.key)
-            .Run());
-  }
-  return transaction.Commit();
+  return TouchRows("UPDATE frames SET hits=hits+?, used_ms=max(used_ms,?) WHERE key=?", frames);
 }
 
 absl::StatusOr<bool> Index::HasFrame(std::string_view key) {
@@ -122,9 +104,7 @@ absl::StatusOr<bool> Index::HasFrame(std::string_view key) {
 
 absl::StatusOr<std::vector<std::string>> Index::FrameKeysAfter(std::string_view after,
                                                                uint32_t limit) {
-  Query query = database_.Prepare("SELECT key FROM frames WHERE key>? ORDER BY key LIMIT ?");
-  query.BindBlob(after).Bind(static_cast<int64_t>(limit));
-  return Names(std::move(query));
+  return NamesAfter("SELECT key FROM frames WHERE key>? ORDER BY key LIMIT ?", after, limit);
 }
 
 absl::StatusOr<std::vector<FrameRow>> Index::FramesOf(std::string_view code,
@@ -134,7 +114,7 @@ absl::StatusOr<std::vector<FrameRow>> Index::FramesOf(std::string_view code,
                         " FROM frames WHERE code=? AND environment=? ORDER BY used_ms DESC, "
                         "created_ms DESC, key LIMIT ?");
   query.BindBlob(code).BindBlob(environment).Bind(static_cast<int64_t>(kMaxFramesOfCode));
-  return Rows(query);
+  return AllRows(query, RowOf);
 }
 
 absl::StatusOr<std::vector<std::string>> Index::CodesBehind(std::string_view code,
@@ -150,8 +130,8 @@ absl::StatusOr<std::vector<std::string>> Index::CodesBehind(std::string_view cod
 absl::StatusOr<std::vector<FrameRow>> Index::ListFrames(uint32_t limit) {
   Query query = database_.Prepare("SELECT " TENSORD_FRAME_COLUMNS
                                   " FROM frames ORDER BY used_ms DESC, key LIMIT ?");
-  query.Bind(limit == 0 ? -1 : static_cast<int64_t>(limit));
-  return Rows(query);
+  query.Bind(SqlLimit(limit));
+  return AllRows(query, RowOf);
 }
 
 absl::StatusOr<std::vector<FrameRow>> Index::FindFrames(std::string_view prefix, uint32_t limit) {
@@ -159,7 +139,7 @@ absl::StatusOr<std::vector<FrameRow>> Index::FindFrames(std::string_view prefix,
                                   " FROM frames WHERE key>=? AND substr(key,1,?)=? LIMIT ?");
   query.BindBlob(prefix).Bind(static_cast<int64_t>(prefix.size())).BindBlob(prefix);
   query.Bind(static_cast<int64_t>(limit));
-  return Rows(query);
+  return AllRows(query, RowOf);
 }
 
 }  // namespace tensord::store

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 
@@ -41,6 +42,18 @@ class Query {
   sqlite3_stmt* statement_;
   int next_ = 1;
 };
+
+// What `make` gives for each row that is left.
+template <typename Make>
+auto AllRows(Query& query,
+             Make make) -> absl::StatusOr<std::vector<decltype(make(std::as_const(query)))>> {
+  std::vector<decltype(make(std::as_const(query)))> rows;
+  while (true) {
+    TENSORD_ASSIGN_OR_RETURN(const bool more, query.Step());
+    if (!more) return rows;
+    rows.push_back(make(std::as_const(query)));
+  }
+}
 
 class Database {
  public:

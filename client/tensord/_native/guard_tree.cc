@@ -157,23 +157,6 @@ class GuardTree {
     return true;
   }
 
-  // False with an exception set.
-  bool TakesArgument(Check check, PyObject* argument) const {
-    bool right = true;
-    if (check == kHasLength || check == kIsSameAs) right = PyLong_CheckExact(argument);
-    if (check == kHasKeys || check == kAreDistinct || check == kIsTensor) {
-      right = PyTuple_CheckExact(argument);
-    }
-    if (check == kHasKeysUnordered) right = PyFrozenSet_CheckExact(argument);
-    if (check == kHolds) right = PyTuple_CheckExact(argument) && PyTuple_GET_SIZE(argument) == 2;
-    if (check == kIsSameAs && right) {
-      const Py_ssize_t other = PyLong_AsSsize_t(argument);
-      right = other >= 0 && other < sources();
-    }
-    if (!right) PyErr_Format(PyExc_ValueError, "check %d takes another argument", check);
-    return right;
-  }
-
   int sources() const { return static_cast<int>(sources_.size()); }
 
   // Whether all holds; else what does not, in words, where `failure` is not null.
@@ -214,6 +197,23 @@ class GuardTree {
   }
 
  private:
+  // False with an exception set.
+  bool TakesArgument(Check check, PyObject* argument) const {
+    bool right = true;
+    if (check == kHasLength || check == kIsSameAs) right = PyLong_CheckExact(argument);
+    if (check == kHasKeys || check == kAreDistinct || check == kIsTensor) {
+      right = PyTuple_CheckExact(argument);
+    }
+    if (check == kHasKeysUnordered) right = PyFrozenSet_CheckExact(argument);
+    if (check == kHolds) right = PyTuple_CheckExact(argument) && PyTuple_GET_SIZE(argument) == 2;
+    if (check == kIsSameAs && right) {
+      const Py_ssize_t other = PyLong_AsSsize_t(argument);
+      right = other >= 0 && other < sources();
+    }
+    if (!right) PyErr_Format(PyExc_ValueError, "check %d takes another argument", check);
+    return right;
+  }
+
   bool ReadSources(PyObject* numbers, std::vector<int>* sources) {
     if (!PyTuple_Check(numbers)) {
       PyErr_SetString(PyExc_TypeError, "a tuple of numbers of sources is expected");
