@@ -2,6 +2,7 @@
 """tensord: a torch.compile backend that compiles in a daemon which all jobs of a host share.
 
     torch.compile(model, backend="tensord")
+    tensord.compile(model)  # the same, and Dynamo is imported only to capture
     tensord.debug.minify(function, args)  # where it differs from eager
 
 Importing this package imports neither torch nor protobuf; torch finds the backend by its entry
@@ -24,13 +25,27 @@ _VENDORED = os.path.join(os.path.dirname(__file__), "_vendor")
 if os.path.isdir(_VENDORED) and _VENDORED not in sys.path:
     sys.path.append(_VENDORED)
 
-__all__ = ["TensordError", "__version__", "daemon_stats", "reset_stats", "stats"]
+__all__ = ["TensordError", "__version__", "compile", "daemon_stats", "reset_stats", "stats"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "debug":  # imports torch
         return importlib.import_module(".debug", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def compile(target: Any = None, **told: Any) -> Any:
+    """torch.compile(target, backend="tensord", ...) that imports torch._dynamo only when a function
+    is entered that no process has captured yet (frames/entry.py). Imports torch."""
+    from .frames import entry
+
+    return entry.compile(target, _backend, **told)
+
+
+def _backend() -> Any:
+    from . import backend
+
+    return backend.compile_fx
 
 
 def stats() -> dict[str, Any]:

@@ -19,10 +19,8 @@ from .capture import garbage_collection
 from .capture.autograd import autograd
 from .counters import STATS
 from .errors import TensordError
+from .frames import entry, recorded_graphs
 from .wire import rpc
-
-# The package is imported when torch.compile is called: before any capture.
-garbage_collection.watch_dynamo()
 
 
 def compile_fx(
@@ -47,7 +45,9 @@ def compile_fx(
             greeting = rpc.client().hello()
             off = known_options.switched_off(chosen)
             before = passes.run("captured", module, off).before
-            return autograd(chosen, greeting.operators, off)(module, example_inputs)
+            with recorded_graphs.recording() as record:
+                run = autograd(chosen, greeting.operators, off)(module, example_inputs)
+            return recorded_graphs.attach(run, record)
     except Exception as error:
         if _is_for_dynamo(error):
             raise
@@ -66,3 +66,8 @@ def _is_for_dynamo(error: Exception) -> bool:
         return False
     expected = torch_compat.errors_for_dynamo()
     return type(error).__module__.startswith("torch._dynamo") or isinstance(error, expected)
+
+
+# The package is imported when torch.compile is called: before any capture.
+garbage_collection.watch_dynamo()
+entry.watch_dynamo(compile_fx)

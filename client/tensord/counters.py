@@ -37,6 +37,9 @@ _COUNTERS = (
     "cuda_graphs_sharing",  # of them: those that took over the memory of what they read last
     "cuda_graphs_held",  # captured anew because a result was still held at the next call
     "cuda_graphs_evicted",  # given up for newer shapes
+    "frames_served",  # functions that ran without being captured: another process had
+    "frames_captured",  # functions given to Dynamo
+    "frames_recorded",  # of them: those that other processes can run
     "calls_in_eager",  # single calls that a compiled graph handed to eager
 )
 _SECONDS = (
@@ -68,6 +71,8 @@ class Stats:
             self._graph_reasons: Counter[str] = Counter()
             self._kernel_failures: list[str] = []
             self._call_backs: Counter[str] = Counter()
+            self._unrecorded: Counter[str] = Counter()
+            self._unfit: Counter[str] = Counter()
 
     def add(self, name: str, count: int = 1) -> None:
         """Adds to a counter of _COUNTERS."""
@@ -88,6 +93,16 @@ class Stats:
         """Counts one node that runs in Python, by its operator and why."""
         with self._lock:
             self._call_backs[reason] += 1
+
+    def add_unrecorded(self, reason: str) -> None:
+        """Counts one captured function that other processes cannot run."""
+        with self._lock:
+            self._unrecorded[reason] += 1
+
+    def add_unfit(self, reason: str) -> None:
+        """Counts one recorded frame that did not serve when its function was entered."""
+        with self._lock:
+            self._unfit[reason] += 1
 
     def add_kernel_failure(self, log: str) -> None:
         """Notes a kernel that did not compile, by the JIT's log."""
@@ -123,6 +138,8 @@ class Stats:
             result["fallbacks"] = sum(self._fallbacks.values())
             result["fallback_reasons"] = dict(self._fallbacks)
             result["call_back_reasons"] = dict(self._call_backs)
+            result["frames_unrecorded"] = dict(self._unrecorded)
+            result["frames_unfit"] = dict(self._unfit)
             result["kernel_failures"] = list(self._kernel_failures)
             result["cuda_graph_reasons"] = dict(self._graph_reasons)
             return result

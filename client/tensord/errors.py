@@ -95,6 +95,13 @@ class InputMismatchError(TensordError):
     advice = "the call ran in eager; please report it"
 
 
+class FrameMismatchError(TensordError):
+    """TENSORD_FRAMES=verify: a function is captured otherwise than it was recorded."""
+
+    reason = "frame mismatch"
+    advice = "please report it; TENSORD_FRAMES=0 captures every function anew"
+
+
 class BackendFailedError(TensordError):
     """An error of this package that nothing else describes."""
 

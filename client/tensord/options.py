@@ -110,3 +110,8 @@ def switched_off(chosen: Options) -> frozenset[str]:
         if getattr(chosen, name) != usual or variable == str(int(not usual)):
             off.add(name)
     return frozenset(off)
+
+
+def unchecked(chosen: Options) -> bool:
+    """Whether indices and divisors are not checked."""
+    return chosen.unchecked or os.environ.get("TENSORD_UNCHECKED") == "1"

@@ -213,12 +213,17 @@ class BodyLowering {
   Lowered Recompute(BufferId buffer);
   // The lanes that take part, of those in `mask` (none: all): none when these are all of a vector.
   ir::Value LanesInRange(const ir::Value& mask) const;
+  void StoreOfRow(BufferId buffer, const Expr& index, const Lowered& value);
   void StoreAt(BufferId buffer, const Expr& element, StoreMode mode, const ir::Value& value,
                const ir::Value& mask, int level);
   ir::Value AtomicAdd(const Target& to, const ir::Value& value, ir::Value mask);
   ir::Value StoreRun(const Target& to, ir::Value value);
   ir::Value StoreApart(const Target& to, const ir::Value& value, ir::Value mask);
   ir::Value Pointer(BufferId id, bool writes);
+  // What the nest goes on with behind a store of `value` (Nest::rounded).
+  Lowered Forwarded(BufferId buffer, Lowered value);
+  // The same of a store, whose value may have the buffer's precision already.
+  Lowered Forwarded(const Store& store, const Lowered& value);
   // The value that a store needs.
   int Unrounded(const Store& store) const;
 

@@ -233,12 +233,15 @@ void BodyLowering::LowerStore(const Store& store, bool keep_for_later_pass) {
   const bool local = nest_.local.count(store.buffer) != 0;
   if ((!member_->has_inner || vector_level() == 0) && store.mode == StoreMode::kAssign &&
       store.guard < 0) {
-    StoreRowResult(store.buffer, store.index, value);
+    row_values_[store.buffer] = Forwarded(store, value);
+    StoreOfRow(store.buffer, store.index, value);
     return;
   }
   const int level = member_->has_inner ? vector_level() : 0;
   const ir::Value used = Use(value, level);
-  if (level > 0 && store.mode == StoreMode::kAssign) pass_values_[store.buffer] = AsVector(value);
+  if (level > 0 && store.mode == StoreMode::kAssign) {
+    pass_values_[store.buffer] = AsVector(Forwarded(store, value));
+  }
   if (local) {
     if (keep_for_later_pass && !IsRecomputed(store.buffer)) {
       Add(level, WriteLocal(store.buffer, used));
@@ -257,7 +260,21 @@ void BodyLowering::LowerStore(const Store& store, bool keep_for_later_pass) {
 }
 
 void BodyLowering::LowerStoredValue(const Store& store) {
-  pass_values_[store.buffer] = AsVector(Lower(store.value));
+  pass_values_[store.buffer] = AsVector(Forwarded(store, Lower(store.value)));
+}
+
+Lowered BodyLowering::Forwarded(const Store& store, const Lowered& value) {
+  const Inst& made_by = InstOf(store.value);
+  const bool is_exact = (made_by.kind == InstKind::kRound || made_by.kind == InstKind::kLoad) &&
+                        made_by.storage == program_.buffers[store.buffer].dtype;
+  return is_exact ? value : Forwarded(store.buffer, value);
+}
+
+Lowered BodyLowering::Forwarded(BufferId buffer, Lowered value) {
+  if (nest_.rounded.count(buffer) == 0) return value;
+  const ir::Type storage = ir::ScalarType(program_.buffers[buffer].dtype);
+  value.value = Define(value.level, ir::CallOf("round_to", {storage}, {Use(value, value.level)}));
+  return value;
 }
 
 // Storing rounds by itself.
@@ -273,7 +290,11 @@ void BodyLowering::StoreColumns(BufferId buffer, const Expr& index, const ir::Va
 }
 
 void BodyLowering::StoreRowResult(BufferId buffer, const Expr& index, const Lowered& value) {
-  row_values_[buffer] = value;
+  row_values_[buffer] = Forwarded(buffer, value);
+  StoreOfRow(buffer, index, value);
+}
+
+void BodyLowering::StoreOfRow(BufferId buffer, const Expr& index, const Lowered& value) {
   if (nest_.local.count(buffer) != 0) return;
   const ir::Value used = Use(value, 0), at = Scalar(index), pointer = Pointer(buffer, true);
   Add(0, Once(ir::Do(ir::CallOf("store", {ir::ScalarType(program_.buffers[buffer].dtype), 1},

@@ -179,4 +179,25 @@ Tensor CopyToDevice(Builder& b, const Tensor& t, v1::DeviceType device) {
   return b.AsStrided(copy, t.sizes(), strides, Expr(0));
 }
 
+Tensor CopyWhereItLies(Builder& b, const Tensor& t, const Sizes& strides) {
+  v1::Argument dtype, device, non_blocking;
+  dtype.set_dtype(t.dtype());
+  device.set_device(t.device());
+  non_blocking.set_boolean(false);
+  // aten::empty_strided(size, stride, dtype?, layout?, device?, pin_memory?)
+  const auto integers = [&](const Sizes& s) { return ToExternArg(b, IntegersArg(s), nullptr); };
+  ExternArgList args = {integers(t.sizes()), integers(strides), {dtype},
+                        NoneArg(),           {device},          NoneArg()};
+  const Tensor made =
+      b.Extern("aten::empty_strided", "", std::move(args), {{t.dtype(), t.sizes(), strides}})[0];
+  const BufferId memory = made.view()->buffer;
+  b.program().buffers[memory].device = t.device();
+  const Tensor copy = b.AsStrided(made, t.sizes(), strides, Expr(0));
+  // aten::copy_(self, src, non_blocking)
+  b.Extern("aten::copy_", "", {b.TensorArg(copy), b.TensorArg(t), {non_blocking}},
+           {Builder::ResultMeta{}});
+  std::get<ExternOp>(b.program().operations.back()).mutated.push_back(memory);
+  return copy;
+}
+
 }  // namespace tensord::compiler

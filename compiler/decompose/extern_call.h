@@ -22,6 +22,10 @@ void CallLibraryInPlace(Builder& b, const Node& node, const TensorSource& tensor
 // A copy of `t` on another device, by the library.
 Tensor CopyToDevice(Builder& b, const Tensor& t, v1::DeviceType device);
 
+// A copy of `t`, which is in memory, with these strides where it lies, by the library: for what is
+// not on the device that code is generated for.
+Tensor CopyWhereItLies(Builder& b, const Tensor& t, const Sizes& strides);
+
 // A captured argument other than a tensor or a list.
 v1::Argument PlainArgument(const ArgumentValue& arg);
 ExternArg NoneArg();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "compiler/decompose/extern_call.h"
 #include "compiler/graph/layout.h"
 
 namespace tensord::compiler {
@@ -36,7 +37,8 @@ Tensor WithStrides(Builder& b, const Tensor& t, const Sizes& strides) {
       kept.insert(kept.begin(), strides[d]);
     }
   }
-  const Tensor realized = b.RealizeAs(base, kept);
+  const Tensor realized =
+      base.device() == b.device() ? b.RealizeAs(base, kept) : CopyWhereItLies(b, base, kept);
   return b.AsStrided(realized, t.sizes(), strides, realized.view()->offset);
 }
 

@@ -3,6 +3,7 @@
 
 #include <absl/strings/str_cat.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -67,7 +68,11 @@ class Lowerer {
     }
     Results results = absl::UnimplementedError("left to the library");
     const Lowering* lowering = rules_.LoweringOf(node);
-    if (lowering != nullptr && rules_.CanGenerate(node)) results = Generate(node, *lowering);
+    if (lowering != nullptr && rules_.IsViewElsewhere(node)) {
+      results = ViewElsewhere(node, *lowering);
+    } else if (lowering != nullptr && rules_.CanGenerate(node)) {
+      results = Generate(node, *lowering);
+    }
     if (absl::IsUnimplemented(results.status())) {
       results = CallLibraryFor(node);
     } else if (!results.ok()) {
@@ -144,6 +149,22 @@ class Lowerer {
     if (absl::IsUnimplemented(results.status())) {
       program.buffers.resize(buffers);
       program.operations.resize(operations);
+    }
+    return results;
+  }
+
+  // Unimplemented where the results are not all views: code for that device would be needed.
+  Results ViewElsewhere(const Node& node, const Lowering& lowering) {
+    Program& program = builder_.program();
+    const size_t buffers = program.buffers.size(), operations = program.operations.size();
+    const Call call = values_.CallOf(node);
+    Results results = lowering.lower(builder_, call);
+    const auto is_view = [](const Tensor& t) { return t.view().has_value(); };
+    if (!results.ok() || call.needs_constant() || program.operations.size() != operations ||
+        !std::ranges::all_of(*results, is_view)) {
+      program.buffers.resize(buffers);
+      program.operations.resize(operations);
+      return absl::UnimplementedError("the library's, on another device");
     }
     return results;
   }

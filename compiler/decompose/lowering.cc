@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "compiler/decompose/extern_call.h"
 #include "compiler/graph/arguments.h"
 
 namespace tensord::compiler {
@@ -264,6 +265,7 @@ Tensor ScalarTensor(Builder& b, const Scalar& s, DType dtype) {
 }
 
 Tensor LazyCopy(Builder& b, const Tensor& t) {
+  if (t.device() != b.device()) return CopyWhereItLies(b, t, ContiguousStrides(t.sizes()));
   return b.Pointwise(t.dtype(), t.sizes(), {t}, 0,
                      [t](Recorder& ops, Index index) { return t.Load(ops, index); });
 }

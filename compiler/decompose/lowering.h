@@ -135,7 +135,8 @@ absl::StatusOr<std::vector<int>> NormalizeDims(const std::vector<int64_t>& dims,
 DType PromotedType(const std::vector<Tensor>& tensors, const std::vector<Scalar>& scalars = {});
 // A scalar as a lazy zero-dim tensor of that type.
 Tensor ScalarTensor(Builder& b, const Scalar& s, DType dtype);
-// The same elements as a new lazy value: what eager copies must not stay a view of its source.
+// The same elements as a new lazy value: what eager copies must not stay a view of its source. On a
+// device that code is not generated for it is copied at once.
 Tensor LazyCopy(Builder& b, const Tensor& t);
 
 }  // namespace tensord::compiler

@@ -28,6 +28,10 @@ bool LoweringRules::CanGenerate(const Node& node) const {
   return ok;
 }
 
+bool LoweringRules::IsViewElsewhere(const Node& node) const {
+  return IsView(node) && graph_.TypeOf(ValueOf(FirstArgument(node))).device != device_;
+}
+
 bool LoweringRules::HasComplexNumbers(const Node& node) const {
   bool found = std::any_of(node.outputs.begin(), node.outputs.end(),
                            [](const TensorType& type) { return IsComplex(type.dtype); });

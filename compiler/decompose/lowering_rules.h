@@ -21,6 +21,8 @@ class LoweringRules {
   const Lowering* LoweringOf(const Node& node) const;
   // Code is generated for one device; anything else is the library's.
   bool CanGenerate(const Node& node) const;
+  // A view of what lies on another device: no code, only other strides of memory that is there.
+  bool IsViewElsewhere(const Node& node) const;
   // Whether the node reads its arguments from memory by a library call.
   bool MayBeCall(const Node& node) const;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/graph/editor.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/check.h"
@@ -10,6 +11,14 @@ const Node* GraphEditor::Producer(int value) const {
   const int node = value - graph_->FirstNodeValue();
   return node >= 0 && node < static_cast<int>(graph_->nodes.size()) ? &graph_->nodes[node]
                                                                     : nullptr;
+}
+
+bool GraphEditor::MayRewrite(int index) const {
+  if (!uses().Runs(index)) return false;
+  if (!device_) device_ = DeviceOf(*graph_);
+  return std::ranges::all_of(node(index).outputs, [&](const TensorType& type) {
+    return type.dtype == v1::DTYPE_UNSPECIFIED || type.device == *device_;
+  });
 }
 
 const TensorType& GraphEditor::TypeOf(ValueId value) const {

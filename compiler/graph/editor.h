@@ -28,7 +28,9 @@ class GraphEditor {
   // Of the old graph, as it is when they are first asked for: most rewrites find no operator of
   // theirs in a graph, and need none. Who changes nodes in place asks before.
   const Uses& uses() const { return uses_ ? *uses_ : uses_.emplace(*graph_); }
-  bool Runs(int index) const { return uses().Runs(index); }
+  // Whether the node runs, and where code is generated: what a rewrite puts in its place may exist
+  // only there.
+  bool MayRewrite(int index) const;
 
   // Adds a node that runs directly before the old node number `before`, behind what was added there
   // earlier; gives its first result.
@@ -50,6 +52,7 @@ class GraphEditor {
 
   Graph* graph_;
   mutable std::optional<Uses> uses_;
+  mutable std::optional<v1::DeviceType> device_;  // of the old graph, as uses_
   std::vector<Added> added_;
   std::map<ValueId, ValueId> replaced_;
 };

@@ -356,8 +356,7 @@ Tensor Builder::Realize(const Tensor& t) {
 Tensor Builder::RealizeAs(const Tensor& t, const Sizes& strides) {
   if (t.view() && SameSizes(t.view()->strides, strides)) return t;
   const BufferId id = NewBuffer(BufferKind::kComputed, -1, t.dtype(), t.sizes(), strides, origin_);
-  Tensor result = FromView({id, t.sizes(), strides, Expr(0)}, t.dtype());
-  program_.buffers[id].device = t.device();
+  const Tensor result = FromView({id, t.sizes(), strides, Expr(0)}, t.dtype());
   Assign(result, t);
   return result;
 }

@@ -14,7 +14,7 @@ class Verifier {
   explicit Verifier(const Program& program)
       : program_(program), buffers_(static_cast<int>(program.buffers.size())) {}
 
-  absl::Status Run() const {
+  absl::Status Run() {
     for (const Operation& operation : program_.operations) {
       if (const auto* op = std::get_if<LoopOp>(&operation)) {
         TENSORD_RETURN_IF_ERROR(Loops(*op));
@@ -53,7 +53,15 @@ class Verifier {
     return Broken(op.origin, "an index counts loop ", unknown, " of ", loops);
   }
 
-  absl::Status Instruction(const LoopOp& op, int i, int loops) const {
+  // Of what loops read and write, and of the memory that is planned for the call.
+  absl::Status OneDevice(const std::string& origin, BufferId id) {
+    const v1::DeviceType device = program_.buffers[id].device;
+    if (device_ == v1::DEVICE_TYPE_UNSPECIFIED) device_ = device;
+    if (device == device_) return absl::OkStatus();
+    return Broken(origin, "buffer ", id, " is on another device than what loops read and write");
+  }
+
+  absl::Status Instruction(const LoopOp& op, int i, int loops) {
     const Inst& inst = op.block.insts[i];
     for (const int arg : inst.args) {
       if (arg < 0 || arg >= i) return Broken(op.origin, "%", i, " reads %", arg);
@@ -64,6 +72,7 @@ class Verifier {
       if (inst.storage != program_.buffers[inst.buffer].dtype) {
         return Broken(op.origin, "%", i, " loads another type than its buffer's");
       }
+      TENSORD_RETURN_IF_ERROR(OneDevice(op.origin, inst.buffer));
     }
     if (inst.kind == InstKind::kScan && (!Scans(op) || !MayScan(inst.op))) {
       return Broken(op.origin, "%", i, " scans outside of a scan, or what cannot be");
@@ -71,7 +80,7 @@ class Verifier {
     return Index(op, inst.index, loops);
   }
 
-  absl::Status Loops(const LoopOp& op) const {
+  absl::Status Loops(const LoopOp& op) {
     const int outer = static_cast<int>(op.sizes.size());
     const int loops = outer + static_cast<int>(op.reduce_sizes.size());
     const int insts = static_cast<int>(op.block.insts.size());
@@ -90,6 +99,7 @@ class Verifier {
     }
     for (const Store& store : op.stores) {
       if (!IsBuffer(store.buffer)) return Broken(op.origin, "stores to no buffer");
+      TENSORD_RETURN_IF_ERROR(OneDevice(op.origin, store.buffer));
       if (store.value < 0 || store.value >= insts) return Broken(op.origin, "stores no value");
       TENSORD_RETURN_IF_ERROR(Index(op, store.index, loops));
     }
@@ -100,6 +110,9 @@ class Verifier {
       if (reduction.results.size() != reduction.indices.size()) {
         return Broken(op.origin, "a result of a reduction has no index");
       }
+      for (const BufferId result : reduction.results) {
+        if (IsBuffer(result)) TENSORD_RETURN_IF_ERROR(OneDevice(op.origin, result));
+      }
       for (const Expr& index : reduction.indices) {
         TENSORD_RETURN_IF_ERROR(Index(op, index, outer));
       }
@@ -107,7 +120,7 @@ class Verifier {
     return absl::OkStatus();
   }
 
-  absl::Status Call(const ExternOp& op) const {
+  absl::Status Call(const ExternOp& op) {
     if (!op.outs.empty() && op.outs.size() != op.results.size()) {
       return Broken(op.origin, "a result has no place");
     }
@@ -116,6 +129,7 @@ class Verifier {
           program_.buffers[op.results[i]].kind != BufferKind::kComputed) {
         return Broken(op.origin, "result ", i, " is not filled where it is computed");
       }
+      TENSORD_RETURN_IF_ERROR(OneDevice(op.origin, op.results[i]));
     }
     const bool overwrites = op.overwrites >= 0;
     if (overwrites && (op.outs.size() != 1 ||
@@ -127,6 +141,7 @@ class Verifier {
 
   const Program& program_;
   const int buffers_;
+  v1::DeviceType device_ = v1::DEVICE_TYPE_UNSPECIFIED;  // of the loops, once one is known
 };
 
 std::string SizesText(const std::vector<Expr>& sizes) {

@@ -65,7 +65,7 @@ class Relayout {
   // Whether there are any.
   bool FindRegions() {
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
-      is_member_.push_back(CanBeMember(graph_.nodes[i]) && editor_.Runs(i));
+      is_member_.push_back(CanBeMember(graph_.nodes[i]) && editor_.MayRewrite(i));
     }
     if (std::find(is_member_.begin(), is_member_.end(), true) == is_member_.end()) return false;
     for (int i = 0; i < Nodes(); ++i) {
@@ -102,7 +102,7 @@ class Relayout {
   void Weigh() {
     for (int i = 0; i < Nodes(); ++i) {
       const Node& node = graph_.nodes[i];
-      if (!editor_.Runs(i)) continue;
+      if (!editor_.MayRewrite(i)) continue;
       if (is_member_[i]) {
         double& gain = gains_[regions_.Find(i)];
         if (const auto convolution = AsConvolution(node)) gain += Gain(*convolution, node);

@@ -49,7 +49,7 @@ int CommonSubexpressions(const v1::Target&, Graph* graph) {
     const Operator* op = FindOperator(node.op);
     if (WritesArgument(op)) seen.clear();  // what was read before may have changed
     // Of operators that we lower it is known that they compute and do nothing else.
-    if (!IsLowered(op) || HasEffect(node) || !editor.Runs(i)) continue;
+    if (!IsLowered(op) || HasEffect(node) || !editor.MayRewrite(i)) continue;
     const int value = editor.ValueOfNode(i), outputs = static_cast<int>(node.outputs.size());
     const auto [it, is_new] = seen.emplace(KeyOf(node, firsts), value);
     if (is_new) continue;

@@ -38,7 +38,7 @@ int ConvolutionBias(const v1::Target&, Graph* graph) {
     const ValueId value(editor.ValueOfNode(i), 0);
     if (!convolution || !convolution->bias ||
         AddsBiasItself(*convolution, editor.TypeOf(convolution->weight), node.outputs[0]) ||
-        !RunsOnTensorCores(node.outputs[0].dtype) || !editor.Runs(i) ||
+        !RunsOnTensorCores(node.outputs[0].dtype) || !editor.MayRewrite(i) ||
         !IsReadByKernel(editor, value)) {
       continue;
     }

@@ -47,7 +47,7 @@ class EpilogueFuser {
 
   bool TryFuse(int i) {
     const Node& relu = graph_.nodes[i];
-    if (relu.op != "aten::relu" || !editor_.Runs(i)) return false;
+    if (relu.op != "aten::relu" || !editor_.MayRewrite(i)) return false;
     Sum sum;
     const ValueId operand = ValueOf(Argument(relu, "self"));
     if (!Collect(operand, relu.outputs[0], &sum) || sum.convolutions.empty()) return false;

@@ -32,7 +32,7 @@ int CrossEntropy(const v1::Target&, Graph* graph) {
   for (int i = 0; i < static_cast<int>(graph->nodes.size()); ++i) {
     const Node& softmax = graph->nodes[i];
     const Node* loss = LossOf(editor, i);
-    if (loss == nullptr || !editor.Runs(i)) continue;
+    if (loss == nullptr || !editor.MayRewrite(i)) continue;
     NamedArguments args;
     for (const char* name : {"output", "dim", "input_dtype"}) {
       args.emplace_back(name, Argument(softmax, name));

@@ -36,7 +36,7 @@ int EmbeddingSum(const v1::Target&, Graph* graph) {
     for (const bool is_self : {true, false}) {
       const Node* embedding = EmbeddingOf(editor, i, is_self ? self : addend);
       const ArgumentValue& other = is_self ? addend : self;
-      if (embedding == nullptr || !editor.Runs(i) || !IsValue(other) ||
+      if (embedding == nullptr || !editor.MayRewrite(i) || !IsValue(other) ||
           !SameType(editor.TypeOf(ValueOf(other)), sum.outputs[0]) ||
           !SameType(embedding->outputs[0], sum.outputs[0])) {
         continue;

@@ -68,7 +68,7 @@ class Folder {
   void TryFold(int i) {
     const Node& node = graph_.nodes[i];
     const auto norm = AsInferenceBatchNorm(node);
-    if (!norm || !editor_.Runs(i) || OtherResultsAreUsed(i)) return;
+    if (!norm || !editor_.MayRewrite(i) || OtherResultsAreUsed(i)) return;
     const auto convolution = AsConvolution(editor_, norm->input);
     if (!convolution || editor_.uses().Count(norm->input) != 1) return;
     const TensorType &result = node.outputs[0], &activations = editor_.TypeOf(norm->input);

@@ -104,7 +104,7 @@ class Padder {
     const Node& node = editor_.node(index);
     const auto form = std::find_if(std::begin(kProducts), std::end(kProducts),
                                    [&](const ProductOperator& row) { return row.op == node.op; });
-    if (form == std::end(kProducts) || node.outputs.size() != 1 || !editor_.Runs(index))
+    if (form == std::end(kProducts) || node.outputs.size() != 1 || !editor_.MayRewrite(index))
       return std::nullopt;
     const TensorType& result = node.outputs[0];
     const auto alignment =

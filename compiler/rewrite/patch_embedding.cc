@@ -115,7 +115,7 @@ class PatchEmbeddingPass {
     const auto convolution = AsConvolution(graph_.nodes[i]);
     const auto patch = PatchAt(convolution);
     const ValueId value(editor_.ValueOfNode(i), 0);
-    if (!patch || !editor_.Runs(i) || NeedsItsLayout(value)) return false;
+    if (!patch || !editor_.MayRewrite(i) || NeedsItsLayout(value)) return false;
     Inserter in(&editor_, i);
     editor_.Replace(value, Forward(in, *convolution, *patch));
     return true;
@@ -126,7 +126,7 @@ class PatchEmbeddingPass {
     const auto convolution = AsConvolutionOfBackward(node);
     const auto patch = PatchAt(convolution);
     const int value = editor_.ValueOfNode(i);
-    if (!patch || !editor_.Runs(i) || editor_.uses().Count({value, 0}) > 0) return false;
+    if (!patch || !editor_.MayRewrite(i) || editor_.uses().Count({value, 0}) > 0) return false;
     // Their gradients lie as the weights do.
     const TensorType& weight = editor_.TypeOf(convolution->weight);
     if (weight.strides != ContiguousStrides(weight.sizes)) return false;

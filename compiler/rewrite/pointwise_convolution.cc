@@ -66,7 +66,7 @@ class PointwiseConvolutionPass {
 
   bool TryForward(int i) {
     const auto forward = AsForward(graph_.nodes[i]);
-    if (!forward || !IsProduct(forward->convolution) || !editor_.Runs(i)) return false;
+    if (!forward || !IsProduct(forward->convolution) || !editor_.MayRewrite(i)) return false;
     const TensorType& result = graph_.nodes[i].outputs[0];
     if (!IsRowsOfPixels(result)) return false;
     if (forward->residual && !CanAdd(*forward->residual, result)) return false;
@@ -96,7 +96,7 @@ class PointwiseConvolutionPass {
   bool TryBackward(int i) {
     const Node& node = graph_.nodes[i];
     const auto convolution = AsConvolutionOfBackward(node);
-    if (!convolution || !IsProduct(*convolution) || !editor_.Runs(i)) return false;
+    if (!convolution || !IsProduct(*convolution) || !editor_.MayRewrite(i)) return false;
     const ValueId image(editor_.ValueOfNode(i), 0), weight(image.first, 1), bias(image.first, 2);
     const ValueId of = ValueOf(Argument(node, "grad_output"));
     if (!IsChannelsLast(editor_.TypeOf(of))) return false;

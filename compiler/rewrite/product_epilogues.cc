@@ -59,7 +59,8 @@ int TakeInBiases(Graph* graph) {
   GraphEditor editor(graph);
   for (int i = 0; i < static_cast<int>(graph->nodes.size()); ++i) {
     const Node& add = editor.node(i);
-    if (add.op != "aten::add.Tensor" || !editor.Runs(i) || !IsOne(Argument(add, "alpha"))) continue;
+    if (add.op != "aten::add.Tensor" || !editor.MayRewrite(i) || !IsOne(Argument(add, "alpha")))
+      continue;
     const ArgumentValue &self = Argument(add, "self"), &other = Argument(add, "other");
     for (const bool is_self : {true, false}) {
       const ArgumentValue &sum = is_self ? self : other, &bias = is_self ? other : self;

@@ -128,7 +128,7 @@ class Mover {
   bool Try(int i) {
     Node& node = graph_.nodes[i];
     const auto convolution = AsConvolution(node);
-    if (!convolution || !editor_.Runs(i)) return false;
+    if (!convolution || !editor_.MayRewrite(i)) return false;
     const auto blocks = BlocksOf(*convolution, editor_.TypeOf(convolution->input),
                                  editor_.TypeOf(convolution->weight), node.outputs[0]);
     if (!blocks || Gain(costs_, *blocks, node.outputs[0]) < costs_.least_gain) return false;

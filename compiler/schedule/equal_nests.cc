@@ -98,8 +98,11 @@ class StructureWriter {
 
   void Access(BufferId id, const Expr& index, int guard) {
     const size_t number = numbers_.emplace(id, numbers_.size()).first->second;
-    absl::StrAppend(&text_, nest_.local.count(id) != 0 ? " local" : " ", "b", number, " ",
-                    static_cast<int>(program_.buffers[id].dtype));
+    absl::StrAppend(&text_,
+                    nest_.local.count(id) != 0     ? " local"
+                    : nest_.rounded.count(id) != 0 ? " rounded"
+                                                   : " ",
+                    "b", number, " ", static_cast<int>(program_.buffers[id].dtype));
     absl::StrAppend(&text_, " [", sym::ToString(index), "] if ", guard, "\n");
   }
 

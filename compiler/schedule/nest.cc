@@ -225,14 +225,15 @@ absl::Status CheckWelfordSweep(const Nest& nest) {
   return absl::OkStatus();
 }
 
-// Buffers that no one outside needs.
+// Buffers that no one outside needs, and narrow ones that both here and outside are read.
 void FindLocals(const Program& program, const AccessIndex& accesses, Nest* nest) {
   std::set<int> inside;
-  std::set<BufferId> written, swept;
+  std::set<BufferId> written, read, swept;
   for (const NestMember& member : nest->members) {
     inside.insert(member.op);
     const Accesses& of = accesses.Of(member.op);
     written.insert(of.writes.begin(), of.writes.end());
+    read.insert(of.reads.begin(), of.reads.end());
     if (!member.reduces_outer) continue;
     // Results over all rows exist only after the sweep; they stay in memory.
     for (const Reduction& r : member.loops.reductions)
@@ -244,6 +245,15 @@ void FindLocals(const Program& program, const AccessIndex& accesses, Nest* nest)
         swept.count(id) == 0 &&
         std::all_of(users.begin(), users.end(), [&](int op) { return inside.count(op) != 0; })) {
       nest->local.insert(id);
+      continue;
+    }
+    const DType storage = program.buffers[id].dtype;
+    const bool is_narrow = IsFloating(storage) && storage != ComputeType(storage);
+    const auto reads_outside = [&](int op) {
+      return inside.count(op) == 0 && accesses.Of(op).reads.count(id) != 0;
+    };
+    if (is_narrow && read.count(id) != 0 && std::ranges::any_of(users, reads_outside)) {
+      nest->rounded.insert(id);
     }
   }
 }

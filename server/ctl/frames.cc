@@ -47,7 +47,7 @@ std::string Describe(const v1::FrameGlobal& global) {
       return NameOf(global.object());
     case v1::FrameGlobal::kContinuation:
       return fmt::format("goes on behind a break: {}, {}", NameOf(global.continuation().of()),
-                         HumanBytes(global.continuation().code().size()));
+                         HumanBytes(global.continuation().code().bytecode().size()));
     default:
       return "nothing";
   }
@@ -77,6 +77,9 @@ void PrintGraphs(const v1::Frame& frame) {
     if (call.has_inference()) Print("    " + Describe("inference", call.inference()) + "\n");
     if (call.has_forward()) Print("    " + Describe("forward", call.forward()) + "\n");
     if (call.has_backward()) Print("    " + Describe("backward", call.backward()) + "\n");
+    if (call.has_backward_with_all()) {
+      Print("    " + Describe("backward with all gradients", call.backward_with_all()) + "\n");
+    }
   }
 }
 
@@ -123,7 +126,9 @@ int ShowFrame(const Client& client, const std::string& key) {
     Print(fmt::format("  {:>3}  {}\n", i, Describe(frame.guards(i))));
   }
   PrintGraphs(frame);
-  Print(fmt::format("\nresult: {} of bytecode\n", HumanBytes(frame.result().code().size())));
+  if (!frame.result().has_code()) return Print("\nresult: left to Python\n"), kExitOk;
+  Print(fmt::format("\nresult: {} of bytecode\n",
+                    HumanBytes(frame.result().code().bytecode().size())));
   for (const v1::FrameGlobal& global : frame.result().globals()) {
     Print(fmt::format("  {} = {}\n", global.name(), Describe(global)));
   }

@@ -47,6 +47,7 @@ constexpr StepRule kSteps[] = {
     {FrameSource::GRADIENT, true, Needs::kNothing},
     {FrameSource::CALL, true, Needs::kNothing},
     {FrameSource::TUPLE_ITEM_OF_ITERATOR, true, Needs::kNumber},
+    {FrameSource::TENSOR_OF, true, Needs::kNothing},
 };
 
 // `before`: sources that come before it.
@@ -138,9 +139,15 @@ absl::Status CheckCondition(const FrameGuard& guard, uint64_t sources) {
       return Within("relation", CheckRelation(guard.relation(), sources));
     case FrameGuard::kState:
       return Within("state", CheckState(guard.state()));
+    case FrameGuard::kSameFunction:
+      return Within("same_function", CheckFunction(guard.same_function()));
+    case FrameGuard::kIteratorLength:
+      return guard.iterator_length() < 0 ? BadField("iterator_length", "it is negative")
+                                         : absl::OkStatus();
+    case FrameGuard::kRangeLeft:
+      return CheckThree("range_left", guard.range_left());
     case FrameGuard::kNotNone:
     case FrameGuard::kIsNan:
-    case FrameGuard::kSameInstance:
       return absl::OkStatus();
   }
   return BadField("check", "it is not of this format");
@@ -183,6 +190,14 @@ absl::Status CheckPrograms(const v1::GraphCall& call) {
   if (call.has_backward()) {
     TENSORD_RETURN_IF_ERROR(Within("backward", CheckProgram(call.backward())));
   }
+  if (call.has_backward_with_all()) {
+    TENSORD_RETURN_IF_ERROR(Within("backward_with_all", CheckProgram(call.backward_with_all())));
+    if (!call.has_backward() ||
+        call.backward().arguments() != call.backward_with_all().arguments()) {
+      return BadField("backward_with_all.arguments", call.backward_with_all().arguments(),
+                      ", of backward ", call.backward().arguments());
+    }
+  }
   if (call.has_inference() && call.has_forward() &&
       call.inference().arguments() != call.forward().arguments()) {
     return BadField("forward.arguments", call.forward().arguments(), ", of inference ",
@@ -211,12 +226,17 @@ absl::Status CheckGraph(const v1::GraphCall& call) {
       CheckCount("result_requires_grad", call.result_requires_grad_size(), results, "results"));
   TENSORD_RETURN_IF_ERROR(
       CheckCount("has_gradient", call.has_gradient_size(), arguments, "arguments"));
-  return CheckCount("tangent_strides", call.tangent_strides_size(),
-                    static_cast<uint64_t>(call.tangents_size()), "tangents");
+  const auto tangents = static_cast<uint64_t>(call.tangents_size());
+  TENSORD_RETURN_IF_ERROR(
+      CheckCount("tangent_absent", call.tangent_absent_size(), tangents, "tangents"));
+  TENSORD_RETURN_IF_ERROR(CheckEach(
+      "changed_arguments", call.changed_arguments(),
+      [&](uint32_t argument) { return CheckBelow("", argument, arguments, "arguments"); }));
+  return CheckCount("tangent_layouts", call.tangent_layouts_size(), tangents, "tangents");
 }
 
 absl::Status CheckContinuation(const v1::Continuation& continuation) {
-  TENSORD_RETURN_IF_ERROR(CheckNotEmpty("code", continuation.code()));
+  TENSORD_RETURN_IF_ERROR(Within("code", CheckBytecode(continuation.code())));
   return Within("of", CheckCode(continuation.of()));
 }
 
@@ -245,6 +265,16 @@ absl::Status CheckGraphs(const v1::Frame& frame) {
                ? absl::OkStatus()
                : BadField("name", "another graph is called '", call.name(), "'");
   });
+}
+
+absl::Status CheckResult(const v1::Frame& frame) {
+  const v1::Result& result = frame.result();
+  if (!result.has_code()) {
+    if (frame.graphs_size() == 0 && result.globals_size() == 0) return absl::OkStatus();
+    return BadField("code", "it is missing, and there are graphs or globals for it");
+  }
+  TENSORD_RETURN_IF_ERROR(Within("code", CheckBytecode(result.code())));
+  return CheckEach("globals", result.globals(), CheckGlobal);
 }
 
 }  // namespace
@@ -281,8 +311,8 @@ absl::Status CheckFrame(const v1::Frame& frame) {
     return CheckGuard(guard, sources);
   }));
   TENSORD_RETURN_IF_ERROR(CheckGraphs(frame));
-  TENSORD_RETURN_IF_ERROR(CheckNotEmpty("result.code", frame.result().code()));
-  return Within("result", CheckEach("globals", frame.result().globals(), CheckGlobal));
+  if (!frame.has_result()) return BadField("result", "it is missing");
+  return Within("result", CheckResult(frame));
 }
 
 }  // namespace tensord::server

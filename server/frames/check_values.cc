@@ -25,13 +25,6 @@ absl::Status CheckDevice(const std::string& device) {
   return BadField("device", "it has an index, which is a rank's own");
 }
 
-absl::Status CheckThree(absl::string_view field, const v1::FrameConstants& parts) {
-  if (parts.items_size() != 3) {
-    return BadField(field, "start, stop and step are needed, not ", parts.items_size(), " items");
-  }
-  return Within(field, CheckConstants(parts));
-}
-
 }  // namespace
 
 absl::Status CheckCode(const v1::CodeIdentity& code) {
@@ -46,6 +39,18 @@ absl::Status CheckName(const v1::NamedObject& name) {
 absl::Status CheckClass(const v1::ClassFacts& facts) {
   TENSORD_RETURN_IF_ERROR(Within("name", CheckName(facts.name())));
   return facts.digest().empty() ? absl::OkStatus() : CheckDigest("digest", facts.digest());
+}
+
+absl::Status CheckFunction(const v1::FunctionFacts& facts) {
+  TENSORD_RETURN_IF_ERROR(Within("name", CheckName(facts.name())));
+  return CheckDigest("digest", facts.digest());
+}
+
+absl::Status CheckThree(absl::string_view field, const v1::FrameConstants& parts) {
+  if (parts.items_size() != 3) {
+    return BadField(field, "start, stop and step are needed, not ", parts.items_size(), " items");
+  }
+  return Within(field, CheckConstants(parts));
 }
 
 absl::Status CheckConstants(const v1::FrameConstants& constants) {
@@ -87,6 +92,10 @@ absl::Status CheckConstant(const v1::FrameConstant& constant) {
       return CheckNotEmpty("dtype", constant.dtype());
     case C::kDevice:
       return CheckDevice(constant.device());
+    case C::kOwnDevice:
+      return Within("own_device", CheckDevice(constant.own_device()));
+    case C::kNumpy:
+      return CheckNotEmpty("numpy.dtype", constant.numpy().dtype());
     case C::kLayout:
       return CheckNotEmpty("layout", constant.layout());
     case C::kMemoryFormat:
@@ -96,8 +105,24 @@ absl::Status CheckConstant(const v1::FrameConstant& constant) {
         return BadField("dictionary", "a key has no value");
       }
       return Within("dictionary", CheckConstants(constant.dictionary()));
+    case C::kCode:
+      return Within("code", CheckBytecode(constant.code()));
   }
   return BadField("kind", "it is not of this format");
+}
+
+absl::Status CheckBytecode(const v1::FrameCode& code) {
+  TENSORD_RETURN_IF_ERROR(CheckNotEmpty("bytecode", code.bytecode()));
+  TENSORD_RETURN_IF_ERROR(CheckNotEmpty("name", code.name()));
+  TENSORD_RETURN_IF_ERROR(Within("constants", CheckConstants(code.constants())));
+  const uint64_t arguments = uint64_t{code.positional()} + code.keyword_only();
+  if (arguments > static_cast<uint64_t>(code.variables_size())) {
+    return BadField("variables", code.variables_size(), " for ", arguments, " arguments");
+  }
+  return code.positional_only() <= code.positional()
+             ? absl::OkStatus()
+             : BadField("positional_only", code.positional_only(), " of ", code.positional(),
+                        " positional arguments");
 }
 
 absl::Status CheckTensor(const v1::TensorFacts& tensor) {

@@ -38,6 +38,8 @@ class PrivateDaemon(Daemon):
             "TENSORD_STORE": str(store),
             "TENSORD_AUTOSTART": "0",
             "TENSORD_STRICT": "1",
+            # What is measured or compared is captured, unless somebody wants recorded frames.
+            "TENSORD_FRAMES": os.environ.get("TENSORD_FRAMES", "0"),
         }
 
     def __enter__(self) -> PrivateDaemon:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,10 @@ import torch
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+
+
+# What a test compiles is captured by its own process. Tests of frames (test_frames_*.py) choose.
+os.environ.setdefault("TENSORD_FRAMES", "0")
 
 
 def _generate_protos() -> None:
@@ -32,6 +37,7 @@ import tensord  # noqa: E402
 import tensord.bridge  # noqa: E402
 from real_daemon import RealDaemon  # noqa: E402
 from tensord import fallback  # noqa: E402
+from tensord._native import build as native_build  # noqa: E402
 from tensord.cuda_graphs import arena, graphed_program, memory  # noqa: E402
 from tensord.wire import rpc  # noqa: E402
 
@@ -52,6 +58,14 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
         rpc.client().forget()
         torch._dynamo.reset()
+
+
+@pytest.fixture(scope="session")
+def native_guards() -> None:
+    """The native extension, by which guards are checked."""
+    if not native_build.can_build():
+        pytest.skip("no compiler or headers for the native extension")
+    native_build.build()
 
 
 @pytest.fixture
@@ -109,6 +123,14 @@ def daemon(clean: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
 @pytest.fixture(scope="session")
 def shared_daemon() -> Iterator[RealDaemon]:
     """One real daemon for all tests that do not harm it."""
+    real = RealDaemon()
+    yield real
+    real.close()
+
+
+@pytest.fixture(scope="module")
+def frames_daemon() -> Iterator[RealDaemon]:
+    """A real daemon for one file's tests, which keeps no frames of others'."""
     real = RealDaemon()
     yield real
     real.close()

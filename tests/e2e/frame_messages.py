@@ -70,10 +70,10 @@ def frame(
     graph.backward.CopyFrom(_program([0], 2))
     graph.result_is_argument.extend([0, 3])
     graph.has_gradient.extend([True, False, True])
-    made.result.code = b"bytecode" + b"." * padding
+    made.result.code.bytecode, made.result.code.name = b"bytecode" + b"." * padding, code
     made.result.globals.add(name="torch", module="torch")
     continuation = made.result.globals.add(name="__resume_at_8").continuation
-    continuation.code = b"more bytecode"
+    continuation.code.bytecode, continuation.code.name = b"more bytecode", "resume"
     continuation.of.CopyFrom(_identity(code + ".resume"))
     return made
 

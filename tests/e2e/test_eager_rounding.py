@@ -55,6 +55,21 @@ def chain(seed: int) -> Callable[[Tensor, Tensor], tuple[Tensor, ...]]:
 
 
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
+def test_kernels_read_one_number_also_without_the_option(dtype: torch.dtype) -> None:
+    def function(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        total = x + y
+        wide = total.float()
+        # The mean of one, in the kernel that makes the sum; the difference is another kernel's.
+        difference = wide - wide.mean(0, True)
+        return difference[:, torch.arange(1) % 17], total
+
+    x, y = torch.randn(1, 17, 17, dtype=dtype), torch.randn(())
+    difference, total = compiled(function)(x, y)
+    assert not difference.any()
+    assert total.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
 @pytest.mark.parametrize("seed", range(15))
 def test_a_chain_of_exact_operators_is_eagers_to_the_last_bit(
     seed: int, dtype: torch.dtype

@@ -48,7 +48,7 @@ def _spoil(what: str) -> frame_pb2.Frame:
         ("check", "guards[1].check: it is missing"),
         ("input", "graphs[0].forward.inputs[1]: 3 is past the 3 arguments"),
         ("relation", "guards[3].relation.sources[0]: 6 is past the 5 sources"),
-        ("result", "result.code: it is missing"),
+        ("result", "result.code: it is missing, and there are graphs or globals for it"),
         ("unknown", "the frame has fields that its format has not"),
     ],
 )

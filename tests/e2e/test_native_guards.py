@@ -18,11 +18,12 @@ from tensord.v1 import frame_pb2
 
 Step = frame_pb2.FrameSource.Step
 
-# The numbers of guard_tree.cc.
+# The numbers of guard_checks.h.
 (
     TYPE, OBJECT, EQUALS, LENGTH, KEYS, KEYS_UNORDERED, CONTAINS, LACKS, HAS_ATTRIBUTE,
-    LACKS_ATTRIBUTE, LACKS_OWN, TENSOR, SAME_AS, NOT_NONE, DISTINCT, HOLDS, NAN,
-) = range(17)  # fmt: skip
+    LACKS_ATTRIBUTE, LACKS_OWN, TENSOR, SAME_AS, NOT_NONE, DISTINCT, HOLDS, NAN, OF_CLASS, CLASS,
+    ACCEPTED, LEFT, STATE,
+) = range(22)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +178,74 @@ def test_checks_of_several_sources(native: Any) -> None:
     assert tree.failure({"a": one, "b": [1], "c": two}) == "b is a"
     assert tree.failure({"a": two, "b": two, "c": two}) == "a and c are two"
     assert tree.failure({"a": two, "b": two, "c": one}) == "a is shorter"
+
+
+def test_a_class_is_asked_about_again_when_it_or_a_base_changes(native: Any) -> None:
+    class Base:
+        pass
+
+    class Derived(Base):
+        pass
+
+    asked: list[type] = []
+    for check, value in ((OF_CLASS, Derived()), (CLASS, Derived)):
+        asked.clear()
+        holds = of_x(native, check, lambda cls: asked.append(cls) or cls is Derived)
+        assert holds(value)
+        assert holds(value)
+        assert asked == [Derived]
+        for changed in (Derived, Base):
+            version = native.type_version(Derived)
+            changed.attribute = check  # type: ignore[attr-defined]
+            assert native.type_version(Derived) != version
+            assert holds(value)
+            assert holds(value)
+        assert asked == [Derived] * 3
+        assert not holds(Base() if check == OF_CLASS else Base)
+    assert not of_x(native, CLASS, lambda cls: True)(3)
+
+
+def test_an_object_is_asked_about_once(native: Any) -> None:
+    asked: list[object] = []
+    holds = of_x(native, ACCEPTED, lambda value: asked.append(value) or value != 3)
+    assert [holds(value) for value in (1, 1, 3, 3, 2, 2)] == [True, True, False, False, True, True]
+    assert asked == [1, 3, 3, 2]
+
+
+def test_what_an_iterator_has_left(native: Any) -> None:
+    tree = native.GuardTree({})
+    x = tree.add_source(Step.LOCAL, -1, "x")
+    tree.add_check(LEFT, x, 2, "two are left")
+    second = tree.add_source(Step.TUPLE_ITEM_OF_ITERATOR, x, 1)
+    tree.add_check(EQUALS, second, 3, "the last is 3")
+    numbers = iter((1, 2, 3))
+    assert tree.failure({"x": numbers}) == "two are left"
+    next(numbers)
+    assert tree({"x": numbers})
+    assert tree.failure({"x": iter((3, 2))}) == "the last is 3"
+    assert not tree({"x": iter([2, 3])})
+    assert not tree({"x": 3})
+
+
+def test_the_thread_s_state(native: Any) -> None:
+    tree = native.GuardTree({})
+    tree.add_check(STATE, -1, 0, "nothing beside")
+    assert tree({})
+    with torch.inference_mode():
+        assert native.thread_state() == 1
+        assert not tree({})
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+        assert native.thread_state() == 2
+    with torch.device("meta"):
+        assert native.thread_state() == 8
+
+
+def test_no_function_is_called_but_a_weak_reference(native: Any) -> None:
+    called: list[int] = []
+    tree = native.GuardTree({})
+    tree.add_source(Step.CALL, tree.add_source(Step.LOCAL, -1, "x"), None)
+    assert not tree({"x": lambda: called.append(1)})
+    assert not called
 
 
 def test_what_raises_does_not_hold(native: Any) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes without a form on the wire, and tensors without elements, on a GPU."""
+"""Nodes without a form on the wire or on the CPU, and tensors without elements, on a GPU."""
 
 from __future__ import annotations
 
@@ -53,6 +53,19 @@ def _flex(x: Tensor) -> Tensor:
     heads = x.reshape(1, 2, -1, 16)
     biased = flex_attention(heads, heads, heads, score_mod=lambda s, b, h, i, j: s + (i - j) * 0.1)
     return biased.relu() + 1
+
+
+def _made_on_the_cpu(x: Tensor) -> Any:
+    """A mask and places that are computed on the CPU in each call, as swinv2 and vilt do."""
+    regions = torch.zeros(1, 8, 8, 1, device="cpu")
+    for i in range(2):
+        regions[:, i * 4 : i * 4 + 4, ::2] = i + 1
+    windows = regions.view(1, 2, 4, 2, 4, 1).permute(0, 1, 3, 2, 4, 5).reshape(-1, 16)
+    apart = windows.unsqueeze(1) - windows.unsqueeze(2)
+    mask = apart.masked_fill(apart != 0, -100.0)
+    numbers = torch.arange(4, device="cpu")
+    places = torch.stack(torch.meshgrid(numbers, numbers, indexing="ij"), -1).flatten(0, 1).t()
+    return (x.view(4, 16, 16) + mask.to(x.device)).softmax(-1), places.to(x.device), places
 
 
 def _check(function: Callable[[Tensor], Any], mode: str, calls_back: bool = True) -> None:
@@ -123,8 +136,8 @@ def _assertion() -> None:
 
 
 def checks() -> list[tuple[str, Callable[[], None]]]:
-    functions = (_cond, _custom, _mask, _number, _conjugate, _flex)
-    whole = (_conjugate,)  # in kernels, without a call back
+    functions = (_cond, _custom, _mask, _number, _conjugate, _flex, _made_on_the_cpu)
+    whole = (_conjugate, _made_on_the_cpu)  # without a call back
     runs: list[tuple[str, Callable[[], None]]] = [
         (f"{function.__name__[1:]}-{mode}", lambda f=function, m=mode: _check(f, m, f not in whole))
         for function in functions

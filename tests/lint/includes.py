@@ -182,6 +182,14 @@ ROOMS: dict[str, list[str]] = {
         "client/tensord/cuda_graphs",
         "client/tensord/_native",
     ],
+    "client/tensord/frames": [
+        "client/tensord",
+        "client/tensord/v1",
+        "client/tensord/wire",
+        "client/tensord/cuda_graphs",
+        "client/tensord/_native",
+        "client/tensord/bridge",
+    ],
     "client/tensord/capture": [
         "client/tensord",
         "client/tensord/v1",
@@ -190,14 +198,22 @@ ROOMS: dict[str, list[str]] = {
         "client/tensord/cut",
         "client/tensord/cuda_graphs",
         "client/tensord/bridge",
+        "client/tensord/frames",
     ],
     "client/tensord/backend": [
         "client/tensord",
         "client/tensord/wire",
         "client/tensord/passes",
+        "client/tensord/frames",
         "client/tensord/capture",
     ],
-    "client/tensord/__init__": ["client/tensord", "client/tensord/v1", "client/tensord/wire"],
+    "client/tensord/__init__": [
+        "client/tensord",
+        "client/tensord/v1",
+        "client/tensord/wire",
+        "client/tensord/frames",
+        "client/tensord/backend",
+    ],
 }
 
 # What an include below `tensord/` stands for: generated headers, and the preludes' installed names.

@@ -2,7 +2,10 @@
 """Checks architectures of transformers and timm, compiled against eager (tests/models.sh).
 
     models.sh [--only REGEX] [--device cpu|cuda] [--jobs N] [--budget SECONDS] [--results FILE]
-              [--again] [--list] [--write-docs]
+              [--again] [--list] [--write-docs] [--served]
+
+--served: each is run by two processes, of which the second is to capture nothing: it is served what
+the first has recorded, under TENSORD_FRAMES=verify.
 
 FILE gets a JSON line an architecture; those that it has already are not run again, with --again
 unless they did not come right. --write-docs writes a page of the docs from FILE. Ends with 1 where
@@ -25,7 +28,7 @@ sys.path[1:1] = [str(TESTS), str(TESTS / "tools"), str(TESTS / "bench")]
 from private_daemon import PrivateDaemon  # noqa: E402
 from worker_pool import Json, Results, Worker, WorkerDiedError, run_tasks  # noqa: E402
 
-from zoo import report  # noqa: E402
+from zoo import report, served  # noqa: E402
 
 MODEL_SECONDS = 420.0
 RENEW_AFTER = 12
@@ -53,10 +56,12 @@ def main() -> int:
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--write-docs", action="store_true")
+    parser.add_argument("--served", action="store_true")
     args = parser.parse_args()
     os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     deadline = time.monotonic() + args.budget
-    results = Results(args.results or Path(f"build/models/{args.device}.jsonl"))
+    kind = f"{args.device}-served" if args.served else args.device
+    results = Results(args.results or Path(f"build/models/{kind}.jsonl"))
     if args.write_docs:
         report.write_docs(results.lines, TESTS.parent / "docs" / "models.md")
         return 0
@@ -72,17 +77,24 @@ def main() -> int:
 
     def work(worker: Worker, task: Json) -> None:
         line = _check(worker, task)
+        if args.served and line["status"] in ("right", "upstream"):
+            worker.close()
+            line = served.of_second(_check(worker, {**task, "frames": "verify"}))
+            worker.close()
         results.add(line)
         print(f"{line['name']}: {line['status']} {line['cause'][:200]}", flush=True)
 
     command = [sys.executable, str(Path(__file__).with_name("worker.py"))]
     # In an order that has something of everything early, for runs that do not come to the end.
     waiting = sorted(set(names) - done, key=lambda name: hashlib.sha1(name.encode()).digest())
-    tasks = [{"name": name, "device": args.device} for name in waiting]
+    frames = "1" if args.served else "0"
+    tasks = [{"name": name, "device": args.device, "frames": frames} for name in waiting]
     with PrivateDaemon():
         left = run_tasks(tasks, work, command, args.jobs, deadline, RENEW_AFTER)
     latest = {line["name"]: line for line in results.lines if line["name"] in names}
     print(report.summary(list(latest.values())))
+    if args.served:
+        print(served.summary(list(latest.values())))
     if left:
         print(f"the time was up: {left} architectures were not run")
     statuses = {line["status"] for line in latest.values()}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from zoo.check import check  # noqa: E402
 
 
 def _check(task: Json, note: Callable[[Json], None]) -> Json:
+    os.environ["TENSORD_FRAMES"] = task["frames"]
     result = check(task["name"], task["device"], note)
     if task["device"] == "cuda":
         torch.cuda.synchronize()  # raises after an assertion on the device, which ends its process

@@ -2,15 +2,18 @@
 // The guards of a frame, checked against its arguments (frame.proto):
 //
 //   GuardTree(globals: dict)                                    of the frame's function
-//   tree.add_source(step: int, base: int, argument) -> int      FrameSource; base: -1 for none
-//   tree.add_check(check: int, source: int, argument, text)     a Check below
+//   tree.add_source(step: int, base: int, argument) -> int      guard_sources.h; base: -1 for none
+//   tree.add_check(check: int, source: int, argument, text)     guard_checks.h
 //   tree(locals: dict) -> bool                                  whether all checks hold
 //   tree.failure(locals: dict) -> str or None                   the first that does not, in words
+//   tree.looked_at() -> list of str or None       what the next call like the last looks at again
 //   dispatch_keys(tensor) -> int       torch's dispatch keys of the tensor as guards compare them
+//   type_version(class) -> int         changes with the class, see guard_checks.h
+//   thread_state() -> int              see state_check.h
 //
 // Sources are found in the order in which they were added, each followed by its own checks, so that
 // a check of a type comes before an attribute is read of what it holds for. What raises does not
-// hold.
+// hold. What held is remembered (guard_memo.h), so that an unchanged module costs little.
 #define PY_SSIZE_T_CLEAN
 // clang-format off: torch's header comes before every other of Python, which it configures.
 #include <torch/csrc/autograd/python_variable.h>
@@ -19,110 +22,19 @@
 #include "guard_tree.h"
 
 #include <algorithm>
-#include <optional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "guard_checks.h"
+#include "guard_memo.h"
+#include "guard_sources.h"
 #include "reference.h"
 #include "tensor_check.h"
 
 namespace tensord::native {
 namespace {
-
-// FrameSource.Step.
-enum Step {
-  kLocal = 1,
-  kGlobal,
-  kModule,
-  kBuiltins,
-  kAttribute,
-  kOwnAttribute,
-  kItem,
-  kDictionaryItem,
-  kKey,
-  kItemOfKey,
-  kType,
-  kTypeDictionary,
-  kMethodOrder,
-  kCode,
-  kClosure,
-  kDefault,
-  kKeywordDefault,
-  kSize,
-  kStride,
-  kStorageOffset,
-  kGradient,
-  kCall,
-  kSteps
-};
-
-// The numbers of FrameGuard's checks that are left when names are resolved.
-enum Check {
-  kIsType,            // argument: a class
-  kIsObject,          // argument: the object
-  kEquals,            // argument: a constant
-  kHasLength,         // argument: int
-  kHasKeys,           // argument: tuple, in order
-  kHasKeysUnordered,  // argument: frozenset
-  kContains,          // argument: a key
-  kLacks,
-  kHasAttribute,  // argument: str
-  kLacksAttribute,
-  kLacksOwn,
-  kIsTensor,  // argument: tuple, see TensorFacts
-  kIsSameAs,  // argument: int, of a source before
-  kIsNotNone,
-  kAreDistinct,  // argument: tuple of int
-  kHolds,        // argument: (callable, tuple of int): the callable of those sources' values
-  kIsNan,
-  kChecks
-};
-
-struct SourceNode {
-  Step step;
-  int base;  // or -1
-  Reference argument;
-  Py_ssize_t number = 0;
-};
-
-struct CheckNode {
-  Check check;
-  int source;
-  Reference argument;
-  std::string text;
-  Py_ssize_t number = 0;
-  std::vector<int> sources;
-  std::optional<TensorCheck> tensor;
-};
-
-Reference AtPlace(PyObject* dictionary, Py_ssize_t number, bool key) {
-  if (!PyDict_Check(dictionary)) return {};
-  Py_ssize_t at = 0;
-  PyObject *k = nullptr, *v = nullptr;
-  for (Py_ssize_t i = 0; PyDict_Next(dictionary, &at, &k, &v); ++i) {
-    if (i == number) return Reference::To(key ? k : v);
-  }
-  return {};
-}
-
-Reference ItemOf(PyObject* object, const char* attribute, Py_ssize_t number) {
-  const Reference items(PyObject_GetAttrString(object, attribute));
-  if (!items || !PyTuple_Check(items.get()) || number < 0 ||
-      number >= PyTuple_GET_SIZE(items.get())) {
-    return {};
-  }
-  return Reference::To(PyTuple_GET_ITEM(items.get(), number));
-}
-
-Reference NumberOf(PyObject* object, Step step, Py_ssize_t number) {
-  if (!THPVariable_Check(object)) return {};
-  const at::Tensor& tensor = THPVariable_Unpack(object);
-  if (step == kStorageOffset) return Reference(PyLong_FromLongLong(tensor.storage_offset()));
-  if (number < 0 || number >= tensor.dim()) return {};
-  return Reference(
-      PyLong_FromLongLong(step == kSize ? tensor.size(number) : tensor.stride(number)));
-}
 
 // The sources and checks of a frame. Finding and checking leave no exception set.
 class GuardTree {
@@ -132,6 +44,7 @@ class GuardTree {
   int AddSource(Step step, int base, PyObject* argument) {
     SourceNode node{step, base, Reference::To(argument)};
     if (PyLong_CheckExact(argument)) node.number = PyLong_AsSsize_t(argument);
+    memos_.clear();
     sources_.push_back(std::move(node));
     checks_of_.emplace_back();
     return static_cast<int>(sources_.size()) - 1;
@@ -150,7 +63,11 @@ class GuardTree {
       if (!node.tensor) return false;
     }
     if (PyErr_Occurred() != nullptr) return false;
+    if (check == kIsOfClass || check == kIsClass || check == kIsAccepted) {
+      node.accepted = PlaceOf(argument);
+    }
     const bool waits = check == kAreDistinct || check == kHolds || check == kIsSameAs;
+    memos_.clear();
     checks_.push_back(std::move(node));
     (waits || source < 0 ? last_ : checks_of_[static_cast<size_t>(source)])
         .push_back(static_cast<int>(checks_.size()) - 1);
@@ -161,30 +78,42 @@ class GuardTree {
 
   // Whether all holds; else what does not, in words, where `failure` is not null.
   bool Holds(PyObject* locals, std::string* failure) {
-    std::vector<Reference> values(sources_.size());
-    for (size_t i = 0; i < sources_.size(); ++i) {
-      const SourceNode& source = sources_[i];
-      PyObject* base = source.base < 0 ? nullptr : values[static_cast<size_t>(source.base)].get();
-      values[i] = Find(source, base, locals);
-      if (!values[i]) {
-        PyErr_Clear();
-        if (failure != nullptr) *failure = "source " + std::to_string(i) + " is not there";
-        return false;
-      }
-      for (const int check : checks_of_[i]) {
-        if (!Try(checks_[static_cast<size_t>(check)], values, failure)) return false;
-      }
+    // A check that runs Python may come back here, for another call.
+    std::vector<Reference> values = std::exchange(values_, {});
+    values.resize(sources_.size());
+    const bool holds = failure == nullptr ? HoldsAsBefore(locals, values)
+                                          : Holds(locals, values, failure, nullptr);
+    // They are let go of now, while their memory is kept for the next call.
+    for (Reference& value : values) value = Reference();
+    values_ = std::move(values);
+    return holds;
+  }
+
+  // What the next call looks at although it is as the last one, in words; null: at everything.
+  PyObject* LookedAt() const {
+    if (memos_.empty()) Py_RETURN_NONE;
+    Reference list(PyList_New(0));
+    for (const GuardMemo::Step& step : memos_.front()->steps()) {
+      const std::string text = step.find ? "source " + std::to_string(step.number)
+                                         : checks_[static_cast<size_t>(step.number)].text;
+      const Reference item(
+          PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size())));
+      if (!list || !item || PyList_Append(list.get(), item.get()) != 0) return nullptr;
     }
-    for (const int check : last_) {
-      if (!Try(checks_[static_cast<size_t>(check)], values, failure)) return false;
-    }
-    return true;
+    return Py_XNewRef(list.get());
   }
 
   int Visit(visitproc visit, void* arg) const {
     Py_VISIT(globals_.get());
     for (const SourceNode& source : sources_) Py_VISIT(source.argument.get());
     for (const CheckNode& check : checks_) Py_VISIT(check.argument.get());
+    for (const Accepted& one : accepted_) {
+      Py_VISIT(one.callable.get());
+      Py_VISIT(one.object.get());
+    }
+    for (const auto& memo : memos_) {
+      if (const int stop = memo->Visit(visit, arg)) return stop;
+    }
     return 0;
   }
 
@@ -193,14 +122,30 @@ class GuardTree {
     sources_.clear();
     checks_of_.clear();
     last_.clear();
+    accepted_.clear();
+    memos_.clear();
     globals_ = Reference();
   }
 
  private:
+  // Of what the callable has accepted.
+  size_t PlaceOf(PyObject* callable) {
+    for (size_t i = 0; i < accepted_.size(); ++i) {
+      if (accepted_[i].callable.get() == callable) return i;
+    }
+    accepted_.push_back({Reference::To(callable)});
+    return accepted_.size() - 1;
+  }
+
   // False with an exception set.
   bool TakesArgument(Check check, PyObject* argument) const {
     bool right = true;
-    if (check == kHasLength || check == kIsSameAs) right = PyLong_CheckExact(argument);
+    if (check == kHasLength || check == kIsSameAs || check == kHasLeft || check == kHasState) {
+      right = PyLong_CheckExact(argument);
+    }
+    if (check == kIsOfClass || check == kIsClass || check == kIsAccepted) {
+      right = PyCallable_Check(argument) == 1;
+    }
     if (check == kHasKeys || check == kAreDistinct || check == kIsTensor) {
       right = PyTuple_CheckExact(argument);
     }
@@ -231,170 +176,119 @@ class GuardTree {
     return true;
   }
 
-  // Null where there is nothing; an exception may be set.
-  Reference Find(const SourceNode& source, PyObject* base, PyObject* locals) const {
-    PyObject* argument = source.argument.get();
-    switch (source.step) {
-      case kLocal:
-        return Reference::To(PyDict_GetItemWithError(locals, argument));
-      case kGlobal:
-        return Reference::To(PyDict_GetItemWithError(globals_.get(), argument));
-      case kModule:
-      case kBuiltins:
-        return Reference::To(argument);
-      case kAttribute:
-        return Reference(PyObject_GetAttr(base, argument));
-      case kOwnAttribute:
-        return Reference(PyObject_GenericGetAttr(base, argument));
-      case kItem:
-        return Reference(PyObject_GetItem(base, argument));
-      case kDictionaryItem:
-        if (PyDict_Check(base)) return Reference::To(PyDict_GetItemWithError(base, argument));
-        return Reference(PyObject_GetItem(base, argument));
-      case kKey:
-      case kItemOfKey:
-        return AtPlace(base, source.number, source.step == kKey);
-      case kType:
-        return Reference::To(reinterpret_cast<PyObject*>(Py_TYPE(base)));
-      case kTypeDictionary:
-        return Reference(PyObject_GetAttrString(base, "__dict__"));
-      case kMethodOrder:
-        if (!PyType_Check(base)) return {};
-        return Reference::To(reinterpret_cast<PyTypeObject*>(base)->tp_mro);
-      case kCode:
-        return Reference(PyObject_GetAttrString(base, "__code__"));
-      case kClosure:
-        return Reference(PyObject_GetAttrString(base, "__closure__"));
-      case kDefault:
-        return ItemOf(base, "__defaults__", source.number);
-      case kKeywordDefault: {
-        const Reference defaults(PyObject_GetAttrString(base, "__kwdefaults__"));
-        if (!defaults || !PyDict_Check(defaults.get())) return {};
-        return Reference::To(PyDict_GetItemWithError(defaults.get(), argument));
-      }
-      case kSize:
-      case kStride:
-      case kStorageOffset:
-        return NumberOf(base, source.step, source.number);
-      case kGradient:
-        return Reference(PyObject_GetAttrString(base, "grad"));
-      case kCall:
-        return Reference(PyObject_CallNoArgs(base));
-      case kSteps:
+  // By a memo where one is of this very call, else from the beginning.
+  bool HoldsAsBefore(PyObject* locals, std::vector<Reference>& values) {
+    for (size_t i = 0; i < memos_.size(); ++i) {
+      const std::shared_ptr<const GuardMemo> memo = memos_[i];  // a check may come back here
+      if (!HasRoots(*memo, locals, values)) continue;
+      if (!memo->FactsHold()) {
+        memos_.erase(memos_.begin() + static_cast<std::ptrdiff_t>(i));
         break;
+      }
+      std::rotate(memos_.begin(), memos_.begin() + static_cast<std::ptrdiff_t>(i),
+                  memos_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      patience_ = 0;
+      return HoldsBeside(*memo, locals, values);
     }
-    return {};
+    if (to_wait_ > 0) {
+      --to_wait_;
+      return Holds(locals, values, nullptr, nullptr);
+    }
+    const auto memo = std::make_shared<GuardMemo>(sources_.size());
+    if (!Holds(locals, values, nullptr, memo.get())) return false;
+    memo->Finish(sources_, checks_, values);
+    if (memos_.size() == kMemos) memos_.pop_back();
+    memos_.insert(memos_.begin(), memo);
+    // What changes with each call is remembered in vain.
+    to_wait_ = patience_;
+    patience_ = std::min(2 * patience_ + 1, kMostPatience);
+    return true;
   }
 
-  bool Try(const CheckNode& check, const std::vector<Reference>& values, std::string* failure) {
-    PyObject* value = check.source < 0 ? nullptr : values[static_cast<size_t>(check.source)].get();
-    const bool holds = Holds(check, value, values) && PyErr_Occurred() == nullptr;
-    PyErr_Clear();
-    if (!holds && failure != nullptr) *failure = check.text;
-    return holds;
-  }
-
-  static bool HasKeysInOrder(PyObject* dictionary, PyObject* keys) {
-    if (!PyDict_Check(dictionary) || PyDict_GET_SIZE(dictionary) != PyTuple_GET_SIZE(keys)) {
+  bool HasRoots(const GuardMemo& memo, PyObject* locals, std::vector<Reference>& values) {
+    for (const GuardMemo::Value& root : memo.roots()) {
+      const auto number = static_cast<size_t>(root.source);
+      values[number] = FindSource(sources_[number], nullptr, locals, globals_.get());
+      if (values[number].get() == root.object) continue;
+      PyErr_Clear();
       return false;
     }
-    Py_ssize_t at = 0;
-    PyObject *key = nullptr, *value = nullptr;
-    for (Py_ssize_t i = 0; PyDict_Next(dictionary, &at, &key, &value); ++i) {
-      PyObject* expected = PyTuple_GET_ITEM(keys, i);
-      if (key == expected) continue;
-      const Reference held = Reference::To(key);
-      if (Py_TYPE(key) != Py_TYPE(expected) ||
-          PyObject_RichCompareBool(key, expected, Py_EQ) != 1) {
+    return true;
+  }
+
+  // What is left to be looked at where the memo's facts hold.
+  bool HoldsBeside(const GuardMemo& memo, PyObject* locals, std::vector<Reference>& values) {
+    // All of it before the first step, which may run Python and change what they lie in.
+    for (const GuardMemo::Value& value : memo.needed()) {
+      values[static_cast<size_t>(value.source)] = Reference::To(value.object);
+    }
+    for (const GuardMemo::Step& step : memo.steps()) {
+      const auto number = static_cast<size_t>(step.number);
+      if (step.find ? !Find(number, locals, values, nullptr)
+                    : !Try(checks_[number], values, nullptr)) {
         return false;
       }
     }
     return true;
   }
 
-  static bool HasKeys(PyObject* dictionary, PyObject* keys) {
-    if (!PyDict_Check(dictionary) || PyDict_GET_SIZE(dictionary) != PySet_GET_SIZE(keys)) {
-      return false;
+  PyObject* BaseOf(const SourceNode& source, const std::vector<Reference>& values) const {
+    return source.base < 0 ? nullptr : values[static_cast<size_t>(source.base)].get();
+  }
+
+  bool Find(size_t i, PyObject* locals, std::vector<Reference>& values, std::string* failure) {
+    const SourceNode& source = sources_[i];
+    values[i] = FindSource(source, BaseOf(source, values), locals, globals_.get());
+    if (values[i]) return true;
+    PyErr_Clear();
+    if (failure != nullptr) *failure = "source " + std::to_string(i) + " is not there";
+    return false;
+  }
+
+  // memo: null, or filled.
+  bool Holds(PyObject* locals, std::vector<Reference>& values, std::string* failure,
+             GuardMemo* memo) {
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      if (memo != nullptr) NoteSource(*memo, i, locals, values);
+      if (!Find(i, locals, values, failure)) return false;
+      for (const int check : checks_of_[i]) {
+        if (!TryAndNote(check, values, failure, memo)) return false;
+      }
     }
-    Py_ssize_t at = 0;
-    PyObject *key = nullptr, *value = nullptr;
-    while (PyDict_Next(dictionary, &at, &key, &value)) {
-      const Reference held = Reference::To(key);
-      if (PySet_Contains(keys, key) != 1) return false;
+    for (const int check : last_) {
+      if (!TryAndNote(check, values, failure, memo)) return false;
     }
     return true;
   }
 
-  static bool AreDistinct(const std::vector<int>& sources, const std::vector<Reference>& values) {
-    std::vector<PyObject*> objects;
-    for (const int source : sources) objects.push_back(values[static_cast<size_t>(source)].get());
-    std::sort(objects.begin(), objects.end());
-    return std::adjacent_find(objects.begin(), objects.end()) == objects.end();
+  void NoteSource(GuardMemo& memo, size_t i, PyObject* locals,
+                  const std::vector<Reference>& values) const {
+    const SourceNode& source = sources_[i];
+    const bool of_frame = source.step == kLocal || source.step == kGlobal;
+    const Reference root =
+        of_frame ? FindSource(source, nullptr, locals, globals_.get()) : Reference();
+    PyErr_Clear();
+    memo.BeforeSource(static_cast<int>(i), source, BaseOf(source, values), root.get());
   }
 
-  static bool Calls(const CheckNode& check, const std::vector<Reference>& values) {
-    std::vector<PyObject*> arguments;
-    for (const int source : check.sources) {
-      arguments.push_back(values[static_cast<size_t>(source)].get());
+  bool TryAndNote(int number, const std::vector<Reference>& values, std::string* failure,
+                  GuardMemo* memo) {
+    const CheckNode& check = checks_[static_cast<size_t>(number)];
+    if (memo != nullptr) {
+      memo->BeforeCheck(
+          number, check,
+          check.source < 0 ? nullptr : values[static_cast<size_t>(check.source)].get());
     }
-    const Reference result(PyObject_Vectorcall(PyTuple_GET_ITEM(check.argument.get(), 0),
-                                               arguments.data(), arguments.size(), nullptr));
-    return result && PyObject_IsTrue(result.get()) == 1;
+    return Try(check, values, failure);
   }
 
-  static Py_ssize_t Length(PyObject* value) {
-    return PyDict_Check(value) ? PyDict_GET_SIZE(value) : PyObject_Length(value);
-  }
-
-  bool Holds(const CheckNode& check, PyObject* value, const std::vector<Reference>& values) const {
-    PyObject* argument = check.argument.get();
-    switch (check.check) {
-      case kIsType:
-        return reinterpret_cast<PyObject*>(Py_TYPE(value)) == argument;
-      case kIsObject:
-        return value == argument;
-      case kEquals:
-        return Py_TYPE(value) == Py_TYPE(argument) &&
-               (PyObject_RichCompareBool(value, argument, Py_EQ) == 1);
-      case kHasLength:
-        return Length(value) == check.number;
-      case kHasKeys:
-        return HasKeysInOrder(value, argument);
-      case kHasKeysUnordered:
-        return HasKeys(value, argument);
-      case kContains:
-        return PySequence_Contains(value, argument) == 1;
-      case kLacks:
-        return PySequence_Contains(value, argument) == 0;
-      case kHasAttribute:
-        return PyObject_HasAttr(value, argument) == 1;
-      case kLacksAttribute:
-        return PyObject_HasAttr(value, argument) == 0;
-      case kLacksOwn: {
-        PyObject** own = _PyObject_GetDictPtr(value);
-        if (own == nullptr || *own == nullptr) {
-          const Reference dictionary(PyObject_GenericGetDict(value, nullptr));
-          return dictionary && PySequence_Contains(dictionary.get(), argument) == 0;
-        }
-        return PyDict_Contains(*own, argument) == 0;
-      }
-      case kIsTensor:
-        return IsTensor(*check.tensor, value);
-      case kIsSameAs:
-        return value == values[static_cast<size_t>(check.number)].get();
-      case kIsNotNone:
-        return value != Py_None;
-      case kAreDistinct:
-        return AreDistinct(check.sources, values);
-      case kHolds:
-        return Calls(check, values);
-      case kIsNan:
-        // By the rich comparison itself: the other one takes an object for equal to itself.
-        return Reference(PyObject_RichCompare(value, value, Py_NE)).get() == Py_True;
-      case kChecks:
-        break;
-    }
-    return false;
+  bool Try(const CheckNode& check, const std::vector<Reference>& values, std::string* failure) {
+    PyObject* value = check.source < 0 ? nullptr : values[static_cast<size_t>(check.source)].get();
+    const bool holds =
+        native::Holds(check, value, values, accepted_) && PyErr_Occurred() == nullptr;
+    PyErr_Clear();
+    if (!holds && failure != nullptr) *failure = check.text;
+    return holds;
   }
 
   Reference globals_;
@@ -402,6 +296,14 @@ class GuardTree {
   std::vector<CheckNode> checks_;
   std::vector<std::vector<int>> checks_of_;  // by source
   std::vector<int> last_;                    // of several sources, or of none
+  std::vector<Accepted> accepted_;
+  std::vector<Reference> values_;  // by source, all null between calls
+  // One for each set of objects that calls come with, latest first.
+  static constexpr size_t kMemos = 8;
+  std::vector<std::shared_ptr<const GuardMemo>> memos_;
+  static constexpr int kMostPatience = 1023;
+  int patience_ = 0;  // calls to wait after the next memo
+  int to_wait_ = 0;
 };
 
 struct TreeObject {
@@ -429,6 +331,8 @@ PyObject* Failure(PyObject* object, PyObject* locals) {
   return PyUnicode_FromStringAndSize(failure.data(), static_cast<Py_ssize_t>(failure.size()));
 }
 
+PyObject* LookedAt(PyObject* object, PyObject*) { return TreeOf(object).LookedAt(); }
+
 PyObject* NewTree(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* globals = nullptr;
   if (!PyArg_ParseTuple(args, "O!", &PyDict_Type, &globals)) return nullptr;
@@ -445,7 +349,7 @@ PyObject* AddSource(PyObject* object, PyObject* args) {
   if (!PyArg_ParseTuple(args, "iiO", &step, &base, &argument)) return nullptr;
   GuardTree& tree = TreeOf(object);
   const bool from_frame = step >= kLocal && step <= kBuiltins;
-  if (step < kLocal || step >= kSteps || base < -1 || base >= tree.sources() ||
+  if (step < kLocal || step >= kSteps || base < -1 || base >= tree.sources() || step == kCell ||
       (base < 0) != from_frame) {
     return PyErr_Format(PyExc_ValueError, "no source is a step %d from source %d", step, base);
   }
@@ -458,7 +362,7 @@ PyObject* AddCheck(PyObject* object, PyObject* args) {
   const char* text = nullptr;
   if (!PyArg_ParseTuple(args, "iiOs", &check, &source, &argument, &text)) return nullptr;
   GuardTree& tree = TreeOf(object);
-  const bool of_none = check == kAreDistinct || check == kHolds;
+  const bool of_none = check == kAreDistinct || check == kHolds || check == kHasState;
   if (check < 0 || check >= kChecks || source < -1 || source >= tree.sources() ||
       (source < 0 && !of_none)) {
     return PyErr_Format(PyExc_ValueError, "there is no check %d of source %d", check, source);
@@ -485,6 +389,7 @@ void DeallocateTree(PyObject* object) {
 PyMethodDef tree_methods[] = {
     {"add_source", AddSource, METH_VARARGS, "add_source(step, base, argument) -> its number"},
     {"add_check", AddCheck, METH_VARARGS, "add_check(check, source, argument, text)"},
+    {"looked_at", LookedAt, METH_NOARGS, "looked_at(): what is not remembered, in words, or None"},
     {"failure", Failure, METH_O, "failure(locals): the first check that does not hold, or None"},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -33,20 +33,33 @@ bool ReadNumbers(PyObject* tuple, std::vector<std::optional<int64_t>>* numbers) 
 
 // The attributes by which a user says that a dimension is dynamic: of those that were there, what
 // is there must be a part; of others there must be none.
-bool HasMarks(PyObject* tensor, PyObject* marks) {
+bool HasMarks(PyObject* tensor, const TensorCheck& check) {
   PyObject** own = _PyObject_GetDictPtr(tensor);
   if (own == nullptr || *own == nullptr || PyDict_GET_SIZE(*own) == 0) return true;
-  static const char* const kAttributes[] = {
-      "_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_unbacked_indices",
-      "_dynamo_strict_unbacked_indices", "_dynamo_static_indices"};
-  for (const char* attribute : kAttributes) {
-    PyObject* marked = PyDict_GetItemString(*own, attribute);
+#if PY_VERSION_HEX < 0x030C0000
+  // Of a dictionary that had none and is as it was; no other has had its number.
+  const uint64_t version = reinterpret_cast<PyDictObject*>(*own)->ma_version_tag;
+  if (version == check.unmarked_version) return true;
+#endif
+  static PyObject* const kAttributes[] = {
+      PyUnicode_InternFromString("_dynamo_dynamic_indices"),
+      PyUnicode_InternFromString("_dynamo_weak_dynamic_indices"),
+      PyUnicode_InternFromString("_dynamo_unbacked_indices"),
+      PyUnicode_InternFromString("_dynamo_strict_unbacked_indices"),
+      PyUnicode_InternFromString("_dynamo_static_indices")};
+  bool any = false;
+  for (PyObject* attribute : kAttributes) {
+    PyObject* marked = PyDict_GetItemWithError(*own, attribute);
     if (marked == nullptr) continue;
-    PyObject* expected = PyDict_GetItemString(marks, attribute);
+    any = true;
+    PyObject* expected = PyDict_GetItemWithError(check.marks, attribute);
     if (expected == nullptr || PyObject_RichCompareBool(marked, expected, Py_LE) != 1) {
       return false;
     }
   }
+#if PY_VERSION_HEX < 0x030C0000
+  if (!any) check.unmarked_version = version;
+#endif
   return true;
 }
 
@@ -97,7 +110,7 @@ bool IsTensor(const TensorCheck& check, PyObject* value) {
       }
     }
   }
-  return HasMarks(value, check.marks);
+  return HasMarks(value, check);
 }
 
 PyObject* DispatchKeysOf(PyObject*, PyObject* object) {

@@ -20,6 +20,8 @@ struct TensorCheck {
   bool has_sizes = false;
   std::vector<std::optional<int64_t>> sizes, strides;
   PyObject* marks = nullptr;  // dict of attribute to set; kept by the check's argument
+  // Up to Python 3.11: the version of a tensor's own dictionary that has no marks.
+  mutable uint64_t unmarked_version = 0;
 };
 
 // Of (type, dtype, device index, requires_grad, dispatch keys, sizes or None, strides, marks):

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import torch_compat
 from ..torch_compat import Boxed
 from ..wire.call_backs import CallBack, leaves
-from ..wire.exporter import Exported
+
+if TYPE_CHECKING:  # what it imports beside is not for a process that only runs programs
+    from ..wire.exporter import Exported
 
 
 class _Frames(threading.local):

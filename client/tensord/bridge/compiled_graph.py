@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import fx
@@ -20,15 +20,17 @@ from torch import fx
 from .. import fallback, torch_compat
 from ..counters import STATS
 from ..cuda_graphs import graphed_program
-from ..cuda_graphs.plan import Plan
 from ..errors import CompilerFailedError, InputMismatchError, RuntimeLoadError, TensordError
 from ..torch_compat import Boxed
 from ..v1 import service_pb2
 from ..wire import blobs
-from ..wire.exporter import Exported
 from ..wire.rpc import CompileCall
 from .call_backs import with_call_backs
 from .synthetic_bases import shortened, synthetic_bases
+
+if TYPE_CHECKING:  # they import sympy, which a process that only runs programs does without
+    from ..cuda_graphs.plan import Plan
+    from ..wire.exporter import Exported
 
 # TensordError of runtime/include/tensord/runtime.h; the bridge's exceptions carry it as `code`.
 INVALID, CORRUPT, UNAVAILABLE = 1, 2, 3
@@ -86,7 +88,7 @@ class CompiledGraph:
         try:
             with STATS.timed("wait_seconds"):
                 reply = call.wait()
-            _count(reply)
+            count(reply)
             try:
                 program = load(reply)
             except RuntimeLoadError as error:
@@ -235,7 +237,8 @@ def _load_error(error: BaseException) -> RuntimeLoadError:
     return result
 
 
-def _count(reply: service_pb2.CompileReply) -> None:
+def count(reply: service_pb2.CompileReply) -> None:
+    """Adds to the statistics what became of a compile."""
     counter = {
         service_pb2.CompileReply.COMPILED: "compiled",
         service_pb2.CompileReply.JOINED: "joined",

@@ -11,11 +11,13 @@ from typing import Any
 from torch import fx
 
 from .. import passes, torch_compat
+from ..frames import recorded_graphs
 from ..options import Options
+from ..passes.partitioned.absent_gradients import likely_absent, tangents_of
 from ..torch_compat import Boxed
 from . import garbage_collection
 from .absent_gradients import AbsentGradients
-from .compile_graph import compile_graph
+from .compile_graph import compile_graph, exported_program
 from .decompositions import decompositions
 from .partition import partition
 
@@ -30,6 +32,9 @@ def autograd(chosen: Options, operators: Sequence[str], off: frozenset[str]) -> 
     def compiler(label: str) -> Callable[..., Any]:
         def compile_one(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
             fixed = torch_compat.static_input_indices()
+            record = recorded_graphs.current()
+            if record is not None and label != "backward":
+                record.note_forward()
 
             def compile_program(module: fx.GraphModule) -> Boxed:
                 return compile_graph(module, fixed=fixed, chosen=chosen, label=label)
@@ -41,11 +46,23 @@ def autograd(chosen: Options, operators: Sequence[str], off: frozenset[str]) -> 
 
             whole = ran.before.graph()
 
+            def with_all() -> fx.GraphModule:
+                """Behind the other passes; made anew by each call."""
+                made = fx.GraphModule(module, ran.before.graph())
+                passes.run("partitioned", made, off | {"absent_gradients"}, label)
+                return made
+
+            if record is not None:
+                tangents = tangents_of(whole)
+                record.note_absent(
+                    list(tangents),
+                    likely_absent(tangents),
+                    lambda: exported_program(with_all(), fixed=fixed, chosen=chosen, label=label),
+                )
+
             def compile_whole() -> Boxed:
                 with garbage_collection.waits():
-                    with_all = fx.GraphModule(module, whole)
-                    passes.run("partitioned", with_all, off | {"absent_gradients"}, label)
-                    return compile_program(with_all)
+                    return compile_program(with_all())
 
             return absent.backward(whole, program, compile_whole)
 

@@ -8,9 +8,7 @@ captured as a CUDA graph and something in it forbids that.
 from __future__ import annotations
 
 import logging
-import os
 import re
-import socket
 from collections.abc import Mapping
 
 import torch
@@ -23,9 +21,10 @@ from ..cuda_graphs import graphed_program
 from ..cuda_graphs.plan import Plan, plan_of
 from ..cuda_graphs.split import cut
 from ..cut import Cut
+from ..frames import recorded_graphs
 from ..torch_compat import Boxed
-from ..v1 import compile_pb2, service_pb2
-from ..wire import call_backs, export, rpc, target
+from ..v1 import compile_pb2, frame_pb2, service_pb2
+from ..wire import call_backs, caller, export, rpc, target
 from ..wire.exporter import Exported
 from . import data_sizes
 
@@ -49,10 +48,23 @@ def compile_graph(
             parts = data_sizes.cut(module, static)
         if parts is None:
             return _compile(module, static, chosen, label, reads_last=label == "backward")
+        recorded_graphs.refuse("data decides sizes within a graph")
         return _compile_parts(parts, chosen, label)
     except Exception as error:
         fallback.note(error, f"the {label} graph")
+        recorded_graphs.refuse("a graph runs in eager")
         return eager(module)
+
+
+def exported_program(
+    module: fx.GraphModule, *, fixed: set[int], chosen: options.Options, label: str
+) -> frame_pb2.FrameProgram:
+    """One graph as part of a frame, without asking for its program. Arguments as of compile_graph.
+
+    Raises ExportError or UnrecordableError.
+    """
+    exported = export.export(module, _static_inputs(module, fixed, label))
+    return recorded_graphs.program_of(exported, _compile_options(chosen))
 
 
 def _compile_parts(parts: Cut, chosen: options.Options, label: str) -> Boxed:
@@ -85,6 +97,7 @@ def _compile(
     with STATS.timed("export_seconds"):
         exported = export.export(module, static)
     if all(node.op == call_backs.OPERATOR for node in exported.graph.nodes):
+        recorded_graphs.refuse("a graph compiles to nothing")
         return eager(module)  # passes inputs through, or there is nothing to compile
     _note_call_backs(exported, label)
     if chosen.mode not in options.GRAPHED or exported.cuda_index is None:
@@ -121,9 +134,10 @@ def _send(
         graph=exported.graph,
         target=target.detect(exported.cuda_index),
         options=_compile_options(chosen),
-        caller=_caller(),
+        caller=caller.caller(),
         label=label,
     )
+    recorded_graphs.note_program(exported, request.options, label, plan)
     call = rpc.client().compile(request)
     return CompiledGraph(module, exported, call, label, plan).callable()
 
@@ -183,17 +197,6 @@ def _compile_options(chosen: options.Options) -> compile_pb2.CompileOptions:
     return compile_pb2.CompileOptions(
         mode=options.MODES[chosen.mode],
         deterministic=chosen.deterministic or torch.are_deterministic_algorithms_enabled(),
-        unchecked=chosen.unchecked or os.environ.get("TENSORD_UNCHECKED") == "1",
+        unchecked=options.unchecked(chosen),
         emulate_eager_rounding="emulate_eager_rounding" in options.switched_off(chosen),
     )
-
-
-# Who asks, from what schedulers and launchers set.
-_JOB_VARIABLES = ("TENSORD_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
-_RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
-
-
-def _caller() -> service_pb2.Caller:
-    job = next((os.environ[v] for v in _JOB_VARIABLES if os.environ.get(v)), "")
-    rank = next((os.environ[v] for v in _RANK_VARIABLES if os.environ.get(v, "").isdigit()), "0")
-    return service_pb2.Caller(pid=os.getpid(), job=job, rank=int(rank), host=socket.gethostname())

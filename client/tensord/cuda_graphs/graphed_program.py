@@ -31,7 +31,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -53,7 +53,9 @@ from .memory import (
     result_of,
     results_of,
 )
-from .plan import Plan
+
+if TYPE_CHECKING:
+    from .plan import Plan
 
 log = logging.getLogger("tensord")
 

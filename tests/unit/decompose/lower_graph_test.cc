@@ -379,6 +379,82 @@ TEST(LowerGraphTest, NumbersOnTheCpuAreBroughtOver) {
   EXPECT_EQ(program.buffers[program.outputs[1].view.buffer].device, v1::DEVICE_TYPE_CPU);
 }
 
+// Tensors on the CPU in a graph for a GPU: what computes there is the library's, in memory of its
+// own; nothing of ours reads or writes there.
+class OnTheCpu : public ::testing::Test {
+ protected:
+  v1::TensorMeta OfCpu(v1::TensorMeta meta) const {
+    meta.set_device(v1::DEVICE_TYPE_CPU);
+    return meta;
+  }
+  Ref ToGpu(Ref value, const Shape& sizes) {
+    return g_.Node("aten::_to_copy",
+                   {value, nullptr, nullptr, v1::DEVICE_TYPE_CUDA, nullptr, false, nullptr},
+                   g_.Meta(sizes));
+  }
+
+  GraphBuilder g_{v1::DEVICE_TYPE_CUDA};
+};
+
+TEST_F(OnTheCpu, ViewsAreStridesOfMemoryThatIsThere) {
+  const Ref x = g_.Input({3, 4});
+  const Ref table = g_.Input(OfCpu(g_.Meta({4, 3})));
+  const Ref sine = g_.Node("aten::sin", {table}, OfCpu(g_.Meta({4, 3})));
+  const Ref turned = g_.Node("aten::permute", {sine, Ints({1, 0})},
+                             OfCpu(g_.Meta({3, 4}, v1::DTYPE_FLOAT32, {1, 3})));
+  const Ref part = g_.Node("aten::slice.Tensor", {turned, 0, 1, 3, 1},
+                           OfCpu(g_.Meta({2, 4}, v1::DTYPE_FLOAT32, {1, 3}, 1)));
+  const Ref doubled = g_.Node("aten::add.Tensor", {part, part, 1},
+                              OfCpu(g_.Meta({2, 4}, v1::DTYPE_FLOAT32, {1, 2})));
+  const Ref moved = ToGpu(turned, {3, 4});
+  g_.Output(g_.Node("aten::mul.Tensor", {x, moved}, g_.Meta({3, 4}))).Output(doubled);
+  const Program program = Lower(g_);
+  EXPECT_THAT(LibraryCalls(program),
+              ElementsAre("aten::sin", "aten::add.Tensor", "aten::_to_copy"));
+  const auto& add = std::get<ExternOp>(program.operations[1]);
+  const auto& view = std::get<compiler::BufferView>(add.args[0].value);
+  EXPECT_EQ(view.buffer, std::get<ExternOp>(program.operations[0]).results[0]);
+  EXPECT_TRUE(view.offset.Is(1));
+  EXPECT_EQ(program.buffers[program.outputs[1].view.buffer].device, v1::DEVICE_TYPE_CPU);
+}
+
+// What would need code there: the bytes of floats as integers.
+TEST_F(OnTheCpu, ViewsThatAreNotStridesAreTheLibrarys) {
+  const Ref x = g_.Input({4});
+  const Ref table = g_.Input(OfCpu(g_.Meta({4})));
+  const Ref sine = g_.Node("aten::sin", {table}, OfCpu(g_.Meta({4})));
+  const Ref bits =
+      g_.Node("aten::view.dtype", {sine, v1::DTYPE_INT32}, OfCpu(g_.Meta({4}, v1::DTYPE_INT32)));
+  const Ref moved =
+      ToGpu(g_.Node("aten::bitwise_not", {bits}, OfCpu(g_.Meta({4}, v1::DTYPE_INT32))), {4});
+  g_.Output(g_.Node("aten::add.Tensor", {x, moved, 1}, g_.Meta({4})));
+  EXPECT_THAT(LibraryCalls(Lower(g_)), ElementsAre("aten::sin", "aten::view_copy.dtype",
+                                                   "aten::bitwise_not", "aten::_to_copy"));
+}
+
+// A library call wants its argument as eager has it, and a view's copy by the library is row-major.
+TEST_F(OnTheCpu, OtherStridesAreTheLibrarysCopy) {
+  const Ref x = g_.Input({4});
+  const Ref table = g_.Constant<float>({2, 2}, v1::DTYPE_FLOAT32, {1, 2, 3, 4});
+  *g_.graph().mutable_constants(0)->mutable_meta() = OfCpu(g_.Meta({2, 2}));
+  g_.Output(g_.Node("aten::sin", {x}, g_.Meta({4}))).Output(table);
+  const Program program = Lower(g_);
+  EXPECT_THAT(LibraryCalls(program), ElementsAre("aten::empty_strided", "aten::copy_"));
+  const auto& made = program.buffers[program.outputs[1].view.buffer];
+  EXPECT_EQ(made.device, v1::DEVICE_TYPE_CPU);
+  EXPECT_EQ(made.kind, BufferKind::kExternResult);
+  EXPECT_TRUE(made.returned);
+}
+
+TEST_F(OnTheCpu, LoopsThatReadThereAreFound) {
+  const Ref x = g_.Input({4});
+  g_.Output(g_.Node("aten::sin", {x}, g_.Meta({4})));
+  Program program = Lower(g_);
+  program.buffers[0].device = v1::DEVICE_TYPE_CPU;
+  EXPECT_THAT(std::string(compiler::VerifyProgram(program).message()),
+              HasSubstr("is on another device than what loops read and write"));
+}
+
 // ---- Realization, dead code
 
 TEST(LowerGraphTest, CheapChainsStayLazy) {

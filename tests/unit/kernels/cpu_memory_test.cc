@@ -58,72 +58,82 @@ bool Same(S a, S b) {
   return std::memcmp(&a, &b, sizeof(S)) == 0;
 }
 
+// Numbers 0 to n. Those from 1 are what is read, as they are not aligned.
+template <class S>
+Array<S> Elements(int n) {
+  Array<S> data(size_t(n) + 1);
+  for (int i = 0; i <= n; ++i) data[i] = Element<S>(i);
+  return data;
+}
+
+// Lane i has number 1 + first + step * i; lanes from n on have 0.
+template <class S>
+void ExpectLoaded(const char* what, const tk::Compute<S>* lanes, int width, int first, int step,
+                  int n) {
+  for (int i = 0; i < width; ++i) {
+    EXPECT_EQ(lanes[i], i < n ? Value<S>(1 + first + step * i) : tk::Compute<S>(0))
+        << what << ", lane " << i << " of " << width << ", the first " << n << " on";
+  }
+}
+// Numbers 1 to n are at every step-th place, and `guard` at the others; then puts it at all places.
+template <class S>
+void ExpectStored(const char* what, Array<S>& places, S guard, int step, int n) {
+  for (int i = 0; i < int(places.size()); ++i) {
+    const bool written = i % step == 0 && i / step < n;
+    EXPECT_TRUE(Same(places[i], written ? Element<S>(i / step + 1) : guard))
+        << what << ", place " << i << ", the first " << n << " lanes on";
+  }
+  places.Fill(guard);
+}
+
 template <class S, int N>
 void CheckAccesses() {
-  // Sources sit at the end of an exact allocation, so that a sanitizer sees what reads beyond.
-  Array<S> data(4 * N + 1);
-  for (size_t i = 0; i < data.size(); ++i) data[i] = Element<S>(int(i));
-  const S* p = data.data() + 1;  // unaligned
-
-  auto whole = tk::load<S, N>(p);
-  auto spread = tk::strided<S, N>(p, 3);
+  using Lanes = tk::Vec<tk::Compute<S>, N>;
+  const Array<S> data = Elements<S>(4 * N);
+  const S* p = data.data() + 1;
+  const auto loaded = [](const char* what, Lanes lanes, int step, int n = N) {
+    ExpectLoaded<S>(what, tk::to_lanes(lanes).at, N, 0, step, n);
+  };
+  const Lanes whole = tk::load<S, N>(p);
   const auto index = tk::iota<int64_t, N>(0) * tk::broadcast<N>(int64_t(2));
-  auto gathered = tk::gather<S, N>(p, index);
-  for (int i = 0; i < N; ++i) {
-    EXPECT_EQ(tk::get(whole, i), Value<S>(i + 1));
-    EXPECT_EQ(tk::get(spread, i), Value<S>(3 * i + 1));
-    EXPECT_EQ(tk::get(gathered, i), Value<S>(2 * i + 1));
-  }
+  loaded("load", whole, 1);
+  loaded("strided", tk::strided<S, N>(p, 3), 3);
+  loaded("gather", tk::gather<S, N>(p, index), 2);
   EXPECT_EQ(tk::load_scalar(p), Value<S>(1));
 
+  const S guard = Element<S>(5);
+  Array<S> out(3 * N, guard);
+  const auto stored = [&](const char* what, int step, int n = N) {
+    ExpectStored(what, out, guard, step, n);
+  };
+  tk::store(out.data(), whole), stored("store", 1);
+  tk::store_strided(out.data(), 3, whole), stored("store_strided", 3);
+  tk::scatter(out.data(), index, whole), stored("scatter", 2);
+
   for (int n = 0; n <= N; ++n) {
-    const Array<S> exact(data.data() + 1, size_t(n));
+    // Sits at the end of an exact allocation, so that a sanitizer sees what reads beyond.
+    const Array<S> exact(p, size_t(n));
     const auto on = tk::mask_first<N>(n);
-    const auto tail = tk::load_tail<S, N>(exact.data(), n);
-    const auto masked = tk::load_masked<S, N>(exact.data(), on);
-    const auto some =
-        tk::gather_masked<S, N>(p, tk::where(on, index, tk::broadcast<N>(int64_t(1) << 40)), on);
-    const auto rows = tk::strided_tail<S, N>(p, 2, n), rows2 = tk::strided_masked<S, N>(p, 2, on);
-    for (int i = 0; i < N; ++i) {
-      const auto want = i < n ? Value<S>(i + 1) : tk::Compute<S>(0);
-      EXPECT_EQ(tk::get(tail, i), want);
-      EXPECT_EQ(tk::get(masked, i), want);
-      const auto far = i < n ? Value<S>(2 * i + 1) : tk::Compute<S>(0);
-      EXPECT_EQ(tk::get(some, i), far);
-      EXPECT_EQ(tk::get(rows, i), far);
-      EXPECT_EQ(tk::get(rows2, i), far);
-    }
-    const S guard = Element<S>(5);
-    Array<S> out(3 * N, guard);
-    const auto check = [&](int step) {
-      for (int i = 0; i < 3 * N; ++i) {
-        const bool written = i % step == 0 && i / step < n;
-        EXPECT_TRUE(Same(out[i], written ? data[i / step + 1] : guard)) << i;
-      }
-      out.Fill(guard);
-    };
-    tk::store_tail(out.data(), whole, n), check(1);
-    tk::store_masked(out.data(), whole, on), check(1);
-    tk::store_strided_tail(out.data(), 2, whole, n), check(2);
-    tk::store_strided_masked(out.data(), 2, whole, on), check(2);
-    tk::scatter_masked(out.data(), index, whole, on), check(2);
-    if (n == N) {
-      tk::store(out.data(), whole), check(1);
-      tk::store_strided(out.data(), 3, whole), check(3);
-      tk::scatter(out.data(), index, whole), check(2);
-    }
+    const auto far_where_off = tk::where(on, index, tk::broadcast<N>(int64_t(1) << 40));
+    loaded("load_tail", tk::load_tail<S, N>(exact.data(), n), 1, n);
+    loaded("load_masked", tk::load_masked<S, N>(exact.data(), on), 1, n);
+    loaded("gather_masked", tk::gather_masked<S, N>(p, far_where_off, on), 2, n);
+    loaded("strided_tail", tk::strided_tail<S, N>(p, 2, n), 2, n);
+    loaded("strided_masked", tk::strided_masked<S, N>(p, 2, on), 2, n);
+    tk::store_tail(out.data(), whole, n), stored("store_tail", 1, n);
+    tk::store_masked(out.data(), whole, on), stored("store_masked", 1, n);
+    tk::store_strided_tail(out.data(), 2, whole, n), stored("store_strided_tail", 2, n);
+    tk::store_strided_masked(out.data(), 2, whole, on), stored("store_strided_masked", 2, n);
+    tk::scatter_masked(out.data(), index, whole, on), stored("scatter_masked", 2, n);
   }
 }
 
 template <class S, int N>
 void CheckPairs() {
-  Array<S> data(2 * N + 1);
-  for (size_t i = 0; i < data.size(); ++i) data[i] = Element<S>(int(i));
+  const Array<S> data = Elements<S>(2 * N);
   const auto even = tk::load_even<S, N>(data.data() + 1), odd = tk::load_odd<S, N>(data.data() + 1);
-  for (int i = 0; i < N; ++i) {
-    EXPECT_EQ(tk::get(even, i), Value<S>(2 * i + 1));
-    EXPECT_EQ(tk::get(odd, i), Value<S>(2 * i + 2));
-  }
+  ExpectLoaded<S>("load_even", tk::to_lanes(even).at, N, 0, 2, N);
+  ExpectLoaded<S>("load_odd", tk::to_lanes(odd).at, N, 1, 2, N);
   Array<S> out(2 * N + 1, Element<S>(0));
   tk::store_pairs<S, N>(out.data() + 1, odd, even);
   for (int i = 0; i < N; ++i) {
@@ -251,13 +261,15 @@ TEST_F(Convert, SmallFloatsRoundToNearest) {
   EXPECT_EQ(tk::get(tk::cast<tk::bfloat16>(tk::broadcast<W>(257.0f)), 0), 256.0f);
 }
 
+template <class To>
+void ExpectCast(const To* lanes, int width, To want, double from) {
+  for (int i = 0; i < width; ++i) EXPECT_EQ(lanes[i], want) << from << " to " << sizeof(To);
+}
 template <class To, class From, int N>
-void CheckCast(std::vector<From> values) {
+void CheckCast(const std::vector<From>& values) {
   for (From x : values) {
-    const To want = To(x);
-    const auto got = tk::cast<To>(tk::broadcast<N>(x));
-    for (int i : {0, N / 2, N - 1})
-      EXPECT_EQ(tk::get(got, i), want) << double(x) << " to " << sizeof(To);
+    const auto lanes = tk::to_lanes(tk::cast<To>(tk::broadcast<N>(x)));
+    ExpectCast(lanes.at, N, To(x), double(x));
   }
 }
 template <class From, int N>

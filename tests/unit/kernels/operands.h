@@ -136,19 +136,6 @@ auto ApplyFirst(F f, A a, B b, C c) {
   }
 }
 
-// check.operator()<T>() for every type that operations compute in and that `types` has.
-template <Types kTypes, class Check>
-void ForEachType(Check check) {
-  const auto all = [&]<class... T>() {
-    const auto one = [&]<class U>() {
-      if constexpr (Takes<U>(kTypes)) check.template operator()<U>();
-    };
-    (one.template operator()<T>(), ...);
-  };
-  all.template operator()<float, double, int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t,
-                          int64_t, uint64_t, bool>();
-}
-
 }  // namespace tensord::testing
 
 #endif  // TENSORD_TESTS_UNIT_KERNELS_OPERANDS_H_

@@ -13,11 +13,6 @@
 
 namespace tensord::testing {
 
-// The type of an operation's result on operands of T.
-template <class T, Result kResult>
-using ResultOf = std::conditional_t<kResult == Result::Bool, bool,
-                                    std::conditional_t<kResult == Result::Float32, float, T>>;
-
 // The operands that one operation is tried with in type T, and its results there; Got: their type.
 template <class T, class Got>
 struct Expected {

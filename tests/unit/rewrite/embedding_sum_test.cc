@@ -54,6 +54,16 @@ INSTANTIATE_TEST_SUITE_P(Forms, EmbeddingSum,
                                            Case{.embedding_first = true}, Case{.dtype = kBF16},
                                            Case{.tokens = kI32}));
 
+// Beside tensors on a GPU, what is on the CPU is the library's, which lacks our operators.
+TEST(EmbeddingSum, SumsOnTheCpuStayInAGraphForAGpu) {
+  GraphBuilder g = Sum({});
+  compiler::Graph graph = MustImport(g);
+  for (compiler::GraphInput& input : graph.inputs) input.tensor.device = v1::DEVICE_TYPE_CUDA;
+  EXPECT_EQ(compiler::EmbeddingSum({}, &graph), 0);
+  for (compiler::Node& node : graph.nodes) node.outputs[0].device = v1::DEVICE_TYPE_CUDA;
+  EXPECT_EQ(compiler::EmbeddingSum({}, &graph), 1);
+}
+
 TEST(EmbeddingSum, WhatIsNoPlainSumStays) {
   GraphBuilder scaled = Sum({.alpha = 2});
   compiler::Graph graph = MustImport(scaled);

@@ -118,6 +118,33 @@ TEST(Kernels, LayerNormGeluScaleIsOne) {
   EXPECT_KERNELS(CompileGraph(g), 1);
 }
 
+// A sum of halves goes to memory and, in the same kernel, into the sums of its rows. Where others
+// read it from memory, the rows' sums are of what they read; else they are of the wider numbers.
+TEST(Kernels, NarrowResultsThatOthersReadAreRoundedHereToo) {
+  const auto roundings = [](v1::DType dtype, bool is_read, bool is_output) {
+    GraphBuilder g;
+    const Ref x = g.Input({64, 512}, dtype), y = g.Input({64, 512}, dtype),
+              z = g.Input({64, 512}, dtype), w = g.Input({512, 8}, dtype);
+    const Ref part = g.Node("aten::add.Tensor", {x, y, 1}, g.Meta({64, 512}, dtype));
+    const Ref sum = g.Node("aten::add.Tensor", {part, z, 1}, g.Meta({64, 512}, dtype));
+    const Ref wide =
+        g.Node("aten::_to_copy", {sum, kF32, nullptr, nullptr, nullptr, false, nullptr},
+               g.Meta({64, 512}));
+    g.Output(g.Node("aten::sum.dim_IntList", {wide, Ints({-1}), false, nullptr}, g.Meta({64})));
+    if (is_read) g.Output(g.Node("aten::mm", {sum, w}, g.Meta({64, 8}, dtype)));
+    if (is_output) g.Output(sum);
+    auto outcome = CompileGraph(g);
+    EXPECT_KERNELS(outcome, 1);
+    return CountCalls(outcome->state.kernels.at(0).ir, "round_to", dtype);
+  };
+  for (const v1::DType dtype : {v1::DTYPE_FLOAT16, v1::DTYPE_BFLOAT16}) {
+    EXPECT_GT(roundings(dtype, true, false), 0);
+    EXPECT_EQ(roundings(dtype, false, true), 0);   // nobody in the program
+    EXPECT_EQ(roundings(dtype, false, false), 0);  // nobody at all
+  }
+  EXPECT_EQ(roundings(kF32, true, true), 0);
+}
+
 TEST(Kernels, RmsNormIsOne) {
   GraphBuilder g;
   const Ref x = g.Input({64, 512}), w = g.Input({512});

@@ -82,7 +82,7 @@ constexpr char kSound[] = R"pb(
     has_gradient: true
     has_gradient: false
     has_gradient: true
-    tangent_strides { strides: 1 }
+    tangent_layouts { strides: 1 }
     inference {
       graph { inputs { name: "x" } }
       inputs: 2
@@ -103,12 +103,12 @@ constexpr char kSound[] = R"pb(
     }
   }
   result {
-    code: "bytes"
+    code { bytecode: "bytes" name: "f" positional: 2 variables: "x" variables: "y" }
     globals { name: "torch" module: "torch" }
     globals {
       name: "resume"
       continuation {
-        code: "more"
+        code { bytecode: "more" name: "resume" }
         of { qualified_name: "f" }
       }
     }
@@ -243,6 +243,17 @@ const Case kCases[] = {
      "guards[5].state.default_dtype"},
     {"same_as", [](Frame& f) { f.mutable_guards(6)->set_same_as(5); },
      "guards[6].same_as: 5 is past the 4 sources"},
+    {"function", [](Frame& f) { f.mutable_guards(6)->mutable_same_function(); },
+     "guards[6].same_function.name.module: it is missing"},
+    {"iterator", [](Frame& f) { f.mutable_guards(6)->set_iterator_length(-1); },
+     "guards[6].iterator_length: it is negative"},
+    {"range_left", [](Frame& f) { f.mutable_guards(6)->mutable_range_left(); },
+     "guards[6].range_left: start, stop and step are needed, not 0 items"},
+    {"own_device",
+     [](Frame& f) { f.mutable_guards(2)->mutable_equals()->set_own_device("cuda:1"); },
+     "guards[2].equals.own_device.device: it has an index"},
+    {"numpy", [](Frame& f) { f.mutable_guards(2)->mutable_equals()->mutable_numpy(); },
+     "guards[2].equals.numpy.dtype: it is missing"},
     {"graph_name", [](Frame& f) { f.mutable_graphs(0)->clear_name(); }, "graphs[0].name"},
     {"two_names", [](Frame& f) { *f.add_graphs() = f.graphs(0); },
      "graphs[1].name: another graph is called 'compiled'"},
@@ -272,9 +283,32 @@ const Case kCases[] = {
      "graphs[0].has_gradient: 4 entries for 3 arguments"},
     {"grads", [](Frame& f) { f.mutable_graphs(0)->add_result_requires_grad(true); },
      "graphs[0].result_requires_grad: 3 entries for 2 results"},
-    {"tangent_strides", [](Frame& f) { f.mutable_graphs(0)->add_tangent_strides(); },
-     "graphs[0].tangent_strides: 2 entries for 1 tangents"},
-    {"result", [](Frame& f) { f.clear_result(); }, "result.code: it is missing"},
+    {"tangent_layouts", [](Frame& f) { f.mutable_graphs(0)->add_tangent_layouts(); },
+     "graphs[0].tangent_layouts: 2 entries for 1 tangents"},
+    {"result", [](Frame& f) { f.clear_result(); }, "result: it is missing"},
+    {"result_code", [](Frame& f) { f.mutable_result()->clear_code(); },
+     "result.code: it is missing, and there are graphs or globals for it"},
+    {"bytecode", [](Frame& f) { f.mutable_result()->mutable_code()->clear_bytecode(); },
+     "result.code.bytecode: it is missing"},
+    {"bytecode_arguments",
+     [](Frame& f) { f.mutable_result()->mutable_code()->set_keyword_only(1); },
+     "result.code.variables: 2 for 3 arguments"},
+    {"bytecode_constant",
+     [](Frame& f) { f.mutable_result()->mutable_code()->mutable_constants()->add_items(); },
+     "result.code.constants.items[0].kind: it is missing"},
+    {"absent_tangents",
+     [](Frame& f) {
+       f.mutable_graphs(0)->add_tangent_absent(true);
+       f.mutable_graphs(0)->add_tangent_absent(true);
+     },
+     "graphs[0].tangent_absent: 2 entries for 1 tangents"},
+    {"with_all",
+     [](Frame& f) {
+       v1::GraphCall& call = *f.mutable_graphs(0);
+       *call.mutable_backward_with_all() = call.backward();
+       call.mutable_backward_with_all()->set_arguments(9);
+     },
+     "graphs[0].backward_with_all.arguments: 9, of backward"},
     {"global", [](Frame& f) { f.mutable_result()->mutable_globals(0)->clear_value(); },
      "result.globals[0].value: it is missing"},
     {"continuation",

@@ -33,7 +33,8 @@ v1::PutFrameRequest PutRequest(const std::string& code, const std::string& text)
   *frame.mutable_environment() = Environment();
   frame.mutable_code()->set_digest(Sha256(code));
   frame.mutable_code()->set_qualified_name(code);
-  frame.mutable_result()->set_code(text);
+  frame.mutable_result()->mutable_code()->set_bytecode(text);
+  frame.mutable_result()->mutable_code()->set_name(code);
   return request;
 }
 

@@ -34,6 +34,11 @@ enum class Result { Same, Bool, Second, Float32 };
 template <class T, Result kResult>
 using FirstOperand = std::conditional_t<kResult == Result::Second, bool, T>;
 
+// The type of an operation's result on operands of T.
+template <class T, Result kResult>
+using ResultOf = std::conditional_t<kResult == Result::Bool, bool,
+                                    std::conditional_t<kResult == Result::Float32, float, T>>;
+
 // Random operands of both signs; also tried are special values, inside and outside of the domain.
 struct Domain {
   double low, high;      // of |x| in float32

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytecode that Dynamo makes of a frame, as a Result, and back.
+
+It calls the captured graphs, and what else it needs, as globals that Dynamo puts into the module of
+the user's function under names of its own (numbers, addresses). They are recorded under plain names
+("tensord:0"), and put into the module under names that tell the frame when it is used.
+"""
+
+from __future__ import annotations
+
+import dis
+import re
+import sys
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .. import torch_compat
+from ..torch_compat.eval_frame import leave
+from ..v1 import frame_pb2
+from . import code_objects, digests, dynamo_stand_ins, names
+from .errors import UnfitError, UnrecordableError
+from .recorded_graphs import record_of
+
+# Dynamo's names of globals.
+_MADE_BY_DYNAMO = re.compile(r"__compiled_fn_|__import_|__resume_at_|__builtins_dict__|___")
+_LOOKS_UP = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
+
+
+def write(
+    code: types.CodeType, globals: dict[str, Any]
+) -> tuple[frame_pb2.Result, list[frame_pb2.GraphCall]]:
+    """Dynamo's output code as a Result, and the graphs that it calls. Raises UnrecordableError."""
+    result = frame_pb2.Result()
+    graphs: list[frame_pb2.GraphCall] = []
+    plain: dict[str, str] = {}
+    for name in _looked_up(code):
+        if not _MADE_BY_DYNAMO.match(name) or name not in globals:
+            continue
+        plain[name] = f"tensord:{len(plain)}"
+        value = globals[name]
+        if (record := record_of(value)) is not None:
+            graphs.append(record.message(plain[name]))
+        else:
+            result.globals.append(_global(plain[name], name, value, globals))
+    try:
+        result.code.CopyFrom(code_objects.write(code_objects.renamed(code, plain)))
+    except ValueError as error:
+        raise UnrecordableError(f"the bytecode has {error}") from error
+    return result, graphs
+
+
+def _looked_up(code: types.CodeType) -> list[str]:
+    found = dict.fromkeys(
+        instruction.argval
+        for instruction in dis.get_instructions(code)
+        if instruction.opname in _LOOKS_UP
+    )
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found.update(dict.fromkeys(_looked_up(constant)))
+    return list(found)
+
+
+def _global(plain: str, name: str, value: Any, globals: Mapping[str, Any]) -> frame_pb2.FrameGlobal:
+    if isinstance(value, types.ModuleType):
+        return frame_pb2.FrameGlobal(name=plain, module=value.__name__)
+    if value is _builtins_of(globals):
+        return frame_pb2.FrameGlobal(name=plain, builtins=True)
+    if name.startswith("__compiled_fn_"):
+        raise UnrecordableError("a graph runs in eager")
+    if isinstance(value, types.FunctionType) and name.startswith("__resume_at_"):
+        return frame_pb2.FrameGlobal(name=plain, continuation=_continuation(value))
+    try:
+        return frame_pb2.FrameGlobal(name=plain, object=names.name_of(value))
+    except UnrecordableError as error:
+        kind = re.sub(r"[0-9].*", "", name).strip("_")
+        raise UnrecordableError(f"the bytecode needs an object ({kind}): {error}") from error
+
+
+def _builtins_of(globals: Mapping[str, Any]) -> Any:
+    builtins = globals.get("__builtins__")
+    return builtins.__dict__ if isinstance(builtins, types.ModuleType) else builtins
+
+
+def _continuation(function: types.FunctionType) -> frame_pb2.Continuation:
+    found = torch_compat.continuation_of(function)
+    if found is None:
+        raise UnrecordableError("what goes on behind a graph break is no plain function")
+    code, globals = found
+    try:
+        return frame_pb2.Continuation(
+            code=code_objects.write(code),
+            of=digests.identity(code, str(globals.get("__name__", ""))),
+        )
+    except ValueError as error:
+        raise UnrecordableError(f"what goes on behind a graph break has {error}") from error
+
+
+def read(
+    result: frame_pb2.Result,
+    graphs: Mapping[str, Callable[..., Any]],
+    prefix: str,
+    file: str,
+    globals: dict[str, Any],
+) -> types.CodeType:
+    """The code to run in a frame's place, whose globals are put where it finds them.
+
+    graphs: functions by the names of GraphCall. prefix: of names that are the frame's alone.
+    file: of the frame's own code. Raises UnfitError.
+    """
+    made: dict[str, Any] = dict(graphs)
+    for message in result.globals:
+        made[message.name] = _read_global(message, file, globals)
+    own = {name: f"__{prefix}_{name.removeprefix('tensord:')}" for name in made}
+    try:
+        code = code_objects.renamed(code_objects.read(result.code, file), own)
+    except ValueError as error:
+        raise UnfitError(str(error)) from error
+    globals.update({own[name]: value for name, value in made.items()})
+    return code
+
+
+def _read_global(message: frame_pb2.FrameGlobal, file: str, globals: dict[str, Any]) -> Any:
+    kind = message.WhichOneof("value")
+    if kind == "module":
+        return _module(message.module)
+    if kind == "builtins":
+        return _builtins_of(globals)
+    if kind == "object":
+        return names.find(message.object)
+    if kind == "continuation":
+        return _function(message.continuation, file, globals)
+    raise UnfitError(f"global {message.name} is of no kind")
+
+
+def _module(name: str) -> Any:
+    if name in dynamo_stand_ins.MODULES and name not in sys.modules:
+        return dynamo_stand_ins.stand_in(name)
+    if name not in sys.modules:
+        raise UnfitError(f"module {name} is not loaded")
+    return sys.modules[name]
+
+
+def _function(
+    continuation: frame_pb2.Continuation, file: str, globals: dict[str, Any]
+) -> Callable[..., Any]:
+    """The function, or what makes it of its closure's cells where it has any."""
+    module = continuation.of.module
+    if module != globals.get("__name__"):
+        if module not in sys.modules:
+            raise UnfitError(f"module {module} is not loaded")
+        globals = sys.modules[module].__dict__
+        file = getattr(sys.modules[module], "__file__", None) or file
+    try:
+        code = code_objects.read(continuation.code, file)
+    except ValueError as error:
+        raise UnfitError(str(error)) from error
+    if digests.of_code(code) != continuation.of.digest:
+        raise UnfitError("what goes on behind a graph break is other code than was recorded")
+    name = code.co_name
+    if not code.co_freevars:
+        return types.FunctionType(code, globals, name)
+
+    def make(closure: tuple[types.CellType, ...]) -> types.FunctionType:
+        return types.FunctionType(code, globals, name, None, closure)
+
+    leave(make)
+    return make

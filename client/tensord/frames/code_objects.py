@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Code objects as FrameCode and back, constants and nested code included, without their files."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from ..v1 import frame_pb2
+from . import constants
+
+
+def write(code: types.CodeType) -> frame_pb2.FrameCode:
+    """Raises ValueError for a constant that has no form in frame.proto."""
+    message = frame_pb2.FrameCode(
+        bytecode=code.co_code,
+        names=code.co_names,
+        variables=code.co_varnames,
+        free=code.co_freevars,
+        cells=code.co_cellvars,
+        positional=code.co_argcount,
+        positional_only=code.co_posonlyargcount,
+        keyword_only=code.co_kwonlyargcount,
+        stack_size=code.co_stacksize,
+        flags=code.co_flags,
+        name=code.co_name,
+        qualified_name=getattr(code, "co_qualname", code.co_name),
+        first_line=code.co_firstlineno,
+        lines=code.co_linetable,
+        exceptions=getattr(code, "co_exceptiontable", b""),
+    )
+    message.constants.SetInParent()
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            message.constants.items.add().code.CopyFrom(write(constant))
+        else:
+            message.constants.items.append(constants.write(constant))
+    return message
+
+
+def read(message: frame_pb2.FrameCode, file: str) -> types.CodeType:
+    """The code object, which tells tracebacks that it lies in `file`.
+
+    Raises ValueError for a constant that is not there in this process, and for what is no code.
+    """
+    fields: dict[str, Any] = {
+        "co_code": message.bytecode,
+        "co_consts": tuple(
+            read(item.code, file) if item.HasField("code") else constants.read(item)
+            for item in message.constants.items
+        ),
+        "co_names": tuple(message.names),
+        "co_varnames": tuple(message.variables),
+        "co_freevars": tuple(message.free),
+        "co_cellvars": tuple(message.cells),
+        "co_argcount": message.positional,
+        "co_posonlyargcount": message.positional_only,
+        "co_kwonlyargcount": message.keyword_only,
+        "co_nlocals": len(message.variables),
+        "co_stacksize": message.stack_size,
+        "co_flags": message.flags,
+        "co_name": message.name,
+        "co_firstlineno": message.first_line,
+        "co_linetable": message.lines,
+        "co_filename": file,
+    }
+    if hasattr(_ANY, "co_qualname"):  # from 3.11
+        fields["co_qualname"] = message.qualified_name
+        fields["co_exceptiontable"] = message.exceptions
+    try:
+        return _ANY.replace(**fields)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"no code object: {error}") from error
+
+
+def renamed(code: types.CodeType, names: dict[str, str]) -> types.CodeType:
+    """The code and what it nests, with other names of globals."""
+    return code.replace(
+        co_names=tuple(names.get(name, name) for name in code.co_names),
+        co_consts=tuple(
+            renamed(constant, names) if isinstance(constant, types.CodeType) else constant
+            for constant in code.co_consts
+        ),
+    )
+
+
+def integers(code: types.CodeType) -> Iterator[int]:
+    """Constants of the code and of what it nests."""
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from integers(constant)
+        elif type(constant) is int:
+            yield constant
+
+
+def global_names(code: types.CodeType) -> list[str]:
+    """Names that the code, or what it nests, may look up in its globals; in order, each once."""
+    found = dict.fromkeys(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found.update(dict.fromkeys(global_names(constant)))
+    return list(found)
+
+
+def _any() -> None:
+    """Whose code object others are made of."""
+
+
+_ANY = _any.__code__

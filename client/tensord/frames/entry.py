@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tensord.compile`: torch.compile(..., backend="tensord") that imports Dynamo only to capture.
+
+Until a function is entered that no recorded frame serves, torch's hook of frames calls us alone.
+From then on torch.compile's own function runs, whose hook asks for recorded frames too
+(`watch_dynamo`).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .. import options as known_options
+from ..torch_compat import eval_frame
+from ..torch_compat.stance import has_stance
+from . import environment as environments
+from . import hook
+from .entered import Call
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+# Dynamo does not bear that two threads ask it for a backend that it has not seen before.
+_making = threading.RLock()
+
+# Imports the backend, and with it Dynamo.
+LoadBackend = Callable[[], Callable[..., Any]]
+
+
+def _in_child() -> None:
+    global _making
+    _making = threading.RLock()  # a thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+class _Compiled:
+    """One call of tensord.compile: what it was told, and torch.compile's function once it is
+    needed."""
+
+    def __init__(self, target: Callable[..., Any], backend: LoadBackend, fullgraph: bool,
+                 dynamic: bool | None, mode: str | None,
+                 options: dict[str, Any] | None) -> None:  # fmt: skip
+        self._target, self._backend = target, backend
+        self._fullgraph, self._dynamic = fullgraph, dynamic
+        self._mode, self._options = mode, options
+        self._chosen = known_options.parse(mode, options, {})
+        self._torchs: Callable[..., Any] | None = None
+        self._hook = _Hook(self)
+        if not hook.is_on() or _is_torchs(target):
+            self.with_dynamo()
+
+    def with_dynamo(self) -> Callable[..., Any]:
+        """torch.compile's function."""
+        with _making:
+            if self._torchs is None:
+                self._torchs = torch.compile(
+                    self._target, backend=self._backend(), fullgraph=self._fullgraph,
+                    dynamic=self._dynamic, mode=self._mode, options=self._options,
+                )  # fmt: skip
+            return self._torchs
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return self._target(*arguments, **named)
+        if self._torchs is not None or has_stance():
+            return self.with_dynamo()(*arguments, **named)
+        before = eval_frame.set_callback(self._hook)
+        try:
+            return self._target(*arguments, **named)
+        finally:
+            eval_frame.set_callback(before)
+
+    def is_of(self, backend: Any) -> bool:
+        """Whether torch's hook is to run for a backend what has run for this one: torch.compile's
+        own wrapper says with which others it is to share its codes."""
+        from ..torch_compat.dynamo_frames import backend_of
+
+        return self._torchs is not None and bool(backend_of(self._torchs) == backend)
+
+    def _is_entry(self, code: types.CodeType) -> bool:
+        return code is _code_of(self._target)
+
+    def enter(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
+        """The hook's callback."""
+
+        def capture() -> Any:
+            from ..torch_compat.dynamo_frames import capture_by
+
+            return capture_by(self.with_dynamo(), frame, cache_entry, frame_state)
+
+        environment = environments.environment(
+            self._chosen, {"dynamic": self._dynamic, "fullgraph": self._fullgraph}
+        )
+        return hook.enter(frame, Call(environment, self._hook, self._is_entry, capture))
+
+
+def _code_of(target: Any) -> types.CodeType | None:
+    """Of a function, or of a module's forward."""
+    function = target.forward if isinstance(target, torch.nn.Module) else target
+    return getattr(function, "__code__", None)
+
+
+class _Hook:
+    """The callback of torch's hook, by which the hook finds the codes that were served before
+    Dynamo was needed: equal to the backend of torch.compile's function, which runs from then on."""
+
+    def __init__(self, compiled: _Compiled) -> None:
+        self._compiled = compiled
+
+    def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
+        return self._compiled.enter(frame, cache_entry, frame_state)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or (not isinstance(other, _Hook) and self._compiled.is_of(other))
+
+    __hash__ = object.__hash__
+
+
+def _is_torchs(target: Any) -> bool:
+    """Whether it is torch's own code, around which torch.compile wraps a function of its own."""
+    code = _code_of(target)
+    return code is None or code.co_filename.startswith(_TORCH)
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+class CompiledModule(torch.nn.Module):
+    """A module whose calls are compiled. All else is the module's own: parameters and buffers are
+    found under "_orig_mod.", as in what torch.compile returns."""
+
+    def __init__(self, module: torch.nn.Module, compiled: _Compiled) -> None:
+        super().__init__()
+        self.__dict__["_compiled"] = compiled
+        self._modules["_orig_mod"] = module
+        del self.__dict__["training"]  # the module's
+
+    def forward(self, *arguments: Any, **named: Any) -> Any:
+        """The module's own."""
+        return self._compiled(*arguments, **named)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """With the hooks of this module itself; those of all modules are called for the compiled
+        one, once."""
+        own = self.__dict__
+        if any(own[hooks] for hooks in _HOOKS):
+            return super().__call__(*arguments, **named)
+        return self._compiled(*arguments, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        module = self._modules["_orig_mod"]
+        return module if name == "_orig_mod" else getattr(module, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._modules["_orig_mod"], name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._modules["_orig_mod"], name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self._modules["_orig_mod"])})
+
+    def __len__(self) -> int:
+        return len(self._modules["_orig_mod"])  # type: ignore[arg-type]
+
+    def train(self, mode: bool = True) -> CompiledModule:
+        """Of the module."""
+        self._modules["_orig_mod"].train(mode)  # type: ignore[union-attr]
+        return self
+
+
+def compile(
+    target: Any,
+    backend: LoadBackend,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Any:
+    """Compiles a function or module as torch.compile(target, backend=backend(), ...) does; without
+    a target (None) gives a function of one argument, for decorators.
+
+    Raises ValueError or TypeError for options that are not known, RuntimeError for `mode` together
+    with `options`.
+    """
+    if mode is not None and options is not None:  # as torch.compile, which only a capture calls
+        raise RuntimeError("either mode or options can be given; options may have a mode")
+    if target is None:
+        return functools.partial(
+            compile, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode,
+            options=options,
+        )  # fmt: skip
+    if not callable(target):
+        raise TypeError(f"tensord.compile takes a function or a module, not {target!r}")
+    compiled = _Compiled(target, backend, fullgraph, dynamic, mode, options)
+    if isinstance(target, torch.nn.Module):
+        return CompiledModule(target, compiled)
+
+    @functools.wraps(target)
+    def call(*arguments: Any, **named: Any) -> Any:
+        return compiled(*arguments, **named)
+
+    return call
+
+
+def watch_dynamo(backend: Any) -> None:
+    """Has Dynamo's hook ask for recorded frames before it captures for the backend, and record what
+    it captures."""
+    from ..torch_compat.dynamo_frames import CompileCall, around_frames, is_always_captured
+
+    def around(call: CompileCall, frame: Any, capture: Callable[[], Any]) -> Any:
+        if call.backend is not backend or not hook.is_on():
+            return capture()
+        try:
+            told = {
+                name: value for name, value in call.told.items() if name not in ("mode", "options")
+            }
+            chosen = known_options.parse(call.told.get("mode"), call.told.get("options"), told)
+        except (TypeError, ValueError):
+            return capture()  # the backend says what is wrong
+        environment = environments.environment(
+            chosen, {"dynamic": call.dynamic, "fullgraph": call.fullgraph}
+        )
+        return hook.enter(frame, Call(environment, call.owner, is_always_captured, capture))
+
+    around_frames(around)

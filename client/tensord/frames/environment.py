@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What makes one process's captures useless to another: FrameEnvironment of frame.proto."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from .. import options as known_options
+from .._version import VERSION
+from ..v1 import frame_pb2
+
+FORMAT = 1  # kFrameFormat of base/version.h
+
+# What torch's capture reads of the environment. What tensord's passes read there is in the options.
+_PREFIXES = ("TORCHDYNAMO_", "TORCH_COMPILE_", "AOT_")
+
+
+def environment(
+    chosen: known_options.Options, capture: Mapping[str, Any]
+) -> frame_pb2.FrameEnvironment:
+    """capture: what else torch.compile was told (`dynamic`, `fullgraph`)."""
+    parts = [VERSION, repr(chosen), repr(sorted(known_options.switched_off(chosen)))]
+    parts.append(repr(known_options.unchecked(chosen)))
+    parts += [f"{name}={value!r}" for name, value in sorted(capture.items())]
+    parts += sorted(
+        f"{name}={value}" for name, value in os.environ.items() if name.startswith(_PREFIXES)
+    )
+    parts += _changed_settings(capture.get("dynamic"))
+    return _environment("\n".join(parts))
+
+
+@functools.lru_cache(maxsize=64)
+def _environment(told: str) -> frame_pb2.FrameEnvironment:
+    return frame_pb2.FrameEnvironment(
+        format=FORMAT,
+        python=f"{sys.implementation.name} {sys.version.split()[0]}",
+        torch=str(torch.__version__),
+        options=hashlib.sha256(told.encode()).digest(),
+    )
+
+
+def _changed_settings(dynamic: bool | None) -> list[str]:
+    """Settings of torch's capture that a user has changed; in a process that has not imported them
+    there are none. dynamic: as torch.compile was told, which sets some itself."""
+    from ..torch_compat.settings import SET_BY_DYNAMIC, changed_settings
+
+    modules = ("torch._dynamo.config", "torch._functorch.config")
+    return [
+        f"{name}.{setting}"
+        for name in modules
+        if (module := sys.modules.get(name)) is not None
+        for setting in changed_settings(module)
+        if setting.partition("=")[0] not in SET_BY_DYNAMIC[dynamic]
+    ]

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a frame is not recorded, and why one that was is not used."""
+
+from __future__ import annotations
+
+
+class UnrecordableError(ValueError):
+    """What a capture depends on cannot be said to another process; the message is the reason that a
+    user reads."""
+
+
+class UnfitError(ValueError):
+    """A frame is not for this process as it is; the message is the reason that a user reads."""

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which recorded frame serves a function that is entered: one fetched before, or of the daemon."""
+
+from __future__ import annotations
+
+import logging
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .. import torch_compat
+from ..counters import STATS
+from ..torch_compat import eval_frame
+from ..v1 import frame_pb2
+from .entered import Call, Entered
+from .errors import UnfitError
+from .running import running
+from .serving import check, serve
+from .store import store
+from .tensorless import has_no_tensors
+
+log = logging.getLogger("tensord")
+
+
+@dataclass
+class Found:
+    """outcome: what the hook's callback returns; None: the function is to be captured, under the
+    daemon's lease. frame: what serves."""
+
+    outcome: Any = None
+    frame: frame_pb2.Frame | None = None
+    lease: int = 0
+
+
+def look_up(entered: Entered, call: Call) -> Found:
+    """Waits while another process captures the function. Raises a TensordError when the daemon does
+    not answer."""
+    in_place = running().of(entered.code, call.owner)
+    known = store().fetched(call.environment, entered.digest)
+    if (found := _first_that_serves(entered, known, in_place)) is not None:
+        return found
+    if not call.entry(entered.code) and has_no_tensors(entered):
+        return Found(eval_frame.leave_to_python())
+    while True:
+        reply = store().find(call.environment, entered.digest, known)
+        if (found := _first_that_serves(entered, reply.frames, in_place)) is not None:
+            store().end(reply.capture, "another frame serves")
+            return found
+        if reply.capture or not reply.frames:
+            return Found(lease=reply.capture)
+        known = {**known, **reply.frames}  # another process has captured it, for another call
+
+
+def _first_that_serves(
+    entered: Entered,
+    frames: Mapping[bytes, frame_pb2.Frame],
+    in_place: dict[bytes, types.CodeType],
+) -> Found | None:
+    for key, frame in frames.items():
+        if key in in_place:
+            continue
+        try:
+            if not frame.result.HasField("code"):
+                check(frame, entered)
+                _note_use(key, entered)
+                return Found(eval_frame.leave_to_python())
+            served = serve(key, frame, entered)
+        except UnfitError as error:
+            STATS.add_unfit(str(error))
+            log.info("tensord: a frame of %s does not serve: %s", entered.code.co_name, error)
+            continue
+        in_place[key] = served.code
+        # Behind that line: a thread that captures meanwhile has read it, or Dynamo is told here.
+        if torch_compat.has_convert_frame():
+            torch_compat.note_codes(entered.code, [served.code])
+        STATS.add("frames_served")
+        _note_use(key, entered)
+        name = f"tensord/{key.hex()[:12]}"
+        outcome = eval_frame.run_guarded(served.code, served.guards, entered.globals, name)
+        return Found(outcome, frame)
+    return None
+
+
+def _note_use(key: bytes, entered: Entered) -> None:
+    store().used(key)
+    store().entered(entered.digest)

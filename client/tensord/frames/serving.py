@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recorded frame, made ready to run in this process."""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass
+
+from ..errors import TensordError
+from ..torch_compat.eval_frame import Checks
+from ..v1 import frame_pb2
+from . import bytecode, guard_checks
+from .entered import Entered
+from .errors import UnfitError
+from .graph_calls import Starting
+
+
+@dataclass(frozen=True)
+class Served:
+    """code: to run in the frame's place whenever the guards hold."""
+
+    key: bytes
+    code: types.CodeType
+    guards: Checks
+
+
+def check(frame: frame_pb2.Frame, entered: Entered) -> None:
+    """Whether the guards hold of a call, of a frame that leaves it to Python; raises UnfitError."""
+    if frame.guards:
+        _guards(frame, entered)
+
+
+def _guards(frame: frame_pb2.Frame, entered: Entered) -> Checks:
+    guards: Checks = guard_checks.load(frame, entered.globals)
+    if (failure := guards.failure(entered.locals)) is not None:
+        raise UnfitError(failure)
+    return guards
+
+
+def serve(key: bytes, frame: frame_pb2.Frame, entered: Entered) -> Served:
+    """Raises UnfitError for a frame that is not for this call, or not for this process."""
+    guards = _guards(frame, entered)
+    try:
+        starting = {call.name: Starting(call) for call in frame.graphs}
+        graphs = {name: graph.callable() for name, graph in starting.items()}
+    except TensordError as error:
+        raise UnfitError(f"{error.reason}: {error}") from error
+    prefix = f"tensord_{key.hex()[:16]}"
+    code = bytecode.read(frame.result, graphs, prefix, entered.code.co_filename, entered.globals)
+    if _interface(code) != _interface(entered.code):
+        raise UnfitError("its bytecode takes other arguments than the function")
+    return Served(key, code, guards)
+
+
+def _interface(code: types.CodeType) -> tuple[object, ...]:
+    """What the hook needs to be equal: arguments and free variables."""
+    arguments = code.co_argcount + code.co_kwonlyargcount
+    arguments += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)  # *args, **kwargs
+    return (
+        code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & 0x0C,
+        code.co_varnames[:arguments], code.co_freevars,
+    )  # fmt: skip

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frames in the daemon, and those of them that this process has fetched.
+
+One reply brings the frames of a code and of the codes that jobs entered behind it, so that a model
+of many frames asks once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..errors import TensordError
+from ..v1 import frame_pb2, service_pb2
+from ..wire import rpc
+from ..wire.caller import caller
+from . import environment as environments
+
+log = logging.getLogger("tensord")
+
+# How long a process waits for another one that captures the same code.
+WAIT_S = 60.0
+_FIND_TIMEOUT_S = 10.0  # beyond the wait
+_PUT_TIMEOUT_S = 60.0
+_MOST_PENDING_USES = 256
+
+
+@dataclass
+class Reply:
+    """frames: by their keys. capture: the lease under which this process captures; 0: none."""
+
+    frames: dict[bytes, frame_pb2.Frame] = field(default_factory=dict)
+    capture: int = 0
+
+
+class FrameStore:
+    """Thread-safe; `store()` is the process's."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # By environment and code, by key.
+        self._fetched: dict[tuple[bytes, bytes], dict[bytes, frame_pb2.Frame]] = {}
+        self._uses: list[bytes] = []
+        self._behind = b""  # the code whose frame this process entered last
+
+    def keeps_frames(self) -> bool:
+        """Whether there is a daemon that keeps frames of this format. Raises a TensordError."""
+        return bool(rpc.client().hello().frame_format == environments.FORMAT)
+
+    def fetched(
+        self, environment: frame_pb2.FrameEnvironment, code: bytes
+    ) -> dict[bytes, frame_pb2.Frame]:
+        """Frames of the code that have come with others."""
+        with self._lock:
+            return dict(self._fetched.get((environment.options, code), ()))
+
+    def find(
+        self,
+        environment: frame_pb2.FrameEnvironment,
+        code: bytes,
+        known: Iterable[bytes],
+    ) -> Reply:
+        """Asks for frames of the code beside those that are known, for a process that captures it
+        when there are none, and waits while another one does. Raises a TensordError."""
+        self.send_uses()
+        request = service_pb2.FindFramesRequest(
+            environment=environment,
+            code=code,
+            known=known,
+            captures=True,
+            wait_milliseconds=int(WAIT_S * 1000),
+            caller=caller(),
+        )
+        reply: service_pb2.FindFramesReply = rpc.client().call(
+            "FindFrames", request, WAIT_S + _FIND_TIMEOUT_S
+        )
+        found = {stored.key: stored.frame for stored in reply.frames}
+        with self._lock:
+            for stored in (*reply.frames, *reply.following):
+                place = (environment.options, stored.frame.code.digest)
+                self._fetched.setdefault(place, {})[stored.key] = stored.frame
+        return Reply(found, reply.capture)
+
+    def put(self, frame: frame_pb2.Frame, capture: int) -> bytes:
+        """Sends a frame, which ends the capture; its key. Raises a TensordError."""
+        request = service_pb2.PutFrameRequest(
+            frame=frame, behind=self._behind, capture=capture, caller=caller()
+        )
+        key: bytes = rpc.client().call("PutFrame", request, _PUT_TIMEOUT_S).key
+        return key
+
+    def end(self, capture: int, reason: str) -> None:
+        """Ends a capture from which no frame came."""
+        if not capture:
+            return
+        request = service_pb2.EndCaptureRequest(capture=capture, reason=reason[:500])
+        try:
+            rpc.client().call("EndCapture", request, _FIND_TIMEOUT_S)
+        except TensordError as error:
+            log.debug("a capture was not ended: %s", error)
+
+    def entered(self, code: bytes) -> None:
+        """The process runs a frame of that code: those that it enters next come behind it."""
+        with self._lock:
+            self._behind = code
+
+    def used(self, key: bytes) -> None:
+        """The frame served; the daemon hears of it with the next question, or at the end."""
+        with self._lock:
+            self._uses.append(key)
+            many = len(self._uses) >= _MOST_PENDING_USES
+        if many:
+            self.send_uses()
+
+    def send_uses(self) -> None:
+        """Tells the daemon which frames served."""
+        with self._lock:
+            keys, self._uses = self._uses, []
+        if not keys:
+            return
+        try:
+            rpc.client().call("UseFrames", service_pb2.UseFramesRequest(keys=keys))
+        except TensordError as error:
+            log.debug("uses of frames were not told: %s", error)
+
+
+_store = FrameStore()
+
+
+def store() -> FrameStore:
+    """This process's frames."""
+    return _store
+
+
+def _in_child() -> None:
+    # The parent's lock may be held by a thread that the child does not have.
+    before = _store._fetched
+    _store.__init__()  # type: ignore[misc]
+    _store._fetched = before
+
+
+os.register_at_fork(after_in_child=_in_child)
+atexit.register(_store.send_uses)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What AOTAutograd decided of a captured graph, as plain data, where it is plain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class TangentLayout:
+    """How a gradient lies that backward gets: sizes and strides, or a memory format, or neither."""
+
+    sizes: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    memory_format: str = ""
+
+
+@dataclass(frozen=True)
+class ForwardFacts:
+    """Of a forward or inference graph.
+
+    arguments, results: how many the captured graph has. is_argument: the argument that a result is,
+    plus one; 0: none. requires_grad: by result. changed: arguments that it changes in place, as
+    autograd is to see. tangents: results whose gradients backward gets. saved_numbers: how many of
+    the forward program's results, the last ones, are numbers for backward.
+    """
+
+    arguments: int
+    results: int
+    is_argument: tuple[int, ...]
+    requires_grad: tuple[bool, ...]
+    changed: tuple[int, ...]
+    tangents: tuple[int, ...]
+    layouts: tuple[TangentLayout, ...]
+    saved_numbers: int
+
+
+_OWN = ("non_alias", "unsafe_view_alias", "custom_function_view")
+
+
+class NotPlain(Exception):
+    """AOTAutograd does more for this graph than call its programs; the text says what."""
+
+
+def forward_facts() -> ForwardFacts:
+    """Of the capture under way, asked by its forward or inference compiler (2.11 to 2.13). Raises
+    NotPlain."""
+    context = torch._guards.TracingContext.try_get()
+    facts = getattr(context, "fw_metadata", None)
+    if facts is None:
+        raise NotPlain("AOTAutograd says nothing of the graph")
+    for reason in _obstacles(facts):
+        raise NotPlain(reason)
+    outputs = facts.output_info
+    tangents = tuple(
+        i
+        for i, info in enumerate(outputs)
+        if info.output_type.name in _OWN and _is_tensor(info) and _wants_gradient(info)
+    )
+    metas = list(facts.subclass_tangent_meta)
+    saved = facts.num_symints_saved_for_bw
+    return ForwardFacts(
+        arguments=len(facts.input_info),
+        results=len(outputs),
+        is_argument=tuple(
+            info.base_idx + 1 if info.output_type.name == "is_input" else 0 for info in outputs
+        ),
+        requires_grad=tuple(bool(info.requires_grad) for info in outputs),
+        changed=tuple(facts.mutated_graph_handled_indices_seen_by_autograd),
+        tangents=tangents,
+        layouts=tuple(_layout(meta) for meta in metas) if len(metas) == len(tangents) else (),
+        saved_numbers=saved or 0,
+    )
+
+
+def _is_tensor(info: Any) -> bool:
+    return isinstance(info.raw_type, type) and issubclass(info.raw_type, torch.Tensor)
+
+
+def _wants_gradient(info: Any) -> bool:
+    return bool(getattr(info, "requires_grad_for_backward", info.requires_grad))
+
+
+def _obstacles(facts: Any) -> Iterator[str]:
+    kinds = (*facts.subclass_inp_meta, *facts.subclass_fw_graph_out_meta)
+    if any(type(kind).__name__ != "PlainTensorMeta" for kind in kinds):
+        yield "the graph takes subclasses of tensors apart"
+    if facts.tokens or getattr(facts, "num_backward_tokens", 0):
+        yield "the graph has effects with tokens"
+    if facts.mutated_inp_runtime_indices:
+        yield "the graph changes arguments behind its program"
+    if facts.num_intermediate_bases:
+        yield "results of the graph are views of the same memory"
+    if facts.grad_enabled_mutation is not None:
+        yield "the graph changes the grad mode"
+    if facts.is_rng_op_functionalized or getattr(facts, "num_graphsafe_rng_states", 0):
+        yield "the graph has random states as arguments"
+    if getattr(facts, "num_opaque_objects_saved_for_bw", None):
+        yield "the graph saves objects for backward"
+    if getattr(facts, "indices_of_inputs_that_requires_grad_with_mutations_in_bw", None):
+        yield "backward changes arguments"
+    for info in facts.output_info:
+        if info.output_type.name not in (*_OWN, "is_input"):
+            yield f"a result of the graph is {info.output_type.name.replace('_', ' ')}"
+
+
+def _layout(meta: Any) -> TangentLayout:
+    wanted = getattr(meta, "memory_format", None)
+    if wanted is None:
+        return TangentLayout()
+    if wanted.memory_format is not None:
+        return TangentLayout(memory_format=str(wanted.memory_format).removeprefix("torch."))
+    try:
+        return TangentLayout(tuple(map(int, wanted.size)), tuple(map(int, wanted.stride)))
+    except (TypeError, RuntimeError) as error:
+        raise NotPlain("the layout of a gradient is symbolic") from error

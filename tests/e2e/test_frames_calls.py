@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs of served frames, called natively and from Python: as eager does, forward and backward.
+
+Most serve one function with few shapes: more would pass the limit of recompilations.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import tensord
+import torch
+from tensord.frames import graph_calls
+from torch.utils.checkpoint import checkpoint
+
+Function = Callable[..., Any]
+Serve = Callable[..., Function]
+
+
+@pytest.fixture(params=["native", "python"])
+def serve(
+    request: pytest.FixtureRequest,
+    tensord_daemon: object,
+    native_guards: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Serve]:
+    """Captures a function by a call, and gives it to be served by the frame; at the end it was."""
+    monkeypatch.setenv("TENSORD_FRAMES", "1")
+    made: list[str] = []
+
+    def note(name: str) -> None:
+        function = getattr(graph_calls, name)
+
+        def noting(*arguments: Any) -> Any:
+            made.append(name)
+            return function(*arguments)
+
+        monkeypatch.setattr(graph_calls, name, noting)
+
+    note("_natively")
+    note("_in_python")
+    if request.param == "python":
+        monkeypatch.setattr(graph_calls, "_natively", graph_calls._in_python)
+
+    def begin(function: Function, *arguments: Any) -> Function:
+        tensord.compile(function)(*arguments)
+        torch._dynamo.reset()
+        tensord.reset_stats()
+        return tensord.compile(function)
+
+    yield begin
+    stats = tensord.stats()
+    assert stats["frames_served"] and not stats["frames_captured"], str(stats)
+    assert set(made) == {"_natively" if request.param == "native" else "_in_python"}
+
+
+def leaf(*sizes: int) -> torch.Tensor:
+    return torch.randn(*sizes, requires_grad=True)
+
+
+def same(one: Any, other: Any) -> None:
+    torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+
+
+def both(
+    serve: Serve, function: Function, make: Callable[[], tuple[Any, ...]], use: Function
+) -> None:
+    """What `use` gives of the function and its arguments: the same when it is served."""
+    torch.manual_seed(3)
+    served = serve(function, *make())
+    expected, found = [], []
+    for results, run in ((expected, function), (found, served)):
+        torch.manual_seed(5)
+        results.extend(use(run, *make()) for _ in range(3))
+    same(found, expected)
+
+
+def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (x * y).relu().neg()  # rounded the same however it is fused
+
+
+def gradients(function: Function, *arguments: torch.Tensor) -> list[torch.Tensor | None]:
+    result = function(*arguments)
+    result.backward(torch.ones_like(result) / 3)
+    return [result.detach(), *(one.grad for one in arguments)]
+
+
+def test_inference(serve: Serve) -> None:
+    both(serve, product, lambda: (torch.randn(5, 3), torch.randn(3)), lambda f, *a: f(*a))
+
+
+def test_arguments_are_handed_through_and_changed(serve: Serve) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor, count: int) -> Any:
+        x.add_(y)
+        return x, y * count, y, count
+
+    def use(run: Function, x: torch.Tensor, y: torch.Tensor) -> Any:
+        before = x._version
+        a, b, c, d = run(x, y, 3)
+        assert a is x and c is y and d == 3 and x._version > before
+        return a.clone(), b, c.clone()
+
+    torch.manual_seed(1)
+    x, y = torch.randn(4), torch.randn(4)
+    served = serve(function, x.clone(), y, 3)
+    same(use(served, x.clone(), y), use(function, x.clone(), y))
+
+
+def test_gradients(serve: Serve) -> None:
+    both(serve, product, lambda: (leaf(5, 3), leaf(5, 3)), gradients)
+
+
+def test_gradients_of_one_argument_only(serve: Serve) -> None:
+    both(serve, product, lambda: (leaf(5, 3), torch.randn(5, 3)), gradients)
+
+
+def test_a_result_whose_gradient_does_not_come_or_lies_otherwise(serve: Serve) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return x * y, (x + y).abs(), x > y
+
+    def use(run: Function, x: torch.Tensor, y: torch.Tensor) -> Any:
+        first, second, third = run(x, y)
+        assert first.requires_grad and second.requires_grad and not third.requires_grad
+        first.backward(torch.arange(12.0).reshape(4, 3).t())
+        return first.detach(), second.detach(), third, x.grad, y.grad
+
+    both(serve, function, lambda: (leaf(3, 4), leaf(3, 4)), use)
+
+
+def test_sizes_that_backward_needs(serve: Serve) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x.abs().sum(0)
+
+    def marked(rows: int) -> torch.Tensor:
+        x = leaf(rows, 1)
+        torch._dynamo.mark_dynamic(x, 0)
+        return x
+
+    served = serve(function, marked(4))
+    for rows in (4, 7):
+        x = marked(rows)
+        same(gradients(served, x), gradients(function, x.detach().clone().requires_grad_()))
+
+
+def test_backward_twice(serve: Serve) -> None:
+    served = serve(product, leaf(4), leaf(4))
+    x, y = leaf(4), leaf(4)
+    result = served(x, y).sum()
+    result.backward(retain_graph=True)
+    first = x.grad.clone()  # type: ignore[union-attr]
+    result.backward()
+    same(x.grad, 2 * first)
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        result.backward()
+
+
+def test_a_second_derivative_is_refused(serve: Serve) -> None:
+    served = serve(product, leaf(4), leaf(4))
+    x, y = leaf(4), leaf(4)
+    (first,) = torch.autograd.grad(served(x, y).pow(2).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="double backward"):
+        first.sum().backward()
+
+
+def test_what_was_saved_and_changed_is_seen(serve: Serve) -> None:
+    served = serve(product, leaf(4), leaf(4))
+    x, y = leaf(4), leaf(4)
+    result = served(x, y)
+    with torch.no_grad():
+        y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
+
+
+def test_hooks_of_tensors(serve: Serve) -> None:
+    def use(run: Function, x: torch.Tensor, y: torch.Tensor) -> Any:
+        seen: list[torch.Tensor] = []
+        inner = x * 2
+        inner.register_hook(lambda gradient: seen.append(gradient) or gradient * 3)
+        result = run(inner, y)
+        result.register_hook(seen.append)
+        result.sum().backward()
+        return [*seen, x.grad, y.grad]
+
+    both(serve, product, lambda: (leaf(4), leaf(4)), use)
+
+
+def test_within_a_checkpoint(serve: Serve) -> None:
+    def layer(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return product(x, y) if torch.is_grad_enabled() else product(x, y).clone()
+
+    def use(run: Function, x: torch.Tensor, y: torch.Tensor) -> Any:
+        checkpoint(run, x, y, use_reentrant=True).sum().backward()  # type: ignore[no-untyped-call]
+        return [x.grad, y.grad]
+
+    with torch.no_grad():
+        tensord.compile(layer)(leaf(4), leaf(4))
+    both(serve, layer, lambda: (leaf(4), leaf(4)), use)
+
+
+def test_threads_go_backward_side_by_side(serve: Serve) -> None:
+    served = serve(product, leaf(4), leaf(4))
+    inputs = [(leaf(4), leaf(4)) for _ in range(60)]
+    results = [served(x, y) for x, y in inputs]
+    failures: list[BaseException] = []
+
+    def backward(first: int) -> None:
+        try:
+            for result in results[first::3]:
+                result.sum().backward()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=backward, args=(first,)) for first in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+    found = [one.grad for pair in inputs for one in pair]
+    for pair in inputs:
+        for one in pair:
+            one.grad = None
+    for x, y in inputs:
+        product(x, y).sum().backward()
+    same(found, [one.grad for pair in inputs for one in pair])
+
+
+def test_nothing_is_kept(serve: Serve) -> None:
+    served = serve(product, leaf(4), leaf(4))
+    x, y = leaf(4), leaf(4)
+    inner = x * 2
+    result = served(inner, y)
+    gone = [weakref.ref(one) for one in (inner, result)]
+    result.sum().backward()
+    del inner, result
+    gc.collect()
+    assert [one() for one in gone] == [None, None]

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stances, resets, limits, errors, threads, forks, and programs that change while they run: in a
+process that captures, and in one that is served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from frame_processes import run_cases
+from frame_runner import case_names
+from real_daemon import RealDaemon
+
+HERE = Path(__file__).resolve().parent
+FILES = [HERE / "served_features.py", HERE / "changed_within.py"]
+CASES = sorted(name for file in FILES for name in case_names(file))
+
+
+@pytest.fixture(scope="module")
+def runs(native_guards: None, frames_daemon: RealDaemon) -> dict[str, Any]:
+    """What processes saw: the first, the next, and one that names the backend."""
+    ways = {"first": "own", "next": "own", "by name": "name"}
+    return {when: run_cases(frames_daemon, FILES, how)["cases"] for when, how in ways.items()}
+
+
+@pytest.mark.parametrize("when", ["first", "next", "by name"])
+@pytest.mark.parametrize("case", CASES)
+def test_case(runs: dict[str, Any], when: str, case: str) -> None:
+    said = runs[when][case]
+    assert said["error"] == ""
+    assert said["fallback_reasons"] == {} and said["calls_in_eager"] == 0
+    if when == "next":
+        assert said["frames_served"] >= 1
