@@ -215,7 +215,7 @@ PyObject* CallGraph(const Graph& graph, PyObject* const* arguments, size_t count
   return Results(graph, made, made.size(), arguments);
 }
 
-PyObject* Call(PyObject* callable, PyObject* const* args, size_t flags, PyObject* names) {
+PyObject* CallGraph(PyObject* callable, PyObject* const* args, size_t flags, PyObject* names) {
   const Graph& graph = *reinterpret_cast<GraphCallObject*>(callable)->graph;
   const auto count = static_cast<size_t>(PyVectorcall_NARGS(flags));
   if (count != graph.program.arguments || (names != nullptr && PyTuple_GET_SIZE(names) != 0)) {
@@ -268,7 +268,7 @@ PyObject* NewGraphCall(PyTypeObject* type, PyObject* args, PyObject*) {
   }
   auto* self = reinterpret_cast<GraphCallObject*>(type->tp_alloc(type, 0));
   if (self == nullptr) return nullptr;
-  self->vectorcall = Call;
+  self->vectorcall = CallGraph;
   self->graph = graph.release();
   return reinterpret_cast<PyObject*>(self);
 }

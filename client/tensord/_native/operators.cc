@@ -15,7 +15,7 @@
 namespace tensord::native {
 namespace {
 
-const at::Tensor& TensorOf(const TensordValue& value) {
+const at::Tensor& TensorIn(const TensordValue& value) {
   return *static_cast<const at::Tensor*>(value.tensor);
 }
 
@@ -24,7 +24,7 @@ const at::Tensor& TensorOf(const TensordValue& value) {
 }
 
 // `value` as the schema's `type` has it.
-c10::IValue Convert(const TensordValue& value, const c10::Type& type);
+c10::IValue ToIValue(const TensordValue& value, const c10::Type& type);
 
 template <typename T, typename Get>
 c10::IValue ConvertList(const TensordValue& value, const Get& get) {
@@ -49,7 +49,7 @@ c10::IValue ConvertItems(const TensordValue& value, const c10::Type& list) {
     case c10::TypeKind::BoolType:
       return ConvertList<bool>(value, [](const TensordValue& v) { return v.integer != 0; });
     case c10::TypeKind::TensorType:
-      return ConvertList<at::Tensor>(value, TensorOf);
+      return ConvertList<at::Tensor>(value, TensorIn);
     default:
       break;
   }
@@ -57,18 +57,18 @@ c10::IValue ConvertItems(const TensordValue& value, const c10::Type& list) {
       item->containedTypes().at(0)->kind() == c10::TypeKind::TensorType) {
     return ConvertList<std::optional<at::Tensor>>(
         value, [](const TensordValue& v) -> std::optional<at::Tensor> {
-          return v.kind == TENSORD_TENSOR ? std::optional(TensorOf(v)) : std::nullopt;
+          return v.kind == TENSORD_TENSOR ? std::optional(TensorIn(v)) : std::nullopt;
         });
   }
   c10::impl::GenericList generic(item);
-  for (size_t i = 0; i < value.size; ++i) generic.push_back(Convert(value.items[i], *item));
+  for (size_t i = 0; i < value.size; ++i) generic.push_back(ToIValue(value.items[i], *item));
   return generic;
 }
 
-c10::IValue Convert(const TensordValue& value, const c10::Type& type) {
+c10::IValue ToIValue(const TensordValue& value, const c10::Type& type) {
   if (type.kind() == c10::TypeKind::OptionalType) {
     if (value.kind == TENSORD_NONE) return {};
-    return Convert(value, *type.containedTypes().at(0));
+    return ToIValue(value, *type.containedTypes().at(0));
   }
   switch (value.kind) {
     case TENSORD_NONE:
@@ -76,7 +76,7 @@ c10::IValue Convert(const TensordValue& value, const c10::Type& type) {
       if (type.kind() == c10::TypeKind::TensorType) return at::Tensor();
       return {};
     case TENSORD_TENSOR:
-      return TensorOf(value);
+      return TensorIn(value);
     case TENSORD_INT:
     case TENSORD_BOOL:
     case TENSORD_DOUBLE:
@@ -153,7 +153,7 @@ void Run(const TensordOperatorCall& call) {
   stack.reserve(call.num_args);
   for (size_t i = 0; i < call.num_args; ++i) {
     // real_type: `type` calls a ScalarType, a MemoryFormat and a Layout an int.
-    stack.push_back(Convert(call.args[i], *parameters[i].real_type()));
+    stack.push_back(ToIValue(call.args[i], *parameters[i].real_type()));
   }
   // Below view tracking too: a view of a parameter would say that it requires a gradient.
   const at::AutoDispatchBelowADInplaceOrView below_autograd;

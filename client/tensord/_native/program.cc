@@ -173,7 +173,7 @@ PyObject* RunBoxed(ProgramObject* self, PyObject* list) {
   return result;
 }
 
-PyObject* Call(PyObject* callable, PyObject* const* args, size_t flags, PyObject* names) {
+PyObject* CallProgram(PyObject* callable, PyObject* const* args, size_t flags, PyObject* names) {
   auto* self = reinterpret_cast<ProgramObject*>(callable);
   const Py_ssize_t count = PyVectorcall_NARGS(flags);
   if (names != nullptr && PyTuple_GET_SIZE(names) != 0) {
@@ -211,7 +211,7 @@ PyObject* NewProgram(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     runtime.release(program);
     return nullptr;
   }
-  self->vectorcall = Call;
+  self->vectorcall = CallProgram;
   self->program = program;
   self->num_inputs = static_cast<Py_ssize_t>(runtime.num_inputs(program));
   self->num_outputs = static_cast<Py_ssize_t>(runtime.num_outputs(program));
