@@ -39,7 +39,7 @@ class _Opaque:
         torch.nn.functional.gelu, torch.Tensor.add, functools.partial, sys, torch.nn.functional,
         torch.ops.aten.relu.default, torch.ops.aten.relu, torch.nn.attention.SDPBackend.MATH,
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_constants_come_back(value: Any) -> None:
     data = constants.write(value).SerializeToString()
