@@ -2,7 +2,7 @@
 #include "server/frames/check_frame.h"
 
 #include <cstdint>
-#include <set>
+#include <map>
 #include <string>
 
 #include "base/version.h"
@@ -14,6 +14,8 @@ namespace {
 
 using v1::FrameGuard;
 using v1::FrameSource;
+
+using GraphsByName = std::map<std::string, const v1::GraphCall*>;
 
 // What a step of a source needs beside the base: what begins at the frame has none.
 enum class Needs { kNothing, kName, kNumber, kConstant };
@@ -206,12 +208,16 @@ absl::Status CheckPrograms(const v1::GraphCall& call) {
   return absl::OkStatus();
 }
 
+// How many the graph is called with.
+uint64_t ArgumentsOf(const v1::GraphCall& call) {
+  return call.has_forward() ? call.forward().arguments() : call.inference().arguments();
+}
+
 absl::Status CheckGraph(const v1::GraphCall& call) {
   TENSORD_RETURN_IF_ERROR(CheckNotEmpty("name", call.name()));
   TENSORD_RETURN_IF_ERROR(CheckPrograms(call));
   const uint64_t results = call.results();
-  const uint64_t arguments =
-      call.has_forward() ? call.forward().arguments() : call.inference().arguments();
+  const uint64_t arguments = ArgumentsOf(call);
   TENSORD_RETURN_IF_ERROR(CheckEach("tangents", call.tangents(), [&](uint32_t tangent) {
     return CheckBelow("", tangent, results, "results");
   }));
@@ -240,7 +246,30 @@ absl::Status CheckContinuation(const v1::Continuation& continuation) {
   return Within("of", CheckCode(continuation.of()));
 }
 
-absl::Status CheckGlobal(const v1::FrameGlobal& global) {
+// A call reads only values that are there before it.
+absl::Status CheckSplit(const v1::SplitGraph& split, const GraphsByName& graphs) {
+  uint64_t values = split.arguments();
+  const auto check_value = [&](uint32_t value) {
+    return CheckBelow("", value, values, "values before it");
+  };
+  TENSORD_RETURN_IF_ERROR(
+      CheckEach("calls", split.calls(), [&](const v1::SplitGraph::Call& call) -> absl::Status {
+        const auto graph = graphs.find(call.graph());
+        if (graph == graphs.end()) {
+          return BadField("graph", "no graph is called '", call.graph(), "'");
+        }
+        if (static_cast<uint64_t>(call.arguments_size()) != ArgumentsOf(*graph->second)) {
+          return BadField("arguments", call.arguments_size(), " for the ",
+                          ArgumentsOf(*graph->second), " arguments of ", call.graph());
+        }
+        TENSORD_RETURN_IF_ERROR(CheckEach("arguments", call.arguments(), check_value));
+        values += graph->second->results();
+        return absl::OkStatus();
+      }));
+  return CheckEach("results", split.results(), check_value);
+}
+
+absl::Status CheckGlobal(const v1::FrameGlobal& global, const GraphsByName& graphs) {
   TENSORD_RETURN_IF_ERROR(CheckNotEmpty("name", global.name()));
   switch (global.value_case()) {
     case v1::FrameGlobal::VALUE_NOT_SET:
@@ -253,28 +282,32 @@ absl::Status CheckGlobal(const v1::FrameGlobal& global) {
       return Within("object", CheckName(global.object()));
     case v1::FrameGlobal::kContinuation:
       return Within("continuation", CheckContinuation(global.continuation()));
+    case v1::FrameGlobal::kSplit:
+      return Within("split", CheckSplit(global.split(), graphs));
   }
   return BadField("value", "it is not of this format");
 }
 
-absl::Status CheckGraphs(const v1::Frame& frame) {
+absl::StatusOr<GraphsByName> CheckGraphs(const v1::Frame& frame) {
   TENSORD_RETURN_IF_ERROR(CheckEach("graphs", frame.graphs(), CheckGraph));
-  std::set<std::string> names;
-  return CheckEach("graphs", frame.graphs(), [&](const v1::GraphCall& call) {
-    return names.insert(call.name()).second
+  GraphsByName named;
+  TENSORD_RETURN_IF_ERROR(CheckEach("graphs", frame.graphs(), [&](const v1::GraphCall& call) {
+    return named.emplace(call.name(), &call).second
                ? absl::OkStatus()
                : BadField("name", "another graph is called '", call.name(), "'");
-  });
+  }));
+  return named;
 }
 
-absl::Status CheckResult(const v1::Frame& frame) {
+absl::Status CheckResult(const v1::Frame& frame, const GraphsByName& graphs) {
   const v1::Result& result = frame.result();
   if (!result.has_code()) {
     if (frame.graphs_size() == 0 && result.globals_size() == 0) return absl::OkStatus();
     return BadField("code", "it is missing, and there are graphs or globals for it");
   }
   TENSORD_RETURN_IF_ERROR(Within("code", CheckBytecode(result.code())));
-  return CheckEach("globals", result.globals(), CheckGlobal);
+  return CheckEach("globals", result.globals(),
+                   [&](const v1::FrameGlobal& global) { return CheckGlobal(global, graphs); });
 }
 
 }  // namespace
@@ -310,9 +343,9 @@ absl::Status CheckFrame(const v1::Frame& frame) {
   TENSORD_RETURN_IF_ERROR(CheckEach("guards", frame.guards(), [&](const FrameGuard& guard) {
     return CheckGuard(guard, sources);
   }));
-  TENSORD_RETURN_IF_ERROR(CheckGraphs(frame));
+  TENSORD_ASSIGN_OR_RETURN(const GraphsByName graphs, CheckGraphs(frame));
   if (!frame.has_result()) return BadField("result", "it is missing");
-  return Within("result", CheckResult(frame));
+  return Within("result", CheckResult(frame, graphs));
 }
 
 }  // namespace tensord::server

@@ -22,6 +22,7 @@ from tensord.frames.tensorless import has_no_tensors
 from tensord.torch_compat.settings import changed_settings
 from tensord.v1 import frame_pb2
 from torch._dynamo.convert_frame import has_tensor_in_frame
+from torch.nn.parallel import DistributedDataParallel
 
 _ROOT = __file__.split("/tests/")[0]
 
@@ -52,6 +53,16 @@ def test_every_option_counts(name: str) -> None:
     usual = getattr(options.Options(), name)
     other = "max-autotune" if name == "mode" else not usual
     assert _digest(options.Options(**{name: other})) != _digest()
+
+
+def test_buckets_of_gradients_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    outside = _digest()
+    inside = {}
+    for size in (1 << 20, 2 << 20):
+        module = types.SimpleNamespace(bucket_bytes_cap=size)
+        monkeypatch.setattr(DistributedDataParallel, "_active_ddp_module", module)
+        inside[size] = _digest()
+    assert len({outside, *inside.values()}) == 3
 
 
 @pytest.mark.parametrize("capture", [{"dynamic": True}, {"dynamic": False}, {"fullgraph": True}])

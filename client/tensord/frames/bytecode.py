@@ -18,7 +18,7 @@ from typing import Any
 from .. import torch_compat
 from ..torch_compat.eval_frame import leave
 from ..v1 import frame_pb2
-from . import code_objects, digests, dynamo_stand_ins, names
+from . import code_objects, digests, dynamo_stand_ins, names, split_graphs
 from .errors import UnfitError, UnrecordableError
 from .recorded_graphs import record_of
 
@@ -41,6 +41,10 @@ def write(
         value = globals[name]
         if (record := record_of(value)) is not None:
             graphs.append(record.message(plain[name]))
+        elif (split := torch_compat.split_graph_of(value)) is not None:
+            message, parts = split_graphs.write(split, plain[name])
+            result.globals.add(name=plain[name], split=message)
+            graphs.extend(parts)
         else:
             result.globals.append(_global(plain[name], name, value, globals))
     try:
@@ -111,7 +115,12 @@ def read(
     """
     made: dict[str, Any] = dict(graphs)
     for message in result.globals:
-        made[message.name] = _read_global(message, file, globals)
+        if message.HasField("split"):
+            made[message.name] = split_graphs.read(message.split, graphs)
+            for call in message.split.calls:
+                made.pop(call.graph, None)
+        else:
+            made[message.name] = _read_global(message, file, globals)
     own = {name: f"__{prefix}_{name.removeprefix('tensord:')}" for name in made}
     try:
         code = code_objects.renamed(code_objects.read(result.code, file), own)

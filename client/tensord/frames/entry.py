@@ -159,7 +159,11 @@ class CompiledModule(torch.nn.Module):
         return module if name == "_orig_mod" else getattr(module, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._modules["_orig_mod"], name, value)
+        # Who gives a module another class (fully_shard) means the one that is called.
+        if name == "__class__":
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self._modules["_orig_mod"], name, value)
 
     def __delattr__(self, name: str) -> None:
         delattr(self._modules["_orig_mod"], name)

@@ -14,6 +14,7 @@ import torch
 
 from .. import options as known_options
 from .._version import VERSION
+from ..torch_compat.split_graph import bucket_bytes
 from ..v1 import frame_pb2
 
 FORMAT = 1  # kFrameFormat of base/version.h
@@ -33,6 +34,8 @@ def environment(
         f"{name}={value}" for name, value in os.environ.items() if name.startswith(_PREFIXES)
     )
     parts += _changed_settings(capture.get("dynamic"))
+    if (buckets := bucket_bytes()) is not None:
+        parts.append(f"buckets of {buckets} bytes")  # by which graphs are split
     return _environment("\n".join(parts))
 
 

@@ -22,6 +22,7 @@ from .attention import (
 )
 from .dynamo import (
     around_compiles,
+    breaks,
     errors_for_dynamo,
     told_of_resets,
 )
@@ -96,6 +97,7 @@ from .partitioner import (
     must_save,
     subexpressions_are_kept,
 )
+from .split_graph import split_graph_of
 
 __all__ = [
     "capture_by",
@@ -108,6 +110,7 @@ __all__ = [
     "around_compiles",
     "around_frames",
     "asked_by",
+    "breaks",
     "attribute_of",
     "autograd",
     "backward_node",
@@ -156,6 +159,7 @@ __all__ = [
     "recorded",
     "results_of_forward",
     "shape_env_of",
+    "split_graph_of",
     "static_input_indices",
     "storage_over",
     "storage_reference",

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -38,3 +39,18 @@ def errors_for_dynamo() -> tuple[type[BaseException], ...]:
     """What a backend may raise to tell Dynamo that a graph cannot be traced: sizes or values that
     depend on data, and the like."""
     return tuple(getattr(torch._dynamo.exc, "exceptions_allowed_to_be_fallback", ()))
+
+
+@contextmanager
+def breaks() -> Iterator[list[Any]]:
+    """A block whose graph breaks are in the list at its end, in order: `reason`, and `user_stack`
+    of traceback.FrameSummary, outermost first (GraphCompileReason, 2.11 to 2.13)."""
+    from torch._dynamo import utils
+
+    noted: list[Any] = utils.graph_break_reasons
+    before = len(noted)
+    found: list[Any] = []
+    try:
+        yield found
+    finally:
+        found += noted[before:]

@@ -112,6 +112,15 @@ constexpr char kSound[] = R"pb(
         of { qualified_name: "f" }
       }
     }
+    globals {
+      name: "split"
+      split {
+        arguments: 2
+        calls { graph: "compiled" arguments: 0 arguments: 1 arguments: 0 }
+        calls { graph: "compiled" arguments: 2 arguments: 3 arguments: 1 }
+        results: 5
+      }
+    }
   }
 )pb";
 
@@ -316,6 +325,25 @@ const Case kCases[] = {
        f.mutable_result()->mutable_globals(1)->mutable_continuation()->mutable_of()->clear_digest();
      },
      "result.globals[1].continuation.of.digest"},
+    {"split_graph",
+     [](Frame& f) {
+       f.mutable_result()->mutable_globals(2)->mutable_split()->mutable_calls(1)->set_graph("no");
+     },
+     "result.globals[2].split.calls[1].graph: no graph is called 'no'"},
+    {"split_arguments",
+     [](Frame& f) {
+       f.mutable_result()->mutable_globals(2)->mutable_split()->mutable_calls(0)->add_arguments(1);
+     },
+     "split.calls[0].arguments: 4 for the 3 arguments of compiled"},
+    {"split_value",
+     [](Frame& f) {
+       v1::SplitGraph& split = *f.mutable_result()->mutable_globals(2)->mutable_split();
+       split.mutable_calls(0)->set_arguments(2, 2);  // its own result
+     },
+     "split.calls[0].arguments[2]: 2 is past the 2 values before it"},
+    {"split_result",
+     [](Frame& f) { f.mutable_result()->mutable_globals(2)->mutable_split()->set_results(0, 6); },
+     "split.results[0]: 6 is past the 6 values before it"},
     {"unknown_field",
      [](Frame& f) {
        v1::FrameSource& source = *f.mutable_sources(1);
