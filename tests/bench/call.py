@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call costs the host: eager, a served frame, and tensord behind Dynamo's own capture.
+"""What a call costs the host: eager, a served frame, and backends behind Dynamo's own capture.
 
-    call.py [--rounds N]
+    call.py [--device cpu|cuda] [--rounds N] [--inductor]
 
 Microseconds of a call, medians and quartiles of rounds in which the alternatives take turns in one
-process: a graph of three operators on the CPU, and a training step of a small model.
+process: a graph of three operators, and a training step of a small model. On a GPU a call has ended
+when its kernels are launched. --inductor: TorchInductor as well.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -40,49 +41,53 @@ def _served(target: Any, run: Callable[[Any], Any]) -> Any:
     return served
 
 
-def _captured(target: Any, run: Callable[[Any], Any]) -> Any:
-    compiled = torch.compile(target, backend="tensord")
+def _captured(target: Any, run: Callable[[Any], Any], backend: str = "tensord") -> Any:
+    compiled = torch.compile(target, backend=backend)
     run(compiled)
     return compiled
 
 
-def inference() -> dict[str, Callable[[], Any]]:
+def inference(device: str, backends: Sequence[str]) -> dict[str, Callable[[], Any]]:
     """Runs of the three operators."""
-    x, y = torch.randn(8), torch.randn(8)
+    x, y = torch.randn(8, device=device), torch.randn(8, device=device)
     call = lambda function: function(x, y)  # noqa: E731
-    served, captured = _served(three, call), _captured(lambda a, b: three(a, b), call)
-    return {
-        "eager": lambda: three(x, y),
-        "served": lambda: served(x, y),
-        "captured": lambda: captured(x, y),
-    }
+    served = _served(three, call)
+    runs = {"eager": lambda: three(x, y), "served": lambda: served(x, y)}
+    for backend in backends:  # each of a function of its own
+        compiled = _captured(lambda a, b: three(a, b), call, backend)
+        runs[backend] = lambda compiled=compiled: compiled(x, y)
+    return runs
 
 
-def training() -> dict[str, Callable[[], Any]]:
+def training(device: str, backends: Sequence[str]) -> dict[str, Callable[[], Any]]:
     """Forward and backward of two layers."""
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8))
-    x = torch.randn(4, 8)
+    model.to(device)
+    x = torch.randn(4, 8, device=device)
 
     def step(function: Any) -> None:
         function(x).sum().backward()
 
-    served, captured = _served(model, step), _captured(model, step)
-    return {
-        "eager": lambda: step(model),
-        "served": lambda: step(served),
-        "captured": lambda: step(captured),
-    }
+    served = _served(model, step)
+    runs = {"eager": lambda: step(model), "served": lambda: step(served)}
+    for backend in backends:
+        compiled = _captured(model, step, backend)
+        runs[backend] = lambda compiled=compiled: step(compiled)
+    return runs
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--inductor", action="store_true")
+    args = parser.parse_args()
+    backends = ["tensord", *(["inductor"] if args.inductor else [])]
     torch.set_num_threads(1)
     with PrivateDaemon():
         for make in (inference, training):
             print(make.__name__)
-            times = compare(make(), rounds, 0.05)
+            times = compare(make(args.device, backends), args.rounds, 0.05)
             times.pop("ratios")
             for name, found in times.items():
                 low, median, high = (1e6 * found[key] for key in ("low", "median", "high"))
