@@ -3,6 +3,7 @@
 
     torch.compile(model, backend="tensord")
     tensord.compile(model)  # the same, and Dynamo is imported only to capture
+    tensord.explain(model, *args)         # graphs, breaks, guards, what a next process is served
     tensord.debug.minify(function, args)  # where it differs from eager
 
 Importing this package imports neither torch nor protobuf; torch finds the backend by its entry
@@ -25,7 +26,15 @@ _VENDORED = os.path.join(os.path.dirname(__file__), "_vendor")
 if os.path.isdir(_VENDORED) and _VENDORED not in sys.path:
     sys.path.append(_VENDORED)
 
-__all__ = ["TensordError", "__version__", "compile", "daemon_stats", "reset_stats", "stats"]
+__all__ = [
+    "TensordError",
+    "__version__",
+    "compile",
+    "daemon_stats",
+    "explain",
+    "reset_stats",
+    "stats",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -40,6 +49,14 @@ def compile(target: Any = None, **told: Any) -> Any:
     from .frames import entry
 
     return entry.compile(target, _backend, **told)
+
+
+def explain(target: Any, *arguments: Any, **named: Any) -> Any:
+    """What torch.compile makes of a call: graphs, breaks, guards, and what the next process would
+    be served (debug/explain.py). Imports torch._dynamo."""
+    from .debug.explain import explain
+
+    return explain(target, *arguments, **named)
 
 
 def _backend() -> Any:

@@ -76,6 +76,10 @@ int Ask(const Client& client, const v1::GetFrameRequest& request, v1::StoredFram
   return Call(client, &v1::Compiler::Stub::GetFrame, request, reply);
 }
 
+int Ask(const Client& client, const v1::ListMissesRequest& request, v1::ListMissesReply* reply) {
+  return Call(client, &v1::Compiler::Stub::ListMisses, request, reply);
+}
+
 v1::ToolchainList GetToolchains(const Client& client) {
   v1::ToolchainList list;
   grpc::ClientContext context;

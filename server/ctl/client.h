@@ -35,6 +35,7 @@ int Ask(const Client& client, const v1::ListProgramsRequest& request, v1::ListPr
 int Ask(const Client& client, const v1::GetProgramRequest& request, v1::ProgramDetail* reply);
 int Ask(const Client& client, const v1::ListFramesRequest& request, v1::ListFramesReply* reply);
 int Ask(const Client& client, const v1::GetFrameRequest& request, v1::StoredFrame* reply);
+int Ask(const Client& client, const v1::ListMissesRequest& request, v1::ListMissesReply* reply);
 // The compilers of the daemon's host. When it cannot be told (every worker is busy), the one entry
 // says why.
 v1::ToolchainList GetToolchains(const Client& client);

@@ -24,6 +24,8 @@ int Kernel(const Client& client, const std::string& key, int number);
 // Stored frames, and why others were not recorded (frames.cc).
 int Frames(const Client& client, uint32_t limit);  // 0: all
 int ShowFrame(const Client& client, const std::string& key);
+// Why frames did not serve; `key`: of one frame, "": of all.
+int ExplainMiss(const Client& client, const std::string& key, uint32_t limit);
 
 }  // namespace tensord::server
 

@@ -54,6 +54,12 @@ int Main(int argc, char** argv) {
   CLI::App* frame = app.add_subcommand("frame", "one frame: code, guards in words, programs");
   frame->add_option("KEY", key, "the key's first 8 or more hex digits")->required();
   frame->callback([&] { command = [&] { return ShowFrame(client, key); }; });
+  std::string missed;
+  CLI::App* explain =
+      app.add_subcommand("explain-miss", "why frames did not serve: the guard, and what was there");
+  explain->add_option("KEY", missed, "of one frame: its key's first 8 or more hex digits");
+  explain->add_option("--limit,-n", limit, "at most so many");
+  explain->callback([&] { command = [&] { return ExplainMiss(client, missed, limit); }; });
   int count = 0;
   CLI::App* top = app.add_subcommand("top", "live view, once a second until Ctrl-C");
   top->add_option("--count", count, "end after so many seconds");

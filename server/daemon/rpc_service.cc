@@ -173,6 +173,14 @@ class RpcService final
     End(reactor, frames_->Use(*request));
     return reactor;
   }
+  ServerUnaryReactor* ListMisses(CallbackServerContext* context,
+                                 const v1::ListMissesRequest* request,
+                                 v1::ListMissesReply* reply) override {
+    ServerUnaryReactor* reactor = Begin(context);
+    frames_->ListMisses(*request, reply);
+    End(reactor, absl::OkStatus());
+    return reactor;
+  }
   ServerUnaryReactor* ListFrames(CallbackServerContext* context,
                                  const v1::ListFramesRequest* request,
                                  v1::ListFramesReply* reply) override {

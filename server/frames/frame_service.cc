@@ -29,6 +29,7 @@ constexpr size_t kMostFollowing = 256;
 constexpr size_t kMostFollowingBytes = 8 << 20;
 
 constexpr int kMostUses = 4096;  // of a request
+constexpr size_t kMostMisses = 1024;
 
 constexpr size_t kMaxReasons = 256;
 constexpr size_t kMaxReasonBytes = 200;
@@ -58,6 +59,14 @@ store::FrameFacts FactsOf(const v1::Frame& frame, const std::string& behind) {
   facts.inlined = static_cast<uint32_t>(frame.inlined_size());
   if (!behind.empty() && behind != facts.code) facts.behind = {behind};
   return facts;
+}
+
+v1::CodeIdentity CodeOf(const store::FrameRow& row) {
+  v1::CodeIdentity code;
+  code.set_digest(row.facts.code);
+  code.set_module(row.facts.module);
+  code.set_qualified_name(row.facts.qualified_name);
+  return code;
 }
 
 // False: what is stored is no frame.
@@ -113,6 +122,7 @@ FrameService::FrameService(FrameOptions options, store::Store* store, Executor* 
       executor_(executor),
       metrics_(metrics),
       captures_(options.lease, options.max_waiting),
+      misses_(kMostMisses),
       due_([this] { AnswerDue(); }) {}
 
 FrameService::~FrameService() {
@@ -321,13 +331,7 @@ void FrameService::EndCapture(const v1::EndCaptureRequest& request) {
 
 void FrameService::CountUnrecorded(const std::string& reason) {
   absl::MutexLock lock(&unrecorded_mutex_);
-  std::string name = reason.empty() ? "no reason given" : reason;
-  if (name.size() > kMaxReasonBytes) {
-    // Not within a character of several bytes, of which others begin with the bits 10.
-    size_t end = kMaxReasonBytes;
-    while (end > 0 && (static_cast<uint8_t>(name[end]) & 0xC0) == 0x80) --end;
-    name.resize(end);
-  }
+  std::string name = Shortened(reason.empty() ? "no reason given" : reason, kMaxReasonBytes);
   if (unrecorded_.size() >= kMaxReasons && unrecorded_.count(name) == 0) name = kOtherReasons;
   ++unrecorded_[name];
 }
@@ -338,6 +342,16 @@ absl::Status FrameService::Use(const v1::UseFramesRequest& request) {
   }
   TENSORD_RETURN_IF_ERROR(CheckEach("keys", request.keys(),
                                     [](const std::string& key) { return CheckDigest("", key); }));
+  if (request.misses_size() > kMostUses) {
+    return BadField("misses", request.misses_size(), "; a request has at most ", kMostUses);
+  }
+  TENSORD_RETURN_IF_ERROR(CheckEach("misses", request.misses(), [](const v1::FrameMiss& miss) {
+    return CheckDigest("key", miss.key());
+  }));
+  for (v1::FrameMiss miss : request.misses()) {
+    *miss.mutable_caller() = request.caller();
+    misses_.Add(miss, absl::ToUnixSeconds(absl::Now()));
+  }
   std::map<std::string, uint64_t> uses;
   for (const std::string& key : request.keys()) ++uses[key];
   for (const auto& [key, count] : uses) {
@@ -346,14 +360,21 @@ absl::Status FrameService::Use(const v1::UseFramesRequest& request) {
   return absl::OkStatus();
 }
 
+void FrameService::ListMisses(const v1::ListMissesRequest& request, v1::ListMissesReply* reply) {
+  for (v1::FrameMiss& miss : misses_.List(request.key_prefix(), request.limit())) {
+    if (const auto row = store_->FindFrame(miss.key()); row.ok()) {
+      *miss.mutable_code() = CodeOf(*row);
+    }
+    *reply->add_misses() = std::move(miss);
+  }
+}
+
 absl::Status FrameService::List(uint32_t limit, v1::ListFramesReply* reply) {
   TENSORD_ASSIGN_OR_RETURN(const std::vector<store::FrameRow> rows, store_->ListFrames(limit));
   for (const store::FrameRow& row : rows) {
     v1::FrameSummary& summary = *reply->add_frames();
     summary.set_key(row.key);
-    summary.mutable_code()->set_digest(row.facts.code);
-    summary.mutable_code()->set_module(row.facts.module);
-    summary.mutable_code()->set_qualified_name(row.facts.qualified_name);
+    *summary.mutable_code() = CodeOf(row);
     summary.set_guards(row.facts.guards);
     summary.set_graphs(row.facts.graphs);
     summary.set_inlined(row.facts.inlined);

@@ -25,6 +25,7 @@
 #include "base/status.h"
 #include "server/compile/executor.h"
 #include "server/frames/captures.h"
+#include "server/frames/misses.h"
 #include "server/statistics/metrics.h"
 #include "server/store/store.h"
 #include "tensord/v1/service.pb.h"
@@ -59,6 +60,7 @@ class FrameService {
   void Put(std::string request, v1::PutFrameReply* reply, Done done);
   void EndCapture(const v1::EndCaptureRequest& request);
   absl::Status Use(const v1::UseFramesRequest& request);
+  void ListMisses(const v1::ListMissesRequest& request, v1::ListMissesReply* reply);
   absl::Status List(uint32_t limit, v1::ListFramesReply* reply);
   absl::Status Get(const v1::GetFrameRequest& request, v1::StoredFrame* reply);
   void FillStats(v1::Stats* stats);
@@ -86,6 +88,7 @@ class FrameService {
   Executor* const executor_;
   Metrics* const metrics_;
   Captures<SearchPtr> captures_;
+  Misses misses_;
   absl::Mutex large_;  // held while a large frame is parsed
   absl::Mutex puts_mutex_;
   int puts_ ABSL_GUARDED_BY(puts_mutex_) = 0;  // tasks of the executor

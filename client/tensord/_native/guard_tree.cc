@@ -6,6 +6,8 @@
 //   tree.add_check(check: int, source: int, argument, text)     guard_checks.h
 //   tree(locals: dict) -> bool                                  whether all checks hold
 //   tree.failure(locals: dict) -> str or None                   the first that does not, in words
+//   tree.failed(locals: dict) -> (str, ((int, object), ...)) or None
+//                                the same, and the values that it was asked of, by their sources
 //   tree.looked_at() -> list of str or None       what the next call like the last looks at again
 //   dispatch_keys(tensor) -> int       torch's dispatch keys of the tensor as guards compare them
 //   type_version(class) -> int         changes with the class, see guard_checks.h
@@ -76,8 +78,14 @@ class GuardTree {
 
   int sources() const { return static_cast<int>(sources_.size()); }
 
-  // Whether all holds; else what does not, in words, where `failure` is not null.
-  bool Holds(PyObject* locals, std::string* failure) {
+  // What does not hold, in words, and of which values, by their sources.
+  struct Failure {
+    std::string text;
+    std::vector<std::pair<int, Reference>> values;
+  };
+
+  // Whether all holds; else what does not, where `failure` is not null.
+  bool Holds(PyObject* locals, Failure* failure) {
     // A check that runs Python may come back here, for another call.
     std::vector<Reference> values = std::exchange(values_, {});
     values.resize(sources_.size());
@@ -236,18 +244,17 @@ class GuardTree {
     return source.base < 0 ? nullptr : values[static_cast<size_t>(source.base)].get();
   }
 
-  bool Find(size_t i, PyObject* locals, std::vector<Reference>& values, std::string* failure) {
+  bool Find(size_t i, PyObject* locals, std::vector<Reference>& values, Failure* failure) {
     const SourceNode& source = sources_[i];
     values[i] = FindSource(source, BaseOf(source, values), locals, globals_.get());
     if (values[i]) return true;
     PyErr_Clear();
-    if (failure != nullptr) *failure = "source " + std::to_string(i) + " is not there";
+    if (failure != nullptr) failure->text = "source " + std::to_string(i) + " is not there";
     return false;
   }
 
   // memo: null, or filled.
-  bool Holds(PyObject* locals, std::vector<Reference>& values, std::string* failure,
-             GuardMemo* memo) {
+  bool Holds(PyObject* locals, std::vector<Reference>& values, Failure* failure, GuardMemo* memo) {
     for (size_t i = 0; i < sources_.size(); ++i) {
       if (memo != nullptr) NoteSource(*memo, i, locals, values);
       if (!Find(i, locals, values, failure)) return false;
@@ -271,7 +278,7 @@ class GuardTree {
     memo.BeforeSource(static_cast<int>(i), source, BaseOf(source, values), root.get());
   }
 
-  bool TryAndNote(int number, const std::vector<Reference>& values, std::string* failure,
+  bool TryAndNote(int number, const std::vector<Reference>& values, Failure* failure,
                   GuardMemo* memo) {
     const CheckNode& check = checks_[static_cast<size_t>(number)];
     if (memo != nullptr) {
@@ -282,13 +289,23 @@ class GuardTree {
     return Try(check, values, failure);
   }
 
-  bool Try(const CheckNode& check, const std::vector<Reference>& values, std::string* failure) {
+  bool Try(const CheckNode& check, const std::vector<Reference>& values, Failure* failure) {
     PyObject* value = check.source < 0 ? nullptr : values[static_cast<size_t>(check.source)].get();
     const bool holds =
         native::Holds(check, value, values, accepted_) && PyErr_Occurred() == nullptr;
     PyErr_Clear();
-    if (!holds && failure != nullptr) *failure = check.text;
+    if (!holds && failure != nullptr) Note(check, values, failure);
     return holds;
+  }
+
+  static void Note(const CheckNode& check, const std::vector<Reference>& values, Failure* failure) {
+    failure->text = check.text;
+    const auto add = [&](int source) {
+      PyObject* value = values[static_cast<size_t>(source)].get();
+      if (value != nullptr) failure->values.emplace_back(source, Reference::To(value));
+    };
+    if (check.source >= 0) add(check.source);
+    for (const int source : check.sources) add(source);
   }
 
   Reference globals_;
@@ -321,14 +338,34 @@ PyObject* CallTree(PyObject* object, PyObject* const* args, size_t flags, PyObje
   return PyBool_FromLong(TreeOf(object).Holds(args[0], nullptr) ? 1 : 0);
 }
 
-PyObject* Failure(PyObject* object, PyObject* locals) {
-  if (!PyDict_Check(locals)) {
-    PyErr_SetString(PyExc_TypeError, "a dictionary of the frame's locals is expected");
-    return nullptr;
+// False: all holds, or an exception is set.
+bool Fails(PyObject* object, PyObject* locals, GuardTree::Failure* failure) {
+  if (PyDict_Check(locals)) return !TreeOf(object).Holds(locals, failure);
+  PyErr_SetString(PyExc_TypeError, "a dictionary of the frame's locals is expected");
+  return false;
+}
+
+PyObject* FailureOf(PyObject* object, PyObject* locals) {
+  GuardTree::Failure failure;
+  if (!Fails(object, locals, &failure)) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
+  return PyUnicode_FromStringAndSize(failure.text.data(),
+                                     static_cast<Py_ssize_t>(failure.text.size()));
+}
+
+PyObject* Failed(PyObject* object, PyObject* locals) {
+  GuardTree::Failure failure;
+  if (!Fails(object, locals, &failure)) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
+  const auto count = static_cast<Py_ssize_t>(failure.values.size());
+  const Reference values(PyTuple_New(count));
+  for (Py_ssize_t i = 0; values && i < count; ++i) {
+    const auto& [source, value] = failure.values[static_cast<size_t>(i)];
+    PyObject* pair = Py_BuildValue("(iO)", source, value.get());
+    if (pair == nullptr) return nullptr;
+    PyTuple_SET_ITEM(values.get(), i, pair);
   }
-  std::string failure;
-  if (TreeOf(object).Holds(locals, &failure)) Py_RETURN_NONE;
-  return PyUnicode_FromStringAndSize(failure.data(), static_cast<Py_ssize_t>(failure.size()));
+  if (!values) return nullptr;
+  return Py_BuildValue("(s#O)", failure.text.data(), static_cast<Py_ssize_t>(failure.text.size()),
+                       values.get());
 }
 
 PyObject* LookedAt(PyObject* object, PyObject*) { return TreeOf(object).LookedAt(); }
@@ -390,7 +427,8 @@ PyMethodDef tree_methods[] = {
     {"add_source", AddSource, METH_VARARGS, "add_source(step, base, argument) -> its number"},
     {"add_check", AddCheck, METH_VARARGS, "add_check(check, source, argument, text)"},
     {"looked_at", LookedAt, METH_NOARGS, "looked_at(): what is not remembered, in words, or None"},
-    {"failure", Failure, METH_O, "failure(locals): the first check that does not hold, or None"},
+    {"failure", FailureOf, METH_O, "failure(locals): the first check that does not hold, or None"},
+    {"failed", Failed, METH_O, "failed(locals): the same, and the values that it was asked of"},
     {nullptr, nullptr, 0, nullptr},
 };
 

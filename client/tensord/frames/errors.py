@@ -10,4 +10,13 @@ class UnrecordableError(ValueError):
 
 
 class UnfitError(ValueError):
-    """A frame is not for this process as it is; the message is the reason that a user reads."""
+    """A frame is not for this process as it is; the message is the reason that a user reads: a
+    guard that does not hold, say. found: what was there instead, in words, or ""."""
+
+    def __init__(self, message: str, found: str = "") -> None:
+        super().__init__(message)
+        self.found = found
+
+    def in_words(self) -> str:
+        """Both, for people."""
+        return f"{self}: {self.found}" if self.found else str(self)

@@ -42,7 +42,8 @@ Step = frame_pb2.FrameSource
 
 
 def load(frame: frame_pb2.Frame, globals_of_frame: dict[str, Any]) -> Any:
-    """A native GuardTree: `tree(locals) -> bool`, `tree.failure(locals) -> str | None`.
+    """A native GuardTree: `tree(locals) -> bool`, `tree.failure(locals) -> str | None`, and
+    `tree.failed(locals)`, which words.miss reads.
 
     globals_of_frame: of the frame's function. Raises UnfitError when the frame is not for this
     process: a function that the capture followed into is another, a name is not there, or it is

@@ -15,7 +15,7 @@ from .. import fallback, torch_compat
 from ..counters import STATS
 from ..errors import TensordError
 from ..torch_compat import eval_frame
-from . import verify
+from . import explaining, verify
 from .capture_recorder import CaptureRecorder
 from .entered import Call, Entered
 from .look_up import look_up
@@ -43,9 +43,12 @@ def enter(frame: Any, call: Call) -> Any:
         return _by_dynamo(frame.f_code, call)
     if _is_dynamos(frame.f_code.co_filename):
         return eval_frame.leave_to_python()
+    entered = Entered(frame.f_code, frame.f_globals, frame.f_locals)
     _busy.now = True
     try:
-        return _enter(Entered(frame.f_code, frame.f_globals, frame.f_locals), call)
+        if explaining.is_on():
+            return explaining.take_down(entered, call, lambda: _by_dynamo(entered.code, call))
+        return _enter(entered, call)
     finally:
         _busy.now = False
 

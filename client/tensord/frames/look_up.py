@@ -68,7 +68,10 @@ def _first_that_serves(
             served = serve(key, frame, entered)
         except UnfitError as error:
             STATS.add_unfit(str(error))
-            log.info("tensord: a frame of %s does not serve: %s", entered.code.co_name, error)
+            store().missed(key, str(error), error.found)
+            log.info(
+                "tensord: a frame of %s does not serve: %s", entered.code.co_name, error.in_words()
+            )
             continue
         in_place[key] = served.code
         # Behind that line: a thread that captures meanwhile has read it, or Dynamo is told here.

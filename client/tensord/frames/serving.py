@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..errors import TensordError
 from ..torch_compat.eval_frame import Checks
 from ..v1 import frame_pb2
-from . import bytecode, guard_checks
+from . import bytecode, guard_checks, words
 from .entered import Entered
 from .errors import UnfitError
 from .graph_calls import Starting
@@ -32,8 +32,8 @@ def check(frame: frame_pb2.Frame, entered: Entered) -> None:
 
 def _guards(frame: frame_pb2.Frame, entered: Entered) -> Checks:
     guards: Checks = guard_checks.load(frame, entered.globals)
-    if (failure := guards.failure(entered.locals)) is not None:
-        raise UnfitError(failure)
+    if (miss := words.miss(frame, guards, entered.locals)) is not None:
+        raise miss
     return guards
 
 

@@ -11,6 +11,7 @@ import atexit
 import logging
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -45,6 +46,7 @@ class FrameStore:
         # By environment and code, by key.
         self._fetched: dict[tuple[bytes, bytes], dict[bytes, frame_pb2.Frame]] = {}
         self._uses: list[bytes] = []
+        self._misses: Counter[tuple[bytes, str, str]] = Counter()  # of key, guard, what was there
         self._behind = b""  # the code whose frame this process entered last
 
     def keeps_frames(self) -> bool:
@@ -63,15 +65,17 @@ class FrameStore:
         environment: frame_pb2.FrameEnvironment,
         code: bytes,
         known: Iterable[bytes],
+        *,
+        captures: bool = True,
     ) -> Reply:
-        """Asks for frames of the code beside those that are known, for a process that captures it
-        when there are none, and waits while another one does. Raises a TensordError."""
+        """Asks for frames of the code beside those that are known. A process that captures it when
+        there are none waits while another one does. Raises a TensordError."""
         self.send_uses()
         request = service_pb2.FindFramesRequest(
             environment=environment,
             code=code,
             known=known,
-            captures=True,
+            captures=captures,
             wait_milliseconds=int(WAIT_S * 1000),
             caller=caller(),
         )
@@ -112,18 +116,30 @@ class FrameStore:
         """The frame served; the daemon hears of it with the next question, or at the end."""
         with self._lock:
             self._uses.append(key)
-            many = len(self._uses) >= _MOST_PENDING_USES
-        if many:
+        self._send_if_many()
+
+    def missed(self, key: bytes, guard: str, found: str) -> None:
+        """The frame did not serve, and why; the daemon hears of it as of uses."""
+        with self._lock:
+            self._misses[key, guard, found] += 1
+        self._send_if_many()
+
+    def _send_if_many(self) -> None:
+        if len(self._uses) + len(self._misses) >= _MOST_PENDING_USES:
             self.send_uses()
 
     def send_uses(self) -> None:
-        """Tells the daemon which frames served."""
+        """Tells the daemon which frames served, and why others did not."""
         with self._lock:
             keys, self._uses = self._uses, []
-        if not keys:
+            misses, self._misses = self._misses, Counter()
+        if not keys and not misses:
             return
+        request = service_pb2.UseFramesRequest(keys=keys, caller=caller())
+        for (key, guard, found), count in misses.items():
+            request.misses.add(key=key, guard=guard, found=found, count=count)
         try:
-            rpc.client().call("UseFrames", service_pb2.UseFramesRequest(keys=keys))
+            rpc.client().call("UseFrames", request)
         except TensordError as error:
             log.debug("uses of frames were not told: %s", error)
 

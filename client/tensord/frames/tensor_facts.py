@@ -10,7 +10,7 @@ import torch
 
 from .. import torch_compat
 from ..v1 import frame_pb2
-from . import constants, names, native, object_digests
+from . import constants, names, native, object_digests, words
 from .errors import UnfitError, UnrecordableError
 from .recorder import Recorder
 
@@ -49,7 +49,7 @@ def write(recorder: Recorder, guard: Any) -> None:
             facts.marks.add(attribute=attribute, dimensions=marked)
     if any(hasattr(tensor, attribute) for attribute in _MORE_MARKS):
         raise UnrecordableError("a tensor whose unbacked sizes are bounded by hand")
-    recorder.add(number, f"{name} is {_words(tensor, sizes, strides)}", tensor=facts)
+    recorder.add(number, f"{name} is {words.tensor(tensor, sizes, strides)}", tensor=facts)
     if not object_digests.is_known_by_name(type(tensor)):
         # A subclass of somebody else's: what it does with functions of torch.
         text = f"type({name}) is {type(tensor).__qualname__} as it was"
@@ -68,17 +68,6 @@ def _may_be_shared(source: Any, tensor: torch.Tensor) -> bool:
     kinds = {type(one).__name__ for one in torch_compat.chain(source)}
     unasked = {"UnspecializedBuiltinNNModuleSource", "NumpyTensorSource"}
     return type(tensor) is torch.nn.Parameter or bool(kinds & unasked)
-
-
-def _words(tensor: torch.Tensor, sizes: Any, strides: Any) -> str:
-    def shown(numbers: Any) -> str:
-        return "[" + ", ".join("any" if n is None else str(n) for n in numbers) + "]"
-
-    gradient = ", with a gradient" if tensor.requires_grad else ""
-    return (
-        f"a {type(tensor).__name__} of {str(tensor.dtype).removeprefix('torch.')} {shown(sizes)}, "
-        f"strides {shown(strides)}, on {tensor.device.type}{gradient}"
-    )
 
 
 def read(facts: frame_pb2.TensorFacts) -> tuple[Any, ...]:

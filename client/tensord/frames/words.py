@@ -3,8 +3,14 @@
 
 from __future__ import annotations
 
+import enum
+import itertools
 import re
+import types
+from collections.abc import Sequence
 from typing import Any
+
+import torch
 
 from ..v1 import frame_pb2
 from . import constants
@@ -53,9 +59,62 @@ def source(frame: frame_pb2.Frame, number: int) -> str:
     return _STEPS[frame_pb2.FrameSource.Step.Name(one.step)].format(base, argument)
 
 
+def miss(frame: frame_pb2.Frame, tree: Any, locals_of_frame: dict[str, Any]) -> UnfitError | None:
+    """The first guard of the tree loaded from the frame that does not hold, and what was there, in
+    words; None when all do."""
+    failed = tree.failed(locals_of_frame)
+    if failed is None:
+        return None
+    text, values = failed
+    if absent := re.fullmatch(r"source (\d+) is not there", text):
+        return UnfitError(f"there is no {source(frame, int(absent[1]))}")
+    found = [f"{source(frame, number)} is {described(value)}" for number, value in values]
+    return UnfitError(text, "; ".join(found))
+
+
 def failure(frame: frame_pb2.Frame, tree: Any, locals_of_frame: dict[str, Any]) -> str | None:
     """The first guard of the tree loaded from the frame that does not hold, in words; None when all
     do."""
-    said: str | None = tree.failure(locals_of_frame)
-    absent = re.fullmatch(r"source (\d+) is not there", said or "")
-    return f"there is no {source(frame, int(absent[1]))}" if absent else said
+    missed = miss(frame, tree, locals_of_frame)
+    return None if missed is None else str(missed)
+
+
+_SHOWN = (bool, int, float, complex, str, bytes, enum.Enum, torch.dtype, torch.device, torch.Size)
+_LONGEST = 120
+_MOST_KEYS = 8
+
+
+def described(value: Any) -> str:
+    """A value as far as guards may ask of it. Of a tensor no elements."""
+    if isinstance(value, torch.Tensor):
+        if value.layout is not torch.strided:
+            return f"a {type(value).__name__} of layout {value.layout}"
+        return tensor(value, value.shape, value.stride())
+    if value is None or isinstance(value, _SHOWN):
+        text = repr(value)
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    if isinstance(value, type):
+        return f"the class {value.__module__}.{value.__qualname__}"
+    if isinstance(value, (types.FunctionType, types.CodeType)):
+        code = value if isinstance(value, types.CodeType) else value.__code__
+        return f"{type(value).__name__} {code.co_name} of line {code.co_firstlineno}"
+    if isinstance(value, dict):
+        keys = ", ".join(map(repr, itertools.islice(value, _MOST_KEYS)))
+        more = ", ..." if len(value) > _MOST_KEYS else ""
+        return f"a dictionary of {len(value)} keys: {keys[:_LONGEST]}{more}"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return f"a {type(value).__name__} of {len(value)} items"
+    return f"of type {type(value).__module__}.{type(value).__qualname__}"
+
+
+def tensor(value: torch.Tensor, sizes: Sequence[int | None], strides: Sequence[int | None]) -> str:
+    """sizes, strides: None where any will do."""
+    gradient = ", with a gradient" if value.requires_grad else ""
+    return (
+        f"a {type(value).__name__} of {str(value.dtype).removeprefix('torch.')} {_list(sizes)}, "
+        f"strides {_list(strides)}, on {value.device.type}{gradient}"
+    )
+
+
+def _list(numbers: Sequence[int | None]) -> str:
+    return f"[{', '.join('any' if number is None else str(number) for number in numbers)}]"
