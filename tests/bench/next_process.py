@@ -3,12 +3,13 @@
 compiled is stored.
 
     next_process.py [--device cpu|cuda] [--rounds N] [--only REGEX] [--skip-inductor] [--json FILE]
+                    [--cold-jobs N]
 
 Each model of gpu_models, whole; on the CPU with 2 sequences of 64 tokens, or 2 images. A first
 process fills the stores, then N processes are timed: their first step less eager's own (the second
 of two), which was run before. Median and range of N. "served": tensord.compile; "captured":
 torch.compile without recorded frames; "inductor": TorchInductor with its caches of graphs and of
-AOTAutograd.
+AOTAutograd. --cold-jobs: so many first processes at once, whose times then say little.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 BACKENDS = ("served", "captured", "inductor")
@@ -92,11 +95,24 @@ def _run(arguments: list[str], cache: str, frames: str) -> Json:
     return result
 
 
-def _measure(backend: str, name: str, kind: str, args: argparse.Namespace, cache: str) -> Json:
-    arguments = [backend, name, kind, args.device]
-    frames = "1" if backend == "served" else "0"
-    cold = _run(arguments, cache, frames)
-    runs = [_run(arguments, cache, frames) for _ in range(args.rounds)]
+@dataclass(frozen=True)
+class _Task:
+    """What is measured, and the folder of TorchInductor's caches."""
+
+    backend: str
+    name: str
+    kind: str
+    device: str
+    cache: str
+
+    def run(self) -> Json:
+        """One process."""
+        frames = "1" if self.backend == "served" else "0"
+        return _run([self.backend, self.name, self.kind, self.device], self.cache, frames)
+
+
+def _measure(task: _Task, cold: Json, rounds: int) -> Json:
+    runs = [task.run() for _ in range(rounds)]
     errors = [run["error"] for run in (cold, *runs) if "error" in run]
     if errors:
         return {"error": errors[0]}
@@ -135,6 +151,7 @@ def main() -> int:
     parser.add_argument("--skip-inductor", action="store_true")
     parser.add_argument("--backends", default=",".join(BACKENDS))
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--cold-jobs", type=int, default=1)
     args = parser.parse_args()
     import gpu_models
     from private_daemon import PrivateDaemon
@@ -142,16 +159,26 @@ def main() -> int:
     backends = [b for b in args.backends.split(",") if b != "inductor" or not args.skip_inductor]
     found: list[Json] = []
     with PrivateDaemon() as daemon:
-        for case in gpu_models.CASES:
-            for kind in KINDS:
-                if not re.search(args.only, f"{case.name}, {kind}"):
-                    continue
-                with tempfile.TemporaryDirectory(dir=daemon.root) as cache:
-                    results = {b: _measure(b, case.name, kind, args, cache) for b in backends}
-                print(_line(case.name, kind, results), flush=True)
-                found.append({"name": case.name, "kind": kind, **results})
-                if args.json:
-                    args.json.write_text(json.dumps(found, indent=1))
+        cases = [
+            [
+                _Task(backend, case.name, kind, args.device, tempfile.mkdtemp(dir=daemon.root))
+                for backend in backends
+            ]
+            for case in gpu_models.CASES for kind in KINDS
+            if re.search(args.only, f"{case.name}, {kind}")
+        ]  # fmt: skip
+        cold: dict[_Task, Json] = {}
+        if args.cold_jobs > 1:
+            everything = [task for tasks in cases for task in tasks]
+            with ThreadPoolExecutor(args.cold_jobs) as pool:
+                cold = dict(zip(everything, pool.map(_Task.run, everything), strict=True))
+        for tasks in cases:
+            results = {t.backend: _measure(t, cold.get(t) or t.run(), args.rounds) for t in tasks}
+            name, kind = tasks[0].name, tasks[0].kind
+            print(_line(name, kind, results), flush=True)
+            found.append({"name": name, "kind": kind, **results})
+            if args.json:
+                args.json.write_text(json.dumps(found, indent=1))
     return 0
 
 
