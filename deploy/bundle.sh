@@ -5,7 +5,9 @@
 # Both hold the Python package with the binaries and every library beyond glibc and libstdc++, so they
 # run unpacked anywhere with the host's own Python and torch. The host's glibc must be as new as the
 # one here. The tarball also holds the Python packages that the client needs, for hosts without them;
-# the wheel names them as what it depends on.
+# the wheel names them as what it depends on. For hosts without a C++ compiler both have the native
+# extension of each pair of Python and torch that can be had here: that of .venv, and those of the
+# interpreters in TENSORD_NATIVE_PYTHONS ("/usr/bin/python3.12 ...", with torch and Python's headers).
 #
 #   tar xf tensord-*.tar.gz && tensord-*/quickstart
 #   PYTHONPATH=tensord-*/python python job.py
@@ -75,6 +77,14 @@ strip "$package/bin/"* "$package/lib/"*.so*
 "$patchelf" --force-rpath --set-rpath '$ORIGIN' "$package/lib/"*.so*
 for binary in "${BINARIES[@]}"; do ln -s "../python/tensord/bin/$binary" "$bundle/bin/$binary"; done
 cp "$root/LICENSE" "$root/README.md" "$bundle/"
+
+for python in "$venv/bin/python" ${TENSORD_NATIVE_PYTHONS:-}; do
+  say "building the native extension for $("$python" --version)"
+  quietly "$python" "$package/_native/build.py" --into "$package/_native/prebuilt" ||
+    die "the native extension could not be built; are there torch and headers of $python?"
+done
+rm -f "$package/_native/prebuilt/"*.lock
+strip "$package/_native/prebuilt/"*/*.so
 
 # Nothing may come from outside of the bundle but the host's own libraries.
 outside=$(ldd "$package/bin/"* "$package/lib/libtensord_runtime.so" |

@@ -2,8 +2,9 @@
 """Builds the native extension with the host's C++ compiler: `python -m tensord._native.build`.
 
 Once per (Python, torch, source): ~/.cache/tensord/native/<key>/_tensord_native.so. The folder
-appears whole or not at all, and concurrent builds wait for the first. Uses nothing but the standard
-library and does not import torch.
+appears whole or not at all, and concurrent builds wait for the first. A bundle brings those of some
+Pythons along (prebuilt/<key>, deploy/bundle.sh), for hosts without a compiler. Uses nothing but the
+standard library and does not import torch.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pathlib import Path
 NAME = "_tensord_native"
 _SOURCES = sorted(Path(__file__).parent.glob("*.cc"))
 _HEADERS = sorted(Path(__file__).parent.glob("*.h"))
+PREBUILT = Path(__file__).parent / "prebuilt"
 _RETRY_SECONDS = 24 * 3600.0
 _FLAGS = ["-O2", "-std=c++20", "-fPIC", "-shared", "-fvisibility=hidden", "-w", "-g0"]
 
@@ -63,15 +65,21 @@ def key() -> str:
 
 def built_path() -> Path | None:
     """The extension, if it is built and nobody else could have written it."""
-    path = cache_folder() / key() / f"{NAME}.so"
+    return next(filter(_is_ours, (_place(PREBUILT), _place(cache_folder()))), None)
+
+
+def _place(folder: Path) -> Path:
+    return folder / key() / f"{NAME}.so"
+
+
+def _is_ours(path: Path) -> bool:
     try:
-        for checked in (path, path.parent):
-            info = checked.stat()
-            if info.st_uid not in (os.geteuid(), 0) or info.st_mode & stat.S_IWOTH:
-                return None
+        found = [checked.stat() for checked in (path, path.parent)]
     except OSError:
-        return None
-    return path
+        return False
+    return all(
+        info.st_uid in (os.geteuid(), 0) and not info.st_mode & stat.S_IWOTH for info in found
+    )
 
 
 def compiler() -> str | None:
@@ -124,11 +132,15 @@ def _command(source: Path, output: Path) -> list[str]:
 
 def build() -> Path:
     """Builds unless it is built; raises RuntimeError with the compiler's words."""
-    folder = cache_folder()
+    return built_path() or build_into(cache_folder())
+
+
+def build_into(folder: Path) -> Path:
+    """Builds unless the folder has it; raises RuntimeError with the compiler's words."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with open(folder / f"{key()}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if (path := built_path()) is not None:
+        if _is_ours(path := _place(folder)):
             return path
         if not can_build():
             raise RuntimeError("no C++ compiler, no Python.h or no torch headers on this machine")
@@ -147,8 +159,7 @@ def build() -> Path:
             os.rename(work, final)
         finally:
             shutil.rmtree(work, ignore_errors=True)
-    path = built_path()
-    if path is None:
+    if not _is_ours(path):
         raise RuntimeError(f"{folder} may be written by others")
     return path
 
@@ -156,11 +167,13 @@ def build() -> Path:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--background", action="store_true", help="lowest priority")
-    if parser.parse_args().background:
+    parser.add_argument("--into", type=Path, metavar="FOLDER", help="for a bundle's prebuilt/")
+    args = parser.parse_args()
+    if args.background:
         os.nice(19)
     started = time.monotonic()
     try:
-        path = build()
+        path = build_into(args.into) if args.into else build()
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return 1
