@@ -5,7 +5,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kActivationsRows[] = {
     {"aten::gelu(Tensor self, *, str approximate)"},
     {"aten::silu(Tensor self)"},
     {"aten::sigmoid(Tensor self)"},
@@ -54,6 +54,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable ActivationTable() { return {OperatorKind::kPointwise, kRows}; }
+OperatorTable ActivationTable() { return {OperatorKind::kPointwise, kActivationsRows}; }
 
 }  // namespace tensord::compiler

@@ -5,7 +5,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kAssertionsRows[] = {
     {"aten::_assert_scalar(Scalar self, str assert_msg)", kByLibrary | kNoEffect},
     {"aten::_assert_tensor_metadata(Tensor a, int[]? size, int[]? stride, ScalarType? dtype, *, "
      "Device? device, Layout? layout)",
@@ -21,6 +21,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable AssertionTable() { return {OperatorKind::kAssertion, kRows}; }
+OperatorTable AssertionTable() { return {OperatorKind::kAssertion, kAssertionsRows}; }
 
 }  // namespace tensord::compiler

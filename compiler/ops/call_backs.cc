@@ -5,7 +5,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kCallBacksRows[] = {
     // Number `number` of the graph's call-backs, with tensors whose elements it writes (inputs),
     // others that it reads, and sizes. What it does, only the job knows. Its results are new.
     {"tensord::call_back(int number, Tensor(a!)[] writes, Tensor?[] reads, int[] sizes)",
@@ -14,6 +14,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable CallBackTable() { return {OperatorKind::kCallBack, kRows}; }
+OperatorTable CallBackTable() { return {OperatorKind::kCallBack, kCallBacksRows}; }
 
 }  // namespace tensord::compiler

@@ -5,7 +5,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kConcatenationRows[] = {
     {"aten::cat(Tensor[] tensors, int dim)", kAnyResultLayout},
     {"aten::stack(Tensor[] tensors, int dim)"},
     {"aten::constant_pad_nd(Tensor self, int[] pad, Scalar value)", kAnyResultLayout},
@@ -31,6 +31,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable ConcatenationTable() { return {OperatorKind::kConcatenation, kRows}; }
+OperatorTable ConcatenationTable() { return {OperatorKind::kConcatenation, kConcatenationRows}; }
 
 }  // namespace tensord::compiler

@@ -5,7 +5,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kConvolutionsRows[] = {
     {"aten::convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, "
      "int[] dilation, bool transposed, int[] output_padding, int groups)",
      kByLibrary | kFollowsLayout},
@@ -23,6 +23,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable ConvolutionTable() { return {OperatorKind::kConvolution, kRows}; }
+OperatorTable ConvolutionTable() { return {OperatorKind::kConvolution, kConvolutionsRows}; }
 
 }  // namespace tensord::compiler

@@ -5,7 +5,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kCreationRows[] = {
     {"aten::full(int[] size, Scalar fill_value, *, ScalarType? dtype, Layout? layout, Device? "
      "device, bool? pin_memory)"},
     {"aten::zeros(int[] size, *, ScalarType? dtype, Layout? layout, Device? device, bool? "
@@ -60,6 +60,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable CreationTable() { return {OperatorKind::kCreation, kRows}; }
+OperatorTable CreationTable() { return {OperatorKind::kCreation, kCreationRows}; }
 
 }  // namespace tensord::compiler

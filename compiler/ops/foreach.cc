@@ -5,7 +5,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kForeachRows[] = {
     {"aten::_foreach_sqrt(Tensor[] self)"},
     {"aten::_foreach_rsqrt(Tensor[] self)"},
     {"aten::_foreach_exp(Tensor[] self)"},
@@ -60,6 +60,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable ForeachTable() { return {OperatorKind::kPointwise, kRows}; }
+OperatorTable ForeachTable() { return {OperatorKind::kPointwise, kForeachRows}; }
 
 }  // namespace tensord::compiler

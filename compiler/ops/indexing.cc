@@ -5,7 +5,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kIndexingRows[] = {
     {"aten::embedding(Tensor weight, Tensor indices, int padding_idx, bool scale_grad_by_freq, "
      "bool sparse)"},
     {"aten::embedding_dense_backward(Tensor grad_output, Tensor indices, int num_weights, int "
@@ -37,6 +37,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable IndexingTable() { return {OperatorKind::kIndexing, kRows}; }
+OperatorTable IndexingTable() { return {OperatorKind::kIndexing, kIndexingRows}; }
 
 }  // namespace tensord::compiler

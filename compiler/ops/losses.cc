@@ -5,7 +5,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kLossesRows[] = {
     {"aten::mse_loss(Tensor self, Tensor target, int reduction)"},
     {"aten::mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction)"},
     {"aten::l1_loss(Tensor self, Tensor target, int reduction)"},
@@ -36,6 +36,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable LossTable() { return {OperatorKind::kLoss, kRows}; }
+OperatorTable LossTable() { return {OperatorKind::kLoss, kLossesRows}; }
 
 }  // namespace tensord::compiler

@@ -5,7 +5,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kNormalizationsRows[] = {
     {"aten::_softmax(Tensor self, int dim, bool half_to_float)"},
     {"aten::softmax.int(Tensor self, int dim, ScalarType? dtype)"},
     {"aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype)"},
@@ -64,6 +64,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable NormalizationTable() { return {OperatorKind::kNormalization, kRows}; }
+OperatorTable NormalizationTable() { return {OperatorKind::kNormalization, kNormalizationsRows}; }
 
 }  // namespace tensord::compiler

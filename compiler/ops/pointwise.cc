@@ -5,7 +5,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kPointwiseRows[] = {
     // One operand
     {"aten::sqrt(Tensor self)"},
     {"aten::rsqrt(Tensor self)"},
@@ -166,6 +166,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable PointwiseTable() { return {OperatorKind::kPointwise, kRows}; }
+OperatorTable PointwiseTable() { return {OperatorKind::kPointwise, kPointwiseRows}; }
 
 }  // namespace tensord::compiler

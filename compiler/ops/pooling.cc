@@ -5,7 +5,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kPoolingRows[] = {
     {"aten::max_pool2d_with_indices(Tensor self, int[] kernel_size, int[] stride, int[] padding, "
      "int[] dilation, bool ceil_mode)",
      kAnyResultLayout},
@@ -42,6 +42,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable PoolingTable() { return {OperatorKind::kPooling, kRows}; }
+OperatorTable PoolingTable() { return {OperatorKind::kPooling, kPoolingRows}; }
 
 }  // namespace tensord::compiler

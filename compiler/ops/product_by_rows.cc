@@ -5,12 +5,12 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kProductByRowsRows[] = {
     {"tensord::product_by_rows(Tensor a, Tensor weight, Tensor? bias, int aligned, int parts)"},
 };
 
 }  // namespace
 
-OperatorTable ProductByRowsTable() { return {OperatorKind::kProductByRows, kRows}; }
+OperatorTable ProductByRowsTable() { return {OperatorKind::kProductByRows, kProductByRowsRows}; }
 
 }  // namespace tensord::compiler

@@ -5,7 +5,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kProductsRows[] = {
     {"aten::mm(Tensor self, Tensor mat2)"},
     {"aten::bmm(Tensor self, Tensor mat2)"},
     {"aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta, Scalar alpha)"},
@@ -20,6 +20,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable ProductTable() { return {OperatorKind::kProduct, kRows}; }
+OperatorTable ProductTable() { return {OperatorKind::kProduct, kProductsRows}; }
 
 }  // namespace tensord::compiler

@@ -5,7 +5,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kRandomRows[] = {
     // Counter-based: functions of their arguments alone
     {"tensord::philox_uniform(Tensor seed, int[] size, ScalarType dtype, Device device, int "
      "stream)"},
@@ -116,6 +116,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable RandomTable() { return {OperatorKind::kRandom, kRows}; }
+OperatorTable RandomTable() { return {OperatorKind::kRandom, kRandomRows}; }
 
 }  // namespace tensord::compiler

@@ -5,7 +5,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kReductionsRows[] = {
     {"aten::sum(Tensor self, *, ScalarType? dtype)"},
     {"aten::sum.dim_IntList(Tensor self, int[]? dim, bool keepdim, *, ScalarType? dtype)"},
     {"aten::prod(Tensor self, *, ScalarType? dtype)"},
@@ -55,6 +55,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable ReductionTable() { return {OperatorKind::kReduction, kRows}; }
+OperatorTable ReductionTable() { return {OperatorKind::kReduction, kReductionsRows}; }
 
 }  // namespace tensord::compiler

@@ -5,7 +5,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kScansRows[] = {
     {"aten::cumsum(Tensor self, int dim, *, ScalarType? dtype)"},
     {"aten::cumprod(Tensor self, int dim, *, ScalarType? dtype)"},
     {"aten::cummax(Tensor self, int dim)"},
@@ -15,6 +15,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable ScanTable() { return {OperatorKind::kScan, kRows}; }
+OperatorTable ScanTable() { return {OperatorKind::kScan, kScansRows}; }
 
 }  // namespace tensord::compiler

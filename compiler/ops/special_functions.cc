@@ -12,7 +12,7 @@ namespace {
     "aten::special_" name ".n_scalar(Tensor x, Scalar n)"        \
   }
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kSpecialFunctionsRows[] = {
     // Orthogonal polynomials
     POLYNOMIAL("chebyshev_polynomial_t"),
     POLYNOMIAL("chebyshev_polynomial_u"),
@@ -57,6 +57,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable SpecialFunctionTable() { return {OperatorKind::kPointwise, kRows}; }
+OperatorTable SpecialFunctionTable() { return {OperatorKind::kPointwise, kSpecialFunctionsRows}; }
 
 }  // namespace tensord::compiler

@@ -5,7 +5,7 @@
 namespace tensord::compiler {
 namespace {
 
-constexpr OperatorRow kRows[] = {
+constexpr OperatorRow kViewsRows[] = {
     {"aten::alias(Tensor self)", kHasCopy},
     {"aten::detach(Tensor self)", kHasCopy},
     {"aten::lift_fresh(Tensor self)"},
@@ -45,6 +45,6 @@ constexpr OperatorRow kRows[] = {
 
 }  // namespace
 
-OperatorTable ViewTable() { return {OperatorKind::kView, kRows}; }
+OperatorTable ViewTable() { return {OperatorKind::kView, kViewsRows}; }
 
 }  // namespace tensord::compiler

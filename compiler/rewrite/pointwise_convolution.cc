@@ -12,17 +12,17 @@
 namespace tensord::compiler {
 namespace {
 
-struct Forward {
+struct PlainForward {
   Convolution convolution;
   std::optional<ValueId> residual;
   bool relu = false;
 };
 
-std::optional<Forward> AsForward(const Node& node) {
-  if (auto plain = AsConvolution(node)) return Forward{.convolution = *std::move(plain)};
+std::optional<PlainForward> AsForward(const Node& node) {
+  if (auto plain = AsConvolution(node)) return PlainForward{.convolution = *std::move(plain)};
   const auto convolution = AsConvolutionOfFused(node);
   if (!convolution || !convolution->bias) return std::nullopt;
-  Forward forward{.convolution = *convolution, .relu = true};
+  PlainForward forward{.convolution = *convolution, .relu = true};
   if (node.op == "aten::cudnn_convolution_add_relu") {
     const ArgumentValue& factor = Argument(node, "alpha");
     if (factor.kind != ArgumentValue::kNone && !IsOne(factor)) return std::nullopt;

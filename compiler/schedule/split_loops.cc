@@ -13,7 +13,7 @@ namespace {
 constexpr int kMostSplits = 12;  // of one operation
 // Splitting for a comparison leaves an inner loop of at least a vector, and few outer steps.
 constexpr int64_t kLeastInner = 16;
-constexpr int64_t kMostParts = 8;
+constexpr int64_t kMostOuterParts = 8;
 
 struct Split {
   int loop;
@@ -77,7 +77,7 @@ std::optional<Split> FindComparison(const LoopOp& op) {
     const auto extent = ExtentOf(op, comparison->loop).AsConstant();
     if (!extent || comparison->point <= 0 || comparison->point >= *extent) continue;
     const int64_t inner = std::gcd(*extent, comparison->point);
-    if (inner >= kLeastInner && *extent / inner <= kMostParts)
+    if (inner >= kLeastInner && *extent / inner <= kMostOuterParts)
       return Split{comparison->loop, inner};
   }
   return std::nullopt;

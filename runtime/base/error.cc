@@ -5,18 +5,18 @@
 
 namespace tensord::runtime {
 namespace {
-std::string& Slot() {
+std::string& ErrorText() {
   thread_local std::string message;
   return message;
 }
 }  // namespace
 
 TensordError Fail(TensordError code, std::string message) {
-  Slot() = std::move(message);
+  ErrorText() = std::move(message);
   return code;
 }
 
-void SetLastError(std::string message) { Slot() = std::move(message); }
-const std::string& LastError() { return Slot(); }
+void SetLastError(std::string message) { ErrorText() = std::move(message); }
+const std::string& LastError() { return ErrorText(); }
 
 }  // namespace tensord::runtime

@@ -14,35 +14,35 @@ namespace {
 
 constexpr size_t kOldest = 120000;
 
-struct Symbol {
+struct LtSymbol {
   size_t offset;  // in CublasLt
   const char* name;
 };
 
-#define TENSORD_SYMBOL(member, name) {offsetof(CublasLt, member), name}
-constexpr Symbol kSymbols[] = {
-    TENSORD_SYMBOL(get_version, "cublasLtGetVersion"),
-    TENSORD_SYMBOL(create, "cublasLtCreate"),
-    TENSORD_SYMBOL(create_operation, "cublasLtMatmulDescCreate"),
-    TENSORD_SYMBOL(set_operation, "cublasLtMatmulDescSetAttribute"),
-    TENSORD_SYMBOL(delete_operation, "cublasLtMatmulDescDestroy"),
-    TENSORD_SYMBOL(create_layout, "cublasLtMatrixLayoutCreate"),
-    TENSORD_SYMBOL(set_layout, "cublasLtMatrixLayoutSetAttribute"),
-    TENSORD_SYMBOL(delete_layout, "cublasLtMatrixLayoutDestroy"),
-    TENSORD_SYMBOL(create_preference, "cublasLtMatmulPreferenceCreate"),
-    TENSORD_SYMBOL(set_preference, "cublasLtMatmulPreferenceSetAttribute"),
-    TENSORD_SYMBOL(delete_preference, "cublasLtMatmulPreferenceDestroy"),
-    TENSORD_SYMBOL(find_algorithms, "cublasLtMatmulAlgoGetHeuristic"),
-    TENSORD_SYMBOL(get_algorithm, "cublasLtMatmulAlgoConfigGetAttribute"),
-    TENSORD_SYMBOL(multiply, "cublasLtMatmul"),
+#define TENSORD_LT_SYMBOL(member, name) {offsetof(CublasLt, member), name}
+constexpr LtSymbol kLtSymbols[] = {
+    TENSORD_LT_SYMBOL(get_version, "cublasLtGetVersion"),
+    TENSORD_LT_SYMBOL(create, "cublasLtCreate"),
+    TENSORD_LT_SYMBOL(create_operation, "cublasLtMatmulDescCreate"),
+    TENSORD_LT_SYMBOL(set_operation, "cublasLtMatmulDescSetAttribute"),
+    TENSORD_LT_SYMBOL(delete_operation, "cublasLtMatmulDescDestroy"),
+    TENSORD_LT_SYMBOL(create_layout, "cublasLtMatrixLayoutCreate"),
+    TENSORD_LT_SYMBOL(set_layout, "cublasLtMatrixLayoutSetAttribute"),
+    TENSORD_LT_SYMBOL(delete_layout, "cublasLtMatrixLayoutDestroy"),
+    TENSORD_LT_SYMBOL(create_preference, "cublasLtMatmulPreferenceCreate"),
+    TENSORD_LT_SYMBOL(set_preference, "cublasLtMatmulPreferenceSetAttribute"),
+    TENSORD_LT_SYMBOL(delete_preference, "cublasLtMatmulPreferenceDestroy"),
+    TENSORD_LT_SYMBOL(find_algorithms, "cublasLtMatmulAlgoGetHeuristic"),
+    TENSORD_LT_SYMBOL(get_algorithm, "cublasLtMatmulAlgoConfigGetAttribute"),
+    TENSORD_LT_SYMBOL(multiply, "cublasLtMatmul"),
 };
-#undef TENSORD_SYMBOL
+#undef TENSORD_LT_SYMBOL
 
 const CublasLt* Open() {
   void* const library = FindLoadedLibrary("libcublasLt.so");
   auto table = std::make_unique<CublasLt>();
   auto* base = reinterpret_cast<char*>(table.get());
-  for (const Symbol& symbol : kSymbols) {
+  for (const LtSymbol& symbol : kLtSymbols) {
     void* address = dlsym(library, symbol.name);
     if (address == nullptr) return nullptr;
     std::memcpy(base + symbol.offset, &address, sizeof address);

@@ -14,34 +14,34 @@ namespace {
 
 constexpr int kOldestDriver = 12000;  // cuLibraryLoadData
 
-struct Symbol {
+struct DriverSymbol {
   size_t offset;  // in CudaDriver
   const char* name;
   bool required = true;
 };
 
-#define TENSORD_SYMBOL(member, ...) {offsetof(CudaDriver, member), __VA_ARGS__}
-constexpr Symbol kSymbols[] = {
-    TENSORD_SYMBOL(init, "cuInit"),
-    TENSORD_SYMBOL(get_version, "cuDriverGetVersion"),
-    TENSORD_SYMBOL(get_error_name, "cuGetErrorName"),
-    TENSORD_SYMBOL(get_error_string, "cuGetErrorString"),
-    TENSORD_SYMBOL(get_context, "cuCtxGetCurrent"),
-    TENSORD_SYMBOL(get_device, "cuCtxGetDevice"),
-    TENSORD_SYMBOL(device_of_index, "cuDeviceGet"),
-    TENSORD_SYMBOL(retain_primary_context, "cuDevicePrimaryCtxRetain"),
-    TENSORD_SYMBOL(set_context, "cuCtxSetCurrent"),
-    TENSORD_SYMBOL(load_library, "cuLibraryLoadData"),
-    TENSORD_SYMBOL(get_kernel, "cuLibraryGetKernel"),
-    TENSORD_SYMBOL(get_function, "cuKernelGetFunction"),
-    TENSORD_SYMBOL(get_parameter, "cuKernelGetParamInfo", false),  // 12.4
-    TENSORD_SYMBOL(get_attribute, "cuFuncGetAttribute"),
-    TENSORD_SYMBOL(set_attribute, "cuFuncSetAttribute"),
-    TENSORD_SYMBOL(launch, "cuLaunchKernelEx"),
-    TENSORD_SYMBOL(fill_bytes, "cuMemsetD8Async"),
-    TENSORD_SYMBOL(query_stream, "cuStreamQuery"),
+#define TENSORD_DRIVER_SYMBOL(member, ...) {offsetof(CudaDriver, member), __VA_ARGS__}
+constexpr DriverSymbol kDriverSymbols[] = {
+    TENSORD_DRIVER_SYMBOL(init, "cuInit"),
+    TENSORD_DRIVER_SYMBOL(get_version, "cuDriverGetVersion"),
+    TENSORD_DRIVER_SYMBOL(get_error_name, "cuGetErrorName"),
+    TENSORD_DRIVER_SYMBOL(get_error_string, "cuGetErrorString"),
+    TENSORD_DRIVER_SYMBOL(get_context, "cuCtxGetCurrent"),
+    TENSORD_DRIVER_SYMBOL(get_device, "cuCtxGetDevice"),
+    TENSORD_DRIVER_SYMBOL(device_of_index, "cuDeviceGet"),
+    TENSORD_DRIVER_SYMBOL(retain_primary_context, "cuDevicePrimaryCtxRetain"),
+    TENSORD_DRIVER_SYMBOL(set_context, "cuCtxSetCurrent"),
+    TENSORD_DRIVER_SYMBOL(load_library, "cuLibraryLoadData"),
+    TENSORD_DRIVER_SYMBOL(get_kernel, "cuLibraryGetKernel"),
+    TENSORD_DRIVER_SYMBOL(get_function, "cuKernelGetFunction"),
+    TENSORD_DRIVER_SYMBOL(get_parameter, "cuKernelGetParamInfo", false),  // 12.4
+    TENSORD_DRIVER_SYMBOL(get_attribute, "cuFuncGetAttribute"),
+    TENSORD_DRIVER_SYMBOL(set_attribute, "cuFuncSetAttribute"),
+    TENSORD_DRIVER_SYMBOL(launch, "cuLaunchKernelEx"),
+    TENSORD_DRIVER_SYMBOL(fill_bytes, "cuMemsetD8Async"),
+    TENSORD_DRIVER_SYMBOL(query_stream, "cuStreamQuery"),
 };
-#undef TENSORD_SYMBOL
+#undef TENSORD_DRIVER_SYMBOL
 
 constexpr const char* kForkAdvice =
     "CUDA cannot be used in a process forked after CUDA started: start it with the 'spawn' method";
@@ -90,7 +90,7 @@ TensordError Open(CudaDriver* driver) {
   }
   *driver = {};
   auto* base = reinterpret_cast<char*>(driver);
-  for (const Symbol& symbol : kSymbols) {
+  for (const DriverSymbol& symbol : kDriverSymbols) {
     void* address = dlsym(library, symbol.name);
     std::memcpy(base + symbol.offset, &address, sizeof address);
     if (address == nullptr && symbol.required) {

@@ -20,66 +20,67 @@ constexpr uint64_t kOptional = UINT64_MAX;
 constexpr const char* kCpuLibrary = "libtorch_cpu.so";
 constexpr const char* kCudaLibrary = "libtorch_cuda.so";
 
-struct Symbol {
+struct ShimSymbol {
   size_t offset;  // in Torch
   const char* name;
   uint64_t since;  // required from this version on; optional before
   const char* library = kCpuLibrary;
 };
 
-#define TENSORD_SYMBOL(member, ...) {offsetof(Torch, member), __VA_ARGS__}
-constexpr Symbol kSymbols[] = {
-    TENSORD_SYMBOL(abi_version, "aoti_torch_abi_version", kOldest),
-    TENSORD_SYMBOL(get_data_ptr, "aoti_torch_get_data_ptr", kOldest),
-    TENSORD_SYMBOL(get_dim, "aoti_torch_get_dim", kOldest),
-    TENSORD_SYMBOL(get_sizes, "aoti_torch_get_sizes", kOldest),
-    TENSORD_SYMBOL(get_strides, "aoti_torch_get_strides", kOldest),
-    TENSORD_SYMBOL(get_dtype, "aoti_torch_get_dtype", kOldest),
-    TENSORD_SYMBOL(get_device_type, "aoti_torch_get_device_type", kOldest),
-    TENSORD_SYMBOL(get_device_index, "aoti_torch_get_device_index", kOldest),
-    TENSORD_SYMBOL(get_storage_offset, "aoti_torch_get_storage_offset", kOldest),
-    TENSORD_SYMBOL(get_storage_size, "aoti_torch_get_storage_size", kOldest),
-    TENSORD_SYMBOL(is_defined, "aoti_torch_is_defined", kOldest),
-    TENSORD_SYMBOL(delete_tensor, "aoti_torch_delete_tensor_object", kOldest),
-    TENSORD_SYMBOL(new_tensor_handle, "aoti_torch_new_tensor_handle", kOldest),
-    TENSORD_SYMBOL(empty_strided, "aoti_torch_empty_strided", kOldest),
-    TENSORD_SYMBOL(reinterpret_tensor, "aoti_torch__reinterpret_tensor", kOldest),
-    TENSORD_SYMBOL(alloc_from_pool, "aoti_torch__alloc_from_pool", kOldest),
-    TENSORD_SYMBOL(copy, "aoti_torch_copy_", kOldest),
-    TENSORD_SYMBOL(clone_preserve_strides, "aoti_torch_clone_preserve_strides", kOldest),
-    TENSORD_SYMBOL(grad_mode_is_enabled, "aoti_torch_grad_mode_is_enabled", kOldest),
-    TENSORD_SYMBOL(grad_mode_set_enabled, "aoti_torch_grad_mode_set_enabled", kOldest),
-    TENSORD_SYMBOL(parallel_for, "torch_parallel_for", kOldest),
-    TENSORD_SYMBOL(get_num_threads, "torch_get_num_threads", kOldest),
-    TENSORD_SYMBOL(call_dispatcher, "torch_call_dispatcher", kOldest),
-    TENSORD_SYMBOL(new_list, "torch_new_list_reserve_size", kOldest),
-    TENSORD_SYMBOL(list_push_back, "torch_list_push_back", kOldest),
-    TENSORD_SYMBOL(delete_list, "torch_delete_list", kOldest),
-    TENSORD_SYMBOL(new_string, "torch_new_string_handle", kOldest),
-    TENSORD_SYMBOL(cpu_mm_out, "aoti_torch_cpu_mm_out", kOldest),
-    TENSORD_SYMBOL(cpu_bmm_out, "aoti_torch_cpu_bmm_out", kOldest),
-    TENSORD_SYMBOL(cpu_addmm_out, "aoti_torch_cpu_addmm_out", kOldest),
-    TENSORD_SYMBOL(cpu_baddbmm_out, "aoti_torch_cpu_baddbmm_out", kOldest),
-    TENSORD_SYMBOL(get_current_cuda_stream, "aoti_torch_get_current_cuda_stream", kOptional,
-                   kCudaLibrary),
-    TENSORD_SYMBOL(create_cuda_guard, "aoti_torch_create_cuda_guard", kOptional, kCudaLibrary),
-    TENSORD_SYMBOL(delete_cuda_guard, "aoti_torch_delete_cuda_guard", kOptional, kCudaLibrary),
-    TENSORD_SYMBOL(cuda_mm_out, "aoti_torch_cuda_mm_out", kOptional, kCudaLibrary),
-    TENSORD_SYMBOL(cuda_bmm_out, "aoti_torch_cuda_bmm_out", kOptional, kCudaLibrary),
-    TENSORD_SYMBOL(cuda_addmm_out, "aoti_torch_cuda_addmm_out", kOptional, kCudaLibrary),
-    TENSORD_SYMBOL(cuda_baddbmm_out, "aoti_torch_cuda_baddbmm_out", kOptional, kCudaLibrary),
-    TENSORD_SYMBOL(cpu_convolution, "aoti_torch_cpu_convolution", kOptional),
-    TENSORD_SYMBOL(cuda_convolution, "aoti_torch_cuda_convolution", kOptional, kCudaLibrary),
-    TENSORD_SYMBOL(cpu_convolution_backward, "aoti_torch_cpu_convolution_backward", kOptional),
-    TENSORD_SYMBOL(cuda_convolution_backward, "aoti_torch_cuda_convolution_backward", kOptional,
-                   kCudaLibrary),
-    TENSORD_SYMBOL(has_callbacks, "_ZN2at12hasCallbacksEv", kOptional),
-    TENSORD_SYMBOL(record_start, "aoti_record_function_start", kOptional),
-    TENSORD_SYMBOL(record_end, "aoti_record_function_end", kOptional),
-    TENSORD_SYMBOL(exception_what, "torch_exception_get_what_without_backtrace", Version(2, 13)),
-    TENSORD_SYMBOL(new_stable_ivalue, "torch_new_stable_ivalue", Version(2, 13)),
+#define TENSORD_SHIM_SYMBOL(member, ...) {offsetof(Torch, member), __VA_ARGS__}
+constexpr ShimSymbol kShimSymbols[] = {
+    TENSORD_SHIM_SYMBOL(abi_version, "aoti_torch_abi_version", kOldest),
+    TENSORD_SHIM_SYMBOL(get_data_ptr, "aoti_torch_get_data_ptr", kOldest),
+    TENSORD_SHIM_SYMBOL(get_dim, "aoti_torch_get_dim", kOldest),
+    TENSORD_SHIM_SYMBOL(get_sizes, "aoti_torch_get_sizes", kOldest),
+    TENSORD_SHIM_SYMBOL(get_strides, "aoti_torch_get_strides", kOldest),
+    TENSORD_SHIM_SYMBOL(get_dtype, "aoti_torch_get_dtype", kOldest),
+    TENSORD_SHIM_SYMBOL(get_device_type, "aoti_torch_get_device_type", kOldest),
+    TENSORD_SHIM_SYMBOL(get_device_index, "aoti_torch_get_device_index", kOldest),
+    TENSORD_SHIM_SYMBOL(get_storage_offset, "aoti_torch_get_storage_offset", kOldest),
+    TENSORD_SHIM_SYMBOL(get_storage_size, "aoti_torch_get_storage_size", kOldest),
+    TENSORD_SHIM_SYMBOL(is_defined, "aoti_torch_is_defined", kOldest),
+    TENSORD_SHIM_SYMBOL(delete_tensor, "aoti_torch_delete_tensor_object", kOldest),
+    TENSORD_SHIM_SYMBOL(new_tensor_handle, "aoti_torch_new_tensor_handle", kOldest),
+    TENSORD_SHIM_SYMBOL(empty_strided, "aoti_torch_empty_strided", kOldest),
+    TENSORD_SHIM_SYMBOL(reinterpret_tensor, "aoti_torch__reinterpret_tensor", kOldest),
+    TENSORD_SHIM_SYMBOL(alloc_from_pool, "aoti_torch__alloc_from_pool", kOldest),
+    TENSORD_SHIM_SYMBOL(copy, "aoti_torch_copy_", kOldest),
+    TENSORD_SHIM_SYMBOL(clone_preserve_strides, "aoti_torch_clone_preserve_strides", kOldest),
+    TENSORD_SHIM_SYMBOL(grad_mode_is_enabled, "aoti_torch_grad_mode_is_enabled", kOldest),
+    TENSORD_SHIM_SYMBOL(grad_mode_set_enabled, "aoti_torch_grad_mode_set_enabled", kOldest),
+    TENSORD_SHIM_SYMBOL(parallel_for, "torch_parallel_for", kOldest),
+    TENSORD_SHIM_SYMBOL(get_num_threads, "torch_get_num_threads", kOldest),
+    TENSORD_SHIM_SYMBOL(call_dispatcher, "torch_call_dispatcher", kOldest),
+    TENSORD_SHIM_SYMBOL(new_list, "torch_new_list_reserve_size", kOldest),
+    TENSORD_SHIM_SYMBOL(list_push_back, "torch_list_push_back", kOldest),
+    TENSORD_SHIM_SYMBOL(delete_list, "torch_delete_list", kOldest),
+    TENSORD_SHIM_SYMBOL(new_string, "torch_new_string_handle", kOldest),
+    TENSORD_SHIM_SYMBOL(cpu_mm_out, "aoti_torch_cpu_mm_out", kOldest),
+    TENSORD_SHIM_SYMBOL(cpu_bmm_out, "aoti_torch_cpu_bmm_out", kOldest),
+    TENSORD_SHIM_SYMBOL(cpu_addmm_out, "aoti_torch_cpu_addmm_out", kOldest),
+    TENSORD_SHIM_SYMBOL(cpu_baddbmm_out, "aoti_torch_cpu_baddbmm_out", kOldest),
+    TENSORD_SHIM_SYMBOL(get_current_cuda_stream, "aoti_torch_get_current_cuda_stream", kOptional,
+                        kCudaLibrary),
+    TENSORD_SHIM_SYMBOL(create_cuda_guard, "aoti_torch_create_cuda_guard", kOptional, kCudaLibrary),
+    TENSORD_SHIM_SYMBOL(delete_cuda_guard, "aoti_torch_delete_cuda_guard", kOptional, kCudaLibrary),
+    TENSORD_SHIM_SYMBOL(cuda_mm_out, "aoti_torch_cuda_mm_out", kOptional, kCudaLibrary),
+    TENSORD_SHIM_SYMBOL(cuda_bmm_out, "aoti_torch_cuda_bmm_out", kOptional, kCudaLibrary),
+    TENSORD_SHIM_SYMBOL(cuda_addmm_out, "aoti_torch_cuda_addmm_out", kOptional, kCudaLibrary),
+    TENSORD_SHIM_SYMBOL(cuda_baddbmm_out, "aoti_torch_cuda_baddbmm_out", kOptional, kCudaLibrary),
+    TENSORD_SHIM_SYMBOL(cpu_convolution, "aoti_torch_cpu_convolution", kOptional),
+    TENSORD_SHIM_SYMBOL(cuda_convolution, "aoti_torch_cuda_convolution", kOptional, kCudaLibrary),
+    TENSORD_SHIM_SYMBOL(cpu_convolution_backward, "aoti_torch_cpu_convolution_backward", kOptional),
+    TENSORD_SHIM_SYMBOL(cuda_convolution_backward, "aoti_torch_cuda_convolution_backward",
+                        kOptional, kCudaLibrary),
+    TENSORD_SHIM_SYMBOL(has_callbacks, "_ZN2at12hasCallbacksEv", kOptional),
+    TENSORD_SHIM_SYMBOL(record_start, "aoti_record_function_start", kOptional),
+    TENSORD_SHIM_SYMBOL(record_end, "aoti_record_function_end", kOptional),
+    TENSORD_SHIM_SYMBOL(exception_what, "torch_exception_get_what_without_backtrace",
+                        Version(2, 13)),
+    TENSORD_SHIM_SYMBOL(new_stable_ivalue, "torch_new_stable_ivalue", Version(2, 13)),
 };
-#undef TENSORD_SYMBOL
+#undef TENSORD_SHIM_SYMBOL
 
 TensordError Load(Torch* torch) {
   void* const cpu = FindLoadedLibrary(kCpuLibrary);
@@ -89,7 +90,7 @@ TensordError Load(Torch* torch) {
   }
   *torch = {};
   auto* base = reinterpret_cast<char*>(torch);
-  for (const Symbol& symbol : kSymbols) {
+  for (const ShimSymbol& symbol : kShimSymbols) {
     void* address = dlsym(symbol.library == kCpuLibrary ? cpu : cuda, symbol.name);
     std::memcpy(base + symbol.offset, &address, sizeof address);
   }
@@ -99,7 +100,7 @@ TensordError Load(Torch* torch) {
                                          std::to_string(version >> 48 & 0xff) +
                                          " is too old: tensord needs 2.11 or later");
   }
-  for (const Symbol& symbol : kSymbols) {
+  for (const ShimSymbol& symbol : kShimSymbols) {
     void* address = nullptr;
     std::memcpy(&address, base + symbol.offset, sizeof address);
     if (address == nullptr && version >= symbol.since) {

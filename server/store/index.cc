@@ -64,7 +64,7 @@ CREATE TRIGGER frame_removed AFTER DELETE ON frames BEGIN
 #define TENSORD_PROGRAM_COLUMNS \
   "key,label,target,nodes,kernels,externs,compile_ns,bytes,hits,created_ms,used_ms"
 
-ProgramRow RowOf(const Query& query) {
+ProgramRow ProgramRowOf(const Query& query) {
   ProgramRow row;
   row.key = query.Bytes(0);
   row.facts.label = query.Bytes(1);
@@ -196,7 +196,7 @@ absl::StatusOr<std::vector<ProgramRow>> Index::List(uint32_t limit) {
   Query query = database_.Prepare("SELECT " TENSORD_PROGRAM_COLUMNS
                                   " FROM programs ORDER BY used_ms DESC, key LIMIT ?");
   query.Bind(SqlLimit(limit));
-  return AllRows(query, RowOf);
+  return AllRows(query, ProgramRowOf);
 }
 
 absl::StatusOr<std::vector<ProgramRow>> Index::Find(std::string_view prefix, uint32_t limit) {
@@ -204,7 +204,7 @@ absl::StatusOr<std::vector<ProgramRow>> Index::Find(std::string_view prefix, uin
                                   " FROM programs WHERE key>=? AND substr(key,1,?)=? LIMIT ?");
   query.BindBlob(prefix).Bind(static_cast<int64_t>(prefix.size())).BindBlob(prefix);
   query.Bind(SqlLimit(limit));
-  return AllRows(query, RowOf);
+  return AllRows(query, ProgramRowOf);
 }
 
 absl::StatusOr<bool> Index::Has(const char* sql, std::string_view name) {

@@ -8,7 +8,7 @@ namespace {
 #define TENSORD_FRAME_COLUMNS \
   "key,code,environment,module,name,guards,graphs,inlined,record_bytes,hits,created_ms,used_ms"
 
-FrameRow RowOf(const Query& query) {
+FrameRow FrameRowOf(const Query& query) {
   FrameRow row;
   row.key = query.Bytes(0);
   row.facts.code = query.Bytes(1);
@@ -114,7 +114,7 @@ absl::StatusOr<std::vector<FrameRow>> Index::FramesOf(std::string_view code,
                         " FROM frames WHERE code=? AND environment=? ORDER BY used_ms DESC, "
                         "created_ms DESC, key LIMIT ?");
   query.BindBlob(code).BindBlob(environment).Bind(static_cast<int64_t>(kMaxFramesOfCode));
-  return AllRows(query, RowOf);
+  return AllRows(query, FrameRowOf);
 }
 
 absl::StatusOr<std::vector<std::string>> Index::CodesBehind(std::string_view code,
@@ -131,7 +131,7 @@ absl::StatusOr<std::vector<FrameRow>> Index::ListFrames(uint32_t limit) {
   Query query = database_.Prepare("SELECT " TENSORD_FRAME_COLUMNS
                                   " FROM frames ORDER BY used_ms DESC, key LIMIT ?");
   query.Bind(SqlLimit(limit));
-  return AllRows(query, RowOf);
+  return AllRows(query, FrameRowOf);
 }
 
 absl::StatusOr<std::vector<FrameRow>> Index::FindFrames(std::string_view prefix, uint32_t limit) {
@@ -139,7 +139,7 @@ absl::StatusOr<std::vector<FrameRow>> Index::FindFrames(std::string_view prefix,
                                   " FROM frames WHERE key>=? AND substr(key,1,?)=? LIMIT ?");
   query.BindBlob(prefix).Bind(static_cast<int64_t>(prefix.size())).BindBlob(prefix);
   query.Bind(static_cast<int64_t>(limit));
-  return AllRows(query, RowOf);
+  return AllRows(query, FrameRowOf);
 }
 
 }  // namespace tensord::store

@@ -31,6 +31,9 @@ inline bool IsGone(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsDataLoss(status);
 }
 
+// Of a file's header and last block, at most.
+inline constexpr uint64_t kFileOverhead = 8192;
+
 struct Record {
   std::vector<std::string> blobs;  // digests of 32 bytes
   std::string payload;

@@ -24,7 +24,6 @@ constexpr size_t kMaxMemoryBytes = 256 << 20;
 // What a client was told of is opened within five seconds, and never evicted before; the index
 // knows of uses only every kTouchMs.
 constexpr int64_t kInUseMs = kTouchMs + 5'000;
-constexpr uint64_t kFileOverhead = 8192;  // at most, of a file's header and last block
 
 int64_t SystemNowMs() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(

@@ -11,8 +11,6 @@
 namespace tensord::store {
 namespace {
 
-constexpr uint64_t kFileOverhead = 8192;  // at most, of a file's header and last block
-
 // Adds those of `more` that `behind` lacks, up to kMaxBehind; true: there were some.
 bool AddBehind(std::vector<std::string>& behind, const std::vector<std::string>& more) {
   bool added = false;

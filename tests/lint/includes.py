@@ -207,12 +207,18 @@ ROOMS: dict[str, list[str]] = {
         "client/tensord/frames",
         "client/tensord/capture",
     ],
+    "client/tensord/debug/explain": [
+        "client/tensord",
+        "client/tensord/frames",
+        "client/tensord/backend",
+    ],
     "client/tensord/__init__": [
         "client/tensord",
         "client/tensord/v1",
         "client/tensord/wire",
         "client/tensord/frames",
         "client/tensord/backend",
+        "client/tensord/debug/explain",
     ],
 }
 

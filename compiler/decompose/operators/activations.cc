@@ -341,7 +341,7 @@ Results NativeDropoutBackward(Builder& b, const Call& call) {
   })};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kActivationsLowerings[] = {
     {"aten::gelu", Gelu},
     {"aten::silu", Silu},
     {"aten::sigmoid", SigmoidOp},
@@ -388,6 +388,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> ActivationLowerings() { return kLowerings; }
+std::span<const Lowering> ActivationLowerings() { return kActivationsLowerings; }
 
 }  // namespace tensord::compiler

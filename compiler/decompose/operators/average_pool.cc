@@ -94,7 +94,7 @@ Results AdaptiveAveragePool(Builder& b, const Call& call) {
   return std::vector<Tensor>{AverageOf(b, image, ranges, std::nullopt)};
 }
 
-const Lowering kLowerings[] = {
+const Lowering kAveragePoolLowerings[] = {
     {"aten::avg_pool2d", AveragePool<2>},
     {"aten::avg_pool3d", AveragePool<3>},
     {"aten::_adaptive_avg_pool2d", AdaptiveAveragePool<2>},
@@ -103,6 +103,6 @@ const Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> AveragePoolLowerings() { return kLowerings; }
+std::span<const Lowering> AveragePoolLowerings() { return kAveragePoolLowerings; }
 
 }  // namespace tensord::compiler

@@ -312,7 +312,7 @@ Results MaskedFill(Builder& b, const Call& call) {
 #define BINARY(name, f) \
   {"aten::" name ".Tensor", f}, { "aten::" name ".Scalar", f }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kComplexPointwiseLowerings[] = {
     BINARY("add", Add),
     BINARY("sub", Sub),
     BINARY("rsub", Rsub),
@@ -369,6 +369,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> ComplexLowerings() { return kLowerings; }
+std::span<const Lowering> ComplexLowerings() { return kComplexPointwiseLowerings; }
 
 }  // namespace tensord::compiler

@@ -334,7 +334,7 @@ Results SelectBackward(Builder& b, const Call& call) {
                  {index, Expr(1), 1});
 }
 
-const Lowering kLowerings[] = {
+const Lowering kConcatenationLowerings[] = {
     {"aten::cat", Cat},
     {"aten::stack", Stack},
     {"aten::constant_pad_nd", ConstantPad},
@@ -351,7 +351,7 @@ const Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> ConcatenationLowerings() { return kLowerings; }
+std::span<const Lowering> ConcatenationLowerings() { return kConcatenationLowerings; }
 
 // ---- Ranges
 

@@ -211,7 +211,7 @@ Results Triangle(Builder& b, const Call& call) {
       })};
 }
 
-const Lowering kLowerings[] = {
+const Lowering kCreationLowerings[] = {
     {"aten::full", Full},
     {"aten::zeros", Zeros<0>},
     {"aten::ones", Zeros<1>},
@@ -245,6 +245,6 @@ const Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> CreationLowerings() { return kLowerings; }
+std::span<const Lowering> CreationLowerings() { return kCreationLowerings; }
 
 }  // namespace tensord::compiler

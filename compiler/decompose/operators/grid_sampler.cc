@@ -27,7 +27,7 @@ struct Sampling {
 };
 
 // One dimension of the image: its size, as an expression and as a number of the compute type.
-struct Axis {
+struct GridAxis {
   Expr size;
   Elem length;
 };
@@ -41,13 +41,13 @@ struct Tap {
 Elem Floor(Elem x) { return Apply(Op::k_floor, x); }
 
 // The coordinate as a place between elements.
-Elem PlaceOf(const Sampling& s, Elem coordinate, const Axis& axis) {
+Elem PlaceOf(const Sampling& s, Elem coordinate, const GridAxis& axis) {
   if (s.align_corners) return (coordinate + 1) * 0.5 * (axis.length - 1);
   return ((coordinate + 1) * axis.length - 1) * 0.5;
 }
 
 // Reflected at both ends until it lies between them: at the outermost elements, or their edges.
-Elem Reflected(const Sampling& s, Elem place, const Axis& axis) {
+Elem Reflected(const Sampling& s, Elem place, const GridAxis& axis) {
   const Elem span = s.align_corners ? axis.length - 1 : axis.length;
   const double first = s.align_corners ? 0 : -0.5;
   const Elem distance = Abs(place - first);
@@ -57,7 +57,7 @@ Elem Reflected(const Sampling& s, Elem place, const Axis& axis) {
   return s.align_corners ? Select(Equal(span, 0), 0.0, inside) : inside;
 }
 
-Elem Padded(const Sampling& s, Elem place, const Axis& axis) {
+Elem Padded(const Sampling& s, Elem place, const GridAxis& axis) {
   if (s.padding == Padding::kZeros) return place;
   if (s.padding == Padding::kReflection) place = Reflected(s, place, axis);
   const Elem last = axis.length - 1, inside = Minimum(Maximum(place, 0), last);
@@ -72,7 +72,7 @@ std::array<Elem, 4> CubicWeights(Elem t) {
   return {far(t + 1), near(t), near(1 - t), far(2 - t)};
 }
 
-std::vector<Tap> TapsOf(const Sampling& s, Elem coordinate, const Axis& axis) {
+std::vector<Tap> TapsOf(const Sampling& s, Elem coordinate, const GridAxis& axis) {
   const Elem place = PlaceOf(s, coordinate, axis);
   if (s.interpolation == Interpolation::kCubic) {
     const Elem first = Floor(place);
@@ -89,9 +89,9 @@ std::vector<Tap> TapsOf(const Sampling& s, Elem coordinate, const Axis& axis) {
 
 // The image's element at these places of its dimensions, 0 out of range, times its weight; `at` has
 // its batch and channel.
-Elem Weighted(Recorder& ops, const Tensor& image, bool outside_is_none, std::span<const Axis> axes,
-              std::span<const Elem> places, const std::optional<Elem>& weight,
-              std::vector<Expr> at) {
+Elem Weighted(Recorder& ops, const Tensor& image, bool outside_is_none,
+              std::span<const GridAxis> axes, std::span<const Elem> places,
+              const std::optional<Elem>& weight, std::vector<Expr> at) {
   std::vector<Value> inside;
   for (size_t d = 0; d < axes.size(); ++d) {
     inside.push_back((places[d] >= 0).value);
@@ -106,8 +106,9 @@ Elem Weighted(Recorder& ops, const Tensor& image, bool outside_is_none, std::spa
 }
 
 // Sums up the elements that every combination of taps names; the last dimension runs fastest.
-Elem Sampled(Recorder& ops, const Tensor& image, bool outside_is_none, std::span<const Axis> axes,
-             const std::vector<std::vector<Tap>>& taps, const std::vector<Expr>& at) {
+Elem Sampled(Recorder& ops, const Tensor& image, bool outside_is_none,
+             std::span<const GridAxis> axes, const std::vector<std::vector<Tap>>& taps,
+             const std::vector<Expr>& at) {
   std::vector<size_t> chosen(axes.size(), 0);
   std::optional<Elem> sum;
   for (;;) {
@@ -158,7 +159,7 @@ Results GridSampler(Builder& b, const Call& call) {
     std::vector<Expr> of_grid = {index[0]};
     of_grid.insert(of_grid.end(), index.begin() + 2, index.end());
     of_grid.emplace_back(0);
-    std::vector<Axis> axes;
+    std::vector<GridAxis> axes;
     std::vector<std::vector<Tap>> taps;
     for (int d = 0; d < dimensions; ++d) {
       const Expr& size = image.sizes()[d + 2];
@@ -172,13 +173,13 @@ Results GridSampler(Builder& b, const Call& call) {
   return std::vector<Tensor>{b.Pointwise(image.dtype(), sizes, {image, grid}, cost, body)};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kGridSamplerLowerings[] = {
     {"aten::grid_sampler_2d", GridSampler<2>},
     {"aten::grid_sampler_3d", GridSampler<3>},
 };
 
 }  // namespace
 
-std::span<const Lowering> GridSamplerLowerings() { return kLowerings; }
+std::span<const Lowering> GridSamplerLowerings() { return kGridSamplerLowerings; }
 
 }  // namespace tensord::compiler

@@ -395,7 +395,7 @@ Results IndexFill(Builder& b, const Call& call) {
   return std::vector<Tensor>{result};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kIndexingLowerings[] = {
     {"aten::embedding", Embedding},
     {"aten::embedding_dense_backward", EmbeddingBackward},
     {"tensord::embedding_added", EmbeddingAdded},
@@ -418,6 +418,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> IndexingLowerings() { return kLowerings; }
+std::span<const Lowering> IndexingLowerings() { return kIndexingLowerings; }
 
 }  // namespace tensord::compiler

@@ -321,7 +321,7 @@ Results NllLossBackward(Builder& b, const Call& call) {
       b.Pointwise(scores.dtype(), scores.sizes(), reads, 6, std::move(body))};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kLossLowerings[] = {
     {"aten::mse_loss", MseLoss},
     {"aten::mse_loss_backward", MseLossBackward},
     {"aten::l1_loss", L1Loss},
@@ -342,6 +342,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> LossLowerings() { return kLowerings; }
+std::span<const Lowering> LossLowerings() { return kLossLowerings; }
 
 }  // namespace tensord::compiler

@@ -116,7 +116,7 @@ Results AddMv(Builder& b, const Call& call) {
   return MatrixVector(b, call, call.tensor("mat"), call.tensor("vec"));
 }
 
-const Lowering kLowerings[] = {
+const Lowering kMatrixLowerings[] = {
     {"aten::mm", Product<0>},
     {"aten::bmm", Product<1>},
     {"aten::addmm", AddProduct<0>},
@@ -130,6 +130,6 @@ const Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> MatrixLowerings() { return kLowerings; }
+std::span<const Lowering> MatrixLowerings() { return kMatrixLowerings; }
 
 }  // namespace tensord::compiler

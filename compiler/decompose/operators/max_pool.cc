@@ -132,7 +132,7 @@ Results AdaptiveMaxPool(Builder& b, const Call& call) {
       PlaceOfMaximum(b, image, ranges.sizes, ranges.elements, walk, kIndex, extents)};
 }
 
-const Lowering kLowerings[] = {
+const Lowering kMaxPoolLowerings[] = {
     {"aten::max_pool2d_with_indices", MaxPool<2, kIndex>},
     {"aten::max_pool3d_with_indices", MaxPool<3, kIndex>},
     {"aten::adaptive_max_pool2d", AdaptiveMaxPool<2>},
@@ -143,6 +143,6 @@ const Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> MaxPoolLowerings() { return kLowerings; }
+std::span<const Lowering> MaxPoolLowerings() { return kMaxPoolLowerings; }
 
 }  // namespace tensord::compiler

@@ -125,13 +125,13 @@ Results OffsetsBackward(Builder& b, const Call& call) {
   return Backward(b, call, kOffset, "offsets", sizes);
 }
 
-const Lowering kLowerings[] = {
+const Lowering kMaxPoolBackwardLowerings[] = {
     {"aten::max_pool2d_with_indices_backward", IndicesBackward, v1::DEVICE_TYPE_CUDA},
     {"tensord::max_pool2d_offsets_backward", OffsetsBackward},
 };
 
 }  // namespace
 
-std::span<const Lowering> MaxPoolBackwardLowerings() { return kLowerings; }
+std::span<const Lowering> MaxPoolBackwardLowerings() { return kMaxPoolBackwardLowerings; }
 
 }  // namespace tensord::compiler

@@ -283,7 +283,7 @@ Results GroupNormBackward(Builder& b, const Call& call) {
   return results;
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kNormLowerings[] = {
     {"aten::native_layer_norm", NativeLayerNorm},
     {"aten::layer_norm", NativeLayerNorm},
     {"aten::native_layer_norm_backward", LayerNormBackward},
@@ -306,6 +306,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> NormLowerings() { return kLowerings; }
+std::span<const Lowering> NormLowerings() { return kNormLowerings; }
 
 }  // namespace tensord::compiler

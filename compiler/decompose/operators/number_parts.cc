@@ -91,7 +91,7 @@ Results RoundDecimals(Builder& b, const Call& call) {
   return std::vector<Tensor>{result};
 }
 
-const Lowering kLowerings[] = {
+const Lowering kNumberPartsLowerings[] = {
     {"aten::signbit", Single<Signbit>},     {"aten::angle", Single<Angle>},
     {"aten::nextafter", Single<NextAfter>}, {"aten::ldexp.Tensor", Single<Ldexp>},
     {"aten::frexp.Tensor", Frexp},          {"aten::round.decimals", RoundDecimals},
@@ -99,6 +99,6 @@ const Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> NumberPartLowerings() { return kLowerings; }
+std::span<const Lowering> NumberPartLowerings() { return kNumberPartsLowerings; }
 
 }  // namespace tensord::compiler

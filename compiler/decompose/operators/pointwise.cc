@@ -94,7 +94,7 @@ Results ForeachCopy(Builder& b, const Call& call) {
 
 constexpr Op kAnd = Op::k_bitwise_and, kOr = Op::k_bitwise_or, kXor = Op::k_bitwise_xor;
 
-const Lowering kLowerings[] = {
+const Lowering kPointwiseLowerings[] = {
     // Unary, floating
     UNARY("sqrt", Float1<Op::k_sqrt>),
     UNARY("rsqrt", Float1<Op::k_rsqrt>),
@@ -250,6 +250,6 @@ const Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> PointwiseLowerings() { return kLowerings; }
+std::span<const Lowering> PointwiseLowerings() { return kPointwiseLowerings; }
 
 }  // namespace tensord::compiler

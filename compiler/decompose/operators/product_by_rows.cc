@@ -134,12 +134,12 @@ Results ProductByRows(Builder& b, const Call& call) {
   return std::vector<Tensor>{product.Run(whole ? 1 : parts)};
 }
 
-const Lowering kLowerings[] = {
+const Lowering kProductByRowsLowerings[] = {
     {"tensord::product_by_rows", ProductByRows},
 };
 
 }  // namespace
 
-std::span<const Lowering> ProductByRowsLowerings() { return kLowerings; }
+std::span<const Lowering> ProductByRowsLowerings() { return kProductByRowsLowerings; }
 
 }  // namespace tensord::compiler

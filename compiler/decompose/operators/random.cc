@@ -28,13 +28,13 @@ Results Philox(Builder& b, const Call& call) {
 }
 
 // tensord::seed is absent on purpose: it draws from torch's generator, so it is a library call.
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kRandomLowerings[] = {
     {"tensord::philox_uniform", Philox<Op::k_philox_uniform>},
     {"tensord::philox_normal", Philox<Op::k_philox_normal>},
 };
 
 }  // namespace
 
-std::span<const Lowering> RandomLowerings() { return kLowerings; }
+std::span<const Lowering> RandomLowerings() { return kRandomLowerings; }
 
 }  // namespace tensord::compiler

@@ -264,7 +264,7 @@ Results LogSumExp(Builder& b, const Call& call) {
 
 using enum Spread;
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kReductionLowerings[] = {
     {"aten::sum", Accumulate<ReduceKind::kSum>},
     {"aten::sum.dim_IntList", Accumulate<ReduceKind::kSum>},
     {"aten::prod", Accumulate<ReduceKind::kProd>},
@@ -312,6 +312,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> ReductionLowerings() { return kLowerings; }
+std::span<const Lowering> ReductionLowerings() { return kReductionLowerings; }
 
 }  // namespace tensord::compiler

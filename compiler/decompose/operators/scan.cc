@@ -111,7 +111,7 @@ Results LogCumulativeSumExp(Builder& b, const Call& call) {
   return results;
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kScanLowerings[] = {
     {"aten::cumsum", Accumulate<Op::k_add>},     {"aten::cumprod", Accumulate<Op::k_mul>},
     {"aten::cummax", Extreme<Op::k_maximum>},    {"aten::cummin", Extreme<Op::k_minimum>},
     {"aten::logcumsumexp", LogCumulativeSumExp},
@@ -119,6 +119,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> ScanLowerings() { return kLowerings; }
+std::span<const Lowering> ScanLowerings() { return kScanLowerings; }
 
 }  // namespace tensord::compiler

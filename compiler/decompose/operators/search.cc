@@ -65,13 +65,13 @@ Results Bucketize(Builder& b, const Call& call) {
   return Search(b, call, boundaries, call.tensor("self"));
 }
 
-const Lowering kLowerings[] = {
+const Lowering kSearchLowerings[] = {
     {"aten::searchsorted.Tensor", Searchsorted},
     {"aten::bucketize.Tensor", Bucketize},
 };
 
 }  // namespace
 
-std::span<const Lowering> SearchLowerings() { return kLowerings; }
+std::span<const Lowering> SearchLowerings() { return kSearchLowerings; }
 
 }  // namespace tensord::compiler

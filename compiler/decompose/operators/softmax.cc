@@ -21,27 +21,27 @@ bool IsComputedAgain(const Builder& b, const Tensor& t, int dim) {
          sym::Hint(t.sizes()[dim]) >= kLeastLongRow;
 }
 
-struct Operand {
+struct SoftmaxOperand {
   Tensor x;  // in the compute type
   int dim;
 };
 
-absl::StatusOr<Operand> OperandOf(Builder& b, const Tensor& t, int64_t dim,
-                                  std::optional<DType> dtype) {
+absl::StatusOr<SoftmaxOperand> OperandOf(Builder& b, const Tensor& t, int64_t dim,
+                                         std::optional<DType> dtype) {
   TENSORD_ASSIGN_OR_RETURN(const int normalized, NormalizeDim(dim, t.rank()));
   const Tensor x = dtype ? b.Cast(t, *dtype) : t;
   // Which eager refuses in its own words.
   if (!IsFloating(x.dtype())) return absl::UnimplementedError("softmax of integers");
   const Tensor operand = ToFloat(b, x);
   const bool again = IsComputedAgain(b, operand, normalized);
-  return Operand{again ? operand : RealizeIfExpensive(b, operand), normalized};
+  return SoftmaxOperand{again ? operand : RealizeIfExpensive(b, operand), normalized};
 }
 
-Tensor MaxKeep(Builder& b, const Operand& o) {
+Tensor MaxKeep(Builder& b, const SoftmaxOperand& o) {
   return ReduceOver(b, ReduceKind::kMax, o.x, {o.dim}, /*keepdim=*/true, o.x.dtype());
 }
 
-Tensor SoftmaxOf(Builder& b, const Operand& o, DType result) {
+Tensor SoftmaxOf(Builder& b, const SoftmaxOperand& o, DType result) {
   const Tensor max = MaxKeep(b, o);
   // Two loops read the exponentials: kept, which in a fused group means on chip.
   const Tensor e =
@@ -51,7 +51,7 @@ Tensor SoftmaxOf(Builder& b, const Operand& o, DType result) {
 }
 
 // m = max(x) and sum(exp(x - m)): in float32 by one pass over x.
-std::pair<Tensor, Tensor> MaxAndSumOfExp(Builder& b, const Operand& o) {
+std::pair<Tensor, Tensor> MaxAndSumOfExp(Builder& b, const SoftmaxOperand& o) {
   if (o.x.dtype() == kFloat32) {
     return b.ReducePair(ReduceKind::kOnlineSoftmax, o.x, {o.dim}, /*keepdim=*/true);
   }
@@ -61,7 +61,7 @@ std::pair<Tensor, Tensor> MaxAndSumOfExp(Builder& b, const Operand& o) {
   return {max, SumKeep(b, e, {o.dim})};
 }
 
-Tensor LogSoftmaxOf(Builder& b, const Operand& o, DType result) {
+Tensor LogSoftmaxOf(Builder& b, const SoftmaxOperand& o, DType result) {
   const auto [max, sum] = MaxAndSumOfExp(b, o);
   return Elementwise(b, result, {o.x, max, sum},
                      [](Elem x, Elem m, Elem s) { return (x - m) - Log(s); });
@@ -70,32 +70,33 @@ Tensor LogSoftmaxOf(Builder& b, const Operand& o, DType result) {
 // Results: max(x) and log(sum(exp(x - max(x)))), float32: what a log-softmax is made of where
 // both of a training step's programs need it.
 Results Statistics(Builder& b, const Call& call) {
-  TENSORD_ASSIGN_OR_RETURN(const Operand o,
+  TENSORD_ASSIGN_OR_RETURN(const SoftmaxOperand o,
                            OperandOf(b, call.tensor("self"), call.constant("dim"), kFloat32));
   const auto [max, sum] = MaxAndSumOfExp(b, o);
   return std::vector<Tensor>{max, Elementwise(b, kFloat32, {sum}, [](Elem s) { return Log(s); })};
 }
 
-using Form = Tensor (*)(Builder&, const Operand&, DType);
+using Form = Tensor (*)(Builder&, const SoftmaxOperand&, DType);
 
 template <Form form>
 Results Private(Builder& b, const Call& call) {
   const Tensor t = call.tensor("self");
-  TENSORD_ASSIGN_OR_RETURN(const Operand o, OperandOf(b, t, call.constant("dim"), std::nullopt));
+  TENSORD_ASSIGN_OR_RETURN(const SoftmaxOperand o,
+                           OperandOf(b, t, call.constant("dim"), std::nullopt));
   return std::vector<Tensor>{form(b, o, call.boolean("half_to_float") ? kFloat32 : t.dtype())};
 }
 
 template <Form form>
 Results Public(Builder& b, const Call& call) {
   const Tensor t = call.tensor("self");
-  TENSORD_ASSIGN_OR_RETURN(const Operand o,
+  TENSORD_ASSIGN_OR_RETURN(const SoftmaxOperand o,
                            OperandOf(b, t, call.constant("dim"), call.dtype("dtype")));
   const DType whole = IsFloating(t.dtype()) ? t.dtype() : kFloat32;
   return std::vector<Tensor>{form(b, o, call.dtype("dtype").value_or(whole))};
 }
 
 // Rows that are all -inf give zeros instead of NaN.
-Tensor SafeSoftmaxOf(Builder& b, const Operand& o, DType result) {
+Tensor SafeSoftmaxOf(Builder& b, const SoftmaxOperand& o, DType result) {
   const Tensor max = MaxKeep(b, o);
   const double infinity = std::numeric_limits<double>::infinity();
   // exp(x - 0) is exactly 0 for a masked row, and its sum is replaced by 1.
@@ -133,7 +134,7 @@ Results LogSoftmaxBackward(Builder& b, const Call& call) {
       [](Elem g, Elem y, Elem sum) { return g - Exp(y) * sum; });
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kSoftmaxLowerings[] = {
     {"aten::_softmax", Private<SoftmaxOf>},
     {"aten::softmax.int", Public<SoftmaxOf>},
     {"aten::_safe_softmax", Public<SafeSoftmaxOf>},
@@ -146,6 +147,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> SoftmaxLowerings() { return kLowerings; }
+std::span<const Lowering> SoftmaxLowerings() { return kSoftmaxLowerings; }
 
 }  // namespace tensord::compiler

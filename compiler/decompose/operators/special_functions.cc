@@ -84,7 +84,7 @@ Results Polygamma(Builder& b, const Call& call) {
     "aten::special_" name ".n_scalar", Single<core>                                           \
   }
 
-const Lowering kLowerings[] = {
+const Lowering kSpecialFunctionsLowerings[] = {
     POLYNOMIAL("chebyshev_polynomial_t", Wide2<Op::k_chebyshev_t>),
     POLYNOMIAL("chebyshev_polynomial_u", Wide2<Op::k_chebyshev_u>),
     POLYNOMIAL("chebyshev_polynomial_v", Wide2<Op::k_chebyshev_v>),
@@ -128,6 +128,6 @@ const Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> SpecialFunctionLowerings() { return kLowerings; }
+std::span<const Lowering> SpecialFunctionLowerings() { return kSpecialFunctionsLowerings; }
 
 }  // namespace tensord::compiler

@@ -399,7 +399,7 @@ Results DiagonalScatter(Builder& b, const Call& call) {
   return One(result);
 }
 
-const Lowering kLowerings[] = {
+const Lowering kViewLowerings[] = {
     {"aten::alias", Same},
     {"aten::detach", Same},
     {"aten::lift_fresh", Same},
@@ -442,6 +442,6 @@ const Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> ViewLowerings() { return kLowerings; }
+std::span<const Lowering> ViewLowerings() { return kViewLowerings; }
 
 }  // namespace tensord::compiler

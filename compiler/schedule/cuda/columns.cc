@@ -28,7 +28,7 @@ constexpr int kLongFormula = 8;  // instructions
 constexpr int64_t kThreadsOfParts = 256;
 constexpr int64_t kRowsOfPart = 32;  // at least
 constexpr int64_t kLeastParts = 4;   // fewer gain less than reading everything twice costs
-constexpr int64_t kMostParts = 64;
+constexpr int64_t kMostPartsOfColumns = 64;
 constexpr int64_t kElementsInFlight = 64;  // of a thread, at most: narrow ones become wide
 constexpr int kMostThreadsOfParts = 512;  // of a multiprocessor: what their registers find room for
 
@@ -74,7 +74,7 @@ int Parts(const NestContext& context, int width) {
   const int64_t threads = sym::Hint(context.rows * VectorsOf(context, width));
   const int64_t useful = LengthOf(context.nest) / kRowsOfPart;
   if (2 * columns > wanted || threads < 1 || useful < kLeastParts) return 1;
-  return static_cast<int>(std::min({wanted / threads, useful, kMostParts}));
+  return static_cast<int>(std::min({wanted / threads, useful, kMostPartsOfColumns}));
 }
 
 // Rows whose loads a thread has under way: more where there are few threads.

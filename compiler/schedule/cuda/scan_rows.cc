@@ -26,16 +26,16 @@ constexpr int kMostVectorsAtOnce = 8;
 // vectors of its row, so that more loads are under way and fewer threads exchange what they have.
 // Those of a group read a sector of the cache or two at once.
 constexpr int64_t kThreadsOfShortRows = 1024;
-constexpr int kVectorsOfShortRow = 4;
+constexpr int kRegisterVectorsOfShortRow = 4;
 constexpr int kLeastGroup = 4;
 
 // Blocks that share a row read it once more, in a launch of its own, which a block that has a
 // shorter row alone does without.
 constexpr int64_t kLeastElementsToShare = 32768;
-constexpr int64_t kMostParts = 1024;
+constexpr int64_t kMostPartsOfScan = 1024;
 constexpr int kThreadsOfParts = 768;  // of a multiprocessor, at least
 
-bool HasOnePass(const Nest& nest) {
+bool ScansInOnePass(const Nest& nest) {
   return std::all_of(nest.members.begin(), nest.members.end(),
                      [](const NestMember& m) { return m.position == 1; });
 }
@@ -52,7 +52,7 @@ void NarrowGroups(const NestContext& context, const RowVectors& vectors, RowPass
   RowGroup& group = passes->group;
   const int64_t wanted = kThreadsOfShortRows * context.Multiprocessors();
   while (group.threads <= kWarp && group.threads > kLeastGroup &&
-         2 * group.register_vectors <= kVectorsOfShortRow &&
+         2 * group.register_vectors <= kRegisterVectorsOfShortRow &&
          sym::Hint(context.rows) * group.threads >= 2 * wanted) {
     group.threads /= 2;
     group.register_vectors = static_cast<int>(sym::CeilDiv(vectors.Hint(), group.threads));
@@ -67,7 +67,7 @@ int Parts(const NestContext& context, const RowVectors& vectors, int threads) {
   if (!is_long || 2 * rows > context.Multiprocessors() || !MayScanInParts(context.nest)) return 1;
   const int64_t useful = vectors.Hint() / (int64_t{VectorsAtOnce(vectors.width)} * threads);
   const int64_t wanted = sym::CeilDiv(context.SweepBlocks(threads), rows);
-  return static_cast<int>(std::clamp<int64_t>(std::min(useful, wanted), 1, kMostParts));
+  return static_cast<int>(std::clamp<int64_t>(std::min(useful, wanted), 1, kMostPartsOfScan));
 }
 
 CudaPlan PartsOfRows(const NestContext& context, const RowVectors& vectors, int parts) {
@@ -111,7 +111,7 @@ CudaPlan ScheduleScanRows(const NestContext& context) {
   CudaScanRows rows{.group = passes.group, .loops = passes.loops};
   plan.kind = rows;
   PlanRowInside(nest, plan, &rows.group);
-  const bool has_one_pass = HasOnePass(nest);
+  const bool has_one_pass = ScansInOnePass(nest);
   if (!in_registers) rows.group.vectors_in_flight = has_one_pass ? VectorsAtOnce(plan.width) : 1;
   const int at_once = in_registers ? rows.group.register_vectors : rows.group.vectors_in_flight;
   rows.loads_first = has_one_pass && LoadsFirst(nest, at_once, plan.width);
