@@ -131,7 +131,7 @@ CHECK
 setup_client() {
   local wanted proto generated
   wanted=$(cat "$root/client/pyproject.toml" "$root/client/setup.py" | hash_of)
-  for proto in graph artifact compile stats service; do
+  for proto in graph artifact compile stats frame service; do
     for generated in "$root/client/tensord/v1/${proto}_pb2".{py,pyi}; do
       if [ ! "$generated" -nt "$root/proto/tensord/v1/$proto.proto" ]; then
         say "generating protobuf modules"

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "base/version.h"
 #include "server/frames/check_values.h"
 #include "server/frames/fields.h"
@@ -228,6 +229,14 @@ absl::Status CheckGraph(const v1::GraphCall& call) {
         return argument == 0 ? absl::OkStatus()
                              : CheckReference("", argument, arguments, "arguments");
       }));
+  TENSORD_RETURN_IF_ERROR(
+      CheckCount("result_is_view", call.result_is_view_size(), results, "results"));
+  for (int i = 0; i < call.result_is_view_size(); ++i) {
+    const bool has_base = i < call.result_is_argument_size() && call.result_is_argument(i) != 0;
+    if (call.result_is_view(i) && !has_base) {
+      return BadField(absl::StrCat("result_is_view[", i, "]"), "it is of no argument");
+    }
+  }
   TENSORD_RETURN_IF_ERROR(
       CheckCount("result_requires_grad", call.result_requires_grad_size(), results, "results"));
   TENSORD_RETURN_IF_ERROR(

@@ -9,7 +9,7 @@ from typing import Any
 from tensord.v1 import frame_pb2, service_pb2
 from tensord.wire import rpc
 
-FORMAT = 1
+FORMAT = 2
 
 
 def digest(name: str) -> bytes:

@@ -443,6 +443,55 @@ def case_views_of_arguments(compile: Any) -> Any:
     return a, b
 
 
+def view_and_more(x: Tensor, y: Tensor) -> Any:
+    return x[1:, ::2], (x * y).sum(), x.detach()[0], y.view(-1)
+
+
+def case_views_of_arguments_in_training(compile: Any) -> Any:
+    """Gradients pass through a view, and an argument changed through one is changed."""
+    leaf = numbers(4, 6).requires_grad_()
+    x, y = leaf * 1, numbers(4, 6) + 1
+    a, b, c, d = compile(view_and_more)(x, y)
+    (a.square().sum() + b).backward()
+    d.mul_(2)
+    kinds = [t._is_view() for t in (a, d)]
+    return a, b, c, d, y, leaf.grad, kinds, c.requires_grad, a.untyped_storage().data_ptr() == (
+        x.untyped_storage().data_ptr()
+    )  # fmt: skip
+
+
+def case_views_of_leaves(compile: Any) -> Any:
+    """Of arguments that are themselves views, and of parameters without a gradient mode."""
+    x = numbers(6, 6)[1:, 2:]
+    p = numbers(4, 6).requires_grad_()
+    with torch.no_grad():
+        parts = compile(view_and_more)(p, numbers(4, 6))
+    a, b, c, d = compile(view_and_more)(x, numbers(5, 4).contiguous())
+    return a, b, c, d, a.storage_offset(), parts, [t.requires_grad for t in parts]
+
+
+def bits(x: Tensor) -> Any:
+    return x.view(torch.int32), x + 1
+
+
+def case_view_of_another_dtype(compile: Any) -> Any:
+    return compile(bits)(numbers(3, 4))
+
+
+def only_hands_back(x: Tensor, y: Tensor) -> Any:
+    return y.contiguous(), x.contiguous()
+
+
+def case_graph_without_operators(compile: Any) -> Any:
+    x, y = numbers(3), numbers(4)
+    one, other = compile(only_views)(x, y)
+    return one, other, [t is x for t in compile(only_hands_back)(x, y)]
+
+
+def only_views(x: Tensor, y: Tensor) -> Any:
+    return x.view(1, -1), y[1:]
+
+
 def empty(x: Tensor) -> Tensor:
     return x.sum(0) * 2
 

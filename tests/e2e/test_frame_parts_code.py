@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tensord.frames import code_objects, digests
+from tensord.frames import code_objects, constants, digests, dynamo_stand_ins
 from tensord.frames.entered import Entered
+from tensord.frames.errors import UnrecordableError
 from tensord.v1 import frame_pb2
 
 
@@ -221,6 +222,15 @@ def test_a_constant_without_a_form_is_refused() -> None:
         code_objects.write(code)
     with pytest.raises(ValueError, match="a constant of type object"):
         digests.of_code(code)
+
+
+def test_a_function_that_does_nothing_is_a_constant() -> None:
+    """As Dynamo's bytecode has one, without a name, from Python 3.12 on."""
+    message = constants.write(lambda: None)
+    assert constants.read(message) is dynamo_stand_ins.nothing
+    for other in (lambda: 1, lambda x: None, lambda *, x: None, lambda *x: None):
+        with pytest.raises(UnrecordableError, match="no module has a name"):
+            constants.write(other)
 
 
 def test_slices_are_constants() -> None:

@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import tensord
 import torch
+from tensord import torch_compat
+from tensord.errors import FrameMismatchError
 from tensord.frames import hook, recorded_graphs, verify
+from tensord.frames.capture_recorder import CaptureRecorder
+from tensord.frames.entered import Entered
 from tensord.frames.errors import UnrecordableError
 from tensord.v1 import frame_pb2
 from torch import nn
+from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
 
 
 def _double(x: Any) -> Any:
@@ -167,7 +173,62 @@ def _frame(change: str = "") -> frame_pb2.Frame:
         frame.result.code.bytecode = b"\0"
     elif change == "guards":
         frame.guards.add(text="only in one")
+    elif change == "sizes":
+        graph.inference.graph.symbols.add()
     return frame
+
+
+class _Captured(CaptureRecorder):
+    """A capture that gave this frame."""
+
+    def __init__(self, frame: frame_pb2.Frame) -> None:
+        self._given = frame
+
+    def frame(self) -> frame_pb2.Frame:
+        return self._given
+
+
+@pytest.mark.parametrize(("served", "others", "fresh", "differs"), [
+    ("", [], "", False),
+    ("", [], "bytecode", True),
+    ("sizes", [""], "", False),  # another frame of the code is for this size alone
+    ("sizes", [], "bytecode", False),  # nobody has recorded this size alone
+    ("sizes", [""], "bytecode", True),
+    ("sizes", ["sizes"], "bytecode", False),
+    ("", ["sizes"], "sizes", True),  # more sizes than what served
+])  # fmt: skip
+def test_a_capture_for_fewer_sizes_is_verified_by_frames_for_as_few(
+    served: str, others: list[str], fresh: str, differs: bool
+) -> None:
+    entered = Entered(_verified.__code__, globals(), {})
+    found = [_frame(other) for other in others]
+    with pytest.raises(FrameMismatchError) if differs else nullcontext():
+        verify.verify(_frame(served), found, entered, _Captured(_frame(fresh)))
+
+
+def _verified() -> None:
+    """What is entered."""
+
+
+class _SkippedBy211:
+    """What Dynamo of 2.11 returns for what it leaves to Python, which does not say why."""
+
+    guarded_code = None
+
+    def __init__(self, action: object = FrameAction.SKIP, code: bool = True) -> None:
+        self.frame_exec_strategy = FrameExecStrategy(action, FrameAction.DEFAULT)
+        self.apply_to_code = code
+
+
+def test_what_dynamo_found_nothing_in() -> None:
+    says_why = ConvertFrameReturn(skip_reason="Dynamo decided to skip the frame while tracing: x")
+    assert torch_compat.found_nothing(says_why, False)
+    assert not torch_compat.found_nothing(ConvertFrameReturn(), True)
+    assert not torch_compat.found_nothing(ConvertFrameReturn(skip_reason="in a skipfile"), True)
+    assert torch_compat.found_nothing(_SkippedBy211(), True)
+    assert not torch_compat.found_nothing(_SkippedBy211(), False)
+    assert not torch_compat.found_nothing(_SkippedBy211(code=False), True)
+    assert not torch_compat.found_nothing(_SkippedBy211(FrameAction.RUN_ONLY), True)
 
 
 @pytest.mark.parametrize(("change", "said"), [

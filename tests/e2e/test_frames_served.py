@@ -17,7 +17,7 @@ FILES = [HERE / "served_functions.py", HERE / "served_modules.py"]
 # Right, but captured by every process: what their frames would need, no frame can say.
 CAPTURED = {
     "named_tuple": "Dynamo found it by a name of its own",
-    "views_of_arguments": "alias of input",
+    "view_of_another_dtype": "a view of another dtype",
     "whole_graph": "the capture raised Unsupported",  # as it has to
 }
 # Of torch's own classes, which torch.compile wraps in a function of Dynamo's; what asks Dynamo

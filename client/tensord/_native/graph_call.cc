@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct Graph {
   GraphProgram program;
   std::vector<size_t> changed;
   std::vector<size_t> arguments_among_results;
+  std::vector<std::optional<bool>> views;  // by result: one of an argument, with a gradient or without
   std::shared_ptr<Training> training;
 };
 
@@ -92,6 +94,24 @@ bool RunForward(const GraphProgram& graph, PyObject* const* arguments, std::vect
   return true;
 }
 
+// A view of an argument that lies as what the program made of it does. By the view's own memory:
+// programs give tensors whose storage need not begin where the argument's does.
+at::Tensor ViewOf(PyObject* argument, const at::Tensor& made, bool requires_grad) {
+  TORCH_CHECK(THPVariable_Check(argument) && made.defined(), "a view is of no tensor");
+  const at::Tensor& base = THPVariable_Unpack(argument);
+  TORCH_CHECK(base.scalar_type() == made.scalar_type(), "a view has another dtype");
+  int64_t offset = made.storage_offset();
+  if (made.numel() != 0) {
+    const auto* start = static_cast<const char*>(made.data_ptr());
+    offset = (start - static_cast<const char*>(base.storage().data())) /
+             static_cast<int64_t>(made.element_size());
+  }
+  at::Tensor view = base.as_strided(made.sizes(), made.strides(), offset);
+  if (base.requires_grad() && !requires_grad) return view.detach();
+  if (requires_grad && !base.requires_grad()) view.requires_grad_(true);
+  return view;
+}
+
 // The results, and arguments among them, as a list; null with an exception set.
 PyObject* Results(const Graph& graph, std::vector<Made>& made, size_t count,
                   PyObject* const* arguments) {
@@ -101,7 +121,10 @@ PyObject* Results(const Graph& graph, std::vector<Made>& made, size_t count,
     const size_t number =
         i < graph.arguments_among_results.size() ? graph.arguments_among_results[i] : 0;
     PyObject* item = nullptr;
-    if (number != 0) {
+    if (number != 0 && i < graph.views.size() && graph.views[i]) {
+      item = THPVariable_Wrap(
+          ViewOf(arguments[number - 1], made[i].tensor, *graph.views[i]));
+    } else if (number != 0) {
       item = Py_NewRef(arguments[number - 1]);
     } else if (made[i].kind == TENSORD_TENSOR) {
       item = THPVariable_Wrap(std::move(made[i].tensor));
@@ -239,17 +262,31 @@ bool ReadNumbers(PyObject* tuple, size_t limit, std::vector<size_t>* numbers) {
   return true;
 }
 
+// None or a bool for each result. False with an exception set.
+bool ReadViews(PyObject* tuple, std::vector<std::optional<bool>>* views) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    PyObject* const item = PyTuple_GET_ITEM(tuple, i);
+    views->emplace_back();
+    if (item == Py_None) continue;
+    const int is_true = PyObject_IsTrue(item);
+    if (is_true < 0) return false;
+    views->back() = is_true == 1;
+  }
+  return true;
+}
+
 PyObject* NewGraphCall(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject *set_callback, *program, *changed, *among, *training;
-  if (!PyArg_ParseTuple(args, "OO!O!O!O", &set_callback, &PyTuple_Type, &program, &PyTuple_Type,
-                        &changed, &PyTuple_Type, &among, &training)) {
+  PyObject *set_callback, *program, *changed, *among, *views, *training;
+  if (!PyArg_ParseTuple(args, "OO!O!O!O!O", &set_callback, &PyTuple_Type, &program, &PyTuple_Type,
+                        &changed, &PyTuple_Type, &among, &PyTuple_Type, &views, &training)) {
     return nullptr;
   }
   auto graph = std::make_unique<Graph>();
   graph->set_callback = Reference::To(set_callback);
   if (!ReadGraphProgram(program, &graph->program) ||
       !ReadNumbers(changed, graph->program.arguments, &graph->changed) ||
-      !ReadNumbers(among, graph->program.arguments + 1, &graph->arguments_among_results)) {
+      !ReadNumbers(among, graph->program.arguments + 1, &graph->arguments_among_results) ||
+      !ReadViews(views, &graph->views)) {
     return nullptr;
   }
   const auto outputs = static_cast<size_t>(graph->program.object()->num_outputs);

@@ -97,7 +97,8 @@ def _compile(
     with STATS.timed("export_seconds"):
         exported = export.export(module, static)
     if all(node.op == call_backs.OPERATOR for node in exported.graph.nodes):
-        recorded_graphs.refuse("a graph compiles to nothing")
+        # A frame's program of it does nothing: of results that are arguments it is made all the same.
+        recorded_graphs.note_program(exported, _compile_options(chosen), label, None)
         return eager(module)  # passes inputs through, or there is nothing to compile
     _note_call_backs(exported, label)
     if chosen.mode not in options.GRAPHED or exported.cuda_index is None:

@@ -56,6 +56,7 @@ class CaptureRecorder:
         self._is_entry = call.entry(entered.code)
         self._capture = capture
         self._outcome: Any = None
+        self._looked = False
 
     def run(self, capture: Callable[[], Any]) -> Any:
         """What `capture`, Dynamo's hook, returns; what that raises comes out as it was raised."""
@@ -63,6 +64,7 @@ class CaptureRecorder:
         before = (_of_capture.code, _of_capture.recorded, _of_capture.error)
         _of_capture.code, _of_capture.recorded = self._entered.code, None
         _of_capture.error = None
+        seen = torch_compat.looked_into()
         try:
             with recorded_graphs.wanted():
                 self._outcome = capture()
@@ -71,6 +73,7 @@ class CaptureRecorder:
             self._failure = UnrecordableError(f"the capture raised {type(error).__name__}")
             raise
         finally:
+            self._looked = torch_compat.looked_into() > seen
             self._recorded = _of_capture.recorded
             _of_capture.code, _of_capture.recorded, _of_capture.error = before
         return self._outcome
@@ -113,7 +116,7 @@ class CaptureRecorder:
         if guarded is None:
             if not torch_compat.is_always_left(entered.code, self._outcome):
                 # What the user had compiled is asked about by each process.
-                if self._is_entry or not torch_compat.found_nothing(self._outcome):
+                if self._is_entry or not torch_compat.found_nothing(self._outcome, self._looked):
                     raise UnrecordableError("torch.compile gave the function up")
                 kinds.add_guards(frame, entered)
                 self._check(frame)

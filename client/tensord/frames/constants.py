@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..v1 import frame_pb2
-from . import names
+from . import dynamo_stand_ins, names
 from .errors import UnfitError, UnrecordableError
 
 Constant = frame_pb2.FrameConstant
@@ -129,6 +129,11 @@ def _of_torch(kind: type) -> Callable[[str], Any]:
     return read_name
 
 
+def _function(value: types.FunctionType) -> Constant:
+    known = dynamo_stand_ins.nothing if dynamo_stand_ins.is_nothing(value) else value
+    return Constant(named=names.name_of(known))
+
+
 _WRITERS: dict[type, Callable[[Any], Constant]] = {
     type(None): lambda value: Constant(none=True),
     bool: lambda value: Constant(boolean=value),
@@ -152,6 +157,7 @@ _WRITERS: dict[type, Callable[[Any], Constant]] = {
     torch.memory_format: lambda value: Constant(memory_format=_torch_name(value)),
     type(Ellipsis): lambda value: Constant(ellipsis=True),
     dict: _dictionary,
+    types.FunctionType: _function,
     types.ModuleType: lambda value: Constant(named=names.name_of(value)),
 }
 

@@ -17,6 +17,23 @@ from typing import Any
 from ..torch_compat.eval_frame import leave, without_hook
 
 
+def nothing() -> None:
+    """What Dynamo's bytecode calls to be rid of a NULL; a lambda of its own, without a name."""
+
+
+leave(nothing)
+
+
+def is_nothing(function: types.FunctionType) -> bool:
+    """Whether it takes nothing, does nothing and returns None."""
+    code = function.__code__
+    takes = code.co_argcount + code.co_kwonlyargcount + len(code.co_varnames)
+    return takes == 0 and (code.co_code, code.co_consts) == (_NOTHING.co_code, _NOTHING.co_consts)
+
+
+_NOTHING = (lambda: None).__code__
+
+
 def _set_own(instance: Any, name: str, value: Any) -> None:
     """Sets an attribute of the instance itself, whatever its class says to it."""
     try:

@@ -109,11 +109,19 @@ def _natively(message: frame_pb2.GraphCall, programs: dict[str, _Loaded]) -> Cal
         training = _training_for_native(message, programs["backward"])
     first = programs["forward" if training is not None else "inference"]
     among = tuple(message.result_is_argument)
+    views = tuple(_requires_grad_of_views(message))
     call: Callable[..., Any] = native.module().GraphCall(
         set_callback, first.for_native(), tuple(message.changed_arguments),
-        among if any(among) else (), training,
+        among if any(among) else (), views if any(message.result_is_view) else (), training,
     )  # fmt: skip
     return call
+
+
+def _requires_grad_of_views(message: frame_pb2.GraphCall) -> list[bool | None]:
+    """By result: whether one that is a view of an argument requires a gradient; None for others."""
+    views = (*message.result_is_view, *[False] * message.results)[: message.results]
+    wants = (*message.result_requires_grad, *[True] * message.results)
+    return [wants[i] if view else None for i, view in enumerate(views)]
 
 
 def _training_for_native(message: frame_pb2.GraphCall, backward: _Loaded) -> tuple[Any, ...]:
@@ -177,10 +185,25 @@ def _arguments_among_results(
     numbers = tuple(message.result_is_argument)
     if not any(numbers):
         return None
+    views = _requires_grad_of_views(message)
+
+    def of(argument: Any, made: Any, requires_grad: bool | None) -> Any:
+        return argument if requires_grad is None else _view_of(argument, made, requires_grad)
+
     return lambda results, arguments: [
-        arguments[number - 1] if number else one
-        for one, number in zip(results, numbers, strict=True)
+        of(arguments[number - 1], one, view) if number else one
+        for one, number, view in zip(results, numbers, views, strict=True)
     ]
+
+
+def _view_of(base: torch.Tensor, made: torch.Tensor, requires_grad: bool) -> torch.Tensor:
+    """A view of an argument that lies as what the program made of it does."""
+    start = made.data_ptr() - base.untyped_storage().data_ptr()
+    offset = start // made.element_size() if made.numel() else made.storage_offset()
+    view = base.as_strided(made.shape, made.stride(), offset)
+    if base.requires_grad and not requires_grad:
+        return view.detach()
+    return view.requires_grad_() if requires_grad and not base.requires_grad else view
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,8 @@ def _enter(entered: Entered, call: Call) -> Any:
     if found.frame is not None and os.environ.get("TENSORD_FRAMES") == "verify":
         recorder = CaptureRecorder(entered, call, 0)
         recorder.run(lambda: _by_dynamo(entered.code, call))
-        verify.verify(found.frame, recorder)
+        others = store().fetched(call.environment, entered.digest).values()
+        verify.verify(found.frame, others, entered, recorder)
     return found.outcome
 
 

@@ -33,6 +33,7 @@ from .dynamo_frames import (
     found_nothing,
     has_convert_frame,
     is_always_left,
+    looked_into,
     note_codes,
 )
 from .fake import (
@@ -146,6 +147,7 @@ __all__ = [
     "keep_subexpressions",
     "layout_of",
     "least_of",
+    "looked_into",
     "let_partitioner_recompute",
     "lower_backward_early",
     "make_no_zeros",

@@ -89,11 +89,33 @@ def is_always_left(code: Any, outcome: Any) -> bool:
 _NOTHING_IN_IT = ("Dynamo decided to skip the frame", "an error was suppressed")
 
 
-def found_nothing(outcome: Any) -> bool:
-    """Whether Dynamo looked into a function and leaves it to Python for what it does. False where a
-    version does not say why (2.11)."""
-    reason = getattr(outcome, "skip_reason", None) or ""
-    return getattr(outcome, "guarded_code", None) is None and reason.startswith(_NOTHING_IN_IT)
+def looked_into() -> int:
+    """Into how many functions Dynamo has looked so far (2.11 to 2.13)."""
+    from torch._dynamo.utils import counters
+
+    return int(counters["frames"]["total"])
+
+
+def found_nothing(outcome: Any, looked: bool) -> bool:
+    """Whether Dynamo looked into a function and leaves it to Python for what it does.
+
+    looked: whether it has looked into any meanwhile, by which a version is judged that does not say
+    why it leaves a function (2.11): to leave what it has looked into is what it does of itself then,
+    unless it says how to go on.
+    """
+    if getattr(outcome, "guarded_code", None) is not None:
+        return False
+    if hasattr(outcome, "skip_reason"):
+        return (outcome.skip_reason or "").startswith(_NOTHING_IN_IT)
+    strategy = getattr(outcome, "frame_exec_strategy", None)
+    usual = [getattr(strategy, of, None) for of in ("cur_action", "recursive_action")]
+    return looked and getattr(outcome, "apply_to_code", False) and usual == _usual_actions()
+
+
+def _usual_actions() -> list[Any]:
+    from torch._dynamo.types import FrameAction
+
+    return [FrameAction.SKIP, FrameAction.DEFAULT]
 
 
 def is_always_captured(code: types.CodeType) -> bool:

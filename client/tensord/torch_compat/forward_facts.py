@@ -24,14 +24,16 @@ class ForwardFacts:
     """Of a forward or inference graph.
 
     arguments, results: how many the captured graph has. is_argument: the argument that a result is,
-    plus one; 0: none. requires_grad: by result. changed: arguments that it changes in place, as
-    autograd is to see. tangents: results whose gradients backward gets. saved_numbers: how many of
-    the forward program's results, the last ones, are numbers for backward.
+    plus one; 0: none. is_view: by result: it is a view of that argument, not the argument itself.
+    requires_grad: by result. changed: arguments that it changes in place, as autograd is to see.
+    tangents: results whose gradients backward gets. saved_numbers: how many of the forward
+    program's results, the last ones, are numbers for backward.
     """
 
     arguments: int
     results: int
     is_argument: tuple[int, ...]
+    is_view: tuple[bool, ...]
     requires_grad: tuple[bool, ...]
     changed: tuple[int, ...]
     tangents: tuple[int, ...]
@@ -40,6 +42,7 @@ class ForwardFacts:
 
 
 _OWN = ("non_alias", "unsafe_view_alias", "custom_function_view")
+_OF_ARGUMENT = ("is_input", "alias_of_input")
 
 
 class NotPlain(Exception):
@@ -67,8 +70,9 @@ def forward_facts() -> ForwardFacts:
         arguments=len(facts.input_info),
         results=len(outputs),
         is_argument=tuple(
-            info.base_idx + 1 if info.output_type.name == "is_input" else 0 for info in outputs
+            info.base_idx + 1 if info.output_type.name in _OF_ARGUMENT else 0 for info in outputs
         ),
+        is_view=tuple(info.output_type.name == "alias_of_input" for info in outputs),
         requires_grad=tuple(bool(info.requires_grad) for info in outputs),
         changed=tuple(facts.mutated_graph_handled_indices_seen_by_autograd),
         tangents=tangents,
@@ -104,7 +108,7 @@ def _obstacles(facts: Any) -> Iterator[str]:
     if getattr(facts, "indices_of_inputs_that_requires_grad_with_mutations_in_bw", None):
         yield "backward changes arguments"
     for info in facts.output_info:
-        if info.output_type.name not in (*_OWN, "is_input"):
+        if info.output_type.name not in (*_OWN, *_OF_ARGUMENT):
             yield f"a result of the graph is {info.output_type.name.replace('_', ' ')}"
 
 

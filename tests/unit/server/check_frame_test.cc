@@ -286,6 +286,14 @@ const Case kCases[] = {
      "graphs[0].tangents[0]: 2 is past the 2 results"},
     {"alias", [](Frame& f) { f.mutable_graphs(0)->set_result_is_argument(1, 4); },
      "graphs[0].result_is_argument[1]: 4 is past the 3 arguments"},
+    {"views", [](Frame& f) { f.mutable_graphs(0)->add_result_is_view(true); },
+     "graphs[0].result_is_view: 1 entries for 2 results"},
+    {"view",
+     [](Frame& f) {
+       f.mutable_graphs(0)->add_result_is_view(true);
+       f.mutable_graphs(0)->add_result_is_view(false);
+     },
+     "graphs[0].result_is_view[0]: it is of no argument"},
     {"aliases", [](Frame& f) { f.mutable_graphs(0)->add_result_is_argument(0); },
      "graphs[0].result_is_argument: 3 entries for 2 results"},
     {"gradients", [](Frame& f) { f.mutable_graphs(0)->add_has_gradient(true); },
