@@ -73,6 +73,16 @@ def _read(
     return types.FunctionType(code, scope)
 
 
+def test_names_of_variables_are_the_same_in_each_process() -> None:
+    def wrote(number: int) -> frame_pb2.Result:
+        name = f"___context_manager_0_{number}"
+        code = (lambda: None).__code__.replace(co_varnames=("x", name), co_nlocals=2)
+        return bytecode.write(code, {})[0]
+
+    assert wrote(15) == wrote(48)
+    assert list(wrote(15).code.variables) == ["x", "___context_manager_0_1"]
+
+
 def test_graphs_are_called_by_names_of_the_frame() -> None:
     function = _function(
         "def f(x): return __compiled_fn_3_ab12(x), __compiled_fn_4_cd34(x), _user_global(x)",

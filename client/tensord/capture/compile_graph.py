@@ -97,7 +97,7 @@ def _compile(
     with STATS.timed("export_seconds"):
         exported = export.export(module, static)
     if all(node.op == call_backs.OPERATOR for node in exported.graph.nodes):
-        # A frame's program of it does nothing: of results that are arguments it is made all the same.
+        # A frame has a program of it all the same, which does nothing.
         recorded_graphs.note_program(exported, _compile_options(chosen), label, None)
         return eager(module)  # passes inputs through, or there is nothing to compile
     _note_call_backs(exported, label)

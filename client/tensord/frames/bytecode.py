@@ -24,6 +24,8 @@ from .recorded_graphs import record_of
 
 # Dynamo's names of globals.
 _MADE_BY_DYNAMO = re.compile(r"__compiled_fn_|__import_|__resume_at_|__builtins_dict__|___")
+# Its names of variables that end with a number of the process.
+_NUMBERED = re.compile(r"(___context_manager_\d+_)\d+")
 _LOOKS_UP = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
 
 
@@ -48,10 +50,21 @@ def write(
         else:
             result.globals.append(_global(plain[name], name, value, globals))
     try:
-        result.code.CopyFrom(code_objects.write(code_objects.renamed(code, plain)))
+        code = code_objects.renamed(_with_plain_variables(code), plain)
+        result.code.CopyFrom(code_objects.write(code))
     except ValueError as error:
         raise UnrecordableError(f"the bytecode has {error}") from error
     return result, graphs
+
+
+def _with_plain_variables(code: types.CodeType) -> types.CodeType:
+    """The code with variables' names that are the same in each process."""
+    plain = {
+        name: f"{numbered[1]}{place}"
+        for place, name in enumerate(code.co_varnames)
+        if (numbered := _NUMBERED.fullmatch(name))
+    }
+    return code.replace(co_varnames=tuple(plain.get(name, name) for name in code.co_varnames))
 
 
 def _looked_up(code: types.CodeType) -> list[str]:

@@ -24,8 +24,8 @@ def verify(
     """Raises FrameMismatchError where a capture, which has been run now, gives other programs, or
     finds their inputs or results elsewhere, than the frame that served has.
 
-    others: frames of the same code. Dynamo makes symbols of the sizes that it has seen change, and a
-    process that has seen fewer captures for one size what another's frame serves for all. Such a
+    others: frames of the same code. Dynamo makes symbols of the sizes that it has seen change, and
+    a process that has seen fewer captures for one size what another's frame serves for all. Such a
     capture is to be as one of the others that hold of the call, if any has as few symbols.
     """
     name = f"{served.code.module}.{served.code.qualified_name}"

@@ -99,8 +99,8 @@ def looked_into() -> int:
 def found_nothing(outcome: Any, looked: bool) -> bool:
     """Whether Dynamo looked into a function and leaves it to Python for what it does.
 
-    looked: whether it has looked into any meanwhile, by which a version is judged that does not say
-    why it leaves a function (2.11): to leave what it has looked into is what it does of itself then,
+    looked: whether it has looked into any meanwhile. By that a version is judged that does not say
+    why it leaves a function (2.11): what it leaves behind a look, it leaves for what is in it,
     unless it says how to go on.
     """
     if getattr(outcome, "guarded_code", None) is not None:
