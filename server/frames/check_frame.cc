@@ -238,6 +238,15 @@ absl::Status CheckGraph(const v1::GraphCall& call) {
     }
   }
   TENSORD_RETURN_IF_ERROR(
+      CheckCount("result_is_view_of", call.result_is_view_of_size(), results, "results"));
+  TENSORD_RETURN_IF_ERROR(
+      CheckEach("result_is_view_of", call.result_is_view_of(), [&](uint32_t base) {
+        return base == 0 ? absl::OkStatus() : CheckReference("", base, results, "results");
+      }));
+  if (call.hidden_results() > results) {
+    return BadField("hidden_results", call.hidden_results(), " of ", results, " results");
+  }
+  TENSORD_RETURN_IF_ERROR(
       CheckCount("result_requires_grad", call.result_requires_grad_size(), results, "results"));
   TENSORD_RETURN_IF_ERROR(
       CheckCount("has_gradient", call.has_gradient_size(), arguments, "arguments"));

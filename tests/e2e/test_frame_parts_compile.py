@@ -195,6 +195,7 @@ class _Captured(CaptureRecorder):
     ("sizes", [], "bytecode", False),  # nobody has recorded this size alone
     ("sizes", [""], "bytecode", True),
     ("sizes", ["sizes"], "bytecode", False),
+    ("sizes", [], "graphs", True),  # no capture of the same for fewer sizes
     ("", ["sizes"], "sizes", True),  # more sizes than what served
 ])  # fmt: skip
 def test_a_capture_for_fewer_sizes_is_verified_by_frames_for_as_few(

@@ -241,3 +241,45 @@ def test_nothing_is_kept(serve: Serve) -> None:
     del inner, result
     gc.collect()
     assert [one() for one in gone] == [None, None]
+
+
+def views(x: torch.Tensor, y: torch.Tensor) -> Any:
+    base = x * y
+    return x[1:, ::2], base.t(), base[2:], x.detach()[0], (x + y).neg()
+
+
+def use_views(function: Function, leaf_: torch.Tensor, y: torch.Tensor) -> Any:
+    """Numbers, gradients, what is a view of what, and what a change of one does to others."""
+    x = leaf_ * 1
+    results = function(x, y)
+    whose = [one.untyped_storage().data_ptr() for one in (x, *results)]
+    # Of a detached view torch.compile knows no more that it is one.
+    differentiable = [one.requires_grad and one._is_view() for one in results]
+    kinds = [(one.requires_grad, one.storage_offset()) for one in results], differentiable
+    results[2].mul_(2)
+    sum(one.square().sum() for one in results if one.requires_grad).backward()
+    return [one.detach() for one in results], leaf_.grad, [whose.index(one) for one in whose], kinds
+
+
+def whole(*sizes: int) -> torch.Tensor:
+    """Numbers that are rounded nowhere, however their products are added up."""
+    return torch.randint(-4, 5, sizes).float()
+
+
+def test_views_of_arguments_and_of_results(serve: Serve) -> None:
+    both(serve, views, lambda: (whole(5, 6).requires_grad_(), whole(5, 6)), use_views)
+
+
+def test_views_without_gradients(serve: Serve) -> None:
+    def use(function: Function, x: torch.Tensor, y: torch.Tensor) -> Any:
+        with torch.no_grad():
+            results = function(x, y)
+            x.add_(1)
+        return results, [one.requires_grad for one in results]
+
+    def begin(function: Function, *arguments: torch.Tensor) -> Function:
+        with torch.no_grad():
+            return serve(function, *arguments)
+
+    both(begin, views, lambda: (leaf(5, 6), torch.randn(5, 6)), use)
+    both(begin, views, lambda: (torch.randn(5, 0), torch.randn(5, 0)), use)

@@ -22,12 +22,20 @@
 namespace tensord::native {
 namespace {
 
+// What a result is a view of.
+struct View {
+  bool of_result = false;  // else of an argument
+  size_t number = 0;
+  bool requires_grad = false;
+};
+
 struct Graph {
   Reference set_callback;
   GraphProgram program;
   std::vector<size_t> changed;
   std::vector<size_t> arguments_among_results;
-  std::vector<std::optional<bool>> views;  // by result: one of an argument, with a gradient or without
+  std::vector<std::optional<View>> views;  // by result
+  size_t hidden = 0;                       // results at the end that views alone need
   std::shared_ptr<Training> training;
 };
 
@@ -94,12 +102,11 @@ bool RunForward(const GraphProgram& graph, PyObject* const* arguments, std::vect
   return true;
 }
 
-// A view of an argument that lies as what the program made of it does. By the view's own memory:
-// programs give tensors whose storage need not begin where the argument's does.
-at::Tensor ViewOf(PyObject* argument, const at::Tensor& made, bool requires_grad) {
-  TORCH_CHECK(THPVariable_Check(argument) && made.defined(), "a view is of no tensor");
-  const at::Tensor& base = THPVariable_Unpack(argument);
-  TORCH_CHECK(base.scalar_type() == made.scalar_type(), "a view has another dtype");
+// A view of a tensor that lies as what the program made of it does, which is found by its address:
+// the storage of what a program makes need not begin where that of its base does.
+at::Tensor ViewOf(const at::Tensor& base, const at::Tensor& made, bool requires_grad) {
+  TORCH_CHECK(base.defined() && made.defined() && base.scalar_type() == made.scalar_type(),
+              "a result is no view of what its frame says");
   int64_t offset = made.storage_offset();
   if (made.numel() != 0) {
     const auto* start = static_cast<const char*>(made.data_ptr());
@@ -112,19 +119,37 @@ at::Tensor ViewOf(PyObject* argument, const at::Tensor& made, bool requires_grad
   return view;
 }
 
+bool IsView(const Graph& graph, size_t result) {
+  return result < graph.views.size() && graph.views[result].has_value();
+}
+
+// Puts views of arguments, and of results, in the places of what the program made of them.
+void MakeViews(const Graph& graph, std::vector<Made>& made, PyObject* const* arguments) {
+  for (size_t i = 0; i < graph.views.size(); ++i) {
+    if (!IsView(graph, i)) continue;
+    const View& view = *graph.views[i];
+    at::Tensor base;
+    if (view.of_result) {
+      base = made[view.number].tensor;
+    } else if (THPVariable_Check(arguments[view.number])) {
+      base = THPVariable_Unpack(arguments[view.number]);
+    }
+    made[i].tensor = ViewOf(base, made[i].tensor, view.requires_grad);
+  }
+}
+
 // The results, and arguments among them, as a list; null with an exception set.
 PyObject* Results(const Graph& graph, std::vector<Made>& made, size_t count,
                   PyObject* const* arguments) {
+  MakeViews(graph, made, arguments);
+  count -= graph.hidden;
   Reference list(PyList_New(static_cast<Py_ssize_t>(count)));
   if (!list) return nullptr;
   for (size_t i = 0; i < count; ++i) {
     const size_t number =
         i < graph.arguments_among_results.size() ? graph.arguments_among_results[i] : 0;
     PyObject* item = nullptr;
-    if (number != 0 && i < graph.views.size() && graph.views[i]) {
-      item = THPVariable_Wrap(
-          ViewOf(arguments[number - 1], made[i].tensor, *graph.views[i]));
-    } else if (number != 0) {
+    if (number != 0) {
       item = Py_NewRef(arguments[number - 1]);
     } else if (made[i].kind == TENSORD_TENSOR) {
       item = THPVariable_Wrap(std::move(made[i].tensor));
@@ -188,7 +213,7 @@ void Connect(const Graph& graph, std::vector<Made>& made, GraphNode* node,
     const bool is_argument =
         i < graph.arguments_among_results.size() && graph.arguments_among_results[i] != 0;
     const at::Tensor& tensor = made[i].tensor;
-    if (!is_argument) results[i] = tensor;
+    if (!is_argument && !IsView(graph, i)) results[i] = tensor;
     const bool edge = results[i].defined() && training.requires_grad[i] &&
                       torch::autograd::isDifferentiableType(tensor.scalar_type());
     torch::autograd::set_history(edge ? tensor : at::Tensor(), pointer);
@@ -262,31 +287,42 @@ bool ReadNumbers(PyObject* tuple, size_t limit, std::vector<size_t>* numbers) {
   return true;
 }
 
-// None or a bool for each result. False with an exception set.
-bool ReadViews(PyObject* tuple, std::vector<std::optional<bool>>* views) {
+// None or (of a result, number, requires_grad) for each of `results`, or nothing at all. False with
+// an exception set.
+bool ReadViews(PyObject* tuple, size_t arguments, size_t results,
+               std::vector<std::optional<View>>* views) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
     PyObject* const item = PyTuple_GET_ITEM(tuple, i);
     views->emplace_back();
     if (item == Py_None) continue;
-    const int is_true = PyObject_IsTrue(item);
-    if (is_true < 0) return false;
-    views->back() = is_true == 1;
+    int of_result = 0, requires_grad = 0;
+    Py_ssize_t number = 0;
+    if (!PyArg_ParseTuple(item, "pnp", &of_result, &number, &requires_grad)) return false;
+    views->back() = {of_result != 0, static_cast<size_t>(number), requires_grad != 0};
   }
-  return true;
+  bool fits = views->empty() || views->size() == results;
+  for (const std::optional<View>& view : *views) {
+    if (!view) continue;
+    fits = fits && view->number < (view->of_result ? results : arguments);
+    fits = fits && !(view->of_result && view->number < results && (*views)[view->number]);
+  }
+  if (!fits) PyErr_SetString(PyExc_ValueError, "views are of what the graph does not have");
+  return fits;
 }
 
 PyObject* NewGraphCall(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject *set_callback, *program, *changed, *among, *views, *training;
-  if (!PyArg_ParseTuple(args, "OO!O!O!O!O", &set_callback, &PyTuple_Type, &program, &PyTuple_Type,
-                        &changed, &PyTuple_Type, &among, &PyTuple_Type, &views, &training)) {
+  Py_ssize_t hidden = 0;
+  if (!PyArg_ParseTuple(args, "OO!O!O!O!nO", &set_callback, &PyTuple_Type, &program, &PyTuple_Type,
+                        &changed, &PyTuple_Type, &among, &PyTuple_Type, &views, &hidden,
+                        &training)) {
     return nullptr;
   }
   auto graph = std::make_unique<Graph>();
   graph->set_callback = Reference::To(set_callback);
   if (!ReadGraphProgram(program, &graph->program) ||
       !ReadNumbers(changed, graph->program.arguments, &graph->changed) ||
-      !ReadNumbers(among, graph->program.arguments + 1, &graph->arguments_among_results) ||
-      !ReadViews(views, &graph->views)) {
+      !ReadNumbers(among, graph->program.arguments + 1, &graph->arguments_among_results)) {
     return nullptr;
   }
   const auto outputs = static_cast<size_t>(graph->program.object()->num_outputs);
@@ -298,11 +334,14 @@ PyObject* NewGraphCall(PyTypeObject* type, PyObject* args, PyObject*) {
     results = read.results;
     made = read.results + read.backward.arguments - read.tangents.size();
   }
-  if (made != outputs || (!graph->arguments_among_results.empty() &&
-                          graph->arguments_among_results.size() != results)) {
+  const size_t among_results = graph->arguments_among_results.size();
+  if (made != outputs || (among_results != 0 && among_results != results) || hidden < 0 ||
+      static_cast<size_t>(hidden) > results) {
     PyErr_SetString(PyExc_ValueError, "the program gives other results than its graph says");
     return nullptr;
   }
+  if (!ReadViews(views, graph->program.arguments, results, &graph->views)) return nullptr;
+  graph->hidden = static_cast<size_t>(hidden);
   auto* self = reinterpret_cast<GraphCallObject*>(type->tp_alloc(type, 0));
   if (self == nullptr) return nullptr;
   self->vectorcall = CallGraph;

@@ -130,8 +130,12 @@ def _of_torch(kind: type) -> Callable[[str], Any]:
 
 
 def _function(value: types.FunctionType) -> Constant:
-    known = dynamo_stand_ins.nothing if dynamo_stand_ins.is_nothing(value) else value
-    return Constant(named=names.name_of(known))
+    try:
+        return Constant(named=names.name_of(value))
+    except UnrecordableError:
+        if not dynamo_stand_ins.is_nothing(value):
+            raise
+    return Constant(named=names.name_of(dynamo_stand_ins.nothing))
 
 
 _WRITERS: dict[type, Callable[[Any], Constant]] = {

@@ -108,20 +108,40 @@ def _natively(message: frame_pb2.GraphCall, programs: dict[str, _Loaded]) -> Cal
     if "forward" in programs:
         training = _training_for_native(message, programs["backward"])
     first = programs["forward" if training is not None else "inference"]
-    among = tuple(message.result_is_argument)
-    views = tuple(_requires_grad_of_views(message))
+    among, views = _whole_arguments(message), _views(message)
     call: Callable[..., Any] = native.module().GraphCall(
         set_callback, first.for_native(), tuple(message.changed_arguments),
-        among if any(among) else (), views if any(message.result_is_view) else (), training,
+        among if any(among) else (), tuple(views) if any(views) else (), message.hidden_results,
+        training,
     )  # fmt: skip
     return call
 
 
-def _requires_grad_of_views(message: frame_pb2.GraphCall) -> list[bool | None]:
-    """By result: whether one that is a view of an argument requires a gradient; None for others."""
-    views = (*message.result_is_view, *[False] * message.results)[: message.results]
+def _whole_arguments(message: frame_pb2.GraphCall) -> tuple[int, ...]:
+    """By result: the argument that it is, plus one; 0 for others, and for views."""
+    is_view = (*message.result_is_view, *[False] * message.results)
+    return tuple(
+        0 if view else argument
+        for argument, view in zip(message.result_is_argument, is_view, strict=False)
+    )
+
+
+# Whether it is a view of a result, not of an argument; the number of that; whether it requires a
+# gradient.
+_View = tuple[bool, int, bool]
+
+
+def _views(message: frame_pb2.GraphCall) -> list[_View | None]:
+    """By result, what it is a view of; None for what is of its own."""
     wants = (*message.result_requires_grad, *[True] * message.results)
-    return [wants[i] if view else None for i, view in enumerate(views)]
+    found: list[_View | None] = [None] * message.results
+    for result, is_view in enumerate(message.result_is_view):
+        if is_view:
+            found[result] = (False, message.result_is_argument[result] - 1, wants[result])
+    for result, base in enumerate(message.result_is_view_of):
+        if base:
+            found[result] = (True, base - 1, wants[result])
+    return found
 
 
 def _training_for_native(message: frame_pb2.GraphCall, backward: _Loaded) -> tuple[Any, ...]:
@@ -156,15 +176,15 @@ def _in_python(message: frame_pb2.GraphCall, programs: dict[str, _Loaded]) -> Ca
 
 
 def _inference(message: frame_pb2.GraphCall, program: _Run) -> Callable[..., Any]:
-    note_changes, with_arguments = _changes(message), _arguments_among_results(message)
-    if note_changes is None and with_arguments is None:
+    note_changes, finished = _changes(message), _finished(message)
+    if note_changes is None and finished is None:
         return lambda *arguments: program(list(arguments))
 
     def run(*arguments: Any) -> Any:
         if note_changes is not None:
             note_changes(arguments)
         results = program(list(arguments))
-        return with_arguments(results, arguments) if with_arguments else results
+        return finished(results, arguments) if finished else results
 
     return run
 
@@ -177,27 +197,41 @@ def _changes(message: frame_pb2.GraphCall) -> Callable[[Sequence[Any]], None] | 
     return lambda arguments: torch.autograd.graph.increment_version([arguments[i] for i in changed])
 
 
-def _arguments_among_results(
+@dataclass(frozen=True)
+class _Unseen:
+    """A tensor that autograd is not to see among a function's results."""
+
+    tensor: torch.Tensor
+
+
+def _finished(
     message: frame_pb2.GraphCall,
 ) -> Callable[[Sequence[Any], Sequence[Any]], list[Any]] | None:
-    """Puts arguments among a graph's results that it returns as they are; None where there are
-    none."""
-    numbers = tuple(message.result_is_argument)
-    if not any(numbers):
+    """What makes the results of the call from those of its program: with the arguments among them,
+    and with views. None where they are the same."""
+    whole, views = _whole_arguments(message), _views(message)
+    shown = message.results - message.hidden_results
+    if not any(whole) and not any(views):
         return None
-    views = _requires_grad_of_views(message)
 
-    def of(argument: Any, made: Any, requires_grad: bool | None) -> Any:
-        return argument if requires_grad is None else _view_of(argument, made, requires_grad)
+    def finished(made: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+        results = list(made[:shown])
+        for i, argument in enumerate(whole[:shown]):
+            if argument:
+                results[i] = arguments[argument - 1]
+        for i, view in enumerate(views[:shown]):
+            if view is not None:
+                of_result, number, requires_grad = view
+                base = (made if of_result else arguments)[number]
+                lies = made[i].tensor if isinstance(made[i], _Unseen) else made[i]
+                results[i] = _view_of(base, lies, requires_grad)
+        return results
 
-    return lambda results, arguments: [
-        of(arguments[number - 1], one, view) if number else one
-        for one, number, view in zip(results, numbers, views, strict=True)
-    ]
+    return finished
 
 
 def _view_of(base: torch.Tensor, made: torch.Tensor, requires_grad: bool) -> torch.Tensor:
-    """A view of an argument that lies as what the program made of it does."""
+    """A view of a tensor that lies as what the program made of it does."""
     start = made.data_ptr() - base.untyped_storage().data_ptr()
     offset = start // made.element_size() if made.numel() else made.storage_offset()
     view = base.as_strided(made.shape, made.stride(), offset)
@@ -284,14 +318,14 @@ def _training(
     message: frame_pb2.GraphCall, forward: _Run, backward: _Run | None
 ) -> Callable[..., Any]:
     function = _autograd_function(message, forward, backward)
-    note_changes, with_arguments = _changes(message), _arguments_among_results(message)
+    note_changes, finished = _changes(message), _finished(message)
 
     def run(*arguments: Any) -> Any:
         if note_changes is not None:
             note_changes(arguments)
         with torch.enable_grad():
             results = function(*arguments)
-        return with_arguments(results, arguments) if with_arguments else results
+        return finished(results, arguments) if finished else results
 
     return run
 
@@ -310,7 +344,8 @@ def _autograd_function(
 ) -> Callable[..., Any]:
     count, first_number = message.results, message.results + message.saved_tensors
     # Autograd would take an argument among its own results for one that is changed.
-    handed_through = [i for i, argument in enumerate(message.result_is_argument) if argument]
+    handed_through = [i for i, argument in enumerate(_whole_arguments(message)) if argument]
+    views = [i for i, view in enumerate(_views(message)) if view is not None]
     without_gradient = [i for i, wants in enumerate(message.result_requires_grad) if not wants]
     run_backward = _Backward(message, backward) if backward is not None else None
 
@@ -323,6 +358,8 @@ def _autograd_function(
             results = made[:count]
             for i in handed_through:
                 results[i] = None
+            for i in views:
+                results[i] = _Unseen(results[i])
             tensors = [one if isinstance(one, torch.Tensor) else None for one in results]
             ctx.save_for_backward(*made[count:first_number])
             ctx.numbers = made[first_number:]

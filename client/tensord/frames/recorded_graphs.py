@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import TensordError
 from ..torch_compat.forward_facts import ForwardFacts, NotPlain, forward_facts
-from ..v1 import compile_pb2, frame_pb2, graph_pb2
+from ..v1 import compile_pb2, frame_pb2
+from . import view_results
 from .errors import UnrecordableError
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class GraphRecord:
             results=facts.results,
             result_is_argument=facts.is_argument,
             result_is_view=facts.is_view if any(facts.is_view) else (),
+            result_is_view_of=facts.is_view_of if any(facts.is_view_of) else (),
+            hidden_results=facts.hidden,
             result_requires_grad=facts.requires_grad,
             changed_arguments=facts.changed,
         )
@@ -94,7 +97,7 @@ class GraphRecord:
             getattr(call, label).CopyFrom(program)
         if "forward" in self._programs:
             self._add_training(call, facts)
-        _check_views(call, call.forward if "forward" in self._programs else call.inference)
+        view_results.check(call)
         return call
 
     def _add_training(self, call: frame_pb2.GraphCall, facts: ForwardFacts) -> None:
@@ -118,25 +121,6 @@ class GraphRecord:
             call.tangent_absent.extend(self._absent)
             call.backward_with_all.CopyFrom(self._with_all)
             _leave_out_places(call.backward_with_all)
-
-
-def _check_views(call: frame_pb2.GraphCall, program: frame_pb2.FrameProgram) -> None:
-    """Views of arguments have the arguments' dtypes; raises UnrecordableError."""
-    for result, is_view in enumerate(call.result_is_view):
-        if not is_view:
-            continue
-        argument = call.result_is_argument[result] - 1
-        base = program.graph.inputs[list(program.inputs).index(argument)].tensor.dtype
-        if _dtype_of(program.graph, program.graph.outputs[result].value) != base:
-            raise UnrecordableError("a result of the graph is a view of another dtype")
-
-
-def _dtype_of(graph: graph_pb2.Graph, ref: graph_pb2.ValueRef) -> int:
-    """Of a value that is no constant."""
-    if ref.value < len(graph.inputs):
-        return graph.inputs[ref.value].tensor.dtype
-    node = graph.nodes[ref.value - len(graph.inputs) - len(graph.constants)]
-    return node.outputs[ref.output].dtype
 
 
 def _leave_out_places(program: frame_pb2.FrameProgram) -> None:

@@ -26,7 +26,7 @@ def verify(
 
     others: frames of the same code. Dynamo makes symbols of the sizes that it has seen change, and
     a process that has seen fewer captures for one size what another's frame serves for all. Such a
-    capture is to be as one of the others that hold of the call, if any has as few symbols.
+    capture is to be as one of the others that hold of the call, if any has as many symbols.
     """
     name = f"{served.code.module}.{served.code.qualified_name}"
     try:
@@ -37,8 +37,12 @@ def verify(
     if difference is None:
         return
     symbols = _symbols(fresh)
-    if symbols < _symbols(served):
-        alike = [one for one in others if _symbols(one) <= symbols and _holds(one, entered)]
+    if symbols < _symbols(served) and len(fresh.graphs) == len(served.graphs):
+        alike = [
+            one
+            for one in others
+            if one.graphs and _symbols(one) == symbols and _holds(one, entered)
+        ]
         if not alike or any(next(_differences(one, fresh), None) is None for one in alike):
             return
     raise FrameMismatchError(f"{name} is captured otherwise than it was recorded: {difference}")

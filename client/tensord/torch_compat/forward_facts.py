@@ -23,17 +23,21 @@ class TangentLayout:
 class ForwardFacts:
     """Of a forward or inference graph.
 
-    arguments, results: how many the captured graph has. is_argument: the argument that a result is,
-    plus one; 0: none. is_view: by result: it is a view of that argument, not the argument itself.
-    requires_grad: by result. changed: arguments that it changes in place, as autograd is to see.
-    tangents: results whose gradients backward gets. saved_numbers: how many of the forward
-    program's results, the last ones, are numbers for backward.
+    arguments, results: how many the captured graph has; of the results the last ones, `hidden`, are
+    there only for others to be views of them. is_argument: the argument that a result is, plus one;
+    0: none. is_view: by result: it is a view of that argument, not the argument itself. is_view_of:
+    the result that a result is a view of, plus one; 0: none. requires_grad: by result. changed:
+    arguments that it changes in place, as autograd is to see. tangents: results whose gradients
+    backward gets. saved_numbers: how many of the forward program's results, the last ones, are
+    numbers for backward.
     """
 
     arguments: int
     results: int
     is_argument: tuple[int, ...]
     is_view: tuple[bool, ...]
+    is_view_of: tuple[int, ...]
+    hidden: int
     requires_grad: tuple[bool, ...]
     changed: tuple[int, ...]
     tangents: tuple[int, ...]
@@ -43,6 +47,9 @@ class ForwardFacts:
 
 _OWN = ("non_alias", "unsafe_view_alias", "custom_function_view")
 _OF_ARGUMENT = ("is_input", "alias_of_input")
+# Of a result that is hidden, and of one that is not.
+_OF_HIDDEN = ("alias_of_intermediate", "alias_of_intermediate_save_as_output")
+_OF_RESULT = "alias_of_intermediate_base_is_user_output"
 
 
 class NotPlain(Exception):
@@ -59,26 +66,42 @@ def forward_facts() -> ForwardFacts:
     for reason in _obstacles(facts):
         raise NotPlain(reason)
     outputs = facts.output_info
-    tangents = tuple(
-        i
-        for i, info in enumerate(outputs)
-        if info.output_type.name in _OWN and _is_tensor(info) and _wants_gradient(info)
+    results, hidden = len(outputs), facts.num_intermediate_bases
+    tangents = (
+        *(
+            i
+            for i, info in enumerate(outputs)
+            if info.output_type.name in _OWN and _is_tensor(info) and _wants_gradient(info)
+        ),
+        *range(results, results + hidden),
     )
     metas = list(facts.subclass_tangent_meta)
     saved = facts.num_symints_saved_for_bw
     return ForwardFacts(
         arguments=len(facts.input_info),
-        results=len(outputs),
+        results=results + hidden,
         is_argument=tuple(
             info.base_idx + 1 if info.output_type.name in _OF_ARGUMENT else 0 for info in outputs
-        ),
-        is_view=tuple(info.output_type.name == "alias_of_input" for info in outputs),
-        requires_grad=tuple(bool(info.requires_grad) for info in outputs),
+        )
+        + (0,) * hidden,
+        is_view=tuple(info.output_type.name == "alias_of_input" for info in outputs)
+        + (False,) * hidden,
+        is_view_of=tuple(_base_among_results(info, results) for info in outputs) + (0,) * hidden,
+        hidden=hidden,
+        requires_grad=tuple(bool(info.requires_grad) for info in outputs) + (True,) * hidden,
         changed=tuple(facts.mutated_graph_handled_indices_seen_by_autograd),
         tangents=tangents,
         layouts=tuple(_layout(meta) for meta in metas) if len(metas) == len(tangents) else (),
         saved_numbers=saved or 0,
     )
+
+
+def _base_among_results(info: Any, results: int) -> int:
+    """The number, plus one, of the result that one is a view of; hidden ones lie behind all others."""
+    kind = info.output_type.name
+    if kind in _OF_HIDDEN:
+        return int(results + info.base_idx + 1)
+    return int(info.base_idx + 1) if kind == _OF_RESULT else 0
 
 
 def _is_tensor(info: Any) -> bool:
@@ -97,8 +120,6 @@ def _obstacles(facts: Any) -> Iterator[str]:
         yield "the graph has effects with tokens"
     if facts.mutated_inp_runtime_indices:
         yield "the graph changes arguments behind its program"
-    if facts.num_intermediate_bases:
-        yield "results of the graph are views of the same memory"
     if facts.grad_enabled_mutation is not None:
         yield "the graph changes the grad mode"
     if facts.is_rng_op_functionalized or getattr(facts, "num_graphsafe_rng_states", 0):
@@ -108,7 +129,10 @@ def _obstacles(facts: Any) -> Iterator[str]:
     if getattr(facts, "indices_of_inputs_that_requires_grad_with_mutations_in_bw", None):
         yield "backward changes arguments"
     for info in facts.output_info:
-        if info.output_type.name not in (*_OWN, *_OF_ARGUMENT):
+        kind = info.output_type.name
+        if kind == _OF_RESULT and facts.output_info[info.base_idx].output_type.name not in _OWN:
+            yield "a result of the graph is a view of a view"
+        if kind not in (*_OWN, *_OF_ARGUMENT, *_OF_HIDDEN, _OF_RESULT):
             yield f"a result of the graph is {info.output_type.name.replace('_', ' ')}"
 
 

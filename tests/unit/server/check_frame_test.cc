@@ -294,6 +294,14 @@ const Case kCases[] = {
        f.mutable_graphs(0)->add_result_is_view(false);
      },
      "graphs[0].result_is_view[0]: it is of no argument"},
+    {"bases",
+     [](Frame& f) {
+       f.mutable_graphs(0)->add_result_is_view_of(3);
+       f.mutable_graphs(0)->add_result_is_view_of(0);
+     },
+     "graphs[0].result_is_view_of[0]: 3 is past the 2 results"},
+    {"hidden", [](Frame& f) { f.mutable_graphs(0)->set_hidden_results(3); },
+     "graphs[0].hidden_results: 3 of 2 results"},
     {"aliases", [](Frame& f) { f.mutable_graphs(0)->add_result_is_argument(0); },
      "graphs[0].result_is_argument: 3 entries for 2 results"},
     {"gradients", [](Frame& f) { f.mutable_graphs(0)->add_has_gradient(true); },
