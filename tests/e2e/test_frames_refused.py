@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import tensord
-from frame_messages import digest, environment, find, frame, put
+from frame_messages import FORMAT, digest, environment, find, frame, put
 from real_daemon import RealDaemon
 from tensord.errors import DaemonOverloadedError, GraphRejectedError
 from tensord.v1 import frame_pb2, service_pb2
@@ -41,7 +41,7 @@ def _spoil(what: str) -> frame_pb2.Frame:
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("format", "environment.format: 77; this daemon keeps frames of format 1"),
+        ("format", f"environment.format: 77; this daemon keeps frames of format {FORMAT}"),
         ("digest", "code.digest: a digest has 32 bytes, this has 5"),
         ("base", "sources[2].base: 3 is past the 2 sources before this one"),
         ("guard", "guards[2].source: 77 is past the 5 sources"),

@@ -5,7 +5,7 @@
 After the first third, in which caches fill, its memory grows by less than 1 MB an hour, as the
 slope of all samples says, and its descriptors not at all. In runs of less than half an hour a slope
 says little: there the bound is what the last third holds beyond the middle one, and in those of
-less than five minutes caches still fill.
+less than five minutes caches still fill, and clients may still connect.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
         more = (statistics.median(last) - statistics.median(middle)) / MIB
         table.must("more in the last third, MiB", more, more < 4, "below 4")
     most = max(descriptors[third : 2 * third], default=0)
+    if arguments.minutes * 60 < SHORT_S:
+        most += arguments.clients  # of which some connect late on a busy machine
     later = statistics.median(descriptors[2 * third :])
     table.must("descriptors, last third", later, later <= most, f"at most {most}, as before")
     table.none("wrong results", seen.wrong)
