@@ -217,10 +217,7 @@ def _is_view(node: fx.Node) -> bool:
     """True for operators whose results are views of their first argument, and such results."""
     if picks(node):
         return _is_view(node.all_input_nodes[0])
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    returns = node.target._schema.returns
-    return bool(returns) and all(r.alias_info and not r.alias_info.is_write for r in returns)
+    return isinstance(node.target, torch._ops.OpOverload) and torch_compat.gives_views(node.target)
 
 
 def _is_number(node: fx.Node) -> bool:

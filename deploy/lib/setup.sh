@@ -131,9 +131,9 @@ CHECK
 setup_client() {
   local wanted proto generated
   wanted=$(cat "$root/client/pyproject.toml" "$root/client/setup.py" | hash_of)
-  for proto in graph artifact compile stats frame service; do
-    for generated in "$root/client/tensord/v1/${proto}_pb2".{py,pyi}; do
-      if [ ! "$generated" -nt "$root/proto/tensord/v1/$proto.proto" ]; then
+  for proto in $(sh "$root/client/generate_protos.sh" --list); do
+    for generated in "$root/client/${proto%.proto}_pb2".{py,pyi}; do
+      if [ ! "$generated" -nt "$root/proto/$proto" ]; then
         say "generating protobuf modules"
         quietly env PYTHON="$venv/bin/python" sh "$root/client/generate_protos.sh" ||
           die "client/generate_protos.sh failed"

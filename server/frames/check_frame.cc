@@ -224,11 +224,9 @@ absl::Status CheckGraph(const v1::GraphCall& call) {
   }));
   TENSORD_RETURN_IF_ERROR(
       CheckCount("result_is_argument", call.result_is_argument_size(), results, "results"));
-  TENSORD_RETURN_IF_ERROR(
-      CheckEach("result_is_argument", call.result_is_argument(), [&](uint32_t argument) {
-        return argument == 0 ? absl::OkStatus()
-                             : CheckReference("", argument, arguments, "arguments");
-      }));
+  TENSORD_RETURN_IF_ERROR(CheckEach(
+      "result_is_argument", call.result_is_argument(),
+      [&](uint32_t argument) { return CheckOptional("", argument, arguments, "arguments"); }));
   TENSORD_RETURN_IF_ERROR(
       CheckCount("result_is_view", call.result_is_view_size(), results, "results"));
   for (int i = 0; i < call.result_is_view_size(); ++i) {
@@ -240,9 +238,8 @@ absl::Status CheckGraph(const v1::GraphCall& call) {
   TENSORD_RETURN_IF_ERROR(
       CheckCount("result_is_view_of", call.result_is_view_of_size(), results, "results"));
   TENSORD_RETURN_IF_ERROR(
-      CheckEach("result_is_view_of", call.result_is_view_of(), [&](uint32_t base) {
-        return base == 0 ? absl::OkStatus() : CheckReference("", base, results, "results");
-      }));
+      CheckEach("result_is_view_of", call.result_is_view_of(),
+                [&](uint32_t base) { return CheckOptional("", base, results, "results"); }));
   if (call.hidden_results() > results) {
     return BadField("hidden_results", call.hidden_results(), " of ", results, " results");
   }

@@ -71,6 +71,12 @@ inline absl::Status CheckReference(absl::string_view field, uint64_t number, uin
   return BadField(field, number, " is past the ", count, " ", things);
 }
 
+// A number plus one, or 0 for none.
+inline absl::Status CheckOptional(absl::string_view field, uint64_t number, uint64_t count,
+                                  absl::string_view things) {
+  return number == 0 ? absl::OkStatus() : CheckReference(field, number, count, things);
+}
+
 }  // namespace tensord::server
 
 #endif  // TENSORD_SERVER_FRAMES_FIELDS_H_

@@ -173,9 +173,7 @@ def call_operator(library: ctypes.CDLL, shim: ctypes.CDLL, call: OperatorCall) -
         number, writes, reads, sizes = (convert(call.args[i]) for i in range(4))
         _store(call, call_backs.run_step(number, [*writes, *reads], sizes))
         return
-    namespace, name = call.op.decode().split("::")
-    packet = getattr(getattr(torch.ops, namespace), name)
-    op = getattr(packet, call.overload.decode() or "default")
+    op = torch_compat.named_operator(call.op.decode(), call.overload.decode())
     args, kwargs = [], {}
     for i, parameter in enumerate(op._schema.arguments[: call.num_args]):
         value = convert(call.args[i])

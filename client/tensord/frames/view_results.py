@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
-
+from ..torch_compat.operators import gives_views, named_operator
 from ..v1 import frame_pb2, graph_pb2
 from .errors import UnrecordableError
 
@@ -29,7 +28,7 @@ def check(call: frame_pb2.GraphCall) -> None:
             # Strides that cannot be proved to be those of the base are made by a copy.
             raise UnrecordableError("a result of the graph is a view of symbolic sizes")
         root = _root(program.graph, program.graph.outputs[result])
-        if base is None or root is None or root != base:
+        if base is None or root != base:
             raise UnrecordableError("a result of the graph may be a copy of what it is a view of")
 
 
@@ -53,24 +52,23 @@ def _views(
 
 def _root(graph: graph_pb2.Graph, output: graph_pb2.Argument) -> _Value | None:
     """In whose memory an output lies; None for what is no tensor, or a constant."""
-    number, made = output.value.value, len(graph.inputs) + len(graph.constants)
-    place = output.value.output
-    while output.HasField("value") and number >= made:
+    made = len(graph.inputs) + len(graph.constants)
+    while output.HasField("value"):
+        number = output.value.value
+        if number < made:
+            return (number, 0) if number < len(graph.inputs) else None
         node = graph.nodes[number - made]
         if not _is_view(node):
-            return number, place
+            return number, output.value.output
         output = node.args[0]
-        number, place = output.value.value, output.value.output
-    is_input = output.HasField("value") and number < len(graph.inputs)
-    return (number, 0) if is_input else None
+    return None
 
 
 def _is_view(node: graph_pb2.Node) -> bool:
     """Whether an operator of torch gives its first argument's memory in another shape."""
-    space, _, name = node.op.partition("::")
-    if space != "aten" or node.op in _REINTERPRET or node.overload == "dtype":
+    if not node.op.startswith("aten::") or node.op in _REINTERPRET or node.overload == "dtype":
         return False
-    operator = getattr(getattr(torch.ops.aten, name, None), node.overload or "default", None)
-    returns = operator._schema.returns if operator is not None else ()
-    alias = returns[0].alias_info if returns else None
-    return alias is not None and not alias.is_write
+    try:
+        return gives_views(named_operator(node.op, node.overload))
+    except AttributeError:
+        return False

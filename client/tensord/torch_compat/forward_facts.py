@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,10 @@ def forward_facts() -> ForwardFacts:
         raise NotPlain(reason)
     outputs = facts.output_info
     results, hidden = len(outputs), facts.num_intermediate_bases
+
+    def by_result(fact: Callable[[Any], Any], of_hidden: Any) -> tuple[Any, ...]:
+        return (*map(fact, outputs), *[of_hidden] * hidden)
+
     tangents = (
         *(
             i
@@ -80,15 +84,13 @@ def forward_facts() -> ForwardFacts:
     return ForwardFacts(
         arguments=len(facts.input_info),
         results=results + hidden,
-        is_argument=tuple(
-            info.base_idx + 1 if info.output_type.name in _OF_ARGUMENT else 0 for info in outputs
-        )
-        + (0,) * hidden,
-        is_view=tuple(info.output_type.name == "alias_of_input" for info in outputs)
-        + (False,) * hidden,
-        is_view_of=tuple(_base_among_results(info, results) for info in outputs) + (0,) * hidden,
+        is_argument=by_result(
+            lambda info: info.base_idx + 1 if info.output_type.name in _OF_ARGUMENT else 0, 0
+        ),
+        is_view=by_result(lambda info: info.output_type.name == "alias_of_input", False),
+        is_view_of=by_result(lambda info: _base_among_results(info, results), 0),
         hidden=hidden,
-        requires_grad=tuple(bool(info.requires_grad) for info in outputs) + (True,) * hidden,
+        requires_grad=by_result(lambda info: bool(info.requires_grad), True),
         changed=tuple(facts.mutated_graph_handled_indices_seen_by_autograd),
         tangents=tangents,
         layouts=tuple(_layout(meta) for meta in metas) if len(metas) == len(tangents) else (),
@@ -97,7 +99,7 @@ def forward_facts() -> ForwardFacts:
 
 
 def _base_among_results(info: Any, results: int) -> int:
-    """The number, plus one, of the result that one is a view of; hidden ones lie behind all others."""
+    """The number, plus one, of the result that one is a view of; hidden ones lie behind others."""
     kind = info.output_type.name
     if kind in _OF_HIDDEN:
         return int(results + info.base_idx + 1)

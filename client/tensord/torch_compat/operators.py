@@ -47,6 +47,21 @@ def operator_name(op: torch._ops.OpOverload) -> str:
     return f"{name}.{op._schema.overload_name}" if op._schema.overload_name else name
 
 
+def named_operator(name: str, overload: str) -> torch._ops.OpOverload:
+    """The operator that the daemon has by that name, "aten::sum", and overload, "" for the default
+    one. Raises AttributeError."""
+    namespace, _, own = name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), own)
+    op: torch._ops.OpOverload = getattr(packet, overload or "default")
+    return op
+
+
+def gives_views(op: torch._ops.OpOverload) -> bool:
+    """Whether its results are views of its first argument."""
+    returns = op._schema.returns
+    return bool(returns) and all(r.alias_info and not r.alias_info.is_write for r in returns)
+
+
 def target_name(node: fx.Node) -> str:
     """What a node calls, for people."""
     if isinstance(node.target, torch._ops.OpOverload):

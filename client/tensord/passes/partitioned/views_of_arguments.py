@@ -71,11 +71,7 @@ def _is_view(node: fx.Node) -> bool:
         return False
     if node.target is operator.getitem:
         return _is_view(arguments(node)[0])
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    returns = node.target._schema.returns
-    alias = returns[0].alias_info if returns else None
-    return alias is not None and not alias.is_write
+    return isinstance(node.target, torch._ops.OpOverload) and torch_compat.gives_views(node.target)
 
 
 def _viewed(graph: fx.Graph, fake_mode: Any, base: fx.Node, views: list[fx.Node]) -> fx.Node:
