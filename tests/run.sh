@@ -8,6 +8,9 @@
 #                                             # the unit tests of one folder of tests/unit; `all`: of all
 #   tests/run.sh --e2e [PYTEST ARGUMENTS...]  # the end-to-end tests alone
 #
+# TENSORD_TEST_CACHE: where compiled kernels are kept between runs (default ~/.cache/tensord-tests;
+# empty: nowhere).
+#
 # A subset builds only what it needs. The last line is `N passed, N failed`, of ctest and pytest
 # together; it ends with 1 when anything failed, was not built, or when no test ran at all.
 set -euo pipefail
@@ -34,6 +37,8 @@ setup deploy/requirements.txt tests/requirements.txt -- "${targets[@]}"
 
 # A test finds its daemon and its settings itself; those of the caller would mislead it.
 no_cuda_tests=${TENSORD_NO_CUDA_TESTS:-}
+# Kernels that tests compiled before are kept beside ccache's objects, which see to the rest.
+cache=${TENSORD_TEST_CACHE-${XDG_CACHE_HOME:-$HOME/.cache}/tensord-tests}
 for name in $(compgen -e TENSORD_ || true); do unset "$name"; done
 # The CUDA tests compile with the NVRTC of .venv and need no GPU. TENSORD_NO_CUDA_TESTS=1, which is
 # read before the settings go, leaves them out.
@@ -41,6 +46,11 @@ if [ -n "$no_cuda_tests" ]; then export TENSORD_NO_CUDA_TESTS=1; fi
 TENSORD_NVRTC=$("$venv/bin/python" -c \
   'import sysconfig; print(sysconfig.get_path("purelib") + "/nvidia/cu13/lib")')
 export TENSORD_NVRTC
+if [ -n "$cache" ]; then
+  mkdir -p "$cache"
+  find "$cache" -type f -mtime +30 -delete
+fi
+export TENSORD_TEST_CACHE=$cache
 # Models are made from configurations; nothing may be fetched.
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
 # Spinning threads of one test would starve the compilers and daemons of another.

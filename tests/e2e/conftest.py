@@ -123,7 +123,7 @@ def daemon(clean: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
 @pytest.fixture(scope="session")
 def shared_daemon() -> Iterator[RealDaemon]:
     """One real daemon for all tests that do not harm it."""
-    real = RealDaemon()
+    real = RealDaemon(kept_kernels=True)
     yield real
     real.close()
 
@@ -131,7 +131,7 @@ def shared_daemon() -> Iterator[RealDaemon]:
 @pytest.fixture(scope="module")
 def frames_daemon() -> Iterator[RealDaemon]:
     """A real daemon for one file's tests, which keeps no frames of others'."""
-    real = RealDaemon()
+    real = RealDaemon(kept_kernels=True)
     yield real
     real.close()
 

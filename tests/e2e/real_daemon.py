@@ -12,6 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import kept_kernels as kernels
+
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 30.0
@@ -28,6 +30,7 @@ class RealDaemon:
     folder: where its socket, store and log go; a temporary one when None.
     environment: added to the daemon's environment. flags: added to its command line.
     passed: a socket that listens already, for the daemon to serve, as of a service manager.
+    kept_kernels: whether its store begins with the kernels of earlier runs (kept_kernels.py).
     """
 
     def __init__(
@@ -36,6 +39,7 @@ class RealDaemon:
         environment: dict[str, str] | None = None,
         flags: tuple[str, ...] = (),
         passed: socket.socket | None = None,
+        kept_kernels: bool = False,
     ) -> None:
         self._temporary = None
         if folder is None:
@@ -50,6 +54,9 @@ class RealDaemon:
         self._environment = environment or {}
         self._flags = flags
         self._passed = passed
+        self._keeps = kept_kernels
+        if self._keeps:
+            kernels.lend(self.store)
         self.start()
 
     def start(self) -> None:
@@ -138,5 +145,7 @@ class RealDaemon:
     def close(self) -> None:
         """Ends the process and removes its folder."""
         self.stop()
+        if self._keeps:
+            kernels.keep(self.store)
         if self._temporary is not None:
             self._temporary.cleanup()

@@ -8,9 +8,9 @@
 #include <regex>
 #include <set>
 
-#include "compiler/jit/jit.h"
 #include "compiler/pipeline.h"
 #include "tests/unit/testing/golden_cases.h"
+#include "tests/unit/testing/kept_jit.h"
 
 namespace tensord::testing {
 namespace {
@@ -80,7 +80,7 @@ TEST_P(CudaCodegen, EveryOperatorCompiles) {
   if (const char* nvrtc = std::getenv("TENSORD_NVRTC")) config.nvrtc = nvrtc;
   config.work_folder = ::testing::TempDir();
   config.parallelism = 2;
-  const auto result = jit::Jit(job, config);
+  const auto result = KeptJit(job, config);
   ASSERT_TRUE(result.ok()) << result.status();
   for (const auto& failure : result->failures()) {
     ADD_FAILURE() << seen[job.units(failure.unit()).source()] << "\n"

@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <memory>
 
-#include "compiler/jit/jit.h"
 #include "compiler/ops/operators.h"
 #include "compiler/pipeline.h"
 #include "tests/unit/testing/cuda_cases.h"
@@ -18,6 +17,7 @@
 #include "tests/unit/testing/cuda_tests.h"
 #include "tests/unit/testing/golden_cases.h"
 #include "tests/unit/testing/kernel_ir.h"
+#include "tests/unit/testing/kept_jit.h"
 
 namespace tensord::testing {
 namespace {
@@ -427,7 +427,7 @@ TEST(CudaScans, CompileInEveryTypeWithoutSpills) {
     }
   }
   job.mutable_target()->mutable_cuda()->set_sm(90);
-  const auto result = jit::Jit(job, config);
+  const auto result = KeptJit(job, config);
   ASSERT_TRUE(result.ok()) << result.status();
   for (const auto& failure : result->failures()) {
     ADD_FAILURE() << job.units(failure.unit()).source() << failure.log();

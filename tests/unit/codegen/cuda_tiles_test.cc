@@ -6,9 +6,9 @@
 
 #include <cstdlib>
 
-#include "compiler/jit/jit.h"
 #include "tests/unit/testing/cuda_cases.h"
 #include "tests/unit/testing/cuda_tests.h"
+#include "tests/unit/testing/kept_jit.h"
 
 namespace tensord::testing {
 namespace {
@@ -200,7 +200,7 @@ TEST(CudaTiles, KernelsCompileWithoutSpills) {
       }
     }
     job.mutable_target()->mutable_cuda()->set_sm(sm);
-    const auto result = jit::Jit(job, config);
+    const auto result = KeptJit(job, config);
     ASSERT_TRUE(result.ok()) << result.status();
     for (const auto& failure : result->failures()) {
       ADD_FAILURE() << job.units(failure.unit()).source() << failure.log();

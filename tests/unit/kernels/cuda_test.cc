@@ -71,15 +71,20 @@ std::vector<Part> Parts() {
   };
   std::vector<Part> parts;
   for (const std::string architecture : kArchitectures) {
-    // All widths take long; these two have all code that depends on the architecture.
+    // All widths take long. These two have all code that depends on the architecture, which formulas
+    // of numbers do not (ptx.cuh).
     const bool all = architecture == "sm_80" || architecture == "sm_90";
-    const std::string widths = all ? "-DWIDTHS(F)=F(1) F(2) F(4) F(8)" : "-DWIDTHS(F)=F(4)";
+    const char* const all_widths = "-DWIDTHS(F)=F(1) F(2) F(4) F(8)";
+    const std::string widths = all ? all_widths : "-DWIDTHS(F)=F(4)";
+    const std::string of_formulas = architecture == "sm_90" ? all_widths : "-DWIDTHS(F)=F(4)";
     for (const std::string part :
          {"memory", "scatters", "arithmetic", "operations", "reductions"}) {
       for (const std::string type : kTypes) {
         const std::string short_name = type.starts_with("tk::") ? type.substr(4) : type;
-        parts.push_back(
-            {architecture, part + "_" + short_name, {widths, "-DPART=" + part, "-DTYPE=" + type}});
+        const bool formulas = part == "arithmetic" || part == "operations";
+        parts.push_back({architecture,
+                         part + "_" + short_name,
+                         {formulas ? of_formulas : widths, "-DPART=" + part, "-DTYPE=" + type}});
       }
     }
     for (const std::string type : {"float", "double"}) {

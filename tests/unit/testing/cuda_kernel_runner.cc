@@ -82,8 +82,8 @@ CudaKernelLibrary::~CudaKernelLibrary() { std::filesystem::remove_all(folder_); 
 
 absl::Status CudaKernelLibrary::Build(const std::vector<const KernelSource*>& kernels) {
   std::map<std::string, size_t> numbers;
-  const std::string source = folder_ + "/kernels.cc", library = folder_ + "/kernels.so";
-  std::ofstream out(source);
+  const std::string library = folder_ + "/kernels.so";
+  std::ofstream out(folder_ + "/kernels.cc");
   out << kHead;
   for (const KernelSource* kernel : kernels) {
     if (!numbers.emplace(kernel->source, numbers.size()).second) continue;
@@ -92,13 +92,16 @@ absl::Status CudaKernelLibrary::Build(const std::vector<const KernelSource*>& ke
   out.close();
   const std::string log = folder_ + "/log";
   // Less than -O2 shows the same numbers in half the time. Accesses that are not aligned, on which
-  // a GPU faults, end the test.
+  // a GPU faults, end the test. Apart from linking, for ccache, and by a name that is always the same.
   const std::string command = absl::StrCat(
-      TENSORD_TEST_CXX
-      " -std=c++20 -O1 -w -fPIC -shared -pthread -ffp-contract=off "
+      "cd ", folder_,
+      " && { " TENSORD_TEST_COMPILE
+      " -std=c++20 -O1 -w -fPIC -pthread -ffp-contract=off "
       "-fsanitize=alignment -fsanitize-undefined-trap-on-error "
-      "-fwrapv -fno-strict-aliasing -I" TENSORD_SOURCE_DIR " -I" TENSORD_CUDA_INCLUDE " -o ",
-      library, " ", source, " 2>", log);
+      "-fwrapv -fno-strict-aliasing -I" TENSORD_SOURCE_DIR " -I" TENSORD_CUDA_INCLUDE
+      " -c kernels.cc -o kernels.o && " TENSORD_TEST_LINK
+      " -shared -pthread kernels.o -o kernels.so; } 2>",
+      log);
   if (std::system(command.c_str()) != 0) {
     std::ostringstream text;
     text << std::ifstream(log).rdbuf();

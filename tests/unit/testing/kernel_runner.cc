@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/check.h"
-#include "compiler/jit/jit.h"
+#include "tests/unit/testing/kept_jit.h"
 #include "tensord/kernel_abi.h"
 
 namespace tensord::testing {
@@ -147,7 +147,7 @@ absl::Status KernelLibrary::Add(const std::vector<std::string>& sources) {
   config.work_folder = folder_;
   // Shards are given a core each.
   config.parallelism = std::getenv("GTEST_TOTAL_SHARDS") == nullptr ? 2 : 1;
-  TENSORD_ASSIGN_OR_RETURN(const v1::JitResult result, jit::Jit(job, config));
+  TENSORD_ASSIGN_OR_RETURN(const v1::JitResult result, KeptJit(job, config));
   if (result.failures_size() > 0) return absl::InternalError(result.failures(0).log());
   for (int i = 0; i < job.units_size(); ++i) {
     const std::string path =

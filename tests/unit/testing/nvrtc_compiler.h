@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/embedded.h"
+#include "tests/unit/testing/kept_results.h"
 
 namespace nvrtc_compiler {
 
@@ -44,12 +45,20 @@ class Compiler {
         library = entry.path();
     }
     handle_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library.empty() || handle_ == nullptr) error_ = "no NVRTC in " + folder.string();
+    if (library.empty() || handle_ == nullptr) {
+      error_ = "no NVRTC in " + folder.string();
+      return;
+    }
+    int major = 0, minor = 0;
+    Call<int(int*, int*)>("nvrtcVersion")(&major, &minor);
+    version_ = std::to_string(major) + "." + std::to_string(minor) + " of " +
+               std::to_string(fs::file_size(library)) + " bytes";
   }
 
   const std::string& error() const { return error_; }
 
-  // headers: beyond the prelude's, by the names that `source` includes.
+  // headers: beyond the prelude's, by the names that `source` includes. What compiled in an earlier
+  // run is not compiled again (kept_results.h).
   Compiled Compile(const std::string& source, const std::string& architecture,
                    const std::vector<std::string>& more_options,
                    const std::map<std::string, std::string>& headers = {}) const {
@@ -65,6 +74,9 @@ class Compiler {
     const std::string target = "--gpu-architecture=" + architecture;
     options = {"--std=c++20", "-default-device", "--ptxas-options=-v", target.c_str()};
     for (const std::string& option : more_options) options.push_back(option.c_str());
+    const tensord::testing::KeptResults kept("nvrtc");
+    const std::string digest = Digest(source, options, names, texts);
+    if (const auto text = kept.Find(digest)) return Unpack(*text);
     Compiled result;
     void* program = nullptr;
     if (Call<int(void**, const char*, const char*, int, const char* const*, const char* const*)>(
@@ -76,15 +88,38 @@ class Compiler {
     const int code = Call<int(void*, int, const char* const*)>("nvrtcCompileProgram")(
         program, int(options.size()), options.data());
     result.log = Text(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog");
-    if (code == 0)
+    if (code == 0) {
       result.ptx = Text(program, "nvrtcGetPTXSize", "nvrtcGetPTX");
-    else
+      kept.Keep(digest, Pack(result));
+    } else {
       result.error = "error " + std::to_string(code) + "\n" + result.log;
+    }
     Call<int(void**)>("nvrtcDestroyProgram")(&program);
     return result;
   }
 
  private:
+  using Strings = std::vector<const char*>;
+
+  std::string Digest(const std::string& source, const Strings& options, const Strings& names,
+                     const Strings& texts) const {
+    tensord::Sha256Fields fields;
+    fields.Add(version_).Add(source);
+    for (const Strings* strings : {&options, &names, &texts}) {
+      fields.Add(std::to_string(strings->size()));
+      for (const char* string : *strings) fields.Add(string);
+    }
+    return fields.Finish();
+  }
+  // The length of the log, a line end, log and PTX.
+  static std::string Pack(const Compiled& compiled) {
+    return std::to_string(compiled.log.size()) + "\n" + compiled.log + compiled.ptx;
+  }
+  static Compiled Unpack(const std::string& text) {
+    const size_t begin = text.find('\n') + 1, size = std::stoul(text);
+    return {.error = "", .log = text.substr(begin, size), .ptx = text.substr(begin + size)};
+  }
+
   template <class Signature>
   Signature* Call(const char* name) const {
     return reinterpret_cast<Signature*>(dlsym(handle_, name));
@@ -98,7 +133,7 @@ class Compiler {
   }
 
   void* handle_ = nullptr;
-  std::string error_;
+  std::string error_, version_;
 };
 
 }  // namespace nvrtc_compiler
