@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records or checks the guards of a model in a process of its own:
+"""Records or checks the guards of models in a process of its own:
 
-    python frame_models.py record MODEL MODE FOLDER     captures, and writes each frame
-    python frame_models.py check MODEL MODE FOLDER      builds it again, and checks
+    python frame_models.py record FOLDER CASE...   captures, and writes each case's frames
+    python frame_models.py check FOLDER CASE...    builds the models again, and checks
 
-MODE: inference or training. `check` prints a line for each frame: "holds", or why its guards do
-not. CHANGE in the environment: what `check` changes before.
+CASE: MODEL/MODE, or for `check` MODEL/MODE/CHANGE, by which the model is changed before; MODE:
+inference or training. Each case is a fork of one process that has imported what all need. A line for
+each frame: the case, and behind a space what was found: of `record` its function and why it could
+not be recorded, of `check` "holds" or why its guards do not.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import traceback
 import types
 from pathlib import Path
 from typing import Any
@@ -104,7 +107,7 @@ def locals_of(model: Any, inputs: dict[str, Any], function: types.FunctionType) 
     return {**held, **bound.arguments}
 
 
-def record(name: str, mode: str, folder: Path) -> None:
+def record(name: str, mode: str, folder: Path) -> list[str]:
     from frame_guards import captures
 
     model, inputs = build(name, mode)
@@ -112,8 +115,8 @@ def record(name: str, mode: str, folder: Path) -> None:
     with torch.set_grad_enabled(mode == "training"):
         found = captures(lambda: compiled(**inputs))
     for number, recorded in enumerate(found):
-        print(recorded.code.co_name, recorded.reason)
-        (folder / f"{number}.frame").write_bytes(recorded.data)
+        (folder / f"{name}-{mode}-{number}.frame").write_bytes(recorded.data)
+    return [f"{recorded.code.co_name} {recorded.reason}" for recorded in found]
 
 
 def change_config(model: Any) -> None:
@@ -186,29 +189,65 @@ def change_none(model: Any) -> None:
     """The same model once more."""
 
 
-def check(name: str, mode: str, folder: Path) -> None:
+def check(name: str, mode: str, folder: Path, change: str = "none") -> list[str]:
     from tensord.frames import digests, guard_checks
     from tensord.frames.errors import UnfitError
     from tensord.v1 import frame_pb2
 
     model, inputs = build(name, mode)
     function = frame_of(model)
-    globals()["change_" + os.environ.get("CHANGE", "none")](model)
+    globals()["change_" + change](model)
     before = set(sys.modules)
+    lines = []
     with torch.set_grad_enabled(mode == "training"):
-        for path in sorted(folder.glob("*.frame")):
+        for path in sorted(folder.glob(f"{name}-{mode}-*.frame")):
             frame = frame_pb2.Frame.FromString(path.read_bytes())
             if frame.code.digest != digests.of_code(function.__code__):
                 continue
             try:
                 tree = guard_checks.load(frame, function.__globals__)
-                print(tree.failure(locals_of(model, inputs, function)) or "holds")
+                lines.append(tree.failure(locals_of(model, inputs, function)) or "holds")
             except UnfitError as error:
-                print(f"unfit: {error}")
+                lines.append(f"unfit: {error}")
     for module in ("torch._dynamo", "torch.fx.experimental.symbolic_shapes", "sympy"):
         if module in set(sys.modules) - before:
-            print(f"{module} is imported")
+            lines.append(f"{module} is imported")
+    return lines
+
+
+def in_a_fork(verb: str, folder: Path, case: str) -> bool:
+    """Prints a case's lines from a child, which leaves this process as it is."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            name, mode, *change = case.split("/")
+            for line in {"record": record, "check": check}[verb](name, mode, folder, *change):
+                print(case, line, flush=True)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def main(verb: str, folder: Path, cases: list[str]) -> int:
+    import transformers
+
+    # The classes, which lie in modules that are imported when they are asked for.
+    for name in (
+        "BertModel", "GPT2LMHeadModel", "LlamaForCausalLM", "ResNetModel",
+        "T5ForConditionalGeneration", "ViTModel",
+    ):  # fmt: skip
+        getattr(transformers, name)
+    if verb == "record":
+        import frame_guards  # noqa: F401  with Dynamo
+    else:
+        from tensord.frames import guard_checks  # noqa: F401
+    done = [in_a_fork(verb, folder, case) for case in cases]
+    return 0 if all(done) else 1
 
 
 if __name__ == "__main__":
-    {"record": record, "check": check}[sys.argv[1]](*sys.argv[2:4], Path(sys.argv[4]))
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:]))
