@@ -200,8 +200,15 @@ setup() {
   done
   [ $# -eq 0 ] || shift
   setup_packages
-  setup_python "${requirements[@]}"
-  setup_client
+  # Python's packages are mostly waited for, and the build needs nothing of them.
+  local environment previous
+  { setup_python "${requirements[@]}" && setup_client; } &
+  environment=$!
+  previous=$(trap -p EXIT)
+  trap 'kill "$environment" 2>/dev/null || true' EXIT
   setup_build "$@"
+  wait "$environment" || die "the Python environment could not be made"
+  trap - EXIT
+  eval "$previous"
   setup_native
 }

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import traceback
@@ -349,3 +350,22 @@ def test_an_identity_has_module_and_qualified_name() -> None:
     identity = digests.identity(_plain.__code__, "some.module")
     assert (identity.module, identity.qualified_name) == ("some.module", "_plain")
     assert identity.digest == digests.of_code(_plain.__code__)
+
+
+@pytest.mark.parametrize(
+    ("source", "difference"),
+    [
+        ("def f(x): return x + 1", ""),
+        ("def f(y): return y + 1", "variable 0: y instead of x"),
+        ("def f(x): return x - 1", "instruction: BINARY_OP - instead of BINARY_OP +"),
+        ("def g(x): return x + 1", "name: g instead of f"),
+        ("def f(x): return x + len(x)", "name 0: len instead of None"),
+    ],
+)
+def test_two_codes_differ_first_in(source: str, difference: str) -> None:
+    one, other = (
+        code_objects.write(_only_function(text).__code__)
+        for text in ("def f(x): return x + 1", source)
+    )
+    said = code_objects.difference(one, other)
+    assert re.sub(r"instruction \d+", "instruction", said) == difference

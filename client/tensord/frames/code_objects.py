@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import dis
+import itertools
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..v1 import frame_pb2
@@ -101,6 +103,42 @@ def global_names(code: types.CodeType) -> list[str]:
         if isinstance(constant, types.CodeType):
             found.update(dict.fromkeys(global_names(constant)))
     return list(found)
+
+
+def difference(stored: frame_pb2.FrameCode, fresh: frame_pb2.FrameCode) -> str:
+    """The first part that differs, for people: "constant 3: 2 instead of 1"; empty: none does."""
+    for name, one, other in (
+        ("name", stored.names, fresh.names),
+        ("variable", stored.variables, fresh.variables),
+        ("constant", stored.constants.items, fresh.constants.items),
+        ("instruction", _instructions(stored), _instructions(fresh)),
+    ):
+        if found := _first(one, other):
+            return f"{name} {found}"
+    for field in fresh.DESCRIPTOR.fields:
+        one, other = getattr(stored, field.name), getattr(fresh, field.name)
+        if one != other:
+            return f"{field.name}: {_short(other)} instead of {_short(one)}"
+    return ""
+
+
+def _first(stored: Iterable[Any], fresh: Iterable[Any]) -> str:
+    for number, (one, other) in enumerate(itertools.zip_longest(stored, fresh)):
+        if one != other:
+            return f"{number}: {_short(other)} instead of {_short(one)}"
+    return ""
+
+
+def _instructions(message: frame_pb2.FrameCode) -> list[str]:
+    try:
+        code = read(message, "")
+    except ValueError:  # of constants that this process does not have
+        return []
+    return [f"{one.opname} {one.argrepr}" for one in dis.get_instructions(code)]
+
+
+def _short(value: Any) -> str:
+    return " ".join(str(value).split())[:120] or repr(value)
 
 
 def _any() -> None:

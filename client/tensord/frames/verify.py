@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import FrameMismatchError
 from ..v1 import frame_pb2
+from . import code_objects
 from .capture_recorder import CaptureRecorder
 from .entered import Entered
 from .errors import UnfitError, UnrecordableError
@@ -73,8 +74,8 @@ def _differences(stored: frame_pb2.Frame, fresh: frame_pb2.Frame) -> Iterator[st
         for field in one.DESCRIPTOR.fields:
             if _plain(getattr(one, field.name)) != _plain(getattr(other, field.name)):
                 yield f"{field.name} of {one.name}"
-    if stored.result.code != fresh.result.code:
-        yield "the bytecode"
+    if difference := code_objects.difference(stored.result.code, fresh.result.code):
+        yield f"the bytecode, {difference}"
     for kept, made in zip(stored.result.globals, fresh.result.globals, strict=False):
         # Of what goes on behind a break, Dynamo makes another code where it did not make this one.
         if kept != made and not kept.HasField("continuation"):
