@@ -124,8 +124,11 @@ def difference(stored: frame_pb2.FrameCode, fresh: frame_pb2.FrameCode) -> str:
 
 def _first(stored: Iterable[Any], fresh: Iterable[Any]) -> str:
     for number, (one, other) in enumerate(itertools.zip_longest(stored, fresh)):
-        if one != other:
-            return f"{number}: {_short(other)} instead of {_short(one)}"
+        if one == other:
+            continue
+        if all(isinstance(x, frame_pb2.FrameConstant) and x.HasField("code") for x in (one, other)):
+            return f"{number}, {difference(one.code, other.code)}"
+        return f"{number}: {_short(other)} instead of {_short(one)}"
     return ""
 
 
