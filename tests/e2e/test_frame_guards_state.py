@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import frame_guard_cases
 import pytest
 import torch
+import torch.distributed as dist
 from frame_guard_cases import Case, parametrised
 from frame_guards import capture, captures, why_not
 from torch.overrides import TorchFunctionMode
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 pytestmark = pytest.mark.usefixtures("native_guards")
 Patch = pytest.MonkeyPatch
@@ -274,6 +277,70 @@ def test_a_mode_of_functions_is_known_by_its_class() -> None:
         recorded = capture(double, tensor())
         assert why_not(recorded, double, (tensor(),)) == ""
     assert why_not(recorded, double, (tensor(),))
+
+
+class _Scales(TorchFunctionMode):
+    def __init__(self, amount: float) -> None:
+        super().__init__()
+        self.amount = amount
+
+    def __torch_function__(
+        self, function: Any, kinds: Any, arguments: Any = (), named: Any = None
+    ) -> Any:
+        made = function(*arguments, **(named or {}))
+        return made * self.amount if function is torch.Tensor.mul else made
+
+
+def test_a_mode_of_functions_is_known_by_what_is_read_of_it() -> None:
+    with _Scales(2.0):
+        recorded = capture(double, tensor())
+        assert why_not(recorded, double, (tensor(),)) == ""
+    with _Mode(), _Scales(2.0):
+        assert why_not(recorded, double, (tensor(),))
+    with _Scales(3.0):
+        assert "amount == 2.0" in why_not(recorded, double, (tensor(),))
+
+
+def test_what_torch_says_of_the_process_is_known(monkeypatch: Patch) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if torch.cuda.is_initialized() else x + 1
+
+    recorded = capture(function, tensor())
+    assert why_not(recorded, function, (tensor(),)) == ""
+    monkeypatch.setattr(torch.cuda, "_initialized", not torch.cuda._initialized)
+    assert "torch.cuda.is_initialized() is" in why_not(recorded, function, (tensor(),))
+
+
+@contextmanager
+def _as_rank(rank: int, ranks: int) -> Iterator[None]:
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=ranks)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def test_which_rank_it_is_is_known_where_it_is_asked() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * (dist.get_rank() + 2)
+
+    with _as_rank(0, 2):
+        recorded = capture(function, tensor())
+        assert why_not(recorded, function, (tensor(),)) == ""
+        asks_nothing = capture(double, tensor())
+    with _as_rank(1, 4):
+        assert "get_rank() is not 0" in why_not(recorded, function, (tensor(),))
+        assert why_not(asks_nothing, double, (tensor(),)) == ""
+    assert why_not(recorded, function, (tensor(),))
+
+
+def test_properties_of_a_device_have_no_form() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        if x.is_cuda:
+            return x * torch.cuda.get_device_properties(0).major
+        return x + 1
+
+    assert "get_device_properties" in capture(function, tensor()).reason
 
 
 def test_a_default_device_is_known() -> None:

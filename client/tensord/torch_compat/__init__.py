@@ -69,6 +69,7 @@ from .guards import (
     global_state_guard,
     matches_by_identity,
     no_longer_told_of_guards,
+    place_of_function_mode,
     told_of_guards,
 )
 from .memory import (
@@ -164,6 +165,7 @@ __all__ = [
     "no_longer_told_of_guards",
     "note_codes",
     "operator_name",
+    "place_of_function_mode",
     "recorded",
     "results_of_forward",
     "shape_env_of",
