@@ -140,7 +140,8 @@ def data_loader_that_forks(rank: int, compile: Any) -> Any:
 
 
 TOPICS: dict[str, Callable[[int, Any], Any]] = {
-    topic.__name__: topic for topic in (ddp, fsdp, rank_decides, rank_is_asked, data_loader_that_forks)
+    topic.__name__: topic
+    for topic in (ddp, fsdp, rank_decides, rank_is_asked, data_loader_that_forks)
 }
 
 

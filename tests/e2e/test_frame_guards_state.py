@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -236,7 +237,13 @@ def test_sizes_that_vary_are_related() -> None:
     assert why_not(first, function, (torch.ones(5, 3), torch.ones(5, 3)))
     for size in (4, 5, 99):
         assert why_not(second, function, (torch.ones(size, 3), torch.ones(size, 3))) == ""
-    for size, other, width in ((100, 100, 3), (5, 6, 3), (5, 5, 4), (1, 1, 3), (0, 0, 3)):
+    for size, other, width in (
+        (100, 100, 3),
+        (5, 6, 3),
+        (5, 5, 4),
+        (1, 1, 3),
+        (0, 0, 3),
+    ):
         assert why_not(second, function, (torch.ones(size, width), torch.ones(other, width)))
 
 
@@ -334,13 +341,23 @@ def test_which_rank_it_is_is_known_where_it_is_asked() -> None:
     assert why_not(recorded, function, (tensor(),))
 
 
-def test_properties_of_a_device_have_no_form() -> None:
+def test_which_gpu_it_is_is_known_where_it_is_asked(monkeypatch: Patch) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         if x.is_cuda:
             return x * torch.cuda.get_device_properties(0).major
         return x + 1
 
-    assert "get_device_properties" in capture(function, tensor()).reason
+    assert "torch.cuda" not in str(capture(function, tensor()).frame())  # there is none
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    said = {"get_device_name": "A", "get_device_capability": (9, 0)}
+    for name in said:
+        known = getattr(torch.cuda, name)
+        fake = functools.wraps(known)(functools.partial(said.__getitem__, name))
+        monkeypatch.setattr(torch.cuda, name, fake)
+    recorded = capture(function, tensor())
+    assert why_not(recorded, function, (tensor(),)) == ""
+    said["get_device_capability"] = (8, 0)
+    assert "get_device_capability() is not (9, 0)" in why_not(recorded, function, (tensor(),))
 
 
 def test_a_default_device_is_known() -> None:

@@ -26,16 +26,22 @@ _GUARDED = (
     ("torch.xpu", "current_device"), ("torch.xpu", "is_initialized"),
     ("torch", "get_device_module"),
 )  # fmt: skip
-# Which it does not.
-_CONSTANT = (
-    ("torch.accelerator", "is_available"), ("torch.cuda", "is_available"),
-    ("torch.xpu", "is_available"),
-    ("torch.distributed.distributed_c10d", "get_rank"),
-    ("torch.distributed.distributed_c10d", "get_world_size"),
-    ("torch.distributed.distributed_c10d", "is_initialized"),
-)  # fmt: skip
-# Neither, and their results have no form.
-_UNSAYABLE = ("get_device_properties", "get_device_capability", "get_device_name")
+# Which it does not: by the name that code has for it, what is asked instead. Properties of a device
+# are those of its name.
+_C10D = "torch.distributed.distributed_c10d"
+_DEVICE = (("torch.cuda", "get_device_name"), ("torch.cuda", "get_device_capability"))
+_CONSTANT = {
+    "is_available": tuple(
+        (f"torch.{kind}", "is_available") for kind in ("accelerator", "cuda", "xpu")
+    ),
+    "get_rank": ((_C10D, "get_rank"),),
+    "get_world_size": ((_C10D, "get_world_size"),),
+    "is_initialized": ((_C10D, "is_initialized"),),
+    "get_device_capability": _DEVICE[1:],
+    "get_device_name": _DEVICE[:1],
+    "get_device_properties": _DEVICE,
+}
+_ALLOWED = frozenset(_GUARDED).union(*_CONSTANT.values())
 
 
 def is_asked(source: Any) -> bool:
@@ -56,12 +62,12 @@ def write_constants(recorder: Recorder, codes: Iterable[types.CodeType]) -> None
     """What the codes may have asked: those of users, for torch's own say the same on each rank, or
     do what they do by guards. Raises UnrecordableError."""
     named = {name for code in codes if not _is_torchs(code) for name in code.co_names}
-    if unsayable := sorted(named.intersection(_UNSAYABLE)):
-        raise UnrecordableError(f"it calls {unsayable[0]}, whose result no frame can say")
-    for module, path in _CONSTANT:
-        if path not in named:
-            continue
-        function = frame_pb2.NamedObject(module=module, qualified_name=path)
+    for place in dict.fromkeys(
+        place for name in sorted(named) for place in _CONSTANT.get(name, ())
+    ):
+        if place in _DEVICE and not torch.cuda.is_initialized():
+            continue  # nor was it asked, which makes it so
+        function = frame_pb2.NamedObject(module=place[0], qualified_name=place[1])
         try:
             value = names.find(function)()
         except (UnfitError, RuntimeError, ValueError):
@@ -84,8 +90,7 @@ def _is_torchs(code: types.CodeType) -> bool:
 def check(called: frame_pb2.CalledFunction) -> Callable[[], bool] | None:
     """What asks at each call; None where the answer is that already, and stays. Raises
     UnfitError."""
-    place = (called.function.module, called.function.qualified_name)
-    if place not in _GUARDED and place not in _CONSTANT:
+    if (called.function.module, called.function.qualified_name) not in _ALLOWED:
         raise UnfitError(f"no guard calls {names.shown(called.function)}")
     function, expected = names.find_own(called.function), constants.read(called.result)
 
