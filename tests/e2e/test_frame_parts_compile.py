@@ -231,7 +231,7 @@ def _skipped_for(reason: str) -> ConvertFrameReturn:
 def test_what_dynamo_found_nothing_in() -> None:
     says_why = _skipped_for("Dynamo decided to skip the frame while tracing: x")
     assert torch_compat.found_nothing(says_why, False)
-    assert not torch_compat.found_nothing(ConvertFrameReturn(), True)
+    assert not torch_compat.found_nothing(_skipped_for(""), True)
     assert not torch_compat.found_nothing(_skipped_for("in a skipfile"), True)
     assert torch_compat.found_nothing(_SkippedBy211(), True)
     assert not torch_compat.found_nothing(_SkippedBy211(), False)
