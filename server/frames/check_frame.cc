@@ -167,8 +167,8 @@ absl::Status CheckCondition(const FrameGuard& guard, uint64_t sources) {
 absl::Status CheckGuard(const FrameGuard& guard, uint64_t sources) {
   TENSORD_RETURN_IF_ERROR(CheckCondition(guard, sources));
   // Those of several sources, and of none.
-  const bool is_of_one = !guard.has_distinct() && !guard.has_relation() && !guard.has_state() &&
-                         !guard.has_called();
+  const bool is_of_one =
+      !guard.has_distinct() && !guard.has_relation() && !guard.has_state() && !guard.has_called();
   if (is_of_one || guard.source() != 0) {
     return CheckReference("source", guard.source(), sources, "sources");
   }
