@@ -24,7 +24,7 @@ inline constexpr uint32_t kCompilerVersion = 27;
 inline constexpr uint32_t kArtifactFormat = 5;
 
 // The form of Frame (frame.proto); a client takes no frames of another, and a daemon stores none.
-inline constexpr uint32_t kFrameFormat = 2;
+inline constexpr uint32_t kFrameFormat = 3;
 
 // How program and kernel keys are encoded before they are hashed; part of both.
 inline constexpr uint32_t kKeyVersion = 1;

@@ -31,6 +31,7 @@ constexpr StepRule kSteps[] = {
     {FrameSource::MODULE, false, Needs::kName},
     {FrameSource::BUILTINS, false, Needs::kNothing},
     {FrameSource::CELL, false, Needs::kName},
+    {FrameSource::FUNCTION_MODE, false, Needs::kNumber},
     {FrameSource::ATTRIBUTE, true, Needs::kName},
     {FrameSource::OWN_ATTRIBUTE, true, Needs::kName},
     {FrameSource::ITEM, true, Needs::kConstant},
@@ -99,6 +100,11 @@ absl::Status CheckState(const v1::ProcessState& state) {
   });
 }
 
+absl::Status CheckCalled(const v1::CalledFunction& called) {
+  TENSORD_RETURN_IF_ERROR(Within("function", CheckName(called.function())));
+  return Within("result", CheckConstant(called.result()));
+}
+
 absl::Status CheckCondition(const FrameGuard& guard, uint64_t sources) {
   switch (guard.check_case()) {
     case FrameGuard::CHECK_NOT_SET:
@@ -149,6 +155,8 @@ absl::Status CheckCondition(const FrameGuard& guard, uint64_t sources) {
                                          : absl::OkStatus();
     case FrameGuard::kRangeLeft:
       return CheckThree("range_left", guard.range_left());
+    case FrameGuard::kCalled:
+      return Within("called", CheckCalled(guard.called()));
     case FrameGuard::kNotNone:
     case FrameGuard::kIsNan:
       return absl::OkStatus();
@@ -159,7 +167,8 @@ absl::Status CheckCondition(const FrameGuard& guard, uint64_t sources) {
 absl::Status CheckGuard(const FrameGuard& guard, uint64_t sources) {
   TENSORD_RETURN_IF_ERROR(CheckCondition(guard, sources));
   // Those of several sources, and of none.
-  const bool is_of_one = !guard.has_distinct() && !guard.has_relation() && !guard.has_state();
+  const bool is_of_one =
+      !guard.has_distinct() && !guard.has_relation() && !guard.has_state() && !guard.has_called();
   if (is_of_one || guard.source() != 0) {
     return CheckReference("source", guard.source(), sources, "sources");
   }

@@ -149,6 +149,10 @@ FUNCTIONS: dict[str, Program] = {
     "named_tuple": Program(
         function("return t * O.n", "Opt = namedtuple('Opt', 'n m')\nO = Opt(2, 3)"),
         "Opt(2, 3)", "Opt(4, 3)"),
+    "named_tuple_as_result": Program(
+        "P = namedtuple('P', 'a b')\n\ndef f(t):\n    return P(t * 2, t + 1)\n\n"
+        "def case(compile):\n    return compile(f)(x()).a\n",
+        "'a b'", "'b a'"),
     "data_class_default": Program(
         function("return t * O.n",
                   "@dataclasses.dataclass\nclass Opt:\n    n: float = 2.0\n\nO = Opt()"),

@@ -58,7 +58,8 @@ def captures(run: Callable[[], object]) -> list[Recorded]:
     torch._dynamo.reset()
     torch_compat.told_of_guards(take)
     try:
-        run()
+        with torch_compat.guards_on_defaults():
+            run()
     finally:
         torch_compat.no_longer_told_of_guards(take)
     return found

@@ -9,7 +9,7 @@ from typing import Any
 from tensord.v1 import frame_pb2, service_pb2
 from tensord.wire import rpc
 
-FORMAT = 2
+FORMAT = 3
 
 
 def digest(name: str) -> bytes:

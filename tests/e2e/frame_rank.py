@@ -104,6 +104,15 @@ def rank_decides(rank: int, compile: Any) -> Any:
     return compile(function)(torch.arange(6.0))
 
 
+def rank_is_asked(rank: int, compile: Any) -> Any:
+    """By a call that Dynamo takes for a constant, without a guard."""
+
+    def function(x: Tensor) -> Tensor:
+        return x.sin() * 2 if dist.get_rank() % 2 == 0 else x.cos() + 1
+
+    return compile(function)(torch.arange(6.0))
+
+
 class _Rows(Dataset[Tensor]):
     def __init__(self, transform: Callable[[Tensor], Tensor]) -> None:
         self._transform = transform
@@ -131,7 +140,8 @@ def data_loader_that_forks(rank: int, compile: Any) -> Any:
 
 
 TOPICS: dict[str, Callable[[int, Any], Any]] = {
-    topic.__name__: topic for topic in (ddp, fsdp, rank_decides, data_loader_that_forks)
+    topic.__name__: topic
+    for topic in (ddp, fsdp, rank_decides, rank_is_asked, data_loader_that_forks)
 }
 
 

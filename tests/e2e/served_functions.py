@@ -75,6 +75,17 @@ def case_named_tuple(compile: Any) -> Any:
     return compile(named_tuple)(numbers(3, 5))
 
 
+def in_a_mode(x: Tensor) -> Tensor:
+    return torch.ones(x.shape[0], 1) + x * 2
+
+
+def case_function_mode(compile: Any) -> Any:
+    f = compile(in_a_mode)
+    with torch.device("cpu"):
+        within = f(numbers(3, 5))
+    return within, f(numbers(3, 5))
+
+
 def ordered(x: Tensor) -> Any:
     result = OrderedDict()
     result["b"] = x.exp()

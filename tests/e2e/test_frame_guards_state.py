@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import frame_guard_cases
 import pytest
 import torch
+import torch.distributed as dist
 from frame_guard_cases import Case, parametrised
 from frame_guards import capture, captures, why_not
 from torch.overrides import TorchFunctionMode
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 pytestmark = pytest.mark.usefixtures("native_guards")
 Patch = pytest.MonkeyPatch
@@ -233,7 +237,13 @@ def test_sizes_that_vary_are_related() -> None:
     assert why_not(first, function, (torch.ones(5, 3), torch.ones(5, 3)))
     for size in (4, 5, 99):
         assert why_not(second, function, (torch.ones(size, 3), torch.ones(size, 3))) == ""
-    for size, other, width in ((100, 100, 3), (5, 6, 3), (5, 5, 4), (1, 1, 3), (0, 0, 3)):
+    for size, other, width in (
+        (100, 100, 3),
+        (5, 6, 3),
+        (5, 5, 4),
+        (1, 1, 3),
+        (0, 0, 3),
+    ):
         assert why_not(second, function, (torch.ones(size, width), torch.ones(other, width)))
 
 
@@ -274,6 +284,80 @@ def test_a_mode_of_functions_is_known_by_its_class() -> None:
         recorded = capture(double, tensor())
         assert why_not(recorded, double, (tensor(),)) == ""
     assert why_not(recorded, double, (tensor(),))
+
+
+class _Scales(TorchFunctionMode):
+    def __init__(self, amount: float) -> None:
+        super().__init__()
+        self.amount = amount
+
+    def __torch_function__(
+        self, function: Any, kinds: Any, arguments: Any = (), named: Any = None
+    ) -> Any:
+        made = function(*arguments, **(named or {}))
+        return made * self.amount if function is torch.Tensor.mul else made
+
+
+def test_a_mode_of_functions_is_known_by_what_is_read_of_it() -> None:
+    with _Scales(2.0):
+        recorded = capture(double, tensor())
+        assert why_not(recorded, double, (tensor(),)) == ""
+    with _Mode(), _Scales(2.0):
+        assert why_not(recorded, double, (tensor(),))
+    with _Scales(3.0):
+        assert "amount == 2.0" in why_not(recorded, double, (tensor(),))
+
+
+def test_what_torch_says_of_the_process_is_known(monkeypatch: Patch) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if torch.cuda.is_initialized() else x + 1
+
+    recorded = capture(function, tensor())
+    assert why_not(recorded, function, (tensor(),)) == ""
+    monkeypatch.setattr(torch.cuda, "_initialized", not torch.cuda._initialized)
+    assert "torch.cuda.is_initialized() is" in why_not(recorded, function, (tensor(),))
+
+
+@contextmanager
+def _as_rank(rank: int, ranks: int) -> Iterator[None]:
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=ranks)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def test_which_rank_it_is_is_known_where_it_is_asked() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * (dist.get_rank() + 2)
+
+    with _as_rank(0, 2):
+        recorded = capture(function, tensor())
+        assert why_not(recorded, function, (tensor(),)) == ""
+        asks_nothing = capture(double, tensor())
+    with _as_rank(1, 4):
+        assert "get_rank() is not 0" in why_not(recorded, function, (tensor(),))
+        assert why_not(asks_nothing, double, (tensor(),)) == ""
+    assert why_not(recorded, function, (tensor(),))
+
+
+def test_which_gpu_it_is_is_known_where_it_is_asked(monkeypatch: Patch) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        if x.is_cuda:
+            return x * torch.cuda.get_device_properties(0).major
+        return x + 1
+
+    assert "torch.cuda" not in str(capture(function, tensor()).frame())  # there is none
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    said = {"get_device_name": "A", "get_device_capability": (9, 0)}
+    for name in said:
+        known = getattr(torch.cuda, name)
+        fake = functools.wraps(known)(functools.partial(said.__getitem__, name))
+        monkeypatch.setattr(torch.cuda, name, fake)
+    recorded = capture(function, tensor())
+    assert why_not(recorded, function, (tensor(),)) == ""
+    said["get_device_capability"] = (8, 0)
+    assert "get_device_capability() is not (9, 0)" in why_not(recorded, function, (tensor(),))
 
 
 def test_a_default_device_is_known() -> None:

@@ -294,6 +294,8 @@ class TestStandIns:
 
     def test_an_attribute_of_a_thread(self, utils: Any) -> None:
         one = threading.local()
+        if utils is not _STAND_IN and torch.__version__.startswith(("2.11", "2.12")):
+            pytest.skip("Dynamo cannot")
         utils.object_setattr_ignore_descriptor(one, "a", 3)
         assert one.a == 3
 

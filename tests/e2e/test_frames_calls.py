@@ -132,12 +132,33 @@ def test_a_result_whose_gradient_does_not_come_or_lies_otherwise(serve: Serve) -
     both(serve, function, lambda: (leaf(3, 4), leaf(3, 4)), use)
 
 
+def test_a_gradient_does_not_come_for_a_result_that_lies_otherwise_than_it_would(
+    serve: Serve,
+) -> None:
+    """Of a slice with symbolic sizes, and of an expanded result, gradients are contiguous."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> Any:
+        z = x * y
+        return z[:, :4], z.relu(), x.sum(1, keepdim=True).expand(x.shape[0], 3)
+
+    def marked() -> tuple[torch.Tensor, ...]:
+        x, y = leaf(6, 5), leaf(5)
+        torch._dynamo.mark_dynamic(x, 0)
+        return x, y
+
+    def use(run: Function, x: torch.Tensor, y: torch.Tensor) -> Any:
+        run(x, y)[1].backward(torch.ones(6, 5))
+        return x.grad, y.grad
+
+    both(serve, function, marked, use)
+
+
 def test_sizes_that_backward_needs(serve: Serve) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return x.abs().sum(0)
 
     def marked(rows: int) -> torch.Tensor:
-        x = leaf(rows, 1)
+        x = whole(rows, 1).requires_grad_()
         torch._dynamo.mark_dynamic(x, 0)
         return x
 

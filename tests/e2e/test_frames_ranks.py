@@ -13,7 +13,7 @@ from frame_processes import output, python
 from real_daemon import RealDaemon
 
 RANK = Path(__file__).resolve().parent / "frame_rank.py"
-TOPICS = ("ddp", "fsdp", "rank_decides", "data_loader_that_forks")
+TOPICS = ("ddp", "fsdp", "rank_decides", "rank_is_asked", "data_loader_that_forks")
 FIRST, NEXT = 8, 2
 
 _Ranks = dict[str, list[dict[str, Any]]]

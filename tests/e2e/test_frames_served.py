@@ -16,7 +16,6 @@ FILES = [HERE / "served_functions.py", HERE / "served_modules.py"]
 
 # Right, but captured by every process: what their frames would need, no frame can say.
 CAPTURED = {
-    "named_tuple": "Dynamo found it by a name of its own",
     "views_that_may_be_copies": "may be a copy of what it is a view of",
     "views_of_symbolic_sizes": "a view of symbolic sizes",
     "whole_graph": "the capture raised Unsupported",  # as it has to

@@ -196,7 +196,7 @@ void GraphNode::NoteResults(const std::vector<at::Tensor>& results) {
     const at::Tensor& tensor = results[result];
     zeros_.emplace_back();
     if (!tensor.defined()) continue;
-    zeros_.back() = {tensor.sizes().vec(), tensor.strides().vec(), tensor.options()};
+    zeros_.back() = {tensor.sizes().vec(), tensor.options()};
   }
 }
 
@@ -217,6 +217,14 @@ void GraphNode::release_variables() {
   for (torch::autograd::SavedVariable& saved : tensors_) saved.reset_data();
 }
 
+at::Tensor GraphNode::Zeros::As(const TangentLayout& layout) const {
+  if (layout.sizes_and_strides) {
+    const auto& [wanted_sizes, strides] = *layout.sizes_and_strides;
+    return at::empty_strided(wanted_sizes, strides, options).zero_();
+  }
+  return at::empty(sizes, options, layout.format.value_or(at::MemoryFormat::Contiguous)).zero_();
+}
+
 bool GraphNode::Arrange(variable_list& gradients, std::vector<at::Tensor>* tangents) const {
   const Training& training = *training_;
   bool with_all = false;
@@ -232,8 +240,7 @@ bool GraphNode::Arrange(variable_list& gradients, std::vector<at::Tensor>* tange
       tangents->emplace_back();
     } else {
       TORCH_CHECK(zeros_[i].has_value(), "a result that has a gradient is no tensor");
-      const Zeros& zeros = *zeros_[i];
-      tangents->push_back(at::empty_strided(zeros.sizes, zeros.strides, zeros.options).zero_());
+      tangents->push_back(zeros_[i]->As(training.layouts[i]));
     }
   }
   gradients.clear();

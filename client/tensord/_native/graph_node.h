@@ -88,9 +88,12 @@ class GraphNode : public torch::autograd::Node {
   std::string name() const override { return "GraphBackward"; }
 
  private:
+  // In place of a gradient that does not come. They lie as backward wants them, which need not be
+  // how the result lies that they are of: of a slice with symbolic sizes it is contiguous.
   struct Zeros {
-    std::vector<int64_t> sizes, strides;
+    std::vector<int64_t> sizes;
     at::TensorOptions options;
+    at::Tensor As(const TangentLayout& layout) const;
   };
 
   torch::autograd::variable_list Run(torch::autograd::variable_list& gradients);

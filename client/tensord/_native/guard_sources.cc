@@ -6,6 +6,9 @@
 
 #include "guard_sources.h"
 
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <torch/csrc/PyInterpreter.h>
+
 namespace tensord::native {
 namespace {
 
@@ -106,6 +109,12 @@ Reference TensorOf(PyObject* value) {
   return Reference::To(value);
 }
 
+Reference FunctionMode(Py_ssize_t number) {
+  using Modes = at::impl::PythonTorchFunctionTLS;
+  if (number < 0 || number >= Modes::stack_len()) return {};
+  return Reference::To(Modes::get_stack_at(number)->ptr(getPyInterpreter()));
+}
+
 }  // namespace
 
 Reference FindSource(const SourceNode& source, PyObject* base, PyObject* locals,
@@ -158,6 +167,8 @@ Reference FindSource(const SourceNode& source, PyObject* base, PyObject* locals,
       return LeftOf(base, source.number);
     case kTensorOf:
       return TensorOf(base);
+    case kFunctionMode:
+      return FunctionMode(source.number);
     case kCell:
     case kSteps:
       break;

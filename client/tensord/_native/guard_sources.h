@@ -36,6 +36,7 @@ enum Step {
   kCell,  // not found from locals
   kItemOfTupleIterator,
   kTensorOf,  // of an array or a number of NumPy; any other value is its own
+  kFunctionMode,
   kSteps
 };
 

@@ -385,7 +385,7 @@ PyObject* AddSource(PyObject* object, PyObject* args) {
   PyObject* argument = nullptr;
   if (!PyArg_ParseTuple(args, "iiO", &step, &base, &argument)) return nullptr;
   GuardTree& tree = TreeOf(object);
-  const bool from_frame = step >= kLocal && step <= kBuiltins;
+  const bool from_frame = (step >= kLocal && step <= kBuiltins) || step == kFunctionMode;
   if (step < kLocal || step >= kSteps || base < -1 || base >= tree.sources() || step == kCell ||
       (base < 0) != from_frame) {
     return PyErr_Format(PyExc_ValueError, "no source is a step %d from source %d", step, base);

@@ -66,7 +66,7 @@ class CaptureRecorder:
         _of_capture.error = None
         seen = torch_compat.looked_into()
         try:
-            with recorded_graphs.wanted():
+            with recorded_graphs.wanted(), torch_compat.guards_on_defaults():
                 self._outcome = capture()
             self._failure = _of_capture.error
         except BaseException as error:

@@ -17,7 +17,7 @@ from .._version import VERSION
 from ..torch_compat.split_graph import bucket_bytes
 from ..v1 import frame_pb2
 
-FORMAT = 2  # kFrameFormat of base/version.h
+FORMAT = 3  # kFrameFormat of base/version.h
 
 # What torch's capture reads of the environment. What tensord's passes read there is in the options.
 _PREFIXES = ("TORCHDYNAMO_", "TORCH_COMPILE_", "AOT_")

@@ -242,21 +242,19 @@ def _view_of(base: torch.Tensor, made: torch.Tensor, requires_grad: bool) -> tor
 
 @dataclass(frozen=True)
 class _Zeros:
-    """What a gradient is made like that does not come."""
+    """What a gradient is made like that does not come. How the result lies that it is of says
+    nothing of how backward wants it."""
 
     size: tuple[int, ...]
-    stride: tuple[int, ...]
     dtype: torch.dtype
     device: torch.device
 
     @classmethod
     def like(cls, tensor: torch.Tensor) -> _Zeros:
-        return cls(tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device)
+        return cls(tuple(tensor.shape), tensor.dtype, tensor.device)
 
     def make(self) -> torch.Tensor:
-        return torch.empty_strided(
-            self.size, self.stride, dtype=self.dtype, device=self.device
-        ).zero_()
+        return torch.zeros(self.size, dtype=self.dtype, device=self.device)
 
 
 class _Backward:
@@ -283,7 +281,7 @@ class _Backward:
                 if self._with_all is not None and as_expected and self._absent[i]:
                     continue
                 given[i] = zeros[result].make()
-            elif i < len(self._layouts) and (arrange := self._layouts[i]) is not None:
+            if i < len(self._layouts) and (arrange := self._layouts[i]) is not None:
                 given[i] = arrange(given[i])
         run = self._expected if as_expected else self._all()
         saved.extend(given)

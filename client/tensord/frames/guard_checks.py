@@ -25,6 +25,7 @@ from . import (
     names,
     native,
     object_digests,
+    process_facts,
     process_state,
     relations,
     tensor_facts,
@@ -105,6 +106,9 @@ class _Loader:
         elif kind == "relation":
             sources = tuple(number - 1 for number in value.sources)
             self._add(_HOLDS, guard, (relations.compile_relation(value), sources))
+        elif kind == "called":
+            if (asks := process_facts.check(value)) is not None:
+                self._add(_HOLDS, guard, (asks, ()))
         else:
             self._add_state(guard, value)
 

@@ -4,6 +4,7 @@ process recorded serves, or this process captures, and records what it found."""
 
 from __future__ import annotations
 
+import collections
 import os
 import threading
 import types
@@ -15,7 +16,7 @@ from .. import fallback, torch_compat
 from ..counters import STATS
 from ..errors import TensordError
 from ..torch_compat import eval_frame
-from . import explaining, verify
+from . import explaining, names, verify
 from .capture_recorder import CaptureRecorder
 from .entered import Call, Entered
 from .look_up import look_up
@@ -41,7 +42,7 @@ def enter(frame: Any, call: Call) -> Any:
     """What the hook's callback returns for a frame of Python."""
     if _busy.now or not is_on() or _is_special(frame):
         return _by_dynamo(frame.f_code, call)
-    if _is_dynamos(frame.f_code.co_filename):
+    if _is_dynamos(frame.f_code.co_filename) or _makes_named_tuple(frame):
         return eval_frame.leave_to_python()
     entered = Entered(frame.f_code, frame.f_globals, frame.f_locals)
     _busy.now = True
@@ -105,6 +106,13 @@ def _is_dynamos(file: str) -> bool:
     users' functions to be called from, and captured."""
     own = file.startswith(_DYNAMO) and not file.endswith("external_utils.py")
     return own or file == _DISABLES
+
+
+def _makes_named_tuple(frame: Any) -> bool:
+    """Dynamo leaves its constructors to Python: bytecode of a frame calls them."""
+    code = frame.f_code
+    in_class = code.co_filename == collections.__file__ and code.co_name == "_make"
+    return in_class or names.is_scope_of_named_tuple(frame.f_globals)
 
 
 _TORCH = os.path.dirname(torch.__file__)

@@ -27,7 +27,7 @@ def name_of(value: Any) -> frame_pb2.NamedObject:
     for module, path in _candidates(value):
         name = frame_pb2.NamedObject(module=module, qualified_name=path)
         try:
-            if find(name) is value:
+            if is_same(find(name), value):
                 return name
         except UnfitError:
             continue
@@ -35,6 +35,19 @@ def name_of(value: Any) -> frame_pb2.NamedObject:
     raise UnrecordableError(
         f"no module has a name for {getattr(value, '__qualname__', None) or kind.__qualname__}"
     )
+
+
+def is_scope_of_named_tuple(globals: Any) -> bool:
+    """Whether these are the globals of a constructor that collections.namedtuple has made."""
+    name = globals.get("__name__") if type(globals) is dict else None
+    return isinstance(name, str) and name.startswith("namedtuple_")
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two are one object. A class's method is made anew whenever it is looked up."""
+    if isinstance(one, types.MethodType) and isinstance(other, types.MethodType):
+        return one.__self__ is other.__self__ and one.__func__ is other.__func__
+    return one is other
 
 
 # Where functions of C lie that say no module.
@@ -59,6 +72,10 @@ def _candidates(value: Any) -> Iterator[tuple[str, str]]:
         # A member of an enumeration, or a value of one of C++, which its class has as an attribute.
         for place in (kind.__module__, "torch._C"):
             yield place, f"{kind.__qualname__}.{member}"
+    if isinstance(value, types.MethodType) and isinstance(value.__self__, type):
+        of_class = value.__self__
+        yield of_class.__module__, f"{of_class.__qualname__}.{value.__name__}"
+        return
     module = getattr(value, "__module__", None)
     owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
     for path in (getattr(value, "__qualname__", None), getattr(value, "__name__", None)):
@@ -102,7 +119,7 @@ def find_own(name: frame_pb2.NamedObject) -> Any:
 def find_native(name: frame_pb2.NamedObject) -> Any:
     """The same, of what is no function of Python's, which could be anything, and no class."""
     found = find_own(name)
-    if isinstance(found, (types.FunctionType, type)):
+    if isinstance(found, (types.FunctionType, types.MethodType, type)):
         raise UnfitError(f"{shown(name)} is another object")
     return found
 

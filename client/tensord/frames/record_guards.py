@@ -15,7 +15,7 @@ import torch
 
 from .. import torch_compat
 from ..v1 import frame_pb2
-from . import constants, guard_table, inlined, names, process_state
+from . import constants, guard_table, inlined, names, process_facts, process_state
 from .errors import UnfitError, UnrecordableError
 from .recorder import Recorder
 from .sources import Step
@@ -61,6 +61,7 @@ def _record(code: Any, capture: torch_compat.Capture) -> RecordedGuards:
     _write_aliases(recorder)
     _write_state(recorder)
     recorder.covered.update(map(inlined.digest_of, inlined.nested(code)))
+    process_facts.write_constants(recorder, [code, *capture.traced_codes()])
     followed = [other for other in capture.traced_codes() if other is not code]
     functions = inlined.write(followed, recorder.covered)
     return RecordedGuards(
@@ -71,7 +72,11 @@ def _record(code: Any, capture: torch_compat.Capture) -> RecordedGuards:
 def _write(recorder: Recorder, guard: Any) -> None:
     kind = torch_compat.check_name(guard)
     try:
-        if _is_of_dynamo(recorder, guard.originating_source):
+        source = guard.originating_source
+        if _is_of_dynamo(recorder, source) or _is_of_a_named_tuple(recorder, source):
+            return
+        if process_facts.is_asked(guard.originating_source):
+            process_facts.write_asked(recorder, guard)
             return
         writer = guard_table.WRITERS.get(kind)
         if writer is None:
@@ -93,6 +98,16 @@ def _is_of_dynamo(recorder: Recorder, source: Any) -> bool:
             raise UnrecordableError("it is a setting of torch.compile itself")
         return True
     return False
+
+
+def _is_of_a_named_tuple(recorder: Recorder, source: Any) -> bool:
+    """Whether it lies among the globals that collections.namedtuple makes for a constructor, which
+    are no module's: what they do, the class says."""
+    *_, root = torch_compat.chain(source)
+    name = getattr(root, "global_name", None)
+    return name in recorder.capture.installed and names.is_scope_of_named_tuple(
+        recorder.capture.value(root)
+    )
 
 
 def _write_order_of_dictionaries(recorder: Recorder) -> None:

@@ -126,6 +126,16 @@ class SourceTable:
         step = Step.Step.Value(source.prop.name)
         return self.add(step, self.base(source), number=source.idx or 0)
 
+    def function_mode(self, source: Any) -> int:
+        return self.add(Step.FUNCTION_MODE, number=torch_compat.place_of_function_mode(source))
+
+    def item_of_tensor(self, source: Any) -> int:
+        """Of a tensor that Dynamo makes of a number to leave its value open, which is that number
+        (2.11); of another it is data."""
+        if type(source.base).__name__ != "FloatTensorSource":
+            raise UnrecordableError("it is an item of a tensor")
+        return self.number(source.base.base)
+
     def own_attribute(self, source: Any) -> int:
         if _is_shadowed(self.value(source.base), source.member):
             raise UnrecordableError(f"its class takes {source.member} for itself")
@@ -189,6 +199,8 @@ _WRITERS: dict[str, _Writer] = {
     "ClosureSource": _step(Step.CLOSURE),
     "GradSource": _step(Step.GRADIENT),
     "WeakRefCallSource": _step(Step.CALL),
+    "CallMethodItemSource": SourceTable.item_of_tensor,
+    "TorchFunctionModeStackSource": SourceTable.function_mode,
     "NumpyTensorSource": _step(Step.TENSOR_OF),
     "GlobalWeakRefSource": _unrecordable("it is found by its address"),
     "NonSerializableSetGetItemSource": _unrecordable(

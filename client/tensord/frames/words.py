@@ -43,6 +43,7 @@ _STEPS = {
     "CALL": "{0}()",
     "TUPLE_ITEM_OF_ITERATOR": "item {1} of what {0} has left",
     "TENSOR_OF": "torch.as_tensor({0})",
+    "FUNCTION_MODE": "mode {1} of torch functions",
 }
 
 

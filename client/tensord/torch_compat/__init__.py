@@ -31,6 +31,7 @@ from .dynamo_frames import (
     capture_by,
     continuation_of,
     found_nothing,
+    guards_on_defaults,
     has_convert_frame,
     is_always_left,
     looked_into,
@@ -68,6 +69,7 @@ from .guards import (
     global_state_guard,
     matches_by_identity,
     no_longer_told_of_guards,
+    place_of_function_mode,
     told_of_guards,
 )
 from .memory import (
@@ -141,6 +143,7 @@ __all__ = [
     "global_state_guard",
     "gives_views",
     "gradients_may_be_absent",
+    "guards_on_defaults",
     "hook_of",
     "found_nothing",
     "has_convert_frame",
@@ -162,6 +165,7 @@ __all__ = [
     "no_longer_told_of_guards",
     "note_codes",
     "operator_name",
+    "place_of_function_mode",
     "recorded",
     "results_of_forward",
     "shape_env_of",

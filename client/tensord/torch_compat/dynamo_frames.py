@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import types
@@ -116,6 +117,19 @@ def _usual_actions() -> list[Any]:
     from torch._dynamo.types import FrameAction
 
     return [FrameAction.SKIP, FrameAction.DEFAULT]
+
+
+def guards_on_defaults() -> contextlib.AbstractContextManager[Any]:
+    """A block in which Dynamo guards on functions' defaults that are plain constants too: before
+    2.13 it takes those for what nobody changes, which in another process is another file."""
+    from torch._dynamo import config
+
+    if not getattr(config, _SKIPS_DEFAULTS, False):
+        return contextlib.nullcontext()
+    return config.patch({_SKIPS_DEFAULTS: False})
+
+
+_SKIPS_DEFAULTS = "skip_guards_on_constant_func_defaults"
 
 
 def is_always_captured(code: types.CodeType) -> bool:

@@ -158,6 +158,11 @@ def function_mode_stack() -> list[Any]:
     return [torch._C._get_function_stack_at(place) for place in range(count)]
 
 
+def place_of_function_mode(source: Any) -> int:
+    """In function_mode_stack(), of the mode that a source of Dynamo's is (2.11 to 2.13)."""
+    return int(source._get_index())
+
+
 def check_name(guard: Any) -> str:
     """Of a guard's method of GuardBuilder, as 2.13 has them.
 

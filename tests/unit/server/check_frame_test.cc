@@ -36,6 +36,7 @@ constexpr char kSound[] = R"pb(
     constant { integer: "-3" }
   }
   sources { step: SIZE base: 2 number: 1 }
+  sources { step: FUNCTION_MODE number: 0 }
   guards {
     source: 1
     type { name { module: "torch" qualified_name: "Tensor" } }
@@ -71,6 +72,12 @@ constexpr char kSound[] = R"pb(
     }
   }
   guards { source: 1 same_as: 2 }
+  guards {
+    called {
+      function { module: "torch.cuda" qualified_name: "current_device" }
+      result { integer: "0" }
+    }
+  }
   graphs {
     name: "compiled"
     results: 2
@@ -216,7 +223,7 @@ const Case kCases[] = {
      "sources[2].constant.integer"},
     {"number", [](Frame& f) { f.mutable_sources(3)->set_number(-1); }, "sources[3].number"},
     {"guard_source", [](Frame& f) { f.mutable_guards(0)->set_source(77); },
-     "guards[0].source: 77 is past the 4 sources"},
+     "guards[0].source: 77 is past the 5 sources"},
     {"guard_no_source", [](Frame& f) { f.mutable_guards(0)->set_source(0); },
      "guards[0].source: it is missing"},
     {"check", [](Frame& f) { f.mutable_guards(0)->clear_check(); },
@@ -242,16 +249,20 @@ const Case kCases[] = {
     {"dictionary",
      [](Frame& f) { f.mutable_guards(2)->mutable_equals()->mutable_dictionary()->add_items(); },
      "guards[2].equals.dictionary: a key has no value"},
-    {"distinct", [](Frame& f) { f.mutable_guards(3)->mutable_distinct()->set_sources(1, 5); },
-     "guards[3].distinct.sources[1]: 5 is past the 4 sources"},
+    {"distinct", [](Frame& f) { f.mutable_guards(3)->mutable_distinct()->set_sources(1, 6); },
+     "guards[3].distinct.sources[1]: 6 is past the 5 sources"},
     {"relation", [](Frame& f) { f.mutable_guards(4)->mutable_relation()->set_sources(0, 0); },
      "guards[4].relation.sources[0]: it is missing"},
     {"symbols", [](Frame& f) { f.mutable_guards(4)->mutable_relation()->add_symbols("s1"); },
      "guards[4].relation.symbols: 2 for 1 sources"},
     {"state", [](Frame& f) { f.mutable_guards(5)->mutable_state()->clear_default_dtype(); },
      "guards[5].state.default_dtype"},
-    {"same_as", [](Frame& f) { f.mutable_guards(6)->set_same_as(5); },
-     "guards[6].same_as: 5 is past the 4 sources"},
+    {"same_as", [](Frame& f) { f.mutable_guards(6)->set_same_as(6); },
+     "guards[6].same_as: 6 is past the 5 sources"},
+    {"called",
+     [](Frame& f) { f.mutable_guards(7)->mutable_called()->mutable_function()->clear_module(); },
+     "guards[7].called.function.module"},
+    {"mode", [](Frame& f) { f.mutable_sources(4)->set_number(-1); }, "sources[4].number"},
     {"function", [](Frame& f) { f.mutable_guards(6)->mutable_same_function(); },
      "guards[6].same_function.name.module: it is missing"},
     {"iterator", [](Frame& f) { f.mutable_guards(6)->set_iterator_length(-1); },
