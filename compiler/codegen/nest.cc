@@ -1,9 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/codegen/nest.h"
 
+#include <absl/strings/str_cat.h>
+
 #include <algorithm>
+#include <utility>
 
 namespace tensord::compiler {
+
+ir::Statement InParts(const std::string& loop, const ir::Value& first, const ir::Value& last,
+                      LoopParts parts,
+                      const std::function<ir::Block(ir::Value, ir::Value)>& within) {
+  const std::string from = absl::StrCat("from_", loop), to = absl::StrCat("to_", loop);
+  const ir::Value begin = ir::IndexVar(from), end = ir::IndexVar(to);
+  ir::Block body;
+  if (!parts.are_even) {
+    body = {ir::LetIndex(to, ir::CallOf("min_index", {last, begin + parts.iterations}))};
+  }
+  ir::Append(&body, parts.before);
+  ir::Append(&body, within(begin, end));
+  ir::Append(&body, parts.behind);
+  return ir::Loop(from, first, begin < last, parts.iterations, std::move(body));
+}
 
 std::set<int> NestLowering::Positions() const {
   std::set<int> positions;
@@ -31,7 +49,8 @@ ir::Block NestLowering::RowStatements(int position) {
   return body_base_->TakeUnit();
 }
 
-ir::Block NestLowering::InnerLoops(ir::Block inside, int inside_loops) {
+ir::Block NestLowering::InnerLoops(ir::Block inside, int inside_loops, int parted,
+                                   const LoopParts& parts) {
   const int loops = static_cast<int>(nest_.inner.size()) - 1 - inside_loops;
   // Outer ones first, for the order of arguments.
   std::vector<ir::Value> extents;
@@ -40,7 +59,22 @@ ir::Block NestLowering::InnerLoops(ir::Block inside, int inside_loops) {
     const int loop = FirstInner() + q;
     ir::Block body = body_base_->at(q + 1);
     ir::Append(&body, inside);
-    inside = {ir::Loop(LoopName(loop), 0, LoopVar(loop) < extents[q], 1, std::move(body))};
+    const auto iterate = [&](const ir::Value& first, const ir::Value& last) -> ir::Block {
+      return {ir::Loop(LoopName(loop), first, LoopVar(loop) < last, 1, std::move(body))};
+    };
+    // A known number of iterations, from 0: GCC then jams two of them.
+    const auto count = [&](const ir::Value& first, const ir::Value&) -> ir::Block {
+      const std::string step = absl::StrCat("step_", LoopName(loop));
+      body.insert(body.begin(), ir::LetIndex(LoopName(loop), first + ir::IndexVar(step)));
+      return {ir::Loop(step, 0, ir::IndexVar(step) < parts.iterations, 1, std::move(body))};
+    };
+    if (q != parted) {
+      inside = iterate(0, extents[q]);
+    } else if (parts.are_even) {
+      inside = {InParts(LoopName(loop), 0, extents[q], parts, count)};
+    } else {
+      inside = {InParts(LoopName(loop), 0, extents[q], parts, iterate)};
+    }
   }
   return inside;
 }

@@ -3,13 +3,26 @@
 #ifndef TENSORD_COMPILER_CODEGEN_NEST_H_
 #define TENSORD_COMPILER_CODEGEN_NEST_H_
 
+#include <functional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "compiler/codegen/accumulators.h"
 #include "compiler/codegen/body.h"
 
 namespace tensord::compiler {
+
+// A loop that runs in parts of so many iterations, with statements before and behind each.
+struct LoopParts {
+  int64_t iterations = 0;
+  bool are_even = false;  // the last part has as many
+  ir::Block before, behind;
+};
+// `loop` from `first` to `last`, the iterations of each part: `within` writes those between two.
+ir::Statement InParts(const std::string& loop, const ir::Value& first, const ir::Value& last,
+                      LoopParts parts,
+                      const std::function<ir::Block(ir::Value, ir::Value)>& within);
 
 class NestLowering {
  protected:
@@ -28,8 +41,10 @@ class NestLowering {
   // The statements between two passes.
   ir::Block RowStatements(int position);
   // The inner loops but the vector loop around what the levels say and `inside`, which has the
-  // innermost `inside_loops` of them, with their levels, already.
-  ir::Block InnerLoops(ir::Block inside, int inside_loops = 0);
+  // innermost `inside_loops` of them, with their levels, already. Inner loop number `parted` runs
+  // in parts.
+  ir::Block InnerLoops(ir::Block inside, int inside_loops = 0, int parted = -1,
+                       const LoopParts& parts = {});
 
  private:
   // Whether a member behind this position loads the buffer.

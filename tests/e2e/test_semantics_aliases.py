@@ -392,6 +392,16 @@ def test_results_alias_in_training(function: Any) -> None:
     both_ways(function, torch.randn(4, 4, requires_grad=True), torch.randn(4, 4))
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_what_is_detached_from_a_result_has_no_gradient_and_the_result_has(first: bool) -> None:
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        y = torch.outer(x, x)
+        apart = y.detach()
+        return (apart, y[..., None], apart) if first else (y, apart, y.sin())
+
+    both_ways(function, torch.randn(5, requires_grad=True))
+
+
 def test_a_result_that_the_caller_changes_is_still_differentiable() -> None:
     w = torch.randn(4, 4, requires_grad=True)
     gradients = []

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "compiler/codegen/cpu/body.h"
 #include "compiler/codegen/reductions.h"
+#include "compiler/schedule/cpu/chains.h"
 
 namespace tensord::compiler {
 namespace {
@@ -22,17 +23,49 @@ ir::Statement ForOtherTasks(ir::Statement statement) {
                   .body = {std::move(statement)}}};
 }
 
+// What is gathered of parts.
+std::string WholeOf(const std::string& name) { return absl::StrCat("whole_", name); }
+
 }  // namespace
 
 CpuAccumulators::CpuAccumulators(const Program& program, const Nest& nest, const CpuPlan& plan,
                                  BodyLowering* body, KernelInterface* interface)
-    : Accumulators(program, nest, body, interface), plan_(plan), offsets_(all_.size()) {
+    : Accumulators(program, nest, body, interface),
+      plan_(plan),
+      offsets_(all_.size()),
+      part_offsets_(all_.size()) {
   for (size_t i = 0; i < all_.size(); ++i) {
-    if (!all_[i].IsPrivate()) continue;
-    const Expr count = all_[i].IsColumns() ? sym::Product(nest_.inner) : Expr(1);
-    offsets_[i] =
-        body_->Scalar(interface_->ReserveScratch(count * ItemSize(ComputeType(all_[i].dtype))));
+    const Accumulator& acc = all_[i];
+    if (!acc.IsPrivate()) continue;
+    const Expr count = acc.IsColumns() ? sym::Product(nest_.inner) : Expr(1);
+    const Expr bytes = count * ItemSize(ComputeType(acc.dtype));
+    offsets_[i] = body_->Scalar(interface_->ReserveScratch(bytes));
+    if (acc.IsColumns() && HasPartsOfUnits(acc)) {
+      part_offsets_[i] = body_->Scalar(interface_->ReserveScratch(bytes));
+    }
   }
+}
+
+bool CpuAccumulators::HasParts(const Accumulator& acc) const {
+  return acc.member->reduces_inner && HasRoundings(acc) &&
+         plan_.chains.passes.count(acc.member->position) != 0;
+}
+
+bool CpuAccumulators::HasPartsOfUnits(const Accumulator& acc) const {
+  return acc.IsPrivate() && HasRoundings(acc) && plan_.chains.units > 0;
+}
+
+std::string CpuAccumulators::NameOfPass(const Accumulator& acc) const {
+  return HasParts(acc) ? WholeOf(acc.name) : acc.name;
+}
+
+std::string CpuAccumulators::NameOfTask(const Accumulator& acc) const {
+  return HasPartsOfUnits(acc) ? WholeOf(NameOverUnits(acc)) : NameOverUnits(acc);
+}
+
+std::string CpuAccumulators::NameOverUnits(const Accumulator& acc) {
+  const bool is_apart = !acc.IsColumns() && acc.member->has_inner;
+  return is_apart ? absl::StrCat("total_", acc.name) : acc.name;
 }
 
 bool CpuAccumulators::HasPrivate() const {
@@ -44,37 +77,54 @@ std::string CpuAccumulators::NameOf(const Accumulator& acc, int copy) {
   return copy == 0 ? acc.name : absl::StrCat(acc.name, "_", copy);
 }
 
-ir::Value CpuAccumulators::Array(const Accumulator& acc) {
-  return ir::Var(acc.name, ir::PointerTo(acc.scalar()));
+ir::Value CpuAccumulators::Array(const Accumulator& acc, const std::string& name) {
+  return ir::Var(name, ir::PointerTo(acc.scalar()));
 }
 
 const ir::Value& CpuAccumulators::OffsetOf(const Accumulator& acc) const {
   return offsets_[&acc - all_.data()];
 }
 
+ir::Block CpuAccumulators::DeclareCopies(const Accumulator& acc, int copies) const {
+  ir::Block block;
+  for (int copy = 0; copy < copies; ++copy) {
+    block.push_back(ir::Mutable(NameOf(acc, copy), Start(acc, Lanes())));
+  }
+  return block;
+}
+
+ir::Block CpuAccumulators::DeclareColumns(const Accumulator& acc, const std::string& name) const {
+  const int64_t columns = plan_.As<CpuColumnBlocks>()->columns;
+  return {{ir::DeclareArray{
+              .type = acc.scalar(), .arrays = {{name, columns}}, .alignment = kVectorBytes}},
+          StartColumns(acc, name, columns)};
+}
+
+ir::Block CpuAccumulators::MergeCopies(const Accumulator& acc, int copies) const {
+  ir::Block block;
+  for (int copy = 1; copy < copies; ++copy) {
+    block.push_back(
+        Combine(acc, Named(acc.name, acc, Lanes()), Named(NameOf(acc, copy), acc, Lanes())));
+  }
+  return block;
+}
+
 ir::Block CpuAccumulators::DeclareRow(int position, int copies) const {
   ir::Block block;
   const auto declare = [&](const Accumulator& acc) {
-    for (int copy = 0; copy < copies; ++copy) {
-      block.push_back(ir::Mutable(NameOf(acc, copy), Start(acc, Lanes())));
+    if (!HasParts(acc)) {
+      ir::Append(&block, DeclareCopies(acc, copies));
+    } else {
+      block.push_back(ir::Mutable(WholeOf(acc.name), Start(acc, Lanes())));
     }
   };
   for (const Accumulator& acc : all_) {
     if (acc.member->position != position || acc.IsPrivate()) continue;
-    const auto* blocks = plan_.As<CpuColumnBlocks>();
-    if (blocks == nullptr) {
+    if (IsBlocked()) {
+      ir::Append(&block, DeclareColumns(acc, NameOfPass(acc)));
+    } else {
       declare(acc);
-      continue;
     }
-    const ir::Value c = ir::IndexVar("c");
-    block.push_back({ir::DeclareArray{
-        .type = acc.scalar(), .arrays = {{acc.name, blocks->columns}}, .alignment = kVectorBytes}});
-    block.push_back(
-        {ir::For{.variable = "c",
-                 .first = 0,
-                 .condition = c < blocks->columns,
-                 .step = 1,
-                 .body = {ir::Set(ir::At(Array(acc), c), IdentityOf(acc.kind(), acc.dtype))}}});
   }
   // Full reductions gather a unit's share apart, so that no long chain of additions builds up.
   for (const Accumulator& acc : all_) {
@@ -83,9 +133,34 @@ ir::Block CpuAccumulators::DeclareRow(int position, int copies) const {
   return block;
 }
 
+ir::Block CpuAccumulators::BeginPart(int position, int copies) const {
+  ir::Block block;
+  for (const Accumulator& acc : all_) {
+    if (acc.member->position != position || !HasParts(acc)) continue;
+    ir::Append(&block, IsBlocked() ? DeclareColumns(acc, acc.name) : DeclareCopies(acc, copies));
+  }
+  return block;
+}
+
+ir::Block CpuAccumulators::AddPart(int position, int copies) const {
+  ir::Block block;
+  for (const Accumulator& acc : all_) {
+    if (acc.member->position != position || !HasParts(acc)) continue;
+    if (IsBlocked()) {
+      block.push_back(AddColumns(acc, plan_.As<CpuColumnBlocks>()->columns, false));
+      continue;
+    }
+    ir::Append(&block, MergeCopies(acc, copies));
+    block.push_back(
+        Combine(acc, Named(WholeOf(acc.name), acc, Lanes()), Named(acc.name, acc, Lanes())));
+  }
+  return block;
+}
+
 ir::Value CpuAccumulators::AddressOf(const Accumulator& acc) const {
-  if (IsBlocked()) return Array(acc) + (LoopVar(VectorLoop()) - ir::IndexVar("first"));
-  return acc.IsPrivate() && acc.IsColumns() ? Array(acc) + body_->InnerPosition() : ir::Value();
+  if (IsBlocked()) return Array(acc, acc.name) + (LoopVar(VectorLoop()) - ir::IndexVar("first"));
+  return acc.IsPrivate() && acc.IsColumns() ? Array(acc, acc.name) + body_->InnerPosition()
+                                            : ir::Value();
 }
 
 ir::Value CpuAccumulators::VariableOf(const Accumulator& acc, int copy) const {
@@ -101,25 +176,23 @@ ir::Value CpuAccumulators::AddTail(const StateFunctions& state, const ir::Value&
 }
 
 void CpuAccumulators::RowResults(int position, int copies) {
-  const auto merge_copies = [&](const Accumulator& acc) {
-    for (int copy = 1; copy < copies; ++copy) {
-      body_->Add(
-          0, Combine(acc, Named(acc.name, acc, Lanes()), Named(NameOf(acc, copy), acc, Lanes())));
+  const auto merged = [&](const Accumulator& acc) {
+    if (!HasParts(acc)) {
+      for (ir::Statement& merge : MergeCopies(acc, copies)) body_->Add(0, std::move(merge));
     }
+    return Named(NameOfPass(acc), acc, Lanes());
   };
   for (const Accumulator& acc : all_) {
     if (acc.member->position != position || !acc.IsPrivate() || acc.IsColumns()) continue;
-    merge_copies(acc);
-    body_->Add(0, Combine(acc, Named(absl::StrCat("total_", acc.name), acc, Lanes()),
-                          Named(acc.name, acc, Lanes())));
+    const ir::Value of_pass = merged(acc);
+    body_->Add(0, Combine(acc, Named(NameOverUnits(acc), acc, Lanes()), of_pass));
   }
   if (IsBlocked()) return;
   for (const Accumulator& acc : all_) {
     if (acc.member->position != position || acc.IsPrivate()) continue;
-    merge_copies(acc);
+    const ir::Value of_pass = merged(acc);
     body_->SetMember(acc.member);
-    const ir::Value reduced =
-        ir::CallOf(ReduceFunction(acc.kind()), {Named(acc.name, acc, Lanes())});
+    const ir::Value reduced = ir::CallOf(ReduceFunction(acc.kind()), {of_pass});
     const bool plain = StateOf(acc.kind()) == nullptr;
     StoreResults(
         acc, body_->Define(0, plain ? ir::CallOf("broadcast", {ir::Value(1)}, {reduced}) : reduced),
@@ -133,7 +206,8 @@ ir::Block CpuAccumulators::StoreBlock(int position, const ir::Value& first, cons
   for (const Accumulator& acc : all_) {
     if (acc.member->position != position || acc.IsPrivate()) continue;
     body_->SetMember(acc.member);
-    const ir::Value element = ir::At(Array(acc), LoopVar(loop) - ir::IndexVar("first"));
+    const ir::Value element =
+        ir::At(Array(acc, NameOfPass(acc)), LoopVar(loop) - ir::IndexVar("first"));
     body_->StoreRowResult(acc.reduction->results[0], acc.reduction->indices[0],
                           {.value = ir::CallOf("broadcast", {ir::Value(1)}, {element})});
     block.push_back(
@@ -150,22 +224,73 @@ ir::Block CpuAccumulators::DeclarePrivate() {
   ir::Block block;
   for (const Accumulator& acc : all_) {
     if (!acc.IsPrivate()) continue;
-    const ir::Value identity = IdentityOf(acc.kind(), acc.dtype);
-    if (acc.IsColumns()) {
-      const ir::Type type = ir::PointerTo(acc.scalar());
-      const ir::Value at = ir::Var("scratch", ir::BytesType()) + OffsetOf(acc);
-      const ir::Value c = ir::IndexVar("c"), count = body_->Extent(sym::Product(nest_.inner));
-      block.push_back(ir::DeclareAll(type, {{acc.name, ir::ReinterpretAs(type, at)}}));
-      block.push_back({ir::For{.variable = "c",
-                               .first = 0,
-                               .condition = c < count,
-                               .step = 1,
-                               .body = {ir::Set(ir::At(Array(acc), c), identity)}}});
-    } else if (acc.member->has_inner) {
-      block.push_back(ir::Mutable(absl::StrCat("total_", acc.name), Start(acc, Lanes())));
-    } else {
-      block.push_back(ir::Mutable(acc.name, Start(acc, 1)));
+    const std::string name = NameOfTask(acc);
+    if (!acc.IsColumns()) {
+      block.push_back(ir::Mutable(name, Start(acc, LanesOverUnits(acc))));
+      continue;
     }
+    const ir::Type type = ir::PointerTo(acc.scalar());
+    const auto declare = [&](const std::string& array, const ir::Value& offset) {
+      const ir::Value at = ir::Var("scratch", ir::BytesType()) + offset;
+      block.push_back(ir::DeclareAll(type, {{array, ir::ReinterpretAs(type, at)}}));
+    };
+    declare(name, OffsetOf(acc));
+    if (HasPartsOfUnits(acc)) declare(acc.name, part_offsets_[&acc - all_.data()]);
+    block.push_back(StartColumns(acc, name, ColumnsOfTask()));
+  }
+  return block;
+}
+
+ir::Statement CpuAccumulators::StartColumns(const Accumulator& acc, const std::string& name,
+                                            const ir::Value& count) {
+  const ir::Value c = ir::IndexVar("c");
+  return {
+      ir::For{.variable = "c",
+              .first = 0,
+              .condition = c < count,
+              .step = 1,
+              .body = {ir::Set(ir::At(Array(acc, name), c), IdentityOf(acc.kind(), acc.dtype))}}};
+}
+
+ir::Statement CpuAccumulators::AddColumns(const Accumulator& acc, const ir::Value& count,
+                                          bool has_tail) {
+  const ir::Value c = ir::IndexVar("c"), whole = Array(acc, WholeOf(acc.name)) + c;
+  const std::vector<ir::TemplateArgument> types = {acc.scalar(), Width()};
+  const auto load = [&](const ir::Value& at) {
+    return has_tail ? ir::CallOf("load_tail", types, {at, Left()})
+                    : ir::CallOf("load", types, {at});
+  };
+  const ir::Value sum =
+      ir::CallOf(CombineFunction(acc.kind()), {load(whole), load(Array(acc, acc.name) + c)});
+  ir::Block body;
+  if (has_tail) {
+    body = {ir::LetIndex("left", ir::CallOf("min_index", {Width(), count - c})),
+            ir::Do(ir::CallOf("store_tail", types, {whole, sum, Left()}))};
+  } else {
+    body = {ir::Do(ir::CallOf("store", types, {whole, sum}))};
+  }
+  return ir::Loop("c", 0, c < count, Width(), std::move(body));
+}
+
+ir::Block CpuAccumulators::BeginUnits() const {
+  ir::Block block;
+  for (const Accumulator& acc : all_) {
+    if (!HasPartsOfUnits(acc)) continue;
+    block.push_back(acc.IsColumns()
+                        ? StartColumns(acc, acc.name, ColumnsOfTask())
+                        : ir::Mutable(NameOverUnits(acc), Start(acc, LanesOverUnits(acc))));
+  }
+  return block;
+}
+
+ir::Block CpuAccumulators::AddUnits() const {
+  ir::Block block;
+  for (const Accumulator& acc : all_) {
+    if (!HasPartsOfUnits(acc)) continue;
+    const ir::Value lanes = LanesOverUnits(acc);
+    block.push_back(acc.IsColumns() ? AddColumns(acc, ColumnsOfTask(), true)
+                                    : Combine(acc, Named(NameOfTask(acc), acc, lanes),
+                                              Named(NameOverUnits(acc), acc, lanes)));
   }
   return block;
 }
@@ -174,10 +299,10 @@ ir::Block CpuAccumulators::SavePrivate() const {
   ir::Block block;
   for (const Accumulator& acc : all_) {
     if (!acc.IsPrivate() || acc.IsColumns()) continue;
-    const ir::Value value =
-        acc.member->has_inner ? ir::CallOf(ReduceFunction(acc.kind()),
-                                           {Named(absl::StrCat("total_", acc.name), acc, Lanes())})
-                              : ir::CallOf("get", {Named(acc.name, acc, 1), 0});
+    const ir::Value of_task = Named(NameOfTask(acc), acc, LanesOverUnits(acc));
+    const ir::Value value = acc.member->has_inner
+                                ? ir::CallOf(ReduceFunction(acc.kind()), {of_task})
+                                : ir::CallOf("get", {of_task, 0});
     const ir::Value at = ir::ReinterpretAs(ir::PointerTo(acc.scalar()),
                                            ir::Var("scratch", ir::BytesType()) + OffsetOf(acc));
     block.push_back(ir::Set(ir::Dereference(at), value));

@@ -38,9 +38,19 @@ class CpuNestLowering : NestLowering {
     body = {DeclareWidth()};
     ir::Append(&body, body_.Declarations());
     ir::Append(&body, declare);
-    const ir::Value number = ir::IndexVar("unit");
-    body.push_back(
-        ir::Loop("unit", ir::IndexVar("begin"), number < ir::IndexVar("end"), 1, std::move(unit)));
+    const ir::Value begin = ir::IndexVar("begin"), end = ir::IndexVar("end");
+    const auto units = [&](const ir::Value& first, const ir::Value& last) -> ir::Block {
+      return {ir::Loop("unit", first, ir::IndexVar("unit") < last, 1, std::move(unit))};
+    };
+    if (plan_.chains.units > 0) {
+      body.push_back(InParts("unit", begin, end,
+                             {.iterations = plan_.chains.units,
+                              .before = accumulators_.BeginUnits(),
+                              .behind = accumulators_.AddUnits()},
+                             units));
+    } else {
+      ir::Append(&body, units(begin, end));
+    }
     ir::Append(&body, save);
     result.function.name = name_;
     result.function.parameters = {
@@ -136,7 +146,12 @@ class CpuNestLowering : NestLowering {
     }
     ir::Append(&block, body_.TakeUnit());
     const std::vector<ir::Value> extents = OuterExtents();
-    ir::Append(&block, InnerLoops(VectorLoops(unrolled, tail)));
+    const auto part = plan_.chains.passes.find(position);
+    if (part == plan_.chains.passes.end()) {
+      ir::Append(&block, InnerLoops(VectorLoops(VectorRange(), unrolled, tail)));
+    } else {
+      ir::Append(&block, LoopsInParts(position, part->second, unrolled, tail));
+    }
     accumulators_.RowResults(position, copies);
     ir::Append(&block, body_.TakeUnit());
     if (nest_.shape == NestShape::kBlocked) {
@@ -155,11 +170,32 @@ class CpuNestLowering : NestLowering {
     return extents;
   }
 
+  // The inner loops, one of them in parts.
+  ir::Block LoopsInParts(int position, const CpuChains::Part& part,
+                         const std::vector<ir::Block>& copies, const ir::Block& tail) {
+    const int count = static_cast<int>(copies.size());
+    const bool in_vectors = part.loop + 1 == static_cast<int>(nest_.inner.size());
+    const LoopParts parts = {
+        .iterations = part.iterations,
+        .are_even =
+            !in_vectors && sym::ExactDiv(nest_.inner[part.loop], Expr(part.iterations)).has_value(),
+        .before = accumulators_.BeginPart(position, count),
+        .behind = accumulators_.AddPart(position, count)};
+    const Range whole = VectorRange();
+    if (!in_vectors) {
+      return InnerLoops(VectorLoops(whole, copies, tail), 0, part.loop, parts);
+    }
+    return InnerLoops({InParts(LoopName(VectorLoop()), whole.first, whole.last, parts,
+                               [&](const ir::Value& first, const ir::Value& last) {
+                                 return VectorLoops({first, last}, copies, tail);
+                               })});
+  }
+
   // Vectors of all copies together, then whole vectors, then what is left.
-  ir::Block VectorLoops(const std::vector<ir::Block>& copies, const ir::Block& tail) {
+  ir::Block VectorLoops(const Range& range, const std::vector<ir::Block>& copies,
+                        const ir::Block& tail) {
     const std::string name = LoopName(VectorLoop());
     const ir::Value loop = LoopVar(VectorLoop()), last = ir::IndexVar("last");
-    const Range range = VectorRange();
     ir::Block block = {
         ir::DeclareAll(ir::kIndexType, {{"first", range.first}, {"last", range.last}}, true),
         {ir::Declare{.bindings = {{name, ir::IndexVar("first")}},

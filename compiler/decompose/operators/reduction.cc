@@ -61,6 +61,10 @@ Results Accumulate(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
   const bool is_whole = !IsFloating(p.x.dtype()) && !IsComplex(p.x.dtype());
   const DType dtype = p.dtype.value_or(is_whole ? kInt64 : p.x.dtype());
+  if (dtype == kBool) {  // asked for: of truth values, whatever the operand's type is
+    const auto of_bools = kind == ReduceKind::kSum ? ReduceKind::kAny : ReduceKind::kAll;
+    return std::vector<Tensor>{Reduced(b, of_bools, p, b.Cast(p.x, kBool), kBool)};
+  }
   const bool has_complex = IsComplex(dtype) || IsComplex(p.x.dtype());
   return std::vector<Tensor>{Reduced(b, kind, p, has_complex ? b.Cast(p.x, dtype) : p.x, dtype)};
 }

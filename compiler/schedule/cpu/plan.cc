@@ -16,6 +16,10 @@ std::string ToString(const CpuPlan& plan) {
   for (const auto& [position, copies] : plan.accumulator_copies) {
     absl::StrAppend(&text, " copies", copies, "@", position);
   }
+  for (const auto& [position, part] : plan.chains.passes) {
+    absl::StrAppend(&text, " part", part.iterations, "of", part.loop, "@", position);
+  }
+  if (plan.chains.units > 0) absl::StrAppend(&text, " units", plan.chains.units);
   if (!plan.stack_rows.empty()) absl::StrAppend(&text, " stack-rows", plan.stack_rows.size());
   return absl::StrCat(text, " cost ", plan.cost);
 }

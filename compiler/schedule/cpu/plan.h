@@ -35,6 +35,17 @@ struct CpuColumnBlocks {
   int64_t columns = 0;  // of a block; a multiple of every vector width
 };
 
+// Where sums are gathered in parts (chains.h).
+struct CpuChains {
+  // So many iterations of an inner loop, the first of which has number 0.
+  struct Part {
+    int loop = 0;
+    int64_t iterations = 0;  // of the vector loop: elements, whole steps of all its accumulators
+  };
+  std::map<int, Part> passes;  // by position
+  int64_t units = 0;           // of what is reduced over the rows: so many of them; 0: no parts
+};
+
 struct CpuPlan {
   int lanes = 1;  // W: elements of a vector (tk::kLanes)
   // Whole vectors may leave elements of the vector loop, which run as one masked vector.
@@ -43,6 +54,7 @@ struct CpuPlan {
   // By the position of a pass: how many accumulators each of its reductions has, to hide the
   // latency of a step; one where a position is not in it.
   std::map<int, int> accumulator_copies;
+  CpuChains chains;
   // Rows of values for later passes that lie on the task's stack; others lie in its scratch memory.
   std::set<BufferId> stack_rows;
   // Elementary operations, roughly: of an element of a flat nest, of a row of others.
@@ -58,8 +70,9 @@ struct CpuPlan {
   }
 };
 
-// "rows w16 tail copies4@1 cost 300": the kind and vector width, then what is not as usual (copies
-// at a pass), then the cost. For dumps, tests and people.
+// "rows w16 tail copies4@1 part64of0@1 units256 cost 300": the kind and vector width, then what is
+// not as usual (copies at a pass, parts of so many iterations of an inner loop, of so many units),
+// then the cost. For dumps, tests and people.
 std::string ToString(const CpuPlan& plan);
 
 }  // namespace tensord::compiler

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compiler/schedule/cpu/accumulators.h"
+#include "compiler/schedule/cpu/chains.h"
 #include "compiler/schedule/cpu/column_blocks.h"
 #include "compiler/schedule/cpu/flat.h"
 #include "compiler/schedule/cpu/stack_rows.h"
@@ -63,6 +64,7 @@ CpuPlan PlanCpuNest(const Program& program, const Nest& nest, int lanes) {
     plan.cost *= std::max<int64_t>(1, sym::Hint(sym::Product(nest.inner)));
   }
   plan.accumulator_copies = CountAccumulatorCopies(nest, lanes, extent);
+  plan.chains = CutChains(nest, plan);
   plan.stack_rows = FindStackRows(program, nest);
   return plan;
 }

@@ -19,6 +19,7 @@ using compiler::CpuRows;
 using compiler::CpuTransposedRows;
 using compiler::PlannedCpuNest;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr v1::DType kF32 = v1::DTYPE_FLOAT32, kI64 = v1::DTYPE_INT64;
 
@@ -144,6 +145,30 @@ TEST(CpuKinds, LightReductionsHaveSeveralAccumulators) {
   EXPECT_THAT(ToString(Planned(Sum({64, 1000}, 1)).plan()), HasSubstr("rows w16 tail copies4@1"));
 }
 
+// Short chains of additions are left whole, and so are columns whose loop would be slower in parts.
+TEST(CpuKinds, LongChainsAreInParts) {
+  const auto text = [](GraphBuilder graph) { return ToString(Planned(std::move(graph)).plan()); };
+  EXPECT_THAT(text(Sum({64, 16384}, 1)), Not(HasSubstr("part")));
+  EXPECT_THAT(text(Sum({64, 32768}, 1)), HasSubstr("copies4@1 part2048of0@1"));
+  EXPECT_THAT(text(Sum({32768, 64}, 0)), HasSubstr("units256"));
+  EXPECT_THAT(text(Sum({1024, 64}, 0)), Not(HasSubstr("units")));
+  const auto middle = [](int rows) {
+    GraphBuilder g;
+    const Ref x = g.Input({40, rows, 64});
+    return g.Output(
+        g.Node("aten::sum.dim_IntList", {x, Ints({1}), false, nullptr}, g.Meta({40, 64})));
+  };
+  EXPECT_THAT(text(middle(256)), Not(HasSubstr("part")));
+  EXPECT_THAT(text(middle(2000)), HasSubstr("part80of0@1"));
+  EXPECT_THAT(text(middle(1999)), Not(HasSubstr("part")));
+  EXPECT_THAT(text(middle(4999)), HasSubstr("part70of0@1"));
+  // What does not round needs none.
+  GraphBuilder g;
+  const Ref x = g.Input({64, 32768});
+  g.Output(g.Node("aten::amax", {x, Ints({1}), false}, g.Meta({64})));
+  EXPECT_THAT(text(std::move(g)), Not(HasSubstr("part")));
+}
+
 TEST(CpuKinds, RowsForLaterPassesLieOnTheStackWhereTheyFindRoom) {
   // Two rows, of which the second may take half as much.
   EXPECT_EQ(Planned(SoftmaxOfTanh(64, 1000)).plan().stack_rows.size(), 2u);
@@ -182,6 +207,11 @@ TEST(CpuPlans, TheVerifierSaysWhatIsBroken) {
   EXPECT_THAT(fault([](CpuPlan& p) { p.has_tail = false; }), HasSubstr("leave elements"));
   EXPECT_THAT(fault([](CpuPlan& p) { p.lanes = 1; }), HasSubstr("leave a tail"));
   EXPECT_THAT(fault([](CpuPlan& p) { p.accumulator_copies[2] = 4; }), HasSubstr("what is no pass"));
+  EXPECT_THAT(fault([](CpuPlan& p) { p.chains.passes[1] = {.loop = 1, .iterations = 64}; }),
+              HasSubstr("parts of a chain are not"));
+  EXPECT_THAT(fault([](CpuPlan& p) { p.chains.passes[1] = {.loop = 0, .iterations = 100}; }),
+              HasSubstr("parts of a chain are not"));
+  EXPECT_THAT(fault([](CpuPlan& p) { p.chains.units = -1; }), HasSubstr("parts without units"));
   EXPECT_THAT(fault([](CpuPlan& p) { p.stack_rows.insert(99); }), HasSubstr("is in memory"));
 }
 
