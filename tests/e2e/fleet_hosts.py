@@ -39,7 +39,9 @@ class Host(RealDaemon):
     reads."""
 
     def __init__(self, url: str, trust: Path, key: Path | None = None, *flags: str) -> None:
-        given = [f"--fleet={url}", f"--fleet-trust={trust}", *flags]
+        given = [f"--fleet-trust={trust}", *flags]
+        if url:
+            given.append(f"--fleet={url}")
         if key is not None:
             given.append(f"--fleet-sign-key={key}")
         super().__init__(flags=tuple(given))

@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a fleet costs and saves, over Redis servers of its own (docs/fleet.md has what it printed).
 
-    tests/fleet/figures.py [--hosts 50,200] [--programs 20] [--looks 2000] [--only second,bad,hosts]
+    tests/fleet/figures.py [--hosts 50,200] [--answer-ms 200] [--programs 20] [--looks 2000]
+                           [--only second,bad,hosts]
 
 Needs a build, with `ninja -C build fleet_load`, and redis-tools. Prints a line a measurement:
 
 - second: a program that another host compiled, beside one that is stored here and one that is
   compiled; over a folder, Redis, and Redis with TLS and users;
 - bad: hits and misses of a host whose tier is of no use, beside a host without a fleet;
-- hosts: so many hosts that ask for one program at once.
+- hosts: so many hosts that ask for one program at once. They are threads of one process: where
+  they are too many for its cores, only a larger --answer-ms says what a server makes of them.
 
 Ends with 1 when the second host compiled something, or a program was compiled twice.
 """
@@ -76,7 +78,8 @@ def second(programs: int) -> bool:
                 f"{kind}: compiled {_ms(compiled)}; "
                 f"of the other host {_ms([seconds for _, seconds in found])}; "
                 f"stored here {_ms(stored)}; "
-                f"{stats['fleet_bytes_in'] / programs / 1024:.1f} KiB a program, {stats['compiled']} compiled by the second host",
+                f"{stats['fleet_bytes_in'] / programs / 1024:.1f} KiB a program, "
+                f"{stats['compiled']} compiled by the second host",
                 flush=True,
             )
             one.close()
@@ -125,13 +128,13 @@ def bad(programs: int, looks: int) -> bool:
     return True
 
 
-def hosts(counts: list[int]) -> bool:
+def hosts(counts: list[int], answer_ms: int) -> bool:
     """Many that ask at once."""
     good = True
     for count in counts:
         with fleet("redis") as (key, url, _):
             done = subprocess.run(
-                [LOAD, url, f"--key={key}", f"--hosts={count}"],
+                [LOAD, url, f"--key={key}", f"--hosts={count}", f"--answer-ms={answer_ms}"],
                 check=True,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -152,6 +155,7 @@ def hosts(counts: list[int]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--hosts", default="50,200")
+    parser.add_argument("--answer-ms", type=int, default=200, help="of hosts: fleet_answer_ms")
     parser.add_argument("--programs", type=int, default=20)
     parser.add_argument("--looks", type=int, default=2000)
     parser.add_argument("--only", default="second,bad,hosts")
@@ -160,7 +164,7 @@ def main() -> int:
     parts: dict[str, Callable[[], bool]] = {
         "second": lambda: second(arguments.programs),
         "bad": lambda: bad(arguments.programs, arguments.looks),
-        "hosts": lambda: hosts(counts),
+        "hosts": lambda: hosts(counts, arguments.answer_ms),
     }
     return 0 if all([parts[name]() for name in arguments.only.split(",")]) else 1
 
