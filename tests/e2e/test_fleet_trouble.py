@@ -15,9 +15,10 @@ from redis_server import RedisServer
 
 pytest_plugins = ["fleet_fixtures"]
 
-# What a miss may wait for a tier, and what a busy machine adds to it.
+# What a miss may wait for a tier, and misses that may: those that open the breaker, and one after a
+# probe.
 BUDGET_S = 0.2
-SLACK_S = 0.3
+MISSES = 4
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -27,10 +28,11 @@ def test_bad_servers_cost_a_moment(hosts: Callable[..., Host], key: Path, kind: 
         host = hosts(server.url, key.parent / "trust", key)
         plain = hosts("file:///nowhere", key.parent / "trust", None)
         plain.ask(0), host.ask(0)  # the workers start
-        for i in range(1, 7):
-            outcome, seconds = host.ask(i)
-            assert outcome == "COMPILED"
-            assert seconds < plain.ask(i)[1] + BUDGET_S + SLACK_S
+        answers = [(host.ask(i), plain.ask(i)) for i in range(1, 7)]
+        assert {outcome for pair in answers for outcome, _ in pair} == {"COMPILED"}
+        ours, theirs = (sum(pair[i][1] for pair in answers) for i in (0, 1))
+        # Compiles of a busy machine differ by half.
+        assert ours < 1.5 * theirs + MISSES * BUDGET_S + 1.0
         stats = host.stats()
         assert stats["compiled"] == 7 and stats["failed"] == 0
         assert stats["fleet_errors"] >= 3 and stats["fleet_misses"] == 0

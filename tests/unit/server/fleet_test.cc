@@ -200,6 +200,20 @@ TEST_F(FleetTest, BreakerOpensAndAProbeClosesIt) {
   EXPECT_EQ(Stats(*host).fleet_problem(), "");
 }
 
+TEST_F(FleetTest, AProbeThatIsGivenSomethingClosesNothing) {
+  const auto host = Host();
+  SetServer(absl::UnavailableError("reset"));
+  for (int i = 0; i < 3; ++i) AskAndWait(*host);
+  {
+    absl::MutexLock lock(&server_->mutex);
+    server_->objects[Name{"probe", std::string(32, '\0')}.Path()] = "anything";
+  }
+  SetServer(absl::OkStatus());
+  EXPECT_TRUE(Eventually(
+      [&] { return Stats(*host).fleet_problem() == "not asked: it gives what nobody put"; }));
+  EXPECT_EQ(Stats(*host).fleet_breaker_open(), 1u);
+}
+
 TEST_F(FleetTest, AfterAProbeOneFailureOpensAgain) {
   const auto host = Host();
   SetServer(absl::UnavailableError("reset"));
