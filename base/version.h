@@ -37,6 +37,10 @@ inline constexpr int kStoreForm = 4;
 // is of an older form and not found; one that begins otherwise is removed as damaged.
 inline constexpr std::string_view kRecordMagic = "TNSDMAN2";
 
+// The first bytes of what hosts sign for each other in a fleet's tier; part of what is signed.
+// Another is refused.
+inline constexpr std::string_view kFleetMagic = "TNSDFLT1";
+
 }  // namespace tensord
 
 #endif  // TENSORD_BASE_VERSION_H_

@@ -27,7 +27,7 @@ case ${1:-} in
     arguments=("${@:3}")
     ;;
   --e2e)
-    unit='' targets=(tensord tensord-worker tensorctl tensord_runtime store_driver tensord_faults)
+    unit='' targets=(tensord tensord-worker tensorctl tensord_runtime store_driver tensord_faults fleet_load)
     arguments=("${@:2}")
     ;;
   *) arguments=("$@") ;;

@@ -17,6 +17,7 @@
 #include "server/compile/clock.h"
 #include "server/compile/keys.h"
 #include "server/compile/request_bytes.h"
+#include "server/fleet/programs.h"
 #include "server/pool/stopping.h"
 
 namespace tensord::server {
@@ -119,10 +120,11 @@ struct CompileService::Call {
 };
 
 CompileService::CompileService(ServiceOptions options, std::unique_ptr<store::Store> store,
-                               std::string store_problem)
+                               std::string store_problem, fleet::Fleet* fleet)
     : options_(std::move(options)),
       store_problem_(std::move(store_problem)),
       store_(std::move(store)),
+      fleet_(fleet),
       pool_(options_.pool, &metrics_),
       facts_(options_.pool.command.path, options_.cxx, options_.jit_settings, &pool_, store_.get()),
       flow_(&pool_, store_.get(), &metrics_, options_.units_per_job),
@@ -132,6 +134,7 @@ CompileService::CompileService(ServiceOptions options, std::unique_ptr<store::St
       late_([this] { RefuseLate(); }) {}
 
 CompileService::~CompileService() {
+  if (fleet_ != nullptr) fleet_->Stop();
   flights_.Stop();
   late_.join();
 }
@@ -202,6 +205,19 @@ absl::Status CompileService::Read(const CallPtr& call, const WorkerFacts::Toolch
 void CompileService::Start(const CallPtr& call) {
   if (TryStored(call)) return;
   if (const auto failure = failures_.Find(call->key)) return Finish(call, *failure);
+  if (fleet_ == nullptr) return StartFlight(call);
+  Wait(call);
+  if (flights_.JoinOther(call->key, call->Queue(), call)) {
+    call->task = Task();
+    return;
+  }
+  // Before it queues: what another host has made takes no worker's turn.
+  fleet_->Find(fleet::ProgramQuery(store_.get(), call->key), [this, call](absl::Status found) {
+    if (!found.ok() || !TryStored(call)) StartFlight(call);
+  });
+}
+
+void CompileService::StartFlight(const CallPtr& call) {
   Task task = std::move(call->task);
   task.input.label = call->label;
   task.input.nodes = call->nodes;
@@ -305,6 +321,13 @@ void CompileService::Fly(Flights::Turn turn) {
     metrics_.AddStages(stages);
   }
   if (!output.ok()) failures_.Add(turn.key, output.status());
+  if (fleet_ != nullptr) {
+    if (output.ok() && !stored) {
+      fleet::PutProgram(*fleet_, store_.get(), turn.key);
+    } else {
+      fleet_->GiveUp(fleet::ProgramName(turn.key));
+    }
+  }
 
   bool leader = true;
   for (const CallPtr& waiter : flights_.Finish(turn.key)) {
@@ -395,6 +418,7 @@ void CompileService::FillStats(v1::Stats* stats) {
   stats->set_blobs_corrupt(store_->counters().corrupt);
   stats->set_programs_evicted(store_->counters().evicted);
   stats->set_store(store_->root());
+  if (fleet_ != nullptr) fleet_->FillStats(stats);
   std::string problem = store_problem_;
   if (const std::string full = store_->problem(); problem.empty() && !full.empty()) {
     problem = "what is compiled is kept in memory: " + full;
@@ -453,6 +477,7 @@ void CompileService::Abort() {
   }
   memory_.Stop();
   pool_.Stop();
+  if (fleet_ != nullptr) fleet_->Stop();
   for (const CallPtr& call : kept) Finish(call, Stopping());
 }
 

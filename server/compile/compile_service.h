@@ -2,6 +2,7 @@
 // The daemon without RPC: admission, keys, look-up, one flight per program.
 //
 //   request ─ checked ─ key ─┬─ found in the store ──────────────────────────────▶ HIT
+//                            ├─ found in the fleet, and taken into the store ─────▶ HIT
 //                            └─ a flight of that key? ─ yes: wait with it ────────▶ JOINED
 //                                          no: lead, in turn, on a compile thread ▶ COMPILED
 #ifndef TENSORD_SERVER_COMPILE_COMPILE_SERVICE_H_
@@ -21,6 +22,7 @@
 #include "server/compile/flights.h"
 #include "server/compile/request_memory.h"
 #include "server/compile/worker_facts.h"
+#include "server/fleet/fleet.h"
 #include "server/pool/worker_pool.h"
 #include "server/statistics/metrics.h"
 #include "server/store/store.h"
@@ -43,8 +45,9 @@ class CompileService {
   // `done` is called exactly once, on this thread or another.
   using Done = std::function<void(absl::Status)>;
 
+  // `fleet`, null for none, outlives the service, and is stopped when the service is destroyed.
   CompileService(ServiceOptions options, std::unique_ptr<store::Store> store,
-                 std::string store_problem);
+                 std::string store_problem, fleet::Fleet* fleet = nullptr);
   // Abort() first if flights may still be up.
   ~CompileService();
 
@@ -89,6 +92,7 @@ class CompileService {
 
   absl::Status Read(const CallPtr& call, const WorkerFacts::Toolchain* toolchain);
   void Start(const CallPtr& call);
+  void StartFlight(const CallPtr& call);
   bool TryStored(const CallPtr& call);
   void RunFlights();
   void Fly(Flights::Turn turn);
@@ -102,6 +106,7 @@ class CompileService {
   const std::string store_problem_;
   Metrics metrics_;
   std::unique_ptr<store::Store> store_;
+  fleet::Fleet* const fleet_;
   WorkerPool pool_;
   WorkerFacts facts_;
   CompileFlow flow_;

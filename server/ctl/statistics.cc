@@ -71,6 +71,11 @@ int Status(const Client& client) {
   if (!s.store_problem().empty()) {
     table.Add({"WARNING", s.store_problem()});
   }
+  if (!s.fleet().empty()) {
+    table.Add({"fleet", s.fleet()});
+    table.Add({"fleet answers", s.fleet_breaker_open() ? "no" : "yes, as far as it was asked"});
+    if (!s.fleet_problem().empty()) table.Add({"fleet problem", s.fleet_problem()});
+  }
   const v1::ToolchainList toolchains = GetToolchains(client);
   for (const v1::ToolchainState& toolchain : toolchains.toolchains()) {
     table.Add({toolchain.name(), toolchain.found().empty() ? "not usable: " + toolchain.problem()

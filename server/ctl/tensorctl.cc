@@ -8,6 +8,7 @@
 #include "base/version.h"
 #include "server/ctl/commands.h"
 #include "server/ctl/compile.h"
+#include "server/ctl/fleet.h"
 #include "server/ctl/store.h"
 #include "server/rpc/address.h"
 
@@ -69,6 +70,11 @@ int Main(int argc, char** argv) {
   compiles->add_option("GRAPH", compile.file, "a job of <store>/repros/, or a graph")->required();
   compiles->add_option("--dump-after", compile.dump_after, "of this pass, instead of all");
   compiles->add_option("--target", compile.target, "scalar, avx2, avx512 or sm_NN");
+  FleetKeyCommand fleet_key;
+  CLI::App* makes_key =
+      app.add_subcommand("fleet-key", "make a key that signs for a fleet; prints its public half");
+  makes_key->add_option("FILE", fleet_key.file, "of the private key, to be made")->required();
+  makes_key->add_option("NAME", fleet_key.name, "of the key, in files of trust")->required();
   StoreCommand store;
   store.root = DefaultStore();
   std::function<int()> on_store;
@@ -91,6 +97,10 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
   if (compiles->parsed()) return Compile(compile);
+  if (makes_key->parsed()) {
+    fleet_key.json = client.json;
+    return MakeFleetKey(fleet_key);
+  }
   store.json = client.json;
   if (on_store) return on_store();
   if (const absl::Status connected = Connect(client); !connected.ok()) {

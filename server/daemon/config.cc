@@ -54,7 +54,7 @@ absl::Status Invalid(const Option& option, const std::string& value, const std::
 
 absl::Status Set(Config& config, const Option& option, const std::string& value,
                  const std::string& source) {
-  if (option.kind == Option::kText) {
+  if (option.text != nullptr) {
     config.*option.text = value;
   } else {
     uint64_t number = 0;
@@ -107,6 +107,15 @@ absl::Status ReadToml(Config& config, const std::string& path) {
     TENSORD_RETURN_IF_ERROR(Set(config, *found, value, path));
   }
   return absl::OkStatus();
+}
+
+// "redis://user:***@host"
+std::string WithoutPassword(std::string url) {
+  const size_t begin = url.find("://"), end = url.rfind('@');
+  if (begin == std::string::npos || end == std::string::npos || url[begin + 3] == '/') return url;
+  const size_t colon = url.find(':', begin + 3);
+  if (colon < end) url.replace(colon + 1, end - colon - 1, "***");
+  return url;
 }
 
 absl::Status Check(const Config& config) {
@@ -177,6 +186,23 @@ const std::vector<Option>& Options() {
        "time for work in flight when the daemon is told to stop"},
       {"idle_exit", "TENSORD_IDLE_EXIT", Option::kSeconds, nullptr, &C::idle_exit, 0, kYear,
        "end after this many seconds without a call (0: never)"},
+      {"fleet", "TENSORD_FLEET", Option::kUrl, &C::fleet, nullptr, 0, 0,
+       "what hosts share: file:///folder, redis[s]://user:password@host:port/database (none: "
+       "nothing)"},
+      {"fleet_sign_key", "TENSORD_FLEET_SIGN_KEY", Option::kText, &C::fleet_sign_key, nullptr, 0, 0,
+       "file of the key that signs what is shared (none: nothing is given)"},
+      {"fleet_trust", "TENSORD_FLEET_TRUST", Option::kText, &C::fleet_trust, nullptr, 0, 0,
+       "file of the keys whose signatures are accepted (none: its own)"},
+      {"fleet_password_file", "TENSORD_FLEET_PASSWORD_FILE", Option::kText, &C::fleet_password_file,
+       nullptr, 0, 0, "file of Redis's password (none: the URL's)"},
+      {"fleet_ca", "TENSORD_FLEET_CA", Option::kText, &C::fleet_ca, nullptr, 0, 0,
+       "file of the authorities whose certificates count (none: the system's)"},
+      {"fleet_expiry_seconds", nullptr, Option::kSeconds, nullptr, &C::fleet_expiry_seconds, 0,
+       kYear, "how long Redis keeps what is given (0: for ever)"},
+      {"fleet_answer_ms", nullptr, Option::kNumber, nullptr, &C::fleet_answer_ms, 1, 60'000,
+       "milliseconds that a miss waits for the fleet's first answer"},
+      {"fleet_lease_seconds", nullptr, Option::kSeconds, nullptr, &C::fleet_lease_seconds, 0, 3600,
+       "how long hosts wait for one that compiles the same program (0: not)"},
       {"log_file", "TENSORD_LOG_FILE", Option::kText, &C::log_file, nullptr, 0, 0,
        "rotating log file (none: standard error)"},
       {"log_level", "TENSORD_LOG_LEVEL", Option::kText, &C::log_level, nullptr, 0, 0,
@@ -241,10 +267,11 @@ absl::StatusOr<Config> LoadConfig(const std::map<std::string, std::string>& flag
 std::string PrintConfig(const Config& config) {
   std::string out;
   for (const Option& option : Options()) {
-    const std::string value = option.kind == Option::kText
-                                  ? absl::StrCat("\"", config.*option.text, "\"")
-                                  : absl::StrCat(config.*option.number);
-    absl::StrAppendFormat(&out, "%-19s = %-50s # %s\n", option.key, value,
+    std::string value =
+        option.text != nullptr ? config.*option.text : absl::StrCat(config.*option.number);
+    if (option.kind == Option::kUrl) value = WithoutPassword(value);
+    if (option.text != nullptr) value = absl::StrCat("\"", value, "\"");
+    absl::StrAppendFormat(&out, "%-20s = %-50s # %s\n", option.key, value,
                           config.sources.at(option.key));
   }
   return out;

@@ -32,16 +32,24 @@ struct Config {
   uint64_t frame_limit = 63 << 20;      // bytes of a frame
   uint64_t frame_lease_seconds = 30;    // that other processes wait for one process's capture
   uint64_t stop_seconds = 20;           // for work in flight, when the daemon is told to stop
-  uint64_t idle_exit = 0;          // seconds without a call after which the daemon ends; 0: never
-  std::string log_file;            // rotating; empty: standard error
-  std::string log_level = "info";  // trace, debug, info, warn, error
+  uint64_t idle_exit = 0;           // seconds without a call after which the daemon ends; 0: never
+  std::string fleet;                // URL of the tier that hosts share; empty: none
+  std::string fleet_sign_key;       // file of the private key; empty: nothing is put
+  std::string fleet_trust;          // file of accepted public keys
+  std::string fleet_password_file;  // of Redis; empty: the URL has it
+  std::string fleet_ca;             // file of authorities; empty: the system's
+  uint64_t fleet_expiry_seconds = 30 * 24 * 3600;  // of what is put; 0: never
+  uint64_t fleet_answer_ms = 200;                  // that a miss waits for the tier's first answer
+  uint64_t fleet_lease_seconds = 30;  // that hosts wait for one that compiles the same; 0: never
+  std::string log_file;               // rotating; empty: standard error
+  std::string log_level = "info";     // trace, debug, info, warn, error
 
   // Where each value came from, by key: "default", "flag --store", "TENSORD_STORE", "/etc/...toml".
   std::map<std::string, std::string> sources;
 };
 
 struct Option {
-  enum Kind { kText, kNumber, kBytes, kSeconds };
+  enum Kind { kText, kUrl, kNumber, kBytes, kSeconds };  // a URL is shown without its password
   const char* key;  // in the file; the flag is --key with dashes
   const char* env;  // or null
   Kind kind;

@@ -4,6 +4,7 @@
 #include <absl/cleanup/cleanup.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_split.h>
+#include <absl/time/clock.h>
 #include <fcntl.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
@@ -31,12 +32,14 @@
 #include "server/daemon/activation.h"
 #include "server/daemon/large_rpc.h"
 #include "server/daemon/rpc_service.h"
+#include "server/fleet/open.h"
 #include "server/rpc/address.h"
 
 namespace tensord::server {
 namespace {
 
 constexpr int kMaxReplyBytes = 256 << 20;
+constexpr absl::Duration kFlush = absl::Seconds(5);
 
 absl::Status SetUpLog(const Config& config) {
   try {
@@ -167,6 +170,21 @@ absl::StatusOr<OpenedStore> OpenStore(const Config& config, const std::string& r
   return opened;
 }
 
+// Null: none is configured.
+absl::StatusOr<std::unique_ptr<fleet::Fleet>> OpenFleet(const Config& config) {
+  if (config.fleet.empty()) return nullptr;
+  fleet::FleetConfig fleet;
+  fleet.url = config.fleet;
+  fleet.sign_key = config.fleet_sign_key;
+  fleet.trust = config.fleet_trust;
+  fleet.password_file = config.fleet_password_file;
+  fleet.ca = config.fleet_ca;
+  fleet.expiry = absl::Seconds(config.fleet_expiry_seconds);
+  fleet.options.answer = absl::Milliseconds(config.fleet_answer_ms);
+  fleet.options.lease = absl::Seconds(config.fleet_lease_seconds);
+  return fleet::OpenFleet(fleet);
+}
+
 // A client takes a descriptor; the soft limit is often lower than what a thousand need.
 void RaiseDescriptorLimit() {
   rlimit files{};
@@ -205,8 +223,8 @@ std::string WaitForEnd(const sigset_t& signals, uint64_t idle_exit, const CallCo
 // still served meanwhile. New work waits and is refused at the end, when its client can ask the
 // next daemon.
 void StopGracefully(grpc::Server& server, std::unique_ptr<Acceptor> acceptor,
-                    CompileService& service, FrameService& frames, const CallCounts& calls,
-                    const sigset_t& signals, uint64_t stop_seconds) {
+                    CompileService& service, FrameService& frames, fleet::Fleet* fleet,
+                    const CallCounts& calls, const sigset_t& signals, uint64_t stop_seconds) {
   // Who asks for the daemon's health learns it at once; who calls is still answered.
   server.GetHealthCheckService()->SetServingStatus(false);
   service.Drain();
@@ -218,6 +236,8 @@ void StopGracefully(grpc::Server& server, std::unique_ptr<Acceptor> acceptor,
   }
   acceptor.reset();
   if (calls.open > service.Kept()) spdlog::warn("event=abort calls={}", calls.open.load());
+  // What was compiled a moment ago is worth a moment to others.
+  if (fleet != nullptr) fleet->Flush(absl::Now() + std::min(absl::Seconds(stop_seconds), kFlush));
   service.Abort();
   // Time for the last answers to leave. A client that only keeps its connection open does not
   // notice a polite goodbye, so this is not the place to wait long.
@@ -300,15 +320,18 @@ int RunDaemon(const Config& config) {
     if (!status.ok() && !absl::IsResourceExhausted(status)) return Fail("store_failed", status);
   }
 
+  const auto fleet = OpenFleet(config);
+  if (!fleet.ok()) return Fail("fleet_failed", fleet.status());
+
   CallCounts calls;
   calls.last = SteadySeconds();
   {
     const ServiceOptions options =
         MakeOptions(config, work_folder, spare_folder, opened->store->DeriveKey("work folder"));
-    CompileService service(options, std::move(opened->store), opened->problem);
+    CompileService service(options, std::move(opened->store), opened->problem, fleet->get());
     FrameService frames(
         {absl::Seconds(config.frame_lease_seconds), config.frame_limit, config.max_waiting},
-        service.store(), service.executor(), service.metrics());
+        service.store(), service.executor(), service.metrics(), fleet->get());
     const auto rpc = MakeRpcService(&service, &frames, &calls);
     LargeRpc large(&service, &calls, options.queue_limit);
     const auto server = StartServer(socket, passed->has_value(), *rpc, large);
@@ -319,7 +342,7 @@ int RunDaemon(const Config& config) {
                  Version(), getpid(), socket, store_root, options.pool.workers, config.cxx);
     const std::string why = WaitForEnd(signals, config.idle_exit, calls);
     spdlog::info("event=stopping why=\"{}\" calls={}", why, calls.open.load());
-    StopGracefully(**server, std::move(acceptor), service, frames, calls, signals,
+    StopGracefully(**server, std::move(acceptor), service, frames, fleet->get(), calls, signals,
                    config.stop_seconds);
   }
   if (!passed->has_value()) unlink(socket.c_str());

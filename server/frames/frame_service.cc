@@ -116,11 +116,12 @@ struct FrameService::Search {
 };
 
 FrameService::FrameService(FrameOptions options, store::Store* store, Executor* executor,
-                           Metrics* metrics)
+                           Metrics* metrics, fleet::Fleet* fleet)
     : options_(options),
       store_(store),
       executor_(executor),
       metrics_(metrics),
+      shared_(fleet, store),
       captures_(options.lease, options.max_waiting),
       misses_(kMostMisses),
       due_([this] { AnswerDue(); }) {}
@@ -128,8 +129,8 @@ FrameService::FrameService(FrameOptions options, store::Store* store, Executor* 
 FrameService::~FrameService() {
   Stop();
   due_.join();
-  absl::MutexLock lock(&puts_mutex_);
-  puts_mutex_.Await(absl::Condition(+[](int* puts) { return *puts == 0; }, &puts_));
+  absl::MutexLock lock(&tasks_mutex_);
+  tasks_mutex_.Await(absl::Condition(+[](int* tasks) { return *tasks == 0; }, &tasks_));
 }
 
 FrameService::SearchPtr FrameService::Find(v1::FindFramesRequest request,
@@ -172,6 +173,8 @@ FrameService::SearchPtr FrameService::Find(v1::FindFramesRequest request,
     captures_.End(asked.capture);
     Answer(search, 0, absl::OkStatus());
     Settle(search->place);
+  } else if (asked.capture != 0 && shared_.Exist()) {
+    AskFleet(search, asked.capture);
   } else {
     AddFollowing(*search);
     Answer(search, asked.capture, absl::OkStatus());
@@ -224,6 +227,44 @@ void FrameService::AddFollowing(Search& search) {
   }
 }
 
+// Meanwhile it holds the capture, and others wait.
+void FrameService::AskFleet(const SearchPtr& search, uint64_t capture) {
+  BeginTask();
+  const auto keep = [this, place = search->place](const std::string& frame,
+                                                  const std::vector<std::string>& behind) {
+    return KeepShared(place, frame, behind);
+  };
+  shared_.Find(search->place, keep, [this, search, capture](const absl::Status& found) {
+    const std::string place = search->place;
+    if (found.ok() && LookUp(*search)) {
+      captures_.End(capture);
+      Answer(search, 0, absl::OkStatus());
+      Settle(place);
+    } else {
+      AddFollowing(*search);
+      Answer(search, capture, absl::OkStatus());
+    }
+    EndTask();
+  });
+}
+
+absl::Status FrameService::KeepShared(const std::string& place, const std::string& bytes,
+                                      const std::vector<std::string>& behind) {
+  google::protobuf::Arena arena;
+  auto& frame = *google::protobuf::Arena::CreateMessage<v1::Frame>(&arena);
+  if (bytes.size() > options_.most_bytes || !frame.ParseFromString(bytes)) {
+    return absl::DataLossError("it is no frame, or one that is too large");
+  }
+  const absl::Status sound = CheckFrame(frame);
+  if (!sound.ok()) return absl::DataLossError(sound.message());
+  store::FrameFacts facts = FactsOf(frame, "");
+  if (PlaceOf(facts.code, facts.environment) != place) {
+    return absl::DataLossError("it is a frame of another code or environment");
+  }
+  facts.behind = behind;
+  return store_->PutFrame(Sha256(bytes), bytes, std::move(facts));
+}
+
 void FrameService::Answer(const SearchPtr& search, uint64_t capture, const absl::Status& status) {
   search->reply->set_capture(capture);
   metrics_->captures += capture != 0;
@@ -258,10 +299,7 @@ void FrameService::AnswerDue() {
 }
 
 void FrameService::Put(std::string request, v1::PutFrameReply* reply, Done done) {
-  {
-    absl::MutexLock lock(&puts_mutex_);
-    ++puts_;
-  }
+  BeginTask();
   executor_->Run([this, request = std::move(request), reply, done = std::move(done)] {
     std::string place;
     uint64_t capture = 0;
@@ -269,12 +307,22 @@ void FrameService::Put(std::string request, v1::PutFrameReply* reply, Done done)
     ++(status.ok() ? metrics_->frames_put : metrics_->frames_refused);
     if (!status.ok()) spdlog::warn("event=frame_refused error=\"{}\"", Quoted(status.ToString()));
     const auto ended = captures_.End(capture);
+    if (!place.empty()) shared_.Put(place, reply->key());
     done(status);
     if (ended.has_value() && *ended != place) Settle(*ended);
     if (!place.empty()) Settle(place);
-    absl::MutexLock lock(&puts_mutex_);
-    --puts_;
+    EndTask();
   });
+}
+
+void FrameService::BeginTask() {
+  absl::MutexLock lock(&tasks_mutex_);
+  ++tasks_;
+}
+
+void FrameService::EndTask() {
+  absl::MutexLock lock(&tasks_mutex_);
+  --tasks_;
 }
 
 // A parsed frame takes many times its bytes, so it is gone after this, and of large ones there is

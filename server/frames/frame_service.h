@@ -2,7 +2,8 @@
 // Frames without RPC: what FindFrames, PutFrame and the others of service.proto promise.
 //
 //   found  ─ frames that the job does not know ─────────────────────────────────▶ frames
-//   none   ─ does another process capture? ─ no ────────────────────────────────▶ capture
+//   none   ─ does another process capture? ─ no ─ the fleet has some ───────────▶ frames
+//                                               ─ it has none ──────────────────▶ capture
 //                                            yes: waits ─ it put one ───────────▶ frames
 //                                                        ─ it ended, the first ─▶ capture
 //                                                        ─ long enough ─────────▶ nothing
@@ -26,6 +27,7 @@
 #include "server/compile/executor.h"
 #include "server/frames/captures.h"
 #include "server/frames/misses.h"
+#include "server/frames/shared_frames.h"
 #include "server/statistics/metrics.h"
 #include "server/store/store.h"
 #include "tensord/v1/service.pb.h"
@@ -43,8 +45,9 @@ class FrameService {
   // `done` is called exactly once, on this thread or another.
   using Done = std::function<void(absl::Status)>;
 
-  // All outlive the service.
-  FrameService(FrameOptions options, store::Store* store, Executor* executor, Metrics* metrics);
+  // All outlive the service; `fleet` is null for none.
+  FrameService(FrameOptions options, store::Store* store, Executor* executor, Metrics* metrics,
+               fleet::Fleet* fleet = nullptr);
   // Stop() first if requests may still wait.
   ~FrameService();
 
@@ -77,6 +80,13 @@ class FrameService {
   // The same with what was found.
   bool Give(Search& search, const std::vector<store::FoundFrame>& frames);
   void AddFollowing(Search& search);
+  // Answers who is to capture, unless the fleet has what it seeks.
+  void AskFleet(const SearchPtr& search, uint64_t capture);
+  // Keeps a frame of the place that came from there. DataLoss: it is none.
+  absl::Status KeepShared(const std::string& place, const std::string& bytes,
+                          const std::vector<std::string>& behind);
+  void BeginTask();
+  void EndTask();
   void Answer(const SearchPtr& search, uint64_t capture, const absl::Status& status);
   // Answers those who wait at a place and find what they do not know, and passes the capture on.
   void Settle(const std::string& place);
@@ -87,11 +97,12 @@ class FrameService {
   store::Store* const store_;
   Executor* const executor_;
   Metrics* const metrics_;
+  SharedFrames shared_;
   Captures<SearchPtr> captures_;
   Misses misses_;
   absl::Mutex large_;  // held while a large frame is parsed
-  absl::Mutex puts_mutex_;
-  int puts_ ABSL_GUARDED_BY(puts_mutex_) = 0;  // tasks of the executor
+  absl::Mutex tasks_mutex_;
+  int tasks_ ABSL_GUARDED_BY(tasks_mutex_) = 0;  // of the executor and of the fleet
   absl::Mutex unrecorded_mutex_;
   std::map<std::string, uint64_t> unrecorded_ ABSL_GUARDED_BY(unrecorded_mutex_);  // by reason
   std::thread due_;                                                                // runs AnswerDue

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent / "tools")]
 
 
 # What a test compiles is captured by its own process. Tests of frames (test_frames_*.py) choose.

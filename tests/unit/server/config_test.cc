@@ -75,6 +75,23 @@ TEST_F(ConfigTest, ReadsTheFileOfTheUser) {
   EXPECT_EQ(LoadConfig({}, "")->log_level, "debug");
 }
 
+TEST_F(ConfigTest, APasswordInAUrlIsNotShown) {
+  const std::pair<const char*, const char*> urls[] = {
+      {"redis://me:secret@host:1/2", "\"redis://me:***@host:1/2\""},
+      {"rediss://:sec@ret@host", "\"rediss://:***@host\""},
+      {"redis://me@host:1", "\"redis://me@host:1\""},
+      {"redis://host:1", "\"redis://host:1\""},
+      {"file:///a:b@c", "\"file:///a:b@c\""},
+      {"", "\"\""},
+  };
+  for (const auto& [url, shown] : urls) {
+    const auto config = LoadConfig({{"fleet", url}}, "");
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->fleet, url);
+    EXPECT_THAT(PrintConfig(*config), HasSubstr(shown));
+  }
+}
+
 TEST_F(ConfigTest, ErrorsNameKeyAndOrigin) {
   EXPECT_THAT(Error({{"workers", "many"}}), AllOf(HasSubstr("workers"), HasSubstr("--workers")));
   EXPECT_THAT(Error({{"workers", "1000"}}), HasSubstr("from 0 to 256"));

@@ -117,7 +117,8 @@ int main(int argc, char** argv) {
       return absl::FailedPreconditionError("no host compiler: install g++");
     }
     tensord::v1::ToolchainReply reply;
-    reply.set_id("fake toolchain");
+    const char* other = std::getenv("FAKE_TOOLCHAIN");
+    reply.set_id(other == nullptr ? "fake toolchain" : other);
     return reply;
   };
   handlers.toolchain_list = [] {

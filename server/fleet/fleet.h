@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// What other hosts have made: asked for before something is compiled or captured, and given what
+// was made here. All of it happens in threads of its own, behind a circuit breaker.
+//
+//   Find ─ breaker open ────────────────────────────────────────────────────────▶ Unavailable
+//          manifest? ─ yes: blobs, verified, taken into the store ──────────────▶ ok
+//                      no answer in time ───────────────────────────────────────▶ DeadlineExceeded
+//                      none; does another host make it? ─ no ───────────────────▶ NotFound
+//                                                         yes: asks again until it is there, or
+//                                                              long enough ─────▶ NotFound
+#ifndef TENSORD_SERVER_FLEET_FLEET_H_
+#define TENSORD_SERVER_FLEET_FLEET_H_
+
+#include <absl/base/thread_annotations.h>
+#include <absl/synchronization/mutex.h>
+#include <absl/time/time.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "server/fleet/breaker.h"
+#include "server/fleet/exchange.h"
+#include "server/fleet/threads.h"
+#include "tensord/v1/stats.pb.h"
+
+namespace tensord::fleet {
+
+struct FleetOptions {
+  absl::Duration answer = absl::Milliseconds(200);  // how long a miss waits for a first answer
+  absl::Duration lease = absl::Seconds(30);  // of one host's compile, and others' wait; 0: none
+  int threads = 4;                           // that ask, and as many that fetch
+  size_t most_searches = 512;                // at once; who asks beyond that finds nothing
+  size_t most_puts = 256;                    // that wait
+  BreakerOptions breaker;
+};
+
+// Every function may be called from several threads.
+class Fleet {
+ public:
+  Fleet(FleetOptions options, std::unique_ptr<Tier> tier, std::unique_ptr<Keys> keys);
+  ~Fleet() { Stop(); }
+
+  struct Query {
+    Name name;
+    Exchange::Has has;  // blobs that need not be fetched
+    // Brings what was found into the store. DataLoss: it is refused. NotFound: not all is there.
+    std::function<absl::Status(Parcel)> take;
+    // NotFound makes this host the one that makes it, until Put or GiveUp.
+    bool lease = false;
+  };
+  // Called once, on a thread of the fleet's or on the caller's. Is not to block for long.
+  using Done = std::function<void(absl::Status)>;
+  // Of several who ask for one name at a time, the first one's query counts for all.
+  void Find(Query query, Done done);
+
+  // Puts what `make` gives when it is its turn. Dropped, and counted, while the breaker is open or
+  // too much waits. Nothing where this host may not write.
+  void Put(const Name& name, std::function<absl::StatusOr<Parcel>()> make);
+  // Adds a blob to those that lie under the name, of which the latest 64 stay.
+  void Add(const Name& name, std::function<absl::StatusOr<Blob>()> make);
+  // What a search left to this host to make is not made: another host's turn.
+  void GiveUp(const Name& name);
+
+  void FillStats(v1::Stats* stats);
+
+  // Waits until nothing is left to put, until then at most.
+  void Flush(absl::Time deadline);
+  // Answers everybody with Unavailable, and ends the threads. No callback runs behind this.
+  void Stop();
+
+ private:
+  struct Search;
+  using SearchPtr = std::shared_ptr<Search>;
+
+  // The ways of a search, on threads_; Fetch goes on on fetching_.
+  void Seek(const SearchPtr& search);
+  void Claim(const SearchPtr& search);
+  void Fetch(const SearchPtr& search, const v1::FleetManifest& manifest);
+  void SeekLater(const SearchPtr& search);
+  absl::StatusOr<v1::FleetManifest> Look(const SearchPtr& search);
+  void FetchNow(const SearchPtr& search, const v1::FleetManifest& manifest);
+  absl::StatusOr<Parcel> Carry(const SearchPtr& search, const v1::FleetManifest& manifest);
+  // The search has until then for what it does next, whatever its thread does. False: it is over.
+  bool Allow(const SearchPtr& search, absl::Time deadline);
+  void Expire(const SearchPtr& search, uint64_t step);
+  bool IsOver(const SearchPtr& search);
+  // Answers all who wait; `trouble`: of the tier's, which is counted before. False: it was over.
+  bool Finish(const SearchPtr& search, const absl::Status& status, bool trouble = false);
+  void Refuse(const Name& name, absl::string_view why);
+
+  void CountTrouble(const absl::Status& status);
+  void ProbeIn(absl::Duration pause);
+  void EndProbe(uint64_t probe, const absl::Status& status);
+
+  // Runs `task` on putting_; false: it does not.
+  bool Enqueue(std::function<void()> task);
+  void PutNow(const Name& name, const absl::StatusOr<std::vector<Object>>& objects);
+  absl::StatusOr<std::vector<Object>> PackMore(const Name& name, const Blob& blob);
+  void ReleaseNow(const Name& name);
+  double Jitter();  // from 0.5 to 1.5
+
+  const FleetOptions options_;
+  const std::unique_ptr<Tier> tier_;
+  const std::unique_ptr<Keys> keys_;
+  Exchange exchange_;
+  Breaker breaker_;
+  std::atomic<uint64_t> hits_{0}, misses_{0}, errors_{0}, skipped_{0}, refused_{0}, put_{0},
+      dropped_{0}, waited_{0};
+
+  absl::Mutex mutex_;  // before the breaker's and the threads'
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<std::string, SearchPtr> searches_ ABSL_GUARDED_BY(mutex_);  // by path of the name
+  std::map<std::string, std::string> leases_ ABSL_GUARDED_BY(mutex_);  // tokens, likewise
+  size_t puts_ ABSL_GUARDED_BY(mutex_) = 0;                            // that wait or run
+  uint64_t probe_ ABSL_GUARDED_BY(mutex_) = 0;                         // the last one's number
+  std::minstd_rand random_ ABSL_GUARDED_BY(mutex_);
+  Threads threads_;   // of questions that are answered in no time, or late
+  Threads fetching_;  // of what takes its time, the disk's among it
+  Threads putting_;   // one
+};
+
+}  // namespace tensord::fleet
+
+#endif  // TENSORD_SERVER_FLEET_FLEET_H_

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/fleet/programs.h"
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/sha256.h"
+#include "tensord/v1/artifact.pb.h"
+#include "tensord/v1/fleet.pb.h"
+
+namespace tensord::fleet {
+namespace {
+
+// DataLoss: the artifact and what came with it do not belong together.
+absl::Status CheckModules(const v1::Artifact& artifact, const v1::FleetProgram& program) {
+  std::map<std::string, const v1::FleetKernel*> kernels;
+  for (const v1::FleetKernel& kernel : program.kernels()) kernels[kernel.key()] = &kernel;
+  for (const v1::Module& module : artifact.modules()) {
+    const auto kernel = kernels.find(module.kernel_key());
+    if (module.kernel_key().size() != kSha256Bytes || kernel == kernels.end() ||
+        kernel->second->sha256() != module.sha256()) {
+      return absl::DataLossError("the program lacks a kernel that its artifact names");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Name ProgramName(const std::string& key) { return {"program", key}; }
+
+absl::StatusOr<Parcel> PackProgram(store::Store& store, const std::string& key) {
+  TENSORD_ASSIGN_OR_RETURN(const auto record, store.Peek(key));
+  v1::FleetProgram program;
+  program.set_payload(record->payload);
+  program.set_facts(record->facts);
+  TENSORD_ASSIGN_OR_RETURN(*program.mutable_detail(), store.Detail(key));
+  v1::Artifact artifact;
+  if (!artifact.ParseFromString(record->payload)) return absl::DataLossError("it is no artifact");
+  Parcel parcel;
+  std::set<std::string> kernels, blobs;
+  for (const v1::Module& module : artifact.modules()) {
+    if (!kernels.insert(module.kernel_key()).second) continue;
+    const auto row = store.FindKernel(module.kernel_key());
+    if (!row.has_value() || row->sha256 != module.sha256()) {
+      return absl::NotFoundError("a kernel of the program has gone");
+    }
+    v1::FleetKernel& kernel = *program.add_kernels();
+    kernel.set_key(module.kernel_key());
+    kernel.set_sha256(module.sha256());
+    kernel.set_facts(row->facts);
+    kernel.set_source(store.KernelSource(module.kernel_key()).value_or(""));
+    if (!blobs.insert(module.sha256()).second) continue;
+    TENSORD_ASSIGN_OR_RETURN(std::string binary, store.ReadBlob(module.sha256()));
+    parcel.blobs.push_back({module.sha256(), "", std::move(binary)});
+  }
+  parcel.content = program.SerializeAsString();
+  return parcel;
+}
+
+absl::Status TakeProgram(store::Store& store, const std::string& key, const Parcel& parcel) {
+  if (!parcel.complete) return absl::NotFoundError("a kernel's binary has gone");
+  v1::FleetProgram program;
+  v1::Artifact artifact;
+  if (!parcel.content.has_value() || !program.ParseFromString(*parcel.content) ||
+      !artifact.ParseFromString(program.payload())) {
+    return absl::DataLossError("it is no program");
+  }
+  TENSORD_RETURN_IF_ERROR(CheckModules(artifact, program));
+  std::map<std::string, const Blob*> blobs;
+  for (const Blob& blob : parcel.blobs) blobs[blob.sha256] = &blob;
+  for (const v1::FleetKernel& kernel : program.kernels()) {
+    const auto blob = blobs.find(kernel.sha256());
+    if (kernel.key().size() != kSha256Bytes || blob == blobs.end()) {
+      return absl::DataLossError("a kernel of the program has no binary");
+    }
+    if (const auto row = store.FindKernel(kernel.key());
+        row.has_value() && row->sha256 == kernel.sha256()) {
+      continue;
+    }
+    absl::StatusOr<std::string> own;  // what was not fetched is here, under another kernel's key
+    if (!blob->second->bytes.has_value()) own = store.ReadBlob(kernel.sha256());
+    if (!blob->second->bytes.has_value() && !own.ok())
+      return absl::NotFoundError("a blob has gone");
+    store.PutKernel(kernel.key(), blob->second->bytes.has_value() ? *blob->second->bytes : *own,
+                    kernel.source(), kernel.facts());
+  }
+  store::Record record;
+  for (const v1::Module& module : artifact.modules()) record.blobs.push_back(module.sha256());
+  record.payload = program.payload();
+  return store.Publish(key, std::move(record), program.detail(),
+                       store::DecodeProgramFacts(program.facts()));
+}
+
+Fleet::Query ProgramQuery(store::Store* store, const std::string& key) {
+  Fleet::Query query;
+  query.name = ProgramName(key);
+  query.has = [store](const std::string& sha256) { return store->ReadBlob(sha256).ok(); };
+  query.take = [store, key](const Parcel& parcel) { return TakeProgram(*store, key, parcel); };
+  query.lease = true;
+  return query;
+}
+
+void PutProgram(Fleet& fleet, store::Store* store, const std::string& key) {
+  fleet.Put(ProgramName(key), [store, key] { return PackProgram(*store, key); });
+}
+
+}  // namespace tensord::fleet

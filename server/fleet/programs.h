@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs between a store and a fleet. A program's key holds the toolchain and the compiler's
+// build (server/compile/keys.h), so hosts that differ in them never ask for the same name: what is
+// found fits.
+#ifndef TENSORD_SERVER_FLEET_PROGRAMS_H_
+#define TENSORD_SERVER_FLEET_PROGRAMS_H_
+
+#include <string>
+
+#include "base/status.h"
+#include "server/fleet/exchange.h"
+#include "server/fleet/fleet.h"
+#include "server/store/store.h"
+
+namespace tensord::fleet {
+
+// A stored program with its kernels. NotFound: it is not on disk, or not whole.
+absl::StatusOr<Parcel> PackProgram(store::Store& store, const std::string& key);
+// Puts one into the store, which signs it as its own. DataLoss: it is no program, or not whole.
+// NotFound: blobs have gone.
+absl::Status TakeProgram(store::Store& store, const std::string& key, const Parcel& parcel);
+
+// `store` outlives the search.
+Fleet::Query ProgramQuery(store::Store* store, const std::string& key);
+void PutProgram(Fleet& fleet, store::Store* store, const std::string& key);
+Name ProgramName(const std::string& key);
+
+}  // namespace tensord::fleet
+
+#endif  // TENSORD_SERVER_FLEET_PROGRAMS_H_

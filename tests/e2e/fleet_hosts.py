@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts of a fleet: daemons with stores of their own, asked without torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from real_daemon import RealDaemon, binary
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path += [str(TESTS / "tools"), str(TESTS / "faults")]
+
+import graphs  # noqa: E402
+from tensord.v1 import service_pb2  # noqa: E402
+from tensord.wire import rpc  # noqa: E402
+
+WAIT_S = 60.0
+
+
+def make_key(folder: Path, name: str = "key") -> Path:
+    """A private key; its public half is added to the file `trust` beside it."""
+    key = folder / name
+    done = subprocess.run(
+        [binary("tensorctl"), "fleet-key", key, name], check=True, capture_output=True, text=True
+    )
+    with (folder / "trust").open("a") as trust:
+        trust.write(done.stdout)
+    return key
+
+
+class Host(RealDaemon):
+    """A daemon of a fleet, or of none without a URL. key: with which it signs; none: it only
+    reads."""
+
+    def __init__(self, url: str, trust: Path, key: Path | None = None, *flags: str) -> None:
+        given = [f"--fleet-trust={trust}", *flags]
+        if url:
+            given.append(f"--fleet={url}")
+        if key is not None:
+            given.append(f"--fleet-sign-key={key}")
+        super().__init__(flags=tuple(given))
+
+    def ask(self, number: int) -> tuple[str, float]:
+        """Compiles the graph of that number: what came of it, and the seconds that it took."""
+        os.environ["TENSORD_ADDRESS"] = self.address
+        rpc.client().forget()
+        rpc.client().hello()
+        request = graphs.request(graphs.small(number))
+        begin = time.perf_counter()
+        reply = rpc.client().compile(request).wait()
+        seconds = time.perf_counter() - begin
+        return service_pb2.CompileReply.Outcome.Name(reply.outcome), seconds
+
+    def tensorctl(self, *arguments: str) -> str:
+        """What tensorctl prints of it."""
+        command = [binary("tensorctl"), "--address", self.address, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def stats(self) -> dict[str, Any]:
+        """Its statistics: numbers, and texts."""
+        return {
+            name: int(value) if isinstance(value, str) and value.isdigit() else value
+            for name, value in json.loads(self.tensorctl("--json", "stats")).items()
+        }
+
+    def wait_for(self, name: str, least: int) -> None:
+        """Until a number of the statistics is so large."""
+        deadline = time.monotonic() + WAIT_S
+        while (found := self.stats()[name]) < least:
+            assert time.monotonic() < deadline, f"{name} is {found}:\n{self.log_text()}"
+            time.sleep(0.02)

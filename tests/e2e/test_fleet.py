@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one host compiled and captured no other does: over a folder, Redis, and Redis with TLS."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis_server
+from fleet_hosts import Host, make_key
+from frame_processes import output, python
+from real_daemon import ROOT
+from redis_server import RedisServer
+
+pytest_plugins = ["fleet_fixtures"]
+
+FLEET_LOAD = ROOT / "build" / "tests" / "fleet_load"
+TIERS = ("folder", "redis", "rediss")
+
+_JOB = textwrap.dedent("""
+    import json, sys, torch, tensord
+    def f(x, y):
+        z = torch.tanh(x @ y).sum(-1)
+        return z * 2 + x[:, 0]
+    torch.manual_seed(0)
+    x, y = torch.randn(8, 16), torch.randn(16, 16)
+    ours = tensord.compile(f)(x, y)
+    assert torch.allclose(ours, f(x, y), rtol=1e-4, atol=1e-4)
+    print(json.dumps({**tensord.stats(), "dynamo": "torch._dynamo" in sys.modules}))
+""")
+
+
+def _redis(folder: Path, tls: bool = False, flags: tuple[str, ...] = ()) -> RedisServer:
+    if redis_server.program() is None:
+        pytest.skip("no redis-server (redis-tools of deploy/packages-debian.txt)")
+    return RedisServer(folder / "r", tls, flags)
+
+
+@pytest.fixture(params=TIERS)
+def tier(request: pytest.FixtureRequest, clean: Path) -> Iterator[tuple[str, ...]]:
+    """A URL, and flags that belong to it."""
+    if request.param == "folder":
+        (clean / "shared").mkdir()
+        yield (f"file://{clean}/shared",)
+        return
+    with _redis(clean, tls=request.param == "rediss") as server:
+        yield (server.url, f"--fleet-ca={server.ca}") if server.tls else (server.url,)
+
+
+def test_second_host_compiles_nothing(
+    hosts: Callable[..., Host], key: Path, tier: tuple[str, ...]
+) -> None:
+    url, *flags = tier
+    one = hosts(url, key.parent / "trust", key, *flags)
+    two = hosts(url, key.parent / "trust", None, *flags)
+    assert [one.ask(i)[0] for i in range(3)] == ["COMPILED"] * 3
+    one.wait_for("fleet_put", 3)
+    assert [two.ask(i)[0] for i in range(3)] == ["HIT"] * 3
+    stats = two.stats()
+    assert stats["compiled"] == stats["kernels_compiled"] == 0
+    assert stats["fleet_hits"] == 3
+    assert stats["fleet_errors"] == stats["fleet_refused"] == stats["fleet_put"] == 0
+    assert stats["fleet_bytes_in"] > 0
+    assert "read-only" in stats["fleet"] and "p@ss" not in stats["fleet"]
+    # It is the host's own now, with the sources that people ask for.
+    assert "tanh" in two.tensorctl("kernel", _a_key(two), "0")
+    assert two.ask(0)[0] == "HIT" and two.stats()["fleet_hits"] == 3
+
+
+def _a_key(host: Host) -> str:
+    """Of a stored program, in hex."""
+    programs = json.loads(host.tensorctl("--json", "ls"))["programs"]
+    return base64.b64decode(programs[0]["key"]).hex()
+
+
+def test_second_host_captures_nothing(
+    hosts: Callable[..., Host], key: Path, tier: tuple[str, ...], native_guards: None
+) -> None:
+    url, *flags = tier
+
+    def run(host: Host) -> dict[str, Any]:
+        text = output(python(host, "-c", _JOB, TENSORD_STRICT="1", TENSORD_FRAMES="1"))
+        found: dict[str, Any] = json.loads(text.splitlines()[-1])
+        return found
+
+    one = hosts(url, key.parent / "trust", key, *flags)
+    two = hosts(url, key.parent / "trust", key, *flags)
+    first = run(one)
+    assert first["frames_captured"] == first["frames_recorded"] == 1
+    one.wait_for("fleet_put", 2)
+    second = run(two)
+    assert second["frames_captured"] == second["compiled"] == 0
+    assert second["frames_served"] == 1 and not second["dynamo"]
+    assert two.stats()["compiled"] == 0 and two.stats()["captures"] == 0
+
+
+def test_a_host_that_is_not_trusted_is_compiled_again(
+    hosts: Callable[..., Host], key: Path, tier: tuple[str, ...]
+) -> None:
+    url, *flags = tier
+    (key.parent / "other").mkdir()
+    other = make_key(key.parent / "other")
+    one = hosts(url, other.parent / "trust", other, *flags)
+    two = hosts(url, key.parent / "trust", key, *flags)
+    assert one.ask(1)[0] == "COMPILED"
+    one.wait_for("fleet_put", 1)
+    assert two.ask(1)[0] == "COMPILED"
+    assert two.stats()["fleet_refused"] == 1 and two.stats()["fleet_hits"] == 0
+
+
+def test_a_key_is_accepted_once_it_is_listed(
+    hosts: Callable[..., Host], key: Path, tier: tuple[str, ...]
+) -> None:
+    url, *flags = tier
+    (key.parent / "other").mkdir()
+    other = make_key(key.parent / "other")
+    one = hosts(url, other.parent / "trust", other, *flags)
+    two = hosts(url, key.parent / "trust", None, *flags)
+    one.ask(1)
+    one.wait_for("fleet_put", 1)
+    with (key.parent / "trust").open("a") as trust:
+        trust.write((other.parent / "trust").read_text())
+    assert two.ask(1)[0] == "HIT"
+
+
+def test_redis_that_is_full_still_gives(hosts: Callable[..., Host], key: Path, clean: Path) -> None:
+    with _redis(clean) as server:
+        one = hosts(server.url, key.parent / "trust", key)
+        one.ask(1)
+        one.wait_for("fleet_put", 1)
+        _cli(server, "config", "set", "maxmemory", "1")
+        assert one.ask(2)[0] == "COMPILED"
+        one.wait_for("fleet_dropped", 1)
+        assert hosts(server.url, key.parent / "trust", None).ask(1)[0] == "HIT"
+        assert one.stats()["fleet_errors"] >= 1
+
+
+def _cli(server: RedisServer, *words: str) -> str:
+    command = ["redis-cli", "-s", str(server.folder / "redis"), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_what_redis_holds_expires(hosts: Callable[..., Host], key: Path, clean: Path) -> None:
+    with _redis(clean) as server:
+        one = hosts(server.url, key.parent / "trust", key, "--fleet-expiry-seconds=1000")
+        one.ask(1)
+        one.wait_for("fleet_put", 1)
+        keys = _cli(server, "keys", "*").split()
+        kinds = {name.split(":")[1] for name in keys}
+        assert kinds == {"program", "blob"}, "the lease has gone"
+        for name in keys:
+            assert 0 < int(_cli(server, "ttl", name)) <= 1000
+
+
+def test_a_password_may_lie_in_a_file(hosts: Callable[..., Host], key: Path, clean: Path) -> None:
+    with _redis(clean, tls=True) as server:
+        (clean / "password").write_text("only\n")
+        url = f"rediss://reader@localhost:{server.port}"
+        flags = (f"--fleet-ca={server.ca}", f"--fleet-password-file={clean}/password")
+        reader = hosts(url, key.parent / "trust", None, *flags)
+        writer = hosts(server.url, key.parent / "trust", key, f"--fleet-ca={server.ca}")
+        writer.ask(1)
+        writer.wait_for("fleet_put", 1)
+        assert reader.ask(1)[0] == "HIT"
+
+
+@pytest.mark.parametrize("fault", ["authority", "host", "password", "plain"])
+def test_what_is_wrong_with_tls_or_the_user_is_said(
+    hosts: Callable[..., Host], key: Path, clean: Path, fault: str
+) -> None:
+    with _redis(clean, tls=True) as server:
+        url, flags, words = {
+            "authority": (server.url, (), "certificate"),
+            "host": (server.url.replace("localhost", "127.0.0.1"), (server.ca,), "mismatch"),
+            "password": (server.url.replace("p%40ss", "wrong"), (server.ca,), "WRONGPASS"),
+            "plain": (server.url.replace("rediss", "redis"), (server.ca,), "Redis"),
+        }[fault]
+        host = hosts(url, key.parent / "trust", key, *(f"--fleet-ca={ca}" for ca in flags))
+        assert host.ask(1)[0] == "COMPILED"
+        problem = host.stats()["fleet_problem"]
+        if fault != "plain":
+            assert words in problem
+        assert problem and "p@ss" not in problem and host.stats()["fleet_hits"] == 0
+        assert problem in host.tensorctl("status")
+
+
+def test_many_hosts_make_one_compile(key: Path, tier: tuple[str, ...]) -> None:
+    """Each in a thread of one process; whoever is told to compile takes half a second."""
+    url, *flags = tier
+    done = subprocess.run(
+        [FLEET_LOAD, url, f"--key={key}", "--hosts=30", "--compile-ms=500", "--answer-ms=10000",
+         *(flag.replace("--fleet-", "--") for flag in flags)],
+        check=True, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert (found["compiled"], found["found"], found["failed"]) == (1, 29, 0)
+    assert found["bytes_in_most"] < 2 * found["program_bytes"]

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tier that is dead, silent or mad costs a few misses a moment, and hits nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis_server
+from bad_server import KINDS, BadServer
+from fleet_hosts import Host
+from redis_server import RedisServer
+
+pytest_plugins = ["fleet_fixtures"]
+
+# What a miss may wait for a tier, and misses that may: those that open the breaker, and one after a
+# probe.
+BUDGET_S = 0.2
+MISSES = 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bad_servers_cost_a_moment(hosts: Callable[..., Host], key: Path, kind: str) -> None:
+    server = BadServer(kind)
+    try:
+        host = hosts(server.url, key.parent / "trust", key)
+        plain = hosts("file:///nowhere", key.parent / "trust", None)
+        plain.ask(0), host.ask(0)  # the workers start
+        answers = [(host.ask(i), plain.ask(i)) for i in range(1, 7)]
+        assert {outcome for pair in answers for outcome, _ in pair} == {"COMPILED"}
+        ours, theirs = (sum(pair[i][1] for pair in answers) for i in (0, 1))
+        # Compiles of a busy machine differ by half.
+        assert ours < 1.5 * theirs + MISSES * BUDGET_S + 1.0
+        stats = host.stats()
+        assert stats["compiled"] == 7 and stats["failed"] == 0
+        assert stats["fleet_errors"] >= 3 and stats["fleet_misses"] == 0
+        assert stats["fleet_breaker_opened"] >= 1
+        assert stats["fleet_skipped"] > 0, "nobody is sent there any more"
+        assert "no" in host.tensorctl("status").split("fleet answers")[1].split("\n")[0]
+        asked = server.connections
+        assert all(host.ask(i)[0] == "HIT" for i in range(7))
+        assert server.connections <= asked + 2, "only probes"
+    finally:
+        server.close()
+
+
+def test_a_server_that_dies_and_comes_back(
+    hosts: Callable[..., Host], key: Path, clean: Path
+) -> None:
+    if redis_server.program() is None:
+        pytest.skip("no redis-server")
+    with RedisServer(clean / "r") as server:
+        one = hosts(server.url, key.parent / "trust", key)
+        two = hosts(server.url, key.parent / "trust", key)
+        one.ask(1)
+        one.wait_for("fleet_put", 1)
+        assert two.ask(1)[0] == "HIT"
+        server.stop()
+        assert two.ask(1)[0] == "HIT", "its own by now"
+        for i in range(2, 8):
+            assert two.ask(i)[0] == "COMPILED"
+        assert two.stats()["fleet_breaker_open"] == 1
+        server.start()
+        _wait_until_closed(two)
+        assert two.ask(20)[0] == "COMPILED"
+        two.wait_for("fleet_put", 1)
+        _wait_until_closed(one)
+        assert one.ask(20)[0] == "HIT"
+
+
+def _wait_until_closed(host: Host) -> None:
+    deadline = time.monotonic() + 60
+    while host.stats()["fleet_breaker_open"]:
+        assert time.monotonic() < deadline, host.log_text()
+        time.sleep(0.1)
+
+
+def test_a_daemon_with_a_fleet_that_is_no_fleet_does_not_start(clean: Path, key: Path) -> None:
+    with pytest.raises(RuntimeError, match="fleet_trust"):
+        Host("file:///shared", clean / "none")
+    with pytest.raises(RuntimeError, match="redis"):
+        Host("http://host", key.parent / "trust")

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers that take connections and are of no use: each in its own way."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+
+# Of a socket that is closed: the other side is told to forget the connection.
+RESET = struct.pack("ii", 1, 0)
+
+
+def _silent(connection: socket.socket) -> None:
+    while connection.recv(65536):
+        pass
+
+
+def _resets(connection: socket.socket) -> None:
+    connection.recv(65536)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+
+
+def _garbage(connection: socket.socket) -> None:
+    while connection.recv(65536):
+        connection.sendall(os.urandom(4096))
+
+
+def _drips(connection: socket.socket) -> None:
+    connection.recv(65536)
+    connection.sendall(b"$9999\r\n")
+    while True:
+        connection.sendall(b"x")
+        time.sleep(0.02)
+
+
+def _endless(connection: socket.socket) -> None:
+    connection.recv(65536)
+    while True:
+        connection.sendall(b"$1000000\r\n" + b"x" * 1_000_000 + b"\r\n")
+
+
+KINDS: dict[str, Callable[[socket.socket], None] | None] = {
+    "refuses": None,  # nobody listens
+    "silent": _silent,
+    "resets": _resets,
+    "garbage": _garbage,
+    "drips": _drips,
+    "endless": _endless,
+}
+
+
+class BadServer:
+    """On a port of the loopback, until it is closed."""
+
+    def __init__(self, kind: str) -> None:
+        self._serve = KINDS[kind]
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port = self._listener.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self.connections = 0
+        self._open: list[socket.socket] = []
+        if self._serve is None:
+            self._listener.close()
+        else:
+            threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                self.connections += 1
+                self._open.append(connection)
+                threading.Thread(target=self._run, args=(connection,), daemon=True).start()
+
+    def _run(self, connection: socket.socket) -> None:
+        assert self._serve is not None
+        with contextlib.suppress(OSError), connection:
+            self._serve(connection)
+
+    def close(self) -> None:
+        """Ends all connections."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in self._open:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
