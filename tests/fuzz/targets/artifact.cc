@@ -30,8 +30,8 @@ int CallOperator(void*, const TensordOperatorCall* call) {
   const TensordValue* like = std::find_if(
       call->args, end, [](const TensordValue& value) { return value.kind == TENSORD_TENSOR; });
   for (size_t i = 0; i < call->num_results; ++i) {
-    call->results[i] = like != end ? testing::CloneFake(like->tensor)
-                                   : testing::NewFake({2, 3}, testing::kCpu);
+    call->results[i] =
+        like != end ? testing::CloneFake(like->tensor) : testing::NewFake({2, 3}, testing::kCpu);
   }
   return 0;
 }
@@ -111,8 +111,8 @@ bool MakeInputs(const v1::Artifact& artifact, std::vector<TensordValue>* inputs)
       }
       if (count > kMostElements) return false;
       value.kind = TENSORD_TENSOR;
-      value.tensor = testing::NewFake(sizes, testing::kCpu, 0, {}, 0,
-                                      DTypeOf(input.tensor().dtype()));
+      value.tensor =
+          testing::NewFake(sizes, testing::kCpu, 0, {}, 0, DTypeOf(input.tensor().dtype()));
     }
     inputs->push_back(value);
   }

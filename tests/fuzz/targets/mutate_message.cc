@@ -169,7 +169,15 @@ class Mutator {
   }
 
   double Real() {
-    const double any[] = {0, -0.0, 1, -1, 0.5, 1e-300, 1e300, 3, std::numeric_limits<double>::max(),
+    const double any[] = {0,
+                          -0.0,
+                          1,
+                          -1,
+                          0.5,
+                          1e-300,
+                          1e300,
+                          3,
+                          std::numeric_limits<double>::max(),
                           std::numeric_limits<double>::infinity(),
                           std::numeric_limits<double>::quiet_NaN()};
     return any[Below(std::size(any))];
@@ -211,12 +219,11 @@ class Mutator {
   void Set(Message* message, const FieldDescriptor* field, int item) {
     const Reflection& r = *message->GetReflection();
     switch (field->cpp_type()) {
-#define TENSORD_NUMBER(kind, name)                                                   \
-  case FieldDescriptor::CPPTYPE_##kind:                                              \
-    return item < 0                                                                  \
-               ? r.Set##name(message, field, Number(r.Get##name(*message, field)))   \
-               : r.SetRepeated##name(message, field, item,                           \
-                                     Number(r.GetRepeated##name(*message, field, item)));
+#define TENSORD_NUMBER(kind, name)                                                      \
+  case FieldDescriptor::CPPTYPE_##kind:                                                 \
+    return item < 0 ? r.Set##name(message, field, Number(r.Get##name(*message, field))) \
+                    : r.SetRepeated##name(message, field, item,                         \
+                                          Number(r.GetRepeated##name(*message, field, item)));
       TENSORD_NUMBER(INT32, Int32)
       TENSORD_NUMBER(INT64, Int64)
       TENSORD_NUMBER(UINT32, UInt32)
@@ -240,10 +247,10 @@ class Mutator {
                         : r.SetRepeatedEnumValue(message, field, item, value);
       }
       case FieldDescriptor::CPPTYPE_STRING:
-        return item < 0 ? r.SetString(message, field, Text(field, r.GetString(*message, field)))
-                        : r.SetRepeatedString(
-                              message, field, item,
-                              Text(field, r.GetRepeatedString(*message, field, item)));
+        return item < 0
+                   ? r.SetString(message, field, Text(field, r.GetString(*message, field)))
+                   : r.SetRepeatedString(message, field, item,
+                                         Text(field, r.GetRepeatedString(*message, field, item)));
       case FieldDescriptor::CPPTYPE_MESSAGE:
         return;
     }

@@ -104,9 +104,8 @@ void Run(std::string_view input) {
     case 'o':
       return ReadKeys(folder, std::string(32, 'k'), input);
     case 's':
-      return ReadRecord(folder,
-                        input.size() < kMacAt + kMacBytes ? std::string(input)
-                                                          : Signed(folder, input));
+      return ReadRecord(
+          folder, input.size() < kMacAt + kMacBytes ? std::string(input) : Signed(folder, input));
     default:
       return ReadRecord(folder, input);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // saying_worker FILE: a worker that says what the file has. It begins with a number of eight bytes;
-// while that stays, the n-th request is answered with the n-th message behind it, whole or not. What
-// is cut short ends the worker, as does a request behind the last.
+// while that stays, the n-th request is answered with the n-th message behind it, whole or not.
+// What is cut short ends the worker, as does a request behind the last.
 #include <sys/socket.h>
 
 #include <cstdint>

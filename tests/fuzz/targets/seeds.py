@@ -5,8 +5,8 @@ frames and records, of a daemon of its own.
 
     .venv/bin/python tests/fuzz/targets/seeds.py    # after a build; files are named seed-*
 
-Findings stand beside them by other names and stay. The formats of tests/fuzz/targets/*.cc: `graph` is
-a CompileJob, `worker` replies behind their lengths, `record` a letter and the file.
+Findings stand beside them by other names and stay. What inputs are the targets say: `graph` reads a
+CompileJob, `worker` replies behind their lengths, `record` a letter and the file.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ FUNCTIONS: dict[str, Function] = {
     "sorted": lambda x, y, i, b: (x.sort(1)[0], y.topk(2)[1], torch.searchsorted(x[0], y[0])),
     "changed": lambda x, y, i, b: x.add_(1).mul_(y)[:, 0],
     "empty": lambda x, y, i, b: (x[:0].sum(), y[:, 2:2] * 2),
-    "norms": lambda x, y, i, b: F.group_norm(x[None], 2) + F.batch_norm(y, None, None, training=True),
+    "norms": lambda x, y, i, b: F.group_norm(x[None], 2) + F.instance_norm(y[None]),
 }  # fmt: skip
 DYNAMIC = ("pointwise", "reductions", "views", "joined", "scans")
 
@@ -100,7 +100,8 @@ def _worker_reply() -> type[Any]:
     """The message, which the client has not: workers are the daemon's alone."""
     with tempfile.NamedTemporaryFile() as file:
         subprocess.run(
-            ["protoc", f"-I{ROOT}/proto", f"-o{file.name}", "tensord/v1/worker.proto"], check=True
+            ["protoc", f"-I{ROOT}/proto", f"-o{file.name}", "tensord/v1/worker.proto"],
+            check=True,
         )
         files = descriptor_pb2.FileDescriptorSet.FromString(Path(file.name).read_bytes())
     pool = descriptor_pool.Default()

@@ -81,8 +81,7 @@ void Run(std::string_view input) {
   const auto record = daemon.store().Lookup(std::string(32, 'p'));
   TENSORD_CHECK(record.ok(), record.status().ToString());
   TENSORD_CHECK((*record)->payload == output->artifact.SerializeAsString());
-  TENSORD_CHECK((*record)->blobs.size() ==
-                static_cast<size_t>(output->artifact.modules_size()));
+  TENSORD_CHECK((*record)->blobs.size() == static_cast<size_t>(output->artifact.modules_size()));
   for (int i = 0; i < output->artifact.modules_size(); ++i) {
     TENSORD_CHECK(output->artifact.modules(i).sha256() == (*record)->blobs[i]);
   }
