@@ -24,8 +24,10 @@ void AppendTypes(const Graph& graph, const std::vector<ArgumentValue>& args, std
 }  // namespace
 
 const Lowering* LoweringRules::LoweringOf(const Node& node) const {
-  const Lowering* lowering =
-      HasComplexNumbers(node) ? FindComplexLowering(node.op) : FindLowering(node.op);
+  // Lowerings of complex numbers read both parts of their operands; only an operator that has no
+  // other makes complex numbers of real ones.
+  const Lowering* lowering = TakesComplexNumbers(node) ? nullptr : FindLowering(node.op);
+  if (lowering == nullptr && HasComplexNumbers(node)) lowering = FindComplexLowering(node.op);
   if (lowering == nullptr || !lowering->IsLoweredOn(target_)) return nullptr;
   return node.library && !IsView(node) ? nullptr : lowering;
 }
@@ -48,8 +50,13 @@ bool LoweringRules::IsViewElsewhere(const Node& node) const {
 }
 
 bool LoweringRules::HasComplexNumbers(const Node& node) const {
-  bool found = std::any_of(node.outputs.begin(), node.outputs.end(),
-                           [](const TensorType& type) { return IsComplex(type.dtype); });
+  return TakesComplexNumbers(node) ||
+         std::any_of(node.outputs.begin(), node.outputs.end(),
+                     [](const TensorType& type) { return IsComplex(type.dtype); });
+}
+
+bool LoweringRules::TakesComplexNumbers(const Node& node) const {
+  bool found = false;
   ForEachValue(node.args, [&](const ArgumentValue& arg) {
     found = found || IsComplex(graph_.TypeOf(ValueOf(arg)).dtype);
   });

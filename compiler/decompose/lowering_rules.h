@@ -31,7 +31,8 @@ class LoweringRules {
   bool MayBeCall(const Node& node) const;
 
  private:
-  bool HasComplexNumbers(const Node& node) const;
+  bool HasComplexNumbers(const Node& node) const;  // among operands and results
+  bool TakesComplexNumbers(const Node& node) const;
 
   const Graph& graph_;
   const v1::DeviceType device_;

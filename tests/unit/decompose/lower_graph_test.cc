@@ -249,6 +249,10 @@ TEST(LowerGraphTest, ShapesMustFollow) {
   const Ref d = j.Input({4});
   j.Output(j.Node("aten::neg", {d}, {j.Meta({4}), j.Meta({4})}));
   EXPECT_THAT(ErrorOf(j), HasSubstr("gives 1 results, but 2 are declared"));
+  GraphBuilder k;
+  const Ref e = k.Input({4});
+  k.Output(k.Node("aten::add.Tensor", {e, e, 1}, k.Meta({4}, v1::DTYPE_COMPLEX64)));
+  EXPECT_THAT(ErrorOf(k), HasSubstr("must be float32[4], but is declared as complex64[4]"));
 }
 
 TEST(LowerGraphTest, NothingRunsForEmptyTensors) {
