@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/sha256.h"
 #include "server/compile/compile_flow.h"
 #include "tests/fuzz/targets/folder.h"
 #include "tests/fuzz/targets/target.h"
@@ -52,18 +53,20 @@ class Daemon {
       node.set_op("aten::relu");
     }
     input.job = job.SerializeAsString();
-    input.program_key = std::string(32, 'p');
-    // No kernel of an input before is this one's.
+    // Neither a program nor a kernel of an input before is this one's.
+    input.program_key = key_ = Sha256(number);
     input.toolchain = number;
     return flow_->Run(input);
   }
-  store::Store& store() { return *store_; }
+  // What the store has of the last input.
+  auto Stored() { return store_->Lookup(key_); }
 
  private:
   std::string SaidPath() const { return folder_ + "/said"; }
 
   std::string folder_;
   uint64_t runs_ = 0;
+  std::string key_;
   server::Metrics metrics_;
   std::unique_ptr<server::WorkerPool> pool_;
   std::unique_ptr<store::Store> store_;
@@ -78,7 +81,7 @@ void Run(std::string_view input) {
     return;
   }
   // What is answered is what the next one finds, with the blobs that it names.
-  const auto record = daemon.store().Lookup(std::string(32, 'p'));
+  const auto record = daemon.Stored();
   TENSORD_CHECK(record.ok(), record.status().ToString());
   TENSORD_CHECK((*record)->payload == output->artifact.SerializeAsString());
   TENSORD_CHECK((*record)->blobs.size() == static_cast<size_t>(output->artifact.modules_size()));
