@@ -5,10 +5,14 @@ if(TENSORD_SANITIZERS)
   add_compile_options(-fsanitize=${TENSORD_SANITIZERS} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${TENSORD_SANITIZERS})
 endif()
+# Of the preset fuzz: every file counts what runs of it.
+if(TENSORD_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
 # The folders of tests/unit whose tests each has: those of undefined behaviour and memory need no
 # generated code, those of races have threads.
 set(TENSORD_ASAN_FOLDERS
-    base sym graph ops import decompose rewrite loop_ir schedule kernel_ir memory plan server runtime)
+    base sym graph ops import decompose rewrite loop_ir schedule kernel_ir memory plan server runtime fuzz)
 set(TENSORD_TSAN_FOLDERS base server runtime)
 # Nearly all that is the daemon's own is gRPC's threads, and gRPC's library is not built for
 # ThreadSanitizer; what they call is tested by the other tests of the folder.

@@ -26,7 +26,11 @@ class Runner {
   absl::Status Run(const Pass& pass, absl::Status (*verify)(const CompileState& state)) {
     const Clock::time_point start = Clock::now();
     const Clock::duration verified_before = verifying_;
-    if (pass.run) TENSORD_RETURN_IF_ERROR(Failure(pass, pass.run(state_)));
+    if (pass.run) {
+      const absl::Status status = pass.run(state_);
+      if (pass.may_refuse && absl::IsInvalidArgument(status)) return status;
+      TENSORD_RETURN_IF_ERROR(Failure(pass, status));
+    }
     bool verified = false;
     for (const Pass& part : pass.parts) {
       if (part.applies && !part.applies(state_)) continue;

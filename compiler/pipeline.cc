@@ -172,7 +172,11 @@ const std::vector<Pass>& Pipeline() {
   static const auto* const passes = new std::vector<Pass>{
       {.name = "import", .run = ImportPass, .verify = GraphHolds, .dump = DumpGraph},
       {.name = "rewrite", .verify = GraphHolds, .dump = DumpGraph, .parts = RewriteParts()},
-      {.name = "lower", .run = LowerPass, .verify = LoopsHold, .dump = DumpProgram},
+      {.name = "lower",
+       .run = LowerPass,
+       .verify = LoopsHold,
+       .may_refuse = true,
+       .dump = DumpProgram},
       {.name = "normalize", .verify = LoopsHold, .dump = DumpProgram, .parts = NormalizeParts()},
       {.name = "schedule", .run = SchedulePass, .verify = ScheduleHolds, .dump = DumpSchedule},
       {.name = "plan_kernels",

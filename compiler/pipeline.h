@@ -39,6 +39,8 @@ struct Pass {
   // What the pass promises; run in every build behind each of its parts, or, where it has none for
   // the target, behind the pass itself.
   absl::Status (*verify)(const CompileState& state) = nullptr;
+  // Whether it finds what only the caller can have got wrong: its InvalidArgument is passed on.
+  bool may_refuse = false;
   // What it has made, as text.
   std::string (*dump)(const CompileState& state) = nullptr;
   std::vector<Pass> parts;
@@ -57,9 +59,9 @@ using PassObserver = std::function<void(const Pass& pass, const CompileState& st
 // Runs every pass. Stage times go to the result: a line for each pass; one for each part, which the
 // pass's own line includes; and one called "verify" for all verifiers.
 //
-// What import and its verifier find is the caller's mistake (InvalidArgument). Behind import every
-// failure is ours: Internal, "PASS: what it said", also where a verifier finds that a pass broke
-// its promise.
+// What import and its verifier find is the caller's mistake (InvalidArgument), and so is what
+// lowering says of a node: results that do not follow from its operator. Every other failure is
+// ours: Internal, "PASS: what it said", also where a verifier finds that a pass broke its promise.
 absl::Status RunPipeline(CompileState& state, const PassObserver& observer = {});
 // The same with other passes than the pipeline's, for tests; the first has the place of import.
 absl::Status RunPasses(const std::vector<Pass>& passes, CompileState& state,

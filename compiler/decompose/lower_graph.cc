@@ -45,6 +45,7 @@ class Lowerer {
         device_(device),
         uses_(graph),
         rules_(graph, device, options.target),
+        types_(graph, device, options),
         needs_(FindMemoryNeeds(graph, uses_, rules_)),
         builder_(device, options),
         values_(graph, uses_, &builder_, needs_.in_shapes) {}
@@ -70,7 +71,7 @@ class Lowerer {
     const Lowering* lowering = rules_.LoweringOf(node);
     if (lowering != nullptr && rules_.IsViewElsewhere(node)) {
       results = ViewElsewhere(node, *lowering);
-    } else if (lowering != nullptr && rules_.CanGenerate(node)) {
+    } else if (lowering != nullptr && rules_.CanGenerate(node) && TakesTypes(node, *lowering)) {
       results = Generate(node, *lowering);
     }
     if (absl::IsUnimplemented(results.status())) {
@@ -129,6 +130,12 @@ class Lowerer {
   }
 
   // ---- Code of ours
+
+  // Views compute nothing, and the library has no operators of tensord's own.
+  bool TakesTypes(const Node& node, const Lowering& lowering) {
+    return IsView(node) || IsOwn(node) || types_.Fit(node, lowering);
+  }
+  static bool IsOwn(const Node& node) { return node.op.starts_with("tensord::"); }
 
   // Unimplemented where the lowering leaves this case to the library, without what it began.
   Results Generate(const Node& node, const Lowering& lowering) {
@@ -305,6 +312,7 @@ class Lowerer {
   const v1::DeviceType device_;
   const Uses uses_;
   const LoweringRules rules_;
+  OperandTypes types_;
   const MemoryNeeds needs_;
   Builder builder_;
   LoweredValues values_;

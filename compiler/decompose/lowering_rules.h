@@ -4,6 +4,10 @@
 #ifndef TENSORD_COMPILER_DECOMPOSE_LOWERING_RULES_H_
 #define TENSORD_COMPILER_DECOMPOSE_LOWERING_RULES_H_
 
+#include <absl/container/flat_hash_map.h>
+
+#include <string>
+
 #include "compiler/decompose/lowering.h"
 
 namespace tensord::compiler {
@@ -27,11 +31,33 @@ class LoweringRules {
   bool MayBeCall(const Node& node) const;
 
  private:
-  bool HasComplexNumbers(const Node& node) const;
+  bool HasComplexNumbers(const Node& node) const;  // among operands and results
+  bool TakesComplexNumbers(const Node& node) const;
 
   const Graph& graph_;
   const v1::DeviceType device_;
   const v1::DeviceType target_;
+};
+
+// Whether code of ours takes the types of a node's operands. Eager refuses more than lowerings ask
+// about (bits of floats, gelu of integers); where a formula would compute what no scalar operation
+// does (the types of ops.def), the node is the library's, which says so in eager's words.
+class OperandTypes {
+ public:
+  OperandTypes(const Graph& graph, v1::DeviceType device, LoweringOptions options)
+      : graph_(graph), device_(device), options_(options) {}
+
+  // Lowers the node by itself once for each operator and types, and looks at the loops. True also
+  // where the lowering fails, which says why when it is asked for good.
+  bool Fit(const Node& node, const Lowering& lowering);
+
+ private:
+  bool Try(const Node& node, const Lowering& lowering) const;
+
+  const Graph& graph_;
+  const v1::DeviceType device_;
+  const LoweringOptions options_;
+  absl::flat_hash_map<std::string, bool> known_;  // by operator and types
 };
 
 }  // namespace tensord::compiler

@@ -14,17 +14,24 @@ enum class Op : uint8_t {
 #include "compiler/loop_ir/ops.def"
 };
 
+// The types of an operation's operands, which are of one type (ops.def).
+enum class OpTypes : uint8_t { Float, Integer, Number, Bits, Any, Counter };
+
 enum class OpResult : uint8_t { Same, Bool, Second, Float32 };
 
 struct OpInfo {
   const char* name;
   int arity;
+  OpTypes types;
   OpResult result;
   int cost;
   bool is_special = false;  // in a header of its own
 };
 
 const OpInfo& InfoOf(Op op);
+
+// Whether the operation takes operands of that type.
+bool Takes(Op op, DType dtype);
 
 }  // namespace tensord::compiler
 

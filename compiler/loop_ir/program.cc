@@ -67,6 +67,7 @@ class Verifier {
       if (arg < 0 || arg >= i) return Broken(op.origin, "%", i, " reads %", arg);
     }
     if (inst.guard >= i) return Broken(op.origin, "%", i, " is guarded by %", inst.guard);
+    if (inst.kind == InstKind::kCompute) TENSORD_RETURN_IF_ERROR(Types(op, inst, i));
     if (inst.kind == InstKind::kLoad) {
       if (!IsBuffer(inst.buffer)) return Broken(op.origin, "%", i, " loads from no buffer");
       if (inst.storage != program_.buffers[inst.buffer].dtype) {
@@ -78,6 +79,20 @@ class Verifier {
       return Broken(op.origin, "%", i, " scans outside of a scan, or what cannot be");
     }
     return Index(op, inst.index, loops);
+  }
+
+  // Operands are of one type, which the operation takes; of `where` behind a truth value.
+  absl::Status Types(const LoopOp& op, const Inst& inst, int i) {
+    const size_t first = inst.op == Op::k_where ? 1 : 0;
+    const auto type_of = [&](size_t arg) { return op.block.insts[inst.args[arg]].dtype; };
+    if (first == 1 && type_of(0) != kBool) return Broken(op.origin, "%", i, " chooses by no truth");
+    for (size_t arg = first; arg < inst.args.size(); ++arg) {
+      if (type_of(arg) == type_of(first) && Takes(inst.op, type_of(arg))) continue;
+      return Broken(op.origin, "%", i, ": ", InfoOf(inst.op).name, " does not take ",
+                    DTypeName(type_of(arg)),
+                    type_of(arg) == type_of(first) ? "" : " beside another");
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Loops(const LoopOp& op) {

@@ -52,13 +52,14 @@ missing_packages() {
   comm -23 <(printf '%s\n' "$wanted") <(printf '%s\n' "$installed")
 }
 
+# setup_packages [LIST]: the packages of deploy/packages-debian.txt, or of another list file.
 setup_packages() {
-  local missing as_root=()
+  local list=${1:-deploy/packages-debian.txt} missing as_root=()
   if ! command -v dpkg-query >/dev/null; then
-    say "no dpkg here: the counterparts of deploy/packages-debian.txt must be installed"
+    say "no dpkg here: the counterparts of $list must be installed"
     return
   fi
-  missing=$(missing_packages "$root/deploy/packages-debian.txt" | tr '\n' ' ')
+  missing=$(missing_packages "$root/$list" | tr '\n' ' ')
   missing=${missing% }
   [ -n "$missing" ] || return 0
   if [ "$(id -u)" -ne 0 ]; then

@@ -349,9 +349,7 @@ absl::Status CheckEnvironment(const v1::FrameEnvironment& environment) {
 absl::Status CheckFrame(const v1::Frame& frame) {
   // First, for what follows knows this format only.
   TENSORD_RETURN_IF_ERROR(Within("environment", CheckEnvironment(frame.environment())));
-  if (HasUnknownFields(frame)) {
-    return absl::InvalidArgumentError("the frame has fields that its format has not");
-  }
+  TENSORD_RETURN_IF_ERROR(CheckForm(frame));
   TENSORD_RETURN_IF_ERROR(Within("code", CheckCode(frame.code())));
   TENSORD_RETURN_IF_ERROR(
       CheckEach("inlined", frame.inlined(), [](const v1::InlinedFunction& inlined) {

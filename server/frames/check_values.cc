@@ -25,6 +25,34 @@ absl::Status CheckDevice(const std::string& device) {
   return BadField("device", "it has an index, which is a rank's own");
 }
 
+// Protobuf reads 100 levels of messages, of which answers have two around a frame.
+constexpr int kMostDepth = 90;
+
+absl::Status CheckForm(const google::protobuf::Message& message, int depth) {
+  if (depth == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the frame is nested more than ", kMostDepth, " deep"));
+  }
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  if (!reflection.GetUnknownFields(message).empty()) {
+    return absl::InvalidArgumentError("the frame has fields that its format has not");
+  }
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    if (field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    if (!field->is_repeated()) {
+      TENSORD_RETURN_IF_ERROR(CheckForm(reflection.GetMessage(message, field), depth - 1));
+      continue;
+    }
+    for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
+      TENSORD_RETURN_IF_ERROR(
+          CheckForm(reflection.GetRepeatedMessage(message, field, i), depth - 1));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckCode(const v1::CodeIdentity& code) {
@@ -142,22 +170,8 @@ absl::Status CheckTensor(const v1::TensorFacts& tensor) {
   });
 }
 
-bool HasUnknownFields(const google::protobuf::Message& message) {
-  const google::protobuf::Reflection& reflection = *message.GetReflection();
-  if (!reflection.GetUnknownFields(message).empty()) return true;
-  std::vector<const google::protobuf::FieldDescriptor*> fields;
-  reflection.ListFields(message, &fields);
-  for (const google::protobuf::FieldDescriptor* field : fields) {
-    if (field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) continue;
-    if (!field->is_repeated()) {
-      if (HasUnknownFields(reflection.GetMessage(message, field))) return true;
-      continue;
-    }
-    for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
-      if (HasUnknownFields(reflection.GetRepeatedMessage(message, field, i))) return true;
-    }
-  }
-  return false;
+absl::Status CheckForm(const google::protobuf::Message& message) {
+  return CheckForm(message, kMostDepth);
 }
 
 }  // namespace tensord::server

@@ -20,8 +20,9 @@ absl::Status CheckBytecode(const v1::FrameCode& code);
 absl::Status CheckThree(absl::string_view field, const v1::FrameConstants& parts);
 absl::Status CheckTensor(const v1::TensorFacts& tensor);
 
-// A message that has fields of another format, wherever they are, says more than can be checked.
-bool HasUnknownFields(const google::protobuf::Message& message);
+// A message that has fields of another format, wherever they are, says more than can be checked,
+// and one that is nested too deeply cannot be read where it is part of an answer.
+absl::Status CheckForm(const google::protobuf::Message& message);
 
 }  // namespace tensord::server
 

@@ -188,7 +188,7 @@ void FrameService::Cancel(const SearchPtr& search) {
 }
 
 bool FrameService::LookUp(Search& search) {
-  return Give(search, store_->FramesOf(search.code, search.environment, search.known));
+  return Give(search, store_->FramesOf(search.code, search.environment, search.known, kMostBytes));
 }
 
 bool FrameService::Give(Search& search, const std::vector<store::FoundFrame>& frames) {
@@ -214,7 +214,7 @@ void FrameService::AddFollowing(Search& search) {
   for (const std::string& code :
        store_->CodesBehind(search.code, search.environment, kMostFollowing)) {
     for (const store::FoundFrame& found :
-         store_->FramesOf(code, search.environment, search.known)) {
+         store_->FramesOf(code, search.environment, search.known, kMostFollowingBytes - bytes)) {
       bytes += found.record->payload.size();
       if (bytes > kMostFollowingBytes ||
           static_cast<size_t>(reply.following_size()) >= kMostFollowing) {
@@ -280,7 +280,8 @@ void FrameService::Answer(const SearchPtr& search, uint64_t capture, const absl:
 void FrameService::Settle(const std::string& place) {
   for (const SearchPtr& search : captures_.Waiting(place)) {
     // Only who takes it off the list may write its reply.
-    const auto frames = store_->FramesOf(search->code, search->environment, search->known);
+    const auto frames =
+        store_->FramesOf(search->code, search->environment, search->known, kMostBytes);
     if (frames.empty() || !captures_.Take(place, search)) continue;
     Give(*search, frames);
     Answer(search, 0, absl::OkStatus());

@@ -7,6 +7,18 @@
 #include "server/pool/stopping.h"
 
 namespace tensord::server {
+namespace {
+
+// What the reply says, who may no longer be a worker of ours: a code that there is, and some word.
+absl::Status ErrorOf(const v1::WorkerReply& reply) {
+  constexpr int kLast = static_cast<int>(absl::StatusCode::kUnauthenticated);
+  const bool is_code = reply.code() > 0 && reply.code() <= kLast;
+  return absl::Status(
+      is_code ? static_cast<absl::StatusCode>(reply.code()) : absl::StatusCode::kInternal,
+      reply.message().empty() ? "the worker failed without a word" : reply.message());
+}
+
+}  // namespace
 
 WorkerPool::WorkerPool(PoolOptions options, Metrics* metrics)
     : options_(std::move(options)),
@@ -136,9 +148,7 @@ absl::StatusOr<v1::WorkerReply> WorkerPool::Call(absl::Span<const std::string_vi
     return reply;
   }
   metrics_->worker_cpu_nanoseconds += reply->cpu_nanoseconds();
-  if (reply->code() != 0) {
-    return absl::Status(static_cast<absl::StatusCode>(reply->code()), reply->message());
-  }
+  if (reply->code() != 0) return ErrorOf(*reply);
   return reply;
 }
 

@@ -2,13 +2,12 @@
 #include "server/store/shared_index.h"
 
 #include <absl/strings/str_cat.h>
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <utility>
 
 #include "server/store/blobs.h"
+#include "server/store/file_lock.h"
 
 namespace tensord::store {
 namespace {
@@ -19,24 +18,6 @@ uint64_t InodeOf(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_ino) : 0;
 }
-
-// Held by who renames or opens the index's files, of all processes one after the other.
-class FileLock {
- public:
-  explicit FileLock(const std::string& path)
-      : fd_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
-    held_ = fd_ >= 0 && flock(fd_, LOCK_EX) == 0;
-  }
-  FileLock(const FileLock&) = delete;
-  ~FileLock() {
-    if (fd_ >= 0) close(fd_);
-  }
-  bool held() const { return held_; }
-
- private:
-  const int fd_;
-  bool held_ = false;
-};
 
 }  // namespace
 
@@ -57,6 +38,7 @@ absl::Status SharedIndex::OpenOrRenew() {
   absl::Status status;
   {
     // A full disk takes no lock file; then nobody can rename either.
+    // Who renames or opens the index's files, of all processes one after the other.
     const FileLock lock(path_ + ".lock");
     status = OpenFile();
   }

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "server/store/file_lock.h"
 
 namespace tensord::store {
 namespace {
@@ -163,6 +164,9 @@ bool Signer::Verify(std::string_view mac, Fields fields) const {
 }
 
 absl::Status Signer::Rotate(const std::string& path, const std::string& temp_folder) {
+  // Of two at once each would list the same key, and the first one's new key would be lost.
+  const FileLock lock(path + ".lock");
+  if (!lock.held()) return absl::ErrnoToStatus(errno, "cannot lock " + path + ".lock");
   FileIdentity ignored;
   TENSORD_ASSIGN_OR_RETURN(std::vector<std::string> keys, ReadKeys(path, &ignored));
   const auto old = ReadKeys(OldKeysOf(path), &ignored);

@@ -41,7 +41,7 @@ class Signer {
   bool Verify(std::string_view mac, Fields fields) const;
 
   // Makes another key, and lists the one that `path` has as the newest of the old ones, of which
-  // the newest eight stay.
+  // the newest eight stay. Those who rotate at the same moment do so one after the other.
   static absl::Status Rotate(const std::string& path, const std::string& temp_folder);
 
  private:

@@ -124,13 +124,15 @@ class Store {
   // Keeps a frame, on disk or else in memory; counts as a use. Of one that is stored it only adds
   // whom it is behind, as far as it is not known, and the row of the index if that is missing.
   absl::Status PutFrame(std::string_view key, std::string_view frame, FrameFacts facts);
-  // Sound frames of a code, those that were used last first, but for those that are `known`. Counts
-  // no use.
+  // Sound frames of a code, those that were used last first, but for those that are `known`. Behind
+  // the one with which they have more than `most_bytes` no other is read. Counts no use.
   std::vector<FoundFrame> FramesOf(std::string_view code, std::string_view environment,
-                                   const std::set<std::string>& known);
+                                   const std::set<std::string>& known,
+                                   uint64_t most_bytes = UINT64_MAX);
   // Codes that were entered behind this one, and those behind them, nearest first; at most `limit`.
   std::vector<std::string> CodesBehind(std::string_view code, std::string_view environment,
                                        size_t limit);
+  // Those that were used last first, also those that are kept in memory.
   absl::StatusOr<std::vector<FrameRow>> ListFrames(uint32_t limit);
   // NotFound: none. FailedPrecondition: several frames begin with `prefix`.
   absl::StatusOr<FrameRow> FindFrame(std::string_view prefix);
@@ -191,6 +193,9 @@ class Store {
                             const ProgramFacts& facts);
   absl::Status WriteFrame(FrameRow row, const Record& record);
   void SortByUse(std::vector<FoundFrame>& frames);
+  // Those in memory that `wants` holds of and `taken` has not; it has their keys then.
+  std::vector<FoundFrame> FramesInMemory(const std::function<bool(const FrameRow&)>& wants,
+                                         std::set<std::string>* taken);
   void SetProblem(const absl::Status& status);
 
   // The blobs of a record as rows; Aborted: one is not on disk.

@@ -67,27 +67,46 @@ absl::Status Store::WriteFrame(FrameRow row, const Record& record) {
   return absl::OkStatus();
 }
 
-std::vector<FoundFrame> Store::FramesOf(std::string_view code, std::string_view environment,
-                                        const std::set<std::string>& known) {
+std::vector<FoundFrame> Store::FramesInMemory(const std::function<bool(const FrameRow&)>& wants,
+                                              std::set<std::string>* taken) {
   std::vector<FoundFrame> found;
-  std::set<std::string> taken = known;
   for (const auto& [key, frame] : memory_.Frames()) {
-    if (!IsOf(frame->facts, code, environment) || !taken.insert(key).second) continue;
-    const FrameRow row{key, frame->facts, 0, 0, frame->created_ms, frame->created_ms};
+    const uint64_t bytes = frame->record.payload.size();
+    const FrameRow row{key, frame->facts, bytes, 0, frame->created_ms, frame->created_ms};
+    if (!wants(row) || !taken->insert(key).second) continue;
     found.push_back({row, std::shared_ptr<const Record>(frame, &frame->record)});
   }
+  return found;
+}
+
+std::vector<FoundFrame> Store::FramesOf(std::string_view code, std::string_view environment,
+                                        const std::set<std::string>& known, uint64_t most_bytes) {
+  std::set<std::string> taken = known;
+  std::vector<FoundFrame> listed = FramesInMemory(
+      [&](const FrameRow& row) { return IsOf(row.facts, code, environment); }, &taken);
   auto rows = index_.With([&](Index& index) { return index.FramesOf(code, environment); });
-  if (!rows.ok()) return found;  // that the index is in trouble is no reason to fail
-  for (FrameRow& row : *rows) {
-    if (!taken.insert(row.key).second) continue;
-    auto record = FindSound(frames_, row.key);
-    if (!record.ok()) continue;
-    auto facts = DecodeFrameFacts((*record)->facts);
-    if (!facts.ok() || !IsOf(*facts, code, environment)) continue;  // the index errs
-    row.facts = *std::move(facts);
-    found.push_back({std::move(row), *std::move(record)});
+  // That the index is in trouble is no reason to fail.
+  if (rows.ok()) {
+    for (FrameRow& row : *rows) {
+      if (taken.insert(row.key).second) listed.push_back({std::move(row), nullptr});
+    }
   }
-  SortByUse(found);
+  SortByUse(listed);
+  std::vector<FoundFrame> found;
+  uint64_t bytes = 0;
+  for (FoundFrame& frame : listed) {
+    if (bytes > most_bytes) break;
+    if (frame.record == nullptr) {
+      auto record = FindSound(frames_, frame.row.key);
+      if (!record.ok()) continue;
+      auto facts = DecodeFrameFacts((*record)->facts);
+      if (!facts.ok() || !IsOf(*facts, code, environment)) continue;  // the index errs
+      frame.row.facts = *std::move(facts);
+      frame.record = *std::move(record);
+    }
+    bytes += frame.record->payload.size();
+    found.push_back(std::move(frame));
+  }
   return found;
 }
 
@@ -141,18 +160,37 @@ std::vector<std::string> Store::CodesBehind(std::string_view code, std::string_v
 
 absl::StatusOr<std::vector<FrameRow>> Store::ListFrames(uint32_t limit) {
   FlushUses(/*all=*/true);
-  return index_.With([&](Index& index) { return index.ListFrames(limit); });
+  std::set<std::string> taken;
+  std::vector<FoundFrame> frames =
+      FramesInMemory([](const FrameRow& /*row*/) { return true; }, &taken);
+  TENSORD_ASSIGN_OR_RETURN(std::vector<FrameRow> rows,
+                           index_.With([&](Index& index) { return index.ListFrames(limit); }));
+  for (FrameRow& row : rows) {
+    if (taken.insert(row.key).second) frames.push_back({std::move(row), nullptr});
+  }
+  SortByUse(frames);
+  if (limit != 0 && frames.size() > limit) frames.resize(limit);
+  std::vector<FrameRow> list;
+  for (FoundFrame& frame : frames) list.push_back(std::move(frame.row));
+  return list;
 }
 
 absl::StatusOr<FrameRow> Store::FindFrame(std::string_view prefix) {
   FlushUses(/*all=*/true);
+  std::set<std::string> taken;
+  std::vector<FoundFrame> frames =
+      FramesInMemory([&](const FrameRow& row) { return row.key.starts_with(prefix); }, &taken);
   TENSORD_ASSIGN_OR_RETURN(std::vector<FrameRow> rows,
                            index_.With([&](Index& index) { return index.FindFrames(prefix, 2); }));
-  if (rows.empty()) return absl::NotFoundError("no frame has that key");
-  if (rows.size() > 1) {
+  for (FrameRow& row : rows) {
+    if (taken.insert(row.key).second) frames.push_back({std::move(row), nullptr});
+  }
+  if (frames.empty()) return absl::NotFoundError("no frame has that key");
+  if (frames.size() > 1) {
     return absl::FailedPreconditionError("several frames begin with that key: give more of it");
   }
-  return std::move(rows.front());
+  SortByUse(frames);
+  return std::move(frames.front().row);
 }
 
 absl::StatusOr<std::shared_ptr<const Record>> Store::PeekFrame(std::string_view key) {

@@ -88,7 +88,7 @@ def test_a_graph_that_does_not_compile_shows_how_far_it_came(tmp_path: Path) -> 
     done = _compile(file)
     assert done.returncode == 1
     assert "==== import" in done.stdout and "==== lower" not in done.stdout
-    assert "INTERNAL: lower: node " in done.stderr
+    assert "INVALID_ARGUMENT: node " in done.stderr
 
 
 def _many(nodes: int) -> Any:

@@ -181,6 +181,36 @@ TEST(LowerGraphTest, SlicesWhoseEndDataDecides) {
   EXPECT_THAT(LibraryCalls(program), ElementsAre("aten::slice_copy.Tensor"));
 }
 
+// ---- Types that eager refuses
+
+// `op` of one or two operands of these types.
+std::vector<std::string> CallsOf(const char* op, std::vector<v1::DType> types,
+                                 std::vector<Arg> more, v1::DType result) {
+  GraphBuilder g;
+  std::vector<Arg> args;
+  for (const v1::DType type : types) args.push_back(g.Input({4, 4}, type));
+  args.insert(args.end(), more.begin(), more.end());
+  g.Output(g.Node(op, args, g.Meta({4, 4}, result)));
+  return LibraryCalls(Lower(g));
+}
+
+TEST(LowerGraphTest, WhatEagerRefusesIsTheLibrarysToRefuse) {
+  constexpr v1::DType kFloat = v1::DTYPE_FLOAT32, kLong = v1::DTYPE_INT64, kTruth = v1::DTYPE_BOOL;
+  EXPECT_THAT(CallsOf("aten::bitwise_and.Tensor", {kFloat, kFloat}, {}, kFloat),
+              ElementsAre("aten::bitwise_and.Tensor"));
+  EXPECT_THAT(CallsOf("aten::bitwise_or.Tensor", {kLong, kFloat}, {}, kFloat),
+              ElementsAre("aten::bitwise_or.Tensor"));
+  EXPECT_THAT(CallsOf("aten::bitwise_not", {kFloat}, {}, kFloat), ElementsAre("aten::bitwise_not"));
+  EXPECT_THAT(CallsOf("aten::gelu", {kLong}, {"none"}, kLong), ElementsAre("aten::gelu"));
+  EXPECT_THAT(CallsOf("aten::mm", {kLong, kFloat}, {}, kFloat), ElementsAre("aten::mm"));
+  EXPECT_THAT(CallsOf("aten::relu", {kTruth}, {}, kTruth), ElementsAre("aten::relu"));
+  // What it takes is ours.
+  EXPECT_THAT(CallsOf("aten::bitwise_and.Tensor", {kLong, kTruth}, {}, kLong), ElementsAre());
+  EXPECT_THAT(CallsOf("aten::bitwise_not", {kTruth}, {}, kTruth), ElementsAre());
+  EXPECT_THAT(CallsOf("aten::gelu", {kFloat}, {"none"}, kFloat), ElementsAre());
+  EXPECT_THAT(CallsOf("aten::relu", {kLong}, {}, kLong), ElementsAre());
+}
+
 // ---- Errors
 
 TEST(LowerGraphTest, ChecksArgumentsAgainstTheSignature) {
@@ -219,6 +249,10 @@ TEST(LowerGraphTest, ShapesMustFollow) {
   const Ref d = j.Input({4});
   j.Output(j.Node("aten::neg", {d}, {j.Meta({4}), j.Meta({4})}));
   EXPECT_THAT(ErrorOf(j), HasSubstr("gives 1 results, but 2 are declared"));
+  GraphBuilder k;
+  const Ref e = k.Input({4});
+  k.Output(k.Node("aten::add.Tensor", {e, e, 1}, k.Meta({4}, v1::DTYPE_COMPLEX64)));
+  EXPECT_THAT(ErrorOf(k), HasSubstr("must be float32[4], but is declared as complex64[4]"));
 }
 
 TEST(LowerGraphTest, NothingRunsForEmptyTensors) {

@@ -7,6 +7,8 @@
 
 #include "tensord/kernel_abi.h"
 
+extern "C" int32_t aoti_torch_clone_preserve_strides(TensordTensor self, TensordTensor* result);
+
 namespace tensord::testing {
 namespace {
 
@@ -52,6 +54,9 @@ void ForEach(const Tensor& a, const Tensor& b, const Visit& visit, size_t dim = 
   }
 }
 
+// More than any test has: torch fails where there is no memory.
+constexpr int64_t kMostBytes = int64_t{1} << 30;
+
 int32_t Product(const char* name, TensordTensor out) {
   Fake().products.push_back(std::string(name) + (DeviceOf(out) == kCuda ? " on cuda" : " on cpu"));
   return 0;
@@ -83,6 +88,12 @@ TensordTensor NewFake(std::vector<int64_t> sizes, int32_t device, int32_t index,
   tensor.storage = Storage(tensor.bytes, misalign);
   if (!values.empty()) std::memcpy(tensor.data(), values.data(), values.size() * 4);
   return New(std::move(tensor));
+}
+
+TensordTensor CloneFake(TensordTensor tensor) {
+  TensordTensor result = nullptr;
+  aoti_torch_clone_preserve_strides(tensor, &result);
+  return result;
 }
 
 float* Data(TensordTensor tensor) { return reinterpret_cast<float*>(Of(tensor)->data()); }
@@ -170,6 +181,7 @@ int32_t aoti_torch_empty_strided(int64_t ndim, const int64_t* sizes, const int64
     last += (sizes[i] - 1) * strides[i];
   }
   tensor.bytes = empty ? 0 : (last + 1) * tensor.itemsize();
+  if (tensor.bytes > kMostBytes) return 1;
   tensor.storage = Storage(tensor.bytes, 0);
   *result = New(std::move(tensor));
   return 0;

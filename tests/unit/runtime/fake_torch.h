@@ -37,6 +37,8 @@ void* StreamOf(int device);
 TensordTensor NewFake(std::vector<int64_t> sizes, int32_t device, int32_t index = 0,
                       std::vector<float> values = {}, int64_t misalign = 0,
                       int32_t dtype = kFloat32);
+// A tensor of its own memory with the other's sizes, strides and elements.
+TensordTensor CloneFake(TensordTensor tensor);
 float* Data(TensordTensor tensor);
 int32_t DeviceOf(TensordTensor tensor);
 int32_t IndexOf(TensordTensor tensor);

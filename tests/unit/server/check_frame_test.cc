@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/version.h"
+#include "tensord/v1/service.pb.h"
 
 namespace tensord::server {
 namespace {
@@ -387,6 +388,31 @@ TEST_P(SpoiltFrameTest, IsRefusedByItsField) {
   const absl::Status status = CheckFrame(frame);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().message));
+}
+
+// A constant of tuples in tuples; each is two levels of messages.
+Frame Nested(int tuples) {
+  Frame frame = Sound();
+  v1::FrameConstant* constant = frame.add_guards()->mutable_equals();
+  frame.mutable_guards(frame.guards_size() - 1)->set_source(1);
+  for (int i = 0; i < tuples; ++i) constant = constant->mutable_tuple()->add_items();
+  constant->set_none(true);
+  return frame;
+}
+
+TEST(CheckFrame, WhatItTakesCanBeReadInAnAnswer) {
+  int deepest = 0;
+  for (int tuples = 1; tuples < 60; ++tuples) {
+    const Frame frame = Nested(tuples);
+    if (!CheckFrame(frame).ok()) continue;
+    deepest = tuples;
+    v1::FindFramesReply reply;
+    *reply.add_frames()->mutable_frame() = frame;
+    EXPECT_TRUE(v1::FindFramesReply().ParseFromString(reply.SerializeAsString())) << tuples;
+  }
+  EXPECT_GE(deepest, 40);
+  EXPECT_THAT(std::string(CheckFrame(Nested(deepest + 1)).message()),
+              HasSubstr("nested more than 90 deep"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Fields, SpoiltFrameTest, ::testing::ValuesIn(kCases),

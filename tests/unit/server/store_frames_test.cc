@@ -233,6 +233,23 @@ TEST_F(StoreFramesTest, OneCodeHasSoManyFrames) {
   EXPECT_EQ(store->counters().frames_evicted, 1u);
 }
 
+// One that is past the limit is not even read.
+TEST_F(StoreFramesTest, ReadsNoMoreThanItIsAskedFor) {
+  auto store = Open();
+  const std::string oldest = Put(*store, "f", "a" + std::string(1000, 'x'));
+  Put(*store, "f", "b" + std::string(1000, 'x'));
+  Put(*store, "f", "c" + std::string(1000, 'x'));
+  fs::permissions(PathOf(oldest), fs::perms::owner_all);
+  fs::resize_file(PathOf(oldest), 10);
+  const auto found = store->FramesOf(Sha256("f"), Sha256("environment"), {}, 1500);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].record->payload[0], 'c');
+  EXPECT_EQ(found[1].record->payload[0], 'b');
+  EXPECT_EQ(store->counters().corrupt, 0u);
+  EXPECT_EQ(store->FramesOf(Sha256("f"), Sha256("environment"), {}).size(), 2u);
+  EXPECT_EQ(store->counters().corrupt, 1u);
+}
+
 TEST_F(StoreFramesTest, EvictedByUseWithThePrograms) {
   auto store = Open(/*limit=*/5 * kMiB);
   const std::string old = Put(*store, "old", std::string(kMiB, 'x'));
@@ -268,6 +285,13 @@ TEST_F(StoreFramesTest, WhatTheDiskDoesNotTakeIsServedFromMemory) {
     EXPECT_TRUE(fs::is_empty(root_ + "/store/frames"));
     EXPECT_NE(store->problem(), "");
     EXPECT_TRUE(store->PeekFrame(Sha256("fa")).ok());
+    // It is listed, the latest first, and found by its key.
+    const auto rows = store->ListFrames(0);
+    ASSERT_EQ(rows->size(), 2u);
+    EXPECT_EQ(rows->front().key, Sha256("fb"));
+    EXPECT_EQ(rows->front().bytes, 1u);
+    EXPECT_EQ(store->ListFrames(1)->size(), 1u);
+    EXPECT_EQ(store->FindFrame(Sha256("fa").substr(0, 8))->key, Sha256("fa"));
   }
   auto store = Open(/*limit=*/kMiB);
   Put(*store, "g", std::string(700'000, 'x'));

@@ -544,6 +544,19 @@ TEST_F(StoreTest, SeveralRotationsKeepSeveralKeys) {
   for (size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(store->Lookup(keys[i]).ok(), i >= 2) << i;
 }
 
+TEST_F(StoreTest, RotationsAtTheSameMomentLoseNoKey) {
+  auto store = Open();
+  const std::string a = Add(*store, "a");
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 7; ++i) {
+    threads.emplace_back(
+        [&] { EXPECT_TRUE(Signer::Rotate(root_ + "/store/key", root_ + "/store/tmp").ok()); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(fs::file_size(root_ + "/store/key.old"), 7u * 32);
+  EXPECT_TRUE(store->Lookup(a).ok());
+}
+
 TEST_F(StoreTest, UnusableListOfOldKeysChangesNothing) {
   auto store = Open();
   const std::string a = Add(*store, "a");
