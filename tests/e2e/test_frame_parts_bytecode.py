@@ -83,6 +83,18 @@ def test_names_of_variables_are_the_same_in_each_process() -> None:
     assert list(wrote(15).code.variables) == ["x", "___context_manager_0_1"]
 
 
+def test_names_of_comprehensions_are_the_same_in_each_process() -> None:
+    def wrote(name: str) -> frame_pb2.FrameCode:
+        inner = (lambda: None).__code__.replace(co_name=name, co_qualname=name)
+        code = (lambda: None).__code__.replace(co_consts=(None, inner))
+        return bytecode.write(code, {})[0].code
+
+    code = wrote("__comprehension_wrapper_at_271_10")
+    assert code == wrote("__comprehension_wrapper_at_280_11")
+    assert code.constants.items[1].code.name == "__comprehension_wrapper_at_1"
+    assert wrote("mine_at_271_10") != wrote("mine_at_271_11")
+
+
 def test_graphs_are_called_by_names_of_the_frame() -> None:
     function = _function(
         "def f(x): return __compiled_fn_3_ab12(x), __compiled_fn_4_cd34(x), _user_global(x)",

@@ -26,6 +26,9 @@ from .recorded_graphs import record_of
 _MADE_BY_DYNAMO = re.compile(r"__compiled_fn_|__import_|__resume_at_|__builtins_dict__|___")
 # Its names of variables that end with a number of the process.
 _NUMBERED = re.compile(r"(___context_manager_\d+_)\d+")
+# Its functions for comprehensions behind a graph break, from Python 3.12 on: with the line and a number
+# of the process.
+_COMPREHENSION = re.compile(r"(__comprehension_wrapper_at)_\d+_\d+")
 _LOOKS_UP = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
 
 
@@ -50,21 +53,38 @@ def write(
         else:
             result.globals.append(_global(plain[name], name, value, globals))
     try:
-        code = code_objects.renamed(_with_plain_variables(code), plain)
+        code = code_objects.renamed(_with_plain_names(code), plain)
         result.code.CopyFrom(code_objects.write(code))
     except ValueError as error:
         raise UnrecordableError(f"the bytecode has {error}") from error
     return result, graphs
 
 
-def _with_plain_variables(code: types.CodeType) -> types.CodeType:
-    """The code with variables' names that are the same in each process."""
+def _with_plain_names(code: types.CodeType) -> types.CodeType:
+    """The code with names of variables and of nested code that are the same in each process."""
     plain = {
         name: f"{numbered[1]}{place}"
         for place, name in enumerate(code.co_varnames)
         if (numbered := _NUMBERED.fullmatch(name))
     }
-    return code.replace(co_varnames=tuple(plain.get(name, name) for name in code.co_varnames))
+    return code.replace(
+        co_varnames=tuple(plain.get(name, name) for name in code.co_varnames),
+        co_consts=tuple(
+            _plainly_named(constant, place) if isinstance(constant, types.CodeType) else constant
+            for place, constant in enumerate(code.co_consts)
+        ),
+    )
+
+
+def _plainly_named(code: types.CodeType, place: int) -> types.CodeType:
+    """A nested code, which is its parent's constant of that number."""
+    code = _with_plain_names(code)
+    if not (wrapper := _COMPREHENSION.fullmatch(code.co_name)):
+        return code
+    names = {"co_name": f"{wrapper[1]}_{place}"}
+    if hasattr(code, "co_qualname"):  # from Python 3.11
+        names["co_qualname"] = names["co_name"]
+    return code.replace(**names)  # type: ignore[arg-type]
 
 
 def _looked_up(code: types.CodeType) -> list[str]:
