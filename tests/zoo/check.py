@@ -163,7 +163,7 @@ def _one(built: Built, work: Callable[..., dict[str, Tensor]], backend: str) -> 
     result["breaks"] = sum(torch._dynamo.utils.counters["graph_break"].values())
     result["kernels"] = stats["kernels"]
     result["call_backs"] = stats.get("call_backs", 0)
-    for name in ("frames_served", "frames_captured", "frames_unrecorded"):
+    for name in ("frames_served", "frames_captured", "frames_unrecorded", "frames_unfit"):
         result[name] = stats[name]
     if result["status"] == "right" and (stats["fallbacks"] or stats["calls_in_eager"]):
         result |= {"status": "failed", "cause": f"in eager: {stats['fallback_reasons']}"}

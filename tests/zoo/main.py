@@ -79,7 +79,8 @@ def main() -> int:
         line = _check(worker, task)
         if args.served and line["status"] in ("right", "upstream"):
             worker.close()
-            line = served.of_second(_check(worker, {**task, "frames": "verify"}))
+            second = _check(worker, {**task, "frames": "verify"})
+            line = served.of_second(line, second)
             worker.close()
         results.add(line)
         print(f"{line['name']}: {line['status']} {line['cause'][:200]}", flush=True)

@@ -10,13 +10,17 @@ Json = dict[str, Any]
 _KINDS = ("inference", "training")
 
 
-def of_second(line: Json) -> Json:
-    """The second process's line, with `served`: "wholly", "partly" or "not", and why."""
+def of_second(first: Json, line: Json) -> Json:
+    """The second process's line, with `served`: "wholly", "partly" or "not", and why: what the first
+    could not record, and where that says nothing, what did not fit the second."""
     runs = [line[kind] for kind in _KINDS if kind in line]
     served = sum(run["frames_served"] for run in runs)
     captured = sum(run["frames_captured"] for run in runs)
     how = "wholly" if served and not captured else "partly" if served else "not"
-    why = sorted({reason for run in runs for reason in run["frames_unrecorded"]})
+    recording = [first[kind] for kind in _KINDS if kind in first]
+    why = sorted({reason for run in recording + runs for reason in run["frames_unrecorded"]})
+    if how != "wholly" and not why:
+        why = sorted({f"unfit: {reason}" for run in runs for reason in run["frames_unfit"]})
     return {**line, "served": how, "unserved": why}
 
 

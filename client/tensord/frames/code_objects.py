@@ -107,6 +107,8 @@ def global_names(code: types.CodeType) -> list[str]:
 
 def difference(stored: frame_pb2.FrameCode, fresh: frame_pb2.FrameCode) -> str:
     """The first part that differs, for people: "constant 3: 2 instead of 1"; empty: none does."""
+    if stored == fresh:
+        return ""
     for name, one, other in (
         ("name", stored.names, fresh.names),
         ("variable", stored.variables, fresh.variables),
@@ -137,7 +139,10 @@ def _instructions(message: frame_pb2.FrameCode) -> list[str]:
         code = read(message, "")
     except ValueError:  # of constants that this process does not have
         return []
-    return [f"{one.opname} {one.argrepr}" for one in dis.get_instructions(code)]
+    return [
+        f"{one.opname} {'code' if isinstance(one.argval, types.CodeType) else one.argrepr}"
+        for one in dis.get_instructions(code)
+    ]
 
 
 def _short(value: Any) -> str:
