@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 import torch._dynamo.utils
-from tensord.frames import bytecode, dynamo_stand_ins, recorded_graphs
+from tensord.frames import bytecode, code_objects, dynamo_stand_ins, recorded_graphs
 from tensord.frames.errors import UnfitError, UnrecordableError
 from tensord.v1 import frame_pb2
 
@@ -89,9 +89,12 @@ def test_names_of_comprehensions_are_the_same_in_each_process() -> None:
         code = (lambda: None).__code__.replace(co_consts=(None, inner))
         return bytecode.write(code, {})[0].code
 
-    code = wrote("__comprehension_wrapper_at_271_10")
-    assert code == wrote("__comprehension_wrapper_at_280_11")
-    assert code.constants.items[1].code.name == "__comprehension_wrapper_at_1"
+    code = wrote("__comprehension_forward_at_271_10")
+    assert code == wrote("__comprehension_forward_at_280_11")
+    assert code.constants.items[1].code.name == "__comprehension_forward_at_1"
+    again = code_objects.read(code.constants.items[1].code, "somewhere.py")
+    assert bytecode.is_comprehension(again)
+    assert not bytecode.is_comprehension(wrote.__code__)
     assert wrote("mine_at_271_10") != wrote("mine_at_271_11")
 
 

@@ -269,5 +269,6 @@ def test_kinds_of_locals_and_plain_globals_are_guarded() -> None:
         "type(L['x']) is Tensor",
         "L['n'] == 3",
         "G['FLAG'] == True",
+        "the process's state is what it was",
     ]
-    assert [guard.source for guard in frame.guards] == [1, 2, 3]
+    assert [guard.source for guard in frame.guards] == [1, 2, 3, 0]

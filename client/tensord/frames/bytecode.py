@@ -26,9 +26,10 @@ from .recorded_graphs import record_of
 _MADE_BY_DYNAMO = re.compile(r"__compiled_fn_|__import_|__resume_at_|__builtins_dict__|___")
 # Its names of variables that end with a number of the process.
 _NUMBERED = re.compile(r"(___context_manager_\d+_)\d+")
-# Its functions for comprehensions behind a graph break, from Python 3.12 on: with the line and a number
-# of the process.
-_COMPREHENSION = re.compile(r"(__comprehension_wrapper_at)_\d+_\d+")
+# Its functions for comprehensions behind a graph break, from Python 3.12 on: with the name of the user's
+# function, the line and a number of the process.
+_COMPREHENSION = re.compile(r"(__comprehension_.*_at)_\d+_\d+")
+_PLAIN_COMPREHENSION = re.compile(r"__comprehension_.*_at_\d+")
 _LOOKS_UP = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
 
 
@@ -76,12 +77,17 @@ def _with_plain_names(code: types.CodeType) -> types.CodeType:
     )
 
 
+def is_comprehension(code: types.CodeType) -> bool:
+    """Whether Dynamo made it for a comprehension, here or where a frame was recorded."""
+    return _PLAIN_COMPREHENSION.match(code.co_name) is not None
+
+
 def _plainly_named(code: types.CodeType, place: int) -> types.CodeType:
     """A nested code, which is its parent's constant of that number."""
     code = _with_plain_names(code)
-    if not (wrapper := _COMPREHENSION.fullmatch(code.co_name)):
+    if not (made := _COMPREHENSION.fullmatch(code.co_name)):
         return code
-    names = {"co_name": f"{wrapper[1]}_{place}"}
+    names = {"co_name": f"{made[1]}_{place}"}
     if hasattr(code, "co_qualname"):  # from Python 3.11
         names["co_qualname"] = names["co_name"]
     return code.replace(**names)  # type: ignore[arg-type]

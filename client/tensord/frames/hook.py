@@ -16,7 +16,7 @@ from .. import fallback, torch_compat
 from ..counters import STATS
 from ..errors import TensordError
 from ..torch_compat import eval_frame
-from . import explaining, names, verify
+from . import bytecode, explaining, names, verify
 from .capture_recorder import CaptureRecorder
 from .entered import Call, Entered
 from .look_up import look_up
@@ -42,7 +42,7 @@ def enter(frame: Any, call: Call) -> Any:
     """What the hook's callback returns for a frame of Python."""
     if _busy.now or not is_on() or _is_special(frame):
         return _by_dynamo(frame.f_code, call)
-    if _is_dynamos(frame.f_code.co_filename) or _makes_named_tuple(frame):
+    if _is_dynamos(frame.f_code) or _makes_named_tuple(frame):
         return eval_frame.leave_to_python()
     entered = Entered(frame.f_code, frame.f_globals, frame.f_locals)
     _busy.now = True
@@ -101,11 +101,12 @@ def _is_special(frame: Any) -> bool:
     )
 
 
-def _is_dynamos(file: str) -> bool:
-    """Whether Dynamo leaves the file's functions to Python for being its own. Some are there for
-    users' functions to be called from, and captured."""
+def _is_dynamos(code: types.CodeType) -> bool:
+    """Whether Dynamo leaves the code to Python for being its own: of one of its files, but for what
+    is there for users' functions to be called from, and captured; or made for a comprehension."""
+    file = code.co_filename
     own = file.startswith(_DYNAMO) and not file.endswith("external_utils.py")
-    return own or file == _DISABLES
+    return own or file == _DISABLES or bytecode.is_comprehension(code)
 
 
 def _makes_named_tuple(frame: Any) -> bool:

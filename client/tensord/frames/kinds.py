@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guards of a function that Dynamo found nothing to capture in: of what kinds its locals are.
+"""Guards of a function that Dynamo found nothing to capture in: of what kinds its locals are, and of
+the process's state, for what training breaks inference may have captured whole.
 
 Dynamo says nothing of what it looked at then, and leaves the function's code to Python for the rest
 of the process, whatever it is given later. That other processes do the same for locals of the same
@@ -8,16 +9,17 @@ kinds can cost speed, never a number.
 
 from __future__ import annotations
 
+from .. import torch_compat
 from ..v1 import frame_pb2
-from . import code_objects, constants, object_digests
+from . import code_objects, constants, object_digests, process_state
 from .entered import Entered
 
 _PLAIN = (type(None), bool, int, float, str)
 
 
 def add_guards(frame: frame_pb2.Frame, entered: Entered) -> None:
-    """Plain locals and globals by their values, other locals by their classes. Raises
-    UnrecordableError."""
+    """Plain locals and globals by their values, other locals by their classes; the state as it is
+    now. Raises UnrecordableError."""
     for name, value in entered.locals.items():
         if type(value) in _PLAIN:
             _add_value(frame, frame_pb2.FrameSource.LOCAL, name, value)
@@ -32,6 +34,12 @@ def add_guards(frame: frame_pb2.Frame, entered: Entered) -> None:
         value = entered.globals.get(name, ...)
         if type(value) in _PLAIN:
             _add_value(frame, frame_pb2.FrameSource.GLOBAL, name, value)
+    guard = frame.guards.add(text="the process's state is what it was")
+    guard.state.CopyFrom(
+        process_state.write(
+            torch_compat.global_state_guard().__getstate__(), torch_compat.function_mode_stack()
+        )
+    )
 
 
 def _add_value(

@@ -57,7 +57,9 @@ def _first_that_serves(
     frames: Mapping[bytes, frame_pb2.Frame],
     in_place: dict[bytes, types.CodeType],
 ) -> Found | None:
-    for key, frame in frames.items():
+    # What is left to Python is known by less than what was captured.
+    captured_first = sorted(frames.items(), key=lambda item: not item[1].result.HasField("code"))
+    for key, frame in captured_first:
         if key in in_place:
             continue
         try:
