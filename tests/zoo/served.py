@@ -11,8 +11,8 @@ _KINDS = ("inference", "training")
 
 
 def of_second(first: Json, line: Json) -> Json:
-    """The second process's line, with `served`: "wholly", "partly" or "not", and why: what the first
-    could not record, and where that says nothing, what did not fit the second."""
+    """The second process's line, with `served`: "wholly", "partly" or "not", and why: what the
+    first could not record, and where that says nothing, what did not fit the second."""
     runs = [line[kind] for kind in _KINDS if kind in line]
     served = sum(run["frames_served"] for run in runs)
     captured = sum(run["frames_captured"] for run in runs)
