@@ -5,9 +5,9 @@
     python frame_models.py check FOLDER CASE...    builds the models again, and checks
 
 CASE: MODEL/MODE, or for `check` MODEL/MODE/CHANGE, by which the model is changed before; MODE:
-inference or training. Each case is a fork of one process that has imported what all need. A line for
-each frame: the case, and behind a space what was found: of `record` its function and why it could
-not be recorded, of `check` "holds" or why its guards do not.
+inference or training. Each case is a fork of one process that has imported what all need. A line
+for each frame: the case, and behind a space what was found: of `record` its function and why it
+could not be recorded, of `check` "holds" or why its guards do not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels that daemons of earlier test runs compiled, in `$TENSORD_TEST_CACHE/kernels`.
 
-A kernel is found by all that decides it (docs/caching.md), so an old one serves as well as a new one;
-programs are not kept, so each run compiles its graphs. Without the variable nothing is kept.
+A kernel is found by all that decides it (docs/caching.md), so an old one serves as well as a new
+one; programs are not kept, so each run compiles its graphs. Without the variable nothing is kept.
 """
 
 from __future__ import annotations

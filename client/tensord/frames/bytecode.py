@@ -26,8 +26,8 @@ from .recorded_graphs import record_of
 _MADE_BY_DYNAMO = re.compile(r"__compiled_fn_|__import_|__resume_at_|__builtins_dict__|___")
 # Its names of variables that end with a number of the process.
 _NUMBERED = re.compile(r"(___context_manager_\d+_)\d+")
-# Its functions for comprehensions behind a graph break, from Python 3.12 on: with the name of the user's
-# function, the line and a number of the process.
+# Its functions for comprehensions behind a graph break, from Python 3.12 on: with the name of the
+# user's function, the line and a number of the process.
 _COMPREHENSION = re.compile(r"(__comprehension_.*_at)_\d+_\d+")
 _PLAIN_COMPREHENSION = re.compile(r"__comprehension_.*_at_\d+")
 _LOOKS_UP = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")

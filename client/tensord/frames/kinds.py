@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guards of a function that Dynamo found nothing to capture in: of what kinds its locals are, and of
-the process's state, for what training breaks inference may have captured whole.
+"""Guards of a function that Dynamo found nothing to capture in: of what kinds its locals are, and
+of the process's state, for what training breaks inference may have captured whole.
 
 Dynamo says nothing of what it looked at then, and leaves the function's code to Python for the rest
 of the process, whatever it is given later. That other processes do the same for locals of the same

@@ -16,8 +16,8 @@
 #include "tests/unit/testing/cuda_kernel_runner.h"
 #include "tests/unit/testing/cuda_tests.h"
 #include "tests/unit/testing/golden_cases.h"
-#include "tests/unit/testing/kernel_ir.h"
 #include "tests/unit/testing/kept_jit.h"
+#include "tests/unit/testing/kernel_ir.h"
 
 namespace tensord::testing {
 namespace {

@@ -71,8 +71,8 @@ std::vector<Part> Parts() {
   };
   std::vector<Part> parts;
   for (const std::string architecture : kArchitectures) {
-    // All widths take long. These two have all code that depends on the architecture, which formulas
-    // of numbers do not (ptx.cuh).
+    // All widths take long. These two have all code that depends on the architecture, which
+    // formulas of numbers do not (ptx.cuh).
     const bool all = architecture == "sm_80" || architecture == "sm_90";
     const char* const all_widths = "-DWIDTHS(F)=F(1) F(2) F(4) F(8)";
     const std::string widths = all ? all_widths : "-DWIDTHS(F)=F(4)";

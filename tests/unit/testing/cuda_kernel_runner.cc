@@ -92,16 +92,17 @@ absl::Status CudaKernelLibrary::Build(const std::vector<const KernelSource*>& ke
   out.close();
   const std::string log = folder_ + "/log";
   // Less than -O2 shows the same numbers in half the time. Accesses that are not aligned, on which
-  // a GPU faults, end the test. Apart from linking, for ccache, and by a name that is always the same.
-  const std::string command = absl::StrCat(
-      "cd ", folder_,
-      " && { " TENSORD_TEST_COMPILE
-      " -std=c++20 -O1 -w -fPIC -pthread -ffp-contract=off "
-      "-fsanitize=alignment -fsanitize-undefined-trap-on-error "
-      "-fwrapv -fno-strict-aliasing -I" TENSORD_SOURCE_DIR " -I" TENSORD_CUDA_INCLUDE
-      " -c kernels.cc -o kernels.o && " TENSORD_TEST_LINK
-      " -shared -pthread kernels.o -o kernels.so; } 2>",
-      log);
+  // a GPU faults, end the test. Apart from linking, for ccache, and by a name that is always the
+  // same.
+  const std::string command =
+      absl::StrCat("cd ", folder_,
+                   " && { " TENSORD_TEST_COMPILE
+                   " -std=c++20 -O1 -w -fPIC -pthread -ffp-contract=off "
+                   "-fsanitize=alignment -fsanitize-undefined-trap-on-error "
+                   "-fwrapv -fno-strict-aliasing -I" TENSORD_SOURCE_DIR " -I" TENSORD_CUDA_INCLUDE
+                   " -c kernels.cc -o kernels.o && " TENSORD_TEST_LINK
+                   " -shared -pthread kernels.o -o kernels.so; } 2>",
+                   log);
   if (std::system(command.c_str()) != 0) {
     std::ostringstream text;
     text << std::ifstream(log).rdbuf();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compilers gave in earlier runs of the tests: a cache as ccache is one, for what it cannot see.
+// What compilers gave in earlier runs of the tests: a cache as ccache is one, for what it cannot
+// see.
 #ifndef TENSORD_TESTS_UNIT_TESTING_KEPT_RESULTS_H_
 #define TENSORD_TESTS_UNIT_TESTING_KEPT_RESULTS_H_
 
@@ -16,9 +17,9 @@
 
 namespace tensord::testing {
 
-// Texts by the digest of all that decides them, as files of `$TENSORD_TEST_CACHE/KIND`. Without that
-// variable nothing is found, and nothing kept. Processes may share the folder. tests/run.sh sets it,
-// and removes what was not used for long.
+// Texts by the digest of all that decides them, as files of `$TENSORD_TEST_CACHE/KIND`. Without
+// that variable nothing is found, and nothing kept. Processes may share the folder. tests/run.sh
+// sets it, and removes what was not used for long.
 class KeptResults {
  public:
   explicit KeptResults(const std::string& kind) {

@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "base/check.h"
-#include "tests/unit/testing/kept_jit.h"
 #include "tensord/kernel_abi.h"
+#include "tests/unit/testing/kept_jit.h"
 
 namespace tensord::testing {
 namespace {
