@@ -178,6 +178,21 @@ def test_a_continuation_is_a_function_of_the_module() -> None:
     assert other(2) == 5  # it has the globals of the function that it is served to
 
 
+def test_a_comprehension_behind_a_break_is_a_function_of_the_module() -> None:
+    def wrote(number: int) -> frame_pb2.Result:
+        name = f"__comprehension_f_at_7_{number}"
+        comprehension = _function("def f(x): return [x + i for i in range(3)]")
+        code = comprehension.__code__.replace(co_name=name, co_qualname=name)
+        made = types.FunctionType(code, comprehension.__globals__, name)
+        return _written(_function(f"def f(x): return {name}(x)", **{name: made}))[0]
+
+    result = wrote(3)
+    assert result == wrote(5)
+    assert [one.WhichOneof("value") for one in result.globals] == ["continuation"]
+    again = _read(result)
+    assert again(4) == [4, 5, 6]
+
+
 def test_a_continuation_of_a_closure_is_made_of_cells() -> None:
     def outer() -> Any:
         held = [5]

@@ -23,7 +23,10 @@ from .errors import UnfitError, UnrecordableError
 from .recorded_graphs import record_of
 
 # Dynamo's names of globals.
-_MADE_BY_DYNAMO = re.compile(r"__compiled_fn_|__import_|__resume_at_|__builtins_dict__|___")
+_MADE_BY_DYNAMO = re.compile(
+    r"__compiled_fn_|__import_|__resume_at_|__comprehension_|__builtins_dict__|___"
+)
+_FUNCTIONS = ("__resume_at_", "__comprehension_")
 # Its names of variables that end with a number of the process.
 _NUMBERED = re.compile(r"(___context_manager_\d+_)\d+")
 # Its functions for comprehensions behind a graph break, from Python 3.12 on: with the name of the
@@ -112,7 +115,7 @@ def _global(plain: str, name: str, value: Any, globals: Mapping[str, Any]) -> fr
         return frame_pb2.FrameGlobal(name=plain, builtins=True)
     if name.startswith("__compiled_fn_"):
         raise UnrecordableError("a graph runs in eager")
-    if isinstance(value, types.FunctionType) and name.startswith("__resume_at_"):
+    if isinstance(value, types.FunctionType) and name.startswith(_FUNCTIONS):
         return frame_pb2.FrameGlobal(name=plain, continuation=_continuation(value))
     try:
         return frame_pb2.FrameGlobal(name=plain, object=names.name_of(value))
@@ -131,6 +134,7 @@ def _continuation(function: types.FunctionType) -> frame_pb2.Continuation:
     if found is None:
         raise UnrecordableError("what goes on behind a graph break is no plain function")
     code, globals = found
+    code = _plainly_named(code, 0)
     try:
         return frame_pb2.Continuation(
             code=code_objects.write(code),
