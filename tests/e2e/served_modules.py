@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import io
 import pickle
 from typing import Any
 
@@ -341,3 +343,31 @@ def case_copies(compile: Any) -> Any:
         other = copy.deepcopy(f)(numbers(4, 8))
         loaded = pickle.loads(pickle.dumps(f))(numbers(4, 8))
     return one, other, loaded
+
+
+def says_when_done(function: Any) -> Any:
+    """What goes on behind the break is one code for all that is decorated."""
+
+    def said(self: Any, x: Tensor) -> Any:
+        y = function(self, x)
+        print("in the middle")
+        return {"of": self, "is": y}["is"]
+
+    return said
+
+
+class Sine(nn.Module):
+    @says_when_done
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sin() + 1
+
+
+class Cosine(nn.Module):
+    @says_when_done
+    def forward(self, x: Tensor) -> Tensor:
+        return x.cos() - 1
+
+
+def case_left_behind_a_break(compile: Any) -> Any:
+    with contextlib.redirect_stdout(io.StringIO()):
+        return compile(Sine())(numbers(5)), compile(Cosine())(numbers(5))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import torch
 from tensord import philox
 from tensord.capture import decompositions
+from tensord.frames import graph_calls
 from tensord.passes.joint import counter_based_random
 from tensord.passes.partitioned import move_constants_to_device
 from tensord.v1 import graph_pb2 as g
@@ -50,6 +51,21 @@ def test_devices_reach_the_wire_without_their_index():
 
 def test_a_graph_on_the_cpu_has_no_cuda_index():
     assert send(trace(lambda x: x.sin(), ((4, 3), "cpu"))).cuda_index is None
+
+
+def test_a_recorded_graph_is_for_the_device_that_it_was_captured_for(monkeypatch):
+    """Also where none of its arguments lies there."""
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    for function in (
+        lambda x: x.sin() + torch.arange(3, device=x.device),
+        lambda x: x.cpu() * 2,
+        lambda x: torch.arange(3, device="cuda") * 2,
+    ):
+        exported = send(trace(function, ((4, 3), "cuda")))
+        assert graph_calls.cuda_index(exported.graph) == exported.cuda_index == 0
+    made = send(trace(lambda x: (x * 2, torch.arange(3, device="cuda")), ((4, 3), "cpu")))
+    assert graph_calls.cuda_index(made.graph) == made.cuda_index == 0
+    assert graph_calls.cuda_index(send(trace(lambda x: x.sin(), ((4, 3), "cpu"))).graph) is None
 
 
 def test_numbers_on_the_cpu_keep_their_device():

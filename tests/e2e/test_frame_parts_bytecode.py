@@ -189,8 +189,7 @@ def test_a_comprehension_behind_a_break_is_a_function_of_the_module() -> None:
     result = wrote(3)
     assert result == wrote(5)
     assert [one.WhichOneof("value") for one in result.globals] == ["continuation"]
-    again = _read(result)
-    assert again(4) == [4, 5, 6]
+    assert _read(result, {})(4) == [4, 5, 6]
 
 
 def test_a_continuation_of_a_closure_is_made_of_cells() -> None:

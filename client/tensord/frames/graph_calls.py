@@ -7,6 +7,7 @@ of Python between a frame's code and its kernels. Others are called from here.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,7 @@ class _Pending:
         self._message = message
         request = service_pb2.CompileRequest(
             graph=message.graph,
-            target=target.detect(_cuda_index(message.graph)),
+            target=target.detect(cuda_index(message.graph)),
             options=message.options,
             caller=caller(),
             label=label,
@@ -76,10 +77,15 @@ class _Loaded:
         return run
 
 
-def _cuda_index(graph: graph_pb2.Graph) -> int | None:
-    on_cuda = any(
-        i.HasField("tensor") and i.tensor.device == graph_pb2.DEVICE_TYPE_CUDA for i in graph.inputs
+def cuda_index(graph: graph_pb2.Graph) -> int | None:
+    """The device that the graph's program is for; None: the CPU. Also a graph that is given nothing
+    on a GPU may make something there."""
+    metas = itertools.chain(
+        (one.tensor for one in graph.inputs if one.HasField("tensor")),
+        (one.meta for one in graph.constants),
+        (meta for node in graph.nodes for meta in node.outputs),
     )
+    on_cuda = any(meta.device == graph_pb2.DEVICE_TYPE_CUDA for meta in metas)
     return torch.cuda.current_device() if on_cuda else None
 
 

@@ -9,10 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from .. import torch_compat
 from ..counters import STATS
 from ..torch_compat import eval_frame
 from ..v1 import frame_pb2
+from . import digests
 from .entered import Call, Entered
 from .errors import UnfitError
 from .running import running
@@ -21,6 +24,11 @@ from .store import store
 from .tensorless import has_no_tensors
 
 log = logging.getLogger("tensord")
+
+# What goes on behind a break and was left to Python, by its code's digest and the grad mode. Dynamo
+# leaves such a code for the rest of the process, whatever it is given; there it is one code for all
+# captures of a function, and here one for each frame. A code that comes again itself was reset.
+_left: dict[tuple[bytes, bool], types.CodeType] = {}
 
 
 @dataclass
@@ -36,6 +44,8 @@ class Found:
 def look_up(entered: Entered, call: Call) -> Found:
     """Waits while another process captures the function. Raises a TensordError when the daemon does
     not answer."""
+    if _left.get(_place(entered), entered.code) is not entered.code:
+        return Found(eval_frame.leave_to_python())
     in_place = running().of(entered.code, call.owner)
     known = store().fetched(call.environment, entered.digest)
     if (found := _first_that_serves(entered, known, in_place)) is not None:
@@ -66,6 +76,7 @@ def _first_that_serves(
             if not frame.result.HasField("code"):
                 check(frame, entered)
                 _note_use(key, entered)
+                _left[_place(entered)] = entered.code
                 return Found(eval_frame.leave_to_python())
             served = serve(key, frame, entered)
         except UnfitError as error:
@@ -85,6 +96,13 @@ def _first_that_serves(
         outcome = eval_frame.run_guarded(served.code, served.guards, entered.globals, name)
         return Found(outcome, frame)
     return None
+
+
+def _place(entered: Entered) -> tuple[bytes, bool]:
+    """The key of `_left`; of what goes on behind no break, one that nothing else has."""
+    is_continuation = entered.code.co_name.startswith("torch_dynamo_resume_in_")
+    digest = digests.of_code(entered.code) if is_continuation else entered.digest
+    return digest, torch.is_grad_enabled()
 
 
 def _note_use(key: bytes, entered: Entered) -> None:
