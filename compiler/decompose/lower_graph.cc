@@ -71,7 +71,11 @@ class Lowerer {
     const Lowering* lowering = rules_.LoweringOf(node);
     if (lowering != nullptr && rules_.IsViewElsewhere(node)) {
       results = ViewElsewhere(node, *lowering);
-    } else if (lowering != nullptr && rules_.CanGenerate(node) && TakesTypes(node, *lowering)) {
+    } else if (lowering != nullptr && rules_.CanGenerate(node)) {
+      if (!TakesTypes(node, *lowering)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            Describe(node), ": it does not take operands of these types; eager says why"));
+      }
       results = Generate(node, *lowering);
     }
     if (absl::IsUnimplemented(results.status())) {
@@ -131,7 +135,7 @@ class Lowerer {
 
   // ---- Code of ours
 
-  // Views compute nothing, and the library has no operators of tensord's own.
+  // Views compute nothing, and passes made the operators of tensord's own.
   bool TakesTypes(const Node& node, const Lowering& lowering) {
     return IsView(node) || IsOwn(node) || types_.Fit(node, lowering);
   }

@@ -39,9 +39,10 @@ class LoweringRules {
   const v1::DeviceType target_;
 };
 
-// Whether code of ours takes the types of a node's operands. Eager refuses more than lowerings ask
-// about (bits of floats, gelu of integers); where a formula would compute what no scalar operation
-// does (the types of ops.def), the node is the library's, which says so in eager's words.
+// Whether an operator takes the types of a node's operands. Eager refuses more than lowerings ask
+// about (bits of floats, gelu of integers): where a formula would compute what no scalar operation
+// does (the types of ops.def), the graph is refused, and the job runs it in eager, whose own error
+// the user sees.
 class OperandTypes {
  public:
   OperandTypes(const Graph& graph, v1::DeviceType device, LoweringOptions options)

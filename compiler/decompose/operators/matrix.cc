@@ -25,7 +25,8 @@ Results CallOut(Builder& b, const Call& call, const Sizes& sizes) {
     const Tensor t = call.tensor_of(node.args[i]);
     if (dtype == v1::DTYPE_UNSPECIFIED) dtype = t.dtype();
     if (t.dtype() != dtype) {
-      return absl::UnimplementedError("of two types, which eager refuses in its own words");
+      return absl::InvalidArgumentError(
+          absl::StrCat("the operands are ", DTypeName(dtype), " and ", DTypeName(t.dtype())));
     }
     args.push_back(b.TensorArg(t));
   }
