@@ -16,14 +16,12 @@ void Threads::Run(Task task) {
   absl::MutexLock lock(&mutex_);
   if (stopped_) return;
   queue_.push_back(std::move(task));
-  changed_.SignalAll();
 }
 
 void Threads::RunAt(absl::Time time, Task task) {
   absl::MutexLock lock(&mutex_);
   if (stopped_) return;
   timed_.emplace(time, std::move(task));
-  changed_.SignalAll();
 }
 
 void Threads::Work() {
@@ -31,7 +29,8 @@ void Threads::Work() {
     Task task;
     {
       absl::MutexLock lock(&mutex_);
-      while (queue_.empty() && !stopped_) changed_.Wait(&mutex_);
+      const auto has_work = [this] { return !queue_.empty() || stopped_; };
+      mutex_.Await(absl::Condition(&has_work));
       if (stopped_) return;
       task = std::move(queue_.front());
       queue_.pop_front();
@@ -46,8 +45,11 @@ void Threads::KeepTime() {
     {
       absl::MutexLock lock(&mutex_);
       while (!stopped_ && (timed_.empty() || timed_.begin()->first > absl::Now())) {
-        changed_.WaitWithDeadline(&mutex_,
-                                  timed_.empty() ? absl::InfiniteFuture() : timed_.begin()->first);
+        const absl::Time due = timed_.empty() ? absl::InfiniteFuture() : timed_.begin()->first;
+        const auto is_earlier = [this, due] {
+          return stopped_ || (!timed_.empty() && timed_.begin()->first < due);
+        };
+        mutex_.AwaitWithDeadline(absl::Condition(&is_earlier), due);
       }
       if (stopped_) return;
       task = std::move(timed_.begin()->second);
@@ -65,7 +67,6 @@ void Threads::Stop() {
     stopped_ = true;
     queue.swap(queue_);
     timed.swap(timed_);
-    changed_.SignalAll();
   }
   absl::MutexLock lock(&joining_);
   for (std::thread& thread : threads_) thread.join();

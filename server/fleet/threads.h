@@ -36,7 +36,6 @@ class Threads {
   void KeepTime();
 
   absl::Mutex mutex_;
-  absl::CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<Task> queue_ ABSL_GUARDED_BY(mutex_);
   std::multimap<absl::Time, Task> timed_ ABSL_GUARDED_BY(mutex_);
