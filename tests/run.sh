@@ -47,8 +47,8 @@ TENSORD_NVRTC=$("$venv/bin/python" -c \
   'import sysconfig; print(sysconfig.get_path("purelib") + "/nvidia/cu13/lib")')
 export TENSORD_NVRTC
 if [ -n "$cache" ]; then
-  mkdir -p "$cache"
-  find "$cache" -type f -mtime +30 -delete
+  mkdir -p "$cache"/{jit,nvrtc,kernels}
+  find "$cache"/{jit,nvrtc,kernels} -type f ! -name key -mtime +30 -delete
 fi
 export TENSORD_TEST_CACHE=$cache
 # Models are made from configurations; nothing may be fetched.

@@ -203,7 +203,10 @@ setup() {
   setup_packages
   # Python's packages are mostly waited for, and the build needs nothing of them.
   local environment previous
-  { setup_python "${requirements[@]}" && setup_client; } &
+  {
+    setup_python "${requirements[@]}"
+    setup_client
+  } &
   environment=$!
   previous=$(trap -p EXIT)
   trap 'kill "$environment" 2>/dev/null || true' EXIT
