@@ -20,6 +20,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "tools")]
 
 # What a test compiles is captured by its own process. Tests of frames (test_frames_*.py) choose.
 os.environ.setdefault("TENSORD_FRAMES", "0")
+# Spinning threads of one process would starve another; said before a server of processes begins.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def _generate_protos() -> None:

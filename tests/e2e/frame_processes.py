@@ -6,11 +6,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import warm_python
 from real_daemon import RealDaemon
 
 RUNNER = Path(__file__).resolve().parent / "frame_runner.py"
@@ -32,10 +32,15 @@ def environment(daemon: RealDaemon, **more: str) -> dict[str, str]:
     }
 
 
-def python(daemon: RealDaemon, *arguments: str, **more: str) -> subprocess.Popen[str]:
-    """Starts Python on such arguments; more: of its environment."""
+def python(
+    daemon: RealDaemon, *arguments: str, imported: tuple[str, ...] = ("torch",), **more: str
+) -> subprocess.Popen[str]:
+    """Starts Python on such arguments; more: of its environment.
+
+    imported: modules that it begins with; warm_python.CAPTURE for one that is to capture.
+    """
     return subprocess.Popen(
-        [sys.executable, *arguments],
+        [*warm_python.command(imported), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -56,10 +61,10 @@ def run_cases(
     how: str = "own",
     only: Iterable[str] = (),
     without: Iterable[str] = (),
-    **more: str,
+    imported: tuple[str, ...] = ("torch",),
 ) -> dict[str, Any]:
     """What a process saw of the files' cases: frame_runner.py."""
     chosen = {"ONLY": ",".join(only), "WITHOUT": ",".join(without)}
-    process = python(daemon, str(RUNNER), how, *map(str, files), **chosen, **more)
+    process = python(daemon, str(RUNNER), how, *map(str, files), imported=imported, **chosen)
     said: dict[str, Any] = json.loads(output(process).splitlines()[-1])
     return said

@@ -30,6 +30,9 @@ from torch.utils.data import DataLoader, Dataset
 
 WIDTH = 400
 
+# All ranks share two cores.
+torch.set_num_threads(1)
+
 
 class Block(nn.Module):
     def __init__(self) -> None:

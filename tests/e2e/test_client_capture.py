@@ -6,12 +6,12 @@ from __future__ import annotations
 import gc
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import client_passes
 import pytest
 import torch
+import warm_python
 from tensord import torch_compat
 from tensord.capture import garbage_collection
 from tensord.passes.joint import common_subexpressions
@@ -298,7 +298,8 @@ fake.stop()
 def test_a_training_step_does_not_load_torchinductors_compiler(clean):
     here, socket = os.path.dirname(__file__), str(clean / "s")
     script = _TRAINING.format(here=here, socket=socket)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    command = [*warm_python.command(warm_python.CAPTURE), "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []
 

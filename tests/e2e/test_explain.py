@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import tensord
 import torch
+import warm_python
 from frame_processes import output, python
 from real_daemon import RealDaemon, binary
 from tensord.frames.store import store
@@ -124,7 +125,7 @@ def test_the_guard_that_failed_and_what_was_there(
     program = tmp_path / "program.py"
     program.write_text(_PROGRAM)
     for size, by in (("3", "5"), ("3", "6"), ("4", "5")):
-        output(python(frames_daemon, str(program), size, by))
+        output(python(frames_daemon, str(program), size, by, imported=warm_python.CAPTURE))
     misses = _explained(frames_daemon, "--json", "explain-miss")["misses"]
     found = {miss["found"] for miss in misses}
     assert "by is 6" in found

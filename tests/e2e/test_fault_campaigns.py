@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "faults"))
@@ -35,8 +36,9 @@ LIMIT_S = 300.0
 
 @pytest.mark.parametrize("name", SLICES)
 def test_campaign(name: str) -> None:
+    script = ROOT / "tests" / "faults" / f"{name}.py"
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "faults" / f"{name}.py"), *SLICES[name].split()],
+        [*warm_python.command(warm_python.CAPTURE), str(script), *SLICES[name].split()],
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

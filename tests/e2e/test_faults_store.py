@@ -11,7 +11,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import textwrap
 import threading
 import time
@@ -22,6 +21,7 @@ from typing import Any
 import pytest
 import tensord
 import torch
+import warm_python
 from compare import check
 from real_daemon import RealDaemon, binary
 from tensord.wire.address import listens, resolve
@@ -67,7 +67,7 @@ _JOB = """
 def _job(**environment: str) -> tuple[int, int, int, int]:
     """Runs _JOB in a process of its own: (compiled, hits, recompiled, fallbacks)."""
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(_JOB)],
+        [*warm_python.command(warm_python.CAPTURE), "-c", textwrap.dedent(_JOB)],
         capture_output=True,
         text=True,
         timeout=300,

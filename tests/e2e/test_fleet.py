@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import redis_server
+import warm_python
 from fleet_hosts import Host, make_key
 from frame_processes import output, python
 from real_daemon import ROOT
@@ -84,14 +85,15 @@ def test_second_host_captures_nothing(
 ) -> None:
     url, *flags = tier
 
-    def run(host: Host) -> dict[str, Any]:
-        text = output(python(host, "-c", _JOB, TENSORD_STRICT="1", TENSORD_FRAMES="1"))
+    def run(host: Host, *imported: str) -> dict[str, Any]:
+        frames = {"TENSORD_STRICT": "1", "TENSORD_FRAMES": "1"}
+        text = output(python(host, "-c", _JOB, imported=imported or ("torch",), **frames))
         found: dict[str, Any] = json.loads(text.splitlines()[-1])
         return found
 
     one = hosts(url, key.parent / "trust", key, *flags)
     two = hosts(url, key.parent / "trust", key, *flags)
-    first = run(one)
+    first = run(one, *warm_python.CAPTURE)
     assert first["frames_captured"] == first["frames_recorded"] == 1
     one.wait_for("fleet_put", 2)
     second = run(two)

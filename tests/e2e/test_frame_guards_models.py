@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 
 pytestmark = pytest.mark.usefixtures("native_guards")
 pytest.importorskip("transformers")
@@ -29,7 +29,7 @@ CHANGED = "bert/training"
 def run(verb: str, folder: Path, cases: list[str]) -> dict[str, list[str]]:
     """What frame_models.py found, by case."""
     done = subprocess.run(
-        [sys.executable, str(HERE / "frame_models.py"), verb, str(folder), *cases],
+        [*warm_python.command(), str(HERE / "frame_models.py"), verb, str(folder), *cases],
         capture_output=True,
         text=True,
         timeout=600,

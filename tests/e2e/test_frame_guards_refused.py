@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+import warm_python
 from frame_guards import capture, why_not
 from tensord import torch_compat
 from tensord.frames import constants, guard_checks, relations, words
@@ -286,6 +287,7 @@ print(tree.failure({{"n": 3, "x": torch.ones(2, 3)}}), tree({{"n": 1, "x": torch
 for name in ("torch._dynamo", "torch._inductor", "torch.fx.experimental.symbolic_shapes", "sympy"):
     assert name not in sys.modules, name
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    command = [*warm_python.command(), "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["None", "False"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_python
 from changed_objects import PROGRAMS as OBJECTS
 from changed_programs import PROGRAMS as FUNCTIONS_AND_CLASSES
 from frame_processes import run_cases
@@ -27,7 +28,7 @@ def runs(
         for name, program in PROGRAMS.items():
             files.append(folder / f"program_{name}.py")
             files[-1].write_text(program.version(changed))
-        said.append(run_cases(frames_daemon, files)["cases"])
+        said.append(run_cases(frames_daemon, files, imported=warm_python.CAPTURE)["cases"])
     return said
 
 

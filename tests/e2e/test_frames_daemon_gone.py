@@ -4,6 +4,7 @@ many processes do that begin at once."""
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_python
 from frame_processes import output, python
 from real_daemon import RealDaemon
 
@@ -88,6 +90,10 @@ def program(native_guards: None, tmp_path: Path) -> Callable[[str], str]:
     return write
 
 
+# Processes that are to capture something.
+capturing = functools.partial(python, imported=warm_python.CAPTURE)
+
+
 def _said(process: Any) -> Any:
     return json.loads(output(process).splitlines()[-1])
 
@@ -102,10 +108,10 @@ def _wait(path: Path, seconds: float = 120.0) -> None:
 def test_no_frames(start: Callable[..., RealDaemon], program: Callable[..., str]) -> None:
     daemon = start()
     for _ in range(2):
-        said = _said(python(daemon, program(), TENSORD_FRAMES="0"))
+        said = _said(capturing(daemon, program(), TENSORD_FRAMES="0"))
         assert said["frames_served"] == said["frames_captured"] == said["frames_recorded"] == 0
         assert said["fallback_reasons"] == {} and said["dynamo"]
-    said = _said(python(daemon, program()))
+    said = _said(capturing(daemon, program()))
     assert said["frames_served"] == 0 and said["frames_recorded"] >= 4
 
 
@@ -113,7 +119,7 @@ def test_daemon_that_is_started_again(
     start: Callable[..., RealDaemon], program: Callable[..., str]
 ) -> None:
     daemon = start()
-    output(python(daemon, program()))
+    output(capturing(daemon, program()))
     daemon.kill()
     daemon.start()
     said = _said(python(daemon, program()))
@@ -123,9 +129,9 @@ def test_daemon_that_is_started_again(
 
 def test_no_daemon(start: Callable[..., RealDaemon], program: Callable[..., str]) -> None:
     daemon = start()
-    output(python(daemon, program()))
+    output(capturing(daemon, program()))
     daemon.kill()
-    said = _said(python(daemon, program()))  # in eager
+    said = _said(capturing(daemon, program()))  # in eager
     assert said["frames_served"] == 0 and said["fallback_reasons"]
 
 
@@ -136,10 +142,10 @@ def test_daemon_is_killed_while_a_process_is_served(
     name = str(tmp_path / "killed")
     file = program(f"check(first, torch.ones(5))\nwait_for({name!r})\n" + textwrap.dedent(ALL))
     Path(name).touch()
-    output(python(daemon, file))
+    output(capturing(daemon, file))
     for path in (Path(name), Path(name + ".ready")):
         path.unlink()
-    process = python(daemon, file)
+    process = capturing(daemon, file)
     _wait(Path(name + ".ready"))
     daemon.kill()
     Path(name).touch()
@@ -148,37 +154,37 @@ def test_daemon_is_killed_while_a_process_is_served(
 
 def test_store_is_emptied(start: Callable[..., RealDaemon], program: Callable[..., str]) -> None:
     daemon = start()
-    first = _said(python(daemon, program()))
+    first = _said(capturing(daemon, program()))
     daemon.stop()
     shutil.rmtree(daemon.store)
     daemon.start()
-    again = _said(python(daemon, program()))
+    again = _said(capturing(daemon, program()))
     assert again["frames_captured"] == first["frames_captured"]
-    assert _said(python(daemon, program()))["frames_captured"] == 0
+    assert _said(capturing(daemon, program()))["frames_captured"] == 0
 
 
 def test_store_is_damaged(start: Callable[..., RealDaemon], program: Callable[..., str]) -> None:
     daemon = start()
-    output(python(daemon, program()))
+    output(capturing(daemon, program()))
     daemon.stop()
     for path in daemon.store.rglob("*"):
         if path.is_file() and "frame" in str(path):
             path.chmod(0o600)
             path.write_bytes(path.read_bytes()[::-1])
     daemon.start()
-    output(python(daemon, program()))
-    assert _said(python(daemon, program()))["fallback_reasons"] == {}
+    output(capturing(daemon, program()))
+    assert _said(capturing(daemon, program()))["fallback_reasons"] == {}
 
 
 def test_processes_that_begin_at_once_capture_once(
     start: Callable[..., RealDaemon], program: Callable[..., str]
 ) -> None:
     daemon, file = start(), program()
-    alone = _said(python(daemon, file))
+    alone = _said(capturing(daemon, file))
     daemon.stop()
     shutil.rmtree(daemon.store)
     daemon.start()
-    together = [python(daemon, file) for _ in range(6)]
+    together = [capturing(daemon, file) for _ in range(6)]
     said = [_said(process) for process in together]
     assert all(one["fallback_reasons"] == {} for one in said)
     assert sum(one["frames_captured"] for one in said) == alone["frames_captured"]
@@ -200,9 +206,9 @@ def test_killed_process_hands_on_its_capture(
         say()
         """
     )
-    victim = python(daemon, file, "wait")
+    victim = capturing(daemon, file, "wait")
     _wait(Path(name + ".ready"))
-    waiting = python(daemon, file)
+    waiting = capturing(daemon, file)
     time.sleep(1.0)
     assert waiting.poll() is None
     victim.send_signal(signal.SIGKILL)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_python
 from frame_processes import run_cases
 from frame_runner import case_names
 from real_daemon import RealDaemon
@@ -21,7 +22,10 @@ CASES = sorted(name for file in FILES for name in case_names(file))
 def runs(native_guards: None, frames_daemon: RealDaemon) -> dict[str, Any]:
     """What processes saw: the first, the next, and one that names the backend."""
     ways = {"first": "own", "next": "own", "by name": "name"}
-    return {when: run_cases(frames_daemon, FILES, how)["cases"] for when, how in ways.items()}
+    return {
+        when: run_cases(frames_daemon, FILES, how, imported=warm_python.CAPTURE)["cases"]
+        for when, how in ways.items()
+    }
 
 
 @pytest.mark.parametrize("when", ["first", "next", "by name"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_python
 from frame_processes import output, python
 from real_daemon import RealDaemon
 
@@ -19,13 +20,14 @@ FIRST, NEXT = 8, 2
 _Ranks = dict[str, list[dict[str, Any]]]
 
 
-def _run(daemon: RealDaemon, ranks: int, **more: str) -> _Ranks:
+def _run(
+    daemon: RealDaemon, ranks: int, imported: tuple[str, ...] = ("torch",), **more: str
+) -> _Ranks:
     """What each rank said of each topic."""
     with tempfile.TemporaryDirectory() as folder:
         processes = [
             python(
-                daemon, str(RANK), str(rank), str(ranks), folder, *TOPICS,
-                OMP_NUM_THREADS="1", **more,
+                daemon, str(RANK), str(rank), str(ranks), folder, *TOPICS, imported=imported, **more
             )
             for rank in range(ranks)
         ]  # fmt: skip
@@ -40,7 +42,7 @@ def _run(daemon: RealDaemon, ranks: int, **more: str) -> _Ranks:
 
 @pytest.fixture(scope="module")
 def first(native_guards: None, frames_daemon: RealDaemon) -> _Ranks:
-    return _run(frames_daemon, FIRST)
+    return _run(frames_daemon, FIRST, warm_python.CAPTURE)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_python
 from frame_processes import run_cases
 from frame_runner import case_names
 from real_daemon import RealDaemon
@@ -28,19 +29,21 @@ CASES = sorted(name for file in FILES for name in case_names(file))
 
 @pytest.fixture(scope="module")
 def first(native_guards: None, frames_daemon: RealDaemon) -> Any:
-    return run_cases(frames_daemon, FILES)["cases"]
+    return run_cases(frames_daemon, FILES, imported=warm_python.CAPTURE)["cases"]
 
 
 @pytest.fixture(scope="module")
 def second(first: Any, frames_daemon: RealDaemon) -> Any:
     served = run_cases(frames_daemon, FILES, without=[*CAPTURED, *WITH_DYNAMO])
-    rest = run_cases(frames_daemon, FILES, only=[*CAPTURED, *WITH_DYNAMO])
+    rest = run_cases(
+        frames_daemon, FILES, only=[*CAPTURED, *WITH_DYNAMO], imported=warm_python.CAPTURE
+    )
     return {**served["cases"], **rest["cases"]}
 
 
 @pytest.fixture(scope="module")
 def by_name(first: Any, frames_daemon: RealDaemon) -> Any:
-    return run_cases(frames_daemon, FILES, "name")["cases"]
+    return run_cases(frames_daemon, FILES, "name", imported=warm_python.CAPTURE)["cases"]
 
 
 def _served(said: Any, case: str) -> None:

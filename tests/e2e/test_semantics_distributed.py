@@ -8,7 +8,6 @@ import base64
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ import tensord
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as collectives
+import warm_python
 from real_daemon import RealDaemon, binary
 from torch import Tensor
 
@@ -35,11 +35,12 @@ def ranks(shared_daemon: RealDaemon) -> Iterator[Ranks]:
     environment |= {"TENSORD_ADDRESS": shared_daemon.address, "TENSORD_STRICT": "1"}
     with tempfile.TemporaryDirectory() as folder:
         said = Path(folder) / "said"
+        python = warm_python.command(warm_python.CAPTURE)
         with said.open("w") as output:
             processes = [
                 subprocess.Popen(
-                    [sys.executable, str(HERE / "two_ranks.py"), str(rank), folder],
-                    env={**environment, "OMP_NUM_THREADS": "1"}, stdout=output, stderr=output,
+                    [*python, str(HERE / "two_ranks.py"), str(rank), folder],
+                    env=environment, stdout=output, stderr=output,
                 )
                 for rank in range(2)
             ]  # fmt: skip

@@ -30,6 +30,9 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+# Both ranks share the cores.
+torch.set_num_threads(1)
+
 
 def compiled(function: Any, **options: Any) -> Any:
     return torch.compile(function, backend="tensord", **options)

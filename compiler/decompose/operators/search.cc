@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where numbers belong in sorted ones: a binary search for each, unrolled, whose steps halve from
-// the largest power of two that the sorted numbers have room for.
+// Where numbers belong in sorted ones: a binary search for each, unrolled. It looks at the numbers
+// that eager looks at (ATen's cus_lower_bound and cus_upper_bound), so that numbers that are not
+// sorted, or NaN among them, have eager's answers too.
+#include <bit>
+
 #include "compiler/decompose/expressions.h"
 #include "compiler/sym/known.h"
 
@@ -28,29 +31,30 @@ Results Search(Builder& b, const Call& call, const Tensor& sorted, const Tensor&
   if (!count || *count > kMostSorted) return absl::UnimplementedError("many sorted numbers");
   if (*count == 0) return absl::UnimplementedError("no sorted numbers");
 
-  int64_t largest = 1;
-  int steps = 1;
-  while (2 * largest <= *count) largest *= 2, ++steps;
+  const int steps = std::bit_width(static_cast<uint64_t>(*count));
   const DType result = call.boolean("out_int32") ? kInt32 : kInt64;
   std::vector<Tensor> reads(steps, sorted);
   reads.push_back(numbers);
   return std::vector<Tensor>{
-      b.Pointwise(result, numbers.sizes(), reads, 6 * steps, [=](Recorder& ops, Index index) {
+      b.Pointwise(result, numbers.sizes(), reads, 8 * steps, [=](Recorder& ops, Index index) {
         const Elem number{&ops, numbers.Load(ops, index)};
         std::vector<Expr> at(sorted.rank() > 1 ? index.begin() : index.end(), index.end());
         at.resize(sorted.rank());
-        Elem found{&ops, ops.ConstantInt(0, kInt64)};  // all before it belong before the number
-        for (int64_t step = largest; step > 0; step /= 2) {
-          const Elem next = found + static_cast<double>(step);
-          const Elem inside = next <= static_cast<double>(*count);
-          // Beyond the end the search stays where it is, whatever is read.
-          at.back() = ops.Indirect((next - 1.0).value, sorted.sizes().back());
+        // Between `first` and `rest` numbers behind it. All before it belong before the number.
+        Elem first{&ops, ops.ConstantInt(0, kInt64)};
+        Elem rest{&ops, ops.ConstantInt(*count, kInt64)};
+        for (int step = 0; step < steps; ++step) {
+          const Elem half = Apply(Op::k_shift_right, rest, rest.Like(1));
+          const Elem middle = first + half;
+          // Where nothing is left, the search stays where it is, whatever is read.
+          at.back() = ops.Indirect(middle.value, sorted.sizes().back());
           const Elem here{&ops, sorted.Load(ops, at)};
           // As eager asks, so that NaN belongs behind all.
-          const Elem before = Not(right ? here > number : here >= number);
-          found = Select(And(inside, before), next, found);
+          const Elem before = And(rest > 0, Not(right ? here > number : here >= number));
+          first = Select(before, middle + 1, first);
+          rest = Select(before, rest - half - 1, half);
         }
-        return ops.Cast(found.value, result);
+        return ops.Cast(first.value, result);
       })};
 }
 
