@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 
@@ -13,7 +14,13 @@ TESTS = Path(__file__).resolve().parents[1]
 sys.path += [str(TESTS), str(TESTS / "tools")]
 
 from zoo import catalogue, inputs, report, small_config  # noqa: E402
-from zoo.check import DifferentError, check, compare  # noqa: E402
+from zoo.check import (  # noqa: E402
+    MOST_SHAKEN_RUNS,
+    DifferentError,
+    check,
+    compare,
+    compare_with_shaken,
+)
 
 # What neither test_models.py nor another of them is like, and quick.
 ARCHITECTURES = """albert clip deberta fnet gpt_neox mamba modernbert nystromformer qwen2_vl
@@ -90,6 +97,23 @@ def test_what_roundings_decide_is_no_difference() -> None:
     compare(ours, eager, None, [eager, shaken])
     with pytest.raises(DifferentError):
         compare({"gradient of a": torch.tensor([1.01])}, eager, None, [eager, shaken])
+
+
+def test_a_kink_that_few_roundings_cross_is_looked_for() -> None:
+    eager = {"gradient of a": torch.tensor([1.0, 0.5])}
+    ours = {"gradient of a": torch.tensor([1.0, 0.6])}
+    asked = []
+
+    def shake(crossing: int, seed: int) -> dict[str, torch.Tensor]:
+        asked.append(seed)
+        return ours if seed == crossing else eager
+
+    compare_with_shaken(ours, eager, None, functools.partial(shake, 20))
+    assert asked == list(range(MOST_SHAKEN_RUNS // 2))
+    asked.clear()
+    with pytest.raises(DifferentError):
+        compare_with_shaken(ours, eager, None, functools.partial(shake, -1))
+    assert asked == list(range(MOST_SHAKEN_RUNS))
 
 
 def test_a_rounding_that_overflows_excuses_nothing_beside_it() -> None:
