@@ -13,8 +13,6 @@ namespace tensord::server {
 // The daemon's statistics (statistics.cc).
 int Status(const Client& client);
 int Stats(const Client& client);
-// One screen a second; `count` 0: until Ctrl-C.
-int Top(const Client& client, int count);
 
 // Stored programs (programs.cc). `key`: its first 8 or more hex digits.
 int List(const Client& client, uint32_t limit);  // 0: all

@@ -8,7 +8,6 @@
 #include <set>
 #include <string>
 
-#include "server/monitoring/endpoint.h"
 #include "server/monitoring/families.h"
 #include "server/monitoring/growth.h"
 #include "server/monitoring/host_and_port.h"
@@ -206,16 +205,6 @@ TEST(HostAndPortTest, ThisHostUnlessSaidOtherwise) {
                            "127.0.0.1:80,0.0.0.0:81", "unix:/x"}) {
     EXPECT_FALSE(HostAndPort(text).ok()) << text;
   }
-}
-
-TEST(MetricsEndpointTest, APortThatIsTakenIsUnavailable) {
-  const auto read = [](v1::Stats*) {};
-  const auto first = MetricsEndpoint::Listen("127.0.0.1:0", read);
-  ASSERT_TRUE(first.ok()) << first.status();
-  const std::string taken = "127.0.0.1:" + std::to_string((*first)->port());
-  const auto second = MetricsEndpoint::Listen(taken, read);
-  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(second.status().message()), HasSubstr(taken));
 }
 
 }  // namespace
