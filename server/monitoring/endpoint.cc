@@ -2,10 +2,16 @@
 #include "server/monitoring/endpoint.h"
 
 #include <absl/strings/str_cat.h>
+#include <netdb.h>
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <exception>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,11 +33,31 @@ class Statistics : public prometheus::Collectable {
   const MetricsEndpoint::ReadStats read_;
 };
 
+// Connects, and leaves.
+void Knock(const std::string& host, int port) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_flags = AI_NUMERICHOST;
+  hints.ai_socktype = SOCK_STREAM;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return;
+  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd >= 0) {
+    (void)connect(fd, found->ai_addr, found->ai_addrlen);
+    close(fd);
+  }
+  freeaddrinfo(found);
+}
+
+// "::1" of "[::1]:80"
+std::string HostOf(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host[0] == '[' ? host.substr(1, host.size() - 2) : host;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Listen(const std::string& address,
                                                                          ReadStats read) {
-  std::unique_ptr<MetricsEndpoint> endpoint(new MetricsEndpoint());
+  std::unique_ptr<MetricsEndpoint> endpoint(new MetricsEndpoint(HostOf(address)));
   // Two threads: one caller that says nothing holds its own for five seconds, and no scrape.
   const std::vector<std::string> options = {"listening_ports",    address, "num_threads", "2",
                                             "request_timeout_ms", "5000"};
@@ -45,8 +71,23 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Listen(const s
   return endpoint;
 }
 
-// The exposer first: it calls the other.
-MetricsEndpoint::~MetricsEndpoint() { exposer_.reset(); }
+MetricsEndpoint::MetricsEndpoint(std::string host) : host_(std::move(host)) {}
+
+MetricsEndpoint::~MetricsEndpoint() {
+  if (exposer_ == nullptr) return;
+  // The server looks every two seconds whether it is to end, and when somebody comes: a daemon that
+  // is told to stop would not wait so long.
+  std::atomic<bool> ended{false};
+  std::thread knocker([&, port = port()] {
+    while (!ended) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      Knock(host_, port);
+    }
+  });
+  exposer_.reset();  // before what it reads
+  ended = true;
+  knocker.join();
+}
 
 int MetricsEndpoint::port() const { return exposer_->GetListeningPorts().at(0); }
 

@@ -30,8 +30,9 @@ class MetricsEndpoint {
   int port() const;
 
  private:
-  MetricsEndpoint() = default;
+  explicit MetricsEndpoint(std::string host);
 
+  const std::string host_;
   std::shared_ptr<prometheus::Collectable> statistics_;
   std::unique_ptr<prometheus::Exposer> exposer_;
 };

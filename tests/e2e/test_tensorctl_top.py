@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tensorctl top`: a screen on a terminal, lines elsewhere; the terminal is as it was at the end."""
+"""`tensorctl top`: a screen on a terminal, which is as it was at the end; lines elsewhere."""
 
 from __future__ import annotations
 

@@ -185,9 +185,9 @@ TEST_F(DaemonTest, WhoStopsToWatchIsForgotten) {
 }
 
 TEST_F(DaemonTest, APortForMetricsThatIsTakenIsAnErrorInTheLog) {
-  Start({"--metrics-address", "127.0.0.1:0"});
+  const pid_t first = Start({"--metrics-address", "127.0.0.1:0"});
   Connect();
-  std::string log = Log();
+  const std::string log = Log();
   const size_t at = log.find("event=metrics ");
   ASSERT_NE(at, std::string::npos) << log;
   const std::string port = std::to_string(std::stoi(log.substr(log.find("port=", at) + 5)));
@@ -198,6 +198,12 @@ TEST_F(DaemonTest, APortForMetricsThatIsTakenIsAnErrorInTheLog) {
   EXPECT_THAT(Log(), HasSubstr("level=error event=metrics_failed"));
   EXPECT_THAT(Log(), HasSubstr("127.0.0.1:" + port));
   folder_.resize(folder_.size() - 2);
+
+  // Metrics do not hold up a daemon that stops.
+  const absl::Time begin = absl::Now();
+  kill(first, SIGTERM);
+  EXPECT_EQ(Wait(first), kExitOk);
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(1.5));
 }
 
 TEST_F(DaemonTest, SecondOneOnASocketSaysSo) {
