@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <set>
 #include <string_view>
+#include <tuple>
 
 #include "server/ctl/commands.h"
+#include "server/ctl/quantile.h"
 #include "server/ctl/table.h"
 
 namespace tensord::server {
@@ -20,6 +22,13 @@ int GetStats(const Client& client, v1::Stats* stats) {
 
 std::string Ratio(uint64_t part, uint64_t whole) {
   return whole == 0 ? "-" : fmt::format("{:.1f} %", 100.0 * part / whole);
+}
+
+v1::Latency LatencyOf(const v1::Stats& stats, std::string_view outcome) {
+  for (const v1::Latency& latency : stats.latencies()) {
+    if (latency.outcome() == outcome) return latency;
+  }
+  return {};
 }
 
 // A field's number in the unit that its name tells (stats.proto).
@@ -87,14 +96,18 @@ int Stats(const Client& client) {
   v1::Stats s;
   if (const int code = GetStats(client, &s); code != kExitOk) return code;
   if (client.json) return PrintJson(s), kExitOk;
-  Table counts({"requests", ">count", ">share"});
-  counts.Add({"all", absl::StrCat(s.requests()), ""});
-  const std::pair<const char*, uint64_t> kinds[] = {
-      {"found", s.hits()},    {"compiled", s.compiled()}, {"joined", s.joined()},
-      {"failed", s.failed()}, {"rejected", s.rejected()},
+  Table counts({"requests", ">count", ">share", ">half within", ">99 % within"});
+  counts.Add({"all", absl::StrCat(s.requests()), "", "", ""});
+  const std::tuple<const char*, uint64_t, const char*> kinds[] = {
+      {"found", s.hits(), "hit"},          {"compiled", s.compiled(), "compiled"},
+      {"joined", s.joined(), "joined"},    {"failed", s.failed(), "failed"},
+      {"rejected", s.rejected(), nullptr},
   };
-  for (const auto& [name, count] : kinds) {
-    counts.Add({name, absl::StrCat(count), Ratio(count, s.requests())});
+  for (const auto& [name, count, outcome] : kinds) {
+    const bool timed = outcome != nullptr;
+    counts.Add({name, absl::StrCat(count), Ratio(count, s.requests()),
+                timed ? HumanSeconds(Quantile(LatencyOf(s, outcome), 0.5)) : "",
+                timed ? HumanSeconds(Quantile(LatencyOf(s, outcome), 0.99)) : ""});
   }
   Table means({"", ">"});
   means.Add(

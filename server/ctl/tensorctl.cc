@@ -56,12 +56,13 @@ int Main(int argc, char** argv) {
   CLI::App* frame = app.add_subcommand("frame", "one frame: code, guards in words, programs");
   frame->add_option("KEY", key, "the key's first 8 or more hex digits")->required();
   frame->callback([&] { command = [&] { return ShowFrame(client, key); }; });
-  std::string missed;
+  std::string missed, job;
   CLI::App* explain =
       app.add_subcommand("explain-miss", "why frames did not serve: the guard, and what was there");
   explain->add_option("KEY", missed, "of one frame: its key's first 8 or more hex digits");
+  explain->add_option("--job", job, "of processes of this job (TENSORD_JOB)");
   explain->add_option("--limit,-n", limit, "at most so many");
-  explain->callback([&] { command = [&] { return ExplainMiss(client, missed, limit); }; });
+  explain->callback([&] { command = [&] { return ExplainMiss(client, missed, job, limit); }; });
   TopCommand top;
   CLI::App* watches = app.add_subcommand("top", "what the daemon does, live; q ends it");
   watches->add_option("--interval", top.interval_seconds, "seconds from look to look (default 1)")

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "server/ctl/quantile.h"
 #include "server/ctl/table.h"
 
 namespace tensord::server {
@@ -39,9 +40,6 @@ std::string ShowCount(double value) {
                                                     : fmt::format("{:.0f}", value);
 }
 std::string ShowShare(double value) { return fmt::format("{:.1f} %", 100 * value); }
-std::string ShowSeconds(double value) {
-  return std::isinf(value) ? "long" : HumanNanoseconds(static_cast<uint64_t>(value * 1e9));
-}
 std::string ShowBytes(double value) { return HumanBytes(static_cast<uint64_t>(value)); }
 
 struct Row {
@@ -79,9 +77,9 @@ double Stored(const Update& u) { return static_cast<double>(u.stats().bytes_stor
 constexpr Row kRows[] = {
     {"requests/s", "req/s", Requests, ShowCount},
     {"found", "found", Found, ShowShare},
-    {"found within (p99)", "look-up", LookUp, ShowSeconds},
+    {"found within (p99)", "look-up", LookUp, HumanSeconds},
     {"compiled/s", "comp/s", Compiled, ShowCount},
-    {"compiled within (p99)", nullptr, Compile, ShowSeconds},
+    {"compiled within (p99)", nullptr, Compile, HumanSeconds},
     {"failed/s", "fail/s", Failed, ShowCount},
     {"requests waiting", "waiting", Waiting, ShowCount},
     {"compiles queued", "queued", Queued, ShowCount},
@@ -120,18 +118,6 @@ std::string Sparkline(const std::vector<double>& values) {
     }
   }
   return line;
-}
-
-double Quantile(const v1::Latency& latency, double q) {
-  uint64_t all = 0, below = 0;
-  for (const uint64_t count : latency.counts()) all += count;
-  if (all == 0) return kNone;
-  const double wanted = q * static_cast<double>(all);
-  for (int i = 0; i < latency.bounds_seconds_size(); ++i) {
-    below += latency.counts(i);
-    if (static_cast<double>(below) >= wanted) return latency.bounds_seconds(i);
-  }
-  return std::numeric_limits<double>::infinity();
 }
 
 std::string Shortened(const std::string& line, size_t width) {

@@ -15,10 +15,6 @@ namespace tensord::server {
 // number a blank.
 std::string Sparkline(const std::vector<double>& values);
 
-// Below how many seconds the share `q` of what was counted stayed: the upper bound of its bucket.
-// Infinity: beyond the last bound. Not a number: nothing was counted.
-double Quantile(const v1::Latency& latency, double q);
-
 // The text in `width` characters at most.
 std::string Shortened(const std::string& line, size_t width);
 

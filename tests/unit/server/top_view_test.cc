@@ -8,6 +8,8 @@
 #include <limits>
 #include <string>
 
+#include "server/ctl/quantile.h"
+
 namespace tensord::server {
 namespace {
 
@@ -47,6 +49,13 @@ TEST(QuantileTest, IsTheBoundOfItsBucket) {
   EXPECT_EQ(Quantile(latency, 0.99), 0.2);
   EXPECT_TRUE(std::isinf(Quantile(latency, 1)));
   EXPECT_TRUE(std::isnan(Quantile(v1::Latency(), 0.5)));
+}
+
+TEST(QuantileTest, IsShownWithItsUnit) {
+  EXPECT_EQ(HumanSeconds(0.0025), "2.5 ms");
+  EXPECT_EQ(HumanSeconds(300), "300.00 s");
+  EXPECT_EQ(HumanSeconds(std::numeric_limits<double>::infinity()), "long");
+  EXPECT_EQ(HumanSeconds(kNone), "-");
 }
 
 TEST(ShortenedTest, CountsCharactersNotBytes) {
