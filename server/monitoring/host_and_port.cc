@@ -12,10 +12,7 @@ constexpr char kThisHost[] = "127.0.0.1";
 constexpr uint32_t kLastPort = 65535;
 
 bool IsAddress(const std::string& host) {
-  in6_addr address;  // the larger one
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    return inet_pton(AF_INET6, host.substr(1, host.size() - 2).c_str(), &address) == 1;
-  }
+  in_addr address;
   return inet_pton(AF_INET, host.c_str(), &address) == 1;
 }
 
@@ -30,7 +27,7 @@ absl::StatusOr<std::string> HostAndPort(const std::string& text) {
       !absl::SimpleAtoi(colon == std::string::npos ? text : text.substr(colon + 1), &port) ||
       port > kLastPort) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "'", text, "' is no address to listen on: write 127.0.0.1:9464, [::1]:9464 or 9464"));
+        "'", text, "' is no address to listen on: write 127.0.0.1:9464, 0.0.0.0:9464 or 9464"));
   }
   return absl::StrCat(host, ":", port);
 }

@@ -9,8 +9,9 @@
 
 namespace tensord::server {
 
-// "127.0.0.1:9464" of "9464", "localhost:9464" or itself; "[::1]:9464" and "0.0.0.0:9464" as they
-// are. Without a host it is this one alone that can connect. InvalidArgument: something else.
+// "127.0.0.1:9464" of "9464", "localhost:9464" or itself; "0.0.0.0:9464" as it is. Without a host
+// it is this one alone that can connect. InvalidArgument: something else, also an address of IPv6,
+// which Debian's CivetWeb does not know.
 absl::StatusOr<std::string> HostAndPort(const std::string& text);
 
 }  // namespace tensord::server

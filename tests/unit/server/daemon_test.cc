@@ -199,11 +199,8 @@ TEST_F(DaemonTest, APortForMetricsThatIsTakenIsAnErrorInTheLog) {
   EXPECT_THAT(Log(), HasSubstr("127.0.0.1:" + port));
   folder_.resize(folder_.size() - 2);
 
-  // Metrics do not hold up a daemon that stops.
-  const absl::Time begin = absl::Now();
   kill(first, SIGTERM);
   EXPECT_EQ(Wait(first), kExitOk);
-  EXPECT_LT(absl::Now() - begin, absl::Seconds(1.5));
 }
 
 TEST_F(DaemonTest, SecondOneOnASocketSaysSo) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the statistics are called in Prometheus, and what they have grown by.
+#include <absl/time/clock.h>
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "server/monitoring/endpoint.h"
 #include "server/monitoring/families.h"
 #include "server/monitoring/growth.h"
 #include "server/monitoring/host_and_port.h"
@@ -195,16 +197,38 @@ TEST(GrowthTest, OfStagesReasonsAndLatencies) {
 
 TEST(HostAndPortTest, ThisHostUnlessSaidOtherwise) {
   const std::pair<const char*, const char*> addresses[] = {
-      {"9464", "127.0.0.1:9464"},     {"localhost:80", "127.0.0.1:80"},
-      {"127.0.0.1:0", "127.0.0.1:0"}, {"0.0.0.0:9464", "0.0.0.0:9464"},
-      {"[::1]:65535", "[::1]:65535"},
+      {"9464", "127.0.0.1:9464"},           {"localhost:80", "127.0.0.1:80"},
+      {"127.0.0.1:0", "127.0.0.1:0"},       {"0.0.0.0:9464", "0.0.0.0:9464"},
+      {"10.1.2.3:65535", "10.1.2.3:65535"},
   };
   for (const auto& [text, expected] : addresses) EXPECT_EQ(*HostAndPort(text), expected) << text;
-  for (const char* text : {"", ":", ":80", "host:80", "1.2.3:80", "::1:80", "[::1]", "[]:1",
+  for (const char* text : {"", ":", ":80", "host:80", "1.2.3:80", "::1:80", "[::1]:80", "[]:1",
                            "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:80s",
                            "127.0.0.1:80,0.0.0.0:81", "unix:/x"}) {
     EXPECT_FALSE(HostAndPort(text).ok()) << text;
   }
+}
+
+TEST(MetricsEndpointTest, EndsAtOnce) {
+  for (const char* address : {"127.0.0.1:0", "0.0.0.0:0"}) {
+    auto endpoint = MetricsEndpoint::Listen(address, [](v1::Stats*) {});
+    ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+    EXPECT_GT((*endpoint)->port(), 0);
+    // Its server looks every two seconds whether it is to end.
+    const absl::Time begin = absl::Now();
+    endpoint->reset();
+    EXPECT_LT(absl::Now() - begin, absl::Seconds(1)) << address;
+  }
+}
+
+TEST(MetricsEndpointTest, APortThatIsTakenIsUnavailable) {
+  const auto read = [](v1::Stats*) {};
+  const auto first = MetricsEndpoint::Listen("127.0.0.1:0", read);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const std::string taken = "127.0.0.1:" + std::to_string((*first)->port());
+  const auto second = MetricsEndpoint::Listen(taken, read);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr(taken));
 }
 
 }  // namespace
