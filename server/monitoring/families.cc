@@ -50,7 +50,7 @@ std::pair<MetricFamily, MetricFamily> Stages(const v1::Stats& stats) {
   MetricFamily stages{
       "tensord_compile_stage_seconds_total", "Time of compiles by stage.", MetricType::Counter, {}};
   MetricFamily passes{"tensord_compile_pass_seconds_total",
-                      "Part of a stage's time that one of its passes took.",
+                      "Part of a stage's time: one of its passes, or what workers did in it.",
                       MetricType::Counter,
                       {}};
   for (const v1::StageTime& time : stats.stages()) {

@@ -134,6 +134,24 @@ def test_latencies_are_of_the_requests(scraped: Scrape) -> None:
     assert math.inf in scraped.stats["latencies"]["hit"]
 
 
+def test_no_stage_has_the_time_of_another(scraped: Scrape) -> None:
+    """Else the dashboard's stages, one over the other, would be higher than what compiling took."""
+    stages = {
+        dict(labels)["stage"]: value
+        for (name, labels), value in scraped.values.items()
+        if name == "tensord_compile_stage_seconds_total"
+    }
+    compiling = scraped.value("tensord_request_duration_seconds_sum", outcome="compiled")
+    assert compiling / 2 < sum(stages.values()) < compiling, stages
+    of_passes = {
+        dict(labels)["stage"]
+        for name, labels in scraped.values
+        if name == "tensord_compile_pass_seconds_total"
+    }
+    assert "jit" in of_passes
+    assert of_passes <= set(stages)
+
+
 def test_nothing_else_is_served(scraped: Scrape) -> None:
     daemon = RealDaemon(flags=("--metrics-address=127.0.0.1:0",))
     try:
