@@ -5,7 +5,8 @@
     .venv/bin/python docs/generate.py --check   # ends with 1 where a document differs
 
 The parts stand between `<!-- NAME -->` and `<!-- end of NAME -->`: the tables of passes, from the
-first sentences of their files, and what each stage of the compiler makes of one small graph.
+first sentences of their files, what each stage of the compiler makes of one small graph, and the
+metrics of the daemon.
 """
 
 from __future__ import annotations
@@ -112,6 +113,30 @@ def client_passes() -> str:
     return table(rows)
 
 
+def metrics() -> str:
+    """What Prometheus finds of a daemon, by name: type, labels and help."""
+    command = [str(ROOT / "build/bin/tensord"), "--print-metrics"]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    helps = dict(re.findall(r"^# HELP (\w+) (.*)$", text, re.M))
+    labels: dict[str, dict[str, list[str]]] = {name: {} for name in helps}
+    for name, inner in re.findall(r"^(\w+?)(?:_count)?{(.*)} ", text, re.M):
+        if name not in labels:  # other series of a histogram
+            continue
+        for label, value in re.findall(r'(\w+)="(.*?)"', inner):
+            labels[name].setdefault(label, []).append(value)
+    # What is there only once something was compiled.
+    labels["tensord_compile_stage_seconds_total"] = {"stage": []}
+    labels["tensord_compile_pass_seconds_total"] = {"stage": [], "pass": []}
+    rows = ["| metric | type | labels | |\n|---|---|---|---|\n"]
+    for name, kind in re.findall(r"^# TYPE (\w+) (\w+)$", text, re.M):
+        shown = [
+            f"`{label}`" + (f": {', '.join(values)}" if len(values) > 1 else "")
+            for label, values in labels[name].items()
+        ]
+        rows.append(f"| `{name}` | {kind} | {'; '.join(shown)} | {helps[name]} |\n")
+    return "".join(rows)
+
+
 def write(parts: dict[str, str], check: bool) -> int:
     """Puts the parts into the documents; returns how many documents differed."""
     found, different = set(), 0
@@ -141,7 +166,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing")
     check = parser.parse_args().check
-    parts = {"client passes": client_passes(), "rewrite passes": rewrite_passes(), **dict(dumps())}
+    parts = {
+        "client passes": client_passes(),
+        "rewrite passes": rewrite_passes(),
+        "metrics": metrics(),
+        **dict(dumps()),
+    }
     return 1 if write(parts, check) and check else 0
 
 

@@ -72,6 +72,8 @@ if [ -n "$unit" ]; then
 fi
 
 if [ -n "$e2e" ]; then
+  { [ -n "$cache" ] && bash "$root/tests/tools/promtool.sh" "$cache"; } ||
+    say "there is no promtool: what is written for Prometheus is parsed, and alerts are not tried"
   say "pytest"
   reports+=("$folder/pytest.xml")
   # A process a core, each of whole files, which share daemons; a subset of few tests is quicker in

@@ -82,8 +82,9 @@ def reset_stats() -> None:
 def daemon_stats() -> dict[str, Any]:
     """The daemon's statistics (stats.proto); never starts a daemon.
 
-    Raises TensordError when none answers. `stages` maps a stage's name to nanoseconds, and
-    `frames_unrecorded` why captures gave no frame to how often.
+    Raises TensordError when none answers. `stages` maps a stage's name to nanoseconds,
+    `frames_unrecorded` why captures gave no frame to how often, and `latencies` an outcome of
+    requests to how many took at most so many seconds and more than the bound before.
     """
     from .errors import DaemonUnavailableError
     from .v1 import service_pb2
@@ -95,5 +96,9 @@ def daemon_stats() -> dict[str, Any]:
     reply = rpc.client().call("GetStats", service_pb2.GetStatsRequest())
     result = {field.name: getattr(reply, field.name) for field in reply.DESCRIPTOR.fields}
     result["stages"] = {stage.stage: stage.nanoseconds for stage in reply.stages}
+    result["latencies"] = {
+        one.outcome: dict(zip([*one.bounds_seconds, float("inf")], one.counts, strict=True))
+        for one in reply.latencies
+    }
     result["frames_unrecorded"] = {one.reason: one.count for one in reply.frames_unrecorded}
     return result

@@ -59,7 +59,7 @@ absl::StatusOr<v1::JitResult> Jit(const v1::JitJob& job, const JitConfig& config
   here.work_folder = WorkFolder(config);
   TENSORD_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, entry->open(job.target(), here));
   v1::JitResult result;
-  AddStage(result, "jit_prelude", start);
+  AddStage(result, "jit/prelude", start);
 
   const auto compile_start = Clock::now();
   result.set_kind(backend->kind());
@@ -73,7 +73,7 @@ absl::StatusOr<v1::JitResult> Jit(const v1::JitJob& job, const JitConfig& config
     result.add_binaries(std::move(unit->binary));
     *result.add_resources() = unit->resources;
   }
-  AddStage(result, "jit_compile", compile_start);
+  AddStage(result, "jit/compile", compile_start);
   return result;
 }
 

@@ -45,19 +45,6 @@ absl::Status CheckRequest(const v1::CompileRequest& request) {
   return absl::OkStatus();
 }
 
-const char* NameOf(v1::CompileReply::Outcome outcome) {
-  switch (outcome) {
-    case v1::CompileReply::HIT:
-      return "hit";
-    case v1::CompileReply::JOINED:
-      return "joined";
-    case v1::CompileReply::COMPILED:
-      return "compiled";
-    default:
-      return "failed";
-  }
-}
-
 // Text from outside, safe between the quotes of one log line.
 std::string Quoted(const std::string& text) {
   constexpr size_t kLongest = 1000;
@@ -296,6 +283,7 @@ bool CompileService::TryStored(const CallPtr& call) {
   call->reply->set_outcome(v1::CompileReply::HIT);
   ++metrics_.hits;
   metrics_.lookup_nanoseconds += NanosecondsSince(call->start);
+  metrics_.saved_nanoseconds += store::DecodeProgramFacts((*stored)->facts).compile_nanoseconds;
   Finish(call, absl::OkStatus());
   return true;
 }
@@ -360,6 +348,9 @@ void CompileService::Finish(const CallPtr& call, const absl::Status& status) {
   } else {
     ++metrics_.failed;
   }
+  const uint64_t nanoseconds = NanosecondsSince(call->start);
+  const auto outcome = static_cast<size_t>(call->reply->outcome());
+  metrics_.latencies[outcome].Add(nanoseconds);
   const auto level = !status.ok()                                      ? spdlog::level::warn
                      : call->reply->outcome() == v1::CompileReply::HIT ? spdlog::level::debug
                                                                        : spdlog::level::info;
@@ -368,11 +359,10 @@ void CompileService::Finish(const CallPtr& call, const absl::Status& status) {
     spdlog::log(level,
                 "event=compile request={} outcome={} key={} label=\"{}\" nodes={} kernels={} "
                 "made={} ms={:.2f} caller={} job=\"{}\" rank={}{}",
-                call->id, NameOf(call->reply->outcome()), ToHex(call->key).substr(0, 12),
-                Quoted(call->label), call->nodes, call->reply->kernels(),
-                call->reply->kernels_compiled(),
-                static_cast<double>(NanosecondsSince(call->start)) / 1e6, caller.pid(),
-                Quoted(caller.job()), caller.rank(),
+                call->id, kOutcomes[outcome], ToHex(call->key).substr(0, 12), Quoted(call->label),
+                call->nodes, call->reply->kernels(), call->reply->kernels_compiled(),
+                static_cast<double>(nanoseconds) / 1e6, caller.pid(), Quoted(caller.job()),
+                caller.rank(),
                 status.ok() ? "" : absl::StrCat(" error=\"", Quoted(status.ToString()), "\""));
   }
   // The reply may be gone as soon as this returns.

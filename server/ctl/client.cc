@@ -4,6 +4,7 @@
 #include <google/protobuf/util/json_util.h>
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 
@@ -23,15 +24,8 @@ void SetTimeout(grpc::ClientContext& context, std::chrono::seconds timeout) {
   context.set_deadline(std::chrono::system_clock::now() + timeout);
 }
 
-template <class Request, class Reply>
-using Method = grpc::Status (v1::Compiler::Stub::*)(grpc::ClientContext*, const Request&, Reply*);
-
-template <class Request, class Reply>
-int Call(const Client& client, Method<Request, Reply> method, const Request& request,
-         Reply* reply) {
-  grpc::ClientContext context;
-  SetTimeout(context, std::chrono::seconds(10));
-  const grpc::Status status = (client.connection->stub.get()->*method)(&context, request, reply);
+// Prints what went wrong.
+int ExitCode(const Client& client, const grpc::Status& status) {
   if (status.ok()) return kExitOk;
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE ||
       status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
@@ -41,6 +35,30 @@ int Call(const Client& client, Method<Request, Reply> method, const Request& req
   }
   std::fprintf(stderr, "tensorctl: %s\n", status.error_message().c_str());
   return kExitError;
+}
+
+template <class Request, class Reply>
+using Method = grpc::Status (v1::Compiler::Stub::*)(grpc::ClientContext*, const Request&, Reply*);
+
+template <class Request, class Reply>
+int Call(const Client& client, Method<Request, Reply> method, const Request& request,
+         Reply* reply) {
+  grpc::ClientContext context;
+  SetTimeout(context, std::chrono::seconds(10));
+  return ExitCode(client, (client.connection->stub.get()->*method)(&context, request, reply));
+}
+
+std::string ToJson(const google::protobuf::Message& message, bool pretty) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = pretty;
+  options.always_print_primitive_fields = true;
+  options.preserve_proto_field_names = true;
+  std::string out;
+  if (const auto status = google::protobuf::util::MessageToJsonString(message, &out, options);
+      !status.ok()) {
+    std::fprintf(stderr, "tensorctl: %s\n", status.ToString().c_str());
+  }
+  return out;
 }
 
 }  // namespace
@@ -94,6 +112,36 @@ v1::ToolchainList GetToolchains(const Client& client) {
   return list;
 }
 
+struct StatsWatch::Call {
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<v1::StatsUpdate>> reader;
+  std::atomic<bool> stopped{false};
+};
+
+StatsWatch::StatsWatch(const Client& client, const v1::WatchStatsRequest& request)
+    : client_(client), call_(std::make_unique<Call>()) {
+  call_->reader = client.connection->stub->WatchStats(&call_->context, request);
+}
+
+StatsWatch::~StatsWatch() = default;
+
+bool StatsWatch::Read(v1::StatsUpdate* update) { return call_->reader->Read(update); }
+
+void StatsWatch::Stop() {
+  call_->stopped = true;
+  call_->context.TryCancel();
+}
+
+int StatsWatch::Finish() {
+  const grpc::Status status = call_->reader->Finish();
+  if (call_->stopped) return kExitOk;
+  // A daemon that ends, ends who watches it too.
+  if (status.error_code() == grpc::StatusCode::CANCELLED) {
+    return ExitCode(client_, {grpc::StatusCode::UNAVAILABLE, "it has ended"});
+  }
+  return ExitCode(client_, status);
+}
+
 bool ReadKey(const std::string& hex, std::string* prefix) {
   constexpr size_t kLeastBytes = 4;
   // An odd number of digits: the last half byte cannot be asked for.
@@ -106,17 +154,10 @@ bool ReadKey(const std::string& hex, std::string* prefix) {
 
 void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
 
-void PrintJson(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
-  options.always_print_primitive_fields = true;
-  options.preserve_proto_field_names = true;
-  std::string out;
-  if (const auto status = google::protobuf::util::MessageToJsonString(message, &out, options);
-      !status.ok()) {
-    std::fprintf(stderr, "tensorctl: %s\n", status.ToString().c_str());
-  }
-  std::fputs(out.c_str(), stdout);
+void PrintJson(const google::protobuf::Message& message) { Print(ToJson(message, true)); }
+
+void PrintJsonLine(const google::protobuf::Message& message) {
+  Print(ToJson(message, false) + "\n");
 }
 
 }  // namespace tensord::server

@@ -40,11 +40,31 @@ int Ask(const Client& client, const v1::ListMissesRequest& request, v1::ListMiss
 // says why.
 v1::ToolchainList GetToolchains(const Client& client);
 
+// The daemon's statistics at an interval.
+class StatsWatch {
+ public:
+  // The client outlives it.
+  StatsWatch(const Client& client, const v1::WatchStatsRequest& request);
+  ~StatsWatch();
+  // Waits for the next. False: there is none, for what Finish says.
+  bool Read(v1::StatsUpdate* update);
+  // Ends it, from any thread: Read returns false.
+  void Stop();
+  // Prints what went wrong, unless it was stopped, and returns the exit code.
+  int Finish();
+
+ private:
+  struct Call;
+  const Client& client_;
+  std::unique_ptr<Call> call_;
+};
+
 // The bytes of a key's first hex digits. False, and the reason printed: these are none.
 bool ReadKey(const std::string& hex, std::string* prefix);
 
 void Print(const std::string& text);
 void PrintJson(const google::protobuf::Message& message);
+void PrintJsonLine(const google::protobuf::Message& message);
 
 }  // namespace tensord::server
 

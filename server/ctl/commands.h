@@ -13,8 +13,6 @@ namespace tensord::server {
 // The daemon's statistics (statistics.cc).
 int Status(const Client& client);
 int Stats(const Client& client);
-// One screen a second; `count` 0: until Ctrl-C.
-int Top(const Client& client, int count);
 
 // Stored programs (programs.cc). `key`: its first 8 or more hex digits.
 int List(const Client& client, uint32_t limit);  // 0: all
@@ -24,8 +22,9 @@ int Kernel(const Client& client, const std::string& key, int number);
 // Stored frames, and why others were not recorded (frames.cc).
 int Frames(const Client& client, uint32_t limit);  // 0: all
 int ShowFrame(const Client& client, const std::string& key);
-// Why frames did not serve; `key`: of one frame, "": of all.
-int ExplainMiss(const Client& client, const std::string& key, uint32_t limit);
+// Why frames did not serve; `key`: of one frame, `job`: of one job, "": of all.
+int ExplainMiss(const Client& client, const std::string& key, const std::string& job,
+                uint32_t limit);
 
 }  // namespace tensord::server
 

@@ -113,9 +113,11 @@ int Frames(const Client& client, uint32_t limit) {
   return kExitOk;
 }
 
-int ExplainMiss(const Client& client, const std::string& key, uint32_t limit) {
+int ExplainMiss(const Client& client, const std::string& key, const std::string& job,
+                uint32_t limit) {
   v1::ListMissesRequest request;
   request.set_limit(limit);
+  request.set_job(job);
   if (!key.empty() && !ReadKey(key, request.mutable_key_prefix())) return kExitUsage;
   v1::ListMissesReply reply;
   if (const int code = Ask(client, request, &reply); code != kExitOk) return code;

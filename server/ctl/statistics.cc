@@ -3,14 +3,14 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_replace.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <set>
 #include <string_view>
+#include <tuple>
 
 #include "server/ctl/commands.h"
+#include "server/ctl/quantile.h"
 #include "server/ctl/table.h"
 
 namespace tensord::server {
@@ -22,6 +22,13 @@ int GetStats(const Client& client, v1::Stats* stats) {
 
 std::string Ratio(uint64_t part, uint64_t whole) {
   return whole == 0 ? "-" : fmt::format("{:.1f} %", 100.0 * part / whole);
+}
+
+v1::Latency LatencyOf(const v1::Stats& stats, std::string_view outcome) {
+  for (const v1::Latency& latency : stats.latencies()) {
+    if (latency.outcome() == outcome) return latency;
+  }
+  return {};
 }
 
 // A field's number in the unit that its name tells (stats.proto).
@@ -89,14 +96,18 @@ int Stats(const Client& client) {
   v1::Stats s;
   if (const int code = GetStats(client, &s); code != kExitOk) return code;
   if (client.json) return PrintJson(s), kExitOk;
-  Table counts({"requests", ">count", ">share"});
-  counts.Add({"all", absl::StrCat(s.requests()), ""});
-  const std::pair<const char*, uint64_t> kinds[] = {
-      {"found", s.hits()},    {"compiled", s.compiled()}, {"joined", s.joined()},
-      {"failed", s.failed()}, {"rejected", s.rejected()},
+  Table counts({"requests", ">count", ">share", ">half within", ">99 % within"});
+  counts.Add({"all", absl::StrCat(s.requests()), "", "", ""});
+  const std::tuple<const char*, uint64_t, const char*> kinds[] = {
+      {"found", s.hits(), "hit"},          {"compiled", s.compiled(), "compiled"},
+      {"joined", s.joined(), "joined"},    {"failed", s.failed(), "failed"},
+      {"rejected", s.rejected(), nullptr},
   };
-  for (const auto& [name, count] : kinds) {
-    counts.Add({name, absl::StrCat(count), Ratio(count, s.requests())});
+  for (const auto& [name, count, outcome] : kinds) {
+    const bool timed = outcome != nullptr;
+    counts.Add({name, absl::StrCat(count), Ratio(count, s.requests()),
+                timed ? HumanSeconds(Quantile(LatencyOf(s, outcome), 0.5)) : "",
+                timed ? HumanSeconds(Quantile(LatencyOf(s, outcome), 0.99)) : ""});
   }
   Table means({"", ">"});
   means.Add(
@@ -110,50 +121,6 @@ int Stats(const Client& client) {
   }
   Print(absl::StrCat(counts.ToString(), means.ToString(), Counters(s).ToString(), "\n",
                      stages.ToString()));
-  return kExitOk;
-}
-
-int Top(const Client& client, int count) {
-  v1::Stats before;
-  if (const int code = GetStats(client, &before); code != kExitOk) return code;
-  const bool live = isatty(STDOUT_FILENO) && !client.json;
-  for (int i = 0; count == 0 || i < count; ++i) {
-    sleep(1);
-    v1::Stats s;
-    if (const int code = GetStats(client, &s); code != kExitOk) return code;
-    if (client.json) {
-      PrintJson(s);
-      std::fflush(stdout);
-      before = s;
-      continue;
-    }
-    const auto busy =
-        static_cast<double>(s.worker_cpu_nanoseconds() - before.worker_cpu_nanoseconds());
-    const uint64_t hits = s.hits() - before.hits();
-    Table table({"", ">last second", ">total"});
-    const auto line = [&](const char* name, uint64_t now, uint64_t then) {
-      table.Add({name, absl::StrCat(now - then), absl::StrCat(now)});
-    };
-    line("requests", s.requests(), before.requests());
-    line("found", s.hits(), before.hits());
-    line("compiled", s.compiled(), before.compiled());
-    line("joined", s.joined(), before.joined());
-    line("failed", s.failed(), before.failed());
-    line("kernels made", s.kernels_compiled(), before.kernels_compiled());
-    line("kernels reused", s.kernels_reused(), before.kernels_reused());
-    if (live) Print("\033[H\033[2J");
-    Print(fmt::format(
-        "tensord {} pid {}  up {}  memory {}  store {} in {} programs\n"
-        "in flight {}  workers {}  worker CPU {:.0f} %  look-up {}\n\n{}",
-        s.version(), s.pid(), HumanAge(static_cast<int64_t>(s.uptime_seconds())),
-        HumanBytes(s.resident_bytes()), HumanBytes(s.bytes_stored()), s.programs_stored(),
-        s.in_flight(), s.workers(), busy / 1e7,
-        hits == 0 ? "-"
-                  : HumanNanoseconds((s.lookup_nanoseconds() - before.lookup_nanoseconds()) / hits),
-        table.ToString()));
-    std::fflush(stdout);
-    before = s;
-  }
   return kExitOk;
 }
 

@@ -10,6 +10,7 @@
 #include "server/ctl/compile.h"
 #include "server/ctl/fleet.h"
 #include "server/ctl/store.h"
+#include "server/ctl/top.h"
 #include "server/rpc/address.h"
 
 namespace tensord::server {
@@ -55,16 +56,21 @@ int Main(int argc, char** argv) {
   CLI::App* frame = app.add_subcommand("frame", "one frame: code, guards in words, programs");
   frame->add_option("KEY", key, "the key's first 8 or more hex digits")->required();
   frame->callback([&] { command = [&] { return ShowFrame(client, key); }; });
-  std::string missed;
+  std::string missed, job;
   CLI::App* explain =
       app.add_subcommand("explain-miss", "why frames did not serve: the guard, and what was there");
   explain->add_option("KEY", missed, "of one frame: its key's first 8 or more hex digits");
+  explain->add_option("--job", job, "of processes of this job (TENSORD_JOB)");
   explain->add_option("--limit,-n", limit, "at most so many");
-  explain->callback([&] { command = [&] { return ExplainMiss(client, missed, limit); }; });
-  int count = 0;
-  CLI::App* top = app.add_subcommand("top", "live view, once a second until Ctrl-C");
-  top->add_option("--count", count, "end after so many seconds");
-  top->callback([&] { command = [&] { return Top(client, count); }; });
+  explain->callback([&] { command = [&] { return ExplainMiss(client, missed, job, limit); }; });
+  TopCommand top;
+  CLI::App* watches = app.add_subcommand("top", "what the daemon does, live; q ends it");
+  watches->add_option("--interval", top.interval_seconds, "seconds from look to look (default 1)")
+      ->check(CLI::Range(0.1, 3600.0));
+  watches->add_flag("--once", top.once, "one look, printed");
+  watches->add_option("--lines", top.lines, "so many lines, one an interval (0: until Ctrl-C)")
+      ->check(CLI::NonNegativeNumber);
+  watches->callback([&] { command = [&] { return Top(client, top); }; });
   CompileCommand compile;
   CLI::App* compiles = app.add_subcommand("compile", "what each pass makes of a graph; no daemon");
   compiles->add_option("GRAPH", compile.file, "a job of <store>/repros/, or a graph")->required();

@@ -14,6 +14,7 @@
 #include <limits>
 #include <optional>
 
+#include "server/monitoring/host_and_port.h"
 #include "server/rpc/address.h"
 
 namespace tensord::server {
@@ -128,6 +129,12 @@ absl::Status Check(const Config& config) {
     return absl::InvalidArgumentError(absl::StrCat("store = '", config.store, "' (from ",
                                                    at("store"), "): an absolute path is needed"));
   }
+  if (config.metrics_address.empty()) {
+    // Nowhere.
+  } else if (const auto where = HostAndPort(config.metrics_address); !where.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("metrics_address (from ", at("metrics_address"),
+                                                   "): ", where.status().message()));
+  }
   if (config.confine != "auto" && config.confine != "off") {
     return absl::InvalidArgumentError(absl::StrCat("confine = '", config.confine, "' (from ",
                                                    at("confine"), "): auto or off is needed"));
@@ -203,6 +210,8 @@ const std::vector<Option>& Options() {
        "milliseconds that a miss waits for the fleet's first answer"},
       {"fleet_lease_seconds", nullptr, Option::kSeconds, nullptr, &C::fleet_lease_seconds, 0, 3600,
        "how long hosts wait for one that compiles the same program (0: not)"},
+      {"metrics_address", "TENSORD_METRICS_ADDRESS", Option::kText, &C::metrics_address, nullptr, 0,
+       0, "where Prometheus scrapes /metrics: 127.0.0.1:9464 (none: nowhere)"},
       {"log_file", "TENSORD_LOG_FILE", Option::kText, &C::log_file, nullptr, 0, 0,
        "rotating log file (none: standard error)"},
       {"log_level", "TENSORD_LOG_LEVEL", Option::kText, &C::log_level, nullptr, 0, 0,

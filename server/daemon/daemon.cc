@@ -33,6 +33,8 @@
 #include "server/daemon/large_rpc.h"
 #include "server/daemon/rpc_service.h"
 #include "server/fleet/open.h"
+#include "server/monitoring/endpoint.h"
+#include "server/monitoring/host_and_port.h"
 #include "server/rpc/address.h"
 
 namespace tensord::server {
@@ -185,6 +187,24 @@ absl::StatusOr<std::unique_ptr<fleet::Fleet>> OpenFleet(const Config& config) {
   return fleet::OpenFleet(fleet);
 }
 
+// Null: none is wanted, or its place is taken, which is no reason not to compile.
+std::unique_ptr<MetricsEndpoint> ServeMetrics(const Config& config, CompileService& service,
+                                              FrameService& frames) {
+  if (config.metrics_address.empty()) return nullptr;
+  const std::string address = *HostAndPort(config.metrics_address);
+  auto endpoint = MetricsEndpoint::Listen(address, [&](v1::Stats* stats) {
+    service.FillStats(stats);
+    frames.FillStats(stats);
+  });
+  if (!endpoint.ok()) {
+    spdlog::error("event=metrics_failed error=\"{}\" effect=\"Prometheus finds nothing here\"",
+                  std::string(endpoint.status().message()));
+    return nullptr;
+  }
+  spdlog::info("event=metrics address={} port={}", address, (*endpoint)->port());
+  return *std::move(endpoint);
+}
+
 // A client takes a descriptor; the soft limit is often lower than what a thousand need.
 void RaiseDescriptorLimit() {
   rlimit files{};
@@ -332,6 +352,7 @@ int RunDaemon(const Config& config) {
     FrameService frames(
         {absl::Seconds(config.frame_lease_seconds), config.frame_limit, config.max_waiting},
         service.store(), service.executor(), service.metrics(), fleet->get());
+    const auto metrics = ServeMetrics(config, service, frames);
     const auto rpc = MakeRpcService(&service, &frames, &calls);
     LargeRpc large(&service, &calls, options.queue_limit);
     const auto server = StartServer(socket, passed->has_value(), *rpc, large);

@@ -8,6 +8,8 @@
 #include "base/version.h"
 #include "server/daemon/config.h"
 #include "server/daemon/daemon.h"
+#include "server/monitoring/families.h"
+#include "server/statistics/metrics.h"
 
 namespace server = tensord::server;
 
@@ -20,13 +22,15 @@ int main(int argc, char** argv) {
       "tensord");
   std::map<std::string, std::string> given;
   std::string file;
-  bool print = false;
+  bool print = false, print_metrics = false;
   app.set_version_flag("--version", tensord::Version());
   app.add_option("--config", file,
                  "configuration file (default: ~/.config/tensord/tensord.toml, "
                  "/etc/tensord/tensord.toml)")
       ->envname("TENSORD_CONFIG");
   app.add_flag("--print-config", print, "print every value and where it came from, then exit");
+  app.add_flag("--print-metrics", print_metrics,
+               "print what Prometheus would find of a daemon that has done nothing, then exit");
   for (const server::Option& option : server::Options()) {
     std::string help = option.help;
     if (option.env != nullptr) help += std::string(" [") + option.env + "]";
@@ -39,6 +43,12 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? server::kExitOk : server::kExitUsage;
+  }
+  if (print_metrics) {
+    tensord::v1::Stats stats;
+    server::Metrics().Fill(&stats);
+    std::fputs(server::ToText(server::ToFamilies(stats)).c_str(), stdout);
+    return server::kExitOk;
   }
   const auto config = server::LoadConfig(given, file);
   if (!config.ok()) {

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "server/daemon/status_codes.h"
+#include "server/daemon/watch_stats.h"
 
 namespace tensord::server {
 namespace {
@@ -102,11 +103,14 @@ class RpcService final
   // Statistics are not work: whoever watches a daemon does not keep it from its idle exit.
   ServerUnaryReactor* GetStats(CallbackServerContext* context, const v1::GetStatsRequest*,
                                v1::Stats* reply) override {
-    service_->FillStats(reply);
-    frames_->FillStats(reply);
+    FillStats(reply);
     ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status::OK);
     return reactor;
+  }
+  grpc::ServerWriteReactor<v1::StatsUpdate>* WatchStats(
+      CallbackServerContext*, const v1::WatchStatsRequest* request) override {
+    return NewWatch(WatchInterval(*request), [this](v1::Stats* stats) { FillStats(stats); });
   }
   ServerUnaryReactor* ListToolchains(CallbackServerContext* context,
                                      const v1::ListToolchainsRequest*,
@@ -196,6 +200,10 @@ class RpcService final
   }
 
  private:
+  void FillStats(v1::Stats* stats) {
+    service_->FillStats(stats);
+    frames_->FillStats(stats);
+  }
   ServerUnaryReactor* Begin(CallbackServerContext* context) {
     counts_->last = SteadySeconds();
     return context->DefaultReactor();

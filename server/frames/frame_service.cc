@@ -410,7 +410,7 @@ absl::Status FrameService::Use(const v1::UseFramesRequest& request) {
 }
 
 void FrameService::ListMisses(const v1::ListMissesRequest& request, v1::ListMissesReply* reply) {
-  for (v1::FrameMiss& miss : misses_.List(request.key_prefix(), request.limit())) {
+  for (v1::FrameMiss& miss : misses_.List(request.key_prefix(), request.limit(), request.job())) {
     if (const auto row = store_->FindFrame(miss.key()); row.ok()) {
       *miss.mutable_code() = CodeOf(*row);
     }

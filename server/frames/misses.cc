@@ -41,11 +41,13 @@ void Misses::Add(const v1::FrameMiss& miss, int64_t now_unix) {
   }
 }
 
-std::vector<v1::FrameMiss> Misses::List(const std::string& key_prefix, size_t limit) const {
+std::vector<v1::FrameMiss> Misses::List(const std::string& key_prefix, size_t limit,
+                                        const std::string& job) const {
   std::vector<v1::FrameMiss> found;
   absl::MutexLock lock(&mutex_);
   for (const v1::FrameMiss& miss : latest_) {
     if (limit != 0 && found.size() == limit) break;
+    if (!job.empty() && miss.caller().job() != job) continue;
     if (absl::StartsWith(miss.key(), key_prefix)) found.push_back(miss);
   }
   return found;

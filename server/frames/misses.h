@@ -28,8 +28,10 @@ class Misses {
 
   // key and guard name an entry; found, caller and the time are the latest's.
   void Add(const v1::FrameMiss& miss, int64_t now_unix);
-  // Of frames whose key begins with `key_prefix` ("": all), the latest first; `limit` 0: all.
-  std::vector<v1::FrameMiss> List(const std::string& key_prefix, size_t limit) const;
+  // Of frames whose key begins with `key_prefix` ("": all), and whose caller is of `job` ("": any),
+  // the latest first; `limit` 0: all.
+  std::vector<v1::FrameMiss> List(const std::string& key_prefix, size_t limit,
+                                  const std::string& job = "") const;
 
  private:
   const size_t most_;

@@ -11,6 +11,9 @@
 namespace tensord::server {
 namespace {
 
+constexpr size_t kMaxStages = 256;
+constexpr char kOtherStages[] = "other";
+
 uint64_t ResidentBytes() {
   std::FILE* file = std::fopen("/proc/self/statm", "re");
   if (file == nullptr) return 0;
@@ -24,7 +27,11 @@ uint64_t ResidentBytes() {
 
 void Metrics::AddStages(const google::protobuf::RepeatedPtrField<v1::StageTime>& stages) {
   absl::MutexLock lock(&mutex_);
-  for (const v1::StageTime& stage : stages) stages_[stage.stage()] += stage.nanoseconds();
+  for (const v1::StageTime& stage : stages) {
+    // A worker says the names: one that is not ours must not fill the daemon's memory.
+    const bool room = stages_.size() < kMaxStages || stages_.count(stage.stage()) != 0;
+    stages_[room ? stage.stage() : kOtherStages] += stage.nanoseconds();
+  }
 }
 
 void Metrics::Fill(v1::Stats* stats) const {
@@ -47,6 +54,7 @@ void Metrics::Fill(v1::Stats* stats) const {
   stats->set_worker_restarts(worker_restarts);
   stats->set_in_flight(in_flight);
   stats->set_lookup_nanoseconds(lookup_nanoseconds);
+  stats->set_saved_nanoseconds(saved_nanoseconds);
   stats->set_worker_cpu_nanoseconds(worker_cpu_nanoseconds);
   stats->set_frames_found(frames_found);
   stats->set_frames_not_found(frames_not_found);
@@ -57,6 +65,11 @@ void Metrics::Fill(v1::Stats* stats) const {
   stats->set_captures_waited(captures_waited);
   stats->set_captures_lapsed(captures_lapsed);
   stats->set_resident_bytes(ResidentBytes());
+  for (size_t i = 0; i < kOutcomes.size(); ++i) {
+    v1::Latency* latency = stats->add_latencies();
+    latency->set_outcome(kOutcomes[i]);
+    latencies[i].Fill(latency);
+  }
   absl::MutexLock lock(&mutex_);
   for (const auto& [stage, nanoseconds] : stages_) {
     v1::StageTime* time = stats->add_stages();

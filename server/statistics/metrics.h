@@ -6,12 +6,14 @@
 #include <absl/base/thread_annotations.h>
 #include <absl/synchronization/mutex.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
 
+#include "server/statistics/latency.h"
 #include "tensord/v1/compile.pb.h"
 
 namespace tensord::v1 {
@@ -19,6 +21,9 @@ class Stats;
 }
 
 namespace tensord::server {
+
+// What became of a request, by CompileReply.Outcome.
+inline constexpr std::array<const char*, 4> kOutcomes = {"failed", "compiled", "joined", "hit"};
 
 struct Metrics {
   std::atomic<uint64_t> requests{0};
@@ -35,6 +40,7 @@ struct Metrics {
   std::atomic<uint64_t> worker_restarts{0};
   std::atomic<uint64_t> in_flight{0};  // requests that wait for a compile
   std::atomic<uint64_t> lookup_nanoseconds{0};
+  std::atomic<uint64_t> saved_nanoseconds{0};  // that compiling took what was found
   std::atomic<uint64_t> worker_cpu_nanoseconds{0};
   std::atomic<uint64_t> frames_found{0};
   std::atomic<uint64_t> frames_not_found{0};
@@ -44,6 +50,7 @@ struct Metrics {
   std::atomic<uint64_t> captures{0};
   std::atomic<uint64_t> captures_waited{0};
   std::atomic<uint64_t> captures_lapsed{0};
+  std::array<Latency, kOutcomes.size()> latencies;
   const std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 
   void AddStages(const google::protobuf::RepeatedPtrField<v1::StageTime>& stages);

@@ -138,3 +138,8 @@ def test_the_guard_that_failed_and_what_was_there(
 
     assert _explained(frames_daemon, "--json", "explain-miss", "-n", "1")["misses"].__len__() == 1
     assert "no frame" in _explained(frames_daemon, "explain-miss", "ab" * 16)
+
+    output(python(frames_daemon, str(program), "9", "7", TENSORD_JOB="another"))
+    of_job = _explained(frames_daemon, "--json", "explain-miss", "--job", "another")["misses"]
+    assert of_job and {miss["caller"]["job"] for miss in of_job} == {"another"}
+    assert "no frame" in _explained(frames_daemon, "explain-miss", "--job", "none")

@@ -62,7 +62,7 @@ FILE = re.compile(
 )
 # Stands for a name: PASS_test.cc.
 PLACEHOLDER = re.compile(r"(^|/)(NAME|FAMILY|PASS)(_\w+)?\.")
-SOURCES = (".cc", ".h", ".cu", ".cuh", ".def", ".py", ".sh", ".proto", ".txt", ".toml", ".json")
+SOURCES = tuple(".cc .h .cu .cuh .def .py .sh .proto .txt .toml .json .yml".split())
 
 
 @dataclass

@@ -171,13 +171,17 @@ ROOMS: dict[str, list[str]] = {
         "server/pool",
         "server/compile",
     ],
+    "server/monitoring": ["proto/service", "base"],
     "server/daemon": [
+        "proto/service",
         "proto/grpc",
         "base",
         "server/rpc",
         "server/fleet",
+        "server/statistics",
         "server/compile",
         "server/frames",
+        "server/monitoring",
     ],
     "server/ctl": [
         "proto/service",

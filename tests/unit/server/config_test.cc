@@ -99,6 +99,8 @@ TEST_F(ConfigTest, ErrorsNameKeyAndOrigin) {
   EXPECT_THAT(Error({{"log_level", "loud"}}), AllOf(HasSubstr("log_level"), HasSubstr("trace")));
   EXPECT_THAT(Error({{"store", "relative"}}), HasSubstr("absolute path"));
   EXPECT_THAT(Error({{"address", "localhost:80"}}), HasSubstr("Unix socket"));
+  EXPECT_THAT(Error({{"metrics_address", "everywhere"}}),
+              AllOf(HasSubstr("--metrics-address"), HasSubstr("127.0.0.1:9464")));
   EXPECT_THAT(Error({{"address", "/" + std::string(200, 'x')}}), HasSubstr("too long"));
   EXPECT_THAT(Error({}, File("colour = 'red'\n")), AllOf(HasSubstr(":1:"), HasSubstr("'colour'")));
   EXPECT_THAT(Error({}, File("\ncxx = = 1\n")), HasSubstr(":2:"));

@@ -134,6 +134,75 @@ TEST_F(DaemonTest, ServesOverAClosedSocketAndStops) {
   EXPECT_FALSE(std::filesystem::exists(Socket()));
 }
 
+TEST_F(DaemonTest, StatisticsAreWatchedAtAnInterval) {
+  const pid_t pid = Start({"--idle-exit", "1"});
+  auto stub = Connect();
+  grpc::ClientContext watching;
+  v1::WatchStatsRequest request;
+  request.set_interval_milliseconds(1);  // 100 is the least
+  auto reader = stub->WatchStats(&watching, request);
+  v1::StatsUpdate update;
+  ASSERT_TRUE(reader->Read(&update));
+  EXPECT_EQ(update.stats().pid(), static_cast<uint32_t>(pid));
+  EXPECT_FALSE(update.has_growth());
+  EXPECT_EQ(update.elapsed_nanoseconds(), 0u);
+
+  v1::CompileReply reply;
+  ASSERT_TRUE(Compile(*stub, Request({"a"}), &reply).ok());
+  uint64_t requests = update.stats().requests(), compiled = 0, in_time = 0;
+  while (compiled == 0 && reader->Read(&update)) {
+    requests += update.growth().requests();
+    compiled += update.growth().compiled();
+    in_time += update.growth().latencies(1).nanoseconds();
+    EXPECT_EQ(update.stats().requests(), requests);
+    EXPECT_EQ(update.growth().workers(), 0u);
+    EXPECT_GE(update.elapsed_nanoseconds(), 90'000'000u);
+  }
+  EXPECT_EQ(compiled, 1u);
+  EXPECT_GT(in_time, 0u);
+
+  // Whoever watches keeps no daemon: this one ends for want of calls.
+  while (reader->Read(&update)) continue;
+  EXPECT_EQ(Wait(pid), kExitOk);
+}
+
+TEST_F(DaemonTest, WhoStopsToWatchIsForgotten) {
+  const pid_t pid = Start();
+  auto stub = Connect();
+  for (int i = 0; i < 20; ++i) {
+    grpc::ClientContext watching;
+    v1::WatchStatsRequest request;
+    request.set_interval_milliseconds(100);
+    auto reader = stub->WatchStats(&watching, request);
+    v1::StatsUpdate update;
+    for (int read = 0; read < i % 3; ++read) EXPECT_TRUE(reader->Read(&update));
+    watching.TryCancel();
+    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  EXPECT_EQ(GetStats(*stub).requests(), 0u);
+  kill(pid, SIGTERM);
+  EXPECT_EQ(Wait(pid), kExitOk);
+}
+
+TEST_F(DaemonTest, APortForMetricsThatIsTakenIsAnErrorInTheLog) {
+  const pid_t first = Start({"--metrics-address", "127.0.0.1:0"});
+  Connect();
+  const std::string log = Log();
+  const size_t at = log.find("event=metrics ");
+  ASSERT_NE(at, std::string::npos) << log;
+  const std::string port = std::to_string(std::stoi(log.substr(log.find("port=", at) + 5)));
+  folder_ += "/2";
+  std::filesystem::create_directories(folder_);
+  Start({"--metrics-address", port});
+  Connect();
+  EXPECT_THAT(Log(), HasSubstr("level=error event=metrics_failed"));
+  EXPECT_THAT(Log(), HasSubstr("127.0.0.1:" + port));
+  folder_.resize(folder_.size() - 2);
+
+  kill(first, SIGTERM);
+  EXPECT_EQ(Wait(first), kExitOk);
+}
+
 TEST_F(DaemonTest, SecondOneOnASocketSaysSo) {
   Start();
   Connect();

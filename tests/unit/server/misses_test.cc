@@ -43,6 +43,24 @@ TEST(MissesTest, ListsByPrefixAndLimit) {
   EXPECT_TRUE(misses.List("x", 0).empty());
 }
 
+TEST(MissesTest, ListsOfOneJob) {
+  Misses misses(10);
+  const auto of_job = [](const char* key, const char* job) {
+    v1::FrameMiss miss = Miss(key, "a", "");
+    miss.mutable_caller()->set_job(job);
+    return miss;
+  };
+  misses.Add(of_job("one", "train"), 1);
+  misses.Add(of_job("two", "train"), 2);
+  misses.Add(of_job("three", "serve"), 3);
+  misses.Add(of_job("one", "serve"), 4);  // the latest counts
+  const auto found = misses.List("", 0, "train");
+  ASSERT_EQ(found.size(), 1);
+  EXPECT_EQ(found[0].key(), "two");
+  EXPECT_EQ(misses.List("", 1, "serve").size(), 1);
+  EXPECT_EQ(misses.List("", 0, "serve").size(), 2);
+}
+
 TEST(MissesTest, TheOldestGoesAndIsCountedAnewAfterwards) {
   Misses misses(2);
   misses.Add(Miss("a", "g", ""), 1);

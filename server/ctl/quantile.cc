@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/ctl/quantile.h"
+
+#include <cmath>
+#include <limits>
+
+#include "server/ctl/table.h"
+
+namespace tensord::server {
+
+double Quantile(const v1::Latency& latency, double q) {
+  uint64_t all = 0, below = 0;
+  for (const uint64_t count : latency.counts()) all += count;
+  if (all == 0) return std::numeric_limits<double>::quiet_NaN();
+  const double wanted = q * static_cast<double>(all);
+  for (int i = 0; i < latency.bounds_seconds_size(); ++i) {
+    below += latency.counts(i);
+    if (static_cast<double>(below) >= wanted) return latency.bounds_seconds(i);
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+std::string HumanSeconds(double seconds) {
+  if (std::isnan(seconds)) return "-";
+  if (std::isinf(seconds)) return "long";
+  return HumanNanoseconds(static_cast<uint64_t>(std::llround(seconds * 1e9)));
+}
+
+}  // namespace tensord::server

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/monitoring/growth.h"
+
+#include <google/protobuf/descriptor.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "base/check.h"
+#include "server/monitoring/metric_table.h"
+
+namespace tensord::server {
+namespace {
+
+// A counter may be read a moment before another is written.
+uint64_t Less(uint64_t now, uint64_t before) { return now > before ? now - before : 0; }
+
+void GrowNumbers(const v1::Stats& now, const v1::Stats& before, v1::Stats* growth) {
+  const google::protobuf::Reflection& reflection = *v1::Stats::GetReflection();
+  for (const Metric& metric : MetricTable()) {
+    if (!metric.Grows()) continue;
+    const auto* field = v1::Stats::descriptor()->FindFieldByName(metric.field);
+    TENSORD_CHECK(field != nullptr);
+    reflection.SetUInt64(
+        growth, field, Less(reflection.GetUInt64(now, field), reflection.GetUInt64(before, field)));
+  }
+}
+
+void GrowStages(const v1::Stats& now, const v1::Stats& before, v1::Stats* growth) {
+  std::map<std::string, uint64_t> had;
+  for (const v1::StageTime& stage : before.stages()) had[stage.stage()] = stage.nanoseconds();
+  for (const v1::StageTime& stage : now.stages()) {
+    const uint64_t grown = Less(stage.nanoseconds(), had[stage.stage()]);
+    if (grown == 0) continue;
+    v1::StageTime* added = growth->add_stages();
+    added->set_stage(stage.stage());
+    added->set_nanoseconds(grown);
+  }
+}
+
+void GrowReasons(const v1::Stats& now, const v1::Stats& before, v1::Stats* growth) {
+  std::map<std::string, uint64_t> had;
+  for (const v1::UnrecordedFrame& one : before.frames_unrecorded()) had[one.reason()] = one.count();
+  for (const v1::UnrecordedFrame& one : now.frames_unrecorded()) {
+    const uint64_t grown = Less(one.count(), had[one.reason()]);
+    if (grown == 0) continue;
+    v1::UnrecordedFrame* added = growth->add_frames_unrecorded();
+    added->set_reason(one.reason());
+    added->set_count(grown);
+  }
+}
+
+// One daemon lists the same outcomes and bounds each time.
+void GrowLatencies(const v1::Stats& now, const v1::Stats& before, v1::Stats* growth) {
+  *growth->mutable_latencies() = now.latencies();
+  for (int i = 0; i < std::min(now.latencies_size(), before.latencies_size()); ++i) {
+    v1::Latency& grown = *growth->mutable_latencies(i);
+    const v1::Latency& had = before.latencies(i);
+    for (int bucket = 0; bucket < std::min(grown.counts_size(), had.counts_size()); ++bucket) {
+      grown.set_counts(bucket, Less(grown.counts(bucket), had.counts(bucket)));
+    }
+    grown.set_nanoseconds(Less(grown.nanoseconds(), had.nanoseconds()));
+  }
+}
+
+}  // namespace
+
+v1::Stats Growth(const v1::Stats& now, const v1::Stats& before) {
+  v1::Stats growth;
+  GrowNumbers(now, before, &growth);
+  GrowStages(now, before, &growth);
+  GrowReasons(now, before, &growth);
+  GrowLatencies(now, before, &growth);
+  return growth;
+}
+
+}  // namespace tensord::server
