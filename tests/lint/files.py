@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Files of others, with licences and comments in their own ways. (What we say of them is a README.md.)
+# Files of others, with licences and comments in their own ways, beside what we say of them.
 OTHERS = "proto/third_party/"
 
 
