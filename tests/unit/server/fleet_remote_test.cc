@@ -150,6 +150,8 @@ TEST_F(RemoteTierTest, ResultsNameWhatTheyNeed) {
   ASSERT_TRUE(action.ParseFromString(server_.blobs[hash]));
   ASSERT_TRUE(command.ParseFromString(server_.blobs[action.command_digest().hash()]));
   EXPECT_THAT(command.arguments(), ElementsAre("tensord", name_));
+  // By this hosts of other versions know it.
+  EXPECT_EQ(hash, "58aa6696dc3584bd7da4cadd8b57dba19fb67fb4c743bcc3ea9c162a692895f2");
 }
 
 TEST_F(RemoteTierTest, AValueThatWasEvictedIsNotThere) {
