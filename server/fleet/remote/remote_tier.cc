@@ -2,85 +2,26 @@
 #include "server/fleet/remote/remote_tier.h"
 
 #include <absl/base/thread_annotations.h>
-#include <absl/strings/escaping.h>
 #include <absl/strings/match.h>
 #include <absl/strings/string_view.h>
 #include <absl/synchronization/mutex.h>
-#include <absl/time/clock.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "server/fleet/remote/blobs.h"
+#include "server/fleet/remote/leases.h"
+#include "server/fleet/remote/results.h"
 
 namespace tensord::fleet {
 namespace {
 
 constexpr absl::string_view kBlob = "blob/";
-// Between writing a lease and reading it again lies twice what the calls so far have taken, for
-// others may be as far behind; this at least, and never so much that the deadline comes near.
-constexpr absl::Duration kLeastPause = absl::Milliseconds(10);
-
 reapi::Digest BlobDigest(const std::string& name, uint64_t bytes) {
   reapi::Digest digest;
   digest.set_hash(name.substr(kBlob.size()));
   digest.set_size_bytes(static_cast<int64_t>(bytes));
   return digest;
-}
-
-// What the server knows a name by, and the blobs that it is made of, which say to people what it
-// is.
-struct NamedAction {
-  explicit NamedAction(const std::string& name) {
-    reapi::Command what;
-    what.add_arguments("tensord");
-    what.add_arguments(name);
-    command = what.SerializeAsString();
-    reapi::Action made;
-    *made.mutable_command_digest() = DigestOf(command);
-    *made.mutable_input_root_digest() = DigestOf("");
-    action = made.SerializeAsString();
-    digest = DigestOf(action);
-  }
-  // They point into this.
-  void AddBlobs(std::vector<RemoteBlob>* blobs) const {
-    blobs->push_back({DigestOf(command), command});
-    blobs->push_back({digest, action});
-  }
-  std::string command, action;
-  reapi::Digest digest;
-};
-
-// What the server has as the result of a name's action, if anything.
-absl::StatusOr<std::optional<reapi::ActionResult>> ReadResult(const RemoteSession& session,
-                                                              const std::string& name,
-                                                              absl::Time deadline) {
-  reapi::GetActionResultRequest request;
-  request.set_instance_name(session.instance());
-  *request.mutable_action_digest() = NamedAction(name).digest;
-  request.set_inline_stdout(true);
-  reapi::ActionResult reply;
-  const grpc::Status status =
-      session.results().GetActionResult(session.Context(deadline).get(), request, &reply);
-  if (status.error_code() == grpc::NOT_FOUND) return std::nullopt;
-  TENSORD_RETURN_IF_ERROR(TierStatus(status));
-  return reply;
-}
-
-absl::Status WriteResult(const RemoteSession& session, const reapi::Digest& action,
-                         const reapi::ActionResult& result, absl::Time deadline) {
-  reapi::UpdateActionResultRequest request;
-  request.set_instance_name(session.instance());
-  *request.mutable_action_digest() = action;
-  *request.mutable_action_result() = result;
-  reapi::ActionResult taken;
-  return TierStatus(
-      session.results().UpdateActionResult(session.Context(deadline).get(), request, &taken));
-}
-
-absl::Status TakesResults(const RemoteSession& session) {
-  if (session.takes_results()) return absl::OkStatus();
-  return absl::FailedPreconditionError("the server lets nobody change its action cache");
 }
 
 // None: there is none, or one that is larger than any of ours.
@@ -106,16 +47,17 @@ absl::Status WriteObjects(const RemoteSession& session, const std::vector<Object
   std::vector<RemoteBlob> blobs;
   std::vector<NamedAction> actions;
   actions.reserve(objects.size());  // `blobs` point into them
-  std::vector<reapi::ActionResult> results;
+  std::vector<std::pair<std::string, reapi::ActionResult>> results;
   for (const Object& object : objects) {
     if (absl::StartsWith(object.name, kBlob)) {
       blobs.push_back({BlobDigest(object.name, object.value.size()), object.value});
       continue;
     }
     const NamedAction& action = actions.emplace_back(object.name);
-    action.AddBlobs(&blobs);
+    blobs.push_back({DigestOf(action.command), action.command});
+    blobs.push_back({action.digest, action.action});
     blobs.push_back({DigestOf(object.value), object.value});
-    reapi::ActionResult& result = results.emplace_back();
+    reapi::ActionResult& result = results.emplace_back(object.name, reapi::ActionResult()).second;
     *result.mutable_stdout_digest() = blobs.back().digest;
     for (const Wanted& need : object.needs) {
       reapi::OutputFile& file = *result.add_output_files();
@@ -124,41 +66,10 @@ absl::Status WriteObjects(const RemoteSession& session, const std::vector<Object
     }
   }
   TENSORD_RETURN_IF_ERROR(WriteMissingBlobs(session, blobs, deadline));
-  for (size_t i = 0; i < actions.size(); ++i) {
-    TENSORD_RETURN_IF_ERROR(WriteResult(session, actions[i].digest, results[i], deadline));
+  for (const auto& [name, result] : results) {
+    TENSORD_RETURN_IF_ERROR(WriteResult(session, name, result, deadline));
   }
   return absl::OkStatus();
-}
-
-// The lease that somebody has; none: nobody.
-absl::StatusOr<std::optional<std::string>> ReadLease(const RemoteSession& session,
-                                                     const std::string& name, absl::Time deadline) {
-  TENSORD_ASSIGN_OR_RETURN(const auto result, ReadResult(session, name, deadline));
-  if (!result.has_value()) return std::nullopt;
-  const reapi::ExecutedActionMetadata& metadata = result->execution_metadata();
-  const absl::Time until =
-      absl::FromUnixMillis(metadata.execution_completed_timestamp().seconds() * 1000 +
-                           metadata.execution_completed_timestamp().nanos() / 1'000'000);
-  std::string value;
-  if (until < absl::Now() || !absl::Base64Unescape(metadata.worker(), &value)) return std::nullopt;
-  return value;
-}
-
-absl::Status WriteLease(const RemoteSession& session, const std::string& name,
-                        const std::string& value, absl::Time until, absl::Time deadline) {
-  TENSORD_RETURN_IF_ERROR(TakesResults(session));
-  const NamedAction action(name);
-  std::vector<RemoteBlob> blobs;
-  action.AddBlobs(&blobs);
-  TENSORD_RETURN_IF_ERROR(WriteBlobs(session, blobs, deadline));
-  reapi::ActionResult result;
-  reapi::ExecutedActionMetadata& metadata = *result.mutable_execution_metadata();
-  metadata.set_worker(absl::Base64Escape(value));
-  auto& end = *metadata.mutable_execution_completed_timestamp();
-  const int64_t milliseconds = absl::ToUnixMillis(until);
-  end.set_seconds(milliseconds / 1000);
-  end.set_nanos(static_cast<int32_t>(milliseconds % 1000) * 1'000'000);
-  return WriteResult(session, action.digest, result, deadline);
 }
 
 class RemoteTier : public Tier {
@@ -182,17 +93,14 @@ class RemoteTier : public Tier {
   absl::StatusOr<std::string> Claim(const std::string& name, const std::string& value,
                                     absl::Duration lifetime, absl::Time deadline) override {
     return With(deadline, [&](const RemoteSession& session) {
-      return ClaimNow(session, name, value, lifetime, deadline);
+      return ClaimLease(session, name, value, lifetime, deadline);
     });
   }
 
   absl::Status Release(const std::string& name, const std::string& value,
                        absl::Time deadline) override {
-    return With(deadline, [&](const RemoteSession& session) -> absl::Status {
-      TENSORD_ASSIGN_OR_RETURN(const auto held, ReadLease(session, name, deadline));
-      if (held != value) return absl::OkStatus();
-      // Nothing can be removed, but leases end.
-      return WriteLease(session, name, "", absl::UnixEpoch(), deadline);
+    return With(deadline, [&](const RemoteSession& session) {
+      return ReleaseLease(session, name, value, deadline);
     });
   }
 
@@ -215,19 +123,6 @@ class RemoteTier : public Tier {
       all.push_back(std::move(value));
     }
     return all;
-  }
-
-  static absl::StatusOr<std::string> ClaimNow(const RemoteSession& session, const std::string& name,
-                                              const std::string& value, absl::Duration lifetime,
-                                              absl::Time deadline) {
-    const absl::Time start = absl::Now();
-    TENSORD_ASSIGN_OR_RETURN(auto held, ReadLease(session, name, deadline));
-    if (held.has_value()) return *std::move(held);
-    TENSORD_RETURN_IF_ERROR(WriteLease(session, name, value, start + lifetime, deadline));
-    const absl::Time now = absl::Now();
-    absl::SleepFor(std::min(std::max(2 * (now - start), kLeastPause), (deadline - now) / 3));
-    TENSORD_ASSIGN_OR_RETURN(held, ReadLease(session, name, deadline));
-    return held.has_value() ? *std::move(held) : value;
   }
 
   // What `ask` makes of a session. One by which something failed is not used again: the next one

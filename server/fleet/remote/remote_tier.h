@@ -8,10 +8,7 @@
 // Blobs are stored as they come, compressed already, so that the server's compressors have nothing
 // to do. Results are replaced; a server that takes each only once is of no use.
 //
-// A lease is a result without output: its worker is who has it, the time of its completion its end.
-// The API has no way to write unless there is one, so a lease is written, and read again after a
-// moment: of several who wrote, the last one has it. Hosts whose calls take longer than that moment
-// may each find their own, and both compile.
+// Leases are kept as well as the API lets one (leases.h).
 #ifndef TENSORD_SERVER_FLEET_REMOTE_REMOTE_TIER_H_
 #define TENSORD_SERVER_FLEET_REMOTE_REMOTE_TIER_H_
 

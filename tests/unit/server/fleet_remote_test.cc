@@ -386,6 +386,41 @@ TEST_F(RemoteTierTest, ClaimsEnd) {
   EXPECT_EQ(claim("three", absl::Seconds(10)), "three") << "the other one's has ended";
 }
 
+// Its wish lies over that of who has the lease.
+TEST_F(RemoteTierTest, WhoIsSlowToWishFindsTheLease) {
+  const auto slow = MakeTier(), quick = MakeTier();
+  absl::Notification reached, go_on;
+  std::atomic<int> updates{0};
+  server_.before = [&](const std::string& method, const auto&) {
+    if (method == "UpdateActionResult" && ++updates == 1) {
+      reached.Notify();
+      go_on.WaitForNotification();
+    }
+    return grpc::Status::OK;
+  };
+  std::string held;
+  std::thread waiting([&] { held = *slow->Claim(lease_, "slow", absl::Seconds(10), Soon()); });
+  reached.WaitForNotification();
+  EXPECT_EQ(*quick->Claim(lease_, "quick", absl::Seconds(10), Soon()), "quick");
+  go_on.Notify();
+  waiting.join();
+  EXPECT_EQ(held, "quick");
+}
+
+TEST_F(RemoteTierTest, WhereThereIsNoTimeForALeaseThereIsNone) {
+  const auto tier = MakeTier();
+  ASSERT_TRUE(tier->Get({{name_}}, Soon()).ok());
+  server_.before = [](const std::string&, const auto&) {
+    absl::SleepFor(absl::Milliseconds(100));
+    return grpc::Status::OK;
+  };
+  const auto claimed =
+      tier->Claim(lease_, "one", absl::Seconds(10), absl::Now() + absl::Milliseconds(400));
+  ASSERT_TRUE(claimed.ok()) << claimed.status();
+  EXPECT_EQ(*claimed, "one");
+  EXPECT_EQ(server_.Calls("UpdateActionResult"), 0);
+}
+
 // Another host's result under the name, with a worker of its server's.
 TEST_F(RemoteTierTest, WhatIsNoLeaseHoldsNobody) {
   const auto tier = MakeTier();
