@@ -197,9 +197,9 @@ def test_many_hosts_make_one_compile(key: Path, tier: tuple[str, ...]) -> None:
          *(flag.replace("--fleet-", "--") for flag in flags)],
         check=True, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    found = json.loads(done.stdout)
-    # Of the Remote Execution API's leases two hosts may have one, when they are slow.
-    most = 3 if url.startswith("grpc") else 1
+    found = json.loads(done.stdout.splitlines()[-1])  # behind warnings
+    # Of the Remote Execution API's leases several hosts may have one, when they are slow.
+    most = 5 if url.startswith("grpc") else 1
     assert 1 <= found["compiled"] <= most
     assert (found["found"], found["failed"]) == (30 - found["compiled"], 0)
     assert found["bytes_in_most"] < 2 * found["program_bytes"]

@@ -152,7 +152,7 @@ def hosts(tiers: list[str], counts: list[int], answer_ms: int) -> bool:
                 stdout=subprocess.PIPE,
                 text=True,
             )  # fmt: skip
-            found = json.loads(done.stdout)
+            found = json.loads(done.stdout.splitlines()[-1])  # behind warnings
             share = found["bytes_in_most"] / found["program_bytes"]
             print(
                 f"{kind}, {count} hosts: {found['compiled']} compiled, {found['found']} found, "
