@@ -16,6 +16,6 @@ set(TENSORD_ASAN_FOLDERS
 set(TENSORD_TSAN_FOLDERS base server runtime)
 # Nearly all that is the daemon's own is gRPC's threads, and gRPC's library is not built for
 # ThreadSanitizer; what they call is tested by the other tests of the folder.
-# Of the second what is told are Abseil's notifications and graph of locks, and spdlog's level, which it
+# Of the third what is told are Abseil's notifications and graph of locks, and spdlog's level, which it
 # does not know either; it is to be read before it comes in.
-set(TENSORD_TSAN_EXCLUDED server_daemon_test server_fleet_service_test)
+set(TENSORD_TSAN_EXCLUDED server_daemon_test server_fleet_remote_test server_fleet_service_test)

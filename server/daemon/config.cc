@@ -194,14 +194,14 @@ const std::vector<Option>& Options() {
       {"idle_exit", "TENSORD_IDLE_EXIT", Option::kSeconds, nullptr, &C::idle_exit, 0, kYear,
        "end after this many seconds without a call (0: never)"},
       {"fleet", "TENSORD_FLEET", Option::kUrl, &C::fleet, nullptr, 0, 0,
-       "what hosts share: file:///folder, redis[s]://user:password@host:port/database (none: "
-       "nothing)"},
+       "what hosts share: file:///folder, redis[s]://user:password@host:port/database, "
+       "grpc[s]://host:port/instance (none: nothing)"},
       {"fleet_sign_key", "TENSORD_FLEET_SIGN_KEY", Option::kText, &C::fleet_sign_key, nullptr, 0, 0,
        "file of the key that signs what is shared (none: nothing is given)"},
       {"fleet_trust", "TENSORD_FLEET_TRUST", Option::kText, &C::fleet_trust, nullptr, 0, 0,
        "file of the keys whose signatures are accepted (none: its own)"},
       {"fleet_password_file", "TENSORD_FLEET_PASSWORD_FILE", Option::kText, &C::fleet_password_file,
-       nullptr, 0, 0, "file of Redis's password (none: the URL's)"},
+       nullptr, 0, 0, "file of the tier's password or token (none: the URL's)"},
       {"fleet_ca", "TENSORD_FLEET_CA", Option::kText, &C::fleet_ca, nullptr, 0, 0,
        "file of the authorities whose certificates count (none: the system's)"},
       {"fleet_expiry_seconds", nullptr, Option::kSeconds, nullptr, &C::fleet_expiry_seconds, 0,

@@ -36,7 +36,7 @@ struct Config {
   std::string fleet;                // URL of the tier that hosts share; empty: none
   std::string fleet_sign_key;       // file of the private key; empty: nothing is put
   std::string fleet_trust;          // file of accepted public keys
-  std::string fleet_password_file;  // of Redis; empty: the URL has it
+  std::string fleet_password_file;  // or of a token; empty: the URL has it
   std::string fleet_ca;             // file of authorities; empty: the system's
   uint64_t fleet_expiry_seconds = 30 * 24 * 3600;  // of what is put; 0: never
   uint64_t fleet_answer_ms = 200;                  // that a miss waits for the tier's first answer

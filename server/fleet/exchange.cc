@@ -41,7 +41,10 @@ bool IsOver(const std::string& token) {
 }
 
 Object ManifestObject(Keys& keys, const Name& name, const v1::FleetManifest& manifest) {
-  return {name.Path(), Seal(keys, name, manifest.SerializeAsString())};
+  Object object{name.Path(), Seal(keys, name, manifest.SerializeAsString())};
+  if (manifest.has_content()) object.needs.push_back(BlobWanted(manifest.content()));
+  for (const v1::FleetBlob& blob : manifest.blobs()) object.needs.push_back(BlobWanted(blob));
+  return object;
 }
 
 }  // namespace

@@ -109,6 +109,12 @@ void Fleet::Claim(const SearchPtr& search) {
     return;
   }
   const auto token = exchange_.Claim(name, options_.lease, search->deadline);
+  if (absl::IsFailedPrecondition(token.status())) {
+    // It answers, but lets this host write nothing: there is no lease, and no reason not to ask.
+    ++errors_;
+    Finish(search, not_there);
+    return;
+  }
   if (!token.ok()) {
     Finish(search, token.status(), /*trouble=*/true);
     return;

@@ -9,6 +9,7 @@
 
 #include "server/fleet/folder_tier.h"
 #include "server/fleet/redis_tier.h"
+#include "server/fleet/remote/remote_tier.h"
 
 namespace tensord::fleet {
 
@@ -20,9 +21,16 @@ absl::StatusOr<std::unique_ptr<Tier>> OpenTier(const FleetConfig& config) {
     }
     return MakeFolderTier(std::string(rest));
   }
+  if (absl::StartsWith(rest, "grpc")) {
+    TENSORD_ASSIGN_OR_RETURN(RemoteOptions remote, ParseRemoteUrl(config.url));
+    remote.ca = config.ca;
+    remote.password_file = config.password_file;
+    return MakeRemoteTier(std::move(remote));
+  }
   if (!absl::StartsWith(rest, "redis")) {
     return absl::InvalidArgumentError(
-        "a URL that begins with file://, redis://, rediss:// or redis+unix:// is needed");
+        "a URL that begins with file://, redis://, rediss://, redis+unix://, grpc:// or grpcs:// "
+        "is needed");
   }
   TENSORD_ASSIGN_OR_RETURN(RedisOptions redis, ParseRedisUrl(config.url));
   redis.endpoint.ca = config.ca;

@@ -13,10 +13,11 @@
 namespace tensord::fleet {
 
 struct FleetConfig {
-  std::string url;       // file:///folder, or Redis's (redis_tier.h)
+  // file:///folder, Redis's (redis_tier.h), or the Remote Execution API's (remote/session.h).
+  std::string url;
   std::string sign_key;  // paths; empty: none
   std::string trust;
-  std::string password_file;  // of Redis; beats the URL's
+  std::string password_file;  // beats the URL's
   std::string ca;             // file of the authorities that count for TLS; empty: the system's
   absl::Duration expiry = absl::Hours(720);  // of what is put; 0: never; Redis alone has it
   FleetOptions options;

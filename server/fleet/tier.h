@@ -30,6 +30,8 @@ inline constexpr uint64_t kMostUnknownBytes = 1 << 20;
 struct Object {
   std::string name;
   std::string value;
+  // What it is of no use without: a tier that removes what nobody asks for keeps these with it.
+  std::vector<Wanted> needs;
 };
 
 class Tier {

@@ -75,3 +75,10 @@ class Host(RealDaemon):
         while (found := self.stats()[name]) < least:
             assert time.monotonic() < deadline, f"{name} is {found}:\n{self.log_text()}"
             time.sleep(0.02)
+
+    def wait_until_closed(self) -> None:
+        """Until the breaker lets it ask again."""
+        deadline = time.monotonic() + WAIT_S
+        while self.stats()["fleet_breaker_open"]:
+            assert time.monotonic() < deadline, self.log_text()
+            time.sleep(0.1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one host compiled and captured no other does: over a folder, Redis, and Redis with TLS."""
+"""What one host compiled and captured no other does, over each kind of tier."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import fleet_tiers
 import pytest
-import redis_server
 import warm_python
 from fleet_hosts import Host, make_key
 from frame_processes import output, python
@@ -22,8 +22,6 @@ from redis_server import RedisServer
 pytest_plugins = ["fleet_fixtures"]
 
 FLEET_LOAD = ROOT / "build" / "tests" / "fleet_load"
-TIERS = ("folder", "redis", "rediss")
-
 _JOB = textwrap.dedent("""
     import json, sys, torch, tensord
     def f(x, y):
@@ -38,20 +36,21 @@ _JOB = textwrap.dedent("""
 
 
 def _redis(folder: Path, tls: bool = False, flags: tuple[str, ...] = ()) -> RedisServer:
-    if redis_server.program() is None:
-        pytest.skip("no redis-server (redis-tools of deploy/packages-debian.txt)")
+    try:
+        fleet_tiers.need("redis")
+    except fleet_tiers.Missing as missing:
+        pytest.skip(str(missing))
     return RedisServer(folder / "r", tls, flags)
 
 
-@pytest.fixture(params=TIERS)
+@pytest.fixture(params=fleet_tiers.KINDS)
 def tier(request: pytest.FixtureRequest, clean: Path) -> Iterator[tuple[str, ...]]:
     """A URL, and flags that belong to it."""
-    if request.param == "folder":
-        (clean / "shared").mkdir()
-        yield (f"file://{clean}/shared",)
-        return
-    with _redis(clean, tls=request.param == "rediss") as server:
-        yield (server.url, f"--fleet-ca={server.ca}") if server.tls else (server.url,)
+    try:
+        with fleet_tiers.tier(request.param, clean) as made:
+            yield made
+    except fleet_tiers.Missing as missing:
+        pytest.skip(str(missing))
 
 
 def test_second_host_compiles_nothing(
@@ -200,6 +199,9 @@ def test_many_hosts_make_one_compile(key: Path, tier: tuple[str, ...]) -> None:
          *(flag.replace("--fleet-", "--") for flag in flags)],
         check=True, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    found = json.loads(done.stdout)
-    assert (found["compiled"], found["found"], found["failed"]) == (1, 29, 0)
+    found = json.loads(done.stdout.splitlines()[-1])  # behind warnings
+    # Of the Remote Execution API's leases several hosts may have one, when they are slow.
+    most = 5 if url.startswith("grpc") else 1
+    assert 1 <= found["compiled"] <= most
+    assert (found["found"], found["failed"]) == (30 - found["compiled"], 0)
     assert found["bytes_in_most"] < 2 * found["program_bytes"]

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import redis_server
-from bad_server import KINDS, BadServer
+from bad_server import KINDS, SCHEMES, BadServer
 from fleet_hosts import Host
 from redis_server import RedisServer
 
@@ -21,9 +20,12 @@ BUDGET_S = 0.2
 MISSES = 4
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_bad_servers_cost_a_moment(hosts: Callable[..., Host], key: Path, kind: str) -> None:
-    server = BadServer(kind)
+def test_bad_servers_cost_a_moment(
+    hosts: Callable[..., Host], key: Path, kind: str, scheme: str
+) -> None:
+    server = BadServer(kind, scheme)
     try:
         host = hosts(server.url, key.parent / "trust", key)
         plain = hosts("file:///nowhere", key.parent / "trust", None)
@@ -63,18 +65,11 @@ def test_a_server_that_dies_and_comes_back(
             assert two.ask(i)[0] == "COMPILED"
         assert two.stats()["fleet_breaker_open"] == 1
         server.start()
-        _wait_until_closed(two)
+        two.wait_until_closed()
         assert two.ask(20)[0] == "COMPILED"
         two.wait_for("fleet_put", 1)
-        _wait_until_closed(one)
+        one.wait_until_closed()
         assert one.ask(20)[0] == "HIT"
-
-
-def _wait_until_closed(host: Host) -> None:
-    deadline = time.monotonic() + 60
-    while host.stats()["fleet_breaker_open"]:
-        assert time.monotonic() < deadline, host.log_text()
-        time.sleep(0.1)
 
 
 def test_a_daemon_with_a_fleet_that_is_no_fleet_does_not_start(clean: Path, key: Path) -> None:

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a fleet costs and saves, over Redis servers of its own (docs/fleet.md has what it printed).
+"""What a fleet costs and saves, over servers of its own (docs/fleet.md has what it printed).
 
     tests/fleet/figures.py [--hosts 50,200] [--answer-ms 200] [--programs 20] [--looks 2000]
-                           [--only second,bad,hosts]
+                           [--only second,bad,hosts] [--tiers folder,redis,rediss,casd,buildgrid]
 
-Needs a build, with `ninja -C build fleet_load`, and redis-tools. Prints a line a measurement:
+Needs a build, with `ninja -C build fleet_load`, redis-tools, and for casd and buildgrid PyPI, once;
+says what it lacks. Prints a line a measurement:
 
 - second: a program that another host compiled, beside one that is stored here and one that is
-  compiled; over a folder, Redis, and Redis with TLS and users;
+  compiled; over each tier: a folder, Redis, Redis with TLS and users, caches of the Remote
+  Execution API without TLS, and with it and tokens;
 - bad: hits and misses of a host whose tier is of no use, beside a host without a fleet;
 - hosts: so many hosts that ask for one program at once. They are threads of one process: where
   they are too many for its cores, only a larger --answer-ms says what a server makes of them.
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import statistics
 import subprocess
@@ -32,27 +35,35 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / "e2e"), str(TESTS / "tools"), str(TESTS / "faults")]
 
+import fleet_tiers  # noqa: E402
 import graphs  # noqa: E402
-from bad_server import KINDS, BadServer  # noqa: E402
+from bad_server import KINDS, SCHEMES, BadServer  # noqa: E402
 from fleet_hosts import Host, make_key  # noqa: E402
-from redis_server import RedisServer  # noqa: E402
 from tensord.wire import rpc  # noqa: E402
 
 LOAD = TESTS.parent / "build" / "tests" / "fleet_load"
 
 
 @contextlib.contextmanager
-def fleet(kind: str) -> Iterator[tuple[Path, str, tuple[str, ...]]]:
+def fleet(kind: str) -> Iterator[tuple[Path, str, list[str]]]:
     """A key, a URL, and flags that belong to it."""
     with tempfile.TemporaryDirectory(prefix="td") as name:
         folder = Path(name)
         key = make_key(folder)
-        if kind == "folder":
-            (folder / "shared").mkdir()
-            yield key, f"file://{folder}/shared", ()
-            return
-        with RedisServer(folder / "r", tls=kind == "rediss") as server:
-            yield key, server.url, (f"--fleet-ca={server.ca}",) if server.tls else ()
+        with fleet_tiers.tier(kind, folder) as (url, *flags):
+            yield key, url, flags
+
+
+def present(tiers: list[str]) -> list[str]:
+    """Those of which there is a server."""
+    found = []
+    for kind in tiers:
+        try:
+            fleet_tiers.need(kind)
+            found.append(kind)
+        except fleet_tiers.Missing as missing:
+            print(f"{kind}: left out: {missing}", flush=True)
+    return found
 
 
 def _ms(samples: list[float]) -> str:
@@ -61,10 +72,10 @@ def _ms(samples: list[float]) -> str:
     return f"median {statistics.median(ordered) * 1e3:.1f} ms, p99 {p99 * 1e3:.1f} ms"
 
 
-def second(programs: int) -> bool:
+def second(tiers: list[str], programs: int) -> bool:
     """A program that another host compiled."""
     good = True
-    for kind in ("folder", "redis", "rediss"):
+    for kind in tiers:
         with fleet(kind) as (key, url, flags):
             one = Host(url, key.parent / "trust", key, *flags)
             two = Host(url, key.parent / "trust", None, *flags)
@@ -120,29 +131,31 @@ def bad(programs: int, looks: int) -> bool:
             host.close()
 
         measure("no fleet", "")
-        for kind in KINDS:
-            server = BadServer(kind)
-            measure(kind, server.url)
-            server.close()
+        for scheme in SCHEMES:
+            for kind in KINDS:
+                server = BadServer(kind, scheme)
+                measure(f"{scheme} {kind}", server.url)
+                server.close()
         measure("no fleet, again", "")
     return True
 
 
-def hosts(counts: list[int], answer_ms: int) -> bool:
+def hosts(tiers: list[str], counts: list[int], answer_ms: int) -> bool:
     """Many that ask at once."""
     good = True
-    for count in counts:
-        with fleet("redis") as (key, url, _):
+    for kind, count in itertools.product(tiers, counts):
+        with fleet(kind) as (key, url, flags):
             done = subprocess.run(
-                [LOAD, url, f"--key={key}", f"--hosts={count}", f"--answer-ms={answer_ms}"],
+                [LOAD, url, f"--key={key}", f"--hosts={count}", f"--answer-ms={answer_ms}",
+                 *(flag.replace("--fleet-", "--") for flag in flags)],
                 check=True,
                 stdout=subprocess.PIPE,
                 text=True,
-            )
-            found = json.loads(done.stdout)
+            )  # fmt: skip
+            found = json.loads(done.stdout.splitlines()[-1])  # behind warnings
             share = found["bytes_in_most"] / found["program_bytes"]
             print(
-                f"{count} hosts: {found['compiled']} compiled, {found['found']} found, "
+                f"{kind}, {count} hosts: {found['compiled']} compiled, {found['found']} found, "
                 f"{found['failed']} not answered in time; median {found['median_s']:.2f} s, last "
                 f"{found['last_s']:.2f} s behind a compile of 1 s; at most {share:.2f} of the "
                 f"program's {found['program_bytes'] >> 10} KiB fetched by a host",
@@ -159,12 +172,14 @@ def main() -> int:
     parser.add_argument("--programs", type=int, default=20)
     parser.add_argument("--looks", type=int, default=2000)
     parser.add_argument("--only", default="second,bad,hosts")
+    parser.add_argument("--tiers", default=",".join(fleet_tiers.KINDS))
     arguments = parser.parse_args()
+    tiers = present(arguments.tiers.split(","))
     counts = [int(count) for count in arguments.hosts.split(",")]
     parts: dict[str, Callable[[], bool]] = {
-        "second": lambda: second(arguments.programs),
+        "second": lambda: second(tiers, arguments.programs),
         "bad": lambda: bad(arguments.programs, arguments.looks),
-        "hosts": lambda: hosts(counts, arguments.answer_ms),
+        "hosts": lambda: hosts(tiers, counts, arguments.answer_ms),
     }
     return 0 if all([parts[name]() for name in arguments.only.split(",")]) else 1
 

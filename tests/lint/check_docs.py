@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from files import ROOT, tracked
+from files import ROOT, of_others, tracked
 
 MOST_WORDS = 120
 # Files that documents may name although git does not track them.
@@ -228,7 +228,8 @@ def check_comments(tree: Tree, source: pathlib.Path) -> Iterator[tuple[int, str]
 def main(arguments: list[str]) -> int:
     tree = Tree(ROOT)
     findings = 0
-    for name in arguments or [name for name in tree.files if name.endswith((".md", *SOURCES))]:
+    ours = [name for name in tree.files if not of_others(name)]
+    for name in arguments or [name for name in ours if name.endswith((".md", *SOURCES))]:
         look = check if name.endswith(".md") else check_comments
         for line, what in look(tree, ROOT / name):
             print(f"{name}:{line}: {what}")

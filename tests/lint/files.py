@@ -7,6 +7,13 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+# Files of others, with licences and comments in their own ways, beside what we say of them.
+OTHERS = "proto/third_party/"
+
+
+def of_others(name: str) -> bool:
+    """Whether the file of that name below the root is no text of ours."""
+    return name.startswith(OTHERS) and name.endswith(".proto")
 
 
 def tracked(*patterns: str, root: Path | None = None) -> list[Path]:

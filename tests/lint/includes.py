@@ -33,6 +33,7 @@ ROOMS: dict[str, list[str]] = {
     "proto": [],
     "proto/service": ["proto"],
     "proto/grpc": ["proto/service", "proto"],
+    "proto/third_party": [],
     "base": [],
     # What generated code includes: the preludes, and the interface to the runtime that calls it.
     "runtime/include": [],
@@ -147,11 +148,14 @@ ROOMS: dict[str, list[str]] = {
         "runtime/load",
         "runtime/run",
     ],
-    # The service. gRPC is known to the daemon's own room and to tensorctl, the compiler to workers.
+    # The service. gRPC is known to the daemon's own room, to one of the fleet's tiers and to
+    # tensorctl, the compiler to workers.
     "server/store": ["base"],
     "server/rpc": ["base"],
     "server/worker": [*BASE, "compiler", "compiler/jit/jit"],
     "server/fleet": [*BASE, "proto/service", "server/store"],
+    "server/fleet/remote": ["proto/third_party", "base", "server/store", "server/fleet"],
+    "server/fleet/open": ["base", "server/fleet", "server/fleet/remote"],
     "server/statistics": [*BASE, "proto/service"],
     "server/pool": [*BASE, "server/worker", "server/statistics"],
     "server/compile": [
@@ -177,7 +181,7 @@ ROOMS: dict[str, list[str]] = {
         "proto/grpc",
         "base",
         "server/rpc",
-        "server/fleet",
+        "server/fleet/open",
         "server/statistics",
         "server/compile",
         "server/frames",
@@ -258,6 +262,7 @@ HEADERS = [
     (r"tensord/cuda[./].*", "kernels/cuda"),
     (r"tensord/special/.*", "kernels/special"),
     (r"tensord/.*", "runtime/include"),
+    (r"(build/bazel|google/(api|bytestream|longrunning|rpc))/.*", "proto/third_party"),
 ]
 CPP = ("*.cc", "*.h", "*.cu", "*.cuh", "*.def")
 TOPS = {room.split("/")[0] for room in ROOMS}

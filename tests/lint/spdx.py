@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from files import ROOT, tracked
+from files import ROOT, of_others, tracked
 
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 # How a comment begins, by the file's suffix, or by its name.
@@ -36,6 +36,8 @@ COMMENT = {
 def comment_of(path: Path) -> str | None:
     """How a comment begins in `path`; None for what is no source file."""
     name = path.relative_to(ROOT).as_posix()
+    if of_others(name):
+        return None
     return COMMENT.get(name) or COMMENT.get(path.name) or COMMENT.get(path.suffix)
 
 

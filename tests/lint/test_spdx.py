@@ -47,4 +47,6 @@ def test_adds_the_line_once(
 def test_text_needs_none(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tree / "a.md").write_text("text\n")
     (tree / "__init__.py").write_text("")
+    (tree / files.OTHERS).mkdir(parents=True)
+    (tree / files.OTHERS / "a.proto").write_text("// Copyright of somebody else.\n")
     assert check(monkeypatch) == 0

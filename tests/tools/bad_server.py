@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers that take connections and are of no use: each in its own way."""
+"""Servers that take connections and are of no use: each in its own way. What some of them say is
+Redis's or HTTP/2's, as far as it goes."""
 
 from __future__ import annotations
 
@@ -15,36 +16,51 @@ from collections.abc import Callable
 RESET = struct.pack("ii", 1, 0)
 
 
-def _silent(connection: socket.socket) -> None:
+def _frame(kind: int, payload: bytes) -> bytes:
+    """Of HTTP/2, without flags, of no stream."""
+    return struct.pack(">I", len(payload))[1:] + bytes([kind, 0, 0, 0, 0, 0]) + payload
+
+
+_SETTINGS = _frame(4, b"")  # by which gRPC knows that it is connected
+# By scheme: the beginning of a long answer, and an answer of 1 MB to go on with.
+_BEGINS = {"redis": b"$9999\r\n", "grpc": _SETTINGS + _frame(0x7F, bytes(9999))[:9]}
+_MEGABYTE = {
+    "redis": b"$1000000\r\n" + b"x" * 1_000_000 + b"\r\n",
+    "grpc": _SETTINGS + _frame(0x7F, bytes(10_000)) * 100,
+}
+
+
+def _silent(connection: socket.socket, _: str) -> None:
     while connection.recv(65536):
         pass
 
 
-def _resets(connection: socket.socket) -> None:
+def _resets(connection: socket.socket, _: str) -> None:
     connection.recv(65536)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
 
 
-def _garbage(connection: socket.socket) -> None:
+def _garbage(connection: socket.socket, _: str) -> None:
     while connection.recv(65536):
         connection.sendall(os.urandom(4096))
 
 
-def _drips(connection: socket.socket) -> None:
+def _drips(connection: socket.socket, scheme: str) -> None:
     connection.recv(65536)
-    connection.sendall(b"$9999\r\n")
+    connection.sendall(_BEGINS[scheme])
     while True:
         connection.sendall(b"x")
         time.sleep(0.02)
 
 
-def _endless(connection: socket.socket) -> None:
+def _endless(connection: socket.socket, scheme: str) -> None:
     connection.recv(65536)
     while True:
-        connection.sendall(b"$1000000\r\n" + b"x" * 1_000_000 + b"\r\n")
+        connection.sendall(_MEGABYTE[scheme])
 
 
-KINDS: dict[str, Callable[[socket.socket], None] | None] = {
+SCHEMES = tuple(_BEGINS)
+KINDS: dict[str, Callable[[socket.socket, str], None] | None] = {
     "refuses": None,  # nobody listens
     "silent": _silent,
     "resets": _resets,
@@ -55,13 +71,14 @@ KINDS: dict[str, Callable[[socket.socket], None] | None] = {
 
 
 class BadServer:
-    """On a port of the loopback, until it is closed."""
+    """On a port of the loopback, until it is closed. scheme: of its URL."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, scheme: str = "redis") -> None:
         self._serve = KINDS[kind]
+        self._scheme = scheme
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self._listener.getsockname()[1]
-        self.url = f"redis://127.0.0.1:{self.port}"
+        self.url = f"{scheme}://127.0.0.1:{self.port}"
         self.connections = 0
         self._open: list[socket.socket] = []
         if self._serve is None:
@@ -80,7 +97,7 @@ class BadServer:
     def _run(self, connection: socket.socket) -> None:
         assert self._serve is not None
         with contextlib.suppress(OSError), connection:
-            self._serve(connection)
+            self._serve(connection, self._scheme)
 
     def close(self) -> None:
         """Ends all connections."""

@@ -56,6 +56,7 @@ int main(int argc, char** argv) {
   app.add_option("url", config.url)->required();
   app.add_option("--key", config.sign_key)->required();
   app.add_option("--ca", config.ca);
+  app.add_option("--password-file", config.password_file);
   app.add_option("--hosts", hosts);
   app.add_option("--bytes", bytes, "of the program");
   app.add_option("--blobs", blobs);

@@ -69,6 +69,24 @@ TEST_F(FleetExchangeTest, GivesWhatWasPut) {
   EXPECT_TRUE(absl::IsNotFound(Get(TestName("another")).status()));
 }
 
+TEST_F(FleetExchangeTest, AManifestNeedsAllOfItsBlobs) {
+  const auto names = [](const std::vector<Wanted>& needs) {
+    std::vector<std::string> all;
+    for (const Wanted& need : needs) all.push_back(need.name);
+    return all;
+  };
+  const auto objects = exchange_.PackParcel(TestName(), TestParcel("content", {"one"}));
+  EXPECT_THAT(names(objects.back().needs),
+              ::testing::ElementsAre(objects[0].name, objects[1].name));
+  EXPECT_EQ(objects.back().needs[0].bytes, objects[0].value.size());
+  ASSERT_TRUE(exchange_.Put(objects, kLater).ok());
+  // Those of before, too.
+  const auto more = exchange_.PackMore(TestName(), *exchange_.GetManifest(TestName(), kLater),
+                                       {Sha256("two"), "", "two"}, 64);
+  EXPECT_THAT(names(more.back().needs),
+              ::testing::ElementsAre(objects[0].name, objects[1].name, more[0].name));
+}
+
 TEST_F(FleetExchangeTest, WhatOneHasIsNotFetched) {
   Put(TestName(), TestParcel("content", {"one", "two"}));
   const auto manifest = exchange_.GetManifest(TestName(), kLater);

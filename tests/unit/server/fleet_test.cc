@@ -362,6 +362,12 @@ TEST_F(FleetTest, AServerThatTakesNothingStillGives) {
   EXPECT_EQ(Stats(*host).fleet_dropped(), 5u);
   EXPECT_EQ(Stats(*host).fleet_breaker_open(), 0u);
   EXPECT_TRUE(AskAndWait(*host)->status.ok());
+  // Nor does it lend: whoever would wait for another's compile compiles.
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(absl::IsNotFound(AskAndWait(*host, true, TestName("none"))->status));
+  }
+  EXPECT_EQ(Stats(*host).fleet_errors(), 10u);
+  EXPECT_EQ(Stats(*host).fleet_breaker_open(), 0u);
 }
 
 TEST_F(FleetTest, StopAnswersWhoWaits) {

@@ -28,9 +28,9 @@ struct FakeServer {
   absl::Mutex mutex;
   std::map<std::string, std::string> objects;
   std::map<std::string, std::pair<std::string, absl::Time>> leases;
-  absl::Status status;  // of every call
-  absl::Status put_status;
-  absl::Duration delay;  // of every call, whatever its deadline
+  absl::Status status;      // of every call
+  absl::Status put_status;  // of those that write
+  absl::Duration delay;     // of every call, whatever its deadline
   int calls = 0;
   int puts = 0;
 };
@@ -63,6 +63,7 @@ class FakeTier : public Tier {
                                     absl::Duration lifetime, absl::Time) override {
     TENSORD_RETURN_IF_ERROR(Call());
     absl::MutexLock lock(&server_->mutex);
+    if (!server_->put_status.ok()) return server_->put_status;
     auto& lease = server_->leases[name];
     if (lease.second < absl::Now()) lease = {value, absl::Now() + lifetime};
     return lease.first;

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real caches of the Remote Execution API: who they know, what they evict, what they refuse."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import fleet_tiers
+import pytest
+import remote_cache
+from fleet_hosts import Host
+from real_daemon import ROOT
+from remote_cache import RemoteCache
+
+pytest_plugins = ["fleet_fixtures"]
+
+FLEET_LOAD = ROOT / "build" / "tests" / "fleet_load"
+
+
+def _cache(kind: str, folder: Path, updates: bool = True) -> RemoteCache:
+    try:
+        fleet_tiers.need(kind)
+    except fleet_tiers.Missing as missing:
+        pytest.skip(str(missing))
+    return RemoteCache(kind, folder / "r", updates)
+
+
+@pytest.mark.parametrize("fault", ["authority", "host", "token", "plain", "instance"])
+def test_what_is_wrong_with_tls_or_the_token_is_said(
+    hosts: Callable[..., Host], key: Path, clean: Path, fault: str
+) -> None:
+    with _cache("buildgrid", clean) as cache:
+        ca, token = cache.flags
+        url, flags, words = {
+            "authority": (cache.url, (token,), "certificate verify failed"),
+            "host": (cache.url.replace("localhost", "127.0.0.1"), (ca, token), "peer certificate"),
+            "token": (cache.url, (ca,), "authorization"),
+            "plain": (cache.url.replace("grpcs", "grpc"), (token,), ""),
+            "instance": (f"{cache.url}/none", (ca, token), "main/none"),
+        }[fault]
+        host = hosts(url, key.parent / "trust", key, *flags)
+        assert host.ask(1)[0] == "COMPILED"
+        stats = host.stats()
+        problem = stats["fleet_problem"]
+        assert problem and words in problem and cache.token.read_text().strip() not in problem
+        assert stats["fleet_errors"] >= 1 and stats["fleet_misses"] == 0
+        assert problem in host.tensorctl("status")
+
+
+def test_a_token_may_be_replaced(hosts: Callable[..., Host], key: Path, clean: Path) -> None:
+    with _cache("buildgrid", clean) as cache:
+        cache.new_token(-10)
+        host = hosts(cache.url, key.parent / "trust", key, *cache.flags)
+        assert host.ask(1)[0] == "COMPILED"
+        assert host.stats()["fleet_put"] == 0
+        cache.new_token()
+        assert host.ask(2)[0] == "COMPILED"
+        host.wait_for("fleet_put", 1)
+
+
+@pytest.mark.parametrize("kind", remote_cache.KINDS)
+def test_what_was_evicted_is_made_again(
+    hosts: Callable[..., Host], key: Path, clean: Path, kind: str
+) -> None:
+    with _cache(kind, clean) as cache:
+        one, two, three = (
+            hosts(cache.url, key.parent / "trust", key, *cache.flags) for _ in range(3)
+        )
+        one.ask(1)
+        one.wait_for("fleet_put", 1)
+        # The largest file is a blob of the program: without it the rest is of no use.
+        files = [path for path in (cache.folder / "storage").rglob("*") if path.is_file()]
+        max(files, key=lambda path: path.stat().st_size).unlink()
+        assert two.ask(1)[0] == "COMPILED"
+        stats = two.stats()
+        assert (stats["fleet_misses"], stats["fleet_errors"], stats["fleet_refused"]) == (1, 0, 0)
+        two.wait_for("fleet_put", 1)
+        assert three.ask(1)[0] == "HIT"
+
+
+def test_a_cache_that_takes_nothing_still_gives(
+    hosts: Callable[..., Host], key: Path, clean: Path
+) -> None:
+    with _cache("buildgrid", clean, updates=False) as cache:
+        host = hosts(cache.url, key.parent / "trust", key, *cache.flags)
+        for i in range(5):
+            assert host.ask(i)[0] == "COMPILED"
+        host.wait_for("fleet_dropped", 5)
+        stats = host.stats()
+        assert stats["fleet_misses"] == 5 and stats["fleet_breaker_opened"] == 0
+        assert stats["fleet_put"] == 0
+
+
+def test_a_cache_that_dies_and_comes_back(
+    hosts: Callable[..., Host], key: Path, clean: Path
+) -> None:
+    with _cache("casd", clean) as cache:
+        one = hosts(cache.url, key.parent / "trust", key)
+        two = hosts(cache.url, key.parent / "trust", key)
+        one.ask(1)
+        one.wait_for("fleet_put", 1)
+        cache.stop()
+        for i in range(2, 6):
+            assert two.ask(i)[0] == "COMPILED"
+        assert two.stats()["fleet_breaker_open"] == 1
+        cache.start()
+        two.wait_until_closed()
+        assert two.ask(1)[0] == "HIT"
+
+
+@pytest.mark.parametrize("kind", remote_cache.KINDS)
+def test_large_blobs_are_streams(key: Path, clean: Path, kind: str) -> None:
+    with _cache(kind, clean) as cache:
+        done = subprocess.run(
+            [FLEET_LOAD, cache.url, f"--key={key}", "--hosts=2", "--compile-ms=50",
+             f"--bytes={24 << 20}", "--blobs=3", "--answer-ms=10000",
+             *(flag.replace("--fleet-", "--") for flag in cache.flags)],
+            check=True, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        found = json.loads(done.stdout.splitlines()[-1])  # behind warnings
+        assert (found["compiled"], found["found"], found["failed"]) == (1, 1, 0)
+        assert found["bytes_in_most"] > found["program_bytes"]
+
+
+def test_a_cache_that_was_emptied_is_filled(
+    hosts: Callable[..., Host], key: Path, clean: Path
+) -> None:
+    with _cache("casd", clean) as cache:
+        one, two = (hosts(cache.url, key.parent / "trust", key) for _ in range(2))
+        one.ask(1)
+        one.wait_for("fleet_put", 1)
+        cache.stop()
+        shutil.rmtree(cache.folder / "storage")
+        cache.start()
+        assert two.ask(1)[0] == "COMPILED"
+        two.wait_for("fleet_put", 1)
+        assert hosts(cache.url, key.parent / "trust", None).ask(1)[0] == "HIT"
