@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import random
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import torch
 import warm_python
 from frame_guards import capture, why_not
 from tensord import torch_compat
-from tensord.frames import constants, guard_checks, relations, words
+from tensord.frames import constants, guard_checks, inlined, relations, words
 from tensord.frames.errors import UnfitError, UnrecordableError
 from tensord.v1 import frame_pb2
 
@@ -105,6 +106,16 @@ def test_symbols_are_names(symbols: list[str]) -> None:
         relations.compile_relation(relation)
 
 
+def test_functions_within_pythons_own_program_are_of_its_version() -> None:
+    # Nobody else finds this one: the function around it is gone from its module.
+    code = os.environ.encodekey.__code__  # type: ignore[attr-defined]
+    assert code.co_filename == "<frozen os>"
+    assert inlined.write([code], set()) == []
+    exec(compile("def f(): pass", "<frozen no_such_module>", "exec"), made := {})
+    with pytest.raises(UnrecordableError, match="no module has the function f"):
+        inlined.write([made["f"].__code__], set())
+
+
 def _helper(x: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.softmax(x, -1)
 
@@ -127,8 +138,8 @@ def _module_of_dynamo(frame: frame_pb2.Frame) -> None:
 
 
 def _unknown_function(frame: frame_pb2.Frame) -> None:
-    inlined = frame.inlined.add(path=["nothing"])
-    inlined.code.module, inlined.code.qualified_name = "torch", "nothing"
+    function = frame.inlined.add(path=["nothing"])
+    function.code.module, function.code.qualified_name = "torch", "nothing"
 
 
 def _another_function(frame: frame_pb2.Frame) -> None:

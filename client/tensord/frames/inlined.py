@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 import types
 from collections.abc import Iterable, Iterator
@@ -152,6 +153,7 @@ def _functions(value: Any) -> Iterator[tuple[list[str], types.FunctionType]]:
         level = following
 
 
+_FROZEN = re.compile(r"<frozen ([\w.]+)>")
 _Place = tuple[str, list[str], types.CodeType]
 
 
@@ -167,14 +169,16 @@ class _Index:
         self._places: dict[str, dict[int, _Place]] = {}
 
     def modules_of(self, code: types.CodeType) -> list[str]:
+        if frozen := _FROZEN.fullmatch(code.co_filename):  # within Python's own program
+            return [frozen[1]]
         return self._by_file.get(os.path.abspath(code.co_filename), [])
 
     def place_of(self, code: types.CodeType, modules: list[str]) -> _Place | None:
         """Module, path, and the code of the function there, in which the code is nested."""
         for module in modules:
-            if module not in self._places:
+            if module not in self._places and module in sys.modules:
                 self._places[module] = _places(module)
-            place = self._places[module].get(id(code))
+            place = self._places.get(module, {}).get(id(code))
             if place is not None:
                 return place
         return None
