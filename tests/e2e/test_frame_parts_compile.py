@@ -159,6 +159,8 @@ def _frame(change: str = "") -> frame_pb2.Frame:
     graph.inference.inputs.append(0)
     graph.inference.graph.inputs.add(name="x").tensor.SetInParent()
     frame.result.code.names.append("tensord:0")
+    behind, comprehension = (frame.result.code.constants.items.add().code for _ in range(2))
+    behind.name, comprehension.name = "torch_dynamo_resume_in_forward_at_8", "<listcomp>"
     if change == "input":
         graph.inference.inputs[0] = 1
     elif change == "program":
@@ -171,6 +173,10 @@ def _frame(change: str = "") -> frame_pb2.Frame:
         frame.graphs.add(name="tensord:1")
     elif change == "bytecode":
         frame.result.code.bytecode = b"\0"
+    elif change == "code behind a break":
+        behind.variables.append("__is_tracing_resume_prologue")
+    elif change == "code of a comprehension":
+        comprehension.variables.append("x")
     elif change == "guards":
         frame.guards.add(text="only in one")
     elif change == "sizes":
@@ -248,6 +254,8 @@ def test_what_dynamo_found_nothing_in() -> None:
     ("result", "result_is_argument of tensord:0"),
     ("graphs", "2 graphs instead of 1"),
     ("bytecode", "code"),
+    ("code behind a break", None),
+    ("code of a comprehension", "constant 1"),
 ])  # fmt: skip
 def test_what_verify_takes_for_a_difference(change: str, said: str | None) -> None:
     found = next(verify._differences(_frame(), _frame(change)), None)

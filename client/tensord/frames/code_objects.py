@@ -105,6 +105,11 @@ def global_names(code: types.CodeType) -> list[str]:
     return list(found)
 
 
+def is_continuation(name: str) -> bool:
+    """Whether a code of this name is one that Dynamo makes of what goes on behind a break."""
+    return name.startswith("torch_dynamo_resume_in_")
+
+
 def difference(stored: frame_pb2.FrameCode, fresh: frame_pb2.FrameCode) -> str:
     """The first part that differs, for people: "constant 3: 2 instead of 1"; empty: none does."""
     if stored == fresh:

@@ -15,7 +15,7 @@ from .. import torch_compat
 from ..counters import STATS
 from ..torch_compat import eval_frame
 from ..v1 import frame_pb2
-from . import digests
+from . import code_objects, digests
 from .entered import Call, Entered
 from .errors import UnfitError
 from .running import running
@@ -100,7 +100,7 @@ def _first_that_serves(
 
 def _place(entered: Entered) -> tuple[bytes, bool]:
     """The key of `_left`; of what goes on behind no break, one that nothing else has."""
-    is_continuation = entered.code.co_name.startswith("torch_dynamo_resume_in_")
+    is_continuation = code_objects.is_continuation(entered.code.co_name)
     digest = digests.of_code(entered.code) if is_continuation else entered.digest
     return digest, torch.is_grad_enabled()
 

@@ -74,12 +74,22 @@ def _differences(stored: frame_pb2.Frame, fresh: frame_pb2.Frame) -> Iterator[st
         for field in one.DESCRIPTOR.fields:
             if _plain(getattr(one, field.name)) != _plain(getattr(other, field.name)):
                 yield f"{field.name} of {one.name}"
-    if difference := code_objects.difference(stored.result.code, fresh.result.code):
+    kept, made = (_without_continuations(frame.result.code) for frame in (stored, fresh))
+    if difference := code_objects.difference(kept, made):
         yield f"the bytecode, {difference}"
-    for kept, made in zip(stored.result.globals, fresh.result.globals, strict=False):
-        # Of what goes on behind a break, Dynamo makes another code where it did not make this one.
-        if kept != made and not kept.HasField("continuation"):
-            yield f"global {kept.name}"
+    for one, other in zip(stored.result.globals, fresh.result.globals, strict=False):
+        if one != other and not one.HasField("continuation"):
+            yield f"global {one.name}"
+
+
+def _without_continuations(code: frame_pb2.FrameCode) -> frame_pb2.FrameCode:
+    """Of what goes on behind a break, Dynamo makes another code where it did not make this one. With
+    a closure it is a constant of the bytecode, else a global."""
+    found = frame_pb2.FrameCode.FromString(code.SerializeToString())
+    for constant in found.constants.items:
+        if code_objects.is_continuation(constant.code.name):
+            constant.ClearField("code")
+    return found
 
 
 def _plain(value: Any) -> Any:
