@@ -83,8 +83,8 @@ def _differences(stored: frame_pb2.Frame, fresh: frame_pb2.Frame) -> Iterator[st
 
 
 def _without_continuations(code: frame_pb2.FrameCode) -> frame_pb2.FrameCode:
-    """Of what goes on behind a break, Dynamo makes another code where it did not make this one. With
-    a closure it is a constant of the bytecode, else a global."""
+    """Of what goes on behind a break, Dynamo makes another code where it did not make this one.
+    With a closure it is a constant of the bytecode, else a global."""
     found = frame_pb2.FrameCode.FromString(code.SerializeToString())
     for constant in found.constants.items:
         if code_objects.is_continuation(constant.code.name):
