@@ -77,6 +77,18 @@ strip "$package/bin/"* "$package/lib/"*.so*
 "$patchelf" --force-rpath --set-rpath '$ORIGIN' "$package/lib/"*.so*
 for binary in "${BINARIES[@]}"; do ln -s "../python/tensord/bin/$binary" "$bundle/bin/$binary"; done
 cp "$root/LICENSE" "$root/README.md" "$bundle/"
+share=$bundle/share
+mkdir -p "$share"/{man/man1,man/man8,bash-completion/completions,zsh/site-functions} \
+  "$share/fish/vendor_completions.d"
+"$bundle/bin/tensorctl" man >"$share/man/man1/tensorctl.1"
+"$bundle/bin/tensord" --print-man >"$share/man/man8/tensord.8"
+complete_with() { # SHELL, then where the scripts of both programs go
+  "$bundle/bin/tensorctl" completion "$1" >"$share/$2"
+  "$bundle/bin/tensord" --print-completion "$1" >"$share/$3"
+}
+complete_with bash bash-completion/completions/{tensorctl,tensord}
+complete_with zsh zsh/site-functions/_{tensorctl,tensord}
+complete_with fish fish/vendor_completions.d/{tensorctl,tensord}.fish
 
 for python in "$venv/bin/python" ${TENSORD_NATIVE_PYTHONS:-}; do
   say "building the native extension for $("$python" --version)"

@@ -38,7 +38,7 @@ std::unique_ptr<store::Store> Open(const StoreCommand& command) {
 
 using Numbers = std::vector<std::pair<std::string, uint64_t>>;
 
-void Print(const StoreCommand& command, const Numbers& numbers, std::string (*text)(uint64_t)) {
+void PrintNumbers(const StoreCommand& command, const Numbers& numbers, std::string (*text)(uint64_t)) {
   if (command.json) {
     std::vector<std::string> fields;
     for (const auto& [name, value] : numbers) {
@@ -70,7 +70,7 @@ int VerifyStore(const StoreCommand& command) {
   const auto store = Open(command);
   if (store == nullptr) return kExitError;
   const store::Verification found = store->Verify();
-  Print(command,
+  PrintNumbers(command,
         {{"programs", found.programs},
          {"kernels", found.kernels},
          {"frames", found.frames},
@@ -87,7 +87,7 @@ int CollectGarbage(const StoreCommand& command) {
   const uint64_t before = BytesBelow(command.root);
   store->Reconcile();
   const uint64_t after = BytesBelow(command.root);
-  Print(command, {{"freed", before - std::min(before, after)}, {"left", after}}, HumanBytes);
+  PrintNumbers(command, {{"freed", before - std::min(before, after)}, {"left", after}}, HumanBytes);
   return kExitOk;
 }
 
@@ -108,7 +108,7 @@ int DiskUsage(const StoreCommand& command) {
   numbers.emplace_back("index", other);
   std::sort(numbers.begin(), numbers.end());
   numbers.emplace_back("all", all);
-  Print(command, numbers, HumanBytes);
+  PrintNumbers(command, numbers, HumanBytes);
   return kExitOk;
 }
 
@@ -120,7 +120,7 @@ int RebuildIndex(const StoreCommand& command) {
     return kExitError;
   }
   const auto totals = store->Count();
-  Print(command,
+  PrintNumbers(command,
         {{"programs", totals.ok() ? totals->programs : 0},
          {"frames", totals.ok() ? totals->frames : 0}},
         Plain);

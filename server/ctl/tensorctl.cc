@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // tensorctl: asks a running daemon, a store, or the compiler itself.
+#include <absl/strings/str_join.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
 #include <string>
 
 #include "base/version.h"
+#include "server/cli/documents.h"
 #include "server/ctl/commands.h"
 #include "server/ctl/compile.h"
 #include "server/ctl/fleet.h"
@@ -81,6 +84,13 @@ int Main(int argc, char** argv) {
       app.add_subcommand("fleet-key", "make a key that signs for a fleet; prints its public half");
   makes_key->add_option("FILE", fleet_key.file, "of the private key, to be made")->required();
   makes_key->add_option("NAME", fleet_key.name, "of the key, in files of trust")->required();
+  std::string shell;
+  CLI::App* completes = app.add_subcommand(
+      "completion", "a script by which a shell completes tensorctl's commands and flags");
+  completes->add_option("SHELL", shell, absl::StrJoin(Shells(), ", "))
+      ->required()
+      ->check(CLI::IsMember(Shells()));
+  CLI::App* manual = app.add_subcommand("man", "tensorctl's manual, as a page for man(1)");
   StoreCommand store;
   store.root = DefaultStore();
   std::function<int()> on_store;
@@ -106,6 +116,14 @@ int Main(int argc, char** argv) {
   if (makes_key->parsed()) {
     fleet_key.json = client.json;
     return MakeFleetKey(fleet_key);
+  }
+  if (completes->parsed()) {
+    Print(CompletionScript(app, shell));
+    return kExitOk;
+  }
+  if (manual->parsed()) {
+    Print(ManualPage(app, 1));
+    return kExitOk;
   }
   store.json = client.json;
   if (on_store) return on_store();

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // tensord: the compile daemon.
+#include <absl/strings/str_join.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
 #include <string>
 
 #include "base/version.h"
+#include "server/cli/documents.h"
 #include "server/daemon/config.h"
 #include "server/daemon/daemon.h"
 #include "server/monitoring/families.h"
@@ -22,7 +25,8 @@ int main(int argc, char** argv) {
       "tensord");
   std::map<std::string, std::string> given;
   std::string file;
-  bool print = false, print_metrics = false;
+  std::string shell;
+  bool print = false, print_metrics = false, print_manual = false;
   app.set_version_flag("--version", tensord::Version());
   app.add_option("--config", file,
                  "configuration file (default: ~/.config/tensord/tensord.toml, "
@@ -31,6 +35,11 @@ int main(int argc, char** argv) {
   app.add_flag("--print-config", print, "print every value and where it came from, then exit");
   app.add_flag("--print-metrics", print_metrics,
                "print what Prometheus would find of a daemon that has done nothing, then exit");
+  app.add_option("--print-completion", shell,
+                 "print a script by which that shell completes flags: " +
+                     absl::StrJoin(server::Shells(), ", "))
+      ->check(CLI::IsMember(server::Shells()));
+  app.add_flag("--print-man", print_manual, "print the manual, as a page for man(1)");
   for (const server::Option& option : server::Options()) {
     std::string help = option.help;
     if (option.env != nullptr) help += std::string(" [") + option.env + "]";
@@ -43,6 +52,12 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? server::kExitOk : server::kExitUsage;
+  }
+  if (!shell.empty() || print_manual) {
+    const std::string text =
+        print_manual ? server::ManualPage(app, 8) : server::CompletionScript(app, shell);
+    std::fputs(text.c_str(), stdout);
+    return server::kExitOk;
   }
   if (print_metrics) {
     tensord::v1::Stats stats;

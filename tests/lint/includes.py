@@ -176,6 +176,7 @@ ROOMS: dict[str, list[str]] = {
         "server/compile",
     ],
     "server/monitoring": ["proto/service", "base"],
+    "server/cli": ["base"],
     "server/daemon": [
         "proto/service",
         "proto/grpc",
@@ -186,6 +187,7 @@ ROOMS: dict[str, list[str]] = {
         "server/compile",
         "server/frames",
         "server/monitoring",
+        "server/cli",
     ],
     "server/ctl": [
         "proto/service",
@@ -194,6 +196,7 @@ ROOMS: dict[str, list[str]] = {
         "server/rpc",
         "server/store",
         "server/fleet",
+        "server/cli",
     ],
     # Tests may include everything, and nothing includes a test.
     "tests": ["*"],

@@ -77,9 +77,9 @@ def _differences(stored: frame_pb2.Frame, fresh: frame_pb2.Frame) -> Iterator[st
     kept, made = (_without_continuations(frame.result.code) for frame in (stored, fresh))
     if difference := code_objects.difference(kept, made):
         yield f"the bytecode, {difference}"
-    for one, other in zip(stored.result.globals, fresh.result.globals, strict=False):
-        if one != other and not one.HasField("continuation"):
-            yield f"global {one.name}"
+    for had, has in zip(stored.result.globals, fresh.result.globals, strict=False):
+        if had != has and not had.HasField("continuation"):
+            yield f"global {had.name}"
 
 
 def _without_continuations(code: frame_pb2.FrameCode) -> frame_pb2.FrameCode:
