@@ -11,8 +11,8 @@ CommandLine ReadCommandLine(const CLI::App& app) {
           {option->get_name(), option->get_description(), option->get_required()});
       continue;
     }
-    CommandFlag flag{{}, option->get_description(), option->get_envname(),
-                     option->get_items_expected_max() > 0};
+    CommandFlag flag{
+        {}, option->get_description(), option->get_envname(), option->get_items_expected_max() > 0};
     for (const std::string& name : option->get_lnames()) flag.names.push_back("--" + name);
     for (const std::string& name : option->get_snames()) flag.names.push_back("-" + name);
     line.flags.push_back(std::move(flag));

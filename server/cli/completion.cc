@@ -54,15 +54,13 @@ std::string Bash(const CommandLine& line) {
       "_", line.name, "() {\n",
       "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command= i\n",
       "  local common=", Quoted(common), " words\n",  //
-      "  COMPREPLY=()\n",
-      "  case $before in ", valued.empty() ? "''" : absl::StrJoin(valued, "|"),
+      "  COMPREPLY=()\n", "  case $before in ", valued.empty() ? "''" : absl::StrJoin(valued, "|"),
       ") return ;; esac\n",
       "  for ((i = 1; i < COMP_CWORD; ++i)); do\n"
       "    case ${COMP_WORDS[i]} in ",
       names.empty() ? "''" : absl::StrJoin(names, "|"),
-      ") command=${COMP_WORDS[i]} && break ;; esac\n  done\n",
-      "  case $command in\n", cases, "    *) words=", Quoted(absl::StrJoin(words, " ")),
-      " ;;\n  esac\n",
+      ") command=${COMP_WORDS[i]} && break ;; esac\n  done\n", "  case $command in\n", cases,
+      "    *) words=", Quoted(absl::StrJoin(words, " ")), " ;;\n  esac\n",
       "  COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n}\ncomplete -o default -F _", line.name,
       " ", line.name, "\n");
 }
@@ -77,35 +75,34 @@ std::string ZshArguments(const CommandLine& line) {
   std::string all;
   for (const CommandFlag& flag : line.flags) {
     for (const std::string& name : flag.names) {
-      const std::string spec = absl::StrCat(name, flag.takes_value ? "=" : "", "[",
-                                            escaped(flag.help), "]",
-                                            flag.takes_value ? ":value:_files" : "");
-      absl::StrAppend(&all, " \\\n    ", Quoted(name.starts_with("--") ? spec
-                                                : flag.takes_value
-                                                    ? absl::StrReplaceAll(spec, {{"=[", "["}})
+      const std::string spec =
+          absl::StrCat(name, flag.takes_value ? "=" : "", "[", escaped(flag.help), "]",
+                       flag.takes_value ? ":value:_files" : "");
+      absl::StrAppend(&all, " \\\n    ",
+                      Quoted(name.starts_with("--") ? spec
+                             : flag.takes_value     ? absl::StrReplaceAll(spec, {{"=[", "["}})
                                                     : spec));
     }
   }
   for (const CommandArgument& argument : line.arguments) {
-    absl::StrAppend(&all, " \\\n    ",
-                    Quoted(absl::StrCat(argument.required ? ":" : "::", escaped(argument.name),
-                                        ":_files")));
+    absl::StrAppend(
+        &all, " \\\n    ",
+        Quoted(absl::StrCat(argument.required ? ":" : "::", escaped(argument.name), ":_files")));
   }
   return all;
 }
 
 std::string Zsh(const CommandLine& line) {
-  std::string script = absl::StrCat("#compdef ", line.name, "\n_", line.name,
-                                    "() {\n  local line state commands\n  _arguments -C",
-                                    ZshArguments(line));
+  std::string script =
+      absl::StrCat("#compdef ", line.name, "\n_", line.name,
+                   "() {\n  local line state commands\n  _arguments -C", ZshArguments(line));
   if (!line.commands.empty()) {
     absl::StrAppend(&script, " \\\n    '1:command:->command' '*::argument:->argument'\n",
                     "  case $state in\n    command)\n      commands=(");
     for (const CommandLine& command : line.commands) {
-      absl::StrAppend(
-          &script, "\n        ",
-          Quoted(absl::StrCat(command.name, ":",
-                              absl::StrReplaceAll(command.help, {{":", "\\:"}}))));
+      absl::StrAppend(&script, "\n        ",
+                      Quoted(absl::StrCat(command.name, ":",
+                                          absl::StrReplaceAll(command.help, {{":", "\\:"}}))));
     }
     absl::StrAppend(&script, ")\n      _describe command commands ;;\n    argument)\n",
                     "      case $line[1] in\n");

@@ -15,8 +15,8 @@ namespace tensord::server {
 // bash, zsh, fish.
 const std::vector<std::string>& Shells();
 
-// A script by which the shell completes subcommands, flags, and files as their values. Requires: one
-// of Shells().
+// A script by which the shell completes subcommands, flags, and files as their values. Requires:
+// one of Shells().
 std::string CompletionScript(const CLI::App& app, const std::string& shell);
 
 // A page of that section of the manual (1 for commands, 8 for daemons), in man(7)'s language.

@@ -59,7 +59,8 @@ std::string ManualPage(const CLI::App& app, int section) {
                                   " \"\" \"tensord ", Version(), "\"\n.SH NAME\n",
                                   Escaped(line.name), " \\- ", Escaped(sentences.front()),
                                   "\n.SH SYNOPSIS\n", Usage(line), "\n.SH DESCRIPTION\n");
-  for (const std::string& sentence : sentences) absl::StrAppend(&page, Escaped(sentence), "\n.br\n");
+  for (const std::string& sentence : sentences)
+    absl::StrAppend(&page, Escaped(sentence), "\n.br\n");
   absl::StrAppend(&page, ".SH OPTIONS\n");
   AddFlags(line.flags, &page);
   AddArguments(line.arguments, &page);

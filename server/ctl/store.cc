@@ -38,7 +38,8 @@ std::unique_ptr<store::Store> Open(const StoreCommand& command) {
 
 using Numbers = std::vector<std::pair<std::string, uint64_t>>;
 
-void PrintNumbers(const StoreCommand& command, const Numbers& numbers, std::string (*text)(uint64_t)) {
+void PrintNumbers(const StoreCommand& command, const Numbers& numbers,
+                  std::string (*text)(uint64_t)) {
   if (command.json) {
     std::vector<std::string> fields;
     for (const auto& [name, value] : numbers) {
@@ -71,13 +72,13 @@ int VerifyStore(const StoreCommand& command) {
   if (store == nullptr) return kExitError;
   const store::Verification found = store->Verify();
   PrintNumbers(command,
-        {{"programs", found.programs},
-         {"kernels", found.kernels},
-         {"frames", found.frames},
-         {"blobs", found.blobs},
-         {"damaged", found.damaged},
-         {"unreadable", found.unreadable}},
-        Plain);
+               {{"programs", found.programs},
+                {"kernels", found.kernels},
+                {"frames", found.frames},
+                {"blobs", found.blobs},
+                {"damaged", found.damaged},
+                {"unreadable", found.unreadable}},
+               Plain);
   return found.damaged + found.unreadable == 0 ? kExitOk : kExitError;
 }
 
@@ -121,9 +122,9 @@ int RebuildIndex(const StoreCommand& command) {
   }
   const auto totals = store->Count();
   PrintNumbers(command,
-        {{"programs", totals.ok() ? totals->programs : 0},
-         {"frames", totals.ok() ? totals->frames : 0}},
-        Plain);
+               {{"programs", totals.ok() ? totals->programs : 0},
+                {"frames", totals.ok() ? totals->frames : 0}},
+               Plain);
   return kExitOk;
 }
 
