@@ -131,7 +131,7 @@ quietly "$venv/bin/python" -m pip install --target "$package/_vendor" --no-deps 
 say "collecting the quick start"
 mkdir -p "$bundle/deploy/lib" "$bundle/examples"
 cp "$root/deploy/quickstart.py" "$bundle/deploy/"
-cp -r "$root/deploy/monitoring" "$bundle/deploy/"
+cp -r "$root/deploy/monitoring" "$root/deploy/systemd" "$bundle/deploy/"
 cp "$root/deploy/lib/"*.py "$bundle/deploy/lib/"
 cp "$root/examples/train_gpt.py" "$bundle/examples/"
 shown=$bundle/deploy/lib/_vendor
