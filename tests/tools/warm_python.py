@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python processes that begin with torch imported, for tests that start many.
 
-    subprocess.run([*warm_python.command(), "script.py", "argument"])
+    subprocess.run([*warm_python.command(), path, "argument"])
     subprocess.run([*warm_python.command(warm_python.CAPTURE), "-c", "import torch; ..."])
 
 A server imports torch, or what else is named, once; each process is a fork of it, with the
