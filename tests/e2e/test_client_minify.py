@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import runpy
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
-import warm_python
 from tensord.debug import minify
 from tensord.debug.capture import capture
 from tensord.debug.case import text_of
@@ -78,11 +78,7 @@ def calls(path: Path) -> list[str]:
 
 def run(path: Path) -> tuple[int, str]:
     done = subprocess.run(
-        [*warm_python.command(warm_python.CAPTURE), str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+        [sys.executable, str(path)], capture_output=True, text=True, check=False, timeout=120
     )
     return done.returncode, done.stdout + done.stderr
 

@@ -97,7 +97,7 @@ def test_what_torch_sets_itself_decides_nothing(tmp_path: Path) -> None:
 
 def test_what_decides_at_the_start_has_it_begin_afresh(tmp_path: Path) -> None:
     program = "import sys; print('torch' in sys.modules)"
-    for name in ("OMP_NUM_THREADS", "TORCH_LOGS", "PYTHONHASHSEED"):
+    for name in ("OMP_NUM_THREADS", "TORCH_LOGS", "PYTHONHASHSEED", "PYTHONPATH"):
         done = subprocess.run(
             [*warm_python.command(), "-c", program],
             capture_output=True, text=True, check=True, env={**os.environ, name: "1"},

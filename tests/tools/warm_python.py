@@ -38,7 +38,7 @@ CAPTURE = ("torch._dynamo", "torch._functorch.aot_autograd", "torch._inductor.de
 # Variables that are read before a program's first line, or when torch is imported. It sets the
 # folder of TorchInductor itself.
 _AT_START = re.compile(
-    r"^(PYTHON(?!PATH$|DONTWRITEBYTECODE$)|TORCH(?!INDUCTOR_CACHE_DIR$)|PYTORCH|OMP_|GOMP_|KMP_"
+    r"^(PYTHON(?!DONTWRITEBYTECODE$)|TORCH(?!INDUCTOR_CACHE_DIR$)|PYTORCH|OMP_|GOMP_|KMP_"
     r"|MKL_|OPENBLAS|LD_|MALLOC_|CUDA_|NVIDIA_|LC_|LANG|GLIBC)"
 )
 _HEADER = struct.Struct("!I")
@@ -228,19 +228,18 @@ def _become(request: dict[str, Any]) -> None:
     random.seed()
     tempfile.tempdir = None
     arguments = request["arguments"]
-    paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
     main = sys.modules["__main__"].__dict__
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
-        sys.path[:1] = [os.getcwd(), *paths]
+        sys.path[0] = os.getcwd()
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
         return
     if arguments[0] == "-c":
         source, name, sys.argv = arguments[1], "<string>", ["-c", *arguments[2:]]
-        sys.path[:1] = ["", *paths]
+        sys.path[0] = ""
     else:
         name, sys.argv = arguments[0], arguments
-        sys.path[:1] = [os.path.dirname(os.path.abspath(name)), *paths]
+        sys.path[0] = os.path.dirname(os.path.abspath(name))
         with open(name, encoding="utf-8") as file:
             source = file.read()
     code = compile(source, name, "exec", dont_inherit=True)
