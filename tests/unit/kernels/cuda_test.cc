@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA prelude through NVRTC, without a GPU: every function for every storage type compiles for
-// every architecture and spills no registers, and vectors move in accesses of 16 bytes.
+// the architectures and spills no registers, and vectors move in accesses of 16 bytes. sm_86 and
+// sm_89 differ from sm_80 in how floats are converted (ptx.cuh), and are tried with those.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -64,11 +65,12 @@ struct Part {
 void PrintTo(const Part& part, std::ostream* out) { *out << part.architecture << " " << part.name; }
 
 std::vector<Part> Parts() {
-  constexpr const char* kTypes[] = {
-      "float",           "double",   "tk::half", "tk::bfloat16", "tk::float8_e4m3fn",
-      "tk::float8_e5m2", "int8_t",   "uint8_t",  "int16_t",      "uint16_t",
-      "int32_t",         "uint32_t", "int64_t",  "uint64_t",     "bool",
-  };
+  const std::vector<std::string> floats = {"float", "tk::half", "tk::bfloat16", "tk::float8_e4m3fn",
+                                           "tk::float8_e5m2"};
+  std::vector<std::string> types = floats;
+  for (const char* const type : {"double", "int8_t", "uint8_t", "int16_t", "uint16_t", "int32_t",
+                                 "uint32_t", "int64_t", "uint64_t", "bool"})
+    types.push_back(type);
   std::vector<Part> parts;
   for (const std::string architecture : kArchitectures) {
     // All widths take long. These two have all code that depends on the architecture, which
@@ -79,7 +81,8 @@ std::vector<Part> Parts() {
     const std::string of_formulas = architecture == "sm_90" ? all_widths : "-DWIDTHS(F)=F(4)";
     for (const std::string part :
          {"memory", "scatters", "arithmetic", "operations", "reductions"}) {
-      for (const std::string type : kTypes) {
+      const bool is_like_sm_80 = architecture == "sm_86" || architecture == "sm_89";
+      for (const std::string& type : is_like_sm_80 ? floats : types) {
         const std::string short_name = type.starts_with("tk::") ? type.substr(4) : type;
         const bool formulas = part == "arithmetic" || part == "operations";
         parts.push_back({architecture,
