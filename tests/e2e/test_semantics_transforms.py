@@ -50,6 +50,7 @@ def test_transforms(name: str) -> None:
 
 def test_a_transform_within_training() -> None:
     """Outer gradients go through an inner one."""
+    torch.manual_seed(0)  # where tanh comes near 1, few digits of its slope are left
 
     def function(x: Tensor, w: Tensor) -> Tensor:
         inner = func.grad(lambda y: (y * w).tanh().sum())(x)
