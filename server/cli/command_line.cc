@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/cli/command_line.h"
 
+#include <CLI/CLI.hpp>
+
 namespace tensord::server {
 
 CommandLine ReadCommandLine(const CLI::App& app) {

@@ -3,9 +3,12 @@
 #ifndef TENSORD_SERVER_CLI_COMMAND_LINE_H_
 #define TENSORD_SERVER_CLI_COMMAND_LINE_H_
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace tensord::server {
 

@@ -75,13 +75,10 @@ std::string ZshArguments(const CommandLine& line) {
   std::string all;
   for (const CommandFlag& flag : line.flags) {
     for (const std::string& name : flag.names) {
-      const std::string spec =
-          absl::StrCat(name, flag.takes_value ? "=" : "", "[", escaped(flag.help), "]",
-                       flag.takes_value ? ":value:_files" : "");
+      const char* const equals = flag.takes_value && name.starts_with("--") ? "=" : "";
       absl::StrAppend(&all, " \\\n    ",
-                      Quoted(name.starts_with("--") ? spec
-                             : flag.takes_value     ? absl::StrReplaceAll(spec, {{"=[", "["}})
-                                                    : spec));
+                      Quoted(absl::StrCat(name, equals, "[", escaped(flag.help), "]",
+                                          flag.takes_value ? ":value:_files" : "")));
     }
   }
   for (const CommandArgument& argument : line.arguments) {

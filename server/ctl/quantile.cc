@@ -20,6 +20,13 @@ double Quantile(const v1::Latency& latency, double q) {
   return std::numeric_limits<double>::infinity();
 }
 
+double Quantile(const v1::Stats& stats, std::string_view outcome, double q) {
+  for (const v1::Latency& latency : stats.latencies()) {
+    if (latency.outcome() == outcome) return Quantile(latency, q);
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
 std::string HumanSeconds(double seconds) {
   if (std::isnan(seconds)) return "-";
   if (std::isinf(seconds)) return "long";

@@ -24,13 +24,6 @@ std::string Ratio(uint64_t part, uint64_t whole) {
   return whole == 0 ? "-" : fmt::format("{:.1f} %", 100.0 * part / whole);
 }
 
-v1::Latency LatencyOf(const v1::Stats& stats, std::string_view outcome) {
-  for (const v1::Latency& latency : stats.latencies()) {
-    if (latency.outcome() == outcome) return latency;
-  }
-  return {};
-}
-
 // A field's number in the unit that its name tells (stats.proto).
 std::string HumanNumber(const std::string& name, uint64_t value) {
   if (absl::StrContains(name, "nanoseconds")) return HumanNanoseconds(value);
@@ -106,8 +99,8 @@ int Stats(const Client& client) {
   for (const auto& [name, count, outcome] : kinds) {
     const bool timed = outcome != nullptr;
     counts.Add({name, absl::StrCat(count), Ratio(count, s.requests()),
-                timed ? HumanSeconds(Quantile(LatencyOf(s, outcome), 0.5)) : "",
-                timed ? HumanSeconds(Quantile(LatencyOf(s, outcome), 0.99)) : ""});
+                timed ? HumanSeconds(Quantile(s, outcome, 0.5)) : "",
+                timed ? HumanSeconds(Quantile(s, outcome, 0.99)) : ""});
   }
   Table means({"", ">"});
   means.Add(

@@ -28,13 +28,6 @@ double Share(uint64_t part, uint64_t whole) {
   return whole == 0 ? kNone : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-double LatencyOf(const Update& update, const char* outcome, double q) {
-  for (const v1::Latency& latency : update.growth().latencies()) {
-    if (latency.outcome() == outcome) return Quantile(latency, q);
-  }
-  return kNone;
-}
-
 std::string ShowCount(double value) {
   return value < 9.95 && value != std::floor(value) ? fmt::format("{:.1f}", value)
                                                     : fmt::format("{:.0f}", value);
@@ -55,8 +48,8 @@ double Found(const Update& u) {
   const v1::Stats& grown = u.growth();
   return Share(grown.hits(), grown.hits() + grown.compiled() + grown.joined() + grown.failed());
 }
-double LookUp(const Update& u) { return LatencyOf(u, "hit", 0.99); }
-double Compile(const Update& u) { return LatencyOf(u, "compiled", 0.99); }
+double LookUp(const Update& u) { return Quantile(u.growth(), "hit", 0.99); }
+double Compile(const Update& u) { return Quantile(u.growth(), "compiled", 0.99); }
 double Compiled(const Update& u) { return PerSecond(u, u.growth().compiled()); }
 double Failed(const Update& u) { return PerSecond(u, u.growth().failed()); }
 double Waiting(const Update& u) { return static_cast<double>(u.stats().in_flight()); }

@@ -129,9 +129,8 @@ absl::Status Check(const Config& config) {
     return absl::InvalidArgumentError(absl::StrCat("store = '", config.store, "' (from ",
                                                    at("store"), "): an absolute path is needed"));
   }
-  if (config.metrics_address.empty()) {
-    // Nowhere.
-  } else if (const auto where = HostAndPort(config.metrics_address); !where.ok()) {
+  if (const auto where = HostAndPort(config.metrics_address);
+      !config.metrics_address.empty() && !where.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("metrics_address (from ", at("metrics_address"),
                                                    "): ", where.status().message()));
   }

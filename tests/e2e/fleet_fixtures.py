@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fleet_hosts import Host, make_key
+
+from fleet_hosts import Host, make_key  # isort: skip; it says where fleet_tiers is
+import fleet_tiers
+
+
+def need(kind: str) -> None:
+    """Skips the test where there is no server of that kind of tier."""
+    try:
+        fleet_tiers.need(kind)
+    except fleet_tiers.Missing as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture

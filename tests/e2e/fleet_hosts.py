@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tensord.v1 import service_pb2  # noqa: E402
 from tensord.wire import rpc  # noqa: E402
 
 WAIT_S = 60.0
+FLEET_LOAD = TESTS.parent / "build" / "tests" / "fleet_load"
 
 
 def make_key(folder: Path, name: str = "key") -> Path:
@@ -32,6 +34,17 @@ def make_key(folder: Path, name: str = "key") -> Path:
     with (folder / "trust").open("a") as trust:
         trust.write(done.stdout)
     return key
+
+
+def load(url: str, key: Path, flags: Iterable[str], *arguments: str) -> dict[str, Any]:
+    """What fleet_load says of many hosts in one process. flags: of a daemon with that tier."""
+    done = subprocess.run(
+        [FLEET_LOAD, url, f"--key={key}", *arguments,
+         *(flag.replace("--fleet-", "--") for flag in flags)],
+        check=True, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])  # behind warnings
+    return found
 
 
 class Host(RealDaemon):

@@ -14,14 +14,13 @@ from typing import Any
 import fleet_tiers
 import pytest
 import warm_python
-from fleet_hosts import Host, make_key
+from fleet_fixtures import need
+from fleet_hosts import Host, load, make_key
 from frame_processes import output, python
-from real_daemon import ROOT
 from redis_server import RedisServer
 
 pytest_plugins = ["fleet_fixtures"]
 
-FLEET_LOAD = ROOT / "build" / "tests" / "fleet_load"
 _JOB = textwrap.dedent("""
     import json, sys, torch, tensord
     def f(x, y):
@@ -36,21 +35,16 @@ _JOB = textwrap.dedent("""
 
 
 def _redis(folder: Path, tls: bool = False, flags: tuple[str, ...] = ()) -> RedisServer:
-    try:
-        fleet_tiers.need("redis")
-    except fleet_tiers.Missing as missing:
-        pytest.skip(str(missing))
+    need("redis")
     return RedisServer(folder / "r", tls, flags)
 
 
 @pytest.fixture(params=fleet_tiers.KINDS)
 def tier(request: pytest.FixtureRequest, clean: Path) -> Iterator[tuple[str, ...]]:
     """A URL, and flags that belong to it."""
-    try:
-        with fleet_tiers.tier(request.param, clean) as made:
-            yield made
-    except fleet_tiers.Missing as missing:
-        pytest.skip(str(missing))
+    need(request.param)
+    with fleet_tiers.tier(request.param, clean) as made:
+        yield made
 
 
 def test_second_host_compiles_nothing(
@@ -194,12 +188,7 @@ def test_what_is_wrong_with_tls_or_the_user_is_said(
 def test_many_hosts_make_one_compile(key: Path, tier: tuple[str, ...]) -> None:
     """Each in a thread of one process; whoever is told to compile takes half a second."""
     url, *flags = tier
-    done = subprocess.run(
-        [FLEET_LOAD, url, f"--key={key}", "--hosts=30", "--compile-ms=500", "--answer-ms=10000",
-         *(flag.replace("--fleet-", "--") for flag in flags)],
-        check=True, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    found = json.loads(done.stdout.splitlines()[-1])  # behind warnings
+    found = load(url, key, flags, "--hosts=30", "--compile-ms=500", "--answer-ms=10000")
     # Of the Remote Execution API's leases several hosts may have one, when they are slow.
     most = 5 if url.startswith("grpc") else 1
     assert 1 <= found["compiled"] <= most

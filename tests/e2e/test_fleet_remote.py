@@ -3,29 +3,21 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import fleet_tiers
 import pytest
 import remote_cache
-from fleet_hosts import Host
-from real_daemon import ROOT
+from fleet_fixtures import need
+from fleet_hosts import Host, load
 from remote_cache import RemoteCache
 
 pytest_plugins = ["fleet_fixtures"]
 
-FLEET_LOAD = ROOT / "build" / "tests" / "fleet_load"
-
 
 def _cache(kind: str, folder: Path, updates: bool = True) -> RemoteCache:
-    try:
-        fleet_tiers.need(kind)
-    except fleet_tiers.Missing as missing:
-        pytest.skip(str(missing))
+    need(kind)
     return RemoteCache(kind, folder / "r", updates)
 
 
@@ -115,13 +107,10 @@ def test_a_cache_that_dies_and_comes_back(
 @pytest.mark.parametrize("kind", remote_cache.KINDS)
 def test_large_blobs_are_streams(key: Path, clean: Path, kind: str) -> None:
     with _cache(kind, clean) as cache:
-        done = subprocess.run(
-            [FLEET_LOAD, cache.url, f"--key={key}", "--hosts=2", "--compile-ms=50",
-             f"--bytes={24 << 20}", "--blobs=3", "--answer-ms=10000",
-             *(flag.replace("--fleet-", "--") for flag in cache.flags)],
-            check=True, stdout=subprocess.PIPE, text=True,
+        found = load(
+            cache.url, key, cache.flags, "--hosts=2", "--compile-ms=50", f"--bytes={24 << 20}",
+            "--blobs=3", "--answer-ms=10000",
         )  # fmt: skip
-        found = json.loads(done.stdout.splitlines()[-1])  # behind warnings
         assert (found["compiled"], found["found"], found["failed"]) == (1, 1, 0)
         assert found["bytes_in_most"] > found["program_bytes"]
 

@@ -23,9 +23,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -38,10 +36,8 @@ sys.path[:0] = [str(TESTS / "e2e"), str(TESTS / "tools"), str(TESTS / "faults")]
 import fleet_tiers  # noqa: E402
 import graphs  # noqa: E402
 from bad_server import KINDS, SCHEMES, BadServer  # noqa: E402
-from fleet_hosts import Host, make_key  # noqa: E402
+from fleet_hosts import Host, load, make_key  # noqa: E402
 from tensord.wire import rpc  # noqa: E402
-
-LOAD = TESTS.parent / "build" / "tests" / "fleet_load"
 
 
 @contextlib.contextmanager
@@ -145,14 +141,7 @@ def hosts(tiers: list[str], counts: list[int], answer_ms: int) -> bool:
     good = True
     for kind, count in itertools.product(tiers, counts):
         with fleet(kind) as (key, url, flags):
-            done = subprocess.run(
-                [LOAD, url, f"--key={key}", f"--hosts={count}", f"--answer-ms={answer_ms}",
-                 *(flag.replace("--fleet-", "--") for flag in flags)],
-                check=True,
-                stdout=subprocess.PIPE,
-                text=True,
-            )  # fmt: skip
-            found = json.loads(done.stdout.splitlines()[-1])  # behind warnings
+            found = load(url, key, flags, f"--hosts={count}", f"--answer-ms={answer_ms}")
             share = found["bytes_in_most"] / found["program_bytes"]
             print(
                 f"{kind}, {count} hosts: {found['compiled']} compiled, {found['found']} found, "

