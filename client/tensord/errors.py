@@ -32,6 +32,10 @@ class DaemonSilentError(DaemonUnavailableError):
     advice = "see what state the daemon's process is in; `tensord` starts another"
 
 
+class DaemonGoingError(DaemonUnavailableError):
+    """The daemon takes no more calls, for it ends; another may follow it."""
+
+
 class DaemonVersionError(TensordError):
     """The daemon speaks another version of the protocol."""
 

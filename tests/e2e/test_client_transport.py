@@ -40,9 +40,7 @@ def _count(request: bytes, context: grpc.ServicerContext):
         yield bytes([i % 256]) * _MIB
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    path = str(tmp_path_factory.mktemp("server") / "s")
+def _serve(path: str) -> grpc.Server:
     server = grpc.server(
         futures.ThreadPoolExecutor(4), options=[("grpc.max_receive_message_length", -1)]
     )
@@ -52,6 +50,13 @@ def server(tmp_path_factory):
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t.T", handlers),))
     server.add_insecure_port(f"unix:{path}")
     server.start()
+    return server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("server") / "s")
+    server = _serve(path)
     yield path
     server.stop(None).wait()
 
@@ -111,18 +116,23 @@ def test_calls_side_by_side(server):
         assert one.message() == bytes([i]) * 100_000
 
 
+def test_a_server_that_ends_answers_what_it_has_begun(tmp_path: Path):
+    path = str(tmp_path / "s")
+    server = _serve(path)
+    calls = [call(path, "Sleep", b"1") for _ in range(3)]
+    time.sleep(0.3)
+    stopped = server.stop(30)
+    assert [one.message() for one in calls] == [b""] * 3
+    assert stopped.wait(30)
+
+
 def test_nobody_there(tmp_path: Path):
     with pytest.raises(CallError, match=r"UNAVAILABLE.*No such file"):
         call(str(tmp_path / "none"), "Echo")
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 64, os.urandom(256)],
-    ids=["closes", "http1", "zeros", "random"],
-)
-def test_not_a_grpc_server(tmp_path: Path, answer: bytes):
-    path = str(tmp_path / "s")
+def _ask(path: str, answer: bytes) -> None:
+    """A call to a server that says nothing else, whatever it is asked."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
@@ -136,8 +146,26 @@ def test_not_a_grpc_server(tmp_path: Path, answer: bytes):
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            with pytest.raises(CallError, match="UNAVAILABLE"):
-                call(path, "Echo", b"x", timeout_s=10).message()
+            call(path, "Echo", b"x", timeout_s=10).message()
         finally:
             thread.join()
+
+
+_SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+
+
+def test_a_server_that_takes_no_more_calls(tmp_path: Path):
+    goaway = bytes((0, 0, 8, 7, 0, 0, 0, 0, 0, *[0] * 8))  # of no stream
+    with pytest.raises(transport.GoingError, match=r"UNAVAILABLE.*shutting down"):
+        _ask(str(tmp_path / "s"), _SETTINGS + goaway)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 64, os.urandom(256)],
+    ids=["closes", "http1", "zeros", "random"],
+)
+def test_not_a_grpc_server(tmp_path: Path, answer: bytes):
+    with pytest.raises(CallError, match="UNAVAILABLE"):
+        _ask(str(tmp_path / "s"), answer)
     assert not transport._open_sockets

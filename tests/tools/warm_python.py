@@ -93,6 +93,17 @@ def _receive(connection: socket.socket, size: int) -> bytes:
     return data
 
 
+def _signals_to_a_socket() -> socket.socket:
+    """Where each signal from now on can be read as a byte: one that comes just before a read begins
+    ends that read, which it would not as a handler of Python's."""
+    sent, wakes = socket.socketpair()
+    wakes.setblocking(False)
+    signal.set_wakeup_fd(wakes.detach())
+    for number in _FORWARDED:
+        signal.signal(number, lambda *_: None)
+    return sent
+
+
 def _stand_for(address: str, arguments: list[str]) -> int:
     """Has the server run it, and says how it ended; begins it afresh where that is not possible."""
     environment = dict(os.environ)
@@ -104,14 +115,15 @@ def _stand_for(address: str, arguments: list[str]) -> int:
             theirs = None
         if theirs != _decisive(environment):
             os.execv(sys.executable, [sys.executable, *arguments])
-        for number in _FORWARDED:
-            signal.signal(number, lambda number, _: connection.send(bytes([number])))
+        sent = _signals_to_a_socket()
         request = {"arguments": arguments, "environment": environment, "folder": os.getcwd()}
         body = json.dumps(request).encode()
         socket.send_fds(connection, [_HEADER.pack(len(body))], [0, 1, 2])
         connection.sendall(body)
         for number in (0, 1, 2):  # the fork's alone, so that a reader sees its end
             os.close(number)
+        while connection not in select.select([connection, sent], [], [])[0]:
+            connection.sendall(sent.recv(64))
         (status,) = struct.unpack("!i", _receive(connection, 4))
     if status < 0:  # of a signal, as it did
         with contextlib.suppress(OSError):  # of SIGKILL nothing can be said

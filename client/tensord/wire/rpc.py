@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from .._version import VERSION
 from ..errors import (
     CompilerFailedError,
+    DaemonGoingError,
     DaemonOverloadedError,
     DaemonSilentError,
     DaemonTimeoutError,
@@ -55,6 +56,7 @@ _SERVICE = "/tensord.v1.Compiler/"
 # gRPC code name -> what it means here; every other code is the compiler's failure.
 _ERRORS: dict[str, type[TensordError]] = {
     "UNAVAILABLE": DaemonUnavailableError,
+    "CANCELLED": DaemonGoingError,  # by a daemon that ends; nobody waits for what we cancel
     "DEADLINE_EXCEEDED": DaemonTimeoutError,
     "RESOURCE_EXHAUSTED": DaemonOverloadedError,
     "INVALID_ARGUMENT": GraphRejectedError,
@@ -106,7 +108,10 @@ class Client:
                 if at == str(address) and time.monotonic() < until:
                     raise error
         try:
-            reply = self._greet_patiently(address) if greeted_before else self._greet(address)
+            try:
+                reply = self._greet_patiently(address) if greeted_before else self._greet(address)
+            except DaemonGoingError:  # which was there a moment ago
+                reply = self._greet_patiently(address)
         except DaemonSilentError as error:
             with self._lock:
                 self._silence_s += GREETING_SILENCE_S
@@ -334,6 +339,8 @@ def to_error(error: transport.CallError) -> TensordError:
     """The TensordError for a call's failure, with the daemon's own message."""
     if isinstance(error, transport.SilentError):
         return DaemonSilentError(f"the daemon on {addresses.resolve()} shows {error.details}")
+    if isinstance(error, transport.GoingError):
+        return DaemonGoingError(str(error))
     return _ERRORS.get(error.code, CompilerFailedError)(str(error))
 
 

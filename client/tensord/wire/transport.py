@@ -24,6 +24,8 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
+from .http2_frames import Frames, Goaway
+
 MAX_MESSAGE_BYTES = 256 << 20
 # What the daemon may send ahead of our acknowledgement.
 _WINDOW_BYTES = 8 << 20
@@ -71,6 +73,13 @@ def close_inherited() -> None:
     for inherited in list(_open_sockets):
         inherited.close()
     _open_sockets.clear()
+
+
+class GoingError(CallError):
+    """The server ends, and takes no more calls: another may follow it."""
+
+    def __init__(self) -> None:
+        super().__init__("UNAVAILABLE", "the daemon is shutting down")
 
 
 class SilentError(CallError):
@@ -127,6 +136,7 @@ class Call:
                 h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW_BYTES,
             },
         )
+        self._frames = Frames(self._http.max_inbound_frame_size)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         _open_sockets.add(self._socket)
         try:
@@ -254,8 +264,8 @@ class Call:
         if not data:
             raise CallError("UNAVAILABLE", "the daemon closed the connection")
         try:
-            for event in self._http.receive_data(data):
-                self._take(event)
+            for frame in self._frames.take(data):
+                self._take_frame(frame)
         except h2.exceptions.ProtocolError as error:
             raise CallError("UNAVAILABLE", f"no gRPC server there: {error}") from error
         if not self._ended and (answer := self._http.data_to_send()):
@@ -263,6 +273,14 @@ class Call:
                 self._socket.sendall(answer)  # acknowledgements
             except OSError as error:
                 raise CallError("UNAVAILABLE", f"the connection broke: {error}") from error
+
+    def _take_frame(self, frame: bytes | Goaway) -> None:
+        if not isinstance(frame, Goaway):
+            for event in self._http.receive_data(frame):
+                self._take(event)
+        elif frame.last_stream < self._stream:
+            self._ended = True
+            self._status = GoingError()
 
     def _take(self, event: h2.events.Event) -> None:
         match event:
@@ -281,9 +299,6 @@ class Call:
                 self._ended = True
                 if self._status is None:
                     self._status = CallError("UNAVAILABLE", f"reset: {event.error_code!r}")
-            case h2.events.ConnectionTerminated(last_stream_id=last) if (last or 0) < self._stream:
-                self._ended = True
-                self._status = CallError("UNAVAILABLE", "the daemon is shutting down")
 
     def _take_headers(self, headers: dict[str, str]) -> None:
         if (http_status := headers.get(":status", "200")) != "200":
