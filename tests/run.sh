@@ -76,10 +76,11 @@ if [ -n "$e2e" ]; then
     say "there is no promtool: what is written for Prometheus is parsed, and alerts are not tried"
   say "pytest"
   reports+=("$folder/pytest.xml")
-  # A process a core, each of whole files, which share daemons; a subset of few tests is quicker in
-  # one. A hung test names itself after its time is up, rather than holding everything.
+  # A process a core and one for when others wait, each of whole files, which share daemons; a subset
+  # of few tests is quicker in one. A hung test names itself after its time is up, rather than
+  # holding everything.
   side_by_side=()
-  if [ ${#arguments[@]} -eq 0 ]; then side_by_side=(-n "$(nproc)" --dist loadfile); fi
+  if [ ${#arguments[@]} -eq 0 ]; then side_by_side=(-n "$(($(nproc) + 1))" --dist loadfile); fi
   (cd "$root" && "$venv/bin/python" -m pytest tests/e2e -q --durations=10 --timeout 600 \
     --junitxml "$folder/pytest.xml" "${side_by_side[@]}" "${arguments[@]}") || status=1
 fi

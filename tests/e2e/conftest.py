@@ -145,6 +145,7 @@ def tensord_daemon(
     """The shared daemon, strict; at the end nothing may have run in eager."""
     monkeypatch.setenv("TENSORD_ADDRESS", shared_daemon.address)
     monkeypatch.setenv("TENSORD_STRICT", "1")
+    monkeypatch.setattr(rpc, "GREETING_SILENCE_S", 2.0)  # other tests keep the machine busy
     rpc.client().forget()
     yield shared_daemon
     stats = tensord.stats()

@@ -229,6 +229,15 @@ def case_whole_graph(compile: Any) -> Any:
     return raised, compile(dictionary, fullgraph=True)(numbers(4), numbers(4))
 
 
+def draws_a_seed(x: Tensor) -> Tensor:
+    return x + int(torch.seed() % 2 > -1)
+
+
+def case_drawn_seed(compile: Any) -> Any:
+    """Which Dynamo draws as it captures: the next process has another."""
+    return compile(draws_a_seed)(numbers(3, 4))
+
+
 def case_modes(compile: Any) -> Any:
     f, x = compile(halves, mode="max-autotune-no-cudagraphs"), numbers(6, 10)
     return f(x), compile(halves, options={"deterministic": True})(x), compile(halves)(x)

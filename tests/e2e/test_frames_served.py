@@ -19,6 +19,7 @@ FILES = [HERE / "served_functions.py", HERE / "served_modules.py"]
 CAPTURED = {
     "views_that_may_be_copies": "may be a copy of what it is a view of",
     "views_of_symbolic_sizes": "a view of symbolic sizes",
+    "drawn_seed": "keeps what torch.seed() drew",
     "whole_graph": "the capture raised Unsupported",  # as it has to
 }
 # Of torch's own classes, which torch.compile wraps in a function of Dynamo's; what asks Dynamo

@@ -75,7 +75,12 @@ def _is_gone(number: int) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_signals_go_through(number: int) -> None:
-    program = "import os, time; print(os.getpid(), flush=True); time.sleep(100)"
+    program = """
+import os, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
+print(os.getpid(), flush=True)
+time.sleep(100)
+"""
     with subprocess.Popen(
         [*warm_python.command(), "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
@@ -84,6 +89,20 @@ def test_signals_go_through(number: int) -> None:
         process.send_signal(number)
         assert process.wait(WAIT_S) == -number
     assert _is_gone(fork)
+
+
+def test_open_files_are_handed_on(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w") as file:
+        file.write("before ")
+        file.flush()
+        number = file.fileno()
+        program = f"import os; os.write({number}, b'after'); os.fstat({number + 1})"
+        done = subprocess.run(
+            [*warm_python.command(), "-c", program], pass_fds=[number],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert (tmp_path / "file").read_text() == "before after"
+    assert "Bad file descriptor" in done.stderr  # nothing that nobody gave
 
 
 def test_what_torch_sets_itself_decides_nothing(tmp_path: Path) -> None:

@@ -79,11 +79,6 @@ KNOWN: tuple[Excuse, ...] = (
         "whole numbers modulo 0: CUDA gives what its division leaves; eager on the CPU raises",
     ),
     Excuse(
-        r"^nn\.functional\.soft_margin_loss\|.*rejected\|",
-        r"eager raises RuntimeError: result type Float can't be cast .*here nothing is raised",
-        "torch's decomposition takes types that eager's kernel does not have",
-    ),
-    Excuse(
         r"^nn\.functional\.batch_norm\|.*\|transposed\|.*\|cpu",
         r"strides \[[\d, ]+\], eager has \[",
         "fake tensors have the input's strides, and eager's kernel on the CPU gives dense results",

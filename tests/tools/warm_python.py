@@ -5,7 +5,7 @@
     subprocess.run([*warm_python.command(warm_python.CAPTURE), "-c", "import torch; ..."])
 
 A server imports torch, or what else is named, once; each process is a fork of it, with the
-environment, folder and standard streams that it was started with. What is started stands for the
+environment, folder and open files that it was started with. What is started stands for the
 fork: signals go through, and it ends as the fork ended, whose number is another. A variable that
 decides how Python or torch begin has it begin afresh.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import gc
 import importlib
@@ -41,6 +42,7 @@ _AT_START = re.compile(
     r"^(PYTHON(?!DONTWRITEBYTECODE$)|TORCH(?!INDUCTOR_CACHE_DIR$)|PYTORCH|OMP_|GOMP_|KMP_"
     r"|MKL_|OPENBLAS|LD_|MALLOC_|CUDA_|NVIDIA_|LC_|LANG|GLIBC)"
 )
+_MOST_FILES = 253  # that one message of a Unix socket takes
 _HEADER = struct.Struct("!I")
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -93,6 +95,18 @@ def _receive(connection: socket.socket, size: int) -> bytes:
     return data
 
 
+def _open_files() -> list[int]:
+    """What this process was given, by their numbers."""
+    return sorted(int(name) for name in os.listdir("/proc/self/fd") if _is_open(int(name)))
+
+
+def _is_open(number: int) -> bool:  # the folder itself is listed, and is not any more
+    with contextlib.suppress(OSError):
+        os.fstat(number)
+        return True
+    return False
+
+
 def _signals_to_a_socket() -> socket.socket:
     """Where each signal from now on can be read as a byte: one that comes just before a read begins
     ends that read, which it would not as a handler of Python's."""
@@ -106,7 +120,7 @@ def _signals_to_a_socket() -> socket.socket:
 
 def _stand_for(address: str, arguments: list[str]) -> int:
     """Has the server run it, and says how it ended; begins it afresh where that is not possible."""
-    environment = dict(os.environ)
+    environment, files = dict(os.environ), _open_files()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(address)
@@ -116,11 +130,16 @@ def _stand_for(address: str, arguments: list[str]) -> int:
         if theirs != _decisive(environment):
             os.execv(sys.executable, [sys.executable, *arguments])
         sent = _signals_to_a_socket()
-        request = {"arguments": arguments, "environment": environment, "folder": os.getcwd()}
+        request = {
+            "arguments": arguments,
+            "environment": environment,
+            "folder": os.getcwd(),
+            "files": files,
+        }
         body = json.dumps(request).encode()
-        socket.send_fds(connection, [_HEADER.pack(len(body))], [0, 1, 2])
+        socket.send_fds(connection, [_HEADER.pack(len(body))], files)
         connection.sendall(body)
-        for number in (0, 1, 2):  # the fork's alone, so that a reader sees its end
+        for number in files:  # the fork's alone, so that a reader sees its end
             os.close(number)
         while connection not in select.select([connection, sent], [], [])[0]:
             connection.sendall(sent.recv(64))
@@ -139,13 +158,13 @@ def _stand_for(address: str, arguments: list[str]) -> int:
 def _requested(
     connection: socket.socket, began_with: dict[str, str]
 ) -> tuple[dict[str, Any], list[int]] | None:
-    """A request and its standard streams; None where who asked begins afresh."""
+    """A request and its open files; None where who asked begins afresh."""
     mine = json.dumps(began_with).encode()
     connection.sendall(_HEADER.pack(len(mine)) + mine)
-    data, streams, _, _ = socket.recv_fds(connection, 4, 3)
-    if len(data) != 4 or len(streams) != 3:
+    data, files, _, _ = socket.recv_fds(connection, 4, _MOST_FILES)
+    if len(data) != 4:
         return None
-    return json.loads(_receive(connection, *_HEADER.unpack(data))), list(streams)
+    return json.loads(_receive(connection, *_HEADER.unpack(data))), list(files)
 
 
 class _Server:
@@ -188,20 +207,23 @@ class _Server:
         if found is None:
             connection.close()
             return None
-        request, streams = found
+        request, files = found
         number = os.fork()
         if number != 0:
             self._asked[number] = connection
-            for stream in streams:
-                os.close(stream)
+            for file in files:
+                os.close(file)
             return None
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for stream, target in zip(streams, (0, 1, 2), strict=True):
-            os.dup2(stream, target)
-            os.close(stream)
         for other in (connection, self._listener, self._woken, self._wakes, *self._asked.values()):
             other.close()
+        aside = [fcntl.fcntl(file, fcntl.F_DUPFD, max(request["files"]) + 1) for file in files]
+        for file in files:
+            os.close(file)
+        for file, target in zip(aside, request["files"], strict=True):
+            os.dup2(file, target)
+            os.close(file)
         return request
 
     def _reap(self) -> None:

@@ -43,6 +43,13 @@ class UnsupportedError(Exception):
     """Eager cannot run the architecture here; the message says why."""
 
 
+# What architectures are built with: first this file, for what it declares.
+IMPORTED = (
+    "zoo.catalogue", "transformers.modeling_utils", "transformers.models.auto.modeling_auto",
+    *(["timm.models"] if importlib.util.find_spec("timm") else []),
+)  # fmt: skip
+
+
 @dataclass
 class Built:
     """A model whose calls are deterministic, in training mode, and a batch for it."""

@@ -7,6 +7,7 @@
 #include "graph_call.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/util/SmallVector.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
@@ -44,16 +45,24 @@ struct GraphCallObject {
   Graph* graph;
 };
 
+// A function of one argument, in each call: one of C without the way through Python's calls.
+PyObject* CallWith(PyObject* function, PyObject* argument) {
+  if (PyCFunction_CheckExact(function) && PyCFunction_GET_FLAGS(function) == METH_O) {
+    return PyCFunction_GET_FUNCTION(function)(PyCFunction_GET_SELF(function), argument);
+  }
+  return PyObject_CallOneArg(function, argument);
+}
+
 // A block in which torch's hook calls no callback. An exception that is set stays.
 class WithoutHook {
  public:
   explicit WithoutHook(PyObject* set_callback)
-      : set_callback_(set_callback), before_(PyObject_CallOneArg(set_callback, Py_None)) {}
+      : set_callback_(set_callback), before_(CallWith(set_callback, Py_None)) {}
   ~WithoutHook() {
     if (before_.get() == nullptr || before_.get() == Py_None) return;
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    if (!Reference(PyObject_CallOneArg(set_callback_, before_.get()))) PyErr_Clear();
+    if (!Reference(CallWith(set_callback_, before_.get()))) PyErr_Clear();
     PyErr_Restore(type, value, trace);
   }
   WithoutHook(const WithoutHook&) = delete;
@@ -72,9 +81,10 @@ struct Made {
   at::Tensor tensor;
   int64_t number = 0;
 };
+using AllMade = c10::SmallVector<Made, 4>;  // of a small graph no allocation
 
 // False with an exception set.
-bool RunForward(const GraphProgram& graph, PyObject* const* arguments, std::vector<Made>* made) {
+bool RunForward(const GraphProgram& graph, PyObject* const* arguments, AllMade* made) {
   ProgramObject* program = graph.object();
   const size_t num_inputs = graph.inputs.size();
   const auto num_outputs = static_cast<size_t>(program->num_outputs);
@@ -124,7 +134,7 @@ bool IsView(const Graph& graph, size_t result) {
 }
 
 // Puts views of arguments, and of results, in the places of what the program made of them.
-void MakeViews(const Graph& graph, std::vector<Made>& made, PyObject* const* arguments) {
+void MakeViews(const Graph& graph, AllMade& made, PyObject* const* arguments) {
   for (size_t i = 0; i < graph.views.size(); ++i) {
     if (!IsView(graph, i)) continue;
     const View& view = *graph.views[i];
@@ -139,8 +149,7 @@ void MakeViews(const Graph& graph, std::vector<Made>& made, PyObject* const* arg
 }
 
 // The results, and arguments among them, as a list; null with an exception set.
-PyObject* Results(const Graph& graph, std::vector<Made>& made, size_t count,
-                  PyObject* const* arguments) {
+PyObject* Results(const Graph& graph, AllMade& made, size_t count, PyObject* const* arguments) {
   MakeViews(graph, made, arguments);
   count -= graph.hidden;
   Reference list(PyList_New(static_cast<Py_ssize_t>(count)));
@@ -189,8 +198,7 @@ bool Edges(PyObject* const* arguments, size_t count, torch::autograd::edge_list*
 
 // Autograd would take a result that is an argument, or another result, for that tensor itself: it
 // gets one of its own, on the same memory.
-void MakeOneOfItsOwn(std::vector<Made>& made, size_t place, PyObject* const* arguments,
-                     size_t count) {
+void MakeOneOfItsOwn(AllMade& made, size_t place, PyObject* const* arguments, size_t count) {
   const c10::TensorImpl* impl = made[place].tensor.unsafeGetTensorImpl();
   bool known = false;
   for (size_t i = 0; i < place; ++i) {
@@ -205,8 +213,7 @@ void MakeOneOfItsOwn(std::vector<Made>& made, size_t place, PyObject* const* arg
 }
 
 // Puts the node behind the results, and has it keep what backward takes.
-void Connect(const Graph& graph, std::vector<Made>& made, GraphNode* node,
-             const NodePointer& pointer) {
+void Connect(const Graph& graph, AllMade& made, GraphNode* node, const NodePointer& pointer) {
   const Training& training = *graph.training;
   std::vector<at::Tensor> results(training.results);
   for (size_t i = 0; i < training.results; ++i) {
@@ -236,7 +243,7 @@ PyObject* CallTraining(const Graph& graph, PyObject* const* arguments, size_t co
   const Training& training = *graph.training;
   torch::autograd::edge_list edges;
   const bool any = Edges(arguments, count, &edges);
-  std::vector<Made> made;
+  AllMade made;
   {
     const at::AutoGradMode no_grad(false);
     if (!RunForward(graph.program, arguments, &made)) return nullptr;
@@ -258,7 +265,7 @@ PyObject* CallGraph(const Graph& graph, PyObject* const* arguments, size_t count
   if (!without_hook.is_set()) return nullptr;
   NoteChanges(graph, arguments);
   if (graph.training) return CallTraining(graph, arguments, count);
-  std::vector<Made> made;
+  AllMade made;
   if (!RunForward(graph.program, arguments, &made)) return nullptr;
   return Results(graph, made, made.size(), arguments);
 }

@@ -124,6 +124,13 @@ def _log_ndtr(self: Tensor) -> Any:
     return torch_compat.core_decompositions()[aten.special_log_ndtr.default](self)
 
 
+def _soft_margin_loss(self: Tensor, target: Tensor, reduction: int = 1) -> Any:
+    if not self.is_floating_point():
+        return NotImplemented  # as eager, whose error says so
+    op = aten.soft_margin_loss.default
+    return torch_compat.core_decompositions()[op](self, target, reduction)
+
+
 def _log_sigmoid_forward(self: Tensor) -> Any:
     """Eager's results on the CPU are row-major always; torch declares that they are as `self`."""
     if self.is_cuda or self.is_contiguous():
@@ -163,6 +170,7 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.index_reduce.default: _index_reduce,
     aten.max_unpool2d.default: _max_unpool2d,
     aten.special_log_ndtr.default: _log_ndtr,
+    aten.soft_margin_loss.default: _soft_margin_loss,
     aten.log_sigmoid_forward.default: _log_sigmoid_forward,
     **{
         op: _logspace(op)

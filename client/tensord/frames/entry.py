@@ -41,8 +41,8 @@ os.register_at_fork(after_in_child=_in_child)
 
 
 class _Compiled:
-    """One call of tensord.compile: what it was told, and torch.compile's function once it is
-    needed."""
+    """One call of tensord.compile: what it was told, what is called in the target's place (`call`),
+    and torch.compile's function once it is needed."""
 
     def __init__(self, target: Callable[..., Any], backend: LoadBackend, fullgraph: bool,
                  dynamic: bool | None, mode: str | None,
@@ -53,6 +53,7 @@ class _Compiled:
         self._chosen = known_options.parse(mode, options, {})
         self._torchs: Callable[..., Any] | None = None
         self._hook = _Hook(self)
+        self.call = self._entry()
         if not hook.is_on() or _is_torchs(target):
             self.with_dynamo()
 
@@ -66,16 +67,31 @@ class _Compiled:
                 )  # fmt: skip
             return self._torchs
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return self._target(*arguments, **named)
-        if self._torchs is not None or has_stance():
-            return self.with_dynamo()(*arguments, **named)
-        before = eval_frame.set_callback(self._hook)
-        try:
-            return self._target(*arguments, **named)
-        finally:
-            eval_frame.set_callback(before)
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "call"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.call = self._entry()
+
+    def _entry(self) -> Callable[..., Any]:
+        """What is called in the target's place. Each call passes through it: it is one function,
+        with all at hand that it looks at."""
+        target, callback, set_callback = self._target, self._hook, eval_frame.set_callback
+        is_compiling = torch.compiler.is_compiling
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            if is_compiling():
+                return target(*arguments, **named)
+            if self._torchs is not None or has_stance():
+                return self.with_dynamo()(*arguments, **named)
+            before = set_callback(callback)
+            try:
+                return target(*arguments, **named)
+            finally:
+                set_callback(before)
+
+        return call
 
     def is_of(self, backend: Any) -> bool:
         """Whether torch's hook is to run for a backend what has run for this one: torch.compile's
@@ -129,9 +145,6 @@ def _is_torchs(target: Any) -> bool:
     return code is None or code.co_filename.startswith(_TORCH)
 
 
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
 class CompiledModule(torch.nn.Module):
     """A module whose calls are compiled. All else is the module's own: parameters and buffers are
     found under "_orig_mod.", as in what torch.compile returns."""
@@ -144,15 +157,16 @@ class CompiledModule(torch.nn.Module):
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
         """The module's own."""
-        return self._compiled(*arguments, **named)
+        return self._compiled.call(*arguments, **named)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """With the hooks of this module itself; those of all modules are called for the compiled
         one, once."""
         own = self.__dict__
-        if any(own[hooks] for hooks in _HOOKS):
+        if (own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"]
+                or own["_backward_pre_hooks"]):  # fmt: skip
             return super().__call__(*arguments, **named)
-        return self._compiled(*arguments, **named)
+        return self._compiled.call(*arguments, **named)
 
     def __getattr__(self, name: str) -> Any:
         module = self._modules["_orig_mod"]
@@ -207,12 +221,7 @@ def compile(
     compiled = _Compiled(target, backend, fullgraph, dynamic, mode, options)
     if isinstance(target, torch.nn.Module):
         return CompiledModule(target, compiled)
-
-    @functools.wraps(target)
-    def call(*arguments: Any, **named: Any) -> Any:
-        return compiled(*arguments, **named)
-
-    return call
+    return functools.wraps(target)(compiled.call)
 
 
 def watch_dynamo(backend: Any) -> None:

@@ -8,6 +8,8 @@ frame says what they were wherever code that was followed into names one of them
 
 from __future__ import annotations
 
+import dis
+import itertools
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -41,6 +43,8 @@ _CONSTANT = {
     "get_device_name": _DEVICE[:1],
     "get_device_properties": _DEVICE,
 }
+# Each call of which says another thing, where a capture keeps what it said once.
+_DRAWN = ("seed",)
 _ALLOWED = frozenset(_GUARDED).union(*_CONSTANT.values())
 
 
@@ -61,7 +65,11 @@ def write_asked(recorder: Recorder, guard: Any) -> None:
 def write_constants(recorder: Recorder, codes: Iterable[types.CodeType]) -> None:
     """What the codes may have asked: those of users, for torch's own say the same on each rank, or
     do what they do by guards. Raises UnrecordableError."""
-    named = {name for code in codes if not _is_torchs(code) for name in code.co_names}
+    own = [code for code in codes if not _is_torchs(code)]
+    for code in own:
+        if drawn := _drawn(code):
+            raise UnrecordableError(f"{code.co_name} keeps what torch.{drawn}() drew")
+    named = {name for code in own for name in code.co_names}
     for place in dict.fromkeys(
         place for name in sorted(named) for place in _CONSTANT.get(name, ())
     ):
@@ -73,6 +81,15 @@ def write_constants(recorder: Recorder, codes: Iterable[types.CodeType]) -> None
         except (UnfitError, RuntimeError, ValueError):
             continue  # it was not called: there is no such module, or no process group
         _add(recorder, function, value, once=True)
+
+
+def _drawn(code: types.CodeType) -> str | None:
+    """The function of torch among _DRAWN that the code calls by that name."""
+    if "torch" not in code.co_names or not any(name in code.co_names for name in _DRAWN):
+        return None
+    read = [one.argval for one in dis.get_instructions(code) if one.argval in code.co_names]
+    calls = itertools.pairwise(read)
+    return next((name for module, name in calls if module == "torch" and name in _DRAWN), None)
 
 
 def _add(recorder: Recorder, function: frame_pb2.NamedObject, value: Any, once: bool) -> None:

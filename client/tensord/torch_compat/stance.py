@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import sys
 
+_EVAL_FRAME = "torch._dynamo.eval_frame"
+
 
 def has_stance() -> bool:
     """Whether compiled functions are to behave otherwise than usual (2.11 to 2.13)."""
-    eval_frame = sys.modules.get("torch._dynamo.eval_frame")
-    stance = getattr(getattr(eval_frame, "_stance", None), "stance", "default")
-    return bool(stance != "default")
+    if _EVAL_FRAME not in sys.modules:
+        return False
+    stance = sys.modules[_EVAL_FRAME]._stance
+    return bool(stance.stance != "default" or stance.backend is not None)
 
 
 def compiles_autograd() -> bool:

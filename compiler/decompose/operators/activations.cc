@@ -23,6 +23,13 @@ Results One(Builder& b, const Call& call, F f) {
   return std::vector<Tensor>{Elementwise(b, x.dtype(), {x}, f)};
 }
 
+// Where eager has no kernel of integers, the library's refusal is the answer.
+template <typename F>
+Results OneOfFloats(Builder& b, const Call& call, F f) {
+  if (!IsFloating(call.tensor("self").dtype())) return absl::UnimplementedError("of integers");
+  return One(b, call, f);
+}
+
 // Results that are floating also for integer operands.
 template <typename F>
 Results OneFloat(Builder& b, const Call& call, F f) {
@@ -66,10 +73,10 @@ Results Relu6(Builder& b, const Call& call) {
   return One(b, call, [](Elem x) { return Clamp(x, 0, 6); });
 }
 Results HardSwish(Builder& b, const Call& call) {
-  return One(b, call, [](Elem x) { return x * HardSigmoidOf(x); });
+  return OneOfFloats(b, call, [](Elem x) { return x * HardSigmoidOf(x); });
 }
 Results HardSigmoid(Builder& b, const Call& call) {
-  return One(b, call, [](Elem x) { return HardSigmoidOf(x); });
+  return OneOfFloats(b, call, [](Elem x) { return HardSigmoidOf(x); });
 }
 Results Mish(Builder& b, const Call& call) {
   return One(b, call, [](Elem x) { return x * Tanh(SoftplusOf(x)); });
@@ -120,15 +127,16 @@ Results SoftShrink(Builder& b, const Call& call) {
   });
 }
 Results HardShrink(Builder& b, const Call& call) {
-  return OneNumber(b, call, [](Elem x, double lambda) {
-    return Select(And(x >= -lambda, x <= lambda), 0.0, x);
-  });
+  TENSORD_ASSIGN_OR_RETURN(const double lambda, ConstantNumber(call, "lambd"));
+  return OneOfFloats(b, call,
+                     [lambda](Elem x) { return Select(And(x >= -lambda, x <= lambda), 0.0, x); });
 }
 Results HardTanh(Builder& b, const Call& call) {
   return OneTwoNumbers(b, call,
                        [](Elem x, double low, double high) { return Clamp(x, low, high); });
 }
 Results Threshold(Builder& b, const Call& call) {
+  if (call.tensor("self").dtype() == kBool) return absl::UnimplementedError("of booleans");
   return OneTwoNumbers(b, call, [](Elem x, double threshold, double value) {
     return Select(x <= threshold, value, x);
   });
