@@ -183,6 +183,7 @@ absl::Status CompileService::Read(const CallPtr& call, const WorkerFacts::Toolch
                                  known->compiler_build)
                       .Digest();
       input.toolchain = known->id;
+      input.compiler_build = known->compiler_build;
     }
   }
   if (large) malloc_trim(0);

@@ -17,6 +17,7 @@
 #include "server/compile/request_memory.h"
 #include "server/frames/check_frame.h"
 #include "server/frames/fields.h"
+#include "server/frames/frame_place.h"
 #include "server/pool/stopping.h"
 
 namespace tensord::server {
@@ -34,32 +35,6 @@ constexpr size_t kMostMisses = 1024;
 constexpr size_t kMaxReasons = 256;
 constexpr size_t kMaxReasonBytes = 200;
 constexpr char kOtherReasons[] = "others";
-
-std::string DigestOf(const v1::FrameEnvironment& environment) {
-  return Sha256Fields()
-      .Add(absl::StrCat(environment.format()))
-      .Add(environment.python())
-      .Add(environment.torch())
-      .Add(environment.options())
-      .Finish();
-}
-
-std::string PlaceOf(const std::string& code, const std::string& environment) {
-  return code + environment;
-}
-
-store::FrameFacts FactsOf(const v1::Frame& frame, const std::string& behind) {
-  store::FrameFacts facts;
-  facts.code = frame.code().digest();
-  facts.environment = DigestOf(frame.environment());
-  facts.module = frame.code().module();
-  facts.qualified_name = frame.code().qualified_name();
-  facts.guards = static_cast<uint32_t>(frame.guards_size());
-  facts.graphs = static_cast<uint32_t>(frame.graphs_size());
-  facts.inlined = static_cast<uint32_t>(frame.inlined_size());
-  if (!behind.empty() && behind != facts.code) facts.behind = {behind};
-  return facts;
-}
 
 v1::CodeIdentity CodeOf(const store::FrameRow& row) {
   v1::CodeIdentity code;
@@ -121,7 +96,7 @@ FrameService::FrameService(FrameOptions options, store::Store* store, Executor* 
       store_(store),
       executor_(executor),
       metrics_(metrics),
-      shared_(fleet, store),
+      shared_(fleet, store, options.most_bytes),
       captures_(options.lease, options.max_waiting),
       misses_(kMostMisses),
       due_([this] { AnswerDue(); }) {}
@@ -230,11 +205,7 @@ void FrameService::AddFollowing(Search& search) {
 // Meanwhile it holds the capture, and others wait.
 void FrameService::AskFleet(const SearchPtr& search, uint64_t capture) {
   BeginTask();
-  const auto keep = [this, place = search->place](const std::string& frame,
-                                                  const std::vector<std::string>& behind) {
-    return KeepShared(place, frame, behind);
-  };
-  shared_.Find(search->place, keep, [this, search, capture](const absl::Status& found) {
+  shared_.Find(search->place, [this, search, capture](const absl::Status& found) {
     const std::string place = search->place;
     if (found.ok() && LookUp(*search)) {
       captures_.End(capture);
@@ -246,23 +217,6 @@ void FrameService::AskFleet(const SearchPtr& search, uint64_t capture) {
     }
     EndTask();
   });
-}
-
-absl::Status FrameService::KeepShared(const std::string& place, const std::string& bytes,
-                                      const std::vector<std::string>& behind) {
-  google::protobuf::Arena arena;
-  auto& frame = *google::protobuf::Arena::CreateMessage<v1::Frame>(&arena);
-  if (bytes.size() > options_.most_bytes || !frame.ParseFromString(bytes)) {
-    return absl::DataLossError("it is no frame, or one that is too large");
-  }
-  const absl::Status sound = CheckFrame(frame);
-  if (!sound.ok()) return absl::DataLossError(sound.message());
-  store::FrameFacts facts = FactsOf(frame, "");
-  if (PlaceOf(facts.code, facts.environment) != place) {
-    return absl::DataLossError("it is a frame of another code or environment");
-  }
-  facts.behind = behind;
-  return store_->PutFrame(Sha256(bytes), bytes, std::move(facts));
 }
 
 void FrameService::Answer(const SearchPtr& search, uint64_t capture, const absl::Status& status) {

@@ -82,9 +82,6 @@ class FrameService {
   void AddFollowing(Search& search);
   // Answers who is to capture, unless the fleet has what it seeks.
   void AskFleet(const SearchPtr& search, uint64_t capture);
-  // Keeps a frame of the place that came from there. DataLoss: it is none.
-  absl::Status KeepShared(const std::string& place, const std::string& bytes,
-                          const std::vector<std::string>& behind);
   void BeginTask();
   void EndTask();
   void Answer(const SearchPtr& search, uint64_t capture, const absl::Status& status);

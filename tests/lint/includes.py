@@ -175,8 +175,17 @@ ROOMS: dict[str, list[str]] = {
         "server/pool",
         "server/compile",
     ],
+    # A store's programs and frames as a file.
+    "server/archive": [
+        "base",
+        "proto/service",
+        "server/store",
+        "server/fleet",
+        "server/frames",
+    ],
     "server/monitoring": ["proto/service", "base"],
     "server/cli": ["base"],
+    "server/daemon/config": ["base", "server/rpc", "server/monitoring"],
     "server/daemon": [
         "proto/service",
         "proto/grpc",
@@ -188,6 +197,7 @@ ROOMS: dict[str, list[str]] = {
         "server/frames",
         "server/monitoring",
         "server/cli",
+        "server/daemon/config",
     ],
     "server/ctl": [
         "proto/service",
@@ -196,7 +206,9 @@ ROOMS: dict[str, list[str]] = {
         "server/rpc",
         "server/store",
         "server/fleet",
+        "server/archive",
         "server/cli",
+        "server/daemon/config",
     ],
     # Tests may include everything, and nothing includes a test.
     "tests": ["*"],
