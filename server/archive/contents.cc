@@ -49,14 +49,4 @@ absl::StatusOr<v1::FleetContents> ReadContents(const TarReader& reader, fleet::K
   return contents;
 }
 
-absl::StatusOr<fleet::Name> ParseName(const std::string& path) {
-  const size_t slash = path.find('/');
-  const std::string key = slash == std::string::npos ? "" : FromHex(path.substr(slash + 1));
-  fleet::Name name{path.substr(0, slash), key};
-  if (key.size() != kSha256Bytes || name.Path() != path) {
-    return absl::DataLossError(absl::StrCat("'", path, "' is no name of an object"));
-  }
-  return name;
-}
-
 }  // namespace tensord::archive

@@ -24,9 +24,6 @@ absl::Status WriteContents(TarWriter& writer, fleet::Keys& keys, const v1::Fleet
 // DataLoss: there is no list, or it is not signed by a key that is accepted.
 absl::StatusOr<v1::FleetContents> ReadContents(const TarReader& reader, fleet::Keys& keys);
 
-// The name of "program/<hex>". DataLoss: it is none.
-absl::StatusOr<fleet::Name> ParseName(const std::string& path);
-
 }  // namespace tensord::archive
 
 #endif  // TENSORD_SERVER_ARCHIVE_CONTENTS_H_

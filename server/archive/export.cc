@@ -15,6 +15,7 @@
 #include "server/fleet/programs.h"
 #include "server/frames/frame_place.h"
 #include "server/frames/shared_frames.h"
+#include "server/jobs/job_lists.h"
 #include "tensord/v1/service.pb.h"
 
 namespace tensord::archive {
@@ -151,6 +152,23 @@ absl::StatusOr<Selection> SelectAll(store::Store& store) {
   for (const store::ProgramRow& row : programs) selection.programs.insert(row.key);
   TENSORD_ASSIGN_OR_RETURN(const auto frames, store.ListFrames(0));
   for (const store::FrameRow& row : frames) AddFrame(row, selection);
+  return selection;
+}
+
+absl::StatusOr<Selection> SelectJob(store::Store& store, const std::string& job) {
+  const v1::JobList list = server::ReadJobList(store, job);
+  if (list.used().empty()) {
+    return absl::NotFoundError(absl::StrCat("the store knows nothing that job '", job, "' used"));
+  }
+  std::set<std::string> names;
+  for (const v1::JobUse& use : list.used()) names.insert(use.name());
+  TENSORD_ASSIGN_OR_RETURN(Selection selection, SelectAll(store));
+  std::erase_if(selection.programs, [&](const std::string& key) {
+    return names.count(fleet::ProgramName(key).Path()) == 0;
+  });
+  std::erase_if(selection.frames, [&](const auto& frames) {
+    return names.count(server::FramesName(frames.first).Path()) == 0;
+  });
   return selection;
 }
 

@@ -23,6 +23,9 @@ struct Selection {
   std::map<std::string, std::set<std::string>> frames;
 };
 absl::StatusOr<Selection> SelectAll(store::Store& store);
+// What processes of the job used and is stored still (server/jobs). NotFound: the store knows of no
+// such job.
+absl::StatusOr<Selection> SelectJob(store::Store& store, const std::string& job);
 // Each is the beginning of a program's key or of a frame's, in bytes. NotFound,
 // FailedPrecondition: none begins with it, or several do.
 absl::StatusOr<Selection> SelectKeys(store::Store& store, const std::vector<std::string>& prefixes);

@@ -3,7 +3,6 @@
 
 #include <absl/strings/str_cat.h>
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -13,69 +12,9 @@
 #include "server/archive/contents.h"
 #include "server/fleet/exchange.h"
 #include "server/fleet/folder_tier.h"
-#include "server/fleet/programs.h"
-#include "server/frames/shared_frames.h"
 
 namespace tensord::archive {
 namespace {
-
-constexpr int kAttempts = 3;
-
-// What is done with the objects of a kind.
-struct Kind {
-  const char* name;
-  absl::Status (*check)(const fleet::Name& name, const fleet::Parcel& parcel);
-  // True: it is stored already.
-  bool (*is_stored)(store::Store& store, const fleet::Name& name,
-                    const v1::FleetManifest& manifest);
-  // A blob that need not be read.
-  bool (*has)(store::Store& store, const std::string& sha256);
-  absl::Status (*take)(store::Store& store, const fleet::Name& name, const fleet::Parcel& parcel);
-  uint64_t (*count)(const v1::FleetManifest& manifest);  // of programs or frames
-  uint64_t Imported::*counted;
-};
-
-absl::Status CheckFrames(const fleet::Name& name, const fleet::Parcel& parcel) {
-  for (const fleet::Blob& blob : parcel.blobs) {
-    TENSORD_RETURN_IF_ERROR(server::CheckSharedFrame(name, blob, server::kMostFrameBytes));
-  }
-  return absl::OkStatus();
-}
-
-bool HasProgram(store::Store& store, const fleet::Name& name, const v1::FleetManifest&) {
-  const auto record = store.Peek(name.key);
-  return record.ok() && std::all_of((*record)->blobs.begin(), (*record)->blobs.end(),
-                                    [&](const auto& blob) { return store.ReadBlob(blob).ok(); });
-}
-
-bool HasFrame(store::Store& store, const std::string& key) { return store.PeekFrame(key).ok(); }
-
-const Kind* FindKind(const std::string& name) {
-  static const Kind kKinds[] = {
-      {"program", [](const fleet::Name&, const fleet::Parcel& parcel) { return CheckProgram(parcel); },
-       HasProgram,
-       [](store::Store& store, const std::string& sha256) { return store.ReadBlob(sha256).ok(); },
-       [](store::Store& store, const fleet::Name& name, const fleet::Parcel& parcel) {
-         return fleet::TakeProgram(store, name.key, parcel);
-       },
-       [](const v1::FleetManifest&) { return uint64_t{1}; }, &Imported::programs},
-      {"frames", CheckFrames,
-       [](store::Store& store, const fleet::Name&, const v1::FleetManifest& manifest) {
-         return std::all_of(manifest.blobs().begin(), manifest.blobs().end(),
-                            [&](const auto& blob) { return HasFrame(store, blob.sha256()); });
-       },
-       HasFrame,
-       [](store::Store& store, const fleet::Name& name, const fleet::Parcel& parcel) {
-         return server::TakeFrames(store, name, parcel, server::kMostFrameBytes);
-       },
-       [](const v1::FleetManifest& manifest) { return uint64_t(manifest.blobs_size()); },
-       &Imported::frames},
-  };
-  for (const Kind& kind : kKinds) {
-    if (name == kind.name) return &kind;
-  }
-  return nullptr;
-}
 
 class Importer {
  public:
@@ -117,19 +56,10 @@ class Importer {
     Imported taken;
     taken.toolchains.assign(contents_.toolchains().begin(), contents_.toolchains().end());
     for (const v1::FleetListing& listing : contents_.manifests()) {
-      absl::Status status;
-      // Aborted: an eviction by a daemon took a kernel before its program was there.
-      for (int attempt = 0; attempt < kAttempts; ++attempt) {
-        status = TakeOne(listing, store, taken);
-        if (!absl::IsAborted(status)) break;
-      }
+      absl::Status status = TakeOne(listing, store, taken);
       // It was sound a moment ago.
       if (absl::IsDataLoss(status) || absl::IsNotFound(status)) {
         status = absl::AbortedError(absl::StrCat("the file has changed: ", status.message()));
-      }
-      // What the disk does not take is kept in memory, where no daemon finds it.
-      if (const std::string problem = store.problem(); status.ok() && !problem.empty()) {
-        status = absl::ResourceExhaustedError(problem);
       }
       if (!status.ok()) {
         return absl::Status(status.code(),
@@ -143,17 +73,17 @@ class Importer {
 
  private:
   static absl::Status Refused(const v1::FleetListing& listing, const absl::Status& why) {
-    // That a blob is missing is damage here.
-    const absl::StatusCode code = absl::IsNotFound(why) ? absl::StatusCode::kDataLoss : why.code();
+    // That a blob is missing is damage here, and so is a kind that nobody knows.
+    const bool damaged = absl::IsNotFound(why) || absl::IsInvalidArgument(why);
+    const absl::StatusCode code = damaged ? absl::StatusCode::kDataLoss : why.code();
     return absl::Status(code, absl::StrCat(listing.name(), ": ", why.message()));
   }
 
   absl::Status CheckOne(const v1::FleetListing& listing, std::set<std::string>& named,
                         Imported& found) {
     TENSORD_ASSIGN_OR_RETURN(const fleet::Name name, ParseName(listing.name()));
-    const Kind* const kind = FindKind(name.kind);
-    if (kind == nullptr) return absl::DataLossError("nobody knows what this is");
     TENSORD_ASSIGN_OR_RETURN(const v1::FleetManifest manifest, GetListed(listing, name));
+    TENSORD_RETURN_IF_ERROR(Count(name, manifest, found));
     TENSORD_ASSIGN_OR_RETURN(
         const fleet::Parcel parcel,
         exchange_.GetParcel(manifest, fleet::Exchange::Has(), absl::InfiniteFuture()));
@@ -161,8 +91,7 @@ class Importer {
       return absl::DataLossError(parcel.refused > 0 ? "a blob of it is damaged"
                                                     : "a blob of it is missing");
     }
-    TENSORD_RETURN_IF_ERROR(kind->check(name, parcel));
-    found.*kind->counted += kind->count(manifest);
+    TENSORD_RETURN_IF_ERROR(archive::Check(name, parcel));
     const auto name_blob = [&](const v1::FleetBlob& blob) {
       named.insert(fleet::FolderPath(fleet::Name{"blob", blob.stored_sha256()}.Path()));
     };
@@ -186,18 +115,8 @@ class Importer {
 
   absl::Status TakeOne(const v1::FleetListing& listing, store::Store& store, Imported& taken) {
     TENSORD_ASSIGN_OR_RETURN(const fleet::Name name, ParseName(listing.name()));
-    const Kind& kind = *FindKind(name.kind);
     TENSORD_ASSIGN_OR_RETURN(const v1::FleetManifest manifest, GetListed(listing, name));
-    if (kind.is_stored(store, name, manifest)) {
-      taken.stored_before += kind.count(manifest);
-      return absl::OkStatus();
-    }
-    const auto has = [&](const std::string& sha256) { return kind.has(store, sha256); };
-    TENSORD_ASSIGN_OR_RETURN(const fleet::Parcel parcel,
-                             exchange_.GetParcel(manifest, has, absl::InfiniteFuture()));
-    TENSORD_RETURN_IF_ERROR(kind.take(store, name, parcel));
-    taken.*kind.counted += kind.count(manifest);
-    return absl::OkStatus();
+    return Take(store, exchange_, name, manifest, absl::InfiniteFuture(), taken);
   }
 
   const TarReader& reader_;

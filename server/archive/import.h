@@ -5,20 +5,17 @@
 #ifndef TENSORD_SERVER_ARCHIVE_IMPORT_H_
 #define TENSORD_SERVER_ARCHIVE_IMPORT_H_
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "server/archive/kinds.h"
 #include "server/fleet/keys.h"
 #include "server/store/store.h"
 
 namespace tensord::archive {
 
-struct Imported {
-  uint64_t programs = 0;
-  uint64_t frames = 0;
-  uint64_t stored_before = 0;           // programs and frames, which are not written again
+struct Imported : Taken {
   std::vector<std::string> toolchains;  // of programs: ids
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tensorctl export | import`: programs and frames of a store as one signed file. With or without a
-// daemon.
+// `tensorctl export | import | prefetch`: programs and frames of a store as one signed file, or from
+// the fleet before a job starts. With or without a daemon.
 #ifndef TENSORD_SERVER_CTL_ARCHIVE_H_
 #define TENSORD_SERVER_CTL_ARCHIVE_H_
 
@@ -13,7 +13,8 @@ namespace tensord::server {
 
 struct ArchiveCommand {
   std::string file;
-  std::vector<std::string> keys;  // to be exported, in hex
+  std::vector<std::string> keys;  // of programs, and for export of frames, in hex
+  std::string job;                // what it used, instead of keys
   bool all = false;               // instead of keys
   bool check = false;             // the file is only looked at
   Settings settings;
@@ -25,6 +26,8 @@ struct ArchiveCommand {
 // 1 too when something that was wanted is damaged or has gone; the file has the rest.
 int ExportStore(const ArchiveCommand& command);
 int ImportStore(const ArchiveCommand& command);
+// 1 too when something is refused; the store has the rest.
+int PrefetchFromFleet(const ArchiveCommand& command);
 
 }  // namespace tensord::server
 

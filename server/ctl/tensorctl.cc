@@ -115,7 +115,10 @@ int Main(int argc, char** argv) {
   exports->add_option("FILE", archive.file, "to be written")->required();
   CLI::Option* keys = exports->add_option(
       "KEY", archive.keys, "of a program or a frame: its first 8 or more hex digits");
-  exports->add_flag("--all", archive.all, "all that is stored")->excludes(keys);
+  CLI::Option* of_job =
+      exports->add_option("--job", archive.job, "what processes of this job used (TENSORD_JOB)")
+          ->excludes(keys);
+  exports->add_flag("--all", archive.all, "all that is stored")->excludes(keys)->excludes(of_job);
   AddSettings(exports, {"store", "fleet_sign_key", "worker"}, &archive.settings);
   exports->callback([&] { on_archive = ExportStore; });
   CLI::App* imports =
@@ -125,6 +128,16 @@ int Main(int argc, char** argv) {
   AddSettings(imports, {"store", "store_limit", "fleet_sign_key", "fleet_trust", "worker"},
               &archive.settings);
   imports->callback([&] { on_archive = ImportStore; });
+  CLI::App* prefetches = app.add_subcommand(
+      "prefetch", "what a job used, from the fleet into the store, before the job starts");
+  CLI::Option* programs = prefetches->add_option("KEY", archive.keys, "of a program, in full");
+  prefetches->add_option("--job", archive.job, "what its processes used (TENSORD_JOB)")
+      ->excludes(programs);
+  AddSettings(prefetches,
+              {"store", "store_limit", "fleet", "fleet_trust", "fleet_sign_key",
+               "fleet_password_file", "fleet_ca"},
+              &archive.settings);
+  prefetches->callback([&] { on_archive = PrefetchFromFleet; });
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

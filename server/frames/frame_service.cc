@@ -91,12 +91,13 @@ struct FrameService::Search {
 };
 
 FrameService::FrameService(FrameOptions options, store::Store* store, Executor* executor,
-                           Metrics* metrics, fleet::Fleet* fleet)
+                           Metrics* metrics, fleet::Fleet* fleet, JobLists* jobs)
     : options_(options),
       store_(store),
       executor_(executor),
       metrics_(metrics),
       shared_(fleet, store, options.most_bytes),
+      jobs_(jobs),
       captures_(options.lease, options.max_waiting),
       misses_(kMostMisses),
       due_([this] { AnswerDue(); }) {}
@@ -317,6 +318,7 @@ absl::Status FrameService::Keep(const v1::PutFrameRequest& request, v1::PutFrame
   const store::FrameFacts facts = FactsOf(request.frame(), request.behind());
   TENSORD_RETURN_IF_ERROR(store_->PutFrame(key, frame, facts));
   reply->set_key(key);
+  NoteUse(request.caller().job(), key);
   spdlog::info(
       "event=frame key={} code={} name=\"{}\" guards={} graphs={} bytes={} caller={} job=\"{}\" "
       "rank={}",
@@ -358,9 +360,18 @@ absl::Status FrameService::Use(const v1::UseFramesRequest& request) {
   std::map<std::string, uint64_t> uses;
   for (const std::string& key : request.keys()) ++uses[key];
   for (const auto& [key, count] : uses) {
-    if (store_->CountFrameUse(key, count)) metrics_->frame_hits += count;
+    if (!store_->CountFrameUse(key, count)) continue;
+    metrics_->frame_hits += count;
+    NoteUse(request.caller().job(), key);
   }
   return absl::OkStatus();
+}
+
+void FrameService::NoteUse(const std::string& job, const std::string& key) {
+  if (jobs_ == nullptr || job.empty()) return;
+  const auto record = store_->PeekFrame(key);
+  const auto facts = record.ok() ? store::DecodeFrameFacts((*record)->facts) : record.status();
+  if (facts.ok()) jobs_->Used(job, FramesName(PlaceOf(facts->code, facts->environment)));
 }
 
 void FrameService::ListMisses(const v1::ListMissesRequest& request, v1::ListMissesReply* reply) {

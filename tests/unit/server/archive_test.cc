@@ -4,7 +4,6 @@
 
 #include <functional>
 
-#include "base/version.h"
 #include "server/archive/contents.h"
 #include "server/archive/export.h"
 #include "server/archive/import.h"
@@ -13,9 +12,7 @@
 #include "server/fleet/programs.h"
 #include "server/frames/frame_place.h"
 #include "server/frames/shared_frames.h"
-#include "tensord/v1/artifact.pb.h"
-#include "tensord/v1/service.pb.h"
-#include "tests/unit/server/fleet_testing.h"
+#include "tests/unit/server/filled_store.h"
 
 namespace tensord::archive {
 namespace {
@@ -24,76 +21,9 @@ using ::testing::HasSubstr;
 
 using Contents = std::vector<std::pair<std::string, std::string>>;
 
-const std::string kBuild = Sha256("a build");
-
-class ArchiveTest : public fleet::FleetFolderTest {
+class ArchiveTest : public FilledStoreTest {
  protected:
-  ArchiveTest() : file_(folder_ + "/export.tar"), store_(OpenStore("one")), keys_(OpenKeys()) {}
-
-  std::unique_ptr<store::Store> OpenStore(const std::string& name, uint64_t limit_bytes = 0) {
-    store::StoreOptions options;
-    options.root = folder_ + "/" + name;
-    options.limit_bytes = limit_bytes;
-    auto store = store::Store::Open(options);
-    EXPECT_TRUE(store.ok()) << store.status();
-    return *std::move(store);
-  }
-
-  // A program of such kernels, each of which is its name. Returns its key.
-  std::string AddProgram(const std::string& name, const std::vector<std::string>& kernels,
-                         const std::string& build = kBuild) {
-    v1::Artifact artifact;
-    store::Record record;
-    for (const std::string& kernel : kernels) {
-      const auto row = store_->PutKernel(Sha256("key of " + kernel), "binary of " + kernel,
-                                         "source of " + kernel, "facts of " + kernel);
-      v1::Module& module = *artifact.add_modules();
-      module.set_kernel_key(Sha256("key of " + kernel));
-      module.set_sha256(row.sha256);
-      record.blobs.push_back(row.sha256);
-    }
-    record.payload = artifact.SerializeAsString();
-    v1::ProgramDetail detail;
-    detail.set_compiler_build(build);
-    detail.set_toolchain("cxx 1");
-    detail.add_fusion_notes("a note");
-    store::ProgramFacts facts;
-    facts.label = name;
-    facts.compile_nanoseconds = 7;
-    EXPECT_TRUE(store_->Publish(Sha256(name), record, detail.SerializeAsString(), facts).ok());
-    return Sha256(name);
-  }
-
-  static v1::Frame FrameOf(const std::string& code, const std::string& text,
-                           uint32_t format = kFrameFormat) {
-    v1::Frame frame;
-    frame.mutable_environment()->set_format(format);
-    frame.mutable_environment()->set_python("3.11.2");
-    frame.mutable_environment()->set_torch("2.13.0");
-    frame.mutable_environment()->set_options(Sha256("options"));
-    frame.mutable_code()->set_digest(Sha256(code));
-    frame.mutable_code()->set_qualified_name(code);
-    frame.mutable_result()->mutable_code()->set_bytecode(text);
-    frame.mutable_result()->mutable_code()->set_name(code);
-    return frame;
-  }
-  // Returns its key.
-  std::string AddFrame(const std::string& code, const std::string& text,
-                       uint32_t format = kFrameFormat) {
-    const v1::Frame frame = FrameOf(code, text, format);
-    const std::string bytes = frame.SerializeAsString();
-    EXPECT_TRUE(
-        store_->PutFrame(Sha256(bytes), bytes, server::FactsOf(frame, Sha256("before " + code)))
-            .ok());
-    return Sha256(bytes);
-  }
-  void Fill() {
-    AddProgram("first", {"a", "b", "a"});
-    AddProgram("second", {"b", "c"});
-    AddFrame("code", "text");
-    AddFrame("code", "another text");
-    AddFrame("other code", "text");
-  }
+  ArchiveTest() : file_(folder_ + "/export.tar") {}
 
   Exported ExportAll(const std::string& path) {
     const auto selection = SelectAll(*store_);
@@ -153,8 +83,6 @@ class ArchiveTest : public fleet::FleetFolderTest {
   absl::Status Refused() { return Refused(*keys_); }
 
   const std::string file_;
-  std::unique_ptr<store::Store> store_;
-  std::unique_ptr<fleet::Keys> keys_;
 };
 
 TEST_F(ArchiveTest, BringsAStoreToAnother) {
