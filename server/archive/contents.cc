@@ -36,8 +36,7 @@ absl::StatusOr<v1::FleetContents> ReadContents(const TarReader& reader, fleet::K
   }
   const size_t slash = last->first.rfind('/');
   const fleet::Name name{kKind, FromHex(last->first.substr(slash + 1))};
-  TENSORD_ASSIGN_OR_RETURN(const std::string sealed,
-                           reader.Read(last->second, last->second.bytes));
+  TENSORD_ASSIGN_OR_RETURN(const std::string sealed, reader.Read(last->second, last->second.bytes));
   auto body = Open(keys, name, sealed);
   if (!body.ok()) {
     return absl::DataLossError(absl::StrCat("the list of its contents: ", body.status().message()));

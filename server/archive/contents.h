@@ -3,9 +3,8 @@
 // blobs belong to them, the list which manifests there are, so that nothing can be taken off or
 // added unseen.
 //
-//   blob/ab/<sha256>       as in a tier, behind each other in tar's form (tar.h): unpacked, the file
-//   program/ab/<hex>       is a folder tier (server/fleet/folder_tier.h)
-//   frames/ab/<hex>
+//   blob/ab/<sha256>       as in a tier, behind each other in tar's form (tar.h): unpacked, the
+//   file program/ab/<hex>       is a folder tier (server/fleet/folder_tier.h) frames/ab/<hex>
 //   ...
 //   contents/ab/<sha256>   FleetContents, sealed
 #ifndef TENSORD_SERVER_ARCHIVE_CONTENTS_H_

@@ -47,8 +47,8 @@ class Exporter {
   absl::Status AddProgram(const std::string& key) {
     const fleet::Name name = fleet::ProgramName(key);
     v1::ProgramDetail detail;
-    if (const auto text = store_.Detail(key); text.ok() && detail.ParseFromString(*text) &&
-                                              detail.compiler_build() != compiler_build_) {
+    if (const auto text = store_.Detail(key);
+        text.ok() && detail.ParseFromString(*text) && detail.compiler_build() != compiler_build_) {
       ++exported_.of_others;
       return absl::OkStatus();
     }
@@ -190,10 +190,9 @@ absl::StatusOr<Selection> SelectKeys(store::Store& store,
     } else {
       const bool several = absl::IsFailedPrecondition(program.status());
       const absl::Status& why = several ? program.status() : frame.status();
-      return absl::Status(why.code(),
-                          absl::IsNotFound(why)
-                              ? absl::StrCat("no program or frame has the key ", shown)
-                              : absl::StrCat(shown, ": ", why.message()));
+      return absl::Status(why.code(), absl::IsNotFound(why)
+                                          ? absl::StrCat("no program or frame has the key ", shown)
+                                          : absl::StrCat(shown, ": ", why.message()));
     }
   }
   return selection;

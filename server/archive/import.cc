@@ -24,10 +24,10 @@ class Importer {
 
   absl::Status ReadList(const std::string& compiler_build) {
     TENSORD_ASSIGN_OR_RETURN(contents_, ReadContents(reader_, keys_));
-    const char* const differs =
-        contents_.frame_format() != kFrameFormat        ? "format of frames"
-        : contents_.compiler_build() != compiler_build ? "build of the compiler"
-                                                        : nullptr;
+    const char* const differs = contents_.frame_format() != kFrameFormat ? "format of frames"
+                                : contents_.compiler_build() != compiler_build
+                                    ? "build of the compiler"
+                                    : nullptr;
     if (differs == nullptr) return absl::OkStatus();
     return absl::FailedPreconditionError(
         absl::StrCat("it was exported by tensord ", contents_.version(), " with another ", differs,
@@ -63,8 +63,8 @@ class Importer {
       }
       if (!status.ok()) {
         return absl::Status(status.code(),
-                            absl::StrCat(listing.name(), ": ", status.message(), " (", taken.programs,
-                                         " programs and ", taken.frames,
+                            absl::StrCat(listing.name(), ": ", status.message(), " (",
+                                         taken.programs, " programs and ", taken.frames,
                                          " frames are stored; import it again for the rest)"));
       }
     }

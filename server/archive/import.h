@@ -19,8 +19,8 @@ struct Imported : Taken {
   std::vector<std::string> toolchains;  // of programs: ids
 };
 
-// What is in a file that is whole, signed by one of `keys`, and of this build. DataLoss says what is
-// wrong with it and what to do. FailedPrecondition: it is sound, and of another build or format.
+// What is in a file that is whole, signed by one of `keys`, and of this build. DataLoss says what
+// is wrong with it and what to do. FailedPrecondition: it is sound, and of another build or format.
 absl::StatusOr<Imported> CheckFile(fleet::Keys& keys, const std::string& compiler_build,
                                    const std::string& path);
 // Checks the file, then brings it in. ResourceExhausted: the disk did not take all; what was taken

@@ -23,9 +23,8 @@ absl::Time UntilFetched() {
 
 absl::StatusOr<std::vector<fleet::Name>> NamesOfJob(fleet::Exchange& exchange,
                                                     const std::string& job) {
-  TENSORD_ASSIGN_OR_RETURN(
-      const v1::FleetManifest manifest,
-      exchange.GetManifest(server::JobName(job), absl::Now() + kAnswer));
+  TENSORD_ASSIGN_OR_RETURN(const v1::FleetManifest manifest,
+                           exchange.GetManifest(server::JobName(job), absl::Now() + kAnswer));
   TENSORD_ASSIGN_OR_RETURN(const fleet::Parcel parcel,
                            exchange.GetParcel(manifest, fleet::Exchange::Has(), UntilFetched()));
   v1::JobList all;

@@ -49,7 +49,10 @@ std::string HeaderOf(std::string_view name, uint64_t bytes) {
   SetNumber(header, kTime, 0);
   SetText(header, kChecksum, std::string(kChecksum.size, ' '));
   SetText(header, kType, "0");
-  SetText(header, kMagic, std::string_view("ustar\0" "00", 8));
+  SetText(header, kMagic,
+          std::string_view("ustar\0"
+                           "00",
+                           8));
   unsigned sum = 0;
   for (const char c : header) sum += static_cast<unsigned char>(c);
   SetText(header, kChecksum, absl::StrFormat("%06o", sum) + std::string("\0 ", 2));

@@ -91,8 +91,8 @@ int ExportStore(const ArchiveCommand& command) {
   const auto selection = Select(command, *store);
   if (absl::IsInvalidArgument(selection.status())) return kExitUsage;  // said already
   if (!selection.ok()) return Fail(selection.status());
-  const auto exported = archive::Export(*store, *context->keys, *selection,
-                                        *compiler_build, command.file);
+  const auto exported =
+      archive::Export(*store, *context->keys, *selection, *compiler_build, command.file);
   if (!exported.ok()) return Fail(exported.status());
   PrintNumbers(command.file, command.json,
                {{"programs", exported->programs},
@@ -120,11 +120,11 @@ int PrefetchFromFleet(const ArchiveCommand& command) {
   const auto tier = fleet::OpenTier(FleetSettings(config));
   if (!tier.ok()) return Fail(tier.status());
   fleet::Exchange exchange(tier->get(), context->keys.get());
-  const auto names = command.job.empty() ? ProgramNames(command.keys)
-                                         : archive::NamesOfJob(exchange, command.job);
+  const auto names =
+      command.job.empty() ? ProgramNames(command.keys) : archive::NamesOfJob(exchange, command.job);
   if (absl::IsNotFound(names.status())) {
-    return Fail(absl::NotFoundError(
-        "no host of the fleet has said what job '" + command.job + "' used (TENSORD_JOB)"));
+    return Fail(absl::NotFoundError("no host of the fleet has said what job '" + command.job +
+                                    "' used (TENSORD_JOB)"));
   }
   if (!names.ok()) return Fail(names.status());
   const auto store = OpenOrMakeStore(config.store, config.store_limit);
@@ -154,8 +154,7 @@ int ImportStore(const ArchiveCommand& command) {
   } else {
     const auto store = OpenOrMakeStore(context->config.store, context->config.store_limit);
     if (store == nullptr) return kExitError;
-    imported =
-        archive::Import(*store, *context->keys, *compiler_build, command.file);
+    imported = archive::Import(*store, *context->keys, *compiler_build, command.file);
   }
   if (!imported.ok()) return Fail(imported.status());
   PrintNumbers(command.file, command.json,

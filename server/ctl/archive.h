@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tensorctl export | import | prefetch`: programs and frames of a store as one signed file, or from
-// the fleet before a job starts. With or without a daemon.
+// `tensorctl export | import | prefetch`: programs and frames of a store as one signed file, or
+// from the fleet before a job starts. With or without a daemon.
 #ifndef TENSORD_SERVER_CTL_ARCHIVE_H_
 #define TENSORD_SERVER_CTL_ARCHIVE_H_
 

@@ -74,7 +74,8 @@ int CollectGarbage(const StoreCommand& command) {
   const uint64_t before = BytesBelow(command.root);
   store->Reconcile();
   const uint64_t after = BytesBelow(command.root);
-  PrintNumbers(command.root, command.json, {{"freed", before - std::min(before, after)}, {"left", after}}, HumanBytes);
+  PrintNumbers(command.root, command.json,
+               {{"freed", before - std::min(before, after)}, {"left", after}}, HumanBytes);
   return kExitOk;
 }
 

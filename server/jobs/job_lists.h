@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which programs and frames processes of a job used: what `tensorctl export --job` takes along and
 // `tensorctl prefetch --job` brings before the job's next start. A list is kept in the store under
-// the digest of the job's name, and lies in the fleet's tier, signed, under the kind "job": there as
-// several blobs, of hosts that saw different things, which count together.
+// the digest of the job's name, and lies in the fleet's tier, signed, under the kind "job": there
+// as several blobs, of hosts that saw different things, which count together.
 //
 // A list only names; whatever it names is verified where it is used.
 #ifndef TENSORD_SERVER_JOBS_JOB_LISTS_H_

@@ -18,6 +18,7 @@ from redis_server import RedisServer
 
 pytest_plugins = ["fleet_fixtures"]
 
+
 def _redis(folder: Path, tls: bool = False, flags: tuple[str, ...] = ()) -> RedisServer:
     need("redis")
     return RedisServer(folder / "r", tls, flags)

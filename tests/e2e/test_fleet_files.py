@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -145,6 +146,57 @@ def test_what_is_wrong_with_a_file_is_said(made: Host, key: Path, clean: Path) -
     assert "copy it again" in refused(bytes_=flipped)
     assert "build of the compiler" in refused(trust(key), f"--worker={clean / 'worker'}")
     assert "--fleet-trust" in refused("--store-limit=1GB")
+
+
+def test_what_a_job_used_is_there_before_it_starts(
+    hosts: Callable[..., Host], key: Path, clean: Path, native_guards: None
+) -> None:
+    (clean / "shared").mkdir()
+    url = f"file://{clean / 'shared'}"
+    one = hosts(url, key.parent / "trust", key)
+    one.ask(1)  # of no job
+    assert run_job(one, *warm_python.CAPTURE, job="train")["frames_recorded"] == 1
+    one.stop()  # gives what is left to the fleet, the job's list among it
+    fresh = clean / "fresh"
+    where = (f"--store={fresh / 'store'}", f"--fleet={url}", trust(key))
+    code, _, errors = tensorctl("prefetch", "--job=another", *where)
+    assert code == 1 and "another" in errors
+    said = numbers("prefetch", "--job=train", *where)
+    assert (said["programs"], said["frames"]) == (1, 1)
+    assert said["missing"] == said["refused"] == 0
+    assert numbers("prefetch", "--job=train", *where)["stored before"] == 2
+    daemon = RealDaemon(fresh)  # of no fleet
+    try:
+        found = run_job(daemon, job="train")
+        assert (found["compiled"], found["frames_captured"], found["frames_served"]) == (0, 0, 1)
+    finally:
+        daemon.close()
+    # Served is used too, so that the second host knows the job as well.
+    for store in (one.store, daemon.store):
+        file = clean / f"export of {store.parent.name}"
+        flags = (f"--store={store}", f"--fleet-sign-key={key}")
+        said = numbers("export", file, "--job=train", *flags)
+        assert (said["programs"], said["frames"]) == (1, 1)
+        code, _, errors = tensorctl("export", file, "--job=another", *flags)
+        assert code == 1 and "another" in errors
+
+
+def test_programs_are_prefetched_by_their_keys(
+    hosts: Callable[..., Host], key: Path, clean: Path
+) -> None:
+    (clean / "shared").mkdir()
+    url = f"file://{clean / 'shared'}"
+    one = hosts(url, key.parent / "trust", key)
+    assert [one.ask(i)[0] for i in range(2)] == ["COMPILED"] * 2
+    one.wait_for("fleet_put", 2)
+    programs = json.loads(one.tensorctl("--json", "ls"))["programs"]
+    keys = [base64.b64decode(program["key"]).hex() for program in programs]
+    where = (f"--store={clean / 'store'}", f"--fleet={url}", trust(key))
+    said = numbers("prefetch", *keys, "0" * 64, *where)
+    assert (said["programs"], said["missing"]) == (2, 1)
+    assert tensorctl("prefetch", keys[0][:12], *where)[0] == 1
+    assert tensorctl("prefetch", *where)[0] == 2
+    assert tensorctl("prefetch", keys[0], where[0], where[2])[0] == 1
 
 
 def test_an_export_wants_a_key_and_something_to_export(made: Host, clean: Path) -> None:

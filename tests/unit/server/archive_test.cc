@@ -172,8 +172,7 @@ TEST_F(ArchiveTest, IsAFolderTierInTar) {
 TEST_F(ArchiveTest, ExportsWhatIsNamed) {
   Fill();
   const std::string frame = AddFrame("third code", "text");
-  const auto selection =
-      SelectKeys(*store_, {Sha256("second").substr(0, 6), frame.substr(0, 6)});
+  const auto selection = SelectKeys(*store_, {Sha256("second").substr(0, 6), frame.substr(0, 6)});
   ASSERT_TRUE(selection.ok()) << selection.status();
   const auto exported = Export(*store_, *keys_, *selection, kBuild, file_);
   EXPECT_EQ(exported->programs, 1u);
@@ -301,7 +300,8 @@ TEST_F(ArchiveTest, RefusesForgeries) {
   const Case cases[] = {
       {"a program taken off", "missing",
        [&](Contents& entries) { entries.erase(find(entries, "program/")); }},
-      {"a blob taken off", "gone", [&](Contents& entries) { entries.erase(find(entries, "blob/")); }},
+      {"a blob taken off", "gone",
+       [&](Contents& entries) { entries.erase(find(entries, "blob/")); }},
       {"no list", "list of its contents", [](Contents& entries) { entries.pop_back(); }},
       {"another file's list", "not the one that was listed",
        [&](Contents& entries) { entries.back() = another.back(); }},
@@ -319,12 +319,12 @@ TEST_F(ArchiveTest, RefusesForgeries) {
        }},
       {"something added", "nothing that it lists needs",
        [](Contents& entries) {
-         entries.insert(entries.begin(),
-                        {fleet::FolderPath("blob/" + ToHex(Sha256("x"))), "x"});
+         entries.insert(entries.begin(), {fleet::FolderPath("blob/" + ToHex(Sha256("x"))), "x"});
        }},
       {"something added that nobody knows", "nothing that it lists needs",
        [](Contents& entries) { entries.insert(entries.begin(), {"../../etc/passwd", "x"}); }},
-      {"something twice", "twice", [](Contents& entries) { entries.insert(entries.begin(), entries[0]); }},
+      {"something twice", "twice",
+       [](Contents& entries) { entries.insert(entries.begin(), entries[0]); }},
       {"the list first", "list of its contents",
        [](Contents& entries) { std::rotate(entries.begin(), entries.end() - 1, entries.end()); }},
       {"nothing", "list of its contents", [](Contents& entries) { entries.clear(); }},
@@ -360,8 +360,8 @@ TEST_F(ArchiveTest, RefusesWhatMakesNoSense) {
   const std::string malformed = FrameOf("", "text", kFrameFormat + 1).SerializeAsString();
   fleet::Parcel bad_frames;
   bad_frames.blobs.push_back({Sha256(malformed), "", malformed});
-  const fleet::Name place =
-      server::FramesName(server::PlaceOf(Sha256("code"), server::DigestOf(FrameOf("", "").environment())));
+  const fleet::Name place = server::FramesName(
+      server::PlaceOf(Sha256("code"), server::DigestOf(FrameOf("", "").environment())));
 
   struct Case {
     const char* what;
@@ -372,12 +372,21 @@ TEST_F(ArchiveTest, RefusesWhatMakesNoSense) {
   };
   const Case cases[] = {
       {"a program without a kernel", packer.PackParcel(name, incomplete), {}, false, "no binary"},
-      {"a program that is none", packer.PackParcel(name, {"text", {}, true, 0}), {}, false,
+      {"a program that is none",
+       packer.PackParcel(name, {"text", {}, true, 0}),
+       {},
+       false,
        "no program"},
-      {"a frame of another place", packer.PackParcel({"frames", Sha256("place")}, frames), {}, false,
+      {"a frame of another place",
+       packer.PackParcel({"frames", Sha256("place")}, frames),
+       {},
+       false,
        "another code"},
       {"a frame that is malformed", packer.PackParcel(place, bad_frames), {}, false, "format"},
-      {"an unknown kind", packer.PackParcel({"kernels", Sha256("x")}, frames), {}, false,
+      {"an unknown kind",
+       packer.PackParcel({"kernels", Sha256("x")}, frames),
+       {},
+       false,
        "nobody knows"},
       {"a name that is none", objects,
        [](auto& contents) { contents.mutable_manifests(0)->set_name("program/../../key"); }, false,

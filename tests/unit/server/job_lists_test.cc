@@ -75,7 +75,8 @@ TEST_F(JobListsTest, KeepsWhatJobsUsed) {
   // The next daemon's come to them.
   JobLists lists(store_.get(), nullptr, absl::Milliseconds(1));
   lists.Used("train", kTwo);
-  for (int i = 0; i < 1000 && Stored("train").size() < 2; ++i) absl::SleepFor(absl::Milliseconds(5));
+  for (int i = 0; i < 1000 && Stored("train").size() < 2; ++i)
+    absl::SleepFor(absl::Milliseconds(5));
   EXPECT_THAT(Stored("train"), ::testing::UnorderedElementsAre(kOne.Path(), kTwo.Path()));
 }
 
