@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/ctl/numbers.h"
 
+#include <absl/strings/str_replace.h>
 #include <fmt/format.h>
 
 #include "server/ctl/table.h"
@@ -14,7 +15,7 @@ void PrintNumbers(const std::string& title, bool json, const Numbers& numbers,
   if (json) {
     std::vector<std::string> fields;
     for (const auto& [name, value] : numbers) {
-      fields.push_back(fmt::format("\"{}\": {}", name, value));
+      fields.push_back(fmt::format("\"{}\": {}", absl::StrReplaceAll(name, {{" ", "_"}}), value));
     }
     fmt::print("{{{}}}\n", fmt::join(fields, ", "));
     return;

@@ -13,7 +13,8 @@ namespace tensord::server {
 using Numbers = std::vector<std::pair<std::string, uint64_t>>;
 
 std::string PlainNumber(uint64_t value);
-// Below `title`, as `text` shows them; with `json` as an object of numbers.
+// Below `title`, as `text` shows them; with `json` as an object of
+// numbers, in whose names underscores are for spaces.
 void PrintNumbers(const std::string& title, bool json, const Numbers& numbers,
                   std::string (*text)(uint64_t) = PlainNumber);
 

@@ -119,10 +119,10 @@ void JobLists::Write(const std::string& job, const std::set<std::string>& names)
   }
   const v1::JobList before = ReadJobList(*store_, job);
   const std::string bytes = Merge(seen, before).SerializeAsString();
-  if (bytes == before.SerializeAsString()) return;
   const fleet::Name name = JobName(job);
-  store_->PutJobList(name.key, bytes);
+  if (bytes != before.SerializeAsString()) store_->PutJobList(name.key, bytes);
   if (fleet_ == nullptr) return;
+  // Also when the store knew all of it: the tier may have lost it, or have been away.
   fleet_->Add(name, [bytes]() -> absl::StatusOr<fleet::Blob> {
     return fleet::Blob{Sha256(bytes), "", bytes};
   });

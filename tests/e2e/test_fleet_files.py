@@ -63,7 +63,7 @@ def test_another_host_compiles_and_captures_nothing(
     made: Host, hosts: Callable[..., Host], key: Path, clean: Path
 ) -> None:
     said = exported(made, key, clean / "file")
-    assert (said["programs"], said["frames"], said["left out"]) == (4, 1, 0)
+    assert (said["programs"], said["frames"], said["left_out"]) == (4, 1, 0)
     assert said["bytes"] == (clean / "file").stat().st_size
     assert numbers("import", clean / "file", "--check", trust(key))["programs"] == 4
     # Into a store that is there before its daemon, and into that of one that runs.
@@ -73,7 +73,7 @@ def test_another_host_compiles_and_captures_nothing(
     running = hosts("", key.parent / "trust", None)
     into = (f"--store={running.store}", trust(key))
     assert numbers("import", clean / "file", *into)["programs"] == 4
-    assert numbers("import", clean / "file", *into)["stored before"] == 5
+    assert numbers("import", clean / "file", *into)["stored_before"] == 5
     started = RealDaemon(before)
     try:
         for daemon in (started, running):
@@ -164,7 +164,7 @@ def test_what_a_job_used_is_there_before_it_starts(
     said = numbers("prefetch", "--job=train", *where)
     assert (said["programs"], said["frames"]) == (1, 1)
     assert said["missing"] == said["refused"] == 0
-    assert numbers("prefetch", "--job=train", *where)["stored before"] == 2
+    assert numbers("prefetch", "--job=train", *where)["stored_before"] == 2
     daemon = RealDaemon(fresh)  # of no fleet
     try:
         found = run_job(daemon, job="train")

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/version.h"
+#include "server/archive/export.h"
 #include "server/frames/frame_place.h"
 #include "server/store/store.h"
 #include "tensord/v1/artifact.pb.h"
@@ -21,7 +22,7 @@ inline const std::string kBuild = Sha256("a build");
 
 class FilledStoreTest : public fleet::FleetFolderTest {
  protected:
-  FilledStoreTest() : store_(OpenStore("one")), keys_(OpenKeys()) {}
+  FilledStoreTest() : file_(folder_ + "/export.tar"), store_(OpenStore("one")), keys_(OpenKeys()) {}
 
   std::unique_ptr<store::Store> OpenStore(const std::string& name, uint64_t limit_bytes = 0) {
     store::StoreOptions options;
@@ -88,6 +89,16 @@ class FilledStoreTest : public fleet::FleetFolderTest {
     AddFrame("other code", "text");
   }
 
+  Exported ExportAll(const std::string& path) {
+    const auto selection = SelectAll(*store_);
+    EXPECT_TRUE(selection.ok()) << selection.status();
+    auto exported = Export(*store_, *keys_, *selection, kBuild, path);
+    EXPECT_TRUE(exported.ok()) << exported.status();
+    return exported.ok() ? *exported : Exported();
+  }
+  static std::string Bytes(const std::string& path) { return *store::ReadFile(path); }
+
+  const std::string file_;  // of an export
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<fleet::Keys> keys_;
 };
