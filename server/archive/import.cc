@@ -12,6 +12,7 @@
 #include "server/archive/contents.h"
 #include "server/fleet/exchange.h"
 #include "server/fleet/folder_tier.h"
+#include "server/fleet/quoted.h"
 
 namespace tensord::archive {
 namespace {
@@ -46,7 +47,8 @@ class Importer {
     }
     for (const auto& [name, entry] : reader_.entries()) {
       if (named.count(name) == 0) {
-        return absl::DataLossError(absl::StrCat("nothing that it lists needs its ", name));
+        return absl::DataLossError(
+            absl::StrCat("nothing that it lists needs its ", fleet::Quoted(name)));
       }
     }
     return found;

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "server/fleet/quoted.h"
 #include "server/store/blobs.h"
 
 namespace tensord::archive {
@@ -96,8 +97,8 @@ absl::StatusOr<std::string> ReadAt(int fd, uint64_t offset, uint64_t size) {
 }
 
 absl::Status CutShort(const std::string& within) {
-  return absl::DataLossError(
-      absl::StrCat("it is cut short", within.empty() ? "" : absl::StrCat(" within ", within)));
+  return absl::DataLossError(absl::StrCat(
+      "it is cut short", within.empty() ? "" : absl::StrCat(" within ", fleet::Quoted(within))));
 }
 
 }  // namespace
@@ -187,7 +188,7 @@ absl::Status TarReader::Scan() {
     if (bytes.size() < padding + kBlock) return CutShort(last_);
     const std::string_view header = std::string_view(bytes).substr(padding);
     if (!IsZero(std::string_view(bytes).substr(0, padding))) {
-      return absl::DataLossError(absl::StrCat("it was changed behind ", last_));
+      return absl::DataLossError(absl::StrCat("it was changed behind ", fleet::Quoted(last_)));
     }
     at += padding;
     if (IsZero(header)) {
@@ -198,15 +199,15 @@ absl::Status TarReader::Scan() {
     }
     auto found = ReadHeader(header);
     if (!found.has_value()) {
-      return absl::DataLossError(
-          last_.empty() ? "it is no tar file as tensorctl writes it"
-                        : absl::StrCat("it was changed at byte ", at, ", behind ", last_));
+      return absl::DataLossError(last_.empty() ? "it is no tar file as tensorctl writes it"
+                                               : absl::StrCat("it was changed at byte ", at,
+                                                              ", behind ", fleet::Quoted(last_)));
     }
     auto& [name, entry_bytes] = *found;
     at += kBlock;
     if (entry_bytes > size - at) return CutShort(name);
     if (!entries_.try_emplace(name, Entry{at, entry_bytes}).second) {
-      return absl::DataLossError(absl::StrCat("it has ", name, " twice"));
+      return absl::DataLossError(absl::StrCat("it has ", fleet::Quoted(name), " twice"));
     }
     last_ = std::move(name);
     at += entry_bytes;
