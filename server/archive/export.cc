@@ -58,7 +58,10 @@ class Exporter {
     TENSORD_ASSIGN_OR_RETURN(const bool added, Add(name, *parcel));
     if (!added) return absl::OkStatus();
     ++exported_.programs;
-    toolchains_.insert(detail.toolchain());
+    const auto record = store_.Peek(key);
+    if (record.ok()) {
+      toolchains_.insert({store::DecodeProgramFacts((*record)->facts).target, detail.toolchain()});
+    }
     return absl::OkStatus();
   }
 
@@ -98,7 +101,11 @@ class Exporter {
                                      "tensord, whose own tensorctl exports it");
     }
     exported_.toolchains.assign(toolchains_.begin(), toolchains_.end());
-    for (const std::string& id : exported_.toolchains) contents_.add_toolchains(id);
+    for (const Toolchain& toolchain : toolchains_) {
+      v1::FleetToolchain& listed = *contents_.add_toolchains();
+      listed.set_target(toolchain.target);
+      listed.set_id(toolchain.id);
+    }
     TENSORD_RETURN_IF_ERROR(WriteContents(writer_, keys_, contents_));
     TENSORD_RETURN_IF_ERROR(writer_.Finish());
     exported_.bytes = writer_.bytes();
@@ -138,7 +145,7 @@ class Exporter {
   TarWriter writer_;
   v1::FleetContents contents_;
   std::set<std::string> written_;
-  std::set<std::string> toolchains_;
+  std::set<Toolchain> toolchains_;
   Exported exported_;
 };
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "server/archive/kinds.h"
 #include "server/fleet/keys.h"
 #include "server/store/store.h"
 
@@ -33,10 +34,10 @@ absl::StatusOr<Selection> SelectKeys(store::Store& store, const std::vector<std:
 struct Exported {
   uint64_t programs = 0;
   uint64_t frames = 0;
-  uint64_t of_others = 0;               // programs of other builds, frames of other formats
-  std::vector<std::string> left_out;    // what was selected and has gone or is damaged, and why
-  std::vector<std::string> toolchains;  // of programs
-  uint64_t bytes = 0;                   // of the file
+  uint64_t of_others = 0;             // programs of other builds, frames of other formats
+  std::vector<std::string> left_out;  // what was selected and has gone or is damaged, and why
+  std::vector<Toolchain> toolchains;  // of programs
+  uint64_t bytes = 0;                 // of the file
 };
 
 // What another build made is left out, for no host would ask for it beside what `compiler_build`

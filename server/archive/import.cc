@@ -5,6 +5,7 @@
 
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "base/sha256.h"
 #include "base/version.h"
@@ -23,22 +24,27 @@ class Importer {
   Importer(const std::string& path, const TarReader* reader, fleet::Keys* keys)
       : reader_(*reader), keys_(*keys), tier_(path, reader), exchange_(&tier_, keys) {}
 
-  absl::Status ReadList(const std::string& compiler_build) {
+  absl::Status ReadList(const Host& host) {
     TENSORD_ASSIGN_OR_RETURN(contents_, ReadContents(reader_, keys_));
     const char* const differs = contents_.frame_format() != kFrameFormat ? "format of frames"
-                                : contents_.compiler_build() != compiler_build
+                                : contents_.compiler_build() != host.compiler_build
                                     ? "build of the compiler"
                                     : nullptr;
-    if (differs == nullptr) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        absl::StrCat("it was exported by tensord ", contents_.version(), " with another ", differs,
-                     ", so that nothing of it would ever be found here: export it with the same "
-                     "build as this one"));
+    if (differs != nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("it was exported by tensord ", contents_.version(), " with another ",
+                       differs, ", so that nothing of it would ever be found here: export it with ",
+                       "the same build as this one"));
+    }
+    for (const v1::FleetToolchain& toolchain : contents_.toolchains()) {
+      toolchains_.push_back({toolchain.target(), toolchain.id()});
+    }
+    return host.toolchain ? CompareToolchains(host) : absl::OkStatus();
   }
 
   absl::StatusOr<Imported> Check() {
     Imported found;
-    found.toolchains.assign(contents_.toolchains().begin(), contents_.toolchains().end());
+    found.toolchains = toolchains_;
     std::set<std::string> named{reader_.last()};
     for (const v1::FleetListing& listing : contents_.manifests()) {
       if (const absl::Status status = CheckOne(listing, named, found); !status.ok()) {
@@ -56,7 +62,7 @@ class Importer {
 
   absl::StatusOr<Imported> TakeAll(store::Store& store) {
     Imported taken;
-    taken.toolchains.assign(contents_.toolchains().begin(), contents_.toolchains().end());
+    taken.toolchains = toolchains_;
     for (const v1::FleetListing& listing : contents_.manifests()) {
       absl::Status status = TakeOne(listing, store, taken);
       // It was sound a moment ago.
@@ -74,6 +80,20 @@ class Importer {
   }
 
  private:
+  absl::Status CompareToolchains(const Host& host) const {
+    absl::Status others;
+    for (const Toolchain& toolchain : toolchains_) {
+      const auto own = host.toolchain(toolchain.target);
+      if (!own.ok()) continue;
+      if (*own == toolchain.id) return absl::OkStatus();
+      others = absl::FailedPreconditionError(absl::StrCat(
+          "its programs for ", toolchain.target, " were compiled with ", Describe(toolchain),
+          " and its options, this host has ", Describe({toolchain.target, *own}),
+          " and would never find them; where it is for another host, say --any-toolchain"));
+    }
+    return others;
+  }
+
   static absl::Status Refused(const v1::FleetListing& listing, const absl::Status& why) {
     // That a blob is missing is damage here, and so is a kind that nobody knows.
     const bool damaged = absl::IsNotFound(why) || absl::IsInvalidArgument(why);
@@ -126,14 +146,15 @@ class Importer {
   ArchiveTier tier_;
   fleet::Exchange exchange_;
   v1::FleetContents contents_;
+  std::vector<Toolchain> toolchains_;
 };
 
 // `store`: null for none.
-absl::StatusOr<Imported> Read(store::Store* store, fleet::Keys& keys,
-                              const std::string& compiler_build, const std::string& path) {
+absl::StatusOr<Imported> Read(store::Store* store, fleet::Keys& keys, const Host& host,
+                              const std::string& path) {
   TENSORD_ASSIGN_OR_RETURN(const TarReader reader, TarReader::Open(path));
   Importer importer(path, &reader, &keys);
-  TENSORD_RETURN_IF_ERROR(importer.ReadList(compiler_build));
+  TENSORD_RETURN_IF_ERROR(importer.ReadList(host));
   auto found = importer.Check();
   if (!found.ok() || store == nullptr) return found;
   return importer.TakeAll(*store);
@@ -152,16 +173,15 @@ absl::Status WithAdvice(const std::string& path, const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<Imported> CheckFile(fleet::Keys& keys, const std::string& compiler_build,
-                                   const std::string& path) {
-  auto found = Read(nullptr, keys, compiler_build, path);
+absl::StatusOr<Imported> CheckFile(fleet::Keys& keys, const Host& host, const std::string& path) {
+  auto found = Read(nullptr, keys, host, path);
   if (!found.ok()) return WithAdvice(path, found.status());
   return found;
 }
 
-absl::StatusOr<Imported> Import(store::Store& store, fleet::Keys& keys,
-                                const std::string& compiler_build, const std::string& path) {
-  auto taken = Read(&store, keys, compiler_build, path);
+absl::StatusOr<Imported> Import(store::Store& store, fleet::Keys& keys, const Host& host,
+                                const std::string& path) {
+  auto taken = Read(&store, keys, host, path);
   if (!taken.ok()) return WithAdvice(path, taken.status());
   return taken;
 }

@@ -89,6 +89,10 @@ absl::StatusOr<const Kind*> FindKind(const fleet::Name& name) {
 
 }  // namespace
 
+std::string Describe(const Toolchain& toolchain) {
+  return toolchain.id.substr(0, toolchain.id.find(" | "));
+}
+
 absl::Status Count(const fleet::Name& name, const v1::FleetManifest& manifest, Taken& counts) {
   TENSORD_ASSIGN_OR_RETURN(const Kind* const kind, FindKind(name));
   counts.*kind->counter += kind->count(manifest);

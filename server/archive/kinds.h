@@ -13,6 +13,16 @@
 
 namespace tensord::archive {
 
+// A compiler that made programs.
+struct Toolchain {
+  std::string target;  // "cpu avx512", "cuda sm90"
+  std::string id;      // as in program keys
+
+  auto operator<=>(const Toolchain&) const = default;
+};
+// Its compiler and version, for people.
+std::string Describe(const Toolchain& toolchain);
+
 struct Taken {
   uint64_t programs = 0;
   uint64_t frames = 0;

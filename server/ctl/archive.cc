@@ -52,9 +52,12 @@ absl::StatusOr<Context> Prepare(const ArchiveCommand& command, bool signs) {
   return context;
 }
 
-void PrintToolchains(const ArchiveCommand& command, const std::vector<std::string>& toolchains) {
+void PrintToolchains(const ArchiveCommand& command,
+                     const std::vector<archive::Toolchain>& toolchains) {
   if (command.json) return;
-  for (const std::string& id : toolchains) std::printf("compiled with %s\n", id.c_str());
+  for (const archive::Toolchain& toolchain : toolchains) {
+    std::printf("for %s compiled with %s\n", toolchain.target.c_str(), Describe(toolchain).c_str());
+  }
 }
 
 absl::StatusOr<archive::Selection> Select(const ArchiveCommand& command, store::Store& store) {
@@ -148,13 +151,19 @@ int ImportStore(const ArchiveCommand& command) {
   if (!context.ok()) return Fail(context.status());
   const auto compiler_build = CompilerBuild(context->config);
   if (!compiler_build.ok()) return Fail(compiler_build.status());
+  archive::Host host{*compiler_build, nullptr};
+  if (!command.any_toolchain) {
+    host.toolchain = [&](const std::string& target) {
+      return FindToolchain(context->config, target);
+    };
+  }
   absl::StatusOr<archive::Imported> imported;
   if (command.check) {
-    imported = archive::CheckFile(*context->keys, *compiler_build, command.file);
+    imported = archive::CheckFile(*context->keys, host, command.file);
   } else {
     const auto store = OpenOrMakeStore(context->config.store, context->config.store_limit);
     if (store == nullptr) return kExitError;
-    imported = archive::Import(*store, *context->keys, *compiler_build, command.file);
+    imported = archive::Import(*store, *context->keys, host, command.file);
   }
   if (!imported.ok()) return Fail(imported.status());
   PrintNumbers(command.file, command.json,

@@ -17,6 +17,7 @@ struct ArchiveCommand {
   std::string job;                // what it used, instead of keys
   bool all = false;               // instead of keys
   bool check = false;             // the file is only looked at
+  bool any_toolchain = false;     // also programs that this host would not find
   Settings settings;
   bool json = false;
 };

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/ctl/settings.h"
 
-#include <absl/strings/str_cat.h>
+#include <absl/strings/ascii.h>
+#include <absl/strings/str_replace.h>
+#include <absl/strings/str_split.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "base/process.h"
 #include "base/sha256.h"
 #include "server/store/blobs.h"
 
@@ -28,6 +32,23 @@ void AddSettings(CLI::App* command, const std::vector<std::string>& keys, Settin
 absl::StatusOr<std::string> CompilerBuild(const Config& config) {
   TENSORD_ASSIGN_OR_RETURN(const std::string binary, store::ReadFile(config.worker));
   return Sha256(binary);
+}
+
+absl::StatusOr<std::string> FindToolchain(const Config& config, const std::string& target) {
+  // As tensord-worker has it: "avx2", "sm_90".
+  const std::string name =
+      absl::StrReplaceAll(target.substr(target.find(' ') + 1), {{"sm", "sm_"}});
+  Command command;
+  command.argv = {config.worker, "--toolchain", name, "--cxx", config.cxx};
+  for (const std::string& flag :
+       std::vector<std::string>(absl::StrSplit(config.cxx_flags, ' ', absl::SkipEmpty()))) {
+    command.argv.push_back("--flag=" + flag);
+  }
+  if (!config.nvrtc.empty()) command.argv.push_back("--nvrtc=" + config.nvrtc);
+  TENSORD_ASSIGN_OR_RETURN(const ProcessResult result, RunProcess(std::move(command)));
+  const std::string said(absl::StripAsciiWhitespace(result.output));
+  return result.exit_code == 0 ? absl::StatusOr<std::string>(said)
+                               : absl::FailedPreconditionError(said);
 }
 
 }  // namespace tensord::server

@@ -22,8 +22,11 @@ struct Settings {
 // Gives a command the flags of these keys, and --config. `settings` outlives the application.
 void AddSettings(CLI::App* command, const std::vector<std::string>& keys, Settings* settings);
 
-// The digest of tensord-worker, which program keys hold. NotFound: there is none.
+// What program keys hold besides the graph. The digest of tensord-worker; NotFound: there is none.
 absl::StatusOr<std::string> CompilerBuild(const Config& config);
+// The id of the toolchain that a worker of that configuration has for a target, "cpu avx2" say.
+// FailedPrecondition: none, in the worker's words.
+absl::StatusOr<std::string> FindToolchain(const Config& config, const std::string& target);
 
 }  // namespace tensord::server
 

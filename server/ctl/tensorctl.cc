@@ -125,7 +125,11 @@ int Main(int argc, char** argv) {
       app.add_subcommand("import", "what such a file has, into the store, once it is verified");
   imports->add_option("FILE", archive.file, "of tensorctl export")->required();
   imports->add_flag("--check", archive.check, "only say what is in it, or what is wrong with it");
-  AddSettings(imports, {"store", "store_limit", "fleet_sign_key", "fleet_trust", "worker"},
+  imports->add_flag("--any-toolchain", archive.any_toolchain,
+                    "also of compilers that this host does not have");
+  AddSettings(imports,
+              {"store", "store_limit", "fleet_sign_key", "fleet_trust", "worker", "cxx",
+               "cxx_flags", "nvrtc"},
               &archive.settings);
   imports->callback([&] { on_archive = ImportStore; });
   CLI::App* prefetches = app.add_subcommand(

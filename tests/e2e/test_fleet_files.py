@@ -146,6 +146,11 @@ def test_what_is_wrong_with_a_file_is_said(made: Host, key: Path, clean: Path) -
     assert "copy it again" in refused(bytes_=flipped)
     assert "build of the compiler" in refused(trust(key), f"--worker={clean / 'worker'}")
     assert "--fleet-trust" in refused("--store-limit=1GB")
+    # What this host's own compiler would make has other keys.
+    others = (trust(key), "--cxx-flags=-fno-math-errno")
+    assert "--any-toolchain" in refused(*others)
+    assert numbers("import", clean / "file", "--check", "--any-toolchain", *others)["programs"] == 4
+    assert numbers("import", clean / "file", "--check", trust(key), "--cxx=/none")["programs"] == 4
 
 
 def test_what_a_job_used_is_there_before_it_starts(

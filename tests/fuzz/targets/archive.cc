@@ -30,7 +30,7 @@ using Entries = std::vector<std::pair<std::string, std::string>>;
 
 // Before the body of what is sealed: magic, the key's id, its signature.
 constexpr size_t kSealBytes = kFleetMagic.size() + fleet::kKeyIdBytes + fleet::kSignatureBytes;
-constexpr char kBuild[] = "a build";
+const archive::Host kHost{"a build", nullptr};
 
 class Folder {
  public:
@@ -78,7 +78,7 @@ void WriteSigned(const Folder& folder, const Entries& entries) {
   auto writer = archive::TarWriter::Create(folder.file());
   TENSORD_CHECK(writer.ok(), writer.status().ToString());
   v1::FleetContents contents;
-  contents.set_compiler_build(kBuild);
+  contents.set_compiler_build(kHost.compiler_build);
   contents.set_frame_format(kFrameFormat);
   for (const auto& [path, content] : entries) {
     // "program/ab/<hex>" -> "program/<hex>"
@@ -110,7 +110,7 @@ void Run(std::string_view input) {
   const bool is_to_be_signed = input.front() == 's';
   input.remove_prefix(1);
   std::ofstream(folder.file(), std::ios::binary) << input;
-  const absl::Status verdict = archive::CheckFile(folder.keys(), kBuild, folder.file()).status();
+  const absl::Status verdict = archive::CheckFile(folder.keys(), kHost, folder.file()).status();
   TENSORD_CHECK(absl::IsDataLoss(verdict), verdict.ToString());  // nobody has signed it
   Entries entries;
   {
@@ -123,7 +123,7 @@ void Run(std::string_view input) {
   TENSORD_CHECK(again.ok() && *again == input, "it has more than its entries");
   if (!is_to_be_signed) return;
   WriteSigned(folder, entries);
-  const absl::Status signed_ = archive::CheckFile(folder.keys(), kBuild, folder.file()).status();
+  const absl::Status signed_ = archive::CheckFile(folder.keys(), kHost, folder.file()).status();
   TENSORD_CHECK(IsAVerdict(signed_), signed_.ToString());
 }
 

@@ -65,7 +65,7 @@ class ArchiveRefusedTest : public FilledStoreTest {
   // Of an import into a store that must stay empty.
   absl::Status Refused(fleet::Keys& keys) {
     const auto store = OpenStore("empty");
-    const auto imported = Import(*store, keys, kBuild, file_);
+    const auto imported = Import(*store, keys, kHost, file_);
     EXPECT_FALSE(imported.ok());
     const store::Verification found = store->Verify();
     EXPECT_EQ(found.programs + found.kernels + found.frames + found.blobs, 0u);
@@ -85,12 +85,12 @@ TEST_F(ArchiveRefusedTest, EveryByteCounts) {
   };
   for (size_t at = 0; at < sound.size(); ++at) {
     put(at, sound[at] ^ (1 << at % 8));
-    const auto found = CheckFile(*keys_, kBuild, file_);
+    const auto found = CheckFile(*keys_, kHost, file_);
     ASSERT_TRUE(absl::IsDataLoss(found.status())) << at << ": " << found.status();
     put(at, sound[at]);
   }
   EXPECT_EQ(Bytes(file_), sound);
-  EXPECT_TRUE(CheckFile(*keys_, kBuild, file_).ok());
+  EXPECT_TRUE(CheckFile(*keys_, kHost, file_).ok());
 }
 
 TEST_F(ArchiveRefusedTest, EveryLengthCounts) {
@@ -100,12 +100,12 @@ TEST_F(ArchiveRefusedTest, EveryLengthCounts) {
   const std::string sound = Bytes(file_);
   for (size_t size = 0; size < sound.size(); size += 64) {
     Write(sound.substr(0, size));
-    const auto found = CheckFile(*keys_, kBuild, file_);
+    const auto found = CheckFile(*keys_, kHost, file_);
     ASSERT_TRUE(absl::IsDataLoss(found.status())) << size;
     EXPECT_THAT(std::string(found.status().message()), HasSubstr("cut short")) << size;
   }
   Write(sound + std::string(512, '\0'));
-  EXPECT_THAT(std::string(CheckFile(*keys_, kBuild, file_).status().message()),
+  EXPECT_THAT(std::string(CheckFile(*keys_, kHost, file_).status().message()),
               HasSubstr("behind its end"));
 }
 
@@ -116,11 +116,11 @@ TEST_F(ArchiveRefusedTest, OnlyKeysThatAreListedCount) {
   std::filesystem::copy(trust_, former);
   // Rotated: the new key signs, both are accepted.
   AddKey("new");
-  EXPECT_TRUE(CheckFile(*keys_, kBuild, file_).ok());
+  EXPECT_TRUE(CheckFile(*keys_, kHost, file_).ok());
   const auto new_keys = OpenKeys("new");
-  EXPECT_TRUE(CheckFile(*new_keys, kBuild, file_).ok());
+  EXPECT_TRUE(CheckFile(*new_keys, kHost, file_).ok());
   ASSERT_TRUE(Export(*store_, *new_keys, *SelectAll(*store_), kBuild, file_).ok());
-  EXPECT_TRUE(CheckFile(*OpenKeys(""), kBuild, file_).ok());
+  EXPECT_TRUE(CheckFile(*OpenKeys(""), kHost, file_).ok());
   // Who has not heard of it.
   auto others = fleet::Keys::Open("", former);
   const absl::Status unknown = Refused(**others);
@@ -193,7 +193,7 @@ TEST_F(ArchiveRefusedTest, RefusesForgeries) {
     EXPECT_THAT(std::string(refused.message()), HasSubstr(file_)) << one.what;
   }
   WriteEntries(sound);
-  EXPECT_TRUE(CheckFile(*keys_, kBuild, file_).ok()) << "what was written again is sound";
+  EXPECT_TRUE(CheckFile(*keys_, kHost, file_).ok()) << "what was written again is sound";
 }
 
 // What a trusted host could sign and never would.
@@ -204,7 +204,7 @@ TEST_F(ArchiveRefusedTest, RefusesWhatMakesNoSense) {
   const fleet::Name name = fleet::ProgramName(Sha256("second"));
   const std::vector<fleet::Object> objects = packer.PackParcel(name, program);
   WriteSigned(objects);
-  ASSERT_TRUE(CheckFile(*keys_, kBuild, file_).ok());
+  ASSERT_TRUE(CheckFile(*keys_, kHost, file_).ok());
 
   fleet::Parcel incomplete = program;
   incomplete.blobs.pop_back();
@@ -258,6 +258,26 @@ TEST_F(ArchiveRefusedTest, RefusesWhatMakesNoSense) {
     EXPECT_EQ(absl::IsDataLoss(refused), !one.sound) << one.what << ": " << refused;
     EXPECT_THAT(std::string(refused.message()), HasSubstr(one.words)) << one.what;
   }
+}
+
+TEST_F(ArchiveRefusedTest, ProgramsOfAnotherToolchainWouldNeverBeFound) {
+  Fill();
+  ExportAll(file_);
+  const auto check = [&](const absl::StatusOr<std::string>& own) {
+    const Host host{kBuild, [&](const std::string& target) {
+                      EXPECT_EQ(target, "cpu avx2");
+                      return own;
+                    }};
+    return CheckFile(*keys_, host, file_).status();
+  };
+  EXPECT_TRUE(check("cxx 1 | flags").ok());
+  EXPECT_TRUE(check(absl::FailedPreconditionError("no compiler")).ok()) << "it is not known";
+  const absl::Status other = check("cxx 2 | flags");
+  EXPECT_TRUE(absl::IsFailedPrecondition(other));
+  for (const char* words : {"cpu avx2", "cxx 1", "cxx 2", "--any-toolchain"}) {
+    EXPECT_THAT(std::string(other.message()), HasSubstr(words));
+  }
+  EXPECT_TRUE(absl::IsFailedPrecondition(check("cxx 1 | other flags")));
 }
 
 TEST_F(ArchiveRefusedTest, SaysThatItIsNoExport) {

@@ -23,16 +23,16 @@ TEST_F(ArchiveTest, BringsAStoreToAnother) {
   const Exported exported = ExportAll(file_);
   EXPECT_EQ(exported.programs, 2u);
   EXPECT_EQ(exported.frames, 3u);
-  EXPECT_THAT(exported.toolchains, ::testing::ElementsAre("cxx 1"));
+  EXPECT_THAT(exported.toolchains, ::testing::ElementsAre(Toolchain{"cpu avx2", "cxx 1 | flags"}));
   EXPECT_EQ(exported.bytes, std::filesystem::file_size(file_));
 
   const auto other = OpenStore("two");
   const auto reader = OpenKeys("");  // has no key of its own
-  const auto imported = Import(*other, *reader, kBuild, file_);
+  const auto imported = Import(*other, *reader, kHost, file_);
   ASSERT_TRUE(imported.ok()) << imported.status();
   EXPECT_EQ(imported->programs, 2u);
   EXPECT_EQ(imported->frames, 3u);
-  EXPECT_THAT(imported->toolchains, ::testing::ElementsAre("cxx 1"));
+  EXPECT_THAT(imported->toolchains, ::testing::ElementsAre(Toolchain{"cpu avx2", "cxx 1 | flags"}));
   const store::Verification found = other->Verify();
   EXPECT_EQ(found.programs, 2u);
   EXPECT_EQ(found.kernels, 3u);
@@ -50,12 +50,12 @@ TEST_F(ArchiveTest, BringsAStoreToAnother) {
   EXPECT_THAT(other->CodesBehind(Sha256("before code"), environment, 9),
               ::testing::ElementsAre(Sha256("code")));
 
-  const auto again = Import(*other, *reader, kBuild, file_);
+  const auto again = Import(*other, *reader, kHost, file_);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->programs + again->frames, 0u);
   EXPECT_EQ(again->stored_before, 5u);
 
-  const auto checked = CheckFile(*reader, kBuild, file_);
+  const auto checked = CheckFile(*reader, kHost, file_);
   ASSERT_TRUE(checked.ok()) << checked.status();
   EXPECT_EQ(checked->programs, 2u);
   EXPECT_EQ(checked->frames, 3u);
@@ -65,11 +65,11 @@ TEST_F(ArchiveTest, ADamagedProgramIsMended) {
   Fill();
   ExportAll(file_);
   const auto other = OpenStore("two");
-  ASSERT_TRUE(Import(*other, *keys_, kBuild, file_).ok());
+  ASSERT_TRUE(Import(*other, *keys_, kHost, file_).ok());
   const std::string hex = ToHex(Sha256("binary of b"));
   std::filesystem::remove(other->blob_folder() + "/" + hex.substr(0, 2) + "/" + hex);
   // With the first of the two that need the blob the second is whole again.
-  EXPECT_EQ(Import(*other, *keys_, kBuild, file_)->programs, 1u);
+  EXPECT_EQ(Import(*other, *keys_, kHost, file_)->programs, 1u);
   EXPECT_TRUE(other->Lookup(Sha256("first")).ok());
   EXPECT_TRUE(other->Lookup(Sha256("second")).ok());
 }
@@ -80,7 +80,7 @@ TEST_F(ArchiveTest, EqualStoresGiveEqualFiles) {
   ExportAll(folder_ + "/again.tar");
   EXPECT_EQ(Bytes(file_), Bytes(folder_ + "/again.tar"));
   auto other = OpenStore("two");
-  ASSERT_TRUE(Import(*other, *keys_, kBuild, file_).ok());
+  ASSERT_TRUE(Import(*other, *keys_, kHost, file_).ok());
   store_ = std::move(other);
   ExportAll(folder_ + "/other.tar");
   EXPECT_EQ(Bytes(file_), Bytes(folder_ + "/other.tar"));
@@ -111,7 +111,7 @@ TEST_F(ArchiveTest, ExportsWhatIsNamed) {
   EXPECT_EQ(exported->programs, 1u);
   EXPECT_EQ(exported->frames, 1u);
   const auto other = OpenStore("two");
-  ASSERT_TRUE(Import(*other, *keys_, kBuild, file_).ok());
+  ASSERT_TRUE(Import(*other, *keys_, kHost, file_).ok());
   EXPECT_TRUE(other->Lookup(Sha256("second")).ok());
   EXPECT_FALSE(other->Lookup(Sha256("first")).ok());
   EXPECT_TRUE(other->PeekFrame(frame).ok());
@@ -134,7 +134,7 @@ TEST_F(ArchiveTest, WhatIsOfOthersOrDamagedIsLeftOut) {
   EXPECT_EQ(exported.of_others, 3u);
   ASSERT_EQ(exported.left_out.size(), 1u);
   EXPECT_THAT(exported.left_out[0], HasSubstr(ToHex(Sha256("damaged"))));
-  EXPECT_TRUE(CheckFile(*keys_, kBuild, file_).ok());
+  EXPECT_TRUE(CheckFile(*keys_, kHost, file_).ok());
 }
 
 TEST_F(ArchiveTest, WhatCannotBeExportedLeavesNoFile) {
@@ -158,7 +158,7 @@ TEST_F(ArchiveTest, AStoreThatTakesNothingIsSaid) {
   Fill();
   ExportAll(file_);
   const auto full = OpenStore("full", /*limit_bytes=*/1);
-  const auto imported = Import(*full, *keys_, kBuild, file_);
+  const auto imported = Import(*full, *keys_, kHost, file_);
   EXPECT_TRUE(absl::IsResourceExhausted(imported.status())) << imported.status();
   EXPECT_THAT(std::string(imported.status().message()), HasSubstr("store_limit"));
 }

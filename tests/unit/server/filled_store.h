@@ -9,6 +9,7 @@
 
 #include "base/version.h"
 #include "server/archive/export.h"
+#include "server/archive/import.h"
 #include "server/frames/frame_place.h"
 #include "server/store/store.h"
 #include "tensord/v1/artifact.pb.h"
@@ -19,6 +20,8 @@
 namespace tensord::archive {
 
 inline const std::string kBuild = Sha256("a build");
+
+inline const Host kHost{kBuild, nullptr};
 
 class FilledStoreTest : public fleet::FleetFolderTest {
  protected:
@@ -49,10 +52,11 @@ class FilledStoreTest : public fleet::FleetFolderTest {
     record.payload = artifact.SerializeAsString();
     v1::ProgramDetail detail;
     detail.set_compiler_build(build);
-    detail.set_toolchain("cxx 1");
+    detail.set_toolchain("cxx 1 | flags");
     detail.add_fusion_notes("a note");
     store::ProgramFacts facts;
     facts.label = name;
+    facts.target = "cpu avx2";
     facts.compile_nanoseconds = 7;
     EXPECT_TRUE(store_->Publish(Sha256(name), record, detail.SerializeAsString(), facts).ok());
     return Sha256(name);
