@@ -298,6 +298,8 @@ absl::Status CompileFlow::Publish(const FlowInput& input, const v1::CompileResul
     source.set_description(kernel.unit->description());
     source.set_kernel_key(kernel.key);
   }
+  detail.set_compiler_build(input.compiler_build);
+  detail.set_toolchain(input.toolchain);
   TENSORD_RETURN_IF_ERROR(
       store_->Publish(input.program_key, std::move(record), detail.SerializeAsString(), facts));
   AddStage(output.stages, "publish", NanosecondsSince(start));

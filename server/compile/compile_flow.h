@@ -34,6 +34,7 @@ struct FlowInput {
   Cost cost = Cost::kCheap;
   std::string program_key;
   std::string toolchain;
+  std::string compiler_build;
 };
 
 struct FlowOutput {

@@ -112,6 +112,7 @@ CompileService::CompileService(ServiceOptions options, std::unique_ptr<store::St
       store_problem_(std::move(store_problem)),
       store_(std::move(store)),
       fleet_(fleet),
+      jobs_(store_.get(), fleet_),
       pool_(options_.pool, &metrics_),
       facts_(options_.pool.command.path, options_.cxx, options_.jit_settings, &pool_, store_.get()),
       flow_(&pool_, store_.get(), &metrics_, options_.units_per_job),
@@ -183,6 +184,7 @@ absl::Status CompileService::Read(const CallPtr& call, const WorkerFacts::Toolch
                                  known->compiler_build)
                       .Digest();
       input.toolchain = known->id;
+      input.compiler_build = known->compiler_build;
     }
   }
   if (large) malloc_trim(0);
@@ -345,6 +347,7 @@ void CompileService::Finish(const CallPtr& call, const absl::Status& status) {
     call->reply->set_program_key(call->key);
     call->reply->set_blob_folder(store_->blob_folder());
     call->reply->set_kernels(CountLaunches(call->reply->artifact()));
+    jobs_.Used(call->caller.job(), fleet::ProgramName(call->key));
   } else {
     ++metrics_.failed;
   }

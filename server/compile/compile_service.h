@@ -23,6 +23,7 @@
 #include "server/compile/request_memory.h"
 #include "server/compile/worker_facts.h"
 #include "server/fleet/fleet.h"
+#include "server/jobs/job_lists.h"
 #include "server/pool/worker_pool.h"
 #include "server/statistics/metrics.h"
 #include "server/store/store.h"
@@ -63,6 +64,7 @@ class CompileService {
   store::Store* store() { return store_.get(); }
   Executor* executor() { return &executor_; }
   Metrics* metrics() { return &metrics_; }
+  JobLists* jobs() { return &jobs_; }
   void Hello(v1::HelloReply* reply, Done done);
   void ListToolchains(v1::ToolchainList* reply, Done done);
 
@@ -107,6 +109,7 @@ class CompileService {
   Metrics metrics_;
   std::unique_ptr<store::Store> store_;
   fleet::Fleet* const fleet_;
+  JobLists jobs_;
   WorkerPool pool_;
   WorkerFacts facts_;
   CompileFlow flow_;

@@ -80,6 +80,7 @@ int Show(const Client& client, const std::string& key) {
                                 a.buffers_size())});
   head.Add({"size", HumanBytes(s.bytes())});
   head.Add({"used", fmt::format("{} times", s.hits())});
+  head.Add({"compiled with", detail.toolchain().substr(0, detail.toolchain().find(" | "))});
   head.Add({"compile", HumanNanoseconds(s.compile_nanoseconds())});
   Print(head.ToString());
   Print("\nsteps\n");

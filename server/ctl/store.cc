@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/ctl/store.h"
 
-#include <absl/strings/str_cat.h>
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -12,6 +9,7 @@
 #include <vector>
 
 #include "server/ctl/client.h"
+#include "server/ctl/numbers.h"
 #include "server/ctl/table.h"
 #include "server/store/signer.h"
 #include "server/store/store.h"
@@ -21,39 +19,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Null, and the reason on stderr, where the folder is no usable store. Makes none.
+// The limit is the daemon's to keep.
 std::unique_ptr<store::Store> Open(const StoreCommand& command) {
-  if (!fs::is_directory(command.root)) {
-    std::fprintf(stderr, "tensorctl: there is no store %s\n", command.root.c_str());
-    return nullptr;
-  }
-  store::StoreOptions options;
-  options.root = command.root;
-  options.limit_bytes = 0;  // the daemon's to keep
-  auto store = store::Store::Open(std::move(options));
-  if (store.ok()) return *std::move(store);
-  std::fprintf(stderr, "tensorctl: %s\n", std::string(store.status().message()).c_str());
-  return nullptr;
+  return OpenStore(command.root, /*limit_bytes=*/0);
 }
-
-using Numbers = std::vector<std::pair<std::string, uint64_t>>;
-
-void PrintNumbers(const StoreCommand& command, const Numbers& numbers,
-                  std::string (*text)(uint64_t)) {
-  if (command.json) {
-    std::vector<std::string> fields;
-    for (const auto& [name, value] : numbers) {
-      fields.push_back(fmt::format("\"{}\": {}", name, value));
-    }
-    fmt::print("{{{}}}\n", fmt::join(fields, ", "));
-    return;
-  }
-  Table table({command.root, ">"});
-  for (const auto& [name, value] : numbers) table.Add({name, text(value)});
-  fmt::print("{}", table.ToString());
-}
-
-std::string Plain(uint64_t value) { return absl::StrCat(value); }
 
 uint64_t BytesBelow(const fs::path& path) {
   std::error_code error;  // what vanishes meanwhile takes nothing
@@ -67,18 +36,35 @@ uint64_t BytesBelow(const fs::path& path) {
 
 }  // namespace
 
+std::unique_ptr<store::Store> OpenStore(const std::string& root, uint64_t limit_bytes) {
+  if (!fs::is_directory(root)) {
+    std::fprintf(stderr, "tensorctl: there is no store %s\n", root.c_str());
+    return nullptr;
+  }
+  return OpenOrMakeStore(root, limit_bytes);
+}
+
+std::unique_ptr<store::Store> OpenOrMakeStore(const std::string& root, uint64_t limit_bytes) {
+  store::StoreOptions options;
+  options.root = root;
+  options.limit_bytes = limit_bytes;
+  auto store = store::Store::Open(std::move(options));
+  if (store.ok()) return *std::move(store);
+  std::fprintf(stderr, "tensorctl: %s\n", std::string(store.status().message()).c_str());
+  return nullptr;
+}
+
 int VerifyStore(const StoreCommand& command) {
   const auto store = Open(command);
   if (store == nullptr) return kExitError;
   const store::Verification found = store->Verify();
-  PrintNumbers(command,
+  PrintNumbers(command.root, command.json,
                {{"programs", found.programs},
                 {"kernels", found.kernels},
                 {"frames", found.frames},
                 {"blobs", found.blobs},
                 {"damaged", found.damaged},
-                {"unreadable", found.unreadable}},
-               Plain);
+                {"unreadable", found.unreadable}});
   return found.damaged + found.unreadable == 0 ? kExitOk : kExitError;
 }
 
@@ -88,7 +74,8 @@ int CollectGarbage(const StoreCommand& command) {
   const uint64_t before = BytesBelow(command.root);
   store->Reconcile();
   const uint64_t after = BytesBelow(command.root);
-  PrintNumbers(command, {{"freed", before - std::min(before, after)}, {"left", after}}, HumanBytes);
+  PrintNumbers(command.root, command.json,
+               {{"freed", before - std::min(before, after)}, {"left", after}}, HumanBytes);
   return kExitOk;
 }
 
@@ -109,7 +96,7 @@ int DiskUsage(const StoreCommand& command) {
   numbers.emplace_back("index", other);
   std::sort(numbers.begin(), numbers.end());
   numbers.emplace_back("all", all);
-  PrintNumbers(command, numbers, HumanBytes);
+  PrintNumbers(command.root, command.json, numbers, HumanBytes);
   return kExitOk;
 }
 
@@ -121,10 +108,9 @@ int RebuildIndex(const StoreCommand& command) {
     return kExitError;
   }
   const auto totals = store->Count();
-  PrintNumbers(command,
+  PrintNumbers(command.root, command.json,
                {{"programs", totals.ok() ? totals->programs : 0},
-                {"frames", totals.ok() ? totals->frames : 0}},
-               Plain);
+                {"frames", totals.ok() ? totals->frames : 0}});
   return kExitOk;
 }
 

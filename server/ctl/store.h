@@ -3,9 +3,18 @@
 #ifndef TENSORD_SERVER_CTL_STORE_H_
 #define TENSORD_SERVER_CTL_STORE_H_
 
+#include <cstdint>
+#include <memory>
 #include <string>
 
+#include "server/store/store.h"
+
 namespace tensord::server {
+
+// Null, and the reason on stderr, where the folder is no usable store, or none at all.
+std::unique_ptr<store::Store> OpenStore(const std::string& root, uint64_t limit_bytes);
+// The same of a folder that may have to be made.
+std::unique_ptr<store::Store> OpenOrMakeStore(const std::string& root, uint64_t limit_bytes);
 
 struct StoreCommand {
   std::string root;   // the store's folder

@@ -9,6 +9,7 @@
 
 #include "base/version.h"
 #include "server/cli/documents.h"
+#include "server/ctl/archive.h"
 #include "server/ctl/commands.h"
 #include "server/ctl/compile.h"
 #include "server/ctl/fleet.h"
@@ -94,6 +95,7 @@ int Main(int argc, char** argv) {
   StoreCommand store;
   store.root = DefaultStore();
   std::function<int()> on_store;
+  std::function<int(const ArchiveCommand&)> on_archive;
   const auto add_store_command = [&](const char* name, const char* what,
                                      int (*run)(const StoreCommand&)) {
     CLI::App* added = app.add_subcommand(name, what);
@@ -107,6 +109,39 @@ int Main(int argc, char** argv) {
   add_store_command("rebuild-index", "make the store's index of its records", RebuildIndex);
   add_store_command("rotate-key", "sign with a new key from now on; eight former ones still count",
                     RotateKey);
+  ArchiveCommand archive;
+  CLI::App* exports = app.add_subcommand(
+      "export", "programs and frames as one signed file, for an image or a closed network");
+  exports->add_option("FILE", archive.file, "to be written")->required();
+  CLI::Option* keys = exports->add_option(
+      "KEY", archive.keys, "of a program or a frame: its first 8 or more hex digits");
+  CLI::Option* of_job =
+      exports->add_option("--job", archive.job, "what processes of this job used (TENSORD_JOB)")
+          ->excludes(keys);
+  exports->add_flag("--all", archive.all, "all that is stored")->excludes(keys)->excludes(of_job);
+  AddSettings(exports, {"store", "fleet_sign_key", "worker"}, &archive.settings);
+  exports->callback([&] { on_archive = ExportStore; });
+  CLI::App* imports =
+      app.add_subcommand("import", "what such a file has, into the store, once it is verified");
+  imports->add_option("FILE", archive.file, "of tensorctl export")->required();
+  imports->add_flag("--check", archive.check, "only say what is in it, or what is wrong with it");
+  imports->add_flag("--any-toolchain", archive.any_toolchain,
+                    "also of compilers that this host does not have");
+  AddSettings(imports,
+              {"store", "store_limit", "fleet_sign_key", "fleet_trust", "worker", "cxx",
+               "cxx_flags", "nvrtc"},
+              &archive.settings);
+  imports->callback([&] { on_archive = ImportStore; });
+  CLI::App* prefetches = app.add_subcommand(
+      "prefetch", "what a job used, from the fleet into the store, before the job starts");
+  CLI::Option* programs = prefetches->add_option("KEY", archive.keys, "of a program, in full");
+  prefetches->add_option("--job", archive.job, "what its processes used (TENSORD_JOB)")
+      ->excludes(programs);
+  AddSettings(prefetches,
+              {"store", "store_limit", "fleet", "fleet_trust", "fleet_sign_key",
+               "fleet_password_file", "fleet_ca"},
+              &archive.settings);
+  prefetches->callback([&] { on_archive = PrefetchFromFleet; });
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -125,6 +160,8 @@ int Main(int argc, char** argv) {
     Print(ManualPage(app, 1));
     return kExitOk;
   }
+  archive.json = client.json;
+  if (on_archive) return on_archive(archive);
   store.json = client.json;
   if (on_store) return on_store();
   if (const absl::Status connected = Connect(client); !connected.ok()) {

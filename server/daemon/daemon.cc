@@ -30,6 +30,7 @@
 #include "base/sha256.h"
 #include "base/version.h"
 #include "server/daemon/activation.h"
+#include "server/daemon/fleet_settings.h"
 #include "server/daemon/large_rpc.h"
 #include "server/daemon/rpc_service.h"
 #include "server/fleet/open.h"
@@ -175,16 +176,7 @@ absl::StatusOr<OpenedStore> OpenStore(const Config& config, const std::string& r
 // Null: none is configured.
 absl::StatusOr<std::unique_ptr<fleet::Fleet>> OpenFleet(const Config& config) {
   if (config.fleet.empty()) return nullptr;
-  fleet::FleetConfig fleet;
-  fleet.url = config.fleet;
-  fleet.sign_key = config.fleet_sign_key;
-  fleet.trust = config.fleet_trust;
-  fleet.password_file = config.fleet_password_file;
-  fleet.ca = config.fleet_ca;
-  fleet.expiry = absl::Seconds(config.fleet_expiry_seconds);
-  fleet.options.answer = absl::Milliseconds(config.fleet_answer_ms);
-  fleet.options.lease = absl::Seconds(config.fleet_lease_seconds);
-  return fleet::OpenFleet(fleet);
+  return fleet::OpenFleet(FleetSettings(config));
 }
 
 // Null: none is wanted, or its place is taken, which is no reason not to compile.
@@ -256,6 +248,7 @@ void StopGracefully(grpc::Server& server, std::unique_ptr<Acceptor> acceptor,
   }
   acceptor.reset();
   if (calls.open > service.Kept()) spdlog::warn("event=abort calls={}", calls.open.load());
+  service.jobs()->Flush();
   // What was compiled a moment ago is worth a moment to others.
   if (fleet != nullptr) fleet->Flush(absl::Now() + std::min(absl::Seconds(stop_seconds), kFlush));
   service.Abort();
@@ -351,7 +344,7 @@ int RunDaemon(const Config& config) {
     CompileService service(options, std::move(opened->store), opened->problem, fleet->get());
     FrameService frames(
         {absl::Seconds(config.frame_lease_seconds), config.frame_limit, config.max_waiting},
-        service.store(), service.executor(), service.metrics(), fleet->get());
+        service.store(), service.executor(), service.metrics(), fleet->get(), service.jobs());
     const auto metrics = ServeMetrics(config, service, frames);
     const auto rpc = MakeRpcService(&service, &frames, &calls);
     LargeRpc large(&service, &calls, options.queue_limit);

@@ -102,11 +102,8 @@ class FolderTier : public Tier {
 
  private:
   std::string Temp() const { return root_ + "/tmp"; }
-  // "blob/abcd..." -> "<root>/blob/ab/abcd..."
   std::string PathOf(const std::string& name) const {
-    const size_t slash = name.find('/');
-    return absl::StrCat(root_, "/", name.substr(0, slash), "/", name.substr(slash + 1, 2), "/",
-                        name.substr(slash + 1));
+    return absl::StrCat(root_, "/", FolderPath(name));
   }
 
   absl::StatusOr<Modes> LookAtRoot() const {
@@ -181,6 +178,12 @@ class FolderTier : public Tier {
 };
 
 }  // namespace
+
+std::string FolderPath(const std::string& name) {
+  const size_t slash = name.find('/');
+  return absl::StrCat(name.substr(0, slash), "/", name.substr(slash + 1, 2), "/",
+                      name.substr(slash + 1));
+}
 
 std::unique_ptr<Tier> MakeFolderTier(std::string root) {
   return std::make_unique<FolderTier>(std::move(root));

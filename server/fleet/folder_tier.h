@@ -16,6 +16,9 @@
 
 namespace tensord::fleet {
 
+// "blob/abcd..." -> "blob/ab/abcd...": where an object lies below the root.
+std::string FolderPath(const std::string& name);
+
 // Makes no folder: one that is not there is not mounted, which passes.
 std::unique_ptr<Tier> MakeFolderTier(std::string root);
 

@@ -2,6 +2,7 @@
 #include "server/fleet/programs.h"
 
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -24,6 +25,30 @@ absl::Status CheckModules(const v1::Artifact& artifact, const v1::FleetProgram& 
     }
   }
   return absl::OkStatus();
+}
+
+// A program that has all that it names, as it came.
+struct WholeProgram {
+  v1::FleetProgram program;
+  v1::Artifact artifact;
+  std::map<std::string, const Blob*> blobs;  // by digest
+};
+
+absl::StatusOr<WholeProgram> ReadParcel(const Parcel& parcel) {
+  if (!parcel.complete) return absl::NotFoundError("a kernel's binary has gone");
+  WholeProgram whole;
+  if (!parcel.content.has_value() || !whole.program.ParseFromString(*parcel.content) ||
+      !whole.artifact.ParseFromString(whole.program.payload())) {
+    return absl::DataLossError("it is no program");
+  }
+  TENSORD_RETURN_IF_ERROR(CheckModules(whole.artifact, whole.program));
+  for (const Blob& blob : parcel.blobs) whole.blobs[blob.sha256] = &blob;
+  for (const v1::FleetKernel& kernel : whole.program.kernels()) {
+    if (kernel.key().size() != kSha256Bytes || whole.blobs.count(kernel.sha256()) == 0) {
+      return absl::DataLossError("a kernel of the program has no binary");
+    }
+  }
+  return whole;
 }
 
 }  // namespace
@@ -59,38 +84,29 @@ absl::StatusOr<Parcel> PackProgram(store::Store& store, const std::string& key) 
   return parcel;
 }
 
+absl::Status CheckProgram(const Parcel& parcel) { return ReadParcel(parcel).status(); }
+
 absl::Status TakeProgram(store::Store& store, const std::string& key, const Parcel& parcel) {
-  if (!parcel.complete) return absl::NotFoundError("a kernel's binary has gone");
-  v1::FleetProgram program;
-  v1::Artifact artifact;
-  if (!parcel.content.has_value() || !program.ParseFromString(*parcel.content) ||
-      !artifact.ParseFromString(program.payload())) {
-    return absl::DataLossError("it is no program");
-  }
-  TENSORD_RETURN_IF_ERROR(CheckModules(artifact, program));
-  std::map<std::string, const Blob*> blobs;
-  for (const Blob& blob : parcel.blobs) blobs[blob.sha256] = &blob;
-  for (const v1::FleetKernel& kernel : program.kernels()) {
-    const auto blob = blobs.find(kernel.sha256());
-    if (kernel.key().size() != kSha256Bytes || blob == blobs.end()) {
-      return absl::DataLossError("a kernel of the program has no binary");
-    }
+  TENSORD_ASSIGN_OR_RETURN(const WholeProgram whole, ReadParcel(parcel));
+  for (const v1::FleetKernel& kernel : whole.program.kernels()) {
     if (const auto row = store.FindKernel(kernel.key());
         row.has_value() && row->sha256 == kernel.sha256()) {
       continue;
     }
+    const std::optional<std::string>& bytes = whole.blobs.at(kernel.sha256())->bytes;
     absl::StatusOr<std::string> own;  // what was not fetched is here, under another kernel's key
-    if (!blob->second->bytes.has_value()) own = store.ReadBlob(kernel.sha256());
-    if (!blob->second->bytes.has_value() && !own.ok())
-      return absl::NotFoundError("a blob has gone");
-    store.PutKernel(kernel.key(), blob->second->bytes.has_value() ? *blob->second->bytes : *own,
-                    kernel.source(), kernel.facts());
+    if (!bytes.has_value()) own = store.ReadBlob(kernel.sha256());
+    if (!bytes.has_value() && !own.ok()) return absl::NotFoundError("a blob has gone");
+    store.PutKernel(kernel.key(), bytes.has_value() ? *bytes : *own, kernel.source(),
+                    kernel.facts());
   }
   store::Record record;
-  for (const v1::Module& module : artifact.modules()) record.blobs.push_back(module.sha256());
-  record.payload = program.payload();
-  return store.Publish(key, std::move(record), program.detail(),
-                       store::DecodeProgramFacts(program.facts()));
+  for (const v1::Module& module : whole.artifact.modules()) {
+    record.blobs.push_back(module.sha256());
+  }
+  record.payload = whole.program.payload();
+  return store.Publish(key, std::move(record), whole.program.detail(),
+                       store::DecodeProgramFacts(whole.program.facts()));
 }
 
 Fleet::Query ProgramQuery(store::Store* store, const std::string& key) {

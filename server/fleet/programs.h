@@ -16,8 +16,9 @@ namespace tensord::fleet {
 
 // A stored program with its kernels. NotFound: it is not on disk, or not whole.
 absl::StatusOr<Parcel> PackProgram(store::Store& store, const std::string& key);
-// Puts one into the store, which signs it as its own. DataLoss: it is no program, or not whole.
-// NotFound: blobs have gone.
+// DataLoss: it is no program, or not whole. NotFound: blobs have gone.
+absl::Status CheckProgram(const Parcel& parcel);
+// Puts one into the store, which signs it as its own. Statuses as above, and the store's.
 absl::Status TakeProgram(store::Store& store, const std::string& key, const Parcel& parcel);
 
 // `store` outlives the search.

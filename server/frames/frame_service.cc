@@ -17,6 +17,7 @@
 #include "server/compile/request_memory.h"
 #include "server/frames/check_frame.h"
 #include "server/frames/fields.h"
+#include "server/frames/frame_place.h"
 #include "server/pool/stopping.h"
 
 namespace tensord::server {
@@ -34,32 +35,6 @@ constexpr size_t kMostMisses = 1024;
 constexpr size_t kMaxReasons = 256;
 constexpr size_t kMaxReasonBytes = 200;
 constexpr char kOtherReasons[] = "others";
-
-std::string DigestOf(const v1::FrameEnvironment& environment) {
-  return Sha256Fields()
-      .Add(absl::StrCat(environment.format()))
-      .Add(environment.python())
-      .Add(environment.torch())
-      .Add(environment.options())
-      .Finish();
-}
-
-std::string PlaceOf(const std::string& code, const std::string& environment) {
-  return code + environment;
-}
-
-store::FrameFacts FactsOf(const v1::Frame& frame, const std::string& behind) {
-  store::FrameFacts facts;
-  facts.code = frame.code().digest();
-  facts.environment = DigestOf(frame.environment());
-  facts.module = frame.code().module();
-  facts.qualified_name = frame.code().qualified_name();
-  facts.guards = static_cast<uint32_t>(frame.guards_size());
-  facts.graphs = static_cast<uint32_t>(frame.graphs_size());
-  facts.inlined = static_cast<uint32_t>(frame.inlined_size());
-  if (!behind.empty() && behind != facts.code) facts.behind = {behind};
-  return facts;
-}
 
 v1::CodeIdentity CodeOf(const store::FrameRow& row) {
   v1::CodeIdentity code;
@@ -116,12 +91,13 @@ struct FrameService::Search {
 };
 
 FrameService::FrameService(FrameOptions options, store::Store* store, Executor* executor,
-                           Metrics* metrics, fleet::Fleet* fleet)
+                           Metrics* metrics, fleet::Fleet* fleet, JobLists* jobs)
     : options_(options),
       store_(store),
       executor_(executor),
       metrics_(metrics),
-      shared_(fleet, store),
+      shared_(fleet, store, options.most_bytes),
+      jobs_(jobs),
       captures_(options.lease, options.max_waiting),
       misses_(kMostMisses),
       due_([this] { AnswerDue(); }) {}
@@ -230,11 +206,7 @@ void FrameService::AddFollowing(Search& search) {
 // Meanwhile it holds the capture, and others wait.
 void FrameService::AskFleet(const SearchPtr& search, uint64_t capture) {
   BeginTask();
-  const auto keep = [this, place = search->place](const std::string& frame,
-                                                  const std::vector<std::string>& behind) {
-    return KeepShared(place, frame, behind);
-  };
-  shared_.Find(search->place, keep, [this, search, capture](const absl::Status& found) {
+  shared_.Find(search->place, [this, search, capture](const absl::Status& found) {
     const std::string place = search->place;
     if (found.ok() && LookUp(*search)) {
       captures_.End(capture);
@@ -246,23 +218,6 @@ void FrameService::AskFleet(const SearchPtr& search, uint64_t capture) {
     }
     EndTask();
   });
-}
-
-absl::Status FrameService::KeepShared(const std::string& place, const std::string& bytes,
-                                      const std::vector<std::string>& behind) {
-  google::protobuf::Arena arena;
-  auto& frame = *google::protobuf::Arena::CreateMessage<v1::Frame>(&arena);
-  if (bytes.size() > options_.most_bytes || !frame.ParseFromString(bytes)) {
-    return absl::DataLossError("it is no frame, or one that is too large");
-  }
-  const absl::Status sound = CheckFrame(frame);
-  if (!sound.ok()) return absl::DataLossError(sound.message());
-  store::FrameFacts facts = FactsOf(frame, "");
-  if (PlaceOf(facts.code, facts.environment) != place) {
-    return absl::DataLossError("it is a frame of another code or environment");
-  }
-  facts.behind = behind;
-  return store_->PutFrame(Sha256(bytes), bytes, std::move(facts));
 }
 
 void FrameService::Answer(const SearchPtr& search, uint64_t capture, const absl::Status& status) {
@@ -363,6 +318,7 @@ absl::Status FrameService::Keep(const v1::PutFrameRequest& request, v1::PutFrame
   const store::FrameFacts facts = FactsOf(request.frame(), request.behind());
   TENSORD_RETURN_IF_ERROR(store_->PutFrame(key, frame, facts));
   reply->set_key(key);
+  NoteUse(request.caller().job(), key);
   spdlog::info(
       "event=frame key={} code={} name=\"{}\" guards={} graphs={} bytes={} caller={} job=\"{}\" "
       "rank={}",
@@ -404,9 +360,18 @@ absl::Status FrameService::Use(const v1::UseFramesRequest& request) {
   std::map<std::string, uint64_t> uses;
   for (const std::string& key : request.keys()) ++uses[key];
   for (const auto& [key, count] : uses) {
-    if (store_->CountFrameUse(key, count)) metrics_->frame_hits += count;
+    if (!store_->CountFrameUse(key, count)) continue;
+    metrics_->frame_hits += count;
+    NoteUse(request.caller().job(), key);
   }
   return absl::OkStatus();
+}
+
+void FrameService::NoteUse(const std::string& job, const std::string& key) {
+  if (jobs_ == nullptr || job.empty()) return;
+  const auto record = store_->PeekFrame(key);
+  const auto facts = record.ok() ? store::DecodeFrameFacts((*record)->facts) : record.status();
+  if (facts.ok()) jobs_->Used(job, FramesName(PlaceOf(facts->code, facts->environment)));
 }
 
 void FrameService::ListMisses(const v1::ListMissesRequest& request, v1::ListMissesReply* reply) {

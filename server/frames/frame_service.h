@@ -28,6 +28,7 @@
 #include "server/frames/captures.h"
 #include "server/frames/misses.h"
 #include "server/frames/shared_frames.h"
+#include "server/jobs/job_lists.h"
 #include "server/statistics/metrics.h"
 #include "server/store/store.h"
 #include "tensord/v1/service.pb.h"
@@ -45,9 +46,9 @@ class FrameService {
   // `done` is called exactly once, on this thread or another.
   using Done = std::function<void(absl::Status)>;
 
-  // All outlive the service; `fleet` is null for none.
+  // All outlive the service; `fleet` and `jobs` are null for none.
   FrameService(FrameOptions options, store::Store* store, Executor* executor, Metrics* metrics,
-               fleet::Fleet* fleet = nullptr);
+               fleet::Fleet* fleet = nullptr, JobLists* jobs = nullptr);
   // Stop() first if requests may still wait.
   ~FrameService();
 
@@ -82,9 +83,6 @@ class FrameService {
   void AddFollowing(Search& search);
   // Answers who is to capture, unless the fleet has what it seeks.
   void AskFleet(const SearchPtr& search, uint64_t capture);
-  // Keeps a frame of the place that came from there. DataLoss: it is none.
-  absl::Status KeepShared(const std::string& place, const std::string& bytes,
-                          const std::vector<std::string>& behind);
   void BeginTask();
   void EndTask();
   void Answer(const SearchPtr& search, uint64_t capture, const absl::Status& status);
@@ -92,12 +90,15 @@ class FrameService {
   void Settle(const std::string& place);
   void AnswerDue();  // a thread's
   void CountUnrecorded(const std::string& reason);
+  // A process of the job used a stored frame.
+  void NoteUse(const std::string& job, const std::string& key);
 
   const FrameOptions options_;
   store::Store* const store_;
   Executor* const executor_;
   Metrics* const metrics_;
   SharedFrames shared_;
+  JobLists* const jobs_;
   Captures<SearchPtr> captures_;
   Misses misses_;
   absl::Mutex large_;  // held while a large frame is parsed

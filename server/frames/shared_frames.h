@@ -4,9 +4,8 @@
 #ifndef TENSORD_SERVER_FRAMES_SHARED_FRAMES_H_
 #define TENSORD_SERVER_FRAMES_SHARED_FRAMES_H_
 
-#include <functional>
+#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "base/status.h"
 #include "server/fleet/fleet.h"
@@ -14,23 +13,42 @@
 
 namespace tensord::server {
 
+// What no frame is larger than, whatever a daemon's frame_limit says.
+inline constexpr uint64_t kMostFrameBytes = 63 << 20;
+
+fleet::Name FramesName(const std::string& place);
+
+// A stored frame.
+absl::StatusOr<fleet::Blob> PackFrame(store::Store& store, const std::string& key);
+// DataLoss: it is no frame, one of more than `most_bytes`, malformed, or of another place than the
+// name's.
+absl::Status CheckSharedFrame(const fleet::Name& name, const fleet::Blob& blob,
+                              uint64_t most_bytes);
+// Puts it into the store as well.
+absl::Status TakeFrame(store::Store& store, const fleet::Name& name, const fleet::Blob& blob,
+                       uint64_t most_bytes);
+// Those that came with their bytes. Ok: some were taken, or none had to be. The first reason
+// otherwise: NotFound, DataLoss.
+absl::Status TakeFrames(store::Store& store, const fleet::Name& name, const fleet::Parcel& parcel,
+                        uint64_t most_bytes);
+
 class SharedFrames {
  public:
-  // Both outlive it; `fleet` is null for none.
-  SharedFrames(fleet::Fleet* fleet, store::Store* store) : fleet_(fleet), store_(store) {}
+  // Both outlive it; `fleet` is null for none. `most_bytes`: of a frame.
+  SharedFrames(fleet::Fleet* fleet, store::Store* store, uint64_t most_bytes)
+      : fleet_(fleet), store_(store), most_bytes_(most_bytes) {}
 
   bool Exist() const { return fleet_ != nullptr; }
-  // Gives `keep` each frame of the place that the store lacks, as its bytes; one that it refuses is
-  // left out. Then calls `done`: ok when there were some, stored now or before.
-  using Keep =
-      std::function<absl::Status(const std::string& frame, const std::vector<std::string>& behind)>;
-  void Find(const std::string& place, Keep keep, fleet::Fleet::Done done);
+  // Takes each frame of the place that the store lacks, but for those that it refuses. Then calls
+  // `done`: ok when there were some, stored now or before.
+  void Find(const std::string& place, fleet::Fleet::Done done);
   // Adds a stored frame to those of the place.
   void Put(const std::string& place, const std::string& key);
 
  private:
   fleet::Fleet* const fleet_;
   store::Store* const store_;
+  const uint64_t most_bytes_;
 };
 
 }  // namespace tensord::server

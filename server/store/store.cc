@@ -19,6 +19,7 @@ namespace {
 
 constexpr size_t kMaxUses = 65536;
 constexpr size_t kMaxRepros = 32;
+constexpr size_t kMaxJobLists = 256;
 constexpr int64_t kTempSeconds = 3600;  // a temporary file this old has lost its writer
 constexpr size_t kMaxMemoryBytes = 256 << 20;
 // What a client was told of is opened within five seconds, and never evicted before; the index
@@ -46,6 +47,11 @@ std::vector<std::pair<time_t, std::string>> FilesIn(const std::string& folder) {
   closedir(handle);
   std::sort(files.begin(), files.end());
   return files;
+}
+
+void KeepNewest(const std::string& folder, size_t most) {
+  const auto files = FilesIn(folder);
+  for (size_t i = 0; i + most < files.size(); ++i) unlink(files[i].second.c_str());
 }
 
 absl::Status CheckRoot(const std::string& root) {
@@ -97,7 +103,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::TryToOpen(StoreOptions options) {
   TENSORD_RETURN_IF_ERROR(MakeFolder(root));
   TENSORD_RETURN_IF_ERROR(CheckRoot(root));
   for (const char* folder :
-       {"/blobs", "/manifests", "/kernels", "/frames", "/repros", "/notes", "/tmp"}) {
+       {"/blobs", "/manifests", "/kernels", "/frames", "/repros", "/jobs", "/notes", "/tmp"}) {
     TENSORD_RETURN_IF_ERROR(MakeFolder(root + folder));
   }
   TENSORD_ASSIGN_OR_RETURN(std::unique_ptr<Signer> signer,
@@ -486,9 +492,20 @@ absl::StatusOr<std::string> Store::KeepRepro(const std::string& name, std::strin
   const std::string folder = options_.root + "/repros";
   const std::string path = absl::StrCat(folder, "/", name, ".pb");
   TENSORD_RETURN_IF_ERROR(WriteFileAtomically(path, bytes, 0600, temp_folder_));
-  const auto files = FilesIn(folder);
-  for (size_t i = 0; i + kMaxRepros < files.size(); ++i) unlink(files[i].second.c_str());
+  KeepNewest(folder, kMaxRepros);
   return path;
+}
+
+std::string Store::GetJobList(std::string_view job) {
+  return ReadFile(absl::StrCat(options_.root, "/jobs/", ToHex(job))).value_or("");
+}
+
+void Store::PutJobList(std::string_view job, std::string_view bytes) {
+  const std::string folder = options_.root + "/jobs";
+  // It helps; what the disk does not take is gathered again.
+  WriteFileAtomically(absl::StrCat(folder, "/", ToHex(job)), bytes, 0600, temp_folder_)
+      .IgnoreError();
+  KeepNewest(folder, kMaxJobLists);
 }
 
 }  // namespace tensord::store

@@ -9,6 +9,7 @@
 //   <root>/index.sqlite           sizes and last use: what to list and to evict; whose a frame is
 //   <root>/key                    signs the records, mode 0600
 //   <root>/repros/                graphs on which the compiler failed
+//   <root>/jobs/<sha256>          what a job used; helps, and is not signed
 //
 // What is served is signed, or has the digest that something signed names. The index is only a
 // cache of it: one that is damaged, at whatever time, is set aside and made anew from the records.
@@ -158,6 +159,11 @@ class Store {
   // Small values that outlive the daemon: facts about the worker. Empty: none.
   std::string GetNote(const std::string& name);
   void PutNote(const std::string& name, std::string_view value);
+
+  // What a job used, by the digest of its name; the 256 that were written last stay. Nothing is
+  // served by it. Empty: none.
+  std::string GetJobList(std::string_view job);
+  void PutJobList(std::string_view job, std::string_view bytes);
 
   // Keeps a failing input under repros/, the newest 32 of them. Returns its path.
   absl::StatusOr<std::string> KeepRepro(const std::string& name, std::string_view bytes);

@@ -20,6 +20,23 @@
 
 namespace server = tensord::server;
 
+namespace {
+
+// What is found goes to standard output, why nothing is to standard error. Returns the exit code.
+int PrintToolchain(const std::string& name, const tensord::jit::JitConfig& jit) {
+  const auto target = server::ParseTarget(name);
+  const auto found = target.ok() ? tensord::jit::FindToolchain(*target, jit)
+                                 : absl::StatusOr<tensord::jit::ToolchainInfo>(target.status());
+  if (found.ok()) {
+    std::printf("%s\n", found->id.c_str());
+    return 0;
+  }
+  std::fprintf(stderr, "tensord-worker: %s\n", std::string(found.status().message()).c_str());
+  return 1;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   CLI::App app("A compiler process of tensord, which starts it.", "tensord-worker");
   tensord::jit::JitConfig jit;
@@ -39,11 +56,16 @@ int main(int argc, char** argv) {
   app.add_option("--compile", compile.file, "compile this graph, print what passes make, and exit");
   app.add_option("--dump-after", compile.dump_after, "with --compile: of this pass, or of all");
   app.add_option("--target", compile.target, "with --compile: scalar, avx2, avx512 or sm_NN");
+  std::string toolchain;
+  app.add_option("--toolchain", toolchain,
+                 "print what decides binaries for this target (as --target) besides their sources, "
+                 "and exit");
   app.add_option("--seal-key", jit.seal_key, "of what the work folder keeps (seal.h)")
       ->envname("TENSORD_SEAL_KEY");
   CLI11_PARSE(app, argc, argv);
   unsetenv("TENSORD_SEAL_KEY");  // not the compilers'
   if (!compile.file.empty()) return server::CompileFile(compile);
+  if (!toolchain.empty()) return PrintToolchain(toolchain, jit);
 
   int type = 0;
   socklen_t size = sizeof type;

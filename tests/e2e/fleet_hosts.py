@@ -7,11 +7,13 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from frame_processes import output, python
 from real_daemon import RealDaemon, binary
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -25,6 +27,18 @@ from tensord.wire import rpc  # noqa: E402
 WAIT_S = 60.0
 FLEET_LOAD = TESTS.parent / "build" / "tests" / "fleet_load"
 
+_JOB = textwrap.dedent("""
+    import json, sys, torch, tensord
+    def f(x, y):
+        z = torch.tanh(x @ y).sum(-1)
+        return z * 2 + x[:, 0]
+    torch.manual_seed(0)
+    x, y = torch.randn(8, 16), torch.randn(16, 16)
+    ours = tensord.compile(f)(x, y)
+    assert torch.allclose(ours, f(x, y), rtol=1e-4, atol=1e-4)
+    print(json.dumps({**tensord.stats(), "dynamo": "torch._dynamo" in sys.modules}))
+""")
+
 
 def make_key(folder: Path, name: str = "key") -> Path:
     """A private key; its public half is added to the file `trust` beside it."""
@@ -35,6 +49,17 @@ def make_key(folder: Path, name: str = "key") -> Path:
     with (folder / "trust").open("a") as trust:
         trust.write(done.stdout)
     return key
+
+
+def run_job(daemon: RealDaemon, *imported: str, job: str = "") -> dict[str, Any]:
+    """What a process says of itself that compiles a function, and serves or records its frame.
+
+    imported: modules that it begins with, torch by itself. job: its name.
+    """
+    frames = {"TENSORD_STRICT": "1", "TENSORD_FRAMES": "1", "TENSORD_JOB": job}
+    text = output(python(daemon, "-c", _JOB, imported=imported or ("torch",), **frames))
+    found: dict[str, Any] = json.loads(text.splitlines()[-1])
+    return found
 
 
 def load(url: str, key: Path, flags: Iterable[str], *arguments: str) -> dict[str, Any]:

@@ -6,32 +6,17 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
-import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import fleet_tiers
 import pytest
 import warm_python
 from fleet_fixtures import need
-from fleet_hosts import Host, load, make_key
-from frame_processes import output, python
+from fleet_hosts import Host, load, make_key, run_job
 from redis_server import RedisServer
 
 pytest_plugins = ["fleet_fixtures"]
-
-_JOB = textwrap.dedent("""
-    import json, sys, torch, tensord
-    def f(x, y):
-        z = torch.tanh(x @ y).sum(-1)
-        return z * 2 + x[:, 0]
-    torch.manual_seed(0)
-    x, y = torch.randn(8, 16), torch.randn(16, 16)
-    ours = tensord.compile(f)(x, y)
-    assert torch.allclose(ours, f(x, y), rtol=1e-4, atol=1e-4)
-    print(json.dumps({**tensord.stats(), "dynamo": "torch._dynamo" in sys.modules}))
-""")
 
 
 def _redis(folder: Path, tls: bool = False, flags: tuple[str, ...] = ()) -> RedisServer:
@@ -78,18 +63,12 @@ def test_second_host_captures_nothing(
 ) -> None:
     url, *flags = tier
 
-    def run(host: Host, *imported: str) -> dict[str, Any]:
-        frames = {"TENSORD_STRICT": "1", "TENSORD_FRAMES": "1"}
-        text = output(python(host, "-c", _JOB, imported=imported or ("torch",), **frames))
-        found: dict[str, Any] = json.loads(text.splitlines()[-1])
-        return found
-
     one = hosts(url, key.parent / "trust", key, *flags)
     two = hosts(url, key.parent / "trust", key, *flags)
-    first = run(one, *warm_python.CAPTURE)
+    first = run_job(one, *warm_python.CAPTURE)
     assert first["frames_captured"] == first["frames_recorded"] == 1
     one.wait_for("fleet_put", 2)
-    second = run(two)
+    second = run_job(two)
     assert second["frames_captured"] == second["compiled"] == 0
     assert second["frames_served"] == 1 and not second["dynamo"]
     assert two.stats()["compiled"] == 0 and two.stats()["captures"] == 0

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes the seeds of tests/fuzz/corpus: what torch captures of small functions, and its artifacts,
-frames and records, of a daemon of its own.
+frames, records and exports, of a daemon of its own.
 
     .venv/bin/python tests/fuzz/targets/seeds.py    # after a build; files are named seed-*
 
 Findings stand beside them by other names and stay. What inputs are the targets say: `graph` reads a
-CompileJob, `worker` replies behind their lengths, `record` a letter and the file.
+CompileJob, `worker` replies behind their lengths, `record` and `archive` a letter and
+the file.
 """
 
 from __future__ import annotations
@@ -149,6 +150,21 @@ def _record_seeds(store: Path) -> None:
     _write("record", "old-keys", b"o" + hashlib.sha256(b"old").digest() * 3)
 
 
+def _archive_seeds(store: Path) -> None:
+    """The smallest program and frame; manifests are signed by the target, as those above."""
+    with tempfile.TemporaryDirectory() as folder:
+        key, file = f"{folder}/key", Path(folder) / "file"
+        tensorctl = str(ROOT / "build" / "bin" / "tensorctl")
+        quiet = {"check": True, "stdout": subprocess.DEVNULL}
+        subprocess.run([tensorctl, "fleet-key", key, "key"], **quiet)
+        flags = [f"--store={store}", f"--fleet-sign-key={key}", "--config=/dev/null"]
+        for kind in ("manifests", "frames"):
+            files = sorted((store / kind).glob("*/*"), key=lambda path: path.stat().st_size)
+            subprocess.run([tensorctl, "export", file, files[0].name, *flags], **quiet)
+            _write("archive", kind, b"s" + file.read_bytes())
+            _write("archive", f"{kind}-unsigned", b"r" + file.read_bytes())
+
+
 def main() -> None:
     """Replaces all seeds."""
     for old in CORPUS.glob("*/seed-*"):
@@ -181,6 +197,7 @@ def main() -> None:
             name = row.code.qualified_name.strip("<>") + row.key.hex()[:4]
             _write("frame", name, found.frame.SerializeToString())
         _record_seeds(daemon.store)
+        _archive_seeds(daemon.store)
     finally:
         daemon.close()
     _worker_seeds()

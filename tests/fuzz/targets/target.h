@@ -30,6 +30,7 @@ extern const Target kRecordTarget;
 extern const Target kArtifactTarget;
 extern const Target kWorkerTarget;
 extern const Target kFrameTarget;
+extern const Target kArchiveTarget;
 
 }  // namespace tensord::fuzz
 

@@ -31,7 +31,7 @@ void PrintTo(const Input& input, std::ostream* out) { *out << input.path; }
 std::vector<Input> Inputs() {
   std::vector<Input> inputs;
   for (const Target* target : {&kRequestTarget, &kGraphTarget, &kRecordTarget, &kArtifactTarget,
-                               &kWorkerTarget, &kFrameTarget}) {
+                               &kWorkerTarget, &kFrameTarget, &kArchiveTarget}) {
     const fs::path folder = fs::path(TENSORD_FUZZ_CORPUS) / target->name;
     for (const auto& entry : fs::directory_iterator(folder)) {
       inputs.push_back({target, entry.path()});

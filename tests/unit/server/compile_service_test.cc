@@ -441,6 +441,8 @@ TEST_F(CompileServiceTest, DescribesPrograms) {
   EXPECT_EQ(detail.fusion_notes(0), "nothing fuses");
   EXPECT_EQ(detail.artifact().steps_size(), 2);
   EXPECT_EQ(detail.summary().kernels(), 2u);
+  EXPECT_EQ(detail.compiler_build(), Sha256(*store::ReadFile(FAKE_WORKER)));
+  EXPECT_FALSE(detail.toolchain().empty());
   request.set_key_prefix("abc");
   EXPECT_EQ(service->GetProgram(request, &detail).code(), absl::StatusCode::kInvalidArgument);
 }
