@@ -62,6 +62,20 @@ def test_the_systems_service_is_confined(host: Path) -> None:
     assert found and float(found[1]) < EXPOSURE, said[-300:]
 
 
+@needs_systemd
+def test_walls_of_a_users_own_are_as_high(host: Path) -> None:
+    """As far as such a manager can be asked to; whether it does is seen on a host alone."""
+    drop_in = host / "etc/systemd/system/tensord.service.d"
+    drop_in.mkdir()
+    shutil.copy(UNITS / "user" / "walls.conf", drop_in)
+    # The analysis takes a unit without a user for root's, which one of a user's manager never is.
+    (drop_in / "user.conf").write_text("[Service]\nUser=alice\n")
+    assert analyze(host, "verify", "tensord.service") == ""
+    said = analyze(host, "security", "--offline=true", "tensord.service")
+    found = re.search(r"exposure level for tensord\.service: ([\d.]+)", said)
+    assert found and float(found[1]) < EXPOSURE, said[-300:]
+
+
 @pytest.mark.parametrize("unit", sorted(UNITS.glob("*/*.service")), ids=lambda unit: unit.name)
 def test_the_daemon_takes_its_command_line(unit: Path) -> None:
     (line,) = re.findall(r"^ExecStart=/usr/local/bin/tensord(.*)$", unit.read_text(), re.MULTILINE)

@@ -5,14 +5,21 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 
 #include "base/process.h"
 
@@ -83,6 +90,27 @@ TEST_F(ConfineTest, NoCapabilities) {
     }
     return 0;
   });
+}
+
+// As systemd does with CapabilityBoundingSet= and SystemCallFilter=~@privileged.
+TEST_F(ConfineTest, NoneCanBeDroppedWhereAManagerTookAll) {
+  const auto confined = [&] {
+    __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct none[2] = {};
+    syscall(SYS_capset, &header, none);
+    sock_filter lines[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_capset, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog filter = {std::size(lines), lines};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) != 0) _exit(1);
+    if (syscall(SYS_capset, &header, none) == 0) _exit(2);
+    _exit(Confine({{"/usr"}, {work_}}).missing.empty() ? 0 : 3);
+  };
+  EXPECT_EXIT(confined(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(ConfineTest, CompilersWorkAndAreConfinedToo) {
