@@ -3,11 +3,11 @@
 # Makes dist/tensord-<version>-linux-x86_64.tar.gz and a wheel of the same content.
 #
 # Both hold the Python package with the binaries and every library beyond glibc and libstdc++, so they
-# run unpacked anywhere with the host's own Python and torch. How old the host may be says MANYLINUX, and
-# auditwheel checks it. The tarball also holds the Python packages that the client needs, for hosts without them;
-# the wheel names them as what it depends on. For hosts without a C++ compiler both have the native
-# extension of each pair of Python and torch that can be had here: that of .venv, and those of the
-# interpreters in TENSORD_NATIVE_PYTHONS ("/usr/bin/python3.12 ...", with torch and Python's headers).
+# run unpacked anywhere with the host's own Python and torch. How old the host may be says MANYLINUX,
+# which auditwheel checks. The tarball also holds the Python packages that the client needs, for hosts
+# without them; the wheel names them as what it depends on. For hosts without a C++ compiler both have
+# the native extension of each pair of Python and torch that can be had here: that of .venv, and those
+# of the interpreters in TENSORD_NATIVE_PYTHONS ("/usr/bin/python3.12 ...", with torch and headers).
 #
 #   tar xf tensord-*.tar.gz && tensord-*/quickstart
 #   PYTHONPATH=tensord-*/python python job.py
@@ -26,6 +26,8 @@ VENDORED=(h2 hpack hyperframe protobuf)
 # What the quick start shows its tables with.
 SHOWN_WITH=(rich pygments markdown-it-py mdurl)
 BINARIES=(tensord tensord-worker tensorctl)
+# Whose headers are in them.
+COMPILED_IN=(libcli11-dev libspdlog-dev libtomlplusplus-dev)
 # What every glibc system has; a second copy in one process would only do harm.
 HOST_LIBRARIES='^(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s)\.so'
 
@@ -70,11 +72,15 @@ mkdir -p "$package/bin" "$package/lib/licenses" "$bundle/bin"
 runtime=$root/build/lib/libtensord_runtime.so
 binaries=("${BINARIES[@]/#/$root/build/bin/}")
 mapfile -t libraries < <(libraries_of "$runtime" "${binaries[@]}")
+owners=("${COMPILED_IN[@]}")
 for library in "${libraries[@]}"; do
   cp -L "$library" "$package/lib/"
   owner=$(owner_of "$library") || die "no package owns $library, so its licence is not known"
+  owners+=("$owner")
+done
+for owner in "${owners[@]}"; do
   cp -L "/usr/share/doc/$owner/copyright" "$package/lib/licenses/$owner" ||
-    die "$owner has no copyright file; its library must not be shipped without"
+    die "$owner has no copyright file; it must not be shipped without"
 done
 cp "$runtime" "$package/lib/"
 cp "${binaries[@]}" "$package/bin/"
@@ -146,7 +152,7 @@ quietly "$venv/bin/python" -m pip install --target "$package/_vendor" --no-deps 
 say "collecting the quick start"
 mkdir -p "$bundle/deploy/lib" "$bundle/examples"
 cp "$root/deploy/quickstart.py" "$bundle/deploy/"
-cp -r "$root/deploy/"{monitoring,systemd} "$bundle/deploy/"
+cp -r "$root/deploy/"{container,kubernetes,monitoring,systemd} "$bundle/deploy/"
 cp "$root/deploy/lib/"*.py "$bundle/deploy/lib/"
 cp "$root/examples/train_gpt.py" "$bundle/examples/"
 shown=$bundle/deploy/lib/_vendor

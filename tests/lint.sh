@@ -32,7 +32,8 @@ say "ruff"
 say "mypy"
 (cd client && "$venv/bin/mypy" --cache-dir ../build/mypy tensord) || status=1
 MYPYPATH=client:deploy/lib:tests/lint:tests/golden "$venv/bin/mypy" --config-file "$settings" \
-  --cache-dir build/mypy docs/*.py deploy/*.py deploy/lib/*.py deploy/monitoring/*.py examples/*.py \
+  --cache-dir build/mypy docs/*.py deploy/*.py deploy/lib/*.py deploy/kubernetes/*.py \
+  deploy/monitoring/*.py examples/*.py \
   tests/lint/*.py tests/golden/*.py || status=1
 
 exit $status

@@ -4,7 +4,7 @@
 #
 #   tests/deploy/old_host.sh [ROOT]
 #
-# ROOT: of a file system with python3, pip and g++, to which nothing but /opt/tensord-test and /tmp is
+# ROOT: of a file system with python3, pip and GCC 12, to which nothing but /opt/tensord-test and /tmp is
 # written. Without one mmdebstrap makes that of Ubuntu 22.04: glibc 2.35, the oldest that is still to be
 # had of Debian and its kin and that the wheel is for. Its packages are not compared with a key, which a
 # Debian does not have; nothing of it runs outside.
@@ -17,9 +17,10 @@ bundle=$(ls -t "$root"/dist/tensord-*.tar.gz 2>/dev/null | head -n 1)
 system=${1:-} work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 if [ -z "$system" ]; then
+  setup_packages tests/deploy/packages-debian.txt
   system=$work/system
   say "making the file system of Ubuntu 22.04"
-  quietly mmdebstrap --variant=minbase --include=python3-pip,g++,ca-certificates jammy "$system" \
+  quietly mmdebstrap --variant=minbase --include=python3-pip,g++-12,ca-certificates jammy "$system" \
     'deb [trusted=yes] http://archive.ubuntu.com/ubuntu jammy main universe' || die "mmdebstrap failed"
 fi
 ours=$system/opt/tensord-test
@@ -28,6 +29,7 @@ mkdir -p "$ours/tests"
 cp "$wheel" "$ours/"
 tar xf "$bundle" -C "$ours"
 cp -r "$root/tests/deploy" "$root/tests/faults" "$ours/tests/"
+cp -rL "$venv"/lib/python*/site-packages/nvidia/cu*/lib "$ours/nvrtc"
 cp /etc/ssl/certs/ca-certificates.crt "$ours/authorities.crt" # of the host, which may have a proxy
 cp -L /etc/resolv.conf "$system/etc/resolv.conf"
 
@@ -37,16 +39,21 @@ cd /opt/tensord-test
 ldd --version | head -n 1
 python3 --version
 python3 -m pip --version
-python3 -m pip install -q --disable-pip-version-check --target site tensord-*.whl
+export PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1
+python3 -m pip install -q --target site tensord-*.whl
+for cxx in g++-14 g++-13 g++-12 c++; do ! command -v $cxx >/dev/null || break; done
 try() { # PROGRAMS PYTHONPATH
   folder=$(mktemp -d)
   chown 1000:1000 "$folder"
+  export TENSORD_CXX=$cxx TENSORD_NVRTC=/opt/tensord-test/nvrtc
   export XDG_RUNTIME_DIR=$folder XDG_CACHE_HOME=$folder PYTHONPATH=$2 HOME=$folder
   setpriv --reuid 1000 --regid 1000 --clear-groups "$1/tensord" 2>"$folder/log" &
   for i in $(seq 100); do [ ! -S "$folder/tensord/tensord.sock" ] || break; sleep 0.1; done
   "$1/tensorctl" status
-  TENSORD_ADDRESS=unix:$folder/tensord/tensord.sock python3 tests/deploy/ask.py cpu ||
-    { cat "$folder/log"; exit 1; }
+  for kind in cpu cuda; do
+    TENSORD_ADDRESS=unix:$folder/tensord/tensord.sock python3 tests/deploy/ask.py $kind ||
+      { cat "$folder/log"; exit 1; }
+  done
   kill $! && wait $!
   rm -rf "$folder"
 }

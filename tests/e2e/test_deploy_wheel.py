@@ -60,6 +60,13 @@ def test_nothing_needs_a_newer_system(name: str) -> None:
     assert not late
 
 
+def test_the_tag_is_the_documents() -> None:
+    assert "MANYLINUX=manylinux_2_34_$(uname -m)\n" in SCRIPT
+    document = (ROOT / "docs" / "deploying.md").read_text()
+    assert set(re.findall(r"manylinux_(\w+?)_x86_64", document)) == {"2_34"}
+    assert "glibc 2.34 and libstdc++ 3.4.29" in document
+
+
 @pytest.mark.parametrize(
     ("found", "words"),
     [

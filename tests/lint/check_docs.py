@@ -62,7 +62,7 @@ FILE = re.compile(
 )
 # Stands for a name: PASS_test.cc.
 PLACEHOLDER = re.compile(r"(^|/)(NAME|FAMILY|PASS)(_\w+)?\.")
-SOURCES = tuple(".cc .h .cu .cuh .def .py .sh .proto .txt .toml .json .yml".split())
+SOURCES = tuple(".cc .h .cu .cuh .def .py .sh .proto .txt .toml .json .yml .yaml".split())
 
 
 @dataclass
@@ -208,7 +208,7 @@ def comments(name: str, text: str) -> Iterator[tuple[int, str]]:
             if is_text or token.type == tokenize.COMMENT:
                 yield from enumerate(token.string.splitlines(), token.start[0])
         return
-    mark = "#" if name.endswith((".sh", ".txt", ".toml")) else "//"
+    mark = "#" if name.endswith((".sh", ".txt", ".toml", ".yml", ".yaml")) else "//"
     for number, line in enumerate(text.splitlines(), 1):
         if found := re.search(rf"(?:^|\s){mark}(.*)", line):
             yield number, found[1]

@@ -27,8 +27,10 @@ COMMENT = {
     ".sh": "#",
     ".cmake": "#",
     ".toml": "#",
+    ".yaml": "#",
     ".map": "#",
     "CMakeLists.txt": "#",
+    "Containerfile": "#",
     ".ci/run": "#",
 }
 

