@@ -20,6 +20,7 @@
 #include "compiler/kernel_ir/verify.h"
 #include "compiler/memory/verify_memory.h"
 #include "compiler/plan/emit_plan.h"
+#include "compiler/plan/fusion_graph.h"
 #include "compiler/plan/verify_plan.h"
 #include "compiler/rewrite/rewrite.h"
 #include "compiler/schedule/normalize_loops.h"
@@ -132,6 +133,8 @@ absl::Status MemoryPass(CompileState& state) {
 absl::Status PlanPass(CompileState& state) {
   EmitPlan(state.graph, state.program, state.schedule, state.kernels, state.memory,
            state.job->target(), &state.result);
+  *state.result.mutable_fusion() = ToFusionGraph(state.job->graph(), state.program, state.schedule,
+                                                 state.kernels, state.result.artifact());
   return absl::OkStatus();
 }
 

@@ -4,6 +4,8 @@
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/check.h"
 #include "compiler/schedule/access.h"
@@ -75,6 +77,7 @@ class Fuser {
     std::vector<int> ops;
     bool is_extern = false;
     bool dead = false;
+    int merged_into = -1;  // of a dead one
     GroupShape shape;
     Nest nest;
     Accesses accesses;
@@ -101,6 +104,7 @@ class Fuser {
       } else {
         notes_.push_back(absl::StrCat(OriginOf(c.a), " + ", OriginOf(c.b), ": ", status.message(),
                                       " (", c.saved, " bytes)"));
+        rejections_.push_back({c.a, c.b, std::string(status.message())});
       }
     }
     changed_.assign(touched.begin(), touched.end());
@@ -219,7 +223,7 @@ class Fuser {
     x.accesses.reads.insert(y.accesses.reads.begin(), y.accesses.reads.end());
     x.accesses.writes.insert(y.accesses.writes.begin(), y.accesses.writes.end());
     order_.Merge(a, b, y.ops);
-    y = State{.dead = true};
+    y = State{.dead = true, .merged_into = a};
     if (x.ops.back() - x.ops.front() > kWideSpan) {
       for (BufferId id : x.accesses.reads) users_[id].wide.insert(a);
       for (BufferId id : x.accesses.writes) users_[id].wide.insert(a);
@@ -256,13 +260,34 @@ class Fuser {
                : absl::StrCat(op.origin, " and ", groups_[g].ops.size() - 1, " more");
   }
 
+  // The group that has taken it in, or itself.
+  int Living(int g) const {
+    while (groups_[g].dead) g = groups_[g].merged_into;
+    return g;
+  }
+
+  // Of each pair that is apart in the end, the last; `place`: of a group in the result.
+  std::vector<Rejection> Rejections(const std::map<int, int>& place) {
+    std::map<std::pair<int, int>, std::string> last;
+    for (Rejection& rejection : rejections_) {
+      const int a = place.at(Living(rejection.a)), b = place.at(Living(rejection.b));
+      if (a != b) last[{std::min(a, b), std::max(a, b)}] = std::move(rejection.why);
+    }
+    std::vector<Rejection> rejections;
+    for (auto& [pair, why] : last) rejections.push_back({pair.first, pair.second, std::move(why)});
+    return rejections;
+  }
+
   FusionResult Finish() {
     FusionResult result;
+    std::map<int, int> place;
     for (int g : order_.Sorted()) {
       State& state = groups_[g];
+      place[g] = static_cast<int>(result.groups.size());
       result.groups.push_back({std::move(state.ops), state.is_extern, std::move(state.nest)});
     }
     result.notes = std::move(notes_);
+    result.rejections = Rejections(place);
     result.work = {.pairs = pairs_, .visits = order_.visits()};
     return result;
   }
@@ -276,6 +301,7 @@ class Fuser {
   std::vector<int> changed_;  // groups, in the last round
   int64_t pairs_ = 0;         // of groups that were looked at
   std::vector<std::string> notes_;
+  std::vector<Rejection> rejections_;  // of groups by number, as they were tried
 };
 
 }  // namespace

@@ -25,9 +25,16 @@ struct FusionWork {
   int64_t visits = 0;  // of groups, to know whether one lies between two
 };
 
+// Two groups that share memory, and why they were not fused when that was tried last.
+struct Rejection {
+  int a, b;  // of FusionResult.groups
+  std::string why;
+};
+
 struct FusionResult {
   std::vector<Group> groups;       // in an order that respects every dependence
-  std::vector<std::string> notes;  // why pairs that share memory were not fused
+  std::vector<std::string> notes;  // each attempt that failed, for people
+  std::vector<Rejection> rejections;
   FusionWork work;
 };
 

@@ -83,6 +83,7 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
   // it.
   std::vector<Launch> launches;      // by step
   std::vector<int64_t> early_bytes;  // per step: bytes that are there earlier than they must
+  std::vector<int> step_of_group;
   for (Group& group : fused.groups) {
     int after = -1;
     for (int op : group.ops) {
@@ -125,6 +126,12 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
       if (launch.operations != facts.operations) launch.operations.clear();
     }
     for (int op : group.ops) step_of[op] = step;
+    step_of_group.push_back(step);
+  }
+  for (Rejection& rejection : fused.rejections) {
+    rejection.a = step_of_group[rejection.a];
+    rejection.b = step_of_group[rejection.b];
+    if (rejection.a != rejection.b) schedule.rejections.push_back(std::move(rejection));
   }
   return schedule;
 }

@@ -23,6 +23,7 @@ struct ScheduledStep {
 struct Schedule {
   std::vector<ScheduledStep> steps;
   std::vector<std::string> notes;
+  std::vector<Rejection> rejections;  // of groups that are in different steps, by these
   FusionWork work;
 };
 

@@ -291,6 +291,7 @@ absl::Status CompileFlow::Publish(const FlowInput& input, const v1::CompileResul
   // places, and the sources, which are kept once per kernel.
   v1::ProgramDetail detail;
   *detail.mutable_fusion_notes() = result.fusion_notes();
+  *detail.mutable_fusion() = result.fusion();
   for (const v1::StageTime& stage : output.stages) *detail.add_stages() = stage;
   for (const Kernel& kernel : kernels) {
     v1::KernelSource& source = *detail.add_sources();

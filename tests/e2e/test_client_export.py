@@ -183,6 +183,21 @@ def test_arguments_are_complete_and_typed(daemon):
         ["value", "list", "boolean", "none"],
     )
     assert "test_client_export.py:" in add.source
+    assert "torch.add(x, 2).sum(1)" in add.line
+    # It is said once.
+    assert (total.source, total.line) == (add.source, "")
+
+
+def test_a_layer_is_of_the_line_that_calls_it(daemon):
+    layer = torch.nn.LayerNorm(4)
+
+    def model(x):
+        y = x * 2
+        return layer(y)
+
+    graph = check(daemon, model, torch.randn(2, 4))
+    assert [node.line for node in graph.nodes] == ["y = x * 2", "return layer(y)"]
+    assert all(node.source.endswith(" in model") for node in graph.nodes)
 
 
 def test_constants_are_deduplicated(daemon):

@@ -97,6 +97,7 @@ ROOMS: dict[str, list[str]] = {
         *BASE,
         "compiler/sym",
         "compiler/graph",
+        "compiler/schedule",
         "compiler/memory",
         "compiler/codegen",
     ],

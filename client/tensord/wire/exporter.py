@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import operator
-import os
-import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,12 +16,12 @@ from ..errors import ExportError
 from ..v1 import graph_pb2
 from .arguments import Converter, device_of, dtype_of
 from .call_backs import CallBack, CallBackExporter, is_call_back, leaves
+from .source_lines import place_of
 from .symbols import Symbols
 
 MAX_CONSTANT_BYTES = 64 << 10
 # meta of a get_attr node: the device where the program has the constant, whatever it is on here.
 CONSTANT_DEVICE = "tensord_device"
-_FRAME = re.compile(r'File "([^"]*)", line (\d+), in (.*)')
 # What holds once a graph is traced: nothing runs for it.
 _FACTS = (
     "aten::_assert_tensor_metadata",
@@ -74,6 +72,7 @@ class Exporter:
         self.numbers: dict[fx.Node, int] = {}
         self.cuda: tuple[int, fx.Node | None] | None = None  # its index, and who brought it
         self.node: fx.Node | None = None  # exported now
+        self.sources: set[str] = set()  # those whose lines are said
         self.converter = Converter(self.reference, self.symbols.convert)
         self.next_value = 0
         self.call_backs = CallBackExporter(self)
@@ -198,12 +197,15 @@ class Exporter:
         if not has_tensor(node.meta.get("val")) and not acts(node):
             return  # vanishes into an expression
         op = operator_of(node)
+        where = place_of(node)
         entry = graph_pb2.Node(
             op=op._schema.name,
             overload=op._schema.overload_name,
             name=node.name,
-            source=_source(node),
+            source=where.source,
+            line="" if where.source in self.sources else where.line,
         )
+        self.sources.add(where.source)
         entry.args.extend(self.converter.call(node))
         if op._schema.returns:
             entry.outputs.extend(self.results(node))
@@ -337,7 +339,7 @@ class blame:
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         if isinstance(error, ExportError) and not str(error).startswith("node '"):
             what = torch_compat.target_name(self.node)
-            where = _source(self.node)
+            where = place_of(self.node).source
             suffix = f" [{where}]" if where else ""
             raise ExportError(f"node {self.node.name!r} ({what}): {error}{suffix}") from error
 
@@ -451,11 +453,3 @@ def _is_large(tensor: torch.Tensor) -> bool:
 
 def _is_subclass(tensor: torch.Tensor) -> bool:
     return type(tensor) not in (torch.Tensor, torch.nn.Parameter)
-
-
-def _source(node: fx.Node) -> str:
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    if not frames:
-        return ""
-    file, line, function = frames[-1]
-    return f"{os.path.basename(file)}:{line} in {function.strip()}"

@@ -78,6 +78,7 @@ absl::StatusOr<CompileResult> Compile(const CompileJob& job) {
   stage->set_stage("fake");
   stage->set_nanoseconds(1000);
   result.add_fusion_notes("nothing fuses");
+  result.mutable_fusion()->add_steps()->set_kernel(0);
   return result;
 }
 

@@ -45,6 +45,7 @@ v1::Graph FullGraph() {
   node->set_overload("Tensor");
   node->set_name("add");
   node->set_source("model.py:1");
+  node->set_line("x + y");
   *node->add_outputs() = *meta;
   node->add_args()->mutable_value()->set_value(1);
   node->mutable_args(0)->mutable_value()->set_output(2);
@@ -140,7 +141,8 @@ std::string Digest(const v1::Graph& graph) {
 
 TEST(KeysTest, EveryFieldOfTheGraphMattersButThoseForPeople) {
   const std::set<std::string> for_people = {"tensord.v1.Input.name", "tensord.v1.Constant.name",
-                                            "tensord.v1.Node.name", "tensord.v1.Node.source"};
+                                            "tensord.v1.Node.line", "tensord.v1.Node.name",
+                                            "tensord.v1.Node.source"};
   v1::Graph graph = FullGraph();
   const std::string before = Digest(graph);
   std::set<std::string> changed;
