@@ -74,6 +74,8 @@ fi
 if [ -n "$e2e" ]; then
   { [ -n "$cache" ] && bash "$root/tests/tools/promtool.sh" "$cache"; } ||
     say "there is no promtool: what is written for Prometheus is parsed, and alerts are not tried"
+  { command -v chromium && command -v chromedriver; } >/dev/null ||
+    say "there is no Chromium (tests/packages-browser.txt): the page is not tried in a browser"
   say "pytest"
   reports+=("$folder/pytest.xml")
   # A process a core and one for when others wait, each of whole files, which share daemons; a subset

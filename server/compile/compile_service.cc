@@ -354,6 +354,7 @@ void CompileService::Finish(const CallPtr& call, const absl::Status& status) {
   const uint64_t nanoseconds = NanosecondsSince(call->start);
   const auto outcome = static_cast<size_t>(call->reply->outcome());
   metrics_.latencies[outcome].Add(nanoseconds);
+  Note(*call, nanoseconds);
   const auto level = !status.ok()                                      ? spdlog::level::warn
                      : call->reply->outcome() == v1::CompileReply::HIT ? spdlog::level::debug
                                                                        : spdlog::level::info;
@@ -370,6 +371,18 @@ void CompileService::Finish(const CallPtr& call, const absl::Status& status) {
   }
   // The reply may be gone as soon as this returns.
   call->done(status);
+}
+
+// For those who look at its job.
+void CompileService::Note(const Call& call, uint64_t nanoseconds) {
+  v1::JobRequest request;
+  request.set_program_key(call.key);
+  request.set_label(call.label);
+  request.set_outcome(kOutcomes[static_cast<size_t>(call.reply->outcome())]);
+  request.set_start_unix_milliseconds(absl::ToUnixMillis(absl::Now()) -
+                                      static_cast<int64_t>(nanoseconds / 1'000'000));
+  request.set_nanoseconds(nanoseconds);
+  processes_.Answered(call.caller, std::move(request));
 }
 
 void CompileService::Hello(v1::HelloReply* reply, Done done) {
@@ -426,9 +439,17 @@ void CompileService::FillStats(v1::Stats* stats) {
   }
 }
 
-absl::Status CompileService::ListPrograms(uint32_t limit, v1::ListProgramsReply* reply) {
-  TENSORD_ASSIGN_OR_RETURN(const std::vector<store::ProgramRow> rows, store_->List(limit));
-  for (const store::ProgramRow& row : rows) FillSummary(row, reply->add_programs());
+absl::Status CompileService::ListPrograms(const v1::ListProgramsRequest& request,
+                                          v1::ListProgramsReply* reply) {
+  store::ProgramQuery query{request.limit(), request.skip(), request.search()};
+  if (!v1::ListProgramsRequest::Order_IsValid(request.order())) {
+    return absl::InvalidArgumentError("there is no such order of programs");
+  }
+  static_assert(v1::ListProgramsRequest::CREATED == int{store::ProgramQuery::kCreated});
+  query.order = static_cast<store::ProgramQuery::Order>(request.order());
+  TENSORD_ASSIGN_OR_RETURN(const store::ProgramPage page, store_->Search(query));
+  for (const store::ProgramRow& row : page.rows) FillSummary(row, reply->add_programs());
+  reply->set_matching(page.matching);
   return absl::OkStatus();
 }
 

@@ -24,6 +24,7 @@
 #include "server/compile/worker_facts.h"
 #include "server/fleet/fleet.h"
 #include "server/jobs/job_lists.h"
+#include "server/jobs/job_processes.h"
 #include "server/pool/worker_pool.h"
 #include "server/statistics/metrics.h"
 #include "server/store/store.h"
@@ -65,11 +66,12 @@ class CompileService {
   Executor* executor() { return &executor_; }
   Metrics* metrics() { return &metrics_; }
   JobLists* jobs() { return &jobs_; }
+  JobProcesses* processes() { return &processes_; }
   void Hello(v1::HelloReply* reply, Done done);
   void ListToolchains(v1::ToolchainList* reply, Done done);
 
   void FillStats(v1::Stats* stats);
-  absl::Status ListPrograms(uint32_t limit, v1::ListProgramsReply* reply);
+  absl::Status ListPrograms(const v1::ListProgramsRequest& request, v1::ListProgramsReply* reply);
   absl::Status GetProgram(const v1::GetProgramRequest& request, v1::ProgramDetail* reply);
   absl::StatusOr<std::string> ReadBlob(const std::string& sha256);
 
@@ -103,6 +105,7 @@ class CompileService {
   bool KeepWhileStopping(const CallPtr& call);
   void Refuse(const CallPtr& call);
   void Finish(const CallPtr& call, const absl::Status& status);
+  void Note(const Call& call, uint64_t nanoseconds);
 
   const ServiceOptions options_;
   const std::string store_problem_;
@@ -110,6 +113,7 @@ class CompileService {
   std::unique_ptr<store::Store> store_;
   fleet::Fleet* const fleet_;
   JobLists jobs_;
+  JobProcesses processes_;
   WorkerPool pool_;
   WorkerFacts facts_;
   CompileFlow flow_;

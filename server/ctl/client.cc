@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/ctl/client.h"
 
-#include <google/protobuf/util/json_util.h>
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
@@ -10,6 +9,7 @@
 
 #include "base/sha256.h"
 #include "server/rpc/address.h"
+#include "server/rpc/to_json.h"
 #include "tensord/v1/service.grpc.pb.h"
 
 namespace tensord::server {
@@ -48,17 +48,11 @@ int Call(const Client& client, Method<Request, Reply> method, const Request& req
   return ExitCode(client, (client.connection->stub.get()->*method)(&context, request, reply));
 }
 
-std::string ToJson(const google::protobuf::Message& message, bool pretty) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = pretty;
-  options.always_print_primitive_fields = true;
-  options.preserve_proto_field_names = true;
-  std::string out;
-  if (const auto status = google::protobuf::util::MessageToJsonString(message, &out, options);
-      !status.ok()) {
-    std::fprintf(stderr, "tensorctl: %s\n", status.ToString().c_str());
-  }
-  return out;
+std::string JsonOf(const google::protobuf::Message& message, bool pretty) {
+  const auto json = ToJson(message, pretty);
+  if (json.ok()) return *json;
+  std::fprintf(stderr, "tensorctl: %s\n", std::string(json.status().message()).c_str());
+  return "";
 }
 
 }  // namespace
@@ -96,6 +90,18 @@ int Ask(const Client& client, const v1::GetFrameRequest& request, v1::StoredFram
 
 int Ask(const Client& client, const v1::ListMissesRequest& request, v1::ListMissesReply* reply) {
   return Call(client, &v1::Compiler::Stub::ListMisses, request, reply);
+}
+
+int Ask(const Client& client, const v1::ListJobsRequest& request, v1::ListJobsReply* reply) {
+  return Call(client, &v1::Compiler::Stub::ListJobs, request, reply);
+}
+
+int Ask(const Client& client, const v1::GetJobRequest& request, v1::JobDetail* reply) {
+  return Call(client, &v1::Compiler::Stub::GetJob, request, reply);
+}
+
+int Ask(const Client& client, const v1::OpenPageRequest& request, v1::OpenPageReply* reply) {
+  return Call(client, &v1::Compiler::Stub::OpenPage, request, reply);
 }
 
 v1::ToolchainList GetToolchains(const Client& client) {
@@ -154,10 +160,10 @@ bool ReadKey(const std::string& hex, std::string* prefix) {
 
 void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
 
-void PrintJson(const google::protobuf::Message& message) { Print(ToJson(message, true)); }
+void PrintJson(const google::protobuf::Message& message) { Print(JsonOf(message, true)); }
 
 void PrintJsonLine(const google::protobuf::Message& message) {
-  Print(ToJson(message, false) + "\n");
+  Print(JsonOf(message, false) + "\n");
 }
 
 }  // namespace tensord::server

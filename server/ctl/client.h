@@ -36,6 +36,9 @@ int Ask(const Client& client, const v1::GetProgramRequest& request, v1::ProgramD
 int Ask(const Client& client, const v1::ListFramesRequest& request, v1::ListFramesReply* reply);
 int Ask(const Client& client, const v1::GetFrameRequest& request, v1::StoredFrame* reply);
 int Ask(const Client& client, const v1::ListMissesRequest& request, v1::ListMissesReply* reply);
+int Ask(const Client& client, const v1::ListJobsRequest& request, v1::ListJobsReply* reply);
+int Ask(const Client& client, const v1::GetJobRequest& request, v1::JobDetail* reply);
+int Ask(const Client& client, const v1::OpenPageRequest& request, v1::OpenPageReply* reply);
 // The compilers of the daemon's host. When it cannot be told (every worker is busy), the one entry
 // says why.
 v1::ToolchainList GetToolchains(const Client& client);

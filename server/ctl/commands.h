@@ -15,7 +15,9 @@ int Status(const Client& client);
 int Stats(const Client& client);
 
 // Stored programs (programs.cc). `key`: its first 8 or more hex digits.
-int List(const Client& client, uint32_t limit);  // 0: all
+// `order`: used, hits, bytes, compile_time or created.
+int List(const Client& client, uint32_t limit, const std::string& search,
+         const std::string& order);  // 0: all
 int Show(const Client& client, const std::string& key);
 int Kernel(const Client& client, const std::string& key, int number);
 
@@ -25,6 +27,14 @@ int ShowFrame(const Client& client, const std::string& key);
 // Why frames did not serve; `key`: of one frame, `job`: of one job, "": of all.
 int ExplainMiss(const Client& client, const std::string& key, const std::string& job,
                 uint32_t limit);
+
+// Who asks for programs and frames (jobs.cc). `job`: its name; empty: processes without one.
+int Jobs(const Client& client);
+int ShowJob(const Client& client, const std::string& job);
+
+// The URL of the daemon's page (page.cc), which it serves from then on. `address`: where; empty: as
+// configured, or at a port that is free.
+int OpenPage(const Client& client, const std::string& address);
 
 }  // namespace tensord::server
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <absl/strings/ascii.h>
 #include <absl/strings/str_cat.h>
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <ctime>
+#include <set>
+#include <vector>
 
 #include "base/sha256.h"
 #include "server/ctl/commands.h"
@@ -43,11 +46,34 @@ std::string Resources(const v1::Module& module) {
   return text + "]";
 }
 
+// Where in the model a kernel comes from: "model.py:42 in forward: y = torch.tanh(x)".
+std::vector<std::string> ModelLines(const v1::FusionGraph& fusion, int kernel) {
+  std::set<uint32_t> numbers;
+  for (const v1::FusionStep& step : fusion.steps()) {
+    if (!step.has_kernel() || step.kernel() != static_cast<uint32_t>(kernel)) continue;
+    for (const uint32_t node : step.nodes()) {
+      const v1::FusionNode& from = fusion.nodes(static_cast<int>(node));
+      if (from.has_line()) numbers.insert(from.line());
+    }
+  }
+  std::vector<std::string> lines;
+  for (const uint32_t number : numbers) {
+    const v1::SourceLine& line = fusion.lines(static_cast<int>(number));
+    lines.push_back(absl::StrCat(line.source(), line.text().empty() ? "" : ": ", line.text()));
+  }
+  return lines;
+}
+
 }  // namespace
 
-int List(const Client& client, uint32_t limit) {
+int List(const Client& client, uint32_t limit, const std::string& search,
+         const std::string& order) {
   v1::ListProgramsRequest request;
   request.set_limit(limit);
+  request.set_search(search);
+  v1::ListProgramsRequest::Order by = v1::ListProgramsRequest::USED;
+  v1::ListProgramsRequest::Order_Parse(absl::AsciiStrToUpper(order), &by);
+  request.set_order(by);
   v1::ListProgramsReply reply;
   const int code = Ask(client, request, &reply);
   if (code != kExitOk) return code;
@@ -112,7 +138,9 @@ int Kernel(const Client& client, const std::string& key, int number) {
   }
   const v1::KernelSource& kernel = detail.sources(number);
   if (client.json) return PrintJson(kernel), kExitOk;
-  Print(fmt::format("// {}: {}\n{}\n", kernel.function(), kernel.description(), kernel.source()));
+  Print(fmt::format("// {}: {}\n", kernel.function(), kernel.description()));
+  for (const std::string& line : ModelLines(detail.fusion(), number)) Print("// " + line + "\n");
+  Print(kernel.source() + "\n");
   return kExitOk;
 }
 

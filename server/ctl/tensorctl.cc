@@ -44,7 +44,11 @@ int Main(int argc, char** argv) {
   uint32_t limit = 0;
   CLI::App* list = app.add_subcommand("ls", "stored programs, last used first");
   list->add_option("--limit,-n", limit, "at most so many");
-  list->callback([&] { command = [&] { return List(client, limit); }; });
+  std::string search, order = "used";
+  list->add_option("--search", search, "of those with this key, or this in label or target");
+  list->add_option("--order", order, "used, hits, bytes, compile_time or created; falling")
+      ->check(CLI::IsMember({"used", "hits", "bytes", "compile_time", "created"}));
+  list->callback([&] { command = [&] { return List(client, limit, search, order); }; });
   std::string key;
   CLI::App* show = app.add_subcommand("show", "one program: plan, kernels, fusion notes");
   show->add_option("KEY", key, "the key's first 8 or more hex digits")->required();
@@ -67,6 +71,16 @@ int Main(int argc, char** argv) {
   explain->add_option("--job", job, "of processes of this job (TENSORD_JOB)");
   explain->add_option("--limit,-n", limit, "at most so many");
   explain->callback([&] { command = [&] { return ExplainMiss(client, missed, job, limit); }; });
+  app.add_subcommand("jobs", "who asks for programs and frames, the latest first")->callback([&] {
+    command = [&] { return Jobs(client); };
+  });
+  CLI::App* one_job = app.add_subcommand("job", "the processes of one job, by rank");
+  one_job->add_option("NAME", job, "of the job (TENSORD_JOB); without: processes of none");
+  one_job->callback([&] { command = [&] { return ShowJob(client, job); }; });
+  std::string page;
+  CLI::App* opens = app.add_subcommand("ui", "the URL of the daemon's page, for a browser");
+  opens->add_option("--at", page, "where to serve it: 127.0.0.1:PORT (as configured, or any port)");
+  opens->callback([&] { command = [&] { return OpenPage(client, page); }; });
   TopCommand top;
   CLI::App* watches = app.add_subcommand("top", "what the daemon does, live; q ends it");
   watches->add_option("--interval", top.interval_seconds, "seconds from look to look (default 1)")

@@ -134,6 +134,10 @@ absl::Status Check(const Config& config) {
     return absl::InvalidArgumentError(absl::StrCat("metrics_address (from ", at("metrics_address"),
                                                    "): ", where.status().message()));
   }
+  if (const auto where = LoopbackAndPort(config.ui); !config.ui.empty() && !where.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ui (from ", at("ui"), "): ", where.status().message()));
+  }
   if (config.confine != "auto" && config.confine != "off") {
     return absl::InvalidArgumentError(absl::StrCat("confine = '", config.confine, "' (from ",
                                                    at("confine"), "): auto or off is needed"));
@@ -211,6 +215,8 @@ const std::vector<Option>& Options() {
        "how long hosts wait for one that compiles the same program (0: not)"},
       {"metrics_address", "TENSORD_METRICS_ADDRESS", Option::kText, &C::metrics_address, nullptr, 0,
        0, "where Prometheus scrapes /metrics: 127.0.0.1:9464 (none: nowhere)"},
+      {"ui", "TENSORD_UI", Option::kText, &C::ui, nullptr, 0, 0,
+       "where a browser finds the daemon's page: 127.0.0.1:9465 (none: when tensorctl ui asks)"},
       {"log_file", "TENSORD_LOG_FILE", Option::kText, &C::log_file, nullptr, 0, 0,
        "rotating log file (none: standard error)"},
       {"log_level", "TENSORD_LOG_LEVEL", Option::kText, &C::log_level, nullptr, 0, 0,

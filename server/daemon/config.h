@@ -42,6 +42,7 @@ struct Config {
   uint64_t fleet_answer_ms = 200;                  // that a miss waits for the tier's first answer
   uint64_t fleet_lease_seconds = 30;  // that hosts wait for one that compiles the same; 0: never
   std::string metrics_address;        // where Prometheus scrapes, host and port; empty: nowhere
+  std::string ui;                     // where the page is, host and port; empty: when asked for
   std::string log_file;               // rotating; empty: standard error
   std::string log_level = "info";     // trace, debug, info, warn, error
 

@@ -32,6 +32,7 @@
 #include "server/daemon/activation.h"
 #include "server/daemon/fleet_settings.h"
 #include "server/daemon/large_rpc.h"
+#include "server/daemon/page_questions.h"
 #include "server/daemon/rpc_service.h"
 #include "server/fleet/open.h"
 #include "server/monitoring/endpoint.h"
@@ -197,6 +198,17 @@ std::unique_ptr<MetricsEndpoint> ServeMetrics(const Config& config, CompileServi
   return *std::move(endpoint);
 }
 
+// A place that is taken is no reason not to compile. Who may read the page asks tensorctl for its
+// token: logs are read by others.
+void ServePage(Page& page, const std::string& address) {
+  if (const auto url = page.Open(); !url.ok()) {
+    spdlog::error("event=page_failed error=\"{}\" effect=\"there is no page\"",
+                  std::string(url.status().message()));
+    return;
+  }
+  spdlog::info("event=page address={}", address);
+}
+
 // A client takes a descriptor; the soft limit is often lower than what a thousand need.
 void RaiseDescriptorLimit() {
   rlimit files{};
@@ -344,9 +356,12 @@ int RunDaemon(const Config& config) {
     CompileService service(options, std::move(opened->store), opened->problem, fleet->get());
     FrameService frames(
         {absl::Seconds(config.frame_lease_seconds), config.frame_limit, config.max_waiting},
-        service.store(), service.executor(), service.metrics(), fleet->get(), service.jobs());
+        service.store(), service.executor(), service.metrics(), fleet->get(), service.jobs(),
+        service.processes());
     const auto metrics = ServeMetrics(config, service, frames);
-    const auto rpc = MakeRpcService(&service, &frames, &calls);
+    Page page(AskServices(&service, &frames), config.ui);
+    if (!config.ui.empty()) ServePage(page, config.ui);
+    const auto rpc = MakeRpcService(&service, &frames, &page, &calls);
     LargeRpc large(&service, &calls, options.queue_limit);
     const auto server = StartServer(socket, passed->has_value(), *rpc, large);
     if (!server.ok()) return Fail("start_failed", server.status());

@@ -73,8 +73,8 @@ class RpcService final
           v1::Compiler::WithRawCallbackMethod_PutFrame<
               v1::Compiler::WithGenericMethod_CompileLarge<v1::Compiler::CallbackService>>> {
  public:
-  RpcService(CompileService* service, FrameService* frames, CallCounts* counts)
-      : service_(service), frames_(frames), counts_(counts) {}
+  RpcService(CompileService* service, FrameService* frames, Page* page, CallCounts* counts)
+      : service_(service), frames_(frames), page_(page), counts_(counts) {}
 
   ServerUnaryReactor* Hello(CallbackServerContext* context, const v1::HelloRequest*,
                             v1::HelloReply* reply) override {
@@ -123,7 +123,7 @@ class RpcService final
                                    const v1::ListProgramsRequest* request,
                                    v1::ListProgramsReply* reply) override {
     ServerUnaryReactor* reactor = Begin(context);
-    End(reactor, service_->ListPrograms(request->limit(), reply));
+    End(reactor, service_->ListPrograms(*request, reply));
     return reactor;
   }
   ServerUnaryReactor* GetProgram(CallbackServerContext* context,
@@ -189,13 +189,34 @@ class RpcService final
                                  const v1::ListFramesRequest* request,
                                  v1::ListFramesReply* reply) override {
     ServerUnaryReactor* reactor = Begin(context);
-    End(reactor, frames_->List(request->limit(), reply));
+    End(reactor, frames_->List(*request, reply));
     return reactor;
   }
   ServerUnaryReactor* GetFrame(CallbackServerContext* context, const v1::GetFrameRequest* request,
                                v1::StoredFrame* reply) override {
     ServerUnaryReactor* reactor = Begin(context);
     End(reactor, frames_->Get(*request, reply));
+    return reactor;
+  }
+  ServerUnaryReactor* ListJobs(CallbackServerContext* context, const v1::ListJobsRequest*,
+                               v1::ListJobsReply* reply) override {
+    ServerUnaryReactor* reactor = Begin(context);
+    service_->processes()->List(reply);
+    End(reactor, absl::OkStatus());
+    return reactor;
+  }
+  ServerUnaryReactor* GetJob(CallbackServerContext* context, const v1::GetJobRequest* request,
+                             v1::JobDetail* reply) override {
+    ServerUnaryReactor* reactor = Begin(context);
+    End(reactor, service_->processes()->Get(*request, reply));
+    return reactor;
+  }
+  ServerUnaryReactor* OpenPage(CallbackServerContext* context, const v1::OpenPageRequest* request,
+                               v1::OpenPageReply* reply) override {
+    ServerUnaryReactor* reactor = Begin(context);
+    auto url = page_->Open(request->address());
+    if (url.ok()) reply->set_url(*std::move(url));
+    End(reactor, url.status());
     return reactor;
   }
 
@@ -215,6 +236,7 @@ class RpcService final
 
   CompileService* const service_;
   FrameService* const frames_;
+  Page* const page_;
   CallCounts* const counts_;
 };
 
@@ -227,8 +249,8 @@ int64_t SteadySeconds() {
 }
 
 std::unique_ptr<grpc::Service> MakeRpcService(CompileService* service, FrameService* frames,
-                                              CallCounts* counts) {
-  return std::make_unique<RpcService>(service, frames, counts);
+                                              Page* page, CallCounts* counts) {
+  return std::make_unique<RpcService>(service, frames, page, counts);
 }
 
 std::string TakeBytes(grpc::ByteBuffer& buffer) {

@@ -12,6 +12,7 @@
 
 #include "server/compile/compile_service.h"
 #include "server/frames/frame_service.h"
+#include "server/ui/page.h"
 #include "tensord/v1/service.grpc.pb.h"
 
 namespace tensord::server {
@@ -22,7 +23,7 @@ struct CallCounts {
 };
 
 std::unique_ptr<grpc::Service> MakeRpcService(CompileService* service, FrameService* frames,
-                                              CallCounts* counts);
+                                              Page* page, CallCounts* counts);
 
 int64_t SteadySeconds();
 // The bytes of a message, which leaves its pieces empty.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/frames/frame_service.h"
 
+#include <absl/strings/ascii.h>
 #include <absl/strings/escaping.h>
+#include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 #include <absl/time/clock.h>
 #include <google/protobuf/arena.h>
@@ -42,6 +44,14 @@ v1::CodeIdentity CodeOf(const store::FrameRow& row) {
   code.set_module(row.facts.module);
   code.set_qualified_name(row.facts.qualified_name);
   return code;
+}
+
+// `search`: in small letters.
+bool Matches(const store::FrameRow& row, const std::string& search) {
+  const store::FrameFacts& facts = row.facts;
+  const std::string name =
+      absl::AsciiStrToLower(absl::StrCat(facts.module, " ", facts.qualified_name));
+  return absl::StartsWith(ToHex(row.key), search) || absl::StrContains(name, search);
 }
 
 // False: what is stored is no frame.
@@ -86,18 +96,21 @@ struct FrameService::Search {
   std::set<std::string> known;
   bool captures = false;
   absl::Time until;
+  v1::Caller caller;
   v1::FindFramesReply* reply;
   Done done;
 };
 
 FrameService::FrameService(FrameOptions options, store::Store* store, Executor* executor,
-                           Metrics* metrics, fleet::Fleet* fleet, JobLists* jobs)
+                           Metrics* metrics, fleet::Fleet* fleet, JobLists* jobs,
+                           JobProcesses* processes)
     : options_(options),
       store_(store),
       executor_(executor),
       metrics_(metrics),
       shared_(fleet, store, options.most_bytes),
       jobs_(jobs),
+      processes_(processes),
       captures_(options.lease, options.max_waiting),
       misses_(kMostMisses),
       due_([this] { AnswerDue(); }) {}
@@ -126,6 +139,7 @@ FrameService::SearchPtr FrameService::Find(v1::FindFramesRequest request,
   search->known = {request.known().begin(), request.known().end()};
   search->captures = request.captures();
   search->until = absl::Now() + absl::Milliseconds(request.wait_milliseconds());
+  search->caller = request.caller();
   search->reply = reply;
   search->done = std::move(done);
 
@@ -224,7 +238,9 @@ void FrameService::Answer(const SearchPtr& search, uint64_t capture, const absl:
   search->reply->set_capture(capture);
   metrics_->captures += capture != 0;
   if (status.ok()) {
-    ++(search->reply->frames_size() > 0 ? metrics_->frames_found : metrics_->frames_not_found);
+    const bool found = search->reply->frames_size() > 0;
+    ++(found ? metrics_->frames_found : metrics_->frames_not_found);
+    if (processes_ != nullptr) processes_->AskedForFrames(search->caller, found, capture != 0);
   }
   spdlog::debug("event=frames code={} frames={} following={} capture={}", Short(search->code),
                 search->reply->frames_size(), search->reply->following_size(), capture);
@@ -362,6 +378,7 @@ absl::Status FrameService::Use(const v1::UseFramesRequest& request) {
   for (const auto& [key, count] : uses) {
     if (!store_->CountFrameUse(key, count)) continue;
     metrics_->frame_hits += count;
+    if (processes_ != nullptr) processes_->Served(request.caller(), count);
     NoteUse(request.caller().job(), key);
   }
   return absl::OkStatus();
@@ -383,9 +400,16 @@ void FrameService::ListMisses(const v1::ListMissesRequest& request, v1::ListMiss
   }
 }
 
-absl::Status FrameService::List(uint32_t limit, v1::ListFramesReply* reply) {
-  TENSORD_ASSIGN_OR_RETURN(const std::vector<store::FrameRow> rows, store_->ListFrames(limit));
+// Those that are kept in memory have no row in the index, so what is sought is sought here.
+absl::Status FrameService::List(const v1::ListFramesRequest& request, v1::ListFramesReply* reply) {
+  const bool all = request.search().empty() && request.skip() == 0;
+  TENSORD_ASSIGN_OR_RETURN(const std::vector<store::FrameRow> rows,
+                           store_->ListFrames(all ? request.limit() : 0));
+  const std::string search = absl::AsciiStrToLower(request.search());
+  uint64_t matching = 0;
   for (const store::FrameRow& row : rows) {
+    if (!Matches(row, search) || ++matching <= request.skip()) continue;
+    if (request.limit() != 0 && matching > request.skip() + request.limit()) continue;
     v1::FrameSummary& summary = *reply->add_frames();
     summary.set_key(row.key);
     *summary.mutable_code() = CodeOf(row);
@@ -397,6 +421,11 @@ absl::Status FrameService::List(uint32_t limit, v1::ListFramesReply* reply) {
     summary.set_created_unix(row.created_ms / 1000);
     summary.set_used_unix(row.used_ms / 1000);
   }
+  if (all && request.limit() != 0) {
+    TENSORD_ASSIGN_OR_RETURN(const store::Totals totals, store_->Count());
+    matching = std::max(matching, totals.frames);
+  }
+  reply->set_matching(matching);
   v1::Stats stats;
   FillStats(&stats);
   reply->mutable_unrecorded()->Swap(stats.mutable_frames_unrecorded());

@@ -29,6 +29,7 @@
 #include "server/frames/misses.h"
 #include "server/frames/shared_frames.h"
 #include "server/jobs/job_lists.h"
+#include "server/jobs/job_processes.h"
 #include "server/statistics/metrics.h"
 #include "server/store/store.h"
 #include "tensord/v1/service.pb.h"
@@ -46,9 +47,10 @@ class FrameService {
   // `done` is called exactly once, on this thread or another.
   using Done = std::function<void(absl::Status)>;
 
-  // All outlive the service; `fleet` and `jobs` are null for none.
+  // All outlive the service; `fleet`, `jobs` and `processes` are null for none.
   FrameService(FrameOptions options, store::Store* store, Executor* executor, Metrics* metrics,
-               fleet::Fleet* fleet = nullptr, JobLists* jobs = nullptr);
+               fleet::Fleet* fleet = nullptr, JobLists* jobs = nullptr,
+               JobProcesses* processes = nullptr);
   // Stop() first if requests may still wait.
   ~FrameService();
 
@@ -65,7 +67,7 @@ class FrameService {
   void EndCapture(const v1::EndCaptureRequest& request);
   absl::Status Use(const v1::UseFramesRequest& request);
   void ListMisses(const v1::ListMissesRequest& request, v1::ListMissesReply* reply);
-  absl::Status List(uint32_t limit, v1::ListFramesReply* reply);
+  absl::Status List(const v1::ListFramesRequest& request, v1::ListFramesReply* reply);
   absl::Status Get(const v1::GetFrameRequest& request, v1::StoredFrame* reply);
   void FillStats(v1::Stats* stats);
 
@@ -99,6 +101,7 @@ class FrameService {
   Metrics* const metrics_;
   SharedFrames shared_;
   JobLists* const jobs_;
+  JobProcesses* const processes_;
   Captures<SearchPtr> captures_;
   Misses misses_;
   absl::Mutex large_;  // held while a large frame is parsed

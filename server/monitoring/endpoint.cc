@@ -2,20 +2,14 @@
 #include "server/monitoring/endpoint.h"
 
 #include <absl/strings/str_cat.h>
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <chrono>
 #include <exception>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "server/http/end_at_once.h"
 #include "server/monitoring/families.h"
 
 namespace tensord::server {
@@ -33,18 +27,6 @@ class Statistics : public prometheus::Collectable {
  private:
   const MetricsEndpoint::ReadStats read_;
 };
-
-// Connects to a host in numbers, and leaves.
-void Knock(const std::string& host, int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  if (inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) return;
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd < 0) return;
-  (void)connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  close(fd);
-}
 
 }  // namespace
 
@@ -69,18 +51,7 @@ MetricsEndpoint::MetricsEndpoint(std::string host) : host_(std::move(host)) {}
 
 MetricsEndpoint::~MetricsEndpoint() {
   if (exposer_ == nullptr) return;
-  // The server looks every two seconds whether it is to end, and when somebody comes: a daemon that
-  // is told to stop would not wait so long.
-  std::atomic<bool> ended{false};
-  std::thread knocker([&, port = port()] {
-    while (!ended) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      Knock(host_, port);
-    }
-  });
-  exposer_.reset();  // before what it reads
-  ended = true;
-  knocker.join();
+  EndAtOnce(host_, port(), [this] { exposer_.reset(); });  // before what it reads
 }
 
 int MetricsEndpoint::port() const { return exposer_->GetListeningPorts().at(0); }

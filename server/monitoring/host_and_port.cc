@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/monitoring/host_and_port.h"
 
+#include <absl/strings/match.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <arpa/inet.h>
@@ -30,6 +31,17 @@ absl::StatusOr<std::string> HostAndPort(const std::string& text) {
         "'", text, "' is no address to listen on: write 127.0.0.1:9464, 0.0.0.0:9464 or 9464"));
   }
   return absl::StrCat(host, ":", port);
+}
+
+absl::StatusOr<std::string> LoopbackAndPort(const std::string& text) {
+  TENSORD_ASSIGN_OR_RETURN(std::string address, HostAndPort(text));
+  if (!absl::StartsWith(address, "127.")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text,
+                     "' is open to other hosts: write 127.0.0.1:PORT, and reach it from "
+                     "elsewhere by ssh -L"));
+  }
+  return address;
 }
 
 }  // namespace tensord::server

@@ -14,6 +14,9 @@ namespace tensord::server {
 // which Debian's CivetWeb does not know.
 absl::StatusOr<std::string> HostAndPort(const std::string& text);
 
+// The same of this host alone: 127.0.0.1, or another address of it that begins with 127.
+absl::StatusOr<std::string> LoopbackAndPort(const std::string& text);
+
 }  // namespace tensord::server
 
 #endif  // TENSORD_SERVER_MONITORING_HOST_AND_PORT_H_

@@ -64,6 +64,10 @@ CREATE TRIGGER frame_removed AFTER DELETE ON frames BEGIN
 #define TENSORD_PROGRAM_COLUMNS \
   "key,label,target,nodes,kernels,externs,compile_ns,bytes,hits,created_ms,used_ms"
 
+// Of the text ?1. Hex digits of SQLite's are capitals, and labels and targets are ours.
+#define TENSORD_PROGRAM_MATCHES \
+  "(instr(hex(key),upper(?1))=1 OR instr(lower(label),lower(?1)) OR instr(target,lower(?1)))"
+
 ProgramRow ProgramRowOf(const Query& query) {
   ProgramRow row;
   row.key = query.Bytes(0);
@@ -197,6 +201,34 @@ absl::StatusOr<std::vector<ProgramRow>> Index::List(uint32_t limit) {
                                   " FROM programs ORDER BY used_ms DESC, key LIMIT ?");
   query.Bind(SqlLimit(limit));
   return AllRows(query, ProgramRowOf);
+}
+
+absl::StatusOr<ProgramPage> Index::Search(const ProgramQuery& wanted) {
+  ProgramPage page;
+  const bool all = wanted.search.empty();
+  {
+    // The totals know it without a look at any row.
+    Query count =
+        database_.Prepare(all ? "SELECT programs FROM totals"
+                              : "SELECT count(*) FROM programs WHERE " TENSORD_PROGRAM_MATCHES);
+    if (!all) count.BindText(wanted.search);
+    TENSORD_ASSIGN_OR_RETURN(const bool there, count.Step());
+    if (there) page.matching = static_cast<uint64_t>(count.Int(0));
+  }
+  // By last use the index of that column gives the rows in order; by others they are sorted.
+  const bool by_use = all && wanted.order == ProgramQuery::kUsed;
+  Query query = database_.Prepare(
+      by_use ? "SELECT " TENSORD_PROGRAM_COLUMNS
+               " FROM programs ORDER BY used_ms DESC, key LIMIT ? OFFSET ?"
+             : "SELECT " TENSORD_PROGRAM_COLUMNS
+               " FROM programs WHERE ?1='' OR " TENSORD_PROGRAM_MATCHES
+               " ORDER BY CASE ?2 WHEN 1 THEN hits WHEN 2 THEN bytes WHEN 3 THEN compile_ns "
+               "WHEN 4 THEN created_ms ELSE used_ms END DESC, used_ms DESC, key "
+               "LIMIT ?3 OFFSET ?4");
+  if (!by_use) query.BindText(wanted.search).Bind(static_cast<int64_t>(wanted.order));
+  query.Bind(SqlLimit(wanted.limit)).Bind(static_cast<int64_t>(wanted.skip));
+  TENSORD_ASSIGN_OR_RETURN(page.rows, AllRows(query, ProgramRowOf));
+  return page;
 }
 
 absl::StatusOr<std::vector<ProgramRow>> Index::Find(std::string_view prefix, uint32_t limit) {

@@ -34,6 +34,19 @@ struct ProgramRow {
   int64_t used_ms = 0;
 };
 
+// Which programs are listed, and in which order, falling.
+struct ProgramQuery {
+  uint32_t limit = 0;  // 0: all
+  uint32_t skip = 0;   // so many of the first are left out
+  std::string search;  // in the key's hex digits, from its beginning, or in label or target
+  enum Order : uint8_t { kUsed, kHits, kBytes, kCompileTime, kCreated } order = kUsed;
+};
+
+struct ProgramPage {
+  std::vector<ProgramRow> rows;
+  uint64_t matching = 0;  // whatever limit and skip are
+};
+
 struct FrameRow {
   std::string key;
   FrameFacts facts;    // but for `behind`, of what the index gives
@@ -90,6 +103,7 @@ class Index {
   absl::StatusOr<std::vector<std::string>> KeysAfter(std::string_view after, uint32_t limit);
   // Last used first; at most `limit`, 0: all.
   absl::StatusOr<std::vector<ProgramRow>> List(uint32_t limit);
+  absl::StatusOr<ProgramPage> Search(const ProgramQuery& query);
   // Those whose key begins with `prefix`, at most `limit`.
   absl::StatusOr<std::vector<ProgramRow>> Find(std::string_view prefix, uint32_t limit);
 

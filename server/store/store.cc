@@ -435,6 +435,11 @@ absl::StatusOr<std::vector<ProgramRow>> Store::List(uint32_t limit) {
   return index_.With([&](Index& index) { return index.List(limit); });
 }
 
+absl::StatusOr<ProgramPage> Store::Search(const ProgramQuery& query) {
+  FlushUses(/*all=*/true);
+  return index_.With([&](Index& index) { return index.Search(query); });
+}
+
 absl::StatusOr<ProgramRow> Store::Find(std::string_view prefix) {
   FlushUses(/*all=*/true);
   TENSORD_ASSIGN_OR_RETURN(std::vector<ProgramRow> rows,

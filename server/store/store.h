@@ -111,6 +111,7 @@ class Store {
   absl::StatusOr<std::string> ReadBlob(std::string_view sha256);
 
   absl::StatusOr<std::vector<ProgramRow>> List(uint32_t limit);
+  absl::StatusOr<ProgramPage> Search(const ProgramQuery& query);
   // NotFound: none. FailedPrecondition: several programs begin with `prefix`.
   absl::StatusOr<ProgramRow> Find(std::string_view prefix);
   absl::StatusOr<std::shared_ptr<const Record>> Peek(std::string_view key);

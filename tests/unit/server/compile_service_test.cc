@@ -426,7 +426,7 @@ TEST_F(CompileServiceTest, DescribesPrograms) {
   const auto compiled = Compile(*service, Request({"a", "b"}));
   Compile(*service, Request({"c"}));
   v1::ListProgramsReply list;
-  ASSERT_TRUE(service->ListPrograms(0, &list).ok());
+  ASSERT_TRUE(service->ListPrograms({}, &list).ok());
   EXPECT_EQ(list.programs_size(), 2);
   v1::GetProgramRequest request;
   request.set_key_prefix(compiled->reply.program_key().substr(0, 4));
@@ -439,6 +439,7 @@ TEST_F(CompileServiceTest, DescribesPrograms) {
   EXPECT_GT(detail.summary().compile_nanoseconds(), 0u);
   EXPECT_EQ(detail.sources(1).source(), "// b");
   EXPECT_EQ(detail.fusion_notes(0), "nothing fuses");
+  EXPECT_EQ(detail.fusion().steps_size(), 1);
   EXPECT_EQ(detail.artifact().steps_size(), 2);
   EXPECT_EQ(detail.summary().kernels(), 2u);
   EXPECT_EQ(detail.compiler_build(), Sha256(*store::ReadFile(FAKE_WORKER)));

@@ -99,6 +99,8 @@ TEST_F(ConfigTest, ErrorsNameKeyAndOrigin) {
   EXPECT_THAT(Error({{"log_level", "loud"}}), AllOf(HasSubstr("log_level"), HasSubstr("trace")));
   EXPECT_THAT(Error({{"store", "relative"}}), HasSubstr("absolute path"));
   EXPECT_THAT(Error({{"address", "localhost:80"}}), HasSubstr("Unix socket"));
+  EXPECT_THAT(Error({{"ui", "0.0.0.0:9465"}}), AllOf(HasSubstr("ui"), HasSubstr("127.0.0.1:PORT")));
+  EXPECT_TRUE(LoadConfig({{"ui", "9465"}}, "").ok());
   EXPECT_THAT(Error({{"metrics_address", "everywhere"}}),
               AllOf(HasSubstr("--metrics-address"), HasSubstr("127.0.0.1:9464")));
   EXPECT_THAT(Error({{"address", "/" + std::string(200, 'x')}}), HasSubstr("too long"));

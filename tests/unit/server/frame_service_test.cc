@@ -254,7 +254,7 @@ TEST_F(FrameServiceTest, ReasonsHaveSoManyBytes) {
   end.set_reason("");
   service_->EndCapture(end);
   v1::ListFramesReply reply;
-  ASSERT_TRUE(service_->List(0, &reply).ok());
+  ASSERT_TRUE(service_->List({}, &reply).ok());
   ASSERT_EQ(reply.unrecorded_size(), 2);
   EXPECT_EQ(reply.unrecorded(0).reason(), "no reason given");
   EXPECT_EQ(reply.unrecorded(1).reason(), long_reason);  // no half of a character
@@ -272,6 +272,29 @@ TEST_F(FrameServiceTest, ManyReasonsShareALine) {
   uint64_t count = 0;
   for (const v1::UnrecordedFrame& one : stats.frames_unrecorded()) count += one.count();
   EXPECT_EQ(count, 300u);
+}
+
+TEST_F(FrameServiceTest, ListsWhatIsSought) {
+  const std::string one = Put("Bert.forward", "one"), other = Put("Gpt.forward", "two");
+  const auto list = [&](const std::string& search, uint32_t skip = 0, uint32_t limit = 0) {
+    v1::ListFramesRequest request;
+    request.set_search(search);
+    request.set_skip(skip);
+    request.set_limit(limit);
+    v1::ListFramesReply reply;
+    EXPECT_TRUE(service_->List(request, &reply).ok());
+    return reply;
+  };
+  EXPECT_EQ(list("").matching(), 2u);
+  EXPECT_EQ(list("", 0, 1).frames_size(), 1);
+  EXPECT_EQ(list("", 0, 1).matching(), 2u);
+  EXPECT_NE(list("", 0, 1).frames(0).key(), list("", 1, 1).frames(0).key());
+  ASSERT_EQ(list("BERT").frames_size(), 1);
+  EXPECT_EQ(list("BERT").frames(0).key(), one);
+  EXPECT_EQ(list("forward", 1).frames_size(), 1);
+  EXPECT_EQ(list("forward", 1).matching(), 2u);
+  EXPECT_EQ(list(ToHex(other).substr(0, 10)).frames(0).key(), other);
+  EXPECT_EQ(list("none").matching(), 0u);
 }
 
 // Of eight who go on until they are served, never do two capture at once, and each is answered.

@@ -1,0 +1,456 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon's page in a real browser: it shows what tensorctl says, by keyboard, in light and in
+dark, with nothing from elsewhere and nothing on the console."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import warm_python
+from frame_processes import output, python
+from real_daemon import RealDaemon, binary
+
+pytest.importorskip("selenium")
+
+import browser as browsers
+from browser import Browser
+from selenium.webdriver.common.keys import Keys
+
+HERE = Path(__file__).resolve().parent
+MODEL = HERE / "page_model.py"
+sys.path.append(str(HERE.parent / "faults"))
+
+# A name as somebody could choose it who wants the page to run it.
+HOSTILE_JOB = "<img src=x onerror=document.title='run'>"
+
+pytestmark = pytest.mark.skipif(
+    browsers.programs() is None,
+    reason="there is no Chromium and its driver (tests/packages-browser.txt)",
+)
+
+
+@dataclass
+class Served:
+    """A daemon and its page. url: without its token."""
+
+    daemon: RealDaemon
+    url: str
+    token: str
+
+    @classmethod
+    def of(cls, daemon: RealDaemon) -> Served:
+        """Asks for the page as a user does."""
+        url, token = said(daemon, "ui").strip().split("#token=")
+        return cls(daemon, url, token)
+
+    def ask(self, path: str, **headers: str) -> Any:
+        """A question without a browser."""
+        request = urllib.request.Request(self.url + path, headers=headers)
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return json.load(reply)
+
+    def api(self, path: str) -> Any:
+        """One of the API, with the token."""
+        return self.ask("api/" + path, Authorization=f"Bearer {self.token}")
+
+
+def said(daemon: RealDaemon, *arguments: str) -> str:
+    command = [binary("tensorctl"), "--address", daemon.address, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def run(daemon: RealDaemon, job: str, *arguments: str, **more: str) -> None:
+    """A process of a job, which records frames and is served them."""
+    more |= {"TENSORD_FRAMES": "1", "TENSORD_JOB": job}
+    output(python(daemon, *arguments, imported=warm_python.CAPTURE, **more))
+
+
+def texts(page: Browser, selector: str) -> list[str]:
+    """What all elements of a selector hold, also those that are out of sight."""
+    script = "return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)"
+    return [str(text) for text in page.run(script, selector)]
+
+
+@pytest.fixture(scope="module")
+def served(native_guards: None) -> Iterator[Served]:
+    """A daemon that a job of three ranks has used: one captured, one was served, and one is of
+    another width, for which what was captured does not serve."""
+    daemon = RealDaemon(flags=("--ui=127.0.0.1:0",), kept_kernels=True)
+    try:
+        for rank, width in enumerate(("64", "64", "48")):
+            more = {"TENSORD_STRICT": "1", "TENSORD_FRAMES": "1", "RANK": str(rank)}
+            imported = warm_python.CAPTURE if rank != 1 else ("torch",)
+            output(
+                python(daemon, str(MODEL), width, imported=imported, TENSORD_JOB="pretrain", **more)
+            )
+        yield Served.of(daemon)
+    finally:
+        daemon.close()
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[Browser]:
+    opened = Browser()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def page(window: Browser, served: Served) -> Iterator[Browser]:
+    """The page at its overview; the console stays empty and nobody else is asked for anything."""
+    window.open("about:blank")
+    window.complaints(), window.requests()
+    window.scheme("light")
+    window.open(f"{served.url}#token={served.token}")
+    window.title("Overview")
+    yield window
+    assert window.complaints() == []
+    assert window.requests() == {urlsplit(served.url).netloc}
+
+
+def go(page: Browser, served: Served, place: str, title: str) -> None:
+    page.open(f"{served.url}#{place}")
+    page.title(title)
+
+
+def programs_of(served: Served) -> list[Any]:
+    found: list[Any] = json.loads(said(served.daemon, "--json", "ls"))["programs"]
+    return found
+
+
+def key_of(program: Any) -> str:
+    return base64.b64decode(program["key"]).hex()
+
+
+def longest_of(served: Served, label: str) -> str:
+    """The key of that one of a label's programs that took longest to compile."""
+    labelled = [program for program in programs_of(served) if program["label"] == label]
+    return key_of(max(labelled, key=lambda program: int(program["compile_nanoseconds"])))
+
+
+def test_the_overview_counts_what_the_daemon_counts(page: Browser, served: Served) -> None:
+    stats = json.loads(said(served.daemon, "--json", "stats"))
+    tiles = {t.text.split("\n")[0]: t.text.split("\n")[1] for t in page.all(".tile")}
+    assert tiles["Requests"] == stats["requests"]
+    assert tiles["Programs"] == stats["programs_stored"]
+    assert tiles["Frames"] == stats["frames_stored"]
+    assert {c.text for c in page.all(".chart-title")} >= {"Requests a second", "Queue", "Workers"}
+    # Samples go on coming while it is looked at.
+    idle = ".plot svg[aria-label^='Queue: now requests waiting 0, compiles queued 0']"
+    page.wait(lambda: page.all(idle))
+    seen = page.one(".series-a").get_attribute("d")
+    page.wait(lambda: page.one(".series-a").get_attribute("d") != seen)
+    stages = {s.text for s in page.all(".stage-whole .stage-name")}
+    assert stages >= {"import", "rewrite", "schedule", "codegen", "jit"}
+
+
+def test_programs_are_those_of_tensorctl(page: Browser, served: Served) -> None:
+    go(page, served, "/programs", "Programs")
+    rows = [row.text.split() for row in page.all("tbody tr")]
+    listed = programs_of(served)
+    assert [row[0] for row in rows] == [key_of(program)[:12] for program in listed]
+    assert {row[1] for row in rows} == {"forward", "backward"}
+    page.one("[data-search]").send_keys("backward", Keys.ENTER)
+    page.wait(lambda: "search=backward" in page.driver.current_url)
+    page.wait(lambda: len(page.all("tbody tr")) == sum(p["label"] == "backward" for p in listed))
+    go(page, served, "/programs?search=nobody", "Programs")
+    assert "No program has that." in page.text("main")
+
+
+def test_a_kernel_is_beside_its_lines_of_the_model(page: Browser, served: Served) -> None:
+    key = longest_of(served, "forward")
+    go(page, served, f"/program/{key}", "Program")
+    assert "kernel 0" in page.text("main")
+    numbers = range(len(served.api(f"program?key={key}")["sources"]))
+    seen = ""
+    for number in numbers:
+        go(page, served, f"/program/{key}/kernel/{number}", f"Kernel {number}")
+        source = said(served.daemon, "kernel", key, str(number))
+        shown = "".join(texts(page, ".listing .text")).strip()
+        assert shown in source
+        lines = page.text("[aria-label='Lines of the model']")
+        assert "page_model.py:" in lines
+        seen += lines
+    for line in (
+        "F.gelu(self.up(self.between(x)))",
+        "torch.softmax(scores, -1) @ v",
+        "torch.log1p(distance).mean()",
+    ):
+        assert line in seen
+    # tensorctl says the same.
+    assert "page_model.py:" in said(served.daemon, "kernel", key, "0")
+
+
+def test_the_fusion_graph_says_why_steps_are_apart(page: Browser, served: Served) -> None:
+    key = longest_of(served, "forward")
+    fusion = served.api(f"program?key={key}")["fusion"]
+    go(page, served, f"/program/{key}", "Program")
+    steps, edges = page.all(".fusion .step"), page.all(".fusion .edge")
+    assert len(steps) == len(fusion["steps"]) > 8
+    flows = [edge for edge in fusion["edges"] if not edge["reads"]]
+    assert len(edges) == len(flows) >= len(steps) - 1
+    titles = texts(page, ".edge .hit title")
+    for edge in flows:
+        assert any(edge["why"] in title for title in titles)
+    assert any("a library call" in title for title in titles)
+    assert "a library call" in texts(page, ".fusion .why")
+    # Boxes do not lie on each other.
+    boxes = [step.rect for step in steps]
+    for i, a in enumerate(boxes):
+        for b in boxes[:i]:
+            assert (
+                a["x"] + a["width"] <= b["x"]
+                or b["x"] + b["width"] <= a["x"]
+                or a["y"] + a["height"] <= b["y"]
+                or b["y"] + b["height"] <= a["y"]
+            )
+    call = next(i for i, step in enumerate(fusion["steps"]) if "call" in step)
+    page.run("document.querySelector(`[data-step='${arguments[0]}']`).focus()", call)
+    assert "a library call" in page.text(".chosen .reasons")
+    assert "page_model.py" in page.text(".chosen .cards")
+
+
+def test_a_large_graph_comes_in_parts(page: Browser, served: Served) -> None:
+    run(served.daemon, "deep", str(MODEL), "64", "6")
+    key = key_of(max(programs_of(served), key=lambda program: program["externs"]))
+    steps = len(served.api(f"program?key={key}")["fusion"]["steps"])
+    go(page, served, f"/program/{key}", "Program")
+    assert f"Steps 0 to 59 of {steps}: more than 60 are no picture." in page.text("main")
+    assert len(page.all(".fusion .step")) == 60
+    page.press("n")
+    page.wait(lambda: f"Steps 60 to {min(120, steps) - 1} of" in page.text("main"))
+    assert "step 60:" in page.one(".step").get_attribute("aria-label")
+    page.press("p")
+    page.wait(lambda: "Steps 0 to 59" in page.text("main"))
+
+
+def test_stages_are_over_time(page: Browser, served: Served) -> None:
+    key = longest_of(served, "forward")
+    go(page, served, f"/program/{key}", "Program")
+    stages = json.loads(said(served.daemon, "--json", "show", key))["stages"]
+    wholes = [stage["stage"] for stage in stages if "/" not in stage["stage"]]
+    assert [s.text for s in page.all(".stage-whole .stage-name")] == wholes
+    bars = page.run("""return [...document.querySelectorAll('.stage-whole .stage-bar')].map(
+        (e) => [e.getBoundingClientRect().left, e.getBoundingClientRect().right])""")
+    assert all(left <= right for left, right in bars)
+    assert [left for left, _ in bars] == sorted(left for left, _ in bars)
+    assert not page.one(".stage-part").is_displayed()
+    page.one(".timeline input").click()
+    assert page.one(".stage-part").is_displayed()
+
+
+def test_frames_and_why_they_did_not_serve(page: Browser, served: Served) -> None:
+    go(page, served, "/frames", "Frames")
+    listed = json.loads(said(served.daemon, "--json", "frames"))["frames"]
+    assert len(page.all("tbody tr")) == len(listed) > 1
+    page.one("tbody a").click()
+    page.title("__main__")
+    guards = page.text(".guards")
+    assert "width" in guards
+    assert "forward" in page.text("main")
+    go(page, served, "/misses?job=pretrain", "Misses of pretrain")
+    missed = page.text(".card")
+    assert missed.index("[4, 32, 64]") < missed.index("found") < missed.index("[4, 32, 48]")
+    assert "rank 2" in missed
+
+
+def test_ranks_of_a_job(page: Browser, served: Served) -> None:
+    go(page, served, "/jobs", "Jobs")
+    page.one("tbody a[href='#/job/pretrain']").click()
+    page.title("pretrain")
+    rows = [row.text.split() for row in page.all("tbody tr")]
+    assert [row[0] for row in rows] == ["0", "1", "2"]
+    compiled = served.api("job?name=pretrain")["processes"][0]["counts"]["compiled"]
+    assert rows[0][4] == compiled != "0"
+    assert rows[1][3] != "0" == rows[1][4]  # found, compiled
+    bars = page.all(".request")
+    assert len(bars) == sum(
+        len(p["requests"]) for p in served.api("job?name=pretrain")["processes"]
+    )
+    bars[0].click()
+    page.title("Program")
+    # And in words.
+    assert "pretrain" in said(served.daemon, "jobs")
+    assert len(said(served.daemon, "job", "pretrain").strip().splitlines()) == 4
+
+
+def test_everything_by_keyboard(page: Browser, served: Served) -> None:
+    page.press("g", "p")
+    page.title("Programs")
+    keys = [key_of(program)[:12] for program in programs_of(served)]
+    page.press("j")
+    assert page.focused() == keys[0]
+    outline = "return getComputedStyle(document.activeElement).outlineStyle"
+    assert page.run(outline) == "solid"
+    page.press("j", "k", Keys.ARROW_DOWN)
+    assert page.focused() == keys[1]
+    page.press(Keys.ENTER)
+    page.title(f"Program {keys[1]}")
+    page.press("u")
+    page.title("Programs")
+    page.press("/")
+    page.press("zzz", Keys.ENTER)
+    page.wait(lambda: "No program has that." in page.text("main"))
+    page.press("/")
+    page.press("p", Keys.ESCAPE)  # typed, and no way to another page
+    assert "search=zzz" in page.driver.current_url
+    page.press("?")
+    assert page.one("#help").is_displayed()
+    page.press("?")
+    page.press("g", "j")
+    page.title("Jobs")
+    # By tab: the way past the head of the page comes first.
+    go(page, served, "/programs", "Programs")
+    page.run("document.activeElement.blur()")
+    page.press(Keys.TAB)
+    assert page.focused() == "Skip to content"
+    page.press(Keys.TAB, Keys.TAB)
+    assert page.focused() == "Overview"
+    # Within the picture the arrows go from step to step, and Enter into a kernel.
+    key = longest_of(served, "forward")
+    go(page, served, f"/program/{key}", "Program")
+    fusion = served.api(f"program?key={key}")["fusion"]
+    page.run("document.querySelector('.step[tabindex=\"0\"]').focus()")
+    kernel = next(i for i, step in enumerate(fusion["steps"]) if "kernel" in step)
+    page.press(*[Keys.ARROW_DOWN] * kernel, Keys.ENTER)
+    page.title(f"Kernel {fusion['steps'][kernel]['kernel']}")
+    page.press("n")
+    page.title(f"Kernel {fusion['steps'][kernel]['kernel'] + 1}")
+
+
+def test_light_and_dark(page: Browser, served: Served) -> None:
+    ground = "return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
+    ink = "return getComputedStyle(document.body).color.match(/\\d+/g).map(Number)"
+    assert min(page.run(ground)) > 200 > 100 > max(page.run(ink))
+    page.scheme("dark")
+    assert max(page.run(ground)) < 60 < 180 < min(page.run(ink))
+
+
+def test_names_are_shown_and_never_run(page: Browser, served: Served) -> None:
+    script = "import torch, tensord; tensord.compile(lambda x: x.tanh() * 3)(torch.ones(9))"
+    output(
+        python(served.daemon, "-c", script, imported=warm_python.CAPTURE, TENSORD_JOB=HOSTILE_JOB)
+    )
+    go(page, served, "/jobs", "Jobs")
+    assert HOSTILE_JOB in page.text("main")
+    page.one("tbody a").click()
+    page.title(HOSTILE_JOB)
+    assert page.all("main img") == []
+    assert page.run("return document.title") != "run"
+
+
+def test_only_who_has_the_token_reads(window: Browser, served: Served) -> None:
+    for headers in (
+        {},
+        {"Authorization": "Bearer " + "0" * 64},
+        {"Cookie": f"token={served.token}"},
+    ):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            served.ask("api/stats", **headers)
+        assert refused.value.code == 401
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        served.ask("api/stats", Authorization=f"Bearer {served.token}", Host="evil.example")
+    assert refused.value.code == 403
+    assert int(served.api("stats")["requests"]) > 0
+    window.open("about:blank")
+    window.open(served.url)
+    window.run("localStorage.clear()")
+    window.driver.refresh()
+    window.title("This page wants its token")
+    assert "tensorctl ui" in window.text("main")
+    # The token is no part of what is in the bar of addresses, and of what is logged.
+    window.open(f"{served.url}#token={served.token}")
+    window.title("Overview")
+    assert served.token not in window.driver.current_url
+    assert served.token not in served.daemon.log_text()
+    window.complaints(), window.requests()
+
+
+def test_a_daemon_without_a_page_serves_one_when_asked(clean: Path) -> None:
+    daemon = RealDaemon(clean)
+    try:
+        page = Served.of(daemon)
+        assert page.api("stats")["programs_stored"] == "0"
+        assert Served.of(daemon) == page
+        refused = subprocess.run(
+            [binary("tensorctl"), "--address", daemon.address, "ui", "--at", "0.0.0.0:80"],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert refused.returncode == 1 and "ssh -L" in refused.stderr
+    finally:
+        daemon.close()
+
+
+def test_ten_thousand_programs(
+    window: Browser, clean: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from stores import Store
+
+    count = 10_000
+    with Store(clean / "store") as store:
+        store.ask(f"fill 0 {count}")
+        store.ask("reconcile")
+    daemon = RealDaemon(clean)
+    try:
+        page = Served.of(daemon)
+        times = {}
+        for what in ("programs", "programs?search=9", "programs?order=bytes&skip=9900"):
+            start = time.perf_counter()
+            reply = page.api(what)
+            times[what] = time.perf_counter() - start
+            assert len(reply["programs"]) == 100
+        assert int(page.api("programs")["matching"]) == count
+        window.open("about:blank")
+        window.open(f"{page.url}#token={page.token}")
+        window.title("Overview")
+        window.complaints(), window.requests()
+        start = time.perf_counter()
+        window.open(f"{page.url}#/programs")
+        window.title("Programs")
+        times["shown in the browser"] = time.perf_counter() - start
+        assert len(window.all("tbody tr")) == 100
+        assert "1 to 100 of 10,000" in window.text(".pager")
+        window.press("n")
+        window.wait(lambda: "101 to 200 of 10,000" in window.text(".pager"))
+        window.press("p")
+        window.wait(lambda: "1 to 100 of 10,000" in window.text(".pager"))
+        assert window.complaints() == []
+        with capsys.disabled():
+            print(
+                "\n10,000 programs:", ", ".join(f"{k} {1000 * s:.0f} ms" for k, s in times.items())
+            )
+    finally:
+        daemon.close()
+
+
+# Of the document: place, title, height and the reader's scheme.
+PICTURES = {
+    "overview": ("/", "Overview", 830, "light"),
+    "overview-dark": ("/", "Overview", 830, "dark"),
+    "program": ("/program/{backward}", "Program", 900, "light"),
+    "kernel": ("/program/{forward}/kernel/1", "Kernel", 720, "dark"),
+    "job": ("/job/pretrain", "pretrain", 580, "light"),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures(page: Browser, served: Served, name: str, tmp_path: Path) -> None:
+    """They are written where TENSORD_PICTURES says."""
+    place, title, height, scheme = PICTURES[name]
+    page.scheme(scheme)
+    keys = {label: longest_of(served, label) for label in ("forward", "backward")}
+    go(page, served, place.format(**keys), title)
+    data = page.picture((browsers.wanted_pictures() or tmp_path) / f"ui-{name}.png", height)
+    assert data.startswith(b"\x89PNG") and len(data) > 20_000
