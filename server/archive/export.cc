@@ -54,7 +54,10 @@ class Exporter {
     }
     const auto parcel = fleet::PackProgram(store_, key);
     const absl::Status sound = parcel.ok() ? fleet::CheckProgram(*parcel) : parcel.status();
-    if (!sound.ok()) return LeaveOut(name, sound);
+    if (!sound.ok()) {
+      LeaveOut(name, sound);
+      return absl::OkStatus();
+    }
     TENSORD_ASSIGN_OR_RETURN(const bool added, Add(name, *parcel));
     if (!added) return absl::OkStatus();
     ++exported_.programs;
@@ -81,7 +84,7 @@ class Exporter {
         sound = absl::ResourceExhaustedError("frames of one code are too large together");
       }
       if (!sound.ok()) {
-        TENSORD_RETURN_IF_ERROR(LeaveOut({"frame", key}, sound));
+        LeaveOut({"frame", key}, sound);
         continue;
       }
       bytes += blob->bytes->size();
@@ -113,9 +116,8 @@ class Exporter {
   }
 
  private:
-  absl::Status LeaveOut(const fleet::Name& name, const absl::Status& why) {
+  void LeaveOut(const fleet::Name& name, const absl::Status& why) {
     exported_.left_out.push_back(absl::StrCat(name.Path(), ": ", why.message()));
-    return absl::OkStatus();
   }
 
   // False: it is left out.
@@ -125,7 +127,7 @@ class Exporter {
     uint64_t bytes = parcel.content.has_value() ? parcel.content->size() : 0;
     for (const fleet::Blob& blob : parcel.blobs) bytes += blob.bytes->size();
     if (manifest.value.size() > fleet::kMostUnknownBytes || bytes > fleet::kMostParcelBytes) {
-      TENSORD_RETURN_IF_ERROR(LeaveOut(name, absl::ResourceExhaustedError("it is too large")));
+      LeaveOut(name, absl::ResourceExhaustedError("it is too large"));
       return false;
     }
     for (const fleet::Object& object : objects) {

@@ -130,13 +130,7 @@ TarWriter::~TarWriter() {
 
 absl::Status TarWriter::Write(std::string_view bytes) {
   bytes_ += bytes.size();
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path_));
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
+  return store::WriteAll(fd_, bytes, path_);
 }
 
 absl::Status TarWriter::Add(std::string_view name, std::string_view content) {
@@ -165,7 +159,7 @@ absl::StatusOr<TarReader> TarReader::Open(const std::string& path) {
   if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError("it is no plain file, which is read twice");
   }
-  TENSORD_RETURN_IF_ERROR(reader.Scan());
+  TENSORD_RETURN_IF_ERROR(reader.Scan(static_cast<uint64_t>(info.st_size)));
   return reader;
 }
 
@@ -178,10 +172,7 @@ TarReader::~TarReader() {
   if (fd_ >= 0) close(fd_);
 }
 
-absl::Status TarReader::Scan() {
-  struct stat info;
-  if (fstat(fd_, &info) != 0) return absl::ErrnoToStatus(errno, "cannot stat it");
-  const uint64_t size = static_cast<uint64_t>(info.st_size);
+absl::Status TarReader::Scan(uint64_t size) {
   uint64_t padding = 0;  // of the entry before
   for (uint64_t at = 0;;) {
     TENSORD_ASSIGN_OR_RETURN(const std::string bytes, ReadAt(fd_, at, padding + kBlock));

@@ -59,7 +59,7 @@ class TarReader {
 
  private:
   explicit TarReader(int fd) : fd_(fd) {}
-  absl::Status Scan();
+  absl::Status Scan(uint64_t size);  // of the file
 
   int fd_;
   std::map<std::string, Entry, std::less<>> entries_;

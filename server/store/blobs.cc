@@ -25,6 +25,8 @@ absl::Status ErrnoStatus(const char* what, const std::string& path) {
   return absl::ErrnoToStatus(error, absl::StrCat(what, " ", path));
 }
 
+}  // namespace
+
 absl::Status WriteAll(int fd, std::string_view data, const std::string& path) {
   while (!data.empty()) {
     const ssize_t written = write(fd, data.data(), data.size());
@@ -36,8 +38,6 @@ absl::Status WriteAll(int fd, std::string_view data, const std::string& path) {
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::Status SyncFolderOf(const std::string& path) {
   const std::string folder = path.substr(0, std::max<size_t>(path.rfind('/'), 1));

@@ -32,6 +32,8 @@ FileIdentity IdentityOf(const struct stat& info);
 // temporary file in `temp_folder` (same file system), fsync, rename, fsync of the folder.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view data, int mode,
                                  const std::string& temp_folder);
+// Errors name `path`.
+absl::Status WriteAll(int fd, std::string_view data, const std::string& path);
 // NotFound when there is no such file. DataLoss: it is larger than anything that is stored.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 // Makes the names in the folder of `path` outlive a power cut.
