@@ -59,10 +59,9 @@ ir::Value KernelInterface::PointerNamed(int position, DType storage, bool writte
   return ir::Var(NameOf("b", position), ir::PointerTo(ir::ScalarType(storage), !written));
 }
 
-ir::Statement KernelInterface::BindInteger(int position, bool maybe_unused) const {
+ir::Statement KernelInterface::BindInteger(int position) const {
   return {ir::BindInteger{NameOf("n", position),
-                          shared_function_ ? ir::IntVar("first_integer") + position : position,
-                          maybe_unused}};
+                          shared_function_ ? ir::IntVar("first_integer") + position : position}};
 }
 
 ir::Statement KernelInterface::BindPointer(int position, DType storage, bool written) const {

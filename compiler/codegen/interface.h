@@ -29,7 +29,7 @@ class KernelInterface {
   int AppendIntegers(const std::vector<Expr>& values);
 
   // The statements that give arguments their names.
-  ir::Statement BindInteger(int position, bool maybe_unused = false) const;
+  ir::Statement BindInteger(int position) const;
   ir::Statement BindPointer(int position, DType storage, bool written) const;
   static ir::Value IntegerNamed(int position);
   static ir::Value PointerNamed(int position, DType storage, bool written);

@@ -101,7 +101,7 @@ ir::Block DecodeLoops(BodyLowering* body, const DecodedLoops& loops) {
     if (!inside.Is(1)) value = loops.number / body->Scalar(inside);
     if (d > 0) value = value % body->Extent(extent);
     if (in_vectors) value = value * Width();
-    block.push_back(ir::LetIndex(LoopName(loops.first_loop + d), value, true));
+    block.push_back(ir::LetIndex(LoopName(loops.first_loop + d), value));
     inside *= extent;
   }
   return block;

@@ -199,8 +199,8 @@ struct StatementPrinter {
                              type, ">(", printer.BufferText(Text(bind.position)), ");"));
   }
   std::string operator()(const ir::BindInteger& bind) const {
-    return Line(absl::StrCat(Unused(bind.maybe_unused), printer.BoundIndexType(), " ", bind.name,
-                             " = ", printer.IntegerText(Text(bind.position)), ";"));
+    return Line(absl::StrCat(printer.BoundIndexType(), " ", bind.name, " = ",
+                             printer.IntegerText(Text(bind.position)), ";"));
   }
   std::string operator()(const ir::BindShared& bind) const {
     const std::string type = printer.TypeText(bind.type);
@@ -218,7 +218,7 @@ struct StatementPrinter {
       type = declare.type && declare.type->pointer ? type + " const" : "const " + type;
     }
     return Line(
-        absl::StrCat(Unused(declare.maybe_unused), type, " ",
+        absl::StrCat(type, " ",
                      absl::StrJoin(declare.bindings, ", ",
                                    [&](std::string* out, const ir::Declare::Binding& binding) {
                                      absl::StrAppend(out, binding.name, " = ", Text(binding.value));
@@ -293,8 +293,6 @@ struct StatementPrinter {
     return Line(result.value ? absl::StrCat("return ", Text(result.value), ";") : "return;");
   }
   std::string operator()(const ir::Break&) const { return Line("break;"); }
-
-  static const char* Unused(bool maybe_unused) { return maybe_unused ? "[[maybe_unused]] " : ""; }
 };
 
 std::string KernelPrinter::TypeText(const ir::Type& type) const {
@@ -362,8 +360,7 @@ std::string KernelPrinter::Text(const ir::Block& block, int depth) const {
 
 std::string KernelPrinter::ParametersText(const std::vector<ir::Parameter>& parameters) const {
   return absl::StrJoin(parameters, ", ", [&](std::string* out, const ir::Parameter& parameter) {
-    absl::StrAppend(out, StatementPrinter::Unused(parameter.maybe_unused),
-                    parameter.constant ? "const " : "", TypeText(parameter.type), " ",
+    absl::StrAppend(out, parameter.constant ? "const " : "", TypeText(parameter.type), " ",
                     parameter.name);
   });
 }

@@ -60,7 +60,7 @@ class CudaPrinter : public KernelPrinter {
   std::string EntryText(const ir::CudaEntry& entry) const {
     constexpr const char* kGroupShared =
         "  __shared__ __align__(16) char group_shared[tk::kGroupSharedBytes];\n"
-        "  [[maybe_unused]] tk::GroupMemory shared{group_shared};\n";
+        "  tk::GroupMemory shared{group_shared};\n";
     constexpr const char* kFinishShared =
         "  __shared__ __align__(16) char shared[tk::kFinishSharedBytes];\n";
     return absl::StrCat("extern \"C\" __global__ void __launch_bounds__(", entry.threads,
@@ -68,15 +68,14 @@ class CudaPrinter : public KernelPrinter {
                         entry.name, "(const __grid_constant__ Args args) {\n",
                         entry.waits ? "  tk::wait_for_launches();\n" : "",
                         entry.finishes ? kFinishShared : kGroupShared,
-                        "  [[maybe_unused]] int block = blockIdx.x;\n", PartsText(entry), "}\n");
+                        "  int block = blockIdx.x;\n", PartsText(entry), "}\n");
   }
 
   std::string PartsText(const ir::CudaEntry& entry) const {
     std::string text;
     for (const ir::CudaEntry::Part& part : entry.parts) {
       if (!part.blocks) {
-        absl::StrAppend(&text, "  [[maybe_unused]] const int blocks = gridDim.x;\n  ",
-                        Text(part.call), ";\n");
+        absl::StrAppend(&text, "  const int blocks = gridDim.x;\n  ", Text(part.call), ";\n");
         continue;
       }
       absl::StrAppend(&text, "  {\n    const int blocks = ", Text(part.blocks),

@@ -6,15 +6,15 @@ namespace tensord::compiler::ir {
 Statement Let(std::string name, Value value) {
   return {Declare{.bindings = {{std::move(name), std::move(value)}}}};
 }
-Statement LetIndex(std::string name, Value value, bool maybe_unused) {
-  return DeclareAll(kIndexType, {{std::move(name), std::move(value)}}, maybe_unused);
+Statement LetIndex(std::string name, Value value) {
+  return DeclareAll(kIndexType, {{std::move(name), std::move(value)}});
 }
 Statement Mutable(std::string name, Value value) {
   return {
       Declare{.bindings = {{std::move(name), std::move(value)}}, .mutability = Declare::kVariable}};
 }
-Statement DeclareAll(Type type, std::vector<Declare::Binding> bindings, bool maybe_unused) {
-  return {Declare{.bindings = std::move(bindings), .type = type, .maybe_unused = maybe_unused}};
+Statement DeclareAll(Type type, std::vector<Declare::Binding> bindings) {
+  return {Declare{.bindings = std::move(bindings), .type = type}};
 }
 Statement Set(Value target, Value value) { return {Assign{std::move(target), std::move(value)}}; }
 Statement Do(Value call) { return {Run{std::move(call)}}; }

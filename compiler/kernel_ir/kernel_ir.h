@@ -31,7 +31,6 @@ struct BindPointer {
 struct BindInteger {
   std::string name;
   Value position;
-  bool maybe_unused = false;
 };
 
 // Bytes [offset, offset + bytes) of the function's shared memory, which no other name has.
@@ -52,7 +51,6 @@ struct Declare {
   std::vector<Binding> bindings;
   std::optional<Type> type;  // that of the values where there is none
   Mutability mutability = kConstant;
-  bool maybe_unused = false;
 };
 
 // Variables without a value yet, of one thread; all of one type.
@@ -79,7 +77,6 @@ struct Parameter {
   std::string name;
   Type type;
   bool constant = false;
-  bool maybe_unused = false;
 };
 
 struct LocalFunction {
@@ -200,9 +197,9 @@ struct Kernel {
 
 // Short forms of the statements that the lowering makes most.
 Statement Let(std::string name, Value value);
-Statement LetIndex(std::string name, Value value, bool maybe_unused = false);
+Statement LetIndex(std::string name, Value value);
 Statement Mutable(std::string name, Value value);
-Statement DeclareAll(Type type, std::vector<Declare::Binding> bindings, bool maybe_unused = false);
+Statement DeclareAll(Type type, std::vector<Declare::Binding> bindings);
 Statement Set(Value target, Value value);
 Statement Do(Value call);
 Statement Loop(std::string variable, Value first, Value condition, Value step, Block body);

@@ -394,7 +394,7 @@ ir::Function CpuAccumulators::Finish(const std::string& name) {
       ir::DeclareAll(scratch.type(),
                      {{"scratch", ir::CastTo(scratch.type(), ir::ScratchArgument())}})};
   for (size_t i = 0; i < interface_->launch().integers.size(); ++i) {
-    function.body.push_back(interface_->BindInteger(static_cast<int>(i), true));
+    function.body.push_back(interface_->BindInteger(static_cast<int>(i)));
   }
   ir::Append(&function.body, scopes);
   return function;

@@ -14,8 +14,7 @@ namespace tensord::compiler {
 ir::Statement DeclareWidth() {
   return {ir::Declare{.bindings = {{"W", ir::CallOf("kLanes", {})}},
                       .type = ir::kIntType,
-                      .mutability = ir::Declare::kConstexpr,
-                      .maybe_unused = true}};
+                      .mutability = ir::Declare::kConstexpr}};
 }
 
 ir::Value CpuBody::RowArray(BufferId id) {

@@ -28,7 +28,7 @@ KernelSource GenerateCpuKernel(const Program& program, const Kernel& kernel,
   for (ir::Function& finish : finishes) ir.functions.push_back(std::move(finish));
   entry.stride = interface.OfSizes(interface.launch().scratch_bytes);
   for (size_t i = 0; i < interface.launch().integers.size(); ++i) {
-    entry.integers.push_back(interface.BindInteger(static_cast<int>(i), true));
+    entry.integers.push_back(interface.BindInteger(static_cast<int>(i)));
   }
   ir.cpu = std::move(entry);
   interface.Describe(&ir);

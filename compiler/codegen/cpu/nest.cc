@@ -53,11 +53,10 @@ class CpuNestLowering : NestLowering {
     }
     ir::Append(&body, save);
     result.function.name = name_;
-    result.function.parameters = {
-        {.name = "args", .type = ir::kArgumentsType, .maybe_unused = true},
-        {"begin", ir::kIndexType},
-        {"end", ir::kIndexType},
-        {.name = "scratch", .type = ir::BytesType(), .maybe_unused = true}};
+    result.function.parameters = {{.name = "args", .type = ir::kArgumentsType},
+                                  {"begin", ir::kIndexType},
+                                  {"end", ir::kIndexType},
+                                  {.name = "scratch", .type = ir::BytesType()}};
     if (accumulators_.HasPrivate()) {
       result.finish = accumulators_.Finish(absl::StrCat(name_, "_finish"));
     }
@@ -101,7 +100,7 @@ class CpuNestLowering : NestLowering {
     ir::Value row = ir::IndexVar("unit");
     if (blocks_) {
       block.push_back(ir::LetIndex("block", row % blocks_));
-      block.push_back(ir::LetIndex("row", row / blocks_, true));
+      block.push_back(ir::LetIndex("row", row / blocks_));
       row = ir::IndexVar("row");
     }
     std::vector<Expr> extents = nest_.outer;
@@ -197,7 +196,7 @@ class CpuNestLowering : NestLowering {
     const std::string name = LoopName(VectorLoop());
     const ir::Value loop = LoopVar(VectorLoop()), last = ir::IndexVar("last");
     ir::Block block = {
-        ir::DeclareAll(ir::kIndexType, {{"first", range.first}, {"last", range.last}}, true),
+        ir::DeclareAll(ir::kIndexType, {{"first", range.first}, {"last", range.last}}),
         {ir::Declare{.bindings = {{name, ir::IndexVar("first")}},
                      .type = ir::kIndexType,
                      .mutability = ir::Declare::kVariable}}};
@@ -249,7 +248,7 @@ class CpuNestLowering : NestLowering {
     const ir::Value rows = body_.Extent(nest_.outer.back());
     body_.BeginTiles();
     LowerMembers(1);
-    ir::Block tiled = {ir::LetIndex(LoopName(column), first_column, true)};
+    ir::Block tiled = {ir::LetIndex(LoopName(column), first_column)};
     ir::Append(&tiled, body_.at(0));
     ir::Append(&tiled, body_.at(1));
     ir::Block tiles = {ir::DeclareAll(

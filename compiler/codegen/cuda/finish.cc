@@ -14,13 +14,12 @@ namespace {
 
 ir::Value SharedBytesOfBlock() { return ir::Var("shared", ir::BytesType()); }
 
-ir::Function FinishFunction(const std::string& name, int threads, bool uses_block,
-                            bool uses_shared) {
+ir::Function FinishFunction(const std::string& name, int threads) {
   return {.name = name,
           .role = ir::Role::kFinish,
           .parameters = {{"args", ir::kArgumentsType},
-                         {.name = "block", .type = ir::kIntType, .maybe_unused = !uses_block},
-                         {.name = "shared", .type = ir::BytesType(), .maybe_unused = !uses_shared}},
+                         {.name = "block", .type = ir::kIntType},
+                         {.name = "shared", .type = ir::BytesType()}},
           .threads = threads,
           .group = threads};
 }
@@ -53,7 +52,7 @@ CudaFinish CudaAccumulators::FinishTotal(const Accumulator& acc, const std::stri
   StoreResults(acc, result, &body);
   const ir::Value combined = CombineGroup(acc, ir::CallOf(ReduceFunction(acc.kind()), {total}),
                                           threads, SharedBytesOfBlock());
-  CudaFinish finish{FinishFunction(name, threads, false, true), Expr(1)};
+  CudaFinish finish{FinishFunction(name, threads), Expr(1)};
   finish.function.body = body.Declarations();
   ir::Append(
       &finish.function.body,
@@ -100,7 +99,7 @@ CudaFinish CudaAccumulators::FinishColumns(const std::vector<const Accumulator*>
                                           .first_loop = static_cast<int>(nest_.outer.size()),
                                           .number = column});
   ir::Append(&results, body.TakeUnit());
-  CudaFinish finish{FinishFunction(name, launch.threads, true, true),
+  CudaFinish finish{FinishFunction(name, launch.threads),
                     sym::CeilDiv(extent, Expr(launch.columns))};
   ir::Block& block = finish.function.body;
   block = body.Declarations();
@@ -143,7 +142,7 @@ CudaFinish CudaAccumulators::FinishSplit(const std::string& name) {
     for (const Store& store : member.loops.stores) body.LowerStore(store, false);
   }
   ir::Append(&block, body.TakeUnit());
-  CudaFinish finish{FinishFunction(name, threads, true, false), sym::Product(nest_.outer)};
+  CudaFinish finish{FinishFunction(name, threads), sym::Product(nest_.outer)};
   finish.function.body = body.Declarations();
   ir::Append(&finish.function.body, block);
   return finish;

@@ -66,22 +66,18 @@ class CudaNestLowering : CudaRowLowering {
   // The function up to its names.
   ir::Function Declaration() const {
     ir::Function function{.name = name_, .threads = plan_.threads, .group = plan_.G()};
-    const auto add = [&](const char* name, const ir::Type& type, bool constant) {
-      function.parameters.push_back({name, type, constant, true});
-    };
-    add("args", ir::kArgumentsType, false);
-    add("block", ir::kIntType, true);
-    add("blocks", ir::kIntType, true);
-    add("shared", ir::kGroupMemoryType, false);
+    function.parameters = {{"args", ir::kArgumentsType},
+                           {"block", ir::kIntType, /*constant=*/true},
+                           {"blocks", ir::kIntType, /*constant=*/true},
+                           {"shared", ir::kGroupMemoryType}};
     if (ServesMany()) {
-      add("first_buffer", ir::kIntType, true);
-      add("first_integer", ir::kIntType, true);
+      function.parameters.push_back({"first_buffer", ir::kIntType, /*constant=*/true});
+      function.parameters.push_back({"first_integer", ir::kIntType, /*constant=*/true});
     }
     function.body.push_back(
         {ir::Declare{.bindings = {{"W", plan_.width}, {"T", plan_.threads}, {"G", plan_.G()}},
                      .type = ir::kIntType,
-                     .mutability = ir::Declare::kConstexpr,
-                     .maybe_unused = true}});
+                     .mutability = ir::Declare::kConstexpr}});
     return function;
   }
 
@@ -93,22 +89,21 @@ class CudaNestLowering : CudaRowLowering {
         ServesMany() ? body_.Argument(Vectors()) : body_.Extent(Vectors());
     const ir::Value row_count = body_.Extent(Rows());
     ir::Block block = {
-        ir::DeclareAll(ir::kIndexType, {{"rows", row_count}, {"vectors", vector_count}}, true)};
+        ir::DeclareAll(ir::kIndexType, {{"rows", row_count}, {"vectors", vector_count}})};
     if (plan_.Is<CudaElements>() || plan_.Is<CudaColumns>()) return block;
-    block.push_back(ir::DeclareAll(ir::kIntType, {{"lane", ir::Thread() % GroupSize()}}, true));
+    block.push_back(ir::DeclareAll(ir::kIntType, {{"lane", ir::Thread() % GroupSize()}}));
     if (plan_.column_tiles() != nullptr) {
       block.push_back(
           ir::DeclareAll(ir::kIntType, {{"tiles", (vectors + GroupSize() - 1) / GroupSize()},
                                         {"copies", Blocks() / tiles},
                                         {"copy", BlockNumber() / tiles}}));
-      block.push_back(ir::LetIndex("first_vector", BlockNumber() % tiles * GroupSize(), true));
+      block.push_back(ir::LetIndex("first_vector", BlockNumber() % tiles * GroupSize()));
     } else {
       block.push_back(
-          ir::DeclareAll(ir::kIntType, {{"copies", Blocks()}, {"copy", BlockNumber()}}, true));
+          ir::DeclareAll(ir::kIntType, {{"copies", Blocks()}, {"copy", BlockNumber()}}));
       block.push_back({ir::Declare{.bindings = {{"first_vector", 0}},
                                    .type = ir::kIndexType,
-                                   .mutability = ir::Declare::kConstexpr,
-                                   .maybe_unused = true}});
+                                   .mutability = ir::Declare::kConstexpr}});
     }
     return block;
   }
@@ -145,10 +140,8 @@ class CudaNestLowering : CudaRowLowering {
       // A size that is an argument would make two divisions of it.
       const ir::Value vectors = ir::IndexVar("vectors");
       const bool flat = nest_.outer.empty();
-      block = {ir::DeclareAll(ir::kIndexType,
-                              {{"row", flat ? ir::Value(0) : Unit() / vectors},
-                               {"q", flat ? Unit() : Unit() % vectors}},
-                              true)};
+      block = {ir::DeclareAll(ir::kIndexType, {{"row", flat ? ir::Value(0) : Unit() / vectors},
+                                               {"q", flat ? Unit() : Unit() % vectors}})};
       const ir::Block vector = DecodeVector();
       ir::Append(&block, DecodeRow(ir::IndexVar("row")));
       ir::Append(&block, vector);
@@ -198,7 +191,7 @@ class CudaNestLowering : CudaRowLowering {
     const ir::Value next = ir::IndexVar("next"), row = next + VectorNumber();
     ir::Block load = {ir::LetIndex(LoopName(loop), ir::CallOf("min_index", {row, end - 1}))};
     ir::Append(&load, body_.first_loads());
-    ir::Block rest = {ir::LetIndex(LoopName(loop), row, true)};
+    ir::Block rest = {ir::LetIndex(LoopName(loop), row)};
     for (int level : {levels - 1, levels}) ir::Append(&rest, body_.at(level));
     ir::Block rows;
     if (!body_.first_loads().empty()) {
@@ -230,11 +223,11 @@ class CudaNestLowering : CudaRowLowering {
                        ir::When(Unit() >= units, {{ir::Return{}}})};
     if (has_parts) {
       const ir::Value extent = body_.Extent(nest_.inner[0]);
-      ir::Append(&block, {ir::LetIndex("part", Unit() / vectors % parts, true),
-                          ir::LetIndex("row", Unit() / vectors / parts, true)});
+      ir::Append(&block, {ir::LetIndex("part", Unit() / vectors % parts),
+                          ir::LetIndex("row", Unit() / vectors / parts)});
       ir::Append(&block, ShareOf(extent, parts));
     } else {
-      block.push_back(ir::LetIndex("row", Unit() / vectors, true));
+      block.push_back(ir::LetIndex("row", Unit() / vectors));
     }
     if (HasVectorLoop()) {
       block.push_back(ir::LetIndex(LoopName(VectorLoop()), Unit() % vectors * Width()));

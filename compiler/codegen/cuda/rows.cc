@@ -155,7 +155,7 @@ ir::Block CudaRowLowering::SweepColumnTiles(const ir::Block& decode, const ir::B
   const bool may_be_beyond = !plan_.is_interleaved() && !plan_.is_partial();
   const ir::Value first = may_be_beyond ? FirstVector() + LaneOfGroup() : ir::Value(0);
   const auto row = [&](const ir::Value& number) {
-    ir::Block block = {ir::LetIndex("row", number, true)};
+    ir::Block block = {ir::LetIndex("row", number)};
     ir::Append(&block, decode);
     ir::Append(&block, unit);
     return block;
@@ -340,7 +340,7 @@ ir::Block CudaRowLowering::LoopsWithTail(int position) {
   const ir::Value left =
       plan_.is_interleaved() ? (elements + GroupSize() - 1) / GroupSize() : elements;
   tail.rest.condition = tail.loop < tail.extent;
-  tail.rest.then = {ir::LetIndex("left", left, true)};
+  tail.rest.then = {ir::LetIndex("left", left)};
   ir::Append(&tail.rest.then, tail.statements);
   ir::Append(&block, plan_.register_vectors() == 0 ? LoopWithTail(tail, whole)
                                                    : VectorsWithTail(tail, whole));
@@ -382,10 +382,9 @@ ir::Block CudaRowLowering::LoopWithTail(const Tail& tail, const ir::Block& whole
 ir::Block CudaRowLowering::VectorsWithTail(const Tail& tail, const ir::Block& whole) {
   const int filled = plan_.group().whole_vectors;
   const ir::Value group = FirstVector() + VectorNumber() * GroupSize();
-  const ir::Statement start = ir::LetIndex(
-      tail.name,
-      plan_.is_interleaved() ? group * Width() + LaneOfGroup() : (group + LaneOfGroup()) * Width(),
-      true);
+  const ir::Statement start =
+      ir::LetIndex(tail.name, plan_.is_interleaved() ? group * Width() + LaneOfGroup()
+                                                     : (group + LaneOfGroup()) * Width());
   ir::Block block;
   if (filled > 0) {
     ir::Block body = {start};

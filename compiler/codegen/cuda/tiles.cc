@@ -40,11 +40,10 @@ class TileLowering {
     const ir::Value rest = ir::IndexVar("rest");
     ir::Block block = {{ir::Declare{.bindings = {{"rest", BlockNumber()}},
                                     .type = ir::kIndexType,
-                                    .mutability = ir::Declare::kVariable,
-                                    .maybe_unused = true}}};
+                                    .mutability = ir::Declare::kVariable}}};
     const auto take = [&](const std::string& name, const Expr& count, int edge) {
       const ir::Value extent = body_->Extent(count), number = rest % extent;
-      block.push_back(ir::LetIndex(name, edge > 0 ? number * edge : number, true));
+      block.push_back(ir::LetIndex(name, edge > 0 ? number * edge : number));
       block.push_back({ir::Assign{rest, extent, ir::BinaryOp::kDiv}});
     };
     for (const auto& [loop, edge] : edges_) {
@@ -58,7 +57,7 @@ class TileLowering {
 
   ir::Statement Loops(const ir::Value& along, const ir::Value& across) {
     return ir::DeclareAll(ir::kIndexType,
-                          {{LoopName(last_), along}, {LoopName(plan_.loop), across}}, true);
+                          {{LoopName(last_), along}, {LoopName(plan_.loop), across}});
   }
 
   bool Fits(int loop, int edge) const {
@@ -98,10 +97,8 @@ class TileLowering {
     ir::Block body = {
         ir::DeclareAll(ir::kUnsignedType, {{"place", ir::Thread() + k * BlockSize()}})};
     if (!is_whole_) body.push_back(ir::When(place >= vectors_, {{ir::Break{}}}));
-    body.push_back(ir::DeclareAll(
-        ir::kIntType,
-        {{"tile_row", place / row_vectors_}, {"tile_column", place % row_vectors_ * Width()}},
-        true));
+    body.push_back(ir::DeclareAll(ir::kIntType, {{"tile_row", place / row_vectors_},
+                                                 {"tile_column", place % row_vectors_ * Width()}}));
     body.push_back(Loops(First(last_) + column, First(plan_.loop) + row));
     body.push_back(exists ? ir::When(exists, vector) : ir::Statement{ir::Scope{vector}});
     return {ir::For{.variable = "k",

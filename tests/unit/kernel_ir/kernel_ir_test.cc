@@ -80,10 +80,10 @@ Kernel CpuKernel() {
   Kernel kernel{.device = Kernel::kCpu, .buffers = 2, .integers = 1, .written = {1}};
   kernel.functions = {
       {.name = "nest0",
-       .parameters = {{.name = "args", .type = kArgumentsType, .maybe_unused = true},
+       .parameters = {{.name = "args", .type = kArgumentsType},
                       {"begin", kIndexType},
                       {"end", kIndexType},
-                      {.name = "scratch", .type = BytesType(), .maybe_unused = true}},
+                      {.name = "scratch", .type = BytesType()}},
        .body = {{Declare{.bindings = {{"W", CallOf("kLanes", {})}},
                          .type = kIntType,
                          .mutability = Declare::kConstexpr}},
@@ -122,8 +122,8 @@ entry tensord_kernel {
 
 TEST(KernelIr, Cpp) {
   const std::string text = PrintCpp(CpuKernel());
-  EXPECT_THAT(text, HasSubstr("static void nest0([[maybe_unused]] const TensordKernelArgs* args, "
-                              "int64_t begin, int64_t end, [[maybe_unused]] char* scratch) {\n"
+  EXPECT_THAT(text, HasSubstr("static void nest0(const TensordKernelArgs* args, "
+                              "int64_t begin, int64_t end, char* scratch) {\n"
                               "  constexpr int W = tk::kLanes;\n"
                               "  const float* const b0 = static_cast<const float*>("
                               "args->buffers[0]);\n"
