@@ -208,7 +208,8 @@ ir::Value CudaBody::DefineLoad(const Inst& inst, const ir::Value& load) {
     return DefinePrefetched(inst, load);
   }
   if (LoadsFirst(inst)) return DefineLoadedFirst(inst, load, is_plain);
-  if (repeated_.count(access) != 0) return DefineKept(access, load);
+  // What a guard holds back is 0 there, which is not to be kept for those who load it without.
+  if (inst.guard < 0 && repeated_.count(access) != 0) return DefineKept(access, load);
   return BodyLowering::DefineLoad(inst, load);
 }
 

@@ -497,5 +497,33 @@ TEST(CudaRows, ComputedAgain) {
   });
 }
 
+// The norm of a row by the sum of what stands in its place behind a concatenation: two loads of one
+// element, of which one is held back.
+GraphBuilder NormAroundCat(int columns) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref x = g.Input({2, 5, columns}), other = g.Input({2, 1, columns});
+  const Ref weight = g.Input({columns}), bias = g.Input({columns});
+  const v1::TensorMeta first = g.Meta({2, 1, columns}, kF32, {5 * columns, columns, 1});
+  const auto norm = [&](const Ref& rows, int count) {
+    return g.Node("aten::native_layer_norm", {rows, Ints({columns}), weight, bias, 1e-5},
+                  {g.Meta({2, count, columns}), g.Meta({2, count, 1}), g.Meta({2, count, 1})});
+  };
+  const Ref rest = g.Node("aten::slice.Tensor", {x, 1, 1, 5, 1},
+                          g.Meta({2, 4, columns}, kF32, {5 * columns, columns, 1}, columns));
+  const Ref joined = g.Node("aten::cat", {List({other, rest}), 1}, g.Meta({2, 5, columns}));
+  g.Output(norm(joined, 5));
+  const Ref before = g.Node("aten::slice.Tensor", {x, 1, 0, 1, 1}, first);
+  const Ref behind = g.Node("aten::slice.Tensor", {joined, 1, 0, 1, 1}, first);
+  const Ref normed = norm(before, 1);
+  const Ref sum =
+      g.Node("aten::sum.dim_IntList", {behind, Ints({2}), true, nullptr}, g.Meta({2, 1, 1}));
+  return g.Output(g.Node("aten::mul.Tensor", {normed, sum}, g.Meta({2, 1, columns})));
+}
+
+TEST(CudaRows, WhatAGuardHoldsBackIsNotKept) {
+  ExpectPlansAndNumbers(
+      {{"96", NormAroundCat(96), {"rows w4 t256 g32 c1", "rows w4 t256 g32 c1"}}});
+}
+
 }  // namespace
 }  // namespace tensord::testing
