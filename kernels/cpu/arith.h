@@ -3,6 +3,7 @@
 #ifndef TENSORD_CPU_ARITH_H_
 #define TENSORD_CPU_ARITH_H_
 
+#include "avx2.h"
 #include "convert.h"
 
 namespace tk {
@@ -169,6 +170,13 @@ TK_FN Vec<T, W> minimum(Vec<T, W> a, Vec<T, W> b) {
     TK_EACH_PART(p, V, r.part[p] = avx512::min(a.part[p], b.part[p]););
     return where(ne(a, a), a, r);
   }
+#elif TK_AVX2
+  else if constexpr (kIsFloat<T> && W == 8) {
+    using V = Vec<T, W>;
+    V r;
+    TK_EACH_PART(p, V, r.part[p] = avx2::nan_or(a.part[p], avx2::min(a.part[p], b.part[p])););
+    return r;
+  }
 #endif
   else
     return where(lt(a, b) | isnan(a), a, b);
@@ -182,6 +190,13 @@ TK_FN Vec<T, W> maximum(Vec<T, W> a, Vec<T, W> b) {
     V r;
     TK_EACH_PART(p, V, r.part[p] = avx512::max(a.part[p], b.part[p]););
     return where(ne(a, a), a, r);
+  }
+#elif TK_AVX2
+  else if constexpr (kIsFloat<T> && W == 8) {
+    using V = Vec<T, W>;
+    V r;
+    TK_EACH_PART(p, V, r.part[p] = avx2::nan_or(a.part[p], avx2::max(a.part[p], b.part[p])););
+    return r;
   }
 #endif
   else

@@ -4,9 +4,14 @@
 #ifndef TENSORD_CPU_MEMORY_H_
 #define TENSORD_CPU_MEMORY_H_
 
+#include "avx2.h"
 #include "convert.h"
 
 namespace tk {
+
+// Whether AVX2 has instructions for the lanes that are on.
+template <class U, int W>
+inline constexpr bool kByAvx2 = TK_AVX2 && !TK_AVX512 && W == 8 && sizeof(U) >= 4;
 
 // --- on bits
 
@@ -34,6 +39,10 @@ TK_FN Vec<U, W> load_bits_masked(const U* p, Mask<W> on) {
                                                                avx512::part_of_mask<q>(on.bits)););
 #endif
     return r;
+#if TK_AVX2 && !TK_AVX512
+  } else if constexpr (kByAvx2<U, W>) {
+    return avx2::load(p, on);
+#endif
   } else {
     Lanes<U, W> r{};
     for (int i = 0; i < W; ++i)
@@ -49,6 +58,10 @@ TK_FN void store_bits_masked(U* p, Vec<U, W> v, Mask<W> on) {
     TK_EACH_PART(
         q, V,
         avx512::store<U>(p + q * V::kPartLanes, v.part[q], avx512::part_of_mask<q>(on.bits)););
+#endif
+#if TK_AVX2 && !TK_AVX512
+  } else if constexpr (kByAvx2<U, W>) {
+    avx2::store(p, v, on);
 #endif
   } else {
     const Lanes<U, W> x = to_lanes(v);
@@ -72,6 +85,10 @@ TK_FN Vec<U, W> gather_bits(const U* base, Vec<int64_t, W> index, Mask<W> on) {
     return {(P)join(__builtin_ia32_gatherdiv16si(I32h{}, base, (I64)index.part[0], on.bits, 4),
                     __builtin_ia32_gatherdiv16si(I32h{}, base, (I64)index.part[1],
                                                  part_of_mask<1>(on.bits), 4))};
+  } else
+#elif TK_AVX2
+  if constexpr (kByAvx2<U, W>) {
+    return avx2::gather(base, index, on);
   } else
 #endif
   {
@@ -113,7 +130,7 @@ TK_FN Vec<Compute<S>, W> load_masked(const S* p, Mask<W> on) {
 // The first n elements, 0 <= n <= W.
 template <class S, int W>
 TK_FN Vec<Compute<S>, W> load_tail(const S* p, int64_t n) {
-  if constexpr (kBitMask<W>) {
+  if constexpr (kBitMask<W> || kByAvx2<Bits<S>, W>) {
     return load_masked<S, W>(p, mask_first<W>(n));
   } else {
     Lanes<Bits<S>, W> r{};
@@ -175,7 +192,15 @@ TK_FN Vec<Compute<S>, W> load_odd(const S* p) {
 // base[index[i]].
 template <class S, int W>
 TK_FN Vec<Compute<S>, W> gather(const S* base, Vec<int64_t, W> index) {
-  return decode<S>(gather_bits<W>(bits_of(base), index, broadcast<W>(true)));
+  if constexpr (kByAvx2<Bits<S>, W>) {
+    // The instruction is no faster than single loads, and on some processors slower.
+    const Lanes<int64_t, W> at = to_lanes(index);
+    Lanes<Bits<S>, W> r;
+    for (int i = 0; i < W; ++i) r.at[i] = bits_of(base)[at.at[i]];
+    return decode<S>(from_lanes<W>(r));
+  } else {
+    return decode<S>(gather_bits<W>(bits_of(base), index, broadcast<W>(true)));
+  }
 }
 template <class S, int W>
 TK_FN Vec<Compute<S>, W> gather_masked(const S* base, Vec<int64_t, W> index, Mask<W> on) {
@@ -195,7 +220,7 @@ TK_FN void store_masked(S* p, Vec<Compute<S>, W> v, Mask<W> on) {
 }
 template <class S, int W>
 TK_FN void store_tail(S* p, Vec<Compute<S>, W> v, int64_t n) {
-  if constexpr (kBitMask<W>) {
+  if constexpr (kBitMask<W> || kByAvx2<Bits<S>, W>) {
     store_masked<S, W>(p, v, mask_first<W>(n));
   } else {
     const Lanes<Bits<S>, W> x = to_lanes(encode<S>(v));

@@ -189,14 +189,25 @@ TK_FN Vec<R, W> map_lanes(F f, Vec<T, W>... v) {
   return from_lanes<W>(r);
 }
 
+template <int... I>
+struct Numbers {};
+template <int N>
+using NumbersTo = Numbers<__integer_pack(N)...>;
+// first, first+1, ...: a constant from the start, which a loop becomes late and at a price.
+template <class Part, class T, int... I>
+TK_FN Part counted(T first, Numbers<I...>) {
+  return Part{T(first + T(I))...};
+}
+
 // start, start+1, ...
 template <class T, int W>
 TK_FN Vec<T, W> iota(T start) {
-  Lanes<T, W> a{};
-  for (int i = 0; i < W; ++i) a.at[i] = T(i);
-  Vec<T, W> r = from_lanes<W>(a);
   using V = Vec<T, W>;
-  TK_EACH_PART(p, V, r.part[p] = r.part[p] + broadcast<W>(start).part[p];);
+  V r;
+  TK_EACH_PART(
+      p, V,
+      r.part[p] = counted<typename V::Part>(T(p * V::kPartLanes), NumbersTo<V::kPartLanes>{}) +
+                  broadcast<W>(start).part[p];);
   return r;
 }
 

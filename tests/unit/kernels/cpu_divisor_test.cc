@@ -6,11 +6,10 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/divisor.h"
-#include "tests/unit/kernels/cpu_isa.h"
 
 namespace {
 
-class CheckedDivisor : public kernels_cpu::IsaTest {
+class CheckedDivisor : public testing::Test {
  protected:
   // A divisor in lane `lane`, -1 in the others.
   template <class T, int W>

@@ -9,11 +9,10 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/index.h"
-#include "tests/unit/kernels/cpu_isa.h"
 
 namespace {
 
-class CheckedIndex : public kernels_cpu::IsaTest {
+class CheckedIndex : public testing::Test {
  protected:
   // Lanes 1, 2, ..., and `index` in lane `lane`.
   template <int W>

@@ -15,7 +15,6 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/lift_special.h"
-#include "tests/unit/kernels/cpu_isa.h"
 #include "tests/unit/kernels/operands.h"
 #include "tests/unit/kernels/operation_reference.h"
 #include "tests/unit/kernels/operation_tests.h"
@@ -78,7 +77,7 @@ constexpr Types TypesOf(std::string_view name, Types types) {
 // Random.NumbersAreTheVectors has whole vectors.
 const bool registered = [] {
 #define TENSORD_OP(name, arity, types, result, cost, reference, domain, tolerance) \
-  RegisterOperation<kernels_cpu::IsaTest>(#name, [] {                              \
+  RegisterOperation<::testing::Test>(#name, [] {                                   \
     constexpr Types kTypes = TypesOf(#name, Types::types);                         \
     const auto f = TENSORD_OVERLOADS(tk::name);                                    \
     constexpr bool kCounts = kTypes == Types::Counter;                             \
@@ -93,7 +92,7 @@ const bool registered = [] {
   return true;
 }();
 
-class Math : public kernels_cpu::IsaTest {};
+class Math : public ::testing::Test {};
 
 // The cosine of huge numbers, which few reduce well. One of them among a vector's lanes is enough
 // for the slow way, which is the more exact one.

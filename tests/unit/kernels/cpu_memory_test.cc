@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "kernels/cpu/cpu.h"
-#include "tests/unit/kernels/cpu_isa.h"
 
 namespace {
 
@@ -36,7 +35,7 @@ class Array {
 };
 
 template <class S>
-class Memory : public kernels_cpu::IsaTest {};
+class Memory : public testing::Test {};
 using StorageTypes =
     testing::Types<bool, uint8_t, int8_t, int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t,
                    tk::half, tk::bfloat16, float, double, tk::float8_e4m3fn, tk::float8_e5m2>;
@@ -185,7 +184,7 @@ TYPED_TEST(Memory, TransposedTile) {
   tk::transpose_tail<S, 16>(from.data(), 20, to.data(), 18, 5, 5), check(5);
 }
 
-class Convert : public kernels_cpu::IsaTest {};
+class Convert : public testing::Test {};
 
 // All codes of the small floats against their definition, and back.
 template <class S, int N>

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "kernels/cpu/cpu.h"
-#include "tests/unit/kernels/cpu_isa.h"
 #include "tests/unit/testing/philox_vectors.h"
 
 using tensord::testing::IsNormal;
@@ -17,8 +16,8 @@ using tensord::testing::ReadPhiloxVectors;
 namespace {
 
 constexpr int W = tk::kLanes;
-class Reduce : public kernels_cpu::IsaTest {};
-class Random : public kernels_cpu::IsaTest {};
+class Reduce : public testing::Test {};
+class Random : public testing::Test {};
 
 template <class T>
 void CheckReductions() {
