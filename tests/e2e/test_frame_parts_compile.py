@@ -171,6 +171,9 @@ def _frame(change: str = "") -> frame_pb2.Frame:
         graph.result_is_argument[0] = 1
     elif change == "graphs":
         frame.graphs.add(name="tensord:1")
+    elif change == "names of another class":
+        frame.result.code.qualified_name = "Other.forward"
+        comprehension.qualified_name = "Other.forward.<locals>.<listcomp>"
     elif change == "bytecode":
         frame.result.code.bytecode = b"\0"
     elif change == "code behind a break":
@@ -249,6 +252,7 @@ def test_what_dynamo_found_nothing_in() -> None:
     ("", None),
     ("name in the program", None),
     ("guards", None),
+    ("names of another class", None),
     ("input", "inference of tensord:0"),
     ("program", "inference of tensord:0"),
     ("result", "result_is_argument of tensord:0"),

@@ -28,6 +28,7 @@ class Named(typing.NamedTuple):
         typing.Optional,
         collections.OrderedDict,
         torch.float32.__class__,
+        type(None),
     ],
 )
 def test_found_again(value: object) -> None:

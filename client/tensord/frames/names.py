@@ -50,8 +50,8 @@ def is_same(one: Any, other: Any) -> bool:
     return one is other
 
 
-# Where functions of C lie that say no module.
-_MODULES_OF_C = ("torch", "torch._C._nn", "torch._C", "builtins")
+# Where functions of C lie that say no module, and types of the interpreter's own such as NoneType.
+_MODULES_OF_C = ("torch", "torch._C._nn", "torch._C", "builtins", "types")
 
 
 def _candidates(value: Any) -> Iterator[tuple[str, str]]:

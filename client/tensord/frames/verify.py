@@ -74,7 +74,7 @@ def _differences(stored: frame_pb2.Frame, fresh: frame_pb2.Frame) -> Iterator[st
         for field in one.DESCRIPTOR.fields:
             if _plain(getattr(one, field.name)) != _plain(getattr(other, field.name)):
                 yield f"{field.name} of {one.name}"
-    kept, made = (_without_continuations(frame.result.code) for frame in (stored, fresh))
+    kept, made = (_comparable(frame.result.code) for frame in (stored, fresh))
     if difference := code_objects.difference(kept, made):
         yield f"the bytecode, {difference}"
     for had, has in zip(stored.result.globals, fresh.result.globals, strict=False):
@@ -82,13 +82,20 @@ def _differences(stored: frame_pb2.Frame, fresh: frame_pb2.Frame) -> Iterator[st
             yield f"global {had.name}"
 
 
-def _without_continuations(code: frame_pb2.FrameCode) -> frame_pb2.FrameCode:
-    """Of what goes on behind a break, Dynamo makes another code where it did not make this one.
-    With a closure it is a constant of the bytecode, else a global."""
+def _comparable(code: frame_pb2.FrameCode) -> frame_pb2.FrameCode:
+    """Without what only people read: of two classes that have the same method, the qualified name.
+    And of what goes on behind a break, Dynamo makes another code where it did not make this one;
+    with a closure it is a constant of the bytecode, else a global."""
     found = frame_pb2.FrameCode.FromString(code.SerializeToString())
-    for constant in found.constants.items:
-        if code_objects.is_continuation(constant.code.name):
-            constant.ClearField("code")
+    codes = [found]
+    while codes:
+        one = codes.pop()
+        one.ClearField("qualified_name")
+        for constant in one.constants.items:
+            if code_objects.is_continuation(constant.code.name):
+                constant.ClearField("code")
+            elif constant.HasField("code"):
+                codes.append(constant.code)
     return found
 
 

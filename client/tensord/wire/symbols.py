@@ -104,6 +104,17 @@ class Symbols:
             raise ExportError(f"a size divided by {e}, which may be negative, has no form")
         return divisor if least > 0 else self.op(_MAX, [constant(1), divisor])
 
+    def is_negative(self, e: Any) -> bool:
+        """Whether what is rounded towards zero is below it. ExportError where it may be either."""
+        if e.is_nonnegative or e.is_negative:  # by what its symbols are
+            return bool(e.is_negative)
+        if self._shape_env is not None:
+            if torch_compat.least_of(self._shape_env, e) >= 0:
+                return False
+            if torch_compat.least_of(self._shape_env, -e) >= 0:
+                return True
+        raise ExportError(f"a part of {e}, which may be negative, has no form")
+
     def op(
         self, kind: graph_pb2.SymOp.Kind, arguments: list[graph_pb2.SymExpr]
     ) -> graph_pb2.SymExpr:
@@ -161,6 +172,23 @@ def _ceil_div(s: Symbols, e: Any) -> graph_pb2.SymExpr:
     return s.op(_MUL, [constant(-1), s.op(_FLOOR_DIV, [negated, b])])
 
 
+def _rounded(s: Symbols, e: Any) -> graph_pb2.SymExpr:
+    """math.ceil, math.floor or int of a quotient of integers, which is a float in between: the same
+    for numerators below 2**53, and sizes are."""
+    (quotient,) = e.args
+    if type(quotient).__name__ != "IntTrueDiv":
+        raise ExportError(f"the size {e} has no form on the wire ({type(e).__name__})")
+    a, b = quotient.args
+    up = type(e).__name__ == "CeilToInt"
+    if type(e).__name__ == "TruncToInt":
+        up = s.is_negative(a)
+    divisor, numerator = s.divisor(b), s._convert(a)
+    if not up:
+        return s.op(_FLOOR_DIV, [numerator, divisor])
+    negated = s.op(_FLOOR_DIV, [s.op(_MUL, [constant(-1), numerator]), divisor])
+    return s.op(_MUL, [constant(-1), negated])
+
+
 def _shift(s: Symbols, e: Any, kind: graph_pb2.SymOp.Kind) -> graph_pb2.SymExpr:
     base, bits = e.args
     if not bits.is_Integer or not 0 <= int(bits) < 63:
@@ -182,6 +210,9 @@ _RULES: dict[str, Callable[[Symbols, Any], graph_pb2.SymExpr]] = {
     "PowByNatural": _power,
     "ModularIndexing": _modular_indexing,
     "CeilDiv": _ceil_div,
+    "CeilToInt": _rounded,
+    "FloorToInt": _rounded,
+    "TruncToInt": _rounded,
     "Identity": lambda s, e: s._convert(e.args[0]),
     "LShift": lambda s, e: _shift(s, e, _MUL),
     "RShift": lambda s, e: _shift(s, e, _FLOOR_DIV),
