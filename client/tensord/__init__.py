@@ -66,10 +66,12 @@ def _backend() -> Any:
 
 
 def stats() -> dict[str, Any]:
-    """What this process compiled, found and ran in eager, and how long it took (counters.py)."""
+    """What this process compiled, found and ran in eager, and how long it took (counters.py). A
+    notebook shows a table."""
     from .counters import STATS
+    from .notebook import Numbers
 
-    return STATS.snapshot()
+    return Numbers(STATS.snapshot())
 
 
 def reset_stats() -> None:
@@ -84,9 +86,11 @@ def daemon_stats() -> dict[str, Any]:
 
     Raises TensordError when none answers. `stages` maps a stage's name to nanoseconds,
     `frames_unrecorded` why captures gave no frame to how often, and `latencies` an outcome of
-    requests to how many took at most so many seconds and more than the bound before.
+    requests to how many took at most so many seconds and more than the bound before. A notebook
+    shows a table.
     """
     from .errors import DaemonUnavailableError
+    from .notebook import Numbers
     from .v1 import service_pb2
     from .wire import address, rpc
 
@@ -101,4 +105,4 @@ def daemon_stats() -> dict[str, Any]:
         for one in reply.latencies
     }
     result["frames_unrecorded"] = {one.reason: one.count for one in reply.frames_unrecorded}
-    return result
+    return Numbers(result)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import subprocess
 from pathlib import Path
@@ -49,6 +50,10 @@ def test_graphs_and_breaks_have_their_places_and_advice(frames: RealDaemon) -> N
     assert names[0] == "branches" and len(names) == 3
     text = str(said)
     assert "3 graphs" in text and "2 breaks" in text and "try: " in text
+    shown = said._repr_html_()  # for notebooks: the same words, of which the code's are escaped
+    assert shown.count("<details") == shown.count("</details>") == 3 + len(said.functions)
+    for words in (printed.code, branch.reason, *names):
+        assert html.escape(words) in shown
 
 
 def scaled(x: torch.Tensor, by: int) -> torch.Tensor:

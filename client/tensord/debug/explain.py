@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from .. import torch_compat
+from .. import notebook, torch_compat
 from ..backend import compile_fx
 from ..counters import STATS
 from ..frames import explaining
@@ -62,6 +62,13 @@ class Explanation:
         return "\n".join(
             [*_graphs_in_words(self.graphs), *_breaks_in_words(self.breaks),
              *_functions_in_words(self.functions)]
+        )  # fmt: skip
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the words of str(), each part and each function folded by itself."""
+        return "".join(
+            [_folded(_graphs_in_words(self.graphs)), _folded(_breaks_in_words(self.breaks)),
+             _folded_functions(self.functions)]
         )  # fmt: skip
 
 
@@ -169,3 +176,18 @@ def _functions_in_words(functions: Sequence[EnteredFunction]) -> list[str]:
         lines += [f"     a stored frame does not serve: {miss}" for miss in function.misses]
         lines += [f"     guard: {text}" for text in function.guards]
     return lines
+
+
+def _folded(words: Sequence[str]) -> str:
+    title, *lines = words
+    return notebook.section(title, notebook.items(line.strip() for line in lines))
+
+
+def _folded_functions(functions: Sequence[EnteredFunction]) -> str:
+    title, *_ = _functions_in_words(functions)
+    each = []
+    for function in functions:
+        _, name, *lines = _functions_in_words([function])
+        inner = notebook.items(line.strip() for line in lines)
+        each.append(notebook.section(name.strip(), inner, is_open=False))
+    return notebook.section(title, "".join(each))
