@@ -119,6 +119,16 @@ std::vector<Object> Exchange::PackParcel(const Name& name, const Parcel& parcel)
     add(*blob.bytes, packed);
     packed->set_note(blob.note);
   }
+  for (const Parcel::Part& part : parcel.parts) {
+    const auto blob =
+        std::find_if(manifest.blobs().begin(), manifest.blobs().end(),
+                     [&](const v1::FleetBlob& packed) { return packed.sha256() == part.blob; });
+    TENSORD_CHECK(blob != manifest.blobs().end());
+    v1::FleetManifest of_part;
+    add(part.content, of_part.mutable_content());
+    *of_part.add_blobs() = *blob;
+    objects.push_back(ManifestObject(*keys_, part.name, of_part));
+  }
   objects.push_back(ManifestObject(*keys_, name, manifest));
   return objects;
 }

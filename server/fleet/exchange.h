@@ -30,12 +30,18 @@ struct Blob {
   std::optional<std::string> bytes;  // none: it was not fetched, for the asker has it
 };
 
-// What lies under one name.
+// What lies under one name, and for who puts it what of it is to lie under others.
 struct Parcel {
+  struct Part {
+    Name name;
+    std::string content;
+    std::string blob;  // the digest of one of the parcel's
+  };
   std::optional<std::string> content;
   std::vector<Blob> blobs;  // in no order
   bool complete = true;     // no blob has gone or been refused; those are left out
   int refused = 0;
+  std::vector<Part> parts;
 };
 
 inline bool IsTrouble(const absl::Status& status) {
@@ -56,7 +62,8 @@ class Exchange {
   absl::StatusOr<Parcel> GetParcel(const v1::FleetManifest& manifest, const Has& has,
                                    absl::Time deadline);
 
-  // What is to be put, packed: its objects, of which the manifest's is the last.
+  // What is to be put, packed: its objects, of which the manifest's is the last, behind those of
+  // its parts.
   std::vector<Object> PackParcel(const Name& name, const Parcel& parcel);
   // The same of a manifest that gets one more blob as its last. The first go when there are more
   // than `most`.

@@ -68,7 +68,8 @@ void Fleet::Find(Query query, Done done) {
     ++skipped_;
     return done(absl::UnavailableError("the fleet is not asked"));
   }
-  if (!Allow(search, absl::Now() + options_.answer)) return;
+  const absl::Duration answer = std::min(search->query.answer, options_.answer);
+  if (!Allow(search, absl::Now() + answer)) return;
   threads_.Run([this, search] { Seek(search); });
 }
 
@@ -102,13 +103,19 @@ absl::StatusOr<v1::FleetManifest> Fleet::Look(const SearchPtr& search) {
 
 // What is not there is this host's to make, unless another one does already.
 void Fleet::Claim(const SearchPtr& search) {
-  const Name& name = search->query.name;
   const absl::Status not_there = absl::NotFoundError("it is not there");
-  if (!search->query.lease || options_.lease == absl::ZeroDuration() || !keys_->CanSign()) {
+  if (!search->query.lease.has_value() || options_.lease == absl::ZeroDuration() ||
+      !keys_->CanSign()) {
     Finish(search, not_there);
     return;
   }
-  const auto token = exchange_.Claim(name, options_.lease, search->deadline);
+  const Name& lease = *search->query.lease;
+  if (Holds(lease)) {  // of a process that has ended, say
+    Finish(search, not_there);
+    return;
+  }
+  const absl::Time until = absl::Now() + options_.lease;
+  const auto token = exchange_.Claim(lease, options_.lease, search->deadline);
   if (absl::IsFailedPrecondition(token.status())) {
     // It answers, but lets this host write nothing: there is no lease, and no reason not to ask.
     ++errors_;
@@ -122,7 +129,7 @@ void Fleet::Claim(const SearchPtr& search) {
   if (!token->has_value()) {
     if (search->lease_until == absl::InfinitePast()) {
       ++waited_;
-      search->lease_until = absl::Now() + options_.lease;
+      search->lease_until = absl::Now() + std::min(options_.lease, search->query.wait);
     }
     if (absl::Now() < search->lease_until) return SeekLater(search);
     Finish(search, not_there);
@@ -130,15 +137,15 @@ void Fleet::Claim(const SearchPtr& search) {
   }
   {
     absl::MutexLock lock(&mutex_);
-    leases_[name.Path()] = **token;
+    leases_[lease.Path()] = {**token, until};
   }
   // Who had the lease may have put it since we looked.
   const auto again = Look(search);
   if (again.ok()) {
-    GiveUp(name);
+    GiveUp(lease);
     return Fetch(search, *again);
   }
-  if (!Finish(search, not_there)) GiveUp(name);
+  if (!Finish(search, not_there)) GiveUp(lease);
 }
 
 void Fleet::SeekLater(const SearchPtr& search) {
@@ -161,6 +168,10 @@ void Fleet::Fetch(const SearchPtr& search, const v1::FleetManifest& manifest) {
 }
 
 void Fleet::FetchNow(const SearchPtr& search, const v1::FleetManifest& manifest) {
+  if (breaker_.IsOpen()) {
+    Finish(search, absl::UnavailableError("the tier does not answer any more"));
+    return;
+  }
   auto parcel = Carry(search, manifest);
   // From here on nobody waits for the tier.
   if (!IsTrouble(parcel.status()) && !Allow(search, absl::InfiniteFuture())) return;
@@ -215,6 +226,12 @@ void Fleet::Expire(const SearchPtr& search, uint64_t step) {
   Finish(search, absl::DeadlineExceededError("it did not answer in time"), /*trouble=*/begun);
 }
 
+bool Fleet::Holds(const Name& lease) {
+  absl::MutexLock lock(&mutex_);
+  const auto held = leases_.find(lease.Path());
+  return held != leases_.end() && absl::Now() < held->second.until;
+}
+
 bool Fleet::IsOver(const SearchPtr& search) {
   absl::MutexLock lock(&mutex_);
   return search->over;
@@ -230,7 +247,7 @@ bool Fleet::Finish(const SearchPtr& search, const absl::Status& status, bool tro
   }
   hits_ += status.ok();
   misses_ += absl::IsNotFound(status);
-  if (trouble) {
+  if (trouble && search->query.answer >= options_.answer) {
     CountTrouble(status);
   } else if (status.ok() || absl::IsNotFound(status)) {
     breaker_.Succeeded();

@@ -19,6 +19,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -51,8 +52,15 @@ class Fleet {
     Exchange::Has has;  // blobs that need not be fetched
     // Brings what was found into the store. DataLoss: it is refused. NotFound: not all is there.
     std::function<absl::Status(Parcel)> take;
-    // NotFound makes this host the one that makes it, until Put or GiveUp.
-    bool lease = false;
+    // The right to make it, under a name of its own where what lies under `name` is changed as well
+    // (Add): NotFound gives it to this host until Put, Add or GiveUp. Nothing: nobody waits for who
+    // makes it.
+    std::optional<Name> lease;
+    // How long it waits for another host that makes it; by default for as long as a lease lasts.
+    absl::Duration wait = absl::InfiniteDuration();
+    // How long it waits for a first answer, where that is less than FleetOptions says. Then the
+    // tier is not to blame for what is late.
+    absl::Duration answer = absl::InfiniteDuration();
   };
   // Called once, on a thread of the fleet's or on the caller's. Is not to block for long.
   using Done = std::function<void(absl::Status)>;
@@ -62,12 +70,15 @@ class Fleet {
   // Puts what `make` gives when it is its turn. Dropped, and counted, while the breaker is open or
   // too much waits. Nothing where this host may not write.
   void Put(const Name& name, std::function<absl::StatusOr<Parcel>()> make);
-  // Adds a blob to those that lie under the name, of which the latest 64 stay.
-  void Add(const Name& name, std::function<absl::StatusOr<Blob>()> make);
+  // Adds a blob to those that lie under the name, of which the latest 64 stay. `lease`: of the
+  // right to make it, which ends.
+  void Add(const Name& name, std::function<absl::StatusOr<Blob>()> make,
+           const std::optional<Name>& lease = std::nullopt);
   // What a search left to this host to make is not made: another host's turn.
-  void GiveUp(const Name& name);
+  void GiveUp(const Name& lease);
 
   void FillStats(v1::Stats* stats);
+  const FleetOptions& options() const { return options_; }
 
   // Waits until nothing is left to put, until then at most.
   void Flush(absl::Time deadline);
@@ -76,6 +87,11 @@ class Fleet {
 
  private:
   struct Search;
+  // A lease that this host has.
+  struct Held {
+    std::string token;
+    absl::Time until;
+  };
   using SearchPtr = std::shared_ptr<Search>;
 
   // The ways of a search, on threads_; Fetch goes on on fetching_.
@@ -90,6 +106,7 @@ class Fleet {
   bool Allow(const SearchPtr& search, absl::Time deadline);
   void Expire(const SearchPtr& search, uint64_t step);
   bool IsOver(const SearchPtr& search);
+  bool Holds(const Name& lease);
   // Answers all who wait; `trouble`: of the tier's, which is counted before. False: it was over.
   bool Finish(const SearchPtr& search, const absl::Status& status, bool trouble = false);
   void Refuse(const Name& name, absl::string_view why);
@@ -102,7 +119,7 @@ class Fleet {
   bool Enqueue(std::function<void()> task);
   void PutNow(const Name& name, const absl::StatusOr<std::vector<Object>>& objects);
   absl::StatusOr<std::vector<Object>> PackMore(const Name& name, const Blob& blob);
-  void ReleaseNow(const Name& name);
+  void ReleaseNow(const Name& lease);
   double Jitter();  // from 0.5 to 1.5
 
   const FleetOptions options_;
@@ -116,7 +133,7 @@ class Fleet {
   absl::Mutex mutex_;  // before the breaker's and the threads'
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<std::string, SearchPtr> searches_ ABSL_GUARDED_BY(mutex_);  // by path of the name
-  std::map<std::string, std::string> leases_ ABSL_GUARDED_BY(mutex_);  // tokens, likewise
+  std::map<std::string, Held> leases_ ABSL_GUARDED_BY(mutex_);         // by path
   size_t puts_ ABSL_GUARDED_BY(mutex_) = 0;                            // that wait or run
   uint64_t probe_ ABSL_GUARDED_BY(mutex_) = 0;                         // the last one's number
   std::minstd_rand random_ ABSL_GUARDED_BY(mutex_);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the fleet is given, one after the other on a thread of its own.
+#include <absl/cleanup/cleanup.h>
 #include <absl/time/clock.h>
 #include <spdlog/spdlog.h>
 
@@ -49,9 +50,13 @@ void Fleet::Put(const Name& name, std::function<absl::StatusOr<Parcel>()> make) 
   leases_.erase(name.Path());  // it ends by itself
 }
 
-void Fleet::Add(const Name& name, std::function<absl::StatusOr<Blob>()> make) {
+void Fleet::Add(const Name& name, std::function<absl::StatusOr<Blob>()> make,
+                const std::optional<Name>& lease) {
   if (!keys_->CanSign()) return;
-  const bool queued = Enqueue([this, name, make = std::move(make)] {
+  const bool queued = Enqueue([this, name, make = std::move(make), lease] {
+    const absl::Cleanup release = [&] {
+      if (lease.has_value()) ReleaseNow(*lease);
+    };
     const auto blob = make();
     if (!blob.ok()) return PutNow(name, blob.status());
     std::optional<std::string> token;
@@ -66,7 +71,10 @@ void Fleet::Add(const Name& name, std::function<absl::StatusOr<Blob>()> make) {
     if (!token.has_value()) return;
     exchange_.Release(name, *token, absl::Now() + options_.answer).IgnoreError();
   });
-  dropped_ += !queued;
+  if (queued) return;
+  ++dropped_;
+  absl::MutexLock lock(&mutex_);
+  if (lease.has_value()) leases_.erase(lease->Path());  // it ends by itself
 }
 
 absl::StatusOr<std::vector<Object>> Fleet::PackMore(const Name& name, const Blob& blob) {
@@ -105,24 +113,24 @@ void Fleet::PutNow(const Name& name, const absl::StatusOr<std::vector<Object>>& 
   }
 }
 
-void Fleet::GiveUp(const Name& name) {
+void Fleet::GiveUp(const Name& lease) {
   {
     absl::MutexLock lock(&mutex_);
-    if (leases_.count(name.Path()) == 0) return;
+    if (leases_.count(lease.Path()) == 0) return;
   }
-  Enqueue([this, name] { ReleaseNow(name); });
+  Enqueue([this, lease] { ReleaseNow(lease); });
 }
 
-void Fleet::ReleaseNow(const Name& name) {
+void Fleet::ReleaseNow(const Name& lease) {
   std::string token;
   {
     absl::MutexLock lock(&mutex_);
-    const auto held = leases_.find(name.Path());
+    const auto held = leases_.find(lease.Path());
     if (held == leases_.end()) return;
-    token = std::move(held->second);
+    token = std::move(held->second.token);
     leases_.erase(held);
   }
-  exchange_.Release(name, token, absl::Now() + options_.answer).IgnoreError();
+  exchange_.Release(lease, token, absl::Now() + options_.answer).IgnoreError();
 }
 
 void Fleet::Flush(absl::Time deadline) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/sha256.h"
+#include "server/fleet/kernels.h"
 #include "tensord/v1/artifact.pb.h"
 #include "tensord/v1/fleet.pb.h"
 
@@ -114,12 +115,18 @@ Fleet::Query ProgramQuery(store::Store* store, const std::string& key) {
   query.name = ProgramName(key);
   query.has = [store](const std::string& sha256) { return store->ReadBlob(sha256).ok(); };
   query.take = [store, key](const Parcel& parcel) { return TakeProgram(*store, key, parcel); };
-  query.lease = true;
+  query.lease = query.name;
   return query;
 }
 
-void PutProgram(Fleet& fleet, store::Store* store, const std::string& key) {
-  fleet.Put(ProgramName(key), [store, key] { return PackProgram(*store, key); });
+void PutProgram(Fleet& fleet, store::Store* store, const std::string& key,
+                std::vector<std::string> kernels) {
+  fleet.Put(ProgramName(key), [store, key, kernels]() -> absl::StatusOr<Parcel> {
+    TENSORD_ASSIGN_OR_RETURN(Parcel parcel, PackProgram(*store, key));
+    v1::FleetProgram program;
+    if (program.ParseFromString(*parcel.content)) AddKernels(program, kernels, &parcel);
+    return parcel;
+  });
 }
 
 }  // namespace tensord::fleet

@@ -6,6 +6,7 @@
 #define TENSORD_SERVER_FLEET_PROGRAMS_H_
 
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "server/fleet/exchange.h"
@@ -23,7 +24,9 @@ absl::Status TakeProgram(store::Store& store, const std::string& key, const Parc
 
 // `store` outlives the search.
 Fleet::Query ProgramQuery(store::Store* store, const std::string& key);
-void PutProgram(Fleet& fleet, store::Store* store, const std::string& key);
+// `kernels`: keys of those that lie under their own names as well (kernels.h).
+void PutProgram(Fleet& fleet, store::Store* store, const std::string& key,
+                std::vector<std::string> kernels = {});
 Name ProgramName(const std::string& key);
 
 }  // namespace tensord::fleet

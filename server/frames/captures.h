@@ -55,6 +55,14 @@ class Captures {
     return {};
   }
 
+  // The capture lasts for as long as a new one from here on; false: it has ended.
+  bool Renew(uint64_t capture, absl::Time now = absl::Now()) {
+    absl::MutexLock lock(&mutex_);
+    const auto found = by_number_.find(capture);
+    if (found == by_number_.end()) return false;
+    places_[found->second].holder.until = now + lease_;
+    return true;
+  }
   // Ends a capture; its place, or nothing where it has ended before.
   std::optional<std::string> End(uint64_t capture) {
     absl::MutexLock lock(&mutex_);
@@ -110,6 +118,7 @@ class Captures {
   struct Due {
     std::vector<Waiter> late;         // taken off: they have waited for as long as they wanted
     std::vector<std::string> places;  // whose capture was ended while others waited for it
+    std::vector<std::string> left;    // whose capture was ended, and for which nobody waits
     uint64_t lapsed = 0;              // captures that were ended
   };
   Due TakeDue(absl::Time now = absl::Now()) {
@@ -125,13 +134,10 @@ class Captures {
         at.waiting.erase(waiting);
         --waiting_;
       }
-      // Without anybody who waits, the process's end makes no difference.
-      const bool over = at.holder.capture != 0 &&
-                        (at.waiting.empty() ? at.holder.until <= now : IsOver(at.holder, now));
-      if (over) {
+      if (at.holder.capture != 0 && IsOver(at.holder, now)) {
         Release(at);
         ++due.lapsed;
-        if (!at.waiting.empty()) due.places.push_back(here->first);
+        (at.waiting.empty() ? due.left : due.places).push_back(here->first);
       }
       if (at.holder.capture == 0 && at.waiting.empty()) places_.erase(here);
     }

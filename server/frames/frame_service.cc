@@ -220,18 +220,37 @@ void FrameService::AddFollowing(Search& search) {
 // Meanwhile it holds the capture, and others wait.
 void FrameService::AskFleet(const SearchPtr& search, uint64_t capture) {
   BeginTask();
-  shared_.Find(search->place, [this, search, capture](const absl::Status& found) {
-    const std::string place = search->place;
-    if (found.ok() && LookUp(*search)) {
-      captures_.End(capture);
-      Answer(search, 0, absl::OkStatus());
-      Settle(place);
-    } else {
-      AddFollowing(*search);
-      Answer(search, capture, absl::OkStatus());
-    }
+  {
+    absl::MutexLock lock(&tasks_mutex_);
+    asking_.insert(search);
+  }
+  const absl::Duration wait = std::max(absl::ZeroDuration(), search->until - absl::Now());
+  shared_.Find(search->place, wait, [this, search, capture](const absl::Status& found) {
+    AnswerOfFleet(search, capture, found.ok());
     EndTask();
   });
+}
+
+void FrameService::AnswerOfFleet(const SearchPtr& search, uint64_t capture, bool found) {
+  const std::string place = search->place;
+  if (!TakeAsking(search)) {  // answered by a stop
+    shared_.GiveUp(place);
+  } else if (found && LookUp(*search)) {
+    captures_.End(capture);
+    Answer(search, 0, absl::OkStatus());
+    Settle(place);
+  } else {
+    // It begins to capture only now. If it waited for so long that another process of this host
+    // captures already, it does so by itself.
+    const bool captures = captures_.Renew(capture);
+    AddFollowing(*search);
+    Answer(search, captures ? capture : 0, absl::OkStatus());
+  }
+}
+
+bool FrameService::TakeAsking(const SearchPtr& search) {
+  absl::MutexLock lock(&tasks_mutex_);
+  return asking_.erase(search) > 0;
 }
 
 void FrameService::Answer(const SearchPtr& search, uint64_t capture, const absl::Status& status) {
@@ -267,6 +286,7 @@ void FrameService::AnswerDue() {
     metrics_->captures_lapsed += due->lapsed;
     for (const SearchPtr& search : due->late) Answer(search, 0, absl::OkStatus());
     for (const std::string& place : due->places) Settle(place);
+    for (const std::string& place : due->left) shared_.GiveUp(place);
   }
 }
 
@@ -281,7 +301,10 @@ void FrameService::Put(std::string request, v1::PutFrameReply* reply, Done done)
     const auto ended = captures_.End(capture);
     if (!place.empty()) shared_.Put(place, reply->key());
     done(status);
-    if (ended.has_value() && *ended != place) Settle(*ended);
+    if (ended.has_value() && *ended != place) {
+      shared_.GiveUp(*ended);
+      Settle(*ended);
+    }
     if (!place.empty()) Settle(place);
     EndTask();
   });
@@ -347,7 +370,10 @@ absl::Status FrameService::Keep(const v1::PutFrameRequest& request, v1::PutFrame
 void FrameService::EndCapture(const v1::EndCaptureRequest& request) {
   CountUnrecorded(request.reason());
   spdlog::info("event=frame_unrecorded reason=\"{}\"", Quoted(request.reason()));
-  if (const auto place = captures_.End(request.capture())) Settle(*place);
+  if (const auto place = captures_.End(request.capture())) {
+    shared_.GiveUp(*place);
+    Settle(*place);
+  }
 }
 
 void FrameService::CountUnrecorded(const std::string& reason) {
@@ -455,6 +481,12 @@ void FrameService::FillStats(v1::Stats* stats) {
 
 void FrameService::Stop() {
   for (const SearchPtr& search : captures_.Stop()) Answer(search, 0, Stopping());
+  std::set<SearchPtr> asking;
+  {
+    absl::MutexLock lock(&tasks_mutex_);
+    asking.swap(asking_);
+  }
+  for (const SearchPtr& search : asking) Answer(search, 0, Stopping());
 }
 
 }  // namespace tensord::server

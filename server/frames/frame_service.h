@@ -85,6 +85,9 @@ class FrameService {
   void AddFollowing(Search& search);
   // Answers who is to capture, unless the fleet has what it seeks.
   void AskFleet(const SearchPtr& search, uint64_t capture);
+  void AnswerOfFleet(const SearchPtr& search, uint64_t capture, bool found);
+  // Takes it off asking_; false: somebody else has.
+  bool TakeAsking(const SearchPtr& search);
   void BeginTask();
   void EndTask();
   void Answer(const SearchPtr& search, uint64_t capture, const absl::Status& status);
@@ -106,7 +109,8 @@ class FrameService {
   Misses misses_;
   absl::Mutex large_;  // held while a large frame is parsed
   absl::Mutex tasks_mutex_;
-  int tasks_ ABSL_GUARDED_BY(tasks_mutex_) = 0;  // of the executor and of the fleet
+  int tasks_ ABSL_GUARDED_BY(tasks_mutex_) = 0;               // of the executor and of the fleet
+  std::set<SearchPtr> asking_ ABSL_GUARDED_BY(tasks_mutex_);  // the fleet
   absl::Mutex unrecorded_mutex_;
   std::map<std::string, uint64_t> unrecorded_ ABSL_GUARDED_BY(unrecorded_mutex_);  // by reason
   std::thread due_;                                                                // runs AnswerDue

@@ -53,6 +53,7 @@ absl::StatusOr<store::FrameFacts> ReadShared(const fleet::Name& name, const flee
 }  // namespace
 
 fleet::Name FramesName(const std::string& place) { return {"frames", Sha256(place)}; }
+fleet::Name CaptureName(const std::string& place) { return {"capture", Sha256(place)}; }
 
 absl::StatusOr<fleet::Blob> PackFrame(store::Store& store, const std::string& key) {
   TENSORD_ASSIGN_OR_RETURN(const auto record, store.PeekFrame(key));
@@ -86,7 +87,7 @@ absl::Status TakeFrames(store::Store& store, const fleet::Name& name, const flee
                       : absl::DataLossError(refused.message());
 }
 
-void SharedFrames::Find(const std::string& place, fleet::Fleet::Done done) {
+void SharedFrames::Find(const std::string& place, absl::Duration wait, fleet::Fleet::Done done) {
   fleet::Fleet::Query query;
   query.name = FramesName(place);
   // A frame's key is the digest of its bytes.
@@ -95,12 +96,20 @@ void SharedFrames::Find(const std::string& place, fleet::Fleet::Done done) {
                 most_bytes = most_bytes_](const fleet::Parcel& parcel) {
     return TakeFrames(*store, name, parcel, most_bytes);
   };
+  query.lease = CaptureName(place);
+  query.wait = wait;
   fleet_->Find(std::move(query), std::move(done));
 }
 
 void SharedFrames::Put(const std::string& place, const std::string& key) {
   if (fleet_ == nullptr) return;
-  fleet_->Add(FramesName(place), [store = store_, key] { return PackFrame(*store, key); });
+  fleet_->Add(
+      FramesName(place), [store = store_, key] { return PackFrame(*store, key); },
+      CaptureName(place));
+}
+
+void SharedFrames::GiveUp(const std::string& place) {
+  if (fleet_ != nullptr) fleet_->GiveUp(CaptureName(place));
 }
 
 }  // namespace tensord::server

@@ -4,6 +4,8 @@
 #ifndef TENSORD_SERVER_FRAMES_SHARED_FRAMES_H_
 #define TENSORD_SERVER_FRAMES_SHARED_FRAMES_H_
 
+#include <absl/time/time.h>
+
 #include <cstdint>
 #include <string>
 
@@ -17,6 +19,8 @@ namespace tensord::server {
 inline constexpr uint64_t kMostFrameBytes = 63 << 20;
 
 fleet::Name FramesName(const std::string& place);
+// The right to capture for the place, among the hosts of a fleet.
+fleet::Name CaptureName(const std::string& place);
 
 // A stored frame.
 absl::StatusOr<fleet::Blob> PackFrame(store::Store& store, const std::string& key);
@@ -40,10 +44,14 @@ class SharedFrames {
 
   bool Exist() const { return fleet_ != nullptr; }
   // Takes each frame of the place that the store lacks, but for those that it refuses. Then calls
-  // `done`: ok when there were some, stored now or before.
-  void Find(const std::string& place, fleet::Fleet::Done done);
-  // Adds a stored frame to those of the place.
+  // `done`: ok when there were some, stored now or before. While another host captures it waits,
+  // but not longer than `wait`; NotFound otherwise makes this host the one that captures, until Put
+  // or GiveUp.
+  void Find(const std::string& place, absl::Duration wait, fleet::Fleet::Done done);
+  // Adds a stored frame to those of the place, and ends the capture.
   void Put(const std::string& place, const std::string& key);
+  // The capture gave no frame.
+  void GiveUp(const std::string& place);
 
  private:
   fleet::Fleet* const fleet_;

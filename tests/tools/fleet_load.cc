@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
   for (const auto& fleet : fleets) {
     Fleet::Query query;
     query.name = name;
-    query.lease = true;
+    query.lease = name;
     query.take = [](const Parcel& parcel) {
       return parcel.complete ? absl::OkStatus() : absl::NotFoundError("gone");
     };

@@ -97,8 +97,10 @@ class FleetServiceTest : public ServerTest {
     });
     done.WaitForNotification();
   }
-  static v1::FindFramesReply FindFrames(Host& host, const std::string& code) {
+  static v1::FindFramesReply FindFrames(Host& host, const std::string& code,
+                                        uint64_t wait_milliseconds = 0) {
     v1::FindFramesRequest request;
+    request.set_wait_milliseconds(wait_milliseconds);
     request.set_code(Sha256(code));
     *request.mutable_environment() = Environment();
     request.set_captures(true);
@@ -137,6 +139,47 @@ TEST_F(FleetServiceTest, TheSecondHostCompilesNothing) {
   EXPECT_EQ(Stats(*two).kernels_compiled(), 1u);
 }
 
+TEST_F(FleetServiceTest, TheSecondHostMakesTheKernelsThatNobodyHas) {
+  const auto one = Open("one"), two = Open("two");
+  Compile(*one, Request({"a", "b"}));
+  one->fleet->Flush(absl::InfiniteFuture());
+  const auto reply = Compile(*two, Request({"b", "c"}));
+  EXPECT_EQ(reply.outcome(), v1::CompileReply::COMPILED);
+  EXPECT_EQ(reply.kernels_compiled(), 1u);
+  EXPECT_EQ(Stats(*two).kernels_reused(), 1u);
+  EXPECT_EQ(Jobs("jit // b"), 1);
+  EXPECT_EQ(two->service->store()->Verify().kernels, 2u);
+  // And so does the first, of what the second made.
+  two->fleet->Flush(absl::InfiniteFuture());
+  EXPECT_EQ(Compile(*one, Request({"c"})).kernels_compiled(), 0u);
+}
+
+TEST_F(FleetServiceTest, OneHostCapturesWhileTheOthersWait) {
+  const auto one = Open("one"), two = Open("two"), three = Open("three");
+  const auto first = FindFrames(*one, "code", 20'000);
+  ASSERT_NE(first.capture(), 0u);
+  v1::FindFramesReply waits;
+  std::thread second([&] { waits = FindFrames(*two, "code", 20'000); });
+  EXPECT_NE(FindFrames(*three, "code", 100).capture(), 0u) << "who does not wait captures";
+  PutFrame(*one, "code", "text", first.capture());
+  second.join();
+  EXPECT_EQ(waits.capture(), 0u);
+  EXPECT_EQ(waits.frames_size(), 1);
+}
+
+TEST_F(FleetServiceTest, ACaptureWithoutAFrameIsHandedOnToAnotherHost) {
+  const auto one = Open("one"), two = Open("two");
+  const auto first = FindFrames(*one, "code", 20'000);
+  v1::FindFramesReply waits;
+  std::thread second([&] { waits = FindFrames(*two, "code", 20'000); });
+  absl::SleepFor(absl::Milliseconds(100));
+  v1::EndCaptureRequest end;
+  end.set_capture(first.capture());
+  one->frames->EndCapture(end);
+  second.join();
+  EXPECT_NE(waits.capture(), 0u);
+}
+
 TEST_F(FleetServiceTest, WhatIsSpoiltIsCompiled) {
   Compile(*Open("one"), Request({"a"}));
   int spoilt = 0;
@@ -147,10 +190,10 @@ TEST_F(FleetServiceTest, WhatIsSpoiltIsCompiled) {
     std::filesystem::resize_file(entry.path(), entry.file_size() - 1);
     ++spoilt;
   }
-  EXPECT_EQ(spoilt, 2) << "the content and a kernel";
+  EXPECT_EQ(spoilt, 3) << "the content, a kernel's own and its binary";
   const auto two = Open("two");
   EXPECT_EQ(Compile(*two, Request({"a"})).outcome(), v1::CompileReply::COMPILED);
-  EXPECT_EQ(Stats(*two).fleet_refused(), 1u);
+  EXPECT_EQ(Stats(*two).fleet_refused(), 2u) << "the program, and its kernel";
   two->fleet->Flush(absl::InfiniteFuture());
   EXPECT_EQ(Compile(*Open("three"), Request({"a"})).outcome(), v1::CompileReply::HIT)
       << "it was put over what was spoilt";
@@ -166,7 +209,7 @@ TEST_F(FleetServiceTest, AnotherToolchainNeverAsksForTheSame) {
   EXPECT_EQ(Compile(*two, Request({"a"})).outcome(), v1::CompileReply::COMPILED);
   unsetenv("FAKE_TOOLCHAIN");
   EXPECT_EQ(Stats(*two).fleet_hits(), 0u);
-  EXPECT_EQ(Stats(*two).fleet_misses(), 1u);
+  EXPECT_EQ(Stats(*two).fleet_misses(), 2u) << "of the program, and of its kernel";
 }
 
 TEST_F(FleetServiceTest, AFailedCompileGivesTheLeaseUp) {

@@ -36,7 +36,8 @@ class FleetTest : public FleetFolderTest {
     auto answer = std::make_shared<Answer>();
     Fleet::Query query;
     query.name = name;
-    query.lease = lease;
+    if (lease) query.lease = name;
+    query.wait = wait_;
     query.take = [this, answer](const Parcel& parcel) {
       absl::SleepFor(take_time_);
       if (!parcel.complete) return absl::NotFoundError("gone");
@@ -88,6 +89,7 @@ class FleetTest : public FleetFolderTest {
   std::atomic<int> taken_{0};
   absl::Status take_status_;
   absl::Duration take_time_;
+  absl::Duration wait_ = absl::InfiniteDuration();  // of who asks with a lease
 };
 
 TEST_F(FleetTest, WhatOneHostPutAnotherFinds) {
@@ -293,6 +295,77 @@ TEST_F(FleetTest, NobodyWaitsLongerThanALease) {
   EXPECT_TRUE(absl::IsNotFound(AskAndWait(*two, true)->status));
   EXPECT_GT(absl::Now() - start, absl::Milliseconds(200));
   EXPECT_LT(absl::Now() - start, absl::Milliseconds(1500));
+}
+
+TEST_F(FleetTest, NobodyWaitsLongerThanItWants) {
+  const auto one = Host(), two = Host();
+  AskAndWait(*one, true);
+  wait_ = absl::Milliseconds(200);
+  const absl::Time start = absl::Now();
+  EXPECT_TRUE(absl::IsNotFound(AskAndWait(*two, true)->status));
+  EXPECT_GE(absl::Now() - start, absl::Milliseconds(100));
+  EXPECT_LT(absl::Now() - start, options_.lease);
+}
+
+TEST_F(FleetTest, AHostDoesNotWaitForItself) {
+  const auto one = Host();
+  EXPECT_TRUE(absl::IsNotFound(AskAndWait(*one, true)->status));
+  const absl::Time start = absl::Now();
+  EXPECT_TRUE(absl::IsNotFound(AskAndWait(*one, true)->status)) << "who had the lease is gone";
+  EXPECT_LT(absl::Now() - start, absl::Seconds(2));
+  EXPECT_EQ(Stats(*one).fleet_waited(), 0u);
+}
+
+TEST_F(FleetTest, ATierIsNotToBlameForWhoHadLittleTime) {
+  const auto host = Host();
+  Put(*host);
+  SetServer(absl::OkStatus(), absl::Milliseconds(40));
+  for (int i = 0; i < 8; ++i) {
+    Fleet::Query query;
+    query.name = Name{"kernel", Sha256(std::to_string(i))};
+    query.answer = absl::Milliseconds(5);
+    absl::Notification done;
+    host->Find(query, [&](absl::Status status) {
+      EXPECT_FALSE(status.ok());
+      done.Notify();
+    });
+    done.WaitForNotification();
+  }
+  EXPECT_EQ(Stats(*host).fleet_breaker_opened(), 0u);
+  EXPECT_EQ(Stats(*host).fleet_errors(), 0u);
+  EXPECT_TRUE(AskAndWait(*host)->status.ok());
+}
+
+// What is added to one by one is made under a lease of another name, which the addition ends.
+TEST_F(FleetTest, AnAdditionEndsTheLeaseOfWhoMakesIt) {
+  const Name name{"frames", Sha256("place")}, lease{"capture", Sha256("place")};
+  const auto one = Host(), two = Host();
+  const auto ask = [&](Fleet& host) {
+    auto answer = std::make_shared<Answer>();
+    Fleet::Query query;
+    query.name = name;
+    query.lease = lease;
+    query.take = [answer](const Parcel& parcel) {
+      for (const Blob& blob : parcel.blobs) answer->content += *blob.bytes;
+      return absl::OkStatus();
+    };
+    host.Find(query, [answer](absl::Status status) {
+      answer->status = std::move(status);
+      answer->done.Notify();
+    });
+    return answer;
+  };
+  const auto first = ask(*one);
+  first->done.WaitForNotification();
+  EXPECT_TRUE(absl::IsNotFound(first->status));
+  const auto second = ask(*two);
+  EXPECT_FALSE(second->done.WaitForNotificationWithTimeout(absl::Milliseconds(150)));
+  one->Add(name, [] { return Blob{Sha256("frame"), "", "frame"}; }, lease);
+  second->done.WaitForNotification();
+  EXPECT_TRUE(second->status.ok());
+  EXPECT_EQ(second->content, "frame");
+  one->Flush(absl::InfiniteFuture());
+  EXPECT_TRUE(server_->leases.empty());
 }
 
 TEST_F(FleetTest, WhoWaitsForAHostIsNotKeptByADeadServer) {
