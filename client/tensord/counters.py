@@ -41,6 +41,7 @@ _COUNTERS = (
     "frames_captured",  # functions given to Dynamo
     "frames_recorded",  # of them: those that other processes can run
     "calls_in_eager",  # single calls that a compiled graph handed to eager
+    "calls_before_programs",  # that ran in eager meanwhile, with options={"wait": "eager"}
 )
 _SECONDS = (
     "capture_seconds",  # in the backend but for export and wait: AOTAutograd and passes

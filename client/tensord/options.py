@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 # mode= of torch.compile -> Mode of service.proto.
@@ -33,6 +33,18 @@ class Options:
     absent_gradients: bool = True
     eager_random: bool = False
     emulate_eager_rounding: bool = False
+    # Not in the text by which frames know options: what is compiled is the same.
+    wait: str = field(default="program", repr=False)
+
+
+# What calls do while their program is compiled.
+WAITS = ("program", "eager")
+
+
+def _wait(value: Any) -> str:
+    if value not in WAITS:
+        raise ValueError(f"option 'wait' is {value!r}; it is one of {', '.join(map(repr, WAITS))}")
+    return value
 
 
 def _mode(value: Any) -> str:
@@ -68,6 +80,8 @@ _KNOWN: dict[str, Callable[[Any], Any]] = {
     # Results in bfloat16 and float16 are rounded behind each operator, as in eager; also
     # TENSORD_EMULATE_EAGER_ROUNDING=1.
     "emulate_eager_rounding": _bool("emulate_eager_rounding"),
+    # "program": a call waits for its program. "eager": calls run in eager until it is ready.
+    "wait": _wait,
 }
 
 

@@ -2,6 +2,7 @@
 #include "compiler/jit/jit.h"
 
 #include <absl/strings/str_cat.h>
+#include <absl/synchronization/mutex.h>
 #include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
@@ -35,15 +36,23 @@ void AddStage(v1::JitResult& result, const char* name, Clock::time_point start) 
 }
 
 std::vector<absl::StatusOr<CompiledUnit>> CompileUnits(const v1::JitJob& job,
-                                                       const Backend& backend, int parallelism) {
+                                                       const Backend& backend, int parallelism,
+                                                       const OnUnit& on_unit) {
   std::vector<absl::StatusOr<CompiledUnit>> units(job.units_size(), absl::UnknownError(""));
+  absl::Mutex mutex;
+  uint32_t done = 0;
+  const auto compile = [&](int i) {
+    units[i] = backend.Compile(job.units(i));
+    absl::MutexLock lock(&mutex);
+    ++done;
+    if (on_unit != nullptr) on_unit(done);
+  };
   tbb::task_arena arena(std::clamp(parallelism, 1, std::max(1, tbb::info::default_concurrency())));
   arena.execute([&] {
     tbb::parallel_for(
         tbb::blocked_range<int>(0, job.units_size(), 1),
         [&](const tbb::blocked_range<int>& range) {
-          for (int i = range.begin(); i < range.end(); ++i)
-            units[i] = backend.Compile(job.units(i));
+          for (int i = range.begin(); i < range.end(); ++i) compile(i);
         },
         tbb::simple_partitioner());
   });
@@ -52,7 +61,8 @@ std::vector<absl::StatusOr<CompiledUnit>> CompileUnits(const v1::JitJob& job,
 
 }  // namespace
 
-absl::StatusOr<v1::JitResult> Jit(const v1::JitJob& job, const JitConfig& config) {
+absl::StatusOr<v1::JitResult> Jit(const v1::JitJob& job, const JitConfig& config,
+                                  const OnUnit& on_unit) {
   const auto start = Clock::now();
   TENSORD_ASSIGN_OR_RETURN(const BackendEntry* entry, BackendOf(job.target()));
   JitConfig here = config;
@@ -63,7 +73,8 @@ absl::StatusOr<v1::JitResult> Jit(const v1::JitJob& job, const JitConfig& config
 
   const auto compile_start = Clock::now();
   result.set_kind(backend->kind());
-  for (absl::StatusOr<CompiledUnit>& unit : CompileUnits(job, *backend, config.parallelism)) {
+  for (absl::StatusOr<CompiledUnit>& unit :
+       CompileUnits(job, *backend, config.parallelism, on_unit)) {
     TENSORD_RETURN_IF_ERROR(unit.status());
     if (!unit->failure.empty()) {
       v1::UnitFailure* failure = result.add_failures();

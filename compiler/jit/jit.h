@@ -3,6 +3,9 @@
 #ifndef TENSORD_COMPILER_JIT_JIT_H_
 #define TENSORD_COMPILER_JIT_JIT_H_
 
+#include <cstdint>
+#include <functional>
+
 #include "base/status.h"
 #include "compiler/jit/config.h"
 #include "tensord/v1/worker.pb.h"
@@ -11,8 +14,11 @@ namespace tensord::jit {
 
 // Compiles every unit. A unit whose source does not compile is in the result's failures, the others
 // are made all the same. FailedPrecondition: the compiler is missing or too old, with what to
-// install or set.
-absl::StatusOr<v1::JitResult> Jit(const v1::JitJob& job, const JitConfig& config);
+// install or set. `on_unit` is called with the number of units that are done, after each and from
+// one thread at a time.
+using OnUnit = std::function<void(uint32_t done)>;
+absl::StatusOr<v1::JitResult> Jit(const v1::JitJob& job, const JitConfig& config,
+                                  const OnUnit& on_unit = nullptr);
 
 // Where a job's files are made now: the work folder, or the spare one while that has no room.
 std::string WorkFolder(const JitConfig& config);

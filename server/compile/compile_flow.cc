@@ -16,6 +16,7 @@
 #include "server/compile/clock.h"
 #include "server/compile/keys.h"
 #include "server/compile/request_bytes.h"
+#include "server/fleet/kernels.h"
 
 namespace tensord::server {
 namespace {
@@ -88,7 +89,7 @@ absl::StatusOr<FlowOutput> CompileFlow::CompileWithoutFailing(const FlowInput& i
   // Each round makes at least one more operator a library call; a kernel rarely holds more than a
   // few that its description does not name.
   constexpr int kRounds = 8;
-  Attempt attempt;
+  Attempt attempt{.fleet_time = input.fleet_time};
   absl::StatusOr<FlowOutput> output = Compile(input, attempt, budget);
   for (int round = 1; round < kRounds; ++round) {
     // A compiler that compiles nothing is broken, which library calls throughout would hide.
@@ -112,6 +113,7 @@ absl::StatusOr<FlowOutput> CompileFlow::CompileWithoutFailing(const FlowInput& i
 absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input, Attempt& attempt,
                                                 absl::Duration& budget) {
   const auto start = Clock::now();
+  board_->SetStage(input.program_key, v1::CompileProgress::COMPILING);
   v1::CompileJob more;
   for (const std::string& name : attempt.library) more.add_library_nodes(name);
   const std::string library = more.SerializeAsString();
@@ -135,7 +137,7 @@ absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input, Attempt&
     result.add_fusion_notes(absl::StrCat("library calls instead of a kernel: ", log));
   }
   const absl::Status made =
-      MakeKernels(input, kernels, output.stages, output.kernels_compiled, attempt.failed, budget);
+      MakeKernels(input, kernels, output.stages, output.kernels_made, attempt, budget);
   attempt.some_made = attempt.failed.size() < kernels.size();
   TENSORD_RETURN_IF_ERROR(made);
   for (size_t i = 0; i < kernels.size(); ++i) {
@@ -153,11 +155,13 @@ absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input, Attempt&
 }
 
 absl::Status CompileFlow::MakeKernels(const FlowInput& input, std::vector<Kernel>& kernels,
-                                      std::vector<v1::StageTime>& stages, uint32_t& compiled,
-                                      std::vector<FailedUnit>& failed, absl::Duration& budget) {
+                                      std::vector<v1::StageTime>& stages,
+                                      std::vector<std::string>& made, Attempt& attempt,
+                                      absl::Duration& budget) {
   // Equal units of one program are made once.
   std::map<std::string, Kernel*> open;
   for (Kernel& kernel : kernels) open.emplace(kernel.key, &kernel);
+  ReadyKernels ready(board_, input.program_key, open.size());
 
   // A round finds what is stored, makes what nobody makes yet, then waits for the rest and looks
   // again. A kernel that another flight failed to make is then claimed here, and gives its own
@@ -173,6 +177,7 @@ absl::Status CompileFlow::MakeKernels(const FlowInput& input, std::vector<Kernel
       if (auto row = store_->FindKernel(key)) {
         kernel->row = *std::move(row);
         ++metrics_->kernels_reused;
+        ready.Add(1);
         if (claimed) kernel_flights_.Finish(key);
       } else if (claimed) {
         mine.push_back(kernel);
@@ -180,30 +185,50 @@ absl::Status CompileFlow::MakeKernels(const FlowInput& input, std::vector<Kernel
         others.emplace(key, kernel);
       }
     }
-    if (!mine.empty()) {
+    std::vector<Kernel*> to_make = mine;
+    FetchFromFleet(to_make, ready, attempt);
+    if (!to_make.empty()) {
       const auto start = Clock::now();
-      TENSORD_RETURN_IF_ERROR(Jit(input, mine, stages, failed, budget));
+      TENSORD_RETURN_IF_ERROR(Jit(input, to_make, ready, stages, attempt.failed, budget));
       AddStage(stages, "jit", NanosecondsSince(start));
-      compiled += static_cast<uint32_t>(mine.size());
-      metrics_->kernels_compiled += mine.size();
+      for (const Kernel* kernel : to_make) made.push_back(kernel->key);
+      metrics_->kernels_compiled += to_make.size();
     }
     std::move(finish).Invoke();
     for (const auto& [key, kernel] : others) kernel_flights_.Wait(key);
     open = std::move(others);
   }
-  std::map<std::string, const store::KernelRow*> made;
+  std::map<std::string, const store::KernelRow*> rows;
   for (const Kernel& kernel : kernels) {
-    if (!kernel.row.sha256.empty()) made[kernel.key] = &kernel.row;
+    if (!kernel.row.sha256.empty()) rows[kernel.key] = &kernel.row;
   }
   for (Kernel& kernel : kernels) {
-    if (kernel.row.sha256.empty()) kernel.row = *made.at(kernel.key);
+    if (kernel.row.sha256.empty()) kernel.row = *rows.at(kernel.key);
   }
   return absl::OkStatus();
 }
 
+void CompileFlow::FetchFromFleet(std::vector<Kernel*>& mine, ReadyKernels& ready,
+                                 Attempt& attempt) {
+  if (fleet_ == nullptr || mine.empty() || attempt.fleet_time <= absl::ZeroDuration()) return;
+  std::vector<std::string> keys;
+  for (const Kernel* kernel : mine) keys.push_back(kernel->key);
+  const absl::Time start = absl::Now();
+  fleet::FetchKernels(*fleet_, store_, keys, attempt.fleet_time);
+  attempt.fleet_time -= absl::Now() - start;
+  std::erase_if(mine, [&](Kernel* kernel) {
+    auto row = store_->FindKernel(kernel->key);
+    if (!row.has_value()) return false;
+    kernel->row = *std::move(row);
+    ++metrics_->kernels_reused;
+    ready.Add(1);
+    return true;
+  });
+}
+
 absl::Status CompileFlow::Jit(const FlowInput& input, const std::vector<Kernel*>& kernels,
-                              std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed,
-                              absl::Duration& budget) {
+                              ReadyKernels& ready, std::vector<v1::StageTime>& stages,
+                              std::vector<FailedUnit>& failed, absl::Duration& budget) {
   const size_t wanted = (kernels.size() + units_per_job_ - 1) / units_per_job_;
   const size_t jobs =
       std::clamp<size_t>(static_cast<size_t>(std::max(0, pool_->Free(input.cost))), 1, wanted);
@@ -217,7 +242,7 @@ absl::Status CompileFlow::Jit(const FlowInput& input, const std::vector<Kernel*>
   std::vector<absl::Duration> budgets(jobs, budget);
   std::vector<std::future<absl::Status>> running;
   const auto jit = [&](size_t i) {
-    return JitOnOneWorker(input, shares[i], times[i], failures[i], budgets[i]);
+    return JitOnOneWorker(input, shares[i], ready, times[i], failures[i], budgets[i]);
   };
   size_t own = 1;  // shares of this thread: the first, and those for which there is no other
   try {
@@ -237,15 +262,23 @@ absl::Status CompileFlow::Jit(const FlowInput& input, const std::vector<Kernel*>
 }
 
 absl::Status CompileFlow::JitOnOneWorker(const FlowInput& input,
-                                         const std::vector<Kernel*>& kernels,
+                                         const std::vector<Kernel*>& kernels, ReadyKernels& ready,
                                          std::vector<v1::StageTime>& stages,
                                          std::vector<FailedUnit>& failed_units,
                                          absl::Duration& budget) {
   v1::WorkerRequest request;
   v1::JitJob& job = *request.mutable_jit();
   *job.mutable_target() = input.target;
+  job.set_reports_units(true);
   for (const Kernel* kernel : kernels) *job.add_units() = *kernel->unit;
-  TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply, pool_->Call(request, input.cost, budget));
+  uint32_t counted = 0;
+  const auto on_unit = [&](uint32_t done) {
+    if (done > kernels.size() || done < counted) return;
+    ready.Add(done - counted);
+    counted = done;
+  };
+  TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply,
+                           pool_->Call(request, input.cost, budget, on_unit));
   const v1::JitResult& result = reply.jitted();
   if (result.binaries_size() != static_cast<int>(kernels.size())) {
     return absl::InternalError(absl::StrCat("the JIT gave ", result.binaries_size(),
@@ -273,6 +306,7 @@ absl::Status CompileFlow::Publish(const FlowInput& input, const v1::CompileResul
                                   const std::vector<Kernel>& kernels, FlowOutput& output,
                                   uint64_t nanoseconds) {
   const auto start = Clock::now();
+  board_->SetStage(input.program_key, v1::CompileProgress::PUBLISHING);
   store::Record record;
   for (const Kernel& kernel : kernels) record.blobs.push_back(kernel.row.sha256);
   record.payload = output.artifact.SerializeAsString();

@@ -12,13 +12,18 @@
 #ifndef TENSORD_SERVER_COMPILE_COMPILE_FLOW_H_
 #define TENSORD_SERVER_COMPILE_COMPILE_FLOW_H_
 
+#include <absl/base/thread_annotations.h>
+#include <absl/synchronization/mutex.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "server/compile/compile_board.h"
 #include "server/compile/flights.h"
 #include "server/compile/library_nodes.h"
+#include "server/fleet/fleet.h"
 #include "server/pool/worker_pool.h"
 #include "server/statistics/metrics.h"
 #include "server/store/store.h"
@@ -35,20 +40,29 @@ struct FlowInput {
   std::string program_key;
   std::string toolchain;
   std::string compiler_build;
+  // What is left of the time that a miss may wait for the fleet's answers; zero: it is not asked.
+  absl::Duration fleet_time;
 };
 
 struct FlowOutput {
   v1::Artifact artifact;
   std::vector<v1::StageTime> stages;
-  uint32_t kernels_compiled = 0;
+  std::vector<std::string> kernels_made;     // by the JIT, by their keys
   std::vector<std::string> kernel_failures;  // logs of units that library calls replace
 };
 
 class CompileFlow {
  public:
-  // `units_per_job`: how many units one worker compiles at once.
-  CompileFlow(WorkerPool* pool, store::Store* store, Metrics* metrics, int units_per_job)
-      : pool_(pool), store_(store), metrics_(metrics), units_per_job_(units_per_job) {}
+  // `units_per_job`: how many units one worker compiles at once. `board`: where it says how far it
+  // is. `fleet`: null for none.
+  CompileFlow(WorkerPool* pool, store::Store* store, fleet::Fleet* fleet, Metrics* metrics,
+              CompileBoard* board, int units_per_job)
+      : pool_(pool),
+        store_(store),
+        fleet_(fleet),
+        metrics_(metrics),
+        board_(board),
+        units_per_job_(units_per_job) {}
 
   // An Internal status says where the graph was kept.
   absl::StatusOr<FlowOutput> Run(const FlowInput& input);
@@ -60,12 +74,34 @@ class CompileFlow {
     store::KernelRow row;  // once it is stored
   };
 
+  // How many of a program's kernels there are; thread-safe.
+  class ReadyKernels {
+   public:
+    ReadyKernels(CompileBoard* board, const std::string& program_key, size_t kernels)
+        : board_(board), program_key_(program_key), kernels_(static_cast<uint32_t>(kernels)) {
+      Add(0);
+    }
+    void Add(uint32_t more) {
+      absl::MutexLock lock(&mutex_);
+      ready_ += more;
+      board_->SetKernels(program_key_, ready_, kernels_);
+    }
+
+   private:
+    CompileBoard* const board_;
+    const std::string& program_key_;
+    const uint32_t kernels_;
+    absl::Mutex mutex_;
+    uint32_t ready_ ABSL_GUARDED_BY(mutex_) = 0;
+  };
+
   // One attempt to compile a graph.
   struct Attempt {
     std::set<std::string> library;   // nodes that are to be library calls
     std::vector<std::string> logs;   // of the attempts before
     std::vector<FailedUnit> failed;  // now; some others did compile where `some_made`
     bool some_made = false;
+    absl::Duration fleet_time;  // left of FlowInput's
   };
 
   // `budget`: wall time that workers may still spend on the request; what they take is taken off.
@@ -73,23 +109,27 @@ class CompileFlow {
   absl::StatusOr<FlowOutput> Compile(const FlowInput& input, Attempt& attempt,
                                      absl::Duration& budget);
   absl::StatusOr<std::string> KeepRepro(const FlowInput& input, const std::string& failure);
-  // Finds or makes every kernel. `compiled` counts those that were made.
+  // Finds or makes every kernel; `made`: the keys of those that it made.
   absl::Status MakeKernels(const FlowInput& input, std::vector<Kernel>& kernels,
-                           std::vector<v1::StageTime>& stages, uint32_t& compiled,
-                           std::vector<FailedUnit>& failed, absl::Duration& budget);
-  absl::Status Jit(const FlowInput& input, const std::vector<Kernel*>& kernels,
+                           std::vector<v1::StageTime>& stages, std::vector<std::string>& made,
+                           Attempt& attempt, absl::Duration& budget);
+  // Takes off `mine`, which the caller has claimed, what another host of the fleet has made.
+  void FetchFromFleet(std::vector<Kernel*>& mine, ReadyKernels& ready, Attempt& attempt);
+  absl::Status Jit(const FlowInput& input, const std::vector<Kernel*>& kernels, ReadyKernels& ready,
                    std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed,
                    absl::Duration& budget);
   absl::Status JitOnOneWorker(const FlowInput& input, const std::vector<Kernel*>& kernels,
-                              std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed,
-                              absl::Duration& budget);
+                              ReadyKernels& ready, std::vector<v1::StageTime>& stages,
+                              std::vector<FailedUnit>& failed, absl::Duration& budget);
   absl::Status Publish(const FlowInput& input, const v1::CompileResult& result,
                        const std::vector<Kernel>& kernels, FlowOutput& output,
                        uint64_t nanoseconds);
 
   WorkerPool* const pool_;
   store::Store* const store_;
+  fleet::Fleet* const fleet_;
   Metrics* const metrics_;
+  CompileBoard* const board_;
   const int units_per_job_;
   KernelFlights kernel_flights_;
 };

@@ -115,7 +115,7 @@ CompileService::CompileService(ServiceOptions options, std::unique_ptr<store::St
       jobs_(store_.get(), fleet_),
       pool_(options_.pool, &metrics_),
       facts_(options_.pool.command.path, options_.cxx, options_.jit_settings, &pool_, store_.get()),
-      flow_(&pool_, store_.get(), &metrics_, options_.units_per_job),
+      flow_(&pool_, store_.get(), fleet_, &metrics_, &board_, options_.units_per_job),
       memory_(options_.request_memory),
       flights_(std::max(1, options_.pool.workers), options_.max_waiting),
       executor_(std::max(1, options_.pool.workers) + kQuestionThreads),
@@ -201,9 +201,17 @@ void CompileService::Start(const CallPtr& call) {
     return;
   }
   // Before it queues: what another host has made takes no worker's turn.
-  fleet_->Find(fleet::ProgramQuery(store_.get(), call->key), [this, call](absl::Status found) {
-    if (!found.ok() || !TryStored(call)) StartFlight(call);
-  });
+  const absl::Time asked = absl::Now();
+  fleet_->Find(
+      fleet::ProgramQuery(store_.get(), call->key), [this, call, asked](absl::Status found) {
+        if (found.ok() && TryStored(call)) return;
+        // A tier that answers is asked for the kernels too, in what is left of the time for a miss.
+        if (absl::IsNotFound(found)) {
+          call->task.input.fleet_time =
+              std::max(absl::ZeroDuration(), fleet_->options().answer - (absl::Now() - asked));
+        }
+        StartFlight(call);
+      });
 }
 
 void CompileService::StartFlight(const CallPtr& call) {
@@ -248,6 +256,9 @@ void CompileService::RefuseLate() {
 void CompileService::Wait(const CallPtr& call) {
   if (!call->waiting) ++metrics_.in_flight;
   call->waiting = true;
+  if (!call->key.empty()) {
+    board_.Join(call->key, call->id, call->caller, call->label, call->nodes);
+  }
 }
 
 // False: the daemon is not stopping.
@@ -313,7 +324,7 @@ void CompileService::Fly(Flights::Turn turn) {
   if (!output.ok()) failures_.Add(turn.key, output.status());
   if (fleet_ != nullptr) {
     if (output.ok() && !stored) {
-      fleet::PutProgram(*fleet_, store_.get(), turn.key);
+      fleet::PutProgram(*fleet_, store_.get(), turn.key, output->kernels_made);
     } else {
       fleet_->GiveUp(fleet::ProgramName(turn.key));
     }
@@ -331,7 +342,7 @@ void CompileService::Fly(Flights::Turn turn) {
       if (!stored) {
         for (const v1::StageTime& stage : output->stages) *reply.add_stages() = stage;
       }
-      if (leader) reply.set_kernels_compiled(output->kernels_compiled);
+      if (leader) reply.set_kernels_compiled(static_cast<uint32_t>(output->kernels_made.size()));
       for (const std::string& log : output->kernel_failures) reply.add_kernel_failures(log);
     }
     leader = false;
@@ -342,7 +353,10 @@ void CompileService::Fly(Flights::Turn turn) {
 }
 
 void CompileService::Finish(const CallPtr& call, const absl::Status& status) {
-  if (call->waiting) --metrics_.in_flight;
+  if (call->waiting) {
+    --metrics_.in_flight;
+    board_.Leave(call->key, call->id);
+  }
   if (status.ok()) {
     call->reply->set_program_key(call->key);
     call->reply->set_blob_folder(store_->blob_folder());

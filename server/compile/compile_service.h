@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "server/compile/compile_board.h"
 #include "server/compile/compile_flow.h"
 #include "server/compile/executor.h"
 #include "server/compile/failures.h"
@@ -66,6 +67,7 @@ class CompileService {
   Executor* executor() { return &executor_; }
   Metrics* metrics() { return &metrics_; }
   JobLists* jobs() { return &jobs_; }
+  const CompileBoard& board() const { return board_; }
   JobProcesses* processes() { return &processes_; }
   void Hello(v1::HelloReply* reply, Done done);
   void ListToolchains(v1::ToolchainList* reply, Done done);
@@ -116,6 +118,7 @@ class CompileService {
   JobProcesses processes_;
   WorkerPool pool_;
   WorkerFacts facts_;
+  CompileBoard board_;
   CompileFlow flow_;
   RecentFailures failures_;
   RequestMemory memory_;

@@ -92,6 +92,16 @@ int Ask(const Client& client, const v1::ListMissesRequest& request, v1::ListMiss
   return Call(client, &v1::Compiler::Stub::ListMisses, request, reply);
 }
 
+int Ask(const Client& client, const v1::WatchCompilesRequest& request, v1::CompilesUpdate* reply) {
+  grpc::ClientContext context;
+  SetTimeout(context, std::chrono::seconds(10));
+  const auto reader = client.connection->stub->WatchCompiles(&context, request);
+  const bool has_one = reader->Read(reply);
+  if (has_one) context.TryCancel();
+  const grpc::Status status = reader->Finish();
+  return has_one ? kExitOk : ExitCode(client, status);
+}
+
 int Ask(const Client& client, const v1::ListJobsRequest& request, v1::ListJobsReply* reply) {
   return Call(client, &v1::Compiler::Stub::ListJobs, request, reply);
 }

@@ -36,6 +36,8 @@ int Ask(const Client& client, const v1::GetProgramRequest& request, v1::ProgramD
 int Ask(const Client& client, const v1::ListFramesRequest& request, v1::ListFramesReply* reply);
 int Ask(const Client& client, const v1::GetFrameRequest& request, v1::StoredFrame* reply);
 int Ask(const Client& client, const v1::ListMissesRequest& request, v1::ListMissesReply* reply);
+// The compiles under way now.
+int Ask(const Client& client, const v1::WatchCompilesRequest& request, v1::CompilesUpdate* reply);
 int Ask(const Client& client, const v1::ListJobsRequest& request, v1::ListJobsReply* reply);
 int Ask(const Client& client, const v1::GetJobRequest& request, v1::JobDetail* reply);
 int Ask(const Client& client, const v1::OpenPageRequest& request, v1::OpenPageReply* reply);

@@ -14,6 +14,9 @@ namespace tensord::server {
 int Status(const Client& client);
 int Stats(const Client& client);
 
+// Compiles that somebody waits for (in_flight.cc).
+int InFlight(const Client& client);
+
 // Stored programs (programs.cc). `key`: its first 8 or more hex digits.
 // `order`: used, hits, bytes, compile_time or created.
 int List(const Client& client, uint32_t limit, const std::string& search,

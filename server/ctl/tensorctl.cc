@@ -71,6 +71,9 @@ int Main(int argc, char** argv) {
   explain->add_option("--job", job, "of processes of this job (TENSORD_JOB)");
   explain->add_option("--limit,-n", limit, "at most so many");
   explain->callback([&] { command = [&] { return ExplainMiss(client, missed, job, limit); }; });
+  CLI::App* in_flight =
+      app.add_subcommand("in-flight", "compiles that somebody waits for, and how far they are");
+  in_flight->callback([&] { command = [&] { return InFlight(client); }; });
   app.add_subcommand("jobs", "who asks for programs and frames, the latest first")->callback([&] {
     command = [&] { return Jobs(client); };
   });

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "server/daemon/status_codes.h"
+#include "server/daemon/watch.h"
 #include "server/daemon/watch_stats.h"
 
 namespace tensord::server {
@@ -110,7 +111,16 @@ class RpcService final
   }
   grpc::ServerWriteReactor<v1::StatsUpdate>* WatchStats(
       CallbackServerContext*, const v1::WatchStatsRequest* request) override {
-    return NewWatch(WatchInterval(*request), [this](v1::Stats* stats) { FillStats(stats); });
+    return NewStatsWatch(WatchInterval(request->interval_milliseconds()),
+                         [this](v1::Stats* stats) { FillStats(stats); });
+  }
+  grpc::ServerWriteReactor<v1::CompilesUpdate>* WatchCompiles(
+      CallbackServerContext*, const v1::WatchCompilesRequest* request) override {
+    return new Watch<v1::CompilesUpdate>(
+        WatchInterval(request->interval_milliseconds()),
+        [this, request = *request](v1::CompilesUpdate* update, absl::Duration) {
+          *update = service_->board().Read(request);
+        });
   }
   ServerUnaryReactor* ListToolchains(CallbackServerContext* context,
                                      const v1::ListToolchainsRequest*,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// WatchStats: the statistics again and again, without a thread that waits.
+// WatchStats: the statistics again and again.
 #ifndef TENSORD_SERVER_DAEMON_WATCH_STATS_H_
 #define TENSORD_SERVER_DAEMON_WATCH_STATS_H_
 
@@ -12,12 +12,9 @@
 
 namespace tensord::server {
 
-// As WatchStatsRequest says, within its limits.
-absl::Duration WatchInterval(const v1::WatchStatsRequest& request);
-
 // A call that sends what `read` says every `interval` until its client leaves. gRPC deletes it.
-grpc::ServerWriteReactor<v1::StatsUpdate>* NewWatch(absl::Duration interval,
-                                                    std::function<void(v1::Stats*)> read);
+grpc::ServerWriteReactor<v1::StatsUpdate>* NewStatsWatch(absl::Duration interval,
+                                                         std::function<void(v1::Stats*)> read);
 
 }  // namespace tensord::server
 

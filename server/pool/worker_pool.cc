@@ -129,17 +129,18 @@ absl::StatusOr<v1::WorkerReply> WorkerPool::Call(const v1::WorkerRequest& reques
 }
 
 absl::StatusOr<v1::WorkerReply> WorkerPool::Call(const v1::WorkerRequest& request, Cost cost,
-                                                 absl::Duration& budget) {
+                                                 absl::Duration& budget, const OnUnit& on_unit) {
   const std::string bytes = request.SerializeAsString();
   const std::string_view piece = bytes;
-  return Call({&piece, 1}, cost, budget);
+  return Call({&piece, 1}, cost, budget, on_unit);
 }
 
 absl::StatusOr<v1::WorkerReply> WorkerPool::Call(absl::Span<const std::string_view> request,
-                                                 Cost cost, absl::Duration& budget) {
+                                                 Cost cost, absl::Duration& budget,
+                                                 const OnUnit& on_unit) {
   TENSORD_ASSIGN_OR_RETURN(Slot * slot, Acquire(cost));
   const absl::Time start = absl::Now();
-  absl::StatusOr<v1::WorkerReply> reply = slot->process->Call(request, budget);
+  absl::StatusOr<v1::WorkerReply> reply = slot->process->Call(request, budget, on_unit);
   budget -= absl::Now() - start;
   Release(slot);
   if (!reply.ok()) {

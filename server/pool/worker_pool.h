@@ -37,12 +37,13 @@ class WorkerPool {
 
   // Runs one job on a free worker; waits for one, which costs nothing of `budget`: the wall time
   // that the job may take, less what it took afterwards. The reply's own error becomes the status.
-  // Unavailable: the pool is being stopped. Internal: the worker died or was too slow.
+  // Unavailable: the pool is being stopped. Internal: the worker died or was too slow. `on_unit`
+  // hears of each unit that a JitJob has done.
   absl::StatusOr<v1::WorkerReply> Call(const v1::WorkerRequest& request, Cost cost,
-                                       absl::Duration& budget);
+                                       absl::Duration& budget, const OnUnit& on_unit = nullptr);
   // The same for a request that is serialised already, in pieces that are not copied.
   absl::StatusOr<v1::WorkerReply> Call(absl::Span<const std::string_view> request, Cost cost,
-                                       absl::Duration& budget);
+                                       absl::Duration& budget, const OnUnit& on_unit = nullptr);
   // With the budget of a request that needs no more than this job, and is cheap.
   absl::StatusOr<v1::WorkerReply> Call(const v1::WorkerRequest& request);
   absl::Duration job_limit() const { return options_.job_limit; }

@@ -83,13 +83,17 @@ bool WorkerProcess::Alive() const {
 }
 
 absl::StatusOr<v1::WorkerReply> WorkerProcess::Call(absl::Span<const std::string_view> request,
-                                                    absl::Duration limit) {
+                                                    absl::Duration limit, const OnUnit& on_unit) {
   const absl::Time deadline = absl::Now() + limit;
   v1::WorkerReply reply;
   absl::Status status = WriteFrame(fd_, request, deadline);
   if (absl::IsInvalidArgument(status)) return status;  // nothing was sent
-  if (status.ok()) status = ReadFrame(fd_, &reply, deadline);
-  if (status.ok()) return reply;
+  while (status.ok()) {
+    status = ReadFrame(fd_, &reply, deadline);
+    if (!status.ok()) break;
+    if (!reply.has_units_done()) return reply;
+    if (on_unit != nullptr) on_unit(reply.units_done());
+  }
   healthy_ = false;
   if (absl::IsDeadlineExceeded(status)) {
     Kill();

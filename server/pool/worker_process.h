@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,6 +33,9 @@ struct WorkerCommand {
   uint64_t memory_bytes = 0;  // address space of the worker and of each child; 0: no limit
 };
 
+// Called with how many units of a job are done.
+using OnUnit = std::function<void(uint32_t done)>;
+
 class WorkerProcess {
  public:
   // Starts one. The child is told to end when the calling *thread* ends (that is how the kernel
@@ -43,9 +47,10 @@ class WorkerProcess {
   // One job. Internal: the worker died (the message says how) or did not answer within `limit`
   // (IsOverBudget, as when it died of its limit of CPU time); the process is then of no use and
   // healthy() is false. A job's own error is in the reply.
-  // `request`: a serialised WorkerRequest, in pieces.
+  // `request`: a serialised WorkerRequest, in pieces. `on_unit` hears of each unit that a JitJob
+  // has done.
   absl::StatusOr<v1::WorkerReply> Call(absl::Span<const std::string_view> request,
-                                       absl::Duration limit);
+                                       absl::Duration limit, const OnUnit& on_unit = nullptr);
 
   bool healthy() const { return healthy_; }
   // False when the process has ended while it had nothing to do.

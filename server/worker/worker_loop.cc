@@ -45,6 +45,13 @@ absl::Status Take(absl::StatusOr<T> result, Store store) {
   return result.status();
 }
 
+// A daemon that does not take it is gone, which the reply finds out too.
+void SendUnitsDone(uint32_t done) {
+  v1::WorkerReply progress;
+  progress.set_units_done(done);
+  WriteFrame(kWorkerFd, progress).IgnoreError();
+}
+
 absl::Status Handle(const WorkerHandlers& handlers, const v1::WorkerRequest& request,
                     v1::WorkerReply& reply) {
   switch (request.kind_case()) {
@@ -52,7 +59,9 @@ absl::Status Handle(const WorkerHandlers& handlers, const v1::WorkerRequest& req
       return Take(handlers.compile(request.compile()),
                   [&](v1::CompileResult&& r) { *reply.mutable_compiled() = std::move(r); });
     case v1::WorkerRequest::kJit:
-      return Take(handlers.jit(request.jit()),
+      return Take(handlers.jit(request.jit(), request.jit().reports_units()
+                                                  ? std::function<void(uint32_t)>(SendUnitsDone)
+                                                  : nullptr),
                   [&](v1::JitResult&& r) { *reply.mutable_jitted() = std::move(r); });
     case v1::WorkerRequest::kToolchain:
       return Take(handlers.toolchain(request.toolchain().target()),

@@ -12,7 +12,11 @@ namespace tensord::server {
 
 struct WorkerHandlers {
   std::function<absl::StatusOr<v1::CompileResult>(const v1::CompileJob&)> compile;
-  std::function<absl::StatusOr<v1::JitResult>(const v1::JitJob&)> jit;
+  // `on_unit`, unless it is null: to be called with how many units are done, by one thread at a
+  // time.
+  std::function<absl::StatusOr<v1::JitResult>(const v1::JitJob&,
+                                              const std::function<void(uint32_t)>& on_unit)>
+      jit;
   std::function<absl::StatusOr<v1::ToolchainReply>(const v1::Target&)> toolchain;
   std::function<v1::ToolchainList()> toolchain_list;
   std::function<std::vector<std::string>()> operators;

@@ -85,7 +85,9 @@ int main(int argc, char** argv) {
   handlers.compile = [](const tensord::v1::CompileJob& job) {
     return tensord::compiler::Compile(job);
   };
-  handlers.jit = [&jit](const tensord::v1::JitJob& job) { return tensord::jit::Jit(job, jit); };
+  handlers.jit = [&jit](const tensord::v1::JitJob& job, const tensord::jit::OnUnit& on_unit) {
+    return tensord::jit::Jit(job, jit, on_unit);
+  };
   handlers.toolchain =
       [&jit](const tensord::v1::Target& target) -> absl::StatusOr<tensord::v1::ToolchainReply> {
     TENSORD_ASSIGN_OR_RETURN(const tensord::jit::ToolchainInfo info,

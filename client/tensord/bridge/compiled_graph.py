@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import threading
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:  # they import sympy, which a process that only runs programs 
 
 # TensordError of runtime/include/tensord/runtime.h; the bridge's exceptions carry it as `code`.
 INVALID, CORRUPT, UNAVAILABLE = 1, 2, 3
+# Who does not wait looks for the program at calls, and so often at most: a look is a system call.
+_LOOK_EVERY_S = 0.001
 _BEFORE_ANY_STEP = frozenset({INVALID, CORRUPT, UNAVAILABLE})
 
 
@@ -58,13 +61,18 @@ class CompiledGraph:
         call: CompileCall,
         label: str,
         graph_plan: Plan | None = None,
+        *,
+        waits: bool = True,
     ) -> None:
-        """graph_plan: capture the program as CUDA graphs; None for what runs as it is."""
+        """graph_plan: capture the program as CUDA graphs; None for what runs as it is. waits: calls
+        wait for the program; otherwise they run in eager until it has come."""
         self._module = module
         self._exported = exported
         self._call: CompileCall | None = call
         self._label = label
         self._graph_plan = graph_plan
+        self._waits = waits
+        self._look_again = 0.0  # by time.monotonic(), for those who do not wait
         self._lock, self._lock_pid = threading.Lock(), os.getpid()
         self._eager_run: Boxed | None = None
         self._run: Boxed = self._first_call
@@ -78,10 +86,24 @@ class CompiledGraph:
         if self._lock_pid != os.getpid():  # a thread of the parent may have held it at the fork
             self._lock, self._lock_pid = threading.Lock(), os.getpid()
         with self._lock:
-            if self._call is not None:
+            if self._call is not None and (self._waits or self._has_come(self._call)):
                 self._run = self._ready(self._call)
                 self._call = None
+        if self._call is not None:
+            STATS.add("calls_before_programs")
+            return self._eager(arguments)
         return self._run(arguments)
+
+    def _has_come(self, call: CompileCall) -> bool:
+        now = time.monotonic()
+        if now < self._look_again:
+            return False
+        self._look_again = now + _LOOK_EVERY_S
+        try:
+            return call.answered()
+        except Exception as error:  # which waiting meets, or gets over
+            log.debug("tensord: no look at the %s graph's compile: %r", self._label, error)
+            return True
 
     def _ready(self, call: CompileCall) -> Boxed:
         """Waits for the program and loads it; the eager module when that fails."""

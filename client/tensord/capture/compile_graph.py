@@ -140,7 +140,8 @@ def _send(
     )
     recorded_graphs.note_program(exported, request.options, label, plan)
     call = rpc.client().compile(request)
-    return CompiledGraph(module, exported, call, label, plan).callable()
+    waits = chosen.wait == "program"
+    return CompiledGraph(module, exported, call, label, plan, waits=waits).callable()
 
 
 def _graphed_parts(

@@ -29,7 +29,7 @@ from ..errors import (
     TensordError,
 )
 from . import address as addresses
-from . import autostart, transport
+from . import autostart, progress, transport
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -166,6 +166,16 @@ class Client:
         """One blocking RPC by its method's name; raises a TensordError."""
         return _wait(_start(method, request.SerializeToString(), timeout_s), method)
 
+    def watch_compiles(self, every_s: float) -> transport.Call:
+        """A call whose messages (CompilesUpdate) say how far the compiles of this process are."""
+        from ..v1 import service_pb2
+        from .caller import caller
+
+        request = service_pb2.WatchCompilesRequest(
+            interval_milliseconds=int(every_s * 1000), caller=caller()
+        )
+        return _start("WatchCompiles", request.SerializeToString(), compile_timeout_s())
+
     def get_blob(self, sha256: bytes, timeout_s: float = 60.0) -> bytes:
         """A blob's bytes, for a job that cannot map the daemon's store."""
         from ..v1 import service_pb2
@@ -239,13 +249,13 @@ def _start(
         raise to_error(error) from error
 
 
-def _wait(call: transport.Call, method: str) -> Any:
+def _wait(call: transport.Call, method: str, ticker: transport.Ticker | None = None) -> Any:
     from google.protobuf.message_factory import GetMessageClass
 
     from ..v1 import service_pb2
 
     try:
-        answer = call.message()
+        answer = call.message(ticker)
     except transport.CallError as error:
         raise to_error(error) from error
     service = service_pb2.DESCRIPTOR.services_by_name["Compiler"]
@@ -278,6 +288,7 @@ class CompileCall:
         self._heartbeat = client().heartbeat()
         # Of a daemon that ended before all was sent: `wait` asks the next one.
         self._not_sent: DaemonUnavailableError | None = None
+        self._lost_at: float | None = None  # when `answered` first saw so
         try:
             self._send()
         except DaemonSilentError:
@@ -324,9 +335,32 @@ class CompileCall:
             client().forget()  # the next graph may find one
             raise
 
+    def answered(self) -> bool:
+        """Whether `wait` would return, or raise, at once. Does not wait: of a daemon that ends, the
+        next one is asked meanwhile."""
+        now = time.monotonic()
+        try:
+            # A call that was inherited is the parent's.
+            if self._not_sent is not None or self._pid != os.getpid():
+                self._send()
+                self._not_sent = None
+            answered = self._call.answered()
+            self._lost_at = None
+            return answered
+        except transport.CallError as error:
+            lost: TensordError = to_error(error)
+        except TensordError as error:
+            lost = error
+        if not isinstance(lost, DaemonUnavailableError) or isinstance(lost, DaemonSilentError):
+            return True
+        self._not_sent = lost
+        self._lost_at = self._lost_at or now
+        return now > self._lost_at + NEXT_DAEMON_S
+
     def _reply(self) -> service_pb2.CompileReply:
         with _breaking_the_circuit():
-            reply: service_pb2.CompileReply = _wait(self._call, "Compile")
+            with progress.line() as ticker:
+                reply: service_pb2.CompileReply = _wait(self._call, "Compile", ticker)
         return reply
 
     def again(self) -> service_pb2.CompileReply:

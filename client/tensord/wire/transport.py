@@ -10,12 +10,14 @@ descriptor of each call under way, which `close_inherited` gives back.
 
 from __future__ import annotations
 
+import select
 import socket
 import time
 import urllib.parse
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import h2.config
 import h2.connection
@@ -97,6 +99,15 @@ class Heartbeat:
     every_s: float | None = None  # from an answer to the next ping; None: one ping, at the start
 
 
+class Ticker(Protocol):
+    """Somebody who wants to be called now and then while a call waits."""
+
+    due: float  # when, by time.monotonic()
+
+    def tick(self) -> None:
+        """Moves `due` on. Raises nothing."""
+
+
 class Call:
     """One call with one message to send. It is sent when made; `messages` and `message` wait.
 
@@ -120,6 +131,7 @@ class Call:
         self._received = bytearray()
         self._status: CallError | None = None
         self._ended = False
+        self._ticker: Ticker | None = None
         self._http = h2.connection.H2Connection(
             h2.config.H2Configuration(
                 client_side=True,
@@ -146,8 +158,9 @@ class Call:
             self.close()
             raise
 
-    def message(self) -> bytes:
-        """The answer of a call with exactly one message."""
+    def message(self, ticker: Ticker | None = None) -> bytes:
+        """The answer of a call with exactly one message. ticker: called while it waits."""
+        self._ticker = ticker
         messages = list(self.messages())
         if len(messages) != 1:
             raise CallError("INTERNAL", f"{len(messages)} messages where one was due")
@@ -170,6 +183,26 @@ class Call:
                 raise CallError("INTERNAL", "the answer ended within a message")
         finally:
             self.close()
+
+    def answered(self) -> bool:
+        """Whether `message` has no need to wait, for an answer or an error. Does not wait. Raises
+        CallError, UNAVAILABLE, where no answer comes because the server has gone."""
+        if self._socket.fileno() >= 0:
+            self._take_in_what_came()
+        status = self._status
+        if self._ended and status is not None and status.code == "UNAVAILABLE":
+            raise status
+        return self._ended or self._socket.fileno() < 0 or time.monotonic() > self._deadline
+
+    def arrived(self) -> list[bytes]:
+        """The messages that have come since; does not wait. Raises CallError when none follows."""
+        self._take_in_what_came()
+        messages = []
+        while (message := self._next_message()) is not None:
+            messages.append(message)
+        if self._ended and not messages:
+            raise self._status or CallError("UNAVAILABLE", "the answer ended")
+        return messages
 
     def close(self) -> None:
         """Ends the call, whatever its state; the daemon sees it as cancelled."""
@@ -249,13 +282,21 @@ class Call:
 
     # -- receiving ----------------------------------------------------------------------------
 
+    def _take_in_what_came(self) -> None:
+        readable = select.poll()
+        readable.register(self._socket, select.POLLIN)
+        while not self._ended and readable.poll(0):
+            self._receive()
+
     def _receive(self) -> None:
-        """Waits for bytes, or until a ping is due, and takes them in."""
+        """Waits for bytes, or until a ping or the ticker is due, and takes them in."""
         self._ping()
         self._arm()
         try:
             data = self._socket.recv(_READ_BYTES)
         except TimeoutError:
+            if self._ticker is not None and time.monotonic() >= self._ticker.due:
+                return self._ticker.tick()
             if self._pinged is None and time.monotonic() < self._deadline:
                 return  # the next ping is due
             raise self._silent_or_late() from None
@@ -349,6 +390,8 @@ class Call:
                 left = min(left, self._ping_due - now)
             else:
                 left = min(left, self._pinged + self._heartbeat.silence_s - now)
+        if self._ticker is not None:
+            left = min(left, self._ticker.due - now)
         # A process that was stopped itself finds in the socket what came meanwhile.
         self._socket.settimeout(max(left, _LEAST_WAIT_S))
 

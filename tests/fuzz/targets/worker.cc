@@ -30,7 +30,8 @@ class Daemon {
     auto store = store::Store::Open({.root = folder_ + "/store", .limit_bytes = 8 << 20});
     TENSORD_CHECK(store.ok(), store.status().ToString());
     store_ = *std::move(store);
-    flow_ = std::make_unique<server::CompileFlow>(pool_.get(), store_.get(), &metrics_, 4);
+    flow_ = std::make_unique<server::CompileFlow>(pool_.get(), store_.get(), /*fleet=*/nullptr,
+                                                  &metrics_, &board_, 4);
   }
   ~Daemon() {
     pool_.reset();
@@ -68,6 +69,7 @@ class Daemon {
   uint64_t runs_ = 0;
   std::string key_;
   server::Metrics metrics_;
+  server::CompileBoard board_;
   std::unique_ptr<server::WorkerPool> pool_;
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<server::CompileFlow> flow_;

@@ -54,6 +54,17 @@ TEST_F(CapturesTest, PassesToOneAfterTheOther) {
   EXPECT_THAT(captures_.Waiting("place"), ElementsAre(3));
 }
 
+TEST_F(CapturesTest, ARenewedCaptureLastsLonger) {
+  const uint64_t first = Ask(1, kHolder).capture;
+  EXPECT_TRUE(captures_.Renew(first, now_ + absl::Seconds(20)));
+  EXPECT_EQ(captures_.TakeDue(now_ + absl::Seconds(40)).lapsed, 0u);
+  const auto due = captures_.TakeDue(now_ + absl::Seconds(51));
+  EXPECT_EQ(due.lapsed, 1u);
+  EXPECT_THAT(due.places, IsEmpty());
+  EXPECT_THAT(due.left, ElementsAre("place")) << "nobody waits for it";
+  EXPECT_FALSE(captures_.Renew(first, now_ + absl::Seconds(52)));
+}
+
 TEST_F(CapturesTest, WaiterIsTakenOnce) {
   Ask(1, kHolder);
   Ask(2);

@@ -166,6 +166,50 @@ TEST_F(DaemonTest, StatisticsAreWatchedAtAnInterval) {
   EXPECT_EQ(Wait(pid), kExitOk);
 }
 
+TEST_F(DaemonTest, CompilesUnderWayAreWatched) {
+  const pid_t pid = Start();
+  auto stub = Connect();
+  v1::CompileRequest request = Request({"slow1", "slow2", "slow3"}, "slow");
+  request.mutable_caller()->set_pid(77);
+  request.set_label("forward");
+  std::thread asks([&] {
+    v1::CompileReply reply;
+    EXPECT_TRUE(Compile(*stub, request, &reply).ok());
+    EXPECT_EQ(reply.kernels_compiled(), 3u);
+  });
+
+  grpc::ClientContext watching;
+  v1::WatchCompilesRequest watch;
+  watch.set_interval_milliseconds(100);
+  watch.mutable_caller()->set_pid(77);
+  auto reader = stub->WatchCompiles(&watching, watch);
+  std::vector<v1::CompileProgress> seen;
+  for (v1::CompilesUpdate update; reader->Read(&update);) {
+    if (update.compiles_size() == 0 && !seen.empty()) break;
+    for (const v1::CompileProgress& progress : update.compiles()) seen.push_back(progress);
+  }
+  asks.join();
+  watching.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+
+  ASSERT_FALSE(seen.empty());
+  EXPECT_EQ(seen[0].label(), "forward");
+  EXPECT_EQ(seen[0].nodes(), 3u);
+  EXPECT_EQ(seen[0].callers(0).pid(), 77u);
+  uint32_t least = 3, most = 0;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    if (i > 0) EXPECT_GE(seen[i].share(), seen[i - 1].share());
+    if (seen[i].kernels() != 3) continue;
+    least = std::min(least, seen[i].kernels_ready());
+    most = std::max(most, seen[i].kernels_ready());
+  }
+  EXPECT_LT(least, 3u);
+  EXPECT_GE(most, 1u);
+
+  kill(pid, SIGTERM);
+  EXPECT_EQ(Wait(pid), kExitOk);
+}
+
 TEST_F(DaemonTest, WhoStopsToWatchIsForgotten) {
   const pid_t pid = Start();
   auto stub = Connect();

@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -82,7 +83,7 @@ absl::StatusOr<CompileResult> Compile(const CompileJob& job) {
   return result;
 }
 
-absl::StatusOr<JitResult> Jit(const JitJob& job) {
+absl::StatusOr<JitResult> Jit(const JitJob& job, const std::function<void(uint32_t)>& on_unit) {
   JitResult result;
   result.set_kind(tensord::v1::Module::SHARED_OBJECT);
   for (const auto& unit : job.units()) {
@@ -93,10 +94,11 @@ absl::StatusOr<JitResult> Jit(const JitJob& job) {
       failure->set_unit(static_cast<uint32_t>(result.binaries_size()));
       failure->set_log("does not compile");
       result.add_binaries();
-      continue;
+    } else {
+      if (unit.source().find("slow") != std::string::npos) usleep(200'000);
+      result.add_binaries("binary of " + unit.source());
     }
-    if (unit.source().find("slow") != std::string::npos) usleep(200'000);
-    result.add_binaries("binary of " + unit.source());
+    if (on_unit != nullptr) on_unit(static_cast<uint32_t>(result.binaries_size()));
   }
   return result;
 }

@@ -14,6 +14,7 @@
 namespace tensord::server {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 v1::WorkerRequest Job(const std::string& order) {
@@ -55,6 +56,24 @@ TEST_F(WorkersTest, StartsLateAndAnswers) {
   EXPECT_TRUE(pool.Call(Job("")).ok());
   EXPECT_EQ(pool.Running(), 1);
   EXPECT_GT(metrics_.worker_cpu_nanoseconds, 0u);
+}
+
+TEST_F(WorkersTest, SaysHowManyUnitsAreDoneBeforeItAnswers) {
+  WorkerPool pool(Pool(), &metrics_);
+  v1::WorkerRequest request;
+  for (const char* source : {"// a", "jit_fail", "// c"}) {
+    request.mutable_jit()->add_units()->set_source(source);
+  }
+  // A daemon of before this existed hears nothing but the reply.
+  EXPECT_EQ(pool.Call(request)->jitted().binaries_size(), 3);
+  request.mutable_jit()->set_reports_units(true);
+  std::vector<uint32_t> heard;
+  absl::Duration budget = absl::Seconds(10);
+  const auto reply =
+      pool.Call(request, Cost::kCheap, budget, [&](uint32_t done) { heard.push_back(done); });
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->jitted().binaries_size(), 3);
+  EXPECT_THAT(heard, ElementsAre(1, 2, 3));
 }
 
 TEST_F(WorkersTest, ErrorOfAJobIsItsStatus) {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far the compiles are that somebody waits for, for people who watch.
+#ifndef TENSORD_SERVER_COMPILE_COMPILE_BOARD_H_
+#define TENSORD_SERVER_COMPILE_COMPILE_BOARD_H_
+
+#include <absl/base/thread_annotations.h>
+#include <absl/synchronization/mutex.h>
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+
+#include "tensord/v1/service.pb.h"
+
+namespace tensord::server {
+
+// Thread-safe. A program is on the board as long as a request for it waits; what is said of a
+// program that nobody waits for is dropped.
+class CompileBoard {
+ public:
+  // A request waits for the program `key`. `id`: the request's own number.
+  void Join(const std::string& key, uint64_t id, const v1::Caller& caller, const std::string& label,
+            int nodes, absl::Time now = absl::Now());
+  // It has its answer. A request that did not join is no error.
+  void Leave(const std::string& key, uint64_t id);
+
+  // COMPILING: the program's kernels are not known, or not any more.
+  void SetStage(const std::string& key, v1::CompileProgress::Stage stage);
+  // It needs so many kernels, and has these: stage KERNELS.
+  void SetKernels(const std::string& key, uint32_t ready, uint32_t kernels);
+
+  // Those that match the request, in the order of their first requests.
+  v1::CompilesUpdate Read(const v1::WatchCompilesRequest& request,
+                          absl::Time now = absl::Now()) const;
+
+ private:
+  struct Compile {
+    std::string label;
+    int nodes = 0;
+    absl::Time since;
+    v1::CompileProgress::Stage stage = v1::CompileProgress::WAITING;
+    uint32_t kernels = 0, kernels_ready = 0;
+    std::map<uint64_t, v1::Caller> waiting;  // by request
+  };
+
+  mutable absl::Mutex mutex_;
+  std::unordered_map<std::string, Compile> compiles_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tensord::server
+
+#endif  // TENSORD_SERVER_COMPILE_COMPILE_BOARD_H_
