@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from frame_runner import difference
+from tensord.wire import rpc
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -30,8 +31,9 @@ from torch.utils.data import DataLoader, Dataset
 
 WIDTH = 400
 
-# All ranks share two cores.
+# All ranks share two cores, with other tests: a greeting may take longer than a job would wait.
 torch.set_num_threads(1)
+rpc.GREETING_SILENCE_S = 2.0
 
 
 class Block(nn.Module):

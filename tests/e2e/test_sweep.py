@@ -17,7 +17,7 @@ SWEEP = Path(__file__).resolve().parents[1] / "sweep"
 sys.path.append(str(SWEEP))
 
 import judge  # noqa: E402
-from outcome import cause  # noqa: E402
+from case_outcome import cause  # noqa: E402
 
 
 def sweep(results: Path, *arguments: str) -> tuple[int, str, dict[str, Any]]:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pathlib
 from collections import Counter, defaultdict
 
+from case_outcome import FAILURES, Outcome
 from entries import DTYPES, Case
-from outcome import FAILURES, Outcome
 
 # Heading of a column -> its dtypes.
 COLUMNS = {

@@ -18,9 +18,9 @@ import excuses
 import how
 import judge
 import torch
+from case_outcome import Outcome, cause
 from entries import Case, Entry
 from inputs import Sample, is_plain, samples, tensors
-from outcome import Outcome, cause
 from torch.utils import _pytree as pytree
 
 # Samples of one graph.

@@ -24,7 +24,7 @@ import document  # noqa: E402
 import entries  # noqa: E402
 import pool  # noqa: E402
 import summary  # noqa: E402
-from outcome import FAILURES, Outcome  # noqa: E402
+from case_outcome import FAILURES, Outcome  # noqa: E402
 from private_daemon import PrivateDaemon  # noqa: E402
 from worker_pool import Results  # noqa: E402
 

@@ -33,8 +33,8 @@ def run(
     """Runs cases in `jobs` processes until `end` (time.monotonic()); how many had no time left.
 
     silence: seconds between two signs of life after which a process counts as hung. done: called
-    with each outcome, as outcome.py writes it, one call at a time; of a dead or silent process it
-    is a crash.
+    with each outcome, as case_outcome.py writes it, one call at a time; of a dead or silent process
+    it is a crash.
     """
     lock = threading.Lock()
 

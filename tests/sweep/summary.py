@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 import excuses
+from case_outcome import CATEGORIES, FAILURES, Outcome, Problem, cause
 from entries import Case
-from outcome import CATEGORIES, FAILURES, Outcome, Problem, cause
 
 
 def excused(outcome: Outcome, problem: Problem) -> str:

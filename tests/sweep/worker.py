@@ -3,8 +3,8 @@
 
     worker.py [--sample N] [--most N] [--spoil REGEX]
 
-A task is {"case": KEY}, its reply {"outcome": ...} (outcome.py). The note {"doing": TEXT} says what
-begins, so that a crash or a hang can be told from it.
+A task is {"case": KEY}, its reply {"outcome": ...} (case_outcome.py). The note {"doing": TEXT} says
+what begins, so that a crash or a hang can be told from it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def main() -> None:
 
     import torch
     import torch._dynamo
+    from case_outcome import Outcome
     from entries import Case, entries
     from execute import Runner
-    from outcome import Outcome
     from worker_pool import Json, serve
 
     warnings.filterwarnings("ignore")
