@@ -153,7 +153,8 @@ def test_the_overview_counts_what_the_daemon_counts(page: Browser, served: Serve
     seen = page.one(".series-a").get_attribute("d")
     page.wait(lambda: page.one(".series-a").get_attribute("d") != seen)
     stages = {s.text for s in page.all(".stage-whole .stage-name")}
-    assert stages >= {"import", "rewrite", "schedule", "codegen", "jit"}
+    # And the JIT's, where kernels are not kept from earlier runs.
+    assert stages >= {"import", "rewrite", "schedule", "codegen"}
 
 
 def test_programs_are_those_of_tensorctl(page: Browser, served: Served) -> None:
