@@ -2,7 +2,6 @@
 #include "server/compile/compile_board.h"
 
 #include <algorithm>
-#include <vector>
 
 namespace tensord::server {
 namespace {
@@ -76,12 +75,12 @@ v1::CompilesUpdate CompileBoard::Read(const v1::WatchCompilesRequest& request,
                     waiting.second.host() == request.caller().host();
            });
   };
-  std::vector<v1::CompileProgress> compiles;
+  v1::CompilesUpdate update;
   {
     absl::MutexLock lock(&mutex_);
     for (const auto& [key, compile] : compiles_) {
       if (!is_asked_for(compile)) continue;
-      v1::CompileProgress& progress = compiles.emplace_back();
+      v1::CompileProgress& progress = *update.add_compiles();
       progress.set_program_key(key);
       progress.set_label(compile.label);
       progress.set_nodes(static_cast<uint32_t>(compile.nodes));
@@ -97,11 +96,10 @@ v1::CompilesUpdate CompileBoard::Read(const v1::WatchCompilesRequest& request,
       }
     }
   }
-  std::stable_sort(compiles.begin(), compiles.end(), [](const auto& a, const auto& b) {
+  auto& compiles = *update.mutable_compiles();
+  std::sort(compiles.begin(), compiles.end(), [](const auto& a, const auto& b) {
     return a.elapsed_nanoseconds() > b.elapsed_nanoseconds();
   });
-  v1::CompilesUpdate update;
-  for (v1::CompileProgress& progress : compiles) *update.add_compiles() = std::move(progress);
   return update;
 }
 

@@ -174,10 +174,7 @@ absl::Status CompileFlow::MakeKernels(const FlowInput& input, std::vector<Kernel
     std::map<std::string, Kernel*> others;
     for (const auto& [key, kernel] : open) {
       const bool claimed = kernel_flights_.Claim(key);
-      if (auto row = store_->FindKernel(key)) {
-        kernel->row = *std::move(row);
-        ++metrics_->kernels_reused;
-        ready.Add(1);
+      if (FindKernel(*kernel, ready)) {
         if (claimed) kernel_flights_.Finish(key);
       } else if (claimed) {
         mine.push_back(kernel);
@@ -208,6 +205,15 @@ absl::Status CompileFlow::MakeKernels(const FlowInput& input, std::vector<Kernel
   return absl::OkStatus();
 }
 
+bool CompileFlow::FindKernel(Kernel& kernel, ReadyKernels& ready) {
+  auto row = store_->FindKernel(kernel.key);
+  if (!row.has_value()) return false;
+  kernel.row = *std::move(row);
+  ++metrics_->kernels_reused;
+  ready.Add(1);
+  return true;
+}
+
 void CompileFlow::FetchFromFleet(std::vector<Kernel*>& mine, ReadyKernels& ready,
                                  Attempt& attempt) {
   if (fleet_ == nullptr || mine.empty() || attempt.fleet_time <= absl::ZeroDuration()) return;
@@ -216,14 +222,7 @@ void CompileFlow::FetchFromFleet(std::vector<Kernel*>& mine, ReadyKernels& ready
   const absl::Time start = absl::Now();
   fleet::FetchKernels(*fleet_, store_, keys, attempt.fleet_time);
   attempt.fleet_time -= absl::Now() - start;
-  std::erase_if(mine, [&](Kernel* kernel) {
-    auto row = store_->FindKernel(kernel->key);
-    if (!row.has_value()) return false;
-    kernel->row = *std::move(row);
-    ++metrics_->kernels_reused;
-    ready.Add(1);
-    return true;
-  });
+  std::erase_if(mine, [&](Kernel* kernel) { return FindKernel(*kernel, ready); });
 }
 
 absl::Status CompileFlow::Jit(const FlowInput& input, const std::vector<Kernel*>& kernels,

@@ -113,6 +113,8 @@ class CompileFlow {
   absl::Status MakeKernels(const FlowInput& input, std::vector<Kernel>& kernels,
                            std::vector<v1::StageTime>& stages, std::vector<std::string>& made,
                            Attempt& attempt, absl::Duration& budget);
+  // Whether the store has it; then it is ready.
+  bool FindKernel(Kernel& kernel, ReadyKernels& ready);
   // Takes off `mine`, which the caller has claimed, what another host of the fleet has made.
   void FetchFromFleet(std::vector<Kernel*>& mine, ReadyKernels& ready, Attempt& attempt);
   absl::Status Jit(const FlowInput& input, const std::vector<Kernel*>& kernels, ReadyKernels& ready,

@@ -30,6 +30,7 @@
 #include "base/sha256.h"
 #include "base/version.h"
 #include "server/daemon/activation.h"
+#include "server/daemon/fill_stats.h"
 #include "server/daemon/fleet_settings.h"
 #include "server/daemon/large_rpc.h"
 #include "server/daemon/page_questions.h"
@@ -185,10 +186,8 @@ std::unique_ptr<MetricsEndpoint> ServeMetrics(const Config& config, CompileServi
                                               FrameService& frames) {
   if (config.metrics_address.empty()) return nullptr;
   const std::string address = *HostAndPort(config.metrics_address);
-  auto endpoint = MetricsEndpoint::Listen(address, [&](v1::Stats* stats) {
-    service.FillStats(stats);
-    frames.FillStats(stats);
-  });
+  auto endpoint = MetricsEndpoint::Listen(
+      address, [&](v1::Stats* stats) { FillStats(service, frames, stats); });
   if (!endpoint.ok()) {
     spdlog::error("event=metrics_failed error=\"{}\" effect=\"Prometheus finds nothing here\"",
                   std::string(endpoint.status().message()));

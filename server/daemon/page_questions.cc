@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/daemon/page_questions.h"
 
+#include "server/daemon/fill_stats.h"
+
 namespace tensord::server {
 
 PageSource AskServices(CompileService* service, FrameService* frames) {
   PageSource source;
-  source.stats = [=](v1::Stats* stats) {
-    service->FillStats(stats);
-    frames->FillStats(stats);
-  };
+  source.stats = [=](v1::Stats* stats) { FillStats(*service, *frames, stats); };
   source.programs = [=](const v1::ListProgramsRequest& request, v1::ListProgramsReply* reply) {
     return service->ListPrograms(request, reply);
   };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "server/daemon/fill_stats.h"
 #include "server/daemon/status_codes.h"
 #include "server/daemon/watch.h"
 #include "server/daemon/watch_stats.h"
@@ -104,7 +105,7 @@ class RpcService final
   // Statistics are not work: whoever watches a daemon does not keep it from its idle exit.
   ServerUnaryReactor* GetStats(CallbackServerContext* context, const v1::GetStatsRequest*,
                                v1::Stats* reply) override {
-    FillStats(reply);
+    FillStats(*service_, *frames_, reply);
     ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status::OK);
     return reactor;
@@ -112,7 +113,7 @@ class RpcService final
   grpc::ServerWriteReactor<v1::StatsUpdate>* WatchStats(
       CallbackServerContext*, const v1::WatchStatsRequest* request) override {
     return NewStatsWatch(WatchInterval(request->interval_milliseconds()),
-                         [this](v1::Stats* stats) { FillStats(stats); });
+                         [this](v1::Stats* stats) { FillStats(*service_, *frames_, stats); });
   }
   grpc::ServerWriteReactor<v1::CompilesUpdate>* WatchCompiles(
       CallbackServerContext*, const v1::WatchCompilesRequest* request) override {
@@ -231,10 +232,6 @@ class RpcService final
   }
 
  private:
-  void FillStats(v1::Stats* stats) {
-    service_->FillStats(stats);
-    frames_->FillStats(stats);
-  }
   ServerUnaryReactor* Begin(CallbackServerContext* context) {
     counts_->last = SteadySeconds();
     return context->DefaultReactor();

@@ -115,6 +115,8 @@ class Fleet {
   void ProbeIn(absl::Duration pause);
   void EndProbe(uint64_t probe, const absl::Status& status);
 
+  // What was to be put is not; the lease of who made it ends by itself.
+  void Drop(const std::optional<Name>& lease);
   // Runs `task` on putting_; false: it does not.
   bool Enqueue(std::function<void()> task);
   void PutNow(const Name& name, const absl::StatusOr<std::vector<Object>>& objects);

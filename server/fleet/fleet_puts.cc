@@ -44,10 +44,7 @@ void Fleet::Put(const Name& name, std::function<absl::StatusOr<Parcel>()> make) 
                              : absl::StatusOr<std::vector<Object>>(parcel.status()));
     ReleaseNow(name);
   });
-  if (queued) return;
-  ++dropped_;
-  absl::MutexLock lock(&mutex_);
-  leases_.erase(name.Path());  // it ends by itself
+  if (!queued) Drop(name);
 }
 
 void Fleet::Add(const Name& name, std::function<absl::StatusOr<Blob>()> make,
@@ -71,10 +68,13 @@ void Fleet::Add(const Name& name, std::function<absl::StatusOr<Blob>()> make,
     if (!token.has_value()) return;
     exchange_.Release(name, *token, absl::Now() + options_.answer).IgnoreError();
   });
-  if (queued) return;
+  if (!queued) Drop(lease);
+}
+
+void Fleet::Drop(const std::optional<Name>& lease) {
   ++dropped_;
   absl::MutexLock lock(&mutex_);
-  if (lease.has_value()) leases_.erase(lease->Path());  // it ends by itself
+  if (lease.has_value()) leases_.erase(lease->Path());
 }
 
 absl::StatusOr<std::vector<Object>> Fleet::PackMore(const Name& name, const Blob& blob) {

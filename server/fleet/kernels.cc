@@ -4,8 +4,6 @@
 #include <absl/synchronization/blocking_counter.h>
 
 #include <algorithm>
-#include <optional>
-#include <set>
 #include <utility>
 
 #include "base/sha256.h"
@@ -17,19 +15,27 @@ namespace {
 // So that programs and frames, which others wait for, are not behind hundreds of kernels.
 constexpr size_t kAtOnce = 16;
 
-absl::Status TakeKernel(store::Store* store, const std::string& key, const Parcel& parcel) {
+absl::Status TakeKernel(store::Store& store, const std::string& key, const Parcel& parcel) {
   TENSORD_ASSIGN_OR_RETURN(const v1::FleetKernel kernel, ReadKernel(key, parcel));
-  const std::optional<std::string>& bytes = parcel.blobs[0].bytes;
-  absl::StatusOr<std::string> own;  // what was not fetched is here, under another kernel's key
-  if (!bytes.has_value()) own = store->ReadBlob(kernel.sha256());
-  if (!bytes.has_value() && !own.ok()) return absl::NotFoundError("a blob has gone");
-  store->PutKernel(key, bytes.has_value() ? *bytes : *own, kernel.source(), kernel.facts());
-  return absl::OkStatus();
+  return PutKernel(store, kernel, parcel.blobs[0]);
 }
 
 }  // namespace
 
 Name KernelName(const std::string& key) { return {"kernel", key}; }
+
+Exchange::Has IsStored(store::Store* store) {
+  return [store](const std::string& sha256) { return store->ReadBlob(sha256).ok(); };
+}
+
+absl::Status PutKernel(store::Store& store, const v1::FleetKernel& kernel, const Blob& blob) {
+  absl::StatusOr<std::string> own;
+  if (!blob.bytes.has_value()) own = store.ReadBlob(kernel.sha256());
+  if (!blob.bytes.has_value() && !own.ok()) return absl::NotFoundError("a blob has gone");
+  store.PutKernel(kernel.key(), blob.bytes.has_value() ? *blob.bytes : *own, kernel.source(),
+                  kernel.facts());
+  return absl::OkStatus();
+}
 
 absl::StatusOr<v1::FleetKernel> ReadKernel(const std::string& key, const Parcel& parcel) {
   if (!parcel.complete) return absl::NotFoundError("a kernel's binary has gone");
@@ -57,9 +63,9 @@ void FetchKernels(Fleet& fleet, store::Store* store, const std::vector<std::stri
       Fleet::Query query;
       query.name = KernelName(keys[i]);
       query.answer = until - absl::Now();
-      query.has = [store](const std::string& sha256) { return store->ReadBlob(sha256).ok(); };
+      query.has = IsStored(store);
       query.take = [store, key = keys[i]](const Parcel& parcel) {
-        return TakeKernel(store, key, parcel);
+        return TakeKernel(*store, key, parcel);
       };
       fleet.Find(std::move(query), [&left](const absl::Status&) { left.DecrementCount(); });
     }
@@ -67,14 +73,8 @@ void FetchKernels(Fleet& fleet, store::Store* store, const std::vector<std::stri
   }
 }
 
-void AddKernels(const v1::FleetProgram& program, const std::vector<std::string>& keys,
-                Parcel* parcel) {
-  const std::set<std::string> wanted(keys.begin(), keys.end());
-  for (const v1::FleetKernel& kernel : program.kernels()) {
-    if (wanted.count(kernel.key()) == 0) continue;
-    parcel->parts.push_back(
-        {KernelName(kernel.key()), kernel.SerializeAsString(), kernel.sha256()});
-  }
+Parcel::Part KernelPart(const v1::FleetKernel& kernel) {
+  return {KernelName(kernel.key()), kernel.SerializeAsString(), kernel.sha256()};
 }
 
 }  // namespace tensord::fleet

@@ -18,6 +18,12 @@ namespace tensord::fleet {
 
 Name KernelName(const std::string& key);
 
+// Whether a blob is in the store, and sound: it need not be fetched. `store` outlives it.
+Exchange::Has IsStored(store::Store* store);
+// Puts a kernel into the store. `blob`: its binary, without its bytes where the store has it
+// already, under another kernel's key. NotFound: it has gone.
+absl::Status PutKernel(store::Store& store, const v1::FleetKernel& kernel, const Blob& blob);
+
 // The kernel's record and, among the parcel's blobs, its binary. DataLoss: it is no kernel, or
 // another one. NotFound: the binary has gone.
 absl::StatusOr<v1::FleetKernel> ReadKernel(const std::string& key, const Parcel& parcel);
@@ -27,9 +33,8 @@ absl::StatusOr<v1::FleetKernel> ReadKernel(const std::string& key, const Parcel&
 void FetchKernels(Fleet& fleet, store::Store* store, const std::vector<std::string>& keys,
                   absl::Duration answer);
 
-// Has those kernels of a program lie under their own names as well.
-void AddKernels(const v1::FleetProgram& program, const std::vector<std::string>& keys,
-                Parcel* parcel);
+// Of a program's parcel: the kernel, which lies under its own name as well.
+Parcel::Part KernelPart(const v1::FleetKernel& kernel);
 
 }  // namespace tensord::fleet
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/fleet/programs.h"
 
+#include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -56,7 +56,8 @@ absl::StatusOr<WholeProgram> ReadParcel(const Parcel& parcel) {
 
 Name ProgramName(const std::string& key) { return {"program", key}; }
 
-absl::StatusOr<Parcel> PackProgram(store::Store& store, const std::string& key) {
+absl::StatusOr<Parcel> PackProgram(store::Store& store, const std::string& key,
+                                   const std::vector<std::string>& apart) {
   TENSORD_ASSIGN_OR_RETURN(const auto record, store.Peek(key));
   v1::FleetProgram program;
   program.set_payload(record->payload);
@@ -77,6 +78,9 @@ absl::StatusOr<Parcel> PackProgram(store::Store& store, const std::string& key) 
     kernel.set_sha256(module.sha256());
     kernel.set_facts(row->facts);
     kernel.set_source(store.KernelSource(module.kernel_key()).value_or(""));
+    if (std::find(apart.begin(), apart.end(), kernel.key()) != apart.end()) {
+      parcel.parts.push_back(KernelPart(kernel));
+    }
     if (!blobs.insert(module.sha256()).second) continue;
     TENSORD_ASSIGN_OR_RETURN(std::string binary, store.ReadBlob(module.sha256()));
     parcel.blobs.push_back({module.sha256(), "", std::move(binary)});
@@ -94,12 +98,7 @@ absl::Status TakeProgram(store::Store& store, const std::string& key, const Parc
         row.has_value() && row->sha256 == kernel.sha256()) {
       continue;
     }
-    const std::optional<std::string>& bytes = whole.blobs.at(kernel.sha256())->bytes;
-    absl::StatusOr<std::string> own;  // what was not fetched is here, under another kernel's key
-    if (!bytes.has_value()) own = store.ReadBlob(kernel.sha256());
-    if (!bytes.has_value() && !own.ok()) return absl::NotFoundError("a blob has gone");
-    store.PutKernel(kernel.key(), bytes.has_value() ? *bytes : *own, kernel.source(),
-                    kernel.facts());
+    TENSORD_RETURN_IF_ERROR(PutKernel(store, kernel, *whole.blobs.at(kernel.sha256())));
   }
   store::Record record;
   for (const v1::Module& module : whole.artifact.modules()) {
@@ -113,20 +112,16 @@ absl::Status TakeProgram(store::Store& store, const std::string& key, const Parc
 Fleet::Query ProgramQuery(store::Store* store, const std::string& key) {
   Fleet::Query query;
   query.name = ProgramName(key);
-  query.has = [store](const std::string& sha256) { return store->ReadBlob(sha256).ok(); };
+  query.has = IsStored(store);
   query.take = [store, key](const Parcel& parcel) { return TakeProgram(*store, key, parcel); };
   query.lease = query.name;
   return query;
 }
 
 void PutProgram(Fleet& fleet, store::Store* store, const std::string& key,
-                std::vector<std::string> kernels) {
-  fleet.Put(ProgramName(key), [store, key, kernels]() -> absl::StatusOr<Parcel> {
-    TENSORD_ASSIGN_OR_RETURN(Parcel parcel, PackProgram(*store, key));
-    v1::FleetProgram program;
-    if (program.ParseFromString(*parcel.content)) AddKernels(program, kernels, &parcel);
-    return parcel;
-  });
+                std::vector<std::string> apart) {
+  fleet.Put(ProgramName(key),
+            [store, key, apart = std::move(apart)] { return PackProgram(*store, key, apart); });
 }
 
 }  // namespace tensord::fleet

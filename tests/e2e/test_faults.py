@@ -23,6 +23,7 @@ import tensord
 import torch
 from compare import check
 from real_daemon import RealDaemon, binary
+from slow_compiler import slow_compiler, wait_for
 from tensord import fallback
 from tensord.v1 import graph_pb2, service_pb2
 from tensord.wire import export, rpc, target
@@ -34,18 +35,8 @@ WAIT_S = 60.0
 def _slow_compiler(folder: Path, seconds: float) -> dict[str, str]:
     """A C++ compiler that takes its time, as the daemon's environment; it says so by a file
     `compiling` beside it, for which there may be no walls."""
-    script = folder / "slow-c++"
-    slow = f"touch {folder}/compiling; sleep {seconds}"
-    script.write_text(f'#!/bin/sh\ncase "$*" in *shared*) {slow};; esac\nexec c++ "$@"\n')
-    script.chmod(0o755)
+    script = slow_compiler(folder, f"touch {folder}/compiling; sleep {seconds}")
     return {"TENSORD_CXX": str(script), "TENSORD_CONFINE": "off"}
-
-
-def _wait_for(condition: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {WAIT_S:.0f} s"
-        time.sleep(0.02)
 
 
 def _function(x: torch.Tensor) -> torch.Tensor:
@@ -203,7 +194,7 @@ def test_worker_killed_in_mid_compile(
 
     thread = threading.Thread(target=compile_in_thread)
     thread.start()
-    _wait_for((tmp_path / "compiling").exists, "a compile")
+    wait_for((tmp_path / "compiling").exists, "a compile")
     for worker in daemon.workers():
         os.kill(worker, signal.SIGKILL)
     thread.join(WAIT_S)
@@ -220,7 +211,7 @@ def test_daemon_killed_in_mid_request(
 ) -> None:
     daemon = start(**_slow_compiler(tmp_path, 5))
     killer = threading.Thread(
-        target=lambda: (_wait_for((tmp_path / "compiling").exists, "a compile"), daemon.kill())
+        target=lambda: (wait_for((tmp_path / "compiling").exists, "a compile"), daemon.kill())
     )
     killer.start()
     begin = time.monotonic()
@@ -253,10 +244,10 @@ def test_graceful_stop_lets_work_finish(start: Callable[..., RealDaemon], tmp_pa
     health = []
 
     def stop() -> None:
-        _wait_for((tmp_path / "compiling").exists, "a compile")
+        wait_for((tmp_path / "compiling").exists, "a compile")
         health.append(_health(daemon))
         daemon.process.terminate()
-        _wait_for(lambda: _health(daemon) != health[0], "another health")
+        wait_for(lambda: _health(daemon) != health[0], "another health")
         health.append(_health(daemon))
 
     thread = threading.Thread(target=stop)

@@ -16,6 +16,7 @@ import tensord
 import torch
 from compare import check
 from real_daemon import RealDaemon
+from slow_compiler import slow_compiler
 from tensord.errors import DaemonSilentError, DaemonUnavailableError
 from tensord.wire import rpc, transport
 
@@ -155,10 +156,7 @@ def test_long_compile_of_a_living_daemon_may_take_its_time(
 ) -> None:
     """Four times as long as silence may last: pings are answered meanwhile."""
     monkeypatch.setattr(rpc, "_AT_WORK", transport.Heartbeat(silence_s=0.5, every_s=0.1))
-    script = tmp_path / "slow-c++"
-    script.write_text('#!/bin/sh\ncase "$*" in *shared*) sleep 2;; esac\nexec c++ "$@"\n')
-    script.chmod(0o755)
-    start(f"--cxx={script}", "--confine=off")
+    start(f"--cxx={slow_compiler(tmp_path, 'sleep 2')}", "--confine=off")
     assert _seconds_of_graphs(1) > 2
     assert tensord.stats()["compiled"] == 1
     assert tensord.stats()["fallbacks"] == 0

@@ -20,6 +20,7 @@ import tensord
 import torch
 from compare import check
 from real_daemon import RealDaemon, binary
+from slow_compiler import slow_compiler, wait_for
 from tensord import fallback
 from tensord.wire import rpc, transport
 
@@ -39,27 +40,18 @@ def _run(factor: int) -> None:
     check("result", torch.compile(function, backend="tensord")(x), function(x))
 
 
-def _wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {WAIT_S:.0f} s"
-        time.sleep(0.02)
-
-
 # -- time in the queue ----------------------------------------------------------------------------
 
 
 @pytest.fixture
 def busy(start: Callable[..., RealDaemon], tmp_path: Path) -> Iterator[RealDaemon]:
     """A daemon with one worker, which is at work until the test ends, and little patience."""
-    script = tmp_path / "slow-c++"
     slow = f"touch {tmp_path}/compiling; while ! [ -e {tmp_path}/done ]; do sleep 0.05; done"
-    script.write_text(f'#!/bin/sh\ncase "$*" in *shared*) {slow};; esac\nexec c++ "$@"\n')
-    script.chmod(0o755)
+    script = slow_compiler(tmp_path, slow)
     daemon = start(f"--cxx={script}", "--confine=off", "--workers=1", "--queue-seconds=1")
     thread = threading.Thread(target=_run, args=(2,))
     thread.start()
-    _wait_for((tmp_path / "compiling").exists, "a compile")
+    wait_for((tmp_path / "compiling").exists, "a compile")
     yield daemon
     (tmp_path / "done").touch()
     thread.join(WAIT_S)
@@ -123,7 +115,7 @@ def test_a_request_that_never_comes_gives_its_memory_back(
 ) -> None:
     daemon = start("--request-memory=16MB", "--queue-seconds=3")
     silent, http = _announce(daemon.socket, 8 * MEBIBYTE)  # counted twice while it comes
-    _wait_for(_holds(16 * MEBIBYTE), "the room taken")
+    wait_for(_holds(16 * MEBIBYTE), "the room taken")
     # What is small is served meanwhile, what is large waits until the silent one is given up.
     _run(5)
     assert tensord.stats()["compiled"] == 1
@@ -132,18 +124,18 @@ def test_a_request_that_never_comes_gives_its_memory_back(
         large.message()
     _await_end(silent, http)
     silent.close()
-    _wait_for(_holds(0), "the room given back")
+    wait_for(_holds(0), "the room given back")
 
 
 def test_a_client_that_goes_makes_way(start: Callable[..., RealDaemon]) -> None:
     daemon = start("--request-memory=16MB")
     first, _ = _announce(daemon.socket, 8 * MEBIBYTE)
-    _wait_for(_holds(16 * MEBIBYTE), "the room taken")
+    wait_for(_holds(16 * MEBIBYTE), "the room taken")
     second, _ = _announce(daemon.socket, 6 * MEBIBYTE)  # waits
     time.sleep(0.2)
     second.close()
     first.close()
-    _wait_for(_holds(0), "the room given back")
+    wait_for(_holds(0), "the room given back")
 
 
 def test_what_is_too_large_is_refused_before_it_comes(start: Callable[..., RealDaemon]) -> None:
