@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Speeds up builds where the tools are present: ccache for compiling, mold for linking.
+#
+# A tenth of GCC's time went into collecting its garbage; a file takes a fifth more memory without.
+add_compile_options(
+  "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:SHELL:--param ggc-min-heapsize=2000000 --param ggc-min-expand=1000>")
 find_program(TENSORD_CCACHE ccache)
 if(TENSORD_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER /bin/sh ${CMAKE_SOURCE_DIR}/cmake/compile.sh ${TENSORD_CCACHE})

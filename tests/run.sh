@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds everything and runs every test: ctest, then pytest.
+# Installs what is missing, builds and runs the tests: ctest, then pytest.
 #
-#   tests/run.sh [PYTEST ARGUMENTS...]        # everything; e.g. tests/run.sh -k softmax
+#   tests/run.sh [PYTEST ARGUMENTS...]        # all but the long ones; e.g. tests/run.sh -k softmax
+#   tests/run.sh --long                       # the long ones, which .ci/run runs besides
 #   tests/run.sh --build                      # installs and builds, runs nothing
 #   tests/run.sh --unit FOLDER [CTEST ARGUMENTS...]
 #                                             # the unit tests of one folder of tests/unit; `all`: of all
@@ -11,27 +12,39 @@
 # TENSORD_TEST_CACHE: where compiled kernels are kept between runs (default ~/.cache/tensord-tests;
 # empty: nowhere).
 #
-# A subset builds only what it needs. The last line is `N passed, N failed`, of ctest and pytest
+# Long is what takes minutes while shorter tests look at the same code: the label long of ctest, the
+# marker long of pytest. Where there are arguments for pytest it leaves nothing out. A subset builds
+# only what it needs. The last line is `N passed, N failed`, of ctest and pytest
 # together; it ends with 1 when anything failed, was not built, or when no test ran at all.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/deploy/lib/setup.sh"
 
-unit=all e2e=yes arguments=() targets=()
+unit=all e2e=yes arguments=() targets=() only=(-LE '^long$') cases=()
 case ${1:-} in
+  --long)
+    [ $# -eq 1 ] || die "tests/run.sh --long takes no arguments"
+    targets=(all long_tests) only=(-L '^long$') cases=(-m long)
+    ;;
   --build) unit='' e2e='' ;;
   --unit)
     unit=${2:?"tests/run.sh --unit FOLDER: a folder of tests/unit, or all"} e2e=''
     [ "$unit" = all ] || [ -d "$root/tests/unit/$unit" ] || die "there is no folder tests/unit/$unit"
-    [ "$unit" = all ] || targets=("unit_$unit")
     arguments=("${@:3}")
+    if [ "$unit" = all ]; then
+      targets=(all long_tests) only=("${arguments[@]}")
+    else
+      targets=("unit_$unit") only=(-L "^$unit\$" "${arguments[@]}")
+    fi
     ;;
   --e2e)
     unit='' targets=(tensord tensord-worker tensorctl tensord_runtime store_driver tensord_faults fleet_load)
-    arguments=("${@:2}")
+    arguments=("${@:2}") cases=(-m 'not long')
     ;;
-  *) arguments=("$@") ;;
+  *) arguments=("$@") cases=(-m 'not long') ;;
 esac
+# What is asked for by name is wanted, however long it takes.
+[ ${#arguments[@]} -eq 0 ] || cases=()
 setup deploy/requirements.txt tests/requirements.txt -- "${targets[@]}"
 [ -n "$unit$e2e" ] || exit 0
 
@@ -64,9 +77,6 @@ status=0 reports=()
 if [ -n "$unit" ]; then
   say "ctest"
   reports+=("$folder/ctest.xml")
-  only=()
-  if [ "$unit" != all ]; then only=(-L "^$unit\$" "${arguments[@]}"); fi
-  if [ -z "$e2e" ] && [ "$unit" = all ]; then only=("${arguments[@]}"); fi
   ctest --test-dir "$root/build" -j "$(nproc)" --timeout 600 --output-on-failure --no-tests=error \
     --output-junit "$folder/ctest.xml" "${only[@]}" || status=1
 fi
@@ -81,10 +91,9 @@ if [ -n "$e2e" ]; then
   # A process a core and one for when others wait, each of whole files, which share daemons; a subset
   # of few tests is quicker in one. A hung test names itself after its time is up, rather than
   # holding everything.
-  side_by_side=()
-  if [ ${#arguments[@]} -eq 0 ]; then side_by_side=(-n "$(($(nproc) + 1))" --dist loadfile); fi
+  if [ ${#arguments[@]} -eq 0 ]; then cases+=(-n "$(($(nproc) + 1))" --dist loadfile); fi
   (cd "$root" && "$venv/bin/python" -m pytest tests/e2e -q --durations=10 --timeout 600 \
-    --junitxml "$folder/pytest.xml" "${side_by_side[@]}" "${arguments[@]}") || status=1
+    --junitxml "$folder/pytest.xml" "${cases[@]}" "${arguments[@]}") || status=1
 fi
 
 # A missing report or a crash outside of any test is a failure as well.

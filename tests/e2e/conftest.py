@@ -44,6 +44,10 @@ from tensord.cuda_graphs import arena, graphed_program, memory  # noqa: E402
 from tensord.wire import rpc  # noqa: E402
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: tests/run.sh leaves it to tests/run.sh --long")
+
+
 @pytest.fixture
 def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """A process that has compiled nothing and knows no daemon; a short folder for sockets."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from long_cases import long_but
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path += [str(TESTS), str(TESTS / "tools")]
@@ -27,7 +28,7 @@ ARCHITECTURES = """albert clip deberta fnet gpt_neox mamba modernbert nystromfor
     swin videomae wav2vec2 whisper""".split()
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", long_but(("albert", "modernbert", "whisper"), ARCHITECTURES))
 def test_architecture(name: str, tensord_daemon: object) -> None:
     line = check(f"transformers/{name}")
     assert line["status"] == "right", line

@@ -19,6 +19,7 @@ import pytest
 import tensord
 import torch
 import torch.nn.functional as F
+from long_cases import long_but
 from tensord.passes.captured import attention, attention_masks, dynamo, grouped_query_attention
 from torch import Tensor, fx
 
@@ -427,7 +428,7 @@ def test_grouped_heads(how: str, written: bool) -> None:
 MODELS = {"bert": (2, 0), "gpt2": (2, 2), "llama": (2, 2), "t5": (6, 0), "vit": (2, 0)}
 
 
-@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("implementation", long_but(("eager",), ("sdpa", "eager")))
 @pytest.mark.parametrize("name", MODELS)
 def test_models(name: str, implementation: str) -> None:
     model, inputs = models.build(name)

@@ -89,6 +89,7 @@ def test_nothing_differs(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("none*"))
 
 
+@pytest.mark.long
 def test_a_wrong_node_is_found(plant: object, tmp_path: Path) -> None:
     torch.manual_seed(0)
     plant("wrong")
@@ -115,6 +116,7 @@ def test_a_refused_node_is_found(plant: object, tmp_path: Path) -> None:
     assert code == 1 and "no tanh here" in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["crash", "hang"])
 def test_a_process_that_dies(plant: object, tmp_path: Path, kind: str) -> None:
     plant(kind)

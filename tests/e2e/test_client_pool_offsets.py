@@ -13,6 +13,7 @@ import client_passes
 import pytest
 import torch
 import torch.nn.functional as F
+from long_cases import long_but
 from tensord.passes.joint import pool_offsets
 from tensord.v1 import graph_pb2
 from torch import Tensor
@@ -83,7 +84,9 @@ def test_operators_in_eager(name: str, channels_last: bool) -> None:
         assert got.stride() == wanted.stride()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(
+    "dtype", long_but((torch.float32,), (torch.float32, torch.bfloat16, torch.float64))
+)
 @pytest.mark.parametrize("channels_last", [False, True], ids=["rows", "channels_last"])
 @pytest.mark.parametrize("name", WINDOWS)
 def test_kernels(tensord_daemon: Any, name: str, channels_last: bool, dtype: torch.dtype) -> None:

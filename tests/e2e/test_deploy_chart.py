@@ -41,6 +41,7 @@ EVERYTHING = {
     "seLinuxOptions": {"type": "spc_t"},
 }  # fmt: skip
 
+pytestmark = pytest.mark.long  # installs 100 MB
 Documents = dict[str, dict[str, Any]]
 
 

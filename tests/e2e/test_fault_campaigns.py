@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import warm_python
+from long_cases import long_but
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "faults"))
@@ -34,7 +35,7 @@ SLICES = {
 LIMIT_S = 300.0
 
 
-@pytest.mark.parametrize("name", SLICES)
+@pytest.mark.parametrize("name", long_but(("publish", "power", "flips", "forged"), SLICES))
 def test_campaign(name: str) -> None:
     script = ROOT / "tests" / "faults" / f"{name}.py"
     done = subprocess.run(

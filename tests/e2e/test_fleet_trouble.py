@@ -20,6 +20,7 @@ BUDGET_S = 0.2
 MISSES = 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_bad_servers_cost_a_moment(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import warm_python
 
-pytestmark = pytest.mark.usefixtures("native_guards")
+pytestmark = [pytest.mark.usefixtures("native_guards"), pytest.mark.long]
 pytest.importorskip("transformers")
 HERE = Path(__file__).resolve().parent
 

@@ -32,6 +32,7 @@ def runs(
     return said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_changed_program(runs: list[Any], name: str) -> None:
     before, changed, after = (run[f"program_{name}"] for run in runs)

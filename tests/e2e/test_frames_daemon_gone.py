@@ -152,6 +152,7 @@ def test_daemon_is_killed_while_a_process_is_served(
     assert _said(process)["frames_served"] >= 1
 
 
+@pytest.mark.long
 def test_store_is_emptied(start: Callable[..., RealDaemon], program: Callable[..., str]) -> None:
     daemon = start()
     first = _said(capturing(daemon, program()))
@@ -176,6 +177,7 @@ def test_store_is_damaged(start: Callable[..., RealDaemon], program: Callable[..
     assert _said(capturing(daemon, program()))["fallback_reasons"] == {}
 
 
+@pytest.mark.long
 def test_processes_that_begin_at_once_capture_once(
     start: Callable[..., RealDaemon], program: Callable[..., str]
 ) -> None:

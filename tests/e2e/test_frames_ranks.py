@@ -17,6 +17,7 @@ RANK = Path(__file__).resolve().parent / "frame_rank.py"
 TOPICS = ("ddp", "fsdp", "rank_decides", "rank_is_asked", "data_loader_that_forks")
 FIRST, NEXT = 8, 2
 
+pytestmark = pytest.mark.long
 _Ranks = dict[str, list[dict[str, Any]]]
 
 

@@ -201,6 +201,7 @@ def test_a_passed_socket_outlives_the_daemon(listening: socket.socket, clean: Pa
         daemon.close()
 
 
+@pytest.mark.long
 def test_rolling_restarts_behind_a_passed_socket(listening: socket.socket, clean: Path) -> None:
     daemon = RealDaemon(clean, passed=listening)
     running = True

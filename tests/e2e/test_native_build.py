@@ -45,6 +45,7 @@ def test_one_for_another_torch_is_not(prebuilt: Path) -> None:
     assert build.built_path() is None
 
 
+@pytest.mark.long
 def test_is_built_into_a_folder(tmp_path: Path) -> None:
     command = [sys.executable, str(Path(build.__file__)), "--into", str(tmp_path)]
     subprocess.run(command, check=True, capture_output=True)

@@ -35,10 +35,13 @@ sys.path.append(str(HERE.parent / "faults"))
 # A name as somebody could choose it who wants the page to run it.
 HOSTILE_JOB = "<img src=x onerror=document.title='run'>"
 
-pytestmark = pytest.mark.skipif(
-    browsers.programs() is None,
-    reason="there is no Chromium and its driver (tests/packages-browser.txt)",
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        browsers.programs() is None,
+        reason="there is no Chromium and its driver (tests/packages-browser.txt)",
+    ),
+]
 
 
 @dataclass
