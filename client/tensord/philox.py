@@ -115,7 +115,7 @@ def _filled(
     functions = _fill_functions() if torch.device(device).type == "cpu" else {}
     if not functions:
         return None
-    result = torch.empty(size, dtype=torch.float32)
+    result = torch.empty(size, dtype=torch.float32, device="cpu")  # whatever the default device is
     bits = int(seed) & (2**64 - 1)
     functions[kind](bits, stream & _MASK, result.numel(), result.data_ptr())
     return result.to(dtype)

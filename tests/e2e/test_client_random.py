@@ -65,6 +65,16 @@ def test_normal_is_box_muller_of_a_half_of_a_block():
     assert got[3].item() == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["uniform", "normal"])
+def test_the_default_device_decides_nothing(kind):
+    seed, fill = torch.tensor(3), getattr(philox, kind)
+    expected = fill(seed, [2, 3], torch.float32, torch.device("cpu"), 0)
+    with torch.device("meta"):  # has no memory to write to, like a GPU's for the CPU
+        got = fill(seed, [2, 3], torch.float32, torch.device("cpu"), 0)
+    assert got.device.type == "cpu"
+    assert torch.equal(got, expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_rand_is_below_one_and_even(daemon, dtype):
     f = torch.compile(lambda: torch.rand(200_000, dtype=dtype), backend="tensord")

@@ -7,6 +7,7 @@ import collections
 import functools
 import sys
 import types
+import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ FACTOR = 2.0
 TABLE = {"a": 1.0, "b": 2.0}
 SCALES = [1.0, 2.0]
 MODE = Mode.ADD
+KIND: Any = typing.List  # noqa: UP006
 
 
 class Settings:
@@ -119,6 +121,14 @@ def key_of_a_global_dictionary(patch: Patch) -> Iterator[Any]:
 
     yield function, (tensor(),)
     patch.setitem(TABLE, "c", 5.0)
+
+
+def alias_of_typing_replaced(patch: Patch) -> Iterator[Any]:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.jit.annotate(KIND[torch.Tensor], [x * 2])[0]
+
+    yield function, (tensor(),)
+    patch.setattr(here, "KIND", typing.Set)  # noqa: UP006
 
 
 def order_of_a_dictionary(patch: Patch) -> Iterator[Any]:
@@ -610,7 +620,7 @@ CASES: list[Case] = [
     data_type_as_an_argument, device_as_an_argument, slice_as_an_argument, range_as_an_argument,
     set_as_an_argument, size_as_an_argument, keys_of_an_ordered_dictionary,
     number_of_numpy, shape_of_an_array, universal_function_replaced, method_of_a_class_of_tensors,
-    module_replaced, two_arguments_that_are_one,
+    module_replaced, alias_of_typing_replaced, two_arguments_that_are_one,
     one_argument_that_is_two,
 ]  # fmt: skip
 

@@ -73,14 +73,15 @@ def _read(
     return types.FunctionType(code, scope)
 
 
-def test_names_of_variables_are_the_same_in_each_process() -> None:
+@pytest.mark.parametrize("prefix", ["___context_manager_0", "___prev_torch_function_mode_stack"])
+def test_names_of_variables_are_the_same_in_each_process(prefix: str) -> None:
     def wrote(number: int) -> frame_pb2.Result:
-        name = f"___context_manager_0_{number}"
+        name = f"{prefix}_{number}"
         code = (lambda: None).__code__.replace(co_varnames=("x", name), co_nlocals=2)
         return bytecode.write(code, {})[0]
 
     assert wrote(15) == wrote(48)
-    assert list(wrote(15).code.variables) == ["x", "___context_manager_0_1"]
+    assert list(wrote(15).code.variables) == ["x", f"{prefix}_1"]
 
 
 def test_names_of_comprehensions_are_the_same_in_each_process() -> None:

@@ -257,7 +257,7 @@ def _cause_of_mismatch(what: str) -> str:
 
 def gradients_of(outputs: Sequence[Any], arguments: Sequence[Any]) -> list[Tensor | None]:
     """Gradients of the weighted sum of all outputs; of no use when nothing requires any."""
-    total = torch.zeros((), dtype=torch.float64)
+    total = torch.zeros((), dtype=torch.float64, device="cpu")
     for output in outputs:
         if isinstance(output, Tensor) and output.requires_grad and output.is_floating_point():
             weight = torch.arange(output.numel(), dtype=torch.float64, device=output.device)

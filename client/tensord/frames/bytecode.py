@@ -28,7 +28,7 @@ _MADE_BY_DYNAMO = re.compile(
 )
 _FUNCTIONS = ("__resume_at_", "__comprehension_")
 # Its names of variables that end with a number of the process.
-_NUMBERED = re.compile(r"(___context_manager_\d+_)\d+")
+_NUMBERED = re.compile(r"(___context_manager_\d+_|___prev_torch_function_mode_stack_)\d+")
 # Its functions for comprehensions behind a graph break, from Python 3.12 on: with the name of the
 # user's function, the line and a number of the process.
 _COMPREHENSION = re.compile(r"(__comprehension_.*_at)_\d+_\d+")

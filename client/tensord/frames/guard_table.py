@@ -74,6 +74,11 @@ _PLAIN = (int, float, complex, str, bytes)
 _CONSTANT_OBJECTS = (type(None), bool, type(Ellipsis), type(NotImplemented), torch.dtype)
 
 
+def _is_of_typing(value: Any) -> bool:
+    """Any, Optional, List and the like: objects of which there is one each."""
+    return type(value).__module__ == "typing"
+
+
 def _identity(recorder: Recorder, guard: Any) -> None:
     """An object that is to be the very same: what it is in another process depends on its kind."""
     number, value, name = _look(recorder, guard)
@@ -97,7 +102,7 @@ def _identity(recorder: Recorder, guard: Any) -> None:
             found = getattr(value, attribute)
             recorder.add(part, f"{name}.{attribute} == {found!r}", equals=constants.write(found))
         _add_type(recorder, number, re.Pattern, name)
-    elif isinstance(value, _NAMED) or type(value).__qualname__ in ("ufunc", "_SpecialForm"):
+    elif isinstance(value, _NAMED) or _is_of_typing(value) or type(value).__qualname__ == "ufunc":
         _add_named(recorder, number, value, name)
     elif isinstance(getattr(value, "__wrapped__", None), types.FunctionType) and callable(value):
         # functools.lru_cache and the like: the object by name, and what it wraps.

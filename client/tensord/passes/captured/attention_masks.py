@@ -81,7 +81,7 @@ def is_causal(kept: torch.Tensor, queries: object, keys: object) -> bool:
     """
     if kept.dim() < 2 or tuple(kept.shape[-2:]) != (queries, keys) or queries != keys:
         return False
-    lower = torch.ones(kept.shape[-2:], dtype=torch.bool).tril()
+    lower = torch.ones(kept.shape[-2:], dtype=torch.bool, device=kept.device).tril()
     return bool((kept == lower).all())
 
 
