@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/private_file.h"
 #include "base/sha256.h"
 
 namespace tensord::fleet {
@@ -47,22 +48,13 @@ store::FileIdentity IdentityAt(const std::string& path) {
                                                          : store::FileIdentity();
 }
 
-// Service managers and Kubernetes hand keys to a group; others have no business with them.
-absl::Status CheckPrivateFile(const std::string& path) {
-  struct stat info;
-  if (stat(path.c_str(), &info) != 0) {
+absl::StatusOr<KeyPtr> ReadPrivate(const std::string& path) {
+  const absl::Status is_private = CheckPrivateFile(path);
+  if (absl::IsNotFound(is_private)) {
     return absl::FailedPreconditionError(
         absl::StrCat("cannot read fleet_sign_key ", path, ": make one with tensorctl fleet-key"));
   }
-  if ((info.st_mode & 027) != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, " may be written by its group or read by others: chmod 600 it"));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<KeyPtr> ReadPrivate(const std::string& path) {
-  TENSORD_RETURN_IF_ERROR(CheckPrivateFile(path));
+  TENSORD_RETURN_IF_ERROR(is_private);
   std::FILE* file = std::fopen(path.c_str(), "re");
   if (file == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("cannot read fleet_sign_key ", path));

@@ -15,8 +15,9 @@ import chart
 import pytest
 import redis_server
 import yaml
+from certificates import make_certificates
 from fleet_hosts import Host, make_key
-from own_server import OwnServer, free_port, make_certificates
+from own_server import OwnServer, free_port
 from real_daemon import ROOT, RealDaemon, binary
 
 EXAMPLES = chart.KUBERNETES / "examples"

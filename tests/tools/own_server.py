@@ -21,22 +21,6 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def make_certificates(folder: Path) -> None:
-    """An authority (ca.crt) and a certificate of it for `localhost` (server.crt, server.key)."""
-
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], check=True, cwd=folder, capture_output=True)
-
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=test",
-            "-days", "2")  # fmt: skip
-    openssl("req", *key, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=localhost")
-    (folder / "names").write_text("subjectAltName=DNS:localhost\n")
-    openssl("x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key",
-            "-CAcreateserial", "-out", "server.crt", "-days", "2", "-extfile",
-            "names")  # fmt: skip
-
-
 class OwnServer:
     """What of one is common. It works in its folder, and logs there to the file `log`."""
 

