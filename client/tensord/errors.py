@@ -32,6 +32,13 @@ class DaemonSilentError(DaemonUnavailableError):
     advice = "see what state the daemon's process is in; `tensord` starts another"
 
 
+class DaemonRefusedError(DaemonUnavailableError):
+    """UNAUTHENTICATED: the daemon does not let this process in, or is not the one it should be."""
+
+    reason = "daemon refused"
+    advice = "see TENSORD_TLS_CA, TENSORD_TLS_CERT, TENSORD_TLS_KEY and TENSORD_TOKEN_FILE"
+
+
 class DaemonGoingError(DaemonUnavailableError):
     """The daemon takes no more calls, for it ends; another may follow it."""
 

@@ -127,6 +127,7 @@ ROWS: list[tuple[str, list[Panel]]] = [
                     (f"sum(tensord_requests_in_flight{HERE})", "requests that wait"),
                     (f"sum(tensord_compiles_queued{HERE})", "compiles without a turn"),
                     (rate("tensord_requests_refused_total", by="reason"), "refused/s: {{reason}}"),
+                    (rate("tensord_unauthenticated_calls_total"), "not let in/s"),
                 ),
             ),
         ],

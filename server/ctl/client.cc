@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/ctl/client.h"
 
+#include <absl/strings/ascii.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_split.h>
+#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <utility>
+#include <vector>
 
 #include "base/sha256.h"
 #include "server/rpc/address.h"
 #include "server/rpc/to_json.h"
+#include "server/store/blobs.h"
 #include "tensord/v1/service.grpc.pb.h"
 
 namespace tensord::server {
@@ -29,8 +36,10 @@ int ExitCode(const Client& client, const grpc::Status& status) {
   if (status.ok()) return kExitOk;
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE ||
       status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    std::fprintf(stderr, "tensorctl: no daemon answers at %s (%s)\n", client.address.c_str(),
-                 status.error_message().c_str());
+    // A daemon that does not take a certificate says nothing, and closes the connection.
+    const char* hint = IsTlsAddress(client.address) ? "; see --tls-ca, --tls-cert, --tls-key" : "";
+    std::fprintf(stderr, "tensorctl: no daemon answers at %s (%s)%s\n", client.address.c_str(),
+                 status.error_message().c_str(), hint);
     return kExitUnreachable;
   }
   std::fprintf(stderr, "tensorctl: %s\n", status.error_message().c_str());
@@ -55,15 +64,57 @@ std::string JsonOf(const google::protobuf::Message& message, bool pretty) {
   return "";
 }
 
+absl::Status ReadInto(const char* flag, const std::string& path, std::string* text) {
+  if (path.empty()) return absl::OkStatus();
+  auto read = store::ReadFile(path);
+  if (!read.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": ", read.status().message()));
+  }
+  *text = *std::move(read);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const TlsFiles& files) {
+  grpc::SslCredentialsOptions options;
+  std::string tokens;
+  TENSORD_RETURN_IF_ERROR(ReadInto("--tls-ca", files.ca, &options.pem_root_certs));
+  TENSORD_RETURN_IF_ERROR(ReadInto("--tls-cert", files.cert, &options.pem_cert_chain));
+  TENSORD_RETURN_IF_ERROR(ReadInto("--tls-key", files.key, &options.pem_private_key));
+  TENSORD_RETURN_IF_ERROR(ReadInto("--token-file", files.token, &tokens));
+  auto credentials = grpc::SslCredentials(options);
+  // The daemon's file may be at hand: the newest of its tokens stands first.
+  const std::vector<std::string> lines = absl::StrSplit(tokens, '\n', absl::SkipWhitespace());
+  if (lines.empty()) return credentials;
+  const std::string token(absl::StripAsciiWhitespace(lines.front()));
+  return grpc::CompositeChannelCredentials(credentials, grpc::AccessTokenCredentials(token));
+}
+
+struct Target {
+  std::string uri;
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
+};
+
+absl::StatusOr<Target> TargetOf(const Client& client) {
+  if (!IsTlsAddress(client.address)) {
+    TENSORD_ASSIGN_OR_RETURN(const std::string path, SocketPath(client.address));
+    return Target{"unix:" + path, grpc::InsecureChannelCredentials()};
+  }
+  TENSORD_ASSIGN_OR_RETURN(const NetworkAddress where, ParseTlsAddress(client.address));
+  TENSORD_ASSIGN_OR_RETURN(auto credentials, Credentials(client.tls));
+  // What went wrong is said in the status, too.
+  gpr_set_log_function([](gpr_log_func_args*) {});
+  return Target{"dns:///" + where.ToString(), std::move(credentials)};
+}
+
 }  // namespace
 
 absl::Status Connect(Client& client) {
-  TENSORD_ASSIGN_OR_RETURN(const std::string path, SocketPath(client.address));
+  TENSORD_ASSIGN_OR_RETURN(const Target target, TargetOf(client));
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  client.connection = std::make_shared<Connection>(Connection{v1::Compiler::NewStub(
-      grpc::CreateCustomChannel("unix:" + path, grpc::InsecureChannelCredentials(), arguments))});
+  client.connection = std::make_shared<Connection>(Connection{
+      v1::Compiler::NewStub(grpc::CreateCustomChannel(target.uri, target.credentials, arguments))});
   return absl::OkStatus();
 }
 

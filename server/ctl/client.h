@@ -20,13 +20,22 @@ inline constexpr int kExitUnreachable = 3;
 
 struct Connection;
 
+// Files, for an address with TLS. Empty: the system's authorities, and nothing to show.
+struct TlsFiles {
+  std::string ca;
+  std::string cert, key;
+  std::string token;
+};
+
 struct Client {
   std::shared_ptr<Connection> connection;
   std::string address;
+  TlsFiles tls;
   bool json = false;  // print for programs
 };
 
-// InvalidArgument: `client.address` is no Unix socket. Nothing is sent yet.
+// InvalidArgument: `client.address` is neither a Unix socket nor tls://host:port, or one of the
+// files cannot be read. Nothing is sent yet.
 absl::Status Connect(Client& client);
 
 // Makes one call. Prints what went wrong and returns the exit code.

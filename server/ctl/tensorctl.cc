@@ -29,7 +29,15 @@ int Main(int argc, char** argv) {
   Client client;
   client.address = DefaultAddress();
   app.set_version_flag("--version", Version());
-  app.add_option("--address", client.address, "the daemon's socket")->envname("TENSORD_ADDRESS");
+  app.add_option("--address", client.address, "the daemon's socket, or tls://host:port")
+      ->envname("TENSORD_ADDRESS");
+  app.add_option("--tls-ca", client.tls.ca, "authorities whose certificates a daemon may show")
+      ->envname("TENSORD_TLS_CA");
+  app.add_option("--tls-cert", client.tls.cert, "certificate for a daemon that asks for one")
+      ->envname("TENSORD_TLS_CERT");
+  app.add_option("--tls-key", client.tls.key, "its private key")->envname("TENSORD_TLS_KEY");
+  app.add_option("--token-file", client.tls.token, "token for a daemon that asks for one")
+      ->envname("TENSORD_TOKEN_FILE");
   app.add_flag("--json", client.json, "for programs");
   app.fallthrough();
   app.require_subcommand(1);

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "server/monitoring/host_and_port.h"
 #include "server/rpc/address.h"
@@ -119,12 +120,47 @@ std::string WithoutPassword(std::string url) {
   return url;
 }
 
+// A port without either kind of proof would let every process that reaches it make jobs run code.
+absl::Status CheckListen(const Config& config) {
+  const auto wrong = [&](const char* key, absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, " (from ", config.sources.at(key), "): ", why));
+  };
+  const std::pair<const char*, const std::string&> files[] = {
+      {"listen_cert", config.listen_cert},
+      {"listen_key", config.listen_key},
+      {"listen_ca", config.listen_ca},
+      {"listen_token_file", config.listen_token_file}};
+  if (config.listen_tls.empty()) {
+    for (const auto& [key, file] : files) {
+      if (!file.empty()) return wrong(key, "nothing uses it: set listen_tls too, a host and port");
+    }
+    return absl::OkStatus();
+  }
+  if (const auto where = ParseNetworkAddress(config.listen_tls); !where.ok()) {
+    return wrong("listen_tls", where.status().message());
+  }
+  if (config.listen_cert.empty() || config.listen_key.empty()) {
+    return wrong("listen_tls",
+                 "set listen_cert and listen_key too, the files of a certificate for the name by "
+                 "which clients call the daemon and of its private key");
+  }
+  if (config.listen_ca.empty() && config.listen_token_file.empty()) {
+    return wrong("listen_tls",
+                 "nobody would be kept out: set listen_ca, the file of the authority whose client "
+                 "certificates let in, or listen_token_file, the file of a token, or both");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Check(const Config& config) {
   const auto at = [&](const char* key) { return config.sources.at(key); };
   if (const auto path = SocketPath(config.address); !path.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("address (from ", at("address"), "): ", path.status().message()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "address (from ", at("address"), "): ", path.status().message(),
+        IsTlsAddress(config.address) ? "; where to listen with TLS says listen_tls" : ""));
   }
+  TENSORD_RETURN_IF_ERROR(CheckListen(config));
   if (config.store.empty() || config.store[0] != '/') {
     return absl::InvalidArgumentError(absl::StrCat("store = '", config.store, "' (from ",
                                                    at("store"), "): an absolute path is needed"));
@@ -213,6 +249,16 @@ const std::vector<Option>& Options() {
        "milliseconds that a miss waits for the fleet's first answer"},
       {"fleet_lease_seconds", nullptr, Option::kSeconds, nullptr, &C::fleet_lease_seconds, 0, 3600,
        "how long hosts wait for one that compiles the same program (0: not)"},
+      {"listen_tls", "TENSORD_LISTEN_TLS", Option::kText, &C::listen_tls, nullptr, 0, 0,
+       "host and port to listen on with TLS beside the socket: 127.0.0.1:7464 (none: nowhere)"},
+      {"listen_cert", "TENSORD_LISTEN_CERT", Option::kText, &C::listen_cert, nullptr, 0, 0,
+       "file of the certificate for listen_tls, with those between it and its authority"},
+      {"listen_key", "TENSORD_LISTEN_KEY", Option::kText, &C::listen_key, nullptr, 0, 0,
+       "file of the certificate's private key"},
+      {"listen_ca", "TENSORD_LISTEN_CA", Option::kText, &C::listen_ca, nullptr, 0, 0,
+       "file of the authority whose client certificates let in (none: not asked for)"},
+      {"listen_token_file", "TENSORD_LISTEN_TOKEN_FILE", Option::kText, &C::listen_token_file,
+       nullptr, 0, 0, "file of the tokens, one a line, that let clients in (none: not asked for)"},
       {"metrics_address", "TENSORD_METRICS_ADDRESS", Option::kText, &C::metrics_address, nullptr, 0,
        0, "where Prometheus scrapes /metrics: 127.0.0.1:9464 (none: nowhere)"},
       {"ui", "TENSORD_UI", Option::kText, &C::ui, nullptr, 0, 0,

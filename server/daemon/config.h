@@ -41,10 +41,15 @@ struct Config {
   uint64_t fleet_expiry_seconds = 30 * 24 * 3600;  // of what is put; 0: never
   uint64_t fleet_answer_ms = 200;                  // that a miss waits for the tier's first answer
   uint64_t fleet_lease_seconds = 30;  // that hosts wait for one that compiles the same; 0: never
-  std::string metrics_address;        // where Prometheus scrapes, host and port; empty: nowhere
-  std::string ui;                     // where the page is, host and port; empty: when asked for
-  std::string log_file;               // rotating; empty: standard error
-  std::string log_level = "info";     // trace, debug, info, warn, error
+  std::string listen_tls;             // host and port beside the Unix socket; empty: none
+  std::string listen_cert;            // files of the daemon's certificate,
+  std::string listen_key;             // of its private key,
+  std::string listen_ca;          // of the authority of clients' certificates; empty: not asked for
+  std::string listen_token_file;  // of tokens that clients bring; empty: not asked for
+  std::string metrics_address;    // where Prometheus scrapes, host and port; empty: nowhere
+  std::string ui;                 // where the page is, host and port; empty: when asked for
+  std::string log_file;           // rotating; empty: standard error
+  std::string log_level = "info";  // trace, debug, info, warn, error
 
   // Where each value came from, by key: "default", "flag --store", "TENSORD_STORE", "/etc/...toml".
   std::map<std::string, std::string> sources;

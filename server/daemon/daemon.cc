@@ -33,6 +33,7 @@
 #include "server/daemon/fill_stats.h"
 #include "server/daemon/fleet_settings.h"
 #include "server/daemon/large_rpc.h"
+#include "server/daemon/network_port.h"
 #include "server/daemon/page_questions.h"
 #include "server/daemon/rpc_service.h"
 #include "server/fleet/open.h"
@@ -181,6 +182,13 @@ absl::StatusOr<std::unique_ptr<fleet::Fleet>> OpenFleet(const Config& config) {
   return fleet::OpenFleet(FleetSettings(config));
 }
 
+// Null: none is wanted.
+absl::StatusOr<std::unique_ptr<NetworkPort>> OpenNetworkPort(const Config& config,
+                                                             Metrics* metrics) {
+  if (config.listen_tls.empty()) return nullptr;
+  return NetworkPort::Open(config, metrics);
+}
+
 // Null: none is wanted, or its place is taken, which is no reason not to compile.
 std::unique_ptr<MetricsEndpoint> ServeMetrics(const Config& config, CompileService& service,
                                               FrameService& frames) {
@@ -273,14 +281,17 @@ int Fail(const char* event, const absl::Status& status) {
   return kExitError;
 }
 
-// Listens on `socket`, unless it was passed. The caller has its lock: one that is there was left
-// behind, and gRPC replaces it. Unavailable: it cannot.
+// Listens on `socket`, unless it was passed, and on `network`, unless it is null. The caller has
+// the socket's lock: one that is there was left behind, and gRPC replaces it. Unavailable: it
+// cannot.
 absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(const std::string& socket, bool passed,
-                                                          grpc::Service& rpc, LargeRpc& large) {
+                                                          NetworkPort* network, grpc::Service& rpc,
+                                                          LargeRpc& large) {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   if (!passed) builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
+  if (network != nullptr) network->AddTo(builder);
   builder.RegisterService(&rpc);
   builder.RegisterCallbackGenericService(&large);
   builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
@@ -296,7 +307,11 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(const std::string& soc
       .SetSyncServerOption(Sync::CQ_TIMEOUT_MSEC, 3600 * 1000);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || chmod(socket.c_str(), 0600) != 0) {
-    return absl::UnavailableError("cannot listen on " + socket);
+    return absl::UnavailableError(absl::StrCat(
+        "cannot listen on ", socket,
+        network == nullptr
+            ? ""
+            : absl::StrCat(", or on ", network->ToString(), " (listen_tls): is the port taken?")));
   }
   return server;
 }
@@ -362,10 +377,16 @@ int RunDaemon(const Config& config) {
     if (!config.ui.empty()) ServePage(page, config.ui);
     const auto rpc = MakeRpcService(&service, &frames, &page, &calls);
     LargeRpc large(&service, &calls, options.queue_limit);
-    const auto server = StartServer(socket, passed->has_value(), *rpc, large);
+    const auto network = OpenNetworkPort(config, service.metrics());
+    if (!network.ok()) return Fail("start_failed", network.status());
+    const auto server = StartServer(socket, passed->has_value(), network->get(), *rpc, large);
     if (!server.ok()) return Fail("start_failed", server.status());
     auto acceptor =
         passed->has_value() ? std::make_unique<Acceptor>(server->get(), (*passed)->fd) : nullptr;
+    if (*network != nullptr) {
+      spdlog::info("event=listening address={} asks_for=\"{}\"", (*network)->ToString(),
+                   (*network)->asks_for());
+    }
     spdlog::info("event=started version={} pid={} socket={} store=\"{}\" workers={} cxx=\"{}\"",
                  Version(), getpid(), socket, store_root, options.pool.workers, config.cxx);
     const std::string why = WaitForEnd(signals, config.idle_exit, calls);

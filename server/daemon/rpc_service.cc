@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/daemon/rpc_service.h"
 
+#include <absl/strings/match.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 
 #include <algorithm>
@@ -22,6 +23,12 @@ using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
 constexpr size_t kPiece = 1 << 20;
+
+Origin OriginOf(const CallbackServerContext& context) {
+  const std::string peer = context.peer();
+  return absl::StartsWith(peer, "ipv4:") || absl::StartsWith(peer, "ipv6:") ? Origin::kNetwork
+                                                                            : Origin::kThisHost;
+}
 
 // Sends one blob in pieces, each after the last has gone out.
 class BlobWriter : public grpc::ServerWriteReactor<v1::BlobPiece> {
@@ -52,14 +59,17 @@ class BlobWriter : public grpc::ServerWriteReactor<v1::BlobPiece> {
 class FindFramesCall : public ServerUnaryReactor {
  public:
   FindFramesCall(FrameService* frames, CallCounts* counts, const v1::FindFramesRequest& request,
-                 v1::FindFramesReply* reply)
+                 v1::FindFramesReply* reply, Origin origin)
       : frames_(frames), counts_(counts) {
     ++counts_->open;
-    search_ = frames_->Find(request, reply, [this](const absl::Status& status) {
-      counts_->last = SteadySeconds();
-      --counts_->open;
-      Finish(ToGrpc(status));
-    });
+    search_ = frames_->Find(
+        request, reply,
+        [this](const absl::Status& status) {
+          counts_->last = SteadySeconds();
+          --counts_->open;
+          Finish(ToGrpc(status));
+        },
+        origin);
   }
   void OnCancel() override { frames_->Cancel(search_); }
   void OnDone() override { delete this; }
@@ -150,10 +160,11 @@ class RpcService final
     return new BlobWriter(service_->ReadBlob(request->sha256()));
   }
 
-  ServerUnaryReactor* FindFrames(CallbackServerContext*, const v1::FindFramesRequest* request,
+  ServerUnaryReactor* FindFrames(CallbackServerContext* context,
+                                 const v1::FindFramesRequest* request,
                                  v1::FindFramesReply* reply) override {
     counts_->last = SteadySeconds();
-    return new FindFramesCall(frames_, counts_, *request, reply);
+    return new FindFramesCall(frames_, counts_, *request, reply, OriginOf(*context));
   }
   ServerUnaryReactor* PutFrame(CallbackServerContext* context, const grpc::ByteBuffer* request,
                                grpc::ByteBuffer* answer) override {

@@ -123,7 +123,7 @@ FrameService::~FrameService() {
 }
 
 FrameService::SearchPtr FrameService::Find(v1::FindFramesRequest request,
-                                           v1::FindFramesReply* reply, Done done) {
+                                           v1::FindFramesReply* reply, Done done, Origin origin) {
   auto search = std::make_shared<Search>();
   absl::Status status = CheckDigest("code", request.code());
   status.Update(Within("environment", CheckEnvironment(request.environment())));
@@ -153,8 +153,11 @@ FrameService::SearchPtr FrameService::Find(v1::FindFramesRequest request,
     Answer(search, 0, absl::OkStatus());
     return search;
   }
-  const auto asked = captures_.Ask(search->place, ProcessLife::Of(caller.pid(), caller.host()),
-                                   search->until, search);
+  // Containers of one host may share its name, and not its processes' numbers.
+  const ProcessLife process = origin == Origin::kThisHost
+                                  ? ProcessLife::Of(caller.pid(), caller.host())
+                                  : ProcessLife::NotHere(caller.pid(), caller.host());
+  const auto asked = captures_.Ask(search->place, process, search->until, search);
   if (asked.waits) {
     ++metrics_->captures_waited;
     // Who captured may have put its frame since the look-up.

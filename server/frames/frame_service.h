@@ -42,6 +42,9 @@ struct FrameOptions {
   uint64_t max_waiting = 512;  // requests that wait for others' captures, and captures
 };
 
+// Where a request comes from: numbers of processes mean something here, or nothing.
+enum class Origin { kThisHost, kNetwork };
+
 class FrameService {
  public:
   // `done` is called exactly once, on this thread or another.
@@ -58,7 +61,8 @@ class FrameService {
   // capture is answered before this returns.
   struct Search;
   using SearchPtr = std::shared_ptr<Search>;
-  SearchPtr Find(v1::FindFramesRequest request, v1::FindFramesReply* reply, Done done);
+  SearchPtr Find(v1::FindFramesRequest request, v1::FindFramesReply* reply, Done done,
+                 Origin origin = Origin::kThisHost);
   // Answers one that waits, if it does, with Cancelled: nobody is there any more to capture.
   void Cancel(const SearchPtr& search);
 

@@ -17,6 +17,8 @@ struct ProcessLife {
   // The process of that number. One that is not seen here (of another host, or of a container whose
   // numbers are its own) has no known start. `host`: its name; empty: this one.
   static ProcessLife Of(uint32_t pid, const std::string& host);
+  // The same where all of them are of elsewhere, whatever their host's name.
+  static ProcessLife NotHere(uint32_t pid, const std::string& host) { return {pid, host, 0}; }
   // False only of a process whose start is known and that has ended, reaped or not.
   bool MayLive() const;
   // Whether both are known to be the same.

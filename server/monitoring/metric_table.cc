@@ -41,6 +41,8 @@ const std::vector<Metric>& MetricTable() {
        "Failed requests that were refused: as too many waited (max_waiting), or as they had waited "
        "too long (queue_seconds)."},
       {"waited_too_long", "tensord_requests_refused_total", "reason=late", ""},
+      {"calls_unauthenticated", "tensord_unauthenticated_calls_total", "",
+       "Calls by the network (listen_tls) without a token or with a wrong one."},
       {"in_flight", "tensord_requests_in_flight", "", "Requests that wait for a compile."},
       {"queued", "tensord_compiles_queued", "", "Compiles that wait for their turn."},
       {"request_bytes", "tensord_request_memory_bytes", "", "Memory of requests that are held."},

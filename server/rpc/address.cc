@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/address.h"
 
+#include <absl/strings/match.h>
+#include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/strip.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 
 namespace tensord::server {
+namespace {
+
+constexpr char kTlsScheme[] = "tls://";
+constexpr char kThisHost[] = "127.0.0.1";
+constexpr uint32_t kLastPort = 65535;
+
+}  // namespace
 
 std::string RuntimeFolder() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
@@ -40,6 +50,39 @@ absl::StatusOr<std::string> SocketPath(const std::string& address) {
                                                    sizeof(sockaddr_un::sun_path) - 1, "): ", path));
   }
   return std::string(path);
+}
+
+std::string NetworkAddress::ToString() const {
+  return absl::StrContains(host, ':') ? absl::StrCat("[", host, "]:", port)
+                                      : absl::StrCat(host, ":", port);
+}
+
+absl::StatusOr<NetworkAddress> ParseNetworkAddress(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  const bool is_port = colon == std::string::npos;
+  absl::string_view host = is_port ? kThisHost : absl::string_view(text).substr(0, colon);
+  const bool bracketed = absl::ConsumePrefix(&host, "[") && absl::ConsumeSuffix(&host, "]");
+  uint32_t port = 0;
+  if (host.empty() || absl::StrContains(host, ':') != bracketed ||
+      host.find_first_of("/[]@ ") != absl::string_view::npos ||
+      !absl::SimpleAtoi(is_port ? text : text.substr(colon + 1), &port) || port > kLastPort) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", text,
+        "' is no host and port: write 127.0.0.1:7464, 0.0.0.0:7464, [::1]:7464 or 7464"));
+  }
+  return NetworkAddress{std::string(host), absl::StrCat(port)};
+}
+
+bool IsTlsAddress(const std::string& address) { return absl::StartsWith(address, kTlsScheme); }
+
+absl::StatusOr<NetworkAddress> ParseTlsAddress(const std::string& address) {
+  const std::string text(absl::StripPrefix(address, kTlsScheme));
+  const auto parsed = ParseNetworkAddress(text);
+  if (!parsed.ok() || !IsTlsAddress(address) || !absl::StrContains(text, ':')) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", address, "' is no address of a daemon: write tls://host:port"));
+  }
+  return parsed;
 }
 
 }  // namespace tensord::server

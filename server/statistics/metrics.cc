@@ -64,6 +64,7 @@ void Metrics::Fill(v1::Stats* stats) const {
   stats->set_captures(captures);
   stats->set_captures_waited(captures_waited);
   stats->set_captures_lapsed(captures_lapsed);
+  stats->set_calls_unauthenticated(calls_unauthenticated);
   stats->set_resident_bytes(ResidentBytes());
   for (size_t i = 0; i < kOutcomes.size(); ++i) {
     v1::Latency* latency = stats->add_latencies();

@@ -50,6 +50,7 @@ struct Metrics {
   std::atomic<uint64_t> captures{0};
   std::atomic<uint64_t> captures_waited{0};
   std::atomic<uint64_t> captures_lapsed{0};
+  std::atomic<uint64_t> calls_unauthenticated{0};
   std::array<Latency, kOutcomes.size()> latencies;
   const std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's own gRPC calls against a server of grpcio, and against servers that are none."""
+"""The client's own gRPC calls against a server of grpcio, by a Unix socket and by TLS, and against
+servers that are none."""
 
 from __future__ import annotations
 
@@ -12,7 +13,10 @@ from pathlib import Path
 
 import grpc
 import pytest
+from certificates import Authority
 from tensord.wire import transport
+from tensord.wire.address import Address
+from tensord.wire.tls import TlsEndpoint
 from tensord.wire.transport import Call, CallError
 
 pytestmark = pytest.mark.usefixtures("nothing_under_way")
@@ -40,7 +44,7 @@ def _count(request: bytes, context: grpc.ServicerContext):
         yield bytes([i % 256]) * _MIB
 
 
-def _serve(path: str) -> grpc.Server:
+def _server() -> grpc.Server:
     server = grpc.server(
         futures.ThreadPoolExecutor(4), options=[("grpc.max_receive_message_length", -1)]
     )
@@ -48,21 +52,43 @@ def _serve(path: str) -> grpc.Server:
     handlers = {n: grpc.unary_unary_rpc_method_handler(f) for n, f in unary.items()}
     handlers["Count"] = grpc.unary_stream_rpc_method_handler(_count)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t.T", handlers),))
+    return server
+
+
+def _serve(path: str) -> grpc.Server:
+    server = _server()
     server.add_insecure_port(f"unix:{path}")
     server.start()
     return server
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    path = str(tmp_path_factory.mktemp("server") / "s")
-    server = _serve(path)
-    yield path
+def _serve_tls(folder: Path) -> tuple[grpc.Server, int]:
+    shown = Authority(folder).issue("server")
+    pair = (shown.key.read_bytes(), shown.path.read_bytes())
+    server = _server()
+    port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
+    server.start()
+    return server, port
+
+
+@pytest.fixture(scope="module", params=["unix", "tls"])
+def server(request, tmp_path_factory):
+    """Says where a call goes; each has an endpoint of its own."""
+    folder = tmp_path_factory.mktemp("server")
+    with pytest.MonkeyPatch.context() as environment:
+        if request.param == "unix":
+            server = _serve(str(folder / "s"))
+            yield lambda: str(folder / "s")
+        else:
+            server, port = _serve_tls(folder)
+            environment.setenv("TENSORD_TLS_CA", str(folder / "ca.crt"))
+            yield lambda: TlsEndpoint(Address(None, True, "localhost", port))
     server.stop(None).wait()
 
 
-def call(path: str, method: str, message: bytes = b"", timeout_s: float = 30.0) -> Call:
-    return Call(path, f"/t.T/{method}", message, timeout_s)
+def call(server, method: str, message: bytes = b"", timeout_s: float = 30.0) -> Call:
+    where = server if isinstance(server, str) else server()
+    return Call(where, f"/t.T/{method}", message, timeout_s)
 
 
 @pytest.mark.parametrize("size", [0, 1, 16384 - 5, 65535, 65536, 3 * _MIB + 1, 40 * _MIB])
@@ -108,6 +134,35 @@ def test_a_closed_call_is_cancelled(server):
     while not _sleep.cancelled and time.monotonic() < deadline:
         time.sleep(0.02)
     assert _sleep.cancelled
+
+
+def test_looking_does_not_wait(server):
+    """TLS has records, at its start say, that are of no message."""
+    sleeping = call(server, "Sleep", b"1")
+    looks = 0
+    while not sleeping.answered():
+        start = time.monotonic()
+        assert sleeping.arrived() == []
+        assert time.monotonic() - start < 0.3
+        looks += 1
+        time.sleep(0.02)
+    assert looks > 10
+    assert sleeping.message() == b""
+
+
+def test_what_arrives_is_taken_at_once(server):
+    """More of it than a record of TLS has."""
+    counting = call(server, "Count", b"20")
+    received: list[bytes] = []
+    deadline = time.monotonic() + 20
+    while len(received) < 20 and time.monotonic() < deadline:
+        received += counting.arrived()
+        time.sleep(0.01)
+    assert [m[0] for m in received] == list(range(20))
+    with pytest.raises(CallError, match="OK"):
+        while time.monotonic() < deadline:
+            counting.arrived()
+    counting.close()
 
 
 def test_calls_side_by_side(server):

@@ -43,7 +43,8 @@ def completed(*words: str) -> list[str]:
 @pytest.mark.parametrize(("words", "offered"), [
     (("tensorctl", "sta"), ["status", "stats"]),
     (("tensorctl", "--js"), ["--json"]),
-    (("tensorctl", "gc", "--"), "--help --store --help --version --address --json".split()),
+    (("tensorctl", "gc", "--"), "--help --store --help --version --address "
+     "--tls-ca --tls-cert --tls-key --token-file --json".split()),
     (("tensorctl", "--json", "top", "--l"), ["--lines"]),
     (("tensorctl", "--address", "st"), []),  # a file
     (("tensorctl", "ls", "--limit", "st"), []),

@@ -27,7 +27,8 @@ GIB = 1 << 30
 # and a daemon that ends by itself would be started again.
 OWN = {"address", "store", "fleet", "fleet_trust", "fleet_sign_key", "fleet_password_file",
        "fleet_ca", "metrics_address"}  # fmt: skip
-NONE = {"worker", "idle_exit", "log_file"}
+NONE = {"worker", "idle_exit", "log_file", "listen_tls", "listen_cert", "listen_key", "listen_ca",
+        "listen_token_file"}  # fmt: skip
 EVERYTHING = {
     "user": 2000,
     "image": {"repository": "registry.example/tensord", "tag": "x"},

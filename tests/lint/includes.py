@@ -200,6 +200,7 @@ ROOMS: dict[str, list[str]] = {
         "proto/grpc",
         "base",
         "server/rpc",
+        "server/store",
         "server/fleet/open",
         "server/statistics",
         "server/compile",

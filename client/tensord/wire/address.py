@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the daemon listens, and where its files lie.
 
-TENSORD_ADDRESS overrides the socket: a path or "unix:PATH". A daemon serves its own host only: what
-it answers is loaded as code, which no unprotected connection may carry.
+TENSORD_ADDRESS overrides the socket: a path, "unix:PATH" or "tls://HOST:PORT". What a daemon
+answers is loaded as code, which no unprotected connection may carry: there is no TCP without TLS.
 """
 
 from __future__ import annotations
@@ -10,21 +10,30 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import urllib.parse
 from dataclasses import dataclass
+
+# A host that is not there says nothing at all.
+_PROBE_S = 0.25
 
 
 @dataclass(frozen=True)
 class Address:
-    """A daemon's address: the path of a Unix socket.
+    """A daemon's address: the path of a Unix socket, or else a host and port with TLS.
 
     explicit: it comes from TENSORD_ADDRESS, so whoever set it answers for the daemon behind it.
     """
 
-    path: str
+    path: str | None
     explicit: bool
+    host: str = ""  # IPv6 without brackets
+    port: int = 0
 
     def __str__(self) -> str:
-        return self.path
+        if self.path is not None:
+            return self.path
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"tls://{host}:{self.port}"
 
 
 def runtime_folder() -> str:
@@ -49,14 +58,32 @@ def resolve() -> Address:
         # "unix:///run/x" and "unix:/run/x" are both usual.
         path = "/" + path.lstrip("/") if path.startswith("//") else path
         return Address(os.path.abspath(path), True)
-    if "/" in text:
+    if text.startswith("tls://"):
+        return _network(text)
+    if "/" in text and "://" not in text:
         return Address(os.path.abspath(text), True)
-    raise ValueError(f"TENSORD_ADDRESS={text!r} is neither a socket's path nor unix:PATH")
+    raise ValueError(
+        f"TENSORD_ADDRESS={text!r} is neither a socket's path nor unix:PATH nor tls://HOST:PORT"
+    )
+
+
+def _network(text: str) -> Address:
+    try:
+        parts = urllib.parse.urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:  # of the port, or of brackets
+        host = port = None
+    if not host or not port or text.removeprefix("tls://") != parts.netloc or "@" in text:
+        raise ValueError(f"TENSORD_ADDRESS={text!r} is not tls://HOST:PORT")
+    return Address(None, True, host, port)
 
 
 def listens(address: Address) -> bool:
-    """True when something accepts connections on the socket, at a fraction of an RPC's cost."""
+    """True when something accepts connections there, at a fraction of an RPC's cost."""
     try:
+        if address.path is None:
+            socket.create_connection((address.host, address.port), _PROBE_S).close()
+            return True
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(1.0)
             probe.connect(address.path)
@@ -71,7 +98,7 @@ def foreign_owner(address: Address) -> int | None:
     The default socket may lie in /tmp, where anyone can make the folder first; a daemon of another
     user could hand us code to load. An explicit address is trusted.
     """
-    if address.explicit:
+    if address.explicit or address.path is None:
         return None
     try:
         info = os.lstat(address.path)

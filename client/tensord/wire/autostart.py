@@ -53,13 +53,17 @@ def find_daemon() -> str | None:
 def ensure_running(address: addresses.Address) -> bool:
     """Returns once something listens on `address`; True when it did not do so before.
 
-    Raises DaemonUnavailableError, within about START_TIMEOUT_S, when nothing does.
+    Raises DaemonUnavailableError, within about START_TIMEOUT_S, when nothing does. Of an address of
+    the network the greeting tells.
     """
+    if address.path is None:
+        return False
     if addresses.listens(address):
         return False
-    if address.path is None or not allowed(address):
-        why = "TENSORD_AUTOSTART=0 forbids starting one" if address.path else "it is not local"
-        raise DaemonUnavailableError(f"no daemon listens on {address}; {why}")
+    if not allowed(address):
+        raise DaemonUnavailableError(
+            f"no daemon listens on {address}; TENSORD_AUTOSTART=0 forbids starting one"
+        )
     folder = os.path.dirname(address.path) or "."
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)

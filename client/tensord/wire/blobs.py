@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..errors import RuntimeLoadError
+from . import address as addresses
 from . import rpc
 
 if TYPE_CHECKING:
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
 
 def folder_for(reply: service_pb2.CompileReply) -> str:
     """The folder to load the artifact's blobs from; fetches them if they are not in the daemon's:
-    that folder is not of this host, or its disk is full and the daemon has them in memory.
+    that folder is not seen here or is another user's, or its disk is full and the daemon has them
+    in memory.
 
     Raises RuntimeLoadError when a blob is not what its digest says, or cannot be kept anywhere.
     """
     digests = [module.sha256 for module in reply.artifact.modules]
-    if all(os.path.exists(_path(reply.blob_folder, digest)) for digest in digests):
+    if all(_may_be_loaded(_path(reply.blob_folder, digest), digest) for digest in digests):
         return reply.blob_folder
     problem: OSError | None = None
     for folder in _folders():
@@ -72,6 +74,18 @@ def _cache_folder() -> str:
     return os.environ.get("TENSORD_STORE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tensord"
     )
+
+
+def _may_be_loaded(path: str, sha256: bytes) -> bool:
+    """Whether the runtime takes a file of the daemon's folder: it must be the user's or root's,
+    which of a daemon elsewhere it may not be."""
+    try:
+        if os.stat(path).st_uid not in (0, os.geteuid()):
+            return False
+    except OSError:
+        return False
+    # A daemon elsewhere mends no folder that only has the name of its own.
+    return addresses.resolve().path is not None or _is_intact(path, sha256)
 
 
 def _is_intact(path: str, sha256: bytes) -> bool:

@@ -20,6 +20,7 @@ from ..errors import (
     CompilerFailedError,
     DaemonGoingError,
     DaemonOverloadedError,
+    DaemonRefusedError,
     DaemonSilentError,
     DaemonTimeoutError,
     DaemonUnavailableError,
@@ -30,6 +31,7 @@ from ..errors import (
 )
 from . import address as addresses
 from . import autostart, progress, transport
+from .endpoint import Endpoint, UnixEndpoint
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -62,7 +64,10 @@ _ERRORS: dict[str, type[TensordError]] = {
     "INVALID_ARGUMENT": GraphRejectedError,
     "UNIMPLEMENTED": GraphRejectedError,
     "FAILED_PRECONDITION": HostSetupError,
+    "UNAUTHENTICATED": DaemonRefusedError,
 }
+# Asking once more a moment later would not help.
+_NO_USE_WAITING = (DaemonSilentError, DaemonRefusedError)
 
 
 def compile_timeout_s() -> float:
@@ -144,8 +149,9 @@ class Client:
         with self._lock:
             return self._hello is not None and self._hello.has_compile_large
 
-    def fell_silent(self, error: DaemonUnavailableError) -> None:
-        """The daemon stopped answering in the middle of a call: nobody waits for it for a while."""
+    def break_off(self, error: DaemonUnavailableError) -> None:
+        """The daemon stopped answering in the middle of a call, or lets nobody in any more: nobody
+        waits for it for a while."""
         with self._lock:
             self._hello = None
         self._remember_unavailable(addresses.resolve(), error)
@@ -202,7 +208,7 @@ class Client:
             _await_restart(address)
             try:
                 return self._greet(address)
-            except DaemonSilentError:
+            except _NO_USE_WAITING:
                 raise
             except DaemonUnavailableError:
                 if time.monotonic() > deadline:
@@ -242,11 +248,22 @@ def _start(
     timeout_s: float,
     heartbeat: transport.Heartbeat | None = None,
 ) -> transport.Call:
-    path = addresses.resolve().path
+    server = _endpoint(addresses.resolve())
     try:
-        return transport.Call(path, _SERVICE + method, request, timeout_s, heartbeat)
+        return transport.Call(server, _SERVICE + method, request, timeout_s, heartbeat)
     except transport.CallError as error:
         raise to_error(error) from error
+
+
+def _endpoint(address: addresses.Address) -> Endpoint:
+    if address.path is not None:
+        return UnixEndpoint(address.path)
+    from . import tls  # which no job with a socket needs
+
+    try:
+        return tls.TlsEndpoint(address)
+    except tls.SettingsError as error:
+        raise DaemonRefusedError(str(error)) from error
 
 
 def _wait(call: transport.Call, method: str, ticker: transport.Ticker | None = None) -> Any:
@@ -275,8 +292,8 @@ def _await_restart(address: addresses.Address) -> None:
 def _breaking_the_circuit() -> Iterator[None]:
     try:
         yield
-    except DaemonSilentError as error:
-        client().fell_silent(error)
+    except _NO_USE_WAITING as error:
+        client().break_off(error)
         raise
 
 
@@ -291,7 +308,7 @@ class CompileCall:
         self._lost_at: float | None = None  # when `answered` first saw so
         try:
             self._send()
-        except DaemonSilentError:
+        except _NO_USE_WAITING:
             raise
         except DaemonUnavailableError as error:
             self._not_sent = error
@@ -317,7 +334,7 @@ class CompileCall:
                 # A call that was inherited is the parent's.
                 inherited = self._pid != os.getpid()
                 return self._reply() if deadline is None and not inherited else self.again()
-            except DaemonSilentError:
+            except _NO_USE_WAITING:
                 raise
             except DaemonUnavailableError:
                 # One that is stopping says so when it ends, and listens a little longer.
@@ -351,7 +368,7 @@ class CompileCall:
             lost: TensordError = to_error(error)
         except TensordError as error:
             lost = error
-        if not isinstance(lost, DaemonUnavailableError) or isinstance(lost, DaemonSilentError):
+        if not isinstance(lost, DaemonUnavailableError) or isinstance(lost, _NO_USE_WAITING):
             return True
         self._not_sent = lost
         self._lost_at = self._lost_at or now

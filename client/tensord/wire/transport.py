@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One gRPC call over a Unix socket, with neither a thread nor a lock of its own.
+"""One gRPC call over a socket, with neither a thread nor a lock of its own.
 
 A job forks its data loaders at any moment, and a gRPC library in the job would not survive that: it
 keeps threads and locks, which a fork copies in the middle of things. So a call here is a blocking
@@ -10,7 +10,6 @@ descriptor of each call under way, which `close_inherited` gives back.
 
 from __future__ import annotations
 
-import select
 import socket
 import time
 import urllib.parse
@@ -26,6 +25,7 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
+from .endpoint import Endpoint, UnixEndpoint
 from .http2_frames import Frames, Goaway
 
 MAX_MESSAGE_BYTES = 256 << 20
@@ -68,6 +68,9 @@ class CallError(Exception):
 
 
 _open_sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+# What a call has before it has one of its own.
+_CLOSED = socket.socket(socket.AF_UNIX)
+_CLOSED.close()
 
 
 def close_inherited() -> None:
@@ -111,23 +114,26 @@ class Ticker(Protocol):
 class Call:
     """One call with one message to send. It is sent when made; `messages` and `message` wait.
 
-    path: "/package.Service/Method". timeout_s: from now to the last byte of the answer.
+    server: where it goes, or the path of a Unix socket. path: "/package.Service/Method".
+    timeout_s: from now to the last byte of the answer.
     Raises CallError, here and while waiting. For one thread at a time.
     """
 
     def __init__(
         self,
-        socket_path: str,
+        server: Endpoint | str,
         path: str,
         message: bytes,
         timeout_s: float,
         heartbeat: Heartbeat | None = None,
     ) -> None:
+        self._server = UnixEndpoint(server) if isinstance(server, str) else server
         self._deadline = time.monotonic() + timeout_s
         self._heartbeat = heartbeat
         # When the ping that is not answered was sent, or is due where none is; None: never.
         self._pinged: float | None = None
         self._ping_due = self._deadline if heartbeat is None else time.monotonic()
+        self._greeted = False  # something has come
         self._received = bytearray()
         self._status: CallError | None = None
         self._ended = False
@@ -149,10 +155,9 @@ class Call:
             },
         )
         self._frames = Frames(self._http.max_inbound_frame_size)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        _open_sockets.add(self._socket)
+        self._socket = _CLOSED
         try:
-            self._connect(socket_path)
+            self._connect()
             self._send(path, message, timeout_s)
         except BaseException:
             self.close()
@@ -211,12 +216,18 @@ class Call:
 
     # -- sending ------------------------------------------------------------------------------
 
-    def _connect(self, socket_path: str) -> None:
+    def _adopt(self, made: socket.socket) -> socket.socket:
+        """Has it for the call's socket, in place of one that did not connect."""
+        self.close()
+        self._socket = made
+        _open_sockets.add(made)
+        return made
+
+    def _connect(self) -> None:
         start = time.monotonic()
         while True:
-            self._arm_sending()
             try:
-                return self._socket.connect(socket_path)
+                return self._server.open(self._adopt, self._arm_sending)
             except BlockingIOError:  # the queue is full: the server is busy, or stopped
                 limit = self._heartbeat.silence_s if self._heartbeat else 0.0
                 if time.monotonic() > start + limit:
@@ -225,8 +236,11 @@ class Call:
             except TimeoutError:
                 raise self._silent_or_late() from None
             except OSError as error:
-                details = f"{socket_path}: {error.strerror or error}"
-                raise CallError("UNAVAILABLE", details) from error
+                raise self._lost(error) from error
+
+    def _lost(self, error: OSError | None) -> CallError:
+        """error: what the socket raised; None: the server closed the connection."""
+        return CallError(*self._server.failure(error, self._greeted))
 
     def _send(self, path: str, message: bytes, timeout_s: float) -> None:
         if len(message) > MAX_MESSAGE_BYTES:
@@ -239,14 +253,15 @@ class Call:
             self._stream,
             [
                 (":method", "POST"),
-                (":scheme", "http"),
+                (":scheme", self._server.scheme),
                 (":path", path),
-                (":authority", "localhost"),
+                (":authority", self._server.authority),
                 ("te", "trailers"),
                 ("grpc-timeout", f"{max(1, min(99999999, int(timeout_s * 1000)))}m"),
                 ("content-type", "application/grpc"),
                 ("user-agent", "tensord-python"),
                 ("tensord-request-bytes", str(len(message))),  # for the daemon's memory
+                *self._server.headers,
             ],
         )
         framed = memoryview(b"\0" + len(message).to_bytes(4, "big") + message)
@@ -269,7 +284,7 @@ class Call:
         except OSError as error:
             # A server that refuses a call may answer and close before all was sent.
             if not self._drain():
-                raise CallError("UNAVAILABLE", f"the connection broke: {error}") from error
+                raise self._lost(error) from error
 
     def _drain(self) -> bool:
         """Reads what is there already; true when it is the answer."""
@@ -283,10 +298,17 @@ class Call:
     # -- receiving ----------------------------------------------------------------------------
 
     def _take_in_what_came(self) -> None:
-        readable = select.poll()
-        readable.register(self._socket, select.POLLIN)
-        while not self._ended and readable.poll(0):
-            self._receive()
+        # Asking whether the socket is readable would not do: TLS keeps records that it has read,
+        # and has some that are of no message.
+        while not self._ended:
+            self._socket.settimeout(0)
+            try:
+                data = self._socket.recv(_READ_BYTES)
+            except self._server.nothing_yet:
+                return
+            except OSError as error:
+                raise self._lost(error) from error
+            self._take_bytes(data)
 
     def _receive(self) -> None:
         """Waits for bytes, or until a ping or the ticker is due, and takes them in."""
@@ -301,19 +323,26 @@ class Call:
                 return  # the next ping is due
             raise self._silent_or_late() from None
         except OSError as error:
-            raise CallError("UNAVAILABLE", f"the connection broke: {error}") from error
+            raise self._lost(error) from error
+        self._take_bytes(data)
+
+    def _take_bytes(self, data: bytes) -> None:
         if not data:
-            raise CallError("UNAVAILABLE", "the daemon closed the connection")
+            raise self._lost(None)
+        self._greeted = True
         try:
             for frame in self._frames.take(data):
                 self._take_frame(frame)
         except h2.exceptions.ProtocolError as error:
             raise CallError("UNAVAILABLE", f"no gRPC server there: {error}") from error
         if not self._ended and (answer := self._http.data_to_send()):
+            self._arm_sending()
             try:
                 self._socket.sendall(answer)  # acknowledgements
+            except TimeoutError:
+                raise self._silent_or_late() from None
             except OSError as error:
-                raise CallError("UNAVAILABLE", f"the connection broke: {error}") from error
+                raise self._lost(error) from error
 
     def _take_frame(self, frame: bytes | Goaway) -> None:
         if not isinstance(frame, Goaway):

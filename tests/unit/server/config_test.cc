@@ -112,6 +112,46 @@ TEST_F(ConfigTest, ErrorsNameKeyAndOrigin) {
   EXPECT_THAT(Error({}), HasSubstr("TENSORD_WORKERS"));
 }
 
+TEST_F(ConfigTest, APortKeepsSomebodyOut) {
+  std::map<std::string, std::string> flags = {{"listen_tls", "127.0.0.1:7464"}};
+  EXPECT_THAT(Error(flags), AllOf(HasSubstr("--listen-tls"), HasSubstr("set listen_cert")));
+  flags["listen_cert"] = "/cert";
+  EXPECT_THAT(Error(flags), HasSubstr("listen_key"));
+  flags["listen_key"] = "/key";
+  EXPECT_THAT(Error(flags), AllOf(HasSubstr("set listen_ca"), HasSubstr("listen_token_file")));
+  for (const char* key : {"listen_ca", "listen_token_file"}) {
+    auto some = flags;
+    some[key] = "/file";
+    EXPECT_TRUE(LoadConfig(some, "").ok()) << key;
+    some.erase("listen_tls");
+    EXPECT_THAT(Error(some), HasSubstr("set listen_tls too"));
+    some["listen_tls"] = "everywhere";
+    EXPECT_THAT(Error(some), HasSubstr("0.0.0.0:7464"));
+  }
+  EXPECT_THAT(Error({{"address", "tls://h:1"}}), HasSubstr("listen_tls"));
+}
+
+TEST(AddressTest, OfTheNetwork) {
+  const std::pair<const char*, const char*> addresses[] = {{"7464", "127.0.0.1:7464"},
+                                                           {"0.0.0.0:0", "0.0.0.0:0"},
+                                                           {"host.example:1", "host.example:1"},
+                                                           {"[::1]:65535", "[::1]:65535"}};
+  for (const auto& [text, expected] : addresses) {
+    const auto parsed = ParseNetworkAddress(text);
+    ASSERT_TRUE(parsed.ok()) << text;
+    EXPECT_EQ(parsed->ToString(), expected);
+  }
+  EXPECT_EQ(ParseNetworkAddress("[::1]:1")->host, "::1");
+  for (const char* bad : {"", ":1", "host", "host:", "host:65536", "host:-1", "::1:1", "[host]:1",
+                          "[::1:1", "a/b:1", "me@host:1", "host: 1x"}) {
+    EXPECT_FALSE(ParseNetworkAddress(bad).ok()) << bad;
+  }
+  EXPECT_EQ(ParseTlsAddress("tls://host:1")->ToString(), "host:1");
+  for (const char* bad : {"host:1", "tls://host", "tls://1", "tls://", "unix:/a", "tls://h:1/"}) {
+    EXPECT_FALSE(ParseTlsAddress(bad).ok()) << bad;
+  }
+}
+
 TEST(AddressTest, AcceptsEveryFormOfAUnixSocket) {
   for (const char* address : {"unix:/a/b.sock", "unix:///a/b.sock", "/a/b.sock"}) {
     EXPECT_EQ(*SocketPath(address), "/a/b.sock") << address;

@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -71,7 +74,9 @@ class FrameServiceTest : public ::testing::Test {
     }
   };
   std::unique_ptr<Asked> Find(const std::string& code, uint32_t pid = 0, uint32_t wait_ms = 10'000,
-                              const std::vector<std::string>& known = {}) {
+                              const std::vector<std::string>& known = {},
+                              const std::string& host = "elsewhere",
+                              Origin origin = Origin::kThisHost) {
     v1::FindFramesRequest request;
     *request.mutable_environment() = Environment();
     request.set_code(Sha256(code));
@@ -80,13 +85,15 @@ class FrameServiceTest : public ::testing::Test {
     request.set_wait_milliseconds(wait_ms);
     // Of another host, where nobody sees whether it lives.
     request.mutable_caller()->set_pid(pid);
-    request.mutable_caller()->set_host("elsewhere");
+    request.mutable_caller()->set_host(host);
     auto asked = std::make_unique<Asked>();
-    asked->search =
-        service_->Find(request, &asked->reply, [raw = asked.get()](absl::Status status) {
+    asked->search = service_->Find(
+        request, &asked->reply,
+        [raw = asked.get()](absl::Status status) {
           raw->status = std::move(status);
           ++raw->answers;
-        });
+        },
+        origin);
     return asked;
   }
   absl::StatusOr<std::string> Put(const v1::PutFrameRequest& request) {
@@ -177,6 +184,33 @@ TEST_F(FrameServiceTest, CancelledWaiterGetsNoCapture) {
   EXPECT_NE(third->reply.capture(), 0u);
   EXPECT_EQ(first->answers, 1);
   EXPECT_EQ(second->answers, 1);
+}
+
+// A container beside the daemon's has its host's name, and other processes under the same numbers.
+TEST_F(FrameServiceTest, NumbersFromTheNetworkAreOfNoProcessHere) {
+  char here[256] = "";
+  ASSERT_EQ(gethostname(here, sizeof here - 1), 0);
+  for (const Origin origin : {Origin::kThisHost, Origin::kNetwork}) {
+    const std::string code = origin == Origin::kThisHost ? "here" : "there";
+    const pid_t pid = fork();
+    if (pid == 0) {
+      pause();
+      _exit(0);
+    }
+    const auto first = Find(code, static_cast<uint32_t>(pid), 10'000, {}, here, origin);
+    EXPECT_NE(first->reply.capture(), 0u);
+    const auto second = Find(code, 1, 10'000, {}, "elsewhere", origin);
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    if (origin == Origin::kThisHost) {
+      EXPECT_TRUE(second->Await());
+      EXPECT_NE(second->reply.capture(), 0u);
+    } else {
+      absl::SleepFor(absl::Milliseconds(500));  // five times as long as the other takes
+      EXPECT_EQ(second->answers, 0);
+      service_->Cancel(second->search);
+    }
+  }
 }
 
 TEST_F(FrameServiceTest, SoManyWait) {

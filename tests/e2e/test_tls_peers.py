@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What else may be at either end of a connection by TLS, and what it costs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tensord
+from real_daemon import RealDaemon
+from tensord.errors import DaemonRefusedError, DaemonSilentError, DaemonUnavailableError
+from tensord.wire import rpc
+from tls_fixtures import (
+    LENIENT_S,
+    WAIT_S,
+    Files,
+    Settings,
+    address_of,
+    compile_one,
+    port_of,
+    refused,
+)
+
+pytest_plugins = ["tls_fixtures"]
+
+
+def shake(port: int, version: ssl.TLSVersion, ca: Path) -> str | None:
+    """The version of TLS that a client gets who has this one alone."""
+    context = ssl.create_default_context(cafile=str(ca))
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.set_alpn_protocols(["h2"])
+    context.minimum_version = context.maximum_version = version
+    with socket.create_connection(("127.0.0.1", port), WAIT_S) as plain:
+        with context.wrap_socket(plain, server_hostname="localhost") as connection:
+            return connection.version()
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
+def test_no_tls_before_1_2(start: Callable[..., RealDaemon], files: Files) -> None:
+    port, ca = port_of(start(*files.flags("token"))), files.authority.path
+    assert shake(port, ssl.TLSVersion.TLSv1_2, ca) == "TLSv1.2"
+    assert shake(port, ssl.TLSVersion.TLSv1_3, ca) == "TLSv1.3"
+    for old in (ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1):
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            shake(port, old, ca)
+
+
+class Listener:
+    """Takes connections, or leaves them in its queue, and gives each to `serve` in a thread."""
+
+    def __init__(self, serve: Callable[[socket.socket], None] | None) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        self._serve = serve
+        if serve is not None:
+            threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._run, args=(connection,), daemon=True).start()
+
+    def _run(self, connection: socket.socket) -> None:
+        assert self._serve is not None
+        with connection, contextlib.suppress(OSError):
+            self._serve(connection)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def say_nothing(connection: socket.socket) -> None:
+    while connection.recv(4096):
+        pass
+
+
+def end_at_once(connection: socket.socket) -> None:
+    pass
+
+
+def talk_plainly(connection: socket.socket) -> None:
+    connection.sendall(b"\0\0\0\4\0\0\0\0\0" * 3)  # settings of HTTP/2
+    say_nothing(connection)
+
+
+@pytest.mark.parametrize("serve", [None, say_nothing])
+def test_a_silent_peer_costs_a_quarter_of_a_second(
+    settings: Settings, serve: Callable[[socket.socket], None] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(rpc, "GREETING_SILENCE_S", 0.25)
+    listener = Listener(serve)
+    settings.use(f"tls://127.0.0.1:{listener.port}")
+    start = time.monotonic()
+    with pytest.raises(DaemonSilentError, match=r"no sign of life for 0\.25 s"):
+        rpc.client().hello()
+    assert 0.2 < time.monotonic() - start < LENIENT_S
+    # A second in all, however many graphs there are.
+    for _ in range(8):
+        with pytest.raises(DaemonUnavailableError):
+            rpc.client().hello()
+    assert time.monotonic() - start < 1.0 + LENIENT_S
+    compile_one(6.0)
+    assert tensord.stats()["fallbacks"] == 1
+    listener.close()
+
+
+@pytest.mark.parametrize(("serve", "words"), [
+    (talk_plainly, "does not speak TLS"),
+    (end_at_once, "closed|EOF|reset"),
+])  # fmt: skip
+def test_a_peer_without_tls(
+    settings: Settings, serve: Callable[[socket.socket], None], words: str
+) -> None:
+    listener = Listener(serve)
+    settings.use(f"tls://127.0.0.1:{listener.port}")
+    refused(DaemonUnavailableError, words)
+    listener.close()
+
+
+def test_a_peer_that_says_why_it_refuses(files: Files, settings: Settings) -> None:
+    """As servers do whose TLS sends its alerts, which that of the daemon's gRPC does not."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.server.path, files.server.key)
+    context.load_verify_locations(files.authority.path)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.set_alpn_protocols(["h2"])
+
+    def refuse(plain: socket.socket) -> None:
+        with context.wrap_socket(
+            plain, server_side=True, do_handshake_on_connect=False
+        ) as connection:
+            with contextlib.suppress(ssl.SSLError):
+                connection.do_handshake()
+            # What lies unread when a socket is closed takes the alert along.
+            while os.read(connection.fileno(), 4096):
+                pass
+
+    listener = Listener(refuse)
+    foreign = files.stranger.issue("foreign", "DNS:job")
+    late = files.authority.issue("late", "DNS:job", days=-1)
+    shown: list[tuple[dict[str, Path], str]] = [
+        ({}, "asks for a certificate: set TENSORD_TLS_CERT and TENSORD_TLS_KEY"),
+        (
+            {"cert": foreign.path, "key": foreign.key},
+            "not take .*TENSORD_TLS_CERT.*UNKNOWN_CA",
+        ),
+        ({"cert": late.path, "key": late.key}, "not take .*TENSORD_TLS_CERT.*EXPIRED"),
+    ]
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        context.minimum_version = context.maximum_version = version
+        for own, words in shown:
+            settings.use(f"tls://localhost:{listener.port}", ca=files.authority.path, **own)
+            with pytest.raises(DaemonRefusedError, match=words):
+                rpc.client().hello()
+    listener.close()
+
+
+def test_the_port_takes_neither_plain_text_nor_silence(
+    start: Callable[..., RealDaemon], files: Files, settings: Settings
+) -> None:
+    """Who connects and says nothing is given up after ten seconds."""
+    daemon = start(*files.flags("token"))
+    silent = socket.create_connection(("127.0.0.1", port_of(daemon)), WAIT_S)
+    began = time.monotonic()
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", port_of(daemon)), WAIT_S) as plain:
+            plain.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+            answer = b""
+            with contextlib.suppress(ConnectionError):
+                while piece := plain.recv(4096):
+                    answer += piece
+            assert b"\0\0\0\4" not in answer  # at most an alert of TLS
+    with contextlib.suppress(ConnectionError):
+        assert silent.recv(1) == b""
+    assert 5 < time.monotonic() - began < WAIT_S
+    assert daemon.log_text().count("event=grpc") <= 1
+    # All the while others are served.
+    settings.use(address_of(daemon), ca=files.authority.path, token=files.token)
+    assert rpc.client().hello().protocol == rpc.PROTOCOL
