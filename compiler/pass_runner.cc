@@ -37,11 +37,15 @@ class Runner {
       TENSORD_RETURN_IF_ERROR(Run(part, verify));
       verified = true;
     }
-    AddTime(pass.name, Clock::now() - start - (verifying_ - verified_before));
+    const Clock::time_point end = Clock::now();
+    AddTime(pass.name, end - start - (verifying_ - verified_before));
+    AddSpan(pass.name, start, end);
     if (verify != nullptr && !verified) {
       const Clock::time_point begin = Clock::now();
       const absl::Status status = verify(state_);
-      verifying_ += Clock::now() - begin;
+      const Clock::time_point verified_at = Clock::now();
+      verifying_ += verified_at - begin;
+      AddSpan("verify", begin, verified_at, pass.name);
       TENSORD_RETURN_IF_ERROR(Failure(pass, status, "broke what it promises: "));
     }
     if (observer_) observer_(pass, state_);
@@ -58,6 +62,15 @@ class Runner {
     v1::StageTime* stage = state_.result.add_stages();
     stage->set_stage(name);
     stage->set_nanoseconds(std::chrono::nanoseconds(time).count());
+  }
+
+  void AddSpan(const std::string& name, Clock::time_point start, Clock::time_point end,
+               const std::string& detail = "") {
+    v1::Span* span = state_.result.add_spans();
+    span->set_name(name);
+    span->set_detail(detail);
+    span->set_start_nanoseconds(std::chrono::nanoseconds(start.time_since_epoch()).count());
+    span->set_nanoseconds(std::chrono::nanoseconds(end - start).count());
   }
 
   const std::vector<Pass>& passes_;

@@ -57,7 +57,8 @@ std::vector<std::string> PassNames();
 using PassObserver = std::function<void(const Pass& pass, const CompileState& state)>;
 
 // Runs every pass. Stage times go to the result: a line for each pass; one for each part, which the
-// pass's own line includes; and one called "verify" for all verifiers.
+// pass's own line includes; and one called "verify" for all verifiers. So do spans, which have a
+// beginning: of each pass and part that ran to its end, and of each verifier.
 //
 // What import and its verifier find is the caller's mistake (InvalidArgument), and so is what
 // lowering says of a node: results that do not follow from its operator. Every other failure is

@@ -28,22 +28,37 @@ absl::StatusOr<const BackendEntry*> BackendOf(const v1::Target& target) {
   return absl::UnimplementedError("target: this build has no compiler for it");
 }
 
-void AddStage(v1::JitResult& result, const char* name, Clock::time_point start) {
-  v1::StageTime* stage = result.add_stages();
-  stage->set_stage(name);
-  stage->set_nanoseconds(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
+v1::Span MakeSpan(const char* name, Clock::time_point start, Clock::time_point end) {
+  v1::Span span;
+  span.set_name(name);
+  span.set_start_nanoseconds(std::chrono::nanoseconds(start.time_since_epoch()).count());
+  span.set_nanoseconds(std::chrono::nanoseconds(end - start).count());
+  return span;
 }
 
-std::vector<absl::StatusOr<CompiledUnit>> CompileUnits(const v1::JitJob& job,
-                                                       const Backend& backend, int parallelism,
-                                                       const OnUnit& on_unit) {
+void AddStage(v1::JitResult& result, const char* name, Clock::time_point start) {
+  const v1::Span span = MakeSpan(name, start, Clock::now());
+  v1::StageTime* stage = result.add_stages();
+  stage->set_stage(name);
+  stage->set_nanoseconds(span.nanoseconds());
+  *result.add_spans() = span;
+}
+
+// A thread compiles one unit after the other; `spans` has each of them.
+std::vector<absl::StatusOr<CompiledUnit>> CompileUnits(
+    const v1::JitJob& job, const Backend& backend, int parallelism, const OnUnit& on_unit,
+    google::protobuf::RepeatedPtrField<v1::Span>& spans) {
   std::vector<absl::StatusOr<CompiledUnit>> units(job.units_size(), absl::UnknownError(""));
   absl::Mutex mutex;
   uint32_t done = 0;
   const auto compile = [&](int i) {
+    const auto start = Clock::now();
     units[i] = backend.Compile(job.units(i));
+    v1::Span span = MakeSpan("jit/kernel", start, Clock::now());
+    span.set_detail(job.units(i).description());
+    span.set_track(absl::StrCat("kernels ", tbb::this_task_arena::current_thread_index()));
     absl::MutexLock lock(&mutex);
+    *spans.Add() = std::move(span);
     ++done;
     if (on_unit != nullptr) on_unit(done);
   };
@@ -74,7 +89,7 @@ absl::StatusOr<v1::JitResult> Jit(const v1::JitJob& job, const JitConfig& config
   const auto compile_start = Clock::now();
   result.set_kind(backend->kind());
   for (absl::StatusOr<CompiledUnit>& unit :
-       CompileUnits(job, *backend, config.parallelism, on_unit)) {
+       CompileUnits(job, *backend, config.parallelism, on_unit, *result.mutable_spans())) {
     TENSORD_RETURN_IF_ERROR(unit.status());
     if (!unit->failure.empty()) {
       v1::UnitFailure* failure = result.add_failures();

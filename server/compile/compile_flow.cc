@@ -113,13 +113,14 @@ absl::StatusOr<FlowOutput> CompileFlow::CompileWithoutFailing(const FlowInput& i
 absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input, Attempt& attempt,
                                                 absl::Duration& budget) {
   const auto start = Clock::now();
+  const auto whole = input.spans->Time("compile");
   board_->SetStage(input.program_key, v1::CompileProgress::COMPILING);
   v1::CompileJob more;
   for (const std::string& name : attempt.library) more.add_library_nodes(name);
   const std::string library = more.SerializeAsString();
   const std::string head = WorkerRequestHead(input.job.size() + library.size());
   const std::string_view pieces[] = {head, input.job, library};
-  TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply, pool_->Call(pieces, input.cost, budget));
+  TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply, CallCompiler(input, pieces, budget));
   v1::CompileResult& result = *reply.mutable_compiled();
   if (result.units_size() != result.artifact().modules_size()) {
     return absl::InternalError(absl::StrCat("the compiler gave ", result.units_size(),
@@ -154,10 +155,22 @@ absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input, Attempt&
   return output;
 }
 
+absl::StatusOr<v1::WorkerReply> CompileFlow::CallCompiler(
+    const FlowInput& input, absl::Span<const std::string_view> request, absl::Duration& budget) {
+  const uint64_t asked = MonotonicNanoseconds();
+  const auto on_worker = input.spans->Time("sources");
+  absl::StatusOr<v1::WorkerReply> reply = pool_->Call(request, input.cost, budget);
+  if (reply.ok()) {
+    input.spans->TakeFromWorker(reply->compiled().spans(), reply->pid(), "compiler", asked);
+  }
+  return reply;
+}
+
 absl::Status CompileFlow::MakeKernels(const FlowInput& input, std::vector<Kernel>& kernels,
                                       std::vector<v1::StageTime>& stages,
                                       std::vector<std::string>& made, Attempt& attempt,
                                       absl::Duration& budget) {
+  const auto whole = input.spans->Time("kernels");
   // Equal units of one program are made once.
   std::map<std::string, Kernel*> open;
   for (Kernel& kernel : kernels) open.emplace(kernel.key, &kernel);
@@ -172,27 +185,34 @@ absl::Status CompileFlow::MakeKernels(const FlowInput& input, std::vector<Kernel
       for (Kernel* kernel : mine) kernel_flights_.Finish(kernel->key);
     };
     std::map<std::string, Kernel*> others;
-    for (const auto& [key, kernel] : open) {
-      const bool claimed = kernel_flights_.Claim(key);
-      if (FindKernel(*kernel, ready)) {
-        if (claimed) kernel_flights_.Finish(key);
-      } else if (claimed) {
-        mine.push_back(kernel);
-      } else {
-        others.emplace(key, kernel);
+    {
+      const auto looking = input.spans->Time("look-up of kernels");
+      for (const auto& [key, kernel] : open) {
+        const bool claimed = kernel_flights_.Claim(key);
+        if (FindKernel(*kernel, ready)) {
+          if (claimed) kernel_flights_.Finish(key);
+        } else if (claimed) {
+          mine.push_back(kernel);
+        } else {
+          others.emplace(key, kernel);
+        }
       }
     }
     std::vector<Kernel*> to_make = mine;
-    FetchFromFleet(to_make, ready, attempt);
+    FetchFromFleet(input, to_make, ready, attempt);
     if (!to_make.empty()) {
       const auto start = Clock::now();
+      const auto making = input.spans->Time("jit");
       TENSORD_RETURN_IF_ERROR(Jit(input, to_make, ready, stages, attempt.failed, budget));
       AddStage(stages, "jit", NanosecondsSince(start));
       for (const Kernel* kernel : to_make) made.push_back(kernel->key);
       metrics_->kernels_compiled += to_make.size();
     }
     std::move(finish).Invoke();
-    for (const auto& [key, kernel] : others) kernel_flights_.Wait(key);
+    if (!others.empty()) {
+      const auto waiting = input.spans->Time("kernels of other compiles");
+      for (const auto& [key, kernel] : others) kernel_flights_.Wait(key);
+    }
     open = std::move(others);
   }
   std::map<std::string, const store::KernelRow*> rows;
@@ -214,9 +234,10 @@ bool CompileFlow::FindKernel(Kernel& kernel, ReadyKernels& ready) {
   return true;
 }
 
-void CompileFlow::FetchFromFleet(std::vector<Kernel*>& mine, ReadyKernels& ready,
-                                 Attempt& attempt) {
+void CompileFlow::FetchFromFleet(const FlowInput& input, std::vector<Kernel*>& mine,
+                                 ReadyKernels& ready, Attempt& attempt) {
   if (fleet_ == nullptr || mine.empty() || attempt.fleet_time <= absl::ZeroDuration()) return;
+  const auto fetching = input.spans->Time("kernels of the fleet");
   std::vector<std::string> keys;
   for (const Kernel* kernel : mine) keys.push_back(kernel->key);
   const absl::Time start = absl::Now();
@@ -233,16 +254,11 @@ absl::Status CompileFlow::Jit(const FlowInput& input, const std::vector<Kernel*>
       std::clamp<size_t>(static_cast<size_t>(std::max(0, pool_->Free(input.cost))), 1, wanted);
   // Dealt out in turn: neighbours tend to be equally large, so every worker gets its share of the
   // large ones.
-  std::vector<std::vector<Kernel*>> shares(jobs);
-  for (size_t i = 0; i < kernels.size(); ++i) shares[i % jobs].push_back(kernels[i]);
+  std::vector<Share> shares(jobs, Share(budget));
+  for (size_t i = 0; i < kernels.size(); ++i) shares[i % jobs].kernels.push_back(kernels[i]);
 
-  std::vector<std::vector<v1::StageTime>> times(jobs);
-  std::vector<std::vector<FailedUnit>> failures(jobs);
-  std::vector<absl::Duration> budgets(jobs, budget);
   std::vector<std::future<absl::Status>> running;
-  const auto jit = [&](size_t i) {
-    return JitOnOneWorker(input, shares[i], ready, times[i], failures[i], budgets[i]);
-  };
+  const auto jit = [&](size_t i) { return JitOnOneWorker(input, shares[i], ready); };
   size_t own = 1;  // shares of this thread: the first, and those for which there is no other
   try {
     for (size_t i = jobs - 1; i > 0; --i) {
@@ -254,17 +270,18 @@ absl::Status CompileFlow::Jit(const FlowInput& input, const std::vector<Kernel*>
   absl::Status status;
   for (size_t i = 0; i < own; ++i) status.Update(jit(i));
   for (std::future<absl::Status>& other : running) status.Update(other.get());
-  budget = *std::min_element(budgets.begin(), budgets.end());
-  for (const auto& time : times) AddStages(stages, time);
-  for (const auto& more : failures) failed.insert(failed.end(), more.begin(), more.end());
+  for (Share& share : shares) {
+    budget = std::min(budget, share.budget);
+    AddStages(stages, share.stages);
+    failed.insert(failed.end(), share.failed.begin(), share.failed.end());
+    input.spans->Take(std::move(share.spans));
+  }
   return status;
 }
 
-absl::Status CompileFlow::JitOnOneWorker(const FlowInput& input,
-                                         const std::vector<Kernel*>& kernels, ReadyKernels& ready,
-                                         std::vector<v1::StageTime>& stages,
-                                         std::vector<FailedUnit>& failed_units,
-                                         absl::Duration& budget) {
+absl::Status CompileFlow::JitOnOneWorker(const FlowInput& input, Share& share,
+                                         ReadyKernels& ready) {
+  const std::vector<Kernel*>& kernels = share.kernels;
   v1::WorkerRequest request;
   v1::JitJob& job = *request.mutable_jit();
   *job.mutable_target() = input.target;
@@ -276,21 +293,23 @@ absl::Status CompileFlow::JitOnOneWorker(const FlowInput& input,
     ready.Add(done - counted);
     counted = done;
   };
+  const uint64_t asked = MonotonicNanoseconds();
   TENSORD_ASSIGN_OR_RETURN(v1::WorkerReply reply,
-                           pool_->Call(request, input.cost, budget, on_unit));
+                           pool_->Call(request, input.cost, share.budget, on_unit));
   const v1::JitResult& result = reply.jitted();
+  share.spans.TakeFromWorker(result.spans(), reply.pid(), "jit", asked);
   if (result.binaries_size() != static_cast<int>(kernels.size())) {
     return absl::InternalError(absl::StrCat("the JIT gave ", result.binaries_size(),
                                             " binaries for ", kernels.size(), " units"));
   }
-  AddStages(stages, result.stages());
+  AddStages(share.stages, result.stages());
   // What was made is kept although others failed: the next attempt need not make it again.
   std::set<uint32_t> failed;
   for (const v1::UnitFailure& failure : result.failures()) {
     if (failure.unit() >= kernels.size()) return absl::InternalError("the JIT failed on no unit");
     failed.insert(failure.unit());
     const auto& nodes = kernels[failure.unit()]->unit->nodes();
-    failed_units.push_back({{nodes.begin(), nodes.end()}, failure.log()});
+    share.failed.push_back({{nodes.begin(), nodes.end()}, failure.log()});
   }
   metrics_->kernels_failed += failed.size();
   for (int i = 0; i < result.binaries_size(); ++i) {
@@ -305,6 +324,7 @@ absl::Status CompileFlow::Publish(const FlowInput& input, const v1::CompileResul
                                   const std::vector<Kernel>& kernels, FlowOutput& output,
                                   uint64_t nanoseconds) {
   const auto start = Clock::now();
+  const auto publishing = input.spans->Time("publish");
   board_->SetStage(input.program_key, v1::CompileProgress::PUBLISHING);
   store::Record record;
   for (const Kernel& kernel : kernels) record.blobs.push_back(kernel.row.sha256);
@@ -326,6 +346,7 @@ absl::Status CompileFlow::Publish(const FlowInput& input, const v1::CompileResul
   *detail.mutable_fusion_notes() = result.fusion_notes();
   *detail.mutable_fusion() = result.fusion();
   for (const v1::StageTime& stage : output.stages) *detail.add_stages() = stage;
+  *detail.mutable_spans() = input.spans->Stored();
   for (const Kernel& kernel : kernels) {
     v1::KernelSource& source = *detail.add_sources();
     source.set_function(kernel.unit->functions().empty() ? "" : kernel.unit->functions(0));

@@ -27,6 +27,7 @@
 #include "server/pool/worker_pool.h"
 #include "server/statistics/metrics.h"
 #include "server/store/store.h"
+#include "server/traces/span_log.h"
 #include "tensord/v1/service.pb.h"
 
 namespace tensord::server {
@@ -42,6 +43,7 @@ struct FlowInput {
   std::string compiler_build;
   // What is left of the time that a miss may wait for the fleet's answers; zero: it is not asked.
   absl::Duration fleet_time;
+  SpanLog* spans = nullptr;  // where it says when its stages ran, whatever comes of them; not null
 };
 
 struct FlowOutput {
@@ -108,6 +110,10 @@ class CompileFlow {
   absl::StatusOr<FlowOutput> CompileWithoutFailing(const FlowInput& input, absl::Duration& budget);
   absl::StatusOr<FlowOutput> Compile(const FlowInput& input, Attempt& attempt,
                                      absl::Duration& budget);
+  // The compiler's answer, from a worker.
+  absl::StatusOr<v1::WorkerReply> CallCompiler(const FlowInput& input,
+                                               absl::Span<const std::string_view> request,
+                                               absl::Duration& budget);
   absl::StatusOr<std::string> KeepRepro(const FlowInput& input, const std::string& failure);
   // Finds or makes every kernel; `made`: the keys of those that it made.
   absl::Status MakeKernels(const FlowInput& input, std::vector<Kernel>& kernels,
@@ -116,13 +122,21 @@ class CompileFlow {
   // Whether the store has it; then it is ready.
   bool FindKernel(Kernel& kernel, ReadyKernels& ready);
   // Takes off `mine`, which the caller has claimed, what another host of the fleet has made.
-  void FetchFromFleet(std::vector<Kernel*>& mine, ReadyKernels& ready, Attempt& attempt);
+  void FetchFromFleet(const FlowInput& input, std::vector<Kernel*>& mine, ReadyKernels& ready,
+                      Attempt& attempt);
   absl::Status Jit(const FlowInput& input, const std::vector<Kernel*>& kernels, ReadyKernels& ready,
                    std::vector<v1::StageTime>& stages, std::vector<FailedUnit>& failed,
                    absl::Duration& budget);
-  absl::Status JitOnOneWorker(const FlowInput& input, const std::vector<Kernel*>& kernels,
-                              ReadyKernels& ready, std::vector<v1::StageTime>& stages,
-                              std::vector<FailedUnit>& failed, absl::Duration& budget);
+  // What one of several workers has done.
+  struct Share {
+    explicit Share(absl::Duration budget) : budget(budget), spans("") {}
+    std::vector<Kernel*> kernels;
+    std::vector<v1::StageTime> stages;
+    std::vector<FailedUnit> failed;
+    absl::Duration budget;
+    SpanLog spans;
+  };
+  absl::Status JitOnOneWorker(const FlowInput& input, Share& share, ReadyKernels& ready);
   absl::Status Publish(const FlowInput& input, const v1::CompileResult& result,
                        const std::vector<Kernel>& kernels, FlowOutput& output,
                        uint64_t nanoseconds);

@@ -9,6 +9,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 
@@ -19,6 +20,7 @@
 #include "server/compile/request_bytes.h"
 #include "server/fleet/programs.h"
 #include "server/pool/stopping.h"
+#include "server/traces/span_log.h"
 
 namespace tensord::server {
 namespace {
@@ -29,6 +31,9 @@ constexpr size_t kMaxConstantBytes = 64 << 10;
 
 // Threads beside those of flights: for questions to workers, which no flight should wait behind.
 constexpr int kQuestionThreads = 2;
+
+// Of a key, for people.
+constexpr size_t kShownDigits = 12;
 
 // What the daemon can say by itself; the compiler, in a worker, verifies the rest.
 absl::Status CheckRequest(const v1::CompileRequest& request) {
@@ -70,20 +75,6 @@ absl::StatusOr<std::shared_ptr<const store::Record>> LookupPatiently(store::Stor
   return record;
 }
 
-void FillSummary(const store::ProgramRow& row, v1::ProgramSummary* summary) {
-  summary->set_key(row.key);
-  summary->set_label(row.facts.label);
-  summary->set_target(row.facts.target);
-  summary->set_nodes(row.facts.nodes);
-  summary->set_kernels(row.facts.kernels);
-  summary->set_externs(row.facts.externs);
-  summary->set_bytes(row.bytes);
-  summary->set_hits(row.hits);
-  summary->set_created_unix(row.created_ms / 1000);
-  summary->set_used_unix(row.used_ms / 1000);
-  summary->set_compile_nanoseconds(row.facts.compile_nanoseconds);
-}
-
 }  // namespace
 
 // One request on its way.
@@ -98,6 +89,19 @@ struct CompileService::Call {
   std::string key;
   Task task;             // until it is a flight's
   bool waiting = false;  // counted in in_flight
+  // For its trace: when it came, what it did so far, when it began to wait for a compile (0: it did
+  // not), and what that compile did.
+  uint64_t came = ToNanoseconds(start);
+  Marks marks;
+  uint64_t joined = 0;
+  std::shared_ptr<const CompileSpans> compile;
+
+  // Notes what it has done from `begun` to now, which it gives.
+  uint64_t Mark(const char* name, uint64_t begun, const char* detail = "") {
+    const uint64_t now = MonotonicNanoseconds();
+    marks.push_back({name, begun, now, detail});
+    return now;
+  }
 
   // Who takes turns: a job with all of its processes, or a process without one.
   std::string Queue() const {
@@ -128,8 +132,12 @@ CompileService::~CompileService() {
 }
 
 void CompileService::Compile(std::string request, RequestMemory::Share share,
-                             v1::CompileReply* reply, Done done) {
+                             v1::CompileReply* reply, Done done, uint64_t came) {
   auto call = std::make_shared<Call>();
+  if (came != 0) {
+    call->marks.push_back({"receive", came, call->came});
+    call->came = came;
+  }
   call->task.input.job = std::move(request);
   call->task.share = std::move(share);
   call->reply = reply;
@@ -146,9 +154,10 @@ void CompileService::Compile(std::string request, RequestMemory::Share share,
     --asking_;
     return Refuse(call);
   }
-  executor_.Run([this, call] {
+  executor_.Run([this, call, asked = MonotonicNanoseconds()] {
     const auto toolchain = facts_.GetToolchain(call->task.input.target);
     --asking_;
+    call->Mark("toolchain", asked);
     absl::Status status = toolchain.status();
     if (status.ok()) status = Read(call, &*toolchain);
     if (!status.ok()) return Finish(call, status);
@@ -161,6 +170,7 @@ void CompileService::Compile(std::string request, RequestMemory::Share share,
 // time.
 absl::Status CompileService::Read(const CallPtr& call, const WorkerFacts::Toolchain* toolchain) {
   FlowInput& input = call->task.input;
+  uint64_t begun = MonotonicNanoseconds();
   const bool large = input.job.size() > RequestMemory::kSmall;
   {
     absl::MutexLockMaybe lock(large ? &large_ : nullptr);
@@ -177,6 +187,7 @@ absl::Status CompileService::Read(const CallPtr& call, const WorkerFacts::Toolch
       TENSORD_RETURN_IF_ERROR(CheckRequest(request));
       TENSORD_RETURN_IF_ERROR(MakeJob(&input.job));
     }
+    begun = call->Mark("parse", begun);
     const auto known =
         toolchain != nullptr ? std::optional(*toolchain) : facts_.CachedToolchain(input.target);
     if (known.has_value()) {
@@ -185,6 +196,7 @@ absl::Status CompileService::Read(const CallPtr& call, const WorkerFacts::Toolch
                       .Digest();
       input.toolchain = known->id;
       input.compiler_build = known->compiler_build;
+      call->Mark("key", begun);
     }
   }
   if (large) malloc_trim(0);
@@ -196,14 +208,17 @@ void CompileService::Start(const CallPtr& call) {
   if (const auto failure = failures_.Find(call->key)) return Finish(call, *failure);
   if (fleet_ == nullptr) return StartFlight(call);
   Wait(call);
+  call->joined = MonotonicNanoseconds();  // before others see it
   if (flights_.JoinOther(call->key, call->Queue(), call)) {
     call->task = Task();
     return;
   }
   // Before it queues: what another host has made takes no worker's turn.
   const absl::Time asked = absl::Now();
+  const uint64_t begun = MonotonicNanoseconds();
   fleet_->Find(
-      fleet::ProgramQuery(store_.get(), call->key), [this, call, asked](absl::Status found) {
+      fleet::ProgramQuery(store_.get(), call->key), [this, call, asked, begun](absl::Status found) {
+        call->Mark("look-up in the fleet", begun, found.ok() ? "found" : "not found");
         if (found.ok() && TryStored(call)) return;
         // A tier that answers is asked for the kernels too, in what is left of the time for a miss.
         if (absl::IsNotFound(found)) {
@@ -223,6 +238,7 @@ void CompileService::StartFlight(const CallPtr& call) {
   const Cost cost = task.input.cost;
   // Who waits for another's flight needs no room, and gives back what its request took.
   Wait(call);
+  call->joined = MonotonicNanoseconds();
   if (flights_.JoinOther(call->key, call->Queue(), call)) return;
   if (KeepWhileStopping(call)) return;
   if (!flights_.JoinOrAdd(call->key, call->Queue(), cost, std::move(task), call)) {
@@ -246,6 +262,7 @@ void CompileService::RefuseLate() {
     if (late.empty()) return;
     for (const CallPtr& call : late) {
       ++metrics_.waited_too_long;
+      call->Mark("queue", call->joined);
       Finish(call, absl::ResourceExhaustedError(absl::StrCat(
                        "waited ", absl::FormatDuration(options_.queue_limit),
                        " for a worker, which is as long as a request may (queue_seconds)")));
@@ -287,9 +304,12 @@ void CompileService::Refuse(const CallPtr& call) {
 }
 
 bool CompileService::TryStored(const CallPtr& call) {
+  const uint64_t begun = MonotonicNanoseconds();
   const auto stored = store_->Lookup(call->key);
-  if (!stored.ok()) return false;
-  if (!call->reply->mutable_artifact()->ParseFromString((*stored)->payload)) {
+  const bool found =
+      stored.ok() && call->reply->mutable_artifact()->ParseFromString((*stored)->payload);
+  call->Mark("look-up in the store", begun, found ? "found" : "not found");
+  if (!found) {
     call->reply->clear_artifact();
     return false;
   }
@@ -304,6 +324,8 @@ bool CompileService::TryStored(const CallPtr& call) {
 void CompileService::Fly(Flights::Turn turn) {
   absl::StatusOr<FlowOutput> output = Stopping();
   bool stored = false;
+  const uint64_t up = MonotonicNanoseconds();
+  SpanLog spans("compile " + ToHex(turn.key).substr(0, kShownDigits), up);
   if (!aborted_) {
     // Another flight may have landed between this request's look-up and its joining.
     FlowOutput found;
@@ -312,6 +334,7 @@ void CompileService::Fly(Flights::Turn turn) {
       stored = true;
       output = std::move(found);
     } else {
+      turn.task.input.spans = &spans;
       output = flow_.Run(turn.task.input);
     }
   }
@@ -330,6 +353,8 @@ void CompileService::Fly(Flights::Turn turn) {
     }
   }
 
+  const auto compile = stored ? nullptr : std::make_shared<const CompileSpans>(spans.TakeSpans());
+  const uint64_t landed = MonotonicNanoseconds();
   bool leader = true;
   for (const CallPtr& waiter : flights_.Finish(turn.key)) {
     if (output.ok()) {
@@ -346,6 +371,12 @@ void CompileService::Fly(Flights::Turn turn) {
       for (const std::string& log : output->kernel_failures) reply.add_kernel_failures(log);
     }
     leader = false;
+    if (waiter->joined < landed) {
+      const uint64_t boarded = std::max(up, waiter->joined);
+      waiter->marks.push_back({"queue", waiter->joined, boarded});
+      waiter->marks.push_back({"flight", boarded, landed});
+    }
+    waiter->compile = compile;
     Finish(waiter, output.status());
   }
   // A compile's large, short-lived messages would otherwise stay with the allocator.
@@ -377,12 +408,13 @@ void CompileService::Finish(const CallPtr& call, const absl::Status& status) {
     spdlog::log(level,
                 "event=compile request={} outcome={} key={} label=\"{}\" nodes={} kernels={} "
                 "made={} ms={:.2f} caller={} job=\"{}\" rank={}{}",
-                call->id, kOutcomes[outcome], ToHex(call->key).substr(0, 12), Quoted(call->label),
-                call->nodes, call->reply->kernels(), call->reply->kernels_compiled(),
-                static_cast<double>(nanoseconds) / 1e6, caller.pid(), Quoted(caller.job()),
-                caller.rank(),
+                call->id, kOutcomes[outcome], ToHex(call->key).substr(0, kShownDigits),
+                Quoted(call->label), call->nodes, call->reply->kernels(),
+                call->reply->kernels_compiled(), static_cast<double>(nanoseconds) / 1e6,
+                caller.pid(), Quoted(caller.job()), caller.rank(),
                 status.ok() ? "" : absl::StrCat(" error=\"", Quoted(status.ToString()), "\""));
   }
+  KeepTrace(*call, status);
   // The reply may be gone as soon as this returns.
   call->done(status);
 }
@@ -399,6 +431,24 @@ void CompileService::Note(const Call& call, uint64_t nanoseconds) {
   processes_.Answered(call.caller, std::move(request));
 }
 
+// For those who look at what it waited for. The last that reads the call.
+void CompileService::KeepTrace(Call& call, const absl::Status& status) {
+  SeenRequest seen;
+  seen.id = call.id;
+  seen.key = std::move(call.key);
+  seen.caller.Swap(&call.caller);
+  seen.label = std::move(call.label);
+  if (!status.ok()) seen.error = Quoted(status.ToString());
+  seen.outcome = kOutcomes[static_cast<size_t>(call.reply->outcome())];
+  seen.start = call.came;
+  seen.end = MonotonicNanoseconds();
+  seen.start_unix_nanoseconds =
+      absl::GetCurrentTimeNanos() - static_cast<int64_t>(seen.end - seen.start);
+  seen.marks = std::move(call.marks);
+  seen.compile = std::move(call.compile);
+  traces_.Add(std::move(seen));
+}
+
 void CompileService::Hello(v1::HelloReply* reply, Done done) {
   const auto fill = [this, reply](const WorkerFacts::Operators& operators) {
     reply->set_daemon_version(Version());
@@ -410,6 +460,7 @@ void CompileService::Hello(v1::HelloReply* reply, Done done) {
     reply->set_answers_pings(true);
     reply->set_has_compile_large(true);
     reply->set_frame_format(kFrameFormat);
+    reply->set_takes_spans(true);
   };
   if (const auto cached = facts_.CachedOperators()) {
     fill(*cached);
@@ -428,71 +479,6 @@ void CompileService::ListToolchains(v1::ToolchainList* reply, Done done) {
     if (list.ok()) *reply = *std::move(list);
     done(list.status());
   });
-}
-
-void CompileService::FillStats(v1::Stats* stats) {
-  metrics_.Fill(stats);
-  stats->set_workers(static_cast<uint64_t>(pool_.Running()));
-  stats->set_queued(flights_.waiting());
-  stats->set_request_bytes(memory_.held());
-  stats->set_blobs_corrupt(store_->counters().corrupt);
-  stats->set_programs_evicted(store_->counters().evicted);
-  stats->set_store(store_->root());
-  if (fleet_ != nullptr) fleet_->FillStats(stats);
-  std::string problem = store_problem_;
-  if (const std::string full = store_->problem(); problem.empty() && !full.empty()) {
-    problem = "what is compiled is kept in memory: " + full;
-  }
-  stats->set_store_problem(problem);
-  stats->set_store_limit_bytes(store_->limit_bytes());
-  if (const auto totals = store_->Count(); totals.ok()) {
-    stats->set_programs_stored(totals->programs);
-    stats->set_frames_stored(totals->frames);
-    stats->set_frame_bytes_stored(totals->frame_bytes);
-    stats->set_bytes_stored(totals->bytes);
-  }
-}
-
-absl::Status CompileService::ListPrograms(const v1::ListProgramsRequest& request,
-                                          v1::ListProgramsReply* reply) {
-  store::ProgramQuery query{request.limit(), request.skip(), request.search()};
-  if (!v1::ListProgramsRequest::Order_IsValid(request.order())) {
-    return absl::InvalidArgumentError("there is no such order of programs");
-  }
-  static_assert(v1::ListProgramsRequest::CREATED == int{store::ProgramQuery::kCreated});
-  query.order = static_cast<store::ProgramQuery::Order>(request.order());
-  TENSORD_ASSIGN_OR_RETURN(const store::ProgramPage page, store_->Search(query));
-  for (const store::ProgramRow& row : page.rows) FillSummary(row, reply->add_programs());
-  reply->set_matching(page.matching);
-  return absl::OkStatus();
-}
-
-absl::Status CompileService::GetProgram(const v1::GetProgramRequest& request,
-                                        v1::ProgramDetail* reply) {
-  constexpr size_t kMinPrefix = 4;
-  if (request.key_prefix().size() < kMinPrefix) {
-    return absl::InvalidArgumentError("a key's prefix has at least 4 bytes (8 hex digits)");
-  }
-  TENSORD_ASSIGN_OR_RETURN(const store::ProgramRow row, store_->Find(request.key_prefix()));
-  TENSORD_ASSIGN_OR_RETURN(const std::string detail, store_->Detail(row.key));
-  TENSORD_ASSIGN_OR_RETURN(const auto manifest, store_->Peek(row.key));
-  if (!reply->ParseFromString(detail) ||
-      !reply->mutable_artifact()->ParseFromString(manifest->payload)) {
-    return absl::DataLossError("the stored program cannot be read");
-  }
-  FillSummary(row, reply->mutable_summary());
-  if (!request.with_sources()) return absl::OkStatus();
-  for (v1::KernelSource& source : *reply->mutable_sources()) {
-    source.set_source(store_->KernelSource(source.kernel_key()).value_or(""));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> CompileService::ReadBlob(const std::string& sha256) {
-  if (sha256.size() != kSha256Bytes) {
-    return absl::InvalidArgumentError("a digest has 32 bytes");
-  }
-  return store_->ReadBlob(sha256);
 }
 
 void CompileService::Abort() {

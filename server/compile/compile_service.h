@@ -29,6 +29,7 @@
 #include "server/pool/worker_pool.h"
 #include "server/statistics/metrics.h"
 #include "server/store/store.h"
+#include "server/traces/request_traces.h"
 #include "tensord/v1/service.pb.h"
 
 namespace tensord::server {
@@ -59,8 +60,10 @@ class CompileService {
   // process without one) compile in turn.
   // InvalidArgument, Unimplemented: the graph. ResourceExhausted: too many wait, or this one waited
   // too long. FailedPrecondition: no host compiler. Internal: the compiler failed. Unavailable: the
-  // daemon is stopping.
-  void Compile(std::string request, RequestMemory::Share share, v1::CompileReply* reply, Done done);
+  // daemon is stopping. `came`: when it came, by the spans' clock, if it had to wait to be
+  // received.
+  void Compile(std::string request, RequestMemory::Share share, v1::CompileReply* reply, Done done,
+               uint64_t came = 0);
   RequestMemory& request_memory() { return memory_; }
   // What a neighbour of this service shares with it.
   store::Store* store() { return store_.get(); }
@@ -76,6 +79,11 @@ class CompileService {
   absl::Status ListPrograms(const v1::ListProgramsRequest& request, v1::ListProgramsReply* reply);
   absl::Status GetProgram(const v1::GetProgramRequest& request, v1::ProgramDetail* reply);
   absl::StatusOr<std::string> ReadBlob(const std::string& sha256);
+  // What a job did for programs that it asked for; how many of them are kept. Statuses of
+  // RequestTraces::Put.
+  absl::StatusOr<uint32_t> PutSpans(const v1::PutSpansRequest& request);
+  // NotFound: nothing is known of what is asked for.
+  absl::Status GetTraces(const v1::GetTracesRequest& request, v1::Traces* reply);
 
   // From here on no compile is taken: who asks for one is kept until Abort(), and can then ask the
   // next daemon. What is stored is still found, who wants what is being compiled joins, and what
@@ -108,6 +116,7 @@ class CompileService {
   void Refuse(const CallPtr& call);
   void Finish(const CallPtr& call, const absl::Status& status);
   void Note(const Call& call, uint64_t nanoseconds);
+  void KeepTrace(Call& call, const absl::Status& status);
 
   const ServiceOptions options_;
   const std::string store_problem_;
@@ -119,6 +128,7 @@ class CompileService {
   WorkerPool pool_;
   WorkerFacts facts_;
   CompileBoard board_;
+  RequestTraces traces_;
   CompileFlow flow_;
   RecentFailures failures_;
   RequestMemory memory_;

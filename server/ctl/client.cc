@@ -165,6 +165,10 @@ int Ask(const Client& client, const v1::OpenPageRequest& request, v1::OpenPageRe
   return Call(client, &v1::Compiler::Stub::OpenPage, request, reply);
 }
 
+int Ask(const Client& client, const v1::GetTracesRequest& request, v1::Traces* reply) {
+  return Call(client, &v1::Compiler::Stub::GetTraces, request, reply);
+}
+
 v1::ToolchainList GetToolchains(const Client& client) {
   v1::ToolchainList list;
   grpc::ClientContext context;

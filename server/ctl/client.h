@@ -50,6 +50,7 @@ int Ask(const Client& client, const v1::WatchCompilesRequest& request, v1::Compi
 int Ask(const Client& client, const v1::ListJobsRequest& request, v1::ListJobsReply* reply);
 int Ask(const Client& client, const v1::GetJobRequest& request, v1::JobDetail* reply);
 int Ask(const Client& client, const v1::OpenPageRequest& request, v1::OpenPageReply* reply);
+int Ask(const Client& client, const v1::GetTracesRequest& request, v1::Traces* reply);
 // The compilers of the daemon's host. When it cannot be told (every worker is busy), the one entry
 // says why.
 v1::ToolchainList GetToolchains(const Client& client);

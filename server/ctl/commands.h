@@ -35,6 +35,15 @@ int ExplainMiss(const Client& client, const std::string& key, const std::string&
 int Jobs(const Client& client);
 int ShowJob(const Client& client, const std::string& job);
 
+// What requests waited for, as a trace for Perfetto (trace.cc). `key`: of one program, its first 8
+// or more hex digits; `job`: of one job; "": of all. `limit`: the latest so many; 0: all that are
+// kept. `file`: where it goes, or where it is empty to standard output.
+struct TraceCommand {
+  std::string key, job, file;
+  uint32_t limit = 0;
+};
+int Trace(const Client& client, const TraceCommand& command);
+
 // The URL of the daemon's page (page.cc), which it serves from then on. `address`: where; empty: as
 // configured, or at a port that is free.
 int OpenPage(const Client& client, const std::string& address);

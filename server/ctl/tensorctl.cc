@@ -88,6 +88,24 @@ int Main(int argc, char** argv) {
   CLI::App* one_job = app.add_subcommand("job", "the processes of one job, by rank");
   one_job->add_option("NAME", job, "of the job (TENSORD_JOB); without: processes of none");
   one_job->callback([&] { command = [&] { return ShowJob(client, job); }; });
+  TraceCommand trace;
+  bool last = false;
+  CLI::App* traces = app.add_subcommand(
+      "trace", "what requests waited for: a trace for ui.perfetto.dev or chrome://tracing");
+  CLI::Option* traced = traces->add_option("KEY", trace.key, "of one program, 8 or more digits");
+  CLI::Option* traced_job = traces->add_option("--job", trace.job, "of this job (TENSORD_JOB)");
+  CLI::Option* limited =
+      traces->add_option("--limit,-n", trace.limit, "the latest so many of those that are kept");
+  traces->add_flag("--last", last, "the latest request alone")->excludes(limited);
+  traces->add_option("--output,-o", trace.file, "the file (standard output)");
+  traced->excludes(traced_job);
+  traces->callback([&] {
+    if (last) trace.limit = 1;
+    if (trace.key.empty() && trace.job.empty() && !last) {
+      throw CLI::RequiredError("one of KEY, --job and --last");
+    }
+    command = [&] { return Trace(client, trace); };
+  });
   std::string page;
   CLI::App* opens = app.add_subcommand("ui", "the URL of the daemon's page, for a browser");
   opens->add_option("--at", page, "where to serve it: 127.0.0.1:PORT (as configured, or any port)");

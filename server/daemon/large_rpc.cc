@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "server/daemon/status_codes.h"
+#include "server/traces/span_log.h"
 
 namespace tensord::server {
 namespace {
@@ -73,8 +74,9 @@ class LargeRpc::Call : public grpc::ServerGenericBidiReactor {
     }
     std::string bytes = TakeBytes(buffer_);
     share_.Resize(bytes.size());
-    rpc_->service_->Compile(std::move(bytes), std::move(share_), &reply_,
-                            [this](const absl::Status& status) { Answer(status); });
+    rpc_->service_->Compile(
+        std::move(bytes), std::move(share_), &reply_,
+        [this](const absl::Status& status) { Answer(status); }, came_);
   }
 
   void OnCancel() override {
@@ -129,6 +131,7 @@ class LargeRpc::Call : public grpc::ServerGenericBidiReactor {
 
   LargeRpc* const rpc_;
   grpc::GenericCallbackServerContext* const context_;  // until OnDone
+  const uint64_t came_ = MonotonicNanoseconds();
   std::atomic<int> users_{1};
   grpc::Alarm alarm_;
   uint64_t said_ = 0;  // no more than so many bytes are taken

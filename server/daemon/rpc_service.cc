@@ -2,6 +2,7 @@
 #include "server/daemon/rpc_service.h"
 
 #include <absl/strings/match.h>
+#include <absl/strings/str_cat.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "server/daemon/status_codes.h"
 #include "server/daemon/watch.h"
 #include "server/daemon/watch_stats.h"
+#include "server/traces/check_spans.h"
 
 namespace tensord::server {
 namespace {
@@ -82,8 +84,8 @@ class FindFramesCall : public ServerUnaryReactor {
 
 class RpcService final
     : public v1::Compiler::WithRawCallbackMethod_Compile<
-          v1::Compiler::WithRawCallbackMethod_PutFrame<
-              v1::Compiler::WithGenericMethod_CompileLarge<v1::Compiler::CallbackService>>> {
+          v1::Compiler::WithRawCallbackMethod_PutFrame<v1::Compiler::WithRawCallbackMethod_PutSpans<
+              v1::Compiler::WithGenericMethod_CompileLarge<v1::Compiler::CallbackService>>>> {
  public:
   RpcService(CompileService* service, FrameService* frames, Page* page, CallCounts* counts)
       : service_(service), frames_(frames), page_(page), counts_(counts) {}
@@ -241,8 +243,38 @@ class RpcService final
     End(reactor, url.status());
     return reactor;
   }
+  // What is too long is not even parsed.
+  ServerUnaryReactor* PutSpans(CallbackServerContext* context, const grpc::ByteBuffer* request,
+                               grpc::ByteBuffer* answer) override {
+    ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(ToGrpc(PutSpans(*request, answer)));
+    return reactor;
+  }
+  ServerUnaryReactor* GetTraces(CallbackServerContext* context, const v1::GetTracesRequest* request,
+                                v1::Traces* reply) override {
+    ServerUnaryReactor* reactor = Begin(context);
+    End(reactor, service_->GetTraces(*request, reply));
+    return reactor;
+  }
 
  private:
+  absl::Status PutSpans(const grpc::ByteBuffer& request, grpc::ByteBuffer* answer) {
+    if (request.Length() > kMostPutBytes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("spans of ", request.Length(), " bytes; at most ", kMostPutBytes));
+    }
+    grpc::ByteBuffer copy = request;  // of references to its pieces
+    v1::PutSpansRequest spans;
+    if (!spans.ParseFromString(TakeBytes(copy))) {
+      return absl::InvalidArgumentError("the request is not a PutSpansRequest");
+    }
+    TENSORD_ASSIGN_OR_RETURN(const uint32_t kept, service_->PutSpans(spans));
+    v1::PutSpansReply reply;
+    reply.set_kept(kept);
+    *answer = ToBuffer(reply);
+    return absl::OkStatus();
+  }
+
   ServerUnaryReactor* Begin(CallbackServerContext* context) {
     counts_->last = SteadySeconds();
     return context->DefaultReactor();

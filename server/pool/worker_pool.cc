@@ -141,6 +141,7 @@ absl::StatusOr<v1::WorkerReply> WorkerPool::Call(absl::Span<const std::string_vi
   TENSORD_ASSIGN_OR_RETURN(Slot * slot, Acquire(cost));
   const absl::Time start = absl::Now();
   absl::StatusOr<v1::WorkerReply> reply = slot->process->Call(request, budget, on_unit);
+  if (reply.ok()) reply->set_pid(static_cast<uint32_t>(slot->process->pid()));
   budget -= absl::Now() - start;
   Release(slot);
   if (!reply.ok()) {

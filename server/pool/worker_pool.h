@@ -38,7 +38,7 @@ class WorkerPool {
   // Runs one job on a free worker; waits for one, which costs nothing of `budget`: the wall time
   // that the job may take, less what it took afterwards. The reply's own error becomes the status.
   // Unavailable: the pool is being stopped. Internal: the worker died or was too slow. `on_unit`
-  // hears of each unit that a JitJob has done.
+  // hears of each unit that a JitJob has done. The reply says whose it is, by its pid.
   absl::StatusOr<v1::WorkerReply> Call(const v1::WorkerRequest& request, Cost cost,
                                        absl::Duration& budget, const OnUnit& on_unit = nullptr);
   // The same for a request that is serialised already, in pieces that are not copied.

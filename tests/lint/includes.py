@@ -159,6 +159,7 @@ ROOMS: dict[str, list[str]] = {
     "server/fleet/open": ["base", "server/fleet", "server/fleet/remote"],
     "server/jobs": ["base", "proto/service", "server/store", "server/fleet"],
     "server/statistics": [*BASE, "proto/service"],
+    "server/traces": [*BASE, "proto/service"],
     "server/pool": [*BASE, "server/worker", "server/statistics"],
     "server/compile": [
         *BASE,
@@ -167,6 +168,7 @@ ROOMS: dict[str, list[str]] = {
         "server/fleet",
         "server/jobs",
         "server/statistics",
+        "server/traces",
         "server/pool",
     ],
     "server/frames": [
@@ -203,6 +205,7 @@ ROOMS: dict[str, list[str]] = {
         "server/store",
         "server/fleet/open",
         "server/statistics",
+        "server/traces",
         "server/compile",
         "server/frames",
         "server/monitoring",

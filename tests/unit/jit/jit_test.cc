@@ -9,10 +9,13 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -107,6 +110,32 @@ TEST_F(JitTest, CompiledKernelRuns) {
   EXPECT_NEAR(Run(result->binaries(0), "kernel", 0.5f), 2 * std::tanh(0.5f), 1e-6);
   EXPECT_EQ(result->stages_size(), 2);
   ExpectNoTemporaryFiles();
+}
+
+TEST_F(JitTest, EachUnitHasItsTime) {
+  for (int i = 1; i <= 4; ++i) AddUnit(Source("kernel", i));
+  config_.parallelism = 2;
+  const auto result = Jit(job_, config_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  std::map<std::string, uint64_t> busy_until;  // by thread
+  int units = 0;
+  uint64_t begin = 0, end = 0;
+  for (const v1::Span& span : result->spans()) {
+    if (span.name() == "jit/compile") {
+      begin = span.start_nanoseconds();
+      end = begin + span.nanoseconds();
+    }
+  }
+  for (const v1::Span& span : result->spans()) {
+    if (span.name() != "jit/kernel") continue;
+    ++units;
+    EXPECT_GE(span.start_nanoseconds(), std::max(begin, busy_until[span.track()]));
+    busy_until[span.track()] = span.start_nanoseconds() + span.nanoseconds();
+    EXPECT_LE(busy_until[span.track()], end);
+    EXPECT_GT(span.nanoseconds(), 1'000'000u);  // a compiler ran
+  }
+  EXPECT_EQ(units, 4);
+  EXPECT_LE(busy_until.size(), 2u);
 }
 
 TEST_F(JitTest, EveryIsaCompiles) {

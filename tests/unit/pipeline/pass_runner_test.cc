@@ -79,6 +79,34 @@ TEST(PassRunner, VerifiesAPassWhosePartsAreAllForOtherTargetsOnce) {
             absl::InternalError("rewrite: broke what it promises: no such node"));
 }
 
+TEST(PassRunner, SpansOfPartsAndVerifiersLieWithinTheirPass) {
+  std::vector<std::string> ran;
+  const std::vector<Pass> passes = {
+      {.name = "import", .run = [](CompileState&) { return absl::OkStatus(); }, .verify = Holds},
+      {.name = "rewrite",
+       .verify = Holds,
+       .parts = {Part("rewrite/one", true, &ran), Part("rewrite/two", true, &ran)}}};
+  CompileState state{.job = nullptr};
+  ASSERT_TRUE(compiler::RunPasses(passes, state).ok());
+  std::vector<std::string> names;
+  for (const v1::Span& span : state.result.spans()) {
+    names.push_back(span.detail().empty() ? span.name() : span.name() + " of " + span.detail());
+  }
+  EXPECT_THAT(names,
+              ElementsAre("import", "verify of import", "rewrite/one", "verify of rewrite/one",
+                          "rewrite/two", "verify of rewrite/two", "rewrite"));
+  // By their ends; each of the rewrite's begins behind the one before, and it around them.
+  uint64_t last = 0;
+  const v1::Span& rewrite = state.result.spans(6);
+  for (const v1::Span& span : state.result.spans()) {
+    const uint64_t end = span.start_nanoseconds() + span.nanoseconds();
+    EXPECT_GE(end, last);
+    if (&span != &rewrite) EXPECT_GE(span.start_nanoseconds(), last);
+    last = end;
+  }
+  EXPECT_LE(rewrite.start_nanoseconds(), state.result.spans(2).start_nanoseconds());
+}
+
 TEST(PassRunner, NamesThePartThatBrokeAPromiseAndEndsThere) {
   const Outcome broken = RunParts(true, true, IsBroken);
   EXPECT_EQ(broken.status,

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include "base/sha256.h"
@@ -206,6 +207,55 @@ TEST_F(DaemonTest, CompilesUnderWayAreWatched) {
   EXPECT_LT(least, 3u);
   EXPECT_GE(most, 1u);
 
+  kill(pid, SIGTERM);
+  EXPECT_EQ(Wait(pid), kExitOk);
+}
+
+TEST_F(DaemonTest, WhatJobsSayOfThemselvesIsBounded) {
+  const pid_t pid = Start();
+  auto stub = Connect();
+  grpc::ClientContext greeting;
+  v1::HelloReply hello;
+  ASSERT_TRUE(stub->Hello(&greeting, {}, &hello).ok());
+  EXPECT_TRUE(hello.takes_spans());
+  v1::CompileRequest compile = Request({"a"});
+  compile.mutable_caller()->set_pid(77);
+  v1::CompileReply reply;
+  ASSERT_TRUE(Compile(*stub, compile, &reply).ok());
+
+  v1::PutSpansRequest request;
+  request.mutable_caller()->set_pid(77);
+  v1::JobSpans& program = *request.add_programs();
+  program.set_request_id(reply.request_id());
+  program.set_program_key(reply.program_key());
+  v1::Span& span = *program.add_spans();
+  span.set_name("load");
+  span.set_track("program");
+  span.set_process(v1::Span::JOB);
+  span.set_pid(77);
+  span.set_start_nanoseconds(static_cast<uint64_t>(
+      std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count()));
+  const auto put = [&](const v1::PutSpansRequest& spans) {
+    grpc::ClientContext context;
+    v1::PutSpansReply kept;
+    const grpc::Status status = stub->PutSpans(&context, spans, &kept);
+    return status.ok() ? static_cast<int>(kept.kept()) : -static_cast<int>(status.error_code());
+  };
+  v1::PutSpansRequest forged = request;
+  forged.mutable_programs(0)->mutable_spans(0)->set_pid(1);
+  EXPECT_EQ(put(forged), -static_cast<int>(grpc::StatusCode::INVALID_ARGUMENT));
+  v1::PutSpansRequest large = request;
+  large.mutable_programs(0)->mutable_spans(0)->set_detail(std::string(1 << 20, 'x'));
+  EXPECT_EQ(put(large), -static_cast<int>(grpc::StatusCode::RESOURCE_EXHAUSTED));
+  EXPECT_EQ(put(request), 1);
+
+  grpc::ClientContext asking;
+  v1::GetTracesRequest wanted;
+  wanted.set_key_prefix(reply.program_key());
+  v1::Traces traces;
+  ASSERT_TRUE(stub->GetTraces(&asking, wanted, &traces).ok());
+  ASSERT_EQ(traces.requests_size(), 1);
+  EXPECT_EQ(traces.requests(0).spans().rbegin()->name(), "load");
   kill(pid, SIGTERM);
   EXPECT_EQ(Wait(pid), kExitOk);
 }

@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <string>
 #include <vector>
@@ -30,6 +31,21 @@ using tensord::v1::CompileResult;
 using tensord::v1::JitJob;
 using tensord::v1::JitResult;
 
+uint64_t Now() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// What it has done since `start`.
+template <class Result>
+void AddSpan(Result& result, const std::string& name, uint64_t start) {
+  auto* span = result.add_spans();
+  span->set_name(name);
+  span->set_start_nanoseconds(start);
+  span->set_nanoseconds(Now() - start);
+}
+
 void Log(const std::string& line, const char* suffix = "") {
   const char* path = std::getenv("FAKE_WORKER_LOG");
   if (path == nullptr) return;
@@ -41,6 +57,7 @@ void Log(const std::string& line, const char* suffix = "") {
 
 absl::StatusOr<CompileResult> Compile(const CompileJob& job) {
   Log("compile");
+  const uint64_t start = Now();
   const std::string order = job.graph().nodes_size() > 0 ? job.graph().nodes(0).name() : "";
   if (order == "crash") raise(SIGSEGV);
   if (order == "spawn" && fork() == 0) {
@@ -78,6 +95,7 @@ absl::StatusOr<CompileResult> Compile(const CompileJob& job) {
   auto* stage = result.add_stages();
   stage->set_stage("fake");
   stage->set_nanoseconds(1000);
+  AddSpan(result, "fake", start);
   result.add_fusion_notes("nothing fuses");
   result.mutable_fusion()->add_steps()->set_kernel(0);
   return result;
@@ -88,6 +106,7 @@ absl::StatusOr<JitResult> Jit(const JitJob& job, const std::function<void(uint32
   result.set_kind(tensord::v1::Module::SHARED_OBJECT);
   for (const auto& unit : job.units()) {
     Log("jit " + unit.source());
+    const uint64_t start = Now();
     result.add_resources()->set_registers(7);
     if (unit.source() == "jit_fail") {
       auto* failure = result.add_failures();
@@ -98,6 +117,7 @@ absl::StatusOr<JitResult> Jit(const JitJob& job, const std::function<void(uint32
       if (unit.source().find("slow") != std::string::npos) usleep(200'000);
       result.add_binaries("binary of " + unit.source());
     }
+    AddSpan(result, "jit/kernel", start);
     if (on_unit != nullptr) on_unit(static_cast<uint32_t>(result.binaries_size()));
   }
   return result;

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 
 #include <functional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "base/sha256.h"
 #include "base/version.h"
@@ -15,6 +17,8 @@
 
 namespace tensord::server {
 namespace {
+
+using ::testing::ElementsAre;
 
 class FleetServiceTest : public ServerTest {
  protected:
@@ -152,6 +156,28 @@ TEST_F(FleetServiceTest, TheSecondHostMakesTheKernelsThatNobodyHas) {
   // And so does the first, of what the second made.
   two->fleet->Flush(absl::InfiniteFuture());
   EXPECT_EQ(Compile(*one, Request({"c"})).kernels_compiled(), 0u);
+}
+
+TEST_F(FleetServiceTest, TracesHaveWhatTheFleetTook) {
+  const auto last = [](Host& host) {
+    v1::GetTracesRequest request;
+    request.set_limit(1);
+    v1::Traces traces;
+    EXPECT_TRUE(host.service->GetTraces(request, &traces).ok());
+    std::vector<std::string> said;
+    for (const v1::Span& span : traces.requests(0).spans()) {
+      if (span.name().find("fleet") == std::string::npos) continue;
+      said.push_back(span.detail().empty() ? span.name() : span.name() + ": " + span.detail());
+    }
+    return said;
+  };
+  auto one = Open("one");
+  Compile(*one, Request({"a"}));
+  EXPECT_THAT(last(*one), ElementsAre("look-up in the fleet: not found", "kernels of the fleet"));
+  one->fleet->Flush(absl::Now() + absl::Seconds(10));
+  auto two = Open("two");
+  Compile(*two, Request({"a"}));
+  EXPECT_THAT(last(*two), ElementsAre("look-up in the fleet: found"));
 }
 
 TEST_F(FleetServiceTest, OneHostCapturesWhileTheOthersWait) {
