@@ -20,7 +20,7 @@ from .capture.autograd import autograd
 from .counters import STATS
 from .errors import TensordError
 from .frames import entry, recorded_graphs
-from .wire import rpc
+from .wire import rpc, spans
 
 
 def compile_fx(
@@ -41,11 +41,12 @@ def compile_fx(
     exporting = STATS.seconds("export_seconds")
     before = passes.Snapshot()
     try:
-        with garbage_collection.waits():
-            greeting = rpc.client().hello()
+        with garbage_collection.waits(), spans.capturing():
+            with spans.timed("greeting"):
+                greeting = rpc.client().hello()
             off = known_options.switched_off(chosen)
             before = passes.run("captured", module, off).before
-            with recorded_graphs.recording() as record:
+            with recorded_graphs.recording() as record, spans.timed("autograd"):
                 run = autograd(chosen, greeting.operators, off)(module, example_inputs)
             return recorded_graphs.attach(run, record)
     except Exception as error:

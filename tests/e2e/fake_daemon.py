@@ -44,6 +44,7 @@ class FakeDaemon:
         self.kernel_failures: list[str] = []  # what replies say of kernels
         self.delay_s = 0.0
         self.protocol = 1
+        self.takes_spans = False  # what it says; it does not know PutSpans
         self.operators: tuple[str, ...] = OPERATORS
         self.in_flight = 0
         self.most_in_flight = 0
@@ -82,7 +83,10 @@ class FakeDaemon:
     def _hello(self, request: Any, context: Any) -> Any:
         self.hellos += 1
         return service_pb2.HelloReply(
-            daemon_version="fake", protocol=self.protocol, operators=self.operators
+            daemon_version="fake",
+            protocol=self.protocol,
+            operators=self.operators,
+            takes_spans=self.takes_spans,
         )
 
     def _stats(self, request: Any, context: Any) -> Any:

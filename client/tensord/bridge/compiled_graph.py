@@ -24,7 +24,7 @@ from ..cuda_graphs import graphed_program
 from ..errors import CompilerFailedError, InputMismatchError, RuntimeLoadError, TensordError
 from ..torch_compat import Boxed
 from ..v1 import service_pb2
-from ..wire import blobs
+from ..wire import blobs, spans
 from ..wire.rpc import CompileCall
 from .call_backs import with_call_backs
 from .synthetic_bases import shortened, synthetic_bases
@@ -83,16 +83,41 @@ class CompiledGraph:
         return torch_compat.takes_list(lambda arguments: self._run(arguments))
 
     def _first_call(self, arguments: list[Any]) -> Any:
+        begun = spans.now()
         if self._lock_pid != os.getpid():  # a thread of the parent may have held it at the fork
             self._lock, self._lock_pid = threading.Lock(), os.getpid()
         with self._lock:
-            if self._call is not None and (self._waits or self._has_come(self._call)):
-                self._run = self._ready(self._call)
+            call = self._call
+            if call is not None and (self._waits or self._has_come(call)):
+                self._run = self._traced(self._ready(call), call.spans, begun)
                 self._call = None
         if self._call is not None:
             STATS.add("calls_before_programs")
             return self._eager(arguments)
         return self._run(arguments)
+
+    def _traced(self, run: Boxed, asked: spans.Asked, begun: int) -> Boxed:
+        """What runs, with the first call as part of the program's trace; later ones know nothing
+        of it. begun: when the first call did."""
+
+        def first(arguments: list[Any]) -> Any:
+            self._run = run
+            try:
+                with asked.timed("run"):
+                    return run(arguments)
+            finally:
+                asked.done(begun)
+                if spans.are_waiting() and self._run is run:
+                    self._run = second
+
+        def second(arguments: list[Any]) -> Any:
+            self._run = run
+            try:
+                return run(arguments)
+            finally:
+                spans.tell()
+
+        return first
 
     def _has_come(self, call: CompileCall) -> bool:
         now = time.monotonic()
@@ -108,11 +133,12 @@ class CompiledGraph:
     def _ready(self, call: CompileCall) -> Boxed:
         """Waits for the program and loads it; the eager module when that fails."""
         try:
-            with STATS.timed("wait_seconds"):
+            with STATS.timed("wait_seconds"), call.spans.timed("wait"):
                 reply = call.wait()
             count(reply)
             try:
-                program = load(reply)
+                with call.spans.timed("load"):
+                    program = load(reply)
             except RuntimeLoadError as error:
                 if getattr(error, "code", None) not in (CORRUPT, UNAVAILABLE):
                     raise

@@ -15,6 +15,7 @@ from ..frames import recorded_graphs
 from ..options import Options
 from ..passes.partitioned.absent_gradients import likely_absent, tangents_of
 from ..torch_compat import Boxed
+from ..wire import spans
 from . import garbage_collection
 from .absent_gradients import AbsentGradients
 from .compile_graph import compile_graph, exported_program
@@ -61,7 +62,7 @@ def autograd(chosen: Options, operators: Sequence[str], off: frozenset[str]) -> 
                 )
 
             def compile_whole() -> Boxed:
-                with garbage_collection.waits():
+                with garbage_collection.waits(), spans.capturing():
                     return compile_program(with_all())
 
             return absent.backward(whole, program, compile_whole)

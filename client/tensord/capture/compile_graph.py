@@ -24,7 +24,7 @@ from ..cut import Cut
 from ..frames import recorded_graphs
 from ..torch_compat import Boxed
 from ..v1 import compile_pb2, frame_pb2, service_pb2
-from ..wire import call_backs, caller, export, rpc, target
+from ..wire import call_backs, caller, export, rpc, spans, target
 from ..wire.exporter import Exported
 from . import data_sizes
 
@@ -44,7 +44,7 @@ def compile_graph(
     STATS.add("graphs")
     try:
         static = _static_inputs(module, fixed, label)
-        with STATS.timed("export_seconds"):
+        with STATS.timed("export_seconds"), spans.timed("cut", label):
             parts = data_sizes.cut(module, static)
         if parts is None:
             return _compile(module, static, chosen, label, reads_last=label == "backward")
@@ -94,7 +94,7 @@ def _compile(
     reads_last: bool,
 ) -> Boxed:
     """A graph in which data decides no size. reads_last: see cuda_graphs.plan.Plan."""
-    with STATS.timed("export_seconds"):
+    with STATS.timed("export_seconds"), spans.timed("export", label):
         exported = export.export(module, static)
     if all(node.op == call_backs.OPERATOR for node in exported.graph.nodes):
         # A frame has a program of it all the same, which does nothing.
@@ -139,7 +139,8 @@ def _send(
         label=label,
     )
     recorded_graphs.note_program(exported, request.options, label, plan)
-    call = rpc.client().compile(request)
+    with spans.timed("send", label):
+        call = rpc.client().compile(request)
     waits = chosen.wait == "program"
     return CompiledGraph(module, exported, call, label, plan, waits=waits).callable()
 
@@ -152,7 +153,7 @@ def _graphed_parts(
         parts = cut(module, static)
         if parts is None:
             return None
-        with STATS.timed("export_seconds"):
+        with STATS.timed("export_seconds"), spans.timed("export"):
             exported = [export.export(part.module, part.static) for part in parts.parts]
     except Exception as error:  # the whole graph has been exported, and serves
         log.debug("not cut at what no CUDA graph can hold (%s): %r", plan.obstacle, error)

@@ -20,6 +20,7 @@ import torch
 from .. import options as known_options
 from ..torch_compat import eval_frame
 from ..torch_compat.stance import has_stance
+from ..wire import spans
 from . import environment as environments
 from . import hook
 from .entered import Call
@@ -230,18 +231,21 @@ def watch_dynamo(backend: Any) -> None:
     from ..torch_compat.dynamo_frames import CompileCall, around_frames, is_always_captured
 
     def around(call: CompileCall, frame: Any, capture: Callable[[], Any]) -> Any:
-        if call.backend is not backend or not hook.is_on():
+        if call.backend is not backend:
             return capture()
+        by_dynamo = functools.partial(spans.in_dynamo, capture)
+        if not hook.is_on():
+            return by_dynamo()
         try:
             told = {
                 name: value for name, value in call.told.items() if name not in ("mode", "options")
             }
             chosen = known_options.parse(call.told.get("mode"), call.told.get("options"), told)
         except (TypeError, ValueError):
-            return capture()  # the backend says what is wrong
+            return by_dynamo()  # the backend says what is wrong
         environment = environments.environment(
             chosen, {"dynamic": call.dynamic, "fullgraph": call.fullgraph}
         )
-        return hook.enter(frame, Call(environment, call.owner, is_always_captured, capture))
+        return hook.enter(frame, Call(environment, call.owner, is_always_captured, by_dynamo))
 
     around_frames(around)

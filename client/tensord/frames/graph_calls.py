@@ -44,10 +44,14 @@ class _Pending:
 
     def loaded(self) -> _Loaded:
         """Waits for it; raises a TensordError."""
-        with STATS.timed("wait_seconds"):
+        asked = self._call.spans
+        with STATS.timed("wait_seconds"), asked.timed("wait"):
             reply = self._call.wait()
         count(reply)
-        return _Loaded(load(reply), tuple(self._message.inputs), self._message.arguments)
+        with asked.timed("load"):
+            program = load(reply)
+        asked.done()  # its calls are the native extension's
+        return _Loaded(program, tuple(self._message.inputs), self._message.arguments)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from torch import fx
 
 from .. import fallback, torch_compat
 from ..counters import STATS
+from ..wire import spans
 
 Stage = Literal["captured", "joint", "partitioned"]
 
@@ -95,7 +96,8 @@ def run(
     ]
     while True:
         try:
-            outcome = _run_all(chosen, stage, module, label)
+            with spans.timed("passes", label or stage):
+                outcome = _run_all(chosen, stage, module, label)
             break
         except _PassFailed as failed:
             chosen.remove(failed.which)
@@ -131,7 +133,8 @@ def _run_all(chosen: Iterable[Pass], stage: Stage, module: fx.GraphModule, label
             continue
         try:
             snapshot = snapshot or Snapshot(modules)
-            counts = [_run_checked(one, each, key, label) for each in modules]
+            with spans.timed(one.name):
+                counts = [_run_checked(one, each, key, label) for each in modules]
         except Exception as error:
             if snapshot is not None:
                 snapshot.restore()

@@ -30,7 +30,7 @@ from ..errors import (
     TensordError,
 )
 from . import address as addresses
-from . import autostart, progress, transport
+from . import autostart, progress, spans, transport
 from .endpoint import Endpoint, UnixEndpoint
 
 if TYPE_CHECKING:
@@ -148,6 +148,11 @@ class Client:
         """Whether large requests have a method of their own."""
         with self._lock:
             return self._hello is not None and self._hello.has_compile_large
+
+    def takes_spans(self) -> bool:
+        """Whether the daemon wants to hear what this process did for programs."""
+        with self._lock:
+            return self._hello is not None and self._hello.takes_spans
 
     def break_off(self, error: DaemonUnavailableError) -> None:
         """The daemon stopped answering in the middle of a call, or lets nobody in any more: nobody
@@ -298,9 +303,11 @@ def _breaking_the_circuit() -> Iterator[None]:
 
 
 class CompileCall:
-    """A compile under way. `wait` may be called once in any process that inherited it."""
+    """A compile under way. `wait` may be called once in any process that inherited it. spans: what
+    this process does for it."""
 
     def __init__(self, request: service_pb2.CompileRequest) -> None:
+        self.spans = spans.Asked()
         self._request = request.SerializeToString()
         self._heartbeat = client().heartbeat()
         # Of a daemon that ended before all was sent: `wait` asks the next one.
@@ -378,6 +385,7 @@ class CompileCall:
         with _breaking_the_circuit():
             with progress.line() as ticker:
                 reply: service_pb2.CompileReply = _wait(self._call, "Compile", ticker)
+        self.spans.answered(reply)
         return reply
 
     def again(self) -> service_pb2.CompileReply:
