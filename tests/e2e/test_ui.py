@@ -246,10 +246,22 @@ def test_stages_are_over_time(page: Browser, served: Served) -> None:
     stages = json.loads(said(served.daemon, "--json", "show", key))["stages"]
     wholes = [stage["stage"] for stage in stages if "/" not in stage["stage"]]
     assert [s.text for s in page.all(".stage-whole .stage-name")] == wholes
-    bars = page.run("""return [...document.querySelectorAll('.stage-whole .stage-bar')].map(
-        (e) => [e.getBoundingClientRect().left, e.getBoundingClientRect().right])""")
-    assert all(left <= right for left, right in bars)
-    assert [left for left, _ in bars] == sorted(left for left, _ in bars)
+    # Each bar stands where its span was: verifiers between the others, kernels side by side.
+    bars = page.run("""return [...document.querySelectorAll('.stage-whole')].map((row) => {
+        const track = row.querySelector('.track').getBoundingClientRect();
+        return [...row.querySelectorAll('.stage-bar')].map(
+            (bar) => (bar.getBoundingClientRect().left - track.left) / track.width);})""")
+    spans = json.loads(said(served.daemon, "--json", "show", key))["spans"]
+    begins = [int(span["start_nanoseconds"]) for span in spans]
+    ends = [begin + int(span["nanoseconds"]) for begin, span in zip(begins, spans, strict=True)]
+    whole = max(ends) - min(begins)
+    for name, lefts in zip(wholes, bars, strict=True):
+        wanted = [b for b, span in zip(begins, spans, strict=True) if span["name"] == name]
+        assert lefts == pytest.approx([(b - min(begins)) / whole for b in wanted], abs=0.01), name
+    firsts = [lefts[0] for name, lefts in zip(wholes, bars, strict=True) if name != "verify"]
+    assert firsts == sorted(firsts)
+    kernels = [span for span in spans if span["name"] == "jit/kernel"]
+    assert len(page.all(".stage-kernel")) == len(kernels)
     assert not page.one(".stage-part").is_displayed()
     page.one(".timeline input").click()
     assert page.one(".stage-part").is_displayed()

@@ -52,7 +52,7 @@ export async function show(content, [wanted], _query, signal) {
     section("Fusion", fusion?.steps.length > 0 ? [fusionGraph(fusion, key), fusion.edges.length > 0 && h("details", {},
       h("summary", {"data-entry": true}, "Why steps are apart"), reasonList(fusion))]
       : h("p", {class: "nothing"}, fusion ? "Nothing runs: its results are its inputs." : "A daemon compiled it that kept no reasons.")),
-    section("Stages", detail.stages.length > 0 ? timeline(detail.stages) : h("p", {class: "nothing"}, "Not kept.")),
+    section("Stages", detail.stages.length > 0 ? timeline(detail.stages, {spans: detail.spans}) : h("p", {class: "nothing"}, "Not kept.")),
     section(`Kernels (${count(kernels.length)})`, kernels.length > 0 ? table([["Kernel", ""], ["From", ""], ["The model's lines", "code"], ["", "number"], ["Size", "number"]], kernels, "Kernels") : ""),
     section("Plan", plan(artifact)),
     detail.fusion_notes.length > 0 && section("Notes", h("details", {}, h("summary", {"data-entry": true}, plural(detail.fusion_notes.length, "note")),
