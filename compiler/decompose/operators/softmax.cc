@@ -16,7 +16,7 @@ constexpr int kMostCostOfLongRow = 60;
 constexpr int kMostReadsOfLongRow = 2;
 
 bool IsComputedAgain(const Builder& b, const Tensor& t, int dim) {
-  return b.device() == v1::DEVICE_TYPE_CUDA && t.dtype() == kFloat32 &&
+  return b.device() == v1::DEVICE_TYPE_CUDA && t.rank() > 0 && t.dtype() == kFloat32 &&
          t.cost() <= kMostCostOfLongRow && t.reads() <= kMostReadsOfLongRow &&
          sym::Hint(t.sizes()[dim]) >= kLeastLongRow;
 }

@@ -55,7 +55,7 @@ TEST_P(CudaCodegen, EveryOperatorCompiles) {
   std::map<std::string, std::string> seen;
   for (const GoldenCase* golden : GoldenParameters(GetParam() == 90 ? 1 : 40)) {
     v1::CompileJob compile;
-    *compile.mutable_graph() = golden->graph;
+    *compile.mutable_graph() = OnCuda(golden->graph);
     *compile.mutable_target() = job.target();
     compiler::CompileState state{.job = &compile};
     SCOPED_TRACE(compile.graph().nodes(0).ShortDebugString());

@@ -101,6 +101,19 @@ TEST(Decompose, SoftmaxIsFourLoops) {
   EXPECT_EQ(CountLoops(*program), 4);  // max, exp, sum, quotient
 }
 
+// Of one element, which has no dimension.
+TEST(Decompose, SoftmaxOfNoDimensions) {
+  for (const v1::DeviceType device : {v1::DEVICE_TYPE_CPU, v1::DEVICE_TYPE_CUDA}) {
+    GraphBuilder g(device);
+    const Ref x = g.Node("aten::neg", {g.Input(g.Meta({}))}, g.Meta({}));
+    g.Output(g.Node("aten::_softmax", {x, 0, false}, g.Meta({})));
+    const auto program = Lower(g);
+    ASSERT_TRUE(program.ok()) << program.status();
+    std::vector<HostTensor> inputs = {MakeTensor({}, {3})};
+    EXPECT_THAT(Interpret(*program, inputs)[0].Values(), ::testing::ElementsAre(1));
+  }
+}
+
 TEST(Decompose, LogSoftmaxKeepsNoExponentials) {
   GraphBuilder g;
   const Ref x = g.Input({8, 16});

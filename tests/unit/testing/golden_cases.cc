@@ -31,6 +31,26 @@ HostTensor TensorOf(const json& t) {
                      t["strides"].get<std::vector<int64_t>>());
 }
 
+// Every field of the message, and of those in it, that says CPU.
+void MoveToCuda(google::protobuf::Message& message) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const auto* field : fields) {
+    if (field->enum_type() == v1::DeviceType_descriptor() && !field->is_repeated()) {
+      reflection.SetEnumValue(&message, field, v1::DEVICE_TYPE_CUDA);
+    }
+    if (field->message_type() == nullptr) continue;
+    if (!field->is_repeated()) {
+      MoveToCuda(*reflection.MutableMessage(&message, field));
+      continue;
+    }
+    for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
+      MoveToCuda(*reflection.MutableRepeatedMessage(&message, field, i));
+    }
+  }
+}
+
 GoldenCase CaseOf(const json& c) {
   GoldenCase golden{.name = c["name"], .tolerance = c["tolerance"]};
   const auto status = google::protobuf::util::JsonStringToMessage(c["graph"].dump(), &golden.graph);
@@ -105,6 +125,11 @@ void ExpectResults(const GoldenCase& golden, const std::vector<HostTensor>& outp
           << wanted[k];
     }
   }
+}
+
+v1::Graph OnCuda(v1::Graph graph) {
+  MoveToCuda(graph);
+  return graph;
 }
 
 }  // namespace tensord::testing

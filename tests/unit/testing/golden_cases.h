@@ -34,6 +34,9 @@ const std::vector<GoldenCase>& GoldenCases();
 // `one_in`-th, chosen by its name, where no filter says what to run.
 std::vector<const GoldenCase*> GoldenParameters(int one_in = 1);
 
+// The graph with everything on GPUs, where operators may be lowered otherwise.
+v1::Graph OnCuda(v1::Graph graph);
+
 // Fails, naming the first element that differs, unless these are eager's results.
 void ExpectResults(const GoldenCase& golden, const std::vector<HostTensor>& outputs);
 
