@@ -79,7 +79,12 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const TlsF
   std::string tokens;
   TENSORD_RETURN_IF_ERROR(ReadInto("--tls-ca", files.ca, &options.pem_root_certs));
   TENSORD_RETURN_IF_ERROR(ReadInto("--tls-cert", files.cert, &options.pem_cert_chain));
-  TENSORD_RETURN_IF_ERROR(ReadInto("--tls-key", files.key, &options.pem_private_key));
+  if (files.cert.empty() && !files.key.empty()) {
+    return absl::InvalidArgumentError("--tls-key: there is no --tls-cert that it belongs to");
+  }
+  // One file may hold both.
+  const std::string& key = files.key.empty() ? files.cert : files.key;
+  TENSORD_RETURN_IF_ERROR(ReadInto("--tls-key", key, &options.pem_private_key));
   TENSORD_RETURN_IF_ERROR(ReadInto("--token-file", files.token, &tokens));
   auto credentials = grpc::SslCredentials(options);
   // The daemon's file may be at hand: the newest of its tokens stands first.
@@ -113,6 +118,8 @@ absl::Status Connect(Client& client) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  // The address says all, as for jobs: no proxy of the environment.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   client.connection = std::make_shared<Connection>(Connection{
       v1::Compiler::NewStub(grpc::CreateCustomChannel(target.uri, target.credentials, arguments))});
   return absl::OkStatus();

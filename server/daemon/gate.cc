@@ -12,8 +12,7 @@
 namespace tensord::server {
 namespace {
 
-// What jobs ask, and what tensorctl reads. Not OpenPage, which opens a port of the daemon's host
-// and gives the token for it, nor reflection. A new method is closed until it has been thought of.
+// What jobs ask, and what tensorctl reads. A new method is closed until it has been thought of.
 constexpr std::string_view kOpen[] = {
     "/grpc.health.v1.Health/Check",      "/grpc.health.v1.Health/Watch",
     "/tensord.v1.Compiler/Compile",      "/tensord.v1.Compiler/CompileLarge",
@@ -27,6 +26,12 @@ constexpr std::string_view kOpen[] = {
     "/tensord.v1.Compiler/PutFrame",     "/tensord.v1.Compiler/PutSpans",
     "/tensord.v1.Compiler/UseFrames",    "/tensord.v1.Compiler/WatchCompiles",
     "/tensord.v1.Compiler/WatchStats",
+};
+
+// OpenPage opens a port of the daemon's host and gives the token for it.
+constexpr std::string_view kClosed[] = {
+    "/tensord.v1.Compiler/OpenPage",
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 };
 
 constexpr char kCalled[] = ":path";
@@ -63,11 +68,13 @@ grpc::Status Gate::Process(const InputMetadata& brought, grpc::AuthContext*,
     }
   }
   const std::string method(Brought(brought, kCalled));
-  if (!OpenToTheNetwork(method)) {
+  if (OpenToTheNetwork(method)) return grpc::Status::OK;
+  if (std::find(std::begin(kClosed), std::end(kClosed), method) != std::end(kClosed)) {
     return {grpc::StatusCode::PERMISSION_DENIED,
             absl::StrCat(method, " is answered on the daemon's Unix socket alone")};
   }
-  return grpc::Status::OK;
+  // Of a newer client, as on the socket.
+  return {grpc::StatusCode::UNIMPLEMENTED, absl::StrCat(method, " is not known here")};
 }
 
 }  // namespace tensord::server

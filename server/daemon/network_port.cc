@@ -11,6 +11,8 @@
 #include <openssl/ssl.h>
 #include <spdlog/spdlog.h>
 
+#include <map>
+#include <string>
 #include <utility>
 
 #include "base/private_file.h"
@@ -27,6 +29,9 @@ constexpr unsigned kLookSeconds = 5;
 // What connects and says nothing holds a descriptor for so long, and so does who has no calls.
 constexpr int kHandshakeMs = 10'000;
 constexpr int kIdleMs = 60'000;
+// Who was let in by a certificate that has expired since, or whose authority was replaced, has to
+// be let in anew after so long; calls under way have as long again, which no compile takes.
+constexpr int kAgeMs = 15 * 60'000;
 
 absl::Status CannotUse(const char* key, const std::string& path) {
   const char* why = ERR_reason_error_string(ERR_peek_last_error());
@@ -71,12 +76,26 @@ std::shared_ptr<grpc::ServerCredentials> MakeCredentials(const Config& config) {
   return tls::TlsServerCredentials(options);
 }
 
-// gRPC writes a line for each handshake that fails, as often as somebody likes to try.
+// How often a place in gRPC's sources was heard of, of which there are a few hundred.
+class PlacesOfGrpc {
+ public:
+  Seldom& Of(const char* file, int line) {
+    absl::MutexLock lock(&mutex_);
+    return places_.try_emplace({file, line}).first->second;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::map<std::pair<std::string, int>, Seldom> places_ ABSL_GUARDED_BY(mutex_);
+};
+
+// gRPC writes a line for each handshake that fails, as often as somebody likes to try. Each place
+// counts for itself: who makes one error happen hides no other.
 void LogGrpcSeldom() {
   gpr_set_log_function([](gpr_log_func_args* said) {
-    static auto* const seldom = new Seldom;
+    static auto* const places = new PlacesOfGrpc;
     if (said->severity != GPR_LOG_SEVERITY_ERROR) return;
-    if (const uint64_t times = seldom->Count(absl::Now()); times > 0) {
+    if (const uint64_t times = places->Of(said->file, said->line).Count(absl::Now()); times > 0) {
       spdlog::warn("event=grpc times={} last=\"{}\"", times,
                    absl::StrReplaceAll(said->message, {{"\"", "'"}, {"\n", " "}}));
     }
@@ -120,6 +139,8 @@ void NetworkPort::AddTo(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, kAgeMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, kAgeMs);
 }
 
 std::string NetworkPort::ToString() const {

@@ -4,7 +4,6 @@
 #include <absl/strings/ascii.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_split.h>
-#include <sys/stat.h>
 
 #include "base/private_file.h"
 #include "server/ui/token.h"
@@ -13,11 +12,6 @@ namespace tensord::server {
 namespace {
 
 constexpr char kHowToMake[] = "openssl rand -hex 32";
-
-store::FileIdentity IdentityAt(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 ? store::IdentityOf(info) : store::FileIdentity();
-}
 
 absl::StatusOr<std::vector<std::string>> ReadTokens(const std::string& path) {
   TENSORD_RETURN_IF_ERROR(CheckPrivateFile(path));
@@ -52,7 +46,7 @@ absl::StatusOr<std::unique_ptr<TokenFile>> TokenFile::Open(std::string path) {
 
 absl::Status TokenFile::Load() {
   // Before it is read: a change meanwhile is one to read again for.
-  identity_ = IdentityAt(path_);
+  identity_ = store::IdentityAt(path_);
   auto tokens = ReadTokens(path_);
   state_ = tokens.status();
   tokens_ = tokens.ok() ? *std::move(tokens) : std::vector<std::string>();
@@ -61,7 +55,7 @@ absl::Status TokenFile::Load() {
 
 absl::Status TokenFile::Check(std::string_view authorization) {
   absl::MutexLock lock(&mutex_);
-  if (IdentityAt(path_) != identity_) Load().IgnoreError();
+  if (store::IdentityAt(path_) != identity_) Load().IgnoreError();
   if (!state_.ok()) return absl::FailedPreconditionError(state_.message());
   bool brings = false;
   for (const std::string& token : tokens_) brings |= Brings(authorization, token);

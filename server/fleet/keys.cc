@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -40,12 +39,6 @@ std::string PublicOf(const EVP_PKEY* key) {
       EVP_PKEY_get_raw_public_key(key, reinterpret_cast<unsigned char*>(bytes.data()), &size);
   TENSORD_CHECK(got == 1 && size == kPublicBytes);
   return bytes;
-}
-
-store::FileIdentity IdentityAt(const std::string& path) {
-  struct stat info;
-  return !path.empty() && stat(path.c_str(), &info) == 0 ? store::IdentityOf(info)
-                                                         : store::FileIdentity();
 }
 
 absl::StatusOr<KeyPtr> ReadPrivate(const std::string& path) {
@@ -95,8 +88,8 @@ absl::StatusOr<std::unique_ptr<Keys>> Keys::Open(std::string sign_path, std::str
 
 absl::Status Keys::Load() {
   // Before they are read: a change meanwhile is one to read again for.
-  sign_identity_ = IdentityAt(sign_path_);
-  trust_identity_ = IdentityAt(trust_path_);
+  sign_identity_ = store::IdentityAt(sign_path_);
+  trust_identity_ = store::IdentityAt(trust_path_);
   std::map<std::string, Public> trusted;
   if (!trust_path_.empty()) {
     const auto text = store::ReadFile(trust_path_);
@@ -131,7 +124,8 @@ absl::Status Keys::Load() {
 }
 
 void Keys::Refresh() {
-  if (IdentityAt(sign_path_) == sign_identity_ && IdentityAt(trust_path_) == trust_identity_) {
+  if (store::IdentityAt(sign_path_) == sign_identity_ &&
+      store::IdentityAt(trust_path_) == trust_identity_) {
     return;
   }
   const absl::Status loaded = Load();

@@ -60,6 +60,11 @@ FileIdentity IdentityOf(const struct stat& info) {
           static_cast<uint64_t>(info.st_size)};
 }
 
+FileIdentity IdentityAt(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 ? IdentityOf(info) : FileIdentity();
+}
+
 absl::Status WriteFileAtomically(const std::string& path, std::string_view data, int mode,
                                  const std::string& temp_folder) {
   // Daemons in several containers may share a store and a process id, so the name is random.

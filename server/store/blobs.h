@@ -27,6 +27,8 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 FileIdentity IdentityOf(const struct stat& info);
+// Of no file, or one that cannot be looked at, the identity of none.
+FileIdentity IdentityAt(const std::string& path);
 
 // Writes `data` to `path` so that a reader sees all of it or nothing, also after a power cut: a
 // temporary file in `temp_folder` (same file system), fsync, rename, fsync of the folder.

@@ -70,12 +70,6 @@ absl::StatusOr<std::vector<std::string>> ReadKeys(const std::string& path, FileI
   return keys;
 }
 
-// Of a file that is not there, the identity of none.
-FileIdentity IdentityAt(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 ? IdentityOf(info) : FileIdentity();
-}
-
 bool SameMac(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }

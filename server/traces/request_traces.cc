@@ -24,8 +24,16 @@ size_t BytesOfSpans(const std::vector<v1::Span>& spans) {
   return bytes;
 }
 
-bool Compiled(const SeenRequest& request) {
-  return request.compile != nullptr && std::strcmp(request.outcome, "compiled") == 0;
+bool Compiled(const std::shared_ptr<const SeenRequest>& request) {
+  return request->compile != nullptr && std::strcmp(request->outcome, "compiled") == 0;
+}
+
+// Without names that are too long to be kept.
+v1::Caller Kept(v1::Caller caller) {
+  for (std::string* name : {caller.mutable_job(), caller.mutable_host()}) {
+    if (name->size() > kLongestCaller) name->clear();
+  }
+  return caller;
 }
 
 bool IsOf(const v1::Caller& one, const v1::Caller& other) {
@@ -72,10 +80,8 @@ size_t RequestTraces::BytesOf(const SeenRequest& request) {
 }
 
 void RequestTraces::Add(SeenRequest request) {
-  for (std::string* text :
-       {request.caller.mutable_job(), request.caller.mutable_host(), &request.label}) {
-    if (text->size() > kLongestCaller) text->clear();
-  }
+  request.caller = Kept(std::move(request.caller));
+  if (request.label.size() > kLongestCaller) request.label.clear();
   request.error = Cut(request.error, kLongestError);
   absl::MutexLock lock(&mutex_);
   const auto [place, is_new] = by_key_.try_emplace(request.key);
@@ -87,26 +93,26 @@ void RequestTraces::Add(SeenRequest request) {
   }
   bytes_ += BytesOf(request);
   Program& program = programs_.front();
-  program.requests.push_back(std::move(request));
+  program.requests.push_back(std::make_shared<const SeenRequest>(std::move(request)));
   TrimProgram(program);
   Trim();
 }
 
 void RequestTraces::TrimProgram(Program& program) {
-  std::deque<SeenRequest>& requests = program.requests;
+  auto& requests = program.requests;
   if (requests.size() <= per_program_) return;
   const auto last = std::find_if(requests.rbegin(), requests.rend(), Compiled);
   const bool keeps_first =
       per_program_ > 1 && last != requests.rend() && std::next(last) == requests.rend();
   const auto oldest = requests.begin() + (keeps_first ? 1 : 0);
-  bytes_ -= BytesOf(*oldest);
+  bytes_ -= BytesOf(**oldest);
   requests.erase(oldest);
 }
 
 void RequestTraces::Trim() {
   while (bytes_ > most_bytes_ && !programs_.empty()) {
     Program& oldest = programs_.back();
-    bytes_ -= BytesOf(oldest.requests.front());
+    bytes_ -= BytesOf(*oldest.requests.front());
     oldest.requests.pop_front();
     if (!oldest.requests.empty()) continue;
     by_key_.erase(oldest.key);
@@ -114,41 +120,45 @@ void RequestTraces::Trim() {
   }
 }
 
-SeenRequest* RequestTraces::Find(const v1::JobSpans& said) {
+std::shared_ptr<const SeenRequest>* RequestTraces::Find(const v1::JobSpans& said) {
   const auto program = by_key_.find(said.program_key());
   if (program == by_key_.end()) return nullptr;
-  for (SeenRequest& request : program->second->requests) {
-    if (request.id == said.request_id()) return &request;
+  for (auto& request : program->second->requests) {
+    if (request->id == said.request_id()) return &request;
   }
   return nullptr;
 }
 
 absl::StatusOr<uint32_t> RequestTraces::Put(const v1::PutSpansRequest& request) {
   TENSORD_RETURN_IF_ERROR(CheckPut(request, MonotonicNanoseconds()));
+  const v1::Caller caller = Kept(request.caller());
   absl::MutexLock lock(&mutex_);
   for (const v1::JobSpans& said : request.programs()) {
-    const SeenRequest* found = Find(said);
-    if (found != nullptr && !IsOf(found->caller, request.caller())) {
+    const auto* found = Find(said);
+    if (found != nullptr && !IsOf((*found)->caller, caller)) {
       return absl::InvalidArgumentError(
           absl::StrCat("request ", said.request_id(), " is another process's"));
     }
   }
   uint32_t kept = 0;
   for (const v1::JobSpans& said : request.programs()) {
-    SeenRequest* found = Find(said);
-    if (found == nullptr || !found->job.empty()) continue;
-    bytes_ -= BytesOf(*found);
-    found->job.assign(said.spans().begin(), said.spans().end());
-    bytes_ += BytesOf(*found);
+    auto* const found = Find(said);
+    if (found == nullptr || !(*found)->job.empty()) continue;
+    // A copy, for somebody may be reading it.
+    SeenRequest told = **found;
+    told.job.assign(said.spans().begin(), said.spans().end());
+    bytes_ += BytesOf(told) - BytesOf(**found);
+    *found = std::make_shared<const SeenRequest>(std::move(told));
     ++kept;
   }
   Trim();
   return kept;
 }
 
-absl::Status RequestTraces::Get(const v1::GetTracesRequest& request, v1::Traces* reply) const {
+absl::StatusOr<std::vector<std::shared_ptr<const SeenRequest>>> RequestTraces::Wanted(
+    const v1::GetTracesRequest& request) const {
   absl::MutexLock lock(&mutex_);
-  std::vector<const SeenRequest*> found;
+  std::vector<std::shared_ptr<const SeenRequest>> found;
   const Program* only = nullptr;
   for (const Program& program : programs_) {
     if (!absl::StartsWith(program.key, request.key_prefix())) continue;
@@ -156,12 +166,18 @@ absl::Status RequestTraces::Get(const v1::GetTracesRequest& request, v1::Traces*
       return absl::FailedPreconditionError("several programs begin with these digits; give more");
     }
     only = &program;
-    for (const SeenRequest& one : program.requests) {
-      if (request.job().empty() || one.caller.job() == request.job()) found.push_back(&one);
+    for (const auto& one : program.requests) {
+      if (request.job().empty() || one->caller.job() == request.job()) found.push_back(one);
     }
   }
+  return found;
+}
+
+absl::Status RequestTraces::Get(const v1::GetTracesRequest& request, v1::Traces* reply) const {
+  // Every request that ends waits for the lock, and what is filled in may be megabytes.
+  TENSORD_ASSIGN_OR_RETURN(auto found, Wanted(request));
   std::sort(found.begin(), found.end(),
-            [](const SeenRequest* one, const SeenRequest* other) { return one->id < other->id; });
+            [](const auto& one, const auto& other) { return one->id < other->id; });
   const size_t skipped =
       request.limit() > 0 && found.size() > request.limit() ? found.size() - request.limit() : 0;
   for (size_t i = skipped; i < found.size(); ++i) Fill(*found[i], reply->add_requests());

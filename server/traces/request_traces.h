@@ -72,12 +72,17 @@ class RequestTraces {
  private:
   struct Program {
     std::string key;
-    std::deque<SeenRequest> requests;  // the latest last
+    std::deque<std::shared_ptr<const SeenRequest>> requests;  // the latest last
   };
   using Programs = std::list<Program>;
 
   static size_t BytesOf(const SeenRequest& request);
-  SeenRequest* Find(const v1::JobSpans& said) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // In no order. FailedPrecondition: as of Get.
+  absl::StatusOr<std::vector<std::shared_ptr<const SeenRequest>>> Wanted(
+      const v1::GetTracesRequest& request) const;
+  // Null: it is not kept.
+  std::shared_ptr<const SeenRequest>* Find(const v1::JobSpans& said)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TrimProgram(Program& program) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -8,6 +8,12 @@
 #include "server/traces/check_spans.h"
 
 namespace tensord::server {
+namespace {
+
+// Spans around those of workers end behind them, and are not to be the ones without room.
+constexpr size_t kDaemonsOwn = 50;
+
+}  // namespace
 
 void SpanLog::Add(const char* name, uint64_t start, uint64_t end) {
   if (!HasRoom()) return;
@@ -24,7 +30,7 @@ void SpanLog::TakeFromWorker(const SpanList& spans, uint32_t pid, const std::str
                              uint64_t start) {
   const uint64_t now = MonotonicNanoseconds();
   for (const v1::Span& said : spans) {
-    if (!HasRoom()) return;
+    if (spans_.size() + kDaemonsOwn >= kMostCompileSpans) return;
     if (said.start_nanoseconds() < start || !HasEndedBy(said, now)) continue;
     v1::Span& span = spans_.emplace_back(said);
     span.set_process(v1::Span::WORKER);

@@ -15,8 +15,8 @@ import pytest
 
 
 def long_but(short: Collection[Any], cases: Iterable[Any]) -> list[Any]:
-    """The cases for `pytest.mark.parametrize`, of which all that are not `short` are long. A tuple is
-    a case of several arguments."""
+    """The cases for `pytest.mark.parametrize`, of which those that are not `short` are long. A tuple
+    is a case of several arguments."""
 
     def long(case: Any) -> Any:
         return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.long)

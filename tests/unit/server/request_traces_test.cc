@@ -165,6 +165,15 @@ TEST(RequestTracesTest, WhatAnotherProcessSaysIsRefused) {
   EXPECT_EQ(*traces.Put(Said(2, 'b')), 0u);
 }
 
+TEST(RequestTracesTest, AJobWhoseNameIsTooLongToBeKeptIsTheSameJob) {
+  const std::string job(300, 'j');
+  RequestTraces traces;
+  traces.Add(Request(1, 'a', "hit", 7, job));
+  v1::PutSpansRequest said = Said(1, 'a');
+  said.mutable_caller()->set_job(job);
+  EXPECT_EQ(*traces.Put(said), 1u);
+}
+
 // -- What may be said -----------------------------------------------------------------------------
 
 absl::Status Check(const v1::PutSpansRequest& request) {
@@ -245,6 +254,12 @@ TEST(SpanLogTest, OfAWorkerIsTakenWhatCanBe) {
   EXPECT_EQ(stored[0].pid(), 71u);
   EXPECT_EQ(stored[0].track(), "compiler");
   EXPECT_EQ(stored[0].start_nanoseconds(), 1900u);
+  // What workers did leaves room for what was around it, which ends later.
+  SpanList many;
+  for (size_t i = 0; i < 2 * kMostCompileSpans; ++i) *many.Add() = said[0];
+  log.TakeFromWorker(many, 71, "compiler", now - 1000);
+  log.Add("kernels", now - 2000, now);
+  EXPECT_EQ(log.Stored().rbegin()->name(), "kernels");
   for (size_t i = 0; i < 2 * kMostCompileSpans; ++i) log.Add("jit", now, now);
   EXPECT_EQ(log.TakeSpans().size(), kMostCompileSpans);
 }
