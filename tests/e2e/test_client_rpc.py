@@ -96,6 +96,21 @@ def compile_request(delay: str = ""):
     return request
 
 
+def test_a_compile_does_not_ask_a_daemon_that_fell_silent(served, monkeypatch):
+    """A capture greets once, and asks for its backward graph after its forward graph."""
+    rpc.client().hello()
+    silent = tensord.errors.DaemonSilentError("no sign of life")
+    rpc.client().break_off(silent)
+    with pytest.raises(tensord.errors.DaemonSilentError) as caught:
+        rpc.client().compile(compile_request())
+    assert caught.value is silent
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TENSORD_ADDRESS", "unix:/none/s")
+        rpc.client().compile(compile_request())  # `wait` asks the next one there
+    rpc.client().forget()
+    rpc.client().compile(compile_request()).wait()
+
+
 def test_fork_after_an_rpc(served):
     rpc.client().hello()
     rpc.client().compile(compile_request()).wait()

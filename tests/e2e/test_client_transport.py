@@ -39,6 +39,14 @@ def _sleep(request: bytes, context: grpc.ServicerContext) -> bytes:
     return b""
 
 
+_release = threading.Event()
+
+
+def _hold(request: bytes, context: grpc.ServicerContext) -> bytes:
+    _release.wait(20)
+    return b""
+
+
 def _count(request: bytes, context: grpc.ServicerContext):
     for i in range(int(request)):
         yield bytes([i % 256]) * _MIB
@@ -48,7 +56,7 @@ def _server() -> grpc.Server:
     server = grpc.server(
         futures.ThreadPoolExecutor(4), options=[("grpc.max_receive_message_length", -1)]
     )
-    unary = {"Echo": _echo, "Fail": _fail, "Sleep": _sleep}
+    unary = {"Echo": _echo, "Fail": _fail, "Sleep": _sleep, "Hold": _hold}
     handlers = {n: grpc.unary_unary_rpc_method_handler(f) for n, f in unary.items()}
     handlers["Count"] = grpc.unary_stream_rpc_method_handler(_count)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t.T", handlers),))
@@ -138,16 +146,16 @@ def test_a_closed_call_is_cancelled(server):
 
 def test_looking_does_not_wait(server):
     """TLS has records, at its start say, that are of no message."""
-    sleeping = call(server, "Sleep", b"1")
-    looks = 0
-    while not sleeping.answered():
-        start = time.monotonic()
-        assert sleeping.arrived() == []
-        assert time.monotonic() - start < 0.3
-        looks += 1
-        time.sleep(0.02)
-    assert looks > 10
-    assert sleeping.message() == b""
+    _release.clear()
+    held = call(server, "Hold")
+    try:
+        for _ in range(25):
+            assert held.arrived() == []  # what waits comes back with the message
+            assert not held.answered()
+            time.sleep(0.02)
+    finally:
+        _release.set()
+    assert held.message() == b""
 
 
 def test_what_arrives_is_taken_at_once(server):

@@ -17,8 +17,6 @@ from real_daemon import RealDaemon, binary
 from tensord.wire import rpc
 
 WAIT_S = 30.0
-# Above what is promised by what a busy machine may add, and far below a second and a graph.
-LENIENT_S = 1.0
 TOKEN, OTHER_TOKEN = "a" * 32, "b" * 32
 SETTINGS = ("TENSORD_TLS_CA", "TENSORD_TLS_CERT", "TENSORD_TLS_KEY", "TENSORD_TOKEN_FILE")
 

@@ -7,11 +7,13 @@ answers is loaded as code, which no unprotected connection may carry: there is n
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import stat
 import urllib.parse
 from dataclasses import dataclass
+from typing import Any
 
 # A host that is not there says nothing at all.
 _PROBE_S = 0.25
@@ -75,15 +77,46 @@ def _network(text: str) -> Address:
         host = port = None
     if not host or not port or text.removeprefix("tls://") != parts.netloc or "@" in text:
         raise ValueError(f"TENSORD_ADDRESS={text!r} is not tls://HOST:PORT")
+    try:
+        host.encode("idna")
+    except UnicodeError as error:  # which whoever looks it up would raise, and that is no OSError
+        raise ValueError(
+            f"TENSORD_ADDRESS={text!r} is not tls://HOST:PORT: a label of the host is empty, "
+            "longer than 63 characters, or of characters that no name has"
+        ) from error
     return Address(None, True, host, port)
+
+
+# Of a host's addresses the one that answered last. One before it that is silent would cost each
+# call its time.
+_answered: dict[Address, Any] = {}
+
+
+def look_up(address: Address) -> list[tuple[int, Any]]:
+    """Families and addresses of a host, as sockets take them: first what answered last."""
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    answered = _answered.get(address)
+    return sorted(((one[0], one[4]) for one in found), key=lambda one: one[1] != answered)
+
+
+def note_answer(address: Address, where: Any) -> None:
+    """where: which of its addresses answered; None: the one that took the connection did not."""
+    _answered[address] = where
+
+
+def _takes_connections(family: int, where: Any) -> bool:
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_S)
+        probe.connect(where)
+        return True
+    return False
 
 
 def listens(address: Address) -> bool:
     """True when something accepts connections there, at a fraction of an RPC's cost."""
     try:
         if address.path is None:
-            socket.create_connection((address.host, address.port), _PROBE_S).close()
-            return True
+            return any(_takes_connections(*found) for found in look_up(address))
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(1.0)
             probe.connect(address.path)

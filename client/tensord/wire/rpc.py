@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ..v1 import service_pb2
 
 PROTOCOL = 1
-CONNECT_TIMEOUT_S = 2.0
 # After a daemon could not be reached, further graphs of the process do not wait for it again at
 # once.
 UNAVAILABLE_MEMORY_S = 30.0
@@ -108,10 +107,7 @@ class Client:
                 if addresses.listens(address):
                     return self._hello
                 self._hello = None
-            if self._unavailable is not None:
-                until, at, error = self._unavailable
-                if at == str(address) and time.monotonic() < until:
-                    raise error
+        self._raise_remembered(address)
         try:
             try:
                 reply = self._greet_patiently(address) if greeted_before else self._greet(address)
@@ -168,12 +164,24 @@ class Client:
             until = time.monotonic() + UNAVAILABLE_MEMORY_S
             self._unavailable = (until, str(address), error)
 
+    def _raise_remembered(self, address: addresses.Address) -> None:
+        with self._lock:
+            if self._unavailable is None:
+                return
+            until, at, error = self._unavailable
+        if at == str(address) and time.monotonic() < until:
+            raise error
+
     def compile(self, request: service_pb2.CompileRequest) -> CompileCall:
         """Sends a CompileRequest and returns: a large one when the daemon has room for it, others
-        at once."""
+        at once. Raises, as `hello`, what is remembered: a capture greets once, and asks for its
+        backward graph after its forward graph has met the silence."""
+        self._raise_remembered(addresses.resolve())
         return CompileCall(request)
 
-    def call(self, method: str, request: Message, timeout_s: float = CONNECT_TIMEOUT_S) -> Any:
+    def call(
+        self, method: str, request: Message, timeout_s: float = transport.CONNECT_TIMEOUT_S
+    ) -> Any:
         """One blocking RPC by its method's name; raises a TensordError."""
         return _wait(_start(method, request.SerializeToString(), timeout_s), method)
 
@@ -185,7 +193,10 @@ class Client:
         request = service_pb2.WatchCompilesRequest(
             interval_milliseconds=int(every_s * 1000), caller=caller()
         )
-        return _start("WatchCompiles", request.SerializeToString(), compile_timeout_s())
+        # It is opened within another call's wait, whose own pings it holds up.
+        return _start(
+            "WatchCompiles", request.SerializeToString(), compile_timeout_s(), self.heartbeat()
+        )
 
     def get_blob(self, sha256: bytes, timeout_s: float = 60.0) -> bytes:
         """A blob's bytes, for a job that cannot map the daemon's store."""
@@ -234,7 +245,7 @@ class Client:
         request = service_pb2.HelloRequest(
             client_version=VERSION, torch_version=str(torch.__version__)
         )
-        timeout_s = autostart.START_TIMEOUT_S if just_started else CONNECT_TIMEOUT_S
+        timeout_s = autostart.START_TIMEOUT_S if just_started else transport.CONNECT_TIMEOUT_S
         greeting = transport.Heartbeat(timeout_s if just_started else GREETING_SILENCE_S)
         try:
             reply: service_pb2.HelloReply = _wait(

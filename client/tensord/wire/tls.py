@@ -15,8 +15,9 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from .address import Address
+from .address import Address, look_up, note_answer
 from .endpoint import Adopt
 
 
@@ -78,8 +79,7 @@ class TlsEndpoint:
     nothing_yet: type[OSError] = ssl.SSLWantReadError
 
     def __init__(self, address: Address) -> None:
-        self._host = address.host
-        self._port = address.port
+        self._address = address
         self._connected = False
         self._settings = settings()
         self._context = _context(self._settings)
@@ -88,39 +88,40 @@ class TlsEndpoint:
         self.headers = [("authorization", f"Bearer {token}")] if token else []
 
     def open(self, adopt: Adopt, arm: Callable[[], None]) -> None:
-        made = self._connect(adopt, arm)
+        made, where = self._connect(adopt, arm)
         self._connected = True
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         arm()
-        made.do_handshake()
+        try:
+            made.do_handshake()
+        except OSError:
+            note_answer(self._address, None)
+            raise
+        note_answer(self._address, where)
 
-    def _connect(self, adopt: Adopt, arm: Callable[[], None]) -> ssl.SSLSocket:
-        """To the first of the host's addresses that takes the connection."""
+    def _connect(self, adopt: Adopt, arm: Callable[[], None]) -> tuple[ssl.SSLSocket, Any]:
+        """To the first of the host's addresses that takes the connection, and which that is."""
         problem = OSError("the host has no address")
-        for family, _, _, _, where in socket.getaddrinfo(
-            self._host, self._port, type=socket.SOCK_STREAM
-        ):
+        for family, where in look_up(self._address):
             # Of TLS before it is connected: what is adopted stays what it is.
             made = self._context.wrap_socket(
                 socket.socket(family, socket.SOCK_STREAM),
-                server_hostname=self._host,
+                server_hostname=self._address.host,
                 do_handshake_on_connect=False,
             )
             adopt(made)
             arm()
             try:
                 made.connect(where)
-                return made
-            except TimeoutError:
-                raise
-            except OSError as error:
+                return made, where
+            except OSError as error:  # silence too: the next one may answer
                 problem = error
         raise problem
 
     def failure(self, error: OSError | None, greeted: bool) -> tuple[str, str]:
         if isinstance(error, ssl.SSLCertVerificationError):
             verdict = _VERDICTS.get(error.verify_code, _STRANGER)
-            words = verdict.format(host=self._host, words=error.verify_message)
+            words = verdict.format(host=self._address.host, words=error.verify_message)
             return "UNAUTHENTICATED", f"the certificate of {self.authority} {words}"
         reason = error.reason if isinstance(error, ssl.SSLError) else None
         if reason in _WANTS_ONE and not self._settings.cert:
@@ -147,6 +148,20 @@ class TlsEndpoint:
 
 # The last context with what it was made of. Two threads that make one at once do it twice.
 _made: tuple[object, ssl.SSLContext] | None = None
+# In a forked child: its parent's.
+_inherited: list[tuple[object, ssl.SSLContext]] = []
+
+
+def _leave_to_the_parent() -> None:
+    """A context has locks, which a thread of the parent may hold that the child does not have: the
+    child makes one of its own, and does not even free its parent's."""
+    global _made
+    if _made is not None:
+        _inherited.append(_made)
+        _made = None
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 def _context(files: Settings) -> ssl.SSLContext:

@@ -10,6 +10,7 @@ descriptor of each call under way, which `close_inherited` gives back.
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 import urllib.parse
@@ -29,6 +30,9 @@ from .endpoint import Endpoint, UnixEndpoint
 from .http2_frames import Frames, Goaway
 
 MAX_MESSAGE_BYTES = 256 << 20
+# What each step of connecting, TLS's handshake too, may take without a heartbeat that says less: a
+# compile's deadline is no time to wait for somebody who says nothing.
+CONNECT_TIMEOUT_S = 2.0
 # What the daemon may send ahead of our acknowledgement.
 _WINDOW_BYTES = 8 << 20
 _READ_BYTES = 1 << 18
@@ -73,9 +77,16 @@ _CLOSED = socket.socket(socket.AF_UNIX)
 _CLOSED.close()
 
 
+# In a forked child: what OpenSSL had of its parent's connections.
+_inherited: list[object] = []
+
+
 def close_inherited() -> None:
     """In a forked child: closes its copies of the parent's sockets. The parent's calls go on."""
     for inherited in list(_open_sockets):
+        # OpenSSL frees a connection under locks that a thread of the parent may have held, which
+        # the child does not have: of TLS only the descriptor is given back.
+        _inherited.append(getattr(inherited, "_sslobj", None))
         inherited.close()
     _open_sockets.clear()
 
@@ -224,17 +235,17 @@ class Call:
         return made
 
     def _connect(self) -> None:
+        silence_s = self._heartbeat.silence_s if self._heartbeat else CONNECT_TIMEOUT_S
         start = time.monotonic()
         while True:
             try:
-                return self._server.open(self._adopt, self._arm_sending)
+                return self._server.open(self._adopt, lambda: self._arm_for(silence_s))
             except BlockingIOError:  # the queue is full: the server is busy, or stopped
-                limit = self._heartbeat.silence_s if self._heartbeat else 0.0
-                if time.monotonic() > start + limit:
-                    raise self._silent_or_late() from None
+                if time.monotonic() > start + silence_s:
+                    raise self._silent_or_late(silence_s) from None
                 time.sleep(_LEAST_WAIT_S)
             except TimeoutError:
-                raise self._silent_or_late() from None
+                raise self._silent_or_late(silence_s) from None
             except OSError as error:
                 raise self._lost(error) from error
 
@@ -426,14 +437,20 @@ class Call:
 
     def _arm_sending(self) -> None:
         """A server that takes nothing for so long is as silent as one that says nothing."""
+        self._arm_for(self._heartbeat.silence_s if self._heartbeat else math.inf)
+
+    def _arm_for(self, silence_s: float) -> None:
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise self._late()
-        self._socket.settimeout(min(left, self._heartbeat.silence_s) if self._heartbeat else left)
+        self._socket.settimeout(min(left, silence_s))
 
-    def _silent_or_late(self) -> CallError:
-        if self._heartbeat is not None and time.monotonic() < self._deadline:
-            return SilentError(self._heartbeat.silence_s)
+    def _silent_or_late(self, silence_s: float | None = None) -> CallError:
+        """silence_s: what was waited for, where it is not the heartbeat's."""
+        if silence_s is None and self._heartbeat is not None:
+            silence_s = self._heartbeat.silence_s
+        if silence_s is not None and time.monotonic() < self._deadline:
+            return SilentError(silence_s)
         return self._late()
 
     @staticmethod
