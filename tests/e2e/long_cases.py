@@ -15,7 +15,7 @@ import pytest
 
 
 def long_but(short: Collection[Any], cases: Iterable[Any]) -> list[Any]:
-    """The cases for `pytest.mark.parametrize`, of which those that are not `short` are long. A tuple
+    """Cases for `pytest.mark.parametrize`, of which those that are not `short` are long. A tuple
     is a case of several arguments."""
 
     def long(case: Any) -> Any:

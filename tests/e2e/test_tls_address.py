@@ -38,6 +38,7 @@ from tls_fixtures import (
 )
 
 pytest_plugins = ["tls_fixtures"]
+pytestmark = pytest.mark.usefixtures("nothing_under_way")
 
 
 # -- who is let in --------------------------------------------------------------------------------
