@@ -43,7 +43,9 @@ class Daemon {
     std::string number;
     store::AppendU64(number, ++runs_);
     std::ofstream(SaidPath(), std::ios::binary | std::ios::trunc) << number << said;
+    server::SpanLog spans("compile");
     server::FlowInput input;
+    input.spans = &spans;
     input.target.mutable_cpu()->set_isa(v1::ISA_SCALAR);
     v1::CompileJob job;
     *job.mutable_target() = input.target;
