@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 import tensord
 import torch
 from compare import check
+from listener import Listener, say_nothing
 from real_daemon import RealDaemon
 from slow_compiler import slow_compiler
 from tensord.errors import DaemonSilentError, DaemonUnavailableError
@@ -38,45 +38,9 @@ def _seconds_of_graphs(count: int) -> float:
     return time.monotonic() - start
 
 
-class _Listener:
-    """Takes connections on a socket and gives each to `serve` in a thread."""
-
-    def __init__(self, path: Path, serve: Callable[[socket.socket], None] | None) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.bind(str(path))
-        self._socket.listen(8)
-        self._serve = serve
-        if serve is not None:
-            threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._run, args=(connection,), daemon=True).start()
-
-    def _run(self, connection: socket.socket) -> None:
-        assert self._serve is not None
-        try:
-            self._serve(connection)
-        except OSError:
-            pass  # the client gave up
-        connection.close()
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-def _say_nothing(connection: socket.socket) -> None:
-    while connection.recv(4096):
-        pass
-
-
 def _talk_nonsense(connection: socket.socket) -> None:
     connection.sendall(b"220 mail.example ESMTP ready\r\n" * 10)
-    _say_nothing(connection)
+    say_nothing(connection)
 
 
 def _drip(connection: socket.socket) -> None:
@@ -94,7 +58,10 @@ def listener(clean: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     def listen(serve: Callable[[socket.socket], None] | None) -> None:
         path = clean / "s"
         monkeypatch.setenv("TENSORD_ADDRESS", f"unix:{path}")
-        listeners.append(_Listener(path, serve))
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listening.bind(str(path))
+        listening.listen(8)
+        listeners.append(Listener(listening, serve))
         rpc.client().forget()
 
     yield listen
@@ -103,7 +70,7 @@ def listener(clean: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     rpc.client().forget()
 
 
-@pytest.mark.parametrize("serve", [None, _say_nothing, _talk_nonsense, _drip])
+@pytest.mark.parametrize("serve", [None, say_nothing, _talk_nonsense, _drip])
 def test_a_socket_that_is_no_daemon(
     listener: Callable[..., None], serve: Callable[[socket.socket], None] | None
 ) -> None:
@@ -119,7 +86,7 @@ def test_a_socket_that_is_no_daemon(
 
 
 def test_silence_is_remembered_after_a_second(listener: Callable[..., None]) -> None:
-    listener(_say_nothing)
+    listener(say_nothing)
     waited = []
     for _ in range(6):
         start = time.monotonic()

@@ -8,13 +8,13 @@ import os
 import re
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import tensord
+from listener import Listener, Serve, say_nothing
 from real_daemon import RealDaemon
 from tensord.errors import DaemonRefusedError, DaemonSilentError, DaemonUnavailableError
 from tensord.v1 import service_pb2
@@ -53,36 +53,10 @@ def test_no_tls_before_1_2(start: Callable[..., RealDaemon], files: Files) -> No
             shake(port, old, ca)
 
 
-class Listener:
-    """Takes connections, or leaves them in its queue, and gives each to `serve` in a thread."""
-
-    def __init__(self, serve: Callable[[socket.socket], None] | None) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self._socket.getsockname()[1]
-        self._serve = serve
-        if serve is not None:
-            threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._run, args=(connection,), daemon=True).start()
-
-    def _run(self, connection: socket.socket) -> None:
-        assert self._serve is not None
-        with connection, contextlib.suppress(OSError):
-            self._serve(connection)
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-def say_nothing(connection: socket.socket) -> None:
-    while connection.recv(4096):
-        pass
+def listen(serve: Serve | None) -> tuple[Listener, int]:
+    """And its port."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    return Listener(listening, serve), listening.getsockname()[1]
 
 
 def end_at_once(connection: socket.socket) -> None:
@@ -100,8 +74,8 @@ def test_a_silent_peer_costs_a_quarter_of_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(rpc, "GREETING_SILENCE_S", 0.25)
-    listener = Listener(serve)
-    settings.use(f"tls://127.0.0.1:{listener.port}")
+    listener, port = listen(serve)
+    settings.use(f"tls://127.0.0.1:{port}")
     start = time.monotonic()
     silences = []
     for _ in range(9):
@@ -122,8 +96,8 @@ def test_a_compile_waits_for_a_silent_handshake_as_for_a_connection(
 ) -> None:
     """Not until its own deadline, also where nobody has been greeted."""
     monkeypatch.setenv("TENSORD_TIMEOUT_S", str(2 * WAIT_S))
-    listener = Listener(say_nothing)
-    settings.use(f"tls://127.0.0.1:{listener.port}")
+    listener, port = listen(say_nothing)
+    settings.use(f"tls://127.0.0.1:{port}")
     assert rpc.client().heartbeat() is None
     start = time.monotonic()
     for ask in (
@@ -193,8 +167,8 @@ def test_all_addresses_are_silent(settings: Settings, monkeypatch: pytest.Monkey
 def test_a_peer_without_tls(
     settings: Settings, serve: Callable[[socket.socket], None], words: str
 ) -> None:
-    listener = Listener(serve)
-    settings.use(f"tls://127.0.0.1:{listener.port}")
+    listener, port = listen(serve)
+    settings.use(f"tls://127.0.0.1:{port}")
     refused(DaemonUnavailableError, words)
     listener.close()
 
@@ -217,7 +191,7 @@ def test_a_peer_that_says_why_it_refuses(files: Files, settings: Settings) -> No
             while os.read(connection.fileno(), 4096):
                 pass
 
-    listener = Listener(refuse)
+    listener, port = listen(refuse)
     foreign = files.stranger.issue("foreign", "DNS:job")
     late = files.authority.issue("late", "DNS:job", days=-1)
     shown: list[tuple[dict[str, Path], str]] = [
@@ -231,7 +205,7 @@ def test_a_peer_that_says_why_it_refuses(files: Files, settings: Settings) -> No
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
         context.minimum_version = context.maximum_version = version
         for own, words in shown:
-            settings.use(f"tls://localhost:{listener.port}", ca=files.authority.path, **own)
+            settings.use(f"tls://localhost:{port}", ca=files.authority.path, **own)
             with pytest.raises(DaemonRefusedError, match=words):
                 rpc.client().hello()
     listener.close()

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "base/sha256.h"
-#include "tests/unit/server/testing.h"
+#include "tests/unit/server/service_testing.h"
 
 namespace tensord::server {
 namespace {
@@ -14,39 +14,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class CompileServiceTest : public ServerTest {
+class CompileServiceTest : public ServiceTest {
  protected:
-  std::unique_ptr<CompileService> Open(PoolOptions pool = Pool(), uint64_t max_waiting = 100,
-                                       absl::Duration queue_limit = absl::Seconds(60)) {
-    ServiceOptions options;
-    options.pool = std::move(pool);
-    options.cxx = "c++";
-    options.max_waiting = max_waiting;
-    options.queue_limit = queue_limit;
-    auto store = store::Store::Open({folder_ + "/store"});
-    EXPECT_TRUE(store.ok()) << store.status();
-    return std::make_unique<CompileService>(options, *std::move(store), "");
-  }
-
-  struct Answer {
-    v1::CompileReply reply;
-    absl::Status status;
-    absl::Notification done;
-  };
-  static std::unique_ptr<Answer> Send(CompileService& service, v1::CompileRequest request) {
-    auto answer = std::make_unique<Answer>();
-    service.Compile(request.SerializeAsString(), {}, &answer->reply,
-                    [a = answer.get()](absl::Status status) {
-                      a->status = std::move(status);
-                      a->done.Notify();
-                    });
-    return answer;
-  }
-  static std::unique_ptr<Answer> Compile(CompileService& service, v1::CompileRequest request) {
-    auto answer = Send(service, std::move(request));
-    answer->done.WaitForNotification();
-    return answer;
-  }
   static v1::Stats Stats(CompileService& service) {
     v1::Stats stats;
     service.FillStats(&stats);

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "server/compile/compile_service.h"
-#include "tests/unit/server/testing.h"
+#include "tests/unit/server/service_testing.h"
 
 namespace tensord::server {
 namespace {
@@ -18,37 +18,14 @@ using ::testing::HasSubstr;
 using ::testing::IsSubsetOf;
 using ::testing::Not;
 
-class ServiceTracesTest : public ServerTest {
+class ServiceTracesTest : public ServiceTest {
  protected:
-  std::unique_ptr<CompileService> Open(PoolOptions pool = Pool()) {
-    ServiceOptions options;
-    options.pool = std::move(pool);
-    options.cxx = "c++";
-    auto store = store::Store::Open({folder_ + "/store"});
-    EXPECT_TRUE(store.ok()) << store.status();
-    return std::make_unique<CompileService>(options, *std::move(store), "");
-  }
-
-  struct Answer {
-    v1::CompileReply reply;
-    absl::Status status;
-    absl::Notification done;
-  };
-  static std::unique_ptr<Answer> Send(CompileService& service, v1::CompileRequest request) {
-    auto answer = std::make_unique<Answer>();
+  // Of one process, as a job's are.
+  static v1::CompileRequest Request(const std::vector<std::string>& ops,
+                                    const std::string& order = "") {
+    v1::CompileRequest request = ServiceTest::Request(ops, order);
     request.mutable_caller()->set_pid(77);
-    service.Compile(request.SerializeAsString(), {}, &answer->reply,
-                    [a = answer.get()](absl::Status status) {
-                      a->status = std::move(status);
-                      a->done.Notify();
-                    });
-    return answer;
-  }
-  static std::unique_ptr<Answer> Compile(CompileService& service,
-                                         const v1::CompileRequest& request) {
-    auto answer = Send(service, request);
-    answer->done.WaitForNotification();
-    return answer;
+    return request;
   }
 
   static v1::GetTracesRequest Of(const std::string& key, uint32_t limit = 0) {
