@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -242,9 +243,11 @@ std::string WaitForEnd(const sigset_t& signals, uint64_t idle_exit, const CallCo
       if (signal > 0) return strsignal(signal);
       continue;
     }
-    const int64_t left = calls.last + static_cast<int64_t>(idle_exit) - SteadySeconds();
-    if (left <= 0 && calls.open == 0) return "idle";
-    const timespec wait{std::max<int64_t>(left, 1), 0};
+    const auto end = calls.last.load() + std::chrono::seconds(idle_exit);
+    const absl::Duration left = absl::FromChrono(end - CallCounts::Clock::now());
+    if (left <= absl::ZeroDuration() && calls.open == 0) return "idle";
+    // What is open when the time is up is looked at each second.
+    const timespec wait = absl::ToTimespec(left > absl::ZeroDuration() ? left : absl::Seconds(1));
     const int signal = sigtimedwait(&signals, nullptr, &wait);
     if (signal > 0) return strsignal(signal);
   }
@@ -260,9 +263,9 @@ void StopGracefully(grpc::Server& server, std::unique_ptr<Acceptor> acceptor,
   server.GetHealthCheckService()->SetServingStatus(false);
   service.Drain();
   frames.Stop();
-  const int64_t limit = SteadySeconds() + static_cast<int64_t>(stop_seconds);
+  const auto limit = CallCounts::Clock::now() + std::chrono::seconds(stop_seconds);
   constexpr timespec kTick{0, 20'000'000};
-  while (calls.open > service.Kept() && SteadySeconds() < limit) {
+  while (calls.open > service.Kept() && CallCounts::Clock::now() < limit) {
     if (sigtimedwait(&signals, nullptr, &kTick) > 0) break;
   }
   acceptor.reset();
@@ -363,7 +366,6 @@ int RunDaemon(const Config& config) {
   if (!fleet.ok()) return Fail("fleet_failed", fleet.status());
 
   CallCounts calls;
-  calls.last = SteadySeconds();
   {
     const ServiceOptions options =
         MakeOptions(config, work_folder, spare_folder, opened->store->DeriveKey("work folder"));
@@ -389,6 +391,7 @@ int RunDaemon(const Config& config) {
     }
     spdlog::info("event=started version={} pid={} socket={} store=\"{}\" workers={} cxx=\"{}\"",
                  Version(), getpid(), socket, store_root, options.pool.workers, config.cxx);
+    calls.Called();  // nobody could before
     const std::string why = WaitForEnd(signals, config.idle_exit, calls);
     spdlog::info("event=stopping why=\"{}\" calls={}", why, calls.open.load());
     StopGracefully(**server, std::move(acceptor), service, frames, fleet->get(), calls, signals,

@@ -40,7 +40,7 @@ class LargeRpc::Call : public grpc::ServerGenericBidiReactor {
  public:
   Call(LargeRpc* rpc, grpc::GenericCallbackServerContext* context) : rpc_(rpc), context_(context) {
     ++rpc_->counts_->open;
-    rpc_->counts_->last = SteadySeconds();
+    rpc_->counts_->Called();
     // Twice, since what came in pieces is made one.
     said_ = SaidBytes(*context);
     if (said_ > kMaxRequestBytes) {
@@ -84,7 +84,7 @@ class LargeRpc::Call : public grpc::ServerGenericBidiReactor {
   }
 
   void OnDone() override {
-    rpc_->counts_->last = SteadySeconds();
+    rpc_->counts_->Called();
     --rpc_->counts_->open;
     alarm_.Cancel();
     Leave();

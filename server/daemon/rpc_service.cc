@@ -6,7 +6,6 @@
 #include <grpcpp/impl/codegen/proto_utils.h>
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,7 +66,7 @@ class FindFramesCall : public ServerUnaryReactor {
     search_ = frames_->Find(
         request, reply,
         [this](const absl::Status& status) {
-          counts_->last = SteadySeconds();
+          counts_->Called();
           --counts_->open;
           Finish(ToGrpc(status));
         },
@@ -163,14 +162,14 @@ class RpcService final
   }
   grpc::ServerWriteReactor<v1::BlobPiece>* GetBlob(CallbackServerContext*,
                                                    const v1::GetBlobRequest* request) override {
-    counts_->last = SteadySeconds();
+    counts_->Called();
     return new BlobWriter(service_->ReadBlob(request->sha256()));
   }
 
   ServerUnaryReactor* FindFrames(CallbackServerContext* context,
                                  const v1::FindFramesRequest* request,
                                  v1::FindFramesReply* reply) override {
-    counts_->last = SteadySeconds();
+    counts_->Called();
     return new FindFramesCall(frames_, counts_, *request, reply, OriginOf(*context));
   }
   ServerUnaryReactor* PutFrame(CallbackServerContext* context, const grpc::ByteBuffer* request,
@@ -281,11 +280,11 @@ class RpcService final
   }
 
   ServerUnaryReactor* Begin(CallbackServerContext* context) {
-    counts_->last = SteadySeconds();
+    counts_->Called();
     return context->DefaultReactor();
   }
   void End(ServerUnaryReactor* reactor, const absl::Status& status) {
-    counts_->last = SteadySeconds();
+    counts_->Called();
     reactor->Finish(ToGrpc(status));
   }
 
@@ -296,12 +295,6 @@ class RpcService final
 };
 
 }  // namespace
-
-int64_t SteadySeconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 std::unique_ptr<grpc::Service> MakeRpcService(CompileService* service, FrameService* frames,
                                               Page* page, CallCounts* counts) {

@@ -7,6 +7,7 @@
 #include <grpcpp/support/byte_buffer.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -18,14 +19,17 @@
 namespace tensord::server {
 
 struct CallCounts {
-  std::atomic<int64_t> last{0};   // when a client last called: seconds of the steady clock
+  using Clock = std::chrono::steady_clock;
+
+  std::atomic<Clock::time_point> last{Clock::now()};  // when a client last called
   std::atomic<uint64_t> open{0};  // compiles, and finds and puts of frames, not answered
+
+  void Called() { last = Clock::now(); }
 };
 
 std::unique_ptr<grpc::Service> MakeRpcService(CompileService* service, FrameService* frames,
                                               Page* page, CallCounts* counts);
 
-int64_t SteadySeconds();
 // The bytes of a message, which leaves its pieces empty.
 std::string TakeBytes(grpc::ByteBuffer& buffer);
 grpc::ByteBuffer ToBuffer(const google::protobuf::Message& reply);
