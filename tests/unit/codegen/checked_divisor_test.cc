@@ -8,7 +8,7 @@
 #include "tests/unit/testing/kernel_ir.h"
 
 namespace tensord::testing {
-namespace {
+namespace checked_divisor_test {
 
 using ::testing::Contains;
 using ::testing::Not;
@@ -67,5 +67,5 @@ TEST(CheckedDivisor, IsNotThereWhereItIsKnown) {
   }
 }
 
-}  // namespace
+}  // namespace checked_divisor_test
 }  // namespace tensord::testing

@@ -9,7 +9,7 @@
 #include "tests/unit/testing/kernel_ir.h"
 
 namespace tensord::testing {
-namespace {
+namespace checked_index_test {
 
 using ::testing::Contains;
 using ::testing::Not;
@@ -53,5 +53,5 @@ TEST(CheckedIndex, BoundsAreLeftWhereNobodyChecks) {
   }
 }
 
-}  // namespace
+}  // namespace checked_index_test
 }  // namespace tensord::testing

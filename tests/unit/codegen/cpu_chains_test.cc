@@ -14,7 +14,7 @@
 #include "tests/unit/testing/kernel_runner.h"
 
 namespace tensord::testing {
-namespace {
+namespace cpu_chains_test {
 
 constexpr float kTerm = 0.1f;
 // Of a result's relative error. In one chain it would be from 1e-5 on.
@@ -104,5 +104,5 @@ INSTANTIATE_TEST_SUITE_P(Sums, Chains, ::testing::ValuesIn(Cases()), [](const au
   return v1::Isa_Name(info.param.first) + "_" + info.param.second.name;
 });
 
-}  // namespace
+}  // namespace cpu_chains_test
 }  // namespace tensord::testing

@@ -13,7 +13,7 @@
 #include "tests/unit/testing/lowered_loops.h"
 
 namespace tensord::testing {
-namespace {
+namespace cpu_scans_test {
 
 using compiler::CompileState;
 using compiler::Nest;
@@ -281,5 +281,5 @@ TEST(Scans, TheVerifierSaysWhatIsBroken) {
               ::testing::HasSubstr("for nothing"));
 }
 
-}  // namespace
+}  // namespace cpu_scans_test
 }  // namespace tensord::testing

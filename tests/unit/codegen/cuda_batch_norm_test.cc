@@ -9,7 +9,7 @@
 #include "tests/unit/testing/kernel_ir.h"
 
 namespace tensord::testing {
-namespace {
+namespace cuda_batch_norm_test {
 
 using ::testing::HasSubstr;
 
@@ -199,5 +199,5 @@ TEST(CudaBatchNorm, BackwardOfReluReadsTwoImages) {
   }
 }
 
-}  // namespace
+}  // namespace cuda_batch_norm_test
 }  // namespace tensord::testing

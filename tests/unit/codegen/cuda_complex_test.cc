@@ -6,7 +6,7 @@
 #include "tests/unit/testing/cuda_cases.h"
 
 namespace tensord::testing {
-namespace {
+namespace cuda_complex_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -67,5 +67,5 @@ TEST(ComplexTest, PairsAreOneAccess) {
   EXPECT_THAT(source, Not(HasSubstr("strided")));
 }
 
-}  // namespace
+}  // namespace cuda_complex_test
 }  // namespace tensord::testing

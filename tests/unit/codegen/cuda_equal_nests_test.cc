@@ -7,7 +7,7 @@
 #include "tests/unit/testing/cuda_cases.h"
 
 namespace tensord::testing {
-namespace {
+namespace cuda_equal_nests_test {
 
 constexpr v1::DType kF32 = v1::DTYPE_FLOAT32, kBF16 = v1::DTYPE_BFLOAT16;
 constexpr v1::DeviceType kCuda = v1::DEVICE_TYPE_CUDA;
@@ -172,5 +172,5 @@ TEST(CudaEqualNests, ALaunchTakesAsManyAsItHasArgumentsFor) {
   EXPECT_LT(launches.most_arguments, 512u);
 }
 
-}  // namespace
+}  // namespace cuda_equal_nests_test
 }  // namespace tensord::testing

@@ -6,7 +6,7 @@
 #include "tests/unit/testing/graph_builder.h"
 
 namespace tensord::testing {
-namespace {
+namespace cuda_kernel_test {
 
 using compiler::KernelSource;
 
@@ -38,5 +38,5 @@ TEST(CudaKernel, SmallOnesBeginBeforeTheOneBeforeHasEnded) {
 
 TEST(CudaKernel, LargeOnesKeepTheirLoadsFree) { ExpectWaits(KernelOf(4 << 20, 90), false); }
 
-}  // namespace
+}  // namespace cuda_kernel_test
 }  // namespace tensord::testing

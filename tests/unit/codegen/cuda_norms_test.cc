@@ -6,7 +6,7 @@
 #include "tests/unit/testing/cuda_cases.h"
 
 namespace tensord::testing {
-namespace {
+namespace cuda_norms_test {
 
 constexpr v1::DType kF32 = v1::DTYPE_FLOAT32, kBF16 = v1::DTYPE_BFLOAT16;
 constexpr v1::DeviceType kCuda = v1::DEVICE_TYPE_CUDA;
@@ -169,5 +169,5 @@ TEST(CudaNorms, Symbolic) {
   ExpectPlansAndNumbers(std::move(cases), {67, 2, 3, 33});
 }
 
-}  // namespace
+}  // namespace cuda_norms_test
 }  // namespace tensord::testing

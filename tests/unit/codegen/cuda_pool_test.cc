@@ -10,7 +10,7 @@
 #include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
-namespace {
+namespace cuda_pool_test {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -200,5 +200,5 @@ TEST(CudaPool, BackwardIsGeneratedOnCudaAlone) {
   EXPECT_TRUE(CallsLibrary(g));
 }
 
-}  // namespace
+}  // namespace cuda_pool_test
 }  // namespace tensord::testing

@@ -8,7 +8,7 @@
 #include "tests/unit/testing/kernel_ir.h"
 
 namespace tensord::testing {
-namespace {
+namespace cuda_rows_test {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -525,5 +525,5 @@ TEST(CudaRows, WhatAGuardHoldsBackIsNotKept) {
       {{"96", NormAroundCat(96), {"rows w4 t256 g32 c1", "rows w4 t256 g32 c1"}}});
 }
 
-}  // namespace
+}  // namespace cuda_rows_test
 }  // namespace tensord::testing

@@ -11,7 +11,7 @@
 #include "tests/unit/testing/kept_jit.h"
 
 namespace tensord::testing {
-namespace {
+namespace cuda_tiles_test {
 
 constexpr v1::DType kF32 = v1::DTYPE_FLOAT32, kBF16 = v1::DTYPE_BFLOAT16;
 constexpr v1::DType kI64 = v1::DTYPE_INT64, kBool = v1::DTYPE_BOOL;
@@ -213,5 +213,5 @@ TEST(CudaTiles, KernelsCompileWithoutSpills) {
   }
 }
 
-}  // namespace
+}  // namespace cuda_tiles_test
 }  // namespace tensord::testing

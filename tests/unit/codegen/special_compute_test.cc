@@ -12,7 +12,7 @@
 #include "tests/unit/testing/kernel_ir.h"
 
 namespace tensord::testing {
-namespace {
+namespace special_compute_test {
 
 using compiler::CudaBody;
 using compiler::Op;
@@ -128,5 +128,5 @@ TEST(SpecialCompute, OtherOperandsAreComparedLaneByLane) {
   EXPECT_THAT(CallsOf(KernelOf(std::move(g))), Contains("lt"));
 }
 
-}  // namespace
+}  // namespace special_compute_test
 }  // namespace tensord::testing

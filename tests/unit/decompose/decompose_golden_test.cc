@@ -16,7 +16,7 @@
 #include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
-namespace {
+namespace decompose_golden_test {
 
 bool HasLibraryCall(const compiler::Program& program) {
   for (const compiler::Operation& operation : program.operations) {
@@ -160,5 +160,5 @@ TEST(GoldenCases, AreRefusedWhenSpoiled) {
   EXPECT_GT(refused, 1000);
 }
 
-}  // namespace
+}  // namespace decompose_golden_test
 }  // namespace tensord::testing

@@ -15,7 +15,7 @@
 #include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
-namespace {
+namespace decompose_test {
 
 using compiler::ExternOp;
 using compiler::LoopOp;
@@ -532,5 +532,5 @@ TEST(Embedding, GradientOfALargeTableIsDeterministicWhereAsked) {
   EXPECT_EQ(CountLoops(*deterministic), 2);
 }
 
-}  // namespace
+}  // namespace decompose_test
 }  // namespace tensord::testing

@@ -12,7 +12,7 @@
 #include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
-namespace {
+namespace grid_sampler_test {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
@@ -85,5 +85,5 @@ TEST(GridSampler, HasABatchOfTheImages) {
               HasSubstr("the grid does not fit the image"));
 }
 
-}  // namespace
+}  // namespace grid_sampler_test
 }  // namespace tensord::testing

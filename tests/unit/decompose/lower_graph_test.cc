@@ -12,7 +12,7 @@
 #include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
-namespace {
+namespace lower_graph_test {
 
 using compiler::BufferKind;
 using compiler::ExternOp;
@@ -798,5 +798,5 @@ TEST(LayoutTest, DenseIsAPermutationOfContiguous) {
   EXPECT_TRUE(IsDense({E(4), s}, {s, E(1)}));
 }
 
-}  // namespace
+}  // namespace lower_graph_test
 }  // namespace tensord::testing

@@ -12,7 +12,7 @@
 #include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
-namespace {
+namespace editor_test {
 
 using compiler::Graph;
 using compiler::GraphEditor;
@@ -72,5 +72,5 @@ TEST(GraphEditorTest, NodesAreMadeByNames) {
   EXPECT_DEATH(compiler::MakeNode("aten::no_such", "n", {}, type), "is no operator");
 }
 
-}  // namespace
+}  // namespace editor_test
 }  // namespace tensord::testing

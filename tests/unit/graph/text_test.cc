@@ -9,7 +9,7 @@
 #include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
-namespace {
+namespace text_test {
 
 TEST(GraphTextTest, ALineForEachValue) {
   GraphBuilder g;
@@ -30,5 +30,5 @@ TEST(GraphTextTest, ALineForEachValue) {
             "return %3, none\n");
 }
 
-}  // namespace
+}  // namespace text_test
 }  // namespace tensord::testing

@@ -9,7 +9,7 @@
 #include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
-namespace {
+namespace uses_test {
 
 using compiler::Graph;
 using compiler::Uses;
@@ -105,5 +105,5 @@ TEST(UsesTest, FindsWritesThroughViewsAndCopies) {
   EXPECT_FALSE(uses.ReadsTheSameAt(4, 6));
 }
 
-}  // namespace
+}  // namespace uses_test
 }  // namespace tensord::testing

@@ -13,7 +13,7 @@
 #include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
-namespace {
+namespace verify_test {
 
 using compiler::Argument;
 using compiler::Graph;
@@ -80,5 +80,5 @@ TEST(VerifyGraphTest, OnlyInputsAreWritten) {
               HasSubstr("only inputs may be written"));
 }
 
-}  // namespace
+}  // namespace verify_test
 }  // namespace tensord::testing

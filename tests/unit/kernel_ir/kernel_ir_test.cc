@@ -15,7 +15,7 @@
 #include "kernels/embedded.h"
 
 namespace tensord::compiler::ir {
-namespace {
+namespace kernel_ir_test {
 
 using ::testing::HasSubstr;
 
@@ -245,5 +245,5 @@ TEST(Prelude, FindsOverloadsAndScalarOperations) {
   EXPECT_EQ(FindPrelude("nonsense", 0, 1), nullptr);
 }
 
-}  // namespace
+}  // namespace kernel_ir_test
 }  // namespace tensord::compiler::ir

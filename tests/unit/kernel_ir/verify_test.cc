@@ -10,7 +10,7 @@
 #include "compiler/kernel_ir/kernel_ir.h"
 
 namespace tensord::compiler::ir {
-namespace {
+namespace verify_test {
 
 using ::testing::HasSubstr;
 
@@ -187,5 +187,5 @@ TEST(VerifyKernel, BarriersBehindReturns) {
   ExpectOk({When(Not(CallOf("is_last_block", {counter, 3})), {{Return{}}}), {Barrier{}}});
 }
 
-}  // namespace
+}  // namespace verify_test
 }  // namespace tensord::compiler::ir

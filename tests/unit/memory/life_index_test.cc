@@ -11,7 +11,7 @@
 #include "compiler/memory/range_maximum.h"
 
 namespace tensord::compiler {
-namespace {
+namespace life_index_test {
 
 TEST(LifeIndexTest, FindsEachLifeThatMeetsAnother) {
   std::mt19937 random(3);
@@ -53,5 +53,5 @@ TEST(RangeMaximumTest, IsTheLargestOfEachRange) {
   }
 }
 
-}  // namespace
+}  // namespace life_index_test
 }  // namespace tensord::compiler

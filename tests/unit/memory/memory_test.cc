@@ -9,7 +9,7 @@
 #include "tests/unit/testing/graph_builder.h"
 
 namespace tensord::testing {
-namespace {
+namespace memory_test {
 
 using compiler::FindSegments;
 using compiler::SegmentOf;
@@ -355,5 +355,5 @@ TEST(MemoryPlanTest, LaunchesShareTheirCounters) {
   EXPECT_EQ(launches, 3);  // and that of the product's operand
 }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace tensord::testing

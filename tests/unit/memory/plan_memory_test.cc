@@ -12,7 +12,7 @@
 #include "tests/unit/memory/planned_peak.h"
 
 namespace tensord::testing {
-namespace {
+namespace plan_memory_test {
 
 using compiler::BufferId;
 using compiler::BufferKind;
@@ -476,5 +476,5 @@ TEST(ScratchTest, RandomCalls) {
   }
 }
 
-}  // namespace
+}  // namespace plan_memory_test
 }  // namespace tensord::testing

@@ -9,7 +9,7 @@
 #include "tests/unit/testing/graph_builder.h"
 
 namespace tensord::testing {
-namespace {
+namespace fusion_graph_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -100,5 +100,5 @@ TEST(FusionGraph, OneKernelHasNoEdges) {
   EXPECT_EQ(fusion.lines_size(), 0);
 }
 
-}  // namespace
+}  // namespace fusion_graph_test
 }  // namespace tensord::testing

@@ -8,7 +8,7 @@
 #include "compiler/pipeline.h"
 
 namespace tensord::testing {
-namespace {
+namespace pass_runner_test {
 
 using compiler::CompileState;
 using compiler::Pass;
@@ -115,5 +115,5 @@ TEST(PassRunner, NamesThePartThatBrokeAPromiseAndEndsThere) {
   EXPECT_THAT(broken.seen, ElementsAre("import"));
 }
 
-}  // namespace
+}  // namespace pass_runner_test
 }  // namespace tensord::testing

@@ -14,7 +14,7 @@
 #include "tests/unit/testing/graph_builder.h"
 
 namespace tensord::testing {
-namespace {
+namespace pipeline_test {
 
 using compiler::CompileState;
 using compiler::Pass;
@@ -142,5 +142,5 @@ TEST(PipelineTest, WhatPassesMadeIsPrintedBeforeLaterOnesRun) {
   EXPECT_EQ(printed.back(), "==== lower");
 }
 
-}  // namespace
+}  // namespace pipeline_test
 }  // namespace tensord::testing

@@ -6,7 +6,7 @@
 #include "compiler/plan/text.h"
 
 namespace tensord::testing {
-namespace {
+namespace plan_text_test {
 
 v1::Artifact Parsed(const std::string& text) {
   v1::Artifact artifact;
@@ -68,5 +68,5 @@ return
 )");
 }
 
-}  // namespace
+}  // namespace plan_text_test
 }  // namespace tensord::testing

@@ -8,7 +8,7 @@
 #include "tests/unit/testing/graph_builder.h"
 
 namespace tensord::testing {
-namespace {
+namespace two_devices_test {
 
 v1::Graph WithAGpu(const v1::Graph& on_the_cpu) {
   GraphBuilder g(v1::DEVICE_TYPE_CUDA);
@@ -63,5 +63,5 @@ std::vector<const GoldenCase*> OfTheCpu() {
 INSTANTIATE_TEST_SUITE_P(Case, TwoDevices, ::testing::ValuesIn(OfTheCpu()),
                          [](const auto& info) { return info.param->name; });
 
-}  // namespace
+}  // namespace two_devices_test
 }  // namespace tensord::testing

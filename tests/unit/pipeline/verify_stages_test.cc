@@ -13,7 +13,7 @@
 #include "tests/unit/testing/graph_builder.h"
 
 namespace tensord::testing {
-namespace {
+namespace verify_stages_test {
 
 using compiler::CompileState;
 using compiler::Kernel;
@@ -151,5 +151,5 @@ TEST_F(VerifyStagesTest, PlansReadWhatIsThere) {
   EXPECT_THAT(PlanError(), HasSubstr("frees buffer 0, which is not the call's own"));
 }
 
-}  // namespace
+}  // namespace verify_stages_test
 }  // namespace tensord::testing

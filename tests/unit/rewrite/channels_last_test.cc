@@ -7,7 +7,7 @@
 #include "tests/unit/testing/rewrite_testing.h"
 
 namespace tensord::testing {
-namespace {
+namespace channels_last_test {
 
 using compiler::Graph;
 using compiler::Node;
@@ -154,5 +154,5 @@ TEST(ChannelsLastTest, BringsInAgainWhatWasWritten) {
   EXPECT_GT(Rewritten(net).count, 0);
 }
 
-}  // namespace
+}  // namespace channels_last_test
 }  // namespace tensord::testing

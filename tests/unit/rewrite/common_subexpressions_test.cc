@@ -7,14 +7,14 @@
 #include "tests/unit/testing/rewrite_products.h"
 
 namespace tensord::testing {
-namespace {
+namespace common_subexpressions_test {
 
 using compiler::Graph;
 
 constexpr auto kHalf = v1::DTYPE_BFLOAT16;
 
 Graph Rewritten(GraphBuilder& g, int count) {
-  const Graph before = MustImport(g);
+  const Graph before = Imported(g);
   Graph graph = before;
   EXPECT_EQ(compiler::CommonSubexpressions(v1::Target(), &graph), count);
   ExpectSameOutputs(before, graph);
@@ -82,9 +82,9 @@ TEST(CommonSubexpressionsTest, RandomNumbersStayApart) {
   };
   const Ref a = draw(), b = draw();
   g.Output(g.Node("aten::add.Tensor", {a, b, 1}, g.Meta({4})));
-  Graph graph = MustImport(g);
+  Graph graph = Imported(g);
   EXPECT_EQ(compiler::CommonSubexpressions(v1::Target(), &graph), 0);
 }
 
-}  // namespace
+}  // namespace common_subexpressions_test
 }  // namespace tensord::testing

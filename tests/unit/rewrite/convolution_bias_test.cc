@@ -7,7 +7,7 @@
 #include "tests/unit/testing/rewrite_testing.h"
 
 namespace tensord::testing {
-namespace {
+namespace convolution_bias_test {
 
 using compiler::Graph;
 
@@ -70,5 +70,5 @@ TEST(ConvolutionBiasTest, StaysWhereNoKernelFollows) {
   EXPECT_EQ(compiler::ConvolutionBias(CudaTarget(), &graph), 0);
 }
 
-}  // namespace
+}  // namespace convolution_bias_test
 }  // namespace tensord::testing

@@ -7,7 +7,7 @@
 #include "tests/unit/testing/rewrite_testing.h"
 
 namespace tensord::testing {
-namespace {
+namespace convolution_epilogues_test {
 
 using compiler::Graph;
 using ::testing::ElementsAre;
@@ -160,5 +160,5 @@ TEST(ConvolutionEpiloguesTest, TheBiasOfAResidualStaysBeforeWritesToIt) {
   Fused(net, 1);
 }
 
-}  // namespace
+}  // namespace convolution_epilogues_test
 }  // namespace tensord::testing

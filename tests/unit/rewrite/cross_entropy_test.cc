@@ -7,7 +7,7 @@
 #include "tests/unit/testing/rewrite_products.h"
 
 namespace tensord::testing {
-namespace {
+namespace cross_entropy_test {
 
 constexpr v1::DType kI64 = v1::DTYPE_INT64, kF32 = v1::DTYPE_FLOAT32;
 constexpr int kMean = 1, kNone = 0;
@@ -37,8 +37,8 @@ class CrossEntropy : public ::testing::TestWithParam<Case> {};
 
 TEST_P(CrossEntropy, SameNumbersWithoutASum) {
   GraphBuilder g = LossGradient(GetParam());
-  const compiler::Graph before = MustImport(g);
-  compiler::Graph after = MustImport(g);
+  const compiler::Graph before = Imported(g);
+  compiler::Graph after = Imported(g);
   EXPECT_EQ(compiler::CrossEntropy({}, &after), 1);
   ExpectSameOutputs(before, after);
   for (const auto& operation : MustLower(after).operations) {
@@ -52,12 +52,12 @@ INSTANTIATE_TEST_SUITE_P(Forms, CrossEntropy,
 
 TEST(CrossEntropy, OtherDimensionsAndGradientsStay) {
   GraphBuilder g = LossGradient({kMean, false, 0, -100});
-  compiler::Graph graph = MustImport(g);
+  compiler::Graph graph = Imported(g);
   EXPECT_EQ(compiler::CrossEntropy({}, &graph), 0);
   GraphBuilder h;
   const Ref grad = h.Input({6, 5}), y = h.Input({6, 5});
   h.Output(h.Node("aten::_log_softmax_backward_data", {grad, y, 1, kF32}, h.Meta({6, 5})));
-  graph = MustImport(h);
+  graph = Imported(h);
   EXPECT_EQ(compiler::CrossEntropy({}, &graph), 0);
 }
 
@@ -69,9 +69,9 @@ TEST(CrossEntropy, StaysBeforeWritesToItsOperands) {
                           g.Meta({6, 5}));
   g.Node("aten::copy_", {target, next, false}, g.Meta({6}, kI64));
   g.Output(g.Node("aten::_log_softmax_backward_data", {loss, y, 1, kF32}, g.Meta({6, 5})));
-  compiler::Graph graph = MustImport(g);
+  compiler::Graph graph = Imported(g);
   EXPECT_EQ(compiler::CrossEntropy({}, &graph), 0);
 }
 
-}  // namespace
+}  // namespace cross_entropy_test
 }  // namespace tensord::testing

@@ -8,7 +8,7 @@
 #include "tests/unit/testing/rewrite_products.h"
 
 namespace tensord::testing {
-namespace {
+namespace embedding_sum_test {
 
 constexpr v1::DType kI64 = v1::DTYPE_INT64, kI32 = v1::DTYPE_INT32, kF32 = v1::DTYPE_FLOAT32,
                     kBF16 = v1::DTYPE_BFLOAT16;
@@ -40,8 +40,8 @@ class EmbeddingSum : public ::testing::TestWithParam<Case> {};
 
 TEST_P(EmbeddingSum, SameNumbersInOneTable) {
   GraphBuilder g = Sum(GetParam());
-  const compiler::Graph before = MustImport(g);
-  compiler::Graph after = MustImport(g);
+  const compiler::Graph before = Imported(g);
+  compiler::Graph after = Imported(g);
   EXPECT_EQ(compiler::EmbeddingSum({}, &after), 1);
   ExpectSameOutputs(before, after);
   // A table of narrow floats is summed in float32 and rounded at the end, with or without.
@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, EmbeddingSum,
 // Beside tensors on a GPU, what is on the CPU is the library's, which lacks our operators.
 TEST(EmbeddingSum, SumsOnTheCpuStayInAGraphForAGpu) {
   GraphBuilder g = Sum({});
-  compiler::Graph graph = MustImport(g);
+  compiler::Graph graph = Imported(g);
   for (compiler::GraphInput& input : graph.inputs) input.tensor.device = v1::DEVICE_TYPE_CUDA;
   EXPECT_EQ(compiler::EmbeddingSum({}, &graph), 0);
   for (compiler::Node& node : graph.nodes) node.outputs[0].device = v1::DEVICE_TYPE_CUDA;
@@ -66,7 +66,7 @@ TEST(EmbeddingSum, SumsOnTheCpuStayInAGraphForAGpu) {
 
 TEST(EmbeddingSum, WhatIsNoPlainSumStays) {
   GraphBuilder scaled = Sum({.alpha = 2});
-  compiler::Graph graph = MustImport(scaled);
+  compiler::Graph graph = Imported(scaled);
   EXPECT_EQ(compiler::EmbeddingSum({}, &graph), 0);
 
   GraphBuilder read_twice;
@@ -74,19 +74,19 @@ TEST(EmbeddingSum, WhatIsNoPlainSumStays) {
   read_twice.Output(
       read_twice.Node("aten::add.Tensor", {other, embedding, 1}, read_twice.Meta({7, 4})));
   read_twice.Output(embedding);
-  graph = MustImport(read_twice);
+  graph = Imported(read_twice);
   EXPECT_EQ(compiler::EmbeddingSum({}, &graph), 0);
 
   GraphBuilder broadcast;
   const Ref row = broadcast.Input({4}), table = Gradient(broadcast, {});
   broadcast.Output(broadcast.Node("aten::add.Tensor", {row, table, 1}, broadcast.Meta({7, 4})));
-  graph = MustImport(broadcast);
+  graph = Imported(broadcast);
   EXPECT_EQ(compiler::EmbeddingSum({}, &graph), 0);
 
   GraphBuilder wider;
   const Ref wide = wider.Input({7, 4}, kF32), narrow = Gradient(wider, {.dtype = kBF16});
   wider.Output(wider.Node("aten::add.Tensor", {wide, narrow, 1}, wider.Meta({7, 4})));
-  graph = MustImport(wider);
+  graph = Imported(wider);
   EXPECT_EQ(compiler::EmbeddingSum({}, &graph), 0);
 }
 
@@ -98,9 +98,9 @@ TEST(EmbeddingSum, StaysBeforeWritesToItsOperands) {
       g.Node("aten::embedding_dense_backward", {grad, tokens, 7, -1, false}, g.Meta({7, 4}));
   g.Node("aten::copy_", {grad, next, false}, g.Meta({2, 3, 4}));
   g.Output(g.Node("aten::add.Tensor", {other, table, 1}, g.Meta({7, 4})));
-  compiler::Graph graph = MustImport(g);
+  compiler::Graph graph = Imported(g);
   EXPECT_EQ(compiler::EmbeddingSum({}, &graph), 0);
 }
 
-}  // namespace
+}  // namespace embedding_sum_test
 }  // namespace tensord::testing

@@ -7,7 +7,7 @@
 #include "tests/unit/testing/rewrite_testing.h"
 
 namespace tensord::testing {
-namespace {
+namespace fold_batch_norm_test {
 
 using ::testing::Contains;
 using ::testing::Not;
@@ -138,5 +138,5 @@ TEST(FoldBatchNormTest, StaysBehindWritesToTheStatistics) {
   }
 }
 
-}  // namespace
+}  // namespace fold_batch_norm_test
 }  // namespace tensord::testing

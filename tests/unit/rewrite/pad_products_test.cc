@@ -8,7 +8,7 @@
 #include "tests/unit/testing/rewrite_testing.h"
 
 namespace tensord::testing {
-namespace {
+namespace pad_products_test {
 
 using compiler::Graph;
 using compiler::PaddingCosts;
@@ -22,7 +22,7 @@ constexpr PaddingCosts kAlways{.least_work = 0, .flops_per_byte = 0};
 
 // Pads, expects `count` padded products and equal results; gives the library calls.
 std::vector<std::string> Padded(GraphBuilder& g, int count, Graph* after = nullptr) {
-  const Graph before = MustImport(g);
+  const Graph before = Imported(g);
   Graph graph = before;
   EXPECT_EQ(PadProducts(kAlways, &graph), count);
   ExpectSameOutputs(before, graph, 0.01);
@@ -71,7 +71,7 @@ Graph Vocabulary(int64_t rows, int64_t columns, bool bias, bool weight_is_given_
   g.Output(g.Node("aten::view", {y, Ints({1, rows, columns})}, g.Meta({1, rows, columns}, kHalf)));
   g.Output(g.Node("aten::sum", {y, nullptr}, g.Meta({}, kHalf)));
   if (weight_is_given_out) g.Output(t);
-  return MustImport(g);
+  return Imported(g);
 }
 
 struct Part {
@@ -145,7 +145,7 @@ TEST(PadProductsTest, SoIsOneOfWholeVectors) {
 // the weight a part of a parameter.
 TEST(PadProductsTest, EquallyAlignedRowsOfOtherOperands) {
   const auto expect = [](GraphBuilder& g, size_t parts, PaddingCosts costs = kByRows) {
-    const Graph before = MustImport(g);
+    const Graph before = Imported(g);
     Graph graph = before;
     EXPECT_EQ(PadProducts(costs, &graph), 1);
     ExpectSameOutputs(before, graph, 0.01);
@@ -329,7 +329,7 @@ TEST(PadProductsTest, OtherDevicesStay) {
   const Ref x = g.Input(on_cpu({64, 64})), w = g.Input(on_cpu({64, 35})), y = g.Input({4});
   g.Output(g.Node("aten::mm", {x, w}, on_cpu({64, 35})));
   g.Output(g.Node("aten::neg", {y}, g.Meta({4})));
-  Graph graph = MustImport(g);
+  Graph graph = Imported(g);
   EXPECT_EQ(PadProducts(kAlways, &graph), 0);
 }
 
@@ -346,7 +346,7 @@ int Pays(int rows, int inner, int columns, bool output, v1::DType dtype = kHalf)
     g.Output(
         g.Node("aten::sum.dim_IntList", {y, Ints({0}), false, nullptr}, g.Meta({columns}, dtype)));
   }
-  Graph graph = MustImport(g);
+  Graph graph = Imported(g);
   return PadProducts(PaddingCosts{}, &graph);
 }
 
@@ -369,14 +369,14 @@ TEST(PadProductsTest, LargeSizes) {
   g.Output(g.Node("aten::sum.dim_IntList", {y, Ints({0}), false, nullptr}, g.Meta({50257}, kHalf)));
   v1::Target target;
   target.mutable_cuda()->set_sm(90);
-  Graph graph = MustImport(g);
+  Graph graph = Imported(g);
   std::vector<std::string> notes = RunRewrites(target, &graph);
   EXPECT_THAT(notes, ElementsAre("pad_products: 1"));
   EXPECT_THAT(LibraryCalls(MustLower(graph)),
               ElementsAre("aten::mm 8192/768x768/1 768/1x50304/768"));
   v1::Target cpu;
   cpu.mutable_cpu()->set_isa(v1::ISA_AVX2);
-  Graph same = MustImport(g);
+  Graph same = Imported(g);
   notes = RunRewrites(cpu, &same);
   EXPECT_THAT(notes, ElementsAre());
 }
@@ -393,5 +393,5 @@ TEST(PadProductsTest, PadsAgainWhatWasWritten) {
   Padded(g, 3);
 }
 
-}  // namespace
+}  // namespace pad_products_test
 }  // namespace tensord::testing

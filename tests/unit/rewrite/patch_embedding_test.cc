@@ -8,7 +8,7 @@
 #include "tests/unit/testing/rewrite_testing.h"
 
 namespace tensord::testing {
-namespace {
+namespace patch_embedding_test {
 
 using compiler::Graph;
 using ::testing::ElementsAre;
@@ -102,5 +102,5 @@ TEST(PatchEmbeddingTest, OnlyWholePatchesOfFewChannels) {
   EXPECT_EQ(Products({.channels = 16}), 0);
 }
 
-}  // namespace
+}  // namespace patch_embedding_test
 }  // namespace tensord::testing

@@ -9,7 +9,7 @@
 #include "tests/unit/testing/rewrite_testing.h"
 
 namespace tensord::testing {
-namespace {
+namespace pointwise_convolution_test {
 
 using compiler::Graph;
 using ::testing::ElementsAre;
@@ -234,5 +234,5 @@ TEST(PointwiseConvolutionTest, OnlyOfSinglePixelsInRowsOfVectors) {
               ElementsAre("aten::convolution_backward"));
 }
 
-}  // namespace
+}  // namespace pointwise_convolution_test
 }  // namespace tensord::testing

@@ -10,7 +10,7 @@
 #include "tests/unit/testing/rewrite_products.h"
 
 namespace tensord::testing {
-namespace {
+namespace product_epilogues_test {
 
 using compiler::Graph;
 using ::testing::ElementsAre;
@@ -20,7 +20,7 @@ constexpr auto kFloat = v1::DTYPE_FLOAT32;
 
 // Runs the pass, expects `count` changes and equal results; gives the library calls.
 std::vector<std::string> Rewritten(GraphBuilder& g, int count, Graph* after = nullptr) {
-  const Graph before = MustImport(g);
+  const Graph before = Imported(g);
   Graph graph = before;
   EXPECT_EQ(compiler::ProductEpilogues(v1::Target(), &graph), count);
   ExpectSameOutputs(before, graph, 0.02);
@@ -124,7 +124,7 @@ TEST(ProductEpiloguesTest, OnlyOneNumberAColumn) {
               b = row ? g.Input({1, 10}, kHalf) : g.Input({10}, kHalf);
     const Ref y = g.Node("aten::addmm", {b, x, w, row ? 1 : 2, 1}, g.Meta({6, 10}, kHalf));
     g.Output(g.Node("aten::relu", {y}, g.Meta({6, 10}, kHalf)));
-    Graph graph = MustImport(g);
+    Graph graph = Imported(g);
     EXPECT_EQ(compiler::ProductEpilogues(v1::Target(), &graph), 0);
   }
 }
@@ -158,7 +158,7 @@ TEST(ProductEpiloguesTest, ThenPadding) {
   const Ref x = g.Input({32, 64}, kHalf), w = g.Input({64, 35}, kHalf), b = g.Input({35}, kHalf);
   const Ref y = g.Node("aten::addmm", {b, x, w, 1, 1}, g.Meta({32, 35}, kHalf));
   g.Output(g.Node("aten::relu", {y}, g.Meta({32, 35}, kHalf)));
-  const Graph before = MustImport(g);
+  const Graph before = Imported(g);
   Graph graph = before;
   EXPECT_EQ(compiler::ProductEpilogues(v1::Target(), &graph), 1);
   EXPECT_EQ(compiler::PadProducts({.least_work = 0, .flops_per_byte = 0}, &graph), 1);
@@ -187,5 +187,5 @@ TEST(ProductEpiloguesTest, StaysBeforeWritesToItsOperands) {
   }
 }
 
-}  // namespace
+}  // namespace product_epilogues_test
 }  // namespace tensord::testing

@@ -11,7 +11,7 @@
 #include "compiler/rewrite/product_facts.h"
 
 namespace tensord::testing {
-namespace {
+namespace rewrite_test {
 
 TEST(RewriteTest, PassesComeBeforeThoseThatBuildOnThem) {
   std::map<std::string, size_t> place;
@@ -79,5 +79,5 @@ TEST(RewriteTest, PaddingKnowsProducts) {
   EXPECT_EQ(products, std::size(compiler::kProducts) + others.size());
 }
 
-}  // namespace
+}  // namespace rewrite_test
 }  // namespace tensord::testing

@@ -9,7 +9,7 @@
 #include "tests/unit/testing/verified_import.h"
 
 namespace tensord::testing {
-namespace {
+namespace scalar_function_test {
 
 using compiler::Graph;
 using compiler::ScalarFunctionOf;
@@ -92,5 +92,5 @@ TEST(ScalarFunctionTest, GeluIsTheTanhForm) {
   }
 }
 
-}  // namespace
+}  // namespace scalar_function_test
 }  // namespace tensord::testing

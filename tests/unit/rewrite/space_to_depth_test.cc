@@ -8,7 +8,7 @@
 #include "tests/unit/testing/rewrite_testing.h"
 
 namespace tensord::testing {
-namespace {
+namespace space_to_depth_test {
 
 using compiler::Graph;
 using compiler::SpaceToDepth;
@@ -290,5 +290,5 @@ TEST(SpaceToDepthTest, ReadsWhatTheCopyRead) {
   }
 }
 
-}  // namespace
+}  // namespace space_to_depth_test
 }  // namespace tensord::testing

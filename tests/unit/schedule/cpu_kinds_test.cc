@@ -10,7 +10,7 @@
 #include "tests/unit/testing/graph_builder.h"
 
 namespace tensord::testing {
-namespace {
+namespace cpu_kinds_test {
 
 using compiler::CpuColumnBlocks;
 using compiler::CpuFlat;
@@ -215,5 +215,5 @@ TEST(CpuPlans, TheVerifierSaysWhatIsBroken) {
   EXPECT_THAT(fault([](CpuPlan& p) { p.stack_rows.insert(99); }), HasSubstr("is in memory"));
 }
 
-}  // namespace
+}  // namespace cpu_kinds_test
 }  // namespace tensord::testing

@@ -6,7 +6,7 @@
 #include "tests/unit/schedule/cuda_planned.h"
 
 namespace tensord::testing {
-namespace {
+namespace cuda_kinds_test {
 
 using compiler::CudaColumns;
 using compiler::CudaElements;
@@ -270,5 +270,5 @@ TEST(CudaKinds, SymbolicSizesNeedWideIndices) {
   EXPECT_TRUE(Planned(std::move(g)).kernel().wide_index);
 }
 
-}  // namespace
+}  // namespace cuda_kinds_test
 }  // namespace tensord::testing

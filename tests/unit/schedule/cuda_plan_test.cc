@@ -7,7 +7,7 @@
 #include "tests/unit/schedule/cuda_planned.h"
 
 namespace tensord::testing {
-namespace {
+namespace cuda_plan_test {
 
 using compiler::CudaElements;
 using compiler::CudaPlan;
@@ -235,5 +235,5 @@ TEST(CudaPlans, TheVerifierKnowsWhatIsCombined) {
   EXPECT_THAT(fault([](CudaSweep& s) { s.finish->columns = 7; }), HasSubstr("do not fill"));
 }
 
-}  // namespace
+}  // namespace cuda_plan_test
 }  // namespace tensord::testing

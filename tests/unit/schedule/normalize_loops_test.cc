@@ -7,7 +7,7 @@
 #include "tests/unit/testing/lowered_loops.h"
 
 namespace tensord::testing {
-namespace {
+namespace normalize_loops_test {
 
 using compiler::Program;
 
@@ -46,5 +46,5 @@ TEST(NormalizeLoopsTest, AReductionOverNothingIsItsNeutralElement) {
   EXPECT_EQ(ResultsOf(program, {{4, 0}}), std::vector<double>(4, 1.0));
 }
 
-}  // namespace
+}  // namespace normalize_loops_test
 }  // namespace tensord::testing

@@ -12,7 +12,7 @@
 #include "tests/unit/testing/kernel_ir.h"
 
 namespace tensord::testing {
-namespace {
+namespace schedule_test {
 
 using compiler::CompileState;
 using ::testing::Contains;
@@ -477,5 +477,5 @@ TEST(Compile, TwiceGivesTheSameBytes) {
   EXPECT_EQ(a->artifact().SerializeAsString(), b->artifact().SerializeAsString());
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace tensord::testing

@@ -7,7 +7,7 @@
 #include "tests/unit/testing/lowered_loops.h"
 
 namespace tensord::testing {
-namespace {
+namespace split_loops_test {
 
 using compiler::Program;
 
@@ -66,5 +66,5 @@ TEST(SplitLoopsTest, PlainLoopsStay) {
   EXPECT_EQ(LoopsOf(program, 0).sizes.size(), 2u);
 }
 
-}  // namespace
+}  // namespace split_loops_test
 }  // namespace tensord::testing

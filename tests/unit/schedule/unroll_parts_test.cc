@@ -8,7 +8,7 @@
 #include "tests/unit/testing/lowered_loops.h"
 
 namespace tensord::testing {
-namespace {
+namespace unroll_parts_test {
 
 using compiler::LoopOp;
 using compiler::Program;
@@ -124,5 +124,5 @@ TEST(UnrollPartsTest, OtherLoopsStay) {
   EXPECT_EQ(compiler::ToString(Unrolled(before)), compiler::ToString(before));
 }
 
-}  // namespace
+}  // namespace unroll_parts_test
 }  // namespace tensord::testing

@@ -7,7 +7,7 @@
 #include "tests/unit/testing/lowered_loops.h"
 
 namespace tensord::testing {
-namespace {
+namespace unroll_reductions_test {
 
 using compiler::Program;
 
@@ -42,5 +42,5 @@ TEST(UnrollReductionsTest, ManyTermsAndRowsStay) {
   }
 }
 
-}  // namespace
+}  // namespace unroll_reductions_test
 }  // namespace tensord::testing

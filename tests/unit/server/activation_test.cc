@@ -13,7 +13,7 @@
 #include <string>
 
 namespace tensord::server {
-namespace {
+namespace activation_test {
 
 constexpr int kPassed = 3;
 
@@ -91,5 +91,5 @@ TEST_F(ActivationTest, RefusesASocketThatDoesNotListen) {
   EXPECT_TRUE(absl::IsInvalidArgument(TakePassedSocket().status()));
 }
 
-}  // namespace
+}  // namespace activation_test
 }  // namespace tensord::server

@@ -16,7 +16,7 @@
 #include "tests/unit/server/filled_store.h"
 
 namespace tensord::archive {
-namespace {
+namespace archive_refused_test {
 
 using ::testing::HasSubstr;
 
@@ -291,5 +291,5 @@ TEST_F(ArchiveRefusedTest, SaysThatItIsNoExport) {
   EXPECT_THAT(std::string(Refused().message()), HasSubstr("no plain file"));
 }
 
-}  // namespace
+}  // namespace archive_refused_test
 }  // namespace tensord::archive

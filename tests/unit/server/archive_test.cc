@@ -12,7 +12,7 @@
 #include "tests/unit/server/filled_store.h"
 
 namespace tensord::archive {
-namespace {
+namespace archive_test {
 
 using ::testing::HasSubstr;
 
@@ -163,5 +163,5 @@ TEST_F(ArchiveTest, AStoreThatTakesNothingIsSaid) {
   EXPECT_THAT(std::string(imported.status().message()), HasSubstr("store_limit"));
 }
 
-}  // namespace
+}  // namespace archive_test
 }  // namespace tensord::archive

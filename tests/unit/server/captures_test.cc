@@ -10,7 +10,7 @@
 #include <thread>
 
 namespace tensord::server {
-namespace {
+namespace captures_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -189,5 +189,5 @@ TEST_F(CapturesTest, WhoLooksIsToldOfWhatIsDueAndOfTheEnd) {
   EXPECT_FALSE(Ask(4).waits);
 }
 
-}  // namespace
+}  // namespace captures_test
 }  // namespace tensord::server

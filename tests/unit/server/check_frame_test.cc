@@ -13,7 +13,7 @@
 #include "tensord/v1/service.pb.h"
 
 namespace tensord::server {
-namespace {
+namespace check_frame_test {
 
 using ::testing::HasSubstr;
 using v1::Frame;
@@ -418,5 +418,5 @@ TEST(CheckFrame, WhatItTakesCanBeReadInAnAnswer) {
 INSTANTIATE_TEST_SUITE_P(Fields, SpoiltFrameTest, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace check_frame_test
 }  // namespace tensord::server

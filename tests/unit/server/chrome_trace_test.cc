@@ -8,7 +8,7 @@
 #include <string>
 
 namespace tensord::server {
-namespace {
+namespace chrome_trace_test {
 
 using nlohmann::json;
 
@@ -123,5 +123,5 @@ TEST(ChromeTraceTest, TextThatIsNoTextDoesNoHarm) {
   EXPECT_EQ(Events(traces).size(), 3u + 3 * 2 + 3 * 2);
 }
 
-}  // namespace
+}  // namespace chrome_trace_test
 }  // namespace tensord::server

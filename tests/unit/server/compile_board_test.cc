@@ -6,7 +6,7 @@
 #include <string>
 
 namespace tensord::server {
-namespace {
+namespace compile_board_test {
 
 v1::Caller Process(uint32_t pid, const std::string& host = "here") {
   v1::Caller caller;
@@ -98,5 +98,5 @@ TEST(CompileBoardTest, ManyWhoWaitAreNamedInPart) {
   EXPECT_EQ(board.Read(Of(Process(99))).compiles_size(), 1);
 }
 
-}  // namespace
+}  // namespace compile_board_test
 }  // namespace tensord::server

@@ -8,7 +8,7 @@
 #include "tests/unit/server/service_testing.h"
 
 namespace tensord::server {
-namespace {
+namespace compile_service_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -471,5 +471,5 @@ TEST_F(CompileServiceTest, AbortAnswersEverybody) {
   }
 }
 
-}  // namespace
+}  // namespace compile_service_test
 }  // namespace tensord::server

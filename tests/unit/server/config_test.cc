@@ -11,7 +11,7 @@
 #include "server/rpc/address.h"
 
 namespace tensord::server {
-namespace {
+namespace config_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -170,5 +170,5 @@ TEST(ParseBytesTest, Units) {
   }
 }
 
-}  // namespace
+}  // namespace config_test
 }  // namespace tensord::server

@@ -24,7 +24,7 @@
 #include "base/process.h"
 
 namespace tensord::server {
-namespace {
+namespace confine_test {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
@@ -154,5 +154,5 @@ TEST_F(ConfineTest, TheProbeIsRemembered) {
   EXPECT_EQ(verdicts, 1);
 }
 
-}  // namespace
+}  // namespace confine_test
 }  // namespace tensord::server

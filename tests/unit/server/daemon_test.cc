@@ -20,7 +20,7 @@
 #include "tests/unit/server/testing.h"
 
 namespace tensord::server {
-namespace {
+namespace daemon_test {
 
 using ::testing::HasSubstr;
 
@@ -486,5 +486,5 @@ TEST_F(DaemonTest, IsSmallAndQuickWhenWarm) {
 #endif
 }
 
-}  // namespace
+}  // namespace daemon_test
 }  // namespace tensord::server

@@ -10,7 +10,7 @@
 #include <atomic>
 
 namespace tensord::server {
-namespace {
+namespace executor_test {
 
 TEST(Executor, RunsAsManyAsAskedAtOnceOnFewerCores) {
   constexpr int kThreads = 12;
@@ -78,5 +78,5 @@ TEST(Executor, ATaskMayQueueMore) {
   EXPECT_EQ(done, 10);
 }
 
-}  // namespace
+}  // namespace executor_test
 }  // namespace tensord::server

@@ -9,7 +9,7 @@
 #include "tests/unit/server/fleet_testing.h"
 
 namespace tensord::fleet {
-namespace {
+namespace fleet_exchange_test {
 
 constexpr char kSigned[] = "a kernel's binary";
 
@@ -256,5 +256,5 @@ TEST_F(FleetExchangeTest, AnOldLeaseHoldsNobody) {
   EXPECT_TRUE(exchange_.Claim(TestName(), absl::Seconds(10), kLater)->has_value());
 }
 
-}  // namespace
+}  // namespace fleet_exchange_test
 }  // namespace tensord::fleet

@@ -7,7 +7,7 @@
 #include "tests/unit/server/fleet_testing.h"
 
 namespace tensord::fleet {
-namespace {
+namespace fleet_keys_test {
 
 using ::testing::HasSubstr;
 
@@ -115,5 +115,5 @@ TEST_F(FleetKeysTest, OtherKindsOfKeysAreNone) {
   EXPECT_THAT(Keys::Open(KeyPath("x"), "").status().ToString(), HasSubstr("no private Ed25519"));
 }
 
-}  // namespace
+}  // namespace fleet_keys_test
 }  // namespace tensord::fleet

@@ -14,7 +14,7 @@
 #include "tests/unit/server/fleet_testing.h"
 
 namespace tensord::fleet {
-namespace {
+namespace fleet_redis_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -194,5 +194,5 @@ TEST_F(RedisTierTest, ALostConnectionIsMadeAgain) {
   EXPECT_EQ(server.connections, 3);
 }
 
-}  // namespace
+}  // namespace fleet_redis_test
 }  // namespace tensord::fleet

@@ -11,7 +11,7 @@
 #include "tests/unit/server/remote_server.h"
 
 namespace tensord::fleet {
-namespace {
+namespace fleet_remote_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -432,5 +432,5 @@ TEST_F(RemoteTierTest, WhatIsNoLeaseHoldsNobody) {
   EXPECT_EQ(*tier->Claim(lease_, "two", absl::Seconds(10), Soon()), "two");
 }
 
-}  // namespace
+}  // namespace fleet_remote_test
 }  // namespace tensord::fleet

@@ -16,7 +16,7 @@
 #include "tests/unit/server/testing.h"
 
 namespace tensord::server {
-namespace {
+namespace fleet_service_test {
 
 using ::testing::ElementsAre;
 
@@ -334,5 +334,5 @@ TEST_F(FleetServiceTest, WhatIsNoProgramIsRefused) {
   EXPECT_EQ((*two)->Verify().programs, 1u);
 }
 
-}  // namespace
+}  // namespace fleet_service_test
 }  // namespace tensord::server

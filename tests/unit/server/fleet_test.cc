@@ -9,7 +9,7 @@
 #include "tests/unit/server/fleet_testing.h"
 
 namespace tensord::fleet {
-namespace {
+namespace fleet_test {
 
 using ::testing::HasSubstr;
 
@@ -454,5 +454,5 @@ TEST_F(FleetTest, StopAnswersWhoWaits) {
   EXPECT_TRUE(absl::IsUnavailable(AskAndWait(*two)->status));
 }
 
-}  // namespace
+}  // namespace fleet_test
 }  // namespace tensord::fleet

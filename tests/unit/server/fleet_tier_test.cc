@@ -10,7 +10,7 @@
 #include "tests/unit/server/fleet_testing.h"
 
 namespace tensord::fleet {
-namespace {
+namespace fleet_tier_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -111,5 +111,5 @@ TEST(OpenTier, UrlsAtFaultSayWhatWouldDo) {
   }
 }
 
-}  // namespace
+}  // namespace fleet_tier_test
 }  // namespace tensord::fleet

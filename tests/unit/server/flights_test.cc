@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace tensord::server {
-namespace {
+namespace flights_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -169,5 +169,5 @@ TEST(CostTest, ManyNodesOrManyBytesLookDear) {
   EXPECT_EQ(PlacesFor(Cost::kCheap, 8), 8);
 }
 
-}  // namespace
+}  // namespace flights_test
 }  // namespace tensord::server

@@ -17,7 +17,7 @@
 #include "base/version.h"
 
 namespace tensord::server {
-namespace {
+namespace frame_service_test {
 
 using ::testing::HasSubstr;
 
@@ -366,5 +366,5 @@ TEST_F(FrameServiceTest, NeverTwoCapturesOfOneCode) {
   EXPECT_EQ(store_->Count()->frames, 5u);
 }
 
-}  // namespace
+}  // namespace frame_service_test
 }  // namespace tensord::server

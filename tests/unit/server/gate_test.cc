@@ -10,7 +10,7 @@
 #include "tests/unit/server/token_folder.h"
 
 namespace tensord::server {
-namespace {
+namespace gate_test {
 
 using ::testing::HasSubstr;
 
@@ -93,5 +93,5 @@ TEST(SeldomTest, SaysHowOftenItWasInBetween) {
   EXPECT_EQ(seldom.Count(start + absl::Seconds(61)), 0u);
 }
 
-}  // namespace
+}  // namespace gate_test
 }  // namespace tensord::server

@@ -10,7 +10,7 @@
 #include "server/store/store.h"
 
 namespace tensord::store {
-namespace {
+namespace index_search_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -94,5 +94,5 @@ TEST_F(IndexSearchTest, ByOtherOrders) {
   EXPECT_EQ(Labels({.order = ProgramQuery::kBytes}).size(), 3u);
 }
 
-}  // namespace
+}  // namespace index_search_test
 }  // namespace tensord::store

@@ -8,7 +8,7 @@
 #include "tests/unit/server/filled_store.h"
 
 namespace tensord::server {
-namespace {
+namespace job_lists_test {
 
 using ::testing::ElementsAre;
 
@@ -110,5 +110,5 @@ TEST_F(JobListsTest, WhatIsDamagedIsGatheredAgain) {
   EXPECT_EQ(Stored("train").size(), 1u);
 }
 
-}  // namespace
+}  // namespace job_lists_test
 }  // namespace tensord::server

@@ -6,7 +6,7 @@
 #include <string>
 
 namespace tensord::server {
-namespace {
+namespace job_processes_test {
 
 v1::Caller CallerOf(const std::string& job, uint32_t pid, uint32_t rank = 0) {
   v1::Caller caller;
@@ -99,5 +99,5 @@ TEST(JobProcessesTest, LongTextsAreNoNames) {
   EXPECT_EQ(List(processes).jobs(0).job(), "");
 }
 
-}  // namespace
+}  // namespace job_processes_test
 }  // namespace tensord::server

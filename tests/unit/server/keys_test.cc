@@ -10,7 +10,7 @@
 #include <set>
 
 namespace tensord::server {
-namespace {
+namespace keys_test {
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
@@ -250,5 +250,5 @@ TEST(KeysTest, ArchNames) {
   EXPECT_EQ(ArchOf(target), "cuda sm90");
 }
 
-}  // namespace
+}  // namespace keys_test
 }  // namespace tensord::server

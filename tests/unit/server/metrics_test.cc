@@ -9,7 +9,7 @@
 #include "tensord/v1/stats.pb.h"
 
 namespace tensord::server {
-namespace {
+namespace metrics_test {
 
 TEST(LatencyTest, ABoundIsOfTheBucketBelowIt) {
   Latency latency;
@@ -46,5 +46,5 @@ TEST(MetricsTest, AWorkerCannotNameStagesWithoutEnd) {
   EXPECT_EQ(sum, 1000u);
 }
 
-}  // namespace
+}  // namespace metrics_test
 }  // namespace tensord::server

@@ -6,7 +6,7 @@
 #include <string>
 
 namespace tensord::server {
-namespace {
+namespace misses_test {
 
 v1::FrameMiss Miss(const std::string& key, const std::string& guard, const std::string& found) {
   v1::FrameMiss miss;
@@ -82,5 +82,5 @@ TEST(MissesTest, LongTextsAreCutAtACharacter) {
   EXPECT_EQ(all[0].found().size(), 500);
 }
 
-}  // namespace
+}  // namespace misses_test
 }  // namespace tensord::server

@@ -16,7 +16,7 @@
 #include "server/monitoring/metric_table.h"
 
 namespace tensord::server {
-namespace {
+namespace monitoring_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -231,5 +231,5 @@ TEST(MetricsEndpointTest, APortThatIsTakenIsUnavailable) {
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(taken));
 }
 
-}  // namespace
+}  // namespace monitoring_test
 }  // namespace tensord::server

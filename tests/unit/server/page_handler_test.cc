@@ -11,7 +11,7 @@
 #include "server/ui/embedded.h"
 
 namespace tensord::server {
-namespace {
+namespace page_handler_test {
 
 using nlohmann::json;
 using ::testing::Contains;
@@ -228,5 +228,5 @@ TEST_F(PageHandlerTest, ThePastIsOfTheStatistics) {
   EXPECT_TRUE(Ask("/api/history", "since=" + std::to_string(last + 60'000))["times"].empty());
 }
 
-}  // namespace
+}  // namespace page_handler_test
 }  // namespace tensord::server

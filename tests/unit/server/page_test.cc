@@ -13,7 +13,7 @@
 #include "server/ui/history.h"
 
 namespace tensord::server {
-namespace {
+namespace page_test {
 
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
@@ -135,5 +135,5 @@ TEST(HistoryTest, KeepsSoManySamples) {
   EXPECT_EQ(std::count(times.begin(), times.begin() + static_cast<long>(times.find(']')), ','), 4);
 }
 
-}  // namespace
+}  // namespace page_test
 }  // namespace tensord::server

@@ -12,7 +12,7 @@
 #include "tests/unit/server/filled_store.h"
 
 namespace tensord::archive {
-namespace {
+namespace prefetch_test {
 
 class PrefetchTest : public FilledStoreTest {
  protected:
@@ -135,5 +135,5 @@ TEST_F(PrefetchTest, WhatAJobUsedIsExported) {
   EXPECT_TRUE(absl::IsNotFound(SelectJob(*store_, "another").status()));
 }
 
-}  // namespace
+}  // namespace prefetch_test
 }  // namespace tensord::archive

@@ -18,7 +18,7 @@
 #include "server/store/store.h"
 
 namespace tensord::store {
-namespace {
+namespace recorded_stores_test {
 
 namespace fs = std::filesystem;
 
@@ -99,5 +99,5 @@ TEST(RecordedStores, HaveThePresentForm) {
   EXPECT_EQ(kRecordMagic, kPresent) << "record a store of this version, and name it above";
 }
 
-}  // namespace
+}  // namespace recorded_stores_test
 }  // namespace tensord::store

@@ -12,7 +12,7 @@
 #include "tensord/v1/worker.pb.h"
 
 namespace tensord::server {
-namespace {
+namespace request_memory_test {
 
 using ::testing::ElementsAre;
 
@@ -134,5 +134,5 @@ TEST(RequestBytesTest, WhatIsNoMessageIsNoJob) {
   }
 }
 
-}  // namespace
+}  // namespace request_memory_test
 }  // namespace tensord::server

@@ -11,7 +11,7 @@
 #include "server/traces/span_log.h"
 
 namespace tensord::server {
-namespace {
+namespace request_traces_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -264,5 +264,5 @@ TEST(SpanLogTest, OfAWorkerIsTakenWhatCanBe) {
   EXPECT_EQ(log.TakeSpans().size(), kMostCompileSpans);
 }
 
-}  // namespace
+}  // namespace request_traces_test
 }  // namespace tensord::server

@@ -11,7 +11,7 @@
 #include "tests/unit/server/service_testing.h"
 
 namespace tensord::server {
-namespace {
+namespace service_traces_test {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -202,5 +202,5 @@ TEST_F(ServiceTracesTest, WhatNobodyKnowsIsNotFound) {
   EXPECT_TRUE(absl::IsNotFound(service->GetTraces(of_job, &traces)));
 }
 
-}  // namespace
+}  // namespace service_traces_test
 }  // namespace tensord::server

@@ -13,7 +13,7 @@
 #include "server/store/store.h"
 
 namespace tensord::store {
-namespace {
+namespace store_frames_test {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
@@ -358,5 +358,5 @@ TEST_F(StoreFramesTest, SeveralThreadsPutAndFind) {
   }
 }
 
-}  // namespace
+}  // namespace store_frames_test
 }  // namespace tensord::store

@@ -19,7 +19,7 @@
 #include "server/store/sqlite.h"
 
 namespace tensord::store {
-namespace {
+namespace store_test {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
@@ -706,5 +706,5 @@ TEST_F(StoreTest, HotLookUpIsFast) {
   RecordProperty("nanoseconds", static_cast<int>(each.count()));
 }
 
-}  // namespace
+}  // namespace store_test
 }  // namespace tensord::store

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 namespace tensord::server {
-namespace {
+namespace thrown_test {
 
 TEST(StatusOfThrown, IsInternalWithTheWords) {
   EXPECT_TRUE(StatusOfThrown([] { return absl::OkStatus(); }).ok());
@@ -19,5 +19,5 @@ TEST(StatusOfThrown, IsInternalWithTheWords) {
   EXPECT_NE(memory.message().find("job_memory"), absl::string_view::npos);
 }
 
-}  // namespace
+}  // namespace thrown_test
 }  // namespace tensord::server

@@ -7,7 +7,7 @@
 #include "tests/unit/server/token_folder.h"
 
 namespace tensord::server {
-namespace {
+namespace token_file_test {
 
 using ::testing::HasSubstr;
 
@@ -70,5 +70,5 @@ TEST_F(TokenFileTest, ASecretThatIsNone) {
   EXPECT_EQ(Refused().find("short-and-secret"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace token_file_test
 }  // namespace tensord::server

@@ -11,7 +11,7 @@
 #include "server/ctl/quantile.h"
 
 namespace tensord::server {
-namespace {
+namespace top_view_test {
 
 using ::testing::AllOf;
 using ::testing::Contains;
@@ -120,5 +120,5 @@ TEST(TopViewTest, ColumnsStandUnderTheirNames) {
   EXPECT_THAT(line, EndsWith("3.0 MiB"));
 }
 
-}  // namespace
+}  // namespace top_view_test
 }  // namespace tensord::server

@@ -12,7 +12,7 @@
 #include "tests/unit/server/testing.h"
 
 namespace tensord::server {
-namespace {
+namespace workers_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -231,5 +231,5 @@ TEST(FramingTest, RefusesWhatIsNoMessage) {
   close(sockets[0]);
 }
 
-}  // namespace
+}  // namespace workers_test
 }  // namespace tensord::server
