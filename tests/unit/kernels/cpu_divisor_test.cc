@@ -7,7 +7,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/divisor.h"
 
-namespace {
+namespace cpu_divisor_test {
 
 class CheckedDivisor : public testing::Test {
  protected:
@@ -64,4 +64,4 @@ TEST_F(CheckedDivisor, AnIndexThatWasReportedBeforeStays) {
   EXPECT_EQ(fault_.index, 7);
 }
 
-}  // namespace
+}  // namespace cpu_divisor_test

@@ -10,7 +10,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/index.h"
 
-namespace {
+namespace cpu_index_test {
 
 class CheckedIndex : public testing::Test {
  protected:
@@ -94,4 +94,4 @@ TEST_F(CheckedIndex, TheFirstIsReported) {
   EXPECT_EQ(fault_.dimension, 1);
 }
 
-}  // namespace
+}  // namespace cpu_index_test

@@ -20,7 +20,7 @@
 #include "tests/unit/kernels/operation_tests.h"
 
 namespace tensord::testing {
-namespace {
+namespace cpu_math_test {
 
 constexpr int W = tk::kLanes;
 
@@ -290,5 +290,5 @@ TEST_F(Math, Integers) {
   CheckIntegers<uint64_t>();
 }
 
-}  // namespace
+}  // namespace cpu_math_test
 }  // namespace tensord::testing

@@ -13,7 +13,7 @@ using tensord::testing::IsNormal;
 using tensord::testing::PhiloxVectors;
 using tensord::testing::ReadPhiloxVectors;
 
-namespace {
+namespace cpu_reduce_test {
 
 constexpr int W = tk::kLanes;
 class Reduce : public testing::Test {};
@@ -318,4 +318,4 @@ TEST_F(Random, DistributionsHaveTheirMoments) {
   EXPECT_LT(most, 1);
 }
 
-}  // namespace
+}  // namespace cpu_reduce_test

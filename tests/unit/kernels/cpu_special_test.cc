@@ -10,7 +10,7 @@
 #include "tensord/special/special.h"
 
 namespace tensord::testing {
-namespace {
+namespace cpu_special_test {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -157,5 +157,5 @@ TEST(SpecialFunctions, ChebyshevPolynomialsMeetTheirEnds) {
   }
 }
 
-}  // namespace
+}  // namespace cpu_special_test
 }  // namespace tensord::testing

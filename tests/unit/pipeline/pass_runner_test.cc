@@ -101,7 +101,9 @@ TEST(PassRunner, SpansOfPartsAndVerifiersLieWithinTheirPass) {
   for (const v1::Span& span : state.result.spans()) {
     const uint64_t end = span.start_nanoseconds() + span.nanoseconds();
     EXPECT_GE(end, last);
-    if (&span != &rewrite) EXPECT_GE(span.start_nanoseconds(), last);
+    if (&span != &rewrite) {
+      EXPECT_GE(span.start_nanoseconds(), last);
+    }
     last = end;
   }
   EXPECT_LE(rewrite.start_nanoseconds(), state.result.spans(2).start_nanoseconds());

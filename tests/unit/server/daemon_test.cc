@@ -199,7 +199,9 @@ TEST_F(DaemonTest, CompilesUnderWayAreWatched) {
   EXPECT_EQ(seen[0].callers(0).pid(), 77u);
   uint32_t least = 3, most = 0;
   for (size_t i = 0; i < seen.size(); ++i) {
-    if (i > 0) EXPECT_GE(seen[i].share(), seen[i - 1].share());
+    if (i > 0) {
+      EXPECT_GE(seen[i].share(), seen[i - 1].share());
+    }
     if (seen[i].kernels() != 3) continue;
     least = std::min(least, seen[i].kernels_ready());
     most = std::max(most, seen[i].kernels_ready());
