@@ -8,8 +8,10 @@
 #include "runtime/base/error.h"
 #include "runtime/call/tensors.h"
 #include "runtime/call/workspace.h"
+#include "runtime/cuda/cuda_step_clock.h"
 #include "runtime/load/load.h"
 #include "runtime/operators/externs.h"
+#include "runtime/profile/profile.h"
 #include "runtime/run/run.h"
 #include "tensord/runtime.h"
 
@@ -116,6 +118,21 @@ TENSORD_EXPORT int tensord_program_run(TensordProgram* program, TensordValue* in
     }
     return tensord::runtime::Run(*program, inputs, outputs);
   });
+}
+
+TENSORD_EXPORT uint64_t tensord_program_number(const TensordProgram* program) {
+  return program->number;
+}
+TENSORD_EXPORT int tensord_profile_begin(void) {
+  return tensord::runtime::Guarded([] { return tensord::runtime::BeginProfile(); });
+}
+TENSORD_EXPORT int tensord_profile_take(const TensordRunTimes** runs, size_t* count,
+                                        uint64_t* dropped) {
+  return tensord::runtime::Guarded(
+      [&] { return tensord::runtime::TakeProfile(runs, count, dropped); });
+}
+TENSORD_EXPORT void tensord_profile_end(void) {
+  if (tensord::runtime::EndProfile()) tensord::runtime::DestroyIdleEvents();
 }
 
 }  // extern "C"

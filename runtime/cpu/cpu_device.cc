@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -119,6 +120,10 @@ class CpuDevice final : public Device {
   }
 
   void End(CallState&) override {}
+
+  std::unique_ptr<StepClock> NewStepClock(CallState&) override {
+    return std::make_unique<HostClock>();
+  }
 
   // torch itself raises a plain RuntimeError where the host has no memory.
   TensordError AllocationError(const CallState&) const override { return TENSORD_OPERATOR; }

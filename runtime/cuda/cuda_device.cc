@@ -17,6 +17,7 @@
 #include "runtime/cuda/cuda_driver.h"
 #include "runtime/cuda/cuda_module.h"
 #include "runtime/cuda/cuda_products.h"
+#include "runtime/cuda/cuda_step_clock.h"
 #include "runtime/program/layout.h"
 
 namespace tensord::runtime {
@@ -179,6 +180,10 @@ class CudaDevice final : public Device {
     if (state.device_guard != nullptr) torch_->delete_cuda_guard(state.device_guard);
     state.device_guard = nullptr;
     state.prepared = nullptr;
+  }
+
+  std::unique_ptr<StepClock> NewStepClock(CallState& state) override {
+    return NewCudaStepClock(*state.driver, state.stream);
   }
 
   // An allocation fails too when a kernel before it did, and then every call of the driver says so.

@@ -40,6 +40,12 @@ constexpr DriverSymbol kDriverSymbols[] = {
     TENSORD_DRIVER_SYMBOL(launch, "cuLaunchKernelEx"),
     TENSORD_DRIVER_SYMBOL(fill_bytes, "cuMemsetD8Async"),
     TENSORD_DRIVER_SYMBOL(query_stream, "cuStreamQuery"),
+    TENSORD_DRIVER_SYMBOL(is_capturing, "cuStreamIsCapturing", false),
+    TENSORD_DRIVER_SYMBOL(create_event, "cuEventCreate", false),
+    TENSORD_DRIVER_SYMBOL(destroy_event, "cuEventDestroy_v2", false),
+    TENSORD_DRIVER_SYMBOL(record_event, "cuEventRecord", false),
+    TENSORD_DRIVER_SYMBOL(synchronize_event, "cuEventSynchronize", false),
+    TENSORD_DRIVER_SYMBOL(elapsed_time, "cuEventElapsedTime", false),
 };
 #undef TENSORD_DRIVER_SYMBOL
 

@@ -25,6 +25,7 @@ using CuLibrary = struct CuLibraryOpaque*;
 using CuKernel = struct CuKernelOpaque*;
 using CuFunction = struct CuFunctionOpaque*;  // a kernel in one context
 using CuStream = struct CuStreamOpaque*;
+using CuEvent = struct CuEventOpaque*;
 
 struct CuLaunchAttribute {  // CUlaunchAttribute
   int id;
@@ -68,6 +69,14 @@ struct CudaDriver {
   CuResult (*launch)(const CuLaunchConfig*, CuFunction, void** parameters, void** extra);
   CuResult (*fill_bytes)(uint64_t address, unsigned char value, size_t count, CuStream);
   CuResult (*query_stream)(CuStream);
+
+  // Optional: for profiles.
+  CuResult (*is_capturing)(CuStream, int* status);  // 0: it is not
+  CuResult (*create_event)(CuEvent*, unsigned flags);
+  CuResult (*destroy_event)(CuEvent);
+  CuResult (*record_event)(CuEvent, CuStream);
+  CuResult (*synchronize_event)(CuEvent);
+  CuResult (*elapsed_time)(float* milliseconds, CuEvent begin, CuEvent end);
 };
 
 // TENSORD_UNAVAILABLE: no driver, one older than 12.0, or no device. A failure is not remembered.

@@ -5,9 +5,11 @@
 #define TENSORD_RUNTIME_PROGRAM_DEVICE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "runtime/base/error.h"
+#include "runtime/program/step_clock.h"
 #include "tensord/v1/artifact.pb.h"
 
 struct TensordProgram;
@@ -41,6 +43,9 @@ class Device {
   // Runs a call that it takes. False: nothing was done, and torch's operator is to run.
   virtual bool Call(CallState&, uint32_t) { return false; }
   virtual void End(CallState& state) = 0;
+
+  // Times the steps of a profiled call, between Begin and End. Null: this call cannot be timed.
+  virtual std::unique_ptr<StepClock> NewStepClock(CallState& state) = 0;
 
   // What an allocation means that failed without a word from torch: OUT_OF_MEMORY or OPERATOR.
   virtual TensordError AllocationError(const CallState& state) const = 0;

@@ -116,11 +116,12 @@ struct OutputPlan {
 }  // namespace tensord::runtime
 
 struct TensordProgram {
-  TensordProgram() = default;
+  TensordProgram();
   ~TensordProgram();
   TensordProgram(const TensordProgram&) = delete;
   TensordProgram& operator=(const TensordProgram&) = delete;
 
+  const uint64_t number;  // another one for each program of the process
   const tensord::runtime::Torch* torch = nullptr;
   std::unique_ptr<tensord::runtime::Device> device;
   int32_t device_type = tensord::runtime::kTorchCpu;  // torch's, of `device`

@@ -2,9 +2,11 @@
 #include "runtime/run/run.h"
 
 #include <exception>
+#include <memory>
 
 #include "runtime/call/tensors.h"
 #include "runtime/operators/externs.h"
+#include "runtime/profile/run_timer.h"
 #include "runtime/run/align.h"
 #include "runtime/run/bind.h"
 
@@ -50,8 +52,10 @@ bool IsProfiled(const Torch& torch) {
 }
 
 // A call by the device's own way where there is one, else by torch's operator.
-TensordError DoCall(CallState& state, uint32_t number, bool profiled) {
+template <typename Timer>
+TensordError DoCall(CallState& state, uint32_t number, bool profiled, Timer& timer) {
   if (number < state.calls_done) return TENSORD_OK;  // along with an earlier one
+  const typename Timer::Step timed(timer, TENSORD_STEP_CALL, number);
   const CallPlan& call = *state.program->calls[number];
   if (state.program->device->Takes(number)) {
     const ProfiledRange range(*state.torch, profiled, call.op);
@@ -71,36 +75,58 @@ TensordError DoZeroFill(CallState& state, uint32_t number) {
                                          static_cast<size_t>(bytes));
 }
 
-TensordError RunSteps(CallState& state) {
+// `timer`: NoTimer, or a RunTimer that is bound.
+template <typename Timer>
+TensordError RunSteps(CallState& state, Timer& timer) {
+  using Timed = typename Timer::Step;
   const TensordProgram& program = *state.program;
   const bool profiled = IsProfiled(*state.torch);
   state.calls_done = 0;
   const NoGrad no_grad(*state.torch, !program.calls.empty());
   for (const StepPlan& step : program.steps) {
     switch (step.kind) {
-      case StepPlan::kAllocate:
+      case StepPlan::kAllocate: {
+        const Timed timed(timer, TENSORD_STEP_MEMORY, 0);
         TENSORD_TRY(AllocateBuffer(state, step.index));
         break;
+      }
       case StepPlan::kLaunch: {
+        const Timed timed(timer, TENSORD_STEP_LAUNCH, step.index);
         const ProfiledRange range(*state.torch, profiled, program.launches[step.index].label);
         TENSORD_TRY(program.device->Launch(state, step.index));
         break;
       }
       case StepPlan::kCall:
-        TENSORD_TRY(DoCall(state, step.index, profiled));
+        TENSORD_TRY(DoCall(state, step.index, profiled, timer));
         break;
-      case StepPlan::kFree:
+      case StepPlan::kFree: {
+        const Timed timed(timer, TENSORD_STEP_MEMORY, 0);
         FreeBuffer(state, step.index);
         break;
-      case StepPlan::kRelease:
+      }
+      case StepPlan::kRelease: {
+        const Timed timed(timer, TENSORD_STEP_MEMORY, 0);
         ReleaseInput(state, step.index);
         break;
-      case StepPlan::kZeroFill:
+      }
+      case StepPlan::kZeroFill: {
+        const Timed timed(timer, TENSORD_STEP_ZERO_FILL, step.index);
         TENSORD_TRY(DoZeroFill(state, step.index));
         break;
+      }
     }
   }
   return TENSORD_OK;
+}
+
+TensordError RunStepsUntimed(CallState& state) {
+  NoTimer none;
+  return RunSteps(state, none);
+}
+
+// Apart from the way of a run that nobody times.
+[[gnu::noinline, gnu::cold]] TensordError RunStepsTimed(CallState& state, RunTimer& timer) {
+  return timer.Bind(state) ? RunSteps(state, timer) : RunStepsUntimed(state);
 }
 
 TensordError MakeOutputs(CallState& state, TensordValue* outputs) {
@@ -134,6 +160,7 @@ TensordError MakeOutputs(CallState& state, TensordValue* outputs) {
 }  // namespace
 
 TensordError Run(const TensordProgram& program, TensordValue* inputs, TensordValue* outputs) {
+  const std::unique_ptr<RunTimer> timer = RunTimer::Start();
   CallLease lease(program);
   CallState& state = *lease;
   state.inputs = inputs;
@@ -145,12 +172,14 @@ TensordError Run(const TensordProgram& program, TensordValue* inputs, TensordVal
   // must not be taken for a call that can be made again.
   TensordError code = TENSORD_OK;
   try {
-    code = RunSteps(state);
+    code = timer == nullptr ? RunStepsUntimed(state) : RunStepsTimed(state, *timer);
     if (code == TENSORD_OK && !state.realigned.empty()) code = RestoreInputs(state);
     if (code == TENSORD_OK) code = MakeOutputs(state, outputs);
   } catch (const std::exception& error) {
     code = Fail(TENSORD_OPERATOR, error.what());
   }
+  if (timer != nullptr && code == TENSORD_OK) [[unlikely]]
+    timer->Finish();
   const bool has_own_exception = code == TENSORD_OUT_OF_MEMORY || code == TENSORD_INDEX;
   return code == TENSORD_OK || has_own_exception ? code : TENSORD_OPERATOR;
 }

@@ -157,4 +157,5 @@ class FakeBridge:
             self.runs += 1
             return interpreter.run(graph, values)
 
+        run.number = -self.loads  # type: ignore[attr-defined]  # none of the runtime's own
         return run

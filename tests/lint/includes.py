@@ -128,6 +128,7 @@ ROOMS: dict[str, list[str]] = {
     "runtime/program": ["proto", "runtime/include", "runtime/base", "runtime/torch"],
     "runtime/call": ["runtime/program"],
     "runtime/operators": ["runtime/program", "runtime/call"],
+    "runtime/profile": ["runtime/base", "runtime/include", "runtime/program", "runtime/call"],
     "runtime/cpu": ["runtime/base", "runtime/program", "runtime/call"],
     "runtime/cuda": ["runtime/base", "runtime/program", "runtime/call"],
     "runtime/load": [
@@ -138,7 +139,13 @@ ROOMS: dict[str, list[str]] = {
         "runtime/cpu",
         "runtime/cuda",
     ],
-    "runtime/run": ["runtime/base", "runtime/program", "runtime/call", "runtime/operators"],
+    "runtime/run": [
+        "runtime/base",
+        "runtime/program",
+        "runtime/call",
+        "runtime/operators",
+        "runtime/profile",
+    ],
     # The C interface.
     "runtime": [
         "base",
@@ -146,6 +153,8 @@ ROOMS: dict[str, list[str]] = {
         "runtime/base",
         "runtime/call",
         "runtime/operators",
+        "runtime/profile",
+        "runtime/cuda",
         "runtime/load",
         "runtime/run",
     ],

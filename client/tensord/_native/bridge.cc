@@ -5,6 +5,7 @@
 //        run_step: (int, list, list) -> list)   once, before any Program; run_step: of call-backs
 //   Program(artifact: bytes, blob_folder: str)
 //   program(*inputs) or program([inputs]) -> list
+//   program.number: int   what profiles know it by (tensord_program_number)
 //   program.workspace_bytes(inputs: sequence) -> (int, int)   all, and what is there all the time
 //   lend_workspace(tensor: uint8 tensor or None): to this thread's next call on CUDA
 //
@@ -78,6 +79,7 @@ PyObject* Init(PyObject*, PyObject* args) {
       !Find(library, "tensord_program_num_inputs", &runtime.num_inputs) ||
       !Find(library, "tensord_program_num_outputs", &runtime.num_outputs) ||
       !Find(library, "tensord_program_released_inputs", &runtime.released_inputs) ||
+      !Find(library, "tensord_program_number", &runtime.number) ||
       !Find(library, "tensord_last_error", &runtime.last_error) ||
       !Find(library, "tensord_set_error", &runtime.set_error) ||
       !Find(library, "tensord_set_operator_caller", &set_operator_caller) ||

@@ -21,6 +21,7 @@ struct Runtime {
   decltype(&tensord_program_num_inputs) num_inputs = nullptr;
   decltype(&tensord_program_num_outputs) num_outputs = nullptr;
   decltype(&tensord_program_released_inputs) released_inputs = nullptr;
+  decltype(&tensord_program_number) number = nullptr;
   decltype(&tensord_program_workspace) workspace = nullptr;
   decltype(&tensord_lend_workspace) lend_workspace = nullptr;
   decltype(&tensord_last_error) last_error = nullptr;

@@ -216,6 +216,7 @@ PyObject* NewProgram(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   self->num_inputs = static_cast<Py_ssize_t>(runtime.num_inputs(program));
   self->num_outputs = static_cast<Py_ssize_t>(runtime.num_outputs(program));
   self->num_released = runtime.released_inputs(program, &self->released);
+  self->number = runtime.number(program);
   return reinterpret_cast<PyObject*>(self);
 }
 
@@ -256,6 +257,7 @@ PyMethodDef program_methods[] = {
 PyMemberDef program_members[] = {
     {"num_inputs", T_PYSSIZET, offsetof(ProgramObject, num_inputs), READONLY, nullptr},
     {"num_outputs", T_PYSSIZET, offsetof(ProgramObject, num_outputs), READONLY, nullptr},
+    {"number", T_ULONGLONG, offsetof(ProgramObject, number), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
 

@@ -19,6 +19,7 @@ struct ProgramObject {
   Py_ssize_t num_outputs;
   const uint32_t* released;  // inputs that the program drops on its way
   size_t num_released;
+  unsigned long long number;  // tensord_program_number
 };
 
 // Program's type, to be made ready once.

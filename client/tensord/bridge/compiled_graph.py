@@ -26,6 +26,7 @@ from ..torch_compat import Boxed
 from ..v1 import service_pb2
 from ..wire import blobs, spans
 from ..wire.rpc import CompileCall
+from . import loaded_programs
 from .call_backs import with_call_backs
 from .synthetic_bases import shortened, synthetic_bases
 
@@ -41,7 +42,10 @@ _BEFORE_ANY_STEP = frozenset({INVALID, CORRUPT, UNAVAILABLE})
 
 
 class Program(Protocol):
-    """A loaded program, of the native extension or through ctypes."""
+    """A loaded program, of the native extension or through ctypes. number: what profiles know it
+    by."""
+
+    number: int
 
     def __call__(self, arguments: list[Any], /) -> Any: ...
 
@@ -265,6 +269,7 @@ def load(reply: service_pb2.CompileReply) -> Program:
             raise lost from error
         try:
             program: Program = load_program(reply.artifact.SerializeToString(), folder)
+            loaded_programs.note(program.number, reply.program_key)
             return program
         except TensordError:
             raise

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from tensord import _native, library
+from tensord.bridge import loaded_programs
 from tensord.bridge.call_backs import run_step
 from tensord.bridge.values import (
     INT,
@@ -33,7 +34,7 @@ from tensord.bridge.values import (
 )
 from tensord.counters import STATS
 
-_ABI = 7
+_ABI = 8
 
 CODES = {
     1: "INVALID",
@@ -127,6 +128,8 @@ class _Library:
             ctypes.POINTER(ctypes.POINTER(ctypes.c_uint32)),
         ]
         lib.tensord_program_released_inputs.restype = ctypes.c_size_t
+        lib.tensord_program_number.argtypes = [ctypes.c_void_p]
+        lib.tensord_program_number.restype = ctypes.c_uint64
         lib.tensord_program_run.argtypes = [
             ctypes.c_void_p,
             ctypes.POINTER(Value),
@@ -182,6 +185,7 @@ class Program:
         )
         if code:
             raise self._library.error(code)
+        self.number = self._lib.tensord_program_number(self._handle)  # what profiles know it by
         self.num_inputs = self._lib.tensord_program_num_inputs(self._handle)
         self.num_outputs = self._lib.tensord_program_num_outputs(self._handle)
         numbers = ctypes.POINTER(ctypes.c_uint32)()
@@ -221,6 +225,8 @@ class Program:
         if self._upgrade is not None and (module := _load_native()) is not None:
             self._native = module.Program(*self._upgrade)
             self._upgrade = None
+            loaded_programs.renumber(self.number, self._native.number)
+            self.number = self._native.number
 
     def workspace_bytes(self, values: Sequence[Any]) -> tuple[int, int]:
         """What a call with these inputs takes as workspace, and what of it is there all the time;

@@ -29,7 +29,7 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +137,21 @@ _PROGRAMS: set[weakref.ref[GraphedProgram]] = set()
 os.register_at_fork(after_in_child=_PROGRAMS.clear)
 
 
+_suspended = 0  # blocks of `suspended` that are entered
+
+
+@contextlib.contextmanager
+def suspended() -> Iterator[None]:
+    """A block in which programs run step by step in all threads: nothing is captured or
+    replayed."""
+    global _suspended
+    _suspended += 1
+    try:
+        yield
+    finally:
+        _suspended -= 1
+
+
 class _Reset:
     """What torch._dynamo.reset() calls as if it were a backend."""
 
@@ -194,7 +209,7 @@ class GraphedProgram:
                 self._busy.release()
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
-        if self._plan.obstacle or self._limit == 0:
+        if self._plan.obstacle or self._limit == 0 or _suspended:
             return self._program(arguments)
         # Two threads at once would share a graph's memory.
         if not self._busy.acquire(blocking=False):

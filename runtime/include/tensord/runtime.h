@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define TENSORD_RUNTIME_ABI 7
+#define TENSORD_RUNTIME_ABI 8
 
 typedef struct TensordProgram TensordProgram;
 typedef void* TensordTensor;  // AtenTensorHandle
@@ -126,6 +126,48 @@ int tensord_program_workspace(const TensordProgram* program, const TensordValue*
 // of it, or for what is there all the time. CUDA graphs that are never replayed at once share one
 // so. NULL: no longer.
 void tensord_lend_workspace(TensordTensor tensor, int64_t bytes);
+
+// What a profile knows a program by: another number for each that this process has loaded.
+uint64_t tensord_program_number(const TensordProgram* program);
+
+typedef enum TensordStepKind {
+  TENSORD_STEP_LAUNCH = 1,
+  TENSORD_STEP_CALL = 2,
+  TENSORD_STEP_ZERO_FILL = 3,
+  TENSORD_STEP_MEMORY = 4,  // an allocation, or the end of one; of programs on the CPU alone
+} TensordStepKind;
+
+typedef struct TensordStepTime {
+  uint32_t kind;    // TensordStepKind
+  uint32_t number;  // of its kind among the artifact's steps, from 0; 0 for MEMORY
+  uint64_t begin;   // nanoseconds from the run's begin; on CUDA from the begin of its first step
+  uint64_t nanoseconds;  // that it took
+} TensordStepTime;
+
+// One run of a program. Of calls that ran along with an earlier one (a product with what follows
+// it) that one's time is of all.
+typedef struct TensordRunTimes {
+  uint64_t program;        // tensord_program_number
+  uint64_t begin, end;     // of tensord_program_run, by CLOCK_MONOTONIC in nanoseconds
+  const int64_t* symbols;  // the values of the artifact's symbols
+  size_t num_symbols;
+  const TensordStepTime* steps;  // in the order in which they ran
+  size_t num_steps;
+  int32_t device;  // of CUDA: its index, and the steps' times are the device's; -1: the host's
+} TensordRunTimes;
+
+// From here on every run in this process is timed by step, until tensord_profile_end: on the CPU by
+// the host's clock, on CUDA by events on the run's stream, for which nothing waits. A run within
+// another one is a part of that one's step; one that is captured as a CUDA graph is not timed.
+// TENSORD_INVALID: this process is being profiled already.
+int tensord_profile_begin(void);
+// The runs that have returned since the begin, or since they were taken last; waits until devices
+// have done them. They are valid until the next call of this, or of tensord_profile_end. `dropped`:
+// how many runs of that time are not among them, for want of room or because the clock failed.
+// TENSORD_INVALID: this process is not being profiled.
+int tensord_profile_take(const TensordRunTimes** runs, size_t* count, uint64_t* dropped);
+// Does nothing where this process is not being profiled.
+void tensord_profile_end(void);
 
 // The graph's random operators, for a graph that runs in eager: `count` numbers of stream `stream`
 // under `seed`, equal to those of generated kernels. Uniform in [0, 1); normal with mean 0,

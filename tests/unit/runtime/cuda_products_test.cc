@@ -292,6 +292,29 @@ TEST_F(RuntimeCudaResidual, AMatrixAndABiasAndReluAreOneProduct) {
   }
 }
 
+TEST_F(RuntimeCudaResidual, OneProductIsOneStepOfAProfile) {
+  StartPlan({});
+  const auto numbers = [&] {
+    const TensordRunTimes* runs = nullptr;
+    size_t count = 0;
+    uint64_t dropped = 0;
+    EXPECT_EQ(RunProduct(), TENSORD_OK) << tensord_last_error();
+    EXPECT_EQ(tensord_profile_take(&runs, &count, &dropped), TENSORD_OK);
+    EXPECT_EQ(count, 1u);
+    std::vector<uint32_t> of_calls;
+    for (size_t i = 0; count == 1 && i < runs[0].num_steps; ++i) {
+      EXPECT_EQ(runs[0].steps[i].kind, TENSORD_STEP_CALL);
+      of_calls.push_back(runs[0].steps[i].number);
+    }
+    return of_calls;
+  };
+  ASSERT_EQ(tensord_profile_begin(), TENSORD_OK);
+  EXPECT_THAT(numbers(), ElementsAre(0));
+  FakeLt().runs = false;
+  EXPECT_THAT(numbers(), ElementsAre(0, 1, 2));
+  tensord_profile_end();
+}
+
 TEST_F(RuntimeCudaResidual, EachCallByItselfWhereTheLibraryFails) {
   FakeLt().runs = false;
   StartPlan({});

@@ -27,7 +27,7 @@ int Enter(const char* function) {
   return failure != fake.failures.end() ? failure->second : 0;
 }
 
-constexpr int kInvalidContext = 201, kNotFound = 500;
+constexpr int kInvalidContext = 201, kInvalidHandle = 400, kNotFound = 500;
 
 }  // namespace
 
@@ -167,6 +167,7 @@ int cuLaunchKernelEx(const tensord::runtime::CuLaunchConfig* config, void* funct
   const auto body = fake.bodies.find(kernel->name);
   if (body != fake.bodies.end()) body->second(launch.words.data());
   fake.launches.push_back(std::move(launch));
+  ++fake.microseconds;
   return 0;
 }
 int cuMemsetD8Async(uint64_t address, unsigned char value, size_t bytes, void*) {
@@ -177,6 +178,42 @@ int cuMemsetD8Async(uint64_t address, unsigned char value, size_t bytes, void*) 
 }
 int cuStreamQuery(void*) {
   ENTER();
+  return 0;
+}
+int cuStreamIsCapturing(void*, int* status) {
+  ENTER();
+  *status = fake_cuda()->capturing ? 1 : 0;
+  return 0;
+}
+
+// An event is the time at which it was recorded.
+int cuEventCreate(void** event, unsigned) {
+  ENTER();
+  *event = new int64_t{-1};
+  ++fake_cuda()->live_events;
+  ++fake_cuda()->events_made;
+  return 0;
+}
+int cuEventDestroy_v2(void* event) {
+  ENTER();
+  delete static_cast<int64_t*>(event);
+  --fake_cuda()->live_events;
+  return 0;
+}
+int cuEventRecord(void* event, void*) {
+  ENTER();
+  *static_cast<int64_t*>(event) = ++fake_cuda()->microseconds;
+  return 0;
+}
+int cuEventSynchronize(void* event) {
+  ENTER();
+  return *static_cast<int64_t*>(event) < 0 ? kInvalidHandle : 0;
+}
+int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
+  ENTER();
+  const int64_t from = *static_cast<int64_t*>(begin), to = *static_cast<int64_t*>(end);
+  if (from < 0 || to < 0) return kInvalidHandle;
+  *milliseconds = static_cast<float>(to - from) / 1000;
   return 0;
 }
 

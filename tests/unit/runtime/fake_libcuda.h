@@ -33,6 +33,11 @@ struct FakeCuda {
   std::vector<FakeLaunch> launches;
   std::map<std::string, int> shared_limits;        // by kernel, where raised
   std::vector<std::pair<uint64_t, size_t>> fills;  // address and bytes
+  // Events: what was recorded in which order, by their time in microseconds, of which each record
+  // and each launch takes one.
+  int live_events = 0, events_made = 0;
+  int64_t microseconds = 0;
+  bool capturing = false;
   int contexts_set = 0;
   int asked_without_context = 0;
 
@@ -41,6 +46,8 @@ struct FakeCuda {
     failures.clear();
     bodies.clear();
     calls = contexts_set = asked_without_context = 0;
+    events_made = 0;
+    capturing = false;
     loads.clear();
     launches.clear();
     fills.clear();
