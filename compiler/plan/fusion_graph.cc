@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "base/check.h"
+#include "compiler/plan/step_work.h"
 #include "compiler/schedule/access.h"
+#include "compiler/sym/expr_proto.h"
 
 namespace tensord::compiler {
 namespace {
@@ -38,35 +40,45 @@ class Describer {
   }
 
   v1::FusionGraph Run(const std::vector<KernelSource>& kernels, const v1::Artifact& artifact) {
-    const std::vector<int> modules = Modules(kernels, artifact);
+    const std::vector<PlanPart> parts = PartsOf(kernels, artifact);
     for (const ScheduledStep& step : schedule_.steps) {
       for (const std::string& name : NamesOf(step)) MarkNamed(name);
     }
     for (const BufferInfo& buffer : program_.buffers) MarkNamed(buffer.name);
-    for (size_t i = 0; i < schedule_.steps.size(); ++i) AddStep(schedule_.steps[i], modules[i]);
+    for (size_t i = 0; i < schedule_.steps.size(); ++i) {
+      AddStep(schedule_.steps[i], parts[i]);
+      AddWork(WorkOf(program_, schedule_.steps[i], kernels[i].launch));
+    }
     AddEdges();
     return std::move(graph_);
   }
 
  private:
-  // The module of each step's kernel; of a call none. Between them the plan has steps of its own.
-  std::vector<int> Modules(const std::vector<KernelSource>& kernels,
-                           const v1::Artifact& artifact) const {
-    std::vector<int> modules;
+  // What of the plan a step became.
+  struct PlanPart {
+    uint32_t module = 0;  // of a kernel
+    std::vector<uint32_t> steps;
+  };
+
+  // By step of the schedule. Between them the plan has steps of its own.
+  std::vector<PlanPart> PartsOf(const std::vector<KernelSource>& kernels,
+                                const v1::Artifact& artifact) const {
+    std::vector<PlanPart> parts;
     int at = 0;
     for (size_t i = 0; i < schedule_.steps.size(); ++i) {
       const bool call = IsCall(static_cast<int>(i));
       size_t left = call ? 1 : kernels[i].functions.size();
-      modules.push_back(-1);
+      PlanPart& part = parts.emplace_back();
       for (; left > 0; ++at) {
         TENSORD_CHECK(at < artifact.steps_size(), "the plan is not the schedule's");
         const v1::Step& step = artifact.steps(at);
         if (call ? !step.has_call() : !step.has_launch()) continue;
-        if (!call) modules.back() = static_cast<int>(step.launch().module());
+        if (!call) part.module = step.launch().module();
+        part.steps.push_back(static_cast<uint32_t>(at));
         --left;
       }
     }
-    return modules;
+    return parts;
   }
 
   // The captured nodes that a step is named for: those whose results it computes as buffers.
@@ -76,13 +88,14 @@ class Describer {
     return absl::StrSplit(op.origin, ", ", absl::SkipEmpty());
   }
 
-  void AddStep(const ScheduledStep& step, int module) {
+  void AddStep(const ScheduledStep& step, const PlanPart& part) {
     v1::FusionStep& added = *graph_.add_steps();
     if (std::holds_alternative<Kernel>(step.work)) {
-      added.set_kernel(static_cast<uint32_t>(module));
+      added.set_kernel(part.module);
     } else {
       added.set_call(std::get<ExternOp>(program_.operations[std::get<int>(step.work)]).op);
     }
+    added.mutable_plan_steps()->Assign(part.steps.begin(), part.steps.end());
     std::vector<int> captured;
     ++visit_;
     std::vector<std::string> others;  // that rewrites have put in
@@ -97,6 +110,14 @@ class Describer {
     std::sort(captured.begin(), captured.end());
     for (const int number : captured) added.add_nodes(NodeOf(number));
     for (const std::string& name : others) added.add_nodes(OtherNodeOf(name));
+  }
+
+  // Of the step that was added last.
+  void AddWork(const StepWork& work) {
+    v1::StepWork& said = *graph_.mutable_steps(graph_.steps_size() - 1)->mutable_work();
+    if (work.bytes_read) sym::ToProto(*work.bytes_read, said.mutable_bytes_read());
+    if (work.bytes_written) sym::ToProto(*work.bytes_written, said.mutable_bytes_written());
+    if (work.flops) sym::ToProto(*work.flops, said.mutable_flops());
   }
 
   void MarkNamed(const std::string& name) {

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What steps must move and compute, by hand.
+#include "compiler/plan/step_work.h"
+
+#include <gtest/gtest.h>
+
+#include "compiler/compile.h"
+#include "tests/unit/testing/graph_builder.h"
+
+namespace tensord::testing {
+namespace {
+
+constexpr uint64_t kFloat = 4, kInteger = 8;
+
+struct Work {
+  uint64_t read, written, flops;
+  friend bool operator==(const Work&, const Work&) = default;
+};
+
+// Of each step; sizes are constants.
+std::vector<Work> WorkOf(const GraphBuilder& builder) {
+  GraphBuilder copy = builder;
+  v1::CompileJob job;
+  *job.mutable_graph() = copy.graph();
+  job.mutable_target()->mutable_cpu()->set_isa(v1::ISA_AVX2);
+  const auto result = compiler::Compile(job);
+  EXPECT_TRUE(result.ok()) << result.status();
+  std::vector<Work> all;
+  for (const v1::FusionStep& step : result->fusion().steps()) {
+    const auto value = [](const v1::SymExpr& e) { return static_cast<uint64_t>(e.constant()); };
+    all.push_back({value(step.work().bytes_read()), value(step.work().bytes_written()),
+                   value(step.work().flops())});
+    EXPECT_EQ(step.plan_steps_size() > 0, true);
+    for (const uint32_t number : step.plan_steps()) {
+      const v1::Step& planned = result->artifact().steps(static_cast<int>(number));
+      EXPECT_EQ(planned.has_call(), step.has_call());
+      EXPECT_EQ(planned.has_launch(), step.has_kernel());
+    }
+  }
+  return all;
+}
+
+TEST(StepWork, AKernelReadsAndWritesEachElementOnce) {
+  GraphBuilder g;
+  const Ref x = g.Input({64, 512}), bias = g.Input({512});
+  const Ref sum = g.Node("aten::add.Tensor", {x, bias, 1}, g.Meta({64, 512}));
+  g.Output(g.Node("aten::_softmax", {sum, -1, false}, g.Meta({64, 512})));
+  const std::vector<Work> work = WorkOf(g);
+  ASSERT_EQ(work.size(), 1u);
+  // x and the bias, though a row is looked at several times; no sum.
+  EXPECT_EQ(work[0], (Work{(64 * 512 + 512) * kFloat, 64 * 512 * kFloat, 0}));
+}
+
+TEST(StepWork, OfATableOnlyWhatIsLookedUp) {
+  GraphBuilder g;
+  const Ref table = g.Input({30000, 64}), ids = g.Input({16}, v1::DTYPE_INT64);
+  const Ref rows = g.Node("aten::embedding", {table, ids, -1, false, false}, g.Meta({16, 64}));
+  g.Output(g.Node("aten::tanh", {rows}, g.Meta({16, 64})));
+  const std::vector<Work> work = WorkOf(g);
+  ASSERT_EQ(work.size(), 1u);
+  EXPECT_EQ(work[0], (Work{16 * 64 * kFloat + 16 * kInteger, 16 * 64 * kFloat, 0}));
+}
+
+TEST(StepWork, OfASliceOnlyTheSlice) {
+  GraphBuilder g;
+  const Ref x = g.Input({100, 32});
+  const Ref part = g.Node("aten::slice.Tensor", {x, 0, 10, 30, 1},
+                          g.Meta({20, 32}, v1::DTYPE_FLOAT32, {32, 1}, 320));
+  g.Output(g.Node("aten::tanh", {part}, g.Meta({20, 32})));
+  const std::vector<Work> work = WorkOf(g);
+  ASSERT_EQ(work.size(), 1u);
+  EXPECT_EQ(work[0], (Work{20 * 32 * kFloat, 20 * 32 * kFloat, 0}));
+}
+
+TEST(StepWork, ProductsSayWhatTheyCompute) {
+  GraphBuilder g;
+  const Ref x = g.Input({64, 32}), w = g.Input({32, 16}), bias = g.Input({16});
+  const Ref product = g.Node("aten::addmm", {bias, x, w, 1, 1}, g.Meta({64, 16}));
+  g.Output(g.Node("aten::tanh", {product}, g.Meta({64, 16})));
+  const std::vector<Work> work = WorkOf(g);
+  ASSERT_GE(work.size(), 2u);
+  EXPECT_EQ(work[0].flops, 2u * 64 * 32 * 16);
+  EXPECT_GE(work[0].read, (64 * 32 + 32 * 16) * kFloat);
+  EXPECT_EQ(work[0].written, 64 * 16 * kFloat);
+  EXPECT_EQ(work.back().flops, 0u);
+}
+
+// 2^64 multiplications and additions, of bytes that are few enough.
+TEST(StepWork, WhatDoesNotFitIsNotKnown) {
+  GraphBuilder g;
+  constexpr int kSize = 1 << 21;
+  const Ref a = g.Input({kSize, kSize}), b = g.Input({kSize, kSize});
+  g.Output(g.Node("aten::mm", {a, b}, g.Meta({kSize, kSize})));
+  const std::vector<Work> work = WorkOf(g);
+  ASSERT_EQ(work.size(), 1u);
+  const uint64_t bytes = uint64_t{kSize} * kSize * kFloat;
+  EXPECT_EQ(work[0], (Work{2 * bytes, bytes, 0}));
+}
+
+}  // namespace
+}  // namespace tensord::testing
