@@ -461,6 +461,7 @@ void CompileService::Hello(v1::HelloReply* reply, Done done) {
     reply->set_has_compile_large(true);
     reply->set_frame_format(kFrameFormat);
     reply->set_takes_spans(true);
+    reply->set_takes_profiles(true);
   };
   if (const auto cached = facts_.CachedOperators()) {
     fill(*cached);

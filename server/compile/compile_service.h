@@ -27,6 +27,7 @@
 #include "server/jobs/job_lists.h"
 #include "server/jobs/job_processes.h"
 #include "server/pool/worker_pool.h"
+#include "server/profiles/profile_log.h"
 #include "server/statistics/metrics.h"
 #include "server/store/store.h"
 #include "server/traces/request_traces.h"
@@ -84,6 +85,11 @@ class CompileService {
   absl::StatusOr<uint32_t> PutSpans(const v1::PutSpansRequest& request);
   // NotFound: nothing is known of what is asked for.
   absl::Status GetTraces(const v1::GetTracesRequest& request, v1::Traces* reply);
+  // What a job measured; its number. Statuses of ProfileLog::Put. FailedPrecondition: the process
+  // has asked for nothing.
+  absl::StatusOr<uint64_t> PutProfile(const v1::PutProfileRequest& request);
+  // Statuses of ProfileLog::Get.
+  absl::Status GetProfiles(const v1::GetProfilesRequest& request, v1::Profiles* reply);
 
   // From here on no compile is taken: who asks for one is kept until Abort(), and can then ask the
   // next daemon. What is stored is still found, who wants what is being compiled joins, and what
@@ -129,6 +135,7 @@ class CompileService {
   WorkerFacts facts_;
   CompileBoard board_;
   RequestTraces traces_;
+  ProfileLog profiles_;
   CompileFlow flow_;
   RecentFailures failures_;
   RequestMemory memory_;

@@ -123,4 +123,18 @@ absl::Status CompileService::GetTraces(const v1::GetTracesRequest& request, v1::
   return absl::OkStatus();
 }
 
+absl::StatusOr<uint64_t> CompileService::PutProfile(const v1::PutProfileRequest& request) {
+  if (!processes_.Knows(request.caller())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("process ", request.caller().pid(), " has asked this daemon for nothing"));
+  }
+  return profiles_.Put(request);
+}
+
+absl::Status CompileService::GetProfiles(const v1::GetProfilesRequest& request,
+                                         v1::Profiles* reply) {
+  if (!request.key_prefix().empty()) TENSORD_RETURN_IF_ERROR(CheckPrefix(request.key_prefix()));
+  return profiles_.Get(request, reply);
+}
+
 }  // namespace tensord::server

@@ -176,6 +176,10 @@ int Ask(const Client& client, const v1::GetTracesRequest& request, v1::Traces* r
   return Call(client, &v1::Compiler::Stub::GetTraces, request, reply);
 }
 
+int Ask(const Client& client, const v1::GetProfilesRequest& request, v1::Profiles* reply) {
+  return Call(client, &v1::Compiler::Stub::GetProfiles, request, reply);
+}
+
 v1::ToolchainList GetToolchains(const Client& client) {
   v1::ToolchainList list;
   grpc::ClientContext context;
@@ -232,7 +236,9 @@ bool ReadKey(const std::string& hex, std::string* prefix) {
 
 void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
 
-void PrintJson(const google::protobuf::Message& message) { Print(JsonOf(message, true)); }
+std::string JsonText(const google::protobuf::Message& message) { return JsonOf(message, true); }
+
+void PrintJson(const google::protobuf::Message& message) { Print(JsonText(message)); }
 
 void PrintJsonLine(const google::protobuf::Message& message) {
   Print(JsonOf(message, false) + "\n");

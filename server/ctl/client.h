@@ -51,6 +51,7 @@ int Ask(const Client& client, const v1::ListJobsRequest& request, v1::ListJobsRe
 int Ask(const Client& client, const v1::GetJobRequest& request, v1::JobDetail* reply);
 int Ask(const Client& client, const v1::OpenPageRequest& request, v1::OpenPageReply* reply);
 int Ask(const Client& client, const v1::GetTracesRequest& request, v1::Traces* reply);
+int Ask(const Client& client, const v1::GetProfilesRequest& request, v1::Profiles* reply);
 // The compilers of the daemon's host. When it cannot be told (every worker is busy), the one entry
 // says why.
 v1::ToolchainList GetToolchains(const Client& client);
@@ -78,6 +79,7 @@ class StatsWatch {
 bool ReadKey(const std::string& hex, std::string* prefix);
 
 void Print(const std::string& text);
+std::string JsonText(const google::protobuf::Message& message);
 void PrintJson(const google::protobuf::Message& message);
 void PrintJsonLine(const google::protobuf::Message& message);
 

@@ -44,6 +44,19 @@ struct TraceCommand {
 };
 int Trace(const Client& client, const TraceCommand& command);
 
+// What jobs measured of their programs (profile.cc): the latest that fits, or where nothing in
+// particular is asked for, a list. `key`: with this program; `job`, `pid`, `id`: of this job,
+// process, with this number. `format`: table, json, speedscope or folded. `file`: as of a trace.
+struct ProfileCommand {
+  std::string key, job, file, format = "table";
+  uint32_t pid = 0;
+  uint64_t id = 0;
+  bool last = false;
+
+  bool AsksForAll() const { return key.empty() && job.empty() && pid == 0 && id == 0 && !last; }
+};
+int Profile(const Client& client, const ProfileCommand& command);
+
 // The URL of the daemon's page (page.cc), which it serves from then on. `address`: where; empty: as
 // configured, or at a port that is free.
 int OpenPage(const Client& client, const std::string& address);

@@ -106,6 +106,26 @@ int Main(int argc, char** argv) {
     }
     command = [&] { return Trace(client, trace); };
   });
+  ProfileCommand profile;
+  CLI::App* profiles = app.add_subcommand(
+      "profile",
+      "where the time of a compiled call went, as tensord.profile() measured it in a job; "
+      "without arguments a list");
+  CLI::Option* profiled =
+      profiles->add_option("KEY", profile.key, "the latest with this program, 8 or more digits");
+  CLI::Option* profiled_job =
+      profiles->add_option("--job", profile.job, "the latest of this job (TENSORD_JOB)");
+  CLI::Option* profiled_pid = profiles->add_option("--pid", profile.pid, "of this process");
+  CLI::Option* numbered = profiles->add_option("--number", profile.id, "of the list");
+  profiles->add_flag("--last", profile.last, "the latest of all");
+  profiles
+      ->add_option(
+          "--format", profile.format,
+          "table, json, or a flame graph: speedscope (www.speedscope.app) or folded stacks")
+      ->check(CLI::IsMember({"table", "json", "speedscope", "folded"}));
+  profiles->add_option("--output,-o", profile.file, "the file (standard output)");
+  profiled->excludes(profiled_job)->excludes(profiled_pid)->excludes(numbered);
+  profiles->callback([&] { command = [&] { return Profile(client, profile); }; });
   std::string page;
   CLI::App* opens = app.add_subcommand("ui", "the URL of the daemon's page, for a browser");
   opens->add_option("--at", page, "where to serve it: 127.0.0.1:PORT (as configured, or any port)");

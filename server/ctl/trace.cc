@@ -1,29 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <string>
 
 #include "server/ctl/chrome_trace.h"
 #include "server/ctl/commands.h"
+#include "server/ctl/output.h"
 
 namespace tensord::server {
-namespace {
-
-int Write(const std::string& file, const std::string& text) {
-  std::ofstream out(file, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  if (out) return kExitOk;
-  std::fprintf(stderr, "tensorctl: %s cannot be written: %s\n", file.c_str(), strerror(errno));
-  return kExitError;
-}
-
-}  // namespace
-
 int Trace(const Client& client, const TraceCommand& command) {
   v1::GetTracesRequest request;
   if (!command.key.empty() && !ReadKey(command.key, request.mutable_key_prefix())) {
@@ -36,7 +20,7 @@ int Trace(const Client& client, const TraceCommand& command) {
   if (client.json) return PrintJson(traces), kExitOk;
   const std::string text = ChromeTrace(traces) + "\n";
   if (command.file.empty()) return Print(text), kExitOk;
-  if (const int code = Write(command.file, text); code != kExitOk) return code;
+  if (const int code = WriteFile(command.file, text); code != kExitOk) return code;
   int spans = 0;
   for (const v1::RequestTrace& trace : traces.requests()) spans += trace.spans_size();
   Print(fmt::format("{}: {} requests, {} spans; https://ui.perfetto.dev opens it\n", command.file,

@@ -14,17 +14,18 @@ namespace {
 
 // What jobs ask, and what tensorctl reads. A new method is closed until it has been thought of.
 constexpr std::string_view kOpen[] = {
-    "/grpc.health.v1.Health/Check",      "/grpc.health.v1.Health/Watch",
-    "/tensord.v1.Compiler/Compile",      "/tensord.v1.Compiler/CompileLarge",
-    "/tensord.v1.Compiler/EndCapture",   "/tensord.v1.Compiler/FindFrames",
-    "/tensord.v1.Compiler/GetBlob",      "/tensord.v1.Compiler/GetFrame",
-    "/tensord.v1.Compiler/GetJob",       "/tensord.v1.Compiler/GetProgram",
-    "/tensord.v1.Compiler/GetStats",     "/tensord.v1.Compiler/GetTraces",
-    "/tensord.v1.Compiler/Hello",        "/tensord.v1.Compiler/ListFrames",
-    "/tensord.v1.Compiler/ListJobs",     "/tensord.v1.Compiler/ListMisses",
-    "/tensord.v1.Compiler/ListPrograms", "/tensord.v1.Compiler/ListToolchains",
-    "/tensord.v1.Compiler/PutFrame",     "/tensord.v1.Compiler/PutSpans",
-    "/tensord.v1.Compiler/UseFrames",    "/tensord.v1.Compiler/WatchCompiles",
+    "/grpc.health.v1.Health/Check",        "/grpc.health.v1.Health/Watch",
+    "/tensord.v1.Compiler/Compile",        "/tensord.v1.Compiler/CompileLarge",
+    "/tensord.v1.Compiler/EndCapture",     "/tensord.v1.Compiler/FindFrames",
+    "/tensord.v1.Compiler/GetBlob",        "/tensord.v1.Compiler/GetFrame",
+    "/tensord.v1.Compiler/GetJob",         "/tensord.v1.Compiler/GetProgram",
+    "/tensord.v1.Compiler/GetProfiles",    "/tensord.v1.Compiler/GetStats",
+    "/tensord.v1.Compiler/GetTraces",      "/tensord.v1.Compiler/Hello",
+    "/tensord.v1.Compiler/ListFrames",     "/tensord.v1.Compiler/ListJobs",
+    "/tensord.v1.Compiler/ListMisses",     "/tensord.v1.Compiler/ListPrograms",
+    "/tensord.v1.Compiler/ListToolchains", "/tensord.v1.Compiler/PutFrame",
+    "/tensord.v1.Compiler/PutProfile",     "/tensord.v1.Compiler/PutSpans",
+    "/tensord.v1.Compiler/UseFrames",      "/tensord.v1.Compiler/WatchCompiles",
     "/tensord.v1.Compiler/WatchStats",
 };
 

@@ -31,6 +31,9 @@ PageSource AskServices(CompileService* service, FrameService* frames) {
   source.job = [=](const v1::GetJobRequest& request, v1::JobDetail* reply) {
     return service->processes()->Get(request, reply);
   };
+  source.profiles = [=](const v1::GetProfilesRequest& request, v1::Profiles* reply) {
+    return service->GetProfiles(request, reply);
+  };
   return source;
 }
 

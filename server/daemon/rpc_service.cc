@@ -15,6 +15,7 @@
 #include "server/daemon/status_codes.h"
 #include "server/daemon/watch.h"
 #include "server/daemon/watch_stats.h"
+#include "server/profiles/check_profile.h"
 #include "server/traces/check_spans.h"
 
 namespace tensord::server {
@@ -84,7 +85,8 @@ class FindFramesCall : public ServerUnaryReactor {
 class RpcService final
     : public v1::Compiler::WithRawCallbackMethod_Compile<
           v1::Compiler::WithRawCallbackMethod_PutFrame<v1::Compiler::WithRawCallbackMethod_PutSpans<
-              v1::Compiler::WithGenericMethod_CompileLarge<v1::Compiler::CallbackService>>>> {
+              v1::Compiler::WithRawCallbackMethod_PutProfile<
+                  v1::Compiler::WithGenericMethod_CompileLarge<v1::Compiler::CallbackService>>>>> {
  public:
   RpcService(CompileService* service, FrameService* frames, Page* page, CallCounts* counts)
       : service_(service), frames_(frames), page_(page), counts_(counts) {}
@@ -247,7 +249,6 @@ class RpcService final
     End(reactor, url.status());
     return reactor;
   }
-  // What is too long is not even parsed.
   ServerUnaryReactor* PutSpans(CallbackServerContext* context, const grpc::ByteBuffer* request,
                                grpc::ByteBuffer* answer) override {
     ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -260,18 +261,48 @@ class RpcService final
     End(reactor, service_->GetTraces(*request, reply));
     return reactor;
   }
+  ServerUnaryReactor* PutProfile(CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                 grpc::ByteBuffer* answer) override {
+    ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(ToGrpc(PutProfile(*request, answer)));
+    return reactor;
+  }
+  ServerUnaryReactor* GetProfiles(CallbackServerContext* context,
+                                  const v1::GetProfilesRequest* request,
+                                  v1::Profiles* reply) override {
+    ServerUnaryReactor* reactor = Begin(context);
+    End(reactor, service_->GetProfiles(*request, reply));
+    return reactor;
+  }
 
  private:
-  absl::Status PutSpans(const grpc::ByteBuffer& request, grpc::ByteBuffer* answer) {
-    if (request.Length() > kMostPutBytes) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("spans of ", request.Length(), " bytes; at most ", kMostPutBytes));
+  // A message of no more than so many bytes; a longer one is not even parsed.
+  static absl::Status Parse(const grpc::ByteBuffer& request, size_t most,
+                            google::protobuf::Message* message) {
+    if (request.Length() > most) {
+      return absl::ResourceExhaustedError(absl::StrCat("a ", message->GetDescriptor()->name(),
+                                                       " of ", request.Length(), " bytes; at most ",
+                                                       most));
     }
     grpc::ByteBuffer copy = request;  // of references to its pieces
+    if (message->ParseFromString(TakeBytes(copy))) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("the request is not a ", message->GetDescriptor()->name()));
+  }
+
+  absl::Status PutProfile(const grpc::ByteBuffer& request, grpc::ByteBuffer* answer) {
+    v1::PutProfileRequest profile;
+    TENSORD_RETURN_IF_ERROR(Parse(request, kMostProfileBytes, &profile));
+    v1::PutProfileReply reply;
+    TENSORD_ASSIGN_OR_RETURN(const uint64_t id, service_->PutProfile(profile));
+    reply.set_id(id);
+    *answer = ToBuffer(reply);
+    return absl::OkStatus();
+  }
+
+  absl::Status PutSpans(const grpc::ByteBuffer& request, grpc::ByteBuffer* answer) {
     v1::PutSpansRequest spans;
-    if (!spans.ParseFromString(TakeBytes(copy))) {
-      return absl::InvalidArgumentError("the request is not a PutSpansRequest");
-    }
+    TENSORD_RETURN_IF_ERROR(Parse(request, kMostPutBytes, &spans));
     TENSORD_ASSIGN_OR_RETURN(const uint32_t kept, service_->PutSpans(spans));
     v1::PutSpansReply reply;
     reply.set_kept(kept);

@@ -95,6 +95,12 @@ void JobProcesses::Served(const v1::Caller& caller, uint64_t count) {
   Add(counts, Of(caller).mutable_counts());
 }
 
+bool JobProcesses::Knows(const v1::Caller& caller) const {
+  const v1::Caller kept = Short(caller);
+  absl::MutexLock lock(&mutex_);
+  return by_key_.count({kept.job(), kept.host(), kept.pid()}) != 0;
+}
+
 void JobProcesses::List(v1::ListJobsReply* reply) const {
   std::map<std::string, int> place;
   absl::MutexLock lock(&mutex_);

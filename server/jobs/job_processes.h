@@ -31,6 +31,8 @@ class JobProcesses {
   // Frames have served so often.
   void Served(const v1::Caller& caller, uint64_t count);
 
+  // Whether this process is one of them.
+  bool Knows(const v1::Caller& caller) const;
   void List(v1::ListJobsReply* reply) const;
   // NotFound: no process of that job has asked.
   absl::Status Get(const v1::GetJobRequest& request, v1::JobDetail* reply) const;

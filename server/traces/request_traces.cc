@@ -9,14 +9,15 @@
 #include <cstring>
 #include <utility>
 
+#include "server/traces/callers.h"
 #include "server/traces/check_spans.h"
 #include "server/traces/span_log.h"
 
 namespace tensord::server {
 namespace {
 
-// A longer name of a job or a host is none, and an error's beginning says enough.
-constexpr size_t kLongestCaller = 256, kLongestError = 1000;
+// An error's beginning says enough.
+constexpr size_t kLongestError = 1000;
 
 size_t BytesOfSpans(const std::vector<v1::Span>& spans) {
   size_t bytes = 0;
@@ -26,18 +27,6 @@ size_t BytesOfSpans(const std::vector<v1::Span>& spans) {
 
 bool Compiled(const std::shared_ptr<const SeenRequest>& request) {
   return request->compile != nullptr && std::strcmp(request->outcome, "compiled") == 0;
-}
-
-// Without names that are too long to be kept.
-v1::Caller Kept(v1::Caller caller) {
-  for (std::string* name : {caller.mutable_job(), caller.mutable_host()}) {
-    if (name->size() > kLongestCaller) name->clear();
-  }
-  return caller;
-}
-
-bool IsOf(const v1::Caller& one, const v1::Caller& other) {
-  return one.pid() == other.pid() && one.host() == other.host() && one.job() == other.job();
 }
 
 void AddMark(const SeenRequest& request, const Mark& mark, v1::RequestTrace* trace) {
@@ -80,7 +69,7 @@ size_t RequestTraces::BytesOf(const SeenRequest& request) {
 }
 
 void RequestTraces::Add(SeenRequest request) {
-  request.caller = Kept(std::move(request.caller));
+  request.caller = KeptCaller(std::move(request.caller));
   if (request.label.size() > kLongestCaller) request.label.clear();
   request.error = Cut(request.error, kLongestError);
   absl::MutexLock lock(&mutex_);
@@ -131,11 +120,11 @@ std::shared_ptr<const SeenRequest>* RequestTraces::Find(const v1::JobSpans& said
 
 absl::StatusOr<uint32_t> RequestTraces::Put(const v1::PutSpansRequest& request) {
   TENSORD_RETURN_IF_ERROR(CheckPut(request, MonotonicNanoseconds()));
-  const v1::Caller caller = Kept(request.caller());
+  const v1::Caller caller = KeptCaller(request.caller());
   absl::MutexLock lock(&mutex_);
   for (const v1::JobSpans& said : request.programs()) {
     const auto* found = Find(said);
-    if (found != nullptr && !IsOf((*found)->caller, caller)) {
+    if (found != nullptr && !IsSameProcess((*found)->caller, caller)) {
       return absl::InvalidArgumentError(
           absl::StrCat("request ", said.request_id(), " is another process's"));
     }

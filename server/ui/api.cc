@@ -146,10 +146,29 @@ Answer Job(const Context& context) {
   return Ask(context.source.job, request);
 }
 
+Answer ProfileList(const Context& context) {
+  v1::GetProfilesRequest request;
+  request.set_job(context.request.Parameter("job"));
+  request.set_limit(kMostListed);
+  request.set_without_rows(true);
+  v1::Profiles profiles;
+  const absl::Status status = context.source.profiles(request, &profiles);
+  if (!status.ok() && !absl::IsNotFound(status)) return status;  // a list may be empty
+  return ToJson(profiles);
+}
+
+Answer OneProfile(const Context& context) {
+  v1::GetProfilesRequest request;
+  TENSORD_ASSIGN_OR_RETURN(const uint64_t id, NumberOf<uint64_t>(context.request, "id", 0));
+  if (id == 0) return absl::InvalidArgumentError("profiles are numbered from 1");
+  request.set_id(id);
+  return Ask(context.source.profiles, request);
+}
+
 constexpr std::pair<const char*, Answer (*)(const Context&)> kAnswers[] = {
-    {"stats", Stats},   {"history", Past},  {"programs", Programs}, {"program", Program},
-    {"kernel", Kernel}, {"frames", Frames}, {"frame", Frame},       {"misses", Misses},
-    {"jobs", Jobs},     {"job", Job},
+    {"stats", Stats},   {"history", Past},  {"programs", Programs},    {"program", Program},
+    {"kernel", Kernel}, {"frames", Frames}, {"frame", Frame},          {"misses", Misses},
+    {"jobs", Jobs},     {"job", Job},       {"profiles", ProfileList}, {"profile", OneProfile},
 };
 
 int HttpStatusOf(const absl::Status& status) {

@@ -23,6 +23,8 @@ namespace tensord::server {
 //   /api/misses?key=HEX&job=&limit=
 //   /api/jobs
 //   /api/job?name=
+//   /api/profiles?job=                             without their rows
+//   /api/profile?id=N
 HttpReply AnswerApi(const PageSource& source, const History& history, const HttpRequest& request);
 
 HttpReply JsonError(int status, const std::string& message);

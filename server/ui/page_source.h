@@ -23,6 +23,7 @@ struct PageSource {
   Question<v1::ListMissesRequest, v1::ListMissesReply> misses;
   Question<v1::ListJobsRequest, v1::ListJobsReply> jobs;
   Question<v1::GetJobRequest, v1::JobDetail> job;
+  Question<v1::GetProfilesRequest, v1::Profiles> profiles;
 };
 
 }  // namespace tensord::server

@@ -169,6 +169,7 @@ ROOMS: dict[str, list[str]] = {
     "server/jobs": ["base", "proto/service", "server/store", "server/fleet"],
     "server/statistics": [*BASE, "proto/service"],
     "server/traces": [*BASE, "proto/service"],
+    "server/profiles": ["base", "proto/service", "server/traces"],
     "server/pool": [*BASE, "server/worker", "server/statistics"],
     "server/compile": [
         *BASE,
@@ -178,6 +179,7 @@ ROOMS: dict[str, list[str]] = {
         "server/jobs",
         "server/statistics",
         "server/traces",
+        "server/profiles",
         "server/pool",
     ],
     "server/frames": [
@@ -215,6 +217,7 @@ ROOMS: dict[str, list[str]] = {
         "server/fleet/open",
         "server/statistics",
         "server/traces",
+        "server/profiles",
         "server/compile",
         "server/frames",
         "server/monitoring",
@@ -297,7 +300,7 @@ ROOMS: dict[str, list[str]] = {
 # What an include below `tensord/` stands for: generated headers, and the preludes' installed names.
 HEADERS = [
     (r"tensord/v1/.*\.grpc\.pb\.h", "proto/grpc"),
-    (r"tensord/v1/(fleet|frame|stats|service)\.pb\.h", "proto/service"),
+    (r"tensord/v1/(fleet|frame|profile|stats|service)\.pb\.h", "proto/service"),
     (r"tensord/v1/.*", "proto"),
     (r"tensord/cpu[./].*", "kernels/cpu"),
     (r"tensord/cuda[./].*", "kernels/cuda"),

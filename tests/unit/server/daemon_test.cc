@@ -262,6 +262,59 @@ TEST_F(DaemonTest, WhatJobsSayOfThemselvesIsBounded) {
   EXPECT_EQ(Wait(pid), kExitOk);
 }
 
+TEST_F(DaemonTest, JobsPutProfilesOfTheirOwnAlone) {
+  const pid_t pid = Start();
+  auto stub = Connect();
+  grpc::ClientContext greeting;
+  v1::HelloReply hello;
+  ASSERT_TRUE(stub->Hello(&greeting, {}, &hello).ok());
+  EXPECT_TRUE(hello.takes_profiles());
+  v1::CompileRequest compile = Request({"a"});
+  compile.mutable_caller()->set_pid(77);
+  v1::CompileReply reply;
+  ASSERT_TRUE(Compile(*stub, compile, &reply).ok());
+
+  v1::PutProfileRequest request;
+  request.mutable_caller()->set_pid(77);
+  v1::Profile& profile = *request.mutable_profile();
+  profile.add_calls(1000);
+  profile.add_gaps(0);
+  profile.add_programs()->set_key(reply.program_key());
+  const auto put = [&](const v1::PutProfileRequest& said) {
+    grpc::ClientContext context;
+    v1::PutProfileReply kept;
+    const grpc::Status status = stub->PutProfile(&context, said, &kept);
+    return status.ok() ? static_cast<int>(kept.id()) : -static_cast<int>(status.error_code());
+  };
+  v1::PutProfileRequest forged = request;
+  forged.mutable_caller()->set_pid(78);
+  EXPECT_EQ(put(forged), -static_cast<int>(grpc::StatusCode::FAILED_PRECONDITION));
+  v1::PutProfileRequest wrong = request;
+  wrong.mutable_profile()->clear_gaps();
+  EXPECT_EQ(put(wrong), -static_cast<int>(grpc::StatusCode::INVALID_ARGUMENT));
+  v1::PutProfileRequest large = request;
+  large.mutable_profile()->set_function(std::string(5 << 20, 'x'));
+  EXPECT_EQ(put(large), -static_cast<int>(grpc::StatusCode::RESOURCE_EXHAUSTED));
+  EXPECT_EQ(put(request), 1);
+
+  const auto get = [&](const v1::GetProfilesRequest& wanted, v1::Profiles* profiles) {
+    grpc::ClientContext context;
+    return stub->GetProfiles(&context, wanted, profiles).error_code();
+  };
+  v1::GetProfilesRequest wanted;
+  v1::Profiles profiles;
+  wanted.set_key_prefix(reply.program_key());
+  EXPECT_EQ(get(wanted, &profiles), grpc::StatusCode::OK);
+  ASSERT_EQ(profiles.profiles_size(), 1);
+  EXPECT_EQ(profiles.profiles(0).profile().calls(0), 1000u);
+  wanted.set_key_prefix("abc");
+  EXPECT_EQ(get(wanted, &profiles), grpc::StatusCode::INVALID_ARGUMENT);
+  wanted.set_key_prefix("abcd");
+  EXPECT_EQ(get(wanted, &profiles), grpc::StatusCode::NOT_FOUND);
+  kill(pid, SIGTERM);
+  EXPECT_EQ(Wait(pid), kExitOk);
+}
+
 TEST_F(DaemonTest, WhoStopsToWatchIsForgotten) {
   const pid_t pid = Start();
   auto stub = Connect();

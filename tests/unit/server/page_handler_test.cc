@@ -63,6 +63,13 @@ class PageHandlerTest : public ::testing::Test {
     source_.jobs = [](const v1::ListJobsRequest&, v1::ListJobsReply*) {
       return absl::UnavailableError("the daemon stops");
     };
+    source_.profiles = [](const v1::GetProfilesRequest& request, v1::Profiles* reply) {
+      if (request.job() == "nobody") return absl::NotFoundError("no such profile");
+      v1::StoredProfile& stored = *reply->add_profiles();
+      stored.set_id(request.id());
+      stored.mutable_profile()->set_function(request.without_rows() ? "bare" : "whole");
+      return absl::OkStatus();
+    };
     source_.job = [](const v1::GetJobRequest& request, v1::JobDetail* detail) {
       detail->add_processes()->mutable_caller()->set_job(request.job());
       return absl::OkStatus();
@@ -214,6 +221,12 @@ TEST_F(PageHandlerTest, OfMessagesComesWhatIsShown) {
   EXPECT_TRUE(node["args"].empty());
   EXPECT_EQ(Ask("/api/misses", "job=a")["misses"][0]["guard"], "a");
   EXPECT_EQ(Ask("/api/job", "name=a%2Fb")["processes"][0]["caller"]["job"], "a/b");
+  EXPECT_EQ(Ask("/api/profiles")["profiles"][0]["profile"]["function"], "bare");
+  EXPECT_EQ(Ask("/api/profiles", "job=nobody")["profiles"].size(), 0u);
+  EXPECT_EQ(Ask("/api/profile", "id=7")["profiles"][0]["profile"]["function"], "whole");
+  EXPECT_EQ(Ask("/api/profile", "id=7")["profiles"][0]["id"], "7");
+  EXPECT_EQ(Get("/api/profile").status, 400);
+  EXPECT_EQ(Get("/api/profile", "id=x").status, 400);
 }
 
 TEST_F(PageHandlerTest, ThePastIsOfTheStatistics) {

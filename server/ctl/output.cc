@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/ctl/output.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "server/ctl/client.h"
+
+namespace tensord::server {
+
+int WriteFile(const std::string& file, const std::string& text) {
+  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (out) return kExitOk;
+  std::fprintf(stderr, "tensorctl: %s cannot be written: %s\n", file.c_str(), strerror(errno));
+  return kExitError;
+}
+
+int WriteText(const std::string& file, const std::string& text) {
+  if (!file.empty()) return WriteFile(file, text);
+  Print(text);
+  return kExitOk;
+}
+
+}  // namespace tensord::server
