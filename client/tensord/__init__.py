@@ -4,6 +4,7 @@
     torch.compile(model, backend="tensord")
     tensord.compile(model)  # the same, and Dynamo is imported only to capture
     tensord.explain(model, *args)         # graphs, breaks, guards, what a next process is served
+    tensord.profile(step, *args)          # where its time goes, by kernel and line of the model
     tensord.debug.minify(function, args)  # where it differs from eager
 
 Importing this package imports neither torch nor protobuf; torch finds the backend by its entry
@@ -32,6 +33,8 @@ __all__ = [
     "compile",
     "daemon_stats",
     "explain",
+    "profile",
+    "profiling",
     "reset_stats",
     "stats",
 ]
@@ -57,6 +60,25 @@ def explain(target: Any, *arguments: Any, **named: Any) -> Any:
     from .debug.explain import explain
 
     return explain(target, *arguments, **named)
+
+
+def profile(
+    function: Any, /, *arguments: Any, steps: int = 5, warmup: int = 2, **named: Any
+) -> Any:
+    """Calls a compiled function, or one that calls some, and says where the time of `steps` calls
+    went: kernels by operator and line of the model, library calls, gaps (profiles/measure.py).
+    Imports torch."""
+    from .profiles.measure import profile
+
+    return profile(function, *arguments, steps=steps, warmup=warmup, **named)
+
+
+def profiling(name: str = "block") -> Any:
+    """`with tensord.profiling() as profile:`, a block that is measured in the same way;
+    `profile.step()` in it ends a call. Imports torch."""
+    from .profiles.measure import profiling
+
+    return profiling(name)
 
 
 def _backend() -> Any:

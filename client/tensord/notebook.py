@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -20,6 +20,23 @@ def table(rows: Iterable[tuple[str, str]], caption: str = "") -> str:
     )
     head = f'<caption style="text-align:left">{escape(caption)}</caption>' if caption else ""
     return f"<table>{head}<tbody>{body}</tbody></table>"
+
+
+def grid(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of texts. A header that begins with ">" is of a column that is aligned to the
+    right."""
+    aligns = ["right" if header.startswith(">") else "left" for header in headers]
+
+    def row(tag: str, cells: Sequence[str]) -> str:
+        made = (
+            f'<{tag} style="text-align:{align}">{text(cell)}</{tag}>'
+            for cell, align in zip(cells, aligns, strict=True)
+        )
+        return f"<tr>{''.join(made)}</tr>"
+
+    head = row("th", [header.removeprefix(">") for header in headers])
+    body = "".join(row("td", cells) for cells in rows)
+    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
 
 
 def text(value: object) -> str:

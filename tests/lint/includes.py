@@ -257,6 +257,13 @@ ROOMS: dict[str, list[str]] = {
         "client/tensord/cuda_graphs",
         "client/tensord/_native",
     ],
+    "client/tensord/profiles": [
+        "client/tensord",
+        "client/tensord/v1",
+        "client/tensord/wire",
+        "client/tensord/cuda_graphs",
+        "client/tensord/bridge",
+    ],
     "client/tensord/frames": [
         "client/tensord",
         "client/tensord/v1",
@@ -291,6 +298,7 @@ ROOMS: dict[str, list[str]] = {
         "client/tensord",
         "client/tensord/v1",
         "client/tensord/wire",
+        "client/tensord/profiles",
         "client/tensord/frames",
         "client/tensord/backend",
         "client/tensord/debug/explain",

@@ -150,6 +150,11 @@ class Client:
         with self._lock:
             return self._hello is not None and self._hello.takes_spans
 
+    def takes_profiles(self) -> bool:
+        """Whether the daemon, which this process has greeted, wants to hear of profiles."""
+        with self._lock:
+            return self._hello is not None and self._hello.takes_profiles
+
     def break_off(self, error: DaemonUnavailableError) -> None:
         """The daemon stopped answering in the middle of a call, or lets nobody in any more: nobody
         waits for it for a while."""
