@@ -302,6 +302,78 @@ def test_ranks_of_a_job(page: Browser, served: Served) -> None:
     assert len(said(served.daemon, "job", "pretrain").strip().splitlines()) == 4
 
 
+PROFILES = f"""
+import sys, tensord, torch
+sys.path.insert(0, {str(HERE)!r})
+from page_model import Model
+compiled = tensord.compile(Model(64, 2))
+def step():
+    compiled(torch.randn(4, 32, 64)).backward()
+tensord.profile(step, steps=3)
+with tensord.profiling({HOSTILE_JOB!r}):
+    step()
+"""
+
+
+@pytest.fixture(scope="module")
+def measured(served: Served) -> Any:
+    """Two profiles of one process, the latest first; with their rows."""
+    run(served.daemon, "measured", "-c", PROFILES)
+    listed = served.api("profiles?job=measured")["profiles"]
+    return [served.api(f"profile?id={one['id']}")["profiles"][0] for one in listed]
+
+
+def test_a_profile_is_a_flame_graph_and_a_table(
+    page: Browser, served: Served, measured: Any, tmp_path: Path
+) -> None:
+    go(page, served, "/profiles", "Profiles")
+    rows = [row.text for row in page.all("tbody tr")]
+    assert [HOSTILE_JOB in row for row in rows] == [True, False]  # shown, and never run
+    page.all("tbody a")[1].click()
+    page.title("step")
+    profile = measured[1]["profile"]
+    listing = page.all("section:last-of-type tbody tr")
+    assert len(listing) == len(profile["rows"]) > 5
+    assert "softmax" in page.text("section:last-of-type tbody")
+    assert "page_model.py:" in page.text("section:last-of-type tbody")
+    parts = page.text("section:first-of-type tbody")
+    assert "kernels" in parts and "library calls" in parts and "outside of programs" in parts
+    # The function on top, below it its two programs, then lines, then steps; each as wide as long.
+    bars = page.run("""return [...document.querySelectorAll('.flame-bar')].map((bar) => {
+        const box = bar.querySelector('rect').getBoundingClientRect();
+        return [bar.querySelector('title').textContent, box.top, box.width];})""")
+    tops = sorted({top for _, top, _ in bars})
+    assert len(tops) == 4
+    assert next(name for name, top, _ in bars if top == tops[0]).startswith("step:")
+    programs = [name for name, top, _ in bars if top == tops[1]]
+    assert any(name.startswith("forward ") for name in programs)
+    assert any(name.startswith("backward ") for name in programs)
+    whole = next(width for _, top, width in bars if top == tops[0])
+    assert sum(width for _, top, width in bars if top == tops[1]) == pytest.approx(whole, rel=0.05)
+    page.picture((browsers.wanted_pictures() or tmp_path) / "ui-profile.png", 900)
+    # Choosing a bar widens it, and tells of it; choosing it again brings all back.
+    script = "return [...document.querySelectorAll('.flame-kernel')].findIndex((bar) => bar)"
+    assert page.run(script) == 0
+    page.run("document.querySelector('.flame-kernel').dispatchEvent(new MouseEvent('click'))")
+    wide = "return document.querySelector('.flame-chosen rect').getBoundingClientRect().width"
+    assert page.run(wide) == pytest.approx(whole, rel=0.01)
+    assert "of the memory limit" in page.text(".chosen") and "page_model.py" in page.text(".chosen")
+    page.press(Keys.ENTER)
+    assert len(page.all(".flame-bar")) == len(bars)
+    page.press("g", "t")
+    page.title("Profiles")
+    page.press("j", Keys.ENTER)
+    page.title(HOSTILE_JOB)
+    # And in words.
+    shown = said(served.daemon, "profile", "--job", "measured")
+    assert "outside of programs" in shown and HOSTILE_JOB in shown
+
+
+def test_without_profiles_the_page_says_so(page: Browser, served: Served) -> None:
+    go(page, served, "/profiles?job=nobody", "Profiles of nobody")
+    assert "Nothing was profiled" in page.text("main")
+
+
 def test_everything_by_keyboard(page: Browser, served: Served) -> None:
     page.press("g", "p")
     page.title("Programs")

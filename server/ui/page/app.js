@@ -12,6 +12,8 @@ import * as jobs from "./jobs.js";
 import * as kernel from "./kernel.js";
 import * as misses from "./misses.js";
 import * as overview from "./overview.js";
+import * as profile from "./profile.js";
+import * as profiles from "./profiles.js";
 import * as program from "./program.js";
 import * as programs from "./programs.js";
 
@@ -27,6 +29,8 @@ const VIEWS = [
   [/^\/jobs$/, jobs, "#/jobs", "#/"],
   [/^\/job\/(.*)$/, job, "#/jobs", "#/jobs"],
   [/^\/misses$/, misses, "#/misses", "#/"],
+  [/^\/profiles$/, profiles, "#/profiles", "#/"],
+  [/^\/profile\/(\d+)$/, profile, "#/profiles", "#/profiles"],
 ];
 
 const main = document.getElementById("main");

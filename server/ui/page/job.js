@@ -67,5 +67,6 @@ export async function show(content, [name], _query, signal) {
     section("Ranks", table([["Rank", "number"], ["Host", ""], ["Process", "number"], ...COUNTED], processes.map((process) => ({
       cells: [String(process.caller.rank), process.caller.host, String(process.caller.pid), ...counted(process.counts, process.last_unix)],
     })), "Processes by rank")),
-    name ? h("p", {}, h("a", {href: `#/misses?job=${encodeURIComponent(name)}`}, "Why frames did not serve them")) : "");
+    name ? h("p", {}, h("a", {href: `#/misses?job=${encodeURIComponent(name)}`}, "Why frames did not serve them"), " · ",
+      h("a", {href: `#/profiles?job=${encodeURIComponent(name)}`}, "Their profiles")) : "");
 }

@@ -2,7 +2,7 @@
 // The keyboard. Entries that j and k go through have the attribute data-entry; what n and p do, the
 // elements with data-next and data-previous.
 
-const SECTIONS = {o: "#/", p: "#/programs", f: "#/frames", j: "#/jobs", m: "#/misses"};
+const SECTIONS = {o: "#/", p: "#/programs", f: "#/frames", j: "#/jobs", m: "#/misses", t: "#/profiles"};
 
 function move(main, by) {
   const entries = [...main.querySelectorAll("[data-entry]")].filter((entry) => entry.checkVisibility());
