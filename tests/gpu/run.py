@@ -50,6 +50,7 @@ SECTIONS = (
     Section("ops", 120, 4),
     Section("call_backs", 45, 2),
     Section("curves", 40),
+    Section("profile", 25),
     Section("memcheck", 40, 1, "memcheck"),
     Section("racecheck", 35, 1, "racecheck"),
 )

@@ -36,6 +36,7 @@ MODULES = {
     "devices": "checks_devices",
     "faults": "checks_faults",
     "curves": "checks_curves",
+    "profile": "checks_profile",
 }
 
 
