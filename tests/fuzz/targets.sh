@@ -4,8 +4,8 @@
 #
 #   tests/fuzz/targets.sh [TARGET...] [--seconds 60] [--keep]
 #
-# TARGET: request, graph, record, artifact, worker, frame, archive (tests/fuzz/targets); all of them without
-# one, --seconds each. Installs clang where it is missing, builds into build-fuzz only what is needed,
+# TARGET: request, graph, record, artifact, worker, frame, archive, profile (tests/fuzz/targets); all of
+# them without one, --seconds each. Installs clang where it is missing, builds into build-fuzz only what is needed,
 # and begins with tests/fuzz/corpus and with what earlier runs found in build-fuzz/corpus. --keep adds
 # to the former the smallest inputs that reach more than it does.
 #
@@ -22,12 +22,12 @@ while [ $# -gt 0 ]; do
   case $1 in
     --seconds) seconds=${2:?"--seconds N"} && shift ;;
     --keep) keep=yes ;;
-    request | graph | record | artifact | worker | frame | archive) targets+=("$1") ;;
+    request | graph | record | artifact | worker | frame | archive | profile) targets+=("$1") ;;
     *) die "tests/fuzz/targets.sh [TARGET...] [--seconds N] [--keep]; there is no $1" ;;
   esac
   shift
 done
-[ ${#targets[@]} -gt 0 ] || targets=(request graph record artifact worker frame archive)
+[ ${#targets[@]} -gt 0 ] || targets=(request graph record artifact worker frame archive profile)
 
 setup_packages
 setup_packages tests/fuzz/packages-debian.txt

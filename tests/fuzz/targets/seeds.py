@@ -165,6 +165,25 @@ def _archive_seeds(store: Path) -> None:
             _write("archive", f"{kind}-unsigned", b"r" + file.read_bytes())
 
 
+def _profile_seeds() -> None:
+    """Calls of a program with a step of each kind; with as little as there can be."""
+    request = service_pb2.PutProfileRequest()
+    request.caller.pid = 1
+    profile = request.profile
+    profile.calls.extend([9000, 7000, 8000])
+    profile.gaps.extend([100, 0, 50])
+    _write("profile", "no-steps", request.SerializeToString())
+    profile.function, profile.device, profile.copy_rate = "step", "CPU", 10**10
+    profile.programs.add(key=hashlib.sha256(b"program").digest(), label="forward", runs=3)
+    profile.lines.add(source="model.py:1 in forward", text="return x + 1")
+    for kind in (1, 2, 3, 4):
+        row = profile.rows.add(program=0, kind=kind, name="kernel 0", runs=3, step=0)
+        row.operators.append("add"), row.lines.append(0)
+        row.nanoseconds.extend([1000, 2000, 1500])
+        row.bytes_read, row.bytes_written, row.flops = 4096, 4096, 10**6
+    _write("profile", "steps", request.SerializeToString())
+
+
 def main() -> None:
     """Replaces all seeds."""
     for old in CORPUS.glob("*/seed-*"):
@@ -201,6 +220,7 @@ def main() -> None:
     finally:
         daemon.close()
     _worker_seeds()
+    _profile_seeds()
 
 
 if __name__ == "__main__":

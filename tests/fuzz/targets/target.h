@@ -31,6 +31,7 @@ extern const Target kArtifactTarget;
 extern const Target kWorkerTarget;
 extern const Target kFrameTarget;
 extern const Target kArchiveTarget;
+extern const Target kProfileTarget;
 
 }  // namespace tensord::fuzz
 

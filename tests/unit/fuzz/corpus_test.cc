@@ -31,7 +31,7 @@ void PrintTo(const Input& input, std::ostream* out) { *out << input.path; }
 std::vector<Input> Inputs() {
   std::vector<Input> inputs;
   for (const Target* target : {&kRequestTarget, &kGraphTarget, &kRecordTarget, &kArtifactTarget,
-                               &kWorkerTarget, &kFrameTarget, &kArchiveTarget}) {
+                               &kWorkerTarget, &kFrameTarget, &kArchiveTarget, &kProfileTarget}) {
     const fs::path folder = fs::path(TENSORD_FUZZ_CORPUS) / target->name;
     for (const auto& entry : fs::directory_iterator(folder)) {
       inputs.push_back({target, entry.path()});
@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(All, Corpus, ::testing::ValuesIn(Inputs()), [](const au
 // Each target has some.
 TEST(Corpora, AreThere) {
   for (const Target* target : {&kRequestTarget, &kGraphTarget, &kRecordTarget, &kArtifactTarget,
-                               &kWorkerTarget, &kFrameTarget}) {
+                               &kWorkerTarget, &kFrameTarget, &kProfileTarget}) {
     EXPECT_FALSE(fs::is_empty(fs::path(TENSORD_FUZZ_CORPUS) / target->name)) << target->name;
   }
 }
