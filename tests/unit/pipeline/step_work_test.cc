@@ -8,7 +8,7 @@
 #include "tests/unit/testing/graph_builder.h"
 
 namespace tensord::testing {
-namespace {
+namespace step_work_test {
 
 constexpr uint64_t kFloat = 4, kInteger = 8;
 
@@ -97,5 +97,5 @@ TEST(StepWork, WhatDoesNotFitIsNotKnown) {
   EXPECT_EQ(work[0], (Work{2 * bytes, bytes, 0}));
 }
 
-}  // namespace
+}  // namespace step_work_test
 }  // namespace tensord::testing

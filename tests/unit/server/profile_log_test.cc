@@ -11,7 +11,7 @@
 #include "server/profiles/check_profile.h"
 
 namespace tensord::server {
-namespace {
+namespace profile_log_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -173,5 +173,5 @@ TEST(ProfileLog, CutsTextsThatAreLong) {
   EXPECT_EQ(Get(log).profiles(0).profile().function().size(), 256u);
 }
 
-}  // namespace
+}  // namespace profile_log_test
 }  // namespace tensord::server

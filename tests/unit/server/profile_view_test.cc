@@ -10,7 +10,7 @@
 #include "server/ctl/profile_numbers.h"
 
 namespace tensord::server {
-namespace {
+namespace profile_view_test {
 
 using nlohmann::json;
 using ::testing::ElementsAre;
@@ -128,5 +128,5 @@ TEST(ProfileView, AListHasALineForEach) {
   EXPECT_THAT(LineWith(list, "pretrain"), HasSubstr("3  60 s  step"));
 }
 
-}  // namespace
+}  // namespace profile_view_test
 }  // namespace tensord::server
