@@ -33,8 +33,8 @@ inline constexpr uint32_t kKeyVersion = 1;
 // refuses newer ones.
 inline constexpr int kStoreForm = 4;
 
-// The first bytes of a stored record, of a program, a kernel or a frame. One of a lower last byte
-// is of an older form and not found; one that begins otherwise is removed as damaged.
+// The first bytes of a stored record. One of a lower last byte is of an older form and not found,
+// nor is one of a higher digit, which stays; one that begins otherwise is removed as damaged.
 inline constexpr std::string_view kRecordMagic = "TNSDMAN2";
 
 // The first bytes of what hosts sign for each other in a fleet's tier; part of what is signed.

@@ -42,6 +42,15 @@ int ExitCode(const Client& client, const grpc::Status& status) {
                  status.error_message().c_str(), hint);
     return kExitUnreachable;
   }
+  if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+    // Such a daemon's own words, if it has any, name a method and no reason.
+    std::fprintf(
+        stderr,
+        "tensorctl: the daemon at %s does not know this question: it is of another version "
+        "than tensorctl (tensorctl status)\n",
+        client.address.c_str());
+    return kExitError;
+  }
   std::fprintf(stderr, "tensorctl: %s\n", status.error_message().c_str());
   return kExitError;
 }

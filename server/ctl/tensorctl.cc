@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "base/version.h"
@@ -156,14 +157,18 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember(Shells()));
   CLI::App* manual = app.add_subcommand("man", "tensorctl's manual, as a page for man(1)");
   StoreCommand store;
-  store.root = DefaultStore();
   std::function<int()> on_store;
   std::function<int(const ArchiveCommand&)> on_archive;
   const auto add_store_command = [&](const char* name, const char* what,
                                      int (*run)(const StoreCommand&)) {
     CLI::App* added = app.add_subcommand(name, what);
-    added->add_option("--store", store.root, "the store's folder")->envname("TENSORD_STORE");
-    added->callback([&, run] { on_store = [&, run] { return run(store); }; });
+    // One for each: the environment is read for the commands that are not given, too.
+    const auto root = std::make_shared<std::string>(DefaultStore());
+    added->add_option("--store", *root, "the store's folder")->envname("TENSORD_STORE");
+    added->callback([&, run, root] {
+      store.root = *root;
+      on_store = [&, run] { return run(store); };
+    });
   };
   add_store_command("verify", "read the whole store; remove what is damaged", VerifyStore);
   add_store_command("gc", "remove what no program needs; the index agrees with the files",

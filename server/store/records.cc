@@ -31,13 +31,17 @@ struct Layout {
   std::string_view blobs, payload, facts, detail;  // of the body
 };
 
-// Splits a file into its parts. NotFound: of another form. DataLoss: the sizes do not add up.
+// Splits a file into its parts. NotFound: of an older form. Unimplemented: of a newer one.
+// DataLoss: the sizes do not add up.
 absl::StatusOr<Layout> Split(std::string_view data) {
-  // What all forms begin with; the last byte is the form's.
+  // What all forms begin with; the last byte is the form's, a digit.
   constexpr size_t kName = kMagic.size() - 1;
-  if (data.substr(0, kName) == kMagic.substr(0, kName) && data.size() > kName &&
-      data[kName] < kMagic[kName]) {
-    return absl::NotFoundError("the record is of an older form");
+  if (data.substr(0, kName) == kMagic.substr(0, kName) && data.size() > kName) {
+    const char form = data[kName];
+    if (form < kMagic[kName]) return absl::NotFoundError("the record is of an older form");
+    if (form > kMagic[kName] && form <= '9') {
+      return absl::UnimplementedError("the record is of a newer daemon's form");
+    }
   }
   if (data.size() < kHeader || data.substr(0, kMagic.size()) != kMagic) {
     return absl::DataLossError("the record is cut short or not a record");

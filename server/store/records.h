@@ -57,7 +57,8 @@ class RecordFolder {
 
   absl::Status Put(std::string_view key, const Record& record, std::string_view detail) const;
   // NotFound: no such record, or one in the form of an older daemon. DataLoss: not what this store
-  // has signed. Any other error is the machine's, and says nothing of the record. What was read is
+  // has signed. Unimplemented: in the form of a newer daemon, which this one neither serves nor
+  // removes. Any other error is the machine's, and says nothing of the record. What was read is
   // kept in memory until the file changes.
   absl::StatusOr<std::shared_ptr<const Record>> Get(std::string_view key);
   absl::StatusOr<std::string> GetDetail(std::string_view key) const;

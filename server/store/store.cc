@@ -152,6 +152,10 @@ absl::StatusOr<std::shared_ptr<const Record>> Store::CheckFiles(RecordFolder& fo
   RefreshKey();
   auto record = folder.Get(key);
   if (absl::IsNotFound(record.status())) return record.status();
+  // What this daemon makes under that key takes its place; until then it is the newer daemon's.
+  if (absl::IsUnimplemented(record.status())) {
+    return absl::NotFoundError(record.status().message());
+  }
   if (absl::IsDataLoss(record.status())) {
     ++counters_.corrupt;
     folder.Remove(key);

@@ -25,12 +25,13 @@ def binary(name: str = "tensord") -> Path:
 
 
 class RealDaemon:
-    """One tensord process, started at once.
+    """One tensord process, started at once, unless `starts` is False.
 
     folder: where its socket, store and log go; a temporary one when None.
     environment: added to the daemon's environment. flags: added to its command line.
     passed: a socket that listens already, for the daemon to serve, as of a service manager.
     kept_kernels: whether its store begins with the kernels of earlier runs (kept_kernels.py).
+    program: the daemon's binary, of another version, say; this checkout's when None.
     """
 
     def __init__(
@@ -40,6 +41,8 @@ class RealDaemon:
         flags: tuple[str, ...] = (),
         passed: socket.socket | None = None,
         kept_kernels: bool = False,
+        program: Path | None = None,
+        starts: bool = True,
     ) -> None:
         self._temporary = None
         if folder is None:
@@ -55,9 +58,11 @@ class RealDaemon:
         self._flags = flags
         self._passed = passed
         self._keeps = kept_kernels
+        self._program = program or binary()
         if self._keeps:
             kernels.lend(self.store)
-        self.start()
+        if starts:
+            self.start()
 
     def start(self) -> None:
         """Starts the process and waits until it listens; raises RuntimeError with its log."""
@@ -71,7 +76,7 @@ class RealDaemon:
             self.process = subprocess.Popen(
                 [
                     *self._activation(),
-                    str(binary()),
+                    str(self._program),
                     f"--address={self.address}",
                     f"--store={self.store}",
                     *self._flags,

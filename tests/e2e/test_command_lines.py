@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -105,3 +106,21 @@ def test_the_manual_has_all_commands() -> None:
     assert len(commands) > 15
     for command in commands:
         assert ".SS \\fB" + command.replace("-", "\\-") + "\\fR" in page
+
+
+@pytest.mark.parametrize("command", ["verify", "gc", "du", "rebuild-index"])
+def test_the_flag_of_a_store_beats_the_environment(tmp_path: Path, command: str) -> None:
+    """Of every command that works on a store without a daemon."""
+    for name in ("told", "other"):
+        (tmp_path / name).mkdir(mode=0o700)
+    environment = {**os.environ, "TENSORD_STORE": str(tmp_path / "other")}
+
+    def run(*flags: str) -> None:
+        words = [str(binary("tensorctl")), command, *flags]
+        subprocess.run(words, check=True, capture_output=True, timeout=60, env=environment)
+
+    run(f"--store={tmp_path}/told")
+    assert not list((tmp_path / "other").iterdir())
+    made = list((tmp_path / "told").iterdir())
+    run()
+    assert bool(list((tmp_path / "other").iterdir())) == bool(made)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _Programs = dict[str, frame_pb2.FrameProgram]
 
+# Of a node, what is for people and lies in the user's files.
+LEFT_OUT = ("source", "line")
+
 
 class GraphRecord:
     """One captured graph. What cannot be recorded is remembered by its reason, the first."""
@@ -124,9 +127,11 @@ class GraphRecord:
 
 
 def _leave_out_places(program: frame_pb2.FrameProgram) -> None:
-    """Where in the user's files a node comes from is another in each checkout."""
+    """Where in the user's files a node comes from is another in each checkout, and a field that is
+    for people is none that a daemon of the version before has to know in a frame."""
     for node in program.graph.nodes:
-        node.ClearField("source")
+        for name in LEFT_OUT:
+            node.ClearField(name)
 
 
 def program_of(exported: Exported, options: compile_pb2.CompileOptions) -> frame_pb2.FrameProgram:

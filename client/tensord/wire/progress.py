@@ -56,7 +56,6 @@ class Line:
                 from .rpc import client  # which asks here for a line
 
                 self._watch = client().watch_compiles(EVERY_S)
-                self._bar = _bar()
                 return
             for update in self._watch.arrived():
                 self._show(update)
@@ -83,6 +82,7 @@ class Line:
         words = _words(compiles)
         if is_first:
             log.info("tensord: waits for %s", words)
+            self._bar = _bar()  # not before: an earlier daemon says nothing
         if self._bar is not None:
             self._bar.n = sum(self._shares.values()) / len(self._shares)
             self._bar.set_postfix_str(words)

@@ -9,11 +9,13 @@
 //                           written at any time. Two counters of 8 bytes, the order's number and
 //                           how many calls have matched it, then its text:
 //                             CALL PLACE ACTION SKIP TIMES
-//                           CALL is open, write, sync, rename, link, unlink, mkdir, truncate, mmap
-//                           or any; PLACE is part of the path, or *; ACTION is an errno or `kill`;
-//                           the first SKIP matches pass, the next TIMES (0: all) get the action.
+//                           CALL is open, read, write, sync, rename, link, unlink, mkdir, truncate,
+//                           mmap, or any of them but read; PLACE is part of the path, or *; ACTION
+//                           is an errno or `kill`; the first SKIP matches pass, the next TIMES (0:
+//                           all) get the action.
 //   TENSORD_FAULTS_RECORD   a file to which every change that succeeds is appended (Entry), with
 //                           what the program says on standard output
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -81,7 +83,8 @@ class Faults {
                     &times) != 5) {
       return 0;
     }
-    if (std::strcmp(wanted, "any") != 0 && std::strcmp(wanted, call) != 0) return 0;
+    const bool any = std::strcmp(wanted, "any") == 0 && std::strcmp(call, "read") != 0;
+    if (!any && std::strcmp(wanted, call) != 0) return 0;
     if (std::strcmp(place, "*") != 0 && path.find(place) == std::string::npos) return 0;
     const uint64_t before = orders_->matched++;
     if (before < skip || (times != 0 && before >= skip + times)) return 0;
@@ -156,6 +159,12 @@ bool Exists(const char* path) {
   if (const int error = Faults::Get().Check(call, path); error != 0) { \
     errno = error;                                                     \
     return -1;                                                         \
+  }
+
+#define CHECK_STREAM(path)                                               \
+  if (const int error = Faults::Get().Check("open", path); error != 0) { \
+    errno = error;                                                       \
+    return nullptr;                                                      \
   }
 
 template <class F>
@@ -270,6 +279,39 @@ int mkostemp(char* path, int flags) {
 int mkostemp64(char* path, int flags) {
   REAL(mkostemp64);
   return Temporary(real_mkostemp64, path, flags);
+}
+
+DIR* opendir(const char* path) {
+  REAL(opendir);
+  CHECK_STREAM(path);
+  return real_opendir(path);
+}
+// What the standard library's streams open; they read and write by the calls below.
+FILE* fopen(const char* path, const char* mode) {
+  REAL(fopen);
+  CHECK_STREAM(path);
+  return real_fopen(path, mode);
+}
+FILE* fopen64(const char* path, const char* mode) {
+  REAL(fopen64);
+  CHECK_STREAM(path);
+  return real_fopen64(path, mode);
+}
+
+ssize_t read(int fd, void* data, size_t size) {
+  REAL(read);
+  CHECK_CALL("read", PathOf(fd));
+  return real_read(fd, data, size);
+}
+ssize_t pread(int fd, void* data, size_t size, off_t offset) {
+  REAL(pread);
+  CHECK_CALL("read", PathOf(fd));
+  return real_pread(fd, data, size, offset);
+}
+ssize_t pread64(int fd, void* data, size_t size, off64_t offset) {
+  REAL(pread64);
+  CHECK_CALL("read", PathOf(fd));
+  return real_pread64(fd, data, size, offset);
 }
 
 ssize_t write(int fd, const void* data, size_t size) {

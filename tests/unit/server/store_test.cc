@@ -351,6 +351,35 @@ TEST_F(StoreTest, IndexOfANewerFormIsRefused) {
   EXPECT_THAT(std::string(store.status().message()), HasSubstr("newer daemon"));
 }
 
+// A daemon of the version before on a store that a newer one has used, whose index was deleted: the
+// index's form, by which it would refuse the store, is not there.
+TEST_F(StoreTest, RecordsOfANewerFormAreNotServedAndStay) {
+  const std::string key = Add(*Open(), "a");
+  const std::string kernel = Sha256("kernel a");
+  const std::vector<std::string> records = {PathOf(key, "manifests"), PathOf(kernel, "kernels")};
+  for (const std::string& record : records) {
+    chmod(record.c_str(), 0600);
+    std::fstream(record, std::ios::in | std::ios::out).seekp(7).put('9');
+  }
+  const std::string blob = PathOf(Sha256(Binary("a", 100)));
+  const timespec long_ago[2] = {{1'000'000, 0}, {1'000'000, 0}};
+  utimensat(AT_FDCWD, blob.c_str(), long_ago, 0);
+  fs::remove(IndexPath());
+
+  auto store = Open();
+  store->Reconcile();
+  EXPECT_EQ(store->Lookup(key).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(store->FindKernel(kernel).has_value());
+  EXPECT_EQ(store->Verify().damaged, 0u);
+  EXPECT_EQ(store->counters().corrupt, 0u);
+  for (const std::string& record : records) EXPECT_TRUE(fs::exists(record)) << record;
+  EXPECT_TRUE(fs::exists(blob));
+  // Who asks has it compiled, and finds that from then on.
+  Add(*store, "a");
+  EXPECT_TRUE(store->Lookup(key).ok());
+  EXPECT_TRUE(store->FindKernel(kernel).has_value());
+}
+
 TEST_F(StoreTest, DamagedIndexIsSetAsideWithoutLosingAProgram) {
   const std::string key = Add(*Open(), "a");
   for (const char* suffix : {"-wal", "-shm"}) fs::remove(IndexPath() + suffix);
