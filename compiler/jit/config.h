@@ -13,7 +13,7 @@ struct JitConfig {
   std::vector<std::string> extra_flags;  // appended to the C++ compiler's
   std::string nvrtc;                     // NVRTC's library or folder; empty: looked for
   std::string work_folder;               // for preludes, precompiled headers and temporary files
-  std::string spare_folder;              // instead of it while its disk is full; empty: none
+  std::string spare_folder;              // instead of it while its disk fails; empty: none
   std::string seal_key;  // of what the work folder keeps for other processes (seal.h)
   int parallelism = 1;   // units compiled at once
 };

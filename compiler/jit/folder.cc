@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/jit/folder.h"
 
+#include <absl/cleanup/cleanup.h>
 #include <absl/strings/str_cat.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -10,7 +12,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "base/process.h"
 
@@ -74,11 +75,20 @@ absl::Status WriteFile(const std::string& path, std::string_view contents) {
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream contents;
-  contents << file.rdbuf();
-  if (!file) return absl::InternalError(absl::StrCat("cannot read ", path, ": ", strerror(errno)));
-  return std::move(contents).str();
+  // No stream: of an error while it reads, one tells no more than of an empty file.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const absl::Cleanup close_it = [fd] {
+    if (fd >= 0) close(fd);
+  };
+  std::string contents;
+  char buffer[1 << 16];
+  while (fd >= 0) {
+    const ssize_t got = read(fd, buffer, sizeof buffer);
+    if (got == 0) return contents;
+    if (got > 0) contents.append(buffer, static_cast<size_t>(got));
+    if (got < 0 && errno != EINTR) break;
+  }
+  return absl::InternalError(absl::StrCat("cannot read ", path, ": ", strerror(errno)));
 }
 
 }  // namespace tensord::jit

@@ -74,15 +74,12 @@ std::vector<absl::StatusOr<CompiledUnit>> CompileUnits(
   return units;
 }
 
-}  // namespace
-
-absl::StatusOr<v1::JitResult> Jit(const v1::JitJob& job, const JitConfig& config,
-                                  const OnUnit& on_unit) {
+absl::StatusOr<v1::JitResult> JitHere(const v1::JitJob& job, const JitConfig& config,
+                                      const OnUnit& on_unit) {
   const auto start = Clock::now();
   TENSORD_ASSIGN_OR_RETURN(const BackendEntry* entry, BackendOf(job.target()));
-  JitConfig here = config;
-  here.work_folder = WorkFolder(config);
-  TENSORD_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, entry->open(job.target(), here));
+  TENSORD_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                           entry->open(job.target(), config));
   v1::JitResult result;
   AddStage(result, "jit/prelude", start);
 
@@ -101,6 +98,23 @@ absl::StatusOr<v1::JitResult> Jit(const v1::JitJob& job, const JitConfig& config
   }
   AddStage(result, "jit/compile", compile_start);
   return result;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::JitResult> Jit(const v1::JitJob& job, const JitConfig& config,
+                                  const OnUnit& on_unit) {
+  JitConfig here = config;
+  here.work_folder = WorkFolder(config);
+  absl::StatusOr<v1::JitResult> result = JitHere(job, here, on_unit);
+  // A disk that has room by its own account may take nothing all the same: for a quota, or a fault.
+  if (!absl::IsInternal(result.status()) || config.spare_folder.empty() ||
+      here.work_folder == config.spare_folder) {
+    return result;
+  }
+  here.work_folder = config.spare_folder;
+  absl::StatusOr<v1::JitResult> spare = JitHere(job, here, on_unit);
+  return spare.ok() ? std::move(spare) : std::move(result);
 }
 
 std::string WorkFolder(const JitConfig& config) {

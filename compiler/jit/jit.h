@@ -13,9 +13,10 @@
 namespace tensord::jit {
 
 // Compiles every unit. A unit whose source does not compile is in the result's failures, the others
-// are made all the same. FailedPrecondition: the compiler is missing or too old, with what to
-// install or set. `on_unit` is called with the number of units that are done, after each and from
-// one thread at a time.
+// are made all the same; one whose compiler met the machine's trouble (no room, no descriptors) is
+// no such unit, but the end of all, after another attempt in the spare folder. FailedPrecondition:
+// the compiler is missing or too old, with what to install or set. `on_unit` is called with the
+// number of units that are done, after each and from one thread at a time.
 using OnUnit = std::function<void(uint32_t done)>;
 absl::StatusOr<v1::JitResult> Jit(const v1::JitJob& job, const JitConfig& config,
                                   const OnUnit& on_unit = nullptr);

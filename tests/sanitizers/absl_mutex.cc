@@ -110,5 +110,21 @@ void Notification::WaitForNotification() const {
   __tsan_acquire(const_cast<Notification*>(this));
 }
 
+bool Notification::WaitForNotificationWithTimeout(Duration timeout) const {
+  const bool notified =
+      TENSORD_REAL(bool, "K12Notification30WaitForNotificationWithTimeoutENS0_8DurationE",
+                   const Notification*, Duration)(this, timeout);
+  if (notified) __tsan_acquire(const_cast<Notification*>(this));
+  return notified;
+}
+
+bool Notification::WaitForNotificationWithDeadline(Time deadline) const {
+  const bool notified =
+      TENSORD_REAL(bool, "K12Notification31WaitForNotificationWithDeadlineENS0_4TimeE",
+                   const Notification*, Time)(this, deadline);
+  if (notified) __tsan_acquire(const_cast<Notification*>(this));
+  return notified;
+}
+
 ABSL_NAMESPACE_END
 }  // namespace absl

@@ -34,8 +34,16 @@ class CxxBackend : public Backend {
     // Names without folders: the binary must not depend on where it was made.
     for (std::string& word : LinkArguments("kernel.cc", "kernel.so"))
       command.push_back(std::move(word));
-    TENSORD_ASSIGN_OR_RETURN(const ProcessResult result, RunHostProgram(command, folder.path()));
+    TENSORD_ASSIGN_OR_RETURN(ProcessResult result, RunHostProgram(command, folder.path()));
+    // Of the memory of all, it takes the largest process: a moment later there may be enough.
+    if (WasKilled(result)) {
+      TENSORD_ASSIGN_OR_RETURN(result, RunHostProgram(command, folder.path()));
+    }
     CompiledUnit compiled;
+    if (const std::string trouble = MachinesTrouble(result); !trouble.empty()) {
+      return absl::InternalError(absl::StrCat("the C++ compiler met '", trouble, "' in ",
+                                              work_folder_, ":\n", result.output));
+    }
     if (result.exit_code != 0) {
       compiled.failure =
           FailureText("the C++ compiler", unit, absl::StrCat("exit ", result.exit_code),

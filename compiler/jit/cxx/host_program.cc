@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/jit/cxx/host_program.h"
 
+#include <absl/strings/match.h>
+#include <signal.h>
+#include <string.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <string_view>
 
 extern char** environ;
@@ -43,6 +48,21 @@ absl::StatusOr<ProcessResult> RunHostProgram(const std::vector<std::string>& com
   program.environment = Environment(folder);
   program.folder = folder;
   return RunProcess(std::move(program));
+}
+
+std::string MachinesTrouble(const ProcessResult& result) {
+  constexpr int kErrors[] = {EIO, ENOSPC, EDQUOT, EROFS, EMFILE, ENFILE, ENOMEM, EAGAIN};
+  if (result.exit_code == 0) return "";
+  for (const int error : kErrors) {
+    // Both are in the C locale.
+    if (const char* words = strerror(error); absl::StrContains(result.output, words)) return words;
+  }
+  return "";
+}
+
+bool WasKilled(const ProcessResult& result) {
+  return result.exit_code == 128 + SIGKILL ||
+         (result.exit_code != 0 && absl::StrContains(result.output, "Killed signal terminated"));
 }
 
 }  // namespace tensord::jit

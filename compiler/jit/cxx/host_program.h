@@ -16,6 +16,14 @@ namespace tensord::jit {
 absl::StatusOr<ProcessResult> RunHostProgram(const std::vector<std::string>& command,
                                              const std::string& folder);
 
+// What the machine lacked when a compiler failed, in the C library's words: room, descriptors,
+// processes, a disk that works. Says nothing of what was compiled. Empty: none of these, as of a
+// compiler whose own limit of memory (`job_memory`) was too low for the source.
+std::string MachinesTrouble(const ProcessResult& result);
+
+// Whether the compiler, or a program that it ran, was killed, as by a kernel without memory.
+bool WasKilled(const ProcessResult& result);
+
 }  // namespace tensord::jit
 
 #endif  // TENSORD_COMPILER_JIT_CXX_HOST_PROGRAM_H_
