@@ -84,6 +84,27 @@ ProgramRow ProgramRowOf(const Query& query) {
   return row;
 }
 
+// While many rows are added: in other orders than their keys' they lie all over the file, whose
+// pages would be read, logged and written back for a few rows each.
+class ManyPages {
+ public:
+  ManyPages(Database& database, size_t rows) : database_(rows < kMany ? nullptr : &database) {
+    if (database_ == nullptr) return;
+    database_->Execute("PRAGMA cache_size=-65536; PRAGMA wal_autocheckpoint=16384").IgnoreError();
+  }
+  ~ManyPages() {
+    if (database_ == nullptr) return;
+    database_->Execute(kUsualPages).IgnoreError();
+    database_->Execute("PRAGMA shrink_memory").IgnoreError();
+  }
+  ManyPages(const ManyPages&) = delete;
+  ManyPages& operator=(const ManyPages&) = delete;
+
+ private:
+  static constexpr size_t kMany = 1024;
+  Database* const database_;
+};
+
 absl::StatusOr<int64_t> FormOf(Database& database) {
   Query query = database.Prepare("PRAGMA user_version");
   TENSORD_ASSIGN_OR_RETURN(const bool there, query.Step());
@@ -122,6 +143,7 @@ absl::Status Index::AddProgram(const Program& program, const std::function<absl:
 
 absl::Status Index::AddPrograms(const std::vector<Program>& programs,
                                 const std::function<bool(const Program& program)>& check) {
+  const ManyPages pages(database_, programs.size());
   TENSORD_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
   for (const Program& program : programs) {
     if (check(program)) TENSORD_RETURN_IF_ERROR(InsertProgram(program));

@@ -5,10 +5,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <ctime>
+#include <optional>
 #include <set>
 #include <string>
+#include <system_error>
+#include <thread>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "server/store/store.h"
@@ -19,9 +25,40 @@ namespace {
 // A blob this old that no record names has lost its writer.
 constexpr int64_t kStraySeconds = 600;
 // Rows that are added in one transaction, and keys that are read in one: the index is others' too.
-constexpr size_t kAddedAtOnce = 512;
+constexpr size_t kAddedAtOnce = 4096;
 constexpr uint32_t kKeysAtOnce = 1024;
 constexpr absl::Duration kWriteBackEvery = absl::Seconds(5);
+
+// Records that are worth another thread, and that one takes at a time.
+constexpr size_t kWorthAThread = 256;
+constexpr size_t kTakenAtOnce = 32;
+
+// What `make` gives for keys, in their order; nothing for those for which it gives nothing. Two
+// threads call it where there are many: half of the time goes to the disk.
+template <class Make>
+auto MakeAll(const std::vector<std::string>& keys, Make make) {
+  using Made = std::invoke_result_t<Make, const std::string&>;
+  std::vector<Made> made(keys.size());
+  std::atomic<size_t> next = 0;
+  const auto run = [&] {
+    for (size_t first; (first = next.fetch_add(kTakenAtOnce)) < keys.size();) {
+      const size_t end = std::min(first + kTakenAtOnce, keys.size());
+      for (size_t i = first; i < end; ++i) made[i] = make(keys[i]);
+    }
+  };
+  std::thread other;
+  try {
+    if (keys.size() >= kWorthAThread) other = std::thread(run);
+  } catch (const std::system_error&) {  // none is to be had: this one does it
+  }
+  run();
+  if (other.joinable()) other.join();
+  std::vector<typename Made::value_type> rows;
+  for (Made& one : made) {
+    if (one.has_value()) rows.push_back(*std::move(one));
+  }
+  return rows;
+}
 
 // Of the file's content, in seconds since the epoch; 0: no file.
 int64_t ModifiedSeconds(const std::string& path) {
@@ -50,69 +87,83 @@ std::string Store::problem() {
   return problem_;
 }
 
-void Store::ReconcileProgram(const std::string& key, std::vector<Index::Program>& unknown) {
-  const auto known = index_.With([&](Index& index) { return index.HasProgram(key); });
-  if (!known.ok() || *known) return;
-  const auto record = ReadRecord(programs_, key);
+std::optional<Index::Program> Store::ReadProgramRow(const std::string& key) {
+  const auto record = programs_.Read(key);
   if (IsGone(record.status())) programs_.Remove(key);  // of an older form, or of another key
-  if (!record.ok()) return;
+  if (!record.ok()) return std::nullopt;
   const int64_t used_ms = ModifiedSeconds(programs_.PathOf(key)) * 1000;
-  auto rows = RowsOf({key, DecodeProgramFacts((*record)->facts), 0, 0, used_ms, used_ms}, **record);
-  if (absl::IsAborted(rows.status())) programs_.Remove(key);  // a blob of it is gone
-  if (rows.ok()) unknown.push_back(*std::move(rows));
-  if (unknown.size() >= kAddedAtOnce) AddUnknown(unknown);
+  auto row = RowsOf({key, DecodeProgramFacts(record->facts), 0, 0, used_ms, used_ms}, *record);
+  if (absl::IsAborted(row.status())) programs_.Remove(key);  // a blob of it is gone
+  return row.ok() ? std::optional(*std::move(row)) : std::nullopt;
 }
 
-void Store::AddUnknown(std::vector<Index::Program>& unknown) {
-  if (unknown.empty()) return;
-  const auto is_whole = [this](const Index::Program& program) {
+absl::Status Store::AddProgramRows(Index& index, const std::vector<Index::Program>& rows) {
+  return index.AddPrograms(rows, [this](const Index::Program& program) {
     const bool whole =
         std::all_of(program.blobs.begin(), program.blobs.end(),
                     [this](const FileRow& blob) { return blobs_.Exists(blob.name); });
     if (!whole) programs_.Remove(program.row.key);
     return whole;
-  };
-  index_.With([&](Index& index) { return index.AddPrograms(unknown, is_whole); }).IgnoreError();
-  unknown.clear();
+  });
 }
 
-void Store::ReconcileKernel(const std::string& kernel_key, std::vector<Index::Kernel>& unknown) {
-  const auto known = index_.With([&](Index& index) { return index.HasKernel(kernel_key); });
-  if (!known.ok() || *known) return;
-  const auto record = ReadRecord(kernels_, kernel_key);
-  if (!record.ok() && !IsGone(record.status())) return;
-  if (!record.ok() || (*record)->blobs.size() != 1 || !blobs_.Exists((*record)->blobs[0])) {
+std::optional<Index::Kernel> Store::ReadKernelRow(const std::string& kernel_key) {
+  const auto record = kernels_.Read(kernel_key);
+  if (!record.ok() && !IsGone(record.status())) return std::nullopt;
+  if (!record.ok() || record->blobs.size() != 1 || !blobs_.Exists(record->blobs[0])) {
     kernels_.Remove(kernel_key);
-    return;
+    return std::nullopt;
   }
-  unknown.push_back(RowOfKernel(kernel_key, (*record)->blobs[0],
-                                ModifiedSeconds(kernels_.PathOf(kernel_key)) * 1000));
-  if (unknown.size() >= kAddedAtOnce) AddUnknown(unknown);
+  return RowOfKernel(kernel_key, record->blobs[0],
+                     ModifiedSeconds(kernels_.PathOf(kernel_key)) * 1000);
 }
 
-void Store::AddUnknown(std::vector<Index::Kernel>& unknown) {
-  if (unknown.empty()) return;
-  index_.With([&](Index& index) { return index.AddKernels(unknown); }).IgnoreError();
-  unknown.clear();
-}
-
-void Store::ReconcileFrame(const std::string& key, std::vector<FrameRow>& unknown) {
-  const auto known = index_.With([&](Index& index) { return index.HasFrame(key); });
-  if (!known.ok() || *known) return;
-  const auto record = ReadRecord(frames_, key);
-  if (!record.ok() && !IsGone(record.status())) return;
-  auto facts = record.ok() ? DecodeFrameFacts((*record)->facts) : record.status();
-  if (!facts.ok()) return frames_.Remove(key);
+std::optional<FrameRow> Store::ReadFrameRow(const std::string& key) {
+  const auto record = frames_.Read(key);
+  if (!record.ok() && !IsGone(record.status())) return std::nullopt;
+  auto facts = record.ok() ? DecodeFrameFacts(record->facts) : record.status();
+  if (!facts.ok()) {
+    frames_.Remove(key);
+    return std::nullopt;
+  }
   const std::string path = frames_.PathOf(key);
   const int64_t used_ms = ModifiedSeconds(path) * 1000;
-  unknown.push_back({key, *std::move(facts), BytesOnDisk(path), 0, used_ms, used_ms});
-  if (unknown.size() >= kAddedAtOnce) AddUnknown(unknown);
+  return FrameRow{key, *std::move(facts), BytesOnDisk(path), 0, used_ms, used_ms};
 }
 
-void Store::AddUnknown(std::vector<FrameRow>& unknown) {
-  if (unknown.empty()) return;
-  index_.With([&](Index& index) { return index.AddFrames(unknown, Dropping()); }).IgnoreError();
-  unknown.clear();
+template <class Read, class Add>
+void Store::AddUnknown(const RecordFolder& folder,
+                       absl::StatusOr<bool> (Index::*has)(std::string_view key), Read read,
+                       Add add) {
+  std::vector<std::string> unknown;
+  const auto add_first = [&](size_t count) {
+    const std::vector<std::string> keys(unknown.begin(), unknown.begin() + count);
+    unknown.erase(unknown.begin(), unknown.begin() + count);
+    {
+      absl::MutexLock lock(&files_mutex_);
+      RefreshKey();
+    }
+    const auto rows = MakeAll(
+        keys, [&](const std::string& key) { return IsClosing() ? std::nullopt : read(key); });
+    if (rows.empty()) return;
+    index_.With([&](Index& index) { return add(index, rows); }).IgnoreError();
+  };
+  folder.ForEachByte([&](const std::vector<std::string>& keys) {
+    if (IsClosing()) return;
+    std::vector<std::string> more;
+    const absl::Status asked = index_.With([&](Index& index) -> absl::Status {
+      more.clear();
+      for (const std::string& key : keys) {
+        TENSORD_ASSIGN_OR_RETURN(const bool known, (index.*has)(key));
+        if (!known) more.push_back(key);
+      }
+      return absl::OkStatus();
+    });
+    if (!asked.ok()) return;
+    unknown.insert(unknown.end(), more.begin(), more.end());
+    while (unknown.size() >= kAddedAtOnce) add_first(kAddedAtOnce);
+  });
+  if (!IsClosing()) add_first(unknown.size());
 }
 
 void Store::ForgetLost(const RecordFolder& folder,
@@ -167,21 +218,19 @@ void Store::RemoveStrayBlobs() {
 void Store::Reconcile() {
   // What becomes new from here on is found the next time.
   index_.TakeIsNew();
-  std::vector<Index::Kernel> kernels;
-  kernels_.ForEachKey([&](const std::string& key) {
-    if (!IsClosing()) ReconcileKernel(key, kernels);
-  });
-  AddUnknown(kernels);
-  std::vector<Index::Program> programs;
-  programs_.ForEachKey([&](const std::string& key) {
-    if (!IsClosing()) ReconcileProgram(key, programs);
-  });
-  AddUnknown(programs);
-  std::vector<FrameRow> frames;
-  frames_.ForEachKey([&](const std::string& key) {
-    if (!IsClosing()) ReconcileFrame(key, frames);
-  });
-  AddUnknown(frames);
+  AddUnknown(
+      kernels_, &Index::HasKernel, [this](const std::string& key) { return ReadKernelRow(key); },
+      [](Index& index, const std::vector<Index::Kernel>& rows) { return index.AddKernels(rows); });
+  AddUnknown(
+      programs_, &Index::HasProgram, [this](const std::string& key) { return ReadProgramRow(key); },
+      [this](Index& index, const std::vector<Index::Program>& rows) {
+        return AddProgramRows(index, rows);
+      });
+  AddUnknown(
+      frames_, &Index::HasFrame, [this](const std::string& key) { return ReadFrameRow(key); },
+      [this](Index& index, const std::vector<FrameRow>& rows) {
+        return index.AddFrames(rows, Dropping());
+      });
   ForgetLost(programs_, &Index::KeysAfter, &Index::RemoveProgram);
   ForgetLost(frames_, &Index::FrameKeysAfter, &Index::RemoveFrame);
   RemoveStrayBlobs();

@@ -4,7 +4,9 @@
 #include <absl/strings/str_cat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/check.h"
 #include "base/sha256.h"
@@ -116,19 +118,26 @@ absl::StatusOr<std::shared_ptr<const Record>> RecordFolder::Get(std::string_view
     }
     Forget(key);
   }
+  TENSORD_ASSIGN_OR_RETURN(Record read, Read(key));
+  auto record = std::make_shared<const Record>(std::move(read));
+  Keep(key, identity, record);
+  return record;
+}
+
+absl::StatusOr<Record> RecordFolder::Read(std::string_view key) const {
+  const std::string path = PathOf(key);
   TENSORD_ASSIGN_OR_RETURN(const std::string data, ReadFile(path));
   TENSORD_ASSIGN_OR_RETURN(const Layout layout, Split(data));
   if (!signer_->Verify(layout.mac, {kind_, key, layout.prefix, layout.body})) {
     return absl::DataLossError(absl::StrCat("record ", path, " is not signed by this store"));
   }
-  auto record = std::make_shared<Record>();
+  Record record;
   for (size_t at = 0; at < layout.blobs.size(); at += kSha256Bytes) {
-    record->blobs.emplace_back(layout.blobs.substr(at, kSha256Bytes));
+    record.blobs.emplace_back(layout.blobs.substr(at, kSha256Bytes));
   }
-  record->payload = layout.payload;
-  record->facts = layout.facts;
-  Keep(key, identity, record);
-  return std::shared_ptr<const Record>(record);
+  record.payload = layout.payload;
+  record.facts = layout.facts;
+  return record;
 }
 
 absl::StatusOr<std::string> RecordFolder::GetDetail(std::string_view key) const {
@@ -145,6 +154,20 @@ void RecordFolder::Remove(std::string_view key) const { unlink(PathOf(key).c_str
 bool RecordFolder::ForEachKey(const std::function<void(const std::string& key)>& visit) const {
   return ForEachDigestFile(folder_,
                            [&](const std::string& key, const std::string&) { visit(key); });
+}
+
+void RecordFolder::ForEachByte(
+    const std::function<void(const std::vector<std::string>& keys)>& visit) const {
+  for (int byte = 0; byte < 256; ++byte) {
+    std::vector<std::string> keys;
+    const char first[] = {static_cast<char>(byte)};
+    const std::string folder = absl::StrCat(folder_, "/", ToHex({first, 1}));
+    ForEachDigestFile(folder, [&](const std::string& key, const std::string&) {
+      if (key[0] == first[0]) keys.push_back(key);
+    });
+    std::sort(keys.begin(), keys.end());
+    if (!keys.empty()) visit(keys);
+  }
 }
 
 void RecordFolder::Keep(std::string_view key, const FileIdentity& identity,

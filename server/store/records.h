@@ -61,6 +61,8 @@ class RecordFolder {
   // removes. Any other error is the machine's, and says nothing of the record. What was read is
   // kept in memory until the file changes.
   absl::StatusOr<std::shared_ptr<const Record>> Get(std::string_view key);
+  // The same, which remembers nothing.
+  absl::StatusOr<Record> Read(std::string_view key) const;
   absl::StatusOr<std::string> GetDetail(std::string_view key) const;
   void Remove(std::string_view key) const;
   // Forgets what was verified: the signing key is another one.
@@ -68,6 +70,9 @@ class RecordFolder {
 
   // The keys of all files whose names are keys, in no order. False: not all could be listed.
   bool ForEachKey(const std::function<void(const std::string& key)>& visit) const;
+  // The same in the order of keys, those that begin with the same byte together. What cannot be
+  // listed now is left out.
+  void ForEachByte(const std::function<void(const std::vector<std::string>& keys)>& visit) const;
 
  private:
   struct Cached {

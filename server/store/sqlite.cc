@@ -101,8 +101,8 @@ absl::StatusOr<Database> Database::Open(const std::string& path) {
   sqlite3_busy_timeout(handle, 5000);
   // NORMAL with WAL never corrupts; the last transactions before a power cut may be missing, and
   // then their files are found to be strangers and cleaned.
-  TENSORD_RETURN_IF_ERROR(database.Execute(
-      "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-1024;"));
+  TENSORD_RETURN_IF_ERROR(database.Execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL"));
+  TENSORD_RETURN_IF_ERROR(database.Execute(kUsualPages));
   return database;
 }
 

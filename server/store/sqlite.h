@@ -16,6 +16,11 @@
 
 namespace tensord::store {
 
+// What a database begins with: a megabyte of its pages in memory, and a log that is written back at
+// 4 MiB, and cut to that.
+inline constexpr char kUsualPages[] =
+    "PRAGMA cache_size=-1024; PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=4194304";
+
 // A prepared statement on its way through one use; resets itself.
 class Query {
  public:

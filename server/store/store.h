@@ -216,13 +216,17 @@ class Store {
                                                            std::string_view key);
   // Shows whether the folder can be written.
   absl::Status TryToWrite() const;
-  // Adds to what the index is to know, unless it does.
-  void ReconcileProgram(const std::string& key, std::vector<Index::Program>& unknown);
-  void ReconcileKernel(const std::string& kernel_key, std::vector<Index::Kernel>& unknown);
-  void ReconcileFrame(const std::string& key, std::vector<FrameRow>& unknown);
-  void AddUnknown(std::vector<Index::Program>& unknown);
-  void AddUnknown(std::vector<Index::Kernel>& unknown);
-  void AddUnknown(std::vector<FrameRow>& unknown);
+  // What the index is to have of a record that it does not know. Nothing: it cannot be read now, or
+  // is none, and is removed.
+  std::optional<Index::Program> ReadProgramRow(const std::string& key);
+  std::optional<Index::Kernel> ReadKernelRow(const std::string& kernel_key);
+  std::optional<FrameRow> ReadFrameRow(const std::string& key);
+  // Gives `add` the rows that `read` makes of keys which the index has not, many at once and in
+  // their order: neighbours lie in the same pages of the index. Several threads read.
+  template <class Read, class Add>
+  void AddUnknown(const RecordFolder& folder,
+                  absl::StatusOr<bool> (Index::*has)(std::string_view key), Read read, Add add);
+  absl::Status AddProgramRows(Index& index, const std::vector<Index::Program>& rows);
   // Rows of records that are gone.
   using Keys = absl::StatusOr<std::vector<std::string>>;
   void ForgetLost(const RecordFolder& folder,

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A store of `--count` programs, its pages not in memory: a daemon serves within 10 s of its start.
+"""A store of `--count` programs, its pages not in memory: a daemon serves within 10 s of its start,
+also where its index is damaged, which it makes anew meanwhile; `tensorctl rebuild-index` does, too.
 
 Records are written by the store's own code without syncing them, and their rows by its reconciling.
 The page cache is dropped where that is allowed (root); otherwise the table says that it was not.
@@ -10,7 +11,9 @@ With `--root DIR` the store is made there, and kept for the next time. A million
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -18,10 +21,11 @@ import campaign
 import jobs
 import process_facts
 import tensord
-from real_daemon import RealDaemon
+from real_daemon import RealDaemon, binary
 from stores import Store
 
 SERVES_WITHIN_S = 10.0
+REBUILT_WITHIN_S = 900.0
 IDLE_CPU_S = 0.02  # in a second: what a daemon without work takes at most
 KERNELS = 4096  # programs whose kernels are published in full (native/store_driver.cc)
 
@@ -63,8 +67,66 @@ def _settled(daemon: RealDaemon, limit_s: float) -> float:
     return time.monotonic() - start
 
 
+def _rebuild(store: Path, count: int, table: campaign.Table) -> None:
+    """By hand, while nobody serves."""
+    start = time.monotonic()
+    command = [str(binary("tensorctl")), "--json", "rebuild-index", f"--store={store}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    seconds = time.monotonic() - start
+    table.add("rebuild-index: seconds", seconds)
+    table.add("rebuild-index: microseconds a record", 1e6 * seconds / count)
+    found = json.loads(done.stdout)["programs"]
+    table.must("rebuild-index: programs", found, found > count, f"> {count}")
+
+
+def _damage_index(store: Path) -> None:
+    for suffix in ("-wal", "-shm"):
+        (store / f"index.sqlite{suffix}").unlink(missing_ok=True)
+    with (store / "index.sqlite").open("r+b") as index:
+        index.write(b"x" * 8192)
+
+
+def _serve_while_damaged(
+    folder: Path, store: Path, arguments: argparse.Namespace, table: campaign.Table
+) -> None:
+    """A daemon that finds its index damaged serves, and makes it anew beside it."""
+    _damage_index(store)
+    if not arguments.keep_cache:
+        _drop_page_cache()
+    start = time.monotonic()
+    daemon = RealDaemon(folder, flags=(f"--store={store}", "--store-limit=0"))
+    try:
+        os.environ["TENSORD_ADDRESS"] = daemon.address
+        jobs.rpc.client().forget()
+        tensord.reset_stats()
+        outcome = jobs.Outcome()
+        jobs.compare(int(start) % 100_000 + 100_000, outcome)
+        served = time.monotonic() - start
+        table.must("damaged index: seconds until a program is stored", served,
+                   served <= SERVES_WITHIN_S, f"at most {SERVES_WITHIN_S:.0f}")  # fmt: skip
+        slowest, stored = 0.0, 0
+        while stored <= arguments.count and time.monotonic() - start < REBUILT_WITHIN_S:
+            asked = time.monotonic()
+            stored = tensord.daemon_stats()["programs_stored"]
+            slowest = max(slowest, time.monotonic() - asked)
+            time.sleep(0.2)
+        table.add("damaged index: seconds until it has all", time.monotonic() - start)
+        table.must("damaged index: programs", stored, stored > arguments.count,
+                   f"> {arguments.count}")  # fmt: skip
+        table.must("damaged index: slowest answer of stats, seconds", slowest, slowest < 2,
+                   "below 2")  # fmt: skip
+        jobs.compare(int(start) % 100_000 + 100_000, outcome)
+        table.none("damaged index: errors, or graphs in eager",
+                   len(outcome.errors) + len(outcome.wrong)
+                   + tensord.stats()["fallbacks"])  # fmt: skip
+        most = process_facts.peak_resident_bytes(daemon.process.pid) >> 20
+        table.must("damaged index: most memory, MiB", most, most < 300, "below 300")
+    finally:
+        daemon.close()
+
+
 def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
-    """Fills, forgets, starts and asks."""
+    """Fills, forgets, starts and asks; then without an index."""
     with campaign.folder() as folder:
         root = Path(arguments.root).resolve() if arguments.root else folder
         root.mkdir(parents=True, exist_ok=True)
@@ -109,6 +171,9 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
             table.must("most memory of the daemon, MiB", most, most < 300, "below 300")
         finally:
             daemon.close()
+        _rebuild(root / "store", arguments.count, table)
+        (folder / "damaged").mkdir()
+        _serve_while_damaged(folder / "damaged", root / "store", arguments, table)
         with Store(root / "store") as store:
             wrong = store.lookup(0, min(arguments.count, KERNELS))
             table.must("programs found", wrong["found"],

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <thread>
 
 #include "base/sha256.h"
@@ -469,6 +470,41 @@ TEST_F(StoreTest, FolderThatIsDeletedUnderTheDaemonCostsCompilesAlone) {
   EXPECT_TRUE(store->Lookup(key).ok());
   EXPECT_EQ(store->problem(), "");
   EXPECT_TRUE(fs::exists(PathOf(key, "manifests")));
+}
+
+// As many as several threads read: the index says of them what it said, and what is no record of
+// this store, or lacks a blob, goes.
+TEST_F(StoreTest, IndexOfManyRecordsIsMadeOfThemAlone) {
+  constexpr int kMany = 300;
+  auto store = Open();
+  // Label and bytes of programs, by key.
+  using Said = std::map<std::string, std::pair<std::string, uint64_t>>;
+  const auto listed = [&] {
+    Said said;
+    const auto rows = store->List(0);
+    EXPECT_TRUE(rows.ok()) << rows.status();
+    if (!rows.ok()) return said;
+    for (const ProgramRow& row : *rows) said[row.key] = {row.facts.label, row.bytes};
+    return said;
+  };
+  for (int i = 0; i < kMany; ++i) Add(*store, std::to_string(i), 100 + i * 31);
+  Said said = listed();
+  const std::string cut = Sha256("7"), without_blob = Sha256("8"), cut_kernel = Sha256("kernel 9");
+  for (const std::string& path : {PathOf(cut, "manifests"), PathOf(cut_kernel, "kernels")}) {
+    fs::permissions(path, fs::perms::owner_all);
+    fs::resize_file(path, 50);
+  }
+  fs::remove(PathOf(Sha256(Binary("8", 100 + 8 * 31))));
+  said.erase(cut);
+  said.erase(without_blob);
+
+  ASSERT_TRUE(store->RebuildIndex().ok());
+  EXPECT_EQ(listed(), said);
+  EXPECT_EQ(store->Count()->programs, static_cast<uint64_t>(kMany - 2));
+  EXPECT_FALSE(fs::exists(PathOf(cut, "manifests")));
+  EXPECT_FALSE(fs::exists(PathOf(without_blob, "manifests")));
+  EXPECT_FALSE(fs::exists(PathOf(cut_kernel, "kernels")));
+  for (const auto& [key, label_and_bytes] : said) EXPECT_TRUE(store->Lookup(key).ok());
 }
 
 TEST_F(StoreTest, ReconcileRemovesWhatNoRecordNames) {
