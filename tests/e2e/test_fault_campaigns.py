@@ -33,7 +33,7 @@ SLICES = {
     "soak": "--minutes 0.2 --clients 2",
     "service": "--places 1",
     # With itself: what is tried between two builds, without building the other.
-    "versions": f"--bundle {ROOT}",
+    "versions": f"--bundle {ROOT} --most 3",
 }
 LIMIT_S = 300.0
 

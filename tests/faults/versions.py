@@ -237,10 +237,13 @@ def _make_store(build: Build, folder: Path) -> list[str]:
     return told["wrong"] + ([] if made else [f"{build.name} makes its store: {stats}"])
 
 
-def _combinations(table: campaign.Table, folder: Path, pair: list[Build]) -> Iterator[_Combination]:
+def _combinations(
+    table: campaign.Table, folder: Path, pair: list[Build], most: int
+) -> Iterator[_Combination]:
     for build in pair:
         table.none(f"making the store of {build.name}", _make_store(build, folder / build.name))
-    for number, (client, daemon, store) in enumerate(itertools.product(pair, repeat=3)):
+    chosen = itertools.islice(itertools.product(pair, repeat=3), most)
+    for number, (client, daemon, store) in enumerate(chosen):
         place = folder / str(number)
         place.mkdir(mode=0o700)
         shutil.copytree(folder / store.name / "store", place / "store")
@@ -268,7 +271,7 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
         ))  # fmt: skip
     tried = []
     with campaign.folder() as folder:
-        for combination in _combinations(table, folder, [new, old]):
+        for combination in _combinations(table, folder, [new, old], arguments.most):
             combination.run()
             table.add(f"client, daemon, store: {combination.name}", combination.figures)
             tried.append(combination)
@@ -281,4 +284,4 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
 
 
 if __name__ == "__main__":
-    campaign.main(run, __doc__, base="", bundle="")
+    campaign.main(run, __doc__, base="", bundle="", most=8)
