@@ -62,9 +62,9 @@ absl::Status Store::WriteFrame(FrameRow row, const Record& record) {
   row.bytes = BytesOnDisk(frames_.PathOf(row.key));
   // Which of a code's frames go is decided by their uses.
   FlushUses(/*all=*/true);
-  // A record that the index could not take is added when it is reconciled.
-  index_.With([&](Index& index) { return index.AddFrames({row}, Dropping()); }).IgnoreError();
-  return absl::OkStatus();
+  // A frame is found by the index: one that it does not take now stays in memory, too, until it
+  // does.
+  return index_.With([&](Index& index) { return index.AddFrames({row}, Dropping()); });
 }
 
 std::vector<FoundFrame> Store::FramesInMemory(const std::function<bool(const FrameRow&)>& wants,

@@ -20,7 +20,7 @@ from stores import Ended, Orders, Store
 
 CALLS = ("open", "write", "sync", "rename", "mmap")
 ERRORS = ("EIO", "ENOSPC", "EDQUOT", "EMFILE", "ENOMEM")
-STORED = 4  # before the fault, with a kernel of their own
+STORED = 4  # programs before the fault, with a kernel of their own, and frames
 ADDED = 2  # under it, and again after it
 
 
@@ -31,8 +31,14 @@ def _under_fault(store: Store, orders: Orders) -> tuple[bool, list[str]]:
     during = store.lookup(0, STORED)
     if during["wrong"] or during["missing"] or during["damaged"]:
         wrong.append(f"a sound program was not kept: {during}")
+    if (frames := store.numbers(f"frames 0 {STORED}"))["wrong"]:
+        wrong.append(f"frames under the fault: {frames}")
     if len(store.publish(STORED, ADDED)) != ADDED:
         wrong.append("a program was refused")
+    try:
+        store.put(STORED, ADDED)
+    except AssertionError:
+        wrong.append("a frame was refused")
     added = store.lookup(STORED, ADDED)
     if added["wrong"] or added["damaged"]:
         wrong.append(f"under the fault: {added}")
@@ -42,6 +48,8 @@ def _under_fault(store: Store, orders: Orders) -> tuple[bool, list[str]]:
     after = store.lookup(0, STORED + ADDED)
     if after["found"] != STORED + ADDED or after["damaged"]:
         wrong.append(f"after the fault: {after}")
+    if (frames := store.numbers(f"frames 0 {STORED + ADDED}"))["found"] != STORED + ADDED:
+        wrong.append(f"after the fault: frames {frames}")
     store.publish(STORED + ADDED, ADDED)
     if (problem := store.ask("problem")) != "problem":
         wrong.append(f"the fault is remembered: {problem}")
@@ -51,10 +59,12 @@ def _under_fault(store: Store, orders: Orders) -> tuple[bool, list[str]]:
     return kept, wrong
 
 
-def _sound(root: Path, programs: int) -> list[str]:
+def _sound(root: Path, programs: int, frames: int) -> list[str]:
     """What is not right in a store that is opened after all."""
     wrong = []
     with Store(root) as store:
+        if (there := store.numbers(f"frames 0 {frames}"))["found"] != frames:
+            wrong.append(f"opened again: frames {there}")
         found = store.lookup(0, programs)
         if found["found"] != programs:
             wrong.append(f"opened again: {found}")
@@ -74,6 +84,7 @@ class _Campaign:
         self.wrong: list[str] = []
         with Store(self._model) as store:
             store.publish(0, STORED)
+            store.put(0, STORED)
 
     def places(self, call: str) -> int:
         """How often the call is made when nothing fails."""
@@ -82,6 +93,7 @@ class _Campaign:
         with Store(root, environment=orders.environment) as store:
             store.lookup(0, STORED)
             store.publish(STORED, ADDED)
+            store.put(STORED, ADDED)
             count = orders.matched()
         shutil.rmtree(root)
         return count
@@ -103,7 +115,9 @@ class _Campaign:
         except Ended:
             wrong.append("it crashed")
         orders.withdraw()
-        wrong += _sound(root, STORED + 2 * ADDED if opened else STORED)
+        wrong += _sound(
+            root, STORED + 2 * ADDED if opened else STORED, STORED + ADDED if opened else STORED
+        )
         shutil.rmtree(root)
         how = "for good" if times == 0 else f"once, at number {skip}"
         self.tried += 1

@@ -177,6 +177,23 @@ TEST_F(StoreFramesTest, FrameWithoutARowGetsOneWhenItIsPutAgain) {
   EXPECT_EQ(store->ListFrames(0)->at(0).hits, 1u);
 }
 
+// The record is on the disk, by which nobody finds a frame of a code.
+TEST_F(StoreFramesTest, FrameWhoseRowTheIndexDoesNotTakeIsFoundAndGetsItLater) {
+  auto store = Open();
+  ChangeIndex("CREATE TRIGGER refuse BEFORE INSERT ON frames BEGIN SELECT RAISE(ABORT, 'no'); END");
+  Put(*store, "f", "a");
+  EXPECT_THAT(Texts(*store, "f"), ElementsAre("a"));
+  EXPECT_NE(store->problem(), "");
+  store->WriteBack();
+  EXPECT_THAT(Texts(*store, "f"), ElementsAre("a"));
+  ChangeIndex("DROP TRIGGER refuse");
+  store->WriteBack();
+  EXPECT_EQ(store->problem(), "");
+  EXPECT_THAT(Texts(*store, "f"), ElementsAre("a"));
+  EXPECT_EQ(store->Count()->frames, 1u);
+  EXPECT_THAT(Texts(*Open(), "f"), ElementsAre("a"));
+}
+
 TEST_F(StoreFramesTest, DamagedAndForeignRecordsAreRefused) {
   auto store = Open();
   const std::string flipped = Put(*store, "f", "a"), cut = Put(*store, "f", "b"),
