@@ -131,6 +131,7 @@ TENSORD_EXPORT int tensord_profile_take(const TensordRunTimes** runs, size_t* co
   return tensord::runtime::Guarded(
       [&] { return tensord::runtime::TakeProfile(runs, count, dropped); });
 }
+TENSORD_EXPORT size_t tensord_profile_kept(void) { return tensord::runtime::KeptSteps(); }
 TENSORD_EXPORT void tensord_profile_end(void) {
   if (tensord::runtime::EndProfile()) tensord::runtime::DestroyIdleEvents();
 }

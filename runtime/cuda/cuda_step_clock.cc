@@ -114,14 +114,13 @@ std::unique_ptr<StepClock> NewCudaStepClock(const CudaDriver& driver, CuStream s
   if (driver.create_event == nullptr || driver.destroy_event == nullptr ||
       driver.record_event == nullptr || driver.synchronize_event == nullptr ||
       driver.elapsed_time == nullptr || driver.is_capturing == nullptr) {
-    return nullptr;
+    return std::make_unique<NoClock>();
   }
   int capturing = 0;
   CuContext context = nullptr;
-  if (driver.is_capturing(stream, &capturing) != kCudaSuccess || capturing != 0 ||
-      driver.get_context(&context) != kCudaSuccess) {
-    return nullptr;
-  }
+  if (driver.is_capturing(stream, &capturing) != kCudaSuccess) return std::make_unique<NoClock>();
+  if (capturing != 0) return nullptr;
+  if (driver.get_context(&context) != kCudaSuccess) return std::make_unique<NoClock>();
   return std::make_unique<CudaStepClock>(driver, context, stream);
 }
 

@@ -11,8 +11,8 @@
 
 namespace tensord::runtime {
 
-// For a run on `stream`, in the thread's current context. Null: the driver is too old to have
-// events' functions, or what is queued on the stream goes into a CUDA graph.
+// For a run on `stream`, in the thread's current context; one that fails where the driver has no
+// events. Null: what is queued on the stream goes into a CUDA graph, and is no run.
 std::unique_ptr<StepClock> NewCudaStepClock(const CudaDriver& driver, CuStream stream);
 
 // Clocks that were read leave their events to later ones; this ends them.

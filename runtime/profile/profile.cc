@@ -93,6 +93,12 @@ TensordError TakeProfile(const TensordRunTimes** runs, size_t* count, uint64_t* 
   return TENSORD_OK;
 }
 
+size_t KeptSteps() {
+  Profile& profile = *ThisProfile().load();
+  const std::lock_guard lock(profile.mutex);
+  return profile.steps;
+}
+
 bool EndProfile() {
   if (!IsProfiling()) return false;
   Profile& profile = *ThisProfile().load();

@@ -38,6 +38,7 @@ inline bool IsProfiling() { return internal::profiling.load(std::memory_order_re
 // As the functions of the C interface.
 TensordError BeginProfile();
 TensordError TakeProfile(const TensordRunTimes** runs, size_t* count, uint64_t* dropped);
+size_t KeptSteps();
 bool EndProfile();  // whether there was one
 
 // Keeps a run while a profile goes on and has room.

@@ -31,8 +31,8 @@ class RunTimer {
   RunTimer(const RunTimer&) = delete;
   RunTimer& operator=(const RunTimer&) = delete;
 
-  // Before the first step, between the device's Begin and End. False: the device cannot time this
-  // run, which then has no place in the profile.
+  // Before the first step, between the device's Begin and End. False: the run is captured as a CUDA
+  // graph, and has no place in the profile.
   bool Bind(CallState& state);
 
   // A step, from here to its destructor. `number`: of TensordStepTime.

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,10 @@ from compare import check
 from frame_processes import output, python
 from google.protobuf import json_format
 from real_daemon import RealDaemon, binary
-from tensord.bridge import loaded_programs
-from tensord.bridge.run_times import RunTimes, StepTime
+from tensord.bridge import run_times
 from tensord.bridge.runtime import TensordRuntimeError
+from tensord.cuda_graphs import graphed_program
 from tensord.profiles import numbers, tell
-from tensord.profiles.collect import collect
-from tensord.profiles.facts import ProgramFacts
-from tensord.profiles.marks import Marks
 from tensord.v1 import profile_pb2, service_pb2
 from tensord.wire import rpc
 from tensord.wire.expressions import evaluate
@@ -151,9 +149,9 @@ def test_bytes_are_those_of_the_operands(here: RealDaemon) -> None:
     assert kernel.bytes_read == (96 * 80 + 80) * FLOAT
     assert kernel.bytes_written == 96 * 80 * FLOAT
     assert kernel.flops == 0
-    per_second = numbers.rate(profile.message, kernel)
-    seconds = numbers.median(kernel.nanoseconds) / 1e9
-    assert per_second == pytest.approx((2 * 96 * 80 + 80) * FLOAT / seconds)
+    per_second = numbers.rate(kernel)
+    seconds = sum(kernel.nanoseconds) / 1e9
+    assert per_second == pytest.approx(5 * (2 * 96 * 80 + 80) * FLOAT / seconds)
     limit = numbers.limit(profile.message, kernel)
     assert limit == pytest.approx(per_second / profile.message.copy_rate)
 
@@ -214,6 +212,62 @@ def test_nothing_compiled_is_said(here: RealDaemon) -> None:
     profile = tensord.profile(torch.tanh, torch.randn(8), steps=1, warmup=0)
     assert "no compiled program ran" in str(profile)
     assert not profile.message.rows and len(profile.message.calls) == 1
+    assert profile.message.copy_rate == 0  # of nothing
+
+
+def test_a_step_of_some_calls_has_its_rate(here: RealDaemon) -> None:
+    often, seldom = compiled(torch.tanh), compiled(lambda x: torch.exp(x) * 3)
+    x, wide = torch.randn(64), torch.randn(256, 256)
+    often(x), seldom(wide)
+    with tensord.profiling("now and then") as profile:
+        for call in range(5):
+            often(x)
+            if call == 3:
+                seldom(wide)
+            profile.step()
+    kernels = steps(profile, Row.KERNEL)
+    assert [row.runs for row in kernels] == [1, 5]  # the longer one is the first
+    rare = kernels[0]
+    assert numbers.median(rare.nanoseconds) == 0
+    copied = numbers.limit(profile.message, rare)
+    assert copied is not None and 0 < copied < 100
+
+
+def test_programs_of_other_threads_are_parts(here: RealDaemon) -> None:
+    step = compiled(lambda x: torch.tanh(x) * 7)
+    x = torch.randn(50)
+    step(x)
+
+    def both() -> None:
+        thread = threading.Thread(target=step, args=(x,))
+        thread.start()
+        step(x)
+        thread.join()
+
+    profile = tensord.profile(both, steps=3, warmup=1)
+    assert [row.runs for row in steps(profile, Row.KERNEL)] == [6]
+
+
+def test_nothing_is_timed_while_the_daemon_is_asked(
+    here: RealDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    call = rpc.Client.call
+
+    def noticed(self: rpc.Client, method: str, *told: Any) -> Any:
+        run_times.begin()  # an error while this process is profiled
+        run_times.end()
+        asked.append((method, graphed_program._suspended))
+        return call(self, method, *told)
+
+    step = compiled(lambda x: torch.tanh(x) + 8)
+    x = torch.randn(40)
+    step(x)
+    monkeypatch.setattr(rpc.Client, "call", noticed)
+    tensord.profile(step, x, steps=1)
+    with tensord.profiling():
+        step(x)
+    assert asked == [("GetProgram", 0), ("PutProfile", 0)] * 2
 
 
 def test_blocks_are_measured_by_their_steps(here: RealDaemon) -> None:
@@ -267,77 +321,6 @@ def test_frames_that_are_served_are_measured(profiled: RealDaemon, bridge: str) 
     assert all(runs == 3 for _, runs in second["rows"])
     listed = json.loads(tensorctl(profiled, "--json", "profile").stdout)["profiles"]
     assert [one["caller"]["job"] for one in listed].count(bridge) == 2
-
-
-# -- a GPU's times, without a GPU ----------------------------------------------------------------
-
-
-def on_gpu(program: int, begin: int, *steps_of: tuple[int, int, int, int]) -> RunTimes:
-    return RunTimes(program, begin, begin + 5, 0, (7,), [StepTime(*step) for step in steps_of])
-
-
-def test_steps_of_a_gpu_are_added_up_by_its_own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    detail = service_pb2.ProgramDetail()
-    detail.summary.label = "forward"
-    for function in ("tensord_sum", "tensord_sum_finish"):  # one kernel of two functions
-        detail.artifact.steps.add().launch.function = function
-    detail.artifact.steps.add().zero_fill.bytes.constant = 64
-    detail.artifact.steps.add().free = 3
-    detail.artifact.steps.add().call.op = "aten::mm"
-    kernel = detail.fusion.steps.add(kernel=0, nodes=[0, 1, 2], plan_steps=[0, 1])
-    kernel.work.bytes_read.op.kind = 2  # MUL
-    kernel.work.bytes_read.op.args.add(symbol=0), kernel.work.bytes_read.op.args.add(constant=4)
-    detail.fusion.steps.add(call="aten::mm", nodes=[2], plan_steps=[4])
-    for op, line in (("aten::sum", 1), ("aten::view", 0), ("aten::mul", 1)):
-        detail.fusion.nodes.add(op=op, line=line)
-    detail.fusion.lines.add(source="a.py:1"), detail.fusion.lines.add(source="a.py:2")
-    monkeypatch.setattr(loaded_programs, "_keys", {5: b"k" * 32})
-    runs = [
-        on_gpu(5, 100, (1, 0, 0, 10), (1, 1, 12, 4), (3, 0, 20, 2), (2, 0, 30, 50)),
-        on_gpu(5, 220, (1, 0, 0, 20), (1, 1, 20, 4), (3, 0, 30, 2), (2, 0, 32, 60)),
-        on_gpu(5, 230, (1, 0, 0, 1), (1, 1, 1, 1), (3, 0, 2, 1), (2, 0, 3, 1)),
-        on_gpu(5, 999, (1, 0, 0, 10)),  # behind the last call
-    ]
-    collected = collect(runs, [50, 200, 300], lambda key: ProgramFacts(key, detail))
-    message = profile_pb2.Profile()
-    collected.fill(message)
-    assert message.on_gpu and list(message.gaps) == [14, 6]
-    assert [(p.label, p.runs, p.key) for p in message.programs] == [("forward", 3, b"k" * 32)]
-    by_name = {row.name: row for row in message.rows}
-    assert list(by_name) == ["aten::mm", "tensord_sum", "zero fill"]
-    summed = by_name["tensord_sum"]
-    assert (list(summed.nanoseconds), summed.runs, summed.step) == ([14, 26], 3, 0)
-    assert list(summed.operators) == ["sum", "mul"] and summed.bytes_read == 28
-    assert [message.lines[line].source for line in summed.lines] == ["a.py:2"]
-    assert list(by_name["aten::mm"].nanoseconds) == [50, 61]
-    assert by_name["zero fill"].runs == 3 and not by_name["zero fill"].HasField("step")
-
-
-def test_calls_on_a_gpu_take_what_its_events_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter((10.0, 12.5, 17.0))
-    waited: list[str] = []
-
-    class Event:
-        def __init__(self, enable_timing: bool) -> None:
-            assert enable_timing
-
-        def record(self) -> None:
-            self.at = next(clock)  # milliseconds
-
-        def elapsed_time(self, other: Event) -> float:
-            return other.at - self.at
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waited.append("for it"))
-    monkeypatch.setattr(torch.cuda, "Event", Event)
-    marks = Marks()
-    for _ in range(3):
-        marks.add()
-    assert len(waited) == 1  # before the first call alone
-    assert marks.times(on_gpu=True) == [2_500_000, 4_500_000] and len(waited) == 2
-    host = marks.times(on_gpu=False)
-    assert host == [end - begin for begin, end in zip(marks.host, marks.host[1:], strict=False)]
 
 
 # -- what is shown --------------------------------------------------------------------------------
@@ -422,6 +405,19 @@ def test_an_older_daemon_is_told_nothing(
             assert steps(tensord.profile(step, torch.randn(20), steps=1, warmup=0), Row.KERNEL)
     assert caplog.text.count("profiles stay in this process") == 1
     assert tensorctl(here, "--json", "profile").stdout == before
+
+
+def test_a_daemon_that_was_not_greeted_yet_is_told(
+    here: RealDaemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    step = compiled(lambda x: torch.tanh(x) + 10)
+    step(torch.randn(20))
+    rpc.client().forget()  # as after a call that broke off
+    with caplog.at_level(logging.WARNING, "tensord"):
+        profile = tensord.profile(step, torch.randn(20), steps=1, warmup=0)
+    assert "profiles stay" not in caplog.text
+    said = tensorctl(here, "profile", "--last", "--format", "json")
+    assert json_format.Parse(said.stdout, profile_pb2.Profile()) == profile.message
 
 
 def test_without_a_daemon_steps_have_no_lines(

@@ -70,6 +70,7 @@ def _library() -> Any:
         ctypes.POINTER(ctypes.c_size_t),
         ctypes.POINTER(ctypes.c_uint64),
     ]
+    lib.tensord_profile_kept.restype = ctypes.c_size_t
     lib.tensord_profile_end.restype = None
     return lib
 
@@ -82,6 +83,11 @@ def _check(code: int) -> None:
 def begin() -> None:
     """Every run in this process is timed from here on. TensordRuntimeError: they are already."""
     _check(_library().tensord_profile_begin())
+
+
+def kept() -> int:
+    """How many steps a `take` would give. Beyond 2**18 runs have no room; waits for nothing."""
+    return int(_library().tensord_profile_kept())
 
 
 def take() -> tuple[list[RunTimes], int]:

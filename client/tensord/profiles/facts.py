@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ..errors import TensordError
+from ..errors import DaemonTimeoutError, DaemonUnavailableError, TensordError
 from ..v1 import artifact_pb2, compile_pb2, profile_pb2, service_pb2
 from ..wire import rpc
 from ..wire.expressions import evaluate
+from . import kinds
 
 log = logging.getLogger("tensord")
 
 Row = profile_pb2.ProfileRow
-# How a kind of a plan's steps is numbered by the runtime (bridge/run_times.py), and what it is.
-_KINDS = (("launch", Row.KERNEL), ("call", Row.LIBRARY_CALL), ("zero_fill", Row.ZERO_FILL))
 _TIMEOUT_S = 10.0
 _ANY_KERNEL = "tensord_kernel"
 
@@ -78,8 +77,7 @@ class ProgramFacts:
         }
         counts: Counter[int] = Counter()
         for planned, step in enumerate(detail.artifact.steps):
-            name = step.WhichOneof("kind")
-            kind = next((kind for known, kind in _KINDS if known == name), None)
+            kind = kinds.OF_PLANNED.get(step.WhichOneof("kind") or "")
             if kind is None:
                 continue
             counts[kind] += 1
@@ -140,13 +138,23 @@ def _of_fusion(
     )
 
 
-def facts_of(key: bytes) -> ProgramFacts:
-    """Of a loaded program; without the daemon's word where it does not answer or has it no more."""
-    detail = None
-    if key:
-        request = service_pb2.GetProgramRequest(key_prefix=key)
-        try:
-            detail = rpc.client().call("GetProgram", request, _TIMEOUT_S)
-        except TensordError as error:
-            log.info("tensord: a profile has no lines of program %s: %s", key.hex()[:12], error)
-    return ProgramFacts(key, detail)
+class Asked:
+    """What the daemon says of the programs of one profile. One that does not answer is not asked
+    again."""
+
+    def __init__(self) -> None:
+        self._is_silent = False
+
+    def facts_of(self, key: bytes) -> ProgramFacts:
+        """Of a loaded program; without the daemon's word where it does not answer or has it no
+        more. key: empty where there is none."""
+        detail = None
+        if key and not self._is_silent:
+            request = service_pb2.GetProgramRequest(key_prefix=key)
+            try:
+                detail = rpc.client().call("GetProgram", request, _TIMEOUT_S)
+            except TensordError as error:
+                silence = (DaemonTimeoutError, DaemonUnavailableError)
+                self._is_silent = isinstance(error, silence)
+                log.info("tensord: a profile has no lines of program %s: %s", key.hex()[:12], error)
+        return ProgramFacts(key, detail)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,14 +12,20 @@ import torch
 
 from ..bridge import run_times
 from ..cuda_graphs import graphed_program
-from . import facts
-from .collect import collect
+from . import collect
 from .copy_rate import copy_rate
+from .facts import Asked
+from .flame import printable
 from .marks import Marks
 from .report import Profile
 from .tell import tell
 
+log = logging.getLogger("tensord")
+
 MOST_CALLS = 1000
+# From so many steps on they are taken between two calls: an eighth of what the runtime has room
+# for, and a pair of events each.
+_MANY_STEPS = 1 << 15
 
 
 class Measured(Profile):
@@ -26,8 +33,12 @@ class Measured(Profile):
 
     def __init__(self, name: str) -> None:
         super().__init__()
-        self.message.function = name
+        self.message.function = printable(name)
         self._marks: Marks | None = None
+        # Runs of calls that have all of theirs, and of those that lack some.
+        self._whole, self._partial = collect.Tally(), collect.Tally()
+        self._partial_calls: set[int] = set()
+        self._taken_calls = 0  # those before have their runs
 
     def step(self) -> None:
         """The call that is measured ends here and the next one begins. What is behind the last
@@ -37,32 +48,61 @@ class Measured(Profile):
         """
         if self._marks is None:
             raise RuntimeError("step() is for the block of tensord.profiling()")
-        if len(self._marks.host) > MOST_CALLS:
+        if len(self._marks.calls) >= MOST_CALLS:
             raise ValueError(f"a profile has at most {MOST_CALLS} calls")
-        self._marks.add()
+        self._marks.end()
+        if run_times.kept() >= _MANY_STEPS:
+            self._take(self._marks)
+            self._marks.begin()  # what that took is of no call
 
     def _begin(self) -> None:
         run_times.take()  # what ran before is no part of it
         self._marks = Marks()
-        self._marks.add()
+        self._marks.begin()
 
-    def _finish(self) -> None:
+    def _take(self, marks: Marks) -> None:
+        runs, dropped = run_times.take()
+        self.message.dropped_runs += dropped
+        if dropped:
+            self._partial_calls.update(range(self._taken_calls, len(marks.calls)))
+        self._taken_calls = len(marks.calls)
+        for run in runs:
+            if (call := marks.call_at(run.begin)) is not None:
+                tally = self._partial if call in self._partial_calls else self._whole
+                tally.add(run, call)
+
+    def _end(self) -> Marks:
+        """Nothing is measured any more, and devices have done what was."""
         marks, self._marks = self._marks, None
         assert marks is not None
-        if len(marks.host) == 1:
-            marks.add()
-        runs, self.message.dropped_runs = run_times.take()
-        collected = collect(runs, marks.host, facts.facts_of)
-        self.message.calls.extend(marks.times(on_gpu=collected.on_gpu))
-        collected.fill(self.message)
-        gpu = max((run.device for run in runs), default=-1)
-        device = torch.device("cuda", gpu) if gpu >= 0 else torch.device("cpu")
-        self.message.device = _name_of(device)
-        self.message.copy_rate = copy_rate(device)
+        if not marks.calls:
+            marks.end()
+        self._take(marks)
+        marks.settle()
+        return marks
+
+    def _finish(self, marks: Marks) -> None:
+        """Says what was measured. Calls that lack runs are left out, where there are others."""
+        tally, calls = self._whole, list(range(len(marks.calls)))
+        if whole := [call for call in calls if call not in self._partial_calls]:
+            calls = whole
+        else:
+            tally = self._partial
+        if left := len(marks.calls) - len(calls):
+            log.warning("tensord: a profile is without %d calls that lack times of runs", left)
+        message, clock = self.message, tally.device
+        times = marks.times(clock)
+        message.calls.extend(times[call] for call in calls)
+        message.on_gpu = clock != collect.HOST
+        message.device = _name_of(clock)
+        alike = [device for device in tally.devices if _name_of(device) == message.device]
+        tally.fill(message, calls, Asked().facts_of, alike)
+        if message.rows:
+            message.copy_rate = copy_rate(torch.device(collect.device_name(clock)))
 
 
-def _name_of(device: torch.device) -> str:
-    if device.type == "cuda":
+def _name_of(device: int) -> str:
+    if device != collect.HOST:
         return str(torch.cuda.get_device_name(device))
     count = torch.get_num_threads()
     return f"CPU, {count} thread{'s' if count != 1 else ''}"
@@ -87,7 +127,8 @@ def profiling(name: str = "block") -> Iterator[Measured]:
     with _timed_runs():
         measured._begin()
         yield measured
-        measured._finish()
+        marks = measured._end()
+    measured._finish(marks)
     tell(measured.message)
 
 
@@ -120,7 +161,8 @@ def profile(
         for _ in range(steps):
             function(*arguments, **named)
             measured.step()
-        measured._finish()
+        marks = measured._end()
+    measured._finish(marks)
     tell(measured.message)
     return Profile(measured.message)
 

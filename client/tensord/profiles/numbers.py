@@ -10,15 +10,11 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from ..v1 import profile_pb2
+from .kinds import KINDS, Row
 
-Row = profile_pb2.ProfileRow
-_KIND_NAMES = {
-    Row.KERNEL: "kernels",
-    Row.LIBRARY_CALL: "library calls",
-    Row.ZERO_FILL: "zero fills",
-    Row.MEMORY: "memory",
-}
 GAPS, OUTSIDE = "gaps", "outside of programs"
+# By which the parts of a call may exceed it: events are rounded one by one.
+_ROUNDED_PART, _ROUNDED_NANOSECONDS = 0.02, 20_000
 
 
 def median(values: Sequence[int]) -> int:
@@ -27,8 +23,8 @@ def median(values: Sequence[int]) -> int:
 
 
 def typical(profile: profile_pb2.Profile) -> int:
-    """The call that took the median of all: its parts add up, as medians of parts do not. -1: there
-    is none."""
+    """The call that took the median of all: its parts add up, unless programs ran at the same time,
+    as medians of parts do not. -1: there is none."""
     calls = profile.calls
     order = sorted(range(len(calls)), key=lambda i: (calls[i], i))
     return order[(len(order) - 1) // 2] if order else -1
@@ -37,15 +33,31 @@ def typical(profile: profile_pb2.Profile) -> int:
 def parts(profile: profile_pb2.Profile) -> list[tuple[str, list[int]]]:
     """Where each call's nanoseconds went, by kind of step; what of them is in no program is last.
     Parts without any are left out."""
-    calls = range(len(profile.calls))
-    found = [
-        (name, [sum(row.nanoseconds[i] for row in profile.rows if row.kind == kind) for i in calls])
-        for kind, name in _KIND_NAMES.items()
+    found = _within(profile)
+    outside = [
+        max(0, whole - sum(times[i] for _, times in found)) for i, whole in enumerate(profile.calls)
     ]
-    found.append((GAPS, list(profile.gaps)))
-    within = [sum(times[i] for _, times in found) for i in calls]
-    found.append((OUTSIDE, [max(0, profile.calls[i] - within[i]) for i in calls]))
-    return [(name, times) for name, times in found if any(times)]
+    return [(name, times) for name, times in [*found, (OUTSIDE, outside)] if any(times)]
+
+
+def _within(profile: profile_pb2.Profile) -> list[tuple[str, list[int]]]:
+    """The parts of calls that are of programs."""
+    found = []
+    for kind in KINDS:
+        rows = [row.nanoseconds for row in profile.rows if row.kind == kind.row]
+        times = [sum(row[i] for row in rows) for i in range(len(profile.calls))]
+        found.append((kind.shown, times))
+    return [*found, (GAPS, list(profile.gaps))]
+
+
+def overlap(profile: profile_pb2.Profile) -> bool:
+    """Whether parts of a call take longer than the call: programs ran at the same time, in several
+    threads or on several devices."""
+    found = _within(profile)
+    return any(
+        sum(times[i] for _, times in found) > (1 + _ROUNDED_PART) * whole + _ROUNDED_NANOSECONDS
+        for i, whole in enumerate(profile.calls)
+    )
 
 
 def runs_per_call(profile: profile_pb2.Profile, row: Row) -> float:
@@ -58,20 +70,25 @@ def moved(profile: profile_pb2.Profile, row: Row) -> float:
     return (row.bytes_read + row.bytes_written) * runs_per_call(profile, row)
 
 
-def rate(profile: profile_pb2.Profile, row: Row) -> float:
-    """Bytes a second, of those that it must move."""
-    return 1e9 * moved(profile, row) / max(1, median(row.nanoseconds))
+def rate(row: Row) -> float:
+    """Bytes a second, of those that it must move, in all calls."""
+    return 1e9 * (row.bytes_read + row.bytes_written) * row.runs / _nanoseconds(row)
+
+
+def _nanoseconds(row: Row) -> int:
+    """Of all calls: what was moved or computed is of all of them, and not of the median one."""
+    return max(1, sum(row.nanoseconds))
 
 
 def limit(profile: profile_pb2.Profile, row: Row) -> float | None:
     """What part of its time a copy of as many bytes takes; None: not known."""
     known = profile.copy_rate > 0 and moved(profile, row) > 0
-    return rate(profile, row) / profile.copy_rate if known else None
+    return rate(row) / profile.copy_rate if known else None
 
 
-def flop_rate(profile: profile_pb2.Profile, row: Row) -> float:
+def flop_rate(row: Row) -> float:
     """Floating-point operations a second; 0: not known."""
-    return 1e9 * row.flops * runs_per_call(profile, row) / max(1, median(row.nanoseconds))
+    return 1e9 * row.flops * row.runs / _nanoseconds(row)
 
 
 def program_name(program: profile_pb2.ProfiledProgram) -> str:
@@ -92,7 +109,7 @@ def line_of(profile: profile_pb2.Profile, row: Row) -> str:
 
 def stacks(profile: profile_pb2.Profile) -> Iterator[tuple[list[str], int]]:
     """Names from the function inwards, and the nanoseconds of the typical call at the last one:
-    function, program, line of the model, step. They add up to the call's."""
+    function, program, line of the model, step. They add up to the call's, as its parts do."""
     function, call = profile.function or "profile", typical(profile)
     if call < 0:
         return

@@ -105,6 +105,8 @@ def _about(message: profile_pb2.Profile) -> list[str]:
         lines.append("no compiled program ran in them")
     if message.dropped_runs:
         lines.append(f"without {message.dropped_runs} runs of programs, of which times are missing")
+    if numbers.overlap(message):
+        lines.append("parts take longer than the call: programs ran at the same time")
     return lines
 
 
@@ -122,7 +124,7 @@ def _part_cells(message: profile_pb2.Profile) -> list[tuple[str, ...]]:
 
 def _cells(message: profile_pb2.Profile, row: Row) -> tuple[str, ...]:
     time, moves = median(row.nanoseconds), numbers.moved(message, row)
-    limit, flops = numbers.limit(message, row), numbers.flop_rate(message, row)
+    limit, flops = numbers.limit(message, row), numbers.flop_rate(row)
     name = numbers.step_name(row)
     more = len(row.lines) - 1
     return (
@@ -132,7 +134,7 @@ def _cells(message: profile_pb2.Profile, row: Row) -> tuple[str, ...]:
         duration(min(row.nanoseconds, default=0)),
         duration(max(row.nanoseconds, default=0)),
         size(moves) if moves else "-",
-        f"{numbers.rate(message, row) / 1e9:.1f}" if moves else "-",
+        f"{numbers.rate(row) / 1e9:.1f}" if moves else "-",
         f"{100 * limit:.0f} %" if limit is not None else "-",
         f"{flops / 1e9:.1f}" if flops else "-",
         name if len(name) <= _LONGEST_STEP else f"{name[: _LONGEST_STEP - 3]}...",

@@ -21,8 +21,9 @@ def tell(message: profile_pb2.Profile) -> bool:
     """Whether the daemon has it now. Raises nothing of the daemon's."""
     client = rpc.client()
     try:
+        client.hello()  # another may listen since the last greeting
         if not client.takes_profiles():
-            return _kept_here("the daemon takes none: it is older, or does not answer")
+            return _kept_here("the daemon takes none: it is older")
         request = service_pb2.PutProfileRequest(caller=caller(), profile=message)
         client.call("PutProfile", request, _TIMEOUT_S)
     except TensordError as error:

@@ -163,9 +163,13 @@ typedef struct TensordRunTimes {
 int tensord_profile_begin(void);
 // The runs that have returned since the begin, or since they were taken last; waits until devices
 // have done them. They are valid until the next call of this, or of tensord_profile_end. `dropped`:
-// how many runs of that time are not among them, for want of room or because the clock failed.
+// how many runs of that time are not among them, for want of room or because there was no clock or
+// it failed; those that were captured as a CUDA graph are none.
 // TENSORD_INVALID: this process is not being profiled.
 int tensord_profile_take(const TensordRunTimes** runs, size_t* count, uint64_t* dropped);
+// Steps of the runs that wait to be taken. 2^18 have room, and what runs beyond them is dropped:
+// who profiles for long takes them in between.
+size_t tensord_profile_kept(void);
 // Does nothing where this process is not being profiled.
 void tensord_profile_end(void);
 

@@ -36,16 +36,18 @@ export function partsOf({calls, gaps, rows}) {
   return parts;
 }
 
-/** Of one call, on average: runs, ns, bytes (0: not known), their rate, its part of the limit (null: not
- *  known), floating-point operations a second (0: not known). */
+/** Of one call: runs and bytes on average (0: not known), the median of its nanoseconds. Of all calls
+ *  together, as a step need not run in the median one: the rate of the bytes, its part of the limit (null:
+ *  not known), floating-point operations a second (0: not known). */
 export function numbersOf(profile, row) {
   const runs = Number(row.runs) / Math.max(1, profile.calls.length);
   const ns = median(row.nanoseconds);
-  const seconds = Math.max(1, ns) / 1e9;
-  const moves = (Number(row.bytes_read) + Number(row.bytes_written)) * runs;
+  const seconds = Math.max(1, row.nanoseconds.reduce((sum, time) => sum + Number(time), 0)) / 1e9;
+  const bytes = Number(row.bytes_read) + Number(row.bytes_written);
+  const rate = bytes * Number(row.runs) / seconds;
   const copies = Number(profile.copy_rate);
-  return {runs, ns, moves, rate: moves / seconds, flops: Number(row.flops) * runs / seconds,
-    limit: copies > 0 && moves > 0 ? moves / seconds / copies : null};
+  return {runs, ns, moves: bytes * runs, rate, flops: Number(row.flops) * Number(row.runs) / seconds,
+    limit: copies > 0 && rate > 0 ? rate / copies : null};
 }
 
 export function programName({label, key}) {

@@ -125,8 +125,8 @@ TEST_F(RuntimeProfile, RunsThatNobodyTakesLeaveNoEvents) {
 TEST_F(RuntimeProfile, ADeviceWithoutATimeFailsNoRun) {
   TensordProgram* program = Load(Parse(Plan()));
   ASSERT_EQ(tensord_profile_begin(), TENSORD_OK);
-  for (const char* function :
-       {"cuEventCreate", "cuEventRecord", "cuEventElapsedTime", "cuEventSynchronize"}) {
+  for (const char* function : {"cuEventCreate", "cuEventRecord", "cuEventElapsedTime",
+                               "cuEventSynchronize", "cuStreamIsCapturing"}) {
     Driver().failures[function] = 2;
     ASSERT_EQ(Run(program, {x_, y_}), TENSORD_OK) << function << tensord_last_error();
     EXPECT_THAT(result_, ElementsAre(2, 4, 6, 8, 10, 12, 14, 16));
@@ -201,7 +201,9 @@ TEST_F(RuntimeProfile, RunsWithoutRoomAreCounted) {
     record.clock = std::move(clock);
     AddRun(std::move(record));
   }
+  EXPECT_EQ(tensord_profile_kept(), kMostProfiledSteps);
   EXPECT_THAT(Take(1), SizeIs(2));
+  EXPECT_EQ(tensord_profile_kept(), 0u);
   EXPECT_THAT(Take(), SizeIs(0));
 }
 
