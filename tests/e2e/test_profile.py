@@ -407,19 +407,6 @@ def test_an_older_daemon_is_told_nothing(
     assert tensorctl(here, "--json", "profile").stdout == before
 
 
-def test_a_daemon_that_was_not_greeted_yet_is_told(
-    here: RealDaemon, caplog: pytest.LogCaptureFixture
-) -> None:
-    step = compiled(lambda x: torch.tanh(x) + 10)
-    step(torch.randn(20))
-    rpc.client().forget()  # as after a call that broke off
-    with caplog.at_level(logging.WARNING, "tensord"):
-        profile = tensord.profile(step, torch.randn(20), steps=1, warmup=0)
-    assert "profiles stay" not in caplog.text
-    said = tensorctl(here, "profile", "--last", "--format", "json")
-    assert json_format.Parse(said.stdout, profile_pb2.Profile()) == profile.message
-
-
 def test_without_a_daemon_steps_have_no_lines(
     here: RealDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -432,6 +419,19 @@ def test_without_a_daemon_steps_have_no_lines(
     assert (kernel.name, kernel.runs, len(kernel.lines)) == ("kernel 0", 2, 0)
     assert kernel.bytes_read == 0 and numbers.limit(profile.message, kernel) is None
     assert "kernel 0" in str(profile)
+
+
+def test_a_daemon_that_was_not_greeted_yet_is_told(
+    here: RealDaemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    step = compiled(lambda x: torch.tanh(x) + 10)
+    step(torch.randn(20))
+    rpc.client().forget()  # as after a call that broke off
+    with caplog.at_level(logging.WARNING, "tensord"):
+        profile = tensord.profile(step, torch.randn(20), steps=1, warmup=0)
+    assert "profiles stay" not in caplog.text
+    said = tensorctl(here, "profile", "--last", "--format", "json")
+    assert json_format.Parse(said.stdout, profile_pb2.Profile()) == profile.message
 
 
 def test_expressions_over_symbols() -> None:

@@ -83,11 +83,32 @@ def _eager_parts_are_outside() -> None:
     assert min(outside) > 0.3 * min(profile.message.calls), str(profile)
 
 
+def _calls_that_end_on_another_stream() -> None:
+    run = torch.compile(lambda x: torch.tanh(x) * 3, backend="tensord")
+    streams = [torch.cuda.current_stream(), torch.cuda.Stream()] if _is_gpu() else []
+
+    def step(x: torch.Tensor) -> None:
+        if streams:
+            before, after = streams
+            streams.reverse()
+            after.wait_stream(before)
+            torch.cuda.set_stream(after)
+        run(x)
+
+    original = streams[0] if streams else None
+    try:
+        _fits_together(tensord.profile(step, torch.randn(1 << 22), steps=CALLS))
+    finally:
+        if original is not None:
+            torch.cuda.set_stream(original)
+
+
 def checks() -> list[tuple[str, Callable[[], None]]]:
-    """Of kernels, training in both modes, and eager parts."""
+    """Of kernels, training in both modes, eager parts, and streams."""
     return [
         ("a large kernel", _a_large_kernel_is_near_the_limit),
         ("training", functools.partial(_a_training_step, None)),
         ("training with CUDA graphs", functools.partial(_a_training_step, "reduce-overhead")),
         ("eager parts", _eager_parts_are_outside),
+        ("calls that end on another stream", _calls_that_end_on_another_stream),
     ]
