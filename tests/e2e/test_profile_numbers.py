@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the numbers of one recorded profile come to: in Python and in the daemon's page, which are
-to say the same. `recorded_profile.json` has a step that ran in fewer than half of the calls."""
+"""What the numbers of one recorded profile come to: in Python and on the daemon's page.
+
+They are to be the same as tensorctl's (tests/unit/server/profile_numbers_test.cc). A step of
+`recorded_profile.json` ran in fewer than half of the calls.
+"""
 
 from __future__ import annotations
 
