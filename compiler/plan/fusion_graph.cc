@@ -109,7 +109,10 @@ class Describer {
     }
     std::sort(captured.begin(), captured.end());
     for (const int number : captured) added.add_nodes(NodeOf(number));
-    for (const std::string& name : others) added.add_nodes(OtherNodeOf(name));
+    for (const std::string& name : others) {
+      if (added.nodes_size() == static_cast<int>(kMostNodes)) break;
+      added.add_nodes(OtherNodeOf(name));
+    }
   }
 
   // Of the step that was added last.

@@ -31,6 +31,11 @@ class Amount {
     if (a.IsKnown()) a.expr_ *= b.expr_;
     return a;
   }
+  // Not known where one of them is not.
+  friend Amount Most(const Amount& a, const Amount& b) {
+    if (!a.IsKnown()) return a;
+    return b.IsKnown() ? Amount(sym::Max(a.expr_, b.expr_)) : b;
+  }
   // Of one that is not known, the other.
   friend Amount Least(const Amount& a, const Amount& b) {
     if (!a.IsKnown()) return b;
@@ -76,28 +81,36 @@ class Elements {
  public:
   explicit Elements(const Program& program) : program_(program) {}
 
-  // Those at `index`, in all iterations of the loops of `op`. The same ones count once.
+  // Those at `index`, in all iterations of the loops of `op`. The same ones count once: those from
+  // the same first to the same last one, in whatever order the loops go.
   void Add(BufferId buffer, const Expr& index, const LoopOp& op) {
     if (!seen_.emplace(buffer, index).second) return;
-    Amount count(Expr(1));
     if (sym::ContainsKind(index, sym::AtomKind::kIndirect)) {
-      count = Amount::ProductOf(op.sizes) * Amount::ProductOf(op.reduce_sizes);
-    } else {
-      std::set<int> loops;
-      sym::ForEachSymbol(index, [&](const sym::Atom& atom) {
-        if (atom.kind == sym::AtomKind::kLoop && loops.insert(atom.id).second) {
-          count = count * atom.args[0];
-        }
-      });
+      AddCount(buffer, Amount::ProductOf(op.sizes) * Amount::ProductOf(op.reduce_sizes));
+      return;
     }
-    AddCount(buffer, count);
+    Amount count(Expr(1));
+    sym::Substitution first, last;
+    sym::ForEachSymbol(index, [&](const sym::Atom& atom) {
+      const sym::SymbolKey loop(atom.kind, atom.id);
+      if (atom.kind != sym::AtomKind::kLoop || !first.emplace(loop, 0).second) return;
+      last.emplace(loop, atom.args[0] - 1);
+      count = count * atom.args[0];
+    });
+    const auto [place, is_new] = spans_[buffer].try_emplace(
+        {sym::Substitute(index, first), sym::Substitute(index, last)}, count);
+    if (!is_new) place->second = Most(place->second, count);
   }
   void AddCount(BufferId buffer, const Amount& count) { counts_[buffer] += count; }
 
   template <typename Skip>
   Amount Bytes(const Skip& skip) const {
+    std::map<BufferId, Amount> counts = counts_;
+    for (const auto& [id, spans] : spans_) {
+      for (const auto& [span, count] : spans) counts[id] += count;
+    }
     Amount bytes;
-    for (const auto& [id, count] : counts_) {
+    for (const auto& [id, count] : counts) {
       if (skip(id)) continue;
       const BufferInfo& buffer = program_.buffers[id];
       bytes += Least(count, StorageElements(buffer.sizes, buffer.strides)) *
@@ -105,11 +118,14 @@ class Elements {
     }
     return bytes;
   }
-  bool Has(BufferId buffer) const { return counts_.count(buffer) != 0; }
+  bool Has(BufferId buffer) const {
+    return counts_.count(buffer) != 0 || spans_.count(buffer) != 0;
+  }
 
  private:
   const Program& program_;
-  std::map<BufferId, Amount> counts_;
+  std::map<BufferId, Amount> counts_;                                  // of those that no span has
+  std::map<BufferId, std::map<std::pair<Expr, Expr>, Amount>> spans_;  // by first and last index
   std::set<std::pair<BufferId, Expr>> seen_;
 };
 
@@ -156,10 +172,13 @@ Amount ProductFlops(const BufferView& a, const BufferView& b) {
   return Amount(Expr(2)) * Amount::ProductOf(a.sizes) * b.sizes.back();
 }
 
-// Of a convolution whose filter [channels out, ...] makes `made`.
-Amount ConvolutionFlops(const std::vector<Expr>& made, const BufferView& filter) {
+// Of a convolution that makes `made` of `taken`: each element made has a product for each of its
+// filter [channels out, ...], behind the first size. A transposed one, of a filter [channels in,
+// ...], has as many for each element taken.
+Amount ConvolutionFlops(bool transposed, const std::vector<Expr>& taken,
+                        const std::vector<Expr>& made, const BufferView& filter) {
   const std::vector<Expr> each(filter.sizes.begin() + 1, filter.sizes.end());
-  return Amount(Expr(2)) * Amount::ProductOf(made) * Amount::ProductOf(each);
+  return Amount(Expr(2)) * Amount::ProductOf(transposed ? taken : made) * Amount::ProductOf(each);
 }
 
 // Of attention over q, k and v of [.., rows, width]: `by_key` products by keys and `by_value` by
@@ -172,11 +191,17 @@ Amount AttentionFlops(const BufferView& q, const BufferView& k, const BufferView
   return Amount(Expr(2)) * Amount::ProductOf(queries) * k.sizes[k.sizes.size() - 2] * widths;
 }
 
+// Whether the argument at this place is true.
+bool IsTrue(const ExternArgList& args, size_t place) {
+  if (args.size() <= place) return false;
+  const auto* argument = std::get_if<v1::Argument>(&args[place].value);
+  return argument != nullptr && argument->boolean();
+}
+
 // How many of the first two gradients of a convolution are wanted: its last argument says it.
 int WantedGradients(const ExternOp& op) {
-  const auto* mask = std::get_if<v1::Argument>(&op.args.back().value);
-  if (mask == nullptr || mask->list().items_size() < 2) return 0;
-  return int{mask->list().items(0).boolean()} + int{mask->list().items(1).boolean()};
+  const auto* mask = std::get_if<ExternArgList>(&op.args.back().value);
+  return mask == nullptr ? 0 : int{IsTrue(*mask, 0)} + int{IsTrue(*mask, 1)};
 }
 
 struct FlopRule {
@@ -190,10 +215,9 @@ constexpr auto kProduct = [](const ExternOp&, const Views& views, const std::vec
 constexpr auto kAddedProduct = [](const ExternOp&, const Views& views, const std::vector<Expr>&) {
   return ProductFlops(views[1], views[2]);
 };
-constexpr auto kConvolution = [](const ExternOp&, const Views& views,
-                                 const std::vector<Expr>& made) {
-  return ConvolutionFlops(made, views[1]);
-};
+// aten::convolution(input, filter, bias, stride, padding, dilation, transposed, ..) and its
+// gradient of (gradient, input, filter, bias, stride, padding, dilation, transposed, ..).
+constexpr size_t kIsTransposed = 6, kIsTransposedBackward = 7;
 // The first that fits.
 constexpr FlopRule kFlopRules[] = {
     {"aten::mm", 0, 2, kProduct},
@@ -203,10 +227,22 @@ constexpr FlopRule kFlopRules[] = {
     {"aten::baddbmm", 1, 3, kAddedProduct},
     {"aten::convolution_backward", 0, 3,
      [](const ExternOp& op, const Views& views, const std::vector<Expr>&) {
-       return Amount(Expr(WantedGradients(op))) * ConvolutionFlops(views[0].sizes, views[2]);
+       return Amount(Expr(WantedGradients(op))) *
+              ConvolutionFlops(IsTrue(op.args, kIsTransposedBackward), views[1].sizes,
+                               views[0].sizes, views[2]);
      }},
-    {"aten::convolution", 0, 2, kConvolution},
-    {"aten::cudnn_convolution", 0, 2, kConvolution},
+    {"aten::convolution", 0, 2,
+     [](const ExternOp& op, const Views& views, const std::vector<Expr>& made) {
+       return ConvolutionFlops(IsTrue(op.args, kIsTransposed), views[0].sizes, made, views[1]);
+     }},
+    {"aten::cudnn_convolution_transpose", 0, 2,
+     [](const ExternOp&, const Views& views, const std::vector<Expr>& made) {
+       return ConvolutionFlops(true, views[0].sizes, made, views[1]);
+     }},
+    {"aten::cudnn_convolution", 0, 2,
+     [](const ExternOp&, const Views& views, const std::vector<Expr>& made) {
+       return ConvolutionFlops(false, views[0].sizes, made, views[1]);
+     }},
 };
 constexpr absl::string_view kAttention = "aten::_scaled_dot_product_";
 

@@ -86,8 +86,8 @@ class CompileService {
   // NotFound: nothing is known of what is asked for.
   absl::Status GetTraces(const v1::GetTracesRequest& request, v1::Traces* reply);
   // What a job measured; its number. Statuses of ProfileLog::Put. FailedPrecondition: the process
-  // has asked for nothing.
-  absl::StatusOr<uint64_t> PutProfile(const v1::PutProfileRequest& request);
+  // has asked for nothing since the daemon's start, and of its programs none is stored.
+  absl::StatusOr<uint64_t> PutProfile(v1::PutProfileRequest request);
   // Statuses of ProfileLog::Get.
   absl::Status GetProfiles(const v1::GetProfilesRequest& request, v1::Profiles* reply);
 
@@ -114,6 +114,7 @@ class CompileService {
   void Start(const CallPtr& call);
   void StartFlight(const CallPtr& call);
   bool TryStored(const CallPtr& call);
+  bool HasProgramOf(const v1::Profile& profile);
   void RunFlights();
   void Fly(Flights::Turn turn);
   void RefuseLate();  // a thread's

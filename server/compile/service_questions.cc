@@ -2,11 +2,14 @@
 // What CompileService says of itself, of what is stored and of what was asked for.
 #include <absl/strings/str_cat.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/sha256.h"
 #include "server/compile/compile_service.h"
+#include "server/profiles/check_profile.h"
 
 namespace tensord::server {
 namespace {
@@ -123,12 +126,22 @@ absl::Status CompileService::GetTraces(const v1::GetTracesRequest& request, v1::
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> CompileService::PutProfile(const v1::PutProfileRequest& request) {
-  if (!processes_.Knows(request.caller())) {
+// Whether a program of the profile is stored, whichever daemon compiled it.
+bool CompileService::HasProgramOf(const v1::Profile& profile) {
+  const auto& programs = profile.programs();
+  const int most = std::min(programs.size(), kMostProfiledPrograms);
+  return std::any_of(
+      programs.begin(), programs.begin() + most, [&](const v1::ProfiledProgram& program) {
+        return program.key().size() == kSha256Bytes && store_->Peek(program.key()).ok();
+      });
+}
+
+absl::StatusOr<uint64_t> CompileService::PutProfile(v1::PutProfileRequest request) {
+  if (!processes_.Knows(request.caller()) && !HasProgramOf(request.profile())) {
     return absl::FailedPreconditionError(
         absl::StrCat("process ", request.caller().pid(), " has asked this daemon for nothing"));
   }
-  return profiles_.Put(request);
+  return profiles_.Put(std::move(request));
 }
 
 absl::Status CompileService::GetProfiles(const v1::GetProfilesRequest& request,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/sha256.h"
@@ -65,19 +66,39 @@ std::vector<ProfilePart> PartsOf(const v1::Profile& profile) {
   return parts;
 }
 
+bool Overlap(const v1::Profile& profile) {
+  constexpr double kRoundedPart = 0.02, kRounded = 20'000;  // events are rounded one by one
+  std::vector<uint64_t> within(profile.gaps().begin(), profile.gaps().end());
+  within.resize(static_cast<size_t>(profile.calls_size()), 0);
+  for (const auto& [kind, name] : kKinds) {
+    const std::vector<uint64_t> times = TimesOf(profile, kind);
+    for (size_t i = 0; i < within.size(); ++i) within[i] += times[i];
+  }
+  for (size_t i = 0; i < within.size(); ++i) {
+    const auto whole = static_cast<double>(profile.calls(static_cast<int>(i)));
+    if (static_cast<double>(within[i]) > (1 + kRoundedPart) * whole + kRounded) return true;
+  }
+  return false;
+}
+
+uint64_t SumOf(const v1::ProfileRow& row) {
+  return std::accumulate(row.nanoseconds().begin(), row.nanoseconds().end(), uint64_t{0});
+}
+
 RowNumbers NumbersOf(const v1::Profile& profile, const v1::ProfileRow& row) {
   RowNumbers numbers;
   numbers.runs = static_cast<double>(row.runs()) / std::max(1, profile.calls_size());
   numbers.nanoseconds = MedianOf(row.nanoseconds());
-  const double seconds = static_cast<double>(std::max<uint64_t>(1, numbers.nanoseconds)) / 1e9;
-  numbers.bytes =
-      (static_cast<double>(row.bytes_read()) + static_cast<double>(row.bytes_written())) *
-      numbers.runs;
-  numbers.bytes_per_second = numbers.bytes / seconds;
+  const double each =
+      static_cast<double>(row.bytes_read()) + static_cast<double>(row.bytes_written());
+  numbers.bytes = each * numbers.runs;
+  const auto all_runs = static_cast<double>(row.runs());
+  const double seconds = static_cast<double>(std::max<uint64_t>(1, SumOf(row))) / 1e9;
+  numbers.bytes_per_second = each * all_runs / seconds;
   if (profile.copy_rate() > 0 && numbers.bytes > 0) {
     numbers.limit = numbers.bytes_per_second / static_cast<double>(profile.copy_rate());
   }
-  numbers.flops_per_second = static_cast<double>(row.flops()) * numbers.runs / seconds;
+  numbers.flops_per_second = static_cast<double>(row.flops()) * all_runs / seconds;
   return numbers;
 }
 

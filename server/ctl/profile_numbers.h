@@ -29,13 +29,21 @@ struct ProfilePart {
   uint64_t nanoseconds;
   bool in_steps;  // rows have it
 };
-// In the order of a table; without those that took none in any call. They add up to the call's.
+// In the order of a table; without those that took none in any call. They add up to the call's,
+// unless parts overlap.
 std::vector<ProfilePart> PartsOf(const v1::Profile& profile);
+// Whether parts of a call take longer than the call: programs ran at the same time, in several
+// threads or on several devices.
+bool Overlap(const v1::Profile& profile);
 
-// What a step must do in one call of the function, on average.
+// Nanoseconds in all calls.
+uint64_t SumOf(const v1::ProfileRow& row);
+
+// What a step must do in one call of the function, on average; in a second of its time, by the sums
+// over all calls: it need not have run in each.
 struct RowNumbers {
   double runs = 0;
-  uint64_t nanoseconds = 0;
+  uint64_t nanoseconds = 0;     // the median of the calls
   double bytes = 0;             // 0: not known
   double bytes_per_second = 0;  // of them
   std::optional<double> limit;  // the part of its time that a copy of as many bytes takes

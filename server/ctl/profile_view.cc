@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/text.h"
 #include "server/ctl/profile_numbers.h"
 #include "server/ctl/table.h"
 
@@ -19,7 +20,7 @@ using nlohmann::json;
 constexpr size_t kLongestStep = 60;
 
 std::string FunctionOf(const v1::Profile& profile) {
-  return profile.function().empty() ? "profile" : profile.function();
+  return profile.function().empty() ? "profile" : WithoutControls(profile.function());
 }
 
 // "5 calls of 1.2 ms (1.1 ms to 1.4 ms)"
@@ -34,7 +35,7 @@ std::string CallsOf(const v1::Profile& profile) {
 
 std::string Heading(const v1::Profile& profile) {
   std::string text = fmt::format("{}: {}", FunctionOf(profile), CallsOf(profile));
-  if (!profile.device().empty()) text += "; " + profile.device();
+  if (!profile.device().empty()) text += "; " + WithoutControls(profile.device());
   if (profile.copy_rate() > 0) {
     text +=
         fmt::format("; a copy moves {:.1f} GB/s", static_cast<double>(profile.copy_rate()) / 1e9);
@@ -47,6 +48,7 @@ std::string Heading(const v1::Profile& profile) {
     text += fmt::format("without {} runs of programs, of which times are missing\n",
                         profile.dropped_runs());
   }
+  if (Overlap(profile)) text += "parts take longer than the call: programs ran at the same time\n";
   return text;
 }
 
@@ -56,7 +58,7 @@ std::string Share(uint64_t nanoseconds, const v1::Profile& profile) {
 }
 
 std::string Shortened(const std::string& text) {
-  return text.size() <= kLongestStep ? text : text.substr(0, kLongestStep - 3) + "...";
+  return text.size() <= kLongestStep ? text : Cut(text, kLongestStep - 3) + "...";
 }
 
 std::vector<std::string> Cells(const v1::Profile& profile, const v1::ProfileRow& row) {
@@ -72,13 +74,24 @@ std::vector<std::string> Cells(const v1::Profile& profile, const v1::ProfileRow&
       fmt::format("{:g}", numbers.runs),
       HumanNanoseconds(timed ? *least : 0),
       HumanNanoseconds(timed ? *most : 0),
-      moves ? HumanBytes(static_cast<uint64_t>(numbers.bytes)) : "-",
+      moves ? HumanMeanBytes(numbers.bytes) : "-",
       moves ? fmt::format("{:.1f}", numbers.bytes_per_second / 1e9) : "-",
       numbers.limit ? fmt::format("{:.0f} %", 100 * *numbers.limit) : "-",
       numbers.flops_per_second > 0 ? fmt::format("{:.1f}", numbers.flops_per_second / 1e9) : "-",
       Shortened(StepName(row)),
       ProgramName(profile.programs(static_cast<int>(row.program()))),
       line};
+}
+
+// By their sums, which an older client does not go by.
+std::vector<const v1::ProfileRow*> LongestFirst(const v1::Profile& profile) {
+  std::vector<std::pair<uint64_t, const v1::ProfileRow*>> order;
+  for (const v1::ProfileRow& row : profile.rows()) order.emplace_back(SumOf(row), &row);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& one, const auto& other) { return one.first > other.first; });
+  std::vector<const v1::ProfileRow*> rows;
+  for (const auto& [sum, row] : order) rows.push_back(row);
+  return rows;
 }
 
 }  // namespace
@@ -92,13 +105,11 @@ std::string ProfileTable(const v1::Profile& profile, size_t most_rows) {
   if (profile.rows().empty()) return text;
   Table steps({">time", ">share", ">runs", ">least", ">most", ">moves", ">GB/s", ">limit",
                ">GFLOP/s", "step", "program", "line"});
-  const auto all = static_cast<size_t>(profile.rows_size());
-  const size_t shown = most_rows == 0 ? all : std::min(all, most_rows);
-  for (size_t i = 0; i < shown; ++i) {
-    steps.Add(Cells(profile, profile.rows(static_cast<int>(i))));
-  }
+  const std::vector<const v1::ProfileRow*> rows = LongestFirst(profile);
+  const size_t shown = most_rows == 0 ? rows.size() : std::min(rows.size(), most_rows);
+  for (size_t i = 0; i < shown; ++i) steps.Add(Cells(profile, *rows[i]));
   text += "\n" + steps.ToString();
-  if (shown < all) text += fmt::format("and {} more steps\n", all - shown);
+  if (shown < rows.size()) text += fmt::format("and {} more steps\n", rows.size() - shown);
   return text;
 }
 
@@ -117,7 +128,9 @@ std::string ProfileList(const v1::Profiles& profiles, int64_t now_unix) {
 std::vector<ProfileStack> StacksOf(const v1::Profile& profile) {
   std::vector<ProfileStack> stacks;
   const auto add = [&](std::vector<std::string> names, uint64_t nanoseconds) {
-    if (nanoseconds > 0) stacks.push_back({std::move(names), nanoseconds});
+    if (nanoseconds == 0) return;
+    for (std::string& name : names) name = WithoutControls(std::move(name));
+    stacks.push_back({std::move(names), nanoseconds});
   };
   const std::string function = FunctionOf(profile);
   const int call = TypicalCall(profile);

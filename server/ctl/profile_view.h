@@ -23,7 +23,8 @@ struct ProfileStack {
   std::vector<std::string> names;
   uint64_t nanoseconds;
 };
-// Without those that took none. They add up to the call's.
+// Without those that took none, and without control characters. They add up to the call's, as its
+// parts do.
 std::vector<ProfileStack> StacksOf(const v1::Profile& profile);
 // Folded stacks, as flamegraph.pl and inferno read them: a line a stack.
 std::string FoldedStacks(const v1::Profile& profile);

@@ -5,8 +5,16 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
+
+#include "base/text.h"
 
 namespace tensord::server {
+
+void Table::Add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) cell = WithoutControls(std::move(cell));
+  rows_.push_back(std::move(cells));
+}
 
 std::string Table::ToString() const {
   const size_t columns = rows_.front().size();
@@ -34,12 +42,13 @@ std::string Table::ToString() const {
   return out;
 }
 
-std::string HumanBytes(uint64_t bytes) {
+std::string HumanBytes(uint64_t bytes) { return HumanMeanBytes(static_cast<double>(bytes)); }
+
+std::string HumanMeanBytes(double bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
   size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(kUnits)) value /= 1024, ++unit;
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+  while (bytes >= 1024 && unit + 1 < std::size(kUnits)) bytes /= 1024, ++unit;
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, kUnits[unit]);
 }
 
 std::string HumanNanoseconds(uint64_t nanoseconds) {

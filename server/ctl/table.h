@@ -13,7 +13,8 @@ class Table {
  public:
   // A header that begins with '>' is of a column of numbers, aligned to the right.
   explicit Table(std::vector<std::string> headers) { rows_.push_back(std::move(headers)); }
-  void Add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  // What jobs say is in cells, too: control characters are blanks in it.
+  void Add(std::vector<std::string> cells);
   std::string ToString() const;
 
  private:
@@ -21,6 +22,7 @@ class Table {
 };
 
 std::string HumanBytes(uint64_t bytes);              // "1.5 MiB"
+std::string HumanMeanBytes(double bytes);            // the same of any number
 std::string HumanNanoseconds(uint64_t nanoseconds);  // "12.3 ms"
 std::string HumanAge(int64_t seconds);               // "3 h"
 

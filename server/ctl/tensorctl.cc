@@ -116,17 +116,28 @@ int Main(int argc, char** argv) {
       profiles->add_option("KEY", profile.key, "the latest with this program, 8 or more digits");
   CLI::Option* profiled_job =
       profiles->add_option("--job", profile.job, "the latest of this job (TENSORD_JOB)");
-  CLI::Option* profiled_pid = profiles->add_option("--pid", profile.pid, "of this process");
-  CLI::Option* numbered = profiles->add_option("--number", profile.id, "of the list");
+  CLI::Option* profiled_pid =
+      profiles->add_option("--pid", profile.pid, "of this process")->check(CLI::PositiveNumber);
+  CLI::Option* numbered =
+      profiles->add_option("--number", profile.id, "of the list")->check(CLI::PositiveNumber);
   profiles->add_flag("--last", profile.last, "the latest of all");
-  profiles
-      ->add_option(
-          "--format", profile.format,
-          "table, json, or a flame graph: speedscope (www.speedscope.app) or folded stacks")
-      ->check(CLI::IsMember({"table", "json", "speedscope", "folded"}));
-  profiles->add_option("--output,-o", profile.file, "the file (standard output)");
+  CLI::Option* formatted =
+      profiles
+          ->add_option(
+              "--format", profile.format,
+              "table, json, or a flame graph: speedscope (www.speedscope.app) or folded stacks")
+          ->check(CLI::IsMember({"table", "json", "speedscope", "folded"}));
+  CLI::Option* written =
+      profiles->add_option("--output,-o", profile.file, "the file (standard output)");
   profiled->excludes(profiled_job)->excludes(profiled_pid)->excludes(numbered);
-  profiles->callback([&] { command = [&] { return Profile(client, profile); }; });
+  profiles->callback([&] {
+    if (client.json && formatted->count() > 0 && profile.format != "json") {
+      throw CLI::ExcludesError("--json", "--format " + profile.format);
+    }
+    // Of one, which is the latest where it is not said.
+    if (formatted->count() > 0 || written->count() > 0) profile.last = true;
+    command = [&] { return Profile(client, profile); };
+  });
   std::string page;
   CLI::App* opens = app.add_subcommand("ui", "the URL of the daemon's page, for a browser");
   opens->add_option("--at", page, "where to serve it: 127.0.0.1:PORT (as configured, or any port)");

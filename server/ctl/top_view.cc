@@ -33,7 +33,7 @@ std::string ShowCount(double value) {
                                                     : fmt::format("{:.0f}", value);
 }
 std::string ShowShare(double value) { return fmt::format("{:.1f} %", 100 * value); }
-std::string ShowBytes(double value) { return HumanBytes(static_cast<uint64_t>(value)); }
+std::string ShowBytes(double value) { return HumanMeanBytes(value); }
 
 struct Row {
   const char* name;

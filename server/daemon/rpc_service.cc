@@ -3,6 +3,7 @@
 
 #include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
+#include <absl/synchronization/mutex.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 
 #include <algorithm>
@@ -291,10 +292,12 @@ class RpcService final
   }
 
   absl::Status PutProfile(const grpc::ByteBuffer& request, grpc::ByteBuffer* answer) {
+    const RequestMemory::Share share = service_->request_memory().Take(request.Length());
+    absl::MutexLock lock(&profiles_);
     v1::PutProfileRequest profile;
     TENSORD_RETURN_IF_ERROR(Parse(request, kMostProfileBytes, &profile));
     v1::PutProfileReply reply;
-    TENSORD_ASSIGN_OR_RETURN(const uint64_t id, service_->PutProfile(profile));
+    TENSORD_ASSIGN_OR_RETURN(const uint64_t id, service_->PutProfile(std::move(profile)));
     reply.set_id(id);
     *answer = ToBuffer(reply);
     return absl::OkStatus();
@@ -323,6 +326,7 @@ class RpcService final
   FrameService* const frames_;
   Page* const page_;
   CallCounts* const counts_;
+  absl::Mutex profiles_;  // held while one is parsed, which takes many times its bytes, and kept
 };
 
 }  // namespace

@@ -8,21 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "server/traces/callers.h"
+
 namespace tensord::server {
 namespace {
 
 constexpr int kMostRequests = 32;  // of a process
-// A longer text is no name, and is not kept.
-constexpr size_t kLongestName = 256;
-
-std::string NameOrNone(const std::string& text) { return text.size() > kLongestName ? "" : text; }
-
-v1::Caller Short(const v1::Caller& caller) {
-  v1::Caller kept = caller;
-  kept.set_job(NameOrNone(caller.job()));
-  kept.set_host(NameOrNone(caller.host()));
-  return kept;
-}
 
 void Add(const v1::JobCounts& counts, v1::JobCounts* sum) {
   sum->set_hits(sum->hits() + counts.hits());
@@ -50,7 +41,7 @@ v1::JobCounts CountsOf(const v1::JobRequest& request) {
 
 v1::JobProcess& JobProcesses::Of(const v1::Caller& caller) {
   const int64_t now = absl::ToUnixSeconds(absl::Now());
-  v1::Caller kept = Short(caller);
+  v1::Caller kept = KeptCaller(caller);
   const auto [place, is_new] = by_key_.try_emplace({kept.job(), kept.host(), kept.pid()});
   if (is_new) {
     latest_.emplace_front();
@@ -71,7 +62,7 @@ v1::JobProcess& JobProcesses::Of(const v1::Caller& caller) {
 }
 
 void JobProcesses::Answered(const v1::Caller& caller, v1::JobRequest request) {
-  request.set_label(NameOrNone(request.label()));
+  if (request.label().size() > kLongestCaller) request.clear_label();
   absl::MutexLock lock(&mutex_);
   v1::JobProcess& process = Of(caller);
   Add(CountsOf(request), process.mutable_counts());
@@ -96,7 +87,7 @@ void JobProcesses::Served(const v1::Caller& caller, uint64_t count) {
 }
 
 bool JobProcesses::Knows(const v1::Caller& caller) const {
-  const v1::Caller kept = Short(caller);
+  const v1::Caller kept = KeptCaller(caller);
   absl::MutexLock lock(&mutex_);
   return by_key_.count({kept.job(), kept.host(), kept.pid()}) != 0;
 }

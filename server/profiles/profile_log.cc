@@ -2,6 +2,7 @@
 #include "server/profiles/profile_log.h"
 
 #include <absl/strings/match.h>
+#include <absl/strings/str_cat.h>
 #include <absl/time/clock.h>
 
 #include <algorithm>
@@ -14,6 +15,8 @@
 
 namespace tensord::server {
 namespace {
+
+constexpr size_t kShareOfOne = 4;  // one profile takes no more than this part of all
 
 bool AsksForOne(const v1::GetProfilesRequest& request) {
   return request.id() != 0 || !request.key_prefix().empty() || !request.job().empty() ||
@@ -39,14 +42,20 @@ bool Matches(const v1::StoredProfile& stored, const v1::GetProfilesRequest& requ
 
 }  // namespace
 
-absl::StatusOr<uint64_t> ProfileLog::Put(const v1::PutProfileRequest& request) {
+absl::StatusOr<uint64_t> ProfileLog::Put(v1::PutProfileRequest request) {
   TENSORD_RETURN_IF_ERROR(CheckProfile(request.profile()));
   auto stored = std::make_shared<v1::StoredProfile>();
-  *stored->mutable_caller() = KeptCaller(request.caller());
-  *stored->mutable_profile() = request.profile();
+  *stored->mutable_caller() = KeptCaller(std::move(*request.mutable_caller()));
+  *stored->mutable_profile() = std::move(*request.mutable_profile());
   stored->mutable_profile()->DiscardUnknownFields();
   Shorten(stored->mutable_profile());
   stored->set_put_unix(absl::ToUnixSeconds(absl::Now()));
+  // One that filled the log would send off those of everybody else.
+  const size_t most = most_bytes_ / kShareOfOne, bytes = stored->SpaceUsedLong();
+  if (bytes > most) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a profile that takes ", bytes, " bytes; at most ", most, " are kept of one"));
+  }
   absl::MutexLock lock(&mutex_);
   const uint64_t id = ++last_id_;
   stored->set_id(id);
@@ -69,7 +78,7 @@ void ProfileLog::Trim() {
       static_cast<std::ptrdiff_t>(per_process_)) {
     Drop(std::find_if(profiles_.begin(), profiles_.end(), is_its));
   }
-  while (bytes_ > most_bytes_ && !profiles_.empty()) Drop(profiles_.begin());
+  while (bytes_ > most_bytes_) Drop(profiles_.begin());
 }
 
 std::vector<ProfileLog::Stored> ProfileLog::All() const {

@@ -24,8 +24,9 @@ class ProfileLog {
   explicit ProfileLog(size_t most_bytes = 32 << 20, size_t per_process = 8)
       : most_bytes_(most_bytes), per_process_(per_process) {}
 
-  // Its number, from 1 on. InvalidArgument: CheckProfile's, and nothing is kept.
-  absl::StatusOr<uint64_t> Put(const v1::PutProfileRequest& request);
+  // Its number, from 1 on. InvalidArgument: CheckProfile's. ResourceExhausted: it would take more
+  // than a fourth of all that is kept. Nothing is kept of it then, and what was there stays.
+  absl::StatusOr<uint64_t> Put(v1::PutProfileRequest request);
   // The latest first; none where nothing in particular was asked for. NotFound: none is kept of
   // what was asked for. FailedPrecondition: several programs begin with the prefix.
   absl::Status Get(const v1::GetProfilesRequest& request, v1::Profiles* reply) const;

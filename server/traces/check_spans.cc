@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/sha256.h"
+#include "base/text.h"
 
 namespace tensord::server {
 namespace {
@@ -83,14 +84,6 @@ absl::Status CheckProgram(const v1::JobSpans& program, uint32_t pid, uint64_t no
 
 bool HasEndedBy(const v1::Span& span, uint64_t now) {
   return span.start_nanoseconds() <= now && span.nanoseconds() <= now - span.start_nanoseconds();
-}
-
-std::string Cut(const std::string& text, size_t longest) {
-  if (text.size() <= longest) return text;
-  constexpr unsigned kKind = 0xC0, kWithin = 0x80;  // of a byte that goes on with a letter
-  size_t end = longest;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & kKind) == kWithin) --end;
-  return text.substr(0, end);
 }
 
 void Shorten(v1::Span* span) {

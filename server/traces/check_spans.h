@@ -23,8 +23,6 @@ inline constexpr absl::Duration kOldestSpan = absl::Hours(24);
 
 // Whether it lies before `now`, of the same clock.
 bool HasEndedBy(const v1::Span& span, uint64_t now);
-// The beginning of a text, in whole letters of UTF-8, of no more than so many bytes.
-std::string Cut(const std::string& text, size_t longest);
 // Cuts texts that are longer than they may be.
 void Shorten(v1::Span* span);
 

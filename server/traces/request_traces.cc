@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/text.h"
 #include "server/traces/callers.h"
 #include "server/traces/check_spans.h"
 #include "server/traces/span_log.h"

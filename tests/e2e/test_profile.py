@@ -370,6 +370,11 @@ def test_tensorctl_shows_the_same(here: RealDaemon, tmp_path: Path) -> None:
     wrote = tensorctl(here, "profile", "--last", "--format", "speedscope", "-o", str(file))
     assert "speedscope" in wrote.stdout and wrote.returncode == 0
     assert json.loads(file.read_text()) == json.loads(profile.flame_graph())
+    file.unlink()
+    unsaid = tensorctl(here, "profile", "--format", "speedscope", "-o", str(file))
+    assert "speedscope" in unsaid.stdout and json.loads(file.read_text())["profiles"]
+    written = tensorctl(here, "--json", "profile", "-o", str(file))
+    assert "steps" in written.stdout and json.loads(file.read_text())["calls"]
     listed = tensorctl(here, "profile").stdout.splitlines()
     assert listed[1].split()[-1] == str(os.getpid()) and "CPU" in listed[1]
 
@@ -380,6 +385,8 @@ def test_tensorctl_says_what_is_wrong(here: RealDaemon, tmp_path: Path) -> None:
     assert unknown.returncode == 1 and "no such profile" in unknown.stderr
     assert tensorctl(here, "profile", "0123").returncode == 2
     assert tensorctl(here, "profile", "--last", "--format", "svg").returncode == 2
+    for wrong in (["--number", "0"], ["--pid", "0"], ["--json", "--last", "--format", "folded"]):
+        assert tensorctl(here, "profile", *wrong).returncode == 2, wrong
     refused = tensorctl(here, "profile", "--last", "-o", str(tmp_path / "none" / "file"))
     assert refused.returncode == 1 and "cannot be written" in refused.stderr
     fresh = RealDaemon()
@@ -405,6 +412,28 @@ def test_an_older_daemon_is_told_nothing(
             assert steps(tensord.profile(step, torch.randn(20), steps=1, warmup=0), Row.KERNEL)
     assert caplog.text.count("profiles stay in this process") == 1
     assert tensorctl(here, "--json", "profile").stdout == before
+
+
+def test_the_next_daemon_takes_profiles_of_stored_programs(
+    clean: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon = RealDaemon()
+    try:
+        monkeypatch.setenv("TENSORD_ADDRESS", daemon.address)
+        monkeypatch.setattr(rpc, "GREETING_SILENCE_S", 2.0)
+        rpc.client().forget()
+        step, x = compiled(lambda x: torch.tanh(x) + 12), torch.randn(20)
+        step(x)
+        daemon.stop()
+        daemon.start()  # which this process asks for nothing
+        rpc.client().forget()
+        rpc.client().hello()
+        assert steps(tensord.profile(step, x, steps=1, warmup=0), Row.KERNEL)
+        (kept,) = json.loads(tensorctl(daemon, "--json", "profile").stdout)["profiles"]
+        assert kept["caller"]["pid"] == os.getpid()
+    finally:
+        daemon.close()
+        rpc.client().forget()
 
 
 def test_without_a_daemon_steps_have_no_lines(

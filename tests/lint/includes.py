@@ -166,9 +166,9 @@ ROOMS: dict[str, list[str]] = {
     "server/fleet": [*BASE, "proto/service", "server/store"],
     "server/fleet/remote": ["proto/third_party", "base", "server/store", "server/fleet"],
     "server/fleet/open": ["base", "server/fleet", "server/fleet/remote"],
-    "server/jobs": ["base", "proto/service", "server/store", "server/fleet"],
-    "server/statistics": [*BASE, "proto/service"],
     "server/traces": [*BASE, "proto/service"],
+    "server/jobs": ["base", "proto/service", "server/store", "server/fleet", "server/traces"],
+    "server/statistics": [*BASE, "proto/service"],
     "server/profiles": ["base", "proto/service", "server/traces"],
     "server/pool": [*BASE, "server/worker", "server/statistics"],
     "server/compile": [

@@ -72,6 +72,19 @@ TEST(StepWork, OfASliceOnlyTheSlice) {
   EXPECT_EQ(work[0], (Work{20 * 32 * kFloat, 20 * 32 * kFloat, 0}));
 }
 
+// Element by element for one result, and column by column for another.
+TEST(StepWork, ASliceThatIsReadInSeveralOrdersCountsOnce) {
+  GraphBuilder g;
+  const Ref x = g.Input({100, 32});
+  const Ref part = g.Node("aten::slice.Tensor", {x, 0, 10, 30, 1},
+                          g.Meta({20, 32}, v1::DTYPE_FLOAT32, {32, 1}, 320));
+  g.Output(g.Node("aten::tanh", {part}, g.Meta({20, 32})));
+  g.Output(g.Node("aten::sum.dim_IntList", {part, Ints({0}), true, nullptr}, g.Meta({1, 32})));
+  const std::vector<Work> work = WorkOf(g);
+  ASSERT_EQ(work.size(), 1u);
+  EXPECT_EQ(work[0], (Work{20 * 32 * kFloat, (20 * 32 + 32) * kFloat, 0}));
+}
+
 TEST(StepWork, ProductsSayWhatTheyCompute) {
   GraphBuilder g;
   const Ref x = g.Input({64, 32}), w = g.Input({32, 16}), bias = g.Input({16});
@@ -83,6 +96,61 @@ TEST(StepWork, ProductsSayWhatTheyCompute) {
   EXPECT_GE(work[0].read, (64 * 32 + 32 * 16) * kFloat);
   EXPECT_EQ(work[0].written, 64 * 16 * kFloat);
   EXPECT_EQ(work.back().flops, 0u);
+}
+
+// Of all steps: a layout may be changed before a convolution.
+uint64_t FlopsOf(const GraphBuilder& builder) {
+  uint64_t sum = 0;
+  for (const Work& work : WorkOf(builder)) sum += work.flops;
+  return sum;
+}
+
+std::vector<Arg> ConvolutionNumbers(bool transposed) {
+  return {Ints({1, 1}), Ints({0, 0}), Ints({1, 1}), transposed, Ints({0, 0}), 1};
+}
+
+TEST(StepWork, ConvolutionsSayWhatTheyCompute) {
+  for (const bool transposed : {false, true}) {
+    GraphBuilder g;
+    const Ref x = g.Input({2, 4, 8, 8});
+    const Ref filter = g.Input(transposed ? Shape{4, 6, 3, 3} : Shape{6, 4, 3, 3});
+    std::vector<Arg> args{x, filter, nullptr};
+    for (const Arg& number : ConvolutionNumbers(transposed)) args.push_back(number);
+    const int out = transposed ? 10 : 6;
+    g.Output(g.Node("aten::convolution", args, g.Meta({2, 6, out, out})));
+    // Each position of the smaller image meets the filter, which is of all channels, once.
+    const uint64_t positions = transposed ? 8 * 8 : 6 * 6;
+    EXPECT_EQ(FlopsOf(g), 2 * 2 * positions * (4 * 6 * 3 * 3)) << transposed;
+  }
+}
+
+TEST(StepWork, GradientsOfConvolutionsSayWhatTheyCompute) {
+  for (const bool transposed : {false, true}) {
+    GraphBuilder g;
+    const int out = transposed ? 10 : 6;
+    const Shape sizes = transposed ? Shape{4, 6, 3, 3} : Shape{6, 4, 3, 3};
+    const Ref gradient = g.Input({2, 6, out, out}), x = g.Input({2, 4, 8, 8});
+    const Ref filter = g.Input(sizes);
+    std::vector<Arg> args{gradient, x, filter, nullptr};
+    for (const Arg& number : ConvolutionNumbers(transposed)) args.push_back(number);
+    args.push_back(List({true, true, false}));
+    const Ref made =
+        g.Node("aten::convolution_backward", args, {g.Meta({2, 4, 8, 8}), g.Meta(sizes), {}});
+    g.Output(made);
+    g.Output(made.result(1));
+    const uint64_t positions = transposed ? 8 * 8 : 6 * 6;
+    EXPECT_EQ(FlopsOf(g), 2 * 2 * 2 * positions * (4 * 6 * 3 * 3)) << transposed;
+  }
+}
+
+TEST(StepWork, AttentionSaysWhatItComputes) {
+  GraphBuilder g;
+  const Ref q = g.Input({2, 3, 16, 8}), k = g.Input({2, 3, 32, 8}), v = g.Input({2, 3, 32, 8});
+  const Ref made =
+      g.Node("aten::_scaled_dot_product_flash_attention_for_cpu",
+             {q, k, v, 0.0, false, nullptr, nullptr}, {g.Meta({2, 3, 16, 8}), g.Meta({2, 3, 16})});
+  g.Output(made);
+  EXPECT_EQ(FlopsOf(g), 2u * (2 * 3 * 16) * 32 * (8 + 8));
 }
 
 // 2^64 multiplications and additions, of bytes that are few enough.

@@ -262,8 +262,8 @@ TEST_F(DaemonTest, WhatJobsSayOfThemselvesIsBounded) {
   EXPECT_EQ(Wait(pid), kExitOk);
 }
 
-TEST_F(DaemonTest, JobsPutProfilesOfTheirOwnAlone) {
-  const pid_t pid = Start();
+TEST_F(DaemonTest, JobsPutProfilesOfProgramsThatItKnows) {
+  pid_t pid = Start();
   auto stub = Connect();
   grpc::ClientContext greeting;
   v1::HelloReply hello;
@@ -288,6 +288,7 @@ TEST_F(DaemonTest, JobsPutProfilesOfTheirOwnAlone) {
   };
   v1::PutProfileRequest forged = request;
   forged.mutable_caller()->set_pid(78);
+  forged.mutable_profile()->mutable_programs(0)->set_key(Sha256("no program"));
   EXPECT_EQ(put(forged), -static_cast<int>(grpc::StatusCode::FAILED_PRECONDITION));
   v1::PutProfileRequest wrong = request;
   wrong.mutable_profile()->clear_gaps();
@@ -311,6 +312,14 @@ TEST_F(DaemonTest, JobsPutProfilesOfTheirOwnAlone) {
   EXPECT_EQ(get(wanted, &profiles), grpc::StatusCode::INVALID_ARGUMENT);
   wanted.set_key_prefix("abcd");
   EXPECT_EQ(get(wanted, &profiles), grpc::StatusCode::NOT_FOUND);
+  kill(pid, SIGTERM);
+  EXPECT_EQ(Wait(pid), kExitOk);
+
+  // The next daemon has been asked by nobody, and has the store.
+  pid = Start();
+  stub = Connect();
+  EXPECT_EQ(put(forged), -static_cast<int>(grpc::StatusCode::FAILED_PRECONDITION));
+  EXPECT_EQ(put(request), 1);
   kill(pid, SIGTERM);
   EXPECT_EQ(Wait(pid), kExitOk);
 }

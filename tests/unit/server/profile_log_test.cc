@@ -14,6 +14,7 @@ namespace tensord::server {
 namespace profile_log_test {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -79,13 +80,21 @@ TEST(ProfileLog, KeepsAboutSoManyBytes) {
   ProfileLog one;
   ASSERT_TRUE(one.Put(Request()).ok());
   const size_t each = one.bytes();
-  ProfileLog log(3 * each + each / 2, 100);
+  ProfileLog log(4 * each + each / 2, 100);
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(log.Put(Request()).ok());
-  EXPECT_THAT(IdsOf(Get(log)), ElementsAre(10, 9, 8));
-  EXPECT_EQ(log.bytes(), 3 * each);
-  ProfileLog none(each / 2, 100);
-  EXPECT_TRUE(none.Put(Request()).ok());
-  EXPECT_EQ(none.bytes(), 0u);
+  EXPECT_THAT(IdsOf(Get(log)), ElementsAre(10, 9, 8, 7));
+  EXPECT_EQ(log.bytes(), 4 * each);
+}
+
+TEST(ProfileLog, OneThatIsLargeSendsOffNoOther) {
+  ProfileLog one;
+  ASSERT_TRUE(one.Put(Request()).ok());
+  ProfileLog log(5 * one.bytes());
+  ASSERT_TRUE(log.Put(Request("one", 1)).ok());
+  v1::PutProfileRequest large = Request("two", 2);
+  for (int i = 0; i < 10; ++i) *large.mutable_profile()->add_rows() = large.profile().rows(0);
+  EXPECT_TRUE(absl::IsResourceExhausted(log.Put(large).status()));
+  EXPECT_THAT(IdsOf(Get(log)), ElementsAre(1));
 }
 
 TEST(ProfileLog, FindsByProgramJobAndNumber) {
@@ -140,10 +149,22 @@ TEST(ProfileLog, RefusesWhatDoesNotFitTogether) {
       {"has no name", [](v1::Profile* p) { p->mutable_rows(0)->clear_name(); }},
       {"a line that is not there", [](v1::Profile* p) { p->mutable_rows(0)->add_lines(1); }},
       {"one time for each call", [](v1::Profile* p) { p->mutable_rows(0)->add_nanoseconds(1); }},
-      {"too many operators",
-       [&](v1::Profile* p) {
-         most(p->mutable_rows(0)->mutable_operators(), kMostRowOperators + 1);
+      {"an operator without a name", [](v1::Profile* p) { p->mutable_rows(0)->add_operators(); }},
+      {"131073 operators",
+       [](v1::Profile* p) {
+         auto& operators = *p->mutable_rows(1)->mutable_operators();
+         while (operators.size() < kMostProfileOperators) *operators.Add() = "add";
        }},
+      {"131073 lines of steps",
+       [](v1::Profile* p) { p->mutable_rows(1)->mutable_lines()->Resize(1 << 17, 0); }},
+      {"step 0 of the profile ran too often",
+       [](v1::Profile* p) { p->mutable_rows(0)->set_runs(UINT64_MAX); }},
+      {"does too much", [](v1::Profile* p) { p->mutable_rows(0)->set_bytes_read(UINT64_MAX); }},
+      {"does too much", [](v1::Profile* p) { p->mutable_rows(0)->set_bytes_written(UINT64_MAX); }},
+      {"does too much", [](v1::Profile* p) { p->mutable_rows(0)->set_flops(UINT64_MAX); }},
+      {"too large", [](v1::Profile* p) { p->set_copy_rate(UINT64_MAX); }},
+      {"too large", [](v1::Profile* p) { p->set_dropped_runs(UINT64_MAX); }},
+      {"ran too often", [](v1::Profile* p) { p->mutable_programs(0)->set_runs(UINT64_MAX); }},
       {"steps", [&](v1::Profile* p) { most(p->mutable_rows(), kMostProfileRows + 1); }},
       {"programs", [&](v1::Profile* p) { most(p->mutable_programs(), kMostProfiledPrograms + 1); }},
   };
@@ -171,6 +192,52 @@ TEST(ProfileLog, CutsTextsThatAreLong) {
   EXPECT_LT(log.bytes(), 8u << 10);
   EXPECT_EQ(Get(log).profiles(0).caller().host(), "");
   EXPECT_EQ(Get(log).profiles(0).profile().function().size(), 256u);
+}
+
+TEST(ProfileLog, KeepsTheEndsOfSources) {
+  ProfileLog log;
+  v1::PutProfileRequest request = Request();
+  request.mutable_profile()->mutable_lines(0)->set_source(std::string(300, 'd') + "/model.py:123");
+  ASSERT_TRUE(log.Put(request).ok());
+  const std::string kept = Get(log).profiles(0).profile().lines(0).source();
+  EXPECT_EQ(kept.size(), 256u);
+  EXPECT_THAT(kept, EndsWith("d/model.py:123"));
+}
+
+TEST(ProfileLog, AStepOfManyOperatorsHasTheFirst) {
+  ProfileLog log;
+  v1::PutProfileRequest request = Request();
+  v1::ProfileRow& row = *request.mutable_profile()->mutable_rows(0);
+  for (int i = 0; i < 2 * kMostRowOperators; ++i) {
+    row.add_operators("add");
+    row.add_lines(0);
+  }
+  ASSERT_TRUE(log.Put(request).ok());
+  const v1::ProfileRow kept = Get(log).profiles(0).profile().rows(0);
+  EXPECT_EQ(kept.operators_size(), kMostRowOperators);
+  EXPECT_EQ(kept.lines_size(), kMostRowOperators);
+  EXPECT_EQ(kept.operators(0), "tanh");
+}
+
+TEST(ProfileLog, KeepsNoControlCharacters) {
+  ProfileLog log;
+  v1::PutProfileRequest request = Request();
+  v1::Profile& profile = *request.mutable_profile();
+  const std::string wild = "a\nb\x1b[2J";
+  profile.set_function(wild);
+  profile.set_device(wild);
+  profile.mutable_programs(0)->set_label(wild);
+  profile.mutable_lines(0)->set_source(wild);
+  profile.mutable_lines(0)->set_text(wild);
+  profile.mutable_rows(0)->set_name(wild);
+  profile.mutable_rows(0)->set_operators(0, wild);
+  ASSERT_TRUE(log.Put(request).ok());
+  const v1::Profile kept = Get(log).profiles(0).profile();
+  for (const std::string& text :
+       {kept.function(), kept.device(), kept.programs(0).label(), kept.lines(0).source(),
+        kept.lines(0).text(), kept.rows(0).name(), kept.rows(0).operators(0)}) {
+    EXPECT_EQ(text, "a b [2J");
+  }
 }
 
 }  // namespace profile_log_test
