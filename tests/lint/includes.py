@@ -161,6 +161,7 @@ ROOMS: dict[str, list[str]] = {
     # The service. gRPC is known to the daemon's own room, to one of the fleet's tiers and to
     # tensorctl, the compiler to workers.
     "server/store": ["base"],
+    "server/log": [],
     "server/rpc": ["base"],
     "server/worker": [*BASE, "compiler", "compiler/jit/jit"],
     "server/fleet": [*BASE, "proto/service", "server/store"],
