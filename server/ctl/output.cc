@@ -10,19 +10,14 @@
 
 namespace tensord::server {
 
-int WriteFile(const std::string& file, const std::string& text) {
+int WriteText(const std::string& file, const std::string& text) {
+  if (file.empty()) return Print(text), kExitOk;
   std::ofstream out(file, std::ios::binary | std::ios::trunc);
   out << text;
   out.close();
   if (out) return kExitOk;
   std::fprintf(stderr, "tensorctl: %s cannot be written: %s\n", file.c_str(), strerror(errno));
   return kExitError;
-}
-
-int WriteText(const std::string& file, const std::string& text) {
-  if (!file.empty()) return WriteFile(file, text);
-  Print(text);
-  return kExitOk;
 }
 
 }  // namespace tensord::server

@@ -7,9 +7,7 @@
 
 namespace tensord::server {
 
-// Prints what went wrong and returns the exit code.
-int WriteFile(const std::string& file, const std::string& text);
-// The same; to standard output where `file` is empty.
+// To standard output where `file` is empty. Prints what went wrong and returns the exit code.
 int WriteText(const std::string& file, const std::string& text);
 
 }  // namespace tensord::server

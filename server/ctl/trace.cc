@@ -8,6 +8,7 @@
 #include "server/ctl/output.h"
 
 namespace tensord::server {
+
 int Trace(const Client& client, const TraceCommand& command) {
   v1::GetTracesRequest request;
   if (!command.key.empty() && !ReadKey(command.key, request.mutable_key_prefix())) {
@@ -18,9 +19,10 @@ int Trace(const Client& client, const TraceCommand& command) {
   v1::Traces traces;
   if (const int code = Ask(client, request, &traces); code != kExitOk) return code;
   if (client.json) return PrintJson(traces), kExitOk;
-  const std::string text = ChromeTrace(traces) + "\n";
-  if (command.file.empty()) return Print(text), kExitOk;
-  if (const int code = WriteFile(command.file, text); code != kExitOk) return code;
+  if (const int code = WriteText(command.file, ChromeTrace(traces) + "\n");
+      code != kExitOk || command.file.empty()) {
+    return code;
+  }
   int spans = 0;
   for (const v1::RequestTrace& trace : traces.requests()) spans += trace.spans_size();
   Print(fmt::format("{}: {} requests, {} spans; https://ui.perfetto.dev opens it\n", command.file,

@@ -66,6 +66,24 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
         torch._dynamo.reset()
 
 
+@pytest.fixture(scope="module")
+def module_daemon() -> Iterator[RealDaemon]:
+    """A real daemon, which the tests of a file share."""
+    daemon = RealDaemon()
+    yield daemon
+    daemon.close()
+
+
+@pytest.fixture
+def here(module_daemon: RealDaemon, clean: Path, monkeypatch: pytest.MonkeyPatch) -> RealDaemon:
+    """The file's daemon, for this process; strict."""
+    monkeypatch.setenv("TENSORD_ADDRESS", module_daemon.address)
+    monkeypatch.setenv("TENSORD_STRICT", "1")
+    monkeypatch.setattr(rpc, "GREETING_SILENCE_S", 2.0)  # other tests keep the machine busy
+    rpc.client().forget()
+    return module_daemon
+
+
 @pytest.fixture(scope="session")
 def native_guards() -> None:
     """The native extension, by which guards are checked."""

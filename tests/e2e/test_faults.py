@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -107,21 +107,14 @@ _MALFORMED = [
 ]
 
 
-@pytest.fixture(scope="module")
-def busy_daemon() -> Iterator[RealDaemon]:
-    daemon = RealDaemon()
-    yield daemon
-    daemon.close()
-
-
 @pytest.mark.parametrize("spoil", _MALFORMED, ids=lambda f: f.__name__.removeprefix("_"))
 def test_malformed_graph(
     spoil: Callable[[Any], None],
-    busy_daemon: RealDaemon,
+    module_daemon: RealDaemon,
     clean: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("TENSORD_ADDRESS", busy_daemon.address)
+    monkeypatch.setenv("TENSORD_ADDRESS", module_daemon.address)
     monkeypatch.setenv("TENSORD_STRICT", "1")
     request = _request()
     spoil(request.graph)
@@ -129,7 +122,7 @@ def test_malformed_graph(
 
     def other_client() -> None:
         try:
-            with grpc.insecure_channel(busy_daemon.address) as channel:
+            with grpc.insecure_channel(module_daemon.address) as channel:
                 _raw_compile(channel, _request())
         except BaseException as error:
             problems.append(error)
@@ -137,7 +130,7 @@ def test_malformed_graph(
     thread = threading.Thread(target=other_client)
     thread.start()
     options = [("grpc.max_send_message_length", -1)]
-    with grpc.insecure_channel(busy_daemon.address, options=options) as channel:
+    with grpc.insecure_channel(module_daemon.address, options=options) as channel:
         with pytest.raises(grpc.RpcError) as caught:
             _raw_compile(channel, request)
     thread.join()
@@ -152,14 +145,14 @@ def test_malformed_graph(
     assert tensord.daemon_stats()["worker_restarts"] == 0
 
 
-def test_sound_request_by_raw_rpc(busy_daemon: RealDaemon) -> None:
-    with grpc.insecure_channel(busy_daemon.address) as channel:
+def test_sound_request_by_raw_rpc(module_daemon: RealDaemon) -> None:
+    with grpc.insecure_channel(module_daemon.address) as channel:
         reply = _raw_compile(channel, _request())
     assert len(reply.artifact.steps) == 1
 
 
-def test_bytes_that_are_no_message(busy_daemon: RealDaemon) -> None:
-    with grpc.insecure_channel(busy_daemon.address) as channel:
+def test_bytes_that_are_no_message(module_daemon: RealDaemon) -> None:
+    with grpc.insecure_channel(module_daemon.address) as channel:
         call = channel.unary_unary("/tensord.v1.Compiler/Compile")
         with pytest.raises(grpc.RpcError):
             call(b"\xff" * 1000, timeout=WAIT_S)

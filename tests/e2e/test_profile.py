@@ -8,7 +8,7 @@ import logging
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,22 +49,10 @@ print(json.dumps({"served": tensord.stats()["frames_served"],
 """
 
 
-@pytest.fixture(scope="module")
-def profiled() -> Iterator[RealDaemon]:
-    daemon = RealDaemon()
-    yield daemon
-    daemon.close()
-
-
-@pytest.fixture
-def here(profiled: RealDaemon, clean: Path, monkeypatch: pytest.MonkeyPatch) -> RealDaemon:
-    """The daemon, for this process."""
-    monkeypatch.setenv("TENSORD_ADDRESS", profiled.address)
-    monkeypatch.setenv("TENSORD_STRICT", "1")
-    monkeypatch.setattr(rpc, "GREETING_SILENCE_S", 2.0)  # other tests keep the machine busy
+@pytest.fixture(autouse=True)
+def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said once was not said yet."""
     monkeypatch.setattr(tell, "_said", set())
-    rpc.client().forget()
-    return profiled
 
 
 def tensorctl(daemon: RealDaemon, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -309,17 +297,17 @@ def test_what_cannot_be_measured_is_an_error(here: RealDaemon) -> None:
 
 
 @pytest.mark.parametrize("bridge", ["native", "ctypes"])
-def test_frames_that_are_served_are_measured(profiled: RealDaemon, bridge: str) -> None:
+def test_frames_that_are_served_are_measured(module_daemon: RealDaemon, bridge: str) -> None:
     more = {"TENSORD_FRAMES": "1", "TENSORD_NATIVE": "0" if bridge == "ctypes" else "1",
             "TENSORD_JOB": bridge}  # fmt: skip
     first, second = (
-        json.loads(output(python(profiled, "-c", SERVED, imported=imported, **more)))
+        json.loads(output(python(module_daemon, "-c", SERVED, imported=imported, **more)))
         for imported in (warm_python.CAPTURE, ("torch",))
     )
     assert second["served"] > 0
     assert first["rows"] == second["rows"] and first["labels"] == ["backward", "forward"]
     assert all(runs == 3 for _, runs in second["rows"])
-    listed = json.loads(tensorctl(profiled, "--json", "profile").stdout)["profiles"]
+    listed = json.loads(tensorctl(module_daemon, "--json", "profile").stdout)["profiles"]
     assert [one["caller"]["job"] for one in listed].count(bridge) == 2
 
 

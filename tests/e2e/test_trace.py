@@ -10,7 +10,7 @@ import subprocess
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,23 +43,6 @@ assert tensord.stats()["fallbacks"] == 0
 def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests' programs are told to no daemon of these."""
     monkeypatch.setattr(spans, "_teller", spans._Teller())
-    monkeypatch.setattr(rpc, "GREETING_SILENCE_S", 2.0)  # other tests keep the machine busy
-
-
-@pytest.fixture(scope="module")
-def traced() -> Iterator[RealDaemon]:
-    daemon = RealDaemon()
-    yield daemon
-    daemon.close()
-
-
-@pytest.fixture
-def here(traced: RealDaemon, clean: Path, monkeypatch: pytest.MonkeyPatch) -> RealDaemon:
-    """The daemon, for this process."""
-    monkeypatch.setenv("TENSORD_ADDRESS", traced.address)
-    monkeypatch.setenv("TENSORD_STRICT", "1")
-    rpc.client().forget()
-    return traced
 
 
 @dataclass(frozen=True)
@@ -258,17 +241,17 @@ def test_what_is_not_known_is_an_error(here: RealDaemon) -> None:
 # -- several processes ----------------------------------------------------------------------------
 
 
-def test_two_ranks_that_start_at_once(traced: RealDaemon) -> None:
+def test_two_ranks_that_start_at_once(module_daemon: RealDaemon) -> None:
     ranks = [
         python(
-            traced, "-c", TRAINS, imported=warm_python.CAPTURE, TENSORD_FRAMES="0",
+            module_daemon, "-c", TRAINS, imported=warm_python.CAPTURE, TENSORD_FRAMES="0",
             TENSORD_JOB="pair", RANK=str(rank),
         )
         for rank in range(2)
     ]  # fmt: skip
     for rank in ranks:
         output(rank)
-    found = trace(traced, "--job", "pair")
+    found = trace(module_daemon, "--job", "pair")
     jobs = {event.process for event in found if event.process.startswith("job pair")}
     assert {name.split(" (")[0] for name in jobs} == {"job pair, rank 0", "job pair, rank 1"}
     assert len([event for event in found if event.name.startswith("request: ")]) == 4
@@ -280,16 +263,16 @@ def test_two_ranks_that_start_at_once(traced: RealDaemon) -> None:
     assert len([event for event in found if event.name == "import"]) == 2
 
 
-def test_who_is_served_says_so_when_it_ends(traced: RealDaemon, native_guards: None) -> None:
+def test_who_is_served_says_so_when_it_ends(module_daemon: RealDaemon, native_guards: None) -> None:
     for job in ("captures", "served"):
         imported = warm_python.CAPTURE if job == "captures" else ("torch",)
         output(
             python(
-                traced, "-c", TRAINS, "frames", imported=imported, TENSORD_JOB=job,
+                module_daemon, "-c", TRAINS, "frames", imported=imported, TENSORD_JOB=job,
                 TENSORD_FRAMES="1",
             )
         )  # fmt: skip
-    found = trace(traced, "--job", "served")
+    found = trace(module_daemon, "--job", "served")
     names = [event.name for event in found]
     assert names.count("request: hit") == names.count("load") == 2
     assert "capture" not in names
