@@ -54,6 +54,27 @@ def test_of_an_image_over_its_channels(daemon):
     assert operators(daemon.graph("forward")).count("tensord::softmax_statistics") == 1
 
 
+@pytest.mark.parametrize("length", [5, 1000, LONG])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_infinities_and_nan_are_as_in_eager(length, dtype):
+    x = torch.randn(5, length, dtype=dtype)
+    x[0, 1] = torch.inf
+    x[1, :2] = torch.tensor([-torch.inf, torch.nan])
+    x[2] = -torch.inf
+    x[3, :-1] = -torch.inf
+    x[4, 1:3] = torch.tensor([torch.inf, -torch.inf])
+
+    def results(x):
+        rows = x.log_softmax(1)
+        return rows, rows.exp(), F.cross_entropy(x, torch.zeros(5, dtype=torch.long))
+
+    got = torch.compile(results, backend="tensord", fullgraph=True)(x)
+    torch.testing.assert_close(got, results(x), equal_nan=True)
+    x.requires_grad_()
+    got = torch.compile(results, backend="tensord", fullgraph=True)(x)
+    torch.testing.assert_close(got, results(x), equal_nan=True)
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -50,10 +50,14 @@ Tensor SoftmaxOf(Builder& b, const SoftmaxOperand& o, DType result) {
   return Elementwise(b, result, {e, sum}, [](Elem v, Elem s) { return v * Reciprocal(s); });
 }
 
-// m = max(x) and sum(exp(x - m)): in float32 by one pass over x.
+// m = max(x) and sum(exp(x - m)): in float32 by one pass over x, for which infinity - infinity is 0,
+// so that a row's first elements may be -inf. Of an infinite maximum the sum is NaN, as in eager.
 std::pair<Tensor, Tensor> MaxAndSumOfExp(Builder& b, const SoftmaxOperand& o) {
   if (o.x.dtype() == kFloat32) {
-    return b.ReducePair(ReduceKind::kOnlineSoftmax, o.x, {o.dim}, /*keepdim=*/true);
+    const auto [max, sum] =
+        b.ReducePair(ReduceKind::kOnlineSoftmax, o.x, {o.dim}, /*keepdim=*/true);
+    return {max,
+            Elementwise(b, kFloat32, {sum, max}, [](Elem s, Elem m) { return s + (m - m); })};
   }
   const Tensor max = MaxKeep(b, o);
   const Tensor e =

@@ -17,6 +17,7 @@ def cases() -> None:
         case(aten._log_softmax, x, dim, False)
     for t in (
         masked,
+        torch.tensor([[1.0, INF, 2.0], [INF, -INF, INF], [-INF, 3.0, -INF]]),
         x * 100,
         x.bfloat16(),
         torch.tensor(1.5),
