@@ -103,6 +103,7 @@ def _values(scale: Scale) -> dict[str, Any]:
         "max_target_positions": scale.positions,
         "n_ctx": scale.positions,
         "max_seq_len": scale.positions,
+        "context_length": 8 * scale.positions,
         "image_size": scale.image,
         "patch_size": scale.patch,
         "sliding_window": scale.positions // 8,
