@@ -200,11 +200,4 @@ Tensor CopyWhereItLies(Builder& b, const Tensor& t, const Sizes& strides) {
   return copy;
 }
 
-Tensor AnotherTensor(Builder& b, const Tensor& t) {
-  const Tensor made = b.Extern("aten::detach", "", {b.TensorArg(t)},
-                               {{t.dtype(), t.sizes(), t.view()->strides}})[0];
-  b.program().buffers[made.view()->buffer].device = t.device();
-  return made;
-}
-
 }  // namespace tensord::compiler

@@ -26,10 +26,6 @@ Tensor CopyToDevice(Builder& b, const Tensor& t, v1::DeviceType device);
 // not on the device that code is generated for.
 Tensor CopyWhereItLies(Builder& b, const Tensor& t, const Sizes& strides);
 
-// `t`, which is in memory, as another tensor of the same memory, by the library: what autograd
-// notes of one of them is not said of the other, and writes to one are seen of both.
-Tensor AnotherTensor(Builder& b, const Tensor& t);
-
 // A captured argument other than a tensor or a list.
 v1::Argument PlainArgument(const ArgumentValue& arg);
 ExternArg NoneArg();

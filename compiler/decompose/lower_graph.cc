@@ -232,32 +232,17 @@ class Lowerer {
         if (memory.kind != BufferKind::kInput) memory.returned = true;
       } else {
         out.view = OutputView(value);
-        KeepApart(value, &out);
       }
+      out.tensor = TensorNumber(value);
     }
     builder_.program().outputs.push_back(std::move(out));
   }
 
-  // A value and what is detached from it are two tensors, as in eager: of an output autograd is
-  // told that it has no gradient, and it must not hear that of the other.
-  void KeepApart(ValueId value, ProgramOutput* out) {
-    if (builder_.program().buffers[out->view.buffer].kind == BufferKind::kInput) return;
-    const auto is_same = [&](const auto& shown) {
-      const auto& [other, view] = shown;
-      return (IsDetached(value) || IsDetached(other)) && view.buffer == out->view.buffer &&
-             SameSizes(view.sizes, out->view.sizes) && SameSizes(view.strides, out->view.strides) &&
-             view.offset == out->view.offset;
-    };
-    if (!output_of_.contains(value) && std::ranges::any_of(output_of_, is_same)) {
-      out->view = *AnotherTensor(builder_, values_[value]).view();
-      builder_.program().buffers[out->view.buffer].returned = true;
-    }
-    out->view = output_of_.emplace(value, out->view).first->second;
-  }
-
-  bool IsDetached(ValueId value) const {
-    const int node = value.first - graph_.FirstNodeValue();
-    return node >= 0 && graph_.nodes[node].op == "aten::detach";
+  // See ProgramOutput::tensor.
+  int TensorNumber(ValueId value) {
+    if (value.first < static_cast<int>(graph_.inputs.size())) return value.first;
+    const int next = static_cast<int>(graph_.inputs.size() + results_.size());
+    return results_.emplace(value, next).first->second;
   }
 
   // An output as what eager gives, where lowering it gave something else: memory seen as another
@@ -320,7 +305,7 @@ class Lowerer {
   const MemoryNeeds needs_;
   Builder builder_;
   LoweredValues values_;
-  std::map<ValueId, BufferView> output_of_;
+  std::map<ValueId, int> results_;
 };
 
 }  // namespace

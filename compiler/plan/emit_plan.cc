@@ -131,7 +131,7 @@ class PlanEmitter {
       v1::ProgramOutput* out = artifact_.add_outputs();
       switch (output.kind) {
         case ProgramOutput::kTensor:
-          out->set_buffer(ViewBuffer(output.view, output.dtype));
+          out->set_buffer(ResultBuffer(output));
           break;
         case ProgramOutput::kInteger:
           sym::ToProto(output.integer, out->mutable_integer());
@@ -274,20 +274,39 @@ class PlanEmitter {
     auto [it, is_new] =
         views_.emplace(std::make_tuple(view.buffer, type, view.sizes, view.strides, view.offset),
                        artifact_.buffers_size());
-    if (!is_new) return it->second;
+    if (is_new) AddView(view, type);
+    return it->second;
+  }
+
+  // The row of a result, which no other tensor has.
+  uint32_t ResultBuffer(const ProgramOutput& output) {
+    const uint32_t buffer = ViewBuffer(output.view, output.dtype);
+    const BufferInfo& memory = program_.buffers[output.view.buffer];
+    if (buffer == output.view.buffer && memory.kind == BufferKind::kInput) {
+      shown_by_.emplace(buffer, memory.number);
+    }
+    if (shown_by_.emplace(buffer, output.tensor).first->second == output.tensor) return buffer;
+    auto [it, is_new] =
+        other_tensors_.emplace(std::make_pair(buffer, output.tensor), artifact_.buffers_size());
+    if (is_new) AddView(output.view, artifact_.buffers(buffer).meta().dtype());
+    return it->second;
+  }
+
+  void AddView(const BufferView& view, DType type) {
+    const BufferInfo& info = program_.buffers[view.buffer];
+    const bool is_complex = ViewOfBuffer(view.buffer, info).is_complex;
     Expr base(0);  // offsets count from the storage's start
     const Place& place = memory_.places[view.buffer];
     if (place.kind == Place::kInput) {
       base = graph_.inputs[info.number].tensor.offset;
-      if (whole.is_complex && !view.is_complex) base = base * 2;
-      if (view.is_complex && !whole.is_complex) base = sym::FloorDiv(base, Expr(2));
+      if (is_complex && !view.is_complex) base = base * 2;
+      if (view.is_complex && !is_complex) base = sym::FloorDiv(base, Expr(2));
     }
     if (place.block >= 0) base = Expr(*place.offset.AsConstant() / ItemSize(type));
     v1::Buffer* buffer = artifact_.add_buffers();
     FillMeta(type, info.device, view.sizes, view.strides, base + view.offset,
              buffer->mutable_meta());
     buffer->set_view_of(view.buffer);
-    return it->second;
   }
 
   void FillArgument(const ExternArg& arg, v1::Argument* out) {
@@ -313,6 +332,8 @@ class PlanEmitter {
   std::set<int> bound_;
   std::set<BufferId> unused_;  // results of operators
   std::map<std::tuple<BufferId, DType, std::vector<Expr>, std::vector<Expr>, Expr>, int> views_;
+  std::map<uint32_t, int> shown_by_;  // rows of results: the tensor that each is
+  std::map<std::pair<uint32_t, int>, int> other_tensors_;  // rows of others that show the same
 };
 
 }  // namespace

@@ -22,13 +22,14 @@ def compiled(function: Any, **options: Any) -> Any:
 @dataclass
 class Seen:
     """What a caller sees of some calls: results, inputs and state afterwards, gradients, which
-    tensors share memory and how many bytes lie between their beginnings, and which of them autograd
-    follows."""
+    tensors share memory and how many bytes lie between their beginnings, which of the results are
+    one tensor, and which tensors autograd follows."""
 
     results: list[Any]
     after: list[Tensor]
     gradients: list[Tensor | None]
     shared: list[tuple[int, int, int]]
+    one: list[int]
     followed: list[bool]
 
 
@@ -59,6 +60,7 @@ def both_ways(
         magnitude = rough * _largest(theirs)
         check(what, mine, theirs, strides=strides and what != "gradients", magnitude=magnitude)
     assert ours.shared == eager.shared
+    assert ours.one == eager.one
     assert ours.followed == eager.followed
 
 
@@ -76,6 +78,7 @@ def _seen(function: Any, inputs: tuple[Any, ...], calls: int, wrap: Callable[[An
         after=[x.detach() for x in state],
         gradients=[x.grad for x in state if x.is_leaf],
         shared=list(_shared(tensors)),
+        one=[next(i for i, y in enumerate(tensors) if y is x) for x in tensors],
         followed=[x.requires_grad for x in tensors],
     )
 

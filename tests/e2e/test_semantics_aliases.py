@@ -402,6 +402,24 @@ def test_what_is_detached_from_a_result_has_no_gradient_and_the_result_has(first
     both_ways(function, torch.randn(5, requires_grad=True))
 
 
+ALIKE = {
+    "parts of one element": lambda x: torch.unbind(x),
+    "parts that overlap": lambda x: torch.split(x, 2),
+    "the whole as a part": lambda x: torch.split(x, 6),
+    "parts of a result": lambda x: (x[:1] * 2).expand(3).unbind(),
+    "views of a result": lambda x: (lambda y: (y.view(2, -1), y.view(2, -1)))(x * 2),
+    "a result and a view": lambda x: (lambda y: (y, y.view(-1), y[:], y))(x * 2),
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+@pytest.mark.parametrize("trains", [False, True])
+def test_results_that_show_the_same_memory_alike_are_tensors_of_their_own(
+    name: str, trains: bool
+) -> None:
+    both_ways(ALIKE[name], torch.randn(1).expand(6).requires_grad_(trains))
+
+
 def test_a_result_that_the_caller_changes_is_still_differentiable() -> None:
     w = torch.randn(4, 4, requires_grad=True)
     gradients = []
