@@ -32,6 +32,14 @@ namespace impl {
 inline constexpr float kRound = 12582912.0f;  // 1.5 * 2^23
 inline constexpr float kLn2High = 0.693145752f, kLn2Low = 1.42860677e-6f;
 
+// `v`, rounded. A product that GCC contracts with a sum behind it is not: what should be infinity is
+// a number then, and infinity less infinity is -infinity instead of NaN.
+template <int W>
+TK_FN Vec<float, W> rounded(Vec<float, W> v) {
+  TK_EACH_PART(p, decltype(v), __asm__("" : "+x"(v.part[p])););
+  return v;
+}
+
 // y * 2^n for an integer n in float form, |n| < 250: in two steps, for 2^n alone may not be a
 // float.
 template <int W>
@@ -41,7 +49,7 @@ TK_FN Vec<float, W> scale(Vec<float, W> y, Vec<float, W> n) {
 #endif
   const Vec<int32_t, W> k = convert_lanes<int32_t>(n), k1 = k >> 1, k2 = k - k1;
   const Vec<int32_t, W> bias = like(k, 127);
-  return y * bitcast<float>((k1 + bias) << 23) * bitcast<float>((k2 + bias) << 23);
+  return rounded(y * bitcast<float>((k1 + bias) << 23) * bitcast<float>((k2 + bias) << 23));
 }
 
 // x, but no further from 0 than [lo, hi]; NaN stays.

@@ -136,12 +136,18 @@ Results BinaryCrossEntropyBackward(Builder& b, const Call& call) {
 
 Results BinaryCrossEntropyWithLogits(Builder& b, const Call& call) {
   const Tensor x = call.tensor("self"), y = call.tensor("target");
-  const Tensor pos_weight =
-      call.has("pos_weight") ? call.tensor("pos_weight") : b.Full(FloatType(x.dtype()), {}, 1);
-  TENSORD_RETURN_IF_ERROR(CheckBroadcast({x, y, pos_weight}));
-  const Tensor loss = Elementwise(
-      b, FloatType(x.dtype()), {x, y, pos_weight},
-      [](Elem v, Elem t, Elem w) { return (1 - t) * v - ((w - 1) * t + 1) * LogSigmoidOf(v); });
+  const std::optional<Tensor> pos_weight = call.optional_tensor("pos_weight");
+  TENSORD_RETURN_IF_ERROR(pos_weight ? CheckBroadcast({x, y, *pos_weight}) : CheckBroadcast({x, y}));
+  // Without a weight not by one of 1, which an infinite target makes NaN of.
+  const DType compute = FloatType(x.dtype());
+  const Tensor loss =
+      pos_weight
+          ? Elementwise(b, compute, {x, y, *pos_weight},
+                        [](Elem v, Elem t, Elem w) {
+                          return (1 - t) * v - ((w - 1) * t + 1) * LogSigmoidOf(v);
+                        })
+          : Elementwise(b, compute, {x, y},
+                        [](Elem v, Elem t) { return (1 - t) * v - LogSigmoidOf(v); });
   TENSORD_ASSIGN_OR_RETURN(const Tensor weighted,
                            Weighted(b, loss, call.optional_tensor("weight")));
   return std::vector<Tensor>{

@@ -126,10 +126,14 @@ Results Backward(Builder& b, const Call& call, F summand, G result) {
   return std::vector<Tensor>{Elementwise(b, dtype, {g, y, sum}, result)};
 }
 
+// By eager's formulas, which overflow for other numbers on a GPU than on the CPU.
 Results SoftmaxBackward(Builder& b, const Call& call) {
-  return Backward(
-      b, call, [](Elem g, Elem y) { return g * y; },
-      [](Elem g, Elem y, Elem sum) { return g * y - y * sum; });
+  const auto summand = [](Elem g, Elem y) { return g * y; };
+  if (b.device() == v1::DEVICE_TYPE_CPU) {
+    return Backward(b, call, summand, [](Elem g, Elem y, Elem sum) { return (g - sum) * y; });
+  }
+  return Backward(b, call, summand,
+                  [](Elem g, Elem y, Elem sum) { return g * y - y * sum; });
 }
 
 Results LogSoftmaxBackward(Builder& b, const Call& call) {

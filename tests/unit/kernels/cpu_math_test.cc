@@ -134,6 +134,15 @@ TEST_F(Math, ErfinvInvertsErf) {
   EXPECT_TRUE(std::isnan(tk::scalar::erfinv(1.5)));
 }
 
+// Also where a compiler could contract the last product of the exponential with what comes behind.
+TEST_F(Math, AnExponentialThatOverflowsIsInfinityToWhatComesBehind) {
+  volatile float most = INFINITY;
+  const auto x = tk::broadcast<W>(float(most));
+  EXPECT_TRUE(std::isnan(tk::get(tk::exp(x) - x, W - 1)));
+  EXPECT_TRUE(std::isnan(tk::get(tk::exp2(x) - x, W - 1)));
+  EXPECT_TRUE(std::isnan(tk::get(tk::expm1(x) - x, W - 1)));
+}
+
 template <class T, int N, Result kResult = Result::Same>
 using Binary = FunctionOf<VecsOf<N>::template Vec, T, kResult, 2>;
 
