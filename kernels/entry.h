@@ -3,4 +3,5 @@
 #include "tensord/cpu/cpu.h"
 #include "tensord/cpu/divisor.h"
 #include "tensord/cpu/index.h"
+#include "tensord/cpu/probability.h"
 #include "tensord/kernel_abi.h"

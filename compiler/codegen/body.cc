@@ -87,9 +87,9 @@ Lowered BodyLowering::LowerUncached(int id) {
       value = LowerIndirect(inst);
       indirect_[{member_, inst.symbol}] = value;
       return value;
-    case InstKind::kNonzero:
+    case InstKind::kCheck:
       value = LowerCheck(inst, Lower(inst.args[0]), [&](const ir::Value& v, const ir::Value& on) {
-        return CheckDivisor(v, on);
+        return CheckData(inst.check, v, on);
       });
       return value;
     case InstKind::kScan:
@@ -127,10 +127,6 @@ Lowered BodyLowering::LowerCheck(const Inst& inst, Lowered value, const Check& c
   value.value = Define(level, check(Use(value, level), is_vector ? LanesInRange(on) : on));
   value.level = level;
   return value;
-}
-
-ir::Value BodyLowering::CheckDivisor(const ir::Value&, const ir::Value&) {
-  TENSORD_CHECK(false, "the target checks no divisors");
 }
 
 Lowered BodyLowering::LowerArithmetic(const Inst& inst) {

@@ -147,8 +147,8 @@ class BodyLowering {
   // A checked index that was given as `index`; `on`: the lanes that are checked, all where none.
   virtual ir::Value CheckIndex(const IndexRule& rule, const ir::Value& index, const Expr& size,
                                const ir::Value& on) = 0;
-  // A checked divisor; `on` as above. Only where the target has such checks.
-  virtual ir::Value CheckDivisor(const ir::Value& divisor, const ir::Value& on);
+  // A checked number; `on` as above. Only of what the target checks.
+  virtual ir::Value CheckData(DataCheck check, const ir::Value& value, const ir::Value& on) = 0;
   // Whether units that run side by side may add to one element.
   virtual bool AddsAreAtomic() const { return false; }
   // The prefixes that end in the lanes of a vector, by instruction `id` of the current member,

@@ -30,6 +30,7 @@ struct Elem {
   Elem To(DType dtype) const { return {ops, ops->Cast(value, dtype)}; }
   Elem Stored(DType dtype) const { return {ops, ops->Stored(value, dtype)}; }
   Elem Nonzero() const { return {ops, ops->Nonzero(value)}; }
+  Elem Checked(DataCheck check) const { return {ops, ops->Checked(check, value)}; }
 };
 
 // Every scalar operation of loop_ir/ops.def in a formula: Apply(Op::k_erfc, x). What formulas use

@@ -60,6 +60,13 @@ constexpr PreludeFunction kFunctions[] = {
     // A divisor that may not be 0. Of the launch, divisor.
     {"checked_divisor", kCpu, "", "yv", '1'},
     {"checked_divisor", kCpu, "", "yvm", '1'},
+    // Numbers that must lie in [0, 1]. CPU: of the launch, number.
+    {"checked_probability", kCpu, "", "yv", '1'},
+    {"checked_probability", kCpu, "", "yvm", '1'},
+    {"checked_target", kCpu, "", "yv", '1'},
+    {"checked_target", kCpu, "", "yvm", '1'},
+    {"checked_probability", kCuda, "", "v", '0'},
+    {"checked_probability", kCuda, "", "vm", '0'},
     // Vectors.
     {"broadcast", kBoth, "w", "s", 'w'},
     {"splat", kBoth, "w", "u", 'w'},

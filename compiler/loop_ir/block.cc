@@ -54,6 +54,7 @@ InstKey KeyOf(const Inst& inst) {
           std::bit_cast<uint64_t>(inst.number),
           inst.integer,
           inst.guard,
+          static_cast<int>(inst.check),
           inst.rule.wraps,
           inst.rule.is_checked,
           inst.rule.dimension,
@@ -192,8 +193,15 @@ Value Recorder::Nonzero(Value divisor) {
                   : inst.kind == InstKind::kIndex && sym::ProvablyPositive(inst.index)) {
     return divisor;
   }
-  return Append(
-      {.kind = InstKind::kNonzero, .dtype = divisor.dtype, .args = {divisor.id}, .guard = guard_});
+  return Checked(DataCheck::kDivisor, divisor);
+}
+
+Value Recorder::Checked(DataCheck check, Value value) {
+  return Append({.kind = InstKind::kCheck,
+                 .dtype = value.dtype,
+                 .args = {value.id},
+                 .guard = guard_,
+                 .check = check});
 }
 
 Value Recorder::Scan(Op op, Value value, bool in_order) {
@@ -245,6 +253,22 @@ Value Recorder::Masked(Value mask, const std::function<Value()>& body, Value oth
   return Where(mask, inside, other);
 }
 
+namespace {
+
+const char* NameOf(DataCheck check) {
+  switch (check) {
+    case DataCheck::kDivisor:
+      return "nonzero";
+    case DataCheck::kProbability:
+      return "probability";
+    case DataCheck::kTargetProbability:
+      return "target probability";
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string ToString(const Block& block) {
   std::string text;
   for (size_t i = 0; i < block.insts.size(); ++i) {
@@ -273,8 +297,8 @@ std::string ToString(const Block& block) {
       case InstKind::kBitcast:
         absl::StrAppend(&text, "bitcast ", args);
         break;
-      case InstKind::kNonzero:
-        absl::StrAppend(&text, "nonzero ", args);
+      case InstKind::kCheck:
+        absl::StrAppend(&text, NameOf(inst.check), " ", args);
         break;
       case InstKind::kRound:
         absl::StrAppend(&text, "round ", args, " ", DTypeName(inst.storage));

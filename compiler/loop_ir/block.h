@@ -36,9 +36,16 @@ enum class InstKind : uint8_t {
   kCast,      // args[0] to `dtype`
   kBitcast,   // args[0]'s bits as `dtype`, of one width
   kIndirect,  // makes args[0] usable in expressions as symbol `symbol` in [0, index)
-  kNonzero,   // args[0], a divisor; where it is 0 under the guard, the run fails
+  kCheck,     // args[0], a number that eager refuses where it is not as `check` says
   kRound,  // args[0] rounded to the storage type `storage` and back: what a store and load would do
   kScan,   // `op` of args[0] in all iterations of the scanned loops up to this one (MayScan)
+};
+
+// What a number must be where the guard holds, else the run fails.
+enum class DataCheck : uint8_t {
+  kDivisor,            // not 0
+  kProbability,        // in [0, 1]: what a loss predicts
+  kTargetProbability,  // in [0, 1]: what it should be
 };
 
 // What becomes of an index value that is out of range.
@@ -62,8 +69,8 @@ struct Inst {
   double number = 0;
   int64_t integer = 0;
   int symbol = -1;  // kIndirect: the id of its sym::AtomKind::kIndirect symbol
-  int guard =
-      -1;  // kLoad, kIndirect, kNonzero: the truth value under which it may happen; -1 always
+  int guard = -1;  // kLoad, kIndirect, kCheck: the truth value under which it may happen; -1 always
+  DataCheck check = DataCheck::kDivisor;  // kCheck
   // kIndirect: where it is checked, args[1] is the index as it was given, and where that is out of
   // range under the guard, the run fails. args[0], which never is, is for those who do not check.
   IndexRule rule;
@@ -82,7 +89,7 @@ struct Block {
 // Instructions of one block whose keys are equal make the same value: all that they are but for the
 // symbol, which is a name.
 using InstKey = std::tuple<int, int, int, int, std::vector<int>, Expr, int, uint64_t, int64_t, int,
-                           bool, bool, int, bool>;
+                           int, bool, bool, int, bool>;
 InstKey KeyOf(const Inst& inst);
 
 // Runs bodies and appends what they do to a block, with common subexpressions found once.
@@ -117,6 +124,8 @@ class Recorder {
   // An integer that something is divided by, which must not be 0 where the present guard holds,
   // else the run fails.
   Value Nonzero(Value divisor);
+  // A number of which `check` must hold where the present guard does, else the run fails.
+  Value Checked(DataCheck check, Value value);
   // `body` where `mask` holds (its loads happen only there), else `other`.
   Value Masked(Value mask, const std::function<Value()>& body, Value other);
 

@@ -87,6 +87,8 @@ class Builder {
   IndexRule RuleFor(int dimension, bool wraps = false) const {
     return {.wraps = wraps, .is_checked = options_.checks_data, .dimension = dimension};
   }
+  // Whether numbers that eager refuses fail the run.
+  bool checks_data() const { return options_.checks_data; }
   // Whether integers are divided by what is checked not to be 0. On CUDA eager does not.
   bool checks_divisors() const { return options_.checks_data && target() == v1::DEVICE_TYPE_CPU; }
   // Whether narrow floats are rounded where eager rounds them.

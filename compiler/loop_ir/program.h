@@ -139,9 +139,9 @@ using Operation = std::variant<LoopOp, ExternOp>;
 struct ProgramOutput {
   enum Kind { kTensor, kInteger, kNone } kind = kNone;
   BufferView view;
-  // Results with one number are one tensor. Others are tensors of their own, also where they show the
-  // same memory alike: what autograd notes of one is not said of the other. An input that is given
-  // out has its number among the inputs.
+  // Results with one number are one tensor. Others are tensors of their own, also where they show
+  // the same memory alike: what autograd notes of one is not said of the other. An input that is
+  // given out has its number among the inputs.
   int tensor = 0;
   // Of the result, where it shows the buffer's memory as another type: sizes, strides and offset of
   // `view` count elements of this one then. Unspecified: the buffer's.

@@ -115,9 +115,9 @@ void DropLoop(int loop, LoopOp* op) {
   SubstituteLoops(op, loops);
 }
 
-bool Checks(const Inst& inst) { return inst.kind == InstKind::kNonzero || inst.rule.is_checked; }
+bool Checks(const Inst& inst) { return inst.kind == InstKind::kCheck || inst.rule.is_checked; }
 
-// What nothing reads any more goes. False where that would be a check of an index or a divisor,
+// What nothing reads any more goes. False where that would be a check of what data gives,
 // which fails the run whoever reads what it is for.
 bool DropDeadInsts(LoopOp* op) {
   std::vector<Inst>& insts = op->block.insts;

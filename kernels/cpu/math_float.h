@@ -32,8 +32,8 @@ namespace impl {
 inline constexpr float kRound = 12582912.0f;  // 1.5 * 2^23
 inline constexpr float kLn2High = 0.693145752f, kLn2Low = 1.42860677e-6f;
 
-// `v`, rounded. A product that GCC contracts with a sum behind it is not: what should be infinity is
-// a number then, and infinity less infinity is -infinity instead of NaN.
+// `v`, rounded. A product that GCC contracts with a sum behind it is not: what should be infinity
+// is a number then, and infinity less infinity is -infinity instead of NaN.
 template <int W>
 TK_FN Vec<float, W> rounded(Vec<float, W> v) {
   TK_EACH_PART(p, decltype(v), __asm__("" : "+x"(v.part[p])););

@@ -27,6 +27,7 @@
 // last_block.cuh which of several blocks comes last
 // atomic.cuh     accumulating scatter
 // index.cuh      indices from data, checked
+// probability.cuh numbers from data that must lie in [0, 1]
 // generated.cuh  what the code generator relies on besides
 // scan.cuh       prefix sums in a group, and over a grid in one pass
 // tile.cuh       operands that lie across the vector loop, through shared memory
@@ -41,6 +42,7 @@
 #include "tensord/cuda/last_block.cuh"
 #include "tensord/cuda/math.cuh"
 #include "tensord/cuda/memory.cuh"
+#include "tensord/cuda/probability.cuh"
 #include "tensord/cuda/random.cuh"
 #include "tensord/cuda/reduce.cuh"
 #include "tensord/cuda/scan.cuh"

@@ -28,6 +28,9 @@ namespace tk::ptx {
 [[noreturn]] TK_CALL void fail_index() {
   __assertfail("index out of bounds", "a kernel of tensord", 0, "checked_index", 1);
 }
+[[noreturn]] TK_CALL void fail_probability() {
+  __assertfail("not between 0 and 1", "a kernel of tensord", 0, "checked_probability", 1);
+}
 
 // --- the order of kernels
 #if __CUDA_ARCH__ >= 900

@@ -27,6 +27,12 @@ void HostParallelFor(int64_t begin, int64_t end, int64_t grain, TensordRangeFn f
 // With the words of eager.
 TensordError ReportFault(const TensordFault& fault) {
   if (fault.kind == TENSORD_FAULT_DIVISION) return Fail(TENSORD_OPERATOR, "ZeroDivisionError");
+  if (fault.kind == TENSORD_FAULT_PROBABILITY) {
+    return Fail(TENSORD_OPERATOR, "all elements of input should be between 0 and 1");
+  }
+  if (fault.kind == TENSORD_FAULT_TARGET) {
+    return Fail(TENSORD_OPERATOR, "all elements of target should be between 0 and 1");
+  }
   const std::string index = std::to_string(fault.index);
   if (fault.dimension < 0) return Fail(TENSORD_INDEX, "Target " + index + " is out of bounds.");
   return Fail(TENSORD_INDEX, "index " + index + " is out of bounds for dimension " +

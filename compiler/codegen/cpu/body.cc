@@ -44,10 +44,18 @@ ir::Value CpuBody::CheckIndex(const IndexRule& rule, const ir::Value& index, con
   return ir::CallOf(rule.wraps ? "wrapped_index" : "checked_index", std::move(operands));
 }
 
-ir::Value CpuBody::CheckDivisor(const ir::Value& divisor, const ir::Value& on) {
-  std::vector<ir::Value> operands = {ir::Var("args", ir::kArgumentsType), divisor};
+ir::Value CpuBody::CheckData(DataCheck check, const ir::Value& value, const ir::Value& on) {
+  std::vector<ir::Value> operands = {ir::Var("args", ir::kArgumentsType), value};
   if (on) operands.push_back(on);
-  return ir::CallOf("checked_divisor", std::move(operands));
+  switch (check) {
+    case DataCheck::kDivisor:
+      return ir::CallOf("checked_divisor", std::move(operands));
+    case DataCheck::kProbability:
+      return ir::CallOf("checked_probability", std::move(operands));
+    case DataCheck::kTargetProbability:
+      return ir::CallOf("checked_target", std::move(operands));
+  }
+  TENSORD_CHECK(false, "a check of no kind");
 }
 
 // ---- Scans

@@ -33,7 +33,7 @@ class CpuBody : public BodyLowering {
   ir::Value RowArray(BufferId id) override;
   ir::Value CheckIndex(const IndexRule& rule, const ir::Value& index, const Expr& size,
                        const ir::Value& on) override;
-  ir::Value CheckDivisor(const ir::Value& divisor, const ir::Value& on) override;
+  ir::Value CheckData(DataCheck check, const ir::Value& value, const ir::Value& on) override;
   ir::Value SpecialLoad(const Inst& inst, const ir::Value& address, const Expr& stride) override;
   ir::Value ScanVector(int id, const ir::Value& vector) override;
 

@@ -126,6 +126,13 @@ ir::Value CudaBody::CheckIndex(const IndexRule& rule, const ir::Value& index, co
   return ir::CallOf(rule.wraps ? "wrapped_index" : "checked_index", std::move(operands));
 }
 
+ir::Value CudaBody::CheckData(DataCheck check, const ir::Value& value, const ir::Value& on) {
+  TENSORD_CHECK(check != DataCheck::kDivisor, "integers are divided by anything on CUDA");
+  std::vector<ir::Value> operands = {value};
+  if (on) operands.push_back(on);
+  return ir::CallOf("checked_probability", std::move(operands));
+}
+
 // ---- Loads
 
 ir::Value CudaBody::SpecialLoad(const Inst& inst, const ir::Value& address, const Expr& stride) {

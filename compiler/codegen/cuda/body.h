@@ -96,6 +96,7 @@ class CudaBody : public BodyLowering {
   bool PairsAreAligned(const Expr& index) const override;
   ir::Value CheckIndex(const IndexRule& rule, const ir::Value& index, const Expr& size,
                        const ir::Value& on) override;
+  ir::Value CheckData(DataCheck check, const ir::Value& value, const ir::Value& on) override;
   ir::Value SpecialLoad(const Inst& inst, const ir::Value& address, const Expr& stride) override;
   std::string RunLoad(const Inst& inst) const override;
   ir::Value DefineLoad(const Inst& inst, const ir::Value& load) override;

@@ -113,7 +113,12 @@ Results BinaryCrossEntropy(Builder& b, const Call& call) {
   const Tensor x = call.tensor("self"), y = call.tensor("target");
   TENSORD_RETURN_IF_ERROR(CheckBroadcast({x, y}));
   // Logarithms are bounded so that a wrong certain answer has a finite loss.
-  const Tensor loss = Elementwise(b, FloatType(x.dtype()), {x, y}, [](Elem p, Elem t) {
+  const bool checks = b.checks_data();
+  const Tensor loss = Elementwise(b, FloatType(x.dtype()), {x, y}, [checks](Elem p, Elem t) {
+    if (checks) {
+      p = p.Checked(DataCheck::kProbability);
+      t = t.Checked(DataCheck::kTargetProbability);
+    }
     return (t - 1) * Maximum(Log1p(-p), -100) - t * Maximum(Log(p), -100);
   });
   TENSORD_ASSIGN_OR_RETURN(const Tensor weighted,
@@ -137,17 +142,17 @@ Results BinaryCrossEntropyBackward(Builder& b, const Call& call) {
 Results BinaryCrossEntropyWithLogits(Builder& b, const Call& call) {
   const Tensor x = call.tensor("self"), y = call.tensor("target");
   const std::optional<Tensor> pos_weight = call.optional_tensor("pos_weight");
-  TENSORD_RETURN_IF_ERROR(pos_weight ? CheckBroadcast({x, y, *pos_weight}) : CheckBroadcast({x, y}));
+  TENSORD_RETURN_IF_ERROR(pos_weight ? CheckBroadcast({x, y, *pos_weight})
+                                     : CheckBroadcast({x, y}));
   // Without a weight not by one of 1, which an infinite target makes NaN of.
   const DType compute = FloatType(x.dtype());
   const Tensor loss =
-      pos_weight
-          ? Elementwise(b, compute, {x, y, *pos_weight},
-                        [](Elem v, Elem t, Elem w) {
-                          return (1 - t) * v - ((w - 1) * t + 1) * LogSigmoidOf(v);
-                        })
-          : Elementwise(b, compute, {x, y},
-                        [](Elem v, Elem t) { return (1 - t) * v - LogSigmoidOf(v); });
+      pos_weight ? Elementwise(b, compute, {x, y, *pos_weight},
+                               [](Elem v, Elem t, Elem w) {
+                                 return (1 - t) * v - ((w - 1) * t + 1) * LogSigmoidOf(v);
+                               })
+                 : Elementwise(b, compute, {x, y},
+                               [](Elem v, Elem t) { return (1 - t) * v - LogSigmoidOf(v); });
   TENSORD_ASSIGN_OR_RETURN(const Tensor weighted,
                            Weighted(b, loss, call.optional_tensor("weight")));
   return std::vector<Tensor>{

@@ -50,14 +50,14 @@ Tensor SoftmaxOf(Builder& b, const SoftmaxOperand& o, DType result) {
   return Elementwise(b, result, {e, sum}, [](Elem v, Elem s) { return v * Reciprocal(s); });
 }
 
-// m = max(x) and sum(exp(x - m)): in float32 by one pass over x, for which infinity - infinity is 0,
-// so that a row's first elements may be -inf. Of an infinite maximum the sum is NaN, as in eager.
+// m = max(x) and sum(exp(x - m)): in float32 by one pass over x, for which infinity - infinity is
+// 0, so that a row's first elements may be -inf. Of an infinite maximum the sum is NaN, as in
+// eager.
 std::pair<Tensor, Tensor> MaxAndSumOfExp(Builder& b, const SoftmaxOperand& o) {
   if (o.x.dtype() == kFloat32) {
     const auto [max, sum] =
         b.ReducePair(ReduceKind::kOnlineSoftmax, o.x, {o.dim}, /*keepdim=*/true);
-    return {max,
-            Elementwise(b, kFloat32, {sum, max}, [](Elem s, Elem m) { return s + (m - m); })};
+    return {max, Elementwise(b, kFloat32, {sum, max}, [](Elem s, Elem m) { return s + (m - m); })};
   }
   const Tensor max = MaxKeep(b, o);
   const Tensor e =
@@ -132,8 +132,7 @@ Results SoftmaxBackward(Builder& b, const Call& call) {
   if (b.device() == v1::DEVICE_TYPE_CPU) {
     return Backward(b, call, summand, [](Elem g, Elem y, Elem sum) { return (g - sum) * y; });
   }
-  return Backward(b, call, summand,
-                  [](Elem g, Elem y, Elem sum) { return g * y - y * sum; });
+  return Backward(b, call, summand, [](Elem g, Elem y, Elem sum) { return g * y - y * sum; });
 }
 
 Results LogSoftmaxBackward(Builder& b, const Call& call) {

@@ -17,8 +17,10 @@ typedef void (*TensordRangeFn)(int64_t begin, int64_t end, void* context);
 // runtime fails the call behind it.
 typedef enum TensordFaultKind {
   TENSORD_FAULT_NONE = 0,
-  TENSORD_FAULT_INDEX = 1,     // an index out of range
-  TENSORD_FAULT_DIVISION = 2,  // an integer divided by 0
+  TENSORD_FAULT_INDEX = 1,        // an index out of range
+  TENSORD_FAULT_DIVISION = 2,     // an integer divided by 0
+  TENSORD_FAULT_PROBABILITY = 3,  // what a loss predicts is not in [0, 1]
+  TENSORD_FAULT_TARGET = 4,       // what it should be is not in [0, 1]
 } TensordFaultKind;
 
 typedef struct TensordFault {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checked divisors: a 0 in a lane that counts is reported, and nothing else is.
+// Checked divisors and probabilities: a 0, or what is not in [0, 1], in a lane that counts is
+// reported, and nothing else is.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/divisor.h"
+#include "kernels/cpu/probability.h"
 
 namespace cpu_divisor_test {
 
@@ -55,6 +58,24 @@ TEST_F(CheckedDivisor, ZeroIsReportedInLanesThatAreOn) {
   EachLane<int16_t, tk::kLanes>();
   EachLane<int8_t, tk::kLanes>();
   EachLane<uint8_t, tk::kLanes>();
+}
+
+TEST_F(CheckedDivisor, ProbabilitiesOutOfRangeAreReportedInLanesThatAreOn) {
+  constexpr int W = tk::kLanes;
+  const auto of = [](float p) { return tk::broadcast<W>(p); };
+  const auto none = tk::mask_first<W>(0), all = tk::mask_first<W>(W);
+  for (const float p : {-0.1f, 1.5f, NAN}) {
+    EXPECT_EQ(FaultOf([&] { tk::checked_probability(&args_, of(p)); }), TENSORD_FAULT_PROBABILITY);
+    EXPECT_EQ(FaultOf([&] { tk::checked_probability(&args_, of(p), all); }),
+              TENSORD_FAULT_PROBABILITY);
+    EXPECT_EQ(FaultOf([&] { tk::checked_probability(&args_, of(p), none); }), TENSORD_FAULT_NONE);
+    EXPECT_EQ(FaultOf([&] { tk::checked_target(&args_, of(p)); }), TENSORD_FAULT_TARGET);
+    EXPECT_EQ(FaultOf([&] { tk::checked_target(&args_, of(p), none); }), TENSORD_FAULT_NONE);
+  }
+  for (const float p : {0.0f, 0.5f, 1.0f}) {
+    EXPECT_EQ(FaultOf([&] { tk::checked_probability(&args_, of(p)); }), TENSORD_FAULT_NONE);
+    EXPECT_EQ(FaultOf([&] { tk::checked_target(&args_, of(p), all); }), TENSORD_FAULT_NONE);
+  }
 }
 
 TEST_F(CheckedDivisor, AnIndexThatWasReportedBeforeStays) {

@@ -237,6 +237,10 @@ namespace tk::ptx {
   std::fputs("index out of bounds\n", stderr);
   std::abort();
 }
+[[noreturn]] inline void fail_probability() {
+  std::fputs("not between 0 and 1\n", stderr);
+  std::abort();
+}
 template <class U>
 U load_evict_last(const U* p) {
   return *p;

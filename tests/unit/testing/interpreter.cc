@@ -299,7 +299,7 @@ class Machine {
       }
       case InstKind::kCast:
         return CastUnrounded(values[inst.args[0]], block.insts[inst.args[0]].dtype, inst.dtype);
-      case InstKind::kNonzero:
+      case InstKind::kCheck:
         return values[inst.args[0]];
       case InstKind::kRound:
         return {.real = RoundTo(values[inst.args[0]].real, inst.storage)};

@@ -178,7 +178,7 @@ std::vector<HostTensor> RunKernels(const compiler::CompileState& state,
     reinterpret_cast<TensordKernelFn>(library.Find(kernel.source))(&args);
   };
   std::vector<HostTensor> results = RunSchedule(state, launch, inputs, options);
-  TENSORD_CHECK(fault.kind == TENSORD_FAULT_NONE, "an index out of range or a divisor of 0");
+  TENSORD_CHECK(fault.kind == TENSORD_FAULT_NONE, "data that a kernel checks is refused");
   return results;
 }
 
