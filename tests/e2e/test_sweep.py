@@ -7,7 +7,9 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -73,6 +75,113 @@ def test_a_process_that_dies_costs_its_case(tmp_path: Path) -> None:
     assert left == 0
     assert Counter(line["problems"][0]["category"] for line in died) == {"crash": 1}
     assert "KeyError" in died[0]["problems"][0]["message"]
+
+
+# At samples 1 and 2 of each case eager loses the device; the compiled function does at 1 alone.
+_LOSES_DEVICE = f"""
+import sys
+sys.path += {[str(SWEEP), str(SWEEP.parent / "tools")]!r}
+from case_outcome import Outcome
+from worker_pool import serve
+lost = False
+def handle(task, note):
+    global lost
+    assert not lost, "this process has no device"
+    outcome = Outcome(task["case"])
+    lost = "asserts" in task
+    if lost:
+        alike = task["asserts"] == 1
+        outcome.add("right" if alike else "silent", task["asserts"], "" if alike else "nothing")
+    else:
+        for number in range(4):
+            if number in (1, 2) and number not in task["without"]:
+                lost = True
+                return {{"asserts": number, "lost": True}}
+            if number not in task["without"]:
+                outcome.add("right", number)
+    return {{"outcome": outcome.line(), "lost": lost}}
+serve(handle)
+"""
+
+
+def test_a_sample_that_costs_the_device_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pool
+
+    program = tmp_path / "worker.py"
+    program.write_text(_LOSES_DEVICE)
+    monkeypatch.setattr(pool, "PROGRAM", program)
+    found: list[dict[str, Any]] = []
+    pool.run(["a", "b"], [], jobs=1, end=float("inf"), silence=60, done=found.append)
+    assert [line["case"] for line in found] == ["a", "b"]
+    for line in found:
+        assert line["counts"] == {"right": 3, "silent": 1}, line
+        assert [problem["sample"] for problem in line["problems"]] == [2]
+
+
+def _samples(*_: Any, **__: Any) -> Iterator[SimpleNamespace]:
+    for first in (1.0, -1.0, 2.0):
+        yield SimpleNamespace(
+            input=torch.tensor([first]), args=(), kwargs={}, broadcasts_input=False,
+            output_process_fn_grad=lambda value: value,
+        )  # fmt: skip
+
+
+_ASSERTION = RuntimeError("CUDA error: device-side assert triggered")
+
+
+@pytest.mark.parametrize(
+    ("compiled", "category"),
+    [
+        (_ASSERTION, "right"),
+        (IndexError("index 7 is out of range"), "right"),
+        (ValueError("no"), "refused"),
+        (None, "silent"),
+    ],
+)
+def test_the_compiled_function_loses_the_device_where_eager_does(
+    monkeypatch: pytest.MonkeyPatch, compiled: Exception | None, category: str
+) -> None:
+    import execute
+    from entries import Case, Entry
+
+    lost: list[bool] = []
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        if x[0] < 0:
+            lost.append(True)
+            raise _ASSERTION
+        return x + 1
+
+    def call(*_: Any, **__: Any) -> list[Any]:
+        if compiled is not None:
+            raise compiled
+        return []
+
+    monkeypatch.setattr(execute, "device_is_lost", lambda _: bool(lost))
+    entry = Entry(
+        "f", "operators", SimpleNamespace(sample_inputs=_samples, get_op=lambda: function)
+    )
+    case = Case("f", "float32", "samples", False, False, "cpu")
+
+    with pytest.raises(execute.DeviceLostError) as found:
+        execute.Runner(entry, case, lambda _: None).run()
+    assert found.value.sample == 1
+    lost.clear()
+    monkeypatch.setattr(execute.Runner, "_compiled", call)
+    outcome = execute.Runner(entry, case, lambda _: None).fails_alike(1)
+    assert outcome.counts == {category: 1}
+    assert [problem.sample for problem in outcome.problems] == ([1] if category != "right" else [])
+
+    def loses(*_: Any, **__: Any) -> list[Any]:
+        lost.append(True)
+        raise _ASSERTION
+
+    lost.clear()
+    monkeypatch.setattr(execute.Runner, "_compiled", loses)
+    outcome = execute.Runner(entry, case, lambda _: None).run(without=[1])
+    assert outcome.counts == {"crash": 1}, "where eager does not"
 
 
 def no_reference() -> None:

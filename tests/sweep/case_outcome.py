@@ -54,6 +54,12 @@ class Outcome:
         if message:
             self.problems.append(Problem(category, sample, message[:1500], inputs))
 
+    def include(self, other: Outcome) -> None:
+        """Adds samples of the same case that ran by themselves."""
+        self.counts.update(other.counts)
+        self.problems += other.problems
+        self.seconds = round(self.seconds + other.seconds, 3)
+
     @property
     def category(self) -> str:
         """The worst of its samples; empty when it has none."""

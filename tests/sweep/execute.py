@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ import torch
 from case_outcome import Outcome, cause
 from entries import Case, Entry
 from inputs import Sample, is_plain, samples, tensors
+from raised import chain, innermost, is_device_assertion, is_ours, message_of, our_error
 from torch.utils import _pytree as pytree
 
 # Samples of one graph.
@@ -46,6 +47,14 @@ class Result:
     changed: list[bool] = field(default_factory=list)
     error: Exception | None = None
     random: bool = False
+
+
+class DeviceLostError(Exception):
+    """A kernel's assertion failed in eager: this process can do nothing more on the GPU."""
+
+    def __init__(self, sample: int) -> None:
+        super().__init__(f"eager fails an assertion on the device at sample {sample}")
+        self.sample = sample
 
 
 def cotangent(tensor: torch.Tensor) -> torch.Tensor:
@@ -90,6 +99,17 @@ def _state(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().clone().reshape(-1).view(torch.uint8)
 
 
+def device_is_lost(device: str) -> bool:
+    """Whether a kernel's assertion failed in this process, after which every call fails."""
+    if device != "cuda":
+        return False
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        return is_device_assertion(error)
+    return False
+
+
 def _rng(device: str) -> torch.Tensor:
     return torch.cuda.get_rng_state() if device == "cuda" else torch.get_rng_state()
 
@@ -100,7 +120,8 @@ class Runner:
     def __init__(self, entry: Entry, case: Case, say: Say, spoiled: bool = False) -> None:
         """say: told what is about to run. spoiled: results are made wrong, to prove that this is
         seen."""
-        self._case, self._say, self._spoiled = case, say, spoiled
+        self._case, self._tell, self._spoiled = case, say, spoiled
+        self._doing = ""
         self._pointwise = type(entry.info).__name__ in ("UnaryUfuncInfo", "BinaryUfuncInfo")
         self._undefined = excuses.undefined(entry.name)
         self._outcome = Outcome(case.key)
@@ -110,26 +131,59 @@ class Runner:
         self._eager: list[Result] = []
         self._entry = entry
 
-    def run(self, only: int | None = None, most: int = 0) -> Outcome:
-        """only: the number of the one sample to run. most: that many, spread evenly; 0: all."""
+    def run(self, only: int | None = None, most: int = 0, without: Collection[int] = ()) -> Outcome:
+        """only: the number of the one sample to run. most: that many, spread evenly; 0: all.
+        without: samples that are left out, since eager loses the device at them.
+
+        Raises DeviceLostError at a sample of which that was not known.
+        """
         start = time.monotonic()
         try:
             self._samples = samples(self._entry, self._case)
         except Exception as error:
             self._outcome.note = f"no samples: {type(error).__name__}: {error}"[:400]
         else:
-            self._run(only, most)
+            self._run(only, most, without)
+            if device_is_lost(self._case.device):  # what was said since then means nothing
+                self._outcome = Outcome(self._case.key)
+                self._outcome.add("crash", -1, f"an assertion on the device at {self._doing}")
         self._outcome.seconds = round(time.monotonic() - start, 3)
         return self._outcome
 
-    def _run(self, only: int | None, most: int) -> None:
+    def fails_alike(self, number: int) -> Outcome:
+        """Of a sample at which eager lost the device: the compiled function must fail an assertion
+        there, too, or raise that an index is out of range. Leaves a process without the device."""
+        self._samples = samples(self._entry, self._case)
+        self._say(f"sample {number}, at which eager fails an assertion on the device")
+        failed = "eager fails an assertion on the device; here"
+        try:
+            self._compiled([number], whole=False)
+        except Exception as error:
+            index = any(isinstance(one, IndexError) for one in chain(error))
+            if index or is_device_assertion(error):
+                self._outcome.add("right", number)
+            else:
+                self._add("refused", number, f"{failed}: {message_of(error)}")
+            return self._outcome
+        if device_is_lost(self._case.device):
+            self._outcome.add("right", number)
+        else:
+            self._add("silent", number, f"{failed} nothing fails")
+        return self._outcome
+
+    def _say(self, what: str) -> None:
+        self._doing = what
+        self._tell(what)
+
+    def _run(self, only: int | None, most: int, without: Collection[int]) -> None:
         numbers = list(range(len(self._samples))) if only is None else [only]
         if 0 < most < len(numbers):
             numbers = [numbers[i * len(numbers) // most] for i in range(most)]
+        numbers = [number for number in numbers if number not in without]
         self._say("eager")
         self._eager = [
-            self._in_eager(sample) if number in numbers else Result()
-            for number, sample in enumerate(self._samples)
+            self._in_eager(number) if number in numbers else Result()
+            for number in range(len(self._samples))
         ]
         raising = [i for i in numbers if self._eager[i].error is not None]
         others = [i for i in numbers if self._eager[i].error is None]
@@ -151,12 +205,15 @@ class Runner:
 
     # -- running ------------------------------------------------------------------------------
 
-    def _in_eager(self, sample: Sample) -> Result:
+    def _in_eager(self, number: int) -> Result:
+        sample = self._samples[number]
         before = _rng(self._case.device)
         try:
             result = results(_together(sample.function), [sample])[0]
         except Exception as error:
-            return Result(error=error)
+            result = Result(error=error)
+        if device_is_lost(self._case.device):
+            raise DeviceLostError(number) from result.error
         result.random = not torch.equal(before, _rng(self._case.device))
         return result
 
@@ -267,7 +324,7 @@ class Runner:
         self._outcome.counts[category] += more
 
     def _eager_differs(self, number: int) -> str:
-        again = self._in_eager(self._samples[number])
+        again = self._in_eager(number)
         if again.error is not None:
             return f"eager raised at its second call: {message_of(again.error)}"
         return self._difference(number, again)
@@ -323,7 +380,7 @@ class Runner:
             self._compiled([number], whole=False)
         except Exception as error:
             # An index in a tensor that a kernel finds out of range is an IndexError of ours.
-            is_index = isinstance(_ours(error), IndexError) and isinstance(
+            is_index = isinstance(our_error(error), IndexError) and isinstance(
                 eager, (IndexError, RuntimeError)
             )
             if is_ours(error) and not is_index and not self._is_of_tracing(number, error):
@@ -358,45 +415,3 @@ def _together(function: Callable[..., Any]) -> Callable[[Calls], list[Any]]:
 
 def _spoil(tensor: torch.Tensor) -> torch.Tensor:
     return ~tensor if tensor.dtype is torch.bool else tensor + 1
-
-
-def chain(error: BaseException | None) -> list[BaseException]:
-    """An error and all that it came from."""
-    found: list[BaseException] = []
-    waiting = [error]
-    while waiting:
-        one = waiting.pop()
-        if one is None or one in found:
-            continue
-        found.append(one)
-        waiting += [getattr(one, "inner_exception", None), one.__context__, one.__cause__]
-    return found
-
-
-def innermost(error: BaseException) -> BaseException:
-    """The error that the others came from."""
-    while (cause := getattr(error, "inner_exception", None) or error.__cause__) is not None:
-        error = cause
-    return error
-
-
-def _ours(error: BaseException) -> BaseException | None:
-    """The error of this package within another; None when there is none.
-
-    What an operator of torch raised while a program ran (code 4, OPERATOR) is the operator's.
-    """
-    for one in chain(error):
-        module = type(one).__module__
-        if module.startswith("tensord") and getattr(one, "code", None) != 4:
-            return one
-    return None
-
-
-def is_ours(error: BaseException) -> bool:
-    return _ours(error) is not None
-
-
-def message_of(error: BaseException) -> str:
-    """The class and the text of the error that is at the root of it."""
-    root = _ours(error) or getattr(error, "inner_exception", None) or error
-    return f"{type(root).__name__}: {root}".strip()

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worker processes of the sweep: what dies or hangs costs its one case, and is recorded."""
+"""Worker processes of the sweep: what dies or hangs costs its one case, and is recorded.
+
+A sample at which eager fails an assertion on the device takes the device from its process. The case
+begins again in another one, without that sample, and the compiled function fails alike in one of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,10 @@ from typing import Any
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "tools"))
 
+from case_outcome import Outcome  # noqa: E402
 from worker_pool import Json, Worker, WorkerDiedError, run_tasks  # noqa: E402
+
+PROGRAM = HERE / "worker.py"
 
 # A process is replaced after so many cases: what torch keeps of each adds up.
 MOST_CASES = 150
@@ -40,17 +48,35 @@ def run(
 
     def work(worker: Worker, task: Json) -> None:
         start = time.monotonic()
-        first = silence if worker.is_running else START_SECONDS
         try:
-            outcome = worker.ask(task, first, silence)["outcome"]
+            outcome = _run_case(worker, task["case"], silence).line()
         except WorkerDiedError as death:
             outcome = _crash(task["case"], death, time.monotonic() - start)
         with lock:
             done(outcome)
 
-    command = [sys.executable, str(HERE / "worker.py"), *arguments]
+    command = [sys.executable, str(PROGRAM), *arguments]
     tasks = [{"case": key} for key in keys]
     return run_tasks(tasks, work, command, min(jobs, len(tasks)), end, MOST_CASES)
+
+
+def _run_case(worker: Worker, key: str, silence: float) -> Outcome:
+    """Raises WorkerDiedError."""
+
+    def ask(task: Json) -> Json:
+        first = silence if worker.is_running else START_SECONDS
+        reply = worker.ask({"case": key, **task}, first, silence)
+        if reply["lost"]:
+            worker.close()
+        return reply
+
+    asserting: list[int] = []
+    while "outcome" not in (reply := ask({"without": asserting})):
+        asserting.append(reply["asserts"])
+    outcome = Outcome.parse(reply["outcome"])
+    for number in asserting:
+        outcome.include(Outcome.parse(ask({"asserts": number})["outcome"]))
+    return outcome
 
 
 def _crash(key: str, death: WorkerDiedError, seconds: float) -> dict[str, Any]:

@@ -3,8 +3,11 @@
 
     worker.py [--sample N] [--most N] [--spoil REGEX]
 
-A task is {"case": KEY}, its reply {"outcome": ...} (case_outcome.py). The note {"doing": TEXT} says
-what begins, so that a crash or a hang can be told from it.
+A task is {"case": KEY, "without": [N, ...]}, its reply {"outcome": ...} (case_outcome.py), or
+{"asserts": N}: the sample at which eager fails an assertion on the device. Of {"case": KEY,
+"asserts": N} the outcome is that sample's (Runner.fails_alike). "lost": this process can no longer
+use the device. The note {"doing": TEXT} says what begins, so that a crash or a hang can be told
+from it.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ def main() -> None:
     import torch._dynamo
     from case_outcome import Outcome
     from entries import Case, entries
-    from execute import Runner
+    from execute import DeviceLostError, Runner, device_is_lost
     from worker_pool import Json, serve
 
     warnings.filterwarnings("ignore")
@@ -55,11 +58,16 @@ def main() -> None:
         spoiled = bool(args.spoil) and re.search(args.spoil, case.entry) is not None
         runner = Runner(table[case.entry], case, lambda what: note({"doing": what}), spoiled)
         try:
-            outcome = runner.run(args.sample, args.most)
+            if "asserts" in task:
+                outcome = runner.fails_alike(task["asserts"])
+            else:
+                outcome = runner.run(args.sample, args.most, task["without"])
+        except DeviceLostError as error:
+            return {"asserts": error.sample, "lost": True}
         except Exception:  # of the sweep itself: to be mended, and no reason to lose the process
             outcome = Outcome(case.key)
             outcome.add("crash", -1, f"the sweep: {traceback.format_exc()[-1400:]}")
-        return {"outcome": outcome.line()}
+        return {"outcome": outcome.line(), "lost": device_is_lost(case.device)}
 
     serve(handle)
 
