@@ -147,6 +147,17 @@ def test_split_sizes() -> None:
     _check(function, *calls, programs=1)
 
 
+def test_extremes_of_nothing_raise() -> None:
+    def function(x: Tensor) -> Tensor:
+        return (x[x > 0] * 2).max()
+
+    run = _compiled(function)
+    x = torch.randn(20)
+    torch.testing.assert_close(run(x), function(x))
+    with pytest.raises(RuntimeError, match=r"max\(\): Expected reduction dim to be specified"):
+        run(-torch.ones(20))
+
+
 # -- whole functions ------------------------------------------------------------------------------
 
 

@@ -116,6 +116,35 @@ def test_compiles_as_often_as_dynamo_needs(function: Any, patterns: tuple[str, .
     assert graphs == counter.frame_count * (2 if training else 1)
 
 
+EXTREMES: dict[str, Callable[[Tensor], Any]] = {
+    "max": torch.max,
+    "min": lambda x: (x * 2).min(),
+    "amax": torch.amax,
+    "aminmax": torch.aminmax,
+    "argmin": torch.argmin,
+    "max of rows": lambda x: x.max(0),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", EXTREMES)
+def test_extremes_of_nothing_raise(name: str, dynamic: bool) -> None:
+    def function(x: Tensor) -> Any:
+        return EXTREMES[name](x[8:] + 1)
+
+    run = compiled(function, dynamic=dynamic)
+    for size in (13, 8, 10):
+        x = torch.randn(size, 3)
+        if size > 8:
+            torch.testing.assert_close(run(x), function(x))
+            continue
+        with pytest.raises((RuntimeError, IndexError)):
+            function(x)
+        with pytest.raises((RuntimeError, IndexError)) as found:
+            run(x)
+        assert not isinstance(found.value, tensord.TensordError)
+
+
 # Of x[8:, 8:] in a call for which that is empty, and in larger ones.
 EMPTY_AT_CAPTURE: dict[str, Callable[[Tensor], Tensor]] = {
     "rows": lambda x: (x[8:] * 2).t().contiguous(),

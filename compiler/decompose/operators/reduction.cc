@@ -100,6 +100,12 @@ Results CountNonzero(Builder& b, const Call& call) {
 
 // ---- Extremes and truth
 
+// Eager raises at extremes of nothing, in its own words.
+absl::Status NeedElements(const Plan& p) {
+  if (sym::ProvablyPositive(CountOf(p.x.sizes(), p.dims))) return absl::OkStatus();
+  return absl::UnimplementedError("an extreme of what may have no elements");
+}
+
 // Truth values have extremes too.
 Tensor Extreme(Builder& b, ReduceKind kind, const Plan& p, const Tensor& x) {
   if (x.dtype() == kBool) {
@@ -111,6 +117,7 @@ Tensor Extreme(Builder& b, ReduceKind kind, const Plan& p, const Tensor& x) {
 template <ReduceKind kind>
 Results ExtremeOp(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
+  TENSORD_RETURN_IF_ERROR(NeedElements(p));
   return std::vector<Tensor>{Extreme(b, kind, p, p.x)};
 }
 
@@ -122,6 +129,7 @@ Tensor Position(Builder& b, ReduceKind kind, const Plan& p, const Tensor& x) {
 template <ReduceKind kind, ReduceKind position>
 Results ExtremeWithIndex(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
+  TENSORD_RETURN_IF_ERROR(NeedElements(p));
   const Tensor x = RealizeIfExpensive(b, p.x);
   return std::vector<Tensor>{Extreme(b, kind, p, x), Position(b, position, p, x)};
 }
@@ -130,11 +138,13 @@ Results ExtremeWithIndex(Builder& b, const Call& call) {
 template <ReduceKind kind>
 Results ArgExtreme(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
+  TENSORD_RETURN_IF_ERROR(NeedElements(p));
   return std::vector<Tensor>{Position(b, kind, p, p.x)};
 }
 
 Results AMinMax(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Plan p, PlanOf(call));
+  TENSORD_RETURN_IF_ERROR(NeedElements(p));
   const Tensor x = RealizeIfExpensive(b, p.x);
   return std::vector<Tensor>{Extreme(b, ReduceKind::kMin, p, x),
                              Extreme(b, ReduceKind::kMax, p, x)};

@@ -427,6 +427,42 @@ TEST(Decompose, DataDependentCasesAreLibraryCalls) {
   }
 }
 
+// Eager raises at extremes of nothing.
+TEST(Decompose, ExtremesOfWhatMayBeEmptyAreTheLibrarys) {
+  const auto call_of = [](const std::string& op, const auto& size_of) {
+    GraphBuilder g;
+    const Ref x = g.Input({size_of(g), 5});
+    const bool along = op.ends_with(".dim");
+    std::vector<Arg> args{x};
+    std::vector<v1::TensorMeta> results{g.Meta({})};
+    if (op == "aten::amin") args.insert(args.end(), {Ints({}), false});
+    if (op == "aten::aminmax") {
+      args.insert(args.end(), {nullptr, false});
+      results.push_back(g.Meta({}));
+    }
+    if (along) {
+      args.insert(args.end(), {0, false});
+      results = {g.Meta({5}), g.Meta({5}, v1::DTYPE_INT64)};
+    }
+    if (op == "aten::argmax") {
+      args.insert(args.end(), {nullptr, false});
+      results = {g.Meta({}, v1::DTYPE_INT64)};
+    }
+    g.Output(g.Node(op, args, results));
+    const auto program = Lower(g);
+    EXPECT_TRUE(program.ok()) << program.status();
+    return program.ok() ? LibraryCall(*program) : "";
+  };
+  for (const std::string op :
+       {"aten::max", "aten::min", "aten::amin", "aten::aminmax", "aten::max.dim", "aten::argmax"}) {
+    const std::string name = op.substr(0, op.find('.'));
+    EXPECT_EQ(call_of(op, [](GraphBuilder&) { return Dim(0); }), name);
+    EXPECT_EQ(call_of(op, [](GraphBuilder& g) { return g.DataSymbol(8); }), name);
+    EXPECT_EQ(call_of(op, [](GraphBuilder& g) { return g.DataSymbol(8, /*min=*/1); }), "");
+    EXPECT_EQ(call_of(op, [](GraphBuilder& g) { return g.Symbol(8); }), "");
+  }
+}
+
 // ---- Refused
 
 std::string Refusal(const std::string& op, const std::vector<Arg>& args, GraphBuilder& g,
