@@ -158,6 +158,33 @@ def test_extremes_of_nothing_raise() -> None:
         run(-torch.ones(20))
 
 
+def test_unique_elements_along_the_last_dimension() -> None:
+    """Fake tensors have another number of dimensions."""
+
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        values = torch.unique_consecutive(x * 2, dim=-1)
+        return values.sin() + 1, x.cos()
+
+    run = _compiled(function)
+    for x in (torch.ones(3, 4), torch.randn(3, 4), torch.arange(3.0), torch.zeros(0)):
+        torch.testing.assert_close(run(x), function(x))
+
+
+def test_gradient_of_a_value_that_was_filled_in() -> None:
+    """Its formula has unique indices, of whose number torch 2.11 is wrong."""
+
+    def function(x: Tensor, value: Tensor) -> Tensor:
+        return x.index_fill(0, torch.tensor([4, 1, 4, 2]), value).sin()
+
+    mine, theirs = (
+        (torch.ones(5, 3).requires_grad_(), torch.tensor(0.5).requires_grad_()) for _ in range(2)
+    )
+    _compiled(function)(*mine).sum().backward()
+    function(*theirs).sum().backward()
+    for a, b in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
 # -- whole functions ------------------------------------------------------------------------------
 
 

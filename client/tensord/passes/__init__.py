@@ -33,6 +33,7 @@ from .joint import (
     common_subexpressions,
     complex_numbers,
     counter_based_random,
+    misstated_sizes,
     pool_offsets,
     softmax_statistics,
 )
@@ -131,6 +132,14 @@ TABLE: tuple[Pass, ...] = (
     Pass("complex_numbers", "joint", complex_numbers.complex_numbers),
     # Before the partitioner counts what to save, and instead of its own, which is slow to load.
     Pass("common_subexpressions", "joint", common_subexpressions.common_subexpressions),
+    # What no program can be compiled for, since torch is wrong about its sizes. Behind passes that
+    # replace nodes, and with the marks in both graphs that are cut from this one.
+    Pass(
+        "misstated_sizes",
+        "joint",
+        misstated_sizes.misstated_sizes,
+        operators=misstated_sizes.OPERATORS,
+    ),
     # Of arguments that forward changes, backward gets what was computed before.
     Pass(
         "changed_arguments",
@@ -156,6 +165,13 @@ TABLE: tuple[Pass, ...] = (
         graphs=("inference",),
     ),
     Pass("complex_numbers", "partitioned", complex_numbers.complex_numbers, graphs=("inference",)),
+    Pass(
+        "misstated_sizes",
+        "partitioned",
+        misstated_sizes.misstated_sizes,
+        operators=misstated_sizes.OPERATORS,
+        graphs=("inference",),
+    ),
     # Backward without the gradients that are not to be expected.
     Pass(
         "absent_gradients",

@@ -37,7 +37,7 @@ OPERATOR = "tensord::call_back"
 PREFIX = "tensord_call_back_"
 # meta of a node without a form, once its graph was exported: why.
 FORMLESS = "tensord_formless"
-# meta of a node whose value is opaque, though its fake value looks like a plain tensor.
+# meta of a node whose value is opaque, though its fake value looks like a plain tensor: why.
 DISGUISED = "tensord_disguised"
 # meta of a submodule's call: why each node of the submodule has no form, by its name.
 REASONS = "tensord_reasons"

@@ -15,7 +15,7 @@ from .. import torch_compat
 from ..errors import ExportError
 from ..v1 import graph_pb2
 from .arguments import Converter, device_of, dtype_of
-from .call_backs import CallBack, CallBackExporter, is_call_back, leaves
+from .call_backs import DISGUISED, CallBack, CallBackExporter, is_call_back, leaves
 from .source_lines import place_of
 from .symbols import Symbols
 
@@ -131,6 +131,11 @@ class Exporter:
     def is_wanted(self, node: fx.Node) -> bool:
         """True for arguments that the program takes: all but unused ones of no known kind."""
         value = node.meta.get("val")
+        if DISGUISED in node.meta:
+            if not node.users:
+                return False
+            with blame(node):
+                raise ExportError(f"an input that {node.meta[DISGUISED]} has no form on the wire")
         if isinstance(value, (torch.Tensor, torch.SymInt)):
             return True
         if isinstance(value, int) and not isinstance(value, bool):
@@ -377,6 +382,8 @@ def acts(node: fx.Node) -> bool:
 def operator_of(node: fx.Node) -> Any:
     """The OpOverload that a node calls; ExportError for what cannot be a call on the wire."""
     op = node.target
+    if DISGUISED in node.meta:
+        raise ExportError(f"its result {node.meta[DISGUISED]}")
     if isinstance(op, torch._ops.HigherOrderOperator):
         raise ExportError("a higher-order operator has no form on the wire")
     if not isinstance(op, torch._ops.OpOverload):

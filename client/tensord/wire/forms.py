@@ -65,8 +65,8 @@ class _Analysis(Exporter):
         for node in self.nodes:
             if node in live and node.op not in ("placeholder", "get_attr", "output"):
                 self.node = node
-                if _is_quantised(node):
-                    node.meta[DISGUISED] = True
+                if disguise := _disguise(node):
+                    node.meta[DISGUISED] = disguise
                 reason = self.changed.get(node) or self.obstacle(node)
                 if reason:
                     self.formless[node] = reason
@@ -77,7 +77,8 @@ class _Analysis(Exporter):
 
     def inputs_with_form(self, placeholders: list[fx.Node]) -> list[fx.Node]:
         """Those that are plain, and whose sizes are made of symbols that are a plain one's size."""
-        kept = [node for node in placeholders if self.is_plain(node.meta.get("val"))]
+        plain = [node for node in placeholders if self.is_plain(node.meta.get("val"))]
+        kept = [node for node in plain if DISGUISED not in node.meta]
         while True:
             bound = {
                 size.node.expr
@@ -136,7 +137,8 @@ class _Analysis(Exporter):
         if source in self.changed:
             raise ExportError(f"{source.name!r} has no form on the wire: {self.changed[source]}")
         if DISGUISED in source.meta:
-            raise ExportError(f"{source.name!r} is quantised and has no form on the wire")
+            reason = source.meta[DISGUISED]
+            raise ExportError(f"{source.name!r} {reason} and has no form on the wire")
         if source.op in ("placeholder", "get_attr") and source not in self.numbers:
             raise ExportError(f"{source.name!r} has no form on the wire")
         value = node.meta["val"]
@@ -145,12 +147,16 @@ class _Analysis(Exporter):
         return graph_pb2.ValueRef()
 
 
-def _is_quantised(node: fx.Node) -> bool:
+def _disguise(node: fx.Node) -> str:
+    """Why a node's value is opaque though its fake value looks plain; "" for others."""
+    if DISGUISED in node.meta:
+        return str(node.meta[DISGUISED])
     if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in _UNQUANTISED:
-        return False
+        return ""
     given = (*leaves(node.args), *node.kwargs.values())
-    makes = any(argument in _QUANTISED for argument in given if isinstance(argument, torch.dtype))
-    return makes or any(DISGUISED in source.meta for source in node.all_input_nodes)
+    if any(argument in _QUANTISED for argument in given if isinstance(argument, torch.dtype)):
+        return "is quantised"
+    return next((n.meta[DISGUISED] for n in node.all_input_nodes if DISGUISED in n.meta), "")
 
 
 def _sizes(value: Any) -> Iterator[Any]:
