@@ -21,16 +21,24 @@ OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
     "soft_margin_loss": lambda x: F.soft_margin_loss(x, x),
     "threshold": lambda x: F.threshold(x, 0.5, 0.1),
 }
+# Of narrow floats.
+SPECIAL: dict[str, Callable[[Tensor], Tensor]] = {
+    "erfcx": torch.special.erfcx,
+    "log_ndtr": torch.special.log_ndtr,
+    "zeta": lambda x: torch.special.zeta(x, x),
+    "cdist": lambda x: torch.cdist(x[:, None], x[:, None], p=0.0),
+}
 CASES = [
-    (name, dtype)
-    for name in OPERATORS
-    for dtype in ([torch.bool] if name == "threshold" else [torch.uint8, torch.int64])
-]
+    *((name, dtype) for name in OPERATORS if name != "threshold"
+      for dtype in (torch.uint8, torch.int64)),
+    ("threshold", torch.bool),
+    *((name, dtype) for name in SPECIAL for dtype in (torch.float16, torch.bfloat16)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_is_refused_as_by_eager(name: str, dtype: torch.dtype) -> None:
-    function = OPERATORS[name]
+    function = (OPERATORS | SPECIAL)[name]
     x = torch.ones(5).to(dtype)
     with pytest.raises(RuntimeError) as eager:  # NotImplementedError is one
         function(x)

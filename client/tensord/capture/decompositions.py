@@ -48,6 +48,8 @@ def _dist(self: Tensor, other: Tensor, p: float = 2) -> Tensor:
 
 
 def _cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Any:
+    if x1.dtype in (torch.float16, torch.bfloat16):
+        return NotImplemented  # as eager, whose error says so
     points = max(x1.shape[-2], x2.shape[-2])
     if p == 2 and compute_mode != _NEVER_A_PRODUCT and points > _MOST_POINTS_WITHOUT_PRODUCT:
         return NotImplemented

@@ -24,6 +24,9 @@ OneResult Signbit(Builder& b, Operands args, DType) {
 // Of a real number as a complex one: pi below 0.
 OneResult Angle(Builder& b, Operands args, DType declared) {
   const DType dtype = FloatCommonType(args, declared);
+  if (b.device() == v1::DEVICE_TYPE_CUDA && dtype != kFloat32 && dtype != kFloat64) {
+    return absl::UnimplementedError("an angle of narrow floats, which eager refuses on a GPU");
+  }
   return Emit(b, dtype, ToTensors(b, args, dtype), [](Elems v) {
     return Select(IsNan(v[0]), v[0], Select(v[0] < 0.0, v[0].Like(std::numbers::pi), 0.0));
   });

@@ -35,12 +35,13 @@ OneResult Shifted(Builder& b, Operands args, DType declared) {
   return EmitWide(b, args, declared, [](Elems v) { return Apply(op, v[0] + v[0] - 1.0, v[1]); });
 }
 
-// Of floats alone.
+// Of floats alone, and on a GPU of wide ones.
 template <Op op>
-OneResult FloatsOnly2(Builder& b, Operands args, DType declared) {
+OneResult IncompleteGamma(Builder& b, Operands args, DType declared) {
   if (!IsFloating(CommonType(args, v1::DTYPE_UNSPECIFIED))) {
     return absl::UnimplementedError("an incomplete gamma function of integers");
   }
+  if (b.device() == v1::DEVICE_TYPE_CUDA) return Wide2<op>(b, args, declared);
   return FloatBinary(b, args, declared, op);
 }
 
@@ -122,8 +123,8 @@ const Lowering kSpecialFunctionsLowerings[] = {
     {"aten::special_zeta", Single<Wide2<Op::k_zeta>>},
     {"aten::special_zeta.other_scalar", Single<Wide2<Op::k_zeta>>},
     {"aten::special_zeta.self_scalar", Single<Wide2<Op::k_zeta>>},
-    {"aten::igamma", Single<FloatsOnly2<Op::k_igamma>>},
-    {"aten::igammac", Single<FloatsOnly2<Op::k_igammac>>},
+    {"aten::igamma", Single<IncompleteGamma<Op::k_igamma>>},
+    {"aten::igammac", Single<IncompleteGamma<Op::k_igammac>>},
 };
 
 }  // namespace

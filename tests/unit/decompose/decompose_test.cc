@@ -463,6 +463,30 @@ TEST(Decompose, ExtremesOfWhatMayBeEmptyAreTheLibrarys) {
   }
 }
 
+// Where eager has no kernel its own error says so.
+TEST(Decompose, TypesThatEagerRefusesAreTheLibrarys) {
+  const auto call_of = [](const std::string& op, int operands, v1::DeviceType device,
+                          v1::DType dtype) {
+    GraphBuilder g(device);
+    std::vector<Arg> args;
+    for (int i = 0; i < operands; ++i) args.push_back(g.Input({4}, dtype));
+    g.Output(g.Node(op, args, g.Meta({4}, dtype)));
+    const auto program = Lower(g);
+    EXPECT_TRUE(program.ok()) << program.status();
+    return program.ok() ? LibraryCall(*program) : "";
+  };
+  constexpr auto kCpu = v1::DEVICE_TYPE_CPU, kCuda = v1::DEVICE_TYPE_CUDA;
+  for (const v1::DType narrow : {v1::DTYPE_FLOAT16, v1::DTYPE_BFLOAT16}) {
+    EXPECT_EQ(call_of("aten::special_erfcx", 1, kCpu, narrow), "aten::special_erfcx");
+    for (const auto& [op, operands] :
+         {std::pair("aten::igamma", 2), {"aten::igammac", 2}, {"aten::angle", 1}}) {
+      EXPECT_EQ(call_of(op, operands, kCuda, narrow), op);
+      EXPECT_EQ(call_of(op, operands, kCuda, v1::DTYPE_FLOAT32), "");
+      EXPECT_EQ(call_of(op, operands, kCpu, narrow), "");
+    }
+  }
+}
+
 // ---- Refused
 
 std::string Refusal(const std::string& op, const std::vector<Arg>& args, GraphBuilder& g,
