@@ -72,7 +72,7 @@ Results SmoothL1LossBackward(Builder& b, const Call& call) {
   const double beta = call.real("beta");
   return PairLossBackward(b, call, [beta](Elem x, Elem y) {
     const Elem d = x - y;
-    return beta == 0 ? Sign(d) : Select(Abs(d) < beta, d / beta, Sign(d));
+    return beta == 0 ? Sign(d) : Select(Abs(d) >= beta, Sign(d), d / beta);  // of NaN: NaN
   });
 }
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import torch
-from recorder import aten, case, later, rand, uniform
+from recorder import aten, case, later, rand, special, uniform
 
 
 @later
@@ -54,3 +54,6 @@ def cases() -> None:
         g2 = rand(2, 4, 5) if reduction == 0 else torch.tensor(1.7)
         case(aten.nll_loss2d_backward, g2, pixels, of_pixels, None, reduction, 1, total)
     case(aten.mse_loss, x.bfloat16(), y.bfloat16(), 1)
+    for name in ("smooth_l1_loss", "huber_loss"):
+        case(getattr(aten, name), special(), y, 0, 0.7)
+        case(getattr(aten, f"{name}_backward"), x, special(), y, 0, 0.7)
