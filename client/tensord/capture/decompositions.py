@@ -14,6 +14,7 @@ from torch.fx.experimental.symbolic_shapes import guard_or_true
 
 from .. import torch_compat
 from ..passes.joint import counter_based_random
+from .result_layouts import result_layouts
 
 aten = torch.ops.aten
 
@@ -28,12 +29,13 @@ def decompositions(operators: tuple[str, ...]) -> dict[Any, Callable[..., Any]]:
     known = {name.removesuffix(".default") for name in operators}
     # AOTAutograd must leave random operators whole for the pass.
     random = {torch_compat.operator_name(op) for op in counter_based_random.OPERATORS}
+    own = _OWN | result_layouts(known)
     # What functions here leave whole, the daemon lowers.
-    known -= {torch_compat.operator_name(op) for op in _OWN}
+    known -= {torch_compat.operator_name(op) for op in own}
     keep = known | random | torch_compat.KEEP_WHOLE
     return {
         op: function
-        for op, function in (torch_compat.core_decompositions() | _OWN).items()
+        for op, function in (torch_compat.core_decompositions() | own).items()
         if not isinstance(op, torch._ops.OpOverload) or torch_compat.operator_name(op) not in keep
     }
 

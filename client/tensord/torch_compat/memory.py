@@ -86,6 +86,15 @@ def end_broken_capture(index: int, pool: tuple[int, int]) -> None:
         torch._C._cuda_releasePool(index, pool)
 
 
+def pointwise_order(*tensors: torch.Tensor) -> list[int]:
+    """Dimensions from the outermost to the innermost in memory, as a pointwise operator lays its
+    result out. tensors: of one shape, at least one of them."""
+    from torch._prims_common import compute_elementwise_output_logical_to_physical_perm
+
+    order, _ = compute_elementwise_output_logical_to_physical_perm(*tensors, _skip_checks=True)
+    return list(order)
+
+
 def memory_format_of(tensor: torch.Tensor) -> torch.memory_format:
     """How a tensor is laid out, as eager's operators see it by its strides."""
     from torch._prims_common import suggest_memory_format

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators whose results lie otherwise in eager than torch declares.
+
+The declaration of a pointwise operator is often its formula in simpler ones, and its result then
+lies as what the formula makes of one operand alone: `copysign` of a transposed matrix and a number
+as the number's signs, row by row. Eager lays it out as all operands together say. Here the operands
+are brought into that order first, so that their rows are the result's, in a formula too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import torch_compat
+
+aten = torch.ops.aten
+
+Function = Callable[..., Any]
+
+# Of two operands, which broadcast.
+_POINTWISE = (
+    aten.copysign.Tensor,
+    aten.floor_divide.default,
+    aten.div.Tensor_mode,
+    aten.logaddexp.default,
+    aten.logaddexp2.default,
+    aten.logical_and.default,
+    aten.logical_or.default,
+    aten.logical_xor.default,
+    aten.heaviside.default,
+)
+
+
+def result_layouts(known: Collection[str]) -> dict[Any, Function]:
+    """{OpOverload: function} for AOTAutograd. known: operators that the daemon lowers itself."""
+    core = torch_compat.core_decompositions()
+
+    def otherwise(op: torch._ops.OpOverload) -> Function:
+        left_whole = torch_compat.operator_name(op) in known or op not in core
+        return _left_whole if left_whole else core[op]
+
+    return {
+        **{op: _pointwise(op, otherwise(op)) for op in _POINTWISE},
+        aten.pow.Scalar: _power(otherwise(aten.pow.Scalar)),
+        aten.ldexp.Tensor: _ldexp(otherwise(aten.ldexp.Tensor)),
+        aten.nll_loss2d_forward.default: _losses(otherwise(aten.nll_loss2d_forward.default)),
+    }
+
+
+def _left_whole(*_: Any, **__: Any) -> Any:
+    return NotImplemented
+
+
+def _pointwise(op: torch._ops.OpOverload, otherwise: Function) -> Function:
+    def function(*operands: Any, **rest: Any) -> Any:
+        shape = torch.broadcast_shapes(*(x.shape for x in operands if isinstance(x, Tensor)))
+        # Numbers, of whatever form, say nothing of how the result lies.
+        wide = [x.expand(shape) if _has_dims(x) and x.shape != shape else x for x in operands]
+        orders = [torch_compat.pointwise_order(x) for x in wide if _has_dims(x)]
+        order = torch_compat.pointwise_order(*filter(_has_dims, wide))
+        if len(orders) < len(operands):
+            orders.append(sorted(order))
+        if all(one == order for one in orders):
+            return otherwise(*operands, **rest)
+        result = op(*(_in_order(x, order) if _has_dims(x) else x for x in wide), **rest)
+        return result.permute([order.index(dim) for dim in range(len(order))])
+
+    return function
+
+
+def _has_dims(operand: Any) -> bool:
+    return isinstance(operand, Tensor) and operand.dim() > 0
+
+
+def _in_order(operand: Tensor, order: list[int]) -> Tensor:
+    moved = operand.permute(order)
+    return moved if torch_compat.pointwise_order(moved) == sorted(order) else moved.contiguous()
+
+
+def _power(otherwise: Function) -> Function:
+    """Of a number: row-major, however the exponents lie."""
+
+    def function(base: Any, exponent: Tensor) -> Any:
+        if exponent.is_contiguous():
+            return otherwise(base, exponent)
+        return aten.pow.Scalar(base, exponent.contiguous())
+
+    return function
+
+
+def _ldexp(otherwise: Function) -> Function:
+    """A product with a number's power; of other exponents as any pointwise operator's."""
+
+    def function(mantissa: Tensor, exponent: Tensor) -> Any:
+        is_power = exponent.dtype in (torch.float32, torch.float64)
+        if not is_power or exponent.is_contiguous():
+            return otherwise(mantissa, exponent)
+        return aten.ldexp.Tensor(mantissa, exponent.contiguous())
+
+    return function
+
+
+def _losses(otherwise: Function) -> Function:
+    """Row-major, however the classes lie."""
+
+    def function(scores: Tensor, classes: Tensor, *rest: Any) -> Any:
+        if classes.is_contiguous():
+            return otherwise(scores, classes, *rest)
+        return aten.nll_loss2d_forward.default(scores, classes.contiguous(), *rest)
+
+    return function

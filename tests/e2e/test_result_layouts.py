@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results lie as eager's where torch declares otherwise (capture/result_layouts.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+import torch
+from torch import Tensor
+
+pytestmark = pytest.mark.usefixtures("tensord_daemon")
+
+OPERATORS: dict[str, Callable[..., Tensor]] = {
+    "copysign": torch.copysign,
+    "floor_divide": torch.floor_divide,
+    "div floor": lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    "div trunc": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    "logaddexp": torch.logaddexp,
+    "logaddexp2": torch.logaddexp2,
+    "logical_and": torch.logical_and,
+    "logical_xor": torch.logical_xor,
+    "heaviside": torch.heaviside,
+    "ldexp": torch.ldexp,
+    "ldexp of narrow floats": lambda x, y: torch.ldexp(x.half(), y.half()),
+    "pow": lambda x, y: 2.0**x * 3.0**y,
+}
+
+
+def _columns(*sizes: int) -> Tensor:
+    return torch.randn(*reversed(sizes)).permute(*reversed(range(len(sizes))))
+
+
+OPERANDS: dict[str, Callable[[], tuple[Tensor, Tensor]]] = {
+    "a number": lambda: (_columns(10, 5), torch.randn(())),
+    "of a number": lambda: (torch.randn(()), _columns(10, 5)),
+    "a row": lambda: (_columns(10, 5), torch.randn(5)),
+    "of a row": lambda: (torch.randn(1, 5), _columns(10, 5)),
+    "a column": lambda: (_columns(10, 5), torch.randn(10, 1)),
+    "both": lambda: (_columns(10, 5), _columns(10, 5)),
+    "columns and rows": lambda: (_columns(10, 5), torch.randn(10, 5)),
+    "rows and columns": lambda: (torch.randn(10, 5), _columns(10, 5)),
+    "broadcast columns": lambda: (_columns(10, 1, 5), _columns(10, 5)),
+    "with gaps": lambda: (torch.randn(5, 20)[:, ::2].t(), torch.randn(())),
+    "channels last": lambda: (
+        torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last), torch.randn(3, 1, 1),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_lies_as_in_eager(operator: str) -> None:
+    given = [operands() for operands in OPERANDS.values()]
+
+    def function() -> list[Tensor]:
+        return [OPERATORS[operator](x, y) for x, y in given]
+
+    run = torch.compile(function, backend="tensord", fullgraph=True)
+    _check(run(), function(), OPERANDS)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_sizes_that_change(operator: str) -> None:
+    def function(x: Tensor, y: Tensor) -> list[Tensor]:
+        return [OPERATORS[operator](x, y)]
+
+    run = torch.compile(function, backend="tensord", dynamic=True)
+    for size in (4, 7):
+        x, y = _columns(10, size), torch.randn(size)
+        _check(run(x, y), function(x, y), ["a row"])
+
+
+def _check(mine: list[Tensor], theirs: list[Tensor], names: Iterable[str]) -> None:
+    for name, a, b in zip(names, mine, theirs, strict=True):
+        assert a.stride() == b.stride(), name
+        torch.testing.assert_close(a, b)
+
+
+def test_losses_of_pixels() -> None:
+    scores, classes = _columns(2, 3, 2, 2), torch.randint(3, (2, 2, 2)).permute(2, 1, 0)
+
+    def function() -> list[Tensor]:
+        return [torch.nn.functional.nll_loss(scores, classes, reduction="none")]
+
+    run = torch.compile(function, backend="tensord", fullgraph=True)
+    _check(run(), function(), ["pixels"])
