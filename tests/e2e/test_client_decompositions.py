@@ -105,3 +105,22 @@ def test_unpooling_keeps_the_layout(daemon, memory_format):
     x = torch.randn(2, 3, 8, 6).to(memory_format=memory_format)
     mine, theirs = torch.compile(function, backend="tensord")(x), function(x)
     torch.testing.assert_close(mine, theirs, check_stride=True)
+
+
+@pytest.mark.parametrize("name", ["rows", "columns", "expanded", "number"])
+def test_a_number_in_a_tensor_is_filled_in(daemon, name):
+    x = {
+        "rows": torch.ones(5, 5),
+        "columns": torch.ones(5, 5).t(),
+        "expanded": torch.ones(5).expand(5, 5),
+        "number": torch.ones(()),
+    }[name]
+
+    def function(x: Tensor, index: Tensor, value: Tensor) -> Tensor:
+        return x.index_fill(-1, index, value)
+
+    run = torch.compile(function, backend="tensord", fullgraph=True)
+    index = torch.tensor([0, -1]) if x.dim() else torch.tensor([0])
+    for value in (torch.tensor(3.5), torch.tensor(2), torch.tensor(2.5, dtype=torch.float64)):
+        mine, theirs = run(x, index, value), function(x, index, value)
+        torch.testing.assert_close(mine, theirs, check_stride=True)

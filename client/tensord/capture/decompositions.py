@@ -88,6 +88,17 @@ def _index_reduce(
     return total / counts.clamp_min(1)
 
 
+def _index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor) -> Any:
+    """Of a number in a tensor. torch's own (2.11) may copy into a new tensor, as no graph may."""
+    if self.dim() == 0 or value.dim() > 0 or (value.is_complex() and not self.is_complex()):
+        return NotImplemented
+    dim %= self.dim()
+    chosen = torch.zeros(self.shape[dim], dtype=torch.bool, device=self.device)
+    chosen = aten.index_fill.int_Scalar(chosen, 0, index, True)
+    chosen = chosen.view([size if d == dim else 1 for d, size in enumerate(self.shape)])
+    return aten.where.self(chosen, value.to(self), self)
+
+
 def _max_unpool2d(self: Tensor, indices: Tensor, output_size: list[int]) -> Tensor:
     """torch's own, whose result is row-major always; eager's on the CPU is as the image is."""
     op = aten.max_unpool2d.default
@@ -172,6 +183,7 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.put.default: _put,
     aten.scatter_reduce.two: _scatter_reduce,
     aten.index_reduce.default: _index_reduce,
+    aten.index_fill.int_Tensor: _index_fill,
     aten.max_unpool2d.default: _max_unpool2d,
     aten.special_log_ndtr.default: _log_ndtr,
     aten.soft_margin_loss.default: _soft_margin_loss,
