@@ -226,6 +226,9 @@ def test_overflow_on_the_way_to_a_number() -> None:
     exact = torch.tensor([-3.0e38], dtype=torch.float64)
     eager, ours = torch.tensor([float("nan")]), torch.tensor([float("inf")])
     assert judge.difference(ours, eager, lambda: exact, pointwise=False) == ""
+    close, apart = torch.tensor([-3.000001e38]), torch.tensor([-3.1e38])
+    assert judge.difference(close, eager, lambda: exact, pointwise=False) == ""
+    assert "too far off" in judge.difference(apart, eager, lambda: exact, pointwise=False)
     infinite = torch.tensor([float("inf")], dtype=torch.float64)
     assert "too far off" in judge.difference(
         torch.tensor([1.0]), torch.tensor([float("inf")]), lambda: infinite, pointwise=False

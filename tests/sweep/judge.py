@@ -7,8 +7,9 @@ A result is right when all of this holds, leaf by leaf of nested results:
   (of dimensions above 1, in tensors with elements). Gradients may have other strides: autograd
   promises none.
 - Integers and truth values are equal.
-- NaN and infinities are where eager, or the same call in float64, has them. A complex number that
-  is not finite must not be finite here.
+- NaN and infinities are where eager, or the same call in float64, has them; a number that float64
+  has where eager has none is within TOLERANCE. A complex number that is not finite must not be
+  finite here.
 - Other floating-point elements differ from eager's by at most TOLERANCE, the tolerances of
   torch.testing. Where one differs by more, the call is made again in float64 (complex128), and
   ours may be off by FACTOR times eager's largest relative error plus ULPS units in the last place;
@@ -149,6 +150,7 @@ def _inexact(ours: torch.Tensor, eager: torch.Tensor, exact: Any, pointwise: boo
     else:
         # Where float64 has a number, both overflowed on the way, and how says nothing.
         same = _same(ours, eager) | _same(ours, narrow) | (lost & torch.isfinite(exact))
+        same |= torch.isclose(ours, narrow, rtol=relative, atol=absolute)
     close = torch.isclose(ours, eager, rtol=relative, atol=absolute, equal_nan=True)
     truth = torch.where(special | ~torch.isfinite(truth), eager.to(wide), truth)
     mine, theirs = ((t.to(wide) - truth).abs() for t in (ours, eager))
