@@ -48,10 +48,32 @@ KNOWN: tuple[Excuse, ...] = (
         "the operator's implementation for fake tensors says other strides than it gives",
     ),
     Excuse(
-        r"^(_?native_batch_norm(_legit)?|_batch_norm_with_update)\|.*\|special\|.*\|cpu",
+        r"^(_?native_batch_norm(_legit)?|_batch_norm_with_update)\|.*\|special\|",
         r"result [1-4]: .* too far off: at \[\d+\] nan, eager -?inf",
         "the mean of a channel with an infinity, by Welford's method: infinity minus infinity, as"
-        " in torch.var_mean; eager's batch norm adds up. The channel's results are NaN either way",
+        " in torch.var_mean, unless the infinity comes last; eager's batch norm adds up on the CPU,"
+        " and on a GPU meets elements in another order. The channel's results are NaN either way",
+    ),
+    Excuse(
+        r"^as_strided_scatter\|.*\|gradient\|",
+        r"eager raises RuntimeError: .*INTERNAL ASSERT FAILED.* only supported for contiguous",
+        "eager's gradient fails a check of its own where the input has gaps",
+    ),
+    Excuse(
+        r"^nn\.functional\.nll_loss\|.*\|gradient\|",
+        r"eager raises RuntimeError: grad_input must be contiguous; here nothing is raised",
+        "eager makes a gradient that lies as the input, and its kernel takes none that does",
+    ),
+    Excuse(
+        r"^nn\.functional\.channel_shuffle\|.*\|cuda",
+        r"eager raises RuntimeError: view size is not compatible .*; here nothing is raised",
+        "eager on a GPU views what it would have to copy; on the CPU it takes all layouts",
+    ),
+    Excuse(
+        r"^atan2\|float16\|special\|gradient\|",
+        r"too far off: at \[.*\] -?0\.0, eager nan, float64 -?\d",
+        "a sum of squares that both gradients read is stored in float16 and overflows: one over it"
+        " is 0. So it is in eager, which multiplies it by another infinity",
     ),
     Excuse(
         r"^resize_\|.*\|empty\|",
