@@ -26,6 +26,7 @@ _COUNTERS = (
     "attention_fused",  # hand-written attentions that became a library call
     "masks_simplified",  # masks of attention that became none, or is_causal
     "heads_grouped",  # attentions whose repeated heads go in unrepeated
+    "flex_attentions",  # FlexAttention's operators that became plain ones
     "products_merged",  # linear layers that became part of one of the same input
     "channels_last",  # convolutions that run on channels-last memory in training, and did not
     "relus_recomputed",  # of batch norms in training: backward reads the norm's input instead

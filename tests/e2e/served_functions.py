@@ -576,3 +576,28 @@ def mutable_default(x: Tensor, seen: list[int] = []) -> Any:  # noqa: B006
 
 def case_mutable_default(compile: Any) -> Any:
     return compile(mutable_default)(numbers(5))
+
+
+def within(distance: int) -> Any:
+    def mask(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return (q >= k) & (q - k < distance)
+
+    return mask
+
+
+def flexible(x: Tensor, mask: Any) -> Tensor:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    def slope(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return score - (q - k) * 0.1
+
+    return flex_attention(x, x, x, score_mod=slope, block_mask=mask)
+
+
+def case_flex_attention(compile: Any) -> Any:
+    """What a mask's function captures is guarded, also where two of one code follow each other."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    f = compile(flexible)
+    masks = [create_block_mask(within(n), None, None, 32, 32, device="cpu") for n in (3, 9)]
+    return [f(numbers(1, 2, 32, 16), mask) for mask in masks]

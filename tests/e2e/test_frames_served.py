@@ -23,8 +23,8 @@ CAPTURED = {
     "whole_graph": "the capture raised Unsupported",  # as it has to
 }
 # Of torch's own classes, which torch.compile wraps in a function of Dynamo's; what asks Dynamo
-# itself for something; and torch's optimizers, which import it.
-WITH_DYNAMO = {"module_of_torch", "size_marked_dynamic", "optimizer"}
+# itself for something; and torch's optimizers and FlexAttention, which import it.
+WITH_DYNAMO = {"module_of_torch", "size_marked_dynamic", "optimizer", "flex_attention"}
 CASES = sorted(name for file in FILES for name in case_names(file))
 
 

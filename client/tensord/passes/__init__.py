@@ -25,7 +25,13 @@ from collections.abc import Container
 from torch import fx
 
 from . import runner
-from .captured import attention, attention_masks, grouped_query_attention, merged_products
+from .captured import (
+    attention,
+    attention_masks,
+    flex_attention,
+    grouped_query_attention,
+    merged_products,
+)
 from .joint import (
     batch_norm_relu,
     changed_arguments,
@@ -78,6 +84,14 @@ TABLE: tuple[Pass, ...] = (
         devices=("cuda",),
         switch="attention",
         counter="heads_grouped",
+    ),
+    # FlexAttention's functions of scores and masks fuse with its softmax.
+    Pass(
+        "flex_attention",
+        "captured",
+        flex_attention.flex_attention,
+        operators=flex_attention.OPERATORS,
+        counter="flex_attentions",
     ),
     # Linear layers of one input become one. Behind attention's, whose calls it looks for.
     Pass(

@@ -18,7 +18,10 @@ from .aot_autograd import (
     static_input_indices,
 )
 from .attention import (
+    FlexAttentionCall,
     fastest_attention_first,
+    flex_attention_call,
+    flex_attention_operators,
 )
 from .dynamo import (
     around_compiles,
@@ -109,6 +112,7 @@ __all__ = [
     "capture_by",
     "Boxed",
     "Capture",
+    "FlexAttentionCall",
     "ForwardResults",
     "KEEP_WHOLE",
     "LEFT_BY_DYNAMO",
@@ -139,6 +143,8 @@ __all__ = [
     "errors_for_dynamo",
     "fake_mode_of",
     "fastest_attention_first",
+    "flex_attention_call",
+    "flex_attention_operators",
     "function_mode_stack",
     "functionalized_operators",
     "global_state_guard",

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FlexAttention becomes plain operators, which its score and mask functions fuse with.
+
+Eager's arithmetic, as torch's own math_attention has it: scores in float32 (float64 for queries of
+that), the softmax in what the score function gives, weights in the queries' type. Scores and
+weights of batch x heads x queries x keys are stored between the products and the softmax.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.overrides import TorchFunctionMode
+
+from ... import torch_compat
+from . import dynamo
+
+OPERATORS = torch_compat.flex_attention_operators()
+
+_SIXTEEN_BITS = (torch.float16, torch.bfloat16)
+
+
+def flex_attention(module: fx.GraphModule) -> int:
+    """Rewrites the higher-order operator wherever plain operators give what it gives."""
+    calls = [
+        node
+        for node in module.graph.nodes
+        if any(node.target is operator for operator in OPERATORS)
+    ]
+    return sum(_rewrite_one(module, node) for node in calls)
+
+
+def _rewrite_one(module: fx.GraphModule, node: fx.Node) -> int:
+    call = torch_compat.flex_attention_call(node)
+    like: Any = node.meta.get("example_value")
+    if call is None or not isinstance(like, tuple):
+        return 0
+    functions = [torch_compat.attribute_of(module, str(f.target)) for f in (call.score, call.mask)]
+    if not all(isinstance(f, fx.GraphModule) and _only_computes(f.graph) for f in functions):
+        return 0
+    query = dynamo.tensor_of(call.query)
+    if query is None:
+        return 0
+    autocast = dynamo.autocast_dtypes(module.graph, query.device.type)[node]
+    mask = None if _sees_all(functions[1].graph) else call.mask
+    args = (
+        *(call.query, call.key, call.value, call.score, mask, call.scale),
+        *(call.score_arguments, call.mask_arguments, autocast),
+    )
+    if not _gives(module, args, like):
+        return 0
+    node.target, node.args, node.kwargs = plain_attention, args, {}
+    return 1
+
+
+def _only_computes(graph: fx.Graph) -> bool:
+    """False where a function may write into a tensor, at which eager raises."""
+    return all(dynamo.written_by(node) is None for node in graph.nodes)
+
+
+def _sees_all(graph: fx.Graph) -> bool:
+    """True for torch's noop_mask, which stands where no mask was given."""
+    (result,) = graph.output_node().args
+    if isinstance(result, (tuple, list)) and len(result) == 1:
+        (result,) = result
+    return dynamo.name_of(result) == "new_ones"
+
+
+def _gives(module: fx.GraphModule, args: tuple[Any, ...], like: tuple[Any, ...]) -> bool:
+    """Whether plain_attention takes the arguments and gives such results. Whatever functions of
+    scores compute, torch.vmap or the operators may refuse."""
+
+    def value(node: fx.Node) -> Any:
+        if node.op == "get_attr" and "example_value" not in node.meta:
+            return torch_compat.attribute_of(module, str(node.target))
+        return node.meta["example_value"]
+
+    values = fx.node.map_arg(args, value)
+    try:
+        with torch_compat.fake_mode_of(like[0]), torch.no_grad():
+            results = plain_attention(*values)
+    except dynamo.REFUSALS:
+        return False
+    if len(results) != len(like) or results[0].dtype != like[0].dtype:
+        return False
+    # As text: comparing symbols would set guards.
+    return all(str(a.shape) == str(b.shape) for a, b in zip(results, like, strict=True))
+
+
+def plain_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score: Callable[..., Tensor],
+    mask: Callable[..., Tensor] | None,
+    scale: float,
+    score_arguments: Sequence[Any],
+    mask_arguments: Sequence[Any],
+    autocast: torch.dtype | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What FlexAttention's operator computes, of plain operators.
+
+    query: (batch, heads, queries, width); key, value: (batch or 1, heads / groups, keys, ...).
+    score(score, batch, head, query, key, *score_arguments) and mask(batch, head, query, key,
+    *mask_arguments) are functions of scalars; a mask gives whether the query sees the key, None
+    sees all. autocast: the type that it computes products in, if any. Results: the weighted values,
+    laid out as the queries are, and of each row of scores the logarithm to base 2 of its sum of
+    exponentials and the largest score, in the same unit.
+    """
+    if autocast is not None:
+        query, key, value = (_autocast(x, autocast) for x in (query, key, value))
+    with torch.autocast(query.device.type, enabled=False):
+        batch, heads, queries, _ = query.shape
+        groups, keys = key.shape[1], key.shape[2]
+        # Queries of all heads of a group are rows of one product, and nothing is repeated.
+        rows = query.reshape(batch * groups, heads // groups * queries, query.shape[3])
+        key, value = (x.expand(batch, *x.shape[1:]).flatten(0, 1) for x in (key, value))
+        scores = _Scores.apply(rows, key).view(batch, heads, queries, keys) * scale
+        scores = _modified(scores, score, mask, score_arguments, mask_arguments)
+
+        weights, sums, largest = _Softmax.apply(scores)
+        weights = weights.reshape(batch * groups, heads // groups * queries, keys)
+        out = _WeightedSum.apply(weights, value.to(query.dtype))
+        out = out.view(batch, heads, queries, value.shape[2])
+        return _laid_out_as(out, query), sums / math.log(2), largest / math.log(2)
+
+
+def _autocast(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """What autocast makes of an operand of a product."""
+    return x.to(dtype) if x.is_floating_point() and x.dtype != torch.float64 else x
+
+
+def _modified(
+    scores: Tensor,
+    score: Callable[..., Tensor],
+    mask: Callable[..., Tensor] | None,
+    score_arguments: Sequence[Any],
+    mask_arguments: Sequence[Any],
+) -> Tensor:
+    """The scores behind both functions, -inf where a query does not see a key."""
+    places = [torch.arange(size, device=scores.device) for size in scores.shape]
+    excluded = scores.new_full((), -math.inf)
+    with _TensorsAreIndices():
+        seen = None
+        if mask is not None:
+            seen = _for_all(mask, 0, len(mask_arguments))(*places, *mask_arguments)
+            # No gradient comes back from keys that are not seen, as in eager, not even NaN.
+            scores = torch.where(seen, scores, 0)
+        changed = _for_all(score, 1, len(score_arguments))(scores, *places, *score_arguments)
+    if seen is not None:
+        return torch.where(seen, changed, excluded)
+    return changed if changed.is_floating_point() else changed.to(scores.dtype)
+
+
+def _for_all(function: Callable[..., Any], scores: int, others: int) -> Callable[..., Any]:
+    """A function of `scores` scores (0 or 1), four places and others, over a tensor of scores and
+    vectors of places: batches, heads, queries, keys."""
+    for place in reversed(range(4)):
+        over = [0 if i == place else None for i in range(4)]
+        dims = (*(0,) * scores, *over, *(None,) * others)
+        function = torch.vmap(function, in_dims=dims)
+    return function
+
+
+class _TensorsAreIndices(TorchFunctionMode):
+    """table[head, query - key] reads at what tensors say, where torch would ask a scalar tensor for
+    its number."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func is not torch.Tensor.__getitem__:
+            return func(*args, **(kwargs or {}))
+        table, index = args
+        places = index if isinstance(index, tuple) else (index,)
+        tensors = [place for place in places if isinstance(place, Tensor)]
+        numbers = [
+            place
+            for place in places
+            if isinstance(place, (int, torch.SymInt)) and not isinstance(place, bool)
+        ]
+        if not tensors or len(tensors) + len(numbers) != len(places):
+            return func(*args)
+        for dim in reversed(range(len(places))):
+            if not isinstance(places[dim], Tensor):
+                table = table.select(dim, places[dim])
+        return torch.ops.aten.index.Tensor(table, tensors)
+
+
+def _laid_out_as(out: Tensor, query: Tensor) -> Tensor:
+    """`out`, whose batches, heads and queries lie in the order of the query's strides."""
+    order = sorted(range(3), key=lambda dim: query.stride(dim))
+    order = [*reversed(order), 3]
+    return out.permute(order).contiguous().permute([order.index(dim) for dim in range(4)])
+
+
+class _Scores(torch.autograd.Function):
+    """query (batch, rows, width) times key (batch, keys, width), transposed: at least float32.
+
+    The gradient of scores is rounded to the queries' type for its products, as in eager.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor) -> Tensor:
+        ctx.save_for_backward(query, key)
+        return _wide_product(query, key.mT)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        query, key = ctx.saved_tensors
+        grad = grad.to(query.dtype)
+        return torch.bmm(grad, key.to(query.dtype)), torch.bmm(grad.mT, query).to(key.dtype)
+
+
+class _Softmax(torch.autograd.Function):
+    """The weights of rows of scores (zeros of a row that is -inf), and of each row the logarithm of
+    its sum of exponentials, and the largest score. Backward needs the weights alone."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        weights = torch.ops.aten._safe_softmax(scores, -1)
+        largest = scores.amax(-1)
+        ctx.save_for_backward(weights)
+        ctx.mark_non_differentiable(largest)
+        ctx.set_materialize_grads(False)
+        return weights, torch.logsumexp(scores, -1), largest
+
+    @staticmethod
+    def backward(
+        ctx: Any, grad: Tensor | None, grad_of_sums: Tensor | None, _: None
+    ) -> Tensor | None:
+        (weights,) = ctx.saved_tensors
+        of_scores = None
+        if grad is not None:
+            of_scores = torch.ops.aten._softmax_backward_data(grad, weights, -1, weights.dtype)
+        if grad_of_sums is not None:
+            more = weights * grad_of_sums.unsqueeze(-1)
+            of_scores = more if of_scores is None else of_scores + more
+        return of_scores
+
+
+class _WeightedSum(torch.autograd.Function):
+    """weights (batch, rows, keys) times value (batch, keys, width), in the values' type.
+
+    The gradient of weights is as wide as they are, as in eager.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, value: Tensor) -> Tensor:
+        ctx.save_for_backward(weights, value)
+        return torch.bmm(weights.to(value.dtype), value)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        weights, value = ctx.saved_tensors
+        wide = _wide_product(grad, value.mT).to(weights.dtype)
+        return wide, torch.bmm(weights.to(value.dtype).mT, grad)
+
+
+def _wide_product(a: Tensor, b: Tensor) -> Tensor:
+    """The products of batches of matrices, with no rounding to fewer bits than float32 has."""
+    if a.is_cuda and a.dtype == b.dtype and a.dtype in _SIXTEEN_BITS:
+        return torch.bmm(a, b, out_dtype=torch.float32)
+    wide = torch.float64 if a.dtype == torch.float64 else torch.float32
+    return torch.bmm(a.to(wide), b.to(wide))
