@@ -18,8 +18,9 @@ TensorType Fresh(TensorType type) {
 }  // namespace
 
 ValueId Inserter::Node(std::string op, const NamedArguments& args, TensorType type) {
-  const std::string name =
-      before_ < static_cast<int>(editor_.graph().nodes.size()) ? editor_.node(before_).name : "end";
+  const std::string name = named_as_ < static_cast<int>(editor_.graph().nodes.size())
+                               ? editor_.node(named_as_).name
+                               : "end";
   return editor_.Insert(before_, MakeNode(std::move(op), name, args, std::move(type)));
 }
 
@@ -97,14 +98,18 @@ ValueId Inserter::Images(ValueId pixels, const std::vector<Expr>& sizes) {
   return Permute(View(pixels, {sizes[0], sizes[2], sizes[3], sizes[1]}), {0, 3, 1, 2});
 }
 
-ValueId Inserter::SumOfRows(ValueId matrix) {
-  TensorType type = TypeOf(matrix);
+ValueId Inserter::ChannelSums(ValueId value) {
+  TensorType type = TypeOf(value);
+  std::vector<Expr> dims;
+  for (size_t d = 0; d < type.sizes.size(); ++d) {
+    if (d != 1) dims.emplace_back(static_cast<int64_t>(d));
+  }
   type.sizes = {type.sizes[1]};
   type.strides = {Expr(1)};
   type.offset = Expr(0);
   return Node(
       "aten::sum.dim_IntList",
-      {{"self", ValueArg(matrix)}, {"dim", IntegersArg({Expr(0)})}, {"keepdim", BooleanArg(false)}},
+      {{"self", ValueArg(value)}, {"dim", IntegersArg(dims)}, {"keepdim", BooleanArg(false)}},
       std::move(type));
 }
 

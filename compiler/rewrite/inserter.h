@@ -14,10 +14,12 @@
 namespace tensord::compiler {
 
 // Inserts nodes in front of one old node, each behind those it inserted before. They are named as
-// that node, so that people see what they belong to.
+// that node, or as another, so that people see what they belong to.
 class Inserter {
  public:
-  Inserter(GraphEditor* editor, int before) : editor_(*editor), before_(before) {}
+  Inserter(GraphEditor* editor, int before) : Inserter(editor, before, before) {}
+  Inserter(GraphEditor* editor, int before, int named_as)
+      : editor_(*editor), before_(before), named_as_(named_as) {}
 
   const TensorType& TypeOf(ValueId value) const { return editor_.TypeOf(value); }
 
@@ -42,8 +44,9 @@ class Inserter {
   // Images [N, C, H, W] as rows of pixels [N * H * W, C], and such rows as images of those sizes.
   ValueId Pixels(ValueId images);
   ValueId Images(ValueId pixels, const std::vector<Expr>& sizes);
-  // The sum of a matrix's rows: a number for each column.
-  ValueId SumOfRows(ValueId matrix);
+  // The sum over all dimensions but the second: a number for each channel, or for each column of a
+  // matrix.
+  ValueId ChannelSums(ValueId value);
   // With zeros in front of and behind each dimension; negative numbers cut off.
   ValueId Pad(ValueId value, const std::vector<std::pair<int64_t, int64_t>>& zeros);
   // A copy in memory with other strides; the value itself where it has them.
@@ -56,7 +59,7 @@ class Inserter {
   ValueId Sum(std::string op, ValueId a, ArgumentValue other);
 
   GraphEditor& editor_;
-  int before_;
+  int before_, named_as_;
 };
 
 }  // namespace tensord::compiler

@@ -78,7 +78,7 @@ Gradients Backward(Inserter& in, ValueId gradient, const Convolution& convolutio
   const Patches patches = PatchesOf(in, convolution.input, patch);
   const ValueId tokens = in.Pixels(gradient);
   const ValueId weight = in.Product(in.Permute(tokens, {1, 0}), patches.matrix);
-  return {in.View(weight, in.TypeOf(convolution.weight).sizes), in.SumOfRows(tokens)};
+  return {in.View(weight, in.TypeOf(convolution.weight).sizes), in.ChannelSums(tokens)};
 }
 
 class PatchEmbeddingPass {

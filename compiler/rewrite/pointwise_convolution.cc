@@ -115,7 +115,7 @@ class PointwiseConvolutionPass {
       editor_.Replace(weight, LikeWeight(in, product, node.outputs[1]));
     }
     if (editor_.uses().Count(bias) > 0) {
-      editor_.Replace(bias, in.SumOfRows(gradient));
+      editor_.Replace(bias, in.ChannelSums(gradient));
     }
     return true;
   }

@@ -4,6 +4,7 @@
 #include "compiler/rewrite/channels_last.h"
 #include "compiler/rewrite/common_subexpressions.h"
 #include "compiler/rewrite/convolution_bias.h"
+#include "compiler/rewrite/convolution_bias_gradient.h"
 #include "compiler/rewrite/convolution_epilogues.h"
 #include "compiler/rewrite/cross_entropy.h"
 #include "compiler/rewrite/embedding_sum.h"
@@ -40,6 +41,8 @@ const std::vector<GraphRewrite>& RewritePasses() {
       {"product_epilogues", ProductEpilogues, Targets::kCuda, Roundings::kOther},
       // Behind all that take biases into calls.
       {"convolution_bias", ConvolutionBias, Targets::kCuda},
+      // Behind those that make products of such calls.
+      {"convolution_bias_gradient", ConvolutionBiasGradient, Targets::kBoth},
       // Behind all that make products.
       {"pad_products", PadProducts, Targets::kCuda},
   };
