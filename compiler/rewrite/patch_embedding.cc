@@ -101,23 +101,35 @@ class PatchEmbeddingPass {
                    editor_.TypeOf(convolution->weight));
   }
 
-  // The graph's outputs must be as eager lays them out, and strided views count on it. Other views
-  // and library calls read any layout, or a copy.
-  bool NeedsItsLayout(ValueId value) const {
+  // Whether a node reads it, and in any layout: strided views count on eager's. Other views and
+  // library calls read any layout, or a copy.
+  bool IsReadInAnyLayout(ValueId value) const {
     const std::span<const int> readers = editor_.uses().Readers(value);
-    return std::any_of(readers.begin(), readers.end(), [this](int reader) {
-      return reader == static_cast<int>(graph_.nodes.size()) ||
-             graph_.nodes[reader].op == "aten::as_strided";
-    });
+    const int nodes = static_cast<int>(graph_.nodes.size());
+    return !readers.empty() && readers.front() < nodes &&
+           std::none_of(readers.begin(), readers.end(), [&](int reader) {
+             return reader < nodes && graph_.nodes[reader].op == "aten::as_strided";
+           });
+  }
+  // The graph's outputs are as eager lays them out.
+  void CopyForOutputs(Inserter& in, ValueId value, ValueId images) {
+    std::optional<ValueId> copy;
+    for (ArgumentValue& output : graph_.outputs) {
+      if (OptionalValueOf(output) != value) continue;
+      if (!copy) copy = in.InLayout(images, editor_.TypeOf(value).strides);
+      output = ValueArg(*copy);
+    }
   }
 
   bool TryForward(int i) {
     const auto convolution = AsConvolution(graph_.nodes[i]);
     const auto patch = PatchAt(convolution);
     const ValueId value(editor_.ValueOfNode(i), 0);
-    if (!patch || !editor_.MayRewrite(i) || NeedsItsLayout(value)) return false;
+    if (!patch || !editor_.MayRewrite(i) || !IsReadInAnyLayout(value)) return false;
     Inserter in(&editor_, i);
-    editor_.Replace(value, Forward(in, *convolution, *patch));
+    const ValueId images = Forward(in, *convolution, *patch);
+    CopyForOutputs(in, value, images);
+    editor_.Replace(value, images);
     return true;
   }
 

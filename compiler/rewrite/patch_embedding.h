@@ -7,7 +7,8 @@
 //   times [C kh kw, O], a view of the weights
 //   -> [N, O, H/kh, W/kw], a view: channels-last, as the tokens that are made of it are stored
 //
-// The gradient of the weights is a product of the same patches.
+// The gradient of the weights is a product of the same patches. What the graph gives out as well,
+// as a training graph does for backward, is copied into the layout that it has in eager.
 //
 // With many channels the copy of the patches would cost more than it brings. Must come before
 // channels_last.

@@ -66,6 +66,27 @@ TEST(PatchEmbeddingTest, OfAnyNumberOfImages) {
   RunGraph(graph, SomeInputs(graph));
 }
 
+// As one that is saved for backward is.
+TEST(PatchEmbeddingTest, WhatIsGivenOutLiesAsInEager) {
+  const auto products = [](bool is_read) {
+    GraphBuilder g;
+    const Ref x = g.Input({2, 3, 8, 12}), w = g.Input({5, 3, 4, 4}), b = g.Input({5});
+    const v1::TensorMeta meta = g.Meta({2, 5, 2, 3});
+    const Ref y =
+        g.Node("aten::convolution",
+               {x, w, b, Ints({4, 4}), Ints({0, 0}), Ints({1, 1}), false, Ints({0, 0}), 1}, meta);
+    if (is_read) g.Output(g.Node("aten::neg", {y}, meta));
+    g.Output(y).Output(y);
+    const Graph before = Imported(g);
+    Graph after = before;
+    const int count = compiler::PatchEmbedding(CudaTarget(), &after);
+    ExpectSameResults(before, after, SomeInputs(before), 1e-6);
+    return count;
+  };
+  EXPECT_EQ(products(true), 1);
+  EXPECT_EQ(products(false), 0);
+}
+
 TEST(PatchEmbeddingTest, CopiesTheImageOnce) {
   GraphBuilder g;
   Make(g, {.dtype = v1::DTYPE_BFLOAT16});
