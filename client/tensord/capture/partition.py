@@ -38,6 +38,17 @@ FUSED = (
     _aten.view_as_real,
 )
 
+# Norms, which here convert what they read in registers. Under autocast they compute in float32 what
+# a convolution or a linear layer gives in 16 bits: half as much is to be saved.
+CONVERTING = (
+    _aten.native_layer_norm,
+    _aten.native_layer_norm_backward,
+    _aten.native_group_norm,
+    _aten.native_group_norm_backward,
+    _aten._fused_rms_norm,
+    _aten._fused_rms_norm_backward,
+)
+
 
 def partition(
     joint: fx.GraphModule, inputs: Any, *, off: Container[str] = (), **arguments: Any
@@ -45,7 +56,9 @@ def partition(
     """torch's min-cut partition of the joint graph, behind the passes over that. off: switches."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    torch_compat.let_partitioner_recompute(FUSED, (torch.ops.tensord.softmax_statistics,))
+    torch_compat.let_partitioner_recompute(
+        FUSED, (torch.ops.tensord.softmax_statistics,), CONVERTING
+    )
     ran = passes.run("joint", joint, off)
     merged = "common_subexpressions" in ran.changes  # else torch does it
     with torch_compat.keep_subexpressions() if merged else contextlib.nullcontext():

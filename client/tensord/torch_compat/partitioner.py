@@ -7,13 +7,19 @@ import contextlib
 import functools
 from typing import Any
 
+import torch
 from torch import fx
+
+_CONVERT_ELEMENT_TYPE = torch.ops.prims.convert_element_type.default
 
 
 @functools.cache
-def let_partitioner_recompute(ops: tuple[Any, ...], only_fused: tuple[Any, ...] = ()) -> None:
-    """Tells the min-cut partitioner that `ops` (overload packets) are cheap to compute again, and
-    that `only_fused` fuse as they do, but are not.
+def let_partitioner_recompute(
+    ops: tuple[Any, ...], only_fused: tuple[Any, ...] = (), converting: tuple[Any, ...] = ()
+) -> None:
+    """Tells the min-cut partitioner that `ops` (overload packets) are cheap to compute again, that
+    `only_fused` fuse as they do, but are not, and that `converting` fuse with nothing but casts of
+    what they read: where they read it in backward, it is saved as narrow as it was.
 
     2.11 to 2.13: get_default_op_list() makes the lists anew for every graph, so it is wrapped once.
     Where it is missing, the partitioner saves the random tensors instead: correct, but larger.
@@ -29,9 +35,40 @@ def let_partitioner_recompute(ops: tuple[Any, ...], only_fused: tuple[Any, ...] 
         types = original()
         types.recomputable_ops.update(ops)
         types.fusible_ops.update(ops, only_fused)
+        # A view is never a reason to save what it gives, whoever reads that; nor is such a cast.
+        is_view = types.is_view
+
+        def is_read_through(node: fx.Node) -> bool:
+            return is_view(node) or (_widens(node) and is_converted_by_readers(node))
+
+        def is_converted_by_readers(node: fx.Node) -> bool:
+            return all(
+                is_converted_by_readers(user)
+                if is_view(user)
+                else types.is_fusible(user) or _packet(user) in converting
+                for user in node.users
+            )
+
+        types.is_view = is_read_through
         return types
 
     partitioners.get_default_op_list = extended
+
+
+def _packet(node: fx.Node) -> Any:
+    return getattr(node.target, "overloadpacket", node.target)
+
+
+def _widens(node: fx.Node) -> bool:
+    """True for casts to types of more bytes."""
+    if node.target not in (torch.ops.aten._to_copy.default, _CONVERT_ELEMENT_TYPE):
+        return False
+    (source,) = node.all_input_nodes
+    narrow: Any = source.meta.get("val")
+    wide: Any = node.meta.get("val")
+    if not isinstance(narrow, torch.Tensor) or not isinstance(wide, torch.Tensor):
+        return False
+    return narrow.device == wide.device and narrow.itemsize < wide.itemsize
 
 
 def subexpressions_are_kept() -> bool:

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training graph saves for backward: no cast of what norms read, but what was cast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tensord.v1 import graph_pb2
+from torch import Tensor
+
+WIDTH, ROWS = 16, 24
+
+
+def saved(daemon: Any, elements: int) -> list[int]:
+    """The types of backward's arguments of so many elements, parameters apart."""
+    tensors = [i.tensor for i in daemon.graph("backward").inputs if not i.is_parameter]
+    return [t.dtype for t in tensors if product(t) == elements]
+
+
+def product(tensor: graph_pb2.TensorMeta) -> int:
+    count = 1
+    for size in tensor.sizes:
+        count *= size.constant
+    return count
+
+
+def layer_norm(x: Tensor) -> Tensor:
+    return F.layer_norm(x.float(), (WIDTH,)).bfloat16()
+
+
+def group_norm(x: Tensor) -> Tensor:
+    return F.group_norm(x.float().view(2, WIDTH, -1), 4).bfloat16().view(ROWS, WIDTH)
+
+
+def between_views(x: Tensor) -> Tensor:
+    return F.layer_norm(x.view(2, -1, WIDTH).float().transpose(0, 1), (WIDTH,)).bfloat16()
+
+
+def check(function: Callable[[Tensor, Tensor], Tensor]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(ROWS, WIDTH, dtype=torch.bfloat16)
+    weight = torch.randn(WIDTH, WIDTH, dtype=torch.bfloat16, requires_grad=True)
+    (wanted,) = torch.autograd.grad(function(x, weight).float().square().sum(), weight)
+    got = torch.compile(function, backend="tensord", fullgraph=True, dynamic=False)(x, weight)
+    (gradient,) = torch.autograd.grad(got.float().square().sum(), weight)
+    torch.testing.assert_close(gradient, wanted, rtol=2e-2, atol=2e-1)
+
+
+@pytest.mark.parametrize("norm", [layer_norm, group_norm, between_views])
+def test_a_norm_of_a_product_saves_it_narrow(daemon: Any, norm: Callable[[Tensor], Tensor]) -> None:
+    check(lambda x, weight: norm(x @ weight))
+    types = saved(daemon, ROWS * WIDTH)
+    assert graph_pb2.DTYPE_BFLOAT16 in types and graph_pb2.DTYPE_FLOAT32 not in types
+
+
+def test_a_call_reads_what_is_saved_wide(daemon: Any) -> None:
+    """Whoever wants it in memory would have it cast by a kernel of its own."""
+
+    def function(x: Tensor, weight: Tensor) -> Tensor:
+        wide = (x @ weight).float()
+        return wide @ wide.mT
+
+    check(function)
+    assert graph_pb2.DTYPE_FLOAT32 in saved(daemon, ROWS * WIDTH)
