@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tensord import torch_compat
 from tensord.v1 import graph_pb2
-from torch import Tensor
+from torch import Tensor, fx
+from torch._functorch import partitioners
+
+aten = torch.ops.aten
 
 WIDTH, ROWS = 16, 24
 
@@ -66,3 +70,12 @@ def test_a_call_reads_what_is_saved_wide(daemon: Any) -> None:
 
     check(function)
     assert graph_pb2.DTYPE_FLOAT32 in saved(daemon, ROWS * WIDTH)
+
+
+def test_a_number_that_is_cast_is_no_tensor_to_save() -> None:
+    """As functions that were vectorised have them: FlexAttention's."""
+    torch_compat.let_partitioner_recompute((), (), (torch.ops.aten.native_layer_norm,))
+    graph = fx.Graph()
+    number = graph.call_function(aten._to_copy.default, (0.05,), {"dtype": torch.float32})
+    number.meta["val"] = torch.tensor(0.05)
+    assert not partitioners.get_default_op_list().is_view(number)

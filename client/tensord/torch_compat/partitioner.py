@@ -63,8 +63,9 @@ def _widens(node: fx.Node) -> bool:
     """True for casts to types of more bytes."""
     if node.target not in (torch.ops.aten._to_copy.default, _CONVERT_ELEMENT_TYPE):
         return False
-    (source,) = node.all_input_nodes
-    narrow: Any = source.meta.get("val")
+    if len(node.all_input_nodes) != 1:  # of a number
+        return False
+    narrow: Any = node.all_input_nodes[0].meta.get("val")
     wide: Any = node.meta.get("val")
     if not isinstance(narrow, torch.Tensor) or not isinstance(wide, torch.Tensor):
         return False
