@@ -8,6 +8,7 @@ eager and aot_eager, which use nothing of this project after Dynamo.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -73,21 +74,23 @@ def results(run: Callable[[Calls], list[Any]], group: list[Sample]) -> list[Resu
     values = run(calls)
     found = []
     roots: list[torch.Tensor] = []
-    leaves: list[torch.Tensor] = []
+    leaves: list[list[torch.Tensor]] = []
     for sample, value, some, states in zip(group, values, inputs, before, strict=True):
         result = Result(value)
         for tensor, state in zip(some, states, strict=True):
             result.inputs.append(tensor.detach())
             result.changed.append(not torch.equal(state, _state(tensor)))
-        roots += [t for t in tensors(sample.finish(value)) if t.requires_grad]
-        leaves += [t for t in some if t.requires_grad]
+        own = [t for t in tensors(sample.finish(value)) if t.requires_grad]
+        roots += own
+        # A sample without results (parts of nothing) has no gradients, alone and in company.
+        leaves.append([t for t in some if t.requires_grad] if own else [])
         found.append(result)
-    if roots and leaves:
+    if of := list(itertools.chain(*leaves)):
         gradients = iter(
-            torch.autograd.grad(roots, leaves, [cotangent(t) for t in roots], allow_unused=True)
+            torch.autograd.grad(roots, of, [cotangent(t) for t in roots], allow_unused=True)
         )
-        for result, some in zip(found, inputs, strict=True):
-            result.gradients = [next(gradients) for t in some if t.requires_grad]
+        for result, its_leaves in zip(found, leaves, strict=True):
+            result.gradients = list(itertools.islice(gradients, len(its_leaves)))
     return found
 
 
