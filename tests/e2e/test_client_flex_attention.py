@@ -351,6 +351,22 @@ def test_no_gradient_from_keys_that_are_not_seen(tensord_daemon: Any) -> None:
     _is_compiled(programs=2)
 
 
+def test_what_functions_capture_has_gradients_of_scores_that_are_seen(tensord_daemon: Any) -> None:
+    """Also where a function is singular at 0."""
+    block_mask = _masked(_causal)
+
+    def function(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor) -> Any:
+        def score(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return s + slopes[h] * torch.log(s.abs())
+
+        return flex_attention(q, k, v, score_mod=score, block_mask=block_mask)
+
+    inputs = [*_inputs(), torch.rand(H)]
+    eager = _gradients(function, inputs)
+    assert not any(x.isnan().any() for x in eager)
+    _near(_gradients(_compiled(function), inputs), eager, torch.float32)
+
+
 def _saved(function: Attention, inputs: list[Tensor]) -> list[Tensor]:
     """What the forward graph saves of batch x heads x queries x keys."""
     found: list[Tensor] = []

@@ -35,6 +35,16 @@ def test_what_is_no_probability_is_an_error_of_that_call_alone(
         torch.testing.assert_close(run(*good), loss(*good))
 
 
+def test_what_rounds_to_a_probability_is_one() -> None:
+    def function(a: Tensor, b: Tensor, y: Tensor) -> Tensor:
+        return F.binary_cross_entropy(a + b, y)
+
+    a = torch.full((64,), 0.99609375, dtype=torch.bfloat16)
+    b = torch.full((64,), 0.005859375, dtype=torch.bfloat16)
+    run = torch.compile(function, backend="tensord", fullgraph=True)
+    assert run(a, b, torch.ones_like(a)) == function(a, b, torch.ones_like(a)) == 0
+
+
 def test_nobody_asks_where_nothing_is_checked() -> None:
     run = torch.compile(loss, backend="tensord", fullgraph=True, options={"unchecked": True})
     assert run(torch.tensor([1.5]), torch.tensor([0.5])).isnan()

@@ -113,11 +113,13 @@ Results BinaryCrossEntropy(Builder& b, const Call& call) {
   const Tensor x = call.tensor("self"), y = call.tensor("target");
   TENSORD_RETURN_IF_ERROR(CheckBroadcast({x, y}));
   // Logarithms are bounded so that a wrong certain answer has a finite loss.
+  // Checked is what eager has in memory: of narrow floats a rounded number.
   const bool checks = b.checks_data();
-  const Tensor loss = Elementwise(b, FloatType(x.dtype()), {x, y}, [checks](Elem p, Elem t) {
+  const DType predicted = x.dtype(), wanted = y.dtype();
+  const Tensor loss = Elementwise(b, FloatType(predicted), {x, y}, [=](Elem p, Elem t) {
     if (checks) {
-      p = p.Checked(DataCheck::kProbability);
-      t = t.Checked(DataCheck::kTargetProbability);
+      p = p.Stored(predicted).Checked(DataCheck::kProbability);
+      t = t.Stored(wanted).Checked(DataCheck::kTargetProbability);
     }
     return (t - 1) * Maximum(Log1p(-p), -100) - t * Maximum(Log(p), -100);
   });

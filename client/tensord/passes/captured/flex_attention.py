@@ -149,7 +149,7 @@ def _modified(
         if mask is not None:
             seen = _for_all(mask, 0, len(mask_arguments))(*places, *mask_arguments)
             # No gradient comes back from keys that are not seen, as in eager, not even NaN.
-            scores = torch.where(seen, scores, 0)
+            scores = torch.where(seen, scores, scores.detach())
         changed = _for_all(score, 1, len(score_arguments))(scores, *places, *score_arguments)
     if seen is not None:
         return torch.where(seen, changed, excluded)
