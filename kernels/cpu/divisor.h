@@ -12,15 +12,13 @@ namespace tk {
 // The divisor itself.
 template <class T, int W>
 TK_FN Vec<T, W> checked_divisor(const TensordKernelArgs* args, Vec<T, W> divisor) {
-  if (mask_any(eq(divisor, like(divisor, T(0))))) [[unlikely]]
-    claim_fault(args, TENSORD_FAULT_DIVISION);
+  report_lanes(args, TENSORD_FAULT_DIVISION, eq(divisor, like(divisor, T(0))));
   return divisor;
 }
 // The same; only lanes that are on are reported.
 template <class T, int W>
 TK_FN Vec<T, W> checked_divisor(const TensordKernelArgs* args, Vec<T, W> divisor, Mask<W> on) {
-  if (mask_any(eq(divisor, like(divisor, T(0))) & on)) [[unlikely]]
-    claim_fault(args, TENSORD_FAULT_DIVISION);
+  report_lanes(args, TENSORD_FAULT_DIVISION, eq(divisor, like(divisor, T(0))) & on);
   return divisor;
 }
 

@@ -3,6 +3,7 @@
 #ifndef TENSORD_CPU_FAULT_H_
 #define TENSORD_CPU_FAULT_H_
 
+#include "mask.h"
 #include "tensord/kernel_abi.h"
 #include "types.h"
 
@@ -15,6 +16,13 @@ TK_FN TensordFault* claim_fault(const TensordKernelArgs* args, TensordFaultKind 
   const bool is_first = __atomic_compare_exchange_n(&fault->kind, &none, int32_t(kind), false,
                                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   return is_first ? fault : nullptr;
+}
+
+// Reports a kind where a lane is bad.
+template <int W>
+TK_FN void report_lanes(const TensordKernelArgs* args, TensordFaultKind kind, Mask<W> bad) {
+  if (mask_any(bad)) [[unlikely]]
+    claim_fault(args, kind);
 }
 
 }  // namespace tk

@@ -19,28 +19,24 @@ TK_FN Mask<W> is_no_probability(Vec<T, W> p) {
 // The number itself.
 template <class T, int W>
 TK_FN Vec<T, W> checked_probability(const TensordKernelArgs* args, Vec<T, W> p) {
-  if (mask_any(impl::is_no_probability(p))) [[unlikely]]
-    claim_fault(args, TENSORD_FAULT_PROBABILITY);
+  report_lanes(args, TENSORD_FAULT_PROBABILITY, impl::is_no_probability(p));
   return p;
 }
 // The same; only lanes that are on are reported.
 template <class T, int W>
 TK_FN Vec<T, W> checked_probability(const TensordKernelArgs* args, Vec<T, W> p, Mask<W> on) {
-  if (mask_any(impl::is_no_probability(p) & on)) [[unlikely]]
-    claim_fault(args, TENSORD_FAULT_PROBABILITY);
+  report_lanes(args, TENSORD_FAULT_PROBABILITY, impl::is_no_probability(p) & on);
   return p;
 }
 
 template <class T, int W>
 TK_FN Vec<T, W> checked_target(const TensordKernelArgs* args, Vec<T, W> p) {
-  if (mask_any(impl::is_no_probability(p))) [[unlikely]]
-    claim_fault(args, TENSORD_FAULT_TARGET);
+  report_lanes(args, TENSORD_FAULT_TARGET, impl::is_no_probability(p));
   return p;
 }
 template <class T, int W>
 TK_FN Vec<T, W> checked_target(const TensordKernelArgs* args, Vec<T, W> p, Mask<W> on) {
-  if (mask_any(impl::is_no_probability(p) & on)) [[unlikely]]
-    claim_fault(args, TENSORD_FAULT_TARGET);
+  report_lanes(args, TENSORD_FAULT_TARGET, impl::is_no_probability(p) & on);
   return p;
 }
 

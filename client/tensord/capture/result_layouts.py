@@ -34,6 +34,9 @@ _POINTWISE = (
     aten.heaviside.default,
 )
 
+# However the second operand lies: a power of a number, losses by their classes.
+_ROW_MAJOR = (aten.pow.Scalar, aten.nll_loss2d_forward.default)
+
 
 def result_layouts(known: Collection[str]) -> dict[Any, Function]:
     """{OpOverload: function} for AOTAutograd. known: operators that the daemon lowers itself."""
@@ -45,9 +48,8 @@ def result_layouts(known: Collection[str]) -> dict[Any, Function]:
 
     return {
         **{op: _pointwise(op, otherwise(op)) for op in _POINTWISE},
-        aten.pow.Scalar: _power(otherwise(aten.pow.Scalar)),
-        aten.ldexp.Tensor: _ldexp(otherwise(aten.ldexp.Tensor)),
-        aten.nll_loss2d_forward.default: _losses(otherwise(aten.nll_loss2d_forward.default)),
+        **{op: _row_major(op, otherwise(op)) for op in _ROW_MAJOR},
+        aten.ldexp.Tensor: _ldexp(aten.ldexp.Tensor, otherwise(aten.ldexp.Tensor)),
     }
 
 
@@ -81,35 +83,23 @@ def _in_order(operand: Tensor, order: list[int]) -> Tensor:
     return moved if torch_compat.pointwise_order(moved) == sorted(order) else moved.contiguous()
 
 
-def _power(otherwise: Function) -> Function:
-    """Of a number: row-major, however the exponents lie."""
+def _row_major(op: torch._ops.OpOverload, otherwise: Function) -> Function:
+    """Row-major, however the second operand lies."""
 
-    def function(base: Any, exponent: Tensor) -> Any:
-        if exponent.is_contiguous():
-            return otherwise(base, exponent)
-        return aten.pow.Scalar(base, exponent.contiguous())
+    def function(first: Any, second: Tensor, *rest: Any) -> Any:
+        if second.is_contiguous():
+            return otherwise(first, second, *rest)
+        return op(first, second.contiguous(), *rest)
 
     return function
 
 
-def _ldexp(otherwise: Function) -> Function:
+def _ldexp(op: torch._ops.OpOverload, otherwise: Function) -> Function:
     """A product with a number's power; of other exponents as any pointwise operator's."""
+    of_powers = _row_major(op, otherwise)
 
     def function(mantissa: Tensor, exponent: Tensor) -> Any:
         is_power = exponent.dtype in (torch.float32, torch.float64)
-        if not is_power or exponent.is_contiguous():
-            return otherwise(mantissa, exponent)
-        return aten.ldexp.Tensor(mantissa, exponent.contiguous())
-
-    return function
-
-
-def _losses(otherwise: Function) -> Function:
-    """Row-major, however the classes lie."""
-
-    def function(scores: Tensor, classes: Tensor, *rest: Any) -> Any:
-        if classes.is_contiguous():
-            return otherwise(scores, classes, *rest)
-        return aten.nll_loss2d_forward.default(scores, classes.contiguous(), *rest)
+        return (of_powers if is_power else otherwise)(mantissa, exponent)
 
     return function

@@ -112,8 +112,8 @@ absl::StatusOr<Tensor> Weighted(Builder& b, const Tensor& loss,
 Results BinaryCrossEntropy(Builder& b, const Call& call) {
   const Tensor x = call.tensor("self"), y = call.tensor("target");
   TENSORD_RETURN_IF_ERROR(CheckBroadcast({x, y}));
-  // Logarithms are bounded so that a wrong certain answer has a finite loss.
-  // Checked is what eager has in memory: of narrow floats a rounded number.
+  // Checked is what eager has in memory: of narrow floats a rounded number. Logarithms are bounded
+  // so that a wrong certain answer has a finite loss.
   const bool checks = b.checks_data();
   const DType predicted = x.dtype(), wanted = y.dtype();
   const Tensor loss = Elementwise(b, FloatType(predicted), {x, y}, [=](Elem p, Elem t) {
