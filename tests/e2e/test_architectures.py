@@ -21,6 +21,9 @@ from zoo.check import (  # noqa: E402
     check,
     compare,
     compare_with_shaken,
+    is_upstream,
+    run_once,
+    train_once,
 )
 
 # What neither test_models.py nor another of them is like, and quick.
@@ -122,6 +125,32 @@ def test_a_rounding_that_overflows_excuses_nothing_beside_it() -> None:
     shaken = {"gradient of a": torch.tensor([1.0, float("inf")])}
     with pytest.raises(DifferentError):
         compare({"gradient of a": torch.tensor([2.0, 5.0])}, eager, None, [eager, shaken])
+
+
+class AsksWhetherItIsCompiled(torch.nn.Module):
+    """Masks when it is compiled alone, as models do whose mask eager finds to be needless."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        y = self.linear(x)
+        return {"y": y.tril() if torch.compiler.is_compiling() else y}
+
+
+def test_what_a_model_does_when_compiled_alone_is_upstream() -> None:
+    torch.manual_seed(0)
+    built = catalogue.Built(AsksWhetherItIsCompiled(), {"x": torch.randn(4, 4)})
+    result, ours = run_once(built, train_once, "aot_eager")
+    assert result["status"] == "wrong"
+    assert is_upstream(built, train_once, result, ours)
+    # Another tensor may be the worst of the other backend's: what counts is what it gives.
+    result["cause"] = "loss: another cause"
+    assert is_upstream(built, train_once, result, ours)
+    ours["gradient of linear.bias"] = ours["gradient of linear.bias"] * 1.01
+    assert not is_upstream(built, train_once, result, ours)
+    assert not is_upstream(built, train_once, {**result, "status": "failed"}, ours)
 
 
 def test_failures_of_one_cause_are_one_group() -> None:
