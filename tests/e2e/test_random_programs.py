@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,21 @@ def test_a_seed_is_always_the_same_program() -> None:
 def test_a_program_survives_json() -> None:
     program = generate(20)
     assert Program.from_json(program.to_json()) == program
+
+
+def test_programs_are_the_same_on_every_device() -> None:
+    program = Program(
+        seed=0, sizes={"n": 3}, outputs=("v0",), device="meta",
+        inputs=(Node("a0", "(torch.randn((n, 2)) > 0)[1:]"), Node("a1", "a0[0]")),
+        nodes=(Node("v0", "a1 + torch.full((2, a0.size(1)), 1.5) + torch.eye(2)"),),
+    )  # fmt: skip
+    assert "(torch.randn((n, 2)).to('meta') > 0)[1:]" in program.source()
+    assert "torch.full((2, a0.size(1)), 1.5, device='meta') + torch.eye(2, dev" in program.source()
+    run = functions(program)
+    (result,) = run.program(*run.inputs(n=3))
+    assert (result.device.type, result.shape) == ("meta", (2, 2))
+    for seed in (3, 20):  # whose texts are of all kinds
+        assert functions(replace(generate(seed), device="meta"))
 
 
 def test_programs_are_varied() -> None:

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Random programs of tensors, compiled and compared with eager; what fails is shrunk to a script.
 #
-#   tests/fuzz/programs.sh [--count 300] [--seed 0] [--jobs N] [--budget SECONDS] [--results FILE]
+#   tests/fuzz/programs.sh [--count 300] [--seed 0] [--device cpu|cuda] [--jobs N]
+#                          [--budget SECONDS] [--results FILE]
 #
 # tests/fuzz/programs/main.py says the rest.
 set -euo pipefail

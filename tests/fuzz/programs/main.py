@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs random programs, and shrinks those that fail (tests/fuzz/programs.sh).
 
-    programs.sh [--count 300] [--seed 0] [--jobs N] [--budget SECONDS] [--results FILE]
-                [--program N] [--again]
+    programs.sh [--count 300] [--seed 0] [--device cpu|cuda] [--jobs N] [--budget SECONDS]
+                [--results FILE] [--program N] [--again]
 
-The programs of the seeds SEED to SEED + COUNT - 1. FILE gets a JSON line a program; those that it
-has already are not run again, with --again unless they failed. The smallest program of each failure
-lies beside it, as a script. --program N prints the program of a seed and runs nothing. Ends with 1
-where a program failed, or when the time was up.
+The programs of the seeds SEED to SEED + COUNT - 1, the same on every device. FILE gets a JSON line
+a program; those that it has already are not run again, with --again unless they failed. The smallest
+program of each failure lies beside it, as a script. --program N prints the program of a seed and
+runs nothing. Ends with 1 where a program failed, or when the time was up.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import sys
 import time
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[2]
@@ -88,19 +89,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--budget", type=float, default=float("inf"))
-    parser.add_argument("--results", type=Path, default=Path("build/fuzz/programs.jsonl"))
+    parser.add_argument("--results", type=Path)
     parser.add_argument("--program", type=int)
     parser.add_argument("--again", action="store_true")
     args = parser.parse_args()
     if args.program is not None:
         from programs.generate import generate
 
-        print(script(generate(args.program), f"The program of seed {args.program}."))
+        program = replace(generate(args.program), device=args.device)
+        print(script(program, f"The program of seed {args.program}."))
         return 0
+    place = f"-{args.device}" if args.device != "cpu" else ""
+    path = args.results or Path(f"build/fuzz/programs{place}.jsonl")
     deadline = time.monotonic() + args.budget
-    results = Results(args.results)
+    results = Results(path)
     latest = {line["seed"]: line for line in results.lines}
     done = {s for s, line in latest.items() if not (args.again and line["kind"] in BAD)}
     shrunk = Counter(failure_of(latest[s]) for s in done if latest[s].get("smallest"))
@@ -119,14 +124,15 @@ def main() -> int:
                 program, line["message"] = smallest(worker, outcome)
                 title = f"Seed {task['seed']}: {outcome['kind']}: {outcome['cause']}"
                 text = script(program, title)
-                args.results.with_name(f"seed_{task['seed']}.py").write_text(text)
+                path.with_name(f"seed_{task['seed']}.py").write_text(text)
             line["smallest"] = text
             print(f"seed {task['seed']}: {outcome['kind']}: {outcome['cause']}", flush=True)
         results.add(line)
 
     command = [sys.executable, str(Path(__file__).with_name("worker.py"))]
     with PrivateDaemon():
-        left = run_tasks([{"seed": s} for s in seeds], work, command, args.jobs, deadline)
+        tasks = [{"seed": s, "device": args.device} for s in seeds]
+        left = run_tasks(tasks, work, command, args.jobs, deadline)
     _report(results)
     if left:
         print(f"the time was up: {left} programs were not run")

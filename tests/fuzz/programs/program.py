@@ -10,6 +10,8 @@ from typing import Any
 
 # Names of inputs (a0, a1, ...) and of results (v0, v1, ...) in the text of a node.
 NAME = re.compile(r"\b[av]\d+\b")
+# What makes a tensor of nothing, and so needs to be told on which device.
+CREATION = re.compile(r"torch\.(arange|eye|full|linspace|ones|randint|randn|tensor|zeros)\(")
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Program:
 
     sizes: named sizes that the inputs' texts speak of; other_sizes: those of a second call, empty
     where there is none. inputs: in order; a later one may be a view of an earlier one. gradients:
-    inputs that require them. outputs: names of inputs or results, repeated or not.
+    inputs that require them. outputs: names of inputs or results, repeated or not. device: where
+    it runs; the texts do not speak of it.
     """
 
     seed: int
@@ -45,6 +48,7 @@ class Program:
     gradients: tuple[str, ...] = ()
     other_sizes: dict[str, int] = field(default_factory=dict)
     dynamic: bool = False
+    device: str = "cpu"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -74,17 +78,31 @@ class Program:
         )
 
     def source(self) -> str:
-        """The functions `inputs`, of the sizes, and `program`, of the inputs."""
+        """The functions `inputs`, of the sizes, and `program`, of the inputs. The numbers of inputs
+        are drawn on the CPU, so that they are the same on every device."""
         lines = [f"def inputs({', '.join(self.sizes)}):", f"    torch.manual_seed({self.seed})"]
         for node in self.inputs:
-            lines.append(f"    {node.line}")
+            lines.append(f"    {self._placed(node.line, behind=f'.to({self.device!r})')}")
         names = ", ".join(node.name for node in self.inputs)
         for name in self.gradients:
             lines.append(f"    {name}.requires_grad_()")
         lines += [f"    return [{names}]", "", "", f"def program({names}):"]
-        lines += [f"    {node.line}" for node in self.nodes]
+        inside = f", device={self.device!r}"
+        lines += [f"    {self._placed(node.line, inside=inside)}" for node in self.nodes]
         lines += [f"    return ({''.join(f'{name}, ' for name in self.outputs)})"]
         return "\n".join(lines) + "\n"
+
+    def _placed(self, text: str, inside: str = "", behind: str = "") -> str:
+        """The text with something as the last argument of each creation, and behind it."""
+        if self.device == "cpu":
+            return text
+        for match in reversed(list(CREATION.finditer(text))):
+            depth, end = 1, match.end()
+            while depth:
+                depth += {"(": 1, ")": -1}.get(text[end], 0)
+                end += 1
+            text = f"{text[: end - 1]}{inside}){behind}{text[end:]}"
+        return text
 
 
 @dataclass

@@ -23,9 +23,10 @@ STATISTICS = ("graphs", "kernels", "kernels_failed", "fallbacks", "calls_in_eage
 
 
 def _handle(task: dict[str, Any], note: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """{"seed": N} makes the program of a seed, {"program": {...}} is one; both run it."""
+    """{"seed": N, "device": D} makes the program of a seed, {"program": {...}} is one; both run
+    it."""
     if "seed" in task:
-        program = generate(task["seed"])
+        program = dataclasses.replace(generate(task["seed"]), device=task["device"])
         note({"program": program.to_json()})
     else:
         program = Program.from_json(task["program"])
