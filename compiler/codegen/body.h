@@ -154,6 +154,9 @@ class BodyLowering {
   // The prefixes that end in the lanes of a vector, by instruction `id` of the current member,
   // which scans along the inner loops.
   virtual ir::Value ScanVector(int id, const ir::Value& vector) = 0;
+  // What must come before the statement that stores a value of a row, which its threads have each
+  // computed from what they loaded themselves.
+  virtual void BeforeRowStore(BufferId /*buffer*/) {}
   // A statement that is to run once for a unit.
   virtual ir::Statement Once(ir::Statement statement) { return statement; }
 

@@ -234,6 +234,7 @@ void BodyLowering::LowerStore(const Store& store, bool keep_for_later_pass) {
   if ((!member_->has_inner || vector_level() == 0) && store.mode == StoreMode::kAssign &&
       store.guard < 0) {
     row_values_[store.buffer] = Forwarded(store, value);
+    if (!local) BeforeRowStore(store.buffer);
     StoreOfRow(store.buffer, store.index, value);
     return;
   }

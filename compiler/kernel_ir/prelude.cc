@@ -130,6 +130,7 @@ constexpr PreludeFunction kFunctions[] = {
     {"argmin_reduce", kBoth, "", "x", 'r'},
     // Across threads.
     {"groups_of", kCuda, "", "g", 'g'},
+    {"group_barrier", kCuda, "nn", "", '-', true, Meets::kGroup},
     {"group_add", kCuda, "n", "sg", '0', false, Meets::kGroup},
     {"group_mul", kCuda, "n", "sg", '0', false, Meets::kGroup},
     {"group_min", kCuda, "n", "sg", '0', false, Meets::kGroup},

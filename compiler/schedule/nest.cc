@@ -85,17 +85,21 @@ std::map<BufferId, std::vector<Access>> CollectAccesses(const Nest& nest) {
 // later runs at least `gap` positions after earlier, rounded up to a position of its kind.
 struct Constraint {
   int earlier, later, gap;
+  bool reads = true;  // what earlier writes; false: later overwrites what earlier reads
 };
 
 // Column statements run behind all rows, on finished columns. One of x and y is one.
 absl::Status CheckColumnStatement(const NestMember& x, const Access& a, const NestMember& y,
                                   const Access& b, std::vector<Constraint>* constraints) {
   if (!x.has_outer) return Reject("needs what follows from all rows");
-  if (a.is_store && !(a.is_result && x.reduces_outer && !x.reduces_inner && x.has_inner)) {
+  const bool reduces_columns = x.reduces_outer && !x.reduces_inner && x.has_inner;
+  if (a.is_store && !(a.is_result && reduces_columns)) {
     return Reject("reads an element of a row behind all rows");
   }
-  if (a.is_store && !(a.index == b.index)) return Reject("reads another element than was written");
-  constraints->push_back({a.member, b.member, 1});
+  // Only a column's own reduction is known to be done with all rows.
+  if (!a.is_store && !reduces_columns) return Reject("overwrites what other rows read");
+  if (!(a.index == b.index)) return Reject("touches another element than the column's own");
+  constraints->push_back({a.member, b.member, 1, a.is_store});
   return absl::OkStatus();
 }
 
@@ -132,7 +136,7 @@ absl::Status CheckPair(const Nest& nest, const Access& a, const Access& b,
   if (y.reduces_outer || !b.is_plain || sym::ContainsKind(b.index, sym::AtomKind::kIndirect))
     return Reject("overwrites what is read");
   if (!(a.index == b.index)) return Reject("overwrites another element than was read");
-  constraints->push_back({a.member, b.member, 0});
+  constraints->push_back({a.member, b.member, 0, /*reads=*/false});
   return absl::OkStatus();
 }
 
@@ -204,7 +208,7 @@ absl::Status CheckColumnsRead(const Nest& nest, const std::vector<Constraint>& c
   for (int m = 0; m < static_cast<int>(nest.members.size()); ++m) {
     if (nest.members[m].has_outer) continue;
     const bool reads = std::any_of(constraints.begin(), constraints.end(), [&](const auto& c) {
-      return c.later == m && (!nest.members[c.earlier].has_outer ||
+      return c.later == m && c.reads && (!nest.members[c.earlier].has_outer ||
                               !nest.members[c.earlier].loops.reductions.empty());
     });
     if (!reads) return Reject("iteration spaces differ");

@@ -177,6 +177,18 @@ TK_FN S reduce_group_by_first(S s, F f, S identity, M&& memory) {
 
 }  // namespace impl
 
+// Until all threads of the group are here, and what they have loaded may be overwritten. Groups: so
+// many groups a block has.
+template <int G, int Groups>
+TK_FN void group_barrier() {
+  if constexpr (G <= 32)
+    __syncwarp(impl::group_lanes<G>());
+  else if constexpr (Groups == 1)
+    __syncthreads();
+  else
+    ptx::meet(int(threadIdx.x / G) + 1, G);
+}
+
 // --- the reductions
 
 #define TK_GROUP_REDUCE(name, Combine, identity)                                                 \

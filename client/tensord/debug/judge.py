@@ -273,6 +273,8 @@ def _run(function: Program, arguments: list[Any]) -> Results:
     outputs = compare.flatten(list(function(*arguments)))
     found = gradients_of(outputs, arguments)
     everything = [*outputs, *arguments]
+    if any(isinstance(value, Tensor) and value.is_cuda for value in everything):
+        torch.cuda.synchronize()  # what a kernel fails at is this run's failure
     places = [_place(value, -i - 1) for i, value in enumerate(everything)]
     shared = [(i, j) for j, b in enumerate(places) for i in range(j) if places[i] == b]
     return Results(_detached(outputs), _detached(arguments), found, shared)

@@ -50,6 +50,13 @@ CudaBody::CudaBody(const Program& program, const Nest& nest, KernelInterface* in
   if (const auto* tiles = plan.As<CudaTiles>()) shared_bytes_ = tiles->shared_bytes;
 }
 
+// One thread stores, and may be ahead of others, which have yet to load what it overwrites.
+void CudaBody::BeforeRowStore(BufferId buffer) {
+  if (plan_.G() == 1 || !IsLoaded(nest(), buffer)) return;
+  const std::vector<ir::TemplateArgument> sizes = {GroupSize(), ir::Value(plan_.groups())};
+  Add(0, ir::Do(ir::CallOf("group_barrier", sizes, {})));
+}
+
 ir::Statement CudaBody::Once(ir::Statement statement) {
   if (plan_.G() == 1) return statement;
   return ir::When(LaneOfGroup() == 0, {std::move(statement)});

@@ -105,6 +105,7 @@ class CudaBody : public BodyLowering {
   ir::Value ScanVector(int id, const ir::Value& vector) override;
   ir::Value LaneStep() const override { return plan_.is_interleaved() ? GroupSize() : ir::Value(); }
   bool AddsAreAtomic() const override { return true; }
+  void BeforeRowStore(BufferId buffer) override;
   ir::Statement Once(ir::Statement statement) override;
 
  private:

@@ -127,11 +127,12 @@ class CudaNestLowering : CudaRowLowering {
   static ir::Value UnitCount() { return ir::IndexVar("rows") * ir::IndexVar("vectors"); }
 
   // All of a thread's vectors at once, whatever loops they lie in: row and vector from one number.
-  // What depends on no loop goes to `before`.
+  // What depends on no loop goes to `before`, unless there is none: a single element is stored by
+  // its own thread.
   ir::Block UnitOfElement(ir::Block* before) {
     for (int position : Positions()) LowerMembers(position);
     ir::Block lines;
-    (nest_.outer.empty() ? *before : lines) = body_.TakeUnit();
+    (nest_.outer.empty() && HasVectorLoop() ? *before : lines) = body_.TakeUnit();
     ir::Append(&lines, InnerLines());
     ir::Block block;
     if (!HasVectorLoop()) {

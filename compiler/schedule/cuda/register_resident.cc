@@ -62,6 +62,14 @@ bool IsWritten(const Nest& nest, BufferId buffer) {
   });
 }
 
+bool IsLoaded(const Nest& nest, BufferId buffer) {
+  return std::ranges::any_of(nest.members, [buffer](const NestMember& member) {
+    return std::ranges::any_of(member.loops.block.insts, [buffer](const Inst& inst) {
+      return inst.kind == InstKind::kLoad && inst.buffer == buffer;
+    });
+  });
+}
+
 // What is the same for all rows, like a norm's weight, comes from the cache the second time: in
 // registers it would cost as much as the row itself.
 std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest) {
@@ -139,7 +147,9 @@ std::set<BufferId> RecomputedLocals(const Nest& nest, bool in_registers) {
         // A prefix is all threads' work.
         possible = possible && inst.kind != InstKind::kScan;
         if (inst.kind == InstKind::kLoad) {
-          possible = possible && inst.guard < 0 && locals.count(inst.buffer) == 0;
+          // What the nest overwrites may be gone by then.
+          possible = possible && inst.guard < 0 && locals.count(inst.buffer) == 0 &&
+                     !IsWritten(nest, inst.buffer);
           vectors += VariesInRow(nest, inst.index) ? 1 : 0;
         }
         for (int arg : inst.args) stack.push_back(arg);

@@ -29,6 +29,7 @@ std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest);
 // Whether an index differs from row to row, and is known without loading anything.
 bool DependsOnRow(const Nest& nest, const Expr& index);
 bool IsWritten(const Nest& nest, BufferId buffer);
+bool IsLoaded(const Nest& nest, BufferId buffer);
 
 // Accumulators of columns that a thread keeps, an array of its vectors each.
 int ColumnArrays(const Nest& nest);

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from tensord.debug.judge import Backend, Judge, Outcome, attempt, cause_of, is_upstream
 
-from .program import TRACES_DATA, Program, functions
+from .program import DEVICE_LOST, TRACES_DATA, Program, functions
 
 
 def run(program: Program, backend: Backend = "tensord") -> Outcome:
@@ -25,7 +25,8 @@ def run(program: Program, backend: Backend = "tensord") -> Outcome:
             return Outcome("invalid", cause_of(error))
         outcome = attempt(plain.program, judges, backend, program.dynamic)
         how = {"dynamic": program.dynamic}
-        if outcome.bad and is_upstream(plain.program, judges, outcome, **how):
+        lost = outcome.cause.startswith(DEVICE_LOST)
+        if outcome.bad and not lost and is_upstream(plain.program, judges, outcome, **how):
             outcome.kind = "upstream"
         torch._dynamo.reset()
     return outcome

@@ -5,9 +5,9 @@
                 [--results FILE] [--program N] [--again]
 
 The programs of the seeds SEED to SEED + COUNT - 1, the same on every device. FILE gets a JSON line
-a program; those that it has already are not run again, with --again unless they failed. The smallest
-program of each failure lies beside it, as a script. --program N prints the program of a seed and
-runs nothing. Ends with 1 where a program failed, or when the time was up.
+a program; those that it has already are not run again, with --again unless they failed. The
+smallest program of each failure lies beside it, as a script. --program N prints the program of a
+seed and runs nothing. Ends with 1 where a program failed, or when the time was up.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ sys.path[1:1] = [str(TESTS / name) for name in ("fuzz", "tools", "bench")]
 from private_daemon import PrivateDaemon  # noqa: E402
 from worker_pool import Json, Results, Worker, WorkerDiedError, run_tasks  # noqa: E402
 
-from programs.program import Program, script  # noqa: E402
+from programs.program import DEVICE_LOST, Program, script  # noqa: E402
 from programs.shrink import shrink  # noqa: E402
 
 PROGRAM_SECONDS = 120.0
@@ -36,12 +36,24 @@ BAD = ("wrong", "failed", "crash", "hang")
 
 
 def ask(worker: Worker, task: Json) -> Json:
-    """The outcome of a program, as JSON; its death is an outcome too."""
+    """The outcome of a program, as JSON; its death is an outcome too, and so is the device's."""
     try:
-        return worker.ask(task, PROGRAM_SECONDS)
+        outcome = worker.ask(task, PROGRAM_SECONDS)
+        if outcome["cause"].startswith(DEVICE_LOST):
+            worker.close()
+        return outcome
     except WorkerDiedError as death:
         kind = "hang" if death.hung else "crash"
         return {**death.said, "kind": kind, "cause": kind, "message": str(death), "stats": {}}
+
+
+def loses_the_device_upstream(worker: Worker, outcome: Json) -> bool:
+    """Whether a program that lost the device does so with torch's own backend aot_eager, which only
+    another process can tell."""
+    if outcome["kind"] not in BAD or not outcome["cause"].startswith(DEVICE_LOST):
+        return False
+    other = ask(worker, {"program": outcome["program"], "backend": "aot_eager"})
+    return failure_of(other) == failure_of(outcome)
 
 
 def failure_of(outcome: Json) -> tuple[str, str]:
@@ -114,6 +126,8 @@ def main() -> int:
     def work(worker: Worker, task: Json) -> None:
         start = time.monotonic()
         outcome = ask(worker, task)
+        if loses_the_device_upstream(worker, outcome):
+            outcome["kind"] = "upstream"
         line = {"seed": task["seed"], "kind": outcome["kind"], "cause": outcome["cause"]}
         line |= {"stats": outcome["stats"], "seconds": round(time.monotonic() - start, 2)}
         if outcome["kind"] in BAD:

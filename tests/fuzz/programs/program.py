@@ -131,6 +131,9 @@ def functions(program: Program, wide: bool = False) -> Functions:
     return Functions(space["inputs"], space["program"])
 
 
+# The exception behind which a process has no device: whatever it runs there fails likewise.
+DEVICE_LOST = "AcceleratorError"
+
 # Settings of torch._dynamo.config: sizes that data decides are part of a graph, not its end.
 TRACES_DATA = {"capture_dynamic_output_shape_ops": True, "capture_scalar_outputs": True}
 

@@ -176,7 +176,7 @@ inline unsigned __ballot_sync(unsigned lanes, bool x) {
 inline void __syncthreads() { cuda_on_host::block->Meet(); }
 inline int __syncthreads_or(int x) { return cuda_on_host::CountVotes(x != 0) != 0; }
 inline int __syncthreads_and(int x) { return cuda_on_host::CountVotes(x == 0) == 0; }
-inline void __syncwarp() { __ballot_sync(0xffffffffu, false); }
+inline void __syncwarp(unsigned lanes = 0xffffffffu) { __ballot_sync(lanes, false); }
 
 // --- memory
 
