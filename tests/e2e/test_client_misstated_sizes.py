@@ -43,6 +43,24 @@ def test_all_that_depends_on_them_runs_in_the_job() -> None:
     assert len(exported.graph.outputs) == 1
 
 
+def test_norms_that_keep_what_they_reduce() -> None:
+    """As torch 2.11 has those along dimensions of size 1 that are counted from the end."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    norms = [
+        graph.call_function(aten.linalg_vector_norm.default, (x, 2.0, [-2], *keeps))
+        for keeps in ((), (), (True,))
+    ]
+    graph.output(tuple(norms))
+    with FakeTensorMode():
+        x.meta["val"] = torch.ones(1, 9)
+        shapes = ((1, 9), (9,), (1, 9))
+        for norm, shape in zip(norms, shapes, strict=True):
+            norm.meta["val"] = torch.ones(shape)
+    misstated_sizes(fx.GraphModule({}, graph))
+    assert [DISGUISED in norm.meta for norm in norms] == [True, False, False]
+
+
 def test_arguments_that_another_graph_made() -> None:
     """As backward's of what forward saves: the partitioner keeps the marks."""
     graph = fx.Graph()

@@ -14,7 +14,7 @@ import pytest
 import tensord
 import torch
 import torch.utils.checkpoint
-from tensord import backend, passes
+from tensord import backend, passes, torch_compat
 from tensord import options as known_options
 from tensord.counters import STATS
 from tensord.errors import BackendFailedError
@@ -250,6 +250,50 @@ def test_gradients_may_lie_otherwise() -> None:
     with pytest.warns(TensordWarning, match="result 0 was torch.float32"):
         outcome = runner.run([turned, wider], "partitioned", _graph(), label="backward")
     assert outcome.changes == {"turned": 1}
+
+
+def test_sizes_may_be_written_otherwise() -> None:
+    """And strides of what has no elements be any."""
+
+    def halves(module: fx.GraphModule) -> int:
+        (result,) = module.graph.output_node().args[0]
+        value = result.meta["val"]
+        result.meta["val"] = value.view(-1, 2).view(value.shape[0] // 2, 2, -1).view(-1)
+        return 1
+
+    def doubles(module: fx.GraphModule) -> int:
+        (result,) = module.graph.output_node().args[0]
+        result.meta["val"] = torch.cat([result.meta["val"]] * 2)
+        return 1
+
+    module = make_fx(lambda x: (x.sin(),), tracing_mode="symbolic")(torch.zeros(6))
+    assert runner.run([_pass(halves)], "joint", module).changes == {"halves": 1}
+    with pytest.warns(TensordWarning, match="result 0 was"):
+        assert runner.run([_pass(doubles)], "joint", module).changes == {}
+
+    def spreads(module: fx.GraphModule) -> int:
+        (result,) = module.graph.output_node().args[0]
+        result.meta["val"] = result.meta["val"].new_empty_strided((0, 3), (7, 2))
+        return 1
+
+    empty = make_fx(lambda x: (x.sin(),), tracing_mode="fake")(torch.zeros(0, 3))
+    assert runner.run([_pass(spreads)], "joint", empty).changes == {"spreads": 1}
+
+
+def test_what_different_sizes_are_for_example() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+    from torch.fx.experimental.symbolic_shapes import StatelessSymbolicContext as Context
+
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    sizes = Context(dynamic_sizes=[DimDynamic.DYNAMIC] * 2)
+    n, m = mode.from_tensor(torch.zeros(4, 4), symbolic_context=sizes).shape
+    sample_of = torch_compat.sample_of
+    assert sample_of(n) != sample_of(m)
+    assert sample_of(n * m) != sample_of(n * n)
+    assert sample_of(n // 2 * ((2 * m * (n // 2)) // n)) == sample_of(m * (n // 2))
+    assert sample_of(n + 1) != sample_of(n)
+    assert sample_of(7) == 7
 
 
 def test_none_may_stand_for_an_effect_token() -> None:

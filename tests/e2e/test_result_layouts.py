@@ -84,3 +84,16 @@ def test_losses_of_pixels() -> None:
 
     run = torch.compile(function, backend="tensord", fullgraph=True)
     _check(run(), function(), ["pixels"])
+
+
+def test_zeros_lie_as_what_they_replace() -> None:
+    x = torch.randint(9, (2, 16, 3))
+
+    def function() -> list[Tensor]:
+        y, z = x.permute(0, 2, 1).float(), torch.eye(3)
+        y.zero_()
+        z.t().zero_()
+        return [y, z]
+
+    run = torch.compile(function, backend="tensord", fullgraph=True)
+    _check(run(), function(), ["columns", "rows"])

@@ -50,6 +50,7 @@ def result_layouts(known: Collection[str]) -> dict[Any, Function]:
         **{op: _pointwise(op, otherwise(op)) for op in _POINTWISE},
         **{op: _row_major(op, otherwise(op)) for op in _ROW_MAJOR},
         aten.ldexp.Tensor: _ldexp(aten.ldexp.Tensor, otherwise(aten.ldexp.Tensor)),
+        aten.zero.default: _zero,
     }
 
 
@@ -72,6 +73,11 @@ def _pointwise(op: torch._ops.OpOverload, otherwise: Function) -> Function:
         return result.permute([order.index(dim) for dim in range(len(order))])
 
     return function
+
+
+def _zero(x: Tensor) -> Tensor:
+    """Of `zero_`, which changes nothing about how a tensor lies; row by row in 2.11."""
+    return aten.full_like.default(x, 0, memory_format=torch.preserve_format)
 
 
 def _has_dims(operand: Any) -> bool:

@@ -195,6 +195,7 @@ class _Interface:
         leaves = torch.utils._pytree.tree_leaves(graph.output_node().args[0])
         values = [leaf.meta.get(key) if isinstance(leaf, fx.Node) else leaf for leaf in leaves]
         self.results = [_described(value, strided) for value in values]
+        self._samples = [_described(value, strided, torch_compat.sample_of) for value in values]
         # Effect tokens are of this kind, which nobody reads: None may stand for them.
         self.empty = [isinstance(v, torch.Tensor) and _is_empty(v) for v in values]
 
@@ -205,7 +206,10 @@ class _Interface:
         if len(now.results) != len(self.results):
             raise UnsoundGraphError(f"it had {len(self.results)} results, has {len(now.results)}")
         for number, (old, new) in enumerate(zip(self.results, now.results, strict=True)):
-            if new != old and not (self.empty[number] and new == _NOTHING):
+            if self.empty[number] and new == _NOTHING:
+                continue
+            # A size may be written otherwise.
+            if new != old and now._samples[number] != self._samples[number]:
                 raise UnsoundGraphError(f"its result {number} was {old}, is {new}")
 
 
@@ -214,18 +218,20 @@ def _is_empty(tensor: torch.Tensor) -> bool:
     return tensor.dim() == 1 and isinstance(tensor.shape[0], int) and tensor.shape[0] == 0
 
 
-def _described(value: Any, strided: bool) -> str:
+def _described(value: Any, strided: bool, size_as: Callable[[Any], Any] = lambda size: size) -> str:
     """Type, sizes and strides of a fake value, as text: comparing symbols would set guards."""
     if not isinstance(value, torch.Tensor):
-        return f"{type(value).__name__} {value}"
-    kind = f"{value.dtype} {tuple(value.shape)} on {value.device}"
+        return f"{type(value).__name__} {size_as(value)}"
+    kind = f"{value.dtype} {tuple(map(size_as, value.shape))} on {value.device}"
     if value.layout is not torch.strided:
         return f"{kind}, {value.layout}"
-    if not strided:
+    known = [size for size in value.shape if isinstance(size, int)]
+    if not strided or 0 in known:
         return kind
-    # Strides of dimensions of size 1 say nothing.
+    # Strides of dimensions of size 1 say nothing, and none where there is no element.
     sizes = zip(value.shape, value.stride(), strict=True)
-    return f"{kind}, strides {[d for n, d in sizes if not (isinstance(n, int) and n == 1)]}"
+    strides = [size_as(d) for n, d in sizes if not (isinstance(n, int) and n == 1)]
+    return f"{kind}, strides {strides}"
 
 
 _NOTHING = _described(None, True)

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes that data decides and that fake tensors have as numbers.
+"""Results whose sizes fake tensors have wrong.
 
 Some versions of torch run an operator that they know no better on zeros, and take what that gives
-for the sizes (2.11: `_unique`), or miss how many dimensions there are (`unique_consecutive` along a
-negative one). What is computed from such results has sizes that nobody knows either: no program
-can be compiled for them, and eager runs all of it, where sizes are what they are.
+for sizes that data decides (2.11: `_unique`), or miss how many dimensions there are (2.11:
+`unique_consecutive` along a negative one, `linalg.vector_norm` along negative ones of size 1, which
+it keeps). What is computed from such results has sizes that nobody knows either: no program can be
+compiled for them, and eager runs all of it, where sizes are what they are.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import fx
@@ -17,6 +20,7 @@ from ...wire.call_backs import DISGUISED
 
 _aten = torch.ops.aten
 _CONSECUTIVE = _aten.unique_consecutive.default
+_VECTOR_NORM = _aten.linalg_vector_norm.default
 
 # The others whose sizes data decides are right about what has no elements.
 OPERATORS = (
@@ -25,6 +29,7 @@ OPERATORS = (
     _aten.unique_dim.default,
     _aten.unique_dim_consecutive.default,
     _CONSECUTIVE,
+    _VECTOR_NORM,
 )
 
 
@@ -42,7 +47,24 @@ def misstated_sizes(module: fx.GraphModule) -> int:
 def _is_misstated(node: fx.Node) -> bool:
     if node.target not in OPERATORS:
         return False
+    if node.target is _VECTOR_NORM:
+        return _keeps_dimensions(node)
     if not torch_compat.depends_on_data(node.meta.get("val")):
         return True
-    dim = node.kwargs.get("dim", node.args[3] if len(node.args) > 3 else None)
+    dim = _argument(node, 3, "dim")
     return node.target is _CONSECUTIVE and isinstance(dim, int) and dim < 0
+
+
+def _keeps_dimensions(norm: fx.Node) -> bool:
+    """Whether a vector norm is said to have dimensions that it reduces."""
+    dims, keeps = (_argument(norm, place, name) for place, name in ((2, "dim"), (3, "keepdim")))
+    x, value = norm.args[0], norm.meta.get("val")
+    if keeps or not isinstance(x, fx.Node) or not isinstance(value, torch.Tensor):
+        return False
+    rank = x.meta["val"].dim()
+    reduced = {dim % max(rank, 1) for dim in dims} if dims else range(rank)
+    return value.dim() != max(rank - len(reduced), 0)
+
+
+def _argument(node: fx.Node, place: int, name: str) -> Any:
+    return node.kwargs.get(name, node.args[place] if len(node.args) > place else None)
