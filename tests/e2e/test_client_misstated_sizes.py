@@ -61,6 +61,25 @@ def test_norms_that_keep_what_they_reduce() -> None:
     assert [DISGUISED in norm.meta for norm in norms] == [True, False, False]
 
 
+def test_gradients_of_them() -> None:
+    """Of a joint graph's results: as many elements as nobody knows, too."""
+    graph = fx.Graph()
+    x, of_norm, of_sine = map(graph.placeholder, ("primals_1", "tangents_1", "tangents_2"))
+    norm = graph.call_function(aten.linalg_vector_norm.default, (x, 2.0, [-2]))
+    sine = graph.call_function(aten.sin.default, (x,))
+    gradient = graph.call_function(aten.mul.Tensor, (of_norm, x))
+    cosine = graph.call_function(aten.mul.Tensor, (of_sine, sine))
+    graph.output((norm, sine, gradient, cosine))
+    with FakeTensorMode():
+        for node in graph.nodes:
+            node.meta["val"] = torch.ones(1, 9)
+        for node in (of_sine, sine, cosine):
+            node.meta["val"] = torch.ones(1, 9, 1)
+    misstated_sizes(fx.GraphModule({}, graph))
+    marked = {node.name for node in graph.nodes if DISGUISED in node.meta}
+    assert marked == {norm.name, of_norm.name, gradient.name}
+
+
 def test_arguments_that_another_graph_made() -> None:
     """As backward's of what forward saves: the partitioner keeps the marks."""
     graph = fx.Graph()

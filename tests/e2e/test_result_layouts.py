@@ -70,6 +70,19 @@ def test_sizes_that_change(operator: str) -> None:
         _check(run(x, y), function(x, y), ["a row"])
 
 
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_orders_that_torch_does_not_know(operator: str) -> None:
+    """Which of two strides is larger depends on sizes that change."""
+
+    def function(x: Tensor) -> list[Tensor]:
+        return [OPERATORS[operator](x, x)]
+
+    run = torch.compile(function, backend="tensord", fullgraph=True, dynamic=True)
+    for sizes in ((8, 8, 2, 8), (5, 5, 3, 5)):
+        x = torch.randn(sizes).transpose(0, -1)
+        torch.testing.assert_close(run(x)[0], function(x)[0])
+
+
 def _check(mine: list[Tensor], theirs: list[Tensor], names: Iterable[str]) -> None:
     for name, a, b in zip(names, mine, theirs, strict=True):
         assert a.stride() == b.stride(), name

@@ -59,7 +59,15 @@ def _left_whole(*_: Any, **__: Any) -> Any:
 
 
 def _pointwise(op: torch._ops.OpOverload, otherwise: Function) -> Function:
+    # Whether the next call is the one below. Operands that were brought into order may not look so:
+    # torch does not know which of two symbolic strides is larger.
+    in_order = False
+
     def function(*operands: Any, **rest: Any) -> Any:
+        nonlocal in_order
+        if in_order:
+            in_order = False
+            return otherwise(*operands, **rest)
         shape = torch.broadcast_shapes(*(x.shape for x in operands if isinstance(x, Tensor)))
         # Numbers, of whatever form, say nothing of how the result lies.
         wide = [x.expand(shape) if _has_dims(x) and x.shape != shape else x for x in operands]
@@ -69,7 +77,12 @@ def _pointwise(op: torch._ops.OpOverload, otherwise: Function) -> Function:
             orders.append(sorted(order))
         if all(one == order for one in orders):
             return otherwise(*operands, **rest)
-        result = op(*(_in_order(x, order) if _has_dims(x) else x for x in wide), **rest)
+        arranged = [_in_order(x, order) if _has_dims(x) else x for x in wide]
+        in_order = True
+        try:
+            result = op(*arranged, **rest)
+        finally:
+            in_order = False
         return result.permute([order.index(dim) for dim in range(len(order))])
 
     return function

@@ -352,6 +352,8 @@ def _put_inplace(d: Draw) -> str:
     if kind == "index_fill_":
         return f"{x}.index_fill_(0, {index}, 1)"
     if kind == "index_copy_":
+        if torch._debug_has_internal_overlap(d.values[x]) != 0:
+            raise UnfitError  # eager's order decides
         return f"{x}.index_copy_(0, torch.arange({x}.size(0)), {x}.flip(0))"
     return f"{x}.index_put_(({index},), torch.ones((), dtype={x}.dtype))"
 

@@ -20,6 +20,7 @@ from ...wire.call_backs import DISGUISED
 
 _aten = torch.ops.aten
 _CONSECUTIVE = _aten.unique_consecutive.default
+_REASON = "has sizes that torch does not know"
 _VECTOR_NORM = _aten.linalg_vector_norm.default
 
 # The others whose sizes data decides are right about what has no elements.
@@ -36,12 +37,35 @@ OPERATORS = (
 def misstated_sizes(module: fx.GraphModule) -> int:
     """Marks such results and all that depends on them as opaque. The partitioner keeps the marks,
     so that backward has them of what forward saves. Changes nothing, and gives 0."""
-    for node in module.graph.nodes:
+    _mark(module.graph)
+    if tangents := _tangents_of_misstated(module.graph):
+        for tangent in tangents:
+            tangent.meta[DISGUISED] = _REASON
+        _mark(module.graph)
+    return 0
+
+
+def _mark(graph: fx.Graph) -> None:
+    for node in graph.nodes:
         if node.op != "call_function":
             continue
         if _is_misstated(node) or any(DISGUISED in n.meta for n in node.all_input_nodes):
-            node.meta[DISGUISED] = "has sizes that torch does not know"
-    return 0
+            node.meta[DISGUISED] = _REASON
+
+
+def _tangents_of_misstated(graph: fx.Graph) -> list[fx.Node]:
+    """The gradients of such results that a joint graph is given: which are whose it does not say,
+    so those that are said to have the sizes of one."""
+    results = graph.output_node().all_input_nodes
+    misstated = {_sizes(node) for node in results if DISGUISED in node.meta}
+    arguments = graph.find_nodes(op="placeholder")
+    tangents = [node for node in arguments if str(node.target).startswith("tangents")]
+    return [node for node in tangents if _sizes(node) in misstated]
+
+
+def _sizes(node: fx.Node) -> str:
+    """As text: comparing symbols would set guards."""
+    return str(tuple(getattr(node.meta.get("val"), "shape", ())))
 
 
 def _is_misstated(node: fx.Node) -> bool:
