@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from long_cases import long_but
 TESTS = Path(__file__).resolve().parents[1]
 sys.path += [str(TESTS), str(TESTS / "tools")]
 
-from zoo import catalogue, inputs, report, small_config  # noqa: E402
+from zoo import catalogue, inputs, particular, particular_inputs, report, small_config  # noqa: E402
 from zoo.check import (  # noqa: E402
     MOST_SHAKEN_RUNS,
     DifferentError,
@@ -62,6 +63,70 @@ def test_configurations_become_as_large_as_the_scale_says() -> None:
     # What is smaller by default stays so.
     small = small_config.shrink(transformers.LlamaConfig(hidden_size=128), 0, scale)
     assert small.hidden_size == 128
+
+
+def test_layers_with_sizes_of_their_own_stay_so() -> None:
+    import transformers
+
+    config = small_config.shrink(transformers.Gemma4TextConfig())
+    assert config.layer_types == ["sliding_attention", "full_attention"]
+    own = [layer.head_dim for layer in config.per_layer_config]
+    assert own == [small_config.SMALL.head_dim, 2 * small_config.SMALL.head_dim]
+
+
+@pytest.mark.parametrize("width", [64, 256])
+def test_what_is_derived_fits_at_any_scale(width: int) -> None:
+    import transformers
+
+    scale = small_config.Scale(width=width)
+    config = catalogue._config("mamba2", transformers.Mamba2Config, 0, scale)
+    assert config.hidden_size == width
+    assert config.num_heads * config.head_dim == config.expand * width
+    # The levels that keep the default widths keep what goes with them.
+    config = catalogue._config("mamba2", transformers.Mamba2Config, 1, scale)
+    assert config.head_dim == transformers.Mamba2Config().head_dim
+
+
+def test_what_architectures_want_besides_is_set() -> None:
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+    for name in sorted(set(particular.CHANGED) & set(MODEL_MAPPING_NAMES)):
+        config_class = catalogue._classes(name)[1]
+        config = catalogue._config(name, config_class, 0, small_config.SMALL)
+        for path, value in particular.CHANGED[name].items():
+            holder = config
+            for part in path.split(".")[:-1]:
+                holder = getattr(holder, part)
+            if not callable(value) and not path.endswith("out_features"):
+                assert getattr(holder, path.split(".")[-1]) == value, (name, path)
+
+
+# A rule or a line of the tables each: sizes that must fit, inputs that no name tells.
+FITTED = """clap deepseek_v2 esm gemma4_text mamba2 mimi musicgen rt_detr sam2 siglip2_vision_model
+    zamba2""".split()
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_eager_runs(name: str) -> None:
+    built = catalogue.build(f"transformers/{name}")
+    assert built.what.endswith("level 0")
+    wanted = particular_inputs.INPUTS.get(name, lambda *_: {})
+    config = built.model.config
+    assert set(wanted(config, small_config.SMALL, built.inputs)) <= set(built.inputs)
+
+
+def test_towers_of_vision_get_their_images_as_patches() -> None:
+    class Tower(torch.nn.Module):
+        main_input_name = "pixel_values"
+        config = SimpleNamespace(patch_size=8, num_channels=3, image_size=32)
+
+        def forward(self, pixel_values: torch.Tensor, grid_thw: torch.Tensor) -> None: ...
+
+    *others, flat, square = inputs.candidates(Tower())
+    assert others
+    assert flat["pixel_values"].shape == (32, 3 * 8 * 8)
+    assert square["pixel_values"].shape == (32, 3, 8, 8)
+    assert flat["grid_thw"].tolist() == [[1, 4, 4]] * 2
 
 
 def test_inputs_are_always_the_same() -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from . import inputs as model_inputs
+from . import particular
 from .small_config import SMALL, Scale, shrink
 
 
@@ -96,37 +97,54 @@ def _head(architecture: str) -> str:
     return found if isinstance(found, str) else found[0]
 
 
-def _transformers(architecture: str, scale: Scale) -> Built:
+def _classes(architecture: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Of the model, and of its configuration."""
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+    head = getattr(transformers, _head(architecture))
+    return head, getattr(head, "config_class", None) or CONFIG_MAPPING[architecture]
+
+
+def _transformers(architecture: str, scale: Scale) -> Built:
     problems: list[str] = []
     try:
-        head = getattr(transformers, _head(architecture))
-        config_class = getattr(head, "config_class", None) or CONFIG_MAPPING[architecture]
+        head, config_class = _classes(architecture)
     except Exception as error:
         raise UnsupportedError(f"class: {_said(error)}") from error
     for level in range(3):
         try:
-            config = shrink(config_class(), level, scale)
+            config = _config(architecture, config_class, level, scale)
             with torch.device("meta"):
                 parameters = sum(p.numel() for p in head(config).parameters())
             if parameters > scale.most_parameters:
                 problems.append(f"{parameters / 1e6:.0f} million parameters")
                 continue
             torch.manual_seed(5)
-            model = head(shrink(config_class(), level, scale))
+            model = head(_config(architecture, config_class, level, scale))
         except Exception as error:
             problems.append(f"build: {_said(error)}")
             continue
         model = _deterministic(model)
-        for candidate in model_inputs.candidates(model, scale):
+        try:
+            candidates = model_inputs.candidates(model, scale, architecture)
+        except Exception as error:
+            problems.append(f"inputs: {_said(error)}")
+            continue
+        for candidate in candidates:
             built = Built(model, candidate, f"{type(model).__name__}, level {level}")
             problem = _runs(built)
             if not problem:
                 return built
             problems.append(f"{', '.join(candidate)}: {problem}")
     raise UnsupportedError("; ".join(dict.fromkeys(problems))[:1500] or "no inputs are known")
+
+
+def _config(architecture: str, config_class: Callable[..., Any], level: int, scale: Scale) -> Any:
+    config = shrink(config_class(**particular.given(architecture)), level, scale)
+    if level == 0:
+        particular.change(config, architecture)
+    return config
 
 
 def _deterministic(model: nn.Module) -> nn.Module:
@@ -141,7 +159,8 @@ def _deterministic(model: nn.Module) -> nn.Module:
             # What starts as nothing, or as it was in memory, hides mistakes.
             if not parameter.isfinite().all() or (parameter.dim() > 1 and not parameter.any()):
                 nn.init.normal_(parameter, std=0.02)
-    return model.float().train()
+    # Parameters made as torch.Tensor(...) lie on the CPU whatever the default device is.
+    return model.float().train().to(torch.get_default_device())
 
 
 def _runs(built: Built) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .particular_inputs import INPUTS
 from .small_config import SMALL, Scale
 
 AUDIO_SAMPLES, FRAMES = 3200, 64
@@ -104,7 +105,7 @@ def _labels(model: Any, scale: Scale, inputs: dict[str, Tensor]) -> Tensor | Non
     return None
 
 
-def candidates(model: Any, scale: Scale = SMALL) -> list[dict[str, Tensor]]:
+def candidates(model: Any, scale: Scale = SMALL, architecture: str = "") -> list[dict[str, Tensor]]:
     """Inputs to try, the fullest first; each call draws the same."""
     parameters = inspect.signature(model.forward).parameters
     config = model.config
@@ -128,11 +129,13 @@ def candidates(model: Any, scale: Scale = SMALL) -> list[dict[str, Tensor]]:
         if series and "past_time_features" not in parameters:
             inputs.pop("future_values", None)
         labels = _labels(model, scale, inputs) if "labels" in parameters else None
+        found += _particular(config, scale, architecture, inputs, labels)
         if labels is not None:
             found.append({**inputs, "labels": labels})
         found.append(inputs)
         # Of several kinds of input a model may take one: the main one, or text alone.
         main = model.main_input_name
+        main = main if isinstance(main, str) else main[0]
         if main in inputs and len(inputs) > 1:
             found.append({main: inputs[main]})
             if main == "input_ids" and labels is not None:
@@ -144,7 +147,37 @@ def candidates(model: Any, scale: Scale = SMALL) -> list[dict[str, Tensor]]:
         if "decoder_input_ids" in parameters and "labels" not in inputs:
             decoder = torch.randint(5, 60, (scale.batch, 7))
             found += [{**f, "decoder_input_ids": decoder} for f in found[-4:] if "labels" not in f]
+    return found + _as_rows(model, scale, parameters)
+
+
+def _as_rows(model: Any, scale: Scale, parameters: Any) -> list[dict[str, Tensor]]:
+    """Images as rows of patches for a tower that takes their grid alone, each flat or not."""
+    if "grid_thw" not in parameters or "pixel_values" not in parameters:
+        return []
+    config, found = model.config, []
+    torch.manual_seed(11)
+    rows = _gridded(config, scale)["pixel_values"]
+    others = {"grid_thw": torch.tensor([[1, 4, 4]] * scale.batch)}
+    if "merge_sizes" in parameters:
+        others["merge_sizes"] = torch.tensor([2] * scale.batch)
+    side = _side(_find(config, "patch_size", default=8))
+    for shape in ((len(rows), -1), (len(rows), -1, side, side)):
+        found.append({"pixel_values": rows.reshape(shape), **others})
     return found
+
+
+def _particular(
+    config: Any, scale: Scale, architecture: str, inputs: dict[str, Tensor], labels: Tensor | None
+) -> list[dict[str, Tensor]]:
+    """What is known to be wanted of this one, with its labels, and without."""
+    if architecture not in INPUTS:
+        return []
+    found = []
+    if labels is not None:
+        full = {**inputs, "labels": labels}
+        found.append({**full, **INPUTS[architecture](config, scale, full)})
+    found.append({**inputs, **INPUTS[architecture](config, scale, inputs)})
+    return [{n: v for n, v in inputs.items() if v is not None} for inputs in found]
 
 
 def _value(name: str, config: Any, scale: Scale, level: int, parameters: Any) -> Tensor | None:
@@ -190,7 +223,7 @@ def _gridded(config: Any, scale: Scale) -> dict[str, Tensor]:
     vision = getattr(config, "vision_config", None) or config
     patch = _side(_find(vision, "patch_size", default=8))
     channels = _find(vision, "in_channels", "in_chans", "num_channels", default=3)
-    times = _find(vision, "temporal_patch_size", default=1)
+    times = _find(vision, "temporal_patch_size", "patch_temporal", default=1)
     merged = _find(vision, "spatial_merge_size", default=2)
     rows = scale.batch * 16
     ids = _ids(config, scale)

@@ -169,6 +169,7 @@ def _shrink(config: Any, level: int, scale: Scale, seen: set[int]) -> None:
         if child is not None and hasattr(child, "to_dict"):
             _shrink(child, level, scale, seen)
     before = {name: value for name, value in vars(config).items() if not name.startswith("_")}
+    overrides = _overrides(config)
     layers = {before[n] for n in _LAYERS.split() if isinstance(before.get(n), int)}
     deepest, values = _deepest(config, before, scale), _values(scale)
     for name, value in {**_MISSING, "vocab_size": scale.vocabulary}.items():
@@ -190,8 +191,33 @@ def _shrink(config: Any, level: int, scale: Scale, seen: set[int]) -> None:
     if before.get("languages") and before.get("default_language", 0) is None:
         _set(config, "default_language", before["languages"][0])
     _tokens(config, before, scale.vocabulary)
-    with contextlib.suppress(AttributeError):  # where an attribute is one of each layer
+    with contextlib.suppress(AttributeError):  # where there are no heads
         _sections(config)
+    if overrides:
+        _override(config, overrides, scale if level == 0 else None)
+
+
+def _overrides(config: Any) -> dict[str, dict[str, Any]]:
+    """What a configuration sets for single layers, by the layers' kind; it does not any more.
+
+    Only where heads are among that: a configuration does not say any size that layers differ in.
+    """
+    spec = getattr(config, "_heterogeneity_spec", None)
+    if spec is None or "head_dim" not in spec.per_layer_attributes:
+        return {}
+    found = {config.layer_types[n]: values for n, values in spec.per_layer_overrides.items()}
+    config.per_layer_config = None
+    return found
+
+
+def _override(config: Any, overrides: dict[str, dict[str, Any]], scale: Scale | None) -> None:
+    """Sets it for the layers that there are now, in a size of its own."""
+    most = {"head_dim": 2 * scale.head_dim, "num_key_value_heads": 2} if scale else {}
+    config.per_layer_config = {
+        number: {name: min(v, most.get(name, v)) for name, v in overrides[kind].items()}
+        for number, kind in enumerate(config.layer_types)
+        if kind in overrides
+    }
 
 
 def _deepest(config: Any, before: dict[str, Any], scale: Scale) -> int:
