@@ -129,6 +129,16 @@ def test_towers_of_vision_get_their_images_as_patches() -> None:
     assert flat["grid_thw"].tolist() == [[1, 4, 4]] * 2
 
 
+def test_models_of_timm_are_made_small_only_where_they_are_too_large() -> None:
+    problems: list[str] = []
+    plain = list(catalogue._attempts_of_timm(small_config.SMALL, problems))
+    assert not any("embed_dim" in options for _, options, _ in plain)
+    attempts = catalogue._attempts_of_timm(small_config.SMALL, problems)
+    assert next(attempts) == (64, {"img_size": 64}, 1)
+    problems.append(catalogue._TOO_LARGE)
+    assert next(attempts) == (64, {**catalogue._NARROWER_OF_TIMM[0], "img_size": 64}, 2)
+
+
 def test_inputs_are_always_the_same() -> None:
     model = catalogue.build("transformers/clip").model
     first, second = (inputs.candidates(model)[0] for _ in range(2))

@@ -7,7 +7,7 @@ import contextlib
 import importlib
 import importlib.util
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -244,28 +244,74 @@ def _weight(name: str) -> tuple[int, int]:
     return place, len(name)
 
 
+_TOO_LARGE = "too large"
+# Ways to make a model of timm small, of which each takes those that it has; some have none.
+_NARROWER_OF_TIMM: tuple[dict[str, Any], ...] = (
+    {"embed_dim": 64, "depth": 2, "num_heads": 4},
+    {"embed_dim": (64, 96, 128), "depth": (1, 1, 1), "num_heads": (2, 3, 4)},
+    {"embed_dims": (16, 32, 64, 128), "depths": (1, 1, 2, 1), "num_heads": (1, 2, 4, 4)},
+    {"depths": (1, 1, 2, 1)},
+    {"layers": [1, 1, 1, 1], "width_factor": 0.5},
+    {"layers": [1, 1, 1, 1]},
+    {"mlp_ratio": 0.05},
+    {"channel_multiplier": 0.125},
+    {"num_features": 384, "stem_size": 32},
+)
+
+
 def _timm(architecture: str, scale: Scale) -> Built:
-    timm = _import_timm()
-    problems = []
+    problems: list[str] = []
+    for size, options, most in _attempts_of_timm(scale, problems):
+        built = _of_timm(
+            architecture, size, options, most * scale.most_parameters, scale.batch, problems
+        )
+        if built is not None:
+            return built
+    raise UnsupportedError("; ".join(dict.fromkeys(problems))[:1500])
+
+
+def _attempts_of_timm(
+    scale: Scale, problems: list[str]
+) -> Iterator[tuple[int, dict[str, Any], int]]:
+    """Sizes of the image, options, and by how many times as large a model may be as is allowed."""
     for size in [s for s in (64, 96, 128, 224) if s >= scale.image]:
         for options in ({"img_size": size}, {}):
-            torch.manual_seed(5)
-            try:
-                model = timm.create_model(architecture, num_classes=7, **options)
-            except Exception as error:
-                problems.append(_said(error))
-                continue
-            if sum(p.numel() for p in model.parameters()) > scale.most_parameters:
-                problems.append("too large")
-                continue
-            channels = model.default_cfg.get("input_size", (3,))[0]
-            inputs = {"": torch.randn(scale.batch, channels, size, size)}
-            built = Built(_deterministic(model), inputs, f"{architecture} at {size}")
-            problem = _runs(built)
-            if not problem:
-                return built
-            problems.append(problem)
-    raise UnsupportedError("; ".join(dict.fromkeys(problems))[:1500])
+            if _TOO_LARGE not in problems:
+                yield size, options, 1
+    if _TOO_LARGE in problems:
+        for narrower in _NARROWER_OF_TIMM:
+            yield 64, {**narrower, "img_size": 64}, 2
+            yield 64, narrower, 2
+        yield 64, {}, 3  # it has one width
+        yield 128, {}, 3
+    yield 256, {}, 1  # its blocks want a larger image
+
+
+def _of_timm(
+    architecture: str,
+    size: int,
+    options: dict[str, Any],
+    most: int,
+    batch: int,
+    problems: list[str],
+) -> Built | None:
+    """The model with so many parameters at most; what prevents it is added to the problems."""
+    torch.manual_seed(5)
+    try:
+        model = _import_timm().create_model(architecture, num_classes=7, **options)
+    except Exception as error:
+        problems.append(_said(error))
+        return None
+    if sum(p.numel() for p in model.parameters()) > most:
+        problems.append(_TOO_LARGE)
+        return None
+    channels = model.default_cfg.get("input_size", (3,))[0]
+    inputs = {"": torch.randn(batch, channels, size, size)}
+    built = Built(_deterministic(model), inputs, f"{architecture} at {size}")
+    problem = _runs(built)
+    if problem:
+        problems.append(problem)
+    return None if problem else built
 
 
 def _import_timm() -> Any:
