@@ -102,8 +102,12 @@ def _classes(architecture: str) -> tuple[Callable[..., Any], Callable[..., Any]]
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    head = getattr(transformers, _head(architecture))
-    return head, getattr(head, "config_class", None) or CONFIG_MAPPING[architecture]
+    name, config_class = _head(architecture), CONFIG_MAPPING[architecture]
+    head = getattr(transformers, name, None)
+    if head is None:  # it is not exported, and lies beside its configuration
+        module = config_class.__module__.replace("configuration_", "modeling_")
+        head = getattr(importlib.import_module(module), name)
+    return head, getattr(head, "config_class", None) or config_class
 
 
 def _transformers(architecture: str, scale: Scale) -> Built:

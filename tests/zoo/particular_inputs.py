@@ -292,6 +292,10 @@ INPUTS: dict[str, Callable[[Any, Scale, Inputs], Inputs]] = {
     "voxtral_realtime": lambda config, scale, inputs: {
         "input_features": torch.randn(scale.batch, inputs["input_features"].shape[1], 128)
     },
+    # How late what is heard is said.
+    "voxtral_realtime_text": lambda config, scale, inputs: {
+        "t_cond": torch.randn(1, 1, config.hidden_size)
+    },
     "qwen3_asr_encoder": lambda config, scale, inputs: {
         "input_features": torch.randn(scale.batch, config.num_mel_bins, 2 * config.n_window),
         "input_features_mask": torch.ones(scale.batch, 2 * config.n_window, dtype=torch.long),
