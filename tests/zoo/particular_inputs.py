@@ -275,6 +275,7 @@ INPUTS: dict[str, Callable[[Any, Scale, Inputs], Inputs]] = {
     "deepseek_ocr2": _with_tokens(145),
     "hunyuan_vl": _with_tokens(8),
     "florence2": _with_tokens(5),
+    "fast_vlm": _with_tokens(1),
     "pi0": _robot,
     "tvp": _first,
     "xcodec": _mono,
@@ -313,7 +314,7 @@ INPUTS: dict[str, Callable[[Any, Scale, Inputs], Inputs]] = {
     "perception_lm": _without("pixel_values_videos", _tiles(_with_tokens(16))),
     "gemma3n": _without("input_features", _without("input_features_mask", _with_tokens(256))),
     "granite4_vision": _beside(
-        _tiles(_with_tokens(8), 2),
+        _tiles(_with_tokens(10), 2),
         image_sizes=lambda config, scale: torch.tensor([[32, 32]] * scale.batch),
     ),
     "kyutai_speech_to_text": lambda config, scale, inputs: {
