@@ -225,6 +225,7 @@ def test_what_a_model_does_when_compiled_alone_is_upstream() -> None:
     assert is_upstream(built, train_once, result, ours)
     ours["gradient of linear.bias"] = ours["gradient of linear.bias"] * 1.01
     assert not is_upstream(built, train_once, result, ours)
+    assert "from its results: gradient of linear.bias" in result["aot_eager"]
     assert not is_upstream(built, train_once, {**result, "status": "failed"}, ours)
 
 

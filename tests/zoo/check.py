@@ -202,16 +202,19 @@ def is_upstream(
 ) -> bool:
     """True where torch's own backend aot_eager does the same: it fails for the same cause, or
     differs from eager too and gives what we give. (A model may ask whether it is being compiled,
-    and leave out its mask in eager alone.)"""
+    and leave out its mask in eager alone.) Notes in `result` what it does."""
     other, theirs = run_once(built, work, "aot_eager")
+    result["aot_eager"] = f"{other['status']} {other['cause']}".strip()
     if other["status"] != result["status"]:
         return False
     if group_of(other["cause"]) == group_of(result["cause"]):
         return True
-    with contextlib.suppress(DifferentError):
+    try:
         compare(ours, theirs, None)
-        return result["status"] == "wrong"
-    return False
+    except DifferentError as error:
+        result["aot_eager"] += f"; from its results: {error}"
+        return False
+    return result["status"] == "wrong"
 
 
 def check(name: str, device: str = "cpu", note: Callable[[Json], None] = lambda said: None) -> Json:
