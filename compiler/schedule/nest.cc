@@ -208,8 +208,9 @@ absl::Status CheckColumnsRead(const Nest& nest, const std::vector<Constraint>& c
   for (int m = 0; m < static_cast<int>(nest.members.size()); ++m) {
     if (nest.members[m].has_outer) continue;
     const bool reads = std::any_of(constraints.begin(), constraints.end(), [&](const auto& c) {
-      return c.later == m && c.reads && (!nest.members[c.earlier].has_outer ||
-                              !nest.members[c.earlier].loops.reductions.empty());
+      return c.later == m && c.reads &&
+             (!nest.members[c.earlier].has_outer ||
+              !nest.members[c.earlier].loops.reductions.empty());
     });
     if (!reads) return Reject("iteration spaces differ");
   }

@@ -65,12 +65,11 @@ GraphBuilder AddOne() {
 TEST(CudaInPlace, RowsThatAreReadAgain) {
   std::vector<CudaCase> cases{
       {"in registers", VariancesOfRows(300), {"rows w4 t64 g64 c2"}},
-      {"of a block",
-       VariancesOfRows(40000),
-       {"elements w4 t256 g1 c0", "rows w4 t1024 g1024 c0"}},
+      {"of a block", VariancesOfRows(40000), {"elements w4 t256 g1 c0", "rows w4 t1024 g1024 c0"}},
   };
   ExpectPlansAndNumbers(cases);
-  ExpectPlansAndNumbers({{"symbolic", VariancesOfRows(S()), {"rows w1 t1024 g1024 c0 loops"}}}, {700});
+  ExpectPlansAndNumbers({{"symbolic", VariancesOfRows(S()), {"rows w1 t1024 g1024 c0 loops"}}},
+                        {700});
 }
 
 TEST(CudaInPlace, ScalesOfRows) {
@@ -86,11 +85,13 @@ TEST(CudaInPlace, ScalesOfRows) {
 }
 
 TEST(CudaInPlace, WhatAllRowsRead) {
-  ExpectPlansAndNumbers({{"repeated", VariancesOfRepeated(), {"rows w1 t32 g32 c1", "elements w1 t256 g1 c0"}}});
+  ExpectPlansAndNumbers(
+      {{"repeated", VariancesOfRepeated(), {"rows w1 t32 g32 c1", "elements w1 t256 g1 c0"}}});
 }
 
 TEST(CudaInPlace, OneElement) {
-  std::vector<CudaCase> cases{{"added", AddOne(), {"elements w4 t256 g1 c0", "elements w1 t256 g1 c0 vectors4"}}};
+  std::vector<CudaCase> cases{
+      {"added", AddOne(), {"elements w4 t256 g1 c0", "elements w1 t256 g1 c0 vectors4"}}};
   cases[0].classes = 4;
   ExpectPlansAndNumbers(cases);
 }
