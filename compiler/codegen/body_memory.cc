@@ -257,6 +257,7 @@ void BodyLowering::LowerStore(const Store& store, bool keep_for_later_pass) {
                    rounds ? ir::CallOf("round_to", {ir::ScalarType(storage)}, {used}) : used));
   }
   const ir::Value mask = store.guard >= 0 ? Use(Lower(store.guard), level) : ir::Value();
+  if (level == 0) BeforeRowStore(store.buffer);
   StoreAt(store.buffer, store.index, store.mode, Use(Lower(Unrounded(store)), level), mask, level);
 }
 

@@ -42,8 +42,7 @@ ir::Block NestLowering::RowStatements(int position) {
   for (const NestMember& member : nest_.members) {
     if (member.position != position) continue;
     body_base_->BeginPass();
-    body_base_->SetMember(&member);
-    for (const Store& store : member.loops.stores) body_base_->LowerStore(store, false);
+    body_base_->LowerStores(member, [](BufferId) { return false; });
     accumulators_base_->AccumulateRow(member);
   }
   return body_base_->TakeUnit();

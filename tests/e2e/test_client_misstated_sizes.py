@@ -62,9 +62,11 @@ def test_norms_that_keep_what_they_reduce() -> None:
 
 
 def test_gradients_of_them() -> None:
-    """Of a joint graph's results: as many elements as nobody knows, too."""
+    """Of a joint graph's results. A gradient that follows from one has true sizes, and says nothing
+    of other results."""
     graph = fx.Graph()
-    x, of_norm, of_sine = map(graph.placeholder, ("primals_1", "tangents_1", "tangents_2"))
+    names = ("primals_1", "tangents_1", "tangents_2")
+    x, of_norm, of_sine = (graph.placeholder(name) for name in names)
     norm = graph.call_function(aten.linalg_vector_norm.default, (x, 2.0, [-2]))
     sine = graph.call_function(aten.sin.default, (x,))
     gradient = graph.call_function(aten.mul.Tensor, (of_norm, x))
@@ -73,7 +75,7 @@ def test_gradients_of_them() -> None:
     with FakeTensorMode():
         for node in graph.nodes:
             node.meta["val"] = torch.ones(1, 9)
-        for node in (of_sine, sine, cosine):
+        for node in (of_sine, sine, cosine, gradient):
             node.meta["val"] = torch.ones(1, 9, 1)
     misstated_sizes(fx.GraphModule({}, graph))
     marked = {node.name for node in graph.nodes if DISGUISED in node.meta}

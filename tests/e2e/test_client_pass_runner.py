@@ -293,6 +293,7 @@ def test_what_different_sizes_are_for_example() -> None:
     assert sample_of(n * m) != sample_of(n * n)
     assert sample_of(n // 2 * ((2 * m * (n // 2)) // n)) == sample_of(m * (n // 2))
     assert sample_of(n + 1) != sample_of(n)
+    assert sample_of(torch.sym_max(n, 2 * m)) != sample_of(n)
     assert sample_of(7) == 7
 
 

@@ -30,7 +30,8 @@ bool Same(const Shape& a, const Shape& b) {
 
 class Generator {
  public:
-  Generator(uint64_t seed, const RandomGraphOptions& options) : random_(seed), options_(options) {}
+  Generator(uint64_t seed, const RandomGraphOptions& options)
+      : random_(seed), options_(options), g_(options.device) {}
 
   v1::Graph Run() {
     static constexpr int kExtents[] = {1, 3, 4, 8, 17, 33, 64};
@@ -48,14 +49,9 @@ class Generator {
     }
     const int input_count = inputs;
     for (int i = 0; i < options_.nodes; ++i) AddNode();
-    // A write into an input, now and then.
-    if (Pick(3) == 0) {
-      const Made& target = values_[Pick(input_count)];
-      for (int i = static_cast<int>(values_.size()) - 1; i >= input_count; --i) {
-        if (!Same(values_[i].sizes, target.sizes)) continue;
-        g_.Node("aten::copy_", {target.ref, values_[i].ref, false}, g_.Meta(target.sizes));
-        break;
-      }
+    // Writes into inputs, now and then.
+    for (int target = 0; target < input_count; ++target) {
+      if (Pick(3) == 0) Overwrite(values_[target], input_count);
     }
     g_.Output(values_.back().ref);
     for (size_t i = inputs; i + 1 < values_.size(); ++i) {
@@ -108,6 +104,16 @@ class Generator {
         return AddSlice(x);
       default:
         return AddChoice(x);
+    }
+  }
+
+  // By one of the last values that fit.
+  void Overwrite(const Made& target, int first) {
+    int skipped = Pick(3);
+    for (int i = static_cast<int>(values_.size()) - 1; i >= first; --i) {
+      if (!Same(values_[i].sizes, target.sizes) || skipped-- > 0) continue;
+      g_.Node("aten::copy_", {target.ref, values_[i].ref, false}, g_.Meta(target.sizes));
+      return;
     }
   }
 

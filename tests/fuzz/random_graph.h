@@ -13,6 +13,7 @@ namespace tensord::testing {
 struct RandomGraphOptions {
   int nodes = 12;
   bool symbolic = false;  // the leading dimension of every input is a symbol
+  v1::DeviceType device = v1::DEVICE_TYPE_CPU;
 };
 
 v1::Graph RandomGraph(uint64_t seed, const RandomGraphOptions& options);

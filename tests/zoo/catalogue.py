@@ -283,12 +283,13 @@ def _attempts_of_timm(
             if _TOO_LARGE not in problems:
                 yield size, options, 1
     if _TOO_LARGE in problems:
+        small = max(64, scale.image)
         for narrower in _NARROWER_OF_TIMM:
-            yield 64, {**narrower, "img_size": 64}, 2
-            yield 64, narrower, 2
-        yield 64, {}, 3  # it has one width
-        yield 128, {}, 3
-    yield 256, {}, 1  # its blocks want a larger image
+            yield small, {**narrower, "img_size": small}, 2
+            yield small, narrower, 2
+        yield small, {}, 3  # it has one width
+        yield 2 * small, {}, 3
+    yield max(256, scale.image), {}, 1  # its blocks want a larger image
 
 
 def _of_timm(

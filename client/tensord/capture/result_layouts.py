@@ -88,8 +88,10 @@ def _pointwise(op: torch._ops.OpOverload, otherwise: Function) -> Function:
     return function
 
 
-def _zero(x: Tensor) -> Tensor:
+def _zero(x: Tensor) -> Any:
     """Of `zero_`, which changes nothing about how a tensor lies; row by row in 2.11."""
+    if x.layout is not torch.strided:
+        return NotImplemented
     return aten.full_like.default(x, 0, memory_format=torch.preserve_format)
 
 

@@ -195,9 +195,12 @@ class _Interface:
         leaves = torch.utils._pytree.tree_leaves(graph.output_node().args[0])
         values = [leaf.meta.get(key) if isinstance(leaf, fx.Node) else leaf for leaf in leaves]
         self.results = [_described(value, strided) for value in values]
-        self._samples = [_described(value, strided, torch_compat.sample_of) for value in values]
+        self._values, self._strided = values, strided
         # Effect tokens are of this kind, which nobody reads: None may stand for them.
         self.empty = [isinstance(v, torch.Tensor) and _is_empty(v) for v in values]
+
+    def _sample(self, number: int) -> str:
+        return _described(self._values[number], self._strided, torch_compat.sample_of)
 
     def check(self, now: _Interface) -> None:
         """Raises UnsoundGraphError where a graph that was like this is another one now."""
@@ -209,7 +212,7 @@ class _Interface:
             if self.empty[number] and new == _NOTHING:
                 continue
             # A size may be written otherwise.
-            if new != old and now._samples[number] != self._samples[number]:
+            if new != old and now._sample(number) != self._sample(number):
                 raise UnsoundGraphError(f"its result {number} was {old}, is {new}")
 
 

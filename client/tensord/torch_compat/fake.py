@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import zlib
 from collections.abc import Iterable
 from typing import Any, TypeGuard
 
@@ -69,21 +68,29 @@ def symbol_hint(shape_env: Any, symbol: Any) -> int | None:
 
 
 def sample_of(size: Any) -> Any:
-    """A size as a number, where each of its symbols has a multiple of its hint, by a factor of its
-    own. Sizes that are always the same have the same one, however they are written; others hardly
-    ever. Where no number comes of it: the text."""
+    """A size as a number, where each of its symbols has a multiple of its hint, by a prime of its
+    own. Sizes that are the same wherever symbols have the divisors that their hints have get the
+    same one, however they are written. Where no number comes of it: the text."""
     if not isinstance(size, torch.SymInt):
         return size
     import sympy
 
     expression, shape_env = size.node.expr, size.node.shape_env
     numbers = {
-        symbol: sympy.prime(2 + zlib.crc32(str(symbol).encode()) % 500)
-        * (symbol_hint(shape_env, symbol) or 1)
+        symbol: _prime_of(str(symbol)) * (symbol_hint(shape_env, symbol) or 1)
         for symbol in expression.free_symbols
     }
     sample = expression.xreplace({symbol: sympy.Integer(n) for symbol, n in numbers.items()})
     return int(sample) if sample.is_Integer else str(expression)
+
+
+def _prime_of(symbol: str) -> int:
+    """Of each symbol another one; none is 2."""
+    import sympy
+
+    letters = symbol.rstrip("0123456789")
+    kind = ("s", "u", "zf", "zuf").index(letters) if letters in ("s", "u", "zf", "zuf") else 4
+    return int(sympy.prime(2 + 5 * int(symbol[len(letters) :] or 0) + kind))
 
 
 def least_of(shape_env: Any, expression: Any) -> Any:

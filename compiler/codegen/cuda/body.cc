@@ -53,7 +53,7 @@ CudaBody::CudaBody(const Program& program, const Nest& nest, KernelInterface* in
 // One thread stores, and may be ahead of others, which have yet to load what it overwrites.
 void CudaBody::BeforeRowStore(BufferId buffer) {
   if (plan_.G() == 1 || !IsLoaded(nest(), buffer)) return;
-  const std::vector<ir::TemplateArgument> sizes = {GroupSize(), ir::Value(plan_.groups())};
+  const std::vector<ir::TemplateArgument> sizes = {ir::Value(plan_.G()), ir::Value(plan_.groups())};
   Add(0, ir::Do(ir::CallOf("group_barrier", sizes, {})));
 }
 

@@ -92,8 +92,7 @@ CudaFinish CudaAccumulators::FinishColumns(const std::vector<const Accumulator*>
     StoreResults(*acc, sum, &body);
   }
   for (const NestMember& member : nest_.after) {
-    body.SetMember(&member);
-    for (const Store& store : member.loops.stores) body.LowerStore(store, false);
+    body.LowerStores(member, [](BufferId) { return false; });
   }
   ir::Block results = DecodeLoops(&body, {.extents = nest_.inner,
                                           .first_loop = static_cast<int>(nest_.outer.size()),
@@ -138,8 +137,7 @@ CudaFinish CudaAccumulators::FinishSplit(const std::string& name) {
   }
   for (const NestMember& member : nest_.members) {
     if (member.has_inner) continue;
-    body.SetMember(&member);
-    for (const Store& store : member.loops.stores) body.LowerStore(store, false);
+    body.LowerStores(member, [](BufferId) { return false; });
   }
   ir::Append(&block, body.TakeUnit());
   CudaFinish finish{FinishFunction(name, threads), sym::Product(nest_.outer)};

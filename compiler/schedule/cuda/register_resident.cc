@@ -55,10 +55,11 @@ bool DependsOnRow(const Nest& nest, const Expr& index) {
   return false;
 }
 
-bool IsWritten(const Nest& nest, BufferId buffer) {
-  return std::any_of(nest.members.begin(), nest.members.end(), [buffer](const NestMember& member) {
-    return std::any_of(member.loops.stores.begin(), member.loops.stores.end(),
-                       [buffer](const Store& store) { return store.buffer == buffer; });
+bool IsWritten(const Nest& nest, BufferId buffer, int from) {
+  return std::ranges::any_of(nest.members, [=](const NestMember& member) {
+    return member.position >= from &&
+           std::ranges::any_of(member.loops.stores,
+                               [=](const Store& store) { return store.buffer == buffer; });
   });
 }
 
@@ -92,7 +93,7 @@ std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest) {
 
 std::set<BufferId> ResultsReadBack(const Nest& nest) {
   struct Uses {
-    int position = 0;
+    int position = 0, op = 0;
     std::optional<Expr> index;
     bool plain = true, read_later = false;
   };
@@ -105,6 +106,7 @@ std::set<BufferId> ResultsReadBack(const Nest& nest) {
                   VariesInRow(nest, store.index) &&
                   !sym::ContainsKind(store.index, sym::AtomKind::kIndirect);
       use.position = member.position;
+      use.op = member.op;
       use.index = store.index;
     }
   }
@@ -114,9 +116,10 @@ std::set<BufferId> ResultsReadBack(const Nest& nest) {
       if (it == uses.end()) continue;
       Uses& use = it->second;
       const bool later = member.has_inner && member.position > use.position;
-      // What is read before it is written, or within the pass, is other business.
+      // What is read before it is written is other business; behind that, within the pass, the
+      // value is at hand.
       use.plain = use.plain && (later ? inst.guard < 0 && inst.index == *use.index
-                                      : member.position == use.position);
+                                      : member.position == use.position && member.op > use.op);
       use.read_later |= later;
     }
   }
@@ -147,9 +150,9 @@ std::set<BufferId> RecomputedLocals(const Nest& nest, bool in_registers) {
         // A prefix is all threads' work.
         possible = possible && inst.kind != InstKind::kScan;
         if (inst.kind == InstKind::kLoad) {
-          // What the nest overwrites may be gone by then.
+          // What the nest overwrites from here on may be gone by then.
           possible = possible && inst.guard < 0 && locals.count(inst.buffer) == 0 &&
-                     !IsWritten(nest, inst.buffer);
+                     !IsWritten(nest, inst.buffer, writer.position);
           vectors += VariesInRow(nest, inst.index) ? 1 : 0;
         }
         for (int arg : inst.args) stack.push_back(arg);

@@ -28,7 +28,8 @@ std::set<std::pair<BufferId, Expr>> RepeatedLoads(const Nest& nest);
 
 // Whether an index differs from row to row, and is known without loading anything.
 bool DependsOnRow(const Nest& nest, const Expr& index);
-bool IsWritten(const Nest& nest, BufferId buffer);
+// By a member at this position or a later one.
+bool IsWritten(const Nest& nest, BufferId buffer, int from = 0);
 bool IsLoaded(const Nest& nest, BufferId buffer);
 
 // Accumulators of columns that a thread keeps, an array of its vectors each.

@@ -40,6 +40,40 @@ GraphBuilder Rescaled(int columns, bool first) {
   return g;
 }
 
+// What is stored over the input is read back by a later pass.
+GraphBuilder ReadBack() {
+  GraphBuilder g = Cuda();
+  const v1::TensorMeta meta = g.Meta({3, 1024}), of_rows = g.Meta({3, 1});
+  const Ref x = g.Input({3, 1024}), y = g.Node("aten::tanh", {x}, meta);
+  const Ref z = g.Node("aten::copy_", {x, y, false}, meta);
+  const Ref largest = g.Node("aten::amax", {z, Ints({1}), true}, of_rows);
+  return g.Output(g.Node("aten::sub.Tensor", {z, largest, 1}, meta));
+}
+
+// Rows that are so long and few that their largest is found in parts, and what follows from it.
+GraphBuilder LargestSoFar(int columns) {
+  GraphBuilder g = Cuda();
+  const v1::TensorMeta of_rows = g.Meta({8, 1});
+  const Ref x = g.Input({8, columns}), scale = g.Input({8, 1});
+  const Ref largest = g.Node("aten::amax", {x, Ints({1}), true}, of_rows);
+  g.Output(largest);
+  Overwrite(g, scale, g.Node("aten::mul.Tensor", {scale, largest}, of_rows), of_rows);
+  return g;
+}
+
+// A complex number for each row, whose new parts are of both of the old ones.
+GraphBuilder TurnedNumbers() {
+  GraphBuilder g = Cuda();
+  const v1::TensorMeta of_rows = g.Meta({3, 1}), complex = g.Meta({3, 1}, v1::DTYPE_COMPLEX64);
+  const Ref x = g.Input({3, 512}), number = g.Input({3, 1}, v1::DTYPE_COMPLEX64);
+  const Ref largest = g.Node("aten::amax", {x, Ints({1}), true}, of_rows);
+  const Ref turned = g.Node(
+      "aten::mul.Tensor", {number, g.Node("aten::complex", {largest, largest}, complex)}, complex);
+  g.Output(largest);
+  Overwrite(g, number, turned, complex);
+  return g;
+}
+
 // Columns of which all rows are read as one, and then overwritten.
 GraphBuilder VariancesOfRepeated() {
   GraphBuilder g = Cuda();
@@ -82,6 +116,21 @@ TEST(CudaInPlace, ScalesOfRows) {
        {"rows w4 t1024 g1024 c0 interleaved", "rows w4 t1024 g1024 c0 interleaved",
         "elements w1 t256 g1 c0"}},
   });
+}
+
+TEST(CudaInPlace, ReadBack) {
+  ExpectPlansAndNumbers({{"one tensor", ReadBack(), {"rows w4 t64 g64 c4"}}});
+}
+
+TEST(CudaInPlace, PartsOfRows) {
+  std::vector<CudaCase> cases{
+      {"split", LargestSoFar(40000), {"split w4 t256 g256 c0 parts9 last-block"}}};
+  cases[0].multiprocessors = 132;
+  ExpectPlansAndNumbers(cases);
+}
+
+TEST(CudaInPlace, PartsOfComplexNumbers) {
+  ExpectPlansAndNumbers({{"turned", TurnedNumbers(), {"rows w4 t64 g64 c2"}}});
 }
 
 TEST(CudaInPlace, WhatAllRowsRead) {

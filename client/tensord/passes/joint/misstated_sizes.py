@@ -56,16 +56,21 @@ def _mark(graph: fx.Graph) -> None:
 def _tangents_of_misstated(graph: fx.Graph) -> list[fx.Node]:
     """The gradients of such results that a joint graph is given: which are whose it does not say,
     so those that are said to have the sizes of one."""
-    results = graph.output_node().all_input_nodes
-    misstated = {_sizes(node) for node in results if DISGUISED in node.meta}
     arguments = graph.find_nodes(op="placeholder")
     tangents = [node for node in arguments if str(node.target).startswith("tangents")]
+    backward = set(tangents)
+    for node in graph.nodes:
+        if not backward.isdisjoint(node.all_input_nodes):
+            backward.add(node)
+    results = [n for n in graph.output_node().all_input_nodes if n not in backward]
+    misstated = {_sizes(node) for node in results if DISGUISED in node.meta} - {""}
     return [node for node in tangents if _sizes(node) in misstated]
 
 
 def _sizes(node: fx.Node) -> str:
     """As text: comparing symbols would set guards."""
-    return str(tuple(getattr(node.meta.get("val"), "shape", ())))
+    value = node.meta.get("val")
+    return str(tuple(value.shape)) if isinstance(value, torch.Tensor) else ""
 
 
 def _is_misstated(node: fx.Node) -> bool:
