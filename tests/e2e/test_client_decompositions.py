@@ -46,6 +46,16 @@ def test_index_reduce(daemon, include_self):
     assert "aten::index_reduce" not in {n.op for n in daemon.graph("inference").nodes}
 
 
+def test_index_reduce_of_too_few_indices(daemon):
+    def function(x: Tensor, index: Tensor, source: Tensor) -> Tensor:
+        return torch.index_reduce(x, 1, index, source, "mean")
+
+    inputs = torch.randn(0, 5), torch.zeros(0, dtype=torch.int64), torch.randn(0, 10)
+    for run in (function, torch.compile(function, backend="tensord")):
+        with pytest.raises(RuntimeError, match=r"index_reduce_.*should be equal"):
+            run(*inputs)
+
+
 def test_masked_scatter(daemon):
     mask = torch.tensor([[True], [False], [True]])
     _check(

@@ -20,6 +20,8 @@ OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
     "softplus": F.softplus,
     "soft_margin_loss": lambda x: F.soft_margin_loss(x, x),
     "threshold": lambda x: F.threshold(x, 0.5, 0.1),
+    "frac": torch.frac,
+    "arange": lambda x: torch.arange(-1, 2, 2, dtype=x.dtype),
 }
 # Of narrow floats.
 SPECIAL: dict[str, Callable[[Tensor], Tensor]] = {
@@ -29,9 +31,11 @@ SPECIAL: dict[str, Callable[[Tensor], Tensor]] = {
     "cdist": lambda x: torch.cdist(x[:, None], x[:, None], p=0.0),
 }
 CASES = [
-    *((name, dtype) for name in OPERATORS if name != "threshold"
+    *((name, dtype) for name in OPERATORS if name not in ("threshold", "arange")
       for dtype in (torch.uint8, torch.int64)),
     ("threshold", torch.bool),
+    ("arange", torch.bool),
+    ("arange", torch.complex64),
     *((name, dtype) for name in SPECIAL for dtype in (torch.float16, torch.bfloat16)),
 ]  # fmt: skip
 

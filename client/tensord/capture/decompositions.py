@@ -81,6 +81,9 @@ def _index_reduce(
 ) -> Any:
     if reduce != "mean" or not self.is_floating_point() or self.dim() == 0:
         return NotImplemented
+    # What eager raises at is left to it.
+    if source.dim() != self.dim() or guard_or_true(index.numel() != source.shape[dim]):
+        return NotImplemented
     start = self if include_self else aten.index_fill.int_Scalar(self, dim, index, 0)
     total = aten.index_add.default(start, dim, index, source)
     ones = torch.full_like(self, 1 if include_self else 0)

@@ -115,6 +115,7 @@ Results Sequence(Builder& b, const Scalar& start, const Scalar& end, const Scala
                  DType dtype) {
   // Which eager refuses in its own words.
   if (dtype == kBool) return absl::UnimplementedError("a sequence of truth values");
+  if (IsComplex(dtype)) return absl::UnimplementedError("a sequence of complex numbers");
   const bool whole =
       start.kind != Scalar::kReal && end.kind != Scalar::kReal && step.kind != Scalar::kReal;
   if (whole) {

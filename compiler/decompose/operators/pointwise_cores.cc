@@ -251,6 +251,7 @@ OneResult SquareCore(Builder& b, Operands args, DType) {
 }
 
 OneResult FracCore(Builder& b, Operands args, DType) {
+  if (!IsFloating(TensorOf(args[0]).dtype())) return absl::UnimplementedError("frac of integers");
   return Emit(b, TensorOf(args[0]).dtype(), {TensorOf(args[0])},
               [](Elems v) { return v[0] - Apply(Op::k_trunc, v[0]); });
 }
