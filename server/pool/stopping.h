@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What whoever asks a daemon that stops is told: its client asks the next one.
+// What whoever asks a daemon that stops is told: its client knows these words (STOPPING in
+// client/tensord/wire/rpc.py), and asks the next one.
 #ifndef TENSORD_SERVER_POOL_STOPPING_H_
 #define TENSORD_SERVER_POOL_STOPPING_H_
 

@@ -44,6 +44,7 @@ class FakeDaemon:
         self.kernel_failures: list[str] = []  # what replies say of kernels
         self.delay_s = 0.0
         self.protocol = 1
+        self.stopping_hellos = 0  # of so many it says that it stops
         self.takes_spans = False  # what it says; it does not know PutSpans
         self.operators: tuple[str, ...] = OPERATORS
         self.in_flight = 0
@@ -82,6 +83,8 @@ class FakeDaemon:
 
     def _hello(self, request: Any, context: Any) -> Any:
         self.hellos += 1
+        if self.hellos <= self.stopping_hellos:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the daemon is stopping")
         return service_pb2.HelloReply(
             daemon_version="fake",
             protocol=self.protocol,

@@ -79,6 +79,14 @@ def test_other_protocol(lenient):
     assert reasons() == {"daemon version": 1}
 
 
+def test_a_first_greeting_of_a_daemon_that_stops(daemon):
+    """The next one is greeted, as after a daemon that this process had."""
+    daemon.stopping_hellos = 3
+    run_in_eager()
+    assert daemon.hellos == 4
+    assert reasons() == {} and tensord.stats()["compiled"] == 1
+
+
 @pytest.mark.parametrize(
     ("code", "reason"),
     [

@@ -44,6 +44,8 @@ PROTOCOL = 1
 UNAVAILABLE_MEMORY_S = 30.0
 # How long who had a daemon that ended waits for the next one.
 NEXT_DAEMON_S = 2.0
+# In whose words it says so to who waits for it to begin (server/pool/stopping.h).
+STOPPING = "the daemon is stopping"
 _POLL_S = 0.04
 # What a socket that says nothing may cost a graph, and a process until it remembers.
 GREETING_SILENCE_S = 0.25
@@ -414,7 +416,7 @@ def to_error(error: transport.CallError) -> TensordError:
     """The TensordError for a call's failure, with the daemon's own message."""
     if isinstance(error, transport.SilentError):
         return DaemonSilentError(f"the daemon on {addresses.resolve()} shows {error.details}")
-    if isinstance(error, transport.GoingError):
+    if isinstance(error, transport.GoingError) or error.details == STOPPING:
         return DaemonGoingError(str(error))
     return _ERRORS.get(error.code, CompilerFailedError)(str(error))
 
