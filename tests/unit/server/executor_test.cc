@@ -8,6 +8,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
 
 namespace tensord::server {
 namespace executor_test {
@@ -76,6 +79,26 @@ TEST(Executor, ATaskMayQueueMore) {
     });
   }
   EXPECT_EQ(done, 10);
+}
+
+// oneTBB uses the memory of a task that has run for one of another thread: what a task holds must not
+// lie there, or ThreadSanitizer takes its end for a race with the next one's making.
+TEST(Executor, WhatTasksHoldIsApartFromTasksBeforeThem) {
+  constexpr int kThreads = 4, kTasks = 200;
+  std::atomic<int> sum = 0;
+  {
+    Executor executor(kThreads);
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&] {
+        for (int i = 0; i < kTasks; ++i) {
+          executor.Run([&sum, held = std::make_shared<int>(1)] { sum += *held; });
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  EXPECT_EQ(sum, kThreads * kTasks);
 }
 
 }  // namespace executor_test
