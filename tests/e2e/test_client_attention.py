@@ -166,9 +166,9 @@ def _expect_attention(name: str, passes: Passes) -> None:
     assert passes.counts["attention"] == 1
     (call,) = passes.calls()
     causal = name.startswith("causal")
-    assert dynamo.argument(call, 5, "is_causal") is causal
+    assert dynamo.argument(call, "is_causal") is causal
     if causal or name in ("all seen", "zeros added"):
-        assert dynamo.argument(call, 3, "attn_mask") is None
+        assert dynamo.argument(call, "attn_mask") is None
     left = {dynamo.name_of(n) for n in passes.graphs[0].graph.nodes}
     assert not left & {"matmul", "softmax", "einsum", "arange", "ones", "tril"}, left
 
@@ -214,7 +214,7 @@ def test_masks_that_are_inputs(kind: str, dtype: torch.dtype) -> None:
 
     passes = _run(function, [*_inputs(dtype), bias])
     assert passes.counts["attention"] == 1
-    assert dynamo.argument(passes.calls()[0], 3, "attn_mask") is not None
+    assert dynamo.argument(passes.calls()[0], "attn_mask") is not None
 
 
 def test_dropout_becomes_an_argument() -> None:
@@ -356,8 +356,8 @@ def test_masks_of_calls(
 
     passes = _run(function, _inputs(torch.float32), methods)
     (call,) = passes.calls()
-    gone = dynamo.argument(call, 3, "attn_mask") is None
-    assert (gone, dynamo.argument(call, 5, "is_causal", False)) == wanted
+    gone = dynamo.argument(call, "attn_mask") is None
+    assert (gone, dynamo.argument(call, "is_causal", False)) == wanted
 
 
 def _item_set(mask: Tensor) -> None:
@@ -440,13 +440,13 @@ def test_models(name: str, implementation: str) -> None:
     ours, eager = compiled(**inputs), model(**inputs)
     torch.testing.assert_close(ours.logits, eager.logits, rtol=1e-4, atol=1e-4)
     found = passes.calls()
-    causal = [c for c in found if dynamo.argument(c, 5, "is_causal") is True]
+    causal = [c for c in found if dynamo.argument(c, "is_causal") is True]
     total, of_them = MODELS[name]
     assert len(found) == total
     if name == "t5":  # its causal self-attention has a bias as well
         return
     assert len(causal) == of_them
-    assert all(dynamo.argument(c, 3, "attn_mask") is None for c in found)
+    assert all(dynamo.argument(c, "attn_mask") is None for c in found)
     if name == "llama":
         assert all(c.kwargs.get("enable_gqa") for c in found)
 

@@ -116,7 +116,7 @@ def _attention(name: str) -> None:
         torch.compile(model, backend="tensord")(**inputs)
     nodes = [node for module in modules for node in module.graph.nodes]
     found = [n for n in nodes if dynamo.name_of(n) == "scaled_dot_product_attention"]
-    masked = [n for n in found if dynamo.argument(n, 3, "attn_mask") is not None]
+    masked = [n for n in found if dynamo.argument(n, "attn_mask") is not None]
     assert found and not masked, f"{len(masked)} of {len(found)} attentions have a mask"
 
 

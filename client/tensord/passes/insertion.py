@@ -17,6 +17,16 @@ def arguments(node: fx.Node) -> tuple[Any, ...]:
     return node.args
 
 
+def argument(node: fx.Node, name: str) -> Any:
+    """An operator's argument by its name in the schema; its default where it is not given."""
+    assert isinstance(node.target, torch._ops.OpOverload)
+    for place, parameter in enumerate(node.target._schema.arguments):
+        if parameter.name == name:
+            given = not parameter.kwarg_only and place < len(node.args)
+            return node.args[place] if given else node.kwargs.get(name, parameter.default_value)
+    raise KeyError(f"{node.target} has no parameter {name}")
+
+
 def memory_of(node: fx.Node) -> set[int]:
     """What its tensors lie in: views have what their base has."""
     found = torch.utils._pytree.tree_leaves(node.meta.get("val"))

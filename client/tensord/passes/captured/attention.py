@@ -142,7 +142,7 @@ def _softmax(node: Any, match: Match) -> fx.Node | None:
         match.nodes.append(node)
         if name == "softmax":
             like = dynamo.tensor_of(node)
-            dim = dynamo.argument(node, 1, "dim")
+            dim = dynamo.argument(node, "dim")
             last = like is not None and dim in (-1, like.dim() - 1)
             return arguments(node)[0] if last else None
         if name == "dropout":
@@ -155,7 +155,7 @@ def _softmax(node: Any, match: Match) -> fx.Node | None:
 
 
 def _take_dropout(node: fx.Node, match: Match) -> bool:
-    p, training = dynamo.argument(node, 1, "p", 0.5), dynamo.argument(node, 2, "training", True)
+    p, training = dynamo.argument(node, "p", 0.5), dynamo.argument(node, "training", True)
     if not dynamo.is_number(p) or not isinstance(training, bool) or not 0 <= p < 1:
         return False
     match.dropout = float(p) if training else 0.0
@@ -194,7 +194,7 @@ def _scores(node: Any, match: Match, constants: Constants) -> bool:
 
 
 def _factor(node: fx.Node) -> tuple[fx.Node, float] | None:
-    x, y = (dynamo.argument(node, 0, "input"), dynamo.argument(node, 1, "other"))
+    x, y = (dynamo.argument(node, name) for name in ("input", "other"))
     if "rounding_mode" in node.kwargs:
         return None
     if isinstance(x, fx.Node) and dynamo.is_number(y) and y:
@@ -212,8 +212,8 @@ def _take_mask(node: fx.Node, name: str, match: Match, constants: Constants) -> 
                 match.masks.append(("bias", mask))
                 return x
     elif name == "masked_fill":
-        x, mask = dynamo.argument(node, 0, "input"), dynamo.argument(node, 1, "mask")
-        if _excludes(dynamo.argument(node, 2, "value"), mask, constants, True):
+        x, mask = (dynamo.argument(node, name) for name in ("input", "mask"))
+        if _excludes(dynamo.argument(node, "value"), mask, constants, True):
             match.masks.append(("drop", mask))
             return x
     elif name == "where" and len(node.args) == 3:

@@ -32,12 +32,11 @@ def attention_masks(module: fx.GraphModule) -> int:
 
 
 def _attention(graph: fx.Graph, node: fx.Node, constants: Constants) -> int:
-    mask = dynamo.argument(node, 3, "attn_mask")
-    if not isinstance(mask, fx.Node) or dynamo.argument(node, 5, "is_causal", False) is not False:
+    mask = dynamo.argument(node, "attn_mask")
+    if not isinstance(mask, fx.Node) or dynamo.argument(node, "is_causal", False) is not False:
         return 0
     value = constants.value(mask)
-    keys = dynamo.sizes_of(node.args[1]) if len(node.args) > 1 else None
-    queries = dynamo.sizes_of(node.args[0]) if node.args else None
+    queries, keys = (dynamo.sizes_of(dynamo.argument(node, name)) for name in ("query", "key"))
     if value is None or keys is None or queries is None:
         return 0
     kept = attended(value)
@@ -49,14 +48,8 @@ def _attention(graph: fx.Graph, node: fx.Node, constants: Constants) -> int:
         causal = True
     else:
         return 0
-    node.args = tuple(
-        None if i == 3 else causal if i == 5 else item for i, item in enumerate(node.args)
-    )
-    kwargs = dict(node.kwargs)
-    kwargs.pop("attn_mask", None)
-    if len(node.args) <= 5:
-        kwargs["is_causal"] = causal
-    node.kwargs = kwargs
+    dynamo.set_argument(node, "attn_mask", None)
+    dynamo.set_argument(node, "is_causal", causal)
     erase_unused(graph, mask)
     return 1
 

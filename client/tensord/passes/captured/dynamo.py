@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
+from .signatures import PARAMETERS
+
 # Names under which the modules below offer what passes look for.
 _NAMES = """
 matmul bmm mm baddbmm einsum softmax dropout scaled_dot_product_attention
@@ -73,20 +75,6 @@ _ALIASES |= {f"__{name}__": _ALIASES[name] for name in _IN_PLACE_OPERATORS & _AL
 _ALIASES |= {f"__{name.strip('_')}__": name for name in _OPERATORS}
 _ALIASES |= {f"__r{name.strip('_')}__": name for name in _COMMUTATIVE}
 _WRITING_METHODS = frozenset({"__setitem__", *(f"__{name}__" for name in _IN_PLACE_OPERATORS)})
-# Where functions take `inplace`, when it is no keyword.
-_INPLACE = {
-    "dropout": 3,
-    "elu": 2,
-    "hardswish": 1,
-    "hardsigmoid": 1,
-    "leaky_relu": 2,
-    "hardtanh": 3,
-    "mish": 1,
-    "relu": 1,
-    "relu6": 1,
-    "selu": 1,
-    "silu": 1,
-}
 # What an operation raises of values that it does not take, where a pass tries it.
 REFUSALS = (RuntimeError, TypeError, ValueError, IndexError)
 # Methods that only change the dtype or the layout.
@@ -109,11 +97,19 @@ def name_of(node: Any) -> str:
     return ""
 
 
-def argument(node: fx.Node, index: int, name: str, default: Any = None) -> Any:
-    """An argument by its place or its name. A method's object is argument 0."""
-    if index < len(node.args):
-        return node.args[index]
-    return node.kwargs.get(name, default)
+def argument(node: fx.Node, name: str, default: Any = None) -> Any:
+    """An argument by its parameter's name, wherever it is given."""
+    place = PARAMETERS[name_of(node)].index(name)
+    return node.args[place] if place < len(node.args) else node.kwargs.get(name, default)
+
+
+def set_argument(node: fx.Node, name: str, value: Any) -> None:
+    """Gives an argument another value, where it is given; else as a keyword."""
+    place = PARAMETERS[name_of(node)].index(name)
+    if place < len(node.args):
+        node.update_arg(place, value)
+    else:
+        node.update_kwarg(name, value)
 
 
 def tensor_of(node: Any) -> torch.Tensor | None:
@@ -160,7 +156,7 @@ def is_last_transpose(node: Any) -> bool:
         return False
     rank, name = value.dim(), name_of(node)
     if name == "transpose":
-        dims = [argument(node, 1, "dim0"), argument(node, 2, "dim1")]
+        dims = [argument(node, name) for name in ("dim0", "dim1")]
         if not all(isinstance(d, int) for d in dims):
             return False
         return {d % rank for d in dims} == {rank - 2, rank - 1}
@@ -220,8 +216,9 @@ def written_by(node: fx.Node) -> fx.Node | None:
         in_operator = getattr(operator, name, None) is node.target
         writes = name == "setitem" or (in_operator and name in _IN_PLACE_OPERATORS)
         writes = writes or (name.endswith("_") and name not in _NAMES and not name.startswith("_"))
-        place = _INPLACE.get(name_of(node), len(node.args))
-        writes = writes or bool(argument(node, place, "inplace"))
+        if "inplace" in PARAMETERS.get(name_of(node), ()):
+            writes = writes or bool(argument(node, "inplace"))
+        writes = writes or bool(node.kwargs.get("inplace"))
         if isinstance(out := node.kwargs.get("out"), fx.Node):
             return out
     else:

@@ -21,19 +21,20 @@ def grouped_query_attention(module: fx.GraphModule) -> int:
     """
     count = 0
     for node in list(module.graph.nodes):
-        if dynamo.name_of(node) != "scaled_dot_product_attention" or len(node.args) < 3:
+        if dynamo.name_of(node) != "scaled_dot_product_attention" or len(node.args) > 6:
             continue
-        if dynamo.argument(node, 3, "attn_mask") is not None or len(node.args) > 6:
+        if dynamo.argument(node, "attn_mask") is not None:
             continue
         if node.kwargs.get("enable_gqa", False) is not False:
             continue
-        key, value = (_unrepeated(node.args[i]) for i in (1, 2))
+        repeated = {name: dynamo.argument(node, name) for name in ("key", "value")}
+        key, value = map(_unrepeated, repeated.values())
         if key is None or value is None or key[1] != value[1] or key[1] <= 1:
             continue
-        repeated = [node.args[1], node.args[2]]
-        node.args = (node.args[0], key[0], value[0], *node.args[3:])
-        node.kwargs = {**node.kwargs, "enable_gqa": True}
-        for old in repeated:
+        dynamo.set_argument(node, "key", key[0])
+        dynamo.set_argument(node, "value", value[0])
+        node.update_kwarg("enable_gqa", True)
+        for old in repeated.values():
             _erase(module.graph, old)
         count += 1
     return count
@@ -57,7 +58,7 @@ def _unrepeated(node: Any) -> tuple[fx.Node, int] | None:
         return _unrepeated(node.args[0])
     if dynamo.name_of(node) == "repeat_interleave":
         base: Any = node.args[0]
-        times, dim = dynamo.argument(node, 1, "repeats"), dynamo.argument(node, 2, "dim")
+        times, dim = (dynamo.argument(node, name) for name in ("repeats", "dim"))
         if not isinstance(times, int) or dim not in (1, -3) or dynamo.sizes_of(base) is None:
             return None
         return base, times
@@ -83,7 +84,7 @@ def _unrepeated(node: Any) -> tuple[fx.Node, int] | None:
 def _inserts_third(node: fx.Node) -> bool:
     """x[:, :, None] or x.unsqueeze(2)."""
     if dynamo.name_of(node) == "unsqueeze":
-        return dynamo.argument(node, 1, "dim") in (2, -3)
+        return dynamo.argument(node, "dim") in (2, -3)
     index = node.args[1]
     if not isinstance(index, tuple) or len(index) < 3 or index[2] is not None:
         return False

@@ -66,9 +66,7 @@ def _layer(node: fx.Node) -> _Layer | None:
     """The layer that `node` calls, where autocast casts its weight."""
     if dynamo.name_of(node) != "linear" or node.op != "call_function":
         return None
-    x, weight, bias = (
-        dynamo.argument(node, i, name) for i, name in enumerate(("input", "weight", "bias"))
-    )
+    x, weight, bias = (dynamo.argument(node, name) for name in ("input", "weight", "bias"))
     if not _is_parameter(weight) or not (bias is None or _is_parameter(bias)):
         return None
     result, value = dynamo.tensor_of(node), dynamo.value_of(weight)

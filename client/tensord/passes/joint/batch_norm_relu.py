@@ -24,18 +24,18 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..insertion import arguments, fake_mode_of, inherited_meta, insert_call
+from ..insertion import argument, arguments, fake_mode_of, inherited_meta, insert_call
 
 aten = torch.ops.aten
 
 OPERATORS = frozenset({aten.threshold_backward.default})
-# Batch norms that are lowered: where `training` stands, None where it is always so. Their first
-# arguments are the input, the weight and the bias; their first results the result, mean and rstd.
-_NORMS: dict[Any, int | None] = {
-    aten._native_batch_norm_legit.no_stats: 3,
-    aten._native_batch_norm_legit_functional.default: 5,
-    aten._batch_norm_with_update_functional.default: None,
-    aten.native_batch_norm.default: 5,
+# Batch norms that are lowered, and whether they have an argument `training`: it is always so for
+# others. Their first results are the result, mean and rstd.
+_NORMS: dict[Any, bool] = {
+    aten._native_batch_norm_legit.no_stats: True,
+    aten._native_batch_norm_legit_functional.default: True,
+    aten._batch_norm_with_update_functional.default: False,
+    aten.native_batch_norm.default: True,
 }
 _RESULT, _MEAN, _RSTD, _RESERVE = range(4)
 _WITH_RESERVE = aten._batch_norm_with_update_functional.default
@@ -71,7 +71,7 @@ def _rewrite_one(graph: fx.Graph, step: fx.Node, mode: Any) -> bool:
         again = _again(call, norm, before)
         for cast in reversed(casts):
             again = call(_CAST, again, **cast.kwargs)
-    if not _alike(again.meta["val"], read.meta["val"]):
+    if not _have_one_layout(again.meta["val"], read.meta["val"]):
         return False  # what was added is unused, and goes with all else that is
     step.replace_input_with(read, again)
     return True
@@ -90,14 +90,13 @@ def _norm_of(node: fx.Node) -> fx.Node | None:
     norm: fx.Node = arguments(node)[0]
     if norm.target not in _NORMS:
         return None
-    training = _NORMS[norm.target]
-    if training is not None and not norm.args[training]:
+    if _NORMS[norm.target] and not argument(norm, "training"):
         return None
     values = norm.meta["val"]
     if norm.target is _WITH_RESERVE and values[_RESERVE].numel() != 0:
         return None  # cuDNN's own, which stays a library call
     # Statistics that were rounded before they were saved give other values.
-    x = arguments(norm)[0].meta["val"]
+    x = argument(norm, "input").meta["val"]
     exact = torch.promote_types(x.dtype, torch.float32)
     return norm if all(values[i].dtype == exact for i in (_MEAN, _RSTD)) else None
 
@@ -108,7 +107,7 @@ def _keeps_signs(cast: fx.Node) -> bool:
 
 def _again(call: Any, norm: fx.Node, result: fx.Node) -> fx.Node:
     """The norm's result once more, in the steps of its kernel."""
-    x, weight, bias = arguments(norm)[:3]
+    x, weight, bias = (argument(norm, name) for name in ("input", "weight", "bias"))
     mean, scale = (call(operator.getitem, norm, i) for i in (_MEAN, _RSTD))
     if weight is not None:
         scale = call(aten.mul.Tensor, scale, weight)
@@ -121,6 +120,6 @@ def _again(call: Any, norm: fx.Node, result: fx.Node) -> fx.Node:
     return y if y.meta["val"].dtype == dtype else call(_CAST, y, dtype=dtype)
 
 
-def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+def _have_one_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
     """The same type, sizes and layout."""
     return (a.dtype, a.shape, str(a.stride())) == (b.dtype, b.shape, str(b.stride()))

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from ... import philox, torch_compat
-from ..insertion import arguments, fake_mode_of, inherited_meta, insert_call
+from ... import data_checks, philox, torch_compat
+from ..insertion import argument, arguments, fake_mode_of, inherited_meta, insert_call
 
 aten = torch.ops.aten
 
@@ -101,7 +101,7 @@ def _like(kind: str) -> Callable[..., Any]:
 
 def _sized(kind: str) -> Callable[..., Any]:
     def rewrite(rewriter: _Rewriter, node: fx.Node, value: Any) -> Any:
-        return _fill(rewriter, kind, node.args[0], value)
+        return _fill(rewriter, kind, argument(node, "size"), value)
 
     return rewrite
 
@@ -117,6 +117,10 @@ def _fill(rewriter: _Rewriter, kind: str, size: Any, value: torch.Tensor) -> Any
 def _bernoulli(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
     x, *rest = arguments(node)
     p = rest[0] if rest else x
+    if isinstance(p, fx.Node):
+        p = rewriter.call(data_checks.probability, p)
+    elif not _is_number(p) or not 0 <= p <= 1:
+        return None
     uniform = rewriter.draw(
         philox.uniform, _size_arguments(rewriter, x), torch.float32, value.device
     )
@@ -193,16 +197,19 @@ def _log_normal(
     return rewriter.call(aten.exp.default, _scaled(rewriter, n, mean, deviation))
 
 
-def _in_place(kind: str, formula: _Formula) -> Callable[..., Any]:
-    """Operators that fill a tensor: its sizes and dtype, then the formula's numbers."""
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
+
+
+def _in_place(kind: str, formula: _Formula, takes: Callable[..., bool]) -> Callable[..., Any]:
+    """Operators that fill a tensor: its sizes and dtype, then the formula's numbers. Those that
+    `takes` is false of are eager's to refuse."""
 
     def rewrite(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
         x, *numbers = arguments(node)
         if value.dtype not in _WIDE:
             return None
-        if not all(isinstance(number, (int, float)) for number in numbers):
-            return None
-        if formula is _geometric and not 0 < numbers[0] < 1:
+        if not all(map(_is_number, numbers)) or not takes(*numbers):
             return None
         drawn = _fill(rewriter, kind, _size_arguments(rewriter, x), value)
         return formula(rewriter, drawn, *numbers)
@@ -222,13 +229,17 @@ def _normal(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
     whole = next((x for x in given if x.meta["val"].shape == value.shape), None)
     if whole is None:
         return None
+    if isinstance(deviation, fx.Node):
+        deviation = rewriter.call(data_checks.deviation, deviation)
+    elif not _is_number(deviation) or not deviation >= 0:
+        return None
     drawn = _fill(rewriter, "normal", _size_arguments(rewriter, whole), value)
     return _scaled(rewriter, drawn, mean, deviation)
 
 
 def _normal_of_size(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
     mean, deviation, size = arguments(node)[:3]
-    if value.dtype not in _WIDE:
+    if value.dtype not in _WIDE or not _is_number(deviation) or not deviation >= 0:
         return None
     return _scaled(rewriter, _fill(rewriter, "normal", size, value), mean, deviation)
 
@@ -238,7 +249,7 @@ def _rrelu(rewriter: _Rewriter, node: fx.Node, value: Any) -> Any:
     x, _, *rest = arguments(node)
     low, high, train = (*rest, *(1 / 8, 1 / 3, False)[len(rest) :])[:3]
     like = x.meta["val"]
-    if not train or like.dtype not in _WIDE:
+    if not train or like.dtype not in _WIDE or low > high:
         return None
     drawn = _fill(rewriter, "uniform", _size_arguments(rewriter, x), like)
     slopes = _between(rewriter, drawn, low, high)
@@ -255,12 +266,16 @@ _TABLE: dict[Any, Callable[[_Rewriter, fx.Node, Any], Any]] = {
     aten.randn_like.default: _like("normal"),
     aten.bernoulli.default: _bernoulli,
     aten.bernoulli.p: _bernoulli,
-    aten.uniform.default: _in_place("uniform", _between),
-    aten.exponential.default: _in_place("uniform", _exponential),
-    aten.geometric.default: _in_place("uniform", _geometric),
-    aten.cauchy.default: _in_place("uniform", _cauchy),
-    aten.log_normal.default: _in_place("normal", _log_normal),
-    aten.normal_functional.default: _in_place("normal", _scaled),
+    aten.uniform.default: _in_place("uniform", _between, lambda low=0.0, high=1.0: low <= high),
+    aten.exponential.default: _in_place("uniform", _exponential, lambda rate=1.0: rate > 0),
+    aten.geometric.default: _in_place("uniform", _geometric, lambda p: 0 < p < 1),
+    aten.cauchy.default: _in_place("uniform", _cauchy, lambda median=0.0, sigma=1.0: sigma > 0),
+    aten.log_normal.default: _in_place(
+        "normal", _log_normal, lambda mean=1.0, deviation=2.0: deviation > 0
+    ),
+    aten.normal_functional.default: _in_place(
+        "normal", _scaled, lambda mean=0.0, deviation=1.0: deviation >= 0
+    ),
     aten.normal.Tensor_float: _normal,
     aten.normal.float_Tensor: _normal,
     aten.normal.Tensor_Tensor: _normal,

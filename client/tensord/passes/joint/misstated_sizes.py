@@ -10,13 +10,12 @@ compiled for them, and eager runs all of it, where sizes are what they are.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import fx
 
 from ... import torch_compat
 from ...wire.call_backs import DISGUISED
+from ..insertion import argument
 
 _aten = torch.ops.aten
 _CONSECUTIVE = _aten.unique_consecutive.default
@@ -80,20 +79,16 @@ def _is_misstated(node: fx.Node) -> bool:
         return _keeps_dimensions(node)
     if not torch_compat.depends_on_data(node.meta.get("val")):
         return True
-    dim = _argument(node, 3, "dim")
+    dim = argument(node, "dim")
     return node.target is _CONSECUTIVE and isinstance(dim, int) and dim < 0
 
 
 def _keeps_dimensions(norm: fx.Node) -> bool:
     """Whether a vector norm is said to have dimensions that it reduces."""
-    dims, keeps = (_argument(norm, place, name) for place, name in ((2, "dim"), (3, "keepdim")))
-    x, value = norm.args[0], norm.meta.get("val")
+    x, dims, keeps = (argument(norm, name) for name in ("self", "dim", "keepdim"))
+    value = norm.meta.get("val")
     if keeps or not isinstance(x, fx.Node) or not isinstance(value, torch.Tensor):
         return False
     rank = x.meta["val"].dim()
     reduced = {dim % max(rank, 1) for dim in dims} if dims else range(rank)
     return value.dim() != max(rank - len(reduced), 0)
-
-
-def _argument(node: fx.Node, place: int, name: str) -> Any:
-    return node.kwargs.get(name, node.args[place] if len(node.args) > place else None)
