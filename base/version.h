@@ -14,11 +14,12 @@ namespace tensord {
 #define TENSORD_VERSION "0.1.0"
 inline const char* Version() { return TENSORD_VERSION; }
 
-// What client and daemon say to each other (service.proto); a client refuses a daemon of another.
+// What client and daemon say to each other (service.proto, requests.proto); a client refuses a
+// daemon of another.
 inline constexpr uint32_t kProtocolVersion = 1;
 
 // The code that the compiler gives for a graph; part of every program key.
-inline constexpr uint32_t kCompilerVersion = 31;
+inline constexpr uint32_t kCompilerVersion = 32;
 
 // The form of Artifact (artifact.proto); a runtime refuses another. Part of every program key.
 inline constexpr uint32_t kArtifactFormat = 5;

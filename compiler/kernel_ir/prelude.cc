@@ -57,16 +57,21 @@ constexpr PreludeFunction kFunctions[] = {
     {"checked_index", kCuda, "", "vim", '0'},
     {"wrapped_index", kCuda, "", "vi", '0'},
     {"wrapped_index", kCuda, "", "vim", '0'},
-    // A divisor that may not be 0. Of the launch, divisor.
+    // Numbers that eager may refuse. CPU: of the launch, number.
     {"checked_divisor", kCpu, "", "yv", '1'},
     {"checked_divisor", kCpu, "", "yvm", '1'},
-    // Numbers that must lie in [0, 1]. CPU: of the launch, number.
     {"checked_probability", kCpu, "", "yv", '1'},
     {"checked_probability", kCpu, "", "yvm", '1'},
     {"checked_target", kCpu, "", "yv", '1'},
     {"checked_target", kCpu, "", "yvm", '1'},
+    {"checked_drawn_probability", kCpu, "", "yv", '1'},
+    {"checked_drawn_probability", kCpu, "", "yvm", '1'},
+    {"checked_deviation", kCpu, "", "yv", '1'},
+    {"checked_deviation", kCpu, "", "yvm", '1'},
     {"checked_probability", kCuda, "", "v", '0'},
     {"checked_probability", kCuda, "", "vm", '0'},
+    {"checked_deviation", kCuda, "", "v", '0'},
+    {"checked_deviation", kCuda, "", "vm", '0'},
     // Vectors.
     {"broadcast", kBoth, "w", "s", 'w'},
     {"splat", kBoth, "w", "u", 'w'},

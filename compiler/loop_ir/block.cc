@@ -253,22 +253,6 @@ Value Recorder::Masked(Value mask, const std::function<Value()>& body, Value oth
   return Where(mask, inside, other);
 }
 
-namespace {
-
-const char* NameOf(DataCheck check) {
-  switch (check) {
-    case DataCheck::kDivisor:
-      return "nonzero";
-    case DataCheck::kProbability:
-      return "probability";
-    case DataCheck::kTargetProbability:
-      return "target probability";
-  }
-  return "";
-}
-
-}  // namespace
-
 std::string ToString(const Block& block) {
   std::string text;
   for (size_t i = 0; i < block.insts.size(); ++i) {
@@ -298,7 +282,7 @@ std::string ToString(const Block& block) {
         absl::StrAppend(&text, "bitcast ", args);
         break;
       case InstKind::kCheck:
-        absl::StrAppend(&text, NameOf(inst.check), " ", args);
+        absl::StrAppend(&text, InfoOf(inst.check).name, " ", args);
         break;
       case InstKind::kRound:
         absl::StrAppend(&text, "round ", args, " ", DTypeName(inst.storage));

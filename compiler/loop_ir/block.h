@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compiler/graph/dtype.h"
+#include "compiler/loop_ir/data_check.h"
 #include "compiler/loop_ir/ops.h"
 #include "compiler/sym/expr.h"
 
@@ -39,13 +40,6 @@ enum class InstKind : uint8_t {
   kCheck,     // args[0], a number that eager refuses where it is not as `check` says
   kRound,  // args[0] rounded to the storage type `storage` and back: what a store and load would do
   kScan,   // `op` of args[0] in all iterations of the scanned loops up to this one (MayScan)
-};
-
-// What a number must be where the guard holds, else the run fails.
-enum class DataCheck : uint8_t {
-  kDivisor,            // not 0
-  kProbability,        // in [0, 1]: what a loss predicts
-  kTargetProbability,  // in [0, 1]: what it should be
 };
 
 // What becomes of an index value that is out of range.

@@ -11,6 +11,9 @@ constexpr OperatorRow kRandomRows[] = {
      "stream)"},
     {"tensord::philox_normal(Tensor seed, int[] size, ScalarType dtype, Device device, int "
      "stream)"},
+    // What they are drawn by, checked
+    {"tensord::checked_probability(Tensor x)"},
+    {"tensord::checked_deviation(Tensor x)"},
     // Drawn from the state of torch's generator
     {"tensord::seed(Device? device)", kByLibrary | kDrawsRandomNumbers},
     {"aten::bernoulli(Tensor self, *, Generator? generator)", kByLibrary | kDrawsRandomNumbers},

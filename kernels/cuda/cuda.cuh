@@ -27,7 +27,7 @@
 // last_block.cuh which of several blocks comes last
 // atomic.cuh     accumulating scatter
 // index.cuh      indices from data, checked
-// probability.cuh numbers from data that must lie in [0, 1]
+// checked.cuh    numbers from data that eager refuses
 // generated.cuh  what the code generator relies on besides
 // scan.cuh       prefix sums in a group, and over a grid in one pass
 // tile.cuh       operands that lie across the vector loop, through shared memory
@@ -36,13 +36,13 @@
 
 #include "tensord/cuda/arith.cuh"
 #include "tensord/cuda/atomic.cuh"
+#include "tensord/cuda/checked.cuh"
 #include "tensord/cuda/generated.cuh"
 #include "tensord/cuda/group.cuh"
 #include "tensord/cuda/index.cuh"
 #include "tensord/cuda/last_block.cuh"
 #include "tensord/cuda/math.cuh"
 #include "tensord/cuda/memory.cuh"
-#include "tensord/cuda/probability.cuh"
 #include "tensord/cuda/random.cuh"
 #include "tensord/cuda/reduce.cuh"
 #include "tensord/cuda/scan.cuh"

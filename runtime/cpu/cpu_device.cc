@@ -24,15 +24,19 @@ void HostParallelFor(int64_t begin, int64_t end, int64_t grain, TensordRangeFn f
   if (torch->parallel_for(begin, end, grain, fn, context) != 0) parallel_for_failed = true;
 }
 
-// With the words of eager.
+// Eager's words, by kind.
+constexpr const char* kWords[] = {
+    "",
+    "",  // an index, which is told as well
+    "ZeroDivisionError",
+    "all elements of input should be between 0 and 1",
+    "all elements of target should be between 0 and 1",
+    "Expected p_in >= 0 && p_in <= 1 to be true, but got false.",
+    "normal expects all elements of std >= 0.0",
+};
+
 TensordError ReportFault(const TensordFault& fault) {
-  if (fault.kind == TENSORD_FAULT_DIVISION) return Fail(TENSORD_OPERATOR, "ZeroDivisionError");
-  if (fault.kind == TENSORD_FAULT_PROBABILITY) {
-    return Fail(TENSORD_OPERATOR, "all elements of input should be between 0 and 1");
-  }
-  if (fault.kind == TENSORD_FAULT_TARGET) {
-    return Fail(TENSORD_OPERATOR, "all elements of target should be between 0 and 1");
-  }
+  if (fault.kind != TENSORD_FAULT_INDEX) return Fail(TENSORD_OPERATOR, kWords[fault.kind]);
   const std::string index = std::to_string(fault.index);
   if (fault.dimension < 0) return Fail(TENSORD_INDEX, "Target " + index + " is out of bounds.");
   return Fail(TENSORD_INDEX, "index " + index + " is out of bounds for dimension " +

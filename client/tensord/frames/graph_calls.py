@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from .. import philox  # noqa: F401  registers operators that programs call
+from .. import data_checks, philox  # noqa: F401  register operators that programs call
 from ..bridge.compiled_graph import Program, count, load
 from ..counters import STATS
 from ..torch_compat.eval_frame import set_callback, without_hook
 from ..torch_compat.stance import compiles_autograd
-from ..v1 import frame_pb2, graph_pb2, service_pb2
+from ..v1 import frame_pb2, graph_pb2, requests_pb2
 from ..wire import rpc, target
 from ..wire.caller import caller
 from . import native
@@ -33,7 +33,7 @@ class _Pending:
 
     def __init__(self, message: frame_pb2.FrameProgram, label: str) -> None:
         self._message = message
-        request = service_pb2.CompileRequest(
+        request = requests_pb2.CompileRequest(
             graph=message.graph,
             target=target.detect(cuda_index(message.graph)),
             options=message.options,

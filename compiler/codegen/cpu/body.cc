@@ -47,15 +47,7 @@ ir::Value CpuBody::CheckIndex(const IndexRule& rule, const ir::Value& index, con
 ir::Value CpuBody::CheckData(DataCheck check, const ir::Value& value, const ir::Value& on) {
   std::vector<ir::Value> operands = {ir::Var("args", ir::kArgumentsType), value};
   if (on) operands.push_back(on);
-  switch (check) {
-    case DataCheck::kDivisor:
-      return ir::CallOf("checked_divisor", std::move(operands));
-    case DataCheck::kProbability:
-      return ir::CallOf("checked_probability", std::move(operands));
-    case DataCheck::kTargetProbability:
-      return ir::CallOf("checked_target", std::move(operands));
-  }
-  TENSORD_CHECK(false, "a check of no kind");
+  return ir::CallOf(InfoOf(check).cpu_function, std::move(operands));
 }
 
 // ---- Scans

@@ -134,10 +134,11 @@ ir::Value CudaBody::CheckIndex(const IndexRule& rule, const ir::Value& index, co
 }
 
 ir::Value CudaBody::CheckData(DataCheck check, const ir::Value& value, const ir::Value& on) {
-  TENSORD_CHECK(check != DataCheck::kDivisor, "integers are divided by anything on CUDA");
+  const std::string function = InfoOf(check).cuda_function;
+  TENSORD_CHECK(!function.empty(), "a check that CUDA does not make");
   std::vector<ir::Value> operands = {value};
   if (on) operands.push_back(on);
-  return ir::CallOf("checked_probability", std::move(operands));
+  return ir::CallOf(function, std::move(operands));
 }
 
 // ---- Loads
@@ -206,11 +207,12 @@ ir::Value CudaBody::DefineScalarLoad(const Inst& inst, int level, const ir::Valu
   if (is_new) {
     const size_t number = present_.size() - 1;
     const ir::Type type = ir::PackedType(inst.storage, 1);
-    const std::string ahead = absl::StrCat("ahead", number), name = absl::StrCat("present", number);
+    const std::string prefetched = absl::StrCat("prefetched", number),
+                      name = absl::StrCat("present", number);
     it->second = ir::Var(name, type);
-    Declare({ir::DeclareArray{.type = type, .arrays = {{ahead, {}}, {name, {}}}}});
-    prefetch_.load_scalars.push_back(ir::Set(ir::Var(ahead, type), PackedLoad(load)));
-    prefetch_.take_scalars.push_back(ir::Set(it->second, ir::Var(ahead, type)));
+    Declare({ir::DeclareArray{.type = type, .arrays = {{prefetched, {}}, {name, {}}}}});
+    prefetch_.load_scalars.push_back(ir::Set(ir::Var(prefetched, type), PackedLoad(load)));
+    prefetch_.take_scalars.push_back(ir::Set(it->second, ir::Var(prefetched, type)));
   }
   return Define(0, ir::CallOf("unpack", {ir::ScalarType(inst.storage), 1}, {it->second}));
 }
@@ -232,14 +234,14 @@ ir::Value CudaBody::DefinePrefetched(const Inst& inst, const ir::Value& load) {
   if (is_new) {
     const size_t number = present_.size() - 1;
     const ir::Type type = ir::PackedType(inst.storage, ir::kWidth), array = ir::PointerTo(type);
-    const std::string ahead_name = absl::StrCat("ahead", number),
+    const std::string prefetched_name = absl::StrCat("prefetched", number),
                       name = absl::StrCat("present", number);
     const ir::Value count = plan_.register_vectors();
-    const ir::Value ahead = ir::At(ir::Var(ahead_name, array), VectorNumber());
+    const ir::Value prefetched = ir::At(ir::Var(prefetched_name, array), VectorNumber());
     it->second = ir::Var(name, array);
-    Declare({ir::DeclareArray{.type = type, .arrays = {{ahead_name, count}, {name, count}}}});
-    prefetch_.load_vectors.push_back(ir::Set(ahead, PackedLoad(load)));
-    prefetch_.take_vectors.push_back(ir::Set(ir::At(it->second, VectorNumber()), ahead));
+    Declare({ir::DeclareArray{.type = type, .arrays = {{prefetched_name, count}, {name, count}}}});
+    prefetch_.load_vectors.push_back(ir::Set(prefetched, PackedLoad(load)));
+    prefetch_.take_vectors.push_back(ir::Set(ir::At(it->second, VectorNumber()), prefetched));
   }
   return Define(vector_level(), ir::CallOf("unpack", {ir::ScalarType(inst.storage), Width()},
                                            {ir::At(it->second, VectorNumber())}));

@@ -86,7 +86,7 @@ SharedFunctions LowerSharedFunctions(const Program& program, const CudaKernelPla
       result.done[i] = true;
     }
     Expr blocks(0);
-    const std::string space = absl::StrCat("alike", number);
+    const std::string space = absl::StrCat("equal_nests", number);
     ir::Function all = FunctionOfAll(family, plan.nests, interface, &blocks);
     family.function.space = all.space = space;
     result.functions.push_back(std::move(family.function));

@@ -86,13 +86,14 @@ Tensor GradientOf(Builder& b, const Axes& axes, const Tensor& grad, const Tensor
 
 // A tensor of windows; Unimplemented for symbolic sizes that only the job's guards hold equal.
 absl::Status CheckWindows(const char* what, const Tensor& t, const Sizes& sizes) {
-  const bool alike = t.sizes().size() == sizes.size() &&
-                     std::equal(sizes.begin(), sizes.end(), t.sizes().begin(),
-                                [](const Expr& a, const Expr& b) { return sym::MayBeEqual(a, b); });
+  const bool has_sizes =
+      t.sizes().size() == sizes.size() &&
+      std::equal(sizes.begin(), sizes.end(), t.sizes().begin(),
+                 [](const Expr& a, const Expr& b) { return sym::MayBeEqual(a, b); });
   const bool constant =
       std::all_of(sizes.begin(), sizes.end(), [](const Expr& size) { return size.IsConstant(); });
   absl::Status status = CheckSizes(what, t, sizes);
-  if (status.ok() || !alike || constant) return status;
+  if (status.ok() || !has_sizes || constant) return status;
   return absl::UnimplementedError("sizes that are equal by guards");
 }
 

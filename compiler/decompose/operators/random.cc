@@ -27,10 +27,21 @@ Results Philox(Builder& b, const Call& call) {
   return std::vector<Tensor>{b.Pointwise(*dtype, sizes, {seed}, InfoOf(op).cost, std::move(body))};
 }
 
+// The operand itself; the kernel that reads it looks at it.
+template <DataCheck check>
+Results Checked(Builder& b, const Call& call) {
+  const Tensor x = call.tensor("x");
+  const bool checks = b.checks_data();
+  return std::vector<Tensor>{
+      Elementwise(b, x.dtype(), {x}, [=](Elem v) { return checks ? v.Checked(check) : v; })};
+}
+
 // tensord::seed is absent on purpose: it draws from torch's generator, so it is a library call.
 constexpr Lowering kRandomLowerings[] = {
     {"tensord::philox_uniform", Philox<Op::k_philox_uniform>},
     {"tensord::philox_normal", Philox<Op::k_philox_normal>},
+    {"tensord::checked_probability", Checked<DataCheck::kDrawnProbability>},
+    {"tensord::checked_deviation", Checked<DataCheck::kDeviation>},
 };
 
 }  // namespace

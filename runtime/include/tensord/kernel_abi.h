@@ -17,10 +17,12 @@ typedef void (*TensordRangeFn)(int64_t begin, int64_t end, void* context);
 // runtime fails the call behind it.
 typedef enum TensordFaultKind {
   TENSORD_FAULT_NONE = 0,
-  TENSORD_FAULT_INDEX = 1,        // an index out of range
-  TENSORD_FAULT_DIVISION = 2,     // an integer divided by 0
-  TENSORD_FAULT_PROBABILITY = 3,  // what a loss predicts is not in [0, 1]
-  TENSORD_FAULT_TARGET = 4,       // what it should be is not in [0, 1]
+  TENSORD_FAULT_INDEX = 1,              // an index out of range
+  TENSORD_FAULT_DIVISION = 2,           // an integer divided by 0
+  TENSORD_FAULT_PROBABILITY = 3,        // what a loss predicts is not in [0, 1]
+  TENSORD_FAULT_TARGET = 4,             // what it should be is not in [0, 1]
+  TENSORD_FAULT_DRAWN_PROBABILITY = 5,  // that of a random number is not in [0, 1]
+  TENSORD_FAULT_DEVIATION = 6,          // the standard deviation of random numbers is not >= 0
 } TensordFaultKind;
 
 typedef struct TensordFault {

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checked divisors and probabilities: a 0, or what is not in [0, 1], in a lane that counts is
-// reported, and nothing else is.
+// Checked numbers: one that eager refuses is reported from a lane that counts, and nothing else is.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cpu/checked.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/divisor.h"
-#include "kernels/cpu/probability.h"
 
-namespace cpu_divisor_test {
+namespace cpu_checked_test {
 
-class CheckedDivisor : public testing::Test {
+class Checked : public testing::Test {
  protected:
   // A divisor in lane `lane`, -1 in the others.
   template <class T, int W>
@@ -51,7 +49,7 @@ class CheckedDivisor : public testing::Test {
   const TensordKernelArgs args_ = {nullptr, nullptr, nullptr, &host_};
 };
 
-TEST_F(CheckedDivisor, ZeroIsReportedInLanesThatAreOn) {
+TEST_F(Checked, ZeroIsReportedInLanesThatAreOn) {
   EachLane<int64_t, 1>();
   EachLane<int64_t, tk::kLanes>();
   EachLane<int32_t, tk::kLanes>();
@@ -60,7 +58,7 @@ TEST_F(CheckedDivisor, ZeroIsReportedInLanesThatAreOn) {
   EachLane<uint8_t, tk::kLanes>();
 }
 
-TEST_F(CheckedDivisor, ProbabilitiesOutOfRangeAreReportedInLanesThatAreOn) {
+TEST_F(Checked, ProbabilitiesOutOfRangeAreReportedInLanesThatAreOn) {
   constexpr int W = tk::kLanes;
   const auto of = [](float p) { return tk::broadcast<W>(p); };
   const auto none = tk::mask_first<W>(0), all = tk::mask_first<W>(W);
@@ -78,11 +76,29 @@ TEST_F(CheckedDivisor, ProbabilitiesOutOfRangeAreReportedInLanesThatAreOn) {
   }
 }
 
-TEST_F(CheckedDivisor, AnIndexThatWasReportedBeforeStays) {
+TEST_F(Checked, WhatRandomNumbersAreDrawnByIsReportedInLanesThatAreOn) {
+  constexpr int W = tk::kLanes;
+  const auto of = [](float x) { return tk::broadcast<W>(x); };
+  const auto none = tk::mask_first<W>(0), all = tk::mask_first<W>(W);
+  for (const float x : {-0.1f, NAN}) {
+    EXPECT_EQ(FaultOf([&] { tk::checked_deviation(&args_, of(x)); }), TENSORD_FAULT_DEVIATION);
+    EXPECT_EQ(FaultOf([&] { tk::checked_deviation(&args_, of(x), all); }), TENSORD_FAULT_DEVIATION);
+    EXPECT_EQ(FaultOf([&] { tk::checked_deviation(&args_, of(x), none); }), TENSORD_FAULT_NONE);
+    EXPECT_EQ(FaultOf([&] { tk::checked_drawn_probability(&args_, of(x)); }),
+              TENSORD_FAULT_DRAWN_PROBABILITY);
+  }
+  for (const float x : {0.0f, 1.0f}) {
+    EXPECT_EQ(FaultOf([&] { tk::checked_deviation(&args_, of(x)); }), TENSORD_FAULT_NONE);
+    EXPECT_EQ(FaultOf([&] { tk::checked_drawn_probability(&args_, of(x)); }), TENSORD_FAULT_NONE);
+  }
+  EXPECT_EQ(FaultOf([&] { tk::checked_deviation(&args_, of(7)); }), TENSORD_FAULT_NONE);
+}
+
+TEST_F(Checked, AnIndexThatWasReportedBeforeStays) {
   fault_ = {.kind = TENSORD_FAULT_INDEX, .dimension = 1, .index = 7, .size = 5};
   tk::checked_divisor(&args_, tk::broadcast<1>(int64_t{0}));
   EXPECT_EQ(fault_.kind, TENSORD_FAULT_INDEX);
   EXPECT_EQ(fault_.index, 7);
 }
 
-}  // namespace cpu_divisor_test
+}  // namespace cpu_checked_test
