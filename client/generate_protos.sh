@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 protos="$here/../proto"
 set -- tensord/v1/graph.proto tensord/v1/artifact.proto tensord/v1/compile.proto \
   tensord/v1/frame.proto tensord/v1/profile.proto tensord/v1/stats.proto tensord/v1/trace.proto \
-  tensord/v1/service.proto
+  tensord/v1/requests.proto tensord/v1/service.proto
 if [ "${list:-}" ]; then
   echo "$@"
   exit

@@ -7,26 +7,23 @@ import subprocess
 from setuptools import find_packages, setup
 
 HERE = pathlib.Path(__file__).resolve().parent
-GENERATED = [
-    HERE / "tensord" / "v1" / f"{name}_pb2.py"
-    for name in ("graph", "artifact", "compile", "stats", "service")
-]
-PROTOS = HERE.parent / "proto" / "tensord" / "v1"
+GENERATE = ["sh", str(HERE / "generate_protos.sh")]
+PROTOS = HERE.parent / "proto"
 
 
 def stale() -> bool:
     """True when a generated module is missing or older than its proto."""
     if not PROTOS.is_dir():  # a source archive carries the generated modules
         return False
-    return any(
-        not path.exists()
-        or path.stat().st_mtime
-        < (PROTOS / f"{path.stem.removesuffix('_pb2')}.proto").stat().st_mtime
-        for path in GENERATED
-    )
+    listed = subprocess.run([*GENERATE, "--list"], check=True, capture_output=True, text=True)
+    for proto in listed.stdout.split():
+        module = HERE / f"{proto.removesuffix('.proto')}_pb2.py"
+        if not module.exists() or module.stat().st_mtime < (PROTOS / proto).stat().st_mtime:
+            return True
+    return False
 
 
 if stale():
-    subprocess.run([str(HERE / "generate_protos.sh")], check=True)
+    subprocess.run(GENERATE, check=True)
 
 setup(packages=find_packages(include=["tensord", "tensord.*"]))

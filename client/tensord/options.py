@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# mode= of torch.compile -> Mode of service.proto.
+# mode= of torch.compile -> Mode of compile.proto.
 MODES = {
     "default": "MODE_DEFAULT",
     "reduce-overhead": "MODE_REDUCE_OVERHEAD",

@@ -16,7 +16,7 @@
 #include "server/frames/frame_place.h"
 #include "server/frames/shared_frames.h"
 #include "server/jobs/job_lists.h"
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 
 namespace tensord::archive {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 
 namespace tensord::server {
 

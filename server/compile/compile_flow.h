@@ -28,7 +28,7 @@
 #include "server/statistics/metrics.h"
 #include "server/store/store.h"
 #include "server/traces/span_log.h"
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 
 namespace tensord::server {
 

@@ -31,7 +31,7 @@
 #include "server/statistics/metrics.h"
 #include "server/store/store.h"
 #include "server/traces/request_traces.h"
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 
 namespace tensord::server {
 

@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 #include "tensord/v1/worker.pb.h"
 
 namespace tensord::server {

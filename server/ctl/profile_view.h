@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 
 namespace tensord::server {
 

@@ -32,7 +32,7 @@
 #include "server/jobs/job_processes.h"
 #include "server/statistics/metrics.h"
 #include "server/store/store.h"
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 
 namespace tensord::server {
 

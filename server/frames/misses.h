@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 
 namespace tensord::server {
 

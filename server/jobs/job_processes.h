@@ -14,7 +14,7 @@
 #include <tuple>
 
 #include "base/status.h"
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 
 namespace tensord::server {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 
 namespace tensord::server {
 

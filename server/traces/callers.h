@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <string>
 
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 
 namespace tensord::server {
 

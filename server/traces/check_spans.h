@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 
 namespace tensord::server {
 

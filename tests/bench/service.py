@@ -37,15 +37,15 @@ def lookup(count: int) -> dict[str, Any]:
     """Seconds of a Compile call that the store answers: seen from Python, and inside the daemon."""
     import grpc
     import tensord
-    from tensord.v1 import service_pb2
+    from tensord.v1 import requests_pb2
     from tensord.wire import address
 
     request = _captured_request(CASES[1].name)
     with grpc.insecure_channel(f"unix:{address.resolve().path}") as channel:
         call = channel.unary_unary(
             "/tensord.v1.Compiler/Compile",
-            request_serializer=service_pb2.CompileRequest.SerializeToString,
-            response_deserializer=service_pb2.CompileReply.FromString,
+            request_serializer=requests_pb2.CompileRequest.SerializeToString,
+            response_deserializer=requests_pb2.CompileReply.FromString,
         )
         before = tensord.daemon_stats()
         samples = []
@@ -53,7 +53,7 @@ def lookup(count: int) -> dict[str, Any]:
             start = time.perf_counter()
             reply = call(request)
             samples.append(time.perf_counter() - start)
-            assert reply.outcome == service_pb2.CompileReply.HIT
+            assert reply.outcome == requests_pb2.CompileReply.HIT
         after = tensord.daemon_stats()
     hits = after["hits"] - before["hits"]
     return {

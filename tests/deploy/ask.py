@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "faults"))
 
 import graphs
 from tensord.errors import TensordError
-from tensord.v1 import artifact_pb2, graph_pb2, service_pb2
+from tensord.v1 import artifact_pb2, graph_pb2, requests_pb2
 from tensord.wire import rpc
 
 H200 = {"sm": 90, "multiprocessors": 132, "shared_bytes_per_block": 232448, "l2_bytes": 60 << 20,
@@ -35,7 +35,7 @@ def main() -> int:
     except TensordError as error:
         print(error)
         return 1
-    print(service_pb2.CompileReply.Outcome.Name(reply.outcome))
+    print(requests_pb2.CompileReply.Outcome.Name(reply.outcome))
     return 0
 
 

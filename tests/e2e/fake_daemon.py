@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 import interpreter
-from tensord.v1 import service_pb2, stats_pb2
+from tensord.v1 import requests_pb2, service_pb2, stats_pb2
 
 # What the daemon claims to lower, unless a test says otherwise.
 OPERATORS = (
@@ -65,8 +65,8 @@ class FakeDaemon:
 
     def _handlers(self) -> grpc.GenericRpcHandler:
         methods = {
-            "Hello": (self._hello, service_pb2.HelloRequest),
-            "Compile": (self._compile, service_pb2.CompileRequest),
+            "Hello": (self._hello, requests_pb2.HelloRequest),
+            "Compile": (self._compile, requests_pb2.CompileRequest),
             "GetStats": (self._stats, service_pb2.GetStatsRequest),
         }
         return grpc.method_handlers_generic_handler(
@@ -85,7 +85,7 @@ class FakeDaemon:
         self.hellos += 1
         if self.hellos <= self.stopping_hellos:
             context.abort(grpc.StatusCode.UNAVAILABLE, "the daemon is stopping")
-        return service_pb2.HelloReply(
+        return requests_pb2.HelloReply(
             daemon_version="fake",
             protocol=self.protocol,
             operators=self.operators,
@@ -111,10 +111,10 @@ class FakeDaemon:
         key = hashlib.sha256(interpreter.canonical(request.graph)).digest()
         known = key in self.graphs
         self.graphs[key] = request.graph
-        reply = service_pb2.CompileReply(
+        reply = requests_pb2.CompileReply(
             program_key=key,
             blob_folder="/",
-            outcome=service_pb2.CompileReply.HIT if known else service_pb2.CompileReply.COMPILED,
+            outcome=requests_pb2.CompileReply.HIT if known else requests_pb2.CompileReply.COMPILED,
             kernels=len(request.graph.nodes),
         )
         reply.artifact.modules.add(kernel_key=key)

@@ -21,7 +21,7 @@ sys.path += [str(TESTS / "tools"), str(TESTS / "faults")]
 
 import graphs  # noqa: E402
 from tensord.errors import DaemonSilentError  # noqa: E402
-from tensord.v1 import service_pb2  # noqa: E402
+from tensord.v1 import requests_pb2  # noqa: E402
 from tensord.wire import rpc  # noqa: E402
 
 WAIT_S = 60.0
@@ -93,7 +93,7 @@ class Host(RealDaemon):
         begin = time.perf_counter()
         reply = rpc.client().compile(request).wait()
         seconds = time.perf_counter() - begin
-        return service_pb2.CompileReply.Outcome.Name(reply.outcome), seconds
+        return requests_pb2.CompileReply.Outcome.Name(reply.outcome), seconds
 
     @staticmethod
     def _greet() -> None:

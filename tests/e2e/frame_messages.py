@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from tensord.v1 import frame_pb2, service_pb2
+from tensord.v1 import frame_pb2, requests_pb2
 from tensord.wire import rpc
 
 FORMAT = 3
@@ -87,20 +87,20 @@ def find(
     timeout_s: float = 60.0,
 ) -> Any:
     """A FindFramesReply."""
-    request = service_pb2.FindFramesRequest(
+    request = requests_pb2.FindFramesRequest(
         environment=environment(),
         code=digest(code),
         known=known,
         captures=captures,
         wait_milliseconds=int(wait_s * 1000),
-        caller=service_pb2.Caller(pid=pid),
+        caller=requests_pb2.Caller(pid=pid),
     )
     return rpc.client().call("FindFrames", request, timeout_s)
 
 
 def put(message: frame_pb2.Frame, behind: str = "", capture: int = 0) -> bytes:
     """Puts a frame, and gives its key."""
-    request = service_pb2.PutFrameRequest(
+    request = requests_pb2.PutFrameRequest(
         frame=message, behind=digest(behind) if behind else b"", capture=capture
     )
     key: bytes = rpc.client().call("PutFrame", request, 60.0).key
@@ -109,4 +109,4 @@ def put(message: frame_pb2.Frame, behind: str = "", capture: int = 0) -> bytes:
 
 def end(capture: int, reason: str = "a test says so") -> None:
     """Ends a capture without a frame."""
-    rpc.client().call("EndCapture", service_pb2.EndCaptureRequest(capture=capture, reason=reason))
+    rpc.client().call("EndCapture", requests_pb2.EndCaptureRequest(capture=capture, reason=reason))

@@ -89,9 +89,9 @@ def served(clean: Path, monkeypatch):
 
 
 def compile_request(delay: str = ""):
-    from tensord.v1 import service_pb2
+    from tensord.v1 import requests_pb2
 
-    request = service_pb2.CompileRequest(label=delay)
+    request = requests_pb2.CompileRequest(label=delay)
     request.graph.inputs.add().size.symbol = 0
     return request
 

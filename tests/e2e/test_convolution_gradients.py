@@ -16,7 +16,7 @@ import tensord
 import torch
 from compare import check_relative, wide
 from real_daemon import RealDaemon
-from tensord.v1 import artifact_pb2, service_pb2
+from tensord.v1 import artifact_pb2, requests_pb2
 from tensord.wire import rpc
 from torch import Tensor, nn
 
@@ -63,7 +63,7 @@ def backward_calls(step: Callable[[], Any]) -> list[artifact_pb2.ExternCall]:
     """The library calls of the backward program that a step runs."""
     profile = tensord.profile(step, steps=1)
     (key,) = (p.key for p in profile.message.programs if p.label == "backward")
-    detail = rpc.client().call("GetProgram", service_pb2.GetProgramRequest(key_prefix=key))
+    detail = rpc.client().call("GetProgram", requests_pb2.GetProgramRequest(key_prefix=key))
     return [s.call for s in detail.artifact.steps if s.HasField("call")]
 
 

@@ -16,7 +16,7 @@ import tensord
 import torch
 from compare import check
 from real_daemon import binary
-from tensord.v1 import service_pb2
+from tensord.v1 import requests_pb2
 from tensord.wire import progress, rpc, transport
 
 
@@ -78,7 +78,7 @@ def test_one_that_keeps_no_spans_is_sent_none(daemon: Any, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("method", ["PutSpans", "GetTraces", "FindFrames"])
 def test_what_it_does_not_know_is_an_error_of_that_call(daemon: Any, method: str) -> None:
-    request = getattr(service_pb2, f"{method}Request")()
+    request = getattr(requests_pb2, f"{method}Request")()
     with pytest.raises(tensord.TensordError, match="UNIMPLEMENTED"):
         rpc.client().call(method, request)
     _compile(79)

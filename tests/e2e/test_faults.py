@@ -25,7 +25,7 @@ from compare import check
 from real_daemon import RealDaemon, binary
 from slow_compiler import slow_compiler, wait_for
 from tensord import fallback
-from tensord.v1 import graph_pb2, service_pb2
+from tensord.v1 import graph_pb2, requests_pb2
 from tensord.wire import export, rpc, target
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -58,7 +58,7 @@ def _request() -> Any:
     with torch._subclasses.FakeTensorMode() as mode:
         x = mode.from_tensor(torch.zeros(4, 6))
     module = make_fx(lambda x: [torch.ops.aten.mul.Tensor(torch.ops.aten.sigmoid(x), x)])(x)
-    return service_pb2.CompileRequest(
+    return requests_pb2.CompileRequest(
         graph=export.export(module).graph, target=target.detect(None), label="inference"
     )
 
@@ -162,8 +162,8 @@ def test_bytes_that_are_no_message(module_daemon: RealDaemon) -> None:
 def _raw_compile(channel: Any, request: Any) -> Any:
     call = channel.unary_unary(
         "/tensord.v1.Compiler/Compile",
-        request_serializer=service_pb2.CompileRequest.SerializeToString,
-        response_deserializer=service_pb2.CompileReply.FromString,
+        request_serializer=requests_pb2.CompileRequest.SerializeToString,
+        response_deserializer=requests_pb2.CompileReply.FromString,
     )
     return call(request, timeout=WAIT_S)
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 from real_daemon import RealDaemon
 from tensord.errors import HostSetupError
-from tensord.v1 import artifact_pb2, service_pb2
+from tensord.v1 import artifact_pb2, requests_pb2
 from tensord.wire import export, rpc
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -39,7 +39,7 @@ def _request(sm: int = 90) -> Any:
     target.cuda.l2_bytes = 40 << 20
     target.cuda.registers_per_multiprocessor = 65536
     graph = export.export(module).graph
-    return service_pb2.CompileRequest(graph=graph, target=target, label="inference")
+    return requests_pb2.CompileRequest(graph=graph, target=target, label="inference")
 
 
 def _compile(request: Any) -> Any:
@@ -76,7 +76,7 @@ def test_each_architecture_has_its_cubin(tensord_daemon: RealDaemon) -> None:
     assert len({reply.program_key for reply in replies.values()}) == 3
     seen = set()
     for sm, reply in replies.items():
-        assert reply.outcome == service_pb2.CompileReply.COMPILED
+        assert reply.outcome == requests_pb2.CompileReply.COMPILED
         for module in reply.artifact.modules:
             assert module.kind == artifact_pb2.Module.CUBIN
             digest = module.sha256.hex()
@@ -85,7 +85,7 @@ def test_each_architecture_has_its_cubin(tensord_daemon: RealDaemon) -> None:
             assert sm in _architectures(data)
             assert digest not in seen
             seen.add(digest)
-        assert _compile(_request(sm)).outcome == service_pb2.CompileReply.HIT
+        assert _compile(_request(sm)).outcome == requests_pb2.CompileReply.HIT
 
 
 def _architectures(cubin: bytes) -> set[int]:

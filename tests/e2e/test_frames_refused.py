@@ -11,7 +11,7 @@ import tensord
 from frame_messages import FORMAT, digest, environment, find, frame, put
 from real_daemon import RealDaemon
 from tensord.errors import DaemonOverloadedError, GraphRejectedError
-from tensord.v1 import frame_pb2, service_pb2
+from tensord.v1 import frame_pb2, requests_pb2
 from tensord.wire import rpc
 
 
@@ -85,12 +85,12 @@ def test_default_limit_ends_the_capture(start: Callable[..., RealDaemon]) -> Non
 
 
 def test_requests_are_checked(tensord_daemon: RealDaemon) -> None:
-    request = service_pb2.FindFramesRequest(environment=environment(), code=b"short")
+    request = requests_pb2.FindFramesRequest(environment=environment(), code=b"short")
     with pytest.raises(GraphRejectedError, match="code: a digest has 32 bytes"):
         rpc.client().call("FindFrames", request)
     with pytest.raises(GraphRejectedError, match=r"known\[0\]: a digest has 32 bytes"):
         find(known=(b"short",))
-    bare = service_pb2.FindFramesRequest(code=digest("forward"))
+    bare = requests_pb2.FindFramesRequest(code=digest("forward"))
     with pytest.raises(GraphRejectedError, match=r"environment\.format"):
         rpc.client().call("FindFrames", bare)
 
@@ -118,7 +118,7 @@ def test_mutated_frames_harm_nobody(start: Callable[..., RealDaemon]) -> None:
         except GraphRejectedError:
             continue
         accepted += 1
-        stored = rpc.client().call("GetFrame", service_pb2.GetFrameRequest(key_prefix=reply.key))
+        stored = rpc.client().call("GetFrame", requests_pb2.GetFrameRequest(key_prefix=reply.key))
         assert stored.frame == frame_pb2.Frame.FromString(bytes(data))
     assert accepted < 200
     assert daemon.process.poll() is None

@@ -20,7 +20,7 @@ import tensord
 from frame_messages import FORMAT, digest, end, environment, find, frame, put
 from real_daemon import RealDaemon, binary
 from tensord.errors import DaemonUnavailableError
-from tensord.v1 import service_pb2
+from tensord.v1 import requests_pb2
 from tensord.wire import rpc
 
 FORK = multiprocessing.get_context("fork")
@@ -85,7 +85,9 @@ def test_frames_are_found_as_they_were_put(start: Callable[..., RealDaemon]) -> 
     assert found.hits == 0
     assert not find(known=(key,)).frames
     assert not find(code="another").frames
-    other = service_pb2.FindFramesRequest(environment=environment("2.12.0"), code=digest("forward"))
+    other = requests_pb2.FindFramesRequest(
+        environment=environment("2.12.0"), code=digest("forward")
+    )
     assert not rpc.client().call("FindFrames", other).frames
 
 
@@ -113,12 +115,12 @@ def test_used_last_comes_first(start: Callable[..., RealDaemon]) -> None:
     start()
     keys = [put(frame(variant=str(number))) for number in range(3)]
     time.sleep(0.01)
-    request = service_pb2.UseFramesRequest(keys=[keys[1], keys[1], digest("not stored")])
+    request = requests_pb2.UseFramesRequest(keys=[keys[1], keys[1], digest("not stored")])
     rpc.client().call("UseFrames", request)
     first = find().frames[0]
     assert (first.key, first.hits) == (keys[1], 2)
     assert tensord.daemon_stats()["frame_hits"] == 2
-    stored = rpc.client().call("GetFrame", service_pb2.GetFrameRequest(key_prefix=keys[1][:4]))
+    stored = rpc.client().call("GetFrame", requests_pb2.GetFrameRequest(key_prefix=keys[1][:4]))
     assert (stored.frame, stored.hits) == (frame(variant="1"), 2)
 
 
@@ -385,7 +387,7 @@ def test_tensorctl_knows_frames(start: Callable[..., RealDaemon]) -> None:
 def test_tensorctl_shows_frames(start: Callable[..., RealDaemon]) -> None:
     daemon = start()
     key = put(frame("BertModel.forward", guards=5))
-    rpc.client().call("UseFrames", service_pb2.UseFramesRequest(keys=[key] * 7))
+    rpc.client().call("UseFrames", requests_pb2.UseFramesRequest(keys=[key] * 7))
     end(find(captures=True).capture, "the code has a generator")
     listed = _tensorctl(daemon, "frames").stdout.splitlines()
     assert listed[0].split() == "KEY CODE GUARDS GRAPHS INLINED HITS SIZE AGE USED".split()

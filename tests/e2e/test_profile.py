@@ -24,7 +24,7 @@ from tensord.bridge import run_times
 from tensord.bridge.runtime import TensordRuntimeError
 from tensord.cuda_graphs import graphed_program
 from tensord.profiles import numbers, tell
-from tensord.v1 import profile_pb2, service_pb2
+from tensord.v1 import profile_pb2, requests_pb2
 from tensord.wire import rpc
 from tensord.wire.expressions import evaluate
 
@@ -68,8 +68,8 @@ def steps(profile: Any, kind: int | None = None) -> list[Any]:
     return [row for row in profile.message.rows if kind in (None, row.kind)]
 
 
-def planned(key: bytes) -> service_pb2.ProgramDetail:
-    return rpc.client().call("GetProgram", service_pb2.GetProgramRequest(key_prefix=key))
+def planned(key: bytes) -> requests_pb2.ProgramDetail:
+    return rpc.client().call("GetProgram", requests_pb2.GetProgramRequest(key_prefix=key))
 
 
 def assert_adds_up(profile: Any) -> None:

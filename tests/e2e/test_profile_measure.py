@@ -19,7 +19,7 @@ from tensord.profiles import copy_rate, measure, numbers
 from tensord.profiles.collect import HOST, Tally
 from tensord.profiles.facts import Asked, ProgramFacts
 from tensord.profiles.marks import Marks
-from tensord.v1 import profile_pb2, service_pb2
+from tensord.v1 import profile_pb2, requests_pb2
 from tensord.wire import rpc
 
 MILLISECOND = 1_000_000
@@ -159,7 +159,7 @@ def run_on(device: int, program: int, *steps: tuple[int, int, int, int], took: i
 def filled(
     tally: Tally,
     calls: int,
-    detail: service_pb2.ProgramDetail | None = None,
+    detail: requests_pb2.ProgramDetail | None = None,
     like: Any = range(-1, 9),
 ) -> profile_pb2.Profile:
     message = profile_pb2.Profile(calls=[1000] * calls)
@@ -168,7 +168,7 @@ def filled(
 
 
 def test_steps_of_a_gpu_are_added_up_by_its_own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    detail = service_pb2.ProgramDetail()
+    detail = requests_pb2.ProgramDetail()
     detail.summary.label = "forward"
     for function in ("tensord_sum", "tensord_sum_finish"):  # one kernel of two functions
         detail.artifact.steps.add().launch.function = function
@@ -214,7 +214,7 @@ def test_rows_are_in_the_order_of_all_their_time() -> None:
 
 def test_programs_of_several_devices_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loaded_programs, "_keys", {5: b"k" * 32, 6: b"h" * 32})
-    detail = service_pb2.ProgramDetail()
+    detail = requests_pb2.ProgramDetail()
     detail.artifact.steps.add().launch.function = "tensord_sum"
     kernel = detail.fusion.steps.add(kernel=0, plan_steps=[0])
     kernel.work.bytes_read.constant = 64

@@ -12,7 +12,7 @@ import pytest
 import torch
 from google.protobuf import text_format
 from real_daemon import binary
-from tensord.v1 import artifact_pb2, service_pb2
+from tensord.v1 import artifact_pb2, requests_pb2
 from tensord.wire import export
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -27,7 +27,7 @@ def _graph() -> Any:
 def _job() -> Any:
     """What a CompileJob begins with: that message is the daemon's own, with the same fields."""
     target = artifact_pb2.Target(cpu=artifact_pb2.CpuTarget(isa=artifact_pb2.ISA_AVX2))
-    return service_pb2.CompileRequest(graph=_graph(), target=target)
+    return requests_pb2.CompileRequest(graph=_graph(), target=target)
 
 
 def _compile(file: Path, *flags: str) -> subprocess.CompletedProcess[str]:

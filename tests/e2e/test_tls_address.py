@@ -23,7 +23,7 @@ from own_server import free_port
 from real_daemon import ROOT, RealDaemon
 from slow_compiler import slow_compiler
 from tensord.errors import DaemonRefusedError, DaemonUnavailableError
-from tensord.v1 import service_pb2
+from tensord.v1 import requests_pb2, service_pb2
 from tensord.wire import address, blobs, progress, rpc, tls, transport
 from tls_fixtures import (
     OTHER_TOKEN,
@@ -128,7 +128,7 @@ def test_a_folder_of_the_same_name_is_not_believed(
     monkeypatch.setenv("TENSORD_STRICT", "1")
     monkeypatch.setenv("TENSORD_STORE", str(tmp_path / "own"))
     compile_one(2.0)
-    reply = service_pb2.CompileReply(blob_folder=str(tmp_path / "seen"))
+    reply = requests_pb2.CompileReply(blob_folder=str(tmp_path / "seen"))
     stored = next(path for path in (daemon.store / "blobs").rglob("*") if path.is_file())
     digest = bytes.fromhex(stored.name)
     reply.artifact.modules.add(sha256=digest)

@@ -17,7 +17,7 @@ import tensord
 from listener import Listener, Serve, say_nothing
 from real_daemon import RealDaemon
 from tensord.errors import DaemonRefusedError, DaemonSilentError, DaemonUnavailableError
-from tensord.v1 import service_pb2
+from tensord.v1 import requests_pb2
 from tensord.wire import address, rpc
 from tls_fixtures import (
     WAIT_S,
@@ -101,7 +101,7 @@ def test_a_compile_waits_for_a_silent_handshake_as_for_a_connection(
     assert rpc.client().heartbeat() is None
     start = time.monotonic()
     for ask in (
-        lambda: rpc.client().compile(service_pb2.CompileRequest()),
+        lambda: rpc.client().compile(requests_pb2.CompileRequest()),
         lambda: rpc.client().watch_compiles(1.0),
     ):
         rpc.client().forget()

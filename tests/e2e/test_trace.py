@@ -23,7 +23,7 @@ from compare import check
 from frame_processes import output, python
 from real_daemon import RealDaemon, binary
 from tensord.errors import DaemonOverloadedError, GraphRejectedError
-from tensord.v1 import service_pb2
+from tensord.v1 import requests_pb2
 from tensord.wire import caller, rpc, spans
 
 # A nanosecond is a thousandth; times are floating-point numbers of microseconds.
@@ -296,11 +296,11 @@ def test_the_next_daemon_has_the_compile(clean: Path, start: Callable[..., RealD
 # -- what jobs say --------------------------------------------------------------------------------
 
 
-def said_by(asker: int, reply: service_pb2.CompileReply, **change: Any) -> Any:
+def said_by(asker: int, reply: requests_pb2.CompileReply, **change: Any) -> Any:
     """One span for a request; change: of it."""
     this = caller.caller()
     this.pid = asker
-    request = service_pb2.PutSpansRequest(caller=this)
+    request = requests_pb2.PutSpansRequest(caller=this)
     program = request.programs.add(request_id=reply.request_id, program_key=reply.program_key)
     told = {"name": "load", "track": "t", "process": "JOB", "pid": asker, "nanoseconds": 5}
     program.spans.add(start_nanoseconds=time.monotonic_ns() - 1000, **told | change)
@@ -310,10 +310,10 @@ def said_by(asker: int, reply: service_pb2.CompileReply, **change: Any) -> Any:
 def test_what_is_forged_or_too_much_is_refused(
     here: RealDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replies: list[service_pb2.CompileReply] = []
+    replies: list[requests_pb2.CompileReply] = []
     wait = rpc.CompileCall.wait
 
-    def noted(call: rpc.CompileCall) -> service_pb2.CompileReply:
+    def noted(call: rpc.CompileCall) -> requests_pb2.CompileReply:
         replies.append(wait(call))
         return replies[-1]
 
@@ -341,7 +341,7 @@ def test_what_is_forged_or_too_much_is_refused(
     assert "load" in {event.name for event in trace(here, "--last")}
     # No text breaks the JSON, and what is not kept is no error.
     assert rpc.client().call("PutSpans", said_by(own, reply, name='"\n')).kept == 0
-    other = service_pb2.CompileReply(request_id=1 << 40, program_key=reply.program_key)
+    other = requests_pb2.CompileReply(request_id=1 << 40, program_key=reply.program_key)
     assert rpc.client().call("PutSpans", said_by(own, other)).kept == 0
 
 
@@ -402,7 +402,7 @@ def test_a_child_says_nothing_of_its_parents_program(here: RealDaemon) -> None:
     compiled = torch.compile(lambda x: torch.tanh(x) * 43, backend="tensord")
     x = torch.ones(9)
     call = spans.Asked()
-    call.answered(service_pb2.CompileReply(request_id=1, program_key=b"k" * 32))
+    call.answered(requests_pb2.CompileReply(request_id=1, program_key=b"k" * 32))
     compiled(x)
     child = os.fork()
     if child == 0:

@@ -24,7 +24,7 @@ import graphs
 import tensord
 from real_daemon import RealDaemon
 from tensord.errors import TensordError
-from tensord.v1 import service_pb2
+from tensord.v1 import requests_pb2
 from tensord.wire import rpc
 
 AGAIN_WITHIN_S = 0.5
@@ -37,7 +37,7 @@ def _ask(graph: Any) -> tuple[float, str]:
     start = time.monotonic()
     try:
         reply = rpc.CompileCall(request).wait()
-        answer = service_pb2.CompileReply.Outcome.Name(reply.outcome).lower()
+        answer = requests_pb2.CompileReply.Outcome.Name(reply.outcome).lower()
     except TensordError as error:
         answer = f"{type(error).__name__}: {error}"
     return time.monotonic() - start, answer

@@ -22,7 +22,7 @@ from frame_messages import find, frame, put
 from google.protobuf.message import DecodeError, Message
 from real_daemon import RealDaemon
 from tensord.errors import DaemonOverloadedError, GraphRejectedError, TensordError
-from tensord.v1 import frame_pb2, service_pb2
+from tensord.v1 import frame_pb2, requests_pb2, service_pb2
 from tensord.wire import rpc
 
 SOUND = 8
@@ -152,7 +152,7 @@ def _look(key: bytes, data: bytes) -> str:
         put_frame = frame_pb2.Frame.FromString(data)
     except DecodeError as error:
         return f"it is none: {error}"
-    request = service_pb2.GetFrameRequest(key_prefix=key)
+    request = requests_pb2.GetFrameRequest(key_prefix=key)
     stored = rpc.client().call("GetFrame", request).frame
     # As bytes, for what is not a number equals nothing.
     if stored.SerializeToString() != put_frame.SerializeToString():

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tensord.v1 import graph_pb2, service_pb2
+from tensord.v1 import graph_pb2, requests_pb2
 from tensord.wire import target
 
 Sizes = Sequence[Any]  # integers or SymExpr
@@ -91,7 +91,7 @@ class Builder:
 
 def request(graph: Any) -> Any:
     """Of this process, for this host's CPU."""
-    made = service_pb2.CompileRequest(graph=graph, target=target.detect(None), label="inference")
+    made = requests_pb2.CompileRequest(graph=graph, target=target.detect(None), label="inference")
     made.caller.pid = os.getpid()
     return made
 

@@ -309,7 +309,7 @@ ROOMS: dict[str, list[str]] = {
 # What an include below `tensord/` stands for: generated headers, and the preludes' installed names.
 HEADERS = [
     (r"tensord/v1/.*\.grpc\.pb\.h", "proto/grpc"),
-    (r"tensord/v1/(fleet|frame|profile|stats|service)\.pb\.h", "proto/service"),
+    (r"tensord/v1/(fleet|frame|profile|requests|stats|service)\.pb\.h", "proto/service"),
     (r"tensord/v1/.*", "proto"),
     (r"tensord/cpu[./].*", "kernels/cpu"),
     (r"tensord/cuda[./].*", "kernels/cuda"),

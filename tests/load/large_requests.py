@@ -20,7 +20,7 @@ import threading
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
 
 from private_daemon import PrivateDaemon
-from tensord.v1 import graph_pb2, service_pb2
+from tensord.v1 import graph_pb2, requests_pb2
 from tensord.wire import address, target, transport
 
 MEBIBYTE = 1 << 20
@@ -29,7 +29,7 @@ TIMEOUT_S = 300.0
 
 def request_of(shape: str, size: int) -> bytes:
     """A serialised CompileRequest of about `size` bytes."""
-    request = service_pb2.CompileRequest(target=target.detect(None), label="inference")
+    request = requests_pb2.CompileRequest(target=target.detect(None), label="inference")
     if shape == "text":
         node = request.graph.nodes.add(op="tensord::unknown", name="long")
         node.args.add().text = "x" * size
@@ -41,7 +41,7 @@ def request_of(shape: str, size: int) -> bytes:
     node.outputs.add(dtype=graph_pb2.DTYPE_FLOAT32).sizes.add().constant = 4
     # Messages that stand side by side are one: the graph has all of their nodes.
     graph = one.SerializeToString()
-    many = service_pb2.CompileRequest(
+    many = requests_pb2.CompileRequest(
         graph=graph_pb2.Graph.FromString(graph * (size // len(graph)))
     )
     return request.SerializeToString() + many.SerializeToString()
@@ -49,7 +49,7 @@ def request_of(shape: str, size: int) -> bytes:
 
 def distinct(request: bytes, number: int) -> bytes:
     """The request with one more node."""
-    more = service_pb2.CompileRequest()
+    more = requests_pb2.CompileRequest()
     more.graph.nodes.add(op=f"tensord::unknown_{number}", name="distinct")
     return request + more.SerializeToString()
 

@@ -33,10 +33,10 @@ sys.path += [str(HERE.parent / "bench"), str(HERE.parent / "faults")]
 
 import graphs  # noqa: E402
 from private_daemon import ROOT, PrivateDaemon  # noqa: E402
-from tensord.v1 import service_pb2  # noqa: E402
+from tensord.v1 import requests_pb2  # noqa: E402
 from tensord.wire import rpc  # noqa: E402
 
-HIT = service_pb2.CompileReply.HIT
+HIT = requests_pb2.CompileReply.HIT
 PROCESSES = 8
 
 
@@ -98,7 +98,7 @@ def _ask_for_all(number: int, threads: int, numbers: list[int], results: Any) ->
         for graph in random.Random(seed).sample(numbers, len(numbers)):
             reply = rpc.client().compile(graphs.request(graphs.small(graph))).wait()
             with lock:
-                outcomes[service_pb2.CompileReply.Outcome.Name(reply.outcome)] += 1
+                outcomes[requests_pb2.CompileReply.Outcome.Name(reply.outcome)] += 1
 
     running = [threading.Thread(target=ask, args=(number * threads + i,)) for i in range(threads)]
     for thread in running:

@@ -30,7 +30,7 @@ sys.path += [str(TESTS / "e2e"), str(TESTS / "faults")]
 import graphs  # noqa: E402
 from real_daemon import STOP_TIMEOUT_S, RealDaemon  # noqa: E402
 from tensord.errors import TensordError  # noqa: E402
-from tensord.v1 import service_pb2  # noqa: E402
+from tensord.v1 import requests_pb2  # noqa: E402
 from tensord.wire import rpc  # noqa: E402
 
 SHARED_GRAPHS = 20
@@ -53,7 +53,7 @@ def client(number: int, stop: Any, results: Any) -> None:
         try:
             rpc.client().hello()
             reply = rpc.client().compile(graphs.request(graphs.small(graph))).wait()
-            counts[service_pb2.CompileReply.Outcome.Name(reply.outcome)] += 1
+            counts[requests_pb2.CompileReply.Outcome.Name(reply.outcome)] += 1
             if keys.setdefault(graph, reply.program_key) != reply.program_key:
                 counts["WRONG"] += 1
         except TensordError as error:

@@ -23,7 +23,7 @@ from ..counters import STATS
 from ..cuda_graphs import graphed_program
 from ..errors import CompilerFailedError, InputMismatchError, RuntimeLoadError, TensordError
 from ..torch_compat import Boxed
-from ..v1 import service_pb2
+from ..v1 import requests_pb2
 from ..wire import blobs, spans
 from ..wire.rpc import CompileCall
 from . import loaded_programs
@@ -254,7 +254,7 @@ def eager(module: fx.GraphModule) -> Boxed:
     return torch_compat.takes_list(lambda arguments: run(arguments))
 
 
-def load(reply: service_pb2.CompileReply) -> Program:
+def load(reply: requests_pb2.CompileReply) -> Program:
     """Loads a CompileReply's program; raises RuntimeLoadError with the runtime's `code`."""
     with STATS.timed("load_seconds"):
         try:
@@ -290,12 +290,12 @@ def _load_error(error: BaseException) -> RuntimeLoadError:
     return result
 
 
-def count(reply: service_pb2.CompileReply) -> None:
+def count(reply: requests_pb2.CompileReply) -> None:
     """Adds to the statistics what became of a compile."""
     counter = {
-        service_pb2.CompileReply.COMPILED: "compiled",
-        service_pb2.CompileReply.JOINED: "joined",
-        service_pb2.CompileReply.HIT: "hits",
+        requests_pb2.CompileReply.COMPILED: "compiled",
+        requests_pb2.CompileReply.JOINED: "joined",
+        requests_pb2.CompileReply.HIT: "hits",
     }.get(reply.outcome)
     if counter is not None:
         STATS.add(counter)

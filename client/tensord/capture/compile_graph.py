@@ -23,7 +23,7 @@ from ..cuda_graphs.split import cut
 from ..cut import Cut
 from ..frames import recorded_graphs
 from ..torch_compat import Boxed
-from ..v1 import compile_pb2, frame_pb2, service_pb2
+from ..v1 import compile_pb2, frame_pb2, requests_pb2
 from ..wire import call_backs, caller, export, rpc, spans, target
 from ..wire.exporter import Exported
 from . import data_sizes
@@ -131,7 +131,7 @@ def _send(
     plan: Plan | None,
 ) -> Boxed:
     """Asks for one program. plan: of its capture; None for what is not captured."""
-    request = service_pb2.CompileRequest(
+    request = requests_pb2.CompileRequest(
         graph=exported.graph,
         target=target.detect(exported.cuda_index),
         options=_compile_options(chosen),

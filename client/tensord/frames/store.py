@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..errors import TensordError
-from ..v1 import frame_pb2, service_pb2
+from ..v1 import frame_pb2, requests_pb2
 from ..wire import rpc
 from ..wire.caller import caller
 from . import environment as environments
@@ -71,7 +71,7 @@ class FrameStore:
         """Asks for frames of the code beside those that are known. A process that captures it when
         there are none waits while another one does. Raises a TensordError."""
         self.send_uses()
-        request = service_pb2.FindFramesRequest(
+        request = requests_pb2.FindFramesRequest(
             environment=environment,
             code=code,
             known=known,
@@ -79,7 +79,7 @@ class FrameStore:
             wait_milliseconds=int(WAIT_S * 1000),
             caller=caller(),
         )
-        reply: service_pb2.FindFramesReply = rpc.client().call(
+        reply: requests_pb2.FindFramesReply = rpc.client().call(
             "FindFrames", request, WAIT_S + _FIND_TIMEOUT_S
         )
         found = {stored.key: stored.frame for stored in reply.frames}
@@ -91,7 +91,7 @@ class FrameStore:
 
     def put(self, frame: frame_pb2.Frame, capture: int) -> bytes:
         """Sends a frame, which ends the capture; its key. Raises a TensordError."""
-        request = service_pb2.PutFrameRequest(
+        request = requests_pb2.PutFrameRequest(
             frame=frame, behind=self._behind, capture=capture, caller=caller()
         )
         key: bytes = rpc.client().call("PutFrame", request, _PUT_TIMEOUT_S).key
@@ -101,7 +101,7 @@ class FrameStore:
         """Ends a capture from which no frame came."""
         if not capture:
             return
-        request = service_pb2.EndCaptureRequest(capture=capture, reason=reason[:500])
+        request = requests_pb2.EndCaptureRequest(capture=capture, reason=reason[:500])
         try:
             rpc.client().call("EndCapture", request, _FIND_TIMEOUT_S)
         except TensordError as error:
@@ -135,7 +135,7 @@ class FrameStore:
             misses, self._misses = self._misses, Counter()
         if not keys and not misses:
             return
-        request = service_pb2.UseFramesRequest(keys=keys, caller=caller())
+        request = requests_pb2.UseFramesRequest(keys=keys, caller=caller())
         for (key, guard, found), count in misses.items():
             request.misses.add(key=key, guard=guard, found=found, count=count)
         try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ..errors import DaemonTimeoutError, DaemonUnavailableError, TensordError
-from ..v1 import artifact_pb2, compile_pb2, profile_pb2, service_pb2
+from ..v1 import artifact_pb2, compile_pb2, profile_pb2, requests_pb2
 from ..wire import rpc
 from ..wire.expressions import evaluate
 from . import kinds
@@ -61,7 +61,7 @@ MEMORY = StepFacts(Row.MEMORY, "memory")
 class ProgramFacts:
     """A program's steps, by how the runtime numbers them."""
 
-    def __init__(self, key: bytes, detail: service_pb2.ProgramDetail | None) -> None:
+    def __init__(self, key: bytes, detail: requests_pb2.ProgramDetail | None) -> None:
         """detail: None where the daemon has none."""
         self.key = key
         self.label = detail.summary.label if detail is not None else ""
@@ -69,7 +69,7 @@ class ProgramFacts:
         if detail is not None:
             self._read(detail)
 
-    def _read(self, detail: service_pb2.ProgramDetail) -> None:
+    def _read(self, detail: requests_pb2.ProgramDetail) -> None:
         part_of = {
             planned: number
             for number, step in enumerate(detail.fusion.steps)
@@ -150,7 +150,7 @@ class Asked:
         more. key: empty where there is none."""
         detail = None
         if key and not self._is_silent:
-            request = service_pb2.GetProgramRequest(key_prefix=key)
+            request = requests_pb2.GetProgramRequest(key_prefix=key)
             try:
                 detail = rpc.client().call("GetProgram", request, _TIMEOUT_S)
             except TensordError as error:

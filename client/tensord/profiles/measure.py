@@ -95,8 +95,8 @@ class Measured(Profile):
         message.calls.extend(times[call] for call in calls)
         message.on_gpu = clock != collect.HOST
         message.device = _name_of(clock)
-        alike = [device for device in tally.devices if _name_of(device) == message.device]
-        tally.fill(message, calls, Asked().facts_of, alike)
+        of_one_name = [device for device in tally.devices if _name_of(device) == message.device]
+        tally.fill(message, calls, Asked().facts_of, of_one_name)
         if message.rows:
             message.copy_rate = copy_rate(torch.device(collect.device_name(clock)))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 
 from ..errors import TensordError
-from ..v1 import profile_pb2, service_pb2
+from ..v1 import profile_pb2, requests_pb2
 from ..wire import rpc
 from ..wire.caller import caller
 
@@ -24,7 +24,7 @@ def tell(message: profile_pb2.Profile) -> bool:
         client.hello()  # another may listen since the last greeting
         if not client.takes_profiles():
             return _kept_here("the daemon takes none: it is older")
-        request = service_pb2.PutProfileRequest(caller=caller(), profile=message)
+        request = requests_pb2.PutProfileRequest(caller=caller(), profile=message)
         client.call("PutProfile", request, _TIMEOUT_S)
     except TensordError as error:
         return _kept_here(str(error))

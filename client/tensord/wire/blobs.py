@@ -18,10 +18,10 @@ from . import address as addresses
 from . import rpc
 
 if TYPE_CHECKING:
-    from ..v1 import service_pb2
+    from ..v1 import requests_pb2
 
 
-def folder_for(reply: service_pb2.CompileReply) -> str:
+def folder_for(reply: requests_pb2.CompileReply) -> str:
     """The folder to load the artifact's blobs from; fetches them if they are not in the daemon's:
     that folder is not seen here or is another user's, or its disk is full and the daemon has them
     in memory.

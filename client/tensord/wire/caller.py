@@ -6,14 +6,14 @@ from __future__ import annotations
 import os
 import socket
 
-from ..v1 import service_pb2
+from ..v1 import requests_pb2
 
 _JOB_VARIABLES = ("TENSORD_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 _RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
 
 
-def caller() -> service_pb2.Caller:
+def caller() -> requests_pb2.Caller:
     """This process."""
     job = next((os.environ[v] for v in _JOB_VARIABLES if os.environ.get(v)), "")
     rank = next((os.environ[v] for v in _RANK_VARIABLES if os.environ.get(v, "").isdigit()), "0")
-    return service_pb2.Caller(pid=os.getpid(), job=job, rank=int(rank), host=socket.gethostname())
+    return requests_pb2.Caller(pid=os.getpid(), job=job, rank=int(rank), host=socket.gethostname())

@@ -71,9 +71,9 @@ class Line:
             self._bar.close()
 
     def _show(self, message: bytes) -> None:
-        from ..v1 import service_pb2
+        from ..v1 import requests_pb2
 
-        compiles = service_pb2.CompilesUpdate.FromString(message).compiles
+        compiles = requests_pb2.CompilesUpdate.FromString(message).compiles
         if not compiles:
             return
         is_first = not self._shares

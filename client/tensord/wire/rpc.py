@@ -36,7 +36,7 @@ from .endpoint import Endpoint, UnixEndpoint
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-    from ..v1 import service_pb2
+    from ..v1 import requests_pb2
 
 PROTOCOL = 1
 # After a daemon could not be reached, further graphs of the process do not wait for it again at
@@ -90,13 +90,13 @@ class Client:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._address: addresses.Address | None = None  # of the greeting
-        self._hello: service_pb2.HelloReply | None = None
+        self._hello: requests_pb2.HelloReply | None = None
         self._unavailable: tuple[float, str, DaemonUnavailableError] | None = None
         self._silence_s = 0.0  # that greetings waited for nothing
 
     # -- RPCs ---------------------------------------------------------------------------------
 
-    def hello(self) -> service_pb2.HelloReply:
+    def hello(self) -> requests_pb2.HelloReply:
         """The daemon's greeting (HelloReply), kept for the process; starts a daemon if allowed.
 
         Raises DaemonUnavailableError or DaemonVersionError; a failure is remembered for a while.
@@ -179,7 +179,7 @@ class Client:
         if at == str(address) and time.monotonic() < until:
             raise error
 
-    def compile(self, request: service_pb2.CompileRequest) -> CompileCall:
+    def compile(self, request: requests_pb2.CompileRequest) -> CompileCall:
         """Sends a CompileRequest and returns: a large one when the daemon has room for it, others
         at once. Raises, as `hello`, what is remembered: a capture greets once, and asks for its
         backward graph after its forward graph has met the silence."""
@@ -194,10 +194,10 @@ class Client:
 
     def watch_compiles(self, every_s: float) -> transport.Call:
         """A call whose messages (CompilesUpdate) say how far the compiles of this process are."""
-        from ..v1 import service_pb2
+        from ..v1 import requests_pb2
         from .caller import caller
 
-        request = service_pb2.WatchCompilesRequest(
+        request = requests_pb2.WatchCompilesRequest(
             interval_milliseconds=int(every_s * 1000), caller=caller()
         )
         # It is opened within another call's wait, whose own pings it holds up.
@@ -207,12 +207,12 @@ class Client:
 
     def get_blob(self, sha256: bytes, timeout_s: float = 60.0) -> bytes:
         """A blob's bytes, for a job that cannot map the daemon's store."""
-        from ..v1 import service_pb2
+        from ..v1 import requests_pb2
 
-        request = service_pb2.GetBlobRequest(sha256=sha256)
+        request = requests_pb2.GetBlobRequest(sha256=sha256)
         stream = _start("GetBlob", request.SerializeToString(), timeout_s)
         try:
-            pieces = [service_pb2.BlobPiece.FromString(piece).data for piece in stream.messages()]
+            pieces = [requests_pb2.BlobPiece.FromString(piece).data for piece in stream.messages()]
         except transport.CallError as error:
             raise to_error(error) from error
         return b"".join(pieces)
@@ -224,7 +224,7 @@ class Client:
             self._unavailable = None
             self._silence_s = 0.0
 
-    def _greet_patiently(self, address: addresses.Address) -> service_pb2.HelloReply:
+    def _greet_patiently(self, address: addresses.Address) -> requests_pb2.HelloReply:
         """Of a daemon after one that ended, which may be in between."""
         deadline = time.monotonic() + NEXT_DAEMON_S
         while True:
@@ -238,10 +238,10 @@ class Client:
                     raise
                 time.sleep(_POLL_S)
 
-    def _greet(self, address: addresses.Address) -> service_pb2.HelloReply:
+    def _greet(self, address: addresses.Address) -> requests_pb2.HelloReply:
         import torch
 
-        from ..v1 import service_pb2
+        from ..v1 import requests_pb2
 
         just_started = autostart.ensure_running(address)
         owner = addresses.foreign_owner(address)
@@ -249,13 +249,13 @@ class Client:
             raise DaemonUnavailableError(
                 f"{address} belongs to user {owner}; set TENSORD_ADDRESS to use it all the same"
             )
-        request = service_pb2.HelloRequest(
+        request = requests_pb2.HelloRequest(
             client_version=VERSION, torch_version=str(torch.__version__)
         )
         timeout_s = autostart.START_TIMEOUT_S if just_started else transport.CONNECT_TIMEOUT_S
         greeting = transport.Heartbeat(timeout_s if just_started else GREETING_SILENCE_S)
         try:
-            reply: service_pb2.HelloReply = _wait(
+            reply: requests_pb2.HelloReply = _wait(
                 _start("Hello", request.SerializeToString(), timeout_s, greeting), "Hello"
             )
             return reply
@@ -324,7 +324,7 @@ class CompileCall:
     """A compile under way. `wait` may be called once in any process that inherited it. spans: what
     this process does for it."""
 
-    def __init__(self, request: service_pb2.CompileRequest) -> None:
+    def __init__(self, request: requests_pb2.CompileRequest) -> None:
         self.spans = spans.Asked()
         self._request = request.SerializeToString()
         self._heartbeat = client().heartbeat()
@@ -345,7 +345,7 @@ class CompileCall:
             method = "CompileLarge" if large else "Compile"
             self._call = _start(method, self._request, compile_timeout_s(), self._heartbeat)
 
-    def wait(self) -> service_pb2.CompileReply:
+    def wait(self) -> requests_pb2.CompileReply:
         """The reply; raises a TensordError.
 
         A daemon that ends in the middle of a call is replaced by the next one, which is asked once
@@ -399,14 +399,14 @@ class CompileCall:
         self._lost_at = self._lost_at or now
         return now > self._lost_at + NEXT_DAEMON_S
 
-    def _reply(self) -> service_pb2.CompileReply:
+    def _reply(self) -> requests_pb2.CompileReply:
         with _breaking_the_circuit():
             with progress.line() as ticker:
-                reply: service_pb2.CompileReply = _wait(self._call, "Compile", ticker)
+                reply: requests_pb2.CompileReply = _wait(self._call, "Compile", ticker)
         self.spans.answered(reply)
         return reply
 
-    def again(self) -> service_pb2.CompileReply:
+    def again(self) -> requests_pb2.CompileReply:
         """Sends the same request once more, so that the daemon checks what it stored, and waits."""
         self._send()
         return self._reply()

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..v1 import service_pb2
+    from ..v1 import requests_pb2
 
 log = logging.getLogger("tensord")
 
@@ -122,7 +122,7 @@ class Asked:
         self._program = _Spans()
         self.timed = self._program.timed
 
-    def answered(self, reply: service_pb2.CompileReply) -> None:
+    def answered(self, reply: requests_pb2.CompileReply) -> None:
         """The daemon has it."""
         self._answer, self._answered = (reply.request_id, reply.program_key), now()
 
@@ -149,7 +149,7 @@ class _Program:
     key: bytes
     tracks: dict[str, list[_Span]]
 
-    def fill(self, message: service_pb2.JobSpans, pid: int) -> None:
+    def fill(self, message: requests_pb2.JobSpans, pid: int) -> None:
         message.request_id = self.request
         message.program_key = self.key
         for track, spans in self.tracks.items():
@@ -201,7 +201,7 @@ class _Teller:
 
 
 def _put(programs: list[_Program]) -> None:
-    from ..v1 import service_pb2
+    from ..v1 import requests_pb2
     from . import rpc  # which has an Asked for each of its compiles
     from .caller import caller
 
@@ -209,7 +209,7 @@ def _put(programs: list[_Program]) -> None:
     if not client.takes_spans():
         return
     for first in range(0, len(programs), _AT_ONCE):
-        request = service_pb2.PutSpansRequest(caller=this)
+        request = requests_pb2.PutSpansRequest(caller=this)
         for program in programs[first : first + _AT_ONCE]:
             program.fill(request.programs.add(), this.pid)
         client.call("PutSpans", request, _TIMEOUT_S)

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "server/frames/check_frame.h"
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 #include "tests/fuzz/targets/target.h"
 
 namespace tensord::fuzz {

@@ -6,7 +6,7 @@
 #include "server/ctl/profile_numbers.h"
 #include "server/ctl/profile_view.h"
 #include "server/profiles/profile_log.h"
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 #include "tests/fuzz/targets/target.h"
 
 namespace tensord::fuzz {

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "server/compile/keys.h"
 #include "server/compile/request_bytes.h"
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 #include "tensord/v1/worker.pb.h"
 #include "tests/fuzz/targets/target.h"
 

@@ -32,7 +32,7 @@ import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: E402
 from real_daemon import RealDaemon  # noqa: E402
-from tensord.v1 import artifact_pb2, service_pb2  # noqa: E402
+from tensord.v1 import artifact_pb2, requests_pb2  # noqa: E402
 from tensord.wire import rpc  # noqa: E402
 
 # Functions of x [4, 6] and y [4, 6] of float32, i [4] of int64 below 4 and b [4, 6] of bool.
@@ -86,7 +86,7 @@ class _Requests:
 
         def keep(method: str, request: bytes, *rest: Any) -> Any:
             if method.startswith("Compile") and self.name:
-                self.made.setdefault(self.name, service_pb2.CompileRequest.FromString(request))
+                self.made.setdefault(self.name, requests_pb2.CompileRequest.FromString(request))
             return start(method, request, *rest)
 
         rpc._start = keep
@@ -167,7 +167,7 @@ def _archive_seeds(store: Path) -> None:
 
 def _profile_seeds() -> None:
     """Calls of a program with a step of each kind; with as little as there can be."""
-    request = service_pb2.PutProfileRequest()
+    request = requests_pb2.PutProfileRequest()
     request.caller.pid = 1
     profile = request.profile
     profile.calls.extend([9000, 7000, 8000])
@@ -200,7 +200,7 @@ def main() -> None:
         requests.name = ""
         for name, request in requests.made.items():
             # Of a CompileJob these are the same fields (request_bytes.cc).
-            job = service_pb2.CompileRequest(
+            job = requests_pb2.CompileRequest(
                 graph=request.graph, target=request.target, options=request.options
             )
             _write("graph", name, job.SerializeToString())
@@ -211,8 +211,8 @@ def main() -> None:
         for name in ("pointwise", "views", "changed"):
             tensord.compile(FUNCTIONS[name])(*_inputs())
         most = 12
-        for row in rpc.client().call("ListFrames", service_pb2.ListFramesRequest()).frames[:most]:
-            found = rpc.client().call("GetFrame", service_pb2.GetFrameRequest(key_prefix=row.key))
+        for row in rpc.client().call("ListFrames", requests_pb2.ListFramesRequest()).frames[:most]:
+            found = rpc.client().call("GetFrame", requests_pb2.GetFrameRequest(key_prefix=row.key))
             name = row.code.qualified_name.strip("<>") + row.key.hex()[:4]
             _write("frame", name, found.frame.SerializeToString())
         _record_seeds(daemon.store)
