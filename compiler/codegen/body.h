@@ -221,7 +221,7 @@ class BodyLowering {
                const ir::Value& mask, int level);
   ir::Value AtomicAdd(const Target& to, const ir::Value& value, ir::Value mask);
   ir::Value StoreRun(const Target& to, ir::Value value);
-  ir::Value StoreApart(const Target& to, const ir::Value& value, ir::Value mask);
+  ir::Value StoreScattered(const Target& to, const ir::Value& value, ir::Value mask);
   ir::Value Pointer(BufferId id, bool writes);
   // What the nest goes on with behind a store of `value` (Nest::rounded).
   Lowered Forwarded(BufferId buffer, Lowered value);

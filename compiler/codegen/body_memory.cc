@@ -326,7 +326,7 @@ void BodyLowering::StoreAt(BufferId buffer, const Expr& element, StoreMode mode,
     TENSORD_CHECK(vector || index_level == 0);
     call = StoreRun(to, value);
   } else {
-    call = StoreApart(to, value, LanesInRange(mask));
+    call = StoreScattered(to, value, LanesInRange(mask));
   }
   Add(level, vector ? ir::Do(call) : Once(ir::Do(call)));
 }
@@ -360,7 +360,7 @@ ir::Value BodyLowering::StoreRun(const Target& to, ir::Value value) {
 }
 
 // Lanes that do not lie together, or of which not all take part.
-ir::Value BodyLowering::StoreApart(const Target& to, const ir::Value& value, ir::Value mask) {
+ir::Value BodyLowering::StoreScattered(const Target& to, const ir::Value& value, ir::Value mask) {
   const std::vector<ir::TemplateArgument> types = {to.storage, Width()};
   const bool combines = to.mode != StoreMode::kAssign;
   if (to.stride && !combines) {

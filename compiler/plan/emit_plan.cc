@@ -62,7 +62,7 @@ class PlanEmitter {
     for (const MemoryBlock& block : memory_.blocks) AddBlock(block);
     sym::ToProto(memory_.workspace_bytes, artifact_.mutable_workspace_bytes());
     if (!memory_.blocks.empty()) {
-      sym::ToProto(memory_.blocks_bytes, artifact_.mutable_apart_bytes());
+      sym::ToProto(memory_.blocks_bytes, artifact_.mutable_standalone_bytes());
     }
   }
 
@@ -240,7 +240,7 @@ class PlanEmitter {
     FillMeta(v1::DTYPE_UINT8, device, {Expr(block.bytes)}, {Expr(1)}, Expr(0),
              buffer->mutable_meta());
     sym::ToProto(block.offset, buffer->mutable_workspace());
-    buffer->set_apart(true);
+    buffer->set_standalone(true);
   }
 
   // A buffer that is a part of a block.

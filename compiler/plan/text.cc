@@ -92,7 +92,7 @@ std::string StorageText(const v1::Artifact& artifact, const v1::Buffer& buffer) 
                           artifact.constants(buffer.constant()).name());
     case v1::Buffer::kWorkspace:
       return absl::StrCat("workspace at ", Text(buffer.workspace()),
-                          buffer.apart() ? ", apart" : "");
+                          buffer.standalone() ? ", standalone" : "");
     case v1::Buffer::kOwned:
       return "owned";
     case v1::Buffer::kExternResult:
@@ -178,8 +178,8 @@ std::string ToString(const v1::Artifact& artifact) {
     absl::StrAppend(&text, BindingText(artifact, binding), "\n");
   }
   absl::StrAppend(&text, "workspace: ", Text(artifact.workspace_bytes()), " bytes");
-  if (artifact.has_apart_bytes()) {
-    absl::StrAppend(&text, ", apart ", Text(artifact.apart_bytes()), " bytes");
+  if (artifact.has_standalone_bytes()) {
+    absl::StrAppend(&text, ", standalone ", Text(artifact.standalone_bytes()), " bytes");
   }
   for (int i = 0; i < artifact.steps_size(); ++i) {
     absl::StrAppend(&text, "\nstep ", i, ": ", StepText(artifact, artifact.steps(i)));

@@ -109,7 +109,7 @@ class Verifier {
       if (!Exists(buffer.view_of())) {
         return Broken("buffer ", id, " is a view of ", buffer.view_of(), ", which does not exist");
       }
-      if (plan_.buffers(static_cast<int>(buffer.view_of())).apart()) {
+      if (plan_.buffers(static_cast<int>(buffer.view_of())).standalone()) {
         storage_[id].root = root;
         if (root == static_cast<uint32_t>(id)) storage_[id].written = IsEmpty(buffer);
         return absl::OkStatus();

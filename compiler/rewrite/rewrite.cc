@@ -32,8 +32,7 @@ const std::vector<GraphRewrite>& RewritePasses() {
       // Before convolution_epilogues, whose calls take whole 16 bytes of channels.
       {"space_to_depth", SpaceToDepth, Targets::kCuda},
       // Before pointwise_convolution, which makes products of its calls, and convolution_bias,
-      // which
-      // would take the biases apart.
+      // which would add the biases separately.
       {"convolution_epilogues", ConvolutionEpilogues, Targets::kCuda, Roundings::kOther},
       // Before product_epilogues and pad_products: it makes products.
       {"pointwise_convolution", PointwiseConvolution, Targets::kCuda},

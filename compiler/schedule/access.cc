@@ -163,7 +163,7 @@ class Writers {
   void Add(Writer writer, const Visit& visit) {
     const bool apart = !writers_.empty() && !writer.boxes.empty() &&
                        std::all_of(writer.boxes.begin(), writer.boxes.end(),
-                                   [this](const StoreBox& box) { return IsApart(box); });
+                                   [this](const StoreBox& box) { return IsDisjoint(box); });
     if (!apart) {
       for (const Writer& other : writers_) {
         if (other.Conflicts(writer)) visit(other.op);
@@ -183,7 +183,7 @@ class Writers {
   };
 
   // In some dimension, where nobody has written yet.
-  bool IsApart(const StoreBox& box) const {
+  bool IsDisjoint(const StoreBox& box) const {
     if (!all_told_ || box.size() != dimensions_.size()) return false;
     for (size_t d = 0; d < box.size(); ++d) {
       const auto least = box[d].least.AsConstant(), extent = box[d].extent.AsConstant();

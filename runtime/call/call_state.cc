@@ -38,7 +38,7 @@ CallLease::CallLease(const TensordProgram& program) {
   state.addresses.resize(program.buffers.size());
   state.handles.assign(program.buffers.size(), nullptr);
   state.device_index = -1;
-  state.holds_apart = false;
+  state.has_standalone_room = false;
   state.realigned.clear();
   if (state.words.size() < program.max_launch_words) state.words.resize(program.max_launch_words);
   if (state.pointers.size() < program.max_launch_buffers) {

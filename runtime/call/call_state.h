@@ -31,7 +31,7 @@ struct CallState {
   int32_t device_index = -1;          // of CUDA; -1 until known
   char* workspace = nullptr;          // aligned
   int64_t workspace_shift = 0;        // from the start of workspace_tensor
-  bool holds_apart = false;           // the workspace has room for what may lie apart
+  bool has_standalone_room = false;   // the workspace has room for standalone buffers
 
   std::vector<int64_t> own_values;
   std::vector<Place> own_places;

@@ -162,7 +162,7 @@ void SetAddress(CallState& state, uint32_t root, char* address) {
 }
 
 TensordError AllocateBuffer(CallState& state, uint32_t buffer) {
-  if (state.holds_apart && state.program->buffers[buffer].apart) return TENSORD_OK;
+  if (state.has_standalone_room && state.program->buffers[buffer].standalone) return TENSORD_OK;
   const Layout& layout = state.program->buffers[buffer].layout;
   const Place& place = state.places[buffer];
   // What products need beside would only lie there meanwhile; the next one that wants it takes it
@@ -204,7 +204,7 @@ TensordError GetTensor(CallState& state, uint32_t buffer, Handle* tensor) {
   if ((*tensor = state.handles[buffer]) != nullptr) return TENSORD_OK;
   const BufferPlan& plan = state.program->buffers[buffer];
   const BufferPlan& root = state.program->buffers[plan.root];
-  if (root.storage == Storage::kWorkspace && (state.holds_apart || !root.apart)) {
+  if (root.storage == Storage::kWorkspace && (state.has_standalone_room || !root.standalone)) {
     const Layout& layout = plan.layout;
     const int64_t offset =
         state.workspace_shift + state.values[root.source] + state.places[buffer].offset_bytes;

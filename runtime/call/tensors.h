@@ -33,7 +33,7 @@ void SetAddress(CallState& state, uint32_t root, char* address);
 // How tensors on CUDA are made from now on, where it can; null: as others are.
 void SetCudaEmpty(TensordEmptyFn fn);
 
-// Allocates an owned buffer, or one that lies apart from this call's workspace.
+// Allocates an owned buffer, or one that stands alone beside this call's workspace.
 TensordError AllocateBuffer(CallState& state, uint32_t buffer);
 // Drops a buffer's tensor and those of its views.
 void FreeBuffer(CallState& state, uint32_t buffer);

@@ -22,15 +22,15 @@ thread_local Lent lent;
 // The lent one, as the call's own reference, with room for the blocks too where it has that; false
 // where there is none or it is too small. One call takes it: another within that call must not
 // write over it.
-bool TakeLentWorkspace(CallState& state, int64_t bytes, int64_t apart) {
+bool TakeLentWorkspace(CallState& state, int64_t bytes, int64_t standalone) {
   const Lent taken = std::exchange(lent, {});
   if (taken.tensor == nullptr || taken.bytes < bytes) return false;
   if (state.torch->new_tensor_handle(taken.tensor, &state.workspace_tensor) != 0) {
     state.workspace_tensor = nullptr;
     return false;
   }
-  state.holds_apart = apart > 0 && taken.bytes - bytes >= apart;
-  state.workspace_size = bytes + (state.holds_apart ? apart : 0);
+  state.has_standalone_room = standalone > 0 && taken.bytes - bytes >= standalone;
+  state.workspace_size = bytes + (state.has_standalone_room ? standalone : 0);
   return true;
 }
 
@@ -44,15 +44,15 @@ void DropWorkspace(CallState& state) {
 
 TensordError AllocateWorkspace(CallState& state) {
   const int64_t bytes = state.values[state.program->workspace_bytes];
-  const int64_t apart = state.values[state.program->apart_bytes];
+  const int64_t standalone = state.values[state.program->standalone_bytes];
   const int32_t device = state.program->device_type;
-  state.holds_apart = false;
+  state.has_standalone_room = false;
   // A kept one is of a CPU program.
   if (device != kTorchCpu || state.workspace_tensor == nullptr || state.workspace_size < bytes) {
     DropWorkspace(state);
   }
   bool has_one = state.workspace_tensor != nullptr;
-  if (!has_one && device != kTorchCpu) has_one = TakeLentWorkspace(state, bytes, apart);
+  if (!has_one && device != kTorchCpu) has_one = TakeLentWorkspace(state, bytes, standalone);
   if (!has_one) {
     // torch's allocator for the device aligns enough, and rounds up what is a byte too long.
     const int64_t padding = device == kTorchCpu ? kWorkspaceAlignment : 0, stride = 1;

@@ -74,7 +74,7 @@ void AddReleases(TensordProgram* program) {
   std::vector<uint32_t> buffer_of_input(program->inputs.size(), count);
   for (uint32_t i = 0; i < count; ++i) {
     const BufferPlan& buffer = program->buffers[i];
-    if (buffer.apart && last[i] != kBefore) ends.insert({last[i], {StepPlan::kFree, i}});
+    if (buffer.standalone && last[i] != kBefore) ends.insert({last[i], {StepPlan::kFree, i}});
     if (buffer.storage != Storage::kInput || last[i] < last_of_input[buffer.source]) continue;
     last_of_input[buffer.source] = last[i];
     buffer_of_input[buffer.source] = i;

@@ -8,7 +8,7 @@
 namespace tensord::runtime {
 
 // Adds the steps that end a life to a program whose steps and outputs are complete: kFree behind
-// the last use of each workspace buffer that lies apart, kRelease behind that of each input which
+// the last use of each standalone buffer, kRelease behind that of each input which
 // the call can do without from then on. Such an input is no parameter, is neither written nor
 // returned, and something is allocated after its last use; others would be released for nothing.
 // Fills `released_inputs`.

@@ -149,7 +149,7 @@ TensordError BuildBuffer(const v1::Buffer& proto, uint32_t count, TensordProgram
       break;
     case v1::Buffer::kWorkspace:
       buffer->storage = Storage::kWorkspace;
-      buffer->apart = proto.apart();
+      buffer->standalone = proto.standalone();
       program->uses_workspace = true;
       TENSORD_TRY(program->exprs.Add(proto.workspace(), &buffer->source));
       if (buffer->layout.device != program->device_type) {
@@ -250,10 +250,10 @@ TensordError BuildPlan(const v1::Artifact& artifact, TensordProgram* program) {
   } else {
     program->workspace_bytes = program->exprs.AddConstant(0);
   }
-  if (artifact.has_apart_bytes()) {
-    TENSORD_TRY(program->exprs.Add(artifact.apart_bytes(), &program->apart_bytes));
+  if (artifact.has_standalone_bytes()) {
+    TENSORD_TRY(program->exprs.Add(artifact.standalone_bytes(), &program->standalone_bytes));
   } else {
-    program->apart_bytes = program->exprs.AddConstant(0);
+    program->standalone_bytes = program->exprs.AddConstant(0);
   }
   TENSORD_TRY(BuildSteps(artifact, program));
   AddReleases(program);

@@ -36,7 +36,8 @@ class StepBuilder {
 
   // Has memory of its own from its first use on.
   bool IsOwned(size_t number) const {
-    return program_.buffers[number].storage == Storage::kOwned || program_.buffers[number].apart;
+    return program_.buffers[number].storage == Storage::kOwned ||
+           program_.buffers[number].standalone;
   }
 
   void Push(StepPlan::Kind kind, size_t index) {
@@ -162,7 +163,7 @@ class StepBuilder {
                     "result buffer " + std::to_string(result) + " is out of range");
       }
       BufferPlan& buffer = program_.buffers[result];
-      if (buffer.root == result && state_[result] == State::kUnborn && !buffer.apart) {
+      if (buffer.root == result && state_[result] == State::kUnborn && !buffer.standalone) {
         // torch's own tensor is taken, so an owned one need not be allocated and copied into.
         buffer.storage = Storage::kExtern;
         state_[result] = State::kLive;

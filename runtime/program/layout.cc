@@ -14,9 +14,9 @@ TensordError CheckWorkspace(const TensordProgram& program, const int64_t* values
                             const Place& place) {
   const int64_t start = values[program.buffers[number].source];
   const int64_t common = values[program.workspace_bytes];
-  const bool apart = program.buffers[number].apart;
-  const int64_t begin = apart ? common : 0;
-  const int64_t most = apart ? common + values[program.apart_bytes] : common;
+  const bool standalone = program.buffers[number].standalone;
+  const int64_t begin = standalone ? common : 0;
+  const int64_t most = standalone ? common + values[program.standalone_bytes] : common;
   int64_t end = 0;
   if (start < begin || start % kWorkspaceAlignment != 0 ||
       __builtin_add_overflow(start, place.offset_bytes + place.extent_bytes, &end) || end > most) {
@@ -76,9 +76,10 @@ TensordError ComputePlace(const Layout& layout, const int64_t* values, Place* pl
 }
 
 TensordError ComputePlaces(const TensordProgram& program, const int64_t* values, Place* places) {
-  const int64_t workspace = values[program.workspace_bytes], apart = values[program.apart_bytes];
+  const int64_t workspace = values[program.workspace_bytes],
+                standalone = values[program.standalone_bytes];
   int64_t all = 0;
-  if (workspace < 0 || apart < 0 || __builtin_add_overflow(workspace, apart, &all)) {
+  if (workspace < 0 || standalone < 0 || __builtin_add_overflow(workspace, standalone, &all)) {
     return Fail(TENSORD_CORRUPT, "the workspace has a negative size, or is too large");
   }
   const auto count = static_cast<uint32_t>(program.buffers.size());

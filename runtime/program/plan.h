@@ -46,7 +46,7 @@ struct BufferPlan {
   uint32_t root = 0;            // the buffer at the end of the chain of views; itself for others
   std::vector<uint32_t> views;  // of a root: every view of it, through any chain
   bool in_launch = false;       // of a root: a kernel takes it or a view of it
-  bool apart = false;           // in the workspace: may be allocated on its own
+  bool standalone = false;      // in the workspace: may be allocated on its own
 };
 
 struct InputPlan {
@@ -139,7 +139,7 @@ struct TensordProgram {
   std::vector<tensord::runtime::StepPlan> steps;
   std::vector<tensord::runtime::OutputPlan> outputs;
   tensord::runtime::Slot workspace_bytes = 0;
-  tensord::runtime::Slot apart_bytes = 0;  // behind the workspace, for buffers that may lie apart
+  tensord::runtime::Slot standalone_bytes = 0;  // behind the workspace, for standalone buffers
   bool uses_workspace = false;
   // No operator can keep or return a part of the workspace, so the next call may have it.
   bool reuses_workspace = true;

@@ -198,7 +198,7 @@ TensordError BindBuffers(CallState& state) {
   for (uint32_t i = 0; i < count; ++i) {
     const BufferPlan& buffer = program.buffers[i];
     if (buffer.storage == Storage::kWorkspace) {
-      if (buffer.apart && !state.holds_apart) continue;
+      if (buffer.standalone && !state.has_standalone_room) continue;
       SetAddress(state, i,
                  state.workspace + state.values[buffer.source] + state.places[i].offset_bytes);
       continue;

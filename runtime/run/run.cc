@@ -194,7 +194,7 @@ TensordError WorkspaceOf(const TensordProgram& program, const TensordValue* inpu
   state.inputs = copy.data();
   TENSORD_TRY(BindInputs(state));
   *least = state.values[program.workspace_bytes];
-  *whole = *least + state.values[program.apart_bytes];
+  *whole = *least + state.values[program.standalone_bytes];
   return TENSORD_OK;
 }
 

@@ -28,8 +28,8 @@ namespace tensord::server {
 template <class Task, class Waiter>
 class ProgramFlights {
  public:
-  // At most `workers` flights are up, of which PlacesFor(kDear) dear ones, and `most` wait or are
-  // up.
+  // At most `workers` flights are up, of which PlacesFor(kExpensive) expensive ones, and `most`
+  // wait or are up.
   ProgramFlights(int workers, size_t most) : workers_(workers), most_(most) {}
 
   // Joins a flight that waits or is up; false, and nothing kept, where there is none. A flight that
@@ -72,7 +72,7 @@ class ProgramFlights {
     if (flight == nullptr) return std::nullopt;
     queue_.Remove(flight);
     flight->up = true;
-    ++(flight->cost == Cost::kDear ? dear_up_ : cheap_up_);
+    ++(flight->cost == Cost::kExpensive ? expensive_up_ : cheap_up_);
     return Turn{flight->key, std::move(flight->task)};
   }
   // Ends the flight. Returns everybody who joined, in order.
@@ -80,7 +80,7 @@ class ProgramFlights {
     absl::MutexLock lock(&mutex_);
     auto node = flights_.extract(key);
     if (node.empty()) return {};
-    --(node.mapped()->cost == Cost::kDear ? dear_up_ : cheap_up_);
+    --(node.mapped()->cost == Cost::kExpensive ? expensive_up_ : cheap_up_);
     std::vector<Waiter> everybody;
     for (Waiting& waiting : node.mapped()->waiting) everybody.push_back(std::move(waiting.waiter));
     return everybody;
@@ -122,7 +122,7 @@ class ProgramFlights {
   // Flights that wait for their turn.
   size_t waiting() const {
     absl::MutexLock lock(&mutex_);
-    return flights_.size() - static_cast<size_t>(dear_up_ + cheap_up_);
+    return flights_.size() - static_cast<size_t>(expensive_up_ + cheap_up_);
   }
 
  private:
@@ -145,11 +145,11 @@ class ProgramFlights {
     flight->waiting.push_back({waiter, now});
   }
   bool HasRoom(Cost cost) const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return dear_up_ + cheap_up_ < workers_ &&
-           (cost == Cost::kCheap || dear_up_ < PlacesFor(Cost::kDear, workers_));
+    return expensive_up_ + cheap_up_ < workers_ &&
+           (cost == Cost::kCheap || expensive_up_ < PlacesFor(Cost::kExpensive, workers_));
   }
   bool SomebodyWaitsOrStopped() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return stopped_ || flights_.size() > static_cast<size_t>(dear_up_ + cheap_up_);
+    return stopped_ || flights_.size() > static_cast<size_t>(expensive_up_ + cheap_up_);
   }
   absl::Time Oldest() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     absl::Time oldest = absl::InfiniteFuture();
@@ -171,7 +171,7 @@ class ProgramFlights {
   std::unordered_map<std::string, FlightPtr> flights_ ABSL_GUARDED_BY(mutex_);
   FairQueue<FlightPtr> queue_ ABSL_GUARDED_BY(mutex_);  // of those that are not up
   int cheap_up_ ABSL_GUARDED_BY(mutex_) = 0;
-  int dear_up_ ABSL_GUARDED_BY(mutex_) = 0;
+  int expensive_up_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -121,7 +121,7 @@ ServiceOptions MakeOptions(const Config& config, const std::string& work_folder,
   options.pool.idle = absl::Seconds(config.worker_idle);
   options.pool.job_limit = absl::Seconds(config.job_seconds);
   // One request alone keeps every core busy, also one that may not have all workers.
-  const int places = PlacesFor(Cost::kDear, options.pool.workers);
+  const int places = PlacesFor(Cost::kExpensive, options.pool.workers);
   options.units_per_job = (cores + places - 1) / places;
   options.cxx = config.cxx;
   options.jit_settings = absl::StrCat(config.cxx_flags, "\n", config.nvrtc);

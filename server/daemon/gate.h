@@ -9,7 +9,7 @@
 #include <memory>
 #include <string_view>
 
-#include "server/daemon/seldom.h"
+#include "server/daemon/log_throttle.h"
 #include "server/daemon/token_file.h"
 #include "server/statistics/metrics.h"
 
@@ -32,7 +32,7 @@ class Gate final : public grpc::AuthMetadataProcessor {
  private:
   const std::unique_ptr<TokenFile> tokens_;
   Metrics* const metrics_;
-  Seldom refused_;
+  LogThrottle refused_;
 };
 
 }  // namespace tensord::server

@@ -17,7 +17,7 @@
 
 #include "base/private_file.h"
 #include "server/daemon/gate.h"
-#include "server/daemon/seldom.h"
+#include "server/daemon/log_throttle.h"
 #include "server/daemon/token_file.h"
 #include "server/rpc/address.h"
 
@@ -79,19 +79,19 @@ std::shared_ptr<grpc::ServerCredentials> MakeCredentials(const Config& config) {
 // How often a place in gRPC's sources was heard of, of which there are a few hundred.
 class PlacesOfGrpc {
  public:
-  Seldom& Of(const char* file, int line) {
+  LogThrottle& Of(const char* file, int line) {
     absl::MutexLock lock(&mutex_);
     return places_.try_emplace({file, line}).first->second;
   }
 
  private:
   absl::Mutex mutex_;
-  std::map<std::pair<std::string, int>, Seldom> places_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::pair<std::string, int>, LogThrottle> places_ ABSL_GUARDED_BY(mutex_);
 };
 
 // gRPC writes a line for each handshake that fails, as often as somebody likes to try. Each place
 // counts for itself: who makes one error happen hides no other.
-void LogGrpcSeldom() {
+void ThrottleGrpcLog() {
   gpr_set_log_function([](gpr_log_func_args* said) {
     static auto* const places = new PlacesOfGrpc;
     if (said->severity != GPR_LOG_SEVERITY_ERROR) return;
@@ -128,7 +128,7 @@ absl::StatusOr<std::unique_ptr<NetworkPort>> NetworkPort::Open(const Config& con
   }
   auto credentials = MakeCredentials(config);
   credentials->SetAuthMetadataProcessor(std::make_shared<Gate>(std::move(tokens), metrics));
-  LogGrpcSeldom();
+  ThrottleGrpcLog();
   return std::unique_ptr<NetworkPort>(
       new NetworkPort(where.host, where.port, std::move(asks_for), std::move(credentials)));
 }

@@ -57,7 +57,7 @@ absl::StatusOr<WholeProgram> ReadParcel(const Parcel& parcel) {
 Name ProgramName(const std::string& key) { return {"program", key}; }
 
 absl::StatusOr<Parcel> PackProgram(store::Store& store, const std::string& key,
-                                   const std::vector<std::string>& apart) {
+                                   const std::vector<std::string>& separate) {
   TENSORD_ASSIGN_OR_RETURN(const auto record, store.Peek(key));
   v1::FleetProgram program;
   program.set_payload(record->payload);
@@ -78,7 +78,7 @@ absl::StatusOr<Parcel> PackProgram(store::Store& store, const std::string& key,
     kernel.set_sha256(module.sha256());
     kernel.set_facts(row->facts);
     kernel.set_source(store.KernelSource(module.kernel_key()).value_or(""));
-    if (std::find(apart.begin(), apart.end(), kernel.key()) != apart.end()) {
+    if (std::find(separate.begin(), separate.end(), kernel.key()) != separate.end()) {
       parcel.parts.push_back(KernelPart(kernel));
     }
     if (!blobs.insert(module.sha256()).second) continue;
@@ -119,9 +119,10 @@ Fleet::Query ProgramQuery(store::Store* store, const std::string& key) {
 }
 
 void PutProgram(Fleet& fleet, store::Store* store, const std::string& key,
-                std::vector<std::string> apart) {
-  fleet.Put(ProgramName(key),
-            [store, key, apart = std::move(apart)] { return PackProgram(*store, key, apart); });
+                std::vector<std::string> separate) {
+  fleet.Put(ProgramName(key), [store, key, separate = std::move(separate)] {
+    return PackProgram(*store, key, separate);
+  });
 }
 
 }  // namespace tensord::fleet

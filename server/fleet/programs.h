@@ -15,10 +15,10 @@
 
 namespace tensord::fleet {
 
-// A stored program with its kernels, of which those with the keys `apart` lie under their own names
-// as well (kernels.h). NotFound: it is not on disk, or not whole.
+// A stored program with its kernels, of which those with the keys `separate` lie under their own
+// names as well (kernels.h). NotFound: it is not on disk, or not whole.
 absl::StatusOr<Parcel> PackProgram(store::Store& store, const std::string& key,
-                                   const std::vector<std::string>& apart = {});
+                                   const std::vector<std::string>& separate = {});
 // DataLoss: it is no program, or not whole. NotFound: blobs have gone.
 absl::Status CheckProgram(const Parcel& parcel);
 // Puts one into the store, which signs it as its own. Statuses as above, and the store's.
@@ -27,7 +27,7 @@ absl::Status TakeProgram(store::Store& store, const std::string& key, const Parc
 // `store` outlives the search.
 Fleet::Query ProgramQuery(store::Store* store, const std::string& key);
 void PutProgram(Fleet& fleet, store::Store* store, const std::string& key,
-                std::vector<std::string> apart = {});
+                std::vector<std::string> separate = {});
 Name ProgramName(const std::string& key);
 
 }  // namespace tensord::fleet

@@ -45,14 +45,14 @@ int WorkerPool::Free(Cost cost) const {
 }
 
 int WorkerPool::FreeLocked(Cost cost) const {
-  int free = 0, dear = 0;
+  int free = 0, expensive = 0;
   for (const Slot& slot : slots_) {
     const bool works = slot.state == State::kWanted || slot.state == State::kBusy;
     free += !works;
-    dear += works && slot.cost == Cost::kDear;
+    expensive += works && slot.cost == Cost::kExpensive;
   }
   if (cost == Cost::kCheap) return free;
-  return std::min(free, PlacesFor(cost, static_cast<int>(slots_.size())) - dear);
+  return std::min(free, PlacesFor(cost, static_cast<int>(slots_.size())) - expensive);
 }
 
 int WorkerPool::Running() const {

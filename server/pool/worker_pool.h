@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fixed number of places for workers, started when there is work and ended when idle. Whoever
-// asks first has one first; one place is kept from what is dear, where there are several.
+// asks first has one first; one place is kept from what is expensive, where there are several.
 //
 // One thread of its own starts and ends processes; it sleeps unless there is something to do.
 #ifndef TENSORD_SERVER_POOL_WORKER_POOL_H_

@@ -64,8 +64,8 @@ std::string CpuAccumulators::NameOfTask(const Accumulator& acc) const {
 }
 
 std::string CpuAccumulators::NameOverUnits(const Accumulator& acc) {
-  const bool is_apart = !acc.IsColumns() && acc.member->has_inner;
-  return is_apart ? absl::StrCat("total_", acc.name) : acc.name;
+  const bool has_own_total = !acc.IsColumns() && acc.member->has_inner;
+  return has_own_total ? absl::StrCat("total_", acc.name) : acc.name;
 }
 
 bool CpuAccumulators::HasPrivate() const {

@@ -29,7 +29,7 @@ std::set<int> VaryingIndirections(const Block& block, sym::SymbolKey loop) {
 }
 
 // Every store steps by the columns directly.
-bool AreColumnsApart(const Nest& nest) {
+bool AreColumnsDisjoint(const Nest& nest) {
   const sym::SymbolKey loop = VectorLoopOf(nest);
   for (const NestMember& member : nest.members) {
     const std::set<int> varying = VaryingIndirections(member.loops.block, loop);
@@ -50,7 +50,7 @@ bool AreColumnsApart(const Nest& nest) {
 absl::Status CanScheduleColumnBlocks(const Nest& nest) {
   if (nest.shape != NestShape::kBlocked) return Reject("its rows run in parallel");
   if (nest.inner.empty()) return Reject("it has no columns");
-  if (!AreColumnsApart(nest)) return Reject("two columns may store to one element");
+  if (!AreColumnsDisjoint(nest)) return Reject("two columns may store to one element");
   return absl::OkStatus();
 }
 

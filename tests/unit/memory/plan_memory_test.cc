@@ -373,7 +373,7 @@ TEST(BlockScratchTest, LiesInABlockWhereTheWorkspaceWouldGrow) {
   EXPECT_EQ(scratch.meta().sizes(0).constant(), 2 * kMiB);
   EXPECT_EQ(scratch.meta().storage_offset().constant(), 100 * kMiB);
   const v1::Buffer& block = artifact.buffers(scratch.view_of());
-  EXPECT_TRUE(block.apart());
+  EXPECT_TRUE(block.standalone());
   EXPECT_EQ(block.meta().sizes(0).constant(), 102 * kMiB);
 }
 

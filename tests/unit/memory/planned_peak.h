@@ -41,7 +41,7 @@ class PlannedMemory {
       const v1::Buffer& buffer = artifact.buffers(b);
       const bool input = buffer.storage_case() == v1::Buffer::kInput;
       if (last[b] < 0 || (input && artifact.inputs(buffer.input()).is_parameter()) ||
-          (buffer.storage_case() == v1::Buffer::kWorkspace && !buffer.apart())) {
+          (buffer.storage_case() == v1::Buffer::kWorkspace && !buffer.standalone())) {
         continue;
       }
       const int begin = input ? 0 : first[b];

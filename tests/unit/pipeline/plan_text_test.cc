@@ -28,7 +28,7 @@ TEST(PlanText, StepsOfACudaPlan) {
       "} buffers { extern_result: true } buffers { view_of: 3 " + meta + R"(}
          workspace_bytes { op { kind: ADD args { constant: 64 } args { op { kind: MUL
              args { symbol: 0 } args { constant: 32 } } } } }
-         apart_bytes { constant: 512 }
+         standalone_bytes { constant: 512 }
          steps { zero_fill { offset { constant: 0 } bytes { constant: 64 } } }
          steps { call { op: "aten::mm" overload: "out" node: "mm" into_out: true
              args { value { value: 0 } } args { list { items { integer { constant: 3 } }
@@ -47,7 +47,7 @@ b2: float32[s0, 8] strides [8, 1] workspace at 64
 b3: float32[s0, 8] strides [8, 1] owned
 b5: float32[s0, 8] strides [8, 1] view of b3
 s0 = size 0 of input 0, from 2 to 4096
-workspace: (64 + s0 * 32) bytes, apart 512 bytes
+workspace: (64 + s0 * 32) bytes, standalone 512 bytes
 step 0: zero 64 bytes of the workspace at 0
 step 1: call aten::mm.out(b0, [3, 0.5], b2) -> b2, nothing  # mm
 step 2: launch tensord_add(b2, b1, b3, s0) -> b3; module 1, grid (s0 // 2), block 128, shared 1024 bytes, scratch at 0, counters at 0, waits itself  # add

@@ -167,11 +167,11 @@ v1::Artifact WithBlock() {
   block->mutable_meta()->add_sizes()->set_constant(128);
   block->mutable_meta()->add_strides()->set_constant(1);
   block->mutable_workspace()->set_constant(64);
-  block->set_apart(true);
+  block->set_standalone(true);
   v1::Buffer* t = artifact.mutable_buffers(2);
   t->set_view_of(5);
   t->mutable_meta()->mutable_storage_offset()->set_constant(64 / 4);
-  artifact.mutable_apart_bytes()->set_constant(128);
+  artifact.mutable_standalone_bytes()->set_constant(128);
   return artifact;
 }
 
@@ -220,7 +220,7 @@ TEST_F(RuntimeLifetimes, RefusesABlockOutsideItsRoom) {
     Load(artifact, TENSORD_CORRUPT);
   }
   v1::Artifact artifact = WithBlock();
-  artifact.mutable_apart_bytes()->set_constant(-64);
+  artifact.mutable_standalone_bytes()->set_constant(-64);
   Load(artifact, TENSORD_CORRUPT);
 }
 

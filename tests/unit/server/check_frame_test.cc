@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/version.h"
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 
 namespace tensord::server {
 namespace check_frame_test {

@@ -336,18 +336,18 @@ TEST_F(CompileServiceTest, CallersCompileInTurn) {
   EXPECT_THAT(order, ElementsAre("warm up", "first", "a1", "b1", "c1", "a2", "b2", "a3", "a4"));
 }
 
-TEST_F(CompileServiceTest, DearRequestsLeaveAWorkerToTheCheap) {
+TEST_F(CompileServiceTest, ExpensiveRequestsLeaveAWorkerToTheCheap) {
   auto service = Open(Pool(2));
   Compile(*service, Request({"warm up"}));
-  auto dear = Send(*service, DearRequest("a", "hang"));
-  auto more = Send(*service, DearRequest("b", "hang"));
+  auto expensive = Send(*service, ExpensiveRequest("a", "hang"));
+  auto more = Send(*service, ExpensiveRequest("b", "hang"));
   while (Jobs("compile") < 2) absl::SleepFor(absl::Milliseconds(1));
   for (const char* op : {"c", "d", "e"}) {
     EXPECT_TRUE(Compile(*service, Request({op}))->status.ok());
   }
   EXPECT_EQ(Stats(*service).queued(), 1u);
   service->Abort();
-  dear->done.WaitForNotification();
+  expensive->done.WaitForNotification();
   more->done.WaitForNotification();
 }
 

@@ -14,7 +14,7 @@
 #include "server/store/store.h"
 #include "tensord/v1/artifact.pb.h"
 #include "tensord/v1/frame.pb.h"
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 #include "tests/unit/server/fleet_testing.h"
 
 namespace tensord::archive {

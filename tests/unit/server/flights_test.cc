@@ -84,7 +84,7 @@ TEST(ProgramFlightsTest, JoinsOnlyWhatThereIs) {
 
 TEST(ProgramFlightsTest, OneWorkerIsKeptForTheCheap) {
   Flights flights(3, 100);
-  for (const char* key : {"d1", "d2", "d3"}) Add(flights, "a", key, Cost::kDear);
+  for (const char* key : {"d1", "d2", "d3"}) Add(flights, "a", key, Cost::kExpensive);
   Add(flights, "a", "c1");
   EXPECT_EQ(Next(flights), "d1");
   EXPECT_EQ(Next(flights), "d2");
@@ -106,7 +106,7 @@ TEST(ProgramFlightsTest, CheapOnesMayHaveEveryWorker) {
 
 TEST(ProgramFlightsTest, ASingleWorkerIsForAll) {
   Flights flights(1, 100);
-  Add(flights, "a", "d1", Cost::kDear);
+  Add(flights, "a", "d1", Cost::kExpensive);
   EXPECT_EQ(Next(flights), "d1");
 }
 
@@ -159,13 +159,13 @@ TEST(ProgramFlightsTest, TellsOfLatenessInTime) {
   EXPECT_GE(told - start, absl::Milliseconds(190));
 }
 
-TEST(CostTest, ManyNodesOrManyBytesLookDear) {
-  EXPECT_EQ(CostOf(kDearNodes - 1, kDearBytes - 1), Cost::kCheap);
-  EXPECT_EQ(CostOf(kDearNodes, 1), Cost::kDear);
-  EXPECT_EQ(CostOf(1, kDearBytes), Cost::kDear);
-  EXPECT_EQ(PlacesFor(Cost::kDear, 1), 1);
-  EXPECT_EQ(PlacesFor(Cost::kDear, 2), 1);
-  EXPECT_EQ(PlacesFor(Cost::kDear, 8), 7);
+TEST(CostTest, ManyNodesOrManyBytesLookExpensive) {
+  EXPECT_EQ(CostOf(kExpensiveNodes - 1, kExpensiveBytes - 1), Cost::kCheap);
+  EXPECT_EQ(CostOf(kExpensiveNodes, 1), Cost::kExpensive);
+  EXPECT_EQ(CostOf(1, kExpensiveBytes), Cost::kExpensive);
+  EXPECT_EQ(PlacesFor(Cost::kExpensive, 1), 1);
+  EXPECT_EQ(PlacesFor(Cost::kExpensive, 2), 1);
+  EXPECT_EQ(PlacesFor(Cost::kExpensive, 8), 7);
   EXPECT_EQ(PlacesFor(Cost::kCheap, 8), 8);
 }
 

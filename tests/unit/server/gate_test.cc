@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 #include "tests/unit/server/token_folder.h"
 
 namespace tensord::server {
@@ -84,13 +84,13 @@ TEST(GateMethodsTest, EachHasBeenThoughtOf) {
 }
 
 TEST(SeldomTest, SaysHowOftenItWasInBetween) {
-  Seldom seldom(absl::Seconds(60));
+  LogThrottle throttle(absl::Seconds(60));
   const absl::Time start = absl::UnixEpoch();
-  EXPECT_EQ(seldom.Count(start), 1u);
-  EXPECT_EQ(seldom.Count(start + absl::Seconds(1)), 0u);
-  EXPECT_EQ(seldom.Count(start + absl::Seconds(59)), 0u);
-  EXPECT_EQ(seldom.Count(start + absl::Seconds(60)), 3u);
-  EXPECT_EQ(seldom.Count(start + absl::Seconds(61)), 0u);
+  EXPECT_EQ(throttle.Count(start), 1u);
+  EXPECT_EQ(throttle.Count(start + absl::Seconds(1)), 0u);
+  EXPECT_EQ(throttle.Count(start + absl::Seconds(59)), 0u);
+  EXPECT_EQ(throttle.Count(start + absl::Seconds(60)), 3u);
+  EXPECT_EQ(throttle.Count(start + absl::Seconds(61)), 0u);
 }
 
 }  // namespace gate_test

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "server/compile/request_bytes.h"
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
 #include "tensord/v1/worker.pb.h"
 
 namespace tensord::server {

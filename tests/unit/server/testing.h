@@ -66,10 +66,10 @@ class ServerTest : public ::testing::Test {
     return request;
   }
 
-  // A request that looks dear.
-  static v1::CompileRequest DearRequest(const std::string& op, const std::string& order = "") {
+  // A request that looks expensive.
+  static v1::CompileRequest ExpensiveRequest(const std::string& op, const std::string& order = "") {
     v1::CompileRequest request = Request({op}, order);
-    for (int i = 1; i < kDearNodes; ++i) request.mutable_graph()->add_nodes()->set_op(op);
+    for (int i = 1; i < kExpensiveNodes; ++i) request.mutable_graph()->add_nodes()->set_op(op);
     return request;
   }
 

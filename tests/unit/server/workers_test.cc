@@ -183,24 +183,24 @@ TEST_F(WorkersTest, ManyCallersShareFewWorkers) {
   EXPECT_EQ(metrics_.worker_restarts, 3u);
 }
 
-TEST_F(WorkersTest, OnePlaceIsKeptFromTheDear) {
+TEST_F(WorkersTest, OnePlaceIsKeptFromTheExpensive) {
   WorkerPool pool(Pool(2), &metrics_);
-  EXPECT_EQ(pool.Free(Cost::kDear), 1);
+  EXPECT_EQ(pool.Free(Cost::kExpensive), 1);
   EXPECT_EQ(pool.Free(Cost::kCheap), 2);
-  std::vector<std::thread> dear;
+  std::vector<std::thread> expensive;
   for (int i = 0; i < 2; ++i) {
-    dear.emplace_back([&] {
+    expensive.emplace_back([&] {
       absl::Duration budget = absl::Seconds(20);
-      EXPECT_TRUE(absl::IsUnavailable(pool.Call(Job("hang"), Cost::kDear, budget).status()));
+      EXPECT_TRUE(absl::IsUnavailable(pool.Call(Job("hang"), Cost::kExpensive, budget).status()));
     });
   }
   EXPECT_TRUE(Eventually([&] { return Jobs("compile") == 1; }));
-  EXPECT_EQ(pool.Free(Cost::kDear), 0);
+  EXPECT_EQ(pool.Free(Cost::kExpensive), 0);
   EXPECT_EQ(pool.Free(Cost::kCheap), 1);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(pool.Call(Job("")).ok());
-  EXPECT_EQ(Jobs("compile"), 4);  // the other dear one still waits
+  EXPECT_EQ(Jobs("compile"), 4);  // the other expensive one still waits
   pool.Stop();
-  for (std::thread& thread : dear) thread.join();
+  for (std::thread& thread : expensive) thread.join();
 }
 
 TEST_F(WorkersTest, StopEndsWorkAtOnce) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What others can make happen as often as they like is logged now and then, with how often it was.
-#ifndef TENSORD_SERVER_DAEMON_SELDOM_H_
-#define TENSORD_SERVER_DAEMON_SELDOM_H_
+#ifndef TENSORD_SERVER_DAEMON_LOG_THROTTLE_H_
+#define TENSORD_SERVER_DAEMON_LOG_THROTTLE_H_
 
 #include <absl/base/thread_annotations.h>
 #include <absl/synchronization/mutex.h>
@@ -11,9 +11,9 @@
 
 namespace tensord::server {
 
-class Seldom {
+class LogThrottle {
  public:
-  explicit Seldom(absl::Duration pause = absl::Minutes(1)) : pause_(pause) {}
+  explicit LogThrottle(absl::Duration pause = absl::Minutes(1)) : pause_(pause) {}
 
   // It happened, at `now`. How often since it was last to be said, this time included; 0: it is not
   // to be said, for less than the pause has gone by.
@@ -36,4 +36,4 @@ class Seldom {
 
 }  // namespace tensord::server
 
-#endif  // TENSORD_SERVER_DAEMON_SELDOM_H_
+#endif  // TENSORD_SERVER_DAEMON_LOG_THROTTLE_H_
