@@ -12,8 +12,13 @@ endif()
 # The folders of tests/unit whose tests each has: those of undefined behaviour and memory need no
 # generated code, those of races have threads.
 set(TENSORD_ASAN_FOLDERS
-    base sym graph ops import decompose rewrite loop_ir schedule kernel_ir memory plan server runtime fuzz)
+    base sym graph ops import decompose rewrite schedule kernel_ir memory server runtime fuzz)
 set(TENSORD_TSAN_FOLDERS base server runtime)
+foreach(folder ${TENSORD_ASAN_FOLDERS} ${TENSORD_TSAN_FOLDERS})
+  if(NOT IS_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/unit/${folder})
+    message(FATAL_ERROR "cmake/sanitizers.cmake names ${folder}, which is no folder of tests/unit")
+  endif()
+endforeach()
 # Nearly all that is the daemon's own, or a remote tier's, is gRPC's threads, and gRPC's library is not
 # built for ThreadSanitizer: of 1976 reports of the second none was of an access in a line of ours. What
 # they call is tested by the other tests of the folder, the fleet's all.

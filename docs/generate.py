@@ -90,7 +90,9 @@ def rewrite_passes() -> str:
     source = (ROOT / "compiler/rewrite/rewrite.cc").read_text()
     targets = {"kCuda": "CUDA", "kBoth": "CUDA and CPU"}
     rows = []
-    for name, where in re.findall(r'\{"(\w+)", \w+, Targets::(\w+)\}', source):
+    lines_of_table = re.findall(r'^ *\{"(\w+)",.*Targets::(\w+)', source, re.M)
+    assert len(lines_of_table) == source.count('{"'), "rewrite.cc has a pass on several lines"
+    for name, where in lines_of_table:
         header = ROOT / f"compiler/rewrite/{name}.h"
         comment = re.match(r"((?://.*\n)+)", header.read_text())
         assert comment, f"{header} begins with no comment"
