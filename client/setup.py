@@ -23,7 +23,18 @@ def stale() -> bool:
     return False
 
 
+def shared() -> list[tuple[str, list[str]]]:
+    """Manual pages and completions, where there are some beside this file (deploy/bundle.sh): pip
+    puts them under the environment's own share/."""
+    folders: dict[str, list[str]] = {}
+    for file in sorted((HERE / "share").rglob("*")):
+        if file.is_file():
+            path = file.relative_to(HERE)
+            folders.setdefault(str(path.parent), []).append(str(path))
+    return list(folders.items())
+
+
 if stale():
     subprocess.run(GENERATE, check=True)
 
-setup(packages=find_packages(include=["tensord", "tensord.*"]))
+setup(packages=find_packages(include=["tensord", "tensord.*"]), data_files=shared())

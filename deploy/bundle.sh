@@ -121,8 +121,8 @@ say "building the wheel"
 wheel=$work/wheel
 mkdir -p "$wheel" "$root/dist"
 rm -f "$root/dist/tensord-$version-"*
-cp -r "$package" "$root/client/pyproject.toml" "$root/client/setup.py" "$root/README.md" \
-  "$root/LICENSE" "$wheel/"
+cp -r "$package" "$share" "$root/client/pyproject.toml" "$root/client/setup.py" \
+  "$root/README.md" "$root/LICENSE" "$wheel/"
 # Only folders of packages are packed; licences go beside the libraries.
 sed -i -e 's|tensord = \["lib/\*", "bin/\*"\]|tensord = ["lib/*", "lib/licenses/*", "bin/*"]|' \
   -e 's|^dynamic = |readme = "README.md"\n&|' "$wheel/pyproject.toml"

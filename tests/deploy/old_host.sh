@@ -58,6 +58,11 @@ try() { # PROGRAMS PYTHONPATH
   rm -rf "$folder"
 }
 echo "the wheel:"
+for program in tensord tensorctl; do
+  PYTHONPATH=site site/bin/$program --version
+done
+ls site/share/man/man1/tensorctl.1 site/share/man/man8/tensord.8 \
+  site/share/bash-completion/completions/tensorctl
 try site/tensord/bin site
 echo "the tarball:"
 try tensord-*/bin "$(echo tensord-*/python)"

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import time
 
+from .. import programs
 from ..errors import DaemonUnavailableError
 from . import address as addresses
 
@@ -33,21 +34,11 @@ def allowed(address: addresses.Address) -> bool:
 
 
 def find_daemon() -> str | None:
-    """The daemon's binary: TENSORD_DAEMON, the package's bin, the source tree's build, PATH."""
+    """The daemon's binary: TENSORD_DAEMON, the one that comes with the package, PATH."""
     explicit = os.environ.get("TENSORD_DAEMON")
     if explicit:
         return os.path.abspath(explicit) if os.access(explicit, os.X_OK) else None
-    package = pathlib.Path(__file__).resolve().parent.parent
-    candidates = [
-        package / "bin" / "tensord",
-        # An unpacked bundle: <bundle>/python/tensord beside <bundle>/bin.
-        package.parent.parent / "bin" / "tensord",
-        package.parent.parent / "build" / "bin" / "tensord",
-    ]
-    for candidate in candidates:
-        if candidate.is_file() and os.access(candidate, os.X_OK):
-            return str(candidate)
-    return shutil.which("tensord")
+    return programs.find("tensord") or shutil.which("tensord")
 
 
 def ensure_running(address: addresses.Address) -> bool:
