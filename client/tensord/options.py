@@ -126,6 +126,11 @@ def switched_off(chosen: Options) -> frozenset[str]:
     return frozenset(off)
 
 
+def waits(chosen: Options) -> bool:
+    """Whether calls wait for their programs."""
+    return chosen.wait != "eager"
+
+
 def unchecked(chosen: Options) -> bool:
     """Whether indices and divisors are not checked."""
     return chosen.unchecked or os.environ.get("TENSORD_UNCHECKED") == "1"

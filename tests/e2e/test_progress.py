@@ -15,25 +15,8 @@ import tensord
 import torch
 from compare import check
 from real_daemon import RealDaemon, binary
-from slow_compiler import slow_compiler, wait_for
+from slow_compiler import Gate, wait_for
 from tensord.wire import progress, rpc
-
-
-class Gate:
-    """A daemon whose C++ compiler makes kernels once the gate is open."""
-
-    def __init__(self, folder: Path, start: Callable[..., RealDaemon]) -> None:
-        self._open = folder / "open"
-        self._begun = folder / "begun"
-        wait = f"touch {self._begun}; while ! [ -e {self._open} ]; do sleep 0.02; done"
-        script = slow_compiler(folder, wait)
-        self.daemon = start(f"--cxx={script}", "--confine=off")
-
-    def open(self) -> None:
-        self._open.touch()
-
-    def await_compiler(self) -> None:
-        wait_for(self._begun.exists, "a compile")
 
 
 @pytest.fixture

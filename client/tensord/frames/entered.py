@@ -34,10 +34,12 @@ class Call:
 
     owner: whose compiled codes torch's hook tries before it calls us. entry: the code that the user
     had compiled; of what that calls, functions without tensors are left to Python. capture: has
-    Dynamo capture what is entered, and gives what its hook returns.
+    Dynamo capture what is entered, and gives what its hook returns. waits: for programs of frames
+    that serve; otherwise calls run in Python until they have come.
     """
 
     environment: frame_pb2.FrameEnvironment
     owner: object
     entry: Callable[[types.CodeType], bool]
     capture: Callable[[], Any]
+    waits: bool

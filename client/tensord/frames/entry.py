@@ -115,7 +115,8 @@ class _Compiled:
         environment = environments.environment(
             self._chosen, {"dynamic": self._dynamic, "fullgraph": self._fullgraph}
         )
-        return hook.enter(frame, Call(environment, self._hook, self._is_entry, capture))
+        waits = known_options.waits(self._chosen)
+        return hook.enter(frame, Call(environment, self._hook, self._is_entry, capture, waits))
 
 
 def _code_of(target: Any) -> types.CodeType | None:
@@ -246,6 +247,10 @@ def watch_dynamo(backend: Any) -> None:
         environment = environments.environment(
             chosen, {"dynamic": call.dynamic, "fullgraph": call.fullgraph}
         )
-        return hook.enter(frame, Call(environment, call.owner, is_always_captured, by_dynamo))
+        # torch raises where fullgraph is wanted and a call runs nothing that was compiled.
+        waits = known_options.waits(chosen) or call.fullgraph
+        return hook.enter(
+            frame, Call(environment, call.owner, is_always_captured, by_dynamo, waits)
+        )
 
     around_frames(around)

@@ -8,6 +8,7 @@ of Python between a frame's code and its kernels. Others are called from here.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from ..v1 import frame_pb2, graph_pb2, requests_pb2
 from ..wire import rpc, target
 from ..wire.caller import caller
 from . import native
+
+log = logging.getLogger("tensord")
 
 # By its arguments, in a list that it empties.
 _Run = Callable[[list[Any]], list[Any]]
@@ -41,6 +44,14 @@ class _Pending:
             label=label,
         )
         self._call = rpc.client().compile(request)
+
+    def has_come(self) -> bool:
+        """Whether `loaded` waits no more."""
+        try:
+            return self._call.answered()
+        except Exception as error:  # which waiting meets, or gets over
+            log.debug("tensord: no look at the compile of a frame's program: %r", error)
+            return True
 
     def loaded(self) -> _Loaded:
         """Waits for it; raises a TensordError."""
@@ -101,6 +112,10 @@ class Starting:
         self._message = message
         names = [n for n in ("inference", "forward", "backward") if message.HasField(n)]
         self._pending = {name: _Pending(getattr(message, name), name) for name in names}
+
+    def have_come(self) -> bool:
+        """Whether `callable` waits no more."""
+        return all(pending.has_come() for pending in self._pending.values())
 
     def callable(self) -> Callable[..., Any]:
         """The graph's function of its arguments, once the programs are there; raises a

@@ -19,7 +19,7 @@ from . import code_objects, digests
 from .entered import Call, Entered
 from .errors import UnfitError
 from .running import running
-from .serving import check, serve
+from .serving import check, is_starting, serve
 from .store import store
 from .tensorless import has_no_tensors
 
@@ -48,13 +48,13 @@ def look_up(entered: Entered, call: Call) -> Found:
         return Found(eval_frame.leave_to_python())
     in_place = running().of(entered.code, call.owner)
     known = store().fetched(call.environment, entered.digest)
-    if (found := _first_that_serves(entered, known, in_place)) is not None:
+    if (found := _first_that_serves(entered, call, known, in_place)) is not None:
         return found
     if not call.entry(entered.code) and has_no_tensors(entered):
         return Found(eval_frame.leave_to_python())
     while True:
         reply = store().find(call.environment, entered.digest, known)
-        if (found := _first_that_serves(entered, reply.frames, in_place)) is not None:
+        if (found := _first_that_serves(entered, call, reply.frames, in_place)) is not None:
             store().end(reply.capture, "another frame serves")
             return found
         if reply.capture or not reply.frames:
@@ -64,21 +64,25 @@ def look_up(entered: Entered, call: Call) -> Found:
 
 def _first_that_serves(
     entered: Entered,
+    call: Call,
     frames: Mapping[bytes, frame_pb2.Frame],
     in_place: dict[bytes, types.CodeType],
 ) -> Found | None:
-    # What is left to Python is known by less than what was captured.
-    captured_first = sorted(frames.items(), key=lambda item: not item[1].result.HasField("code"))
-    for key, frame in captured_first:
+    # What is left to Python is known by less than what was captured; of what has asked for its
+    # programs all guards have held.
+    in_order = sorted(
+        frames.items(), key=lambda item: (not is_starting(item[0]), not _is_captured(item[1]))
+    )
+    for key, frame in in_order:
         if key in in_place:
             continue
         try:
-            if not frame.result.HasField("code"):
+            if not _is_captured(frame):
                 check(frame, entered)
                 _note_use(key, entered)
                 _left[_place(entered)] = entered.code
                 return Found(eval_frame.leave_to_python())
-            served = serve(key, frame, entered)
+            served = serve(key, frame, entered, waits=call.waits)
         except UnfitError as error:
             STATS.add_unfit(str(error))
             store().missed(key, str(error), error.found)
@@ -86,6 +90,9 @@ def _first_that_serves(
                 "tensord: a frame of %s does not serve: %s", entered.code.co_name, error.in_words()
             )
             continue
+        if served is None:
+            STATS.add("calls_before_programs")
+            return Found(eval_frame.run_in_python_once())
         in_place[key] = served.code
         # Behind that line: a thread that captures meanwhile has read it, or Dynamo is told here.
         if torch_compat.has_convert_frame():
@@ -96,6 +103,11 @@ def _first_that_serves(
         outcome = eval_frame.run_guarded(served.code, served.guards, entered.globals, name)
         return Found(outcome, frame)
     return None
+
+
+def _is_captured(frame: frame_pb2.Frame) -> bool:
+    """And not left to Python."""
+    return frame.result.HasField("code")
 
 
 def _place(entered: Entered) -> tuple[bytes, bool]:

@@ -37,11 +37,28 @@ def _guards(frame: frame_pb2.Frame, entered: Entered) -> Checks:
     return guards
 
 
-def serve(key: bytes, frame: frame_pb2.Frame, entered: Entered) -> Served:
-    """Raises UnfitError for a frame that is not for this call, or not for this process."""
+# The programs of frames that would serve once these have come, by the frames' keys.
+_starting: dict[bytes, dict[str, Starting]] = {}
+
+
+def is_starting(key: bytes) -> bool:
+    """Whether a frame waits for its programs, and nobody for it."""
+    return key in _starting
+
+
+def serve(
+    key: bytes, frame: frame_pb2.Frame, entered: Entered, *, waits: bool = True
+) -> Served | None:
+    """None: the frame would serve, but for programs that have not come and are not waited for.
+    Raises UnfitError for a frame that is not for this call, or not for this process."""
     guards = _guards(frame, entered)
     try:
-        starting = {call.name: Starting(call) for call in frame.graphs}
+        starting = _starting.pop(key, None)
+        if starting is None:
+            starting = {call.name: Starting(call) for call in frame.graphs}
+        if not waits and not all(graph.have_come() for graph in starting.values()):
+            _starting[key] = starting
+            return None
         graphs = {name: graph.callable() for name, graph in starting.items()}
     except TensordError as error:
         raise UnfitError(f"{error.reason}: {error}") from error

@@ -18,6 +18,7 @@ try:
     _DEFAULT, _SKIP = _hook._FrameAction.DEFAULT, _hook._FrameAction.SKIP
     _RUN = _hook._FrameExecStrategy(_DEFAULT, _DEFAULT)
     _LEAVE = _hook._FrameExecStrategy(_SKIP, _DEFAULT)
+    _LEAVE_ALL = _hook._FrameExecStrategy(_SKIP, _SKIP)
     set_callback = _hook.set_eval_frame
 except (ImportError, AttributeError):
     _hook = None  # type: ignore[assignment]
@@ -117,6 +118,12 @@ def leave_to_python() -> Any:
     """What a callback returns to have the code run as it is, now and ever after; what it calls
     comes to the callback again."""
     return _Return(_LEAVE)
+
+
+def run_in_python_once() -> Any:
+    """What a callback returns to have the code run as it is, this time, with all that it calls; the
+    next call comes to the callback again."""
+    return _Return(_LEAVE_ALL, apply_to_code=False)
 
 
 def without_hook(function: Callable[..., Any]) -> Callable[..., Any]:
