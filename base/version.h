@@ -32,7 +32,7 @@ inline constexpr uint32_t kKeyVersion = 1;
 
 // The tables of the store's index (SQLite's user_version). A daemon makes older ones anew and
 // refuses newer ones.
-inline constexpr int kStoreForm = 4;
+inline constexpr int kStoreForm = 5;
 
 // The first bytes of a stored record. One of a lower last byte is of an older form and not found,
 // nor is one of a higher digit, which stays; one that begins otherwise is removed as damaged.

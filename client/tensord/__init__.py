@@ -107,7 +107,8 @@ def daemon_stats() -> dict[str, Any]:
     """The daemon's statistics (stats.proto); never starts a daemon.
 
     Raises TensordError when none answers. `stages` maps a stage's name to nanoseconds,
-    `frames_unrecorded` why captures gave no frame to how often, and `latencies` an outcome of
+    `frames_unrecorded` why captures gave no frame to how often, `misses` why programs were compiled
+    to how often (server/statistics/miss_reasons.h), and `latencies` an outcome of
     requests to how many took at most so many seconds and more than the bound before. A notebook
     shows a table.
     """
@@ -126,5 +127,6 @@ def daemon_stats() -> dict[str, Any]:
         one.outcome: dict(zip([*one.bounds_seconds, float("inf")], one.counts, strict=True))
         for one in reply.latencies
     }
-    result["frames_unrecorded"] = {one.reason: one.count for one in reply.frames_unrecorded}
+    for name in ("frames_unrecorded", "misses"):
+        result[name] = {one.reason: one.count for one in getattr(reply, name)}
     return Numbers(result)

@@ -133,6 +133,27 @@ ROWS: list[tuple[str, list[Panel]]] = [
         ],
     ),
     (
+        "Hits and misses",
+        [
+            Panel(
+                "Found by tier",
+                "timeseries",
+                "reqps",
+                ((rate("tensord_hits_total", by="tier"), "{{tier}}"),),
+                "In the daemon's own store, or brought from the fleet.",
+                stacked=True,
+            ),
+            Panel(
+                "Compiled, as the program was",
+                "timeseries",
+                "short",
+                ((rate("tensord_program_misses_total", by="reason"), "{{reason}}/s"),),
+                "tensorctl explain-miss shows the nearest program and what differs.",
+                stacked=True,
+            ),
+        ],
+    ),
+    (
         "Compiling",
         [
             Panel(

@@ -339,10 +339,11 @@ absl::Status CompileFlow::Publish(const FlowInput& input, const v1::CompileResul
     facts.externs += step.has_call();
   }
   facts.compile_nanoseconds = nanoseconds;
+  facts.traits = input.traits;
 
   // For people: everything of ProgramDetail but the artifact and the summary, which have their own
   // places, and the sources, which are kept once per kernel.
-  v1::ProgramDetail detail;
+  v1::ProgramDetail detail = input.key_detail;
   *detail.mutable_fusion_notes() = result.fusion_notes();
   *detail.mutable_fusion() = result.fusion();
   for (const v1::StageTime& stage : output.stages) *detail.add_stages() = stage;

@@ -41,6 +41,9 @@ struct FlowInput {
   std::string program_key;
   std::string toolchain;
   std::string compiler_build;
+  // What is stored with the program of its key: for who misses one that is near, and for people.
+  store::ProgramTraits traits;
+  v1::ProgramDetail key_detail;
   // What is left of the time that a miss may wait for the fleet's answers; zero: it is not asked.
   absl::Duration fleet_time;
   SpanLog* spans = nullptr;  // where it says when its stages ran, whatever comes of them; not null

@@ -27,6 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr size_t kMostMisses = 1024;
 constexpr size_t kMaxConstantBytes = 64 << 10;
 
 // Threads beside those of flights: for questions to workers, which no flight should wait behind.
@@ -95,6 +96,7 @@ struct CompileService::Call {
   Marks marks;
   uint64_t joined = 0;
   std::shared_ptr<const CompileSpans> compile;
+  const char* miss = nullptr;  // why the program was compiled that it waited for
 
   // Notes what it has done from `begun` to now, which it gives.
   uint64_t Mark(const char* name, uint64_t begun, const char* detail = "") {
@@ -119,6 +121,7 @@ CompileService::CompileService(ServiceOptions options, std::unique_ptr<store::St
       jobs_(store_.get(), fleet_),
       pool_(options_.pool, &metrics_),
       facts_(options_.pool.command.path, options_.cxx, options_.jit_settings, &pool_, store_.get()),
+      misses_(kMostMisses),
       flow_(&pool_, store_.get(), fleet_, &metrics_, &board_, options_.units_per_job),
       memory_(options_.request_memory),
       flights_(std::max(1, options_.pool.workers), options_.max_waiting),
@@ -204,7 +207,7 @@ absl::Status CompileService::Read(const CallPtr& call, const WorkerFacts::Toolch
 }
 
 void CompileService::Start(const CallPtr& call) {
-  if (TryStored(call)) return;
+  if (TryStored(call, metrics_.hits_store)) return;
   if (const auto failure = failures_.Find(call->key)) return Finish(call, *failure);
   if (fleet_ == nullptr) return StartFlight(call);
   Wait(call);
@@ -219,7 +222,7 @@ void CompileService::Start(const CallPtr& call) {
   fleet_->Find(
       fleet::ProgramQuery(store_.get(), call->key), [this, call, asked, begun](absl::Status found) {
         call->Mark("look-up in the fleet", begun, found.ok() ? "found" : "not found");
-        if (found.ok() && TryStored(call)) return;
+        if (found.ok() && TryStored(call, metrics_.hits_fleet)) return;
         // A tier that answers is asked for the kernels too, in what is left of the time for a miss.
         if (absl::IsNotFound(found)) {
           call->task.input.fleet_time =
@@ -233,6 +236,7 @@ void CompileService::StartFlight(const CallPtr& call) {
   Task task = std::move(call->task);
   task.input.label = call->label;
   task.input.nodes = call->nodes;
+  task.caller = call->caller;
   task.input.cost = CostOf(call->nodes, task.input.job.size());
   task.input.program_key = call->key;
   const Cost cost = task.input.cost;
@@ -303,7 +307,7 @@ void CompileService::Refuse(const CallPtr& call) {
                    absl::StrCat(options_.max_waiting, " requests wait already; try again later")));
 }
 
-bool CompileService::TryStored(const CallPtr& call) {
+bool CompileService::TryStored(const CallPtr& call, std::atomic<uint64_t>& hits) {
   const uint64_t begun = MonotonicNanoseconds();
   const auto stored = store_->Lookup(call->key);
   const bool found =
@@ -314,9 +318,9 @@ bool CompileService::TryStored(const CallPtr& call) {
     return false;
   }
   call->reply->set_outcome(v1::CompileReply::HIT);
-  ++metrics_.hits;
+  ++hits;
   metrics_.lookup_nanoseconds += NanosecondsSince(call->start);
-  metrics_.saved_nanoseconds += store::DecodeProgramFacts((*stored)->facts).compile_nanoseconds;
+  metrics_.saved_nanoseconds += store::CompileNanosecondsOf((*stored)->facts);
   Finish(call, absl::OkStatus());
   return true;
 }
@@ -324,6 +328,7 @@ bool CompileService::TryStored(const CallPtr& call) {
 void CompileService::Fly(Flights::Turn turn) {
   absl::StatusOr<FlowOutput> output = Stopping();
   bool stored = false;
+  const char* miss = nullptr;
   const uint64_t up = MonotonicNanoseconds();
   SpanLog spans("compile " + ToHex(turn.key).substr(0, kShownDigits), up);
   if (!aborted_) {
@@ -335,7 +340,9 @@ void CompileService::Fly(Flights::Turn turn) {
       output = std::move(found);
     } else {
       turn.task.input.spans = &spans;
-      output = flow_.Run(turn.task.input);
+      const auto noted = NoteMiss(turn);
+      miss = noted.value_or(nullptr);
+      output = noted.ok() ? flow_.Run(turn.task.input) : noted.status();
     }
   }
   turn.task = Task();
@@ -363,7 +370,7 @@ void CompileService::Fly(Flights::Turn turn) {
       reply.set_outcome(stored   ? v1::CompileReply::HIT
                         : leader ? v1::CompileReply::COMPILED
                                  : v1::CompileReply::JOINED);
-      ++(stored ? metrics_.hits : leader ? metrics_.compiled : metrics_.joined);
+      ++(stored ? metrics_.hits_store : leader ? metrics_.compiled : metrics_.joined);
       if (!stored) {
         for (const v1::StageTime& stage : output->stages) *reply.add_stages() = stage;
       }
@@ -377,6 +384,7 @@ void CompileService::Fly(Flights::Turn turn) {
       waiter->marks.push_back({"flight", boarded, landed});
     }
     waiter->compile = compile;
+    waiter->miss = miss;
     Finish(waiter, output.status());
   }
   // A compile's large, short-lived messages would otherwise stay with the allocator.
@@ -405,14 +413,15 @@ void CompileService::Finish(const CallPtr& call, const absl::Status& status) {
                                                                        : spdlog::level::info;
   if (spdlog::should_log(level)) {
     const v1::Caller& caller = call->caller;
-    spdlog::log(level,
-                "event=compile request={} outcome={} key={} label=\"{}\" nodes={} kernels={} "
-                "made={} ms={:.2f} caller={} job=\"{}\" rank={}{}",
-                call->id, kOutcomes[outcome], ToHex(call->key).substr(0, kShownDigits),
-                Quoted(call->label), call->nodes, call->reply->kernels(),
-                call->reply->kernels_compiled(), static_cast<double>(nanoseconds) / 1e6,
-                caller.pid(), Quoted(caller.job()), caller.rank(),
-                status.ok() ? "" : absl::StrCat(" error=\"", Quoted(status.ToString()), "\""));
+    spdlog::log(
+        level,
+        "event=compile request={} outcome={} key={} label=\"{}\" nodes={} kernels={} "
+        "made={}{} ms={:.2f} caller={} job=\"{}\" rank={}{}",
+        call->id, kOutcomes[outcome], ToHex(call->key).substr(0, kShownDigits), Quoted(call->label),
+        call->nodes, call->reply->kernels(), call->reply->kernels_compiled(),
+        call->miss == nullptr ? "" : absl::StrCat(" miss=", call->miss),
+        static_cast<double>(nanoseconds) / 1e6, caller.pid(), Quoted(caller.job()), caller.rank(),
+        status.ok() ? "" : absl::StrCat(" error=\"", Quoted(status.ToString()), "\""));
   }
   KeepTrace(*call, status);
   // The reply may be gone as soon as this returns.

@@ -21,6 +21,7 @@
 #include "server/compile/executor.h"
 #include "server/compile/failures.h"
 #include "server/compile/flights.h"
+#include "server/compile/program_misses.h"
 #include "server/compile/request_memory.h"
 #include "server/compile/worker_facts.h"
 #include "server/fleet/fleet.h"
@@ -88,6 +89,10 @@ class CompileService {
   // What a job measured; its number. Statuses of ProfileLog::Put. FailedPrecondition: the process
   // has asked for nothing since the daemon's start, and of its programs none is stored.
   absl::StatusOr<uint64_t> PutProfile(v1::PutProfileRequest request);
+  // Why programs were compiled.
+  void ListMisses(const v1::ListMissesRequest& request, v1::ListMissesReply* reply) const {
+    misses_.List(request, reply);
+  }
   // Statuses of ProfileLog::Get.
   absl::Status GetProfiles(const v1::GetProfilesRequest& request, v1::Profiles* reply);
 
@@ -107,16 +112,21 @@ class CompileService {
   struct Task {
     FlowInput input;
     RequestMemory::Share share;
+    v1::Caller caller;
   };
   using Flights = ProgramFlights<Task, CallPtr>;
 
   absl::Status Read(const CallPtr& call, const WorkerFacts::Toolchain* toolchain);
   void Start(const CallPtr& call);
   void StartFlight(const CallPtr& call);
-  bool TryStored(const CallPtr& call);
+  // `hits`: what counts it when it is found.
+  bool TryStored(const CallPtr& call, std::atomic<uint64_t>& hits);
   bool HasProgramOf(const v1::Profile& profile);
   void RunFlights();
   void Fly(Flights::Turn turn);
+  // Finds out why the program is not stored, counts it and keeps it for ListMisses; the reason's
+  // name. Puts what is to be stored of the key into the task.
+  absl::StatusOr<const char*> NoteMiss(Flights::Turn& turn);
   void RefuseLate();  // a thread's
   void Wait(const CallPtr& call);
   bool KeepWhileStopping(const CallPtr& call);
@@ -137,6 +147,7 @@ class CompileService {
   CompileBoard board_;
   RequestTraces traces_;
   ProfileLog profiles_;
+  ProgramMisses misses_;
   CompileFlow flow_;
   RecentFailures failures_;
   RequestMemory memory_;

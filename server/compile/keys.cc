@@ -7,62 +7,19 @@
 #include <algorithm>
 
 #include "base/sha256.h"
+#include "server/compile/encoder.h"
 
 namespace tensord::server {
 namespace {
 
-using google::protobuf::Message;
-
-// Appends fields with their lengths, so that no two sequences of fields give the same bytes.
-// Messages are serialised by protobuf: none of them has a map or a field for people, so that is
-// deterministic.
-class Encoder {
- public:
-  Encoder& Number(uint64_t value) {
-    for (int i = 0; i < 8; ++i) out_.push_back(static_cast<char>(value >> (8 * i)));
-    return *this;
-  }
-  Encoder& Text(const std::string& value) {
-    Number(value.size());
-    out_ += value;
-    return *this;
-  }
-  Encoder& Whole(const Message& message) {
-    Number(message.ByteSizeLong());
-    message.AppendToString(&out_);
-    return *this;
-  }
-  template <class List>
-  Encoder& WholeList(const List& messages) {
-    Number(static_cast<uint64_t>(messages.size()));
-    for (const auto& message : messages) Whole(message);
-    return *this;
-  }
-  std::string Take() { return std::move(out_); }
-
- private:
-  std::string out_;
-};
-
-void Encode(const v1::Input& input, Encoder& out) {
-  out.Number(input.kind_case());
-  if (input.has_tensor()) out.Whole(input.tensor());
-  if (input.has_size()) out.Whole(input.size());
-  out.Number(input.is_parameter());
-}
-
-void Encode(const v1::Constant& constant, Encoder& out) {
-  out.Whole(constant.meta()).Text(constant.data());
-}
-
-void Encode(const v1::Node& node, Encoder& out) {
+void EncodeNode(const v1::Node& node, Encoder& out) {
   out.Text(node.op()).Text(node.overload()).WholeList(node.args()).WholeList(node.outputs());
 }
 
-template <class List>
-void EncodeList(const List& items, Encoder& out) {
+template <class List, class EncodeOne>
+void EncodeList(const List& items, EncodeOne encode, Encoder& out) {
   out.Number(static_cast<uint64_t>(items.size()));
-  for (const auto& item : items) Encode(item, out);
+  for (const auto& item : items) encode(item, out);
 }
 
 }  // namespace
@@ -70,9 +27,9 @@ void EncodeList(const List& items, Encoder& out) {
 std::string CanonicalGraph(const v1::Graph& graph) {
   Encoder out;
   out.WholeList(graph.symbols());
-  EncodeList(graph.inputs(), out);
-  EncodeList(graph.constants(), out);
-  EncodeList(graph.nodes(), out);
+  EncodeList(graph.inputs(), EncodeInput, out);
+  EncodeList(graph.constants(), EncodeConstant, out);
+  EncodeList(graph.nodes(), EncodeNode, out);
   out.WholeList(graph.outputs());
   return out.Take();
 }

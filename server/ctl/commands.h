@@ -27,7 +27,9 @@ int Kernel(const Client& client, const std::string& key, int number);
 // Stored frames, and why others were not recorded (frames.cc).
 int Frames(const Client& client, uint32_t limit);  // 0: all
 int ShowFrame(const Client& client, const std::string& key);
-// Why frames did not serve; `key`: of one frame, `job`: of one job, "": of all.
+
+// Why frames did not serve and programs were compiled (misses.cc); `key`: of one frame or program,
+// `job`: of one job, "": of all.
 int ExplainMiss(const Client& client, const std::string& key, const std::string& job,
                 uint32_t limit);
 

@@ -55,8 +55,6 @@ std::string Describe(const v1::FrameGlobal& global) {
   }
 }
 
-std::string Times(uint64_t count) { return count == 1 ? "once" : absl::StrCat(count, " times"); }
-
 void PrintHead(const v1::StoredFrame& stored) {
   const v1::Frame& frame = stored.frame();
   const int64_t now = time(nullptr);
@@ -110,29 +108,6 @@ int Frames(const Client& client, uint32_t limit) {
     unrecorded.Add({one.reason(), absl::StrCat(one.count())});
   }
   Print("\n" + unrecorded.ToString());
-  return kExitOk;
-}
-
-int ExplainMiss(const Client& client, const std::string& key, const std::string& job,
-                uint32_t limit) {
-  v1::ListMissesRequest request;
-  request.set_limit(limit);
-  request.set_job(job);
-  if (!key.empty() && !ReadKey(key, request.mutable_key_prefix())) return kExitUsage;
-  v1::ListMissesReply reply;
-  if (const int code = Ask(client, request, &reply); code != kExitOk) return code;
-  if (client.json) return PrintJson(reply), kExitOk;
-  if (reply.misses_size() == 0) return Print("no frame has failed to serve\n"), kExitOk;
-  const int64_t now = time(nullptr);
-  for (const v1::FrameMiss& miss : reply.misses()) {
-    Print(fmt::format("{}  {}\n", ToHex(miss.key()).substr(0, 12),
-                      miss.has_code() ? NameOf(miss.code()) : "(no longer stored)"));
-    Print("  expected  " + miss.guard() + "\n");
-    if (!miss.found().empty()) Print("  found     " + miss.found() + "\n");
-    Print(fmt::format("  {}, {} ago by process {}{}\n", Times(miss.count()),
-                      HumanAge(now - miss.last_unix()), miss.caller().pid(),
-                      miss.caller().job().empty() ? "" : " of " + miss.caller().job()));
-  }
   return kExitOk;
 }
 

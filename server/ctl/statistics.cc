@@ -107,13 +107,17 @@ int Stats(const Client& client) {
       {"mean look-up", s.hits() == 0 ? "-" : HumanNanoseconds(s.lookup_nanoseconds() / s.hits())});
   means.Add({"share of kernels reused",
              Ratio(s.kernels_reused(), s.kernels_compiled() + s.kernels_reused())});
+  Table misses({"compiled, as the program was", ">count"});
+  for (const v1::MissCount& miss : s.misses()) {
+    if (miss.count() > 0) misses.Add({miss.reason(), absl::StrCat(miss.count())});
+  }
   Table stages({"stage", ">total", ">per compile"});
   for (const v1::StageTime& stage : s.stages()) {
     stages.Add({stage.stage(), HumanNanoseconds(stage.nanoseconds()),
                 HumanNanoseconds(stage.nanoseconds() / std::max<uint64_t>(1, s.compiled()))});
   }
   Print(absl::StrCat(counts.ToString(), means.ToString(), Counters(s).ToString(), "\n",
-                     stages.ToString()));
+                     misses.ToString(), "\n", stages.ToString()));
   return kExitOk;
 }
 

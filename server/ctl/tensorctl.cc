@@ -74,11 +74,14 @@ int Main(int argc, char** argv) {
   frame->add_option("KEY", key, "the key's first 8 or more hex digits")->required();
   frame->callback([&] { command = [&] { return ShowFrame(client, key); }; });
   std::string missed, job;
-  CLI::App* explain =
-      app.add_subcommand("explain-miss", "why frames did not serve: the guard, and what was there");
-  explain->add_option("KEY", missed, "of one frame: its key's first 8 or more hex digits");
+  CLI::App* explain = app.add_subcommand(
+      "explain-miss",
+      "why frames did not serve: the guard, and what was there; and why programs "
+      "were compiled: the nearest that is stored, and what differs");
+  explain->add_option("KEY", missed,
+                      "of one frame or program: its key's first 8 or more hex digits");
   explain->add_option("--job", job, "of processes of this job (TENSORD_JOB)");
-  explain->add_option("--limit,-n", limit, "at most so many");
+  explain->add_option("--limit,-n", limit, "at most so many of either");
   explain->callback([&] { command = [&] { return ExplainMiss(client, missed, job, limit); }; });
   CLI::App* in_flight =
       app.add_subcommand("in-flight", "compiles that somebody waits for, and how far they are");

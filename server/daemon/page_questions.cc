@@ -22,6 +22,7 @@ PageSource AskServices(CompileService* service, FrameService* frames) {
   };
   source.misses = [=](const v1::ListMissesRequest& request, v1::ListMissesReply* reply) {
     frames->ListMisses(request, reply);
+    service->ListMisses(request, reply);
     return absl::OkStatus();
   };
   source.jobs = [=](const v1::ListJobsRequest&, v1::ListJobsReply* reply) {

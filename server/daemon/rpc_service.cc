@@ -213,6 +213,7 @@ class RpcService final
                                  v1::ListMissesReply* reply) override {
     ServerUnaryReactor* reactor = Begin(context);
     frames_->ListMisses(*request, reply);
+    service_->ListMisses(*request, reply);
     End(reactor, absl::OkStatus());
     return reactor;
   }

@@ -101,6 +101,18 @@ MetricFamily Unrecorded(const v1::Stats& stats) {
   return family;
 }
 
+MetricFamily Misses(const v1::Stats& stats) {
+  MetricFamily family{"tensord_program_misses_total",
+                      "Compiles that were begun, by why the program was not stored; tensorctl "
+                      "explain-miss has the nearest.",
+                      MetricType::Counter,
+                      {}};
+  for (const v1::MissCount& miss : stats.misses()) {
+    AddValue(family, {{"reason", miss.reason()}}, static_cast<double>(miss.count()));
+  }
+  return family;
+}
+
 }  // namespace
 
 std::vector<MetricFamily> ToFamilies(const v1::Stats& stats) {
@@ -112,6 +124,7 @@ std::vector<MetricFamily> ToFamilies(const v1::Stats& stats) {
     }
     AddValue(families.back(), ReadLabel(metric.label), metric.ValueOf(stats));
   }
+  families.push_back(Misses(stats));
   families.push_back(Latencies(stats));
   auto [stages, passes] = Stages(stats);
   families.push_back(std::move(stages));

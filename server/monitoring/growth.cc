@@ -39,13 +39,15 @@ void GrowStages(const v1::Stats& now, const v1::Stats& before, v1::Stats* growth
   }
 }
 
-void GrowReasons(const v1::Stats& now, const v1::Stats& before, v1::Stats* growth) {
+// Counts by reason.
+template <class List>
+void GrowReasons(const List& now, const List& before, List* growth) {
   std::map<std::string, uint64_t> had;
-  for (const v1::UnrecordedFrame& one : before.frames_unrecorded()) had[one.reason()] = one.count();
-  for (const v1::UnrecordedFrame& one : now.frames_unrecorded()) {
+  for (const auto& one : before) had[one.reason()] = one.count();
+  for (const auto& one : now) {
     const uint64_t grown = Less(one.count(), had[one.reason()]);
     if (grown == 0) continue;
-    v1::UnrecordedFrame* added = growth->add_frames_unrecorded();
+    auto* added = growth->Add();
     added->set_reason(one.reason());
     added->set_count(grown);
   }
@@ -70,7 +72,9 @@ v1::Stats Growth(const v1::Stats& now, const v1::Stats& before) {
   v1::Stats growth;
   GrowNumbers(now, before, &growth);
   GrowStages(now, before, &growth);
-  GrowReasons(now, before, &growth);
+  GrowReasons(now.frames_unrecorded(), before.frames_unrecorded(),
+              growth.mutable_frames_unrecorded());
+  GrowReasons(now.misses(), before.misses(), growth.mutable_misses());
   GrowLatencies(now, before, &growth);
   return growth;
 }

@@ -37,6 +37,9 @@ const std::vector<Metric>& MetricTable() {
       {"compiled", "tensord_requests_total", "outcome=compiled", ""},
       {"joined", "tensord_requests_total", "outcome=joined", ""},
       {"failed", "tensord_requests_total", "outcome=failed", ""},
+      {"hits_store", "tensord_hits_total", "tier=store",
+       "Requests whose program was found: in the daemon's own store, or brought from the fleet."},
+      {"hits_fleet", "tensord_hits_total", "tier=fleet", ""},
       {"rejected", "tensord_requests_refused_total", "reason=full",
        "Failed requests that were refused: as too many waited (max_waiting), or as they had waited "
        "too long (queue_seconds)."},

@@ -43,7 +43,9 @@ void Metrics::Fill(v1::Stats* stats) const {
   stats->set_requests(requests);
   stats->set_compiled(compiled);
   stats->set_joined(joined);
-  stats->set_hits(hits);
+  stats->set_hits_store(hits_store);
+  stats->set_hits_fleet(hits_fleet);
+  stats->set_hits(stats->hits_store() + stats->hits_fleet());
   stats->set_failed(failed);
   stats->set_rejected(rejected);
   stats->set_waited_too_long(waited_too_long);
@@ -70,6 +72,11 @@ void Metrics::Fill(v1::Stats* stats) const {
     v1::Latency* latency = stats->add_latencies();
     latency->set_outcome(kOutcomes[i]);
     latencies[i].Fill(latency);
+  }
+  for (size_t i = 0; i < kMissReasons.size(); ++i) {
+    v1::MissCount* count = stats->add_misses();
+    count->set_reason(kMissReasons[i]);
+    count->set_count(misses[i]);
   }
   absl::MutexLock lock(&mutex_);
   for (const auto& [stage, nanoseconds] : stages_) {

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "server/statistics/latency.h"
+#include "server/statistics/miss_reasons.h"
 #include "tensord/v1/compile.pb.h"
 
 namespace tensord::v1 {
@@ -29,7 +30,8 @@ struct Metrics {
   std::atomic<uint64_t> requests{0};
   std::atomic<uint64_t> compiled{0};
   std::atomic<uint64_t> joined{0};
-  std::atomic<uint64_t> hits{0};
+  std::atomic<uint64_t> hits_store{0};
+  std::atomic<uint64_t> hits_fleet{0};
   std::atomic<uint64_t> failed{0};
   std::atomic<uint64_t> rejected{0};
   std::atomic<uint64_t> waited_too_long{0};
@@ -52,6 +54,7 @@ struct Metrics {
   std::atomic<uint64_t> captures_lapsed{0};
   std::atomic<uint64_t> calls_unauthenticated{0};
   std::array<Latency, kOutcomes.size()> latencies;
+  std::array<std::atomic<uint64_t>, kMissReasons.size()> misses{};
   const std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 
   void AddStages(const google::protobuf::RepeatedPtrField<v1::StageTime>& stages);

@@ -4,13 +4,16 @@
 #include <absl/strings/str_cat.h>
 
 #include "base/version.h"
+#include "server/store/program_columns.h"
 
 namespace tensord::store {
 namespace {
 
 // What the tables held in another form is made of the files again.
+// `trait0` to `trait4` are ProgramTraits::numbers, null where they are not known.
 constexpr char kSchema[] = R"(
 DROP TABLE IF EXISTS programs;
+DROP TABLE IF EXISTS gone;
 DROP TABLE IF EXISTS program_blobs;
 DROP TABLE IF EXISTS kernels;
 DROP TABLE IF EXISTS blobs;
@@ -19,9 +22,16 @@ DROP TABLE IF EXISTS frame_behind;
 DROP TABLE IF EXISTS totals;
 CREATE TABLE programs(
   key BLOB PRIMARY KEY, label TEXT, target TEXT, nodes INT, kernels INT, externs INT,
-  compile_ns INT, record_bytes INT, bytes INT, hits INT, created_ms INT, used_ms INT
+  compile_ns INT, record_bytes INT, bytes INT, hits INT, created_ms INT, used_ms INT,
+  trait0 INT, trait1 INT, trait2 INT, trait3 INT, trait4 INT, compared BLOB
 ) WITHOUT ROWID;
 CREATE INDEX programs_used ON programs(used_ms);
+CREATE INDEX programs_trait0 ON programs(trait0, created_ms);
+CREATE INDEX programs_trait1 ON programs(trait1, created_ms);
+CREATE INDEX programs_trait2 ON programs(trait2, created_ms);
+CREATE INDEX programs_trait3 ON programs(trait3, created_ms);
+CREATE INDEX programs_trait4 ON programs(trait4, created_ms);
+CREATE TABLE gone(number INTEGER PRIMARY KEY, key BLOB UNIQUE, why INT);
 CREATE TABLE program_blobs(key BLOB, sha256 BLOB, PRIMARY KEY(key, sha256)) WITHOUT ROWID;
 CREATE INDEX program_blobs_sha256 ON program_blobs(sha256);
 CREATE TABLE kernels(
@@ -61,28 +71,9 @@ CREATE TRIGGER frame_removed AFTER DELETE ON frames BEGIN
     bytes=bytes-OLD.record_bytes; END;
 )";
 
-#define TENSORD_PROGRAM_COLUMNS \
-  "key,label,target,nodes,kernels,externs,compile_ns,bytes,hits,created_ms,used_ms"
-
 // Of the text ?1. Hex digits of SQLite's are capitals, and labels and targets are ours.
 #define TENSORD_PROGRAM_MATCHES \
   "(instr(hex(key),upper(?1))=1 OR instr(lower(label),lower(?1)) OR instr(target,lower(?1)))"
-
-ProgramRow ProgramRowOf(const Query& query) {
-  ProgramRow row;
-  row.key = query.Bytes(0);
-  row.facts.label = query.Bytes(1);
-  row.facts.target = query.Bytes(2);
-  row.facts.nodes = static_cast<uint32_t>(query.Int(3));
-  row.facts.kernels = static_cast<uint32_t>(query.Int(4));
-  row.facts.externs = static_cast<uint32_t>(query.Int(5));
-  row.facts.compile_nanoseconds = static_cast<uint64_t>(query.Int(6));
-  row.bytes = static_cast<uint64_t>(query.Int(7));
-  row.hits = static_cast<uint64_t>(query.Int(8));
-  row.created_ms = query.Int(9);
-  row.used_ms = query.Int(10);
-  return row;
-}
 
 // While many rows are added: in other orders than their keys' they lie all over the file, whose
 // pages would be read, logged and written back for a few rows each.
@@ -154,22 +145,29 @@ absl::Status Index::AddPrograms(const std::vector<Program>& programs,
 absl::Status Index::InsertProgram(const Program& program) {
   const ProgramRow& row = program.row;
   TENSORD_RETURN_IF_ERROR(DeleteProgramRows(row.key));
-  TENSORD_RETURN_IF_ERROR(database_
-                              .Prepare("INSERT INTO programs(" TENSORD_PROGRAM_COLUMNS
-                                       ",record_bytes) VALUES(?,?,?,?,?,?,?,?,?,?,?,?)")
-                              .BindBlob(row.key)
-                              .BindText(row.facts.label)
-                              .BindText(row.facts.target)
-                              .Bind(row.facts.nodes)
-                              .Bind(row.facts.kernels)
-                              .Bind(row.facts.externs)
-                              .Bind(static_cast<int64_t>(row.facts.compile_nanoseconds))
-                              .Bind(static_cast<int64_t>(row.bytes))
-                              .Bind(static_cast<int64_t>(row.hits))
-                              .Bind(row.created_ms)
-                              .Bind(row.used_ms)
-                              .Bind(static_cast<int64_t>(program.record_bytes))
-                              .Run());
+  Query insert = database_.Prepare("INSERT INTO programs(" TENSORD_PROGRAM_COLUMNS
+                                   ",record_bytes,trait0,trait1,trait2,trait3,trait4) "
+                                   "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+  insert.BindBlob(row.key)
+      .BindText(row.facts.label)
+      .BindText(row.facts.target)
+      .Bind(row.facts.nodes)
+      .Bind(row.facts.kernels)
+      .Bind(row.facts.externs)
+      .Bind(static_cast<int64_t>(row.facts.compile_nanoseconds))
+      .Bind(static_cast<int64_t>(row.bytes))
+      .Bind(static_cast<int64_t>(row.hits))
+      .Bind(row.created_ms)
+      .Bind(row.used_ms)
+      .BindBlob(row.facts.traits.compared)
+      .Bind(static_cast<int64_t>(program.record_bytes));
+  const bool known = !row.facts.traits.compared.empty();
+  for (const uint64_t number : row.facts.traits.numbers) {
+    known ? insert.Bind(static_cast<int64_t>(number)) : insert.BindNull();
+  }
+  TENSORD_RETURN_IF_ERROR(insert.Run());
+  TENSORD_RETURN_IF_ERROR(
+      database_.Prepare("DELETE FROM gone WHERE key=?").BindBlob(row.key).Run());
   for (const FileRow& blob : program.blobs) {
     TENSORD_RETURN_IF_ERROR(AddBlob(blob));
     TENSORD_RETURN_IF_ERROR(
@@ -190,6 +188,7 @@ absl::Status Index::DeleteProgramRows(std::string_view key) {
 absl::Status Index::RemoveProgram(std::string_view key) {
   TENSORD_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
   TENSORD_RETURN_IF_ERROR(DeleteProgramRows(key));
+  TENSORD_RETURN_IF_ERROR(NoteGone(key, Gone::kLost));
   return transaction.Commit();
 }
 
@@ -354,6 +353,7 @@ absl::Status Index::DropProgram(std::string_view key, int64_t keep_since_ms, con
   query.BindBlob(key);
   TENSORD_ASSIGN_OR_RETURN(const std::vector<std::string> blobs, Names(std::move(query)));
   TENSORD_RETURN_IF_ERROR(DeleteProgramRows(key));
+  TENSORD_RETURN_IF_ERROR(NoteGone(key, Gone::kEvicted));
   drop.program(key);
   for (const std::string& blob : blobs) {
     TENSORD_RETURN_IF_ERROR(DropBlobIfUnused(blob, keep_since_ms, drop));

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,12 @@ struct ProgramPage {
   std::vector<ProgramRow> rows;
   uint64_t matching = 0;  // whatever limit and skip are
 };
+
+// What became of a program that was stored: it was evicted, or its files were damaged or deleted.
+enum class Gone : uint8_t { kEvicted, kLost };
+
+// Of so many programs that went last it is known.
+inline constexpr int64_t kMostGone = 65'536;
 
 struct FrameRow {
   std::string key;
@@ -98,6 +105,15 @@ class Index {
   };
   absl::Status Touch(const std::vector<Touched>& programs);
   absl::StatusOr<bool> HasProgram(std::string_view key);
+
+  // What became of the program of that key; nothing: as far as is known there was none. One that is
+  // listed, too, counts as lost: who asks has found no record.
+  absl::StatusOr<std::optional<Gone>> WhyGone(std::string_view key);
+  // Programs that have the number at that place of ProgramTraits::numbers, those made last first.
+  // Without the numbers themselves.
+  absl::StatusOr<std::vector<ProgramRow>> WithTrait(size_t place, uint64_t number, uint32_t limit);
+  // Whether there are programs of which no traits are known.
+  absl::StatusOr<bool> HasWithoutTraits();
 
   // At most `limit` keys of programs that come after `after`, in order.
   absl::StatusOr<std::vector<std::string>> KeysAfter(std::string_view after, uint32_t limit);
@@ -163,6 +179,7 @@ class Index {
   explicit Index(Database database) : database_(std::move(database)) {}
   absl::Status InsertProgram(const Program& program);
   absl::Status DeleteProgramRows(std::string_view key);
+  absl::Status NoteGone(std::string_view key, Gone why);
   absl::Status AddBlob(const FileRow& blob);
   absl::StatusOr<bool> Has(const char* sql, std::string_view name);
   // `sql` takes hits, used_ms and key.

@@ -33,6 +33,7 @@ class Query {
   Query& Bind(int64_t value);
   Query& BindBlob(std::string_view value);
   Query& BindText(std::string_view value);
+  Query& BindNull() { return ++next_, *this; }  // what no value was bound to
 
   // True: a row is there. False: no more.
   absl::StatusOr<bool> Step();

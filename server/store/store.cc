@@ -421,6 +421,19 @@ absl::StatusOr<std::string> Store::Detail(std::string_view key) {
   return programs_.GetDetail(key);
 }
 
+absl::StatusOr<std::optional<Gone>> Store::WhyGone(std::string_view key) {
+  return index_.With([&](Index& index) { return index.WhyGone(key); });
+}
+
+absl::StatusOr<std::vector<ProgramRow>> Store::WithTrait(size_t place, uint64_t number,
+                                                         uint32_t limit) {
+  return index_.With([&](Index& index) { return index.WithTrait(place, number, limit); });
+}
+
+absl::StatusOr<bool> Store::HasWithoutTraits() {
+  return index_.With([](Index& index) { return index.HasWithoutTraits(); });
+}
+
 absl::StatusOr<Totals> Store::Count() {
   TENSORD_ASSIGN_OR_RETURN(Totals totals, index_.With([](Index& index) { return index.Count(); }));
   totals.bytes += index_.BytesOnDisk();

@@ -116,6 +116,11 @@ class Store {
   absl::StatusOr<ProgramRow> Find(std::string_view prefix);
   absl::StatusOr<std::shared_ptr<const Record>> Peek(std::string_view key);
   absl::StatusOr<std::string> Detail(std::string_view key);
+  // What the index says of a program that is not stored, of those like another one, and whether
+  // there are some of which it is not known (index.h).
+  absl::StatusOr<std::optional<Gone>> WhyGone(std::string_view key);
+  absl::StatusOr<std::vector<ProgramRow>> WithTrait(size_t place, uint64_t number, uint32_t limit);
+  absl::StatusOr<bool> HasWithoutTraits();
   // Programs, frames, and bytes on disk of records, blobs and index.
   absl::StatusOr<Totals> Count();
   // Why programs are kept in memory; empty: they are not.

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tensord.explain, and why recorded frames do not serve: the guard and what was there."""
+"""tensord.explain; why recorded frames do not serve: the guard and what was there; and why programs
+were compiled: the nearest and what differs."""
 
 from __future__ import annotations
 
+import base64
+import functools
 import html
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -148,3 +152,46 @@ def test_the_guard_that_failed_and_what_was_there(
     of_job = _explained(frames_daemon, "--json", "explain-miss", "--job", "another")["misses"]
     assert of_job and {miss["caller"]["job"] for miss in of_job} == {"another"}
     assert "no frame" in _explained(frames_daemon, "explain-miss", "--job", "none")
+
+
+_SIZES = """
+import sys
+import torch
+
+compiled = torch.compile(lambda x: (x * 2).relu().sum(1), backend="tensord", dynamic=False)
+compiled(torch.ones(int(sys.argv[1]), 4))
+"""
+
+
+def test_the_nearest_program_and_the_fields_that_differ(
+    frames_daemon: RealDaemon, tmp_path: Path
+) -> None:
+    program = tmp_path / "sizes.py"
+    program.write_text(_SIZES)
+    run = functools.partial(python, frames_daemon, str(program), imported=warm_python.CAPTURE)
+    before = _explained(frames_daemon, "--json", "stats")["misses"]
+    output(run("3"))
+    output(run("5", TENSORD_JOB="sized"))
+    (miss,) = _explained(frames_daemon, "--json", "explain-miss", "--job", "sized")["programs"]
+    assert miss["reason"] == "inputs" and miss["label"] == "inference"
+    (differs,) = miss["differences"]
+    assert differs == {
+        "field": "inputs[0]",
+        "wanted": "float32[5, 4] on cpu, strides [4, 1]",
+        "stored": "float32[3, 4] on cpu, strides [4, 1]",
+    }
+    key = base64.b64decode(miss["key"]).hex()
+    nearest = base64.b64decode(miss["nearest"]).hex()
+    shown = _explained(frames_daemon, "explain-miss", key)
+    assert f"{key[:12]}  program 'inference' of {miss['nodes']} operators: other inputs" in shown
+    assert f"the nearest is {nearest[:12]}, with 100 % of its operators" in shown
+    assert f"wanted  {differs['wanted']}" in shown and f"stored  {differs['stored']}" in shown
+    assert re.search(rf"event=compile .*key={key[:12]} .*miss=inputs ", frames_daemon.log_text())
+
+    counted = {one["reason"]: int(one["count"]) for one in before}
+    now = _explained(frames_daemon, "--json", "stats")["misses"]
+    grown = {one["reason"]: int(one["count"]) - counted[one["reason"]] for one in now}
+    assert grown["inputs"] >= 1 and grown["options"] == 0
+    assert sum(grown.values()) == 2
+    assert re.search(r"^inputs +\d", _explained(frames_daemon, "stats"), re.M)
+    assert "no program" in _explained(frames_daemon, "explain-miss", "ab" * 16)

@@ -18,7 +18,8 @@
 //   verify                        "programs P kernels K blobs B damaged D unreadable U"
 //   count                         "programs P bytes B"
 //   problem                       why programs are kept in memory, or nothing
-//   fill FIRST COUNT              programs without syncing anything, and their rows
+//   near N                        "rows R microseconds U": what a miss of N's kind reads of the
+//   index fill FIRST COUNT              programs without syncing anything, and their rows
 //   reconcile, write-back         "done"
 //   seal PATH, sealed PATH        seals a folder as the JIT does its own; "yes" or "no"
 //
@@ -30,10 +31,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -156,6 +159,30 @@ void Take(Store& store, uint64_t number, const std::string& path) {
   Say(found == Found::kRight ? "found" : found == Found::kWrong ? "wrong" : "missing");
 }
 
+// From one that no other program has to one that all have.
+ProgramTraits TraitsOf(uint64_t number) {
+  ProgramTraits traits;
+  traits.numbers = {number, number / 64, number % 1000, number % 10, 0};
+  while (traits.compared.size() < 96) traits.compared += Sha256(absl::StrCat("traits ", number));
+  return traits;
+}
+
+void Near(Store& store, uint64_t number) {
+  constexpr uint32_t kEach = 16;
+  const ProgramTraits traits = TraitsOf(number);
+  const auto start = std::chrono::steady_clock::now();
+  uint64_t rows = 0;
+  for (size_t place = 0; place < traits.numbers.size(); ++place) {
+    const auto found = store.WithTrait(place, traits.numbers[place], kEach);
+    rows += found.ok() ? found->size() : 0;
+  }
+  const bool unknown = store.HasWithoutTraits().value_or(false);
+  const bool gone = store.WhyGone(Sha256("no program")).value_or(std::nullopt).has_value();
+  const auto took = std::chrono::steady_clock::now() - start;
+  Say(absl::StrCat("rows ", rows + unknown + gone, " microseconds ",
+                   std::chrono::duration_cast<std::chrono::microseconds>(took).count()));
+}
+
 // The files as the store's own code writes them, but for their syncing; one set of folders and of
 // kernels is made in the usual way, and the rows by the store's reconciling.
 void Fill(Store& store, uint64_t first, uint64_t count) {
@@ -167,7 +194,8 @@ void Fill(Store& store, uint64_t first, uint64_t count) {
     if (i - first < kShared * kKernels && i % kShared == 0) {
       store.PutKernel(KernelKeyOf(i), binary, "source");
     }
-    const std::string facts = Encode({absl::StrCat("program ", i), "cpu avx2", 3, 1, 0, 42});
+    const std::string facts =
+        Encode({absl::StrCat("program ", i), "cpu avx2", 3, 1, 0, 42, TraitsOf(i)});
     const std::string data =
         EncodeRecord(**signer, "program", KeyOf(i), {{blob}, PayloadOf(i), facts}, "detail");
     if (!MakeFolder(fs::path(path).parent_path()).ok()) return Say("error no folder");
@@ -221,6 +249,8 @@ void Obey(Store& store, const std::vector<std::string>& words) {
                      totals.ok() ? totals->bytes : 0));
   } else if (what == "problem") {
     Say(absl::StrCat("problem ", store.problem()));
+  } else if (what == "near") {
+    Near(store, first);
   } else if (what == "fill") {
     Fill(store, first, count);
   } else if (what == "reconcile") {

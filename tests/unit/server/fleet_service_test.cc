@@ -138,6 +138,18 @@ TEST_F(FleetServiceTest, TheSecondHostCompilesNothing) {
             *one->service->store()->KernelSource(first.artifact().modules(0).kernel_key()));
   Compile(*two, Request({"a", "b"}));
   EXPECT_EQ(Stats(*two).fleet_hits(), 1u) << "the second time it is here";
+  EXPECT_EQ(Stats(*two).hits_fleet(), 1u);
+  EXPECT_EQ(Stats(*two).hits_store(), 1u);
+  EXPECT_EQ(Stats(*two).hits(), 2u);
+  // What its key was made of came along: from it a near miss is explained.
+  v1::CompileRequest near = Request({"a", "b"});
+  near.mutable_options()->set_unchecked(true);
+  Compile(*two, near);
+  v1::ListMissesReply misses;
+  two->service->ListMisses({}, &misses);
+  ASSERT_EQ(misses.programs_size(), 1);
+  EXPECT_EQ(misses.programs(0).reason(), "options");
+  EXPECT_EQ(misses.programs(0).nearest(), first.program_key());
   // Its kernels serve other programs.
   Compile(*two, Request({"b", "c"}));
   EXPECT_EQ(Stats(*two).kernels_compiled(), 1u);

@@ -30,6 +30,8 @@ void SetField(v1::Stats* stats, const Field& field) {
     stats->add_stages()->set_nanoseconds(7);
   } else if (field.name() == "latencies") {
     stats->add_latencies()->add_counts(7);
+  } else if (field.name() == "misses") {
+    stats->add_misses()->set_count(7);
   } else if (field.name() == "frames_unrecorded") {
     stats->add_frames_unrecorded()->set_count(7);
   } else if (field.cpp_type() == Field::CPPTYPE_STRING) {
@@ -83,6 +85,10 @@ TEST(MonitoringTest, ValuesAreInBaseUnits) {
   v1::Stats stats;
   stats.set_version("1.2");
   stats.set_hits(5);
+  stats.set_hits_store(3);
+  stats.set_hits_fleet(2);
+  stats.add_misses()->set_reason("evicted");
+  stats.mutable_misses(0)->set_count(4);
   stats.set_lookup_nanoseconds(1'500'000'000);
   stats.set_resident_bytes(4096);
   stats.set_store_problem("the disk is full");
@@ -97,6 +103,9 @@ TEST(MonitoringTest, ValuesAreInBaseUnits) {
            "tensord_resident_memory_bytes 4096\n",
            "tensord_store_problem 1\n",
            "tensord_fleet_problem 0\n",
+           "tensord_hits_total{tier=\"store\"} 3\n",
+           "tensord_hits_total{tier=\"fleet\"} 2\n",
+           "tensord_program_misses_total{reason=\"evicted\"} 4\n",
        }) {
     EXPECT_THAT(text, HasSubstr(line));
   }
@@ -173,6 +182,9 @@ TEST(GrowthTest, OfStagesReasonsAndLatencies) {
     v1::UnrecordedFrame* unrecorded = stats.add_frames_unrecorded();
     unrecorded->set_reason("a generator");
     unrecorded->set_count(count);
+    v1::MissCount* miss = stats.add_misses();
+    miss->set_reason("inputs");
+    miss->set_count(lower);
     v1::Latency* latency = stats.add_latencies();
     latency->set_outcome("hit");
     latency->add_bounds_seconds(1);
@@ -192,6 +204,7 @@ TEST(GrowthTest, OfStagesReasonsAndLatencies) {
   v1::Stats still = Growth(now, now);
   EXPECT_EQ(still.stages_size(), 0);
   EXPECT_EQ(still.frames_unrecorded_size(), 0);
+  EXPECT_EQ(still.misses_size(), 0);
   EXPECT_EQ(still.latencies(0).counts(0), 0u);
 }
 
