@@ -87,13 +87,16 @@ class Host(RealDaemon):
 
     def ask(self, number: int) -> tuple[str, float]:
         """Compiles the graph of that number: what came of it, and the seconds that it took."""
+        reply, seconds = self.compile(graphs.request(graphs.small(number)))
+        return requests_pb2.CompileReply.Outcome.Name(reply.outcome), seconds
+
+    def compile(self, request: Any) -> tuple[Any, float]:
+        """Its reply, and the seconds that it took."""
         os.environ["TENSORD_ADDRESS"] = self.address
         self._greet()
-        request = graphs.request(graphs.small(number))
         begin = time.perf_counter()
         reply = rpc.client().compile(request).wait()
-        seconds = time.perf_counter() - begin
-        return requests_pb2.CompileReply.Outcome.Name(reply.outcome), seconds
+        return reply, time.perf_counter() - begin
 
     @staticmethod
     def _greet() -> None:
