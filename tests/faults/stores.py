@@ -42,8 +42,9 @@ class Orders:
 
     def give(self, call: str, action: str, place: str = "*", skip: int = 0, times: int = 0) -> None:
         """After `skip` calls that match, the next `times` (0: all) fail with the errno that
-        `action` names, or are the process's last (`kill`)."""
-        what = action if action == "kill" else str(getattr(errno, action))
+        `action` names, are the process's last (`kill`), or take as long as the order is in force
+        (`hang`)."""
+        what = action if action in ("kill", "hang") else str(getattr(errno, action))
         self._write(f"{call} {place} {what} {skip} {times}")
 
     def withdraw(self) -> None:
@@ -69,13 +70,20 @@ class Orders:
 
 
 class Store:
-    """A store_driver on `root`. Raises Ended when its process has ended instead of answering."""
+    """A store_driver on `root`. Raises Ended when its process has ended instead of answering.
+
+    kernels: how many different ones its programs have, at most.
+    """
 
     def __init__(
-        self, root: Path, limit: int = 0, environment: dict[str, str] | None = None
+        self,
+        root: Path,
+        limit: int = 0,
+        environment: dict[str, str] | None = None,
+        kernels: int = 1024,
     ) -> None:
         self.process = subprocess.Popen(
-            [str(DRIVER), str(root), str(limit)],
+            [str(DRIVER), str(root), str(limit), str(kernels)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -91,22 +99,23 @@ class Store:
 
     def publish(self, first: int, count: int, size: int = 6000) -> list[int]:
         """The numbers of the programs that were answered, up to where the process ended."""
+        return self._answered(f"publish {first} {count} {size}", "published", count)
+
+    def put(self, first: int, count: int) -> list[int]:
+        """The same of frames."""
+        return self._answered(f"put {first} {count}", "put", count)
+
+    def _answered(self, line: str, word: str, count: int) -> list[int]:
         done: list[int] = []
         try:
-            self._send(f"publish {first} {count} {size}")
+            self._send(line)
             for _ in range(count):
                 words = self._line().split()
-                if words[0] == "published":
+                if words[0] == word:
                     done.append(int(words[1]))
         except Ended:
             pass
         return done
-
-    def put(self, first: int, count: int) -> None:
-        """Frames, by number."""
-        self._send(f"put {first} {count}")
-        for number in range(first, first + count):
-            assert self._line() == f"put {number}"
 
     def numbers(self, line: str) -> dict[str, int]:
         """An answer of names and numbers."""

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A library to preload (LD_PRELOAD) that stands between a program and the C library: it lets a call
-// on a file fail, ends the process at one, and records what was written. SQLite and the standard
-// library pass through it too, which is why the store has no fail points of its own: a step that
-// somebody adds to it is met here without being named.
+// on a file fail or hang, ends the process at one, and records what was written. SQLite and the
+// standard library pass through it too, which is why the store has no fail points of its own: a
+// step that somebody adds to it is met here without being named.
 //
 //   TENSORD_FAULTS_FOLDER   the calls that count: on files below this folder, by absolute paths
 //   TENSORD_FAULTS_ORDERS   a file of kOrdersBytes with the order in force; another order may be
@@ -11,8 +11,8 @@
 //                             CALL PLACE ACTION SKIP TIMES
 //                           CALL is open, read, write, sync, rename, link, unlink, mkdir, truncate,
 //                           mmap, or any of them but read; PLACE is part of the path, or *; ACTION
-//                           is an errno or `kill`; the first SKIP matches pass, the next TIMES (0:
-//                           all) get the action.
+//                           is an errno, `kill`, or `hang`, until there is another order; the first
+//                           SKIP matches pass, the next TIMES (0: all) get the action.
 //   TENSORD_FAULTS_RECORD   a file to which every change that succeeds is appended (Entry), with
 //                           what the program says on standard output
 #include <dirent.h>
@@ -88,6 +88,7 @@ class Faults {
     if (std::strcmp(place, "*") != 0 && path.find(place) == std::string::npos) return 0;
     const uint64_t before = orders_->matched++;
     if (before < skip || (times != 0 && before >= skip + times)) return 0;
+    if (std::strcmp(action, "hang") == 0) return Hang();
     if (std::strcmp(action, "kill") != 0) return std::atoi(action);
     Note(call, path);
     kill(getpid(), SIGKILL);
@@ -109,6 +110,13 @@ class Faults {
   }
 
  private:
+  // As on a disk that does not answer, which in the end does.
+  int Hang() const {
+    const uint64_t order = orders_->number;
+    while (orders_->number == order) usleep(10'000);
+    return 0;
+  }
+
   Faults() {
     REAL(open);
     REAL(mmap);

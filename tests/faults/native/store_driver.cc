@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A store that is spoken to in lines: what the campaigns of tests/faults do to one.
 //
-//   store_driver ROOT [LIMIT_BYTES]
+//   store_driver ROOT [LIMIT_BYTES [KERNELS]]     # different kernels, at most; 1024
 //
 //   publish FIRST COUNT [BYTES]   programs by number, their binaries of so many bytes; after each
 //                                 "published N", or "failed N WHY"
@@ -12,9 +12,10 @@
 //                                 or "failed N WHY"
 //   frames FIRST COUNT            "found F missing M wrong W", of frames by number
 //   first FIRST COUNT             the numbers of those that are missing
-//   keep N PATH, take N PATH      copies the record of N to PATH; looks N up with the file PATH as
-//   its
-//                                 record: "found", "missing" or "wrong"
+//   keep N PATH [frames]          copies the record of program N, or of frame N, to PATH
+//   take N PATH [frames]          looks N up with the file PATH as its record: "found", "missing"
+//   or
+//                                 "wrong"
 //   verify                        "programs P kernels K blobs B damaged D unreadable U"
 //   count                         "programs P bytes B"
 //   problem                       why programs are kept in memory, or nothing
@@ -51,10 +52,10 @@ namespace fs = std::filesystem;
 
 // Programs that share a kernel, as layers of models do, and kernels in all.
 constexpr uint64_t kShared = 4;
-constexpr uint64_t kKernels = 1024;
+uint64_t kernels = 1024;
 
 std::string KeyOf(uint64_t number) { return Sha256(absl::StrCat("program ", number)); }
-uint64_t KernelOf(uint64_t number) { return number / kShared % kKernels; }
+uint64_t KernelOf(uint64_t number) { return number / kShared % kernels; }
 std::string KernelKeyOf(uint64_t number) {
   return Sha256(absl::StrCat("kernel ", KernelOf(number)));
 }
@@ -107,27 +108,33 @@ Found LookupKernel(Store& store, uint64_t number) {
 
 std::string CodeOf(uint64_t number) { return Sha256(absl::StrCat("code ", number)); }
 
+absl::Status PutFrame(Store& store, uint64_t number) {
+  FrameFacts facts;
+  facts.code = CodeOf(number);
+  facts.environment = Sha256("environment");
+  if (number > 0) facts.behind = {CodeOf(number - 1)};
+  return store.PutFrame(Sha256(PayloadOf(number)), PayloadOf(number), facts);
+}
+
 void PutFrames(Store& store, uint64_t first, uint64_t count) {
   for (uint64_t i = first; i < first + count; ++i) {
-    FrameFacts facts;
-    facts.code = CodeOf(i);
-    facts.environment = Sha256("environment");
-    if (i > 0) facts.behind = {CodeOf(i - 1)};
-    const absl::Status status = store.PutFrame(Sha256(PayloadOf(i)), PayloadOf(i), facts);
+    const absl::Status status = PutFrame(store, i);
     Say(status.ok() ? absl::StrCat("put ", i) : absl::StrCat("failed ", i, " ", status.ToString()));
   }
 }
 
+Found LookupFrame(Store& store, uint64_t number) {
+  const auto frames = store.FramesOf(CodeOf(number), Sha256("environment"), {});
+  if (frames.empty() || frames[0].record == nullptr) return Found::kMissing;
+  return frames.size() == 1 && frames[0].record->payload == PayloadOf(number) ? Found::kRight
+                                                                              : Found::kWrong;
+}
+
 void LookupFrames(Store& store, uint64_t first, uint64_t count) {
-  uint64_t found = 0, missing = 0, wrong = 0;
-  for (uint64_t i = first; i < first + count; ++i) {
-    const auto frames = store.FramesOf(CodeOf(i), Sha256("environment"), {});
-    const auto record = frames.empty() ? nullptr : frames[0].record;
-    ++(record == nullptr                                       ? missing
-       : frames.size() == 1 && record->payload == PayloadOf(i) ? found
-                                                               : wrong);
-  }
-  Say(absl::StrCat("found ", found, " missing ", missing, " wrong ", wrong));
+  std::map<Found, uint64_t> found;
+  for (uint64_t i = first; i < first + count; ++i) ++found[LookupFrame(store, i)];
+  Say(absl::StrCat("found ", found[Found::kRight], " missing ", found[Found::kMissing], " wrong ",
+                   found[Found::kWrong]));
 }
 
 void LookupAll(Store& store, uint64_t first, uint64_t count, Found (*look_up)(Store&, uint64_t)) {
@@ -146,16 +153,19 @@ void Missing(Store& store, uint64_t first, uint64_t count) {
   Say(absl::StrCat("missing", line));
 }
 
-std::string RecordPath(const Store& store, uint64_t number) {
-  const std::string hex = ToHex(KeyOf(number));
-  return absl::StrCat(store.root(), "/manifests/", hex.substr(0, 2), "/", hex);
+std::string RecordPath(const Store& store, uint64_t number, bool is_frame = false) {
+  const std::string hex = ToHex(is_frame ? Sha256(PayloadOf(number)) : KeyOf(number));
+  return absl::StrCat(store.root(), is_frame ? "/frames/" : "/manifests/", hex.substr(0, 2), "/",
+                      hex);
 }
 
-void Take(Store& store, uint64_t number, const std::string& path) {
-  const std::string place = RecordPath(store, number);
+void Take(Store& store, uint64_t number, const std::string& path, bool is_frame) {
+  // Frames are looked for in the index: one that has lost its row would not be read at all.
+  if (is_frame) PutFrame(store, number).IgnoreError();
+  const std::string place = RecordPath(store, number, is_frame);
   MakeFolder(fs::path(place).parent_path()).IgnoreError();
   fs::rename(path, place);
-  const Found found = Lookup(store, number);
+  const Found found = is_frame ? LookupFrame(store, number) : Lookup(store, number);
   Say(found == Found::kRight ? "found" : found == Found::kWrong ? "wrong" : "missing");
 }
 
@@ -191,7 +201,7 @@ void Fill(Store& store, uint64_t first, uint64_t count) {
   for (uint64_t i = first; i < first + count; ++i) {
     const std::string path = RecordPath(store, i);
     const std::string binary = BinaryOf(i, 4096), blob = Sha256(binary);
-    if (i - first < kShared * kKernels && i % kShared == 0) {
+    if (i - first < kShared * kernels && i % kShared == 0) {
       store.PutKernel(KernelKeyOf(i), binary, "source");
     }
     const std::string facts =
@@ -217,6 +227,7 @@ uint64_t Number(const std::vector<std::string>& words, size_t at, uint64_t other
 void Obey(Store& store, const std::vector<std::string>& words) {
   const std::string& what = words[0];
   const uint64_t first = Number(words, 1, 0), count = Number(words, 2, 1);
+  const bool is_frame = words.size() > 3 && words[3] == "frames";  // of keep and take
   if (what == "publish") {
     for (uint64_t i = first; i < first + count; ++i) {
       const absl::Status status = Publish(store, i, Number(words, 3, 6000));
@@ -235,10 +246,11 @@ void Obey(Store& store, const std::vector<std::string>& words) {
     Missing(store, first, count);
   } else if (what == "keep") {
     std::error_code error;
-    fs::copy_file(RecordPath(store, first), words[2], fs::copy_options::overwrite_existing, error);
+    fs::copy_file(RecordPath(store, first, is_frame), words[2],
+                  fs::copy_options::overwrite_existing, error);
     Say(error ? "error " + error.message() : "done");
   } else if (what == "take") {
-    Take(store, first, words[2]);
+    Take(store, first, words[2], is_frame);
   } else if (what == "verify") {
     const Verification found = store.Verify();
     Say(absl::StrCat("programs ", found.programs, " kernels ", found.kernels, " blobs ",
@@ -268,7 +280,8 @@ void Obey(Store& store, const std::vector<std::string>& words) {
   }
 }
 
-int Run(const std::string& root, uint64_t limit) {
+int Run(const std::string& root, uint64_t limit, uint64_t most_kernels) {
+  kernels = most_kernels;
   StoreOptions options;
   options.root = root;
   options.limit_bytes = limit;
@@ -291,8 +304,11 @@ int Run(const std::string& root, uint64_t limit) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: store_driver ROOT [LIMIT_BYTES]\n");
+    std::fprintf(stderr, "usage: store_driver ROOT [LIMIT_BYTES [KERNELS]]\n");
     return 2;
   }
-  return tensord::store::Run(argv[1], argc > 2 ? std::stoull(argv[2]) : 0);
+  const auto number = [&](int at, uint64_t otherwise) {
+    return argc > at ? std::stoull(argv[at]) : otherwise;
+  };
+  return tensord::store::Run(argv[1], number(2, 0), number(3, tensord::store::kernels));
 }
