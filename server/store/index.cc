@@ -20,6 +20,7 @@ DROP TABLE IF EXISTS blobs;
 DROP TABLE IF EXISTS frames;
 DROP TABLE IF EXISTS frame_behind;
 DROP TABLE IF EXISTS totals;
+DROP TABLE IF EXISTS unused_blobs;
 CREATE TABLE programs(
   key BLOB PRIMARY KEY, label TEXT, target TEXT, nodes INT, kernels INT, externs INT,
   compile_ns INT, record_bytes INT, bytes INT, hits INT, created_ms INT, used_ms INT,
@@ -71,6 +72,27 @@ CREATE TRIGGER frame_removed AFTER DELETE ON frames BEGIN
     bytes=bytes-OLD.record_bytes; END;
 )";
 
+// Blobs that no program uses, so that evictions need not look for them among all. `look_ms`: one
+// of a kernel that was used then stays as long as that is lately. Also for the tables of a daemon
+// that did not have it: the triggers see to what such a one changes.
+constexpr char kUnusedBlobs[] = R"(
+CREATE TABLE unused_blobs(sha256 BLOB PRIMARY KEY, look_ms INT) WITHOUT ROWID;
+CREATE INDEX unused_blobs_look ON unused_blobs(look_ms);
+CREATE TRIGGER unused_blob_added AFTER INSERT ON blobs
+  WHEN NOT EXISTS (SELECT 1 FROM program_blobs WHERE sha256=NEW.sha256) BEGIN
+  INSERT OR IGNORE INTO unused_blobs VALUES(NEW.sha256, 0); END;
+CREATE TRIGGER unused_blob_removed AFTER DELETE ON blobs BEGIN
+  DELETE FROM unused_blobs WHERE sha256=OLD.sha256; END;
+CREATE TRIGGER blob_used AFTER INSERT ON program_blobs BEGIN
+  DELETE FROM unused_blobs WHERE sha256=NEW.sha256; END;
+CREATE TRIGGER blob_left AFTER DELETE ON program_blobs
+  WHEN NOT EXISTS (SELECT 1 FROM program_blobs WHERE sha256=OLD.sha256)
+  AND EXISTS (SELECT 1 FROM blobs WHERE sha256=OLD.sha256) BEGIN
+  INSERT OR IGNORE INTO unused_blobs VALUES(OLD.sha256, 0); END;
+INSERT INTO unused_blobs SELECT sha256, 0 FROM blobs
+  WHERE NOT EXISTS (SELECT 1 FROM program_blobs AS p WHERE p.sha256=blobs.sha256);
+)";
+
 // Of the text ?1. Hex digits of SQLite's are capitals, and labels and targets are ours.
 #define TENSORD_PROGRAM_MATCHES \
   "(instr(hex(key),upper(?1))=1 OR instr(lower(label),lower(?1)) OR instr(target,lower(?1)))"
@@ -102,6 +124,19 @@ absl::StatusOr<int64_t> FormOf(Database& database) {
   return there ? query.Int(0) : 0;
 }
 
+absl::StatusOr<bool> HasUnusedBlobs(Database& database) {
+  return database.Prepare("SELECT 1 FROM sqlite_schema WHERE name='unused_blobs'").Step();
+}
+
+absl::Status AddUnusedBlobs(Database& database) {
+  TENSORD_ASSIGN_OR_RETURN(const bool there, HasUnusedBlobs(database));
+  if (there) return absl::OkStatus();
+  TENSORD_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database));
+  TENSORD_ASSIGN_OR_RETURN(const bool another_was_first, HasUnusedBlobs(database));
+  if (!another_was_first) TENSORD_RETURN_IF_ERROR(database.Execute(kUnusedBlobs));
+  return transaction.Commit();
+}
+
 }  // namespace
 
 absl::StatusOr<Index> Index::Open(const std::string& path, bool* empty) {
@@ -122,6 +157,7 @@ absl::StatusOr<Index> Index::Open(const std::string& path, bool* empty) {
     }
     TENSORD_RETURN_IF_ERROR(transaction.Commit());
   }
+  TENSORD_RETURN_IF_ERROR(AddUnusedBlobs(database));
   return Index(std::move(database));
 }
 
@@ -329,15 +365,15 @@ absl::StatusOr<std::vector<std::string>> Index::Names(Query query) {
   return AllRows(query, [](const Query& row) { return row.Bytes(0); });
 }
 
-absl::Status Index::DropBlobIfUnused(std::string_view sha256, int64_t keep_since_ms,
-                                     const Drop& drop) {
+absl::StatusOr<bool> Index::DropBlobIfUnused(std::string_view sha256, int64_t keep_since_ms,
+                                             const Drop& drop) {
   {
     Query query = database_.Prepare(
         "SELECT 1 FROM program_blobs WHERE sha256=?1 UNION ALL "
         "SELECT 1 FROM kernels WHERE sha256=?1 AND used_ms>=?2 LIMIT 1");
     query.BindBlob(sha256).Bind(keep_since_ms);
     TENSORD_ASSIGN_OR_RETURN(const bool used, query.Step());
-    if (used) return absl::OkStatus();
+    if (used) return false;
   }
   Query query = database_.Prepare("SELECT kernel_key FROM kernels WHERE sha256=?");
   query.BindBlob(sha256);
@@ -345,7 +381,31 @@ absl::Status Index::DropBlobIfUnused(std::string_view sha256, int64_t keep_since
   TENSORD_RETURN_IF_ERROR(RemoveBlob(sha256));
   for (const std::string& kernel : kernels) drop.kernel(kernel);
   drop.blob(sha256);
-  return absl::OkStatus();
+  return true;
+}
+
+absl::StatusOr<bool> Index::DropUnusedBlob(int64_t keep_since_ms, const Drop& drop) {
+  while (true) {
+    std::string sha256;
+    {
+      Query query = database_.Prepare(
+          "SELECT sha256 FROM unused_blobs WHERE look_ms<? ORDER BY look_ms LIMIT 1");
+      query.Bind(keep_since_ms);
+      TENSORD_ASSIGN_OR_RETURN(const bool there, query.Step());
+      if (!there) return false;
+      sha256 = query.Bytes(0);
+    }
+    TENSORD_ASSIGN_OR_RETURN(const bool dropped, DropBlobIfUnused(sha256, keep_since_ms, drop));
+    if (dropped) return true;
+    // Looked at once for each time that it was used, not by each eviction.
+    TENSORD_RETURN_IF_ERROR(
+        database_
+            .Prepare("UPDATE unused_blobs SET look_ms=max(?2,ifnull((SELECT max(used_ms) FROM "
+                     "kernels WHERE kernels.sha256=?1),0)) WHERE sha256=?1")
+            .BindBlob(sha256)
+            .Bind(keep_since_ms)
+            .Run());
+  }
 }
 
 absl::Status Index::DropProgram(std::string_view key, int64_t keep_since_ms, const Drop& drop) {
@@ -356,7 +416,7 @@ absl::Status Index::DropProgram(std::string_view key, int64_t keep_since_ms, con
   TENSORD_RETURN_IF_ERROR(NoteGone(key, Gone::kEvicted));
   drop.program(key);
   for (const std::string& blob : blobs) {
-    TENSORD_RETURN_IF_ERROR(DropBlobIfUnused(blob, keep_since_ms, drop));
+    TENSORD_RETURN_IF_ERROR(DropBlobIfUnused(blob, keep_since_ms, drop).status());
   }
   return absl::OkStatus();
 }
@@ -386,18 +446,14 @@ absl::StatusOr<bool> Index::DropOldest(int64_t keep_since_ms, const Drop& drop) 
 absl::StatusOr<uint64_t> Index::Evict(uint64_t target_bytes, int64_t keep_since_ms,
                                       const Drop& drop) {
   TENSORD_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
-  TENSORD_ASSIGN_OR_RETURN(
-      const std::vector<std::string> unused,
-      Names(database_.Prepare("SELECT sha256 FROM blobs WHERE NOT EXISTS (SELECT 1 FROM "
-                              "program_blobs AS p WHERE p.sha256=blobs.sha256)")));
-  for (const std::string& blob : unused) {
-    TENSORD_RETURN_IF_ERROR(DropBlobIfUnused(blob, keep_since_ms, drop));
-  }
   uint64_t evicted = 0;
   while (evicted < kEvictedAtOnce) {
     TENSORD_ASSIGN_OR_RETURN(const Totals totals, Count());
     if (totals.bytes <= target_bytes) break;
-    TENSORD_ASSIGN_OR_RETURN(const bool dropped, DropOldest(keep_since_ms, drop));
+    TENSORD_ASSIGN_OR_RETURN(bool dropped, DropUnusedBlob(keep_since_ms, drop));
+    if (!dropped) {
+      TENSORD_ASSIGN_OR_RETURN(dropped, DropOldest(keep_since_ms, drop));
+    }
     if (!dropped) break;
     ++evicted;
   }

@@ -150,8 +150,12 @@ class Index {
   };
   // Removes kernels without a program, then programs and frames by age of last use, none used at or
   // after `keep_since_ms`, until at most `target_bytes` are left or kEvictedAtOnce went: others
-  // want the index in between. Returns how many programs and frames went.
+  // want the index in between. Returns how many went. What that costs grows with them, not with
+  // what is stored.
   absl::StatusOr<uint64_t> Evict(uint64_t target_bytes, int64_t keep_since_ms, const Drop& drop);
+
+  // What its statements have cost so far, in steps of SQLite's machine.
+  uint64_t Work() const { return database_.Work(); }
 
   // Frames (index_frames.cc).
 
@@ -191,8 +195,12 @@ class Index {
   static int64_t SqlLimit(uint32_t limit) { return limit == 0 ? -1 : static_cast<int64_t>(limit); }
   absl::StatusOr<std::vector<std::string>> Names(Query query);
   absl::Status DropProgram(std::string_view key, int64_t keep_since_ms, const Drop& drop);
-  // The blob and its kernels, unless a program uses it or a kernel was used lately.
-  absl::Status DropBlobIfUnused(std::string_view sha256, int64_t keep_since_ms, const Drop& drop);
+  // The blob and its kernels, unless a program uses it or a kernel was used lately; whether it
+  // went.
+  absl::StatusOr<bool> DropBlobIfUnused(std::string_view sha256, int64_t keep_since_ms,
+                                        const Drop& drop);
+  // A blob that no program uses, with its kernels; false: none that was not used lately.
+  absl::StatusOr<bool> DropUnusedBlob(int64_t keep_since_ms, const Drop& drop);
   // The program or frame that was not used for longest; false: none.
   absl::StatusOr<bool> DropOldest(int64_t keep_since_ms, const Drop& drop);
   absl::Status InsertFrame(const FrameRow& row);

@@ -129,6 +129,16 @@ Query Database::Prepare(const char* sql) {
   return Query(db_, statement);
 }
 
+uint64_t Database::Work() const {
+  uint64_t steps = 0;
+  for (const auto& [sql, statement] : statements_) {
+    if (statement == nullptr) continue;
+    steps += static_cast<uint64_t>(
+        sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_VM_STEP, /*resetFlg=*/0));
+  }
+  return steps;
+}
+
 absl::StatusOr<Transaction> Transaction::Begin(Database& database) {
   TENSORD_RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
   return Transaction(&database);

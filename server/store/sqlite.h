@@ -74,6 +74,9 @@ class Database {
   // `sql` is a literal: statements are kept by its address. Null statements surface at Step().
   Query Prepare(const char* sql);
   int64_t Changes() const { return sqlite3_changes64(db_); }
+  // Steps of SQLite's machine that the statements of Prepare() have taken so far, triggers'
+  // included.
+  uint64_t Work() const;
 
  private:
   explicit Database(sqlite3* db) : db_(db) {}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from fleet_hosts import Host, graphs
 from real_daemon import ROOT, binary
-from tensord.v1 import artifact_pb2, service_pb2
+from tensord.v1 import artifact_pb2, requests_pb2
 
 sys.path.append(str(ROOT / "tests" / "deploy"))
 import ask
@@ -43,7 +43,7 @@ def requests() -> list[Any]:
 def compiled(host: Host, outcome: str) -> list[Any]:
     """The replies to all requests, each of which is to have this outcome."""
     replies = [host.compile(request)[0] for request in requests()]
-    names = [service_pb2.CompileReply.Outcome.Name(reply.outcome) for reply in replies]
+    names = [requests_pb2.CompileReply.Outcome.Name(reply.outcome) for reply in replies]
     assert names == [outcome] * len(replies), host.log_text()
     return replies
 
