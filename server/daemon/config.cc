@@ -215,7 +215,7 @@ const std::vector<Option>& Options() {
       {"job_seconds", "TENSORD_JOB_SECONDS", Option::kSeconds, nullptr, &C::job_seconds, 1, 86400,
        "time limit of one job"},
       {"job_memory", "TENSORD_JOB_MEMORY", Option::kBytes, nullptr, &C::job_memory, 0, kAny,
-       "address space of a worker (0: no limit)"},
+       "memory of a worker and the compilers that it runs (0: no limit)"},
       {"confine", "TENSORD_CONFINE", Option::kText, &C::confine, nullptr, 0, 0,
        "walls around workers: auto or off"},
       {"max_waiting", nullptr, Option::kNumber, nullptr, &C::max_waiting, 1, 1'000'000,

@@ -24,7 +24,7 @@ struct Config {
   uint64_t workers = 0;                 // 0: the number of cores, at most 8
   uint64_t worker_idle = 60;            // seconds after which an idle worker is ended
   uint64_t job_seconds = 300;           // wall and CPU time of one job
-  uint64_t job_memory = 0;              // address space of a worker, bytes; 0: no limit
+  uint64_t job_memory = 0;              // of a worker and those below it, bytes; 0: no limit
   std::string confine = "auto";         // walls around workers; or "off"
   uint64_t max_waiting = 512;           // compiles
   uint64_t queue_seconds = 300;         // for a compile's turn

@@ -10,7 +10,9 @@ namespace tensord::server {
 namespace {
 
 // What the reply says, who may no longer be a worker of ours: a code that there is, and some word.
-absl::Status ErrorOf(const v1::WorkerReply& reply) {
+// `own_limit`: it had no more memory because it may not have more.
+absl::Status ErrorOf(const v1::WorkerReply& reply, bool own_limit) {
+  if (reply.out_of_memory() && own_limit) return OverBudget(reply.message());
   constexpr int kLast = static_cast<int>(absl::StatusCode::kUnauthenticated);
   const bool is_code = reply.code() > 0 && reply.code() <= kLast;
   return absl::Status(
@@ -111,14 +113,16 @@ absl::StatusOr<WorkerPool::Slot*> WorkerPool::Acquire(Cost cost) {
 }
 
 void WorkerPool::Release(Slot* slot) {
+  const bool healthy = slot->process->healthy();
+  const bool is_kept = healthy && slot->process->IsSlim();
   std::unique_ptr<WorkerProcess> dead;  // reaped after the lock
   absl::MutexLock lock(&mutex_);
-  if (slot->process->healthy() && !stopping_) {
+  if (is_kept && !stopping_) {
     slot->state = State::kIdle;
     slot->idle_since = absl::Now();
     return;
   }
-  if (!stopping_) ++metrics_->worker_restarts;
+  if (!healthy && !stopping_) ++metrics_->worker_restarts;
   dead = std::move(slot->process);
   slot->state = State::kEmpty;
 }
@@ -143,6 +147,7 @@ absl::StatusOr<v1::WorkerReply> WorkerPool::Call(absl::Span<const std::string_vi
   absl::StatusOr<v1::WorkerReply> reply = slot->process->Call(request, budget, on_unit);
   if (reply.ok()) reply->set_pid(static_cast<uint32_t>(slot->process->pid()));
   budget -= absl::Now() - start;
+  const bool own_limit = slot->process->HasOwnLimitOnly();
   Release(slot);
   if (!reply.ok()) {
     absl::MutexLock lock(&mutex_);
@@ -150,7 +155,7 @@ absl::StatusOr<v1::WorkerReply> WorkerPool::Call(absl::Span<const std::string_vi
     return reply;
   }
   metrics_->worker_cpu_nanoseconds += reply->cpu_nanoseconds();
-  if (reply->code() != 0) return ErrorOf(*reply);
+  if (reply->code() != 0) return ErrorOf(*reply, own_limit);
   return reply;
 }
 

@@ -9,9 +9,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/process.h"
+#include "server/pool/group_memory.h"
 #include "server/worker/framing.h"
 
 namespace tensord::server {
@@ -20,6 +22,9 @@ namespace {
 
 constexpr char kOverBudget[] = "tensord.over_budget";
 constexpr char kCrash[] = "tensord.crash";
+
+// How often a worker's memory is looked at, which takes a third of a millisecond.
+constexpr absl::Duration kLook = absl::Milliseconds(100);
 
 absl::Status Marked(const char* mark, const std::string& message) {
   absl::Status status = absl::InternalError(message);
@@ -30,6 +35,8 @@ absl::Status Marked(const char* mark, const std::string& message) {
 }  // namespace
 
 bool IsOverBudget(const absl::Status& status) { return status.GetPayload(kOverBudget).has_value(); }
+
+absl::Status OverBudget(const std::string& message) { return Marked(kOverBudget, message); }
 
 bool IsCrash(const absl::Status& status) { return status.GetPayload(kCrash).has_value(); }
 
@@ -60,7 +67,7 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const Worker
     close(sockets[0]);
     return absl::InternalError(absl::StrCat("the worker does not start: ", pid.status().message()));
   }
-  return std::unique_ptr<WorkerProcess>(new WorkerProcess(*pid, sockets[0]));
+  return std::unique_ptr<WorkerProcess>(new WorkerProcess(*pid, sockets[0], command.memory_bytes));
 }
 
 WorkerProcess::~WorkerProcess() {
@@ -89,21 +96,52 @@ absl::StatusOr<v1::WorkerReply> WorkerProcess::Call(absl::Span<const std::string
   absl::Status status = WriteFrame(fd_, request, deadline);
   if (absl::IsInvalidArgument(status)) return status;  // nothing was sent
   while (status.ok()) {
-    status = ReadFrame(fd_, &reply, deadline);
+    status = AwaitWord(deadline);
+    if (status.ok()) status = ReadFrame(fd_, &reply, deadline);
     if (!status.ok()) break;
-    if (!reply.has_units_done()) return reply;
-    if (on_unit != nullptr) on_unit(reply.units_done());
+    if (reply.has_units_done()) {
+      if (on_unit != nullptr) on_unit(reply.units_done());
+      continue;
+    }
+    // What failed in the middle may have left anything behind.
+    healthy_ = !reply.out_of_memory();
+    return reply;
   }
   healthy_ = false;
+  if (IsOverBudget(status)) {
+    Kill();
+    return status;
+  }
   if (absl::IsDeadlineExceeded(status)) {
     Kill();
-    return Marked(kOverBudget,
-                  absl::StrCat("the worker took longer than ", absl::FormatDuration(limit),
-                               ", which was left to the request, and was ended"));
+    return OverBudget(absl::StrCat("the worker took longer than ", absl::FormatDuration(limit),
+                                   ", which was left to the request, and was ended"));
   }
   if (absl::IsOutOfRange(status)) return Died();
   Kill();
   return absl::InternalError(absl::StrCat("cannot talk to the worker: ", status.message()));
+}
+
+absl::Status WorkerProcess::AwaitWord(absl::Time deadline) const {
+  if (memory_bytes_ == 0) return AwaitReadable(fd_, deadline);
+  // Twice in a row: see MemoryBelow on children that are about to become programs.
+  constexpr int kLooks = 2;
+  for (int above = 0; above < kLooks;) {
+    const absl::Status status = AwaitReadable(fd_, std::min(deadline, absl::Now() + kLook));
+    if (!absl::IsDeadlineExceeded(status) || absl::Now() >= deadline) return status;
+    above = MemoryBelow(pid_) > memory_bytes_ ? above + 1 : 0;
+  }
+  return OverBudget(absl::StrCat("the worker and its compilers took more memory than the ",
+                                 memory_bytes_,
+                                 " bytes that a job may (job_memory), and were ended"));
+}
+
+bool WorkerProcess::HasOwnLimitOnly() const {
+  return memory_bytes_ != 0 && !MemoryIsPromisedStrictly();
+}
+
+bool WorkerProcess::IsSlim() const {
+  return memory_bytes_ == 0 || MemoryBelow(pid_) <= memory_bytes_ / 2;
 }
 
 absl::Status WorkerProcess::Died() {
@@ -118,7 +156,7 @@ absl::Status WorkerProcess::Died() {
   if (waitpid(pid_, &status, 0) != pid_) return absl::InternalError("the worker died");
   reaped_ = true;
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) {
-    return Marked(kOverBudget, "the worker took more CPU time than a job may");
+    return OverBudget("the worker took more CPU time than a job may");
   }
   if (WIFSIGNALED(status)) {
     const std::string how = absl::StrCat("the worker crashed: ", strsignal(WTERMSIG(status)));

@@ -20,8 +20,9 @@
 
 namespace tensord::server {
 
-// Of an Internal status: the job took more time than it may, so that it would again.
+// Of an Internal status: the job took more time or memory than it may, so that it would again.
 bool IsOverBudget(const absl::Status& status);
+absl::Status OverBudget(const std::string& message);
 // Of an Internal status: the worker died of itself, by a signal that nobody else sends.
 bool IsCrash(const absl::Status& status);
 
@@ -30,7 +31,8 @@ struct WorkerCommand {
   std::vector<std::string> args;  // after the path
   // "NAME=value" besides this process's, for what other users must not see in a list of processes.
   std::vector<std::string> environment;
-  uint64_t memory_bytes = 0;  // address space of the worker and of each child; 0: no limit
+  // Address space of the worker and of each child, and memory of all of them together; 0: no limit.
+  uint64_t memory_bytes = 0;
 };
 
 // Called with how many units of a job are done.
@@ -45,12 +47,18 @@ class WorkerProcess {
   ~WorkerProcess();
 
   // One job. Internal: the worker died (the message says how) or did not answer within `limit`
-  // (IsOverBudget, as when it died of its limit of CPU time); the process is then of no use and
-  // healthy() is false. A job's own error is in the reply.
+  // (IsOverBudget, as when it died of its limit of CPU time, or took more memory than it may); the
+  // process is then of no use and healthy() is false. A job's own error is in the reply, and the
+  // worker is of no use either if that was for want of memory.
   // `request`: a serialised WorkerRequest, in pieces. `on_unit` hears of each unit that a JitJob
   // has done.
   absl::StatusOr<v1::WorkerReply> Call(absl::Span<const std::string_view> request,
                                        absl::Duration limit, const OnUnit& on_unit = nullptr);
+
+  // Of a reply's error, out_of_memory: whether it was this worker's limit that it met.
+  bool HasOwnLimitOnly() const;
+  // Whether its jobs have left the next one at least half of the memory.
+  bool IsSlim() const;
 
   bool healthy() const { return healthy_; }
   // False when the process has ended while it had nothing to do.
@@ -60,11 +68,15 @@ class WorkerProcess {
   void Kill() const;
 
  private:
-  WorkerProcess(pid_t pid, int fd) : pid_(pid), fd_(fd) {}
+  WorkerProcess(pid_t pid, int fd, uint64_t memory_bytes)
+      : pid_(pid), fd_(fd), memory_bytes_(memory_bytes) {}
+  // Until the worker says something. Internal: too much memory.
+  absl::Status AwaitWord(absl::Time deadline) const;
   absl::Status Died();
 
   const pid_t pid_;
   const int fd_;
+  const uint64_t memory_bytes_;
   bool healthy_ = true;
   std::atomic<bool> reaped_ = false;
 };

@@ -65,6 +65,8 @@ absl::Status ReceiveAll(int fd, char* data, size_t size, absl::Time deadline) {
 
 }  // namespace
 
+absl::Status AwaitReadable(int fd, absl::Time deadline) { return WaitFor(fd, POLLIN, deadline); }
+
 absl::Status WriteFrame(int fd, const google::protobuf::MessageLite& message, absl::Time deadline) {
   std::string data;
   if (!message.SerializeToString(&data)) return absl::InternalError("cannot serialise a message");

@@ -19,6 +19,9 @@ inline constexpr int kWorkerFd = 3;
 // Longer messages are refused on both sides.
 inline constexpr uint32_t kMaxFrame = 512u << 20;
 
+// Until there is something to read, be it the end. DeadlineExceeded: there is nothing yet.
+absl::Status AwaitReadable(int fd, absl::Time deadline);
+
 // Both block until done, whatever the socket's flags. OutOfRange: the other side has closed
 // (nothing more to read). DeadlineExceeded: `deadline` has passed; the stream is then of no use.
 // DataLoss: not a message.

@@ -99,6 +99,7 @@ int RunWorkerLoop(const WorkerHandlers& handlers, unsigned cpu_seconds) {
     const absl::Status status = StatusOfThrown([&] { return Handle(handlers, request, reply); });
     reply.set_code(static_cast<int>(status.code()));
     reply.set_message(std::string(status.message()));
+    reply.set_out_of_memory(IsOutOfMemory(status));
     reply.set_cpu_nanoseconds(CpuNanoseconds(true) - before);
     if (!WriteFrame(kWorkerFd, reply).ok()) return 1;
   }

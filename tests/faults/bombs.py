@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ten kinds of graphs that take too much CPU, memory or time, one after the other, while another
-job looks stored programs up and a third compiles small ones.
+"""Graphs that take too much CPU, memory or time, while another job looks stored programs up and a
+third compiles small ones: ten kinds one after the other, then two at once; then, of a daemon whose
+jobs may have `--job-memory-mib`, kinds that take more, one after the other and two at once.
 
-A bomb is answered within its request's budget (`--job-seconds`) and a second, with a program or
-with an error. Meanwhile 95 of 100 look-ups take less than 10 ms, and a small graph takes at most
-twice what it takes alone (`--timing 0`: the figures alone, for a machine that others use as well).
-Asked again, a bomb that was ended is refused at once.
+A bomb is answered within its request's budget (`--job-seconds`, for each that may come before it)
+and a second, with a program or with an error; those of the second daemon are ended for memory, and
+no worker of it holds more, with the compilers below it, than that and a fourth. Meanwhile 95 of 100
+look-ups take less than 10 ms, and a small graph takes at most twice what it takes alone (`--timing
+0`: the figures alone, for a machine that others use as well). Asked again, a bomb that was ended is
+refused at once.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import Any
 
 import campaign
 import graphs
+import process_facts
 import tensord
 from real_daemon import RealDaemon
 from tensord.errors import TensordError
@@ -66,57 +70,158 @@ class _Others:
         self._thread.join()
 
 
+MEMORY_SECONDS = 60  # of a job that is to be ended for its memory, on a busy machine too
+ENDED = ("longer than", "CPU time", "more memory", "out of memory")
+
+
+class _Memory:
+    """The most that a worker of the daemon held together with those below it, sampled; in two
+    samples, for a child that is about to be a program has its parent's memory for a moment."""
+
+    def __init__(self, daemon: RealDaemon) -> None:
+        self.most = 0
+        self._daemon = daemon
+        self._before: dict[int, int] = {}
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ends.wait(0.05):
+            held = {pid: process_facts.anonymous_bytes_below(pid) for pid in self._daemon.workers()}
+            for pid, now in held.items():
+                self.most = max(self.most, min(now, self._before.get(pid, 0)))
+            self._before = held
+
+    def end(self) -> int:
+        self._ends.set()
+        self._thread.join()
+        return self.most
+
+
+class _Bombs:
+    """What is asked, and what came of it."""
+
+    def __init__(self, budget_s: int, table: campaign.Table) -> None:
+        self.late: list[str] = []
+        self.not_refused: list[str] = []
+        self.answers: list[str] = []
+        self.memory = 0  # the most of a worker
+        self._budget_s, self._table = budget_s, table
+
+    def ask(self, name: str, graph: Any, before: int = 0) -> str:
+        """before: so many bombs may have their budgets first."""
+        seconds, answer = _ask(graph)
+        self.answers.append(f"{name}: {answer}")
+        self._table.add(name, f"{seconds:.1f} s  {answer[:90]}")
+        if seconds > (before + 1) * self._budget_s + 1:
+            self.late.append(f"{name}: {seconds:.1f} s")
+        if any(words in answer for words in ENDED):
+            again_s, again = _ask(graph)
+            if again_s > AGAIN_WITHIN_S or again != answer:
+                self.not_refused.append(f"{name}: {again_s:.1f} s, {again[:60]}")
+        return answer
+
+    def ask_at_once(self, bombs: dict[str, Callable[[], Any]], number: int) -> None:
+        """Two by two; others of their kinds than were asked before."""
+        names = list(bombs)
+        for pair in zip(names[::2], names[1::2], strict=False):
+            asking = [
+                threading.Thread(
+                    target=self.ask,
+                    args=(f"at once: {name}", graphs.variant(bombs[name](), number), 1),
+                )
+                for name in pair
+            ]
+            for thread in asking:
+                thread.start()
+            for thread in asking:
+                thread.join()
+
+
+class _Beside:
+    """The other jobs of a part of the campaign."""
+
+    def __init__(self, small: Callable[[], Any], quiet_s: float) -> None:
+        self._hits = _Others(lambda: graphs.small(WARM), 0.02, "hit")
+        self._colds = _Others(small, 0.2, "compiled")
+        self._quiet_s = quiet_s
+
+    def end(self, part: str, timing: int, table: campaign.Table) -> None:
+        """Adds what they saw to the table."""
+        self._hits.end()
+        self._colds.end()
+        table.none(f"{part}: other jobs' problems", self._hits.problems + self._colds.problems)
+        table.add(f"{part}: look-ups", len(self._hits.seconds))
+        table.add(f"{part}: small graphs", len(self._colds.seconds))
+        slow_hit = statistics.quantiles(self._hits.seconds, n=20)[-1] * 1e3
+        beside = statistics.median(self._colds.seconds)
+        if timing:
+            table.must(f"{part}: look-ups, 95 of 100 within, ms", slow_hit, slow_hit <= 10,
+                       "at most 10")  # fmt: skip
+            table.must(f"{part}: a small graph, median, s", beside, beside <= 2 * self._quiet_s,
+                       "at most twice")  # fmt: skip
+        else:
+            table.add(f"{part}: look-ups, 95 of 100 within, ms", slow_hit)
+            table.add(f"{part}: a small graph, median, s", beside)
+
+
 def _small_ones() -> Callable[[], Any]:
     numbers = iter(range(1, WARM))
     return lambda: graphs.small(next(numbers))
 
 
+class _Part:
+    """One daemon, its bombs, and the others' jobs."""
+
+    def __init__(
+        self, name: str, seconds: int, table: campaign.Table, flags: tuple[str, ...] = ()
+    ) -> None:
+        self._name, self._seconds, self._table = name, seconds, table
+        self._daemon = RealDaemon(flags=(f"--job-seconds={seconds}", *flags))
+        os.environ.update(TENSORD_ADDRESS=self._daemon.address, TENSORD_AUTOSTART="0")
+        self._small = _small_ones()
+
+    def run(self, bombs: dict[str, Callable[[], Any]], arguments: argparse.Namespace) -> _Bombs:
+        """All bombs; and what a worker held."""
+        asked = _Bombs(self._seconds, self._table)
+        try:
+            rpc.client().forget()
+            rpc.client().hello()
+            _ask(graphs.small(WARM))
+            quiet = statistics.median(_ask(self._small())[0] for _ in range(arguments.alone))
+            self._table.add(f"{self._name}: a small graph alone, median, s", quiet)
+            memory = _Memory(self._daemon)
+            beside = _Beside(self._small, quiet)
+            for name, make in bombs.items():
+                asked.ask(name, make())
+            beside.end(f"{self._name}, one at a time", arguments.timing, self._table)
+            beside = _Beside(self._small, quiet)
+            asked.ask_at_once(bombs, 1)
+            beside.end(f"{self._name}, two at once", arguments.timing, self._table)
+            asked.memory = memory.end()
+            self._table.add(f"{self._name}: workers that were ended",
+                            tensord.daemon_stats()["worker_restarts"])  # fmt: skip
+            alive = self._daemon.process.poll() is None
+        finally:
+            self._daemon.close()
+        self._table.none(f"{self._name}: answered late", asked.late)
+        self._table.none(f"{self._name}: not refused the second time", asked.not_refused)
+        self._table.must(f"{self._name}: the daemon lives", alive, alive, "True")
+        return asked
+
+
 def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
-    """First alone, then beside the bombs."""
-    budget = arguments.job_seconds
-    daemon = RealDaemon(flags=(f"--job-seconds={budget}",))
-    os.environ.update(TENSORD_ADDRESS=daemon.address, TENSORD_AUTOSTART="0")
-    try:
-        rpc.client().hello()
-        _ask(graphs.small(WARM))
-        small = _small_ones()
-        alone = [_ask(small())[0] for _ in range(arguments.alone)]
-        hits = _Others(lambda: graphs.small(WARM), 0.02, "hit")
-        colds = _Others(small, 0.2, "compiled")
-        late, remembered = [], []
-        for name, make in list(graphs.BOMBS.items())[: arguments.count]:
-            graph = make()
-            seconds, answer = _ask(graph)
-            table.add(name, f"{seconds:.1f} s  {answer[:90]}")
-            if seconds > budget + 1:
-                late.append(f"{name}: {seconds:.1f} s")
-            if "longer than" in answer or "CPU time" in answer:
-                again, answer = _ask(graph)
-                if again > AGAIN_WITHIN_S:
-                    remembered.append(f"{name}: {again:.1f} s, {answer[:60]}")
-        hits.end()
-        colds.end()
-        restarts = tensord.daemon_stats()["worker_restarts"]
-        alive = daemon.process.poll() is None
-    finally:
-        daemon.close()
-    table.none("answered late", late)
-    table.none("not refused the second time", remembered)
-    table.must("the daemon lives", alive, alive, "True")
-    table.add("workers that were ended", restarts)
-    table.none("other jobs' problems", hits.problems + colds.problems)
-    table.add("look-ups meanwhile", len(hits.seconds))
-    slow_hit = statistics.quantiles(hits.seconds, n=20)[-1] * 1e3
-    quiet, beside = statistics.median(alone), statistics.median(colds.seconds)
-    table.add("small graphs meanwhile", len(colds.seconds))
-    table.add("a small graph alone, median, s", quiet)
-    if arguments.timing:
-        table.must("look-ups, 95 of 100 within, ms", slow_hit, slow_hit <= 10, "at most 10")
-        table.must("a small graph meanwhile, s", beside, beside <= 2 * quiet, "at most twice")
-    else:
-        table.add("look-ups, 95 of 100 within, ms", slow_hit)
-        table.add("a small graph meanwhile, s", beside)
+    """Much memory and little time, then little memory."""
+    limit = arguments.job_memory_mib << 20
+    bombs = dict(list(graphs.BOMBS.items())[: arguments.count])
+    _Part("time", arguments.job_seconds, table).run(bombs, arguments)
+    part = _Part("memory", MEMORY_SECONDS, table, (f"--job-memory={limit}",))
+    asked = part.run(graphs.MEMORY_BOMBS, arguments)
+    table.none("not ended for memory", [one for one in asked.answers if "memory" not in one])
+    table.must("most memory of a worker and its compilers, MiB", asked.memory >> 20,
+               asked.memory <= limit + limit // 4, "at most the limit and a fourth")  # fmt: skip
 
 
 if __name__ == "__main__":
-    campaign.main(run, __doc__, count=10, job_seconds=10, alone=7, timing=1)
+    campaign.main(run, __doc__, count=10, job_seconds=10, job_memory_mib=192, alone=7, timing=1)

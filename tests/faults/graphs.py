@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tensord.v1 import graph_pb2, requests_pb2
 from tensord.wire import target
+from tensord.wire.caller import caller
 
 Sizes = Sequence[Any]  # integers or SymExpr
 
@@ -92,7 +92,7 @@ class Builder:
 def request(graph: Any) -> Any:
     """Of this process, for this host's CPU."""
     made = requests_pb2.CompileRequest(graph=graph, target=target.detect(None), label="inference")
-    made.caller.pid = os.getpid()
+    made.caller.CopyFrom(caller())
     return made
 
 
@@ -194,6 +194,12 @@ def _many_symbols() -> Any:
                          for x, size in zip(inputs, sizes, strict=True)])  # fmt: skip
 
 
+def variant(graph: Any, number: int) -> Any:
+    """Another graph of the same kind: some of its results once more."""
+    graph.outputs.extend([graph.outputs[0]] * number)
+    return graph
+
+
 BOMBS: dict[str, Callable[[], Any]] = {
     "a chain of 20,000 nodes": _chain,
     "2,000 doublings": _doubling,
@@ -206,3 +212,6 @@ BOMBS: dict[str, Callable[[], Any]] = {
     "800 constants of 60 KiB": _many_constants,
     "3,000 symbols": _many_symbols,
 }
+
+# What these take is memory: 350 MiB and more, some of it each second.
+MEMORY_BOMBS = {name: BOMBS[name] for name in ("10,000 parts", "10,000 results")}

@@ -12,6 +12,18 @@ def resident_bytes(pid: int) -> int:
     return _status_bytes(pid, "VmRSS:")
 
 
+def anonymous_bytes_below(pid: int) -> int:
+    """What it and all processes below it have that no file holds. What vanishes is nothing."""
+    try:
+        held = _status_bytes(pid, "RssAnon:")
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                held += anonymous_bytes_below(int(child))
+    except OSError:
+        return 0
+    return held
+
+
 def peak_resident_bytes(pid: int) -> int:
     """The most that it has had."""
     return _status_bytes(pid, "VmHWM:")

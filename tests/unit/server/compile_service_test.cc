@@ -125,6 +125,34 @@ TEST_F(CompileServiceTest, GraphThatTookTooLongIsRememberedAtOnce) {
   EXPECT_EQ(Jobs("compile"), 1);
 }
 
+TEST_F(CompileServiceTest, GraphThatTookTooMuchMemoryIsRememberedAtOnce) {
+  if (!kMemoryCanBeLimited) GTEST_SKIP() << "under a sanitizer";
+  PoolOptions pool = Pool();
+  pool.command.memory_bytes = 512ull << 20;
+  auto service = Open(pool);
+  int jobs = 0;
+  // By itself, and by what it starts.
+  for (const char* order : {"hoard", "hoard_below"}) {
+    for (int i = 0; i < 3; ++i) {
+      const auto answer = Compile(*service, Request({order}, order));
+      EXPECT_EQ(answer->status.code(), absl::StatusCode::kInternal);
+      EXPECT_THAT(std::string(answer->status.message()), HasSubstr("job_memory"));
+    }
+    EXPECT_EQ(Jobs("compile"), ++jobs);
+  }
+  EXPECT_TRUE(Compile(*service, Request({"b"}))->status.ok());
+}
+
+// The kernel does so when the machine has no memory left, whoever took it.
+TEST_F(CompileServiceTest, GraphWhoseWorkerWasKilledIsNotRemembered) {
+  auto service = Open();
+  for (int i = 1; i <= 3; ++i) {
+    EXPECT_EQ(Compile(*service, Request({"a"}, "killed"))->status.code(),
+              absl::StatusCode::kInternal);
+    EXPECT_EQ(Jobs("compile"), i);
+  }
+}
+
 // Each job is well within the limit, all of them together are not: 0.3 s and four times 0.2 s.
 TEST_F(CompileServiceTest, BudgetIsARequestsAndNotAJobs) {
   PoolOptions pool = Pool(1);

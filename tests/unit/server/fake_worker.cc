@@ -3,7 +3,9 @@
 //
 //   "crash"         dies of SIGSEGV              "hang"          never answers
 //   "invalid"       InvalidArgument              "slow"          compiles in 300 ms
+//   "killed"        dies of SIGKILL
 //   "hoard"         allocates without end        "jit_fail"      its first unit does not compile
+//   "hoard_below"   has eight children, each of 128 MiB          "fat"    keeps 600 MiB afterwards
 //   "fails*"        does not compile, unless it is to be a library call: any node, not only the
 //   first "spawn"         leaves a child that sleeps, its pid in $FAKE_WORKER_LOG.child, then hangs
 //
@@ -60,6 +62,7 @@ absl::StatusOr<CompileResult> Compile(const CompileJob& job) {
   const uint64_t start = Now();
   const std::string order = job.graph().nodes_size() > 0 ? job.graph().nodes(0).name() : "";
   if (order == "crash") raise(SIGSEGV);
+  if (order == "killed") raise(SIGKILL);
   if (order == "spawn" && fork() == 0) {
     Log(std::to_string(getpid()), ".child");
     sleep(600);
@@ -69,6 +72,19 @@ absl::StatusOr<CompileResult> Compile(const CompileJob& job) {
   if (order == "hoard") {
     std::vector<std::string> all;
     while (true) all.emplace_back(64 << 20, 'x');
+  }
+  if (order == "hoard_below") {
+    for (int i = 0; i < 8; ++i) {
+      if (fork() == 0) {
+        const std::string mine(128 << 20, 'x');
+        sleep(600);
+      }
+    }
+    sleep(600);
+  }
+  if (order == "fat") {
+    static std::string kept;
+    kept.assign(600 << 20, 'x');
   }
   if (order == "invalid") {
     return absl::InvalidArgumentError("node 'invalid' (aten::nothing): unknown operator");

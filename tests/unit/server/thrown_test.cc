@@ -17,6 +17,8 @@ TEST(StatusOfThrown, IsInternalWithTheWords) {
   const absl::Status memory = StatusOfThrown([]() -> absl::Status { throw std::bad_alloc(); });
   EXPECT_EQ(memory.code(), absl::StatusCode::kInternal);
   EXPECT_NE(memory.message().find("job_memory"), absl::string_view::npos);
+  EXPECT_TRUE(IsOutOfMemory(memory));
+  EXPECT_FALSE(IsOutOfMemory(absl::InternalError("of another kind")));
 }
 
 }  // namespace thrown_test

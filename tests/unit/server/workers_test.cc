@@ -7,6 +7,7 @@
 
 #include <thread>
 
+#include "server/pool/group_memory.h"
 #include "server/pool/worker_pool.h"
 #include "server/worker/framing.h"
 #include "tests/unit/server/testing.h"
@@ -114,6 +115,69 @@ TEST_F(WorkersTest, MemoryIsLimited) {
   const auto reply = pool.Call(Job("hoard"));
   EXPECT_EQ(reply.status().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(reply.status().message()), HasSubstr("out of memory"));
+  EXPECT_TRUE(IsOverBudget(reply.status()));
+  // What it holds now it might hold for ever.
+  EXPECT_EQ(metrics_.worker_restarts, 1u);
+  EXPECT_EQ(pool.Running(), 0);
+}
+
+TEST_F(WorkersTest, MemoryIsThatOfAllBelowTheWorkerTogether) {
+  if (!kMemoryCanBeLimited) GTEST_SKIP() << "under a sanitizer";
+  PoolOptions options = Pool(1);
+  options.command.memory_bytes = 512ull << 20;
+  WorkerPool pool(options, &metrics_);
+  const absl::Time start = absl::Now();
+  const auto reply = pool.Call(Job("hoard_below"));
+  EXPECT_LT(absl::Now() - start, options.job_limit);
+  EXPECT_TRUE(IsOverBudget(reply.status())) << reply.status();
+  EXPECT_THAT(std::string(reply.status().message()), HasSubstr("job_memory"));
+  EXPECT_TRUE(pool.Call(Job("")).ok());
+}
+
+TEST_F(WorkersTest, AWorkerThatAJobLeftFatIsNotTheNextJobs) {
+  if (!kMemoryCanBeLimited) GTEST_SKIP() << "under a sanitizer";
+  PoolOptions options = Pool(1);
+  options.command.memory_bytes = 1ull << 30;
+  WorkerPool pool(options, &metrics_);
+  EXPECT_TRUE(pool.Call(Job("")).ok());
+  EXPECT_EQ(pool.Running(), 1);
+  EXPECT_TRUE(pool.Call(Job("fat")).ok());
+  EXPECT_EQ(pool.Running(), 0);
+  EXPECT_EQ(metrics_.worker_restarts, 0u);  // it did nothing wrong
+}
+
+TEST_F(WorkersTest, AWorkerThatSomebodyKilledIsNotOverItsBudget) {
+  WorkerPool pool(Pool(1), &metrics_);
+  const auto reply = pool.Call(Job("killed"));
+  EXPECT_THAT(std::string(reply.status().message()), HasSubstr("Killed"));
+  EXPECT_FALSE(IsOverBudget(reply.status()));
+  EXPECT_FALSE(IsCrash(reply.status()));
+}
+
+TEST(MemoryBelowTest, IsThatOfAProcessAndItsChildren) {
+  constexpr uint64_t kMiB = 1 << 20;
+  const uint64_t before = MemoryBelow(getpid());
+  EXPECT_GT(before, 0u);
+  std::string mine(64 * kMiB, 'x');
+  EXPECT_GE(MemoryBelow(getpid()), before + 60 * kMiB);
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    mine.assign(mine.size(), 'y');  // its own copy
+    if (write(ready[1], "x", 1) != 1) _exit(1);
+    sleep(600);
+    _exit(0);
+  }
+  char byte;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  EXPECT_GE(MemoryBelow(getpid()), before + 120 * kMiB);
+  EXPECT_GE(MemoryBelow(child), 60 * kMiB);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(MemoryBelow(child), 0u);  // there is none
+  close(ready[0]);
+  close(ready[1]);
 }
 
 TEST_F(WorkersTest, IdleWorkersAreEnded) {
