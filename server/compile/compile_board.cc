@@ -66,6 +66,15 @@ void CompileBoard::SetKernels(const std::string& key, uint32_t ready, uint32_t k
   found->second.kernels_ready = std::min(ready, kernels);
 }
 
+std::optional<absl::Duration> CompileBoard::SilenceOf(const std::string& key,
+                                                      const Compile& compile,
+                                                      absl::Time now) const {
+  const OwnSteps::State state = steps_.Of(key, now);
+  if (state.overdue.has_value()) return state.overdue;
+  if (state.waits || compile.stage == v1::CompileProgress::WAITING) return std::nullopt;
+  return absl::ZeroDuration();  // a worker's turn
+}
+
 v1::CompilesUpdate CompileBoard::Read(const v1::WatchCompilesRequest& request,
                                       absl::Time now) const {
   const auto is_asked_for = [&](const Compile& compile) {
@@ -76,10 +85,16 @@ v1::CompilesUpdate CompileBoard::Read(const v1::WatchCompilesRequest& request,
            });
   };
   v1::CompilesUpdate update;
+  absl::Duration silence, of_those_up = absl::InfiniteDuration();
+  bool waits = false;  // for a turn, or for others' kernels
   {
     absl::MutexLock lock(&mutex_);
     for (const auto& [key, compile] : compiles_) {
+      const auto silent = SilenceOf(key, compile, now);
+      if (silent.has_value()) of_those_up = std::min(of_those_up, *silent);
       if (!is_asked_for(compile)) continue;
+      silence = std::max(silence, silent.value_or(absl::ZeroDuration()));
+      waits = waits || !silent.has_value();
       v1::CompileProgress& progress = *update.add_compiles();
       progress.set_program_key(key);
       progress.set_label(compile.label);
@@ -96,6 +111,13 @@ v1::CompilesUpdate CompileBoard::Read(const v1::WatchCompilesRequest& request,
       }
     }
   }
+  // Who waits for others waits for nobody when all of them hang.
+  if (waits && of_those_up < absl::InfiniteDuration()) silence = std::max(silence, of_those_up);
+  if (request.has_caller()) {
+    const OwnSteps::State look_ups = steps_.Of(ProcessOf(request.caller()), now);
+    silence = std::max(silence, look_ups.overdue.value_or(absl::ZeroDuration()));
+  }
+  update.set_silent_nanoseconds(static_cast<uint64_t>(absl::ToInt64Nanoseconds(silence)));
   auto& compiles = *update.mutable_compiles();
   std::sort(compiles.begin(), compiles.end(), [](const auto& a, const auto& b) {
     return a.elapsed_nanoseconds() > b.elapsed_nanoseconds();

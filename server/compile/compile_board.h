@@ -9,9 +9,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
+#include "server/compile/own_steps.h"
 #include "tensord/v1/requests.pb.h"
 
 namespace tensord::server {
@@ -31,11 +33,19 @@ class CompileBoard {
   // It needs so many kernels, and has these: stage KERNELS.
   void SetKernels(const std::string& key, uint32_t ready, uint32_t kernels);
 
-  // Those that match the request, in the order of their first requests.
+  // What the daemon does by itself for a program, or for a process before there is one.
+  OwnSteps& steps() { return steps_; }
+
+  // Those that match the request, in the order of their first requests, and how long nothing moves.
   v1::CompilesUpdate Read(const v1::WatchCompilesRequest& request,
                           absl::Time now = absl::Now()) const;
 
  private:
+  // How long nothing has moved of a program; nothing: it waits for others.
+  struct Compile;
+  std::optional<absl::Duration> SilenceOf(const std::string& key, const Compile& compile,
+                                          absl::Time now) const;
+
   struct Compile {
     std::string label;
     int nodes = 0;
@@ -45,7 +55,8 @@ class CompileBoard {
     std::map<uint64_t, v1::Caller> waiting;  // by request
   };
 
-  mutable absl::Mutex mutex_;
+  OwnSteps steps_;
+  mutable absl::Mutex mutex_;  // before that of steps_
   std::unordered_map<std::string, Compile> compiles_ ABSL_GUARDED_BY(mutex_);
 };
 

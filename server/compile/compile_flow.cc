@@ -76,6 +76,7 @@ absl::StatusOr<FlowOutput> CompileFlow::Run(const FlowInput& input) {
 
 absl::StatusOr<std::string> CompileFlow::KeepRepro(const FlowInput& input,
                                                    const std::string& failure) {
+  const auto step = board_->steps().Begin(input.program_key, kUsualDiskStep);
   v1::CompileJob more;
   more.set_failure(failure);
   absl::StatusOr<std::string> kept = store_->KeepRepro(
@@ -189,7 +190,7 @@ absl::Status CompileFlow::MakeKernels(const FlowInput& input, std::vector<Kernel
       const auto looking = input.spans->Time("look-up of kernels");
       for (const auto& [key, kernel] : open) {
         const bool claimed = kernel_flights_.Claim(key);
-        if (FindKernel(*kernel, ready)) {
+        if (FindKernel(input, *kernel, ready)) {
           if (claimed) kernel_flights_.Finish(key);
         } else if (claimed) {
           mine.push_back(kernel);
@@ -211,6 +212,7 @@ absl::Status CompileFlow::MakeKernels(const FlowInput& input, std::vector<Kernel
     std::move(finish).Invoke();
     if (!others.empty()) {
       const auto waiting = input.spans->Time("kernels of other compiles");
+      const auto step = board_->steps().Wait(input.program_key);
       for (const auto& [key, kernel] : others) kernel_flights_.Wait(key);
     }
     open = std::move(others);
@@ -225,7 +227,8 @@ absl::Status CompileFlow::MakeKernels(const FlowInput& input, std::vector<Kernel
   return absl::OkStatus();
 }
 
-bool CompileFlow::FindKernel(Kernel& kernel, ReadyKernels& ready) {
+bool CompileFlow::FindKernel(const FlowInput& input, Kernel& kernel, ReadyKernels& ready) {
+  const auto step = board_->steps().Begin(input.program_key, kUsualDiskStep);
   auto row = store_->FindKernel(kernel.key);
   if (!row.has_value()) return false;
   kernel.row = *std::move(row);
@@ -243,7 +246,7 @@ void CompileFlow::FetchFromFleet(const FlowInput& input, std::vector<Kernel*>& m
   const absl::Time start = absl::Now();
   fleet::FetchKernels(*fleet_, store_, keys, attempt.fleet_time);
   attempt.fleet_time -= absl::Now() - start;
-  std::erase_if(mine, [&](Kernel* kernel) { return FindKernel(*kernel, ready); });
+  std::erase_if(mine, [&](Kernel* kernel) { return FindKernel(input, *kernel, ready); });
 }
 
 absl::Status CompileFlow::Jit(const FlowInput& input, const std::vector<Kernel*>& kernels,
@@ -314,6 +317,7 @@ absl::Status CompileFlow::JitOnOneWorker(const FlowInput& input, Share& share,
   metrics_->kernels_failed += failed.size();
   for (int i = 0; i < result.binaries_size(); ++i) {
     if (failed.count(static_cast<uint32_t>(i)) != 0) continue;
+    const auto step = board_->steps().Begin(input.program_key, kUsualDiskStep);
     kernels[i]->row = store_->PutKernel(kernels[i]->key, result.binaries(i),
                                         kernels[i]->unit->source(), FactsOf(result, i));
   }
@@ -325,6 +329,7 @@ absl::Status CompileFlow::Publish(const FlowInput& input, const v1::CompileResul
                                   uint64_t nanoseconds) {
   const auto start = Clock::now();
   const auto publishing = input.spans->Time("publish");
+  const auto step = board_->steps().Begin(input.program_key, kUsualDiskStep);
   board_->SetStage(input.program_key, v1::CompileProgress::PUBLISHING);
   store::Record record;
   for (const Kernel& kernel : kernels) record.blobs.push_back(kernel.row.sha256);

@@ -123,7 +123,7 @@ class CompileFlow {
                            std::vector<v1::StageTime>& stages, std::vector<std::string>& made,
                            Attempt& attempt, absl::Duration& budget);
   // Whether the store has it; then it is ready.
-  bool FindKernel(Kernel& kernel, ReadyKernels& ready);
+  bool FindKernel(const FlowInput& input, Kernel& kernel, ReadyKernels& ready);
   // Takes off `mine`, which the caller has claimed, what another host of the fleet has made.
   void FetchFromFleet(const FlowInput& input, std::vector<Kernel*>& mine, ReadyKernels& ready,
                       Attempt& attempt);

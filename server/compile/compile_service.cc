@@ -309,7 +309,10 @@ void CompileService::Refuse(const CallPtr& call) {
 
 bool CompileService::TryStored(const CallPtr& call, std::atomic<uint64_t>& hits) {
   const uint64_t begun = MonotonicNanoseconds();
-  const auto stored = store_->Lookup(call->key);
+  const auto stored = [&] {
+    const auto step = board_.steps().Begin(ProcessOf(call->caller), absl::ZeroDuration());
+    return store_->Lookup(call->key);
+  }();
   const bool found =
       stored.ok() && call->reply->mutable_artifact()->ParseFromString((*stored)->payload);
   call->Mark("look-up in the store", begun, found ? "found" : "not found");
@@ -334,8 +337,11 @@ void CompileService::Fly(Flights::Turn turn) {
   if (!aborted_) {
     // Another flight may have landed between this request's look-up and its joining.
     FlowOutput found;
-    if (const auto record = LookupPatiently(*store_, turn.key);
-        record.ok() && found.artifact.ParseFromString((*record)->payload)) {
+    const auto record = [&] {
+      const auto step = board_.steps().Begin(turn.key, kUsualDiskStep);
+      return LookupPatiently(*store_, turn.key);
+    }();
+    if (record.ok() && found.artifact.ParseFromString((*record)->payload)) {
       stored = true;
       output = std::move(found);
     } else {
@@ -471,6 +477,7 @@ void CompileService::Hello(v1::HelloReply* reply, Done done) {
     reply->set_frame_format(kFrameFormat);
     reply->set_takes_spans(true);
     reply->set_takes_profiles(true);
+    reply->set_tells_silence(true);
   };
   if (const auto cached = facts_.CachedOperators()) {
     fill(*cached);

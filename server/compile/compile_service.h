@@ -72,7 +72,7 @@ class CompileService {
   Executor* executor() { return &executor_; }
   Metrics* metrics() { return &metrics_; }
   JobLists* jobs() { return &jobs_; }
-  const CompileBoard& board() const { return board_; }
+  CompileBoard& board() { return board_; }
   JobProcesses* processes() { return &processes_; }
   void Hello(v1::HelloReply* reply, Done done);
   void ListToolchains(v1::ToolchainList* reply, Done done);

@@ -61,10 +61,12 @@ class BlobWriter : public grpc::ServerWriteReactor<v1::BlobPiece> {
 // May wait for another process's capture.
 class FindFramesCall : public ServerUnaryReactor {
  public:
-  FindFramesCall(FrameService* frames, CallCounts* counts, const v1::FindFramesRequest& request,
-                 v1::FindFramesReply* reply, Origin origin)
+  FindFramesCall(FrameService* frames, OwnSteps& steps, CallCounts* counts,
+                 const v1::FindFramesRequest& request, v1::FindFramesReply* reply, Origin origin)
       : frames_(frames), counts_(counts) {
     ++counts_->open;
+    // It waits for others after this.
+    const auto step = steps.Begin(ProcessOf(request.caller()), absl::ZeroDuration());
     search_ = frames_->Find(
         request, reply,
         [this](const absl::Status& status) {
@@ -173,7 +175,8 @@ class RpcService final
                                  const v1::FindFramesRequest* request,
                                  v1::FindFramesReply* reply) override {
     counts_->Called();
-    return new FindFramesCall(frames_, counts_, *request, reply, OriginOf(*context));
+    return new FindFramesCall(frames_, service_->board().steps(), counts_, *request, reply,
+                              OriginOf(*context));
   }
   ServerUnaryReactor* PutFrame(CallbackServerContext* context, const grpc::ByteBuffer* request,
                                grpc::ByteBuffer* answer) override {

@@ -16,6 +16,7 @@ import torch
 from compare import check
 from real_daemon import RealDaemon, binary
 from slow_compiler import Gate, wait_for
+from tensord.v1 import requests_pb2
 from tensord.wire import progress, rpc
 
 
@@ -143,15 +144,15 @@ def test_other_words_are_refused() -> None:
 def soon(monkeypatch: pytest.MonkeyPatch, gate: Gate) -> Gate:
     """The line comes at once, and the gate opens once it has been shown for a while."""
     monkeypatch.setattr(progress, "FIRST_S", 0.05)
-    show, shown = progress.Line._show, []
+    show, shown = progress.Line.show, []
 
-    def counts(self: progress.Line, message: bytes) -> None:
-        show(self, message)
-        shown.append(message)
+    def counts(self: progress.Line, update: requests_pb2.CompilesUpdate) -> None:
+        show(self, update)
+        shown.append(update)
         if len(shown) == 3:
             gate.open()
 
-    monkeypatch.setattr(progress.Line, "_show", counts)
+    monkeypatch.setattr(progress.Line, "show", counts)
     return gate
 
 
@@ -188,8 +189,8 @@ def test_nothing_where_nobody_looks(
         assert progress._bar() is None
     else:
         monkeypatch.setenv("TENSORD_PROGRESS", "0")
-        with progress.line() as ticker:
-            assert ticker is None
+        with progress.line() as line:
+            assert line is None
 
 
 def test_tensorctl_lists_what_is_compiled(gate: Gate) -> None:

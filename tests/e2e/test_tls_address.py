@@ -24,7 +24,7 @@ from real_daemon import ROOT, RealDaemon
 from slow_compiler import slow_compiler
 from tensord.errors import DaemonRefusedError, DaemonUnavailableError
 from tensord.v1 import requests_pb2, service_pb2
-from tensord.wire import address, blobs, progress, rpc, tls, transport
+from tensord.wire import address, blobs, progress, rpc, tls, transport, watch
 from tls_fixtures import (
     OTHER_TOKEN,
     TOKEN,
@@ -294,16 +294,16 @@ def test_a_daemon_that_is_stopped_before_the_first_tick_is_found_silent(
     daemon = start(*files.flags("token"), f"--cxx={compiler}", "--confine=off")
     settings.use(address_of(daemon), ca=files.authority.path, token=files.token)
     monkeypatch.setattr(progress, "FIRST_S", 0.2)
-    tick = progress.Line.tick
+    tick = watch.Watch.tick
     ticks: list[float] = []
 
-    def stop_and_tick(line: progress.Line) -> None:
+    def stop_and_tick(asked: watch.Watch) -> None:
         if not ticks:
             daemon.process.send_signal(signal.SIGSTOP)
         ticks.append(time.monotonic())
-        tick(line)
+        tick(asked)
 
-    monkeypatch.setattr(progress.Line, "tick", stop_and_tick)
+    monkeypatch.setattr(watch.Watch, "tick", stop_and_tick)
     try:
         with pytest.warns(UserWarning, match="no sign of life for 2 s"):
             compile_one(2.0)

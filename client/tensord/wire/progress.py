@@ -3,7 +3,7 @@
 
 Elsewhere the logger `tensord` says it at INFO, once. TENSORD_PROGRESS=0 shows nothing, and
 TENSORD_PROGRESS=1 a bar wherever standard error goes. Of several ranks the first shows one. It is
-all drawn by the thread that waits: a job that forks has no thread of ours.
+all drawn by the thread that waits (`watch`): a job that forks has no thread of ours.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import importlib
 import logging
 import os
 import sys
-import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import transport
 from .caller import caller
+
+if TYPE_CHECKING:
+    from ..v1 import requests_pb2
 
 log = logging.getLogger("tensord")
 
@@ -27,8 +28,8 @@ EVERY_S = 0.2
 
 
 @contextlib.contextmanager
-def line() -> Iterator[transport.Ticker | None]:
-    """Around one wait; the ticker is to be called while it lasts."""
+def line() -> Iterator[Line | None]:
+    """Around one wait; None: nothing is to be shown."""
     if os.environ.get("TENSORD_PROGRESS") == "0":
         yield None
         return
@@ -40,40 +41,20 @@ def line() -> Iterator[transport.Ticker | None]:
 
 
 class Line:
-    """A transport.Ticker that asks the daemon how far the compiles of this process are."""
+    """Shows how far the compiles of this process are."""
 
     def __init__(self) -> None:
-        self.due = time.monotonic() + FIRST_S
-        self._watch: transport.Call | None = None
         self._shares: dict[bytes, float] = {}  # by program; of those that have come, 1
         self._bar: Any = None
 
-    def tick(self) -> None:
-        """Shows what the daemon has said since; what it does not say is not shown."""
-        self.due = time.monotonic() + EVERY_S
-        try:
-            if self._watch is None:
-                from .rpc import client  # which asks here for a line
-
-                self._watch = client().watch_compiles(EVERY_S)
-                return
-            for update in self._watch.arrived():
-                self._show(update)
-        except Exception as error:  # the wait itself tells what the matter is
-            log.debug("how far compiles are cannot be shown: %r", error)
-            self.due = float("inf")
-
     def close(self) -> None:
         """Takes the bar away."""
-        if self._watch is not None:
-            self._watch.close()
         if self._bar is not None:
             self._bar.close()
 
-    def _show(self, message: bytes) -> None:
-        from ..v1 import requests_pb2
-
-        compiles = requests_pb2.CompilesUpdate.FromString(message).compiles
+    def show(self, update: requests_pb2.CompilesUpdate) -> None:
+        """What the daemon says; of a process that waits for nothing it says nothing."""
+        compiles = update.compiles
         if not compiles:
             return
         is_first = not self._shares

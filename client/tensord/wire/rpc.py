@@ -30,7 +30,7 @@ from ..errors import (
     TensordError,
 )
 from . import address as addresses
-from . import autostart, progress, spans, transport
+from . import autostart, progress, spans, transport, watch
 from .endpoint import Endpoint, UnixEndpoint
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ GREETING_SILENCE_S = 0.25
 MOST_SILENCE_S = 1.0
 # The daemon receives longer ones when it has memory for them.
 LARGE_REQUEST_BYTES = 128 << 10
-# A daemon that is at work answers pings, however long a compile takes.
+# A daemon that runs answers pings, however long a compile takes; `watch` finds out whether it
+# hangs.
 _AT_WORK = transport.Heartbeat(silence_s=2.0, every_s=1.0)
 _SERVICE = "/tensord.v1.Compiler/"
 
@@ -157,6 +158,11 @@ class Client:
         with self._lock:
             return self._hello is not None and self._hello.takes_profiles
 
+    def tells_silence(self) -> bool:
+        """Whether the daemon says of itself that it hangs (`watch`)."""
+        with self._lock:
+            return self._hello is not None and self._hello.tells_silence
+
     def break_off(self, error: DaemonUnavailableError) -> None:
         """The daemon stopped answering in the middle of a call, or lets nobody in any more: nobody
         waits for it for a while."""
@@ -189,8 +195,14 @@ class Client:
     def call(
         self, method: str, request: Message, timeout_s: float = transport.CONNECT_TIMEOUT_S
     ) -> Any:
-        """One blocking RPC by its method's name; raises a TensordError."""
-        return _wait(_start(method, request.SerializeToString(), timeout_s), method)
+        """One blocking RPC by its method's name; raises a TensordError. One that may take longer
+        than a daemon may be silent is watched as compiles are."""
+        message = request.SerializeToString()
+        if timeout_s <= transport.CONNECT_TIMEOUT_S:
+            return _wait(_start(method, message, timeout_s), method)
+        with _breaking_the_circuit(), watch.watched(self.tells_silence()) as ticker:
+            call = _start(method, message, timeout_s, self.heartbeat(), ticker)
+            return _wait(call, method, ticker)
 
     def watch_compiles(self, every_s: float) -> transport.Call:
         """A call whose messages (CompilesUpdate) say how far the compiles of this process are."""
@@ -270,10 +282,11 @@ def _start(
     request: bytes,
     timeout_s: float,
     heartbeat: transport.Heartbeat | None = None,
+    ticker: transport.Ticker | None = None,
 ) -> transport.Call:
     server = _endpoint(addresses.resolve())
     try:
-        return transport.Call(server, _SERVICE + method, request, timeout_s, heartbeat)
+        return transport.Call(server, _SERVICE + method, request, timeout_s, heartbeat, ticker)
     except transport.CallError as error:
         raise to_error(error) from error
 
@@ -340,10 +353,11 @@ class CompileCall:
 
     def _send(self) -> None:
         self._pid = os.getpid()
-        with _breaking_the_circuit():
+        # A large request waits here until the daemon has memory for it.
+        with _breaking_the_circuit(), watch.watched(client().tells_silence()) as ticker:
             large = len(self._request) > LARGE_REQUEST_BYTES and client().has_compile_large()
             method = "CompileLarge" if large else "Compile"
-            self._call = _start(method, self._request, compile_timeout_s(), self._heartbeat)
+            self._call = _start(method, self._request, compile_timeout_s(), self._heartbeat, ticker)
 
     def wait(self) -> requests_pb2.CompileReply:
         """The reply; raises a TensordError.
@@ -401,7 +415,7 @@ class CompileCall:
 
     def _reply(self) -> requests_pb2.CompileReply:
         with _breaking_the_circuit():
-            with progress.line() as ticker:
+            with progress.line() as line, watch.watched(client().tells_silence(), line) as ticker:
                 reply: requests_pb2.CompileReply = _wait(self._call, "Compile", ticker)
         self.spans.answered(reply)
         return reply

@@ -38,6 +38,10 @@ _WINDOW_BYTES = 8 << 20
 _READ_BYTES = 1 << 18
 _PING = b"tensord?"
 _LEAST_WAIT_S = 0.001
+# Of what lies in the socket when a ping's time is up: as little of a wait as there is, and so often
+# that all of a window is taken in, by records of TLS.
+_NO_WAIT_S = 1e-6
+_MOST_LATE_READS = 600
 _PREFIX_BYTES = 5  # of a message: whether it is compressed, and its length
 
 # https://grpc.io/docs/guides/status-codes
@@ -99,10 +103,13 @@ class GoingError(CallError):
 
 
 class SilentError(CallError):
-    """The server does not even answer a ping: it is stopped, swapped out, or no server at all."""
+    """The server does not even answer a ping: it is stopped, swapped out, or no server at all. Or
+    it does, and nothing moves behind it.
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__("UNAVAILABLE", f"no sign of life for {seconds:g} s")
+    what: that has not been seen for so long."""
+
+    def __init__(self, seconds: float, what: str = "sign of life") -> None:
+        super().__init__("UNAVAILABLE", f"no {what} for {seconds:g} s")
 
 
 @dataclass(frozen=True)
@@ -119,14 +126,15 @@ class Ticker(Protocol):
     due: float  # when, by time.monotonic()
 
     def tick(self) -> None:
-        """Moves `due` on. Raises nothing."""
+        """Moves `due` on. Raises a CallError to end the call, and nothing else."""
 
 
 class Call:
     """One call with one message to send. It is sent when made; `messages` and `message` wait.
 
     server: where it goes, or the path of a Unix socket. path: "/package.Service/Method".
-    timeout_s: from now to the last byte of the answer.
+    timeout_s: from now to the last byte of the answer. ticker: called while the server does not
+    take the message.
     Raises CallError, here and while waiting. For one thread at a time.
     """
 
@@ -137,6 +145,7 @@ class Call:
         message: bytes,
         timeout_s: float,
         heartbeat: Heartbeat | None = None,
+        ticker: Ticker | None = None,
     ) -> None:
         self._server = UnixEndpoint(server) if isinstance(server, str) else server
         self._deadline = time.monotonic() + timeout_s
@@ -144,11 +153,12 @@ class Call:
         # When the ping that is not answered was sent, or is due where none is; None: never.
         self._pinged: float | None = None
         self._ping_due = self._deadline if heartbeat is None else time.monotonic()
+        self._late_reads = 0  # since the time of a ping was up
         self._greeted = False  # something has come
         self._received = bytearray()
         self._status: CallError | None = None
         self._ended = False
-        self._ticker: Ticker | None = None
+        self._ticker = ticker
         self._http = h2.connection.H2Connection(
             h2.config.H2Configuration(
                 client_side=True,
@@ -173,6 +183,7 @@ class Call:
         except BaseException:
             self.close()
             raise
+        self._ticker = None
 
     def message(self, ticker: Ticker | None = None) -> bytes:
         """The answer of a call with exactly one message. ticker: called while it waits."""
@@ -366,6 +377,7 @@ class Call:
     def _take(self, event: h2.events.Event) -> None:
         match event:
             case h2.events.DataReceived():
+                self._late_reads = 0
                 self._received += event.data
                 self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             case h2.events.ResponseReceived() | h2.events.TrailersReceived():
@@ -425,15 +437,21 @@ class Call:
         left = self._deadline - now
         if left <= 0:
             raise self._late()
+        late = False
         if self._heartbeat is not None:
             if self._pinged is None:
                 left = min(left, self._ping_due - now)
             else:
                 left = min(left, self._pinged + self._heartbeat.silence_s - now)
+                late = left <= 0
         if self._ticker is not None:
             left = min(left, self._ticker.due - now)
-        # A process that was stopped itself finds in the socket what came meanwhile.
-        self._socket.settimeout(max(left, _LEAST_WAIT_S))
+        # A process that was stopped itself finds in the socket what came meanwhile; somebody who
+        # says anything but answers is silent all the same.
+        self._late_reads = self._late_reads + 1 if late else 0
+        if self._late_reads > _MOST_LATE_READS:
+            raise self._silent_or_late()
+        self._socket.settimeout(max(left, _NO_WAIT_S if self._late_reads else _LEAST_WAIT_S))
 
     def _arm_sending(self) -> None:
         """A server that takes nothing for so long is as silent as one that says nothing."""

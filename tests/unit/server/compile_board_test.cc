@@ -98,5 +98,77 @@ TEST(CompileBoardTest, ManyWhoWaitAreNamedInPart) {
   EXPECT_EQ(board.Read(Of(Process(99))).compiles_size(), 1);
 }
 
+// A board on which processes 1, 2, ... wait for the programs "1", "2", ...
+class SilenceTest : public ::testing::Test {
+ protected:
+  static constexpr int kPrograms = 3;
+  SilenceTest() {
+    for (uint32_t i = 1; i <= kPrograms; ++i) {
+      board_.Join(std::to_string(i), i, Process(i), "", 1, start_);
+    }
+  }
+  // Seconds that nothing has moved for a process, so long after the start.
+  double SilentFor(uint32_t pid, int seconds) {
+    const auto update = board_.Read(Of(Process(pid)), start_ + absl::Seconds(seconds));
+    return static_cast<double>(update.silent_nanoseconds()) / 1e9;
+  }
+  void Compiles(const std::string& key) { board_.SetStage(key, v1::CompileProgress::COMPILING); }
+  OwnSteps::Step Step(const std::string& key, int usual_seconds = 10) {
+    return board_.steps().Begin(key, absl::Seconds(usual_seconds), start_);
+  }
+
+  const absl::Time start_ = absl::FromUnixSeconds(1000);
+  CompileBoard board_;
+};
+
+TEST_F(SilenceTest, AWorkerMayTakeItsTimeAndSoMayTheQueueBehindIt) {
+  Compiles("1");
+  board_.SetKernels("2", 1, 5);
+  for (uint32_t pid = 1; pid <= kPrograms; ++pid) EXPECT_EQ(SilentFor(pid, 200), 0);
+  EXPECT_EQ(SilentFor(99, 200), 0);  // waits for nothing
+}
+
+TEST_F(SilenceTest, AStepOfTheDaemonsOwnIsSilentBeyondWhatItUsuallyTakes) {
+  Compiles("1");
+  Compiles("2");
+  {
+    const auto step = Step("1");
+    EXPECT_EQ(SilentFor(1, 9), 0);
+    EXPECT_EQ(SilentFor(1, 13), 3);
+    const auto another = board_.steps().Begin("1", absl::Seconds(10), start_ + absl::Seconds(8));
+    EXPECT_EQ(SilentFor(1, 13), 3);  // the longest counts
+    EXPECT_EQ(SilentFor(2, 13), 0);  // of another program
+  }
+  EXPECT_EQ(SilentFor(1, 13), 0);
+}
+
+TEST_F(SilenceTest, TheQueueIsAsSilentAsAllThatAreUp) {
+  Compiles("1");
+  Compiles("2");
+  const auto first = Step("1");
+  EXPECT_EQ(SilentFor(3, 30), 0);  // the other moves
+  const auto second = Step("2", 5);
+  EXPECT_EQ(SilentFor(3, 30), 20);
+  EXPECT_EQ(board_.Read({}, start_ + absl::Seconds(30)).silent_nanoseconds(), 25'000'000'000u);
+}
+
+TEST_F(SilenceTest, WhoWaitsForOthersKernelsIsAsInTheQueue) {
+  for (const char* key : {"1", "2", "3"}) Compiles(key);
+  const auto waits = board_.steps().Wait("1");
+  EXPECT_EQ(SilentFor(1, 30), 0);
+  const auto second = Step("2");
+  EXPECT_EQ(SilentFor(1, 30), 0);
+  const auto third = Step("3");
+  EXPECT_EQ(SilentFor(1, 30), 20);
+}
+
+TEST_F(SilenceTest, ALookUpIsItsProcesss) {
+  const auto look_up = Step(ProcessOf(Process(7)), 0);
+  EXPECT_EQ(SilentFor(7, 3), 3);
+  EXPECT_EQ(SilentFor(1, 3), 0);
+  const auto there = board_.Read(Of(Process(7, "there")), start_ + absl::Seconds(3));
+  EXPECT_EQ(there.silent_nanoseconds(), 0u);
+}
+
 }  // namespace compile_board_test
 }  // namespace tensord::server
