@@ -3,8 +3,8 @@
 # A campaign against the service, with daemons and stores of its own: real faults, and what must hold.
 #
 #   tests/faults/run.sh NAME [ARGUMENTS...]     # kills, publish, errors, power, flips, forged,
-#                                               # frames, limit, volume, bombs, million, versions,
-#                                               # service or soak
+#                                               # frames, limit, evictions, volume, hangs, stops,
+#                                               # bombs, million, versions, service or soak
 #   tests/faults/run.sh all                     # each of them as it is, but soak, of 10 minutes
 #
 # It prints a table of figures, and ends with 1 when what must hold did not. Each says more with --help.
@@ -22,7 +22,8 @@ if [ "$name" != all ]; then
   exec "$venv/bin/python" "tests/faults/$name.py" "$@"
 fi
 status=0
-for name in kills publish errors power flips forged frames limit volume bombs million versions service soak; do
+for name in kills publish errors power flips forged frames limit evictions volume hangs stops \
+  bombs million versions service soak; do
   say "$name"
   minutes=()
   if [ "$name" = soak ]; then minutes=(--minutes 10); fi

@@ -3,14 +3,16 @@
 """A daemon under load for `--minutes`, with a limit of its store that makes it evict all the time.
 
 After the first third, in which caches fill, its memory grows by less than 1 MB an hour, as the
-slope of all samples says, and its descriptors not at all. In runs of less than half an hour a slope
-says little: there the bound is what the last third holds beyond the middle one, and in those of
-less than five minutes caches still fill, and clients may still connect.
+slope of all samples says, and its descriptors not at all; the largest of its workers holds no more
+in the last third than in the middle one. In runs of less than half an hour a slope says little:
+there the bound is what the last third holds beyond the middle one, and in those of less than five
+minutes caches still fill, clients may still connect, and nothing is old enough to be evicted.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import statistics
 import time
 
@@ -22,11 +24,21 @@ from real_daemon import RealDaemon
 
 MIB = 1 << 20
 LONG_S, SHORT_S = 1800.0, 300.0
+WORKER_MORE = 64 * MIB  # from third to third: compiles differ
 
 
 def _slope(points: list[tuple[float, float]]) -> float:
     """Per second, of the line through the points."""
     return statistics.linear_regression(*zip(*points, strict=True)).slope
+
+
+def _largest(workers: list[int]) -> int:
+    """What the largest of them holds; one that ends meanwhile holds nothing."""
+    held = [0]
+    for pid in workers:
+        with contextlib.suppress(OSError):
+            held.append(process_facts.resident_bytes(pid))
+    return max(held)
 
 
 def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
@@ -35,6 +47,7 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
     pid = daemon.process.pid
     memory: list[tuple[float, float]] = []
     descriptors: list[int] = []
+    workers: list[int] = []
     try:
         load = jobs.Jobs(daemon.address, arguments.clients, arguments.seed)
         start = time.monotonic()
@@ -42,6 +55,7 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
             time.sleep(1)
             memory.append((time.monotonic() - start, float(process_facts.resident_bytes(pid))))
             descriptors.append(process_facts.descriptors(pid))
+            workers.append(_largest(daemon.workers()))
         seen = load.end()
         stats = tensord.daemon_stats()
     finally:
@@ -51,7 +65,11 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
     last = [value for _, value in memory[2 * third :]]
     table.add("requests", stats["requests"])
     table.add("compiled", stats["compiled"])
-    table.add("programs evicted", stats["programs_evicted"])
+    evicted = stats["programs_evicted"]
+    if arguments.minutes * 60 >= SHORT_S:
+        table.must("programs evicted", evicted, evicted > 0, "some")
+    else:
+        table.add("programs evicted", evicted)
     table.add("memory in the middle third, MiB", statistics.median(middle) / MIB)
     table.add("memory in the last third, MiB", statistics.median(last) / MIB)
     hourly = _slope(memory[third:]) * 3600 / MIB
@@ -61,6 +79,14 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
         table.add("growth, MiB an hour", hourly)
         more = (statistics.median(last) - statistics.median(middle)) / MIB
         table.must("more in the last third, MiB", more, more < 4, "below 4")
+    worker, later_worker = max(workers[third : 2 * third]), max(workers[2 * third :])
+    table.add("largest worker in the middle third, MiB", worker / MIB)
+    if arguments.minutes * 60 >= SHORT_S:
+        table.must("largest worker in the last third, MiB", later_worker / MIB,
+                   later_worker <= worker + WORKER_MORE,
+                   f"at most {WORKER_MORE // MIB} more")  # fmt: skip
+    else:
+        table.add("largest worker in the last third, MiB", later_worker / MIB)
     most = max(descriptors[third : 2 * third], default=0)
     if arguments.minutes * 60 < SHORT_S:
         most += arguments.clients  # of which some connect late on a busy machine
