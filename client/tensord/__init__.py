@@ -88,12 +88,13 @@ def _backend() -> Any:
 
 
 def stats() -> dict[str, Any]:
-    """What this process compiled, found and ran in eager, and how long it took (counters.py). A
-    notebook shows a table."""
+    """What this process compiled, found and ran in eager, and how long it took (counters.py), and
+    its `bridge`: "native", or "python" and why. A notebook shows a table."""
+    from . import _native
     from .counters import STATS
     from .notebook import Numbers
 
-    return Numbers(STATS.snapshot())
+    return Numbers({**STATS.snapshot(), "bridge": _native.bridge()})
 
 
 def reset_stats() -> None:

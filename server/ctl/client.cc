@@ -203,6 +203,15 @@ v1::ToolchainList GetToolchains(const Client& client) {
   return list;
 }
 
+v1::ListJobsReply GetJobs(const Client& client) {
+  v1::ListJobsReply reply;
+  grpc::ClientContext context;
+  SetTimeout(context, std::chrono::seconds(5));
+  const grpc::Status status =
+      client.connection->stub->ListJobs(&context, v1::ListJobsRequest(), &reply);
+  return status.ok() ? reply : v1::ListJobsReply();
+}
+
 struct StatsWatch::Call {
   grpc::ClientContext context;
   std::unique_ptr<grpc::ClientReader<v1::StatsUpdate>> reader;

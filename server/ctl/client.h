@@ -55,6 +55,8 @@ int Ask(const Client& client, const v1::GetProfilesRequest& request, v1::Profile
 // The compilers of the daemon's host. When it cannot be told (every worker is busy), the one entry
 // says why.
 v1::ToolchainList GetToolchains(const Client& client);
+// Who asks; nothing where the daemon does not say.
+v1::ListJobsReply GetJobs(const Client& client);
 
 // The daemon's statistics at an interval.
 class StatsWatch {

@@ -51,11 +51,13 @@ int ShowJob(const Client& client, const std::string& job) {
   v1::JobDetail reply;
   if (const int code = Ask(client, request, &reply); code != kExitOk) return code;
   if (client.json) return PrintJson(reply), kExitOk;
-  Table table(Joined({">RANK", "HOST", ">PROCESS"}, kCounted));
+  Table table(Joined(Joined({">RANK", "HOST", ">PROCESS"}, kCounted), {"BRIDGE"}));
   for (const v1::JobProcess& process : reply.processes()) {
     const v1::Caller& caller = process.caller();
-    table.Add(Joined({absl::StrCat(caller.rank()), caller.host(), absl::StrCat(caller.pid())},
-                     Counted(process.counts(), process.last_unix())));
+    table.Add(
+        Joined(Joined({absl::StrCat(caller.rank()), caller.host(), absl::StrCat(caller.pid())},
+                      Counted(process.counts(), process.last_unix())),
+               {caller.bridge()}));
   }
   Print(table.ToString());
   return kExitOk;

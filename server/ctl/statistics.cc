@@ -81,6 +81,11 @@ int Status(const Client& client) {
     table.Add({toolchain.name(), toolchain.found().empty() ? "not usable: " + toolchain.problem()
                                                            : toolchain.found()});
   }
+  const v1::ListJobsReply jobs = GetJobs(client);
+  for (const v1::BridgeCount& one : jobs.bridges()) {
+    table.Add({"jobs' bridge", fmt::format("{} ({} {})", one.bridge(), one.processes(),
+                                           one.processes() == 1 ? "process" : "processes")});
+  }
   Print(table.ToString());
   return kExitOk;
 }

@@ -94,6 +94,7 @@ bool JobProcesses::Knows(const v1::Caller& caller) const {
 
 void JobProcesses::List(v1::ListJobsReply* reply) const {
   std::map<std::string, int> place;
+  std::map<std::string, uint32_t> bridges;
   absl::MutexLock lock(&mutex_);
   for (const v1::JobProcess& process : latest_) {
     const auto [at, is_new] = place.emplace(process.caller().job(), reply->jobs_size());
@@ -106,7 +107,16 @@ void JobProcesses::List(v1::ListJobsReply* reply) const {
     job.set_processes(job.processes() + 1);
     job.set_first_unix(std::min(job.first_unix(), process.first_unix()));
     Add(process.counts(), job.mutable_counts());
+    if (!process.caller().bridge().empty()) ++bridges[process.caller().bridge()];
   }
+  for (const auto& [bridge, count] : bridges) {
+    v1::BridgeCount& one = *reply->add_bridges();
+    one.set_bridge(bridge);
+    one.set_processes(count);
+  }
+  std::stable_sort(
+      reply->mutable_bridges()->begin(), reply->mutable_bridges()->end(),
+      [](const auto& one, const auto& other) { return one.processes() > other.processes(); });
 }
 
 absl::Status JobProcesses::Get(const v1::GetJobRequest& request, v1::JobDetail* reply) const {

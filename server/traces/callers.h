@@ -10,12 +10,12 @@
 
 namespace tensord::server {
 
-// A longer name of a job or a host is none.
+// A longer name of a job, a host or a bridge is none.
 inline constexpr size_t kLongestCaller = 256;
 
 // Without names that are too long to be kept.
 inline v1::Caller KeptCaller(v1::Caller caller) {
-  for (std::string* name : {caller.mutable_job(), caller.mutable_host()}) {
+  for (std::string* name : {caller.mutable_job(), caller.mutable_host(), caller.mutable_bridge()}) {
     if (name->size() > kLongestCaller) std::string().swap(*name);  // and its memory
   }
   return caller;

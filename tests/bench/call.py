@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a call costs the host: eager, a served frame, and backends behind Dynamo's own capture.
 
-    call.py [--device cpu|cuda] [--rounds N] [--inductor]
+    call.py [--device cpu|cuda] [--rounds N] [--inductor] [--bridge native|python]
 
 Microseconds of a call, medians and quartiles of rounds in which the alternatives take turns in one
 process: a graph of three operators, and a training step of a small model. On a GPU a call has ended
-when its kernels are launched. --inductor: TorchInductor as well.
+when its kernels are launched. --inductor: TorchInductor as well. --bridge python: as on a host
+without the native extension.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--inductor", action="store_true")
+    parser.add_argument("--bridge", default="native", choices=("native", "python"))
     args = parser.parse_args()
+    os.environ["TENSORD_NATIVE"] = "1" if args.bridge == "native" else "0"
     backends = ["tensord", *(["inductor"] if args.inductor else [])]
     torch.set_num_threads(1)
     with PrivateDaemon():

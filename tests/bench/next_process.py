@@ -3,13 +3,14 @@
 compiled is stored.
 
     next_process.py [--device cpu|cuda] [--rounds N] [--only REGEX] [--skip-inductor] [--json FILE]
-                    [--cold-jobs N]
+                    [--cold-jobs N] [--bridge native|python]
 
 Each model of gpu_models, whole; on the CPU with 2 sequences of 64 tokens, or 2 images. A first
 process fills the stores, then N processes are timed: their first step less eager's own (the second
 of two), which was run before. Median and range of N. "served": tensord.compile; "captured":
 torch.compile without recorded frames; "inductor": TorchInductor with its caches of graphs and of
-AOTAutograd. --cold-jobs: so many first processes at once, whose times then say little.
+AOTAutograd. --cold-jobs: so many first processes at once, whose times then say little. --bridge
+python: as on a host without the native extension.
 """
 
 from __future__ import annotations
@@ -152,7 +153,9 @@ def main() -> int:
     parser.add_argument("--backends", default=",".join(BACKENDS))
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--cold-jobs", type=int, default=1)
+    parser.add_argument("--bridge", default="native", choices=("native", "python"))
     args = parser.parse_args()
+    os.environ["TENSORD_NATIVE"] = "1" if args.bridge == "native" else "0"
     import gpu_models
     from private_daemon import PrivateDaemon
 

@@ -18,30 +18,35 @@ Case = Callable[[pytest.MonkeyPatch], Iterator[Any]]
 
 def check(case: Case, patch: pytest.MonkeyPatch) -> str:
     """That the guards hold for the captured call, not after the change, and again when it is taken
-    back, whether they were loaded before the change or after it. Gives the reason."""
+    back, whether they were loaded before the change or after it, natively or in Python. Gives the
+    reason."""
     from frame_guards import capture, locals_of, why_not
 
     steps = case(patch)
     function, arguments = next(steps)
     recorded = capture(function, *arguments)
-    tree = recorded.load()
-    assert tree.failure(locals_of(function, arguments)) is None
+    trees = recorded.trees().values()
     called = locals_of(function, arguments)
-    assert all(tree(called) for _ in range(3))  # from the second on by what is remembered
+    for tree in trees:
+        assert tree.failure(called) is None
+        assert all(tree(called) for _ in range(3))  # from the second on by what is remembered
     assert why_not(recorded, function, arguments) == ""
     changed = next(steps, None) or arguments
-    holds = tree(locals_of(function, changed))
-    here = tree.failure(locals_of(function, changed))
+    called = locals_of(function, changed)
+    seen = [(tree(called), tree.failure(called)) for tree in trees]
     elsewhere = why_not(recorded, function, changed)
     steps.close()
     patch.undo()
-    assert not (here and holds), f"what is remembered holds; from the beginning: {here}"
-    assert here, f"loaded before the change, they hold; afterwards: {elsewhere}"
-    assert elsewhere, f"loaded after the change, they hold; before: {here}"
-    assert tree(locals_of(function, arguments))
-    assert tree.failure(locals_of(function, arguments)) is None
+    assert elsewhere, f"loaded after the change, they hold; before: {seen}"
+    for holds, here in seen:
+        assert not (here and holds), f"what is remembered holds; from the beginning: {here}"
+        assert here, f"loaded before the change, they hold; afterwards: {elsewhere}"
+    called = locals_of(function, arguments)
+    for tree in trees:
+        assert tree(called)
+        assert tree.failure(called) is None
     assert why_not(recorded, function, arguments) == ""
-    return str(here)
+    return str(seen[0][1])
 
 
 def parametrised(cases: list[Case]) -> Any:

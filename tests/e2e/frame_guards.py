@@ -4,15 +4,28 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 from tensord import torch_compat
 from tensord.frames import digests, guard_checks, record_guards, words
 from tensord.frames.errors import UnfitError, UnrecordableError
 from tensord.v1 import frame_pb2
+
+# What checks guards: the native extension, and Python on a host that has none.
+BRIDGES = ("native", "python")
+
+
+@contextmanager
+def bridge(name: str) -> Iterator[None]:
+    """A block in which it is that one that checks guards which are loaded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TENSORD_NATIVE", "1" if name == "native" else "0")
+        yield
 
 
 @dataclass
@@ -32,6 +45,14 @@ class Recorded:
         assert not self.reason, self.reason
         assert self.globals is not None
         return guard_checks.load(self.frame(), self.globals)
+
+    def trees(self) -> dict[str, Any]:
+        """Loaded by each of BRIDGES."""
+        found = {}
+        for name in BRIDGES:
+            with bridge(name):
+                found[name] = self.load()
+        return found
 
 
 def captures(run: Callable[[], object]) -> list[Recorded]:
@@ -81,10 +102,22 @@ def locals_of(function: Callable[..., Any], arguments: tuple[Any, ...]) -> dict[
 
 
 def why_not(recorded: Recorded, function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
-    """Why a process that loads the guards does not use them for the call; "" if it does."""
+    """Why a process that loads the guards does not use them for the call; "" if it does. With and
+    without the native extension it is the same."""
+    native, python = (_why_not(recorded, function, arguments, name) for name in BRIDGES)
+    malformed = "unfit: its guards are malformed"  # where Python itself is another, and says why
+    assert native == python or (native.startswith(malformed) and python.startswith(malformed))
+    return native
+
+
+def _why_not(
+    recorded: Recorded, function: Callable[..., Any], arguments: tuple[Any, ...], name: str
+) -> str:
     try:
         called = locals_of(function, arguments)
-        failure = words.failure(recorded.frame(), recorded.load(), called)
+        with bridge(name):
+            tree = recorded.load()
+        failure = words.failure(recorded.frame(), tree, called)
     except UnfitError as error:
         return f"unfit: {error}"
     return failure or ""

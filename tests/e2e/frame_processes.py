@@ -62,9 +62,12 @@ def run_cases(
     only: Iterable[str] = (),
     without: Iterable[str] = (),
     imported: tuple[str, ...] = ("torch",),
+    bridge: str = "native",
 ) -> dict[str, Any]:
-    """What a process saw of the files' cases: frame_runner.py."""
-    chosen = {"ONLY": ",".join(only), "WITHOUT": ",".join(without)}
+    """What a process saw of the files' cases: frame_runner.py. bridge: "python" for one that has no
+    native extension."""
+    native = "1" if bridge == "native" else "0"
+    chosen = {"ONLY": ",".join(only), "WITHOUT": ",".join(without), "TENSORD_NATIVE": native}
     process = python(daemon, str(RUNNER), how, *map(str, files), imported=imported, **chosen)
     said: dict[str, Any] = json.loads(output(process).splitlines()[-1])
     return said

@@ -16,11 +16,15 @@ from real_daemon import RealDaemon
 PROGRAMS = {**FUNCTIONS_AND_CLASSES, **OBJECTS}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["native", "python"])
 def runs(
-    native_guards: None, frames_daemon: RealDaemon, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    native_guards: None,
+    frames_daemon: RealDaemon,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> list[Any]:
-    """What three processes saw: of the programs as they were, changed, and as they were again."""
+    """What three processes saw: of the programs as they were, changed, and as they were again; with
+    the native extension and without. The second bridge records nothing that the first has."""
     folder = tmp_path_factory.mktemp("programs")
     said = []
     for changed in (False, True, False):
@@ -28,7 +32,8 @@ def runs(
         for name, program in PROGRAMS.items():
             files.append(folder / f"program_{name}.py")
             files[-1].write_text(program.version(changed))
-        said.append(run_cases(frames_daemon, files, imported=warm_python.CAPTURE)["cases"])
+        seen = run_cases(frames_daemon, files, imported=warm_python.CAPTURE, bridge=request.param)
+        said.append(seen["cases"])
     return said
 
 

@@ -43,6 +43,14 @@ def second(first: Any, frames_daemon: RealDaemon) -> Any:
 
 
 @pytest.fixture(scope="module")
+def in_python(first: Any, frames_daemon: RealDaemon) -> Any:
+    """A process without the native extension."""
+    return run_cases(
+        frames_daemon, FILES, without=[*CAPTURED, *WITH_DYNAMO], bridge="python"
+    )["cases"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
 def by_name(first: Any, frames_daemon: RealDaemon) -> Any:
     return run_cases(frames_daemon, FILES, "name", imported=warm_python.CAPTURE)["cases"]
 
@@ -69,6 +77,11 @@ def test_first_process_is_right(first: Any, case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_next_process_captures_nothing(second: Any, case: str) -> None:
     _served(second[case], case)
+
+
+@pytest.mark.parametrize("case", sorted({*CASES} - CAPTURED.keys() - WITH_DYNAMO))
+def test_next_process_needs_no_native_extension(in_python: Any, case: str) -> None:
+    _served(in_python[case], case)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The native guard tree: what each check holds for, and what not."""
+"""The guard tree, native and in Python: what each check holds for, and what not."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tensord import _native
 from tensord._native import build as native_build
 from tensord.bridge import runtime
 from tensord.bridge.call_backs import run_step
+from tensord.frames import in_python
 from tensord.v1 import frame_pb2
 
 Step = frame_pb2.FrameSource.Step
@@ -26,8 +27,11 @@ Step = frame_pb2.FrameSource.Step
 ) = range(22)  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def native() -> Iterator[Any]:
+@pytest.fixture(scope="module", params=["native", "python"])
+def native(request: pytest.FixtureRequest) -> Iterator[Any]:
+    if request.param == "python":
+        yield in_python
+        return
     if not native_build.can_build():
         pytest.skip("no compiler or headers for the native bridge")
     native_build.build()

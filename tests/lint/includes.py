@@ -246,11 +246,11 @@ ROOMS: dict[str, list[str]] = {
     # the package's own, on top.
     "client/tensord": [],
     "client/tensord/v1": [],
-    "client/tensord/wire": ["client/tensord", "client/tensord/v1"],
+    "client/tensord/_native": [],
+    "client/tensord/wire": ["client/tensord", "client/tensord/v1", "client/tensord/_native"],
     "client/tensord/passes": ["client/tensord", "client/tensord/wire"],
     "client/tensord/cut": ["client/tensord", "client/tensord/wire"],
     "client/tensord/cuda_graphs": ["client/tensord", "client/tensord/cut", "client/tensord/wire"],
-    "client/tensord/_native": [],
     "client/tensord/bridge": [
         "client/tensord",
         "client/tensord/v1",
@@ -270,7 +270,6 @@ ROOMS: dict[str, list[str]] = {
         "client/tensord/v1",
         "client/tensord/wire",
         "client/tensord/cuda_graphs",
-        "client/tensord/_native",
         "client/tensord/bridge",
     ],
     "client/tensord/capture": [
@@ -298,6 +297,7 @@ ROOMS: dict[str, list[str]] = {
     "client/tensord/__init__": [
         "client/tensord",
         "client/tensord/v1",
+        "client/tensord/_native",
         "client/tensord/wire",
         "client/tensord/profiles",
         "client/tensord/frames",

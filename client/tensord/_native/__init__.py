@@ -6,6 +6,7 @@ Its source lies here and is compiled once for each pair of Python and torch (bui
 
 from __future__ import annotations
 
+import functools
 import importlib.machinery
 import importlib.util
 import os
@@ -51,6 +52,31 @@ def load(
             except Exception:  # the slower bridge does everything too
                 _broken = True
     return _module
+
+
+def bridge() -> str:
+    """What takes this process's calls to programs and checks guards, in words: "native", or
+    "python" and why the extension is not there (yet)."""
+    try:
+        reason = _missing()
+    except ModuleNotFoundError as error:  # torch's, which decides what would be built
+        reason = str(error)
+    return f"python, because {reason}" if reason else "native"
+
+
+def _missing() -> str:
+    if os.environ.get("TENSORD_NATIVE") == "0":
+        return "TENSORD_NATIVE is 0"
+    if _broken:
+        return "the native extension does not load"
+    if _module is not None or build.built_path() is not None:
+        return ""
+    if build.failed_recently():
+        return "the native extension could not be built: python -m tensord._native.build says why"
+    return _obstacle() or "the native extension is not built yet"
+
+
+_obstacle = functools.cache(build.obstacle)  # it is looked for along PATH
 
 
 def build_in_background() -> bool:

@@ -90,10 +90,19 @@ def compiler() -> str | None:
     return None
 
 
-def can_build() -> bool:
+def obstacle() -> str:
+    """Why nothing can be built on this machine, in words; empty: it can."""
     python_header = Path(sysconfig.get_paths()["include"]) / "Python.h"
     torch_header = torch_folder() / "include" / "torch" / "csrc" / "autograd" / "python_variable.h"
-    return compiler() is not None and python_header.exists() and torch_header.exists()
+    if compiler() is None:
+        return "there is no C++ compiler"
+    if not python_header.exists():
+        return "Python's headers are not installed"
+    return "" if torch_header.exists() else "torch came without its headers"
+
+
+def can_build() -> bool:
+    return not obstacle()
 
 
 def failed_recently() -> bool:

@@ -222,7 +222,7 @@ class Program:
         if now < self._look_at:
             return
         self._look_at = now + self._CHECK_SECONDS
-        if self._upgrade is not None and (module := _load_native()) is not None:
+        if self._upgrade is not None and (module := native_extension()) is not None:
             self._native = module.Program(*self._upgrade)
             self._upgrade = None
             loaded_programs.renumber(self.number, self._native.number)
@@ -257,7 +257,7 @@ class Program:
         ]
 
 
-def _load_native() -> Any:
+def native_extension() -> Any:
     """The native extension, ready for use; None where it is not built."""
     if os.environ.get("TENSORD_NATIVE") == "0":
         return None
@@ -268,7 +268,7 @@ def _load_native() -> Any:
 def lent_workspace(tensor: torch.Tensor) -> Iterator[None]:
     """A block whose first call of a CUDA program takes `tensor` (uint8) as its workspace, for all
     of it or for what is there all the time, where that is large enough."""
-    native = _load_native()
+    native = native_extension()
     if native is not None:
         native.lend_workspace(tensor)
         try:
@@ -292,7 +292,7 @@ def load_program(artifact: bytes, blob_folder: str | os.PathLike[str]) -> Any:
     extension is not built yet, its build starts in the background and the ctypes bridge serves
     until it is there. TENSORD_NATIVE=0 forbids both.
     """
-    native = _load_native()
+    native = native_extension()
     if native is not None:
         return native.Program(artifact, os.fspath(blob_folder))
     STATS.add("slow_bridge")

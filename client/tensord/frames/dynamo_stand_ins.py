@@ -14,8 +14,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
+from ..torch_compat.dispatch import function_mode_at
 from ..torch_compat.eval_frame import leave, without_hook
 
 
@@ -115,7 +114,7 @@ MODULES: dict[str, dict[str, Callable[..., Any]]] = {
         "list_getitem": list.__getitem__,
         "tuple_iterator_getitem": _tuple_iterator_item,
         "iter_next": next,
-        "get_torch_function_mode_stack_at": torch._C._get_function_stack_at,
+        "get_torch_function_mode_stack_at": function_mode_at,
         "call_size": _size,
         "call_stride": _stride,
         "call_storage_offset": _storage_offset,

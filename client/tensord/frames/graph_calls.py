@@ -18,6 +18,7 @@ import torch
 from .. import data_checks, philox  # noqa: F401  register operators that programs call
 from ..bridge.compiled_graph import Program, count, load
 from ..counters import STATS
+from ..torch_compat.dispatch import errors_behind
 from ..torch_compat.eval_frame import set_callback, without_hook
 from ..torch_compat.stance import compiles_autograd
 from ..v1 import frame_pb2, graph_pb2, requests_pb2
@@ -74,7 +75,8 @@ class _Loaded:
     arguments: int
 
     def is_native(self) -> bool:
-        return type(self.program) is native.module().Program
+        extension = native.extension()
+        return extension is not None and type(self.program) is extension.Program
 
     def for_native(self) -> tuple[Program, tuple[int, ...], int]:
         return (self.program, self.inputs, self.arguments)
@@ -134,7 +136,7 @@ def _natively(message: frame_pb2.GraphCall, programs: dict[str, _Loaded]) -> Cal
         training = _training_for_native(message, programs["backward"])
     first = programs["forward" if training is not None else "inference"]
     among, views = _whole_arguments(message), _views(message)
-    call: Callable[..., Any] = native.module().GraphCall(
+    call: Callable[..., Any] = native.extension().GraphCall(
         set_callback, first.for_native(), tuple(message.changed_arguments),
         among if any(among) else (), tuple(views) if any(views) else (), message.hidden_results,
         training,
@@ -355,11 +357,8 @@ def _training(
 
 def _once(gradients: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
     """The gradients, through which autograd goes back to an error: there is no program for that."""
-    message = b"a function compiled by tensord does not support double backward"
-    error = torch._C._functions.DelayedError(message, len(gradients))
-    begun = [one if one is None else one.detach().requires_grad_() for one in gradients]
-    made: tuple[torch.Tensor | None, ...] = error(*begun)  # type: ignore[arg-type]
-    return made
+    message = "a function compiled by tensord does not support double backward"
+    return errors_behind(gradients, message)
 
 
 def _autograd_function(

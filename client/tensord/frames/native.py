@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The native extension, without which no frame is recorded or used."""
+"""What of frames the native extension does where it is built, and Python where it is not."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .. import _native
 from ..bridge import runtime
-from ..bridge.call_backs import run_step
-from .errors import UnfitError
+from . import in_python
+
+
+def extension() -> Any:
+    """The native extension; None where it is not built (yet)."""
+    return runtime.native_extension()
 
 
 def module() -> Any:
-    """Raises UnfitError where the extension is not built."""
-    loaded = _native.load(runtime.find_runtime_library(), runtime.runtime_error, run_step)
-    if loaded is None:
-        raise UnfitError("the native extension is not built")
-    return loaded
+    """What checks guards, by the same names: `GuardTree`, `dispatch_keys`, `type_version` and
+    `thread_state`."""
+    return extension() or in_python

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from .. import torch_compat
+from ..torch_compat.dispatch import WithoutTorchFunctions
 from ..v1 import frame_pb2
 from . import constants, guard_table, inlined, names, process_facts, process_state
 from .errors import UnfitError, UnrecordableError
@@ -42,7 +43,7 @@ def record(code: Any, output_graph: Any) -> RecordedGuards:
     """
     try:
         # A mode of torch functions that somebody has pushed is to see none of it.
-        with torch._C.DisableTorchFunction():
+        with WithoutTorchFunctions():
             return _record(code, torch_compat.Capture(output_graph))
     except UnrecordableError:
         raise

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from . import dispatch
+
 _log = logging.getLogger("tensord")
 _told: list[Callable[[Any, Any], None]] = []
 
@@ -154,8 +156,7 @@ def global_state_guard() -> Any:
 
 def function_mode_stack() -> list[Any]:
     """Modes of torch functions that are pushed, outermost first."""
-    count = torch._C._len_torch_function_stack()
-    return [torch._C._get_function_stack_at(place) for place in range(count)]
+    return [dispatch.function_mode_at(place) for place in range(dispatch.function_modes())]
 
 
 def place_of_function_mode(source: Any) -> int:

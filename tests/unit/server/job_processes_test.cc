@@ -71,6 +71,31 @@ TEST(JobProcessesTest, CountsByProcessAndSumsByJob) {
   EXPECT_EQ(detail.processes(0).requests(1).outcome(), "hit");
 }
 
+TEST(JobProcessesTest, CountsWhatProcessesHave) {
+  JobProcesses processes;
+  const std::string python = "python, because there is no C++ compiler";
+  for (uint32_t pid = 1; pid <= 4; ++pid) {
+    v1::Caller caller = CallerOf("a", pid);
+    if (pid != 4) caller.set_bridge(pid == 1 ? "native" : python);
+    processes.Answered(caller, Request("hit"));
+  }
+  v1::ListJobsReply list = List(processes);
+  ASSERT_EQ(list.bridges_size(), 2);
+  EXPECT_EQ(list.bridges(0).bridge(), python);
+  EXPECT_EQ(list.bridges(0).processes(), 2u);
+  EXPECT_EQ(list.bridges(1).bridge(), "native");
+
+  // The extension was built meanwhile.
+  for (uint32_t pid = 2; pid <= 3; ++pid) {
+    v1::Caller caller = CallerOf("a", pid);
+    caller.set_bridge("native");
+    processes.AskedForFrames(caller, /*found=*/true, /*captures=*/false);
+  }
+  list = List(processes);
+  ASSERT_EQ(list.bridges_size(), 1);
+  EXPECT_EQ(list.bridges(0).processes(), 3u);
+}
+
 TEST(JobProcessesTest, KeepsTheLast) {
   JobProcesses processes(2);
   for (uint32_t pid = 1; pid <= 3; ++pid) processes.Answered(CallerOf("", pid), Request("hit"));
