@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from served_functions import numbers
+from tensord.torch_compat.settings import compile_keywords
 from torch import Tensor, nn
 
 
@@ -90,6 +91,76 @@ def case_recompile_limit(compile: Any) -> Any:
     with torch._dynamo.config.patch(recompile_limit=2):
         f = compile(of_many_types, dynamic=False)
         return [f(numbers(5), n) for n in range(6)]
+
+
+def told_who_runs_with(x: Tensor, n: int) -> Any:
+    return x * n, torch.compiler.is_compiling()
+
+
+def who_ran(function: Any, counts: Any) -> Any:
+    """By argument, whether it was torch.compile's code."""
+    return [function(numbers(5), n)[1] for n in counts]
+
+
+def case_limit_of_served_frames(compile: Any) -> Any:
+    """More frames are recorded than one process may have of a code."""
+    with torch._dynamo.config.patch(recompile_limit=2):
+        for counts in ((2, 3), (4, 5)):  # of two processes
+            who_ran(compile(told_who_runs_with, dynamic=False), counts)
+            torch._dynamo.reset()
+        f = compile(told_who_runs_with, dynamic=False)
+        ran = who_ran(f, range(2, 6))
+    return ran == [not is_eager(f, told_who_runs_with)] * 2 + [False] * 2 or ran
+
+
+def case_limit_of_its_own(compile: Any) -> Any:
+    if "recompile_limit" not in compile_keywords():  # before torch 2.13
+        return compile(plain)(numbers(5))
+    f = compile(told_who_runs_with, dynamic=False, recompile_limit=1, name="region")
+    ran = who_ran(f, (2, 3))
+    return ran == [not is_eager(f, told_who_runs_with), False] or ran
+
+
+def case_entries_of_its_own(compile: Any) -> Any:
+    if "isolate_recompiles" not in compile_keywords():  # before torch 2.13
+        return compile(plain)(numbers(5))
+    isolated = compile(plain, isolate_recompiles=True)
+    return isolated(numbers(5)), compile(plain)(numbers(5))
+
+
+def case_disabled_from_outside(compile: Any) -> Any:
+    """As it was called before, and by torch.compiler.disable in eager."""
+    results = []
+    for target in (told_who_runs, Told()):
+        f = compile(target)
+        results += [f(numbers(5))[0], torch.compiler.disable(f)(numbers(5)), f(numbers(5))[0]]
+    return results
+
+
+def case_disabled_by_keyword(compile: Any) -> Any:
+    f = compile(told_who_runs)
+    return f(numbers(5))[0], compile(told_who_runs, disable=True)(numbers(5))
+
+
+def case_run_only(compile: Any) -> Any:
+    """What has run once runs; what has not, runs in eager."""
+    results = []
+    for target in (told_who_runs, Told()):
+        f = compile(target)
+        f(numbers(5))
+        run_only = torch._dynamo.run(f)
+        results += [run_only(numbers(5))[0], run_only(numbers(5).double())]
+        compiled = run_only(numbers(5) * 2)[1]
+        results.append(compiled != is_eager(f, target))
+    return results
+
+
+class Told(nn.Module):
+    """Who runs it."""
+
+    def forward(self, x: Tensor) -> Any:
+        """As told_who_runs."""
+        return told_who_runs(x)
 
 
 def with_item(x: Tensor) -> Tensor:

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 import tensord
 import torch
-from tensord import torch_compat
+from tensord import backend, torch_compat
 from tensord.errors import FrameMismatchError
 from tensord.frames import hook, recorded_graphs, verify
 from tensord.frames.capture_recorder import CaptureRecorder
 from tensord.frames.entered import Entered
 from tensord.frames.errors import UnrecordableError
+from tensord.torch_compat.settings import compile_keywords
 from tensord.v1 import frame_pb2
 from torch import nn
+from torch._dynamo.eval_frame import innermost_fn
 from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
 
 
@@ -68,6 +70,42 @@ def test_what_it_does_not_know_is_refused_at_once(
 ) -> None:
     with pytest.raises(error):
         tensord.compile(_double, **told)
+
+
+def test_other_keywords_are_torch_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, Any] = {}
+    known = compile_keywords()
+    assert {"fullgraph", "dynamic", "mode", "options", "disable"} <= known
+
+    def torch_compile(target: Any, **given: Any) -> Any:
+        told.update(given)
+        return target
+
+    monkeypatch.setattr(torch, "compile", torch_compile)
+    more = {"recompile_limit": 3, "name": "region"} if "recompile_limit" in known else {}
+    compiled = tensord.compile(_double, dynamic=False, **more)
+    with torch.compiler.set_stance("force_eager"):
+        compiled(3)
+    assert told.pop("backend") is backend.compile_fx
+    assert told == {"fullgraph": False, "dynamic": False, "mode": None, "options": None, **more}
+
+
+def test_what_torch_compile_does_not_take_is_refused() -> None:
+    with pytest.raises(TypeError, match="takes no keyword 'no_such'"):
+        tensord.compile(_double, no_such=1)
+
+
+def test_it_can_be_turned_off() -> None:
+    assert tensord.compile(_double, disable=True) is _double
+    assert tensord.compile(disable=True)(_double) is _double
+
+
+def test_torch_finds_what_it_stands_for() -> None:
+    model = _Model()
+    assert innermost_fn(tensord.compile(_double)) is _double
+    assert innermost_fn(tensord.compile(model)) == model.forward
+    method = model.forward
+    assert innermost_fn(tensord.compile(method)) is method
 
 
 def test_what_cannot_be_called_is_refused() -> None:

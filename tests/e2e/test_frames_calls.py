@@ -188,6 +188,13 @@ def test_a_second_derivative_is_refused(serve: Serve) -> None:
         first.sum().backward()
 
 
+def test_a_reset_forgets_what_was_served(serve: Serve) -> None:
+    x, y = torch.ones(3, 2), torch.ones(2)
+    for _ in range(12):  # more than may be of one code at once
+        assert serve(product, x, y)(x, y).sum() == -6
+        assert tensord.stats()["frames_served"] == 1
+
+
 def test_what_was_saved_and_changed_is_seen(serve: Serve) -> None:
     served = serve(product, leaf(4), leaf(4))
     x, y = leaf(4), leaf(4)

@@ -35,7 +35,8 @@ class Call:
     owner: whose compiled codes torch's hook tries before it calls us. entry: the code that the user
     had compiled; of what that calls, functions without tensors are left to Python. capture: has
     Dynamo capture what is entered, and gives what its hook returns. waits: for programs of frames
-    that serve; otherwise calls run in Python until they have come.
+    that serve; otherwise calls run in Python until they have come. recompile_limit: of this
+    torch.compile alone; None: torch's.
     """
 
     environment: frame_pb2.FrameEnvironment
@@ -43,3 +44,4 @@ class Call:
     entry: Callable[[types.CodeType], bool]
     capture: Callable[[], Any]
     waits: bool
+    recompile_limit: int | None = None

@@ -20,10 +20,12 @@ import torch
 from .. import options as known_options
 from ..torch_compat import eval_frame
 from ..torch_compat.stance import has_stance
+from ..torch_compat.stand_for import StandsForModule, stand_for
 from ..wire import spans
 from . import environment as environments
 from . import hook
 from .entered import Call
+from .told import Told
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 # Dynamo does not bear that two threads ask it for a backend that it has not seen before.
@@ -45,17 +47,13 @@ class _Compiled:
     """One call of tensord.compile: what it was told, what is called in the target's place (`call`),
     and torch.compile's function once it is needed."""
 
-    def __init__(self, target: Callable[..., Any], backend: LoadBackend, fullgraph: bool,
-                 dynamic: bool | None, mode: str | None,
-                 options: dict[str, Any] | None) -> None:  # fmt: skip
-        self._target, self._backend = target, backend
-        self._fullgraph, self._dynamic = fullgraph, dynamic
-        self._mode, self._options = mode, options
-        self._chosen = known_options.parse(mode, options, {})
+    def __init__(self, target: Callable[..., Any], backend: LoadBackend, told: Told) -> None:
+        self._target, self._backend, self._told = target, backend, told
+        self._chosen = told.chosen()
         self._torchs: Callable[..., Any] | None = None
         self._hook = _Hook(self)
         self.call = self._entry()
-        if not hook.is_on() or _is_torchs(target):
+        if not hook.is_on() or told.needs_dynamo or _is_torchs(target):
             self.with_dynamo()
 
     def with_dynamo(self) -> Callable[..., Any]:
@@ -63,9 +61,8 @@ class _Compiled:
         with _making:
             if self._torchs is None:
                 self._torchs = torch.compile(
-                    self._target, backend=self._backend(), fullgraph=self._fullgraph,
-                    dynamic=self._dynamic, mode=self._mode, options=self._options,
-                )  # fmt: skip
+                    self._target, backend=self._backend(), **self._told.for_torch()
+                )
             return self._torchs
 
     def __getstate__(self) -> dict[str, Any]:
@@ -112,11 +109,14 @@ class _Compiled:
 
             return capture_by(self.with_dynamo(), frame, cache_entry, frame_state)
 
+        told = self._told
         environment = environments.environment(
-            self._chosen, {"dynamic": self._dynamic, "fullgraph": self._fullgraph}
+            self._chosen, {"dynamic": told.dynamic, "fullgraph": told.fullgraph}
         )
-        waits = known_options.waits(self._chosen)
-        return hook.enter(frame, Call(environment, self._hook, self._is_entry, capture, waits))
+        waits, limit = known_options.waits(self._chosen), told.recompile_limit
+        return hook.enter(
+            frame, Call(environment, self._hook, self._is_entry, capture, waits, limit)
+        )
 
 
 def _code_of(target: Any) -> types.CodeType | None:
@@ -147,7 +147,7 @@ def _is_torchs(target: Any) -> bool:
     return code is None or code.co_filename.startswith(_TORCH)
 
 
-class CompiledModule(torch.nn.Module):
+class CompiledModule(StandsForModule, torch.nn.Module):
     """A module whose calls are compiled. All else is the module's own: parameters and buffers are
     found under "_orig_mod.", as in what torch.compile returns."""
 
@@ -196,34 +196,24 @@ class CompiledModule(torch.nn.Module):
         return self
 
 
-def compile(
-    target: Any,
-    backend: LoadBackend,
-    *,
-    fullgraph: bool = False,
-    dynamic: bool | None = None,
-    mode: str | None = None,
-    options: dict[str, Any] | None = None,
-) -> Any:
-    """Compiles a function or module as torch.compile(target, backend=backend(), ...) does; without
-    a target (None) gives a function of one argument, for decorators.
+def compile(target: Any, load_backend: LoadBackend, **given: Any) -> Any:
+    """Compiles a function or module as torch.compile(target, backend=load_backend(), **given) does;
+    without a target (None) gives a function of one argument, for decorators.
 
-    Raises ValueError or TypeError for options that are not known, RuntimeError for `mode` together
-    with `options`.
+    Raises ValueError or TypeError for options and keywords that are not known, RuntimeError for
+    `mode` together with `options`.
     """
-    if mode is not None and options is not None:  # as torch.compile, which only a capture calls
-        raise RuntimeError("either mode or options can be given; options may have a mode")
+    told = Told.of(given)
     if target is None:
-        return functools.partial(
-            compile, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode,
-            options=options,
-        )  # fmt: skip
+        return functools.partial(compile, load_backend=load_backend, **given)
     if not callable(target):
         raise TypeError(f"tensord.compile takes a function or a module, not {target!r}")
-    compiled = _Compiled(target, backend, fullgraph, dynamic, mode, options)
+    if told.is_disabled:
+        return target
+    compiled = _Compiled(target, load_backend, told)
     if isinstance(target, torch.nn.Module):
         return CompiledModule(target, compiled)
-    return functools.wraps(target)(compiled.call)
+    return stand_for(functools.wraps(target)(compiled.call), target)
 
 
 def watch_dynamo(backend: Any) -> None:
@@ -248,9 +238,9 @@ def watch_dynamo(backend: Any) -> None:
             chosen, {"dynamic": call.dynamic, "fullgraph": call.fullgraph}
         )
         # torch raises where fullgraph is wanted and a call runs nothing that was compiled.
-        waits = known_options.waits(chosen) or call.fullgraph
+        waits, limit = known_options.waits(chosen) or call.fullgraph, call.recompile_limit
         return hook.enter(
-            frame, Call(environment, call.owner, is_always_captured, by_dynamo, waits)
+            frame, Call(environment, call.owner, is_always_captured, by_dynamo, waits, limit)
         )
 
     around_frames(around)

@@ -15,7 +15,8 @@ import torch
 from .. import fallback, torch_compat
 from ..counters import STATS
 from ..errors import TensordError
-from ..torch_compat import eval_frame
+from ..torch_compat import dispatch, eval_frame
+from ..torch_compat.settings import recompile_limit
 from . import bytecode, explaining, names, verify
 from .capture_recorder import CaptureRecorder
 from .entered import Call, Entered
@@ -55,6 +56,8 @@ def enter(frame: Any, call: Call) -> Any:
 
 
 def _enter(entered: Entered, call: Call) -> Any:
+    if _is_at_limit(entered.code, call):
+        return _by_dynamo(entered.code, call)  # which says so, and what is to come of it
     try:
         if not store().keeps_frames():
             return _by_dynamo(entered.code, call)
@@ -91,13 +94,20 @@ def _by_dynamo(code: types.CodeType, call: Call) -> Any:
     return call.capture()
 
 
+def _is_at_limit(code: types.CodeType, call: Call) -> bool:
+    """Whether torch captures a code no more that has so many entries, by whomever they were
+    made."""
+    limit = recompile_limit() if call.recompile_limit is None else call.recompile_limit
+    return len(eval_frame.codes_run_for(code)) >= limit
+
+
 def _is_special(frame: Any) -> bool:
     """What a recorded frame says nothing of: a generator that goes on, modes of dispatch,
     functorch's transforms."""
     return (
         bool(frame.f_code.co_flags & _GENERATORS)
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._functorch.peek_interpreter_stack() is not None
+        or dispatch.has_dispatch_modes()
+        or dispatch.has_transforms()
     )
 
 

@@ -15,13 +15,15 @@ from typing import Any
 @dataclass(frozen=True)
 class CompileCall:
     """What torch.compile was told, as a frame's hook knows it. backend: the function; told: its
-    keyword arguments (mode, options). owner: whose compiled codes torch's hook tries."""
+    keyword arguments (mode, options). owner: whose compiled codes torch's hook tries.
+    recompile_limit: its own; None: of the configuration, as before 2.13."""
 
     backend: Any
     owner: Any
     told: dict[str, Any]
     dynamic: bool | None
     fullgraph: bool
+    recompile_limit: int | None
 
 
 Around = Callable[[CompileCall, Any, Callable[[], Any]], Any]
@@ -63,9 +65,12 @@ def _call_of(wrapper: Any) -> CompileCall | None:
     told: dict[str, Any] = {}
     dynamic: bool | None = None
     fullgraph = False
+    limit: int | None = None
     current = owner = wrapper
     for _ in range(_MOST_WRAPPERS):
         fullgraph = fullgraph or bool(getattr(current, "_one_graph", False))
+        if limit is None:
+            limit = getattr(current, "_recompile_limit", None)
         if type(current).__name__ == "_TorchCompileWrapper":
             told, dynamic = dict(current.kwargs), current.dynamic
             owner, current = current, current.compiler_fn
@@ -73,7 +78,7 @@ def _call_of(wrapper: Any) -> CompileCall | None:
         inner = getattr(current, "_torchdynamo_orig_backend", None)
         inner = inner or getattr(current, "_torchdynamo_orig_callable", None)
         if inner is None:
-            return CompileCall(current, owner, told, dynamic, fullgraph)
+            return CompileCall(current, owner, told, dynamic, fullgraph, limit)
         current = inner
     return None
 
@@ -160,12 +165,14 @@ def has_convert_frame() -> bool:
 
 
 def note_codes(original: Any, codes: Iterable[Any]) -> None:
-    """Tells Dynamo, which logs why it compiles a function again, that these codes were made of it.
+    """Tells Dynamo, which logs why it compiles a function again, that these codes were made of it,
+    and has a reset forget them.
 
     2.11 to 2.13.
     """
     from torch._dynamo import convert_frame, utils
 
+    convert_frame.input_codes.add(original)
     for code in codes:
         utils.orig_code_map[code] = original
         convert_frame.output_codes.add(code)
