@@ -26,6 +26,7 @@ SLICES = {
     "flips": "--count 15",
     "forged": "--count 500",
     "frames": "--count 500",
+    "reader": "--count 400 --batch 200",
     "limit": "--limit-mib 2 --seconds 8",
     "volume": "",
     "hangs": "--graphs 3 --slack 6",
