@@ -25,7 +25,7 @@ import graphs
 from real_daemon import RealDaemon
 from stores import Orders
 from tensord.errors import DaemonSilentError, TensordError
-from tensord.v1 import service_pb2
+from tensord.v1 import requests_pb2
 from tensord.wire import progress, rpc, watch
 
 STORED = 7  # a graph that the store has
@@ -41,7 +41,7 @@ def ask(number: int) -> str:
     try:
         rpc.client().hello()
         reply = rpc.client().compile(request).wait()
-        return str(service_pb2.CompileReply.Outcome.Name(reply.outcome)).lower()
+        return str(requests_pb2.CompileReply.Outcome.Name(reply.outcome)).lower()
     except DaemonSilentError as error:
         return f"silent: {error}"
     except TensordError as error:

@@ -81,8 +81,8 @@ TEST(Executor, ATaskMayQueueMore) {
   EXPECT_EQ(done, 10);
 }
 
-// oneTBB uses the memory of a task that has run for one of another thread: what a task holds must not
-// lie there, or ThreadSanitizer takes its end for a race with the next one's making.
+// oneTBB uses the memory of a task that has run for one of another thread: what a task holds must
+// not lie there, or ThreadSanitizer takes its end for a race with the next one's making.
 TEST(Executor, WhatTasksHoldIsApartFromTasksBeforeThem) {
   constexpr int kThreads = 4, kTasks = 200;
   std::atomic<int> sum = 0;
