@@ -11,6 +11,7 @@
 #include "server/archive/prefetch.h"
 #include "server/ctl/client.h"
 #include "server/ctl/numbers.h"
+#include "server/ctl/output.h"
 #include "server/ctl/store.h"
 #include "server/daemon/fleet_settings.h"
 #include "server/fleet/exchange.h"
@@ -19,11 +20,6 @@
 
 namespace tensord::server {
 namespace {
-
-int Fail(const absl::Status& status, int code = kExitError) {
-  std::fprintf(stderr, "tensorctl: %s\n", std::string(status.message()).c_str());
-  return code;
-}
 
 // What all of them need to know.
 struct Context {
@@ -35,20 +31,7 @@ absl::StatusOr<Context> Prepare(const ArchiveCommand& command, bool signs) {
   Context context;
   TENSORD_ASSIGN_OR_RETURN(context.config,
                            LoadConfig(command.settings.flags, command.settings.file));
-  const Config& config = context.config;
-  if (signs && config.fleet_sign_key.empty()) {
-    return absl::FailedPreconditionError(
-        "an export is signed: give --fleet-sign-key (tensorctl fleet-key makes one)");
-  }
-  if (config.fleet_sign_key.empty() && config.fleet_trust.empty()) {
-    return absl::FailedPreconditionError(
-        "give --fleet-trust, a file of the keys whose exports are accepted");
-  }
-  // Whoever only reads needs no private key.
-  TENSORD_ASSIGN_OR_RETURN(
-      context.keys,
-      fleet::Keys::Open(signs || config.fleet_trust.empty() ? config.fleet_sign_key : "",
-                        config.fleet_trust));
+  TENSORD_ASSIGN_OR_RETURN(context.keys, OpenKeys(context.config, signs));
   return context;
 }
 

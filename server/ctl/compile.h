@@ -1,20 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tensorctl compile`: asks the compiler itself, without a daemon.
+// `tensorctl compile`: programs into a store before a job asks for them, on a machine without a GPU
+// say. With or without a daemon.
 #ifndef TENSORD_SERVER_CTL_COMPILE_H_
 #define TENSORD_SERVER_CTL_COMPILE_H_
 
 #include <string>
+#include <vector>
+
+#include "server/ctl/settings.h"
 
 namespace tensord::server {
 
 struct CompileCommand {
-  std::string file;        // a job of <store>/repros/, or a graph
-  std::string dump_after;  // "" for all passes
-  std::string target;      // "" as the file says
+  // Where graphs come from: any of these.
+  std::vector<std::string> files;
+  bool frames = false;      // of the store
+  std::string job;          // of frames that it used; the programs are added to its list
+  std::string export_file;  // of its frames
+
+  std::vector<std::string> targets;  // empty: those of programs that are there
+  bool dumps = false;                // what passes make of one file, instead of programs
+  std::string dump_after;            // of this pass; empty: of all
+  Settings settings;
+  bool json = false;
 };
 
-// Becomes the tensord-worker beside this program, whose output and exit code are the command's. So
-// it returns only where that cannot be started: with 1, and the reason on stderr.
+// The command with its arguments, of which `compile` has what was given; it outlives the app.
+CLI::App* AddCompile(CLI::App& app, CompileCommand* compile);
+
+// Prints what became of each graph, and returns the exit code: 0 where every graph has its
+// programs, 1 where one failed or none was for a target, 2 where nothing is to be compiled.
 int Compile(const CompileCommand& command);
 
 }  // namespace tensord::server

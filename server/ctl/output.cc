@@ -6,8 +6,6 @@
 #include <cstring>
 #include <fstream>
 
-#include "server/ctl/client.h"
-
 namespace tensord::server {
 
 int WriteText(const std::string& file, const std::string& text) {
@@ -18,6 +16,11 @@ int WriteText(const std::string& file, const std::string& text) {
   if (out) return kExitOk;
   std::fprintf(stderr, "tensorctl: %s cannot be written: %s\n", file.c_str(), strerror(errno));
   return kExitError;
+}
+
+int Fail(const absl::Status& status, int code) {
+  std::fprintf(stderr, "tensorctl: %s\n", std::string(status.message()).c_str());
+  return code;
 }
 
 }  // namespace tensord::server

@@ -29,6 +29,20 @@ void AddSettings(CLI::App* command, const std::vector<std::string>& keys, Settin
   }
 }
 
+absl::StatusOr<std::unique_ptr<fleet::Keys>> OpenKeys(const Config& config, bool signs) {
+  if (signs && config.fleet_sign_key.empty()) {
+    return absl::FailedPreconditionError(
+        "an export is signed: give --fleet-sign-key (tensorctl fleet-key makes one)");
+  }
+  if (config.fleet_sign_key.empty() && config.fleet_trust.empty()) {
+    return absl::FailedPreconditionError(
+        "give --fleet-trust, a file of the keys whose exports are accepted");
+  }
+  // Whoever only reads needs no private key.
+  return fleet::Keys::Open(signs || config.fleet_trust.empty() ? config.fleet_sign_key : "",
+                           config.fleet_trust);
+}
+
 absl::StatusOr<std::string> CompilerBuild(const Config& config) {
   TENSORD_ASSIGN_OR_RETURN(const std::string binary, store::ReadFile(config.worker));
   return Sha256(binary);

@@ -6,10 +6,12 @@
 
 #include <CLI/CLI.hpp>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "server/daemon/config.h"
+#include "server/fleet/keys.h"
 
 namespace tensord::server {
 
@@ -21,6 +23,10 @@ struct Settings {
 
 // Gives a command the flags of these keys, and --config. `settings` outlives the application.
 void AddSettings(CLI::App* command, const std::vector<std::string>& keys, Settings* settings);
+
+// Whose signatures count, and with `signs` by which this host signs. FailedPrecondition: none is
+// configured.
+absl::StatusOr<std::unique_ptr<fleet::Keys>> OpenKeys(const Config& config, bool signs);
 
 // What program keys hold besides the graph. The digest of tensord-worker; NotFound: there is none.
 absl::StatusOr<std::string> CompilerBuild(const Config& config);

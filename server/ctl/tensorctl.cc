@@ -15,6 +15,7 @@
 #include "server/ctl/compile.h"
 #include "server/ctl/fleet.h"
 #include "server/ctl/store.h"
+#include "server/ctl/targets.h"
 #include "server/ctl/top.h"
 #include "server/rpc/address.h"
 
@@ -154,10 +155,9 @@ int Main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber);
   watches->callback([&] { command = [&] { return Top(client, top); }; });
   CompileCommand compile;
-  CLI::App* compiles = app.add_subcommand("compile", "what each pass makes of a graph; no daemon");
-  compiles->add_option("GRAPH", compile.file, "a job of <store>/repros/, or a graph")->required();
-  compiles->add_option("--dump-after", compile.dump_after, "of this pass, instead of all");
-  compiles->add_option("--target", compile.target, "scalar, avx2, avx512 or sm_NN");
+  CLI::App* compiles = AddCompile(app, &compile);
+  TargetsCommand targets;
+  CLI::App* lists_targets = AddTargets(app, &targets);
   FleetKeyCommand fleet_key;
   CLI::App* makes_key =
       app.add_subcommand("fleet-key", "make a key that signs for a fleet; prints its public half");
@@ -229,7 +229,14 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
-  if (compiles->parsed()) return Compile(compile);
+  if (compiles->parsed()) {
+    compile.json = client.json;
+    return Compile(compile);
+  }
+  if (lists_targets->parsed()) {
+    targets.json = client.json;
+    return Targets(targets);
+  }
   if (makes_key->parsed()) {
     fleet_key.json = client.json;
     return MakeFleetKey(fleet_key);

@@ -3,7 +3,6 @@
 
 #include <absl/cleanup/cleanup.h>
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_split.h>
 #include <absl/time/clock.h>
 #include <fcntl.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
@@ -25,10 +24,8 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <thread>
 
 #include "base/process.h"
-#include "base/sha256.h"
 #include "base/version.h"
 #include "server/daemon/activation.h"
 #include "server/daemon/fill_stats.h"
@@ -37,6 +34,7 @@
 #include "server/daemon/network_port.h"
 #include "server/daemon/page_questions.h"
 #include "server/daemon/rpc_service.h"
+#include "server/daemon/service_options.h"
 #include "server/fleet/open.h"
 #include "server/monitoring/endpoint.h"
 #include "server/monitoring/host_and_port.h"
@@ -107,43 +105,6 @@ absl::Status PrepareFolder(const std::string& socket) {
         folder, " must be a folder of this user that others cannot write to: chmod 700 it"));
   }
   return absl::OkStatus();
-}
-
-int DefaultWorkers() {
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
-}
-
-ServiceOptions MakeOptions(const Config& config, const std::string& work_folder,
-                           const std::string& spare_folder, const std::string& seal_key) {
-  ServiceOptions options;
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  options.pool.workers = config.workers == 0 ? DefaultWorkers() : static_cast<int>(config.workers);
-  options.pool.idle = absl::Seconds(config.worker_idle);
-  options.pool.job_limit = absl::Seconds(config.job_seconds);
-  // One request alone keeps every core busy, also one that may not have all workers.
-  const int places = PlacesFor(Cost::kExpensive, options.pool.workers);
-  options.units_per_job = (cores + places - 1) / places;
-  options.cxx = config.cxx;
-  options.jit_settings = absl::StrCat(config.cxx_flags, "\n", config.nvrtc);
-  options.max_waiting = config.max_waiting;
-  options.queue_limit = absl::Seconds(config.queue_seconds);
-  options.request_memory = config.request_memory;
-
-  WorkerCommand& command = options.pool.command;
-  command.path = config.worker;
-  command.memory_bytes = config.job_memory;
-  command.environment = {"TENSORD_SEAL_KEY=" + ToHex(seal_key)};
-  command.args = {"--cxx", config.cxx, "--work-folder", work_folder, "--spare-folder", spare_folder,
-                  "--parallelism", absl::StrCat(options.units_per_job), "--cpu-seconds",
-                  // CPU time is the sum over threads.
-                  absl::StrCat(config.job_seconds * static_cast<uint64_t>(options.units_per_job))};
-  for (const std::string& flag :
-       std::vector<std::string>(absl::StrSplit(config.cxx_flags, ' ', absl::SkipEmpty()))) {
-    command.args.push_back("--flag=" + flag);
-  }
-  if (!config.nvrtc.empty()) command.args.push_back("--nvrtc=" + config.nvrtc);
-  command.args.push_back(config.confine == "off" ? "--confine=false" : "--confine=true");
-  return options;
 }
 
 struct OpenedStore {
@@ -347,7 +308,7 @@ int RunDaemon(const Config& config) {
   auto opened = OpenStore(config, runtime_folder);
   if (!opened.ok()) return Fail("store_failed", opened.status());
   const std::string store_root = opened->store->root();
-  const std::string work_folder = store_root + "/jit";
+  const std::string work_folder = WorkFolder(*opened->store);
   // Where kernels are made while the store's disk is full.
   constexpr char kPrefix[] = "jit-";
   RemoveFoldersOfTheDead(runtime_folder, kPrefix);
@@ -367,8 +328,7 @@ int RunDaemon(const Config& config) {
 
   CallCounts calls;
   {
-    const ServiceOptions options =
-        MakeOptions(config, work_folder, spare_folder, opened->store->DeriveKey("work folder"));
+    const ServiceOptions options = MakeServiceOptions(config, *opened->store, spare_folder);
     CompileService service(options, std::move(opened->store), opened->problem, fleet->get());
     FrameService frames(
         {absl::Seconds(config.frame_lease_seconds), config.frame_limit, config.max_waiting},

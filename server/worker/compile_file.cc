@@ -4,19 +4,16 @@
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/strip.h>
-#include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/stubs/logging.h>
-#include <google/protobuf/text_format.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
-#include <optional>
 #include <sstream>
 #include <string_view>
 
 #include "compiler/compile.h"
+#include "server/worker/job_file.h"
 #include "server/worker/thrown.h"
 
 namespace tensord::server {
@@ -25,36 +22,6 @@ namespace {
 constexpr int kExitFailed = 1, kExitUsage = 2;
 constexpr const char* kDefaultCpu = "avx2";
 constexpr const char* kDefaultCuda = "sm_90";
-
-class Silent : public google::protobuf::io::ErrorCollector {
- public:
-  void AddError(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
-};
-
-// The message, where the content is one and nothing else: bytes of another message often parse too,
-// but leave fields that this one does not know.
-template <typename Message>
-std::optional<Message> Parse(const std::string& content) {
-  const google::protobuf::LogSilencer silencer;  // what is no such message is no error yet
-  Message message;
-  if (message.ParseFromString(content)) {
-    const size_t size = message.ByteSizeLong();
-    message.DiscardUnknownFields();
-    if (size > 0 && message.ByteSizeLong() == size) return message;
-  }
-  google::protobuf::TextFormat::Parser parser;
-  Silent silent;
-  parser.RecordErrorsTo(&silent);
-  if (parser.ParseFromString(content, &message) && message.ByteSizeLong() > 0) return message;
-  return std::nullopt;
-}
-
-bool IsOnGpu(const v1::Graph& graph) {
-  for (const v1::Input& input : graph.inputs()) {
-    if (input.tensor().device() == v1::DEVICE_TYPE_CUDA) return true;
-  }
-  return false;
-}
 
 int Fail(const absl::Status& status, int code) {
   std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
@@ -102,21 +69,6 @@ absl::StatusOr<v1::Target> ParseTarget(const std::string& name) {
       absl::StrCat("no target '", name, "'; there are scalar, avx2, avx512 and sm_NN"));
 }
 
-absl::StatusOr<v1::CompileJob> ParseJob(const std::string& content) {
-  if (auto job = Parse<v1::CompileJob>(content); job && job->has_graph() && job->has_target()) {
-    return *std::move(job);
-  }
-  if (auto graph = Parse<v1::Graph>(content)) {
-    v1::CompileJob job;
-    TENSORD_ASSIGN_OR_RETURN(*job.mutable_target(),
-                             ParseTarget(IsOnGpu(*graph) ? kDefaultCuda : kDefaultCpu));
-    *job.mutable_graph() = *std::move(graph);
-    return job;
-  }
-  return absl::InvalidArgumentError(
-      "neither a CompileJob, as in the store's repros folder, nor a Graph, serialised or as text");
-}
-
 int CompileFile(const CompileFileOptions& options) {
   std::ifstream in(options.file, std::ios::binary);
   std::stringstream content;
@@ -130,8 +82,10 @@ int CompileFile(const CompileFileOptions& options) {
         absl::InvalidArgumentError(absl::StrCat(options.file, ": ", job.status().message())),
         kExitUsage);
   }
-  if (!options.target.empty()) {
-    const absl::StatusOr<v1::Target> target = ParseTarget(options.target);
+  std::string name = options.target;
+  if (name.empty() && !job->has_target()) name = IsOnGpu(job->graph()) ? kDefaultCuda : kDefaultCpu;
+  if (!name.empty()) {
+    const absl::StatusOr<v1::Target> target = ParseTarget(name);
     if (!target.ok()) return Fail(target.status(), kExitUsage);
     *job->mutable_target() = *target;
   }

@@ -6,23 +6,20 @@
 #include <string>
 
 #include "base/status.h"
-#include "tensord/v1/worker.pb.h"
+#include "tensord/v1/artifact.pb.h"
 
 namespace tensord::server {
 
 struct CompileFileOptions {
-  std::string file;
+  std::string file;                // of ParseJob
   std::string dump_after = "all";  // a pass of compiler/pipeline.h, or "all"
-  std::string target;              // "" as the file says; see ParseTarget
+  // See ParseTarget. "": as the file says, and where that says none AVX2, or for a graph that is on
+  // a GPU sm_90.
+  std::string target;
 };
 
 // "scalar", "avx2" or "avx512", or a CUDA architecture as "sm_90". InvalidArgument for others.
 absl::StatusOr<v1::Target> ParseTarget(const std::string& name);
-
-// A job from what a file holds: a CompileJob, as the daemon keeps them in <store>/repros/, or a
-// Graph, each serialised or in text format. InvalidArgument where it is none of them. A graph alone
-// is compiled for AVX2 or, where one of its inputs is on a GPU, for sm_90.
-absl::StatusOr<v1::CompileJob> ParseJob(const std::string& content);
 
 // Prints each dump as soon as it is made. Returns the exit code: 0, 1 where the graph does not
 // compile, 2 where the file, the pass or the target is wrong; the reason goes to stderr. A compiler

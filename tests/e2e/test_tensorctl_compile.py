@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tensorctl compile`: what each pass makes of a graph, from every form in which one has it."""
+"""`tensorctl compile --dump`: what each pass makes of a graph, from every form that one has."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _job() -> Any:
     return requests_pb2.CompileRequest(graph=_graph(), target=target)
 
 
-def _compile(file: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    command = [str(binary("tensorctl")), "compile", str(file), *flags]
+def _dump(file: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    command = [str(binary("tensorctl")), "compile", "--dump", str(file), *flags]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
@@ -47,7 +47,7 @@ _FORMS = {
 def test_every_form_of_a_graph(form: str, tmp_path: Path) -> None:
     file = tmp_path / "graph"
     file.write_bytes(_FORMS[form]())
-    done = _compile(file)
+    done = _dump(file)
     assert (done.returncode, done.stderr) == (0, "")
     assert "==== rewrite/cross_entropy\nunchanged\n" in done.stdout
     passes = [line[5:] for line in done.stdout.splitlines() if line.startswith("==== ")]
@@ -59,7 +59,7 @@ def test_every_form_of_a_graph(form: str, tmp_path: Path) -> None:
 def test_one_pass_for_another_target(tmp_path: Path) -> None:
     file = tmp_path / "graph"
     file.write_bytes(_graph().SerializeToString())
-    done = _compile(file, "--dump-after", "codegen", "--target", "avx512")
+    done = _dump(file, "--dump-after", "codegen", "--target", "avx512")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("==== codegen\n") and done.stdout.count("==== ") == 1
     assert "sigmoid" in done.stdout
@@ -68,16 +68,19 @@ def test_one_pass_for_another_target(tmp_path: Path) -> None:
 def test_mistakes_are_named(tmp_path: Path) -> None:
     file = tmp_path / "graph"
     file.write_bytes(_graph().SerializeToString())
-    unknown = _compile(file, "--dump-after", "fuse")
+    unknown = _dump(file, "--dump-after", "fuse")
     assert unknown.returncode == 2
     assert "no pass 'fuse'; there are import, rewrite/common_subexpressions," in unknown.stderr
-    target = _compile(file, "--target", "z80")
+    target = _dump(file, "--target", "z80")
     assert target.returncode == 2 and "sm_NN" in target.stderr
-    assert _compile(tmp_path / "absent").returncode == 2
+    assert _dump(tmp_path / "absent").returncode == 2
     file.write_bytes(b"\xff" * 100)
-    rubbish = _compile(file)
+    rubbish = _dump(file)
     assert rubbish.returncode == 2
     assert "neither a CompileJob" in rubbish.stderr and "nor a Graph" in rubbish.stderr
+    command = [str(binary("tensorctl")), "compile", "--dump", str(file), str(file)]
+    several = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert several.returncode == 2 and "one GRAPH" in several.stderr
 
 
 def test_a_graph_that_does_not_compile_shows_how_far_it_came(tmp_path: Path) -> None:
@@ -85,7 +88,7 @@ def test_a_graph_that_does_not_compile_shows_how_far_it_came(tmp_path: Path) -> 
     job.graph.nodes[1].outputs[0].sizes[0].constant = 5
     file = tmp_path / "job"
     file.write_bytes(job.SerializeToString())
-    done = _compile(file)
+    done = _dump(file)
     assert done.returncode == 1
     assert "==== import" in done.stdout and "==== lower" not in done.stdout
     assert "INVALID_ARGUMENT: node " in done.stderr
@@ -105,7 +108,7 @@ def _many(nodes: int) -> Any:
 def test_what_passes_made_is_there_when_a_later_one_ends_the_compiler(tmp_path: Path) -> None:
     file = tmp_path / "job"
     file.write_bytes(_many(2000).SerializeToString())
-    command = [str(binary("tensorctl")), "compile", str(file)]
+    command = [str(binary("tensorctl")), "compile", "--dump", str(file)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as compiler:

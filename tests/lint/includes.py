@@ -163,7 +163,8 @@ ROOMS: dict[str, list[str]] = {
     "server/store": ["base"],
     "server/log": [],
     "server/rpc": ["base"],
-    "server/worker": [*BASE, "compiler", "compiler/jit/jit"],
+    "server/worker/job_file": BASE,
+    "server/worker": [*BASE, "compiler", "compiler/jit/jit", "server/worker/job_file"],
     "server/fleet": [*BASE, "proto/service", "server/store"],
     "server/fleet/remote": ["proto/third_party", "base", "server/store", "server/fleet"],
     "server/fleet/open": ["base", "server/fleet", "server/fleet/remote"],
@@ -195,12 +196,21 @@ ROOMS: dict[str, list[str]] = {
     ],
     # A store's programs and frames as a file.
     "server/archive": [
-        "base",
+        *BASE,
         "proto/service",
         "server/store",
         "server/fleet",
         "server/jobs",
         "server/frames",
+    ],
+    # Programs that are made before a job asks for them.
+    "server/ahead": [
+        *BASE,
+        "proto/service",
+        "server/store",
+        "server/worker/job_file",
+        "server/compile",
+        "server/archive",
     ],
     "server/http": ["base"],
     "server/monitoring": ["proto/service", "base", "server/http"],
@@ -209,6 +219,12 @@ ROOMS: dict[str, list[str]] = {
     "server/cli": ["base"],
     "server/daemon/config": ["base", "server/rpc", "server/monitoring"],
     "server/daemon/fleet_settings": ["server/fleet/open", "server/daemon/config"],
+    "server/daemon/service_options": [
+        "base",
+        "server/store",
+        "server/compile",
+        "server/daemon/config",
+    ],
     "server/daemon": [
         "proto/service",
         "proto/grpc",
@@ -226,6 +242,7 @@ ROOMS: dict[str, list[str]] = {
         "server/cli",
         "server/daemon/config",
         "server/daemon/fleet_settings",
+        "server/daemon/service_options",
     ],
     "server/ctl": [
         "proto/service",
@@ -236,9 +253,11 @@ ROOMS: dict[str, list[str]] = {
         "server/fleet",
         "server/fleet/open",
         "server/archive",
+        "server/ahead",
         "server/cli",
         "server/daemon/config",
         "server/daemon/fleet_settings",
+        "server/daemon/service_options",
     ],
     # Tests may include everything, and nothing includes a test.
     "tests": ["*"],
