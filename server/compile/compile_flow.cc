@@ -15,6 +15,7 @@
 #include "base/sha256.h"
 #include "server/compile/clock.h"
 #include "server/compile/keys.h"
+#include "server/compile/made_module.h"
 #include "server/compile/request_bytes.h"
 #include "server/fleet/kernels.h"
 
@@ -37,20 +38,6 @@ void AddStage(std::vector<v1::StageTime>& stages, const std::string& name, uint6
 template <class List>
 void AddStages(std::vector<v1::StageTime>& stages, const List& more) {
   for (const v1::StageTime& stage : more) AddStage(stages, stage.stage(), stage.nanoseconds());
-}
-
-// What a module says of its binary besides digest, size and key; the store keeps it for programs
-// that find the kernel made.
-std::string FactsOf(const v1::JitResult& result, int unit) {
-  v1::Module module;
-  module.set_kind(result.kind());
-  if (unit < result.resources_size()) {
-    const v1::UnitResources& resources = result.resources(unit);
-    module.set_registers(resources.registers());
-    module.set_spill_bytes(resources.spill_bytes());
-    module.set_shared_bytes(resources.shared_bytes());
-  }
-  return module.SerializeAsString();
 }
 
 }  // namespace
@@ -87,12 +74,9 @@ absl::StatusOr<std::string> CompileFlow::KeepRepro(const FlowInput& input,
 
 absl::StatusOr<FlowOutput> CompileFlow::CompileWithoutFailing(const FlowInput& input,
                                                               absl::Duration& budget) {
-  // Each round makes at least one more operator a library call; a kernel rarely holds more than a
-  // few that its description does not name.
-  constexpr int kRounds = 8;
   Attempt attempt{.fleet_time = input.fleet_time};
   absl::StatusOr<FlowOutput> output = Compile(input, attempt, budget);
-  for (int round = 1; round < kRounds; ++round) {
+  for (int round = 1; round < kLibraryRounds; ++round) {
     // A compiler that compiles nothing is broken, which library calls throughout would hide.
     if (output.ok() || attempt.failed.empty() || !attempt.some_made) break;
     v1::CompileJob job;
@@ -136,7 +120,7 @@ absl::StatusOr<FlowOutput> CompileFlow::Compile(const FlowInput& input, Attempt&
     kernels.push_back({MakeKernelKey(unit, input.target, input.toolchain).Digest(), &unit, {}});
   }
   for (const std::string& log : attempt.logs) {
-    result.add_fusion_notes(absl::StrCat("library calls instead of a kernel: ", log));
+    result.add_fusion_notes(LibraryNote(log));
   }
   const absl::Status made =
       MakeKernels(input, kernels, output.stages, output.kernels_made, attempt, budget);
@@ -318,8 +302,10 @@ absl::Status CompileFlow::JitOnOneWorker(const FlowInput& input, Share& share,
   for (int i = 0; i < result.binaries_size(); ++i) {
     if (failed.count(static_cast<uint32_t>(i)) != 0) continue;
     const auto step = board_->steps().Begin(input.program_key, kUsualDiskStep);
-    kernels[i]->row = store_->PutKernel(kernels[i]->key, result.binaries(i),
-                                        kernels[i]->unit->source(), FactsOf(result, i));
+    // The store keeps what a module says of it for programs that find the kernel made.
+    kernels[i]->row =
+        store_->PutKernel(kernels[i]->key, result.binaries(i), kernels[i]->unit->source(),
+                          MadeModule(result, i).SerializeAsString());
   }
   return failed.empty() ? absl::OkStatus() : absl::InternalError(result.failures(0).log());
 }

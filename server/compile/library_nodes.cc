@@ -20,6 +20,10 @@ void AddProducers(const v1::Graph& graph, const v1::Argument& argument,
 
 }  // namespace
 
+std::string LibraryNote(const std::string& log) {
+  return "library calls instead of a kernel: " + log;
+}
+
 bool AddLibraryNodes(const v1::Graph& graph, const std::vector<FailedUnit>& failed,
                      std::set<std::string>* library) {
   std::map<std::string, const v1::Node*> by_name;

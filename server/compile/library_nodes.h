@@ -12,6 +12,13 @@
 
 namespace tensord::server {
 
+// How often a graph is compiled at most. Each time makes at least one more operator a library call;
+// a kernel rarely holds more than a few that its description does not name.
+inline constexpr int kLibraryRounds = 8;
+
+// What a program's fusion notes say of a unit with that log.
+std::string LibraryNote(const std::string& log);
+
 // A unit that the JIT could not compile.
 struct FailedUnit {
   std::vector<std::string> nodes;  // of the graph, by name

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensord-worker: one compiler process of the daemon, and what `tensorctl compile` runs.
+// tensord-worker: one compiler process of the daemon, what `tensorctl compile --dump` runs, and an
+// action of a build farm.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "base/version.h"
 #include "compiler/compile.h"
 #include "compiler/jit/jit.h"
+#include "server/worker/action.h"
 #include "server/worker/compile_file.h"
 #include "server/worker/confine.h"
 #include "server/worker/framing.h"
@@ -56,6 +58,12 @@ int main(int argc, char** argv) {
   app.add_option("--compile", compile.file, "compile this graph, print what passes make, and exit");
   app.add_option("--dump-after", compile.dump_after, "with --compile: of this pass, or of all");
   app.add_option("--target", compile.target, "with --compile: scalar, avx2, avx512 or sm_NN");
+  std::vector<std::string> action;
+  app.add_option("--action", action,
+                 "compile the job in the file IN, put program and kernels into the folder OUT, and "
+                 "exit")
+      ->expected(2)
+      ->type_name("IN OUT");
   std::string toolchain;
   app.add_option("--toolchain", toolchain,
                  "print what decides binaries for this target (as --target) besides their sources, "
@@ -65,6 +73,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   unsetenv("TENSORD_SEAL_KEY");  // not the compilers'
   if (!compile.file.empty()) return server::CompileFile(compile);
+  if (!action.empty()) return server::RunAction({action[0], action[1]}, jit);
   if (!toolchain.empty()) return PrintToolchain(toolchain, jit);
 
   int type = 0;
