@@ -301,14 +301,29 @@ def test_what_does_not_compile_is_named_and_the_rest_is_made(clean: Path) -> Non
     assert half.returncode == 2 and "cuda.multiprocessors" in half.stderr
 
 
-def test_what_the_store_has_no_room_for_is_no_success(clean: Path) -> None:
+@pytest.fixture
+def job(clean: Path) -> Path:
+    """A job for a CPU, as a file."""
     with FakeTensorMode() as mode:
         x = mode.from_tensor(torch.zeros(4, 6))
         module = make_fx(lambda x: [torch.ops.aten.sigmoid(x) * x])(x)
     target = artifact_pb2.CpuTarget(isa="ISA_SCALAR", l1_bytes=32 << 10, l2_bytes=1 << 20)
-    job = service_pb2.CompileRequest(
+    asked = service_pb2.CompileRequest(
         graph=export.export(module).graph, target=artifact_pb2.Target(cpu=target)
     )
-    (clean / "job").write_bytes(job.SerializeToString())
-    done = tensorctl("compile", clean / "job", f"--store={clean / 'store'}", "--store-limit=1")
+    (clean / "job").write_bytes(asked.SerializeToString())
+    return clean / "job"
+
+
+def test_what_the_store_has_no_room_for_is_no_success(job: Path, clean: Path) -> None:
+    done = tensorctl("compile", job, f"--store={clean / 'store'}", "--store-limit=1")
     assert done.returncode == 1 and "not all of it is on disk" in done.stderr
+
+
+def test_neither_is_what_the_tier_does_not_take(job: Path, clean: Path, key: Path) -> None:
+    done = tensorctl(
+        "compile", job, f"--store={clean / 'store'}", "--fleet=redis://127.0.0.1:1",
+        f"--fleet-sign-key={key}", f"--fleet-trust={key.parent / 'trust'}",
+    )  # fmt: skip
+    assert done.returncode == 1 and done.stdout.startswith("made")
+    assert "did not get into the fleet" in done.stderr and "refused" in done.stderr
