@@ -16,7 +16,7 @@ import torch
 import warm_python
 from fleet_hosts import Host, run_job
 from real_daemon import RealDaemon, binary
-from tensord.v1 import artifact_pb2, service_pb2
+from tensord.v1 import artifact_pb2, requests_pb2
 from tensord.wire import export, rpc
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -49,7 +49,7 @@ def request(multiprocessors: int = 132, sm: int = 90) -> Any:
     target.cuda.shared_bytes_per_block = 232448
     target.cuda.l2_bytes = 50 << 20
     target.cuda.registers_per_multiprocessor = 65536
-    return service_pb2.CompileRequest(graph=export.export(module).graph, target=target)
+    return requests_pb2.CompileRequest(graph=export.export(module).graph, target=target)
 
 
 def ask(daemon: RealDaemon, asked: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -61,7 +61,7 @@ def ask(daemon: RealDaemon, asked: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def outcome(daemon: RealDaemon, asked: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     reply = ask(daemon, asked, monkeypatch)
-    return service_pb2.CompileReply.Outcome.Name(reply.outcome)
+    return requests_pb2.CompileReply.Outcome.Name(reply.outcome)
 
 
 def tensorctl(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -129,7 +129,7 @@ def test_a_job_on_a_gpu_finds_what_a_host_without_one_compiled(
 
     serving = serve(host)
     reply = ask(serving, request(), monkeypatch)
-    assert reply.outcome == service_pb2.CompileReply.HIT
+    assert reply.outcome == requests_pb2.CompileReply.HIT
     assert reply.program_key.hex() == one["key"]
     (module,) = reply.artifact.modules
     digest = module.sha256.hex()
@@ -274,7 +274,7 @@ def test_what_does_not_compile_is_named_and_the_rest_is_made(clean: Path) -> Non
         x = mode.from_tensor(torch.zeros(4, 6))
         module = make_fx(lambda x: [torch.ops.aten.sigmoid(x) * x])(x)
     target = artifact_pb2.CpuTarget(isa="ISA_SCALAR", l1_bytes=32 << 10, l2_bytes=1 << 20)
-    job = service_pb2.CompileRequest(
+    job = requests_pb2.CompileRequest(
         graph=export.export(module).graph, target=artifact_pb2.Target(cpu=target)
     )
     (clean / "sound").write_bytes(job.SerializeToString())
@@ -308,7 +308,7 @@ def job(clean: Path) -> Path:
         x = mode.from_tensor(torch.zeros(4, 6))
         module = make_fx(lambda x: [torch.ops.aten.sigmoid(x) * x])(x)
     target = artifact_pb2.CpuTarget(isa="ISA_SCALAR", l1_bytes=32 << 10, l2_bytes=1 << 20)
-    asked = service_pb2.CompileRequest(
+    asked = requests_pb2.CompileRequest(
         graph=export.export(module).graph, target=artifact_pb2.Target(cpu=target)
     )
     (clean / "job").write_bytes(asked.SerializeToString())

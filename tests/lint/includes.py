@@ -165,7 +165,8 @@ ROOMS: dict[str, list[str]] = {
     "server/rpc": ["base"],
     "server/worker/job_file": BASE,
     # What daemon and worker both say of a program.
-    "server/compile/keys": BASE,
+    "server/compile/encoder": BASE,
+    "server/compile/keys": [*BASE, "server/compile/encoder"],
     "server/compile/library_nodes": ["proto"],
     "server/compile/made_module": ["proto"],
     "server/worker": [
@@ -188,6 +189,7 @@ ROOMS: dict[str, list[str]] = {
     "server/pool": [*BASE, "server/worker", "server/statistics"],
     "server/compile": [
         *BASE,
+        "server/compile/encoder",
         "server/compile/keys",
         "server/compile/library_nodes",
         "server/compile/made_module",

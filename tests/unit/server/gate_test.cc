@@ -83,7 +83,7 @@ TEST(GateMethodsTest, EachHasBeenThoughtOf) {
   }
 }
 
-TEST(SeldomTest, SaysHowOftenItWasInBetween) {
+TEST(LogThrottleTest, SaysHowOftenItWasInBetween) {
   LogThrottle throttle(absl::Seconds(60));
   const absl::Time start = absl::UnixEpoch();
   EXPECT_EQ(throttle.Count(start), 1u);
