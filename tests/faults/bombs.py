@@ -88,7 +88,11 @@ class _Memory:
 
     def _run(self) -> None:
         while not self._ends.wait(0.05):
-            held = {pid: process_facts.anonymous_bytes_below(pid) for pid in self._daemon.workers()}
+            try:
+                workers = self._daemon.workers()
+            except OSError:
+                return  # it has ended, which is looked for elsewhere
+            held = {pid: process_facts.anonymous_bytes_below(pid) for pid in workers}
             for pid, now in held.items():
                 self.most = max(self.most, min(now, self._before.get(pid, 0)))
             self._before = held
@@ -122,16 +126,15 @@ class _Bombs:
                 self.not_refused.append(f"{name}: {again_s:.1f} s, {again[:60]}")
         return answer
 
-    def ask_at_once(self, bombs: dict[str, Callable[[], Any]], number: int) -> None:
-        """Two by two; others of their kinds than were asked before."""
-        names = list(bombs)
-        for pair in zip(names[::2], names[1::2], strict=False):
+    def ask_at_once(self, bombs: dict[str, Callable[[], Any]]) -> None:
+        """Two by two; others of their kinds than were asked before. Of an odd number the first one
+        comes twice."""
+        names = [*bombs, *list(bombs)[: len(bombs) % 2]]
+        numbered = [(name, graphs.variant(bombs[name](), i + 1)) for i, name in enumerate(names)]
+        for pair in zip(numbered[::2], numbered[1::2], strict=True):
             asking = [
-                threading.Thread(
-                    target=self.ask,
-                    args=(f"at once: {name}", graphs.variant(bombs[name](), number), 1),
-                )
-                for name in pair
+                threading.Thread(target=self.ask, args=(f"at once: {name}", graph, 1))
+                for name, graph in pair
             ]
             for thread in asking:
                 thread.start()
@@ -197,7 +200,7 @@ class _Part:
                 asked.ask(name, make())
             beside.end(f"{self._name}, one at a time", arguments.timing, self._table)
             beside = _Beside(self._small, quiet)
-            asked.ask_at_once(bombs, 1)
+            asked.ask_at_once(bombs)
             beside.end(f"{self._name}, two at once", arguments.timing, self._table)
             asked.memory = memory.end()
             self._table.add(f"{self._name}: workers that were ended",
