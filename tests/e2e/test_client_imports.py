@@ -49,6 +49,8 @@ def _private(node: ast.AST) -> str:
     while isinstance(node, ast.Attribute):
         value = node.value
         if isinstance(value, ast.Name) and value.id == "torch" and node.attr.startswith("_"):
+            if node.attr.endswith("__"):
+                return ""
             return node.attr
         node = value
     return ""

@@ -72,7 +72,7 @@ def read(message: frame_pb2.FrameCode, file: str) -> types.CodeType:
         fields["co_exceptiontable"] = message.exceptions
     try:
         return _ANY.replace(**fields)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, SystemError) as error:
         raise ValueError(f"no code object: {error}") from error
 
 

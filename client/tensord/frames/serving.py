@@ -62,6 +62,8 @@ def serve(
         graphs = {name: graph.callable() for name, graph in starting.items()}
     except TensordError as error:
         raise UnfitError(f"{error.reason}: {error}") from error
+    except (ValueError, TypeError, IndexError, OverflowError) as error:
+        raise UnfitError(f"its graphs are malformed: {error}") from error
     prefix = f"tensord_{key.hex()[:16]}"
     code = bytecode.read(frame.result, graphs, prefix, entered.code.co_filename, entered.globals)
     if _interface(code) != _interface(entered.code):
