@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What random numbers are drawn by, checked as eager checks it: `tensord::checked_probability`,
-`::checked_deviation`. Both give a copy of their operand; the kernel that reads it looks at it."""
+`::checked_deviation`. Both give a copy of their operand; the kernel that reads it looks at it.
+
+On a GPU a probability fails a device assertion, as in eager. For a deviation eager waits there, to
+raise an error; nothing is checked instead.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +23,17 @@ def _is_deviation(x: torch.Tensor) -> torch.Tensor:
     return x >= 0
 
 
-def _define(name: str, is_good: Callable[[torch.Tensor], torch.Tensor], words: str) -> None:
+def _define(
+    name: str, is_good: Callable[[torch.Tensor], torch.Tensor], words: str, asserts: bool
+) -> None:
+    """asserts: on devices other than the CPU."""
+
     def checked(x: torch.Tensor) -> torch.Tensor:
-        if x.device.type != "cpu":
+        if x.device.type == "cpu":
+            if not is_good(x).all():
+                raise RuntimeError(words)
+        elif asserts:
             torch._assert_async(is_good(x).all())
-        elif not is_good(x).all():
-            raise RuntimeError(words)
         return x.clone()
 
     _LIBRARY.define(f"{name}(Tensor x) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
@@ -36,8 +45,14 @@ _define(
     "checked_probability",
     _is_probability,
     "Expected p_in >= 0 && p_in <= 1 to be true, but got false.",
+    asserts=True,
 )
-_define("checked_deviation", _is_deviation, "normal expects all elements of std >= 0.0")
+_define(
+    "checked_deviation",
+    _is_deviation,
+    "normal expects all elements of std >= 0.0",
+    asserts=False,
+)
 
 probability = torch.ops.tensord.checked_probability.default
 deviation = torch.ops.tensord.checked_deviation.default

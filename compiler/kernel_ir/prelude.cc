@@ -70,8 +70,6 @@ constexpr PreludeFunction kFunctions[] = {
     {"checked_deviation", kCpu, "", "yvm", '1'},
     {"checked_probability", kCuda, "", "v", '0'},
     {"checked_probability", kCuda, "", "vm", '0'},
-    {"checked_deviation", kCuda, "", "v", '0'},
-    {"checked_deviation", kCuda, "", "vm", '0'},
     // Vectors.
     {"broadcast", kBoth, "w", "s", 'w'},
     {"splat", kBoth, "w", "u", 'w'},

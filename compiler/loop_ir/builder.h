@@ -89,8 +89,13 @@ class Builder {
   }
   // Whether numbers that eager refuses fail the run.
   bool checks_data() const { return options_.checks_data; }
+  // Whether kernels of the target make this check.
+  bool checks_data(DataCheck check) const {
+    const bool can = target() == v1::DEVICE_TYPE_CPU || InfoOf(check).cuda_function[0] != '\0';
+    return options_.checks_data && can;
+  }
   // Whether integers are divided by what is checked not to be 0. On CUDA eager does not.
-  bool checks_divisors() const { return options_.checks_data && target() == v1::DEVICE_TYPE_CPU; }
+  bool checks_divisors() const { return checks_data(DataCheck::kDivisor); }
   // Whether narrow floats are rounded where eager rounds them.
   bool eager_rounding() const { return options_.eager_rounding; }
   // A tensor that nobody sees wider than its type, where the options ask for that; else itself.

@@ -11,7 +11,7 @@ const DataCheckInfo& InfoOf(DataCheck check) {
       {"probability", "checked_probability", "checked_probability"},
       {"target probability", "checked_target", "checked_probability"},
       {"drawn probability", "checked_drawn_probability", "checked_probability"},
-      {"deviation", "checked_deviation", "checked_deviation"},
+      {"deviation", "checked_deviation", ""},
   };
   return kInfos[static_cast<size_t>(check)];
 }

@@ -20,7 +20,7 @@ enum class DataCheck : uint8_t {
 struct DataCheckInfo {
   const char* name;           // in the text of a block
   const char* cpu_function;   // of the prelude: checks a vector and gives it
-  const char* cuda_function;  // empty: CUDA does not check it, nor does eager there
+  const char* cuda_function;  // empty: none, for eager does not check it there, or waits for it
 };
 
 const DataCheckInfo& InfoOf(DataCheck check);

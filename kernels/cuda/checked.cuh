@@ -8,28 +8,23 @@
 
 namespace tk {
 
-// name(x) and name(x, on) give x; `on`: only lanes that are on hold a number. `is_good`: of
-// x.at[i].
-#define TK_CHECKED(name, is_good, fail)           \
-  template <class T, int W>                       \
-  TK_FN Vec<T, W> name(Vec<T, W> x) {             \
-    bool bad = false;                             \
-    TK_EACH(i) bad |= !(is_good);                 \
-    if (bad) [[unlikely]]                         \
-      ptx::fail();                                \
-    return x;                                     \
-  }                                               \
-  template <class T, int W>                       \
-  TK_FN Vec<T, W> name(Vec<T, W> x, Mask<W> on) { \
-    bool bad = false;                             \
-    TK_EACH(i) bad |= on.at[i] && !(is_good);     \
-    if (bad) [[unlikely]]                         \
-      ptx::fail();                                \
-    return x;                                     \
-  }
-TK_CHECKED(checked_probability, x.at[i] >= T(0) && x.at[i] <= T(1), fail_probability)
-TK_CHECKED(checked_deviation, x.at[i] >= T(0), fail_deviation)
-#undef TK_CHECKED
+template <class T, int W>
+TK_FN Vec<T, W> checked_probability(Vec<T, W> p) {
+  bool bad = false;
+  TK_EACH(i) bad |= !(p.at[i] >= T(0) && p.at[i] <= T(1));
+  if (bad) [[unlikely]]
+    ptx::fail_probability();
+  return p;
+}
+// Only lanes that are on hold a number.
+template <class T, int W>
+TK_FN Vec<T, W> checked_probability(Vec<T, W> p, Mask<W> on) {
+  bool bad = false;
+  TK_EACH(i) bad |= on.at[i] && !(p.at[i] >= T(0) && p.at[i] <= T(1));
+  if (bad) [[unlikely]]
+    ptx::fail_probability();
+  return p;
+}
 
 }  // namespace tk
 

@@ -31,9 +31,6 @@ namespace tk::ptx {
 [[noreturn]] TK_CALL void fail_probability() {
   __assertfail("not between 0 and 1", "a kernel of tensord", 0, "checked_probability", 1);
 }
-[[noreturn]] TK_CALL void fail_deviation() {
-  __assertfail("not at least 0", "a kernel of tensord", 0, "checked_deviation", 1);
-}
 
 // --- the order of kernels
 #if __CUDA_ARCH__ >= 900

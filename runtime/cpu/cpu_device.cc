@@ -36,7 +36,11 @@ constexpr const char* kWords[] = {
 };
 
 TensordError ReportFault(const TensordFault& fault) {
-  if (fault.kind != TENSORD_FAULT_INDEX) return Fail(TENSORD_OPERATOR, kWords[fault.kind]);
+  if (fault.kind != TENSORD_FAULT_INDEX) {
+    const auto kind = static_cast<size_t>(fault.kind);
+    return Fail(TENSORD_OPERATOR,
+                kind < std::size(kWords) ? kWords[kind] : "data that this operator does not take");
+  }
   const std::string index = std::to_string(fault.index);
   if (fault.dimension < 0) return Fail(TENSORD_INDEX, "Target " + index + " is out of bounds.");
   return Fail(TENSORD_INDEX, "index " + index + " is out of bounds for dimension " +

@@ -13,6 +13,7 @@ namespace tensord::server {
 
 absl::StatusOr<const char*> CompileService::NoteMiss(Flights::Turn& turn) {
   FlowInput& input = turn.task.input;
+  const auto step = board_.steps().Begin(turn.key, kUsualDiskStep);
   const auto explaining = input.spans->Time("explain miss");
   DescribedKey wanted;
   {

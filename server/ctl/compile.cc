@@ -3,10 +3,12 @@
 
 #include <absl/strings/str_cat.h>
 #include <absl/time/clock.h>
+#include <absl/time/time.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -32,7 +34,6 @@ namespace tensord::server {
 namespace {
 
 // Of a key, for people.
-constexpr size_t kShownDigits = 12;
 // For the tier to take what is left, which it does at its own pace.
 constexpr absl::Duration kFlush = absl::Minutes(10);
 
@@ -167,6 +168,10 @@ int Run(const CompileCommand& command, const Config& config, Sources sources,
   ServiceOptions service_options = MakeServiceOptions(config, *sources.store, /*spare_folder=*/"");
   // Each worker has a graph, and one more waits behind it.
   options.most_at_once = 2 * static_cast<size_t>(service_options.pool.workers);
+  // A daemon's bounds on callers: here nobody else waits.
+  service_options.max_waiting =
+      std::max<uint64_t>(service_options.max_waiting, options.most_at_once);
+  service_options.queue_limit = absl::Hours(24 * 365);
   CompileService service(std::move(service_options), std::move(sources.store), "", fleet->get());
   Reporter reporter(command.json);
   AheadCompiler compiler(&service, std::move(options),

@@ -11,12 +11,11 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "server/ctl/commands.h"
+#include "server/ctl/output.h"
 #include "server/ctl/table.h"
 
 namespace tensord::server {
 namespace {
-
-constexpr size_t kShownDigits = 12;
 
 std::string Shown(const std::string& key) { return ToHex(key).substr(0, kShownDigits); }
 

@@ -10,6 +10,9 @@
 
 namespace tensord::server {
 
+// Of a key in hex, in lists.
+inline constexpr size_t kShownDigits = 12;
+
 // To standard output where `file` is empty. Prints what went wrong and returns the exit code.
 int WriteText(const std::string& file, const std::string& text);
 

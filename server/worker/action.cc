@@ -174,7 +174,10 @@ int RunAction(const ActionOptions& options, jit::JitConfig jit) {
   });
   if (!status.ok()) return Fail(options.in, status, kExitFailed);
   const absl::Status written = Write(*made, options.out);
-  return written.ok() ? 0 : Fail(options.out, written, kExitFailed);
+  if (written.ok()) return 0;
+  std::error_code error;
+  fs::remove_all(options.out, error);
+  return Fail(options.out, written, kExitFailed);
 }
 
 }  // namespace tensord::server

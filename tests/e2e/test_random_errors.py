@@ -32,6 +32,26 @@ def test_probabilities_of_bernoulli(bad: float, dtype: torch.dtype) -> None:
     assert run(torch.tensor([0.0, 1.0], dtype=dtype)).tolist() == [0.0, 1.0]
 
 
+def test_what_rounds_to_a_probability_is_one() -> None:
+    def draw(a: Tensor, b: Tensor) -> Tensor:
+        return torch.bernoulli(a + b)
+
+    a = torch.full((64,), 0.99609375, dtype=torch.bfloat16)
+    b = torch.full((64,), 0.005859375, dtype=torch.bfloat16)
+    assert compiled(draw)(a, b).eq(1).all()
+
+
+def test_backward_draws_again_what_is_checked() -> None:
+    def draw(x: Tensor, p: Tensor) -> Tensor:
+        return x * torch.bernoulli(p)
+
+    x, p = torch.ones(1000, requires_grad=True), torch.rand(1000)
+    y = compiled(draw)(x, p)
+    y.sum().backward()
+    assert x.grad is not None
+    assert torch.equal(x.grad, y.detach())
+
+
 @pytest.mark.parametrize("bad", [-1.0, math.nan])
 @pytest.mark.parametrize("has_mean", [True, False])
 def test_deviations_of_normal(bad: float, has_mean: bool) -> None:

@@ -26,6 +26,8 @@ FUSED = (
     _aten.nll_loss2d_backward,
     torch.ops.tensord.philox_uniform,
     torch.ops.tensord.philox_normal,
+    torch.ops.tensord.checked_probability,
+    torch.ops.tensord.checked_deviation,
     _aten._log_softmax,
     _aten._log_softmax_backward_data,
     _aten._softmax,

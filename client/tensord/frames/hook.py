@@ -95,10 +95,10 @@ def _by_dynamo(code: types.CodeType, call: Call) -> Any:
 
 
 def _is_at_limit(code: types.CodeType, call: Call) -> bool:
-    """Whether torch captures a code no more that has so many entries, by whomever they were
-    made."""
+    """Whether what is compiled here has as many entries of a code as torch lets one have. Those of
+    others are not counted: each of a model's layers may be compiled by itself."""
     limit = recompile_limit() if call.recompile_limit is None else call.recompile_limit
-    return len(eval_frame.codes_run_for(code)) >= limit
+    return len(running().of(code, call.owner)) >= limit
 
 
 def _is_special(frame: Any) -> bool:

@@ -158,6 +158,11 @@ class Client:
         with self._lock:
             return self._hello is not None and self._hello.takes_profiles
 
+    def lowers(self, operator: str) -> bool:
+        """Whether the daemon, which this process has greeted, lowers an operator itself."""
+        with self._lock:
+            return self._hello is not None and operator in self._hello.operators
+
     def tells_silence(self) -> bool:
         """Whether the daemon says of itself that it hangs (`watch`)."""
         with self._lock:
@@ -340,7 +345,9 @@ class CompileCall:
     def __init__(self, request: requests_pb2.CompileRequest) -> None:
         self.spans = spans.Asked()
         self._request = request.SerializeToString()
+        # Of this call: another's failure may have had the greeting forgotten meanwhile.
         self._heartbeat = client().heartbeat()
+        self._tells_silence = client().tells_silence()
         # Of a daemon that ended before all was sent: `wait` asks the next one.
         self._not_sent: DaemonUnavailableError | None = None
         self._lost_at: float | None = None  # when `answered` first saw so
@@ -354,7 +361,7 @@ class CompileCall:
     def _send(self) -> None:
         self._pid = os.getpid()
         # A large request waits here until the daemon has memory for it.
-        with _breaking_the_circuit(), watch.watched(client().tells_silence()) as ticker:
+        with _breaking_the_circuit(), watch.watched(self._tells_silence) as ticker:
             large = len(self._request) > LARGE_REQUEST_BYTES and client().has_compile_large()
             method = "CompileLarge" if large else "Compile"
             self._call = _start(method, self._request, compile_timeout_s(), self._heartbeat, ticker)
@@ -383,13 +390,13 @@ class CompileCall:
                 time.sleep(_POLL_S)
                 self._greet_the_next()
 
-    @staticmethod
-    def _greet_the_next() -> None:
+    def _greet_the_next(self) -> None:
         try:
             client().hello()
         except DaemonUnavailableError:
             client().forget()  # the next graph may find one
             raise
+        self._tells_silence = client().tells_silence()
 
     def answered(self) -> bool:
         """Whether `wait` would return, or raise, at once. Does not wait: of a daemon that ends, the
@@ -415,7 +422,7 @@ class CompileCall:
 
     def _reply(self) -> requests_pb2.CompileReply:
         with _breaking_the_circuit():
-            with progress.line() as line, watch.watched(client().tells_silence(), line) as ticker:
+            with progress.line() as line, watch.watched(self._tells_silence, line) as ticker:
                 reply: requests_pb2.CompileReply = _wait(self._call, "Compile", ticker)
         self.spans.answered(reply)
         return reply

@@ -27,13 +27,15 @@ Results Philox(Builder& b, const Call& call) {
   return std::vector<Tensor>{b.Pointwise(*dtype, sizes, {seed}, InfoOf(op).cost, std::move(body))};
 }
 
-// The operand itself; the kernel that reads it looks at it.
+// The operand itself; the kernel that reads it looks at what eager has in memory: of narrow floats
+// a rounded number.
 template <DataCheck check>
 Results Checked(Builder& b, const Call& call) {
   const Tensor x = call.tensor("x");
-  const bool checks = b.checks_data();
-  return std::vector<Tensor>{
-      Elementwise(b, x.dtype(), {x}, [=](Elem v) { return checks ? v.Checked(check) : v; })};
+  const DType dtype = x.dtype();
+  const bool checks = b.checks_data(check);
+  return std::vector<Tensor>{Elementwise(
+      b, dtype, {x}, [=](Elem v) { return checks ? v.Stored(dtype).Checked(check) : v; })};
 }
 
 // tensord::seed is absent on purpose: it draws from torch's generator, so it is a library call.

@@ -20,16 +20,4 @@ TEST(CheckedProbability, OutOfRangeEndsTheKernel) {
   }
 }
 
-TEST(CheckedDeviation, NegativeEndsTheKernel) {
-  const tk::Vec<float, 2> good{{0, 7}};
-  EXPECT_EQ(tk::checked_deviation(good).at[1], 7);
-  const tk::Mask<2> first{{true, false}};
-  for (const float x : {-0.1f, NAN}) {
-    const tk::Vec<float, 2> bad{{0.5f, x}};
-    EXPECT_DEATH(tk::checked_deviation(bad), "not at least 0") << x;
-    EXPECT_EQ(tk::checked_deviation(bad, first).at[0], 0.5f);
-    EXPECT_DEATH(tk::checked_deviation(bad, ~first), "not at least 0") << x;
-  }
-}
-
 }  // namespace

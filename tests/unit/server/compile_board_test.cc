@@ -162,6 +162,15 @@ TEST_F(SilenceTest, WhoWaitsForOthersKernelsIsAsInTheQueue) {
   EXPECT_EQ(SilentFor(1, 30), 20);
 }
 
+TEST_F(SilenceTest, WhoIsLateBehindOthersThatEndIsNotSilentYet) {
+  const absl::Time now = absl::Now();
+  const auto look_up = board_.steps().Begin("1", absl::ZeroDuration(), now - absl::Seconds(5));
+  EXPECT_GE(board_.steps().Of("1", now).overdue, absl::Seconds(5));
+  { const auto another = board_.steps().Begin("2", absl::ZeroDuration(), now); }
+  EXPECT_LE(board_.steps().Of("1", now).overdue, absl::ZeroDuration());
+  EXPECT_GE(board_.steps().Of("1", now + absl::Seconds(20)).overdue, absl::Seconds(25));
+}
+
 TEST_F(SilenceTest, ALookUpIsItsProcesss) {
   const auto look_up = Step(ProcessOf(Process(7)), 0);
   EXPECT_EQ(SilentFor(7, 3), 3);

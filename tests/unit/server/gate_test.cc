@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "tensord/v1/requests.pb.h"
+#include "tensord/v1/service.pb.h"
 #include "tests/unit/server/token_folder.h"
 
 namespace tensord::server {
@@ -70,7 +70,7 @@ TEST_F(GateTest, WithoutTokensTheCertificateIsEnough) {
 // Whoever adds a method says in gate.cc whether the network may call it, or here that it may not.
 TEST(GateMethodsTest, EachHasBeenThoughtOf) {
   const std::set<std::string> closed = {"OpenPage"};
-  const auto* service = v1::HelloRequest::descriptor()->file()->FindServiceByName("Compiler");
+  const auto* service = v1::StatsUpdate::descriptor()->file()->FindServiceByName("Compiler");
   ASSERT_NE(service, nullptr);
   for (int i = 0; i < service->method_count(); ++i) {
     const std::string name(service->method(i)->name());

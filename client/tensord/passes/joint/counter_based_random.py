@@ -18,6 +18,7 @@ import torch
 from torch import fx
 
 from ... import data_checks, philox, torch_compat
+from ...wire import rpc
 from ..insertion import argument, arguments, fake_mode_of, inherited_meta, insert_call
 
 aten = torch.ops.aten
@@ -118,7 +119,7 @@ def _bernoulli(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
     x, *rest = arguments(node)
     p = rest[0] if rest else x
     if isinstance(p, fx.Node):
-        p = rewriter.call(data_checks.probability, p)
+        p = _checked(rewriter, data_checks.probability, p)
     elif not _is_number(p) or not 0 <= p <= 1:
         return None
     uniform = rewriter.draw(
@@ -197,6 +198,12 @@ def _log_normal(
     return rewriter.call(aten.exp.default, _scaled(rewriter, n, mean, deviation))
 
 
+def _checked(rewriter: _Rewriter, check: Any, x: fx.Node) -> fx.Node:
+    """`x`, which the kernel looks at; a daemon of before has no such kernels."""
+    known = rpc.client().lowers(str(check._schema.name))
+    return rewriter.call(check, x) if known else x
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float))
 
@@ -230,7 +237,7 @@ def _normal(rewriter: _Rewriter, node: fx.Node, value: torch.Tensor) -> Any:
     if whole is None:
         return None
     if isinstance(deviation, fx.Node):
-        deviation = rewriter.call(data_checks.deviation, deviation)
+        deviation = _checked(rewriter, data_checks.deviation, deviation)
     elif not _is_number(deviation) or not deviation >= 0:
         return None
     drawn = _fill(rewriter, "normal", _size_arguments(rewriter, whole), value)
