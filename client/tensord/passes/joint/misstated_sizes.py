@@ -79,8 +79,10 @@ def _is_misstated(node: fx.Node) -> bool:
         return _keeps_dimensions(node)
     if not torch_compat.depends_on_data(node.meta.get("val")):
         return True
+    if node.target is not _CONSECUTIVE:
+        return False
     dim = argument(node, "dim")
-    return node.target is _CONSECUTIVE and isinstance(dim, int) and dim < 0
+    return isinstance(dim, int) and dim < 0
 
 
 def _keeps_dimensions(norm: fx.Node) -> bool:
