@@ -165,7 +165,7 @@ ROOMS: dict[str, list[str]] = {
     "server/rpc": ["base"],
     "server/worker/job_file": BASE,
     # What daemon and worker both say of a program.
-    "server/compile/encoder": BASE,
+    "server/compile/encoder": ["proto"],
     "server/compile/keys": [*BASE, "server/compile/encoder"],
     "server/compile/library_nodes": ["proto"],
     "server/compile/made_module": ["proto"],
