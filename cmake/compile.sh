@@ -11,6 +11,9 @@ for argument in "$@"; do
   esac
   previous=$argument
 done
+# What one checkout has compiled serves another: paths below it count as relative ones.
+CCACHE_BASEDIR=$(cd "${0%/*}/.." && pwd)
+export CCACHE_BASEDIR CCACHE_NOHASHDIR=1
 # Precompiled headers carry time stamps; ccache must be told to look past them.
 export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 exec "$@"

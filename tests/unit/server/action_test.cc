@@ -14,6 +14,7 @@
 #include "tests/unit/server/remote_runner.h"
 #include "tests/unit/server/remote_server.h"
 #include "tests/unit/server/service_testing.h"
+#include "tests/unit/testing/cuda_tests.h"
 
 namespace tensord::server {
 namespace action_test {
@@ -36,11 +37,6 @@ constexpr char kGraph[] = R"(
       sizes { constant: 64 } strides { constant: 1 } storage_offset { constant: 0 } } }
   outputs { value { value: 1 } }
   outputs { value { value: 2 } })";
-
-bool HasCuda() {
-  const char* none = std::getenv("TENSORD_NO_CUDA_TESTS");
-  return none == nullptr || std::string(none) != "1";
-}
 
 void PutOnGpu(v1::TensorMeta* tensor) { tensor->set_device(v1::DEVICE_TYPE_CUDA); }
 
@@ -161,7 +157,7 @@ class ActionTest : public ServerTest {
 
 TEST_F(ActionTest, MakesWhatADaemonPublishes) {
   for (const bool on_gpu : {false, true}) {
-    if (on_gpu && !HasCuda()) continue;
+    if (on_gpu && tensord::testing::CudaTestsAreOff()) continue;
     const v1::CompileJob job = Job(on_gpu);
     const std::string name = on_gpu ? "gpu" : "cpu";
     const ProcessResult result = Run(name, job.SerializeAsString());
@@ -173,7 +169,7 @@ TEST_F(ActionTest, MakesWhatADaemonPublishes) {
 
 TEST_F(ActionTest, EqualInputsGiveEqualFiles) {
   for (const bool on_gpu : {false, true}) {
-    if (on_gpu && !HasCuda()) continue;
+    if (on_gpu && tensord::testing::CudaTestsAreOff()) continue;
     v1::CompileJob job = Job(on_gpu);
     const std::string name = on_gpu ? "gpu" : "cpu";
     ASSERT_EQ(Run(name, job.SerializeAsString()).exit_code, 0);
