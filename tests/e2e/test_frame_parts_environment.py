@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import collections
+import pathlib
+import shutil
 import sys
 import types
 from collections.abc import Callable
@@ -43,6 +45,29 @@ def test_it_says_format_python_and_torch() -> None:
 def test_the_same_is_the_same() -> None:
     assert _digest() == _digest() == _digest(options.parse("default", {}, {}))
     assert len(_digest()) == 32
+
+
+def test_a_change_of_a_pass_counts(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two versions too: what a pass made before it was mended is not served behind it."""
+    own = environments.capturing_code()
+    package = tmp_path / "tensord"
+    shutil.copytree(f"{_ROOT}/client/tensord", package, ignore=shutil.ignore_patterns("*.so"))
+    assert environments.capturing_code(package) == own, "it tells where the package is"
+    digests = {own}
+    for place in (
+        "passes/runner.py",
+        "passes/captured/added.py",
+        "capture/partition.py",
+    ):
+        other = tmp_path / place.replace("/", "-")
+        shutil.copytree(package, other)
+        with (other / place).open("a") as source:
+            source.write("# mended\n")
+        digests.add(environments.capturing_code(other))
+    assert len(digests) == 4
+    before = _digest()
+    monkeypatch.setattr(environments, "capturing_code", lambda: "another")
+    assert _digest() != before
 
 
 @pytest.mark.parametrize("name", [

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import pathlib
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -22,12 +23,29 @@ FORMAT = 3  # kFrameFormat of base/version.h
 # What torch's capture reads of the environment. What tensord's passes read there is in the options.
 _PREFIXES = ("TORCHDYNAMO_", "TORCH_COMPILE_", "AOT_")
 
+# The packages of tensord whose code decides what the graphs of a frame are.
+_CAPTURING = ("capture", "passes", "torch_compat")
+
+
+@functools.cache
+def capturing_code(package: pathlib.Path = pathlib.Path(__file__).parents[1]) -> str:
+    """Of what makes the graphs of a frame: a capture is of no use behind a change of it, also one
+    between two versions. Read once, in some 2 ms."""
+    hasher = hashlib.sha256()
+    for name in _CAPTURING:
+        for path in sorted((package / name).rglob("*.py")):
+            source = path.read_bytes()
+            hasher.update(f"{path.relative_to(package)} {len(source)}\0".encode())
+            hasher.update(source)
+    return hasher.hexdigest()
+
 
 def environment(
     chosen: known_options.Options, capture: Mapping[str, Any]
 ) -> frame_pb2.FrameEnvironment:
     """capture: what else torch.compile was told (`dynamic`, `fullgraph`)."""
-    parts = [VERSION, repr(chosen), repr(sorted(known_options.switched_off(chosen)))]
+    parts = [VERSION, capturing_code(), repr(chosen)]
+    parts.append(repr(sorted(known_options.switched_off(chosen))))
     parts.append(repr(known_options.unchecked(chosen)))
     parts += [f"{name}={value!r}" for name, value in sorted(capture.items())]
     parts += sorted(
