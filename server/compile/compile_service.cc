@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/compile/compile_service.h"
 
-#include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
 #include <absl/time/clock.h>
 #include <google/protobuf/arena.h>
 #include <malloc.h>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +14,7 @@
 #include "base/sha256.h"
 #include "base/version.h"
 #include "server/compile/clock.h"
+#include "server/compile/compile_call.h"
 #include "server/compile/keys.h"
 #include "server/compile/request_bytes.h"
 #include "server/fleet/programs.h"
@@ -25,16 +24,11 @@
 namespace tensord::server {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr size_t kMostMisses = 1024;
 constexpr size_t kMaxConstantBytes = 64 << 10;
 
 // Threads beside those of flights: for questions to workers, which no flight should wait behind.
 constexpr int kQuestionThreads = 2;
-
-// Of a key, for people.
-constexpr size_t kShownDigits = 12;
 
 // What the daemon can say by itself; the compiler, in a worker, verifies the rest.
 absl::Status CheckRequest(const v1::CompileRequest& request) {
@@ -51,18 +45,6 @@ absl::Status CheckRequest(const v1::CompileRequest& request) {
   return absl::OkStatus();
 }
 
-// Text from outside, safe between the quotes of one log line.
-std::string Quoted(const std::string& text) {
-  constexpr size_t kLongest = 1000;
-  return absl::Utf8SafeCEscape(text.substr(0, kLongest));
-}
-
-uint32_t CountLaunches(const v1::Artifact& artifact) {
-  uint32_t launches = 0;
-  for (const v1::Step& step : artifact.steps()) launches += step.has_launch();
-  return launches;
-}
-
 // What the machine cannot read now (no descriptors, no memory) it may a moment later; a look-up is
 // cheaper than a compile. Sleeps up to 0.3 s.
 absl::StatusOr<std::shared_ptr<const store::Record>> LookupPatiently(store::Store& store,
@@ -77,40 +59,6 @@ absl::StatusOr<std::shared_ptr<const store::Record>> LookupPatiently(store::Stor
 }
 
 }  // namespace
-
-// One request on its way.
-struct CompileService::Call {
-  v1::CompileReply* reply;
-  Done done;
-  uint64_t id;
-  Clock::time_point start = Clock::now();
-  v1::Caller caller;
-  std::string label;
-  int nodes = 0;
-  std::string key;
-  Task task;             // until it is a flight's
-  bool waiting = false;  // counted in in_flight
-  // For its trace: when it came, what it did so far, when it began to wait for a compile (0: it did
-  // not), and what that compile did.
-  uint64_t came = ToNanoseconds(start);
-  Marks marks;
-  uint64_t joined = 0;
-  std::shared_ptr<const CompileSpans> compile;
-  const char* miss = nullptr;  // why the program was compiled that it waited for
-
-  // Notes what it has done from `begun` to now, which it gives.
-  uint64_t Mark(const char* name, uint64_t begun, const char* detail = "") {
-    const uint64_t now = MonotonicNanoseconds();
-    marks.push_back({name, begun, now, detail});
-    return now;
-  }
-
-  // Who takes turns: a job with all of its processes, or a process without one.
-  std::string Queue() const {
-    return caller.job().empty() ? absl::StrCat("process ", caller.host(), " ", caller.pid())
-                                : absl::StrCat("job ", caller.job());
-  }
-};
 
 CompileService::CompileService(ServiceOptions options, std::unique_ptr<store::Store> store,
                                std::string store_problem, fleet::Fleet* fleet)
@@ -219,17 +167,22 @@ void CompileService::Start(const CallPtr& call) {
   // Before it queues: what another host has made takes no worker's turn.
   const absl::Time asked = absl::Now();
   const uint64_t begun = MonotonicNanoseconds();
-  fleet_->Find(
-      fleet::ProgramQuery(store_.get(), call->key), [this, call, asked, begun](absl::Status found) {
-        call->Mark("look-up in the fleet", begun, found.ok() ? "found" : "not found");
-        if (found.ok() && TryStored(call, metrics_.hits_fleet)) return;
-        // A tier that answers is asked for the kernels too, in what is left of the time for a miss.
-        if (absl::IsNotFound(found)) {
-          call->task.input.fleet_time =
-              std::max(absl::ZeroDuration(), fleet_->options().answer - (absl::Now() - asked));
-        }
-        StartFlight(call);
-      });
+  fleet::Fleet::Query query = fleet::ProgramQuery(store_.get(), call->key);
+  // What it asks the tier has deadlines, what it writes to the store has none.
+  query.take = [this, key = call->key, take = std::move(query.take)](fleet::Parcel parcel) {
+    const auto step = board_.steps().Begin(key, kUsualDiskStep);
+    return take(std::move(parcel));
+  };
+  fleet_->Find(std::move(query), [this, call, asked, begun](absl::Status found) {
+    call->Mark("look-up in the fleet", begun, found.ok() ? "found" : "not found");
+    if (found.ok() && TryStored(call, metrics_.hits_fleet)) return;
+    // A tier that answers is asked for the kernels too, in what is left of the time for a miss.
+    if (absl::IsNotFound(found)) {
+      call->task.input.fleet_time =
+          std::max(absl::ZeroDuration(), fleet_->options().answer - (absl::Now() - asked));
+    }
+    StartFlight(call);
+  });
 }
 
 void CompileService::StartFlight(const CallPtr& call) {
@@ -395,73 +348,6 @@ void CompileService::Fly(Flights::Turn turn) {
   }
   // A compile's large, short-lived messages would otherwise stay with the allocator.
   malloc_trim(0);
-}
-
-void CompileService::Finish(const CallPtr& call, const absl::Status& status) {
-  if (call->waiting) {
-    --metrics_.in_flight;
-    board_.Leave(call->key, call->id);
-  }
-  if (status.ok()) {
-    call->reply->set_program_key(call->key);
-    call->reply->set_blob_folder(store_->blob_folder());
-    call->reply->set_kernels(CountLaunches(call->reply->artifact()));
-    jobs_.Used(call->caller.job(), fleet::ProgramName(call->key));
-  } else {
-    ++metrics_.failed;
-  }
-  const uint64_t nanoseconds = NanosecondsSince(call->start);
-  const auto outcome = static_cast<size_t>(call->reply->outcome());
-  metrics_.latencies[outcome].Add(nanoseconds);
-  Note(*call, nanoseconds);
-  const auto level = !status.ok()                                      ? spdlog::level::warn
-                     : call->reply->outcome() == v1::CompileReply::HIT ? spdlog::level::debug
-                                                                       : spdlog::level::info;
-  if (spdlog::should_log(level)) {
-    const v1::Caller& caller = call->caller;
-    spdlog::log(
-        level,
-        "event=compile request={} outcome={} key={} label=\"{}\" nodes={} kernels={} "
-        "made={}{} ms={:.2f} caller={} job=\"{}\" rank={}{}",
-        call->id, kOutcomes[outcome], ToHex(call->key).substr(0, kShownDigits), Quoted(call->label),
-        call->nodes, call->reply->kernels(), call->reply->kernels_compiled(),
-        call->miss == nullptr ? "" : absl::StrCat(" miss=", call->miss),
-        static_cast<double>(nanoseconds) / 1e6, caller.pid(), Quoted(caller.job()), caller.rank(),
-        status.ok() ? "" : absl::StrCat(" error=\"", Quoted(status.ToString()), "\""));
-  }
-  KeepTrace(*call, status);
-  // The reply may be gone as soon as this returns.
-  call->done(status);
-}
-
-// For those who look at its job.
-void CompileService::Note(const Call& call, uint64_t nanoseconds) {
-  v1::JobRequest request;
-  request.set_program_key(call.key);
-  request.set_label(call.label);
-  request.set_outcome(kOutcomes[static_cast<size_t>(call.reply->outcome())]);
-  request.set_start_unix_milliseconds(absl::ToUnixMillis(absl::Now()) -
-                                      static_cast<int64_t>(nanoseconds / 1'000'000));
-  request.set_nanoseconds(nanoseconds);
-  processes_.Answered(call.caller, std::move(request));
-}
-
-// For those who look at what it waited for. The last that reads the call.
-void CompileService::KeepTrace(Call& call, const absl::Status& status) {
-  SeenRequest seen;
-  seen.id = call.id;
-  seen.key = std::move(call.key);
-  seen.caller.Swap(&call.caller);
-  seen.label = std::move(call.label);
-  if (!status.ok()) seen.error = Quoted(status.ToString());
-  seen.outcome = kOutcomes[static_cast<size_t>(call.reply->outcome())];
-  seen.start = call.came;
-  seen.end = MonotonicNanoseconds();
-  seen.start_unix_nanoseconds =
-      absl::GetCurrentTimeNanos() - static_cast<int64_t>(seen.end - seen.start);
-  seen.marks = std::move(call.marks);
-  seen.compile = std::move(call.compile);
-  traces_.Add(std::move(seen));
 }
 
 void CompileService::Hello(v1::HelloReply* reply, Done done) {

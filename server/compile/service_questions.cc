@@ -10,6 +10,7 @@
 #include "base/sha256.h"
 #include "server/compile/compile_service.h"
 #include "server/profiles/check_profile.h"
+#include "tensord/v1/stats.pb.h"
 
 namespace tensord::server {
 namespace {

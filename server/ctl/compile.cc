@@ -29,6 +29,7 @@
 #include "server/daemon/fleet_settings.h"
 #include "server/daemon/service_options.h"
 #include "server/fleet/open.h"
+#include "tensord/v1/stats.pb.h"
 
 namespace tensord::server {
 namespace {

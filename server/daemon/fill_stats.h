@@ -3,16 +3,21 @@
 #ifndef TENSORD_SERVER_DAEMON_FILL_STATS_H_
 #define TENSORD_SERVER_DAEMON_FILL_STATS_H_
 
+#include <string>
+
 #include "server/compile/compile_service.h"
 #include "server/frames/frame_service.h"
-#include "tensord/v1/stats.pb.h"
+
+namespace tensord::v1 {
+class Stats;
+}
 
 namespace tensord::server {
 
-inline void FillStats(CompileService& service, FrameService& frames, v1::Stats* stats) {
-  service.FillStats(stats);
-  frames.FillStats(stats);
-}
+void FillStats(CompileService& service, FrameService& frames, v1::Stats* stats);
+
+// What Prometheus would find of a daemon that has done nothing.
+std::string MetricsOfNewDaemon();
 
 }  // namespace tensord::server
 

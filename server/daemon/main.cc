@@ -11,8 +11,7 @@
 #include "server/cli/documents.h"
 #include "server/daemon/config.h"
 #include "server/daemon/daemon.h"
-#include "server/monitoring/families.h"
-#include "server/statistics/metrics.h"
+#include "server/daemon/fill_stats.h"
 
 namespace server = tensord::server;
 
@@ -60,9 +59,7 @@ int main(int argc, char** argv) {
     return server::kExitOk;
   }
   if (print_metrics) {
-    tensord::v1::Stats stats;
-    server::Metrics().Fill(&stats);
-    std::fputs(server::ToText(server::ToFamilies(stats)).c_str(), stdout);
+    std::fputs(server::MetricsOfNewDaemon().c_str(), stdout);
     return server::kExitOk;
   }
   const auto config = server::LoadConfig(given, file);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "server/fleet/quoted.h"
+#include "tensord/v1/stats.pb.h"
 
 namespace tensord::fleet {
 namespace {

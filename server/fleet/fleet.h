@@ -28,7 +28,10 @@
 #include "server/fleet/breaker.h"
 #include "server/fleet/exchange.h"
 #include "server/fleet/threads.h"
-#include "tensord/v1/stats.pb.h"
+
+namespace tensord::v1 {
+class Stats;
+}
 
 namespace tensord::fleet {
 

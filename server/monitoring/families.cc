@@ -117,12 +117,15 @@ MetricFamily Misses(const v1::Stats& stats) {
 
 std::vector<MetricFamily> ToFamilies(const v1::Stats& stats) {
   std::vector<MetricFamily> families = {BuildInfo(stats)};
-  for (const Metric& metric : MetricTable()) {
-    if (metric.name != families.back().name) {
-      families.push_back(
-          {metric.name, metric.help, metric.Grows() ? MetricType::Counter : MetricType::Gauge, {}});
+  for (const MetricField& field : MetricTable()) {
+    const v1::Metric& metric = *field.metric;
+    if (metric.name() != families.back().name) {
+      families.push_back({metric.name(),
+                          metric.help(),
+                          field.Grows() ? MetricType::Counter : MetricType::Gauge,
+                          {}});
     }
-    AddValue(families.back(), ReadLabel(metric.label), metric.ValueOf(stats));
+    AddValue(families.back(), ReadLabel(metric.label()), field.ValueOf(stats));
   }
   families.push_back(Misses(stats));
   families.push_back(Latencies(stats));

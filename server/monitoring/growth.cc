@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/monitoring/growth.h"
 
-#include <google/protobuf/descriptor.h>
-
 #include <algorithm>
 #include <map>
 #include <string>
 
-#include "base/check.h"
 #include "server/monitoring/metric_table.h"
 
 namespace tensord::server {
@@ -18,12 +15,11 @@ uint64_t Less(uint64_t now, uint64_t before) { return now > before ? now - befor
 
 void GrowNumbers(const v1::Stats& now, const v1::Stats& before, v1::Stats* growth) {
   const google::protobuf::Reflection& reflection = *v1::Stats::GetReflection();
-  for (const Metric& metric : MetricTable()) {
+  for (const MetricField& metric : MetricTable()) {
     if (!metric.Grows()) continue;
-    const auto* field = v1::Stats::descriptor()->FindFieldByName(metric.field);
-    TENSORD_CHECK(field != nullptr);
     reflection.SetUInt64(
-        growth, field, Less(reflection.GetUInt64(now, field), reflection.GetUInt64(before, field)));
+        growth, metric.field,
+        Less(reflection.GetUInt64(now, metric.field), reflection.GetUInt64(before, metric.field)));
   }
 }
 

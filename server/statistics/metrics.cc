@@ -40,33 +40,10 @@ void Metrics::Fill(v1::Stats* stats) const {
   stats->set_uptime_seconds(static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - started)
           .count()));
-  stats->set_requests(requests);
-  stats->set_compiled(compiled);
-  stats->set_joined(joined);
-  stats->set_hits_store(hits_store);
-  stats->set_hits_fleet(hits_fleet);
+#define TENSORD_COUNTER(name) stats->set_##name(name);
+  TENSORD_COUNTERS(TENSORD_COUNTER)
+#undef TENSORD_COUNTER
   stats->set_hits(stats->hits_store() + stats->hits_fleet());
-  stats->set_failed(failed);
-  stats->set_rejected(rejected);
-  stats->set_waited_too_long(waited_too_long);
-  stats->set_kernels_compiled(kernels_compiled);
-  stats->set_kernels_reused(kernels_reused);
-  stats->set_kernels_failed(kernels_failed);
-  stats->set_repros_kept(repros_kept);
-  stats->set_worker_restarts(worker_restarts);
-  stats->set_in_flight(in_flight);
-  stats->set_lookup_nanoseconds(lookup_nanoseconds);
-  stats->set_saved_nanoseconds(saved_nanoseconds);
-  stats->set_worker_cpu_nanoseconds(worker_cpu_nanoseconds);
-  stats->set_frames_found(frames_found);
-  stats->set_frames_not_found(frames_not_found);
-  stats->set_frames_put(frames_put);
-  stats->set_frames_refused(frames_refused);
-  stats->set_frame_hits(frame_hits);
-  stats->set_captures(captures);
-  stats->set_captures_waited(captures_waited);
-  stats->set_captures_lapsed(captures_lapsed);
-  stats->set_calls_unauthenticated(calls_unauthenticated);
   stats->set_resident_bytes(ResidentBytes());
   for (size_t i = 0; i < kOutcomes.size(); ++i) {
     v1::Latency* latency = stats->add_latencies();

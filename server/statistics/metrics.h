@@ -26,33 +26,41 @@ namespace tensord::server {
 // What became of a request, by CompileReply.Outcome.
 inline constexpr std::array<const char*, 4> kOutcomes = {"failed", "compiled", "joined", "hit"};
 
+// Each is the field of Stats of its name, and counts what its metric there says.
+// clang-format off
+#define TENSORD_COUNTERS(COUNTER) \
+  COUNTER(requests) \
+  COUNTER(compiled) \
+  COUNTER(joined) \
+  COUNTER(hits_store) \
+  COUNTER(hits_fleet) \
+  COUNTER(failed) \
+  COUNTER(rejected) \
+  COUNTER(waited_too_long) \
+  COUNTER(kernels_compiled) \
+  COUNTER(kernels_reused) \
+  COUNTER(kernels_failed) \
+  COUNTER(repros_kept) \
+  COUNTER(worker_restarts) \
+  COUNTER(in_flight) \
+  COUNTER(lookup_nanoseconds) \
+  COUNTER(saved_nanoseconds) \
+  COUNTER(worker_cpu_nanoseconds) \
+  COUNTER(frames_found) \
+  COUNTER(frames_not_found) \
+  COUNTER(frames_put) \
+  COUNTER(frames_refused) \
+  COUNTER(frame_hits) \
+  COUNTER(captures) \
+  COUNTER(captures_waited) \
+  COUNTER(captures_lapsed) \
+  COUNTER(calls_unauthenticated)
+// clang-format on
+
 struct Metrics {
-  std::atomic<uint64_t> requests{0};
-  std::atomic<uint64_t> compiled{0};
-  std::atomic<uint64_t> joined{0};
-  std::atomic<uint64_t> hits_store{0};
-  std::atomic<uint64_t> hits_fleet{0};
-  std::atomic<uint64_t> failed{0};
-  std::atomic<uint64_t> rejected{0};
-  std::atomic<uint64_t> waited_too_long{0};
-  std::atomic<uint64_t> kernels_compiled{0};
-  std::atomic<uint64_t> kernels_reused{0};
-  std::atomic<uint64_t> kernels_failed{0};
-  std::atomic<uint64_t> repros_kept{0};
-  std::atomic<uint64_t> worker_restarts{0};
-  std::atomic<uint64_t> in_flight{0};  // requests that wait for a compile
-  std::atomic<uint64_t> lookup_nanoseconds{0};
-  std::atomic<uint64_t> saved_nanoseconds{0};  // that compiling took what was found
-  std::atomic<uint64_t> worker_cpu_nanoseconds{0};
-  std::atomic<uint64_t> frames_found{0};
-  std::atomic<uint64_t> frames_not_found{0};
-  std::atomic<uint64_t> frames_put{0};
-  std::atomic<uint64_t> frames_refused{0};
-  std::atomic<uint64_t> frame_hits{0};
-  std::atomic<uint64_t> captures{0};
-  std::atomic<uint64_t> captures_waited{0};
-  std::atomic<uint64_t> captures_lapsed{0};
-  std::atomic<uint64_t> calls_unauthenticated{0};
+#define TENSORD_COUNTER(name) std::atomic<uint64_t> name{0};
+  TENSORD_COUNTERS(TENSORD_COUNTER)
+#undef TENSORD_COUNTER
   std::array<Latency, kOutcomes.size()> latencies;
   std::array<std::atomic<uint64_t>, kMissReasons.size()> misses{};
   const std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();

@@ -17,6 +17,7 @@
 
 #include "base/sha256.h"
 #include "server/fleet/open.h"
+#include "tensord/v1/stats.pb.h"
 
 namespace {
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "base/sha256.h"
+#include "tensord/v1/stats.pb.h"
 #include "tests/unit/server/service_testing.h"
 
 namespace tensord::server {

@@ -13,6 +13,7 @@
 #include "server/fleet/open.h"
 #include "server/fleet/programs.h"
 #include "server/frames/frame_service.h"
+#include "tensord/v1/stats.pb.h"
 #include "tests/unit/server/testing.h"
 
 namespace tensord::server {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "tensord/v1/stats.pb.h"
 #include "tests/unit/server/fleet_testing.h"
 
 namespace tensord::fleet {

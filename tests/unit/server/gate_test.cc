@@ -6,7 +6,6 @@
 
 #include <set>
 
-#include "tensord/v1/service.pb.h"
 #include "tests/unit/server/token_folder.h"
 
 namespace tensord::server {
@@ -70,7 +69,8 @@ TEST_F(GateTest, WithoutTokensTheCertificateIsEnough) {
 // Whoever adds a method says in gate.cc whether the network may call it, or here that it may not.
 TEST(GateMethodsTest, EachHasBeenThoughtOf) {
   const std::set<std::string> closed = {"OpenPage"};
-  const auto* service = v1::StatsUpdate::descriptor()->file()->FindServiceByName("Compiler");
+  const auto* service =
+      google::protobuf::DescriptorPool::generated_pool()->FindServiceByName("tensord.v1.Compiler");
   ASSERT_NE(service, nullptr);
   for (int i = 0; i < service->method_count(); ++i) {
     const std::string name(service->method(i)->name());

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "tensord/v1/stats.pb.h"
 #include "tests/unit/server/service_testing.h"
 
 namespace tensord::server {

@@ -50,8 +50,7 @@ TEST(MonitoringTest, EveryFieldOfTheStatisticsIsShown) {
     if (names_of_things.count(fields.field(i)->name()) != 0) continue;
     v1::Stats stats;
     SetField(&stats, *fields.field(i));
-    EXPECT_NE(TextOf(stats), nothing)
-        << fields.field(i)->name() << " wants a line in metric_table.cc";
+    EXPECT_NE(TextOf(stats), nothing) << fields.field(i)->name() << " wants a (metric)";
   }
 }
 
@@ -61,19 +60,19 @@ TEST(MonitoringTest, NamesFollowTheConventions) {
     if (name.ends_with("_total")) name.resize(name.size() - 6);
     return name.ends_with(unit);
   };
-  std::set<std::string> names, lines, fields;
+  std::set<std::string> names, lines;
   std::string last;
-  for (const Metric& metric : MetricTable()) {
-    const std::string name = metric.name, field = metric.field;
+  for (const MetricField& line : MetricTable()) {
+    const v1::Metric& metric = *line.metric;
+    const std::string &name = metric.name(), field = line.field->name();
     EXPECT_TRUE(std::regex_match(name, form)) << name;
-    EXPECT_TRUE(fields.insert(field).second) << field << " has two lines";
-    EXPECT_TRUE(lines.insert(name + metric.label).second) << name << " is there twice";
+    EXPECT_TRUE(lines.insert(name + metric.label()).second) << name << " is there twice";
     if (name != last) {
-      EXPECT_TRUE(names.insert(name).second) << "lines of " << name << " do not adjoin";
-      EXPECT_TRUE(std::string(metric.help).ends_with(".")) << name << " says no sentence";
+      EXPECT_TRUE(names.insert(name).second) << "fields of " << name << " do not adjoin";
+      EXPECT_TRUE(metric.help().ends_with(".")) << name << " says no sentence";
     } else {
-      EXPECT_EQ(std::string(metric.help), "") << name << " says it twice";
-      EXPECT_NE(std::string(metric.label), "") << name;
+      EXPECT_EQ(metric.help(), "") << name << " says it twice";
+      EXPECT_NE(metric.label(), "") << name;
     }
     last = name;
     EXPECT_EQ(ends(name, "_seconds"), field.find("seconds") != std::string::npos) << name;
