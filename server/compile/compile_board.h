@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far the compiles are that somebody waits for, for people who watch.
+// How far the compiles are that somebody waits for, for people who watch. Times are of SteadyNow().
 #ifndef TENSORD_SERVER_COMPILE_COMPILE_BOARD_H_
 #define TENSORD_SERVER_COMPILE_COMPILE_BOARD_H_
 
@@ -13,6 +13,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "server/compile/clock.h"
 #include "server/compile/own_steps.h"
 #include "tensord/v1/requests.pb.h"
 
@@ -24,7 +25,7 @@ class CompileBoard {
  public:
   // A request waits for the program `key`. `id`: the request's own number.
   void Join(const std::string& key, uint64_t id, const v1::Caller& caller, const std::string& label,
-            int nodes, absl::Time now = absl::Now());
+            int nodes, absl::Time now = SteadyNow());
   // It has its answer. A request that did not join is no error.
   void Leave(const std::string& key, uint64_t id);
 
@@ -38,14 +39,9 @@ class CompileBoard {
 
   // Those that match the request, in the order of their first requests, and how long nothing moves.
   v1::CompilesUpdate Read(const v1::WatchCompilesRequest& request,
-                          absl::Time now = absl::Now()) const;
+                          absl::Time now = SteadyNow()) const;
 
  private:
-  // How long nothing has moved of a program; nothing: it waits for others.
-  struct Compile;
-  std::optional<absl::Duration> SilenceOf(const std::string& key, const Compile& compile,
-                                          absl::Time now) const;
-
   struct Compile {
     std::string label;
     int nodes = 0;
@@ -54,6 +50,9 @@ class CompileBoard {
     uint32_t kernels = 0, kernels_ready = 0;
     std::map<uint64_t, v1::Caller> waiting;  // by request
   };
+  // How long nothing has moved of a program; nothing: it waits for others.
+  std::optional<absl::Duration> SilenceOf(const std::string& key, const Compile& compile,
+                                          absl::Time now) const;
 
   OwnSteps steps_;
   mutable absl::Mutex mutex_;  // before that of steps_

@@ -225,6 +225,7 @@ void CompileFlow::FetchFromFleet(const FlowInput& input, std::vector<Kernel*>& m
                                  ReadyKernels& ready, Attempt& attempt) {
   if (fleet_ == nullptr || mine.empty() || attempt.fleet_time <= absl::ZeroDuration()) return;
   const auto fetching = input.spans->Time("kernels of the fleet");
+  const auto step = board_->steps().Begin(input.program_key, attempt.fleet_time + kUsualDiskStep);
   std::vector<std::string> keys;
   for (const Kernel* kernel : mine) keys.push_back(kernel->key);
   const absl::Time start = absl::Now();

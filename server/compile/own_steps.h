@@ -8,7 +8,6 @@
 #include <absl/base/thread_annotations.h>
 #include <absl/strings/str_cat.h>
 #include <absl/synchronization/mutex.h>
-#include <absl/time/clock.h>
 #include <absl/time/time.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include <string_view>
 #include <utility>
 
+#include "server/compile/clock.h"
 #include "tensord/v1/requests.pb.h"
 
 namespace tensord::server {
@@ -31,7 +31,7 @@ inline std::string ProcessOf(const v1::Caller& caller) {
   return absl::StrCat("process ", caller.pid(), " ", caller.host());
 }
 
-// Thread-safe.
+// Thread-safe. Times are of SteadyNow().
 class OwnSteps {
   struct Entry {
     std::string whose;
@@ -59,7 +59,7 @@ class OwnSteps {
 
   // `whose`: a program's key, or a process (ProcessOf). `usual`: what such a step may take on a
   // busy machine.
-  [[nodiscard]] Step Begin(std::string whose, absl::Duration usual, absl::Time now = absl::Now()) {
+  [[nodiscard]] Step Begin(std::string whose, absl::Duration usual, absl::Time now = SteadyNow()) {
     return Add({std::move(whose), now + usual});
   }
   // Until other programs' steps have been taken.
@@ -72,7 +72,7 @@ class OwnSteps {
     // By how much its longest step is overdue, zero for one that is not; nothing: it takes none.
     std::optional<absl::Duration> overdue;
   };
-  State Of(std::string_view whose, absl::Time now = absl::Now()) const {
+  State Of(std::string_view whose, absl::Time now = SteadyNow()) const {
     absl::MutexLock lock(&mutex_);
     State state;
     for (const Entry& entry : entries_) {
@@ -101,7 +101,7 @@ class OwnSteps {
   void End(Entries::iterator entry) {
     Entries one;
     absl::MutexLock lock(&mutex_);
-    if (entry->due != absl::InfiniteFuture()) last_end_ = absl::Now();
+    if (entry->due != absl::InfiniteFuture()) last_end_ = SteadyNow();
     one.splice(one.begin(), entries_, entry);
   }
 

@@ -4,9 +4,10 @@
 `--graphs` graphs.
 
 It is stopped (SIGSTOP); its look-ups hang on the store's disk, for one job or for so many that no
-thread is left; or what compiles write hangs. The job is told within the time that silence may last,
-once, and by nobody for the graphs that follow; when the daemon moves again, it is served again.
-`--slack` seconds are added to each bound, for a machine that others use as well.
+thread is left; or what it writes there hangs, of compiles or of what another host has compiled. The
+job is told within the time that silence may last, once, and by nobody for the graphs that follow;
+when the daemon moves again, it is served again. `--slack` seconds are added to each bound, for a
+machine that others use as well.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import campaign
+import fleet_hosts
 import graphs
 from real_daemon import RealDaemon
 from stores import Orders
@@ -29,6 +31,7 @@ from tensord.v1 import requests_pb2
 from tensord.wire import progress, rpc, watch
 
 STORED = 7  # a graph that the store has
+SHARED = 1007  # one that the fleet has
 USUAL_S = 10.0  # of a compile's step on the disk (server/compile/own_steps.h)
 # From a second on the daemon is asked, and is silent for two; a ping is a second old at most.
 FOUND_S = progress.FIRST_S + watch.SILENCE_S
@@ -92,12 +95,14 @@ def _writes(trial: _Trial) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Way:
-    """How a daemon hangs, which graph shows it, and how long a job may be in doubt."""
+    """How a daemon hangs, which graph shows it, how long a job may be in doubt, and whether the
+    daemon is one of a fleet."""
 
     name: str
     hangs: Callable[[_Trial], contextlib.AbstractContextManager[None]]
     graph: int
     within_s: float
+    in_fleet: bool = False
 
 
 WAYS = (
@@ -105,15 +110,30 @@ WAYS = (
     Way("look-ups hang", _look_ups, STORED, FOUND_S),
     Way("every thread hangs", _every_thread, STORED, FOUND_S),
     Way("what compiles write hangs", _writes, STORED + 1, USUAL_S + FOUND_S),
+    Way("what the fleet gives hangs", _writes, SHARED, USUAL_S + FOUND_S, in_fleet=True),
 )
 
 
-def _daemon(folder: Path) -> _Trial:
+def _fleet(folder: Path) -> tuple[str, ...]:
+    """Flags of a daemon of a fleet that has a program, which another host has compiled."""
+    folder.mkdir(mode=0o700)
+    url, key = f"file://{folder / 'tier'}", fleet_hosts.make_key(folder)
+    (folder / "tier").mkdir(mode=0o700)
+    trust = folder / "trust"
+    with contextlib.closing(fleet_hosts.Host(url, trust, key)) as host:
+        outcome, _ = host.ask(SHARED)
+        assert outcome == "COMPILED"
+        host.wait_for("fleet_put", 1)
+    return (f"--fleet={url}", f"--fleet-trust={trust}")
+
+
+def _daemon(folder: Path, in_fleet: bool) -> _Trial:
     """One that has read nothing of its store yet."""
+    flags = _fleet(folder.with_suffix(".fleet")) if in_fleet else ()
     folder.mkdir(mode=0o700)
     orders = Orders(folder.with_suffix(".orders"), folder)
     # Within walls workers would not find the library that makes calls hang.
-    flags = ("--confine=off", "--workers=1")
+    flags = (*flags, "--confine=off", "--workers=1")
     daemon = RealDaemon(folder, environment=orders.environment, flags=flags)
     os.environ["TENSORD_ADDRESS"] = daemon.address
     rpc.client().forget()
@@ -126,7 +146,7 @@ def _daemon(folder: Path) -> _Trial:
 
 
 def _try(way: Way, folder: Path, most: int, slack_s: float, table: campaign.Table) -> None:
-    trial = _daemon(folder)
+    trial = _daemon(folder, way.in_fleet)
     try:
         with way.hangs(trial):
             begun = time.monotonic()

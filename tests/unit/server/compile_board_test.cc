@@ -163,7 +163,7 @@ TEST_F(SilenceTest, WhoWaitsForOthersKernelsIsAsInTheQueue) {
 }
 
 TEST_F(SilenceTest, WhoIsLateBehindOthersThatEndIsNotSilentYet) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   const auto look_up = board_.steps().Begin("1", absl::ZeroDuration(), now - absl::Seconds(5));
   EXPECT_GE(board_.steps().Of("1", now).overdue, absl::Seconds(5));
   { const auto another = board_.steps().Begin("2", absl::ZeroDuration(), now); }
