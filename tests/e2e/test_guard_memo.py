@@ -139,9 +139,86 @@ def test_an_unchanged_model_is_looked_at_where_it_could_change_unseen() -> None:
     assert tree({"self": model})
     looked_at = [text for text in tree.looked_at() if not text.startswith("source")]
     assert looked_at == [
-        "names of first", "name of first", "weight of first",
-        "names of second", "name of second", "weight of second",
+        "weight of first", "weight of second",
+        "names of first", "name of first", "names of second", "name of second",
     ]  # fmt: skip
+
+
+def bare(weight: torch.nn.Parameter) -> None:
+    assert not weight.__dict__
+
+
+def noted(weight: torch.nn.Parameter) -> None:
+    weight.note = 1  # as Dynamo does; no mark
+
+
+def mark(weight: torch.nn.Parameter) -> None:
+    torch._dynamo.mark_dynamic(weight, 0)
+
+
+def transpose(weight: torch.nn.Parameter) -> None:
+    weight.data = weight.detach().t().contiguous()
+
+
+def swap(weight: torch.nn.Parameter) -> None:
+    torch.utils.swap_tensors(weight, torch.nn.Parameter(torch.zeros(5, 5)))
+
+
+def note_more(weight: torch.nn.Parameter) -> None:
+    weight.more = 2
+
+
+def freeze(weight: torch.nn.Parameter) -> None:
+    weight.requires_grad_(False)
+
+
+@pytest.mark.parametrize("begin", [bare, noted])
+@pytest.mark.parametrize(
+    ("change", "holds"),
+    [(mark, False), (transpose, False), (swap, False), (freeze, False), (note_more, True)],
+)
+def test_a_change_of_a_weight_in_place_is_seen(
+    begin: Callable[[torch.nn.Parameter], None],
+    change: Callable[[torch.nn.Parameter], None],
+    holds: bool,
+) -> None:
+    model = Model()
+    begin(model.first.linear.weight)
+    tree, call = guards_of(model), {"self": model}
+    assert all(tree(call) for _ in range(3))
+    change(model.first.linear.weight)
+    assert [tree(call) for _ in range(3)] == [holds] * 3
+    assert (tree.failure(call) is None) == holds
+
+
+def test_tensors_are_compared_in_the_present_grad_mode() -> None:
+    model = Model()
+    tree, call = guards_of(model), {"self": model}
+    assert tree(call) and tree(call)
+    with torch.no_grad():
+        assert not tree(call)
+    assert tree(call)
+
+
+def test_a_sparse_weight_has_no_strides_to_compare() -> None:
+    model = Model()
+    weight = torch.eye(3).to_sparse()
+    model.first.linear.kernel = weight
+    tree = native.module().GuardTree({})
+    base = tree.add_source(Step.LOCAL, -1, "self")
+    for step, name in (
+        (Step.ATTRIBUTE, "first"), (Step.DICTIONARY_ITEM, "linear"), (Step.ATTRIBUTE, "kernel"),
+    ):  # fmt: skip
+        if name == "linear":
+            base = tree.add_source(Step.ATTRIBUTE, base, "_modules")
+        base = tree.add_source(step, base, name)
+    keys = native.module().dispatch_keys(weight)
+    facts = (torch.Tensor, weight.dtype, -1, False, keys, (3, 3), (None, None), {})
+    tree.add_check(TENSOR, base, facts, "kernel")
+    assert all(tree({"self": model}) for _ in range(3))
+    assert "kernel" in tree.looked_at()
+    model.first.linear.kernel = torch.eye(4).to_sparse()
+    assert not tree({"self": model})
 
 
 def test_what_is_as_it_was_holds_again() -> None:

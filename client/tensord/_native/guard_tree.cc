@@ -100,10 +100,16 @@ class GuardTree {
   // What the next call looks at although it is as the last one, in words; null: at everything.
   PyObject* LookedAt() const {
     if (memos_.empty()) Py_RETURN_NONE;
-    Reference list(PyList_New(0));
+    std::vector<std::string> texts;
+    for (const int check : memos_.front()->tensor_checks()) {
+      texts.push_back(checks_[static_cast<size_t>(check)].text);
+    }
     for (const GuardMemo::Step& step : memos_.front()->steps()) {
-      const std::string text = step.find ? "source " + std::to_string(step.number)
-                                         : checks_[static_cast<size_t>(step.number)].text;
+      texts.push_back(step.find ? "source " + std::to_string(step.number)
+                                : checks_[static_cast<size_t>(step.number)].text);
+    }
+    Reference list(PyList_New(0));
+    for (const std::string& text : texts) {
       const Reference item(
           PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size())));
       if (!list || !item || PyList_Append(list.get(), item.get()) != 0) return nullptr;
@@ -189,14 +195,16 @@ class GuardTree {
     for (size_t i = 0; i < memos_.size(); ++i) {
       const std::shared_ptr<const GuardMemo> memo = memos_[i];  // a check may come back here
       if (!HasRoots(*memo, locals, values)) continue;
-      if (!memo->FactsHold()) {
+      const TensorChecks::Answer tensors =
+          memo->FactsHold() ? memo->tensors().Ask() : TensorChecks::kUnknown;
+      if (tensors == TensorChecks::kUnknown) {
         memos_.erase(memos_.begin() + static_cast<std::ptrdiff_t>(i));
         break;
       }
       std::rotate(memos_.begin(), memos_.begin() + static_cast<std::ptrdiff_t>(i),
                   memos_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
       patience_ = 0;
-      return HoldsBeside(*memo, locals, values);
+      return tensors == TensorChecks::kAllHold && HoldsBeside(*memo, locals, values);
     }
     if (to_wait_ > 0) {
       --to_wait_;
@@ -291,9 +299,11 @@ class GuardTree {
 
   bool Try(const CheckNode& check, const std::vector<Reference>& values, Failure* failure) {
     PyObject* value = check.source < 0 ? nullptr : values[static_cast<size_t>(check.source)].get();
-    const bool holds =
-        native::Holds(check, value, values, accepted_) && PyErr_Occurred() == nullptr;
-    PyErr_Clear();
+    bool holds = native::Holds(check, value, values, accepted_);
+    if (PyErr_Occurred() != nullptr) {
+      PyErr_Clear();
+      holds = false;
+    }
     if (!holds && failure != nullptr) Note(check, values, failure);
     return holds;
   }

@@ -10,12 +10,21 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/Dtype.h>
 
+#include <algorithm>
+#include <array>
+#include <limits>
+
 namespace tensord::native {
 namespace {
 
+constexpr int64_t kAny = std::numeric_limits<int64_t>::min();
+
+uint64_t DispatchKeys(c10::DispatchKeySet keys, const c10::impl::LocalDispatchKeySet& local) {
+  return ((keys | local.included_) - local.excluded_).raw_repr();
+}
+
 uint64_t DispatchKeys(const at::Tensor& tensor) {
-  const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
-  return ((tensor.key_set() | local.included_) - local.excluded_).raw_repr();
+  return DispatchKeys(tensor.key_set(), c10::impl::tls_local_dispatch_key_set());
 }
 
 bool ReadNumbers(PyObject* tuple, std::vector<std::optional<int64_t>>* numbers) {
@@ -31,25 +40,42 @@ bool ReadNumbers(PyObject* tuple, std::vector<std::optional<int64_t>>* numbers) 
   return PyErr_Occurred() == nullptr;
 }
 
-// The attributes by which a user says that a dimension is dynamic: of those that were there, what
-// is there must be a part; of others there must be none.
-bool HasMarks(PyObject* tensor, const TensorCheck& check) {
-  PyObject** own = _PyObject_GetDictPtr(tensor);
-  if (own == nullptr || *own == nullptr || PyDict_GET_SIZE(*own) == 0) return true;
-#if PY_VERSION_HEX < 0x030C0000
-  // Of a dictionary that had none and is as it was; no other has had its number.
-  const uint64_t version = reinterpret_cast<PyDictObject*>(*own)->ma_version_tag;
-  if (version == check.unmarked_version) return true;
-#endif
-  static PyObject* const kAttributes[] = {
+bool IsAnyGiven(const std::vector<std::optional<int64_t>>& numbers) {
+  return std::any_of(numbers.begin(), numbers.end(),
+                     [](const auto& number) { return number.has_value(); });
+}
+
+bool AreEqual(c10::IntArrayRef numbers, const int64_t* expected) {
+  for (const int64_t number : numbers) {
+    if (*expected != kAny && *expected != number) return false;
+    ++expected;
+  }
+  return true;
+}
+
+// The attributes by which a user says that a dimension is dynamic.
+const std::array<PyObject*, 5>& MarkNames() {
+  static const std::array<PyObject*, 5> names = {
       PyUnicode_InternFromString("_dynamo_dynamic_indices"),
       PyUnicode_InternFromString("_dynamo_weak_dynamic_indices"),
       PyUnicode_InternFromString("_dynamo_unbacked_indices"),
       PyUnicode_InternFromString("_dynamo_strict_unbacked_indices"),
       PyUnicode_InternFromString("_dynamo_static_indices")};
+  return names;
+}
+
+// Of those that were there, what is there must be a part; of others there must be none.
+bool HasMarks(PyObject* tensor, const TensorCheck& check) {
+  if (!HasOwnAttributes(tensor)) return true;
+  PyObject* own = *_PyObject_GetDictPtr(tensor);
+#if PY_VERSION_HEX < 0x030C0000
+  // Of a dictionary that had none and is as it was; no other has had its number.
+  const uint64_t version = reinterpret_cast<PyDictObject*>(own)->ma_version_tag;
+  if (version == check.unmarked_version) return true;
+#endif
   bool any = false;
-  for (PyObject* attribute : kAttributes) {
-    PyObject* marked = PyDict_GetItemWithError(*own, attribute);
+  for (PyObject* attribute : MarkNames()) {
+    PyObject* marked = PyDict_GetItemWithError(own, attribute);
     if (marked == nullptr) continue;
     any = true;
     PyObject* expected = PyDict_GetItemWithError(check.marks, attribute);
@@ -111,6 +137,62 @@ bool IsTensor(const TensorCheck& check, PyObject* value) {
     }
   }
   return HasMarks(value, check);
+}
+
+bool HasOwnAttributes(PyObject* object) {
+  PyObject** own = _PyObject_GetDictPtr(object);
+  return own != nullptr && *own != nullptr && PyDict_GET_SIZE(*own) != 0;
+}
+
+bool HasNoMarks(PyObject* object) {
+  if (!HasOwnAttributes(object)) return true;
+  PyObject* own = *_PyObject_GetDictPtr(object);
+  return std::none_of(MarkNames().begin(), MarkNames().end(),
+                      [&](PyObject* name) { return PyDict_Contains(own, name) != 0; });
+}
+
+void TensorChecks::Add(const TensorCheck& check, PyObject* object, bool is_bare) {
+  all_.push_back({.object = object,
+                  .type = check.type,
+                  .dispatch_keys = check.dispatch_keys,
+                  .sizes = static_cast<uint32_t>(numbers_.size()),
+                  .rank = static_cast<uint16_t>(check.sizes.size()),
+                  .dtype = check.dtype,
+                  .device_index = check.device_index,
+                  .requires_grad = check.requires_grad,
+                  .has_sizes = check.has_sizes,
+                  .is_bare = is_bare,
+                  .any_size = IsAnyGiven(check.sizes),
+                  .any_stride = IsAnyGiven(check.strides)});
+  for (const auto* numbers : {&check.sizes, &check.strides}) {
+    for (const std::optional<int64_t>& number : *numbers) {
+      numbers_.push_back(number.value_or(kAny));
+    }
+  }
+}
+
+TensorChecks::Answer TensorChecks::Ask() const {
+  const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
+  const bool has_grad_mode = at::GradMode::is_enabled();
+  for (const One& one : all_) {
+    if (Py_TYPE(one.object) != one.type) {
+      return THPVariable_Check(one.object) ? kOneDoesNot : kUnknown;
+    }
+    if (one.is_bare && HasOwnAttributes(one.object)) return kUnknown;
+    const at::TensorImpl& tensor = *THPVariable_Unpack(one.object).unsafeGetTensorImpl();
+    if (tensor.dtype().toScalarType() != one.dtype || tensor.device().index() != one.device_index ||
+        (has_grad_mode && tensor.requires_grad()) != one.requires_grad ||
+        DispatchKeys(tensor.key_set(), local) != one.dispatch_keys) {
+      return kOneDoesNot;
+    }
+    if (!one.has_sizes) continue;
+    const int64_t* sizes = numbers_.data() + one.sizes;
+    if (tensor.dim() != one.rank || (one.any_size && !AreEqual(tensor.sizes(), sizes)) ||
+        (one.any_stride && !AreEqual(tensor.strides(), sizes + one.rank))) {
+      return kOneDoesNot;
+    }
+  }
+  return kAllHold;
 }
 
 PyObject* DispatchKeysOf(PyObject*, PyObject* object) {
