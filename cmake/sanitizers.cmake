@@ -23,4 +23,6 @@ endforeach()
 # built for ThreadSanitizer: of 1976 reports of the second none was of an access in a line of ours. What
 # they call is tested by the other tests of the folder, the fleet's all. The worker's actions are such a
 # tier's besides programs of their own.
-set(TENSORD_TSAN_EXCLUDED server_daemon_test server_fleet_remote_test server_action_test)
+set(TENSORD_TSAN_EXCLUDED
+    server_daemon_test server_daemon_jobs_test server_daemon_watch_test server_fleet_remote_test
+    server_action_test)

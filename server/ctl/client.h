@@ -9,7 +9,15 @@
 #include <string>
 
 #include "base/status.h"
-#include "tensord/v1/service.pb.h"
+#include "tensord/v1/requests.pb.h"
+
+// Of service.proto and stats.proto, which few commands read.
+namespace tensord::v1 {
+class GetStatsRequest;
+class Stats;
+class StatsUpdate;
+class WatchStatsRequest;
+}  // namespace tensord::v1
 
 namespace tensord::server {
 

@@ -12,6 +12,7 @@
 #include "server/ctl/commands.h"
 #include "server/ctl/quantile.h"
 #include "server/ctl/table.h"
+#include "tensord/v1/service.pb.h"
 
 namespace tensord::server {
 namespace {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions for frame_runner.py: arguments, results, side effects, graph breaks."""
+"""Functions for frame_runner.py: arguments, results, closures, methods, sizes, graph breaks."""
 
 from __future__ import annotations
 
@@ -97,16 +97,6 @@ def case_ordered_dictionary(compile: Any) -> Any:
     return compile(ordered)(numbers(3, 5))
 
 
-def nothing(x: Tensor) -> None:
-    x.add_(1)
-
-
-def case_none(compile: Any) -> Any:
-    x = numbers(3, 5)
-    version = x._version
-    return compile(nothing)(x), x, x._version - version
-
-
 def argument_back(x: Tensor, y: Tensor) -> Any:
     return x, x + y, y
 
@@ -115,19 +105,6 @@ def case_argument_back(compile: Any) -> Any:
     x, y = numbers(3, 5), numbers(5)
     a, b, c = compile(argument_back)(x, y)
     return a is x, b, c is y
-
-
-def in_place(x: Tensor, y: Tensor) -> Tensor:
-    x.mul_(2)
-    y[1:].add_(x.sum())
-    return x.sin() + y.sum()
-
-
-def case_in_place(compile: Any) -> Any:
-    x, y = numbers(3, 5), numbers(7)
-    versions = x._version, y._version
-    r = compile(in_place)(x, y)
-    return r, x, y, x._version > versions[0], y._version > versions[1]
 
 
 def mixed(x: Tensor, n: int, *rest: Tensor, scale: float = 2.0, **more: Any) -> Any:
@@ -229,15 +206,6 @@ def case_whole_graph(compile: Any) -> Any:
     return raised, compile(dictionary, fullgraph=True)(numbers(4), numbers(4))
 
 
-def draws_a_seed(x: Tensor) -> Tensor:
-    return x + int(torch.seed() % 2 > -1)
-
-
-def case_drawn_seed(compile: Any) -> Any:
-    """Which Dynamo draws as it captures: the next process has another."""
-    return compile(draws_a_seed)(numbers(3, 4))
-
-
 def case_modes(compile: Any) -> Any:
     f, x = compile(halves, mode="max-autotune-no-cudagraphs"), numbers(6, 10)
     return f(x), compile(halves, options={"deterministic": True})(x), compile(halves)(x)
@@ -246,56 +214,6 @@ def case_modes(compile: Any) -> Any:
 def case_graph_break_within(compile: Any) -> Any:
     with contextlib.redirect_stdout(io.StringIO()):
         return compile(breaks_within)(numbers(5))
-
-
-class Holder:
-    """What side effects are put into."""
-
-    def __init__(self) -> None:
-        self.last: Any = None
-        self.seen: list[Any] = []
-        self.by_name: dict[str, Any] = {}
-
-
-def side_effects(x: Tensor, holder: Holder) -> Tensor:
-    y = x * 3
-    holder.last = y
-    holder.seen.append(y + 1)
-    holder.by_name["y"] = y.sum()
-    return y - 1
-
-
-def case_side_effects(compile: Any) -> Any:
-    f, holder = compile(side_effects), Holder()
-    results = [f(numbers(5), holder)]
-    return results, vars(holder)
-
-
-COUNT = 0
-
-
-def change_global(x: Tensor) -> Tensor:
-    global COUNT
-    COUNT += 1
-    return x * 2
-
-
-def case_global_changed(compile: Any) -> Any:
-    global COUNT
-    COUNT = 0
-    f = compile(change_global)
-    return f(numbers(5)), COUNT
-
-
-def list_argument(x: Tensor, found: list[Tensor]) -> Tensor:
-    found.append(x + 1)
-    return sum(found)  # type: ignore[return-value]
-
-
-def case_list_appended(compile: Any) -> Any:
-    found = [numbers(5)]
-    r = compile(list_argument)(numbers(5), found)
-    return r, found
 
 
 def scaled(factor: float) -> Any:
@@ -307,22 +225,6 @@ def scaled(factor: float) -> Any:
 
 def case_closure(compile: Any) -> Any:
     return [compile(scaled(factor))(numbers(5)) for factor in (2.0, 3.0)]
-
-
-def counter() -> Any:
-    count = 0
-
-    def step(x: Tensor) -> Tensor:
-        nonlocal count
-        count += 1
-        return x + count
-
-    return step, lambda: count
-
-
-def case_closure_changed(compile: Any) -> Any:
-    step, count = counter()
-    return compile(step)(numbers(5)), count()
 
 
 def doubled(function: Any) -> Any:
@@ -441,141 +343,12 @@ def case_comprehensions(compile: Any) -> Any:
     return compile(generator_within)(numbers(5))
 
 
-def several_results_of_one_memory(x: Tensor) -> Any:
-    y = x * 2
-    return y, y.view(-1), y
-
-
-def case_results_that_share(compile: Any) -> Any:
-    a, b, c = compile(several_results_of_one_memory)(numbers(2, 5))
-    shares = a.data_ptr() == b.data_ptr()
-    return a, b, c is a, shares
-
-
-def view_of_argument(x: Tensor) -> Any:
-    return x[1:], x.t()
-
-
-def case_views_of_arguments(compile: Any) -> Any:
-    x = numbers(4, 5)
-    a, b = compile(view_of_argument)(x)
-    x.add_(1)
-    return a, b
-
-
-def view_and_more(x: Tensor, y: Tensor) -> Any:
-    return x[1:, ::2], (x * y).sum(), x.detach()[0], y.view(-1)
-
-
-def case_views_of_arguments_in_training(compile: Any) -> Any:
-    """Gradients pass through a view, and an argument changed through one is changed."""
-    leaf = numbers(4, 6).requires_grad_()
-    x, y = leaf * 1, numbers(4, 6) + 1
-    a, b, c, d = compile(view_and_more)(x, y)
-    (a.square().sum() + b).backward()
-    d.mul_(2)
-    kinds = [t._is_view() for t in (a, d)]
-    return a, b, c, d, y, leaf.grad, kinds, c.requires_grad, a.untyped_storage().data_ptr() == (
-        x.untyped_storage().data_ptr()
-    )  # fmt: skip
-
-
-def case_views_of_leaves(compile: Any) -> Any:
-    """Of arguments that are themselves views, and of parameters without a gradient mode."""
-    x = numbers(6, 6)[1:, 2:]
-    p = numbers(4, 6).requires_grad_()
-    with torch.no_grad():
-        parts = compile(view_and_more, dynamic=False)(p, numbers(4, 6))
-    a, b, c, d = compile(view_and_more, dynamic=False)(x, numbers(5, 4).contiguous())
-    return a, b, c, d, a.storage_offset(), parts, [t.requires_grad for t in parts]
-
-
-def views_of_results(x: Tensor, y: Tensor) -> Any:
-    base = x * y
-    return base[1:], base.t(), base.detach()[0], x + 1
-
-
-def case_views_of_one_result(compile: Any) -> Any:
-    """What they share nobody is given; a change of one shows in the other."""
-    leaf = numbers(4, 6).requires_grad_()
-    a, b, c, d = compile(views_of_results)(leaf * 1, numbers(4, 6))
-    shares = a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
-    kinds = [t._is_view() for t in (a, b)]
-    b.add_(1)
-    (a.square().sum() + b.sum() + d.sum()).backward()
-    with torch.no_grad():
-        rest = compile(views_of_results)(numbers(4, 6), numbers(4, 6))
-    return a, b, c, d, leaf.grad, shares, kinds, rest
-
-
-def result_and_views(x: Tensor) -> Any:
-    y = x.sin()
-    return y, y[::2], y.view(-1)[3:]
-
-
-def case_views_of_a_result(compile: Any) -> Any:
-    leaf = numbers(4, 6).requires_grad_()
-    y, a, b = compile(result_and_views)(leaf * 1)
-    shares = y.data_ptr() == a.data_ptr()
-    a.mul_(2)
-    (y.square().sum() + b.sum()).backward()
-    return y, a, b, leaf.grad, shares
-
-
-def bits(x: Tensor) -> Any:
-    return x.view(torch.int32), x + 1
-
-
-def bits_and_back(x: Tensor) -> Any:
-    return x.view(torch.float32), x.view(torch.int32).view(torch.float32)[1:]
-
-
-def conjugate_twice(x: Tensor) -> Tensor:
-    return x.mH.conj()
-
-
-def case_views_that_may_be_copies(compile: Any) -> Any:
-    x = numbers(3, 4)
-    return (
-        compile(bits)(x),
-        compile(bits_and_back)(x),
-        compile(conjugate_twice)(torch.complex(x, x)),
-    )
-
-
-def case_views_of_symbolic_sizes(compile: Any) -> Any:
-    function = compile(view_of_argument, dynamic=True)
-    return [function(numbers(rows, 5)) for rows in (4, 6, 7)]
-
-
-def only_hands_back(x: Tensor, y: Tensor) -> Any:
-    return y.contiguous(), x.contiguous()
-
-
-def case_graph_without_operators(compile: Any) -> Any:
-    x, y = numbers(3), numbers(4)
-    one, other = compile(only_views)(x, y)
-    return one, other, [t is x for t in compile(only_hands_back)(x, y)]
-
-
-def only_views(x: Tensor, y: Tensor) -> Any:
-    return x.view(1, -1), y[1:]
-
-
 def empty(x: Tensor) -> Tensor:
     return x.sum(0) * 2
 
 
 def case_empty(compile: Any) -> Any:
     return compile(empty)(numbers(0, 5))
-
-
-def mutable_default(x: Tensor, seen: list[int] = []) -> Any:  # noqa: B006
-    return x + len(seen)
-
-
-def case_mutable_default(compile: Any) -> Any:
-    return compile(mutable_default)(numbers(5))
 
 
 def within(distance: int) -> Any:

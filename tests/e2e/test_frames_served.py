@@ -13,7 +13,7 @@ from frame_runner import case_names
 from real_daemon import RealDaemon
 
 HERE = Path(__file__).resolve().parent
-FILES = [HERE / "served_functions.py", HERE / "served_modules.py"]
+FILES = [HERE / f"served_{what}.py" for what in ("functions", "effects", "views", "modules")]
 
 # Right, but captured by every process: what their frames would need, no frame can say.
 CAPTURED = {

@@ -20,7 +20,7 @@ from tensord._native import build
 from tensord.wire.caller import caller
 
 HERE = Path(__file__).resolve().parent
-FILES = [HERE / "served_functions.py", HERE / "served_modules.py"]
+FILES = [HERE / f"served_{what}.py" for what in ("functions", "effects", "views", "modules")]
 # Of each kind of graph, guard and bytecode one.
 CASES = [
     "dictionary", "function_mode", "in_place", "kinds_of_arguments", "graph_break", "closure",

@@ -4,15 +4,9 @@ dark, with nothing from elsewhere and nothing on the console."""
 
 from __future__ import annotations
 
-import base64
 import json
-import subprocess
-import sys
-import time
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,70 +14,22 @@ from urllib.parse import urlsplit
 import pytest
 import warm_python
 from frame_processes import output, python
-from real_daemon import RealDaemon, binary
+from real_daemon import RealDaemon
 
 pytest.importorskip("selenium")
 
 import browser as browsers
 from browser import Browser
+from page_fixtures import MARKS, Served, go, key_of, longest_of, programs_of, run, said, texts
 from selenium.webdriver.common.keys import Keys
 
+pytest_plugins = ["page_fixtures"]
+pytestmark = MARKS
 HERE = Path(__file__).resolve().parent
 MODEL = HERE / "page_model.py"
-sys.path.append(str(HERE.parent / "faults"))
 
 # A name as somebody could choose it who wants the page to run it.
 HOSTILE_JOB = "<img src=x onerror=document.title='run'>"
-
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(
-        browsers.programs() is None,
-        reason="there is no Chromium and its driver (tests/packages-browser.txt)",
-    ),
-]
-
-
-@dataclass
-class Served:
-    """A daemon and its page. url: without its token."""
-
-    daemon: RealDaemon
-    url: str
-    token: str
-
-    @classmethod
-    def of(cls, daemon: RealDaemon) -> Served:
-        """Asks for the page as a user does."""
-        url, token = said(daemon, "ui").strip().split("#token=")
-        return cls(daemon, url, token)
-
-    def ask(self, path: str, **headers: str) -> Any:
-        """A question without a browser."""
-        request = urllib.request.Request(self.url + path, headers=headers)
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return json.load(reply)
-
-    def api(self, path: str) -> Any:
-        """One of the API, with the token."""
-        return self.ask("api/" + path, Authorization=f"Bearer {self.token}")
-
-
-def said(daemon: RealDaemon, *arguments: str) -> str:
-    command = [binary("tensorctl"), "--address", daemon.address, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
-
-
-def run(daemon: RealDaemon, job: str, *arguments: str, **more: str) -> None:
-    """A process of a job, which records frames and is served them."""
-    more |= {"TENSORD_FRAMES": "1", "TENSORD_JOB": job}
-    output(python(daemon, *arguments, imported=warm_python.CAPTURE, **more))
-
-
-def texts(page: Browser, selector: str) -> list[str]:
-    """What all elements of a selector hold, also those that are out of sight."""
-    script = "return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)"
-    return [str(text) for text in page.run(script, selector)]
 
 
 @pytest.fixture(scope="module")
@@ -103,13 +49,6 @@ def served(native_guards: None) -> Iterator[Served]:
         daemon.close()
 
 
-@pytest.fixture(scope="module")
-def window() -> Iterator[Browser]:
-    opened = Browser()
-    yield opened
-    opened.close()
-
-
 @pytest.fixture
 def page(window: Browser, served: Served) -> Iterator[Browser]:
     """The page at its overview; the console stays empty and nobody else is asked for anything."""
@@ -121,26 +60,6 @@ def page(window: Browser, served: Served) -> Iterator[Browser]:
     yield window
     assert window.complaints() == []
     assert window.requests() == {urlsplit(served.url).netloc}
-
-
-def go(page: Browser, served: Served, place: str, title: str) -> None:
-    page.open(f"{served.url}#{place}")
-    page.title(title)
-
-
-def programs_of(served: Served) -> list[Any]:
-    found: list[Any] = json.loads(said(served.daemon, "--json", "ls"))["programs"]
-    return found
-
-
-def key_of(program: Any) -> str:
-    return base64.b64decode(program["key"]).hex()
-
-
-def longest_of(served: Served, label: str) -> str:
-    """The key of that one of a label's programs that took longest to compile."""
-    labelled = [program for program in programs_of(served) if program["label"] == label]
-    return key_of(max(labelled, key=lambda program: int(program["compile_nanoseconds"])))
 
 
 def test_the_overview_counts_what_the_daemon_counts(page: Browser, served: Served) -> None:
@@ -464,63 +383,6 @@ def test_only_who_has_the_token_reads(window: Browser, served: Served) -> None:
     assert served.token not in window.driver.current_url
     assert served.token not in served.daemon.log_text()
     window.complaints(), window.requests()
-
-
-def test_a_daemon_without_a_page_serves_one_when_asked(clean: Path) -> None:
-    daemon = RealDaemon(clean)
-    try:
-        page = Served.of(daemon)
-        assert page.api("stats")["programs_stored"] == "0"
-        assert Served.of(daemon) == page
-        refused = subprocess.run(
-            [binary("tensorctl"), "--address", daemon.address, "ui", "--at", "0.0.0.0:80"],
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        assert refused.returncode == 1 and "ssh -L" in refused.stderr
-    finally:
-        daemon.close()
-
-
-def test_ten_thousand_programs(
-    window: Browser, clean: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from stores import Store
-
-    count = 10_000
-    with Store(clean / "store") as store:
-        store.ask(f"fill 0 {count}")
-        store.ask("reconcile")
-    daemon = RealDaemon(clean)
-    try:
-        page = Served.of(daemon)
-        times = {}
-        for what in ("programs", "programs?search=9", "programs?order=bytes&skip=9900"):
-            start = time.perf_counter()
-            reply = page.api(what)
-            times[what] = time.perf_counter() - start
-            assert len(reply["programs"]) == 100
-        assert int(page.api("programs")["matching"]) == count
-        window.open("about:blank")
-        window.open(f"{page.url}#token={page.token}")
-        window.title("Overview")
-        window.complaints(), window.requests()
-        start = time.perf_counter()
-        window.open(f"{page.url}#/programs")
-        window.title("Programs")
-        times["shown in the browser"] = time.perf_counter() - start
-        assert len(window.all("tbody tr")) == 100
-        assert "1 to 100 of 10,000" in window.text(".pager")
-        window.press("n")
-        window.wait(lambda: "101 to 200 of 10,000" in window.text(".pager"))
-        window.press("p")
-        window.wait(lambda: "1 to 100 of 10,000" in window.text(".pager"))
-        assert window.complaints() == []
-        with capsys.disabled():
-            print(
-                "\n10,000 programs:", ", ".join(f"{k} {1000 * s:.0f} ms" for k, s in times.items())
-            )
-    finally:
-        daemon.close()
 
 
 # Of the document: place, title, height and the reader's scheme.

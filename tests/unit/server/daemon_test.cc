@@ -7,105 +7,25 @@
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "base/sha256.h"
 #include "base/version.h"
 #include "tensord/v1/service.grpc.pb.h"
-#include "tests/unit/server/testing.h"
+#include "tests/unit/server/daemon_testing.h"
 
 namespace tensord::server {
 namespace daemon_test {
 
 using ::testing::HasSubstr;
-
-class DaemonTest : public ServerTest {
- protected:
-  ~DaemonTest() override {
-    for (const pid_t pid : running_) {
-      kill(pid, SIGKILL);
-      waitpid(pid, nullptr, 0);
-    }
-  }
-
-  std::string Socket() const { return folder_ + "/run/tensord.sock"; }
-
-  pid_t Start(std::vector<std::string> more = {}) {
-    std::vector<std::string> args = {TENSORD_BINARY,   "--address", "unix:" + Socket(),
-                                     "--worker",       FAKE_WORKER, "--log-file",
-                                     folder_ + "/log", "--store",   folder_ + "/store"};
-    args.insert(args.end(), more.begin(), more.end());
-    if (!kMemoryCanBeLimited) args.insert(args.end(), {"--job-memory", "0"});
-    std::vector<char*> argv;
-    for (std::string& arg : args) argv.push_back(arg.data());
-    argv.push_back(nullptr);
-    const pid_t pid = fork();
-    if (pid == 0) {
-      execv(argv[0], argv.data());
-      _exit(127);
-    }
-    running_.push_back(pid);
-    return pid;
-  }
-
-  int Wait(pid_t pid) {
-    int status = 0;
-    waitpid(pid, &status, 0);
-    running_.erase(std::remove(running_.begin(), running_.end(), pid), running_.end());
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-  }
-
-  // A stub whose daemon answers.
-  std::unique_ptr<v1::Compiler::Stub> Connect() {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt("grpc.use_local_subchannel_pool", 1);
-    arguments.SetMaxReceiveMessageSize(-1);
-    arguments.SetMaxSendMessageSize(-1);
-    for (int i = 0; i < 100; ++i) {
-      auto stub = v1::Compiler::NewStub(grpc::CreateCustomChannel(
-          "unix:" + Socket(), grpc::InsecureChannelCredentials(), arguments));
-      grpc::ClientContext context;
-      v1::Stats stats;
-      if (stub->GetStats(&context, {}, &stats).ok()) return stub;
-      absl::SleepFor(absl::Milliseconds(50));
-    }
-    ADD_FAILURE() << "the daemon does not answer";
-    return nullptr;
-  }
-
-  std::string Log() {
-    std::ifstream file(folder_ + "/log");
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
-  static grpc::Status Compile(v1::Compiler::Stub& stub, const v1::CompileRequest& request,
-                              v1::CompileReply* reply) {
-    grpc::ClientContext context;
-    reply->Clear();
-    return stub.Compile(&context, request, reply);
-  }
-
-  static grpc::Status CompileLarge(v1::Compiler::Stub& stub, const v1::CompileRequest& request,
-                                   v1::CompileReply* reply) {
-    grpc::ClientContext context;
-    context.AddMetadata("tensord-request-bytes", std::to_string(request.ByteSizeLong()));
-    return stub.CompileLarge(&context, request, reply);
-  }
-
-  static v1::Stats GetStats(v1::Compiler::Stub& stub) {
-    grpc::ClientContext context;
-    v1::Stats stats;
-    EXPECT_TRUE(stub.GetStats(&context, {}, &stats).ok());
-    return stats;
-  }
-
-  std::vector<pid_t> running_;
-};
 
 TEST_F(DaemonTest, ServesOverAClosedSocketAndStops) {
   const pid_t pid = Start();
@@ -133,213 +53,6 @@ TEST_F(DaemonTest, ServesOverAClosedSocketAndStops) {
   kill(pid, SIGTERM);
   EXPECT_EQ(Wait(pid), kExitOk);
   EXPECT_FALSE(std::filesystem::exists(Socket()));
-}
-
-TEST_F(DaemonTest, StatisticsAreWatchedAtAnInterval) {
-  const pid_t pid = Start({"--idle-exit", "2"});
-  auto stub = Connect();
-  grpc::ClientContext watching;
-  v1::WatchStatsRequest request;
-  request.set_interval_milliseconds(1);  // 100 is the least
-  auto reader = stub->WatchStats(&watching, request);
-  v1::StatsUpdate update;
-  ASSERT_TRUE(reader->Read(&update));
-  EXPECT_EQ(update.stats().pid(), static_cast<uint32_t>(pid));
-  EXPECT_FALSE(update.has_growth());
-  EXPECT_EQ(update.elapsed_nanoseconds(), 0u);
-
-  v1::CompileReply reply;
-  ASSERT_TRUE(Compile(*stub, Request({"a"}), &reply).ok());
-  uint64_t requests = update.stats().requests(), compiled = 0, in_time = 0;
-  while (compiled == 0 && reader->Read(&update)) {
-    requests += update.growth().requests();
-    compiled += update.growth().compiled();
-    in_time += update.growth().latencies(1).nanoseconds();
-    EXPECT_EQ(update.stats().requests(), requests);
-    EXPECT_EQ(update.growth().workers(), 0u);
-    EXPECT_GE(update.elapsed_nanoseconds(), 90'000'000u);
-  }
-  EXPECT_EQ(compiled, 1u);
-  EXPECT_GT(in_time, 0u);
-
-  // Whoever watches keeps no daemon: this one ends for want of calls.
-  while (reader->Read(&update)) continue;
-  EXPECT_EQ(Wait(pid), kExitOk);
-}
-
-TEST_F(DaemonTest, CompilesUnderWayAreWatched) {
-  const pid_t pid = Start();
-  auto stub = Connect();
-  v1::CompileRequest request = Request({"slow1", "slow2", "slow3"}, "slow");
-  request.mutable_caller()->set_pid(77);
-  request.set_label("forward");
-  std::thread asks([&] {
-    v1::CompileReply reply;
-    EXPECT_TRUE(Compile(*stub, request, &reply).ok());
-    EXPECT_EQ(reply.kernels_compiled(), 3u);
-  });
-
-  grpc::ClientContext watching;
-  v1::WatchCompilesRequest watch;
-  watch.set_interval_milliseconds(100);
-  watch.mutable_caller()->set_pid(77);
-  auto reader = stub->WatchCompiles(&watching, watch);
-  std::vector<v1::CompileProgress> seen;
-  for (v1::CompilesUpdate update; reader->Read(&update);) {
-    if (update.compiles_size() == 0 && !seen.empty()) break;
-    for (const v1::CompileProgress& progress : update.compiles()) seen.push_back(progress);
-  }
-  asks.join();
-  watching.TryCancel();
-  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-
-  ASSERT_FALSE(seen.empty());
-  EXPECT_EQ(seen[0].label(), "forward");
-  EXPECT_EQ(seen[0].nodes(), 3u);
-  EXPECT_EQ(seen[0].callers(0).pid(), 77u);
-  uint32_t least = 3, most = 0;
-  for (size_t i = 0; i < seen.size(); ++i) {
-    if (i > 0) {
-      EXPECT_GE(seen[i].share(), seen[i - 1].share());
-    }
-    if (seen[i].kernels() != 3) continue;
-    least = std::min(least, seen[i].kernels_ready());
-    most = std::max(most, seen[i].kernels_ready());
-  }
-  EXPECT_LT(least, 3u);
-  EXPECT_GE(most, 1u);
-
-  kill(pid, SIGTERM);
-  EXPECT_EQ(Wait(pid), kExitOk);
-}
-
-TEST_F(DaemonTest, WhatJobsSayOfThemselvesIsBounded) {
-  const pid_t pid = Start();
-  auto stub = Connect();
-  grpc::ClientContext greeting;
-  v1::HelloReply hello;
-  ASSERT_TRUE(stub->Hello(&greeting, {}, &hello).ok());
-  EXPECT_TRUE(hello.takes_spans());
-  v1::CompileRequest compile = Request({"a"});
-  compile.mutable_caller()->set_pid(77);
-  v1::CompileReply reply;
-  ASSERT_TRUE(Compile(*stub, compile, &reply).ok());
-
-  v1::PutSpansRequest request;
-  request.mutable_caller()->set_pid(77);
-  v1::JobSpans& program = *request.add_programs();
-  program.set_request_id(reply.request_id());
-  program.set_program_key(reply.program_key());
-  v1::Span& span = *program.add_spans();
-  span.set_name("load");
-  span.set_track("program");
-  span.set_process(v1::Span::JOB);
-  span.set_pid(77);
-  span.set_start_nanoseconds(static_cast<uint64_t>(
-      std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count()));
-  const auto put = [&](const v1::PutSpansRequest& spans) {
-    grpc::ClientContext context;
-    v1::PutSpansReply kept;
-    const grpc::Status status = stub->PutSpans(&context, spans, &kept);
-    return status.ok() ? static_cast<int>(kept.kept()) : -static_cast<int>(status.error_code());
-  };
-  v1::PutSpansRequest forged = request;
-  forged.mutable_programs(0)->mutable_spans(0)->set_pid(1);
-  EXPECT_EQ(put(forged), -static_cast<int>(grpc::StatusCode::INVALID_ARGUMENT));
-  v1::PutSpansRequest large = request;
-  large.mutable_programs(0)->mutable_spans(0)->set_detail(std::string(1 << 20, 'x'));
-  EXPECT_EQ(put(large), -static_cast<int>(grpc::StatusCode::RESOURCE_EXHAUSTED));
-  EXPECT_EQ(put(request), 1);
-
-  grpc::ClientContext asking;
-  v1::GetTracesRequest wanted;
-  wanted.set_key_prefix(reply.program_key());
-  v1::Traces traces;
-  ASSERT_TRUE(stub->GetTraces(&asking, wanted, &traces).ok());
-  ASSERT_EQ(traces.requests_size(), 1);
-  EXPECT_EQ(traces.requests(0).spans().rbegin()->name(), "load");
-  kill(pid, SIGTERM);
-  EXPECT_EQ(Wait(pid), kExitOk);
-}
-
-TEST_F(DaemonTest, JobsPutProfilesOfProgramsThatItKnows) {
-  pid_t pid = Start();
-  auto stub = Connect();
-  grpc::ClientContext greeting;
-  v1::HelloReply hello;
-  ASSERT_TRUE(stub->Hello(&greeting, {}, &hello).ok());
-  EXPECT_TRUE(hello.takes_profiles());
-  v1::CompileRequest compile = Request({"a"});
-  compile.mutable_caller()->set_pid(77);
-  v1::CompileReply reply;
-  ASSERT_TRUE(Compile(*stub, compile, &reply).ok());
-
-  v1::PutProfileRequest request;
-  request.mutable_caller()->set_pid(77);
-  v1::Profile& profile = *request.mutable_profile();
-  profile.add_calls(1000);
-  profile.add_gaps(0);
-  profile.add_programs()->set_key(reply.program_key());
-  const auto put = [&](const v1::PutProfileRequest& said) {
-    grpc::ClientContext context;
-    v1::PutProfileReply kept;
-    const grpc::Status status = stub->PutProfile(&context, said, &kept);
-    return status.ok() ? static_cast<int>(kept.id()) : -static_cast<int>(status.error_code());
-  };
-  v1::PutProfileRequest forged = request;
-  forged.mutable_caller()->set_pid(78);
-  forged.mutable_profile()->mutable_programs(0)->set_key(Sha256("no program"));
-  EXPECT_EQ(put(forged), -static_cast<int>(grpc::StatusCode::FAILED_PRECONDITION));
-  v1::PutProfileRequest wrong = request;
-  wrong.mutable_profile()->clear_gaps();
-  EXPECT_EQ(put(wrong), -static_cast<int>(grpc::StatusCode::INVALID_ARGUMENT));
-  v1::PutProfileRequest large = request;
-  large.mutable_profile()->set_function(std::string(5 << 20, 'x'));
-  EXPECT_EQ(put(large), -static_cast<int>(grpc::StatusCode::RESOURCE_EXHAUSTED));
-  EXPECT_EQ(put(request), 1);
-
-  const auto get = [&](const v1::GetProfilesRequest& wanted, v1::Profiles* profiles) {
-    grpc::ClientContext context;
-    return stub->GetProfiles(&context, wanted, profiles).error_code();
-  };
-  v1::GetProfilesRequest wanted;
-  v1::Profiles profiles;
-  wanted.set_key_prefix(reply.program_key());
-  EXPECT_EQ(get(wanted, &profiles), grpc::StatusCode::OK);
-  ASSERT_EQ(profiles.profiles_size(), 1);
-  EXPECT_EQ(profiles.profiles(0).profile().calls(0), 1000u);
-  wanted.set_key_prefix("abc");
-  EXPECT_EQ(get(wanted, &profiles), grpc::StatusCode::INVALID_ARGUMENT);
-  wanted.set_key_prefix("abcd");
-  EXPECT_EQ(get(wanted, &profiles), grpc::StatusCode::NOT_FOUND);
-  kill(pid, SIGTERM);
-  EXPECT_EQ(Wait(pid), kExitOk);
-
-  // The next daemon has been asked by nobody, and has the store.
-  pid = Start();
-  stub = Connect();
-  EXPECT_EQ(put(forged), -static_cast<int>(grpc::StatusCode::FAILED_PRECONDITION));
-  EXPECT_EQ(put(request), 1);
-  kill(pid, SIGTERM);
-  EXPECT_EQ(Wait(pid), kExitOk);
-}
-
-TEST_F(DaemonTest, WhoStopsToWatchIsForgotten) {
-  const pid_t pid = Start();
-  auto stub = Connect();
-  for (int i = 0; i < 20; ++i) {
-    grpc::ClientContext watching;
-    v1::WatchStatsRequest request;
-    request.set_interval_milliseconds(100);
-    auto reader = stub->WatchStats(&watching, request);
-    v1::StatsUpdate update;
-    for (int read = 0; read < i % 3; ++read) EXPECT_TRUE(reader->Read(&update));
-    watching.TryCancel();
-    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-  }
-  EXPECT_EQ(GetStats(*stub).requests(), 0u);
-  kill(pid, SIGTERM);
-  EXPECT_EQ(Wait(pid), kExitOk);
 }
 
 TEST_F(DaemonTest, APortForMetricsThatIsTakenIsAnErrorInTheLog) {
