@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import redis_server
 from bad_server import KINDS, SCHEMES, BadServer
 from fleet_hosts import Host
 from redis_server import RedisServer
+from stalling_proxy import StallingProxy
 
 pytest_plugins = ["fleet_fixtures"]
 
@@ -71,6 +73,33 @@ def test_a_server_that_dies_and_comes_back(
         two.wait_for("fleet_put", 1)
         one.wait_until_closed()
         assert one.ask(20)[0] == "HIT"
+
+
+def test_a_server_that_stalls_behind_the_manifest(
+    hosts: Callable[..., Host], key: Path, clean: Path
+) -> None:
+    """What it names is waited for as long as a slow network takes for it, and no longer."""
+    if redis_server.program() is None:
+        pytest.skip("no redis-server")
+    with RedisServer(clean / "r") as server:
+        one = hosts(server.url, key.parent / "trust", key)
+        for i in range(1, 7):
+            one.ask(i)
+        one.wait_for("fleet_put", 6)
+        proxy = StallingProxy(clean / "r", clean / "r" / "redis", b"tensord:blob:")
+        with contextlib.closing(proxy):
+            two = hosts(f"redis+unix://{proxy.path}", key.parent / "trust", key)
+            two.ask(0)  # the worker starts
+            answers = [(two.ask(i), one.ask(100 + i)) for i in range(1, 7)]
+            assert {outcome for pair in answers for outcome, _ in pair} == {"COMPILED"}
+            assert proxy.stalled >= 3
+            stats = two.stats()
+            assert stats["fleet_errors"] >= 3 and stats["fleet_hits"] == 0
+            assert stats["fleet_breaker_opened"] >= 1
+            assert stats["fleet_skipped"] > 0, "nobody is sent there any more"
+            ours, theirs = (sum(pair[i][1] for pair in answers) for i in (0, 1))
+            assert ours < 1.5 * theirs + MISSES * BUDGET_S + 1.0
+            assert two.ask(1)[0] == "HIT", "its own by now"
 
 
 def test_a_daemon_with_a_fleet_that_is_no_fleet_does_not_start(clean: Path, key: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import struct
 import threading
@@ -62,6 +63,7 @@ def _endless(connection: socket.socket, scheme: str) -> None:
 SCHEMES = tuple(_BEGINS)
 KINDS: dict[str, Callable[[socket.socket, str], None] | None] = {
     "refuses": None,  # nobody listens
+    "blackholed": None,  # what asks for a connection is dropped, as behind a firewall
     "silent": _silent,
     "resets": _resets,
     "garbage": _garbage,
@@ -76,15 +78,28 @@ class BadServer:
     def __init__(self, kind: str, scheme: str = "redis") -> None:
         self._serve = KINDS[kind]
         self._scheme = scheme
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        blackholed = kind == "blackholed"
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=0 if blackholed else 64)
         self.port = self._listener.getsockname()[1]
         self.url = f"{scheme}://127.0.0.1:{self.port}"
         self.connections = 0
         self._open: list[socket.socket] = []
-        if self._serve is None:
+        if blackholed:
+            self._fill_queue()
+        elif self._serve is None:
             self._listener.close()
         else:
             threading.Thread(target=self._accept, daemon=True).start()
+
+    def _fill_queue(self) -> None:
+        """Of connections that nobody accepts: Linux drops all that come behind them."""
+        is_connected = True
+        while is_connected:
+            connection = socket.socket()
+            self._open.append(connection)
+            connection.setblocking(False)
+            connection.connect_ex(("127.0.0.1", self.port))
+            is_connected = bool(select.select([], [connection], [], 0.2)[1])
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
