@@ -221,6 +221,68 @@ def test_a_sparse_weight_has_no_strides_to_compare() -> None:
     assert not tree({"self": model})
 
 
+class Holder:
+    """Of what is asked for by an attribute."""
+
+
+def holder_tree(facts: tuple[Any, ...]) -> Any:
+    tree = native.module().GuardTree({})
+    base = tree.add_source(Step.LOCAL, -1, "h")
+    tree.add_check(TENSOR, tree.add_source(Step.ATTRIBUTE, base, "w"), facts, "w")
+    return tree
+
+
+def test_what_took_the_place_of_a_tensor_may_raise_when_it_is_asked() -> None:
+    holder: Any = Holder()
+    holder.w = torch.ones(2)
+    tree, call = holder_tree(facts_of(holder.w)), {"h": holder}
+    assert all(tree(call) for _ in range(3))
+    gone = Holder()
+    holder.w = weakref.proxy(gone)
+    del gone
+    assert not tree(call) and not tree(call)
+
+
+class Sized(torch.Tensor):
+    """Whose sizes Python says."""
+
+    asked = 0
+
+    @staticmethod
+    def __new__(cls, like: torch.Tensor) -> Any:
+        return torch.Tensor._make_wrapper_subclass(
+            cls, like.shape, dtype=like.dtype, dispatch_sizes_strides_policy="sizes"
+        )
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        Sized.asked += 1
+        said = {"dim": 1, "sym_size": (2,), "size": (2,), "sym_stride": (1,), "stride": (1,)}
+        return said[func.__name__.split(".")[0]]
+
+
+def test_a_tensor_whose_sizes_python_says_is_looked_at_by_itself() -> None:
+    holder: Any = Holder()
+    holder.w = Sized(torch.ones(2))
+    keys = native.module().dispatch_keys(holder.w)
+    tree = holder_tree((Sized, torch.float32, -1, False, keys, (2,), (1,), {}))
+    before = Sized.asked
+    assert all(tree({"h": holder}) for _ in range(3))
+    assert Sized.asked > before, "its class was asked"
+
+
+def test_attributes_that_change_with_each_call() -> None:
+    model = Model()
+    weight: Any = model.first.linear.weight
+    tree, call = guards_of(model), {"self": model}
+    for i in range(100):
+        weight.seen = i
+        assert tree(call)
+    assert tree.looked_at() is not None, "it is remembered all the same"
+    mark(weight)
+    assert not tree(call)
+
+
 def test_what_is_as_it_was_holds_again() -> None:
     model = Model()
     tree, call = guards_of(model), {"self": model}

@@ -109,14 +109,6 @@ bool GuardMemo::NoteRoot(PyObject* object) {
   return PyDict_Check(object) ? NoteVersion(object) : NoteOwn(object);
 }
 
-bool GuardMemo::NoteTensor(const TensorCheck& check, PyObject* object) {
-  if (!THPVariable_Check(object) || !HasNoMarks(object)) return false;
-  const bool is_bare = !HasOwnAttributes(object);
-  if (!is_bare && !NoteOwn(object)) return false;
-  tensors_.Add(check, object, is_bare);
-  return true;
-}
-
 bool GuardMemo::Settles(const SourceNode& source, PyObject* base) {
   switch (source.step) {
     case kModule:
@@ -209,7 +201,7 @@ void GuardMemo::BeforeCheck(int number, const CheckNode& check, PyObject* value)
     for (const int source : check.sources)
       settles = settles && settled_[static_cast<size_t>(source)];
   } else if (check.source >= 0 && settled_[static_cast<size_t>(check.source)]) {
-    if (check.check == kIsTensor && NoteTensor(*check.tensor, value)) {
+    if (check.check == kIsTensor && tensors_->Add(*check.tensor, value)) {
       tensor_checks_.push_back(number);
       return;
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is known of a frame's guards once all of them held: numbers of dictionaries, pointers and
 // versions of classes that are as they were, so that most sources have the values that they had and
-// most checks need not be made again. Parameters are compared in a loop of their own, without
-// references, as nothing runs meanwhile that could let go of them.
+// most checks need not be made again. Tensors are compared in a loop of their own, without
+// references, as nothing runs meanwhile that could let go of them; those of a subclass are not
+// among them.
 //
 // A source is *settled* where its value is the same object for as long as those facts hold: an
 // attribute in an instance's own dictionary, an item of a dictionary or a tuple, a class. A check
@@ -60,7 +61,7 @@ class GuardMemo {
   bool FactsHold() const;
   // Of settled sources, whose check is all that is asked of them: behind the facts, before all
   // else.
-  const TensorChecks& tensors() const { return tensors_; }
+  TensorChecks& tensors() const { return *tensors_; }
   const std::vector<Value>& needed() const { return needed_; }
   const std::vector<Step>& steps() const { return steps_; }
   // The numbers of the checks that `tensors` makes.
@@ -86,8 +87,6 @@ class GuardMemo {
   bool NoteClass(PyTypeObject* type);
   bool NoteAttribute(PyObject* object, PyObject* name);
   bool NoteRoot(PyObject* object);
-  // That it has no marks; and adds it to `tensors`.
-  bool NoteTensor(const TensorCheck& check, PyObject* object);
   bool Settles(const SourceNode& source, PyObject* base);
   bool Settles(const CheckNode& check, PyObject* value);
 
@@ -98,7 +97,7 @@ class GuardMemo {
   std::vector<Reference> kept_;  // what pointers among the facts lead to
   std::vector<std::shared_ptr<const uint64_t>> kept_versions_;
   std::vector<Value> roots_, needed_;
-  TensorChecks tensors_;
+  const std::unique_ptr<TensorChecks> tensors_ = std::make_unique<TensorChecks>();
   std::vector<int> tensor_checks_;
   std::vector<Step> steps_;
 };

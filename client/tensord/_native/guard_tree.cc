@@ -89,8 +89,14 @@ class GuardTree {
     // A check that runs Python may come back here, for another call.
     std::vector<Reference> values = std::exchange(values_, {});
     values.resize(sources_.size());
-    const bool holds = failure == nullptr ? HoldsAsBefore(locals, values)
-                                          : Holds(locals, values, failure, nullptr);
+    bool holds = false;
+    try {
+      holds = failure == nullptr ? HoldsAsBefore(locals, values)
+                                 : Holds(locals, values, failure, nullptr);
+    } catch (const std::exception& error) {  // of torch, whose tensors may say no sizes
+      PyErr_Clear();
+      if (failure != nullptr) failure->text = error.what();
+    }
     // They are let go of now, while their memory is kept for the next call.
     for (Reference& value : values) value = Reference();
     values_ = std::move(values);

@@ -53,6 +53,12 @@ bool AreEqual(c10::IntArrayRef numbers, const int64_t* expected) {
   return true;
 }
 
+// A tensor's own attributes; null where it has never had any.
+PyObject* AttributesOf(PyObject* object) {
+  PyObject** own = _PyObject_GetDictPtr(object);
+  return own == nullptr ? nullptr : *own;
+}
+
 // The attributes by which a user says that a dimension is dynamic.
 const std::array<PyObject*, 5>& MarkNames() {
   static const std::array<PyObject*, 5> names = {
@@ -65,9 +71,9 @@ const std::array<PyObject*, 5>& MarkNames() {
 }
 
 // Of those that were there, what is there must be a part; of others there must be none.
-bool HasMarks(PyObject* tensor, const TensorCheck& check) {
-  if (!HasOwnAttributes(tensor)) return true;
-  PyObject* own = *_PyObject_GetDictPtr(tensor);
+bool HasItsMarks(PyObject* tensor, const TensorCheck& check) {
+  PyObject* own = AttributesOf(tensor);
+  if (own == nullptr || PyDict_GET_SIZE(own) == 0) return true;
 #if PY_VERSION_HEX < 0x030C0000
   // Of a dictionary that had none and is as it was; no other has had its number.
   const uint64_t version = reinterpret_cast<PyDictObject*>(own)->ma_version_tag;
@@ -136,61 +142,81 @@ bool IsTensor(const TensorCheck& check, PyObject* value) {
       }
     }
   }
-  return HasMarks(value, check);
+  return HasItsMarks(value, check);
 }
 
-bool HasOwnAttributes(PyObject* object) {
-  PyObject** own = _PyObject_GetDictPtr(object);
-  return own != nullptr && *own != nullptr && PyDict_GET_SIZE(*own) != 0;
-}
-
-bool HasNoMarks(PyObject* object) {
-  if (!HasOwnAttributes(object)) return true;
-  PyObject* own = *_PyObject_GetDictPtr(object);
-  return std::none_of(MarkNames().begin(), MarkNames().end(),
-                      [&](PyObject* name) { return PyDict_Contains(own, name) != 0; });
-}
-
-void TensorChecks::Add(const TensorCheck& check, PyObject* object, bool is_bare) {
-  all_.push_back({.object = object,
-                  .type = check.type,
-                  .dispatch_keys = check.dispatch_keys,
-                  .sizes = static_cast<uint32_t>(numbers_.size()),
-                  .rank = static_cast<uint16_t>(check.sizes.size()),
-                  .dtype = check.dtype,
-                  .device_index = check.device_index,
-                  .requires_grad = check.requires_grad,
-                  .has_sizes = check.has_sizes,
-                  .is_bare = is_bare,
-                  .any_size = IsAnyGiven(check.sizes),
-                  .any_stride = IsAnyGiven(check.strides)});
+bool TensorChecks::Add(const TensorCheck& check, PyObject* object) {
+  // Of what is neither, not even the class may be asked: a proxy's answer may raise.
+  if (Py_TYPE(object) != check.type || !THPVariable_CheckTypeExact(check.type)) return false;
+  One one{.object = object,
+          .type = check.type,
+          .dispatch_keys = check.dispatch_keys,
+          .sizes = static_cast<uint32_t>(numbers_.size()),
+          .rank = static_cast<uint16_t>(check.sizes.size()),
+          .dtype = check.dtype,
+          .device_index = check.device_index,
+          .requires_grad = check.requires_grad,
+          .has_sizes = check.has_sizes,
+          .any_size = IsAnyGiven(check.sizes),
+          .any_stride = IsAnyGiven(check.strides),
+          .unmarked = {}};
+  if (!NoteUnmarked(one)) return false;
   for (const auto* numbers : {&check.sizes, &check.strides}) {
     for (const std::optional<int64_t>& number : *numbers) {
       numbers_.push_back(number.value_or(kAny));
     }
   }
+  all_.push_back(std::move(one));
+  return true;
 }
 
-TensorChecks::Answer TensorChecks::Ask() const {
+bool TensorChecks::IsUnmarked(const One& one) {
+  PyObject* own = AttributesOf(one.object);
+  if (own != one.unmarked.dictionary) return false;
+  return own == nullptr || (one.unmarked.version.place != nullptr &&
+                            *one.unmarked.version.place == one.unmarked.number);
+}
+
+bool TensorChecks::NoteUnmarked(One& one) {
+  one.unmarked = {};
+  PyObject* own = AttributesOf(one.object);
+  if (own == nullptr) return true;
+  Unmarked unmarked{.dictionary = own, .version = VersionOfDict(own), .number = 0};
+  // Before the look, so that what changes in between shows.
+  if (unmarked.version.place != nullptr) unmarked.number = *unmarked.version.place;
+  const Reference kept = Reference::To(own);
+  for (PyObject* name : MarkNames()) {
+    const int has = PyDict_Contains(own, name);
+    PyErr_Clear();
+    if (has != 0) return false;
+  }
+  one.unmarked = std::move(unmarked);
+  return true;
+}
+
+TensorChecks::Answer TensorChecks::Ask() {
   const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
   const bool has_grad_mode = at::GradMode::is_enabled();
-  for (const One& one : all_) {
-    if (Py_TYPE(one.object) != one.type) {
-      return THPVariable_Check(one.object) ? kOneDoesNot : kUnknown;
-    }
-    if (one.is_bare && HasOwnAttributes(one.object)) return kUnknown;
+  std::vector<std::pair<One*, Reference>> changed;  // with other attributes than before
+  for (One& one : all_) {
+    if (Py_TYPE(one.object) != one.type) return kOneDoesNot;
     const at::TensorImpl& tensor = *THPVariable_Unpack(one.object).unsafeGetTensorImpl();
-    if (tensor.dtype().toScalarType() != one.dtype || tensor.device().index() != one.device_index ||
-        (has_grad_mode && tensor.requires_grad()) != one.requires_grad ||
-        DispatchKeys(tensor.key_set(), local) != one.dispatch_keys) {
+    if (DispatchKeys(tensor.key_set(), local) != one.dispatch_keys ||
+        tensor.dtype().toScalarType() != one.dtype || tensor.device().index() != one.device_index ||
+        (has_grad_mode && tensor.requires_grad()) != one.requires_grad) {
       return kOneDoesNot;
     }
+    if (!IsUnmarked(one)) changed.emplace_back(&one, Reference::To(one.object));
     if (!one.has_sizes) continue;
     const int64_t* sizes = numbers_.data() + one.sizes;
     if (tensor.dim() != one.rank || (one.any_size && !AreEqual(tensor.sizes(), sizes)) ||
         (one.any_stride && !AreEqual(tensor.strides(), sizes + one.rank))) {
       return kOneDoesNot;
     }
+  }
+  // A dictionary may have keys that Python compares.
+  for (const auto& [one, kept] : changed) {
+    if (!NoteUnmarked(*one)) return kUnknown;
   }
   return kAllHold;
 }

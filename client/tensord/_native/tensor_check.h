@@ -9,6 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "dict_versions.h"
+
 namespace tensord::native {
 
 struct TensorCheck {
@@ -33,27 +35,30 @@ std::optional<TensorCheck> ReadTensorCheck(PyObject* argument);
 // keys.
 bool IsTensor(const TensorCheck& check, PyObject* object);
 
-bool HasOwnAttributes(PyObject* object);
-// Among which are none by which a user says that a dimension is dynamic.
-bool HasNoMarks(PyObject* object);
-
-// Checks of many tensors, each of the same object every time. What they compare with lies side by
-// side, and what they read of the process is read once for all.
+// Checks of many tensors that have no marks of dynamic dimensions, each of the same object every
+// time. What they compare with lies side by side, and what they read of the process is read once
+// for all.
 class TensorChecks {
  public:
-  // Of a tensor, which is borrowed for as long as it is asked about. is_bare: it has no attributes
-  // of its own, which shows in Ask; else none is a mark, which the caller sees to.
-  void Add(const TensorCheck& check, PyObject* object, bool is_bare);
+  // False, and not added: what is no torch.Tensor or Parameter but may be one of a subclass, whose
+  // sizes Python may say; or has marks. The object is borrowed for as long as it is asked about.
+  bool Add(const TensorCheck& check, PyObject* object);
 
   enum Answer {
     kAllHold,
     kOneDoesNot,
-    kUnknown,  // a bare one has got attributes, or one is a tensor no more
+    kUnknown,  // one has got a mark
   };
-  // Runs no code of Python's.
-  Answer Ask() const;
+  // Whether all hold. Runs no code of Python's while it reads what is borrowed.
+  Answer Ask();
 
  private:
+  // Of a tensor's own dictionary, when it had no marks. All null: there was none.
+  struct Unmarked {
+    PyObject* dictionary = nullptr;  // only compared
+    DictVersion version;
+    uint64_t number = 0;
+  };
   struct One {
     PyObject* object;
     PyTypeObject* type;
@@ -62,9 +67,14 @@ class TensorChecks {
     uint16_t rank;
     at::ScalarType dtype;
     at::DeviceIndex device_index;
-    bool requires_grad, has_sizes, is_bare;
+    bool requires_grad, has_sizes;
     bool any_size, any_stride;  // is compared: a sparse tensor has no strides to ask for
+    Unmarked unmarked;
   };
+  static bool IsUnmarked(const One& one);
+  // Looks for marks, and notes that there are none.
+  static bool NoteUnmarked(One& one);
+
   std::vector<One> all_;
   std::vector<int64_t> numbers_;  // kAny: not compared
 };
