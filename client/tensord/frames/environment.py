@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import logging
 import os
 import pathlib
 import sys
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,33 +20,46 @@ from .._version import VERSION
 from ..torch_compat.split_graph import bucket_bytes
 from ..v1 import frame_pb2
 
+log = logging.getLogger("tensord")
+
 FORMAT = 3  # kFrameFormat of base/version.h
 
 # What torch's capture reads of the environment. What tensord's passes read there is in the options.
 _PREFIXES = ("TORCHDYNAMO_", "TORCH_COMPILE_", "AOT_")
 
-# The packages of tensord whose code decides what the graphs of a frame are.
-_CAPTURING = ("capture", "passes", "torch_compat")
+_PACKAGE = pathlib.Path(__file__).parents[1]
+# What of the package decides neither which graphs a frame has nor what else is recorded of it.
+_BESIDE = ("_native", "bridge", "cuda_graphs", "debug", "profiles", "v1")
 
 
-@functools.cache
-def capturing_code(package: pathlib.Path = pathlib.Path(__file__).parents[1]) -> str:
-    """Of what makes the graphs of a frame: a capture is of no use behind a change of it, also one
-    between two versions. Read once, in some 2 ms."""
+def capturing_code(package: pathlib.Path = _PACKAGE) -> str:
+    """Of the code that records frames: a capture is of no use behind a change of it, also one between
+    two versions. An installation without sources has its version alone; sources that cannot be read
+    are like no other process's."""
     hasher = hashlib.sha256()
-    for name in _CAPTURING:
-        for path in sorted((package / name).rglob("*.py")):
+    try:
+        for path in sorted(package.rglob("*.py")):
+            name = path.relative_to(package)
+            if name.parts[0] in _BESIDE:
+                continue
             source = path.read_bytes()
-            hasher.update(f"{path.relative_to(package)} {len(source)}\0".encode())
+            hasher.update(f"{name} {len(source)}\0".encode())
             hasher.update(source)
+    except OSError as error:
+        log.debug("tensord: frames of this process serve no other: %s", error)
+        return uuid.uuid4().hex
     return hasher.hexdigest()
+
+
+# As it is when it is imported, which others of these modules are by now, or soon.
+_CAPTURING_CODE = capturing_code()
 
 
 def environment(
     chosen: known_options.Options, capture: Mapping[str, Any]
 ) -> frame_pb2.FrameEnvironment:
     """capture: what else torch.compile was told (`dynamic`, `fullgraph`)."""
-    parts = [VERSION, capturing_code(), repr(chosen)]
+    parts = [VERSION, _CAPTURING_CODE, repr(chosen)]
     parts.append(repr(sorted(known_options.switched_off(chosen))))
     parts.append(repr(known_options.unchecked(chosen)))
     parts += [f"{name}={value!r}" for name, value in sorted(capture.items())]
