@@ -225,12 +225,16 @@ void CompileFlow::FetchFromFleet(const FlowInput& input, std::vector<Kernel*>& m
                                  ReadyKernels& ready, Attempt& attempt) {
   if (fleet_ == nullptr || mine.empty() || attempt.fleet_time <= absl::ZeroDuration()) return;
   const auto fetching = input.spans->Time("kernels of the fleet");
-  const auto step = board_->steps().Begin(input.program_key, attempt.fleet_time + kUsualDiskStep);
   std::vector<std::string> keys;
   for (const Kernel* kernel : mine) keys.push_back(kernel->key);
-  const absl::Time start = absl::Now();
-  fleet::FetchKernels(*fleet_, store_, keys, attempt.fleet_time);
-  attempt.fleet_time -= absl::Now() - start;
+  // What is asked of the tier has deadlines, what is written to the store has none.
+  const auto in_a_step = [&](const std::function<absl::Status()>& take) {
+    const auto step = board_->steps().Begin(input.program_key, kUsualDiskStep);
+    return take();
+  };
+  const absl::Time start = SteadyNow();
+  fleet::FetchKernels(*fleet_, store_, keys, attempt.fleet_time, in_a_step);
+  attempt.fleet_time -= SteadyNow() - start;
   std::erase_if(mine, [&](Kernel* kernel) { return FindKernel(input, *kernel, ready); });
 }
 

@@ -165,7 +165,7 @@ void CompileService::Start(const CallPtr& call) {
     return;
   }
   // Before it queues: what another host has made takes no worker's turn.
-  const absl::Time asked = absl::Now();
+  const absl::Time asked = SteadyNow();
   const uint64_t begun = MonotonicNanoseconds();
   fleet::Fleet::Query query = fleet::ProgramQuery(store_.get(), call->key);
   // What it asks the tier has deadlines, what it writes to the store has none.
@@ -179,7 +179,7 @@ void CompileService::Start(const CallPtr& call) {
     // A tier that answers is asked for the kernels too, in what is left of the time for a miss.
     if (absl::IsNotFound(found)) {
       call->task.input.fleet_time =
-          std::max(absl::ZeroDuration(), fleet_->options().answer - (absl::Now() - asked));
+          std::max(absl::ZeroDuration(), fleet_->options().answer - (SteadyNow() - asked));
     }
     StartFlight(call);
   });

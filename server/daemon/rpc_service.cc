@@ -74,7 +74,7 @@ class FindFramesCall : public ServerUnaryReactor {
           --counts_->open;
           Finish(ToGrpc(status));
         },
-        origin);
+        origin, &steps);
   }
   void OnCancel() override { frames_->Cancel(search_); }
   void OnDone() override { delete this; }

@@ -44,6 +44,9 @@ struct FleetOptions {
   BreakerOptions breaker;
 };
 
+// Calls what it is given, which takes something into the store, and gives what that does.
+using Around = std::function<absl::Status(const std::function<absl::Status()>&)>;
+
 // Every function may be called from several threads.
 class Fleet {
  public:

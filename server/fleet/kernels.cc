@@ -54,7 +54,7 @@ absl::StatusOr<v1::FleetKernel> ReadKernel(const std::string& key, const Parcel&
 }
 
 void FetchKernels(Fleet& fleet, store::Store* store, const std::vector<std::string>& keys,
-                  absl::Duration answer) {
+                  absl::Duration answer, const Around& around) {
   const absl::Time until = absl::Now() + answer;
   for (size_t at = 0; at < keys.size() && absl::Now() < until; at += kAtOnce) {
     const size_t end = std::min(keys.size(), at + kAtOnce);
@@ -64,8 +64,8 @@ void FetchKernels(Fleet& fleet, store::Store* store, const std::vector<std::stri
       query.name = KernelName(keys[i]);
       query.answer = until - absl::Now();
       query.has = IsStored(store);
-      query.take = [store, key = keys[i]](const Parcel& parcel) {
-        return TakeKernel(*store, key, parcel);
+      query.take = [store, around, key = keys[i]](const Parcel& parcel) {
+        return around([&] { return TakeKernel(*store, key, parcel); });
       };
       fleet.Find(std::move(query), [&left](const absl::Status&) { left.DecrementCount(); });
     }

@@ -29,9 +29,9 @@ absl::Status PutKernel(store::Store& store, const v1::FleetKernel& kernel, const
 absl::StatusOr<v1::FleetKernel> ReadKernel(const std::string& key, const Parcel& parcel);
 
 // Takes those kernels into the store that are there, some at a time. After `answer` no more are
-// asked for; blocks until what has been found then is carried.
+// asked for; blocks until what has been found then is carried. Each is taken within `around`.
 void FetchKernels(Fleet& fleet, store::Store* store, const std::vector<std::string>& keys,
-                  absl::Duration answer);
+                  absl::Duration answer, const Around& around);
 
 // Of a program's parcel: the kernel, which lies under its own name as well.
 Parcel::Part KernelPart(const v1::FleetKernel& kernel);

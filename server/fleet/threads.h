@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A few threads for what waits for a tier, and one that keeps the time: a caller is answered on
-// time also when all others hang in the operating system.
+// time also when all others hang in the operating system. Not oneTBB's, which has one set of
+// threads a process: those that hang here would be missing where compiles wait (executor.h).
 #ifndef TENSORD_SERVER_FLEET_THREADS_H_
 #define TENSORD_SERVER_FLEET_THREADS_H_
 

@@ -100,6 +100,7 @@ struct FrameService::Search {
   v1::Caller caller;
   v1::FindFramesReply* reply;
   Done done;
+  OwnSteps* steps;  // or null
 };
 
 FrameService::FrameService(FrameOptions options, store::Store* store, Executor* executor,
@@ -124,8 +125,10 @@ FrameService::~FrameService() {
 }
 
 FrameService::SearchPtr FrameService::Find(v1::FindFramesRequest request,
-                                           v1::FindFramesReply* reply, Done done, Origin origin) {
+                                           v1::FindFramesReply* reply, Done done, Origin origin,
+                                           OwnSteps* steps) {
   auto search = std::make_shared<Search>();
+  search->steps = steps;
   absl::Status status = CheckDigest("code", request.code());
   status.Update(Within("environment", CheckEnvironment(request.environment())));
   status.Update(CheckEach("known", request.known(),
@@ -229,7 +232,12 @@ void FrameService::AskFleet(const SearchPtr& search, uint64_t capture) {
     asking_.insert(search);
   }
   const absl::Duration wait = std::max(absl::ZeroDuration(), search->until - absl::Now());
-  shared_.Find(search->place, wait, [this, search, capture](const absl::Status& found) {
+  const auto in_a_step = [search](const std::function<absl::Status()>& take) {
+    if (search->steps == nullptr) return take();
+    const auto step = search->steps->Begin(ProcessOf(search->caller), kUsualDiskStep);
+    return take();
+  };
+  shared_.Find(search->place, wait, in_a_step, [this, search, capture](const absl::Status& found) {
     AnswerOfFleet(search, capture, found.ok());
     EndTask();
   });

@@ -25,6 +25,7 @@
 
 #include "base/status.h"
 #include "server/compile/executor.h"
+#include "server/compile/own_steps.h"
 #include "server/frames/captures.h"
 #include "server/frames/misses.h"
 #include "server/frames/shared_frames.h"
@@ -58,11 +59,12 @@ class FrameService {
   ~FrameService();
 
   // A request for frames. `reply` must live until `done`; what does not have to wait for another's
-  // capture is answered before this returns.
+  // capture is answered before this returns. steps: where what it takes from the fleet is a step of
+  // the caller's.
   struct Search;
   using SearchPtr = std::shared_ptr<Search>;
   SearchPtr Find(v1::FindFramesRequest request, v1::FindFramesReply* reply, Done done,
-                 Origin origin = Origin::kThisHost);
+                 Origin origin = Origin::kThisHost, OwnSteps* steps = nullptr);
   // Answers one that waits, if it does, with Cancelled: nobody is there any more to capture.
   void Cancel(const SearchPtr& search);
 

@@ -87,14 +87,15 @@ absl::Status TakeFrames(store::Store& store, const fleet::Name& name, const flee
                       : absl::DataLossError(refused.message());
 }
 
-void SharedFrames::Find(const std::string& place, absl::Duration wait, fleet::Fleet::Done done) {
+void SharedFrames::Find(const std::string& place, absl::Duration wait, fleet::Around around,
+                        fleet::Fleet::Done done) {
   fleet::Fleet::Query query;
   query.name = FramesName(place);
   // A frame's key is the digest of its bytes.
   query.has = [store = store_](const std::string& key) { return store->PeekFrame(key).ok(); };
-  query.take = [store = store_, name = query.name,
-                most_bytes = most_bytes_](const fleet::Parcel& parcel) {
-    return TakeFrames(*store, name, parcel, most_bytes);
+  query.take = [store = store_, name = query.name, most_bytes = most_bytes_,
+                around = std::move(around)](const fleet::Parcel& parcel) {
+    return around([&] { return TakeFrames(*store, name, parcel, most_bytes); });
   };
   query.lease = CaptureName(place);
   query.wait = wait;

@@ -47,7 +47,8 @@ class SharedFrames {
   // `done`: ok when there were some, stored now or before. While another host captures it waits,
   // but not longer than `wait`; NotFound otherwise makes this host the one that captures, until Put
   // or GiveUp.
-  void Find(const std::string& place, absl::Duration wait, fleet::Fleet::Done done);
+  void Find(const std::string& place, absl::Duration wait, fleet::Around around,
+            fleet::Fleet::Done done);
   // Adds a stored frame to those of the place, and ends the capture.
   void Put(const std::string& place, const std::string& key);
   // The capture gave no frame.
