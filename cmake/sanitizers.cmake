@@ -21,8 +21,8 @@ foreach(folder ${TENSORD_ASAN_FOLDERS} ${TENSORD_TSAN_FOLDERS})
 endforeach()
 # Nearly all that is the daemon's own, or a remote tier's, is gRPC's threads, and gRPC's library is not
 # built for ThreadSanitizer: of 1976 reports of the second none was of an access in a line of ours. What
-# they call is tested by the other tests of the folder, the fleet's all. The worker's actions are such a
-# tier's besides programs of their own.
+# they call is tested by the other tests of the folder, the fleet's all. server_action_test runs a
+# worker as a process and asks such a tier.
 set(TENSORD_TSAN_EXCLUDED
     server_daemon_test server_daemon_jobs_test server_daemon_watch_test server_fleet_remote_test
     server_action_test)

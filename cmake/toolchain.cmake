@@ -8,7 +8,8 @@ find_program(TENSORD_CCACHE ccache)
 if(TENSORD_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER /bin/sh ${CMAKE_SOURCE_DIR}/cmake/compile.sh ${TENSORD_CCACHE})
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
-  # With the launcher's base folder: objects name no folder, and serve every checkout.
+  # With the launcher's base folder: objects name no checkout, and serve every one, but for those to
+  # which a macro tells a path.
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
 endif()
 find_program(TENSORD_MOLD mold)

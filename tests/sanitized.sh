@@ -12,7 +12,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 preset=${1:?"tests/sanitized.sh asan|tsan"}
 setup_packages
 cd "$root"
-# NVRTC is no code of ours, and takes long.
+# Without NVRTC, which takes long: what is compiled by it is tested by tests/run.sh alone.
 export TENSORD_NO_CUDA_TESTS=1
 cmake --preset "$preset" >/dev/null
 cmake --build --preset "$preset"
