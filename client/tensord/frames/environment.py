@@ -33,9 +33,9 @@ _BESIDE = ("_native", "bridge", "cuda_graphs", "debug", "profiles", "v1")
 
 
 def capturing_code(package: pathlib.Path = _PACKAGE) -> str:
-    """Of the code that records frames: a capture is of no use behind a change of it, also one between
-    two versions. An installation without sources has its version alone; sources that cannot be read
-    are like no other process's."""
+    """Of the code that records frames: a capture is of no use behind a change of it, also one
+    between two versions. An installation without sources has its version alone; sources that cannot
+    be read are like no other process's."""
     hasher = hashlib.sha256()
     try:
         for path in sorted(package.rglob("*.py")):
