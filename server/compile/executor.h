@@ -16,7 +16,7 @@ class Executor {
   // Runs what is queued, then ends.
   ~Executor();
 
-  // Queues `task`, which may block. Thread-safe.
+  // Queues `task`, which may block, in no order. Thread-safe.
   void Run(std::function<void()> task);
 
  private:

@@ -56,13 +56,15 @@ TEST(Executor, RunsNoMoreThanAskedAtOnce) {
 
 TEST(Executor, RunsWhatIsQueuedBeforeItEnds) {
   std::atomic<int> done = 0;
-  absl::Notification first;
+  absl::Notification begun, first;
   {
     Executor executor(1);
     executor.Run([&] {
+      begun.Notify();
       first.WaitForNotification();
       ++done;
     });
+    begun.WaitForNotification();  // of tasks that are queued any may be the first
     for (int i = 0; i < 20; ++i) executor.Run([&] { ++done; });
     EXPECT_EQ(done, 0);
     first.Notify();
