@@ -227,13 +227,9 @@ void CompileFlow::FetchFromFleet(const FlowInput& input, std::vector<Kernel*>& m
   const auto fetching = input.spans->Time("kernels of the fleet");
   std::vector<std::string> keys;
   for (const Kernel* kernel : mine) keys.push_back(kernel->key);
-  // What is asked of the tier has deadlines, what is written to the store has none.
-  const auto in_a_step = [&](const std::function<absl::Status()>& take) {
-    const auto step = board_->steps().Begin(input.program_key, kUsualDiskStep);
-    return take();
-  };
   const absl::Time start = SteadyNow();
-  fleet::FetchKernels(*fleet_, store_, keys, attempt.fleet_time, in_a_step);
+  fleet::FetchKernels(*fleet_, store_, keys, attempt.fleet_time,
+                      board_->steps().OnDisk(input.program_key));
   attempt.fleet_time -= SteadyNow() - start;
   std::erase_if(mine, [&](Kernel* kernel) { return FindKernel(input, *kernel, ready); });
 }

@@ -168,11 +168,7 @@ void CompileService::Start(const CallPtr& call) {
   const absl::Time asked = SteadyNow();
   const uint64_t begun = MonotonicNanoseconds();
   fleet::Fleet::Query query = fleet::ProgramQuery(store_.get(), call->key);
-  // What it asks the tier has deadlines, what it writes to the store has none.
-  query.take = [this, key = call->key, take = std::move(query.take)](fleet::Parcel parcel) {
-    const auto step = board_.steps().Begin(key, kUsualDiskStep);
-    return take(std::move(parcel));
-  };
+  query.around = board_.steps().OnDisk(call->key);
   fleet_->Find(std::move(query), [this, call, asked, begun](absl::Status found) {
     call->Mark("look-up in the fleet", begun, found.ok() ? "found" : "not found");
     if (found.ok() && TryStored(call, metrics_.hits_fleet)) return;

@@ -11,12 +11,14 @@
 #include <absl/time/time.h>
 
 #include <algorithm>
+#include <functional>
 #include <list>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "base/status.h"
 #include "server/compile/clock.h"
 #include "tensord/v1/requests.pb.h"
 
@@ -65,6 +67,14 @@ class OwnSteps {
   // Until other programs' steps have been taken.
   [[nodiscard]] Step Wait(std::string whose) {
     return Add({std::move(whose), absl::InfiniteFuture()});
+  }
+
+  // What calls a function that writes to the disk, as a step. The steps outlive it.
+  std::function<absl::Status(const std::function<absl::Status()>&)> OnDisk(std::string whose) {
+    return [this, whose = std::move(whose)](const std::function<absl::Status()>& write) {
+      const Step step = Begin(whose, kUsualDiskStep);
+      return write();
+    };
   }
 
   struct State {

@@ -183,7 +183,9 @@ void Fleet::FetchNow(const SearchPtr& search, const v1::FleetManifest& manifest)
   absl::Status taken = parcel.status();
   if (parcel.ok()) {
     if (parcel->refused > 0) Refuse(search->query.name, "a blob is not what was signed");
-    taken = search->query.take(*std::move(parcel));
+    const Query& query = search->query;
+    const auto take = [&] { return query.take(*std::move(parcel)); };
+    taken = query.around ? query.around(take) : take();
   }
   if (absl::IsDataLoss(taken)) Refuse(search->query.name, taken.message());
   if (taken.ok() || (!absl::IsNotFound(taken) && !absl::IsDataLoss(taken))) {

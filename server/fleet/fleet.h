@@ -58,6 +58,9 @@ class Fleet {
     Exchange::Has has;  // blobs that need not be fetched
     // Brings what was found into the store. DataLoss: it is refused. NotFound: not all is there.
     std::function<absl::Status(Parcel)> take;
+    // Where given: calls `take`, and can tell how long that takes. What is asked of the tier has
+    // deadlines; what is written to the store has none.
+    Around around = {};
     // The right to make it, under a name of its own where what lies under `name` is changed as well
     // (Add): NotFound gives it to this host until Put, Add or GiveUp. Nothing: nobody waits for who
     // makes it.

@@ -64,9 +64,10 @@ void FetchKernels(Fleet& fleet, store::Store* store, const std::vector<std::stri
       query.name = KernelName(keys[i]);
       query.answer = until - absl::Now();
       query.has = IsStored(store);
-      query.take = [store, around, key = keys[i]](const Parcel& parcel) {
-        return around([&] { return TakeKernel(*store, key, parcel); });
+      query.take = [store, key = keys[i]](const Parcel& parcel) {
+        return TakeKernel(*store, key, parcel);
       };
+      query.around = around;
       fleet.Find(std::move(query), [&left](const absl::Status&) { left.DecrementCount(); });
     }
     left.Wait();

@@ -232,15 +232,13 @@ void FrameService::AskFleet(const SearchPtr& search, uint64_t capture) {
     asking_.insert(search);
   }
   const absl::Duration wait = std::max(absl::ZeroDuration(), search->until - absl::Now());
-  const auto in_a_step = [search](const std::function<absl::Status()>& take) {
-    if (search->steps == nullptr) return take();
-    const auto step = search->steps->Begin(ProcessOf(search->caller), kUsualDiskStep);
-    return take();
-  };
-  shared_.Find(search->place, wait, in_a_step, [this, search, capture](const absl::Status& found) {
-    AnswerOfFleet(search, capture, found.ok());
-    EndTask();
-  });
+  fleet::Around in_a_step;
+  if (search->steps != nullptr) in_a_step = search->steps->OnDisk(ProcessOf(search->caller));
+  shared_.Find(search->place, wait, std::move(in_a_step),
+               [this, search, capture](const absl::Status& found) {
+                 AnswerOfFleet(search, capture, found.ok());
+                 EndTask();
+               });
 }
 
 void FrameService::AnswerOfFleet(const SearchPtr& search, uint64_t capture, bool found) {

@@ -93,10 +93,11 @@ void SharedFrames::Find(const std::string& place, absl::Duration wait, fleet::Ar
   query.name = FramesName(place);
   // A frame's key is the digest of its bytes.
   query.has = [store = store_](const std::string& key) { return store->PeekFrame(key).ok(); };
-  query.take = [store = store_, name = query.name, most_bytes = most_bytes_,
-                around = std::move(around)](const fleet::Parcel& parcel) {
-    return around([&] { return TakeFrames(*store, name, parcel, most_bytes); });
+  query.take = [store = store_, name = query.name,
+                most_bytes = most_bytes_](const fleet::Parcel& parcel) {
+    return TakeFrames(*store, name, parcel, most_bytes);
   };
+  query.around = std::move(around);
   query.lease = CaptureName(place);
   query.wait = wait;
   fleet_->Find(std::move(query), std::move(done));
