@@ -19,12 +19,22 @@ namespace {
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::min();
 
-uint64_t DispatchKeys(c10::DispatchKeySet keys, const c10::impl::LocalDispatchKeySet& local) {
-  return ((keys | local.included_) - local.excluded_).raw_repr();
-}
+// What facts are compared in: read once for all that are compared at a time.
+struct ThreadMode {
+  const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  const bool has_grad = at::GradMode::is_enabled();
 
-uint64_t DispatchKeys(const at::Tensor& tensor) {
-  return DispatchKeys(tensor.key_set(), c10::impl::tls_local_dispatch_key_set());
+  uint64_t DispatchKeys(const at::TensorImpl& tensor) const {
+    return ((tensor.key_set() | keys.included_) - keys.excluded_).raw_repr();
+  }
+};
+
+// Of a tensor of the facts' class.
+bool HasFacts(const TensorFacts& facts, const at::TensorImpl& tensor, const ThreadMode& mode) {
+  return mode.DispatchKeys(tensor) == facts.dispatch_keys &&
+         tensor.dtype().toScalarType() == facts.dtype &&
+         tensor.device().index() == facts.device_index &&
+         (mode.has_grad && tensor.requires_grad()) == facts.requires_grad;
 }
 
 bool ReadNumbers(PyObject* tuple, std::vector<std::optional<int64_t>>* numbers) {
@@ -110,11 +120,11 @@ std::optional<TensorCheck> ReadTensorCheck(PyObject* argument) {
     return std::nullopt;
   }
   TensorCheck check;
-  check.type = reinterpret_cast<PyTypeObject*>(type);
-  check.dtype = reinterpret_cast<THPDtype*>(dtype)->scalar_type;
-  check.device_index = static_cast<at::DeviceIndex>(index);
-  check.requires_grad = requires_grad != 0;
-  check.dispatch_keys = keys;
+  check.facts = {.type = reinterpret_cast<PyTypeObject*>(type),
+                 .dispatch_keys = keys,
+                 .dtype = reinterpret_cast<THPDtype*>(dtype)->scalar_type,
+                 .device_index = static_cast<at::DeviceIndex>(index),
+                 .requires_grad = requires_grad != 0};
   check.marks = marks;
   check.has_sizes = sizes != Py_None;
   if (check.has_sizes &&
@@ -125,13 +135,9 @@ std::optional<TensorCheck> ReadTensorCheck(PyObject* argument) {
 }
 
 bool IsTensor(const TensorCheck& check, PyObject* value) {
-  if (Py_TYPE(value) != check.type) return false;
+  if (Py_TYPE(value) != check.facts.type) return false;
   const at::Tensor& tensor = THPVariable_Unpack(value);
-  if (tensor.scalar_type() != check.dtype || tensor.device().index() != check.device_index ||
-      (at::GradMode::is_enabled() && tensor.requires_grad()) != check.requires_grad ||
-      DispatchKeys(tensor) != check.dispatch_keys) {
-    return false;
-  }
+  if (!HasFacts(check.facts, *tensor.unsafeGetTensorImpl(), {})) return false;
   if (check.has_sizes) {
     const auto rank = static_cast<size_t>(tensor.dim());
     if (rank != check.sizes.size()) return false;
@@ -147,15 +153,12 @@ bool IsTensor(const TensorCheck& check, PyObject* value) {
 
 bool TensorChecks::Add(const TensorCheck& check, PyObject* object) {
   // Of what is neither, not even the class may be asked: a proxy's answer may raise.
-  if (Py_TYPE(object) != check.type || !THPVariable_CheckTypeExact(check.type)) return false;
+  PyTypeObject* const type = check.facts.type;
+  if (Py_TYPE(object) != type || !THPVariable_CheckTypeExact(type)) return false;
   One one{.object = object,
-          .type = check.type,
-          .dispatch_keys = check.dispatch_keys,
+          .facts = check.facts,
           .sizes = static_cast<uint32_t>(numbers_.size()),
           .rank = static_cast<uint16_t>(check.sizes.size()),
-          .dtype = check.dtype,
-          .device_index = check.device_index,
-          .requires_grad = check.requires_grad,
           .has_sizes = check.has_sizes,
           .any_size = IsAnyGiven(check.sizes),
           .any_stride = IsAnyGiven(check.strides),
@@ -195,17 +198,12 @@ bool TensorChecks::NoteUnmarked(One& one) {
 }
 
 TensorChecks::Answer TensorChecks::Ask() {
-  const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
-  const bool has_grad_mode = at::GradMode::is_enabled();
+  const ThreadMode mode;
   std::vector<std::pair<One*, Reference>> changed;  // with other attributes than before
   for (One& one : all_) {
-    if (Py_TYPE(one.object) != one.type) return kOneDoesNot;
+    if (Py_TYPE(one.object) != one.facts.type) return kOneDoesNot;
     const at::TensorImpl& tensor = *THPVariable_Unpack(one.object).unsafeGetTensorImpl();
-    if (DispatchKeys(tensor.key_set(), local) != one.dispatch_keys ||
-        tensor.dtype().toScalarType() != one.dtype || tensor.device().index() != one.device_index ||
-        (has_grad_mode && tensor.requires_grad()) != one.requires_grad) {
-      return kOneDoesNot;
-    }
+    if (!HasFacts(one.facts, tensor, mode)) return kOneDoesNot;
     if (!IsUnmarked(one)) changed.emplace_back(&one, Reference::To(one.object));
     if (!one.has_sizes) continue;
     const int64_t* sizes = numbers_.data() + one.sizes;
@@ -226,7 +224,8 @@ PyObject* DispatchKeysOf(PyObject*, PyObject* object) {
     PyErr_SetString(PyExc_TypeError, "a tensor is expected");
     return nullptr;
   }
-  return PyLong_FromUnsignedLongLong(DispatchKeys(THPVariable_Unpack(object)));
+  return PyLong_FromUnsignedLongLong(
+      ThreadMode().DispatchKeys(*THPVariable_Unpack(object).unsafeGetTensorImpl()));
 }
 
 }  // namespace tensord::native

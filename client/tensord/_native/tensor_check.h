@@ -13,12 +13,17 @@
 
 namespace tensord::native {
 
-struct TensorCheck {
+// All but its sizes and marks.
+struct TensorFacts {
   PyTypeObject* type = nullptr;  // kept by the check's argument
+  uint64_t dispatch_keys = 0;
   at::ScalarType dtype = at::ScalarType::Undefined;
   at::DeviceIndex device_index = -1;
   bool requires_grad = false;
-  uint64_t dispatch_keys = 0;
+};
+
+struct TensorCheck {
+  TensorFacts facts;
   bool has_sizes = false;
   std::vector<std::optional<int64_t>> sizes, strides;
   PyObject* marks = nullptr;  // dict of attribute to set; kept by the check's argument
@@ -61,13 +66,10 @@ class TensorChecks {
   };
   struct One {
     PyObject* object;
-    PyTypeObject* type;
-    uint64_t dispatch_keys;
+    TensorFacts facts;
     uint32_t sizes;  // where they begin in numbers_, strides behind them
     uint16_t rank;
-    at::ScalarType dtype;
-    at::DeviceIndex device_index;
-    bool requires_grad, has_sizes;
+    bool has_sizes;
     bool any_size, any_stride;  // is compared: a sparse tensor has no strides to ask for
     Unmarked unmarked;
   };
