@@ -38,13 +38,14 @@ def capturing_code(package: pathlib.Path = _PACKAGE) -> str:
     be read are like no other process's."""
     hasher = hashlib.sha256()
     try:
-        for path in sorted(package.rglob("*.py")):
-            name = path.relative_to(package)
-            if name.parts[0] in _BESIDE:
-                continue
-            source = path.read_bytes()
-            hasher.update(f"{name} {len(source)}\0".encode())
-            hasher.update(source)
+        for folder, inner, files in os.walk(package):
+            place = os.path.relpath(folder, package)
+            inner[:] = sorted(name for name in inner if place != "." or name not in _BESIDE)
+            for name in sorted(name for name in files if name.endswith(".py")):
+                with open(f"{folder}/{name}", "rb", buffering=0) as file:
+                    source = file.read()
+                hasher.update(f"{place}/{name} {len(source)}\0".encode())
+                hasher.update(source)
     except OSError as error:
         log.debug("tensord: frames of this process serve no other: %s", error)
         return uuid.uuid4().hex
