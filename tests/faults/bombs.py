@@ -76,6 +76,10 @@ MEMORY_SECONDS = 60  # of a job that is to be ended for its memory, on a busy ma
 ENDED = ("longer than", "CPU time", "more memory", "out of memory")
 
 
+def _was_ended(answer: str) -> bool:
+    return any(words in answer for words in ENDED)
+
+
 class _Memory:
     """The most that a worker of the daemon held together with those below it, sampled; in two
     samples, for a child that is about to be a program has its parent's memory for a moment."""
@@ -122,7 +126,7 @@ class _Bombs:
         self._table.add(name, f"{seconds:.1f} s  {answer[:90]}")
         if seconds > (before + 1) * self._budget_s + 1:
             self.late.append(f"{name}: {seconds:.1f} s")
-        if any(words in answer for words in ENDED):
+        if _was_ended(answer):
             again_s, again = _ask(graph)
             if again != answer or (self._timing and again_s > AGAIN_WITHIN_S):
                 self.not_refused.append(f"{name}: {again_s:.1f} s, {again[:60]}")
@@ -130,7 +134,7 @@ class _Bombs:
 
     def ended(self) -> list[str]:
         """Answers that say that the compile was ended."""
-        return [one for one in self.answers if any(words in one for words in ENDED)]
+        return [one for one in self.answers if _was_ended(one)]
 
     def ask_at_once(self, bombs: dict[str, Callable[[], Any]]) -> None:
         """Two by two; others of their kinds than were asked before. Of an odd number the first one
