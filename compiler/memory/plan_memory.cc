@@ -131,6 +131,8 @@ class Workspace {
   }
 
   int64_t common_bytes() const { return common_.end(); }
+  // The most that the call takes at a time, but for what has a symbolic size.
+  int64_t CallPeak() const { return common_.end() + (others_.empty() ? 0 : Peak()); }
   // By segment; behind them those of single buffers.
   const std::vector<Region>& blocks() const { return blocks_; }
 
@@ -219,7 +221,7 @@ Workspace DivideCall(const Program& program, const std::vector<Lifetime>& lifeti
   return Workspace(std::move(segments.cuts), alone, std::move(others));
 }
 
-// Gives buffers and scratch their places; `ids` come in order of decreasing size.
+// Gives buffers, in this order, and then scratch their places.
 void Pack(const Program& program, const std::vector<Lifetime>& lifetimes,
           const std::vector<BufferId>& ids, const std::vector<Scratch>& scratch,
           Workspace* workspace, MemoryPlan* plan) {
@@ -264,6 +266,36 @@ void Pack(const Program& program, const std::vector<Lifetime>& lifetimes,
   Expr most(0);
   for (const Expr& size : sizes) most = sym::Max(most, size);
   plan->workspace_bytes = slots.end() + most;
+}
+
+// Packs by decreasing size, and by decreasing size times length of life: the latter places what lives
+// long before the larger ones that come and go meanwhile. Neither is better for all programs: the
+// plan of the lower peak stays, the first of equals.
+void PackBest(const Program& program, const std::vector<Lifetime>& lifetimes,
+              const std::vector<BufferId>& ids, const std::vector<Scratch>& scratch,
+              Workspace* workspace, MemoryPlan* plan) {
+  const Workspace empty = *workspace;
+  const MemoryPlan unplaced = *plan;
+  const auto pack = [&](bool by_life, Workspace* into, MemoryPlan* places) {
+    std::vector<std::pair<int64_t, BufferId>> order;
+    for (BufferId id : ids) {
+      const Lifetime& life = lifetimes[id];
+      const int64_t steps = by_life ? life.last - life.first + 1 : 1;
+      order.emplace_back(HintedBytes(program.buffers[id]) * steps, id);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::vector<BufferId> ordered;
+    for (const auto& [weight, id] : order) ordered.push_back(id);
+    Pack(program, lifetimes, ordered, scratch, into, places);
+  };
+  pack(false, workspace, plan);
+  Workspace other_workspace = empty;
+  MemoryPlan other_plan = unplaced;
+  pack(true, &other_workspace, &other_plan);
+  if (other_workspace.CallPeak() >= workspace->CallPeak()) return;
+  *workspace = std::move(other_workspace);
+  *plan = std::move(other_plan);
 }
 
 // Numbers the blocks that are there, and says where they lie if there is one allocation for all.
@@ -339,10 +371,6 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
     life.last = std::max(life.last, lifetimes[result].last);
   }
   std::erase_if(in_workspace, [&](BufferId id) { return shared.count(id) != 0; });
-  std::vector<int64_t> bytes(count);
-  for (BufferId id : in_workspace) bytes[id] = HintedBytes(program.buffers[id]);
-  std::stable_sort(in_workspace.begin(), in_workspace.end(),
-                   [&](BufferId a, BufferId b) { return bytes[a] > bytes[b]; });
   const std::vector<Scratch> scratch = ScratchOf(launches);
   Workspace workspace({}, {}, {});
   if (rules.segments) {
@@ -350,7 +378,7 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
                            OtherBytes(program, rules, lifetimes, returned,
                                       TouchedBuffers(program, schedule, launches, true), plan));
   }
-  Pack(program, lifetimes, in_workspace, scratch, &workspace, &plan);
+  PackBest(program, lifetimes, in_workspace, scratch, &workspace, &plan);
   plan.counters_offset = plan.workspace_bytes;
   plan.counters_bytes = CountersBytes(launches);
   plan.workspace_bytes += plan.counters_bytes;

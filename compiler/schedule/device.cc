@@ -26,6 +26,7 @@ DeviceTraits TraitsOf(const v1::Target& target, bool deterministic) {
   // Of the 4096 bytes that every driver takes; the rest is for scratch and symbolic sizes.
   traits.most_words = 480;
   traits.equal_nests_share = true;
+  traits.least_bytes_early = 1 << 20;
   traits.most_bytes_early = 32 << 20;
   return traits;
 }

@@ -53,7 +53,9 @@ struct DeviceTraits {
   // machine runs empty at the end of each launch.
   bool equal_nests_share = false;
   // What nests may leave in memory at a time that run earlier than they must, to share a launch:
-  // otherwise the weights of a whole model would be converted before the first product.
+  // otherwise the weights of a whole model would be converted before the first product. The first
+  // where memory is fullest, the second where that much is free beside it.
+  int64_t least_bytes_early = INT64_MAX;
   int64_t most_bytes_early = INT64_MAX;
 };
 

@@ -6,6 +6,7 @@
 
 #include "compiler/schedule/access.h"
 #include "compiler/schedule/equal_nests.h"
+#include "compiler/schedule/live_bytes.h"
 
 namespace tensord::compiler {
 namespace {
@@ -68,6 +69,17 @@ bool MayTake(const Launch& launch, size_t nests, const NestFacts& nest,
   return (same ? free : small) && nests < device.most_nests;
 }
 
+// Per group: what nests that run earlier than they must may leave in memory while it runs.
+std::vector<int64_t> MostBytesEarly(const Program& program, const AccessIndex& accesses,
+                                    const std::vector<Group>& groups, const DeviceTraits& device) {
+  std::vector<int64_t> most = LiveBytes(program, accesses, groups);
+  const int64_t peak = most.empty() ? 0 : *std::max_element(most.begin(), most.end());
+  for (int64_t& bytes : most) {
+    bytes = std::clamp(peak - bytes, device.least_bytes_early, device.most_bytes_early);
+  }
+  return most;
+}
+
 }  // namespace
 
 Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
@@ -81,8 +93,10 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
   // A kernel may take a nest when everything that the nest needs has run in earlier steps, and when
   // what runs early leaves no more in memory than it may. The first such kernel that has room takes
   // it.
-  std::vector<Launch> launches;      // by step
-  std::vector<int64_t> early_bytes;  // per step: bytes that are there earlier than they must
+  const std::vector<int64_t> most_early =
+      MostBytesEarly(program, accesses, fused.groups, device);
+  std::vector<Launch> launches;     // by step
+  std::vector<int64_t> early_room;  // per step: bytes that may still be there earlier than they must
   std::vector<int> step_of_group;
   for (Group& group : fused.groups) {
     int after = -1;
@@ -97,8 +111,7 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
       facts = FactsOf(program, accesses, group, device);
       int first = static_cast<int>(schedule.steps.size());
       const int least = std::max(after + 1, first - kMostStepsBack);
-      while (first > least && early_bytes[first - 1] <= device.most_bytes_early - facts.results)
-        --first;
+      while (first > least && early_room[first - 1] >= facts.results) --first;
       for (int s = first; s < static_cast<int>(schedule.steps.size()) && step < 0; ++s) {
         const auto* kernel = std::get_if<Kernel>(&schedule.steps[s].work);
         if (kernel != nullptr && MayTake(launches[s], kernel->nests.size(), facts, device))
@@ -106,10 +119,10 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
       }
     }
     if (step >= 0) {
-      for (size_t s = step; s < early_bytes.size(); ++s) early_bytes[s] += facts.results;
+      for (size_t s = step; s < early_room.size(); ++s) early_room[s] -= facts.results;
     } else {
       step = static_cast<int>(schedule.steps.size());
-      early_bytes.push_back(0);
+      early_room.push_back(most_early[step_of_group.size()]);
       launches.push_back({.structure = facts.structure, .operations = facts.operations});
       if (group.is_extern) {
         schedule.steps.push_back({group.ops[0]});

@@ -219,6 +219,40 @@ TEST(MemoryPlanTest, ConvertedWeightsAreNotThereTogether) {
   EXPECT_LE(launches, kLayers + kLayers / 8);
 }
 
+// Nor are they where memory is fullest, but where as much is free, though the launch that converts the
+// first could convert all.
+TEST(MemoryPlanTest, WeightsAreConvertedWhereMemoryIsLeft) {
+  constexpr int kRows = 4096, kWidth = 512, kWide = 16384, kLayers = 48;
+  constexpr int64_t kNarrow = int64_t{2} * kRows * kWidth, kLarge = int64_t{2} * kRows * kWide;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  Ref x = g.Input({kRows, kWidth}, kHalf);
+  const Ref up = g.Input({kWidth, kWide}, kHalf), down = g.Input({kWide, kWidth}, kHalf);
+  std::vector<Ref> weights;
+  for (int i = 0; i < kLayers; ++i) weights.push_back(g.Input({kWidth, kWidth}));
+  for (int i = 1; i < g.graph().inputs_size(); ++i) {
+    g.graph().mutable_inputs(i)->set_is_parameter(true);
+  }
+  for (const Ref weight : weights) {
+    const Ref half =
+        g.Node("aten::_to_copy", {weight, kHalf, nullptr, nullptr, nullptr, false, nullptr},
+               g.Meta({kWidth, kWidth}, kHalf));
+    x = g.Node("aten::sigmoid", {Product(g, x, half, kRows, kWidth)},
+               g.Meta({kRows, kWidth}, kHalf));
+    if (weight.value != weights.front().value) continue;
+    const Ref wide = g.Node("aten::sigmoid", {Product(g, x, up, kRows, kWide)},
+                            g.Meta({kRows, kWide}, kHalf));
+    x = Product(g, wide, down, kRows, kWidth);
+  }
+  g.Output(x);
+  const v1::Artifact artifact = CompileForCuda(g);
+  // The argument, the wide matrix and what is made of it; the weights take 24 MiB.
+  EXPECT_LE(PlannedMemory(artifact).peak(), kLarge + 2 * kNarrow + kMiB);
+  int launches = 0;
+  for (const v1::Step& step : artifact.steps()) launches += step.has_launch();
+  // An activation for each product, and few more.
+  EXPECT_LE(launches, kLayers + kLayers / 8);
+}
+
 // Blocks of a ResNet: the images that a residual is added to are overwritten, and are gone when
 // what follows does not need them.
 TEST(MemoryPlanTest, ResidualsAreOverwritten) {

@@ -161,6 +161,43 @@ class Call {
   }
 };
 
+// Two large buffers, and between them one of half their size that lives on beside the second: by
+// size it is placed last, behind both.
+TEST(PackingTest, ALongLifeBeforeLargerShortOnes) {
+  constexpr int64_t kUnit = 4096;
+  Call call;
+  const BufferId before = call.Computed(4 * kUnit), behind = call.Computed(4 * kUnit);
+  const BufferId residual = call.Computed(2 * kUnit);
+  const BufferId a = call.Computed(kUnit), b = call.Computed(kUnit), c = call.Computed(kUnit);
+  call.Launch({a});
+  call.Launch({a, before});
+  call.Launch({before, b});
+  call.Launch({a, b, residual});
+  call.Launch({behind});
+  call.Launch({behind, c});
+  call.Launch({c});
+  call.Launch({residual});
+  call.Plan();
+  call.ExpectApart();
+  EXPECT_EQ(call.workspace(), 7 * kUnit);  // as much as is there at a time
+}
+
+// Where largest first needs less, that stays.
+TEST(PackingTest, TheLargestFirst) {
+  constexpr int64_t kUnit = 4096;
+  Call call;
+  const BufferId large = call.Computed(8 * kUnit);
+  const BufferId first = call.Computed(3 * kUnit), second = call.Computed(3 * kUnit);
+  call.Launch({first});
+  for (int i = 0; i < 4; ++i) call.Launch({first, second});
+  call.Launch({second});
+  call.Launch({second, large});
+  call.Launch({large});
+  call.Plan();
+  call.ExpectApart();
+  EXPECT_EQ(call.workspace(), 11 * kUnit);
+}
+
 TEST(ScratchTest, LiesInTheMemoryOfADeadBuffer) {
   Call call;
   const BufferId x = call.Computed(4096), y = call.Computed(4096);
