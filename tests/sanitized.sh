@@ -14,6 +14,8 @@ setup_packages
 cd "$root"
 # Without NVRTC, which takes long: what is compiled by it is tested by tests/run.sh alone.
 export TENSORD_NO_CUDA_TESTS=1
+# The kernels of tests are compiled without a sanitizer: those that tests/run.sh has kept serve here.
+export TENSORD_TEST_CACHE=${TENSORD_TEST_CACHE-${XDG_CACHE_HOME:-$HOME/.cache}/tensord-tests}
 cmake --preset "$preset" >/dev/null
 cmake --build --preset "$preset"
 ctest --preset "$preset" -j "$(nproc)"
