@@ -250,7 +250,8 @@ def test_documents_have_a_row_for_each(tmp_path: Path) -> None:
         {"name": "transformers/a", "status": "right", "inference": run, "training": run},
         {"name": "timm/b", "status": "unsupported", "cause": "ImportError: no | here"},
     ]
-    report.write_docs(lines, tmp_path / "models.md")
+    report.write_docs(lines, tmp_path / "models.md", "One GPU, torch 2.11")
     text = (tmp_path / "models.md").read_text()
     assert "| transformers/a | right | right | 2 / 2 | 1 / 1 | 7 / 7 | 0 / 0 | 3 / 3 |" in text
     assert "| timm/b | ImportError: no / here |" in text
+    assert "One GPU, torch 2.11. 1 ran: 1 right." in text

@@ -2,13 +2,14 @@
 """Checks architectures of transformers and timm, compiled against eager (tests/models.sh).
 
     models.sh [--only REGEX] [--device cpu|cuda] [--jobs N] [--budget SECONDS] [--results FILE]
-              [--again] [--list] [--write-docs] [--served]
+              [--again] [--list] [--write-docs [--where WHERE]] [--served]
 
 --served: each is run by two processes, of which the second is to capture nothing: it is served what
 the first has recorded, under TENSORD_FRAMES=verify.
 
 FILE gets a JSON line an architecture; those that it has already are not run again, with --again
-unless they did not come right. --write-docs writes a page of the docs from FILE. Ends with 1 where
+unless they did not come right. --write-docs writes a page of the docs from FILE, which says WHERE it
+was made: device, versions, date. Ends with 1 where
 one is wrong or failed, when none came right, or when the time was up.
 """
 
@@ -67,6 +68,7 @@ def main() -> int:
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--write-docs", action="store_true")
+    parser.add_argument("--where", default="")
     parser.add_argument("--served", action="store_true")
     args = parser.parse_args()
     os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
@@ -74,7 +76,7 @@ def main() -> int:
     kind = f"{args.device}-served" if args.served else args.device
     results = Results(args.results or Path(f"build/models/{kind}.jsonl"))
     if args.write_docs:
-        report.write_docs(results.lines, TESTS.parent / "docs" / "models.md")
+        report.write_docs(results.lines, TESTS.parent / "docs" / "models.md", args.where)
         return 0
     from zoo import catalogue
 

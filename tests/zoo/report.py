@@ -50,8 +50,9 @@ _HEAD = """# Models
 
 Every architecture of transformers, and of timm one of each family, with a small random
 configuration: inference and a training step, compiled and compared with eager (loss, results and
-every gradient).
-Written by `tests/models.sh --write-docs`.
+every gradient). *right*: as eager within its own rounding. *upstream*: torch's `aot_eager` does not
+run it either, or is off as much. Written by `tests/models.sh --write-docs`
+([hacking.md](hacking.md)).
 
 """
 _COLUMNS = "architecture inference training graphs breaks kernels call-backs seconds".split()
@@ -66,17 +67,22 @@ def _row(line: Json) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def write_docs(lines: list[Json], path: Path) -> None:
-    """The page of models: the table, and what eager could not run, with its reason."""
+def write_docs(lines: list[Json], path: Path, where: str) -> None:
+    """The page of models: the table, and what eager could not run, with its reason.
+
+    where: device, versions and date of the results, for people.
+    """
     latest = {line["name"]: line for line in lines}
     ran = [latest[n] for n in sorted(latest) if latest[n]["status"] != "unsupported"]
     rest = [latest[n] for n in sorted(latest) if latest[n]["status"] == "unsupported"]
     counts = Counter(line["status"] for line in ran)
-    text = [_HEAD, f"{len(ran)} ran: ", ", ".join(f"{c} {s}" for s, c in sorted(counts.items()))]
+    text = [_HEAD, f"{where}. " if where else "", f"{len(ran)} ran: "]
+    text.append(", ".join(f"{c} {s}" for s, c in sorted(counts.items())))
     text += [". Figures are of inference / training.\n\n", _TABLE, *map(_row, ran)]
     if rest:
         text.append("\n## What eager cannot run here\n\n| architecture | why |\n|---|---|\n")
         for line in rest:
-            why = " ".join(line["cause"].split(";")[0].replace("|", "/").split())[:120]
-            text.append(f"| {line['name']} | {why.replace('`', '')} |\n")
+            why = re.sub(r"https?://\S+", "a hub", line["cause"].split(";")[0])
+            why = " ".join(why.replace("|", "/").replace("`", "").split())[:120]
+            text.append(f"| {line['name']} | {why} |\n")
     path.write_text("".join(text))
