@@ -268,9 +268,9 @@ void Pack(const Program& program, const std::vector<Lifetime>& lifetimes,
   plan->workspace_bytes = slots.end() + most;
 }
 
-// Packs by decreasing size, and by decreasing size times length of life: the latter places what lives
-// long before the larger ones that come and go meanwhile. Neither is better for all programs: the
-// plan of the lower peak stays, the first of equals.
+// Packs by decreasing size, and by decreasing size times length of life: the latter places what
+// lives long before the larger ones that come and go meanwhile. Neither is better for all programs:
+// the plan of the lower peak stays, the first of equals.
 void PackBest(const Program& program, const std::vector<Lifetime>& lifetimes,
               const std::vector<BufferId>& ids, const std::vector<Scratch>& scratch,
               Workspace* workspace, MemoryPlan* plan) {

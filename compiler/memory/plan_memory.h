@@ -7,10 +7,10 @@
 //   buffer that lives during its step; buffers that leave the call are allocated on their own.
 //   Offsets are 64-aligned.
 // Method: buffers in order of decreasing size, each at the lowest offset that is free during its
-//   lifetime (greedy by size, Pisarchyk and Lee 2020), then scratch in the same way; the same in order
-//   of decreasing size times length of life; whichever needs less stays. Sizes are compared by
-//   their hints. What has a symbolic size lies behind the rest, in slots that buffers
-//   of one size, and scratch that surely fits, share (region.h).
+//   lifetime (greedy by size, Pisarchyk and Lee 2020), then scratch in the same way; the same in
+//   order of decreasing size times length of life; whichever needs less stays. Sizes are compared
+//   by their hints. What has a symbolic size lies behind the rest, in slots that buffers of one
+//   size, and scratch that surely fits, share (region.h).
 #ifndef TENSORD_COMPILER_MEMORY_PLAN_MEMORY_H_
 #define TENSORD_COMPILER_MEMORY_PLAN_MEMORY_H_
 

@@ -12,8 +12,9 @@
 namespace tensord::compiler {
 
 // Per group, in bytes, when they run one after the other: of what is computed for other groups or
-// leaves the call, with sizes at their hints. Of a loop group's results as much as its operands free
-// is taken to lie in their place; a call's results lie beside its operands. Packing may need more.
+// leaves the call, with sizes at their hints. Of a loop group's results as much as its operands
+// free is taken to lie in their place; a call's results lie beside its operands. Packing may need
+// more.
 std::vector<int64_t> LiveBytes(const Program& program, const AccessIndex& accesses,
                                const std::vector<Group>& groups);
 

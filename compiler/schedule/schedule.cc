@@ -93,10 +93,10 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
   // A kernel may take a nest when everything that the nest needs has run in earlier steps, and when
   // what runs early leaves no more in memory than it may. The first such kernel that has room takes
   // it.
-  const std::vector<int64_t> most_early =
-      MostBytesEarly(program, accesses, fused.groups, device);
-  std::vector<Launch> launches;     // by step
-  std::vector<int64_t> early_room;  // per step: bytes that may still be there earlier than they must
+  const std::vector<int64_t> most_early = MostBytesEarly(program, accesses, fused.groups, device);
+  std::vector<Launch> launches;  // by step
+  std::vector<int64_t>
+      early_room;  // per step: bytes that may still be there earlier than they must
   std::vector<int> step_of_group;
   for (Group& group : fused.groups) {
     int after = -1;

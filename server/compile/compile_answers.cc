@@ -9,6 +9,7 @@
 #include "server/compile/clock.h"
 #include "server/compile/compile_call.h"
 #include "server/fleet/programs.h"
+#include "server/statistics/metrics.h"
 
 namespace tensord::server {
 namespace {
@@ -29,7 +30,7 @@ uint32_t CountLaunches(const v1::Artifact& artifact) {
 
 void CompileService::Finish(const CallPtr& call, const absl::Status& status) {
   if (call->waiting) {
-    --metrics_.in_flight;
+    --metrics_->in_flight;
     board_.Leave(call->key, call->id);
   }
   if (status.ok()) {
@@ -38,11 +39,11 @@ void CompileService::Finish(const CallPtr& call, const absl::Status& status) {
     call->reply->set_kernels(CountLaunches(call->reply->artifact()));
     jobs_.Used(call->caller.job(), fleet::ProgramName(call->key));
   } else {
-    ++metrics_.failed;
+    ++metrics_->failed;
   }
   const uint64_t nanoseconds = NanosecondsSince(call->start);
   const auto outcome = static_cast<size_t>(call->reply->outcome());
-  metrics_.latencies[outcome].Add(nanoseconds);
+  metrics_->latencies[outcome].Add(nanoseconds);
   Note(*call, nanoseconds);
   const auto level = !status.ok()                                      ? spdlog::level::warn
                      : call->reply->outcome() == v1::CompileReply::HIT ? spdlog::level::debug

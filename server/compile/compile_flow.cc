@@ -18,6 +18,7 @@
 #include "server/compile/made_module.h"
 #include "server/compile/request_bytes.h"
 #include "server/fleet/kernels.h"
+#include "server/statistics/metrics.h"
 
 namespace tensord::server {
 namespace {

@@ -25,12 +25,13 @@
 #include "server/compile/library_nodes.h"
 #include "server/fleet/fleet.h"
 #include "server/pool/worker_pool.h"
-#include "server/statistics/metrics.h"
 #include "server/store/store.h"
 #include "server/traces/span_log.h"
 #include "tensord/v1/requests.pb.h"
 
 namespace tensord::server {
+
+struct Metrics;
 
 struct FlowInput {
   std::string job;  // a serialised CompileJob: graph, target and options

@@ -19,6 +19,7 @@
 #include "server/compile/request_bytes.h"
 #include "server/fleet/programs.h"
 #include "server/pool/stopping.h"
+#include "server/statistics/metrics.h"
 #include "server/traces/span_log.h"
 
 namespace tensord::server {
@@ -64,13 +65,14 @@ CompileService::CompileService(ServiceOptions options, std::unique_ptr<store::St
                                std::string store_problem, fleet::Fleet* fleet)
     : options_(std::move(options)),
       store_problem_(std::move(store_problem)),
+      metrics_(std::make_unique<Metrics>()),
       store_(std::move(store)),
       fleet_(fleet),
       jobs_(store_.get(), fleet_),
-      pool_(options_.pool, &metrics_),
+      pool_(options_.pool, metrics_.get()),
       facts_(options_.pool.command.path, options_.cxx, options_.jit_settings, &pool_, store_.get()),
       misses_(kMostMisses),
-      flow_(&pool_, store_.get(), fleet_, &metrics_, &board_, options_.units_per_job),
+      flow_(&pool_, store_.get(), fleet_, metrics_.get(), &board_, options_.units_per_job),
       memory_(options_.request_memory),
       flights_(std::max(1, options_.pool.workers), options_.max_waiting),
       executor_(std::max(1, options_.pool.workers) + kQuestionThreads),
@@ -94,7 +96,7 @@ void CompileService::Compile(std::string request, RequestMemory::Share share,
   call->reply = reply;
   call->done = std::move(done);
   call->id = next_id_++;
-  ++metrics_.requests;
+  ++metrics_->requests;
   reply->set_request_id(call->id);
   if (const absl::Status status = Read(call, nullptr); !status.ok()) return Finish(call, status);
   if (!call->key.empty()) return Start(call);
@@ -155,7 +157,7 @@ absl::Status CompileService::Read(const CallPtr& call, const WorkerFacts::Toolch
 }
 
 void CompileService::Start(const CallPtr& call) {
-  if (TryStored(call, metrics_.hits_store)) return;
+  if (TryStored(call, metrics_->hits_store)) return;
   if (const auto failure = failures_.Find(call->key)) return Finish(call, *failure);
   if (fleet_ == nullptr) return StartFlight(call);
   Wait(call);
@@ -171,7 +173,7 @@ void CompileService::Start(const CallPtr& call) {
   query.around = board_.steps().OnDisk(call->key);
   fleet_->Find(std::move(query), [this, call, asked, begun](absl::Status found) {
     call->Mark("look-up in the fleet", begun, found.ok() ? "found" : "not found");
-    if (found.ok() && TryStored(call, metrics_.hits_fleet)) return;
+    if (found.ok() && TryStored(call, metrics_->hits_fleet)) return;
     // A tier that answers is asked for the kernels too, in what is left of the time for a miss.
     if (absl::IsNotFound(found)) {
       call->task.input.fleet_time =
@@ -214,7 +216,7 @@ void CompileService::RefuseLate() {
     const std::vector<CallPtr> late = flights_.AwaitLate(options_.queue_limit);
     if (late.empty()) return;
     for (const CallPtr& call : late) {
-      ++metrics_.waited_too_long;
+      ++metrics_->waited_too_long;
       call->Mark("queue", call->joined);
       Finish(call, absl::ResourceExhaustedError(absl::StrCat(
                        "waited ", absl::FormatDuration(options_.queue_limit),
@@ -224,7 +226,7 @@ void CompileService::RefuseLate() {
 }
 
 void CompileService::Wait(const CallPtr& call) {
-  if (!call->waiting) ++metrics_.in_flight;
+  if (!call->waiting) ++metrics_->in_flight;
   call->waiting = true;
   if (!call->key.empty()) {
     board_.Join(call->key, call->id, call->caller, call->label, call->nodes);
@@ -251,7 +253,7 @@ uint64_t CompileService::Kept() const {
 }
 
 void CompileService::Refuse(const CallPtr& call) {
-  ++metrics_.rejected;
+  ++metrics_->rejected;
   Finish(call, absl::ResourceExhaustedError(
                    absl::StrCat(options_.max_waiting, " requests wait already; try again later")));
 }
@@ -271,8 +273,8 @@ bool CompileService::TryStored(const CallPtr& call, std::atomic<uint64_t>& hits)
   }
   call->reply->set_outcome(v1::CompileReply::HIT);
   ++hits;
-  metrics_.lookup_nanoseconds += NanosecondsSince(call->start);
-  metrics_.saved_nanoseconds += store::CompileNanosecondsOf((*stored)->facts);
+  metrics_->lookup_nanoseconds += NanosecondsSince(call->start);
+  metrics_->saved_nanoseconds += store::CompileNanosecondsOf((*stored)->facts);
   Finish(call, absl::OkStatus());
   return true;
 }
@@ -304,7 +306,7 @@ void CompileService::Fly(Flights::Turn turn) {
   if (output.ok() && !stored) {
     google::protobuf::RepeatedPtrField<v1::StageTime> stages(output->stages.begin(),
                                                              output->stages.end());
-    metrics_.AddStages(stages);
+    metrics_->AddStages(stages);
   }
   if (!output.ok()) failures_.Add(turn.key, output.status());
   if (fleet_ != nullptr) {
@@ -325,7 +327,7 @@ void CompileService::Fly(Flights::Turn turn) {
       reply.set_outcome(stored   ? v1::CompileReply::HIT
                         : leader ? v1::CompileReply::COMPILED
                                  : v1::CompileReply::JOINED);
-      ++(stored ? metrics_.hits_store : leader ? metrics_.compiled : metrics_.joined);
+      ++(stored ? metrics_->hits_store : leader ? metrics_->compiled : metrics_->joined);
       if (!stored) {
         for (const v1::StageTime& stage : output->stages) *reply.add_stages() = stage;
       }

@@ -29,12 +29,13 @@
 #include "server/jobs/job_processes.h"
 #include "server/pool/worker_pool.h"
 #include "server/profiles/profile_log.h"
-#include "server/statistics/metrics.h"
 #include "server/store/store.h"
 #include "server/traces/request_traces.h"
 #include "tensord/v1/requests.pb.h"
 
 namespace tensord::server {
+
+struct Metrics;
 
 struct ServiceOptions {
   PoolOptions pool;
@@ -70,7 +71,7 @@ class CompileService {
   // What a neighbour of this service shares with it.
   store::Store* store() { return store_.get(); }
   Executor* executor() { return &executor_; }
-  Metrics* metrics() { return &metrics_; }
+  Metrics* metrics() { return metrics_.get(); }
   JobLists* jobs() { return &jobs_; }
   CompileBoard& board() { return board_; }
   JobProcesses* processes() { return &processes_; }
@@ -137,7 +138,7 @@ class CompileService {
 
   const ServiceOptions options_;
   const std::string store_problem_;
-  Metrics metrics_;
+  const std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<store::Store> store_;
   fleet::Fleet* const fleet_;
   JobLists jobs_;

@@ -8,6 +8,7 @@
 #include "server/compile/compile_service.h"
 #include "server/compile/explain_miss.h"
 #include "server/compile/keys.h"
+#include "server/statistics/metrics.h"
 
 namespace tensord::server {
 
@@ -32,7 +33,7 @@ absl::StatusOr<const char*> CompileService::NoteMiss(Flights::Turn& turn) {
   *explained.miss.mutable_caller() = turn.task.caller;
   explained.miss.set_last_unix(absl::ToUnixSeconds(absl::Now()));
   misses_.Add(std::move(explained.miss));
-  ++metrics_.misses[static_cast<size_t>(explained.reason)];
+  ++metrics_->misses[static_cast<size_t>(explained.reason)];
   input.traits = wanted.parts.ToTraits();
   input.key_detail = std::move(wanted.detail);
   return NameOf(explained.reason);

@@ -10,6 +10,7 @@
 #include "base/sha256.h"
 #include "server/compile/compile_service.h"
 #include "server/profiles/check_profile.h"
+#include "server/statistics/metrics.h"
 #include "tensord/v1/stats.pb.h"
 
 namespace tensord::server {
@@ -38,7 +39,7 @@ void FillSummary(const store::ProgramRow& row, v1::ProgramSummary* summary) {
 }  // namespace
 
 void CompileService::FillStats(v1::Stats* stats) {
-  metrics_.Fill(stats);
+  metrics_->Fill(stats);
   stats->set_workers(static_cast<uint64_t>(pool_.Running()));
   stats->set_queued(flights_.waiting());
   stats->set_request_bytes(memory_.held());

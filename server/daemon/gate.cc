@@ -9,6 +9,8 @@
 #include <iterator>
 #include <string>
 
+#include "server/statistics/metrics.h"
+
 namespace tensord::server {
 namespace {
 

@@ -11,9 +11,10 @@
 
 #include "server/daemon/log_throttle.h"
 #include "server/daemon/token_file.h"
-#include "server/statistics/metrics.h"
 
 namespace tensord::server {
+
+struct Metrics;
 
 // Whether the network may call a method: "/tensord.v1.Compiler/Compile".
 bool OpenToTheNetwork(std::string_view method);

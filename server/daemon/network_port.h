@@ -10,9 +10,10 @@
 #include <string>
 
 #include "server/daemon/config.h"
-#include "server/statistics/metrics.h"
 
 namespace tensord::server {
+
+struct Metrics;
 
 class NetworkPort {
  public:

@@ -21,6 +21,7 @@
 #include "server/frames/fields.h"
 #include "server/frames/frame_place.h"
 #include "server/pool/stopping.h"
+#include "server/statistics/metrics.h"
 #include "tensord/v1/stats.pb.h"
 
 namespace tensord::server {

@@ -31,11 +31,12 @@
 #include "server/frames/shared_frames.h"
 #include "server/jobs/job_lists.h"
 #include "server/jobs/job_processes.h"
-#include "server/statistics/metrics.h"
 #include "server/store/store.h"
 #include "tensord/v1/requests.pb.h"
 
 namespace tensord::server {
+
+struct Metrics;
 
 struct FrameOptions {
   absl::Duration lease = absl::Seconds(30);  // of a capture

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "server/pool/stopping.h"
+#include "server/statistics/metrics.h"
 
 namespace tensord::server {
 namespace {

@@ -19,9 +19,10 @@
 #include "base/status.h"
 #include "server/pool/cost.h"
 #include "server/pool/worker_process.h"
-#include "server/statistics/metrics.h"
 
 namespace tensord::server {
+
+struct Metrics;
 
 struct PoolOptions {
   WorkerCommand command;

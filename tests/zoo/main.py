@@ -8,9 +8,9 @@
 the first has recorded, under TENSORD_FRAMES=verify.
 
 FILE gets a JSON line an architecture; those that it has already are not run again, with --again
-unless they did not come right. --write-docs writes a page of the docs from FILE, which says WHERE it
-was made: device, versions, date. Ends with 1 where
-one is wrong or failed, when none came right, or when the time was up.
+unless they did not come right. --write-docs writes a page of the docs from FILE, which says WHERE
+it was made: device, versions, date. Ends with 1 where one is wrong or failed, when none came right,
+or when the time was up.
 """
 
 from __future__ import annotations

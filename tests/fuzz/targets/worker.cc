@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/sha256.h"
 #include "server/compile/compile_flow.h"
+#include "server/statistics/metrics.h"
 #include "tests/fuzz/targets/folder.h"
 #include "tests/fuzz/targets/target.h"
 

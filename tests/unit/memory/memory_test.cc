@@ -219,8 +219,8 @@ TEST(MemoryPlanTest, ConvertedWeightsAreNotThereTogether) {
   EXPECT_LE(launches, kLayers + kLayers / 8);
 }
 
-// Nor are they where memory is fullest, but where as much is free, though the launch that converts the
-// first could convert all.
+// Nor are they where memory is fullest, but where as much is free, though the launch that converts
+// the first could convert all.
 TEST(MemoryPlanTest, WeightsAreConvertedWhereMemoryIsLeft) {
   constexpr int kRows = 4096, kWidth = 512, kWide = 16384, kLayers = 48;
   constexpr int64_t kNarrow = int64_t{2} * kRows * kWidth, kLarge = int64_t{2} * kRows * kWide;
@@ -239,8 +239,8 @@ TEST(MemoryPlanTest, WeightsAreConvertedWhereMemoryIsLeft) {
     x = g.Node("aten::sigmoid", {Product(g, x, half, kRows, kWidth)},
                g.Meta({kRows, kWidth}, kHalf));
     if (weight.value != weights.front().value) continue;
-    const Ref wide = g.Node("aten::sigmoid", {Product(g, x, up, kRows, kWide)},
-                            g.Meta({kRows, kWide}, kHalf));
+    const Ref wide =
+        g.Node("aten::sigmoid", {Product(g, x, up, kRows, kWide)}, g.Meta({kRows, kWide}, kHalf));
     x = Product(g, wide, down, kRows, kWidth);
   }
   g.Output(x);

@@ -15,6 +15,7 @@
 
 #include "base/sha256.h"
 #include "base/version.h"
+#include "server/statistics/metrics.h"
 #include "tensord/v1/stats.pb.h"
 
 namespace tensord::server {

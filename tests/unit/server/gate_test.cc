@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "server/statistics/metrics.h"
 #include "tests/unit/server/token_folder.h"
 
 namespace tensord::server {

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "server/statistics/miss_reasons.h"
 #include "tensord/v1/stats.pb.h"
 #include "tests/unit/server/service_testing.h"
 

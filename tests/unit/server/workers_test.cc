@@ -9,6 +9,7 @@
 
 #include "server/pool/group_memory.h"
 #include "server/pool/worker_pool.h"
+#include "server/statistics/metrics.h"
 #include "server/worker/framing.h"
 #include "tests/unit/server/testing.h"
 
