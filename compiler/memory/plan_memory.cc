@@ -277,11 +277,13 @@ void PackBest(const Program& program, const std::vector<Lifetime>& lifetimes,
   const Workspace empty = *workspace;
   const MemoryPlan unplaced = *plan;
   const auto pack = [&](bool by_life, Workspace* into, MemoryPlan* places) {
-    std::vector<std::pair<int64_t, BufferId>> order;
+    std::vector<std::pair<double, BufferId>> order;
     for (BufferId id : ids) {
+      const Expr bytes = AlignedBytes(program.buffers[id]);
       const Lifetime& life = lifetimes[id];
-      const int64_t steps = by_life ? life.last - life.first + 1 : 1;
-      order.emplace_back(HintedBytes(program.buffers[id]) * steps, id);
+      // Slots of symbolic sizes are the fewest in the order of sizes.
+      const int steps = by_life && bytes.IsConstant() ? life.last - life.first + 1 : 1;
+      order.emplace_back(static_cast<double>(sym::Hint(bytes)) * steps, id);
     }
     std::stable_sort(order.begin(), order.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -293,7 +295,10 @@ void PackBest(const Program& program, const std::vector<Lifetime>& lifetimes,
   Workspace other_workspace = empty;
   MemoryPlan other_plan = unplaced;
   pack(true, &other_workspace, &other_plan);
-  if (other_workspace.CallPeak() >= workspace->CallPeak()) return;
+  const auto peak = [](const Workspace& space, const MemoryPlan& packed) {
+    return space.CallPeak() - space.common_bytes() + sym::Hint(packed.workspace_bytes);
+  };
+  if (peak(other_workspace, other_plan) >= peak(*workspace, *plan)) return;
   *workspace = std::move(other_workspace);
   *plan = std::move(other_plan);
 }

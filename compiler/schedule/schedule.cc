@@ -70,12 +70,13 @@ bool MayTake(const Launch& launch, size_t nests, const NestFacts& nest,
 }
 
 // Per group: what nests that run earlier than they must may leave in memory while it runs.
+// Arguments that the call may release count for nothing here.
 std::vector<int64_t> MostBytesEarly(const Program& program, const AccessIndex& accesses,
                                     const std::vector<Group>& groups, const DeviceTraits& device) {
   std::vector<int64_t> most = LiveBytes(program, accesses, groups);
   const int64_t peak = most.empty() ? 0 : *std::max_element(most.begin(), most.end());
   for (int64_t& bytes : most) {
-    bytes = std::clamp(peak - bytes, device.least_bytes_early, device.most_bytes_early);
+    bytes = std::max(device.least_bytes_early, std::min(peak - bytes, device.most_bytes_early));
   }
   return most;
 }

@@ -51,8 +51,8 @@ _HEAD = """# Models
 Every architecture of transformers, and of timm one of each family, with a small random
 configuration: inference and a training step, compiled and compared with eager (loss, results and
 every gradient). *right*: as eager within its own rounding. *upstream*: torch's `aot_eager` does not
-run it either, or is off as much. Written by `tests/models.sh --write-docs`
-([hacking.md](hacking.md)).
+run it either, or is off as much. *unfinished*: the time was up. Written by
+`tests/models.sh --write-docs` ([hacking.md](hacking.md)).
 
 """
 _COLUMNS = "architecture inference training graphs breaks kernels call-backs seconds".split()
@@ -82,7 +82,7 @@ def write_docs(lines: list[Json], path: Path, where: str) -> None:
     if rest:
         text.append("\n## What eager cannot run here\n\n| architecture | why |\n|---|---|\n")
         for line in rest:
-            why = re.sub(r"https?://\S+", "a hub", line["cause"].split(";")[0])
+            why = re.sub(r"https?://[^\s'\"]+", "a URL", line["cause"].split(";")[0])
             why = " ".join(why.replace("|", "/").replace("`", "").split())[:120]
             text.append(f"| {line['name']} | {why} |\n")
     path.write_text("".join(text))

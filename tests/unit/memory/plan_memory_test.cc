@@ -162,7 +162,7 @@ class Call {
 };
 
 // Two large buffers, and between them one of half their size that lives on beside the second: by
-// size it is placed last, behind both.
+// size it is placed behind both.
 TEST(PackingTest, ALongLifeBeforeLargerShortOnes) {
   constexpr int64_t kUnit = 4096;
   Call call;
@@ -186,13 +186,11 @@ TEST(PackingTest, ALongLifeBeforeLargerShortOnes) {
 TEST(PackingTest, TheLargestFirst) {
   constexpr int64_t kUnit = 4096;
   Call call;
-  const BufferId large = call.Computed(8 * kUnit);
-  const BufferId first = call.Computed(3 * kUnit), second = call.Computed(3 * kUnit);
-  call.Launch({first});
-  for (int i = 0; i < 4; ++i) call.Launch({first, second});
-  call.Launch({second});
-  call.Launch({second, large});
-  call.Launch({large});
+  const BufferId lasting = call.Computed(4 * kUnit);
+  const BufferId next = call.Computed(5 * kUnit), last = call.Computed(6 * kUnit);
+  for (int i = 0; i < 4; ++i) call.Launch({lasting});
+  call.Launch({lasting, next});
+  call.Launch({next, last});
   call.Plan();
   call.ExpectApart();
   EXPECT_EQ(call.workspace(), 11 * kUnit);
