@@ -18,7 +18,7 @@ set(TENSORD_TSAN_FOLDERS base server runtime)
 # Long ones whose code shorter tests run too, or that are NVRTC's for the most part. No names of tests
 # in parts (SHARDS).
 set(TENSORD_ASAN_EXCLUDED
-    fuzz_kernels_test kernels_cpu_scalar_test kernels_cpu_avx512_test
+    growth_test fuzz_kernels_test kernels_cpu_scalar_test kernels_cpu_avx512_test
     cuda_codegen_test cuda_scans_test cuda_sweeps_test)
 foreach(folder ${TENSORD_ASAN_FOLDERS} ${TENSORD_TSAN_FOLDERS})
   if(NOT IS_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/unit/${folder})
