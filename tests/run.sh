@@ -19,6 +19,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/deploy/lib/setup.sh"
+. "$root/tests/tools/test_cache.sh"
 
 unit=all e2e=yes arguments=() targets=() only=(-LE '^long$') cases=()
 case ${1:-} in
@@ -51,7 +52,7 @@ setup deploy/requirements.txt tests/requirements.txt -- "${targets[@]}"
 # A test finds its daemon and its settings itself; those of the caller would mislead it.
 no_cuda_tests=${TENSORD_NO_CUDA_TESTS:-}
 # Kernels that tests compiled before are kept beside ccache's objects, which see to the rest.
-cache=${TENSORD_TEST_CACHE-${XDG_CACHE_HOME:-$HOME/.cache}/tensord-tests}
+cache=$(test_cache)
 for name in $(compgen -e TENSORD_ || true); do unset "$name"; done
 # The CUDA tests compile with the NVRTC of .venv and need no GPU. TENSORD_NO_CUDA_TESTS=1, which is
 # read before the settings go, leaves them out.

@@ -9,13 +9,15 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/deploy/lib/setup.sh"
+. "$root/tests/tools/test_cache.sh"
 preset=${1:?"tests/sanitized.sh asan|tsan"}
 setup_packages
 cd "$root"
 # Without NVRTC, which takes long: what is compiled by it is tested by tests/run.sh alone.
 export TENSORD_NO_CUDA_TESTS=1
 # The kernels of tests are compiled without a sanitizer: those that tests/run.sh has kept serve here.
-export TENSORD_TEST_CACHE=${TENSORD_TEST_CACHE-${XDG_CACHE_HOME:-$HOME/.cache}/tensord-tests}
+TENSORD_TEST_CACHE=$(test_cache)
+export TENSORD_TEST_CACHE
 cmake --preset "$preset" >/dev/null
 cmake --build --preset "$preset"
 ctest --preset "$preset" -j "$(nproc)"

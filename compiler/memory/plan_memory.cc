@@ -131,10 +131,18 @@ class Workspace {
   }
 
   int64_t common_bytes() const { return common_.end(); }
-  // The most that the call takes at a time, but for what has a symbolic size.
-  int64_t CallPeak() const { return common_.end() + (others_.empty() ? 0 : Peak()); }
   // By segment; behind them those of single buffers.
   const std::vector<Region>& blocks() const { return blocks_; }
+
+  // The most that is taken at a time, but for the common part.
+  int64_t Peak() const {
+    int64_t peak = others_.empty() ? 0 : MostOthers().Largest(0, others_.size());
+    for (size_t i = 0; i <= cuts_.size(); ++i) {
+      const Region& block = blocks_[i];
+      if (block.end() > 0) peak = std::max(peak, MostDuring(block.life(), block.end()));
+    }
+    return peak;
+  }
 
  private:
   static constexpr int kCommon = -1;
@@ -167,16 +175,6 @@ class Workspace {
   // One that is there anyway costs nothing.
   bool PaysBlock(int segment, const Cost& saved) const {
     return saved.bytes >= (blocks_[segment].end() > 0 ? 1 : SegmentCosts().least_bytes);
-  }
-
-  // The most that is taken at a time, but for the common part.
-  int64_t Peak() const {
-    int64_t peak = MostOthers().Largest(0, others_.size());
-    for (size_t i = 0; i <= cuts_.size(); ++i) {
-      const Region& block = blocks_[i];
-      if (block.end() > 0) peak = std::max(peak, MostDuring(block.life(), block.end()));
-    }
-    return peak;
   }
 
   int64_t MostDuring(const Lifetime& life, int64_t block) const {
@@ -274,9 +272,13 @@ void Pack(const Program& program, const std::vector<Lifetime>& lifetimes,
 void PackBest(const Program& program, const std::vector<Lifetime>& lifetimes,
               const std::vector<BufferId>& ids, const std::vector<Scratch>& scratch,
               Workspace* workspace, MemoryPlan* plan) {
-  const Workspace empty = *workspace;
-  const MemoryPlan unplaced = *plan;
-  const auto pack = [&](bool by_life, Workspace* into, MemoryPlan* places) {
+  struct Packed {
+    Workspace workspace;
+    MemoryPlan plan;
+
+    int64_t Peak() const { return sym::Hint(plan.workspace_bytes) + workspace.Peak(); }
+  };
+  const auto pack = [&](bool by_life) {
     std::vector<std::pair<double, BufferId>> order;
     for (BufferId id : ids) {
       const Expr bytes = AlignedBytes(program.buffers[id]);
@@ -289,18 +291,14 @@ void PackBest(const Program& program, const std::vector<Lifetime>& lifetimes,
                      [](const auto& a, const auto& b) { return a.first > b.first; });
     std::vector<BufferId> ordered;
     for (const auto& [weight, id] : order) ordered.push_back(id);
-    Pack(program, lifetimes, ordered, scratch, into, places);
+    Packed packed{*workspace, *plan};
+    Pack(program, lifetimes, ordered, scratch, &packed.workspace, &packed.plan);
+    return packed;
   };
-  pack(false, workspace, plan);
-  Workspace other_workspace = empty;
-  MemoryPlan other_plan = unplaced;
-  pack(true, &other_workspace, &other_plan);
-  const auto peak = [](const Workspace& space, const MemoryPlan& packed) {
-    return space.CallPeak() - space.common_bytes() + sym::Hint(packed.workspace_bytes);
-  };
-  if (peak(other_workspace, other_plan) >= peak(*workspace, *plan)) return;
-  *workspace = std::move(other_workspace);
-  *plan = std::move(other_plan);
+  Packed by_size = pack(false), by_life = pack(true);
+  Packed& best = by_life.Peak() < by_size.Peak() ? by_life : by_size;
+  *workspace = std::move(best.workspace);
+  *plan = std::move(best.plan);
 }
 
 // Numbers the blocks that are there, and says where they lie if there is one allocation for all.

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "compiler/compile.h"
 #include "compiler/memory/segments.h"
 #include "tests/unit/memory/planned_peak.h"
@@ -191,6 +193,19 @@ TEST(MemoryPlanTest, LogitsOfAnOddVocabulary) {
   EXPECT_LE(PlannedMemory(artifact).peak(), kLogits + kHead + 2 * kRows * kWidth + kMiB);
 }
 
+// The sigmoid of a product with a square weight of float32, which is converted for it.
+Ref ConvertedLayer(GraphBuilder& g, Ref x, Ref weight, int rows, int width) {
+  const Ref half =
+      g.Node("aten::_to_copy", {weight, kHalf, nullptr, nullptr, nullptr, false, nullptr},
+             g.Meta({width, width}, kHalf));
+  return g.Node("aten::sigmoid", {Product(g, x, half, rows, width)}, g.Meta({rows, width}, kHalf));
+}
+
+int64_t Launches(const v1::Artifact& artifact) {
+  return std::count_if(artifact.steps().begin(), artifact.steps().end(),
+                       [](const v1::Step& step) { return step.has_launch(); });
+}
+
 // The weights of a model are converted when they are needed.
 TEST(MemoryPlanTest, ConvertedWeightsAreNotThereTogether) {
   constexpr int kRows = 1024, kWidth = 1024, kLayers = 64;
@@ -202,21 +217,15 @@ TEST(MemoryPlanTest, ConvertedWeightsAreNotThereTogether) {
     g.graph().mutable_inputs(g.graph().inputs_size() - 1)->set_is_parameter(true);
   }
   for (const Ref weight : weights) {
-    const Ref half =
-        g.Node("aten::_to_copy", {weight, kHalf, nullptr, nullptr, nullptr, false, nullptr},
-               g.Meta({kWidth, kWidth}, kHalf));
-    x = g.Node("aten::sigmoid", {Product(g, x, half, kRows, kWidth)},
-               g.Meta({kRows, kWidth}, kHalf));
+    x = ConvertedLayer(g, x, weight, kRows, kWidth);
   }
   g.Output(x);
   const v1::Artifact artifact = CompileForCuda(g);
   constexpr int64_t kMatrix = int64_t{2} * kWidth * kWidth;
   // Two groups of 32 MiB at most, and a few matrices of the chain itself.
   EXPECT_LE(PlannedMemory(artifact).peak(), 2 * 32 * kMiB + 4 * kMatrix);
-  int launches = 0;
-  for (const v1::Step& step : artifact.steps()) launches += step.has_launch();
   // An activation for each product, and not many more.
-  EXPECT_LE(launches, kLayers + kLayers / 8);
+  EXPECT_LE(Launches(artifact), kLayers + kLayers / 8);
 }
 
 // Nor are they where memory is fullest, but where as much is free, though the launch that converts
@@ -233,11 +242,7 @@ TEST(MemoryPlanTest, WeightsAreConvertedWhereMemoryIsLeft) {
     g.graph().mutable_inputs(i)->set_is_parameter(true);
   }
   for (const Ref weight : weights) {
-    const Ref half =
-        g.Node("aten::_to_copy", {weight, kHalf, nullptr, nullptr, nullptr, false, nullptr},
-               g.Meta({kWidth, kWidth}, kHalf));
-    x = g.Node("aten::sigmoid", {Product(g, x, half, kRows, kWidth)},
-               g.Meta({kRows, kWidth}, kHalf));
+    x = ConvertedLayer(g, x, weight, kRows, kWidth);
     if (weight.value != weights.front().value) continue;
     const Ref wide =
         g.Node("aten::sigmoid", {Product(g, x, up, kRows, kWide)}, g.Meta({kRows, kWide}, kHalf));
@@ -247,10 +252,8 @@ TEST(MemoryPlanTest, WeightsAreConvertedWhereMemoryIsLeft) {
   const v1::Artifact artifact = CompileForCuda(g);
   // The argument, the wide matrix and what is made of it; the weights take 24 MiB.
   EXPECT_LE(PlannedMemory(artifact).peak(), kLarge + 2 * kNarrow + kMiB);
-  int launches = 0;
-  for (const v1::Step& step : artifact.steps()) launches += step.has_launch();
   // An activation for each product, and few more.
-  EXPECT_LE(launches, kLayers + kLayers / 8);
+  EXPECT_LE(Launches(artifact), kLayers + kLayers / 8);
 }
 
 // Blocks of a ResNet: the images that a residual is added to are overwritten, and are gone when
