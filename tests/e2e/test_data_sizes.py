@@ -147,6 +147,23 @@ def test_split_sizes() -> None:
     _check(function, *calls, programs=1)
 
 
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_squeezed_result_has_as_many_dimensions_as_in_eager(count: int) -> None:
+    """torch takes sizes of data not to be 1; what leaves the graph is squeezed in the job."""
+
+    def function(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        where = torch.nonzero(x > 0)
+        return x[where].squeeze(), x[where].squeeze(0), where.squeeze(-1) * 2
+
+    x = -torch.ones(5)
+    x[:count] = 1
+    for got, wanted in zip(_compiled(function)(x), function(x), strict=True):
+        torch.testing.assert_close(got, wanted)
+    assert tensord.stats()["calls_in_eager"] == 0
+    reasons = str(tensord.stats()["call_back_reasons"])
+    assert "has as many dimensions as data decides" in reasons
+
+
 def test_extremes_of_nothing_raise() -> None:
     def function(x: Tensor) -> Tensor:
         return (x[x > 0] * 2).max()

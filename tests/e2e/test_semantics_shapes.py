@@ -174,3 +174,15 @@ def test_what_is_empty_at_capture_need_not_be_later(name: str) -> None:
         if theirs.requires_grad:
             found = [torch.autograd.grad(y.square().sum(), x)[0] for y in (mine, theirs)]
             torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+
+
+def test_a_size_that_a_guard_holds_to_be_1_is_squeezed() -> None:
+    """n - n // 2 is 1 for n = 2: torch guards that, and leaves the size as it is."""
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        return y + x[:, x.size(1) // 2 :].squeeze()
+
+    run = compiled(function, dynamic=True)
+    for size in (2, 4, 7, 2):
+        x, y = torch.randn(1, size), torch.randn(size - size // 2)
+        torch.testing.assert_close(run(x, y), function(x, y))

@@ -15,7 +15,8 @@ from .. import torch_compat
 from ..errors import ExportError
 from ..v1 import graph_pb2
 from .call_backs import DISGUISED, changed_by, leaves, producer_of
-from .exporter import Exporter, acts, has_tensor, live_nodes, operator_of
+from .exporter import Exporter, acts, has_tensor, live_nodes
+from .operators import operator_of, rank_depends_on_data
 
 # Quantised tensors are plain ones to torch's fake tensors. What makes them names one of these types
 # or takes a quantised tensor, but for what makes plain tensors of those.
@@ -151,6 +152,8 @@ def _disguise(node: fx.Node) -> str:
     """Why a node's value is opaque though its fake value looks plain; "" for others."""
     if DISGUISED in node.meta:
         return str(node.meta[DISGUISED])
+    if rank_depends_on_data(node):
+        return "has as many dimensions as data decides"
     if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in _UNQUANTISED:
         return ""
     given = (*leaves(node.args), *node.kwargs.values())

@@ -167,7 +167,7 @@ Results MatrixTranspose(Builder& b, const Call& call) {
 Tensor SqueezeDims(Builder& b, Tensor t, Dims dims) {
   std::sort(dims.rbegin(), dims.rend());
   for (int d : dims) {
-    if (d < t.rank() && t.sizes()[d].Is(1)) t = b.Squeeze(t, d);
+    if (d < t.rank() && sym::IsOne(t.sizes()[d])) t = b.Squeeze(t, d);
   }
   return t;
 }

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operators of nodes, and which of their calls have no form on the wire."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+
+from .. import torch_compat
+from ..errors import ExportError
+from .call_backs import DISGUISED
+
+# They take a boolean that only torch's own symbolic numbers can say.
+_ASSERTIONS_OF_NUMBERS = ("aten::_assert_scalar",)
+_SQUEEZES = (
+    torch.ops.aten.squeeze.default,
+    torch.ops.aten.squeeze.dim,
+    torch.ops.aten.squeeze.dims,
+)
+
+
+def operator_of(node: fx.Node) -> Any:
+    """The OpOverload that a node calls; ExportError for what cannot be a call on the wire."""
+    op = node.target
+    if DISGUISED in node.meta:
+        raise ExportError(f"its result {node.meta[DISGUISED]}")
+    if isinstance(op, torch._ops.HigherOrderOperator):
+        raise ExportError("a higher-order operator has no form on the wire")
+    if not isinstance(op, torch._ops.OpOverload):
+        raise ExportError("a Python function has no form on the wire")
+    if op._schema.is_mutable and op is not torch.ops.aten.copy_.default:
+        raise ExportError("an operator that changes its arguments has no form on the wire")
+    target: Any = node.args[0] if node.args else None
+    if op is torch.ops.aten.copy_.default and target.op != "placeholder":
+        raise ExportError("only inputs can be copied into")
+    if op is torch.ops.aten.as_strided.default and _reaches_beyond(node):
+        raise ExportError("it reaches beyond what the graph knows of its argument's memory")
+    if op is torch.ops.aten.as_strided_scatter.default and _is_expanded(*node.args[2:4]):
+        raise ExportError("it writes elements more than once: torch raises at it")
+    if not op._schema.returns and op._schema.name in _ASSERTIONS_OF_NUMBERS:
+        raise ExportError("an assertion of a number has no form on the wire")
+    if rank_depends_on_data(node):
+        raise ExportError("its result has as many dimensions as data decides")
+    return op
+
+
+def rank_depends_on_data(node: fx.Node) -> bool:
+    """True for a squeeze whose result, which leaves the graph, may have another rank than torch
+    says: it takes a size that data decides not to be 1. What reads it is compiled for that."""
+    if node.target not in _SQUEEZES or any(user.op != "output" for user in node.users):
+        return False
+    source: Any = node.args[0]
+    sizes = source.meta["val"].shape
+    if len(node.args) > 1:
+        given: Any = node.args[1]
+        dims = given if isinstance(given, (list, tuple)) else [given]
+        sizes = [sizes[dim] for dim in dims] if len(sizes) > 0 else []
+    return any(torch_compat.depends_on_data(size) for size in sizes)
+
+
+def _reaches_beyond(node: fx.Node) -> bool:
+    """True for as_strided that may read what is not its argument's, as only a call knows."""
+    root: Any = node.args[0]
+    while root.op == "call_function":
+        maker = root
+        while maker.target is operator.getitem:  # one of several results
+            maker = maker.args[0]
+        if not isinstance(maker.target, torch._ops.OpOverload):
+            break
+        returns = maker.target._schema.returns
+        if len(returns) != 1 or returns[0].alias_info is None:
+            return False  # a tensor of the graph's own
+        root = maker.args[0]
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    known, reach = _span(root.meta["val"]), _span(node.meta["val"])
+    if known is None or reach is None:
+        return reach is not None
+    return not (
+        statically_known_true(reach[0] >= known[0]) and statically_known_true(reach[1] <= known[1])
+    )
+
+
+def _span(tensor: torch.Tensor) -> tuple[Any, Any] | None:
+    """Number in memory of the first element, and of one behind the last; None of no elements."""
+    if any(isinstance(size, int) and size == 0 for size in tensor.shape):
+        return None
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    first = tensor.storage_offset()
+    return first, first + sum((n - 1) * step for n, step in steps) + 1
+
+
+def _is_expanded(sizes: Any, strides: Any) -> bool:
+    """True where a stride of 0 makes many elements of one."""
+    numbers = zip(sizes, strides, strict=True)
+    return any(stride == 0 and isinstance(size, int) and size > 1 for size, stride in numbers)
