@@ -19,7 +19,8 @@ set(TENSORD_TSAN_FOLDERS base server runtime)
 # in parts (SHARDS).
 set(TENSORD_ASAN_EXCLUDED
     growth_test fuzz_kernels_test kernels_cpu_scalar_test kernels_cpu_avx512_test
-    cuda_codegen_test cuda_scans_test cuda_sweeps_test)
+    cuda_codegen_test cuda_scans_test cuda_sweeps_test
+    codegen_cuda_norms_test codegen_cuda_rows_test)
 foreach(folder ${TENSORD_ASAN_FOLDERS} ${TENSORD_TSAN_FOLDERS})
   if(NOT IS_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/unit/${folder})
     message(FATAL_ERROR "cmake/sanitizers.cmake names ${folder}, which is no folder of tests/unit")

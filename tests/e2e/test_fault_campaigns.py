@@ -35,7 +35,7 @@ SLICES = {
     "bombs": "--count 3 --job-seconds 3 --alone 2 --timing 0",
     "million": "--count 2000 --keep-cache 1",
     "soak": "--minutes 0.2 --clients 2",
-    "service": "--places 1",
+    "service": "--places 1 --errors 2",
     # With itself: what is tried between two builds, without building the other.
     "versions": f"--bundle {ROOT} --most 3",
 }

@@ -8,12 +8,13 @@ What counts lies below the daemon's store or beside its socket. Under the fault 
 numbers, by programs or in eager; the daemon neither crashes nor hangs. When the fault is gone, the
 same daemon compiles the same graphs with all of their kernels, writes what it kept, and stores what
 is new; the store has nothing damaged; and the next daemon finds all of it. Of each call `--places`
-places are tried (0: all), `--jobs` at once.
+places are tried (0: all), with `--errors` of the five errors in turn (0: all), `--jobs` at once.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import os
@@ -226,13 +227,19 @@ def _kernels(folder: Path) -> dict[int, int]:
     return launches
 
 
-def _faults(places: Counter[str], most: int) -> list[Fault]:
-    """Of each call at most so many places, evenly over all of them; 0: all."""
-    return [
-        Fault(call, error, skip, times)
+def _faults(places: Counter[str], most: int, errors: int) -> list[Fault]:
+    """Of each call at most so many places, evenly over all of them, and at each so many errors, the
+    next ones in turn; 0: all."""
+    tried = [
+        (call, skip)
         for call in CALLS
         for skip in range(0, places[call], max(1, -(-places[call] // most)) if most else 1)
-        for error in ERRORS
+    ]
+    in_turn = itertools.cycle(ERRORS)
+    return [
+        Fault(call, error, skip, times)
+        for call, skip in tried
+        for error in itertools.islice(in_turn, errors or len(ERRORS))
         for times in (1, 0)
     ]
 
@@ -263,7 +270,7 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
         table.add("launches of the functions", " ".join(map(str, _shared["kernels"].values())))
         for call in CALLS:
             table.add(f"{call}: places", places[call])
-        faults = _faults(places, arguments.places)
+        faults = _faults(places, arguments.places, arguments.errors)
         seen = Seen()
         with _FORK.Pool(arguments.jobs, _begin, (folder,)) as pool:
             for one in pool.imap_unordered(_try, enumerate(faults)):
@@ -276,4 +283,4 @@ def run(arguments: argparse.Namespace, table: campaign.Table) -> None:
 
 
 if __name__ == "__main__":
-    campaign.main(run, __doc__, places=30, jobs=2)
+    campaign.main(run, __doc__, places=30, errors=0, jobs=2)
