@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowers one nest to functions of the kernel IR: what all targets do alike.
+// Lowers one nest to functions of the kernel IR: what all targets share.
 #ifndef TENSORD_COMPILER_CODEGEN_NEST_H_
 #define TENSORD_COMPILER_CODEGEN_NEST_H_
 

@@ -2,7 +2,6 @@
 #include "compiler/decompose/expressions.h"
 
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_join.h>
 
 #include <algorithm>
 
@@ -27,15 +26,6 @@ int CostOf(const std::vector<Tensor>& inputs, const Formula& f) {
     if (inst.kind == InstKind::kCast || inst.kind == InstKind::kRound) ++cost;
   }
   return cost;
-}
-
-std::string Show(const Sizes& sizes) {
-  return absl::StrCat("[",
-                      absl::StrJoin(sizes, ", ",
-                                    [](std::string* out, const Expr& e) {
-                                      absl::StrAppend(out, sym::ToString(e));
-                                    }),
-                      "]");
 }
 
 }  // namespace
@@ -90,8 +80,8 @@ absl::Status CheckBroadcast(const std::vector<Tensor>& tensors) {
   for (const Tensor& t : tensors) {
     std::optional<Sizes> common = BroadcastSizes(sizes, t.sizes());
     if (!common) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("sizes do not broadcast together: ", Show(sizes), " and ", Show(t.sizes())));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "sizes do not broadcast together: ", SizesText(sizes), " and ", SizesText(t.sizes())));
     }
     sizes = *std::move(common);
   }
@@ -100,8 +90,8 @@ absl::Status CheckBroadcast(const std::vector<Tensor>& tensors) {
 
 absl::Status CheckSizes(const char* what, const Tensor& t, const Sizes& sizes) {
   if (MayBeSameSizes(t.sizes(), sizes)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, " has sizes ", Show(t.sizes()), " where ", Show(sizes), " is needed"));
+  return absl::InvalidArgumentError(absl::StrCat(what, " has sizes ", SizesText(t.sizes()),
+                                                 " where ", SizesText(sizes), " is needed"));
 }
 
 bool IsExpensive(const Tensor& t) { return !t.view() && (t.cost() >= 10 || t.reads() >= 3); }

@@ -125,7 +125,8 @@ Tensor RealizeIfExpensive(Builder& b, const Tensor& t);
 // The same for an argument, which keeps the type and the layout that eager gives it.
 Tensor RealizeArgumentIfExpensive(Builder& b, const Call& call, std::string_view name);
 
-// The type in which a composite computes: the compute type, float32 for integers and bools.
+// The type in which a decomposed operator computes: the compute type, float32 for integers and
+// bools.
 DType FloatType(DType dtype);
 // The cast to FloatType, lazy.
 Tensor ToFloat(Builder& b, const Tensor& t);

@@ -159,6 +159,8 @@ class Verifier {
   v1::DeviceType device_ = v1::DEVICE_TYPE_UNSPECIFIED;  // of the loops, once one is known
 };
 
+}  // namespace
+
 std::string SizesText(const std::vector<Expr>& sizes) {
   return absl::StrCat("[",
                       absl::StrJoin(sizes, ", ",
@@ -167,8 +169,6 @@ std::string SizesText(const std::vector<Expr>& sizes) {
                                     }),
                       "]");
 }
-
-}  // namespace
 
 void ForEachView(const ExternArgList& args, const std::function<void(const BufferView&)>& visit) {
   for (const ExternArg& arg : args) {

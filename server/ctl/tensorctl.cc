@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/version.h"
 #include "server/cli/documents.h"
@@ -22,245 +23,293 @@
 namespace tensord::server {
 namespace {
 
-int Main(int argc, char** argv) {
-  CLI::App app(
+// A command line: its commands, and what they were given.
+class CommandLine {
+ public:
+  CommandLine() {
+    AddClient();
+    AddStatistics();
+    AddPrograms();
+    AddFrames();
+    AddJobs();
+    AddTrace();
+    AddProfile();
+    AddPage();
+    AddCompiler();
+    AddDocuments();
+    AddStore();
+    AddArchives();
+  }
+
+  int Run(int argc, char** argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      return app_.exit(error) == 0 ? kExitOk : kExitUsage;
+    }
+    if (local_) return local_();
+    if (const absl::Status connected = Connect(client_); !connected.ok()) {
+      std::fprintf(stderr, "tensorctl: %s\n", std::string(connected.message()).c_str());
+      return kExitUsage;
+    }
+    return question_();
+  }
+
+ private:
+  using Action = std::function<int()>;
+
+  // What a command does: something of a daemon's, or without one.
+  void Asks(CLI::App* added, Action action) {
+    added->callback([this, action = std::move(action)] { question_ = action; });
+  }
+  void RunsHere(CLI::App* added, Action action) {
+    added->callback([this, action = std::move(action)] { local_ = action; });
+  }
+  // The same, told whether its output is for programs.
+  template <typename Command>
+  void RunsHere(CLI::App* added, Command* command, int (*run)(const Command&)) {
+    RunsHere(added, [this, command, run] {
+      command->json = client_.json;
+      return run(*command);
+    });
+  }
+
+  void AddClient() {
+    client_.address = DefaultAddress();
+    app_.set_version_flag("--version", Version());
+    app_.add_option("--address", client_.address, "the daemon's socket, or tls://host:port")
+        ->envname("TENSORD_ADDRESS");
+    app_.add_option("--tls-ca", client_.tls.ca, "authorities whose certificates a daemon may show")
+        ->envname("TENSORD_TLS_CA");
+    app_.add_option("--tls-cert", client_.tls.cert, "certificate for a daemon that asks for one")
+        ->envname("TENSORD_TLS_CERT");
+    app_.add_option("--tls-key", client_.tls.key, "its private key")->envname("TENSORD_TLS_KEY");
+    app_.add_option("--token-file", client_.tls.token, "token for a daemon that asks for one")
+        ->envname("TENSORD_TOKEN_FILE");
+    app_.add_flag("--json", client_.json, "for programs");
+    app_.fallthrough();
+    app_.require_subcommand(1);
+  }
+
+  void AddStatistics() {
+    Asks(app_.add_subcommand("status", "is it up, where is its store"),
+         [this] { return Status(client_); });
+    Asks(app_.add_subcommand("stats", "counters and compile time by stage"),
+         [this] { return Stats(client_); });
+  }
+
+  void AddPrograms() {
+    CLI::App* list = app_.add_subcommand("ls", "stored programs, last used first");
+    list->add_option("--limit,-n", limit_, "at most so many");
+    list->add_option("--search", search_, "of those with this key, or this in label or target");
+    list->add_option("--order", order_, "used, hits, bytes, compile_time or created; falling")
+        ->check(CLI::IsMember({"used", "hits", "bytes", "compile_time", "created"}));
+    Asks(list, [this] { return List(client_, limit_, search_, order_); });
+    CLI::App* show = app_.add_subcommand("show", "one program: plan, kernels, fusion notes");
+    show->add_option("KEY", key_, "the key's first 8 or more hex digits")->required();
+    Asks(show, [this] { return Show(client_, key_); });
+    CLI::App* kernel = app_.add_subcommand("kernel", "the source of one kernel");
+    kernel->add_option("KEY", key_, "the program's key")->required();
+    kernel->add_option("N", number_, "the kernel's number, as `show` gives it")->required();
+    Asks(kernel, [this] { return Kernel(client_, key_, number_); });
+  }
+
+  void AddFrames() {
+    CLI::App* frames = app_.add_subcommand("frames", "stored frames, last used first");
+    frames->add_option("--limit,-n", limit_, "at most so many");
+    Asks(frames, [this] { return Frames(client_, limit_); });
+    CLI::App* frame = app_.add_subcommand("frame", "one frame: code, guards in words, programs");
+    frame->add_option("KEY", key_, "the key's first 8 or more hex digits")->required();
+    Asks(frame, [this] { return ShowFrame(client_, key_); });
+    CLI::App* explain = app_.add_subcommand(
+        "explain-miss",
+        "why frames did not serve: the guard, and what was there; and why programs "
+        "were compiled: the nearest that is stored, and what differs");
+    explain->add_option("KEY", missed_,
+                        "of one frame or program: its key's first 8 or more hex digits");
+    explain->add_option("--job", job_, "of processes of this job (TENSORD_JOB)");
+    explain->add_option("--limit,-n", limit_, "at most so many of either");
+    Asks(explain, [this] { return ExplainMiss(client_, missed_, job_, limit_); });
+  }
+
+  void AddJobs() {
+    Asks(app_.add_subcommand("in-flight", "compiles that somebody waits for, and how far they are"),
+         [this] { return InFlight(client_); });
+    Asks(app_.add_subcommand("jobs", "who asks for programs and frames, the latest first"),
+         [this] { return Jobs(client_); });
+    CLI::App* one = app_.add_subcommand("job", "the processes of one job, by rank");
+    one->add_option("NAME", job_, "of the job (TENSORD_JOB); without: processes of none");
+    Asks(one, [this] { return ShowJob(client_, job_); });
+  }
+
+  void AddTrace() {
+    CLI::App* added = app_.add_subcommand(
+        "trace", "what requests waited for: a trace for ui.perfetto.dev or chrome://tracing");
+    CLI::Option* key = added->add_option("KEY", trace_.key, "of one program, 8 or more digits");
+    CLI::Option* job = added->add_option("--job", trace_.job, "of this job (TENSORD_JOB)");
+    CLI::Option* limit =
+        added->add_option("--limit,-n", trace_.limit, "the latest so many of those that are kept");
+    added->add_flag("--last", last_trace_, "the latest request alone")->excludes(limit);
+    added->add_option("--output,-o", trace_.file, "the file (standard output)");
+    key->excludes(job);
+    added->callback([this] {
+      if (last_trace_) trace_.limit = 1;
+      if (trace_.key.empty() && trace_.job.empty() && !last_trace_) {
+        throw CLI::RequiredError("one of KEY, --job and --last");
+      }
+      question_ = [this] { return Trace(client_, trace_); };
+    });
+  }
+
+  void AddProfile() {
+    CLI::App* added = app_.add_subcommand(
+        "profile",
+        "where the time of a compiled call went, as tensord.profile() measured it in a job; "
+        "without arguments a list");
+    CLI::Option* key =
+        added->add_option("KEY", profile_.key, "the latest with this program, 8 or more digits");
+    CLI::Option* job =
+        added->add_option("--job", profile_.job, "the latest of this job (TENSORD_JOB)");
+    CLI::Option* pid =
+        added->add_option("--pid", profile_.pid, "of this process")->check(CLI::PositiveNumber);
+    CLI::Option* number =
+        added->add_option("--number", profile_.id, "of the list")->check(CLI::PositiveNumber);
+    added->add_flag("--last", profile_.last, "the latest of all");
+    CLI::Option* format =
+        added
+            ->add_option(
+                "--format", profile_.format,
+                "table, json, or a flame graph: speedscope (www.speedscope.app) or folded stacks")
+            ->check(CLI::IsMember({"table", "json", "speedscope", "folded"}));
+    CLI::Option* file =
+        added->add_option("--output,-o", profile_.file, "the file (standard output)");
+    key->excludes(job)->excludes(pid)->excludes(number);
+    added->callback([this, format, file] {
+      if (client_.json && format->count() > 0 && profile_.format != "json") {
+        throw CLI::ExcludesError("--json", "--format " + profile_.format);
+      }
+      // Of one, which is the latest where it is not said.
+      if (format->count() > 0 || file->count() > 0) profile_.last = true;
+      question_ = [this] { return Profile(client_, profile_); };
+    });
+  }
+
+  void AddPage() {
+    CLI::App* ui = app_.add_subcommand("ui", "the URL of the daemon's page, for a browser");
+    ui->add_option("--at", page_, "where to serve it: 127.0.0.1:PORT (as configured, or any port)");
+    Asks(ui, [this] { return OpenPage(client_, page_); });
+    CLI::App* top = app_.add_subcommand("top", "what the daemon does, live; q ends it");
+    top->add_option("--interval", top_.interval_seconds, "seconds from look to look (default 1)")
+        ->check(CLI::Range(0.1, 3600.0));
+    top->add_flag("--once", top_.once, "one look, printed");
+    top->add_option("--lines", top_.lines, "so many lines, one an interval (0: until Ctrl-C)")
+        ->check(CLI::NonNegativeNumber);
+    Asks(top, [this] { return Top(client_, top_); });
+  }
+
+  void AddCompiler() {
+    RunsHere(AddCompile(app_, &compile_), &compile_, Compile);
+    RunsHere(AddTargets(app_, &targets_), &targets_, Targets);
+  }
+
+  void AddDocuments() {
+    CLI::App* makes_key = app_.add_subcommand(
+        "fleet-key", "make a key that signs for a fleet; prints its public half");
+    makes_key->add_option("FILE", fleet_key_.file, "of the private key, to be made")->required();
+    makes_key->add_option("NAME", fleet_key_.name, "of the key, in files of trust")->required();
+    RunsHere(makes_key, &fleet_key_, MakeFleetKey);
+    CLI::App* completion = app_.add_subcommand(
+        "completion", "a script by which a shell completes tensorctl's commands and flags");
+    completion->add_option("SHELL", shell_, absl::StrJoin(Shells(), ", "))
+        ->required()
+        ->check(CLI::IsMember(Shells()));
+    RunsHere(completion, [this] {
+      Print(CompletionScript(app_, shell_));
+      return kExitOk;
+    });
+    RunsHere(app_.add_subcommand("man", "tensorctl's manual, as a page for man(1)"), [this] {
+      Print(ManualPage(app_, 1));
+      return kExitOk;
+    });
+  }
+
+  void AddStore() {
+    constexpr struct {
+      const char *name, *what;
+      int (*run)(const StoreCommand&);
+    } kCommands[] = {
+        {"verify", "read the whole store; remove what is damaged", VerifyStore},
+        {"gc", "remove what no program needs; the index agrees with the files", CollectGarbage},
+        {"du", "what the store takes on disk", DiskUsage},
+        {"rebuild-index", "make the store's index of its records", RebuildIndex},
+        {"rotate-key", "sign with a new key from now on; eight former ones still count", RotateKey},
+    };
+    for (const auto& [name, what, run] : kCommands) {
+      CLI::App* added = app_.add_subcommand(name, what);
+      // One for each: the environment is read for the commands that are not given, too.
+      const auto root = std::make_shared<std::string>(DefaultStore());
+      added->add_option("--store", *root, "the store's folder")->envname("TENSORD_STORE");
+      RunsHere(added, [this, run, root] { return run({.root = *root, .json = client_.json}); });
+    }
+  }
+
+  void AddArchives() {
+    CLI::App* exports = app_.add_subcommand(
+        "export", "programs and frames as one signed file, for an image or a closed network");
+    exports->add_option("FILE", archive_.file, "to be written")->required();
+    CLI::Option* keys = exports->add_option(
+        "KEY", archive_.keys, "of a program or a frame: its first 8 or more hex digits");
+    CLI::Option* job =
+        exports->add_option("--job", archive_.job, "what processes of this job used (TENSORD_JOB)")
+            ->excludes(keys);
+    exports->add_flag("--all", archive_.all, "all that is stored")->excludes(keys)->excludes(job);
+    AddSettings(exports, {"store", "fleet_sign_key", "worker"}, &archive_.settings);
+    RunsHere(exports, &archive_, ExportStore);
+    CLI::App* imports =
+        app_.add_subcommand("import", "what such a file has, into the store, once it is verified");
+    imports->add_option("FILE", archive_.file, "of tensorctl export")->required();
+    imports->add_flag("--check", archive_.check,
+                      "only say what is in it, or what is wrong with it");
+    imports->add_flag("--any-toolchain", archive_.any_toolchain,
+                      "also of compilers that this host does not have");
+    AddSettings(imports,
+                {"store", "store_limit", "fleet_sign_key", "fleet_trust", "worker", "cxx",
+                 "cxx_flags", "nvrtc"},
+                &archive_.settings);
+    RunsHere(imports, &archive_, ImportStore);
+    CLI::App* prefetches = app_.add_subcommand(
+        "prefetch", "what a job used, from the fleet into the store, before the job starts");
+    CLI::Option* programs = prefetches->add_option("KEY", archive_.keys, "of a program, in full");
+    prefetches->add_option("--job", archive_.job, "what its processes used (TENSORD_JOB)")
+        ->excludes(programs);
+    AddSettings(prefetches,
+                {"store", "store_limit", "fleet", "fleet_trust", "fleet_sign_key",
+                 "fleet_password_file", "fleet_ca"},
+                &archive_.settings);
+    RunsHere(prefetches, &archive_, PrefetchFromFleet);
+  }
+
+  CLI::App app_{
       "Asks a running tensord, its store, or its compiler.\nExit codes: 0 ok, 1 error, 2 usage, 3 "
       "no daemon "
       "answers.",
-      "tensorctl");
-  Client client;
-  client.address = DefaultAddress();
-  app.set_version_flag("--version", Version());
-  app.add_option("--address", client.address, "the daemon's socket, or tls://host:port")
-      ->envname("TENSORD_ADDRESS");
-  app.add_option("--tls-ca", client.tls.ca, "authorities whose certificates a daemon may show")
-      ->envname("TENSORD_TLS_CA");
-  app.add_option("--tls-cert", client.tls.cert, "certificate for a daemon that asks for one")
-      ->envname("TENSORD_TLS_CERT");
-  app.add_option("--tls-key", client.tls.key, "its private key")->envname("TENSORD_TLS_KEY");
-  app.add_option("--token-file", client.tls.token, "token for a daemon that asks for one")
-      ->envname("TENSORD_TOKEN_FILE");
-  app.add_flag("--json", client.json, "for programs");
-  app.fallthrough();
-  app.require_subcommand(1);
-
-  std::function<int()> command;
-  app.add_subcommand("status", "is it up, where is its store")->callback([&] {
-    command = [&] { return Status(client); };
-  });
-  app.add_subcommand("stats", "counters and compile time by stage")->callback([&] {
-    command = [&] { return Stats(client); };
-  });
-  uint32_t limit = 0;
-  CLI::App* list = app.add_subcommand("ls", "stored programs, last used first");
-  list->add_option("--limit,-n", limit, "at most so many");
-  std::string search, order = "used";
-  list->add_option("--search", search, "of those with this key, or this in label or target");
-  list->add_option("--order", order, "used, hits, bytes, compile_time or created; falling")
-      ->check(CLI::IsMember({"used", "hits", "bytes", "compile_time", "created"}));
-  list->callback([&] { command = [&] { return List(client, limit, search, order); }; });
-  std::string key;
-  CLI::App* show = app.add_subcommand("show", "one program: plan, kernels, fusion notes");
-  show->add_option("KEY", key, "the key's first 8 or more hex digits")->required();
-  show->callback([&] { command = [&] { return Show(client, key); }; });
-  int number = 0;
-  CLI::App* kernel = app.add_subcommand("kernel", "the source of one kernel");
-  kernel->add_option("KEY", key, "the program's key")->required();
-  kernel->add_option("N", number, "the kernel's number, as `show` gives it")->required();
-  kernel->callback([&] { command = [&] { return Kernel(client, key, number); }; });
-  CLI::App* frames = app.add_subcommand("frames", "stored frames, last used first");
-  frames->add_option("--limit,-n", limit, "at most so many");
-  frames->callback([&] { command = [&] { return Frames(client, limit); }; });
-  CLI::App* frame = app.add_subcommand("frame", "one frame: code, guards in words, programs");
-  frame->add_option("KEY", key, "the key's first 8 or more hex digits")->required();
-  frame->callback([&] { command = [&] { return ShowFrame(client, key); }; });
-  std::string missed, job;
-  CLI::App* explain = app.add_subcommand(
-      "explain-miss",
-      "why frames did not serve: the guard, and what was there; and why programs "
-      "were compiled: the nearest that is stored, and what differs");
-  explain->add_option("KEY", missed,
-                      "of one frame or program: its key's first 8 or more hex digits");
-  explain->add_option("--job", job, "of processes of this job (TENSORD_JOB)");
-  explain->add_option("--limit,-n", limit, "at most so many of either");
-  explain->callback([&] { command = [&] { return ExplainMiss(client, missed, job, limit); }; });
-  CLI::App* in_flight =
-      app.add_subcommand("in-flight", "compiles that somebody waits for, and how far they are");
-  in_flight->callback([&] { command = [&] { return InFlight(client); }; });
-  app.add_subcommand("jobs", "who asks for programs and frames, the latest first")->callback([&] {
-    command = [&] { return Jobs(client); };
-  });
-  CLI::App* one_job = app.add_subcommand("job", "the processes of one job, by rank");
-  one_job->add_option("NAME", job, "of the job (TENSORD_JOB); without: processes of none");
-  one_job->callback([&] { command = [&] { return ShowJob(client, job); }; });
-  TraceCommand trace;
-  bool last = false;
-  CLI::App* traces = app.add_subcommand(
-      "trace", "what requests waited for: a trace for ui.perfetto.dev or chrome://tracing");
-  CLI::Option* traced = traces->add_option("KEY", trace.key, "of one program, 8 or more digits");
-  CLI::Option* traced_job = traces->add_option("--job", trace.job, "of this job (TENSORD_JOB)");
-  CLI::Option* limited =
-      traces->add_option("--limit,-n", trace.limit, "the latest so many of those that are kept");
-  traces->add_flag("--last", last, "the latest request alone")->excludes(limited);
-  traces->add_option("--output,-o", trace.file, "the file (standard output)");
-  traced->excludes(traced_job);
-  traces->callback([&] {
-    if (last) trace.limit = 1;
-    if (trace.key.empty() && trace.job.empty() && !last) {
-      throw CLI::RequiredError("one of KEY, --job and --last");
-    }
-    command = [&] { return Trace(client, trace); };
-  });
-  ProfileCommand profile;
-  CLI::App* profiles = app.add_subcommand(
-      "profile",
-      "where the time of a compiled call went, as tensord.profile() measured it in a job; "
-      "without arguments a list");
-  CLI::Option* profiled =
-      profiles->add_option("KEY", profile.key, "the latest with this program, 8 or more digits");
-  CLI::Option* profiled_job =
-      profiles->add_option("--job", profile.job, "the latest of this job (TENSORD_JOB)");
-  CLI::Option* profiled_pid =
-      profiles->add_option("--pid", profile.pid, "of this process")->check(CLI::PositiveNumber);
-  CLI::Option* numbered =
-      profiles->add_option("--number", profile.id, "of the list")->check(CLI::PositiveNumber);
-  profiles->add_flag("--last", profile.last, "the latest of all");
-  CLI::Option* formatted =
-      profiles
-          ->add_option(
-              "--format", profile.format,
-              "table, json, or a flame graph: speedscope (www.speedscope.app) or folded stacks")
-          ->check(CLI::IsMember({"table", "json", "speedscope", "folded"}));
-  CLI::Option* written =
-      profiles->add_option("--output,-o", profile.file, "the file (standard output)");
-  profiled->excludes(profiled_job)->excludes(profiled_pid)->excludes(numbered);
-  profiles->callback([&] {
-    if (client.json && formatted->count() > 0 && profile.format != "json") {
-      throw CLI::ExcludesError("--json", "--format " + profile.format);
-    }
-    // Of one, which is the latest where it is not said.
-    if (formatted->count() > 0 || written->count() > 0) profile.last = true;
-    command = [&] { return Profile(client, profile); };
-  });
-  std::string page;
-  CLI::App* opens = app.add_subcommand("ui", "the URL of the daemon's page, for a browser");
-  opens->add_option("--at", page, "where to serve it: 127.0.0.1:PORT (as configured, or any port)");
-  opens->callback([&] { command = [&] { return OpenPage(client, page); }; });
-  TopCommand top;
-  CLI::App* watches = app.add_subcommand("top", "what the daemon does, live; q ends it");
-  watches->add_option("--interval", top.interval_seconds, "seconds from look to look (default 1)")
-      ->check(CLI::Range(0.1, 3600.0));
-  watches->add_flag("--once", top.once, "one look, printed");
-  watches->add_option("--lines", top.lines, "so many lines, one an interval (0: until Ctrl-C)")
-      ->check(CLI::NonNegativeNumber);
-  watches->callback([&] { command = [&] { return Top(client, top); }; });
-  CompileCommand compile;
-  CLI::App* compiles = AddCompile(app, &compile);
-  TargetsCommand targets;
-  CLI::App* lists_targets = AddTargets(app, &targets);
-  FleetKeyCommand fleet_key;
-  CLI::App* makes_key =
-      app.add_subcommand("fleet-key", "make a key that signs for a fleet; prints its public half");
-  makes_key->add_option("FILE", fleet_key.file, "of the private key, to be made")->required();
-  makes_key->add_option("NAME", fleet_key.name, "of the key, in files of trust")->required();
-  std::string shell;
-  CLI::App* completes = app.add_subcommand(
-      "completion", "a script by which a shell completes tensorctl's commands and flags");
-  completes->add_option("SHELL", shell, absl::StrJoin(Shells(), ", "))
-      ->required()
-      ->check(CLI::IsMember(Shells()));
-  CLI::App* manual = app.add_subcommand("man", "tensorctl's manual, as a page for man(1)");
-  StoreCommand store;
-  std::function<int()> on_store;
-  std::function<int(const ArchiveCommand&)> on_archive;
-  const auto add_store_command = [&](const char* name, const char* what,
-                                     int (*run)(const StoreCommand&)) {
-    CLI::App* added = app.add_subcommand(name, what);
-    // One for each: the environment is read for the commands that are not given, too.
-    const auto root = std::make_shared<std::string>(DefaultStore());
-    added->add_option("--store", *root, "the store's folder")->envname("TENSORD_STORE");
-    added->callback([&, run, root] {
-      store.root = *root;
-      on_store = [&, run] { return run(store); };
-    });
-  };
-  add_store_command("verify", "read the whole store; remove what is damaged", VerifyStore);
-  add_store_command("gc", "remove what no program needs; the index agrees with the files",
-                    CollectGarbage);
-  add_store_command("du", "what the store takes on disk", DiskUsage);
-  add_store_command("rebuild-index", "make the store's index of its records", RebuildIndex);
-  add_store_command("rotate-key", "sign with a new key from now on; eight former ones still count",
-                    RotateKey);
-  ArchiveCommand archive;
-  CLI::App* exports = app.add_subcommand(
-      "export", "programs and frames as one signed file, for an image or a closed network");
-  exports->add_option("FILE", archive.file, "to be written")->required();
-  CLI::Option* keys = exports->add_option(
-      "KEY", archive.keys, "of a program or a frame: its first 8 or more hex digits");
-  CLI::Option* of_job =
-      exports->add_option("--job", archive.job, "what processes of this job used (TENSORD_JOB)")
-          ->excludes(keys);
-  exports->add_flag("--all", archive.all, "all that is stored")->excludes(keys)->excludes(of_job);
-  AddSettings(exports, {"store", "fleet_sign_key", "worker"}, &archive.settings);
-  exports->callback([&] { on_archive = ExportStore; });
-  CLI::App* imports =
-      app.add_subcommand("import", "what such a file has, into the store, once it is verified");
-  imports->add_option("FILE", archive.file, "of tensorctl export")->required();
-  imports->add_flag("--check", archive.check, "only say what is in it, or what is wrong with it");
-  imports->add_flag("--any-toolchain", archive.any_toolchain,
-                    "also of compilers that this host does not have");
-  AddSettings(imports,
-              {"store", "store_limit", "fleet_sign_key", "fleet_trust", "worker", "cxx",
-               "cxx_flags", "nvrtc"},
-              &archive.settings);
-  imports->callback([&] { on_archive = ImportStore; });
-  CLI::App* prefetches = app.add_subcommand(
-      "prefetch", "what a job used, from the fleet into the store, before the job starts");
-  CLI::Option* programs = prefetches->add_option("KEY", archive.keys, "of a program, in full");
-  prefetches->add_option("--job", archive.job, "what its processes used (TENSORD_JOB)")
-      ->excludes(programs);
-  AddSettings(prefetches,
-              {"store", "store_limit", "fleet", "fleet_trust", "fleet_sign_key",
-               "fleet_password_file", "fleet_ca"},
-              &archive.settings);
-  prefetches->callback([&] { on_archive = PrefetchFromFleet; });
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
-  }
-  if (compiles->parsed()) {
-    compile.json = client.json;
-    return Compile(compile);
-  }
-  if (lists_targets->parsed()) {
-    targets.json = client.json;
-    return Targets(targets);
-  }
-  if (makes_key->parsed()) {
-    fleet_key.json = client.json;
-    return MakeFleetKey(fleet_key);
-  }
-  if (completes->parsed()) {
-    Print(CompletionScript(app, shell));
-    return kExitOk;
-  }
-  if (manual->parsed()) {
-    Print(ManualPage(app, 1));
-    return kExitOk;
-  }
-  archive.json = client.json;
-  if (on_archive) return on_archive(archive);
-  store.json = client.json;
-  if (on_store) return on_store();
-  if (const absl::Status connected = Connect(client); !connected.ok()) {
-    std::fprintf(stderr, "tensorctl: %s\n", std::string(connected.message()).c_str());
-    return kExitUsage;
-  }
-  return command();
-}
+      "tensorctl"};
+  Client client_;
+  Action question_, local_;  // of the command that was given
+  uint32_t limit_ = 0;
+  int number_ = 0;
+  std::string search_, order_ = "used", key_, missed_, job_, page_, shell_;
+  bool last_trace_ = false;
+  TraceCommand trace_;
+  ProfileCommand profile_;
+  TopCommand top_;
+  CompileCommand compile_;
+  TargetsCommand targets_;
+  FleetKeyCommand fleet_key_;
+  ArchiveCommand archive_;
+};
 
 }  // namespace
 }  // namespace tensord::server
 
-int main(int argc, char** argv) { return tensord::server::Main(argc, argv); }
+int main(int argc, char** argv) { return tensord::server::CommandLine().Run(argc, argv); }

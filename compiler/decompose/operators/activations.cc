@@ -348,7 +348,9 @@ Results Dropout(Builder& b, const Call& call) {
 }
 
 Results NativeDropoutBackward(Builder& b, const Call& call) {
-  const Tensor g = call.tensor("grad_output"), mask = call.tensor("mask");
+  // Of integers it is floating point, as eager promotes the scale.
+  const Tensor g = b.Cast(call.tensor("grad_output"), call.result().dtype);
+  const Tensor mask = call.tensor("mask");
   TENSORD_RETURN_IF_ERROR(CheckBroadcast({g, mask}));
   const double scale = call.real("scale");
   return std::vector<Tensor>{Elementwise(b, g.dtype(), {g, mask}, [scale](Elem gv, Elem keep) {

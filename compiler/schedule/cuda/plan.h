@@ -22,7 +22,7 @@ namespace tensord::compiler {
 enum class RowAccess : uint8_t {
   kAligned,  // a row is a number of whole, aligned vectors
   kPartial,  // vectors are aligned; the last one of a row has fewer elements
-  // The same, but loads may start anywhere; stores are aligned.
+  // The same, but loads are unaligned; stores are aligned.
   kUnaligned,
   // The same, where stores are aligned because vectors start behind a row's first elements.
   kPeeled,
@@ -189,7 +189,7 @@ struct CudaPlan {
   RowAccess access() const { return group().access; }
   bool is_interleaved() const { return access() == RowAccess::kInterleaved; }
   bool is_peeled() const { return access() == RowAccess::kPeeled; }
-  // Vectors of neighbours whose loads may start anywhere.
+  // Vectors of neighbours whose loads are unaligned.
   bool is_unaligned() const { return access() == RowAccess::kUnaligned || is_peeled(); }
   // The last vector of a row's neighbours has fewer elements.
   bool is_partial() const { return access() == RowAccess::kPartial || is_unaligned(); }

@@ -115,7 +115,7 @@ CudaPlan SweepRows(const NestContext& context) {
     s = ChooseSweepers(context, AlignedRowVectors(context));
   }
   if (s.register_vectors == 0) {
-    // Small blocks, where nothing is held: while one finishes its row others read theirs.
+    // Small blocks, where no row stays in registers: while one finishes its row others read theirs.
     const bool holds = has_columns || BytesOfRowValues(context.program, context.nest) > 0;
     s.threads = s.group = context.Threads(holds ? kMostThreads : kUsualThreads);
   }

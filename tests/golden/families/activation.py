@@ -49,6 +49,7 @@ def cases() -> None:
     case(aten.native_dropout, rand(3, 4), 0.5, False)
     case(aten.dropout, rand(3, 4), 0.5, False)
     case(aten.native_dropout_backward, rand(3, 4), bools(3, 4), 2.0)
+    case(aten.native_dropout_backward, torch.arange(12).reshape(3, 4), bools(3, 4), 0.5)
 
     backward = [
         (aten.threshold_backward, (0.3,)),
