@@ -89,10 +89,10 @@ if [ -n "$e2e" ]; then
     say "there is no Chromium (tests/packages-browser.txt): the page is not tried in a browser"
   say "pytest"
   reports+=("$folder/pytest.xml")
-  # A process a core and two for when others wait, each of whole files, which share daemons; a subset
+  # A process a core and one for when others wait, each of whole files, which share daemons; a subset
   # of few tests is quicker in one. A hung test names itself after its time is up, rather than
   # holding everything.
-  if [ ${#arguments[@]} -eq 0 ]; then cases+=(-n "$(($(nproc) + 2))" --dist loadfile); fi
+  if [ ${#arguments[@]} -eq 0 ]; then cases+=(-n "$(($(nproc) + 1))" --dist loadfile); fi
   (cd "$root" && "$venv/bin/python" -m pytest tests/e2e -q --durations=10 --timeout 600 \
     --junitxml "$folder/pytest.xml" "${cases[@]}" "${arguments[@]}") || status=1
 fi
