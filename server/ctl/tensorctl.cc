@@ -4,8 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <deque>
 #include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -36,6 +36,7 @@ class CommandLine {
     AddProfile();
     AddPage();
     AddCompiler();
+    AddFleetKey();
     AddDocuments();
     AddStore();
     AddArchives();
@@ -212,12 +213,15 @@ class CommandLine {
     RunsHere(AddTargets(app_, &targets_), &targets_, Targets);
   }
 
-  void AddDocuments() {
+  void AddFleetKey() {
     CLI::App* makes_key = app_.add_subcommand(
         "fleet-key", "make a key that signs for a fleet; prints its public half");
     makes_key->add_option("FILE", fleet_key_.file, "of the private key, to be made")->required();
     makes_key->add_option("NAME", fleet_key_.name, "of the key, in files of trust")->required();
     RunsHere(makes_key, &fleet_key_, MakeFleetKey);
+  }
+
+  void AddDocuments() {
     CLI::App* completion = app_.add_subcommand(
         "completion", "a script by which a shell completes tensorctl's commands and flags");
     completion->add_option("SHELL", shell_, absl::StrJoin(Shells(), ", "))
@@ -246,10 +250,9 @@ class CommandLine {
     };
     for (const auto& [name, what, run] : kCommands) {
       CLI::App* added = app_.add_subcommand(name, what);
-      // One for each: the environment is read for the commands that are not given, too.
-      const auto root = std::make_shared<std::string>(DefaultStore());
-      added->add_option("--store", *root, "the store's folder")->envname("TENSORD_STORE");
-      RunsHere(added, [this, run, root] { return run({.root = *root, .json = client_.json}); });
+      StoreCommand& command = stores_.emplace_back(StoreCommand{.root = DefaultStore()});
+      added->add_option("--store", command.root, "the store's folder")->envname("TENSORD_STORE");
+      RunsHere(added, &command, run);
     }
   }
 
@@ -306,6 +309,8 @@ class CommandLine {
   CompileCommand compile_;
   TargetsCommand targets_;
   FleetKeyCommand fleet_key_;
+  // One for each: the environment is read for the commands that are not given, too.
+  std::deque<StoreCommand> stores_;
   ArchiveCommand archive_;
 };
 

@@ -16,7 +16,7 @@ from ..errors import ExportError
 from ..v1 import graph_pb2
 from .call_backs import DISGUISED, changed_by, leaves, producer_of
 from .exporter import Exporter, acts, has_tensor, live_nodes
-from .operators import operator_of, rank_depends_on_data
+from .operators import RANK_OF_DATA, operator_of, rank_depends_on_data
 
 # Quantised tensors are plain ones to torch's fake tensors. What makes them names one of these types
 # or takes a quantised tensor, but for what makes plain tensors of those.
@@ -153,7 +153,7 @@ def _disguise(node: fx.Node) -> str:
     if DISGUISED in node.meta:
         return str(node.meta[DISGUISED])
     if rank_depends_on_data(node):
-        return "has as many dimensions as data decides"
+        return RANK_OF_DATA
     if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in _UNQUANTISED:
         return ""
     given = (*leaves(node.args), *node.kwargs.values())

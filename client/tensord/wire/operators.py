@@ -21,6 +21,9 @@ _SQUEEZES = (
     torch.ops.aten.squeeze.dims,
 )
 
+# What is said of a result of which rank_depends_on_data is true.
+RANK_OF_DATA = "has as many dimensions as data decides"
+
 
 def operator_of(node: fx.Node) -> Any:
     """The OpOverload that a node calls; ExportError for what cannot be a call on the wire."""
@@ -43,7 +46,7 @@ def operator_of(node: fx.Node) -> Any:
     if not op._schema.returns and op._schema.name in _ASSERTIONS_OF_NUMBERS:
         raise ExportError("an assertion of a number has no form on the wire")
     if rank_depends_on_data(node):
-        raise ExportError("its result has as many dimensions as data decides")
+        raise ExportError(f"its result {RANK_OF_DATA}")
     return op
 
 
