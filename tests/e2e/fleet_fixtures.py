@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fleet_hosts import Host, make_key  # isort: skip; it says where fleet_tiers is
 import fleet_tiers
+
+# Of a miss, where a test asks what hosts do and not how fast: a server of PyPI's beside other tests
+# is slower than the daemon's default allows.
+PATIENT_MS = 10_000
 
 
 def need(kind: str) -> None:
@@ -23,11 +26,13 @@ def need(kind: str) -> None:
 
 @pytest.fixture
 def hosts(clean: Path) -> Iterator[Callable[..., Host]]:
-    """Makes hosts, which are ended behind the test."""
+    """Makes hosts, which are ended behind the test. answer_ms: what a miss waits for the fleet."""
     made: list[Host] = []
 
-    def make(*arguments: Any) -> Host:
-        made.append(Host(*arguments))
+    def make(
+        url: str, trust: Path, sign: Path | None, *flags: str, answer_ms: int = PATIENT_MS
+    ) -> Host:
+        made.append(Host(url, trust, sign, f"--fleet-answer-ms={answer_ms}", *flags))
         return made[-1]
 
     yield make
