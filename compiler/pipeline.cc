@@ -47,7 +47,6 @@ std::vector<Pass> RewriteParts() {
     Pass part{.name = absl::StrCat("rewrite/", rewrite.name), .dump = DumpGraph};
     part.run = [&rewrite](CompileState& state) {
       const int count = rewrite.run(state.job->target(), &state.graph);
-      state.rewritten = count > 0;
       if (count > 0) state.result.add_fusion_notes(absl::StrCat(rewrite.name, ": ", count));
       return absl::OkStatus();
     };
@@ -140,10 +139,7 @@ absl::Status PlanPass(CompileState& state) {
 
 // ---- What holds behind the passes.
 
-// A rewrite that finds nothing to do leaves a graph that has been verified.
-absl::Status GraphHolds(const CompileState& state) {
-  return state.rewritten ? VerifyGraph(state.graph) : absl::OkStatus();
-}
+absl::Status GraphHolds(const CompileState& state) { return VerifyGraph(state.graph); }
 
 absl::Status LoopsHold(const CompileState& state) { return VerifyProgram(state.program); }
 

@@ -22,7 +22,6 @@ namespace tensord::compiler {
 struct CompileState {
   const v1::CompileJob* job;
   Graph graph;
-  bool rewritten = true;  // whether the last pass over the graph made or changed it
   Program program;
   Schedule schedule;
   std::vector<KernelPlan> kernel_plans;  // one per step; empty for extern calls

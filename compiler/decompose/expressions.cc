@@ -80,8 +80,9 @@ absl::Status CheckBroadcast(const std::vector<Tensor>& tensors) {
   for (const Tensor& t : tensors) {
     std::optional<Sizes> common = BroadcastSizes(sizes, t.sizes());
     if (!common) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "sizes do not broadcast together: ", SizesText(sizes), " and ", SizesText(t.sizes())));
+      return absl::InvalidArgumentError(
+          absl::StrCat("sizes do not broadcast together: ", sym::ToString(sizes), " and ",
+                       sym::ToString(t.sizes())));
     }
     sizes = *std::move(common);
   }
@@ -90,8 +91,8 @@ absl::Status CheckBroadcast(const std::vector<Tensor>& tensors) {
 
 absl::Status CheckSizes(const char* what, const Tensor& t, const Sizes& sizes) {
   if (MayBeSameSizes(t.sizes(), sizes)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(what, " has sizes ", SizesText(t.sizes()),
-                                                 " where ", SizesText(sizes), " is needed"));
+  return absl::InvalidArgumentError(absl::StrCat(what, " has sizes ", sym::ToString(t.sizes()),
+                                                 " where ", sym::ToString(sizes), " is needed"));
 }
 
 bool IsExpensive(const Tensor& t) { return !t.view() && (t.cost() >= 10 || t.reads() >= 3); }

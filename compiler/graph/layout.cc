@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/graph/layout.h"
 
-#include <absl/strings/str_cat.h>
-#include <absl/strings/str_join.h>
-
 #include <algorithm>
 
 namespace tensord::compiler {
@@ -70,10 +67,7 @@ int64_t ElementsHint(const TensorType& type) { return sym::Hint(sym::Product(typ
 int64_t BytesHint(const TensorType& type) { return ElementsHint(type) * ItemSize(type.dtype); }
 
 std::string TypeText(DType dtype, const std::vector<Expr>& sizes) {
-  const auto append = [](std::string* out, const Expr& e) {
-    absl::StrAppend(out, sym::ToString(e));
-  };
-  return absl::StrCat(DTypeName(dtype), "[", absl::StrJoin(sizes, ", ", append), "]");
+  return DTypeName(dtype) + sym::ToString(sizes);
 }
 
 }  // namespace tensord::compiler

@@ -19,9 +19,8 @@ const char* DeviceName(v1::DeviceType device) {
 
 std::string Text(const TensorType& type) {
   if (type.dtype == v1::DTYPE_UNSPECIFIED) return "absent";
-  const auto append = [](std::string* out, const Expr& e) { absl::StrAppend(out, Text(e)); };
-  std::string text = absl::StrCat(TypeText(type.dtype, type.sizes), " strides [",
-                                  absl::StrJoin(type.strides, ", ", append), "]");
+  std::string text =
+      absl::StrCat(TypeText(type.dtype, type.sizes), " strides ", sym::ToString(type.strides));
   if (!type.offset.Is(0)) absl::StrAppend(&text, " offset ", Text(type.offset));
   return absl::StrCat(text, " ", DeviceName(type.device));
 }

@@ -161,15 +161,6 @@ class Verifier {
 
 }  // namespace
 
-std::string SizesText(const std::vector<Expr>& sizes) {
-  return absl::StrCat("[",
-                      absl::StrJoin(sizes, ", ",
-                                    [](std::string* out, const Expr& e) {
-                                      absl::StrAppend(out, sym::ToString(e));
-                                    }),
-                      "]");
-}
-
 void ForEachView(const ExternArgList& args, const std::function<void(const BufferView&)>& visit) {
   for (const ExternArg& arg : args) {
     if (const auto* view = std::get_if<BufferView>(&arg.value)) visit(*view);
@@ -217,15 +208,15 @@ std::string ToString(const Program& program) {
     const BufferInfo& buffer = program.buffers[i];
     static constexpr const char* kKinds[] = {"input", "constant", "computed", "extern"};
     absl::StrAppend(&text, "b", i, ": ", kKinds[static_cast<int>(buffer.kind)], " ",
-                    DTypeName(buffer.dtype), SizesText(buffer.sizes), " strides ",
-                    SizesText(buffer.strides), buffer.is_complex ? " complex" : "",
+                    DTypeName(buffer.dtype), sym::ToString(buffer.sizes), " strides ",
+                    sym::ToString(buffer.strides), buffer.is_complex ? " complex" : "",
                     buffer.returned ? " returned" : "", "  # ", buffer.name, "\n");
   }
   for (const Operation& operation : program.operations) {
     if (const auto* op = std::get_if<LoopOp>(&operation)) {
-      absl::StrAppend(&text, "loop ", SizesText(op->sizes));
+      absl::StrAppend(&text, "loop ", sym::ToString(op->sizes));
       if (!op->reduce_sizes.empty())
-        absl::StrAppend(&text, Scans(*op) ? " scan " : " reduce ", SizesText(op->reduce_sizes));
+        absl::StrAppend(&text, Scans(*op) ? " scan " : " reduce ", sym::ToString(op->reduce_sizes));
       absl::StrAppend(&text, "  # ", op->origin, "\n", ToString(op->block));
       for (const Store& store : op->stores) {
         static constexpr const char* kModes[] = {"=", "+=", "*=", "min=", "max="};

@@ -160,8 +160,6 @@ Expr StorageElements(const std::vector<Expr>& sizes, const std::vector<Expr>& st
 
 // Every invariant of the IR. Internal, naming the origin of the operation that breaks one.
 absl::Status VerifyProgram(const Program& program);
-// "[n, 4]"
-std::string SizesText(const std::vector<Expr>& sizes);
 std::string ToString(const Program& program);
 
 }  // namespace tensord::compiler

@@ -2,7 +2,6 @@
 #include "compiler/schedule/nest.h"
 
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_join.h>
 
 #include <algorithm>
 #include <map>
@@ -411,14 +410,10 @@ absl::StatusOr<Nest> BuildNest(const Program& program, const AccessIndex& access
 }
 
 std::string ToString(const Nest& nest) {
-  const auto sizes = [](const std::vector<Expr>& extents) {
-    return absl::StrJoin(extents, ", ", [](std::string* out, const Expr& e) {
-      absl::StrAppend(out, sym::ToString(e));
-    });
-  };
   static constexpr const char* kShapes[] = {"flat", "tiled", "blocked"};
-  std::string text = absl::StrCat("nest ", kShapes[static_cast<int>(nest.shape)], " outer [",
-                                  sizes(nest.outer), "] inner [", sizes(nest.inner), "]\n");
+  std::string text =
+      absl::StrCat("nest ", kShapes[static_cast<int>(nest.shape)], " outer ",
+                   sym::ToString(nest.outer), " inner ", sym::ToString(nest.inner), "\n");
   for (const NestMember& member : nest.members) {
     absl::StrAppend(
         &text, "  at ", member.position, " op ", member.op, member.has_inner ? "" : " row",

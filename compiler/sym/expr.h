@@ -131,6 +131,8 @@ int64_t Evaluate(const Expr& e, const std::function<int64_t(const Atom&)>& value
 std::string ToCpp(const Expr& e, const std::function<std::string(const Atom&)>& name_of);
 // For people: "4*s0 + i1".
 std::string ToString(const Expr& e);
+// "[n, 4]"
+std::string ToString(const std::vector<Expr>& list);
 
 // Name of a symbol for people: s0, i0, x0.
 std::string SymbolName(const Atom& symbol);

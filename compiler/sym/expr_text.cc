@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 
 #include <cstdlib>
 
@@ -71,5 +72,10 @@ std::string SymbolName(const Atom& symbol) {
 }
 
 std::string ToString(const Expr& e) { return ToCpp(e, SymbolName); }
+
+std::string ToString(const std::vector<Expr>& list) {
+  const auto append = [](std::string* out, const Expr& e) { out->append(ToString(e)); };
+  return absl::StrCat("[", absl::StrJoin(list, ", ", append), "]");
+}
 
 }  // namespace tensord::sym

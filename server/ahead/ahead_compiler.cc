@@ -10,7 +10,7 @@
 
 #include "base/sha256.h"
 #include "server/ahead/targets.h"
-#include "server/worker/job_file.h"
+#include "server/program/job_file.h"
 
 namespace tensord::server {
 namespace {

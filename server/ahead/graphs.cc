@@ -8,8 +8,8 @@
 
 #include "base/version.h"
 #include "server/archive/export.h"
+#include "server/program/job_file.h"
 #include "server/store/blobs.h"
-#include "server/worker/job_file.h"
 
 namespace tensord::server {
 namespace {

@@ -26,7 +26,7 @@ struct AheadGraph {
 // What one returns ends the reading, and is returned.
 using OnGraph = std::function<absl::Status(AheadGraph graph)>;
 
-// A file of ParseJob (server/worker/job_file.h): a graph alone is compiled with the options of a
+// A file of ParseJob (server/program/job_file.h): a graph alone is compiled with the options of a
 // job that gave none.
 absl::StatusOr<AheadGraph> ReadGraph(const std::string& path);
 // The programs of a frame, in order.

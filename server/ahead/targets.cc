@@ -12,7 +12,7 @@
 #include <filesystem>
 
 #include "base/sha256.h"
-#include "server/compile/keys.h"
+#include "server/program/keys.h"
 #include "server/store/blobs.h"
 
 namespace tensord::server {

@@ -14,10 +14,10 @@
 
 #include "base/sha256.h"
 #include "server/compile/clock.h"
-#include "server/compile/keys.h"
-#include "server/compile/made_module.h"
 #include "server/compile/request_bytes.h"
 #include "server/fleet/kernels.h"
+#include "server/program/keys.h"
+#include "server/program/made_module.h"
 #include "server/statistics/metrics.h"
 
 namespace tensord::server {

@@ -15,10 +15,10 @@
 #include "base/version.h"
 #include "server/compile/clock.h"
 #include "server/compile/compile_call.h"
-#include "server/compile/keys.h"
 #include "server/compile/request_bytes.h"
 #include "server/fleet/programs.h"
 #include "server/pool/stopping.h"
+#include "server/program/keys.h"
 #include "server/statistics/metrics.h"
 #include "server/traces/span_log.h"
 

@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "base/sha256.h"
-#include "server/compile/encoder.h"
+#include "server/program/encoder.h"
 
 namespace tensord::server {
 namespace {

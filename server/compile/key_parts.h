@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/compile/keys.h"
+#include "server/program/keys.h"
 #include "server/store/program_facts.h"
 
 namespace tensord::server {

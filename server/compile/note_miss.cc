@@ -7,7 +7,7 @@
 
 #include "server/compile/compile_service.h"
 #include "server/compile/explain_miss.h"
-#include "server/compile/keys.h"
+#include "server/program/keys.h"
 #include "server/statistics/metrics.h"
 
 namespace tensord::server {

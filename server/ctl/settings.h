@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "server/daemon/config.h"
+#include "server/config/config.h"
 #include "server/fleet/keys.h"
 
 namespace tensord::server {

@@ -27,18 +27,18 @@
 
 #include "base/process.h"
 #include "base/version.h"
+#include "server/config/fleet_settings.h"
+#include "server/config/service_options.h"
 #include "server/daemon/activation.h"
 #include "server/daemon/fill_stats.h"
-#include "server/daemon/fleet_settings.h"
 #include "server/daemon/large_rpc.h"
 #include "server/daemon/network_port.h"
 #include "server/daemon/page_questions.h"
 #include "server/daemon/rpc_service.h"
-#include "server/daemon/service_options.h"
 #include "server/fleet/open.h"
 #include "server/monitoring/endpoint.h"
-#include "server/monitoring/host_and_port.h"
 #include "server/rpc/address.h"
+#include "server/rpc/host_and_port.h"
 
 namespace tensord::server {
 namespace {

@@ -3,7 +3,7 @@
 #ifndef TENSORD_SERVER_DAEMON_DAEMON_H_
 #define TENSORD_SERVER_DAEMON_DAEMON_H_
 
-#include "server/daemon/config.h"
+#include "server/config/config.h"
 
 namespace tensord::server {
 

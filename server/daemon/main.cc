@@ -9,7 +9,7 @@
 
 #include "base/version.h"
 #include "server/cli/documents.h"
-#include "server/daemon/config.h"
+#include "server/config/config.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/fill_stats.h"
 

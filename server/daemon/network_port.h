@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "server/daemon/config.h"
+#include "server/config/config.h"
 
 namespace tensord::server {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels between a store and a fleet, each under its own key, for hosts that compile another
 // program of which some are. A kernel's key holds its source, flags, toolchain and architecture
-// (server/compile/keys.h).
+// (server/program/keys.h).
 #ifndef TENSORD_SERVER_FLEET_KERNELS_H_
 #define TENSORD_SERVER_FLEET_KERNELS_H_
 

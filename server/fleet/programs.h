@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs between a store and a fleet. A program's key holds the toolchain and the compiler's
-// build (server/compile/keys.h), so hosts that differ in them never ask for the same name: what is
+// build (server/program/keys.h), so hosts that differ in them never ask for the same name: what is
 // found fits.
 #ifndef TENSORD_SERVER_FLEET_PROGRAMS_H_
 #define TENSORD_SERVER_FLEET_PROGRAMS_H_

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "server/monitoring/host_and_port.h"
+#include "server/rpc/host_and_port.h"
 #include "server/ui/token.h"
 
 namespace tensord::server {

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "server/monitoring/host_and_port.h"
+#include "server/rpc/host_and_port.h"
 #include "server/ui/api.h"
 #include "server/ui/embedded.h"
 #include "server/ui/token.h"

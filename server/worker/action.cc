@@ -15,10 +15,10 @@
 #include "base/sha256.h"
 #include "compiler/compile.h"
 #include "compiler/jit/folder.h"
-#include "server/compile/keys.h"
-#include "server/compile/library_nodes.h"
-#include "server/compile/made_module.h"
-#include "server/worker/job_file.h"
+#include "server/program/job_file.h"
+#include "server/program/keys.h"
+#include "server/program/library_nodes.h"
+#include "server/program/made_module.h"
 #include "server/worker/thrown.h"
 
 namespace tensord::server {

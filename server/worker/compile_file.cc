@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "compiler/compile.h"
-#include "server/worker/job_file.h"
+#include "server/program/job_file.h"
 #include "server/worker/thrown.h"
 
 namespace tensord::server {

@@ -122,7 +122,7 @@ def check_names(tree: Tree, code: str, fenced: bool) -> Iterator[str]:
             pass  # somebody else's command
         else:
             for flag in FLAG.findall(code):
-                # A key of the configuration is a flag as well (server/daemon/config.cc).
+                # A key of the configuration is a flag as well (server/config/config.cc).
                 key = flag.removeprefix("--").replace("-", "_")
                 if flag not in tree.flags and key not in tree.words and flag not in FOREIGN:
                     yield f"no program has the flag {flag}"

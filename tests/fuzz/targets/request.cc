@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/check.h"
-#include "server/compile/keys.h"
 #include "server/compile/request_bytes.h"
+#include "server/program/keys.h"
 #include "tensord/v1/requests.pb.h"
 #include "tensord/v1/worker.pb.h"
 #include "tests/fuzz/targets/target.h"

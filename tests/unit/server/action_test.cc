@@ -9,8 +9,8 @@
 
 #include "base/process.h"
 #include "base/sha256.h"
-#include "server/compile/keys.h"
-#include "server/daemon/service_options.h"
+#include "server/config/service_options.h"
+#include "server/program/keys.h"
 #include "tests/unit/server/remote_runner.h"
 #include "tests/unit/server/remote_server.h"
 #include "tests/unit/server/service_testing.h"

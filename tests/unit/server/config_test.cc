@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/daemon/config.h"
+#include "server/config/config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

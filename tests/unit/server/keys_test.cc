@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/compile/keys.h"
+#include "server/program/keys.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>

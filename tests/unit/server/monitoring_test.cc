@@ -12,8 +12,8 @@
 #include "server/monitoring/endpoint.h"
 #include "server/monitoring/families.h"
 #include "server/monitoring/growth.h"
-#include "server/monitoring/host_and_port.h"
 #include "server/monitoring/metric_table.h"
+#include "server/rpc/host_and_port.h"
 
 namespace tensord::server {
 namespace monitoring_test {

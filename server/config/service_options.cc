@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/daemon/service_options.h"
+#include "server/config/service_options.h"
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_split.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bytes of fields, to be hashed.
-#ifndef TENSORD_SERVER_COMPILE_ENCODER_H_
-#define TENSORD_SERVER_COMPILE_ENCODER_H_
+#ifndef TENSORD_SERVER_PROGRAM_ENCODER_H_
+#define TENSORD_SERVER_PROGRAM_ENCODER_H_
 
 #include <google/protobuf/message.h>
 
@@ -58,4 +58,4 @@ inline void EncodeConstant(const v1::Constant& constant, Encoder& out) {
 
 }  // namespace tensord::server
 
-#endif  // TENSORD_SERVER_COMPILE_ENCODER_H_
+#endif  // TENSORD_SERVER_PROGRAM_ENCODER_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/compile/made_module.h"
+#include "server/program/made_module.h"
 
 namespace tensord::server {
 

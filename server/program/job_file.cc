@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/worker/job_file.h"
+#include "server/program/job_file.h"
 
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/stubs/logging.h>

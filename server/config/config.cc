@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/daemon/config.h"
+#include "server/config/config.h"
 
 #include <absl/strings/ascii.h>
 #include <absl/strings/numbers.h>
@@ -15,8 +15,8 @@
 #include <optional>
 #include <utility>
 
-#include "server/monitoring/host_and_port.h"
 #include "server/rpc/address.h"
+#include "server/rpc/host_and_port.h"
 
 namespace tensord::server {
 namespace {

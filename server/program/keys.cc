@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/compile/keys.h"
+#include "server/program/keys.h"
 
 #include <absl/strings/ascii.h>
 #include <absl/strings/str_cat.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/sha256.h"
-#include "server/compile/encoder.h"
+#include "server/program/encoder.h"
 
 namespace tensord::server {
 namespace {

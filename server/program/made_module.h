@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A kernel's binary as an artifact names it.
-#ifndef TENSORD_SERVER_COMPILE_MADE_MODULE_H_
-#define TENSORD_SERVER_COMPILE_MADE_MODULE_H_
+#ifndef TENSORD_SERVER_PROGRAM_MADE_MODULE_H_
+#define TENSORD_SERVER_PROGRAM_MADE_MODULE_H_
 
 #include "tensord/v1/worker.pb.h"
 
@@ -13,4 +13,4 @@ v1::Module MadeModule(const v1::JitResult& result, int unit);
 
 }  // namespace tensord::server
 
-#endif  // TENSORD_SERVER_COMPILE_MADE_MODULE_H_
+#endif  // TENSORD_SERVER_PROGRAM_MADE_MODULE_H_

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that do not compile: their operators become library calls, and the graph is compiled
 // again.
-#ifndef TENSORD_SERVER_COMPILE_LIBRARY_NODES_H_
-#define TENSORD_SERVER_COMPILE_LIBRARY_NODES_H_
+#ifndef TENSORD_SERVER_PROGRAM_LIBRARY_NODES_H_
+#define TENSORD_SERVER_PROGRAM_LIBRARY_NODES_H_
 
 #include <set>
 #include <string>
@@ -33,4 +33,4 @@ bool AddLibraryNodes(const v1::Graph& graph, const std::vector<FailedUnit>& fail
 
 }  // namespace tensord::server
 
-#endif  // TENSORD_SERVER_COMPILE_LIBRARY_NODES_H_
+#endif  // TENSORD_SERVER_PROGRAM_LIBRARY_NODES_H_

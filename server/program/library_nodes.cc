@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/compile/library_nodes.h"
+#include "server/program/library_nodes.h"
 
 #include <map>
 

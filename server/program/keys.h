@@ -5,8 +5,8 @@
 //
 // Never in a key: names and source lines of nodes, the label, the caller, a device index, a rank, a
 // host name, a path.
-#ifndef TENSORD_SERVER_COMPILE_KEYS_H_
-#define TENSORD_SERVER_COMPILE_KEYS_H_
+#ifndef TENSORD_SERVER_PROGRAM_KEYS_H_
+#define TENSORD_SERVER_PROGRAM_KEYS_H_
 
 #include <cstdint>
 #include <string>
@@ -52,4 +52,4 @@ KernelKey MakeKernelKey(const v1::KernelUnit& unit, const v1::Target& target,
 
 }  // namespace tensord::server
 
-#endif  // TENSORD_SERVER_COMPILE_KEYS_H_
+#endif  // TENSORD_SERVER_PROGRAM_KEYS_H_

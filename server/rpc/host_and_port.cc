@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/monitoring/host_and_port.h"
+#include "server/rpc/host_and_port.h"
 
 #include <absl/strings/match.h>
-#include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <arpa/inet.h>
+
+#include "server/rpc/address.h"
 
 namespace tensord::server {
 namespace {
 
-constexpr char kThisHost[] = "127.0.0.1";
-constexpr uint32_t kLastPort = 65535;
-
-bool IsAddress(const std::string& host) {
+bool IsIpv4(const std::string& host) {
   in_addr address;
   return inet_pton(AF_INET, host.c_str(), &address) == 1;
 }
@@ -20,17 +18,13 @@ bool IsAddress(const std::string& host) {
 }  // namespace
 
 absl::StatusOr<std::string> HostAndPort(const std::string& text) {
-  const size_t colon = text.rfind(':');
-  std::string host = colon == std::string::npos ? kThisHost : text.substr(0, colon);
-  if (host == "localhost") host = kThisHost;
-  uint32_t port = 0;
-  if (!IsAddress(host) ||
-      !absl::SimpleAtoi(colon == std::string::npos ? text : text.substr(colon + 1), &port) ||
-      port > kLastPort) {
+  auto address = ParseNetworkAddress(text);
+  if (address.ok() && address->host == "localhost") address->host = "127.0.0.1";
+  if (!address.ok() || !IsIpv4(address->host)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "'", text, "' is no address to listen on: write 127.0.0.1:9464, 0.0.0.0:9464 or 9464"));
   }
-  return absl::StrCat(host, ":", port);
+  return address->ToString();
 }
 
 absl::StatusOr<std::string> LoopbackAndPort(const std::string& text) {

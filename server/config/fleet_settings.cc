@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/daemon/fleet_settings.h"
+#include "server/config/fleet_settings.h"
 
 namespace tensord::server {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the configuration says of compiles: of the daemon's, and of `tensorctl compile`, which makes
 // the same programs under the same keys.
-#ifndef TENSORD_SERVER_DAEMON_SERVICE_OPTIONS_H_
-#define TENSORD_SERVER_DAEMON_SERVICE_OPTIONS_H_
+#ifndef TENSORD_SERVER_CONFIG_SERVICE_OPTIONS_H_
+#define TENSORD_SERVER_CONFIG_SERVICE_OPTIONS_H_
 
 #include <string>
 
 #include "server/compile/compile_service.h"
-#include "server/daemon/config.h"
+#include "server/config/config.h"
 #include "server/store/store.h"
 
 namespace tensord::server {
@@ -21,4 +21,4 @@ ServiceOptions MakeServiceOptions(const Config& config, store::Store& store,
 
 }  // namespace tensord::server
 
-#endif  // TENSORD_SERVER_DAEMON_SERVICE_OPTIONS_H_
+#endif  // TENSORD_SERVER_CONFIG_SERVICE_OPTIONS_H_

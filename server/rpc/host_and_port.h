@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where metrics are served.
-#ifndef TENSORD_SERVER_MONITORING_HOST_AND_PORT_H_
-#define TENSORD_SERVER_MONITORING_HOST_AND_PORT_H_
+// Where metrics and pages are served.
+#ifndef TENSORD_SERVER_RPC_HOST_AND_PORT_H_
+#define TENSORD_SERVER_RPC_HOST_AND_PORT_H_
 
 #include <string>
 
@@ -19,4 +19,4 @@ absl::StatusOr<std::string> LoopbackAndPort(const std::string& text);
 
 }  // namespace tensord::server
 
-#endif  // TENSORD_SERVER_MONITORING_HOST_AND_PORT_H_
+#endif  // TENSORD_SERVER_RPC_HOST_AND_PORT_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A graph as a file has it.
-#ifndef TENSORD_SERVER_WORKER_JOB_FILE_H_
-#define TENSORD_SERVER_WORKER_JOB_FILE_H_
+#ifndef TENSORD_SERVER_PROGRAM_JOB_FILE_H_
+#define TENSORD_SERVER_PROGRAM_JOB_FILE_H_
 
 #include <string>
 
@@ -21,4 +21,4 @@ bool IsOnGpu(const v1::Graph& graph);
 
 }  // namespace tensord::server
 
-#endif  // TENSORD_SERVER_WORKER_JOB_FILE_H_
+#endif  // TENSORD_SERVER_PROGRAM_JOB_FILE_H_

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configuration: a flag beats an environment variable beats the file beats the default. One table
 // in config.cc lists every key.
-#ifndef TENSORD_SERVER_DAEMON_CONFIG_H_
-#define TENSORD_SERVER_DAEMON_CONFIG_H_
+#ifndef TENSORD_SERVER_CONFIG_CONFIG_H_
+#define TENSORD_SERVER_CONFIG_CONFIG_H_
 
 #include <cstdint>
 #include <map>
@@ -83,4 +83,4 @@ absl::StatusOr<uint64_t> ParseBytes(const std::string& text);
 
 }  // namespace tensord::server
 
-#endif  // TENSORD_SERVER_DAEMON_CONFIG_H_
+#endif  // TENSORD_SERVER_CONFIG_CONFIG_H_
