@@ -72,6 +72,27 @@ def test_roundings_in_place_are_shaken_too() -> None:
         )
 
 
+def test_sums_of_another_order_are_rounded_at_each_level() -> None:
+    """Seed 9961: equal terms, which round alike, and a function that makes the sum's error large
+    beside its own value."""
+
+    def program(x: Tensor) -> list[Any]:
+        return [torch.sin(x.sum())]
+
+    def by_lanes(x: Tensor, factor: float = 1.0) -> list[Any]:
+        lanes = torch.zeros(4)
+        for row in x.view(-1, 4):
+            lanes = lanes + row
+        return [torch.sin(lanes.sum() * factor)]
+
+    judge = Judge(program, lambda: [torch.full((512,), 0.3)])
+    ours = judge.compiled(by_lanes)
+    assert abs(ours.outputs[0] - judge.eager.outputs[0]) > 1e-4
+    judge.check(ours)
+    with pytest.raises(Mismatch):
+        judge.check(judge.compiled(lambda x: by_lanes(x, 1 + 1e-4)))
+
+
 def test_numbers_that_a_program_makes_are_wide_in_float64() -> None:
     def program(x: Tensor) -> list[Any]:
         return [(x - x.mean()).float() @ torch.full((11,), 1.0)]

@@ -9,6 +9,7 @@ arguments after the call, and gradients. Eager is right; where roundings matter,
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -310,7 +311,12 @@ def _map_storages(arguments: list[Any], change: Callable[[Tensor], Tensor]) -> l
 
 class Shake(TorchDispatchMode):
     """Rounds every floating-point result that an operator computes, in new memory or in place, at
-    random; not within the bodies of higher-order ones."""
+    random; not within the bodies of higher-order ones.
+
+    By one unit in the last place; a reduction by one for each level of a tree of its terms, which
+    is what sums of another order may differ by (Higham, The accuracy of floating point summation,
+    1993): equal terms round alike, so it is no rare case.
+    """
 
     supports_higher_order_operators = True
 
@@ -326,9 +332,18 @@ class Shake(TorchDispatchMode):
             ):
                 with _disable_current_modes():
                     noise = torch.rand_like(result, dtype=torch.float64) * 2 - 1
-                    scale = 1 + noise * torch.finfo(result.dtype).eps
+                    scale = 1 + noise * torch.finfo(result.dtype).eps * _roundings(
+                        func, args, result
+                    )
                     result.copy_(result.double() * scale)
         return result
+
+
+def _roundings(func: Any, args: Sequence[Any], result: Tensor) -> float:
+    """How often the operator rounds on the way to an element of its result."""
+    if torch.Tag.reduction not in func.tags or result.numel() == 0:
+        return 1.0
+    return 1.0 + math.log2(max(1.0, args[0].numel() / result.numel()))
 
 
 class _Widen(TorchDispatchMode):
