@@ -212,6 +212,10 @@ Results SpreadCorrection(Builder& b, const Call& call) {
 Tensor NormOf(Builder& b, const Plan& p, double ord) {
   const DType dtype = p.dtype.value_or(p.x.dtype()), compute = ComputeType(dtype);
   const Tensor x = b.Cast(p.x, compute);
+  // Of one element it is the magnitude, as in eager: its power might overflow.
+  const bool of_one =
+      std::all_of(p.dims.begin(), p.dims.end(), [&](int d) { return x.sizes()[d].Is(1); });
+  if (of_one && ord != 0) ord = kInfinity;
   if (ord == kInfinity || ord == -kInfinity) {
     const Tensor magnitude = Elementwise(b, compute, {x}, [](Elem v) { return Abs(v); });
     return Reduced(b, ord > 0 ? ReduceKind::kMax : ReduceKind::kMin, p, magnitude, dtype);

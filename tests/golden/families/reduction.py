@@ -70,6 +70,8 @@ def cases() -> None:
     for p in (0, 1, 2, 3, 2.5, INF, -INF):
         case(aten.linalg_vector_norm, x, p, [1], False)
     case(aten.linalg_vector_norm, x, 2, None, True)
+    for p in (2, 3, -2, 0):
+        case(aten.linalg_vector_norm, torch.tensor([[3e38], [-1e-30], [0.0]]), p, [1], False)
     case(aten.linalg_vector_norm, x.bfloat16(), 2, [0], False, dtype=torch.float32)
     case(aten.norm.Scalar, x, 2)
     case(aten.norm.ScalarOpt_dim, x, 2, [1], True)
