@@ -8,7 +8,7 @@
 
 #include "base/sha256.h"
 #include "server/ctl/commands.h"
-#include "server/ctl/table.h"
+#include "server/ctl/view/table.h"
 
 namespace tensord::server {
 namespace {

@@ -4,7 +4,7 @@
 #include <ctime>
 
 #include "server/ctl/commands.h"
-#include "server/ctl/table.h"
+#include "server/ctl/view/table.h"
 
 namespace tensord::server {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "server/ctl/commands.h"
 #include "server/ctl/output.h"
-#include "server/ctl/table.h"
+#include "server/ctl/view/table.h"
 
 namespace tensord::server {
 namespace {

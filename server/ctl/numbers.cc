@@ -4,7 +4,7 @@
 #include <absl/strings/str_replace.h>
 #include <fmt/format.h>
 
-#include "server/ctl/table.h"
+#include "server/ctl/view/table.h"
 
 namespace tensord::server {
 

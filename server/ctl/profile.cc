@@ -7,7 +7,7 @@
 
 #include "server/ctl/commands.h"
 #include "server/ctl/output.h"
-#include "server/ctl/profile_view.h"
+#include "server/ctl/view/profile_view.h"
 
 namespace tensord::server {
 namespace {

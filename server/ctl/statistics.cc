@@ -10,8 +10,8 @@
 #include <tuple>
 
 #include "server/ctl/commands.h"
-#include "server/ctl/quantile.h"
-#include "server/ctl/table.h"
+#include "server/ctl/view/quantile.h"
+#include "server/ctl/view/table.h"
 #include "tensord/v1/service.pb.h"
 
 namespace tensord::server {

@@ -10,7 +10,7 @@
 
 #include "server/ctl/client.h"
 #include "server/ctl/numbers.h"
-#include "server/ctl/table.h"
+#include "server/ctl/view/table.h"
 #include "server/store/signer.h"
 #include "server/store/store.h"
 

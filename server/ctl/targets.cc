@@ -10,7 +10,7 @@
 #include "server/ctl/client.h"
 #include "server/ctl/output.h"
 #include "server/ctl/store.h"
-#include "server/ctl/table.h"
+#include "server/ctl/view/table.h"
 #include "server/rpc/address.h"
 
 namespace tensord::server {

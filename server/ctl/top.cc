@@ -9,7 +9,7 @@
 #include <string>
 
 #include "server/ctl/terminal.h"
-#include "server/ctl/top_view.h"
+#include "server/ctl/view/top_view.h"
 
 namespace tensord::server {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "server/ctl/chrome_trace.h"
 #include "server/ctl/commands.h"
 #include "server/ctl/output.h"
+#include "server/ctl/view/chrome_trace.h"
 
 namespace tensord::server {
 

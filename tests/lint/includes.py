@@ -243,6 +243,8 @@ ROOMS: dict[str, list[str]] = {
         "server/cli",
         "server/config",
     ],
+    # What tensorctl shows as text.
+    "server/ctl/view": ["base", "proto/service"],
     "server/ctl": [
         "proto/service",
         "proto/grpc",
@@ -255,6 +257,7 @@ ROOMS: dict[str, list[str]] = {
         "server/ahead",
         "server/cli",
         "server/config",
+        "server/ctl/view",
     ],
     # Tests may include everything, and nothing includes a test.
     "tests": ["*"],

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the numbers of a Profile message come to: parts of a call, rates, stacks for flame graphs.
 
-`tensorctl profile` shows the same (server/ctl/profile_view.h).
+`tensorctl profile` shows the same (server/ctl/view/profile_view.h).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "base/check.h"
-#include "server/ctl/profile_numbers.h"
-#include "server/ctl/profile_view.h"
+#include "server/ctl/view/profile_numbers.h"
+#include "server/ctl/view/profile_view.h"
 #include "server/profiles/profile_log.h"
 #include "tensord/v1/requests.pb.h"
 #include "tests/fuzz/targets/target.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the numbers of a recorded profile come to: as in Python and on the page, which
 // tests/e2e/test_profile_numbers.py tries with the same file.
-#include "server/ctl/profile_numbers.h"
+#include "server/ctl/view/profile_numbers.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/util/json_util.h>

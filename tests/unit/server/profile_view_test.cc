@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A profile as a table and as flame graphs.
-#include "server/ctl/profile_view.h"
+#include "server/ctl/view/profile_view.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "server/ctl/profile_numbers.h"
+#include "server/ctl/view/profile_numbers.h"
 
 namespace tensord::server {
 namespace profile_view_test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/ctl/top_view.h"
+#include "server/ctl/view/top_view.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-#include "server/ctl/quantile.h"
+#include "server/ctl/view/quantile.h"
 
 namespace tensord::server {
 namespace top_view_test {

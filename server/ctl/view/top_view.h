@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `tensorctl top` shows of the statistics, as text. Knows neither a daemon nor a terminal.
-#ifndef TENSORD_SERVER_CTL_TOP_VIEW_H_
-#define TENSORD_SERVER_CTL_TOP_VIEW_H_
+#ifndef TENSORD_SERVER_CTL_VIEW_TOP_VIEW_H_
+#define TENSORD_SERVER_CTL_VIEW_TOP_VIEW_H_
 
 #include <deque>
 #include <string>
@@ -39,4 +39,4 @@ class TopView {
 
 }  // namespace tensord::server
 
-#endif  // TENSORD_SERVER_CTL_TOP_VIEW_H_
+#endif  // TENSORD_SERVER_CTL_VIEW_TOP_VIEW_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/ctl/top_view.h"
+#include "server/ctl/view/top_view.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 
-#include "server/ctl/quantile.h"
-#include "server/ctl/table.h"
+#include "server/ctl/view/quantile.h"
+#include "server/ctl/view/table.h"
 
 namespace tensord::server {
 namespace {

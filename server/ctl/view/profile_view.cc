@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/ctl/profile_view.h"
+#include "server/ctl/view/profile_view.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "server/ctl/profile_numbers.h"
-#include "server/ctl/table.h"
+#include "server/ctl/view/profile_numbers.h"
+#include "server/ctl/view/table.h"
 
 namespace tensord::server {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the numbers of a Profile come to. client/tensord/profiles/numbers.py says the same.
-#ifndef TENSORD_SERVER_CTL_PROFILE_NUMBERS_H_
-#define TENSORD_SERVER_CTL_PROFILE_NUMBERS_H_
+#ifndef TENSORD_SERVER_CTL_VIEW_PROFILE_NUMBERS_H_
+#define TENSORD_SERVER_CTL_VIEW_PROFILE_NUMBERS_H_
 
 #include <cstdint>
 #include <optional>
@@ -57,4 +57,4 @@ std::string LineOf(const v1::Profile& profile, const v1::ProfileRow& row);  // e
 
 }  // namespace tensord::server
 
-#endif  // TENSORD_SERVER_CTL_PROFILE_NUMBERS_H_
+#endif  // TENSORD_SERVER_CTL_VIEW_PROFILE_NUMBERS_H_

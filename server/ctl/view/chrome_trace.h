@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests as events of the Trace Event Format, which chrome://tracing and Perfetto read.
 // https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
-#ifndef TENSORD_SERVER_CTL_CHROME_TRACE_H_
-#define TENSORD_SERVER_CTL_CHROME_TRACE_H_
+#ifndef TENSORD_SERVER_CTL_VIEW_CHROME_TRACE_H_
+#define TENSORD_SERVER_CTL_VIEW_CHROME_TRACE_H_
 
 #include <string>
 
@@ -16,4 +16,4 @@ std::string ChromeTrace(const v1::Traces& traces);
 
 }  // namespace tensord::server
 
-#endif  // TENSORD_SERVER_CTL_CHROME_TRACE_H_
+#endif  // TENSORD_SERVER_CTL_VIEW_CHROME_TRACE_H_

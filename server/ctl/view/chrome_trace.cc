@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/ctl/chrome_trace.h"
+#include "server/ctl/view/chrome_trace.h"
 
 #include <fmt/format.h>
 

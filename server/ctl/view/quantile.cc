@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/ctl/quantile.h"
+#include "server/ctl/view/quantile.h"
 
 #include <cmath>
 #include <limits>
 
-#include "server/ctl/table.h"
+#include "server/ctl/view/table.h"
 
 namespace tensord::server {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/ctl/profile_numbers.h"
+#include "server/ctl/view/profile_numbers.h"
 
 #include <fmt/format.h>
 

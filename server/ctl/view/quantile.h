@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What counts by buckets say of how long things took.
-#ifndef TENSORD_SERVER_CTL_QUANTILE_H_
-#define TENSORD_SERVER_CTL_QUANTILE_H_
+#ifndef TENSORD_SERVER_CTL_VIEW_QUANTILE_H_
+#define TENSORD_SERVER_CTL_VIEW_QUANTILE_H_
 
 #include <string>
 #include <string_view>
@@ -21,4 +21,4 @@ std::string HumanSeconds(double seconds);
 
 }  // namespace tensord::server
 
-#endif  // TENSORD_SERVER_CTL_QUANTILE_H_
+#endif  // TENSORD_SERVER_CTL_VIEW_QUANTILE_H_

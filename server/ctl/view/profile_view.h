@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A profile for people: as a table, and as flame graphs in forms that viewers read.
-#ifndef TENSORD_SERVER_CTL_PROFILE_VIEW_H_
-#define TENSORD_SERVER_CTL_PROFILE_VIEW_H_
+#ifndef TENSORD_SERVER_CTL_VIEW_PROFILE_VIEW_H_
+#define TENSORD_SERVER_CTL_VIEW_PROFILE_VIEW_H_
 
 #include <cstdint>
 #include <functional>
@@ -33,4 +33,4 @@ std::string Speedscope(const v1::Profile& profile);
 
 }  // namespace tensord::server
 
-#endif  // TENSORD_SERVER_CTL_PROFILE_VIEW_H_
+#endif  // TENSORD_SERVER_CTL_VIEW_PROFILE_VIEW_H_

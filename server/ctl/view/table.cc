@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/ctl/table.h"
+#include "server/ctl/view/table.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Aligned columns for people.
-#ifndef TENSORD_SERVER_CTL_TABLE_H_
-#define TENSORD_SERVER_CTL_TABLE_H_
+#ifndef TENSORD_SERVER_CTL_VIEW_TABLE_H_
+#define TENSORD_SERVER_CTL_VIEW_TABLE_H_
 
 #include <cstdint>
 #include <string>
@@ -28,4 +28,4 @@ std::string HumanAge(int64_t seconds);               // "3 h"
 
 }  // namespace tensord::server
 
-#endif  // TENSORD_SERVER_CTL_TABLE_H_
+#endif  // TENSORD_SERVER_CTL_VIEW_TABLE_H_
