@@ -190,8 +190,9 @@ absl::Status CheckPrograms(const v1::GraphCall& call) {
   if (!call.has_inference() && !call.has_forward()) {
     return BadField("inference", "there is neither an inference nor a forward program");
   }
-  if (call.has_backward() && !call.has_forward()) {
-    return BadField("forward", "there is a backward program without it");
+  if (call.has_backward() != call.has_forward()) {
+    return BadField(call.has_backward() ? "forward" : "backward",
+                    "there is a program of forward and backward without it");
   }
   if (call.has_inference()) {
     TENSORD_RETURN_IF_ERROR(Within("inference", CheckProgram(call.inference())));
@@ -223,11 +224,28 @@ uint64_t ArgumentsOf(const v1::GraphCall& call) {
   return call.has_forward() ? call.forward().arguments() : call.inference().arguments();
 }
 
+// Readers make room for as many.
+absl::Status CheckResults(const v1::GraphCall& call) {
+  const uint64_t results = call.results();
+  const uint64_t saved = uint64_t{call.saved_tensors()} + call.saved_numbers();
+  const auto check = [](const char* field, uint64_t count, const v1::FrameProgram& program) {
+    const auto given = static_cast<uint64_t>(program.graph().outputs_size());
+    return count <= given ? absl::OkStatus()
+                          : BadField(field, count, " of the ", given, " that its program gives");
+  };
+  if (call.has_inference()) {
+    TENSORD_RETURN_IF_ERROR(check("results", results, call.inference()));
+  }
+  return call.has_forward() ? check("results and what is saved", results + saved, call.forward())
+                            : absl::OkStatus();
+}
+
 absl::Status CheckGraph(const v1::GraphCall& call) {
   TENSORD_RETURN_IF_ERROR(CheckNotEmpty("name", call.name()));
   TENSORD_RETURN_IF_ERROR(CheckPrograms(call));
   const uint64_t results = call.results();
   const uint64_t arguments = ArgumentsOf(call);
+  TENSORD_RETURN_IF_ERROR(CheckResults(call));
   TENSORD_RETURN_IF_ERROR(CheckEach("tangents", call.tangents(), [&](uint32_t tangent) {
     return CheckBelow("", tangent, results, "results");
   }));

@@ -67,6 +67,8 @@ def frame(
     relation.symbols.append("s0"), relation.sources.append(5)
     graph = made.graphs.add(name="__compiled_fn_0", results=2, tangents=[0])
     graph.forward.CopyFrom(_program([0, 2], 3))
+    for _ in range(graph.results):
+        graph.forward.graph.outputs.add()
     graph.backward.CopyFrom(_program([0], 2))
     graph.result_is_argument.extend([0, 3])
     graph.has_gradient.extend([True, False, True])

@@ -11,7 +11,7 @@ import tensord
 import torch
 from tensord import backend, torch_compat
 from tensord.errors import FrameMismatchError
-from tensord.frames import hook, recorded_graphs, verify
+from tensord.frames import graph_calls, hook, recorded_graphs, verify
 from tensord.frames.capture_recorder import CaptureRecorder
 from tensord.frames.entered import Entered
 from tensord.frames.errors import UnrecordableError
@@ -188,6 +188,25 @@ def test_nothing_is_recorded_that_no_frame_wants() -> None:
 def test_a_graph_without_a_program_is_not_recorded() -> None:
     with pytest.raises(UnrecordableError, match="no program of its own"):
         recorded_graphs.GraphRecord().message("tensord:0")
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        (["inference"], "4294967295 results are more than its inference program gives"),
+        (["forward"], "a program of forward and backward has not the other"),
+        (["backward"], "a program of forward and backward has not the other"),
+        (["forward", "backward"], "4294967295 results are more than its forward program gives"),
+        ([], "neither an inference nor a forward program"),
+    ],
+)
+def test_numbers_that_programs_do_not_have_are_refused(fields: list[str], text: str) -> None:
+    """Turns 2668 and 7406 of tests/faults/reader.py: before room is made for so many."""
+    call = frame_pb2.GraphCall(name="tensord:0", results=0xFFFFFFFF)
+    for name in fields:
+        getattr(call, name).graph.outputs.add()
+    with pytest.raises(ValueError, match=text):
+        graph_calls.Starting(call)
 
 
 def _frame(change: str = "") -> frame_pb2.Frame:

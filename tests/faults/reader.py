@@ -96,7 +96,9 @@ def _recorded(programs: list[Any]) -> Iterator[Original]:
                     continue
                 program = getattr(call, part)
                 programs.append(graph_calls._Pending(program, "inference").loaded().program)
+                results = list(program.graph.outputs)
                 program.graph.Clear()
+                program.graph.outputs.extend(results)
                 program.graph.nodes.add(op=f"program {len(programs) - 1}")
         yield Original(name, frame.SerializeToString(), entered)
     FrameStore.put = put

@@ -82,7 +82,7 @@ class _Loaded:
         return (self.program, self.inputs, self.arguments)
 
     def run(self) -> _Run:
-        if self.inputs == tuple(range(self.arguments)):
+        if len(self.inputs) == self.arguments and self.inputs == tuple(range(self.arguments)):
             return self.program
 
         def run(arguments: list[Any]) -> list[Any]:
@@ -110,7 +110,8 @@ class Starting:
     """The programs of one graph, compiled side by side."""
 
     def __init__(self, message: frame_pb2.GraphCall) -> None:
-        """Asks for the programs; raises a TensordError."""
+        """Asks for the programs; raises a TensordError, or ValueError for a malformed message."""
+        _check(message)
         self._message = message
         names = [n for n in ("inference", "forward", "backward") if message.HasField(n)]
         self._pending = {name: _Pending(getattr(message, name), name) for name in names}
@@ -127,6 +128,20 @@ class Starting:
         if natively and not ("forward" in programs and compiles_autograd()):
             return _natively(self._message, programs)
         return _in_python(self._message, programs)
+
+
+def _check(message: frame_pb2.GraphCall) -> None:
+    """What the daemon checks too, for all that is made below is as long as these numbers say."""
+    if message.HasField("forward") != message.HasField("backward"):
+        raise ValueError("a program of forward and backward has not the other")
+    saved = message.saved_tensors + message.saved_numbers
+    wanted = {"inference": message.results, "forward": message.results + saved}
+    firsts = [name for name in wanted if message.HasField(name)]
+    if not firsts:
+        raise ValueError("there is neither an inference nor a forward program")
+    for name in firsts:
+        if wanted[name] > len(getattr(message, name).graph.outputs):
+            raise ValueError(f"{wanted[name]} results are more than its {name} program gives")
 
 
 def _natively(message: frame_pb2.GraphCall, programs: dict[str, _Loaded]) -> Callable[..., Any]:
@@ -194,9 +209,7 @@ def _layout_for_native(message: frame_pb2.TangentLayout) -> object:
 
 def _in_python(message: frame_pb2.GraphCall, programs: dict[str, _Loaded]) -> Callable[..., Any]:
     if "forward" in programs:
-        backward = programs.get("backward")
-        forward = programs["forward"].run()
-        function = _training(message, forward, None if backward is None else backward.run())
+        function = _training(message, programs["forward"].run(), programs["backward"].run())
     else:
         function = _inference(message, programs["inference"].run())
     return without_hook(function)
@@ -339,9 +352,7 @@ def _layout(message: frame_pb2.TangentLayout) -> Callable[[torch.Tensor], torch.
     return arrange
 
 
-def _training(
-    message: frame_pb2.GraphCall, forward: _Run, backward: _Run | None
-) -> Callable[..., Any]:
+def _training(message: frame_pb2.GraphCall, forward: _Run, backward: _Run) -> Callable[..., Any]:
     function = _autograd_function(message, forward, backward)
     note_changes, finished = _changes(message), _finished(message)
 
@@ -362,14 +373,14 @@ def _once(gradients: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None
 
 
 def _autograd_function(
-    message: frame_pb2.GraphCall, forward: _Run, backward: _Run | None
+    message: frame_pb2.GraphCall, forward: _Run, backward: _Run
 ) -> Callable[..., Any]:
     count, first_number = message.results, message.results + message.saved_tensors
     # Autograd would take an argument among its own results for one that is changed.
     handed_through = [i for i, argument in enumerate(_whole_arguments(message)) if argument]
     views = [i for i, view in enumerate(_views(message)) if view is not None]
     without_gradient = [i for i, wants in enumerate(message.result_requires_grad) if not wants]
-    run_backward = _Backward(message, backward) if backward is not None else None
+    run_backward = _Backward(message, backward)
 
     class Graph(torch.autograd.Function):
         """One captured graph, forward and backward."""
@@ -394,7 +405,6 @@ def _autograd_function(
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:
-            assert run_backward is not None
             with torch.no_grad():
                 made = run_backward([*ctx.numbers, *ctx.saved_tensors], gradients, ctx.zeros)
             return _once(made) if torch.is_grad_enabled() else tuple(made)

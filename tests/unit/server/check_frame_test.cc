@@ -92,7 +92,11 @@ constexpr char kSound[] = R"pb(
     has_gradient: true
     tangent_layouts { strides: 1 }
     inference {
-      graph { inputs { name: "x" } }
+      graph {
+        inputs { name: "x" }
+        outputs { value {} }
+        outputs { value {} }
+      }
       inputs: 2
       arguments: 3
     }
@@ -100,6 +104,9 @@ constexpr char kSound[] = R"pb(
       graph {
         inputs { name: "x" }
         inputs { name: "y" }
+        outputs { value {} }
+        outputs { value {} }
+        outputs { value {} }
       }
       inputs: 0
       inputs: 2
@@ -285,7 +292,17 @@ const Case kCases[] = {
      },
      "graphs[0].inference: there is neither"},
     {"backward_alone", [](Frame& f) { f.mutable_graphs(0)->clear_forward(); },
-     "graphs[0].forward: there is a backward program without it"},
+     "graphs[0].forward: there is a program of forward and backward without it"},
+    {"forward_alone", [](Frame& f) { f.mutable_graphs(0)->clear_backward(); },
+     "graphs[0].backward: there is a program of forward and backward without it"},
+    {"results", [](Frame& f) { f.mutable_graphs(0)->set_results(0xffffffff); },
+     "graphs[0].results: 4294967295 of the 2 that its program gives"},
+    {"saved",
+     [](Frame& f) {
+       f.mutable_graphs(0)->set_saved_tensors(0xffffffff);
+       f.mutable_graphs(0)->set_saved_numbers(1);
+     },
+     "graphs[0].results and what is saved: 4294967298 of the 3 that its program gives"},
     {"no_graph", [](Frame& f) { f.mutable_graphs(0)->mutable_backward()->clear_graph(); },
      "graphs[0].backward.graph: it is missing"},
     {"input", [](Frame& f) { f.mutable_graphs(0)->mutable_forward()->set_inputs(1, 3); },
