@@ -332,10 +332,8 @@ class Shake(TorchDispatchMode):
             ):
                 with _disable_current_modes():
                     noise = torch.rand_like(result, dtype=torch.float64) * 2 - 1
-                    scale = 1 + noise * torch.finfo(result.dtype).eps * _roundings(
-                        func, args, result
-                    )
-                    result.copy_(result.double() * scale)
+                    noise *= torch.finfo(result.dtype).eps * _roundings(func, args, result)
+                    result.copy_(result.double() * (1 + noise))
         return result
 
 
