@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -81,6 +82,8 @@ class Call {
 };
 
 using Results = absl::StatusOr<std::vector<Tensor>>;
+// Of an operator that has one.
+inline Results AsResults(Tensor t) { return std::vector<Tensor>{std::move(t)}; }
 using LowerFn = Results (*)(Builder& b, const Call& call);
 
 struct Lowering {

@@ -282,7 +282,7 @@ class PlanEmitter {
   uint32_t ResultBuffer(const ProgramOutput& output) {
     const uint32_t buffer = ViewBuffer(output.view, output.dtype);
     const BufferInfo& memory = program_.buffers[output.view.buffer];
-    if (buffer == output.view.buffer && memory.kind == BufferKind::kInput) {
+    if (buffer == static_cast<uint32_t>(output.view.buffer) && memory.kind == BufferKind::kInput) {
       shown_by_.emplace(buffer, memory.number);
     }
     if (shown_by_.emplace(buffer, output.tensor).first->second == output.tensor) return buffer;

@@ -184,6 +184,17 @@ def odd_rows(dtype: torch.dtype) -> list[Arguments]:
     return [(make(dtype, 133, 1537),), (make(dtype, 133, 1544)[:, :1537],)]
 
 
+def stacked(dtype: torch.dtype) -> list[Arguments]:
+    """Stacks of matrices of few columns: short, of many rows, with rows apart, of odd width."""
+    return [
+        (make(dtype, 3, 40, 40),),
+        (make(dtype, 16, 768, 196),),
+        (make(dtype, 2, 12544, 32),),
+        (make(dtype, 4, 300, 64)[:, ::2, :48],),
+        (make(dtype, 5, 333, 7),),
+    ]
+
+
 def scanned(dtype: torch.dtype) -> list[Arguments]:
     """Rows and columns of all lengths, with ties and NaN, apart in memory, and none."""
     tied = make(dtype, 6, 129)

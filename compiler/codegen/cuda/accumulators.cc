@@ -38,6 +38,10 @@ CudaAccumulators::CudaAccumulators(const Program& program, const Nest& nest, con
       acc.offset = interface_->ReserveScratch(count * StateBytes(acc) * Copies());
     } else if (plan_.Is<CudaSplit>()) {
       acc.offset = interface_->ReserveScratch(plan_.blocks * StateBytes(acc));
+    } else if (const auto* groups = plan_.As<CudaColumnGroups>();
+               groups != nullptr && groups->parts > 1) {
+      const int64_t bytes = groups->columns * plan_.width * StateBytes(acc);
+      acc.offset = interface_->ReserveScratch(plan_.blocks * bytes);
     }
   }
 }

@@ -44,8 +44,13 @@ class CudaAccumulators : public Accumulators {
   // Combines the group's threads and leaves the pass's scalars to later positions; in a split row
   // it leaves the part's state in scratch memory.
   void RowResults(int position);
-  // The vector of columns of a CudaColumns nest.
+  // The vector of columns of a thread that owns it.
   void ColumnResults();
+
+  // column_groups.cc: what the threads have that share a vector of columns becomes one, which the
+  // first of them knows. All threads of the block run this; of blocks that share columns only the
+  // last goes on behind it. `exists`: whether the columns do.
+  ir::Block CombineColumnGroups(const ir::Value& exists);
 
   ir::Block DeclarePrivate();
   ir::Block SavePrivate();
@@ -86,6 +91,11 @@ class CudaAccumulators : public Accumulators {
   // Of the accumulators of a sweep.
   const CudaSweep& Sweep() const { return *plan_.As<CudaSweep>(); }
   const Expr& Copies() const { return Sweep().copies; }
+
+  // ---- column_groups.cc
+
+  ir::Block CombineSharers() const;
+  ir::Block CombineColumnParts(const ir::Value& exists);
 
   // ---- finish.cc
 

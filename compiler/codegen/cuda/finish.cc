@@ -148,6 +148,7 @@ CudaFinish CudaAccumulators::FinishSplit(const std::string& name) {
 
 std::vector<CudaFinish> CudaAccumulators::Finish(const std::string& name) {
   std::vector<CudaFinish> finishes;
+  if (plan_.Is<CudaColumnGroups>()) return finishes;
   std::vector<const Accumulator*> columns;
   for (const Accumulator& acc : all_) {
     if (!acc.offset) continue;

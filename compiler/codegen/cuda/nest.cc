@@ -37,11 +37,15 @@ class CudaNestLowering : CudaRowLowering {
     ir::Function function = Declaration();
     result.shared_bytes = body_.shared_bytes();
     const auto* sweep = plan_.As<CudaSweep>();
-    if (sweep != nullptr && sweep->combine_bytes > 0) {
+    const auto* groups = plan_.As<CudaColumnGroups>();
+    const int combine_bytes = sweep != nullptr    ? sweep->combine_bytes
+                              : groups != nullptr ? groups->combine_bytes
+                                                  : 0;
+    if (combine_bytes > 0) {
       // Not static: nests of one launch would have theirs beside each other.
       function.body.push_back(
-          {ir::BindShared{"tile", ir::BytesType(), result.shared_bytes, sweep->combine_bytes}});
-      result.shared_bytes += sweep->combine_bytes;
+          {ir::BindShared{"tile", ir::BytesType(), result.shared_bytes, combine_bytes}});
+      result.shared_bytes += combine_bytes;
     }
     function.shared_bytes = result.shared_bytes;
     const ir::Block threads = Threads();
@@ -90,7 +94,7 @@ class CudaNestLowering : CudaRowLowering {
     const ir::Value row_count = body_.Extent(Rows());
     ir::Block block = {
         ir::DeclareAll(ir::kIndexType, {{"rows", row_count}, {"vectors", vector_count}})};
-    if (plan_.Is<CudaElements>() || plan_.Is<CudaColumns>()) return block;
+    if (plan_.Is<CudaElements>() || plan_.owns_columns()) return block;
     block.push_back(ir::DeclareAll(ir::kIntType, {{"lane", ir::Thread() % GroupSize()}}));
     if (plan_.column_tiles() != nullptr) {
       block.push_back(
@@ -112,6 +116,7 @@ class CudaNestLowering : CudaRowLowering {
     if (plan_.Is<CudaElements>()) return Elements();
     if (plan_.Is<CudaTiles>()) return Tiles();
     if (plan_.Is<CudaColumns>()) return Columns();
+    if (plan_.Is<CudaColumnGroups>()) return ColumnGroups();
     if (const auto* split = plan_.As<CudaSplit>()) return PartOfRow(split->parts);
     if (plan_.scanned_parts() > 1) return PartOfRow(plan_.scanned_parts());
     if (plan_.Is<CudaSweep>() && nest_.shape == NestShape::kFlat) return SweepElements();
@@ -237,6 +242,52 @@ class CudaNestLowering : CudaRowLowering {
          {decode, declare, scalars, inside, body_.TakeUnit(), InnerLines()}) {
       ir::Append(&block, part);
     }
+    return block;
+  }
+
+  // ---- Groups of columns: threads of a block, and blocks, share the reduced loops
+
+  // Block (row, tile, part); thread (y, x) has vector x of the tile and rows y, y + sharers, ...
+  ir::Block ColumnGroups() {
+    const auto& groups = *plan_.As<CudaColumnGroups>();
+    const int position = nest_.members[0].position, parts = groups.parts;
+    const int sharers = plan_.threads / groups.columns;
+    const std::vector<Expr> reduced(nest_.inner.begin(), nest_.inner.end() - 1);
+    const ir::Value vectors = ir::IndexVar("vectors"), tiles = ir::IndexVar("tiles"),
+                    q = ir::IndexVar("q"), x = ir::IntVar("x"), y = ir::IntVar("y"),
+                    number = ir::IndexVar("reduced");
+    const ir::Block declare = accumulators_.DeclareRow(position);
+    LowerMembers(position);
+    const ir::Block scalars = body_.TakeUnit();
+    const ir::Block decode = DecodeRow(ir::IndexVar("row"));
+    ir::Block step =
+        DecodeLoops(&body_, {.extents = reduced, .first_loop = FirstInner(), .number = number});
+    ir::Append(&step, InnerLines());
+    body_.BeginPass();
+    accumulators_.ColumnResults();
+    ir::Block results = body_.TakeUnit();
+    ir::Append(&results, InnerLines());
+    const ir::Value exists = q < vectors;
+    const ir::Value unit = BlockNumber() / parts;
+    ir::Block block = {
+        ir::DeclareAll(ir::kIntType, {{"part", BlockNumber() % parts},
+                                      {"x", ir::Thread() % groups.columns},
+                                      {"y", ir::Thread() / groups.columns}}),
+        ir::LetIndex("tiles", (vectors + (groups.columns - 1)) / groups.columns),
+        ir::DeclareAll(ir::kIndexType,
+                       {{"row", unit / tiles}, {"q", unit % tiles * groups.columns + x}}),
+        // A thread beyond the last column has no rows.
+        ir::LetIndex("end", ir::Choose(exists, body_.Extent(sym::Product(reduced)), 0)),
+        ir::LetIndex(LoopName(VectorLoop()), ir::CallOf("min_index", {q, vectors - 1}) * Width())};
+    for (const ir::Block& lines : {decode, declare, scalars}) ir::Append(&block, lines);
+    block.push_back({ir::For{.variable = "reduced",
+                             .first = ir::IntVar("part") * sharers + y,
+                             .condition = number < ir::IndexVar("end"),
+                             .step = sharers * parts,
+                             .body = std::move(step),
+                             .unroll = groups.rows_in_flight}});
+    ir::Append(&block, accumulators_.CombineColumnGroups(exists));
+    block.push_back(ir::When(ir::And(y == 0, exists), std::move(results)));
     return block;
   }
 };

@@ -63,7 +63,7 @@ CudaRowLowering::CudaRowLowering(const Program& program, const Nest& nest, const
 
 Expr CudaRowLowering::Vectors() const {
   if (!HasVectorLoop()) return Expr(1);
-  const Expr extent = plan_.Is<CudaColumns>() ? nest_.inner.back() : sym::Product(nest_.inner);
+  const Expr extent = plan_.owns_columns() ? nest_.inner.back() : sym::Product(nest_.inner);
   const bool rounds_up = plan_.is_interleaved() || plan_.is_partial();
   return rounds_up ? sym::CeilDiv(extent, Expr(plan_.width))
                    : sym::FloorDiv(extent, Expr(plan_.width));

@@ -15,7 +15,7 @@ class CudaRowLowering : protected NestLowering {
   CudaRowLowering(const Program& program, const Nest& nest, const CudaPlan& plan, std::string name,
                   KernelInterface* interface);
 
-  // Vectors of a row (CudaColumns: of the columns), and rows.
+  // Vectors of a row (of the columns, where threads own them), and rows.
   Expr Vectors() const;
   Expr Rows() const { return sym::Product(nest_.outer); }
 

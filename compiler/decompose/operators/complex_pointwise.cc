@@ -13,8 +13,6 @@ namespace {
 // What a formula costs, roughly, in vector instructions.
 constexpr int kAddCost = 2, kMulCost = 6, kDivCost = 20, kFunctionCost = 60;
 
-Results One(Tensor t) { return std::vector<Tensor>{std::move(t)}; }
-
 // An operand of the common sizes and of the result's part type.
 struct Parts {
   Tensor re;
@@ -81,7 +79,7 @@ template <ComplexElem (*f)(ComplexElem)>
 Results Unary(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const PartsOfCall z,
                            SplitOperands(b, OperandsOf(call), call.result().dtype));
-  return One(BothParts(b, z, kFunctionCost, [](ComplexElems v) { return f(v[0]); }));
+  return AsResults(BothParts(b, z, kFunctionCost, [](ComplexElems v) { return f(v[0]); }));
 }
 
 // ---- Sums
@@ -110,7 +108,7 @@ Results Added(Builder& b, const Call& call, const Operand& x, const Operand& y, 
       return Apply(op, v.Like(0), factor == 1 ? v : v * factor);
     });
   }
-  return One(b.Complex(re, im, z.tensors, kAddCost));
+  return AsResults(b.Complex(re, im, z.tensors, kAddCost));
 }
 
 Results Add(Builder& b, const Call& call) {
@@ -142,9 +140,9 @@ Tensor Scaled(Builder& b, const PartsOfCall& z, const Parts& x, const Tensor& fa
 Results Mul(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const PartsOfCall z,
                            SplitOperands(b, OperandsOf(call), call.result().dtype));
-  if (!z[0].im) return One(Scaled(b, z, z[1], z[0].re, Op::k_mul));
-  if (!z[1].im) return One(Scaled(b, z, z[0], z[1].re, Op::k_mul));
-  return One(BothParts(b, z, kMulCost, [](ComplexElems v) { return v[0] * v[1]; }));
+  if (!z[0].im) return AsResults(Scaled(b, z, z[1], z[0].re, Op::k_mul));
+  if (!z[1].im) return AsResults(Scaled(b, z, z[0], z[1].re, Op::k_mul));
+  return AsResults(BothParts(b, z, kMulCost, [](ComplexElems v) { return v[0] * v[1]; }));
 }
 
 Results Div(Builder& b, const Call& call) {
@@ -153,8 +151,8 @@ Results Div(Builder& b, const Call& call) {
   }
   TENSORD_ASSIGN_OR_RETURN(const PartsOfCall z,
                            SplitOperands(b, OperandsOf(call), call.result().dtype));
-  if (!z[1].im) return One(Scaled(b, z, z[0], z[1].re, Op::k_div));
-  return One(BothParts(b, z, kDivCost, [](ComplexElems v) { return v[0] / v[1]; }));
+  if (!z[1].im) return AsResults(Scaled(b, z, z[0], z[1].re, Op::k_div));
+  return AsResults(BothParts(b, z, kDivCost, [](ComplexElems v) { return v[0] / v[1]; }));
 }
 
 // self + value * tensor1 * tensor2, or with a quotient.
@@ -165,7 +163,7 @@ Results AddCompound(Builder& b, const Call& call) {
   const std::vector<Operand> args = OperandsOf(call);
   TENSORD_ASSIGN_OR_RETURN(const PartsOfCall z,
                            SplitOperands(b, std::span(args).first(3), call.result().dtype));
-  return One(BothParts(b, z, kDivCost, [factor = value.AsDouble()](ComplexElems v) {
+  return AsResults(BothParts(b, z, kDivCost, [factor = value.AsDouble()](ComplexElems v) {
     const ComplexElem scaled = factor == 1 ? v[1] : v[1] * factor;
     return v[0] + (divides ? scaled / v[2] : scaled * v[2]);
   }));
@@ -178,7 +176,7 @@ Results Power(Builder& b, const Call& call) {
     const auto of_base = [&](ComplexElem (*f)(ComplexElem)) -> Results {
       TENSORD_ASSIGN_OR_RETURN(const PartsOfCall z,
                                SplitOperands(b, std::span(args).first(1), call.result().dtype));
-      return One(BothParts(b, z, kFunctionCost, [f](ComplexElems v) { return f(v[0]); }));
+      return AsResults(BothParts(b, z, kFunctionCost, [f](ComplexElems v) { return f(v[0]); }));
     };
     if (number->IsConstant(2)) return of_base(ComplexSquare);
     if (number->IsConstant(3)) return of_base([](ComplexElem z) { return z * z * z; });
@@ -196,14 +194,14 @@ Results Power(Builder& b, const Call& call) {
 
 Results Conjugate(Builder& b, const Call& call) {
   const Tensor t = call.tensor("self");
-  if (!IsComplex(t.dtype())) return One(LazyCopy(b, t));
+  if (!IsComplex(t.dtype())) return AsResults(LazyCopy(b, t));
   const Tensor im = Elementwise(b, PartType(t.dtype()), {t.part(1)}, [](Elem v) { return -v; });
-  return One(b.Complex(t.part(0), im, {t}, 1));
+  return AsResults(b.Complex(t.part(0), im, {t}, 1));
 }
 
 Results Negative(Builder& b, const Call& call) {
   const Tensor t = call.tensor("self");
-  return One(Elementwise(b, t.dtype(), {t}, [](Elem v) { return -v; }));
+  return AsResults(Elementwise(b, t.dtype(), {t}, [](Elem v) { return -v; }));
 }
 
 template <Op op>
@@ -211,7 +209,7 @@ Results OfParts(Builder& b, const Call& call) {
   const Tensor t = call.tensor("self");
   const bool is_angle = op == Op::k_atan2;
   const Tensor &x = t.part(is_angle ? 1 : 0), &y = t.part(is_angle ? 0 : 1);
-  return One(
+  return AsResults(
       Elementwise(b, call.result().dtype, {x, y}, [](Elem v, Elem w) { return Apply(op, v, w); }));
 }
 
@@ -220,7 +218,7 @@ Results MakeComplex(Builder& b, const Call& call) {
   TENSORD_RETURN_IF_ERROR(CheckBroadcast({re, im}));
   const Sizes sizes = *BroadcastSizes(re.sizes(), im.sizes());
   const DType part = PartType(call.result().dtype);
-  return One(
+  return AsResults(
       b.Complex(b.Expand(b.Cast(re, part), sizes), b.Expand(b.Cast(im, part), sizes), {re, im}, 0));
 }
 
@@ -231,7 +229,7 @@ Results Polar(Builder& b, const Call& call) {
     return Elementwise(b, PartType(call.result().dtype), {length, angle},
                        [op](Elem v, Elem w) { return v * Apply(op, w); });
   };
-  return One(b.Complex(part(Op::k_cos), part(Op::k_sin), {length, angle}, kFunctionCost));
+  return AsResults(b.Complex(part(Op::k_cos), part(Op::k_sin), {length, angle}, kFunctionCost));
 }
 
 // ---- Truth values
@@ -250,7 +248,7 @@ Results Compare(Builder& b, const Call& call) {
                            SplitOperands(b, args, PromotedType(tensors, scalars)));
   const Tensor zero = b.Full(z.part, {}, 0);
   const Tensor inputs[] = {z[0].re, z[1].re, z[0].im.value_or(zero), z[1].im.value_or(zero)};
-  return One(
+  return AsResults(
       ElementwiseOf(b, kBool, {std::begin(inputs), std::end(inputs)}, [](std::span<const Elem> v) {
         const Elem re = Apply(op, v[0], v[1]), im = Apply(op, v[2], v[3]);
         return op == Op::k_eq ? And(re, im) : Or(re, im);
@@ -260,13 +258,13 @@ Results Compare(Builder& b, const Call& call) {
 template <Op op>
 Results EitherPart(Builder& b, const Call& call) {
   const Tensor t = call.tensor("self");
-  return One(Elementwise(b, kBool, {t.part(0), t.part(1)},
-                         [](Elem v, Elem w) { return Or(Apply(op, v), Apply(op, w)); }));
+  return AsResults(Elementwise(b, kBool, {t.part(0), t.part(1)},
+                               [](Elem v, Elem w) { return Or(Apply(op, v), Apply(op, w)); }));
 }
 
 Results IsFinite(Builder& b, const Call& call) {
   const Tensor t = call.tensor("self");
-  return One(Elementwise(b, kBool, {t.part(0), t.part(1)}, [](Elem v, Elem w) {
+  return AsResults(Elementwise(b, kBool, {t.part(0), t.part(1)}, [](Elem v, Elem w) {
     const auto is_not = [](Elem x) { return Or(IsNan(x), Apply(Op::k_isinf, x)); };
     return Not(Or(is_not(v), is_not(w)));
   }));
@@ -277,7 +275,7 @@ Results Logic(Builder& b, const Call& call) {
   std::vector<Tensor> truths;
   for (const Tensor& t : call.tensor_operands()) truths.push_back(b.Cast(t, kBool));
   TENSORD_RETURN_IF_ERROR(CheckBroadcast(truths));
-  return One(b.Map(op, truths));
+  return AsResults(b.Map(op, truths));
 }
 
 // ---- Choices
@@ -298,14 +296,14 @@ Results Where(Builder& b, const Call& call) {
   const std::vector<Operand> args = OperandsOf(call);
   TENSORD_ASSIGN_OR_RETURN(
       Tensor t, Chosen(b, std::get<Tensor>(args[0]), args[1], args[2], call.result().dtype));
-  return One(std::move(t));
+  return AsResults(std::move(t));
 }
 
 Results MaskedFill(Builder& b, const Call& call) {
   const std::vector<Operand> args = OperandsOf(call);
   TENSORD_ASSIGN_OR_RETURN(
       Tensor t, Chosen(b, std::get<Tensor>(args[1]), args[2], args[0], call.result().dtype));
-  return One(std::move(t));
+  return AsResults(std::move(t));
 }
 
 #define UNARY(name, f) {"aten::" name, Unary<f>}

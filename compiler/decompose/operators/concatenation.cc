@@ -12,8 +12,6 @@
 namespace tensord::compiler {
 namespace {
 
-Results One(Tensor t) { return std::vector<Tensor>{std::move(t)}; }
-
 // ---- Joining
 
 // A few cheap parts are chosen between where the whole is read: vectors that lie in one part, which
@@ -73,11 +71,11 @@ Results Concatenate(Builder& b, std::vector<Tensor> parts, int dim, DType dtype,
   if (MayChoose(b, parts)) {
     int filled = 0;
     for (const Tensor& part : parts) filled += part.sizes()[dim].Is(0) ? 0 : 1;
-    if (filled > 1) return One(Choose(b, parts, dim, dtype));
+    if (filled > 1) return AsResults(Choose(b, parts, dim, dtype));
   }
   const Sizes strides =
       SameSizes(sizes, declared.sizes) ? BufferStrides(declared) : ContiguousStrides(sizes);
-  return One(b.Concat(parts, dim, dtype, strides));
+  return AsResults(b.Concat(parts, dim, dtype, strides));
 }
 
 Results Cat(Builder& b, const Call& call) {
@@ -135,10 +133,10 @@ Results ConstantPad(Builder& b, const Call& call) {
     const bool pads_after = !*cuts_after && !after.Is(0);
     if (!before.Is(0) || pads_after) padded.emplace_back(d, before);
   }
-  if (padded.empty()) return One(t.view() ? LazyCopy(b, t) : t);
+  if (padded.empty()) return AsResults(t.view() ? LazyCopy(b, t) : t);
   const Tensor fill = ScalarTensor(b, call.scalar("value"), t.dtype());
   const int cost = 3 * static_cast<int>(padded.size());
-  return One(b.Pointwise(t.dtype(), sizes, {t}, cost, [=](Recorder& ops, Index index) {
+  return AsResults(b.Pointwise(t.dtype(), sizes, {t}, cost, [=](Recorder& ops, Index index) {
     std::vector<Expr> source(index.begin(), index.end());
     std::vector<Value> inside;
     for (const auto& [d, before] : padded) {
@@ -173,7 +171,7 @@ Results ZeroPadded(Builder& b, const Call& call) {
     part = b.Slice(part, d, Expr(0), length, 1);
   }
   b.Assign(part, t);
-  return One(whole);
+  return AsResults(whole);
 }
 
 Results Repeat(Builder& b, const Call& call) {
@@ -188,7 +186,7 @@ Results Repeat(Builder& b, const Call& call) {
       return absl::InvalidArgumentError("repeats a negative number of times");
     sizes[d] *= repeats[d];
   }
-  return One(b.Reindex(t, sizes, [from = t.sizes(), sizes](Index index) {
+  return AsResults(b.Reindex(t, sizes, [from = t.sizes(), sizes](Index index) {
     std::vector<Expr> source;
     for (size_t d = 0; d < from.size(); ++d) {
       source.push_back(from[d] == sizes[d] ? index[d] : sym::Mod(index[d], from[d]));
@@ -201,7 +199,7 @@ Results Flip(Builder& b, const Call& call) {
   const Tensor t = call.tensor("self");
   TENSORD_ASSIGN_OR_RETURN(const std::vector<int> dims,
                            NormalizeDims(call.constants("dims"), t.rank()));
-  return One(b.Reindex(t, t.sizes(), [dims, sizes = t.sizes()](Index index) {
+  return AsResults(b.Reindex(t, t.sizes(), [dims, sizes = t.sizes()](Index index) {
     std::vector<Expr> source(index.begin(), index.end());
     for (int d : dims) source[d] = sizes[d] - 1 - source[d];
     return source;
@@ -231,7 +229,7 @@ Results Roll(Builder& b, const Call& call) {
     for (const auto& [d, first] : moves) source[d] = sym::Mod(source[d] + first, from[d]);
     return source;
   });
-  return One(b.Reshape(rolled, sizes));
+  return AsResults(b.Reshape(rolled, sizes));
 }
 
 // ---- Putting parts back
@@ -249,7 +247,7 @@ Results PutBack(Builder& b, const Tensor* base, const Tensor& part, const Sizes&
   const DType dtype = base != nullptr ? base->dtype() : part.dtype();
   const Tensor rest = base != nullptr ? *base : b.Expand(b.Full(dtype, {}, 0.0), sizes);
   const Tensor source = b.Cast(part, dtype);
-  return One(b.Pointwise(dtype, sizes, {rest, source}, 5, [=](Recorder& ops, Index index) {
+  return AsResults(b.Pointwise(dtype, sizes, {rest, source}, 5, [=](Recorder& ops, Index index) {
     std::vector<Expr> place(index.begin(), index.end());
     const Expr distance = place[dim] - range.start;
     place[dim] = sym::FloorDiv(distance, range.step);
@@ -308,7 +306,7 @@ Results AsStridedScatter(Builder& b, const Call& call) {
       std::all_of(strides.begin(), strides.end(), [](const Expr& s) { return sym::MayBeSize(s); });
   if (!inside) return absl::InvalidArgumentError("reaches beyond the memory of its argument");
   b.Assign(b.AsStrided(result, sizes, strides, offset), part);
-  return One(result);
+  return AsResults(result);
 }
 
 absl::StatusOr<int> DimOfSizes(const Sizes& sizes, int64_t dim) {

@@ -16,9 +16,7 @@ namespace {
 
 using Dims = std::vector<int>;
 
-Results One(Tensor t) { return std::vector<Tensor>{std::move(t)}; }
-
-Results Same(Builder&, const Call& call) { return One(call.tensor("self")); }
+Results Same(Builder&, const Call& call) { return AsResults(call.tensor("self")); }
 
 // ---- Shapes
 
@@ -56,10 +54,12 @@ Results View(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(
       const Sizes sizes,
       InferSizes(call.integers(call.takes("shape") ? "shape" : "size"), sym::Product(t.sizes())));
-  return One(b.Reshape(t, sizes));
+  return AsResults(b.Reshape(t, sizes));
 }
 
-Results ViewAsReal(Builder& b, const Call& call) { return One(b.ViewAsReal(call.tensor("self"))); }
+Results ViewAsReal(Builder& b, const Call& call) {
+  return AsResults(b.ViewAsReal(call.tensor("self")));
+}
 
 Results ViewAsComplex(Builder& b, const Call& call) {
   const Tensor t = call.tensor("self");
@@ -69,7 +69,7 @@ Results ViewAsComplex(Builder& b, const Call& call) {
   if (t.dtype() != kFloat32 && t.dtype() != kFloat64) {
     return absl::UnimplementedError("complex numbers of this type");
   }
-  return One(b.ViewAsComplex(t));
+  return AsResults(b.ViewAsComplex(t));
 }
 
 // The same bits as another type of the same width.
@@ -81,7 +81,7 @@ Results ViewAsType(Builder& b, const Call& call) {
       ComputeType(t.dtype()) != t.dtype()) {
     return absl::UnimplementedError("bits of other widths");
   }
-  return One(b.Pointwise(to, t.sizes(), {t}, 0, [t, to](Recorder& ops, Index index) {
+  return AsResults(b.Pointwise(to, t.sizes(), {t}, 0, [t, to](Recorder& ops, Index index) {
     return ops.Bitcast(t.Load(ops, index), to);
   }));
 }
@@ -103,7 +103,7 @@ Results Expand(Builder& b, const Call& call) {
                                                      " to ", sym::ToString(sizes[d])));
     }
   }
-  return One(b.Expand(t, sizes));
+  return AsResults(b.Expand(t, sizes));
 }
 
 Results BroadcastInDim(Builder& b, const Call& call) {
@@ -122,13 +122,13 @@ Results BroadcastInDim(Builder& b, const Call& call) {
   if (t.sizes().size() != sizes.size() || !BroadcastSizes(t.sizes(), sizes)) {
     return absl::InvalidArgumentError("does not broadcast to the shape");
   }
-  return One(b.Expand(t, sizes));
+  return AsResults(b.Expand(t, sizes));
 }
 
 // ---- Order of dimensions
 
 Results PermuteTo(Builder& b, const Tensor& t, const Dims& order) {
-  return One(t.rank() < 2 ? t : b.Permute(t, order));
+  return AsResults(t.rank() < 2 ? t : b.Permute(t, order));
 }
 
 Results Permute(Builder& b, const Call& call) {
@@ -175,19 +175,19 @@ Tensor SqueezeDims(Builder& b, Tensor t, Dims dims) {
 Results SqueezeAll(Builder& b, const Call& call) {
   Dims dims;
   for (int d = 0; d < call.tensor("self").rank(); ++d) dims.push_back(d);
-  return One(SqueezeDims(b, call.tensor("self"), dims));
+  return AsResults(SqueezeDims(b, call.tensor("self"), dims));
 }
 
 Results Squeeze(Builder& b, const Call& call) {
   TENSORD_ASSIGN_OR_RETURN(const Dims dims,
                            NormalizeDims(call.constants("dim"), call.tensor("self").rank()));
-  return One(SqueezeDims(b, call.tensor("self"), dims));
+  return AsResults(SqueezeDims(b, call.tensor("self"), dims));
 }
 
 Results Unsqueeze(Builder& b, const Call& call) {
   const Tensor t = call.tensor("self");
   TENSORD_ASSIGN_OR_RETURN(const int dim, NormalizeDim(call.constant("dim"), t.rank() + 1));
-  return One(b.Unsqueeze(t, dim));
+  return AsResults(b.Unsqueeze(t, dim));
 }
 
 // ---- Parts
@@ -196,14 +196,14 @@ Results Slice(Builder& b, const Call& call) {
   const Tensor t = call.tensor("self");
   TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant("dim")));
   TENSORD_ASSIGN_OR_RETURN(const SliceRange range, SliceOf(call, t.sizes()[dim]));
-  return One(b.Slice(t, dim, range.start, range.length, range.step));
+  return AsResults(b.Slice(t, dim, range.start, range.length, range.step));
 }
 
 Results Select(Builder& b, const Call& call) {
   const Tensor t = call.tensor("self");
   TENSORD_ASSIGN_OR_RETURN(const int dim, DimOf(t, call.constant("dim")));
   TENSORD_ASSIGN_OR_RETURN(const Expr index, IndexOf(call.integer("index"), t.sizes()[dim]));
-  return One(b.Select(t, dim, index));
+  return AsResults(b.Select(t, dim, index));
 }
 
 Results Unbind(Builder& b, const Call& call) {
@@ -293,7 +293,7 @@ Results AsStrided(Builder& b, const Call& call) {
     // What the argument is a part of may have that; the library knows.
     return absl::UnimplementedError("reaches beyond the memory of its argument");
   }
-  return One(b.AsStrided(base, sizes, strides, offset));
+  return AsResults(b.AsStrided(base, sizes, strides, offset));
 }
 
 Results DiagonalOf(Builder& b, const Call& call, const Tensor& t) {
@@ -317,10 +317,10 @@ Results DiagonalOf(Builder& b, const Call& call, const Tensor& t) {
       if (d != i && d != j) strides.push_back(view.strides[d]);
     }
     strides.push_back(view.strides[i] + view.strides[j]);
-    return One(b.AsStrided(t, sizes, strides,
-                           view.offset + view.strides[i] * row + view.strides[j] * column));
+    return AsResults(b.AsStrided(t, sizes, strides,
+                                 view.offset + view.strides[i] * row + view.strides[j] * column));
   }
-  return One(b.Reindex(t, sizes, [i, j, row, column, rank = t.rank()](Index index) {
+  return AsResults(b.Reindex(t, sizes, [i, j, row, column, rank = t.rank()](Index index) {
     std::vector<Expr> source;
     size_t next = 0;
     for (int d = 0; d < rank; ++d) {
@@ -345,8 +345,8 @@ Results Unfold(Builder& b, const Call& call) {
     return absl::InvalidArgumentError("the window does not fit");
   }
   if (is_number) {
-    if (t.view()) return One(b.AsStrided(t, {Expr(size)}, {Expr(1)}, t.view()->offset));
-    return One(b.Reindex(t, {Expr(size)}, [](Index) { return std::vector<Expr>{}; }));
+    if (t.view()) return AsResults(b.AsStrided(t, {Expr(size)}, {Expr(1)}, t.view()->offset));
+    return AsResults(b.Reindex(t, {Expr(size)}, [](Index) { return std::vector<Expr>{}; }));
   }
   Sizes sizes = t.sizes();
   sizes[dim] = sym::FloorDiv(sizes[dim] - size, Expr(step)) + 1;
@@ -355,9 +355,9 @@ Results Unfold(Builder& b, const Call& call) {
     Sizes strides = t.view()->strides;
     strides.push_back(strides[dim]);
     strides[dim] *= Expr(step);
-    return One(b.AsStrided(t, sizes, strides, t.view()->offset));
+    return AsResults(b.AsStrided(t, sizes, strides, t.view()->offset));
   }
-  return One(b.Reindex(t, sizes, [dim, step](Index index) {
+  return AsResults(b.Reindex(t, sizes, [dim, step](Index index) {
     std::vector<Expr> source(index.begin(), index.end() - 1);
     source[dim] = source[dim] * Expr(step) + index.back();
     return source;
@@ -384,7 +384,7 @@ Results Narrow(Builder& b, const Call& call) {
       !sym::MayBeAtMost(first + length, t.sizes()[dim])) {
     return absl::InvalidArgumentError("the part reaches beyond the dimension");
   }
-  return One(b.Slice(t, dim, first, length, 1));
+  return AsResults(b.Slice(t, dim, first, length, 1));
 }
 
 // A copy of the base, into whose diagonal the part is written.
@@ -396,7 +396,7 @@ Results DiagonalScatter(Builder& b, const Call& call) {
   if (!MayBeSameSizes(diagonal[0].sizes(), part.sizes()))
     return absl::InvalidArgumentError("the part does not fit the diagonal");
   if (diagonal[0].view()) b.Assign(diagonal[0], part);  // an empty one is no view
-  return One(result);
+  return AsResults(result);
 }
 
 const Lowering kViewLowerings[] = {

@@ -41,8 +41,12 @@ bool CudaPlan::loads_first() const {
 
 bool CudaPlan::combines_in_last_block() const {
   const auto* sweep = As<CudaSweep>();
-  return Is<CudaSplit>() || (sweep != nullptr && !sweep->finish);
+  const auto* groups = As<CudaColumnGroups>();
+  return Is<CudaSplit>() || (sweep != nullptr && !sweep->finish) ||
+         (groups != nullptr && groups->parts > 1);
 }
+
+bool CudaPlan::owns_columns() const { return Is<CudaColumns>() || Is<CudaColumnGroups>(); }
 
 int CudaPlan::scanned_parts() const {
   const auto* columns = As<CudaColumns>();
@@ -51,8 +55,8 @@ int CudaPlan::scanned_parts() const {
 }
 
 std::string ToString(const CudaPlan& plan) {
-  static constexpr const char* kKinds[] = {"elements", "tiles",   "rows",     "sweep",
-                                           "split",    "columns", "scan-rows"};
+  static constexpr const char* kKinds[] = {"elements", "tiles",   "rows",      "sweep",
+                                           "split",    "columns", "scan-rows", "column-groups"};
   static constexpr const char* kAccess[] = {"", " partial", " unaligned", " peeled",
                                             " interleaved"};
   std::string text = absl::StrCat(kKinds[plan.kind.index()], " w", plan.width);
@@ -82,6 +86,10 @@ std::string ToString(const CudaPlan& plan) {
       columns != nullptr && columns->rows_in_flight > 0) {
     absl::StrAppend(&text, " rows", columns->rows_in_flight);
   }
+  if (const auto* groups = plan.As<CudaColumnGroups>()) {
+    absl::StrAppend(&text, " columns", groups->columns);
+    if (groups->parts > 1) absl::StrAppend(&text, " parts", groups->parts);
+  }
   if (plan.scanned_parts() > 1) absl::StrAppend(&text, " parts", plan.scanned_parts());
   if (plan.combines_in_last_block()) text += " last-block";
   return text;
@@ -98,6 +106,10 @@ std::string DetailsOf(const CudaPlan& plan) {
   }
   for (const std::vector<int>& sums : group.joint_sums) {
     details.push_back(absl::StrCat("joint sums ", absl::StrJoin(sums, " ")));
+  }
+  if (const auto* groups = plan.As<CudaColumnGroups>()) {
+    details.push_back(absl::StrCat(groups->rows_in_flight, " rows in flight"));
+    details.push_back(absl::StrCat("through ", groups->combine_bytes, " bytes"));
   }
   if (const auto* sweep = plan.As<CudaSweep>()) {
     for (const auto& [reduction, vectors] : sweep->combined_vectors) {

@@ -142,6 +142,16 @@ struct CudaColumns {
   int parts = 1;
 };
 
+// The threads of a block share vectors of columns, each with a part of the rows that are reduced.
+// What they have is combined through shared memory; and where several blocks share the columns, by
+// the last of them.
+struct CudaColumnGroups {
+  int columns = 1;         // vectors of columns of a block
+  int parts = 1;           // blocks that share them
+  int rows_in_flight = 1;  // rows of which a thread has the loads under way
+  int combine_bytes = 0;   // of shared memory
+};
+
 // A group runs through a row from front to back, a vector a thread at a time, in passes of which
 // some scan: all its threads combine what they have there and know what stands before them.
 struct CudaScanRows {
@@ -158,7 +168,8 @@ struct CudaPlan {
   int threads = 256;  // T: of a block
   Expr blocks;        // of the nest
   int resident = 1;   // blocks that a multiprocessor has room for, which bounds registers
-  std::variant<CudaElements, CudaTiles, CudaRows, CudaSweep, CudaSplit, CudaColumns, CudaScanRows>
+  std::variant<CudaElements, CudaTiles, CudaRows, CudaSweep, CudaSplit, CudaColumns, CudaScanRows,
+               CudaColumnGroups>
       kind;
 
   template <class Kind>
@@ -180,6 +191,7 @@ struct CudaPlan {
   bool loads_first() const;                 // a thread loads its vectors before it uses the first
   // What the blocks leave is combined by the last of those that share a row or a total.
   bool combines_in_last_block() const;
+  bool owns_columns() const;  // a thread keeps to a vector of the last inner loop
   int scanned_parts() const;  // of a scanned row, or of scanned columns
 
   int G() const { return group().threads; }

@@ -2,6 +2,7 @@
 #include "compiler/schedule/cuda/plan_nest.h"
 
 #include "base/check.h"
+#include "compiler/schedule/cuda/column_groups.h"
 #include "compiler/schedule/cuda/columns.h"
 #include "compiler/schedule/cuda/elements.h"
 #include "compiler/schedule/cuda/rows.h"
@@ -13,6 +14,7 @@
 namespace tensord::compiler {
 std::span<const CudaScheduleKind> CudaScheduleKinds() {
   static constexpr CudaScheduleKind kKinds[] = {
+      {"column-groups", CanScheduleColumnGroups, ScheduleColumnGroups},
       {"columns", CanScheduleColumns, ScheduleColumns},
       {"sweep", CanScheduleSweep, ScheduleSweep},
       {"split", CanScheduleSplit, ScheduleSplit},

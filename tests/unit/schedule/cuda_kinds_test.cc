@@ -8,6 +8,7 @@
 namespace tensord::testing {
 namespace cuda_kinds_test {
 
+using compiler::CudaColumnGroups;
 using compiler::CudaColumns;
 using compiler::CudaElements;
 using compiler::CudaRows;
@@ -142,10 +143,40 @@ TEST(CudaKinds, SplitTakesFewLongRows) {
 }
 
 TEST(CudaKinds, ColumnsTakeFewRows) {
-  const Planned planned(Sum({40, 512}, 0));
+  const Planned planned(Sum({24, 512}, 0));
   EXPECT_TRUE(planned.plan().Is<CudaColumns>());
   EXPECT_EQ(planned.plan().blocks.AsConstant(), 1);
   EXPECT_EQ(planned.plan().G(), 1);
+}
+
+// Stacks of matrices, each summed over its rows.
+GraphBuilder SumInside(const Shape& sizes) {
+  GraphBuilder g(kCuda);
+  const Ref x = g.Input(sizes);
+  return g.Output(g.Node("aten::sum.dim_IntList", {x, Ints({1}), false, nullptr},
+                         g.Meta({sizes[0], sizes[2]})));
+}
+
+TEST(CudaKinds, ColumnGroupsTakeFewColumnsOfManyRows) {
+  const Planned planned(SumInside({16, 768, 196}), 132);
+  const auto& groups = planned.As<CudaColumnGroups>();
+  EXPECT_EQ(planned.plan().width, 4);
+  EXPECT_EQ(groups.columns, 4);  // 64 bytes, which several blocks need not share
+  EXPECT_EQ(groups.parts, 1);
+  EXPECT_EQ(planned.plan().blocks.AsConstant(), 16 * 13);
+  EXPECT_EQ(groups.combine_bytes, 256 / 2 * 4 * 4);
+  EXPECT_FALSE(planned.plan().combines_in_last_block());
+  // Blocks share columns where there are fewer of them than multiprocessors want.
+  const Planned parts(SumInside({16, 12544, 32}), 132);
+  EXPECT_GT(parts.As<CudaColumnGroups>().parts, 1);
+  EXPECT_TRUE(parts.plan().combines_in_last_block());
+  EXPECT_GE(parts.plan().blocks.AsConstant(), 132);
+  EXPECT_THAT(Planned(SumInside({16, 24, 196}), 132).WhyNot("column-groups"),
+              HasSubstr("few rows"));
+  EXPECT_THAT(Planned(SumInside({4096, 64, 196}), 132).WhyNot("column-groups"),
+              HasSubstr("columns enough"));
+  EXPECT_THAT(Planned(Sum({16, 768}, 1), 132).WhyNot("column-groups"),
+              HasSubstr("do not run in blocks"));
 }
 
 GraphBuilder Cumulative(const std::string& op, const Shape& sizes, int dim, v1::DType dtype) {
