@@ -6,7 +6,6 @@ Partitioned graphs are looked at and run in eager; at the end the real daemon co
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,12 +13,9 @@ import pytest
 import tensord
 import torch
 import torch.nn.functional as F
-from tensord import torch_compat
-from tensord.capture import partition
+from partitioned_graphs import Graphs, is_image
 from torch import Tensor, fx, nn
 from torch._decomp import decompositions
-from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.aot_autograd import make_boxed_func
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 pytestmark = pytest.mark.usefixtures("nothing_compiled")
@@ -27,37 +23,6 @@ pytestmark = pytest.mark.usefixtures("nothing_compiled")
 aten = torch.ops.aten
 C, SIZE = 8, (4, 8, 6, 5)
 CHANNELS_LAST = torch.channels_last
-
-
-class Graphs:
-    """A backend that cuts graphs as tensord does and runs them in eager."""
-
-    def __init__(self) -> None:
-        self.forward: fx.GraphModule
-        self.backward: fx.GraphModule
-
-    def __call__(self, module: fx.GraphModule, inputs: Any) -> Any:
-        compilers = {
-            f"{short}_compiler": functools.partial(self._keep, which)
-            for short, which in (("fw", "forward"), ("bw", "backward"))
-        }
-        with torch_compat.lower_backward_early():
-            return aot_autograd(partition_fn=partition.partition, **compilers)(module, inputs)
-
-    def _keep(self, which: str, module: fx.GraphModule, inputs: Any) -> Any:
-        module.graph.lint()
-        setattr(self, which, module)
-        return make_boxed_func(module.forward)
-
-    def backward_reads(self) -> list[fx.Node]:
-        """Images among the inputs of the backward graph, results' gradients apart."""
-        nodes = self.backward.graph.find_nodes(op="placeholder")
-        return [n for n in nodes if _is_image(n) and not n.name.startswith("tangents")]
-
-
-def _is_image(node: fx.Node) -> bool:
-    value = node.meta["val"]
-    return isinstance(value, Tensor) and value.dim() >= 3
 
 
 @pytest.fixture
@@ -133,7 +98,7 @@ def test_backward_reads_the_input_alone(affine: tuple[bool, bool], layout: Any) 
     # Forward saves the input, what of weight and bias there is, and the statistics: no image.
     outputs = graphs.forward.graph.output_node().args[0]
     saved = [n for n in outputs[1:] if isinstance(n, fx.Node)]
-    assert [n.name for n in saved if _is_image(n)] == [read.name]
+    assert [n.name for n in saved if is_image(n)] == [read.name]
     computed = [n for n in saved if n.op != "placeholder"]
     assert computed and all(n.meta["val"].shape == (C,) for n in computed)
     step = graphs.backward.graph.find_nodes(

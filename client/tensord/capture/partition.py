@@ -38,6 +38,26 @@ FUSED = (
     _aten.polar,
     _aten.view_as_complex,
     _aten.view_as_real,
+    _aten.floor_divide,
+    _aten.hardswish,
+    _aten.glu,
+    _aten._prelu_kernel,
+    # Gradients of activations and losses: what they read is computed again beside them.
+    _aten.elu_backward,
+    _aten.glu_backward,
+    _aten.hardshrink_backward,
+    _aten.hardsigmoid_backward,
+    _aten.hardswish_backward,
+    _aten.hardtanh_backward,
+    _aten.leaky_relu_backward,
+    _aten.log_sigmoid_backward,
+    _aten.mish_backward,
+    _aten.softplus_backward,
+    _aten.softshrink_backward,
+    _aten.binary_cross_entropy_backward,
+    _aten.huber_loss_backward,
+    _aten.mse_loss_backward,
+    _aten.smooth_l1_loss_backward,
 )
 
 # Norms, which here convert what they read in registers. Under autocast they compute in float32 what

@@ -34,6 +34,7 @@ from .captured import (
 )
 from .joint import (
     batch_norm_relu,
+    batch_norm_results,
     changed_arguments,
     channels_last,
     common_subexpressions,
@@ -141,6 +142,13 @@ TABLE: tuple[Pass, ...] = (
         batch_norm_relu.batch_norm_relu,
         operators=batch_norm_relu.OPERATORS,
         counter="relus_recomputed",
+    ),
+    # The partitioner may have batch norms computed again. Behind the one that looks for ReLUs' own.
+    Pass(
+        "batch_norm_results",
+        "joint",
+        batch_norm_results.batch_norm_results,
+        operators=batch_norm_results.OPERATORS,
     ),
     # Conjugates that kernels can compute with.
     Pass("complex_numbers", "joint", complex_numbers.complex_numbers),
