@@ -4,6 +4,7 @@
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
+#include <climits>
 #include <map>
 
 #include "compiler/schedule/access.h"
@@ -229,7 +230,22 @@ absl::Status CheckWelfordSweep(const Nest& nest) {
   return absl::OkStatus();
 }
 
-// Buffers that no one outside needs, and narrow ones that both here and outside are read.
+// Whether some members read what is stored of the buffer as they have it at hand, and others, of
+// later passes, as they find it in memory.
+bool IsReadInTwoWays(const Nest& nest, const AccessIndex& accesses, BufferId id) {
+  int written = INT_MAX, first = INT_MAX, last = INT_MIN;
+  for (const NestMember& member : nest.members) {
+    const Accesses& of = accesses.Of(member.op);
+    if (of.writes.count(id) != 0) written = std::min(written, member.position);
+    if (of.reads.count(id) == 0) continue;
+    first = std::min(first, member.position);
+    last = std::max(last, member.position);
+  }
+  return first <= written && last > written;
+}
+
+// Buffers that no one outside needs, and narrow ones that are read both as they are at hand and
+// from memory, by other passes or outside.
 void FindLocals(const Program& program, const AccessIndex& accesses, Nest* nest) {
   std::set<int> inside;
   std::set<BufferId> written, read, swept;
@@ -256,7 +272,8 @@ void FindLocals(const Program& program, const AccessIndex& accesses, Nest* nest)
     const auto reads_outside = [&](int op) {
       return inside.count(op) == 0 && accesses.Of(op).reads.count(id) != 0;
     };
-    if (is_narrow && read.count(id) != 0 && std::ranges::any_of(users, reads_outside)) {
+    if (is_narrow && read.count(id) != 0 &&
+        (std::ranges::any_of(users, reads_outside) || IsReadInTwoWays(*nest, accesses, id))) {
       nest->rounded.insert(id);
     }
   }

@@ -53,8 +53,8 @@ struct Nest {
   // Members that are column statements, where a target emits them apart.
   std::vector<NestMember> after;
   std::set<BufferId> local;  // written and read only here: never in memory as a buffer
-  // Narrow floats that are written and read here, and read by other nests or calls: what goes on
-  // here is rounded as those find it in memory.
+  // Narrow floats that are written and read here, and read by later passes, other nests or calls:
+  // what goes on here is rounded as those find it in memory.
   std::set<BufferId> rounded;
 };
 

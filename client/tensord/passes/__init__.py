@@ -38,6 +38,7 @@ from .joint import (
     changed_arguments,
     channels_last,
     common_subexpressions,
+    compared_extrema,
     complex_numbers,
     counter_based_random,
     misstated_sizes,
@@ -154,6 +155,14 @@ TABLE: tuple[Pass, ...] = (
     Pass("complex_numbers", "joint", complex_numbers.complex_numbers),
     # Before the partitioner counts what to save, and instead of its own, which is slow to load.
     Pass("common_subexpressions", "joint", common_subexpressions.common_subexpressions),
+    # Elements that equal an extremum are found where forward's own are saved. Behind the merging of
+    # subexpressions, which marks would keep apart.
+    Pass(
+        "compared_extrema",
+        "joint",
+        compared_extrema.compared_extrema,
+        operators=compared_extrema.OPERATORS,
+    ),
     # What no program can be compiled for, since torch is wrong about its sizes. Behind passes that
     # replace nodes, and with the marks in both graphs that are cut from this one.
     Pass(

@@ -165,21 +165,30 @@ Results Truth(Builder& b, const Call& call) {
 
 enum class Spread { kVar, kStd };
 
+// Whether a sum of squares is to be float64, as eager has it on the CPU: in float32 it overflows
+// where its root would not. Squares of float16 do not.
+bool HasWideSquares(const Builder& b, DType dtype) {
+  return b.device() == v1::DEVICE_TYPE_CPU &&
+         (dtype == v1::DTYPE_FLOAT32 || dtype == v1::DTYPE_BFLOAT16);
+}
+
 // `correction` is subtracted from the count. Results: the spread and, if wanted, the mean.
 Results SpreadOf(Builder& b, const Plan& p, double correction, Spread spread, bool with_mean) {
   TENSORD_RETURN_IF_ERROR(NeedFloat(p));
-  const Tensor x = RealizeIfExpensive(b, p.x);
+  const DType dtype = p.x.dtype();
+  Tensor x = RealizeIfExpensive(b, p.x);
+  if (spread == Spread::kStd && HasWideSquares(b, dtype)) x = b.Cast(x, v1::DTYPE_FLOAT64);
   const Moments moments = MomentsOf(b, x, p.dims);
   const Tensor count = NumberOf(b, FloatType(x.dtype()), CountOf(x.sizes(), p.dims));
   const Tensor result = Elementwise(b, x.dtype(), {moments.squares, count}, [=](Elem m2, Elem n) {
     const Elem var = m2 / Maximum(n - correction, 0);
     return spread == Spread::kStd ? Sqrt(var) : var;
   });
-  std::vector<Tensor> results{Finish(b, p, result)};
+  std::vector<Tensor> results{Finish(b, p, b.Cast(result, dtype))};
   if (!with_mean) return results;
-  Tensor mean = b.Cast(moments.mean, x.dtype());
+  Tensor mean = b.Cast(moments.mean, dtype);
   if (CountOf(x.sizes(), p.dims).Is(0)) {  // of nothing: not a number
-    mean = Elementwise(b, x.dtype(), {mean}, [](Elem sum) { return sum / 0; });
+    mean = Elementwise(b, dtype, {mean}, [](Elem sum) { return sum / 0; });
   }
   results.push_back(Finish(b, p, mean));
   return results;
