@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 ROWS, COLUMNS = 64, 5
 
@@ -58,6 +59,18 @@ def test_gradients_reach_what_is_extreme(
     ours = gradient(torch.compile(function, backend="tensord", dynamic=False))
     assert not ours.isnan().any()
     assert torch.equal(ours.ne(0).any(1), gradient(function).ne(0).any(1))
+
+
+@pytest.mark.parametrize("value", ["norm", "silu"])
+def test_checkpoints(tensord_daemon: object, value: str) -> None:
+    """What a checkpoint has computed again stays so, several results at once included."""
+
+    def function(x: Tensor) -> Tensor:
+        return checkpoint(lambda x: VALUES[value](x).amax(1), x, use_reentrant=False)
+
+    x = _inputs(torch.bfloat16).requires_grad_()
+    torch.compile(function, backend="tensord", dynamic=False)(x).sum().backward()
+    assert x.grad is not None and not x.grad.isnan().any()
 
 
 @pytest.mark.parametrize("value", VALUES)

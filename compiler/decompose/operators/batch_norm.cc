@@ -77,7 +77,7 @@ std::optional<Tensor> Channels(Builder& b, const std::optional<Tensor>& t, int r
 }
 
 // What a channel's differences from its mean are multiplied by: rstd * weight. Backward computes a
-// norm's result again in these steps (client/tensord/passes/joint/batch_norm_relu.py).
+// norm's result again in these steps (client/tensord/passes/joint/batch_norms.py).
 Tensor ScaleOf(Builder& b, const Tensor& rstd, const std::optional<Tensor>& weight) {
   return weight ? Times(b, rstd.dtype(), rstd, Channels(b, *weight, rstd.rank())) : rstd;
 }

@@ -27,7 +27,8 @@ def batch_norm_results(joint: fx.GraphModule) -> int:
     """Changes a joint graph in place; the number of norms whose results are in steps.
 
     Norms whose statistics are rounded before they are saved are left, as on CPUs in 16 bits: the
-    steps would give other values.
+    steps would give other values. So are those of checkpoints, which say themselves what is
+    computed again.
     """
     results = joint.graph.find_nodes(op="call_function", target=operator.getitem)
     mode = fake_mode_of(joint.graph)
@@ -36,7 +37,7 @@ def batch_norm_results(joint: fx.GraphModule) -> int:
 
 def _rewrite_one(graph: fx.Graph, result: fx.Node, mode: Any) -> bool:
     norm = norm_of(result)
-    if norm is None or not result.users:
+    if norm is None or not result.users or "recompute" in norm.meta:
         return False
     call = functools.partial(insert_call, graph, mode, inherited_meta(norm))
     with graph.inserting_before(result.next):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What backward compares with its own extremum, to find the places that have it.
+"""What is compared with its own extremum, as backward does to find the places that have it.
 
 The gradient of amax, amin and norms of infinite order goes to the elements that equal the result,
 shared among as many as there are. Computed again, from what was rounded when it was saved, elements
 are other numbers in their last bit; none may equal the extremum that forward has found, and the
 gradient is a quotient by 0. Rounding an extremum is the extremum of what is rounded, so elements
-that are saved do.
+that are saved do. Where a checkpoint says what is computed again, both sides are, and agree.
 """
 
 from __future__ import annotations
@@ -47,13 +47,19 @@ def compared_extrema(module: fx.GraphModule) -> int:
         for extremum, compared in ((left, right), (right, left)):
             if extremum is None or compared is None or _packet(extremum) not in _EXTREMA:
                 continue
-            if _packet(compared) is aten.abs:  # exact
+            if _packet(compared) is aten.abs:  # of real numbers, exact
                 compared = _source(arguments(compared)[0])
-            if compared is not None and compared.op == "call_function":
+            if compared is not None and _may_be_marked(compared):
                 marked.add(compared)
     for node in marked:
         torch_compat.must_save(node)
     return len(marked)
+
+
+def _may_be_marked(node: fx.Node) -> bool:
+    """Of several results each is saved, as what gives them is no step to be computed again."""
+    is_one = isinstance(node.meta.get("val"), torch.Tensor)
+    return node.op == "call_function" and is_one and "recompute" not in node.meta
 
 
 def _source(value: object) -> fx.Node | None:
