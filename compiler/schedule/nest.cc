@@ -230,30 +230,38 @@ absl::Status CheckWelfordSweep(const Nest& nest) {
   return absl::OkStatus();
 }
 
-// Whether some members read what is stored of the buffer as they have it at hand, and others, of
-// later passes, as they find it in memory.
-bool IsReadInTwoWays(const Nest& nest, const AccessIndex& accesses, BufferId id) {
+// Whether some read what is stored of the buffer as they have it at hand, and others as they find
+// it in memory: later passes, or who is outside. `positions`: of the nest's operations.
+bool IsReadInTwoWays(const std::map<int, int>& positions, const AccessIndex& accesses,
+                     BufferId id) {
   int written = INT_MAX, first = INT_MAX, last = INT_MIN;
-  for (const NestMember& member : nest.members) {
-    const Accesses& of = accesses.Of(member.op);
-    if (of.writes.count(id) != 0) written = std::min(written, member.position);
-    if (of.reads.count(id) == 0) continue;
-    first = std::min(first, member.position);
-    last = std::max(last, member.position);
+  bool is_read_outside = false;
+  for (const int op : accesses.Users(id)) {
+    const auto here = positions.find(op);
+    const Accesses& of = accesses.Of(op);
+    const bool reads = of.reads.count(id) != 0;
+    if (here == positions.end()) {
+      is_read_outside |= reads;
+      continue;
+    }
+    if (of.writes.count(id) != 0) written = std::min(written, here->second);
+    if (!reads) continue;
+    first = std::min(first, here->second);
+    last = std::max(last, here->second);
   }
-  return first <= written && last > written;
+  const bool is_read_here = first != INT_MAX;
+  return is_read_here && (is_read_outside || (first <= written && last > written));
 }
 
 // Buffers that no one outside needs, and narrow ones that are read both as they are at hand and
 // from memory, by other passes or outside.
 void FindLocals(const Program& program, const AccessIndex& accesses, Nest* nest) {
-  std::set<int> inside;
-  std::set<BufferId> written, read, swept;
+  std::map<int, int> positions;  // of the operations
+  std::set<BufferId> written, swept;
   for (const NestMember& member : nest->members) {
-    inside.insert(member.op);
+    positions[member.op] = member.position;
     const Accesses& of = accesses.Of(member.op);
     written.insert(of.writes.begin(), of.writes.end());
-    read.insert(of.reads.begin(), of.reads.end());
     if (!member.reduces_outer) continue;
     // Results over all rows exist only after the sweep; they stay in memory.
     for (const Reduction& r : member.loops.reductions)
@@ -263,19 +271,13 @@ void FindLocals(const Program& program, const AccessIndex& accesses, Nest* nest)
     const std::vector<int>& users = accesses.Users(id);
     if (program.buffers[id].kind == BufferKind::kComputed && !accesses.IsOutput(id) &&
         swept.count(id) == 0 &&
-        std::all_of(users.begin(), users.end(), [&](int op) { return inside.count(op) != 0; })) {
+        std::all_of(users.begin(), users.end(), [&](int op) { return positions.count(op) != 0; })) {
       nest->local.insert(id);
       continue;
     }
     const DType storage = program.buffers[id].dtype;
     const bool is_narrow = IsFloating(storage) && storage != ComputeType(storage);
-    const auto reads_outside = [&](int op) {
-      return inside.count(op) == 0 && accesses.Of(op).reads.count(id) != 0;
-    };
-    if (is_narrow && read.count(id) != 0 &&
-        (std::ranges::any_of(users, reads_outside) || IsReadInTwoWays(*nest, accesses, id))) {
-      nest->rounded.insert(id);
-    }
+    if (is_narrow && IsReadInTwoWays(positions, accesses, id)) nest->rounded.insert(id);
   }
 }
 

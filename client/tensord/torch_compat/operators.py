@@ -56,6 +56,11 @@ def named_operator(name: str, overload: str) -> torch._ops.OpOverload:
     return op
 
 
+def packet_of(node: fx.Node) -> Any:
+    """The overload packet that a node calls; what else it calls as it is."""
+    return getattr(node.target, "overloadpacket", node.target)
+
+
 def gives_views(op: torch._ops.OpOverload) -> bool:
     """Whether its results are views of its first argument."""
     returns = op._schema.returns

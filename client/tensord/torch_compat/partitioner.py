@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from .operators import packet_of
+
 _CONVERT_ELEMENT_TYPE = torch.ops.prims.convert_element_type.default
 
 
@@ -45,7 +47,7 @@ def let_partitioner_recompute(
             return all(
                 is_converted_by_readers(user)
                 if is_view(user)
-                else types.is_fusible(user) or _packet(user) in converting
+                else types.is_fusible(user) or packet_of(user) in converting
                 for user in node.users
             )
 
@@ -53,10 +55,6 @@ def let_partitioner_recompute(
         return types
 
     partitioners.get_default_op_list = extended
-
-
-def _packet(node: fx.Node) -> Any:
-    return getattr(node.target, "overloadpacket", node.target)
 
 
 def _widens(node: fx.Node) -> bool:

@@ -99,6 +99,10 @@ class CudaAccumulators : public Accumulators {
 
   // ---- finish.cc
 
+  // The end of each block but the last of those, `sharers` of them, that share counter `number` of
+  // so many.
+  ir::Statement ReturnUnlessLast(const Expr& counters, const ir::Value& number,
+                                 const ir::Value& sharers);
   CudaFinish FinishTotal(const Accumulator& acc, const std::string& name);
   CudaFinish FinishColumns(const std::vector<const Accumulator*>& columns, const std::string& name);
   CudaFinish FinishSplit(const std::string& name);

@@ -41,13 +41,9 @@ ir::Block CudaAccumulators::CombineColumnParts(const ir::Value& exists) {
     add.push_back(Combine(acc, mine, of(BlockNumber() - part + other)));
   }
   // One for each group of blocks.
-  const Expr first = interface_->ReserveCounters(sym::FloorDiv(plan_.blocks, Expr(groups.parts)));
-  const ir::Value counter =
-      ir::CountersArgument() + body_->Scalar(first) + BlockNumber() / groups.parts;
-  ir::Block block = {
-      ir::When(ir::And(Sharer() == 0, exists), std::move(save)),
-      ir::When(ir::Not(ir::CallOf("is_last_block", {counter, ir::Value(groups.parts)})),
-               {{ir::Return{}}})};
+  const Expr counters = sym::FloorDiv(plan_.blocks, Expr(groups.parts));
+  ir::Block block = {ir::When(ir::And(Sharer() == 0, exists), std::move(save)),
+                     ReturnUnlessLast(counters, BlockNumber() / groups.parts, groups.parts)};
   ir::Append(&block, reset);
   const ir::Value end = ir::Choose(exists, groups.parts, 0);
   block.push_back({ir::For{.variable = "other",

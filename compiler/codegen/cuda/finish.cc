@@ -167,6 +167,13 @@ std::vector<CudaFinish> CudaAccumulators::Finish(const std::string& name) {
   return finishes;
 }
 
+ir::Statement CudaAccumulators::ReturnUnlessLast(const Expr& counters, const ir::Value& number,
+                                                 const ir::Value& sharers) {
+  const Expr first = interface_->ReserveCounters(counters);
+  const ir::Value counter = ir::CountersArgument() + body_->Scalar(first) + number;
+  return ir::When(ir::Not(ir::CallOf("is_last_block", {counter, sharers})), {{ir::Return{}}});
+}
+
 ir::Block CudaAccumulators::FinishInLastBlock(const std::vector<CudaFinish>& finishes) {
   TENSORD_CHECK(plan_.column_tiles() == nullptr,
                 "the last block would have many copies of its columns to combine");
@@ -174,11 +181,8 @@ ir::Block CudaAccumulators::FinishInLastBlock(const std::vector<CudaFinish>& fin
   const auto* split = plan_.As<CudaSplit>();
   const ir::Value number = split != nullptr ? ir::IndexVar("row") : ir::Value(0);
   const ir::Value sharers = split != nullptr ? ir::Value(split->parts) : Blocks();
-  const Expr first =
-      interface_->ReserveCounters(split != nullptr ? sym::Product(nest_.outer) : Expr(1));
-  const ir::Value counter = ir::CountersArgument() + body_->Scalar(first) + number;
-  ir::Block block = {
-      ir::When(ir::Not(ir::CallOf("is_last_block", {counter, sharers})), {{ir::Return{}}})};
+  const Expr counters = split != nullptr ? sym::Product(nest_.outer) : Expr(1);
+  ir::Block block = {ReturnUnlessLast(counters, number, sharers)};
   const ir::Value shared = ir::CastTo(ir::BytesType(), ir::FieldOf(GroupMemory(), "shared"));
   for (const CudaFinish& finish : finishes) {
     block.push_back(ir::Do(ir::CallOfFunction(

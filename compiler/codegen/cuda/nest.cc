@@ -36,16 +36,11 @@ class CudaNestLowering : CudaRowLowering {
     }
     ir::Function function = Declaration();
     result.shared_bytes = body_.shared_bytes();
-    const auto* sweep = plan_.As<CudaSweep>();
-    const auto* groups = plan_.As<CudaColumnGroups>();
-    const int combine_bytes = sweep != nullptr    ? sweep->combine_bytes
-                              : groups != nullptr ? groups->combine_bytes
-                                                  : 0;
-    if (combine_bytes > 0) {
+    if (plan_.combine_bytes() > 0) {
       // Not static: nests of one launch would have theirs beside each other.
       function.body.push_back(
-          {ir::BindShared{"tile", ir::BytesType(), result.shared_bytes, combine_bytes}});
-      result.shared_bytes += combine_bytes;
+          {ir::BindShared{"tile", ir::BytesType(), result.shared_bytes, plan_.combine_bytes()}});
+      result.shared_bytes += plan_.combine_bytes();
     }
     function.shared_bytes = result.shared_bytes;
     const ir::Block threads = Threads();

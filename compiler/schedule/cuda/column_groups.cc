@@ -33,8 +33,7 @@ int64_t RowsOf(const Nest& nest) {
 }
 
 int64_t VectorsOf(const NestContext& context) {
-  return std::max<int64_t>(
-      1, sym::Hint(sym::FloorDiv(context.nest.inner.back(), Expr(context.widths.aligned))));
+  return std::max<int64_t>(1, sym::Hint(context.ColumnVectors(context.widths.aligned)));
 }
 
 // Of the operand with the smallest elements, those of one vector.
@@ -79,12 +78,8 @@ CudaPlan ScheduleColumnGroups(const NestContext& context) {
   const int64_t useful = rows / (sharers * kLeastRowsOfPart);
   groups.parts = static_cast<int>(
       std::clamp<int64_t>(std::min(useful, wanted / blocks(groups.columns)), 1, kMostParts));
-  for (const NestReduction& reduction : ReductionsOf(nest)) {
-    groups.combine_bytes =
-        std::max(groups.combine_bytes, static_cast<int>(BytesOfCombinedVector(plan, reduction)));
-  }
-  const Expr tiles =
-      sym::CeilDiv(sym::FloorDiv(nest.inner.back(), Expr(plan.width)), Expr(groups.columns));
+  groups.combine_bytes = static_cast<int>(BytesOfCombinedVectors(plan, ReductionsOf(nest)));
+  const Expr tiles = sym::CeilDiv(context.ColumnVectors(plan.width), Expr(groups.columns));
   plan.blocks = context.rows * tiles * groups.parts;
   plan.kind = groups;
   return plan;

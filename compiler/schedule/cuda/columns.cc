@@ -32,15 +32,10 @@ constexpr int64_t kMostPartsOfColumns = 64;
 constexpr int64_t kElementsInFlight = 64;  // of a thread, at most: narrow ones become wide
 constexpr int kMostThreadsOfParts = 512;  // of a multiprocessor: what their registers find room for
 
-Expr VectorsOf(const NestContext& context, int width) {
-  return context.nest.inner.empty() ? Expr(1)
-                                    : sym::FloorDiv(context.nest.inner.back(), Expr(width));
-}
-
 // With one element a thread there are as many threads as the library's scan has.
 void SpreadColumns(const NestContext& context, CudaPlan* plan) {
   const int64_t wanted = kThreadsThatScan * context.Multiprocessors();
-  const auto threads = [&] { return sym::Hint(context.rows * VectorsOf(context, plan->width)); };
+  const auto threads = [&] { return sym::Hint(context.rows * context.ColumnVectors(plan->width)); };
   while (plan->width > 1 && threads() < wanted) plan->width /= 2;
   while (context.fixed_threads == 0 && plan->threads > kWarp &&
          threads() < int64_t{plan->threads} * context.Multiprocessors()) {
@@ -70,8 +65,8 @@ int64_t LengthOf(const Nest& nest) { return sym::Hint(nest.inner[nest.inner.size
 int Parts(const NestContext& context, int width) {
   if (context.nest.inner.size() != 2 || !MayScanInParts(context.nest)) return 1;
   const int64_t wanted = kThreadsOfParts * context.Multiprocessors();
-  const int64_t columns = sym::Hint(context.rows * VectorsOf(context, 1));
-  const int64_t threads = sym::Hint(context.rows * VectorsOf(context, width));
+  const int64_t columns = sym::Hint(context.rows * context.ColumnVectors(1));
+  const int64_t threads = sym::Hint(context.rows * context.ColumnVectors(width));
   const int64_t useful = LengthOf(context.nest) / kRowsOfPart;
   if (2 * columns > wanted || threads < 1 || useful < kLeastParts) return 1;
   return static_cast<int>(std::min({wanted / threads, useful, kMostPartsOfColumns}));
@@ -80,8 +75,9 @@ int Parts(const NestContext& context, int width) {
 // Rows whose loads a thread has under way: more where there are few threads.
 int RowsInFlight(const NestContext& context, int width, int parts) {
   const Nest& nest = context.nest;
-  const int64_t threads = std::max<int64_t>(
-      1, sym::Hint(context.rows * VectorsOf(context, width)) * parts / context.Multiprocessors());
+  const int64_t threads =
+      std::max<int64_t>(1, sym::Hint(context.rows * context.ColumnVectors(width)) * parts /
+                               context.Multiprocessors());
   const bool is_long = HasLongFormula(nest) || !sym::Product(nest.inner).AsConstant();
   const int64_t most = is_long ? kLeastInFlight : kMostInFlight;
   const int64_t under_way = parts > 1 ? 2 * kBytesInFlight : kBytesInFlight;
@@ -117,7 +113,7 @@ CudaPlan ScheduleColumns(const NestContext& context) {
   }
   // The vector loop is the last inner one; the others run inside of a thread.
   plan.blocks =
-      sym::CeilDiv(context.rows * VectorsOf(context, plan.width) * parts, Expr(plan.threads));
+      sym::CeilDiv(context.rows * context.ColumnVectors(plan.width) * parts, Expr(plan.threads));
   return plan;
 }
 

@@ -33,6 +33,14 @@ int64_t BytesOfCombinedVector(const CudaPlan& plan, const NestReduction& reducti
   return plan.threads / 2 * plan.width * StateBytes(reduction);
 }
 
+int64_t BytesOfCombinedVectors(const CudaPlan& plan, const std::vector<NestReduction>& reductions) {
+  int64_t bytes = 0;
+  for (const NestReduction& reduction : reductions) {
+    bytes = std::max(bytes, BytesOfCombinedVector(plan, reduction));
+  }
+  return bytes;
+}
+
 void PlanCombining(const Nest& nest, const CudaPlan& plan, CudaSweep* sweep) {
   if (plan.register_vectors() == 0 || plan.groups() == 1) return;
   const std::vector<NestReduction> reductions = ReductionsOf(nest);

@@ -5,6 +5,7 @@
 #define TENSORD_COMPILER_SCHEDULE_CUDA_COMBINE_H_
 
 #include <optional>
+#include <vector>
 
 #include "compiler/schedule/cuda/plan.h"
 #include "compiler/schedule/nest_reductions.h"
@@ -21,6 +22,8 @@ std::optional<FinishLaunch> FinishOf(const Nest& nest);
 // Bytes of shared memory through which the groups of a block combine one vector of each thread:
 // what half of them hand over.
 int64_t BytesOfCombinedVector(const CudaPlan& plan, const NestReduction& reduction);
+// The same where they combine one vector of each reduction, one reduction after the other.
+int64_t BytesOfCombinedVectors(const CudaPlan& plan, const std::vector<NestReduction>& reductions);
 
 // Sets how the groups of a block combine their sums of columns. `sweep` is the kind of `plan`.
 void PlanCombining(const Nest& nest, const CudaPlan& plan, CudaSweep* sweep);

@@ -28,6 +28,10 @@ NestContext::NestContext(const Program& program, const Nest& nest, const v1::Cud
                           ? Expr(1)
                           : sym::FloorDiv(sym::Product(nest.inner), Expr(widths.aligned))) {}
 
+Expr NestContext::ColumnVectors(int width) const {
+  return nest.inner.empty() ? Expr(1) : sym::FloorDiv(nest.inner.back(), Expr(width));
+}
+
 int NestContext::Multiprocessors() const { return std::max<int>(1, target.multiprocessors()); }
 
 int NestContext::Registers() const {

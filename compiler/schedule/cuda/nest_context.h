@@ -24,6 +24,8 @@ struct NestContext {
   const Expr rows;
   const Expr aligned_vectors;  // of a row, each of widths.aligned elements
 
+  // Of the last inner loop alone, where threads own columns.
+  Expr ColumnVectors(int width) const;
   int Threads(int wanted) const { return fixed_threads > 0 ? fixed_threads : wanted; }
   int Multiprocessors() const;  // 1 where the target does not say
   int Registers() const;        // of a multiprocessor

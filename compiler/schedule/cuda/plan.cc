@@ -46,6 +46,12 @@ bool CudaPlan::combines_in_last_block() const {
          (groups != nullptr && groups->parts > 1);
 }
 
+int CudaPlan::combine_bytes() const {
+  const auto* sweep = As<CudaSweep>();
+  const auto* groups = As<CudaColumnGroups>();
+  return sweep != nullptr ? sweep->combine_bytes : groups != nullptr ? groups->combine_bytes : 0;
+}
+
 bool CudaPlan::owns_columns() const { return Is<CudaColumns>() || Is<CudaColumnGroups>(); }
 
 int CudaPlan::scanned_parts() const {

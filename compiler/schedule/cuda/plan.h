@@ -191,6 +191,7 @@ struct CudaPlan {
   bool loads_first() const;                 // a thread loads its vectors before it uses the first
   // What the blocks leave is combined by the last of those that share a row or a total.
   bool combines_in_last_block() const;
+  int combine_bytes() const;  // of shared memory, through which threads combine columns
   bool owns_columns() const;  // a thread keeps to a vector of the last inner loop
   int scanned_parts() const;  // of a scanned row, or of scanned columns
 

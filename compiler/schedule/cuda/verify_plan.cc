@@ -139,17 +139,14 @@ absl::Status VerifyCombining(const std::vector<NestReduction>& reductions, const
 // How threads and blocks share columns.
 absl::Status VerifyColumnGroups(const Nest& nest, const std::vector<NestReduction>& reductions,
                                 const CudaPlan& plan, const CudaColumnGroups& groups) {
-  int64_t bytes = 0;
-  for (const NestReduction& reduction : reductions) {
-    bytes = std::max(bytes, BytesOfCombinedVector(plan, reduction));
-  }
   const Rule rules[] = {
       {nest.shape != NestShape::kBlocked || reductions.empty() || HasScans(nest),
        "groups of columns reduce none"},
       {groups.columns < 1 || plan.threads % groups.columns != 0,
        "groups of columns do not fill the block"},
       {groups.parts < 1 || groups.rows_in_flight < 1, "a part of columns without rows"},
-      {groups.combine_bytes < bytes, "what threads combine finds no room in shared memory"},
+      {groups.combine_bytes < BytesOfCombinedVectors(plan, reductions),
+       "what threads combine finds no room in shared memory"},
   };
   return FirstBroken(rules);
 }

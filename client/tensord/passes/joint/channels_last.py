@@ -23,6 +23,7 @@ import torch
 from torch import fx
 
 from ... import torch_compat
+from ...torch_compat.operators import packet_of
 from ..insertion import arguments, fake_mode_of
 from . import layouts
 
@@ -218,7 +219,7 @@ class _Plan:
         if not any(layouts.is_channels_last(self.values[arg]) for arg in self._changed(node)):
             return []
         images = [arg for arg in node.all_input_nodes if layouts.is_row_major(self._now(arg))]
-        if _packet(node) in _FOLLOWING:
+        if packet_of(node) in _FOLLOWING:
             return images
         if _is_pointwise(node):  # but not what is broadcast
             return [arg for arg in images if _value(arg).shape == _value(node).shape]
@@ -245,7 +246,7 @@ class _Plan:
         for arg in self._changed(node):
             # A copy has no gaps, which only these two would notice.
             if not layouts.is_dense(_value(arg)) and (
-                node.op == "output" or _packet(node) in _AS_STRIDED
+                node.op == "output" or packet_of(node) in _AS_STRIDED
             ):
                 raise _Stays(f"{node.name} wants a layout that no copy has")
             self.outside.setdefault(arg, []).append(node)
@@ -336,16 +337,12 @@ def _groups(node: fx.Node) -> int:
     return int(arguments(node)[_CONVOLUTIONS[node.target][1]])
 
 
-def _packet(node: fx.Node) -> Any:
-    return getattr(node.target, "overloadpacket", node.target)
-
-
 def _is_pointwise(node: fx.Node) -> bool:
     return torch.Tag.pointwise in getattr(node.target, "tags", ())
 
 
 def _takes_any_layout(node: fx.Node) -> bool:
-    packet = _packet(node)
+    packet = packet_of(node)
     if packet in _FOLLOWING or packet in _ANY_LAYOUT or node.target in _CONVOLUTIONS:
         return True
     # What draws from a generator gives its numbers to elements in the order of memory.

@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from ... import torch_compat
+from ...torch_compat.operators import packet_of
 from ..insertion import arguments
 
 aten = torch.ops.aten
@@ -45,9 +46,9 @@ def compared_extrema(module: fx.GraphModule) -> int:
     for equal in module.graph.find_nodes(op="call_function", target=OPERATORS[0]):
         left, right = (_source(x) for x in arguments(equal)[:2])
         for extremum, compared in ((left, right), (right, left)):
-            if extremum is None or compared is None or _packet(extremum) not in _EXTREMA:
+            if extremum is None or compared is None or packet_of(extremum) not in _EXTREMA:
                 continue
-            if _packet(compared) is aten.abs:  # of real numbers, exact
+            if packet_of(compared) is aten.abs:  # of real numbers, exact
                 compared = _source(arguments(compared)[0])
             if compared is not None and _may_be_marked(compared):
                 marked.add(compared)
@@ -64,10 +65,6 @@ def _may_be_marked(node: fx.Node) -> bool:
 
 def _source(value: object) -> fx.Node | None:
     """The node whose elements these are; None for what is no node."""
-    while isinstance(value, fx.Node) and _packet(value) in _SAME:
+    while isinstance(value, fx.Node) and packet_of(value) in _SAME:
         value = value.args[0]
     return value if isinstance(value, fx.Node) else None
-
-
-def _packet(node: fx.Node) -> object:
-    return getattr(node.target, "overloadpacket", node.target)
