@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Checks of the sources that need no build: what may include what, licences, version numbers, tests of
-# passes, names in documents and comments, the format of C++, ruff's rules and layout, the types of
-# the client and of scripts.
+# passes, names in documents and comments, their tables of passes, the format of C++, ruff's rules and
+# layout, the types of the client and of scripts.
 #
 #   tests/lint.sh
 #
@@ -20,6 +20,8 @@ for check in includes spdx versions pass_tests check_docs format; do
   say "$check"
   "$venv/bin/python" "tests/lint/$check.py" || status=1
 done
+say "tables of passes"
+"$venv/bin/python" docs/generate.py --check --tables || status=1
 say "tests of the checks"
 "$venv/bin/python" -m pytest tests/lint -q || status=1
 
