@@ -5,6 +5,7 @@
 
 #include "compiler/graph/text.h"
 #include "compiler/kernel_ir/text.h"
+#include "compiler/memory/lifetimes.h"
 #include "compiler/plan/text.h"
 
 namespace tensord::compiler {
@@ -20,6 +21,12 @@ std::string PlaceText(const Place& place) {
     if (place.block >= 0) absl::StrAppend(&text, " of block ", place.block);
   }
   return text;
+}
+
+std::string LifeText(const Lifetime& life) {
+  if (life.first < 0) return "";
+  if (life.first == life.last) return absl::StrCat(", step ", life.first);
+  return absl::StrCat(", steps ", life.first, " to ", life.last);
 }
 
 }  // namespace
@@ -73,11 +80,13 @@ std::string DumpMemory(const CompileState& state) {
   for (size_t i = 0; i < plan.blocks.size(); ++i) {
     absl::StrAppend(&text, "block ", i, ": ", plan.blocks[i].bytes, " bytes\n");
   }
+  const std::vector<Lifetime> lifetimes = LifetimesOf(
+      state.program, TouchedBuffers(state.program, state.schedule, LaunchesOf(state.kernels)));
   for (size_t i = 0; i < plan.places.size(); ++i) {
     if (plan.places[i].kind == Place::kNone) continue;
     const BufferInfo& buffer = state.program.buffers[i];
     absl::StrAppend(&text, "b", i, ": ", TypeText(buffer.dtype, buffer.sizes), " ",
-                    PlaceText(plan.places[i]), "  # ", buffer.name, "\n");
+                    PlaceText(plan.places[i]), LifeText(lifetimes[i]), "  # ", buffer.name, "\n");
   }
   return text;
 }

@@ -80,13 +80,22 @@ std::set<ValueId> InSeveralShapes(const Graph& graph, const Uses& uses,
       shapes[root].insert(value);
     }
   };
+  std::set<ValueId> in_shapes;
+  const auto want_once = [&](const ArgumentValue& arg) {
+    const TensorType& type = graph.TypeOf(ValueOf(arg));
+    const ValueId root = uses.Root(ValueOf(arg));
+    const TensorType& whole = graph.TypeOf(root);
+    if (IsExpanded(type) && type.dtype == whole.dtype && ElementsHint(whole) < ElementsHint(type)) {
+      in_shapes.insert(root);
+    }
+  };
   ForEachValue(graph.outputs, want);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (uses.Runs(static_cast<int>(i)) && rules.MayBeCall(graph.nodes[i])) {
       ForEachValue(graph.nodes[i].args, want);
+      ForEachValue(graph.nodes[i].args, want_once);
     }
   }
-  std::set<ValueId> in_shapes;
   for (const auto& [root, wanted] : shapes) {
     if (wanted.size() > 1) in_shapes.insert(root);
   }

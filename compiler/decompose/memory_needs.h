@@ -22,8 +22,8 @@ struct MemoryNeeds {
   // Results of the program that are views of one computed value share its memory in eager, so that
   // value must have a buffer before the views are taken.
   std::set<ValueId> shared;
-  // What library calls and results want in memory in several shapes, as views of the whole: it is
-  // there once.
+  // What library calls and results want in memory in several shapes, or calls expanded, as views of
+  // the whole: it is there once.
   std::set<ValueId> in_shapes;
   // Results of the program that are, in eager, memory of an input, or of a computed value that
   // other results show as well (it is in `shared`), maybe seen as another type.

@@ -53,6 +53,13 @@ bool IsDense(const std::vector<Expr>& sizes, const std::vector<Expr>& strides) {
   return true;
 }
 
+bool IsExpanded(const TensorType& type) {
+  for (size_t d = 0; d < type.sizes.size(); ++d) {
+    if (type.strides[d].Is(0) && !type.sizes[d].Is(1)) return true;
+  }
+  return false;
+}
+
 std::vector<Expr> BufferStrides(const TensorType& declared) {
   const bool is_empty = std::any_of(declared.sizes.begin(), declared.sizes.end(),
                                     [](const Expr& size) { return size.Is(0); });

@@ -22,6 +22,9 @@ Expr StrideOfElements(const Expr& stride);
 // Strides of dimensions of size 1 do not matter, nor do those of a tensor without elements.
 bool IsDense(const std::vector<Expr>& sizes, const std::vector<Expr>& strides);
 
+// Some elements lie in one place.
+bool IsExpanded(const TensorType& type);
+
 // The strides to give a new buffer for a value that eager lays out as `declared`: its own, as its
 // elements have them, where they are dense, else row-major.
 std::vector<Expr> BufferStrides(const TensorType& declared);

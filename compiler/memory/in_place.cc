@@ -57,8 +57,28 @@ bool ReadsOnlyThere(const Nest& nest, BufferId operand, const Written& written) 
   return true;
 }
 
-bool OneLayout(const BufferInfo& a, const BufferInfo& b) {
-  return a.dtype == b.dtype && a.sizes == b.sizes && a.strides == b.strides;
+// Elements are compared by where they lie, in whatever shapes.
+bool OneSize(const BufferInfo& a, const BufferInfo& b) {
+  return a.dtype == b.dtype &&
+         StorageElements(a.sizes, a.strides) == StorageElements(b.sizes, b.strides);
+}
+
+// The numbers of the nests that read or write each buffer.
+std::map<BufferId, std::set<size_t>> NestsOfBuffers(const Kernel& kernel) {
+  std::map<BufferId, std::set<size_t>> nests;
+  for (size_t n = 0; n < kernel.nests.size(); ++n) {
+    for (const NestMember& member : kernel.nests[n].members) {
+      const LoopOp& loops = member.loops;
+      for (const Inst& inst : loops.block.insts) {
+        if (inst.kind == InstKind::kLoad) nests[inst.buffer].insert(n);
+      }
+      for (const Store& store : loops.stores) nests[store.buffer].insert(n);
+      for (const Reduction& reduction : loops.reductions) {
+        for (BufferId id : reduction.results) nests[id].insert(n);
+      }
+    }
+  }
+  return nests;
 }
 
 // Every element of the buffer, in row-major order of those sizes.
@@ -94,10 +114,7 @@ class Finder {
     for (int step = 0; step < static_cast<int>(schedule_.steps.size()); ++step) {
       const auto& work = schedule_.steps[step].work;
       if (const auto* kernel = std::get_if<Kernel>(&work)) {
-        // Nests of one launch run at the same time, so only a kernel of one nest is simple enough.
-        const bool simple =
-            kernel->nests.size() == 1 && kernel->nests[0].shape != NestShape::kBlocked;
-        if (simple) InKernel(step, kernel->nests[0]);
+        InKernel(step, *kernel);
       } else if (const auto* call =
                      std::get_if<ExternOp>(&program_.operations[std::get<int>(work)])) {
         InCall(step, *call);
@@ -115,14 +132,22 @@ class Finder {
            lifetimes_[operand].first < step && taken_.count(operand) == 0;
   }
 
-  void InKernel(int step, const Nest& nest) {
+  // Nests of one launch run at the same time: both buffers must be of one nest alone.
+  void InKernel(int step, const Kernel& kernel) {
+    if (beginning_[step].empty() || ending_[step].empty()) return;
+    const std::map<BufferId, std::set<size_t>> nests = NestsOfBuffers(kernel);
     for (BufferId result : beginning_[step]) {
-      if (!Begins(result, step)) continue;
+      const auto writers = nests.find(result);
+      if (!Begins(result, step) || writers == nests.end() || writers->second.size() != 1) continue;
+      const Nest& nest = kernel.nests[*writers->second.begin()];
+      if (nest.shape == NestShape::kBlocked) continue;
       const auto written = OnlyStore(nest, result);
       if (!written) continue;
       for (BufferId operand : ending_[step]) {
-        if (operand != result && IsFreeAt(operand, step) &&
-            OneLayout(program_.buffers[result], program_.buffers[operand]) &&
+        const auto readers = nests.find(operand);
+        if (operand != result && IsFreeAt(operand, step) && readers != nests.end() &&
+            readers->second == writers->second &&
+            OneSize(program_.buffers[result], program_.buffers[operand]) &&
             !Writes(nest, operand) && ReadsOnlyThere(nest, operand, *written)) {
           Share(result, operand);
           break;

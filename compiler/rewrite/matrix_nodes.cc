@@ -47,4 +47,15 @@ ValueId MatrixNodes::FirstOf(int before, const std::string& name, ValueId value,
              std::move(type));
 }
 
+ValueId MatrixNodes::Broadcast(int before, const std::string& name, ValueId value,
+                               const Expr& batch) {
+  TensorType type = editor_->TypeOf(value);
+  type.sizes[0] = batch;
+  type.strides[0] = Expr(0);
+  const ArgumentValue sizes = IntegersArg(type.sizes);
+  return Add(before, "aten::expand", name,
+             {{"self", ValueArg(value)}, {"size", sizes}, {"implicit", BooleanArg(false)}},
+             std::move(type));
+}
+
 }  // namespace tensord::compiler

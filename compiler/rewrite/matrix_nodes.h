@@ -22,6 +22,8 @@ class MatrixNodes {
                      const std::vector<Expr>& sizes);
   // A view of the start of a dimension. `type` has the length, and the strides that eager promises.
   ValueId FirstOf(int before, const std::string& name, ValueId value, int dim, TensorType type);
+  // A view of one batch of matrices as `batch` of them, which are all the same.
+  ValueId Broadcast(int before, const std::string& name, ValueId value, const Expr& batch);
 
  private:
   ValueId Add(int before, const std::string& op, const std::string& name,

@@ -158,6 +158,16 @@ class Padder {
 
   static double BytesOf(const TensorType& type) { return static_cast<double>(BytesHint(type)); }
 
+  // One matrix stands for all of the batch: it is padded once.
+  static bool IsBroadcast(const TensorType& type) {
+    return type.sizes.size() == 3 && type.strides[0].Is(0) && !type.sizes[0].Is(1);
+  }
+
+  static double BytesInMemory(const TensorType& type) {
+    const auto batch = IsBroadcast(type) ? sym::Hint(type.sizes[0]) : 1;
+    return BytesOf(type) / static_cast<double>(batch);
+  }
+
   // Whether the library's gain exceeds what the copies cost.
   bool Pays(int index, const Plan& plan) const {
     const Node& node = editor_.node(index);
@@ -193,7 +203,7 @@ class Padder {
   // What the padded operand costs beyond writing the operand at all.
   double CopiedBytes(int product, const Matrix& matrix, const Pads& pads) const {
     if (!pads.any() || FindPadded(product, matrix, pads) != nullptr) return 0;
-    const double bytes = BytesOf(editor_.TypeOf(matrix.value));
+    const double bytes = BytesInMemory(editor_.TypeOf(matrix.value));
     if (!IsMadeByKernel(matrix.value)) return 2 * bytes;
     return editor_.uses().IsRootShared(matrix.value) || !TakesOver(matrix, pads) ? bytes : 0;
   }
@@ -263,11 +273,18 @@ class Padder {
     const int before = takes_over ? producer + 1 : product;
     const std::string name = editor_.node(takes_over ? producer : product).name;
     const int row = static_cast<int>(type.sizes.size()) - 2;
-    ValueId value = matrix.by_columns ? nodes_.Transposed(before, name, source) : source;
+    ValueId value = source;
+    if (IsBroadcast(type)) {
+      TensorType first = editor_.TypeOf(value);
+      first.sizes[0] = Expr(1);
+      value = nodes_.FirstOf(before, name, value, 0, std::move(first));
+    }
+    if (matrix.by_columns) value = nodes_.Transposed(before, name, value);
     std::vector<Expr> sizes = editor_.TypeOf(value).sizes;
     sizes[row] += Expr(pads.rows);
     sizes[row + 1] += Expr(pads.columns);
     value = nodes_.ZeroPadded(before, name, value, sizes);
+    if (IsBroadcast(type)) value = nodes_.Broadcast(before, name, value, type.sizes[0]);
     padded_[KeyOf(matrix, pads)] = {value, product};
     if (takes_over) {
       ValueId part = value;

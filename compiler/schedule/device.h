@@ -57,6 +57,8 @@ struct DeviceTraits {
   // where memory is fullest, the second where that much is free beside it.
   int64_t least_bytes_early = INT64_MAX;
   int64_t most_bytes_early = INT64_MAX;
+  // What may be in memory early although a later launch would do.
+  int64_t small_result_bytes = 16 << 10;
 };
 
 DeviceTraits TraitsOf(const v1::Target& target, bool deterministic);

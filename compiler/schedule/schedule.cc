@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 
 #include "compiler/schedule/access.h"
 #include "compiler/schedule/equal_nests.h"
@@ -69,6 +70,25 @@ bool MayTake(const Launch& launch, size_t nests, const NestFacts& nest,
   return (same ? free : small) && nests < device.most_nests;
 }
 
+// The step, from `first` on, whose kernel takes the nest; -1: none does. What leaves little in
+// memory joins the first, where more of its kind may share a function, other nests the last: their
+// results are there no longer than they must, and still in a cache when they are read.
+int FindLaunch(const Schedule& schedule, const std::vector<Launch>& launches, int first,
+               const NestFacts& nest, const DeviceTraits& device) {
+  const auto takes = [&](int step) {
+    const auto* kernel = std::get_if<Kernel>(&schedule.steps[step].work);
+    return kernel != nullptr && MayTake(launches[step], kernel->nests.size(), nest, device);
+  };
+  const auto steps = std::views::iota(first, static_cast<int>(schedule.steps.size()));
+  if (nest.results <= device.small_result_bytes) {
+    const auto found = std::ranges::find_if(steps, takes);
+    return found == steps.end() ? -1 : *found;
+  }
+  const auto backwards = steps | std::views::reverse;
+  const auto found = std::ranges::find_if(backwards, takes);
+  return found == backwards.end() ? -1 : *found;
+}
+
 // Per group: what nests that run earlier than they must may leave in memory while it runs.
 // Arguments that the call may release count for nothing here.
 std::vector<int64_t> MostBytesEarly(const Program& program, const AccessIndex& accesses,
@@ -92,8 +112,7 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
   schedule.work = fused.work;
   std::map<int, int> step_of;  // operation -> step
   // A kernel may take a nest when everything that the nest needs has run in earlier steps, and when
-  // what runs early leaves no more in memory than it may. The first such kernel that has room takes
-  // it.
+  // what runs early leaves no more in memory than it may.
   const std::vector<int64_t> most_early = MostBytesEarly(program, accesses, fused.groups, device);
   std::vector<Launch> launches;  // by step
   std::vector<int64_t>
@@ -113,11 +132,7 @@ Schedule MakeSchedule(const Program& program, const DeviceTraits& device) {
       int first = static_cast<int>(schedule.steps.size());
       const int least = std::max(after + 1, first - kMostStepsBack);
       while (first > least && early_room[first - 1] >= facts.results) --first;
-      for (int s = first; s < static_cast<int>(schedule.steps.size()) && step < 0; ++s) {
-        const auto* kernel = std::get_if<Kernel>(&schedule.steps[s].work);
-        if (kernel != nullptr && MayTake(launches[s], kernel->nests.size(), facts, device))
-          step = s;
-      }
+      step = FindLaunch(schedule, launches, first, facts, device);
     }
     if (step >= 0) {
       for (size_t s = step; s < early_room.size(); ++s) early_room[s] -= facts.results;

@@ -61,6 +61,17 @@ def test_a_norm_of_a_product_saves_it_narrow(daemon: Any, norm: Callable[[Tensor
     assert graph_pb2.DTYPE_BFLOAT16 in types and graph_pb2.DTYPE_FLOAT32 not in types
 
 
+def test_so_does_a_norm_of_a_sum(daemon: Any) -> None:
+    """Which fuses with all its readers, as its cast does: no product gives it out."""
+
+    def function(x: Tensor, weight: Tensor) -> Tensor:
+        stream = x @ weight + x.sin() @ weight
+        return layer_norm(stream) @ weight + stream
+
+    check(function)
+    assert graph_pb2.DTYPE_FLOAT32 not in saved(daemon, ROWS * WIDTH)
+
+
 def test_a_call_reads_what_is_saved_wide(daemon: Any) -> None:
     """Whoever wants it in memory would have it cast by a kernel of its own."""
 

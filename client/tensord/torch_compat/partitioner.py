@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,14 +24,17 @@ def let_partitioner_recompute(
     `only_fused` fuse as they do, but are not, and that `converting` fuse with nothing but casts of
     what they read: where they read it in backward, it is saved as narrow as it was.
 
-    2.11 to 2.13: get_default_op_list() makes the lists anew for every graph, so it is wrapped once.
-    Where it is missing, the partitioner saves the random tensors instead: correct, but larger.
+    2.11 to 2.13: get_default_op_list() makes the lists anew for every graph, so it is wrapped once,
+    and _size_of() beside it. Where they are missing, the partitioner saves the random tensors
+    instead: correct, but larger.
     """
     from torch._functorch import partitioners
 
     original = getattr(partitioners, "get_default_op_list", None)
-    if original is None:
+    original_size = getattr(partitioners, "_size_of", None)
+    if original is None or original_size is None:
         return
+    is_cast_read_through: Callable[[fx.Node], bool] = lambda node: False  # of the graph at hand
 
     @functools.wraps(original)
     def extended() -> Any:
@@ -40,8 +44,11 @@ def let_partitioner_recompute(
         # A view is never a reason to save what it gives, whoever reads that; nor is such a cast.
         is_view = types.is_view
 
+        def is_cast(node: fx.Node) -> bool:
+            return _widens(node) and is_converted_by_readers(node)
+
         def is_read_through(node: fx.Node) -> bool:
-            return is_view(node) or (_widens(node) and is_converted_by_readers(node))
+            return is_view(node) or is_cast(node)
 
         def is_converted_by_readers(node: fx.Node) -> bool:
             return all(
@@ -51,10 +58,19 @@ def let_partitioner_recompute(
                 for user in node.users
             )
 
+        nonlocal is_cast_read_through
+        is_cast_read_through = is_cast
         types.is_view = is_read_through
         return types
 
+    @functools.wraps(original_size)
+    def size(node: fx.Node) -> int:
+        # What fuses with all its readers counts twice. So does such a cast, which would otherwise
+        # weigh no more than what it casts.
+        return original_size(node) * (2 if is_cast_read_through(node) else 1)
+
     partitioners.get_default_op_list = extended
+    partitioners._size_of = size
 
 
 def _widens(node: fx.Node) -> bool:

@@ -69,6 +69,22 @@ TEST(LowerGraphLibraryTest, ProductsWriteIntoBuffersOfOurs) {
   EXPECT_THAT(ErrorOf(h), HasSubstr("cannot multiply float32[4, 5] and float32[4, 5]"));
 }
 
+// What a call reads expanded is in memory as it was before, not once for each of a batch.
+TEST(LowerGraphLibraryTest, ExpandedOperandsAreInMemoryOnce) {
+  GraphBuilder g;
+  const Ref x = g.Input({8, 3, 5}), w = g.Input({6, 5});
+  const Ref scaled = g.Node("aten::neg", {w}, g.Meta({6, 5}));
+  const Ref wt = g.Node("aten::t", {scaled}, g.Meta({5, 6}, v1::DTYPE_FLOAT32, {1, 5}));
+  const v1::TensorMeta expanded = g.Meta({8, 5, 6}, v1::DTYPE_FLOAT32, {0, 1, 5});
+  const Ref all = g.Node("aten::expand", {wt, Ints({8, 5, 6}), false}, expanded);
+  g.Output(g.Node("aten::bmm", {x, all}, g.Meta({8, 3, 6})));
+  const Program program = Lower(g);
+  const auto& call = std::get<ExternOp>(program.operations[1]);
+  const auto& view = std::get<compiler::BufferView>(call.args[1].value);
+  EXPECT_EQ(view.strides, (compiler::Sizes{0, 1, 5}));
+  EXPECT_EQ(program.buffers[view.buffer].sizes, (compiler::Sizes{6, 5}));
+}
+
 TEST(LowerGraphLibraryTest, LibraryCallsGetTheStridesOfEager) {
   GraphBuilder g;
   const Ref x = g.Input({4, 6});

@@ -256,6 +256,27 @@ TEST(MemoryPlanTest, WeightsAreConvertedWhereMemoryIsLeft) {
   EXPECT_LE(Launches(artifact), kLayers + kLayers / 8);
 }
 
+// And no earlier than in the launch before they are read, where that may take them: what lies
+// between has their memory.
+TEST(MemoryPlanTest, WeightsAreConvertedByTheLastLaunchThatMay) {
+  constexpr int kRows = 256, kWidth = 256, kLayers = 6;
+  constexpr int64_t kActivation = int64_t{2} * kRows * kWidth,
+                    kWeight = int64_t{2} * kWidth * kWidth;
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  Ref x = g.Input({kRows, kWidth}, kHalf);
+  std::vector<Ref> weights;
+  for (int i = 0; i < kLayers; ++i) {
+    weights.push_back(g.Input({kWidth, kWidth}));
+    g.graph().mutable_inputs(g.graph().inputs_size() - 1)->set_is_parameter(true);
+  }
+  for (const Ref weight : weights) x = ConvertedLayer(g, x, weight, kRows, kWidth);
+  g.Output(x);
+  const v1::Artifact artifact = CompileForCuda(g);
+  // A product, its operand and its weight, and the next weight.
+  EXPECT_LE(PlannedMemory(artifact).peak(), 3 * kActivation + 2 * kWeight);
+  EXPECT_EQ(Launches(artifact), kLayers + 1);
+}
+
 // Blocks of a ResNet: the images that a residual is added to are overwritten, and are gone when
 // what follows does not need them.
 TEST(MemoryPlanTest, ResidualsAreOverwritten) {

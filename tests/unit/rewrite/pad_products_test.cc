@@ -280,6 +280,17 @@ TEST(PadProductsTest, Batches) {
                                         "aten::bmm 2/1320x33/40x40/1 2/2560x40/64x64/1"));
 }
 
+// A layer of what has three dimensions and is no matrix: torch's matmul expands the weight.
+TEST(PadProductsTest, OneMatrixForABatchIsPaddedOnce) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref x = g.Input({4, 64, 33}, kHalf), w = g.Input({40, 33}, kHalf);
+  const Ref t = g.Node("aten::t", {w}, g.Meta({33, 40}, kHalf, {1, 33}));
+  const Ref all =
+      g.Node("aten::expand", {t, Ints({4, 33, 40}), false}, g.Meta({4, 33, 40}, kHalf, {0, 1, 33}));
+  g.Output(g.Node("aten::bmm", {x, all}, g.Meta({4, 64, 40}, kHalf)));
+  EXPECT_THAT(Padded(g, 1), ElementsAre("aten::bmm 4/2560x64/40x40/1 4/0x40/1x40/40"));
+}
+
 // An operand that lies by columns, and products that feed products.
 TEST(PadProductsTest, ColumnMajorInputsAndChains) {
   GraphBuilder g(v1::DEVICE_TYPE_CUDA);

@@ -431,6 +431,21 @@ TEST(Memory, PointwiseResultsTakeTheirOperandsPlace) {
   EXPECT_EQ(outcome->state.memory.workspace_bytes, sym::Expr(2 * 64 * 64 * 4));
 }
 
+// In other shapes too, and beside another nest in one launch.
+TEST(Memory, ReshapedResultsTakeTheirOperandsPlaceBesideOtherNests) {
+  GraphBuilder g;
+  const Ref x = g.Input({64, 64}), w = g.Input({64, 64}), other = g.Input({7, 9, 5});
+  const Ref product = g.Node("aten::mm", {x, w}, g.Meta({64, 64}));
+  const Ref shaped = g.Node("aten::view", {product, Ints({16, 256})}, g.Meta({16, 256}));
+  const Ref y = g.Node("aten::tanh", {shaped}, g.Meta({16, 256}));
+  const Ref last = g.Input({256, 16});
+  g.Output(g.Node("aten::mm", {y, last}, g.Meta({16, 16})));
+  g.Output(g.Node("aten::sin", {other}, g.Meta({7, 9, 5})));
+  auto outcome = CompileGraph(g);
+  EXPECT_KERNELS(outcome, 1);
+  EXPECT_EQ(outcome->state.memory.workspace_bytes, sym::Expr(64 * 64 * 4)) << Explain(*outcome);
+}
+
 // relu(y) and x + y share a pass; relu(y) is written first, so it must not lie over x.
 TEST(Memory, AResultDoesNotTakeWhatALaterMemberReads) {
   GraphBuilder g;
