@@ -77,6 +77,7 @@ std::string DumpKernels(const CompileState& state) {
 std::string DumpMemory(const CompileState& state) {
   const MemoryPlan& plan = state.memory;
   std::string text = absl::StrCat("workspace: ", sym::ToString(plan.workspace_bytes), " bytes\n");
+  if (plan.peak_bytes > 0) absl::StrAppend(&text, "peak: ", plan.peak_bytes, " bytes\n");
   for (size_t i = 0; i < plan.blocks.size(); ++i) {
     absl::StrAppend(&text, "block ", i, ": ", plan.blocks[i].bytes, " bytes\n");
   }

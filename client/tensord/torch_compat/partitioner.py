@@ -34,7 +34,7 @@ def let_partitioner_recompute(
     original_size = getattr(partitioners, "_size_of", None)
     if original is None or original_size is None:
         return
-    is_cast_read_through: Callable[[fx.Node], bool] = lambda node: False  # of the graph at hand
+    is_cast_read_through: Callable[[fx.Node], bool] | None = None  # of the graph at hand
 
     @functools.wraps(original)
     def extended() -> Any:
@@ -67,7 +67,8 @@ def let_partitioner_recompute(
     def size(node: fx.Node) -> int:
         # What fuses with all its readers counts twice. So does such a cast, which would otherwise
         # weigh no more than what it casts.
-        return original_size(node) * (2 if is_cast_read_through(node) else 1)
+        twice = is_cast_read_through is not None and is_cast_read_through(node)
+        return int(original_size(node)) * (2 if twice else 1)
 
     partitioners.get_default_op_list = extended
     partitioners._size_of = size
