@@ -435,10 +435,10 @@ TEST(Memory, PointwiseResultsTakeTheirOperandsPlace) {
 TEST(Memory, ReshapedResultsTakeTheirOperandsPlaceBesideOtherNests) {
   GraphBuilder g;
   const Ref x = g.Input({64, 64}), w = g.Input({64, 64}), other = g.Input({7, 9, 5});
+  const Ref last = g.Input({256, 16});
   const Ref product = g.Node("aten::mm", {x, w}, g.Meta({64, 64}));
   const Ref shaped = g.Node("aten::view", {product, Ints({16, 256})}, g.Meta({16, 256}));
   const Ref y = g.Node("aten::tanh", {shaped}, g.Meta({16, 256}));
-  const Ref last = g.Input({256, 16});
   g.Output(g.Node("aten::mm", {y, last}, g.Meta({16, 16})));
   g.Output(g.Node("aten::sin", {other}, g.Meta({7, 9, 5})));
   auto outcome = CompileGraph(g);
