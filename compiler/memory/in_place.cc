@@ -8,7 +8,8 @@
 namespace tensord::compiler {
 namespace {
 
-// Where a nest writes a buffer: by one member that writes nothing else, element by element.
+// Where a nest writes a buffer: by one member that writes nothing else, in its innermost loop. What
+// stands outside of it is stored by one thread, which may be ahead of those that have yet to load.
 struct Written {
   size_t member;
   Expr index;
@@ -21,7 +22,9 @@ std::optional<Written> OnlyStore(const Nest& nest, BufferId buffer) {
     for (const Store& store : loops.stores) {
       if (store.buffer != buffer) continue;
       if (sym::ContainsKind(store.index, sym::AtomKind::kIndirect)) return std::nullopt;
-      if (found || store.mode != StoreMode::kAssign || store.guard >= 0 ||
+      const bool outside =
+          !nest.members[m].has_outer || (!nest.members[m].has_inner && !nest.inner.empty());
+      if (found || outside || store.mode != StoreMode::kAssign || store.guard >= 0 ||
           loops.stores.size() != 1 || !loops.reductions.empty()) {
         return std::nullopt;
       }
@@ -46,12 +49,23 @@ bool Writes(const Nest& nest, BufferId buffer) {
 }
 
 // Is the operand read, if at all, only at the written element and by the writer or members that run
-// before it? Members run in the nest's order, also within one pass.
+// before it? Members run in the nest's order, also within one pass. A local that is computed of the
+// operand counts as the operand: later passes may compute it again.
 bool ReadsOnlyThere(const Nest& nest, BufferId operand, const Written& written) {
+  std::set<BufferId> computed_of_it;  // locals
   for (size_t m = 0; m < nest.members.size(); ++m) {
-    for (const Inst& inst : nest.members[m].loops.block.insts) {
-      if (inst.kind != InstKind::kLoad || inst.buffer != operand) continue;
-      if (m > written.member || !(inst.index == written.index)) return false;
+    const LoopOp& loops = nest.members[m].loops;
+    bool reads = false;
+    for (const Inst& inst : loops.block.insts) {
+      if (inst.kind != InstKind::kLoad) continue;
+      const bool is_operand = inst.buffer == operand;
+      if (!is_operand && computed_of_it.count(inst.buffer) == 0) continue;
+      if (m > written.member || (is_operand && !(inst.index == written.index))) return false;
+      reads = true;
+    }
+    if (!reads) continue;
+    for (const Store& store : loops.stores) {
+      if (nest.local.count(store.buffer) > 0) computed_of_it.insert(store.buffer);
     }
   }
   return true;
@@ -67,14 +81,16 @@ bool OneSize(const BufferInfo& a, const BufferInfo& b) {
 std::map<BufferId, std::set<size_t>> NestsOfBuffers(const Kernel& kernel) {
   std::map<BufferId, std::set<size_t>> nests;
   for (size_t n = 0; n < kernel.nests.size(); ++n) {
-    for (const NestMember& member : kernel.nests[n].members) {
-      const LoopOp& loops = member.loops;
-      for (const Inst& inst : loops.block.insts) {
-        if (inst.kind == InstKind::kLoad) nests[inst.buffer].insert(n);
-      }
-      for (const Store& store : loops.stores) nests[store.buffer].insert(n);
-      for (const Reduction& reduction : loops.reductions) {
-        for (BufferId id : reduction.results) nests[id].insert(n);
+    for (const auto* members : {&kernel.nests[n].members, &kernel.nests[n].after}) {
+      for (const NestMember& member : *members) {
+        const LoopOp& loops = member.loops;
+        for (const Inst& inst : loops.block.insts) {
+          if (inst.kind == InstKind::kLoad) nests[inst.buffer].insert(n);
+        }
+        for (const Store& store : loops.stores) nests[store.buffer].insert(n);
+        for (const Reduction& reduction : loops.reductions) {
+          for (BufferId id : reduction.results) nests[id].insert(n);
+        }
       }
     }
   }
@@ -140,7 +156,7 @@ class Finder {
       const auto writers = nests.find(result);
       if (!Begins(result, step) || writers == nests.end() || writers->second.size() != 1) continue;
       const Nest& nest = kernel.nests[*writers->second.begin()];
-      if (nest.shape == NestShape::kBlocked) continue;
+      if (nest.shape == NestShape::kBlocked || !nest.after.empty()) continue;
       const auto written = OnlyStore(nest, result);
       if (!written) continue;
       for (BufferId operand : ending_[step]) {

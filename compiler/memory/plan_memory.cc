@@ -385,7 +385,9 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
   plan.counters_offset = plan.workspace_bytes;
   plan.counters_bytes = CountersBytes(launches);
   plan.workspace_bytes += plan.counters_bytes;
-  if (rules.segments) plan.peak_bytes = sym::Hint(plan.workspace_bytes) + workspace.Peak();
+  if (rules.segments && plan.workspace_bytes.IsConstant()) {
+    plan.peak_bytes = sym::Hint(plan.workspace_bytes) + workspace.Peak();
+  }
   ListBlocks(workspace.blocks(), &plan);
   for (const auto& [result, operand] : shared) plan.places[result] = plan.places[home[operand]];
   return plan;

@@ -50,8 +50,9 @@ struct MemoryPlan {
   std::vector<Place> scratch;  // per step: of CUDA launches that have some, in the workspace
   Expr counters_offset,
       counters_bytes;  // of all CUDA launches, one after the other, in the workspace
-  // On CUDA: the most that is there at a time, parameters apart, with sizes at their hints: the
-  // workspace, blocks, results, what the library allocated, arguments until they may be released.
+  // On CUDA, where the workspace is of constant size, else 0: the most that is there at a time,
+  // parameters apart: the workspace, blocks, results, what the library allocated, arguments until
+  // they may be released.
   int64_t peak_bytes = 0;
   // Extern and owned buffers that are not returned: the step after which nobody needs them.
   std::vector<int> last_use;  // per buffer; -1: never

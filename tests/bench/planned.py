@@ -148,6 +148,8 @@ def _measure(name: str, kind: str, target: str, folder: pathlib.Path) -> Json:
     import fake_gpu
 
     folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.pb"):
+        old.unlink()
     command = [sys.executable, __file__, "--models", name, "--child", kind, "--keep", str(folder)]
     environment = {**os.environ, **fake_gpu.environment()}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -158,7 +160,13 @@ def _measure(name: str, kind: str, target: str, folder: pathlib.Path) -> Json:
             if re.match(r"\w[\w.]*(Error|Exception)", line)
         ]
         return {"error": (lines or [f"exit status {done.returncode}"])[0]}
-    plans = [_plan(graph, target) for graph in sorted(folder.glob("*.pb"))]
+    graphs = sorted(folder.glob("*.pb"))
+    if not graphs:
+        return {"error": "no graph was captured"}
+    try:
+        plans = [_plan(graph, target) for graph in graphs]
+    except subprocess.CalledProcessError as error:
+        return {"error": error.stderr.strip() or str(error)}
     return {
         "saved": json.loads(done.stdout.splitlines()[-1]),
         "peak": max(plan["peak"] for plan in plans),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -65,9 +66,10 @@ def let_partitioner_recompute(
 
     @functools.wraps(original_size)
     def size(node: fx.Node) -> int:
-        # What fuses with all its readers counts twice. So does such a cast, which would otherwise
-        # weigh no more than what it casts.
-        twice = is_cast_read_through is not None and is_cast_read_through(node)
+        # What fuses with all its readers weighs twice in the cut. So does such a cast, which would
+        # otherwise weigh no more than what it casts. Others ask for sizes as they are.
+        weighs = sys._getframe(1).f_code.co_name == "get_node_weight"
+        twice = weighs and is_cast_read_through is not None and is_cast_read_through(node)
         return int(original_size(node)) * (2 if twice else 1)
 
     partitioners.get_default_op_list = extended
