@@ -5,6 +5,8 @@
 #include <optional>
 #include <set>
 
+#include "compiler/schedule/access.h"
+
 namespace tensord::compiler {
 namespace {
 
@@ -83,14 +85,9 @@ std::map<BufferId, std::set<size_t>> NestsOfBuffers(const Kernel& kernel) {
   for (size_t n = 0; n < kernel.nests.size(); ++n) {
     for (const auto* members : {&kernel.nests[n].members, &kernel.nests[n].after}) {
       for (const NestMember& member : *members) {
-        const LoopOp& loops = member.loops;
-        for (const Inst& inst : loops.block.insts) {
-          if (inst.kind == InstKind::kLoad) nests[inst.buffer].insert(n);
-        }
-        for (const Store& store : loops.stores) nests[store.buffer].insert(n);
-        for (const Reduction& reduction : loops.reductions) {
-          for (BufferId id : reduction.results) nests[id].insert(n);
-        }
+        const Accesses accesses = AccessesOf(member.loops);
+        for (BufferId id : accesses.reads) nests[id].insert(n);
+        for (BufferId id : accesses.writes) nests[id].insert(n);
       }
     }
   }

@@ -20,23 +20,26 @@ bool IsBehind(const CoordinateRange& range, const CoordinateRange& before) {
 
 }  // namespace
 
-Accesses AccessesOf(const Operation& operation) {
+Accesses AccessesOf(const LoopOp& loops) {
   Accesses accesses;
-  if (const auto* op = std::get_if<LoopOp>(&operation)) {
-    for (const Inst& inst : op->block.insts) {
-      if (inst.kind == InstKind::kLoad) accesses.reads.insert(inst.buffer);
-    }
-    for (const Store& store : op->stores) {
-      accesses.writes.insert(store.buffer);
-      if (store.mode != StoreMode::kAssign) accesses.reads.insert(store.buffer);
-    }
-    for (const Reduction& reduction : op->reductions) {
-      for (BufferId id : reduction.results) {
-        if (id >= 0) accesses.writes.insert(id);
-      }
-    }
-    return accesses;
+  for (const Inst& inst : loops.block.insts) {
+    if (inst.kind == InstKind::kLoad) accesses.reads.insert(inst.buffer);
   }
+  for (const Store& store : loops.stores) {
+    accesses.writes.insert(store.buffer);
+    if (store.mode != StoreMode::kAssign) accesses.reads.insert(store.buffer);
+  }
+  for (const Reduction& reduction : loops.reductions) {
+    for (BufferId id : reduction.results) {
+      if (id >= 0) accesses.writes.insert(id);
+    }
+  }
+  return accesses;
+}
+
+Accesses AccessesOf(const Operation& operation) {
+  if (const auto* loops = std::get_if<LoopOp>(&operation)) return AccessesOf(*loops);
+  Accesses accesses;
   const auto& call = std::get<ExternOp>(operation);
   ForEachView(call.args, [&](const BufferView& view) { accesses.reads.insert(view.buffer); });
   for (BufferId id : call.results) {

@@ -16,6 +16,7 @@ struct Accesses {
   absl::btree_set<BufferId> writes;
 };
 
+Accesses AccessesOf(const LoopOp& loops);
 Accesses AccessesOf(const Operation& operation);
 
 // The same for all operations of a program, found once.

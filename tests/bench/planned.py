@@ -45,10 +45,9 @@ def _capture(name: str, training: bool, folder: pathlib.Path) -> Json:
     """Writes the graphs of one model; what backward takes, in bytes, by either partition."""
     import fake_gpu
     import torch._dynamo
-    from tensord import options, passes
     from tensord.capture import autograd
     from tensord.capture.compile_graph import _static_inputs
-    from tensord.wire import export, rpc
+    from tensord.wire import export
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     model, inputs = zoo_cases.make(name, zoo_cases.ON_GPU)
@@ -69,16 +68,9 @@ def _capture(name: str, training: bool, folder: pathlib.Path) -> Json:
 
     autograd.compile_graph = write
 
-    def tensord(module: fx.GraphModule, example_inputs: Any) -> Any:
-        chosen = options.parse(None, None, {})
-        off = options.switched_off(chosen)
-        passes.run("captured", module, off)
-        operators = rpc.client().hello().operators
-        return autograd.autograd(chosen, operators, off)(module, example_inputs)
-
     with PrivateDaemon():
         # TorchInductor's first: tensord tells the partitioner what else fuses.
-        for backend in (_inductor(saved), tensord) if training else (tensord,):
+        for backend in (_inductor(saved), "tensord") if training else ("tensord",):
             torch._dynamo.reset()
             with mode, torch.set_grad_enabled(training), torch.autocast("cuda", torch.bfloat16):
                 loss = torch.compile(model, backend=backend, dynamic=False)(**inputs)

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/pipeline.h"
-#include "tests/unit/testing/graph_builder.h"
+#include "tests/unit/memory/h100.h"
 
 namespace tensord::testing {
 namespace in_place_test {
@@ -15,18 +15,6 @@ using compiler::CompileState;
 using compiler::ExternOp;
 
 constexpr int kRows = 4096;
-
-v1::CompileJob JobOf(GraphBuilder& g) {
-  v1::CompileJob job;
-  *job.mutable_graph() = g.graph();
-  v1::CudaTarget* cuda = job.mutable_target()->mutable_cuda();
-  cuda->set_sm(90);
-  cuda->set_multiprocessors(132);
-  cuda->set_shared_bytes_per_block(232448);
-  cuda->set_l2_bytes(50 << 20);
-  cuda->set_registers_per_multiprocessor(65536);
-  return job;
-}
 
 // Of the program's library calls, in order.
 std::vector<ExternOp> CallsOf(const CompileState& state) {
@@ -39,7 +27,7 @@ std::vector<ExternOp> CallsOf(const CompileState& state) {
 
 // Whether what the first call gives and what another one reads first have one place.
 bool SharePlace(GraphBuilder& g, size_t reader) {
-  const v1::CompileJob job = JobOf(g);
+  const v1::CompileJob job = JobForH100(g);
   CompileState state;
   state.job = &job;
   const absl::Status status = compiler::RunPipeline(state);

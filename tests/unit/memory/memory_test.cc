@@ -7,6 +7,7 @@
 
 #include "compiler/compile.h"
 #include "compiler/memory/segments.h"
+#include "tests/unit/memory/h100.h"
 #include "tests/unit/memory/planned_peak.h"
 #include "tests/unit/testing/graph_builder.h"
 
@@ -103,15 +104,7 @@ TEST(SegmentsTest, TheSegmentOfALife) {
 // ---- Plans
 
 v1::Artifact CompileForCuda(GraphBuilder& g) {
-  v1::CompileJob job;
-  *job.mutable_graph() = g.graph();
-  v1::CudaTarget* cuda = job.mutable_target()->mutable_cuda();
-  cuda->set_sm(90);
-  cuda->set_multiprocessors(132);
-  cuda->set_shared_bytes_per_block(232448);
-  cuda->set_l2_bytes(50 << 20);
-  cuda->set_registers_per_multiprocessor(65536);
-  auto result = compiler::Compile(job);
+  auto result = compiler::Compile(JobForH100(g));
   EXPECT_TRUE(result.ok()) << result.status();
   return result.ok() ? result->artifact() : v1::Artifact();
 }
