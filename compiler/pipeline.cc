@@ -124,7 +124,7 @@ absl::Status CodegenPass(CompileState& state) {
 // Each buffer that is in memory has its place.
 absl::Status MemoryPass(CompileState& state) {
   state.memory = PlanMemory(state.program, state.schedule, LaunchesOf(state.kernels),
-                            RulesOf(state.job->target(), state.graph));
+                            RulesOf(state.job->target(), state.job->options(), state.graph));
   return absl::OkStatus();
 }
 

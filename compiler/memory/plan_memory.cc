@@ -71,7 +71,7 @@ std::vector<int64_t> OtherBytes(const Program& program, const MemoryRules& rules
       case Place::kInput: {
         const auto number = static_cast<size_t>(program.buffers[id].number);
         if (number < rules.is_parameter.size() && rules.is_parameter[number]) break;
-        const bool stays = returned[id] || changed.count(id) > 0;
+        const bool stays = !rules.releases_inputs || returned[id] || changed.count(id) > 0;
         add(id, 0, stays ? steps - 1 : life.last);
         break;
       }
@@ -346,8 +346,9 @@ Expr CountersBytes(const std::vector<LaunchInterface>& launches) {
 
 }  // namespace
 
-MemoryRules RulesOf(const v1::Target& target, const Graph& graph) {
-  MemoryRules rules{.segments = target.has_cuda()};
+MemoryRules RulesOf(const v1::Target& target, const v1::CompileOptions& options,
+                    const Graph& graph) {
+  MemoryRules rules{.segments = target.has_cuda(), .releases_inputs = options.releases_inputs()};
   for (const GraphInput& input : graph.inputs) rules.is_parameter.push_back(input.is_parameter);
   return rules;
 }

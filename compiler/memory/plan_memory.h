@@ -61,8 +61,10 @@ struct MemoryPlan {
 struct MemoryRules {
   bool segments = false;           // parts of the call may have workspaces of their own
   std::vector<bool> is_parameter;  // by input: it exists whether the call needs it or not
+  bool releases_inputs = false;    // see CompileOptions
 };
-MemoryRules RulesOf(const v1::Target& target, const Graph& graph);
+MemoryRules RulesOf(const v1::Target& target, const v1::CompileOptions& options,
+                    const Graph& graph);
 
 // `launches[i]` belongs to step i (empty for extern steps).
 MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,

@@ -2,6 +2,7 @@
 #include "compiler/memory/segments.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -163,6 +164,58 @@ std::vector<size_t> LargeTenants(const std::vector<Tenant>& tenants, const Segme
   return large;
 }
 
+// Tenants that may be apart and that live before a step, by size: of each size all, or none.
+std::map<int64_t, std::vector<size_t>> SizesApart(const std::vector<Tenant>& tenants, int end,
+                                                  const SegmentCosts& costs) {
+  std::map<int64_t, std::vector<size_t>> sizes;
+  size_t count = 0;
+  for (size_t i = 0; i < tenants.size(); ++i) {
+    const auto& [life, bytes] = tenants[i];
+    if (bytes < costs.least_apart || life.first == life.last || life.first >= end) continue;
+    sizes[bytes].push_back(i);
+    ++count;
+  }
+  while (count > costs.most_apart) {
+    count -= sizes.begin()->second.size();
+    sizes.erase(sizes.begin());
+  }
+  return sizes;
+}
+
+// All large tenants of the steps before `end` with blocks of their own, but for sizes that raise
+// the peak by less than `least` together when they have none, those of most blocks first.
+Division DivideApart(const std::vector<Tenant>& tenants, const std::vector<int64_t>& others,
+                     int end, const SegmentCosts& costs, int64_t least) {
+  std::map<int64_t, std::vector<size_t>> sizes = SizesApart(tenants, end, costs);
+  std::vector<int> cuts;
+  const auto divide = [&] {
+    Segments segments{.cuts = cuts};
+    for (const auto& [bytes, ids] : sizes) {
+      segments.alone.insert(segments.alone.end(), ids.begin(), ids.end());
+    }
+    std::sort(segments.alone.begin(), segments.alone.end());
+    return Division(tenants, others, std::move(segments));
+  };
+  Division best = divide();
+  best.Cut(costs, least);
+  cuts = best.segments().cuts;
+  const int64_t limit = best.peak() + least - 1;
+  std::vector<std::pair<size_t, int64_t>> order;
+  for (const auto& [bytes, ids] : sizes) order.emplace_back(ids.size(), bytes);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (const auto& [count, bytes] : order) {
+    auto size = sizes.extract(bytes);
+    Division without = divide();
+    if (without.peak() <= limit) {
+      best = std::move(without);
+    } else {
+      sizes.insert(std::move(size));
+    }
+  }
+  return best;
+}
+
 }  // namespace
 
 int SegmentOf(const Lifetime& life, const std::vector<int>& cuts) {
@@ -196,6 +249,13 @@ Segments FindSegments(const std::vector<Tenant>& tenants, const std::vector<int6
     next->Cut(costs, least);
     if (best.peak() - next->peak() < least) break;
     best = *std::move(next);
+  }
+  // What backward is given goes as it goes on: its first steps may be all that matters.
+  const int steps = static_cast<int>(others.size());
+  for (const int part : {8, 2, 1}) {
+    if (best.peak() - bound < least) break;
+    Division apart = DivideApart(tenants, others, steps / part, costs, least);
+    if (best.peak() - apart.peak() >= least) best = std::move(apart);
   }
   return best.segments();
 }

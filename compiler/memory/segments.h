@@ -8,7 +8,10 @@
 // all that forward saved is still there: that is a segment.
 //
 // A large buffer that lives on while others come and go, as images do that residuals are added to,
-// fits no segment. It may have a block of its own.
+// fits no segment. It may have a block of its own. Where the same happens in layer after layer, as
+// with what attention gives, which a library allocates, while the operands of the next product have
+// yet to come, a few blocks gain nothing: each of the large buffers has one then, but for those
+// sizes that need none.
 #ifndef TENSORD_COMPILER_MEMORY_SEGMENTS_H_
 #define TENSORD_COMPILER_MEMORY_SEGMENTS_H_
 
@@ -36,6 +39,10 @@ struct SegmentCosts {
   // least.
   size_t most_alone = 4, most_tried = 16;
   double least_alone = 0.125;
+  // Where all large tenants have one: so many at most, and of so many bytes at least, beside whose
+  // kernels an allocation takes no time.
+  size_t most_apart = 128;
+  int64_t least_apart = 2 << 20;
 };
 
 struct Segments {

@@ -46,7 +46,8 @@ def _capture(name: str, training: bool, folder: pathlib.Path) -> Json:
     import fake_gpu
     import torch._dynamo
     from tensord.capture import autograd
-    from tensord.capture.compile_graph import _static_inputs
+    from tensord.capture.compile_graph import _compile_options, _static_inputs
+    from tensord.v1 import artifact_pb2, requests_pb2
     from tensord.wire import export
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -60,8 +61,12 @@ def _capture(name: str, training: bool, folder: pathlib.Path) -> Json:
 
     def write(module: fx.GraphModule, *, fixed: set[int], chosen: Any, label: str) -> Any:
         number = label_of[label] = label_of.get(label, -1) + 1
-        graph = export.export(module, _static_inputs(module, fixed, label)).graph
-        (folder / f"{label}.{number}.pb").write_bytes(graph.SerializeToString())
+        job = requests_pb2.CompileRequest(  # as far as said, a CompileJob
+            graph=export.export(module, _static_inputs(module, fixed, label)).graph,
+            options=_compile_options(chosen, label),
+            target=artifact_pb2.Target(cuda=artifact_pb2.CudaTarget(sm=90)),
+        )
+        (folder / f"{label}.{number}.pb").write_bytes(job.SerializeToString())
         if label == "backward":
             saved["tensord"] = saved.get("tensord", 0) + _saved_bytes(module)
         return _interpreted(module)

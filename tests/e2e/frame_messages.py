@@ -9,7 +9,7 @@ from typing import Any
 from tensord.v1 import frame_pb2, requests_pb2
 from tensord.wire import rpc
 
-FORMAT = 3
+FORMAT = 4
 
 
 def digest(name: str) -> bytes:

@@ -64,7 +64,7 @@ def exported_program(
     Raises ExportError or UnrecordableError.
     """
     exported = export.export(module, _static_inputs(module, fixed, label))
-    return recorded_graphs.program_of(exported, _compile_options(chosen))
+    return recorded_graphs.program_of(exported, _compile_options(chosen, label))
 
 
 def _compile_parts(parts: Cut, chosen: options.Options, label: str) -> Boxed:
@@ -98,7 +98,7 @@ def _compile(
         exported = export.export(module, static)
     if all(node.op == call_backs.OPERATOR for node in exported.graph.nodes):
         # A frame has a program of it all the same, which does nothing.
-        recorded_graphs.note_program(exported, _compile_options(chosen), label, None)
+        recorded_graphs.note_program(exported, _compile_options(chosen, label), label, None)
         return eager(module)  # passes inputs through, or there is nothing to compile
     _note_call_backs(exported, label)
     if chosen.mode not in options.GRAPHED or exported.cuda_index is None:
@@ -134,7 +134,7 @@ def _send(
     request = requests_pb2.CompileRequest(
         graph=exported.graph,
         target=target.detect(exported.cuda_index),
-        options=_compile_options(chosen),
+        options=_compile_options(chosen, label),
         caller=caller.caller(),
         label=label,
     )
@@ -196,10 +196,11 @@ def _static_inputs(module: fx.GraphModule, fixed: set[int], label: str) -> set[i
     return {i for i, match in matches if match and int(match[1]) - 1 in fixed}
 
 
-def _compile_options(chosen: options.Options) -> compile_pb2.CompileOptions:
+def _compile_options(chosen: options.Options, label: str) -> compile_pb2.CompileOptions:
     return compile_pb2.CompileOptions(
         mode=options.MODES[chosen.mode],
         deterministic=chosen.deterministic or torch.are_deterministic_algorithms_enabled(),
         unchecked=options.unchecked(chosen),
         emulate_eager_rounding="emulate_eager_rounding" in options.switched_off(chosen),
+        releases_inputs=label.startswith("backward"),
     )

@@ -21,11 +21,14 @@ from .operations import draw_text
 from .program import Node, Program, functions
 
 MOST_ELEMENTS = 4096
+MOST_OF_LONG = 80_000  # elements, in programs where a size is one of _LONG
 LARGEST = 30.0  # what exceeds it is brought back by a function of _TAMERS
 LARGEST_INTEGER = 10_000
 TRIES = 12  # of a node, before the program is shorter instead
 
 _TAMERS = ["torch.tanh({})", "{}.clamp(-3, 3)", "F.softsign({})", "torch.sin({})"]
+# Rows that one warp, one block of a GPU, or no block has in registers.
+_LONG = [1030, 4100, 9001, 17000]
 _LAYOUTS = [
     "{0}", "{0}", "{0}", "{0}", "{0}.t()", "{0}[::2]", "{0}[1:]", "{0}.transpose(0, -1)",
     "{0}.expand(3, *{1})", "{0}[:, 1:]", "{0}.contiguous(memory_format=torch.channels_last)",
@@ -46,6 +49,7 @@ class _Generator:
         self.length = round(2 * math.exp(rng.random() * math.log(30)))  # 2 to 60
         dynamic = rng.random() < 0.35
         self.draw = Draw(rng, 0.85 if dynamic else 0.1)
+        self.most_elements = MOST_ELEMENTS
         self.current = Program(seed, self._sizes(), (), (), (), dynamic=dynamic)
         self.names = 0
         self.hidden: set[str] = set()
@@ -76,12 +80,18 @@ class _Generator:
         return self.rng.choice([2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33])
 
     def _sizes(self) -> dict[str, int]:
-        return {name: self._size() for name in ("n", "m", "k")}
+        sizes = {name: self._size() for name in ("n", "m", "k")}
+        if self.rng.random() < 0.2:
+            sizes[self.rng.choice(list(sizes))] = self.rng.choice(_LONG)
+            self.most_elements = MOST_OF_LONG
+        return sizes
 
     def _input(self, number: int) -> Node | None:
         rng = self.rng
         shape = [rng.choice(["n", "m", "k", "n", "m", "1"]) for _ in range(rng.randint(0, 4))]
         sizes = f"({''.join(f'{s}, ' for s in shape)})"
+        if math.prod(self.current.sizes.get(s, 1) for s in shape) > self.most_elements:
+            return None
         dtype = rng.choice(FLOATS if rng.random() < 0.75 else [*INTEGERS, torch.bool])
         if dtype.is_floating_point:
             text = f"torch.randn({sizes}, dtype={dtype})"
@@ -98,7 +108,7 @@ class _Generator:
                 )[0]
             except (RuntimeError, IndexError):
                 continue
-            if value.numel() <= MOST_ELEMENTS:
+            if value.numel() <= self.most_elements:
                 return node
         return None
 
@@ -164,7 +174,7 @@ class _Generator:
         try:
             values = self._values(trial)
             new = values[trial.nodes[-1].name]
-            if not isinstance(new, Tensor) or new.numel() > MOST_ELEMENTS or new.is_complex():
+            if not isinstance(new, Tensor) or new.numel() > self.most_elements or new.is_complex():
                 return None
             if new.dim() > 5:
                 return None
@@ -235,7 +245,7 @@ class _Generator:
             found = gradients_of(results, arguments) if self.current.gradients else []
         except (RuntimeError, IndexError, ValueError):
             return
-        if sum(r.numel() for r in results) > 4 * MOST_ELEMENTS:
+        if sum(r.numel() for r in results) > 4 * self.most_elements:
             return
         for value in (*results, *found):
             if value is not None and value.is_floating_point() and not value.isfinite().all():

@@ -42,8 +42,10 @@ TEST(SegmentsTest, CutsThatPayTogether) {
   const std::vector<Tenant> tenants = {Of(0, 1, 27), Of(2, 3, 1), Of(4, 5, 24)};
   const std::vector<int64_t> others = Others({50, 60, 220, 220, 80, 10});
   EXPECT_THAT(FindSegments(tenants, others, {.least_bytes = 4 * kMiB}).cuts, ElementsAre(2, 4));
-  EXPECT_THAT(FindSegments(tenants, others, {.most_cuts = 1, .least_bytes = 4 * kMiB}).cuts,
-              IsEmpty());
+  EXPECT_THAT(
+      FindSegments(tenants, others, {.most_cuts = 1, .least_bytes = 4 * kMiB, .most_apart = 0})
+          .cuts,
+      IsEmpty());
 }
 
 TEST(SegmentsTest, ABlockIsThereWhileItIsNeeded) {
@@ -72,6 +74,44 @@ TEST(SegmentsTest, ALargeBufferThatLivesOnHasABlockOfItsOwn) {
   const auto cut = FindSegments(within, Others({190, 20, 140, 140, 100, 90, 100, 160}));
   EXPECT_THAT(cut.alone, ElementsAre(0));
   EXPECT_THAT(cut.cuts, Not(IsEmpty()));
+}
+
+// Layer after layer attention's operands, what the library gives of them, then another image.
+TEST(SegmentsTest, WhereEachLayerIsAsFullLargeBuffersAreAllApart) {
+  constexpr int kLayers = 12;
+  std::vector<Tenant> tenants = {Of(0, 4 * kLayers - 1, 12)};
+  std::vector<int64_t> others;
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const int step = 4 * layer;
+    tenants.push_back(Of(step, step + 1, 18));
+    tenants.push_back(Of(step + 2, step + 3, 24));
+    tenants.push_back(Of(step, step + 3, 1));
+    others.insert(others.end(), {0, 6 * kMiB, 0, 0});
+  }
+  const auto segments = FindSegments(tenants, others);
+  EXPECT_THAT(segments.cuts, IsEmpty());
+  // What is small shares the workspace, and so does what is there all the time.
+  EXPECT_EQ(segments.alone.size(), 2 * kLayers);
+  for (size_t i : segments.alone) EXPECT_GE(tenants[i].bytes, 18 * kMiB);
+}
+
+// What backward is given goes with each layer: only the first ones need blocks of their own.
+TEST(SegmentsTest, WhereTheFirstStepsAreFullestBuffersOfTheFirstStepsAreApart) {
+  constexpr int kLayers = 24;
+  std::vector<Tenant> tenants;
+  std::vector<int64_t> others;
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const int step = 3 * layer;
+    tenants.push_back(Of(step, step + 1, 20));
+    tenants.push_back(Of(step + 2, step + 3, 20));
+    tenants.push_back(Of(step, step + 3, 4));
+    const int64_t left = (kLayers - layer) * 30 * kMiB;
+    others.insert(others.end(), {left, left - 16 * kMiB, left - 16 * kMiB});
+  }
+  others.push_back(0);
+  const auto segments = FindSegments(tenants, others);
+  const auto late = [&](size_t i) { return tenants[i].life.first > 3 * kLayers / 2; };
+  EXPECT_TRUE(std::none_of(segments.alone.begin(), segments.alone.end(), late));
 }
 
 // A program of thousands of steps, of which nearly every buffer is large beside the peak.

@@ -78,7 +78,8 @@ class Call {
 
   // Ensures that no two share bytes at a time, as the compiler verifies it itself.
   void Plan(bool segments = false) {
-    plan = PlanMemory(program, schedule, LaunchesOf(kernels), {.segments = segments});
+    plan = PlanMemory(program, schedule, LaunchesOf(kernels),
+                      {.segments = segments, .releases_inputs = true});
     EXPECT_EQ(Fault(plan), "");
   }
 

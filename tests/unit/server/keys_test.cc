@@ -111,19 +111,20 @@ TEST(KeysTest, TargetAndOptionsMatter) {
   avx512.mutable_cpu()->set_isa(v1::ISA_AVX512);
   caches = avx2;
   caches.mutable_cpu()->set_l2_bytes(1 << 20);
-  v1::CompileOptions autotune, deterministic, unchecked, rounding;
+  v1::CompileOptions autotune, deterministic, unchecked, rounding, releases;
   autotune.set_mode(v1::MODE_MAX_AUTOTUNE);
   deterministic.set_deterministic(true);
   unchecked.set_unchecked(true);
   rounding.set_emulate_eager_rounding(true);
+  releases.set_releases_inputs(true);
   std::set<std::string> digests;
   for (const v1::Target& target : {avx2, avx512, caches}) {
     for (const v1::CompileOptions& options :
-         {v1::CompileOptions(), autotune, deterministic, unchecked, rounding}) {
+         {v1::CompileOptions(), autotune, deterministic, unchecked, rounding, releases}) {
       digests.insert(MakeProgramKey(FullGraph(), target, options, "t", "b").Digest());
     }
   }
-  EXPECT_EQ(digests.size(), 15u);
+  EXPECT_EQ(digests.size(), 18u);
 }
 
 TEST(KeysTest, KernelKeyTakesSourceFunctionsArchAndToolchain) {
