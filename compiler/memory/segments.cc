@@ -164,10 +164,14 @@ std::vector<size_t> LargeTenants(const std::vector<Tenant>& tenants, const Segme
   return large;
 }
 
-// Tenants that may be apart and that live before a step, by size: of each size all, or none.
-std::map<int64_t, std::vector<size_t>> SizesApart(const std::vector<Tenant>& tenants, int end,
-                                                  const SegmentCosts& costs) {
-  std::map<int64_t, std::vector<size_t>> sizes;
+// Tenants by their bytes.
+using TenantsBySize = std::map<int64_t, std::vector<size_t>>;
+
+// Those that may be apart and that begin before a step: of each size all, or none where they are
+// too many, the smallest sizes first.
+TenantsBySize LargeTenantsBefore(int end, const std::vector<Tenant>& tenants,
+                                 const SegmentCosts& costs) {
+  TenantsBySize sizes;
   size_t count = 0;
   for (size_t i = 0; i < tenants.size(); ++i) {
     const auto& [life, bytes] = tenants[i];
@@ -182,11 +186,10 @@ std::map<int64_t, std::vector<size_t>> SizesApart(const std::vector<Tenant>& ten
   return sizes;
 }
 
-// All large tenants of the steps before `end` with blocks of their own, but for sizes that raise
-// the peak by less than `least` together when they have none, those of most blocks first.
+// Cut with blocks for all of these, of which sizes then lose theirs, those of most blocks first,
+// while the peak rises by less than `least` in all. The cuts stay.
 Division DivideApart(const std::vector<Tenant>& tenants, const std::vector<int64_t>& others,
-                     int end, const SegmentCosts& costs, int64_t least) {
-  std::map<int64_t, std::vector<size_t>> sizes = SizesApart(tenants, end, costs);
+                     TenantsBySize sizes, const SegmentCosts& costs, int64_t least) {
   std::vector<int> cuts;
   const auto divide = [&] {
     Segments segments{.cuts = cuts};
@@ -252,9 +255,13 @@ Segments FindSegments(const std::vector<Tenant>& tenants, const std::vector<int6
   }
   // What backward is given goes as it goes on: its first steps may be all that matters.
   const int steps = static_cast<int>(others.size());
+  TenantsBySize tried;  // none apart is what there is
   for (const int part : {8, 2, 1}) {
     if (best.peak() - bound < least) break;
-    Division apart = DivideApart(tenants, others, steps / part, costs, least);
+    TenantsBySize sizes = LargeTenantsBefore(steps / part, tenants, costs);
+    if (sizes == tried) continue;
+    tried = sizes;
+    Division apart = DivideApart(tenants, others, std::move(sizes), costs, least);
     if (best.peak() - apart.peak() >= least) best = std::move(apart);
   }
   return best.segments();

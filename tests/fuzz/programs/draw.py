@@ -13,6 +13,8 @@ from torch import Tensor
 FLOATS = (torch.float32, torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
+MOST_ELEMENTS = 4096  # of a value
+
 
 class UnfitError(Exception):
     """No value so far can be the operand."""
@@ -64,7 +66,7 @@ class Draw:
                 result = torch.broadcast_shapes(shape, x.shape)
             except RuntimeError:
                 return False
-            return fits(x) and result.numel() <= 4096
+            return fits(x) and result.numel() <= MOST_ELEMENTS
 
         return self.name(broadcasts)
 

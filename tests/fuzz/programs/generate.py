@@ -16,11 +16,10 @@ import torch
 from tensord.debug.judge import gradients_of, largest
 from torch import Tensor
 
-from .draw import FLOATS, INTEGERS, Draw, UnfitError
+from .draw import FLOATS, INTEGERS, MOST_ELEMENTS, Draw, UnfitError
 from .operations import draw_text
 from .program import Node, Program, functions
 
-MOST_ELEMENTS = 4096
 MOST_OF_LONG = 80_000  # elements, in programs where a size is one of _LONG
 LARGEST = 30.0  # what exceeds it is brought back by a function of _TAMERS
 LARGEST_INTEGER = 10_000
@@ -49,8 +48,10 @@ class _Generator:
         self.length = round(2 * math.exp(rng.random() * math.log(30)))  # 2 to 60
         dynamic = rng.random() < 0.35
         self.draw = Draw(rng, 0.85 if dynamic else 0.1)
-        self.most_elements = MOST_ELEMENTS
-        self.current = Program(seed, self._sizes(), (), (), (), dynamic=dynamic)
+        sizes = self._sizes()
+        is_long = any(size in _LONG for size in sizes.values())
+        self.most_elements = MOST_OF_LONG if is_long else MOST_ELEMENTS
+        self.current = Program(seed, sizes, (), (), (), dynamic=dynamic)
         self.names = 0
         self.hidden: set[str] = set()
 
@@ -83,7 +84,6 @@ class _Generator:
         sizes = {name: self._size() for name in ("n", "m", "k")}
         if self.rng.random() < 0.2:
             sizes[self.rng.choice(list(sizes))] = self.rng.choice(_LONG)
-            self.most_elements = MOST_OF_LONG
         return sizes
 
     def _input(self, number: int) -> Node | None:

@@ -110,6 +110,7 @@ TEST(SegmentsTest, WhereTheFirstStepsAreFullestBuffersOfTheFirstStepsAreApart) {
   }
   others.push_back(0);
   const auto segments = FindSegments(tenants, others);
+  EXPECT_THAT(segments.alone, Not(IsEmpty()));
   const auto late = [&](size_t i) { return tenants[i].life.first > 3 * kLayers / 2; };
   EXPECT_TRUE(std::none_of(segments.alone.begin(), segments.alone.end(), late));
 }
