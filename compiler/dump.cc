@@ -79,7 +79,12 @@ std::string DumpMemory(const CompileState& state) {
   std::string text = absl::StrCat("workspace: ", sym::ToString(plan.workspace_bytes), " bytes\n");
   if (plan.peak_bytes > 0) absl::StrAppend(&text, "peak: ", plan.peak_bytes, " bytes\n");
   for (size_t i = 0; i < plan.blocks.size(); ++i) {
-    absl::StrAppend(&text, "block ", i, ": ", plan.blocks[i].bytes, " bytes\n");
+    const MemoryBlock& block = plan.blocks[i];
+    absl::StrAppend(&text, "block ", i, ": ", block.bytes, " bytes");
+    if (block.donor != MemoryBlock::kNoDonor) {
+      absl::StrAppend(&text, " of input ", state.graph.inputs[block.donor].name);
+    }
+    absl::StrAppend(&text, "\n");
   }
   const std::vector<Lifetime> lifetimes = LifetimesOf(
       state.program, TouchedBuffers(state.program, state.schedule, LaunchesOf(state.kernels)));

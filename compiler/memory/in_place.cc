@@ -109,11 +109,12 @@ int Reads(const ExternOp& call, BufferId buffer) {
 class Finder {
  public:
   Finder(const Program& program, const Schedule& schedule, const std::vector<Lifetime>& lifetimes,
-         const std::vector<bool>& may_share)
+         const std::vector<bool>& may_share, const std::vector<bool>& donated)
       : program_(program),
         schedule_(schedule),
         lifetimes_(lifetimes),
         may_share_(may_share),
+        donated_(donated),
         beginning_(schedule.steps.size()),
         ending_(schedule.steps.size()) {
     for (BufferId id = 0; id < static_cast<BufferId>(program.buffers.size()); ++id) {
@@ -141,8 +142,9 @@ class Finder {
     return may_share_[result] && lifetimes_[result].first == step;
   }
   bool IsFreeAt(BufferId operand, int step) const {
-    return may_share_[operand] && lifetimes_[operand].last == step &&
-           lifetimes_[operand].first < step && taken_.count(operand) == 0;
+    const Lifetime& life = lifetimes_[operand];
+    const bool has_value = donated_[operand] || (may_share_[operand] && life.first < step);
+    return has_value && life.last == step && taken_.count(operand) == 0;
   }
 
   // Nests of one launch run at the same time: both buffers must be of one nest alone.
@@ -190,7 +192,7 @@ class Finder {
   const Program& program_;
   const Schedule& schedule_;
   const std::vector<Lifetime>& lifetimes_;
-  const std::vector<bool>& may_share_;
+  const std::vector<bool>&may_share_, &donated_;
   std::vector<std::vector<BufferId>> beginning_, ending_;  // by step: whose lives do so
   std::map<BufferId, BufferId> shared_;
   std::set<BufferId> taken_;
@@ -200,8 +202,9 @@ class Finder {
 
 std::map<BufferId, BufferId> FindInPlace(const Program& program, const Schedule& schedule,
                                          const std::vector<Lifetime>& lifetimes,
-                                         const std::vector<bool>& may_share) {
-  return Finder(program, schedule, lifetimes, may_share).Run();
+                                         const std::vector<bool>& may_share,
+                                         const std::vector<bool>& donated) {
+  return Finder(program, schedule, lifetimes, may_share, donated).Run();
 }
 
 }  // namespace tensord::compiler

@@ -3,10 +3,10 @@
 // of an operand that dies in it.
 //
 // Requires: a schedule.
-// Ensures: for each pair (result, operand): the operand is a computed buffer that is last used by
-//   the step that first writes the result; both have one layout; and every element of the operand
-//   is read only where the same element of the result is written, not later. No operand serves two
-//   results.
+// Ensures: for each pair (result, operand): the operand is a computed buffer, or an input that is
+//   donated, and last used by the step that first writes the result; both have one layout; and
+//   every element of the operand is read only where the same element of the result is written, not
+//   later. No operand serves two results.
 #ifndef TENSORD_COMPILER_MEMORY_IN_PLACE_H_
 #define TENSORD_COMPILER_MEMORY_IN_PLACE_H_
 
@@ -18,10 +18,12 @@
 
 namespace tensord::compiler {
 
-// `may_share[b]`: the buffer is placed in the workspace. The result maps results to operands.
+// `may_share[b]`: the buffer is placed in the workspace. `donated[b]`: it is an input that the call
+// may overwrite. The result maps results to operands.
 std::map<BufferId, BufferId> FindInPlace(const Program& program, const Schedule& schedule,
                                          const std::vector<Lifetime>& lifetimes,
-                                         const std::vector<bool>& may_share);
+                                         const std::vector<bool>& may_share,
+                                         const std::vector<bool>& donated);
 
 }  // namespace tensord::compiler
 

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "compiler/memory/in_place.h"
-#include "compiler/memory/range_maximum.h"
 #include "compiler/memory/region.h"
 #include "compiler/memory/segments.h"
+#include "compiler/memory/workspace.h"
 #include "compiler/memory/workspace_bytes.h"
 
 namespace tensord::compiler {
@@ -69,8 +69,7 @@ std::vector<int64_t> OtherBytes(const Program& program, const MemoryRules& rules
     const Lifetime& life = lifetimes[id];
     switch (plan.places[id].kind) {
       case Place::kInput: {
-        const auto number = static_cast<size_t>(program.buffers[id].number);
-        if (number < rules.is_parameter.size() && rules.is_parameter[number]) break;
+        if (rules.IsParameter(program.buffers[id])) break;
         const bool stays = !rules.releases_inputs || returned[id] || changed.count(id) > 0;
         add(id, 0, stays ? steps - 1 : life.last);
         break;
@@ -89,110 +88,6 @@ std::vector<int64_t> OtherBytes(const Program& program, const MemoryRules& rules
   bytes.pop_back();
   return bytes;
 }
-
-// What is there during the whole call, and the blocks of segments and of single buffers; of
-// constant sizes.
-class Workspace {
- public:
-  // `others`: the bytes of all memory but this, by step. `alone`: buffers with a block of their
-  // own.
-  Workspace(std::vector<int> cuts, const std::vector<BufferId>& alone, std::vector<int64_t> others)
-      : cuts_(std::move(cuts)), others_(std::move(others)), blocks_(cuts_.size() + 1) {
-    for (BufferId id : alone) {
-      alone_[id] = static_cast<int>(blocks_.size());
-      blocks_.emplace_back();
-    }
-  }
-
-  Place Add(BufferId id, const Lifetime& life, int64_t bytes) {
-    const auto alone = alone_.find(id);
-    if (alone == alone_.end()) return AddTo(HomeOf(life), life, bytes);
-    AddDuring(life, bytes, &others_);
-    most_others_.reset();
-    return AddTo(alone->second, life, bytes);
-  }
-
-  // In the common part or in the segment's block, whichever raises the call's peak less. Nowhere if
-  // it rises, unless it must.
-  std::optional<Place> AddScratch(int step, int64_t bytes, bool must) {
-    const Lifetime life{step, step};
-    int home = kCommon;
-    Cost cost = CostOf(kCommon, life, bytes);
-    const int segment = HomeOf(life);
-    if (segment != kCommon && PaysBlock(segment, cost)) {
-      const Cost apart = CostOf(segment, life, bytes);
-      if (apart < cost) {
-        cost = apart;
-        home = segment;
-      }
-    }
-    if (cost.peak > 0 && !must) return std::nullopt;
-    return AddTo(home, life, bytes);
-  }
-
-  int64_t common_bytes() const { return common_.end(); }
-  // By segment; behind them those of single buffers.
-  const std::vector<Region>& blocks() const { return blocks_; }
-
-  // The most that is taken at a time, but for the common part.
-  int64_t Peak() const {
-    int64_t peak = others_.empty() ? 0 : MostOthers().Largest(0, others_.size());
-    for (size_t i = 0; i <= cuts_.size(); ++i) {
-      const Region& block = blocks_[i];
-      if (block.end() > 0) peak = std::max(peak, MostDuring(block.life(), block.end()));
-    }
-    return peak;
-  }
-
- private:
-  static constexpr int kCommon = -1;
-
-  struct Cost {
-    int64_t peak, bytes;  // by how much they grow
-    auto operator<=>(const Cost&) const = default;
-  };
-
-  int HomeOf(const Lifetime& life) const {
-    return cuts_.empty() ? kCommon : SegmentOf(life, cuts_);
-  }
-
-  Place AddTo(int home, const Lifetime& life, int64_t bytes) {
-    Region& region = home == kCommon ? common_ : blocks_[home];
-    return {Place::kWorkspace, Expr(region.Add(life, bytes)), home};
-  }
-
-  Cost CostOf(int home, const Lifetime& life, int64_t bytes) const {
-    if (home == kCommon) {
-      const int64_t growth = common_.Growth(life, bytes);
-      return {growth, growth};
-    }
-    const Region& block = blocks_[home];
-    const int64_t growth = block.Growth(life, bytes);
-    const Lifetime there = block.end() == 0 ? life : block.life().With(life);
-    return {std::max<int64_t>(0, MostDuring(there, block.end() + growth) - Peak()), growth};
-  }
-
-  // One that is there anyway costs nothing.
-  bool PaysBlock(int segment, const Cost& saved) const {
-    return saved.bytes >= (blocks_[segment].end() > 0 ? 1 : SegmentCosts().least_bytes);
-  }
-
-  int64_t MostDuring(const Lifetime& life, int64_t block) const {
-    return block + MostOthers().Largest(life.first, life.last + 1);
-  }
-
-  const RangeMaximum& MostOthers() const {
-    if (!most_others_) most_others_.emplace(others_);
-    return *most_others_;
-  }
-
-  std::vector<int> cuts_;
-  std::vector<int64_t> others_;                      // with the blocks of single buffers
-  mutable std::optional<RangeMaximum> most_others_;  // of those, once they are asked for
-  std::map<BufferId, int> alone_;                    // which block
-  Region common_;
-  std::vector<Region> blocks_;
-};
 
 // The workspace of a call that is cut into segments. `others`: as Workspace's.
 Workspace DivideCall(const Program& program, const std::vector<Lifetime>& lifetimes,
@@ -301,26 +196,40 @@ void PackBest(const Program& program, const std::vector<Lifetime>& lifetimes,
   *plan = std::move(best.plan);
 }
 
+// Results in the memory of a donated input, and from the first of them to the last.
+struct DonatedBlock {
+  std::vector<BufferId> tenants;
+  Lifetime life;
+};
+
 // Numbers the blocks that are there, and says where they lie if there is one allocation for all.
-void ListBlocks(const std::vector<Region>& blocks, MemoryPlan* plan) {
+void ListBlocks(const Program& program, const std::vector<Region>& blocks,
+                const std::map<BufferId, DonatedBlock>& donated, MemoryPlan* plan) {
   std::vector<size_t> by_size(blocks.size());
   std::iota(by_size.begin(), by_size.end(), size_t{0});
   std::stable_sort(by_size.begin(), by_size.end(),
                    [&](size_t a, size_t b) { return blocks[a].end() > blocks[b].end(); });
   std::vector<int> numbers(blocks.size(), -1);
   Region all;
+  const auto list = [&](const Lifetime& life, int64_t bytes, int donor) {
+    plan->blocks.push_back({bytes, plan->workspace_bytes + all.Add(life, bytes), donor});
+    return static_cast<int>(plan->blocks.size()) - 1;
+  };
   for (const size_t i : by_size) {
-    const int64_t bytes = blocks[i].end();
-    if (bytes == 0) break;
-    numbers[i] = static_cast<int>(plan->blocks.size());
-    plan->blocks.push_back({bytes, plan->workspace_bytes + all.Add(blocks[i].life(), bytes)});
+    if (blocks[i].end() == 0) break;
+    numbers[i] = list(blocks[i].life(), blocks[i].end(), MemoryBlock::kNoDonor);
   }
-  plan->blocks_bytes = Expr(all.end());
   for (std::vector<Place>* places : {&plan->places, &plan->scratch}) {
     for (Place& place : *places) {
       if (place.block >= 0) place.block = numbers[place.block];
     }
   }
+  for (const auto& [id, block] : donated) {
+    const BufferInfo& input = program.buffers[id];
+    const int number = list(block.life, HintedBytes(input), input.number);
+    for (BufferId tenant : block.tenants) plan->places[tenant] = {Place::kWorkspace, 0, number};
+  }
+  plan->blocks_bytes = Expr(all.end());
 }
 
 // Per buffer: the one whose place it has, through any number of results in their operands' places;
@@ -344,54 +253,125 @@ Expr CountersBytes(const std::vector<LaunchInterface>& launches) {
   return sym::CeilDiv(counters, Expr(kOfAlignment)) * kMemoryAlignment;
 }
 
+// All that is the same for every plan of a call.
+class Planner {
+ public:
+  Planner(const Program& program, const Schedule& schedule,
+          const std::vector<LaunchInterface>& launches, const MemoryRules& rules)
+      : program_(program),
+        schedule_(schedule),
+        launches_(launches),
+        rules_(rules),
+        lifetimes_(LifetimesOf(program, TouchedBuffers(program, schedule, launches))),
+        returned_(ReturnedBuffers(program)),
+        written_(TouchedBuffers(program, schedule, launches, /*only_writes=*/true)),
+        scratch_(ScratchOf(launches)) {}
+
+  // Large inputs that nobody wants any more once the call has read them.
+  std::vector<bool> DonatedInputs() const {
+    std::vector<bool> donated(program_.buffers.size());
+    if (!rules_.releases_inputs) return donated;
+    for (BufferId id = 0; id < static_cast<BufferId>(donated.size()); ++id) {
+      const BufferInfo& buffer = program_.buffers[id];
+      if (buffer.kind != BufferKind::kInput || lifetimes_[id].first < 0 || returned_[id]) continue;
+      const auto bytes = AlignedBytes(buffer).AsConstant();
+      donated[id] = bytes && *bytes >= SegmentCosts().least_apart && !rules_.IsParameter(buffer);
+    }
+    for (const std::set<BufferId>& buffers : written_) {
+      for (BufferId id : buffers) donated[id] = false;
+    }
+    return donated;
+  }
+
+  // `donated`: inputs in whose memory results may be.
+  MemoryPlan Plan(const std::vector<bool>& donated) const {
+    const size_t count = program_.buffers.size();
+    MemoryPlan plan;
+    plan.places.resize(count);
+    plan.scratch.resize(launches_.size());
+    plan.last_use.assign(count, -1);
+    std::vector<Lifetime> lifetimes = lifetimes_;
+    std::vector<BufferId> in_workspace = FindPlaces(program_, lifetimes, returned_, &plan);
+    // A result that takes over its operand's memory lengthens the operand's life and has no place
+    // of its own.
+    std::vector<bool> may_share(count, false);
+    for (BufferId id : in_workspace) may_share[id] = true;
+    const auto shared = FindInPlace(program_, schedule_, lifetimes, may_share, donated);
+    const std::vector<BufferId> home = HomesOf(count, shared);
+    for (const auto& [result, operand] : shared) {
+      Lifetime& life = lifetimes[home[operand]];
+      life.last = std::max(life.last, lifetimes[result].last);
+    }
+    std::erase_if(in_workspace, [&](BufferId id) { return shared.count(id) != 0; });
+    Workspace workspace({}, {}, {});
+    if (rules_.segments) {
+      workspace = DivideCall(program_, lifetimes, in_workspace, scratch_,
+                             OtherBytes(program_, rules_, lifetimes, returned_, written_, plan));
+    }
+    PackBest(program_, lifetimes, in_workspace, scratch_, &workspace, &plan);
+    plan.counters_offset = plan.workspace_bytes;
+    plan.counters_bytes = CountersBytes(launches_);
+    plan.workspace_bytes += plan.counters_bytes;
+    if (rules_.segments && plan.workspace_bytes.IsConstant()) {
+      plan.peak_bytes = sym::Hint(plan.workspace_bytes) + workspace.Peak();
+    }
+    ListBlocks(program_, workspace.blocks(), DonatedBlocks(shared, home), &plan);
+    for (const auto& [result, operand] : shared) {
+      if (donated[home[operand]]) continue;
+      plan.places[result] = plan.places[home[operand]];
+    }
+    return plan;
+  }
+
+ private:
+  // The results in the memory of each donated input, with their common life.
+  std::map<BufferId, DonatedBlock> DonatedBlocks(const std::map<BufferId, BufferId>& shared,
+                                                 const std::vector<BufferId>& home) const {
+    std::map<BufferId, DonatedBlock> blocks;
+    for (const auto& [result, operand] : shared) {
+      const BufferId input = home[operand];
+      if (program_.buffers[input].kind != BufferKind::kInput) continue;
+      DonatedBlock& block = blocks[input];
+      const Lifetime& life = lifetimes_[result];
+      block.life = block.tenants.empty() ? life : block.life.With(life);
+      block.tenants.push_back(result);
+    }
+    return blocks;
+  }
+
+  const Program& program_;
+  const Schedule& schedule_;
+  const std::vector<LaunchInterface>& launches_;
+  const MemoryRules& rules_;
+  const std::vector<Lifetime> lifetimes_;
+  const std::vector<bool> returned_;               // per buffer
+  const std::vector<std::set<BufferId>> written_;  // by step
+  const std::vector<Scratch> scratch_;
+};
+
 }  // namespace
 
 MemoryRules RulesOf(const v1::Target& target, const v1::CompileOptions& options,
                     const Graph& graph) {
-  MemoryRules rules{.segments = target.has_cuda(), .releases_inputs = options.releases_inputs()};
+  // Captured programs are lent all they need, blocks included, for good; but for backward ones,
+  // whose blocks come and go.
+  const bool lent = options.mode() == v1::MODE_REDUCE_OVERHEAD && !options.releases_inputs();
+  MemoryRules rules{.segments = target.has_cuda() && !lent,
+                    .releases_inputs = options.releases_inputs()};
   for (const GraphInput& input : graph.inputs) rules.is_parameter.push_back(input.is_parameter);
   return rules;
 }
 
 MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
                       const std::vector<LaunchInterface>& launches, const MemoryRules& rules) {
-  const size_t count = program.buffers.size();
-  MemoryPlan plan;
-  plan.places.resize(count);
-  plan.scratch.resize(launches.size());
-  plan.last_use.assign(count, -1);
-  const auto touched = TouchedBuffers(program, schedule, launches);
-  std::vector<Lifetime> lifetimes = LifetimesOf(program, touched);
-  const std::vector<bool> returned = ReturnedBuffers(program);
-  std::vector<BufferId> in_workspace = FindPlaces(program, lifetimes, returned, &plan);
-  // A result that takes over its operand's memory lengthens the operand's life and has no place of
-  // its own.
-  std::vector<bool> may_share(count, false);
-  for (BufferId id : in_workspace) may_share[id] = true;
-  const auto shared = FindInPlace(program, schedule, lifetimes, may_share);
-  const std::vector<BufferId> home = HomesOf(count, shared);
-  for (const auto& [result, operand] : shared) {
-    Lifetime& life = lifetimes[home[operand]];
-    life.last = std::max(life.last, lifetimes[result].last);
-  }
-  std::erase_if(in_workspace, [&](BufferId id) { return shared.count(id) != 0; });
-  const std::vector<Scratch> scratch = ScratchOf(launches);
-  Workspace workspace({}, {}, {});
-  if (rules.segments) {
-    workspace = DivideCall(program, lifetimes, in_workspace, scratch,
-                           OtherBytes(program, rules, lifetimes, returned,
-                                      TouchedBuffers(program, schedule, launches, true), plan));
-  }
-  PackBest(program, lifetimes, in_workspace, scratch, &workspace, &plan);
-  plan.counters_offset = plan.workspace_bytes;
-  plan.counters_bytes = CountersBytes(launches);
-  plan.workspace_bytes += plan.counters_bytes;
-  if (rules.segments && plan.workspace_bytes.IsConstant()) {
-    plan.peak_bytes = sym::Hint(plan.workspace_bytes) + workspace.Peak();
-  }
-  ListBlocks(workspace.blocks(), &plan);
-  for (const auto& [result, operand] : shared) plan.places[result] = plan.places[home[operand]];
-  return plan;
+  const Planner planner(program, schedule, launches, rules);
+  const std::vector<bool> none(program.buffers.size());
+  MemoryPlan plan = planner.Plan(none);
+  if (plan.peak_bytes == 0) return plan;
+  const std::vector<bool> donated = planner.DonatedInputs();
+  if (donated == none) return plan;
+  MemoryPlan with = planner.Plan(donated);
+  return with.peak_bytes < plan.peak_bytes ? with : plan;
 }
 
 }  // namespace tensord::compiler

@@ -36,10 +36,16 @@ struct Place {
   int block = -1;  // in the workspace: the block that `offset` counts in; -1: the whole call's
 };
 
-// The workspace of a segment of the call, or a large buffer's own (segments.h).
+// The workspace of a segment of the call, or a large buffer's own (segments.h), or an input's
+// memory.
 struct MemoryBlock {
+  static constexpr int kNoDonor = -1;
+
   int64_t bytes = 0;
   Expr offset;  // where it lies if there is one allocation for all
+  // The input whose memory it is where nobody else has that. What lies in it takes the input's
+  // place in the step that reads it last.
+  int donor = kNoDonor;
 };
 
 struct MemoryPlan {
@@ -50,9 +56,9 @@ struct MemoryPlan {
   std::vector<Place> scratch;  // per step: of CUDA launches that have some, in the workspace
   Expr counters_offset,
       counters_bytes;  // of all CUDA launches, one after the other, in the workspace
-  // On CUDA, where the workspace is of constant size, else 0: the most that is there at a time,
-  // parameters apart: the workspace, blocks, results, what the library allocated, arguments until
-  // they may be released.
+  // Where there may be segments and the workspace is of constant size, else 0: the most that is
+  // there at a time, parameters apart: the workspace, blocks, results, what the library allocated,
+  // arguments until they may be released.
   int64_t peak_bytes = 0;
   // Extern and owned buffers that are not returned: the step after which nobody needs them.
   std::vector<int> last_use;  // per buffer; -1: never
@@ -62,6 +68,11 @@ struct MemoryRules {
   bool segments = false;           // parts of the call may have workspaces of their own
   std::vector<bool> is_parameter;  // by input: it exists whether the call needs it or not
   bool releases_inputs = false;    // see CompileOptions
+
+  bool IsParameter(const BufferInfo& input) const {
+    const auto number = static_cast<size_t>(input.number);
+    return number < is_parameter.size() && is_parameter[number];
+  }
 };
 MemoryRules RulesOf(const v1::Target& target, const v1::CompileOptions& options,
                     const Graph& graph);

@@ -187,9 +187,9 @@ TenantsBySize LargeTenantsBefore(int end, const std::vector<Tenant>& tenants,
 }
 
 // Cut with blocks for all of these, of which sizes then lose theirs, those of most blocks first,
-// while the peak rises by less than `least` in all. The cuts stay.
+// while the peak rises by less than `least` in all and not above `most`. The cuts stay.
 Division DivideApart(const std::vector<Tenant>& tenants, const std::vector<int64_t>& others,
-                     TenantsBySize sizes, const SegmentCosts& costs, int64_t least) {
+                     TenantsBySize sizes, const SegmentCosts& costs, int64_t least, int64_t most) {
   std::vector<int> cuts;
   const auto divide = [&] {
     Segments segments{.cuts = cuts};
@@ -202,7 +202,7 @@ Division DivideApart(const std::vector<Tenant>& tenants, const std::vector<int64
   Division best = divide();
   best.Cut(costs, least);
   cuts = best.segments().cuts;
-  const int64_t limit = best.peak() + least - 1;
+  const int64_t limit = std::min(best.peak() + least - 1, most);
   std::vector<std::pair<size_t, int64_t>> order;
   for (const auto& [bytes, ids] : sizes) order.emplace_back(ids.size(), bytes);
   std::stable_sort(order.begin(), order.end(),
@@ -261,8 +261,9 @@ Segments FindSegments(const std::vector<Tenant>& tenants, const std::vector<int6
     TenantsBySize sizes = LargeTenantsBefore(steps / part, tenants, costs);
     if (sizes == tried) continue;
     tried = sizes;
-    Division apart = DivideApart(tenants, others, std::move(sizes), costs, least);
-    if (best.peak() - apart.peak() >= least) best = std::move(apart);
+    const int64_t most = best.peak() - least;
+    Division apart = DivideApart(tenants, others, std::move(sizes), costs, least, most);
+    if (apart.peak() <= most) best = std::move(apart);
   }
   return best.segments();
 }

@@ -41,7 +41,7 @@ struct SegmentCosts {
   double least_alone = 0.125;
   // Where all large tenants have one: so many at most, and of so many bytes at least, beside whose
   // kernels an allocation takes no time.
-  size_t most_apart = 128;
+  size_t most_apart = 256;
   int64_t least_apart = 2 << 20;
 };
 

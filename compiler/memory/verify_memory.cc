@@ -3,7 +3,10 @@
 
 #include <absl/strings/str_cat.h>
 
+#include <algorithm>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "compiler/memory/life_index.h"
 #include "compiler/memory/lifetimes.h"
@@ -72,6 +75,30 @@ class Verifier {
   LifeIndex lives_;
 };
 
+// Nothing reads an input behind the first step that writes over it.
+absl::Status VerifyDonors(const Program& program, const std::vector<Lifetime>& lifetimes,
+                          const MemoryPlan& plan) {
+  std::map<int, int> last_read;  // by the input's number
+  for (size_t id = 0; id < lifetimes.size(); ++id) {
+    const BufferInfo& buffer = program.buffers[id];
+    if (buffer.kind != BufferKind::kInput) continue;
+    int& last = last_read.try_emplace(buffer.number, -1).first->second;
+    last = std::max(last, lifetimes[id].last);
+  }
+  for (size_t id = 0; id < lifetimes.size(); ++id) {
+    const Place& place = plan.places[id];
+    if (place.kind != Place::kWorkspace || place.block < 0) continue;
+    const int donor = plan.blocks[place.block].donor;
+    if (donor == MemoryBlock::kNoDonor) continue;
+    const auto read = last_read.find(donor);
+    if (read == last_read.end() || read->second > lifetimes[id].first) {
+      return absl::InternalError(
+          absl::StrCat("buffer ", id, " writes over input ", donor, ", which is read behind it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status VerifyMemory(const Program& program, const Schedule& schedule,
@@ -84,6 +111,7 @@ absl::Status VerifyMemory(const Program& program, const Schedule& schedule,
     TENSORD_RETURN_IF_ERROR(verifier.Add(static_cast<BufferId>(id), lifetimes[id], plan.places[id],
                                          AlignedBytes(program.buffers[id])));
   }
+  TENSORD_RETURN_IF_ERROR(VerifyDonors(program, lifetimes, plan));
   for (const Scratch& s : ScratchOf(launches)) {
     if (plan.scratch[s.step].kind != Place::kWorkspace) {
       return absl::InternalError(absl::StrCat("the scratch of step ", s.step, " has no place"));

@@ -241,6 +241,9 @@ class PlanEmitter {
              buffer->mutable_meta());
     sym::ToProto(block.offset, buffer->mutable_workspace());
     buffer->set_standalone(true);
+    if (block.donor != MemoryBlock::kNoDonor) {
+      buffer->set_donor(static_cast<uint32_t>(block.donor));
+    }
   }
 
   // A buffer that is a part of a block.

@@ -92,7 +92,9 @@ std::string StorageText(const v1::Artifact& artifact, const v1::Buffer& buffer) 
                           artifact.constants(buffer.constant()).name());
     case v1::Buffer::kWorkspace:
       return absl::StrCat("workspace at ", Text(buffer.workspace()),
-                          buffer.standalone() ? ", standalone" : "");
+                          buffer.standalone() ? ", standalone" : "",
+                          buffer.has_donor() ? absl::StrCat(", in place of input ", buffer.donor())
+                                             : std::string());
     case v1::Buffer::kOwned:
       return "owned";
     case v1::Buffer::kExternResult:

@@ -4,6 +4,7 @@
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 namespace tensord::compiler {
@@ -21,9 +22,11 @@ class Verifier {
     }
     for (int i = 0; i < plan_.buffers_size(); ++i) TENSORD_RETURN_IF_ERROR(Buffer(i));
     for (int i = 0; i < plan_.steps_size(); ++i) {
+      if (!IsOfLastKernel(i)) EndOverwritten();
       const absl::Status status = Step(plan_.steps(i));
       if (!status.ok()) return Broken("step ", i, ": ", status.message());
     }
+    EndOverwritten();
     for (const v1::ProgramOutput& output : plan_.outputs()) {
       if (output.kind_case() == v1::ProgramOutput::kBuffer) {
         TENSORD_RETURN_IF_ERROR(Read(output.buffer()));
@@ -37,6 +40,7 @@ class Verifier {
   struct Storage {
     uint32_t root = 0;  // of a view: what it is part of; otherwise its own number
     bool written = false, freed = false;
+    int donor = -1;  // the input whose memory it overwrites
   };
 
   template <typename... Parts>
@@ -87,6 +91,12 @@ class Verifier {
       case v1::Buffer::kViewOf:
         return View(id);
       case v1::Buffer::kWorkspace:
+        if (buffer.has_donor() && (!buffer.standalone() ||
+                                   buffer.donor() >= static_cast<uint32_t>(plan_.inputs_size()))) {
+          return Broken("buffer ", id, " has the memory of no input");
+        }
+        storage_[id].written = IsEmpty(buffer);
+        return absl::OkStatus();
       case v1::Buffer::kOwned:
       case v1::Buffer::kExternResult:
         storage_[id].written = IsEmpty(buffer);
@@ -109,9 +119,13 @@ class Verifier {
       if (!Exists(buffer.view_of())) {
         return Broken("buffer ", id, " is a view of ", buffer.view_of(), ", which does not exist");
       }
-      if (plan_.buffers(static_cast<int>(buffer.view_of())).standalone()) {
+      const v1::Buffer& of = plan_.buffers(static_cast<int>(buffer.view_of()));
+      if (of.standalone()) {
         storage_[id].root = root;
-        if (root == static_cast<uint32_t>(id)) storage_[id].written = IsEmpty(buffer);
+        if (root == static_cast<uint32_t>(id)) {
+          storage_[id].written = IsEmpty(buffer);
+          if (of.has_donor()) storage_[id].donor = static_cast<int>(of.donor());
+        }
         return absl::OkStatus();
       }
       root = buffer.view_of();
@@ -135,7 +149,28 @@ class Verifier {
   absl::Status Write(uint32_t id) {
     TENSORD_ASSIGN_OR_RETURN(Storage * storage, Use(id));
     storage->written = true;
+    if (storage->donor >= 0) overwritten_.insert(static_cast<uint32_t>(storage->donor));
     return absl::OkStatus();
+  }
+  // What was in the memory of inputs that the last kernel wrote over is gone.
+  void EndOverwritten() {
+    if (overwritten_.empty()) return;
+    for (int id = 0; id < plan_.buffers_size(); ++id) {
+      const v1::Buffer& buffer = plan_.buffers(id);
+      if (buffer.has_input() && overwritten_.count(buffer.input()) > 0) storage_[id].freed = true;
+    }
+    overwritten_.clear();
+  }
+  // All functions of a kernel are passed the same.
+  bool IsOfLastKernel(int step) const {
+    if (step == 0 || !plan_.steps(step).has_launch() || !plan_.steps(step - 1).has_launch()) {
+      return false;
+    }
+    const v1::KernelLaunch &one = plan_.steps(step - 1).launch(),
+                           &next = plan_.steps(step).launch();
+    return one.module() == next.module() &&
+           std::equal(one.buffers().begin(), one.buffers().end(), next.buffers().begin(),
+                      next.buffers().end());
   }
 
   // ---- Steps
@@ -212,7 +247,8 @@ class Verifier {
 
   const v1::Artifact& plan_;
   const v1::CompileResult& units_;
-  std::vector<Storage> storage_;  // by buffer
+  std::vector<Storage> storage_;    // by buffer
+  std::set<uint32_t> overwritten_;  // inputs, by the last kernel or call
 };
 
 }  // namespace

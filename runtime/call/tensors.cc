@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/call/tensors.h"
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "runtime/call/workspace.h"
 #include "runtime/program/layout.h"
@@ -61,6 +63,26 @@ TensordError Adopt(CallState& state, uint32_t buffer, Handle result) {
   }
   SetAddress(state, buffer, static_cast<char*>(data));
   return TENSORD_OK;
+}
+
+// Over the memory of the donor, where the caller gave that away and it lies as it was captured;
+// else nothing happens.
+TensordError TakeDonor(CallState& state, uint32_t buffer, bool* taken) {
+  const BufferPlan& plan = state.program->buffers[buffer];
+  const TensordValue& input = state.inputs[plan.donor];
+  const Torch& torch = *state.torch;
+  int64_t offset = 0, size = 0;
+  *taken = input.size == TENSORD_DONATED && input.tensor != nullptr && state.realigned.empty() &&
+           torch.get_storage_offset(input.tensor, &offset) == 0 && offset == 0 &&
+           torch.get_storage_size(input.tensor, &size) == 0 &&
+           size >= state.places[buffer].extent_bytes;
+  if (!*taken) return TENSORD_OK;
+  Handle tensor = nullptr;
+  if (torch.alloc_from_pool(input.tensor, 0, plan.layout.dtype, plan.layout.ndim,
+                            Sizes(state, plan.layout), Strides(state, plan.layout), &tensor) != 0) {
+    return TorchFailed(torch, "cannot make a tensor in an input's memory");
+  }
+  return Adopt(state, buffer, tensor);
 }
 
 TensordError CopyResult(CallState& state, uint32_t buffer, Handle result) {
@@ -138,16 +160,17 @@ TensordError MakeView(CallState& state, uint32_t buffer, Handle root_tensor, Han
   }
   // Another dtype: over the whole storage, which torch wants as a tensor without offset.
   int64_t offset = 0;
-  Handle whole = nullptr;
+  Handle whole = root_tensor;
   const int64_t none = 0, one = 1;
   if (torch.get_storage_offset(root_tensor, &offset) != 0 ||
-      torch.reinterpret_tensor(root_tensor, 1, &none, &one, -offset, &whole) != 0) {
+      (offset != 0 &&
+       torch.reinterpret_tensor(root_tensor, 1, &none, &one, -offset, &whole) != 0)) {
     return TorchFailed(torch, "cannot make a view");
   }
   const TorchError error =
       torch.alloc_from_pool(whole, offset * root.itemsize + delta, layout.dtype, layout.ndim,
                             Sizes(state, layout), Strides(state, layout), tensor);
-  torch.delete_tensor(whole);
+  if (whole != root_tensor) torch.delete_tensor(whole);
   return error == 0 ? TENSORD_OK : TorchFailed(torch, "cannot make a view of another dtype");
 }
 
@@ -165,6 +188,11 @@ TensordError AllocateBuffer(CallState& state, uint32_t buffer) {
   if (state.has_standalone_room && state.program->buffers[buffer].standalone) return TENSORD_OK;
   const Layout& layout = state.program->buffers[buffer].layout;
   const Place& place = state.places[buffer];
+  if (state.program->buffers[buffer].donor != BufferPlan::kNoDonor) {
+    bool taken = false;
+    TENSORD_TRY(TakeDonor(state, buffer, &taken));
+    if (taken) return TENSORD_OK;
+  }
   // What products need beside would only lie there meanwhile; the next one that wants it takes it
   // again.
   if (place.extent_bytes >= kLargeBuffer) FreeProductWorkspace(state);
@@ -196,7 +224,7 @@ void FreeBuffer(CallState& state, uint32_t buffer) {
 void ReleaseInput(CallState& state, uint32_t buffer) {
   FreeBuffer(state, buffer);
   TensordValue& input = state.inputs[state.program->buffers[buffer].source];
-  if (input.size != TENSORD_GIVEN) return;
+  if (input.size != TENSORD_GIVEN && input.size != TENSORD_DONATED) return;
   state.torch->delete_tensor(std::exchange(input.tensor, nullptr));
 }
 
@@ -230,12 +258,21 @@ TensordError GetTensor(CallState& state, uint32_t buffer, Handle* tensor) {
   return TENSORD_OK;
 }
 
-// An operator may give back a view of its argument. In the workspace that memory is used again.
+// An operator may give back a view of its argument. In the workspace, standalone buffers included,
+// that memory is used again.
 bool LiesInWorkspace(const CallState& state, Handle result) {
   void* data = nullptr;
   if (state.workspace == nullptr || state.torch->get_data_ptr(result, &data) != 0) return false;
   const char* const at = static_cast<char*>(data);
-  return at >= state.workspace && at < state.workspace + state.workspace_size;
+  const auto in = [at](const char* begin, int64_t bytes) {
+    return at >= begin && at < begin + bytes;
+  };
+  const auto in_standalone = [&](uint32_t i) {
+    return state.handles[i] != nullptr && in(state.addresses[i], state.places[i].extent_bytes);
+  };
+  const std::vector<uint32_t>& standalone = state.program->standalone;
+  return in(state.workspace, state.workspace_size) ||
+         std::any_of(standalone.begin(), standalone.end(), in_standalone);
 }
 
 TensordError TakeResult(CallState& state, uint32_t buffer, Handle result, const std::string& node) {

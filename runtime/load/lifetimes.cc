@@ -80,10 +80,15 @@ void AddReleases(TensordProgram* program) {
     buffer_of_input[buffer.source] = i;
   }
   const std::vector<bool> releasable = Releasable(*program);
+  std::vector<bool> is_donor(program->inputs.size());
+  for (const uint32_t block : program->standalone) {
+    const uint32_t donor = program->buffers[block].donor;
+    if (donor != BufferPlan::kNoDonor) is_donor[donor] = true;
+  }
   for (uint32_t i = 0; i < program->inputs.size(); ++i) {
-    if (!releasable[i] || buffer_of_input[i] == count || last_of_input[i] >= last_allocation) {
-      continue;
-    }
+    if (!releasable[i] || buffer_of_input[i] == count) continue;
+    // Behind the last allocation nobody wants its memory any more.
+    if (last_of_input[i] >= last_allocation && !is_donor[i]) continue;
     ends.insert({last_of_input[i], {StepPlan::kRelease, buffer_of_input[i]}});
     program->released_inputs.push_back(i);
   }

@@ -150,6 +150,13 @@ TensordError BuildBuffer(const v1::Buffer& proto, uint32_t count, TensordProgram
     case v1::Buffer::kWorkspace:
       buffer->storage = Storage::kWorkspace;
       buffer->standalone = proto.standalone();
+      if (proto.has_donor()) {
+        if (!buffer->standalone || proto.donor() >= program->inputs.size() ||
+            !program->inputs[proto.donor()].is_tensor) {
+          return Fail(TENSORD_CORRUPT, "it has the memory of no input");
+        }
+        buffer->donor = proto.donor();
+      }
       program->uses_workspace = true;
       TENSORD_TRY(program->exprs.Add(proto.workspace(), &buffer->source));
       if (buffer->layout.device != program->device_type) {
@@ -243,6 +250,7 @@ TensordError BuildPlan(const v1::Artifact& artifact, TensordProgram* program) {
     TENSORD_TRY(Prefixed(
         "buffer " + std::to_string(i),
         BuildBuffer(artifact.buffers(static_cast<int>(i)), count, program, &program->buffers[i])));
+    if (program->buffers[i].standalone) program->standalone.push_back(i);
   }
   TENSORD_TRY(FindRoots(program));
   if (artifact.has_workspace_bytes()) {

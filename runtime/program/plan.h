@@ -47,6 +47,9 @@ struct BufferPlan {
   std::vector<uint32_t> views;  // of a root: every view of it, through any chain
   bool in_launch = false;       // of a root: a kernel takes it or a view of it
   bool standalone = false;      // in the workspace: may be allocated on its own
+  // Of a standalone one: the input whose memory it may have.
+  static constexpr uint32_t kNoDonor = UINT32_MAX;
+  uint32_t donor = kNoDonor;
 };
 
 struct InputPlan {
@@ -140,6 +143,7 @@ struct TensordProgram {
   std::vector<tensord::runtime::OutputPlan> outputs;
   tensord::runtime::Slot workspace_bytes = 0;
   tensord::runtime::Slot standalone_bytes = 0;  // behind the workspace, for standalone buffers
+  std::vector<uint32_t> standalone;             // those buffers
   bool uses_workspace = false;
   // No operator can keep or return a part of the workspace, so the next call may have it.
   bool reuses_workspace = true;

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is planned for models on a GPU, on a host without one: memory, launches, calls.
 
-    planned.py --models transformers/swin,timm/mixer_b16_224,... [--target sm_90] [--keep FOLDER]
-               [--json FILE]
+    planned.py --models transformers/swin,timm/mixer_b16_224,... [--batch N] [--layers N]
+               [--target sm_90] [--keep FOLDER] [--json FILE]
 
-Each architecture of tests/models.sh at the size of the GPU benchmark (zoo_cases.py), in bfloat16
-autocast, is captured for inference and for a training step on a device that computes nothing
+Each architecture of tests/models.sh at the size of the GPU benchmark (zoo_cases.py), or smaller by
+what is said (decoders run in eager once before, which takes minutes), in bfloat16 autocast, is
+captured for inference and for a training step on a device that computes nothing
 (tests/tools/fake_gpu), and compiled for the target. Memory in MiB: what backward is given beside
 parameters, and how much that is with TorchInductor's decompositions and torch's own partition of
 them; the most that a call needs at a time, parameters apart, as planned (a library's own scratch is
@@ -24,6 +25,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -41,7 +43,7 @@ Json = dict[str, Any]
 # ---- In a process with the device
 
 
-def _capture(name: str, training: bool, folder: pathlib.Path) -> Json:
+def _capture(name: str, scale: zoo_cases.Scale, training: bool, folder: pathlib.Path) -> Json:
     """Writes the graphs of one model; what backward takes, in bytes, by either partition."""
     import fake_gpu
     import torch._dynamo
@@ -51,7 +53,7 @@ def _capture(name: str, training: bool, folder: pathlib.Path) -> Json:
     from tensord.wire import export
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    model, inputs = zoo_cases.make(name, zoo_cases.ON_GPU)
+    model, inputs = zoo_cases.make(name, scale)
     model.train(training)
     fake_gpu.install()
     mode = FakeTensorMode(allow_non_fake_inputs=True)
@@ -141,13 +143,16 @@ def _plan(graph: pathlib.Path, target: str) -> Json:
     }
 
 
-def _measure(name: str, kind: str, target: str, folder: pathlib.Path) -> Json:
+def _measure(
+    name: str, scale: zoo_cases.Scale, kind: str, target: str, folder: pathlib.Path
+) -> Json:
     import fake_gpu
 
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.pb"):
         old.unlink()
     command = [sys.executable, __file__, "--models", name, "--child", kind, "--keep", str(folder)]
+    command += ["--batch", str(scale.batch), "--layers", str(scale.layers)]
     environment = {**os.environ, **fake_gpu.environment()}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -183,13 +188,16 @@ def _row(name: str, kind: str, entry: Json) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", type=zoo_cases.names, required=True, metavar="NAME,...")
+    parser.add_argument("--batch", type=int, default=zoo_cases.ON_GPU.batch, metavar="N")
+    parser.add_argument("--layers", type=int, default=zoo_cases.ON_GPU.layers, metavar="N")
     parser.add_argument("--target", default="sm_90")
     parser.add_argument("--keep", type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="everything, in bytes")
     parser.add_argument("--child", choices=KINDS, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    scale = replace(zoo_cases.ON_GPU, batch=args.batch, layers=args.layers)
     if args.child:
-        print(json.dumps(_capture(args.models[0], args.child == "training", args.keep)))
+        print(json.dumps(_capture(args.models[0], scale, args.child == "training", args.keep)))
         return 0
     columns = ["model", "", "saved", "saved, TorchInductor", "peak, planned", "launches", "calls"]
     table, entries = Table(*columns), []
@@ -197,7 +205,7 @@ def main() -> int:
         for name in args.models:
             for kind in KINDS:
                 folder = (args.keep or pathlib.Path(temporary)) / name.replace("/", "-") / kind
-                entry = _measure(name, kind, args.target, folder)
+                entry = _measure(name, scale, kind, args.target, folder)
                 entries.append({"model": name, "kind": kind, **entry})
                 table.add_row(*_row(name, kind, entry))
     Console().print(table)

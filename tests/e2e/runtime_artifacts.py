@@ -14,6 +14,7 @@ from tensord.v1 import graph_pb2 as g
 REPO = Path(__file__).resolve().parents[2]
 
 DTYPES = {
+    torch.uint8: g.DTYPE_UINT8,
     torch.float32: g.DTYPE_FLOAT32,
     torch.float64: g.DTYPE_FLOAT64,
     torch.complex64: g.DTYPE_COMPLEX64,

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 import torch
-from runtime_artifacts import Builder, meta
+from runtime_artifacts import Builder, expr, meta
 from tensord.bridge import runtime
 
 pytest_plugins = ["runtime_fixtures"]
@@ -98,3 +98,71 @@ def test_a_call_that_does_not_begin_leaves_its_list(load, store, probe):
     assert caught.value.code == runtime.INVALID
     (tensor,) = arguments
     torch.testing.assert_close(tensor, torch.arange(SIZE + 1.0))
+
+
+# ---- What is given away
+
+
+@pytest.fixture(scope="module")
+def address():
+    """An operator that notes where its argument lies."""
+
+    @torch.library.custom_op("tensord_test::address", mutates_args=())
+    def address(x: torch.Tensor) -> torch.Tensor:
+        addresses.append(x.data_ptr())
+        return x.clone()
+
+    return address
+
+
+addresses: list[int] = []
+
+
+def donated_plan(store):
+    """out = address(x + 1) + 1, where x + 1 may lie in x's memory."""
+    b = Builder(store)
+    x = b.input(meta([SIZE]))
+    b.a.workspace_bytes.CopyFrom(expr(64))
+    b.a.standalone_bytes.CopyFrom(expr(64))
+    block = b.buffer(
+        meta=meta([4 * SIZE], [1], torch.uint8), workspace=expr(64), standalone=True, donor=0
+    )
+    t = b.buffer(meta=meta([SIZE]), view_of=block.number)
+    u = b.buffer(meta=meta([SIZE]), extern_result=True)
+    out = b.buffer(meta=meta([SIZE]), owned=True)
+    b.launch("plus1", [x, t], [SIZE])
+    b.call("tensord_test::address", [t], [u])
+    b.launch("plus1", [u, out], [SIZE])
+    b.output(out)
+    return b.a
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        (lambda: torch.ones(SIZE), True),
+        (lambda: torch.ones(2 * SIZE)[:SIZE], True),
+        (lambda: torch.ones(2 * SIZE)[SIZE:], False),
+        (lambda: torch.from_numpy(torch.ones(SIZE).numpy()), False),
+    ],
+    ids=["its own memory", "the beginning of a larger one", "its end", "NumPy's memory"],
+)
+def test_a_result_takes_the_memory_of_what_nobody_else_has(load, store, address, given, taken):
+    program = load(donated_plan(store))
+    addresses.clear()
+    arguments = [given()]
+    at = arguments[0].data_ptr()
+    (out,) = program(arguments)
+    assert torch.equal(out, torch.full((SIZE,), 3.0))
+    assert (addresses == [at]) == (taken and load.name == "native")
+
+
+@pytest.mark.parametrize("hold", [lambda x: x, lambda x: x[2:4], lambda x: x.untyped_storage()])
+def test_what_others_see_is_not_overwritten(load, store, address, hold):
+    program = load(donated_plan(store))
+    arguments = [torch.ones(SIZE)]
+    held = hold(arguments[0])
+    (out,) = program(arguments)
+    assert torch.equal(out, torch.full((SIZE,), 3.0))
+    others = held if isinstance(held, torch.Tensor) else torch.tensor([]).set_(held)
+    assert others.numel() > 0 and bool((others == 1).all())

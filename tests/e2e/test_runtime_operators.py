@@ -206,6 +206,25 @@ def test_result_that_views_the_workspace_survives(load, store):
     assert torch.equal(first, torch.ones(2, 2))
 
 
+def test_result_that_views_a_block_survives_its_next_tenant(load, store):
+    b = Builder(store)
+    x = b.input(meta([4]))
+    b.a.workspace_bytes.CopyFrom(expr(64))
+    b.a.standalone_bytes.CopyFrom(expr(64))
+    block = b.buffer(meta=meta([64], [1], torch.uint8), workspace=expr(64), standalone=True)
+    t, u = (b.buffer(meta=meta([4]), view_of=block.number) for _ in range(2))
+    b.launch("plus1", [x, t], [4])
+    view = b.buffer(meta=meta([2, 2]), extern_result=True)
+    b.call("aten::view", [t, [2, 2]], [view])
+    b.launch("plus1", [t, u], [4])
+    out = b.buffer(meta=meta([4]), owned=True)
+    b.launch("plus1", [u, out], [4])
+    b.output(view, out)
+    view, out = load(b.a)(torch.zeros(4))
+    assert torch.equal(view, torch.ones(2, 2))
+    assert torch.equal(out, torch.full((4,), 3.0))
+
+
 def test_out_of_memory_is_torchs_error(load, store):
     """Both bridges raise torch's class for the runtime's code; this caller reports it."""
 

@@ -35,8 +35,9 @@ cmake --preset fuzz >/dev/null
 say "building ${targets[*]}"
 quietly ninja -C build-fuzz "${targets[@]/#/fuzz_}"
 
-# Allocations of that size are refused, as they would be by a machine; what leaks is a finding.
-export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1
+# Allocations of 2 GiB or more are refused, as they would be by a machine, before libFuzzer sees them;
+# what leaks is a finding.
+export ASAN_OPTIONS=allocator_may_return_null=1:max_allocation_size_mb=2047:detect_leaks=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 findings=build-fuzz/findings total=0
 mkdir -p "$findings"

@@ -102,14 +102,13 @@ variable_list RunProgram(const GraphProgram& graph, std::vector<at::Tensor>& ten
       if (tensor.layout() != at::kStrided) continue;
       GiveTensor(tensor, &value);
       tensor = at::Tensor();
+      Donate(&value);
     }
   }
   const int code =
       runtime.run(program->program, inputs.data(), inputs.size(), outputs.data(), outputs.size());
   for (TensordValue& value : inputs) {
-    if (value.kind == TENSORD_TENSOR && value.size == TENSORD_GIVEN && value.tensor != nullptr) {
-      TakeTensor(value);
-    }
+    if (IsGiven(value)) TakeTensor(value);
   }
   if (code != TENSORD_OK) {
     const pybind11::gil_scoped_acquire gil;

@@ -54,6 +54,17 @@ void GiveTensor(const at::Tensor& tensor, TensordValue* value) {
   value->size = TENSORD_GIVEN;
 }
 
+void Donate(TensordValue* value) {
+  const c10::Storage& storage = static_cast<at::Tensor*>(value->tensor)->storage();
+  // Memory that torch did not allocate, as NumPy's, cannot be resized.
+  if (storage.use_count() == 1 && storage.resizable()) value->size = TENSORD_DONATED;
+}
+
+bool IsGiven(const TensordValue& value) {
+  return value.kind == TENSORD_TENSOR && value.tensor != nullptr &&
+         (value.size == TENSORD_GIVEN || value.size == TENSORD_DONATED);
+}
+
 namespace {
 
 // Takes over the outputs' references, also when it fails.
@@ -124,6 +135,7 @@ void Give(ProgramObject* self, PyObject** objects, TensordValue* inputs) {
     if (tensor.layout() != at::kStrided) continue;
     GiveTensor(tensor, &value);
     Py_CLEAR(objects[number]);
+    Donate(&value);
   }
 }
 
@@ -131,7 +143,7 @@ void Give(ProgramObject* self, PyObject** objects, TensordValue* inputs) {
 void TakeBack(ProgramObject* self, PyObject** objects, TensordValue* inputs, bool wanted) {
   for (size_t i = 0; i < self->num_released; ++i) {
     TensordValue& value = inputs[self->released[i]];
-    if (value.size != TENSORD_GIVEN || value.tensor == nullptr) continue;
+    if (!IsGiven(value)) continue;
     at::Tensor tensor = TakeTensor(value);
     if (wanted) objects[self->released[i]] = THPVariable_Wrap(std::move(tensor));
   }

@@ -40,6 +40,10 @@ at::Tensor TakeTensor(TensordValue& value);
 // An input that the program may drop: a tensor of its own on the same memory. What the program
 // leaves of it is the caller's, by TakeTensor.
 void GiveTensor(const at::Tensor& tensor, TensordValue* value);
+// The program may overwrite what it was given if nobody else has its memory. The caller's own
+// references are gone.
+void Donate(TensordValue* value);
+bool IsGiven(const TensordValue& value);
 
 // Room for `count` values, on the stack for the usual few.
 template <typename T, size_t Inline>

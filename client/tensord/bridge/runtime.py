@@ -34,7 +34,7 @@ from tensord.bridge.values import (
 )
 from tensord.counters import STATS
 
-_ABI = 8
+_ABI = 9
 
 CODES = {
     1: "INVALID",

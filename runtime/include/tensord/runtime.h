@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define TENSORD_RUNTIME_ABI 8
+#define TENSORD_RUNTIME_ABI 9
 
 typedef struct TensordProgram TensordProgram;
 typedef void* TensordTensor;  // AtenTensorHandle
@@ -54,11 +54,14 @@ typedef struct TensordValue {
     const char* text;
     const struct TensordValue* items;
   };
-  // Of a list or text; a device's index; TENSORD_GIVEN for an input tensor whose reference is the
-  // program's to drop.
+  // Of a list or text; a device's index; TENSORD_GIVEN or TENSORD_DONATED for an input tensor
+  // whose reference is the program's to drop.
   size_t size;
 } TensordValue;
 #define TENSORD_GIVEN 1
+// The same, of memory that torch allocated and that no other tensor has: the program may overwrite
+// it.
+#define TENSORD_DONATED 2
 
 // A call of an operator that torch's stable C shim cannot express (one with a Scalar argument,
 // say). `args` follow the operator's schema. The callee stores `num_results` new references (NULL

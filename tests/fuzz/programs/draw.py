@@ -13,8 +13,6 @@ from torch import Tensor
 FLOATS = (torch.float32, torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
-MOST_ELEMENTS = 4096  # of a value
-
 
 class UnfitError(Exception):
     """No value so far can be the operand."""
@@ -33,11 +31,13 @@ class Draw:
     """The values by name, and choices among them.
 
     symbolic: how often a size is written as an expression of sizes rather than as a number.
+    most_elements: of a value.
     """
 
-    def __init__(self, rng: random.Random, symbolic: float) -> None:
+    def __init__(self, rng: random.Random, symbolic: float, most_elements: int) -> None:
         self.rng = rng
         self.symbolic = symbolic
+        self.most_elements = most_elements
         self.values: dict[str, Tensor] = {}
 
     def name(self, fits: Callable[[Tensor], bool] = lambda x: True) -> str:
@@ -66,7 +66,7 @@ class Draw:
                 result = torch.broadcast_shapes(shape, x.shape)
             except RuntimeError:
                 return False
-            return fits(x) and result.numel() <= MOST_ELEMENTS
+            return fits(x) and result.numel() <= self.most_elements
 
         return self.name(broadcasts)
 

@@ -11,16 +11,21 @@ import math
 import random
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import torch
 from tensord.debug.judge import gradients_of, largest
 from torch import Tensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from .draw import FLOATS, INTEGERS, MOST_ELEMENTS, Draw, UnfitError
+from .draw import FLOATS, INTEGERS, Draw, UnfitError
 from .operations import draw_text
 from .program import Node, Program, functions
 
-MOST_OF_LONG = 80_000  # elements, in programs where a size is one of _LONG
+MOST_ELEMENTS = 4096  # of a value
+MOST_OF_LONG = 80_000  # of a value, in programs where a size is one of _LONG
+MOST_WITHIN = 1 << 24  # of all that an operator makes on its way
 LARGEST = 30.0  # what exceeds it is brought back by a function of _TAMERS
 LARGEST_INTEGER = 10_000
 TRIES = 12  # of a node, before the program is shorter instead
@@ -42,15 +47,37 @@ def generate(seed: int) -> Program:
         return _Generator(rng, seed).program()
 
 
+class _HugeError(Exception):
+    """More elements than allowed."""
+
+
+class _Elements(TorchDispatchMode):
+    """Ends with _HugeError when the results of operators have more elements than `most` in all."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.left = most
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.left -= sum(x.numel() for x in pytree.tree_leaves(result) if isinstance(x, Tensor))
+        if self.left < 0:
+            raise _HugeError
+        return result
+
+
 class _Generator:
     def __init__(self, rng: random.Random, seed: int) -> None:
         self.rng = rng
         self.length = round(2 * math.exp(rng.random() * math.log(30)))  # 2 to 60
         dynamic = rng.random() < 0.35
-        self.draw = Draw(rng, 0.85 if dynamic else 0.1)
+        symbolic = 0.85 if dynamic else 0.1
         sizes = self._sizes()
-        is_long = any(size in _LONG for size in sizes.values())
-        self.most_elements = MOST_OF_LONG if is_long else MOST_ELEMENTS
+        self.is_long = any(size in _LONG for size in sizes.values())
+        self.most_elements = MOST_OF_LONG if self.is_long else MOST_ELEMENTS
+        self.draw = Draw(rng, symbolic, self.most_elements)
         self.current = Program(seed, sizes, (), (), (), dynamic=dynamic)
         self.names = 0
         self.hidden: set[str] = set()
@@ -149,6 +176,8 @@ class _Generator:
             except UnfitError:
                 continue
             node = Node(f"v{self.names}", text)
+            if self.is_long and self._is_huge(node):
+                continue
             trial = replace(self.current, nodes=(*self.current.nodes, node))
             values = self._accepted(trial, inplace="_(" in text)
             if values is None:
@@ -187,6 +216,21 @@ class _Generator:
             return values
         except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError):
             return None
+
+    def _is_huge(self, node: Node) -> bool:
+        """Would it take memory out of all proportion, as an outer product of long rows does? Asked
+        of tensors without memory, where its operators have a meaning for those."""
+        names = sorted(set(node.uses))
+        alone = Program(0, {}, tuple(Node(n, "") for n in names), (node,), (node.name,))
+        shapes = [self.draw.values[n].detach().to("meta") for n in names]
+        try:
+            with _Elements(MOST_WITHIN):
+                functions(alone).program(*shapes)
+        except _HugeError:
+            return True
+        except Exception:
+            return False
+        return False
 
     @staticmethod
     def _is_large(value: Tensor) -> bool:

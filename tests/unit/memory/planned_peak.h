@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "tensord/v1/artifact.pb.h"
@@ -35,6 +36,16 @@ class PlannedMemory {
     std::set<uint32_t> outputs;
     for (const v1::ProgramOutput& output : artifact.outputs()) {
       if (output.kind_case() == v1::ProgramOutput::kBuffer) outputs.insert(Root(output.buffer()));
+    }
+    // A block in an input's memory takes none of its own, and that memory is there until its end.
+    const auto count = static_cast<uint32_t>(artifact.buffers_size());
+    for (uint32_t b = 0; b < count; ++b) {
+      for (uint32_t input = 0; artifact.buffers(b).has_donor() && input < count; ++input) {
+        if (artifact.buffers(input).has_input() &&
+            artifact.buffers(input).input() == artifact.buffers(b).donor()) {
+          last[input] = std::max(last[input], std::exchange(last[b], -1));
+        }
+      }
     }
     by_step_.assign(steps, artifact.workspace_bytes().constant());
     for (int b = 0; b < artifact.buffers_size(); ++b) {

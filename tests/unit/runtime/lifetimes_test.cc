@@ -46,10 +46,11 @@ class RuntimeLifetimes : public RuntimeCuda {
   }
 
   // Runs with inputs of the call's own; those of them that are left are deleted here.
-  int RunGiven(TensordProgram* program, std::vector<TensordTensor> inputs, bool given = true) {
+  int RunGiven(TensordProgram* program, std::vector<TensordTensor> inputs,
+               size_t given = TENSORD_GIVEN) {
     std::vector<TensordValue> values(inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
-      values[i] = {.kind = TENSORD_TENSOR, .tensor = inputs[i], .size = given ? TENSORD_GIVEN : 0u};
+      values[i] = {.kind = TENSORD_TENSOR, .tensor = inputs[i], .size = given};
     }
     TensordValue outputs[4] = {};
     live_.clear();
@@ -99,7 +100,7 @@ TEST_F(RuntimeLifetimes, ADeadInputGoesBeforeALaterResultIsAllocated) {
 
 TEST_F(RuntimeLifetimes, ABorrowedInputStays) {
   TensordProgram* program = Load(ThreeSteps());
-  ASSERT_EQ(RunGiven(program, {New(), New()}, false), TENSORD_OK) << tensord_last_error();
+  ASSERT_EQ(RunGiven(program, {New(), New()}, 0), TENSORD_OK) << tensord_last_error();
   EXPECT_THAT(left_, ElementsAre(0, 1));
   EXPECT_THAT(live_, ElementsAre(3, 4, 5));
 }
@@ -211,6 +212,51 @@ TEST_F(RuntimeLifetimes, ALentWorkspaceHoldsTheBlocksWhereItHasRoom) {
               size == bytes);
   }
   testing::Delete(lent);
+}
+
+// The same with the block in x's memory.
+v1::Artifact WithDonor() {
+  v1::Artifact artifact = WithBlock();
+  artifact.mutable_buffers(5)->mutable_meta()->mutable_sizes(0)->set_constant(4 * kCount);
+  artifact.mutable_buffers(5)->set_donor(0);
+  artifact.mutable_buffers(2)->mutable_meta()->mutable_storage_offset()->set_constant(0);
+  return artifact;
+}
+
+TEST_F(RuntimeLifetimes, ABlockTakesTheMemoryOfAnInputThatNobodyElseHas) {
+  TensordProgram* program = Load(WithDonor());
+  EXPECT_THAT(Released(program), ElementsAre(0));
+  ASSERT_EQ(RunGiven(program, {New(), New()}, TENSORD_DONATED), TENSORD_OK) << tensord_last_error();
+  EXPECT_THAT(left_, ElementsAre(1));
+  const auto& launches = Driver().launches;
+  EXPECT_EQ(launches[0].words[2], launches[0].words[0]);
+  // The workspace, x, y, and the block as another tensor on x's memory.
+  EXPECT_EQ(live_[0], 4);
+  EXPECT_EQ(Fake().allocations, 3);  // the workspace, u, the output: no block
+}
+
+TEST_F(RuntimeLifetimes, ABlockHasMemoryOfItsOwnWhereTheDonorsIsNotToBeHad) {
+  TensordProgram* program = Load(WithDonor());
+  const auto apart = [&](TensordTensor x, size_t given) {
+    Driver().launches.clear();
+    EXPECT_EQ(RunGiven(program, {x, New()}, given), TENSORD_OK) << tensord_last_error();
+    const auto& words = Driver().launches.at(0).words;
+    return words[2] != words[0];
+  };
+  EXPECT_TRUE(apart(New(), 0));
+  EXPECT_TRUE(apart(New(), TENSORD_GIVEN));
+  EXPECT_FALSE(apart(New(), TENSORD_DONATED));
+  // What kernels cannot read where it is.
+  EXPECT_TRUE(apart(NewFake({kCount}, kCuda, 0, {}, 4), TENSORD_DONATED));
+}
+
+TEST_F(RuntimeLifetimes, RefusesADonorThatIsNoTensor) {
+  v1::Artifact artifact = WithDonor();
+  artifact.mutable_buffers(5)->set_donor(2);
+  Load(artifact, TENSORD_CORRUPT);
+  artifact.mutable_buffers(5)->set_donor(0);
+  artifact.mutable_buffers(5)->set_standalone(false);
+  Load(artifact, TENSORD_CORRUPT);
 }
 
 TEST_F(RuntimeLifetimes, RefusesABlockOutsideItsRoom) {

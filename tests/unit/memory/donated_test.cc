@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results in the memory of inputs that nobody else has.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/compile.h"
+#include "compiler/memory/verify_memory.h"
+#include "compiler/pipeline.h"
+#include "compiler/plan/verify_plan.h"
+#include "tests/unit/memory/h100.h"
+#include "tests/unit/memory/planned_peak.h"
+#include "tests/unit/testing/graph_builder.h"
+
+namespace tensord::testing {
+namespace donated_test {
+
+constexpr int kRows = 4096, kVocabulary = 16384, kWidth = 256;
+constexpr int64_t kMiB = 1 << 20;
+constexpr v1::DType kHalf = v1::DTYPE_BFLOAT16;
+
+// What is made of the logits' gradient: those that it goes to, and the logits.
+using More = std::function<void(GraphBuilder& g, Ref gradient, Ref product, Ref logits)>;
+void Nothing(GraphBuilder&, Ref, Ref, Ref) {}
+
+Ref Transposed(GraphBuilder& g, Ref x, int rows, int columns) {
+  return g.Node("aten::t", {x}, g.Meta({columns, rows}, kHalf, {1, columns}));
+}
+
+// sigmoid(logits) @ head, and its transpose @ x; in tiles of `rows`.
+v1::CompileJob Backward(GraphBuilder& g, int rows = kRows, const More& more = Nothing) {
+  const Ref logits = g.Input({rows, kVocabulary}, kHalf);
+  const Ref head = g.Input({kVocabulary, kWidth}, kHalf), x = g.Input({rows, kWidth}, kHalf);
+  g.graph().mutable_inputs(1)->set_is_parameter(true);
+  const Ref gradient = g.Node("aten::sigmoid", {logits}, g.Meta({rows, kVocabulary}, kHalf));
+  const Ref product = g.Node("aten::mm", {gradient, head}, g.Meta({rows, kWidth}, kHalf));
+  g.Output(product);
+  g.Output(g.Node("aten::mm", {Transposed(g, gradient, rows, kVocabulary), x},
+                  g.Meta({kVocabulary, kWidth}, kHalf)));
+  more(g, gradient, product, logits);
+  return JobForH100(g);
+}
+
+v1::Artifact Compiled(const v1::CompileJob& job) {
+  auto result = compiler::Compile(job);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result.ok() ? result->artifact() : v1::Artifact();
+}
+
+// The inputs whose memory is taken.
+std::vector<uint32_t> Donors(const v1::CompileJob& job) {
+  std::vector<uint32_t> donors;
+  const v1::Artifact artifact = Compiled(job);
+  for (const v1::Buffer& buffer : artifact.buffers()) {
+    if (buffer.has_donor()) donors.push_back(buffer.donor());
+  }
+  return donors;
+}
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(DonatedTest, TheGradientIsInThePlaceOfTheLogits) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const v1::CompileJob job = Backward(g);
+  EXPECT_THAT(Donors(job), ElementsAre(0));
+  constexpr int64_t kLogits = int64_t{2} * kRows * kVocabulary;
+  EXPECT_LE(PlannedMemory(Compiled(job)).peak(),
+            kLogits + 2 * (2 * kRows * kWidth) + 2 * kVocabulary * kWidth + kMiB);
+}
+
+TEST(DonatedTest, AlsoWhereBackwardIsCaptured) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  v1::CompileJob job = Backward(g);
+  job.mutable_options()->set_mode(v1::MODE_REDUCE_OVERHEAD);
+  EXPECT_THAT(Donors(job), ElementsAre(0));
+}
+
+TEST(DonatedTest, NotOfWhatTheCallerKeeps) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  v1::CompileJob job = Backward(g);
+  job.mutable_options()->set_releases_inputs(false);
+  EXPECT_THAT(Donors(job), IsEmpty());
+  job.mutable_options()->set_releases_inputs(true);
+  job.mutable_graph()->mutable_inputs(0)->set_is_parameter(true);
+  EXPECT_THAT(Donors(job), IsEmpty());
+}
+
+TEST(DonatedTest, NotOfWhatIsReadBehindIt) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  EXPECT_THAT(
+      Donors(Backward(g, kRows,
+                      [](GraphBuilder& g, Ref, Ref product, Ref logits) {
+                        g.Output(g.Node("aten::mm",
+                                        {Transposed(g, logits, kRows, kVocabulary), product},
+                                        g.Meta({kVocabulary, kWidth}, kHalf)));
+                      })),
+      IsEmpty());
+}
+
+TEST(DonatedTest, NotOfWhatIsReturned) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA), h(v1::DEVICE_TYPE_CUDA);
+  EXPECT_THAT(Donors(Backward(g, kRows,
+                              [](GraphBuilder& g, Ref, Ref, Ref logits) {
+                                g.Output(Transposed(g, logits, kRows, kVocabulary));
+                              })),
+              IsEmpty());
+  // Such a gradient is a result, with memory of its own.
+  EXPECT_THAT(Donors(Backward(h, kRows,
+                              [](GraphBuilder& g, Ref gradient, Ref, Ref) { g.Output(gradient); })),
+              IsEmpty());
+}
+
+TEST(DonatedTest, NotWhereItSavesTooLittle) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  EXPECT_THAT(Donors(Backward(g, 32)), IsEmpty());
+}
+
+TEST(DonatedTest, NotWhereElementsAreOfAnotherSize) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const Ref logits = g.Input({kRows, kVocabulary});
+  const Ref head = g.Input({kVocabulary, kWidth}, kHalf);
+  const Ref half =
+      g.Node("aten::_to_copy", {logits, kHalf, nullptr, nullptr, nullptr, false, nullptr},
+             g.Meta({kRows, kVocabulary}, kHalf));
+  g.Output(g.Node("aten::mm", {half, head}, g.Meta({kRows, kWidth}, kHalf)));
+  EXPECT_THAT(Donors(JobForH100(g)), IsEmpty());
+}
+
+// The other input is read by the second product, when the gradient has long been written.
+TEST(DonatedTest, TheVerifiersFindWhatIsReadBehindIt) {
+  GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+  const v1::CompileJob job = Backward(g);
+  compiler::CompileState state;
+  state.job = &job;
+  ASSERT_TRUE(compiler::RunPipeline(state).ok());
+  const auto in_memory = [&] {
+    return std::string(compiler::VerifyMemory(state.program, state.schedule,
+                                              compiler::LaunchesOf(state.kernels), state.memory)
+                           .message());
+  };
+  const auto in_plan = [&](uint32_t donor) {
+    for (v1::Buffer& buffer : *state.result.mutable_artifact()->mutable_buffers()) {
+      if (buffer.has_donor()) buffer.set_donor(donor);
+    }
+    return std::string(compiler::VerifyPlan(state.result).message());
+  };
+  EXPECT_EQ(in_memory(), "");
+  EXPECT_EQ(in_plan(0), "");
+  for (compiler::MemoryBlock& block : state.memory.blocks) {
+    if (block.donor == 0) block.donor = 2;
+  }
+  EXPECT_THAT(in_memory(), HasSubstr("writes over input 2, which is read behind it"));
+  EXPECT_THAT(in_plan(2), HasSubstr("which is freed"));
+  EXPECT_THAT(in_plan(3), HasSubstr("has the memory of no input"));
+}
+
+}  // namespace donated_test
+}  // namespace tensord::testing
