@@ -151,14 +151,13 @@ def test_a_result_of_another_graph_that_is_handed_through(tensord_daemon):
 
 
 def test_backward_twice(tensord_daemon):
-    with torch._functorch.config.patch(donated_buffer=False):  # torch refuses otherwise
-        function = _compiled()
-        x, weight, labels = _arguments()
-        loss, *_ = function(x, weight, labels)
-        loss.backward(retain_graph=True)
-        once = x.grad.clone()
-        loss.backward()
-        torch.testing.assert_close(x.grad, 2 * once)
+    function = _compiled()
+    x, weight, labels = _arguments()
+    loss, *_ = function(x, weight, labels)
+    loss.backward(retain_graph=True)
+    once = x.grad.clone()
+    loss.backward()
+    torch.testing.assert_close(x.grad, 2 * once)
 
 
 @pytest.mark.parametrize("forward_too", [False, True])

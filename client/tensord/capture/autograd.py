@@ -36,6 +36,8 @@ def autograd(chosen: Options, operators: Sequence[str], off: frozenset[str]) -> 
             record = recorded_graphs.current()
             if record is not None and label != "backward":
                 record.note_forward()
+            if label == "backward":
+                torch_compat.forget_donations()
 
             def compile_program(module: fx.GraphModule) -> Boxed:
                 return compile_graph(module, fixed=fixed, chosen=chosen, label=label)

@@ -70,6 +70,17 @@ def _of_forward(name: str) -> Sequence[Any]:
     return getattr(getattr(context, "fw_metadata", None), name, None) or ()
 
 
+def forget_donations() -> None:
+    """For the capture under way, once its backward graph is there: the call that runs backward twice
+    (retain_graph) is not refused for what AOTAutograd found to be nobody else's. Programs look
+    themselves, each time, whether that is so. 2.11 to 2.13: where subclasses of tensors are taken
+    apart it is refused as before."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = getattr(context, "fw_metadata", None)
+    if getattr(metadata, "bw_donated_idxs", None):
+        metadata.bw_donated_idxs = []  # type: ignore[union-attr]
+
+
 def gradients_may_be_absent(count: int) -> bool:
     """True when the backward graph under way, which takes `count` gradients, can be called with
     None for one: 2.11 to 2.13 pass None on as it is, where AOTAutograd takes no subclasses of
