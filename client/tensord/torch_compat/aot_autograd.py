@@ -71,10 +71,12 @@ def _of_forward(name: str) -> Sequence[Any]:
 
 
 def forget_donations() -> None:
-    """For the capture under way, once its backward graph is there: the call that runs backward twice
-    (retain_graph) is not refused for what AOTAutograd found to be nobody else's. Programs look
-    themselves, each time, whether that is so. 2.11 to 2.13: where subclasses of tensors are taken
-    apart it is refused as before."""
+    """Lets backward run twice (retain_graph) of the capture under way, whose backward graph is there.
+
+    2.11 to 2.13: AOTAutograd refuses that where it found saved tensors that nobody else has.
+    Programs look for themselves, each time, whether that is so. Where subclasses of tensors are
+    taken apart, it is refused as before.
+    """
     context = torch._guards.TracingContext.try_get()
     metadata = getattr(context, "fw_metadata", None)
     if getattr(metadata, "bw_donated_idxs", None):
