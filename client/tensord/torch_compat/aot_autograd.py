@@ -71,7 +71,7 @@ def _of_forward(name: str) -> Sequence[Any]:
 
 
 def forget_donations() -> None:
-    """Lets backward run twice (retain_graph) of the capture under way, whose backward graph is there.
+    """Lets backward run twice (retain_graph), of the capture whose backward graph is there now.
 
     2.11 to 2.13: AOTAutograd refuses that where it found saved tensors that nobody else has.
     Programs look for themselves, each time, whether that is so. Where subclasses of tensors are
