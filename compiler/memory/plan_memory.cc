@@ -267,15 +267,14 @@ class Planner {
         written_(TouchedBuffers(program, schedule, launches, /*only_writes=*/true)),
         scratch_(ScratchOf(launches)) {}
 
-  // Large inputs that nobody wants any more once the call has read them.
+  // The large ones of those that the call may overwrite.
   std::vector<bool> DonatedInputs() const {
     std::vector<bool> donated(program_.buffers.size());
-    if (!rules_.releases_inputs) return donated;
     for (BufferId id = 0; id < static_cast<BufferId>(donated.size()); ++id) {
       const BufferInfo& buffer = program_.buffers[id];
       if (buffer.kind != BufferKind::kInput || lifetimes_[id].first < 0 || returned_[id]) continue;
       const auto bytes = AlignedBytes(buffer).AsConstant();
-      donated[id] = bytes && *bytes >= SegmentCosts().least_apart && !rules_.IsParameter(buffer);
+      donated[id] = bytes && *bytes >= SegmentCosts().least_apart && rules_.IsDonated(buffer);
     }
     for (const std::set<BufferId>& buffers : written_) {
       for (BufferId id : buffers) donated[id] = false;

@@ -68,10 +68,17 @@ struct MemoryRules {
   bool segments = false;           // parts of the call may have workspaces of their own
   std::vector<bool> is_parameter;  // by input: it exists whether the call needs it or not
   bool releases_inputs = false;    // see CompileOptions
+  // By input: made by forward alone, and never shown to the job: no stream of the job's reads it,
+  // as one may read a result that the job has dropped (record_stream).
+  std::vector<bool> is_donated;
 
-  bool IsParameter(const BufferInfo& input) const {
+  bool IsParameter(const BufferInfo& input) const { return Has(is_parameter, input); }
+  bool IsDonated(const BufferInfo& input) const { return Has(is_donated, input); }
+
+ private:
+  static bool Has(const std::vector<bool>& flags, const BufferInfo& input) {
     const auto number = static_cast<size_t>(input.number);
-    return number < is_parameter.size() && is_parameter[number];
+    return number < flags.size() && flags[number];
   }
 };
 MemoryRules RulesOf(const v1::Target& target, const v1::CompileOptions& options,

@@ -71,11 +71,13 @@ TensordError TakeDonor(CallState& state, uint32_t buffer, bool* taken) {
   const BufferPlan& plan = state.program->buffers[buffer];
   const TensordValue& input = state.inputs[plan.donor];
   const Torch& torch = *state.torch;
-  int64_t offset = 0, size = 0;
+  int64_t offset = 0, size = 0, wanted = 0;  // the block's own size is rounded up
+  for (uint32_t view : plan.views) {
+    wanted = std::max(wanted, state.places[view].offset_bytes + state.places[view].extent_bytes);
+  }
   *taken = input.size == TENSORD_DONATED && input.tensor != nullptr && state.realigned.empty() &&
            torch.get_storage_offset(input.tensor, &offset) == 0 && offset == 0 &&
-           torch.get_storage_size(input.tensor, &size) == 0 &&
-           size >= state.places[buffer].extent_bytes;
+           torch.get_storage_size(input.tensor, &size) == 0 && size >= wanted;
   if (!*taken) return TENSORD_OK;
   Handle tensor = nullptr;
   if (torch.alloc_from_pool(input.tensor, 0, plan.layout.dtype, plan.layout.ndim,
@@ -258,17 +260,25 @@ TensordError GetTensor(CallState& state, uint32_t buffer, Handle* tensor) {
   return TENSORD_OK;
 }
 
-// An operator may give back a view of its argument. In the workspace, standalone buffers included,
-// that memory is used again.
+// An operator may give back a view of its argument. In the workspace, standalone buffers and inputs
+// that one may take the place of included, that memory is used again.
 bool LiesInWorkspace(const CallState& state, Handle result) {
   void* data = nullptr;
-  if (state.workspace == nullptr || state.torch->get_data_ptr(result, &data) != 0) return false;
+  if (state.torch->get_data_ptr(result, &data) != 0) return false;
   const char* const at = static_cast<char*>(data);
   const auto in = [at](const char* begin, int64_t bytes) {
     return at >= begin && at < begin + bytes;
   };
   const auto in_standalone = [&](uint32_t i) {
-    return state.handles[i] != nullptr && in(state.addresses[i], state.places[i].extent_bytes);
+    const int64_t bytes = state.places[i].extent_bytes;
+    if (state.handles[i] != nullptr) return in(state.addresses[i], bytes);
+    const uint32_t donor = state.program->buffers[i].donor;
+    if (donor == BufferPlan::kNoDonor) return false;
+    const TensordValue& input = state.inputs[donor];
+    void* memory = nullptr;
+    return input.size == TENSORD_DONATED && input.tensor != nullptr &&
+           state.torch->get_data_ptr(input.tensor, &memory) == 0 &&
+           in(static_cast<char*>(memory), bytes);
   };
   const std::vector<uint32_t>& standalone = state.program->standalone;
   return in(state.workspace, state.workspace_size) ||

@@ -125,7 +125,7 @@ def donated_plan(store):
     b.a.workspace_bytes.CopyFrom(expr(64))
     b.a.standalone_bytes.CopyFrom(expr(64))
     block = b.buffer(
-        meta=meta([4 * SIZE], [1], torch.uint8), workspace=expr(64), standalone=True, donor=0
+        meta=meta([64], [1], torch.uint8), workspace=expr(64), standalone=True, donor=0
     )
     t = b.buffer(meta=meta([SIZE]), view_of=block.number)
     u = b.buffer(meta=meta([SIZE]), extern_result=True)
@@ -166,3 +166,22 @@ def test_what_others_see_is_not_overwritten(load, store, address, hold):
     assert torch.equal(out, torch.full((SIZE,), 3.0))
     others = held if isinstance(held, torch.Tensor) else torch.tensor([]).set_(held)
     assert others.numel() > 0 and bool((others == 1).all())
+
+
+def test_an_operators_view_of_what_is_given_away_survives(load, store):
+    b = Builder(store)
+    x = b.input(meta([SIZE]))
+    b.a.standalone_bytes.CopyFrom(expr(64))
+    block = b.buffer(
+        meta=meta([64], [1], torch.uint8), workspace=expr(0), standalone=True, donor=0
+    )  # fmt: skip
+    view = b.buffer(meta=meta([2, SIZE // 2]), extern_result=True)
+    b.call("aten::view", [x, [2, SIZE // 2]], [view])
+    t = b.buffer(meta=meta([SIZE]), view_of=block.number)
+    b.launch("plus1", [x, t], [SIZE])
+    out = b.buffer(meta=meta([SIZE]), owned=True)
+    b.launch("plus1", [t, out], [SIZE])
+    b.output(view, out)
+    view, out = load(b.a)([torch.ones(SIZE)])
+    assert torch.equal(view, torch.ones(2, SIZE // 2))
+    assert torch.equal(out, torch.full((SIZE,), 3.0))

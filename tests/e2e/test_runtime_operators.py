@@ -206,12 +206,13 @@ def test_result_that_views_the_workspace_survives(load, store):
     assert torch.equal(first, torch.ones(2, 2))
 
 
-def test_result_that_views_a_block_survives_its_next_tenant(load, store):
+@pytest.mark.parametrize("common", [0, 64])
+def test_result_that_views_a_block_survives_its_next_tenant(load, store, common):
     b = Builder(store)
     x = b.input(meta([4]))
-    b.a.workspace_bytes.CopyFrom(expr(64))
+    b.a.workspace_bytes.CopyFrom(expr(common))
     b.a.standalone_bytes.CopyFrom(expr(64))
-    block = b.buffer(meta=meta([64], [1], torch.uint8), workspace=expr(64), standalone=True)
+    block = b.buffer(meta=meta([64], [1], torch.uint8), workspace=expr(common), standalone=True)
     t, u = (b.buffer(meta=meta([4]), view_of=block.number) for _ in range(2))
     b.launch("plus1", [x, t], [4])
     view = b.buffer(meta=meta([2, 2]), extern_result=True)

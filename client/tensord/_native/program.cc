@@ -55,7 +55,8 @@ void GiveTensor(const at::Tensor& tensor, TensordValue* value) {
 }
 
 void Donate(TensordValue* value) {
-  const c10::Storage& storage = static_cast<at::Tensor*>(value->tensor)->storage();
+  const c10::Storage& storage =
+      static_cast<at::Tensor*>(value->tensor)->unsafeGetTensorImpl()->unsafe_storage();
   // Memory that torch did not allocate, as NumPy's, cannot be resized.
   if (storage.use_count() == 1 && storage.resizable()) value->size = TENSORD_DONATED;
 }

@@ -224,7 +224,7 @@ class _Generator:
         alone = Program(0, {}, tuple(Node(n, "") for n in names), (node,), (node.name,))
         shapes = [self.draw.values[n].detach().to("meta") for n in names]
         try:
-            with _Elements(MOST_WITHIN):
+            with torch.device("meta"), _Elements(MOST_WITHIN):
                 functions(alone).program(*shapes)
         except _HugeError:
             return True
