@@ -463,6 +463,21 @@ TEST(BlockScratchTest, HasABlockAloneIfItIsLarge) {
   }
 }
 
+// ---- Rules
+
+TEST(MemoryRulesTest, WhatIsLentForGoodHasNoSegments) {
+  v1::Target cuda, cpu;
+  cuda.mutable_cuda();
+  cpu.mutable_cpu();
+  v1::CompileOptions options;
+  EXPECT_TRUE(compiler::RulesOf(cuda, options, {}).segments);
+  EXPECT_FALSE(compiler::RulesOf(cpu, options, {}).segments);
+  options.set_mode(v1::MODE_REDUCE_OVERHEAD);
+  EXPECT_FALSE(compiler::RulesOf(cuda, options, {}).segments);
+  options.set_releases_inputs(true);  // backward has its blocks for a part of the call
+  EXPECT_TRUE(compiler::RulesOf(cuda, options, {}).segments);
+}
+
 // ---- Anything
 
 TEST(ScratchTest, RandomCalls) {
