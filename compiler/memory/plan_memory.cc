@@ -366,7 +366,7 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
   const Planner planner(program, schedule, launches, rules);
   const std::vector<bool> none(program.buffers.size());
   MemoryPlan plan = planner.Plan(none);
-  if (plan.peak_bytes == 0) return plan;
+  if (plan.peak_bytes == 0 || rules.is_donated.empty()) return plan;
   const std::vector<bool> donated = planner.DonatedInputs();
   if (donated == none) return plan;
   MemoryPlan with = planner.Plan(donated);

@@ -95,8 +95,7 @@ class Verifier {
                                    buffer.donor() >= static_cast<uint32_t>(plan_.inputs_size()))) {
           return Broken("buffer ", id, " has the memory of no input");
         }
-        storage_[id].written = IsEmpty(buffer);
-        return absl::OkStatus();
+        [[fallthrough]];
       case v1::Buffer::kOwned:
       case v1::Buffer::kExternResult:
         storage_[id].written = IsEmpty(buffer);

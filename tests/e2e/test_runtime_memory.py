@@ -33,18 +33,23 @@ def probe():
     return probe
 
 
+def with_steps(b, x, t, operator):
+    """t = x + 1; out = operator(t) + 1."""
+    u = b.buffer(meta=meta([SIZE]), extern_result=True)
+    out = b.buffer(meta=meta([SIZE]), owned=True)
+    b.launch("plus1", [x, t], [SIZE])
+    b.call(operator, [t], [u])
+    b.launch("plus1", [u, out], [SIZE])
+    b.output(out)
+    return b.a
+
+
 def plan(store, probe, parameter=False):
     """out = probe(x + 1) + 1."""
     b = Builder(store)
     x = b.input(meta([SIZE]))
     b.a.inputs[0].is_parameter = parameter
-    t, out = b.buffer(meta=meta([SIZE]), owned=True), b.buffer(meta=meta([SIZE]), owned=True)
-    u = b.buffer(meta=meta([SIZE]), extern_result=True)
-    b.launch("plus1", [x, t], [SIZE])
-    b.call("tensord_test::probe", [t], [u])
-    b.launch("plus1", [u, out], [SIZE])
-    b.output(out)
-    return b.a
+    return with_steps(b, x, b.buffer(meta=meta([SIZE]), owned=True), "tensord_test::probe")
 
 
 def made(value=1.0):
@@ -128,13 +133,7 @@ def donated_plan(store):
         meta=meta([64], [1], torch.uint8), workspace=expr(64), standalone=True, donor=0
     )
     t = b.buffer(meta=meta([SIZE]), view_of=block.number)
-    u = b.buffer(meta=meta([SIZE]), extern_result=True)
-    out = b.buffer(meta=meta([SIZE]), owned=True)
-    b.launch("plus1", [x, t], [SIZE])
-    b.call("tensord_test::address", [t], [u])
-    b.launch("plus1", [u, out], [SIZE])
-    b.output(out)
-    return b.a
+    return with_steps(b, x, t, "tensord_test::address")
 
 
 @pytest.mark.parametrize(

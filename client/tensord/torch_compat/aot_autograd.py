@@ -63,11 +63,15 @@ def lower_backward_early() -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
+def _forward_metadata() -> Any:
+    """AOTAutograd's own, of the capture under way; None where there is none."""
+    return getattr(torch._guards.TracingContext.try_get(), "fw_metadata", None)
+
+
 def _of_forward(name: str) -> Sequence[Any]:
     """What AOTAutograd notes of the forward graph of the capture under way; nothing where it does
     not."""
-    context = torch._guards.TracingContext.try_get()
-    return getattr(getattr(context, "fw_metadata", None), name, None) or ()
+    return getattr(_forward_metadata(), name, None) or ()
 
 
 def forget_donations() -> None:
@@ -77,10 +81,8 @@ def forget_donations() -> None:
     Programs look for themselves, each time, whether that is so. Where subclasses of tensors are
     taken apart, it is refused as before.
     """
-    context = torch._guards.TracingContext.try_get()
-    metadata = getattr(context, "fw_metadata", None)
-    if getattr(metadata, "bw_donated_idxs", None):
-        metadata.bw_donated_idxs = []  # type: ignore[union-attr]
+    if _of_forward("bw_donated_idxs"):
+        _forward_metadata().bw_donated_idxs = []
 
 
 def gradients_may_be_absent(count: int) -> bool:

@@ -21,15 +21,10 @@ namespace donated_test {
 
 constexpr int kRows = 4096, kVocabulary = 16384, kWidth = 256;
 constexpr int64_t kMiB = 1 << 20;
-constexpr v1::DType kHalf = v1::DTYPE_BFLOAT16;
 
 // What is made of the logits' gradient: those that it goes to, and the logits.
 using More = std::function<void(GraphBuilder& g, Ref gradient, Ref product, Ref logits)>;
 void Nothing(GraphBuilder&, Ref, Ref, Ref) {}
-
-Ref Transposed(GraphBuilder& g, Ref x, int rows, int columns) {
-  return g.Node("aten::t", {x}, g.Meta({columns, rows}, kHalf, {1, columns}));
-}
 
 // sigmoid(logits) @ head, and its transpose @ x; in tiles of `rows`.
 v1::CompileJob Backward(GraphBuilder& g, int rows = kRows, const More& more = Nothing) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU that memory is planned for.
+// The GPU that memory is planned for, and what graphs for it are made of.
 #ifndef TENSORD_TESTS_UNIT_MEMORY_H100_H_
 #define TENSORD_TESTS_UNIT_MEMORY_H100_H_
 
@@ -19,6 +19,12 @@ inline v1::CompileJob JobForH100(GraphBuilder& g) {
   cuda->set_l2_bytes(50 << 20);
   cuda->set_registers_per_multiprocessor(65536);
   return job;
+}
+
+inline constexpr v1::DType kHalf = v1::DTYPE_BFLOAT16;
+
+inline Ref Transposed(GraphBuilder& g, Ref x, int rows, int columns) {
+  return g.Node("aten::t", {x}, g.Meta({columns, rows}, kHalf, {1, columns}));
 }
 
 }  // namespace tensord::testing

@@ -22,7 +22,6 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr int64_t kMiB = 1 << 20;
-constexpr v1::DType kHalf = v1::DTYPE_BFLOAT16;
 
 // ---- Segments
 
@@ -152,10 +151,6 @@ v1::Artifact CompileForCuda(GraphBuilder& g) {
 
 Ref Product(GraphBuilder& g, Ref a, Ref b, int rows, int columns) {
   return g.Node("aten::mm", {a, b}, g.Meta({rows, columns}, kHalf));
-}
-
-Ref Transposed(GraphBuilder& g, Ref x, int rows, int columns) {
-  return g.Node("aten::t", {x}, g.Meta({columns, rows}, kHalf, {1, columns}));
 }
 
 // The backward of a vocabulary and of a chain of layers behind it: what forward saved goes layer by
