@@ -64,6 +64,7 @@ struct GraphInput {
   Expr integer;
   std::string name;
   bool is_parameter = false;
+  bool is_donated = false;  // see Input of graph.proto
 };
 
 // Values are numbered: inputs, constants, nodes.

@@ -94,6 +94,7 @@ class Importer {
       GraphInput input;
       input.name = from.name().empty() ? absl::StrCat("input", i) : SafeName(from.name());
       input.is_parameter = from.is_parameter();
+      input.is_donated = from.is_donated();
       if (from.kind_case() == v1::Input::kTensor) {
         absl::StatusOr<TensorType> type = Type(from.tensor());
         if (!type.ok()) return At(where, type.status());
@@ -107,6 +108,9 @@ class Importer {
         bind(input.integer);
       } else {
         return Invalid(where + ": is neither a tensor nor a size");
+      }
+      if (input.is_donated && (input.is_parameter || !input.is_tensor)) {
+        return Invalid(where + ": is_donated is for tensors that are no parameters");
       }
       graph_.inputs.push_back(std::move(input));
     }

@@ -357,7 +357,10 @@ MemoryRules RulesOf(const v1::Target& target, const v1::CompileOptions& options,
   const bool lent = options.mode() == v1::MODE_REDUCE_OVERHEAD && !options.releases_inputs();
   MemoryRules rules{.segments = target.has_cuda() && !lent,
                     .releases_inputs = options.releases_inputs()};
-  for (const GraphInput& input : graph.inputs) rules.is_parameter.push_back(input.is_parameter);
+  for (const GraphInput& input : graph.inputs) {
+    rules.is_parameter.push_back(input.is_parameter);
+    rules.is_donated.push_back(input.is_donated);
+  }
   return rules;
 }
 
@@ -366,7 +369,7 @@ MemoryPlan PlanMemory(const Program& program, const Schedule& schedule,
   const Planner planner(program, schedule, launches, rules);
   const std::vector<bool> none(program.buffers.size());
   MemoryPlan plan = planner.Plan(none);
-  if (plan.peak_bytes == 0 || rules.is_donated.empty()) return plan;
+  if (plan.peak_bytes == 0) return plan;
   const std::vector<bool> donated = planner.DonatedInputs();
   if (donated == none) return plan;
   MemoryPlan with = planner.Plan(donated);

@@ -68,9 +68,7 @@ struct MemoryRules {
   bool segments = false;           // parts of the call may have workspaces of their own
   std::vector<bool> is_parameter;  // by input: it exists whether the call needs it or not
   bool releases_inputs = false;    // see CompileOptions
-  // By input: made by forward alone, and never shown to the job: no stream of the job's reads it,
-  // as one may read a result that the job has dropped (record_stream).
-  std::vector<bool> is_donated;
+  std::vector<bool> is_donated;    // by input: no stream of the job's reads it (Input of graph.proto)
 
   bool IsParameter(const BufferInfo& input) const { return Has(is_parameter, input); }
   bool IsDonated(const BufferInfo& input) const { return Has(is_donated, input); }

@@ -44,6 +44,7 @@ class PlanEmitter {
       v1::Input* out = artifact_.add_inputs();
       out->set_name(input.name);
       out->set_is_parameter(input.is_parameter);
+      out->set_is_donated(input.is_donated);
       if (!input.is_tensor) {
         sym::ToProto(input.integer, out->mutable_size());
         Bind(input.integer, i, -1);

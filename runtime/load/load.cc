@@ -60,6 +60,7 @@ TensordError BuildInputs(const v1::Artifact& artifact, TensordProgram* program) 
     InputPlan plan;
     plan.name = input.name();
     plan.is_parameter = input.is_parameter();
+    plan.is_donated = input.is_donated() && input.has_tensor();
     switch (input.kind_case()) {
       case v1::Input::kTensor:
         plan.is_tensor = true;
@@ -152,8 +153,8 @@ TensordError BuildBuffer(const v1::Buffer& proto, uint32_t count, TensordProgram
       buffer->standalone = proto.standalone();
       if (proto.has_donor()) {
         if (!buffer->standalone || proto.donor() >= program->inputs.size() ||
-            !program->inputs[proto.donor()].is_tensor) {
-          return Fail(TENSORD_CORRUPT, "it has the memory of no input");
+            !program->inputs[proto.donor()].is_donated) {
+          return Fail(TENSORD_CORRUPT, "it has the memory of no input that is donated");
         }
         buffer->donor = proto.donor();
       }

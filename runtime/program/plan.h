@@ -58,6 +58,7 @@ struct InputPlan {
   Slot size = 0;  // of an integer input
   std::string name;
   bool is_parameter = false;
+  bool is_donated = false;
   bool in_launch = false;  // a kernel takes it
 };
 

@@ -83,7 +83,8 @@ std::string TextOf(const v1::Input& input) {
       absl::StrAppend(&text, ", offset ", offset);
     }
   }
-  return absl::StrCat(text, input.is_parameter() ? ", a parameter" : "");
+  return absl::StrCat(text, input.is_parameter() ? ", a parameter" : "",
+                      input.is_donated() ? ", donated" : "");
 }
 
 std::string TextOf(const v1::Symbol& symbol) {

@@ -49,7 +49,7 @@ inline void EncodeInput(const v1::Input& input, Encoder& out) {
   out.Number(input.kind_case());
   if (input.has_tensor()) out.Whole(input.tensor());
   if (input.has_size()) out.Whole(input.size());
-  out.Number(input.is_parameter());
+  out.Number((input.is_parameter() ? 1u : 0u) | (input.is_donated() ? 2u : 0u));
 }
 
 inline void EncodeConstant(const v1::Constant& constant, Encoder& out) {

@@ -3,10 +3,11 @@
 
     python tests/bench/gpu.py [--cases kernels,models,start,host] [--only REGEX] [--quick]
                               [--models NAME,...] [--budget SECONDS] [--skip-inductor]
-                              [--json FILE] [--write-docs]
+                              [--json FILE] [--write-docs] [--turns FILE]
     python tests/bench/gpu.py --from FILE [FILE...] --write-docs
 
 --models times architectures of tests/models.sh instead of the benchmark's own (zoo_cases.py).
+Processes that are given the same file by --turns compile side by side and measure in turn.
 Prints tables, writes everything as JSON after each case, and with --write-docs makes the GPU part
 of docs/performance.md of it; several files given by --from are taken together, later ones first.
 A daemon of its own serves it; what falls back to eager is an error and is reported. --device cpu
@@ -46,6 +47,7 @@ import torch
 from gpu_device import Budget, CpuDevice
 from private_daemon import ROOT, PrivateDaemon
 from timing import compare
+from turns import Turns
 
 # Name -> what torch.compile is told.
 BACKENDS: dict[str, dict[str, str]] = {
@@ -74,6 +76,7 @@ class Bench:
         self.args = args
         self.device: CpuDevice = gpu_device.make(args.device)
         self.budget = Budget(args.budget)
+        self.turns = Turns(args.turns)
         self.only = re.compile(args.only)
         self.backends = {
             name: told
@@ -268,6 +271,28 @@ def _model_times(
     device = bench.device
     model, step = _model(bench, case, training)
     runs = {"eager": step(model)}
+    with bench.turns.preparing():
+        _prepare_model(bench, model, step, training, entry, runs)
+    with bench.turns.measuring():
+        entry.update(bench.times(runs, device.step_seconds, bench.args.model_sample, warm=True))
+        entry["queued"] = {
+            name: statistics.median(device.kernel_seconds(run, 1) for _ in range(5))
+            for name, run in runs.items()
+            if name != "eager"
+        }
+
+
+def _prepare_model(
+    bench: Bench,
+    model: torch.nn.Module,
+    step: Callable[..., Callable[[], torch.Tensor]],
+    training: bool,
+    entry: dict[str, Any],
+    runs: dict[str, Callable[[], torch.Tensor]],
+) -> None:
+    """Adds a step of each backend to `runs`, which has eager's, compiled and compared with that;
+    their peak memory and seconds until the first is done go to the entry."""
+    device = bench.device
 
     def base() -> int:
         """Before a backend begins: without gradients, which a graph would keep in its memory."""
@@ -301,12 +326,6 @@ def _model_times(
             if name == "tensord":
                 entry["stats"] = _compiled_stats()
             runs[name] = run
-    entry.update(bench.times(runs, device.step_seconds, bench.args.model_sample, warm=True))
-    entry["queued"] = {
-        name: statistics.median(device.kernel_seconds(run, 1) for _ in range(5))
-        for name, run in runs.items()
-        if name != "eager"
-    }
 
 
 def _model_profiles(
@@ -317,7 +336,11 @@ def _model_profiles(
     for name, told in bench.without_graphs().items():
         if name in entry:
             with bench.attempt(entry, f"{name}, profile"):
-                entry["profile"][name] = bench.device.profile(step(_compile(model, told)), 2)
+                with bench.turns.preparing():
+                    run = step(_compile(model, told))
+                    run()
+                with bench.turns.measuring():
+                    entry["profile"][name] = bench.device.profile(run, 2)
 
 
 def measure_host(bench: Bench) -> None:
@@ -447,6 +470,7 @@ def _parse() -> argparse.Namespace:
     add("--budget", type=float, metavar="SECONDS", help="begins nothing new after that")
     add("--skip-inductor", action="store_true")
     add("--skip-graphs", action="store_true", help="no mode reduce-overhead")
+    add("--turns", type=pathlib.Path, metavar="FILE", help="whole models: measure in turn")
     add("--fallbacks", action="store_true", help="what runs in eager is counted, not an error")
     add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run, tiny shapes")
     add("--json", type=pathlib.Path, default=ROOT / "build" / "bench-gpu.json")

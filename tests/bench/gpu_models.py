@@ -137,7 +137,8 @@ CASES = (
 def made(case: GpuModel, device: str, small: bool) -> Made:
     """The model and its inputs on `device`; the same weights at every call."""
     torch.manual_seed(0)
-    model, inputs = case.make(small)
+    with torch.device(device):  # an architecture is tried before it is taken
+        model, inputs = case.make(small)
     return model.to(device), {name: x.to(device) for name, x in inputs.items()}
 
 

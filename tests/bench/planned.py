@@ -61,10 +61,18 @@ def _capture(name: str, scale: zoo_cases.Scale, training: bool, folder: pathlib.
     saved: Json = {}
     label_of: dict[str, int] = {}
 
-    def write(module: fx.GraphModule, *, fixed: set[int], chosen: Any, label: str) -> Any:
+    def write(
+        module: fx.GraphModule,
+        *,
+        fixed: set[int],
+        donated: frozenset[int],
+        chosen: Any,
+        label: str,
+    ) -> Any:
         number = label_of[label] = label_of.get(label, -1) + 1
+        static = _static_inputs(module, fixed, label)
         job = requests_pb2.CompileRequest(  # as far as said, a CompileJob
-            graph=export.export(module, _static_inputs(module, fixed, label)).graph,
+            graph=export.export(module, static, donated).graph,
             options=_compile_options(chosen, label),
             target=artifact_pb2.Target(cuda=artifact_pb2.CudaTarget(sm=90)),
         )

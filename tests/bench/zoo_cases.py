@@ -63,7 +63,7 @@ class WithLoss(nn.Module):
 
 
 def make(name: str, scale: Scale) -> tuple[nn.Module, dict[str, Any]]:
-    """A module that gives a loss, with random weights, and its inputs, on the CPU.
+    """A module that gives a loss, with random weights, and its inputs, on the default device.
 
     name: as tests/models.sh has it, such as transformers/llama. Raises catalogue.UnsupportedError
     where eager cannot run it.

@@ -127,6 +127,7 @@ def donated_plan(store):
     """out = address(x + 1) + 1, where x + 1 may lie in x's memory."""
     b = Builder(store)
     x = b.input(meta([SIZE]))
+    b.a.inputs[0].is_donated = True
     b.a.workspace_bytes.CopyFrom(expr(64))
     b.a.standalone_bytes.CopyFrom(expr(64))
     block = b.buffer(
@@ -170,6 +171,7 @@ def test_what_others_see_is_not_overwritten(load, store, address, hold):
 def test_an_operators_view_of_what_is_given_away_survives(load, store):
     b = Builder(store)
     x = b.input(meta([SIZE]))
+    b.a.inputs[0].is_donated = True
     b.a.standalone_bytes.CopyFrom(expr(64))
     block = b.buffer(
         meta=meta([64], [1], torch.uint8), workspace=expr(0), standalone=True, donor=0

@@ -14,7 +14,6 @@ import tensord
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch._functorch import config as functorch
 
 CALLS = 6
 
@@ -167,7 +166,6 @@ def _memory_is_shared() -> None:
         assert (stats["cuda_graphs_sharing"], stats["cuda_graphs_held"]) == (1, 0), stats
 
 
-@functorch.patch(donated_buffer=False)  # else AOTAutograd forbids a second call
 def _backward_twice() -> None:
     """What forward saved is not written over while a second backward call may come."""
     model, x = _wide()

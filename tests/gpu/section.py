@@ -32,6 +32,7 @@ MODULES = {
     "sanitized": "checks_sanitized",
     "models": "checks_models",
     "graphs": "checks_graphs",
+    "memory": "checks_memory",
     "shared": "checks_shared",
     "devices": "checks_devices",
     "faults": "checks_faults",

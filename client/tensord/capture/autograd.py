@@ -36,11 +36,12 @@ def autograd(chosen: Options, operators: Sequence[str], off: frozenset[str]) -> 
             record = recorded_graphs.current()
             if record is not None and label != "backward":
                 record.note_forward()
-            if label == "backward":
-                torch_compat.forget_donations()
+            donated = torch_compat.take_donations() if label == "backward" else frozenset()
 
             def compile_program(module: fx.GraphModule) -> Boxed:
-                return compile_graph(module, fixed=fixed, chosen=chosen, label=label)
+                return compile_graph(
+                    module, fixed=fixed, donated=donated, chosen=chosen, label=label
+                )
 
             ran = passes.run("partitioned", module, off, label)
             program = compile_program(module)
@@ -60,7 +61,9 @@ def autograd(chosen: Options, operators: Sequence[str], off: frozenset[str]) -> 
                 record.note_absent(
                     list(tangents),
                     likely_absent(tangents),
-                    lambda: exported_program(with_all(), fixed=fixed, chosen=chosen, label=label),
+                    lambda: exported_program(
+                        with_all(), fixed=fixed, donated=donated, chosen=chosen, label=label
+                    ),
                 )
 
             def compile_whole() -> Boxed:

@@ -34,11 +34,17 @@ _PRIMAL = re.compile(r"primals_(\d+)$")
 
 
 def compile_graph(
-    module: fx.GraphModule, *, fixed: set[int], chosen: options.Options, label: str
+    module: fx.GraphModule,
+    *,
+    fixed: set[int],
+    donated: frozenset[int] = frozenset(),
+    chosen: options.Options,
+    label: str,
 ) -> Boxed:
     """Exports one graph and sends it; the result waits for its program when first called.
 
     fixed: arguments of the forward or inference graph that keep their address from call to call.
+    donated: arguments of the graph that the call may overwrite.
     label: which graph it is, "forward", "backward" or "inference".
     """
     STATS.add("graphs")
@@ -47,7 +53,9 @@ def compile_graph(
         with STATS.timed("export_seconds"), spans.timed("cut", label):
             parts = data_sizes.cut(module, static)
         if parts is None:
-            return _compile(module, static, chosen, label, reads_last=label == "backward")
+            return _compile(
+                module, static, chosen, label, reads_last=label == "backward", donated=donated
+            )
         recorded_graphs.refuse("data decides sizes within a graph")
         return _compile_parts(parts, chosen, label)
     except Exception as error:
@@ -57,13 +65,18 @@ def compile_graph(
 
 
 def exported_program(
-    module: fx.GraphModule, *, fixed: set[int], chosen: options.Options, label: str
+    module: fx.GraphModule,
+    *,
+    fixed: set[int],
+    donated: frozenset[int] = frozenset(),
+    chosen: options.Options,
+    label: str,
 ) -> frame_pb2.FrameProgram:
     """One graph as part of a frame, without asking for its program. Arguments as of compile_graph.
 
     Raises ExportError or UnrecordableError.
     """
-    exported = export.export(module, _static_inputs(module, fixed, label))
+    exported = export.export(module, _static_inputs(module, fixed, label), donated)
     return recorded_graphs.program_of(exported, _compile_options(chosen, label))
 
 
@@ -92,10 +105,11 @@ def _compile(
     label: str,
     *,
     reads_last: bool,
+    donated: frozenset[int] = frozenset(),
 ) -> Boxed:
     """A graph in which data decides no size. reads_last: see cuda_graphs.plan.Plan."""
     with STATS.timed("export_seconds"), spans.timed("export", label):
-        exported = export.export(module, static)
+        exported = export.export(module, static, donated)
     if all(node.op == call_backs.OPERATOR for node in exported.graph.nodes):
         # A frame has a program of it all the same, which does nothing.
         recorded_graphs.note_program(exported, _compile_options(chosen, label), label, None)

@@ -68,21 +68,26 @@ def _forward_metadata() -> Any:
     return getattr(torch._guards.TracingContext.try_get(), "fw_metadata", None)
 
 
-def _of_forward(name: str) -> Sequence[Any]:
-    """What AOTAutograd notes of the forward graph of the capture under way; nothing where it does
-    not."""
+def _of_forward(name: str) -> Any:
+    """What AOTAutograd notes of the forward graph of the capture under way; an empty sequence where
+    it notes nothing."""
     return getattr(_forward_metadata(), name, None) or ()
 
 
-def forget_donations() -> None:
-    """Lets backward run twice (retain_graph), of the capture whose backward graph is there now.
+def take_donations() -> frozenset[int]:
+    """Arguments of the backward graph that is there now whose memory forward made and returns to
+    nobody else, by number.
 
-    2.11 to 2.13: AOTAutograd refuses that where it found saved tensors that nobody else has.
-    Programs look for themselves, each time, whether that is so. Where subclasses of tensors are
-    taken apart, it is refused as before.
+    Also lets backward run twice (retain_graph): 2.11 to 2.13 refuse that where they found such
+    tensors, and programs look for themselves, each time, whether somebody has them. Where
+    subclasses of tensors are taken apart, it is refused as before, and none are found.
     """
-    if _of_forward("bw_donated_idxs"):
-        _forward_metadata().bw_donated_idxs = []
+    donated = _of_forward("bw_donated_idxs")
+    if not donated:
+        return frozenset()
+    _forward_metadata().bw_donated_idxs = []
+    # Objects that are no tensors come before tensors, and the numbers do not count them.
+    return frozenset() if _of_forward("num_opaque_objects_saved_for_bw") else frozenset(donated)
 
 
 def gradients_may_be_absent(count: int) -> bool:

@@ -18,16 +18,19 @@ from .exporter import Exported, Exporter
 from .forms import forms_of
 
 
-def export(module: fx.GraphModule, static_inputs: Iterable[int] = ()) -> Exported:
+def export(
+    module: fx.GraphModule, static_inputs: Iterable[int] = (), donated_inputs: Iterable[int] = ()
+) -> Exported:
     """Exports an AOTAutograd graph whose nodes carry fake values in meta["val"].
 
-    static_inputs: arguments that keep their address from call to call.
+    static_inputs: arguments that keep their address from call to call. donated_inputs: those that
+    the call may overwrite (Input of graph.proto).
     Raises ExportError, naming the node, for what not even a call-back can do: a graph whose results
     are neither tensors nor numbers.
     """
-    static = frozenset(static_inputs)
+    static, donated = frozenset(static_inputs), frozenset(donated_inputs)
     try:
-        return Exporter(module, static).run()
+        return Exporter(module, static, donated).run()
     except ExportError:
         forms = forms_of(module)
         if not forms.formless and not forms.opaque_inputs:
@@ -35,4 +38,4 @@ def export(module: fx.GraphModule, static_inputs: Iterable[int] = ()) -> Exporte
     for node, reason in forms.formless.items():
         node.meta[FORMLESS] = reason
     separated = separate(module, forms.live, forms.formless)
-    return Exporter(separated, static, forms.opaque_inputs).run()
+    return Exporter(separated, static, donated, forms.opaque_inputs).run()

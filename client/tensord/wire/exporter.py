@@ -59,10 +59,12 @@ class Exporter:
         self,
         module: fx.GraphModule,
         static_inputs: Collection[int] = (),
+        donated_inputs: Collection[int] = (),
         opaque_inputs: Collection[int] = (),
     ) -> None:
         self.module = module
         self.static_inputs = static_inputs
+        self.donated_inputs = donated_inputs
         self.opaque_inputs = opaque_inputs
         self.nodes = list(module.graph.nodes)
         values = [node.meta.get("val") for node in self.nodes]
@@ -96,7 +98,7 @@ class Exporter:
         self.number_symbols([placeholders[i].meta.get("val") for i in kept])
         for index in kept:
             with blame(placeholders[index]):
-                self.add_input(placeholders[index], index in self.static_inputs)
+                self.add_input(placeholders[index], index)
         extra: list[torch.Tensor] = []
         for node in large:
             with blame(node):
@@ -155,10 +157,14 @@ class Exporter:
             self.symbols.add(size)
         self.symbols.close()
 
-    def add_input(self, node: fx.Node, is_parameter: bool) -> None:
+    def add_input(self, node: fx.Node, index: int) -> None:
         self.node = node
         value = node.meta["val"]
-        entry = self.graph.inputs.add(name=node.name, is_parameter=is_parameter)
+        entry = self.graph.inputs.add(
+            name=node.name,
+            is_parameter=index in self.static_inputs,
+            is_donated=index in self.donated_inputs,
+        )
         if isinstance(value, torch.Tensor):
             entry.tensor.CopyFrom(self.meta(value))
         else:

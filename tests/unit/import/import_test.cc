@@ -70,6 +70,21 @@ TEST(ImportTest, ReferencesPointBack) {
               HasSubstr("output 0: refers to result 1 of value 1, which has 1"));
 }
 
+TEST(ImportTest, OnlyTensorsThatAreNoParametersAreDonated) {
+  GraphBuilder g = OneNode();
+  v1::Input& input = *g.graph().mutable_inputs(0);
+  input.set_is_donated(true);
+  EXPECT_EQ(ErrorOf(g.graph()), "accepted");
+  input.set_is_parameter(true);
+  EXPECT_THAT(ErrorOf(g.graph()), HasSubstr("input 0: is_donated is for tensors"));
+  input.set_is_parameter(false);
+  GraphBuilder h;
+  h.Input({8});
+  h.SizeInput(h.Symbol(8));
+  h.graph().mutable_inputs(1)->set_is_donated(true);
+  EXPECT_THAT(ErrorOf(h.graph()), HasSubstr("input 1: is_donated is for tensors"));
+}
+
 TEST(ImportTest, SymbolsAreBoundAndInRange) {
   GraphBuilder g;
   const Dim s = g.Symbol(8);

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/memory/plan_memory.h"
@@ -40,19 +41,16 @@ v1::CompileJob Backward(GraphBuilder& g, int rows = kRows, const More& more = No
   return JobForH100(g);
 }
 
-// Compiled, and planned once more where the call may overwrite these inputs.
+// Compiled where the call may overwrite these inputs.
 struct Planned : compiler::CompileState {
-  Planned(const v1::CompileJob& of, const std::vector<int>& donated) {
-    job = &of;
+  Planned(v1::CompileJob of, const std::vector<int>& donated) : own_job(std::move(of)) {
+    for (int input : donated) own_job.mutable_graph()->mutable_inputs(input)->set_is_donated(true);
+    job = &own_job;
     const absl::Status status = compiler::RunPipeline(*this);
     EXPECT_TRUE(status.ok()) << status;
-    compiler::MemoryRules rules = compiler::RulesOf(of.target(), of.options(), graph);
-    rules.is_donated.resize(graph.inputs.size());
-    for (int input : donated) rules.is_donated[input] = true;
-    memory = compiler::PlanMemory(program, schedule, compiler::LaunchesOf(kernels), rules);
-    result.Clear();
-    compiler::EmitPlan(graph, program, schedule, kernels, memory, of.target(), &result);
   }
+
+  v1::CompileJob own_job;
 
   std::string MemoryError() const {
     return std::string(
@@ -145,8 +143,10 @@ TEST(DonatedTest, TheVerifiersFindWhatIsReadBehindIt) {
   GraphBuilder g(v1::DEVICE_TYPE_CUDA);
   const v1::CompileJob job = Backward(g);
   Planned planned(job, {0});
-  const auto in_plan = [&](uint32_t donor) {
-    for (v1::Buffer& buffer : *planned.result.mutable_artifact()->mutable_buffers()) {
+  const auto in_plan = [&](uint32_t donor, bool is_donated = true) {
+    v1::Artifact& artifact = *planned.result.mutable_artifact();
+    if (donor < 3) artifact.mutable_inputs(static_cast<int>(donor))->set_is_donated(is_donated);
+    for (v1::Buffer& buffer : *artifact.mutable_buffers()) {
       if (buffer.has_donor()) buffer.set_donor(donor);
     }
     return planned.PlanError();
@@ -157,6 +157,7 @@ TEST(DonatedTest, TheVerifiersFindWhatIsReadBehindIt) {
   }
   EXPECT_THAT(planned.MemoryError(), HasSubstr("writes over input 2, which is read behind it"));
   EXPECT_THAT(in_plan(2), HasSubstr("which is freed"));
+  EXPECT_THAT(in_plan(2, /*is_donated=*/false), HasSubstr("has the memory of no input"));
   EXPECT_THAT(in_plan(3), HasSubstr("has the memory of no input"));
 }
 

@@ -219,6 +219,7 @@ v1::Artifact WithDonor() {
   v1::Artifact artifact = WithBlock();
   artifact.mutable_buffers(5)->mutable_meta()->mutable_sizes(0)->set_constant(4 * kCount);
   artifact.mutable_buffers(5)->set_donor(0);
+  artifact.mutable_inputs(0)->set_is_donated(true);
   artifact.mutable_buffers(2)->mutable_meta()->mutable_storage_offset()->set_constant(0);
   return artifact;
 }
@@ -250,10 +251,12 @@ TEST_F(RuntimeLifetimes, ABlockHasMemoryOfItsOwnWhereTheDonorsIsNotToBeHad) {
   EXPECT_TRUE(apart(NewFake({kCount}, kCuda, 0, {}, 4), TENSORD_DONATED));
 }
 
-TEST_F(RuntimeLifetimes, RefusesADonorThatIsNoTensor) {
+TEST_F(RuntimeLifetimes, RefusesADonorThatIsNoDonatedTensor) {
   v1::Artifact artifact = WithDonor();
-  artifact.mutable_buffers(5)->set_donor(2);
-  Load(artifact, TENSORD_CORRUPT);
+  for (const uint32_t input : {1u, 2u}) {
+    artifact.mutable_buffers(5)->set_donor(input);
+    Load(artifact, TENSORD_CORRUPT);
+  }
   artifact.mutable_buffers(5)->set_donor(0);
   artifact.mutable_buffers(5)->set_standalone(false);
   Load(artifact, TENSORD_CORRUPT);

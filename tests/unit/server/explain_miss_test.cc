@@ -173,6 +173,11 @@ std::vector<Change> Changes() {
        {{"inputs[0]",
          "float32[16, 8] on cpu, strides [8, 1], a parameter / float32[16, 8] on cpu, strides [8, "
          "1]"}}},
+      {"inputs",
+       [](Program& p) { p.graph.mutable_inputs(0)->set_is_donated(true); },
+       {{"inputs[0]",
+         "float32[16, 8] on cpu, strides [8, 1], donated / float32[16, 8] on cpu, strides [8, "
+         "1]"}}},
       {"target",
        [](Program& p) { p.target.mutable_cpu()->set_isa(v1::ISA_AVX512); },
        {{"target.cpu.isa", "avx512 / avx2"}}},
