@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "compiler/decompose/expressions.h"
 #include "compiler/decompose/extern_call.h"
 #include "compiler/decompose/layout.h"
 #include "compiler/decompose/lowered_values.h"
@@ -110,13 +111,27 @@ class Lowerer {
       }
       const bool shared = !t.view() && needs_.shared.count(result) > 0;
       const bool stays = uses_.LastReader(result) == static_cast<int>(graph_.nodes.size());
-      if (!shared && !ShouldRealize(t, uses_.Count(result), stays, chain)) continue;
+      if (!shared && !ShouldRealize(t, CountOfReaders(result, t), stays, chain)) continue;
       if (IsComplex(t.dtype()) && !shared && !IsReadByCall(result)) {
         t = builder_.RealizeParts(t);
       } else {
         t = builder_.RealizeAs(t, BufferStrides(node.outputs[o]));
       }
     }
+  }
+
+  // Without those that compute the value again rather than read it from memory.
+  int CountOfReaders(ValueId value, const Tensor& t) const {
+    int count = uses_.Count(value);
+    for (const int reader : uses_.Readers(value)) {
+      if (reader == static_cast<int>(graph_.nodes.size())) continue;
+      const Node& node = graph_.nodes[reader];
+      if (node.op != "tensord::softmax_statistics") continue;
+      const auto dim = Argument(node, "dim").integer.AsConstant();
+      const auto normalized = NormalizeDim(dim.value_or(-1), t.rank());
+      if (normalized.ok() && IsComputedAgainInRows(builder_, t, *normalized)) --count;
+    }
+    return count;
   }
 
   // Whether a library call may read a value, or a view of it, from memory.

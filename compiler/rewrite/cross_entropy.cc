@@ -6,12 +6,27 @@
 namespace tensord::compiler {
 namespace {
 
+// What was cast to another type of float on the same device, or the value itself.
+int BeforeCasts(const GraphEditor& editor, int value) {
+  for (const Node* node = editor.Producer(value); node != nullptr && node->op == "aten::_to_copy";
+       node = editor.Producer(value)) {
+    const ValueId from = ValueOf(Argument(*node, "self"));
+    const TensorType &narrow = node->outputs[0], &wide = editor.TypeOf(from);
+    if (from.second != 0 || !IsFloating(narrow.dtype) || !IsFloating(wide.dtype) ||
+        narrow.device != wide.device) {
+      break;
+    }
+    value = from.first;
+  }
+  return value;
+}
+
 // The node that makes the loss's gradient, where the classes are the dimension of the softmax and
 // what it reads is the same where the softmax is.
 const Node* LossOf(const GraphEditor& editor, int i) {
   const Node& softmax = editor.node(i);
   if (softmax.op != "aten::_log_softmax_backward_data") return nullptr;
-  const int gradient = Argument(softmax, "grad_output").value;
+  const int gradient = BeforeCasts(editor, Argument(softmax, "grad_output").value);
   const Node* loss = editor.Producer(gradient);
   if (loss == nullptr ||
       (loss->op != "aten::nll_loss_backward" && loss->op != "aten::nll_loss2d_backward")) {

@@ -22,19 +22,38 @@ def test_statistics_are_the_maximum_and_the_logarithm_of_the_sum():
     torch.testing.assert_close(x - maximum - logarithm, x.log_softmax(1))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_backward_reads_the_logits_and_two_numbers_of_a_row(daemon, dtype):
+def of_wide_logits(x, target):
+    return F.cross_entropy(x.float(), target)
+
+
+def of_narrow_logits(x, target):
+    """As torch decomposes a cross entropy under autocast."""
+    return F.nll_loss(F.log_softmax(x, 1).float(), target)
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        (of_wide_logits, torch.float32),
+        (of_wide_logits, torch.bfloat16),
+        (of_narrow_logits, torch.bfloat16),
+        (of_narrow_logits, torch.float16),
+    ],
+)
+def test_backward_reads_the_logits_and_two_numbers_of_a_row(daemon, function, dtype):
     x = torch.randn(6, LONG, dtype=dtype, requires_grad=True)
     target = torch.tensor([3, 0, LONG - 1, -100, 5, 5])
 
     def loss(x):
-        return F.cross_entropy(x.float(), target)
+        return function(x, target)
 
     expected = loss(x)
-    (wanted,) = torch.autograd.grad(expected, x)
+    (wanted,) = torch.autograd.grad(loss(x.double()), x)  # eager rounds narrow ones in between
     got = torch.compile(loss, backend="tensord", fullgraph=True)(x)
     got.backward()
-    torch.testing.assert_close(got, expected)
+    # A narrow log-softmax may be rounded or not.
+    rounding = 0 if function is of_wide_logits else torch.finfo(dtype).eps
+    torch.testing.assert_close(got, expected, rtol=max(1.3e-6, rounding), atol=1e-5)
     torch.testing.assert_close(x.grad, wanted)
     forward, backward = daemon.graph("forward"), daemon.graph("backward")
     assert operators(forward).count("tensord::softmax_statistics") == 1
@@ -80,10 +99,9 @@ def test_infinities_and_nan_are_as_in_eager(length, dtype):
     [
         lambda: torch.randn(6, LONG - 1, requires_grad=True),
         lambda: torch.randn(6, LONG, dtype=torch.float64, requires_grad=True),
-        lambda: torch.randn(6, LONG, dtype=torch.bfloat16, requires_grad=True),  # a narrow result
         lambda: torch.randn(LONG, 6).t().requires_grad_(),  # laid out otherwise than the result
     ],
-    ids=["short", "double", "narrow", "transposed"],
+    ids=["short", "double", "transposed"],
 )
 def test_others_stay_torchs(daemon, make):
     x = make()

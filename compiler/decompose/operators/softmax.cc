@@ -7,20 +7,6 @@
 namespace tensord::compiler {
 namespace {
 
-// Rows of a GPU that are too long for the registers of a block, so that who reads them again reads
-// memory: what costs no more than so much, and reads no more, is computed again instead. Logits
-// that are bounded by a hyperbolic tangent are such; in memory they would be twice as large as the
-// product that they are made of.
-constexpr int64_t kLeastLongRow = 16384;
-constexpr int kMostCostOfLongRow = 60;
-constexpr int kMostReadsOfLongRow = 2;
-
-bool IsComputedAgain(const Builder& b, const Tensor& t, int dim) {
-  return b.device() == v1::DEVICE_TYPE_CUDA && t.rank() > 0 && t.dtype() == kFloat32 &&
-         t.cost() <= kMostCostOfLongRow && t.reads() <= kMostReadsOfLongRow &&
-         sym::Hint(t.sizes()[dim]) >= kLeastLongRow;
-}
-
 struct SoftmaxOperand {
   Tensor x;  // in the compute type
   int dim;
@@ -33,7 +19,7 @@ absl::StatusOr<SoftmaxOperand> OperandOf(Builder& b, const Tensor& t, int64_t di
   // Which eager refuses in its own words.
   if (!IsFloating(x.dtype())) return absl::UnimplementedError("softmax of integers");
   const Tensor operand = ToFloat(b, x);
-  const bool again = IsComputedAgain(b, operand, normalized);
+  const bool again = IsComputedAgainInRows(b, operand, normalized);
   return SoftmaxOperand{again ? operand : RealizeIfExpensive(b, operand), normalized};
 }
 

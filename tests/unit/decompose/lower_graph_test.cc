@@ -127,6 +127,30 @@ TEST(LowerGraphTest, BoundedLogitsOfLongRowsAreNotStored) {
   EXPECT_EQ(computed_rows(v1::DEVICE_TYPE_CPU, 32000), 1);
 }
 
+// Also where training reads them once more, for the loss.
+TEST(LowerGraphTest, NorAreTheyWhereTheStatisticsAreSaved) {
+  const auto computed_rows = [](int columns) {
+    GraphBuilder g(v1::DEVICE_TYPE_CUDA);
+    const Shape sizes{8, columns};
+    const v1::TensorMeta meta = g.Meta(sizes), narrow = g.Meta(sizes, v1::DTYPE_BFLOAT16),
+                         number = g.Meta({8, 1});
+    const Ref bounded = g.Node("aten::tanh", {g.Input(narrow)}, narrow);
+    const Ref wide = g.Node(
+        "aten::_to_copy", {bounded, v1::DTYPE_FLOAT32, nullptr, nullptr, nullptr, false, nullptr},
+        meta);
+    const Ref both = g.Node("tensord::softmax_statistics", {wide, 1}, {number, number});
+    const Ref centered = g.Node("aten::sub.Tensor", {wide, both.result(0), 1}, meta);
+    g.Output(g.Node("aten::select.int", {centered, 1, 3},
+                    g.Meta({8}, v1::DTYPE_FLOAT32, {columns})));
+    const Program program = Lower(g);
+    return std::ranges::count_if(program.buffers, [&](const compiler::BufferInfo& buffer) {
+      return buffer.kind == BufferKind::kComputed && sym::Product(buffer.sizes).Is(8 * columns);
+    });
+  };
+  EXPECT_EQ(computed_rows(32000), 0);
+  EXPECT_EQ(computed_rows(1000), 1);
+}
+
 TEST(LowerGraphTest, LongChainsAreCut) {
   GraphBuilder g;
   Ref x = g.Input({4});

@@ -50,6 +50,29 @@ INSTANTIATE_TEST_SUITE_P(Forms, CrossEntropy,
                          ::testing::Values(Case{kMean, false, -1, -100}, Case{kMean, true, 1, 1},
                                            Case{kNone, false, 1, 0}, Case{2, true, -1, -100}));
 
+// A narrow log-softmax whose loss is computed in float32, as under autocast.
+TEST(CrossEntropy, CastsBetweenTheTwoGoToo) {
+  constexpr v1::DType kBf16 = v1::DTYPE_BFLOAT16;
+  const auto to = [](GraphBuilder& g, const Ref& x, v1::DType dtype) {
+    return g.Node("aten::_to_copy", {x, dtype, nullptr, nullptr, nullptr, false, nullptr},
+                  g.Meta({6, 5}, dtype));
+  };
+  GraphBuilder g;
+  const Ref grad = g.Input(Shape{}), y = g.Input({6, 5}, kBf16), target = g.Input({6}, kI64);
+  const Ref logarithm = g.Input(Shape{});
+  const Ref total = g.Node("aten::exp", {logarithm}, g.Meta(Shape{}));
+  const Ref loss =
+      g.Node("aten::nll_loss_backward",
+             {grad, to(g, y, kF32), target, nullptr, kMean, -100, total}, g.Meta({6, 5}));
+  g.Output(g.Node("aten::_log_softmax_backward_data", {to(g, loss, kBf16), y, 1, kBf16},
+                  g.Meta({6, 5}, kBf16)));
+  const compiler::Graph before = Imported(g);
+  compiler::Graph after = Imported(g);
+  EXPECT_EQ(compiler::CrossEntropy({}, &after), 1);
+  ExpectSameOutputs(before, after);
+  EXPECT_EQ(MustLower(after).operations.size(), 1u);
+}
+
 TEST(CrossEntropy, OtherDimensionsAndGradientsStay) {
   GraphBuilder g = LossGradient({kMean, false, 0, -100});
   compiler::Graph graph = Imported(g);

@@ -54,7 +54,7 @@ statistics = torch.ops.tensord.softmax_statistics.default
 def softmax_statistics(joint: fx.GraphModule) -> int:
     """Gives each log-softmax of long rows its statistics, in place; the number of them.
 
-    Results that are not float32, or laid out otherwise than their operand, are left.
+    Results of float64, or laid out otherwise than their operand, are left.
     """
     nodes = [n for n in joint.graph.nodes if n.target in OPERATORS and _is_long(n)]
     if not nodes or (mode := fake_mode_of(joint.graph)) is None:
@@ -66,7 +66,7 @@ def softmax_statistics(joint: fx.GraphModule) -> int:
 
 def _is_long(node: fx.Node) -> bool:
     x, dim = arguments(node)[0].meta["val"], arguments(node)[1]
-    if x.dim() == 0 or x.dtype == torch.float64 or node.meta["val"].dtype != torch.float32:
+    if x.dim() == 0 or torch.float64 in (x.dtype, node.meta["val"].dtype):
         return False
     classes = x.shape[dim]
     return (
@@ -86,5 +86,7 @@ def _rewrite_one(graph: fx.Graph, node: fx.Node, mode: Any) -> None:
         both = call(statistics, x, dim)
         maximum, logarithm = (call(operator.getitem, both, i) for i in range(2))
         result = call(_aten.sub.Tensor, call(_aten.sub.Tensor, wide, maximum), logarithm)
+        if node.meta["val"].dtype != torch.float32:
+            result = call(_aten._to_copy.default, result, dtype=node.meta["val"].dtype)
     node.replace_all_uses_with(result)
     graph.erase_node(node)
