@@ -31,6 +31,7 @@ _COUNTERS = (
     "channels_last",  # convolutions that run on channels-last memory in training, and did not
     "relus_recomputed",  # of batch norms in training: backward reads the norm's input instead
     "copies_saved",  # of tensors that operators change in place
+    "saved_views_copied",  # of larger tensors that nothing else keeps, on a GPU
     "gradients_absent",  # of results beside a loss, that backward was first compiled without
     "cuda_graphs",  # captured
     "cuda_graph_replays",

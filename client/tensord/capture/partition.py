@@ -12,6 +12,9 @@ import torch
 from torch import fx
 
 from .. import passes, torch_compat
+from ..counters import STATS
+from ..wire import spans
+from .saved_views import copy_saved_views
 
 _aten = torch.ops.aten
 
@@ -84,4 +87,10 @@ def partition(
     ran = passes.run("joint", joint, off)
     merged = "common_subexpressions" in ran.changes  # else torch does it
     with torch_compat.keep_subexpressions() if merged else contextlib.nullcontext():
-        return min_cut_rematerialization_partition(joint, inputs, compiler="inductor", **arguments)
+        forward, backward = min_cut_rematerialization_partition(
+            joint, inputs, compiler="inductor", **arguments
+        )
+    with spans.timed("passes", "partition"):
+        copied = copy_saved_views(forward, backward, arguments["num_fwd_outputs"])
+    STATS.add("saved_views_copied", copied)
+    return forward, backward

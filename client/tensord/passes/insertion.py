@@ -27,12 +27,21 @@ def argument(node: fx.Node, name: str) -> Any:
     raise KeyError(f"{node.target} has no parameter {name}")
 
 
-def memory_of(node: fx.Node) -> set[int]:
-    """What its tensors lie in: views have what their base has."""
-    found = torch.utils._pytree.tree_leaves(node.meta.get("val"))
-    tensors = [leaf for leaf in found if isinstance(leaf, torch.Tensor)]
-    plain = [tensor for tensor in tensors if tensor.layout == torch.strided]
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Those of a node's value, in order."""
+    leaves = torch.utils._pytree.tree_leaves(value)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def memory_in(value: Any) -> set[int]:
+    """What the tensors of a node's value lie in: views have what their base has."""
+    plain = [tensor for tensor in tensors_in(value) if tensor.layout == torch.strided]
     return {torch_compat.storage_reference(tensor.untyped_storage()).cdata for tensor in plain}
+
+
+def memory_of(node: fx.Node) -> set[int]:
+    """What its tensors lie in."""
+    return memory_in(node.meta.get("val"))
 
 
 def fake_mode_of(graph: fx.Graph) -> Any:

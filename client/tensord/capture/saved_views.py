@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What backward is given of a larger tensor is copied out of it.
+
+Forward saves a tensor by keeping its memory: of a view, all that it is a view of. The values of
+attention are a third of a product whose queries and keys are saved as they are behind their
+rotation; a copy of the third, which the kernel that rotates makes beside that, frees the whole.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections import defaultdict
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..passes.insertion import (
+    arguments,
+    fake_mode_of,
+    inherited_meta,
+    insert_call,
+    memory_in,
+    memory_of,
+    tensors_in,
+)
+
+_aten = torch.ops.aten
+
+DEVICES = ("cuda",)
+# What a copy frees beside itself: so much, and as much as it takes.
+LEAST_FREED_BYTES = 2 << 20
+
+# Views by strides that they are told: what lies otherwise would be another.
+_OF_ONE_LAYOUT = (_aten.as_strided.default, _aten.as_strided_scatter.default)
+
+
+class _NotKnown(Exception):
+    """How something lies in backward where an argument lies otherwise."""
+
+
+def copy_saved_views(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> int:
+    """Changes both graphs in place; the number of copies. results: how many of forward's come
+    before those that are saved."""
+    mode = fake_mode_of(forward.graph)
+    output = forward.graph.output_node()
+    returned = list(arguments(output)[0])
+    places = {node.name: node for node in backward.graph.find_nodes(op="placeholder")}
+    count = 0
+    for views in _wasteful(forward, returned, results) if mode is not None else []:
+        if any(view.name not in places for view in views):
+            continue
+        copies = {}
+        for view in views:
+            call = functools.partial(insert_call, forward.graph, mode, inherited_meta(view))
+            with forward.graph.inserting_before(output):
+                copies[view] = call(_aten.clone.default, view)
+        try:
+            values = _values_with(
+                backward,
+                {places[view.name]: copy.meta["val"] for view, copy in copies.items()},
+                mode,
+            )
+        except Exception:  # it is left as it was
+            for copy in copies.values():
+                forward.graph.erase_node(copy)
+            continue
+        for node, value in values.items():
+            node.meta["val"] = value
+            node.meta.pop("tensor_meta", None)
+        returned[results:] = [copies.get(node, node) for node in returned[results:]]
+        count += len(copies)
+    if count:
+        output.args = (returned,)
+        forward.recompile()
+    return count
+
+
+def _wasteful(forward: fx.GraphModule, returned: list[Any], results: int) -> list[list[fx.Node]]:
+    """Views that are saved, by the memory of which they are the smaller part, and which nothing
+    else keeps."""
+    kept: set[int] = set()
+    for node in (*forward.graph.find_nodes(op="placeholder"), *returned[:results]):
+        if isinstance(node, fx.Node):
+            kept |= memory_of(node)
+    groups: dict[int, dict[fx.Node, None]] = defaultdict(dict)
+    for node in returned[results:]:
+        value = node.meta.get("val") if isinstance(node, fx.Node) else None
+        if isinstance(value, torch.Tensor) and value.device.type in DEVICES:
+            for memory in memory_of(node):
+                groups[memory][node] = None
+    return [list(nodes) for memory, nodes in groups.items() if memory not in kept and _waste(nodes)]
+
+
+def _waste(nodes: dict[fx.Node, None]) -> bool:
+    values = [node.meta["val"] for node in nodes]
+    whole = values[0].untyped_storage().nbytes()
+    sizes = [value.numel() * value.itemsize for value in values]
+    if not all(isinstance(size, int) for size in (whole, *sizes)):
+        return False
+    freed = whole - sum(sizes)
+    return freed >= LEAST_FREED_BYTES and freed >= sum(sizes)
+
+
+def _values_with(
+    backward: fx.GraphModule, given: dict[fx.Node, torch.Tensor], mode: Any
+) -> dict[fx.Node, Any]:
+    """The fake values of arguments that lie otherwise, and of what lies otherwise for that.
+
+    Raises what an operator raises that takes no such layout.
+    """
+    values: dict[fx.Node, Any] = dict(given)
+
+    def value_of(node: Any) -> Any:
+        return values.get(node, node.meta["val"]) if isinstance(node, fx.Node) else node
+
+    for node in backward.graph.nodes:
+        changed = [x for x in node.all_input_nodes if x in values]
+        if not changed or node.op == "output":
+            continue
+        is_known = isinstance(node.target, torch._ops.OpOverload) or node.target is operator.getitem
+        if not is_known or node.target in _OF_ONE_LAYOUT:
+            raise _NotKnown(node.name)
+        args, kwargs = torch.utils._pytree.tree_map(value_of, (node.args, node.kwargs))
+        with mode:
+            value = node.target(*args, **kwargs)
+        memory = {m for x in changed for m in memory_in(values[x])}
+        if memory_in(value) & memory or _layouts(value) != _layouts(node.meta["val"]):
+            values[node] = value
+    return values
+
+
+def _layouts(value: Any) -> list[tuple[Any, ...]]:
+    return [(*tensor.stride(), tensor.storage_offset()) for tensor in tensors_in(value)]
